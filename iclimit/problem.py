@@ -171,7 +171,7 @@ class Problem:
     >>> problem.limit
     {'tau': 2.0, 'alpha': 1.0, 'kappa': 0.5, 'rho': 0.01}
     >>> round(float(iclimit.icl_error(**problem.limit, ridge=0.1)), 4)
-    0.4706
+    1.0714
     """
 
     dim: int

@@ -76,11 +76,11 @@ def descent_layer(
     --------
     >>> import numpy as np
     >>> from iclimit.simulate.descent.constructions import descent_layer
-    >>> from iclimit.simulate.pretraining.prompts import Prompts
+    >>> from iclimit.simulate.prompts import Prompts
     >>> from iclimit.simulate.prompts import regression_tokens
     >>> from iclimit.simulate.models.transformer import prediction
     >>> pair = Prompts(
-    ...     x=np.array([[[1.0, 0.0]]]), y=np.array([[2.0]]),
+    ...     inputs=np.array([[[1.0, 0.0]]]), labels=np.array([[2.0]]),
     ...     query=np.array([[1.0, 1.0]]), query_label=np.array([2.0]),
     ... )
     >>> layers = [descent_layer(0.5, context=1, dim=2)] * 3

@@ -80,13 +80,14 @@ def train_attention(
 
     Examples
     --------
-    >>> from iclimit.problem import Problem
     >>> import iclimit
     >>> problem = iclimit.Problem(dim=2, context=8, input_law="uniform", scale=1)
     >>> run = iclimit.train_attention(problem, optimizer="lbfgs", batch=4096, rng=0)
     >>> run.converged, bool(run.losses[-1] < 0.5 * run.losses[0])
     (True, True)
     """
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem must be a Problem, got {problem!r}")
     return train_network(
         LinearAttention(problem.dim, layers, heads, shared, include_query, init_scale),
         problem,

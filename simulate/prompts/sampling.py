@@ -84,6 +84,11 @@ def sample_prompts(problem: Problem, count: int, *, rng: Any) -> Prompts:
     Prompts
         Arrays of NumPy.
 
+    Raises
+    ------
+    TypeError, ValueError
+        If rng is no seed.
+
     Examples
     --------
     >>> import iclimit

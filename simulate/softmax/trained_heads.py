@@ -68,5 +68,7 @@ def train_softmax(
     >>> run.network.nearest_isotropic(run.weights).value.shape
     (1,)
     """
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem must be a Problem, got {problem!r}")
     network = MergedHeads(problem.dim, heads, init_scale)
     return train_network(network, problem, rng=rng, **TRAINING | settings)

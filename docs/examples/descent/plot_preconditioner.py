@@ -9,6 +9,7 @@ matrix.  How much better, where plain descent diverges, and the same from data a
 import matplotlib.pyplot as plt
 import numpy as np
 
+import iclimit
 from iclimit.descent import (
     derive_schedule,
     derive_wishart_moment,
@@ -18,9 +19,6 @@ from iclimit.descent import (
     optimal_preconditioner,
     preconditioner_loss,
 )
-from iclimit.problem import Problem
-from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.prompts import draw_prompts
 
 # %%
 # The loss of one step over the loss of predicting zero, as the spread of the variances grows.
@@ -58,9 +56,9 @@ ax.legend()
 # %%
 # The best rate needs no law: batches of prompts will do.
 
-law, rng = Problem(dim=10, context=10, input_law="uniform", scale=1), np.random.default_rng(0)
-batches = (draw_prompts(law, get_backend("numpy"), rng, 1000) for _ in range(10))
-print("rate from 10,000 prompts:", estimate_learning_rate(batches).rate)
+problem = iclimit.Problem(dim=10, context=10, input_law="uniform", scale=1)
+prompts = iclimit.sample_prompts(problem, 10_000, rng=0)
+print("rate from 10,000 prompts:", estimate_learning_rate(prompts).rate)
 
 # %%
 # And it can be derived: the least loss of two steps, and the moment of a Wishart matrix it uses.

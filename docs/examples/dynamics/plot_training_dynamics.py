@@ -54,7 +54,7 @@ for scale, colour in ((0.02, ORANGE), (0.002, BLUE)):
     )
     end = 2 * steps.times[-1]
     run = simulate_gradient_flow(
-        Problem(dim=len(lam), context=N, input_covariance=lam, scale=1),
+        Problem(D, N, input_covariance=lam, scale=1),
         model="separate",
         heads=H,
         rank=1,
@@ -79,7 +79,7 @@ ax.legend(loc="upper right")
 # norm of the sum, a vector over heads, of values and of traces of the merged weights over
 # :math:`\sqrt D`.
 
-white = Problem(dim=len(np.ones(D)), context=N, input_covariance=np.ones(D), scale=1)
+white = Problem(D, N, scale=1)
 drops = []
 t = np.linspace(0, 5, 300)
 figure, ax = plt.subplots()

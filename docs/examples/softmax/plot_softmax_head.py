@@ -44,7 +44,7 @@ for context in (5, 15, 45):
     left.errorbar(
         context, found.mean / D, found.standard_error / D, fmt="o", color=BLUE, markersize=4
     )
-run = train_softmax(iclimit.Problem(context=8, dim=D), batch=512, rng=1)
+run = train_softmax(iclimit.Problem(dim=D, context=8, scale=1), batch=512, rng=1)
 left.plot(8, run.held_out.mean / D, "D", color=GREEN, label="trained head")
 left.set(xscale="log", xlabel="context length $N$", ylabel="loss / d", title=f"d = {D}")
 left.set_xticks([3, 6, 12, 24, 48], ["3", "6", "12", "24", "48"])

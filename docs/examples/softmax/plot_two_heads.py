@@ -39,7 +39,7 @@ left.set(xscale="log", ylim=(0.5, 1), title="N = d = 10")
 left.set(xlabel=r"inverse temperature $\beta \sqrt{d}$", ylabel="loss / d")
 left.legend()
 
-run = train_softmax(iclimit.Problem(context=N, dim=D), heads=2, batch=512, rng=0)
+run = train_softmax(iclimit.Problem(dim=D, context=N, scale=1), heads=2, batch=512, rng=0)
 window = np.convolve(run.losses, np.ones(20) / 20, "valid") / D
 right.plot(window, color=GREEN, label="two heads in training")
 right.axhline(optimal_softmax(context=N, dim=D).loss / D, color=BLUE, label="best head, exact")

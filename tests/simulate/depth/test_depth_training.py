@@ -292,14 +292,12 @@ def test_shared_matrices_leave_the_identity_in_low_dimension() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"eigenvalues": [1.0, -1.0]}, "eigenvalues must be >= 0"),
         ({"task_spectrum": [1.0]}, "task_spectrum must have shape"),
         ({"initial": [0.0, 0.0, 0.0]}, "initial must have shape"),
-        ({"noise_variance": -1.0}, "noise_variance must be"),
-        ({"query_noise_variance": -1.0}, "query_noise_variance must be"),
-        ({"learning_rate": 0.0}, "learning_rate must be"),
     ],
 )
-def test_refuses(change: dict[str, Any], message: str) -> None:
-    setting: dict[str, Any] = {"depth": 2, "eigenvalues": LAM, "batch": 2, "learning_rate": 0.1}
+def test_refuses(change, message):
+    setting = {"depth": 2, "eigenvalues": LAM, "batch": 2, "learning_rate": 0.1, "steps": 2}
     with pytest.raises(ValueError, match=message):
-        train_depth(**{**setting, "steps": 2, "rng": 0, **change})
+        train_depth(**setting | {"rng": 0} | change)

@@ -536,17 +536,11 @@ def test_minibatches_need_no_population_moments(monkeypatch: pytest.MonkeyPatch)
     [
         ({"rank": 2}, "rank must be 1 for model 'merged', got 2"),
         ({"model": "separate", "rank": 3}, "rank must be at most the dimension 2, got 3"),
+        ({"training_set": 2}, "training_set must be > 2 to be standardised, got 2"),
         ({"batch": 21}, "batch must be at most a finite training_set, got 21 of 20"),
         ({"batch": 5, "training_set": math.inf}, "a finite training_set, got 5 of inf"),
     ],
 )
-def test_wrong_arguments(changes: dict[str, Any], message: str) -> None:
+def test_arguments_that_do_not_fit_each_other(changes, message):
     with pytest.raises(ValueError, match=message):
         simulate_gradient_descent(PROBLEM, **CHECKED | changes)
-
-
-def test_wrong_kinds() -> None:
-    with pytest.raises(TypeError, match="problem must be a Problem, got 'x'"):
-        simulate_gradient_descent("x", rng=0)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="rng must be an int, SeedSequence or Generator, got None"):
-        simulate_gradient_descent(PROBLEM, **CHECKED | {"rng": None})

@@ -112,9 +112,3 @@ def test_what_is_read_off_is_what_was_put_in():
     np.testing.assert_array_equal(read.value, [0.5, 0.25])
     np.testing.assert_allclose(read.lookup_rest, [3 / np.sqrt(6), 0])
     np.testing.assert_allclose(read.value_rest, [0, np.sqrt(2)])
-
-
-@pytest.mark.parametrize(("wrong", "message"), [({"init_scale": 0.0}, "init_scale must be")])
-def test_bad_arguments_are_named(wrong: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        train_softmax(Problem(dim=2, context=4, scale=1), **{"rng": 0, **wrong})

@@ -1,5 +1,8 @@
 """What all trainers owe to one loop: they are cut, go on, diverge and report alike."""
 
+import inspect
+import math
+import re
 import sys
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -7,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from iclimit.notation import PARAMETERS
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.depth import train_depth
@@ -35,128 +39,63 @@ MIXED = Problem(
 
 @dataclass(frozen=True)
 class Trainer:
-    """A trainer with small settings, and the function that each of its steps calls."""
+    """A trainer with small settings, what diverges, and the function that each step calls."""
 
     train: Any
     problem: Any
     settings: dict[str, Any]
-    owner: Any
-    step: str
+    step: tuple[Any, str]
     diverging: dict[str, Any] | None = None
-    other: dict[str, Any] | None = None
 
     def __call__(self, **changes):
-        return self.train(self.problem, **self.settings | changes)
+        return self.train(*self.problem, **self.settings | changes)
 
 
-def network(problem, **settings):
-    return train_network(MergedHeads(3, 2, settings.pop("init_scale", 0.1)), problem, **settings)
-
-
-SMALL = {"rng": 3, "held_out": 50}
-ATTENTION = SMALL | {"layers": 2, "init_scale": 0.3}
+SMALL = {"rng": 3, "held_out": 50, "init_scale": 0.3, "layers": 2}
+NETWORK = {"rng": 3, "held_out": 50}
 LBFGS = {"optimizer": "lbfgs", "steps": 12, "batch": 200}
 CURVES = {"training_set": 20, "init_scale": 0.2, "learning_rate": 0.05, "steps": 60, "record": 7}
 CURVES |= {"repeats": 2, "rng": 10, "tests": True}
+BATCHES = CURVES | {"batch": 4, "model": "separate", "rank": 2}
+FAST, LARGE = {"learning_rate": 1e200}, {"init_scale": 1e200}
 PROMPTS = Problem(dim=3, context=5, noise_variance=0.1, scale=1)
+NOISY = Problem(dim=2, context=6, noise_law="uniform:2", scale=1)
+HEADS = MergedHeads(3, 2), PROMPTS
+ONE = (UNIFORM,)
+GRADIENT = "loss_and_gradient"
+MOMENTS = linear_attention, "moment_loss_and_gradients"
+SHARED = SMALL | {"steps": 40, "batch": 20, "patience": 10, "shared": True}
+MINIBATCHES = NETWORK | {"steps": 60, "batch": 32, "patience": 10}
+SINGLE = SMALL | LBFGS | {"layers": 1}
+ROUNDS = {"starts": 3, "contexts": 200, "steps": 6, "rng": 20, "layers": 2}
+TRIALS = {"starts": 2, "contexts": 100, "steps": 4, "rng": 21, "kind": "gd++"}
 TRAINERS = {
-    "attention, adam": Trainer(
-        train_attention,
-        UNIFORM,
-        ATTENTION | {"steps": 40, "batch": 20, "patience": 10, "shared": True},
-        LinearAttention,
-        "loss_and_gradient",
-        {"learning_rate": 1e60},
-        {"layers": 3},
-    ),
+    "attention, adam": Trainer(train_attention, ONE, SHARED, (LinearAttention, GRADIENT), FAST),
     "attention, lbfgs": Trainer(
-        train_attention,
-        UNIFORM,
-        ATTENTION | LBFGS,
-        LinearAttention,
-        "loss_and_gradient",
-        {"init_scale": 1e200},
-        {"include_query": True},
+        train_attention, ONE, SMALL | LBFGS, (LinearAttention, GRADIENT), LARGE
     ),
-    "attention, moments": Trainer(
-        train_attention,
-        UNIFORM,
-        ATTENTION | LBFGS | {"layers": 1},
-        linear_attention,
-        "moment_loss_and_gradients",
-        {"init_scale": 1e200},
-        {"heads": 2},
-    ),
-    "network, adam": Trainer(
-        network,
-        PROMPTS,
-        SMALL | {"steps": 60, "batch": 32, "patience": 10},
-        MergedHeads,
-        "loss_and_gradient",
-        {"learning_rate": 1e200},
-        {"clip": 2.0},
-    ),
+    "attention, moments": Trainer(train_attention, ONE, SINGLE, MOMENTS, LARGE),
+    "network, adam": Trainer(train_network, HEADS, MINIBATCHES, (MergedHeads, GRADIENT), FAST),
     "network, lbfgs": Trainer(
-        network,
-        PROMPTS,
-        SMALL | LBFGS | {"query_noise": True},
-        MergedHeads,
-        "loss_and_gradient",
-        {"init_scale": 1e200},
-        {"batch": 201},
+        train_network, HEADS, NETWORK | LBFGS | {"query_noise": True}, (MergedHeads, GRADIENT)
     ),
     "descent": Trainer(
-        simulate_gradient_descent,
-        MIXED,
-        CURVES,
-        MomentLoss,
-        "__call__",
-        {"learning_rate": 1e200},
-        {"heads": 3},
+        simulate_gradient_descent, (MIXED,), CURVES, (MomentLoss, "__call__"), FAST
     ),
     "descent, batches": Trainer(
         simulate_gradient_descent,
-        MIXED,
-        CURVES | {"batch": 4, "model": "separate", "rank": 2},
-        SequenceLoss,
-        "__call__",
+        (MIXED,),
+        BATCHES,
+        (SequenceLoss, "__call__"),
         {"init_scale": 1e3},
-        {"problem": replace(MIXED, context=7)},
     ),
-    "transformer": Trainer(
-        train_linear_transformer,
-        Problem(dim=2, context=6, noise_law="uniform:2", scale=1),
-        {"starts": 3, "contexts": 200, "steps": 6, "rng": 20, "layers": 2},
-        Descent,
-        "advance",
-        None,
-        {"contexts": 201},
-    ),
+    "transformer": Trainer(train_linear_transformer, (NOISY,), ROUNDS, (Descent, "advance")),
     "transformer, trials": Trainer(
-        train_linear_transformer,
-        Problem(dim=2, context=6, noise_law="uniform:2", scale=1),
-        {"starts": 2, "contexts": 100, "steps": 4, "rng": 21, "kind": "gd++"},
-        AdjustedLoss,
-        "loss",
-        None,
-        {"kind": "diag"},
+        train_linear_transformer, (NOISY,), TRIALS, (AdjustedLoss, "loss")
     ),
 }
-DEPTH = Trainer(
-    lambda _, **settings: train_depth(**settings),
-    None,
-    {
-        "depth": 2,
-        "eigenvalues": np.ones(3),
-        "batch": 2,
-        "learning_rate": 0.1,
-        "steps": 5,
-        "rng": 0,
-    },
-    None,
-    "",
-    {"learning_rate": 50.0, "steps": 60},
-)
+SETTING = {"depth": 2, "eigenvalues": np.ones(3), "batch": 2, "learning_rate": 0.1}
+DEPTH = Trainer(train_depth, (), SETTING | {"steps": 5, "rng": 0}, ())
 
 
 def parts(value):
@@ -184,8 +123,8 @@ class Cut:
     """Raises what Ctrl-C raises at a call of the function of a step."""
 
     def __init__(self, patch, trainer):
-        self.patch, self.owner, self.name = patch, trainer.owner, trainer.step
-        self.function, self.calls = getattr(trainer.owner, trainer.step), 0
+        self.patch, (self.owner, self.name) = patch, trainer.step
+        self.function, self.calls = getattr(self.owner, self.name), 0
 
     def at(self, number):
         self.calls = 0
@@ -268,17 +207,28 @@ def test_ctrl_c_while_a_checkpoint_is_written_keeps_the_old_one(name, tmp_path, 
 
 @pytest.mark.parametrize("name", TRAINERS)
 def test_checkpoints_of_other_trainings_are_refused(name, tmp_path):
+    """Every setting tells trainings apart, but for those that choose what is shown or kept."""
     trainer, path = TRAINERS[name], tmp_path / "run"
     trainer(checkpoint=path)
     before = path.read_bytes()
-    seeds = [17, np.random.SeedSequence(trainer.settings["rng"], spawn_key=(1,))]
-    for changes in (*({"rng": seed} for seed in seeds), trainer.other):
-        problem = changes.get("problem", trainer.problem)
-        changed = {key: value for key, value in changes.items() if key != "problem"}
-        with pytest.raises(
-            ValueError, match=r"checkpoint must be of the same training, got .*run"
-        ):
-            replace(trainer, problem=problem)(checkpoint=path, **changed)
+    others = {"rng": np.random.SeedSequence(trainer.settings["rng"], spawn_key=(1,))}
+    for other, default in numbers_of(trainer).items():
+        if name.startswith("descent") and other == "steps":
+            continue  # more steps extend a training
+        value = trainer.settings.get(other, default)
+        if isinstance(value, bool) or value is None or value == math.inf:
+            continue
+        others[other] = value + 1 if isinstance(value, int) else 1.01 * value
+    for other, value in others.items():
+        if name == "descent, batches" and other == "rank":
+            continue
+        message = "must be of the same training" if other != "rank" else "rank must be 1"
+        with pytest.raises(ValueError, match=message):
+            trainer(checkpoint=path, **{other: value})
+    *models, problem = trainer.problem
+    moved = replace(problem, context=7)
+    with pytest.raises(ValueError, match=r"of the same training, got .* another problem"):
+        replace(trainer, problem=(*models, moved))(checkpoint=path)
     path.write_bytes(before[:-9])
     with pytest.raises(ValueError, match="checkpoint must be a training's own file"):
         trainer(checkpoint=path)
@@ -286,18 +236,58 @@ def test_checkpoints_of_other_trainings_are_refused(name, tmp_path):
         trainer(checkpoint=tmp_path / "absent" / "run")
 
 
+def arguments_of(trainer):
+    """Arguments of a trainer by name, with those that it passes on."""
+    parameters = dict(inspect.signature(trainer.train).parameters)
+    if "settings" in parameters:
+        parameters |= inspect.signature(train_network).parameters
+    return {name: each for name, each in parameters.items() if name not in ("network", "settings")}
+
+
+def numbers_of(trainer):
+    """Defaults of the arguments of a trainer that are numbers with a range."""
+    numbers = {}
+    for name, each in arguments_of(trainer).items():
+        row = PARAMETERS.get(name)
+        if row and row.range and re.search("int|float", str(each.annotation)):
+            numbers[name] = each.default
+    return numbers
+
+
+@pytest.mark.parametrize("name", [*TRAINERS, "depth"])
+def test_wrong_arguments_are_named(name):
+    trainer = TRAINERS.get(name, DEPTH)
+    for argument in numbers_of(trainer):
+        row = PARAMETERS[argument]
+        least = row.range.lower if row.range.open_lower else row.range.lower - 1
+        wrong = [least, math.nan, "a", True, *([1.5] if row.integer else [])]
+        for value in wrong:
+            with pytest.raises(ValueError, match=rf"^{argument} must be .*, got {value!r}"):
+                trainer(**{argument: value})
+    for argument, each in arguments_of(trainer).items():
+        if isinstance(each.default, str):
+            with pytest.raises(ValueError, match=rf"^{argument} must be one of .*, got 'other'"):
+                trainer(**{argument: "other"})
+    with pytest.raises(TypeError, match="rng must be an int, SeedSequence or Generator, got None"):
+        trainer(rng=None)
+    if trainer.problem:
+        with pytest.raises(TypeError, match=r"problem must be a Problem.*, got 'x'"):
+            replace(trainer, problem=(*trainer.problem[:-1], "x"))()
+
+
 @pytest.mark.parametrize("name", [name for name in TRAINERS if TRAINERS[name].diverging])
 def test_divergence_is_an_error_without_warnings(name):
     trainer = TRAINERS[name]
-    with pytest.raises(
-        UnstableTraining, match=r"diverged: the loss .* after [01] steps: try a sm"
-    ):
+    with pytest.raises(UnstableTraining, match=r"diverged: the loss .* after [01] steps: try"):
         trainer(**trainer.diverging)
 
 
-def test_divergence_in_depth_is_an_error():
+def test_divergence_in_depth_and_of_lbfgs():
     with pytest.raises(UnstableTraining, match=r"learning_rate = 50.0 or initial is too large"):
-        DEPTH(**DEPTH.diverging)
+        DEPTH(learning_rate=50.0, steps=60)
+    large = replace(TRAINERS["network, lbfgs"], problem=(MergedHeads(3, 2, 1e200), PROMPTS))
+    with pytest.raises(UnstableTraining, match=r"diverged: the loss is .* after 0 steps"):
+        large()
 
 
 @pytest.mark.parametrize("name", [*TRAINERS, "depth"])

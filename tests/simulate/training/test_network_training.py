@@ -41,12 +41,6 @@ def test_wide_networks_take_fewer_prompts_at_a_time() -> None:
     np.testing.assert_allclose(run(*asked), whole, rtol=1e-9, atol=1e-12)
 
 
-def test_trained_network_answers_like_a_function() -> None:
-    run = train_network(HEADS, PROBLEM, steps=5, batch=16, rng=0, held_out=100)
-    drawn = sample_prompts(PROBLEM, 7, rng=1)
-    assert run(drawn.inputs, drawn.labels, drawn.query).shape == (7,)
-
-
 def test_what_is_no_network_is_refused() -> None:
     with pytest.raises(TypeError, match="network must be a Network, got 3"):
         train_network(3, PROBLEM, rng=0)  # type: ignore[arg-type]
@@ -55,11 +49,6 @@ def test_what_is_no_network_is_refused() -> None:
 def test_network_and_problem_have_one_dimension() -> None:
     with pytest.raises(ValueError, match="the dimension of the problem, 4, got 3"):
         train_network(HEADS, Problem(dim=4, context=5, scale=1), rng=0)
-
-
-def test_what_is_no_problem_is_refused() -> None:
-    with pytest.raises(TypeError, match="problem must be a Problem or another law"):
-        train_network(HEADS, 3, rng=0)  # type: ignore[arg-type]
 
 
 def test_problems_are_told_apart_by_all_their_numbers(tmp_path: Path) -> None:

@@ -399,9 +399,9 @@ def ask_all(
     >>> from iclimit.validation.yours.models.model import ask_all
     >>> from iclimit.validation.yours.models.model import Model
     >>> from iclimit.validation.yours.models.sections import plan_sections
-    >>> problem = iclimit.Problem(dim=2, context=5)
     >>> model = Model(lambda inputs, labels, query: 0.0 * query[:, 0])
-    >>> sections = plan_sections(Problem(dim=5, context=10, scale=1), test_prompts=2000)
+    >>> problem = iclimit.Problem(dim=5, context=10, scale=1)
+    >>> sections = plan_sections(problem, test_prompts=2000)
     >>> answers = ask_all(model, [], sections)
     >>> print(answers["fresh"].error())
     4.89(17)

@@ -36,10 +36,11 @@ from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
 from iclimit.drawing import COLOURS, Axes, finish
 from iclimit.notation import explaining
 from iclimit.problem import Problem
-from iclimit.results import Result
+from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.pretraining import SimulatedErrors, simulate_errors
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
+from iclimit.tables import aligned
 from iclimit.validation.conventions import Units
 from iclimit.validation.yours.weights.label_free import LabelFree
 from iclimit.validation.yours.weights.layouts import (
@@ -86,13 +87,20 @@ class PretrainingComparison(Result):
 
     def z(self, error: str = "icl") -> float:
         """Distance from the prediction in standard deviations of one simulated pretraining."""
-        allowed = ("icl", "idg") if self.same_tasks else ("icl",)
-        if error not in allowed:
-            raise ValueError(f"error must be one of {', '.join(allowed)}, got {error!r}")
+        if error not in self._compared:
+            known = ", ".join(self._compared)
+            raise ValueError(f"error must be one of {known}, got {error!r}")
+        distance = getattr(self.errors, error) - getattr(self.predicted, error).mean
+        return float(distance / self._run(error).standard_error)
+
+    @property
+    def _compared(self) -> tuple[str, ...]:
+        return ("icl", "idg") if self.same_tasks else ("icl",)
+
+    def _run(self, error: str) -> Estimate:
+        """Error of one simulated pretraining, with its standard deviation."""
         runs = getattr(self.simulated, error)
-        spread = runs.standard_error * math.sqrt(runs.repeats)
-        mean = getattr(self.predicted, error).mean
-        return float((getattr(self.errors, error) - mean) / spread)
+        return Estimate(runs.mean, runs.standard_error * math.sqrt(runs.repeats), 1)
 
     def draw(self, ax: Axes) -> None:
         """Draw the eigenvalues of the layer's matrix beside those of the mean matrix."""
@@ -102,16 +110,14 @@ class PretrainingComparison(Result):
 
     def __str__(self) -> str:
         """Short table."""
-        lines = [f"{'':<22}{'layer':>10}{'predicted':>12}{'one run':>16}{'z':>8}"]
-        for error in ("icl", "idg") if self.same_tasks else ("icl",):
-            runs = getattr(self.simulated, error)
-            spread = runs.standard_error * math.sqrt(runs.repeats)
-            run = f"{runs.mean:.4g} ± {spread:.2g}"
-            mean = getattr(self.predicted, error).mean
-            found = getattr(self.errors, error)
-            name = "fresh tasks" if error == "icl" else "pretraining tasks"
-            lines.append(f"{name:<22}{found:>10.4g}{mean:>12.4g}{run:>16}{self.z(error):>8.2f}")
-        return "\n".join(lines)
+        lines = [["", "layer", "predicted", "one run", "z"]]
+        for error in self._compared:
+            run, name = self._run(error), "fresh" if error == "icl" else "pretraining"
+            layer, predicted = getattr(self.errors, error), getattr(self.predicted, error).mean
+            spread = f"{run.mean:.4g} ± {run.standard_error:.2g}"
+            numbers = [f"{layer:.4g}", f"{predicted:.4g}", spread, f"{self.z(error):.2f}"]
+            lines.append([f"{name} tasks", *numbers])
+        return "\n".join(aligned(lines, "<>"))
 
 
 def block_eigenvalues(gamma: np.ndarray) -> np.ndarray:
@@ -332,21 +338,21 @@ class ReducedGamma(Result):
         """Short table."""
         error = float(self.errors().icl)
         null = float(errors_of_gamma(0 * self.gamma, context=1, rho=self.rho, **self.law).icl)
-        rows = [
-            ("Gamma of the layer", error),
-            ("layer with the ignored part", float(self.errors(whole=True).icl)),
-            ("best Gamma", self.optimum.error),
-            ("null predictor", null),
-        ]
         gap = null - self.optimum.error
         reached = (null - error) / gap if gap > 0 else math.nan
+        rows = [
+            ("  Gamma of the layer", f"{error:.5g}"),
+            ("  layer with the ignored part", f"{self.errors(whole=True).icl:.5g}"),
+            ("  best Gamma", f"{self.optimum.error:.5g}"),
+            ("  null predictor", f"{null:.5g}"),
+            ("  share of the best gain", _percent(reached)),
+        ]
         lines = [
             f"layer in layout {self.layout.describe()}",
             f"d = {self.dim}, context = {self.context}, rho = {self.rho:.4g}",
             f"ignored share of the prediction: {_percent(self.ignored)}",
             "error on fresh tasks (Gaussian inputs, noiseless labels of variance 1)",
-            *(f"  {name:<28}{value:>10.5g}" for name, value in rows),
-            f"  share of the best gain      {_percent(reached):>10}",
+            *aligned(rows, "<>"),
         ]
         if not (np.any(self.gamma) or self.ignored):
             lines.append("the prediction is 0 on every prompt: another layout?")

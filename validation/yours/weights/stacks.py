@@ -40,7 +40,8 @@ from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.models.transformer import Layer, prediction
 from iclimit.simulate.prompts import draw_prompts, regression_tokens
-from iclimit.validation.yours.ratios import ratio
+from iclimit.tables import aligned
+from iclimit.validation.yours.ratios import percent, ratio
 from iclimit.validation.yours.weights.layouts import (
     Layout,
     Products,
@@ -107,28 +108,16 @@ class ReducedStack(Result):
 
     def __str__(self) -> str:
         """Short table."""
-        strengths = [*(f"{gamma:.4f}" for gamma in self.gammas), "-"]
-        rows = [
-            f"{layer + 1:>5}{rate:>10.4f}{strength:>10}{100 * off:>22.3g} %"
-            for layer, (rate, strength, off) in enumerate(
-                zip(self.rates, strengths, self.anisotropy, strict=True)
-            )
-        ]
-        shares = [
-            f"  {name:<16}{100 * self.ignored[name].mean:>10.3g} %"
-            f" ± {100 * self.ignored[name].standard_error:<8.2g}{self.errors[name]!s:>14}"
-            for name in MODELS
-        ]
-        return "\n".join(
-            [
-                f"{len(self.rates)} layers in layout {self.layout.describe()}",
-                "layer      rate     gamma   step off the identity",
-                *rows,
-                "  model           missed of the prediction    error",
-                f"  {'stack':<16}{'':<23}{self.errors['stack']!s:>14}",
-                *shares,
-            ]
-        )
+        layers = [["layer", "rate", "gamma", "step off the identity"]]
+        for number, rate in enumerate(self.rates):
+            strength = f"{self.gammas[number]:.4f}" if number < len(self.gammas) else "-"
+            off = f"{100 * self.anisotropy[number]:.3g} %"
+            layers.append([str(number + 1), f"{rate:.4f}", strength, off])
+        models = [["model", "missed of the prediction", "error"]]
+        models.append(["stack", "", str(self.errors["stack"])])
+        models += [[name, percent(self.ignored[name]), str(self.errors[name])] for name in MODELS]
+        heading = f"{len(self.rates)} layers in layout {self.layout.describe()}"
+        return "\n".join([heading, *aligned(layers), *aligned(models, "<>")])
 
 
 @explaining
@@ -257,10 +246,7 @@ def reduced_stack(
         preconditioners=np.divide(steps, mean, out=np.zeros_like(steps), where=mean != 0),
         omegas=omegas,
         ignored=ignored,
-        errors={
-            name: Estimate(each.mean / label, each.standard_error / label, each.repeats)
-            for name, each in errors.items()
-        },
+        errors={name: each.scaled(1 / label) for name, each in errors.items()},
         layout=chosen,
     )
 

@@ -143,7 +143,7 @@ def test_covariances_of_inputs_and_tasks() -> None:
 def test_table_and_picture() -> None:
     model = gdpp_transformer([0.9, 1.1], [0.2], context=CONTEXT, dim=D)
     found = reduced_stack(model.layers, **SETTING)
-    assert "0.9000    0.2000" in str(found)
+    assert "0.9000  0.2000" in str(found)
     ax = Figure().subplots()
     assert found.plot(ax) is ax
     assert ax.lines[0].get_ydata() == pytest.approx([0.9, 1.1])
