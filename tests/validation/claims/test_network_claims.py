@@ -1,22 +1,18 @@
-"""The claims on trained networks can fail: judges on results and tables that are off."""
-
-from typing import Any
+"""What claims on trained networks measure, on networks that were hardly trained."""
 
 import numpy as np
 import pytest
-from judged_claims import assert_fails, draw, failed, judge
 
 from iclimit.results import Estimate
 from iclimit.validation import CLAIMS
-from iclimit.validation.claims.networks import lstm
+from iclimit.validation.claim import Effort
+from iclimit.validation.claims.networks import lstm, sine
 from iclimit.validation.claims.networks.lstm import LAW, NULL, OwnLstm, trained_lstm
 from iclimit.validation.claims.softmax import double_descent
 from iclimit.validation.claims.softmax.double_descent import FittedHeads, fitted_heads
 
-# LSTM.
 
-
-def own_lstm(excess: float, distance: float) -> OwnLstm:
+def own_lstm(excess, distance):
     """What a network of this excess at this distance would give."""
     noise = np.random.default_rng(0).standard_normal((4, 10))
     step, difference, away, surplus = (0.003 * (row - row.mean()) for row in noise)
@@ -32,47 +28,51 @@ def own_lstm(excess: float, distance: float) -> OwnLstm:
     )
 
 
-def judged(**changed: OwnLstm) -> Any:
-    keys = {"uni": (False, 1), "bi": (True, 2)}
-    results = {key: own_lstm(-0.02, 0.1) for key in keys.values()}
-    results |= {keys[name]: run for name, run in changed.items()}
-    return CLAIMS["lstm"].judge("medium", results)
+def judged(name, changed):
+    """Verdict of the medium preset on made-up results, by the arguments of their cells."""
+    claim = CLAIMS[name]
+    results = {cell: changed(**dict(cell.parameters)) for cell in claim.cells("medium")}
+    return claim.judge("medium", results)
 
 
-def test_lstm_holds_and_draws_with_and_without_networks_of_ours() -> None:
-    for verdict in (judge("lstm", {}), judged()):
-        assert failed(verdict) == []
-        draw(verdict)
+@pytest.mark.parametrize(
+    ("uni", "bi", "label"),
+    [
+        ((-0.02, 0.1), (-0.02, 0.1), None),
+        ((0.05, 0.1), (-0.02, 0.1), "excess, ours, uni-directional"),
+        ((-0.02, 0.1), (0.05, 0.04), "ours, bi-directional, layers 2"),
+    ],
+)
+def test_lstm_notices_a_network_above_the_step(uni, bi, label):
+    verdict = judged("lstm", lambda bidirectional, **_: own_lstm(*(bi if bidirectional else uni)))
+    failures = [row.label for row in verdict.failures]
+    assert any(label in each for each in failures) if label else not failures
 
 
-def test_lstm_notices_a_network_above_the_step() -> None:
-    assert_fails(judged(uni=own_lstm(0.05, 0.1)), "excess, ours, uni-directional")
-    assert_fails(judged(bi=own_lstm(0.05, 0.04)), "ours, bi-directional, layers 2")
+@pytest.mark.parametrize("factor", [1.0, 0.3, 2.0])
+def test_networks_of_whole_tokens_lie_between_two_optima(factor):
+    def run(tied, embedded=None, **_):
+        best, least = sine.optimum(tied, False), sine.optimum(tied, True)
+        if embedded is None:
+            return Estimate(best, 1e-4 * best, 1000)
+        loss = factor * 0.5 * (best + least) if embedded == "tokens" else 1.005 * best
+        estimate = Estimate(loss, 1e-3 * loss, 1000)
+        return sine.SineRun(estimate, Estimate(1.005, 1e-4, 1000), np.ones(3))
+
+    verdict = judged("sine", run)
+    assert verdict.holds == (factor == 1.0)
+    assert all("whole tokens" in row.label for row in verdict.failures if not row.pooled)
 
 
-def test_lstm_notices_another_law_of_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lstm, "LAW", 1.1 * LAW)
-    assert "loss of the step, ours, uni-directional, layers 1" in failed(judged())
+def test_lstm_trains_networks_in_the_larger_presets():
+    claim = CLAIMS["lstm"]
+    assert [len(list(claim.cells(each))) for each in ("quick", "medium", "full")] == [0, 2, 5]
+    assert list(claim.rows(Effort("quick")))
 
 
-def test_lstm_notices_distances_in_other_units(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lstm, "HALF", 1.0)
-    monkeypatch.setattr(lstm, "LAW", 2 * LAW)
-    monkeypatch.setattr(lstm, "NULL", 2 * NULL)
-    assert_fails(judge("lstm", {}), "published")
-
-
-def test_network_without_training_is_at_the_distance_of_the_null_predictor(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_network_without_training_is_at_the_distance_of_the_null_predictor(monkeypatch):
     monkeypatch.setattr(lstm, "BLOCKS", 5)
-    sizes: dict[str, Any] = {
-        "layers": 1,
-        "hidden": 4,
-        "bidirectional": True,
-        "batch": 4,
-        "steps": 50,
-    }
+    sizes = {"layers": 1, "hidden": 4, "bidirectional": True, "batch": 4, "steps": 50}
     run = trained_lstm(**sizes, rng=np.random.SeedSequence(0))
     assert len(run.curve) == lstm.WINDOWS
     # Its predictions are small, not zero: a few percent of the labels.

@@ -8,6 +8,7 @@ one step of gradient descent on pairs.  Seeds that end on a plateau are counted 
 Source: {vonoswald2023}, section 4, Proposition 3 and Figure 5.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,16 +26,17 @@ from iclimit.simulate.networks import (
     train_network,
 )
 from iclimit.simulate.prompts import sample_prompts
-from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
+from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.rows import Row, bound, call, drawing, note, run
 
-SIZES: dict[Preset, dict[str, Any]] = {
+SIZES: dict[str, dict[str, Any]] = {
     "quick": {"size": 3, "positions": 6, "steps": 2_000, "batch": 96, "learning_rate": 8e-3},
     "medium": {"size": 4, "positions": 8, "steps": 20_000, "batch": 256, "learning_rate": 5e-3},
     "full": {"size": 10, "positions": 10, "steps": 10_000, "batch": 2048, "learning_rate": 1e-3},
 }
 """Dimension, which is the context length too, and the training; the published one in ``full``."""
 
-SEEDS: dict[Preset, int] = {"quick": 1, "medium": 4, "full": 4}
+SEEDS = {"quick": 1, "medium": 4}
 
 INIT_SCALE, CLIP = 0.02, 10.0
 """Of the published code: variance of the initial weights times the inputs of their map, and the
@@ -115,64 +117,65 @@ def trained_copy(
     )
 
 
-def step_loss(preset: Preset) -> float:
+def step_loss(size: int) -> float:
     """Loss of one step of gradient descent on pairs."""
-    size = SIZES[preset]["size"]
     return float(optimal_learning_rate(context=size, dim=size, input_law="uniform").loss)
 
 
-def worst_loss(preset: Preset) -> float:
+def worst_loss(size: int) -> float:
     """Largest loss of a run that did not fail."""
-    null = SIZES[preset]["size"] / 3
-    return null - LEARNED * (null - step_loss(preset))
+    null = size / 3
+    return null - LEARNED * (null - step_loss(size))
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Trainings from some seeds."""
-    return {
-        seed: Cell.of(trained_copy, repeat=seed, **SIZES[preset]) for seed in range(SEEDS[preset])
-    }
+def best(runs: list[CopyRun]) -> CopyRun:
+    """The run with the least loss."""
+    return min(runs, key=lambda each: each.loss.mean)
 
 
-def judge(preset: Preset, results: Results) -> Verdict:
-    """Compare the best run with a step of gradient descent, and what its tokens depend on."""
-    best = min(results.values(), key=lambda run: run.loss.mean)
-    failed = sum(run.loss.mean > worst_loss(preset) for run in results.values())
-    comparisons = [
-        compare(
-            f"loss of the best run, at most {1 - LEARNED:.0%} short of one step",
-            worst_loss(preset),
-            best.loss,
-            upper_bound=True,
-        ),
-        compare(
-            "dependence on other tokens over that on the following one",
-            FAINT,
-            best.after.others / best.after.following,
-            upper_bound=True,
-        ),
-    ]
-
-    def draw(figure: Figure) -> None:
-        left, right = panels(figure, 2, height=3.2)
-        for colour, run in zip(COLOURS, results.values(), strict=False):
-            steps = WINDOW * (np.arange(len(run.losses)) + 0.5)
-            left.plot(steps, run.losses, color=colour, lw=0.9)
-        left.axhline(step_loss(preset), color="black", ls="--", label="one step of descent")
-        finish(left, "training steps", "loss", title="trained on separate tokens", log="x")
-        left.legend()
-        names = ("own", "following", "others")
-        for place, (label, found) in enumerate(
-            {"before training": best.before, "after": best.after}.items()
-        ):
-            heights = [getattr(found, name) for name in names]
-            where = np.arange(3) + 0.4 * (place - 0.5)
-            right.bar(where, heights, 0.36, color=COLOURS[place], label=label)
-        right.set_xticks(range(3), [f"{name} token" for name in names[:2]] + ["other tokens"])
-        finish(right, "", "sensitivity of a token", title="after the first layer")
-        right.legend()
-
-    return Verdict(comparisons, draw, [f"{failed} of {len(results)} seeds failed"])
+def others_over_following(run: CopyRun) -> float:
+    """Dependence on other tokens over that on the following one."""
+    return run.after.others / run.after.following
 
 
-claim = Claim.of("copying", __doc__, cells, judge)
+def count_failed(runs: list[CopyRun], size: int) -> str:
+    """How many runs failed, in words."""
+    failed = sum(each.loss.mean > worst_loss(size) for each in runs)
+    return f"{failed} of {len(runs)} seeds failed"
+
+
+def rows(effort: Effort) -> Iterator[Row]:
+    """The best run against a step of gradient descent, and what its tokens depend on."""
+    sizes = effort.pick(**SIZES)
+    runs = [run(trained_copy, repeat=seed, **sizes) for seed in range(effort.pick(**SEEDS))]
+    least, size = call(best, runs), sizes["size"]
+    label = f"loss of the best run, at most {1 - LEARNED:.0%} short of one step"
+    yield bound(label, call(worst_loss, size), least.loss)
+    label = "dependence on other tokens over that on the following one"
+    yield bound(label, FAINT, call(others_over_following, least))
+    yield note(call(count_failed, runs, size))
+    yield drawing(draw, runs, least, step_loss(size))
+
+
+def draw(figure: Figure, runs: list[CopyRun], least: CopyRun, step: float) -> None:
+    """Draw losses of the trainings, and sensitivities before and after the best one."""
+    left, right = panels(figure, 2, height=3.2)
+    for colour, each in zip(COLOURS, runs, strict=False):
+        steps = WINDOW * (np.arange(len(each.losses)) + 0.5)
+        left.plot(steps, each.losses, color=colour, lw=0.9)
+    left.axhline(step, color="black", ls="--", label="one step of descent")
+    finish(left, "training steps", "loss", title="trained on separate tokens", log="x")
+    left.legend()
+    names = ("own", "following", "others")
+    for place, (label, of) in enumerate(
+        {"before training": least.before, "after": least.after}.items()
+    ):
+        where = np.arange(3) + 0.4 * (place - 0.5)
+        heights = [getattr(of, name) for name in names]
+        right.bar(where, heights, 0.36, color=COLOURS[place], label=label)
+    right.set_xticks(range(3), [f"{name} token" for name in names[:2]] + ["other tokens"])
+    finish(right, "", "sensitivity of a token", title="after the first layer")
+    right.legend()
+
+
+claim = Claim.of("copying", __doc__, rows)

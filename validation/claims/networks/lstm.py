@@ -28,8 +28,9 @@ from iclimit.simulate.descent.alignment import alignment, descent_predictor
 from iclimit.simulate.networks import LstmNetwork, train_network
 from iclimit.simulate.networks.alignment import network_predictor
 from iclimit.simulate.prompts import draw_prompts
-from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
+from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.reference import read_reference
+from iclimit.validation.rows import Row, bound, call, drawing, mean, note, published, run
 
 SIZE: dict[str, Any] = {"context": 10, "dim": 10, "input_law": "uniform"}
 STEP = optimal_learning_rate(**SIZE)
@@ -47,7 +48,7 @@ TRANSFORMER = "GD-equivalent transformer"
 DISTANCES = {"predictions": "L2 error (predictions)", "gradients": "L2 error (gradients)"}
 """Where the table of published curves has what."""
 
-OWN: dict[Preset, dict[tuple[bool, int], dict[str, Any]]] = {
+OWN: dict[str, dict[tuple[bool, int], dict[str, Any]]] = {
     "quick": {},
     "medium": {
         (False, 1): {"hidden": 64, "batch": 256, "steps": 8000},
@@ -143,7 +144,7 @@ def published_table() -> list[dict[str, str]]:
     return read_reference("blog_fig14_16_lstm.csv")
 
 
-def published_rows(figure: str, series: str, layers: int) -> np.ndarray:
+def published_curve(figure: str, series: str, layers: int) -> np.ndarray:
     """Steps, medians over seeds and edges of their bands, (4, n)."""
     return np.transpose(
         [
@@ -154,83 +155,59 @@ def published_rows(figure: str, series: str, layers: int) -> np.ndarray:
     )
 
 
-def published(figure: str, series: str, layers: int, step: int = LAST) -> Estimate:
+def published_loss(figure: str, series: str, layers: int, step: int = LAST) -> Estimate:
     """Median at a step; its error is half of its band, as of one more seed."""
-    steps, median, low, high = published_rows(figure, series, layers)
+    steps, median, low, high = published_curve(figure, series, layers)
     at = list(steps).index(step)
     return Estimate(float(median[at]), float(high[at] - low[at]) / 2, 1)
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Our trainings by direction and layers."""
-    return {
-        (both, layers): Cell.of(trained_lstm, layers=layers, bidirectional=both, **sizes)
-        for (both, layers), sizes in OWN[preset].items()
-    }
-
-
-def compare_units() -> Iterator[Comparison]:
+def unit_rows() -> Iterator[Row]:
     """Published numbers that need no training."""
     # The step at the best rate has E yhat y = E yhat^2, and yhat is linear in the query.
-    square = NULL - LAW
-    expected = {
-        "loss of the step": (LAW, published("14", TRANSFORMER, 1), "optimal_learning_rate.loss"),
-        "loss at step 0": (NULL, published("14", LOSSES[True], LAYERS[-1], 0), ""),
-        "distance of predictions at step 0": (
-            square,
-            published(FIGURES[True], DISTANCES["predictions"], LAYERS[-1], 0),
-            "",
-        ),
-        "distance of gradients at step 0": (
-            3 * square / SIZE["dim"],
-            published(FIGURES[True], DISTANCES["gradients"], LAYERS[-1], 0),
-            "",
-        ),
-    }
-    for label, (theory, found, of) in expected.items():
-        yield compare(
-            f"published {label}", theory, found, degrees=math.inf, of=of, draws="test set"
-        )
+    square, most = NULL - LAW, LAYERS[-1]
+    step, start = published_loss("14", TRANSFORMER, 1), published_loss("14", LOSSES[True], most, 0)
+    predictions, gradients = (
+        published_loss(FIGURES[True], distance, most, 0) for distance in DISTANCES.values()
+    )
+    gradient = 3 * square / SIZE["dim"]
+    for label, theory, value, of in (
+        ("loss of the step", LAW, step, "optimal_learning_rate.loss"),
+        ("loss at step 0", NULL, start, ""),
+        ("distance of predictions at step 0", square, predictions, ""),
+        ("distance of gradients at step 0", gradient, gradients, ""),
+    ):
+        label = f"published {label}"
+        yield published(label, theory, value, degrees=math.inf, of=of, draws="test set")
 
 
-def compare_published() -> Iterator[Comparison]:
+def published_rows() -> Iterator[Row]:
     """Published final losses with that of the published step."""
-    step = published("14", TRANSFORMER, 1).mean
-    for both in KINDS:
-        for layers in LAYERS:
-            name = f"published, {KINDS[both]}, layers {layers}"
-            loss = published("14", LOSSES[both], layers)
-            if both and layers > 1:
-                yield compare(f"loss, {name}", step, loss, degrees=math.inf)
-            else:
-                low = loss.mean - loss.standard_error
-                yield compare(
-                    f"step over the low edge of losses, {name}", 1.0, step / low, upper_bound=True
-                )
-            distance = published(FIGURES[both], DISTANCES["predictions"], layers).mean
-            ratio = loss.mean / (step + distance)
-            yield compare(f"loss over step plus distance, {name}", 1.0, ratio, upper_bound=True)
+    step = published_loss("14", TRANSFORMER, 1).mean
+    for both, layers in itertools.product(KINDS, LAYERS):
+        name = f"published, {KINDS[both]}, layers {layers}"
+        loss = published_loss("14", LOSSES[both], layers)
+        if both and layers > 1:
+            yield published(f"loss, {name}", step, loss, degrees=math.inf)
+        else:
+            low = loss.mean - loss.standard_error
+            yield bound(f"step over the low edge of losses, {name}", 1.0, step / low)
+        distance = published_loss(FIGURES[both], DISTANCES["predictions"], layers).mean
+        label = f"loss over step plus distance, {name}"
+        yield bound(label, 1.0, loss.mean / (step + distance))
 
 
-def judge(preset: Preset, results: Results) -> Verdict:
-    """Compare published curves with the step, and our networks."""
-    comparisons, lines = [*compare_units(), *compare_published()], []
-    for (both, layers), run in results.items():
-        name = f"ours, {KINDS[both]}, layers {layers}"
-        comparisons += [
-            compare(f"loss of the step, {name}", LAW, run.step, of="optimal_learning_rate.loss"),
-            compare(f"excess less distance, {name}", 0.0, run.surplus, upper_bound=True),
-        ]
-        if layers <= SHALLOW:
-            comparisons.append(compare(f"excess, {name}", 0.0, run.excess, upper_bound=True))
-        sizes = ", ".join(f"{key} {value}" for key, value in OWN[preset][both, layers].items())
-        lines.append(
-            f"{KINDS[both]}, layers {layers} ({sizes}): loss {run.loss}, step {run.step}, excess "
-            f"{run.excess}; from the step {run.distance} in predictions, "
-            f"{run.gradient_distance} in gradients, cosine {run.cosine}"
-        )
+def describe(runs: dict[tuple[bool, int], OwnLstm], sizes: dict[Any, dict[str, Any]]) -> list[str]:
+    """What published bands are, and what our networks do, in words."""
+    lines = [
+        f"{KINDS[both]}, layers {layers} "
+        f"({', '.join(f'{key} {value}' for key, value in sizes[both, layers].items())}): "
+        f"loss {own.loss}, step {own.step}, excess {own.excess}; from the step {own.distance} in "
+        f"predictions, {own.gradient_distance} in gradients, cosine {own.cosine}"
+        for (both, layers), own in runs.items()
+    ]
     ours = "; ".join(lines) if lines else "this preset trains none"
-    notes = (
+    return [
         "Published bands are taken for two standard deviations between seeds; the source does not "
         "say which quantiles they are. Bi-directional networks of four and five layers end "
         "slightly below the published step (0.801 and 0.817 against 0.819, inside the bands) "
@@ -239,20 +216,38 @@ def judge(preset: Preset, results: Results) -> Verdict:
         "the deviation and the error of the step: a network below the sum of both deviates "
         "towards the labels.",
         f"Our networks, one seed each: {ours}.",
-    )
-    return Verdict(comparisons, lambda figure: _draw(figure, results), notes)
+    ]
 
 
-def _draw(figure: Figure, results: Results) -> None:
+def rows(effort: Effort) -> Iterator[Row]:
+    """Published curves against the step, and our networks."""
+    yield from unit_rows()
+    yield from published_rows()
+    sizes = effort.pick(**OWN)
+    runs = {
+        (both, layers): run(trained_lstm, layers=layers, bidirectional=both, **size)
+        for (both, layers), size in sizes.items()
+    }
+    for (both, layers), own in runs.items():
+        name, of = f"ours, {KINDS[both]}, layers {layers}", "optimal_learning_rate.loss"
+        yield mean(f"loss of the step, {name}", LAW, own.step, of=of)
+        yield bound(f"excess less distance, {name}", 0.0, own.surplus)
+        if layers <= SHALLOW:
+            yield bound(f"excess, {name}", 0.0, own.excess)
+    yield note(call(describe, runs, sizes))
+    yield drawing(draw, runs)
+
+
+def draw(figure: Figure, runs: dict[tuple[bool, int], OwnLstm]) -> None:
     """Draw losses against steps, and final losses against the distance from the step."""
     left, right = panels(figure, width=9.0, height=3.9)
     for both, colour in zip(KINDS, COLOURS, strict=False):
         for layers in LAYERS:
-            steps, median, *_ = published_rows("14", LOSSES[both], layers)
+            steps, median, *_ = published_curve("14", LOSSES[both], layers)
             label = f"published, {KINDS[both]}" if layers == LAYERS[-1] else ""
             left.plot(steps, median, color=colour, alpha=0.35 + 0.12 * layers, lw=1, label=label)
-            loss = published("14", LOSSES[both], layers)
-            distance = published(FIGURES[both], DISTANCES["predictions"], layers)
+            loss = published_loss("14", LOSSES[both], layers)
+            distance = published_loss(FIGURES[both], DISTANCES["predictions"], layers)
             right.errorbar(
                 distance.mean,
                 loss.mean,
@@ -268,11 +263,11 @@ def _draw(figure: Figure, results: Results) -> None:
                 where: dict[str, Any] = {"xytext": (4, 4), "textcoords": "offset points"}
                 at = (distance.mean, loss.mean)
                 right.annotate(f"{layers}", at, color=colour, fontsize=8, **where)
-        for (direction, layers), run in results.items():
+        for (direction, layers), own in runs.items():
             if direction == both:
                 label = f"ours, layers {layers}"
-                left.plot(*np.transpose(run.curve), "--", color=colour, linewidth=1.3, label=label)
-                x, y = run.distance, run.loss
+                left.plot(*np.transpose(own.curve), "--", color=colour, linewidth=1.3, label=label)
+                x, y = own.distance, own.loss
                 draw_points(right, [x.mean], [y.mean], [y.standard_error], colour, label=label)
     far = np.linspace(0, 0.45)
     right.plot(far, LAW + far, ":", color="0.3", label="step, with noise")
@@ -282,4 +277,4 @@ def _draw(figure: Figure, results: Results) -> None:
     finish(right, "distance of predictions from the step", "final loss", legend="")
 
 
-claim = Claim.of("lstm", __doc__, cells, judge)
+claim = Claim.of("lstm", __doc__, rows)

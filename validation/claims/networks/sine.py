@@ -9,6 +9,7 @@ tokens.
 Source: {vonoswald2023}, section 3 and Figure 4; optima derived in the theory pages.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -20,18 +21,15 @@ from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.networks import AttentionNetwork, EmbeddedDescent, SineTask, train_network
-from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
+from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.rows import Later, Row, bound, call, drawing, mean, run
 
 CONTEXT = 10
 
-TIED: dict[Preset, tuple[bool, ...]] = {
-    "quick": (False,),
-    "medium": (False, True),
-    "full": (False, True),
-}
+TIED = {"quick": (False,), "medium": (False, True)}
 """Whether amplitudes are tied to phases, as by the published code."""
 
-SIZES: dict[Preset, dict[str, dict[str, Any]]] = {
+SIZES: dict[str, dict[str, dict[str, Any]]] = {
     "quick": {
         "inputs": {"width": 4, "mlp": 24, "steps": 1_500, "batch": 96, "learning_rate": 0.03}
     },
@@ -48,7 +46,7 @@ SIZES: dict[Preset, dict[str, dict[str, Any]]] = {
 networks come near the optima of the published one, whose sizes the full preset has.  Whole tokens
 take long: after 2,000 steps of 64 prompts four seeds of twelve had not begun to learn."""
 
-HELD_OUT: dict[Preset, int] = {"quick": 100_000, "medium": 400_000, "full": 1_000_000}
+HELD_OUT = {"tiny": 50_000, "quick": 100_000, "medium": 400_000, "full": 1_000_000}
 
 MORE = 10
 """Prompts for the best kernel, which is cheap, over those for a trained network."""
@@ -56,7 +54,7 @@ MORE = 10
 BLOCK = 20_000
 """Prompts that are drawn at a time."""
 
-SHORT: dict[Preset, float] = {"quick": 0.04, "medium": 0.02, "full": 0.02}
+SHORT = {"quick": 0.04, "medium": 0.02}
 """What a trained embedding may be above the best kernel, relative: 1.3 to 2.4 % measured with
 three seeds of the quick training, 0.5 to 1.6 % with three times as many prompts in all."""
 
@@ -164,80 +162,64 @@ def best_kernel(tied: bool) -> Kernel:
     return tuple(map(tuple, (inverse @ best.kernel @ inverse.T).tolist()))
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Trained networks and the best kernel, the longest first."""
-    found = {}
-    for tied in TIED[preset]:
-        shared = {"tied": tied, "kernel": best_kernel(tied), "held_out": HELD_OUT[preset]}
-        for embedded, sizes in reversed(SIZES[preset].items()):
-            found[embedded, tied] = Cell.of(trained_sine, embedded=embedded, **shared, **sizes)
-        more = {"held_out": MORE * HELD_OUT[preset]}
-        found["kernel", tied] = Cell.of(kernel_loss, **shared | more)
-    return found
+def negative(loss: Estimate) -> Estimate:
+    """Minus a loss."""
+    return Estimate(-loss.mean, loss.standard_error, loss.repeats)
 
 
-def judge(preset: Preset, results: Results) -> Verdict:
-    """Compare the best kernel with theory, and trained networks with the optima."""
-    comparisons, of = [], "sine_optimum.loss"
-    for tied in TIED[preset]:
-        law = "amplitude tied to the phase" if tied else "free amplitude"
-        best, least = optimum(tied, False), optimum(tied, True)
-        ratio = results["inputs", tied].ratio
-        comparisons += [
-            *(
-                compare(f"best kernel, {law}", loss, results["kernel", tied], of=name, draws=law)
-                for loss, name in (
-                    (best, of),
-                    (best_functional(tied).loss, "functional_optimum.loss"),
-                )
-            ),
-            compare(
-                f"trained embedding over the best kernel, {law}",
-                1.0,
-                ratio,
-                relative=SHORT[preset],
-            ),
-        ]
-        if "tokens" not in SIZES[preset]:
-            continue
-        loss = results["tokens", tied].loss
-        negative = Estimate(-loss.mean, loss.standard_error, loss.repeats)
-        comparisons += [
-            compare(
-                f"whole tokens: below the best of inputs, {law}",
-                best,
-                loss,
-                upper_bound=True,
-                of=of,
-            ),
-            compare(
-                f"whole tokens: minus the loss, at most minus the optimum, {law}",
-                -least,
-                negative,
-                upper_bound=True,
-                of=of,
-            ),
-        ]
+def rows(effort: Effort) -> Iterator[Row]:
+    """The best kernel against theory, and trained networks against the optima."""
+    sizes, of = effort.pick(**SIZES), "sine_optimum.loss"
+    runs: dict[bool, dict[str, Later]] = {}
+    for tied in effort.pick(**TIED):
+        law = LAWS[tied]
+        shared = {"tied": tied, "kernel": best_kernel(tied), "held_out": effort.pick(**HELD_OUT)}
+        runs[tied] = {
+            embedded: run(trained_sine, embedded=embedded, **shared, **size)
+            for embedded, size in reversed(sizes.items())
+        }
+        loss = run(kernel_loss, **shared | {"held_out": MORE * effort.pick(**HELD_OUT)})
+        best = call(optimum, tied, False)
+        yield mean(f"best kernel, {law}", best, loss, of=of, draws=law)
+        functional, name = call(best_functional, tied).loss, "functional_optimum.loss"
+        yield mean(f"best kernel, {law}", functional, loss, of=name, draws=law)
+        label, ratio = f"trained embedding over the best kernel, {law}", runs[tied]["inputs"].ratio
+        yield mean(label, 1.0, ratio, relative=effort.pick(**SHORT))
+        if "tokens" in sizes:
+            loss = runs[tied]["tokens"].loss
+            yield bound(f"whole tokens: below the best of inputs, {law}", best, loss, of=of)
+            least, minus = call(minus_optimum, tied), call(negative, loss)
+            label = f"whole tokens: minus the loss, at most minus the optimum, {law}"
+            yield bound(label, least, minus, of=of)
+    yield drawing(draw, runs, sizes)
 
-    def draw(figure: Figure) -> None:
-        axes = panels(figure, len(TIED[preset]), height=3.2)
-        for ax, tied in zip(axes, TIED[preset], strict=True):
-            for colour, (embedded, label) in zip(COLOURS, NAMES.items(), strict=False):
-                value = optimum(tied, embedded == "tokens")
-                ax.axhline(value, color=colour, ls="--", label=f"best {label}: {value:.5f}")
-                if embedded not in SIZES[preset]:
-                    continue
-                run, sizes = results[embedded, tied], SIZES[preset][embedded]
-                steps = WINDOW * (np.arange(len(run.losses)) + 0.5)
-                ax.plot(steps, run.losses, color=colour, lw=0.8, alpha=0.6)
-                ax.plot(sizes["steps"], run.loss.mean, "o", color=colour, label="trained")
-            title = "amplitude tied to the phase" if tied else "free amplitude"
-            finish(ax, "training steps", "loss", title=title, log="xy")
-            ax.legend(fontsize="small")
 
-    return Verdict(comparisons, draw)
+def minus_optimum(tied: bool) -> float:
+    """Minus the least loss of an embedding of whole tokens."""
+    return -optimum(tied, True)
+
+
+def draw(
+    figure: Figure, runs: dict[bool, dict[str, SineRun]], sizes: dict[str, dict[str, Any]]
+) -> None:
+    """Draw the trainings and the optima."""
+    for ax, (tied, trained) in zip(
+        panels(figure, len(runs), height=3.2), runs.items(), strict=True
+    ):
+        for colour, (embedded, label) in zip(COLOURS, NAMES.items(), strict=False):
+            value = optimum(tied, embedded == "tokens")
+            ax.axhline(value, color=colour, ls="--", label=f"best {label}: {value:.5f}")
+            if embedded in trained:
+                each = trained[embedded]
+                steps = WINDOW * (np.arange(len(each.losses)) + 0.5)
+                ax.plot(steps, each.losses, color=colour, lw=0.8, alpha=0.6)
+                end = sizes[embedded]["steps"]
+                ax.plot(end, each.loss.mean, "o", color=colour, label="trained")
+        finish(ax, "training steps", "loss", title=LAWS[tied], log="xy")
+        ax.legend(fontsize="small")
 
 
 NAMES = {"inputs": "embedding of inputs", "tokens": "embedding of whole tokens"}
+LAWS = {False: "free amplitude", True: "amplitude tied to the phase"}
 
-claim = Claim.of("sine", __doc__, cells, judge)
+claim = Claim.of("sine", __doc__, rows)

@@ -9,6 +9,7 @@ theory of the loss of two softmax layers or more: their numbers are a measuremen
 Source: {rossi2024}, Figures 7 and 8 (validation/reference/README.md).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -19,10 +20,12 @@ from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
 from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.networks import AttentionNetwork, train_repeats
-from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
+from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.gdpp.published_layers import DIM, layers_loss, step_loss
 from iclimit.validation.claims.gdpp.published_layers import published as published_linear
+from iclimit.validation.judge.comparisons import Comparison, compare
 from iclimit.validation.reference import read_reference
+from iclimit.validation.rows import Row, bound, call, drawing, judged, note, run
 
 SHORTEST = 10
 """Fewest pairs that are compared: at two, all depths have nearly the same loss."""
@@ -30,16 +33,13 @@ DEPTHS = (2, 3)
 """Layers that are compared.  Losses of four, and of three linear layers in long contexts, are down
 to the single precision of the published training."""
 
-TRAINED: dict[Preset, tuple[tuple[int, int], ...]] = {
-    "quick": ((2, 10),),
-    "medium": ((2, 10),),
-    "full": ((2, 10), (2, 18), (2, 26), (3, 10)),
-}
+TRAINED = {"quick": ((2, 10),), "full": ((2, 10), (2, 18), (2, 26), (3, 10))}
 """Layers and contexts of our own trainings."""
 FINISHED = 2
 """Most layers of these that are held to one linear layer fewer.  Three came down to 0.046 at ten
 pairs in 3000 steps, where two linear layers have 0.041: training them takes longer."""
-TRAINING: dict[Preset, dict[str, Any]] = {
+TRAINING: dict[str, dict[str, Any]] = {
+    "tiny": {"width": 16, "repeats": 1, "steps": 250, "batch": 128, "held_out": 4_000},
     "quick": {"width": 16, "repeats": 1, "steps": 400, "batch": 256, "held_out": 10_000},
     "medium": {"width": 16, "repeats": 3, "steps": 1000, "batch": 512, "held_out": 20_000},
     "full": {"width": 64, "repeats": 3, "steps": 4000, "batch": 512, "held_out": 200_000},
@@ -102,16 +102,6 @@ def linear_loss(layers: int, context: int) -> float:
     return layers_loss(context) if layers == 2 else published_linear(layers)[context][0]
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Trainings by layers and context."""
-    return {
-        (layers, context): Cell.of(
-            softmax_runs, layers=layers, context=context, **TRAINING[preset]
-        )
-        for layers, context in TRAINED[preset]
-    }
-
-
 def over_linear(layers: int) -> dict[int, tuple[float, float]]:
     """Published losses over those of one linear layer fewer and of as many, by context length."""
     return {
@@ -121,81 +111,90 @@ def over_linear(layers: int) -> dict[int, tuple[float, float]]:
     }
 
 
-def bracket(where: str, layers: int, context: int, loss: Estimate) -> list[Comparison]:
+Runs = dict[tuple[int, int], SoftmaxRuns]
+"""Our trainings by layers and context."""
+
+
+def compare_runs(runs: Runs) -> Iterator[Comparison]:
     """A loss is above that of as many linear layers, and below that of one fewer."""
-    same, fewer = linear_loss(layers, context), linear_loss(layers - 1, context)
-    above = Estimate(same / loss.mean, same / loss.mean**2 * loss.standard_error, loss.repeats)
-    below = Estimate(loss.mean / fewer, loss.standard_error / fewer, loss.repeats)
-    found = [compare(f"as many linear layers over {where}", 1.0, above, upper_bound=True)]
-    if layers <= FINISHED:
-        label = f"{where} over one linear layer fewer"
-        found.append(compare(label, 1.0, below, upper_bound=True))
-    return found
-
-
-def judge(preset: Preset, results: Results) -> Verdict:
-    """Hold published and own losses to the brackets of linear layers."""
-    comparisons, ours = [], []
-    for layers in DEPTHS:
-        fewer, same = zip(*over_linear(layers).values(), strict=True)
-        where = f"{layers} published layers, {len(same)} lengths"
-        comparisons += [
-            compare(
-                f"largest loss of {where}, over one linear layer fewer",
-                1.0,
-                max(fewer),
-                upper_bound=True,
-            ),
-            compare(
-                f"largest loss of as many linear layers over {where}",
-                1.0,
-                1 / min(same),
-                upper_bound=True,
-            ),
-        ]
-    for (layers, context), runs in results.items():
+    for (layers, context), own in runs.items():
         where = f"{layers} layers, {context} pairs"
-        if not runs.losses:
-            comparisons.append(Comparison(f"no trained network of {where}", 1.0, np.inf, 0.0))
-        for seed, loss in enumerate(runs.losses):
-            comparisons += bracket(f"run {seed} of {where}", layers, context, loss)
-        losses = ", ".join(map(str, runs.losses))
-        medians = f"published median {published(layers)[context][0]:.3g}"
-        failed = f"{runs.failures} of {runs.failures + len(runs.losses)} runs failed"
-        ours.append(f"{where}: {losses}; {failed}; {medians}.")
+        if not own.losses:
+            yield Comparison(f"no trained network of {where}", 1.0, np.inf, 0.0)
+        same, fewer = linear_loss(layers, context), linear_loss(layers - 1, context)
+        for seed, loss in enumerate(own.losses):
+            error = same / loss.mean**2 * loss.standard_error
+            above = Estimate(same / loss.mean, error, loss.repeats)
+            below = Estimate(loss.mean / fewer, loss.standard_error / fewer, loss.repeats)
+            label = f"run {seed} of {where}"
+            yield compare(f"as many linear layers over {label}", 1.0, above, upper_bound=True)
+            if layers <= FINISHED:
+                label = f"{label} over one linear layer fewer"
+                yield compare(label, 1.0, below, upper_bound=True)
+
+
+def describe(runs: Runs, size: dict[str, Any]) -> list[str]:
+    """Our losses beside published medians, in words."""
+    ours = []
+    for (layers, context), own in runs.items():
+        losses = ", ".join(map(str, own.losses))
+        failed = f"{own.failures} of {own.failures + len(own.losses)} runs failed"
+        median = f"published median {published(layers)[context][0]:.3g}"
+        ours.append(f"{layers} layers, {context} pairs: {losses}; {failed}; {median}.")
     over = [same for layers in DEPTHS for _, same in over_linear(layers).values()]
-    size = TRAINING[preset]
-    notes = (
+    return [
         f"Trained here with width {size['width']}, {size['steps']} steps of {size['batch']} "
         "prompts, half the squared error: " + "  ".join(ours),
         f"Published losses of {' and '.join(map(str, DEPTHS))} softmax layers are {min(over):.1f} "
         f"to {max(over):.0f} times those of as many linear layers.",
         "Published seeds, steps and learning rates are not stated, so our runs are held to the "
         "losses of linear layers and not to the medians.",
-    )
-
-    def draw(figure: Figure) -> None:
-        [ax] = panels(figure, 1, width=6.4, height=4.2)
-        grid = sorted(context for context in published(2) if context >= SHORTEST)
-        for layers, colour in zip((1, 2, 3), COLOURS, strict=False):
-            line = [linear_loss(layers, context) for context in grid]
-            kind = "-" if layers < 3 else "--"
-            ax.plot(grid, line, kind, color=colour, label=f"linear, {layers}")
-            if layers in DEPTHS:
-                rows = np.array([published(layers)[context] for context in grid]).T
-                bars = np.stack([rows[0] - rows[1], rows[2] - rows[0]])
-                label = f"softmax, {layers}"
-                draw_points(ax, grid, rows[0], bars, colour, label=label, markersize=4, capsize=0)
-        for number, ((_, context), runs) in enumerate(results.items()):
-            note = None if number else "softmax, trained here"
-            means = [each.mean for each in runs.losses]
-            style: dict[str, Any] = {"markerfacecolor": "none", "markersize": 8, "color": "0"}
-            ax.plot([context] * len(means), means, "s", label=note, **style)
-        title = "exact (lines), published (dashed, points)"
-        finish(ax, "context length $N$", "loss (half the square)", log="y", title=title)
-        ax.legend(ncols=2, fontsize=8)
-
-    return Verdict(comparisons, draw, notes)
+    ]
 
 
-claim = Claim.of("softmax-layers", __doc__, cells, judge)
+def extremes(layers: int) -> tuple[float, float]:
+    """Largest published loss over one linear layer fewer, and of as many over published."""
+    fewer, same = zip(*over_linear(layers).values(), strict=True)
+    return max(fewer), 1 / min(same)
+
+
+def rows(effort: Effort) -> Iterator[Row]:
+    """Published and own losses against the brackets of linear layers."""
+    for layers in DEPTHS:
+        count = sum(context >= SHORTEST for context in published(layers))
+        where, largest = f"{layers} published layers, {count} lengths", call(extremes, layers)
+        yield bound(f"largest loss of {where}, over one linear layer fewer", 1.0, largest[0])
+        yield bound(f"largest loss of as many linear layers over {where}", 1.0, largest[1])
+    training = effort.pick(**TRAINING)
+    runs = {
+        (layers, context): run(softmax_runs, layers=layers, context=context, **training)
+        for layers, context in effort.pick(**TRAINED)
+    }
+    yield judged(call(compare_runs, runs))
+    yield note(call(describe, runs, training))
+    yield drawing(draw, runs)
+
+
+def draw(figure: Figure, runs: Runs) -> None:
+    """Draw losses of linear layers, published softmax layers, and ours."""
+    [ax] = panels(figure, 1, width=6.4, height=4.2)
+    grid = sorted(context for context in published(2) if context >= SHORTEST)
+    for layers, colour in zip((1, 2, 3), COLOURS, strict=False):
+        line = [linear_loss(layers, context) for context in grid]
+        kind = "-" if layers < 3 else "--"
+        ax.plot(grid, line, kind, color=colour, label=f"linear, {layers}")
+        if layers in DEPTHS:
+            medians, low, high = np.array([published(layers)[context] for context in grid]).T
+            bars, label = np.stack([medians - low, high - medians]), f"softmax, {layers}"
+            draw_points(ax, grid, medians, bars, colour, label=label, markersize=4, capsize=0)
+    for number, ((_, context), own) in enumerate(runs.items()):
+        label = None if number else "softmax, trained here"
+        means = [each.mean for each in own.losses]
+        style: dict[str, Any] = {"markerfacecolor": "none", "markersize": 8, "color": "0"}
+        ax.plot([context] * len(means), means, "s", label=label, **style)
+    title = "exact (lines), published (dashed, points)"
+    finish(ax, "context length $N$", "loss (half the square)", log="y", title=title)
+    ax.legend(ncols=2, fontsize=8)
+
+
+claim = Claim.of("softmax-layers", __doc__, rows)
