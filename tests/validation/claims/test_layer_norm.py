@@ -3,6 +3,7 @@
 import numpy as np
 
 from iclimit.simulate.networks import AttentionNetwork
+from iclimit.simulate.prompts import sample_prompts
 from iclimit.validation.claims.networks import layer_norm
 
 

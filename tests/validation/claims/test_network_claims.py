@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from iclimit.results import Estimate
+from iclimit.simulate.networks import TokenSensitivities
 from iclimit.validation import CLAIMS
 from iclimit.validation.claim import Effort
-from iclimit.validation.claims.networks import lstm, sine
+from iclimit.validation.claims.networks import copying, lstm, sine, softmax_layers
 from iclimit.validation.claims.networks.lstm import LAW, NULL, OwnLstm, trained_lstm
 from iclimit.validation.claims.softmax import double_descent
 from iclimit.validation.claims.softmax.double_descent import FittedHeads, fitted_heads
@@ -28,11 +29,11 @@ def own_lstm(excess, distance):
     )
 
 
-def judged(name, changed):
-    """Verdict of the medium preset on made-up results, by the arguments of their cells."""
+def judged(name, made_up, preset="medium"):
+    """Verdict on made-up results, by the arguments of their cells."""
     claim = CLAIMS[name]
-    results = {cell: changed(**dict(cell.parameters)) for cell in claim.cells("medium")}
-    return claim.judge("medium", results)
+    results = {cell: made_up(**dict(cell.parameters)) for cell in claim.cells(preset)}
+    return claim.judge(preset, results)
 
 
 @pytest.mark.parametrize(
@@ -62,6 +63,42 @@ def test_networks_of_whole_tokens_lie_between_two_optima(factor):
     verdict = judged("sine", run)
     assert verdict.holds == (factor == 1.0)
     assert all("whole tokens" in row.label for row in verdict.failures if not row.pooled)
+
+
+@pytest.mark.parametrize(
+    ("loss", "others", "label"),
+    [
+        (0.52, 0.02, None),
+        (0.9, 0.02, "loss of the best run"),
+        (0.52, 0.2, "dependence on other tokens"),
+    ],
+)
+def test_copying_notices_what_is_not_learned(loss, others, label):
+    def run(repeat, **_):
+        after = TokenSensitivities(own=1.0, following=1.0, others=others)
+        value = loss if repeat == 0 else 1.0
+        return copying.CopyRun(Estimate(value, 1e-3, 100), np.ones(3), after, after)
+
+    verdict = judged("copying", run, "quick")
+    failures = [row.label for row in verdict.failures]
+    assert any(label in each for each in failures) if label else not failures
+    assert list(verdict.notes) == [f"{int(loss == 0.9)} of 1 seeds failed"]
+
+
+@pytest.mark.parametrize(
+    ("loss", "label"),
+    [
+        (0.045, None),
+        (1.0, "pairs over one linear"),
+        (0.02, "linear layers over run"),
+        (None, "no trained network"),
+    ],
+)
+def test_softmax_layers_notice_losses_outside_the_bracket(loss, label):
+    losses = [] if loss is None else [Estimate(loss, 1e-4, 100)]
+    verdict = judged("softmax-layers", lambda **_: softmax_layers.SoftmaxRuns(losses, 0), "quick")
+    failures = [row.label for row in verdict.failures]
+    assert any(label in each for each in failures) if label else not failures
 
 
 def test_lstm_trains_networks_in_the_larger_presets():
