@@ -48,9 +48,9 @@ def cite(*names: str) -> str:
     """
     if not names:
         raise ValueError("names must be quantities, claims or functions, got none")
-    found = {name: papers_of(name) for name in names}
-    comments = [f"% {name}: {_worded(keys)}" for name, keys in found.items()]
-    keys = dict.fromkeys(key for each in found.values() for key in each)
+    papers = {name: papers_of(name) for name in names}
+    comments = [f"% {name}: {_worded(keys)}" for name, keys in papers.items()]
+    keys = dict.fromkeys(key for each in papers.values() for key in each)
     entries = [references()[key] for key in keys if key != DERIVED]
     return "\n".join([*comments, *entries, *([_software()] if DERIVED in keys else [])])
 
@@ -114,7 +114,7 @@ def _of_function(function: Any) -> tuple[str, ...]:
 
 def _mentioned(text: str) -> tuple[str, ...]:
     """Keys of the papers that a text names, by arXiv id or, without one, by author and year."""
-    found = []
+    keys = []
     for key, entry in references().items():
         number = re.search(r"arXiv:([\d.]+\d)", entry)
         author, year = (
@@ -123,8 +123,8 @@ def _mentioned(text: str) -> tuple[str, ...]:
         surname = re.sub(r"[{}\\'`]", "", author.split(",")[0])
         named = rf"\b{re.escape(surname)}\b[^.]{{0,160}}\b{year}\b"
         if number[1] in text if number else re.search(named, text):
-            found.append(key)
-    return tuple(found)
+            keys.append(key)
+    return tuple(keys)
 
 
 def _worded(keys: tuple[str, ...]) -> str:

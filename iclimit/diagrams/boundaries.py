@@ -81,12 +81,12 @@ def _boundary(row: Mapping[str, str]) -> Boundary:
         first, second = (side(**p) for side in sides)
         if row["compared"] == "reciprocals":
             both = np.isinf(first) & np.isinf(second)
-            found = np.where(both, np.nan, np.divide(1, second) - np.divide(1, first))
+            difference = np.where(both, np.nan, np.divide(1, second) - np.divide(1, first))
         else:
-            found = np.subtract(first, second)
+            difference = np.subtract(first, second)
         if not parameter:
-            return found
-        return np.where(np.equal(p.get(parameter, float(value)), float(value)), found, np.nan)
+            return difference
+        return np.where(np.equal(p.get(parameter, float(value)), float(value)), difference, np.nan)
 
     return Boundary(row["label"], margin, tuple(row["quantities"].split()))
 
@@ -109,12 +109,12 @@ def boundary_curves(
         boundaries, joint = structured_boundaries(structure), structure.joint
         numbers = joint.weight.size * np.unique(joint.inputs).size  # of a point
         points = int(np.clip(math.sqrt(_NUMBERS / numbers), *_STRUCTURED_POINTS))
-    found = {
+    curves = {
         boundary.label: zero_lines(boundary.margin, x, y, fixed, points)
         for boundary in boundaries.values()
         if quantity in boundary.quantities
     }
-    return {label: lines for label, lines in found.items() if lines}
+    return {label: lines for label, lines in curves.items() if lines}
 
 
 def structured_boundaries(structure: Structure) -> dict[str, Boundary]:

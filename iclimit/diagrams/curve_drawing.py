@@ -104,10 +104,10 @@ def _draw_theory(
 
 def _draw_finite_size(ax: Axes, curves: Curves, index: int, colour: Any) -> None:
     """Draw the finite-size prediction, where it is finite."""
-    found = [(each.parameters, each.estimate) for each in curves.finite_size[index]]
+    predictions = [(each.parameters, each.estimate) for each in curves.finite_size[index]]
     runs = [run for value in curves.simulated[index] for run in value.runs[-1:]]
-    found += [(run.parameters, run.prediction) for run in runs]
-    at = {parameters[curves.x]: estimate.mean for parameters, estimate in found}
+    predictions += [(run.parameters, run.prediction) for run in runs]
+    at = {parameters[curves.x]: estimate.mean for parameters, estimate in predictions}
     x = np.array(sorted(at))
     y = np.array([at[each] for each in x.tolist()])
     y = np.where(np.isfinite(y), y, np.nan)

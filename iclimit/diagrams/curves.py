@@ -87,14 +87,14 @@ class Curves(Result):
         ]
         for value in itertools.chain(*self.simulated):
             for run in value.runs:
-                at, dim, found = run.parameters, run.parameters["dim"], run.estimate
+                at, dim, estimate = run.parameters, run.parameters["dim"], run.estimate
                 rows.append(row("finite_size", at, run.prediction.mean, None, dim))
-                numbers = found.mean, found.standard_error, dim, found.repeats
+                numbers = estimate.mean, estimate.standard_error, dim, estimate.repeats
                 rows.append(row("simulation", at, *numbers))
             if len(value.runs) >= LEAST_SIZES:
-                found = value.estimate
+                estimate = value.estimate
                 at = value.parameters
-                rows.append(row("extrapolation", at, found.mean, found.standard_error))
+                rows.append(row("extrapolation", at, estimate.mean, estimate.standard_error))
         for each in itertools.chain(*self.finite_size):
             at = each.parameters
             rows.append(row("finite_size", at, each.estimate.mean, None, at["dim"]))
@@ -211,7 +211,7 @@ def curve(
     theory = np.broadcast_to(
         chosen.evaluate(columns | {x: values[x][None, :]}), (len(family), values[x].size)
     )
-    found: dict[str, Any] = {"simulated": []}
+    simulations: dict[str, Any] = {"simulated": []}
     if simulation is not None:
         where: dict[str, Any] = {
             "rng": rng,
@@ -226,13 +226,13 @@ def curve(
         at = _chosen(values[x], points)
         lines = [[parameters | {x: each} for each in at] for parameters in family]
         lines = points_at_sizes(lines, settings.sizes, (x,))
-        found["simulated"] = _simulated(chosen, lines, settings)
+        simulations["simulated"] = _simulated(chosen, lines, settings)
         if len(settings.sizes) < LEAST_SIZES:
             if settings.time_limit is not None:
-                left = settings.time_limit - (time.monotonic() - start)
-                settings = replace(settings, time_limit=max(left, _LEAST_TIME))
-            found["finite_size"] = predict_lines(chosen, x, values[x], family, settings)
-    return Curves(chosen, x, values[x], family, theory, **found)
+                remaining = settings.time_limit - (time.monotonic() - start)
+                settings = replace(settings, time_limit=max(remaining, _LEAST_TIME))
+            simulations["finite_size"] = predict_lines(chosen, x, values[x], family, settings)
+    return Curves(chosen, x, values[x], family, theory, **simulations)
 
 
 def _axis(name: str, value: Any) -> np.ndarray:
@@ -257,5 +257,5 @@ def _simulated(
 ) -> list[list[SimulatedValue]]:
     """Simulated values along each curve, those that the time sufficed for."""
     values = iter(simulate_values(quantity, list(itertools.chain(*lines)), simulation))
-    found = [list(itertools.islice(values, len(points))) for points in lines]
-    return [[value for value in line if value is not None] for line in found]
+    lines_of_values = [list(itertools.islice(values, len(points))) for points in lines]
+    return [[value for value in line if value is not None] for line in lines_of_values]

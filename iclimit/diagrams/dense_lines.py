@@ -133,16 +133,16 @@ def _peaks_and_poles(
         if not low.size:
             break
         points = low[:, None] + (high - low)[:, None] * _SHARES
-        found = abs(function(points))
-        best, rows = np.nanargmax(found, axis=1), np.arange(low.size)
-        growth = found[rows, best] / top
-        far, last = found[rows, best] / _BEYOND > first, zoom == _ZOOMS - 1
+        heights = abs(function(points))
+        best, rows = np.nanargmax(heights, axis=1), np.arange(low.size)
+        growth = heights[rows, best] / top
+        far, last = heights[rows, best] / _BEYOND > first, zoom == _ZOOMS - 1
         pole = np.isinf(growth) | (far & (last | (growth <= _FLAT)))
         pole |= last & (growth > _DIVERGENT)
         poles += points[rows, best][pole].tolist()
         sharp = ~pole & (growth > _FLAT)
         shown.append(points[sharp].ravel())
-        top, first = found[rows, best][sharp], first[sharp]
+        top, first = heights[rows, best][sharp], first[sharp]
         around = np.clip(best, 1, _SHARES.size - 2)
         low, high = (points[rows, around + step][sharp] for step in (-1, 1))
     return np.concatenate(shown), np.unique(poles)

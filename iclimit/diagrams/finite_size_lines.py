@@ -64,16 +64,16 @@ def predict_lines(
     names = ("rng", "jobs", "backend", "scheduler", "store", "time_limit")
     where: dict[str, Any] = {name: getattr(simulation, name) for name in names}
     wanted = list(dict.fromkeys(itertools.chain(*lines)))
-    found = {}
+    predictions = {}
     progress = {"disable": not simulation.progress, "unit": "cell", "desc": "predicting"}
     for outcome in tqdm(run_cells(wanted, **where), total=len(wanted), **progress):
         if not isinstance(outcome.result, Exception):
-            found[outcome.cell] = getattr(outcome.result, quantity.part)
+            predictions[outcome.cell] = getattr(outcome.result, quantity.part)
     return [
         [
-            SizedPrediction({"dim": dim, **moved_to_integers(at, dim)}, found[cell])
+            SizedPrediction({"dim": dim, **moved_to_integers(at, dim)}, predictions[cell])
             for cell, at in line.items()
-            if cell in found
+            if cell in predictions
         ]
         for line in lines
     ]

@@ -144,19 +144,19 @@ def write_title(ax: Axes, title: str | None, lines: Iterable[str]) -> None:
 def broken(ax: Axes, lines: Iterable[str]) -> str:
     """Lines of entries with commas between them, broken where they are wider than the axes."""
     most = room(ax)
-    probe, found = ax.text(0, 0, "", fontsize="small"), []
+    probe, broken_lines = ax.text(0, 0, "", fontsize="small"), []
     for line in lines:
-        found.append("")
+        broken_lines.append("")
         for entry in line.split(", "):
-            longer = f"{found[-1]}, {entry}" if found[-1] else entry
+            longer = f"{broken_lines[-1]}, {entry}" if broken_lines[-1] else entry
             probe.set_text(longer)
-            if found[-1] and probe.get_window_extent().width > most:
-                found[-1] += ","
-                found.append(entry)
+            if broken_lines[-1] and probe.get_window_extent().width > most:
+                broken_lines[-1] += ","
+                broken_lines.append(entry)
             else:
-                found[-1] = longer
+                broken_lines[-1] = longer
     probe.remove()
-    return "\n".join(found)
+    return "\n".join(broken_lines)
 
 
 def stated(parameters: Mapping[str, Parameter], values: Mapping[str, float]) -> str:

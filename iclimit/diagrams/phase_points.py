@@ -65,8 +65,8 @@ def points_to_simulate(
         return {name: axis.value(shares) for (name, axis), shares in pairs}
 
     def height(points: np.ndarray) -> np.ndarray:
-        found = quantity.evaluate({**fixed, **parameters(points)})
-        return np.log(found) if np.min(found) > 0 else found
+        values = quantity.evaluate({**fixed, **parameters(points)})
+        return np.log(values) if np.min(values) > 0 else values
 
     lines = [
         np.column_stack([axis.share(v) for axis, v in zip(axes.values(), line.T, strict=True)])
@@ -109,8 +109,8 @@ def refined_points(
     >>> import numpy as np
     >>> from iclimit.diagrams.phase_points import refined_points
     >>> line = np.array([[0.1, 0.0], [0.1, 1.0]])
-    >>> found = refined_points((3, 3), 1, lambda points: 0 * points[:, 0], [line])
-    >>> len(found), int(np.sum(found[9:, 0] < 0.6))
+    >>> points = refined_points((3, 3), 1, lambda points: 0 * points[:, 0], [line])
+    >>> len(points), int(np.sum(points[9:, 0] < 0.6))
     (18, 9)
     """
     x, y = (np.linspace(0, 1, count) for count in shape)
@@ -130,7 +130,7 @@ def refined_points(
 
 def _crossed(low: np.ndarray, size: np.ndarray, curves: Sequence[np.ndarray]) -> np.ndarray:
     """Which rectangles a segment of a curve meets (the part of it between all four sides)."""
-    found = np.zeros(len(low), bool)
+    crossed = np.zeros(len(low), bool)
     for curve in curves:
         start, step = curve[:-1], np.diff(curve, axis=0)
         below, above = (side[:, None, :] - start for side in (low, low + size))
@@ -139,8 +139,8 @@ def _crossed(low: np.ndarray, size: np.ndarray, curves: Sequence[np.ndarray]) ->
         along = np.where((below <= 0) & (above >= 0), np.inf, -np.inf)
         enter = np.max(np.where(step == 0, -along, np.min(at, axis=0)), axis=2)
         leave = np.min(np.where(step == 0, along, np.max(at, axis=0)), axis=2)
-        found |= np.any(np.maximum(enter, 0) <= np.minimum(leave, 1), axis=1)
-    return found
+        crossed |= np.any(np.maximum(enter, 0) <= np.minimum(leave, 1), axis=1)
+    return crossed
 
 
 def _steep(

@@ -88,8 +88,8 @@ class PhaseDiagram(Result):
         for x, y, value, *numbers, dims, repeats in zip(*self._points().values(), strict=True):
             point = {self.x: x, self.y: y, self.quantity.column: value}
             several = [" ".join(map(str, each)) for each in (dims, repeats)]
-            found = dict(zip(blank, [*numbers, *several], strict=True))
-            rows.append({"source": "simulation"} | head | point | found)
+            rest = dict(zip(blank, [*numbers, *several], strict=True))
+            rows.append({"source": "simulation"} | head | point | rest)
         return rows
 
     def _points(self) -> dict[str, list[Any]]:
@@ -204,11 +204,11 @@ class PhaseDiagram(Result):
         errors = any(value.z is not None for value in self.simulated) and not line.get("errors")
         columns = 2 if errors else 1
         height = 4.0 + _LEGEND_ROW * rows
-        left, *right = panels(figure, columns, width=6.4 * columns, height=height)
+        first, *right = panels(figure, columns, width=6.4 * columns, height=height)
         if errors:
             self.draw(right[0], errors=True)
-        self.draw(left, **line)
-        return left
+        self.draw(first, **line)
+        return first
 
 
 def phase_diagram(
@@ -323,5 +323,5 @@ def phase_diagram(
     lines = [line for lines in diagram.boundaries.values() for line in lines]
     points = points_to_simulate(chosen, grids, fixed, lines, shape, refine)
     [points] = points_at_sizes([points], settings.sizes, (x, y))
-    found = simulate_values(chosen, points, settings)
-    return replace(diagram, simulated=tuple(value for value in found if value is not None))
+    simulated = simulate_values(chosen, points, settings)
+    return replace(diagram, simulated=tuple(value for value in simulated if value is not None))

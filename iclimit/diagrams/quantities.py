@@ -164,13 +164,13 @@ def find_function(text: str) -> Callable[..., Any]:
             given = parameters[used[0]] if whole else value.format(**parameters)
             others = {name: each for name, each in parameters.items() if name not in used}
             parameters = {argument: given} | others
-        found = function(**{name: each for name, each in parameters.items() if name in taken})
-        found = getattr(found, part) if part else found
-        if callable(found):
-            found = found(**{n: each for n, each in parameters.items() if n not in taken})
-        if isinstance(found, tuple):
-            found = np.stack(found, axis=-1)
-        return found[..., int(place)] if place else found
+        result = function(**{name: each for name, each in parameters.items() if name in taken})
+        result = getattr(result, part) if part else result
+        if callable(result):
+            result = result(**{n: each for n, each in parameters.items() if n not in taken})
+        if isinstance(result, tuple):
+            result = np.stack(result, axis=-1)
+        return result[..., int(place)] if place else result
 
     return call
 

@@ -176,13 +176,13 @@ def points_at_sizes(
     """
     warned = []
     if len(sizes) >= LEAST_SIZES:
-        found = [[point for point in line if can_be_extrapolated(point, sizes)] for line in lines]
+        kept = [[point for point in line if can_be_extrapolated(point, sizes)] for line in lines]
         reason = f"integers at d = {sizes[0]} to {sizes[-1]} are too far from them"
     else:
-        dim, found = sizes[-1], []
+        dim, kept = sizes[-1], []
         for line in lines:
             moved = [moved_to_integers(point, dim) for point in line]
-            found.append([dict(point) for point in dict.fromkeys(tuple(m.items()) for m in moved)])
+            kept.append([dict(point) for point in dict.fromkeys(tuple(m.items()) for m in moved)])
             warned += [
                 f"{name} = {value:g} is {moved[0][name]:.4g} at d = {dim}"
                 for point in line[:1]
@@ -190,12 +190,12 @@ def points_at_sizes(
                 if name not in axes and not is_near(moved[0][name], value)
             ]
         reason = f"they have the same integers at d = {dim} as others"
-    count, left = sum(map(len, lines)), sum(map(len, found))
-    if left < count:
-        warned.append(f"{count - left} of {count} points are left out: {reason}")
+    count, count_kept = sum(map(len, lines)), sum(map(len, kept))
+    if count_kept < count:
+        warned.append(f"{count - count_kept} of {count} points are left out: {reason}")
     if warned:
         warnings.warn("; ".join(dict.fromkeys(warned)), RuntimeWarning, stacklevel=3)
-    return found
+    return kept
 
 
 def simulate_values(
@@ -248,8 +248,8 @@ def simulate_values(
             if simulation.announce is not None:
                 simulation.announce(plan_cells(cells, **where))
             bar.total += len(cells)
-            left = deadline - time.monotonic()
-            limits: dict[str, Any] = {"time_limit": left, "batch_repeats": _batch_repeats}
+            remaining = deadline - time.monotonic()
+            limits: dict[str, Any] = {"time_limit": remaining, "batch_repeats": _batch_repeats}
             for outcome in run_cells(cells, **where, **limits):
                 bar.update()
                 if isinstance(outcome.result, Exception):
@@ -258,8 +258,8 @@ def simulate_values(
                     results[outcome.cell] = outcome.result
             for i, at_sizes in pairs.items():
                 if all(cell in results for cell in itertools.chain(*at_sizes)):
-                    found = [(results[run], results[predicted]) for run, predicted in at_sizes]
-                    values[i] = value_at(quantity, points[i], found)
+                    outcomes = [(results[run], results[predicted]) for run, predicted in at_sizes]
+                    values[i] = value_at(quantity, points[i], outcomes)
             wanted = {
                 i: tuple(
                     min(

@@ -90,10 +90,10 @@ def _polished(
         return at(_between(part, x0, x1), _between(part, y0, y1))
 
     tolerances = {"xatol": 1e-14, "xrtol": 1e-14, "fatol": 0, "frtol": 0}
-    found = elementwise.find_root(along, (start, stop), args=ends, tolerances=tolerances)
+    search = elementwise.find_root(along, (start, stop), args=ends, tolerances=tolerances)
     scale = np.maximum(abs(along(start, *ends)), abs(along(stop, *ends)))
-    root = np.stack([_between(found.x, *ends[:2]), _between(found.x, *ends[2:])], axis=1)
-    root[~(abs(found.f_x) <= _JUMP * scale)] = np.nan
+    root = np.stack([_between(search.x, *ends[:2]), _between(search.x, *ends[2:])], axis=1)
+    root[~(abs(search.f_x) <= _JUMP * scale)] = np.nan
     return root
 
 

@@ -46,9 +46,9 @@ def _lstm() -> list[dict[str, Any]]:
     series = defaultdict(list)
     for row in read_reference("blog_fig14_16_lstm.csv"):
         value = row["median"]
-        found = float(value) if row["series"] == "Model similarity" else _mse(value)
+        shown = float(value) if row["series"] == "Model similarity" else _mse(value)
         series[int(row["figure"]), row["series"], int(row["layers"])].append(
-            [float(row["step"]), found]
+            [float(row["step"]), shown]
         )
     return [
         {"figure": figure, "series": name, "layers": layers, "rows": rows}

@@ -22,14 +22,14 @@ OTHERS = {
 
 def formulas() -> dict[str, dict[str, Any]]:
     """Title, LaTeX, MathML and source of the formulas of all functions, and of some others."""
-    found = {}
+    texts = {}
     for function in functions():
         quantity = QUANTITIES.get(function.name)
         title = quantity.meaning if quantity else _first_line(function.function)
-        found[function.name] = _formula(title, function.latex, function.source)
+        texts[function.name] = _formula(title, function.latex, function.source)
     for name, (title, place, number) in OTHERS.items():
-        found[name] = _formula(title, formula(place, str(number)), f"iclimit.asymptotics.{place}")
-    return found
+        texts[name] = _formula(title, formula(place, str(number)), f"iclimit.asymptotics.{place}")
+    return texts
 
 
 def _first_line(function: Callable[..., Any]) -> str:

@@ -76,8 +76,8 @@ class Function:
 @cache
 def functions() -> tuple[Function, ...]:
     """All functions of the registry that have a formula, and the margins of boundaries."""
-    found = [_function(row) for row in REGISTRY.values() if row.formula]
-    return (*found, *_margins({function.name: function for function in found}))
+    named = [_function(row) for row in REGISTRY.values() if row.formula]
+    return (*named, *_margins({function.name: function for function in named}))
 
 
 def _margins(quantities: Mapping[str, Function]) -> Iterator[Function]:
@@ -113,8 +113,8 @@ def _function(row: Row) -> Function:
 def formula(place: str, number: str) -> str:
     """LaTeX of a ``math`` block in the docstring of a module or a function of the theory."""
     shelf, module, *function = place.split(".")
-    found = importlib.import_module(f"iclimit.asymptotics.{shelf}.{module}")
-    doc = inspect.getdoc(getattr(found, function[0]) if function else found) or ""
+    source = importlib.import_module(f"iclimit.asymptotics.{shelf}.{module}")
+    doc = inspect.getdoc(getattr(source, function[0]) if function else source) or ""
     blocks = re.findall(r"\.\. math::(.*(?:\n(?:[ \t]+.*|))*)", doc)
     return " ".join(line.strip() for line in blocks[int(number)].splitlines() if line.strip())
 

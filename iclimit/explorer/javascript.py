@@ -122,11 +122,11 @@ class _Writer:
         """Declarations of what belongs to a place."""
         lines: list[str] = []
         # Sums that do not need each other are added up in one loop.
-        found = sorted(
+        ordered = sorted(
             self.contents.get(path, ()), key=lambda node: (self.levels[node], node.op != "total")
         )
-        sums = [node for node in found if node.op == "total"]
-        for node in found:
+        sums = [node for node in ordered if node.op == "total"]
+        for node in ordered:
             cases = [self.statements((*path, (node, place))) for place in (1, 2)]
             if node.op == "where" and any(cases):
                 name = self._name()

@@ -123,12 +123,12 @@ def _power(base: Node, exponent: float) -> Node:
         return apply("sqrt", base)
     if exponent != int(exponent) or abs(exponent) > 64:
         return Node.of("power", base, as_node(exponent))
-    result, square, left = as_node(1), base, int(abs(exponent))
-    while left:
-        if left % 2:
+    result, square, remaining = as_node(1), base, int(abs(exponent))
+    while remaining:
+        if remaining % 2:
             result = apply("multiply", result, square)
-        left //= 2
-        if left:
+        remaining //= 2
+        if remaining:
             square = apply("multiply", square, square)
     return apply("divide", 1, result) if exponent < 0 else result
 

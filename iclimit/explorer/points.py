@@ -44,7 +44,7 @@ def stored_errors(path: Path) -> list[dict[str, Any]]:
             given = run.arguments
             if any(given.get(name) is not None for name in (*_OTHER_DATA, *_OTHER_TESTS)):
                 continue
-            found = concatenated_numbers(store.find(run.identity))
+            numbers = concatenated_numbers(store.find(run.identity))
             dim = given["dim"]
             row = {
                 "source": "your runs",
@@ -56,7 +56,7 @@ def stored_errors(path: Path) -> list[dict[str, Any]]:
                 "ridge": given.get("ridge", 0.0),
             }
             for name in ("icl", "idg"):
-                row[name], row[f"{name}_se"] = found[name]
+                row[name], row[f"{name}_se"] = numbers[name]
             if math.isfinite(row["kappa"]):
                 rows.append(_plain(row))
     if not rows:
@@ -69,14 +69,14 @@ def stored_errors(path: Path) -> list[dict[str, Any]]:
 
 def presets(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
     """Buttons that lead to stored points: the parameters that many of them share."""
-    found: dict[tuple, tuple[str, int, dict[str, Any]]] = {}
+    settings: dict[tuple, tuple[str, int, dict[str, Any]]] = {}
     for axis in ("tau", "alpha", "kappa"):
         for row in rows:
             shared = {name: float(f"{row[name]:.3g}") for name in PARAMETERS if name != axis}
             key = (row["source"], axis, *shared.values())
-            count = found[key][1] + 1 if key in found else 1
-            found[key] = (row["source"], count, {"axis": axis, **shared})
-    many = sorted((each for each in found.values() if each[1] >= 4), key=lambda each: -each[1])
+            count = settings[key][1] + 1 if key in settings else 1
+            settings[key] = (row["source"], count, {"axis": axis, **shared})
+    many = sorted((each for each in settings.values() if each[1] >= 4), key=lambda each: -each[1])
     symbols = {"tau": "τ", "alpha": "α", "kappa": "κ"}
     buttons, own = [], 0
     for source, _, values in many:
@@ -84,8 +84,8 @@ def presets(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, dict[str, Any]
         if source == "your runs" and own > _SHOWN:
             continue
         others = [n for n in symbols if n != values["axis"] and len({r[n] for r in rows}) > 1]
-        told = ", ".join(f"{symbols[name]} = {values[name]:g}" for name in others[:2])
-        buttons.append((f"{source}: {symbols[values['axis']]} at {told}", values))
+        shown = ", ".join(f"{symbols[name]} = {values[name]:g}" for name in others[:2])
+        buttons.append((f"{source}: {symbols[values['axis']]} at {shown}", values))
     return buttons
 
 

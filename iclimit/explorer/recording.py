@@ -162,11 +162,11 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
         if ufunc is np.matmul:
             return _matmul(*(np.asarray(each, object) for each in operands))
         record = np.frompyfunc(partial(apply, ufunc.__name__), len(inputs), 1)
-        found = Recorded(record(*operands))
+        result = Recorded(record(*operands))
         for out in options.get("out", ()):  # an operation in place
-            out[...] = found
+            out[...] = result
             return out
-        return found
+        return result
 
     def __array_function__(self, function: Any, _: Any, args: Any, options: Any) -> Any:
         if function in _FUNCTIONS:
@@ -174,9 +174,9 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
         if function not in _SHAPES:
             raise TypeError(f"numpy.{function.__name__} is not recorded")
         options = {name: _unwrap(value) for name, value in options.items()}
-        found = function(*(_unwrap(value) for value in args), **options)
-        several = isinstance(found, (tuple, list))
-        return [*map(Recorded, found)] if several else Recorded(found)
+        result = function(*(_unwrap(value) for value in args), **options)
+        several = isinstance(result, (tuple, list))
+        return [*map(Recorded, result)] if several else Recorded(result)
 
 
 def _unwrap(value: Any) -> Any:
@@ -212,25 +212,25 @@ def _sum(values: Any, axis: int | None = None, keepdims: bool = False) -> Record
     nodes = np.asarray(_unwrap(values), object)
     if axis is None:
         nodes, axis = nodes.ravel(), 0
-    found = np.asarray(np.frompyfunc(_total, 1, 1)(_added(nodes, axis)), object)
-    return Recorded(np.expand_dims(found, axis) if keepdims else found)
+    sums = np.asarray(np.frompyfunc(_total, 1, 1)(_added(nodes, axis)), object)
+    return Recorded(np.expand_dims(sums, axis) if keepdims else sums)
 
 
 def _added(nodes: np.ndarray, axis: int) -> np.ndarray:
     columns = np.moveaxis(nodes, axis, -1)
-    found = np.empty(columns.shape[:-1], object)
-    for place in np.ndindex(found.shape):
-        found[place] = add_all(columns[place])
-    return found
+    sums = np.empty(columns.shape[:-1], object)
+    for place in np.ndindex(sums.shape):
+        sums[place] = add_all(columns[place])
+    return sums
 
 
 def _matmul(first: np.ndarray, second: np.ndarray) -> Recorded:
     rows = first[None] if first.ndim == 1 else first
     columns = second[:, None] if second.ndim == 1 else second
     multiply = np.frompyfunc(partial(apply, "multiply"), 2, 1)
-    found = _added(multiply(rows[..., None], columns[..., None, :, :]), axis=-2)
-    found = found[..., 0] if second.ndim == 1 else found
-    return Recorded(found[..., 0] if first.ndim == second.ndim == 1 else found)
+    products = _added(multiply(rows[..., None], columns[..., None, :, :]), axis=-2)
+    products = products[..., 0] if second.ndim == 1 else products
+    return Recorded(products[..., 0] if first.ndim == second.ndim == 1 else products)
 
 
 @cache
@@ -249,10 +249,10 @@ def _extreme(name: str) -> Callable[..., Recorded]:
     def reduce(values: Recorded, axis: int = -1) -> Recorded:
         # The mapping of NumPy from an axis to none.
         columns = np.moveaxis(values.nodes, axis, 0)
-        found = columns[0]
+        extreme = columns[0]
         for column in columns[1:]:
-            found = np.frompyfunc(partial(apply, name), 2, 1)(found, column)
-        return Recorded(found)
+            extreme = np.frompyfunc(partial(apply, name), 2, 1)(extreme, column)
+        return Recorded(extreme)
 
     return reduce
 
@@ -294,11 +294,11 @@ _NUMBERS = itertools.count()
 def _search(op: str, function: Callable[..., Any], points: Sequence[Any], args: Any) -> Recorded:
     """Record searches from points on for the first argument of a function, elementwise."""
     arrays = np.broadcast_arrays(*(np.asarray(_unwrap(v), object) for v in (*args, *points)))
-    found = np.empty(arrays[0].shape, object)
-    for place in np.ndindex(found.shape):
+    searches = np.empty(arrays[0].shape, object)
+    for place in np.ndindex(searches.shape):
         each = [as_node(array[place]) for array in arrays]
         variable = Recorded.variable(f"u{next(_NUMBERS)}")
         body = function(variable, *map(Recorded, each[: len(args)]))
         inner = Node.of("function", variable.node, body.node)
-        found[place] = Node.of(op, inner, *each[len(args) :])
-    return Recorded(found)
+        searches[place] = Node.of(op, inner, *each[len(args) :])
+    return Recorded(searches)

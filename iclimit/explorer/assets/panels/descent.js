@@ -118,9 +118,7 @@
       python: [
         "import iclimit, numpy as np",
         "context = np.geomspace(1, 400, 300)",
-        uniform
-          ? `loss = iclimit.optimal_learning_rate(context=context, dim=${s.dim}, input_law="uniform").loss`
-          : `loss = ${explorer.call(lossName, setting, "context")}`,
+        `loss = ${explorer.call(lossName, setting, "context")}`,
       ].join("\n"),
       formulas: ["optimal_learning_rate"],
     };
