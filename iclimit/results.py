@@ -231,6 +231,23 @@ class Result:
         return escaped_table([list(rows[0]), *shown, *rest])
 
 
+@dataclass(frozen=True, repr=False)
+class Table(Result):
+    """Rows that are no other result."""
+
+    lines: Sequence[dict[str, Any]]
+
+    @classmethod
+    def of(cls, **columns: Any) -> Table:
+        """Table of columns of the same length."""
+        lists = [column.tolist() for column in columns.values()]
+        return cls([dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)])
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the rows."""
+        return list(self.lines)
+
+
 def attributes(name: str) -> dict[str, str]:
     """Meaning, symbol and definition of a parameter, as labelled arrays have them."""
     from iclimit.notation import PARAMETERS

@@ -52,8 +52,10 @@ SHORTENED = {
     "curve task_gap": "--simulate dim=8,points=2,repeats=2",
     "phase task_gap": "--simulate dim=12:16:20,points=2x2,repeats=2 --refine 0",
     "train linear-transformer": "--steps 2 --contexts 500",
-    "train attention": "--steps 30 --training-set 2000",
+    "train attention": "--steps 20 --repeats 1",
+    "train descent": "--steps 30 --training-set 2000",
     "train network": "--steps 20 --repeats 1",
+    "train lstm": "--steps 20",
     "train softmax": "--steps 50 --repeats 2",
     "prompts": "--test-prompts 500",
 }
@@ -135,7 +137,7 @@ def write_runs(left_out: str = "seed", **names: str) -> None:
 
 def write_curve(of: str, *, column: str = "run") -> None:
     """A loss curve of training as curve.csv and runs.csv, the run in a column of this name."""
-    assert run(f"train attention {of} -o curve.csv") == 0
+    assert run(f"train descent {of} -o curve.csv") == 0
     text = Path("curve.csv").read_text().replace("repeat", column, 1)
     for name in ("curve.csv", "runs.csv"):
         Path(name).write_text(text)

@@ -16,6 +16,7 @@ from .judge.run_claims import validate as validate
 from .judge.verdict import Verdict as Verdict
 from .yours.curves.check import CurveCheck as CurveCheck
 from .yours.curves.check import check_curve as check_curve
+from .yours.models.baselines import best_loss as best_loss
 from .yours.models.positions import PositionErrors as PositionErrors
 from .yours.models.positions import probe_positions as probe_positions
 from .yours.models.probe import probe as probe

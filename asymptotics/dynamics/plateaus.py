@@ -24,9 +24,12 @@ Zhang, Singh, Latham and Saxe, ICML 2025 (arXiv:2501.16265), section 4 and its a
 label noise is not in the paper.
 """
 
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,8 +37,31 @@ from iclimit.asymptotics.checks import check_range, checked
 from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, SymPyMath
 from iclimit.results import Result
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 _MOST_DIRECTIONS = 20
 """Most directions: these have a million fixed points."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PredictedTraining(Result, ABC):
+    """Base of predicted courses of a training: the loss over time, and its figure."""
+
+    @property
+    @abstractmethod
+    def end(self) -> float:
+        """Time beyond the last drop."""
+
+    @abstractmethod
+    def loss(self, t: Number) -> np.ndarray:
+        """Loss at given times >= 0, of any shape, infinity included."""
+
+    def draw(self, ax: Axes, *, count: int = 1000, **line: Any) -> None:
+        """Draw the loss at so many times from the start to `end`."""
+        times = np.linspace(0, self.end, count)
+        ax.plot(times, self.loss(times), **line)
+        ax.set(xlabel=r"time $t/\tau$", ylabel="loss")
 
 
 def plateau_losses(eigenvalues: Number, *, context: Number, noise_variance: Number = 0.0) -> Any:

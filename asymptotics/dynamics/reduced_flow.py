@@ -13,9 +13,13 @@ from scipy.integrate import solve_ivp
 
 from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.dynamics.merged import BEFORE_THE_DROP, effective_init_scale_moments
-from iclimit.asymptotics.dynamics.plateaus import excess, parse_eigenvalues, plateau_losses
+from iclimit.asymptotics.dynamics.plateaus import (
+    PredictedTraining,
+    excess,
+    parse_eigenvalues,
+    plateau_losses,
+)
 from iclimit.asymptotics.numbers import Number
-from iclimit.results import Result
 
 _LINEAR = 1e-7
 """Below these weights, in units of the inverse root of the largest eigenvalue, the growth is taken
@@ -175,7 +179,7 @@ def merged_curve_drop_time(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MergedDrop(Result):
+class MergedDrop(PredictedTraining):
     """Predicted course of the training of merged attention.
 
     Attributes

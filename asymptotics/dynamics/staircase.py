@@ -44,9 +44,12 @@ from scipy.special import expit, logit
 
 from iclimit.asymptotics.checks import checked, real_array
 from iclimit.asymptotics.dynamics.growth import head_growth, time_from_pole
-from iclimit.asymptotics.dynamics.plateaus import plateau_head_values, plateau_losses
+from iclimit.asymptotics.dynamics.plateaus import (
+    PredictedTraining,
+    plateau_head_values,
+    plateau_losses,
+)
 from iclimit.asymptotics.numbers import Number
-from iclimit.results import Result
 
 ESCAPED = 1e6
 """A head has escaped when its value has grown by this factor."""
@@ -70,7 +73,7 @@ TOLERANCES = 1e-12, 1e-3
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Staircase(Result):
+class Staircase(PredictedTraining):
     """Predicted course of the training of separate attention.
 
     Attributes

@@ -54,11 +54,13 @@ direction in many layers: the error is then 1e-12 for :math:`\kappa \le 10^{20}`
 times that at :math:`10^{100}`.  mpmath numbers lose as many digits of their precision.
 """
 
+from __future__ import annotations
+
 import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -66,6 +68,9 @@ from iclimit.asymptotics.checks import broadcast_shape, check_integers, checked
 from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, SymPyMath, require
 from iclimit.asymptotics.searches import count_until
 from iclimit.results import Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 METHODS = ("optimal", "monotone")
 
@@ -105,6 +110,28 @@ class ConditionSchedule(Result):
     top: Any
     residual: Any
     final_rate: Any
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row for the start and one for each layer, of a single schedule."""
+        columns = ("condition_number", "excess", "residual", "final_rate")
+        lines = zip(*(getattr(self, name) for name in columns), strict=True)
+        return [
+            {"step": step, "gamma": gamma, **dict(zip(columns, map(float, line), strict=True))}
+            for step, (gamma, line) in enumerate(zip([None, *self.gammas], lines, strict=True))
+        ]
+
+    def draw(self, ax: Axes, **line: Any) -> None:
+        """Draw the excess by layer."""
+        from matplotlib.ticker import MaxNLocator
+
+        from iclimit.drawing import log_scale
+
+        excess = np.array(self.excess, dtype=float)
+        shown = excess > 0  # a logarithmic axis has no place for 0
+        ax.plot(shown.nonzero()[0], excess[shown], **{"marker": "o", "markersize": 4} | line)
+        ax.set(xlabel="layers of GD++", ylabel=r"excess $\nu/\mu - 1$")
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        log_scale(ax, "y")
 
 
 def condition_number_schedule(

@@ -1,4 +1,37 @@
-"""List, show, export and delete results on record.
+"""The verbs ``runs``: list, show, export and delete results on record."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from iclimit.cli.execution import add_store, store_path
+from iclimit.cli.output import add_format, add_output
+from iclimit.cli.values import parse_positive, parse_time
+from iclimit.cli.verbs import GROUPS, OneLineParser, verb
+from iclimit.files import printable
+from iclimit.tables import aligned, rows_text, shortened
+
+if TYPE_CHECKING:
+    from iclimit.runs.store import RunStore, StoredBatch
+
+SHORT = 10
+"""Digits of an identity that are shown."""
+
+_MOST_NUMBERS = 4
+"""Length of a list that is shown in a line."""
+
+ROW = ("run", "finished", "seconds", "repeats", "seed", "what")
+"""Columns of the list."""
+
+GROUPS["runs"] = (
+    "ACTION",
+    """List, show, export and delete results on record.
 
 What simulations have put on record, in the store of runs. TIME is an age
 (90m, 12h, 30d, 4w) or a date (2026-01-31, 2026-01-31T18:00; local time).
@@ -10,121 +43,67 @@ Examples
   iclimit runs export --function simulate_errors -o errors.nc
   iclimit runs prune --obsolete --dry-run
   iclimit runs prune 3f2a
-"""
-
-from __future__ import annotations
-
-import argparse
-import json
-import re
-import sys
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from iclimit.cli.arguments import add_verb, expects, parse_duration, store_path
-from iclimit.cli.output import add_output, cut_to_terminal, print_columns
-from iclimit.files import printable
-
-if TYPE_CHECKING:
-    from iclimit.runs.store import RunStore, StoredBatch
-
-SHORT = 10
-"""Digits of an identity that are shown."""
-
-_MOST_NUMBERS = 4
-"""Length of a list that is shown in a line."""
+""",
+)
 
 
-@expects("be an age like 30d or a date like 2026-01-31")
-def parse_time(text: str) -> datetime:
-    """Parse an age before now, or a date with or without a time."""
-    if re.fullmatch(r"\d+[mhdw]", text):
-        return datetime.now(UTC) - timedelta(seconds=parse_duration(text))
-    return datetime.fromisoformat(text).astimezone()
+def _flags(*names: str, more: Callable[[OneLineParser], Any] | None = None) -> Any:
+    """Function that adds flags of these names, --store and more."""
+    known: dict[str, dict[str, Any]] = {
+        "identity": {"metavar": "ID", "help": "the identity of a run or how it begins"},
+        "--function": {"metavar": "TEXT", "default": "", "help": "text in the function's name"},
+        "--since": {"type": parse_time, "metavar": "TIME", "help": "finished since"},
+        "--limit": {"type": parse_positive, "metavar": "N", "help": "only the newest N"},
+        "--older-than": {"type": parse_time, "metavar": "TIME", "help": "finished before"},
+        "--obsolete": {"action": "store_true", "help": "computed by code that has changed since"},
+        "--dry-run": {"action": "store_true", "help": "only say what would be deleted"},
+    }
+
+    def add_flags(parser: OneLineParser) -> None:
+        for name in names:
+            optional = {"nargs": "?"} if name == "identity" and len(names) > 1 else {}
+            parser.add_argument(name, **known[name], **optional)
+        add_store(parser, "the file")
+        if more is not None:
+            more(parser)
+
+    return add_flags
 
 
-@expects("be an integer >= 1")
-def parse_count(text: str) -> int:
-    """Parse a number of lines."""
-    if int(text) < 1:
-        raise ValueError
-    return int(text)
-
-
-def add_parser(verbs: Any) -> None:
-    """Add the verb."""
-    parser = add_verb(verbs, "runs", None, __doc__)
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-
-    listing = _action(actions, "list", list_runs, "one line per run, newest first")
-    _add_filters(listing)
-    listing.add_argument("--limit", type=parse_count, metavar="N", help="only the newest N")
-
-    showing = _action(actions, "show", show_run, "everything about one run")
-    text = "the identity of a run or how it begins"
-    showing.add_argument("identity", metavar="ID", help=text)
-
-    exporting = _action(actions, "export", export_runs, "write the numbers of runs to a file")
-    _add_filters(exporting)
-    text = "a table with a row per run and number (.csv), or a labelled data set (.nc)"
-    add_output(exporting, (".csv", ".nc"), text=text, required=True)
-
-    pruning = _action(actions, "prune", prune_runs, "delete runs; criteria hold together")
-    pruning.add_argument("identity", metavar="ID", nargs="?", help=text)
-    text = "computed by code that has changed since"
-    pruning.add_argument("--obsolete", action="store_true", help=text)
-    pruning.add_argument("--older-than", type=parse_time, metavar="TIME", help="finished before")
-    _add_function(pruning)
-    pruning.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
-
-
-def _action(actions: Any, name: str, run: Any, text: str) -> argparse.ArgumentParser:
-    parser = add_verb(actions, name, run, text)
-    parser.add_argument(
-        "--store",
-        type=Path,
-        metavar="FILE",
-        help="the file (default: ICLIMIT_STORE of the environment, else runs.sqlite in the user's "
-        "data folder)",
-    )
-    return parser
-
-
-def _add_filters(parser: argparse.ArgumentParser) -> None:
-    _add_function(parser)
-    parser.add_argument("--since", type=parse_time, metavar="TIME", help="finished since")
-
-
-def _add_function(parser: argparse.ArgumentParser) -> None:
-    text = "text in the name of the function"
-    parser.add_argument("--function", metavar="TEXT", default="", help=text)
-
-
-def list_runs(options: argparse.Namespace) -> int:
-    """Print a line per run, and totals."""
+@verb("runs list", _flags("--function", "--since", "--limit", more=add_format))
+def list_runs(options: argparse.Namespace) -> None:
+    """One line per run, newest first."""
     with _opened(options) as store:
         runs = store.runs(function=options.function, since=options.since)
     shown = runs[: options.limit]
-    if shown:
-        lines = []
-        for run in shown:
-            repeats = str(run.arguments.get("repeats", run.count))
-            facts = f"{run.seconds:.4g}", repeats, run.seed, _what(run)
-            lines.append((run.identity[:SHORT], _local(run.finished), *facts))
-        header = ("run", "finished", "seconds", "repeats", "seed", "what")
-        print_columns(header, lines, cut=True)
+    rows = [
+        {
+            "run": run.identity[:SHORT],
+            "finished": _local(run.finished),
+            "seconds": f"{run.seconds:.4g}",
+            "repeats": str(run.arguments.get("repeats", run.count)),
+            "seed": run.seed,
+            "what": _what(run),
+        }
+        for run in shown
+    ]
+    if options.format != "text":
+        print(rows_text(rows, options.format, columns=ROW), end="")
+        return
+    if rows:
+        lines = [list(ROW), *([*row.values()] for row in rows)]
+        print("\n".join(aligned(lines, width=_width())))
     functions = len({run.function for run in runs})
     hidden = "" if len(shown) == len(runs) else f" ({len(shown)} shown)"
     print(
         f"{_counted(len(runs), 'run')}{hidden} of {_counted(functions, 'function')}, "
         f"{sum(run.seconds for run in runs):.4g} s of computation, in {store.path}"
     )
-    return 0
 
 
-def show_run(options: argparse.Namespace) -> int:
-    """Print everything about a run."""
+@verb("runs show", _flags("identity"))
+def show_run(options: argparse.Namespace) -> None:
+    """Everything about one run."""
     from iclimit.runs.store import concatenated_numbers, obsolete
 
     with _opened(options) as store:
@@ -152,22 +131,27 @@ def show_run(options: argparse.Namespace) -> int:
     for name, (value, error) in numbers.items():
         lines.append(f"  {name} = {value:.10g}" + ("" if error is None else f" +- {error:.3g}"))
     print("\n".join(map(printable, lines)))
-    return 0
 
 
 def _the_run(store: RunStore, beginning: str) -> StoredBatch:
-    found = store.runs(identity=beginning.lower()) if beginning else []
-    if not found:
+    runs = store.runs(identity=beginning.lower()) if beginning else []
+    if not runs:
         raise ValueError(f"ID must be that of a run (iclimit runs list), got {beginning!r}")
-    if len(found) > 1:
-        some = ", ".join(run.identity[: max(SHORT, len(beginning) + 4)] for run in found[:3])
+    if len(runs) > 1:
+        some = ", ".join(run.identity[: max(SHORT, len(beginning) + 4)] for run in runs[:3])
         raise ValueError(
-            f"ID must be that of one run, got {beginning!r} of {len(found)} runs ({some}, ...)"
+            f"ID must be that of one run, got {beginning!r} of {len(runs)} runs ({some}, ...)"
         )
-    return found[0]
+    return runs[0]
 
 
-def export_runs(options: argparse.Namespace) -> int:
+def _add_file(parser: OneLineParser) -> None:
+    text = "a table with a row per run and number (.csv), or a labelled data set (.nc)"
+    add_output(parser, (".csv", ".nc"), text, formats=(), required=True)
+
+
+@verb("runs export", _flags("--function", "--since", more=_add_file))
+def export_runs(options: argparse.Namespace) -> None:
     """Write the numbers of runs to a file."""
     from iclimit.runs.exports import write_csv, write_netcdf
     from iclimit.runs.store import concatenated_numbers
@@ -187,11 +171,11 @@ def export_runs(options: argparse.Namespace) -> int:
     write = write_csv if options.output.suffix == ".csv" else write_netcdf
     write(numbers, options.output)
     print(f"{_counted(len(numbers), 'run')} written to {options.output}")
-    return 0
 
 
-def prune_runs(options: argparse.Namespace) -> int:
-    """Delete runs."""
+@verb("runs prune", _flags("identity", "--obsolete", "--older-than", "--function", "--dry-run"))
+def prune_runs(options: argparse.Namespace) -> None:
+    """Delete runs; criteria hold together."""
     from iclimit.runs.store import TIME_FORMAT, obsolete
 
     if not (options.identity or options.obsolete or options.older_than or options.function):
@@ -209,13 +193,12 @@ def prune_runs(options: argparse.Namespace) -> int:
             latest = options.older_than.astimezone(UTC).strftime(TIME_FORMAT)
             runs = [run for run in runs if run.finished < latest]
         for run in runs:
-            what = cut_to_terminal(_what(run), 36)
+            what = shortened(_what(run), max(_width() - 36, 20))
             print(printable(f"{run.identity[:SHORT]}  {_local(run.finished)}  {what}"))
         if not options.dry_run:
             store.prune(run.identity for run in runs)
         done = "would be deleted" if options.dry_run else "deleted"
         print(f"{_counted(len(runs), 'run')} {done} from {store.path}")
-    return 0
 
 
 def _opened(options: argparse.Namespace, *, write: bool = False) -> RunStore:
@@ -252,3 +235,8 @@ def _local(finished: str) -> str:
 
 def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def _width() -> int:
+    """Columns of the terminal, or more than any line has."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 10**6

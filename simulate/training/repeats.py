@@ -110,6 +110,34 @@ class TrainedRepeats(Result):
         """The first runs."""
         return TrainedRepeats(self.runs[:count], self.best_loss)
 
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row for each training, with ``best_loss`` where it is known."""
+        theory = {} if self.best_loss is None else {"best_loss": self.best_loss}
+        rows = []
+        for repeat, (run, failed) in enumerate(zip(self.runs, self.failed, strict=True)):
+            loss = run.held_out if run else None
+            rows.append(
+                {
+                    "repeat": repeat,
+                    "held_out_loss": loss and loss.mean,
+                    "standard_error": loss and loss.standard_error,
+                    **theory,
+                    "null_loss": run and run.null_loss,
+                    "steps": run and run.steps,
+                    "converged": bool(run and run.converged),
+                    "failed": bool(failed),
+                }
+            )
+        return rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """All runs, how many failed, and the mean and median loss of the others."""
+        summary: dict[str, Any] = {"runs": self.rows(), "failures": self.failures}
+        for name, estimate in (("mean_loss", self.loss), ("median_loss", self.median)):
+            summary[name] = estimate and estimate.mean
+            summary[f"{name}_error"] = estimate and estimate.standard_error
+        return summary
+
     def __str__(self) -> str:
         """Mean loss, and how many runs failed."""
         loss = "no loss" if self.loss is None else f"loss {self.loss}"

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from iclimit.drawing import COLOURS
 from iclimit.results import Ending, Result
 from iclimit.simulate.arrays import to_host
 from iclimit.simulate.training.loop import TrainingLoop
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LABELS = {"icl": "random tasks", "iwl": "shared task, noise as labels"}
+"""What the losses on fresh sequences are called in a figure."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -67,6 +74,27 @@ class TrainingCurves(Training):
     losses: np.ndarray
     measures: dict[str, np.ndarray]
     weights: list[np.ndarray] = field(repr=False)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row for each record of each training, with the measures that are numbers."""
+        named = {f"{k}_loss": v for k, v in self.measures.items() if v.ndim == 2}
+        named = {"loss": self.losses, **named}
+        return [
+            {"repeat": repeat, "step": int(step)}
+            | {name: float(values[repeat, k]) for name, values in named.items()}
+            for repeat in range(len(self.losses))
+            for k, step in enumerate(self.recorded_at)
+        ]
+
+    def draw(self, ax: Axes, **line: Any) -> None:
+        """Draw the training losses and the measures that are numbers, over the steps."""
+        named = {LABELS.get(k, k): v for k, v in self.measures.items() if v.ndim == 2}
+        for (name, losses), colour in zip(
+            {"training": self.losses, **named}.items(), COLOURS, strict=False
+        ):
+            style = {"color": colour, "linewidth": 1.2} | line
+            ax.plot(self.recorded_at, losses.T, **style)[0].set_label(name)
+        ax.set(xlabel="step", ylabel="loss")
 
 
 def curves_of(

@@ -62,14 +62,14 @@ def test_ctrl_c_keeps_finished_claims(tmp_path: Path) -> None:
 
 def test_ctrl_c_ends_a_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, state = tmp_path / "x.csv", tmp_path / "run.npz"
-    training = ["train", "attention", "--training-set", "60", "--record", "1"]
+    training = ["train", "descent", "--training-set", "60", "--record", "1"]
     training += ["-o", str(path), "--checkpoint", str(state), "--format", "json", "--steps"]
     with started(sys.executable, "-c", FREQUENT_CHECKPOINTS, *training, "100000000") as process:
         wait_until(state.exists, process)
         status, out, err = send(process, signal.SIGINT)
     assert status == 130
     assert err == "interrupted: the curves end where the training did\n"
-    last = json.loads(out)[0]["last_step"]
+    last = json.loads(out)["rows"][0]["last_step"]
     with path.open() as file:
         steps = [int(line["step"]) for line in csv.DictReader(file)]
     assert steps == list(range(last + 1))

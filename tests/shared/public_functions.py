@@ -64,7 +64,8 @@ def public_functions() -> Iterator[tuple[str, Callable[..., Any], str]]:
 def functions_of(name: str, item: Any) -> Iterator[tuple[str, Callable[..., Any], str]]:
     """Yield a function itself; of a class, its constructor and its public methods.
 
-    Results are data classes with documented attributes: users do not construct them.
+    Results are data classes with documented attributes: users do not construct them, and what all
+    of them can do is documented once.
     """
     text = inspect.getdoc(item) or ""
     if inspect.isfunction(item):
@@ -77,7 +78,7 @@ def functions_of(name: str, item: Any) -> Iterator[tuple[str, Callable[..., Any]
         method = getattr(item, attribute)
         function = getattr(method, "__func__", method)
         ours = inspect.isfunction(function) and function.__module__.startswith("iclimit.")
-        ours = ours and function is not getattr(Result, attribute, None)
+        ours = ours and not (issubclass(item, Result) and hasattr(Result, attribute))
         if ours and attribute[0] != "_":
             yield f"{name}.{attribute}", function, inspect.getdoc(method) or ""
 

@@ -29,7 +29,7 @@ COMMANDS = {
         "phase task_gap --x tau=0.5:4:40:log --y kappa=0.5:2:30 --alpha 2 --rho 0.1 --ridge 0.1 "
         "--jobs 1 --simulate dim=8:10:12,repeats=4,points=3x3"
     ),
-    "phase-rates": ("phase learning_rate_loss --x context=2:40:39 --y rate=0.1:2:40 --set dim=10"),
+    "phase-rates": ("phase learning_rate_loss --x context=2:40:39 --y rate=0.1:2:40 --dim 10"),
 }
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -17,6 +18,7 @@ from iclimit.asymptotics.softmax import SoftmaxHead, optimal_softmax
 from iclimit.notation import did_you_mean
 from iclimit.problem import Problem
 from iclimit.simulate.descent.steps import descend
+from iclimit.simulate.networks import AttentionNetwork, LinearAttention, Network
 from iclimit.simulate.probing.predictors import (
     Predictor,
     adaptive_ridge_weights,
@@ -31,6 +33,7 @@ from iclimit.simulate.probing.predictors import (
 )
 from iclimit.simulate.prompts import Prompts
 from iclimit.simulate.prompts.covariances import covariance_root
+from iclimit.simulate.softmax import MergedHeads
 from iclimit.validation.yours.models.fitted_layers import context_moments, fit_layers
 from iclimit.validation.yours.models.linear_attention import (
     answer_with,
@@ -300,6 +303,60 @@ def softmax_baselines(
         text = f"{which} of inverse temperature {temperature:.4g} and value {value:.4g}"
         loss = units.loss_of(best.loss / units.problem.dim)
         yield Baseline(name, text, in_blocks(predict, _prompt_numbers(units)), loss)
+
+
+def best_loss(network: Network, problem: Problem) -> float | None:
+    """Least loss of a network in context, where the theory has it.
+
+    Parameters
+    ----------
+    network : Network
+        One layer of attention on tokens as they are: `MergedHeads`, `LinearAttention` or
+        `AttentionNetwork`.
+    problem : Problem
+        What it is trained on, with a fresh task in every prompt.
+
+    Returns
+    -------
+    float or None
+        Least mean squared error on labels without noise; None for other networks and problems.
+
+    References
+    ----------
+    Of linear attention `iclimit.descent.optimal_preconditioner`, of one softmax head and of two
+    `iclimit.softmax.optimal_softmax`, for isotropic Gaussian inputs.
+
+    Examples
+    --------
+    >>> import iclimit
+    >>> from iclimit.softmax import MergedHeads
+    >>> problem = iclimit.Problem(context=10, dim=5, scale=1)
+    >>> round(iclimit.validation.best_loss(MergedHeads(dim=5), problem), 3)
+    2.932
+    """
+    units = ProblemUnits(problem)
+    if problem.task_count != math.inf or units.signal == 0:
+        return None
+    kind = "softmax"
+    if isinstance(network, (AttentionNetwork, LinearAttention)):
+        plain = type(network)(network.dim, init_scale=network.init_scale)
+        if isinstance(network, LinearAttention):
+            kind = "linear"
+        else:
+            kind = network.kinds[0]
+            plain = replace(plain, attention=network.attention)
+        if replace(network, heads=1) != plain:  # more than one layer, or more in it
+            return None
+    elif not isinstance(network, MergedHeads):
+        return None
+    if kind == "linear":
+        *_, loss = (each.loss for each in one_step_baselines(units))
+    else:
+        # The search for two heads, which takes seconds, is not begun for one.
+        name = f"softmax_{network.heads}"
+        known = softmax_baselines(units, (name,)) if name in SOFTMAX else iter(())
+        loss = next((each.loss for each in known), None)
+    return None if loss is None else loss - units.noise_variance
 
 
 @lru_cache(maxsize=32)

@@ -9,11 +9,19 @@ import pytest
 from sampled_means import ALLOWANCE
 
 from iclimit.asymptotics.descent import optimal_learning_rate, optimal_schedule
+from iclimit.asymptotics.softmax import optimal_softmax
 from iclimit.problem import Problem
+from iclimit.simulate.networks import AttentionNetwork, LinearAttention, LstmNetwork
 from iclimit.simulate.prompts import Prompts, sample_prompts
+from iclimit.simulate.softmax import MergedHeads
 from iclimit.validation.yours.models import baselines as module
 from iclimit.validation.yours.models import positions as position_module
-from iclimit.validation.yours.models.baselines import Baseline, baselines, choose_baselines
+from iclimit.validation.yours.models.baselines import (
+    Baseline,
+    baselines,
+    best_loss,
+    choose_baselines,
+)
 from iclimit.validation.yours.models.fitted_layers import (
     context_moments,
     fit_layers,
@@ -205,3 +213,33 @@ def test_labels_must_depend_on_inputs() -> None:
     )
     with pytest.raises(ValueError, match="labels that depend on the inputs"):
         baselines(problem)
+
+
+@pytest.mark.parametrize(
+    ("network", "problem", "name"),
+    [
+        (MergedHeads(2), {"input_law": "uniform"}, None),
+        (MergedHeads(2, heads=3), {}, None),
+        (MergedHeads(2), {"tasks": np.ones((1, 2))}, None),
+        (MergedHeads(2), {"scale": 3.0, "noise_variance": 0.5}, "softmax_1"),
+        (AttentionNetwork(2), {}, "softmax_1"),
+        (AttentionNetwork(2, attention="linear"), {"input_law": "uniform"}, "one_step"),
+        (LinearAttention(2, heads=2), {"input_law": "uniform"}, "one_step"),
+        (LinearAttention(2, layers=2), {}, None),
+        (AttentionNetwork(2, layers=2), {}, None),
+        (AttentionNetwork(2, mlp=3), {}, None),
+        (LstmNetwork(2), {}, None),
+    ],
+)
+def test_the_best_loss_is_known_where_theory_has_it(network, problem, name):
+    law = Problem(2, 6, **{"scale": 1} | problem)
+    least = best_loss(network, law)
+    if name is None:
+        assert least is None
+    elif name == "one_step":
+        best = optimal_learning_rate(context=6, dim=2, input_law="uniform").loss
+        assert least == pytest.approx(best, rel=1e-9)
+    else:
+        unit = law.scale**2
+        best = optimal_softmax(context=6, dim=2, noise_variance=law.noise_variance / unit)
+        assert least == pytest.approx(unit * float(best.loss), rel=1e-9)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import iclimit
-from iclimit.cli import check as check_verb
 from iclimit.cli import main
 from iclimit.results import Estimate
 from iclimit.validation import check_runs
@@ -376,10 +375,6 @@ def test_means_of_one_setting_come_once() -> None:
         check_runs([GOOD, GOOD | {"rho": 0.2}, GOOD])
 
 
-def test_command_knows_the_conventions() -> None:
-    assert tuple(CONVENTIONS) == check_verb.CONVENTIONS
-
-
 def test_command_says_by_its_status_what_the_table_says(
     tmp_path: Path, table: list[Row], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -389,19 +384,19 @@ def test_command_says_by_its_status_what_the_table_says(
     row["test_loss"] = row.pop("icl")
     file.write_text(json.dumps([row]))
     arguments = ["check", str(file), "--columns", "icl=test_loss", "--draws", "2"]
-    assert main([*arguments, "--set", "rho=0.4"]) == 0
+    assert main([*arguments, "--rho", "0.4"]) == 0
     assert "The table agrees with the theory." in capsys.readouterr().out
-    assert main([*arguments, "--set", "rho=0.04", "--format", "json"]) == 1
+    assert main([*arguments, "--rho", "0.04", "--format", "json"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert not found["holds"]
     assert found["mistakes_tried"] > 10
     for ending in ("csv", "json", "png"):
         target = tmp_path / f"out.{ending}"
-        assert main([*arguments, "--set", "rho=0.4", "-o", str(target)]) == 0
+        assert main([*arguments, "--rho", "0.4", "-o", str(target)]) == 0
         assert target.stat().st_size > 100
         assert "chi-square" in capsys.readouterr().out
     assert "icl_z" in (tmp_path / "out.csv").read_text()
-    assert main([*arguments, "--set", "rho=0.4", "--format", "csv"]) == 0
+    assert main([*arguments, "--rho", "0.4", "--format", "csv"]) == 0
     assert capsys.readouterr().out == (tmp_path / "out.csv").read_text()
 
 
@@ -410,10 +405,12 @@ def test_command_says_by_its_status_what_the_table_says(
     [
         ((), "unknown column 'test_loss'"),
         (("--columns", "icl"), "must be NAME=COLUMN"),
-        (("--columns", "icl=a", "--columns", "icl=b"), "--columns must name icl once"),
-        (("--columns", "icl=test_loss", "--set", "rho=1", "--set", "rho=2"), "--set must name a"),
-        (("--columns", "icl=test_loss", "--set", "rho"), "must be NAME=NUMBER, got 'rho'"),
-        (("--columns", "icl=test_loss", "--seed", "-1"), "--seed must be an integer >= 0, got -1"),
+        (("--columns", "icl=a", "--columns", "icl=b"), "argument --columns: must name icl once"),
+        (("--columns", "icl=test_loss", "--prompts", "9"), "prompts must be a column or among"),
+        (
+            ("--columns", "icl=test_loss", "--seed", "-1"),
+            "--seed: must be an integer >= 0, got '-1'",
+        ),
         (("--columns", "icl=test_loss"), "nothing is judged"),
     ],
 )

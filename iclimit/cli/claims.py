@@ -1,0 +1,192 @@
+"""The verbs ``validate``, ``claims`` and ``figure``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from iclimit.cli.execution import add_execution, check_execution, execution, open_store
+from iclimit.cli.flags import add_flag
+from iclimit.cli.output import add_output, output_file, picture
+from iclimit.cli.verbs import OneLineParser, PrintAndExit, verb
+from iclimit.tables import PICTURES
+
+if TYPE_CHECKING:
+    from iclimit.validation.claim import Claim
+    from iclimit.validation.judge.run_claims import ClaimResult, ValidationRun
+
+
+def _validate_flags(parser: OneLineParser) -> None:
+    parser.add_argument("claims", nargs="*", metavar="CLAIM", help="default: all (iclimit claims)")
+    add_folder(parser, "folder of the report (default iclimit-report)", "iclimit-report")
+    parser.add_argument("--pdf", action="store_true", help="save each figure as PDF, too")
+    add_preset(parser, "quick: two to three minutes on two cores; medium: ten; full: some hours")
+
+
+def add_folder(parser: argparse.ArgumentParser, text: str, default: str | None = None) -> None:
+    """Add -o for a folder."""
+    parser.add_argument("-o", "--out", type=Path, default=default, metavar="DIR", help=text)
+
+
+def add_preset(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add --preset and what says where to simulate."""
+    add_flag(parser, "preset", ('{"quick", "medium", "full"}', ""), text=text, default="quick")
+    add_execution(parser)
+
+
+@verb("validate", _validate_flags)
+def validate(options: argparse.Namespace) -> int:
+    """Check the theory against simulation and write a report.
+
+    Simulate finite-size models, compare them with the theory, print a table and
+    write report.html, results.json and the figures. What was simulated before is
+    taken from the store of runs. The exit status is 0 only if every claim holds;
+    1 if one does not or was not finished in time; 130 if interrupted, when the
+    report has what was finished.
+
+    Examples
+    --------
+      iclimit validate
+      iclimit validate ridgeless ridge --preset full
+    """
+    from iclimit.validation import select_claims
+    from iclimit.validation.judge.report import write_report
+    from iclimit.validation.judge.summary import HEADING, resolution_table
+
+    claims = select_claims(options.claims)
+    check_execution(options)
+    check_folder(options.out)
+    print(HEADING, flush=True)
+    pictures: dict[str, bytes] = {}
+    outcome = run_claims(options, claims, finished=partial(show, options, pictures))
+    path = write_report(outcome, options.out, pictures)
+    for name in outcome.missing:
+        print(f"{name}  not finished")
+    print(resolution_table(outcome))
+    count = sum(result.holds for result in outcome.results)
+    print(
+        f"{count} of {len(claims)} claims hold; {outcome.seconds:.0f} s, {outcome.recalled} of "
+        f"{outcome.cells} cells on record before; report: {path}"
+    )
+    if outcome.interrupted:
+        print("interrupted: the report holds the claims that were finished", file=sys.stderr)
+        return 130
+    return 0 if outcome.holds else 1
+
+
+def run_claims(options: argparse.Namespace, claims: Sequence[Claim], **more: Any) -> ValidationRun:
+    """Validate claims as the options say."""
+    from iclimit.validation import validate
+
+    where = {"preset": options.preset, "time_limit": options.time_limit, **execution(options)}
+    with open_store(options) as store:
+        return validate(claims, store=store, **where, **more)
+
+
+def check_folder(folder: Path) -> None:
+    """Create the folder of a report, or say why it cannot be written into."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"--out must be a folder, got the file {str(folder)!r}")
+    folder.mkdir(parents=True, exist_ok=True)
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(f"cannot write into {str(folder)!r}")
+
+
+def show(options: argparse.Namespace, pictures: dict[str, bytes], result: ClaimResult) -> None:
+    """Print a judged claim and save its figure, while others are simulated."""
+    from tqdm import tqdm
+
+    from iclimit.validation.judge.report import save_figure
+    from iclimit.validation.judge.summary import line
+
+    tqdm.write(line(result))
+    sys.stdout.flush()
+    if result.verdict is not None:
+        name = result.claim.name
+        path = options.out / f"{name}.png"
+        setting = {"preset": options.preset, "seed": options.rng}
+        pictures[name] = save_figure(result.verdict, path, pdf=options.pdf, **setting)
+
+
+def _claims_flags(parser: OneLineParser) -> None:
+    parser.add_argument("-v", "--verbose", action="store_true", help="with statement and source")
+
+
+@verb("claims", _claims_flags)
+def list_claims(options: argparse.Namespace) -> None:
+    """List the claims that iclimit validate checks."""
+    print_claims(verbose=options.verbose)
+
+
+def print_claims(*, verbose: bool = False, figures: bool = False) -> None:
+    """Print names and titles of the claims, or of those with a figure."""
+    from iclimit.validation import CLAIMS
+
+    claims = [(name, claim) for name, claim in CLAIMS.items() if claim.figure or not figures]
+    width = max(len(name) for name, _ in claims)
+    for name, claim in claims:
+        print(f"{name:{width}}  {claim.title}")
+        if verbose:
+            print(f"{'':{width}}  {claim.statement}\n{'':{width}}  Source: {claim.source}.\n")
+
+
+def _figure_flags(parser: OneLineParser) -> None:
+    parser.add_argument("name", metavar="NAME", nargs="?", help="name of the figure")
+    show = partial(print_claims, figures=True)
+    text = "list all figures"
+    parser.add_argument("--list", action=PrintAndExit, nargs=0, const=show, help=text)
+    text = "print the parameters in the metadata of this picture (.png, .pdf, .svg)"
+    parser.add_argument("--parameters", type=Path, metavar="FILE", help=text)
+    add_output(parser, PICTURES, "default NAME.png; .png, .pdf or .svg", formats=())
+    add_preset(parser, "sizes and repeats")
+
+
+@verb("figure", _figure_flags)
+def figure(options: argparse.Namespace) -> None:
+    """Draw a figure of a paper from theory and simulation.
+
+    Regenerate a figure of a paper, or one that belongs beside it. The simulated
+    points are those of the claim of the same name. --parameters prints what a
+    picture of iclimit was drawn from, as JSON.
+
+    Examples
+    --------
+      iclimit figure --list
+      iclimit figure double-descent --preset full -o double-descent.pdf
+      iclimit figure double-descent --style paper-wide -o double-descent.pdf
+      iclimit figure --parameters double-descent.pdf
+    """
+    if (options.name is None) == (options.parameters is None):
+        raise ValueError("give either NAME or --parameters FILE")
+    if options.parameters is not None:
+        from iclimit.figure_files import figure_parameters
+        from iclimit.tables import json_text
+
+        sys.stdout.write(json_text(figure_parameters(options.parameters)))
+        return
+    from iclimit.notation import did_you_mean
+    from iclimit.validation import CLAIMS
+
+    figures = [name for name, claim in CLAIMS.items() if claim.figure]
+    name = options.name
+    if name not in figures:
+        raise ValueError(
+            f"NAME must be one of {', '.join(figures)}, got {name!r}{did_you_mean(name, figures)}"
+        )
+    path = options.output or output_file(PICTURES)(f"{name}.png")
+    outcome = run_claims(options, [CLAIMS[name]])
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    if outcome.missing:
+        raise RuntimeError("the time did not suffice; run again to go on from what is on record")
+    (result,) = outcome.results
+    if result.verdict is None:
+        raise RuntimeError(result.error)
+    with picture(options, path) as drawn:
+        result.verdict.draw_figure(drawn)
+    print(path)

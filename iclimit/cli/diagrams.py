@@ -1,0 +1,213 @@
+"""The verbs ``curve`` and ``phase``: a quantity along one parameter or over two of them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from iclimit.cli.execution import add_execution, execution, open_store
+from iclimit.cli.flags import add_flag
+from iclimit.cli.output import add_output, output
+from iclimit.cli.values import expects, output_file, parse_range_of, parse_setting, parse_share
+from iclimit.cli.verbs import OneLineParser, PrintAndExit, verb
+from iclimit.tables import PICTURES, TABLES
+
+if TYPE_CHECKING:
+    import numpy as np
+
+COMMON = ("tau", "alpha", "kappa", "rho", "ridge", "test_alpha", "test_rho", "theta")
+"""Parameters that the help shows before a quantity is chosen."""
+
+SPECTRA = ("task_spectrum", "test_spectrum", "input_spectrum")
+
+STRUCTURED_DATA = """\
+SPEC is powerlaw:0.9, exponential:3 or mp:0.5 (of mean 1), isotropic,
+powerlaw:1.2,400 (the eigenvalues k^-1.2, k = 1, ..., 400, as they are),
+uniform:0.5,1.5, atoms:0.4,1.6, "atoms:0.4,1.6;0.3,0.7" (with weights), or a
+.csv or .txt file of eigenvalues in one column or row, or of a square matrix.
+Spectra are paired in the order of their eigenvalues; with reversed:SPEC in the
+opposite order.  A simulation of dimension d takes the means of each spectrum
+over d equal cells as eigenvalues: those of a file with d eigenvalues are taken
+as they are.  A million points take minutes, with an input spectrum hours.
+"""
+
+
+def add_quantity(parser: OneLineParser, points: str) -> None:
+    """Add the quantity, its parameters, spectra and what says how to simulate.
+
+    The parameters are those of the quantity that is among the words of the command line.
+    """
+    from iclimit.diagrams.quantities import QUANTITIES, TESTS
+
+    text = "a name of iclimit phase --list; behind one, --help shows the flags of its parameters"
+    parser.add_argument("quantity", metavar="QUANTITY", help=text)
+    quantity = next((QUANTITIES[word] for word in parser.words if word in QUANTITIES), None)
+    names = [*quantity.all_parameters, *(TESTS if quantity.part else ())] if quantity else COMMON
+    for name in dict.fromkeys(names):
+        add_flag(parser, name, type=parse_range_of(name), metavar="VALUES")
+    parser.set_defaults(parameters=tuple(dict.fromkeys(names)))
+    add_spectra(parser)
+    group = parser.add_argument_group("simulated points")
+    text = (
+        "simulate points of icl_error, idg_error or task_gap: dim=80, or dim=16:24:32 for "
+        "several sizes, three or more being extrapolated to infinite size; and after commas "
+        f"{points} and repeats=10"
+    )
+    group.add_argument("--simulate", type=parse_simulation, metavar="OPTIONS", help=text)
+    add_flag(group, "target_standard_error", text="repeat until standard errors are so small")
+    text = "the same, relative to the value, as 0.01 or 1%"
+    add_flag(group, "target_relative_error", text=text, type=parse_share)
+    add_execution(parser)
+
+
+def add_spectra(parser: argparse.ArgumentParser) -> None:
+    """Add --task-spectrum, --test-spectrum and --input-spectrum."""
+    group = parser.add_argument_group("structured data", STRUCTURED_DATA)
+    for name in SPECTRA:
+        add_flag(group, name)
+
+
+@expects("look like dim=80,repeats=10,points=12 or dim=16:24:32")
+def parse_simulation(text: str) -> dict[str, Any]:
+    """Parse dim=80,repeats=10,points=12, several sizes as dim=16:24:32, and points as 6x5 too."""
+    separators = {"dim": ":", "points": "x"}
+    pairs = [item.split("=") for item in text.split(",")]
+    numbers = {n: tuple(map(int, value.split(separators.get(n)))) for n, value in pairs}
+    if len(numbers) < len(pairs):
+        raise ValueError
+    return {name: each if len(each) > 1 else each[0] for name, each in numbers.items()}
+
+
+def diagram_options(
+    options: argparse.Namespace, axes: Mapping[str, np.ndarray] | None = None
+) -> dict[str, Any]:
+    """Arguments of `curve` and `phase_diagram` that the options give."""
+    given: dict[str, Any] = dict(axes or {})
+    for name in options.parameters:
+        values = getattr(options, name)
+        if values is not None and name in given:
+            raise ValueError(f"{name} must be given once")
+        if values is not None:
+            given[name] = values if values.size > 1 else float(values[0])
+    targets = {n: getattr(options, n) for n in ("target_standard_error", "target_relative_error")}
+    simulation = {name: value for name, value in targets.items() if value is not None}
+    if options.simulate is not None:
+        simulation |= options.simulate
+        simulation |= {"time_limit": options.time_limit} if options.time_limit else {}
+    elif simulation:
+        raise ValueError(f"--{min(simulation).replace('_', '-')} needs --simulate")
+    return {
+        **execution(options),
+        **{name: getattr(options, name) for name in ("quantity", *SPECTRA)},
+        "simulation": simulation or None,
+        "announce": partial(print, file=sys.stderr),
+        **given,
+    }
+
+
+def _curve_flags(parser: OneLineParser) -> None:
+    add_quantity(parser, "points=12 (along each curve)")
+    add_output(parser, formats=("csv", "json", "text"))
+
+
+@verb("curve", _curve_flags)
+def curve(options: argparse.Namespace) -> None:
+    r"""Compute a quantity along one parameter.
+
+    Compute a quantity along the parameter with the most values. VALUES are a
+    number, a list a,b,c or a range start:stop:points[:log]; every value of the
+    other parameters makes a curve.
+
+    Examples
+    --------
+      iclimit curve icl_error --tau 0.1:5:400 --alpha 1,10,100 --kappa 0.5 --rho 0.01 -o curve.png
+      iclimit curve task_gap --kappa 0.1:10:50:log --tau 10 --alpha 10 --rho 0.01 \
+          --simulate dim=40,repeats=10 -o gap.pdf
+      iclimit curve dmmse_icl_error --theta 0:0.9:100 --alpha 1 --rho 0.3
+      iclimit curve constant_rate_loss --ratio 0.1:10:100:log --rate 0.5 --steps 1,5,20
+      iclimit curve icl_error --kappa 0.1:10:60:log --tau 2 --alpha 2 --rho 0.1 --ridge 0.1 \
+          --task-spectrum powerlaw:0.5 --test-spectrum reversed --simulate dim=40 -o reversed.png
+      iclimit curve untied_loss --depth 1:64:7:log --alpha 0.5,2,inf \
+          --input-spectrum powerlaw:1.2,400 -o untied.png
+      iclimit curve misalignment_error --tau 0.2:4:100 --alpha 1 --kappa 1 --rho 0.1 \
+          --task-spectrum eigenvalues.csv --test-spectrum isotropic --test-alpha 1,10
+    """
+    from iclimit.diagrams.curves import curve as compute
+
+    with open_store(options) as store:
+        result = compute(store=store, **diagram_options(options))
+    output(options, result)
+
+
+def _phase_flags(parser: OneLineParser) -> None:
+    text = "list all quantities with their parameters"
+    parser.add_argument("--list", action=PrintAndExit, nargs=0, const=print_quantities, help=text)
+    text = "axis of the diagram: a parameter and start:stop:points[:log]"
+    for axis in ("x", "y"):
+        parser.add_argument(
+            f"--{axis}", type=parse_setting, required=True, metavar="NAME=RANGE", help=text
+        )
+    add_quantity(parser, "points=6, or 6x5 along the two axes,")
+    text = (
+        "split the rectangles between simulated points N times where a boundary passes or "
+        "the quantity changes most (default 0)"
+    )
+    parser.add_argument("--refine", type=int, default=0, metavar="N", help=text)
+    add_output(parser, (*TABLES, ".nc", *PICTURES), formats=("csv", "json", "text"))
+
+
+@verb("phase", _phase_flags)
+def phase(options: argparse.Namespace) -> None:
+    r"""Compute a phase diagram over two parameters.
+
+    Compute a quantity over two of its parameters; the others are single numbers.
+    A picture shows the boundaries of the quantity (where it diverges, where a
+    longer context begins to hurt, ...) and gets its data beside it in NetCDF:
+    phase.png and phase.nc.
+
+    Examples
+    --------
+      iclimit phase icl_error --x alpha=0.1:100:1000:log --y kappa=0.1:10:1000:log \
+          --tau 4 --rho 0.1 -o phase.png
+      iclimit phase optimal_ridge --x tau=0.1:10:100:log --y rho=0:1:100 --alpha 1 --kappa 0.5
+      iclimit phase constant_rate_loss --x ratio=0.1:10:200:log --y rate=0.1:4:200:log \
+          --steps 20 -o steps.pdf
+      iclimit phase icl_error --x tau=0.1:4:200:log --y kappa=0.1:10:200:log --alpha 2 --rho 0.1 \
+          --task-spectrum powerlaw:0.9 --test-spectrum reversed -o misaligned.png
+      iclimit phase tied_loss --x alpha=0.1:32:30:log --y depth=1:256:9:log \
+          --input-spectrum powerlaw:1.2,200 -o depth.png
+    """
+    from iclimit.diagrams.phases import phase_diagram
+
+    path, data = options.output, None
+    if path is not None and path.suffix in PICTURES:
+        data = output_file((".nc",))(str(path.with_suffix(".nc")))
+    if options.refine and options.simulate is None:
+        raise ValueError("--refine needs --simulate")
+    axes = {"x": options.x[0], "y": options.y[0], "refine": options.refine}
+    parameters = diagram_options(options, dict((options.x, options.y)))
+    with open_store(options) as store:
+        diagram = phase_diagram(store=store, **axes, **parameters)
+    if data is not None:
+        diagram.write(data)
+    output(options, diagram)
+
+
+def print_quantities() -> None:
+    """Print all quantities with their parameters."""
+    from iclimit.diagrams.quantities import QUANTITIES, TESTS
+
+    for name, quantity in QUANTITIES.items():
+        print(f"{name}: {quantity.meaning}")
+        for parameter, described in quantity.all_parameters.items():
+            optional = ", optional" if parameter in quantity.optional else ""
+            print(f"    {parameter}: {described.meaning} ({described.allowed}{optional})")
+        if quantity.spectral:
+            print("    takes --task-spectrum, --input-spectrum")
+        if quantity.part:
+            more = [name for name in TESTS if name not in quantity.optional]
+            also = f"; then also {', '.join(more)} (optional)" if more else ""
+            print(f"    takes --task-spectrum, --test-spectrum, --input-spectrum{also}")

@@ -1,0 +1,121 @@
+"""Where to compute and what is on record: flags and arguments that several verbs share."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from iclimit.cli.flags import add_flag, arguments
+
+if TYPE_CHECKING:
+    from iclimit.runs.store import RunStore
+
+Trained = TypeVar("Trained")
+
+PLACE = ("rng", "backend", "checkpoint", "progress")
+"""Arguments of trainings that do not say what is trained."""
+
+
+def add_execution(parser: argparse.ArgumentParser) -> None:
+    """Add --seed, --backend, --jobs, --scheduler, --time, --store and --no-store."""
+    add_flag(parser, "rng")
+    add_flag(parser, "backend", ('{"numpy", "cupy"}', "where to compute"), default="numpy")
+    add_flag(parser, "jobs", default=-1)
+    add_flag(parser, "scheduler")
+    add_flag(parser, "time_limit")
+    add_recording(parser)
+
+
+def add_recording(parser: argparse.ArgumentParser) -> None:
+    """Add --store and --no-store."""
+    group = parser.add_mutually_exclusive_group()
+    add_store(group, "put results on record in this file and take from it what is there")
+    text = "compute everything, put nothing on record"
+    group.add_argument("--no-store", action="store_true", help=text)
+
+
+def add_store(parser: argparse._ActionsContainer, text: str) -> None:
+    """Add --store."""
+    text += (
+        " (default: ICLIMIT_STORE of the environment, else runs.sqlite in the user's data folder)"
+    )
+    parser.add_argument("--store", type=Path, metavar="FILE", help=text)
+
+
+def check_execution(options: argparse.Namespace) -> None:
+    """Check --jobs and --backend before any work is done."""
+    from iclimit.runs.execution import check_run
+    from iclimit.simulate.arrays import get_backend
+
+    check_run(options.rng, getattr(options, "jobs", 1))
+    get_backend(options.backend)
+
+
+def execution(options: argparse.Namespace) -> dict[str, Any]:
+    """Arguments that say where and from which seed to simulate, after a check of them."""
+    check_execution(options)
+    where = {name: getattr(options, name) for name in ("jobs", "backend", "scheduler", "rng")}
+    return where | {"progress": sys.stderr.isatty()}
+
+
+def store_path(options: argparse.Namespace) -> Path:
+    """Where the store of runs is."""
+    if options.store is not None:
+        return Path(options.store)
+    if named := os.environ.get("ICLIMIT_STORE"):
+        return Path(named)
+    from platformdirs import user_data_path
+
+    return user_data_path("iclimit", appauthor=False) / "runs.sqlite"
+
+
+@contextmanager
+def open_store(options: argparse.Namespace) -> Iterator[RunStore | None]:
+    """Open the store of runs, None with --no-store; only the default folder is made."""
+    from iclimit.runs.store import RunStore
+
+    if options.no_store:
+        yield None
+        return
+    path = store_path(options)
+    if options.store is None and not os.environ.get("ICLIMIT_STORE"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with RunStore(path) as store:
+        yield store
+
+
+def settings_of(options: argparse.Namespace, train: Callable[..., Any]) -> dict[str, Any]:
+    """Arguments of a training that say what is trained."""
+    return {name: each for name, each in arguments(options, train).items() if name not in PLACE}
+
+
+def run_training(
+    options: argparse.Namespace,
+    train: Callable[..., Trained],
+    settings: dict[str, Any],
+    complete: Callable[[Trained], bool],
+    **more: Any,
+) -> Trained:
+    """Result of a training, put on record if it is complete.
+
+    The settings identify it; ``train`` gets ``more`` in place of those of the same name.
+    """
+    from iclimit.runs.cell import Cell
+    from iclimit.runs.execution import run_recorded
+
+    check_execution(options)
+    place = {"rng": options.rng, "backend": options.backend}
+    shown = {"checkpoint": options.checkpoint, "progress": sys.stderr.isatty()}
+    with open_store(options) as store:
+        return run_recorded(
+            Cell.of(train, **settings),
+            lambda: train(**settings | more, **place, **shown),
+            store=None if options.checkpoint else store,
+            complete=complete,
+            **place,
+        )

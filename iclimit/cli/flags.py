@@ -1,0 +1,199 @@
+"""Flags of a verb, made from a function: its signature, its docstring and the notation.
+
+An argument becomes the flag of the same name.  The notation says whether it is an integer, a real
+number or text, and its range; the signature its default; the docstring what it means and, as
+``{"a", "b"}``, between what one may choose.  What text on the command line is for an argument that
+is no number is written down once, in `WRITTEN`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import inspect
+import math
+import re
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from iclimit.cli.values import (
+    Merge,
+    output_file,
+    parse_columns,
+    parse_count,
+    parse_duration,
+    parse_ignored,
+    parse_names,
+    parse_seed,
+    parse_values,
+)
+from iclimit.notation import PARAMETERS
+
+Settings = dict[str, Any]
+
+SPEC = {"metavar": "SPEC"}
+WRITTEN: dict[str, Settings] = {
+    "rng": {"flag": "--seed", "type": parse_seed, "metavar": "N", "text": "root seed"},
+    "jobs": {"type": int, "metavar": "N", "text": "worker processes (default: all cores)"},
+    "scheduler": {"metavar": "ADDRESS", "text": "simulate on this Dask cluster, tcp://HOST:PORT"},
+    "time_limit": {
+        "flag": "--time",
+        "type": parse_duration,
+        "metavar": "DURATION",
+        "text": "stop after 90s, 10m, 1.5h, ... with what is finished (default: no limit)",
+    },
+    "checkpoint": {
+        "type": output_file((".npz",)),
+        "metavar": "FILE",
+        "text": "keep the state in this file (.npz) instead of the store of runs, and go on from "
+        "it if it exists",
+    },
+    "columns": {
+        "type": parse_columns,
+        "action": Merge,
+        "metavar": "LIST",
+        "text": "what columns are called, as icl=test_loss,dim=d; may be repeated",
+    },
+    "ignore": {
+        "type": parse_ignored,
+        "metavar": "LIST",
+        "text": "columns that are not used, as seed,host; others: all that are not known",
+    },
+    "eigenvalues": {"type": parse_values, "metavar": "LIST"},
+    "rates": {"type": parse_values, "metavar": "A,B,..."},
+    "baselines": {"type": parse_names, "metavar": "NAME,..."},
+    "task_spectrum": {**SPEC, "text": "covariance of the training tasks"},
+    "test_spectrum": {
+        **SPEC,
+        "text": "covariance of the test tasks: SPEC, reversed:SPEC, or reversed for that of the "
+        "training tasks in the opposite order (default: as in training)",
+    },
+    "input_spectrum": {
+        **SPEC,
+        "text": "covariance of the inputs: SPEC or reversed:SPEC (default: isotropic)",
+    },
+}
+"""How arguments are written that are more than a number, a choice or a word."""
+
+_BY_HAND = ("store", "progress", "announce", "finished")
+"""Arguments that no flag gives a value to."""
+
+
+def add_flags(
+    parser: argparse._ActionsContainer,
+    function: Callable[..., Any],
+    **changes: str | Settings | None,
+) -> None:
+    """Add a flag for every argument of a function.
+
+    A change is another help text, settings of `add_flag`, or None for an argument without a flag.
+    """
+    for name, argument in inspect.signature(function).parameters.items():
+        change = changes.get(name, {})
+        if name in _BY_HAND or change is None or argument.kind is argument.VAR_KEYWORD:
+            continue
+        settings: Settings = {"text": change} if isinstance(change, str) else dict(change)
+        if argument.default is not argument.empty:
+            settings = {"default": argument.default} | settings
+        settings.setdefault("required", "default" not in settings)
+        add_flag(parser, name, described(function).get(name, ("", "")), **settings)
+
+
+def add_flag(
+    parser: argparse._ActionsContainer,
+    name: str,
+    description: tuple[str, str] = ("", ""),
+    *,
+    flag: str = "",
+    text: str = "",
+    default: Any = None,
+    **settings: Any,
+) -> None:
+    """Add the flag of an argument, with its type, meaning, range and default."""
+    written = dict(WRITTEN.get(name, {}))
+    flag = flag or written.pop("flag", "") or f"--{name.replace('_', '-')}"
+    kind, sentence = description
+    parameter = PARAMETERS.get(name)
+    text = text or written.pop("text", "") or sentence or (parameter.meaning if parameter else "")
+    written.pop("text", None)
+    if name == "rng" and default is None:
+        default, settings["required"] = 0, False
+    if isinstance(default, bool):
+        if default:
+            flag = flag.replace("--", "--no-", 1)
+        action, text = "store_false" if default else "store_true", text.removeprefix("whether ")
+        parser.add_argument(flag, dest=name, action=action, help=_escaped(text))
+        return
+    ranged = parameter and name not in WRITTEN and settings.get("metavar") != "FILE"
+    notes = [parameter.allowed.removesuffix(" and finite")] if parameter and ranged else []
+    if choices := re.match(r"\{(.*?)\}", kind):
+        options = ast.literal_eval(f"[{choices[1]}]")
+        written, notes = {"choices": options, "type": type(options[0])} | written, []
+    elif "type" not in written and "metavar" not in written:
+        written = _kind(name, kind) | written
+    if default not in (None, "", ()) and "default" not in text:
+        notes.append(
+            f"default {default:g}" if isinstance(default, float) else f"default {default}"
+        )
+    note = "; ".join(filter(None, notes))
+    settings = written | {"default": default} | settings
+    if flag[0] == "-":
+        settings["dest"] = settings.get("dest", name)
+    else:
+        settings.pop("required", None)
+    parser.add_argument(flag, help=_escaped(f"{text} ({note})" if note else text), **settings)
+
+
+def _escaped(text: str) -> str:
+    return re.sub("%(?!%)", "%%", text)
+
+
+def _kind(name: str, kind: str) -> Settings:
+    """Type and placeholder of a number or a word."""
+    parameter = PARAMETERS.get(name)
+    if parameter and parameter.range:
+        if parameter.integer:
+            return {"type": parse_count if math.inf in parameter.range else int, "metavar": "N"}
+        return {"type": float, "metavar": "X"}
+    if kind.startswith("int"):
+        return {"type": int, "metavar": "N"}
+    return {"type": Path, "metavar": "FILE"} if kind.startswith("path") else {"metavar": "TEXT"}
+
+
+@cache
+def described(function: Callable[..., Any]) -> Mapping[str, tuple[str, str]]:
+    """Kind and meaning of the arguments of a function, from its docstring."""
+    section = re.search(
+        r"^Parameters\n-+\n(.*?)(?=\n\n[^\n]+\n---|\Z)",
+        inspect.getdoc(function) or "",
+        re.M | re.S,
+    )
+    entries = re.findall(
+        r"^([\w*, ]+?)(?: : (.*))?\n((?: +.*\n?|\n)*)", section[1] if section else "", re.M
+    )
+    meanings = {}
+    for names, kind, text in entries:
+        known, (first, *more) = names.split(", "), _sentence(text).split("; ")
+        # Several arguments have a part of the sentence each, or all the same.
+        parts = [first, *more] if 1 + len(more) == len(known) else [first] * len(known)
+        meanings |= {name: (kind, part) for name, part in zip(known, parts, strict=True)}
+    return meanings
+
+
+def _sentence(text: str) -> str:
+    """First sentence of a description in plain text; empty where it refers to something else."""
+    first = re.split(r"\.(?:\s|$)", " ".join(text.split()))[0]
+    if ":math:" in first or re.match("As |See |Of ", first):
+        return ""
+    plain = first.replace("`", "").replace("\\", "")
+    return plain[:1].lower() + plain[1:]
+
+
+def arguments(options: argparse.Namespace, function: Callable[..., Any]) -> Settings:
+    """Arguments of a function that have a flag, and whether it shows progress."""
+    names = inspect.signature(function).parameters
+    given = {name: value for name, value in vars(options).items() if name in names}
+    return given | ({"progress": sys.stderr.isatty()} if "progress" in names else {})

@@ -1,0 +1,58 @@
+"""The verbs ``cite`` and ``explorer``."""
+
+import argparse
+from pathlib import Path
+
+from iclimit.cli.output import add_output, output_file
+from iclimit.cli.verbs import OneLineParser, verb
+
+
+def _cite_flags(parser: OneLineParser) -> None:
+    text = "quantity (iclimit phase --list), claim (iclimit claims), function, or key of an entry"
+    parser.add_argument("names", nargs="+", metavar="NAME", help=text)
+
+
+@verb("cite", _cite_flags)
+def print_citations(options: argparse.Namespace) -> None:
+    """Print what to cite.
+
+    Print the BibTeX entries of the papers that quantities, claims or functions
+    come from, each once. What is derived in the documentation of iclimit says so,
+    and has an entry for iclimit.
+
+    Examples
+    --------
+      iclimit cite icl_error
+      iclimit cite optimal_schedule_loss double-descent gdpp.optimal_gdpp > references.bib
+    """
+    from iclimit.citations import cite
+
+    print(cite(*options.names))
+
+
+def _explorer_flags(parser: OneLineParser) -> None:
+    add_output(parser, (".html",), "default explorer.html", formats=())
+    text = "store of runs whose simulated errors are shown"
+    parser.add_argument("--store", type=Path, metavar="FILE", help=text)
+
+
+@verb("explorer", _explorer_flags)
+def write_explorer(options: argparse.Namespace) -> None:
+    """Write the explorer: the theory as an interactive page.
+
+    Write one HTML file with the theory under sliders: errors, phase diagrams, spectra, steps of
+    gradient descent, training, softmax heads and depth. It opens in any browser, from disk and
+    without a network. With --store, simulated errors on record are shown beside published ones.
+
+    Examples
+    --------
+      iclimit explorer
+      iclimit explorer -o theory.html
+      iclimit explorer --store runs.sqlite
+    """
+    from iclimit.explorer.page import explorer_page
+    from iclimit.tables import write_text
+
+    path = options.output or output_file([".html"])("explorer.html")
+    write_text(path, explorer_page(options.store))
+    print(path)

@@ -1,0 +1,174 @@
+"""Text of the command line, parsed: numbers, ranges, times, files and lists of names."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import re
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from iclimit.notation import PARAMETERS
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Parsed = TypeVar("Parsed")
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+def expects(form: str) -> Callable[[Callable[[str], Parsed]], Callable[[str], Parsed]]:
+    """Decorate a parser of text, which then says ``must {form}`` of what it cannot parse."""
+
+    def decorate(parse: Callable[[str], Parsed]) -> Callable[[str], Parsed]:
+        @wraps(parse)
+        def parse_or_explain(text: str) -> Parsed:
+            try:
+                return parse(text)
+            except (ValueError, OverflowError):
+                raise argparse.ArgumentTypeError(f"must {form}, got {text!r}") from None
+
+        return parse_or_explain
+
+    return decorate
+
+
+@expects("be a number, a list a,b,c or a range start:stop:points[:log]")
+def parse_values(text: str) -> np.ndarray:
+    """Parse a number, a list a,b,c or a range start:stop:points[:log]."""
+    import numpy as np
+
+    if ":" not in text:
+        values = np.array([float(part) for part in text.split(",")])
+        if np.any(np.isnan(values)):
+            raise argparse.ArgumentTypeError(f"must not be NaN, got {text!r}")
+        return values
+    first, last, number, *log = text.split(":")
+    if log not in ([], ["log"]):
+        raise ValueError
+    start, stop, points = float(first), float(last), int(number)
+    if not (points >= 2 and -math.inf < start < stop < math.inf):
+        raise argparse.ArgumentTypeError(f"must have start < stop and points >= 2, got {text!r}")
+    if log and start <= 0:
+        raise argparse.ArgumentTypeError(f"must have start > 0 for log, got {text!r}")
+    return np.geomspace(start, stop, points) if log else np.linspace(start, stop, points)
+
+
+@expects("be an integer or inf")
+def parse_count(text: str) -> float:
+    """Parse an integer or inf."""
+    return math.inf if text == "inf" else int(text)
+
+
+@expects("be an integer >= 0")
+def parse_seed(text: str) -> int:
+    """Parse an integer that is not negative."""
+    if int(text) < 0:
+        raise ValueError
+    return int(text)
+
+
+@expects("be an integer >= 1")
+def parse_positive(text: str) -> int:
+    """Parse an integer that is at least one."""
+    if int(text) < 1:
+        raise ValueError
+    return int(text)
+
+
+def parse_range_of(name: str) -> Callable[[str], np.ndarray]:
+    """Return the parser of the values of a parameter: ranges of an integer go over integers."""
+
+    def parse(text: str) -> np.ndarray:
+        values = parse_values(text)
+        if ":" in text and name in PARAMETERS and PARAMETERS[name].integer:
+            import numpy as np
+
+            return np.unique(values.round())
+        return values
+
+    return parse
+
+
+@expects("be NAME=VALUES")
+def parse_setting(text: str) -> tuple[str, np.ndarray]:
+    """Parse NAME=VALUES."""
+    name, separator, values = text.partition("=")
+    if not separator or not name:
+        raise ValueError
+    return name, parse_range_of(name)(values)
+
+
+@expects("be NAME=COLUMN,...")
+def parse_columns(text: str) -> dict[str, str]:
+    """Parse NAME=COLUMN,NAME=COLUMN."""
+    pairs = [part.split("=") for part in text.split(",")]
+    if any(len(pair) != 2 or not all(pair) for pair in pairs):
+        raise ValueError
+    return {name.strip(): column.strip() for name, column in pairs}
+
+
+class Merge(argparse.Action):
+    """Collect the pairs of a flag that may be repeated, each name once."""
+
+    def __call__(self, _: object, namespace: argparse.Namespace, values: Any, *__: object) -> None:
+        known = getattr(namespace, self.dest) or {}
+        if twice := known.keys() & values.keys():
+            raise argparse.ArgumentError(self, f"must name {min(twice)} once")
+        setattr(namespace, self.dest, known | values)
+
+
+def parse_names(text: str) -> list[str]:
+    """Parse NAME,NAME."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def parse_ignored(text: str) -> list[str] | str:
+    """Parse NAME,NAME or the word others."""
+    return text if text == "others" else parse_names(text)
+
+
+@expects("look like 0.01 or 1%")
+def parse_share(text: str) -> float:
+    """Parse 0.01 or 1%."""
+    return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+
+
+@expects("look like 90s, 10m, 1.5h or 30d")
+def parse_duration(text: str) -> float:
+    """Parse 90, 90s, 10m, 1.5h, 2d or 4w to seconds."""
+    number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
+    seconds = float(number) * _UNITS[unit]
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise ValueError
+    return seconds
+
+
+@expects("be an age like 30d or a date like 2026-01-31")
+def parse_time(text: str) -> datetime:
+    """Parse an age before now, or a date with or without a time."""
+    if re.fullmatch(r"\d+[mhdw]", text):
+        return datetime.now(UTC) - timedelta(seconds=parse_duration(text))
+    return datetime.fromisoformat(text).astimezone()
+
+
+def output_file(endings: Iterable[str]) -> Callable[[str], Path]:
+    """Return a parser of names of files that can be written and have one of these endings."""
+
+    def parse(text: str) -> Path:
+        path = Path(text)
+        if path.suffix not in endings:
+            raise argparse.ArgumentTypeError(f"must end in {', '.join(endings)}, got {text!r}")
+        if not path.parent.is_dir() or path.is_dir():
+            raise argparse.ArgumentTypeError(f"must be a file in an existing folder, got {text!r}")
+        file = path.resolve()
+        if not all(os.access(each, os.W_OK) for each in (file, file.parent) if each.exists()):
+            raise argparse.ArgumentTypeError(f"must be a file that can be written, got {text!r}")
+        return path
+
+    return parse

@@ -1,0 +1,385 @@
+"""Verbs that judge what is yours: tables of runs, training curves and answers of a model."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from iclimit.cli.claims import add_folder, check_folder
+from iclimit.cli.diagrams import SPECTRA, add_spectra
+from iclimit.cli.flags import Settings, add_flag, add_flags, arguments
+from iclimit.cli.output import add_format, add_output, add_style, output, print_result, stated
+from iclimit.cli.theory import INIT_SCALE, INITIALIZATION, add_covariance, parse_scale
+from iclimit.cli.verbs import OneLineParser, verb
+from iclimit.tables import rows_text
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from iclimit.problem import Problem
+    from iclimit.validation import CurveCheck
+    from iclimit.validation.yours.models.files import PromptFile
+    from iclimit.validation.yours.runs.check import RunCheck
+
+TABLE: Settings = {"flag": "table", "metavar": "FILE", "text": "table of results"}
+
+
+def _check_flags(parser: OneLineParser) -> None:
+    from iclimit.validation.yours.runs.check import check_runs
+    from iclimit.validation.yours.runs.measured import PARAMETER_COLUMNS
+
+    changes: Settings = dict.fromkeys((*SPECTRA, "parameters"))
+    changes["convention"] = "units of the table: lu2025, vonoswald2023, ..."
+    add_flags(parser, check_runs, table=TABLE, **changes)
+    group = parser.add_argument_group("parameters that all rows share")
+    for name in PARAMETER_COLUMNS:
+        add_flag(group, name, ("int", "runs behind each mean") if name == "runs" else ("", ""))
+    parser.set_defaults(parameters=PARAMETER_COLUMNS)
+    add_spectra(parser)
+    add_output(parser)
+
+
+@verb("check", _check_flags)
+def check(options: argparse.Namespace) -> int:
+    """Check your own results of pretrained linear attention against the theory.
+
+    FILE is a table (.csv, .json, .parquet). Its columns are dim; context or alpha;
+    tasks or kappa; prompts or tau; rho or noise_variance; ridge (0 without it); and
+    what was measured: icl, idg, or gap, their difference. A row is a mean, with its
+    standard error (icl_se) or with the standard deviation and the number of runs
+    (icl_sd, runs); or rows are single runs, and those of one setting are taken
+    together. Other columns must be named (--columns) or ignored (--ignore).
+
+    Every row is compared with the prediction at exactly its integers, with z; all
+    rows together by a chi-square and the distribution of z. If the table
+    contradicts the theory, some thirty mistakes of normalisation, counting and
+    reading are tried, and those that would explain it are named.
+
+    The exit status is 0 if the table agrees with the theory, 1 if it contradicts
+    it, 2 if it cannot be used.
+
+    Examples
+    --------
+      iclimit check runs.csv
+      iclimit check runs.csv --columns icl=test_loss,dim=d --rho 0.01 --ignore seed
+      iclimit check runs.json --convention vonoswald2023 --task-sets one -o check.png
+      iclimit check runs.csv --rounding nearest --format json
+    """
+    from iclimit.validation.yours.runs.check import check_runs
+
+    given = arguments(options, check_runs)
+    shared = {name: getattr(options, name) for name in options.parameters}
+    given["parameters"] = {name: each for name, each in shared.items() if each is not None}
+    try:
+        result = check_runs(**given)
+    except (OSError, ArithmeticError) as error:  # the exit status 1 means a contradiction
+        raise ValueError(str(error)) from None
+    _deliver(options, result)
+    if not result.judged:
+        raise ValueError("no row has a standard error and a finite prediction: nothing is judged")
+    return 0 if result.holds else 1
+
+
+def _deliver(options: argparse.Namespace, result: RunCheck | CurveCheck) -> None:
+    """Print a check, or write it to the file of -o and print what it says."""
+    output(options, result)
+    if options.output is not None:
+        print("\n".join(result.conclusions))
+
+
+def _check_curve_flags(parser: OneLineParser) -> None:
+    from iclimit.validation import check_curve
+
+    add_covariance(parser, required=True)
+    scale: Settings = {"type": parse_scale, "metavar": "X", "text": INIT_SCALE}
+    text = (
+        "initial weights (.npz: value, and key_query or key and query), one along the first axis "
+        "for each curve; without them their law is used"
+    )
+    initial: Settings = {"type": Path, "metavar": "FILE", "text": text}
+    changes: Settings = {"eigenvalues": None, "init_scale": scale, "initial": initial}
+    changes["initialization"] = INITIALIZATION
+    changes["query_noise"] = "recorded losses are of query labels without noise"
+    changes["standardize"] = "the training set is standardised, as in iclimit train descent"
+    add_flags(parser, check_curve, table=TABLE, **changes)
+    add_output(parser)
+
+
+@verb("check-curve", _check_curve_flags)
+def check_training_curve(options: argparse.Namespace) -> int:
+    r"""Check your own training curves against the theory of training dynamics.
+
+    FILE is a table (.csv, .json, .parquet) with a column step, of gradient descent,
+    or time, of its flow, and a column loss; several runs have columns loss_0,
+    loss_1, ... or a column run. Other columns must be named (--columns) or ignored
+    (--ignore).
+
+    Plateaus, the steps at which half of each drop has happened, the durations of
+    drops from a quarter to three quarters, and the final loss are found in the
+    curves. Each is compared with the theory of one linear attention layer from small
+    random weights (arXiv:2501.16265), with z. Half-drop steps have a law over
+    initial weights; durations do not depend on them, only on the unit of time. If
+    the curves contradict the theory, mistakes of learning rate, normalisation,
+    loss, covariance and initial weights are tried, and those that would explain
+    everything are named; nothing is applied.
+
+    The theory is that of plain gradient descent with small steps. It knows no
+    momentum, no Adam, no weight decay, and no noise of minibatches.
+
+    The exit status is 0 if the curves agree with the theory, 1 if they contradict
+    it, 2 if they cannot be used.
+
+    Examples
+    --------
+      iclimit check-curve curve.csv --white 5 --context 20 --heads 8 --init-scale 1e-3 \
+          --learning-rate 0.01
+      iclimit check-curve runs.csv --model separate --eigenvalues 0.5,0.3,0.2 --context 20 \
+          --heads 5 --init-scale 1e-2 --learning-rate 0.02 --columns run=seed -o check.png
+      iclimit check-curve curve.json --dim 4 --context 31 --heads 8 --init-scale 1e-6 \
+          --learning-rate 0.001 --normalization sum --training-set 5000 --standardize
+    """
+    from iclimit.validation import check_curve
+
+    given = arguments(options, check_curve)
+    if options.initial is not None:
+        given["initial"] = read_weights(options.initial)
+    try:
+        result = check_curve(**given)
+    except (OSError, ArithmeticError) as error:  # the exit status 1 means a contradiction
+        raise ValueError(str(error)) from None
+    _deliver(options, result)
+    if result.verdict.kind == "unusable":
+        raise ValueError("nothing but the initial loss can be compared")
+    return 0 if result.holds else 1
+
+
+def read_weights(path: Path) -> dict[str, np.ndarray]:
+    """Arrays of a file; nothing in it is executed."""
+    from iclimit.validation.yours.models.files import open_npz
+
+    if not path.is_file():
+        raise ValueError(f"there is no file {str(path)!r}")
+    with open_npz(path) as file:
+        return {name: file[name].whole() for name in file.names}
+
+
+def _prompts_flags(parser: OneLineParser) -> None:
+
+    add_problem(parser, tasks="pretraining tasks (.npy, .csv), to ask about them too")
+    text = "prompts with fresh tasks; other sections have a share of them"
+    add_flag(parser, "test_prompts", text=text, default=20_000)
+    add_flag(parser, "rng")
+    text = "round to single precision, which halves the file"
+    parser.add_argument("--float32", action="store_true", help=text)
+    text = "file of the prompts (.npz, .csv, .parquet)"
+    add_output(parser, (".npz", ".csv", ".parquet"), text, formats=(), required=True)
+
+
+WITHOUT_FLAG = (
+    *("input_covariance", "task_covariance", "mixing"),
+    *("prompts", "fresh_fraction", "shared_task"),
+)
+"""Arguments of a problem that no flag gives: spectra stand for covariances."""
+
+
+def add_problem(parser: argparse.ArgumentParser, *, tasks: str) -> None:
+    """Add the flags that `parse_problem` reads; ``tasks`` says what a file of tasks is for."""
+    from iclimit.problem import Problem
+
+    changes: Settings = dict.fromkeys(WITHOUT_FLAG)
+    changes["tasks"] = {"type": Path, "metavar": "FILE", "text": tasks, "default": None}
+    changes["scale"] = {"default": 1.0, "text": "factor of the input coordinates"}
+    changes["noise_law"] = {"metavar": "LAW"}
+    add_flags(parser, Problem, **changes)
+    text = "inputs and tasks as in a paper: lu2025, vonoswald2023, blog2024, ..."
+    add_flag(parser, "units", text=text, metavar="NAME")
+    text = "covariance of the inputs: SPEC as in iclimit curve, of mean 1 or a file"
+    add_flag(parser, "input_spectrum", text=text)
+    add_flag(parser, "task_spectrum", text="the same for tasks")
+
+
+def parse_problem(options: argparse.Namespace) -> Problem:
+    """Problem that the options describe."""
+    import inspect
+
+    from iclimit.asymptotics.pretraining.structure import parse_structure
+    from iclimit.problem import Problem
+    from iclimit.validation.yours.models.convention_problem import convention_problem
+
+    defaults = {name: each.default for name, each in inspect.signature(Problem).parameters.items()}
+    defaults |= {"scale": 1.0, "tasks": None}
+    given = arguments(options, Problem)
+    settings = {name: each for name, each in given.items() if each != defaults[name]}
+    spectra = {name: getattr(options, name) for name in ("input_spectrum", "task_spectrum")}
+    if (structure := parse_structure(**spectra)) is not None:
+        covariances = structure.covariances(options.dim)
+        names = [name.replace("spectrum", "covariance") for name, each in spectra.items() if each]
+        settings |= {name: covariances[name] for name in names}
+    if options.tasks is not None:
+        settings["tasks"] = read_tasks(options.tasks)
+    if options.units is not None:
+        return convention_problem(options.units, **settings)
+    return Problem(**{"scale": 1.0} | settings)
+
+
+def read_tasks(path: Path) -> np.ndarray:
+    """Tasks in the rows of a .npy or .csv file."""
+    import numpy as np
+
+    from iclimit.validation.yours.models.files import parse_npy
+
+    if path.suffix not in (".npy", ".csv"):
+        raise ValueError(f"--tasks must be a file .npy or .csv, got {str(path)!r}")
+    if not path.is_file():
+        raise ValueError(f"--tasks must be a file, but there is none called {str(path)!r}")
+    if path.suffix == ".npy":
+        with path.open("rb") as stream:
+            return parse_npy(f"--tasks in {path}", stream, path.stat().st_size).whole()
+    lines = [line for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+    if not lines:
+        raise ValueError(f"--tasks must have a task in each row, got the empty file {str(path)!r}")
+    try:
+        return np.loadtxt(lines, delimiter=",", ndmin=2)
+    except ValueError as error:
+        raise ValueError(f"--tasks must be rows of numbers, got {str(path)!r}: {error}") from error
+
+
+@verb("prompts", _prompts_flags)
+def prompts(options: argparse.Namespace) -> None:
+    r"""Write prompts for a model that runs elsewhere.
+
+    Write prompts for a model that runs elsewhere: in PyTorch, in JAX, in another
+    language. The model answers each prompt with one number, and iclimit probe
+    judges the answers.
+
+    An .npz file has the arrays inputs (n, context, dim), labels (n, context) and
+    query (n, dim). A table (.csv, .parquet) has a row for each prompt with the
+    columns x_1_1, x_1_2, ..., y_1, ..., query_1, ..., and a description beside it
+    that ends in .json, which iclimit probe takes in its place. Save the answers as
+    an array predictions (n,) in an .npz file, or as a column prediction.
+
+    Prompts come in sections: fresh tasks, pretraining tasks, other orders, labels,
+    scales and noise. Inputs are scale times coordinates of the law; with --units
+    they are as in a paper. A .csv or .npy file of --tasks has one task in each row.
+
+    Examples
+    --------
+      iclimit prompts --dim 20 --context 40 --noise-variance 0.25 -o prompts.npz
+      iclimit prompts --dim 10 --context 10 --units vonoswald2023 --float32 -o prompts.npz
+      iclimit prompts --dim 8 --context 16 --tasks tasks.npy --test-prompts 2000 -o prompts.csv
+      iclimit prompts --dim 20 --context 20 --noise-law uniform:5 \
+          --input-spectrum exponential:3 -o prompts.parquet
+    """
+    from iclimit.validation.yours.models.files import PromptFile, write_prompts
+
+    law = parse_problem(options)
+    written = PromptFile(law, options.test_prompts, options.rng, options.float32)
+    write_prompts(options.output, written)
+    sections = [
+        {"section": each.name, "prompts": len(each), "question": each.description}
+        for each in written.sections
+    ]
+    print(rows_text(sections, "text"), end="")
+    judged = options.output
+    if judged.suffix != ".npz":
+        judged = judged.with_suffix(".json")
+    print(
+        f"{len(written)} prompts in {options.output}. When the model has answered them: "
+        f"iclimit probe {judged} PREDICTIONS",
+        file=sys.stderr,
+    )
+
+
+def _probe_flags(parser: OneLineParser) -> None:
+    from iclimit.validation.yours.models.probe import judge_predictions
+
+    parser.add_argument("asked", type=Path, metavar="PROMPTS", help="what the model was asked")
+    text = "what it answered"
+    parser.add_argument("answered", type=Path, nargs="?", metavar="PREDICTIONS", help=text)
+    text = "a trained network (.npz), which is asked instead"
+    parser.add_argument("--model", type=Path, metavar="FILE", help=text)
+    add_folder(parser, "folder for report.html, report.json and the figures")
+    changes: Settings = dict.fromkeys(("prompts", "predictions", "positions"))
+    trained = "train linear attention on so many prompts, to be one of the algorithms"
+    changes["trained_on"] = {"type": int, "metavar": "N", "text": trained}
+    changes["ridge"] = "ridge of this training"
+    changes["tolerance"] = "share of the answers that an algorithm may leave unexplained"
+    changes["baselines"] = "algorithms to compare with (default: all)"
+    add_flags(parser, judge_predictions, **changes)
+    add_style(parser)
+    add_format(parser)
+
+
+@verb("probe", _probe_flags)
+def probe(options: argparse.Namespace) -> None:
+    """Judge the answers of a model: which algorithm is it?
+
+    Judge the answers of a model to the prompts that iclimit prompts wrote. The
+    first line is the verdict. The table has the error of the model between those
+    of algorithms, asked the same prompts, and how near their answers are to its
+    own. With -o a folder gets report.html, report.json and the figures.
+
+    PROMPTS is the .npz file of iclimit prompts, or the .json file beside a table.
+    PREDICTIONS has an array predictions (.npz), an array (.npy), or a column
+    prediction (.csv, .parquet, .json), in the order of the prompts. Beside the
+    predictions, an .npz file may have an array positions (m, context + 1): answers
+    at every position of the first m prompts, the last one being the query.
+
+    In place of PREDICTIONS --model names a network that iclimit train softmax or
+    train network has written. It is asked the prompts here.
+
+    The exit status is 0 when there is a report, whatever the verdict, and 2 if a
+    file cannot be used.
+
+    Examples
+    --------
+      iclimit prompts --dim 20 --context 40 --noise-variance 0.25 -o prompts.npz
+      iclimit probe prompts.npz predictions.npz
+      iclimit probe prompts.npz predictions.npz -o probe-report --format json
+      iclimit probe prompts.json predictions.csv --baselines one_step,ridge --tolerance 0.05
+      iclimit probe prompts.npz --model head.npz
+    """
+    from iclimit.validation.yours.models.files import read_prompts
+    from iclimit.validation.yours.models.predictions import read_positions, read_predictions
+    from iclimit.validation.yours.models.probe import judge_predictions
+
+    if (options.answered is None) == (options.model is None):
+        raise ValueError("PREDICTIONS or --model must be given, and not both")
+    if options.out is not None:
+        check_folder(options.out)
+    positions = None
+    try:
+        asked = read_prompts(options.asked)
+        if options.model is not None:
+            predictions = _answers(options.model, asked)
+        else:
+            predictions = read_predictions(options.answered, asked)
+            positions = read_positions(options.answered, asked, predictions)
+    except OSError as error:
+        raise ValueError(f"cannot read a file: {error}") from error
+    given = arguments(options, judge_predictions)
+    report = judge_predictions(asked, predictions, positions=positions, **given)
+    print_result(report, options.format)
+    if options.out is not None:
+        report.write(options.out, style=options.style, parameters=stated(options))
+        print(f"report: {options.out / 'report.html'}", file=sys.stderr)
+
+
+def _answers(path: Path, asked: PromptFile) -> np.ndarray:
+    """Answers of a trained network to all prompts."""
+    import numpy as np
+
+    from iclimit.simulate.networks import load_model
+    from iclimit.validation.yours.models.model import Model
+
+    network = load_model(path)
+    if network.dim != asked.problem.dim:
+        raise ValueError(
+            f"--model must have the dimension of the prompts, {asked.problem.dim}, got "
+            f"{network.dim} in {path}"
+        )
+    model = Model(network)
+    blocks = (model.answer(block, section=section.name) for section, block in asked.blocks())
+    return np.concatenate(list(blocks))

@@ -1,0 +1,268 @@
+"""What all verbs share: files and formats of results, help, and errors in one line."""
+
+import argparse
+import csv
+import inspect
+import io
+import json
+import math
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import iclimit
+from iclimit.cli import build_parser, main
+from iclimit.cli.flags import WRITTEN, add_flags, described
+from iclimit.cli.verbs import VERBS, OneLineParser
+from iclimit.tables import PICTURES, TABLES
+
+SETTING = "--alpha 1 --kappa 0.5 --rho 0.01"
+CURVE = "--eigenvalues 0.6,0.4 --context 10 --heads 3 --init-scale 1e-4 --learning-rate 0.05"
+TINY = "--dim 2 --context 6 --steps 3 --batch 8 --held-out 50"
+RESULTS = {
+    f"curve icl_error --tau 1.5:3:5 {SETTING}": TABLES + PICTURES,
+    "phase icl_error --x tau=1.5:3:4 --y rho=0:1:3 --alpha 1 --kappa 0.5": (
+        *TABLES,
+        ".nc",
+        *PICTURES,
+    ),
+    "learning-rate --context 5,7 --dim 3": TABLES,
+    "schedule --steps 3 --ratio 0.5": TABLES,
+    "gdpp --condition-number 1e4 --tol 1e-10": TABLES + PICTURES,
+    "dynamics merged --dim 2 --heads 2": TABLES + PICTURES,
+    "dynamics separate --dim 2 --heads 2 --init-scale 1e-2 --curve 20": TABLES + PICTURES,
+    "check runs.csv": TABLES + PICTURES,
+    f"check-curve curve.csv --columns run=repeat {CURVE}": TABLES + PICTURES,
+    "train descent --training-set 60 --steps 60": TABLES + PICTURES,
+    "train linear-transformer --noise-law uniform:1 --context 4 --dim 2 --starts 1 --contexts 512 "
+    "--held-out 3000": (".npz",),
+    f"train softmax {TINY}": (".npz",),
+    f"train lstm --hidden 2 {TINY}": (".npz",),
+    "prompts --dim 2 --context 3 --test-prompts 5": (".npz", ".csv", ".parquet"),
+    "explorer": (".html",),
+}
+"""Commands of the verbs that write files, and the endings of these."""
+
+STARTS = {
+    **{".csv": b"", ".json": (b"[", b"{"), ".png": b"\x89PNG", ".pdf": b"%PDF-"},
+    **{".svg": b"<?xml", ".nc": b"\x89HDF", ".npz": b"PK", ".html": b"<!", ".parquet": b"PAR1"},
+}
+"""How files of these endings begin."""
+
+SLOW = ("explorer",)
+"""Verbs that take seconds, whose files are tested elsewhere."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of runs that agree with the theory, and a curve of a training."""
+    place = tmp_path_factory.mktemp("verbs")
+    size = {"dim": 10, "context": 20, "tasks": 20, "prompts": 400}
+    icl = iclimit.finite_size_errors(**size, rho=0.01, rng=0, draws=20).icl.mean
+    row = size | {"rho": 0.01, "icl": icl, "icl_se": 0.05}
+    (place / "runs.csv").write_text(f"{','.join(row)}\n{','.join(map(str, row.values()))}\n")
+    training = "train descent --training-set inf --steps 600 --record 3 --seed 1"
+    command = shlex.split(f"{training} {CURVE} -o {place / 'curve.csv'}")
+    assert main(command) == 0
+    return place
+
+
+def result(command: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What a command prints; its exit status may be a verdict."""
+    assert main(shlex.split(command)) in (0, 1)
+    captured = capsys.readouterr()
+    assert "Traceback" not in captured.err
+    return captured.out
+
+
+@pytest.mark.parametrize("command", RESULTS)
+def test_results_are_written_in_every_ending(
+    command: str,
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The file says what --format prints, and another ending is refused."""
+    monkeypatch.chdir(folder)
+    if command in SLOW:
+        return
+    for ending in RESULTS[command]:
+        path = tmp_path / f"out{ending}"
+        printed = result(f"{command} -o {path}", capsys)
+        assert path.read_bytes().startswith(STARTS[ending])
+        if ending in TABLES and not printed and "check" not in command:
+            assert path.read_text() == result(f"{command} --format {ending[1:]}", capsys)
+    beside = {".nc"} if "phase" in command else {".json"} if "prompts" in command else set()
+    assert {path.suffix for path in tmp_path.iterdir()} == {*RESULTS[command], *beside}
+    for name in ("out.doc", "none/out.csv", "none/out.npz"):
+        with pytest.raises(SystemExit, match="2"):
+            main(shlex.split(f"{command} -o {name}"))
+        error = capsys.readouterr().err
+        assert "argument -o/--output: must " in error
+        assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [each for each in RESULTS if RESULTS[each] != (".html",)])
+def test_formats_agree(
+    command: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CSV and columns of text have the same numbers; JSON is strict."""
+    monkeypatch.chdir(folder)
+    if command.startswith("prompts"):
+        return
+    rows = list(csv.reader(io.StringIO(result(f"{command} --format csv", capsys))))
+    assert len({len(row) for row in rows}) == 1
+    numbers = json.loads(result(f"{command} --format json", capsys), parse_constant=pytest.fail)
+    assert numbers
+    text = result(f"{command} --format text", capsys)
+    head, *lines = text.split("\n\n")[0].splitlines()
+    if head.split() != rows[0]:  # a verdict in words
+        assert command.startswith("check")
+        return
+    for line, row in zip(lines, rows[1:], strict=True):
+        for word, entry in zip(line.split(), filter(None, row), strict=True):
+            assert word == entry or float(word) == pytest.approx(float(entry), rel=1e-9)
+
+
+def complete_parsers() -> dict[str, OneLineParser]:
+    """Parsers of all verbs, with their flags."""
+    parsers: dict[str, OneLineParser] = {"": build_parser()}
+    while True:
+        below = {}
+        for name, parser in parsers.items():
+            parser.complete()
+            for action in parser._actions:
+                if isinstance(action, argparse._SubParsersAction):
+                    below |= {f"{name} {key}".strip(): one for key, one in action.choices.items()}
+        if not below.keys() - parsers.keys():
+            return parsers
+        parsers |= {name: one for name, one in below.items() if name not in parsers}
+
+
+PARSERS = complete_parsers()
+
+
+@pytest.mark.parametrize("verb", PARSERS)
+def test_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every verb and flag says what it is; the list of verbs has all of them."""
+    with pytest.raises(SystemExit, match="0"):
+        main([*verb.split(), "--help"])
+    text = capsys.readouterr().out
+    assert text.startswith(f"usage: iclimit {verb}".strip())
+    assert max(map(len, text.splitlines())) < 140
+    for action in PARSERS[verb]._actions:
+        if not isinstance(action, argparse._SubParsersAction):
+            assert action.help, action.dest
+            assert "`" not in action.help
+            assert ":math:" not in action.help
+    if verb in VERBS and not verb.startswith(("runs", "claims")):
+        assert "examples:" in text
+
+
+@pytest.mark.parametrize("verb", PARSERS)
+def test_wrong_flags_are_one_line_and_status_2(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An unknown flag, values that are no numbers, and choices that there are not."""
+    wrong = [["--nonsense", "1"]]
+    for action in PARSERS[verb]._actions:
+        if not action.option_strings or action.nargs == 0 or action.dest == "help":
+            continue
+        flag = action.option_strings[-1]
+        if action.choices or action.metavar in ("N", "X", "VALUES", "DURATION", "TIME"):
+            wrong.append([flag, "nonsense"])
+            assert [flag] != wrong[0]
+    for flags in wrong:
+        with pytest.raises(SystemExit, match="2"):
+            main([*verb.split(), *flags])
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.count("\n") == 1
+        assert captured.err.startswith(f"iclimit {verb}".strip())
+
+
+def test_flags_are_the_arguments_of_a_function() -> None:
+    """Names, defaults, choices, ranges and meanings, of a function that is made for it."""
+
+    def function(
+        tau: float,
+        *,
+        heads: int = 2,
+        training_set: float = math.inf,
+        kind: str = "first",
+        include_query: bool = False,
+        shared: bool = True,
+        progress: bool = False,
+        **more: float,
+    ) -> None:
+        r"""Do nothing.
+
+        Parameters
+        ----------
+        tau
+            As in `icl_error`.
+        heads : int >= 1
+            Number of :math:`h`.
+        kind : {"first", "second"}
+            Which ``kind``, 10 % of them.  Not this sentence.
+
+        Returns
+        -------
+        kind : {"none"}
+            Nothing.
+        """
+
+    assert described(function)["kind"] == ('{"first", "second"}', "which kind, 10 % of them")
+    parser = OneLineParser(prog="test")
+    add_flags(parser, function, heads={"default": 3})
+    options = vars(parser.parse_args(["--tau", "2"]))
+    assert options == {
+        **{"tau": 2.0, "heads": 3, "training_set": math.inf, "kind": "first"},
+        **{"include_query": False, "shared": True},
+    }
+    given = "--tau inf --heads 4 --training-set 7 --kind second --include-query --no-shared"
+    assert [*vars(parser.parse_args(given.split())).values()] == [
+        *(math.inf, 4, 7, "second", True, False)
+    ]
+    text = " ".join(parser.format_help().split())
+    for part in (
+        "--tau X pretraining prompts over squared dimension (> 0, or inf)",
+        "--heads N number of heads (an integer >= 1; default 3)",
+        "--kind {first,second} which kind, 10 % of them (default first)",
+    ):
+        assert part in text
+    with pytest.raises(SystemExit, match="2"):
+        parser.parse_args([])
+
+
+def test_what_is_written_by_hand_is_an_argument_of_something() -> None:
+    functions = [iclimit.curve, iclimit.phase_diagram, *vars(iclimit.validation).values()]
+    names = {
+        name
+        for function in functions
+        if inspect.isfunction(function)
+        for name in inspect.signature(function).parameters
+    }
+    flags = {action.dest for parser in PARSERS.values() for action in parser._actions}
+    assert set(WRITTEN) <= names | flags
+
+
+def test_a_folder_without_permission_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Asked of the system, which lets an administrator write anywhere."""
+    monkeypatch.setattr("os.access", lambda *_: False)
+    with pytest.raises(SystemExit, match="2"):
+        main(["schedule", "--steps", "2", "--ratio", "1", "-o", "x.csv"])
+    message = "output: must be a file that can be written, got 'x.csv'\n"
+    assert capsys.readouterr().err.endswith(message)
+
+
+def test_files_keep_the_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "rates.csv"
+    assert main(["schedule", "--steps", "3", "--ratio", "0.5", "-o", str(path)]) == 0
+    rates = [float(row["rates"]) for row in csv.DictReader(path.read_text().splitlines())]
+    assert np.array_equal(rates, iclimit.optimal_schedule(steps=3, ratio=0.5).rates)
