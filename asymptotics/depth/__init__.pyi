@@ -16,7 +16,6 @@ from .overthinking import final_test_time_error as final_test_time_error
 from .overthinking import overthinking_threshold as overthinking_threshold
 from .saddle import BalancedSaddle as BalancedSaddle
 from .saddle import balanced_saddle as balanced_saddle
-from .schedule_loss import DepthScheduleLoss as DepthScheduleLoss
 from .schedule_loss import depth_schedule_loss as depth_schedule_loss
 from .test_time import test_time_errors as test_time_errors
 from .tied_flow import TiedFlow as TiedFlow

@@ -13,7 +13,6 @@ contours serve all polynomials of a degree: one may be tiny on the spectrum and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,10 +20,10 @@ import numpy as np
 from iclimit.asymptotics.checks import checked, real_array
 from iclimit.asymptotics.depth.population import Population
 from iclimit.asymptotics.gdpp.search import degree, residual
+from iclimit.asymptotics.losses import BoundedLoss
 from iclimit.asymptotics.numbers import Number
 from iclimit.asymptotics.spectra.polynomial_form import PolynomialForm
 from iclimit.asymptotics.spectra.two_point import TwoPoint
-from iclimit.results import Result
 
 _HIGHEST = 400
 """Highest degree of the residual: its matrix takes some 10 s."""
@@ -39,23 +38,6 @@ _CONJUGATE = 1e-9
 """Relative distance of conjugate pairs that counts as rounding."""
 
 
-@dataclass(frozen=True, repr=False)
-class DepthScheduleLoss(Result):
-    r"""Loss of given steps.
-
-    Attributes
-    ----------
-    loss : float or ndarray
-        Mean squared error on a noiseless query label, whose variance is
-        :math:`\operatorname{tr} \Omega \Sigma/d`.
-    error : float or ndarray
-        Numerical error of the loss.
-    """
-
-    loss: Any
-    error: Any
-
-
 def depth_schedule_loss(
     rates: Any,
     gammas: Any = None,
@@ -67,7 +49,7 @@ def depth_schedule_loss(
     noise_variance: Number = 0.0,
     setting: str = "rrs",
     gamma: Any = None,
-) -> DepthScheduleLoss:
+) -> BoundedLoss:
     r"""Loss of linear attention whose layers make given steps: constant, Chebyshev, GD++, any.
 
     Parameters
@@ -85,7 +67,7 @@ def depth_schedule_loss(
 
     Returns
     -------
-    DepthScheduleLoss
+    BoundedLoss
         With fields ``loss`` and ``error``, in the limit of large dimension, broadcast over alpha,
         width_ratio and noise_variance.
 
@@ -142,7 +124,7 @@ def depth_schedule_loss(
         law = population.law(*cell.tolist())
         found[:, here] = _losses(law, population.tasks_at(law), steps, inner, flat[2][here])
     loss, error = (each.reshape(arrays[0].shape)[()] * scale for each in found)
-    return DepthScheduleLoss(loss, error)
+    return BoundedLoss(loss, error)
 
 
 def _parse_steps(rates: Any, gammas: Any) -> tuple[np.ndarray, np.ndarray]:

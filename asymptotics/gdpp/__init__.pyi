@@ -11,7 +11,7 @@ from .one_layer import one_layer as one_layer
 from .optimum import GDPlusPlus as GDPlusPlus
 from .optimum import gdpp_minima as gdpp_minima
 from .optimum import optimal_gdpp as optimal_gdpp
-from .ridge_baselines import BaselineProfiles as BaselineProfiles
+from .ridge_baselines import BaselineLosses as BaselineLosses
 from .ridge_baselines import RidgeBaselines as RidgeBaselines
 from .ridge_baselines import baseline_profiles as baseline_profiles
 from .ridge_baselines import ridge_baselines as ridge_baselines

@@ -50,16 +50,33 @@ _BETTER = 1 - 1e-9
 
 
 @dataclass(frozen=True, repr=False)
-class RidgeBaselines(Result):
-    r"""Losses of the ridge baselines for one noise law, and their parameters.
+class BaselineLosses(Result):
+    r"""Losses of the ridge baselines.
 
     Attributes
     ----------
-    oracle : float
-        Mean loss of the oracle, :math:`\lambda = \sigma^2` known.  The other losses are adjusted:
-        the oracle's is subtracted.
-    one_layer, constant, adaptive, tuned : float
+    oracle : float or ndarray
+        Loss of the oracle, :math:`\lambda = \sigma^2` known.  The other losses are adjusted: the
+        oracle's is subtracted.
+    one_layer, constant, adaptive, tuned : float or ndarray
         Best step of gradient descent, ConstRR, AdaRR and TunedRR.
+    """
+
+    oracle: Any
+    one_layer: Any
+    constant: Any
+    adaptive: Any
+    tuned: Any
+
+
+@dataclass(frozen=True, repr=False)
+class RidgeBaselines(BaselineLosses):
+    """Mean losses of the ridge baselines for one noise law, and their parameters.
+
+    Attributes
+    ----------
+    oracle, one_layer, constant, adaptive, tuned : float
+        See `BaselineLosses`.
     penalty : float
         Parameter of ConstRR.
     multiplier, threshold : float
@@ -67,11 +84,6 @@ class RidgeBaselines(Result):
         does not help: TunedRR is ConstRR there.
     """
 
-    oracle: float
-    one_layer: float
-    constant: float
-    adaptive: float
-    tuned: float
     penalty: float
     multiplier: float
     threshold: float
@@ -131,28 +143,9 @@ def ridge_baselines(noise_law: str | NoiseLaw, *, context: int, dim: int) -> Rid
     )
 
 
-@dataclass(frozen=True, repr=False)
-class BaselineProfiles(Result):
-    """Losses at given noise levels of the baselines tuned for a noise law.
-
-    Attributes
-    ----------
-    oracle : float or ndarray
-        Loss of the oracle; the other losses are adjusted: the oracle's is subtracted.
-    one_layer, constant, adaptive, tuned : float or ndarray
-        As in `RidgeBaselines`, whose losses are their means over the noise law.
-    """
-
-    oracle: Any
-    one_layer: Any
-    constant: Any
-    adaptive: Any
-    tuned: Any
-
-
 def baseline_profiles(
     noise_level: Number, noise_law: str | NoiseLaw, *, context: int, dim: int
-) -> BaselineProfiles:
+) -> BaselineLosses:
     """Losses of the baselines as functions of the noise level of the prompt.
 
     Parameters
@@ -166,7 +159,7 @@ def baseline_profiles(
 
     Returns
     -------
-    BaselineProfiles
+    BaselineLosses
         Arrays of the shape of noise_level.
 
     Raises
@@ -195,7 +188,7 @@ def baseline_profiles(
         "adaptive": adaptive_excess(1.0, math.inf, v, context, dim),
         "tuned": adaptive_excess(best.multiplier, best.threshold, v, context, dim),
     }
-    return BaselineProfiles(
+    return BaselineLosses(
         **{name: loss.reshape(levels.shape)[()] for name, loss in losses.items()}
     )
 

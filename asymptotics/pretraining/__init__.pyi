@@ -1,4 +1,3 @@
-from .bayes import DMMSEErrors as DMMSEErrors
 from .bayes import bayes_error as bayes_error
 from .bayes import dmmse_errors as dmmse_errors
 from .error_derivations import derive_icl_error as derive_icl_error
@@ -10,7 +9,6 @@ from .fixed_point_derivations import derive_effective_ridge as derive_effective_
 from .fixed_point_derivations import derive_many_tasks as derive_many_tasks
 from .fixed_point_derivations import derive_resolvent as derive_resolvent
 from .fixed_point_derivations import derive_threshold as derive_threshold
-from .gamma_errors import GammaErrors as GammaErrors
 from .gamma_errors import OptimalGamma as OptimalGamma
 from .gamma_errors import errors_of_gamma as errors_of_gamma
 from .gamma_errors import expected_gamma as expected_gamma

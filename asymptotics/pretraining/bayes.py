@@ -37,16 +37,15 @@ A fixed ratio :math:`\kappa = k/d` is the corner :math:`\theta \to 0`, where
 :math:`e_{ICL} \to 2 + \rho`, worse than the null predictor.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from iclimit.asymptotics.checks import checked
+from iclimit.asymptotics.losses import TaskErrors
 from iclimit.asymptotics.numbers import Number, numpy_namespace
 from iclimit.asymptotics.searches import find_root_above
 from iclimit.asymptotics.spectra import MarchenkoPastur, wishart_resolvent
-from iclimit.results import Result
 
 
 def bayes_error(*, alpha: Number, rho: Number) -> Any:
@@ -91,14 +90,6 @@ def bayes_error(*, alpha: Number, rho: Number) -> Any:
         return math_.finish(rho + missed)
 
 
-@dataclass(frozen=True, repr=False)
-class DMMSEErrors(Result):
-    """Errors of the dMMSE estimator on fresh (icl) and on pretraining tasks (idg)."""
-
-    icl: Any
-    idg: Any
-
-
 def dmmse_errors(
     *,
     theta: Number | None = None,
@@ -106,7 +97,7 @@ def dmmse_errors(
     alpha: Number,
     rho: Number,
     dim: Number = np.inf,
-) -> DMMSEErrors:
+) -> TaskErrors:
     r"""Asymptotic errors of the Bayes estimator on the pretraining tasks (dMMSE).
 
     Parameters
@@ -124,7 +115,7 @@ def dmmse_errors(
 
     Returns
     -------
-    DMMSEErrors
+    TaskErrors
         With fields ``icl`` and ``idg``, NumPy floats or arrays.
 
     Raises
@@ -179,7 +170,7 @@ def dmmse_errors(
     icl[frozen] = _frozen_error(theta[frozen], alpha[frozen], rho[frozen], dim[frozen])
     information = _log_tasks_needed(at_noise, alpha, rho, np.inf)
     idg = np.where(theta < information, rho, continuum)
-    return DMMSEErrors(icl[()], idg[()])
+    return TaskErrors(icl[()], idg[()])
 
 
 def _log_tasks_needed(log_x: Any, alpha: Any, rho: Any, dim: Any) -> Any:

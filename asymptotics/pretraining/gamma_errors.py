@@ -31,6 +31,7 @@ import array_api_compat
 import numpy as np
 
 from iclimit.asymptotics.checks import check_integers, checked
+from iclimit.asymptotics.losses import TaskErrors
 from iclimit.asymptotics.numbers import ArrayMath, Number, convert, namespace, refuse_masked
 from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     effective_ridge,
@@ -45,22 +46,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 TASK_LAWS = ("sphere", "gaussian")
-
-
-@dataclass(frozen=True, repr=False)
-class GammaErrors(Result):
-    """Exact test errors of one or several matrices Gamma.
-
-    Attributes
-    ----------
-    icl : float or array (...)
-        Mean squared error on a noisy query label, for fresh tasks.
-    idg : float or array (...)
-        The same for the pretraining tasks.
-    """
-
-    icl: Any
-    idg: Any
 
 
 @dataclass(frozen=True, repr=False)
@@ -91,7 +76,7 @@ def errors_of_gamma(
     test_context: Number | None = None,
     test_rho: Number | None = None,
     input_covariance: Any = None,
-) -> GammaErrors:
+) -> TaskErrors:
     r"""Exact ICL and IDG error of linear attention with a given reduced matrix.
 
     Parameters
@@ -122,7 +107,7 @@ def errors_of_gamma(
 
     Returns
     -------
-    GammaErrors
+    TaskErrors
         With fields ``icl`` and ``idg``: numbers, or arrays of the shape of the stack.
 
     Raises
@@ -192,7 +177,7 @@ def errors_of_gamma(
         trained = fresh_task_moments(C, sigma, d, task_law, rho)
     else:
         trained = task_set_moments(task_set, sigma, rho)
-    return GammaErrors(
+    return TaskErrors(
         icl=_error(matrix, test, test_context, sigma), idg=_error(matrix, trained, context, sigma)
     )
 

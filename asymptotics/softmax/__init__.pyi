@@ -17,6 +17,5 @@ from .limits import long_context_softmax as long_context_softmax
 from .limits import optimal_softmax_matrix as optimal_softmax_matrix
 from .uniform_inputs import uniform_softmax as uniform_softmax
 from .uniform_inputs import uniform_softmax_loss as uniform_softmax_loss
-from .whole_tokens import TaskOptimum as TaskOptimum
 from .whole_tokens import sine_optimum as sine_optimum
 from .whole_tokens import whole_token_optimum as whole_token_optimum

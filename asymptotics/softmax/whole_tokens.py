@@ -24,17 +24,16 @@ one random key: the amplitude is tied to the phase, :math:`a = 0.1 + 0.4\,\phi/\
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, cg
 
 from iclimit.asymptotics.checks import checked, real_array
+from iclimit.asymptotics.losses import BoundedLoss
 from iclimit.asymptotics.numbers import Number
 from iclimit.asymptotics.softmax.functional import functional_optimum
 from iclimit.checks import check_flags
-from iclimit.results import Result
 
 Features = Callable[[np.ndarray], Any]
 
@@ -57,22 +56,6 @@ _TIED_PHASES, _PHASES, _AMPLITUDE_LEVELS = 8000, 400, 40
 """Sines that stand for the law of the sine task."""
 
 
-@dataclass(frozen=True, repr=False)
-class TaskOptimum(Result):
-    r"""Least loss on a task.
-
-    Attributes
-    ----------
-    loss : float
-        Mean squared error on a noiseless query label (no 1/2).
-    error : float
-        Error of the loss.
-    """
-
-    loss: float
-    error: float
-
-
 def whole_token_optimum(
     *,
     features: Features,
@@ -80,7 +63,7 @@ def whole_token_optimum(
     inputs: tuple[float, float],
     context: Number,
     bins: int = _BINS,
-) -> TaskOptimum:
+) -> BoundedLoss:
     r"""Least loss of attention that embeds whole tokens, for functions of finite rank.
 
     Parameters
@@ -99,7 +82,7 @@ def whole_token_optimum(
 
     Returns
     -------
-    TaskOptimum
+    BoundedLoss
         With fields ``loss`` and ``error``, the change from half as many bins and inputs.
 
     Raises
@@ -139,7 +122,7 @@ def whole_token_optimum(
         _additive_loss(features, c, inputs, float(N), size)
         for size in (int(count) // 2, int(count))
     )
-    return TaskOptimum(loss, abs(half - loss))
+    return BoundedLoss(loss, abs(half - loss))
 
 
 def _additive_loss(
@@ -171,7 +154,7 @@ def _additive_loss(
 
 def sine_optimum(
     *, context: Number, tied: bool = False, whole_tokens: bool = False
-) -> TaskOptimum:
+) -> BoundedLoss:
     r"""Least loss of an embedding and one attention layer on the published sine task.
 
     Parameters
@@ -186,7 +169,7 @@ def sine_optimum(
 
     Returns
     -------
-    TaskOptimum
+    BoundedLoss
         With fields ``loss`` and ``error``.  The published losses are halves of it.
 
     Raises
@@ -224,7 +207,7 @@ def sine_optimum(
             return np.einsum("j...,jk,k...->...", _sine_features(x), M, _sine_features(z))
 
         best = functional_optimum(covariance=covariance, inputs=_INPUTS, context=context)
-        return TaskOptimum(best.loss, best.error)
+        return BoundedLoss(best.loss, best.error)
     count = _TIED_PHASES if tied else _PHASES
     phase = np.pi * (np.arange(count) + 0.5) / count
     amplitude = _tied(phase)

@@ -1,4 +1,3 @@
-from .contexts import ContextLosses as ContextLosses
 from .contexts import simulate_depth_loss as simulate_depth_loss
 from .feedback import SimulatedRatio as SimulatedRatio
 from .feedback import simulate_overthinking_ratio as simulate_overthinking_ratio

@@ -21,47 +21,16 @@ Only S and :math:`\Pi` are drawn, so the only scatter is that between contexts.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from iclimit.checks import check_arguments, parse_array
-from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, Backend, get_backend, row_blocks, to_host
+from iclimit.simulate.descent.schedules import ContextLosses
 
 _MATRICES = 6
 """Matrices of a context that are held at once."""
-
-
-@dataclass(frozen=True, repr=False)
-class ContextLosses(Result):
-    """Losses of deep linear attention on drawn contexts.
-
-    Attributes
-    ----------
-    losses : ndarray (repeats,)
-        Mean squared error on a noiseless query label for each context; ``inf`` beyond the largest
-        float.
-    parameters : dict
-        What was simulated.
-    """
-
-    losses: np.ndarray = field(repr=False)
-    parameters: dict[str, Any] = field(repr=False)
-
-    @property
-    def mean(self) -> Estimate:
-        """Mean over contexts, with its standard error."""
-        return Estimate.of(self.losses)
-
-    @property
-    def median(self) -> Estimate:
-        """Median over contexts, with the standard error of Maritz and Jarrett.
-
-        It is what a typical context has where rare ones carry the mean.
-        """
-        return Estimate.of_median(self.losses)
 
 
 def simulate_depth_loss(
@@ -131,8 +100,8 @@ def simulate_depth_loss(
     >>> run = simulate_depth_loss(
     ...     eigenvalues=lam, rates=[0.4] * 4, context=80, width=30, rng=0, repeats=100
     ... )
-    >>> run.losses.shape, 0.3 < run.median.mean < run.mean.mean < 0.5
-    ((100,), True)
+    >>> 0.3 < run.median.mean < run.loss.mean < 0.5
+    True
     """
     lam = parse_spectrum("eigenvalues", eigenvalues, (None,))
     tasks = np.ones_like(lam) if task_spectrum is None else task_spectrum
@@ -163,7 +132,7 @@ def simulate_depth_loss(
         "noise_variance": noise_variance,
         "backend": backend,
     }
-    return ContextLosses(losses, parameters)
+    return ContextLosses.of(losses[:, None], parameters)
 
 
 def parse_spectrum(name: str, given: Any, shape: tuple[int | None, ...]) -> np.ndarray:

@@ -53,8 +53,8 @@ NOT_SETTINGS = ("rng", "contexts")
 
 
 @dataclass(frozen=True, repr=False)
-class ScheduleLosses(Result):
-    """Losses of schedules on simulated contexts.
+class ContextLosses(Result):
+    """Losses of one or several schedules on simulated contexts.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class ScheduleLosses(Result):
     parameters: dict[str, Any] = field(repr=False)
 
     @classmethod
-    def of(cls, samples: np.ndarray, parameters: dict[str, Any]) -> ScheduleLosses:
+    def of(cls, samples: np.ndarray, parameters: dict[str, Any]) -> ContextLosses:
         """Losses (contexts, m) of m schedules on the same contexts."""
         return cls(tuple(map(Estimate.of, samples.T)), parameters)
 
@@ -77,6 +77,14 @@ class ScheduleLosses(Result):
     def loss(self) -> Estimate:
         """Mean loss of the only schedule, or of the first one."""
         return self.losses[0]
+
+    @property
+    def median(self) -> Estimate:
+        """Median loss of that schedule, with the standard error of Maritz and Jarrett.
+
+        It is what a typical context has where rare ones carry the mean.
+        """
+        return Estimate.of_median(self.loss.samples)
 
     @property
     def medians(self) -> np.ndarray:
@@ -95,7 +103,7 @@ def simulate_schedule(
     rng: Any,
     contexts: int = 1000,
     backend: str = "numpy",
-) -> ScheduleLosses:
+) -> ContextLosses:
     r"""Losses of gradient descent with given rates on simulated contexts.
 
     Parameters
@@ -121,7 +129,7 @@ def simulate_schedule(
 
     Returns
     -------
-    ScheduleLosses
+    ContextLosses
         Mean squared error of the weights over its value at zero weights.
 
     Raises
@@ -147,7 +155,7 @@ def simulate_schedule(
         np.stack([to_host(_loss(values, row, dim, noise_ratio)) for row in rows], axis=1)
         for values in blocks
     ]
-    return ScheduleLosses.of(np.concat(losses), parameters)
+    return ContextLosses.of(np.concat(losses), parameters)
 
 
 def _loss(eigenvalues: Array, rates: list[float], dim: int, noise: float) -> Array:

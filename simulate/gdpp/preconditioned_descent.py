@@ -32,7 +32,7 @@ from array_api_compat import array_namespace
 from iclimit.checks import check_arguments, check_choice, parse_array
 from iclimit.problem import COORDINATE_VARIANCE
 from iclimit.simulate.arrays import Array, to_host
-from iclimit.simulate.descent.schedules import ScheduleLosses, context_blocks
+from iclimit.simulate.descent.schedules import ContextLosses, context_blocks
 from iclimit.simulate.gdpp.linear_transformer import LinearTransformer, build
 
 
@@ -47,7 +47,7 @@ def simulate_gdpp(
     contexts: int = 1000,
     rng: Any,
     backend: str = "numpy",
-) -> ScheduleLosses:
+) -> ContextLosses:
     r"""Losses of GD++ on simulated contexts.
 
     Parameters
@@ -72,7 +72,7 @@ def simulate_gdpp(
 
     Returns
     -------
-    ScheduleLosses
+    ContextLosses
         Mean squared error of the weights over its value at zero weights.
 
     Raises
@@ -101,7 +101,7 @@ def simulate_gdpp(
     ]
     layers = {"rates": etas, "gammas": strengths}
     parameters = {**layers, **numbers, "input_law": input_law, "backend": backend}
-    return ScheduleLosses.of(np.concat(losses)[:, None], parameters)
+    return ContextLosses.of(np.concat(losses)[:, None], parameters)
 
 
 def gdpp_transformer(rates: Any, gammas: Any, *, context: int, dim: int) -> LinearTransformer:

@@ -41,7 +41,7 @@ for alpha, colour in ((1.0, ORANGE), (4.0, BLUE)):
             context=int(60 * alpha),
             rng=0,
             repeats=60,
-        ).mean
+        ).loss
         ax.errorbar(depth, run.mean, run.standard_error, fmt="o", color=colour, markersize=4)
 ax.set(xscale="log", yscale="log", xlabel="layers L", ylabel="loss")
 ax.set_xticks(depths, [str(each) for each in depths])

@@ -108,7 +108,7 @@ def test_drawn_contexts():
             noise_variance=noise,
             rng=dim,
             repeats=8000 // dim,
-        ).mean
+        ).loss
         for dim in (16, 32)
     )
     error = np.hypot(2 * large.standard_error, small.standard_error)

@@ -126,7 +126,7 @@ def test_multiples_of_the_identity_lose_what_other_simulations_say() -> None:
         "width": 3,
         "noise_variance": 0.4,
     }
-    expected = simulate_depth_loss(**setting, rates=rates, rng=1, repeats=4000).mean
+    expected = simulate_depth_loss(**setting, rates=rates, rng=1, repeats=4000).loss
     for law in ("rrs", "fs"):
         run = train_depth(
             **setting,

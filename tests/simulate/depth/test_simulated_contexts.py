@@ -27,7 +27,9 @@ def test_losses_are_those_of_descent_on_tokens(context: float, width: float) -> 
         rng=5,
         repeats=3,
     )
-    for generator, loss in zip(get_backend("numpy").generators(5, 3), run.losses, strict=True):
+    for generator, loss in zip(
+        get_backend("numpy").generators(5, 3), run.loss.samples, strict=True
+    ):
         x = np.diag(np.sqrt(5 * LAM))
         if context < math.inf:
             x = generator.standard_normal((7, 5)) * np.sqrt(LAM)
@@ -62,8 +64,8 @@ def test_one_step_has_the_exact_mean() -> None:
     square = LAM**3 * (1 + 1 / context) + LAM * np.sum(LAM**2) / context
     exact = np.mean(OMEGA * (LAM - 2 * rate * LAM**2 + rate**2 * square))
     exact += noise / context * rate**2 * np.sum(LAM**2)
-    assert abs(run.mean.z(exact)) < 4
-    assert run.mean.standard_error < 0.02 * exact
+    assert abs(run.loss.z(exact)) < 4
+    assert run.loss.standard_error < 0.02 * exact
     assert 0.9 * exact < run.median.mean < 1.1 * exact
     assert run.median.standard_error < 0.03 * exact
 
@@ -72,18 +74,18 @@ def test_without_draws_the_loss_is_exact_and_repeats_extend() -> None:
     rates = np.array([0.4, 0.9])
     sure = simulate_depth_loss(eigenvalues=LAM, rates=rates, noise_variance=0.3, rng=1, repeats=2)
     exact = np.mean(LAM * np.prod(1 - rates[:, None] * LAM, axis=0) ** 2)
-    np.testing.assert_allclose(sure.losses, exact, rtol=1e-14)
+    np.testing.assert_allclose(sure.loss.samples, exact, rtol=1e-14)
     setting: dict[str, Any] = {"eigenvalues": LAM, "rates": rates, "context": 6, "width": 4}
     few = simulate_depth_loss(**setting, rng=7, repeats=2)
     more = simulate_depth_loss(**setting, rng=7, repeats=5)
-    np.testing.assert_array_equal(few.losses, more.losses[:2])
+    np.testing.assert_array_equal(few.loss.samples, more.loss.samples[:2])
     assert few.parameters["context"] == 6
     wide = simulate_depth_loss(**setting | {"width": 5}, rng=7, repeats=2)
     whole = simulate_depth_loss(**setting | {"width": math.inf}, rng=7, repeats=2)
-    np.testing.assert_array_equal(wide.losses, whole.losses)
+    np.testing.assert_array_equal(wide.loss.samples, whole.loss.samples)
     wild = simulate_depth_loss(**setting | {"rates": [1e9] * 30}, rng=7, repeats=2)
-    assert np.all(wild.losses == math.inf)
-    assert wild.mean.standard_error == math.inf
+    assert np.all(wild.loss.samples == math.inf)
+    assert wild.loss.standard_error == math.inf
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from iclimit.problem import COORDINATE_VARIANCE, Problem
 from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
 from iclimit.simulate.descent import schedules as descent
 from iclimit.simulate.descent.schedules import (
-    ScheduleLosses,
+    ContextLosses,
     largest_eigenvalues,
     simulate_schedule,
 )
@@ -25,7 +25,7 @@ NUMPY = get_backend("numpy")
 RATES = [0.3, 0.9, 0.5]
 
 
-def samples(run: ScheduleLosses) -> np.ndarray:
+def samples(run: ContextLosses) -> np.ndarray:
     """Losses (contexts, schedules) of the contexts."""
     return np.stack([loss.samples for loss in run.losses], axis=1)
 

@@ -85,7 +85,7 @@ def isotropic_losses(*, dim: int, context: int, step: float, repeats: int, rng: 
         simulate_depth_loss(rates=[step] * depth, repeats=repeats, **setting)
         for depth in ISO_DEPTHS
     ]
-    return np.array([run.losses for run in runs])
+    return np.array([run.loss.samples for run in runs])
 
 
 def flow(*, setting: str, rng: Any) -> np.ndarray:  # noqa: ARG001
@@ -133,7 +133,7 @@ def best_stack(*, depth: int, rng: Any) -> tuple[float, float]:
             rates=[step] * depth,
             rng=rng,
             repeats=1,
-        ).losses[0]
+        ).loss.mean
 
     found = minimize_scalar(loss, bounds=(0, 2), method="bounded", options={"xatol": 1e-9})
     return float(found.fun), float(found.x) * depth

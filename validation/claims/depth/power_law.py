@@ -81,4 +81,4 @@ class PowerLaw:
 
 def context_losses(**setting: Any) -> np.ndarray:
     """Losses of drawn contexts."""
-    return simulate_depth_loss(**setting).losses
+    return simulate_depth_loss(**setting).loss.samples

@@ -202,7 +202,7 @@ def on_contexts(*, depth: int, dim: int, repeats: int, rng: Any) -> np.ndarray:
                 context=round(ALPHA * dim),
                 repeats=repeats,
                 rng=seed,
-            ).losses
+            ).loss.samples
             for rates in (np.full(depth, tied.gamma / depth), best.steps)
         ]
     )
@@ -221,7 +221,7 @@ def exact_loss(*, depth: int, rng: Any) -> float:
     run = simulate_depth_loss(
         eigenvalues=lam, task_spectrum=shares / lam, rates=best.steps, repeats=1, rng=rng
     )
-    return float(run.losses[0] / np.mean(shares))
+    return float(run.loss.mean / np.mean(shares))
 
 
 def gain(losses: np.ndarray) -> np.ndarray:

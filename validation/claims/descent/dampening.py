@@ -25,7 +25,7 @@ from iclimit.asymptotics.descent import (
 from iclimit.asymptotics.spectra import largest_eigenvalue_cdf
 from iclimit.drawing import COLOURS, Figure, draw_estimates, finish, panels
 from iclimit.results import Estimate
-from iclimit.simulate.descent import ScheduleLosses, simulate_critical_dampening, simulate_schedule
+from iclimit.simulate.descent import ContextLosses, simulate_critical_dampening, simulate_schedule
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.descent.contexts import (
     best_rates,
@@ -127,7 +127,7 @@ def factor_of_contexts(traces: np.ndarray, steps: int) -> Estimate:
     return jackknife(factor, traces)[0]
 
 
-def describe(uniform: Sequence[Estimate], rolled: ScheduleLosses) -> list[str]:
+def describe(uniform: Sequence[Estimate], rolled: ContextLosses) -> list[str]:
     """The law in the papers' setting, and the best factors of a roll-out."""
     spread = one_draw(0.0, uniform).standard_error
     best_mean = ROLL_OUT_FACTORS[int(np.argmin([loss.mean for loss in rolled.losses]))]
@@ -145,7 +145,7 @@ def describe(uniform: Sequence[Estimate], rolled: ScheduleLosses) -> list[str]:
 
 
 def draw(
-    figure: Figure, quantiles: Mapping[Any, Sequence[Estimate]], rolled: ScheduleLosses
+    figure: Figure, quantiles: Mapping[Any, Sequence[Estimate]], rolled: ContextLosses
 ) -> None:
     """Draw the law of the critical factor, and losses of a roll-out."""
     law, loss = panels(figure, height=3.6)

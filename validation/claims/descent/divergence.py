@@ -18,7 +18,7 @@ import numpy as np
 from iclimit.asymptotics.descent import divergence_rate, schedule_loss
 from iclimit.asymptotics.spectra import largest_eigenvalue_cdf
 from iclimit.results import Estimate
-from iclimit.simulate.descent import ScheduleLosses, simulate_schedule
+from iclimit.simulate.descent import ContextLosses, simulate_schedule
 from iclimit.simulate.descent.schedules import largest_eigenvalues
 from iclimit.statistics import extrapolate_runs
 from iclimit.validation import Comparison, compare, compare_p_value
@@ -95,7 +95,7 @@ def compare_fractions(
             yield compare(label, theory, Estimate.of(found), of=of, draws=dim)
 
 
-def describe_rare(losses: ScheduleLosses) -> str:
+def describe_rare(losses: ContextLosses) -> str:
     """Mean and median after many steps."""
     last = losses.losses[-1]
     return (

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.checks import check_integers, real_array, real_number
+from iclimit.asymptotics.losses import TaskErrors
 from iclimit.asymptotics.pretraining import (
     FiniteSizeErrors,
-    GammaErrors,
     OptimalGamma,
     errors_of_gamma,
     expected_gamma,
@@ -63,7 +63,7 @@ class PretrainingComparison(Result):
 
     Attributes
     ----------
-    errors : GammaErrors
+    errors : TaskErrors
         Of the layer.  Its ``idg`` is on fresh tasks if only the number of tasks is known.
     predicted : FiniteSizeErrors
         What the theory predicts at these integers.
@@ -78,7 +78,7 @@ class PretrainingComparison(Result):
         Whether the tasks are those of the layer, so that the IDG errors can be compared.
     """
 
-    errors: GammaErrors
+    errors: TaskErrors
     predicted: FiniteSizeErrors
     simulated: SimulatedErrors
     eigenvalues: np.ndarray
@@ -127,7 +127,7 @@ def block_eigenvalues(gamma: np.ndarray) -> np.ndarray:
 
 
 def compare_with_pretraining(
-    errors: GammaErrors, gamma: np.ndarray, run: dict[str, Any], repeats: int, rng: Any
+    errors: TaskErrors, gamma: np.ndarray, run: dict[str, Any], repeats: int, rng: Any
 ) -> PretrainingComparison:
     """Predict and simulate a run given by arguments of `simulate_errors`."""
     check_integers(least=2, repeats=repeats)
@@ -234,7 +234,7 @@ class ReducedGamma(Result):
         test_context: int | None = None,
         test_noise_variance: float | None = None,
         whole: bool = False,
-    ) -> GammaErrors:
+    ) -> TaskErrors:
         r"""Exact errors of :math:`\Gamma` on Gaussian inputs, in the units of the library.
 
         Parameters
@@ -252,7 +252,7 @@ class ReducedGamma(Result):
 
         Returns
         -------
-        GammaErrors
+        TaskErrors
         """
         context = self.context if test_context is None else test_context
         rho = self.rho
@@ -266,7 +266,7 @@ class ReducedGamma(Result):
         if whole:
             icl += self._added(matrix, context, rho, test_covariance)
             idg += self._added(self.gamma, self.context, self.rho, None, task_set)
-        return GammaErrors(icl, idg)
+        return TaskErrors(icl, idg)
 
     def best(self, *, tasks: Any = math.inf) -> OptimalGamma:
         """Best matrix for fresh tasks, or for a set of tasks in the units of the layout."""
