@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import array_api_strict
 import numpy as np
 import pytest
 
@@ -58,17 +57,6 @@ def test_weight_gradients_equal_complex_steps(depth: int, heads: int, include_qu
             assert_close(getattr(gradients[place], kind), expected)
 
 
-def test_gradients_of_a_recurrent_layer_add_up() -> None:
-    tokens, labels, (layer,) = draw(1, 2)
-    _, gradients = loss_and_gradients(tokens, labels, [layer] * 3)
-    index = (1, 0, 2)
-    for kind in KINDS:
-        moved = replace(layer, **{kind: stepped(getattr(layer, kind), index)})
-        expected = np.mean((labels - prediction(tokens, [moved] * 3)) ** 2).imag / STEP
-        found = sum(getattr(gradient, kind)[index] for gradient in gradients)
-        assert found == pytest.approx(expected, rel=1e-10)
-
-
 @pytest.mark.parametrize("include_query", [False, True])
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_query_gradients_equal_complex_steps(depth: int, include_query: bool) -> None:
@@ -115,28 +103,6 @@ def test_moments_equal_loops() -> None:
     assert moments.label == pytest.approx(np.mean(target**2), rel=ROUNDING)
     assert_close(moments.cross, np.mean(target[:, None] * features, axis=0))
     assert_close(moments.second, np.einsum("ni,nj->ij", features, features) / 5)
-
-
-@pytest.mark.parametrize("include_query", [False, True])
-def test_strict_arrays(include_query: bool) -> None:
-    tokens, labels, layers = draw(2, 2)
-    strict = array_api_strict.asarray
-    stack = [Layer(*(strict(getattr(layer, kind)) for kind in KINDS)) for layer in layers]
-    setting = {"include_query": include_query}
-    loss, gradients = loss_and_gradients(strict(tokens), strict(labels), stack, **setting)
-    expected_loss, expected = loss_and_gradients(tokens, labels, layers, **setting)
-    assert float(loss) == pytest.approx(expected_loss, rel=ROUNDING)
-    found = query_gradients(strict(tokens), stack, **setting)
-    assert_close(np.from_dlpack(found), query_gradients(tokens, layers, **setting))
-    moments = readout_moments([(strict(tokens), strict(labels))], **setting)
-    _, one = moment_loss_and_gradients(moments, stack[0])
-    _, (expected_one,) = loss_and_gradients(tokens, labels, layers[:1], **setting)
-    for kind in KINDS:
-        for place in range(2):
-            assert_close(
-                np.from_dlpack(getattr(gradients[place], kind)), getattr(expected[place], kind)
-            )
-        assert_close(np.from_dlpack(getattr(one, kind)), getattr(expected_one, kind))
 
 
 def test_no_layers() -> None:

@@ -22,7 +22,7 @@ from iclimit.simulate.gdpp.transformer_training import train_linear_transformer
 from iclimit.simulate.models import linear_attention
 from iclimit.simulate.models.linear_attention import LinearAttention
 from iclimit.simulate.models.merged_heads import MergedHeads
-from iclimit.simulate.training import loop
+from iclimit.simulate.training import loop, rules
 from iclimit.simulate.training.loop import UnstableTraining
 from iclimit.simulate.training.networks import train_network
 
@@ -202,6 +202,18 @@ def test_ctrl_c_while_a_checkpoint_is_written_keeps_the_old_one(name, tmp_path, 
 
     monkeypatch.setattr(loop, "save_checkpoint", interrupted)
     assert trainer(checkpoint=path).interrupted
+    assert_same(trainer(checkpoint=path), whole)
+
+
+@pytest.mark.parametrize("name", ["network, adam", "descent"])
+def test_ctrl_c_after_a_record_does_not_repeat_it(name, tmp_path, monkeypatch):
+    trainer, path = TRAINERS[name], tmp_path / "run"
+    whole = trainer()
+    rule = rules.Adam if "adam" in name else rules.GradientDescent
+    cut = Cut(monkeypatch, replace(trainer, step=(rule, "step")))
+    cut.at(15)  # of these steps the 15th, after 14, is recorded by both
+    assert trainer(checkpoint=path).steps == 14
+    cut.at(0)
     assert_same(trainer(checkpoint=path), whole)
 
 
