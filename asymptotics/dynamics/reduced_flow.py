@@ -269,7 +269,8 @@ def merged_attention_drop(
     >>> drop.loss([0, 10, 20]).round(3)
     array([1.5  , 1.063, 0.133])
     """
-    setting = {"eigenvalues": eigenvalues, "context": context, "noise_variance": noise_variance}
+    setting: dict[str, Any] = {"eigenvalues": eigenvalues, "context": context}
+    setting["noise_variance"] = noise_variance
     losses = plateau_losses(**setting)[[0, -1]]
     scale, spread = init_scale, 0.0
     if heads is not None:

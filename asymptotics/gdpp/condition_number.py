@@ -128,7 +128,8 @@ class ConditionSchedule(Result):
 
         excess = np.array(self.excess, dtype=float)
         shown = excess > 0  # a logarithmic axis has no place for 0
-        ax.plot(shown.nonzero()[0], excess[shown], **{"marker": "o", "markersize": 4} | line)
+        style: dict[str, Any] = {"marker": "o", "markersize": 4} | line
+        ax.plot(shown.nonzero()[0], excess[shown], **style)
         ax.set(xlabel="layers of GD++", ylabel=r"excess $\nu/\mu - 1$")
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         log_scale(ax, "y")

@@ -174,7 +174,7 @@ def described(function: Callable[..., Any]) -> Mapping[str, tuple[str, str]]:
     entries = re.findall(
         r"^([\w*, ]+?)(?: : (.*))?\n((?: +.*\n?|\n)*)", section[1] if section else "", re.M
     )
-    meanings = {}
+    meanings: dict[str, tuple[str, str]] = {}
     for names, kind, text in entries:
         known, (first, *more) = names.split(", "), _sentence(text).split("; ")
         # Several arguments have a part of the sentence each, or all the same.

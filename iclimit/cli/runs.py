@@ -61,7 +61,9 @@ def _flags(*names: str, more: Callable[[OneLineParser], Any] | None = None) -> A
 
     def add_flags(parser: OneLineParser) -> None:
         for name in names:
-            optional = {"nargs": "?"} if name == "identity" and len(names) > 1 else {}
+            optional: dict[str, Any] = (
+                {"nargs": "?"} if name == "identity" and len(names) > 1 else {}
+            )
             parser.add_argument(name, **known[name], **optional)
         add_store(parser, "the file")
         if more is not None:

@@ -253,7 +253,7 @@ def add_covariance(parser: argparse.ArgumentParser, *, required: bool = False) -
     """Add --dim, --white and --eigenvalues, of which one gives the argument eigenvalues."""
     group = parser.add_mutually_exclusive_group(required=required)
     text = "dimension; eigenvalues in the proportions D, ..., 2, 1 with the sum 1"
-    more = {} if required else {"default": "4"}
+    more: Settings = {} if required else {"default": "4"}
     for flag, parse, metavar, meaning in (
         ("--dim", parse_falling, "D", text if required else f"{text} (default 4)"),
         ("--white", parse_white, "D", "dimension; all eigenvalues 1/D instead"),

@@ -92,7 +92,7 @@ class TrainingCurves(Training):
         for (name, losses), colour in zip(
             {"training": self.losses, **named}.items(), COLOURS, strict=False
         ):
-            style = {"color": colour, "linewidth": 1.2} | line
+            style: dict[str, Any] = {"color": colour, "linewidth": 1.2} | line
             ax.plot(self.recorded_at, losses.T, **style)[0].set_label(name)
         ax.set(xlabel="step", ylabel="loss")
 

@@ -168,7 +168,7 @@ AXES = ["--x", "ratio=0.1:10:8:log", "--y", "rate=0.1:4:9:log"]
 @pytest.mark.parametrize("ending", ["png", "pdf", "svg"])
 def test_a_picture_has_its_data_beside_it(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"phase.{ending}"
-    arguments = ["phase", "constant_rate_loss", *AXES, "--set", "steps=3", "-o", str(path)]
+    arguments = ["phase", "constant_rate_loss", *AXES, "--steps", "3", "-o", str(path)]
     assert main(arguments) == 0
     assert sorted(p.name for p in tmp_path.glob("phase*")) == sorted(["phase.nc", path.name])
     with xr.open_dataset(tmp_path / "phase.nc", engine="h5netcdf") as data:
@@ -180,7 +180,7 @@ def test_a_picture_has_its_data_beside_it(ending: str, tmp_path: Path) -> None:
 def test_data_alone(tmp_path: Path) -> None:
     for ending in ("nc", "csv", "json"):
         path = tmp_path / f"phase.{ending}"
-        arguments = ["phase", "constant_rate_loss", *AXES, "--set", "steps=3", "-o", str(path)]
+        arguments = ["phase", "constant_rate_loss", *AXES, "--steps", "3", "-o", str(path)]
         assert main(arguments) == 0
     assert len(list(tmp_path.glob("phase*"))) == 3
     rows = json.loads((tmp_path / "phase.json").read_text())
@@ -205,12 +205,10 @@ def test_the_list_has_every_quantity(capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--set", "steps"], "must be NAME=VALUES, got 'steps'"),
-        (["--set", "steps=1,2"], "steps must be a number (x is ratio, y is rate)"),
-        (["--set", "steps=2", "--set", "steps=3"], "steps must be given once"),
-        (["--set", "rate=2"], "rate must be given once"),
-        (["--set", "steps=2", "--set", "beta=2"], "ratio, steps, noise_ratio, got 'beta'"),
-        (["--set", "steps=2", "-o", "x.doc"], "output: must end in .csv, .json, .nc, .png"),
+        (["--steps", "1,2"], "steps must be a number (x is ratio, y is rate)"),
+        (["--rate", "2"], "rate must be given once"),
+        (["--steps", "2", "--beta", "2"], "unrecognized arguments: --beta 2"),
+        (["--steps", "2", "-o", "x.doc"], "output: must end in .csv, .json, .nc, .png"),
     ],
 )
 def test_bad_options_are_named(

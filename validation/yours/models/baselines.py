@@ -339,12 +339,12 @@ def best_loss(network: Network, problem: Problem) -> float | None:
         return None
     kind = "softmax"
     if isinstance(network, (AttentionNetwork, LinearAttention)):
-        plain = type(network)(network.dim, init_scale=network.init_scale)
-        if isinstance(network, LinearAttention):
-            kind = "linear"
+        more: dict[str, Any] = {}
+        if isinstance(network, AttentionNetwork):
+            kind, more = network.kinds[0], {"attention": network.attention}
         else:
-            kind = network.kinds[0]
-            plain = replace(plain, attention=network.attention)
+            kind = "linear"
+        plain = type(network)(network.dim, init_scale=network.init_scale, **more)
         if replace(network, heads=1) != plain:  # more than one layer, or more in it
             return None
     elif not isinstance(network, MergedHeads):
