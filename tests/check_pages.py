@@ -3,10 +3,8 @@
 The name keeps it out of the other tests, which do not build the documentation.
 """
 
-import itertools
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from started_browser import console_errors, open_page, serious_findings
@@ -15,9 +13,12 @@ HTML = Path(__file__).resolve().parents[1] / "docs" / "_build" / "html"
 PAGES = sorted(page for page in HTML.rglob("*.html") if "_static" not in page.parts)
 
 TELEPHONE, SCREEN = 390, 1400
-WIDTHS = itertools.cycle(((TELEPHONE, SCREEN), (SCREEN, TELEPHONE)))
-"""Pixels of a telephone and of a screen: no page is wider than these.  A page is opened at the
-width at which the one before was left: another layout takes an eighth of its time."""
+"""Pixels: no page is wider than these.  Pages without formulas are looked at on a telephone only,
+where there is least room for text and code."""
+
+LAST = [SCREEN]
+"""Width of the page before, where the next one begins: another layout takes an eighth of its
+time."""
 
 TYPICAL = (
     "index.html",
@@ -61,7 +62,7 @@ return [...document.querySelectorAll("div.math svg")].filter(formula => {
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(HTML)))
-def test_page(browser: Any, page: Path) -> None:
+def test_page(browser, page):
     open_page(browser, page)
     found = browser.execute_async_script(LOOK)
     assert not TEX.findall(found["text"])
@@ -69,7 +70,10 @@ def test_page(browser: Any, page: Path) -> None:
     assert not found["misread"]
     assert [name for name in found["requests"] if not name.startswith(("file:", "data:"))] == []
     assert console_errors(browser) == []
-    for width in next(WIDTHS):
+    both = sorted((TELEPHONE, SCREEN), key=lambda width: width not in LAST)
+    widths = both if found["formulas"] else [TELEPHONE]
+    LAST[:] = widths[-1:]
+    for width in widths:
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         wide = browser.execute_script("return document.documentElement.scrollWidth")
@@ -80,7 +84,7 @@ def test_page(browser: Any, page: Path) -> None:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("name", TYPICAL)
-def test_accessibility_without_serious_findings(browser: Any, name: str, theme: str) -> None:
+def test_accessibility_without_serious_findings(browser, name, theme):
     features = [{"name": "prefers-color-scheme", "value": theme}]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
     open_page(browser, HTML / name)
@@ -90,5 +94,5 @@ def test_accessibility_without_serious_findings(browser: Any, name: str, theme: 
     assert serious_findings(browser, **rules) == []
 
 
-def test_there_are_pages() -> None:
+def test_there_are_pages():
     assert len(PAGES) > 300

@@ -28,7 +28,7 @@ else:
 """
 
 
-def tracked() -> set[str]:
+def tracked():
     """Package files that git tracks, under the names they are imported by."""
     listed = subprocess.run(
         ["git", "ls-files", "iclimit", *ROOMS],
@@ -41,7 +41,7 @@ def tracked() -> set[str]:
     return {name if name.startswith("iclimit/") else f"iclimit/{name}" for name in files}
 
 
-def main() -> None:
+def main():
     """Build, compare, install, use."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)

@@ -5,7 +5,6 @@ import importlib
 import inspect
 import pkgutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from result_contract import check_contract
@@ -33,12 +32,12 @@ MODULES = [
 class Finder(doctest.DocTestFinder):
     """Finder that sees what is behind a decorator."""
 
-    def _from_module(self, module: Any, object: Any) -> bool:
-        return super()._from_module(module, inspect.unwrap(object))  # type: ignore[misc]
+    def _from_module(self, module, object):
+        return super()._from_module(module, inspect.unwrap(object))
 
 
 @pytest.mark.parametrize("name", ["iclimit", *MODULES])
-def test_docstring_examples(name: str, tmp_path: Path) -> None:
+def test_docstring_examples(name, tmp_path):
     """Examples print what they say, and what they make keeps the contract of results."""
     try:
         module = importlib.import_module(name)
@@ -47,7 +46,7 @@ def test_docstring_examples(name: str, tmp_path: Path) -> None:
             raise
         pytest.skip(f"needs the optional package {error.name}")
     runner = doctest.DocTestRunner()
-    results: dict[type, Result] = {}
+    results = {}
     for test in Finder().find(module):
         runner.run(test, clear_globs=False)
         results |= {type(each): each for each in test.globs.values() if isinstance(each, Result)}
@@ -59,17 +58,17 @@ def test_docstring_examples(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_examples_of_the_documentation(page: Path) -> None:
+def test_examples_of_the_documentation(page):
     assert doctest.testfile(str(page), module_relative=False).failed == 0
 
 
-def test_the_walk_finds_the_modules() -> None:
+def test_the_walk_finds_the_modules():
     assert {"iclimit.asymptotics.pretraining.icl", "iclimit.asymptotics.spectra.resolvent"} <= set(
         MODULES
     )
 
 
-def test_the_finder_sees_public_functions() -> None:
+def test_the_finder_sees_public_functions():
     module = importlib.import_module("iclimit.asymptotics.pretraining.icl")
     found = {test.name.rpartition(".")[2] for test in Finder().find(module) if test.examples}
     assert {"icl_error", "idg_error", "task_gap"} <= found

@@ -6,8 +6,6 @@ import re
 import runpy
 from pathlib import Path
 
-import pytest
-
 import iclimit
 from iclimit.cli import main
 
@@ -27,7 +25,7 @@ FUNCTIONS = {
 """Public functions by name.  Classes are shown by the functions that return them."""
 
 
-def test_how_far_runs_are_from_the_limit() -> None:
+def test_how_far_runs_are_from_the_limit():
     """One task at d = 16, tau = 10 and alpha = 5: between the median and the largest stated."""
     with (TABLES / "limit.csv").open(encoding="utf-8") as file:
         stated = next(
@@ -41,9 +39,7 @@ def test_how_far_runs_are_from_the_limit() -> None:
     assert median < 100 * (run.icl.mean / limit - 1) < largest
 
 
-def test_the_model_elsewhere_is_judged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_model_elsewhere_is_judged(tmp_path, monkeypatch, capsys):
     """The script of the page "Your model", between the two verbs."""
     monkeypatch.chdir(tmp_path)
     size = ["--dim", "5", "--context", "15", "--test-prompts", "2000", "--float32"]
@@ -56,11 +52,11 @@ def test_the_model_elsewhere_is_judged(
     assert re.match(r"It is 0\.84\S* one_step: ", capsys.readouterr().out)
 
 
-def test_every_public_function_has_an_example() -> None:
+def test_every_public_function_has_an_example():
     assert [name for name, each in FUNCTIONS.items() if ">>>" not in (each.__doc__ or "")] == []
 
 
-def test_every_public_function_with_arguments_says_what_it_raises() -> None:
+def test_every_public_function_with_arguments_says_what_it_raises():
     silent = [
         name
         for name, each in FUNCTIONS.items()
@@ -69,7 +65,7 @@ def test_every_public_function_with_arguments_says_what_it_raises() -> None:
     assert silent == []
 
 
-def test_every_public_function_is_used_in_the_gallery() -> None:
+def test_every_public_function_is_used_in_the_gallery():
     """Its page then links to the examples that use it."""
     examples = "".join(page.read_text("utf-8") for page in (DOCS / "examples").rglob("*.py"))
     assert sorted(set(FUNCTIONS) - set(re.findall(r"\w+", examples))) == []

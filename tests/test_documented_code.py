@@ -12,9 +12,7 @@ import runpy
 import shlex
 import shutil
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -74,7 +72,7 @@ OTHER_LIBRARIES = re.compile(r"\b(torch|jax|attention\.query)\b")
 does not depend: they compile."""
 
 
-def commands(page: Path) -> list[str]:
+def commands(page):
     """Commands of a page in their order, without comments and redirections."""
     text = page.read_text("utf-8")
     if page.suffix == ".md":
@@ -85,7 +83,7 @@ def commands(page: Path) -> list[str]:
     return [shlex.join(shlex.split(each.partition(" > ")[0], comments=True)) for each in found]
 
 
-def blocks(page: Path) -> list[str]:
+def blocks(page):
     """Blocks of Python without output."""
     found = re.findall(
         r"code-block:: python\n\n((?:(?: {3}.*)?\n)+)", page.read_text("utf-8") + "\n"
@@ -96,13 +94,13 @@ def blocks(page: Path) -> list[str]:
 WITH_CODE = [page for page in PAGES if commands(page) or blocks(page)]
 
 
-def of_beginning(table: dict[str, Any], command: str) -> Any:
+def of_beginning(table, command):
     """Value of the longest key with which the command begins; None if there is none."""
     keys = [key for key in table if f"{command} ".startswith(f"{key} ")]
     return table[max(keys, key=len)] if keys else None
 
 
-def run(command: str) -> Any:
+def run(command):
     """Exit status of a command."""
     try:
         return main(shlex.split(command))
@@ -110,7 +108,7 @@ def run(command: str) -> Any:
         return left.code
 
 
-def test_commands_are_accepted() -> None:
+def test_commands_are_accepted():
     """Their flags exist and their values are read; the parser leaves with 2 otherwise."""
     for page in PAGES:
         for command in commands(page):
@@ -120,9 +118,9 @@ def test_commands_are_accepted() -> None:
             assert "--help" in command or "--list" in command, f"{page.name}: iclimit {command}"
 
 
-def write_runs(left_out: str = "seed", **names: str) -> None:
+def write_runs(left_out="seed", **names):
     """A table of runs that agree with the prediction, without one column and with these names."""
-    size: dict[str, Any] = {"dim": 10, "context": 20, "tasks": 20, "rho": 0.01}
+    size = {"dim": 10, "context": 20, "tasks": 20, "rho": 0.01}
     rows = []
     for prompts in (200, 400):
         found = iclimit.finite_size_errors(**size, prompts=prompts, rng=0, draws=20).icl
@@ -135,7 +133,7 @@ def write_runs(left_out: str = "seed", **names: str) -> None:
     Path("runs.json").write_text(json.dumps(rows))
 
 
-def write_curve(of: str, *, column: str = "run") -> None:
+def write_curve(of, *, column="run"):
     """A loss curve of training as curve.csv and runs.csv, the run in a column of this name."""
     assert run(f"train descent {of} -o curve.csv") == 0
     text = Path("curve.csv").read_text().replace("repeat", column, 1)
@@ -143,7 +141,7 @@ def write_curve(of: str, *, column: str = "run") -> None:
         Path(name).write_text(text)
 
 
-def write_published(name: str, path: str) -> None:
+def write_published(name, path):
     """A published curve, as a table."""
     steps = np.loadtxt(REFERENCE / f"linattn_{name}.txt")
     rows = [{"step": int(step), "loss": loss} for step, loss in steps]
@@ -154,27 +152,27 @@ def write_published(name: str, path: str) -> None:
         Path(path).write_text("\n".join(lines))
 
 
-def answer_prompts() -> None:
+def answer_prompts():
     """The script of the page "Your model", which answers prompts.npz."""
     if not Path("prompts.npz").exists():
         assert run("prompts --dim 5 --context 10 --test-prompts 500 -o prompts.npz") == 0
     runpy.run_path(str(DOCS / "tables" / "model_elsewhere.py"), run_name="__main__")
 
 
-def answer_table() -> None:
+def answer_table():
     """Zeros as answers to a table of prompts."""
     assert run(SMALL_PROMPTS.replace("npz", "csv")) == 0
     asked = len(Path("prompts.csv").read_text().splitlines()) - 1
     Path("predictions.csv").write_text("prediction\n" + "0\n" * asked)
 
 
-def train_head() -> None:
+def train_head():
     """Prompts and a network of their size."""
     assert run(SMALL_PROMPTS) == 0
     assert run(SMALL_HEAD) in {0, 1}
 
 
-def simulate() -> None:
+def simulate():
     """Runs in the store that the environment names, and in runs.sqlite."""
     if Path("runs.sqlite").exists():
         return
@@ -195,7 +193,7 @@ SEPARATE = (
     "--model separate --eigenvalues 0.5,0.3,0.2 --context 20 --heads 5 --init-scale 1e-2 "
     "--learning-rate 0.02"
 )
-BEFORE: dict[str, Callable[[], Any]] = {
+BEFORE = {
     "check runs.csv": write_runs,
     "check runs.csv --columns icl=test_loss": lambda: write_runs(icl="test_loss"),
     "check runs.csv --columns icl=test_loss,dim=d": lambda: write_runs(
@@ -228,9 +226,7 @@ JUDGES = {"check", "check-curve", "train"}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: str(page.relative_to(ROOT)))
-def test_code_runs(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_store: Path
-) -> None:
+def test_code_runs(page, tmp_path, monkeypatch, own_store):
     """Commands in their order in one folder, then the blocks, which read their files."""
     monkeypatch.chdir(tmp_path)
     for command in dict.fromkeys(commands(page)):
@@ -246,7 +242,7 @@ def test_code_runs(
         allowed = {0, 1} if words[0] in JUDGES else {0}
         assert run(shlex.join(words)) in allowed, f"iclimit {shlex.join(words)}"
     prompts = {"inputs": np.ones((3, 4, 2)), "labels": np.ones((3, 4)), "query": np.ones((3, 2))}
-    names: dict[str, Any] = {"np": np, **prompts}
+    names = {"np": np, **prompts}
     for block in blocks(page):
         code = compile(block, str(page), "exec")
         if not OTHER_LIBRARIES.search(block):
@@ -254,7 +250,7 @@ def test_code_runs(
     plt.close("all")
 
 
-def test_blocks_are_python_and_their_names_exist() -> None:
+def test_blocks_are_python_and_their_names_exist():
     """Those for other libraries, too, which are not run."""
     for page in WITH_CODE:
         for block in blocks(page):
@@ -263,7 +259,7 @@ def test_blocks_are_python_and_their_names_exist() -> None:
                 operator.attrgetter(name[1:])(iclimit)
 
 
-def test_other_lines_for_the_shell_are_known() -> None:
+def test_other_lines_for_the_shell_are_known():
     """What is not run is a command that is listed above."""
     for page in PAGES:
         text = re.sub(r"\\\n *", "", page.read_text("utf-8"))
@@ -274,7 +270,7 @@ def test_other_lines_for_the_shell_are_known() -> None:
             assert line.startswith(("iclimit ", *OTHER_LINES)), f"{page.name}: {line}"
 
 
-def test_what_is_left_out_is_there() -> None:
+def test_what_is_left_out_is_there():
     found = {command for page in PAGES for command in commands(page)}
     assert set(LEFT_OUT) <= found
     for table in (SHORTENED, BEFORE):

@@ -3,8 +3,6 @@
 import inspect
 import pickle
 import re
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from public_functions import FUNCTIONS, documented_names, parameters_of
@@ -15,19 +13,19 @@ from iclimit.diagrams.simulation import Simulation
 from iclimit.notation import PARAMETERS
 
 
-def test_parameters_are_rows_of_the_notation() -> None:
+def test_parameters_are_rows_of_the_notation():
     for name, (function, _) in FUNCTIONS.items():
         unknown = [p.name for p in parameters_of(function) if p.name not in PARAMETERS]
         assert not unknown, f"{name}: no rows of iclimit/notation.csv: {', '.join(unknown)}"
 
 
-def annotation_of(parameter: inspect.Parameter) -> str:
+def annotation_of(parameter):
     """Annotation as it is written; that of a Number is spelt out."""
     annotation = parameter.annotation
     return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
 
 
-def test_integers_of_the_notation_are_annotated_as_such() -> None:
+def test_integers_of_the_notation_are_annotated_as_such():
     for name, (function, _) in FUNCTIONS.items():
         for parameter in parameters_of(function):
             row, annotation = PARAMETERS.get(parameter.name), annotation_of(parameter)
@@ -42,7 +40,7 @@ def test_integers_of_the_notation_are_annotated_as_such() -> None:
                 assert not whole, f"{name}: {parameter.name} is real, not {annotation}"
 
 
-def test_docstrings_list_the_parameters_of_the_signature() -> None:
+def test_docstrings_list_the_parameters_of_the_signature():
     for name, (function, text) in FUNCTIONS.items():
         documented = documented_names(text)
         signature = [parameter.name for parameter in parameters_of(function)]
@@ -52,14 +50,14 @@ def test_docstrings_list_the_parameters_of_the_signature() -> None:
             assert re.search("Parameters.* are those of", text), f"{name}: no list of parameters"
 
 
-def test_every_row_of_the_notation_is_used() -> None:
+def test_every_row_of_the_notation_is_used():
     used = {p.name for function, _ in FUNCTIONS.values() for p in parameters_of(function)}
     used |= {name for each in QUANTITIES.values() for name in (*each.parameters, *each.optional)}
     used |= set(inspect.signature(Simulation).parameters)
     assert used >= PARAMETERS.keys(), f"not used: {', '.join(PARAMETERS.keys() - used)}"
 
 
-def test_synonyms_are_other_names() -> None:
+def test_synonyms_are_other_names():
     for name, row in PARAMETERS.items():
         assert name not in row.synonyms
         assert len(set(row.synonyms)) == len(row.synonyms)
@@ -79,28 +77,26 @@ def test_synonyms_are_other_names() -> None:
         (iclimit.Problem, "N", "Problem takes dim, context, "),
     ],
 )
-def test_unknown_arguments_are_answered_with_what_was_meant(
-    function: Callable[..., Any], name: str, message: str
-) -> None:
+def test_unknown_arguments_are_answered_with_what_was_meant(function, name, message):
     with pytest.raises(TypeError, match=re.escape(message)):
         function(**{name: 1})
 
 
-def test_missing_arguments_are_named() -> None:
+def test_missing_arguments_are_named():
     with pytest.raises(TypeError, match=r"^icl_error needs kappa, rho, got tau, alpha$"):
-        iclimit.icl_error(tau=1, alpha=1)  # type: ignore[call-arg]
+        iclimit.icl_error(tau=1, alpha=1)
     with pytest.raises(TypeError, match=r"^Problem needs dim, got context$"):
         iclimit.Problem(context=3)
 
 
-def test_other_errors_of_a_call_are_as_they_are() -> None:
+def test_other_errors_of_a_call_are_as_they_are():
     with pytest.raises(TypeError, match=r"takes 0 positional arguments but 1"):
-        iclimit.icl_error(1, alpha=1, kappa=1, rho=0)  # type: ignore[call-arg]
+        iclimit.icl_error(1, alpha=1, kappa=1, rho=0)
     with pytest.raises(TypeError, match="tau must be a real number or an array, got 'a'"):
         iclimit.icl_error(tau="a", alpha=1, kappa=1, rho=0)
 
 
-def test_functions_are_found_under_their_names() -> None:
+def test_functions_are_found_under_their_names():
     """By worker processes, which look for them where they are defined."""
     for name, (function, _) in FUNCTIONS.items():
         if "." not in function.__qualname__:

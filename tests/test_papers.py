@@ -4,10 +4,8 @@ import importlib
 import re
 import shlex
 import sys
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,13 +16,13 @@ from iclimit.validation import CLAIMS
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
-PAGES: Any = importlib.import_module("paper_pages")
+PAGES = importlib.import_module("paper_pages")
 KEYS, makers, mark, read = PAGES.KEYS, PAGES.makers, PAGES.mark, PAGES.read
 FIGURES = read("paper_figures.csv")
 COMMANDS = sorted({each for row in FIGURES for each in makers(row, "iclimit")})
 
 
-def numbered(text: str) -> set[str]:
+def numbered(text):
     """Figures and tables that a text names: "Figures 14 to 16" are three."""
     found = set[str]()
     for kind, numbers in re.findall(r"(Figure|Table)s? ((?:\d+(?:, | and | to )?)+)", text):
@@ -33,19 +31,19 @@ def numbered(text: str) -> set[str]:
     return found
 
 
-def of_paper(source: str, key: str) -> str:
+def of_paper(source, key):
     """What a source says about one paper: up to the next semicolon."""
     return " ".join(re.findall(rf"{re.escape(mark(key))}([^;]*)", source))
 
 
-def claims_of(row: dict[str, str]) -> Iterator[str]:
+def claims_of(row):
     for command in makers(row, "iclimit"):
         verb, name = command.split()[:2]
         if verb in ("figure", "validate"):
             yield name
 
 
-def test_every_figure_is_made_or_has_a_reason() -> None:
+def test_every_figure_is_made_or_has_a_reason():
     places = [(row["paper"], row["place"]) for row in FIGURES]
     assert len(set(places)) == len(places)
     assert {row["paper"] for row in FIGURES} == set(KEYS)
@@ -57,11 +55,11 @@ def test_every_figure_is_made_or_has_a_reason() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_commands_are_accepted(command: str) -> None:
+def test_commands_are_accepted(command):
     build_parser().parse_args(shlex.split(command))
 
 
-def test_pages_panels_and_figures_exist() -> None:
+def test_pages_panels_and_figures_exist():
     for row in FIGURES:
         for page in makers(row, "gallery"):
             assert (ROOT / "docs" / "examples" / f"{page}.py").exists(), page
@@ -71,7 +69,7 @@ def test_pages_panels_and_figures_exist() -> None:
             assert CLAIMS[name].figure or not drawn, name
 
 
-def test_claims_name_the_figures_that_they_make_and_only_those() -> None:
+def test_claims_name_the_figures_that_they_make_and_only_those():
     made = {(row["paper"], row["place"], name) for row in FIGURES for name in claims_of(row)}
     named = {
         (key, place, name)
@@ -84,7 +82,7 @@ def test_claims_name_the_figures_that_they_make_and_only_those() -> None:
         assert mark(key) in CLAIMS[name].source, (key, place, name)
 
 
-def test_settings_of_figures_are_those_of_a_claim_or_a_command() -> None:
+def test_settings_of_figures_are_those_of_a_claim_or_a_command():
     modules = "".join(p.read_text("utf-8") for p in (ROOT / "validation" / "claims").rglob("*.py"))
     for name, setting in iclimit.settings.items():
         key = name.partition("-")[0]
@@ -97,7 +95,7 @@ def test_settings_of_figures_are_those_of_a_claim_or_a_command() -> None:
             ), name
 
 
-def test_errata_say_what_shows_them() -> None:
+def test_errata_say_what_shows_them():
     for row in read("errata.csv"):
         assert row["paper"] in KEYS
         assert row["printed"]

@@ -30,9 +30,9 @@ FOLDERS = {room: ROOT / room for room in MAY_IMPORT} | {"runs": ROOT / "iclimit"
 MAY_IMPORT["runs"] = {"runs", *GROUND}
 
 
-def imported_modules(file: Path) -> set[str]:
+def imported_modules(file):
     """Absolute names of all modules a file imports, also inside functions."""
-    names: set[str] = set()
+    names = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
@@ -43,7 +43,7 @@ def imported_modules(file: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("room", FOLDERS)
-def test_rooms_import_only_what_they_may(room: str) -> None:
+def test_rooms_import_only_what_they_may(room):
     for file in FOLDERS[room].rglob("*.py"):
         for name in imported_modules(file):
             top, _, rest = name.partition(".")
@@ -53,7 +53,7 @@ def test_rooms_import_only_what_they_may(room: str) -> None:
 
 
 @pytest.mark.parametrize("room", ["asymptotics", "simulate", "validation"])
-def test_bare_names_refuse_to_be_imported(room: str) -> None:
+def test_bare_names_refuse_to_be_imported(room):
     if not (ROOT / room / "__init__.py").exists():
         pytest.skip(f"{room} is not a package yet")
     run = subprocess.run(
@@ -64,6 +64,6 @@ def test_bare_names_refuse_to_be_imported(room: str) -> None:
 
 
 @pytest.mark.parametrize("library", ["sympy", "mpmath", "matplotlib"])
-def test_theory_loads_no_library_before_it_is_used(library: str) -> None:
+def test_theory_loads_no_library_before_it_is_used(library):
     code = f"import sys, iclimit.asymptotics; sys.exit({library!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0

@@ -2,11 +2,10 @@
 
 import json
 import math
-from typing import Any
 
 import numpy as np
 
-from iclimit.explorer.functions import COUNTED, SIZES, VECTORS, Function, functions
+from iclimit.explorer.functions import COUNTED, SIZES, VECTORS, functions
 
 WIDE = 100.0
 """Ranges of a larger ratio are sampled evenly in the logarithm."""
@@ -34,9 +33,9 @@ LENGTH = 8
 """Numbers in a vector; those of an argument stand side by side in the array of points."""
 
 
-def random_points(function: Function, count: int, rng: np.random.Generator) -> np.ndarray:
+def random_points(function, count, rng):
     """Points (count, numbers) over the ranges of a function, their ends included."""
-    columns: list[np.ndarray] = []
+    columns = []
     for name in function.arguments:
         if name in VECTORS:
             continue
@@ -63,7 +62,7 @@ def random_points(function: Function, count: int, rng: np.random.Generator) -> n
     return np.column_stack([np.array(spectra), tasks, points[:, 1:]])
 
 
-def drawn_spectrum(tasks: int, rng: np.random.Generator) -> np.ndarray:
+def drawn_spectrum(tasks, rng):
     """Eigenvalues of the covariance of tasks on the sphere, and squares of their mean."""
     w = rng.standard_normal((tasks, LENGTH))
     w *= math.sqrt(LENGTH) / np.linalg.norm(w, axis=1, keepdims=True)
@@ -71,7 +70,7 @@ def drawn_spectrum(tasks: int, rng: np.random.Generator) -> np.ndarray:
     return np.concatenate([np.maximum(values, 0), (w.mean(axis=0) @ basis) ** 2])
 
 
-def by_argument(function: Function, points: np.ndarray) -> dict[str, np.ndarray]:
+def by_argument(function, points):
     """Columns of points by argument; of a vector (n, LENGTH)."""
     found, start = {}, 0
     for name in function.arguments:
@@ -82,7 +81,7 @@ def by_argument(function: Function, points: np.ndarray) -> dict[str, np.ndarray]
     return found
 
 
-def python_values(function: Function, points: np.ndarray) -> np.ndarray:
+def python_values(function, points):
     """Values at points (n, arguments): (n,) or (n, m)."""
     columns = by_argument(function, points)
     if set(VECTORS) & set(columns):  # a spectrum for each point
@@ -95,7 +94,7 @@ def python_values(function: Function, points: np.ndarray) -> np.ndarray:
     if not counted:
         return np.asarray(function.function(**columns))
     counts = np.stack([columns.pop(name) for name in counted])
-    values: list[Any] = [None] * len(points)
+    values = [None] * len(points)
     for count in np.unique(counts, axis=1).T:
         here = np.flatnonzero(np.all(count == counts.T, axis=1))
         others = {each: column[here] for each, column in columns.items()}
@@ -106,7 +105,7 @@ def python_values(function: Function, points: np.ndarray) -> np.ndarray:
     return np.stack(values) if np.ndim(values[0]) == 0 else np.array(values, dtype=object)
 
 
-def calls(function: Function, points: np.ndarray) -> str:
+def calls(function, points):
     """JavaScript expression of the values at the points, as a list of lists of texts."""
     columns = by_argument(function, points).values()
     # Python writes infinities as JavaScript does.
@@ -115,12 +114,12 @@ def calls(function: Function, points: np.ndarray) -> str:
     return f"{rows}.map((row) => {called})"
 
 
-def numbers(texts: list[list[str]]) -> list[list[float]]:
+def numbers(texts):
     """Numbers of the texts that JavaScript prints."""
     return [[float(text.replace("Infinity", "inf")) for text in row] for row in texts]
 
 
-def assert_equal(function: Function, points: np.ndarray, found: Any) -> None:
+def assert_equal(function, points, found):
     """Compare with Python; the message has the worst point."""
     expected = python_values(function, points)
     by_name = {each.name: each for each in functions()}

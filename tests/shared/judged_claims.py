@@ -1,47 +1,45 @@
 """What the tests of claims do with a verdict."""
 
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from iclimit.drawing import house_style, new_figure
-from iclimit.results import Estimate
-from iclimit.validation import CLAIMS, Verdict
+from iclimit.validation import CLAIMS
 
 Results = dict[Any, Any]
 """Results of the cells of a claim, by its keys."""
 
 
-def run_cells(name: str) -> Results:
+def run_cells(name):
     """Results of the quick preset, simulated; cells come after those that they need."""
-    done: dict[Any, Any] = {}
+    done = {}
     cells = CLAIMS[name].cells_by_key("quick")
     for cell in cells.values():
         done[cell] = cell.run(0, results=done)
     return {key: done[cell] for key, cell in cells.items()}
 
 
-def judge(name: str, results: Results) -> Verdict:
+def judge(name, results):
     """Verdict of the quick preset."""
     return CLAIMS[name].judge("quick", results)
 
 
-def failed(verdict: Verdict) -> list[str]:
+def failed(verdict):
     """Labels of what does not hold."""
     return [row.label for row in verdict.failures]
 
 
-def assert_fails(verdict: Verdict, label: str) -> None:
+def assert_fails(verdict, label):
     """Something fails, and all that does is of this kind."""
     assert failed(verdict)
     assert all(label in each for each in failed(verdict)), failed(verdict)
 
 
-def off(function: Callable[..., Any], factor: float, *fields: str) -> Callable[..., Any]:
+def off(function, factor, *fields):
     """Theory whose result, or some fields of it, is wrong by a factor."""
 
-    def wrong(*args: Any, **kwargs: Any) -> Any:
+    def wrong(*args, **kwargs):
         value = function(*args, **kwargs)
         if not fields:
             return factor * value
@@ -50,7 +48,7 @@ def off(function: Callable[..., Any], factor: float, *fields: str) -> Callable[.
     return wrong
 
 
-def scaled(estimate: Estimate, factor: float) -> Estimate:
+def scaled(estimate, factor):
     """What was simulated, times a factor."""
     return replace(
         estimate,
@@ -60,7 +58,7 @@ def scaled(estimate: Estimate, factor: float) -> Estimate:
     )
 
 
-def draw(verdict: Verdict) -> None:
+def draw(verdict):
     """The figure has labels and no empty axes.  Warnings are errors."""
     with house_style(), warnings.catch_warnings():
         warnings.simplefilter("error")

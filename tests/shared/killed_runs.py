@@ -6,7 +6,6 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,7 @@ LONGEST = 0.3
 """Processor time that a run lives at most, as a part of what all cells take without a store."""
 
 
-def all_cells(log: Path) -> list[Cell]:
+def all_cells(log):
     """Cells of some milliseconds, with and without repeats and needs."""
     extendable = [Cell.of(draws, size=i, repeats=6, nap=0.002, log=str(log)) for i in range(12)]
     plain = [Cell.of(number, of=i, nap=0.002, log=str(log)) for i in range(24)]
@@ -31,7 +30,7 @@ def all_cells(log: Path) -> list[Cell]:
     return [*extendable, *plain, *sums]
 
 
-def table(cells: list[Cell], store: RunStore | None, jobs: int, told: Path | None) -> list[str]:
+def table(cells, store, jobs, told):
     """Encoded results in the order of the cells; what has been told is written to a file."""
     found = {}
     for outcome in run_cells(cells, rng=0, jobs=jobs, store=store, batch_repeats=lambda _: 2):
@@ -42,10 +41,10 @@ def table(cells: list[Cell], store: RunStore | None, jobs: int, told: Path | Non
     return [found[cell] for cell in cells]
 
 
-CHILDREN: list[int] = []
+CHILDREN = []
 
 
-def in_child(action: Callable[[], object]) -> int:
+def in_child(action):
     """Begin something in a process group of its own, which exists when this returns."""
     child = os.fork()
     CHILDREN.append(child)
@@ -62,7 +61,7 @@ def in_child(action: Callable[[], object]) -> int:
     return child
 
 
-def check_store(path: Path, cells: list[Cell], told: Path, *, complete: bool = False) -> int:
+def check_store(path, cells, told, *, complete=False):
     """Nothing that was told is lost, nothing is there twice; return the number of batches."""
     seen = {int(line) for line in told.read_text().split()} if told.exists() else set()
     batches = 0
@@ -79,20 +78,20 @@ def check_store(path: Path, cells: list[Cell], told: Path, *, complete: bool = F
     return batches
 
 
-def run_with_store(path: Path, cells: list[Cell], jobs: int, told: Path, to: Path | None) -> None:
+def run_with_store(path, cells, jobs, told, to):
     with RunStore(path) as store:
         result = table(cells, store, jobs, told)
     if to is not None:
         to.write_bytes(pickle.dumps(result))
 
 
-def run_for(life: float, path: Path, cells: list[Cell], told: Path) -> None:
+def run_for(life, path, cells, told):
     """Run until the system ends this process, without a chance to clear up."""
     signal.setitimer(signal.ITIMER_PROF, life)
     run_with_store(path, cells, 1, told, None)
 
 
-def kill_and_resume(folder: Path) -> None:
+def kill_and_resume(folder):
     path, told, log = folder / "runs.sqlite", folder / "told", folder / "log"
     cells = all_cells(log)
     start = time.process_time()
@@ -114,7 +113,7 @@ def kill_and_resume(folder: Path) -> None:
     check_store(path, cells, told, complete=True)
 
 
-def kill_pools(folder: Path) -> None:
+def kill_pools(folder):
     path, told, log = folder / "runs.sqlite", folder / "told", folder / "log"
     cells = all_cells(log)
     reference = table(cells, None, 1, None)
@@ -129,13 +128,13 @@ def kill_pools(folder: Path) -> None:
     check_store(path, cells, told, complete=True)
 
 
-def together(folder: Path) -> None:
+def together(folder):
     path, log = folder / "runs.sqlite", folder / "log"
     cells = all_cells(log)
     reference = table(cells, None, 1, None)
     log.rename(folder / "once")
 
-    def start(i: int) -> int:
+    def start(i):
         told, to = folder / f"told{i}", folder / f"table{i}"
         return in_child(lambda: run_with_store(path, cells, 1, told, to))
 

@@ -3,8 +3,6 @@
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import iclimit
 from iclimit import asymptotics, simulate
@@ -27,7 +25,7 @@ STRUCTURAL = {"self", "cls", "other", "y"}
 """Names that carry no meaning of the theory: of Python, of what is concatenated, of an axis."""
 
 
-def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
+def parameters_of(function):
     """Parameters that have a name for whoever calls the function."""
     collected = inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL
     return [
@@ -37,7 +35,7 @@ def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
     ]
 
 
-def documented_names(text: str) -> list[str] | None:
+def documented_names(text):
     """Names in the Parameters section of a docstring; None if it has none."""
     section = re.search(
         r"^Parameters\n-+\n(.*?)(?=^\S[^\n]*\n-+$|\Z)", text, re.DOTALL | re.MULTILINE
@@ -49,7 +47,7 @@ def documented_names(text: str) -> list[str] | None:
     return [name for name in names if name[0] != "*" and name not in STRUCTURAL]
 
 
-def public_functions() -> Iterator[tuple[str, Callable[..., Any], str]]:
+def public_functions():
     """Name, function and docstring of all public functions, constructors and methods."""
     for verb in VERBS:
         yield from functions_of(verb.__name__, verb)
@@ -61,7 +59,7 @@ def public_functions() -> Iterator[tuple[str, Callable[..., Any], str]]:
                 yield from functions_of(label, getattr(module, name))
 
 
-def functions_of(name: str, item: Any) -> Iterator[tuple[str, Callable[..., Any], str]]:
+def functions_of(name, item):
     """Yield a function itself; of a class, its constructor and its public methods.
 
     Results are data classes with documented attributes: users do not construct them, and what all

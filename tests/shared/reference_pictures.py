@@ -26,7 +26,7 @@ picture ``curve-simulated``, one point that moves by its own size gives 1.6, cur
 by a hundredth 3.4, a curve that is missing 8."""
 
 
-def assert_looks_as_before(picture: Path | Figure, name: str, tmp_path: Path) -> None:
+def assert_looks_as_before(picture, name, tmp_path):
     """Compare a picture with its reference image.
 
     Parameters

@@ -5,7 +5,6 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,9 +12,7 @@ from iclimit.results import Estimate
 from iclimit.simulate.pretraining import SimulatedErrors
 
 
-def draws(
-    *, rng: Any, size: int, repeats: int = 1, first_repeat: int = 0, log: str = "", nap: float = 0
-) -> SimulatedErrors:
+def draws(*, rng, size, repeats=1, first_repeat=0, log="", nap=0):
     """Pairs of random numbers that went through BLAS and LAPACK, whose rounding may differ."""
     values = []
     for repeat, seed in list(enumerate(rng.spawn(first_repeat + repeats)))[first_repeat:]:
@@ -28,19 +25,19 @@ def draws(
     return SimulatedErrors(Estimate.of(icl), Estimate.of(idg), {"size": size})
 
 
-def number(*, rng: Any, of: int, log: str = "", nap: float = 0) -> float:
+def number(*, rng, of, log="", nap=0):
     """One random number."""
     time.sleep(nap)
     note(log, f"number {of}")
     return float(np.random.default_rng(rng).standard_normal())
 
 
-def total(*, rng: Any, parts: Any) -> float:  # noqa: ARG001
+def total(*, rng, parts):  # noqa: ARG001
     """Sum over the results of other cells, however nested."""
     return sum(map(_sum, parts)) if isinstance(parts, tuple) else _sum(parts)
 
 
-def _sum(part: Any) -> float:
+def _sum(part):
     if isinstance(part, tuple):
         return sum(map(_sum, part))
     return float(part.icl.samples.sum()) if isinstance(part, SimulatedErrors) else float(part)
@@ -49,11 +46,11 @@ def _sum(part: Any) -> float:
 class TwoArgumentsError(Exception):
     """Can be pickled, but not read back."""
 
-    def __init__(self, first: int, second: int) -> None:
+    def __init__(self, first, second):
         super().__init__(f"{first} and {second}")
 
 
-def fails(*, rng: Any, how: str, log: str = "") -> Any:  # noqa: ARG001
+def fails(*, rng, how, log=""):  # noqa: ARG001
     """Go wrong in some way."""
     note(log, f"fails {how}")
     if how == "value":
@@ -65,7 +62,7 @@ def fails(*, rng: Any, how: str, log: str = "") -> Any:  # noqa: ARG001
     return lambda: None
 
 
-def dies(*, rng: Any, log: str, times: int) -> int:  # noqa: ARG001
+def dies(*, rng, log, times):  # noqa: ARG001
     """Kill the process that computes it, the first so many times."""
     note(log, "dies")
     if Path(log).read_text().count("dies") <= times:
@@ -73,19 +70,19 @@ def dies(*, rng: Any, log: str, times: int) -> int:  # noqa: ARG001
     return times
 
 
-def blas_threads(*, rng: Any, of: int) -> int:  # noqa: ARG001
+def blas_threads(*, rng, of):  # noqa: ARG001
     """Most threads that a BLAS uses here."""
     from threadpoolctl import threadpool_info
 
     return max(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
 
 
-def blocks_interrupts(*, rng: Any) -> bool:  # noqa: ARG001
+def blocks_interrupts(*, rng):  # noqa: ARG001
     """Whether this process is safe from Ctrl-C whatever it does about it."""
     return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
-def note(log: str, line: str) -> None:
+def note(log, line):
     """Append a line to a file, in one write."""
     if log:
         file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)

@@ -1,7 +1,6 @@
 """Assertions on means of independent samples, shared by tests of samplers and simulations."""
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -14,14 +13,14 @@ P_VALUE = 1e-5
 ROUNDING = 1e-12
 
 
-def assert_mean(samples: np.ndarray, expected: Any) -> None:
+def assert_mean(samples, expected):
     """Mean over the first axis within ALLOWANCE standard errors (plus rounding) of expected."""
     error = np.std(samples, axis=0, ddof=1) / math.sqrt(len(samples))
     deviation = np.abs(np.mean(samples, axis=0) - expected)
     assert np.all(deviation <= ALLOWANCE * error + ROUNDING), deviation / (error + 1e-300)
 
 
-def assert_same_mean(first: np.ndarray, second: np.ndarray) -> None:
+def assert_same_mean(first, second):
     """Means over the first axis agree within ALLOWANCE standard errors of their difference."""
     variance = sum(np.var(v, axis=0, ddof=1) / len(v) for v in (first, second))
     deviation = np.abs(np.mean(first, axis=0) - np.mean(second, axis=0))

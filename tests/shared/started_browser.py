@@ -7,10 +7,7 @@ ChromeDriver; `make browser` installs those of Debian.  Nothing is downloaded by
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import psutil
 import pytest
@@ -38,7 +35,7 @@ PATIENCE = 60.0
 """Seconds that a page or a script may take, on the slowest machine."""
 
 
-def find_programs() -> list[str]:
+def find_programs():
     """Paths of browser and driver; the test is skipped if one of them is missing."""
     found = []
     for variable, names in BROWSERS.items():
@@ -52,7 +49,7 @@ def find_programs() -> list[str]:
 
 
 @contextlib.contextmanager
-def started_browser(width: int = 1400, height: int = 900) -> Iterator[Any]:
+def started_browser(width=1400, height=900):
     """Selenium's driver of a browser with a fresh profile; at the end all its processes end."""
     program, driver_program = find_programs()
     webdriver = pytest.importorskip("selenium.webdriver")
@@ -75,7 +72,7 @@ def started_browser(width: int = 1400, height: int = 900) -> Iterator[Any]:
                 service.process.wait()
 
 
-def _end_processes(profile: str) -> None:
+def _end_processes(profile):
     """Kill what runs with a profile: a browser that does not answer would not quit."""
     for process in psutil.process_iter(["pid", "cmdline"]):
         if any(profile in word for word in process.info["cmdline"] or ()):
@@ -83,12 +80,12 @@ def _end_processes(profile: str) -> None:
                 process.kill()
 
 
-def open_page(driver: Any, page: Path) -> None:
+def open_page(driver, page):
     """Open a file."""
     driver.get(page.resolve().as_uri())
 
 
-def console_errors(driver: Any) -> list[str]:
+def console_errors(driver):
     """Errors and failed requests that the console has shown since the last call."""
     return [entry["message"] for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
 
@@ -101,7 +98,7 @@ return axe.run({exclude: [["mjx-container"]]}, arguments[0]);
 """Colours are judged behind a transition.  Formulas, thousands of strokes, would take minutes."""
 
 
-def serious_findings(driver: Any, **options: Any) -> list[tuple[str, list[str]]]:
+def serious_findings(driver, **options):
     """Serious and critical findings of axe-core in the open page and its frames, with the places.
 
     Options are those of ``axe.run``.

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
 
 PATIENCE = 120.0
 """Seconds within which anything must happen, on the slowest machine."""
@@ -15,7 +14,7 @@ POLL = 0.02
 
 
 @contextlib.contextmanager
-def started(*command: str, env: dict[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
+def started(*command, env=None):
     """Start a command in a process group of its own; at the end the whole group is killed.
 
     The command heeds Ctrl-C even if the tests were started with interrupts ignored, as a shell
@@ -38,7 +37,7 @@ def started(*command: str, env: dict[str, str] | None = None) -> Iterator[subpro
         process.communicate()
 
 
-def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+def wait_until(condition, process):
     """Wait until a condition holds; fail if the command ends before or takes too long."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
@@ -48,14 +47,14 @@ def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) ->
         time.sleep(POLL)
 
 
-def send(process: subprocess.Popen[str], number: signal.Signals) -> tuple[int, str, str]:
+def send(process, number):
     """Signal the group, as a terminal does; return the status and the output of the command."""
     os.killpg(process.pid, number)
     out, err = process.communicate(timeout=PATIENCE)
     return process.returncode, out, err
 
 
-def wait_until_gone(process: subprocess.Popen[str]) -> None:
+def wait_until_gone(process):
     """Wait until no process of the group of an ended command is left; fail if one stays."""
     deadline = time.monotonic() + PATIENCE
     with contextlib.suppress(ProcessLookupError):

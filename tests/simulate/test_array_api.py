@@ -1,7 +1,6 @@
 """Everything on array-api-strict arrays: what passes here uses no NumPy-only behaviour."""
 
 import math
-from typing import Any
 
 import array_api_strict
 import numpy as np
@@ -22,7 +21,7 @@ from iclimit.simulate.pretraining.attention import (
     weights_from_gamma,
 )
 from iclimit.simulate.pretraining.ridge import solve_ridge
-from iclimit.simulate.prompts import Prompts, context_summary, draw_prompts, summaries
+from iclimit.simulate.prompts import context_summary, draw_prompts, summaries
 from iclimit.simulate.prompts.summaries import (
     exact_error,
     fresh_task_moments,
@@ -39,10 +38,10 @@ NUMPY = get_backend("numpy")
 class StrictGenerator:
     """NumPy's random numbers as strict arrays."""
 
-    def __init__(self, seed: Any) -> None:
+    def __init__(self, seed):
         self.generator = np.random.default_rng(seed)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         method = getattr(self.generator, name)
         return lambda *args, **kwargs: array_api_strict.asarray(method(*args, **kwargs))
 
@@ -50,33 +49,31 @@ class StrictGenerator:
 class StrictBackend(Backend):
     """Backend whose arrays allow what the standard says and nothing else."""
 
-    def generator(self, seed: np.random.SeedSequence) -> Any:
+    def generator(self, seed):
         return StrictGenerator(seed)
 
 
 STRICT = StrictBackend("strict", array_api_strict)
 
 
-def strict(value: np.ndarray) -> Any:
+def strict(value):
     """Strict copy."""
     return array_api_strict.asarray(value)
 
 
-def host(value: Any) -> np.ndarray:
+def host(value):
     """Back to NumPy; fails for anything but a strict array."""
     assert isinstance(value, type(array_api_strict.asarray(0.0)))
     return np.from_dlpack(value)
 
 
-def assert_equal(found: Any, expected: np.ndarray) -> None:
+def assert_equal(found, expected):
     """A strict array equal to a NumPy array to rounding."""
     scale = float(np.max(np.abs(expected)))
     np.testing.assert_allclose(host(found), expected, rtol=0, atol=ROUNDING * scale)
 
 
-def both_prompts(
-    input_law: str = "gaussian", law: str = "sphere", covariance: np.ndarray | None = None
-) -> tuple[tuple[Any, Prompts], tuple[Any, Prompts]]:
+def both_prompts(input_law="gaussian", law="sphere", covariance=None):
     """The same tasks and prompts on both backends."""
     drawn = []
     problem = Problem(
@@ -93,7 +90,7 @@ def both_prompts(
     ("input_law", "covariance"),
     [*((name, None) for name in COORDINATE_VARIANCE), ("gaussian", np.diag([2.0, 1.0, 0.5]))],
 )
-def test_sampling(input_law: str, covariance: np.ndarray | None, law: str) -> None:
+def test_sampling(input_law, covariance, law):
     (tasks, prompts), (expected_tasks, expected) = both_prompts(input_law, law, covariance)
     assert_equal(tasks, expected_tasks)
     for name in ("inputs", "labels", "query", "query_label"):
@@ -102,7 +99,7 @@ def test_sampling(input_law: str, covariance: np.ndarray | None, law: str) -> No
     assert_equal(context_summary(prompts), context_summary(expected))
 
 
-def test_summaries() -> None:
+def test_summaries():
     (tasks, _), (expected, _) = both_prompts()
     for context in (1, 7):
         assert_equal(
@@ -111,7 +108,7 @@ def test_summaries() -> None:
         )
 
 
-def test_moments_and_risk() -> None:
+def test_moments_and_risk():
     (tasks, _), (expected_tasks, _) = both_prompts(law="gaussian")
     gamma = np.random.default_rng(3).standard_normal((3, 4))
     for law in ("sphere", "gaussian"):
@@ -126,7 +123,7 @@ def test_moments_and_risk() -> None:
     assert_equal(exact_error(strict(gamma), found), exact_error(gamma, expected))
 
 
-def test_attention_and_squared_errors() -> None:
+def test_attention_and_squared_errors():
     (_, prompts), (_, expected) = both_prompts()
     gamma = np.random.default_rng(4).standard_normal((3, 4))
     weights, expected_weights = weights_from_gamma(strict(gamma)), weights_from_gamma(gamma)
@@ -153,7 +150,7 @@ def test_attention_and_squared_errors() -> None:
         ("auto", 30, 0.1),
     ],
 )
-def test_ridge(method: str, n: int, ridge_value: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ridge(method, n, ridge_value, monkeypatch):
     monkeypatch.setattr(arrays, "HOST_BLOCK", 16 * 8 * 5)  # the last block is smaller
     generator = np.random.default_rng(5)
     data = (
@@ -171,8 +168,8 @@ def test_ridge(method: str, n: int, ridge_value: float, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("estimator", estimators.ESTIMATORS)
 @pytest.mark.parametrize("context", [2, 6])
-def test_estimators(estimator: str, context: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    cell: dict[str, Any] = {"dim": 4, "context": context, "tasks": 3, "rho": 0.2, "rng": 6}
+def test_estimators(estimator, context, monkeypatch):
+    cell = {"dim": 4, "context": context, "tasks": 3, "rho": 0.2, "rng": 6}
     expected = simulate_estimator(estimator, **cell)
     monkeypatch.setattr(estimators, "get_backend", lambda _: STRICT)
     found = simulate_estimator(estimator, **cell)
@@ -202,11 +199,9 @@ def test_estimators(estimator: str, context: int, monkeypatch: pytest.MonkeyPatc
     ],
 )
 @pytest.mark.parametrize("as_on_gpu", [False, True])
-def test_whole_cells(
-    changes: dict[str, Any], as_on_gpu: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whole_cells(changes, as_on_gpu, monkeypatch):
     cell = {"dim": 4, "context": 5, "tasks": 3, "prompts": 60, "rho": 0.2, "rng": 7}
-    arguments: dict[str, Any] = cell | {"repeats": 2, "test_prompts": 20} | changes
+    arguments = cell | {"repeats": 2, "test_prompts": 20} | changes
     monkeypatch.setattr(summaries, "TOKEN_BLOCK", 7 * 4 * 6)
     if not as_on_gpu:
         monkeypatch.setattr(arrays, "HOST_BLOCK", 7 * 8 * 4)
@@ -221,8 +216,8 @@ def test_whole_cells(
 
 
 @pytest.mark.parametrize("law", ["gaussian", "uniform"])
-def test_simulated_heads(law: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    setting: dict[str, Any] = {"context": 3, "dim": 2, "input_law": law, "contexts": 200}
+def test_simulated_heads(law, monkeypatch):
+    setting = {"context": 3, "dim": 2, "input_law": law, "contexts": 200}
     expected = simulate_softmax([0.5, -0.5], **setting, rng=1)
     monkeypatch.setattr(simulated_heads, "get_backend", lambda _: STRICT)
     monkeypatch.setattr(simulated_heads, "to_host", np.from_dlpack)
@@ -232,8 +227,8 @@ def test_simulated_heads(law: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("context", [7, math.inf])
-def test_depth_on_drawn_contexts(context: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    setting: dict[str, Any] = {
+def test_depth_on_drawn_contexts(context, monkeypatch):
+    setting = {
         "eigenvalues": [1.7, 1.1, 0.6, 0.4],
         "rates": [0.3, 0.5],
         "context": context,
@@ -250,10 +245,8 @@ def test_depth_on_drawn_contexts(context: float, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize("changes", [{}, {"setting": "fs", "context": 7, "width": 2}])
-def test_trained_depth(
-    changes: dict[str, Any], optimizer: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    setting: dict[str, Any] = {
+def test_trained_depth(changes, optimizer, monkeypatch):
+    setting = {
         "depth": 2,
         "eigenvalues": [1.7, 1.1, 0.6, 0.4],
         "query_count": 3,

@@ -1,7 +1,6 @@
 """Backends by name, and the seeds of repeats."""
 
 import importlib.util
-from typing import Any
 
 import numpy as np
 import pytest
@@ -9,34 +8,34 @@ import pytest
 from iclimit.simulate.arrays import get_backend, seed_sequences, to_host
 
 
-def states(rng: Any, count: int) -> list[list[int]]:
+def states(rng, count):
     """First numbers of the seeds."""
     return [seed.generate_state(4).tolist() for seed in seed_sequences(rng, count)]
 
 
-def test_seeds_do_not_depend_on_the_number_of_repeats() -> None:
+def test_seeds_do_not_depend_on_the_number_of_repeats():
     assert states(7, 5)[:3] == states(7, 3)
 
 
-def test_seeds_differ_between_repeats_and_roots() -> None:
+def test_seeds_differ_between_repeats_and_roots():
     drawn = states(7, 50) + states(8, 50)
     assert len({tuple(state) for state in drawn}) == 100
 
 
-def test_int_and_seed_sequence_are_the_same_root() -> None:
+def test_int_and_seed_sequence_are_the_same_root():
     root = np.random.SeedSequence(7)
     assert states(root, 3) == states(7, 3) == states(np.int64(7), 3)
     assert states(root, 3) == states(root, 3)  # using it does not change it
     assert root.n_children_spawned == 0
 
 
-def test_children_of_a_seed_sequence_are_roots_of_their_own() -> None:
+def test_children_of_a_seed_sequence_are_roots_of_their_own():
     first, second = np.random.SeedSequence(7).spawn(2)
     assert states(first, 3) != states(second, 3)
     assert states(first, 1) != states(7, 1)
 
 
-def test_generator_is_advanced_once() -> None:
+def test_generator_is_advanced_once():
     one, two = np.random.default_rng(7), np.random.default_rng(7)
     first = states(one, 3)
     assert first == states(two, 30)[:3]
@@ -46,17 +45,17 @@ def test_generator_is_advanced_once() -> None:
 
 
 @pytest.mark.parametrize("rng", [None, "seed", 1.0, True, [1, 2]])
-def test_other_seeds_are_refused(rng: Any) -> None:
+def test_other_seeds_are_refused(rng):
     with pytest.raises(TypeError, match="rng must be an int, SeedSequence or Generator, got"):
         seed_sequences(rng, 1)
 
 
-def test_negative_seeds_are_refused() -> None:
+def test_negative_seeds_are_refused():
     with pytest.raises(ValueError, match="rng must be an integer >= 0, got -1"):
         seed_sequences(-1, 1)
 
 
-def test_numpy_backend() -> None:
+def test_numpy_backend():
     backend = get_backend("numpy")
     generator = backend.generator(np.random.SeedSequence(1))
     expected = np.random.default_rng(np.random.SeedSequence(1))
@@ -66,12 +65,12 @@ def test_numpy_backend() -> None:
     np.testing.assert_array_equal(to_host(array), [1.0, 2.0])
 
 
-def test_unknown_backend() -> None:
+def test_unknown_backend():
     with pytest.raises(ValueError, match="backend must be one of numpy, cupy, got 'torch'"):
         get_backend("torch")
 
 
 @pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="CuPy is installed")
-def test_missing_cupy_says_what_to_install() -> None:
+def test_missing_cupy_says_what_to_install():
     with pytest.raises(RuntimeError, match=r"needs CuPy.*pip install 'iclimit\[gpu\]'"):
         get_backend("cupy")

@@ -1,7 +1,6 @@
 """Training of deep linear attention against tokens, autograd and exact moments."""
 
 import math
-from typing import Any
 
 import autograd
 import autograd.numpy as anp
@@ -21,7 +20,7 @@ DIM, DEPTH, CONTEXT, QUERIES, BATCH = 4, 3, 6, 5, 2
 NUMPY = get_backend("numpy")
 
 
-def attention(gammas: Any, x: np.ndarray, y: np.ndarray, queries: np.ndarray) -> Any:
+def attention(gammas, x, y, queries):
     """Predictions of residual linear attention on whole tokens.
 
     A token has x in its first entries and the label part in the last one.  Scores are masked, so
@@ -44,7 +43,7 @@ def attention(gammas: Any, x: np.ndarray, y: np.ndarray, queries: np.ndarray) ->
 
 
 @pytest.fixture(scope="module")
-def drawn() -> dict[str, Any]:
+def drawn():
     """Contexts of two repeats, in full."""
     rng = np.random.default_rng(3)
     shape = 2, BATCH
@@ -57,7 +56,7 @@ def drawn() -> dict[str, Any]:
     }
 
 
-def descend(drawn: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+def descend(drawn):
     """Losses and gradients of the module, (repeats, contexts) and (repeats, layers, d, d)."""
     x = drawn["x"] / math.sqrt(CONTEXT)
     h = math.sqrt(DIM / CONTEXT) * drawn["y"][..., None, :] @ x
@@ -71,11 +70,11 @@ def descend(drawn: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     return losses, np.stack(gradients, axis=1)
 
 
-def test_losses_and_gradients_are_those_of_attention_on_tokens(drawn: dict[str, Any]) -> None:
+def test_losses_and_gradients_are_those_of_attention_on_tokens(drawn):
     losses, gradients = descend(drawn)
     for repeat in range(2):
 
-        def loss(gammas: Any, repeat: int = repeat) -> Any:
+        def loss(gammas, repeat=repeat):
             total = 0.0
             for context in range(BATCH):
                 x, y, queries, targets = (
@@ -90,7 +89,7 @@ def test_losses_and_gradients_are_those_of_attention_on_tokens(drawn: dict[str, 
         np.testing.assert_allclose(DIM / 2 * slope, gradients[repeat], rtol=1e-10, atol=1e-12)
 
 
-def test_mean_losses_sum_over_tasks_and_noises(drawn: dict[str, Any]) -> None:
+def test_mean_losses_sum_over_tasks_and_noises(drawn):
     """One label or one task direction at a time, on tokens, with as many queries as dimensions."""
     noise = 0.3
     gammas = list(np.moveaxis(drawn["gammas"], 1, 0))
@@ -116,10 +115,10 @@ def test_mean_losses_sum_over_tasks_and_noises(drawn: dict[str, Any]) -> None:
             assert found[repeat, context] == pytest.approx(total, rel=1e-10)
 
 
-def test_multiples_of_the_identity_lose_what_other_simulations_say() -> None:
+def test_multiples_of_the_identity_lose_what_other_simulations_say():
     """The whole law of contexts, width and noise against independent draws."""
     rates = np.array([0.5, 0.9])
-    setting: dict[str, Any] = {
+    setting = {
         "eigenvalues": LAM,
         "task_spectrum": OMEGA,
         "context": 7,
@@ -150,7 +149,7 @@ def test_multiples_of_the_identity_lose_what_other_simulations_say() -> None:
         )
 
 
-def test_one_layer_on_long_contexts_descends_like_its_scalar_recursion() -> None:
+def test_one_layer_on_long_contexts_descends_like_its_scalar_recursion():
     """Fixed covariance, exact in expectation over tasks: E (I - eta lam^2 z z')^t is a product."""
     eta, steps = 0.05, 7
     run = train_depth(
@@ -176,9 +175,9 @@ def test_one_layer_on_long_contexts_descends_like_its_scalar_recursion() -> None
     )
 
 
-def test_shared_layers_move_by_the_sum_of_gradients() -> None:
+def test_shared_layers_move_by_the_sum_of_gradients():
     """From equal layers one small step of each moves the loss alike, to first order."""
-    setting: dict[str, Any] = {
+    setting = {
         "eigenvalues": LAM,
         "context": 9,
         "query_count": 4,
@@ -197,7 +196,7 @@ def test_shared_layers_move_by_the_sum_of_gradients() -> None:
     assert own.measures["traces"].shape == (2, 2, 3)
 
 
-def test_adam_makes_steps_of_the_size_of_its_rate() -> None:
+def test_adam_makes_steps_of_the_size_of_its_rate():
     run = train_depth(
         depth=2, eigenvalues=LAM, optimizer="adam", batch=4, learning_rate=0.01, steps=1, rng=0
     )
@@ -208,8 +207,8 @@ def test_adam_makes_steps_of_the_size_of_its_rate() -> None:
     assert np.all(longer.measures["held_out"][:, -1] < 0.2 * longer.measures["held_out"][:, 0])
 
 
-def test_repeats_extend_and_trainings_go_on_from_matrices() -> None:
-    setting: dict[str, Any] = {
+def test_repeats_extend_and_trainings_go_on_from_matrices():
+    setting = {
         "depth": 2,
         "eigenvalues": LAM,
         "context": 12,
@@ -233,7 +232,7 @@ def test_repeats_extend_and_trainings_go_on_from_matrices() -> None:
     assert few.parameters["width"] == 3
 
 
-def test_rotations_have_no_direction() -> None:
+def test_rotations_have_no_direction():
     """Second moments of random covariances: those of a random rotation, to four errors."""
     law = ContextLaw(NUMPY, LAM, OMEGA, True, math.inf, math.inf, 0.0, 0.0)
     fresh = law.draw_held_out(NUMPY.generators(0, 1), 4000)
@@ -246,7 +245,7 @@ def test_rotations_have_no_direction() -> None:
     assert abs(Estimate.of(entries[:, 3, 3] ** 2).z(exact)) < 4
 
 
-def test_shared_matrices_leave_the_identity_in_low_dimension() -> None:
+def test_shared_matrices_leave_the_identity_in_low_dimension():
     """The curvature along antisymmetric parts, in closed form, and where training ends."""
     lam = 1 / np.arange(1.0, DIM + 1)
     steps = np.linspace(1, 2, 10_001)[:, None]

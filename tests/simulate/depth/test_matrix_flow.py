@@ -1,7 +1,5 @@
 """Gradient flow of full matrices against reduced flows, closed forms and finite differences."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -14,7 +12,7 @@ TIMES = np.array([0.0, 3.0, 30.0])
 
 
 @pytest.mark.parametrize("depth", [1, 3])
-def test_shifts_reduce_to_gains(depth: int) -> None:
+def test_shifts_reduce_to_gains(depth):
     gains = np.array([0.3, -0.2, 0.7])[:depth]
     flow = simulate_matrix_flow(
         depth=depth,
@@ -35,9 +33,9 @@ def test_shifts_reduce_to_gains(depth: int) -> None:
     assert np.max(np.abs(off)) < 1e-14
 
 
-def test_fixed_covariances_move_each_eigenvalue_on_its_own() -> None:
+def test_fixed_covariances_move_each_eigenvalue_on_its_own():
     """Shared layers: u' = -(om lam^3/L) u^(2L - 1), and so do equal layers of their own."""
-    setting: dict[str, Any] = {"eigenvalues": LAM, "task_spectrum": OMEGA, "times": TIMES}
+    setting = {"eigenvalues": LAM, "task_spectrum": OMEGA, "times": TIMES}
     flow = simulate_matrix_flow(depth=3, shared=True, **setting)
     u = (1 + 4 / 3 * OMEGA * LAM**3 * TIMES[:, None]) ** (-1 / 4)
     expected = (3 * (1 - u) / LAM)[:, None, :, None] * np.eye(4)
@@ -49,14 +47,14 @@ def test_fixed_covariances_move_each_eigenvalue_on_its_own() -> None:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_velocity_is_the_gradient_and_training_follows_it(shared: bool) -> None:
+def test_velocity_is_the_gradient_and_training_follows_it(shared):
     """Arbitrary matrices and rotations; one step on many contexts is the mean step."""
     rng = np.random.default_rng(0)
     turns = np.linalg.qr(rng.standard_normal((3, 4, 4)))[0]
     start = 0.5 * rng.standard_normal((1 if shared else 2, 4, 4))
-    setting: dict[str, Any] = {"depth": 2, "eigenvalues": LAM, "shared": shared}
+    setting = {"depth": 2, "eigenvalues": LAM, "shared": shared}
 
-    def loss(gammas: np.ndarray) -> float:
+    def loss(gammas):
         flow = simulate_matrix_flow(**setting, rotations=turns, initial=gammas, times=[0.0])
         return float(flow.losses[0])
 
@@ -98,7 +96,7 @@ def test_velocity_is_the_gradient_and_training_follows_it(shared: bool) -> None:
         ({"times": [-1.0]}, "times must be >= 0 and in increasing order"),
     ],
 )
-def test_refuses(change: dict[str, Any], message: str) -> None:
-    setting: dict[str, Any] = {"depth": 2, "eigenvalues": LAM, "times": [1.0]}
+def test_refuses(change, message):
+    setting = {"depth": 2, "eigenvalues": LAM, "times": [1.0]}
     with pytest.raises(ValueError, match=message):
         simulate_matrix_flow(**{**setting, **change})

@@ -1,7 +1,6 @@
 """Losses on drawn contexts against explicit descent on tokens, and against exact means."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ OMEGA = np.array([0.3, 2.0, 1.0, 0.5, 1.5])
 
 
 @pytest.mark.parametrize(("context", "width"), [(7, math.inf), (math.inf, 3), (7, 3)])
-def test_losses_are_those_of_descent_on_tokens(context: float, width: float) -> None:
+def test_losses_are_those_of_descent_on_tokens(context, width):
     """Weights in the projected space, from labels of one task or one noise at a time."""
     rates, noise = [0.3, 0.9, 0.5], 0.4
     run = simulate_depth_loss(
@@ -49,7 +48,7 @@ def test_losses_are_those_of_descent_on_tokens(context: float, width: float) -> 
         assert loss == pytest.approx(np.sum(LAM[:, None] * error**2), rel=1e-12)
 
 
-def test_one_step_has_the_exact_mean() -> None:
+def test_one_step_has_the_exact_mean():
     """The fourth moment of Gaussian tokens is known at any size."""
     rate, context, noise = 0.35, 8, 0.2
     run = simulate_depth_loss(
@@ -70,12 +69,12 @@ def test_one_step_has_the_exact_mean() -> None:
     assert run.median.standard_error < 0.03 * exact
 
 
-def test_without_draws_the_loss_is_exact_and_repeats_extend() -> None:
+def test_without_draws_the_loss_is_exact_and_repeats_extend():
     rates = np.array([0.4, 0.9])
     sure = simulate_depth_loss(eigenvalues=LAM, rates=rates, noise_variance=0.3, rng=1, repeats=2)
     exact = np.mean(LAM * np.prod(1 - rates[:, None] * LAM, axis=0) ** 2)
     np.testing.assert_allclose(sure.loss.samples, exact, rtol=1e-14)
-    setting: dict[str, Any] = {"eigenvalues": LAM, "rates": rates, "context": 6, "width": 4}
+    setting = {"eigenvalues": LAM, "rates": rates, "context": 6, "width": 4}
     few = simulate_depth_loss(**setting, rng=7, repeats=2)
     more = simulate_depth_loss(**setting, rng=7, repeats=5)
     np.testing.assert_array_equal(few.loss.samples, more.loss.samples[:2])
@@ -96,7 +95,7 @@ def test_without_draws_the_loss_is_exact_and_repeats_extend() -> None:
         ({"noise_variance": -1.0}, "noise_variance must be"),
     ],
 )
-def test_refuses(change: dict[str, Any], message: str) -> None:
-    setting: dict[str, Any] = {"eigenvalues": LAM, "rates": [0.3], "rng": 0}
+def test_refuses(change, message):
+    setting = {"eigenvalues": LAM, "rates": [0.3], "rng": 0}
     with pytest.raises(ValueError, match=message):
         simulate_depth_loss(**setting | change)

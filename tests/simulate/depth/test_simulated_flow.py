@@ -1,7 +1,5 @@
 """Gradient flow of untied layers against solutions in closed form and numerical gradients."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,7 @@ LAM = np.array([1.5, 0.8, 0.3])
 MASS = np.array([1.0, 3.0, 2.0])
 
 
-def test_one_layer_relaxes_exponentially() -> None:
+def test_one_layer_relaxes_exponentially():
     times = np.array([0.0, 0.5, 3.0, 20.0])
     flow = simulate_untied_flow(eigenvalues=LAM, weights=MASS, initial=[0.2], times=times)
     share = MASS / MASS.sum()
@@ -22,7 +20,7 @@ def test_one_layer_relaxes_exponentially() -> None:
     np.testing.assert_allclose(flow.losses, loss, rtol=1e-10)
 
 
-def test_one_eigenvalue_conserves_differences_of_squares() -> None:
+def test_one_eigenvalue_conserves_differences_of_squares():
     """Residual factors u obey du_l/dt = -(2 lam^2/L) (prod u)^2/u_l."""
     initial = np.array([0.0, 0.3, -0.2])
     flow = simulate_untied_flow(
@@ -38,8 +36,8 @@ def test_one_eigenvalue_conserves_differences_of_squares() -> None:
     np.testing.assert_allclose(1 - equal.gains * 0.9 / 3, factor, rtol=1e-10)
 
 
-def test_velocity_is_the_gradient_of_the_loss() -> None:
-    def loss(gains: np.ndarray) -> float:
+def test_velocity_is_the_gradient_of_the_loss():
+    def loss(gains):
         factors = 1 - gains[:, None] * LAM / gains.size
         return float(np.sum(MASS * np.prod(factors, axis=0) ** 2) / MASS.sum())
 
@@ -47,14 +45,14 @@ def test_velocity_is_the_gradient_of_the_loss() -> None:
     slopes = [
         (loss(start + step * unit) - loss(start - step * unit)) / (2 * step) for unit in np.eye(3)
     ]
-    setting: dict[str, Any] = {"eigenvalues": LAM, "weights": MASS, "initial": start}
+    setting = {"eigenvalues": LAM, "weights": MASS, "initial": start}
     flow = simulate_untied_flow(**setting, times=[0.0, step, 2 * step])
     velocity = (4 * flow.gains[1] - 3 * flow.gains[0] - flow.gains[2]) / (2 * step)
     np.testing.assert_allclose(velocity, -3 * np.array(slopes), rtol=1e-6)
     assert flow.losses[0] == pytest.approx(loss(start), rel=1e-14)
 
 
-def test_equal_gains_stay_equal() -> None:
+def test_equal_gains_stay_equal():
     flow = simulate_untied_flow(
         eigenvalues=LAM, weights=MASS, initial=np.full(6, 0.1), times=[0.0, 3000.0]
     )
@@ -73,7 +71,7 @@ def test_equal_gains_stay_equal() -> None:
         ({"times": [-1.0, 1.0]}, "times must be >= 0"),
     ],
 )
-def test_refuses(change: dict[str, Any], message: str) -> None:
+def test_refuses(change, message):
     setting = {"eigenvalues": LAM, "weights": MASS, "initial": [0.0, 0.1], "times": [1.0]}
     with pytest.raises(ValueError, match=message):
         simulate_untied_flow(**setting | change)

@@ -1,7 +1,6 @@
 """Simulated steps at test time against plain loops, exact errors and whole tokens."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from iclimit.simulate.depth.test_time import _mean_errors, _sampled_errors
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.simulate.prompts import draw_prompts
 
-WEIGHTS: dict[str, Any] = {
+WEIGHTS = {
     "dim": 12,
     "context": 24,
     "prompts": 36,
@@ -25,7 +24,7 @@ WEIGHTS: dict[str, Any] = {
 }
 
 
-def test_sampled_steps_are_those_of_one_context_at_a_time() -> None:
+def test_sampled_steps_are_those_of_one_context_at_a_time():
     law, rng = prompt_law(get_backend("numpy"), 5, 8, 0.3), np.random.default_rng(1)
     gamma = rng.standard_normal((5, 6))
     found = _sampled_errors(law, np.random.default_rng(2), gamma, 4, 3)
@@ -44,7 +43,7 @@ def test_sampled_steps_are_those_of_one_context_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("context", [9, 4])
-def test_mean_errors_are_those_of_many_tasks_on_one_context(context: int) -> None:
+def test_mean_errors_are_those_of_many_tasks_on_one_context(context):
     """Tasks and noise that are sums over an orthogonal basis have the exact second moments."""
     d, steps, noise = 6, 4, 0.3
     law, rng = prompt_law(get_backend("numpy"), d, context, noise), np.random.default_rng(1)
@@ -63,9 +62,7 @@ def test_mean_errors_are_those_of_many_tasks_on_one_context(context: int) -> Non
         assert errors == pytest.approx(total / d, rel=1e-12)
 
 
-def plain_errors(
-    X: np.ndarray, gamma: np.ndarray, w: np.ndarray, shock: np.ndarray, steps: int
-) -> np.ndarray:
+def plain_errors(X, gamma, w, shock, steps):
     """Squared errors of the steps on labels X w + shock."""
     estimate, errors = np.zeros_like(w), []
     for _ in range(steps + 1):
@@ -76,7 +73,7 @@ def plain_errors(
 
 
 @pytest.mark.parametrize("context", [9, 4])
-def test_factors_have_the_law_of_covariances(context: int) -> None:
+def test_factors_have_the_law_of_covariances(context):
     """Means of the first two powers of a Wishart matrix, and its rank."""
     d, count = 6, 20_000
     T = sample_factors(get_backend("numpy"), np.random.default_rng(3), d, context, count)
@@ -90,7 +87,7 @@ def test_factors_have_the_law_of_covariances(context: int) -> None:
     assert S[:, 1, 2].var() == pytest.approx(1 / context, rel=0.06)
 
 
-def test_covariances_and_tokens_have_the_same_means() -> None:
+def test_covariances_and_tokens_have_the_same_means():
     """Weights have no entry of the squared labels: the law of the errors' means is the same."""
     setting = WEIGHTS | {"dampening": 0.6, "prompts": 60}
     fast = simulated.simulate_test_time(**setting, rng=5, repeats=150, contexts=4)
@@ -103,9 +100,9 @@ def test_covariances_and_tokens_have_the_same_means() -> None:
         assert error < 0.02 * a.mean
 
 
-def test_one_step_from_labels_has_the_exact_icl_error() -> None:
+def test_one_step_from_labels_has_the_exact_icl_error():
     """The same law of pretraining as `simulate_errors`, whose test errors are exact."""
-    setting: dict[str, Any] = {"dim": 8, "context": 16, "prompts": 192, "tasks": 12, "ridge": 0.2}
+    setting = {"dim": 8, "context": 16, "prompts": 192, "tasks": 12, "ridge": 0.2}
     run = {"noise_variance": 0.1, "steps": 1, "rng": 3, "repeats": 100, "contexts": 100}
     steps = simulated.simulate_test_time(**setting | run, sampler="tokens")
     exact = simulate_errors(**setting, rho=0.1, rng=4, repeats=300)
@@ -115,7 +112,7 @@ def test_one_step_from_labels_has_the_exact_icl_error() -> None:
     assert error < 0.03 * exact.icl.mean
 
 
-def test_much_pretraining_on_weights_is_the_best_single_step() -> None:
+def test_much_pretraining_on_weights_is_the_best_single_step():
     """With 2000 contexts a dimension Gamma is nearly 1/(1 + (1 + d + ...)/context) times I."""
     setting = WEIGHTS | {"prompts": 24_000, "steps": 1}
     run = simulated.simulate_test_time(**setting, rng=0, repeats=4, contexts=400)
@@ -125,7 +122,7 @@ def test_much_pretraining_on_weights_is_the_best_single_step() -> None:
     assert run.means[1].standard_error < 0.003
 
 
-def test_repeats_extend_and_dampening_scales() -> None:
+def test_repeats_extend_and_dampening_scales():
     few = simulated.simulate_test_time(**WEIGHTS, rng=7, repeats=2, contexts=5)
     more = simulated.simulate_test_time(**WEIGHTS, rng=7, repeats=3, contexts=5)
     np.testing.assert_array_equal(few.errors, more.errors[:2])
@@ -140,8 +137,8 @@ def test_repeats_extend_and_dampening_scales() -> None:
     assert np.all(wild.errors[..., -1] == np.inf)
 
 
-def test_refuses() -> None:
-    calls: list[tuple[dict[str, Any], str]] = [
+def test_refuses():
+    calls = [
         ({"target": "tokens"}, "target must be one of labels, weights"),
         ({"sampler": "summaries"}, "sampler must be one of covariances, tokens"),
         ({"tasks": 4}, "tasks must be inf and ridge 0 for weights"),
@@ -155,7 +152,7 @@ def test_refuses() -> None:
             simulated.simulate_test_time(**WEIGHTS | change, rng=0)
 
 
-def test_feedback_by_series_of_pushes() -> None:
+def test_feedback_by_series_of_pushes():
     """The answer to pushes that last long, summed step by step."""
     law, rng = prompt_law(get_backend("numpy"), 5, 40, 0.0), np.random.default_rng(4)
     gamma = 0.5 * np.eye(5) + 0.05 * rng.standard_normal((5, 5))
@@ -174,7 +171,7 @@ def test_feedback_by_series_of_pushes() -> None:
                 assert found[0, column] == pytest.approx(back, rel=1e-10)
 
 
-def test_feedback_repeats_and_refuses() -> None:
+def test_feedback_repeats_and_refuses():
     setting = {name: value for name, value in WEIGHTS.items() if name != "steps"}
     few = simulated.simulate_overthinking_ratio(**setting, rng=7, repeats=2)
     more = simulated.simulate_overthinking_ratio(**setting, rng=7, repeats=3)

@@ -1,8 +1,6 @@
 """Alignment of predictors, interpolated layers and roll-outs against explicit loops."""
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import array_api_strict
 import numpy as np
@@ -11,8 +9,6 @@ import pytest
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.alignment import (
-    Alignment,
-    Predictor,
     alignment,
     attention_predictor,
     descent_predictor,
@@ -32,18 +28,18 @@ N, D = 8, 4
 NUMPY = get_backend("numpy")
 
 
-def draw(n: int = 20) -> Prompts:
+def draw(n=20):
     law = Problem(dim=D, context=N, noise_variance=0.2, scale=1)
     return draw_prompts(law, NUMPY, np.random.default_rng(1), n)
 
 
-def random_layer(seed: int = 2, heads: int = 1) -> Layer:
+def random_layer(seed=2, heads=1):
     """Weights of order one over the size."""
     weights = np.random.default_rng(seed).standard_normal((4, heads, D + 1, D + 1)) / (D + 1)
     return Layer(*weights)
 
 
-def moved(prompts: Prompts, direction: np.ndarray) -> Prompts:
+def moved(prompts, direction):
     return Prompts(prompts.inputs, prompts.labels, prompts.query + direction, prompts.query_label)
 
 
@@ -59,7 +55,7 @@ PREDICTORS = [
 
 
 @pytest.mark.parametrize("predictor", PREDICTORS)
-def test_gradients_are_those_of_the_predictions(predictor: Predictor) -> None:
+def test_gradients_are_those_of_the_predictions(predictor):
     prompts, h = draw(), 1e-5
     _, gradient = predictor(prompts)
     assert gradient.shape == (20, D)
@@ -71,19 +67,19 @@ def test_gradients_are_those_of_the_predictions(predictor: Predictor) -> None:
         )
 
 
-def numbers(found: Alignment) -> np.ndarray:
+def numbers(found):
     """The three means, each with its standard error."""
     return np.array([(each.mean, each.standard_error) for each in vars(found).values()])
 
 
-def test_constructed_layers_are_aligned_with_descent() -> None:
+def test_constructed_layers_are_aligned_with_descent():
     rates = [0.4, 0.7, 0.2]
     constructed = attention_predictor([descent_layer(r, context=N, dim=D) for r in rates])
     found = alignment(constructed, descent_predictor(rates, scale=1), draw())
     np.testing.assert_allclose(numbers(found), [[0, 0], [0, 0], [1, 0]], rtol=0, atol=ROUNDING)
 
 
-def test_rates_are_those_of_unscaled_coordinates() -> None:
+def test_rates_are_those_of_unscaled_coordinates():
     """Inputs of variance 1/d, as `sample_prompts` draws them, and tasks times the root of d."""
     prompts, root = draw(), math.sqrt(D)
     small = Prompts(
@@ -94,10 +90,10 @@ def test_rates_are_those_of_unscaled_coordinates() -> None:
     np.testing.assert_allclose(predicted, expected, rtol=ROUNDING)
     np.testing.assert_allclose(small_slope, root * slope, rtol=ROUNDING)
     with pytest.raises(TypeError, match="scale"):
-        descent_predictor([0.4])  # type: ignore[call-arg]
+        descent_predictor([0.4])
 
 
-def test_alignment_equals_loops() -> None:
+def test_alignment_equals_loops():
     prompts = draw()
     rows = []
     for m in range(20):
@@ -118,7 +114,7 @@ def test_alignment_equals_loops() -> None:
     assert swapped == found
 
 
-def test_standard_errors_are_honest() -> None:
+def test_standard_errors_are_honest():
     """Spread of the three means over 200 batches against the reported errors."""
     law = Problem(dim=D, context=N, scale=1)
     generator = np.random.default_rng(5)
@@ -133,7 +129,7 @@ def test_standard_errors_are_honest() -> None:
     np.testing.assert_allclose(ratio, 1, atol=0.2)  # s.d. of a spread over 200 is 5 %
 
 
-def test_many_steps_and_small_ridge_align() -> None:
+def test_many_steps_and_small_ridge_align():
     found = alignment(descent_predictor([0.4] * 2000, scale=1), ridge_predictor(0.0), draw(8))
     assert found.gradient_distance.mean < 1e-6
     one, far = (
@@ -145,7 +141,7 @@ def test_many_steps_and_small_ridge_align() -> None:
     assert one < far < 1
 
 
-def test_vanishing_gradient_and_a_single_prompt() -> None:
+def test_vanishing_gradient_and_a_single_prompt():
     found = alignment(
         descent_predictor([0.0], scale=1), descent_predictor([0.4], scale=1), draw(1)
     )
@@ -154,7 +150,7 @@ def test_vanishing_gradient_and_a_single_prompt() -> None:
 
 
 @pytest.mark.parametrize("include_query", [False, True])
-def test_rescaled_layer_is_the_same_function(include_query: bool) -> None:
+def test_rescaled_layer_is_the_same_function(include_query):
     tokens, layer = regression_tokens(draw()), random_layer()
     scaled = rescale(layer)
     assert np.mean(np.diag(scaled.lookup[0])[:D]) == pytest.approx(1, rel=ROUNDING)
@@ -166,7 +162,7 @@ def test_rescaled_layer_is_the_same_function(include_query: bool) -> None:
     np.testing.assert_allclose(again.output, scaled.output, rtol=ROUNDING)
 
 
-def test_interpolation_between_constructions_is_a_construction() -> None:
+def test_interpolation_between_constructions_is_a_construction():
     tokens = regression_tokens(draw())
     first, second, between = (descent_layer(r, context=N, dim=D) for r in (0.4, 0.8, 0.5))
     disguised = Layer(-3 * second.key, 2 * second.query, second.value, second.projection / -6)
@@ -178,7 +174,7 @@ def test_interpolation_between_constructions_is_a_construction() -> None:
     )
 
 
-def test_interpolation_ends_at_its_layers() -> None:
+def test_interpolation_ends_at_its_layers():
     tokens = regression_tokens(draw())
     first, second = random_layer(), descent_layer(0.5, context=N, dim=D)
     for weight, layer in ((0.0, first), (1.0, second)):
@@ -190,7 +186,7 @@ def test_interpolation_ends_at_its_layers() -> None:
         )
 
 
-def test_roll_out_is_dampened_descent() -> None:
+def test_roll_out_is_dampened_descent():
     prompts = draw()
     layer = descent_layer(0.8, context=N, dim=D)
     found = roll_out(regression_tokens(prompts), layer, 6, 0.5)
@@ -201,7 +197,7 @@ def test_roll_out_is_dampened_descent() -> None:
         np.testing.assert_allclose(found[k], expected, rtol=0, atol=10 * ROUNDING)
 
 
-def test_roll_out_of_any_layer_is_a_stack() -> None:
+def test_roll_out_of_any_layer_is_a_stack():
     tokens, layer = regression_tokens(draw()), random_layer()
     found = roll_out(tokens, layer, 3, 0.75, include_query=True)
     for k in range(4):
@@ -211,7 +207,7 @@ def test_roll_out_of_any_layer_is_a_stack() -> None:
 
 @pytest.mark.parametrize("include_query", [False, True])
 @pytest.mark.parametrize("heads", [1, 3])
-def test_labels_only_keeps_the_update_of_the_labels(heads: int, include_query: bool) -> None:
+def test_labels_only_keeps_the_update_of_the_labels(heads, include_query):
     tokens, layer = regression_tokens(draw()), random_layer(heads=heads)
     whole = apply_layer(tokens, layer, include_query=include_query)
     found = apply_layer(tokens, labels_only(layer), include_query=include_query)
@@ -222,7 +218,7 @@ def test_labels_only_keeps_the_update_of_the_labels(heads: int, include_query: b
     np.testing.assert_array_equal(again.projection, labels_only(layer).projection)
 
 
-def test_labels_only_of_a_scrambled_step_repeats_as_descent() -> None:
+def test_labels_only_of_a_scrambled_step_repeats_as_descent():
     """Rows of P V that never saw a gradient do harm from the second repetition on."""
     prompts, step = draw(), descent_layer(0.4, context=N, dim=D)
     noise = np.random.default_rng(7).standard_normal(step.projection.shape)
@@ -262,17 +258,17 @@ def test_labels_only_of_a_scrambled_step_repeats_as_descent() -> None:
         ),
     ],
 )
-def test_errors(call: Callable[[], Any], message: str) -> None:
+def test_errors(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
 
-def test_strict_arrays() -> None:
+def test_strict_arrays():
     strict = array_api_strict.asarray
     prompts = draw()
     on_strict = Prompts(**{name: strict(value) for name, value in vars(prompts).items()})
 
-    def run(prompts: Prompts, convert: Callable[..., Any]) -> tuple[np.ndarray, Any]:
+    def run(prompts, convert):
         layer, other = (
             Layer(**{name: convert(value) for name, value in vars(each).items()})
             for each in (random_layer(), descent_layer(0.4, context=N, dim=D))

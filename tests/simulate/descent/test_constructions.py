@@ -1,14 +1,11 @@
 """Constructed layers against gradient descent and copying written as loops."""
 
-from collections.abc import Callable
-from typing import Any
-
 import array_api_strict
 import numpy as np
 import pytest
 
 from iclimit.problem import Problem
-from iclimit.simulate.arrays import Backend, get_backend
+from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent import constructions
 from iclimit.simulate.descent.constructions import (
     copying_layer,
@@ -27,21 +24,19 @@ RATES = [0.7, 0.2, 0.9]
 NUMPY = get_backend("numpy")
 
 
-def draw(context: int = N, dim: int = D, n: int = 5) -> Prompts:
+def draw(context=N, dim=D, n=5):
     law = Problem(dim=dim, context=context, noise_variance=0.3, scale=1)
     return draw_prompts(law, NUMPY, np.random.default_rng([context, dim]), n)
 
 
-def start_and_matrix(dim: int = D) -> tuple[np.ndarray, np.ndarray]:
+def start_and_matrix(dim=D):
     """Initial weights and a preconditioner that is not symmetric."""
     generator = np.random.default_rng(3)
     start, matrix = generator.standard_normal(dim), generator.standard_normal((dim, dim))
     return start, np.eye(dim) + 0.3 * matrix
 
 
-def descent_loop(
-    x: np.ndarray, y: np.ndarray, rates: list[float], w: np.ndarray, matrix: np.ndarray
-) -> np.ndarray:
+def descent_loop(x, y, rates, w, matrix):
     """Weights of one prompt, pair by pair."""
     for rate in rates:
         gradient = np.zeros_like(w)
@@ -54,12 +49,10 @@ def descent_loop(
 @pytest.mark.parametrize("preconditioned", [False, True])
 @pytest.mark.parametrize("started", [False, True])
 @pytest.mark.parametrize("rates", [RATES[:1], RATES, [0.4] * 4])
-def test_layers_are_descent_steps_on_every_token(
-    rates: list[float], started: bool, preconditioned: bool
-) -> None:
+def test_layers_are_descent_steps_on_every_token(rates, started, preconditioned):
     prompts = draw()
     start, matrix = start_and_matrix()
-    kwargs: dict[str, Any] = {"initial": start} if started else {}
+    kwargs = {"initial": start} if started else {}
     w0 = start if started else np.zeros(D)
     A = matrix if preconditioned else np.eye(D)
     layers = [
@@ -79,19 +72,19 @@ def test_layers_are_descent_steps_on_every_token(
         assert prediction(tokens, layers)[m] == pytest.approx(w @ prompts.query[m], abs=ROUNDING)
 
 
-def test_sum_normalization_is_the_mean_at_n_times_the_rate() -> None:
+def test_sum_normalization_is_the_mean_at_n_times_the_rate():
     mean = descent_layer(0.7, context=N, dim=D)
     total = descent_layer(0.7 / N, context=N, dim=D, normalization="sum")
     np.testing.assert_allclose(total.output, mean.output, rtol=ROUNDING)
     np.testing.assert_array_equal(total.lookup, mean.lookup)
 
 
-def test_query_among_the_keys_is_harmless_for_one_step_from_zero_only() -> None:
+def test_query_among_the_keys_is_harmless_for_one_step_from_zero_only():
     prompts = draw()
     layer = descent_layer(0.7, context=N, dim=D)
     tokens = regression_tokens(prompts)
 
-    def gap(layers: list[Layer]) -> float:
+    def gap(layers):
         with_query = prediction(tokens, layers, include_query=True)
         return float(np.max(np.abs(with_query - prediction(tokens, layers))))
 
@@ -99,7 +92,7 @@ def test_query_among_the_keys_is_harmless_for_one_step_from_zero_only() -> None:
     assert gap([layer, layer]) > 0.01  # measured 1.6
 
 
-def test_two_heads_of_half_the_rate_add_up() -> None:
+def test_two_heads_of_half_the_rate_add_up():
     tokens = regression_tokens(draw())
     one, half = (descent_layer(rate, context=N, dim=D) for rate in (0.8, 0.4))
     both = Layer(
@@ -111,7 +104,7 @@ def test_two_heads_of_half_the_rate_add_up() -> None:
     )
 
 
-def test_widened_layer_leaves_further_entries() -> None:
+def test_widened_layer_leaves_further_entries():
     tokens = regression_tokens(draw())
     layer = descent_layer(0.8, context=N, dim=D)
     extra = np.random.default_rng(4).standard_normal((*tokens.shape[:2], 3))
@@ -122,7 +115,7 @@ def test_widened_layer_leaves_further_entries() -> None:
     np.testing.assert_array_equal(out[:, :, D + 1 :], extra)
 
 
-def test_separate_tokens_entry_by_entry() -> None:
+def test_separate_tokens_entry_by_entry():
     prompts, positions = draw(context=3, dim=2), np.arange(14.0).reshape(7, 2)
     start = np.array([0.5, -1.0])
     tokens = separate_tokens(prompts, positions, start)
@@ -141,7 +134,7 @@ def test_separate_tokens_entry_by_entry() -> None:
         )
 
 
-def orthonormal_positions(context: int) -> np.ndarray:
+def orthonormal_positions(context):
     """A random orthonormal basis: the harmonics are one such, one-hot vectors another."""
     size = 2 * context + 1
     return np.linalg.qr(np.random.default_rng(6).standard_normal((size, size)))[0]
@@ -150,9 +143,7 @@ def orthonormal_positions(context: int) -> np.ndarray:
 @pytest.mark.parametrize("include_query", [False, True])
 @pytest.mark.parametrize("encode", [one_hot_positions, orthonormal_positions])
 @pytest.mark.parametrize("context", [1, 2, N])
-def test_copying_then_descent_equals_merged_tokens(
-    context: int, encode: Callable[[int], np.ndarray], include_query: bool
-) -> None:
+def test_copying_then_descent_equals_merged_tokens(context, encode, include_query):
     prompts, positions = draw(context), encode(context)
     start, matrix = start_and_matrix()
     layers = [
@@ -172,7 +163,7 @@ def test_copying_then_descent_equals_merged_tokens(
     np.testing.assert_array_equal(out[:, 1::2], copied[:, 1::2])
 
 
-def test_tokens_of_labels_contribute_nothing_to_descent() -> None:
+def test_tokens_of_labels_contribute_nothing_to_descent():
     prompts, positions = draw(), one_hot_positions(N)
     tokens = separate_tokens(prompts, positions)
     copied = apply_layer(tokens, copying_layer(positions, dim=D))
@@ -186,9 +177,7 @@ def test_tokens_of_labels_contribute_nothing_to_descent() -> None:
 
 @pytest.mark.parametrize("include_query", [False, True])
 @pytest.mark.parametrize("pairs", [3, 5, N])
-def test_softmax_copying_error_falls_exponentially_with_sharpness(
-    pairs: int, include_query: bool
-) -> None:
+def test_softmax_copying_error_falls_exponentially_with_sharpness(pairs, include_query):
     prompts, positions = draw(), sinusoidal_positions(N, pairs)
     start, _ = start_and_matrix()
     merged = regression_tokens(prompts, start)
@@ -198,7 +187,7 @@ def test_softmax_copying_error_falls_exponentially_with_sharpness(
     overlap = positions @ positions.T
     gap = 1 - np.max(overlap - 2 * np.eye(len(overlap)))
 
-    def error(sharpness: float) -> float:
+    def error(sharpness):
         copying = copying_layer(positions, dim=D, sharpness=sharpness)
         copied = apply_layer(tokens, copying, include_query=include_query, softmax=True)
         out = forward(copied, [widen_layer(layer, tokens.shape[2])])
@@ -211,7 +200,7 @@ def test_softmax_copying_error_falls_exponentially_with_sharpness(
     assert error(40 / gap) < ROUNDING
 
 
-def test_sinusoidal_positions_are_cyclic_and_of_unit_norm() -> None:
+def test_sinusoidal_positions_are_cyclic_and_of_unit_norm():
     positions = sinusoidal_positions(5, 2)
     assert positions.shape == (11, 4)
     overlap = positions @ positions.T
@@ -221,7 +210,7 @@ def test_sinusoidal_positions_are_cyclic_and_of_unit_norm() -> None:
         np.testing.assert_allclose(overlap[k], expected, rtol=0, atol=ROUNDING)
 
 
-def test_positions_need_a_linear_map_to_the_next() -> None:
+def test_positions_need_a_linear_map_to_the_next():
     random = np.random.default_rng(5).standard_normal((7, 6))
     with pytest.raises(ValueError, match="positions must be moved to the next, cyclically"):
         copying_layer(random, dim=2)
@@ -259,16 +248,16 @@ def test_positions_need_a_linear_map_to_the_next() -> None:
         ),
     ],
 )
-def test_errors(call: Callable[[], Any], message: str) -> None:
+def test_errors(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
 
-def test_strict_arrays(strict_backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strict_arrays(strict_backend, monkeypatch):
     prompts, positions = draw(), sinusoidal_positions(N, 4)
     start, matrix = start_and_matrix()
 
-    def run(prompts: Prompts, start: Any) -> Any:
+    def run(prompts, start):
         tokens = separate_tokens(prompts, positions, start)
         copying = copying_layer(positions, dim=D, sharpness=9.0)
         descent = descent_layer(0.7, context=N, dim=D, initial=start, preconditioner=matrix)

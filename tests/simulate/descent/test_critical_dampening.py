@@ -1,22 +1,20 @@
 """Quantiles of the critical dampening factor against the worst of T tasks, drawn and exact."""
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from iclimit.simulate.descent import CriticalDampening, schedules, simulate_critical_dampening
+from iclimit.simulate.descent import schedules, simulate_critical_dampening
 from iclimit.simulate.descent.schedules import largest_eigenvalues
 
 Z_LIMIT = 4.0  # 15 comparisons against draws, 15 of a bias: one beyond in 500 seeds
 QUANTILES = [0.1, 0.25, 0.5, 0.75, 0.9]
-SIZE: dict[str, Any] = {"context": 4, "dim": 3}
+SIZE = {"context": 4, "dim": 3}
 
 
-def numbers(found: CriticalDampening) -> tuple[np.ndarray, np.ndarray]:
+def numbers(found):
     """Quantiles and their standard errors."""
     pairs = [(quantile.mean, quantile.standard_error) for quantile in found.quantiles]
     values, errors = np.array(pairs).T
@@ -24,11 +22,11 @@ def numbers(found: CriticalDampening) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("law", ["gaussian", "uniform", "laplace"])  # signs: steps, see below
-def test_quantiles_are_those_of_the_worst_of_many_tasks(law: str) -> None:
+def test_quantiles_are_those_of_the_worst_of_many_tasks(law):
     tasks, sets, rate, scale = 40, 2500, 0.6, 0.7
     generator = np.random.default_rng(len(law))
     shape = (sets, tasks, 4, 3)
-    laws: dict[str, Callable[..., Any]] = {
+    laws = {
         "gaussian": generator.standard_normal,
         "uniform": lambda shape: generator.uniform(-1, 1, shape),
         "laplace": lambda shape: generator.laplace(size=shape),
@@ -55,7 +53,7 @@ def test_quantiles_are_those_of_the_worst_of_many_tasks(law: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("tasks", "contexts"), [(1, 2000), (20, 3000), (100, 5000)])
-def test_standard_errors_are_honest(tasks: int, contexts: int) -> None:
+def test_standard_errors_are_honest(tasks, contexts):
     """One pair in one dimension: the eigenvalue is chi-square, so the quantiles are known."""
     p = np.array(QUANTILES)
     exact = 2 / (0.5 * stats.chi2.ppf((1 - p) ** (1 / tasks), 1))
@@ -77,7 +75,7 @@ def test_standard_errors_are_honest(tasks: int, contexts: int) -> None:
     assert np.all(np.abs(np.mean(found, axis=0) - exact) < 0.15 * spread + Z_LIMIT * spread / 20)
 
 
-def test_signs_of_one_pair_have_one_eigenvalue() -> None:
+def test_signs_of_one_pair_have_one_eigenvalue():
     found = simulate_critical_dampening(
         [0.3, 0.5],
         rate=0.5,
@@ -94,8 +92,8 @@ def test_signs_of_one_pair_have_one_eigenvalue() -> None:
     np.testing.assert_allclose(errors, 0, atol=1e-12)
 
 
-def test_factors_fall_with_the_rate_the_scale_and_the_number_of_tasks() -> None:
-    def median(rate: float = 0.5, tasks: int = 30, scale: float = 1.0) -> float:
+def test_factors_fall_with_the_rate_the_scale_and_the_number_of_tasks():
+    def median(rate=0.5, tasks=30, scale=1.0):
         found = simulate_critical_dampening(
             [0.5], rate=rate, **SIZE, test_tasks=tasks, scale=scale, contexts=5000, rng=2
         )
@@ -106,8 +104,8 @@ def test_factors_fall_with_the_rate_the_scale_and_the_number_of_tasks() -> None:
     assert median(tasks=100) < median() < median(tasks=3)
 
 
-def test_quantiles_ascend_and_keep_their_order() -> None:
-    setting: dict[str, Any] = {"rate": 0.5, **SIZE, "test_tasks": 30, "contexts": 5000, "rng": 3}
+def test_quantiles_ascend_and_keep_their_order():
+    setting = {"rate": 0.5, **SIZE, "test_tasks": 30, "contexts": 5000, "rng": 3}
     found = simulate_critical_dampening(QUANTILES, **setting)
     quantiles, errors = numbers(found)
     assert np.all(np.diff(quantiles) > 0)
@@ -116,7 +114,7 @@ def test_quantiles_ascend_and_keep_their_order() -> None:
     assert backwards.quantiles == found.quantiles[::-1]
 
 
-def test_one_task_has_the_quantiles_of_the_eigenvalue() -> None:
+def test_one_task_has_the_quantiles_of_the_eigenvalue():
     p = np.array(QUANTILES)
     found = simulate_critical_dampening(
         p, rate=0.5, **SIZE, test_tasks=1, input_law="uniform", contexts=4000, rng=4
@@ -125,10 +123,10 @@ def test_one_task_has_the_quantiles_of_the_eigenvalue() -> None:
     np.testing.assert_allclose(numbers(found)[0], np.quantile(4 / top, p), rtol=2e-3)
 
 
-def test_arguments_reach_the_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: dict[str, Any] = {}
+def test_arguments_reach_the_simulation(monkeypatch):
+    seen = {}
 
-    def spy(*problem: Any, **arguments: Any) -> np.ndarray:
+    def spy(*problem, **arguments):
         names = ("context", "dim", "input_law", "scale")
         seen.update(arguments, **dict(zip(names, problem, strict=True)))
         return np.linspace(1.0, 2.0, arguments["contexts"])
@@ -168,15 +166,15 @@ def test_arguments_reach_the_simulation(monkeypatch: pytest.MonkeyPatch) -> None
         ({"probability": [1e-300]}, "contexts must be >= inf for these quantiles, got 1000"),
     ],
 )
-def test_errors(changes: dict[str, Any], message: str) -> None:
-    setting: dict[str, Any] = {"probability": [0.5], "rate": 0.5, "test_tasks": 20, **SIZE}
+def test_errors(changes, message):
+    setting = {"probability": [0.5], "rate": 0.5, "test_tasks": 20, **SIZE}
     setting |= {"contexts": 1000, "rng": 0} | changes
     with pytest.raises(ValueError, match=message):
         simulate_critical_dampening(setting.pop("probability"), **setting)
 
 
-def test_the_contexts_asked_for_are_enough() -> None:
-    setting: dict[str, Any] = {"rate": 0.5, "test_tasks": 20, **SIZE, "rng": 0}
+def test_the_contexts_asked_for_are_enough():
+    setting = {"rate": 0.5, "test_tasks": 20, **SIZE, "rng": 0}
     simulate_critical_dampening([0.5], contexts=147, **setting)
     with pytest.raises(ValueError, match="contexts must be >= 147"):
         simulate_critical_dampening([0.5], contexts=140, **setting)

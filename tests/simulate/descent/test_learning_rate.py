@@ -2,9 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import array_api_strict
 import numpy as np
@@ -12,7 +10,7 @@ import pytest
 
 from iclimit.problem import COORDINATE_VARIANCE, Problem
 from iclimit.results import Estimate
-from iclimit.simulate.arrays import Backend, get_backend
+from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent import (
     LearningRateEstimate,
     estimate_learning_rate,
@@ -26,42 +24,34 @@ ROUNDING = 1e-12  # relative
 Z_LIMIT = 4.0  # 24 comparisons: one beyond in 600 seeds
 NUMPY = get_backend("numpy")
 N, D = 6, 4
-SETTING: dict[str, Any] = {
-    "context": N,
-    "dim": D,
-    "scale": 0.9,
-    "noise_variance": 0.3,
-    "task_variance": 1.4,
-}
+SETTING = {"context": N, "dim": D, "scale": 0.9, "noise_variance": 0.3, "task_variance": 1.4}
 SMALL_SAMPLE = {"gaussian": 0.93, "uniform": 0.96, "rademacher": 0.975, "laplace": 0.805}
 """Known gap: sandwich error over the spread at 200 tasks, to .02 (three seeds).  It closes with
 more tasks: at 1000 it is .98, .98, 1.00 and .89, at 4000 the Laplace ratio is .93 to 1."""
 MOMENTS = {"gaussian": (1, 3), "uniform": (1 / 3, 1 / 5), "rademacher": (1, 1), "laplace": (2, 24)}
 
 
-def draw(tasks: int, law: str = "gaussian", seed: int = 1) -> Prompts:
+def draw(tasks, law="gaussian", seed=1):
     return draw_prompts(
         Problem(**SETTING, input_law=law), NUMPY, np.random.default_rng(seed), tasks
     )
 
 
-def part(prompts: Prompts, kept: slice | np.ndarray) -> Prompts:
+def part(prompts, kept):
     return prompts[kept]
 
 
-def pair(estimate: Estimate) -> tuple[float, float]:
+def pair(estimate):
     return estimate.mean, estimate.standard_error
 
 
-def assert_same_rate(
-    found: LearningRateEstimate, expected: LearningRateEstimate, factor: float = 1
-) -> None:
+def assert_same_rate(found, expected, factor=1):
     assert found.rate.mean == pytest.approx(factor * expected.rate.mean, rel=ROUNDING)
     error = factor * expected.rate.standard_error
     assert found.rate.standard_error == pytest.approx(error, rel=1e-9)
 
 
-def slopes(prompts: Prompts, normalization: str) -> np.ndarray:
+def slopes(prompts, normalization):
     """Predictions with the rate 1, pair by pair."""
     g = np.zeros(len(prompts.query_label))
     for m in range(len(g)):
@@ -72,7 +62,7 @@ def slopes(prompts: Prompts, normalization: str) -> np.ndarray:
 
 @pytest.mark.parametrize("normalization", ["mean", "sum"])
 @pytest.mark.parametrize("law", COORDINATE_VARIANCE)
-def test_estimate_equals_a_fit_on_all_data(law: str, normalization: str) -> None:
+def test_estimate_equals_a_fit_on_all_data(law, normalization):
     """Least squares through the origin, and the sandwich (A^-1 B A^-1) written as such."""
     prompts = draw(200, law)
     g, y = slopes(prompts, normalization), prompts.query_label
@@ -94,7 +84,7 @@ def test_estimate_equals_a_fit_on_all_data(law: str, normalization: str) -> None
 
 
 @pytest.mark.parametrize("cuts", [[], [1], [199], [3, 4, 5], [50, 100, 150], list(range(1, 200))])
-def test_any_split_into_batches_gives_the_same(cuts: list[int]) -> None:
+def test_any_split_into_batches_gives_the_same(cuts):
     prompts = draw(200, "laplace")
     whole = estimate_learning_rate(prompts)
     ends = [0, *cuts, 200]
@@ -105,14 +95,14 @@ def test_any_split_into_batches_gives_the_same(cuts: list[int]) -> None:
     assert pair(found.loss(0.2)) == pytest.approx(pair(whole.loss(0.2)), rel=1e-10)
 
 
-def test_empty_batches_do_not_count() -> None:
+def test_empty_batches_do_not_count():
     prompts = draw(20)
     empty = part(prompts, slice(0, 0))
     assert estimate_learning_rate([empty, prompts, empty]) == estimate_learning_rate(prompts)
 
 
 @pytest.mark.parametrize("law", COORDINATE_VARIANCE)
-def test_standard_errors_are_the_spread_over_replications(law: str) -> None:
+def test_standard_errors_are_the_spread_over_replications(law):
     count, tasks = 1500, 200
     prompts = draw(count * tasks, law, seed=2)
     found = [
@@ -135,7 +125,7 @@ def test_standard_errors_are_the_spread_over_replications(law: str) -> None:
 
 
 @pytest.mark.parametrize("law", ["gaussian", "laplace"])
-def test_standard_error_is_that_of_the_bootstrap(law: str) -> None:
+def test_standard_error_is_that_of_the_bootstrap(law):
     prompts = draw(20_000, law, seed=3)
     g, y = slopes(part(prompts, slice(0, 4000)), "mean"), prompts.query_label[:4000]
     generator = np.random.default_rng(4)
@@ -153,7 +143,7 @@ def test_standard_error_is_that_of_the_bootstrap(law: str) -> None:
 
 @pytest.mark.parametrize("normalization", ["mean", "sum"])
 @pytest.mark.parametrize("law", COORDINATE_VARIANCE)
-def test_line_search_agrees(law: str, normalization: str) -> None:
+def test_line_search_agrees(law, normalization):
     prompts = draw(300, law)
     expected = estimate_learning_rate(prompts, normalization=normalization).rate.mean
     for tolerance in (1e-2, 1e-5):
@@ -165,7 +155,7 @@ def test_line_search_agrees(law: str, normalization: str) -> None:
         assert evaluations < 20 + math.log(1 / tolerance) / math.log(1.618)
 
 
-def test_few_tasks_can_have_a_negative_rate() -> None:
+def test_few_tasks_can_have_a_negative_rate():
     prompts = draw(2000)
     negative = prompts.query_label * slopes(prompts, "mean") < 0
     few = part(prompts, np.flatnonzero(negative)[:5])
@@ -176,7 +166,7 @@ def test_few_tasks_can_have_a_negative_rate() -> None:
     assert searched == pytest.approx(found.rate.mean, rel=1e-3)
 
 
-def test_a_perfect_fit_has_no_error() -> None:
+def test_a_perfect_fit_has_no_error():
     prompts = draw(50)
     perfect = replace(prompts, query_label=0.7 * slopes(prompts, "mean"))
     found = estimate_learning_rate(perfect)
@@ -186,7 +176,7 @@ def test_a_perfect_fit_has_no_error() -> None:
     assert found.loss().mean == pytest.approx(0, abs=1e-12)
 
 
-def test_rates_do_not_depend_on_the_units_of_the_labels() -> None:
+def test_rates_do_not_depend_on_the_units_of_the_labels():
     prompts = draw(100)
     scaled = replace(prompts, labels=-3 * prompts.labels, query_label=-3 * prompts.query_label)
     one, other = estimate_learning_rate(prompts), estimate_learning_rate(scaled)
@@ -195,11 +185,11 @@ def test_rates_do_not_depend_on_the_units_of_the_labels() -> None:
     assert pair(other.loss(0.1)) == pytest.approx(nine_times, rel=1e-10)
 
 
-def collected(monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> list[Prompts]:
+def collected(monkeypatch, **arguments):
     """Batches that a simulation estimates from."""
-    seen: list[Prompts] = []
+    seen = []
 
-    def estimate(batches: Any, **_: Any) -> LearningRateEstimate:
+    def estimate(batches, **_):
         seen.extend(batches)
         return LearningRateEstimate(Estimate(0.0, 0.0, 0), {})
 
@@ -209,9 +199,9 @@ def collected(monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> list[Prompts
     return seen
 
 
-def test_more_tasks_extend_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_tasks_extend_fewer(monkeypatch):
     monkeypatch.setattr(learning_rate, "BLOCK_NUMBERS", 7 * D * (N + 1))
-    law: dict[str, Any] = {"input_law": "uniform", "rng": 5, **SETTING}
+    law = {"input_law": "uniform", "rng": 5, **SETTING}
     few, many = (collected(monkeypatch, contexts=tasks, **law) for tasks in (10, 25))
     assert [len(batch.labels) for batch in few] == [7, 3]
     assert [len(batch.labels) for batch in many] == [7, 7, 7, 4]
@@ -225,7 +215,7 @@ def test_more_tasks_extend_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found != simulate_learning_rate(contexts=25, **law | {"rng": 6})
 
 
-def test_mean_rate_is_the_sum_rate_times_the_context() -> None:
+def test_mean_rate_is_the_sum_rate_times_the_context():
     mean, total = (
         simulate_learning_rate(contexts=100, rng=7, normalization=normalization, **SETTING)
         for normalization in ("mean", "sum")
@@ -234,8 +224,8 @@ def test_mean_rate_is_the_sum_rate_times_the_context() -> None:
     assert pair(mean.loss()) == pytest.approx(pair(total.loss()), rel=1e-10)
 
 
-def test_strict_arrays(strict_backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    cell: dict[str, Any] = {"contexts": 30, "input_law": "laplace", "rng": 8, **SETTING}
+def test_strict_arrays(strict_backend, monkeypatch):
+    cell = {"contexts": 30, "input_law": "laplace", "rng": 8, **SETTING}
     expected = simulate_learning_rate(**cell)
     monkeypatch.setattr(sampling, "get_backend", lambda _: strict_backend)
     found = simulate_learning_rate(**cell)
@@ -278,6 +268,6 @@ def test_strict_arrays(strict_backend: Backend, monkeypatch: pytest.MonkeyPatch)
         ),
     ],
 )
-def test_errors(call: Callable[[], Any], message: str) -> None:
+def test_errors(call, message):
     with pytest.raises(ValueError, match=message):
         call()

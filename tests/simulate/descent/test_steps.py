@@ -1,21 +1,15 @@
 """Gradient descent against loops, exact conditional losses against matrices and sampling."""
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import array_api_strict
 import numpy as np
 import pytest
 
 from iclimit.problem import COORDINATE_VARIANCE, Problem
-from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
+from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.descent import schedules as descent
-from iclimit.simulate.descent.schedules import (
-    ContextLosses,
-    largest_eigenvalues,
-    simulate_schedule,
-)
+from iclimit.simulate.descent.schedules import largest_eigenvalues, simulate_schedule
 from iclimit.simulate.descent.steps import descend, query_predictions
 from iclimit.simulate.prompts import Prompts, draw_prompts
 
@@ -25,17 +19,17 @@ NUMPY = get_backend("numpy")
 RATES = [0.3, 0.9, 0.5]
 
 
-def samples(run: ContextLosses) -> np.ndarray:
+def samples(run):
     """Losses (contexts, schedules) of the contexts."""
     return np.stack([loss.samples for loss in run.losses], axis=1)
 
 
-def draw(context: int, dim: int, n: int = 5) -> Prompts:
+def draw(context, dim, n=5):
     law = Problem(dim=dim, context=context, noise_variance=0.4, scale=1)
     return draw_prompts(law, NUMPY, np.random.default_rng([context, dim]), n)
 
 
-def block_inputs(context: int, dim: int, block: int) -> np.ndarray:
+def block_inputs(context, dim, block):
     """Gaussian inputs of the first block of contexts of root 3."""
     generator = np.random.default_rng(seed_sequences(3, 1)[0])
     return generator.standard_normal((block, context, dim))
@@ -44,12 +38,12 @@ def block_inputs(context: int, dim: int, block: int) -> np.ndarray:
 @pytest.mark.parametrize(("context", "dim"), [(1, 1), (3, 5), (8, 4)])
 @pytest.mark.parametrize("started", [False, True])
 @pytest.mark.parametrize("preconditioned", [False, True])
-def test_descent_equals_loops(context: int, dim: int, started: bool, preconditioned: bool) -> None:
+def test_descent_equals_loops(context, dim, started, preconditioned):
     generator = np.random.default_rng(1)
     prompts = draw(context, dim)
     start = generator.standard_normal(dim)
     matrix = np.eye(dim) + 0.2 * generator.standard_normal((dim, dim))
-    kwargs: dict[str, Any] = {"initial": start} if started else {}
+    kwargs = {"initial": start} if started else {}
     if preconditioned:
         kwargs["preconditioner"] = matrix
     weights = descend(prompts, RATES, **kwargs)
@@ -67,11 +61,11 @@ def test_descent_equals_loops(context: int, dim: int, started: bool, preconditio
         assert predicted[m] == pytest.approx(w @ prompts.query[m], rel=1e-10, abs=ROUNDING)
 
 
-def test_descent_is_the_negative_gradient_of_half_the_mean_squared_error() -> None:
+def test_descent_is_the_negative_gradient_of_half_the_mean_squared_error():
     prompts, w, h = draw(6, 3), np.array([0.3, -0.2, 0.5]), 1e-3
     step = descend(prompts, [1.0], initial=w) - w
 
-    def loss(w: np.ndarray) -> np.ndarray:
+    def loss(w):
         return np.mean((prompts.labels - prompts.inputs @ w) ** 2, axis=1) / 2
 
     for i, e in enumerate(np.eye(3)):  # central differences of a quadratic are exact
@@ -82,11 +76,11 @@ def test_descent_is_the_negative_gradient_of_half_the_mean_squared_error() -> No
 @pytest.mark.parametrize(("context", "dim"), [(3, 5), (5, 5), (8, 4), (1, 3), (4, 1)])
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 def test_conditional_loss_and_top_eigenvalue_equal_explicit_matrices(
-    context: int, dim: int, noise: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    context, dim, noise, monkeypatch
+):
     block = 6
     monkeypatch.setattr(descent, "BLOCK_NUMBERS", block * context * dim)
-    size: dict[str, Any] = {"context": context, "dim": dim, "scale": 0.7}
+    size = {"context": context, "dim": dim, "scale": 0.7}
     run = simulate_schedule(RATES, **size, noise_ratio=noise, rng=3, contexts=block)
     top = largest_eigenvalues(**size, contexts=block, rng=3)
     for r, z in enumerate(block_inputs(context, dim, block)):
@@ -102,7 +96,7 @@ def test_conditional_loss_and_top_eigenvalue_equal_explicit_matrices(
 
 @pytest.mark.parametrize(("context", "dim"), [(4, 7), (9, 4)])
 @pytest.mark.parametrize("law", COORDINATE_VARIANCE)
-def test_mean_loss_equals_sampled_descent(context: int, dim: int, law: str) -> None:
+def test_mean_loss_equals_sampled_descent(context, dim, law):
     """Tasks, labels and queries sampled too, at a loss with its factors."""
     scale, variance, noise_variance, count = 0.6, 1.7, 0.8, 4000
     prompt_law = Problem(
@@ -138,9 +132,7 @@ def test_mean_loss_equals_sampled_descent(context: int, dim: int, law: str) -> N
 )
 @pytest.mark.parametrize(("context", "dim"), [(3, 6), (10, 5)])
 @pytest.mark.parametrize("noise", [0.0, 0.2])
-def test_one_step_has_the_exact_mean(
-    law: str, second: float, kurtosis: float, context: int, dim: int, noise: float
-) -> None:
+def test_one_step_has_the_exact_mean(law, second, kurtosis, context, dim, noise):
     """(1/d) E tr H^2 = m2^2 (N - 1 + d - 1 + kurtosis)/N."""
     scale = 0.8
     m = scale**2 * second
@@ -162,17 +154,15 @@ def test_one_step_has_the_exact_mean(
         assert abs(loss.z(exact)) < Z_LIMIT
 
 
-def test_best_two_steps_have_the_exact_mean() -> None:
+def test_best_two_steps_have_the_exact_mean():
     """15827/93957 for N = 20, d = 10, from the exact Wishart moments."""
     run = simulate_schedule([0.4203, 1.180], context=20, dim=10, rng=6, contexts=20_000)
     assert abs(run.loss.z(15827 / 93957)) < Z_LIMIT
 
 
-def test_schedules_share_contexts_and_longer_runs_extend_shorter_ones(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_schedules_share_contexts_and_longer_runs_extend_shorter_ones(monkeypatch):
     monkeypatch.setattr(descent, "BLOCK_NUMBERS", 7 * 12)
-    size: dict[str, Any] = {"context": 4, "dim": 3, "input_law": "laplace", "rng": 8}
+    size = {"context": 4, "dim": 3, "input_law": "laplace", "rng": 8}
     rates = np.array([[0.3, 0.1], [0.2, 0.2]])
     both = simulate_schedule(rates, **size, contexts=20, noise_ratio=0.1)
     assert samples(both).shape == (20, 2)
@@ -185,7 +175,7 @@ def test_schedules_share_contexts_and_longer_runs_extend_shorter_ones(
     )
 
 
-def test_summaries_of_the_losses() -> None:
+def test_summaries_of_the_losses():
     run = simulate_schedule([[0.3], [0.1]], context=4, dim=3, rng=9, contexts=50)
     np.testing.assert_array_equal(run.medians, np.median(samples(run), axis=0))
     one = simulate_schedule([0.3], context=4, dim=3, rng=9)
@@ -194,8 +184,8 @@ def test_summaries_of_the_losses() -> None:
     assert single.loss.standard_error == math.inf
 
 
-def test_top_eigenvalue_is_where_a_constant_rate_diverges() -> None:
-    size: dict[str, Any] = {"context": 6, "dim": 4}
+def test_top_eigenvalue_is_where_a_constant_rate_diverges():
+    size = {"context": 6, "dim": 4}
     top = largest_eigenvalues(**size, contexts=40, rng=10)
     critical = 2 / top
     rates = np.repeat(np.concat([0.97 * critical, 1.03 * critical])[:, None], 200, axis=1)
@@ -206,8 +196,8 @@ def test_top_eigenvalue_is_where_a_constant_rate_diverges() -> None:
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.1])
-def test_overflowing_losses_are_infinite(noise: float) -> None:
-    size: dict[str, Any] = {"context": 6, "dim": 4, "rng": 10, "contexts": 40}
+def test_overflowing_losses_are_infinite(noise):
+    size = {"context": 6, "dim": 4, "rng": 10, "contexts": 40}
     rates = [[3.0] * 2000, [1e-3] * 2000]
     run = simulate_schedule(rates, **size, noise_ratio=noise)
     losses = samples(run)
@@ -247,15 +237,13 @@ def test_overflowing_losses_are_infinite(noise: float) -> None:
         ),
     ],
 )
-def test_errors(call: Callable[[], Any], message: str) -> None:
+def test_errors(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
 
 @pytest.mark.parametrize(("context", "dim"), [(3, 5), (6, 4)])
-def test_strict_arrays(
-    context: int, dim: int, strict_backend: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_strict_arrays(context, dim, strict_backend, monkeypatch):
     strict = array_api_strict.asarray
     prompts = draw(context, dim)
     generator = np.random.default_rng(2)
@@ -270,7 +258,7 @@ def test_strict_arrays(
         rtol=1e-10,
     )
 
-    cell: dict[str, Any] = {"context": context, "dim": dim, "input_law": "laplace", "rng": 4}
+    cell = {"context": context, "dim": dim, "input_law": "laplace", "rng": 4}
     losses = samples(simulate_schedule([RATES, RATES[::-1]], **cell, noise_ratio=0.1, contexts=8))
     top = largest_eigenvalues(**cell, contexts=8)
     monkeypatch.setattr(descent, "get_backend", lambda _: strict_backend)

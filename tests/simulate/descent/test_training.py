@@ -2,7 +2,6 @@
 
 import math
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +11,8 @@ from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.descent.training import train_attention
 from iclimit.simulate.models import linear_attention
 from iclimit.simulate.models.transformer import Layer, prediction
-from iclimit.simulate.prompts import Prompts, draw_prompts, regression_tokens
+from iclimit.simulate.prompts import draw_prompts, regression_tokens
 from iclimit.simulate.training import networks, rules
-from iclimit.simulate.training.networks import TrainedNetwork
 
 BACKEND = get_backend("numpy")
 UNIFORM = Problem(dim=2, context=6, input_law="uniform", scale=1)
@@ -23,30 +21,30 @@ HELD_OUT = 20_000
 Z_MAX = 4.0
 
 
-def held_out(problem: Problem, count: int = HELD_OUT) -> Prompts:
+def held_out(problem, count=HELD_OUT):
     """Prompts that no training has seen."""
     return draw_prompts(problem, BACKEND, np.random.default_rng(12345), count)
 
 
-def training_prompts(problem: Problem, rng: int, batch: int) -> Prompts:
+def training_prompts(problem, rng, batch):
     """The batch of L-BFGS."""
     return draw_prompts(problem, BACKEND, BACKEND.generator(seed_sequences(rng, 2)[1]), batch)
 
 
-def squared_errors(run: TrainedNetwork, prompts: Prompts) -> np.ndarray:
+def squared_errors(run, prompts):
     guess = prediction(
         regression_tokens(prompts), run.layers, include_query=run.network.include_query
     )
     return (prompts.query_label - guess) ** 2
 
 
-def descent_features(prompts: Prompts) -> np.ndarray:
+def descent_features(prompts):
     """Products of X^T y and the query, (n, D, D), of which preconditioned descent is linear."""
     beta = np.einsum("nti,nt->ni", prompts.inputs, prompts.labels)
     return beta[:, :, None] * prompts.query[:, None, :]
 
 
-def assert_excess(errors: np.ndarray, reference: np.ndarray, most: float) -> None:
+def assert_excess(errors, reference, most):
     """Mean errors at most so much above the reference, relative, paired by prompt."""
     difference = errors / np.mean(reference) - (1 + most) * reference / np.mean(reference)
     standard_error = np.std(difference) / math.sqrt(len(difference))
@@ -54,12 +52,12 @@ def assert_excess(errors: np.ndarray, reference: np.ndarray, most: float) -> Non
     assert standard_error < 0.002  # the comparison sees what it allows
 
 
-def weights(run: TrainedNetwork) -> np.ndarray:
+def weights(run):
     return np.stack([np.stack([w.key, w.query, w.value, w.projection]) for w in run.layers])
 
 
 @pytest.mark.parametrize("context", [5, pytest.param(50, marks=pytest.mark.slow)])
-def test_one_layer_learns_one_step_of_gradient_descent(context: int) -> None:
+def test_one_layer_learns_one_step_of_gradient_descent(context):
     problem = Problem(dim=10, context=context, input_law="uniform", scale=1)
     run = train_attention(problem, rng=context)
     assert run.converged
@@ -77,7 +75,7 @@ ANISOTROPIC = Problem(
 
 
 @cache
-def anisotropic_reference() -> tuple[Prompts, np.ndarray]:
+def anisotropic_reference():
     """Fresh prompts and the squared errors of the best preconditioned step, by least squares."""
     fit = draw_prompts(ANISOTROPIC, BACKEND, np.random.default_rng(2), 150_000)
     features = descent_features(fit)
@@ -103,7 +101,7 @@ def test_anisotropic_noisy_inputs_teach_preconditioned_descent(optimizer, seed):
 
 
 @pytest.mark.parametrize("include_query", [False, True])
-def test_as_many_heads_as_token_entries_solve_the_normal_equations(include_query: bool) -> None:
+def test_as_many_heads_as_token_entries_solve_the_normal_equations(include_query):
     problem = Problem(dim=1, context=4, input_law="uniform", noise_variance=0.1, scale=1)
     run = train_attention(
         problem, heads=2, include_query=include_query, optimizer="lbfgs", batch=200, rng=3
@@ -121,10 +119,8 @@ def test_as_many_heads_as_token_entries_solve_the_normal_equations(include_query
 
 @pytest.mark.parametrize("include_query", [False, True])
 @pytest.mark.parametrize("heads", [1, 2])
-def test_moments_and_tokens_train_alike(
-    heads: int, include_query: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings: dict[str, Any] = {
+def test_moments_and_tokens_train_alike(heads, include_query, monkeypatch):
+    settings = {
         "optimizer": "lbfgs",
         "heads": heads,
         "include_query": include_query,
@@ -145,7 +141,7 @@ def test_moments_and_tokens_train_alike(
 
 @pytest.mark.parametrize("optimizer", ["adam", "lbfgs"])
 @pytest.mark.parametrize("shared", [False, True])
-def test_two_layers_beat_the_best_single_step(optimizer: str, shared: bool) -> None:
+def test_two_layers_beat_the_best_single_step(optimizer, shared):
     # Two layers have local minima.  This seed ends at .016 to .027, against .154 for the single
     # step; of six shared stacks three ended above .17, whatever the optimiser.
     run = train_attention(
@@ -159,7 +155,7 @@ def test_two_layers_beat_the_best_single_step(optimizer: str, shared: bool) -> N
     assert np.mean(errors) + Z_MAX * np.std(errors) / math.sqrt(HELD_OUT) < 0.9 * single
 
 
-def test_adam_equals_its_formula() -> None:
+def test_adam_equals_its_formula():
     run = train_attention(UNIFORM, batch=7, steps=3, learning_rate=0.1, clip=math.inf, rng=6)
     start, fresh = seed_sequences(6, 2)
     expected = 0.03 * BACKEND.generator(start).standard_normal((1, 4, 1, 3, 3))
@@ -182,7 +178,7 @@ def test_adam_equals_its_formula() -> None:
     np.testing.assert_allclose(weights(run), expected, rtol=0, atol=1e-9)
 
 
-def test_all_initial_weights_are_random_and_small() -> None:
+def test_all_initial_weights_are_random_and_small():
     run = train_attention(
         Problem(dim=9, context=2, scale=1),
         layers=2,
@@ -200,14 +196,14 @@ def test_all_initial_weights_are_random_and_small() -> None:
     np.testing.assert_allclose(spread, 1, atol=Z_MAX * math.sqrt(2 / 500))
 
 
-def test_clipped_gradients_keep_only_their_direction() -> None:
-    settings: dict[str, Any] = {"batch": 20, "steps": 5, "rng": 10, "init_scale": 0.3}
+def test_clipped_gradients_keep_only_their_direction():
+    settings = {"batch": 20, "steps": 5, "rng": 10, "init_scale": 0.3}
     runs = [weights(train_attention(UNIFORM, clip=c, **settings)) for c in (1e-3, 1e-6, math.inf)]
     np.testing.assert_allclose(runs[0], runs[1], rtol=1e-9)
     assert np.max(np.abs(runs[0] - runs[2])) > 1e-4
 
 
-def test_decay_begins_at_a_plateau_only() -> None:
+def test_decay_begins_at_a_plateau_only():
     noise = np.random.default_rng(11).normal(0, 0.1, 400)
     falling = 5 - np.arange(400) / 100 + noise
     assert not rules.stalled(falling, 100)

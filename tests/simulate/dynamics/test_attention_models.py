@@ -1,15 +1,13 @@
 """Losses and gradients against attention computed token by token with full weight matrices."""
 
 import math
-from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
 
 import numpy as np
 import pytest
 
 from iclimit.problem import Problem
-from iclimit.simulate.arrays import Backend, get_backend
+from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.dynamics.attention_models import AttentionModel, MomentLoss, SequenceLoss
 from iclimit.simulate.dynamics.feature_moments import (
     population_moments,
@@ -32,7 +30,7 @@ MODELS = [
 ]
 
 
-def sequences(dim: int, rng: int = 0, count: int = 12) -> Prompts:
+def sequences(dim, rng=0, count=12):
     problem = Problem(
         dim=len(np.arange(1.0, dim + 1)),
         context=5,
@@ -43,13 +41,13 @@ def sequences(dim: int, rng: int = 0, count: int = 12) -> Prompts:
     return draw_prompts(problem, NUMPY, np.random.default_rng(rng), count)
 
 
-def some_weights(model: AttentionModel, repeats: int, rng: int = 1) -> list[np.ndarray]:
+def some_weights(model, repeats, rng=1):
     """Weights of which none is zero."""
     generator = np.random.default_rng(rng)
     return [generator.standard_normal((repeats, *shape)) for shape in model.shapes]
 
 
-def attention_predictions(model: AttentionModel, weights: Any, prompts: Prompts) -> np.ndarray:
+def attention_predictions(model, weights, prompts):
     """Last entries of the queries' tokens after one layer, weights of one run.
 
     Full value matrices, and key and query matrices of D + 1 columns: their other entries are
@@ -85,7 +83,7 @@ def attention_predictions(model: AttentionModel, weights: Any, prompts: Prompts)
     return np.array(found)
 
 
-def complex_step(function: Callable[[list], Any], weights: list[np.ndarray]) -> list[np.ndarray]:
+def complex_step(function, weights):
     gradients = [np.empty_like(each) for each in weights]
     for place, gradient in enumerate(gradients):
         for index in np.ndindex(gradient.shape):
@@ -95,16 +93,16 @@ def complex_step(function: Callable[[list], Any], weights: list[np.ndarray]) -> 
     return gradients
 
 
-def assert_equal(found: Any, expected: Any) -> None:
+def assert_equal(found, expected):
     scale = np.max(np.abs(expected))
     np.testing.assert_allclose(found, expected, rtol=0, atol=ROUNDING * scale)
 
 
 @pytest.mark.parametrize("model", MODELS, ids=str)
-def test_losses_and_gradients_of_attention(model: AttentionModel) -> None:
+def test_losses_and_gradients_of_attention(model):
     prompts, weights = sequences(model.dim), some_weights(model, 2)
 
-    def loss(run: list[np.ndarray]) -> Any:
+    def loss(run):
         return np.mean((attention_predictions(model, run, prompts) - prompts.query_label) ** 2)
 
     by_moments = MomentLoss(model, sequence_moments(prompts))(weights)
@@ -121,7 +119,7 @@ def test_losses_and_gradients_of_attention(model: AttentionModel) -> None:
 
 @pytest.mark.parametrize("normalization", ["mean", "sum"])
 @pytest.mark.parametrize("model", MODELS, ids=str)
-def test_moments_and_sequences_of_each_repeat(model: AttentionModel, normalization: str) -> None:
+def test_moments_and_sequences_of_each_repeat(model, normalization):
     sets = [sequences(model.dim, rng) for rng in range(3)]
     weights = some_weights(model, 3)
     moments = [sequence_moments(each, normalization=normalization) for each in sets]
@@ -139,7 +137,7 @@ def test_moments_and_sequences_of_each_repeat(model: AttentionModel, normalizati
 
 
 @pytest.mark.parametrize("model", MODELS, ids=str)
-def test_chosen_sequences(model: AttentionModel) -> None:
+def test_chosen_sequences(model):
     sets, weights = [sequences(model.dim, rng) for rng in range(2)], some_weights(model, 2)
     chosen = np.array([[3, 3, 11, 0], [5, 2, 2, 2]])
     parts = [
@@ -153,7 +151,7 @@ def test_chosen_sequences(model: AttentionModel) -> None:
         assert_equal(half, other)
 
 
-def test_merged_with_the_labels_only_is_cubic() -> None:
+def test_merged_with_the_labels_only_is_cubic():
     cubic, merged = AttentionModel("cubic", 3, 4), AttentionModel("merged", 3, 4)
     value, lookup = some_weights(cubic, 1)
     wide = [np.zeros((1, *shape)) for shape in merged.shapes]
@@ -167,7 +165,7 @@ def test_merged_with_the_labels_only_is_cubic() -> None:
 
 
 @pytest.mark.parametrize("kind", ["merged", "separate"])
-def test_random_tasks_do_not_leave_the_small_network(kind: str) -> None:
+def test_random_tasks_do_not_leave_the_small_network(kind):
     # For random tasks the weights that start at zero have no gradient: moments odd in the task.
     model = AttentionModel(kind, 3, 2)
     start = model.random_weights(np.random.default_rng(2), 0.5)
@@ -182,7 +180,7 @@ def test_random_tasks_do_not_leave_the_small_network(kind: str) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS, ids=str)
-def test_conserved_along_the_gradient(model: AttentionModel) -> None:
+def test_conserved_along_the_gradient(model):
     weights = some_weights(model, 2)
     _, halves = MomentLoss(model, sequence_moments(sequences(model.dim)))(weights)
     moved = [old - 1e-30j * half for old, half in zip(weights, halves, strict=True)]
@@ -196,7 +194,7 @@ def test_conserved_along_the_gradient(model: AttentionModel) -> None:
     assert np.all(model.conserved(weights) != 0)
 
 
-def test_what_is_conserved() -> None:
+def test_what_is_conserved():
     value = np.array([[[1.0, 2.0], [0.0, 3.0]]])
     key, query = np.array([[[[1.0, 0.0]], [[2.0, 2.0]]]]), np.array([[[[2.0]], [[1.0]]]])
     model = AttentionModel("separate", 1, 2)
@@ -223,9 +221,7 @@ HEADS = 400  # so many random weights of a kind at least
         ),
     ],
 )
-def test_random_weights(
-    kind: str, rank: int, initialization: str, deviations: tuple[float, ...]
-) -> None:
+def test_random_weights(kind, rank, initialization, deviations):
     model = AttentionModel(kind, 3, HEADS, rank)
     weights = model.random_weights(np.random.default_rng(3), 0.2, initialization)
     assert [each.shape for each in weights] == list(model.shapes)
@@ -245,7 +241,7 @@ def test_random_weights(
 
 
 @pytest.mark.parametrize("model", MODELS, ids=str)
-def test_strict_arrays(model: AttentionModel, strict_backend: Backend) -> None:
+def test_strict_arrays(model, strict_backend):
     xp = strict_backend.xp
     prompts, weights = sequences(model.dim), some_weights(model, 2)
     there = Prompts(*(xp.asarray(getattr(prompts, f.name)) for f in fields(Prompts)))
@@ -278,12 +274,12 @@ def test_strict_arrays(model: AttentionModel, strict_backend: Backend) -> None:
         (("merged", 2, 1, 2), "rank must be 1 for model 'merged', got 2"),
     ],
 )
-def test_wrong_models(arguments: tuple[Any, ...], message: str) -> None:
+def test_wrong_models(arguments, message):
     with pytest.raises(ValueError, match=message):
         AttentionModel(*arguments)
 
 
-def test_wrong_weights() -> None:
+def test_wrong_weights():
     model = AttentionModel("merged", 2, 3)
     generator = np.random.default_rng(0)
     for scale in (0, -1, math.nan, math.inf):
@@ -302,10 +298,10 @@ def test_wrong_weights() -> None:
     with pytest.raises(ValueError, match=r"initial\[0\] must be finite"):
         model.parse_weights([math.nan * good[0], good[1]])
     with pytest.raises(TypeError, match="initial must be a sequence of arrays, got 3"):
-        model.parse_weights(3)  # type: ignore[arg-type]
+        model.parse_weights(3)
 
 
-def test_moments_of_another_dimension() -> None:
+def test_moments_of_another_dimension():
     moments = FeatureMoments(1.0, np.ones(12), np.ones((12, 12)))
     message = "moments must have 30 features for dim 3, got 12"
     with pytest.raises(ValueError, match=message):

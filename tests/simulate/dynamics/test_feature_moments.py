@@ -3,13 +3,12 @@
 import itertools
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from iclimit.problem import Problem
-from iclimit.simulate.arrays import Backend, get_backend
+from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.dynamics import feature_moments
 from iclimit.simulate.dynamics.feature_moments import (
     feature_count,
@@ -18,7 +17,6 @@ from iclimit.simulate.dynamics.feature_moments import (
     sequence_moments,
     stack_moments,
 )
-from iclimit.simulate.models.gradients import FeatureMoments
 from iclimit.simulate.prompts import Prompts, draw_prompts
 
 NUMPY = get_backend("numpy")
@@ -28,7 +26,7 @@ COVARIANCES = {1: np.array([[0.7]]), 2: np.array([[1.0, 0.3], [0.3, 0.5]])}
 SHARED = {1: np.array([-1.3]), 2: np.array([0.8, -1.1])}
 
 
-def features_of(prompts: Prompts, scale: float) -> np.ndarray:
+def features_of(prompts, scale):
     """Features of every sequence, in plain loops over their entries."""
     count, _, dim = prompts.inputs.shape
     tokens = np.zeros((count, prompts.inputs.shape[1] + 1, dim + 1))
@@ -45,7 +43,7 @@ def features_of(prompts: Prompts, scale: float) -> np.ndarray:
     )
 
 
-def averages(prompts: Prompts, weights: np.ndarray, scale: float) -> tuple[Any, ...]:
+def averages(prompts, weights, scale):
     features, label = features_of(prompts, scale), prompts.query_label
     return (
         weights @ label**2,
@@ -54,9 +52,7 @@ def averages(prompts: Prompts, weights: np.ndarray, scale: float) -> tuple[Any, 
     )
 
 
-def exact_law(
-    problem: Problem, task: np.ndarray | None, noise_labels: bool
-) -> tuple[Prompts, np.ndarray]:
+def exact_law(problem, task, noise_labels):
     """Points and weights of a Gauss-Hermite product rule, exact for all the moments.
 
     Tasks, context inputs and noise appear to the fourth power at most, the query to the sixth.
@@ -82,7 +78,7 @@ def exact_law(
     return Prompts(np.stack(x, axis=1), np.stack(y, axis=1), query, label), weights
 
 
-def assert_equal(found: FeatureMoments, expected: tuple[Any, ...]) -> None:
+def assert_equal(found, expected):
     scale = max(float(np.max(np.abs(wanted))) for wanted in expected)
     for value, wanted in zip((found.label, found.cross, found.second), expected, strict=True):
         np.testing.assert_allclose(value, wanted, rtol=0, atol=ROUNDING * scale)
@@ -91,9 +87,7 @@ def assert_equal(found: FeatureMoments, expected: tuple[Any, ...]) -> None:
 @pytest.mark.parametrize("normalization", ["mean", "sum"])
 @pytest.mark.parametrize("noise_labels", [False, True])
 @pytest.mark.parametrize(("dim", "context"), [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2)])
-def test_population_moments_are_exact(
-    dim: int, context: int, noise_labels: bool, normalization: str
-) -> None:
+def test_population_moments_are_exact(dim, context, noise_labels, normalization):
     problem = Problem(
         dim=len(COVARIANCES[dim]),
         context=context,
@@ -108,7 +102,7 @@ def test_population_moments_are_exact(
         averages(*exact_law(problem, task, noise_labels), scale) for task in (None, SHARED[dim])
     )
     expected = tuple(0.6 * a + 0.4 * b for a, b in zip(random, shared, strict=True))
-    options: dict[str, Any] = {"normalization": normalization, "noise_labels": noise_labels}
+    options = {"normalization": normalization, "noise_labels": noise_labels}
     assert_equal(population_moments(problem, **options), expected)
     assert_equal(population_moments(replace(problem, fresh_fraction=0.0), **options), shared)
     everyone = replace(problem, fresh_fraction=1.0, shared_task=None)
@@ -117,7 +111,7 @@ def test_population_moments_are_exact(
 
 @pytest.mark.parametrize("noise_labels", [False, True])
 @pytest.mark.parametrize("fresh_fraction", [1.0, 0.5])
-def test_population_moments_against_sampling(fresh_fraction: float, noise_labels: bool) -> None:
+def test_population_moments_against_sampling(fresh_fraction, noise_labels):
     mixing = np.random.default_rng(0).standard_normal((3, 3))
     shared = None if fresh_fraction == 1 else np.array([1.0, -0.5, 0.3])
     problem = Problem(
@@ -151,7 +145,7 @@ def test_population_moments_against_sampling(fresh_fraction: float, noise_labels
 
 
 @pytest.mark.parametrize("order", [0, 2, 4, 6, 8])
-def test_gaussian_moments_of_one_variable(order: int) -> None:
+def test_gaussian_moments_of_one_variable(order):
     found = gaussian_moments(np.array([[2.5]]), order)
     assert found.shape == (1,) * order
     odd_factors = math.prod(range(1, order, 2))
@@ -159,7 +153,7 @@ def test_gaussian_moments_of_one_variable(order: int) -> None:
 
 
 @pytest.mark.parametrize("order", [2, 4, 6])
-def test_gaussian_moments_of_dependent_variables(order: int) -> None:
+def test_gaussian_moments_of_dependent_variables(order):
     root = np.array([[1.0, 0.0], [0.4, 0.8], [-0.3, 0.2]])  # a singular covariance
     points, weights = np.polynomial.hermite_e.hermegauss(4)
     values = np.array(list(itertools.product(points, repeat=2))) @ root.T
@@ -171,7 +165,7 @@ def test_gaussian_moments_of_dependent_variables(order: int) -> None:
 
 
 @pytest.mark.parametrize("dim", range(1, 9))
-def test_the_rule_of_the_tasks_has_degree_five(dim: int) -> None:
+def test_the_rule_of_the_tasks_has_degree_five(dim):
     weights, tasks = feature_moments._task_rule(
         Problem(dim=len(np.ones(dim)), context=1, input_covariance=np.ones(dim), scale=1)
     )
@@ -186,7 +180,7 @@ def test_the_rule_of_the_tasks_has_degree_five(dim: int) -> None:
 
 @pytest.mark.parametrize("normalization", ["mean", "sum"])
 @pytest.mark.parametrize("dim", [1, 3])
-def test_moments_of_a_set(dim: int, normalization: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_moments_of_a_set(dim, normalization, monkeypatch):
     problem = Problem(
         dim=len(np.arange(1.0, dim + 1)),
         context=4,
@@ -204,7 +198,7 @@ def test_moments_of_a_set(dim: int, normalization: str, monkeypatch: pytest.Monk
     assert_equal(sequence_moments(prompts, normalization=normalization), expected)
 
 
-def test_strict_arrays(strict_backend: Backend) -> None:
+def test_strict_arrays(strict_backend):
     problem = Problem(
         dim=len(COVARIANCES[2]),
         context=3,
@@ -224,7 +218,7 @@ def test_strict_arrays(strict_backend: Backend) -> None:
         np.testing.assert_allclose(np.from_dlpack(getattr(stacked, name)), here, rtol=1e-12)
 
 
-def test_wrong_arguments() -> None:
+def test_wrong_arguments():
     problem = Problem(dim=1, context=2, input_covariance=[1.0], scale=1)
     message = "normalization must be one of mean, sum, got 'none'"
     with pytest.raises(ValueError, match=message):

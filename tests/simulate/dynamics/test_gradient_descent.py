@@ -1,10 +1,7 @@
 """Gradient descent against a plain loop over tokens, held-out sequences and itself when cut."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +11,10 @@ from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.dynamics import gradient_descent
 from iclimit.simulate.dynamics.attention_models import AttentionModel, MomentLoss, SequenceLoss
 from iclimit.simulate.dynamics.gradient_descent import simulate_gradient_descent
-from iclimit.simulate.prompts import Prompts, draw_prompts
+from iclimit.simulate.prompts import draw_prompts
 from iclimit.simulate.prompts.training_sets import draw_training_set
 from iclimit.simulate.training import stability
 from iclimit.simulate.training.loop import UnstableTraining
-from iclimit.simulate.training.results import TrainingCurves
 
 NUMPY = get_backend("numpy")
 PROBLEM = Problem(dim=2, context=6, input_covariance=[0.7, 0.3], noise_variance=0.05, scale=1)
@@ -35,7 +31,7 @@ Z_MAX = 4.5
 PLAIN_LOOP = 1e-7  # rounding, magnified by the growth of small weights (seen: 1.5e-8)
 
 
-def sequence_losses(kind: str, weights: list[np.ndarray], prompts: Prompts, scale: float) -> Any:
+def sequence_losses(kind, weights, prompts, scale):
     """Squared errors (..., n) of attention over tokens; weights may have axes in front."""
     count, context, dim = prompts.inputs.shape
     tokens = np.zeros((count, context + 1, dim + 1))
@@ -57,14 +53,7 @@ def sequence_losses(kind: str, weights: list[np.ndarray], prompts: Prompts, scal
     return (guess - prompts.query_label) ** 2
 
 
-def plain_descent(
-    model: AttentionModel,
-    prompts: Prompts,
-    start: list[np.ndarray],
-    rate: float,
-    steps: int,
-    scale: float,
-) -> tuple[np.ndarray, list[np.ndarray]]:
+def plain_descent(model, prompts, start, rate, steps, scale):
     """Losses before each step and the final weights, gradients by complex steps."""
     sizes = np.cumsum([each.size for each in start])
     flat = np.concatenate([each.reshape(-1) for each in start])
@@ -83,14 +72,14 @@ def plain_descent(
     return np.array(losses), [p.reshape(e.shape) for p, e in zip(parts, start, strict=True)]
 
 
-def drawn(problem: Problem, count: int, model: AttentionModel, scale: float, rng: int) -> Any:
+def drawn(problem, count, model, scale, rng):
     """Training set and initial weights of the first repeat."""
     data, initial, _ = seed_sequences(seed_sequences(rng, 1)[0], 3)
     prompts = draw_training_set(problem, NUMPY, NUMPY.generator(data), count)
     return prompts, model.random_weights(np.random.default_rng(initial), scale)
 
 
-def assert_same(found: TrainingCurves, expected: TrainingCurves) -> None:
+def assert_same(found, expected):
     """The same training to the last bit."""
     np.testing.assert_array_equal(found.recorded_at, expected.recorded_at)
     np.testing.assert_array_equal(found.losses, expected.losses)
@@ -112,9 +101,7 @@ def assert_same(found: TrainingCurves, expected: TrainingCurves) -> None:
     ],
 )
 @pytest.mark.parametrize("problem", [PROBLEM, MIXED], ids=["icl", "mixed"])
-def test_moments_equal_a_loop_over_tokens(
-    problem: Problem, kind: str, rank: int, rate: float, init_scale: float, normalization: str
-) -> None:
+def test_moments_equal_a_loop_over_tokens(problem, kind, rank, rate, init_scale, normalization):
     model = AttentionModel(kind, 2, 2, rank)
     scale = 6 if normalization == "mean" else 1
     if normalization == "sum":
@@ -142,8 +129,8 @@ def test_moments_equal_a_loop_over_tokens(
         np.testing.assert_allclose(found[0], expected, rtol=0, atol=PLAIN_LOOP)
 
 
-def test_records() -> None:
-    settings: dict[str, Any] = {"training_set": 20, "learning_rate": 0.05, "rng": 2, "repeats": 3}
+def test_records():
+    settings = {"training_set": 20, "learning_rate": 0.05, "rng": 2, "repeats": 3}
     every = simulate_gradient_descent(PROBLEM, steps=25, record=1, **settings)
     some = simulate_gradient_descent(PROBLEM, steps=25, record=10, **settings)
     np.testing.assert_array_equal(every.recorded_at, np.arange(26))
@@ -160,8 +147,8 @@ def test_records() -> None:
 
 
 @pytest.mark.parametrize("batch", [None, 5])
-def test_repeats_extend_fewer(batch: int | None) -> None:
-    settings: dict[str, Any] = {
+def test_repeats_extend_fewer(batch):
+    settings = {
         "training_set": 20,
         "batch": batch,
         "learning_rate": 0.05,
@@ -177,14 +164,9 @@ def test_repeats_extend_fewer(batch: int | None) -> None:
 
 
 @pytest.mark.parametrize("batch", [1, 7])
-def test_batches_are_draws_with_replacement(batch: int) -> None:
+def test_batches_are_draws_with_replacement(batch):
     # With a tiny rate the weights stand still, and the losses are those of batches at the start.
-    settings: dict[str, Any] = {
-        "training_set": 20,
-        "learning_rate": 1e-30,
-        "init_scale": 0.4,
-        "rng": 5,
-    }
+    settings = {"training_set": 20, "learning_rate": 1e-30, "init_scale": 0.4, "rng": 5}
     run = simulate_gradient_descent(PROBLEM, batch=batch, steps=2000, record=1, **settings)
     prompts, start = drawn(PROBLEM, 20, AttentionModel("merged", 2, 8), 0.4, 5)
     each = sequence_losses("merged", start, prompts, 6)
@@ -201,11 +183,11 @@ def test_batches_are_draws_with_replacement(batch: int) -> None:
         assert np.sum((np.array(counts) - 100) ** 2) / 100 < 19 + Z_MAX * math.sqrt(2 * 19)
 
 
-def test_every_repeat_and_step_has_its_own_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    batches: list[tuple[int, ...]] = []
+def test_every_repeat_and_step_has_its_own_batch(monkeypatch):
+    batches = []
     call = SequenceLoss.__call__
 
-    def noted(this: Any, weights: Any, chosen: np.ndarray) -> Any:
+    def noted(this, weights, chosen):
         batches.extend(tuple(row) for row in chosen.tolist())
         return call(this, weights, chosen)
 
@@ -215,8 +197,8 @@ def test_every_repeat_and_step_has_its_own_batch(monkeypatch: pytest.MonkeyPatch
     assert len(batches) == len(set(batches)) == 2 * 3 * 11
 
 
-def test_batches_lead_where_all_sequences_do() -> None:
-    settings: dict[str, Any] = {
+def test_batches_lead_where_all_sequences_do():
+    settings = {
         "training_set": 400,
         "learning_rate": 0.02,
         "init_scale": 0.1,
@@ -231,7 +213,7 @@ def test_batches_lead_where_all_sequences_do() -> None:
 
 
 @pytest.mark.parametrize("kind", ["merged", "cubic"])
-def test_losses_on_new_sequences(kind: str) -> None:
+def test_losses_on_new_sequences(kind):
     run = simulate_gradient_descent(
         MIXED,
         model=kind,
@@ -260,14 +242,8 @@ def test_losses_on_new_sequences(kind: str) -> None:
     assert list(only.measures) == ["icl"]
 
 
-def test_the_law_is_the_limit_of_training_sets() -> None:
-    settings: dict[str, Any] = {
-        "init_scale": 0.05,
-        "learning_rate": 0.05,
-        "steps": 300,
-        "rng": 9,
-        "heads": 4,
-    }
+def test_the_law_is_the_limit_of_training_sets():
+    settings = {"init_scale": 0.05, "learning_rate": 0.05, "steps": 300, "rng": 9, "heads": 4}
     law = simulate_gradient_descent(PROBLEM, training_set=math.inf, tests=True, **settings)
     np.testing.assert_allclose(law.losses, law.measures["icl"], rtol=1e-12)
     gaps = [
@@ -285,15 +261,15 @@ def test_the_law_is_the_limit_of_training_sets() -> None:
 class Cut:
     """Raises what Ctrl-C raises at a call of a loss."""
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, patch):
         self.patch = patch
         self.calls = {kind: kind.__call__ for kind in (MomentLoss, SequenceLoss)}
 
-    def at(self, number: float) -> None:
-        done: list[int] = []
+    def at(self, number):
+        done = []
         for kind, call in self.calls.items():
 
-            def counted(this: Any, *args: Any, call: Callable = call) -> Any:
+            def counted(this, *args, call=call):
                 done.append(1)
                 if len(done) == number:
                     raise KeyboardInterrupt
@@ -303,11 +279,11 @@ class Cut:
 
 
 @pytest.fixture
-def cut(monkeypatch: pytest.MonkeyPatch) -> Cut:
+def cut(monkeypatch):
     return Cut(monkeypatch)
 
 
-CHECKED: dict[str, Any] = {
+CHECKED = {
     "training_set": 20,
     "init_scale": 0.2,
     "learning_rate": 0.05,
@@ -319,7 +295,7 @@ CHECKED: dict[str, Any] = {
 }
 
 
-def test_records_take_memory_only_as_they_come(cut: Cut) -> None:
+def test_records_take_memory_only_as_they_come(cut):
     """A table for all the steps would not fit into any memory."""
     cut.at(301)
     run = simulate_gradient_descent(PROBLEM, training_set=math.inf, steps=10**15, record=1, rng=0)
@@ -329,7 +305,7 @@ def test_records_take_memory_only_as_they_come(cut: Cut) -> None:
     assert np.all(np.diff(run.losses) < 0)
 
 
-def test_more_steps_extend_a_training(tmp_path: Path) -> None:
+def test_more_steps_extend_a_training(tmp_path):
     path = tmp_path / "run"
     settings = CHECKED | {"record": 10}  # the last step is recorded, and the first of what follows
     long = simulate_gradient_descent(PROBLEM, **settings | {"steps": 100})
@@ -343,7 +319,7 @@ def test_more_steps_extend_a_training(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("batch", [None, 10])
-def test_unstable_trainings(batch: int | None, tmp_path: Path) -> None:
+def test_unstable_trainings(batch, tmp_path):
     settings = CHECKED | {"batch": batch, "learning_rate": 0.6, "record": 1}
     with pytest.raises(
         UnstableTraining,
@@ -361,7 +337,7 @@ def test_unstable_trainings(batch: int | None, tmp_path: Path) -> None:
     np.testing.assert_array_equal(until.losses, curves.losses)
 
 
-def test_infinite_losses_and_large_initial_weights() -> None:
+def test_infinite_losses_and_large_initial_weights():
     with pytest.raises(
         UnstableTraining, match=r"is nan after 1 steps: try a smaller learning_rate"
     ):
@@ -374,14 +350,14 @@ def test_infinite_losses_and_large_initial_weights() -> None:
 
 
 FOUR = Problem(dim=4, context=31, input_covariance=[0.4, 0.3, 0.2, 0.1], scale=1)
-LAW: dict[str, Any] = {"training_set": math.inf, "steps": 1000, "rng": 0}
-SEPARATE: dict[str, Any] = {"model": "separate", "init_scale": 0.1}
+LAW = {"training_set": math.inf, "steps": 1000, "rng": 0}
+SEPARATE = {"model": "separate", "init_scale": 0.1}
 SWINGING = (
     r"learning_rate = .* is too large: the loss of repeat \d stays between .* does not vanish"
 )
 
 
-def reversal(settings: dict[str, Any], steps: int) -> tuple[float, float]:
+def reversal(settings, steps):
     """Cosine of the last two of so many steps, and length of the last over that before."""
     ends = [
         np.concatenate([each.reshape(-1) for each in weights])
@@ -394,7 +370,7 @@ def reversal(settings: dict[str, Any], steps: int) -> tuple[float, float]:
     return float(first @ second / lengths[0] / lengths[1]), float(lengths[1] / lengths[0])
 
 
-def final_weights(problem: Problem, **settings: Any) -> list[np.ndarray]:
+def final_weights(problem, **settings):
     try:
         return simulate_gradient_descent(problem, **settings).weights
     except UnstableTraining as error:
@@ -404,7 +380,7 @@ def final_weights(problem: Problem, **settings: Any) -> list[np.ndarray]:
 @pytest.mark.parametrize(
     "changes", [{"learning_rate": 3.0}, SEPARATE | {"learning_rate": 2.5, "heads": 4}]
 )
-def test_swings_that_never_end(changes: dict[str, Any], tmp_path: Path) -> None:
+def test_swings_that_never_end(changes, tmp_path):
     settings = LAW | changes
     cosine, ratio = reversal(settings, 1000)
     if changes == {"learning_rate": 3.0}:
@@ -438,7 +414,7 @@ def test_swings_that_never_end(changes: dict[str, Any], tmp_path: Path) -> None:
         assert_same(again.value.curves, curves)
 
 
-def test_many_runs_swing() -> None:
+def test_many_runs_swing():
     settings = LAW | {"learning_rate": 2.5, "repeats": 3}
     with pytest.raises(UnstableTraining, match="the loss of repeat 0 stays") as caught:
         simulate_gradient_descent(FOUR, **settings)
@@ -446,7 +422,7 @@ def test_many_runs_swing() -> None:
 
 
 @pytest.mark.parametrize("steps", [200, 300, 1000])
-def test_swings_that_shrink_are_stable(steps: int) -> None:
+def test_swings_that_shrink_are_stable(steps):
     # The edge of stability is near 2.37.
     settings = LAW | {"learning_rate": 2.34, "steps": steps}
     for record in (1, 10):
@@ -457,14 +433,14 @@ def test_swings_that_shrink_are_stable(steps: int) -> None:
     assert 0.95 < ratio < 1
 
 
-def test_swings_that_recover() -> None:
+def test_swings_that_recover():
     settings = LAW | SEPARATE | {"learning_rate": 2.0, "heads": 4}
     early = simulate_gradient_descent(FOUR, **settings | {"steps": 300, "record": 1})
     assert np.min(np.diff(early.losses[0, 150:])) < -0.01 < 0.01 < np.max(np.diff(early.losses[0]))
     assert simulate_gradient_descent(FOUR, **settings).losses[0, -1] < 0.137
 
 
-def test_more_steps_of_a_training_that_swings(tmp_path: Path) -> None:
+def test_more_steps_of_a_training_that_swings(tmp_path):
     settings, path = LAW | {"learning_rate": 2.5}, tmp_path / "run"
     with pytest.raises(UnstableTraining, match=SWINGING):
         simulate_gradient_descent(FOUR, checkpoint=path, **settings | {"steps": 500})
@@ -486,14 +462,12 @@ def test_more_steps_of_a_training_that_swings(tmp_path: Path) -> None:
         {"learning_rate": 0.3, "training_set": 1000, "steps": 1000},  # swings that recover
     ],
 )
-def test_stable_trainings(changes: dict[str, Any]) -> None:
+def test_stable_trainings(changes):
     run = simulate_gradient_descent(FOUR, rng=0, **changes)
     assert run.recorded_at[-1] == changes.get("steps", 6000)
 
 
-def test_runs_that_are_not_asked_whether_they_settle(
-    cut: Cut, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_that_are_not_asked_whether_they_settle(cut, monkeypatch):
     settings = LAW | {"learning_rate": 3.0}
     few = simulate_gradient_descent(FOUR, **settings | {"record": 56})
     assert len(few.recorded_at) == stability.LEAST_RECORDS - 1
@@ -505,10 +479,10 @@ def test_runs_that_are_not_asked_whether_they_settle(
     simulate_gradient_descent(FOUR, **settings | batches)
 
 
-def test_made_curves_that_settle() -> None:
+def test_made_curves_that_settle():
     at, ones = np.arange(0, 1000, 10), np.ones(100)
 
-    def since(losses: Any, falls: Any) -> int | None:
+    def since(losses, falls):
         return stability.unsettled_since(at, ones * losses, ones * falls, 990, 1.0)
 
     assert since(0.5, 0.1) == 0
@@ -522,7 +496,7 @@ def test_made_curves_that_settle() -> None:
     assert since(-1e-17, 1e-30) is None  # a loss of zero, rounded
 
 
-def test_minibatches_need_no_population_moments(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minibatches_need_no_population_moments(monkeypatch):
     monkeypatch.setattr(gradient_descent, "population_moments", None)
     simulate_gradient_descent(MIXED, training_set=20, batch=5, steps=10, rng=0)
     wide = Problem(

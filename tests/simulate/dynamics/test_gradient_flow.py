@@ -1,7 +1,6 @@
 """Gradient flow against other integrations, gradient descent with small steps, and invariances."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from iclimit.simulate.dynamics.gradient_flow import FlowCurve, simulate_gradient
 
 PROBLEM = Problem(dim=2, context=6, input_covariance=[0.7, 0.3], noise_variance=0.05, scale=1)
 INTERPOLATED = 1e-6  # of the initial loss; 2e-7 measured between steps at the tolerance of 1e-9
-MODELS: list[dict[str, Any]] = [
+MODELS = [
     {"model": "merged", "heads": 3, "init_scale": 0.05, "duration": 60},
     {"model": "cubic", "heads": 3, "init_scale": 0.05, "duration": 60},
     {"model": "separate", "heads": 2, "init_scale": 0.3, "duration": 150},
@@ -24,13 +23,13 @@ MODELS: list[dict[str, Any]] = [
 NAMES = ["merged", "cubic", "separate", "rank 2"]
 
 
-def start_of(settings: dict[str, Any], rng: int) -> list[np.ndarray]:
+def start_of(settings, rng):
     model = AttentionModel(settings["model"], 2, settings["heads"], settings.get("rank", 1))
     return model.random_weights(np.random.default_rng(rng), settings["init_scale"])
 
 
 @pytest.mark.parametrize("settings", MODELS, ids=NAMES)
-def test_gradient_descent_with_small_steps_is_the_flow(settings: dict[str, Any]) -> None:
+def test_gradient_descent_with_small_steps_is_the_flow(settings):
     flow = simulate_gradient_flow(PROBLEM, rtol=1e-11, rng=1, **settings)
     same = {key: value for key, value in settings.items() if key != "duration"}
     errors = []
@@ -56,7 +55,7 @@ def test_gradient_descent_with_small_steps_is_the_flow(settings: dict[str, Any])
     assert np.max(np.abs((4 * once[1] - once[0]) / 3)) < 0.01 * third
 
 
-def test_the_same_problem_with_normalization_sum() -> None:
+def test_the_same_problem_with_normalization_sum():
     # Features N times as large, with weights smaller by N^(1/2): all goes N times as fast.
     settings = MODELS[0]
     start = start_of(settings, 2)
@@ -76,7 +75,7 @@ def test_the_same_problem_with_normalization_sum() -> None:
 
 
 @pytest.mark.parametrize("settings", MODELS[2:], ids=NAMES[2:])
-def test_separate_attention_with_normalization_sum(settings: dict[str, Any]) -> None:
+def test_separate_attention_with_normalization_sum(settings):
     # Weights smaller by N^(1/3) give the same predictions, N^(2/3) times as fast.
     start, unit = start_of(settings, 2), 6 ** (1 / 3)
     mean = simulate_gradient_flow(PROBLEM, initial=start, **settings)
@@ -96,7 +95,7 @@ def test_separate_attention_with_normalization_sum(settings: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("settings", MODELS, ids=NAMES)
-def test_conservation(settings: dict[str, Any]) -> None:
+def test_conservation(settings):
     start = start_of(settings, 3)
     run = simulate_gradient_flow(PROBLEM, initial=start, **settings)
     assert run.drift < 1e-7
@@ -104,7 +103,7 @@ def test_conservation(settings: dict[str, Any]) -> None:
         assert before.shape == after.shape
         assert np.max(np.abs(after - before)) > 0.1
 
-    def squares(weights: list[np.ndarray]) -> list[np.ndarray]:
+    def squares(weights):
         """By hand: of each head, and for two factors of each pair of heads."""
         if settings["model"] == "separate":
             value, key, query = weights
@@ -119,7 +118,7 @@ def test_conservation(settings: dict[str, Any]) -> None:
         np.testing.assert_allclose(after, before, rtol=0, atol=1e-7)
 
 
-def test_a_rough_integration_says_so() -> None:
+def test_a_rough_integration_says_so():
     rough = simulate_gradient_flow(PROBLEM, rtol=1e-3, rng=4, **MODELS[0])
     fine = simulate_gradient_flow(PROBLEM, rtol=1e-11, rng=4, **MODELS[0])
     assert fine.drift < 1e-9
@@ -127,7 +126,7 @@ def test_a_rough_integration_says_so() -> None:
     assert np.max(np.abs(rough.weights[1] - fine.weights[1])) > 1e-6
 
 
-def test_merged_and_cubic_learn_alike() -> None:
+def test_merged_and_cubic_learn_alike():
     cubic = AttentionModel("cubic", 2, 3)
     value, lookup = cubic.random_weights(np.random.default_rng(5), 0.05)
     wide = [np.zeros(shape) for shape in AttentionModel("merged", 2, 3).shapes]
@@ -144,7 +143,7 @@ def test_merged_and_cubic_learn_alike() -> None:
 
 
 @pytest.mark.parametrize("settings", MODELS, ids=NAMES)
-def test_rotated_inputs_and_weights(settings: dict[str, Any]) -> None:
+def test_rotated_inputs_and_weights(settings):
     angle = 0.7
     rotation = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
     wide = np.eye(3)
@@ -170,7 +169,7 @@ def test_rotated_inputs_and_weights(settings: dict[str, Any]) -> None:
     np.testing.assert_allclose(other.at(times), plain.at(times), rtol=0, atol=gap)
 
 
-def test_one_variable_against_another_integration_with_events() -> None:
+def test_one_variable_against_another_integration_with_events():
     variance, context, start = 0.8, 5, 0.02
     problem = Problem(dim=len([variance]), context=context, input_covariance=[variance], scale=1)
     run = simulate_gradient_flow(
@@ -180,10 +179,10 @@ def test_one_variable_against_another_integration_with_events() -> None:
     signal = variance**2
     second = variance**3 * (1 + 2 / context)
 
-    def loss(u: Any) -> Any:
+    def loss(u):
         return variance - 2 * signal * u + second * u * u
 
-    def derivative(_: float, weights: np.ndarray) -> list[float]:
+    def derivative(_, weights):
         pull = signal - second * weights[0] * weights[1]
         return [weights[1] * pull, weights[0] * pull]
 
@@ -216,7 +215,7 @@ def test_one_variable_against_another_integration_with_events() -> None:
 
 
 @pytest.mark.parametrize("settings", MODELS, ids=NAMES)
-def test_speeds_are_slopes(settings: dict[str, Any]) -> None:
+def test_speeds_are_slopes(settings):
     run = simulate_gradient_flow(PROBLEM, rng=7, **settings)
     assert run.times[0] == 0
     assert run.times[-1] == settings["duration"]
@@ -227,7 +226,7 @@ def test_speeds_are_slopes(settings: dict[str, Any]) -> None:
     assert np.all(np.diff(run.losses) < 1e-12)
 
 
-def test_staircase() -> None:
+def test_staircase():
     # One head learns one eigenvector, the larger ones first; between two drops the loss is that
     # of regression along the first ones.
     eigenvalues, context, trace = np.array([1.0, 0.6, 0.3]), 20, 1.9
@@ -256,11 +255,11 @@ def test_staircase() -> None:
     assert len(run.plateaus(0.0).losses) == 0
 
 
-def made(times: Any, speeds: Any, losses: Any) -> FlowCurve:
+def made(times, speeds, losses):
     return FlowCurve(np.array(times), np.array(losses), np.array(speeds), [], 0.0, {})
 
 
-def test_plateaus_of_made_curves() -> None:
+def test_plateaus_of_made_curves():
     times = np.arange(8.0)
     losses = np.array([10.0, 9, 7, 6.5, 6, 3, 2, 2])
     shoulder = made(times, [1.0, 5, 2, 3, 4, 2, 0, 0], losses)
@@ -275,7 +274,7 @@ def test_plateaus_of_made_curves() -> None:
     assert len(still.plateaus(1.0).times) == 0
 
 
-def test_the_end_may_stand_still() -> None:
+def test_the_end_may_stand_still():
     # In one dimension the speed at the end is exactly zero, or rounding.
     run = simulate_gradient_flow(
         Problem(dim=1, context=4, input_covariance=[1.0], scale=1),
@@ -287,7 +286,7 @@ def test_the_end_may_stand_still() -> None:
     assert len(run.plateaus(1.0).times) == 0
 
 
-def test_mixtures() -> None:
+def test_mixtures():
     shared = Problem(
         dim=2,
         context=6,
@@ -296,7 +295,7 @@ def test_mixtures() -> None:
         shared_task=[1.0, 1.0],
         scale=1,
     )
-    settings: dict[str, Any] = {"heads": 3, "init_scale": 0.05, "duration": 60, "rng": 8}
+    settings = {"heads": 3, "init_scale": 0.05, "duration": 60, "rng": 8}
     run = simulate_gradient_flow(shared, **settings)
     assert run.losses[0] == pytest.approx(1.0, rel=0.01)  # tr = w^T Lambda w = 1
     random = simulate_gradient_flow(
@@ -305,8 +304,8 @@ def test_mixtures() -> None:
     assert run.losses[-1] < 0.9 * random.losses[-1]
 
 
-def test_weights_are_those_of_gradient_descent() -> None:
-    settings: dict[str, Any] = {"model": "separate", "heads": 2, "rank": 2, "rng": 9}
+def test_weights_are_those_of_gradient_descent():
+    settings = {"model": "separate", "heads": 2, "rank": 2, "rng": 9}
     flow = simulate_gradient_flow(PROBLEM, init_scale=0.2, duration=1e-9, **settings)
     run = simulate_gradient_descent(
         PROBLEM,
@@ -324,7 +323,7 @@ def test_weights_are_those_of_gradient_descent() -> None:
         np.testing.assert_allclose(weight, other[0], rtol=0, atol=1e-9)
 
 
-GOOD: dict[str, Any] = {"heads": 2, "duration": 1.0, "rng": 0}
+GOOD = {"heads": 2, "duration": 1.0, "rng": 0}
 
 
 @pytest.mark.parametrize(
@@ -343,21 +342,21 @@ GOOD: dict[str, Any] = {"heads": 2, "duration": 1.0, "rng": 0}
         ),
     ],
 )
-def test_wrong_arguments(changes: dict[str, Any], message: str) -> None:
+def test_wrong_arguments(changes, message):
     with pytest.raises(ValueError, match=message):
         simulate_gradient_flow(PROBLEM, **GOOD | changes)
 
 
-def test_wrong_kinds() -> None:
+def test_wrong_kinds():
     with pytest.raises(TypeError, match="problem must be a Problem, got 'x'"):
-        simulate_gradient_flow("x", duration=1.0)  # type: ignore[arg-type]
+        simulate_gradient_flow("x", duration=1.0)
     with pytest.raises(TypeError, match="rng must be an int, SeedSequence or Generator, got None"):
         simulate_gradient_flow(PROBLEM, duration=1.0)
     with pytest.raises(TypeError, match="initial must be a sequence of arrays, got 3"):
-        simulate_gradient_flow(PROBLEM, initial=3, duration=1.0)  # type: ignore[arg-type]
+        simulate_gradient_flow(PROBLEM, initial=3, duration=1.0)
 
 
-def test_wrong_times_and_levels() -> None:
+def test_wrong_times_and_levels():
     run = simulate_gradient_flow(PROBLEM, **GOOD)
     for times in (-0.1, 1.1, [0.5, math.nan]):
         with pytest.raises(ValueError, match=r"times must lie between 0 and 1\.0, got"):
@@ -370,13 +369,13 @@ def test_wrong_times_and_levels() -> None:
             run.plateaus(contrast)
 
 
-def test_a_failing_integrator(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_integrator(monkeypatch):
     failed = OptimizeResult(success=False, t=np.array([0.0, 0.5]), message="no step")
     monkeypatch.setattr(gradient_flow, "solve_ivp", lambda *_, **__: failed)
     with pytest.raises(ArithmeticError, match=r"the integrator stopped at t = 0\.5: no step"):
         simulate_gradient_flow(PROBLEM, **GOOD)
 
 
-def test_the_least_tolerance() -> None:
+def test_the_least_tolerance():
     run = simulate_gradient_flow(PROBLEM, rtol=1e-12, rng=10, **MODELS[3])
     assert run.drift < 1e-10

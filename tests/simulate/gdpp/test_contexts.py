@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from iclimit.problem import Problem
-from iclimit.simulate.arrays import Backend, get_backend
+from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.gdpp.contexts import draw_contexts, gram_matrices
 from iclimit.simulate.pretraining.estimators import ridge_weights
 from iclimit.simulate.prompts import draw_prompts
@@ -26,7 +26,7 @@ SQUARE_AND_FOURTH = {  # of the noise level
 }
 
 
-def assert_mean(values: np.ndarray, expected: float) -> None:
+def assert_mean(values, expected):
     """Sample mean within so many standard errors; constant samples exactly."""
     error = np.std(values) / math.sqrt(values.size)
     assert abs(np.mean(values) - expected) <= Z_MAX * error + ROUNDING * abs(expected)
@@ -34,7 +34,7 @@ def assert_mean(values: np.ndarray, expected: float) -> None:
 
 @pytest.mark.parametrize("spec", LAWS)
 @pytest.mark.parametrize(("context", "dim"), [(4, 2), (2, 3), (20, 10)])
-def test_weighted_contexts_have_the_plain_means(spec: str, context: int, dim: int) -> None:
+def test_weighted_contexts_have_the_plain_means(spec, context, dim):
     found = draw_contexts(
         Problem(dim=dim, context=context, noise_law=spec, scale=1),
         NUMPY,
@@ -58,7 +58,7 @@ def test_weighted_contexts_have_the_plain_means(spec: str, context: int, dim: in
     assert_mean(weights * np.sum(gram[:, -1, :-1] ** 2, axis=1), moment)
 
 
-def test_contexts_of_the_law_itself() -> None:
+def test_contexts_of_the_law_itself():
     """Weights of one, and the contexts of the mixture's plain part."""
     problem = Problem(dim=3, context=4, noise_law="uniform:2", scale=1)
     plain, mixed = (
@@ -75,7 +75,7 @@ def test_contexts_of_the_law_itself() -> None:
     )
 
 
-def test_weights_cut_the_error_of_rare_contexts() -> None:
+def test_weights_cut_the_error_of_rare_contexts():
     """Eighth power of the sum of squares of 20 inputs, whose moments are known."""
     moment, square = (math.prod(20 + 2 * k for k in range(power)) for power in (8, 16))
     plain = math.sqrt(square / moment**2 - 1)
@@ -91,7 +91,7 @@ def test_weights_cut_the_error_of_rare_contexts() -> None:
     assert np.std(heavy) < 0.5 * plain  # plain sampling does not even see its standard deviation
 
 
-def test_weights_of_thousands_of_numbers() -> None:
+def test_weights_of_thousands_of_numbers():
     """Densities beyond the largest float: weight 0, no warning."""
     found = draw_contexts(
         Problem(dim=1, context=8000, noise_law="fixed:1", scale=1),
@@ -106,7 +106,7 @@ def test_weights_of_thousands_of_numbers() -> None:
     assert_mean(found.weights, 1)
 
 
-def test_gram_matrices_are_sums_over_tokens() -> None:
+def test_gram_matrices_are_sums_over_tokens():
     generator = np.random.default_rng(7)
     x, y = generator.standard_normal((3, 4, 2)), generator.standard_normal((3, 4))
     found = gram_matrices(x, y)
@@ -120,7 +120,7 @@ SHAPES = [(1, 1), (1, 4), (3, 5), (4, 4), (5, 4), (9, 2)]
 
 
 @pytest.mark.parametrize(("context", "dim"), SHAPES)
-def test_oracle_is_the_posterior_mean(context: int, dim: int) -> None:
+def test_oracle_is_the_posterior_mean(context, dim):
     generator = np.random.default_rng([context, dim])
     x, y = generator.standard_normal((6, context, dim)), generator.standard_normal((6, context))
     sigma = np.array([1e-3, 0.1, 1.0, 3.0, 30.0, 1e6])
@@ -140,7 +140,7 @@ def test_oracle_is_the_posterior_mean(context: int, dim: int) -> None:
 
 
 @pytest.mark.parametrize(("context", "dim"), SHAPES)
-def test_oracle_without_noise_is_the_least_norm_fit(context: int, dim: int) -> None:
+def test_oracle_without_noise_is_the_least_norm_fit(context, dim):
     generator = np.random.default_rng([1, context, dim])
     x, y = generator.standard_normal((20, context, dim)), generator.standard_normal((20, context))
     expected = np.stack([np.linalg.pinv(x[m]) @ y[m] for m in range(20)])
@@ -148,7 +148,7 @@ def test_oracle_without_noise_is_the_least_norm_fit(context: int, dim: int) -> N
     np.testing.assert_allclose(found, expected, rtol=SQUARED_CONDITION, atol=1e-9)
 
 
-def test_noiseless_long_contexts_tell_the_task() -> None:
+def test_noiseless_long_contexts_tell_the_task():
     found = draw_prompts(
         Problem(dim=4, context=12, noise_law="fixed:0", scale=1),
         NUMPY,
@@ -162,9 +162,7 @@ def test_noiseless_long_contexts_tell_the_task() -> None:
 
 @pytest.mark.parametrize("spec", LAWS)
 @pytest.mark.parametrize(("context", "dim"), [(6, 3), (3, 3), (2, 4)])
-def test_adjusted_loss_is_the_gap_of_half_squared_errors(
-    spec: str, context: int, dim: int
-) -> None:
+def test_adjusted_loss_is_the_gap_of_half_squared_errors(spec, context, dim):
     """For predictors that know the context only, whatever they are; from both samplers."""
     problem = Problem(dim=dim, context=context, noise_law=spec, scale=1)
     found = draw_prompts(problem, NUMPY, np.random.default_rng(9), COUNT)
@@ -191,7 +189,7 @@ def test_adjusted_loss_is_the_gap_of_half_squared_errors(
         assert abs(np.mean(by_weights) - np.mean(adjusted)) < Z_MAX * spread
 
 
-def test_same_seed_same_contexts() -> None:
+def test_same_seed_same_contexts():
     problem = Problem(dim=3, context=4, noise_law="uniform:2", scale=1)
     first, second, other = (
         draw_contexts(problem, NUMPY, np.random.default_rng(seed), 30, rare=True)
@@ -204,7 +202,7 @@ def test_same_seed_same_contexts() -> None:
 
 @pytest.mark.parametrize("spec", LAWS)
 @pytest.mark.parametrize(("context", "dim"), [(6, 3), (2, 4)])
-def test_strict_arrays(spec: str, context: int, dim: int, strict_backend: Backend) -> None:
+def test_strict_arrays(spec, context, dim, strict_backend):
     problem, seed = (
         Problem(dim=dim, context=context, noise_law=spec, scale=1),
         np.random.SeedSequence(13),

@@ -1,13 +1,11 @@
 """Passes on Gram matrices against passes on tokens, their derivatives against complex steps."""
 
-from typing import Any
-
 import array_api_strict
 import numpy as np
 import pytest
 
 from iclimit.problem import Problem
-from iclimit.simulate.arrays import Backend, get_backend
+from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.gdpp.contexts import gram_matrices
 from iclimit.simulate.gdpp.gram_pass import GramPass
 from iclimit.simulate.gdpp.linear_transformer import (
@@ -21,7 +19,7 @@ from iclimit.simulate.gdpp.linear_transformer import (
 )
 from iclimit.simulate.models.gradients import loss_and_gradients, query_gradients
 from iclimit.simulate.models.transformer import prediction
-from iclimit.simulate.prompts import Prompts, draw_prompts, regression_tokens
+from iclimit.simulate.prompts import draw_prompts, regression_tokens
 
 ROUNDING = 1e-11  # of the largest entry; four layers of sums with cancellation
 STEP = 1e-30  # complex
@@ -29,12 +27,12 @@ N, DIM = 5, 3
 CASES = [(1, 1), (1, 3), (2, 1), (2, 2), (3, 2), (4, 3)]
 
 
-def draw(context: int, dim: int = DIM, seed: int = 1) -> Prompts:
+def draw(context, dim=DIM, seed=1):
     law = Problem(dim=dim, context=context, noise_law="uniform:2", scale=1)
     return draw_prompts(law, get_backend("numpy"), np.random.default_rng(seed), N)
 
 
-def parameters_of(kind: str, layers: int, heads: int, context: int, dim: int = DIM) -> np.ndarray:
+def parameters_of(kind, layers, heads, context, dim=DIM):
     """Random ones that move all tokens, with full matrices that are not nearly diagonal."""
     generator = np.random.default_rng([layers, heads])
     parameters = random_parameters(
@@ -45,16 +43,14 @@ def parameters_of(kind: str, layers: int, heads: int, context: int, dim: int = D
     return parameters
 
 
-def assert_close(found: Any, expected: np.ndarray) -> None:
+def assert_close(found, expected):
     np.testing.assert_allclose(found, expected, rtol=0, atol=ROUNDING * np.max(np.abs(expected)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("layers", "heads"), CASES)
 @pytest.mark.parametrize(("context", "dim"), [(1, 1), (2, 3), (3, 3), (8, 3)])
-def test_predictions_equal_those_on_tokens(
-    kind: str, layers: int, heads: int, context: int, dim: int
-) -> None:
+def test_predictions_equal_those_on_tokens(kind, layers, heads, context, dim):
     prompts = draw(context, dim)
     model = build(kind, parameters_of(kind, layers, heads, context, dim), dim)
     weights = GramPass(gram_matrices(prompts.inputs, prompts.labels), model).weights
@@ -66,7 +62,7 @@ def test_predictions_equal_those_on_tokens(
     assert_close(weights, query_gradients(tokens, model.layers))
 
 
-def test_transformer_that_does_nothing_predicts_zero() -> None:
+def test_transformer_that_does_nothing_predicts_zero():
     prompts = draw(4)
     zero = np.zeros((2, 1, DIM + 1, DIM + 1))
     for kind in KINDS:
@@ -77,7 +73,7 @@ def test_transformer_that_does_nothing_predicts_zero() -> None:
         assert not np.any(forward.derivatives(prompts.query))
 
 
-def test_inputs_are_left_alone() -> None:
+def test_inputs_are_left_alone():
     prompts = draw(4)
     for kind in KINDS:
         model = build(kind, parameters_of(kind, 3, 2, 4), DIM)
@@ -93,7 +89,7 @@ def test_inputs_are_left_alone() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("layers", "heads"), CASES)
 @pytest.mark.parametrize("context", [2, 8])
-def test_derivatives_equal_complex_steps(kind: str, layers: int, heads: int, context: int) -> None:
+def test_derivatives_equal_complex_steps(kind, layers, heads, context):
     prompts = draw(context)
     gram = gram_matrices(prompts.inputs, prompts.labels)
     parameters = parameters_of(kind, layers, heads, context)
@@ -114,7 +110,7 @@ def test_derivatives_equal_complex_steps(kind: str, layers: int, heads: int, con
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("layers", "heads"), CASES)
-def test_derivatives_equal_those_on_tokens(kind: str, layers: int, heads: int) -> None:
+def test_derivatives_equal_those_on_tokens(kind, layers, heads):
     """Of the mean squared error on the query labels, by the chain rule."""
     prompts = draw(6)
     model = build(kind, parameters_of(kind, layers, heads, 6), DIM)
@@ -130,7 +126,7 @@ def test_derivatives_equal_those_on_tokens(kind: str, layers: int, heads: int) -
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_derivatives_are_linear_in_the_direction(kind: str) -> None:
+def test_derivatives_are_linear_in_the_direction(kind):
     prompts = draw(6)
     forward = GramPass(
         gram_matrices(prompts.inputs, prompts.labels),
@@ -143,7 +139,7 @@ def test_derivatives_are_linear_in_the_direction(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_heads_add(kind: str) -> None:
+def test_heads_add(kind):
     """Heads in another order, or one with its P halved twice, are the same transformer."""
     prompts, parameters = draw(6), parameters_of(kind, 3, 2, 6)
     gram, split = gram_matrices(prompts.inputs, prompts.labels), len(ties(kind, DIM))
@@ -167,7 +163,7 @@ def test_heads_add(kind: str) -> None:
 
 
 @pytest.mark.parametrize("layers", [1, 3])
-def test_last_layer_acts_by_its_last_row(layers: int) -> None:
+def test_last_layer_acts_by_its_last_row(layers):
     prompts, parameters = draw(6), parameters_of("full", layers, 2, 6)
     gram, size = gram_matrices(prompts.inputs, prompts.labels), DIM + 1
     found = GramPass(gram, build("full", parameters, DIM)).derivatives(prompts.query)
@@ -181,7 +177,7 @@ def test_last_layer_acts_by_its_last_row(layers: int) -> None:
 @pytest.mark.parametrize(
     ("small", "large"), [("gd++", "diag"), ("gd++", "full"), ("diag", "full")]
 )
-def test_kinds_agree_where_they_overlap(small: str, large: str) -> None:
+def test_kinds_agree_where_they_overlap(small, large):
     prompts = draw(6)
     gram, model = (
         gram_matrices(prompts.inputs, prompts.labels),
@@ -198,7 +194,7 @@ def test_kinds_agree_where_they_overlap(small: str, large: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_contexts_do_not_see_each_other(kind: str) -> None:
+def test_contexts_do_not_see_each_other(kind):
     prompts, parameters = draw(6), parameters_of(kind, 3, 2, 6)
     gram, model = gram_matrices(prompts.inputs, prompts.labels), build(kind, parameters, DIM)
     whole = GramPass(gram, model)
@@ -211,7 +207,7 @@ def test_contexts_do_not_see_each_other(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("layers", "heads"), [(1, 1), (3, 2)])
-def test_strict_arrays(kind: str, layers: int, heads: int, strict_backend: Backend) -> None:
+def test_strict_arrays(kind, layers, heads, strict_backend):
     prompts = draw(6)
     gram, model = (
         gram_matrices(prompts.inputs, prompts.labels),

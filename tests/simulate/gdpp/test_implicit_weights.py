@@ -1,8 +1,6 @@
 """Implicit weights against tokens and Gram matrices, and the theorems that go with them."""
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import array_api_strict
 import numpy as np
@@ -13,7 +11,6 @@ from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.gdpp.contexts import gram_matrices
 from iclimit.simulate.gdpp.gram_pass import GramPass
 from iclimit.simulate.gdpp.implicit_weights import (
-    ImplicitWeights,
     alignment_bound,
     alignment_cosine,
     diagonal_recursion,
@@ -35,7 +32,7 @@ ROUNDING = 1e-10  # of the largest number of a comparison; 3e-12 measured, 1e-14
 Z_LIMIT = 4.0
 NUMPY = get_backend("numpy")
 SIZES = [(12, 4), (3, 5), (5, 5), (4, 1), (1, 3)]
-RECURSIONS: dict[str, list[Callable[[Prompts, LinearTransformer], ImplicitWeights]]] = {
+RECURSIONS = {
     "full": [implicit_weights],
     "diag": [implicit_weights, diagonal_recursion],
     "gd++": [implicit_weights, diagonal_recursion, gdpp_recursion],
@@ -43,14 +40,12 @@ RECURSIONS: dict[str, list[Callable[[Prompts, LinearTransformer], ImplicitWeight
 CASES = [(kind, recursion) for kind, several in RECURSIONS.items() for recursion in several]
 
 
-def draw(context: int, dim: int, n: int = 6, noise: str = "uniform:2") -> Prompts:
+def draw(context, dim, n=6, noise="uniform:2"):
     law = Problem(dim=dim, context=context, noise_law=noise, scale=1)
     return draw_prompts(law, NUMPY, np.random.default_rng([context, dim]), n)
 
 
-def random_model(
-    kind: str, context: int, dim: int, layers: int = 4, heads: int = 1, spread: bool = False
-) -> LinearTransformer:
+def random_model(kind, context, dim, layers=4, heads=1, spread=False):
     """Full weights are diagonal but for a hundredth; with spread all entries are alike."""
     generator = np.random.default_rng([layers, heads])
     parameters = random_parameters(
@@ -61,7 +56,7 @@ def random_model(
     return build(kind, parameters, dim)
 
 
-def assert_close(found: Any, expected: Any) -> None:
+def assert_close(found, expected):
     np.testing.assert_allclose(found, expected, rtol=0, atol=ROUNDING * np.max(np.abs(expected)))
 
 
@@ -71,14 +66,7 @@ def assert_close(found: Any, expected: Any) -> None:
 )
 @pytest.mark.parametrize("heads", [1, 3])
 @pytest.mark.parametrize(("context", "dim"), SIZES)
-def test_tokens_after_every_layer(
-    kind: str,
-    recursion: Callable[[Prompts, LinearTransformer], ImplicitWeights],
-    spread: bool,
-    heads: int,
-    context: int,
-    dim: int,
-) -> None:
+def test_tokens_after_every_layer(kind, recursion, spread, heads, context, dim):
     prompts = draw(context, dim)
     model = random_model(kind, context, dim, heads=heads, spread=spread)
     found = recursion(prompts, model)
@@ -105,7 +93,7 @@ def test_tokens_after_every_layer(
 
 @pytest.mark.parametrize("kind", ["diag", "gd++"])
 @pytest.mark.parametrize(("context", "dim"), SIZES)
-def test_recursions_agree_in_all_quantities(kind: str, context: int, dim: int) -> None:
+def test_recursions_agree_in_all_quantities(kind, context, dim):
     """Tokens alone do not determine M and w in contexts shorter than the dimension."""
     prompts, model = draw(context, dim), random_model(kind, context, dim, heads=2)
     expected = implicit_weights(prompts, model)
@@ -119,7 +107,7 @@ def test_recursions_agree_in_all_quantities(kind: str, context: int, dim: int) -
         )
 
 
-def test_the_printed_lemma_fails_from_the_second_layer_on() -> None:
+def test_the_printed_lemma_fails_from_the_second_layer_on():
     r"""M + a u w*^T for M + u w*^T, with everything else right."""
     prompts, model = draw(12, 4, n=1), random_model("diag", 12, 4, heads=2)
     right = diagonal_recursion(prompts, model)
@@ -141,14 +129,14 @@ def test_the_printed_lemma_fails_from_the_second_layer_on() -> None:
     assert min(errors[1:]) > 1e-3
 
 
-def test_gdpp_has_neither_shift_nor_scale() -> None:
+def test_gdpp_has_neither_shift_nor_scale():
     prompts = draw(9, 3)
     found = implicit_weights(prompts, random_model("gd++", 9, 3))
     np.testing.assert_array_equal(found.shift, 0)
     np.testing.assert_array_equal(found.scale, 1)
 
 
-def test_alignment_is_that_of_the_tokens_and_within_its_bound() -> None:
+def test_alignment_is_that_of_the_tokens_and_within_its_bound():
     for kind, noise in (("diag", "fixed:0"), ("full", "fixed:1.5")):
         prompts, model = draw(40, 3, n=50, noise=noise), random_model(kind, 40, 3)
         found, tokens = alignment_cosine(prompts, model), regression_tokens(prompts)
@@ -163,7 +151,7 @@ def test_alignment_is_that_of_the_tokens_and_within_its_bound() -> None:
         assert np.all(np.abs(found) <= bound * (1 + ROUNDING))
 
 
-def test_the_bound_is_attained_by_a_linear_label() -> None:
+def test_the_bound_is_attained_by_a_linear_label():
     """Labels equal to the least squares fit of the squares, which no search can beat."""
     prompts = draw(30, 3, noise="fixed:0")
     target = prompts.inputs[:, :, 0] ** 2
@@ -178,7 +166,7 @@ def test_the_bound_is_attained_by_a_linear_label() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("context", "dim"), [(4000, 2), (8000, 6)])
-def test_bound_in_long_contexts(context: int, dim: int) -> None:
+def test_bound_in_long_contexts(context, dim):
     """(d + 4)/N, from E x^6 = 15 and E x^4 = 3; below 0.1 as in Theorem 4.2."""
     bound = alignment_bound(draw(context, dim, n=200, noise="fixed:0"))
     square = context * bound**2
@@ -188,7 +176,7 @@ def test_bound_in_long_contexts(context: int, dim: int) -> None:
     assert np.mean(bound < 0.1) > 0.95  # four in a thousand for d = 2, N = 4000
 
 
-def test_vanishing_labels_have_no_direction() -> None:
+def test_vanishing_labels_have_no_direction():
     prompts = draw(4, 2)
     silent = Prompts(prompts.inputs, 0 * prompts.labels, prompts.query, prompts.query_label)
     np.testing.assert_array_equal(alignment_cosine(silent, random_model("diag", 4, 2)), 0)
@@ -198,7 +186,7 @@ LEVELS = (0.6, 1.5)
 DIM = 3
 
 
-def two_level_losses(context: int, count: int, level: float) -> np.ndarray:
+def two_level_losses(context, count, level):
     """Adjusted losses, in units where the inputs have variance 1."""
     scaled = [s * math.sqrt(context) for s in LEVELS]
     law = Problem(
@@ -212,7 +200,7 @@ def two_level_losses(context: int, count: int, level: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_two_layers_converge_to_ridge_at_both_levels(level: float) -> None:
+def test_two_layers_converge_to_ridge_at_both_levels(level):
     """Adjusted loss ~ 1/n: the slope of its logarithm, with its standard error."""
     sizes = np.array([125, 500, 2000])
     losses = [two_level_losses(int(n), 1000, level) for n in sizes]
@@ -227,7 +215,7 @@ def test_two_layers_converge_to_ridge_at_both_levels(level: float) -> None:
     assert abs(slope + 1) < Z_LIMIT * error + finite
 
 
-def test_two_layers_do_not_converge_at_a_level_between() -> None:
+def test_two_layers_do_not_converge_at_a_level_between():
     """The rescaling is a line through two points of a convex function."""
     assert np.mean(two_level_losses(4000, 200, 1.0)) > 5 * np.mean(
         two_level_losses(4000, 200, 0.6)
@@ -235,7 +223,7 @@ def test_two_layers_do_not_converge_at_a_level_between() -> None:
 
 
 @pytest.mark.parametrize("levels", [(0.6, 1.5), (0.0, 1.0), (1.2, 1.2)])
-def test_two_layers_solve_the_equations_of_the_theorem(levels: tuple[float, float]) -> None:
+def test_two_layers_solve_the_equations_of_the_theorem(levels):
     model = two_level_ridge_transformer(levels, context=50, dim=3, input_variance=1 / 50)
     (_, (yx, zero)), (_, (none, yy)) = model.omegas
     assert np.count_nonzero(model.omegas) == 2
@@ -244,7 +232,7 @@ def test_two_layers_solve_the_equations_of_the_theorem(levels: tuple[float, floa
         assert -yx * (1 + 50 * s**2 * yy) == pytest.approx(1 / (1 + s**2), rel=1e-14)
 
 
-def test_units_of_inputs_and_labels() -> None:
+def test_units_of_inputs_and_labels():
     """N(0, I/n) inputs with fixed levels are N(0, I) inputs with levels times the root of n."""
     n, root = 30, math.sqrt(30)
     prompts = draw(n, 3, noise="fixed:5")
@@ -284,12 +272,12 @@ def test_units_of_inputs_and_labels() -> None:
         ),
     ],
 )
-def test_errors(call: Callable[[], Any], message: str) -> None:
+def test_errors(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
 
-def test_strict_arrays() -> None:
+def test_strict_arrays():
     strict = array_api_strict.asarray
     prompts, model = draw(6, 3), random_model("full", 6, 3, heads=2)
     there = Prompts(**{name: strict(value) for name, value in vars(prompts).items()})
@@ -301,7 +289,7 @@ def test_strict_arrays() -> None:
     assert_close(np.from_dlpack(alignment_bound(there)), alignment_bound(prompts))
 
 
-def test_gdpp_transformer_reaches_the_task_without_noise() -> None:
+def test_gdpp_transformer_reaches_the_task_without_noise():
     """An independent construction: weights approach the task as the losses say."""
     drawn = draw_prompts(
         Problem(dim=4, context=200, noise_law="fixed:0", scale=1),

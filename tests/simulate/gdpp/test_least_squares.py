@@ -1,17 +1,15 @@
 """The adjusted loss on fixed contexts, its expansion, and the descents that minimise it."""
 
 import math
-from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
 
 from iclimit.problem import Problem
-from iclimit.simulate.arrays import Backend, get_backend
+from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.gdpp import adjusted_loss
 from iclimit.simulate.gdpp.adjusted_loss import BLOCK, AdjustedLoss, Descent
 from iclimit.simulate.gdpp.contexts import ContextSummaries, draw_contexts, gram_matrices
@@ -28,31 +26,29 @@ DIFFERENCES = 1e-8  # relative; central differences of sixth order leave 1e-10
 Z_MAX = 4.5  # 36 + 36 + 210 entries, correlated
 
 
-def summaries_of(count: int, problem: Problem = PROBLEM, seed: int = 1) -> ContextSummaries:
+def summaries_of(count, problem=PROBLEM, seed=1):
     return draw_contexts(problem, NUMPY, np.random.default_rng(seed), count, rare=True)
 
 
-def start(kind: str, layers: int = 2, heads: int = 1, seed: int = 0, **law: Any) -> np.ndarray:
-    size: dict[str, Any] = {"dim": 2, "context": 4, "variance": 4 / 3, **law}
+def start(kind, layers=2, heads=1, seed=0, **law):
+    size = {"dim": 2, "context": 4, "variance": 4 / 3, **law}
     return random_parameters(
         np.random.default_rng(seed), kind=kind, layers=layers, heads=heads, **size
     )
 
 
-def objective_of(
-    summaries: ContextSummaries, kind: str, run: Callable[..., Any] = map, seed: int = 2
-) -> AdjustedLoss:
+def objective_of(summaries, kind, run=map, seed=2):
     return AdjustedLoss(summaries, kind, NUMPY, np.random.default_rng(seed), run)
 
 
-def assert_close(found: Sequence[Any], expected: Sequence[Any]) -> None:
+def assert_close(found, expected):
     """Loss, gradient and matrix, each to rounding of its largest entry."""
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=ROUNDING * np.max(np.abs(b)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_loss_is_the_weighted_mean_over_contexts(kind: str) -> None:
+def test_loss_is_the_weighted_mean_over_contexts(kind):
     """Against predictions on tokens for unit queries; contexts of unequal weights and losses."""
     count, dim, heads = 30, 2, 2
     prompts = draw_prompts(PROBLEM, NUMPY, np.random.default_rng(3), count)
@@ -76,7 +72,7 @@ def test_loss_is_the_weighted_mean_over_contexts(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_gradient_is_exact(kind: str) -> None:
+def test_gradient_is_exact(kind):
     objective, parameters = objective_of(summaries_of(40), kind), start(kind, 2, 2)
     _, gradient, matrix = objective.expand(parameters)
     assert (gradient.shape, matrix.shape) == ((parameters.size,), (parameters.size,) * 2)
@@ -95,7 +91,7 @@ def test_gradient_is_exact(kind: str) -> None:
 
 
 @pytest.mark.parametrize(("kind", "layers"), [("gd++", 2), ("diag", 2), ("axial", 1), ("full", 1)])
-def test_gauss_newton_matrix_is_unbiased(kind: str, layers: int) -> None:
+def test_gauss_newton_matrix_is_unbiased(kind, layers):
     """Mean over many probes against the products of exact derivatives."""
     size = 3 if kind in ("gd++", "diag") else 6
     summaries, parameters = summaries_of(6), size * start(kind, layers)
@@ -116,17 +112,17 @@ def test_gauss_newton_matrix_is_unbiased(kind: str, layers: int) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_threads_and_blocks(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_and_blocks(kind, monkeypatch):
     """The same bits from any number of threads; other blocks only add in another order."""
     summaries, parameters = summaries_of(50), start(kind, 2, 2)
     whole = objective_of(summaries, kind)
     assert len(whole.blocks) == 1
     monkeypatch.setitem(BLOCK, "numpy", 7)
 
-    def backwards(function: Callable[..., Any], blocks: Any) -> Any:
+    def backwards(function, blocks):
         return reversed([function(block) for block in reversed(blocks)])
 
-    def results(run: Callable[..., Any]) -> list[Any]:
+    def results(run):
         objective = objective_of(summaries, kind, run)
         assert len(objective.blocks) == 8
         return [objective.loss(parameters), *objective.expand(parameters)]
@@ -144,7 +140,7 @@ def test_threads_and_blocks(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(3))
-def test_loss_never_rises(kind: str, seed: int) -> None:
+def test_loss_never_rises(kind, seed):
     objective = objective_of(summaries_of(300), kind)
     descent, last = Descent(start(kind, 3, 1, seed)), math.inf
     first = objective.loss(descent.parameters)
@@ -159,14 +155,14 @@ def test_loss_never_rises(kind: str, seed: int) -> None:
     assert descent.loss < 0.5 * first
 
 
-def objective_with_target(target: np.ndarray, problem: Problem) -> AdjustedLoss:
+def objective_with_target(target, problem):
     """The oracle is a gd++ transformer with these parameters."""
     summaries = summaries_of(2000, problem)
     oracle = GramPass(summaries.gram, build("gd++", target, problem.dim)).weights
     return objective_of(replace(summaries, oracle=oracle), "gd++")
 
 
-def descend(objective: AdjustedLoss, parameters: np.ndarray, steps: int) -> tuple[Descent, list]:
+def descend(objective, parameters, steps):
     descent, losses = Descent(parameters), [objective.loss(parameters)]
     while not descent.converged and descent.steps < steps:
         descent.advance(objective, 1e-4)
@@ -175,7 +171,7 @@ def descend(objective: AdjustedLoss, parameters: np.ndarray, steps: int) -> tupl
 
 
 @pytest.mark.parametrize(("layers", "heads"), [(1, 1), (2, 1), (2, 2), (3, 1)])
-def test_transformers_find_a_gd_transformer(layers: int, heads: int) -> None:
+def test_transformers_find_a_gd_transformer(layers, heads):
     """A loss that can vanish does.
 
     At a linear rate, as the matrix is sampled: 9 to 36 steps measured.  With 4 pairs rare contexts
@@ -194,7 +190,7 @@ def test_transformers_find_a_gd_transformer(layers: int, heads: int) -> None:
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-def test_descents_by_the_exact_matrix_converge_faster_than_linearly(layers: int) -> None:
+def test_descents_by_the_exact_matrix_converge_faster_than_linearly(layers):
     """In one dimension a probe of 1 gives the exact matrix."""
     target = start("gd++", layers, seed=11, dim=1, context=20)
     objective = objective_with_target(
@@ -207,7 +203,7 @@ def test_descents_by_the_exact_matrix_converge_faster_than_linearly(layers: int)
     assert 0.1 > falls[-3] > 10 * falls[-2] > 100 * falls[-1]
 
 
-def test_minimum_has_no_gradient_and_is_a_minimum() -> None:
+def test_minimum_has_no_gradient_and_is_a_minimum():
     objective = objective_of(summaries_of(400), "gd++")
     descent = Descent(start("gd++", 1, seed=6))
     while not descent.converged and descent.steps < 80:
@@ -224,7 +220,7 @@ def test_minimum_has_no_gradient_and_is_a_minimum() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scale", [0.0, 1e-200, 1e-100])
-def test_start_where_nothing_has_an_effect_is_stuck(kind: str, scale: float) -> None:
+def test_start_where_nothing_has_an_effect_is_stuck(kind, scale):
     objective, parameters = objective_of(summaries_of(20), kind), scale * start(kind)
     descent = Descent(parameters)
     descent.advance(objective, 1e-4)
@@ -237,7 +233,7 @@ def test_start_where_nothing_has_an_effect_is_stuck(kind: str, scale: float) -> 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("power", [10, 20, 40, 60, 80, 120, 160, 300])
-def test_huge_starts_overflow_to_infinity_without_warning(kind: str, power: int) -> None:
+def test_huge_starts_overflow_to_infinity_without_warning(kind, power):
     objective = objective_of(summaries_of(2 * BLOCK["numpy"]), kind)
     descent = Descent(10.0**power * start(kind))
     descent.advance(objective, 1e-4)
@@ -250,7 +246,7 @@ def test_huge_starts_overflow_to_infinity_without_warning(kind: str, power: int)
 
 
 @pytest.mark.parametrize("power", [60, 70, 90])
-def test_contexts_that_overflow_do_not_steer(power: int) -> None:
+def test_contexts_that_overflow_do_not_steer(power):
     """Squares of residuals overflow long before residuals do."""
     summaries, parameters = summaries_of(50), start("diag", layers=2)
     gram = summaries.gram.copy()
@@ -272,19 +268,19 @@ def test_contexts_that_overflow_do_not_steer(power: int) -> None:
 class Scripted:
     """Objective in one parameter with the gains that are asked for."""
 
-    def __init__(self, gains: list[float]) -> None:
+    def __init__(self, gains):
         self.losses = list(np.cumprod([1.0] + [1 - gain for gain in gains]))
 
-    def expand(self, _: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+    def expand(self, _):
         return self.losses.pop(0), np.ones(1), np.ones((1, 1))
 
-    def loss(self, _: np.ndarray) -> float:
+    def loss(self, _):
         return self.losses[0]
 
 
-def test_descents_end_after_three_small_gains_in_a_row() -> None:
+def test_descents_end_after_three_small_gains_in_a_row():
     gains = [0.5, 0.001, 0.001, 0.5, 0.001, 0.002, 0.009, 0.5]
-    objective: Any = Scripted(gains)
+    objective = Scripted(gains)
     descent = Descent(np.zeros(1))
     while not descent.converged:
         descent.advance(objective, 1e-2)
@@ -293,11 +289,11 @@ def test_descents_end_after_three_small_gains_in_a_row() -> None:
     assert descent.loss == objective.losses[0]
 
 
-def test_interrupted_steps_leave_the_descent_alone() -> None:
+def test_interrupted_steps_leave_the_descent_alone():
     objective = objective_of(summaries_of(20), "diag")
     descent = Descent(start("diag"), loss=1.0)
 
-    def interrupted(*_: Any) -> Any:
+    def interrupted(*_):
         raise KeyboardInterrupt
 
     objective.run = interrupted
@@ -307,9 +303,7 @@ def test_interrupted_steps_leave_the_descent_alone() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_strict_arrays(
-    kind: str, strict_backend: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_strict_arrays(kind, strict_backend, monkeypatch):
     summaries, parameters = summaries_of(20), start(kind, 2, 2)
     expected, here = objective_of(summaries, kind), Descent(parameters)
     value, expansion = expected.loss(parameters), expected.expand(parameters)

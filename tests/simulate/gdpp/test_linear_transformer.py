@@ -1,14 +1,13 @@
 """Kinds of linear transformers: what is free in them, their scalars, files, and sizes."""
 
 import math
-from typing import Any
 
 import array_api_strict
 import numpy as np
 import pytest
 
 from iclimit.problem import Problem
-from iclimit.simulate.arrays import Backend, get_backend
+from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.gdpp.contexts import gram_matrices
 from iclimit.simulate.gdpp.gram_pass import GramPass
 from iclimit.simulate.gdpp.linear_transformer import (
@@ -39,22 +38,20 @@ CHAIN = [
 ]
 
 
-def random_model(
-    kind: str, *, layers: int = 2, heads: int = 2, dim: int = 3, seed: int = 0
-) -> LinearTransformer:
+def random_model(kind, *, layers=2, heads=2, dim=3, seed=0):
     """Entries of order one."""
     generator = np.random.default_rng(seed)
     shape = (layers, heads, parameter_count(kind, dim))
     return build(kind, generator.standard_normal(shape), dim)
 
 
-def tokens_of(n: int, context: int, dim: int) -> np.ndarray:
+def tokens_of(n, context, dim):
     law = Problem(dim=dim, context=context, noise_law="fixed:0.7", scale=1)
     return regression_tokens(draw_prompts(law, get_backend("numpy"), np.random.default_rng(5), n))
 
 
 @pytest.mark.parametrize("dim", [1, 2, 5])
-def test_free_parameters_are_those_of_the_paper(dim: int) -> None:
+def test_free_parameters_are_those_of_the_paper(dim):
     generator = np.random.default_rng(1)
     counts = {
         "full": 2 * (dim + 1) ** 2,
@@ -80,7 +77,7 @@ def test_free_parameters_are_those_of_the_paper(dim: int) -> None:
     assert (model.depth, model.dim) == (1, dim)
 
 
-def symmetries(dim: int) -> list[np.ndarray]:
+def symmetries(dim):
     """Orthogonal maps of tokens that leave the first input and the label as they are.
 
     Reflections are among them: in less than four dimensions more commutes with rotations only.
@@ -94,7 +91,7 @@ def symmetries(dim: int) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3, 4, 7])
-def test_axial_weights_are_all_that_commute_with_the_symmetries(dim: int) -> None:
+def test_axial_weights_are_all_that_commute_with_the_symmetries(dim):
     size = dim + 1
     equations = np.concatenate(
         [np.kron(map_, np.eye(size)) - np.kron(np.eye(size), map_.T) for map_ in symmetries(dim)]
@@ -108,7 +105,7 @@ def test_axial_weights_are_all_that_commute_with_the_symmetries(dim: int) -> Non
 
 
 @pytest.mark.parametrize("dim", [1, 2, 5])
-def test_axial_layers_commute_with_the_symmetries(dim: int) -> None:
+def test_axial_layers_commute_with_the_symmetries(dim):
     model, tokens = random_model("axial", dim=dim), tokens_of(3, 4, dim)
     once = forward(tokens, model.layers)
     for map_ in symmetries(dim):
@@ -119,7 +116,7 @@ def test_axial_layers_commute_with_the_symmetries(dim: int) -> None:
 
 
 @pytest.mark.parametrize(("layers", "heads", "dim"), [(1, 1, 1), (2, 1, 3), (3, 2, 4)])
-def test_axial_passes_are_those_of_full_weights(layers: int, heads: int, dim: int) -> None:
+def test_axial_passes_are_those_of_full_weights(layers, heads, dim):
     """The weights to rounding; derivatives of predictions from tokens by central differences."""
     law = Problem(dim=dim, context=6, noise_law="fixed:0.7", scale=1)
     prompts = draw_prompts(law, get_backend("numpy"), np.random.default_rng(6), 5)
@@ -146,7 +143,7 @@ def test_axial_passes_are_those_of_full_weights(layers: int, heads: int, dim: in
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("layers", "heads", "dim"), [(1, 1, 1), (3, 2, 4)])
-def test_parameters_come_back(kind: str, layers: int, heads: int, dim: int) -> None:
+def test_parameters_come_back(kind, layers, heads, dim):
     shape = (layers, heads, parameter_count(kind, dim))
     parameters = np.exp(5 * np.random.default_rng(2).standard_normal(shape))
     found = free_parameters(build(kind, parameters, dim), kind)
@@ -154,7 +151,7 @@ def test_parameters_come_back(kind: str, layers: int, heads: int, dim: int) -> N
 
 
 @pytest.mark.parametrize(("small", "large"), CHAIN)
-def test_kinds_that_contain_others(small: str, large: str) -> None:
+def test_kinds_that_contain_others(small, large):
     model = random_model(small)
     same = build(large, free_parameters(model, large), model.dim)
     assert same.kind == large
@@ -163,7 +160,7 @@ def test_kinds_that_contain_others(small: str, large: str) -> None:
 
 
 @pytest.mark.parametrize(("small", "large"), CHAIN)
-def test_kinds_that_do_not_contain_others(small: str, large: str) -> None:
+def test_kinds_that_do_not_contain_others(small, large):
     message = f"weights must be of kind '{small}'.*got other entries.*of kind '{large}'"
     with pytest.raises(ValueError, match=message.replace("+", r"\+")):
         free_parameters(random_model(large), small)
@@ -171,7 +168,7 @@ def test_kinds_that_do_not_contain_others(small: str, large: str) -> None:
 
 @pytest.mark.parametrize("size", [1e-9, 1.0])
 @pytest.mark.parametrize("entry", [(0, 1), (1, 1), (2, 0), (3, 1)])
-def test_one_entry_out_of_place_is_seen(entry: tuple[int, int], size: float) -> None:
+def test_one_entry_out_of_place_is_seen(entry, size):
     model = random_model("diag", dim=3)
     model.lookup[1, 0, *entry] += size
     with pytest.raises(ValueError, match="weights must be of kind 'diag'"):
@@ -179,7 +176,7 @@ def test_one_entry_out_of_place_is_seen(entry: tuple[int, int], size: float) -> 
 
 
 @pytest.mark.parametrize("entry", [(0, 1), (1, 0), (1, 2), (2, 2), (2, 3), (3, 1)])
-def test_full_weights_that_are_not_axial(entry: tuple[int, int]) -> None:
+def test_full_weights_that_are_not_axial(entry):
     full = free_parameters(random_model("axial", dim=3), "full")
     model = build("full", full, 3)
     np.testing.assert_allclose(
@@ -191,7 +188,7 @@ def test_full_weights_that_are_not_axial(entry: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("dim", [1, 2])
-def test_axial_weights_of_few_inputs(dim: int) -> None:
+def test_axial_weights_of_few_inputs(dim):
     """Of one input they are all; of two all that do not mix in the second."""
     model = random_model("full", dim=dim)
     if dim == 2:
@@ -203,7 +200,7 @@ def test_axial_weights_of_few_inputs(dim: int) -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_weights_that_are_not_finite(bad: float) -> None:
+def test_weights_that_are_not_finite(bad):
     model = random_model("diag")
     model.projection[0, 0, 0, 0] = bad
     with pytest.raises(ValueError, match="weights must be finite, got NaN or inf among them"):
@@ -211,13 +208,13 @@ def test_weights_that_are_not_finite(bad: float) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_transformer_of_zeros(kind: str) -> None:
+def test_transformer_of_zeros(kind):
     zero = LinearTransformer("gd++", np.zeros((2, 1, 3, 3)), np.zeros((2, 1, 3, 3)))
     assert not np.any(free_parameters(zero, kind))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_layers_are_those_of_the_definition(kind: str) -> None:
+def test_layers_are_those_of_the_definition(kind):
     model, tokens = random_model(kind), tokens_of(4, 5, 3)
     expected = tokens.copy()
     for depth in range(model.depth):
@@ -235,7 +232,7 @@ def test_layers_are_those_of_the_definition(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["diag", "gd++"])
 @pytest.mark.parametrize("heads", [1, 3])
-def test_omegas_are_the_scalars_of_a_layer(kind: str, heads: int) -> None:
+def test_omegas_are_the_scalars_of_a_layer(kind, heads):
     """Equations (8) to (11) of arXiv:2402.14180."""
     dim, model = 3, random_model(kind, heads=heads)
     assert model.omegas.shape == (2, 2, 2)
@@ -258,19 +255,19 @@ def test_omegas_are_the_scalars_of_a_layer(kind: str, heads: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["full", "axial"])
-def test_other_weights_have_no_omegas(kind: str) -> None:
+def test_other_weights_have_no_omegas(kind):
     with pytest.raises(
         ValueError, match=rf"kind must be 'diag' or 'gd\+\+' for omegas, got '{kind}'"
     ):
         _ = random_model(kind).omegas
 
 
-SIZES: dict[str, Any] = {"heads": 1, "dim": 3, "context": 6, "variance": 2.0}
+SIZES = {"heads": 1, "dim": 3, "context": 6, "variance": 2.0}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("heads", [1, 4])
-def test_random_parameters_are_normal_in_their_units(kind: str, heads: int) -> None:
+def test_random_parameters_are_normal_in_their_units(kind, heads):
     layers = 4000 // heads
     found = random_parameters(
         np.random.default_rng(3), kind=kind, layers=layers, **{**SIZES, "heads": heads}
@@ -301,9 +298,7 @@ def test_random_parameters_are_normal_in_their_units(kind: str, heads: int) -> N
 @pytest.mark.parametrize("spec", ["fixed:0", "fixed:5"])
 @pytest.mark.parametrize(("context", "dim"), [(20, 10), (3, 8), (40, 2)])
 @pytest.mark.parametrize("heads", [1, 3])
-def test_random_layers_change_tokens_by_order_one(
-    kind: str, spec: str, context: int, dim: int, heads: int
-) -> None:
+def test_random_layers_change_tokens_by_order_one(kind, spec, context, dim, heads):
     law = Problem(dim=dim, context=context, noise_law=spec, scale=1)
     found = draw_prompts(law, get_backend("numpy"), np.random.default_rng(4), 20)
     tokens, ratios = regression_tokens(found), []
@@ -323,14 +318,14 @@ def test_random_layers_change_tokens_by_order_one(
 
 
 @pytest.mark.parametrize("name", ["layers", "heads"])
-def test_wrong_numbers_of_random_parameters(name: str) -> None:
+def test_wrong_numbers_of_random_parameters(name):
     with pytest.raises(ValueError, match=f"{name} must be an integer >= 1, got 0"):
         random_parameters(
             np.random.default_rng(0), **{"kind": "diag", "layers": 1, **SIZES, name: 0}
         )
 
 
-def test_unknown_kinds() -> None:
+def test_unknown_kinds():
     message = r"kind must be one of full, axial, diag, gd\+\+, got 'gd'"
     one = np.zeros((1, 1, 3, 3))
     with pytest.raises(ValueError, match=message):
@@ -354,15 +349,13 @@ def test_unknown_kinds() -> None:
         ((1, 1, 3, 3), (1, 2, 3, 3), r"lookup must have shape \(1, 1, 3, 3\), got \(1, 2, 3, 3\)"),
     ],
 )
-def test_wrong_shapes(projection: Any, lookup: Any, message: str) -> None:
+def test_wrong_shapes(projection, lookup, message):
     with pytest.raises(ValueError, match=message):
         LinearTransformer("full", np.zeros(projection), np.zeros(lookup))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_strict_arrays(
-    kind: str, strict_backend: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_strict_arrays(kind, strict_backend, monkeypatch):
     model = random_model(kind)
     there = to_backend(model, strict_backend)
     strict = type(array_api_strict.asarray(0.0))
@@ -381,7 +374,7 @@ def test_strict_arrays(
     np.testing.assert_allclose(found, expected, rtol=0, atol=ROUNDING * np.max(np.abs(expected)))
 
 
-def picked_parameters(model: LinearTransformer, kind: str) -> np.ndarray:
+def picked_parameters(model, kind):
     """Entries of P and Q that the kind leaves free, picked by hand."""
     P, Q = model.projection, model.lookup
     if kind == "full":

@@ -1,15 +1,13 @@
 """GD++ by matrices against token-level layers, plain descent and sampled prompts."""
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import array_api_strict
 import numpy as np
 import pytest
 
 from iclimit.problem import COORDINATE_VARIANCE, Problem
-from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
+from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.descent import schedules as descent
 from iclimit.simulate.descent.schedules import simulate_schedule
 from iclimit.simulate.gdpp import preconditioned_descent as module
@@ -28,12 +26,12 @@ RATES, GAMMAS = [0.3, 0.9, 0.7], [0.15, 0.2]
 SIZES = [(3, 5), (5, 5), (8, 4), (1, 3), (4, 1)]
 
 
-def draw(context: int, dim: int, n: int = 5, **law: Any) -> Prompts:
+def draw(context, dim, n=5, **law):
     regression = Problem(dim=dim, context=context, **law, scale=1)
     return draw_prompts(regression, NUMPY, np.random.default_rng([context, dim]), n)
 
 
-def literal_predictions(prompts: Prompts) -> np.ndarray:
+def literal_predictions(prompts):
     """The layers written out for one prompt after the other, the query carried along."""
     predictions = []
     for x, y, query in zip(prompts.inputs, prompts.labels, prompts.query, strict=True):
@@ -48,7 +46,7 @@ def literal_predictions(prompts: Prompts) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("context", "dim"), SIZES)
-def test_transformer_equals_literal_layers(context: int, dim: int) -> None:
+def test_transformer_equals_literal_layers(context, dim):
     prompts = draw(context, dim, noise_variance=0.3)
     model = gdpp_transformer(RATES, GAMMAS, context=context, dim=dim)
     assert (model.kind, model.depth, model.dim) == ("gd++", 3, dim)
@@ -59,9 +57,7 @@ def test_transformer_equals_literal_layers(context: int, dim: int) -> None:
 
 @pytest.mark.parametrize(("context", "dim"), SIZES)
 @pytest.mark.parametrize("noise", [0.0, 0.3])
-def test_conditional_loss_equals_token_level_responses(
-    context: int, dim: int, noise: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_conditional_loss_equals_token_level_responses(context, dim, noise, monkeypatch):
     """The prediction is linear in the labels: feed it unit labels and unit queries."""
     block = 4
     monkeypatch.setattr(descent, "BLOCK_NUMBERS", block * context * dim)
@@ -87,7 +83,7 @@ def test_conditional_loss_equals_token_level_responses(
 
 @pytest.mark.parametrize(("context", "dim"), [(4, 7), (9, 4)])
 @pytest.mark.parametrize("law", COORDINATE_VARIANCE)
-def test_mean_loss_equals_sampled_prompts(context: int, dim: int, law: str) -> None:
+def test_mean_loss_equals_sampled_prompts(context, dim, law):
     variance, noise_variance, count = 1.7, 0.8, 4000
     prompts = draw(
         context, dim, count, input_law=law, task_variance=variance, noise_variance=noise_variance
@@ -113,32 +109,30 @@ def test_mean_loss_equals_sampled_prompts(context: int, dim: int, law: str) -> N
 
 
 @pytest.mark.parametrize(("context", "dim"), SIZES)
-def test_without_preconditioning_it_is_gradient_descent_on_the_same_contexts(
-    context: int, dim: int
-) -> None:
-    size: dict[str, Any] = {"context": context, "dim": dim, "rng": 7}
+def test_without_preconditioning_it_is_gradient_descent_on_the_same_contexts(context, dim):
+    size = {"context": context, "dim": dim, "rng": 7}
     found = simulate_gdpp(RATES, [0, 0], **size, input_law="laplace", noise_ratio=0.2, contexts=30)
     expected = simulate_schedule(RATES, **size, input_law="laplace", noise_ratio=0.2, contexts=30)
     np.testing.assert_allclose(found.loss.samples, expected.loss.samples, rtol=1e-10)
     assert (found.loss.repeats, found.parameters["gammas"].tolist()) == (30, [0, 0])
 
 
-def test_longer_runs_extend_shorter_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_longer_runs_extend_shorter_ones(monkeypatch):
     monkeypatch.setattr(descent, "BLOCK_NUMBERS", 7 * 12)
-    size: dict[str, Any] = {"context": 4, "dim": 3, "rng": 8}
+    size = {"context": 4, "dim": 3, "rng": 8}
     short = simulate_gdpp(RATES, GAMMAS, **size, contexts=11).loss.samples
     np.testing.assert_array_equal(
         simulate_gdpp(RATES, GAMMAS, **size, contexts=20).loss.samples[:11], short
     )
 
 
-def test_one_layer_has_the_exact_mean() -> None:
+def test_one_layer_has_the_exact_mean():
     """1 - 2 eta + eta^2 (N + d + 1)/N for Gaussian inputs; no preconditioning matters."""
     run = simulate_gdpp([0.5], [], context=20, dim=10, rng=5, contexts=4000)
     assert abs(run.loss.z(0.25 * 31 / 20)) < Z_LIMIT
 
 
-def test_overflowing_losses_are_infinite() -> None:
+def test_overflowing_losses_are_infinite():
     run = simulate_gdpp(
         [3.0] * 12, [5.0] * 11, context=6, dim=4, noise_ratio=0.1, rng=1, contexts=20
     )
@@ -146,7 +140,7 @@ def test_overflowing_losses_are_infinite() -> None:
 
 
 @pytest.mark.parametrize(("context", "dim"), SIZES)
-def test_spectra_are_those_of_the_layers_tokens(context: int, dim: int) -> None:
+def test_spectra_are_those_of_the_layers_tokens(context, dim):
     prompts = draw(context, dim, n=3)
     gammas = [0.2, -0.1, 0.3]
     found = layer_spectra(prompts.inputs, gammas)
@@ -162,10 +156,10 @@ def test_spectra_are_those_of_the_layers_tokens(context: int, dim: int) -> None:
                 values = values * (1 - gammas[depth] * values) ** 2
 
 
-def test_preconditioning_flattens_the_spectrum() -> None:
+def test_preconditioning_flattens_the_spectrum():
     """gamma = 1/(3 lambda_max) before each layer of the same context, as in Theorem 5.1."""
     x = draw(30, 4, n=1).inputs
-    gammas: list[float] = []
+    gammas = []
     condition = []
     for _ in range(8):
         spectrum = layer_spectra(x, [*gammas, 0.0])[-1, 0]
@@ -190,19 +184,19 @@ def test_preconditioning_flattens_the_spectrum() -> None:
         (lambda: layer_spectra(np.ones((1, 2, 2)), []), "gammas must have shape"),
     ],
 )
-def test_errors(call: Callable[[], Any], message: str) -> None:
+def test_errors(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
 
-def test_strict_arrays(strict_backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strict_arrays(strict_backend, monkeypatch):
     x = draw(6, 4).inputs
     np.testing.assert_allclose(
         np.from_dlpack(layer_spectra(array_api_strict.asarray(x), GAMMAS)),
         layer_spectra(x, GAMMAS),
         rtol=1e-10,
     )
-    cell: dict[str, Any] = {"context": 6, "dim": 4, "noise_ratio": 0.1, "rng": 4, "contexts": 8}
+    cell = {"context": 6, "dim": 4, "noise_ratio": 0.1, "rng": 4, "contexts": 8}
     expected = simulate_gdpp(RATES, GAMMAS, **cell).loss.samples
     monkeypatch.setattr(descent, "get_backend", lambda _: strict_backend)
     monkeypatch.setattr(module, "to_host", np.from_dlpack)

@@ -1,14 +1,12 @@
 """Ridge baselines: spectral losses against explicit solves and against the definition."""
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 
 from iclimit.problem import Problem
-from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
+from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.gdpp import ridge_baselines
 from iclimit.simulate.gdpp import ridge_baselines as module
 from iclimit.simulate.gdpp.ridge_baselines import simulate_ridge_baselines, tune_ridge
@@ -29,23 +27,16 @@ TABLE = {
 NAMES = ("ConstRR", "AdaRR", "TunedRR")
 
 
-def explicit_losses(
-    problem: Problem,
-    count: int,
-    seed: np.random.SeedSequence,
-    constant: float,
-    factor: float,
-    top: float,
-) -> dict[str, np.ndarray]:
+def explicit_losses(problem, count, seed, constant, factor, top):
     """Adjusted losses of the contexts of a seed, by least squares with pseudo-observations."""
     place = get_backend("numpy")
     drawn = draw_prompts(problem, place, place.generator(seed), count)
-    found: dict[str, list[float]] = {name: [] for name in ("oracle", *NAMES)}
+    found = {name: [] for name in ("oracle", *NAMES)}
     for x, y, level in zip(drawn.inputs, drawn.labels, np.sqrt(drawn.noise_variance), strict=True):
         _, (rss,), _, _ = np.linalg.lstsq(x, y)
         estimated = rss / (problem.context - problem.dim)
 
-        def weights(ridge: float, x: np.ndarray = x, y: np.ndarray = y) -> np.ndarray:
+        def weights(ridge, x=x, y=y):
             stacked = np.concat([x, math.sqrt(ridge) * np.eye(problem.dim)])
             return np.linalg.lstsq(stacked, np.concat([y, np.zeros(problem.dim)]))[0]
 
@@ -60,7 +51,7 @@ def explicit_losses(
 
 @pytest.mark.parametrize("noise", ["uniform:4", "fixed:0.3", "categorical:1,3"])
 @pytest.mark.parametrize(("context", "dim"), [(20, 10), (7, 4), (3, 1)])
-def test_losses_equal_explicit_solves(noise: str, context: int, dim: int) -> None:
+def test_losses_equal_explicit_solves(noise, context, dim):
     problem, count = Problem(dim=dim, context=context, noise_law=noise, scale=1), 40
     run = simulate_ridge_baselines(
         problem, contexts=count, rng=3, penalty=2.5, multiplier=1.4, threshold=3.0
@@ -75,11 +66,9 @@ def test_losses_equal_explicit_solves(noise: str, context: int, dim: int) -> Non
 
 @pytest.mark.parametrize("noise", ["uniform:5", "categorical:1,3", "fixed:2"])
 @pytest.mark.parametrize(("context", "dim"), [(20, 10), (9, 3)])
-def test_conditional_losses_are_those_of_the_definition(
-    noise: str, context: int, dim: int
-) -> None:
+def test_conditional_losses_are_those_of_the_definition(noise, context, dim):
     problem = Problem(dim=dim, context=context, noise_law=noise, scale=1)
-    tuned: dict[str, Any] = {"multiplier": 1.3, "threshold": 6.0}
+    tuned = {"multiplier": 1.3, "threshold": 6.0}
     exact = simulate_ridge_baselines(problem, contexts=10_000, rng=1, **tuned)
     raw = simulate_ridge_baselines(problem, contexts=20_000, rng=2, queries=True, **tuned)
     for name in exact.losses:
@@ -89,7 +78,7 @@ def test_conditional_losses_are_those_of_the_definition(
             assert exact.losses[name].standard_error <= raw.losses[name].standard_error
 
 
-def test_oracle_parameters_have_no_adjusted_loss() -> None:
+def test_oracle_parameters_have_no_adjusted_loss():
     run = simulate_ridge_baselines(
         Problem(dim=10, context=20, noise_law="fixed:2", scale=1), contexts=100, rng=0
     )
@@ -101,9 +90,9 @@ def test_oracle_parameters_have_no_adjusted_loss() -> None:
     assert silent.losses["AdaRR"].mean < 1e-25
 
 
-def test_which_parameters_are_reported() -> None:
+def test_which_parameters_are_reported():
     problem = Problem(dim=3, context=8, noise_law="uniform:3", scale=1)
-    cell: dict[str, Any] = {"contexts": 50, "rng": 0}
+    cell = {"contexts": 50, "rng": 0}
     plain = simulate_ridge_baselines(problem, **cell)
     assert list(plain.losses) == ["oracle", "ConstRR", "AdaRR"]
     assert (plain.losses["AdaRR"].repeats, plain.parameters["penalty"]) == (50, 3.0)
@@ -118,7 +107,7 @@ def test_which_parameters_are_reported() -> None:
     assert single.losses["AdaRR"].standard_error == math.inf
 
 
-def test_blocks_have_their_own_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_have_their_own_seeds(monkeypatch):
     monkeypatch.setattr(ridge_baselines, "_BLOCK", 16)
     problem = Problem(dim=3, context=8, noise_law="uniform:3", scale=1)
     run = simulate_ridge_baselines(problem, contexts=40, rng=0)
@@ -129,7 +118,7 @@ def test_blocks_have_their_own_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run.losses["AdaRR"].mean == pytest.approx(np.mean(np.concat(parts)), rel=ROUNDING)
 
 
-def test_enormous_noise_overflows_nowhere() -> None:
+def test_enormous_noise_overflows_nowhere():
     problem = Problem(dim=3, context=8, noise_law="fixed:1e100", scale=1)
     run = simulate_ridge_baselines(problem, contexts=50, rng=0, penalty=0.0)
     assert 1e198 < run.losses["ConstRR"].mean < math.inf
@@ -139,7 +128,7 @@ def test_enormous_noise_overflows_nowhere() -> None:
 
 
 @pytest.mark.parametrize(("noise", "published"), TABLE.items())
-def test_published_table(noise: str, published: tuple[float, float, float]) -> None:
+def test_published_table(noise, published):
     """Both sides are Monte Carlo: the table's error is that of the definition on 100,000."""
     problem = Problem(dim=10, context=20, noise_law=noise, scale=1)
     best = tune_ridge(problem, contexts=2**13, rng=4)
@@ -163,7 +152,7 @@ def test_published_table(noise: str, published: tuple[float, float, float]) -> N
         assert abs(found.losses[name].mean - value) < allowance, name
 
 
-def test_only_the_unbiased_estimate_gives_the_table() -> None:
+def test_only_the_unbiased_estimate_gives_the_table():
     problem = Problem(dim=10, context=20, noise_law="uniform:5", scale=1)
     found = {
         estimate: simulate_ridge_baselines(
@@ -176,12 +165,12 @@ def test_only_the_unbiased_estimate_gives_the_table() -> None:
     assert min(errors["biased"], errors["least-error"]) > 0.02
 
 
-def test_tuned_parameters_are_the_best() -> None:
+def test_tuned_parameters_are_the_best():
     """No neighbour is better on the same sample; the constant solves its equation elsewhere."""
     problem = Problem(dim=10, context=20, noise_law="categorical:1,3", scale=1)
     best = tune_ridge(problem, contexts=4096, rng=2)
 
-    def losses(constant: float, multiplier: float, threshold: float) -> dict[str, float]:
+    def losses(constant, multiplier, threshold):
         run = simulate_ridge_baselines(
             problem,
             contexts=4096,
@@ -201,7 +190,7 @@ def test_tuned_parameters_are_the_best() -> None:
         assert losses(1, best.multiplier, up * best.threshold)["TunedRR"] > best.tuned_loss
 
 
-def test_tuning_at_one_level() -> None:
+def test_tuning_at_one_level():
     best = tune_ridge(
         Problem(dim=3, context=9, noise_law="fixed:1.5", scale=1), contexts=2048, rng=0
     )
@@ -251,18 +240,18 @@ PROBLEM = Problem(dim=2, context=6, noise_law="uniform:1", scale=1)
         ),
     ],
 )
-def test_errors(call: Callable[[], Any], message: str) -> None:
+def test_errors(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
 
-def test_the_problem_must_be_one() -> None:
+def test_the_problem_must_be_one():
     with pytest.raises(TypeError, match="problem must be a Problem, got 'uniform:1'"):
-        tune_ridge("uniform:1", rng=0)  # type: ignore[arg-type]
+        tune_ridge("uniform:1", rng=0)
 
 
-def test_strict_arrays(strict_backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    cell: dict[str, Any] = {"contexts": 30, "rng": 0, "multiplier": 1.2, "threshold": 4.0}
+def test_strict_arrays(strict_backend, monkeypatch):
+    cell = {"contexts": 30, "rng": 0, "multiplier": 1.2, "threshold": 4.0}
     expected = {
         queries: simulate_ridge_baselines(PROBLEM, queries=queries, **cell)
         for queries in (False, True)

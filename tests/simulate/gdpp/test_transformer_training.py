@@ -2,13 +2,12 @@
 
 import math
 import os
-from typing import Any
 
 import numpy as np
 import pytest
 
 from iclimit.problem import Problem
-from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
+from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.gdpp import adjusted_loss, transformer_training
 from iclimit.simulate.gdpp import contexts as context_module
 from iclimit.simulate.gdpp.adjusted_loss import (
@@ -18,7 +17,7 @@ from iclimit.simulate.gdpp.adjusted_loss import (
     HeldOutLosses,
     held_out_losses,
 )
-from iclimit.simulate.gdpp.contexts import ContextSummaries, draw_contexts
+from iclimit.simulate.gdpp.contexts import draw_contexts
 from iclimit.simulate.gdpp.linear_transformer import (
     KINDS,
     LinearTransformer,
@@ -26,7 +25,7 @@ from iclimit.simulate.gdpp.linear_transformer import (
     free_parameters,
     random_parameters,
 )
-from iclimit.simulate.gdpp.transformer_training import TrainedTransformer, train_linear_transformer
+from iclimit.simulate.gdpp.transformer_training import train_linear_transformer
 from iclimit.simulate.models.transformer import prediction
 from iclimit.simulate.pretraining.estimators import ridge_weights
 from iclimit.simulate.prompts import draw_prompts, regression_tokens
@@ -37,24 +36,24 @@ SOME_KINDS = [
     "diag",
     *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS if kind != "diag"),
 ]
-QUICK: dict[str, Any] = {"starts": 3, "contexts": 600, "steps": 12, "rng": 1}
+QUICK = {"starts": 3, "contexts": 600, "steps": 12, "rng": 1}
 Z_MAX = 4.0  # about 15 comparisons
 HELD_OUT = 20_000
 RATE_ERROR = 0.02  # relative; of a rate fitted to 2^13 contexts, .001 to .007 measured
 SAME_MINIMUM = 1e-3  # relative; losses of descents that end in one minimum
 
 
-def best_step(problem: Problem) -> tuple[float, float]:
+def best_step(problem):
     """Rate of the best single step of descent and its mean squared error of the weights."""
     n, d, variance = problem.context, problem.dim, problem.noise_law.mean_variance
     return 1 / (n + d + 1 + variance), d * (1 - n / (n + d + 1 + variance))
 
 
-def parameters_of(run: TrainedTransformer) -> np.ndarray:
+def parameters_of(run):
     return free_parameters(run.model, run.model.kind)
 
 
-def assert_same(one: TrainedTransformer, other: TrainedTransformer) -> None:
+def assert_same(one, other):
     """To the last bit, but for the interruption."""
     np.testing.assert_array_equal(one.model.projection, other.model.projection)
     np.testing.assert_array_equal(one.model.lookup, other.model.lookup)
@@ -62,7 +61,7 @@ def assert_same(one: TrainedTransformer, other: TrainedTransformer) -> None:
     assert (one.loss, one.steps, one.converged) == (other.loss, other.steps, other.converged)
 
 
-def last_round(problem: Problem, contexts: int, rng: int) -> ContextSummaries:
+def last_round(problem, contexts, rng):
     """The contexts of the last round, if they are fewer than are drawn at a time."""
     sample_seed, _ = seed_sequences(rng, 4)[3].spawn(2)
     generator = np.random.default_rng(seed_sequences(sample_seed, 1)[0])
@@ -78,7 +77,7 @@ def last_round(problem: Problem, contexts: int, rng: int) -> ContextSummaries:
         ("full", 1, "fixed:0.5"),
     ],
 )
-def test_one_layer_takes_the_best_step(kind: str, heads: int, spec: str) -> None:
+def test_one_layer_takes_the_best_step(kind, heads, spec):
     """Its rate and its loss, minus that of the oracle on plain prompts."""
     problem = Problem(dim=4, context=10, noise_law=spec, scale=1)
     run = train_linear_transformer(
@@ -102,7 +101,7 @@ def test_one_layer_takes_the_best_step(kind: str, heads: int, spec: str) -> None
 
 
 @pytest.mark.parametrize("kind", ["gd++", "diag"])
-def test_noiseless_layer_of_the_paper(kind: str) -> None:
+def test_noiseless_layer_of_the_paper(kind):
     """Adjusted loss (d/2)(d + 1)/(N + d + 1) = 1.774 for N = 20 and d = 10."""
     problem = Problem(dim=10, context=20, noise_law="fixed:0", scale=1)
     run = train_linear_transformer(problem, kind=kind, starts=6, contexts=4096, rng=5)
@@ -112,7 +111,7 @@ def test_noiseless_layer_of_the_paper(kind: str) -> None:
     assert run.model.omegas[0, 1, 0] == pytest.approx(-1 / 31, rel=RATE_ERROR)
 
 
-def gd_model(rates: list[float], preconditioner: float) -> np.ndarray:
+def gd_model(rates, preconditioner):
     """Parameters of two gd++ layers with these steps; p_x q_x = -preconditioner in the first."""
     layers = []
     for rate, omega in zip(rates, (preconditioner, 0.5 * preconditioner), strict=True):
@@ -121,7 +120,7 @@ def gd_model(rates: list[float], preconditioner: float) -> np.ndarray:
     return np.array(layers)
 
 
-def test_two_noiseless_layers_have_two_minima() -> None:
+def test_two_noiseless_layers_have_two_minima():
     """Adjusted losses .34157 and .26702 by quadrature over eigenvalues; both are strict."""
     problem = Problem(dim=10, context=20, noise_law="fixed:0", scale=1)
     summaries = draw_contexts(problem, NUMPY, np.random.default_rng(7), 3000)
@@ -149,7 +148,7 @@ def test_two_noiseless_layers_have_two_minima() -> None:
     assert found[1][1] < 0.9 * found[0][1]
 
 
-def test_starts_end_in_several_minima() -> None:
+def test_starts_end_in_several_minima():
     problem = Problem(dim=10, context=20, noise_law="fixed:0", scale=1)
     run = train_linear_transformer(problem, kind="gd++", layers=2, starts=6, contexts=4096, rng=1)
     ranked = np.sort(run.start_losses)
@@ -163,7 +162,7 @@ def test_starts_end_in_several_minima() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_loss_is_that_of_the_model_on_the_last_contexts(kind: str) -> None:
+def test_loss_is_that_of_the_model_on_the_last_contexts(kind):
     run = train_linear_transformer(SMALL, kind=kind, layers=2, heads=2, **QUICK)
     assert (run.model.kind, run.model.depth, run.model.lookup.shape[1]) == (kind, 2, 2)
     summaries = last_round(SMALL, 600, 1)
@@ -176,7 +175,7 @@ def test_loss_is_that_of_the_model_on_the_last_contexts(kind: str) -> None:
 
 
 @pytest.mark.parametrize("cores", [1, 3, None])
-def test_cores_do_not_decide(cores: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cores_do_not_decide(cores, monkeypatch):
     settings = {**QUICK, "layers": 2, "kind": "full", "steps": 3}
     monkeypatch.setitem(BLOCK, "numpy", 64)
     run = train_linear_transformer(SMALL, **settings)
@@ -185,10 +184,10 @@ def test_cores_do_not_decide(cores: int | None, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("kind", SOME_KINDS)
-def test_deeper_is_not_worse(kind: str) -> None:
+def test_deeper_is_not_worse(kind):
     """On the same contexts, and with a shallower one among the starts."""
-    settings: dict[str, Any] = {"kind": kind, "starts": 2, "contexts": 500, "steps": 20, "rng": 10}
-    last: TrainedTransformer | None = None
+    settings = {"kind": kind, "starts": 2, "contexts": 500, "steps": 20, "rng": 10}
+    last = None
     for layers in (1, 2, 3):
         initial = () if last is None else (last.model,)
         run = train_linear_transformer(SMALL, layers=layers, initial=initial, **settings)
@@ -199,8 +198,8 @@ def test_deeper_is_not_worse(kind: str) -> None:
 
 
 @pytest.mark.slow
-def test_more_freedom_is_not_worse() -> None:
-    settings: dict[str, Any] = {"layers": 2, "starts": 2, "contexts": 3000, "rng": 11}
+def test_more_freedom_is_not_worse():
+    settings = {"layers": 2, "starts": 2, "contexts": 3000, "rng": 11}
     last = train_linear_transformer(SMALL, kind="gd++", **settings)
     for kind in ("diag", "axial", "full"):
         run = train_linear_transformer(SMALL, kind=kind, initial=[last.model], **settings)
@@ -209,12 +208,12 @@ def test_more_freedom_is_not_worse() -> None:
         last = run
 
 
-def test_given_start_of_full_depth_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_given_start_of_full_depth_is_taken_as_it_is(monkeypatch):
     model = train_linear_transformer(SMALL, layers=2, **QUICK).model
-    seen: list[np.ndarray] = []
+    seen = []
     advance = Descent.advance
 
-    def watched(self: Descent, *args: Any) -> None:
+    def watched(self, *args):
         seen.append(self.parameters)
         advance(self, *args)
 
@@ -224,7 +223,7 @@ def test_given_start_of_full_depth_is_taken_as_it_is(monkeypatch: pytest.MonkeyP
     assert any(np.array_equal(each, wanted) for each in seen)
 
 
-def held_out_by_hand(model: LinearTransformer, problem: Problem, count: int) -> np.ndarray:
+def held_out_by_hand(model, problem, count):
     """Gaps of half squared errors on plain prompts, from tokens."""
     sample = draw_prompts(problem, NUMPY, np.random.default_rng(12), count)
     prompts = sample
@@ -235,7 +234,7 @@ def held_out_by_hand(model: LinearTransformer, problem: Problem, count: int) -> 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_held_out_losses_are_those_on_prompts(kind: str) -> None:
+def test_held_out_losses_are_those_on_prompts(kind):
     parameters = 0.7 * random_parameters(
         np.random.default_rng(13), kind=kind, layers=2, heads=2, dim=2, context=6, variance=4 / 3
     )
@@ -255,7 +254,7 @@ def test_held_out_losses_are_those_on_prompts(kind: str) -> None:
     assert rare.loss.mean == pytest.approx(rare.weights @ rare.losses / HELD_OUT, rel=1e-12)
 
 
-def test_standard_errors_are_honest() -> None:
+def test_standard_errors_are_honest():
     model = build("gd++", np.array([[[0.0, -0.1, 1.0]]]), 2)
     runs = [held_out_losses(model, SMALL, contexts=400, rng=k) for k in range(150)]
     means = np.array([run.loss.mean for run in runs])
@@ -263,7 +262,7 @@ def test_standard_errors_are_honest() -> None:
     assert abs(np.std(z) - 1) < Z_MAX / math.sqrt(2 * 150) + 0.05  # skewed losses
 
 
-def test_held_out_contexts_come_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_out_contexts_come_in_blocks(monkeypatch):
     model = build("gd++", np.array([[[0.0, -0.1, 1.0]]]), 2)
     monkeypatch.setattr(context_module, "_BLOCK", 50)
     monkeypatch.setitem(BLOCK, "numpy", 16)
@@ -276,7 +275,7 @@ def test_held_out_contexts_come_in_blocks(monkeypatch: pytest.MonkeyPatch) -> No
         np.testing.assert_array_equal(getattr(shorter, name), getattr(run, name)[:100])
 
 
-def test_one_context_has_no_standard_error() -> None:
+def test_one_context_has_no_standard_error():
     model = build("gd++", np.array([[[0.0, -0.1, 1.0]]]), 2)
     run = held_out_losses(model, SMALL, contexts=1, rng=17)
     assert math.isfinite(run.loss.mean)
@@ -285,7 +284,7 @@ def test_one_context_has_no_standard_error() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("power", [10, 20, 40, 80, 160, 300])
-def test_held_out_losses_overflow_to_infinity(kind: str, power: int) -> None:
+def test_held_out_losses_overflow_to_infinity(kind, power):
     parameters = random_parameters(
         np.random.default_rng(18), kind=kind, layers=2, heads=1, dim=2, context=6, variance=1.0
     )
@@ -297,7 +296,7 @@ def test_held_out_losses_overflow_to_infinity(kind: str, power: int) -> None:
         assert run.loss.mean == run.loss.standard_error == math.inf
 
 
-def test_losses_near_the_largest_float() -> None:
+def test_losses_near_the_largest_float():
     losses = np.array([1.7e308, 1e308, 1.7e308])
     run = HeldOutLosses(losses, np.zeros(3), np.ones(3))
     assert run.loss.mean == run.loss.standard_error == math.inf
@@ -316,7 +315,7 @@ def cut(monkeypatch, number):
     monkeypatch.setattr(Descent, "advance", counted)
 
 
-CHECKED: dict[str, Any] = {"starts": 3, "contexts": 200, "steps": 6, "rng": 20, "layers": 2}
+CHECKED = {"starts": 3, "contexts": 200, "steps": 6, "rng": 20, "layers": 2}
 
 
 def test_interruption_returns_the_best_so_far(monkeypatch):
@@ -332,16 +331,14 @@ def test_interruption_returns_the_best_so_far(monkeypatch):
 
 
 @pytest.mark.parametrize("later", [1, 2])
-def test_interruption_between_rounds_returns_the_best_of_the_last(
-    later: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interruption_between_rounds_returns_the_best_of_the_last(later, monkeypatch):
     whole, calls, summaries = (
         train_linear_transformer(SMALL, **CHECKED),
         [],
         context_module.draw_contexts,
     )
 
-    def interrupted(*args: Any, **kwargs: Any) -> ContextSummaries:
+    def interrupted(*args, **kwargs):
         calls.append(1)
         if len(calls) == 1 + later:
             raise KeyboardInterrupt
@@ -359,10 +356,10 @@ def test_interruption_between_rounds_returns_the_best_of_the_last(
 def test_interruption_in_a_later_round_prefers_what_was_seen_there(monkeypatch):
     """The others' losses are those on other contexts, here lower."""
     settings = {**CHECKED, "rng": 31}
-    objectives: list[AdjustedLoss] = []
-    steps: list[int] = []
+    objectives = []
+    steps = []
 
-    def watched(self: Descent, objective: AdjustedLoss, tolerance: float) -> None:
+    def watched(self, objective, tolerance):
         if not any(each is objective for each in objectives):
             objectives.append(objective)
             steps.append(0)
@@ -390,19 +387,19 @@ MODEL = build("diag", np.array([[[0.01, -0.1, 1.0, 0.0]]]), 2)
 OTHER = build("diag", np.array([[[0.01, -0.1, 1.0, 1e-9]]]), 2)
 
 
-def huge_parameters(*args: Any, **law: Any) -> np.ndarray:
+def huge_parameters(*args, **law):
     return 1e40 * random_parameters(*args, **law)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_starts_that_all_overflow(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_starts_that_all_overflow(kind, monkeypatch):
     monkeypatch.setattr(transformer_training, "random_parameters", huge_parameters)
     message = "the loss of every start is infinite in round 1, after step 3$"
     with pytest.raises(ArithmeticError, match=message):
         train_linear_transformer(SMALL, kind=kind, **CHECKED)
 
 
-def test_one_good_start_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_good_start_is_enough(monkeypatch):
     monkeypatch.setattr(transformer_training, "random_parameters", huge_parameters)
     good = build("diag", np.array([[[0.01, -0.1, 1.0, 0.0]]] * 2), 2)
     run = train_linear_transformer(SMALL, initial=[good], **CHECKED)
@@ -410,11 +407,11 @@ def test_one_good_start_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run.loss < 0.5
 
 
-def test_overflow_in_a_later_round(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overflow_in_a_later_round(monkeypatch):
     expand = AdjustedLoss.expand
     first = 10 * 2 * 4  # contexts
 
-    def overflowing(self: AdjustedLoss, parameters: np.ndarray) -> Any:
+    def overflowing(self, parameters):
         loss, *rest = expand(self, parameters)
         return (loss if self.count == first else math.inf, *rest)
 
@@ -424,7 +421,7 @@ def test_overflow_in_a_later_round(monkeypatch: pytest.MonkeyPatch) -> None:
         train_linear_transformer(SMALL, **CHECKED)
 
 
-def test_start_of_zeros_is_harmless() -> None:
+def test_start_of_zeros_is_harmless():
     zero = LinearTransformer("gd++", np.zeros((1, 1, 3, 3)), np.zeros((1, 1, 3, 3)))
     run = train_linear_transformer(SMALL, initial=[zero], **{**CHECKED, "layers": 1})
     assert run.start_losses.shape == (4,)
@@ -434,14 +431,14 @@ def test_start_of_zeros_is_harmless() -> None:
 @pytest.mark.parametrize(("context", "dim"), [(1, 1), (1, 3), (3, 3)])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("spec", ["fixed:0", "fixed:1e100", "uniform:1e-100"])
-def test_extreme_problems(context: int, dim: int, kind: str, spec: str) -> None:
+def test_extreme_problems(context, dim, kind, spec):
     problem = Problem(dim=dim, context=context, noise_law=spec, scale=1)
     run = train_linear_transformer(problem, kind=kind, **{**CHECKED, "contexts": 40})
     assert 0 <= run.loss <= np.min(run.start_losses) * 50 + 1
     assert np.all(np.isfinite(run.model.projection))
 
 
-def test_one_context_is_overfitted() -> None:
+def test_one_context_is_overfitted():
     run = train_linear_transformer(SMALL, **{**CHECKED, "contexts": 1, "steps": 40})
     assert run.loss < 1e-6
 
@@ -480,7 +477,7 @@ def test_wrong_kinds():
         held_out_losses(MODEL, "x", rng=0)
 
 
-def test_wrong_arguments_of_held_out_losses() -> None:
+def test_wrong_arguments_of_held_out_losses():
     with pytest.raises(ValueError, match="contexts must be an integer >= 1, got 0"):
         held_out_losses(MODEL, SMALL, contexts=0, rng=0)
     with pytest.raises(ValueError, match="model must be of dimension 3, got 2"):
@@ -493,9 +490,7 @@ def test_wrong_arguments_of_held_out_losses() -> None:
 
 
 @pytest.mark.parametrize("kind", SOME_KINDS)
-def test_strict_arrays(
-    kind: str, strict_backend: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_strict_arrays(kind, strict_backend, monkeypatch):
     settings = {**CHECKED, "kind": kind, "contexts": 60, "steps": 3}
     expected = train_linear_transformer(SMALL, **settings)
     fresh = held_out_losses(expected.model, SMALL, contexts=30, rng=0)

@@ -1,7 +1,5 @@
 """Attention networks against a second implementation, which is differentiated by autograd."""
 
-from typing import Any
-
 import autograd
 import autograd.numpy as anp
 import numpy as np
@@ -13,7 +11,7 @@ from iclimit.simulate.networks import AttentionNetwork, token_sensitivities
 from iclimit.simulate.prompts import sample_prompts
 
 PROMPTS = sample_prompts(Problem(dim=3, context=4, scale=1), 6, rng=0)
-NETWORKS: dict[str, AttentionNetwork] = {
+NETWORKS = {
     "one layer": AttentionNetwork(3),
     "linear layers": AttentionNetwork(3, layers=2, attention="linear"),
     "embedded": AttentionNetwork(3, layers=2, width=5),
@@ -30,7 +28,7 @@ NETWORKS: dict[str, AttentionNetwork] = {
 ROUNDING = 1e-12  # of the largest entry; the largest seen is 1e-15
 
 
-def start(network: AttentionNetwork) -> dict[str, np.ndarray]:
+def start(network):
     """Weights at which no scale is one, and no bias or offset zero."""
     rng = np.random.default_rng(1)
     weights = network.initial(rng)
@@ -38,7 +36,7 @@ def start(network: AttentionNetwork) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("name", ["copying", "transformer", "deep embedding"])
-def test_sensitivities_of_the_first_layer(name: str) -> None:
+def test_sensitivities_of_the_first_layer(name):
     network = NETWORKS[name]
     weights = start(network)
     tokens = tokens_of(network, PROMPTS.inputs, PROMPTS.labels, PROMPTS.query)
@@ -56,7 +54,7 @@ def test_sensitivities_of_the_first_layer(name: str) -> None:
     assert found.others == pytest.approx(np.mean(rest), rel=ROUNDING)
 
 
-def test_initial_weights_have_the_variance_asked_for() -> None:
+def test_initial_weights_have_the_variance_asked_for():
     weights = AttentionNetwork(3, layers=40, width=30, mlp=60, init_scale=0.5).initial(
         np.random.default_rng(0)
     )
@@ -66,7 +64,7 @@ def test_initial_weights_have_the_variance_asked_for() -> None:
     assert not np.any(weights["query_bias"])
 
 
-def test_one_step_of_gradient_descent_is_one_linear_layer() -> None:
+def test_one_step_of_gradient_descent_is_one_linear_layer():
     """The construction of von Oswald et al., as in their code: rate 0.7, weights start at zero."""
     x = np.diag([1.0, 1.0, 1.0, 0.0])
     weights = {"query": x, "key": x, "value": -np.diag([0.0, 0.0, 0.0, 1.0])}
@@ -86,6 +84,6 @@ def test_one_step_of_gradient_descent_is_one_linear_layer() -> None:
         ({"init_scale": 0.0}, "init_scale must be"),
     ],
 )
-def test_bad_arguments_are_named(wrong: dict[str, Any], message: str) -> None:
+def test_bad_arguments_are_named(wrong, message):
     with pytest.raises(ValueError, match=message):
         AttentionNetwork(3, **wrong)

@@ -18,28 +18,28 @@ STEP = 1e-30
 KINDS = ("key", "query", "value", "projection")
 
 
-def draw(depth: int, heads: int, n: int = 5) -> tuple[np.ndarray, np.ndarray, list[Layer]]:
+def draw(depth, heads, n=5):
     """Tokens with any number in the query's label slot, labels, and layers."""
     generator = np.random.default_rng([depth, heads])
     layers = [Layer(*(0.4 * generator.standard_normal((4, heads, 3, 3)))) for _ in range(depth)]
     return generator.standard_normal((n, 4, 3)), generator.standard_normal(n), layers
 
 
-def stepped(array: np.ndarray, index: tuple[int, ...]) -> np.ndarray:
+def stepped(array, index):
     """Copy with an imaginary step in one entry."""
     array = array.astype(complex)
     array[index] += 1j * STEP
     return array
 
 
-def assert_close(found: np.ndarray, expected: np.ndarray) -> None:
+def assert_close(found, expected):
     np.testing.assert_allclose(found, expected, rtol=0, atol=ROUNDING * np.max(np.abs(expected)))
 
 
 @pytest.mark.parametrize("include_query", [False, True])
 @pytest.mark.parametrize("heads", [1, 2])
 @pytest.mark.parametrize("depth", [1, 2, 3])
-def test_weight_gradients_equal_complex_steps(depth: int, heads: int, include_query: bool) -> None:
+def test_weight_gradients_equal_complex_steps(depth, heads, include_query):
     tokens, labels, layers = draw(depth, heads)
     loss, gradients = loss_and_gradients(tokens, labels, layers, include_query=include_query)
     residual = labels - prediction(tokens, layers, include_query=include_query)
@@ -59,14 +59,12 @@ def test_weight_gradients_equal_complex_steps(depth: int, heads: int, include_qu
 
 @pytest.mark.parametrize("include_query", [False, True])
 @pytest.mark.parametrize("depth", [1, 2, 3])
-def test_query_gradients_equal_complex_steps(depth: int, include_query: bool) -> None:
+def test_query_gradients_equal_complex_steps(depth, include_query):
     tokens, _, layers = draw(depth, 2)
     expected = np.stack(
         [
             prediction(
-                stepped(tokens, (slice(None), -1, entry)),  # type: ignore[arg-type]
-                layers,
-                include_query=include_query,
+                stepped(tokens, (slice(None), -1, entry)), layers, include_query=include_query
             ).imag
             / STEP
             for entry in range(2)
@@ -78,7 +76,7 @@ def test_query_gradients_equal_complex_steps(depth: int, include_query: bool) ->
 
 @pytest.mark.parametrize("include_query", [False, True])
 @pytest.mark.parametrize("heads", [1, 2, 4])
-def test_moments_know_the_loss_of_one_layer(heads: int, include_query: bool) -> None:
+def test_moments_know_the_loss_of_one_layer(heads, include_query):
     tokens, labels, layers = draw(1, heads, n=9)
     blocks = [(tokens[:4], labels[:4]), (tokens[4:], labels[4:])]
     moments = readout_moments(blocks, include_query=include_query)
@@ -90,7 +88,7 @@ def test_moments_know_the_loss_of_one_layer(heads: int, include_query: bool) -> 
         assert_close(getattr(gradient, kind), getattr(gradients[0], kind))
 
 
-def test_moments_equal_loops() -> None:
+def test_moments_equal_loops():
     tokens, labels, _ = draw(1, 1)
     moments = readout_moments([(tokens, labels)])
     features = []
@@ -105,7 +103,7 @@ def test_moments_equal_loops() -> None:
     assert_close(moments.second, np.einsum("ni,nj->ij", features, features) / 5)
 
 
-def test_no_layers() -> None:
+def test_no_layers():
     tokens, labels, _ = draw(1, 1)
     with pytest.raises(ValueError, match="layers must hold at least one Layer, got none"):
         loss_and_gradients(tokens, labels, [])

@@ -1,7 +1,6 @@
 """LSTM networks against plain code: predictions, gradients by autograd and complex steps."""
 
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 
@@ -22,17 +21,17 @@ ROUNDING = 1e-14
 """Largest difference of numbers of order one; 1e-16 is typical."""
 
 
-def drawn(count: int = 6) -> Any:
+def drawn(count=6):
     return sample_prompts(PROBLEM, count, rng=1)
 
 
-def weights_of(network: LstmNetwork) -> dict[str, np.ndarray]:
+def weights_of(network):
     """Weights twice as large as at the start, so that the gates are far from linear."""
     initial = network.initial(np.random.default_rng(0))
     return {name: 2 * each for name, each in initial.items()}
 
 
-def test_one_layer_reads_nothing_but_the_query_backwards() -> None:
+def test_one_layer_reads_nothing_but_the_query_backwards():
     network, both = (LstmNetwork(dim=3, hidden=5, bidirectional=each) for each in (False, True))
     weights, prompts = weights_of(both), drawn()
     weights["readout"] = np.concatenate([np.zeros(5), weights["readout"][5:]])
@@ -45,9 +44,9 @@ def test_one_layer_reads_nothing_but_the_query_backwards() -> None:
     assert np.all(changed != unchanged)
 
 
-def test_training_learns_gradient_descent_in_one_dimension() -> None:
+def test_training_learns_gradient_descent_in_one_dimension():
     network = LstmNetwork(dim=1, hidden=16, bidirectional=True)
-    settings: dict[str, Any] = {"steps": 200, "batch": 64, "learning_rate": 0.02}
+    settings = {"steps": 200, "batch": 64, "learning_rate": 0.02}
     run = train_network(
         network,
         Problem(dim=1, context=5, input_law="uniform", scale=1),

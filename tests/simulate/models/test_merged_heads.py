@@ -20,7 +20,7 @@ def assert_equal(found, expected):
     np.testing.assert_allclose(found, expected, rtol=0, atol=atol)
 
 
-def test_isotropic_heads_are_a_known_predictor() -> None:
+def test_isotropic_heads_are_a_known_predictor():
     weights = HEADS.isotropic([0.7, -0.7], [1.2, -1.2])
     expected = softmax_heads(PROMPTS, 0.7, 1.2, opposite=True)
     assert_equal(HEADS.forward(weights, PROMPTS)[0], expected)

@@ -1,7 +1,5 @@
 """Attention layers with any weights against loops over tokens and heads."""
 
-from typing import Any
-
 import array_api_strict
 import numpy as np
 import pytest
@@ -14,18 +12,16 @@ KINDS = ("key", "query", "value", "projection")
 PROMPTS, TOKENS, SIZE = 3, 5, 4
 
 
-def draw_tokens(count: int = PROMPTS) -> np.ndarray:
+def draw_tokens(count=PROMPTS):
     return np.random.default_rng(1).standard_normal((count, TOKENS, SIZE))
 
 
-def random_layer(heads: int, seed: int = 2) -> Layer:
+def random_layer(heads, seed=2):
     generator = np.random.default_rng([heads, seed])
     return Layer(*(0.5 * generator.standard_normal((4, heads, SIZE, SIZE))))
 
 
-def layer_by_loops(
-    tokens: np.ndarray, layer: Layer, include_query: bool, dampening: float, softmax: bool
-) -> np.ndarray:
+def layer_by_loops(tokens, layer, include_query, dampening, softmax):
     """One token, one head and one key at a time."""
     out = tokens.copy()
     last = TOKENS if include_query else TOKENS - 1
@@ -45,9 +41,7 @@ def layer_by_loops(
 @pytest.mark.parametrize("softmax", [False, True])
 @pytest.mark.parametrize("include_query", [False, True])
 @pytest.mark.parametrize("heads", [1, 2, 3])
-def test_layer_equals_loops(
-    heads: int, include_query: bool, softmax: bool, dampening: float
-) -> None:
+def test_layer_equals_loops(heads, include_query, softmax, dampening):
     tokens, layer = draw_tokens(), random_layer(heads)
     original = tokens.copy()
     found = apply_layer(
@@ -58,7 +52,7 @@ def test_layer_equals_loops(
     np.testing.assert_array_equal(tokens, original)
 
 
-def test_lookup_and_output_are_the_products_of_each_head() -> None:
+def test_lookup_and_output_are_the_products_of_each_head():
     layer = random_layer(3)
     for h in range(3):
         lookup, output = layer.key[h].T @ layer.query[h], layer.projection[h] @ layer.value[h]
@@ -66,7 +60,7 @@ def test_lookup_and_output_are_the_products_of_each_head() -> None:
         np.testing.assert_allclose(layer.output[h], output, rtol=0, atol=ROUNDING)
 
 
-def test_only_the_context_is_looked_at_without_the_query() -> None:
+def test_only_the_context_is_looked_at_without_the_query():
     tokens, layer = draw_tokens(), random_layer(2)
     other = tokens.copy()
     other[:, -1] += 1.0
@@ -80,7 +74,7 @@ def test_only_the_context_is_looked_at_without_the_query() -> None:
 
 
 @pytest.mark.parametrize("softmax", [False, True])
-def test_the_order_of_the_context_does_not_matter(softmax: bool) -> None:
+def test_the_order_of_the_context_does_not_matter(softmax):
     tokens, layer = draw_tokens(), random_layer(2)
     order = [2, 0, 3, 1, 4]
     np.testing.assert_allclose(
@@ -91,7 +85,7 @@ def test_the_order_of_the_context_does_not_matter(softmax: bool) -> None:
     )
 
 
-def test_prompts_do_not_see_each_other() -> None:
+def test_prompts_do_not_see_each_other():
     tokens, layer = draw_tokens(), random_layer(2)
     found = apply_layer(tokens, layer)
     for m in range(PROMPTS):
@@ -99,7 +93,7 @@ def test_prompts_do_not_see_each_other() -> None:
         np.testing.assert_allclose(one[0], found[m], rtol=0, atol=100 * ROUNDING)
 
 
-def test_softmax_does_not_overflow() -> None:
+def test_softmax_does_not_overflow():
     tokens = draw_tokens()
     zero, one = np.zeros((1, SIZE, SIZE)), np.eye(SIZE)[None]
     found = apply_layer(tokens, Layer(1e4 * one, 1e4 * one, one, one), softmax=True)
@@ -113,7 +107,7 @@ def test_softmax_does_not_overflow() -> None:
     np.testing.assert_allclose(even, expected, rtol=0, atol=ROUNDING)
 
 
-def test_a_single_key_gets_all_the_weight() -> None:
+def test_a_single_key_gets_all_the_weight():
     tokens, layer = draw_tokens()[:, :2], random_layer(1)
     found = apply_layer(tokens, layer, softmax=True)
     update = layer.projection[0] @ layer.value[0] @ tokens[:, 0, :, None]
@@ -123,9 +117,9 @@ def test_a_single_key_gets_all_the_weight() -> None:
 
 
 @pytest.mark.parametrize("include_query", [False, True])
-def test_forward_is_layer_after_layer(include_query: bool) -> None:
+def test_forward_is_layer_after_layer(include_query):
     tokens, layers = 0.4 * draw_tokens(), [random_layer(1), random_layer(2), random_layer(1, 3)]
-    setting: dict[str, Any] = {"include_query": include_query, "dampening": 0.6}
+    setting = {"include_query": include_query, "dampening": 0.6}
     expected = tokens
     for layer in layers:
         expected = layer_by_loops(expected, layer, include_query, 0.6, False)
@@ -136,7 +130,7 @@ def test_forward_is_layer_after_layer(include_query: bool) -> None:
     np.testing.assert_array_equal(prediction(tokens, []), -tokens[:, -1, -1])
 
 
-def test_no_dampening_is_a_factor_of_one_and_zero_leaves_the_tokens() -> None:
+def test_no_dampening_is_a_factor_of_one_and_zero_leaves_the_tokens():
     tokens, layers = draw_tokens(), [random_layer(2)]
     np.testing.assert_array_equal(forward(tokens, layers), forward(tokens, layers, dampening=1.0))
     np.testing.assert_array_equal(forward(tokens, layers, dampening=0.0), tokens)
@@ -144,11 +138,11 @@ def test_no_dampening_is_a_factor_of_one_and_zero_leaves_the_tokens() -> None:
 
 @pytest.mark.parametrize("softmax", [False, True])
 @pytest.mark.parametrize("include_query", [False, True])
-def test_strict_arrays(include_query: bool, softmax: bool) -> None:
+def test_strict_arrays(include_query, softmax):
     tokens, layer = draw_tokens(), random_layer(2)
     strict = array_api_strict.asarray
     on_strict = Layer(*(strict(getattr(layer, kind)) for kind in KINDS))
-    setting: dict[str, Any] = {"include_query": include_query, "dampening": 0.7}
+    setting = {"include_query": include_query, "dampening": 0.7}
     found = apply_layer(strict(tokens), on_strict, softmax=softmax, **setting)
     expected = apply_layer(tokens, layer, softmax=softmax, **setting)
     np.testing.assert_allclose(np.from_dlpack(found), expected, rtol=0, atol=100 * ROUNDING)

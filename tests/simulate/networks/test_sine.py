@@ -8,7 +8,7 @@ from iclimit.simulate.networks import SineTask
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_labels_have_the_second_moment_of_their_law(tied: bool) -> None:
+def test_labels_have_the_second_moment_of_their_law(tied):
     prompts = SineTask(context=3, tied=tied).draw(
         get_backend("numpy"), np.random.default_rng(0), 100_000
     )
@@ -27,6 +27,6 @@ def test_labels_have_the_second_moment_of_their_law(tied: bool) -> None:
     assert abs(third - prompts.target[0]) < 1e-9
 
 
-def test_context_is_checked() -> None:
+def test_context_is_checked():
     with pytest.raises(ValueError, match="context must be an integer"):
         SineTask(context=0)

@@ -21,7 +21,7 @@ BACKEND = get_backend("numpy")
 SIZES = [(1, 1), (1, 5), (2, 1), (3, 4), (8, 5), (6, 30)]
 
 
-def draw(d: int, context: int, n: int = 12, rho: float = 0.2) -> tuple[Prompts, np.ndarray]:
+def draw(d, context, n=12, rho=0.2):
     """Prompts and a random gamma of order one."""
     generator = np.random.default_rng([d, context])
     tasks = draw_fresh_tasks(Problem(d, 1, task_law="gaussian"), BACKEND, generator, n)
@@ -31,9 +31,7 @@ def draw(d: int, context: int, n: int = 12, rho: float = 0.2) -> tuple[Prompts, 
     return prompts, generator.standard_normal((d, d + 1))
 
 
-def loop_attention(
-    Z: np.ndarray, value: np.ndarray, key: np.ndarray, query: np.ndarray
-) -> np.ndarray:
+def loop_attention(Z, value, key, query):
     """A(Z) = Z + V Z (K Z)^T (Q Z) / l for one token matrix, entry by entry."""
     size, columns = Z.shape
     out = Z.copy()
@@ -51,7 +49,7 @@ def loop_attention(
     return out
 
 
-def test_forward_pass_equals_loops() -> None:
+def test_forward_pass_equals_loops():
     generator = np.random.default_rng(1)
     Z = generator.standard_normal((2, 3, 4))
     value, key, query = generator.standard_normal((3, 3, 3))
@@ -64,7 +62,7 @@ def test_forward_pass_equals_loops() -> None:
 
 
 @pytest.mark.parametrize(("d", "context"), SIZES)
-def test_full_pass_equals_reduced_form(d: int, context: int) -> None:
+def test_full_pass_equals_reduced_form(d, context):
     prompts, gamma = draw(d, context)
     full = predict(token_matrix(prompts), *weights_from_gamma(gamma))
     summary = context_summary(prompts)
@@ -81,7 +79,7 @@ def test_full_pass_equals_reduced_form(d: int, context: int) -> None:
     )
 
 
-def test_context_summary_equals_loops() -> None:
+def test_context_summary_equals_loops():
     prompts, _ = draw(3, 4)
     summary = context_summary(prompts)
     assert summary.shape == (12, 4)
@@ -94,7 +92,7 @@ def test_context_summary_equals_loops() -> None:
         np.testing.assert_allclose(summary[m], [*first, last], rtol=ROUNDING, atol=1e-15)
 
 
-def test_features_are_query_times_summary() -> None:
+def test_features_are_query_times_summary():
     generator = np.random.default_rng(2)
     x, h = generator.standard_normal((5, 3)), generator.standard_normal((5, 4))
     product = features(x, h)
@@ -103,14 +101,14 @@ def test_features_are_query_times_summary() -> None:
         np.testing.assert_array_equal(product[m], np.outer(x[m], h[m]))
 
 
-def test_zero_value_matrix_leaves_tokens() -> None:
+def test_zero_value_matrix_leaves_tokens():
     generator = np.random.default_rng(3)
     Z = generator.standard_normal((2, 4, 6))
     key, query = generator.standard_normal((2, 4, 4))
     np.testing.assert_array_equal(linear_attention(Z, np.zeros((4, 4)), key, query), Z)
 
 
-def test_only_key_transposed_times_query_matters() -> None:
+def test_only_key_transposed_times_query_matters():
     generator = np.random.default_rng(4)
     Z = generator.standard_normal((2, 4, 6))
     value, key, query = generator.standard_normal((3, 4, 4))
@@ -122,7 +120,7 @@ def test_only_key_transposed_times_query_matters() -> None:
     )
 
 
-def test_prediction_ignores_the_order_of_the_context_and_the_query_label() -> None:
+def test_prediction_ignores_the_order_of_the_context_and_the_query_label():
     prompts, gamma = draw(4, 7)
     order = np.random.default_rng(5).permutation(7)
     shuffled = Prompts(

@@ -2,7 +2,6 @@
 
 import math
 import re
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,16 +12,14 @@ from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining import estimators, simulate_estimator
 from iclimit.simulate.pretraining.estimators import dmmse_estimate, ridge_weights
-from iclimit.simulate.prompts import Prompts, draw_prompts
+from iclimit.simulate.prompts import draw_prompts
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 
 BACKEND = get_backend("numpy")
-SMALL: dict[str, Any] = {"dim": 4, "context": 6, "tasks": 3, "rho": 0.3, "rng": 1}
+SMALL = {"dim": 4, "context": 6, "tasks": 3, "rho": 0.3, "rng": 1}
 
 
-def draw(
-    d: int, context: int, tasks: int, rho: float, n: int = 20
-) -> tuple[Prompts, np.ndarray, np.ndarray]:
+def draw(d, context, tasks, rho, n=20):
     """Prompts, the task of each, and the task set they come from."""
     generator = np.random.default_rng([d, context, tasks])
     task_set = draw_fresh_tasks(Problem(d, 1, task_law="gaussian"), BACKEND, generator, tasks)
@@ -36,14 +33,14 @@ def draw(
     )
 
 
-def test_one_task_is_returned() -> None:
+def test_one_task_is_returned():
     prompts, truth, task_set = draw(4, 3, 1, 0.2)
     np.testing.assert_array_equal(
         dmmse_estimate(prompts.inputs, prompts.labels, task_set, 0.2), truth
     )
 
 
-def test_huge_noise_gives_the_mean_of_the_tasks() -> None:
+def test_huge_noise_gives_the_mean_of_the_tasks():
     prompts, _, task_set = draw(4, 3, 6, 0.2)
     found = dmmse_estimate(prompts.inputs, prompts.labels, task_set, 1e12)
     np.testing.assert_allclose(
@@ -51,7 +48,7 @@ def test_huge_noise_gives_the_mean_of_the_tasks() -> None:
     )
 
 
-def test_little_noise_gives_the_true_task() -> None:
+def test_little_noise_gives_the_true_task():
     """Log weights reach -1e9: nothing may overflow or become NaN."""
     prompts, truth, task_set = draw(4, 8, 6, 1e-8)
     np.testing.assert_allclose(
@@ -60,7 +57,7 @@ def test_little_noise_gives_the_true_task() -> None:
 
 
 @pytest.mark.parametrize(("context", "rho"), [(1, 0.5), (7, 0.1), (40, 1e-3)])
-def test_dmmse_equals_a_direct_loop(context: int, rho: float) -> None:
+def test_dmmse_equals_a_direct_loop(context, rho):
     prompts, _, task_set = draw(3, context, 5, rho)
     found = dmmse_estimate(prompts.inputs, prompts.labels, task_set, rho)
     assert found.shape == (20, 3)
@@ -74,7 +71,7 @@ def test_dmmse_equals_a_direct_loop(context: int, rho: float) -> None:
 
 
 @pytest.mark.parametrize("context", [1, 3, 4, 5, 20])
-def test_ridge_equals_the_posterior_mean(context: int) -> None:
+def test_ridge_equals_the_posterior_mean(context):
     """Both branches, fewer and more pairs than d = 4, against Gaussian conditioning."""
     d, rho = 4, 0.3
     prompts, _, _ = draw(d, context, 9, rho)
@@ -89,7 +86,7 @@ def test_ridge_equals_the_posterior_mean(context: int) -> None:
         np.testing.assert_allclose(estimate, x.T @ np.linalg.inv(covariance) @ y, rtol=1e-10)
 
 
-def test_ridge_recovers_the_task_from_many_noiseless_labels() -> None:
+def test_ridge_recovers_the_task_from_many_noiseless_labels():
     prompts, truth, _ = draw(4, 20, 9, 0.0)
     np.testing.assert_allclose(
         ridge_weights(prompts.inputs, prompts.labels, 1e-12), truth, rtol=1e-9
@@ -97,7 +94,7 @@ def test_ridge_recovers_the_task_from_many_noiseless_labels() -> None:
 
 
 @pytest.mark.parametrize("estimator", estimators.ESTIMATORS)
-def test_error_is_the_conditional_expectation_of_squared_errors(estimator: str) -> None:
+def test_error_is_the_conditional_expectation_of_squared_errors(estimator):
     """rho + |w_hat - w|^2/d averages to the squared error on noisy query labels."""
     d, context, rho = 4, 6, 0.3
     generator = np.random.default_rng(3)
@@ -131,11 +128,11 @@ def test_error_is_the_conditional_expectation_of_squared_errors(estimator: str) 
 
 
 @pytest.mark.parametrize("estimator", estimators.ESTIMATORS)
-def test_blocks_do_not_matter(estimator: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_do_not_matter(estimator, monkeypatch):
     """The mean over blocks of prompts is the mean over all of them."""
-    blocks: list[tuple[Prompts, np.ndarray]] = []
+    blocks = []
 
-    def record(*args: Any, tasks: np.ndarray) -> Prompts:
+    def record(*args, tasks):
         prompts = draw_prompts(*args, tasks=tasks)
         blocks.append((prompts, tasks))
         return prompts
@@ -162,7 +159,7 @@ def test_blocks_do_not_matter(estimator: str, monkeypatch: pytest.MonkeyPatch) -
         assert error == pytest.approx(expected, rel=1e-12)
 
 
-def test_dmmse_is_best_on_its_tasks_and_ridge_on_gaussian_ones() -> None:
+def test_dmmse_is_best_on_its_tasks_and_ridge_on_gaussian_ones():
     """Each posterior mean is the best estimator under its own prior."""
     runs = {
         name: simulate_estimator(name, **SMALL, repeats=200, test_prompts=50)
@@ -173,13 +170,13 @@ def test_dmmse_is_best_on_its_tasks_and_ridge_on_gaussian_ones() -> None:
     assert np.all(runs["dmmse"].idg.samples > 0.3)
 
 
-def test_ridge_does_not_depend_on_the_tasks() -> None:
+def test_ridge_does_not_depend_on_the_tasks():
     found = simulate_estimator("ridge", **SMALL, repeats=400)
     error = math.hypot(found.icl.standard_error, found.idg.standard_error)
     assert abs(found.icl.mean - found.idg.mean) < ALLOWANCE * error
 
 
-def test_seeds_and_parameters() -> None:
+def test_seeds_and_parameters():
     few = simulate_estimator("dmmse", **SMALL, repeats=2)
     many = simulate_estimator("dmmse", **SMALL, repeats=4)
     np.testing.assert_array_equal(many.icl.samples[:2], few.icl.samples)
@@ -206,6 +203,6 @@ def test_seeds_and_parameters() -> None:
     ("changes", "message"),
     [({"tasks": np.ones((2, 3))}, "tasks must have shape (any, 4), got (2, 3)")],
 )
-def test_arguments_are_checked(changes: dict[str, Any], message: str) -> None:
+def test_arguments_are_checked(changes, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         simulate_estimator(**({"estimator": "dmmse"} | SMALL | changes))

@@ -2,7 +2,6 @@
 
 import math
 import tracemalloc
-from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +30,7 @@ CASES = [  # d, tau, alpha, kappa, ridge
 ]
 
 
-def cell(d: int, tau: float, alpha: float, kappa: float, ridge: float) -> dict[str, Any]:
+def cell(d, tau, alpha, kappa, ridge):
     """Arguments of a cell."""
     return {
         "dim": d,
@@ -44,7 +43,7 @@ def cell(d: int, tau: float, alpha: float, kappa: float, ridge: float) -> dict[s
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_iterations_and_memory(case: tuple[int, float, float, float, float]) -> None:
+def test_iterations_and_memory(case):
     arguments = cell(*case)
     simulate_errors(**arguments, rng=0)  # what is loaded once is not of the cell
     tracemalloc.start()
@@ -74,7 +73,7 @@ def test_iterations_and_memory(case: tuple[int, float, float, float, float]) -> 
         {"tasks": math.inf, "task_covariance": np.full(30, 3.0), "ridge": 0.1},
     ],
 )
-def test_iterations_of_structured_data(structure: dict[str, Any]) -> None:
+def test_iterations_of_structured_data(structure):
     arguments = cell(30, 2.0, 1.0, 0.5, 0.0) | structure
     found = simulate_errors(**arguments, rng=0)
     expected = estimate_cost(**arguments).iterations
@@ -83,7 +82,7 @@ def test_iterations_of_structured_data(structure: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("ridge", [0.0, 0.1, 3.0])
 @pytest.mark.parametrize("prompts", [400, 800])
-def test_edges_are_those_of_explicit_random_features(prompts: int, ridge: float) -> None:
+def test_edges_are_those_of_explicit_random_features(prompts, ridge):
     """Gram matrix of features with fresh tasks, whose summaries have nearly equal variances."""
     d, alpha, rho = 30, 2.0, 0.1
     generator = np.random.default_rng(0)
@@ -98,7 +97,7 @@ def test_edges_are_those_of_explicit_random_features(prompts: int, ridge: float)
     assert high == pytest.approx(values[-1] + ridge, abs=allowance)
 
 
-def test_time_grows_as_it_must() -> None:
+def test_time_grows_as_it_must():
     """Repeats multiply; a clock is not asserted on."""
     once = estimate_cost(**cell(20, 2.0, 1.0, 0.5, 0.0))
     assert isinstance(once, CellCost)
@@ -109,7 +108,7 @@ def test_time_grows_as_it_must() -> None:
     assert (more.method, more.iterations) == (once.method, once.iterations)
 
 
-def test_given_tasks_count() -> None:
+def test_given_tasks_count():
     arguments = cell(12, 2.0, 1.0, 0.5, 0.0)
     given = estimate_cost(**arguments | {"tasks": np.ones((6, 12))})
     assert given.iterations == estimate_cost(**arguments).iterations
@@ -117,7 +116,7 @@ def test_given_tasks_count() -> None:
 
 @pytest.mark.parametrize("tau", [0.5, 2.0, 8.0])
 @pytest.mark.parametrize("memory", [2.0**20, 2.0**30, 2.0**36])
-def test_largest_dimension_fits_and_the_next_does_not(tau: float, memory: float) -> None:
+def test_largest_dimension_fits_and_the_next_does_not(tau, memory):
     d = largest_dimension(tau=tau, memory=memory)
     assert cell_memory(dim=d, prompts=math.ceil(tau * d**2)) <= memory
     assert (
@@ -125,7 +124,7 @@ def test_largest_dimension_fits_and_the_next_does_not(tau: float, memory: float)
     )
 
 
-def test_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_memory(monkeypatch):
     monkeypatch.setattr(cost, "free_memory", lambda: 2**30)
     assert largest_dimension(tau=2.0) == largest_dimension(tau=2.0, memory=2**30)
     monkeypatch.undo()
@@ -142,7 +141,7 @@ def test_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"task_covariance": -np.ones(10)}, "task_covariance must have eigenvalues >= 0, got -1"),
     ],
 )
-def test_arguments_are_checked(changes: dict[str, Any], message: str) -> None:
+def test_arguments_are_checked(changes, message):
     with pytest.raises(ValueError, match=message):
         estimate_cost(**cell(10, 2.0, 1.0, 0.5, 0.0) | changes)
 
@@ -150,6 +149,6 @@ def test_arguments_are_checked(changes: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"), [({"memory": 10.0}, "memory must be enough for d = 1, got 10.0")]
 )
-def test_arguments_of_the_largest_dimension(changes: dict[str, Any], message: str) -> None:
+def test_arguments_of_the_largest_dimension(changes, message):
     with pytest.raises(ValueError, match=message):
         largest_dimension(**{"tau": 2.0, "memory": 2.0**30} | changes)

@@ -1,8 +1,6 @@
 """Structured ridge regression against dense algebra on explicit features."""
 
 import math
-from collections.abc import Callable, Iterable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -38,7 +36,7 @@ COUNTS = {
 Data = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-def draw(n: int, d: int = D, seed: int = 0) -> Data:
+def draw(n, d=D, seed=0):
     """Query inputs, context summaries and labels of n prompts of the model."""
     backend, generator = get_backend("numpy"), np.random.default_rng([n, d, seed])
     tasks = draw_fresh_tasks(Problem(d, 1, task_law="sphere"), backend, generator, n)
@@ -47,7 +45,7 @@ def draw(n: int, d: int = D, seed: int = 0) -> Data:
     return x, h, np.sum(x * tasks, axis=1) + 0.3 * generator.standard_normal(n)
 
 
-def dense_ridge(x: np.ndarray, h: np.ndarray, y: np.ndarray, ridge: float) -> np.ndarray:
+def dense_ridge(x, h, y, ridge):
     """Least squares on explicit features, the ridge as extra rows; least norm at ridge 0."""
     n, d = x.shape
     matrix = features(x, h).reshape(n, -1)
@@ -58,7 +56,7 @@ def dense_ridge(x: np.ndarray, h: np.ndarray, y: np.ndarray, ridge: float) -> np
     return np.asarray(solution.reshape(d, d + 1))
 
 
-def regular(places: Iterable[str], ridges: list[float]) -> list[tuple[str, float, str]]:
+def regular(places, ridges):
     """Combinations for which the system of the method is regular."""
     return [
         (method, ridge, place)
@@ -69,13 +67,13 @@ def regular(places: Iterable[str], ridges: list[float]) -> list[tuple[str, float
     ]
 
 
-def relative(found: np.ndarray, expected: np.ndarray) -> float:
+def relative(found, expected):
     """Relative distance in the Frobenius norm."""
     return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
 
 
 @pytest.mark.parametrize(("method", "ridge", "place"), regular(COUNTS, [0.0, 1e-6, 0.1]))
-def test_every_method_equals_dense_least_squares(method: str, ridge: float, place: str) -> None:
+def test_every_method_equals_dense_least_squares(method, ridge, place):
     n = COUNTS[place]
     x, h, y = draw(n)
     found = solve_ridge(x, h, y, ridge, method=method, tolerance=1e-9, max_iterations=20_000)
@@ -88,9 +86,7 @@ def test_every_method_equals_dense_least_squares(method: str, ridge: float, plac
 
 
 @pytest.mark.parametrize(("method", "ridge", "place"), regular(["far below", "far"], [0.0, 0.1]))
-def test_well_conditioned_systems_are_solved_to_rounding(
-    method: str, ridge: float, place: str
-) -> None:
+def test_well_conditioned_systems_are_solved_to_rounding(method, ridge, place):
     n = COUNTS[place]
     x, h, y = draw(n)
     found = solve_ridge(x, h, y, ridge, method=method, tolerance=TIGHT)
@@ -99,7 +95,7 @@ def test_well_conditioned_systems_are_solved_to_rounding(
 
 @pytest.mark.parametrize("ridge", [0.0, 1e-6, 0.1])
 @pytest.mark.parametrize("place", ["above", "far"])
-def test_solution_satisfies_the_normal_equations(ridge: float, place: str) -> None:
+def test_solution_satisfies_the_normal_equations(ridge, place):
     n = COUNTS[place]
     x, h, y = draw(n)
     gamma = solve_ridge(x, h, y, ridge, tolerance=TIGHT).gamma
@@ -116,7 +112,7 @@ def test_solution_satisfies_the_normal_equations(ridge: float, place: str) -> No
     scale=st.floats(1e-3, 1e3),
     method=st.sampled_from(METHODS),
 )
-def test_any_shape_and_scale(d: int, n: int, ridge: float, scale: float, method: str) -> None:
+def test_any_shape_and_scale(d, n, ridge, scale, method):
     """Scaling the labels scales Gamma; scaling h by s and the ridge by s^2 divides Gamma by s."""
     x, h, y = draw(n, d)
     expected = dense_ridge(x, h, y, ridge)
@@ -127,7 +123,7 @@ def test_any_shape_and_scale(d: int, n: int, ridge: float, scale: float, method:
 
 
 @pytest.mark.parametrize("ridge", [0.0, 1e-6])
-def test_badly_scaled_summaries_above(ridge: float) -> None:
+def test_badly_scaled_summaries_above(ridge):
     """The whitening of the primal method removes scales of h that differ by 1e6."""
     n = COUNTS["far"]
     x, h, y = draw(n)
@@ -141,7 +137,7 @@ def test_badly_scaled_summaries_above(ridge: float) -> None:
 
 
 @pytest.mark.parametrize("method", ["dual-dense", "dual-cg"])
-def test_badly_scaled_summaries_below(method: str) -> None:
+def test_badly_scaled_summaries_below(method):
     n = COUNTS["far below"]
     x, h, y = draw(n)
     scale = np.geomspace(1e-2, 1e2, D + 1)
@@ -149,7 +145,7 @@ def test_badly_scaled_summaries_below(method: str) -> None:
     assert relative(found, dense_ridge(x, h * scale, y, 0.0)) < CLOSE
 
 
-def test_large_mean_of_summaries() -> None:
+def test_large_mean_of_summaries():
     """A mean of h a thousand times its spread (few tasks, long contexts)."""
     n = COUNTS["far"]
     x, h, y = draw(n)
@@ -159,7 +155,7 @@ def test_large_mean_of_summaries() -> None:
 
 
 @pytest.mark.parametrize("method", ["dual-dense", "dual-cg"])
-def test_least_norm_below(method: str) -> None:
+def test_least_norm_below(method):
     n = COUNTS["below"]
     x, h, y = draw(n)
     gamma = solve_ridge(x, h, y, 0.0, method=method, tolerance=1e-12).gamma.ravel()
@@ -171,7 +167,7 @@ def test_least_norm_below(method: str) -> None:
     np.testing.assert_allclose(gamma, np.linalg.pinv(matrix) @ y, rtol=0, atol=CLOSE)
 
 
-def test_small_ridge_tends_to_least_norm() -> None:
+def test_small_ridge_tends_to_least_norm():
     x, h, y = draw(COUNTS["far below"])
     limit = solve_ridge(x, h, y, 0.0).gamma
     distances = [
@@ -183,7 +179,7 @@ def test_small_ridge_tends_to_least_norm() -> None:
     assert distances[2] == pytest.approx(distances[1] / 100, rel=0.01)
 
 
-def test_auto_method(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_method(monkeypatch):
     assert solve_ridge(*draw(SIZE), 0.1).method == "primal-dense"
     assert solve_ridge(*draw(SIZE - 10), 0.0).method == "dual-dense"
     monkeypatch.setattr(ridge_module, "DENSE_NORMAL", SIZE - 1)
@@ -193,7 +189,7 @@ def test_auto_method(monkeypatch: pytest.MonkeyPatch) -> None:
     assert solve_ridge(*draw(SIZE - 10), 0.0).method == "dual-cg"
 
 
-def test_blocks_of_rows_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_rows_do_not_matter(monkeypatch):
     x, h, y = draw(101)
     whole = solve_ridge(x, h, y, 0.01, method="primal-cg", tolerance=TIGHT).gamma
     monkeypatch.setattr(arrays, "HOST_BLOCK", 10 * 8 * (D + 1))
@@ -202,7 +198,7 @@ def test_blocks_of_rows_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_zero_labels_give_zero(method: str) -> None:
+def test_zero_labels_give_zero(method):
     x, h, y = draw(20)
     found = solve_ridge(x, h, 0 * y, 0.1, method=method)
     assert found.residual == 0
@@ -216,9 +212,7 @@ LOOSE = 1e-3
 
 @pytest.mark.parametrize("ridge", [0.0, 0.01])
 @pytest.mark.parametrize("method", ["primal-dense", "primal-cg"])
-def test_primal_residual_is_true(
-    method: str, ridge: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_primal_residual_is_true(method, ridge, monkeypatch):
     monkeypatch.setattr(ridge_module, "DIRECT_TOLERANCE", LOOSE)
     n = COUNTS["far"]
     x, h, y = draw(n)
@@ -237,7 +231,7 @@ def test_primal_residual_is_true(
 
 
 @pytest.mark.parametrize("method", ["dual-dense", "dual-cg"])
-def test_dual_residual_is_true(method: str) -> None:
+def test_dual_residual_is_true(method):
     """At ridge 0 the residual of the dual system is that of the predictions."""
     x, h, y = draw(COUNTS["far below"])
     found = solve_ridge(x, h, y, 0.0, method=method, tolerance=LOOSE)
@@ -248,7 +242,7 @@ def test_dual_residual_is_true(method: str) -> None:
         assert LOOSE / 100 < true < LOOSE
 
 
-def test_too_few_iterations() -> None:
+def test_too_few_iterations():
     x, h, y = draw(SIZE + 1)
     with pytest.raises(
         ArithmeticError,
@@ -258,14 +252,14 @@ def test_too_few_iterations() -> None:
         solve_ridge(x, h, y, 0.0, method="primal-cg", max_iterations=3)
 
 
-def test_inconsistent_dual_system() -> None:
+def test_inconsistent_dual_system():
     """Ridgeless and overdetermined: no weights reproduce the labels."""
     x, h, y = draw(2 * SIZE)
     with pytest.raises(ArithmeticError, match="dual-cg stopped at relative residual"):
         solve_ridge(x, h, y, 0.0, method="dual-cg", max_iterations=200)
 
 
-def test_repeated_prompts_in_the_direct_solve() -> None:
+def test_repeated_prompts_in_the_direct_solve():
     """An exactly singular Gram matrix: labels that contradict each other."""
     x, h, y = draw(6)
     x, h = np.concatenate([x, x]), np.concatenate([h, h])
@@ -274,7 +268,7 @@ def test_repeated_prompts_in_the_direct_solve() -> None:
 
 
 @pytest.mark.parametrize("method", ["primal-dense", "primal-cg"])
-def test_summaries_in_a_plane_give_least_norm(method: str) -> None:
+def test_summaries_in_a_plane_give_least_norm(method):
     """One task without noise: <w, h_1..d> = d h_{d+1}, so h spans d of its d + 1 dimensions."""
     backend, generator = get_backend("numpy"), np.random.default_rng(5)
     n = COUNTS["far"]
@@ -288,12 +282,12 @@ def test_summaries_in_a_plane_give_least_norm(method: str) -> None:
     assert relative(found.gamma, dense_ridge(x, h, y, 0.0)) < VERY_CLOSE
 
 
-def test_summaries_that_are_all_zero_give_zero() -> None:
+def test_summaries_that_are_all_zero_give_zero():
     x, h, y = draw(60)
     np.testing.assert_array_equal(solve_ridge(x, 0 * h, y, 0.0).gamma, np.zeros((D, D + 1)))
 
 
-def test_nan_is_not_silent() -> None:
+def test_nan_is_not_silent():
     x, h, y = draw(60)
     y[7] = np.nan
     for method in METHODS:
@@ -301,7 +295,7 @@ def test_nan_is_not_silent() -> None:
             solve_ridge(x, h, y, 0.1, method=method)
 
 
-def test_unknown_method() -> None:
+def test_unknown_method():
     with pytest.raises(
         ValueError, match=r"method must be one of auto, primal-dense, primal-cg, .* got 'svd'"
     ):
@@ -314,16 +308,16 @@ def test_unknown_method() -> None:
 class Diagonal:
     """A diagonal operator that computes in the precision of its argument and counts the calls."""
 
-    def __init__(self, values: np.ndarray) -> None:
+    def __init__(self, values):
         self.values = values
-        self.calls: list[Any] = []
+        self.calls = []
 
-    def __call__(self, v: np.ndarray) -> np.ndarray:
+    def __call__(self, v):
         self.calls.append(v.dtype)
         return np.asarray(self.values.astype(v.dtype) * v)
 
 
-def test_refinement_reaches_float64_accuracy_with_float32_iterations() -> None:
+def test_refinement_reaches_float64_accuracy_with_float32_iterations():
     operator = Diagonal(np.linspace(1, 10, 200))
     right = np.random.default_rng(1).standard_normal(200)
     solution, iterations, residual = refined_solve(operator, right, 1e-13, 1000)
@@ -336,15 +330,15 @@ def test_refinement_reaches_float64_accuracy_with_float32_iterations() -> None:
     assert doubles <= 5  # one residual for each correction, no iteration
 
 
-def test_refinement_falls_back_to_float64() -> None:
+def test_refinement_falls_back_to_float64():
     """Condition 1e9: float32 rounding (6e-8 of the largest eigenvalue) drowns the smallest."""
     generator = np.random.default_rng(2)
     basis = np.linalg.qr(generator.standard_normal((12, 12)))[0]
     matrix = (basis * np.geomspace(1e-9, 1, 12)) @ basis.T
     matrix = (matrix + matrix.T) / 2
-    calls: list[Any] = []
+    calls = []
 
-    def operator(v: np.ndarray) -> np.ndarray:
+    def operator(v):
         calls.append(v.dtype)
         return np.asarray(matrix.astype(v.dtype) @ v)
 
@@ -359,7 +353,7 @@ def test_refinement_falls_back_to_float64() -> None:
     assert solution.dtype == np.float64
 
 
-def test_refinement_stops_at_the_limit() -> None:
+def test_refinement_stops_at_the_limit():
     operator = Diagonal(np.geomspace(1e-6, 1, 50))
     right = np.ones(50)
     solution, iterations, residual = refined_solve(operator, right, 1e-12, 7)
@@ -368,8 +362,8 @@ def test_refinement_stops_at_the_limit() -> None:
     assert residual == pytest.approx(float(true), rel=1e-9)
 
 
-def test_refinement_keeps_any_shape_and_zero() -> None:
-    double: Callable[[np.ndarray], np.ndarray] = lambda v: 2 * v  # noqa: E731
+def test_refinement_keeps_any_shape_and_zero():
+    double = lambda v: 2 * v  # noqa: E731
     right = np.random.default_rng(3).standard_normal((3, 4))
     solution, _, _ = refined_solve(double, right, 1e-12, 10)
     np.testing.assert_allclose(solution, right / 2, rtol=1e-12)
@@ -378,7 +372,7 @@ def test_refinement_keeps_any_shape_and_zero() -> None:
     assert (iterations, residual) == (0, 0.0)
 
 
-def test_conjugate_gradients_are_exact_after_as_many_steps_as_eigenvalues() -> None:
+def test_conjugate_gradients_are_exact_after_as_many_steps_as_eigenvalues():
     values = np.repeat([1.0, 2.0, 5.0], 20)
     right = np.random.default_rng(4).standard_normal(60)
     solution, iterations = conjugate_gradients(lambda v: values * v, right, 1e-12, 100)
@@ -388,16 +382,14 @@ def test_conjugate_gradients_are_exact_after_as_many_steps_as_eigenvalues() -> N
 
 @pytest.mark.parametrize("ridge", [0.0, 0.1])
 @pytest.mark.parametrize(("place", "method"), [("far", "primal-cg"), ("far below", "dual-cg")])
-def test_looking_at_convergence_rarely_changes_nothing(
-    place: str, method: str, ridge: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_looking_at_convergence_rarely_changes_nothing(place, method, ridge, monkeypatch):
     """As on a GPU: iterations beyond convergence leave the solution as it is."""
     x, h, y = draw(COUNTS[place])
     expected = solve_ridge(x, h, y, ridge, method=method, tolerance=1e-9)
     monkeypatch.setattr(arrays, "is_cupy_namespace", lambda _: True)
-    looks: list[Any] = []
+    looks = []
 
-    def look(value: Any) -> bool:
+    def look(value):
         looks.append(value)
         return bool(value)
 
@@ -408,7 +400,7 @@ def test_looking_at_convergence_rarely_changes_nothing(
     assert len(looks) <= found.iterations / arrays.SYNC_EVERY + 6  # two for each correction
 
 
-def test_exact_solution_between_looks_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exact_solution_between_looks_is_kept(monkeypatch):
     """The residual vanishes exactly after one iteration; seven idle ones divide zero by zero."""
     monkeypatch.setattr(arrays, "is_cupy_namespace", lambda _: True)
     right = np.array([1.0, -2.0, 4.0])

@@ -24,7 +24,7 @@ BACKEND = get_backend("numpy")
 SIZES = [(3, 1, 0.4), (4, 6, 0.0), (1, 5, 0.2), (6, 30, 0.1)]
 
 
-def random_gamma(d: int, seed: int) -> np.ndarray:
+def random_gamma(d, seed):
     """The gamma of one gradient step, (I, 0), plus noise of order one."""
     generator = np.random.default_rng(seed)
     return np.eye(d, d + 1) + generator.standard_normal((d, d + 1)) / math.sqrt(d)
@@ -33,7 +33,7 @@ def random_gamma(d: int, seed: int) -> np.ndarray:
 @pytest.mark.slow
 @pytest.mark.parametrize("task_law", TASK_LAWS)
 @pytest.mark.parametrize(("d", "context", "rho"), SIZES)
-def test_error_on_fresh_tasks(d: int, context: int, rho: float, task_law: str) -> None:
+def test_error_on_fresh_tasks(d, context, rho, task_law):
     generator = np.random.default_rng([d, context, 1])
     gamma = random_gamma(d, 2)
     tasks = draw_fresh_tasks(Problem(d, 1, task_law=task_law), BACKEND, generator, TEST_PROMPTS)
@@ -47,7 +47,7 @@ def test_error_on_fresh_tasks(d: int, context: int, rho: float, task_law: str) -
 
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize(("d", "context", "rho"), SIZES)
-def test_error_on_training_tasks(d: int, context: int, rho: float, count: int) -> None:
+def test_error_on_training_tasks(d, context, rho, count):
     generator = np.random.default_rng([d, context, 3])
     gamma = random_gamma(d, 4)
     task_set = draw_fresh_tasks(Problem(d, 1, task_law="gaussian"), BACKEND, generator, count)
@@ -60,7 +60,7 @@ def test_error_on_training_tasks(d: int, context: int, rho: float, count: int) -
     assert_mean(samples, float(exact_error(gamma, moments)))
 
 
-def test_error_of_the_attention_layer_itself() -> None:
+def test_error_of_the_attention_layer_itself():
     """The same number from full forward passes on token matrices."""
     d, context, rho = 3, 5, 0.2
     generator = np.random.default_rng(5)
@@ -74,7 +74,7 @@ def test_error_of_the_attention_layer_itself() -> None:
     assert_mean((prompts.query_label - predicted) ** 2, float(exact_error(gamma, moments)))
 
 
-def test_zero_gamma_has_the_variance_of_the_label() -> None:
+def test_zero_gamma_has_the_variance_of_the_label():
     gamma = np.zeros((4, 5))
     tasks = draw_fresh_tasks(
         Problem(4, 1, task_law="gaussian"), BACKEND, np.random.default_rng(7), 3
@@ -85,7 +85,7 @@ def test_zero_gamma_has_the_variance_of_the_label() -> None:
     assert float(error) == pytest.approx(float(variance), rel=1e-14)
 
 
-def test_error_has_its_minimum_where_the_moments_say() -> None:
+def test_error_has_its_minimum_where_the_moments_say():
     """E h h^T Gamma^T = E h w^T at the best gamma; any other is worse by a quadratic form."""
     tasks = draw_fresh_tasks(
         Problem(4, 1, task_law="sphere"), BACKEND, np.random.default_rng(8), 3
@@ -101,7 +101,7 @@ def test_error_has_its_minimum_where_the_moments_say() -> None:
         assert error - least == pytest.approx(scale**2 * excess, rel=1e-8)
 
 
-def test_squared_errors_equal_loops() -> None:
+def test_squared_errors_equal_loops():
     generator = np.random.default_rng(10)
     x, h = generator.standard_normal((5, 3)), generator.standard_normal((5, 4))
     y, gamma = generator.standard_normal(5), generator.standard_normal((3, 4))

@@ -3,7 +3,6 @@
 import importlib.util
 import math
 import re
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,10 +23,10 @@ from iclimit.simulate.pretraining.attention import features
 from iclimit.simulate.prompts import context_summary, draw_prompts, summaries
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 
-SMALL: dict[str, Any] = {"dim": 5, "context": 6, "tasks": 4, "prompts": 80, "rho": 0.2, "rng": 1}
+SMALL = {"dim": 5, "context": 6, "tasks": 4, "prompts": 80, "rho": 0.2, "rng": 1}
 
 
-def run(**changes: Any) -> SimulatedErrors:
+def run(**changes):
     """The small cell with changes."""
     return simulate_errors(**(SMALL | changes))
 
@@ -35,7 +34,7 @@ def run(**changes: Any) -> SimulatedErrors:
 # Seeds.
 
 
-def test_same_seed_same_numbers() -> None:
+def test_same_seed_same_numbers():
     first, second = run(repeats=3), run(repeats=3)
     np.testing.assert_array_equal(first.icl.samples, second.icl.samples)
     np.testing.assert_array_equal(first.idg.samples, second.idg.samples)
@@ -45,7 +44,7 @@ def test_same_seed_same_numbers() -> None:
 
 
 @pytest.mark.parametrize("changes", [{}, {"input_law": "uniform", "test_prompts": 50}])
-def test_more_repeats_extend_fewer(changes: dict[str, Any]) -> None:
+def test_more_repeats_extend_fewer(changes):
     few, many = run(repeats=2, **changes), run(repeats=5, **changes)
     np.testing.assert_array_equal(many.icl.samples[:2], few.icl.samples)
     np.testing.assert_array_equal(many.idg.samples[:2], few.idg.samples)
@@ -60,7 +59,7 @@ def test_more_repeats_extend_fewer(changes: dict[str, Any]) -> None:
         {"input_law": "laplace", "test_prompts": 50},
     ],
 )
-def test_run_is_continued_bit_for_bit(changes: dict[str, Any]) -> None:
+def test_run_is_continued_bit_for_bit(changes):
     whole = run(repeats=12, **changes)
     joined = run(repeats=8, **changes).concatenate(run(first_repeat=8, repeats=4, **changes))
     assert_same_run(joined, whole)
@@ -68,7 +67,7 @@ def test_run_is_continued_bit_for_bit(changes: dict[str, Any]) -> None:
     assert_same_run(whole.head(12), whole)
 
 
-def assert_same_run(found: SimulatedErrors, expected: SimulatedErrors) -> None:
+def assert_same_run(found, expected):
     """Every number of every repeat is the same."""
     pairs = [
         (found.icl.samples, expected.icl.samples),
@@ -85,7 +84,7 @@ def assert_same_run(found: SimulatedErrors, expected: SimulatedErrors) -> None:
     assert found.iterations == max(expected.iteration_counts)
 
 
-def test_runs_without_a_solve_are_joined() -> None:
+def test_runs_without_a_solve_are_joined():
     cell = {key: value for key, value in SMALL.items() if key != "prompts"}
     found = simulate_estimator("dmmse", **cell, repeats=2, test_prompts=10)
     joined = found.concatenate(found)
@@ -93,7 +92,7 @@ def test_runs_without_a_solve_are_joined() -> None:
     assert (joined.residual, joined.iterations) == (0.0, 0)
 
 
-def test_other_runs_are_not_joined() -> None:
+def test_other_runs_are_not_joined():
     with pytest.raises(ValueError, match=r"other must have the parameters \{'dim': 5.*'rho': 0.3"):
         run().concatenate(run(rho=0.3))
 
@@ -105,19 +104,19 @@ def test_other_runs_are_not_joined() -> None:
         (0, "count must be an integer >= 1, got 0"),
     ],
 )
-def test_count_of_leading_repeats(count: int, message: str) -> None:
+def test_count_of_leading_repeats(count, message):
     with pytest.raises(ValueError, match=message):
         run(repeats=2).head(count)
 
 
 @pytest.mark.parametrize("value", [-1, 1.0, None, "8"])
-def test_first_repeat_is_checked(value: Any) -> None:
+def test_first_repeat_is_checked(value):
     message = f"first_repeat must be an integer >= 0, got {value!r}"
     with pytest.raises(ValueError, match=re.escape(message)):
         run(first_repeat=value)
 
 
-def test_kinds_of_seeds() -> None:
+def test_kinds_of_seeds():
     expected = run(rng=7, repeats=2).icl.samples
     np.testing.assert_array_equal(
         run(rng=np.random.SeedSequence(7), repeats=2).icl.samples, expected
@@ -131,22 +130,12 @@ def test_kinds_of_seeds() -> None:
 # What is simulated.
 
 
-def independent_cell(
-    seed: int,
-    *,
-    d: int,
-    context: int,
-    tasks: int,
-    prompts: int,
-    rho: float,
-    ridges: tuple[float, ...],
-    law: str,
-) -> list[tuple[float, float]]:
+def independent_cell(seed, *, d, context, tasks, prompts, rho, ridges, law):
     """The definition: tokens, explicit features, dense least squares, test prompts."""
     backend, generator = get_backend("numpy"), np.random.default_rng([seed, 99])
     task_set = draw_fresh_tasks(Problem(d, 1, task_law=law), backend, generator, tasks)
 
-    def draw(count: int, fresh: bool) -> tuple[np.ndarray, np.ndarray]:
+    def draw(count, fresh):
         if fresh:
             chosen = draw_fresh_tasks(Problem(d, 1, task_law=law), backend, generator, count)
         else:
@@ -160,7 +149,7 @@ def independent_cell(
     matrix, y = draw(prompts, fresh=False)
     tests = draw(2000, fresh=True), draw(2000, fresh=False)
 
-    def errors(ridge: float) -> tuple[float, float]:
+    def errors(ridge):
         if ridge > 0:
             penalty = prompts / d * ridge
             gamma = np.linalg.solve(
@@ -177,8 +166,8 @@ def independent_cell(
 @pytest.mark.slow
 @pytest.mark.parametrize("law", TASK_LAWS)
 @pytest.mark.parametrize("prompts", [80, 18])
-def test_errors_agree_with_the_definition(prompts: int, law: str) -> None:
-    cell: dict[str, Any] = {"context": 6, "tasks": 4, "prompts": prompts, "rho": 0.2}
+def test_errors_agree_with_the_definition(prompts, law):
+    cell = {"context": 6, "tasks": 4, "prompts": prompts, "rho": 0.2}
     ridges = (0.0, 0.1)
     independent = np.array(
         [independent_cell(seed, d=5, **cell, ridges=ridges, law=law) for seed in range(150)]
@@ -192,7 +181,7 @@ def test_errors_agree_with_the_definition(prompts: int, law: str) -> None:
 
 @pytest.mark.parametrize("tasks", [3, math.inf])
 @pytest.mark.parametrize("law", TASK_LAWS)
-def test_samplers_agree(tasks: Any, law: str) -> None:
+def test_samplers_agree(tasks, law):
     """Summaries from their exact law and from tokens give errors of one distribution."""
     cell = {"tasks": tasks, "task_law": law, "ridge": 0.02, "repeats": 150}
     fast, slow = run(sampler="summaries", **cell), run(sampler="tokens", rng=2, **cell)
@@ -206,7 +195,7 @@ def test_samplers_agree(tasks: Any, law: str) -> None:
     assert slow.parameters["sampler"] == "tokens"
 
 
-def test_token_blocks_cover_all_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_blocks_cover_all_prompts(monkeypatch):
     monkeypatch.setattr(summaries, "TOKEN_BLOCK", 7 * 5 * 7)  # seven prompts of five times seven
     drawn = run(sampler="tokens", ridge=0.1, repeats=40)
     monkeypatch.undo()
@@ -217,7 +206,7 @@ def test_token_blocks_cover_all_prompts(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("tasks", [4, math.inf])
 @pytest.mark.parametrize("law", ["uniform", "rademacher"])
-def test_other_inputs_by_monte_carlo(law: str, tasks: Any) -> None:
+def test_other_inputs_by_monte_carlo(law, tasks):
     found = run(input_law=law, tasks=tasks, ridge=0.1, repeats=4, test_prompts=500)
     assert found.parameters["sampler"] == "tokens"
     assert found.parameters["input_law"] == law
@@ -227,7 +216,7 @@ def test_other_inputs_by_monte_carlo(law: str, tasks: Any) -> None:
         assert 0.5 * 0.2 < np.mean(errors) < 2 * 1.2
 
 
-def test_given_tasks() -> None:
+def test_given_tasks():
     tasks = np.array([[2.0, 0, 0, 0, 1.0], [0, 1.0, -1.0, 0, 0]])
     found = run(tasks=tasks, ridge=0.01, prompts=4000, repeats=2)
     assert found.parameters["tasks"] == 2
@@ -238,30 +227,30 @@ def test_given_tasks() -> None:
     assert null.icl.mean == pytest.approx(1.2, rel=1e-6)
 
 
-def test_one_task_is_learned_better_than_fresh_ones() -> None:
+def test_one_task_is_learned_better_than_fresh_ones():
     found = run(tasks=1, prompts=500, repeats=10)
     assert np.all(found.idg.samples < found.icl.samples)
 
 
-def test_one_task_without_noise() -> None:
+def test_one_task_without_noise():
     """Summaries of one noiseless task lie in a hyperplane: the least-norm solution is taken."""
     found = run(tasks=1, rho=0.0, prompts=500, repeats=5)
     assert np.all(np.isfinite(found.icl.samples))
     assert np.all(found.idg.samples < 0.5)
 
 
-def test_zero_tasks_have_noise_only() -> None:
+def test_zero_tasks_have_noise_only():
     found = run(tasks=np.zeros((1, 5)), ridge=0.1, prompts=4000)
     assert 0.2 <= found.idg.mean < 0.21  # overfitting adds p/n = 30/4000 of the noise at most
 
 
-def test_infinitely_many_tasks_have_no_gap() -> None:
+def test_infinitely_many_tasks_have_no_gap():
     found = run(tasks=math.inf, ridge=0.01, repeats=3)
     np.testing.assert_array_equal(found.icl.samples, found.idg.samples)
     assert found.parameters["kappa"] == math.inf
 
 
-def test_ridge_limits() -> None:
+def test_ridge_limits():
     """Errors are continuous at ridge 0, and a huge ridge predicts zero."""
     for prompts in (20, 200):  # below and above d (d + 1) = 30
         limit = run(prompts=prompts, repeats=2)
@@ -273,18 +262,18 @@ def test_ridge_limits() -> None:
         np.testing.assert_allclose(far.idg.samples, 1.2, rtol=1e-6)
 
 
-def test_errors_are_at_least_the_noise() -> None:
+def test_errors_are_at_least_the_noise():
     found = run(prompts=3000, repeats=5)
     assert np.all(found.icl.samples >= 0.2)
     assert np.all(found.idg.samples >= 0.2)
 
 
-def test_single_dimension_and_single_pair() -> None:
+def test_single_dimension_and_single_pair():
     found = run(dim=1, context=1, tasks=1, prompts=50, ridge=0.1)
     assert np.isfinite(found.icl.mean)
 
 
-def test_parameters_are_those_simulated() -> None:
+def test_parameters_are_those_simulated():
     found = run(task_law="gaussian", ridge=0.3)
     assert found.parameters == {
         "dim": 5,
@@ -302,7 +291,7 @@ def test_parameters_are_those_simulated() -> None:
     }
 
 
-def test_solve_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_solve_is_reported(monkeypatch):
     assert run().iterations == 0  # direct
     monkeypatch.setattr(ridge_module, "DENSE_NORMAL", 0)
     found = run(repeats=3)
@@ -311,7 +300,7 @@ def test_solve_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(prompts=10).iterations == 0  # direct
 
 
-def test_unreachable_solve_raises() -> None:
+def test_unreachable_solve_raises():
     """Two coordinates of +-1 repeat themselves within five prompts: a singular Gram matrix."""
     with pytest.raises(ArithmeticError, match="relative residual"):
         run(dim=2, context=1, tasks=2, prompts=5, rho=0.0, input_law="rademacher", rng=0)
@@ -320,7 +309,7 @@ def test_unreachable_solve_raises() -> None:
 # Statistics of a run.
 
 
-def test_standard_errors_and_correlation() -> None:
+def test_standard_errors_and_correlation():
     icl = np.array([1.0, 1.5, 1.2, 2.0])
     idg = np.array([0.5, 0.9, 0.55, 0.8])
     found = SimulatedErrors(Estimate.of(icl), Estimate.of(idg), {})
@@ -335,7 +324,7 @@ def test_standard_errors_and_correlation() -> None:
     assert found.correlation == pytest.approx(stats.pearsonr(icl, idg).statistic)
 
 
-def test_statistics_of_one_repeat_and_of_equal_values() -> None:
+def test_statistics_of_one_repeat_and_of_equal_values():
     one = SimulatedErrors(Estimate.of([1.0]), Estimate.of([2.0]), {})
     assert one.icl.standard_error == one.idg.standard_error == math.inf
     assert one.correlation == 0.0
@@ -344,7 +333,7 @@ def test_statistics_of_one_repeat_and_of_equal_values() -> None:
     assert same.correlation == 0.0
 
 
-def test_standard_error_is_honest() -> None:
+def test_standard_error_is_honest():
     """Means of independent runs scatter as their standard errors say."""
     runs = [run(prompts=20, ridge=0.1, repeats=10, rng=seed) for seed in range(100)]
     means = np.array([r.icl.mean for r in runs])
@@ -353,7 +342,7 @@ def test_standard_error_is_honest() -> None:
     assert np.std(means, ddof=1) / reported == pytest.approx(1.0, abs=ALLOWANCE / math.sqrt(198))
 
 
-def test_errors_of_one_run_are_correlated() -> None:
+def test_errors_of_one_run_are_correlated():
     assert run(tasks=40, repeats=40).correlation > 0.5
 
 
@@ -364,20 +353,20 @@ INTEGERS = ["dim", "context", "prompts", "repeats", "test_prompts"]
 
 @pytest.mark.parametrize("name", [*INTEGERS, "tasks"])
 @pytest.mark.parametrize("value", [0, -3, 2.0, 2.5, math.nan, True, "4"])
-def test_integers_are_checked(name: str, value: Any) -> None:
+def test_integers_are_checked(name, value):
     allowed = "an integer >= 1, or inf" if name == "tasks" else "an integer >= 1"
     with pytest.raises(ValueError, match=re.escape(f"{name} must be {allowed}, got {value!r}")):
         run(**{name: value})
 
 
-def test_numpy_integers_are_integers() -> None:
+def test_numpy_integers_are_integers():
     found = run(dim=np.int64(5), tasks=np.int32(4), repeats=np.int64(1))
     np.testing.assert_array_equal(found.icl.samples, run().icl.samples)
 
 
 @pytest.mark.parametrize("name", ["rho", "ridge"])
 @pytest.mark.parametrize("value", [-0.1, math.inf, math.nan, "0.1", 1j])
-def test_nonnegative_numbers_are_checked(name: str, value: Any) -> None:
+def test_nonnegative_numbers_are_checked(name, value):
     message = f"{name} must be >= 0 and finite, got {value!r}"
     with pytest.raises(ValueError, match=re.escape(message)):
         run(**{name: value})
@@ -399,17 +388,17 @@ def test_nonnegative_numbers_are_checked(name: str, value: Any) -> None:
         ({"tasks": np.ones((0, 5))}, "tasks must have shape (any, 5), got (0, 5)"),
     ],
 )
-def test_other_arguments_are_checked(changes: dict[str, Any], message: str) -> None:
+def test_other_arguments_are_checked(changes, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         run(**changes)
 
 
-def test_bad_seed() -> None:
+def test_bad_seed():
     with pytest.raises(TypeError, match="rng must be an int, SeedSequence or Generator, got None"):
         run(rng=None)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="CuPy is installed")
-def test_missing_cupy() -> None:
+def test_missing_cupy():
     with pytest.raises(RuntimeError, match=r"pip install 'iclimit\[gpu\]'"):
         run(backend="cupy")

@@ -2,7 +2,6 @@
 
 import math
 import re
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from scipy import stats
 
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.pretraining import SimulatedErrors, simulate_errors
+from iclimit.simulate.pretraining import simulate_errors
 from iclimit.simulate.prompts.covariances import covariance_rank, covariance_root
 from iclimit.simulate.prompts.sampling import draw_inputs
 from iclimit.simulate.prompts.summaries import (
@@ -26,15 +25,7 @@ SOLVED = 1e-4  # relative; the solves stop at a residual of 1e-6
 BACKEND = get_backend("numpy")
 D = 4
 REPEATS = 80
-SMALL: dict[str, Any] = {
-    "dim": D,
-    "context": 5,
-    "tasks": 3,
-    "prompts": 60,
-    "rho": 0.2,
-    "ridge": 0.1,
-    "rng": 1,
-}
+SMALL = {"dim": D, "context": 5, "tasks": 3, "prompts": 60, "rho": 0.2, "ridge": 0.1, "rng": 1}
 
 SPECTRUM = np.array([3.0, 1.0, 0.5, 0.1])
 MATRIX = np.array(
@@ -43,7 +34,7 @@ MATRIX = np.array(
 SPIKE = np.outer([1.0, -1.0, 0.5, 2.0], [1.0, -1.0, 0.5, 2.0])  # of rank one
 GIVEN = np.array([[2.0, 0.0, 1.0, -1.0], [0.0, 0.5, 0.0, 0.0]])
 
-CASES: dict[str, dict[str, Any]] = {
+CASES = {
     "tasks": {"task_covariance": SPECTRUM},
     "tasks of a matrix": {"task_covariance": MATRIX},
     "tasks of rank one": {"task_covariance": SPIKE},
@@ -71,12 +62,12 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-def run(**changes: Any) -> SimulatedErrors:
+def run(**changes):
     """The small cell with changes."""
     return simulate_errors(**(SMALL | changes))
 
 
-def matrix_of(covariance: Any) -> np.ndarray:
+def matrix_of(covariance):
     """Covariance as a matrix; the identity for None."""
     if covariance is None:
         return np.eye(D)
@@ -84,18 +75,18 @@ def matrix_of(covariance: Any) -> np.ndarray:
     return np.diag(covariance) if covariance.ndim == 1 else covariance
 
 
-def root_of(covariance: np.ndarray) -> np.ndarray:
+def root_of(covariance):
     """Symmetric square root by singular values."""
     left, values, right = np.linalg.svd(matrix_of(covariance))
     return np.asarray((left * np.sqrt(values)) @ right)
 
 
-def definition(seed: int, cell: dict[str, Any], test_prompts: int = 400) -> tuple[float, float]:
+def definition(seed, cell, test_prompts=400):
     """The definition: Gaussian tokens by NumPy, explicit features, dense ridge, test prompts."""
     generator = np.random.default_rng([seed, 99])
     law = cell.get("task_law", "sphere")
 
-    def fresh_tasks(count: int, covariance: Any) -> np.ndarray:
+    def fresh_tasks(count, covariance):
         if covariance is not None:
             normal = generator.multivariate_normal
             return np.asarray(normal(np.zeros(D), matrix_of(covariance), count, method="eigh"))
@@ -103,7 +94,7 @@ def definition(seed: int, cell: dict[str, Any], test_prompts: int = 400) -> tupl
         norms = np.linalg.norm(tasks, axis=1, keepdims=True)
         return tasks if law == "gaussian" else tasks * math.sqrt(D) / norms
 
-    def draw(tasks: np.ndarray, context: int, rho: float) -> tuple[np.ndarray, np.ndarray]:
+    def draw(tasks, context, rho):
         shape = (len(tasks), context + 1)
         if "input_law" in cell:
             x = generator.uniform(-math.sqrt(3 / D), math.sqrt(3 / D), (*shape, D))
@@ -122,7 +113,7 @@ def definition(seed: int, cell: dict[str, Any], test_prompts: int = 400) -> tupl
     elif cell["tasks"] != math.inf:
         task_set = fresh_tasks(cell["tasks"], training)
 
-    def training_tasks(count: int) -> np.ndarray:
+    def training_tasks(count):
         if np.ndim(cell["tasks"]) == 0 and cell["tasks"] == math.inf:
             return fresh_tasks(count, training)
         return np.asarray(task_set[generator.integers(0, len(task_set), size=count)])
@@ -143,7 +134,7 @@ def definition(seed: int, cell: dict[str, Any], test_prompts: int = 400) -> tupl
     [*CASES.values(), {"input_law": "uniform", "test_covariance": MATRIX, "test_context": 3}],
     ids=[*CASES, "uniform inputs"],
 )
-def test_errors_agree_with_the_definition(changes: dict[str, Any]) -> None:
+def test_errors_agree_with_the_definition(changes):
     found = run(**changes, repeats=REPEATS, test_prompts=400)
     cell = SMALL | changes
     expected = np.array([definition(seed, cell) for seed in range(REPEATS)])
@@ -153,7 +144,7 @@ def test_errors_agree_with_the_definition(changes: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", ["test of given tasks", "inputs of a matrix", "all"])
-def test_samplers_agree(case: str) -> None:
+def test_samplers_agree(case):
     """Summaries from their exact law and from tokens give errors of one distribution."""
     changes = CASES[case]
     fast = run(**changes, repeats=REPEATS)
@@ -172,7 +163,7 @@ def test_samplers_agree(case: str) -> None:
 
 @pytest.mark.parametrize("law", ["sphere", "gaussian", "set"])
 @pytest.mark.parametrize("inputs", [SPECTRUM, MATRIX, SPIKE], ids=["spectrum", "matrix", "spike"])
-def test_exact_error_by_monte_carlo(inputs: np.ndarray, law: str) -> None:
+def test_exact_error_by_monte_carlo(inputs, law):
     n, context, rho = 100_000, 3, 0.3
     generator = np.random.default_rng(3)
     gamma = np.eye(D, D + 1) + generator.standard_normal((D, D + 1)) / 2
@@ -200,7 +191,7 @@ def test_exact_error_by_monte_carlo(inputs: np.ndarray, law: str) -> None:
 
 
 @pytest.mark.parametrize("sampler", ["summaries", "tokens"])
-def test_largest_ridge_leaves_the_variance_of_the_labels(sampler: str) -> None:
+def test_largest_ridge_leaves_the_variance_of_the_labels(sampler):
     found = run(
         input_covariance=MATRIX,
         task_covariance=SPECTRUM,
@@ -220,7 +211,7 @@ def test_largest_ridge_leaves_the_variance_of_the_labels(sampler: str) -> None:
 
 
 @pytest.mark.parametrize("tasks", [3, math.inf])
-def test_identities_are_isotropic(tasks: Any) -> None:
+def test_identities_are_isotropic(tasks):
     plain = run(tasks=tasks, task_law="gaussian", repeats=3)
     identity = {
         "input_covariance": np.eye(D),
@@ -232,7 +223,7 @@ def test_identities_are_isotropic(tasks: Any) -> None:
     np.testing.assert_allclose(found.idg.samples, plain.idg.samples, rtol=SOLVED)
 
 
-def test_eigenvalues_are_a_diagonal_matrix() -> None:
+def test_eigenvalues_are_a_diagonal_matrix():
     names = ("input_covariance", "task_covariance", "test_covariance")
     spectra = {name: np.roll(SPECTRUM, i) for i, name in enumerate(names)}
     first = run(**spectra, repeats=3)
@@ -242,7 +233,7 @@ def test_eigenvalues_are_a_diagonal_matrix() -> None:
 
 
 @pytest.mark.parametrize("inputs", [SPECTRUM, MATRIX], ids=["spectrum", "matrix"])
-def test_least_squares_see_whitened_inputs_and_their_tasks(inputs: np.ndarray) -> None:
+def test_least_squares_see_whitened_inputs_and_their_tasks(inputs):
     """Without a ridge and with tau > 1: inputs x and tasks w are S^(-1/2) x and S^(1/2) w."""
     root = root_of(inputs)
     cell = {"ridge": 0.0, "prompts": 100, "repeats": 3}
@@ -252,7 +243,7 @@ def test_least_squares_see_whitened_inputs_and_their_tasks(inputs: np.ndarray) -
     np.testing.assert_allclose(found.idg.samples, white.idg.samples, rtol=SOLVED)
 
 
-def test_inputs_of_a_subspace_are_inputs_of_its_dimension() -> None:
+def test_inputs_of_a_subspace_are_inputs_of_its_dimension():
     """Least squares: coordinates that are always 0 change neither features nor labels."""
     dimensions = {"dim": 2, "tasks": np.sqrt(0.5) * GIVEN[:, :2], "prompts": 100, "ridge": 0.0}
     small = run(**dimensions | {"test_covariance": np.array([0.5, 1.0])}, repeats=60)
@@ -273,7 +264,7 @@ def test_inputs_of_a_subspace_are_inputs_of_its_dimension() -> None:
         assert_same_mean(np.log(first), np.log(second))
 
 
-def test_few_prompts_determine_inputs_of_low_rank() -> None:
+def test_few_prompts_determine_inputs_of_low_rank():
     """Of rank two they have 2 * 3 features: fewer prompts than 4 * 5 suffice for least squares."""
     found = run(input_covariance=[1.0, 1.0, 0.0, 0.0], prompts=15, ridge=0.0, repeats=3)
     assert found.residual < SOLVED
@@ -281,12 +272,12 @@ def test_few_prompts_determine_inputs_of_low_rank() -> None:
     np.testing.assert_allclose(found.icl.samples, near.icl.samples, rtol=1e-3)
 
 
-def test_inputs_that_are_zero_leave_the_noise() -> None:
+def test_inputs_that_are_zero_leave_the_noise():
     found = run(input_covariance=np.zeros(D))
     assert (found.icl.mean, found.idg.mean) == pytest.approx((0.2, 0.2))
 
 
-def test_tests_do_not_touch_training() -> None:
+def test_tests_do_not_touch_training():
     plain = run(repeats=3)
     found = run(test_covariance=SPIKE, test_context=2, test_rho=0.9, repeats=3)
     np.testing.assert_array_equal(found.idg.samples, plain.idg.samples)
@@ -297,14 +288,14 @@ def test_tests_do_not_touch_training() -> None:
 
 
 @pytest.mark.parametrize("covariance", [MATRIX, SPIKE, np.zeros((D, D))])
-def test_roots_and_ranks(covariance: np.ndarray) -> None:
+def test_roots_and_ranks(covariance):
     root = covariance_root(covariance)
     np.testing.assert_allclose(root, root.T, rtol=0, atol=ROUNDING)
     np.testing.assert_allclose(root @ root, covariance, rtol=0, atol=ROUNDING)
     assert covariance_rank(covariance, D) == np.sum(np.linalg.svd(covariance)[1] > 1e-10)
 
 
-def test_inputs_of_low_rank_stay_in_their_subspace() -> None:
+def test_inputs_of_low_rank_stay_in_their_subspace():
     x = draw_inputs(
         Problem(D, 1, input_covariance=SPIKE), BACKEND, np.random.default_rng(5), (50,)
     )
@@ -314,7 +305,7 @@ def test_inputs_of_low_rank_stay_in_their_subspace() -> None:
 # Records and arguments.
 
 
-def test_parameters_tell_structured_runs_apart() -> None:
+def test_parameters_tell_structured_runs_apart():
     runs = [run(**changes) for changes in ({}, *CASES.values())]
     for i, first in enumerate(runs):
         for second in runs[:i]:
@@ -349,7 +340,7 @@ COVARIANCES = ["input_covariance", "task_covariance", "test_covariance"]
         (np.full((4, 4), np.inf), "must be finite, got NaN or inf among its entries"),
     ],
 )
-def test_covariances_are_checked(name: str, value: Any, message: str) -> None:
+def test_covariances_are_checked(name, value, message):
     with pytest.raises(ValueError, match=re.escape(f"{name} {message}")):
         run(**{name: value})
 
@@ -363,6 +354,6 @@ def test_covariances_are_checked(name: str, value: Any, message: str) -> None:
         )
     ],
 )
-def test_other_arguments_are_checked(changes: dict[str, Any], message: str) -> None:
+def test_other_arguments_are_checked(changes, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         run(**changes)

@@ -13,7 +13,6 @@ from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.prompts import context_summary, draw_prompts
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 from iclimit.simulate.prompts.summaries import (
-    SummaryMoments,
     fresh_task_moments,
     sample_summaries,
     task_set_moments,
@@ -46,7 +45,7 @@ CASES = [
 ]
 
 
-def both(case: Case, n: int = SAMPLES) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def both(case, n=SAMPLES):
     """A task with summaries of n contexts from tokens and from the exact law."""
     generator = np.random.default_rng([case.d, case.context, int(10 * case.rho), 1])
     task = (
@@ -67,7 +66,7 @@ def both(case: Case, n: int = SAMPLES) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_moments_agree_with_tokens(case: Case) -> None:
+def test_moments_agree_with_tokens(case):
     task, tokens, law = both(case)
     assert_mean(law, np.append(task, case.norm**2 + case.rho))
     assert_same_mean(tokens, law)
@@ -76,13 +75,13 @@ def test_moments_agree_with_tokens(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_law_agrees_with_tokens(case: Case) -> None:
+def test_law_agrees_with_tokens(case):
     task, tokens, law = both(case)
     d = case.d
     axis = task / np.linalg.norm(task) if case.norm else np.eye(d)[0]
     basis = np.linalg.qr(np.column_stack([axis, np.eye(d)]))[0][:, :d]
 
-    def projections(h: np.ndarray) -> dict[str, np.ndarray]:
+    def projections(h):
         along, last = h[:, :d] @ axis, h[:, d]
         views = {
             "last": last,
@@ -108,11 +107,11 @@ def test_law_agrees_with_tokens(case: Case) -> None:
 
 
 @pytest.mark.parametrize("task_law", TASK_LAWS)
-def test_law_agrees_with_tokens_for_random_tasks(task_law: str) -> None:
+def test_law_agrees_with_tokens_for_random_tasks(task_law):
     d, context, rho = 3, 4, 0.3
     generator = np.random.default_rng(20)
 
-    def views(from_tokens: bool) -> list[np.ndarray]:
+    def views(from_tokens):
         tasks = draw_fresh_tasks(Problem(d, 1, task_law=task_law), BACKEND, generator, SAMPLES)
         if from_tokens:
             h = context_summary(
@@ -139,7 +138,7 @@ def test_law_agrees_with_tokens_for_random_tasks(task_law: str) -> None:
 
 
 @pytest.mark.parametrize("context", [1, 2, 9])
-def test_without_noise_the_parts_are_bound(context: int) -> None:
+def test_without_noise_the_parts_are_bound(context):
     """With rho = 0, <w, h_1..d> = (d/l) sum y_i^2 = d h_{d+1} for every prompt."""
     generator = np.random.default_rng(21)
     tasks = draw_fresh_tasks(Problem(6, 1, task_law="gaussian"), BACKEND, generator, 500)
@@ -147,7 +146,7 @@ def test_without_noise_the_parts_are_bound(context: int) -> None:
     np.testing.assert_allclose(np.sum(h[:, :6] * tasks, axis=1), 6 * h[:, 6], rtol=1e-10)
 
 
-def test_rows_use_their_own_task() -> None:
+def test_rows_use_their_own_task():
     """With a long context the summary is its mean (w, |w|^2/d + rho), row by row."""
     generator = np.random.default_rng(22)
     tasks = draw_fresh_tasks(Problem(4, 1, task_law="gaussian"), BACKEND, generator, 50)
@@ -158,9 +157,7 @@ def test_rows_use_their_own_task() -> None:
     np.testing.assert_allclose(h, expected, rtol=0, atol=6 * math.sqrt(10 * 20 / context))
 
 
-def assert_moments(
-    moments: SummaryMoments, h: np.ndarray, tasks: np.ndarray, y: np.ndarray
-) -> None:
+def assert_moments(moments, h, tasks, y):
     """Monte Carlo estimates of E h h^T, E h w^T and E y^2 against exact moments."""
     assert_mean(h[:, :, None] * h[:, None, :], moments.second)
     assert_mean(h[:, :, None] * tasks[:, None, :], moments.cross)
@@ -168,7 +165,7 @@ def assert_moments(
 
 
 @pytest.mark.parametrize(("context", "rho"), [(1, 0.3), (3, 0.0), (6, 0.5)])
-def test_task_set_moments_against_tokens(context: int, rho: float) -> None:
+def test_task_set_moments_against_tokens(context, rho):
     generator = np.random.default_rng(23)
     # Tasks of unequal norms: the covariance of |w|^2 and w must be right too.
     given = draw_fresh_tasks(Problem(4, 1, task_law="gaussian"), BACKEND, generator, 3) * np.array(
@@ -186,7 +183,7 @@ def test_task_set_moments_against_tokens(context: int, rho: float) -> None:
 
 @pytest.mark.parametrize("task_law", TASK_LAWS)
 @pytest.mark.parametrize(("context", "rho"), [(1, 0.3), (3, 0.0), (6, 0.5)])
-def test_fresh_task_moments_against_tokens(task_law: str, context: int, rho: float) -> None:
+def test_fresh_task_moments_against_tokens(task_law, context, rho):
     generator = np.random.default_rng(24)
     tasks = draw_fresh_tasks(Problem(4, 1, task_law=task_law), BACKEND, generator, SAMPLES)
     prompts = draw_prompts(
@@ -197,7 +194,7 @@ def test_fresh_task_moments_against_tokens(task_law: str, context: int, rho: flo
 
 
 @pytest.mark.parametrize("task_law", TASK_LAWS)
-def test_task_set_moments_average_to_fresh_moments(task_law: str) -> None:
+def test_task_set_moments_average_to_fresh_moments(task_law):
     generator = np.random.default_rng(25)
     drawn = [
         task_set_moments(
@@ -214,7 +211,7 @@ def test_task_set_moments_average_to_fresh_moments(task_law: str) -> None:
     assert_mean(np.array([m.label for m in drawn]), fresh.label)
 
 
-def test_moments_do_not_depend_on_order_or_repetition_of_tasks() -> None:
+def test_moments_do_not_depend_on_order_or_repetition_of_tasks():
     tasks = draw_fresh_tasks(
         Problem(3, 1, task_law="gaussian"), BACKEND, np.random.default_rng(26), 4
     )
@@ -226,7 +223,7 @@ def test_moments_do_not_depend_on_order_or_repetition_of_tasks() -> None:
 
 
 @pytest.mark.parametrize("context", [1, 2, 50])
-def test_second_moments_are_positive_definite_and_symmetric(context: int) -> None:
+def test_second_moments_are_positive_definite_and_symmetric(context):
     tasks = draw_fresh_tasks(
         Problem(6, 1, task_law="sphere"), BACKEND, np.random.default_rng(27), 2
     )

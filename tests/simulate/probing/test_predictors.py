@@ -15,22 +15,22 @@ ROUNDING = 1e-10  # relative, of solutions of well-conditioned systems
 
 
 @pytest.fixture(params=[7, 2], ids=["long", "short"])
-def prompts(request: pytest.FixtureRequest) -> Prompts:
+def prompts(request):
     """Contexts longer and shorter than the dimension."""
     return sample_prompts(
         Problem(dim=3, context=request.param, noise_law="categorical:0.5,1", scale=1), 5, rng=0
     )
 
 
-def contexts(prompts: Prompts) -> list[tuple[np.ndarray, np.ndarray]]:
+def contexts(prompts):
     return list(zip(prompts.inputs, prompts.labels, strict=True))
 
 
-def assert_weights(found: np.ndarray, expected: list[np.ndarray]) -> None:
+def assert_weights(found, expected):
     assert np.allclose(found, expected, rtol=ROUNDING, atol=ROUNDING)
 
 
-def test_gdpp_is_the_layers_of_its_definition(prompts: Prompts) -> None:
+def test_gdpp_is_the_layers_of_its_definition(prompts):
     rates, gammas = [0.3, 0.9, 2.0], [0.2, 0.7]
     weights = predictors.gdpp_weights(prompts, rates, gammas)
     found = predictors.linear_predictor(lambda _: weights)(prompts)
@@ -43,7 +43,7 @@ def test_gdpp_is_the_layers_of_its_definition(prompts: Prompts) -> None:
         assert found[index] == pytest.approx(answer, rel=ROUNDING)
 
 
-def test_ridge_regression_solves_the_augmented_least_squares(prompts: Prompts) -> None:
+def test_ridge_regression_solves_the_augmented_least_squares(prompts):
     penalty = 0.1 + prompts.noise_variance
     for root in (None, ROOT):
         expected = []
@@ -55,20 +55,20 @@ def test_ridge_regression_solves_the_augmented_least_squares(prompts: Prompts) -
         assert_weights(weights, expected)
 
 
-def test_least_squares_is_that_of_lapack(prompts: Prompts) -> None:
+def test_least_squares_is_that_of_lapack(prompts):
     plain = [np.linalg.lstsq(x, y)[0] for x, y in contexts(prompts)]
     assert_weights(predictors.regression_weights(prompts, 0.0), plain)
     rooted = [ROOT @ np.linalg.lstsq(x @ ROOT, y)[0] for x, y in contexts(prompts)]
     assert_weights(predictors.regression_weights(prompts, 0.0, task_root=ROOT), rooted)
 
 
-def test_least_squares_takes_equal_inputs() -> None:
+def test_least_squares_takes_equal_inputs():
     x = np.array([[[1.0, 1.0], [1.0, 1.0], [-1.0, -1.0]]])
     prompts = Prompts(x, np.array([[2.0, 1.0, 0.0]]), x[:, 0], x[:, 0], np.ones(1))
     assert_weights(predictors.regression_weights(prompts, 0.0), [np.array([0.5, 0.5])])
 
 
-def test_adaptive_ridge_estimates_the_noise_from_the_residuals(prompts: Prompts) -> None:
+def test_adaptive_ridge_estimates_the_noise_from_the_residuals(prompts):
     expected = []
     for x, y in contexts(prompts):
         residual = y - x @ np.linalg.lstsq(x, y)[0]
@@ -78,7 +78,7 @@ def test_adaptive_ridge_estimates_the_noise_from_the_residuals(prompts: Prompts)
     assert_weights(predictors.adaptive_ridge_weights(prompts, 2.5), expected)
 
 
-def test_mixture_of_noise_levels_is_the_posterior_mean(prompts: Prompts) -> None:
+def test_mixture_of_noise_levels_is_the_posterior_mean(prompts):
     variances, chances, expected = np.array([0.1, 0.5, 2.0]), np.array([0.2, 0.5, 0.3]), []
     for x, y in contexts(prompts):
         covariances = 1.7 * x @ ROOT @ ROOT @ x.T + variances[:, None, None] * np.eye(len(y))
@@ -90,14 +90,14 @@ def test_mixture_of_noise_levels_is_the_posterior_mean(prompts: Prompts) -> None
     assert_weights(found, expected)
 
 
-def test_labels_that_are_zero_have_no_weights(prompts: Prompts) -> None:
+def test_labels_that_are_zero_have_no_weights(prompts):
     silent = replace(prompts, labels=0 * prompts.labels)
     mixture = predictors.noise_mixture_weights(silent, np.array([0.0, 1.0]), np.ones(2) / 2, 1.0)
     for weights in (mixture, predictors.adaptive_ridge_weights(silent, 1.0)):
         assert not np.any(weights)
 
 
-def test_dmmse_is_the_posterior_mean(prompts: Prompts) -> None:
+def test_dmmse_is_the_posterior_mean(prompts):
     tasks = np.random.default_rng(1).standard_normal((4, 3))
     expected = []
     for (x, y), variance in zip(contexts(prompts), prompts.noise_variance, strict=True):
@@ -106,20 +106,20 @@ def test_dmmse_is_the_posterior_mean(prompts: Prompts) -> None:
     assert_weights(predictors.dmmse_weights(prompts, tasks), expected)
 
 
-def test_dmmse_without_noise_takes_the_task_that_fits() -> None:
+def test_dmmse_without_noise_takes_the_task_that_fits():
     tasks = np.random.default_rng(1).standard_normal((4, 3))
     drawn = sample_prompts(Problem(dim=3, context=5, tasks=tasks, scale=1), 20, rng=0)
     assert np.array_equal(predictors.dmmse_weights(drawn, tasks), drawn.tasks)
 
 
-def test_nearest_neighbours_are_those_of_a_sort(prompts: Prompts) -> None:
+def test_nearest_neighbours_are_those_of_a_sort(prompts):
     found = predictors.nearest_neighbours(prompts, 3)
     for index, (x, y) in enumerate(contexts(prompts)):
         order = np.argsort(np.linalg.norm(x - prompts.query[index], axis=1))
         assert found[index] == pytest.approx(np.mean(y[order[:3]]), rel=ROUNDING)
 
 
-def test_softmax_heads_are_means_with_exponential_weights(prompts: Prompts) -> None:
+def test_softmax_heads_are_means_with_exponential_weights(prompts):
     one = predictors.softmax_heads(prompts, 0.7, 1.5)
     two = predictors.softmax_heads(prompts, 0.7, 1.5, opposite=True)
     for index, (x, y) in enumerate(contexts(prompts)):
@@ -129,14 +129,14 @@ def test_softmax_heads_are_means_with_exponential_weights(prompts: Prompts) -> N
         assert two[index] == pytest.approx(first - second, rel=ROUNDING)
 
 
-def test_neighbours_at_one_distance_share_their_places() -> None:
+def test_neighbours_at_one_distance_share_their_places():
     x = np.array([[[0.0, 1.0], [1.0, 0.0], [-1.0, 0.0], [0.0, 0.5]]])
     drawn = Prompts(x, np.array([[1.0, 2.0, 3.0, 10.0]]), 0 * x[:, 0], x[:, 0], np.ones(1))
     # The nearest counts once, the other three share two places.
     assert predictors.nearest_neighbours(drawn, 3)[0] == pytest.approx((10 + 2 / 3 * 6) / 3)
 
 
-def test_blocks_change_nothing() -> None:
+def test_blocks_change_nothing():
     drawn = sample_prompts(Problem(dim=3, context=6, scale=1), 50, rng=0)
     predict = predictors.linear_predictor(lambda each: predictors.regression_weights(each, 0.0))
     blockwise = predictors.in_blocks(predict, predictors.BLOCK_NUMBERS // 7)

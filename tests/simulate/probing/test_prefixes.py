@@ -17,9 +17,7 @@ from iclimit.simulate.prompts import Prompts, sample_prompts
 ROOT = np.array([[1.2, 0.4, 0.0], [0.4, 0.9, 0.2], [0.0, 0.2, 0.5]])
 
 
-def least_squares(
-    prompts: Prompts, penalty: np.ndarray, root: np.ndarray | None = None
-) -> np.ndarray:
+def least_squares(prompts, penalty, root=None):
     """Predictions (n, N + 1) by a decomposition of every prefix."""
     dim = prompts.query.shape[1]
     root = np.eye(dim) if root is None else root
@@ -36,7 +34,7 @@ def least_squares(
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.3, 1e-9])
-def test_regression_is_that_of_every_prefix(penalty: float) -> None:
+def test_regression_is_that_of_every_prefix(penalty):
     drawn = sample_prompts(
         Problem(dim=3, context=9, noise_law="categorical:0,1", scale=1), 6, rng=0
     )
@@ -48,7 +46,7 @@ def test_regression_is_that_of_every_prefix(penalty: float) -> None:
     assert np.allclose(several, least_squares(drawn, drawn.noise_variance), rtol=1e-9, atol=1e-9)
 
 
-def test_repeated_inputs_add_no_direction() -> None:
+def test_repeated_inputs_add_no_direction():
     drawn = sample_prompts(
         Problem(dim=4, context=12, input_law="rademacher", noise_variance=0.5, scale=1), 40, rng=0
     )
@@ -58,7 +56,7 @@ def test_repeated_inputs_add_no_direction() -> None:
     assert np.allclose(found, least_squares(drawn, np.zeros(40)), rtol=1e-9, atol=1e-9)
 
 
-def test_rounding_grows_with_the_condition_number_and_not_its_square() -> None:
+def test_rounding_grows_with_the_condition_number_and_not_its_square():
     rng = np.random.default_rng(0)
     inputs = rng.standard_normal((8, 9, 4)) * [1, 1, 1, 1e-7]
     task = np.array([1.0, -2.0, 0.5, 3e6])
@@ -68,7 +66,7 @@ def test_rounding_grows_with_the_condition_number_and_not_its_square() -> None:
     assert np.allclose(prefix_regression(drawn, 0.0)[:, -1], query @ task, rtol=1e-7)
 
 
-def test_dmmse_is_that_of_every_prefix() -> None:
+def test_dmmse_is_that_of_every_prefix():
     tasks = np.random.default_rng(1).standard_normal((5, 3))
     drawn = sample_prompts(
         Problem(dim=3, context=6, noise_law="uniform:2", tasks=tasks, scale=1), 7, rng=0
@@ -80,7 +78,7 @@ def test_dmmse_is_that_of_every_prefix() -> None:
         assert np.allclose(found[:, count], np.sum(dmmse_weights(cut, tasks) * cut.query, axis=1))
 
 
-def test_predictors_get_the_pairs_before_a_position() -> None:
+def test_predictors_get_the_pairs_before_a_position():
     drawn = sample_prompts(Problem(dim=3, context=4, scale=1), 5, rng=0)
     found = by_prefix(lambda count: linear_predictor(lambda cut: descend(cut, [1.0 * count])))(
         drawn

@@ -1,8 +1,6 @@
 """Every algorithm on array-api-strict arrays: what passes here uses no NumPy-only behaviour."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import array_api_strict
 import numpy as np
@@ -16,7 +14,7 @@ from iclimit.simulate.prompts import Prompts, sample_prompts
 
 TASKS = np.random.default_rng(0).standard_normal((5, 3))
 ROOT = np.array([[1.2, 0.4, 0.0], [0.4, 0.9, 0.2], [0.0, 0.2, 0.5]])
-ALGORITHMS: dict[str, Callable[..., Any]] = {
+ALGORITHMS = {
     "steps": lambda drawn, _: descend(drawn, [0.3, 0.8]),
     "gd++": lambda drawn, _: predictors.gdpp_weights(drawn, [0.3, 0.8], [0.2]),
     "ridge": lambda drawn, to: predictors.regression_weights(drawn, 0.3, task_root=to(ROOT)),
@@ -41,13 +39,13 @@ ALGORITHMS: dict[str, Callable[..., Any]] = {
 }
 
 
-def same(value: Any) -> Any:
+def same(value):
     return value
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 @pytest.mark.parametrize("context", [6, 2])
-def test_algorithms_take_any_arrays(name: str, context: int) -> None:
+def test_algorithms_take_any_arrays(name, context):
     drawn = sample_prompts(
         Problem(dim=3, context=context, noise_law="categorical:0,1", scale=1), 5, rng=1
     )

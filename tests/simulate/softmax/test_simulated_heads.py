@@ -1,7 +1,6 @@
 """Simulated losses of heads: their mean over tasks, their samplers, what is refused."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,22 +12,22 @@ from iclimit.simulate.prompts import draw_prompts
 from iclimit.simulate.softmax import MergedHeads, SimulatedHeads, simulate_softmax, simulated_heads
 
 BETAS, VALUES = (0.7, -0.4), np.array([1.3, -0.8])
-SIZE: dict[str, Any] = {"context": 6, "dim": 3, "noise_variance": 0.4}
+SIZE = {"context": 6, "dim": 3, "noise_variance": 0.4}
 MATRIX = np.array([[1.2, 0.4, 0.0], [-0.3, 0.9, 0.2], [0.1, 0.2, 0.5]])
 ROUNDING = 1e-12
 
 
-def relu(scores: np.ndarray) -> np.ndarray:
+def relu(scores):
     return np.maximum(scores, 0)
 
 
 @pytest.fixture
-def one_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def one_group(monkeypatch):
     """A hundred prompts from each seed."""
     monkeypatch.setattr(simulated_heads, "BLOCK_NUMBERS", 1)
 
 
-LAWS: dict[str, dict[str, Any]] = {
+LAWS = {
     "gaussian": {},
     "uniform": {"input_law": "uniform", "scale": 2.0, "task_variance": 3.0},
     "covariances": {
@@ -42,7 +41,7 @@ LAWS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.usefixtures("one_group")
 @pytest.mark.parametrize("name", LAWS)
-def test_mean_over_tasks_and_noise_is_that_of_a_network(name: str) -> None:
+def test_mean_over_tasks_and_noise_is_that_of_a_network(name):
     # The loss is a quadratic form in task and noise: its mean is the sum over a basis of both.
     law = LAWS[name]
     found = simulate_softmax(BETAS, **SIZE, **law, contexts=200, sampler="tokens", rng=5)
@@ -68,7 +67,7 @@ def test_mean_over_tasks_and_noise_is_that_of_a_network(name: str) -> None:
 
 
 @pytest.mark.parametrize("kernel", [None, relu])
-def test_scores_have_the_losses_of_tokens(kernel: Any) -> None:
+def test_scores_have_the_losses_of_tokens(kernel):
     setting = SIZE | {"scale": 0.8, "task_variance": 2.0, "score_function": kernel}
     scores, tokens = (
         simulate_softmax(BETAS, **setting, contexts=40_000, sampler=sampler, rng=seed)
@@ -79,7 +78,7 @@ def test_scores_have_the_losses_of_tokens(kernel: Any) -> None:
     assert_same_mean(scores.power, tokens.power)
 
 
-def test_a_single_pair_and_a_linear_kernel() -> None:
+def test_a_single_pair_and_a_linear_kernel():
     one = simulate_softmax(0.9, context=1, dim=4, noise_variance=0.5, contexts=20_000, rng=0)
     assert_mean(one.power[:, 0, 0], 4.5)  # the weight of a single pair is 1
     assert_mean(one.signal[:, 0], 0)
@@ -92,7 +91,7 @@ def test_a_single_pair_and_a_linear_kernel() -> None:
     assert_mean(step.power[:, 0, 0], d * (N + d + 1) / N)
 
 
-def test_losses_of_one_simulation() -> None:
+def test_losses_of_one_simulation():
     found = simulate_softmax(BETAS, **SIZE, contexts=1001, rng=3)
     assert isinstance(found, SimulatedHeads)
     assert found.prompts == 1100
@@ -117,13 +116,13 @@ def test_losses_of_one_simulation() -> None:
         ({"score_function": lambda s: s.sum()}, "score_function must return a weight for each"),
     ],
 )
-def test_bad_arguments_are_named(wrong: dict[str, Any], message: str) -> None:
+def test_bad_arguments_are_named(wrong, message):
     with pytest.raises(ValueError, match=message):
         simulate_softmax(**{"inverse_temperatures": 0.5, "rng": 0, **SIZE, **wrong})
     with pytest.raises(ValueError, match=r"value must have shape \(1,\)"):
         simulate_softmax(0.5, **SIZE, contexts=200, rng=0).loss([1.0, 2.0])
 
 
-def test_what_is_no_function_is_refused() -> None:
+def test_what_is_no_function_is_refused():
     with pytest.raises(TypeError, match="score_function must be a function of a score, got 3"):
-        simulate_softmax(0.5, **SIZE, score_function=3, rng=0)  # type: ignore[arg-type]
+        simulate_softmax(0.5, **SIZE, score_function=3, rng=0)

@@ -4,8 +4,6 @@ import json
 import math
 import os
 import tempfile
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,26 +14,20 @@ from iclimit.simulate.training.checkpoints import (
     save_checkpoint,
 )
 
-SETTINGS: dict[str, Any] = {
-    "rate": 0.1,
-    "steps": 5,
-    "sizes": [1, 2],
-    "set": math.inf,
-    "task": None,
-}
-RECORD: dict[str, Any] = {"step": 3, "losses": [math.inf, 1 / 3], "nested": [{"name": "a"}]}
+SETTINGS = {"rate": 0.1, "steps": 5, "sizes": [1, 2], "set": math.inf, "task": None}
+RECORD = {"step": 3, "losses": [math.inf, 1 / 3], "nested": [{"name": "a"}]}
 ARRAY = np.random.default_rng(0).standard_normal((2, 3))
-STATE: dict[str, Any] = RECORD | {"first": ARRAY, "deep": [{"second": np.empty(0)}]}
+STATE = RECORD | {"first": ARRAY, "deep": [{"second": np.empty(0)}]}
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     found = tmp_path / "run"
     save_checkpoint(found, SETTINGS, STATE)
     return found
 
 
-def test_what_is_kept(path: Path) -> None:
+def test_what_is_kept(path):
     state = load_checkpoint(path, SETTINGS)
     assert list(state) == list(STATE)
     assert {name: state[name] for name in RECORD} == RECORD
@@ -44,7 +36,7 @@ def test_what_is_kept(path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_numbers_of_numpy_are_those_of_python(path: Path) -> None:
+def test_numbers_of_numpy_are_those_of_python(path):
     same = SETTINGS | {"rate": np.float64(0.1), "steps": np.int64(5), "sizes": (1, np.uint8(2))}
     assert load_checkpoint(path, same)["losses"] == RECORD["losses"]
     save_checkpoint(path, SETTINGS | {"rate": np.float32(0.5)}, {"step": np.int64(4)})
@@ -54,14 +46,14 @@ def test_numbers_of_numpy_are_those_of_python(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", list(SETTINGS))
-def test_another_training(path: Path, name: str) -> None:
+def test_another_training(path, name):
     with pytest.raises(ValueError, match=f"of the same training, got .*run with another {name}$"):
         load_checkpoint(path, SETTINGS | {name: 7})
     with pytest.raises(ValueError, match=r"of the same training, got .*run with another new$"):
         load_checkpoint(path, SETTINGS | {"new": 0})
 
 
-def test_broken_files(path: Path) -> None:
+def test_broken_files(path):
     whole = path.read_bytes()
     contents = [b"", b"text", whole[:50], whole[:-9], whole[::-1]]
     contents.append(whole[:300] + bytes(50) + whole[350:])
@@ -71,7 +63,7 @@ def test_broken_files(path: Path) -> None:
             ValueError, match=r"checkpoint must be a training's own file, got .*run"
         ):
             load_checkpoint(path, SETTINGS)
-    others: list[Any] = [{}, [], 3, {"settings": 3, "state": {}}, {"settings": {}, "state": 3}]
+    others = [{}, [], 3, {"settings": 3, "state": {}}, {"settings": {}, "state": 3}]
     for described in others:
         with path.open("wb") as file:
             np.savez(file, described=np.array(json.dumps(described)))
@@ -82,12 +74,10 @@ def test_broken_files(path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["savez", "replace"])
-def test_an_interruption_leaves_the_old_one(
-    path: Path, place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interruption_leaves_the_old_one(path, place, monkeypatch):
     before = path.read_bytes()
 
-    def interrupted(*_: Any, **__: Any) -> None:
+    def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -100,7 +90,7 @@ def test_an_interruption_leaves_the_old_one(
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_places_for_checkpoints(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_places_for_checkpoints(path, monkeypatch):
     before = path.read_bytes()
     check_checkpoint(path)
     check_checkpoint(path.parent / "new")
@@ -112,7 +102,7 @@ def test_places_for_checkpoints(path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(NotADirectoryError, match="checkpoint must be a file that can be written"):
         check_checkpoint(path / "run")
 
-    def denied(dir: Path) -> None:
+    def denied(dir):
         raise PermissionError(13, "Permission denied", str(dir / "run"))
 
     monkeypatch.setattr(tempfile, "TemporaryFile", denied)

@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +13,6 @@ from iclimit.simulate.networks import (
     AttentionNetwork,
     LinearAttention,
     LstmNetwork,
-    Network,
-    TrainedNetwork,
     load_model,
     save_model,
     train_network,
@@ -26,7 +22,7 @@ from iclimit.simulate.softmax import MergedHeads
 from iclimit.simulate.training.files import CLASSES
 
 PROBLEM = Problem(dim=3, context=5, scale=1)
-NETWORKS: list[Network] = [
+NETWORKS = [
     MergedHeads(dim=3, heads=2, init_scale=0.2),
     LstmNetwork(dim=3, hidden=4, layers=2, bidirectional=True),
     AttentionNetwork(dim=3, layers=2, attention=("softmax", "linear"), width=4, positions=2),
@@ -34,12 +30,12 @@ NETWORKS: list[Network] = [
 ]
 
 
-def trained(network: Network) -> TrainedNetwork:
+def trained(network):
     return train_network(network, PROBLEM, steps=2, batch=8, held_out=20, rng=0)
 
 
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda each: type(each).__name__)
-def test_what_is_written_comes_back(network: Network, tmp_path: Path) -> None:
+def test_what_is_written_comes_back(network, tmp_path):
     run, path = trained(network), tmp_path / "network"
     save_model(run, path)
     again = load_model(path)
@@ -61,12 +57,12 @@ def test_what_is_written_comes_back(network: Network, tmp_path: Path) -> None:
     assert load_model(path).parameters == again.parameters
 
 
-def test_every_class_of_the_list_is_tried() -> None:
+def test_every_class_of_the_list_is_tried():
     assert {type(network).__name__ for network in NETWORKS} == set(CLASSES)
 
 
 @pytest.fixture
-def parts(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
+def parts(tmp_path):
     """File of a network, and the arrays in it."""
     path = tmp_path / "network.npz"
     save_model(trained(NETWORKS[0]), path)
@@ -88,9 +84,7 @@ def parts(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
         ({"value": np.array([{}], dtype=object)}, "must be a file of save_model"),
     ],
 )
-def test_other_arrays_are_refused(
-    parts: tuple[Path, dict[str, Any]], changes: dict[str, Any], message: str
-) -> None:
+def test_other_arrays_are_refused(parts, changes, message):
     path, arrays = parts
     kept = {name: each for name, each in (arrays | changes).items() if each is not None}
     np.savez(path, **kept)
@@ -108,9 +102,7 @@ def test_other_arrays_are_refused(
         ("held_out", 3),
     ],
 )
-def test_other_descriptions_are_refused(
-    parts: tuple[Path, dict[str, Any]], name: str, value: Any
-) -> None:
+def test_other_descriptions_are_refused(parts, name, value):
     path, arrays = parts
     described = json.loads(str(arrays["description"])) | {name: value}
     np.savez(path, **arrays | {"description": np.array(json.dumps(described))})
@@ -118,7 +110,7 @@ def test_other_descriptions_are_refused(
         load_model(path)
 
 
-def test_what_is_no_file_of_a_network(tmp_path: Path) -> None:
+def test_what_is_no_file_of_a_network(tmp_path):
     (tmp_path / "text").write_text("weights")
     with pytest.raises(ValueError, match="path must be a file of save_model"):
         load_model(tmp_path / "text")
@@ -132,9 +124,9 @@ class Own(MergedHeads):
     """A network that no file may hold."""
 
 
-def test_what_is_no_trained_network_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_trained_network_is_refused(tmp_path):
     with pytest.raises(TypeError, match="model must be a TrainedNetwork or a Li"):
-        save_model(3, tmp_path / "a.npz")  # type: ignore[arg-type]
+        save_model(3, tmp_path / "a.npz")
     with pytest.raises(TypeError, match="network must be one of AttentionNetwork, "):
         save_model(trained(Own(3)), tmp_path / "a.npz")
     assert not list(tmp_path.iterdir())

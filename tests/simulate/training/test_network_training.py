@@ -1,34 +1,30 @@
 """Training of networks: what a checkpoint restores, what is refused, what comes back."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 
 from iclimit.problem import Problem
-from iclimit.simulate.arrays import Backend
-from iclimit.simulate.networks import AttentionNetwork, LstmNetwork, Network, train_network
+from iclimit.simulate.networks import AttentionNetwork, LstmNetwork, train_network
 from iclimit.simulate.prompts import sample_prompts
 from iclimit.simulate.softmax import MergedHeads
 from iclimit.simulate.training import loop, networks, rules
 
 PROBLEM = Problem(dim=3, context=5, noise_variance=0.1, scale=1)
 HEADS = MergedHeads(dim=3, heads=2)
-SETTINGS: dict[str, dict[str, Any]] = {
+SETTINGS = {
     "adam": {"optimizer": "adam", "steps": 60, "batch": 32, "patience": 10},
     "lbfgs": {"optimizer": "lbfgs", "steps": 30, "batch": 200, "query_noise": True},
 }
 
 
-def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_change_nothing(monkeypatch):
     whole = train_network(HEADS, PROBLEM, steps=1, batch=30, rng=0, held_out=64)
     monkeypatch.setattr(networks, "BLOCK_NUMBERS", 6 * 4 * 30)
     blocks = train_network(HEADS, PROBLEM, steps=1, batch=30, rng=0, held_out=64)
     np.testing.assert_array_equal(blocks.losses, whole.losses)
 
 
-def test_wide_networks_take_fewer_prompts_at_a_time() -> None:
+def test_wide_networks_take_fewer_prompts_at_a_time():
     """At most 8 million numbers between the layers; a perceptron of 4096 units has 6 tokens."""
     wide = AttentionNetwork(dim=3, width=8, mlp=4096)
     assert networks._block(wide, 5) == 2**23 // (6 * 4096)
@@ -41,20 +37,20 @@ def test_wide_networks_take_fewer_prompts_at_a_time() -> None:
     np.testing.assert_allclose(run(*asked), whole, rtol=1e-9, atol=1e-12)
 
 
-def test_what_is_no_network_is_refused() -> None:
+def test_what_is_no_network_is_refused():
     with pytest.raises(TypeError, match="network must be a Network, got 3"):
-        train_network(3, PROBLEM, rng=0)  # type: ignore[arg-type]
+        train_network(3, PROBLEM, rng=0)
 
 
-def test_network_and_problem_have_one_dimension() -> None:
+def test_network_and_problem_have_one_dimension():
     with pytest.raises(ValueError, match="the dimension of the problem, 4, got 3"):
         train_network(HEADS, Problem(dim=4, context=5, scale=1), rng=0)
 
 
-def test_problems_are_told_apart_by_all_their_numbers(tmp_path: Path) -> None:
+def test_problems_are_told_apart_by_all_their_numbers(tmp_path):
     """Long arrays are shortened where they are shown."""
     tasks = np.ones((400, 3))
-    settings: dict[str, Any] = {"steps": 1, "batch": 4, "held_out": 9, "rng": 0}
+    settings = {"steps": 1, "batch": 4, "held_out": 9, "rng": 0}
     settings["checkpoint"] = tmp_path / "a.npz"
     train_network(HEADS, Problem(dim=3, context=5, tasks=tasks, scale=1), **settings)
     tasks[200] = 2
@@ -62,7 +58,7 @@ def test_problems_are_told_apart_by_all_their_numbers(tmp_path: Path) -> None:
         train_network(HEADS, Problem(dim=3, context=5, tasks=tasks, scale=1), **settings)
 
 
-def test_training_is_on_the_pretraining_tasks() -> None:
+def test_training_is_on_the_pretraining_tasks():
     """The null loss of tasks (2, 0, 0) is 4, where that of fresh ones is 3."""
     problem = Problem(dim=3, context=5, tasks=[[2.0, 0.0, 0.0]], scale=1)
     run = train_network(HEADS, problem, steps=100, batch=64, learning_rate=0.05, rng=0)
@@ -70,10 +66,10 @@ def test_training_is_on_the_pretraining_tasks() -> None:
     assert abs(run.losses[0] - 4) < 6 * 4 * np.sqrt(2 / 64)
 
 
-def test_noise_levels_that_vary_are_trained_on() -> None:
+def test_noise_levels_that_vary_are_trained_on():
     problem = Problem(dim=3, context=5, noise_law="categorical:0,2", scale=1)
     noisy = {"query_noise": True, "steps": 1, "batch": 20_000, "held_out": 20_000}
-    run = train_network(MergedHeads(3, init_scale=1e-6), problem, rng=0, **noisy)  # type: ignore[arg-type]
+    run = train_network(MergedHeads(3, init_scale=1e-6), problem, rng=0, **noisy)
     # Signal 3 and noise of variance 0 or 4; the held-out loss is without noise.
     assert abs(run.losses[0] - 5) < 0.3
     assert abs(run.held_out.mean - 3) < 0.2
@@ -87,7 +83,7 @@ def test_noise_levels_that_vary_are_trained_on() -> None:
         (((2, 5, 3), (2, 5), (3,)), r"query must have shape \(2, 3\), got \(3,\)"),
     ],
 )
-def test_arrays_of_other_shapes_are_named(shapes: Any, message: str) -> None:
+def test_arrays_of_other_shapes_are_named(shapes, message):
     run = train_network(HEADS, PROBLEM, steps=1, batch=4, rng=0, held_out=10)
     with pytest.raises(ValueError, match=message):
         run(*map(np.zeros, shapes))
@@ -101,7 +97,7 @@ def test_arrays_of_other_shapes_are_named(shapes: Any, message: str) -> None:
         ("none", "labels must be an array of real numbers, got 'none'"),
     ],
 )
-def test_entries_that_are_no_numbers_are_named(labels: Any, message: str) -> None:
+def test_entries_that_are_no_numbers_are_named(labels, message):
     run = train_network(HEADS, PROBLEM, steps=1, batch=4, rng=0, held_out=10)
     with pytest.raises(ValueError, match=message):
         run(np.zeros((2, 5, 3)), labels, np.zeros((2, 3)))
@@ -118,11 +114,9 @@ def test_entries_that_are_no_numbers_are_named(labels: Any, message: str) -> Non
     ],
     ids=str,
 )
-def test_training_runs_on_any_arrays(
-    network: Network, optimizer: str, strict_backend: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_runs_on_any_arrays(network, optimizer, strict_backend, monkeypatch):
     problem = Problem(dim=3, context=5, noise_law="categorical:0,1", tasks=np.eye(3), scale=1)
-    settings: dict[str, Any] = {"steps": 4, "batch": 20, "held_out": 50, "rng": 1}
+    settings = {"steps": 4, "batch": 20, "held_out": 50, "rng": 1}
     settings["optimizer"] = optimizer
     expected = train_network(network, problem, **settings)
     monkeypatch.setattr(networks, "get_backend", lambda _: strict_backend)
@@ -136,6 +130,6 @@ def test_training_runs_on_any_arrays(
         np.testing.assert_allclose(found.weights[name], weights, rtol=1e-6, atol=1e-9)
 
 
-def test_missing_cupy_is_named() -> None:
+def test_missing_cupy_is_named():
     with pytest.raises(RuntimeError, match="backend 'cupy' "):
         train_network(HEADS, PROBLEM, rng=0, backend="cupy")

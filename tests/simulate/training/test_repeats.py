@@ -1,32 +1,30 @@
 """Several seeds: which runs count as failed, and what is averaged."""
 
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from iclimit.problem import Problem
 from iclimit.results import Ending, Estimate
-from iclimit.simulate.networks import TrainedNetwork, TrainedRepeats, train_repeats
+from iclimit.simulate.networks import TrainedRepeats, train_repeats
 from iclimit.simulate.softmax import MergedHeads
 from iclimit.simulate.training import loop, repeats
 
 PROBLEM = Problem(dim=2, context=8, scale=1)
 HEAD = MergedHeads(dim=2)
-SETTINGS: dict[str, Any] = {"steps": 500, "batch": 128, "learning_rate": 0.01, "rng": 0}
+SETTINGS = {"steps": 500, "batch": 128, "learning_rate": 0.01, "rng": 0}
 
 
 @pytest.fixture(scope="module")
-def found() -> TrainedRepeats:
+def found():
     return train_repeats(HEAD, PROBLEM, repeats=3, **SETTINGS)
 
 
 ENDED = Ending("step limit")
 
 
-def with_losses(run: TrainedNetwork, *losses: float | None) -> TrainedRepeats:
+def with_losses(run, *losses):
     """Repeats with these held-out losses, where predicting zero has the loss 2."""
     runs = (
         None
@@ -39,7 +37,7 @@ def with_losses(run: TrainedNetwork, *losses: float | None) -> TrainedRepeats:
     return TrainedRepeats(tuple(runs))
 
 
-def test_seeds_that_end_elsewhere_are_counted_and_not_averaged(found: TrainedRepeats) -> None:
+def test_seeds_that_end_elsewhere_are_counted_and_not_averaged(found):
     """The optimum of a head is 0.896; two of these seeds end at 1.5, before they have it."""
     assert found.failed.tolist() == [True, True, False]
     assert found.failures == 2
@@ -63,10 +61,8 @@ def test_seeds_that_end_elsewhere_are_counted_and_not_averaged(found: TrainedRep
         ((None, None), (True, True)),
     ],
 )
-def test_the_rule_of_failure(
-    losses: tuple[float | None, ...], failed: tuple[bool, ...], found: TrainedRepeats
-) -> None:
-    made = with_losses(found.runs[0], *losses)  # type: ignore[arg-type]
+def test_the_rule_of_failure(losses, failed, found):
+    made = with_losses(found.runs[0], *losses)
     assert tuple(made.failed) == failed
     good = [each for each, bad in zip(losses, failed, strict=True) if each and not bad]
     assert made.losses.tolist() == good
@@ -81,28 +77,28 @@ def test_the_rule_of_failure(
         assert str(made).startswith("no loss, ")
 
 
-def test_a_known_least_loss_takes_the_place_of_the_best_run(found: TrainedRepeats) -> None:
+def test_a_known_least_loss_takes_the_place_of_the_best_run(found):
     """Above 0.9 + (2 - 0.9)/10; a problem of which little can be learned has no plateau."""
-    made = with_losses(found.runs[0], 1.0, 1.02, 1.9)  # type: ignore[arg-type]
+    made = with_losses(found.runs[0], 1.0, 1.02, 1.9)
     assert replace(made, best_loss=0.9).failed.tolist() == [False, True, True]
-    made = replace(with_losses(found.runs[0], 1.9, 1.92), best_loss=1.9)  # type: ignore[arg-type]
+    made = replace(with_losses(found.runs[0], 1.9, 1.92), best_loss=1.9)
     assert made.failed.tolist() == [False, True]
     assert made.concatenate(made).head(1).best_loss == 1.9
 
 
-def test_the_error_of_the_median_is_that_of_its_law(found: TrainedRepeats) -> None:
+def test_the_error_of_the_median_is_that_of_its_law(found):
     """For n normal losses of deviation s it is s (pi / 2n)^(1/2)."""
     drawn = 1 + 0.01 * np.random.default_rng(0).standard_normal((40, 25))
     errors = []
     for row in drawn:
-        median = with_losses(found.runs[0], *row).median  # type: ignore[arg-type]
+        median = with_losses(found.runs[0], *row).median
         assert median is not None
         errors.append(median.standard_error)
     assert np.mean(errors) == pytest.approx(0.01 * np.sqrt(np.pi / 50), rel=0.15)
     assert np.mean(errors) == pytest.approx(np.std(np.median(drawn, axis=1)), rel=0.3)
 
 
-def test_repeats_depend_on_seed_and_number_only() -> None:
+def test_repeats_depend_on_seed_and_number_only():
     few = SETTINGS | {"steps": 5, "held_out": 10}
     whole = train_repeats(HEAD, PROBLEM, repeats=3, **few)
     last = train_repeats(HEAD, PROBLEM, repeats=1, first_repeat=2, **few)
@@ -111,9 +107,7 @@ def test_repeats_depend_on_seed_and_number_only() -> None:
     assert whole.head(2).runs == whole.runs[:2]
 
 
-def test_an_interruption_leaves_the_runs_before_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interruption_leaves_the_runs_before_it(tmp_path, monkeypatch):
     few = SETTINGS | {"steps": 5, "held_out": 1000, "checkpoint": tmp_path / "a.npz"}
     moves, advance = 0, loop.TrainingLoop.advance
 
@@ -141,12 +135,12 @@ def test_an_interruption_leaves_the_runs_before_it(
         np.testing.assert_array_equal(one.losses, other.losses)
 
 
-def test_divergence_is_a_failed_run_and_a_mistake_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_divergence_is_a_failed_run_and_a_mistake_is_none(monkeypatch):
     made = train_repeats(HEAD, PROBLEM, repeats=2, **SETTINGS | {"learning_rate": 1e200})
     assert made.runs == (None, None)
     assert (made.failures, made.best) == (2, None)
 
-    def mistaken(*_: Any, **__: Any) -> Any:
+    def mistaken(*_, **__):
         raise ZeroDivisionError("a mistake")
 
     monkeypatch.setattr(repeats, "train_network", mistaken)
@@ -154,7 +148,7 @@ def test_divergence_is_a_failed_run_and_a_mistake_is_none(monkeypatch: pytest.Mo
         train_repeats(HEAD, PROBLEM, repeats=2, rng=0)
 
 
-def test_bad_repeats_are_named() -> None:
+def test_bad_repeats_are_named():
     with pytest.raises(ValueError, match="repeats must be an integer >= 1, got 0"):
         train_repeats(HEAD, PROBLEM, repeats=0, rng=0)
     with pytest.raises(ValueError, match="first_repeat must be an integer >= 0, got -1"):
