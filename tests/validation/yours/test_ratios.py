@@ -12,7 +12,7 @@ TOLERANCE = 4 / math.sqrt(SAMPLES)
 """Four standard errors of a mean of standard normal numbers."""
 
 
-def test_standard_errors_are_those_of_many_samples() -> None:
+def test_standard_errors_are_those_of_many_samples():
     """The z of true values have mean 0 and width 1, where residuals depend on the columns."""
     rng = np.random.default_rng(0)
     z = []
@@ -33,7 +33,7 @@ def test_standard_errors_are_those_of_many_samples() -> None:
     assert np.all(np.abs(np.std(z, axis=0) - 1) < TOLERANCE + 0.05)
 
 
-def test_cosine_of_gradients_is_that_of_the_whole_vectors() -> None:
+def test_cosine_of_gradients_is_that_of_the_whole_vectors():
     rng = np.random.default_rng(1)
     first, second = rng.standard_normal((2, 50, 4))
     whole = np.sum(first * second) / np.linalg.norm(first) / np.linalg.norm(second)
@@ -42,7 +42,7 @@ def test_cosine_of_gradients_is_that_of_the_whole_vectors() -> None:
     assert math.isnan(cosine(first, 0 * first).mean)
 
 
-def test_equal_answers_have_ratios_without_rounding() -> None:
+def test_equal_answers_have_ratios_without_rounding():
     x = np.random.default_rng(2).standard_normal(100)
     assert (best_factor(1.5 * x, x).mean, best_factor(1.5 * x, x).standard_error) == (1.5, 0)
     assert ratio(0 * x, x**2).mean == 0
@@ -50,7 +50,7 @@ def test_equal_answers_have_ratios_without_rounding() -> None:
     assert ratio(x**2, 0 * x).mean == math.inf
 
 
-def test_limits_hold_together() -> None:
+def test_limits_hold_together():
     rng = np.random.default_rng(3)
     largest = np.max(rng.standard_normal((20_000, 7)), axis=1)
     assert np.mean(largest > quantile(7)) == pytest.approx(0.05, abs=0.006)

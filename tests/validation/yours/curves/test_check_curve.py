@@ -5,8 +5,6 @@ Curves come from simulated descent and flow, which share nothing with the theory
 
 import json
 import math
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,27 +14,24 @@ from iclimit.problem import Problem
 from iclimit.published import settings
 from iclimit.simulate.dynamics import (
     AttentionModel,
-    TrainingCurves,
     initial_weights,
     simulate_gradient_descent,
     simulate_gradient_flow,
 )
-from iclimit.validation import CurveCheck
 from iclimit.validation.reference.curves import CURVES
 from iclimit.validation.yours.curves.rows import CurveRow
-from iclimit.validation.yours.curves.setting import CurveSetting
 from iclimit.validation.yours.curves.theory import find_fluctuations
 
 LAM, CONTEXT = (0.6, 0.3, 0.1), 20
-LAW: dict[str, Any] = {"eigenvalues": LAM, "context": CONTEXT}
-MERGED: dict[str, Any] = {"heads": 4, "init_scale": 1e-4, "learning_rate": 0.05}
-SEPARATE: dict[str, Any] = {"model": "separate", "heads": 4, "init_scale": 1e-2, **LAW}
+LAW = {"eigenvalues": LAM, "context": CONTEXT}
+MERGED = {"heads": 4, "init_scale": 1e-4, "learning_rate": 0.05}
+SEPARATE = {"model": "separate", "heads": 4, "init_scale": 1e-2, **LAW}
 
 
 @pytest.fixture(scope="module")
-def merged() -> TrainingCurves:
+def merged():
     """Descent of merged attention on the law of the data, six runs."""
-    run: dict[str, Any] = {"training_set": math.inf, "repeats": 6, "rng": 1}
+    run = {"training_set": math.inf, "repeats": 6, "rng": 1}
     run |= {"steps": 1600, "record": 4}
     return simulate_gradient_descent(
         Problem(dim=len(LAM), context=CONTEXT, input_covariance=LAM, scale=1), **run, **MERGED
@@ -44,7 +39,7 @@ def merged() -> TrainingCurves:
 
 
 @pytest.fixture(scope="module")
-def separate() -> tuple[dict[str, Any], dict[str, Any]]:
+def separate():
     """Flow of separate attention, as a table, and its initial weights."""
     scale = SEPARATE["init_scale"]
     flow = simulate_gradient_flow(
@@ -62,18 +57,18 @@ def separate() -> tuple[dict[str, Any], dict[str, Any]]:
     return {"time": times, "loss": flow.at(times)}, weights
 
 
-def rows_of(check: CurveCheck) -> dict[tuple[str, int], CurveRow]:
+def rows_of(check):
     return {(row.quantity, row.learned): row for row in check.comparisons}
 
 
-def table_of(run: TrainingCurves) -> dict[str, Any]:
+def table_of(run):
     return {"step": run.recorded_at, **{f"loss_{k}": row for k, row in enumerate(run.losses)}}
 
 
 # Agreement
 
 
-def test_descent_of_merged_attention_agrees(merged: TrainingCurves) -> None:
+def test_descent_of_merged_attention_agrees(merged):
     check = iclimit.check_curve(merged, **MERGED, **LAW)
     assert check.holds, str(check)
     assert check.verdict.kind == "agrees"
@@ -94,9 +89,7 @@ def test_descent_of_merged_attention_agrees(merged: TrainingCurves) -> None:
     assert ratio == pytest.approx(math.sqrt(6))
 
 
-def test_flow_of_separate_attention_agrees_with_and_without_its_weights(
-    separate: tuple[dict[str, Any], dict[str, Any]],
-) -> None:
+def test_flow_of_separate_attention_agrees_with_and_without_its_weights(separate):
     table, weights = separate
     sharp = iclimit.check_curve(table, **SEPARATE, initial=weights)
     assert sharp.holds, str(sharp)
@@ -115,17 +108,17 @@ def test_flow_of_separate_attention_agrees_with_and_without_its_weights(
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_published_curves_of_one_drop_agree(index: int) -> None:
+def test_published_curves_of_one_drop_agree(index):
     assert_published_agrees(index, 4, mistakes=index == 0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("index", [2, 3])
-def test_published_curves_of_separate_attention_agree(index: int) -> None:
+def test_published_curves_of_separate_attention_agree(index):
     assert_published_agrees(index, 7 if index == 2 else 11)
 
 
-def assert_published_agrees(index: int, least: int, mistakes: bool = True) -> None:
+def assert_published_agrees(index, least, mistakes=True):
     """Check a published curve, and the same with planted mistakes."""
     steps, losses = CURVES[index].read().T
     setting = dict(settings[CURVES[index].setting])
@@ -148,7 +141,7 @@ def assert_published_agrees(index: int, least: int, mistakes: bool = True) -> No
 
 # Planted mistakes
 
-MISTAKES: dict[str, dict[str, Any]] = {
+MISTAKES = {
     "the learning rate is twice what is stated": {"learning_rate": 0.025},
     "the learning rate is half of what is stated": {"learning_rate": 0.1},
     "the learning rate counts N times": {"learning_rate": 0.05 / CONTEXT},
@@ -164,7 +157,7 @@ MISTAKES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("fits", MISTAKES)
-def test_a_mistake_is_named(merged: TrainingCurves, fits: str) -> None:
+def test_a_mistake_is_named(merged, fits):
     stated = MERGED | LAW | MISTAKES[fits]
     two = {"step": merged.recorded_at, "loss_0": merged.losses[0], "loss_1": merged.losses[1]}
     check = iclimit.check_curve(two, **stated)
@@ -173,7 +166,7 @@ def test_a_mistake_is_named(merged: TrainingCurves, fits: str) -> None:
     assert fits in str(check)
 
 
-def test_what_would_have_been_noticed_is_noticed(merged: TrainingCurves) -> None:
+def test_what_would_have_been_noticed_is_noticed(merged):
     check = iclimit.check_curve(merged, **MERGED, **LAW)
     for sign in (1, -1):
         rate = MERGED["learning_rate"] * (1 + 1.1 * check.resolutions["time"]) ** sign
@@ -186,11 +179,11 @@ def test_what_would_have_been_noticed_is_noticed(merged: TrainingCurves) -> None
     assert "would have been noticed: a wrong factor of losses" in str(check)
 
 
-def test_mistakes_of_noise_are_named() -> None:
+def test_mistakes_of_noise_are_named():
     law = LAW | {"noise_variance": 0.25}
     times = np.arange(0, 120, 1.0)
     curve = iclimit.dynamics.merged_attention_curve(times, init_scale=1e-4, **law)
-    more: dict[str, Any] = {"heads": 4, "init_scale": 1e-4}
+    more = {"heads": 4, "init_scale": 1e-4}
     assert iclimit.check_curve({"time": times, "loss": curve}, **more, **law).holds
     quiet = {"time": times, "loss": curve - 0.25}
     assert iclimit.check_curve(quiet, **more, **law, query_noise=False).holds
@@ -202,9 +195,7 @@ def test_mistakes_of_noise_are_named() -> None:
     assert check.fits == ("noise_variance is a standard deviation",)
 
 
-def test_mistakes_about_the_model_are_named(
-    merged: TrainingCurves, separate: tuple[dict[str, Any], dict[str, Any]]
-) -> None:
+def test_mistakes_about_the_model_are_named(merged, separate):
     table, _ = separate
     check = iclimit.check_curve(table, **SEPARATE | {"model": "merged"}, draws=6)
     assert check.fits == ("key and query are separate",)
@@ -216,7 +207,7 @@ def test_mistakes_about_the_model_are_named(
 # Curves in which there is little to see
 
 
-def test_a_curve_that_has_not_dropped_yet(merged: TrainingCurves) -> None:
+def test_a_curve_that_has_not_dropped_yet(merged):
     early = {"step": merged.recorded_at[:40], "loss": merged.losses[0, :40]}
     check = iclimit.check_curve(early, **MERGED, **LAW)
     assert check.verdict.kind == "unusable"
@@ -234,7 +225,7 @@ def test_a_curve_that_has_not_dropped_yet(merged: TrainingCurves) -> None:
     assert check.verdict.kind == "unusable"
 
 
-def test_coarse_records_are_named(separate: tuple[dict[str, Any], dict[str, Any]]) -> None:
+def test_coarse_records_are_named(separate):
     table, weights = separate
     coarse = {name: column[::60] for name, column in table.items()}
     check = iclimit.check_curve(coarse, **SEPARATE, initial=weights)
@@ -242,7 +233,7 @@ def test_coarse_records_are_named(separate: tuple[dict[str, Any], dict[str, Any]
     assert "its duration is not known of all curves, as there are too few records" in str(check)
 
 
-def test_plateaus_that_merge_are_named() -> None:
+def test_plateaus_that_merge_are_named():
     lam = (0.51, 0.49)
     flow = simulate_gradient_flow(
         Problem(dim=len(lam), context=CONTEXT, input_covariance=lam, scale=1),
@@ -257,13 +248,18 @@ def test_plateaus_that_merge_are_named() -> None:
     times = np.arange(0, 1000, 0.5)
     check = iclimit.check_curve(
         {"time": times, "loss": flow.at(times)},
-        model="separate", eigenvalues=lam, context=CONTEXT, heads=2, rank=2, init_scale=0.01,
+        model="separate",
+        eigenvalues=lam,
+        context=CONTEXT,
+        heads=2,
+        rank=2,
+        init_scale=0.01,
         draws=4,
-    )  # fmt: skip
+    )
     assert "plateau with 1 learned: none found, as the drops beside it merge" in check.remarks
 
 
-def test_a_diverged_run_is_left_out_and_named(merged: TrainingCurves) -> None:
+def test_a_diverged_run_is_left_out_and_named(merged):
     table = table_of(merged)
     table["loss_1"] = np.where(np.arange(len(merged.recorded_at)) < 50, table["loss_1"], np.nan)
     table["loss_2"] = table["loss_2"] * np.linspace(1, 1e5, len(merged.recorded_at))
@@ -293,7 +289,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("model", ["merged", "separate"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_curves_of_any_shape_have_a_verdict(model: str, shape: str) -> None:
+def test_curves_of_any_shape_have_a_verdict(model, shape):
     table = {"step": 5 * np.arange(200), "loss": SHAPES[shape]}
     check = iclimit.check_curve(table, **MERGED | LAW | {"model": model, "draws": 2})
     assert check.verdict.kind in ("contradicts", "unusable")
@@ -302,7 +298,7 @@ def test_curves_of_any_shape_have_a_verdict(model: str, shape: str) -> None:
     assert str(check)
 
 
-def test_noisy_records_are_smoothed(merged: TrainingCurves) -> None:
+def test_noisy_records_are_smoothed(merged):
     noise = np.random.default_rng(0).normal(1, 0.05, merged.losses[:, ::1].shape)
     table = {"step": merged.recorded_at} | {
         f"loss_{k}": row for k, row in enumerate(merged.losses * noise)
@@ -312,7 +308,7 @@ def test_noisy_records_are_smoothed(merged: TrainingCurves) -> None:
     assert 1e-3 < rows_of(check)["initial loss", 0].standard_error < 2e-2
 
 
-def test_rounded_losses_are_no_contradiction(merged: TrainingCurves) -> None:
+def test_rounded_losses_are_no_contradiction(merged):
     table = {"step": merged.recorded_at, "loss": merged.losses[0].round(3)}
     check = iclimit.check_curve(table, **MERGED, **LAW)
     assert check.holds, str(check)
@@ -324,7 +320,7 @@ def test_rounded_losses_are_no_contradiction(merged: TrainingCurves) -> None:
 
 @pytest.mark.parametrize("heads", [1, 2, 8])
 @pytest.mark.parametrize("runs", [1, 4])
-def test_z_of_a_skewed_law_is_normal(heads: int, runs: int) -> None:
+def test_z_of_a_skewed_law_is_normal(heads, runs):
     """Logarithms of chi-square variables, as times of merged attention have them."""
     from scipy.special import polygamma
 
@@ -334,11 +330,17 @@ def test_z_of_a_skewed_law_is_normal(heads: int, runs: int) -> None:
     error = math.sqrt(variance / runs)
     z = [
         CurveRow(
-            "half-drop", 1, math.exp(log), math.exp(mean), math.nan, error, 0.0,
+            "half-drop",
+            1,
+            math.exp(log),
+            math.exp(mean),
+            math.nan,
+            error,
+            0.0,
             float(third / runs**2 / error**3),
         ).z
         for log in logs.mean(axis=1)
-    ]  # fmt: skip
+    ]
     assert abs(np.mean(z)) < 0.07  # 4 standard errors
     assert abs(np.std(z) - 1) < 0.05
     # Normal shares are 0.27 % and 2.3 %, with standard errors of 0.08 % and 0.24 %.
@@ -346,34 +348,28 @@ def test_z_of_a_skewed_law_is_normal(heads: int, runs: int) -> None:
     assert 0.013 < np.mean(np.array(z) > 2) < 0.033
 
 
-def test_fluctuations_of_a_training_set_against_moments() -> None:
+def test_fluctuations_of_a_training_set_against_moments():
     """Labels are normal given the query: their fourth moment is 3 E|x|^4."""
     lam = np.array(LAM)
-    setting = CurveSetting(
-        model="cubic",
-        eigenvalues=LAM,
-        context=CONTEXT,
-        heads=4,
-        rank=1,
-        init_scale=1e-4,
-        initialization="per-head",
-        learning_rate=0.05,
-        normalization="mean",
-        noise_variance=0.0,
-        query_noise=True,
-        loss_factor=1.0,
-        training_set=2000,
-        standardize=False,
-    )
+    more = {"model": "cubic", "training_set": 2000}
+    setting = iclimit.check_curve(CURVE, **more, **MERGED, **LAW).theory.setting
     found = find_fluctuations(setting)
     variance = 3 * (lam.sum() ** 2 + 2 * np.sum(lam**2)) - lam.sum() ** 2
     # A standard deviation from 80 sets has a standard error of 8 %.
     assert found.losses[0] == pytest.approx(math.sqrt(variance / 2000), rel=0.25)
     run = simulate_gradient_descent(
         Problem(len(LAM), CONTEXT, input_covariance=LAM, scale=1),
-        model="cubic", heads=4, init_scale=0.1, learning_rate=0.5,
-        steps=300, record=300, training_set=300, standardize=False, repeats=40, rng=3,
-    )  # fmt: skip
+        model="cubic",
+        heads=4,
+        init_scale=0.1,
+        learning_rate=0.5,
+        steps=300,
+        record=300,
+        training_set=300,
+        standardize=False,
+        repeats=40,
+        rng=3,
+    )
     level = setting.levels[-1]
     gap = 1 - float(run.losses[:, -1].mean()) / level
     assert gap == pytest.approx(found.bias * 2000 / 300, abs=4 * 0.14 / math.sqrt(40))
@@ -382,8 +378,8 @@ def test_fluctuations_of_a_training_set_against_moments() -> None:
     )
 
 
-def test_finite_training_sets_agree_within_their_fluctuations() -> None:
-    more: dict[str, Any] = {"model": "cubic", "training_set": 500, "standardize": False}
+def test_finite_training_sets_agree_within_their_fluctuations():
+    more = {"model": "cubic", "training_set": 500, "standardize": False}
     run = simulate_gradient_descent(
         Problem(dim=len(LAM), context=CONTEXT, input_covariance=LAM, scale=1),
         steps=800,
@@ -403,7 +399,7 @@ def test_finite_training_sets_agree_within_their_fluctuations() -> None:
 # Tables
 
 
-def test_tables_of_all_forms_give_the_same(merged: TrainingCurves, tmp_path: Path) -> None:
+def test_tables_of_all_forms_give_the_same(merged, tmp_path):
     expected = [row.found for row in iclimit.check_curve(merged, **MERGED, **LAW).comparisons]
     wide = table_of(merged)
     rows = [
@@ -432,11 +428,7 @@ CURVE = {"step": list(range(10)), "loss": [1.0] * 9 + [0.9]}
 @pytest.mark.parametrize(
     ("table", "more", "message"),
     [
-        (
-            {"step": [1, 2], "train_loss": [1, 1]},
-            {},
-            "unknown column 'train_loss'; did you mean loss",
-        ),
+        ({"step": [1], "train_loss": [1]}, {}, "unknown column 'train_loss'; did you mean loss"),
         ({"iter": [1, 2], "loss": [1, 1]}, {}, "unknown column 'iter'; did you mean step"),
         ({"loss": [1.0] * 10}, {}, "the table must have a column step or time"),
         ({"step": [1, 2]}, {}, "the table must have a column loss"),
@@ -461,14 +453,10 @@ CURVE = {"step": list(range(10)), "loss": [1.0] * 9 + [0.9]}
         (
             CURVE,
             {"init_scale": 3.0, "model": "separate", "draws": 2},
-            "init_scale must be so small that the weights grow before the loss drops, got 3.0",
+            "before the loss drops, got 3",
         ),
         (CURVE, {"draws": 1}, "draws must be an integer >= 2, got 1"),
-        (
-            CURVE,
-            {"initial": {"value": [1]}},
-            "initial must hold value, key_query for model 'merged'",
-        ),
+        (CURVE, {"initial": {"value": [1]}}, "initial must hold value, key_query for model 'mer"),
         (
             CURVE,
             {"initial": {"value": np.ones(3), "key_query": np.ones((4, 3, 3))}},
@@ -477,22 +465,22 @@ CURVE = {"step": list(range(10)), "loss": [1.0] * 9 + [0.9]}
         ("no.csv", {}, "there is no file 'no.csv'"),
     ],
 )
-def test_what_cannot_be_used_is_named(table: Any, more: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_used_is_named(table, more, message):
     with pytest.raises(ValueError, match=message):
         iclimit.check_curve(table, **MERGED | LAW | more)
 
 
-def test_times_take_no_learning_rate() -> None:
+def test_times_take_no_learning_rate():
     with pytest.raises(ValueError, match="learning_rate must not be given with times, got 0"):
         iclimit.check_curve({"time": range(10), "loss": [1.0] * 10}, **MERGED, **LAW)
     with pytest.raises(TypeError, match="rng must be an integer"):
-        iclimit.check_curve(CURVE, **MERGED, **LAW, rng=None)  # type: ignore[arg-type]
+        iclimit.check_curve(CURVE, **MERGED, **LAW, rng=None)
 
 
 # What is shown
 
 
-def test_check_as_text_json_and_figure(merged: TrainingCurves) -> None:
+def test_check_as_text_json_and_figure(merged):
     check = iclimit.check_curve(merged, **MERGED, **LAW)
     text = str(check)
     assert text.startswith("Agrees with the theory (6 curves)\n")
@@ -516,7 +504,7 @@ def test_check_as_text_json_and_figure(merged: TrainingCurves) -> None:
     assert json.loads(json.dumps(single.to_dict(), allow_nan=False))["rows"][0]["spread"] is None
 
 
-def test_deviations_without_a_random_part_have_no_z() -> None:
+def test_deviations_without_a_random_part_have_no_z():
     """On new sequences the duration of a drop is exact: its deviation is within or beyond."""
     steps = np.arange(200)
     table = {"step": steps, "loss": np.exp(-steps / 50)}

@@ -2,7 +2,6 @@
 
 import math
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,12 +15,7 @@ from iclimit.simulate.prompts import Prompts, sample_prompts
 from iclimit.simulate.softmax import MergedHeads
 from iclimit.validation.yours.models import baselines as module
 from iclimit.validation.yours.models import positions as position_module
-from iclimit.validation.yours.models.baselines import (
-    Baseline,
-    baselines,
-    best_loss,
-    choose_baselines,
-)
+from iclimit.validation.yours.models.baselines import baselines, best_loss, choose_baselines
 from iclimit.validation.yours.models.fitted_layers import (
     context_moments,
     fit_layers,
@@ -32,7 +26,7 @@ from iclimit.validation.yours.models.problem_units import ProblemUnits
 
 COUNT = 4000
 ROTATED = np.array([[1.2, 0.3, 0.0], [0.3, 0.6, 0.1], [0.0, 0.1, 2.0]])
-PROBLEMS: dict[str, dict[str, Any]] = {
+PROBLEMS = {
     "gaussian": {"context": 16, "dim": 6, "noise_variance": 0.25},
     "short context": {"context": 4, "dim": 6, "noise_variance": 0.3, "task_variance": 2.0},
     "no noise": {"context": 8, "dim": 6},
@@ -50,12 +44,12 @@ SOLVED = EXACT | {"steps_2", "steps_3", "steps_5", "gdpp_2", "least_squares"}
 SOLVED |= {"softmax_1", "softmax_minus", "softmax_2"}
 
 
-def found(problem: Problem) -> dict[str, Baseline]:
+def found(problem):
     return {each.name: each for each in baselines(problem)}
 
 
 @pytest.fixture
-def without_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_searches(monkeypatch):
     """Leave out the searches for GD++ and softmax heads, which take most of the time."""
     monkeypatch.setattr(module, "LAYERS", ())
     monkeypatch.setattr(module, "FITTED_LAYERS", ())
@@ -63,15 +57,13 @@ def without_searches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("case", ["gaussian", "uniform"])
-def test_parameters_of_others_are_not_searched_for(
-    case: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parameters_of_others_are_not_searched_for(case, monkeypatch):
     problem = Problem(**{"scale": 1} | PROBLEMS[case])
     names = ["one_step", "steps_2", "ridge"]
     every = {each.name: each for each in baselines(problem, names=names)}
     assert list(every) == names
 
-    def refuse(*_: Any, **__: Any) -> Any:
+    def refuse(*_, **__):
         raise AssertionError("searched")
 
     for name in ("_best_gdpp", "_best_heads", "optimal_schedule", "context_moments"):
@@ -86,9 +78,7 @@ def test_parameters_of_others_are_not_searched_for(
 
 
 @pytest.mark.parametrize("case", PROBLEMS)
-def test_stated_losses_are_those_of_a_simulation(
-    case: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stated_losses_are_those_of_a_simulation(case, monkeypatch):
     if case != "gaussian":  # the search for three layers takes most of the time
         monkeypatch.setattr(module, "LAYERS", (2,))
     problem = Problem(**{"scale": 1} | PROBLEMS[case])
@@ -108,17 +98,15 @@ def test_stated_losses_are_those_of_a_simulation(
 
 @pytest.mark.usefixtures("without_searches")
 @pytest.mark.parametrize("law", ["gaussian", "uniform", "rademacher", "laplace"])
-def test_one_step_has_the_optimal_learning_rate(law: str) -> None:
-    parameters: dict[str, Any] = {"noise_variance": 0.3, "task_variance": 2.0, "input_law": law}
+def test_one_step_has_the_optimal_learning_rate(law):
+    parameters = {"noise_variance": 0.3, "task_variance": 2.0, "input_law": law}
     problem = Problem(dim=5, context=12, **parameters, scale=1)
     best = optimal_learning_rate(context=12, dim=5, **parameters)
     assert found(problem)["one_step"].loss == pytest.approx(float(best.loss), rel=1e-9)
 
 
 @pytest.mark.parametrize("case", ["noise levels", "covariances"])
-def test_units_change_predictions_as_they_change_labels(
-    case: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_units_change_predictions_as_they_change_labels(case, monkeypatch):
     monkeypatch.setattr(module, "LAYERS", (2,))
     parameters = PROBLEMS[case]
     problem = Problem(**{"scale": 1} | parameters)
@@ -144,7 +132,7 @@ def test_units_change_predictions_as_they_change_labels(
 
 
 @pytest.mark.usefixtures("without_searches")
-def test_what_coincides_is_left_out() -> None:
+def test_what_coincides_is_left_out():
     assert "ridge" not in found(Problem(dim=4, context=8, scale=1))
     assert "ridge" not in found(Problem(dim=4, context=8, task_covariance=[0.1, 1, 1, 1], scale=1))
     assert "ridge" in found(Problem(dim=4, context=3, task_covariance=[0.1, 1, 1, 1], scale=1))
@@ -154,7 +142,7 @@ def test_what_coincides_is_left_out() -> None:
 
 
 @pytest.mark.usefixtures("without_searches")
-def test_ridge_knows_the_covariance_of_tasks_without_noise() -> None:
+def test_ridge_knows_the_covariance_of_tasks_without_noise():
     problem = Problem(dim=4, context=3, task_covariance=[1.0, 1.0, 1.0, 0.0], scale=1)
     drawn = sample_prompts(problem, 20, rng=0)
     assert np.allclose(found(problem)["ridge"].predict(drawn), drawn.target)
@@ -162,7 +150,7 @@ def test_ridge_knows_the_covariance_of_tasks_without_noise() -> None:
 
 @pytest.mark.usefixtures("without_searches")
 @pytest.mark.parametrize("law", ["uniform:3", "categorical:1,3"])
-def test_bayes_is_the_best_without_being_told_the_noise(law: str) -> None:
+def test_bayes_is_the_best_without_being_told_the_noise(law):
     problem = Problem(dim=4, context=12, noise_law=law, scale=0.5, task_variance=3.0)
     drawn, by_name = sample_prompts(problem, 8000, rng=0), found(problem)
     error = {
@@ -175,14 +163,14 @@ def test_bayes_is_the_best_without_being_told_the_noise(law: str) -> None:
 
 
 @pytest.mark.usefixtures("without_searches")
-def test_dmmse_finds_the_pretraining_task() -> None:
+def test_dmmse_finds_the_pretraining_task():
     tasks = np.random.default_rng(0).standard_normal((5, 4))
     problem = Problem(dim=4, context=30, noise_variance=0.01, tasks=tasks, scale=1)
     drawn = sample_prompts(problem, 50, rng=0)
     assert np.allclose(found(problem)["dmmse"].predict(drawn), drawn.target, atol=1e-6)
 
 
-def test_moments_give_the_loss_of_descent_on_drawn_prompts() -> None:
+def test_moments_give_the_loss_of_descent_on_drawn_prompts():
     problem = Problem(**{"scale": 1} | PROBLEMS["covariances"])
     units, drawn = ProblemUnits(problem), sample_prompts(problem, 20_000, rng=3)
     rates = np.array([0.3, 0.8]) / units.input_variance
@@ -197,7 +185,7 @@ def test_moments_give_the_loss_of_descent_on_drawn_prompts() -> None:
     assert abs(np.mean(errors) - loss) < ALLOWANCE * np.std(errors) / math.sqrt(10_000)
 
 
-def test_fitted_rates_are_those_of_the_theory_where_it_knows_them() -> None:
+def test_fitted_rates_are_those_of_the_theory_where_it_knows_them():
     units = ProblemUnits(Problem(dim=12, context=40, noise_variance=0.1, scale=1))
     best = optimal_schedule(steps=3, context=40, dim=12, noise_ratio=0.1 / 40)
     guess = np.array([1.0, 1.1, 1.2])
@@ -207,7 +195,7 @@ def test_fitted_rates_are_those_of_the_theory_where_it_knows_them() -> None:
     assert np.allclose(np.sort(rates), best.rates, rtol=0.05)
 
 
-def test_labels_must_depend_on_inputs() -> None:
+def test_labels_must_depend_on_inputs():
     problem = Problem(
         dim=2, context=3, input_covariance=[1.0, 0.0], task_covariance=[0.0, 1.0], scale=1
     )

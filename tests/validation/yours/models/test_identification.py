@@ -21,19 +21,19 @@ NOISE = np.random.default_rng(0).standard_normal(len(DRAWN)) * np.std(ANSWERS["r
 Predictor = Callable[[Mapping[str, np.ndarray]], np.ndarray]
 
 
-def smoother(_: Mapping[str, np.ndarray]) -> np.ndarray:
+def smoother(_):
     """Nadaraya-Watson: one softmax head without training."""
     scores = np.vecdot(DRAWN.inputs, DRAWN.query[:, None, :]) / np.sqrt(PROBLEM.dim)
     weights = np.exp(scores - np.max(scores, axis=1, keepdims=True))
     return np.sum(weights * DRAWN.labels, axis=1) / np.sum(weights, axis=1)
 
 
-def asked(predictor: Predictor) -> Answers:
+def asked(predictor):
     return Answers("fresh", predictor(ANSWERS), ANSWERS, DRAWN.target, DRAWN.noise_variance)
 
 
 @pytest.mark.parametrize("name", [name for name in ANSWERS if name != "null"])
-def test_every_algorithm_is_found_through_noise(name: str) -> None:
+def test_every_algorithm_is_found_through_noise(name):
     found = identify(asked(lambda known: known[name] + 0.04 * NOISE))
     assert (found.kind, found.names) == ("algorithm", (name,))
     assert abs(found[name].factor_z) < 4
@@ -56,12 +56,12 @@ def test_every_algorithm_is_found_through_noise(name: str) -> None:
         (smoother, "none", set()),
     ],
 )
-def test_verdicts(predictor: Predictor, kind: str, names: set[str]) -> None:
+def test_verdicts(predictor, kind, names):
     found = identify(asked(predictor))
     assert (found.kind, set(found.names)) == (kind, names)
 
 
-def test_what_is_between_two_algorithms_is_told_from_neither() -> None:
+def test_what_is_between_two_algorithms_is_told_from_neither():
     noise = 0.05 * NOISE
     between = identify(asked(lambda k: 0.5 * (k["ridge"] + k["least_squares"]) + noise))
     assert between.kind == "ambiguous"
@@ -69,7 +69,7 @@ def test_what_is_between_two_algorithms_is_told_from_neither() -> None:
     assert "cannot tell" in between.sentence
 
 
-def test_few_prompts_leave_the_verdict_open() -> None:
+def test_few_prompts_leave_the_verdict_open():
     few = Answers(
         "fresh",
         (ANSWERS["ridge"] + 0.1 * NOISE)[:50],
@@ -80,14 +80,14 @@ def test_few_prompts_leave_the_verdict_open() -> None:
     assert identify(few).kind == "undecided"
 
 
-def test_another_rate_is_noticed_within_the_tolerance() -> None:
+def test_another_rate_is_noticed_within_the_tolerance():
     found = identify(asked(lambda known: 1.02 * known["one_step"] + 0.05 * NOISE))
     assert found.kind == "algorithm"
     assert found["one_step"].factor_z > 5
     assert "which is not 1" in found.sentence
 
 
-def test_a_small_admixture_is_noticed_within_the_tolerance() -> None:
+def test_a_small_admixture_is_noticed_within_the_tolerance():
     found = identify(asked(lambda k: 0.9 * k["ridge"] + 0.1 * k["one_step"] + 0.03 * NOISE))
     assert found.names == ("ridge",)
     weights = {term.name: term.weight for term in found.mixture.terms}
@@ -96,7 +96,7 @@ def test_a_small_admixture_is_noticed_within_the_tolerance() -> None:
     assert "still nearer is" in found.sentence
 
 
-def test_equal_answers_are_told_from_all_others_by_few_prompts() -> None:
+def test_equal_answers_are_told_from_all_others_by_few_prompts():
     """Where next to nothing is left, others are further away, however few the prompts."""
     cut = {name: answers[:60] for name, answers in ANSWERS.items()}
     alone = best_mixture(0.75 * cut["one_step"], cut)
@@ -108,7 +108,7 @@ def test_equal_answers_are_told_from_all_others_by_few_prompts() -> None:
     assert identify(answers).names == ("ridge",)
 
 
-def test_single_precision_is_shown_as_equality() -> None:
+def test_single_precision_is_shown_as_equality():
     answers = asked(lambda known: known["ridge"].astype(np.float32).astype(float))
     found = identify(answers)
     assert found.sentence == (
@@ -116,7 +116,7 @@ def test_single_precision_is_shown_as_equality() -> None:
     )
 
 
-def test_proportional_algorithms_count_once_in_a_mixture() -> None:
+def test_proportional_algorithms_count_once_in_a_mixture():
     """Averaging is a step at another rate: only one of the two can have a weight."""
     mixture = best_mixture(1.2 * ANSWERS["one_step"], ANSWERS)
     assert mixture.names == ("one_step",)
@@ -124,7 +124,7 @@ def test_proportional_algorithms_count_once_in_a_mixture() -> None:
     assert not mixture.alternatives
 
 
-def test_algorithms_with_the_same_answers_are_named_together() -> None:
+def test_algorithms_with_the_same_answers_are_named_together():
     twins = {"one_step": ANSWERS["one_step"], "twin": ANSWERS["one_step"] + 0.0}
     answers = Answers("fresh", twins["twin"], twins, DRAWN.target, DRAWN.noise_variance)
     found = identify(answers)
@@ -132,7 +132,7 @@ def test_algorithms_with_the_same_answers_are_named_together() -> None:
     assert found["twin"] is found["one_step"]
 
 
-def test_ladder_pairs_the_errors_and_checks_itself() -> None:
+def test_ladder_pairs_the_errors_and_checks_itself():
     """Differences of errors by hand, and exact errors of the algorithms within four errors."""
     found = ladder(asked(lambda known: known["ridge"]), BASELINES)
     errors = {name: (each - DRAWN.target) ** 2 + 0.25 for name, each in ANSWERS.items()}
@@ -148,7 +148,7 @@ def test_ladder_pairs_the_errors_and_checks_itself() -> None:
     )
 
 
-def test_unknown_losses_and_other_tasks_have_no_theory() -> None:
+def test_unknown_losses_and_other_tasks_have_no_theory():
     answers = asked(lambda known: known["ridge"])
     other = Answers("pretraining", *list(vars(answers).values())[1:])
     assert all(np.isnan(rung.theory) for rung in ladder(other, BASELINES).rungs)
@@ -156,7 +156,7 @@ def test_unknown_losses_and_other_tasks_have_no_theory() -> None:
     assert np.isnan(ladder(answers, plain)["ridge"].theory)
 
 
-def test_statements_are_as_sure_as_they_say() -> None:
+def test_statements_are_as_sure_as_they_say():
     """Over samples, the z of factor, distance and difference of errors are standard normal.
 
     Each sample is a part of the prompts.  The noise has a known variance.
@@ -166,7 +166,7 @@ def test_statements_are_as_sure_as_they_say() -> None:
     two = [each for each in BASELINES if each.name in ("ridge", "one_step")]
     known = {each.name: each.predict(drawn) for each in two}
     model = known["ridge"] + np.sqrt(variance) * rng.standard_normal(len(drawn))
-    kinds: list[list[float]] = [[], [], []]
+    kinds = [[], [], []]
     for number in range(parts):
         rows = slice(number * size, (number + 1) * size)
         few = {name: each[rows] for name, each in known.items()}

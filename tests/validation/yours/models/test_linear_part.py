@@ -8,7 +8,6 @@ from iclimit.problem import Problem
 from iclimit.simulate.prompts import sample_prompts
 from iclimit.validation.yours.models.baselines import baselines
 from iclimit.validation.yours.models.linear_attention import (
-    LinearPart,
     attention_features,
     best_eigenvalues,
     linear_part,
@@ -27,7 +26,7 @@ TILTED = Problem(
 )
 
 
-def part_of(name: str, problem: Problem, count: int = 2000) -> LinearPart:
+def part_of(name, problem, count=2000):
     drawn = sample_prompts(problem, count, rng=0)
     (baseline,) = baselines(problem, names=[name])
     found = linear_part(*attention_features(drawn, problem), baseline.predict(drawn), problem)
@@ -35,7 +34,7 @@ def part_of(name: str, problem: Problem, count: int = 2000) -> LinearPart:
     return found
 
 
-def test_one_step_is_linear_attention_in_the_units_of_the_theory() -> None:
+def test_one_step_is_linear_attention_in_the_units_of_the_theory():
     found = part_of("one_step", SCALED)
     assert found.explained.mean == 1
     assert found.theory is not None
@@ -44,7 +43,7 @@ def test_one_step_is_linear_attention_in_the_units_of_the_theory() -> None:
     assert (found.z, found.rest.mean) == (0, pytest.approx(0, abs=1e-8))
 
 
-def test_best_preconditioner_has_the_best_eigenvalues_and_its_exact_error() -> None:
+def test_best_preconditioner_has_the_best_eigenvalues_and_its_exact_error():
     found = part_of("preconditioner", TILTED)
     best = optimal_preconditioner(
         TILTED.input_covariance, TILTED.task_covariance, context=12, noise_variance=0.2
@@ -54,7 +53,7 @@ def test_best_preconditioner_has_the_best_eigenvalues_and_its_exact_error() -> N
     assert found.error == pytest.approx(float(best.loss))
 
 
-def test_bayes_has_the_best_gamma_as_its_linear_part() -> None:
+def test_bayes_has_the_best_gamma_as_its_linear_part():
     """The projection of the posterior mean is that of the labels: it has the least error."""
     problem = Problem(dim=4, context=12, noise_variance=0.5, scale=1)
     found = part_of("ridge", problem, 20_000)
@@ -65,7 +64,7 @@ def test_bayes_has_the_best_gamma_as_its_linear_part() -> None:
     assert step.loss == pytest.approx(found.error, rel=5e-3)
 
 
-def test_noise_spreads_eigenvalues_by_the_stated_radius() -> None:
+def test_noise_spreads_eigenvalues_by_the_stated_radius():
     """Answers of one step with noise: its eigenvalues are equal, those of the fit are not."""
     problem = Problem(scale=1, dim=12, context=40)
     drawn = sample_prompts(problem, 4000, rng=0)
@@ -81,7 +80,7 @@ def test_noise_spreads_eigenvalues_by_the_stated_radius() -> None:
     assert 0.75 < largest / found.sampling_radius < 1.25
 
 
-def test_share_is_held_out() -> None:
+def test_share_is_held_out():
     """Noise is explained by nothing: the fit would explain d (d + 1)/n of it."""
     problem = Problem(dim=4, context=5, scale=1)
     drawn = sample_prompts(problem, 210, rng=0)
@@ -93,7 +92,7 @@ def test_share_is_held_out() -> None:
     assert linear_part(few[0], few[1], noise[:190], problem) is None
 
 
-def test_theory_of_inputs_with_a_covariance_that_are_not_gaussian_is_not_known() -> None:
+def test_theory_of_inputs_with_a_covariance_that_are_not_gaussian_is_not_known():
     assert (
         best_eigenvalues(
             Problem(dim=2, context=5, input_law="uniform", input_covariance=[1, 2], scale=1)

@@ -1,8 +1,5 @@
 """Models that somebody else wrote: what is refused, and where the message says the fault is."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -10,28 +7,27 @@ from iclimit.problem import Problem
 from iclimit.simulate.prompts import sample_prompts
 from iclimit.validation.yours.models.baselines import Baseline
 from iclimit.validation.yours.models.model import LastPosition, Model, ask, ask_all
-from iclimit.validation.yours.models.sections import Section, plan_sections
+from iclimit.validation.yours.models.sections import plan_sections
 
 PROBLEM = Problem(dim=3, context=6, noise_variance=0.2, scale=1)
 DRAWN = sample_prompts(PROBLEM, 50, rng=0)
-Array = np.ndarray
 
 
-def one_step(inputs: Array, labels: Array, query: Array) -> Array:
+def one_step(inputs, labels, query):
     return np.einsum("nlk,nl,nk->n", inputs, labels, query) / labels.shape[1]
 
 
-def running_mean(inputs: Array, labels: Array) -> Array:  # noqa: ARG001
+def running_mean(inputs, labels):  # noqa: ARG001
     """Mean of the labels before each position."""
     before = np.concatenate([0 * labels[:, :1], labels[:, :-1]], axis=1)
     return np.cumsum(before, axis=1) / np.maximum(np.arange(labels.shape[1]), 1)
 
 
 @pytest.mark.parametrize("batch", [None, 1, 7, 50, 1000])
-def test_batches_do_not_change_answers(batch: int | None) -> None:
+def test_batches_do_not_change_answers(batch):
     sizes = []
 
-    def predict(inputs: Array, labels: Array, query: Array) -> Array:
+    def predict(inputs, labels, query):
         sizes.append(len(query))
         assert all(each.flags.c_contiguous and each.flags.writeable for each in (inputs, query))
         return one_step(inputs, labels, query)
@@ -44,8 +40,8 @@ def test_batches_do_not_change_answers(batch: int | None) -> None:
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.longdouble, list])
-def test_real_answers_of_any_precision(kind: Any) -> None:
-    def predict(inputs: Array, labels: Array, query: Array) -> Any:
+def test_real_answers_of_any_precision(kind):
+    def predict(inputs, labels, query):
         answers = one_step(inputs, labels, query)
         return answers.tolist() if kind is list else answers.astype(kind)
 
@@ -56,10 +52,10 @@ def test_real_answers_of_any_precision(kind: Any) -> None:
     assert np.allclose(model.answer(DRAWN), exact, rtol=1e-3)
 
 
-def changed(index: int, value: float) -> Callable[..., Array]:
+def changed(index, value):
     """A model whose answer to one prompt is a given value."""
 
-    def predict(inputs: Array, labels: Array, query: Array) -> Array:
+    def predict(inputs, labels, query):
         answers = one_step(inputs, labels, query)
         answers[np.all(query == DRAWN.query[index], axis=1)] = value
         return answers
@@ -84,14 +80,14 @@ def changed(index: int, value: float) -> Callable[..., Array]:
         (lambda y: np.ma.masked_less(y[:, 0], 0), ValueError, "predictions must have no masked"),
     ],
 )
-def test_what_is_no_array_of_answers(returned: Any, error: type, message: str) -> None:
+def test_what_is_no_array_of_answers(returned, error, message):
     model = Model(lambda _, labels, __: returned(labels), batch=10)
     with pytest.raises(error, match=message):
         model.answer(DRAWN)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e200])
-def test_the_first_answer_that_is_not_finite_is_named(value: float) -> None:
+def test_the_first_answer_that_is_not_finite_is_named(value):
     message = f"finite numbers, got {value:g} for prompt 1023 of section 'permuted'".replace(
         "+", r"\+"
     )
@@ -99,26 +95,26 @@ def test_the_first_answer_that_is_not_finite_is_named(value: float) -> None:
         Model(changed(23, value), batch=10).answer(DRAWN, section="permuted", first=1000)
 
 
-def test_arrays_of_other_libraries() -> None:
+def test_arrays_of_other_libraries():
     class Tensor:
         """Array that needs its gradient dropped before NumPy can read it."""
 
-        def __array__(self, *_: Any, **__: Any) -> Array:
+        def __array__(self, *_, **__):
             raise RuntimeError("Can't call numpy() on Tensor that requires grad.")
 
-        def detach(self) -> None: ...
+        def detach(self): ...
 
         @property
-        def __cuda_array_interface__(self) -> None:
+        def __cuda_array_interface__(self):
             raise RuntimeError("Can't get it on Variable that requires grad.")
 
     class DeviceArray:
         """Array in the memory of a GPU."""
 
-        def __init__(self, values: Array) -> None:
+        def __init__(self, values):
             self.values, self.__cuda_array_interface__ = values, {"version": 3}
 
-        def get(self) -> Array:
+        def get(self):
             return self.values
 
     with pytest.raises(TypeError, match=r"requires grad.*: return predictions\.detach\(\)\.cpu"):
@@ -128,8 +124,8 @@ def test_arrays_of_other_libraries() -> None:
 
 
 @pytest.mark.parametrize("name", ["inputs", "labels", "query"])
-def test_changed_arguments_are_named(name: str) -> None:
-    def predict(inputs: Array, labels: Array, query: Array) -> Array:
+def test_changed_arguments_are_named(name):
+    def predict(inputs, labels, query):
         asked = {"inputs": inputs, "labels": labels, "query": query}
         answers = one_step(**asked)
         asked[name][np.all(query == DRAWN.query[13], axis=1)] += 1
@@ -139,8 +135,8 @@ def test_changed_arguments_are_named(name: str) -> None:
         Model(predict, batch=4).answer(DRAWN)
 
 
-def test_errors_of_the_model_say_where_they_were_raised() -> None:
-    def predict(inputs: Array, labels: Array, query: Array) -> Array:
+def test_errors_of_the_model_say_where_they_were_raised():
+    def predict(inputs, labels, query):
         if np.any(query == DRAWN.query[30]):
             raise KeyError("layer")
         return one_step(inputs, labels, query)
@@ -154,10 +150,10 @@ def test_errors_of_the_model_say_where_they_were_raised() -> None:
         Model(running_mean).answer(DRAWN)
 
 
-def test_random_answers() -> None:
+def test_random_answers():
     generator = np.random.default_rng(0)
 
-    def predict(inputs: Array, labels: Array, query: Array) -> Array:
+    def predict(inputs, labels, query):
         answers = one_step(inputs, labels, query)
         return answers + 1e-3 * (np.arange(len(query)) >= 5) * generator.standard_normal(
             len(query)
@@ -169,17 +165,17 @@ def test_random_answers() -> None:
     Model(predict, deterministic=False).check(DRAWN)
 
 
-def test_rounding_of_a_gpu_is_allowed() -> None:
+def test_rounding_of_a_gpu_is_allowed():
     generator = np.random.default_rng(0)
 
-    def predict(inputs: Array, labels: Array, query: Array) -> Array:
+    def predict(inputs, labels, query):
         return one_step(inputs, labels, query) * (1 + 3e-7 * generator.standard_normal(len(query)))
 
     Model(predict).check(DRAWN)
 
 
-def test_batch_statistics() -> None:
-    def predict(inputs: Array, labels: Array, query: Array) -> Array:
+def test_batch_statistics():
+    def predict(inputs, labels, query):
         return one_step(inputs, labels, (query - query.mean(axis=0)) / query.std(axis=0))
 
     message = "in every batch, got .* in a batch of 50 and .* in one of 8 for prompt 0 of section"
@@ -188,15 +184,15 @@ def test_batch_statistics() -> None:
     Model(predict, deterministic=False).check(DRAWN)
 
 
-def test_answers_that_depend_on_the_place_in_the_batch() -> None:
-    def predict(inputs: Array, labels: Array, query: Array) -> Array:
+def test_answers_that_depend_on_the_place_in_the_batch():
+    def predict(inputs, labels, query):
         return one_step(inputs, labels, query) * np.linspace(1, 2, len(query))
 
     with pytest.raises(ValueError, match="for prompt 0 of section"):
         Model(predict, batch=3).check(DRAWN)
 
 
-def test_answers_per_position() -> None:
+def test_answers_per_position():
     model = Model(running_mean, batch=20, per_position=True)
     model.check(DRAWN)
     answers = model.answer(DRAWN)
@@ -206,7 +202,7 @@ def test_answers_per_position() -> None:
     with pytest.raises(ValueError, match=r"shape \(50, 7\), got \(50, 6\)"):
         late.answer(DRAWN)
 
-    def broken(inputs: Array, labels: Array) -> Array:
+    def broken(inputs, labels):
         answers = running_mean(inputs, labels)
         answers[7, 4] = np.nan
         return answers
@@ -223,26 +219,26 @@ def test_answers_per_position() -> None:
         (lambda inputs, labels: np.roll(inputs[:, :, 0], -1, axis=1) + 0 * labels, 3),
     ],
 )
-def test_models_that_look_ahead(predict: Callable[..., Array], position: int) -> None:
+def test_models_that_look_ahead(predict, position):
     message = f"another answer at position {position} of prompt 0 .* labels from position 3 on"
     with pytest.raises(ValueError, match=message):
         Model(predict, per_position=True).check(DRAWN)
 
 
-def test_wrong_settings() -> None:
+def test_wrong_settings():
     with pytest.raises(TypeError, match="predict must be a function, got 'ridge'"):
-        Model("ridge")  # type: ignore[arg-type]
+        Model("ridge")
     with pytest.raises(ValueError, match="batch must be an integer >= 1, got 0"):
         Model(one_step, batch=0)
 
 
-def sections() -> list[Section]:
+def sections():
     return plan_sections(
         Problem(dim=20, context=30, noise_variance=0.5, scale=1), test_prompts=2000, rng=1
     )
 
 
-def test_answers_of_the_model_and_of_baselines() -> None:
+def test_answers_of_the_model_and_of_baselines():
     asked = sections()
     exact = Baseline("exact", "the target", lambda drawn: drawn.target)
     found = ask_all(Model(one_step, batch=300), [exact], asked)
@@ -257,29 +253,29 @@ def test_answers_of_the_model_and_of_baselines() -> None:
     assert abs(found["fresh"].error().z(20 * 21 / 30 + 0.5 * (1 + 20 / 30))) < 4
 
 
-def test_progress_is_shown_when_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_shown_when_asked_for(capsys):
     ask_all(Model(one_step), [], sections()[:2], progress=True)
     assert "permuted: 100%" in capsys.readouterr().err
     ask_all(Model(one_step), [], sections()[:2])
     assert capsys.readouterr().err == ""
 
 
-def test_a_section_is_asked_in_blocks() -> None:
+def test_a_section_is_asked_in_blocks():
     section, numbers = sections()[0], []
 
     class Counting:
-        def answer(self, drawn: Any, *, section: str, first: int) -> Array:
+        def answer(self, drawn, *, section, first):
             numbers.append((section, first, len(drawn)))
             return np.zeros(len(drawn))
 
-        def check(self, drawn: Any, *, section: str) -> None: ...
+        def check(self, drawn, *, section): ...
 
     ask(Counting(), [], section)
     assert [first for _, first, _ in numbers] == [0, *np.cumsum([n for *_, n in numbers])[:-1]]
     assert len(numbers) > 1
 
 
-def test_models_per_position_are_checked_when_they_are_probed() -> None:
+def test_models_per_position_are_checked_when_they_are_probed():
     ahead = Model(lambda _, labels: labels + 0.0, per_position=True)
     with pytest.raises(ValueError, match="is attention causal"):
         ask_all(LastPosition(ahead), [], sections())

@@ -1,7 +1,6 @@
 """Errors by position: stated losses against simulation, models that are algorithms, figures."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,14 +11,10 @@ from iclimit.problem import Problem
 from iclimit.simulate.probing.prefixes import all_inputs
 from iclimit.simulate.prompts import sample_prompts
 from iclimit.validation.yours.models.baselines import baselines
-from iclimit.validation.yours.models.positions import (
-    PositionErrors,
-    position_baselines,
-    probe_positions,
-)
+from iclimit.validation.yours.models.positions import position_baselines, probe_positions
 
 COUNT = 3000
-PROBLEMS: dict[str, dict[str, Any]] = {
+PROBLEMS = {
     "gaussian": {"context": 9, "dim": 4, "noise_variance": 0.25, "scale": 0.5},
     "noise levels": {"context": 9, "dim": 3, "noise_law": "categorical:0,1"},
     "covariances": {"context": 6, "dim": 3, "input_covariance": [0.5, 1.0, 2.0]}
@@ -27,14 +22,14 @@ PROBLEMS: dict[str, dict[str, Any]] = {
 }
 
 
-def heavy(name: str, problem: Problem) -> list[int]:
+def heavy(name, problem):
     """Positions where the error of least squares has no variance."""
     near = range(problem.dim - 3, problem.dim + 4)
     return list(near) if name == "least_squares" else []
 
 
 @pytest.mark.parametrize("case", PROBLEMS)
-def test_stated_losses_are_those_of_a_simulation(case: str) -> None:
+def test_stated_losses_are_those_of_a_simulation(case):
     problem = Problem(**{"scale": 1} | PROBLEMS[case])
     drawn = sample_prompts(problem, COUNT, rng=2)
     target = np.einsum("nld,nd->nl", all_inputs(drawn), drawn.tasks)
@@ -49,7 +44,7 @@ def test_stated_losses_are_those_of_a_simulation(case: str) -> None:
         assert np.all(deviation[checked] < allowed[checked]), baseline.name
 
 
-def test_last_position_is_the_query_after_a_full_context(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_last_position_is_the_query_after_a_full_context(monkeypatch):
     monkeypatch.setattr("iclimit.validation.yours.models.baselines.LAYERS", ())
     tasks = np.random.default_rng(0).standard_normal((5, 3))
     problem = Problem(dim=3, context=8, noise_variance=0.3, tasks=tasks, scale=1)
@@ -64,7 +59,7 @@ def test_last_position_is_the_query_after_a_full_context(monkeypatch: pytest.Mon
             assert baseline.loss[-1] == pytest.approx(expected.loss)
 
 
-def test_fixed_step_is_the_best_for_the_mean_over_positions() -> None:
+def test_fixed_step_is_the_best_for_the_mean_over_positions():
     problem = Problem(dim=3, context=7, noise_variance=0.2, scale=1)
     step = {each.name: each for each in position_baselines(problem)}["fixed_step"]
     rate = float(step.description.split("pairs, ")[1].split(",")[0])
@@ -79,10 +74,10 @@ def test_fixed_step_is_the_best_for_the_mean_over_positions() -> None:
     assert abs(np.mean(residual)) < ALLOWANCE * np.std(residual) / math.sqrt(20_000)
 
 
-def ridge(penalty: float, shrink: float = 1.0) -> Any:
+def ridge(penalty, shrink=1.0):
     """A model that is ridge regression at every position."""
 
-    def predict(inputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    def predict(inputs, labels):
         dim = inputs.shape[2]
         answers = np.zeros(labels.shape)
         for count in range(1, labels.shape[1]):
@@ -96,12 +91,12 @@ def ridge(penalty: float, shrink: float = 1.0) -> Any:
 
 
 @pytest.fixture(scope="module")
-def found() -> PositionErrors:
+def found():
     problem = Problem(dim=3, context=8, noise_variance=0.3, scale=1)
     return probe_positions(ridge(0.3, 1.05), problem, test_prompts=2000)
 
 
-def test_an_algorithm_differs_from_itself_by_nothing() -> None:
+def test_an_algorithm_differs_from_itself_by_nothing():
     problem = Problem(dim=3, context=8, noise_variance=0.3, scale=1)
     same = probe_positions(ridge(0.3), problem, test_prompts=50, baselines=["ridge", "null"])
     assert same.algorithms == ("ridge", "null")
@@ -109,7 +104,7 @@ def test_an_algorithm_differs_from_itself_by_nothing() -> None:
     assert same.ladders[0].error.mean == pytest.approx(same.ladders[0]["null"].error.mean)
 
 
-def test_pairs_show_what_the_errors_alone_do_not(found: PositionErrors) -> None:
+def test_pairs_show_what_the_errors_alone_do_not(found):
     ladder = found.ladders[8]
     own, other, difference = ladder.error, ladder["ridge"].error, ladder["ridge"].difference
     assert difference.z(0.0) > 3
@@ -118,7 +113,7 @@ def test_pairs_show_what_the_errors_alone_do_not(found: PositionErrors) -> None:
     assert difference.standard_error < alone / 2
 
 
-def test_rows_and_labelled_arrays_hold_the_same_numbers(found: PositionErrors) -> None:
+def test_rows_and_labelled_arrays_hold_the_same_numbers(found):
     rows, arrays = found.rows(), found.to_xarray()
     assert len(rows) == arrays.sizes["algorithm"] * 9
     for row in rows:
@@ -128,27 +123,27 @@ def test_rows_and_labelled_arrays_hold_the_same_numbers(found: PositionErrors) -
     assert found.label_square == pytest.approx(3.3)
 
 
-def test_table_shows_the_first_and_the_last_position(found: PositionErrors) -> None:
+def test_table_shows_the_first_and_the_last_position(found):
     lines = str(found).splitlines()
     assert lines[0].split()[:2] == ["examples", "0"]
     assert lines[1].split()[0] == "model"
     assert lines[1].split()[-1] == str(found.ladders[8].error)
 
 
-def test_figure_has_the_model_and_every_algorithm(found: PositionErrors) -> None:
+def test_figure_has_the_model_and_every_algorithm(found):
     ax = found.plot(new_figure().subplots())
     labels = ax.get_legend_handles_labels()[1]
     assert {"model", "ridge", "least squares", "nearest neighbours"} <= set(labels)
     assert ax.get_ylabel() == "squared error / mean square of a label"
 
 
-def test_models_and_names_are_checked() -> None:
+def test_models_and_names_are_checked():
     problem = Problem(dim=2, context=4, scale=1)
     with pytest.raises(ValueError, match="did you mean null"):
         probe_positions(ridge(1.0), problem, baselines=["nul"])
     with pytest.raises(TypeError, match="baselines must be a list of names"):
         probe_positions(ridge(1.0), problem, baselines="null")
     with pytest.raises(TypeError, match="problem must be an iclimit"):
-        probe_positions(ridge(1.0), {"dim": 3})  # type: ignore[arg-type]
+        probe_positions(ridge(1.0), {"dim": 3})
     with pytest.raises(ValueError, match="pairs before it"):
         probe_positions(lambda _, labels: np.flip(labels, axis=1), problem, test_prompts=10)

@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,21 +22,21 @@ VALUES = np.random.default_rng(0).standard_normal(COUNT)
 
 
 @pytest.fixture(autouse=True)
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_blocks(monkeypatch):
     """Blocks of 16 prompts, for a block is drawn whole."""
     monkeypatch.setattr("iclimit.simulate.prompts.sampling.BLOCK_NUMBERS", 10_000)
 
 
-def one_step(inputs: Any, labels: Any, query: Any) -> Any:
+def one_step(inputs, labels, query):
     return np.einsum("nlk,nl,nk->n", inputs, labels, query) / labels.shape[1]
 
 
-def rows(path: Path, *lines: str) -> Path:
+def rows(path, *lines):
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 
 
-def saved(folder: Path, values: Any, kind: str) -> Path:
+def saved(folder, values, kind):
     """A file with these predictions."""
     path = folder / f"predictions.{kind}"
     if kind == "npz":
@@ -49,7 +48,7 @@ def saved(folder: Path, values: Any, kind: str) -> Path:
     return path
 
 
-def test_a_model_elsewhere_gets_the_answers_of_one_that_is_called(tmp_path: Path) -> None:
+def test_a_model_elsewhere_gets_the_answers_of_one_that_is_called(tmp_path):
     """The same numbers by way of files as by way of a function, section by section."""
     write_prompts(tmp_path / "prompts.npz", PROMPTS)
     with np.load(tmp_path / "prompts.npz") as file:
@@ -68,18 +67,18 @@ def test_a_model_elsewhere_gets_the_answers_of_one_that_is_called(tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", ["npz", "npy", "csv"])
-def test_every_form_is_read_alike(tmp_path: Path, kind: str) -> None:
+def test_every_form_is_read_alike(tmp_path, kind):
     assert np.array_equal(read_predictions(saved(tmp_path, VALUES, kind), PROMPTS), VALUES)
 
 
 @pytest.mark.parametrize("kind", ["npz", "npy"])
-def test_single_precision(tmp_path: Path, kind: str) -> None:
+def test_single_precision(tmp_path, kind):
     found = read_predictions(saved(tmp_path, VALUES.astype("f4"), kind), PROMPTS)
     assert found.dtype == np.float64
     assert np.array_equal(found, VALUES.astype("f4"))
 
 
-def test_rows_in_any_order(tmp_path: Path) -> None:
+def test_rows_in_any_order(tmp_path):
     order = np.random.default_rng(1).permutation(COUNT)
     lines = [f"{index},fresh,{float(VALUES[index])!r}" for index in order.tolist()]
     path = rows(tmp_path / "rows.csv", "index,section,prediction", *lines)
@@ -94,7 +93,7 @@ def test_rows_in_any_order(tmp_path: Path) -> None:
         read_predictions(path, PROMPTS)
 
 
-def test_parquet(tmp_path: Path) -> None:
+def test_parquet(tmp_path):
     parquet, pyarrow = map(pytest.importorskip, ("pyarrow.parquet", "pyarrow"))
     path = tmp_path / "predictions.parquet"
     parquet.write_table(pyarrow.table({"prediction": VALUES}), path)
@@ -103,9 +102,7 @@ def test_parquet(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["npz", "npy", "csv"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300])
-def test_the_first_prediction_that_is_not_finite_is_named(
-    tmp_path: Path, kind: str, value: float
-) -> None:
+def test_the_first_prediction_that_is_not_finite_is_named(tmp_path, kind, value):
     values = VALUES.copy()
     values[[45, 60]] = value
     message = r"finite .* for prompt 45, in section 'permuted'|row 46: prediction is missing"
@@ -127,7 +124,7 @@ def test_the_first_prediction_that_is_not_finite_is_named(
         (VALUES.astype(bytes), "must be an array of numbers, got "),
     ],
 )
-def test_wrong_arrays(tmp_path: Path, kind: str, values: Any, message: str) -> None:
+def test_wrong_arrays(tmp_path, kind, values, message):
     with pytest.raises(ValueError, match=message):
         read_predictions(saved(tmp_path, values, kind), PROMPTS)
 
@@ -143,12 +140,12 @@ def test_wrong_arrays(tmp_path: Path, kind: str, values: Any, message: str) -> N
         (["prediction;index", "1;2"], "must be separated by commas"),
     ],
 )
-def test_wrong_tables(tmp_path: Path, lines: list[str], message: str) -> None:
+def test_wrong_tables(tmp_path, lines, message):
     with pytest.raises(ValueError, match=message):
         read_predictions(rows(tmp_path / "rows.csv", *lines), PROMPTS)
 
 
-def test_other_files(tmp_path: Path) -> None:
+def test_other_files(tmp_path):
     write_prompts(tmp_path / "prompts.npz", PROMPTS)
     with pytest.raises(ValueError, match=r"got prompts in .*: the prompts come first"):
         read_predictions(tmp_path / "prompts.npz", PROMPTS)
@@ -167,12 +164,12 @@ def test_other_files(tmp_path: Path) -> None:
 class Bomb:
     """Runs code when it is unpickled."""
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         return os.mkdir, ("harmed",)
 
 
 @pytest.mark.parametrize("kind", ["npz", "npy"])
-def test_hostile_files(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_files(tmp_path, kind, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = saved(tmp_path, np.array([Bomb()] * COUNT, dtype=object), kind)
     with pytest.raises(ValueError, match="must be an array of numbers, got object"):
@@ -185,7 +182,7 @@ def test_hostile_files(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatc
             read_predictions(path, PROMPTS)
 
 
-def test_a_pickle_is_no_array(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pickle_is_no_array(tmp_path, monkeypatch):
     import pickle
 
     monkeypatch.chdir(tmp_path)
@@ -196,14 +193,14 @@ def test_a_pickle_is_no_array(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert not Path("harmed").exists()
 
 
-def averaging(inputs: Any, labels: Any) -> Any:
+def averaging(inputs, labels):
     """One step from the pairs before each position."""
     before = np.cumsum(labels[:, :-1, None] * inputs[:, :-1], axis=1)
     weights = before / np.arange(1, inputs.shape[1])[:, None]
     return np.pad(np.sum(weights * inputs[:, 1:], axis=2), ((0, 0), (1, 0)))
 
 
-def test_positions_of_a_model_elsewhere(tmp_path: Path) -> None:
+def test_positions_of_a_model_elsewhere(tmp_path):
     """The same errors as those of a function that is called."""
     small = PromptFile(
         Problem(dim=4, context=8, noise_variance=0.5, scale=1), test_prompts=60, seed=1
@@ -242,13 +239,13 @@ def test_positions_of_a_model_elsewhere(tmp_path: Path) -> None:
         (np.zeros((5, 31)), r"must end with the predictions .*, got 0 and the prediction 0\.12"),
     ],
 )
-def test_wrong_positions(tmp_path: Path, positions: Any, message: str) -> None:
+def test_wrong_positions(tmp_path, positions, message):
     path = tmp_path / "predictions.npz"
     np.savez(path, predictions=VALUES, positions=positions)
     with pytest.raises(ValueError, match=message):
         read_positions(path, PROMPTS, read_predictions(path, PROMPTS))
 
 
-def test_files_without_positions(tmp_path: Path) -> None:
+def test_files_without_positions(tmp_path):
     for kind in ("npz", "npy", "csv"):
         assert read_positions(saved(tmp_path, VALUES, kind), PROMPTS, VALUES) is None

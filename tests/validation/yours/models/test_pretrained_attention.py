@@ -1,7 +1,5 @@
 """Linear attention as a baseline: its training against least squares, its error against theory."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from sampled_means import ALLOWANCE
@@ -22,7 +20,7 @@ from iclimit.validation.yours.models.linear_attention import (
 TASKS = np.random.default_rng(0).standard_normal((30, 10))
 
 
-def test_training_is_ridge_regression_on_features() -> None:
+def test_training_is_ridge_regression_on_features():
     problem = Problem(
         dim=2, context=6, scale=0.5, task_variance=4.0, noise_variance=0.3, tasks=3 * TASKS[:3, :2]
     )
@@ -49,9 +47,9 @@ def test_training_is_ridge_regression_on_features() -> None:
     ],
     ids=["tasks", "covariance"],
 )
-def test_theory_expects_the_mean_error_of_trainings(laws: dict[str, Any]) -> None:
+def test_theory_expects_the_mean_error_of_trainings(laws):
     problem = Problem(10, 20, **{"scale": 1} | laws, noise_variance=0.25)
-    training: dict[str, Any] = {"prompts": 800, "ridge": 0.05}
+    training = {"prompts": 800, "ridge": 0.05}
     errors = [
         exact_error(pretrain_attention(problem, rng=seed, **training), problem)
         for seed in range(20)
@@ -66,9 +64,7 @@ def test_theory_expects_the_mean_error_of_trainings(laws: dict[str, Any]) -> Non
     assert ("in the limit" in expected) == ("tasks" in laws)
 
 
-def test_baseline_states_its_own_error_and_the_expected_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_baseline_states_its_own_error_and_the_expected_one(monkeypatch):
     monkeypatch.setattr(module, "LAYERS", ())
     problem = Problem(dim=5, context=12, noise_variance=0.25, scale=1)
     baseline = baselines(problem, prompts=300, ridge=0.1, rng=1)[-1]
@@ -80,7 +76,7 @@ def test_baseline_states_its_own_error_and_the_expected_one(
     assert abs(errors.z(baseline.loss)) < ALLOWANCE
 
 
-def test_other_laws_have_no_theory() -> None:
+def test_other_laws_have_no_theory():
     assert (
         expected_errors(
             Problem(dim=5, context=12, input_law="uniform", scale=1), prompts=9, ridge=0.1

@@ -1,7 +1,6 @@
 """A probe of whole models: the report, its forms, and what is refused."""
 
 import json
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 
 import iclimit
 from iclimit.tables import json_text
-from iclimit.validation import AlgorithmReport
 from iclimit.validation.yours.models.baselines import Baseline
 from iclimit.validation.yours.models.ladder import diagnose
 from iclimit.validation.yours.models.report import TITLES
@@ -19,31 +17,31 @@ PROBLEM = iclimit.Problem(dim=3, context=8, noise_variance=0.3, tasks=TASKS, sca
 PROMPTS = 600
 
 
-def ridge(inputs: np.ndarray, labels: np.ndarray, query: np.ndarray) -> np.ndarray:
+def ridge(inputs, labels, query):
     gram = inputs.mT @ inputs + 0.3 * np.eye(inputs.shape[2])
     weights = np.linalg.solve(gram, inputs.mT @ labels[:, :, None])
     return np.vecdot(query, weights[:, :, 0])
 
 
-def ridge_at_positions(inputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
+def ridge_at_positions(inputs, labels):
     answers = [
         ridge(inputs[:, :end], labels[:, :end], inputs[:, end]) for end in range(labels.shape[1])
     ]
     return np.stack(answers, axis=1)
 
 
-def in_order(inputs: np.ndarray, labels: np.ndarray, query: np.ndarray) -> np.ndarray:
+def in_order(inputs, labels, query):
     """A sum that depends on the order of the pairs and on the squares of labels."""
     weights = np.arange(labels.shape[1])
     return np.vecdot(query, np.sum((weights * labels**2)[:, :, None] * inputs, axis=1)) + 1.0
 
 
 @pytest.fixture(scope="module")
-def report() -> AlgorithmReport:
+def report():
     return iclimit.probe(ridge, PROBLEM, test_prompts=PROMPTS, context_lengths=True, rng=1)
 
 
-def test_ridge_is_found_with_its_sensitivities(report: AlgorithmReport) -> None:
+def test_ridge_is_found_with_its_sensitivities(report):
     assert report.verdict.names == ("ridge",)
     assert report.verdict.sentence.startswith("It is ridge: ")
     assert report.verdict.holds
@@ -58,28 +56,28 @@ def test_ridge_is_found_with_its_sensitivities(report: AlgorithmReport) -> None:
     assert all(ladder["ridge"].z == 0 for ladder in shifts.values())
 
 
-def test_ridge_is_linear_in_the_labels_and_ignores_their_order(report: AlgorithmReport) -> None:
+def test_ridge_is_linear_in_the_labels_and_ignores_their_order(report):
     assert set(report.diagnosis) == {"order", "nonlinearity", "constant"}
     for found in report.diagnosis.values():
         assert found.mean == pytest.approx(0, abs=1e-12)
 
 
-def test_linear_attention_is_trained_where_prompts_are_given() -> None:
-    options: dict[str, Any] = {"test_prompts": 100, "baselines": ["null", "linear_attention"]}
+def test_linear_attention_is_trained_where_prompts_are_given():
+    options = {"test_prompts": 100, "baselines": ["null", "linear_attention"]}
     found = iclimit.probe(ridge, PROBLEM, prompts=500, ridge=0.1, **options)
     assert "500 prompts with ridge 0.1" in found.fresh["linear_attention"].description
     with pytest.raises(ValueError, match="baselines must be of null, "):
         iclimit.probe(ridge, PROBLEM, **options)
 
 
-def test_order_and_squares_of_labels_are_noticed() -> None:
+def test_order_and_squares_of_labels_are_noticed():
     found = iclimit.probe(in_order, PROBLEM, test_prompts=PROMPTS, baselines=["null", "ridge"])
     assert found.verdict.kind == "none"
     for each in found.diagnosis.values():
         assert 0 < 2 * each.standard_error < each.mean
 
 
-def test_diagnosis_has_its_values_by_hand() -> None:
+def test_diagnosis_has_its_values_by_hand():
     """Unrelated answers to two orders give 1; f(y) = y^2 has the defect 2 y y', f = 1 none."""
     rng = np.random.default_rng(0)
     first, second = rng.standard_normal((2, 4000))
@@ -92,8 +90,8 @@ def test_diagnosis_has_its_values_by_hand() -> None:
     assert diagnose(ones, ones, ones, ones, ones)["nonlinearity"].mean == 0
 
 
-def test_positions_are_asked_with_the_same_prompts(report: AlgorithmReport) -> None:
-    options: dict[str, Any] = {"test_prompts": PROMPTS, "rng": 1, "form": "positions"}
+def test_positions_are_asked_with_the_same_prompts(report):
+    options = {"test_prompts": PROMPTS, "rng": 1, "form": "positions"}
     found = iclimit.probe(ridge_at_positions, PROBLEM, context_lengths=True, **options)
     assert found.fresh.error == report.fresh.error
     assert str(found.verdict) == str(report.verdict)
@@ -112,8 +110,8 @@ def test_positions_are_asked_with_the_same_prompts(report: AlgorithmReport) -> N
         report.plot(figure="positions")
 
 
-def test_gradients_take_the_place_of_differences() -> None:
-    def gradients(inputs: np.ndarray, labels: np.ndarray, query: np.ndarray) -> Any:
+def test_gradients_take_the_place_of_differences():
+    def gradients(inputs, labels, query):
         gram = inputs.mT @ inputs + 0.3 * np.eye(3)
         by_labels = np.linalg.solve(gram, query[:, :, None]).mT @ inputs.mT
         weights = np.linalg.solve(gram, inputs.mT @ labels[:, :, None])
@@ -125,16 +123,16 @@ def test_gradients_take_the_place_of_differences() -> None:
     )
     for cosines in found.sensitivities.values():
         assert cosines["ridge"].mean == pytest.approx(1)
-    wrong: dict[str, Any] = {"test_prompts": 60, "baselines": names}
+    wrong = {"test_prompts": 60, "baselines": names}
     with pytest.raises(ValueError, match=r"shapes \(50, 3\) and \(50, 8\), got \(50,\), \(50,\)"):
         iclimit.probe(ridge, PROBLEM, gradients=lambda *_: np.zeros((2, 50)), **wrong)
     with pytest.raises(TypeError, match="gradients must return a pair of arrays, got NoneType"):
         iclimit.probe(ridge, PROBLEM, gradients=lambda *_: None, **wrong)
     with pytest.raises(TypeError, match="gradients must be a function, got 3"):
-        iclimit.probe(ridge, PROBLEM, gradients=3, **wrong)  # type: ignore[arg-type]
+        iclimit.probe(ridge, PROBLEM, gradients=3, **wrong)
 
 
-def test_report_is_text_json_arrays_figures_and_a_page(report: AlgorithmReport) -> None:
+def test_report_is_text_json_arrays_figures_and_a_page(report):
     text = str(report)
     assert text.startswith(str(report.verdict))
     assert all(rung.name in text for rung in report.fresh.rungs)
@@ -155,7 +153,7 @@ def test_report_is_text_json_arrays_figures_and_a_page(report: AlgorithmReport) 
     plt.close(figure)
 
 
-def test_own_algorithms_stand_beside_ours() -> None:
+def test_own_algorithms_stand_beside_ours():
     mine = Baseline("mine", "ridge with half the penalty", lambda p: 0.5 * p.labels[:, 0])
     found = iclimit.probe(ridge, PROBLEM, test_prompts=100, baselines=["ridge", mine])
     assert [rung.name for rung in found.fresh.rungs] == ["mine", "ridge"]
@@ -175,8 +173,8 @@ def test_own_algorithms_stand_beside_ours() -> None:
         ({"predict": lambda *_: np.full(60, np.nan)}, "finite numbers, got nan"),
     ],
 )
-def test_wrong_arguments_are_named(wrong: dict[str, Any], message: str) -> None:
-    arguments: Any = {"predict": ridge, "problem": PROBLEM, "test_prompts": 60} | wrong
+def test_wrong_arguments_are_named(wrong, message):
+    arguments = {"predict": ridge, "problem": PROBLEM, "test_prompts": 60} | wrong
     with pytest.raises((ValueError, TypeError)) as caught:
         iclimit.probe(**arguments)
     assert message in str(caught.value)

@@ -35,38 +35,38 @@ Arrays = dict[str, Any]
 
 
 @pytest.fixture(autouse=True)
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_blocks(monkeypatch):
     """Blocks of 64 prompts, for a block is drawn whole."""
     monkeypatch.setattr("iclimit.simulate.prompts.sampling.BLOCK_NUMBERS", 2**9)
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     path = tmp_path / "prompts.npz"
     write_prompts(path, PROMPTS)
     return path
 
 
-def arrays_of(path: Path) -> Arrays:
+def arrays_of(path):
     with np.load(path, allow_pickle=False) as file:
         return dict(file)
 
 
-def rewritten(path: Path, **changes: Any) -> Path:
+def rewritten(path, **changes):
     """The file with other arrays; None drops one."""
     arrays = {k: v for k, v in (arrays_of(path) | changes).items() if v is not None}
     np.savez(path, **arrays)
     return path
 
 
-def described(path: Path, **changes: Any) -> Path:
+def described(path, **changes):
     """The file with another description."""
     content = json.loads(str(arrays_of(path)["description"])) | changes
     return rewritten(path, description=np.array(json.dumps(content)))
 
 
 @pytest.mark.parametrize("float32", [False, True])
-def test_prompts_are_those_of_the_sections(tmp_path: Path, float32: bool) -> None:
+def test_prompts_are_those_of_the_sections(tmp_path, float32):
     path = tmp_path / "prompts.npz"
     write_prompts(path, PromptFile(PROBLEM, test_prompts=8, seed=3, float32=float32))
     arrays = arrays_of(path)
@@ -85,7 +85,7 @@ def test_prompts_are_those_of_the_sections(tmp_path: Path, float32: bool) -> Non
         assert np.array_equal(block.query, block.query.astype("f4")) == float32, section.name
 
 
-def test_a_file_says_what_it_was_drawn_from(path: Path) -> None:
+def test_a_file_says_what_it_was_drawn_from(path):
     found = read_prompts(path)
     for name, value in vars(PROBLEM).items():
         np.testing.assert_array_equal(getattr(found.problem, name), value)
@@ -97,27 +97,27 @@ def test_a_file_says_what_it_was_drawn_from(path: Path) -> None:
     assert [s.name for s in beside.sections] == [s.name for s in found.sections]
 
 
-def test_the_same_prompts_are_the_same_bytes(path: Path) -> None:
+def test_the_same_prompts_are_the_same_bytes(path):
     before = path.read_bytes()
     write_prompts(path, PROMPTS)
     assert path.read_bytes() == before
 
 
-def test_a_file_that_was_compressed_is_the_same_file(path: Path) -> None:
+def test_a_file_that_was_compressed_is_the_same_file(path):
     np.savez_compressed(path, **arrays_of(path))
     assert len(read_prompts(path)) == len(PROMPTS)
 
 
 @pytest.mark.parametrize("name", ["inputs", "labels", "query"])
 @pytest.mark.parametrize("change", [1e-3, np.nan])
-def test_the_first_prompt_that_was_changed_is_named(path: Path, name: str, change: float) -> None:
+def test_the_first_prompt_that_was_changed_is_named(path, name, change):
     values = arrays_of(path)[name]
     values[17:19] += change
     with pytest.raises(ValueError, match=f"seed draws, got other {name} for prompt 17 in "):
         read_prompts(rewritten(path, **{name: values}))
 
 
-def test_other_rounding_is_no_change(path: Path) -> None:
+def test_other_rounding_is_no_change(path):
     arrays = arrays_of(path)
     nudged = {name: arrays[name] * (1 + 1e-14) for name in ("inputs", "labels", "query")}
     assert len(read_prompts(rewritten(path, **nudged))) == len(PROMPTS)
@@ -140,7 +140,7 @@ def test_other_rounding_is_no_change(path: Path) -> None:
         ({"problem": {"context": 3, "dim": 3}}, r"tasks must have shape \(any, 3\)"),
     ],
 )
-def test_changed_descriptions(path: Path, change: Arrays, message: str) -> None:
+def test_changed_descriptions(path, change, message):
     with pytest.raises(ValueError, match=message):
         read_prompts(described(path, **change))
 
@@ -158,12 +158,12 @@ def test_changed_descriptions(path: Path, change: Arrays, message: str) -> None:
         ({"section": np.zeros(1732, dtype=int)}, "section must be numbers"),
     ],
 )
-def test_files_with_other_arrays(path: Path, changes: Arrays, message: str) -> None:
+def test_files_with_other_arrays(path, changes, message):
     with pytest.raises(ValueError, match=message):
         read_prompts(rewritten(path, **changes))
 
 
-def test_other_numbers_of_sections(path: Path) -> None:
+def test_other_numbers_of_sections(path):
     codes = arrays_of(path)["section"][::-1]
     with pytest.raises(ValueError, match="section must be that of iclimit prompts"):
         read_prompts(rewritten(path, section=codes))
@@ -172,14 +172,12 @@ def test_other_numbers_of_sections(path: Path) -> None:
 class Bomb:
     """Runs code when it is unpickled."""
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         return os.mkdir, ("harmed",)
 
 
 @pytest.mark.parametrize("name", ["description", "inputs", "section", "pretraining_tasks"])
-def test_pickled_code_is_not_run(
-    path: Path, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_pickled_code_is_not_run(path, name, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     rewritten(path, **{name: np.array([Bomb()], dtype=object)})
     with pytest.raises(ValueError, match=f"{name} in .* must be an array of numbers, got object"):
@@ -188,7 +186,7 @@ def test_pickled_code_is_not_run(
 
 
 @pytest.mark.parametrize("name", ["description", "pretraining_tasks"])
-def test_what_is_larger_than_its_file_is_refused(path: Path, name: str) -> None:
+def test_what_is_larger_than_its_file_is_refused(path, name):
     """64 MiB of zeros, which are 64 KiB in the file."""
     arrays = arrays_of(path)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -206,7 +204,7 @@ def test_what_is_larger_than_its_file_is_refused(path: Path, name: str) -> None:
         read_prompts(path)
 
 
-def test_headers_that_lie(path: Path) -> None:
+def test_headers_that_lie(path):
     arrays = arrays_of(path)
     for shape in [(10**9, 3, 2), (-1, 3, 2), (-5, -6)]:
         with zipfile.ZipFile(path, "w") as archive:
@@ -222,7 +220,7 @@ def test_headers_that_lie(path: Path) -> None:
             read_prompts(path)
 
 
-def test_damaged_files(path: Path) -> None:
+def test_damaged_files(path):
     whole = path.read_bytes()
     generator = np.random.default_rng(0)
     contents = [b"", b"text", whole[:-9], whole[::-1], *(whole[: 2**k] for k in range(5, 13))]
@@ -243,7 +241,7 @@ def test_damaged_files(path: Path) -> None:
     assert refused > 0.8 * len(contents)
 
 
-def test_other_files(tmp_path: Path) -> None:
+def test_other_files(tmp_path):
     with pytest.raises(FileNotFoundError):
         read_prompts(tmp_path / "none.npz")
     with pytest.raises(ValueError, match=r"file \.npz or \.json, got .*: give .*rows\.json"):
@@ -255,12 +253,10 @@ def test_other_files(tmp_path: Path) -> None:
         read_prompts(tmp_path / "other.json")
 
 
-def test_an_interrupted_writer_leaves_the_old_file(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_writer_leaves_the_old_file(path, monkeypatch):
     before = path.read_bytes()
 
-    def interrupt(*_: Any, **__: Any) -> None:
+    def interrupt(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("iclimit.validation.yours.models.files.section_codes", interrupt)
@@ -271,7 +267,7 @@ def test_an_interrupted_writer_leaves_the_old_file(
 
 
 @pytest.mark.parametrize("float32", [False, True])
-def test_rows_have_the_same_numbers(tmp_path: Path, float32: bool) -> None:
+def test_rows_have_the_same_numbers(tmp_path, float32):
     prompts = PromptFile(PROBLEM, test_prompts=8, seed=3, float32=float32)
     write_prompts(tmp_path / "prompts.npz", prompts)
     write_prompts(tmp_path / "prompts.csv", prompts)
@@ -289,7 +285,7 @@ def test_rows_have_the_same_numbers(tmp_path: Path, float32: bool) -> None:
     assert index + 1 == len(prompts)
 
 
-def test_parquet(tmp_path: Path) -> None:
+def test_parquet(tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     for float32 in (False, True):
         prompts = PromptFile(PROBLEM, test_prompts=8, seed=3, float32=float32)
@@ -304,7 +300,7 @@ def test_parquet(tmp_path: Path) -> None:
         assert read_prompts(tmp_path / "prompts.json").float32 == float32
 
 
-def test_parquet_needs_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_needs_pyarrow(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(RuntimeError, match="need pyarrow, which is not installed: pip install"):
         write_prompts(tmp_path / "prompts.parquet", PROMPTS)

@@ -1,8 +1,6 @@
 """What a model is asked: prompts that differ from fresh ones in one thing."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,12 +9,7 @@ from sampled_means import assert_mean
 from iclimit.problem import Problem
 from iclimit.simulate.prompts import Prompts, sample_prompts
 from iclimit.validation.yours.models.problem_units import ProblemUnits
-from iclimit.validation.yours.models.sections import (
-    STEP,
-    Section,
-    central_differences,
-    plan_sections,
-)
+from iclimit.validation.yours.models.sections import STEP, central_differences, plan_sections
 
 COVARIANCE = np.array([0.2, 1.5, 0.5])
 PROBLEM = Problem(
@@ -31,19 +24,19 @@ PROBLEM = Problem(
 
 
 @pytest.fixture(autouse=True, scope="module")
-def small_blocks() -> Iterator[None]:
+def small_blocks():
     """Blocks of 32 KiB numbers, for a block is drawn whole."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("iclimit.simulate.prompts.sampling.BLOCK_NUMBERS", 2**15)
         yield
 
 
-def planned(problem: Problem = PROBLEM, test_prompts: int = 300) -> dict[str, Section]:
+def planned(problem=PROBLEM, test_prompts=300):
     plan = plan_sections(problem, test_prompts=test_prompts, rng=4, context_lengths=True)
     return {section.name: section for section in plan}
 
 
-def prompts_of(section: Section) -> Prompts:
+def prompts_of(section):
     blocks = list(section.blocks())
     return Prompts(
         *(np.concatenate(each) for each in zip(*(vars(b).values() for b in blocks), strict=True))
@@ -51,11 +44,11 @@ def prompts_of(section: Section) -> Prompts:
 
 
 @pytest.fixture(scope="module")
-def asked() -> dict[str, Prompts]:
+def asked():
     return {name: prompts_of(section) for name, section in planned().items()}
 
 
-def differing(first: Prompts, second: Prompts) -> set[str]:
+def differing(first, second):
     """Names of the arrays of which the first prompts differ."""
     count = min(len(first), len(second))
     return {
@@ -65,7 +58,7 @@ def differing(first: Prompts, second: Prompts) -> set[str]:
     }
 
 
-def test_sections_that_say_nothing_are_left_out() -> None:
+def test_sections_that_say_nothing_are_left_out():
     plain = {
         each.name for each in plan_sections(Problem(dim=2, context=1, scale=1), test_prompts=10)
     }
@@ -79,7 +72,7 @@ def test_sections_that_say_nothing_are_left_out() -> None:
     assert "context:half" not in {each.name for each in one}
 
 
-def test_each_section_changes_one_thing(asked: dict[str, Prompts]) -> None:
+def test_each_section_changes_one_thing(asked):
     found = {name: differing(asked["fresh"], drawn) for name, drawn in asked.items()}
     assert found["fresh"] == set()
     assert found["permuted"] == {"inputs", "labels"}
@@ -92,10 +85,10 @@ def test_each_section_changes_one_thing(asked: dict[str, Prompts]) -> None:
         assert found[f"noise:{how}"] == {"labels", "query_label", "noise_variance"}
 
 
-def test_prompts_of_shifts(asked: dict[str, Prompts]) -> None:
+def test_prompts_of_shifts(asked):
     fresh = asked["fresh"]
 
-    def noise(name: str) -> np.ndarray:
+    def noise(name):
         drawn = asked[name]
         return drawn.labels - np.einsum("nlk,nk->nl", drawn.inputs, drawn.tasks)
 
@@ -111,7 +104,7 @@ def test_prompts_of_shifts(asked: dict[str, Prompts]) -> None:
     assert asked["context:double"].inputs.shape == (count, 8, 3)
 
 
-def test_covariances_of_shifts() -> None:
+def test_covariances_of_shifts():
     plan = planned()
     diagonal = plan["inputs:reversed"].problem.input_covariance
     assert np.array_equal(diagonal, [1.5, 0.2, 0.5])
@@ -125,7 +118,7 @@ def test_covariances_of_shifts() -> None:
         assert np.max(np.abs(after - before)) > 0.1
 
 
-def test_noise_that_is_added_is_a_quarter_of_the_labels() -> None:
+def test_noise_that_is_added_is_a_quarter_of_the_labels():
     problem = Problem(
         dim=3, context=2, scale=0.5, input_law="laplace", input_covariance=COVARIANCE
     )
@@ -137,7 +130,7 @@ def test_noise_that_is_added_is_a_quarter_of_the_labels() -> None:
     assert str(levels.noise_law) == "categorical:0,4"
 
 
-def test_pairs_in_another_order(asked: dict[str, Prompts]) -> None:
+def test_pairs_in_another_order(asked):
     fresh, permuted = asked["fresh"], asked["permuted"]
     pairs = [np.concatenate([d.inputs, d.labels[..., None]], axis=2) for d in (fresh, permuted)]
     for before, after in zip(*pairs, strict=False):
@@ -146,7 +139,7 @@ def test_pairs_in_another_order(asked: dict[str, Prompts]) -> None:
     assert_mean(first[:, None] == np.arange(4), 1 / 4)
 
 
-def test_labels_of_another_task(asked: dict[str, Prompts]) -> None:
+def test_labels_of_another_task(asked):
     fresh, other, both, zero = (
         asked[name] for name in ("fresh", "labels:other", "labels:sum", "labels:zero")
     )
@@ -160,12 +153,12 @@ def test_labels_of_another_task(asked: dict[str, Prompts]) -> None:
     assert_mean(fresh.tasks[:count, :, None] * other.tasks[:, None, :], 0)
 
 
-def test_errors_of_finite_differences_are_as_stated(asked: dict[str, Prompts]) -> None:
+def test_errors_of_finite_differences_are_as_stated(asked):
     """Of the sum of sines of all labels and query coordinates, each over its root mean square."""
     plan = planned()
     scales = {what: plan[f"{what}:plus"].step / STEP for what in ("query", "labels")}
 
-    def answer(drawn: Prompts, kind: type) -> np.ndarray:
+    def answer(drawn, kind):
         sines = [np.sin(getattr(drawn, what).astype(kind) / kind(s)) for what, s in scales.items()]
         return np.sum(np.concatenate(sines, axis=1), axis=1)
 
@@ -180,7 +173,7 @@ def test_errors_of_finite_differences_are_as_stated(asked: dict[str, Prompts]) -
             assert np.max(np.abs(found - (1 - STEP**2 / 6) * exact * scale)) < rounding + STEP**4
 
 
-def test_a_longer_run_extends_a_shorter_one() -> None:
+def test_a_longer_run_extends_a_shorter_one():
     problem = Problem(dim=20, context=40, noise_variance=0.1, tasks=np.eye(20), scale=1)
     short, long = planned(problem, 10), planned(problem, 20_000)
     for name, section in short.items():
@@ -198,7 +191,7 @@ def test_a_longer_run_extends_a_shorter_one() -> None:
         ("labels:plus", (200, 50)),
     ],
 )
-def test_blocks_are_of_bounded_memory_and_the_same_again(name: str, size: tuple[int, int]) -> None:
+def test_blocks_are_of_bounded_memory_and_the_same_again(name, size):
     section = planned(Problem(*size[::-1], scale=1), 3000)[name]
     blocks = list(section.blocks())
     assert sum(map(len, blocks)) == len(section)
@@ -219,15 +212,13 @@ def test_blocks_are_of_bounded_memory_and_the_same_again(name: str, size: tuple[
         ({"input_covariance": np.full(3, 1e-30)}, "input_covariance of"),
     ],
 )
-def test_numbers_that_single_precision_cannot_square(wrong: Any, message: str) -> None:
+def test_numbers_that_single_precision_cannot_square(wrong, message):
     with pytest.raises(ValueError, match=message):
         plan_sections(Problem(3, 4, **{"scale": 1} | wrong), test_prompts=5)
 
 
 @pytest.mark.parametrize(("size", "drawn"), [((40, 20), 50), ((120, 80), 20), ((900, 100), 10)])
-def test_sensitivities_of_large_problems_are_of_fewer_prompts(
-    size: tuple[int, int], drawn: int
-) -> None:
+def test_sensitivities_of_large_problems_are_of_fewer_prompts(size, drawn):
     plan = planned(Problem(*size[::-1], scale=1))
     for name, variants in (("query", size[1]), ("labels", size[0])):
         for side in ("plus", "minus"):
@@ -235,7 +226,7 @@ def test_sensitivities_of_large_problems_are_of_fewer_prompts(
             assert (section.drawn, section.variants) == (drawn, variants)
 
 
-def test_the_smallest_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_smallest_problem(monkeypatch):
     monkeypatch.setattr("iclimit.simulate.prompts.sampling.BLOCK_NUMBERS", 6)
     for section in planned(Problem(dim=1, context=1, scale=1), 10).values():
         blocks = list(section.blocks())
@@ -243,7 +234,7 @@ def test_the_smallest_problem(monkeypatch: pytest.MonkeyPatch) -> None:
         assert max(map(len, blocks)) == 3 or section.name == "context:double"
 
 
-def test_seeds_tell_prompts_apart(asked: dict[str, Prompts]) -> None:
+def test_seeds_tell_prompts_apart(asked):
     again = plan_sections(PROBLEM, test_prompts=300, rng=5)
     assert differing(prompts_of(again[0]), asked["fresh"]) >= {"inputs", "labels", "query"}
     generator = plan_sections(PROBLEM, test_prompts=30, rng=np.random.default_rng(1))[0]

@@ -2,9 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,15 +15,12 @@ from iclimit.validation.conventions import CONVENTIONS
 from iclimit.validation.yours.runs.explanations import Fit, likeliest
 from iclimit.validation.yours.runs.judgement import (
     ChiSquare,
-    RowDeviation,
     ZDistribution,
     chi_square,
     compare_run,
 )
 from iclimit.validation.yours.runs.measured import MeasuredRun
 from iclimit.validation.yours.runs.predictions import Prediction, Theory, predict
-
-Row = dict[str, Any]
 
 SETTINGS = (
     # dim, context, tasks, prompts, rho, ridge
@@ -37,18 +32,18 @@ SETTINGS = (
 NAMES = ("dim", "context", "tasks", "prompts", "rho", "ridge")
 
 
-def simulated(seed: int, repeats: int, settings: Any = SETTINGS) -> list[Row]:
+def simulated(seed, repeats, settings=SETTINGS):
     """Samples of the errors at the settings."""
     found = []
     for number, values in enumerate(settings):
-        setting: Row = dict(zip(NAMES, values, strict=True))
+        setting = dict(zip(NAMES, values, strict=True))
         run = iclimit.simulate_errors(**setting, rng=seed + number, repeats=repeats)
         found.append(setting | {"icl": run.icl.samples, "idg": run.idg.samples})
     return found
 
 
 @pytest.fixture(scope="module")
-def table() -> list[Row]:
+def table():
     """Means of simulated errors with their standard errors."""
     rows = []
     for found in simulated(0, 60):
@@ -62,21 +57,21 @@ def table() -> list[Row]:
     return rows
 
 
-def halved(row: Row) -> Row:
+def halved(row):
     return row | {name: row[name] / 2 for name in ("icl", "idg", "icl_se", "idg_se")}
 
 
-def noiseless(row: Row) -> Row:
+def noiseless(row):
     return row | {name: row[name] - row["rho"] for name in ("icl", "idg")}
 
 
-def by_features(row: Row) -> Row:
+def by_features(row):
     row = row | {"tau": row["prompts"] / (row["dim"] * (row["dim"] + 1))}
     del row["prompts"]
     return row
 
 
-MISTAKES: list[tuple[Callable[[Row], Row], dict[str, Any], str]] = [
+MISTAKES = [
     (halved, {}, "errors are half the squared errors"),
     (noiseless, {}, "errors leave out the label noise of the query"),
     (lambda row: halved(noiseless(row)), {}, "errors are half the squared errors without label"),
@@ -88,7 +83,7 @@ MISTAKES: list[tuple[Callable[[Row], Row], dict[str, Any], str]] = [
 ]
 
 
-def test_simulated_means_agree(table: list[Row]) -> None:
+def test_simulated_means_agree(table):
     check = check_runs(table)
     assert check.holds
     assert check.judged == 8
@@ -100,9 +95,7 @@ def test_simulated_means_agree(table: list[Row]) -> None:
 
 
 @pytest.mark.parametrize(("plant", "options", "text"), MISTAKES, ids=[m[2] for m in MISTAKES])
-def test_planted_mistakes_are_noticed_and_named(
-    table: list[Row], plant: Callable[[Row], Row], options: Any, text: str
-) -> None:
+def test_planted_mistakes_are_noticed_and_named(table, plant, options, text):
     check = check_runs([plant(dict(row)) for row in table], **options, draws=4)
     assert not check.holds
     assert check.fits[0].fits
@@ -112,11 +105,11 @@ def test_planted_mistakes_are_noticed_and_named(
 
 
 @pytest.mark.slow
-def test_the_wrong_law_of_tasks_is_noticed_and_named() -> None:
+def test_the_wrong_law_of_tasks_is_noticed_and_named():
     """Sphere and Gaussian tasks differ by 3 % where tasks are few and contexts long."""
     rows = []
     for context, prompts in ((64, 1000), (200, 600)):
-        setting: Row = {"dim": 16, "context": context, "tasks": 16, "prompts": prompts}
+        setting = {"dim": 16, "context": context, "tasks": 16, "prompts": prompts}
         setting |= {"rho": 0.05, "ridge": 0.02}
         run = iclimit.simulate_errors(**setting, rng=1, repeats=120)
         rows += [
@@ -136,7 +129,7 @@ PUBLISHED_COLUMNS |= {"idg": "idg_mean", "idg_sd": "idg_std"}
 
 
 @pytest.mark.slow
-def test_the_published_table_agrees(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_published_table_agrees(capsys):
     flags = [f"{name}={own}" for name, own in PUBLISHED_COLUMNS.items()]
     arguments = ["check", str(PUBLISHED), "--columns", ",".join(flags), "--ignore", "tau,kappa"]
     assert main([*arguments, "--ddof", "0", "--balanced", "--format", "json"]) == 0
@@ -146,7 +139,7 @@ def test_the_published_table_agrees(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(0.6 < each["width"] < 1.4 for each in found["z"].values())
 
 
-def test_single_runs_are_taken_together_with_their_pairing() -> None:
+def test_single_runs_are_taken_together_with_their_pairing():
     samples = simulated(7, 12, SETTINGS[:1])[0]
     rows = [
         {name: samples[name] for name in NAMES} | {"icl": icl, "idg": idg}
@@ -172,7 +165,7 @@ def test_single_runs_are_taken_together_with_their_pairing() -> None:
 
 
 @pytest.mark.parametrize("name", CONVENTIONS)
-def test_tables_in_other_units_give_the_same_z(table: list[Row], name: str) -> None:
+def test_tables_in_other_units_give_the_same_z(table, name):
     there = []
     for row in table[2:3]:
         units = CONVENTIONS[name].units(dim=row["dim"], context=row["context"])
@@ -186,14 +179,14 @@ def test_tables_in_other_units_give_the_same_z(table: list[Row], name: str) -> N
             changed[key] = units.from_library("error", row[key])
             changed[f"{key}_se"] = units.from_library("difference", row[f"{key}_se"])
         there.append(changed)
-    options: dict[str, Any] = {"task_law": "sphere", "draws": 2}
+    options = {"task_law": "sphere", "draws": 2}
     expected = check_runs(table[2:3], **options).rows()[0]
     found = check_runs(there, convention=name, **options).rows()[0]
     for key in ("icl_z", "idg_z", "icl_prediction", "icl_limit"):
         assert found[key] == pytest.approx(expected[key], rel=1e-6)
 
 
-def test_one_task_set_adds_the_spread_over_task_sets(table: list[Row]) -> None:
+def test_one_task_set_adds_the_spread_over_task_sets(table):
     many, one = (check_runs(table[:1], task_sets=sets) for sets in ("many", "one"))
     row = many.deviations[0]
     added = one.deviations[0].comparisons["icl"].standard_error ** 2
@@ -207,9 +200,9 @@ def test_one_task_set_adds_the_spread_over_task_sets(table: list[Row]) -> None:
     assert math.sqrt(row.prediction.spread[0, 0]) == pytest.approx(spread, rel=0.6)
 
 
-def test_predictions_are_those_of_the_finite_size_errors() -> None:
+def test_predictions_are_those_of_the_finite_size_errors():
     """The ratio of two approaches, averaged over a few task sets, has the mean of many."""
-    sizes: Row = {"dim": 32, "context": 64, "tasks": 10, "prompts": 1500}
+    sizes = {"dim": 32, "context": 64, "tasks": 10, "prompts": 1500}
     run = MeasuredRun((1,), sizes, 0.1, 0.01, {})
     found = predict(run, Theory())
     direct = iclimit.finite_size_errors(**sizes, rho=0.1, ridge=0.01, rng=5, draws=12)
@@ -222,27 +215,27 @@ def test_predictions_are_those_of_the_finite_size_errors() -> None:
         )
 
 
-def test_structured_tables_are_predicted_from_spectra() -> None:
-    setting: Row = {"dim": 16, "context": 32, "tasks": 16, "prompts": 512}
+def test_structured_tables_are_predicted_from_spectra():
+    setting = {"dim": 16, "context": 32, "tasks": 16, "prompts": 512}
     setting |= {"rho": 0.1, "ridge": 0.1}
     values = np.repeat([0.4, 1.6], 8)
     run = iclimit.simulate_errors(
         **setting, task_covariance=values, test_covariance=values[::-1], rng=3, repeats=30
     )
     row = setting | {"icl": run.icl.mean, "icl_se": run.icl.standard_error}
-    spectra: Row = {"task_spectrum": "atoms:0.4,1.6", "test_spectrum": "reversed"}
+    spectra = {"task_spectrum": "atoms:0.4,1.6", "test_spectrum": "reversed"}
     check = check_runs([row], **spectra, draws=20)
     assert check.holds
     del row["icl_se"]
     isotropic = check_runs([row], draws=2)
     assert abs(check.rows()[0]["icl_deviation"]) < 0.1 < abs(isotropic.rows()[0]["icl_deviation"])
     limit = check.rows()[0]["icl_limit"]
-    parameters: Row = {"tau": [2.0], "alpha": 2, "kappa": 1, "rho": 0.1, "ridge": 0.1}
+    parameters = {"tau": [2.0], "alpha": 2, "kappa": 1, "rho": 0.1, "ridge": 0.1}
     expected = iclimit.curve("icl_error", **parameters, **spectra)
     assert limit == pytest.approx(expected.values.item())
 
 
-def deviation(z: np.ndarray, correlation: float | None) -> RowDeviation:
+def deviation(z, correlation):
     """Row of two errors with these deviations, in units of their standard errors."""
     errors = {
         name: Estimate(1 + value, 1.0, 0) for name, value in zip(("icl", "idg"), z, strict=True)
@@ -255,9 +248,7 @@ def deviation(z: np.ndarray, correlation: float | None) -> RowDeviation:
 
 
 @pytest.mark.parametrize(("correlation", "known"), [(0.9, True), (0.9, False), (0.0, True)])
-def test_p_values_of_correlated_rows_are_right_or_too_large(
-    correlation: float, known: bool
-) -> None:
+def test_p_values_of_correlated_rows_are_right_or_too_large(correlation, known):
     """With the correlation known the mean and the tail are right; unknown, none is too small."""
     rng = np.random.default_rng(1)
     covariance = np.array([[1, correlation], [correlation, 1]])
@@ -273,7 +264,7 @@ def test_p_values_of_correlated_rows_are_right_or_too_large(
         assert abs(np.mean(p_values) - 0.5) < 3 * 0.29 / math.sqrt(300) + 0.01
 
 
-def test_the_distribution_of_z_is_told_from_others() -> None:
+def test_the_distribution_of_z_is_told_from_others():
     from scipy.stats import kstest
 
     rng = np.random.default_rng(2)
@@ -286,8 +277,8 @@ def test_the_distribution_of_z_is_told_from_others() -> None:
     assert ZDistribution.of([math.nan]) == ZDistribution(0, None, None, 1.0)
 
 
-def test_only_fits_that_are_about_as_likely_as_the_best_are_reported() -> None:
-    def fit(text: str, chi: float, fits: bool, misfit: float) -> Fit:
+def test_only_fits_that_are_about_as_likely_as_the_best_are_reported():
+    def fit(text, chi, fits, misfit):
         return Fit(text, ChiSquare(chi, 10, 10.0), fits, misfit)
 
     plain = ChiSquare(1000.0, 10, 10.0)
@@ -298,7 +289,7 @@ def test_only_fits_that_are_about_as_likely_as_the_best_are_reported() -> None:
     assert not likeliest([fit("a", 700, False, 0)], plain)
 
 
-def test_rows_without_error_bars_have_deviations_but_no_z(table: list[Row]) -> None:
+def test_rows_without_error_bars_have_deviations_but_no_z(table):
     rows = [{key: row[key] for key in (*NAMES, "icl")} for row in table[2:3]]
     check = check_runs(rows, draws=2)
     assert (check.judged, check.holds) == (0, False)
@@ -312,7 +303,7 @@ def test_rows_without_error_bars_have_deviations_but_no_z(table: list[Row]) -> N
     assert any("threshold" in note for note in check.notes)
 
 
-def test_a_row_that_cannot_be_predicted_leaves_the_others(table: list[Row]) -> None:
+def test_a_row_that_cannot_be_predicted_leaves_the_others(table):
     # One task without noise: the moments are singular.
     setting = {"dim": 4, "context": 6, "tasks": 1, "prompts": 20, "rho": 0.0}
     rows = [*table[:2], dict.fromkeys(table[0], 1.0) | setting | {"icl": 1.0}]
@@ -364,20 +355,18 @@ GOOD = {"dim": 10, "alpha": 1.0, "kappa": 0.5, "tau": 2.0, "rho": 0.1, "icl": 1.
         ({"idg": 1, "idg_se": 0.1, "gap": 0, "gap_se": 0.3}, {}, "row 1: gap_se must be an error"),
     ],
 )
-def test_nothing_is_guessed(changes: Any, options: Any, message: str) -> None:
+def test_nothing_is_guessed(changes, options, message):
     row = {name: value for name, value in (GOOD | changes).items() if value is not ...}
     with pytest.raises(ValueError, match=message):
         check_runs([row], **options)
 
 
-def test_means_of_one_setting_come_once() -> None:
+def test_means_of_one_setting_come_once():
     with pytest.raises(ValueError, match="rows 1 and 3 have the same setting, but a table of"):
         check_runs([GOOD, GOOD | {"rho": 0.2}, GOOD])
 
 
-def test_command_says_by_its_status_what_the_table_says(
-    tmp_path: Path, table: list[Row], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_says_by_its_status_what_the_table_says(tmp_path, table, capsys):
     file = tmp_path / "runs.json"
     row = {key: value for key, value in table[2].items() if key not in ("rho", "idg", "idg_se")}
     row["tasks"] = "inf"
@@ -414,9 +403,7 @@ def test_command_says_by_its_status_what_the_table_says(
         (("--columns", "icl=test_loss"), "nothing is judged"),
     ],
 )
-def test_what_cannot_be_used_has_the_status_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], message: str
-) -> None:
+def test_what_cannot_be_used_has_the_status_2(tmp_path, capsys, flags, message):
     file = tmp_path / "runs.csv"
     file.write_text("dim,context,tasks,prompts,rho,test_loss\n8,8,inf,100,0.1,1.0\n")
     try:
@@ -428,9 +415,9 @@ def test_what_cannot_be_used_has_the_status_2(
 
 
 @pytest.mark.slow
-def test_z_is_standard_normal_for_runs_that_follow_the_theory() -> None:
+def test_z_is_standard_normal_for_runs_that_follow_the_theory():
     """120 tables of a row; the prediction is made once.  Twelve runs: Student's t counts."""
-    setting: Row = dict(zip(NAMES, (16, 32, 8, 300, 0.2, 0.05), strict=True))
+    setting = dict(zip(NAMES, (16, 32, 8, 300, 0.2, 0.05), strict=True))
     run = iclimit.simulate_errors(**setting, rng=11, repeats=1440)
     sizes = {name: setting[name] for name in ("dim", "context", "tasks", "prompts")}
     prediction = predict(MeasuredRun((1,), sizes, 0.2, 0.05, {}), Theory())

@@ -3,22 +3,20 @@
 import json
 import math
 import sys
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from iclimit.validation.yours.reading import read_table
 
-pd: Any = pytest.importorskip("pandas")
+pd = pytest.importorskip("pandas")
 
 KNOWN = ("dim", "icl", "rho", "tasks")
 CSV = "# made by hand\ndim, icl ,tasks\n10,1.5,inf\n\n# more\n20,2e-1,7\n"
 
 
-def same(table: Any, **more: Any) -> bool:
+def same(table, **more):
     """Whether the table is that of CSV."""
     found = read_table(table, KNOWN, **more)
     return (
@@ -30,10 +28,8 @@ def same(table: Any, **more: Any) -> bool:
     )
 
 
-def test_files_frames_columns_and_rows_are_one_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    columns: dict[str, list[Any]] = {"dim": [10, 20], "icl": [1.5, 0.2], "tasks": ["inf", 7]}
+def test_files_frames_columns_and_rows_are_one_table(tmp_path, monkeypatch):
+    columns = {"dim": [10, 20], "icl": [1.5, 0.2], "tasks": ["inf", 7]}
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     (tmp_path / "table.csv").write_text(CSV)
     (tmp_path / "rows.json").write_text(json.dumps(rows))
@@ -66,7 +62,7 @@ def test_files_frames_columns_and_rows_are_one_table(
     assert same(parquet)
 
 
-def test_columns_are_renamed_and_ignored_only_on_demand() -> None:
+def test_columns_are_renamed_and_ignored_only_on_demand():
     theirs = {"d": [10, 20], "loss": [1.5, 0.2], "tasks": ["inf", 7]}
     names = {"dim": "d", "icl": "loss"}
     assert same(theirs, columns=names)
@@ -91,7 +87,7 @@ def test_columns_are_renamed_and_ignored_only_on_demand() -> None:
         ([], {}, "no rows"),
     ],
 )
-def test_faulty_columns(table: Any, options: Any, message: str) -> None:
+def test_faulty_columns(table, options, message):
     with pytest.raises(ValueError, match=message):
         read_table(table, KNOWN, **options)
 
@@ -114,7 +110,7 @@ def test_faulty_columns(table: Any, options: Any, message: str) -> None:
         ("inf", "must be >= 0 and finite, got inf"),
     ],
 )
-def test_faulty_entries_are_named_with_row_and_column(entry: Any, message: str) -> None:
+def test_faulty_entries_are_named_with_row_and_column(entry, message):
     table = read_table({"noise": [0.1, entry]}, KNOWN, columns={"rho": "noise"})
     with pytest.raises(ValueError, match=rf"row 2: noise \(rho\) {message}"):
         table.numbers("rho")
@@ -136,13 +132,13 @@ def test_faulty_entries_are_named_with_row_and_column(entry: Any, message: str) 
         ("a.json", '[{"dim": 3, "dim": 4}]', "column names must differ, got 'dim' twice"),
     ],
 )
-def test_faulty_files(tmp_path: Path, name: str, text: str, message: str) -> None:
+def test_faulty_files(tmp_path, name, text, message):
     (tmp_path / name).write_text(text)
     with pytest.raises(ValueError, match=message):
         read_table(tmp_path / name, KNOWN)
 
 
-def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_table_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"there is no file .*nothing.csv"):
         read_table(tmp_path / "nothing.csv", KNOWN)
     (tmp_path / "latin.csv").write_bytes(b"dim\n\xe9\n")

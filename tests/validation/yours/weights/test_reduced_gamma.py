@@ -1,10 +1,7 @@
 """Reduced matrices against forward passes of each paper's layer, written out token by token."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -28,23 +25,19 @@ D, CONTEXT, HEADS, ROWS = 3, 4, 2, 2
 ROUNDING = 1e-11
 SAMPLES = 40_000
 
-Weights = dict[str, np.ndarray]
-Prompt = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Inputs (l, d), labels (l,) and a query (d,)."""
 
-
-def embedding(x: np.ndarray, y: np.ndarray, query: np.ndarray) -> np.ndarray:
+def embedding(x, y, query):
     """Columns (x_i, y_i), the last one (x_q, 0): E of Zhang et al., Z of the others."""
     return np.vstack([np.vstack([x, query]).T, np.append(y, 0.0)])
 
 
-def lu2025(w: Weights, x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
+def lu2025(w, x, y, query):
     """A(Z) = Z + V Z (K Z)^T (Q Z) / l, last entry of the last column."""
     Z = embedding(x, y, query)
     return float((Z + w["V"] @ Z @ (w["K"] @ Z).T @ (w["Q"] @ Z) / len(y))[-1, -1])
 
 
-def vonoswald2023(w: Weights, x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
+def vonoswald2023(w, x, y, query):
     """e_j + sum_h P_h sum_i (W_V e_i) (W_K e_i)^T (W_Q e_j) over the context, minus the label."""
     e = np.append(query, 0.0)
     out = e.copy()
@@ -56,49 +49,49 @@ def vonoswald2023(w: Weights, x: np.ndarray, y: np.ndarray, query: np.ndarray) -
     return -float(out[-1])
 
 
-def blog2024(w: Weights, x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
+def blog2024(w, x, y, query):
     """The same with the mean over the context."""
     return vonoswald2023(w | {"P": w["P"] / len(y)}, x, y, query)
 
 
-def ahn2023(w: Weights, x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
+def ahn2023(w, x, y, query):
     """Z + P Z M (Z^T Q Z) / n, M without the query; minus the last entry."""
     Z = embedding(x, y, query)
     M = np.diag(np.append(np.ones(len(y)), 0.0))
     return -float((Z + w["P"] @ Z @ M @ (Z.T @ w["Q"] @ Z) / len(y))[-1, -1])
 
 
-def zhang2024(w: Weights, x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
+def zhang2024(w, x, y, query):
     """E + W^PV E (E^T W^KQ E) / rho with rho = N, the last entry."""
     E = embedding(x, y, query)
     return float((E + w["W_PV"] @ E @ (E.T @ w["W_KQ"] @ E) / len(y))[-1, -1])
 
 
-def versatile2024(w: Weights, x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
+def versatile2024(w, x, y, query):
     """e + sum_h P_h (sum_j e_j e_j^T) Q_h e over the context; minus the last entry."""
     tokens, e = np.column_stack([x, y]), np.append(query, 0.0)
     change = sum(P @ (tokens.T @ tokens) @ Q @ e for P, Q in zip(w["P"], w["Q"], strict=True))
     return -float((e + change)[-1])
 
 
-def linattn2025(w: Weights, x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
+def linattn2025(w, x, y, query):
     """sum_h v_h^T S U_h x_q with S the mean over the context of tokens, the query's included."""
     Z = embedding(x, y, query)
     S = Z @ Z.T / len(y)
     return float(sum(v @ S @ U @ query for v, U in zip(w["v"], w["U"], strict=True)))
 
 
-FORWARD: dict[str, Callable[..., float]] = {
+FORWARD = {
     each.__name__: each
     for each in (lu2025, vonoswald2023, blog2024, ahn2023, zhang2024, versatile2024, linattn2025)
 }
-SEPARATE: dict[str, tuple[int, ...]] = {
+SEPARATE = {
     "P": (HEADS, D + 1, ROWS),
     "W_V": (HEADS, ROWS, D + 1),
     "W_K": (HEADS, ROWS, D + 1),
     "W_Q": (HEADS, ROWS, D + 1),
 }
-SHAPES: dict[str, dict[str, tuple[int, ...]]] = {
+SHAPES = {
     "lu2025": dict.fromkeys("VKQ", (D + 1, D + 1)),
     "vonoswald2023": SEPARATE,
     "blog2024": SEPARATE,
@@ -109,12 +102,12 @@ SHAPES: dict[str, dict[str, tuple[int, ...]]] = {
 }
 
 
-def random_weights(layout: str, seed: int = 0) -> Weights:
+def random_weights(layout, seed=0):
     generator = np.random.default_rng(seed)
     return {name: generator.standard_normal(shape) for name, shape in SHAPES[layout].items()}
 
 
-def scales(layout: str) -> tuple[float, float, float]:
+def scales(layout):
     """Standard deviations of inputs, tasks and noiseless labels, as the papers have them."""
     inputs = {
         "lu2025": 1 / math.sqrt(D),
@@ -125,12 +118,12 @@ def scales(layout: str) -> tuple[float, float, float]:
     return inputs, 1.0, inputs * math.sqrt(D)
 
 
-def random_prompt(layout: str, generator: np.random.Generator) -> Prompt:
+def random_prompt(layout, generator):
     x = scales(layout)[0] * generator.standard_normal((CONTEXT + 1, D))
     return x[:-1], generator.standard_normal(CONTEXT), x[-1]
 
 
-def summary(layout: str, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def summary(layout, x, y):
     """Context summary in the units of the library."""
     s, _, label = scales(layout)
     x, y = x / s / math.sqrt(D), y / label
@@ -138,7 +131,7 @@ def summary(layout: str, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("layout", FORWARD)
-def test_forward_passes_are_gamma_and_what_sees_no_label(layout: str) -> None:
+def test_forward_passes_are_gamma_and_what_sees_no_label(layout):
     weights = random_weights(layout)
     reduced = reduced_gamma(weights, layout=layout, context=CONTEXT, noise_variance=0.2)
     generator, (s, _, label) = np.random.default_rng(1), scales(layout)
@@ -152,7 +145,7 @@ def test_forward_passes_are_gamma_and_what_sees_no_label(layout: str) -> None:
 
 
 @pytest.mark.parametrize("layout", FORWARD)
-def test_ignored_share_and_errors_against_sampled_tokens(layout: str) -> None:
+def test_ignored_share_and_errors_against_sampled_tokens(layout):
     """Few prompts, since the forward passes are loops; other tests are sharper."""
     weights = {name: 0.5 * each for name, each in random_weights(layout, 2).items()}
     s, _, label = scales(layout)
@@ -187,14 +180,14 @@ def test_ignored_share_and_errors_against_sampled_tokens(layout: str) -> None:
 
 @pytest.mark.parametrize("include_query", [True, False])
 @pytest.mark.parametrize("fresh", [True, False])
-def test_errors_of_the_layer_with_the_ignored_part(fresh: bool, include_query: bool) -> None:
+def test_errors_of_the_layer_with_the_ignored_part(fresh, include_query):
     """Labels and the ignored part are correlated: through the mean task and squared labels."""
     generator = np.random.default_rng(12)
     weights = {name: 0.1 * generator.standard_normal((D + 1, D + 1)) for name in ("P", "Q")}
     weights["P"][-1], weights["Q"] = [0.3, 0.3, 0.3, -0.2], weights["Q"] + np.eye(D + 1)
     weights["Q"][-1, :D] = -0.5
     few, mixing = 1 + generator.standard_normal((2, D)), np.diag([1.2, 0.8, 0.5])
-    setting: dict[str, Any] = {"layout": "versatile2024", "normalization": "mean"}
+    setting = {"layout": "versatile2024", "normalization": "mean"}
     setting |= {"include_query": include_query, "input_covariance": mixing**2}
     reduced = reduced_gamma(weights, context=9, noise_variance=0.6, **setting)
     law = Problem(dim=D, context=6, noise_variance=0.9, mixing=mixing, scale=1)
@@ -226,7 +219,7 @@ def test_errors_of_the_layer_with_the_ignored_part(fresh: bool, include_query: b
 
 
 @pytest.mark.parametrize("kind", ["merged", "separate"])
-def test_losses_from_the_moments_of_all_features(kind: str) -> None:
+def test_losses_from_the_moments_of_all_features(kind):
     """Cubature over tasks and Isserlis' sums of sixth order, for any weights: no sampling.
 
     The simulation of training dynamics has its own moments of token features, which the query's
@@ -241,7 +234,7 @@ def test_losses_from_the_moments_of_all_features(kind: str) -> None:
         layer = dict(zip(("v", "W_K", "W_Q"), weights, strict=True))
     factor = generator.standard_normal((D, 9)) / 3
     sigma, task = factor @ factor.T, np.array([1.0, -0.5, 0.7])
-    setting: dict[str, Any] = {"layout": "linattn2025", "context": 5, "noise_variance": 0.3}
+    setting = {"layout": "linattn2025", "context": 5, "noise_variance": 0.3}
     reduced = reduced_gamma(layer, input_covariance=sigma, **setting)
     found = reduced.errors(tasks=task[None], whole=True)
     problems = {
@@ -263,7 +256,7 @@ def test_losses_from_the_moments_of_all_features(kind: str) -> None:
         assert error == pytest.approx(float(loss[0]), rel=ROUNDING)
 
 
-def test_weights_that_were_made_from_gamma_are_read_back() -> None:
+def test_weights_that_were_made_from_gamma_are_read_back():
     gamma = np.random.default_rng(4).standard_normal((D, D + 1))
     value, key, query = weights_from_gamma(gamma)
     layer = {"V": value, "K": key, "Q": query}
@@ -275,7 +268,7 @@ def test_weights_that_were_made_from_gamma_are_read_back() -> None:
 
 
 @pytest.mark.parametrize("normalization", ["mean", "sum"])
-def test_a_constructed_step_is_read_as_its_preconditioner(normalization: str) -> None:
+def test_a_constructed_step_is_read_as_its_preconditioner(normalization):
     matrix = np.random.default_rng(5).standard_normal((D, D))
     layer = descent_layer(
         0.4, context=CONTEXT, dim=D, preconditioner=matrix, normalization=normalization
@@ -291,7 +284,7 @@ def test_a_constructed_step_is_read_as_its_preconditioner(normalization: str) ->
     )
 
 
-def test_a_trained_layer_reaches_the_optimum() -> None:
+def test_a_trained_layer_reaches_the_optimum():
     """Trained without the theory, in two dimensions: the excess is a few per mille."""
     problem = Problem(dim=2, context=8, noise_variance=0.2, scale=1)
     run = iclimit.train_attention(problem, optimizer="lbfgs", batch=2**14, rng=0)
@@ -304,9 +297,9 @@ def test_a_trained_layer_reaches_the_optimum() -> None:
     assert loss == pytest.approx(reduced.errors().icl, rel=0.05)
 
 
-def test_rows_are_columns_transposed() -> None:
+def test_rows_are_columns_transposed():
     weights = random_weights("vonoswald2023", 6)
-    setting: dict[str, Any] = {"layout": "vonoswald2023", "context": CONTEXT}
+    setting = {"layout": "vonoswald2023", "context": CONTEXT}
     setting["noise_variance"] = 0.1
     columns = reduced_gamma(weights, **setting)
     transposed = {name: np.swapaxes(each, -1, -2) for name, each in weights.items()}
@@ -324,10 +317,10 @@ def test_rows_are_columns_transposed() -> None:
     assert reduced_gamma(products, **setting).gamma == pytest.approx(columns.gamma, rel=ROUNDING)
 
 
-def test_heads_of_jax() -> None:
+def test_heads_of_jax():
     """Kernels (D, H, rows) and (H, rows, D) of Flax, and the same with joined axes."""
     weights = random_weights("vonoswald2023", 13)
-    setting: dict[str, Any] = {"layout": "vonoswald2023", "context": CONTEXT}
+    setting = {"layout": "vonoswald2023", "context": CONTEXT}
     setting["noise_variance"] = 0.1
     columns = reduced_gamma(weights, **setting)
     kernels = {name: weights[name].transpose(2, 0, 1) for name in ("W_Q", "W_K", "W_V")}
@@ -341,16 +334,16 @@ def test_heads_of_jax() -> None:
 
 
 @pytest.mark.parametrize("residual", [True, False])
-def test_any_readout_and_the_residual_connection(residual: bool) -> None:
+def test_any_readout_and_the_residual_connection(residual):
     """The last column, read by a vector; the residual connection lets it see the query."""
     weights = random_weights("lu2025", 14)
     readout = np.array([0.5, -0.3, 0.2, 1.5])
     layout = replace(LAYOUTS["lu2025"], residual=residual, normalization="tokens")
-    setting: dict[str, Any] = {"context": CONTEXT, "noise_variance": 0.2}
+    setting = {"context": CONTEXT, "noise_variance": 0.2}
     reduced = reduced_gamma(weights, layout=layout, readout=readout, **setting)
     generator, squares = np.random.default_rng(15), []
 
-    def read(x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
+    def read(x, y, query):
         Z = embedding(x, y, query)
         change = weights["V"] @ Z @ (weights["K"] @ Z).T @ (weights["Q"] @ Z) / (len(y) + 1)
         return float(readout @ (residual * Z + change)[:, -1])
@@ -369,19 +362,19 @@ def test_any_readout_and_the_residual_connection(residual: bool) -> None:
     assert double.gamma == pytest.approx(2 * unit.gamma, rel=ROUNDING)
 
 
-def test_files_are_mappings(tmp_path: Path) -> None:
+def test_files_are_mappings(tmp_path):
     weights = random_weights("zhang2024", 16)
-    np.savez(tmp_path / "layer.npz", **weights)  # type: ignore[arg-type]
-    setting: dict[str, Any] = {"layout": "zhang2024", "context": 5, "noise_variance": 0.1}
+    np.savez(tmp_path / "layer.npz", **weights)
+    setting = {"layout": "zhang2024", "context": 5, "noise_variance": 0.1}
     with np.load(tmp_path / "layer.npz") as layer:
         found = reduced_gamma(layer, **setting).gamma
     assert np.array_equal(found, reduced_gamma(weights, **setting).gamma)
 
 
-def test_a_wrong_layout_shows_in_the_ignored_share() -> None:
+def test_a_wrong_layout_shows_in_the_ignored_share():
     """A good layer, read as if its label came first: tokens (y, x) instead of (x, y)."""
     value, key, query = weights_from_gamma(0.6 * np.eye(D, D + 1))
-    setting: dict[str, Any] = {"layout": "lu2025", "context": CONTEXT, "noise_variance": 0.1}
+    setting = {"layout": "lu2025", "context": CONTEXT, "noise_variance": 0.1}
     right = reduced_gamma({"V": value, "K": key, "Q": query}, **setting)
     turn = np.roll(np.eye(D + 1), 1, axis=0)
     wrong = {"V": turn @ value @ turn.T, "K": turn @ key @ turn.T, "Q": turn @ query @ turn.T}
@@ -397,10 +390,10 @@ def test_a_wrong_layout_shows_in_the_ignored_share() -> None:
     assert "worse than predicting 0" in str(backwards)
 
 
-def test_other_context_lengths() -> None:
+def test_other_context_lengths():
     weights = random_weights("versatile2024", 8)
     for normalization, factor in {"sum": 3.0, "mean": 1.0, "tokens": 3 * 5 / 13}.items():
-        setting: dict[str, Any] = {"layout": "versatile2024", "noise_variance": 0.1}
+        setting = {"layout": "versatile2024", "noise_variance": 0.1}
         setting["normalization"] = normalization
         short = reduced_gamma(weights, context=CONTEXT, **setting)
         long = reduced_gamma(weights, context=3 * CONTEXT, **setting)
@@ -411,10 +404,10 @@ def test_other_context_lengths() -> None:
         assert found.idg == pytest.approx(short.errors().icl, rel=ROUNDING)
 
 
-def test_tasks_come_in_the_units_of_the_layout() -> None:
+def test_tasks_come_in_the_units_of_the_layout():
     weights = random_weights("zhang2024", 9)
     tasks = np.random.default_rng(10).standard_normal((5, D))
-    setting: dict[str, Any] = {"layout": "zhang2024", "context": CONTEXT}
+    setting = {"layout": "zhang2024", "context": CONTEXT}
     plain = reduced_gamma(weights, noise_variance=0.3, **setting)
     # Labels twice as large: the same layer on them has a prediction of half the relative size
     # in the part of Gamma that multiplies labels once.
@@ -427,9 +420,9 @@ def test_tasks_come_in_the_units_of_the_layout() -> None:
     )
 
 
-def test_comparison_with_pretraining() -> None:
+def test_comparison_with_pretraining():
     """The best matrix is better than any run with so few prompts."""
-    run: dict[str, Any] = {"tasks": 6, "prompts": 100, "ridge": 0.1, "repeats": 20}
+    run = {"tasks": 6, "prompts": 100, "ridge": 0.1, "repeats": 20}
     best = iclimit.pretraining.optimal_gamma(dim=8, context=10, rho=0.1)
     value, key, query = weights_from_gamma(best.gamma)
     reduced = reduced_gamma(
@@ -454,7 +447,7 @@ def test_comparison_with_pretraining() -> None:
         found.z("idg")
 
 
-def test_usual_pretrainings_are_found_usual() -> None:
+def test_usual_pretrainings_are_found_usual():
     """Ridge regressions by brute force: z of their errors has about the moments of a normal."""
     d, context, prompts, ridge, found = 8, 10, 100, 0.1, []
     backend = get_backend("numpy")
@@ -484,7 +477,7 @@ def test_usual_pretrainings_are_found_usual() -> None:
     assert np.all((spread > 0.4) & (spread < 2))
 
 
-def test_table_and_picture() -> None:
+def test_table_and_picture():
     value, key, query = weights_from_gamma(0.6 * np.eye(D, D + 1))
     layer = {"V": value, "K": key, "Q": query}
     reduced = reduced_gamma(layer, layout="lu2025", context=CONTEXT, noise_variance=0.1)
@@ -519,18 +512,13 @@ EYE = {"V": np.eye(4), "K": np.eye(4), "Q": np.eye(4)}
         ({"task_law": "cube"}, "task_law must be one of sphere, gaussian"),
     ],
 )
-def test_bad_input_is_named(change: dict[str, Any], message: str) -> None:
-    good: dict[str, Any] = {
-        "layer": EYE,
-        "layout": "lu2025",
-        "context": CONTEXT,
-        "noise_variance": 0.1,
-    }
+def test_bad_input_is_named(change, message):
+    good = {"layer": EYE, "layout": "lu2025", "context": CONTEXT, "noise_variance": 0.1}
     with pytest.raises(ValueError, match=message):
         reduced_gamma(**good | change)
     with pytest.raises(TypeError, match="layer must be a mapping"):
         reduced_gamma(np.eye(4), context=CONTEXT, noise_variance=0.1)
 
 
-def test_layouts_are_those_of_the_tests() -> None:
+def test_layouts_are_those_of_the_tests():
     assert set(LAYOUTS) == set(FORWARD)

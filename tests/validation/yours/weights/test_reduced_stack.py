@@ -1,7 +1,6 @@
 """Stacks read as GD++: round trips, projections by least squares, implicit weights, theory."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from iclimit.validation.yours.weights.stacks import reduced_stack
 D, CONTEXT = 3, 8
 ROUNDING = 1e-11
 STANDARD_ERRORS = 4.5
-SETTING: dict[str, Any] = {
+SETTING = {
     "layout": "versatile2024",
     "context": CONTEXT,
     "noise_variance": 0.0,
@@ -28,7 +27,7 @@ SETTING: dict[str, Any] = {
 }
 
 
-def full_transformer(seed: int) -> LinearTransformer:
+def full_transformer(seed):
     """Two layers of two heads, near GD++."""
     generator = np.random.default_rng(seed)
     base = gdpp_transformer([0.8, 1.0], [0.3], context=CONTEXT, dim=D)
@@ -37,7 +36,7 @@ def full_transformer(seed: int) -> LinearTransformer:
     return LinearTransformer("full", projection / 2 + 0.002 * noise[0], lookup + 0.05 * noise[1])
 
 
-def test_gdpp_is_read_back() -> None:
+def test_gdpp_is_read_back():
     rates, gammas = [0.9, 1.1, 1.4], [0.2, 0.4]
     model = gdpp_transformer(rates, gammas, context=CONTEXT, dim=D)
     found = reduced_stack(model.layers, **SETTING)
@@ -53,7 +52,7 @@ def test_gdpp_is_read_back() -> None:
     assert scaled.rates == pytest.approx(0.25 * np.array(rates), rel=ROUNDING)
 
 
-def test_diagonal_transformers_are_read_back() -> None:
+def test_diagonal_transformers_are_read_back():
     parameters = 0.1 * np.random.default_rng(0).standard_normal((3, 2, 4))
     model = build("diag", parameters, D)
     found = reduced_stack(model.layers, **SETTING)
@@ -61,7 +60,7 @@ def test_diagonal_transformers_are_read_back() -> None:
     assert found.ignored["diag"].mean < 1e-20 < found.ignored["gd++"].mean
 
 
-def test_preconditioned_descent_is_read_back() -> None:
+def test_preconditioned_descent_is_read_back():
     matrix = np.eye(D) + 0.3 * np.random.default_rng(1).standard_normal((D, D))
     layers = [
         descent_layer(rate, context=CONTEXT, dim=D, preconditioner=matrix) for rate in (0.5, 0.7)
@@ -78,7 +77,7 @@ def test_preconditioned_descent_is_read_back() -> None:
     assert gamma == pytest.approx(found.rates[0] * found.preconditioners[0], rel=ROUNDING)
 
 
-def test_numbers_are_projections_of_the_tensor() -> None:
+def test_numbers_are_projections_of_the_tensor():
     """Least squares of the whole update tensor on the four forms, entry by entry."""
     model = full_transformer(2)
     found = reduced_stack(model.layers, **SETTING)
@@ -97,7 +96,7 @@ def test_numbers_are_projections_of_the_tensor() -> None:
         assert found.omegas[depth].ravel() == pytest.approx(fitted, rel=1e-9)
 
 
-def test_shares_agree_with_implicit_weights() -> None:
+def test_shares_agree_with_implicit_weights():
     """Other prompts, and the mean over queries taken exactly."""
     model = full_transformer(3)
     found = reduced_stack(model.layers, **SETTING | {"test_prompts": 4000}, rng=1)
@@ -117,7 +116,7 @@ def test_shares_agree_with_implicit_weights() -> None:
     assert abs(share.mean - ratio) < STANDARD_ERRORS * math.hypot(error, share.standard_error)
 
 
-def test_errors_are_those_of_the_theory() -> None:
+def test_errors_are_those_of_the_theory():
     rates, gammas = [0.6, 1.5], [0.3]
     model = gdpp_transformer(rates, gammas, context=20, dim=5)
     found = reduced_stack(
@@ -128,19 +127,19 @@ def test_errors_are_those_of_the_theory() -> None:
     assert found.standard_error < 0.06 * theory
 
 
-def test_covariances_of_inputs_and_tasks() -> None:
+def test_covariances_of_inputs_and_tasks():
     """One layer has the exact errors of its reduced matrix."""
     generator = np.random.default_rng(5)
     sigma, C = (each @ each.T / 9 for each in generator.standard_normal((2, D, 9)))
     layer = descent_layer(0.5, context=CONTEXT, dim=D, preconditioner=np.diag([1.0, 2.0, 0.5]))
-    law: dict[str, Any] = {"input_covariance": sigma, "task_covariance": C, "noise_variance": 0.6}
+    law = {"input_covariance": sigma, "task_covariance": C, "noise_variance": 0.6}
     setting = SETTING | law | {"test_prompts": 20_000, "input_variance": 0.5}
     found = reduced_stack([layer], **setting).errors["stack"]
     setting.pop("test_prompts")
     assert abs(found.z(reduced_gamma(layer, **setting).errors().icl)) < STANDARD_ERRORS
 
 
-def test_table_and_picture() -> None:
+def test_table_and_picture():
     model = gdpp_transformer([0.9, 1.1], [0.2], context=CONTEXT, dim=D)
     found = reduced_stack(model.layers, **SETTING)
     assert "0.9000  0.2000" in str(found)
@@ -160,18 +159,18 @@ def test_table_and_picture() -> None:
         ({"input_variance": 0.0}, "input_variance must be > 0"),
     ],
 )
-def test_bad_input_is_named(change: dict[str, Any], message: str) -> None:
-    good: dict[str, Any] = {"stack": [{"P": np.eye(4), "Q": np.eye(4)}]} | SETTING
+def test_bad_input_is_named(change, message):
+    good = {"stack": [{"P": np.eye(4), "Q": np.eye(4)}]} | SETTING
     with pytest.raises(ValueError, match=message):
         reduced_stack(**good | change)
 
 
-def test_a_stack_is_a_sequence() -> None:
+def test_a_stack_is_a_sequence():
     with pytest.raises(TypeError, match="stack must be a sequence"):
-        reduced_stack({"P": np.eye(4), "Q": np.eye(4)}, **SETTING)  # type: ignore[arg-type]
+        reduced_stack({"P": np.eye(4), "Q": np.eye(4)}, **SETTING)
 
 
-def test_overflow_is_said() -> None:
+def test_overflow_is_said():
     layer = {"P": 1e200 * np.eye(4), "Q": np.eye(4)}
     with pytest.raises(ArithmeticError, match="predictions overflow"):
         reduced_stack([layer] * 2, **SETTING)
