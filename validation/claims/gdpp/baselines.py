@@ -8,6 +8,9 @@ Source: {vladymyrov2024}, Table 1, Figure 1 and section 6; integrals over the ex
 documentation.
 """
 
+import math
+from collections.abc import Iterator, Mapping
+from operator import truediv
 from typing import Any
 
 import numpy as np
@@ -20,8 +23,10 @@ from iclimit.asymptotics.gdpp import (
 )
 from iclimit.drawing import COLOURS, Figure, draw_family, finish, panels
 from iclimit.problem import NoiseLaw, Problem
+from iclimit.results import Estimate
 from iclimit.simulate.gdpp import SimulatedBaselines, simulate_ridge_baselines
-from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
+from iclimit.validation import difference
+from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.gdpp.given_inputs import (
     ENDLESS,
     LossesGivenInputs,
@@ -35,7 +40,7 @@ from iclimit.validation.claims.gdpp.published_table import (
     published_error,
     published_table,
 )
-from iclimit.validation.judge.comparisons import difference
+from iclimit.validation.rows import Later, Row, bound, call, drawing, mean, note, published, run
 
 # Baselines, and their fields of the theory.
 METHODS = {"ConstRR": "constant", "AdaRR": "adaptive", "TunedRR": "tuned"}
@@ -43,9 +48,7 @@ METHODS = {"ConstRR": "constant", "AdaRR": "adaptive", "TunedRR": "tuned"}
 # Without noise all baselines are the oracle.
 NOISY = NOISES[1:]
 
-# Contexts whose inputs are drawn, and prompts that are drawn whole at two noise laws.
-CONTEXTS: dict[Preset, int] = {"quick": 2000, "medium": 20_000, "full": 200_000}
-PROMPTS: dict[Preset, int] = {"quick": 10_000, "medium": 100_000, "full": 1_000_000}
+# Noise laws at which prompts are drawn whole.
 WHOLE = ("uniform:5", "categorical:1,3")
 
 # Factors of multiplier and threshold of the neighbours of TunedRR.
@@ -84,101 +87,98 @@ def simulate_prompts(
     )
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Losses given the inputs by noise law, and baselines on whole prompts."""
-    found = {
-        law: Cell.of(
+def rows(effort: Effort) -> Iterator[Row]:
+    """Simulated and published losses against the theory."""
+    given = {}
+    for law in NOISY:
+        given[law] = run(
             losses_given_inputs,
             noise_law=law,
             rate=float(one_layer(baselines(law).penalty, **SIZE).rate),
             penalties=penalties(law),
-            contexts=CONTEXTS[preset],
+            contexts=effort(2000),
         )
-        for law in NOISY
-    }
-    whole = {
-        ("prompts", law): Cell.of(
-            simulate_prompts, noise_law=law, tuned=tuned_penalty(law), contexts=PROMPTS[preset]
-        )
-        for law in WHOLE
-    }
-    return found | whole
-
-
-def judge(preset: Preset, results: Results) -> Verdict:
-    """Compare simulated and published losses with the theory."""
-    comparisons = [row for law in NOISY for row in compare_law(law, results[law])]
+        yield from law_rows(law, given[law])
     for law in WHOLE:
-        losses = results["prompts", law].losses
+        prompts = effort(10_000)
+        whole = run(simulate_prompts, noise_law=law, tuned=tuned_penalty(law), contexts=prompts)
         for name, field in {"oracle": "oracle", **METHODS}.items():
             theory, of = getattr(baselines(law), field), f"ridge_baselines.{field}"
-            draws = "prompts", law
-            label = f"{name}, whole prompts, {law}"
-            comparisons.append(compare(label, theory, losses[name], of=of, draws=draws))
-    published = [
-        Comparison(
-            f"published {name}, {law}",
-            loss := getattr(baselines(law), field),
-            published_table()[name, 0, law],
-            published_error(loss, law),
-            of=f"ridge_baselines.{field}",
-        )
-        for law in NOISY
-        for name, field in METHODS.items()
-    ]
-    worst = max(published, key=lambda comparison: abs(comparison.z))
-    biased = results["uniform:5"].ridges[len(METHODS)]
-    notes = (
-        f"{CONTEXTS[preset]:,} contexts for each of {len(NOISY)} noise laws.  Given the inputs, "
+            label, loss = f"{name}, whole prompts, {law}", whole.losses[name]
+            yield mean(label, theory, loss, of=of, draws=("prompts", law))
+    table = [published_row(name, law) for law in NOISY for name in METHODS]
+    yield from table
+    yield note(
+        f"{effort(2000):,} contexts for each of {len(NOISY)} noise laws.  Given the inputs, "
         "losses are averaged over tasks and noise exactly, and regressed on moments of the inputs "
-        "whose means are known.",
+        "whose means are known."
+    )
+    worst = max((row.comparisons()[0] for row in table), key=lambda each: abs(each.z))
+    yield note(
         f"Published losses: the largest |z| is {abs(worst.z):.1f} ({worst.label}); their standard "
-        "errors are estimated for 100,000 sequences.",
+        "errors are estimated for 100,000 sequences."
+    )
+    yield note(call(describe_biased, given["uniform:5"].ridges[len(METHODS)]))
+    yield drawing(draw, given)
+
+
+def published_row(name: str, law: str) -> Row:
+    """A published loss of a baseline."""
+    loss = getattr(baselines(law), METHODS[name])
+    found = Estimate(published_table()[name, 0, law], published_error(loss, law), 2)
+    options = {"of": f"ridge_baselines.{METHODS[name]}", "degrees": math.inf}
+    return published(f"published {name}, {law}", loss, found, **options)
+
+
+def describe_biased(biased: Estimate) -> str:
+    """AdaRR with another divisor, and the table."""
+    return (
         "AdaRR divides the residual sum of squares by N - d.  Divided by N it has the loss "
         f"{biased.mean:.3f} at uniform:5, where the table has "
-        f"{published_table()['AdaRR', 0, 'uniform:5']:.3f}.",
+        f"{published_table()['AdaRR', 0, 'uniform:5']:.3f}."
     )
-    return Verdict(comparisons + published, lambda figure: draw(figure, results), notes)
 
 
-def compare_law(law: str, run: LossesGivenInputs) -> list[Comparison]:
-    """Compare what one noise law gives."""
-    theory = baselines(law)
-    step = one_layer(theory.penalty, **SIZE)
-    constant, adaptive, tuned, biased, *others = run.ridges
-    biased_loss = adaptive_ridge_loss(law, multiplier=BIASED[0], **SIZE)
-    rows = [
-        ("oracle", theory.oracle, run.oracle, "ridge_baselines.oracle"),
+def law_rows(law: str, given: Later) -> Iterator[Row]:
+    """What one noise law gives."""
+    theory, step = baselines(law), call(one_layer, baselines(law).penalty, **SIZE)
+    constant, adaptive, tuned, biased, *others = (
+        given.ridges[number] for number in range(4 + len(NEIGHBOURS))
+    )
+    biased_loss = call(adaptive_ridge_loss, law, multiplier=BIASED[0], **SIZE)
+    for name, value, estimate, of in (
+        ("oracle", theory.oracle, given.oracle, "ridge_baselines.oracle"),
         ("ConstRR", theory.constant, constant, "ridge_baselines.constant"),
         ("AdaRR", theory.adaptive, adaptive, "ridge_baselines.adaptive"),
         ("TunedRR", theory.tuned, tuned, "ridge_baselines.tuned"),
-        ("one step", theory.one_layer, run.step, "ridge_baselines.one_layer"),
-        ("risk of the oracle", oracle_risk(law, **SIZE), run.oracle, "oracle_risk"),
-        ("loss of ConstRR", constant_ridge_loss(law, **SIZE), constant, "constant_ridge_loss"),
-        ("loss of biased AdaRR", biased_loss, biased, "adaptive_ridge_loss"),
-        ("loss of one step", float(step.loss), run.step_total, "one_layer.loss"),
-        ("inverse rate of one step", 1 / float(step.rate), run.inverse_rate, "one_layer.rate"),
-    ]
+        ("one step", theory.one_layer, given.step, "ridge_baselines.one_layer"),
+        ("risk of the oracle", call(oracle_risk, law, **SIZE), given.oracle, None),
+        ("loss of ConstRR", call(constant_ridge_loss, law, **SIZE), constant, None),
+        ("loss of biased AdaRR", biased_loss, biased, None),
+        ("loss of one step", step.loss, given.step_total, None),
+        (
+            "inverse rate of one step",
+            call(truediv, 1, step.rate),
+            given.inverse_rate,
+            "one_layer.rate",
+        ),
+    ):
+        yield mean(f"{name}, {law}", value, estimate, of=of, draws=law)
     if law in UNIFORM:  # the others are met exactly
-        mean = NoiseLaw.parse(law).mean_variance
-        rows.append(("noise variance", mean, run.variance, None))
-    comparisons = [
-        compare(f"{name}, {law}", value, estimate, of=of, draws=law)
-        for name, value, estimate, of in rows
-    ]
+        variance = NoiseLaw.parse(law).mean_variance
+        yield mean(f"noise variance, {law}", variance, given.variance, draws=law)
     for (a, b), other in zip(NEIGHBOURS, others, strict=True):
         label = f"TunedRR against {a:g} of its multiplier and {b:g} of its threshold, {law}"
-        comparisons.append(compare(label, 0.0, difference(tuned, other), upper_bound=True))
-    return comparisons
+        yield bound(label, 0.0, call(difference, tuned, other))
 
 
-def draw(figure: Figure, results: Results) -> None:
+def draw(figure: Figure, given: Mapping[str, LossesGivenInputs]) -> None:
     """Draw losses against the largest noise level: theory, simulated, published."""
     (ax,) = panels(figure, 1, width=6.4, height=4.0)
     maxima = np.array([0.5, 1, 2, 3, 4, 5, 6, 7])
     for number, ((name, field), colour) in enumerate(zip(METHODS.items(), COLOURS, strict=False)):
         curve = [getattr(baselines(f"uniform:{x:g}"), field) for x in maxima]
-        losses = [results[law].ridges[number] for law in UNIFORM[1:]]
+        losses = [given[law].ridges[number] for law in UNIFORM[1:]]
         draw_family(ax, (maxima, curve), (range(1, 8), losses), colour, name)
         table = [published_table()[name, 0, law] for law in UNIFORM[1:]]
         ax.plot(range(1, 8), table, "x", color="0.3", markersize=8, zorder=5)
@@ -186,4 +186,4 @@ def draw(figure: Figure, results: Results) -> None:
     finish(ax, r"largest noise level $\sigma_{\max}$", "adjusted loss", legend="")
 
 
-claim = Claim.of("noisy-baselines", __doc__, cells, judge)
+claim = Claim.of("noisy-baselines", __doc__, rows)

@@ -8,6 +8,7 @@ Source: {vonoswald2023}, Figure 13 (GD++); integrals: documentation.
 """
 
 import math
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,19 +19,10 @@ from iclimit.drawing import COLOURS, Figure, draw_family, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.descent.schedules import context_blocks
 from iclimit.simulate.gdpp import simulate_gdpp
-from iclimit.statistics import extrapolate_runs
-from iclimit.validation import (
-    Cell,
-    Claim,
-    Comparison,
-    Preset,
-    Results,
-    Verdict,
-    compare,
-    compare_limits,
-)
+from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.gdpp.controls import controlled, trace_controls
 from iclimit.validation.claims.gdpp.minima import errors, local_minima
+from iclimit.validation.rows import Later, Row, call, drawing, exact, limit, mean, run
 
 # Rates and gammas by number of layers, tame up to the largest eigenvalues that occur.  At the best
 # rates of the limit the mean of three layers, of degree 26 in the eigenvalues, comes from contexts
@@ -39,17 +31,8 @@ SCHEDULES = {2: ((0.3, 0.45), (0.06,)), 3: ((0.3, 0.45, 0.6), (0.06, 0.07))}
 
 SIZES, RATIO, NOISE_RATIO = (16, 24, 32, 48, 64), 0.5, 0.05
 
-# Contexts at the smallest size.
-CONTEXTS: dict[Preset, int] = {"quick": 2000, "medium": 20_000, "full": 200_000}
-
-# Noise ratios of the minima, and random starts by number of layers.  Of two layers every third
-# start ends at the best minimum.
+# Noise ratios of the minima.  Of two layers every third random start ends at the best minimum.
 MINIMA_NOISES = (NOISE_RATIO, 0.2)
-STARTS: dict[Preset, dict[int, int]] = {
-    "quick": {2: 60},
-    "medium": {2: 80, 3: 80},
-    "full": {2: 200, 3: 400},
-}
 
 # Relative; minima are found to rounding (measured: 1e-14).
 MINIMUM_ACCURACY = 1e-10
@@ -104,85 +87,67 @@ def least_loss(degree: int, noise_ratio: float) -> float:
     return float(np.linalg.lstsq(design, target, rcond=None)[1][0])
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Losses by number of layers and dimension, and minima by number of layers and noise."""
-    losses = {
-        (layers, dim): Cell.of(
-            simulated_loss,
-            rates=rates,
-            gammas=gammas,
-            dim=dim,
-            contexts=CONTEXTS[preset] * SIZES[0] // dim,
-        )
-        for layers, (rates, gammas) in SCHEDULES.items()
-        for dim in SIZES
-    }
-    minima = {
-        ("minima", layers, noise): Cell.of(
-            limiting_minima, layers=layers, noise_ratio=noise, starts=starts
-        )
-        for layers, starts in STARTS[preset].items()
-        for noise in MINIMA_NOISES
-    }
-    return losses | minima
+def rows(effort: Effort) -> Iterator[Row]:
+    """Losses against the exact ones, extrapolated losses against the limit, and minima."""
+    contexts, drawn = effort.pick(tiny=400, quick=2000, medium=20_000, full=200_000), {}
+    for layers, (rates, gammas) in SCHEDULES.items():
+        runs = {
+            dim: run(
+                simulated_loss,
+                rates=rates,
+                gammas=gammas,
+                dim=dim,
+                contexts=contexts * SIZES[0] // dim,
+            )
+            for dim in SIZES
+        }
+        drawn |= {(layers, dim): loss for dim, loss in runs.items()}
+        for dim, loss in runs.items():
+            label, theory = f"{layers} layers, d = {dim}, exact", call(exact_loss, layers, dim)
+            yield mean(label, theory, loss, of="gdpp_loss")
+        limits = {f"{layers} layers, d to infinity": call(limit_loss, layers)}
+        yield limit(limits, runs, of=["gdpp_loss.limit"], name=f"{layers} layers")
+    starts = effort.pick(quick={2: 60}, medium={2: 80, 3: 80}, full={2: 200, 3: 400})
+    for layers, count in starts.items():
+        for noise in MINIMA_NOISES:
+            losses = run(limiting_minima, layers=layers, noise_ratio=noise, starts=count)
+            yield from minimum_rows(layers, noise, losses)
+    yield drawing(draw, drawn)
 
 
-def exact(layers: int, dim: int) -> float:
+def minimum_rows(layers: int, noise: float, losses: Later) -> Iterator[Row]:
+    """Minima in the limit; of more than two layers the best only."""
+    where, limits = f"{layers} layers, v = {noise:g}", {"ratio": RATIO, "noise_ratio": noise}
+    best, options = call(optimal_gdpp, layers, **limits), {"relative": MINIMUM_ACCURACY}
+    yield exact(f"least loss, {where}", best.loss, losses[0], **options)
+    bound = call(least_loss, (3**layers - 1) // 2, noise)
+    yield exact(f"any polynomial, {where}", best.lower_bound, bound, **options)
+    minima = gdpp_minima(layers, **limits)[: 2 if layers == 2 else 1]
+    for number, minimum in enumerate(minima):
+        label, of = f"minimum {number}, {where}", "gdpp_minima.loss"
+        yield exact(label, minimum.loss, losses[number], of=of, **options)
+
+
+def exact_loss(layers: int, dim: int) -> float:
     """Loss at finite size."""
     size: dict[str, Any] = {"context": round(dim / RATIO), "dim": dim}
     return float(gdpp_loss(*SCHEDULES[layers], noise_ratio=NOISE_RATIO, **size))
 
 
-def limit(layers: int) -> float:
+def limit_loss(layers: int) -> float:
     """Loss in the limit."""
     return float(gdpp_loss(*SCHEDULES[layers], ratio=RATIO, noise_ratio=NOISE_RATIO))
 
 
-def judge(preset: Preset, results: Results) -> Verdict:
-    """Compare losses with the exact ones, extrapolated losses with the limit, and minima."""
-    comparisons, notes = [], []
-    for layers in SCHEDULES:
-        losses = [results[layers, dim] for dim in SIZES]
-        comparisons += [
-            compare(f"{layers} layers, d = {dim}, exact", exact(layers, dim), loss, of="gdpp_loss")
-            for dim, loss in zip(SIZES, losses, strict=True)
-        ]
-        fit = extrapolate_runs(SIZES, losses)
-        limits = {f"{layers} layers, d to infinity": limit(layers)}
-        comparisons += compare_limits(limits, fit, of=["gdpp_loss.limit"])
-        notes.append(f"{layers} layers: {fit.summary}.")
-    for layers in STARTS[preset]:
-        for noise in MINIMA_NOISES:
-            comparisons += compare_minima(layers, noise, results["minima", layers, noise])
-    return Verdict(comparisons, lambda figure: draw(figure, results), notes)
-
-
-def compare_minima(layers: int, noise: float, losses: list[float]) -> list[Comparison]:
-    """Compare minima in the limit; of more than two layers the best only."""
-    setting = f"{layers} layers, v = {noise:g}"
-    best = optimal_gdpp(layers, ratio=RATIO, noise_ratio=noise)
-    bound = least_loss((3**layers - 1) // 2, noise)
-    rows = [
-        (f"least loss, {setting}", best.loss, losses[0], "optimal_gdpp.loss"),
-        (f"any polynomial, {setting}", best.lower_bound, bound, "optimal_gdpp.lower_bound"),
-    ]
-    minima = gdpp_minima(layers, ratio=RATIO, noise_ratio=noise)[: 2 if layers == 2 else 1]
-    rows += [
-        (f"minimum {number}, {setting}", minimum.loss, losses[number], "gdpp_minima.loss")
-        for number, minimum in enumerate(minima)
-    ]
-    return [
-        compare(label, theory, found, relative=MINIMUM_ACCURACY, of=of)
-        for label, theory, found, of in rows
-    ]
-
-
-def draw(figure: Figure, results: Results) -> None:
+def draw(figure: Figure, results: Mapping[tuple[int, int], Estimate]) -> None:
     """Draw losses against 1/d, and the best losses of GD++ against the number of layers."""
     left, right = panels(figure, width=9.0, height=3.8)
     inverse = [1 / dim for dim in SIZES]
     for layers, colour in zip(SCHEDULES, COLOURS, strict=False):
-        line = [0, *inverse[::-1]], [limit(layers), *(exact(layers, dim) for dim in SIZES[::-1])]
+        line = (
+            [0, *inverse[::-1]],
+            [limit_loss(layers), *(exact_loss(layers, dim) for dim in SIZES[::-1])],
+        )
         losses = [results[layers, dim] for dim in SIZES]
         draw_family(left, line, (inverse, losses), colour, f"{layers} layers")
     y = rf"loss, $d/N = 1/2$, $v = {NOISE_RATIO:g}$"
@@ -204,4 +169,4 @@ def draw(figure: Figure, results: Results) -> None:
     finish(right, "layers", "loss", log="y", legend="GD++, best found")
 
 
-claim = Claim.of("gdpp-error", __doc__, cells, judge)
+claim = Claim.of("gdpp-error", __doc__, rows)

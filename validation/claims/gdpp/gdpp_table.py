@@ -8,16 +8,17 @@ regression with the mean noise variance.
 Source: {vladymyrov2024}, Table 1 and Figure 1; exact loss at finite size: documentation.
 """
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from iclimit.asymptotics.gdpp import gdpp_minima
-from iclimit.drawing import Figure
 from iclimit.problem import NoiseLaw
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
-from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
+from iclimit.validation import Comparison
+from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.gdpp.controls import controlled, spectral_controls
 from iclimit.validation.claims.gdpp.minima import errors, local_minima
 from iclimit.validation.claims.gdpp.published_table import (
@@ -26,8 +27,9 @@ from iclimit.validation.claims.gdpp.published_table import (
     published_error,
     published_table,
 )
-from iclimit.validation.claims.gdpp.tables import GDPP, draw_table
-from iclimit.validation.claims.gdpp.trained import Trained, compare_published
+from iclimit.validation.claims.gdpp.tables import GDPP
+from iclimit.validation.claims.gdpp.trained import Trained, layer_count, published_row
+from iclimit.validation.rows import Row, bound, call, judged, mean, note, run
 
 # Up to this many layers trained models are compared with the best minimum.  From three layers on,
 # rates chosen on a sample have means that no sample shows.
@@ -36,8 +38,6 @@ EXACT_LAYERS = 2
 # Laws whose best minima are found again over sampled eigenvalues.  At lower noise rare contexts
 # determine the loss there.
 SAMPLED = ("uniform:5", "categorical:1,3,5")
-CONTEXTS: dict[Preset, int] = {"quick": 4000, "medium": 40_000, "full": 400_000}
-
 # Eigenvalues that are replaced by their mean in a descent, and its random starts.
 MERGED, STARTS = 100, 20
 
@@ -67,12 +67,52 @@ def sampled_minimum(*, noise_law: str, contexts: int, rng: Any) -> Estimate:
     return controlled(np.mean(losses, axis=1), controls)
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Trained models, and least losses over sampled eigenvalues by noise law."""
-    sampled = {
-        law: Cell.of(sampled_minimum, noise_law=law, contexts=CONTEXTS[preset]) for law in SAMPLED
-    }
-    return {cell: cell for cell in GDPP.cells(preset)} | sampled
+def rows(effort: Effort) -> Iterator[Row]:
+    """Trained models, the published losses, the floor and the minima."""
+    for (law, layers), model in GDPP.trained(effort).items():
+        where = f"{layer_count(layers)}, {law}"
+        if (law, layers) == UNREACHED:
+            yield note(call(describe_unreached, model))
+        elif (law, layers) not in BELOW_BOUND:
+            yield published_row("gd++", law, layers, model)
+        label = f"ConstRR is at most GD++, {where}"
+        yield bound(label, model.held_out, baselines(law).constant)
+        if layers <= EXACT_LAYERS:
+            minima = call(minima_of, law, layers)
+            yield bound(f"the best found is at most trained, {where}", model.held_out, minima[0])
+        if layers == 2:
+            yield judged(call(compare_minima, model, minima))
+            yield note(call(describe_minima, model, minima))
+    contexts = effort.pick(quick=4000, medium=40_000, full=400_000)
+    for law in SAMPLED:
+        least = call(relative_minima, law, 2)[0]
+        found = run(sampled_minimum, noise_law=law, contexts=contexts)
+        label = f"least loss over sampled eigenvalues, {law}"
+        yield mean(label, least, found, of="gdpp_minima.loss")
+    yield note(
+        "Not compared: the published .344 of 3 to 7 layers at uniform:5.  No GD++ of any depth is "
+        f"below ConstRR, {baselines('uniform:5').constant:.4f} (published: .365)."
+    )
+    yield GDPP.drawing(effort, bound=True)
+
+
+def describe_unreached(model: Trained) -> str:
+    """Why a published loss is not compared."""
+    return (
+        f"Not compared: {model.label}, {model.held_out.mean:.3g} +- "
+        f"{model.held_out.standard_error:.1g}, published {model.published:.3g}.  The least "
+        "mean found over the exact spectrum is above both: means over sequences miss the "
+        "rare ones that determine it."
+    )
+
+
+def describe_minima(model: Trained, minima: Sequence[float]) -> str:
+    """Local minima of two layers, and the starts that reach the best one."""
+    return (
+        f"{model.label}: local minima "
+        f"{' and '.join(f'{loss:.4f}' for loss in minima[:2])}, published "
+        f"{model.published:.3f}; {model.at_best} of {model.starts} starts reach the best one."
+    )
 
 
 def minima_of(noise_law: str, layers: int) -> list[float]:
@@ -85,49 +125,6 @@ def relative_minima(noise_law: str, layers: int) -> list[float]:
     """Losses relative to the null predictor's at the local minima of GD++."""
     noise_ratio = baselines(noise_law).penalty / SIZE["context"]
     return [each.loss for each in gdpp_minima(layers, noise_ratio=noise_ratio, **SIZE)]
-
-
-def judge(preset: Preset, results: Results) -> Verdict:
-    """Compare trained models with the published losses, the floor and the minima."""
-    comparisons, notes = [], []
-    for each in GDPP.trained(preset, results):
-        setting = each.noise_law, each.model.depth
-        if setting == UNREACHED:
-            notes.append(
-                f"Not compared: {each.label}, {each.held_out.mean:.3g} +- "
-                f"{each.held_out.standard_error:.1g}, published {each.published:.3g}.  The least "
-                "mean found over the exact spectrum is above both: means over sequences miss the "
-                "rare ones that determine it."
-            )
-        elif setting not in BELOW_BOUND:
-            comparisons.append(compare_published(each))
-        floor = baselines(each.noise_law).constant
-        label = f"ConstRR is at most GD++, {each.label}"
-        comparisons.append(compare(label, each.held_out, floor, upper_bound=True))
-        if each.model.depth <= EXACT_LAYERS:
-            minima = minima_of(*setting)
-            label = f"the best found is at most trained, {each.label}"
-            comparisons.append(compare(label, each.held_out, minima[0], upper_bound=True))
-        if each.model.depth == 2:
-            comparisons += compare_minima(each, minima)
-            notes.append(
-                f"{each.label}: local minima "
-                f"{' and '.join(f'{loss:.4f}' for loss in minima[:2])}, published "
-                f"{published_table()['GD++', 2, each.noise_law]:.3f}; {each.at_best} of "
-                f"{each.starts} starts reach the best one."
-            )
-    for law in SAMPLED:
-        label, least = f"least loss over sampled eigenvalues, {law}", relative_minima(law, 2)[0]
-        comparisons.append(compare(label, least, results[law], of="gdpp_minima.loss"))
-    notes.append(
-        "Not compared: the published .344 of 3 to 7 layers at uniform:5.  No GD++ of any depth is "
-        f"below ConstRR, {baselines('uniform:5').constant:.4f} (published: .365)."
-    )
-
-    def draw(figure: Figure) -> None:
-        draw_table(figure, GDPP, preset, results, bound=True)
-
-    return Verdict(comparisons, draw, notes)
 
 
 def compare_minima(model: Trained, minima: list[float]) -> list[Comparison]:
@@ -146,4 +143,4 @@ def compare_minima(model: Trained, minima: list[float]) -> list[Comparison]:
     return comparisons
 
 
-claim = Claim.of("noisy-gdpp", __doc__, cells, judge)
+claim = Claim.of("noisy-gdpp", __doc__, rows)

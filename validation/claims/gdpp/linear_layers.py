@@ -13,7 +13,7 @@ Source: {vonoswald2023}, Figures 3 and 6; exact losses derived in the documentat
 """
 
 import math
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -21,7 +21,8 @@ from iclimit.asymptotics.descent import optimal_learning_rate
 from iclimit.asymptotics.gdpp import gdpp_loss
 from iclimit.drawing import COLOURS, Figure, draw_estimates, finish, panels
 from iclimit.results import Estimate
-from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
+from iclimit.validation import Comparison, compare
+from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.gdpp.best_layers import EXACT, SIZE, best_layers
 from iclimit.validation.claims.gdpp.trained_layers import (
     DIM,
@@ -32,29 +33,23 @@ from iclimit.validation.claims.gdpp.trained_layers import (
     tested_layers,
     train_layers,
 )
+from iclimit.validation.rows import Later, Row, call, drawing, judged, note, run
 
 Kind = tuple[int, bool]
 """Number of layers, and whether they share their weights."""
 SHARED: Kind = (2, True)
-RUNS: dict[Preset, dict[Kind, int]] = {
+RUNS: dict[str, dict[Kind, int]] = {
     "quick": {SHARED: 1},
     "medium": {SHARED: 3, (2, False): 3},
     "full": {SHARED: 5, (2, False): 5, (3, False): 3, (4, False): 3, (5, False): 3},
 }
 """Trainings of each kind, which differ in their seed."""
-STEPS: dict[Preset, dict[int, int]] = {
-    "quick": {2: 1500},
-    "medium": {2: 3000},
-    "full": {2: 5000, 3: 5000, 4: 8000, 5: 8000},
-}
-BATCH: dict[Preset, int] = {"quick": 256, "medium": 512, "full": 512}
 RATE = 0.005
-"""Steps of Adam by layers, prompts of a step, learning rate.  Three CPU seconds for two layers in
+"""Learning rate of Adam.  Three CPU seconds for two layers in
 quick; in full 16 seconds for two, 30 for three, 75 for four and 100 for five."""
-EXCESS: dict[Preset, float] = {"quick": 0.07, "medium": 0.03, "full": 0.02}
+EXCESS = {"quick": 0.07, "medium": 0.03, "full": 0.02}
 """Most that training may leave of the loss of two layers above the best GD++.  Measured on the
 same prompts: 3 to 5 % in quick, 0.8 % in medium, 0.6 to 0.9 % in full."""
-HELD_OUT: dict[Preset, int] = {"quick": 5_000, "medium": 40_000, "full": 40_000}
 NULL = DIM / 24
 """Loss of predicting zero in published units: half a square, inputs U(-1/2, 1/2)."""
 CLOSER, STRAIGHTER = 0.7, 0.5
@@ -65,27 +60,31 @@ ROLLED = 0.3
 deviations of the layer add up.  Measured: up to 0.17 in quick."""
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Layers tested, by kind and run."""
-    return {
-        (kind, run): Cell.of(
-            tested_layers,
-            trained=Cell.of(
-                train_layers,
-                layers=kind[0],
-                shared=kind[1],
-                steps=STEPS[preset][kind[0]],
-                batch=BATCH[preset],
-                learning_rate=RATE,
-                run=run,
-            ),
-            best=Cell.of(best_layers, layers=kind[0], shared=kind[1]),
-            shared=kind[1],
-            held_out=HELD_OUT[preset],
-        )
-        for kind, runs in RUNS[preset].items()
-        for run in range(runs)
-    }
+def rows(effort: Effort) -> Iterator[Row]:
+    """Every run that left its plateau, and the number of others."""
+    runs = effort.pick(**RUNS)
+    steps = effort.pick(
+        quick={2: 1500}, medium={2: 3000}, full={2: 5000, 3: 5000, 4: 8000, 5: 8000}
+    )
+    layers: dict[Kind, list[Later]] = {}
+    for kind, count in runs.items():
+        depth, shared = kind
+        setting = {"layers": depth, "shared": shared}
+        training = {"steps": steps[depth], "batch": effort.pick(quick=256, medium=512)}
+        layers[kind] = [
+            run(
+                tested_layers,
+                trained=run(train_layers, **setting, **training, learning_rate=RATE, run=number),
+                best=run(best_layers, **setting),
+                shared=shared,
+                held_out=effort.pick(quick=5_000, medium=40_000),
+            )
+            for number in range(count)
+        ]
+    excess = effort.pick(**EXCESS)
+    yield judged(call(compare_all, layers, excess))
+    yield note(call(describe_all, layers))
+    yield drawing(draw, layers)
 
 
 def name(kind: Kind) -> str:
@@ -138,7 +137,7 @@ def compare_exact(found: Layers, where: str) -> list[Comparison]:
     return rows
 
 
-def compare_trained(preset: Preset, kind: Kind, found: Layers, where: str) -> list[Comparison]:
+def compare_trained(most: float, kind: Kind, found: Layers, where: str) -> list[Comparison]:
     """Compare a trained stack with gradient descent and GD++ on the same prompts."""
     losses = found.losses
     first, last = min(found.alignments), max(found.alignments)
@@ -181,7 +180,7 @@ def compare_trained(preset: Preset, kind: Kind, found: Layers, where: str) -> li
     if kind[0] <= EXACT:
         label = f"trained over the best GD++, {where}"
         excess = ratio(losses["trained"], losses["GD++"])
-        rows.append(compare(label, 1 + EXCESS[preset], excess, upper_bound=True))
+        rows.append(compare(label, 1 + most, excess, upper_bound=True))
     if kind[1]:
         for weight in WEIGHTS:
             label = f"layer with weight {weight:g} of the construction over the trained, {where}"
@@ -196,28 +195,38 @@ def compare_trained(preset: Preset, kind: Kind, found: Layers, where: str) -> li
     return rows
 
 
-def judge(preset: Preset, results: Results) -> Verdict:
-    """Compare every run that left its plateau, and count the others."""
-    comparisons: list[Comparison] = []
-    notes, shown = [], dict[Kind, list[Layers]]()
+def least_losses(layers: Mapping[Kind, Sequence[Layers]]) -> dict[int, float]:
+    """Loss of the best GD++ by number of layers."""
     least = {1: float(optimal_learning_rate(**SIZE).loss) / 8}
-    for kind, runs in RUNS[preset].items():
-        found = [results[kind, run] for run in range(runs)]
-        stuck = [on_plateau(each, least[kind[0] - 1]) for each in found]
-        kept = [each for each, bad in zip(found, stuck, strict=True) if not bad]
-        shown[kind] = kept or found
-        label = f"runs on a plateau, {name(kind)}"
-        comparisons.append(compare(label, float(runs - 1), float(sum(stuck)), upper_bound=True))
-        if not kind[1]:
-            least[kind[0]] = NULL * found[0].best.loss
-        for number, each in enumerate(found):
-            if kind[0] <= EXACT and number == 0:
-                comparisons += compare_exact(each, name(kind))
-            if not stuck[number]:
-                where = f"{name(kind)}, run {number + 1}"
-                comparisons += compare_trained(preset, kind, each, where)
-        notes.append(describe(kind, kept, found))
-    return Verdict(comparisons, lambda figure: draw(figure, shown), notes)
+    return least | {
+        kind[0]: NULL * runs[0].best.loss for kind, runs in layers.items() if not kind[1]
+    }
+
+
+def kept_runs(layers: Mapping[Kind, Sequence[Layers]], kind: Kind) -> dict[int, Layers]:
+    """Runs that left their plateau, by their numbers."""
+    least = least_losses(layers)[kind[0] - 1]
+    return {k: each for k, each in enumerate(layers[kind]) if not on_plateau(each, least)}
+
+
+def compare_all(layers: Mapping[Kind, Sequence[Layers]], most: float) -> Iterator[Comparison]:
+    """Compare every run that left its plateau, and count the others."""
+    for kind, runs in layers.items():
+        kept, label = kept_runs(layers, kind), f"runs on a plateau, {name(kind)}"
+        stuck = float(len(runs) - len(kept))
+        yield compare(label, float(len(runs) - 1), stuck, upper_bound=True)
+        if kind[0] <= EXACT:
+            yield from compare_exact(runs[0], name(kind))
+        for number, each in kept.items():
+            where = f"{name(kind)}, run {number + 1}"
+            yield from compare_trained(most, kind, each, where)
+
+
+def describe_all(layers: Mapping[Kind, Sequence[Layers]]) -> list[str]:
+    """Losses of all kinds."""
+    return [
+        describe(kind, [*kept_runs(layers, kind).values()], [*layers[kind]]) for kind in layers
+    ]
 
 
 def describe(kind: Kind, kept: list[Layers], found: list[Layers]) -> str:
@@ -238,26 +247,27 @@ def describe(kind: Kind, kept: list[Layers], found: list[Layers]) -> str:
     return text + "."
 
 
-def draw(figure: Figure, shown: dict[Kind, list[Layers]]) -> None:
+def draw(figure: Figure, layers: Mapping[Kind, Sequence[Layers]]) -> None:
     """Draw training and alignment of the first shared run, and how it generalises."""
+    shown = {kind: [*kept_runs(layers, kind).values()] or runs for kind, runs in layers.items()}
     loss, aligned, rolled, mixed, shifted, depths = panels(figure, 3, 2, width=11, height=6.6)
-    run = shown[SHARED][0]
-    smooth = np.convolve(run.training, np.ones(20) / 20, "valid")
+    first = shown[SHARED][0]
+    smooth = np.convolve(first.training, np.ones(20) / 20, "valid")
     loss.plot(np.arange(len(smooth)), smooth, color=COLOURS[1], label="trained")
     for label, steps, colour in (("GD", True, COLOURS[2]), ("best GD++", False, COLOURS[0])):
-        loss.axhline(theory(run, steps=steps), color=colour, linestyle="--", label=label)
+        loss.axhline(theory(first, steps=steps), color=colour, linestyle="--", label=label)
     finish(loss, "training step", "loss", log="xy", legend="", title="two shared layers")
     for place, label, colour in ((0, "GD", COLOURS[2]), (1, "GD++", COLOURS[0])):
-        pairs = [pair[place] for pair in run.alignments.values()]
-        steps_taken = list(run.alignments)
-        distance = [each.gradient_distance.mean / run.scales[1] for each in pairs]
+        pairs = [pair[place] for pair in first.alignments.values()]
+        steps_taken = list(first.alignments)
+        distance = [each.gradient_distance.mean / first.scales[1] for each in pairs]
         aligned.plot(steps_taken, distance, "o-", color=colour, markersize=3, label=label)
         cosine = [each.cosine.mean for each in pairs]
         aligned.plot(steps_taken, cosine, ":", color=colour)
     title = "sensitivity distance (lines), cosine (dotted)"
     finish(aligned, "training step", "trained against", log="x", legend="", title=title)
     for row, label, style in zip(
-        run.rolled,
+        first.rolled,
         ("trained", "GD++", "GD"),
         (("o", COLOURS[1]), ("-", COLOURS[0]), ("--", COLOURS[2])),
         strict=True,
@@ -266,19 +276,19 @@ def draw(figure: Figure, shown: dict[Kind, list[Layers]]) -> None:
     rolled.set_xticks(range(0, REPETITIONS + 1, 3))
     finish(rolled, "repetitions", "median squared error", log="y", legend="", title="dampened")
     weights = (0.0, *WEIGHTS, 1.0)
-    middle = [run.losses[f"interpolated {weight:g}"] for weight in WEIGHTS]
-    losses = [run.losses["trained"], *middle, run.losses["GD++"]]
-    ratios = [ratio(each, run.losses["GD++"]) for each in losses]
+    middle = [first.losses[f"interpolated {weight:g}"] for weight in WEIGHTS]
+    losses = [first.losses["trained"], *middle, first.losses["GD++"]]
+    ratios = [ratio(each, first.losses["GD++"]) for each in losses]
     draw_estimates(mixed, weights, ratios, COLOURS[1])
     mixed.axhline(1, color=COLOURS[0], linestyle="--")
     y = "loss / GD++ on the same prompts"
     finish(mixed, "weight of the construction", y, title="interpolated")
     for what, colour in (("inputs", COLOURS[3]), ("tasks", COLOURS[4])):
         grid = np.linspace(min(SCALES[what]), max(SCALES[what]), 40)
-        shifted.plot(grid, [theory(run, what, x) for x in grid], color=colour)
-        descent = [theory(run, what, x, steps=True) for x in grid]
+        shifted.plot(grid, [theory(first, what, x) for x in grid], color=colour)
+        descent = [theory(first, what, x, steps=True) for x in grid]
         shifted.plot(grid, descent, "--", color=colour, linewidth=1)
-        found = [run.shifted[what, factor]["trained"] for factor in SCALES[what]]
+        found = [first.shifted[what, factor]["trained"] for factor in SCALES[what]]
         draw_estimates(shifted, SCALES[what], found, colour, label=f"{what} scaled")
     title = "trained, GD++ (lines), GD (dashed)"
     finish(shifted, "factor", "loss", log="xy", legend="", title=title)
@@ -309,4 +319,4 @@ def draw(figure: Figure, shown: dict[Kind, list[Layers]]) -> None:
     depths.legend(fontsize=7)
 
 
-claim = Claim.of("linear-layers", __doc__, cells, judge)
+claim = Claim.of("linear-layers", __doc__, rows)

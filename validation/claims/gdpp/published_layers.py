@@ -9,7 +9,9 @@ Source: {rossi2024}, Figures 8 and 9 (validation/reference/README.md); exact spe
 documentation.
 """
 
+from collections.abc import Iterator
 from functools import cache
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -19,8 +21,10 @@ from iclimit.asymptotics.gdpp import GDPlusPlus, gdpp_minima
 from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.gdpp import simulate_gdpp
-from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
+from iclimit.validation import Comparison, compare
+from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.reference import read_reference
+from iclimit.validation.rows import Row, call, drawing, judged, mean, note, run
 
 DIM = 5
 NULL = DIM / 6
@@ -34,7 +38,6 @@ ratios: their scatter is 0.5 % up to here, and from the next length on all are 2
 CHECKED = (2, 6, 18, 26, 50, 98)
 """Context lengths at which the best layers are simulated.  At 10 pairs one of 20,000 contexts has
 2 % of their mean loss, too much for an error bar."""
-CONTEXTS: dict[Preset, int] = {"quick": 50_000, "medium": 500_000, "full": 5_000_000}
 
 Curve = dict[int, float]
 """Losses by context length."""
@@ -73,20 +76,68 @@ def layers_loss(context: int) -> float:
     return NULL * minima(context)[0].loss
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """The best two layers on simulated contexts, by context length."""
-    return {
-        context: Cell.of(
-            simulate_gdpp,
-            rates=tuple(minima(context)[0].rates.tolist()),
-            gammas=tuple(minima(context)[0].gammas.tolist()),
-            context=context,
-            dim=DIM,
-            input_law="uniform",
-            contexts=CONTEXTS[preset],
-        )
-        for context in CHECKED
-    }
+def rows(effort: Effort) -> Iterator[Row]:
+    """Published losses against the theory, and the theory against simulated contexts."""
+    yield judged(call(compare_published))
+    for context in CHECKED:
+        best, size = minima(context)[0], {"context": context, "dim": DIM, "input_law": "uniform"}
+        rates, gammas = tuple(best.rates.tolist()), tuple(best.gammas.tolist())
+        simulated = run(simulate_gdpp, rates=rates, gammas=gammas, **size, contexts=effort(50_000))
+        label = f"loss of the best two layers on simulated contexts, N={context}"
+        loss = call(mul, NULL, simulated.loss.samples)
+        yield mean(label, layers_loss(context), loss, of="gdpp_minima.loss")
+    yield note(call(describe))
+    yield drawing(draw)
+
+
+def medians(layers: int) -> Curve:
+    """Published median losses of trained layers."""
+    return {context: median for context, (median, *_) in published(layers).items()}
+
+
+def theory_of_steps() -> Curve:
+    """Losses of the best step at all published lengths."""
+    return {context: step_loss(context) for context in {*published_steps(), *medians(1)}}
+
+
+def finished_layers() -> Curve:
+    """Published losses of one layer without failed seeds in their band."""
+    return {n: loss for n, loss in medians(1).items() if published(1)[n][2] < SPREAD * loss}
+
+
+def compare_published() -> Iterator[Comparison]:
+    """Compare published losses with the theory."""
+    two, steps = medians(2), theory_of_steps()
+    theory = {context: layers_loss(context) for context in two}
+    trained = {context: loss for context, loss in two.items() if context <= TRAINED}
+    of = "optimal_learning_rate.loss"
+    yield from compare_curve("a gradient-descent step", published_steps(), steps, of)
+    yield from compare_curve("one trained layer", finished_layers(), steps, of)
+    layers = compare_curve("two trained layers", trained, theory, "gdpp_minima.loss")
+    yield from layers
+    scatter = layers[-1].standard_error / layers[-1].theory
+    for context in two.keys() - trained.keys():
+        label = f"the best GD++ over two published layers still in training, N={context}"
+        ratio = Estimate(theory[context] / two[context], scatter, len(trained))
+        yield compare(label, 1.0, ratio, upper_bound=True)
+
+
+def describe() -> list[str]:
+    """What is not compared."""
+    one, steps = medians(1), theory_of_steps()
+    excess = [100 * (loss / steps[n] - 1) for n, loss in one.items() if n not in finished_layers()]
+    lengths = [n for n in medians(2) if min(medians(2)) < n <= TRAINED]
+    second = [minima(n)[1].loss / minima(n)[0].loss for n in lengths]
+    return [
+        f"One layer at {len(excess)} lengths with failed seeds in the published band is not "
+        f"compared: its median is {min(excess):.2f} to {max(excess):.2f} % above the step.",
+        "The second best minimum of two layers of GD++ is "
+        f"{100 * (min(second) - 1):.0f} to {100 * (max(second) - 1):.0f} % above the best from 6 "
+        "to 50 pairs (dashed): the published medians are the best one.",
+        "For three layers and more there is no exact theory at these sizes: rates chosen on a "
+        "sample of contexts do not have its loss on others.  Published medians at N = 10: "
+        f"{published(3)[10][0]:.3g} for 3 layers, {published(4)[10][0]:.3g} for 4.",
+    ]
 
 
 def compare_curve(what: str, found: Curve, theory: Curve, of: str) -> list[Comparison]:
@@ -108,90 +159,40 @@ def compare_curve(what: str, found: Curve, theory: Curve, of: str) -> list[Compa
     ]
 
 
-def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
-    """Compare published losses with the theory, and the theory with simulated contexts."""
-    one, two = (
-        {context: median for context, (median, *_) in published(layers).items()}
-        for layers in (1, 2)
-    )
-    steps = published_steps()
-    step_theory = {context: step_loss(context) for context in {*steps, *one}}
+def draw(figure: Figure) -> None:
+    """Draw published losses over the theory, and their ratios."""
+    steps, one, two = published_steps(), medians(1), medians(2)
+    step_theory = theory_of_steps()
     layer_theory = {context: layers_loss(context) for context in two}
-    finished = {
-        context: loss for context, loss in one.items() if published(1)[context][2] < SPREAD * loss
-    }
-    trained = {context: loss for context, loss in two.items() if context <= TRAINED}
-    step, best = "optimal_learning_rate.loss", "gdpp_minima.loss"
-    comparisons = [
-        *compare_curve("a gradient-descent step", steps, step_theory, step),
-        *compare_curve("one trained layer", finished, step_theory, step),
-        *compare_curve("two trained layers", trained, layer_theory, best),
-    ]
-    scatter = comparisons[-1].standard_error / comparisons[-1].theory
-    comparisons += [
-        compare(
-            f"the best GD++ over two published layers still in training, N={context}",
-            1.0,
-            Estimate(layer_theory[context] / two[context], scatter, len(trained)),
-            upper_bound=True,
+    losses, ratios = panels(figure, height=3.9)
+    grid = np.array(sorted({*steps, *one}))
+    losses.plot(grid, [step_theory[n] for n in grid], color=COLOURS[0])
+    losses.plot(list(two), list(layer_theory.values()), color=COLOURS[1])
+    next_best = [NULL * minima(context)[1].loss for context in two]
+    losses.plot(list(two), next_best, "--", color=COLOURS[1], linewidth=0.8)
+    for layers, colour in zip(range(1, 6), COLOURS, strict=False):
+        bands = published(layers)
+        middle, low, high = np.array(list(bands.values())).T
+        bars = np.stack([middle - low, high - middle])
+        label = "1 layer" if layers == 1 else f"{layers} layers"
+        draw_points(
+            losses, list(bands), middle, bars, colour, label=label, markersize=3, capsize=0
         )
-        for context in two
-        if context > TRAINED
-    ]
-    comparisons += [
-        compare(
-            f"loss of the best two layers on simulated contexts, N={context}",
-            layer_theory[context],
-            Estimate.of(NULL * results[context].loss.samples),
-            of=best,
-        )
-        for context in CHECKED
-    ]
-    excess = [100 * (loss / step_theory[n] - 1) for n, loss in one.items() if n not in finished]
-    second = [minima(n)[1].loss / minima(n)[0].loss for n in trained if n > min(trained)]
-    notes = (
-        f"One layer at {len(excess)} lengths with failed seeds in the published band is not "
-        f"compared: its median is {min(excess):.2f} to {max(excess):.2f} % above the step.",
-        "The second best minimum of two layers of GD++ is "
-        f"{100 * (min(second) - 1):.0f} to {100 * (max(second) - 1):.0f} % above the best from 6 "
-        "to 50 pairs (dashed): the published medians are the best one.",
-        "For three layers and more there is no exact theory at these sizes: rates chosen on a "
-        "sample of contexts do not have its loss on others.  Published medians at N = 10: "
-        f"{published(3)[10][0]:.3g} for 3 layers, {published(4)[10][0]:.3g} for 4.",
+    title = "published (points), theory (lines)"
+    losses.set_ylim(1e-16, 3)
+    finish(losses, "context length $N$", "loss (half the square)", log="y", title=title)
+    losses.legend(fontsize=7.5, loc="lower left", ncols=3)
+    drawn = (
+        (steps, step_theory, ".", "0.6", "one step, Figure 9"),
+        (one, step_theory, "o", COLOURS[0], "1 layer, Figure 8"),
+        (two, layer_theory, "s", COLOURS[1], "2 layers, Figure 8"),
     )
-
-    def draw(figure: Figure) -> None:
-        losses, ratios = panels(figure, height=3.9)
-        grid = np.array(sorted({*steps, *one}))
-        losses.plot(grid, [step_theory[n] for n in grid], color=COLOURS[0])
-        losses.plot(list(two), list(layer_theory.values()), color=COLOURS[1])
-        next_best = [NULL * minima(context)[1].loss for context in two]
-        losses.plot(list(two), next_best, "--", color=COLOURS[1], linewidth=0.8)
-        for layers, colour in zip(range(1, 6), COLOURS, strict=False):
-            medians = published(layers)
-            middle, low, high = np.array(list(medians.values())).T
-            bars = np.stack([middle - low, high - middle])
-            label = "1 layer" if layers == 1 else f"{layers} layers"
-            draw_points(
-                losses, list(medians), middle, bars, colour, label=label, markersize=3, capsize=0
-            )
-        title = "published (points), theory (lines)"
-        losses.set_ylim(1e-16, 3)
-        finish(losses, "context length $N$", "loss (half the square)", log="y", title=title)
-        losses.legend(fontsize=7.5, loc="lower left", ncols=3)
-        drawn = (
-            (steps, step_theory, ".", "0.6", "one step, Figure 9"),
-            (one, step_theory, "o", COLOURS[0], "1 layer, Figure 8"),
-            (two, layer_theory, "s", COLOURS[1], "2 layers, Figure 8"),
-        )
-        for found, theory, marker, colour, label in drawn:
-            values = [loss / theory[context] for context, loss in found.items()]
-            ratios.plot(list(found), values, marker, color=colour, markersize=4, label=label)
-        ratios.axhline(1, color="0.4")
-        ratios.axvline(TRAINED + 2, color="0.7", linestyle=":")
-        finish(ratios, "context length $N$", "published / theory", legend="")
-
-    return Verdict(comparisons, draw, notes)
+    for found, theory, marker, colour, label in drawn:
+        values = [loss / theory[context] for context, loss in found.items()]
+        ratios.plot(list(found), values, marker, color=colour, markersize=4, label=label)
+    ratios.axhline(1, color="0.4")
+    ratios.axvline(TRAINED + 2, color="0.7", linestyle=":")
+    finish(ratios, "context length $N$", "published / theory", legend="")
 
 
-claim = Claim.of("published-layers", __doc__, cells, judge)
+claim = Claim.of("published-layers", __doc__, rows)

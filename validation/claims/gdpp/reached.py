@@ -9,10 +9,10 @@ from iclimit.asymptotics.gdpp import condition_number_schedule
 from iclimit.simulate.gdpp import gdpp_transformer, layer_spectra
 from iclimit.simulate.models.transformer import prediction
 from iclimit.simulate.prompts import Prompts, regression_tokens
-from iclimit.validation import Cell
+from iclimit.validation.rows import Later, run
 
-# Schedules, with the line and the marker of each in figures.
-METHODS = {"optimal": ("-", "o"), "monotone": ("--", "s")}
+# Schedules.
+METHODS = ("optimal", "monotone")
 
 # Condition numbers at the start, and relative errors to reach.
 STARTS, TARGETS = (10.0, 100.0, 1e3, 1e4), (1e-2, 1e-4, 1e-8)
@@ -77,17 +77,17 @@ def image_ends(*, gammas: tuple[float, ...], lower: float, upper: float, rng: An
     return np.stack([spectra.min(axis=1), spectra.max(axis=1)])
 
 
-def reached_cells() -> dict[tuple[str, float], Cell]:
+def reached_runs() -> dict[tuple[str, float], Later]:
     """Runs by schedule and condition number, to the smallest of the errors."""
-    cells = {}
+    runs = {}
     for method in METHODS:
         for start in STARTS:
             tol = min(TARGETS) / (2 * start)
             schedule = condition_number_schedule(start, tol=tol, method=method)
-            cells[method, start] = Cell.of(
+            runs[method, start] = run(
                 reached_layers,
                 condition_number=start,
                 gammas=tuple(schedule.gammas.tolist()),
                 rates=tuple(schedule.final_rate.tolist()),
             )
-    return cells
+    return runs

@@ -9,6 +9,7 @@ schedule: Amsel, Persson, Musco, Gower, arXiv:2505.16932, Theorem 4.1.
 """
 
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -17,18 +18,16 @@ import numpy as np
 
 from iclimit.asymptotics.gdpp import condition_number_schedule, eigenvalues_after, interval_after
 from iclimit.asymptotics.spectra import MarchenkoPastur, Wishart
-from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.gdpp import layer_spectra
-from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
+from iclimit.validation import Comparison, compare
+from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.gdpp.controls import controlled, trace_controls
 from iclimit.validation.claims.gdpp.reached import METHODS, STARTS, TARGETS, image_ends
+from iclimit.validation.rows import Row, call, exact, judged, mean, run
 
 RATIO, LAYERS = 0.25, 3
 SIZES = (24, 32, 48)
-
-# Eigenvalues drawn at every size.
-EIGENVALUES: dict[Preset, int] = {"quick": 12_000, "medium": 100_000, "full": 1_000_000}
 
 # Relative error of single eigenvalues: rounding of matrices (measured: 1e-14).
 ROUNDING = 1e-12
@@ -77,57 +76,32 @@ def schedule_of(method: str, start: float) -> Any:
     return condition_number_schedule(start, tol=min(TARGETS) / (2 * start), method=method)
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Mean eigenvalues by method and size, and images of intervals."""
-    means = {
-        ("means", method, dim): Cell.of(
-            spectral_means, gammas=gammas_of(method), dim=dim, contexts=EIGENVALUES[preset] // dim
-        )
-        for method in METHODS
-        for dim in SIZES
-    }
-    images = {
-        ("image", method, start, upper): Cell.of(
-            image_ends,
-            gammas=tuple(schedule_of(method, start).gammas.tolist()),
-            lower=1 / start,
-            upper=upper,
-        )
-        for method in METHODS
-        for start in STARTS
-        for upper in (1.0, MISJUDGED)
-    }
-    return means | images
-
-
-def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
-    """Compare eigenvalues, their means, and condition numbers layer by layer."""
-    comparisons: list[Comparison] = []
+def rows(effort: Effort) -> Iterator[Row]:
+    """Eigenvalues, their means, and condition numbers layer by layer."""
+    drawn = effort.pick(tiny=2_000, quick=12_000, medium=100_000, full=1_000_000)
     for method in METHODS:
-        runs = {dim: results["means", method, dim] for dim in SIZES}
-        for dim, run in runs.items():
-            comparisons += compare_means(method, dim, run.means)
-        comparisons += compare_context(method, runs[SIZES[-1]].context)
-    for method in METHODS:
+        gammas = gammas_of(method)
+        for dim in SIZES:
+            spectra = run(spectral_means, gammas=gammas, dim=dim, contexts=drawn // dim)
+            theories = call(mean_eigenvalues, dim, gammas)
+            for layer in range(1, LAYERS + 1):
+                label = f"mean eigenvalue after {layer} layers, {method}, d = {dim}"
+                options = {"of": "eigenvalues_after", "draws": (method, dim)}
+                yield mean(label, theories[layer], spectra.means[layer - 1], **options)
+        theory = call(eigenvalues_after, spectra.context[0], gammas)
+        for layer in range(1, LAYERS + 1):
+            for end, place in (("least", 0), ("largest", -1)):
+                label = f"{end} eigenvalue of a context after {layer} layers, {method}"
+                ordered = call(np.sort, theory[layer])[place]
+                found, of = spectra.context[layer, place], "eigenvalues_after"
+                yield exact(label, ordered, found, relative=ROUNDING, of=of)
         for start in STARTS:
-            comparisons += compare_images(method, start, results)
-
-    def draw(figure: Figure) -> None:
-        (ax,) = panels(figure, 1, width=6.4, height=4.0)
-        for start, colour in zip(STARTS, COLOURS, strict=False):
-            for method, (line, marker) in METHODS.items():
-                excess = condition_number_schedule(start, tol=1e-12, method=method).excess
-                least, largest = results["image", method, start, 1.0]
-                label = f"{method}, from {start:g}"
-                found = largest / least - 1
-                for values, style, name in ((excess, line, label), (found, marker, None)):
-                    drawn = np.flatnonzero(values > 1e-12)
-                    ax.plot(drawn, values[drawn], style, color=colour, markersize=4, label=name)
-        ax.set_ylim(1e-12, None)
-        y = r"condition number minus one, $\nu/\mu - 1$"
-        finish(ax, "layers of GD++", y, log="y", legend="", beside=True)
-
-    return Verdict(comparisons, draw)
+            schedule = tuple(schedule_of(method, start).gammas.tolist())
+            images = {
+                upper: run(image_ends, gammas=schedule, lower=1 / start, upper=upper)
+                for upper in (1.0, MISJUDGED)
+            }
+            yield judged(call(compare_images, method, start, images))
 
 
 @cache
@@ -139,46 +113,22 @@ def mean_rule(dim: int) -> tuple[np.ndarray, np.ndarray]:
     return Wishart(context=round(dim / RATIO), dim=dim).quadrature(math.ceil(3**LAYERS / 2))
 
 
-def compare_means(method: str, dim: int, means: list[Estimate]) -> list[Comparison]:
-    """Compare mean eigenvalues with integrals over the exact mean spectrum."""
+def mean_eigenvalues(dim: int, gammas: tuple[float, ...]) -> np.ndarray:
+    """Integrals over the exact mean spectrum, before and after every layer."""
     nodes, weights = mean_rule(dim)
-    theories = eigenvalues_after(nodes, gammas_of(method)) @ weights
-    return [
-        compare(
-            f"mean eigenvalue after {layer} layers, {method}, d = {dim}",
-            theories[layer],
-            mean,
-            of="eigenvalues_after",
-            draws=(method, dim),
-        )
-        for layer, mean in enumerate(means, start=1)
-    ]
+    return eigenvalues_after(nodes, gammas) @ weights
 
 
-def compare_context(method: str, spectra: np.ndarray) -> list[Comparison]:
-    """Compare the ends of one spectrum after every layer with the formula."""
-    theory = np.sort(eigenvalues_after(spectra[0], gammas_of(method)), axis=-1)
-    return [
-        compare(
-            f"{end} eigenvalue of a context after {layer} layers, {method}",
-            theory[layer, place],
-            spectra[layer, place],
-            relative=ROUNDING,
-            of="eigenvalues_after",
-        )
-        for layer in range(1, LAYERS + 1)
-        for end, place in (("least", 0), ("largest", -1))
-    ]
-
-
-def compare_images(method: str, start: float, results: Results) -> list[Comparison]:
+def compare_images(
+    method: str, start: float, images: Mapping[float, np.ndarray]
+) -> list[Comparison]:
     """Compare the images of an interval with its schedule and with their ends.
 
     Of all layers, where they differ most.
     """
     schedule, comparisons = schedule_of(method, start), []
     for upper in (1.0, MISJUDGED):
-        least, largest = results["image", method, start, upper]
+        least, largest = images[upper]
         image = interval_after(schedule.gammas, lower=1 / start, upper=upper)
         rows = [
             ("interval_after", "lower", image, least),
@@ -215,4 +165,4 @@ def compare_images(method: str, start: float, results: Results) -> list[Comparis
     return comparisons
 
 
-claim = Claim.of("gdpp-spectrum", __doc__, cells, judge)
+claim = Claim.of("gdpp-spectrum", __doc__, rows, figure=False)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from iclimit.drawing import Figure, draw_estimates, finish, panels
-from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict
+from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.gdpp.published_table import (
     EVALUATED,
     NOISES,
@@ -17,7 +17,14 @@ from iclimit.validation.claims.gdpp.published_table import (
     baselines,
     published_table,
 )
-from iclimit.validation.claims.gdpp.trained import NAMES, Trained, compare_published, train_model
+from iclimit.validation.claims.gdpp.trained import (
+    NAMES,
+    Trained,
+    as_published,
+    published_row,
+    train_model,
+)
+from iclimit.validation.rows import Later, Row, call, drawing, note, run
 
 # Models whose published loss (1.19e-4) is a mean over sequences without the rare ones that
 # determine it.  Trained on plain contexts they reach it (measured: median 1.1e-4, mean 1e5).
@@ -34,66 +41,60 @@ POWER = 0.1
 
 @dataclass(frozen=True)
 class Table:
-    """Which columns of the table are trained, to how many layers, and how."""
+    """Which columns of the table are trained, to how many layers, and how, by preset."""
 
     kind: str
-    columns: dict[Preset, dict[str, int]]
-    settings: dict[Preset, dict[str, int]]
+    columns: dict[str, dict[str, int]]
+    settings: dict[str, dict[str, int]]
     guide: Table | None = None
     """Models of a smaller kind from which each of these starts too."""
 
-    def cell(self, preset: Preset, noise_law: str, layers: int) -> Cell:
-        """Cell that trains a model; it starts also from those next to it in the table."""
-        known = [self.cell(preset, noise_law, layers - 1)] if layers > 1 else []
+    def depths(self, effort: Effort) -> dict[str, int]:
+        """Most layers by noise law."""
+        return effort.pick(**self.columns)
+
+    def model(self, effort: Effort, noise_law: str, layers: int) -> Later:
+        """A trained model; it starts also from those next to it in the table."""
+        known = [self.model(effort, noise_law, layers - 1)] if layers > 1 else []
         if self.guide:
-            known.append(self.guide.cell(preset, noise_law, layers))
-        if noise_law != GUIDE and self.columns[preset].get(GUIDE, 0) >= layers:
-            known.append(self.cell(preset, GUIDE, layers))
-        return self._training(preset, noise_law, layers, known)
+            known.append(self.guide.model(effort, noise_law, layers))
+        if noise_law != GUIDE and self.depths(effort).get(GUIDE, 0) >= layers:
+            known.append(self.model(effort, GUIDE, layers))
+        return self._trained(effort, noise_law, layers, known)
 
-    def plain(self, preset: Preset) -> list[Cell]:
-        """Cells that train on plain contexts only, each from the model it is compared with."""
-        return [
-            self._training(
-                preset, noise_law, layers, [self.cell(preset, noise_law, layers)], rare=False
-            )
-            for noise_law, layers in SAMPLED.get(self.kind, ())
-            if self.columns[preset].get(noise_law, 0) >= layers
-        ]
+    def plain(self, effort: Effort, noise_law: str, layers: int) -> Later:
+        """The same trained further on plain contexts."""
+        known = [self.model(effort, noise_law, layers)]
+        return self._trained(effort, noise_law, layers, known, rare=False)
 
-    def _training(
-        self, preset: Preset, noise_law: str, layers: int, known: Sequence[Cell], **law: bool
-    ) -> Cell:
-        return Cell.of(
-            train_model,
-            noise_law=noise_law,
-            kind=self.kind,
-            layers=layers,
-            warm=tuple(known),
-            **law,
-            **self.settings[preset],
-        )
+    def _trained(
+        self, effort: Effort, noise_law: str, layers: int, known: list[Later], **law: bool
+    ) -> Later:
+        setting = effort.pick(**self.settings) | {"kind": self.kind, "layers": layers}
+        return run(train_model, noise_law=noise_law, warm=tuple(known), **setting, **law)
 
-    def column(self, preset: Preset, noise_law: str) -> list[Cell]:
-        """Cells of a column."""
-        depths = range(1, self.columns[preset][noise_law] + 1)
-        return [self.cell(preset, noise_law, layers) for layers in depths]
+    def column(self, effort: Effort, noise_law: str) -> list[Later]:
+        """Models of a column."""
+        depths = range(1, self.depths(effort)[noise_law] + 1)
+        return [self.model(effort, noise_law, layers) for layers in depths]
 
-    def models(self, preset: Preset) -> list[Cell]:
-        """Cells of all columns."""
-        return [cell for law in self.columns[preset] for cell in self.column(preset, law)]
+    def trained(self, effort: Effort) -> dict[tuple[str, int], Later]:
+        """Models by noise law and layers as compared: on plain contexts where there are such."""
+        return {
+            (law, layers): self.plain(effort, law, layers)
+            if (law, layers) in SAMPLED.get(self.kind, ())
+            else self.model(effort, law, layers)
+            for law, deepest in self.depths(effort).items()
+            for layers in range(1, deepest + 1)
+        }
 
-    def cells(self, preset: Preset) -> list[Cell]:
-        """Training of all models."""
-        return self.models(preset) + self.plain(preset)
-
-    def trained(self, preset: Preset, results: Results) -> list[Trained]:
-        """Trained models as compared: on plain contexts where there are such."""
-        plain = {run.label: run for run in (results[cell] for cell in self.plain(preset))}
-        models = [results[cell] for cell in self.models(preset)]
-        return [plain.get(run.label, run) for run in models]
+    def drawing(self, effort: Effort, bound: bool = False) -> Row:
+        """Losses against the layers."""
+        columns = {law: self.column(effort, law) for law in self.depths(effort)}
+        return drawing(draw_table, self.kind, columns, bound)
 
 
+TINY = {"starts": 1, "contexts": 2**9, "evaluations": 1, "sequences": EVALUATED // 100}
 QUICK = {"starts": 4, "contexts": 2**13, "evaluations": 1, "sequences": EVALUATED // 10}
 MEDIUM = {"starts": 6, "contexts": 2**14, "evaluations": 1, "sequences": EVALUATED}
 FULL = {"starts": 8, "contexts": 2**15, "evaluations": 9, "sequences": EVALUATED}
@@ -104,7 +105,7 @@ GDPP = Table(
         "medium": {"uniform:0": 2, "uniform:5": 3, "categorical:1,3": 2},
         "full": dict.fromkeys(NOISES, 7),
     },
-    {"quick": QUICK, "medium": MEDIUM, "full": FULL},
+    {"tiny": TINY, "quick": QUICK, "medium": MEDIUM, "full": FULL},
 )
 DIAG = Table(
     "diag",
@@ -113,7 +114,7 @@ DIAG = Table(
         "medium": {"uniform:5": 3, "categorical:1,3": 3},
         "full": dict.fromkeys(NOISES, 7),
     },
-    {"quick": QUICK, "medium": MEDIUM, "full": FULL},
+    {"tiny": TINY, "quick": QUICK, "medium": MEDIUM, "full": FULL},
 )
 DENSE = Table(
     "axial",
@@ -123,6 +124,7 @@ DENSE = Table(
         "full": dict.fromkeys(NOISES, 4),
     },
     {
+        "tiny": TINY,
         "quick": {**QUICK, "starts": 6},
         "medium": {**MEDIUM, "starts": 12},
         "full": {**FULL, "starts": 24},
@@ -134,25 +136,32 @@ DENSE = Table(
 def table_claim(table: Table, words: str, *remarks: str) -> Claim:
     """Claim that the models of a table are at or below the published losses."""
 
-    def judge(preset: Preset, results: Results) -> Verdict:
-        trained = table.trained(preset, results)
-        comparisons = tuple(map(compare_published, trained))
-        beside = [(results[cell.needs[0]], results[cell]) for cell in table.plain(preset)]
-        notes = (*remarks, *(_beside_plain(*pair) for pair in beside), *_notes(trained))
-        power = f"Without power, the standard error above {POWER:.0%} of the published loss: "
-        return Verdict(
-            comparisons,
-            lambda figure: draw_table(figure, table, preset, results),
-            (*notes, power + _weak(trained, comparisons) + "."),
-        )
+    def rows(effort: Effort) -> Iterator[Row]:
+        models = table.trained(effort)
+        for (law, layers), model in models.items():
+            yield published_row(table.kind, law, layers, model)
+        for remark in remarks:
+            yield note(remark)
+        for law, layers in SAMPLED.get(table.kind, ()):
+            if (law, layers) in models:
+                yield note(
+                    call(_beside_plain, table.model(effort, law, layers), models[law, layers])
+                )
+        yield note(call(_notes, [*models.values()]))
+        yield table.drawing(effort)
 
-    return Claim.of(f"noisy-{NAMES[table.kind].lower()}", words, table.cells, judge)
+    return Claim.of(f"noisy-{NAMES[table.kind].lower()}", words, rows)
 
 
 def _notes(trained: Sequence[Trained]) -> list[str]:
     ratios = [each.evaluation.mean / each.published for each in trained]
     worst = trained[int(np.argmax(ratios))]
     ruined = max(trained, key=lambda each: each.ruined)
+    weak = [
+        each.label
+        for each in trained
+        if not as_published(each).standard_error <= POWER * each.published
+    ]
     return [
         f"{len(trained)} models; the largest loss relative to the published one is "
         f"{max(ratios):.3f} ({worst.label}), the median {float(np.median(ratios)):.3f}.",
@@ -165,16 +174,9 @@ def _notes(trained: Sequence[Trained]) -> list[str]:
             f"{e.held_out.standard_error:.1g}; {e.seconds:.0f} CPU s."
             for e in trained
         ),
+        f"Without power, the standard error above {POWER:.0%} of the published loss: "
+        f"{'; '.join(weak) or 'none'}.",
     ]
-
-
-def _weak(trained: Sequence[Trained], comparisons: Sequence[Comparison]) -> str:
-    weak = [
-        each.label
-        for each, comparison in zip(trained, comparisons, strict=True)
-        if not comparison.standard_error <= POWER * comparison.theory
-    ]
-    return "; ".join(weak) or "none"
 
 
 def _beside_plain(weighted: Trained, plain: Trained) -> str:
@@ -187,24 +189,23 @@ def _beside_plain(weighted: Trained, plain: Trained) -> str:
 
 
 def draw_table(
-    figure: Figure, table: Table, preset: Preset, results: Results, bound: bool = False
+    figure: Figure, kind: str, columns: Mapping[str, Sequence[Trained]], bound: bool
 ) -> None:
     """Draw the loss against the layers, one colour for each noise law."""
     (ax,) = panels(figure, 1, width=6.6, height=4.4)
-    for noise_law in table.columns[preset]:
+    for noise_law, models in columns.items():
         colour = shade(noise_law)
-        runs = [results[cell] for cell in table.column(preset, noise_law)]
-        layers, losses = range(1, len(runs) + 1), [run.evaluation for run in runs]
+        layers, losses = range(1, len(models) + 1), [model.evaluation for model in models]
         draw_estimates(ax, layers, losses, colour, fmt="o-", label=noise_law)
-        published = [published_table()[NAMES[table.kind], each, noise_law] for each in layers]
+        published = [published_table()[NAMES[kind], each, noise_law] for each in layers]
         ax.plot(layers, published, "x", color=colour, markersize=8, zorder=5)
         if bound and baselines(noise_law).constant > 0:
             ax.axhline(baselines(noise_law).constant, color=colour, linestyle=":", linewidth=1)
     ax.plot([], [], "x", color="0.3", markersize=8, label="published")
     if bound:
         ax.plot([], [], ":", color="0.3", linewidth=1, label="ConstRR")
-    ax.set_xticks(range(1, max(table.columns[preset].values()) + 1))
-    title = f"{NAMES[table.kind]}, $N = {SIZE['context']}$, $d = {SIZE['dim']}$"
+    ax.set_xticks(range(1, max(map(len, columns.values())) + 1))
+    title = f"{NAMES[kind]}, $N = {SIZE['context']}$, $d = {SIZE['dim']}$"
     finish(ax, "layers", "adjusted loss", title=title, log="y", legend="noise", beside=True)
 
 

@@ -23,7 +23,7 @@ from iclimit.validation.claims.gdpp.published_table import (
     published_error,
     published_table,
 )
-from iclimit.validation.judge.comparisons import Comparison
+from iclimit.validation.rows import Later, Row, bound, call
 
 # Names of the kinds in the published table.
 NAMES = {"gd++": "GD++", "diag": "Diag", "axial": "Full"}
@@ -170,23 +170,25 @@ def profile_of(fresh: HeldOutLosses) -> dict[str, Any]:
     return {"levels": levels.tolist(), "profile": profile}
 
 
-def compare_published(model: Trained) -> Comparison:
-    """Compare a trained model with the published loss, which it must not exceed.
+def published_row(kind: str, noise_law: str, layers: int, model: Later) -> Row:
+    """A trained model must not exceed the published loss."""
+    label = f"{NAMES[kind]}, {layer_count(layers)}, {noise_law}: at most the published"
+    loss = published_table()[NAMES[kind], layers, noise_law]
+    return bound(label, loss, call(as_published, model), degrees=math.inf)
+
+
+def as_published(model: Trained) -> Estimate:
+    """Loss of a trained model, with the errors of ours and of the published.
 
     Ours is the median of several evaluations.  Its error is that of such a median, or of one
     evaluation where few contexts determine the mean.  The losses of
     contexts of the published model are taken to have the spread of ours, relative to their mean.
     """
-    ours, bound = model.evaluation, model.published
+    ours, loss = model.evaluation, model.published
     error = min(ours.standard_error, MEDIAN_ERROR * model.held_out.standard_error)
-    spread = model.spread * bound / max(ours.mean, bound)
-    return Comparison(
-        f"{model.kind}, {model.label}: at most the published",
-        bound,
-        ours.mean,
-        math.hypot(error, published_error(bound, model.noise_law, spread)),
-        upper_bound=True,
-    )
+    spread = model.spread * loss / max(ours.mean, loss)
+    total = math.hypot(error, published_error(loss, model.noise_law, spread))
+    return Estimate(ours.mean, total, ours.repeats)
 
 
 def layer_count(layers: int) -> str:

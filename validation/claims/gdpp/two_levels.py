@@ -6,22 +6,22 @@ and either noise level, vanishes in the limit of long contexts.
 Source: {vladymyrov2024}, Theorem 5.2.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from iclimit.drawing import COLOURS, Figure, draw_family, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.gdpp import two_level_ridge_transformer
 from iclimit.simulate.gdpp.contexts import gram_matrices
 from iclimit.simulate.gdpp.gram_pass import GramPass
 from iclimit.simulate.pretraining.estimators import ridge_weights
-from iclimit.statistics import extrapolate_runs
-from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare_limits
+from iclimit.statistics import Extrapolation
+from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.rows import Row, call, limit, note, run
 
 DIM, LEVELS = 3, (0.6, 1.5)
 SIZES = (250, 500, 1000, 2000, 4000)
-CONTEXTS: dict[Preset, int] = {"quick": 500, "medium": 4000, "full": 40_000}
 
 
 def two_level_loss(*, noise_level: float, context: int, contexts: int, rng: Any) -> Estimate:
@@ -41,41 +41,26 @@ def two_level_loss(*, noise_level: float, context: int, contexts: int, rng: Any)
     return Estimate.of(np.concatenate(losses))
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Losses by noise level and context length."""
-    return {
-        (level, size): Cell.of(
-            two_level_loss, noise_level=level, context=size, contexts=CONTEXTS[preset]
-        )
-        for level in LEVELS
-        for size in SIZES
-    }
-
-
-def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
-    """Compare the extrapolated losses with zero."""
-    comparisons, notes = [], []
+def rows(effort: Effort) -> Iterator[Row]:
+    """The losses, extrapolated to long contexts, against zero."""
+    contexts = effort.pick(quick=500, medium=4000, full=40_000)
     for level in LEVELS:
-        runs = [results[level, size] for size in SIZES]
-        fit = extrapolate_runs(SIZES, runs, order=1)
-        label = f"adjusted loss at noise level {level:g}, N to infinity"
-        comparisons += compare_limits({label: 0.0}, fit)
-        notes.append(
-            f"Noise level {level:g}: fit of order {fit.order} in 1/N, chi-square "
-            f"{fit.chi_square:.1f} for {fit.degrees} degrees of freedom; N times the loss tends "
-            f"to {fit.coefficients[1, 0]:.2f}."
-        )
-
-    def draw(figure: Figure) -> None:
-        (ax,) = panels(figure, 1, width=5.4, height=3.8)
-        for level, colour in zip(LEVELS, COLOURS, strict=False):
-            runs = [results[level, size] for size in SIZES]
-            line = SIZES, runs[-1].mean * SIZES[-1] / np.array(SIZES)
-            draw_family(ax, line, (SIZES, runs), colour, rf"$\sigma = {level:g}$")
-        legend = rf"one model, $d = {DIM}$"
-        finish(ax, "context length $N$", "adjusted loss", log="xy", legend=legend)
-
-    return Verdict(comparisons, draw, notes)
+        runs = {
+            size: run(two_level_loss, noise_level=level, context=size, contexts=contexts)
+            for size in SIZES
+        }
+        row = limit({f"adjusted loss at noise level {level:g}, N to infinity": 0.0}, runs, order=1)
+        yield row
+        yield note(call(describe, level, row.fit))
 
 
-claim = Claim.of("noisy-two-levels", __doc__, cells, judge)
+def describe(level: float, fit: Extrapolation) -> str:
+    """How the loss vanishes."""
+    return (
+        f"Noise level {level:g}: fit of order {fit.order} in 1/N, chi-square "
+        f"{fit.chi_square:.1f} for {fit.degrees} degrees of freedom; N times the loss tends "
+        f"to {fit.coefficients[1, 0]:.2f}."
+    )
+
+
+claim = Claim.of("noisy-two-levels", __doc__, rows, figure=False)

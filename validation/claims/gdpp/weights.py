@@ -6,6 +6,7 @@ lemmas' recursions give, to rounding; the figure has the trained scalars.
 Source: {vladymyrov2024}, Theorem 4.1, Lemmas 4.3 and 4.4, Figure 4.
 """
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,15 @@ import numpy as np
 from iclimit.drawing import Figure, finish, panels
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend, seed_sequences
-from iclimit.simulate.gdpp import implicit_weights, train_linear_transformer
+from iclimit.simulate.gdpp import LinearTransformer, implicit_weights, train_linear_transformer
 from iclimit.simulate.gdpp.implicit_weights import diagonal_recursion
 from iclimit.simulate.models.transformer import prediction
 from iclimit.simulate.prompts import draw_prompts, regression_tokens
-from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
+from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.gdpp.profiles import PROFILED
 from iclimit.validation.claims.gdpp.published_table import SIZE
 from iclimit.validation.claims.gdpp.tables import DIAG, shade
+from iclimit.validation.rows import Row, drawing, exact, note, run
 
 # Relative difference of implicit weights and forward pass.
 RECURSION_ACCURACY = 1e-10
@@ -51,42 +53,34 @@ def recursion_errors(*, noise_law: str, layers: int, rng: Any) -> dict[str, floa
     }
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Errors of the lemmas, and the deepest diagonal model of each noise law."""
-    recursion = Cell.of(recursion_errors, noise_law=PROFILED, layers=3)
-    deepest = {law: DIAG.column(preset, law)[-1] for law in DIAG.columns[preset]}
-    return {"errors": recursion, **deepest}
-
-
-def judge(preset: Preset, results: Results) -> Verdict:
-    """Compare the implicit weights with tokens."""
-    comparisons = [
-        compare(
-            f"{lemma} against tokens, trained, 3 layers", 0, error, allowance=RECURSION_ACCURACY
-        )
-        for lemma, error in results["errors"].items()
-    ]
-    notes = (
+def rows(effort: Effort) -> Iterator[Row]:
+    """The implicit weights beside tokens, and the deepest diagonal model of each noise law."""
+    errors = run(recursion_errors, noise_law=PROFILED, layers=3)
+    for lemma in ("Lemma 4.3", "Lemma 4.4"):
+        label = f"{lemma} against tokens, trained, 3 layers"
+        yield exact(label, 0.0, errors[lemma], allowance=RECURSION_ACCURACY)
+    yield note(
         "The effective scalars of the deepest diagonal transformer trained for each noise law.  "
-        "Left out are the last layer's omega_xx and omega_xy, which have no effect.",
+        "Left out are the last layer's omega_xx and omega_xy, which have no effect."
     )
-    models = {law: results[law].model for law in DIAG.columns[preset]}
-
-    def draw(figure: Figure) -> None:
-        axes = panels(figure, 2, 2, width=7.6, height=5.0)
-        for ax, (i, j) in zip(axes, np.ndindex(2, 2), strict=True):
-            for law, model in models.items():
-                omegas = model.omegas[:, i, j]
-                if i == 0:
-                    omegas[-1] = np.nan  # without effect on the prediction
-                layers = range(1, model.depth + 1)
-                ax.plot(layers, omegas, "o-", markersize=4, color=shade(law), label=law)
-            ax.set_xticks(range(1, max(model.depth for model in models.values()) + 1))
-            legend = "noise" if (i, j) == (0, 1) else None
-            y = rf"$\omega_{{{'xy'[i]}{'xy'[j]}}}$"
-            finish(ax, "layer", y, legend=legend, beside=True)
-
-    return Verdict(comparisons, draw, notes)
+    laws = DIAG.depths(effort)
+    yield drawing(draw, {law: DIAG.column(effort, law)[-1].model for law in laws})
 
 
-claim = Claim.of("noisy-weights", __doc__, cells, judge)
+def draw(figure: Figure, models: Mapping[str, LinearTransformer]) -> None:
+    """Draw the scalars of each layer."""
+    axes = panels(figure, 2, 2, width=7.6, height=5.0)
+    for ax, (i, j) in zip(axes, np.ndindex(2, 2), strict=True):
+        for law, model in models.items():
+            omegas = model.omegas[:, i, j]
+            if i == 0:
+                omegas[-1] = np.nan  # without effect on the prediction
+            layers = range(1, model.depth + 1)
+            ax.plot(layers, omegas, "o-", markersize=4, color=shade(law), label=law)
+        ax.set_xticks(range(1, max(model.depth for model in models.values()) + 1))
+        legend = "noise" if (i, j) == (0, 1) else None
+        y = rf"$\omega_{{{'xy'[i]}{'xy'[j]}}}$"
+        finish(ax, "layer", y, legend=legend, beside=True)
+
+
+claim = Claim.of("noisy-weights", __doc__, rows)
