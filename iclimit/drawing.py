@@ -78,6 +78,17 @@ def new_figure(width: float | None = None, height: float | None = None) -> Figur
     return figure
 
 
+@contextmanager
+def saved_figure(
+    path: Path, style: str = "screen", parameters: Mapping[str, Any] | None = None
+) -> Iterator[Figure]:
+    """Yield a figure in a style, which is saved with `save_picture` if nothing fails."""
+    with house_style(style):
+        figure = new_figure()
+        yield figure
+        save_picture(figure, path, parameters)
+
+
 def save_picture(figure: Figure, path: Path, parameters: Mapping[str, Any] | None = None) -> bytes:
     """Save a figure, whole or not at all, and return what was written.
 

@@ -207,12 +207,10 @@ class Result:
 
             write_text(path, document(type(self).__name__, self._repr_html_()))
         else:
-            from iclimit.drawing import house_style, new_figure, save_picture
+            from iclimit.drawing import saved_figure
 
-            with house_style(style):
-                figure = new_figure()
+            with saved_figure(Path(path), style, parameters) as figure:
                 self.draw_figure(figure, **line)
-                save_picture(figure, Path(path), parameters)
 
     def __repr__(self) -> str:
         shown = (f"{name}={_short(value)}" for name, value in _parts(self))

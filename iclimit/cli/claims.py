@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from iclimit.cli.execution import add_execution, check_execution, execution, open_store
 from iclimit.cli.flags import add_flag
-from iclimit.cli.output import add_output, output_file, picture
+from iclimit.cli.output import add_output, output_file, stated
 from iclimit.cli.verbs import OneLineParser, PrintAndExit, verb
 from iclimit.tables import PICTURES
 
@@ -187,6 +187,5 @@ def figure(options: argparse.Namespace) -> None:
     (result,) = outcome.results
     if result.verdict is None:
         raise RuntimeError(result.error)
-    with picture(options, path) as drawn:
-        result.verdict.draw_figure(drawn)
+    result.verdict.write(path, style=options.style, parameters=stated(options))
     print(path)

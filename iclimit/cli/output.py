@@ -5,16 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from iclimit.cli.values import output_file
 from iclimit.tables import FORMATS, PICTURES, TABLES, json_text, rows_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from matplotlib.figure import Figure
 
     from iclimit.results import Result
@@ -87,7 +83,9 @@ def output(
     if options.output is None:
         print_result(result, options.format)
     elif draw is not None and options.output.suffix in PICTURES:
-        with picture(options, options.output) as figure:
+        from iclimit.drawing import saved_figure
+
+        with saved_figure(options.output, options.style, stated(options)) as figure:
             draw(figure)
     else:
         given = {"style": options.style} if "style" in options else {}
@@ -103,17 +101,6 @@ def print_result(result: Result, kind: str) -> None:
     else:
         text = rows_text(result.rows(), kind)
     sys.stdout.write(text)
-
-
-@contextmanager
-def picture(options: argparse.Namespace, path: Path) -> Iterator[Figure]:
-    """Figure in the style of the options, which is saved with them at the end."""
-    from iclimit.drawing import house_style, new_figure, save_picture
-
-    with house_style(options.style):
-        figure = new_figure()
-        yield figure
-        save_picture(figure, path, stated(options))
 
 
 def stated(options: argparse.Namespace) -> dict[str, Any]:
