@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, TypeAlias
@@ -83,6 +84,7 @@ class StepRule(Protocol):
         """State after a step."""
 
 
+@dataclass(eq=False)
 class TrainingLoop:
     """Runs a training as a context, in which Ctrl-C ends it and keeps what there is.
 
@@ -100,7 +102,7 @@ class TrainingLoop:
         File that the state is read from, if it exists, and written to.
     settings : mapping
         What identifies the training in the checkpoint.
-    backend : Backend, optional
+    backend : Backend
         Where the weights are; NumPy by default.
     snapshots : collection of int
         Numbers of steps after which weights are kept.
@@ -120,36 +122,34 @@ class TrainingLoop:
         Whether Ctrl-C ended the training.
     """
 
-    def __init__(
-        self,
-        start: State,
-        *,
-        steps: float = math.inf,
-        record: int = 1,
-        bound: float = LARGEST,
-        checkpoint: Any = None,
-        settings: Mapping[str, Any] | None = None,
-        backend: Backend | None = None,
-        snapshots: Any = (),
-        progress: bool = False,
-        title: str = "training",
-    ) -> None:
-        self.state, self.interrupted, self.diverged = start, False, False
+    start: State
+    steps: float = math.inf
+    record: int = 1
+    bound: float = LARGEST
+    checkpoint: Any = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    backend: Backend = field(default_factory=partial(get_backend, "numpy"))
+    snapshots: Collection[int] = ()
+    progress: bool = False
+    title: str = "training"
+
+    def __post_init__(self) -> None:
+        self.state, self.interrupted, self.diverged = self.start, False, False
         self.records: list[Record] = []
         self.kept: dict[int, list[Array]] = {}
-        self.start, self.steps, self.record, self.bound = start, steps, record, bound
-        self.backend = backend or get_backend("numpy")
-        self.path = None if checkpoint is None else Path(checkpoint)
-        self.settings, self.snapshots = settings or {}, snapshots
         self._unread: list[tuple[int, bool, Record]] = []
-        self._due = -np.inf
+        self._due = -math.inf
+        self.path = None if self.checkpoint is None else Path(self.checkpoint)
         if self.path is not None:
             check_checkpoint(self.path)
             if self.path.exists():
                 self._load(self.path)
-        total = None if steps == math.inf else steps
         self.bar = tqdm(
-            initial=self.state.steps, total=total, disable=not progress, unit="step", desc=title
+            initial=self.state.steps,
+            total=None if self.steps == math.inf else self.steps,
+            disable=not self.progress,
+            unit="step",
+            desc=self.title,
         )
 
     def __enter__(self) -> TrainingLoop:
