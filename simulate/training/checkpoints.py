@@ -1,7 +1,7 @@
 """Checkpoints: files that an interrupted training goes on from.
 
-A checkpoint holds what identifies the training and its state, mappings and lists of numbers, texts
-and arrays.  It is an .npz file without pickle, with the arrays by number and a JSON text.
+A checkpoint holds what identifies the training and its state.  Checkpoints and files of trained
+models have one form: an .npz file without pickle, with arrays by name and the rest as JSON.
 """
 
 import hashlib
@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.files import replacing
 from iclimit.simulate.arrays import to_host
-from iclimit.simulate.npz import load_npz, save_npz
 
 
 def check_checkpoint(path: Path) -> None:
@@ -49,17 +49,7 @@ def save_checkpoint(path: Path, settings: Mapping[str, Any], state: Mapping[str,
     state : mapping
         Numbers, texts, lists, mappings and arrays of any backend.
     """
-    arrays: dict[str, np.ndarray] = {}
-
-    def encode(value: Any) -> Any:
-        if isinstance(value, np.generic):
-            return value.item()
-        name = f"array{len(arrays)}"
-        arrays[name] = to_host(value)
-        return {"array": name}
-
-    text = json.dumps({"settings": settings, "state": state}, default=encode)
-    save_npz(path, described=np.array(text), **arrays)
+    write_tree(path, {"settings": settings, "state": state})
 
 
 def load_checkpoint(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,14 +60,9 @@ def load_checkpoint(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     ValueError
         If it is no checkpoint, or one of a training with other settings.
     """
-
-    def decode(value: dict[str, Any]) -> Any:
-        return arrays[value["array"]] if value.keys() == {"array"} else value
-
     try:
-        arrays = load_npz(path)
-        described = json.loads(str(arrays["described"]), object_hook=decode)
-        known, state = dict(described["settings"]), dict(described["state"])
+        tree = read_tree(path)
+        known, state = dict(tree["settings"]), dict(tree["state"])
     except Exception as error:  # a file can be broken in any way
         raise ValueError(f"checkpoint must be a training's own file, got {path}") from error
     wanted = json.loads(json.dumps(settings, default=lambda number: number.item()))
@@ -87,3 +72,40 @@ def load_checkpoint(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
             f"checkpoint must be of the same training, got {path} with another {differing[0]}"
         )
     return state
+
+
+def write_tree(path: Path, tree: Mapping[str, Any]) -> None:
+    """Write numbers, texts, lists, mappings and arrays to an .npz file, whole or not at all.
+
+    Arrays are named by their places, such as ``weights.key``; the array description holds the
+    rest as JSON.
+    """
+    arrays: dict[str, Any] = {}
+
+    def encode(value: Any, place: str) -> Any:
+        if isinstance(value, Mapping):
+            return {name: encode(each, f"{place}.{name}") for name, each in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [encode(each, f"{place}.{number}") for number, each in enumerate(value)]
+        if isinstance(value, np.generic):
+            return value.item()
+        if not hasattr(value, "shape"):
+            return value
+        arrays[place[1:]] = to_host(value)
+        return {"array": place[1:]}
+
+    description = np.array(json.dumps(encode(tree, "")))
+    # Given a name savez would append .npz.
+    with replacing(path) as partial, partial.open("wb") as file:
+        np.savez(file, description=description, **arrays)
+
+
+def read_tree(path: Path) -> dict[str, Any]:
+    """Read what `write_tree` has written, without pickle; a broken file raises any error."""
+
+    def decode(value: dict[str, Any]) -> Any:
+        return file[value["array"]] if value.keys() == {"array"} else value
+
+    with path.open("rb") as stream, np.load(stream) as file:
+        tree: dict[str, Any] = json.loads(str(file["description"]), object_hook=decode)
+    return tree

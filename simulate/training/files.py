@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import asdict
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-import numpy as np
-
 from iclimit.checks import parse_array
 from iclimit.results import Ending, Estimate
 from iclimit.simulate.gdpp.linear_transformer import LinearTransformer
-from iclimit.simulate.npz import load_npz, save_npz
+from iclimit.simulate.training.checkpoints import read_tree, write_tree
 from iclimit.simulate.training.networks import TrainedNetwork
 
 MODELS = "iclimit.simulate.models"
@@ -26,16 +23,16 @@ CLASSES = {
 }
 """Networks that files may hold, and their modules: nothing else is imported for a file."""
 
-NUMBERS = ("null_loss", "steps")
-"""What a file has of a training besides weights, losses, settings and the held-out loss."""
+PARTS = ("null_loss", "steps", "losses", "parameters")
+"""What a file has of a training as it is."""
 
 
 def save_model(model: TrainedNetwork | LinearTransformer, path: str | os.PathLike) -> None:
     """Write a trained network or a linear transformer to an .npz file.
 
-    The file has the weights by name and the array description: JSON with the class of the model
-    and its sizes.  That of a trained network also has the array losses, and the settings and the
-    result of the training in the description.
+    The file has the weights by name, such as ``weights.key``, and the array description: JSON with
+    the class of the model and its sizes.  That of a trained network also has the array losses, and
+    the settings and the result of the training in the description.
 
     Parameters
     ----------
@@ -66,25 +63,24 @@ def save_model(model: TrainedNetwork | LinearTransformer, path: str | os.PathLik
     (MergedHeads(dim=2, heads=1, init_scale=0.1), True)
     """
     if isinstance(model, LinearTransformer):
-        described: dict[str, Any] = {"model": "LinearTransformer", "sizes": {"kind": model.kind}}
-        arrays = {"projection": model.projection, "lookup": model.lookup}
+        weights = {"projection": model.projection, "lookup": model.lookup}
+        tree: dict[str, Any] = {"model": "LinearTransformer", "sizes": {"kind": model.kind}}
     elif isinstance(model, TrainedNetwork):
         network, loss = model.network, model.held_out
         if type(network).__name__ not in CLASSES:
             raise TypeError(f"network must be one of {', '.join(CLASSES)}, got {network!r}")
-        described = {
+        weights = model.weights
+        tree = {
             "model": type(network).__name__,
             "sizes": asdict(network),
+            **{name: getattr(model, name) for name in PARTS},
             "held_out": [loss.mean, loss.standard_error, loss.repeats],
             "parameters": model.parameters | {"problem": str(model.parameters["problem"])},
-            **{name: getattr(model, name) for name in NUMBERS},
             "ending": model.ending.kind,
         }
-        arrays = {"losses": model.losses, **model.weights}
     else:
         raise TypeError(f"model must be a TrainedNetwork or a LinearTransformer, got {model!r}")
-    text = json.dumps(described, default=lambda number: number.item())
-    save_npz(Path(path), description=np.array(text), **arrays)
+    write_tree(Path(path), tree | {"weights": weights})
 
 
 def load_model(path: str | os.PathLike) -> TrainedNetwork | LinearTransformer:
@@ -120,32 +116,24 @@ def load_model(path: str | os.PathLike) -> TrainedNetwork | LinearTransformer:
     ('gd++', True)
     """
     try:
-        arrays = load_npz(Path(path))
-        described = json.loads(str(arrays.pop("description")))
-        if described["model"] == "LinearTransformer":
-            kind: str = described["sizes"]["kind"]
-            return LinearTransformer(kind, arrays["projection"], arrays["lookup"])
-        sizes = {
-            key: tuple(each) if isinstance(each, list) else each
-            for key, each in described["sizes"].items()
-        }
-        name = described["model"]
-        network = resolve_name(f"{CLASSES[name]}:{name}")(**sizes)
-        losses = arrays.pop("losses")
-        held_out = Estimate(*described["held_out"])
-        rest: dict[str, Any] = {name: described[name] for name in (*NUMBERS, "parameters")}
-        rest["ending"] = Ending(described["ending"])
+        tree = read_tree(Path(path))
+        name, sizes, weights = tree["model"], tree["sizes"], tree["weights"]
+        if name == "LinearTransformer":
+            return LinearTransformer(**sizes, **weights)
+        lists = {key: tuple(each) for key, each in sizes.items() if isinstance(each, list)}
+        network = resolve_name(f"{CLASSES[name]}:{name}")(**sizes | lists)
+        rest = {key: tree[key] for key in PARTS}
+        rest["held_out"], rest["ending"] = Estimate(*tree["held_out"]), Ending(tree["ending"])
+        names = weights.keys()
     except OSError:
         raise
     except Exception as error:  # a file can be broken in any way
         raise ValueError(f"path must be a file of save_model, got {path}") from error
-    if arrays.keys() != network.shapes.keys():
-        wanted, found = (", ".join(sorted(each)) for each in (network.shapes, arrays))
+    if names != network.shapes.keys():
+        wanted, found = (", ".join(sorted(each)) for each in (network.shapes, names))
         raise ValueError(f"{path} must have the weights {wanted}, got {found}")
-    weights = {
-        name: parse_array(f"{name} in {path}", arrays[name], shape)
+    parsed = {
+        name: parse_array(f"{name} in {path}", weights[name], shape)
         for name, shape in network.shapes.items()
     }
-    return TrainedNetwork(
-        network=network, weights=weights, losses=losses, held_out=held_out, **rest
-    )
+    return TrainedNetwork(network=network, weights=parsed, **rest)

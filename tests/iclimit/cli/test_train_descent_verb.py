@@ -231,7 +231,7 @@ def test_initial_weights_are_those_of_the_prediction(model, tmp_path, printed):
     printed(f"--model {model} {law} {short} --checkpoint {state}")
     predicted = initial_weights(AttentionModel(model, 3, 5, rank), 0.02, rng=11)
     with np.load(state) as file:
-        trained = [file[f"array{i}"] for i in range(len(predicted))]
+        trained = [file[f"state.weights.{i}"] for i in range(len(predicted))]
     for weights, expected in zip(trained, predicted, strict=True):
         np.testing.assert_allclose(weights[0], expected, rtol=0, atol=1e-39)
         assert np.std(expected) > 0

@@ -66,7 +66,7 @@ def test_broken_files(path):
     others = [{}, [], 3, {"settings": 3, "state": {}}, {"settings": {}, "state": 3}]
     for described in others:
         with path.open("wb") as file:
-            np.savez(file, described=np.array(json.dumps(described)))
+            np.savez(file, description=np.array(json.dumps(described)))
         with pytest.raises(ValueError, match="checkpoint must be a training's own file"):
             load_checkpoint(path, SETTINGS)
     with pytest.raises(ValueError, match="checkpoint must be a training's own file"):
