@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -146,214 +146,189 @@ def compare_curves(
     curves: Sequence[Curve], theory: CurveTheory
 ) -> tuple[list[CurveRow], list[str]]:
     """Compare what is found in curves with the theory; also remarks on what cannot be compared."""
-    found = [find_features(each.steps, each.losses, theory.levels, theory.left) for each in curves]
-    learned = theory.setting.learned
-    rounding = max(_rounding(each.losses) for each in curves)
-    # What random weights change in the loss has grown until the first record.
-    grown = theory.start_loss
-    if theory.setting.model != "separate":
-        first = max(float(each.steps[0]) for each in curves)
-        grown *= math.exp(min(2 * float(theory.growth[0]) * first, LARGE))
-    initial = [each.initial for each in found]
-    rows = [_loss(theory, found, 0, initial, grown - theory.start_loss, rounding)]
-    remarks: list[str] = []
-    for m in range(1, len(learned)):
-        drop = m - 1
-        halves = np.array([each.half_drops[drop] for each in found])
-        ends = np.array([each.steps[-1] for each in curves])
-        rows += _half_drop(theory, found, drop, halves, ends, remarks)
-        if not np.isfinite(halves).all():
-            break
-        rows += _duration(theory, found, drop, remarks)
-        if m < len(learned) - 1:
-            rows += _plateau(theory, found, m, rounding, remarks)
-        else:
-            rows += _final(theory, found, curves, rounding)
-    return rows, remarks
+    features = [
+        find_features(each.steps, each.losses, theory.levels, theory.left) for each in curves
+    ]
+    comparing = _Comparing(theory, curves, features)
+    return comparing.rows(), comparing.remarks
 
 
-def _loss(
-    theory: CurveTheory,
-    found: Sequence[CurveFeatures],
-    m: int,
-    losses: Sequence[float],
-    uncertain: float,
-    rounding: float,
-    quantity: str = "initial loss",
-    expected: float | None = None,
-) -> CurveRow:
-    """Row of a loss; ``uncertain`` is absolute."""
-    count, level = len(losses), float(theory.levels[m]) if expected is None else expected
-    noise = np.mean([each.noise**2 / each.window for each in found])
-    variance = theory.fluctuations.losses[m] ** 2
-    variance += (noise + theory.start_loss**2) / level**2
-    return CurveRow(
-        quantity,
-        theory.setting.learned[m],
-        float(np.mean(losses)),
-        level,
-        _spread(np.log(np.maximum(losses, SMALLEST))),
-        math.sqrt(variance / count),
-        (uncertain + rounding) / level,
-        curves=count,
-    )
+@dataclass
+class _Comparing:
+    """Theory beside what was found in the curves; remarks are added as rows are made."""
 
+    theory: CurveTheory
+    curves: Sequence[Curve]
+    features: Sequence[CurveFeatures]
+    remarks: list[str] = field(default_factory=list)
 
-def _half_drop(
-    theory: CurveTheory,
-    found: Sequence[CurveFeatures],
-    drop: int,
-    halves: np.ndarray,
-    ends: np.ndarray,
-    remarks: list[str],
-) -> list[CurveRow]:
-    """Row of the step at which half of a drop has happened."""
-    predicted, m = float(theory.half_drops[drop]), theory.setting.learned[drop + 1]
-    reached, count = np.isfinite(halves), len(halves)
-    steps = np.where(reached, halves, ends)
-    if math.isinf(predicted):
-        if not reached.any():
-            remarks.append(f"drop to {m} learned: theory expects that it is not made by all runs")
-            return []
-        remarks.append(f"drop to {m} learned: theory has no mean, as some runs never make it")
-        return []
-    logs = np.log(steps)
-    own = theory.start.variance[drop]
-    variance = own + theory.staircase_variance[drop]
-    variance += theory.fluctuations.rates[drop] ** 2
-    error = math.sqrt(variance / count + theory.start.mean_variance[drop])
-    crossing = _crossing_error(theory, found, drop)
-    row = CurveRow(
-        "half-drop",
-        m,
-        float(np.exp(np.mean(logs))),
-        predicted,
-        _spread(logs),
-        error,
-        float(theory.delays[0, drop])
-        + theory.fluctuations.bias
-        + _start_allowance(theory)
-        + crossing / predicted,
-        float(theory.start.third[drop]) / count**2 / error**3 if error else 0.0,
-        not reached.all(),
-        count,
-    )
-    if reached.all():
-        return [row]
-    who = "no curve" if not reached.any() else f"{reached.sum()} of {count} curves"
-    remarks.append(
-        f"drop to {m} learned: made by {who} before the end at {ends.max():g}; theory expects it "
-        f"at {predicted:.4g}"
-    )
-    return [row] if row.z > 0 else []
+    def rows(self) -> list[CurveRow]:
+        """All rows, in the order of the training."""
+        theory, last = self.theory, len(self.theory.setting.learned) - 1
+        # What random weights change in the loss has grown until the first record.
+        grown = theory.start_loss
+        if theory.setting.model != "separate":
+            first = max(float(each.steps[0]) for each in self.curves)
+            grown *= math.exp(min(2 * float(theory.growth[0]) * first, LARGE))
+        initial = [each.initial for each in self.features]
+        rows = [self._loss("initial loss", 0, initial, grown - theory.start_loss)]
+        for m in range(1, last + 1):
+            halves = np.array([each.half_drops[m - 1] for each in self.features])
+            rows += self._half_drop(m - 1, halves)
+            if not np.isfinite(halves).all():
+                break
+            rows += self._duration(m - 1)
+            rows += self._plateau(m) if m < last else self._final()
+        return rows
 
-
-def _duration(
-    theory: CurveTheory, found: Sequence[CurveFeatures], drop: int, remarks: list[str]
-) -> list[CurveRow]:
-    """Row of the time from a quarter to three quarters of a drop."""
-    predicted, m = float(theory.durations[drop]), theory.setting.learned[drop + 1]
-    if math.isnan(predicted):
-        return []
-    durations = np.array([each.durations[drop] for each in found])
-    # Those of some curves only would be the longer ones.
-    if not np.all(np.isfinite(durations)):
-        remarks.append(
-            f"drop to {m} learned: its duration is not known of all curves, as there are too few "
-            "records or no distinct plateaus beside it"
-        )
-        return []
-    count, rates = len(durations), float(theory.fluctuations.rates[drop])
-    random, fixed = _duration_errors(theory, found, drop)
-    return [
-        CurveRow(
-            "duration",
-            m,
-            float(np.exp(np.mean(np.log(durations)))),
-            predicted,
-            _spread(np.log(durations)),
-            math.hypot(DURATION_SPREAD * rates, random) / math.sqrt(count),
-            float(theory.delays[1, drop])
-            + theory.fluctuations.bias
-            + SECOND_ORDER * rates**2
-            + fixed
-            + 2 * _crossing_error(theory, found, drop) / predicted,
+    def _loss(
+        self,
+        quantity: str,
+        m: int,
+        losses: Sequence[float] | np.ndarray,
+        uncertain: float,
+        expected: float | None = None,
+    ) -> CurveRow:
+        """Row of a loss; ``uncertain`` is absolute."""
+        theory, count = self.theory, len(losses)
+        level = float(theory.levels[m]) if expected is None else expected
+        noise = np.mean([each.noise**2 / each.window for each in self.features])
+        variance = theory.fluctuations.losses[m] ** 2
+        variance += (noise + theory.start_loss**2) / level**2
+        rounding = max(_rounding(each.losses) for each in self.curves)
+        return CurveRow(
+            quantity,
+            theory.setting.learned[m],
+            float(np.mean(losses)),
+            level,
+            _spread(np.log(np.maximum(losses, SMALLEST))),
+            math.sqrt(variance / count),
+            (uncertain + rounding) / level,
             curves=count,
         )
-    ]
 
+    def _time(
+        self,
+        quantity: str,
+        drop: int,
+        times: np.ndarray,
+        error: float,
+        allowance: float,
+        skewness: float = 0.0,
+        at_least: bool = False,
+    ) -> CurveRow:
+        """Row of steps or times, of which the mean is the geometric one."""
+        theory, half = self.theory, quantity == "half-drop"
+        predicted = float((theory.half_drops if half else theory.durations)[drop])
+        allowance += float(theory.delays[0 if half else 1, drop]) + theory.fluctuations.bias
+        allowance += (1 if half else 2) * self._crossing_error(drop) / predicted
+        m, logs = theory.setting.learned[drop + 1], np.log(times)
+        mean, spread = float(np.exp(np.mean(logs))), _spread(logs)
+        more = skewness, at_least, len(times)
+        return CurveRow(quantity, m, mean, predicted, spread, error, allowance, *more)
 
-def _duration_errors(
-    theory: CurveTheory, found: Sequence[CurveFeatures], drop: int
-) -> tuple[float, float]:
-    """Errors of a duration because weights are not small, random and not random."""
-    if theory.setting.model != "separate":
-        return 0.0, _start_allowance(theory)
-    beside = [
-        each.contrasts[m]
-        for each in found
-        for m in (drop - 1, drop)
-        if 0 <= m < len(each.contrasts)
-    ]
-    contrast = np.max([0.0, *(c for c in beside if np.isfinite(c))])
-    random, fixed = theory.setting.start * np.array(DURATION_ERRORS)
-    return float(random), float(fixed + contrast)
+    def _half_drop(self, drop: int, halves: np.ndarray) -> list[CurveRow]:
+        """Row of the step at which half of a drop has happened."""
+        theory, ends = self.theory, np.array([each.steps[-1] for each in self.curves])
+        predicted, m = float(theory.half_drops[drop]), theory.setting.learned[drop + 1]
+        reached, count = np.isfinite(halves), len(halves)
+        if math.isinf(predicted):
+            why = "theory expects that it is not made by all runs"
+            if reached.any():
+                why = "theory has no mean, as some runs never make it"
+            self.remarks.append(f"drop to {m} learned: {why}")
+            return []
+        start = theory.start
+        variance = start.variance[drop] + theory.staircase_variance[drop]
+        variance += theory.fluctuations.rates[drop] ** 2
+        error = math.sqrt(variance / count + start.mean_variance[drop])
+        skewness = float(start.third[drop]) / count**2 / error**3 if error else 0.0
+        steps, late = np.where(reached, halves, ends), not reached.all()
+        allowance = self._start_allowance()
+        row = self._time("half-drop", drop, steps, error, allowance, skewness, late)
+        if not late:
+            return [row]
+        who = "no curve" if not reached.any() else f"{reached.sum()} of {count} curves"
+        self.remarks.append(
+            f"drop to {m} learned: made by {who} before the end at {ends.max():g}; theory expects "
+            f"it at {predicted:.4g}"
+        )
+        return [row] if row.z > 0 else []
 
+    def _duration(self, drop: int) -> list[CurveRow]:
+        """Row of the time from a quarter to three quarters of a drop."""
+        m = self.theory.setting.learned[drop + 1]
+        if math.isnan(self.theory.durations[drop]):
+            return []
+        durations = np.array([each.durations[drop] for each in self.features])
+        # Those of some curves only would be the longer ones.
+        if not np.all(np.isfinite(durations)):
+            self.remarks.append(
+                f"drop to {m} learned: its duration is not known of all curves, as there are too "
+                "few records or no distinct plateaus beside it"
+            )
+            return []
+        rates = float(self.theory.fluctuations.rates[drop])
+        random, allowance = self._duration_errors(drop)
+        error = math.hypot(DURATION_SPREAD * rates, random) / math.sqrt(len(durations))
+        allowance += SECOND_ORDER * rates**2
+        return [self._time("duration", drop, durations, error, allowance)]
 
-def _plateau(
-    theory: CurveTheory,
-    found: Sequence[CurveFeatures],
-    m: int,
-    rounding: float,
-    remarks: list[str],
-) -> list[CurveRow]:
-    """Row of the loss at a plateau between two drops."""
-    heights = np.array([each.heights[m - 1] for each in found])
-    distinct = np.isfinite(heights)
-    learned = theory.setting.learned[m]
-    if not distinct.any():
-        merged = any(np.isfinite(each.contrasts[m - 1]) for each in found)
-        why = "the drops beside it merge" if merged else "too few records between its drops"
-        remarks.append(f"plateau with {learned} learned: none found, as {why}")
-        return []
-    drops = theory.levels[:-1] - theory.levels[1:]
-    contrast = max(
-        each.contrasts[m - 1] for each, known in zip(found, distinct, strict=True) if known
-    )
-    uncertain = SLOPE * contrast * min(drops[m - 1], drops[m])
-    uncertain += theory.setting.start**2 * float(theory.levels[m])
-    kept = [each for each, known in zip(found, distinct, strict=True) if known]
-    return [_loss(theory, kept, m, heights[distinct], uncertain, rounding, "plateau")]
+    def _duration_errors(self, drop: int) -> tuple[float, float]:
+        """Errors of a duration because weights are not small, random and not random."""
+        if self.theory.setting.model != "separate":
+            return 0.0, self._start_allowance()
+        beside = [
+            each.contrasts[m]
+            for each in self.features
+            for m in (drop - 1, drop)
+            if 0 <= m < len(each.contrasts)
+        ]
+        contrast = np.max([0.0, *(c for c in beside if np.isfinite(c))])
+        random, fixed = self.theory.setting.start * np.array(DURATION_ERRORS)
+        return float(random), float(fixed + contrast)
 
+    def _plateau(self, m: int) -> list[CurveRow]:
+        """Row of the loss at a plateau between two drops."""
+        theory = self.theory
+        distinct = [each for each in self.features if np.isfinite(each.heights[m - 1])]
+        if not distinct:
+            merged = any(np.isfinite(each.contrasts[m - 1]) for each in self.features)
+            why = "the drops beside it merge" if merged else "too few records between its drops"
+            learned = theory.setting.learned[m]
+            self.remarks.append(f"plateau with {learned} learned: none found, as {why}")
+            return []
+        drops = theory.levels[:-1] - theory.levels[1:]
+        contrast = max(each.contrasts[m - 1] for each in distinct)
+        uncertain = SLOPE * contrast * min(drops[m - 1], drops[m])
+        uncertain += theory.setting.start**2 * float(theory.levels[m])
+        heights = [each.heights[m - 1] for each in distinct]
+        return [replace(self, features=distinct)._loss("plateau", m, heights, uncertain)]
 
-def _final(
-    theory: CurveTheory, found: Sequence[CurveFeatures], curves: Sequence[Curve], rounding: float
-) -> list[CurveRow]:
-    """Row of the final loss, with what is left of the last drop."""
-    since = [
-        float(curve.steps[-1] - each.half_drops[-1])
-        for curve, each in zip(curves, found, strict=True)
-    ]
-    rest = float(np.mean([theory.left(each) for each in since]))
-    rest *= float(theory.levels[-2] - theory.levels[-1])
-    level = float(theory.levels[-1])
-    uncertain = TAIL * rest + theory.fluctuations.bias * level
-    losses = [each.final for each in found]
-    return [_loss(theory, found, -1, losses, uncertain, rounding, "final loss", level + rest)]
+    def _final(self) -> list[CurveRow]:
+        """Row of the final loss, with what is left of the last drop."""
+        theory, level = self.theory, float(self.theory.levels[-1])
+        parts = [
+            theory.left(float(curve.steps[-1] - each.half_drops[-1]))
+            for curve, each in zip(self.curves, self.features, strict=True)
+        ]
+        rest = float(np.mean(parts)) * float(theory.levels[-2] - level)
+        uncertain = TAIL * rest + theory.fluctuations.bias * level
+        losses = [each.final for each in self.features]
+        return [self._loss("final loss", -1, losses, uncertain, level + rest)]
 
+    def _crossing_error(self, drop: int) -> float:
+        """Uncertainty of the step at which a level is crossed, by the distance of records."""
+        spacings = np.array([each.spacings[drop] for each in self.features])
+        if np.isnan(spacings).all():
+            return 0.0
+        spacing, duration = float(np.nanmean(spacings)), float(self.theory.durations[drop])
+        return spacing * min(0.5, CURVATURE * spacing / duration if duration > 0 else 0.5)
 
-def _crossing_error(theory: CurveTheory, found: Sequence[CurveFeatures], drop: int) -> float:
-    """Uncertainty of the step at which a level is crossed, because of the distance of records."""
-    spacings = np.array([each.spacings[drop] for each in found])
-    if np.isnan(spacings).all():
-        return 0.0
-    spacing, duration = float(np.nanmean(spacings)), float(theory.durations[drop])
-    return spacing * min(0.5, CURVATURE * spacing / duration if duration > 0 else 0.5)
-
-
-def _start_allowance(theory: CurveTheory) -> float:
-    """Relative error of times that is of the order of the initial weights."""
-    return theory.setting.start if theory.setting.model != "separate" else 0.0
+    def _start_allowance(self) -> float:
+        """Relative error of times that is of the order of the initial weights."""
+        setting = self.theory.setting
+        return setting.start if setting.model != "separate" else 0.0
 
 
 def _spread(logs: np.ndarray) -> float:
