@@ -8,6 +8,7 @@ import numpy as np
 
 from iclimit.problem import parse_problem
 from iclimit.results import Estimate
+from iclimit.simulate.prompts import prompt_blocks
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.softmax import MergedHeads, simulate_softmax, train_softmax
 from iclimit.validation.rows import Later, Row, bound, call
@@ -85,7 +86,7 @@ def trained_heads(
     reference = MergedHeads(law.dim, few)
     weights = reference.isotropic(signs * best[0], signs * best[1])
     ours, theirs = [], []
-    for drawn in law.blocks(held_out, rng=fresh_seed):
+    for drawn in prompt_blocks(law, held_out, rng=fresh_seed):
         answers = run(drawn.inputs, drawn.labels, drawn.query)
         ours.append((answers - drawn.target) ** 2)
         theirs.append((reference.forward(weights, drawn)[0] - drawn.target) ** 2)
