@@ -14,8 +14,8 @@ from iclimit.cli import build_parser
 from iclimit.diagrams.boundaries import BOUNDARIES
 from iclimit.diagrams.quantities import QUANTITIES
 from iclimit.registry import DERIVED, REGISTRY
+from iclimit.units import CONVENTIONS
 from iclimit.validation import CLAIMS
-from iclimit.validation.conventions import CONVENTIONS
 
 HERE = Path(__file__).parent
 

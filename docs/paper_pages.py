@@ -10,8 +10,8 @@ from markup import table
 from pybtex.database import parse_file
 
 from iclimit.published import PAPERS, settings
+from iclimit.units import CONVENTIONS
 from iclimit.validation import CLAIMS
-from iclimit.validation.conventions import CONVENTIONS
 
 TABLES = Path(__file__).parent / "tables"
 BIBLIOGRAPHY = parse_file(TABLES.parents[1] / "iclimit" / "references.bib").entries

@@ -33,6 +33,7 @@ from iclimit.checks import (
     parse_tasks,
 )
 from iclimit.notation import explaining, ratios_of, sizes_of
+from iclimit.units import Convention, get_convention
 
 COORDINATE_VARIANCE = {"gaussian": 1.0, "uniform": 1 / 3, "rademacher": 1.0, "laplace": 2.0}
 """Variances of one coordinate by law: N(0, 1), U(-1, 1), random signs, and the Laplace law with
@@ -286,6 +287,80 @@ class Problem:
         """The same law with a fresh task in every prompt."""
         return replace(self, tasks=math.inf, fresh_fraction=1.0, shared_task=None)
 
+    @classmethod
+    def of_paper(
+        cls, convention: str | Convention, *, dim: int, context: int, **settings: Any
+    ) -> Problem:
+        """Problem with inputs and tasks as in a paper.
+
+        Parameters
+        ----------
+        convention : str or Convention
+            Its name, such as "vonoswald2023".
+        dim : int >= 1
+            Dimension of the inputs.
+        context : int >= 1
+            Number of labelled pairs in a prompt.
+        **settings
+            What else a `Problem` takes; a noise variance is one of labels in these units.
+
+        Raises
+        ------
+        ValueError
+            If the convention is unknown, or a setting is what it says.
+
+        Examples
+        --------
+        >>> import iclimit
+        >>> problem = iclimit.Problem.of_paper("vonoswald2023", dim=10, context=10)
+        >>> problem.input_law, problem.scale
+        ('uniform', 0.5)
+        """
+        chosen = get_convention(convention)
+        for name in ("input_law", "scale", "task_law", "task_variance"):
+            if name in settings:
+                reason = f"the convention {chosen.name} says it"
+                raise ValueError(
+                    f"{name} must not be given where {reason}, got {settings[name]!r}"
+                )
+        law = {"input_law": chosen.input_law, "task_law": chosen.task_law}
+        return cls(
+            dim, context, **law, **_units(chosen, dim, context, chosen.input_law), **settings
+        )
+
+    def in_units(self, convention: str | Convention) -> Problem:
+        """The same law in the units of a paper: inputs, tasks and noise times numbers.
+
+        Parameters
+        ----------
+        convention : str or Convention
+            Its name, such as "vonoswald2023".
+
+        Raises
+        ------
+        ValueError
+            If the convention is unknown.
+
+        Examples
+        --------
+        >>> import iclimit
+        >>> problem = iclimit.Problem(dim=20, context=40, noise_variance=0.25)
+        >>> problem.in_units("versatile2024").noise_variance
+        5.0
+        """
+        chosen = get_convention(convention)
+        units = _units(chosen, self.dim, self.context, self.input_law)
+        scaled = replace(self, **units)
+        labels = scaled.label_unit / self.label_unit
+        tasks = math.sqrt(scaled.task_variance / self.task_variance)
+        return replace(
+            scaled,
+            tasks=self.tasks if self.task_set is None else tasks * self.task_set,
+            shared_task=None if self.shared_task is None else tasks * self.shared_task,
+            noise_variance=labels * self.noise_variance,
+            noise_law=None if self.noise_law is None else self.level_law.times(math.sqrt(labels)),
+        )
+
     @property
     def limit(self) -> dict[str, float]:
         """Parameters of the limit that are defined, as keywords of the theory."""
@@ -378,6 +453,13 @@ def _matrix(covariance: np.ndarray | None, dim: int) -> np.ndarray:
     if covariance is None:
         return np.eye(dim)
     return np.diag(covariance) if covariance.ndim == 1 else covariance
+
+
+def _units(convention: Convention, dim: int, context: int, input_law: str) -> dict[str, float]:
+    """Scale and variance of the tasks in a convention."""
+    units = convention.units(dim=dim, context=context)
+    variance = units.value("input_variance") / COORDINATE_VARIANCE[input_law]
+    return {"scale": math.sqrt(variance), "task_variance": units.value("task_variance")}
 
 
 def check_problem(problem: Problem, *settings: str, needed: tuple[str, ...] = ()) -> None:

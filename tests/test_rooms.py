@@ -20,6 +20,7 @@ GROUND = {
     "results",
     "statistics",
     "tables",
+    "units",
 }
 MAY_IMPORT = {
     "asymptotics": {"asymptotics", *GROUND},

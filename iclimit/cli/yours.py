@@ -206,7 +206,6 @@ def parse_problem(options: argparse.Namespace) -> Problem:
 
     from iclimit.asymptotics.pretraining.structure import parse_structure
     from iclimit.problem import Problem
-    from iclimit.validation.yours.models.convention_problem import convention_problem
 
     defaults = {name: each.default for name, each in inspect.signature(Problem).parameters.items()}
     defaults |= {"scale": 1.0, "tasks": None}
@@ -220,7 +219,7 @@ def parse_problem(options: argparse.Namespace) -> Problem:
     if options.tasks is not None:
         settings["tasks"] = read_tasks(options.tasks)
     if options.units is not None:
-        return convention_problem(options.units, **settings)
+        return Problem.of_paper(options.units, **settings)
     return Problem(**{"scale": 1.0} | settings)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from iclimit.asymptotics.pretraining import FiniteSizeErrors, finite_size_errors
 from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.diagrams.quantities import Quantity
+from iclimit.notation import RATIOS, ratios_of, sizes_of
 from iclimit.results import Estimate, Result
 from iclimit.runs.cell import Cell
 from iclimit.simulate.pretraining import SimulatedErrors, simulate_errors
@@ -28,30 +29,16 @@ _ROUNDING = 0.1
 """Largest relative deviation of a parameter from integers over powers of d at which a point is
 extrapolated.  Beyond it the finite-size effects are no power series in 1/d."""
 
-_POWERS = {
-    "tau": ("prompts", 2),
-    "alpha": ("context", 1),
-    "kappa": ("tasks", 1),
-    "test_alpha": ("test_context", 1),
-}
-"""Parameters of the limit, with the integer that each is over a power of d."""
-
 
 def integers_at(parameters: Mapping[str, float], dim: int) -> dict[str, Any]:
     """Integers next to the parameters; infinitely many where a parameter is infinite."""
-    integers: dict[str, Any] = {"dim": dim}
-    for name, (integer, power) in _POWERS.items():
-        if name in parameters:
-            value = parameters[name] * dim**power
-            integers[integer] = value if math.isinf(value) else max(1, round(value))
-    return integers
+    ratios = {name: value for name, value in parameters.items() if name in RATIOS}
+    return {"dim": dim, **sizes_of(dim, **ratios)}
 
 
 def moved_to_integers(parameters: Mapping[str, float], dim: int) -> dict[str, float]:
     """Parameters that the integers next to them stand for."""
-    integers = integers_at(parameters, dim)
-    moved = {n: integers[_POWERS[n][0]] / dim ** _POWERS[n][1] for n in parameters if n in _POWERS}
-    return dict(parameters) | moved
+    return dict(parameters) | ratios_of(**integers_at(parameters, dim))
 
 
 def is_near(moved: float, parameter: float) -> bool:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from iclimit.notation import ratios_of
+
 PARAMETERS = ("tau", "alpha", "kappa", "rho", "ridge")
 """What a point of errors depends on in the limit."""
 
@@ -16,6 +18,7 @@ _NO_RIDGE = 1e-6
 _SHOWN = 3
 """Settings of a user's runs that get a button."""
 
+_SIZES = ("prompts", "context", "tasks")
 _OTHER_DATA = ("task_covariance", "test_covariance", "input_covariance")
 _OTHER_TESTS = ("test_context", "test_rho")
 
@@ -49,9 +52,7 @@ def stored_errors(path: Path) -> list[dict[str, Any]]:
             row = {
                 "source": "your runs",
                 "dim": dim,
-                "tau": given["prompts"] / dim**2,
-                "alpha": given["context"] / dim,
-                "kappa": float(given["tasks"]) / dim,
+                **ratios_of(dim, **{name: float(given[name]) for name in _SIZES}),
                 "rho": given["rho"],
                 "ridge": given.get("ridge", 0.0),
             }

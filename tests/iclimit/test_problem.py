@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 import iclimit
 from iclimit.notation import ratios_of, sizes_of
 from iclimit.problem import NoiseLaw, Problem, check_problem, parse_problem
+from iclimit.simulate.prompts import sample_prompts
+from iclimit.units import CONVENTIONS
 
 COVARIANCE = np.array([[1.0, 0.3], [0.3, 0.5]])
 SHARED = np.array([0.8, -1.1])
@@ -180,6 +182,31 @@ def test_the_limit_has_what_is_defined():
     assert given_tasks.limit == pytest.approx(expected)
     assert ratios_of(10, test_context=5) == {"test_alpha": 0.5}
     assert sizes_of(10, test_alpha=0.01) == {"test_context": 1}
+
+
+@pytest.mark.parametrize("name", CONVENTIONS)
+def test_the_units_of_a_paper(name):
+    """The same law: the same limit and tasks, labels times a number."""
+    law = {"input_law": "uniform", "noise_law": "categorical:0,1", "tasks": np.eye(4)[:2]}
+    problem = Problem(4, 6, prompts=32, **law)
+    moved = problem.in_units(name)
+    assert moved.limit == pytest.approx(problem.limit)
+    units = CONVENTIONS[name].units(dim=4, context=6)
+    assert moved.input_variance == pytest.approx(units.value("input_variance"))
+    labels = units.from_library("noise_variance", 1.0)
+    assert moved.label_unit == pytest.approx(labels)
+    assert moved.mean_noise_variance == pytest.approx(labels / 2)
+    factor = math.sqrt(moved.input_variance * 4), math.sqrt(moved.task_variance)
+    drawn, scaled = (sample_prompts(each, 10, rng=0) for each in (problem, moved))
+    np.testing.assert_allclose(scaled.inputs, factor[0] * drawn.inputs)
+    np.testing.assert_allclose(scaled.tasks, factor[1] * drawn.tasks)
+    np.testing.assert_allclose(scaled.labels, factor[0] * factor[1] * drawn.labels)
+    back = moved.in_units("lu2025")
+    assert (back.input_scale, back.label_unit) == pytest.approx((problem.input_scale, 1))
+    own = Problem.of_paper(name, dim=4, context=6)
+    assert own.input_variance == pytest.approx(moved.input_variance)
+    with pytest.raises(ValueError, match="scale must not be given where the convention"):
+        Problem.of_paper(name, dim=4, context=6, scale=1)
 
 
 def test_description_rebuilds_the_problem():

@@ -1,6 +1,6 @@
 """Published runs of linear attention, as tables of runs are read."""
 
-from iclimit.validation.conventions import CONVENTIONS
+from iclimit.units import CONVENTIONS
 from iclimit.validation.reference import read_reference
 from iclimit.validation.yours.runs.measured import MeasuredRun, read_runs
 

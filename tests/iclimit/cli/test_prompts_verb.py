@@ -9,8 +9,7 @@ import pytest
 
 from iclimit.cli import main
 from iclimit.problem import Problem
-from iclimit.validation.conventions import CONVENTIONS
-from iclimit.validation.yours.models.convention_problem import convention_problem
+from iclimit.units import CONVENTIONS
 from iclimit.validation.yours.models.files import read_prompts
 
 
@@ -62,7 +61,7 @@ def test_flags_are_those_of_the_problem(
 @pytest.mark.parametrize("name", list(CONVENTIONS))
 def test_units_of_a_paper(tmp_path: Path, name: str) -> None:
     problem, _ = written(tmp_path, f"--dim 4 --context 3 --units {name} --noise-variance 0.1")
-    assert vars(problem) == vars(convention_problem(name, context=3, dim=4, noise_variance=0.1))
+    assert problem == Problem.of_paper(name, context=3, dim=4, noise_variance=0.1)
     variances = {"lu2025": 1 / 4, "vonoswald2023": 1 / 12, "blog2024": 1 / 3, "versatile2024": 1}
     assert problem.input_variance == pytest.approx(variances.get(name, 1 / 4))
 

@@ -12,6 +12,7 @@ from iclimit.asymptotics.pretraining import (
     icl_error,
     idg_error,
 )
+from iclimit.notation import sizes_of
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.statistics import extrapolate_ratios
@@ -56,14 +57,8 @@ class Point:
 
     def integers(self, dim: int) -> dict[str, Any]:
         """Arguments of a run at this dimension."""
-        return {
-            "dim": dim,
-            "context": max(1, round(self.alpha * dim)),
-            "tasks": math.inf if self.kappa == math.inf else max(1, round(self.kappa * dim)),
-            "prompts": max(1, round(self.tau * dim**2)),
-            "rho": self.rho,
-            "ridge": self.ridge,
-        }
+        sizes = sizes_of(dim, alpha=self.alpha, kappa=self.kappa, tau=self.tau)
+        return {"dim": dim, **sizes, "rho": self.rho, "ridge": self.ridge}
 
     def simulated(self, dim: int, repeats: int, **options: Any) -> Later:
         """Errors of simulated runs."""

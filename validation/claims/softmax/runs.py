@@ -8,8 +8,8 @@ import numpy as np
 
 from iclimit.problem import parse_problem
 from iclimit.results import Estimate
-from iclimit.simulate.prompts import prompt_blocks
 from iclimit.simulate.arrays import seed_sequences
+from iclimit.simulate.prompts import prompt_blocks
 from iclimit.simulate.softmax import MergedHeads, simulate_softmax, train_softmax
 from iclimit.validation.rows import Later, Row, bound, call
 

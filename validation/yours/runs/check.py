@@ -18,7 +18,7 @@ from iclimit.checks import check_choice
 from iclimit.drawing import COLOURS, Axes, Figure, draw_points, finish, log_scale, panels
 from iclimit.results import Estimate, Result
 from iclimit.tables import aligned, plain
-from iclimit.validation.conventions import Convention, get_convention
+from iclimit.units import Convention, get_convention
 from iclimit.validation.judge.comparisons import Comparison
 from iclimit.validation.judge.verdict import Verdict
 from iclimit.validation.yours.runs.explanations import Fit, explain, likeliest
@@ -414,7 +414,7 @@ def check_runs(
     parameters : mapping of numbers, optional
         Parameters that all rows share and the table has no columns for: ``{"rho": 0.1}``.
     convention : str or Convention
-        Units of the table (`iclimit.validation.conventions`): "lu2025", "vonoswald2023",
+        Units of the table (`iclimit.units`): "lu2025", "vonoswald2023",
         "blog2024", "versatile2024" or "linattn2025".  ``rho`` is always relative to the variance
         of noiseless labels; ``noise_variance`` is in these units.
     rounding : {"exact", "nearest", "floor", "ceil"}

@@ -8,14 +8,15 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from iclimit.notation import PARAMETERS, did_you_mean
+from iclimit.asymptotics.gdpp import ridge_risk
+from iclimit.notation import PARAMETERS, did_you_mean, ratios_of, size_of
 from iclimit.results import Estimate
-from iclimit.validation.conventions import Convention, Units
+from iclimit.units import Convention, Units
 from iclimit.validation.yours.reading import Table, read_table
 
 RATIOS = {"context": "alpha", "tasks": "kappa", "prompts": "tau"}
@@ -52,18 +53,14 @@ def read_sizes(table: Table, rounding: str) -> tuple[Columns, Columns]:
             raise ValueError(f"the table needs a column {name} or {ratio}, or one as a parameter")
         if ratio in table:
             ratios = table.numbers(ratio, "(0, inf]" if ratio == "kappa" else "(0, inf)")
-            exact = times_power(ratios, sizes["dim"], ratio)
+            exact = [
+                size_of(ratio, value, dim) for value, dim in zip(ratios, sizes["dim"], strict=True)
+            ]
             if name in table:
                 _refuse_conflict(table, name, sizes[name], exact)
             else:
                 sizes[name], unrounded[name] = _rounded(table, name, exact, rounding), exact
     return sizes, unrounded
-
-
-def times_power(ratios: Sequence[float], dims: Sequence[float], ratio: str) -> list[float]:
-    """Sizes that ratios stand for, unrounded."""
-    power = 2 if ratio == "tau" else 1
-    return [value * dim**power for value, dim in zip(ratios, dims, strict=True)]
 
 
 def _integers(table: Table, name: str) -> list[float]:
@@ -176,14 +173,7 @@ class MeasuredRun:
     @property
     def ratios(self) -> dict[str, float]:
         """Parameters of the limit."""
-        dim, tasks = self.sizes["dim"], self.sizes["tasks"]
-        return {
-            "tau": self.sizes["prompts"] / dim**2,
-            "alpha": self.sizes["context"] / dim,
-            "kappa": tasks / dim,
-            "rho": self.rho,
-            "ridge": self.ridge,
-        }
+        return ratios_of(**self.sizes) | {"rho": self.rho, "ridge": self.ridge}
 
     def covariance(self, names: Sequence[str]) -> np.ndarray:
         """Covariance of some of the means; an unknown correlation counts as 1."""
@@ -294,6 +284,17 @@ def _with_parameters(table: Table, parameters: Mapping[str, float]) -> Table:
     return Table({**table.entries, **constant}, table.names, len(table))
 
 
+def with_oracle(units: Units) -> Units:
+    """Units that know the loss of ridge regression which a convention subtracts."""
+    if not units.convention.minus_oracle:
+        return units
+    # Ridge regression for inputs and tasks of variance 1, whose loss is a half.
+    scale = units.value("input_variance") * units.value("task_variance")
+    relative = units.noise_variance / scale
+    risk = float(ridge_risk(relative, relative, context=units.context, dim=units.dim))
+    return replace(units, oracle_loss=2 * units.value("loss_factor") * scale * risk)
+
+
 def _units(
     table: Table, sizes: Mapping[str, Sequence[float]], convention: Convention
 ) -> list[Units]:
@@ -306,7 +307,8 @@ def _units(
     for dim, context, noise in zip(sizes["dim"], sizes["context"], noises, strict=True):
         units = convention.units(dim=int(dim), context=int(context))
         variance = units.from_library("noise_variance", noise) if name == "rho" else noise
-        found.append(convention.units(dim=int(dim), context=int(context), noise_variance=variance))
+        given = convention.units(dim=int(dim), context=int(context), noise_variance=variance)
+        found.append(with_oracle(given))
     return found
 
 

@@ -25,7 +25,7 @@ from iclimit.checks import check_choice, given, refuse_masked
 from iclimit.notation import did_you_mean
 from iclimit.simulate.arrays import to_host
 from iclimit.simulate.models.transformer import Layer
-from iclimit.validation.conventions import CONVENTIONS, Convention, Units
+from iclimit.units import CONVENTIONS, Convention, Units
 
 ROLES = ("query", "key", "value", "projection", "key_query", "value_row")
 """What a matrix can be: W_Q, W_K, W_V, W_O, W_K^T W_Q, or the one row of W_V that counts."""
@@ -313,13 +313,3 @@ def of_sums(units: Units) -> Units:
     """The same units, with sums over the context in the summary."""
     convention = replace(units.convention, product_factor="1", square_factor="1")
     return replace(units, convention=convention)
-
-
-def input_variance_of(units: Units) -> float:
-    """Variance of an input coordinate: the rate of a step on sums is in its units."""
-    return 1 / (units.context * float(of_sums(units).factor("rate")))
-
-
-def task_variance_of(units: Units) -> float:
-    """Variance of a task coordinate."""
-    return float(units.factor("noise_variance")) / (input_variance_of(units) * units.dim)

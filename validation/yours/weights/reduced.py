@@ -8,7 +8,7 @@ mean square of the prediction is computed exactly for Gaussian inputs.  So are t
 layer with it.  A layer stands beside what pretraining on finitely many prompts is predicted to
 give.
 
-Everything here is in the units of the library (`iclimit.validation.conventions`): inputs of
+Everything here is in the units of the library (`iclimit.units`): inputs of
 variance 1/d, tasks of variance 1, and so noiseless labels of variance 1.
 """
 
@@ -41,16 +41,14 @@ from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.pretraining import SimulatedErrors, simulate_errors
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 from iclimit.tables import aligned
-from iclimit.validation.conventions import Units
+from iclimit.units import Units
 from iclimit.validation.yours.weights.label_free import LabelFree
 from iclimit.validation.yours.weights.layouts import (
     Layout,
     Products,
     get_layout,
-    input_variance_of,
     of_sums,
     parse_layer,
-    task_variance_of,
 )
 
 DRAWS = 20
@@ -394,7 +392,9 @@ class ReducedGamma(Result):
         """Tasks in the units of the library."""
         if not np.ndim(tasks):
             return tasks
-        return real_array("tasks", tasks, "(-inf, inf)") / math.sqrt(task_variance_of(self.units))
+        return real_array("tasks", tasks, "(-inf, inf)") / math.sqrt(
+            self.units.value("task_variance")
+        )
 
 
 @explaining
@@ -545,7 +545,7 @@ def _label_free(
 ) -> LabelFree:
     """Part without labels in the units of the library."""
     part = LabelFree.of(products, readout, layout.residual, layout.include_query)
-    inputs = math.sqrt(input_variance_of(units) * products.dim)
+    inputs = math.sqrt(units.value("input_variance") * products.dim)
     labels = math.sqrt(units.factor("noise_variance"))
     return part.times(layout.factor(units.context)).in_units(inputs, labels)
 

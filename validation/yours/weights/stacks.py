@@ -42,14 +42,7 @@ from iclimit.simulate.models.transformer import Layer, prediction
 from iclimit.simulate.prompts import draw_prompts, regression_tokens
 from iclimit.tables import aligned
 from iclimit.validation.yours.ratios import percent, ratio
-from iclimit.validation.yours.weights.layouts import (
-    Layout,
-    Products,
-    get_layout,
-    input_variance_of,
-    parse_layer,
-    task_variance_of,
-)
+from iclimit.validation.yours.weights.layouts import Layout, Products, get_layout, parse_layer
 
 MODELS = ("gd++", "diag", "preconditioned")
 """What a stack is compared with, from few numbers to more."""
@@ -214,7 +207,7 @@ def reduced_stack(
     d = sizes.pop()
     noise = real_number("noise_variance", noise_variance)
     units = chosen.convention.units(dim=d, context=context, noise_variance=noise)
-    variance = input_variance_of(units)
+    variance = units.value("input_variance")
     omegas, steps = (
         np.array([_omegas(each) for each in layers]),
         np.array([_step(each) for each in layers]),
@@ -224,7 +217,7 @@ def reduced_stack(
         context=context,
         scale=math.sqrt(variance),
         noise_variance=noise,
-        task_variance=task_variance_of(units),
+        task_variance=units.value("task_variance"),
         input_covariance=input_covariance,
         task_covariance=task_covariance,
     )

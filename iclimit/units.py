@@ -39,8 +39,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.checks import check_integers, real_array, real_number
-from iclimit.asymptotics.gdpp import ridge_risk
+from iclimit.checks import check_arguments, refuse_masked
 from iclimit.notation import did_you_mean
 
 QUANTITIES = ("error", "difference", "noise_variance", "ridge", "rate", "gamma")
@@ -81,7 +80,7 @@ class Convention:
 
     Examples
     --------
-    >>> from iclimit.validation.conventions import CONVENTIONS
+    >>> from iclimit.units import CONVENTIONS
     >>> units = CONVENTIONS["vonoswald2023"].units(dim=10, context=10)
     >>> round(units.to_library("rate", 0.6061), 3)
     0.505
@@ -119,16 +118,27 @@ class Convention:
 
 @dataclass(frozen=True)
 class Units:
-    """Units of a convention at a dimension and a context length (`Convention.units`)."""
+    """Units of a convention at a dimension and a context length (`Convention.units`).
+
+    Attributes
+    ----------
+    convention : Convention
+    dim, context : int
+    noise_variance : float
+        Variance of the label noise in the convention.
+    oracle_loss : float, optional
+        Loss of ridge regression that is told the noise, in the convention and without query noise:
+        errors need it where the convention subtracts it.
+    """
 
     convention: Convention
     dim: int
     context: int
     noise_variance: float = 0.0
+    oracle_loss: float | None = None
 
     def __post_init__(self) -> None:
-        check_integers(dim=self.dim, context=self.context)
-        real_number("noise_variance", self.noise_variance)
+        check_arguments(dim=self.dim, context=self.context, noise_variance=self.noise_variance)
 
     def to_library(self, quantity: str, value: Any) -> Any:
         """Convert to the units of the library.
@@ -193,21 +203,24 @@ class Units:
     @cached_property
     def _offset(self) -> float:
         """What reported losses leave out."""
-        loss, found = self.value("loss_factor"), 0.0
-        if self.convention.minus_oracle or not self.convention.query_noise:
-            found += loss * self.noise_variance
+        noiseless = self.convention.minus_oracle or not self.convention.query_noise
+        missing = self.value("loss_factor") * self.noise_variance if noiseless else 0.0
         if self.convention.minus_oracle:
-            # Ridge regression for inputs and tasks of variance 1, whose loss is a half.
-            scale = self.value("input_variance") * self.value("task_variance")
-            relative = self.noise_variance / scale
-            sizes = {"context": self.context, "dim": self.dim}
-            found += 2 * loss * scale * float(ridge_risk(relative, relative, **sizes))
-        return found
+            if self.oracle_loss is None:
+                raise ValueError(
+                    f"oracle_loss must be given: losses of {self.convention.name} are those above "
+                    "ridge regression that is told the noise"
+                )
+            missing += self.oracle_loss
+        return missing
 
     def _checked(self, quantity: str, value: Any) -> tuple[np.ndarray, Any]:
         """Value as an array, and its factor."""
         factor = self.factor(quantity)
-        array = real_array(quantity, value, "(-inf, inf)")
+        refuse_masked(quantity, value)
+        array = np.asarray(value, dtype=float)
+        if not np.all(np.isfinite(array)):
+            raise ValueError(f"{quantity} must be finite, got {value!r}")
         if quantity != "gamma":
             return array, factor
         if array.shape not in ((self.dim, self.dim), (self.dim, self.dim + 1)):

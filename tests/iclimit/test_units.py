@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from iclimit.asymptotics.descent import optimal_learning_rate
-from iclimit.validation.conventions import CONVENTIONS, QUANTITIES, get_convention
+from iclimit.units import CONVENTIONS, QUANTITIES, get_convention
+from iclimit.validation.yours.runs.measured import with_oracle
 
 RNG = np.random.default_rng(4)
 DIM, CONTEXT, RHO = 5, 7, 0.3
@@ -15,7 +16,7 @@ DIM, CONTEXT, RHO = 5, 7, 0.3
 
 @pytest.mark.parametrize("name", CONVENTIONS)
 def test_conversions_are_undone_by_the_way_back(name: str) -> None:
-    units = CONVENTIONS[name].units(dim=DIM, context=CONTEXT, noise_variance=0.4)
+    units = with_oracle(CONVENTIONS[name].units(dim=DIM, context=CONTEXT, noise_variance=0.4))
     for quantity in QUANTITIES:
         value = RNG.standard_normal((DIM, DIM + 1)) if quantity == "gamma" else 0.7
         there = units.from_library(quantity, value)
@@ -92,12 +93,12 @@ def test_adjusted_losses_leave_out_oracle_and_noise() -> None:
     error = np.std(samples) / math.sqrt(prompts)
     for scale, noise in (("1", variance), ("1/4", variance / 4)):
         changed = replace(convention, input_variance=scale)
-        units = changed.units(dim=10, context=context, noise_variance=noise)
+        units = with_oracle(changed.units(dim=10, context=context, noise_variance=noise))
         adjusted = units.from_library("error", float(np.mean(samples)))
         z = adjusted / units.from_library("difference", error)
         assert abs(z) < 4
         noisy = replace(changed, query_noise=True)  # the noise is in both losses
-        again = noisy.units(dim=10, context=context, noise_variance=noise)
+        again = with_oracle(noisy.units(dim=10, context=context, noise_variance=noise))
         assert again.from_library("error", 1.3) == pytest.approx(units.from_library("error", 1.3))
 
 
@@ -119,6 +120,8 @@ def test_unknown_names_and_values_are_refused() -> None:
         units.to_library("error", math.nan)
     with pytest.raises(ValueError, match="noise_variance must be >= 0"):
         get_convention("lu2025").units(dim=3, context=4, noise_variance=-1.0)
+    with pytest.raises(ValueError, match="oracle_loss must be given: losses of versatile2024"):
+        get_convention("versatile2024").units(dim=3, context=4).to_library("error", 1.0)
     wrong = replace(CONVENTIONS["lu2025"], input_variance="1/n")
     with pytest.raises(ValueError, match=r"input_variance must be a number > 0 .*, got '1/n'"):
         wrong.units(dim=3, context=4).factor("error")
