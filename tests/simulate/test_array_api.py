@@ -9,10 +9,7 @@ import pytest
 from iclimit.problem import COORDINATE_VARIANCE, Problem
 from iclimit.simulate import arrays
 from iclimit.simulate.arrays import Backend, get_backend
-from iclimit.simulate.depth import contexts as depth_contexts
-from iclimit.simulate.depth import simulate_depth_loss, train_depth
-from iclimit.simulate.depth import training as depth_training
-from iclimit.simulate.pretraining import cells, estimators, simulate_errors, simulate_estimator
+from iclimit.simulate.pretraining import cells, simulate_errors
 from iclimit.simulate.pretraining.attention import (
     features,
     linear_attention,
@@ -29,7 +26,6 @@ from iclimit.simulate.prompts.summaries import (
     squared_errors,
     task_set_moments,
 )
-from iclimit.simulate.softmax import simulate_softmax, simulated_heads
 
 ROUNDING = 1e-12  # relative; both namespaces do the same float64 operations
 NUMPY = get_backend("numpy")
@@ -166,17 +162,6 @@ def test_ridge(method, n, ridge_value, monkeypatch):
     assert found.residual == pytest.approx(expected.residual, rel=1e-6, abs=1e-13)
 
 
-@pytest.mark.parametrize("estimator", estimators.ESTIMATORS)
-@pytest.mark.parametrize("context", [2, 6])
-def test_estimators(estimator, context, monkeypatch):
-    cell = {"dim": 4, "context": context, "tasks": 3, "rho": 0.2, "rng": 6}
-    expected = simulate_estimator(estimator, **cell)
-    monkeypatch.setattr(estimators, "get_backend", lambda _: STRICT)
-    found = simulate_estimator(estimator, **cell)
-    np.testing.assert_allclose(found.icl.samples, expected.icl.samples, rtol=ROUNDING)
-    np.testing.assert_allclose(found.idg.samples, expected.idg.samples, rtol=ROUNDING)
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -213,54 +198,3 @@ def test_whole_cells(changes, as_on_gpu, monkeypatch):
     # The iteration stops at 1e-8, where rounding of float32 steps has been amplified.
     np.testing.assert_allclose(found.icl.samples, expected.icl.samples, rtol=1e-7)
     np.testing.assert_allclose(found.idg.samples, expected.idg.samples, rtol=1e-7)
-
-
-@pytest.mark.parametrize("law", ["gaussian", "uniform"])
-def test_simulated_heads(law, monkeypatch):
-    setting = {"context": 3, "dim": 2, "input_law": law, "contexts": 200}
-    expected = simulate_softmax([0.5, -0.5], **setting, rng=1)
-    monkeypatch.setattr(simulated_heads, "get_backend", lambda _: STRICT)
-    monkeypatch.setattr(simulated_heads, "to_host", np.from_dlpack)
-    found = simulate_softmax([0.5, -0.5], **setting, rng=1)
-    np.testing.assert_allclose(found.power, expected.power, rtol=ROUNDING)
-    np.testing.assert_allclose(found.signal, expected.signal, rtol=ROUNDING)
-
-
-@pytest.mark.parametrize("context", [7, math.inf])
-def test_depth_on_drawn_contexts(context, monkeypatch):
-    setting = {
-        "eigenvalues": [1.7, 1.1, 0.6, 0.4],
-        "rates": [0.3, 0.5],
-        "context": context,
-        "width": 3,
-        "noise_variance": 0.3,
-        "repeats": 4,
-    }
-    expected = simulate_depth_loss(**setting, rng=1)
-    monkeypatch.setattr(depth_contexts, "get_backend", lambda _: STRICT)
-    monkeypatch.setattr(depth_contexts, "to_host", np.from_dlpack)
-    found = simulate_depth_loss(**setting, rng=1)
-    np.testing.assert_allclose(found.loss.samples, expected.loss.samples, rtol=ROUNDING)
-
-
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-@pytest.mark.parametrize("changes", [{}, {"setting": "fs", "context": 7, "width": 2}])
-def test_trained_depth(changes, optimizer, monkeypatch):
-    setting = {
-        "depth": 2,
-        "eigenvalues": [1.7, 1.1, 0.6, 0.4],
-        "query_count": 3,
-        "noise_variance": 0.3,
-        "query_noise_variance": 0.2,
-        "batch": 3,
-        "learning_rate": 0.1,
-        "optimizer": optimizer,
-        "steps": 3,
-        "held_out": 4,
-    }
-    expected = train_depth(**setting | changes, rng=1)
-    monkeypatch.setattr(depth_training, "get_backend", lambda _: STRICT)
-    monkeypatch.setattr(depth_training, "to_host", np.from_dlpack)
-    found = train_depth(**setting | changes, rng=1)
-    np.testing.assert_allclose(found.gammas, expected.gammas, rtol=ROUNDING, atol=ROUNDING)
-    np.testing.assert_allclose(found.losses, expected.losses, rtol=ROUNDING)

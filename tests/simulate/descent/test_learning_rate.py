@@ -4,7 +4,6 @@ import itertools
 import math
 from dataclasses import replace
 
-import array_api_strict
 import numpy as np
 import pytest
 
@@ -18,7 +17,7 @@ from iclimit.simulate.descent import (
     simulate_learning_rate,
 )
 from iclimit.simulate.descent.learning_rate import search_learning_rate
-from iclimit.simulate.prompts import Prompts, draw_prompts, sampling
+from iclimit.simulate.prompts import draw_prompts
 
 ROUNDING = 1e-12  # relative
 Z_LIMIT = 4.0  # 24 comparisons: one beyond in 600 seeds
@@ -222,19 +221,6 @@ def test_mean_rate_is_the_sum_rate_times_the_context():
     )
     assert_same_rate(mean, total, factor=N)
     assert pair(mean.loss()) == pytest.approx(pair(total.loss()), rel=1e-10)
-
-
-def test_strict_arrays(strict_backend, monkeypatch):
-    cell = {"contexts": 30, "input_law": "laplace", "rng": 8, **SETTING}
-    expected = simulate_learning_rate(**cell)
-    monkeypatch.setattr(sampling, "get_backend", lambda _: strict_backend)
-    found = simulate_learning_rate(**cell)
-    assert_same_rate(found, expected)
-    assert pair(found.loss(0.2)) == pytest.approx(pair(expected.loss(0.2)), rel=1e-9)
-    strict = {name: array_api_strict.asarray(v) for name, v in vars(draw(9)).items()}
-    assert estimate_learning_rate(Prompts(**strict)).rate.mean == pytest.approx(
-        estimate_learning_rate(draw(9)).rate.mean, rel=ROUNDING
-    )
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import pytest
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.gdpp import ridge_baselines
-from iclimit.simulate.gdpp import ridge_baselines as module
 from iclimit.simulate.gdpp.ridge_baselines import simulate_ridge_baselines, tune_ridge
 from iclimit.simulate.prompts import draw_prompts
 
@@ -248,17 +247,3 @@ def test_errors(call, message):
 def test_the_problem_must_be_one():
     with pytest.raises(TypeError, match="problem must be a Problem, got 'uniform:1'"):
         tune_ridge("uniform:1", rng=0)
-
-
-def test_strict_arrays(strict_backend, monkeypatch):
-    cell = {"contexts": 30, "rng": 0, "multiplier": 1.2, "threshold": 4.0}
-    expected = {
-        queries: simulate_ridge_baselines(PROBLEM, queries=queries, **cell)
-        for queries in (False, True)
-    }
-    monkeypatch.setattr(module, "get_backend", lambda _: strict_backend)
-    monkeypatch.setattr(module, "to_host", np.from_dlpack)
-    for queries, run in expected.items():
-        found = simulate_ridge_baselines(PROBLEM, queries=queries, **cell)
-        for name, loss in run.losses.items():
-            assert found.losses[name].mean == pytest.approx(loss.mean, rel=1e-9)
