@@ -19,9 +19,8 @@ Claims are data, one in a file of ``validation/claims/``, and the file reads fro
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from iclimit.drawing import Figure
@@ -88,13 +87,8 @@ class Effort:
         return next(each for each in (*smaller, "quick") if each in given)
 
 
-Results: TypeAlias = Mapping[Any, Any]
-"""Results of the cells of a claim, by its keys."""
-
-
-MakeCells: TypeAlias = Callable[[Preset], Mapping[Any, Cell] | Sequence[Cell]]
-MakeRows: TypeAlias = Callable[[Effort], Iterable[Row]]
-Judge: TypeAlias = Callable[[Preset, Results], Verdict]
+Results: TypeAlias = Mapping[Cell, Any]
+"""Results of cells."""
 
 
 @dataclass(frozen=True)
@@ -109,26 +103,22 @@ class Claim:
         One line, and a few sentences saying exactly what is compared.
     source : str
         Paper and place of the statement.
-    cells : callable
-        The simulation needed at a preset: a dict of cells by keys, or a list of cells.
-    judge : callable
-        Compares, given the preset and the results of the cells by the same keys; the keys of a
-        list are its cells.
+    rows : callable
+        Yields the rows, given the `Effort`: what is compared, and the cells behind it.
+    figure : bool
+        Whether it draws a figure of its own, which ``iclimit figure`` offers; otherwise it has the
+        standard figure.
     subject : str
         Shelf of the theory that it tests; reports group claims by it.
-    figure : bool
-        Whether the figure belongs beside those of papers: ``iclimit figure`` offers it.
     """
 
     name: str
     title: str
     source: str
     statement: str
-    cells: MakeCells
-    judge: Judge
+    rows: Callable[[Effort], Iterable[Row]]
     figure: bool = True
     subject: str = ""
-    rows: MakeRows | None = None
 
     def __post_init__(self) -> None:
         if not re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", self.name):
@@ -139,32 +129,21 @@ class Claim:
 
     @classmethod
     def of(
-        cls, name: str, words: str, rows: Any, judge: Judge | None = None, *, figure: bool = True
+        cls, name: str, words: str, rows: Callable[[Effort], Iterable[Row]], *, figure: bool = True
     ) -> Claim:
         """Build a claim from a docstring of three parts: title, statement and source."""
-        cells = rows
-        if judge is None:
-            cells, judge = partial(needed_cells, rows), partial(judge_rows, rows)
         parts = [" ".join(part.split()).removesuffix(".") for part in words.split("\n\n")]
         title, statement, source = parts
         source = source.removeprefix("Source: ").format(**PAPERS)
-        made = rows if cells is not rows else None
-        return cls(name, title, source, f"{statement}.", cells, judge, figure, "", made)
+        return cls(name, title, source, f"{statement}.", rows, figure)
 
-    def cells_by_key(self, preset: Preset) -> dict[Any, Cell]:
-        """Cells of a preset by the keys that ``judge`` knows their results by."""
-        cells = self.cells(preset)
-        return dict(cells) if isinstance(cells, Mapping) else {cell: cell for cell in cells}
+    def cells(self, preset: Preset) -> list[Cell]:
+        """Cells that the rows need at a preset, each once."""
+        return list(dict.fromkeys(cells_of(list(self.rows(Effort(preset))))))
 
-
-def needed_cells(rows: MakeRows, preset: Preset) -> list[Cell]:
-    """Cells that the rows of a claim need, each once."""
-    return list(dict.fromkeys(cells_of(list(rows(Effort(preset))))))
-
-
-def judge_rows(rows: MakeRows, preset: Preset, results: Results) -> Verdict:
-    """Verdict on the rows of a claim, given the results of its cells."""
-    return verdict_on(rows(Effort(preset)), Values(results))
+    def judge(self, preset: Preset, results: Results) -> Verdict:
+        """Verdict at a preset, given the results of the cells."""
+        return verdict_on(self.rows(Effort(preset)), Values(results))
 
 
 def verdict_on(rows: Iterable[Row], value: Values) -> Verdict:

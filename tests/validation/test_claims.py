@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from iclimit.asymptotics.softmax import SoftmaxHead
+from iclimit.results import Estimate
 from iclimit.runs import Cell
 from iclimit.validation import CLAIMS, Claim, Comparison, Verdict, select_claims, validate
-from iclimit.validation.claim import PRESETS
+from iclimit.validation.claim import PRESETS, Effort
 from iclimit.validation.claims.pretraining.nonmonotonicity import (
     nonmonotonicity_boundary,
     optimal_context,
@@ -25,7 +26,7 @@ from iclimit.validation.judge import run_claims as runs_module
 from iclimit.validation.judge.report import write_report
 from iclimit.validation.judge.summary import table
 from iclimit.validation.reference.runs import error_runs, gap_runs
-from iclimit.validation.rows import cells_of
+from iclimit.validation.rows import Later, Row, call, cells_of, drawing, judged, mean, note, run
 
 
 def draw_number(*, scale: float, rng: Any) -> float:
@@ -40,17 +41,20 @@ def draw_line(figure: Any) -> None:
     figure.subplots().plot([0, 1])
 
 
-def make_claim(name: str, cells: list[Cell], allowance: float = 10.0) -> Claim:
-    def judge(preset: str, results: Mapping[Cell, Any]) -> Verdict:
-        rows = [Comparison("number", 0.0, results[cell], 1.0, allowance) for cell in cells]
-        return Verdict(tuple(rows), draw_line, (preset,))
+def make_claim(name: str, *numbers: Later, allowance: float = 10.0) -> Claim:
+    def rows(effort: Effort) -> Iterator[Row]:
+        for number in numbers:
+            estimate = call(Estimate, number, 1.0, 2)
+            yield mean("number", 0.0, estimate, allowance=allowance, degrees=math.inf)
+        yield note(effort.preset)
+        yield drawing(draw_line)
 
-    return Claim(name, name.title(), "nowhere", "numbers are small", lambda _: cells, judge)
+    return Claim(name, name.title(), "nowhere", "numbers are small", rows)
 
 
-GOOD = make_claim("good", [Cell.of(draw_number, scale=1.0), Cell.of(draw_number, scale=2.0)])
-BROKEN = make_claim("broken", [Cell.of(fail), Cell.of(draw_number, scale=3.0)])
-WRONG = make_claim("wrong", [Cell.of(draw_number, scale=1e9)], allowance=0.0)
+GOOD = make_claim("good", run(draw_number, scale=1.0), run(draw_number, scale=2.0))
+BROKEN = make_claim("broken", run(fail), run(draw_number, scale=3.0))
+WRONG = make_claim("wrong", run(draw_number, scale=1e9), allowance=0.0)
 
 
 def test_a_cell_is_seeded_by_root_and_content_alone() -> None:
@@ -79,27 +83,28 @@ def test_results_do_not_depend_on_the_number_of_workers() -> None:
 
 
 def test_claims_may_be_given_by_name() -> None:
-    run = validate(["solver", GOOD], jobs=1)
-    assert [result.claim for result in run.results] == [CLAIMS["solver"], GOOD]
+    outcome = validate(["solver", GOOD], jobs=1)
+    assert [result.claim for result in outcome.results] == [CLAIMS["solver"], GOOD]
 
 
 def test_failures_are_reported_and_the_rest_goes_on() -> None:
-    run = validate([BROKEN, GOOD, WRONG], jobs=1)
-    assert [result.holds for result in run.results] == [False, True, False]
-    assert not run.holds
-    assert "ArithmeticError in fail(): did not converge" in run.results[0].error
-    lines = table(run)
+    outcome = validate([BROKEN, GOOD, WRONG], jobs=1)
+    assert [result.holds for result in outcome.results] == [False, True, False]
+    assert not outcome.holds
+    assert "ArithmeticError in fail(): did not converge" in outcome.results[0].error
+    lines = table(outcome)
     assert "ERROR" in lines
     assert "NO" in lines
 
 
 def test_a_judgement_that_fails_is_the_claims_own_error() -> None:
-    def judge(*_: Any) -> Verdict:
+    def raise_singular() -> list[Comparison]:
         raise np.linalg.LinAlgError("singular")
 
-    run = validate([replace(GOOD, name="bad", judge=judge), GOOD], jobs=1)
-    assert [result.holds for result in run.results] == [False, True]
-    assert "LinAlgError in its judgement: singular" in run.results[0].error
+    bad = replace(GOOD, name="bad", rows=lambda _: [judged(call(raise_singular))])
+    outcome = validate([bad, GOOD], jobs=1)
+    assert [result.holds for result in outcome.results] == [False, True]
+    assert "LinAlgError in its judgement: singular" in outcome.results[0].error
 
 
 @pytest.mark.parametrize(
@@ -136,12 +141,12 @@ def test_interruption_keeps_what_is_finished(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(runs_module, "run_cells", interrupted)
-    run = validate([GOOD, WRONG], jobs=1)
-    assert run.interrupted
-    assert [result.claim.name for result in run.results] == ["good"]
-    assert run.missing == ["wrong"]
-    assert not run.holds
-    write_report(run, tmp_path)
+    outcome = validate([GOOD, WRONG], jobs=1)
+    assert outcome.interrupted
+    assert [result.claim.name for result in outcome.results] == ["good"]
+    assert outcome.missing == ["wrong"]
+    assert not outcome.holds
+    write_report(outcome, tmp_path)
     report = json.loads((tmp_path / "results.json").read_text())
     assert report["interrupted"]
     assert report["missing"] == ["wrong"]
@@ -149,8 +154,8 @@ def test_interruption_keeps_what_is_finished(
 
 
 def test_report_is_complete_and_self_contained(tmp_path: Path) -> None:
-    run = validate([GOOD, WRONG, BROKEN], jobs=1, rng=5)
-    path = write_report(run, tmp_path / "new" / "folder")
+    outcome = validate([GOOD, WRONG, BROKEN], jobs=1, rng=5)
+    path = write_report(outcome, tmp_path / "new" / "folder")
     page = path.read_text()
     assert {p.name for p in path.parent.iterdir()} == {
         "report.html",
@@ -165,7 +170,7 @@ def test_report_is_complete_and_self_contained(tmp_path: Path) -> None:
     assert [claim["holds"] for claim in data["claims"]] == [True, False, False]
     (comparison,) = data["claims"][1]["comparisons"]
     assert abs(comparison["z"]) > comparison["threshold"]
-    assert run.to_dict()["versions"]["numpy"] == np.__version__
+    assert outcome.to_dict()["versions"]["numpy"] == np.__version__
 
 
 def test_a_verdict_never_holds_on_nan() -> None:
@@ -217,7 +222,7 @@ def test_select_claims() -> None:
         select_claims(["nope"])
 
 
-@pytest.mark.parametrize("preset", PRESETS[1:])
+@pytest.mark.parametrize("preset", PRESETS)
 def test_claims_ask_for_distinct_seeded_cells_without_a_backend(
     preset: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,7 +230,7 @@ def test_claims_ask_for_distinct_seeded_cells_without_a_backend(
     for module, name in ((pair, "best_uniform"), (published_layer, "best_head")):
         monkeypatch.setattr(module, name, lambda *_: SoftmaxHead(1.0, 1.0, 1.0, 0.0))
     for claim in CLAIMS.values():
-        cells = claim.cells_by_key(preset).values()
+        cells = claim.cells(preset)
         seeds = {tuple(cell.seed(0).spawn_key) for cell in cells}
         assert len(seeds) == len(set(cells)), claim.name
         assert not any("backend" in dict(cell.parameters) for cell in cells), claim.name
@@ -263,16 +268,16 @@ def test_cells_get_the_backend_if_their_function_takes_one(
 ) -> None:
     # No GPU is needed to ask.
     monkeypatch.setattr("iclimit.validation.judge.run_claims.get_backend", lambda _: None)
-    cells = [Cell.of(f, number=k) for f in (report_backend, report_default) for k in (1, 2)]
-    seen: dict[Cell, Any] = {}
+    results = [run(f, number=k) for f in (report_backend, report_default) for k in (1, 2)]
+    cells, seen = list(cells_of(results)), {}
 
-    def judge(preset: str, results: Mapping[Cell, Any]) -> Verdict:
-        seen.update(results)
-        return Verdict((Comparison(preset, 0.0, 0.0, 1.0),), draw_line)
+    def see(given: list[Any]) -> list[Comparison]:
+        seen.update(zip(cells, given, strict=True))
+        return [Comparison("seen", 0.0, 0.0, 1.0)]
 
-    claim = replace(GOOD, cells=lambda _: cells, judge=judge)
-    run = validate([claim], backend=backend, jobs=2, rng=4)
-    assert run.holds, run.results[0].error
+    claim = replace(GOOD, rows=lambda _: [judged(call(see, results))])
+    outcome = validate([claim], backend=backend, jobs=2, rng=4)
+    assert outcome.holds, outcome.results[0].error
     assert [seen[cell][0] for cell in cells] == [backend, backend, "none", "none"]
     assert [seen[cell][1] for cell in cells] == [1, 2, 1, 2]
     # The backend is no part of what a seed means.

@@ -178,7 +178,7 @@ def validate(
     check_run(rng, jobs)
     get_backend(backend)
     start, interrupted = time.perf_counter(), False
-    needed: dict[str, dict[Any, Cell]] = {}
+    needed: dict[str, list[Cell]] = {}
     cells: set[Cell] = set()
     done: dict[Cell, Outcome] = {}
     results: dict[str, ClaimResult] = {}
@@ -186,19 +186,18 @@ def validate(
     def list_cells() -> Iterator[Cell]:
         """The cells claim by claim, as listing those of some takes theory that takes seconds."""
         for claim in claims:
-            needed[claim.name] = claim.cells_by_key(preset)
-            cells.update(needed[claim.name].values())
+            needed[claim.name] = claim.cells(preset)
+            cells.update(needed[claim.name])
             bar.total = len(cells)
-            yield from needed[claim.name].values()
+            yield from needed[claim.name]
 
     def judge_finished() -> None:
         for claim in claims:
             if claim.name in results or claim.name not in needed:
                 continue
-            keyed = needed[claim.name]
-            if all(cell in done for cell in keyed.values()):
-                found = {key: done[cell] for key, cell in keyed.items()}
-                results[claim.name] = _judge(claim, preset, found)
+            own = needed[claim.name]
+            if all(cell in done for cell in own):
+                results[claim.name] = _judge(claim, preset, [done[cell] for cell in own])
                 finished(results[claim.name])
 
     bar = tqdm(disable=not progress, unit="cell", desc="simulating")
@@ -245,18 +244,18 @@ def _claims(given: Sequence[Claim | str]) -> list[Claim]:
     return [select_claims([c])[0] if isinstance(c, str) else c for c in given]
 
 
-def _judge(claim: Claim, preset: Preset, outcomes: dict[Any, Outcome]) -> ClaimResult:
+def _judge(claim: Claim, preset: Preset, outcomes: Sequence[Outcome]) -> ClaimResult:
     start = time.perf_counter()
     verdict, message = None, ""
-    for outcome in outcomes.values():
+    for outcome in outcomes:
         if isinstance(outcome.result, Exception):
             error = outcome.result
             message = f"{type(error).__name__} in {outcome.cell.name}: {error}"
             break
     else:
         try:
-            verdict = claim.judge(preset, {key: each.result for key, each in outcomes.items()})
+            verdict = claim.judge(preset, {each.cell: each.result for each in outcomes})
         except Exception as error:
             message = f"{type(error).__name__} in its judgement: {error}"
-    spent = sum({each.cell: each.seconds for each in outcomes.values()}.values())
+    spent = sum(each.seconds for each in outcomes)
     return ClaimResult(claim, verdict, message, spent + time.perf_counter() - start)
