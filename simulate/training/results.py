@@ -16,8 +16,13 @@ from iclimit.simulate.training.loop import TrainingLoop
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LABELS = {"icl": "random tasks", "iwl": "shared task, noise as labels"}
-"""What the losses on fresh sequences are called in a figure."""
+LABELS = {
+    "icl": "random tasks",
+    "iwl": "shared task, noise as labels",
+    "held_out": "held out, mean",
+    "median": "held out, median",
+}
+"""Measures that are losses on fresh prompts, and what they are called in a figure."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -87,8 +92,8 @@ class TrainingCurves(Training):
         ]
 
     def draw(self, ax: Axes, **line: Any) -> None:
-        """Draw the training losses and the measures that are numbers, over the steps."""
-        named = {LABELS.get(k, k): v for k, v in self.measures.items() if v.ndim == 2}
+        """Draw the training losses and those on fresh prompts, over the steps."""
+        named = {LABELS[k]: v for k, v in self.measures.items() if k in LABELS}
         for (name, losses), colour in zip(
             {"training": self.losses, **named}.items(), COLOURS, strict=False
         ):
