@@ -27,6 +27,7 @@ from iclimit.cli.values import (
     parse_duration,
     parse_ignored,
     parse_names,
+    parse_scale,
     parse_seed,
     parse_values,
 )
@@ -63,6 +64,7 @@ WRITTEN: dict[str, Settings] = {
         "text": "columns that are not used, as seed,host; others: all that are not known",
     },
     "eigenvalues": {"type": parse_values, "metavar": "LIST"},
+    "init_scale": {"type": parse_scale, "metavar": "X"},
     "rates": {"type": parse_values, "metavar": "A,B,..."},
     "baselines": {"type": parse_names, "metavar": "NAME,..."},
     "task_spectrum": {**SPEC, "text": "covariance of the training tasks"},
@@ -134,7 +136,7 @@ def add_flag(
         written, notes = {"choices": options, "type": type(options[0])} | written, []
     elif "type" not in written and "metavar" not in written:
         written = _kind(name, kind) | written
-    if default not in (None, "", ()) and "default" not in text:
+    if default not in (None, "", (), []) and "default" not in text:
         notes.append(
             f"default {default:g}" if isinstance(default, float) else f"default {default}"
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from iclimit.cli.flags import Settings, add_flag, add_flags, arguments
 from iclimit.cli.output import add_output, output
-from iclimit.cli.values import expects, parse_positive, parse_seed, parse_values
+from iclimit.cli.values import POWERS, expects, parse_positive, parse_seed, parse_values
 from iclimit.cli.verbs import verb
 from iclimit.tables import TABLES
 
@@ -37,14 +37,8 @@ def _learning_rate_flags(parser: argparse.ArgumentParser) -> None:
     from iclimit.asymptotics.descent import optimal_learning_rate
 
     values: Settings = {"type": parse_values, "metavar": "VALUES", "required": False}
-    text = (
-        "law of the input coordinates: gaussian N(0, 1), uniform U(-1, 1), rademacher (random "
-        "signs) or laplace, exp(-|x|)/2; or the moments m2,m4 of any other law"
-    )
-    law = {"type": parse_law, "choices": None, "metavar": "LAW", "text": text}
-    text = "whether the gradient is the mean or the sum over the context"
-    changes: Settings = {"input_law": law, "normalization": text}
-    add_flags(parser, optimal_learning_rate, **dict.fromkeys(AXES, values), **changes)
+    law = {"type": parse_law, "choices": None, "metavar": "LAW"}
+    add_flags(parser, optimal_learning_rate, **dict.fromkeys(AXES, values), input_law=law)
     text = (
         "print the derivation in LaTeX instead of numbers; for the moments of any law, as symbols"
     )
@@ -59,6 +53,7 @@ def learning_rate(options: argparse.Namespace) -> None:
     Compute the learning rate of one gradient-descent step in context with the
     least expected loss, and that loss: the mean squared error on a noisy query
     label. VALUES are a number, a list a,b,c or a range start:stop:points[:log].
+    LAW is gaussian, uniform, rademacher, laplace, or the moments m2,m4 of any other.
 
     Examples
     --------
@@ -96,8 +91,7 @@ def learning_rate(options: argparse.Namespace) -> None:
 def _schedule_flags(parser: argparse.ArgumentParser) -> None:
     from iclimit.asymptotics.descent import optimal_schedule
 
-    ratio = "dimension over context pairs, in the limit"
-    add_flags(parser, optimal_schedule, steps={"required": False}, ratio=ratio)
+    add_flags(parser, optimal_schedule, steps={"required": False})
     add_flag(
         parser,
         "method",
@@ -153,15 +147,7 @@ def schedule(options: argparse.Namespace) -> None:
 def _gdpp_flags(parser: argparse.ArgumentParser) -> None:
     from iclimit.asymptotics.gdpp import condition_number_schedule
 
-    add_flags(
-        parser,
-        condition_number_schedule,
-        condition_number="condition number at the start",
-        excess="the same minus one, instead",
-        tol="excess to reach, instead of --steps",
-        cap="make no layer for a larger condition number than this",
-        margin="allow for a largest eigenvalue of 1 + X",
-    )
+    add_flags(parser, condition_number_schedule)
     add_output(parser)
 
 
@@ -201,27 +187,6 @@ def gdpp(options: argparse.Namespace) -> None:
     output(options, condition_number_schedule(**setting), draw)
 
 
-INIT_SCALE = (
-    "standard deviation of the initial weights; of keys and queries of separate times "
-    "1 / sqrt(R (D + 1))"
-)
-
-INITIALIZATION = (
-    "for separate: --init-scale as it is, or over the root of the number of weights in the layer"
-)
-
-RANGE = 1e-50, 1e50
-"""Eigenvalues and initial weights whose powers are numbers."""
-
-
-@expects("be a number from 1e-50 to 1e50")
-def parse_scale(text: str) -> float:
-    """Parse the size of initial weights."""
-    if not RANGE[0] <= float(text) <= RANGE[1]:
-        raise ValueError
-    return float(text)
-
-
 def parse_falling(text: str) -> np.ndarray:
     """Parse a dimension D to eigenvalues in the proportions D, ..., 2, 1 with the sum 1."""
     import numpy as np
@@ -241,8 +206,8 @@ def parse_eigenvalues(text: str) -> np.ndarray:
     """Parse eigenvalues of a covariance."""
     lam = parse_values(text)
     for value in lam.tolist():
-        if value and not RANGE[0] <= value <= RANGE[1]:
-            least, most = RANGE
+        least, most = POWERS
+        if value and not least <= value <= most:
             raise argparse.ArgumentTypeError(f"must be 0 or from {least} to {most}, got {value!r}")
     if not lam.any():
         raise argparse.ArgumentTypeError(f"must not all be 0, got {text!r}")
@@ -271,9 +236,9 @@ def _dynamics_flags(parser: argparse.ArgumentParser) -> None:
     text = "one matrix for key and query, or one for each"
     parser.add_argument("model", choices=("merged", "separate"), help=text)
     add_covariance(parser)
-    scale: Settings = {"default": 1e-3, "text": INIT_SCALE, "type": parse_scale, "metavar": "X"}
-    sizes: Settings = {"context": {"default": 31}, "heads": {"default": 8}, "init_scale": scale}
-    add_flags(parser, merged_attention_drop, eigenvalues=None, **sizes)
+    defaults = {"context": 31, "heads": 8, "init_scale": 1e-3}
+    changes: Settings = {name: {"default": each} for name, each in defaults.items()}
+    add_flags(parser, merged_attention_drop, eigenvalues=None, **changes)
     add_flag(parser, "rank", default=1)
     text = (
         "seed of the initial weights, the same as in iclimit train descent (default: 0 for "

@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING, Any
 from iclimit.cli.execution import add_recording, run_training, settings_of
 from iclimit.cli.flags import Settings, add_flag, add_flags, arguments
 from iclimit.cli.output import add_output, output, print_result
-from iclimit.cli.theory import (
-    INIT_SCALE,
-    INITIALIZATION,
-    add_covariance,
-    parse_scale,
-    predict_drops,
-)
+from iclimit.cli.theory import add_covariance, predict_drops
 from iclimit.cli.verbs import GROUPS, OneLineParser, verb
 from iclimit.cli.yours import add_problem, parse_problem
 from iclimit.tables import json_text, rows_text
@@ -224,22 +218,7 @@ def _descent_flags(parser: OneLineParser) -> None:
     add_flag(parser, "noise_variance", default=0.0)
     text = "fraction of sequences with their own tasks; the others share the task (1, ..., 1)"
     add_flag(parser, "fresh_fraction", text=text, default=1.0)
-    changes: Settings = {
-        "problem": None,
-        "standardize": None,
-        "model": "one matrix for key and query, one for each, or two layers on cubic features",
-        "init_scale": {"type": parse_scale, "metavar": "X", "text": INIT_SCALE},
-        "initialization": INITIALIZATION,
-        "training_set": "training sequences, standardised as by the published script, or inf for "
-        "their law",
-        "normalization": "divide attention scores by N, or not, like the published script",
-        "record": {
-            "default": None,
-            "text": "steps from one recorded loss to the next; default 10, at most --steps",
-        },
-        "tests": "record the losses on random tasks, and on the shared task with noise as labels",
-    }
-    add_flags(parser, simulate_gradient_descent, **changes)
+    add_flags(parser, simulate_gradient_descent, problem=None, standardize=None)
     add_recording(parser)
     add_output(parser)
 
@@ -276,7 +255,7 @@ def train_descent(options: argparse.Namespace) -> int:
     settings = settings_of(options, simulate_gradient_descent)
     law = ("eigenvalues", "context", "noise_variance", "fresh_fraction")
     settings |= {name: getattr(options, name) for name in law}
-    settings["record"] = min(10, options.steps) if options.record is None else options.record
+    settings["record"] = min(options.record, options.steps)
     unstable = None
     try:
         curves = run_training(options, train_mixture, settings, lambda run: not run.interrupted)
@@ -407,9 +386,8 @@ def _draw_curves(
 def _transformer_flags(parser: OneLineParser) -> None:
     from iclimit.simulate.gdpp import train_linear_transformer
 
-    text = "law of the noise level: fixed:SIGMA, uniform:MOST or categorical:SIGMA,SIGMA,..."
-    add_flag(parser, "noise_law", text=text, metavar="LAW", required=True)
-    for name, default in {"context": 20, "dim": 10}.items():
+    add_flag(parser, "noise_law", metavar="LAW", required=True)
+    for name, default in {"context": 20, "dim": 10, "held_out": 100_000}.items():
         add_flag(parser, name, default=default)
     initial: Settings = {
         "type": Path,
@@ -420,15 +398,8 @@ def _transformer_flags(parser: OneLineParser) -> None:
         "text": "start from these weights too (.npz, as -o writes them): of the same depth or "
         "less, of the same kind or one it contains",
     }
-    kind = (
-        "what is free in the weights: one number for all inputs and one for the label (diag), "
-        "gradient descent with preconditioning (gd++), what keeps the symmetry of the inputs "
-        "about the first axis (axial), all (full)"
-    )
-    changes: Settings = {"problem": None, "rare": None, "initial": initial, "kind": kind}
+    changes: Settings = {"problem": None, "rare": None, "initial": initial}
     add_flags(parser, train_linear_transformer, **changes)
-    text = "fresh contexts that the loss is measured on"
-    add_flag(parser, "held_out", text=text, default=100_000)
     add_recording(parser)
     add_output(parser, (".npz",), "write the weights (.npz)")
 

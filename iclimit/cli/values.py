@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 Parsed = TypeVar("Parsed")
 
+POWERS = 1e-50, 1e50
+"""Eigenvalues and initial weights whose powers are numbers."""
+
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -63,6 +66,14 @@ def parse_values(text: str) -> np.ndarray:
 def parse_count(text: str) -> float:
     """Parse an integer or inf."""
     return math.inf if text == "inf" else int(text)
+
+
+@expects("be a number from 1e-50 to 1e50")
+def parse_scale(text: str) -> float:
+    """Parse the size of initial weights."""
+    if not POWERS[0] <= float(text) <= POWERS[1]:
+        raise ValueError
+    return float(text)
 
 
 @expects("be an integer >= 0")

@@ -11,7 +11,7 @@ from iclimit.cli.claims import add_folder, check_folder
 from iclimit.cli.diagrams import SPECTRA, add_spectra
 from iclimit.cli.flags import Settings, add_flag, add_flags, arguments
 from iclimit.cli.output import add_format, add_output, add_style, output, print_result, stated
-from iclimit.cli.theory import INIT_SCALE, INITIALIZATION, add_covariance, parse_scale
+from iclimit.cli.theory import add_covariance
 from iclimit.cli.verbs import OneLineParser, verb
 from iclimit.tables import rows_text
 
@@ -93,16 +93,13 @@ def _check_curve_flags(parser: OneLineParser) -> None:
     from iclimit.validation import check_curve
 
     add_covariance(parser, required=True)
-    scale: Settings = {"type": parse_scale, "metavar": "X", "text": INIT_SCALE}
     text = (
         "initial weights (.npz: value, and key_query or key and query), one along the first axis "
         "for each curve; without them their law is used"
     )
     initial: Settings = {"type": Path, "metavar": "FILE", "text": text}
-    changes: Settings = {"eigenvalues": None, "init_scale": scale, "initial": initial}
-    changes["initialization"] = INITIALIZATION
+    changes: Settings = {"eigenvalues": None, "initial": initial}
     changes["query_noise"] = "recorded losses are of query labels without noise"
-    changes["standardize"] = "the training set is standardised, as in iclimit train descent"
     add_flags(parser, check_curve, table=TABLE, **changes)
     add_output(parser)
 
@@ -301,11 +298,6 @@ def _probe_flags(parser: OneLineParser) -> None:
     parser.add_argument("--model", type=Path, metavar="FILE", help=text)
     add_folder(parser, "folder for report.html, report.json and the figures")
     changes: Settings = dict.fromkeys(("prompts", "predictions", "positions"))
-    trained = "train linear attention on so many prompts, to be one of the algorithms"
-    changes["trained_on"] = {"type": int, "metavar": "N", "text": trained}
-    changes["ridge"] = "ridge of this training"
-    changes["tolerance"] = "share of the answers that an algorithm may leave unexplained"
-    changes["baselines"] = "algorithms to compare with (default: all)"
     add_flags(parser, judge_predictions, **changes)
     add_style(parser)
     add_format(parser)

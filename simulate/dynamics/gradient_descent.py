@@ -81,10 +81,11 @@ def simulate_gradient_descent(
     rank : int from 1 to the dimension
         Rows of the key and query weights of "separate".
     init_scale : float > 0
-        Scale of the initial weights.
+        Standard deviation of the initial weights; of keys and queries of "separate" times
+        ``1 / sqrt(R (D + 1))``.
     initialization : {"per-head", "per-layer"}
-        What ``init_scale`` is divided by for "separate", see
-        `iclimit.simulate.dynamics.attention_models.AttentionModel.random_weights`.
+        For "separate": ``init_scale`` as it is, or over the root of the number of weights in the
+        layer; see `iclimit.simulate.dynamics.attention_models.AttentionModel.random_weights`.
     training_set : int >= 1 or inf
         Number of training sequences; ``inf`` for their law.  A standardised set of random tasks
         must be larger than the dimension.  A set of random and shared tasks must hold both kinds.

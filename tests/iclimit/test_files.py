@@ -50,7 +50,7 @@ def test_a_curve_that_fails_leaves_the_old_table(
     def fail(*_: object) -> None:
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("csv.DictWriter.writerows", fail)
+    monkeypatch.setattr("os.replace", fail)
     command = ["curve", "icl_error", "--tau", "1:2:3", "--alpha", "1", "--kappa", "1"]
     assert main([*command, "--rho", "0.1", "-o", str(path)]) == 1
     assert path.read_text() == "old"

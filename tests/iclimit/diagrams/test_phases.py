@@ -183,7 +183,7 @@ def test_data_alone(tmp_path: Path) -> None:
         arguments = ["phase", "constant_rate_loss", *AXES, "--steps", "3", "-o", str(path)]
         assert main(arguments) == 0
     assert len(list(tmp_path.glob("phase*"))) == 3
-    rows = json.loads((tmp_path / "phase.json").read_text())
+    rows = json.loads((tmp_path / "phase.json").read_text())["rows"]
     table = list(csv.DictReader((tmp_path / "phase.csv").read_text().splitlines()))
     assert [{k: str(v) for k, v in row.items()} for row in rows] == table
     with xr.open_dataset(tmp_path / "phase.nc", engine="h5netcdf") as data:

@@ -309,7 +309,7 @@ def test_both_verbs_take_spectra(
     for ending in ("png", "json"):
         path = tmp_path / f"phase.{ending}"
         assert main(["phase", "task_gap", *axes, *fixed, *spectra, "-o", str(path)]) == 0
-    rows = json.loads((tmp_path / "phase.json").read_text())
+    rows = json.loads((tmp_path / "phase.json").read_text())["rows"]
     assert {row["test_spectrum"] for row in rows} == {"reversed"}
     assert (tmp_path / "phase.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "phase.nc").exists()

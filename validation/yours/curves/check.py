@@ -346,7 +346,8 @@ def check_curve(
     learning_rate : float > 0, optional
         Learning rate of gradient descent, for a table with steps.
     initialization : {"per-head", "per-layer"}
-        What ``init_scale`` is divided by for "separate", as in `simulate_gradient_descent`.
+        For "separate": ``init_scale`` as it is, or over the root of the number of weights in the
+        layer, as in `simulate_gradient_descent`.
     normalization : {"mean", "sum"}
         Whether scores are divided by N.
     noise_variance : float >= 0
