@@ -172,8 +172,8 @@ class Single(Row):
     """
 
     label: str
-    theory: Number
-    estimate: Number
+    theory: Any
+    estimate: Any
     relative: float | Later = 0.0
     allowance: float | Later = 0.0
     of: str | None = None

@@ -17,7 +17,7 @@ from iclimit.simulate.gdpp import (
     simulate_ridge_baselines,
     train_linear_transformer,
 )
-from iclimit.validation.claims.gdpp.published_table import published_table
+from iclimit.validation.reference.noise_levels import published_table
 
 BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"
 METHODS = {

@@ -27,7 +27,8 @@ from iclimit.validation.claims.gdpp import (
 )
 from iclimit.validation.claims.gdpp.controls import controlled, spectral_controls
 from iclimit.validation.claims.gdpp.given_inputs import ENDLESS, losses_given_inputs
-from iclimit.validation.claims.gdpp.published_table import (
+from iclimit.validation.claims.gdpp.trained import NAMES, Trained, published_row
+from iclimit.validation.reference.noise_levels import (
     EVALUATED,
     NOISES,
     SIZE,
@@ -35,7 +36,6 @@ from iclimit.validation.claims.gdpp.published_table import (
     published_error,
     published_table,
 )
-from iclimit.validation.claims.gdpp.trained import NAMES, Trained, published_row
 from iclimit.validation.rows import Values, cells_of
 
 

@@ -70,7 +70,7 @@ def compare_flows(
                 label = f"end of the plateau, {where}"
                 pair, tolerance = (small.predicted[m], small.crossings[m]), TIME_TOLERANCE
                 height = heights[m], small.heights[m - 1]
-                options = {"relative": HEIGHT_TOLERANCE, "of": "plateau_losses"}
+                options: dict[str, Any] = {"relative": HEIGHT_TOLERANCE, "of": "plateau_losses"}
                 yield compare(f"height, {where}", *height, **options)
             yield compare(label, *pair, relative=tolerance, of=drop_times)
 

@@ -32,7 +32,7 @@ from iclimit.validation.claims.gdpp.given_inputs import (
     LossesGivenInputs,
     losses_given_inputs,
 )
-from iclimit.validation.claims.gdpp.published_table import (
+from iclimit.validation.reference.noise_levels import (
     NOISES,
     SIZE,
     UNIFORM,

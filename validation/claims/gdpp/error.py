@@ -89,7 +89,8 @@ def least_loss(degree: int, noise_ratio: float) -> float:
 
 def rows(effort: Effort) -> Iterator[Row]:
     """Losses against the exact ones, extrapolated losses against the limit, and minima."""
-    contexts, drawn = effort.pick(tiny=400, quick=2000, medium=20_000, full=200_000), {}
+    contexts = effort.pick(tiny=400, quick=2000, medium=20_000, full=200_000)
+    drawn: dict[tuple[int, int], Later] = {}
     for layers, (rates, gammas) in SCHEDULES.items():
         runs = {
             dim: run(
@@ -117,7 +118,8 @@ def rows(effort: Effort) -> Iterator[Row]:
 
 def minimum_rows(layers: int, noise: float, losses: Later) -> Iterator[Row]:
     """Minima in the limit; of more than two layers the best only."""
-    where, limits = f"{layers} layers, v = {noise:g}", {"ratio": RATIO, "noise_ratio": noise}
+    where = f"{layers} layers, v = {noise:g}"
+    limits: dict[str, Any] = {"ratio": RATIO, "noise_ratio": noise}
     best, options = call(optimal_gdpp, layers, **limits), {"relative": MINIMUM_ACCURACY}
     yield exact(f"least loss, {where}", best.loss, losses[0], **options)
     bound = call(least_loss, (3**layers - 1) // 2, noise)

@@ -21,14 +21,14 @@ from iclimit.validation import Comparison
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.gdpp.controls import controlled, spectral_controls
 from iclimit.validation.claims.gdpp.minima import errors, local_minima
-from iclimit.validation.claims.gdpp.published_table import (
+from iclimit.validation.claims.gdpp.tables import GDPP
+from iclimit.validation.claims.gdpp.trained import Trained, layer_count, published_row
+from iclimit.validation.reference.noise_levels import (
     SIZE,
     baselines,
     published_error,
     published_table,
 )
-from iclimit.validation.claims.gdpp.tables import GDPP
-from iclimit.validation.claims.gdpp.trained import Trained, layer_count, published_row
 from iclimit.validation.rows import Row, bound, call, judged, mean, note, run
 
 # Up to this many layers trained models are compared with the best minimum.  From three layers on,

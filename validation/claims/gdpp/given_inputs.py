@@ -15,7 +15,7 @@ from scipy.special import chdtri
 from iclimit.problem import NoiseLaw
 from iclimit.results import Estimate
 from iclimit.validation.claims.gdpp.controls import controlled, spectral_controls
-from iclimit.validation.claims.gdpp.published_table import SIZE
+from iclimit.validation.reference.noise_levels import SIZE
 
 # Strata of the noise level and of the chi-square, one draw from each pair of them for every
 # context.  Two or three noise levels share the first number equally.

@@ -74,9 +74,10 @@ def rows(_: Effort) -> Iterator[Row]:
     for (method, start), errors in reached_runs().items():
         for target in TARGETS:
             label = f"layers from {start:g} to an error of {target:g}, {method}"
-            theory, found = predicted(start, target, method), call(counted, errors, target)
             options = {"x": ("condition number", start), "family": f"{method}, {target:g}"}
-            yield exact(label, theory, found, allowance=HALF, of="steps_needed", **options)
+            found, of = call(counted, errors, target), "steps_needed"
+            whole = predicted(start, target, method)
+            yield exact(label, whole, found, allowance=HALF, of=of, **options)
     for method in METHODS:
         schedule = condition_number_schedule(DEEP, tol=DEEP_EXCESS**2, method=method)
         gammas = tuple(schedule.gammas.tolist())

@@ -20,9 +20,9 @@ from iclimit.validation.claims.gdpp.given_inputs import (
     LossesGivenInputs,
     losses_given_inputs,
 )
-from iclimit.validation.claims.gdpp.published_table import SIZE, baselines
 from iclimit.validation.claims.gdpp.tables import DIAG, GDPP
 from iclimit.validation.claims.gdpp.trained import Trained, layer_count
+from iclimit.validation.reference.noise_levels import SIZE, baselines
 from iclimit.validation.rows import Row, call, drawing, mean, note, run
 
 # Noise law for which the baselines are tuned, and noise levels at which they are measured.

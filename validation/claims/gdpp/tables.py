@@ -10,19 +10,19 @@ import numpy as np
 
 from iclimit.drawing import Figure, draw_estimates, finish, panels
 from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.claims.gdpp.published_table import (
-    EVALUATED,
-    NOISES,
-    SIZE,
-    baselines,
-    published_table,
-)
 from iclimit.validation.claims.gdpp.trained import (
     NAMES,
     Trained,
     as_published,
     published_row,
     train_model,
+)
+from iclimit.validation.reference.noise_levels import (
+    EVALUATED,
+    NOISES,
+    SIZE,
+    baselines,
+    published_table,
 )
 from iclimit.validation.rows import Later, Row, call, drawing, note, run
 

@@ -17,7 +17,7 @@ from iclimit.simulate.gdpp import (
     held_out_losses,
     train_linear_transformer,
 )
-from iclimit.validation.claims.gdpp.published_table import (
+from iclimit.validation.reference.noise_levels import (
     EVALUATED,
     SIZE,
     published_error,

@@ -20,8 +20,8 @@ from iclimit.simulate.models.transformer import prediction
 from iclimit.simulate.prompts import draw_prompts, regression_tokens
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.gdpp.profiles import PROFILED
-from iclimit.validation.claims.gdpp.published_table import SIZE
 from iclimit.validation.claims.gdpp.tables import DIAG, shade
+from iclimit.validation.reference.noise_levels import SIZE
 from iclimit.validation.rows import Row, drawing, exact, note, run
 
 # Relative difference of implicit weights and forward pass.

@@ -82,9 +82,9 @@ def rows(effort: Effort) -> Iterator[Row]:
             dim: run(posterior_errors, dim=dim, alpha=alpha, rho=rho, count=count)
             for dim, count in effort.by_size(**CONTEXTS).items()
         }
-        limits = {f"ridge regression {where}": call(bayes_error, alpha=alpha, rho=rho)}
+        ridge = {f"ridge regression {where}": call(bayes_error, alpha=alpha, rho=rho)}
         test = f"chi-square {where}"
-        yield limit(limits, runs, order=1, draws=where, fit_label=test)
+        yield limit(ridge, runs, order=1, draws=where, fit_label=test)
         errors = simulation("ridge", (32, 32, alpha, rho), FROZEN_SETS)
         both = call(np.append, errors.icl.samples, errors.idg.samples)
         yield mean(f"estimates at d=32 {where}", call(Estimate.of, runs[32]), both)

@@ -17,6 +17,7 @@ import numpy as np
 from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.pretraining.curves import LEGEND, Curve, CurveResults, curve_rows
+from iclimit.validation.claims.pretraining.points import Point
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
 from iclimit.validation.rows import Row, call, drawing, note
 
@@ -58,7 +59,7 @@ def rows(effort: Effort) -> Iterator[Row]:
     yield drawing(draw, *results)
 
 
-def best_training_context(point: StructuredPoint) -> float:
+def best_training_context(point: Point) -> float:
     """Training context of the least ICL error, the rest of a point given."""
     alpha = np.geomspace(0.1, 1000, 801)
     return float(alpha[np.argmin(Curve(point, "alpha", ()).at(alpha).limit.icl)])
