@@ -228,7 +228,7 @@ RATIOS = {
 over."""
 
 
-def size_of(ratio: str, value: float, dim: int) -> float:
+def size_of(ratio: str, value: float, dim: float) -> float:
     """Integer that a parameter of a limit stands for at a dimension, not rounded.
 
     Parameters

@@ -455,7 +455,7 @@ def _matrix(covariance: np.ndarray | None, dim: int) -> np.ndarray:
     return np.diag(covariance) if covariance.ndim == 1 else covariance
 
 
-def _units(convention: Convention, dim: int, context: int, input_law: str) -> dict[str, float]:
+def _units(convention: Convention, dim: int, context: int, input_law: str) -> dict[str, Any]:
     """Scale and variance of the tasks in a convention."""
     units = convention.units(dim=dim, context=context)
     variance = units.value("input_variance") / COORDINATE_VARIANCE[input_law]

@@ -250,15 +250,13 @@ def simulate_errors(
     test_problem = replace(problem, tasks=math.inf, **tested)
     train, test = (SummaryLaw(arrays, each, sampler) for each in (problem, test_problem))
     # Features that differ, r (r + 1) of them, decide whether prompts can be interpolated.
-    method = choose_method(problem.prompts, covariance_rank(problem.input_covariance, problem.dim))
+    count = int(problem.prompts or 0)
+    method = choose_method(count, covariance_rank(problem.input_covariance, problem.dim))
     runs = []
     for generator in arrays.generators(rng, repeats, first_repeat):
         task_set = draw_task_set(train, generator)
         solution = solve_ridge(
-            *train.draw(generator, problem.prompts, task_set),
-            ridge,
-            method=method,
-            tolerance=TOLERANCE,
+            *train.draw(generator, count, task_set), ridge, method=method, tolerance=TOLERANCE
         )
         icl = test.test_error(generator, solution.gamma, test_prompts, None)
         idg = train.test_error(generator, solution.gamma, test_prompts, task_set)

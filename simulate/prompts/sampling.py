@@ -47,9 +47,9 @@ class Prompts:
     inputs: Array
     labels: Array
     query: Array
-    query_label: Array | None = None
-    tasks: Array | None = None
-    noise_variance: Array | None = None
+    query_label: Array = None
+    tasks: Array = None
+    noise_variance: Array = None
 
     @property
     def target(self) -> Array:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.checks import check_arguments
+from iclimit.problem import Problem
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.models.network import Network, Task
@@ -146,7 +147,7 @@ class TrainedRepeats(Result):
 
 def train_repeats(
     network: Network,
-    problem: Task,
+    problem: Problem | Task,
     *,
     repeats: int,
     first_repeat: int = 0,

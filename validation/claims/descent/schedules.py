@@ -30,7 +30,6 @@ from iclimit.simulate.arrays import get_backend, to_host
 from iclimit.simulate.descent import simulate_schedule
 from iclimit.simulate.descent.steps import descend
 from iclimit.simulate.prompts import draw_prompts
-from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 from iclimit.validation import difference
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.descent.contexts import best_rates, jackknife, mean_traces
@@ -94,8 +93,8 @@ def token_loss(
     device = get_backend(backend)
     problem = Problem(dim=dim, context=context, noise_variance=noise_ratio * context, scale=1)
     generator = device.generator(rng)
-    truth = draw_fresh_tasks(problem, device, generator, tasks)
-    weights = descend(draw_prompts(problem, device, generator, tasks=truth), rates)
+    prompts = draw_prompts(problem, device, generator, tasks)
+    truth, weights = prompts.tasks, descend(prompts, rates)
     errors = device.xp.mean((weights - truth) ** 2, axis=1)
     return Estimate.of(to_host(errors), keep=False)
 

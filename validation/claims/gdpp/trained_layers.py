@@ -21,7 +21,6 @@ from iclimit.simulate.descent.training import train_attention
 from iclimit.simulate.gdpp import gdpp_transformer
 from iclimit.simulate.models.transformer import Layer
 from iclimit.simulate.prompts import Prompts, draw_prompts, regression_tokens
-from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 from iclimit.validation.claims.gdpp.best_layers import SIZE, BestLayers
 
 CONTEXT, DIM = SIZE["context"], SIZE["dim"]
@@ -173,8 +172,8 @@ def losses_of(
     parts: list[list[np.ndarray]] = []
     variance = problem.scale**2 / 3
     for _ in range(count // BLOCK):
-        tasks = draw_fresh_tasks(problem, get_backend("numpy"), generator, BLOCK)
-        prompts = draw_prompts(problem, get_backend("numpy"), generator, tasks=tasks)
+        prompts = draw_prompts(problem, get_backend("numpy"), generator, BLOCK)
+        tasks = prompts.tasks
         errors = [predictor(prompts)[1] - tasks for predictor in predictors.values()]
         parts.append([variance * np.sum(error**2, axis=1) for error in errors])
     groups = np.concatenate(parts, axis=1).reshape(len(predictors), -1, GROUP).mean(axis=2)

@@ -31,8 +31,8 @@ PROBLEM = Problem(**SIZE, scale=0.5)
 """Inputs U(-1/2, 1/2), as in the published code; losses are half the squared error."""
 STEP = optimal_learning_rate(**SIZE)
 """The best step for inputs U(-1, 1)."""
-LAW = STEP.loss * PROBLEM.scale**2 / 2
-RATE = STEP.rate / PROBLEM.scale**2 / PROBLEM.context
+LAW = STEP.loss * PROBLEM.input_scale**2 / 2
+RATE = STEP.rate / PROBLEM.input_scale**2 / PROBLEM.context
 
 TRAINING: dict[str, dict[int, dict[str, Any]]] = {
     "quick": {1: {"steps": 500, "batch": 256}},

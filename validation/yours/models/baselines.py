@@ -388,7 +388,7 @@ def regression_baselines(units: ProblemUnits) -> Iterator[Baseline]:
         prior = "" if root is None else " under the covariance of the tasks"
         text = f"ridge regression with the best penalty {penalty:.4g}{prior}"
         yield _linear(units, "ridge", text, weights, units.ridge_loss(penalty))
-    if problem.noise_law is not None and problem.noise_law.kind != "fixed":
+    if problem.noise_law is not None and problem.level_law.kind != "fixed":
         yield from _for_any_noise(units, root)
     if problem.task_set is not None:
         weights = partial(dmmse_weights, tasks=problem.task_set)
