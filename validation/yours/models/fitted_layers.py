@@ -76,7 +76,7 @@ def context_moments(units: ProblemUnits, degree: int, most: int = MOST) -> np.nd
 def _covariances(problem: Problem, count: int) -> Iterator[np.ndarray]:
     """Covariances of contexts, in blocks of bounded memory."""
     rows = max(1, BLOCK_NUMBERS // problem.dim**2)
-    for block in prompt_blocks(problem, count, rng=SEED):
+    for block in prompt_blocks(problem.with_fresh_tasks(), count, rng=SEED):
         for start in range(0, len(block), rows):
             yield context_covariance(block.inputs[start : start + rows])
 
