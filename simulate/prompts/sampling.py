@@ -148,12 +148,7 @@ def fix_tasks(problem: Problem, rng: Any) -> Problem:
 
 
 def draw_prompts(
-    problem: Problem,
-    backend: Backend,
-    generator: Any,
-    count: int = 1,
-    *,
-    tasks: Array | None = None,
+    problem: Problem, backend: Backend, generator: Any, count: int = 1, *, tasks: Array = None
 ) -> Prompts:
     """Draw so many prompts with a generator of a backend, or one for each task (n, dim)."""
     xp = backend.xp

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.gdpp import ridge_risk
+from iclimit.checks import check_choice
 from iclimit.notation import PARAMETERS, did_you_mean, ratios_of, size_of
 from iclimit.results import Estimate
 from iclimit.units import Convention, Units
@@ -40,9 +41,7 @@ def read_sizes(table: Table, rounding: str) -> tuple[Columns, Columns]:
         If a size is neither given nor a ratio stands for it, a ratio does not give an integer, or
         contradicts the integer beside it.
     """
-    if rounding not in ROUNDINGS:
-        names, hint = ", ".join(ROUNDINGS), did_you_mean(str(rounding), ROUNDINGS)
-        raise ValueError(f"rounding must be one of {names}, got {rounding!r}{hint}")
+    check_choice("rounding", rounding, ROUNDINGS)
     if "dim" not in table:
         raise ValueError("the table needs a column dim, or dim among the parameters")
     sizes, unrounded = {"dim": _integers(table, "dim")}, Columns()
@@ -54,7 +53,8 @@ def read_sizes(table: Table, rounding: str) -> tuple[Columns, Columns]:
         if ratio in table:
             ratios = table.numbers(ratio, "(0, inf]" if ratio == "kappa" else "(0, inf)")
             exact = [
-                size_of(ratio, value, dim) for value, dim in zip(ratios, sizes["dim"], strict=True)
+                size_of(ratio, value, int(dim))
+                for value, dim in zip(ratios, sizes["dim"], strict=True)
             ]
             if name in table:
                 _refuse_conflict(table, name, sizes[name], exact)
