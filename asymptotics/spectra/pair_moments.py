@@ -27,7 +27,6 @@ import numpy as np
 
 from iclimit.asymptotics.checks import check_integers, checked
 from iclimit.asymptotics.numbers import refuse_masked
-from iclimit.checks import given
 
 _SHORT = 16
 """Up to this order floats are convolved directly too, which keeps relative accuracy."""
@@ -98,8 +97,8 @@ def pair_moments(
     mass = one / lam.size if weights is None else _array("weights", weights)
     B = one if outer is None else _array("outer", outer)
     A = one if inner is None else _array("inner", inner)
-    for name, value in {"alpha": alpha, **given(rate=rate)}.items():
-        checked(single=True, **{name: float(value) if type(value) is Fraction else value})
+    checked(single=True, alpha=_as_number(alpha))
+    checked(single=True, optional=("rate",), rate=_as_number(rate))
     kappa, eta = (0, -1) if rate is None else (1, rate)
 
     n = order + 1
@@ -142,6 +141,11 @@ def _array(name: str, values: Any) -> np.ndarray:
     if array.dtype.kind != "O" or not all(hasattr(item, "__mul__") for item in array.flat):
         raise TypeError(f"{name} must be an array of real numbers, got {values!r}")
     return array
+
+
+def _as_number(value: Any) -> Any:
+    """A fraction as a float, which every check takes."""
+    return float(value) if type(value) is Fraction else value
 
 
 def _fast_product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
