@@ -13,8 +13,8 @@ import array_api_compat
 import numpy as np
 from array_api_compat import is_cupy_namespace
 
+# An array of the chosen backend.
 Array = Any
-"""An array of the chosen backend."""
 
 BACKENDS = ("numpy", "cupy")
 
@@ -119,16 +119,16 @@ def seed_sequence(rng: Any) -> np.random.SeedSequence:
     return rng
 
 
+# Bytes of a block on the host.  With 1 MiB of L2 cache, matrix products of d = 200 in blocks of
+# 256 to 512 KiB ran at about 0.7 of the rate of large square ones, and more slowly in others.
 HOST_BLOCK = 3 * 2**17
-"""Bytes of a block on the host.  With 1 MiB of L2 cache, matrix products of d = 200 in blocks of
-256 to 512 KiB ran at about 0.7 of the rate of large square ones, and more slowly in others."""
 
+# Bytes of a block on a GPU; not tuned on hardware.
 DEVICE_BLOCK = 2**28
-"""Bytes of a block on a GPU; not tuned on hardware."""
 
 
+# Steps of a loop between two looks at results on a GPU, each of which waits for all work.
 SYNC_EVERY = 8
-"""Steps of a loop between two looks at results on a GPU, each of which waits for all work."""
 
 
 def looks_every(xp: Any) -> int:

@@ -34,10 +34,10 @@ T = TypeVar("T")
 
 Preset = Literal["tiny", "quick", "medium", "full"]
 PRESETS: tuple[Preset, ...] = ("tiny", "quick", "medium", "full")
+# How many more repeats than in the quick preset.
 FACTORS: dict[Preset, float] = {"tiny": 0.02, "quick": 1, "medium": 10, "full": 100}
-"""How many more repeats than in the quick preset."""
+# Numbers of repeats are not made smaller than this: error bars would be too uncertain.
 LEAST = 8
-"""Numbers of repeats are not made smaller than this: error bars would be too uncertain."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ class Effort:
         return next(each for each in (*smaller, "quick") if each in given)
 
 
+# Results of cells.
 Results: TypeAlias = Mapping[Cell, Any]
-"""Results of cells."""
 
 
 @dataclass(frozen=True)

@@ -59,8 +59,8 @@ class Later:
         return Later(lambda value: value[key], (self,), {}, self._of)
 
 
+# A number, an Estimate, samples whose mean is meant, or one of these that comes later.
 Number: TypeAlias = Later | Estimate | np.ndarray | float
-"""A number, an Estimate, samples whose mean is meant, or one of these that comes later."""
 
 
 def run(function: Callable[..., Any], **arguments: Any) -> Later:

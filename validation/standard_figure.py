@@ -9,14 +9,14 @@ from iclimit.results import Estimate
 from iclimit.validation.judge.comparisons import Comparison
 from iclimit.validation.rows import Limit, Row, Single
 
+# Panels in a row of the figure, and limits that have panels.
 MOST = 4
-"""Panels in a row of the figure, and limits that have panels."""
+# Most entries of a legend.
 LEGEND = 8
-"""Most entries of a legend."""
+# Characters in a line of a legend.
 WIDTH = 36
-"""Characters in a line of a legend."""
+# Deviations are drawn as at least this, in units of what is allowed: some are 0.
 SMALLEST = 1e-4
-"""Deviations are drawn as at least this, in units of what is allowed: some are 0."""
 
 
 def draw_rows(figure: Figure, rows: Sequence[Row]) -> None:

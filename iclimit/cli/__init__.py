@@ -13,8 +13,8 @@ from typing import Any
 from iclimit.cli.verbs import GROUPS, VERBS, OneLineParser, add_parser
 from iclimit.files import printable
 
+# Modules of the verbs, in the order of the help: theory, simulation, validation, record.
 MODULES = ("diagrams", "theory", "training", "claims", "yours", "references", "runs")
-"""Modules of the verbs, in the order of the help: theory, simulation, validation, record."""
 
 
 def build_parser() -> argparse.ArgumentParser:

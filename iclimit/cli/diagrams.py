@@ -18,8 +18,8 @@ from iclimit.tables import PICTURES, TABLES
 if TYPE_CHECKING:
     import numpy as np
 
+# Parameters that the help shows before a quantity is chosen.
 COMMON = ("tau", "alpha", "kappa", "rho", "ridge", "test_alpha", "test_rho", "theta")
-"""Parameters that the help shows before a quantity is chosen."""
 
 SPECTRA = ("task_spectrum", "test_spectrum", "input_spectrum")
 

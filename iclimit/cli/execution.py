@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 Trained = TypeVar("Trained")
 
+# Arguments of trainings that do not say what is trained.
 PLACE = ("rng", "backend", "checkpoint", "progress")
-"""Arguments of trainings that do not say what is trained."""
 
 
 def add_execution(parser: argparse.ArgumentParser) -> None:

@@ -36,6 +36,7 @@ from iclimit.notation import PARAMETERS
 Settings = dict[str, Any]
 
 SPEC = {"metavar": "SPEC"}
+# How arguments are written that are more than a number, a choice or a word.
 WRITTEN: dict[str, Settings] = {
     "rng": {"flag": "--seed", "type": parse_seed, "metavar": "N", "text": "root seed"},
     "jobs": {"type": int, "metavar": "N", "text": "worker processes (default: all cores)"},
@@ -78,10 +79,9 @@ WRITTEN: dict[str, Settings] = {
         "text": "covariance of the inputs: SPEC or reversed:SPEC (default: isotropic)",
     },
 }
-"""How arguments are written that are more than a number, a choice or a word."""
 
+# Arguments that no flag gives a value to.
 _BY_HAND = ("store", "progress", "announce", "finished")
-"""Arguments that no flag gives a value to."""
 
 
 def add_flags(

@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
     from iclimit.results import Result
 
+# Options that do not change what a picture shows.
 _NOT_STATED = (
     *("run", "verb", "command_line", "output", "out", "format", "list", "action", "parameters"),
     *("jobs", "scheduler", "store", "no_store", "time_limit"),
 )
-"""Options that do not change what a picture shows."""
 
+# Numbers that metadata have one by one; more of them come from a range, as it is written.
 _LONG = 12
-"""Numbers that metadata have one by one; more of them come from a range, as it is written."""
 
+# What the endings of files stand for.
 _CONTENTS = {
     "a table (.csv, .json)": TABLES,
     "labelled data (.nc)": (".nc",),
     "a picture (.png, .pdf, .svg)": PICTURES,
 }
-"""What the endings of files stand for."""
 
 
 def add_output(

@@ -20,14 +20,14 @@ from iclimit.tables import aligned, rows_text, shortened
 if TYPE_CHECKING:
     from iclimit.runs.store import RunStore, StoredBatch
 
+# Digits of an identity that are shown.
 SHORT = 10
-"""Digits of an identity that are shown."""
 
+# Length of a list that is shown in a line.
 _MOST_NUMBERS = 4
-"""Length of a list that is shown in a line."""
 
+# Columns of the list.
 ROW = ("run", "finished", "seconds", "repeats", "seed", "what")
-"""Columns of the list."""
 
 GROUPS["runs"] = (
     "ACTION",

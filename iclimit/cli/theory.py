@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from iclimit.asymptotics.dynamics import MergedDrop, Staircase
 
+# Arguments of a learning rate that take many values.
 AXES = ("context", "dim", "noise_variance", "task_variance")
-"""Arguments of a learning rate that take many values."""
 
 
 @expects("be a law or two moments m2,m4")

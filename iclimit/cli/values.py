@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 Parsed = TypeVar("Parsed")
 
+# Eigenvalues and initial weights whose powers are numbers.
 POWERS = 1e-50, 1e50
-"""Eigenvalues and initial weights whose powers are numbers."""
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 

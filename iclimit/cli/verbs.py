@@ -106,11 +106,11 @@ class Verb:
     add_flags: AddFlags
 
 
+# Verbs by name.
 VERBS: dict[str, Verb] = {}
-"""Verbs by name."""
 
+# First words of verbs of two: what the second stands for, and the help.
 GROUPS: dict[str, tuple[str, str]] = {}
-"""First words of verbs of two: what the second stands for, and the help."""
 
 
 def verb(name: str, add_flags: AddFlags) -> Callable[[Run], Run]:

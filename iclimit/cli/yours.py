@@ -174,11 +174,11 @@ def _prompts_flags(parser: OneLineParser) -> None:
     add_output(parser, (".npz", ".csv", ".parquet"), text, formats=(), required=True)
 
 
+# Arguments of a problem that no flag gives: spectra stand for covariances.
 WITHOUT_FLAG = (
     *("input_covariance", "task_covariance", "mixing"),
     *("prompts", "fresh_fraction", "shared_task"),
 )
-"""Arguments of a problem that no flag gives: spectra stand for covariances."""
 
 
 def add_problem(parser: argparse.ArgumentParser, *, tasks: str) -> None:

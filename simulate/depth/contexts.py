@@ -29,8 +29,8 @@ from iclimit.checks import check_arguments, parse_array
 from iclimit.simulate.arrays import Array, Backend, get_backend, row_blocks, to_host
 from iclimit.simulate.descent.schedules import ContextLosses
 
+# Matrices of a context that are held at once.
 _MATRICES = 6
-"""Matrices of a context that are held at once."""
 
 
 def simulate_depth_loss(

@@ -18,8 +18,8 @@ from array_api_compat import array_namespace
 from iclimit.simulate.arrays import Array, Backend, row_blocks
 from iclimit.simulate.depth.stacks import Product
 
+# What `iclimit.simulate.depth.stacks.loss_and_gradient` takes after the matrices.
 Batch = tuple[Array, Product, Array, Array]
-"""What `iclimit.simulate.depth.stacks.loss_and_gradient` takes after the matrices."""
 
 
 @dataclass(frozen=True)

@@ -35,11 +35,11 @@ from iclimit.simulate.depth.pretrained import (
     sample_factors,
 )
 
+# Arguments of `simulate_overthinking_ratio` that the parameters of a result leave out.
 NOT_SETTINGS = ("rng", "repeats", "contexts")
-"""Arguments of `simulate_overthinking_ratio` that the parameters of a result leave out."""
 
+# Matrices of a context that are held at once.
 _MATRICES = 6
-"""Matrices of a context that are held at once."""
 
 
 @dataclass(frozen=True)

@@ -26,11 +26,11 @@ from iclimit.results import Result
 from iclimit.simulate.depth.contexts import parse_spectrum
 from iclimit.simulate.depth.stacks import loss_and_gradient
 
+# Error that each step of the integrator may add to an entry.
 _RELATIVE, _ABSOLUTE = 1e-12, 1e-13
-"""Error that each step of the integrator may add to an entry."""
 
+# Largest error of rotations that are given.
 _ORTHOGONAL = 1e-10
-"""Largest error of rotations that are given."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -31,8 +31,8 @@ from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array
 
+# From rows v (repeats, contexts, m, d) to v S, S being the covariance of the context.
 Product = Callable[[Array], Array]
-"""From rows v (repeats, contexts, m, d) to v S, S being the covariance of the context."""
 
 
 def forward(gammas: list[Array], h: Array, covariance: Product) -> tuple[Array, list[Array]]:

@@ -41,11 +41,11 @@ from iclimit.simulate.prompts.summaries import SummaryLaw
 
 SAMPLERS = ("covariances", "tokens")
 
+# Arguments of `simulate_test_time` that the parameters of a result leave out.
 NOT_SETTINGS = ("rng", "repeats", "contexts")
-"""Arguments of `simulate_test_time` that the parameters of a result leave out."""
 
+# Matrices of a context that are held at once.
 _MATRICES = 5
-"""Matrices of a context that are held at once."""
 
 
 @dataclass(frozen=True, repr=False)

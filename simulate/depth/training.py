@@ -43,11 +43,11 @@ from iclimit.simulate.training.stability import UNSTABLE
 SETTINGS = ("fs", "rrs")
 OPTIMIZERS = ("sgd", "adam")
 NOISES = ("noise_variance", "query_noise_variance")
+# Arguments of `train_depth` that are finite numbers and settings of a training.
 NUMBERS = ("depth", *NOISES, "batch", "learning_rate", "held_out")
-"""Arguments of `train_depth` that are finite numbers and settings of a training."""
 
+# Arguments that are no settings of a result.
 NOT_SETTINGS = ("initial", "steps", "record", "repeats", "rng", "progress")
-"""Arguments that are no settings of a result."""
 
 MEASURES = ("held_out", "median", "standard_error", "traces", "squares")
 

@@ -23,8 +23,8 @@ from scipy.integrate import solve_ivp
 from iclimit.checks import parse_array
 from iclimit.results import Result
 
+# Error that each step of the integrator may add to a gain.
 _RELATIVE, _ABSOLUTE = 1e-12, 1e-13
-"""Error that each step of the integrator may add to a gain."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -22,8 +22,8 @@ from iclimit.simulate.models.transformer import Layer, apply_layer, prediction
 from iclimit.simulate.pretraining.estimators import ridge_weights
 from iclimit.simulate.prompts import Prompts, regression_tokens
 
+# From n prompts to predictions (n,) and their gradients in the query (n, dim).
 Predictor = Callable[[Prompts], tuple[Array, Array]]
-"""From n prompts to predictions (n,) and their gradients in the query (n, dim)."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -29,11 +29,11 @@ from iclimit.simulate.descent.constructions import NORMALIZATIONS, descent_layer
 from iclimit.simulate.models.transformer import prediction
 from iclimit.simulate.prompts import Prompts, prompt_blocks, regression_tokens
 
+# Input numbers drawn from one seed (8 MiB).
 BLOCK_NUMBERS = 2**20
-"""Input numbers drawn from one seed (8 MiB)."""
 
+# Exponents (i, j) of the sums of g^i y^j that are kept.
 _POWERS = ((0, 2), (1, 1), (2, 0), (0, 4), (1, 3), (2, 2), (3, 1), (4, 0))
-"""Exponents (i, j) of the sums of g^i y^j that are kept."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -35,21 +35,21 @@ from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, get_backend, seed_sequences, to_host
 from iclimit.simulate.prompts.sampling import draw_coordinates
 
+# Input numbers drawn from one seed (2 MiB).  Runs of any length agree where they overlap, because
+# this number is part of what a seed means.
 BLOCK_NUMBERS = 2**18
-"""Input numbers drawn from one seed (2 MiB).  Runs of any length agree where they overlap, because
-this number is part of what a seed means."""
 
+# Fewest simulated eigenvalues on either side of a quantile.
 FEWEST = 5
-"""Fewest simulated eigenvalues on either side of a quantile."""
 
+# Standard errors on either side of a quantile over which its local slope is taken.  Over only one,
+# neighbours that lie close by chance make the error bar too small.  Measured with 10 eigenvalues
+# beyond the quantile: over one, 1 % of the deviations exceeded 4 standard errors, some 10; over
+# three, 0.1 % do.
 WINDOW = 3
-"""Standard errors on either side of a quantile over which its local slope is taken.  Over only
-one, neighbours that lie close by chance make the error bar too small.  Measured with 10
-eigenvalues beyond the quantile: over one, 1 % of the deviations exceeded 4 standard errors, some
-10; over three, 0.1 % do."""
 
+# Arguments of `simulate_schedule` that the parameters of a result leave out.
 NOT_SETTINGS = ("rng", "contexts")
-"""Arguments of `simulate_schedule` that the parameters of a result leave out."""
 
 
 @dataclass(frozen=True, repr=False)

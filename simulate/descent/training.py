@@ -18,8 +18,8 @@ from iclimit.problem import Problem
 from iclimit.simulate.models.linear_attention import LinearAttention
 from iclimit.simulate.training.networks import TrainedNetwork, train_network
 
+# Prompts by default, for each optimizer.
 BATCH = {"adam": 2048, "lbfgs": 2**16}
-"""Prompts by default, for each optimizer."""
 
 
 def train_attention(

@@ -23,16 +23,16 @@ from iclimit.simulate.descent.constructions import NORMALIZATIONS
 from iclimit.simulate.models.gradients import FeatureMoments, readout_moments
 from iclimit.simulate.prompts import Prompts, regression_tokens
 
+# Largest number of features in memory at a time (32 MiB).
 BLOCK = 2**22
-"""Largest number of features in memory at a time (32 MiB)."""
 
 
+# What the law of the sequences may be, beside their sizes: Gaussian inputs, tasks N(0, I), one of
+# which all other sequences may share.
 LAW = (
     *("input_covariance", "scale", "noise_variance", "fresh_fraction", "shared_task"),
     *("mixing", "prompts"),
 )
-"""What the law of the sequences may be, beside their sizes: Gaussian inputs, tasks N(0, I), one of
-which all other sequences may share."""
 
 
 def check_sequences(problem: Problem) -> None:

@@ -38,11 +38,11 @@ from iclimit.simulate.training.results import TrainingCurves, curves_of
 from iclimit.simulate.training.rules import GradientDescent
 from iclimit.simulate.training.stability import UNSTABLE, unsettled_since
 
+# Arguments of `simulate_gradient_descent` that are numbers, besides steps and batch.
 NUMBERS = ("training_set", "record", "repeats", "init_scale", "learning_rate")
-"""Arguments of `simulate_gradient_descent` that are numbers, besides steps and batch."""
 
+# Arguments of `simulate_gradient_descent` that do not identify a training.
 NOT_SETTINGS = ("problem", "steps", "rng", "checkpoint", "progress")
-"""Arguments of `simulate_gradient_descent` that do not identify a training."""
 
 
 def simulate_gradient_descent(

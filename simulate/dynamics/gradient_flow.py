@@ -22,11 +22,11 @@ from iclimit.results import Result
 from iclimit.simulate.dynamics.attention_models import AttentionModel, MomentLoss, initial_weights
 from iclimit.simulate.dynamics.feature_moments import check_sequences, population_moments
 
+# Smallest relative tolerance that float64 allows, and largest.
 TOLERANCES = 1e-12, 1e-3
-"""Smallest relative tolerance that float64 allows, and largest."""
 
+# Size of an imaginary step, by which the derivatives of polynomials are exact.
 COMPLEX_STEP = 1e-30
-"""Size of an imaginary step, by which the derivatives of polynomials are exact."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -218,8 +218,8 @@ def simulate_ridge_baselines(
     return SimulatedBaselines(estimates, {**law, **tuned, **options})
 
 
+# Residual sums of squares, losses of the oracle, and adjusted losses at given penalties.
 Losses: TypeAlias = tuple[Array, Array, Callable[[Array], Array]]
-"""Residual sums of squares, losses of the oracle, and adjusted losses at given penalties."""
 
 
 def _context_losses(drawn: Prompts) -> Losses:

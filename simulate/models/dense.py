@@ -15,11 +15,11 @@ from array_api_compat import array_namespace
 from iclimit.simulate.arrays import Array
 from iclimit.simulate.models.network import Weights
 
+# From derivatives by a result to those by its tokens and by weights.
 Back: TypeAlias = Callable[[Array], tuple[Array, Weights]]
-"""From derivatives by a result to those by its tokens and by weights."""
 
+# Constants of the approximation of x P(Z < x) by a hyperbolic tangent.
 GELU = math.sqrt(2 / math.pi), 0.044715
-"""Constants of the approximation of x P(Z < x) by a hyperbolic tangent."""
 
 
 def dense(tokens: Array, weights: Mapping[str, Array], name: str) -> tuple[Array, Back]:

@@ -31,8 +31,8 @@ from iclimit.simulate.prompts import Prompts
 
 MATRICES = ("key", "query", "value", "projection")
 
+# Most features whose moments are formed (200 MB); beyond, L-BFGS runs on the tokens.
 MOMENT_FEATURES = 5000
-"""Most features whose moments are formed (200 MB); beyond, L-BFGS runs on the tokens."""
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,11 @@ from iclimit.simulate.arrays import Array
 from iclimit.simulate.models.network import Network, Pullback, Pulled
 from iclimit.simulate.prompts import Prompts
 
+# Weights of a layer; their rows are those of i, f, o and g.
 PARTS = ("input", "recurrent", "bias")
-"""Weights of a layer; their rows are those of i, f, o and g."""
 
+# From the derivatives by states of the last tokens to those by all tokens and by the weights.
 Back: TypeAlias = Callable[[Array], tuple[Array, list[Array]]]
-"""From the derivatives by states of the last tokens to those by all tokens and by the weights."""
 
 
 @dataclass(frozen=True)

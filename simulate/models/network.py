@@ -19,8 +19,8 @@ from array_api_compat import array_namespace
 from iclimit.simulate.arrays import Array, Backend
 from iclimit.simulate.prompts import Prompts
 
+# Arrays of weights by name.
 Weights: TypeAlias = dict[str, Array]
-"""Arrays of weights by name."""
 
 
 @runtime_checkable
@@ -50,15 +50,15 @@ class Pulled:
     query: Array
 
 
+# From the derivatives of a loss by the predictions (n,) to those by weights and queries.
 Pullback: TypeAlias = Callable[[Array], Pulled]
-"""From the derivatives of a loss by the predictions (n,) to those by weights and queries."""
 
 
 class Network(ABC):
     """A model whose weights are trained; subclasses are frozen dataclasses of its sizes."""
 
+    # Dimension of the inputs.
     dim: int
-    """Dimension of the inputs."""
 
     @property
     @abstractmethod

@@ -10,8 +10,8 @@ from iclimit.simulate.arrays import Array
 from iclimit.simulate.models.dense import Back
 from iclimit.simulate.models.network import Weights
 
+# Added to the variance of a token, as Haiku, PyTorch and Flax do by default.
 TINY = 1e-5
-"""Added to the variance of a token, as Haiku, PyTorch and Flax do by default."""
 
 
 def normalize(tokens: Array, weights: Mapping[str, Array], name: str) -> tuple[Array, Back]:

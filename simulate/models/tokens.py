@@ -16,8 +16,8 @@ from iclimit.simulate.prompts import Prompts
 
 TOKENS = ("pairs", "separate")
 
+# Ratio of the longest to the shortest period of positions, approximately.
 LONGEST = 10_000.0
-"""Ratio of the longest to the shortest period of positions, approximately."""
 
 
 def parse_question(inputs: Any, labels: Any, query: Any, dim: int) -> Prompts:

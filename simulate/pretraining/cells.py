@@ -108,10 +108,10 @@ class SimulatedErrors(Result):
 
 SAMPLERS = ("auto", "summaries", "tokens")
 
+# Relative residual of the linear solves.  It moves the errors by less than 1e-6 relative at tau =
+# 2, d = 48, and by 1e-4 next to the threshold (tau = 1.125, d = 32), where they scatter by a third
+# from run to run.  A tenth of it takes up to a quarter more time.
 TOLERANCE = 1e-5
-"""Relative residual of the linear solves.  It moves the errors by less than 1e-6 relative at
-tau = 2, d = 48, and by 1e-4 next to the threshold (tau = 1.125, d = 32), where they scatter by a
-third from run to run.  A tenth of it takes up to a quarter more time."""
 
 
 def simulate_errors(

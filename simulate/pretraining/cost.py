@@ -38,8 +38,8 @@ from iclimit.simulate.prompts.covariances import covariance_rank, covariance_roo
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 from iclimit.simulate.prompts.summaries import sample_summaries
 
+# Number of tasks over d from which their second moments are those of their law.
 MANY_TASKS = 100
-"""Number of tasks over d from which their second moments are those of their law."""
 
 
 def _iterations(method: str, variances: np.ndarray, prompts: int, ridge: float) -> int:
@@ -107,14 +107,14 @@ def _dual_edges(summaries: np.ndarray, prompts: int, ridge: float) -> tuple[floa
     return max(0.0, float(np.max(position(left)))) + ridge, float(np.min(position(right))) + ridge
 
 
+# Largest direct solve that is timed; larger ones are scaled.
 DENSE_SAMPLE = 1024
-"""Largest direct solve that is timed; larger ones are scaled."""
 
+# Bound on the dimensions among which the largest that fits is searched for.
 LARGEST = 2**24
-"""Bound on the dimensions among which the largest that fits is searched for."""
 
+# Conjugate gradient iterations that are timed together.
 STEPS = 5
-"""Conjugate gradient iterations that are timed together."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -23,10 +23,10 @@ from iclimit.simulate.prompts import draw_prompts
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 
 ESTIMATORS = ("dmmse", "ridge")
+# Most inputs or residuals held at a time (32 MiB each).
 BLOCK_NUMBERS = 2**22
-"""Most inputs or residuals held at a time (32 MiB each)."""
+# Smallest noise variance by which misfits can be divided.
 LEAST_NOISE = 1e-200
-"""Smallest noise variance by which misfits can be divided."""
 
 
 def dmmse_estimate(x: Array, y: Array, tasks: Array, rho: Array | float) -> Array:

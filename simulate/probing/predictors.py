@@ -17,17 +17,17 @@ from iclimit.simulate.pretraining.estimators import LEAST_NOISE, dmmse_estimate,
 from iclimit.simulate.prompts import Prompts
 from iclimit.simulate.prompts.covariances import times_root
 
+# Function of prompts that returns predictions (n,).
 Predictor: TypeAlias = Callable[[Prompts], Array]
-"""Function of prompts that returns predictions (n,)."""
 
+# Most numbers of an intermediate result (8 MiB).
 BLOCK_NUMBERS = 2**20
-"""Most numbers of an intermediate result (8 MiB)."""
 
+# Inputs are taken to depend on each other if less than this share of one is new.
 DEPENDENT = 1e-12
-"""Inputs are taken to depend on each other if less than this share of one is new."""
 
+# Squared distances that differ by less than this share are the same, apart from rounding.
 TIE = 1e-9
-"""Squared distances that differ by less than this share are the same, apart from rounding."""
 
 
 def linear_predictor(weights: Callable[[Prompts], Array]) -> Predictor:

@@ -25,8 +25,8 @@ from iclimit.simulate.probing.predictors import Predictor
 from iclimit.simulate.prompts import Prompts
 from iclimit.simulate.prompts.covariances import times_root
 
+# An input counts as inside the span of others if less of its norm than this is outside.
 INSIDE = 1e-10
-"""An input counts as inside the span of others if less of its norm than this is outside."""
 
 
 def by_prefix(predictor: Callable[[int], Predictor]) -> Predictor:

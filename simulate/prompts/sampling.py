@@ -20,8 +20,8 @@ from iclimit.problem import NoiseLaw, Problem
 from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequence
 from iclimit.simulate.prompts.covariances import covariance_root, times_root
 
+# Input numbers drawn from one seed (4 MiB): part of what a seed means.
 BLOCK_NUMBERS = 2**19
-"""Input numbers drawn from one seed (4 MiB): part of what a seed means."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -173,11 +173,11 @@ def squared_errors(gamma: Array, query: Array, summary: Array, query_label: Arra
     return (query_label - xp.sum((query @ gamma) * summary, axis=1)) ** 2
 
 
+# Queries (n, d), context summaries (n, d + 1) and noisy query labels (n,).
 Drawn: TypeAlias = tuple[Array, Array, Array]
-"""Queries (n, d), context summaries (n, d + 1) and noisy query labels (n,)."""
 
+# Most input numbers that token-level sampling holds at a time (32 MiB).
 TOKEN_BLOCK = 2**22
-"""Most input numbers that token-level sampling holds at a time (32 MiB)."""
 
 
 @dataclass(frozen=True)

@@ -42,17 +42,17 @@ from iclimit.simulate.prompts import draw_prompts
 
 SAMPLERS = ("auto", "scores", "tokens")
 
+# What may be set in a problem, beside its sizes.
 LAW = (
     *("noise_variance", "noise_law", "input_law", "scale", "input_covariance", "mixing"),
     *("task_law", "task_variance", "task_covariance", "prompts"),
 )
-"""What may be set in a problem, beside its sizes."""
 
+# Prompts whose mean is one sample: part of what a seed means.
 GROUP = 100
-"""Prompts whose mean is one sample: part of what a seed means."""
 
+# Numbers that are drawn from one seed, unless a group of prompts takes more (1 MiB).
 BLOCK_NUMBERS = 2**17
-"""Numbers that are drawn from one seed, unless a group of prompts takes more (1 MiB)."""
 
 Kernel = Callable[[Array], Array]
 

@@ -15,8 +15,8 @@ from iclimit.problem import Problem
 from iclimit.simulate.models.merged_heads import MergedHeads
 from iclimit.simulate.training.networks import TrainedNetwork, train_network
 
+# Settings of `train_network` that are better for these heads than its defaults.
 TRAINING = {"batch": 2048, "learning_rate": 0.005, "patience": 200}
-"""Settings of `train_network` that are better for these heads than its defaults."""
 
 
 def train_softmax(

@@ -14,6 +14,7 @@ from iclimit.simulate.gdpp.linear_transformer import LinearTransformer
 from iclimit.simulate.training.checkpoints import read_tree, write_tree
 from iclimit.simulate.training.networks import TrainedNetwork
 
+# Networks that files may hold, and their modules: nothing else is imported for a file.
 MODELS = "iclimit.simulate.models"
 CLASSES = {
     "AttentionNetwork": f"{MODELS}.stack",
@@ -21,10 +22,9 @@ CLASSES = {
     "LstmNetwork": f"{MODELS}.lstm",
     "MergedHeads": f"{MODELS}.merged_heads",
 }
-"""Networks that files may hold, and their modules: nothing else is imported for a file."""
 
+# What a file has of a training as it is.
 PARTS = ("null_loss", "steps", "losses", "parameters")
-"""What a file has of a training as it is."""
 
 
 def save_model(model: TrainedNetwork | LinearTransformer, path: str | os.PathLike) -> None:

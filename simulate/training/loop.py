@@ -29,20 +29,20 @@ from iclimit.simulate.training.checkpoints import (
     save_checkpoint,
 )
 
+# Least time between two checkpoints.
 SAVE_SECONDS = 2.0
-"""Least time between two checkpoints."""
 
+# The same, in units of the time that the last one took: at most 5 % of a training is writing.
 SAVE_SHARE = 20
-"""The same, in units of the time that the last one took: at most 5 % of a training is writing."""
 
+# A loss beyond it is infinite or not a number.
 LARGEST = np.finfo(float).max
-"""A loss beyond it is infinite or not a number."""
 
+# Numbers by name; "loss" is the training loss, a number or an array (repeats,).
 Record: TypeAlias = dict[str, Any]
-"""Numbers by name; "loss" is the training loss, a number or an array (repeats,)."""
 
+# From the number of steps taken and the weights to the loss and its gradient.
 Objective: TypeAlias = Callable[[int, list[Array]], tuple[Array, list[Array]]]
-"""From the number of steps taken and the weights to the loss and its gradient."""
 
 
 class UnstableTraining(ArithmeticError):

@@ -38,17 +38,17 @@ from iclimit.simulate.training.rules import Adam, descend_lbfgs
 
 SomeNetwork = TypeVar("SomeNetwork", bound=Network)
 
+# Prompts by default, for each optimizer.
 BATCH = {"adam": 512, "lbfgs": 2**14}
-"""Prompts by default, for each optimizer."""
 
+# Most numbers in the inputs that go through a network at a time (16 MiB).
 BLOCK_NUMBERS = 2**21
-"""Most numbers in the inputs that go through a network at a time (16 MiB)."""
 
+# Most numbers in an array between its layers (64 MiB), of which a network has dozens.
 WIDE_NUMBERS = 2**23
-"""Most numbers in an array between its layers (64 MiB), of which a network has dozens."""
 
+# Arguments of `train_network` that are no settings of its result.
 NOT_SETTINGS = ("network", "problem", "rng", "backend", "checkpoint", "progress")
-"""Arguments of `train_network` that are no settings of its result."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

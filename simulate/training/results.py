@@ -16,13 +16,13 @@ from iclimit.simulate.training.loop import TrainingLoop
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# Measures that are losses on fresh prompts, and what they are called in a figure.
 LABELS = {
     "icl": "random tasks",
     "iwl": "shared task, noise as labels",
     "held_out": "held out, mean",
     "median": "held out, median",
 }
-"""Measures that are losses on fresh prompts, and what they are called in a figure."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

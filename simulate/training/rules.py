@@ -18,14 +18,14 @@ from scipy.optimize import OptimizeResult, minimize
 from iclimit.simulate.arrays import Array, to_host
 from iclimit.simulate.training.loop import State, TrainingLoop
 
+# Adam's decay rates of the gradient's first and second moments, as in arXiv:2212.07677.
 DECAY = (0.9, 0.98)
-"""Adam's decay rates of the gradient's first and second moments, as in arXiv:2212.07677."""
 
+# Keeps Adam's quotient finite for weights that have had no gradient yet.
 TINY = 1e-30
-"""Keeps Adam's quotient finite for weights that have had no gradient yet."""
 
+# L-BFGS has converged when an iteration lowers the loss by less than this fraction.
 FALL = 1e-10
-"""L-BFGS has converged when an iteration lowers the loss by less than this fraction."""
 
 
 @dataclass(frozen=True)

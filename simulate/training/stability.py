@@ -9,22 +9,22 @@ and half a run at their median to at most 16 times the loss.
 
 import numpy as np
 
+# A loss so many times the one at zero weights counts as unbounded.  A single sequence with few
+# pairs can be a thousand times worse than the mean.
 UNSTABLE = 1e6
-"""A loss so many times the one at zero weights counts as unbounded.  A single sequence with few
-pairs can be a thousand times worse than the mean."""
 
+# A run counts as unsettled if its last gradients could still lower the loss, in half a run, by
+# more than so many times its value.  Oscillations that never end were seen at 240 and more in 1000
+# steps, some that recover at up to 61.
 UNSETTLED = 50.0
-"""A run counts as unsettled if its last gradients could still lower the loss, in half a run, by
-more than so many times its value.  Oscillations that never end were seen at 240 and more in 1000
-steps, some that recover at up to 61."""
 
+# Oscillations shrink if their squared gradients fall to less than this part from each eighth of
+# the run to the next.  They shrink slowest at the edge of stability, as 1/t, where the last part
+# is 13/15.
 SHRUNK = 0.9
-"""Oscillations shrink if their squared gradients fall to less than this part from each eighth of
-the run to the next.  They shrink slowest at the edge of stability, as 1/t, where the last part is
-13/15."""
 
+# With fewer records one cannot tell whether a run has settled.
 LEAST_RECORDS = 20
-"""With fewer records one cannot tell whether a run has settled."""
 
 
 def unsettled_since(

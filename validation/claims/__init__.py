@@ -7,6 +7,8 @@ from importlib import import_module
 from iclimit.notation import did_you_mean
 from iclimit.validation.claim import Claim
 
+# Shelves and files of the claims, in the order of the report: the theory first, then the
+# simulator's own references.
 FILES = (
     ("pretraining", "ridgeless ridge double_descent context_length nonmonotonicity"),
     ("pretraining", "task_diversity dmmse published"),
@@ -26,16 +28,14 @@ FILES = (
     ("spectra", "sample_covariance free_convolution"),
     ("pretraining", "solver sampler exact_error"),
 )
-"""Shelves and files of the claims, in the order of the report: the theory first, then the
-simulator's own references."""
 
 _CLAIMS: list[Claim] = [
     replace(import_module(f"{__name__}.{shelf}.{file}").claim, subject=shelf)
     for shelf, files in FILES
     for file in files.split()
 ]
+# All claims by name.
 CLAIMS = {claim.name: claim for claim in _CLAIMS}
-"""All claims by name."""
 
 
 def select_claims(names: Sequence[str]) -> list[Claim]:

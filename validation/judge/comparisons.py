@@ -11,11 +11,11 @@ from scipy.special import ndtri
 from iclimit.results import Estimate
 from iclimit.statistics import POWER, Extrapolation, student_deviate, z_score
 
+# A number, exact or simulated.
 Value: TypeAlias = SupportsFloat | Estimate
-"""A number, exact or simulated."""
 
+# The two errors of pretraining, as attributes of results.
 ERRORS = ("icl", "idg")
-"""The two errors of pretraining, as attributes of results."""
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from importlib import import_module
 from iclimit.registry import REGISTRY
 from iclimit.validation.judge.run_claims import ValidationRun
 
+# Subjects, in the order of reports.
 SHELVES = ("pretraining", "descent", "gdpp", "dynamics", "softmax", "depth", "spectra")
-"""Subjects, in the order of reports."""
 
+# Stands for the claim where the sharpest comparison is that of all of them.
 TOGETHER = "all claims together"
-"""Stands for the claim where the sharpest comparison is that of all of them."""
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ from iclimit.validation.judge.coverage import (
 )
 from iclimit.validation.judge.run_claims import ClaimResult, ValidationRun
 
+# Numbers of a comparison that are shown.
 NUMBERS = ("theory", "estimate", "standard_error", "allowance")
-"""Numbers of a comparison that are shown."""
 
+# Stands for the reason where other claims cover a function.
 OTHER_CLAIMS = "not in these claims"
-"""Stands for the reason where other claims cover a function."""
 
 
 def page(run: ValidationRun, pictures: Mapping[str, bytes]) -> str:

@@ -4,8 +4,8 @@ from iclimit.validation.claims import CLAIMS
 from iclimit.validation.judge.coverage import SHELVES, Coverage, coverage, percent
 from iclimit.validation.judge.run_claims import ClaimResult, ValidationRun
 
+# Of the names of claims.
 WIDTH = max(len(name) for name in CLAIMS)
-"""Of the names of claims."""
 
 HEADING = (
     f"{'claim':{WIDTH}}  holds  compared  |z|/allowed  would notice: best  median  "

@@ -14,11 +14,11 @@ from iclimit.statistics import FALSE_ALARM, z_threshold
 from iclimit.validation.judge.comparisons import Comparison
 from iclimit.validation.judge.pooling import pool
 
+# What a row has of a comparison.
 COLUMNS = (
     *("label", "of", "pooled", "theory", "estimate", "standard_error", "allowance"),
     *("degrees", "z", "upper_bound"),
 )
-"""What a row has of a comparison."""
 
 
 @dataclass(frozen=True, repr=False)

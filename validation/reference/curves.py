@@ -12,8 +12,8 @@ from iclimit.asymptotics.dynamics import plateau_losses
 from iclimit.published import settings
 from iclimit.validation.yours.curves.features import first_below, slowest_loss
 
+# Pairs in a context of the published simulations.
 CONTEXT = 31
-"""Pairs in a context of the published simulations."""
 
 
 def eigenvalues(dim: int) -> np.ndarray:

@@ -6,8 +6,8 @@ from iclimit.validation.yours.runs.measured import MeasuredRun, read_runs
 
 ERROR_COLUMNS = {"dim": "d", "tau": "tau_eff", "kappa": "kappa_eff", "ridge": "lam"}
 ERROR_COLUMNS |= {"icl": "icl_mean", "icl_sd": "icl_std", "idg": "idg_mean", "idg_sd": "idg_std"}
+# What the columns of the published tables are called.
 GAP_COLUMNS = {"dim": "d", "ridge": "lam", "gap": "gtask_mean", "runs": "numavg"}
-"""What the columns of the published tables are called."""
 
 
 def error_runs() -> list[MeasuredRun]:

@@ -10,21 +10,21 @@ from scipy.special import ndtri
 from iclimit.results import Estimate
 from iclimit.statistics import z_score
 
+# Relative deviations below this are rounding: models answer in float32 mostly.
 ROUNDING = 1e-6
-"""Relative deviations below this are rounding: models answer in float32 mostly."""
 
+# Standard errors below this are rounding of float64.
 FLOAT64 = 1e-12
-"""Standard errors below this are rounding of float64."""
 
+# Errors from here on are those of an algorithm that diverges.
 HUGE = 1e6
-"""Errors from here on are those of an algorithm that diverges."""
 
+# A mean square that is larger by this factor is larger, whatever its standard error says. Squares
+# have heavy tails: a few of a hundred prompts make up most of the mean, and z is small.
 CLEAR = 100.0
-"""A mean square that is larger by this factor is larger, whatever its standard error says.
-Squares have heavy tails: a few of a hundred prompts make up most of the mean, and z is small."""
 
+# Probability that a statement about a model is wrong because of chance.
 DOUBT = 0.05
-"""Probability that a statement about a model is wrong because of chance."""
 
 
 def ratio(part: np.ndarray, whole: np.ndarray) -> Estimate:

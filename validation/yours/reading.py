@@ -134,11 +134,11 @@ def _refuse_twice(names: Iterable[str]) -> None:
         seen.add(name)
 
 
+# What ``ignore`` names all columns with that are not known.
 OTHERS = "others"
-"""What ``ignore`` names all columns with that are not known."""
 
+# What stands for a missing entry, in lower case.
 MISSING = {"", "na", "n/a", "nan", "none", "null", "<na>", "nat", "--"}
-"""What stands for a missing entry, in lower case."""
 
 
 @dataclass(frozen=True)

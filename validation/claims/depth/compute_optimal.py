@@ -23,17 +23,17 @@ from iclimit.validation.rows import Limit, Row, call, drawing, limit, note, run
 NU, BETA = 2.0, 0.7
 DRAWN = PowerLaw.of(NU, BETA, single=32)
 COPIES = (2, 3, 4, 6)
+# Computes, with layers, width and context of the best shape of the sum, rounded, and the gain that
+# gradient flow reaches in the time that the compute leaves.  It is a number here, so that the
+# simulation does not change with the theory.
 POINTS = {1e6: (4, 14, 9, 4.344369), 1e8: (9, 20, 14, 6.853974)}
-"""Computes, with layers, width and context of the best shape of the sum, rounded, and the gain
-that gradient flow reaches in the time that the compute leaves.  It is a number here, so that the
-simulation does not change with the theory."""
 
+# Contexts of the quick preset times copies.
 CONTEXTS = 400
-"""Contexts of the quick preset times copies."""
 
+# Computes at which the depth is varied, and depths relative to that of the best sum.
 COMPUTES = (1e8, 1e10, 1e12)
 PARTS = (0.35, 0.5, 0.6, 0.8, 1.0, 1.4)
-"""Computes at which the depth is varied, and depths relative to that of the best sum."""
 
 
 @dataclass(frozen=True)

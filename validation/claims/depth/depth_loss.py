@@ -18,16 +18,19 @@ from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.depth.power_law import context_losses
 from iclimit.validation.rows import Later, Row, call, limit, run
 
+# Eigenvalues of inputs and tasks, each d/5 times.  Neither decides on the other, so that the loss
+# is no integral over one spectrum.
 EIGENVALUES = np.array([0.2, 0.4, 0.8, 1.2, 1.6])
 TASKS = np.array([2.0, 1.0, 0.5, 1.5, 1.0])
-"""Eigenvalues of inputs and tasks, each d/5 times.  Neither decides on the other, so that the loss
-is no integral over one spectrum."""
 
 SPECTRA = {"spectrum": EIGENVALUES, "task_spectrum": TASKS}
 DIMS = (10, 20, 40, 80)
+# Contexts at d = 10; larger dimensions have fewer, in proportion to 1/d.
 CONTEXTS = 1700
-"""Contexts at d = 10; larger dimensions have fewer, in proportion to 1/d."""
 
+# No rare contexts carry these means.  Tied layers would diverge on contexts whose largest
+# eigenvalue is out by 4.5 or more of its standard deviations; the residual of the two untied
+# layers is 0.43 at the end of the spectrum and grows slowly, as a square.
 TIED = {
     "context $P = 4d$": {"depth": 4, "gamma": 1.6, "alpha": 4.0},
     "width $N = d/2$": {"depth": 6, "gamma": 4.0, "width_ratio": 0.5},
@@ -40,9 +43,6 @@ TIED = {
     },
 }
 UNTIED, UNTIED_DEPTH, UNTIED_ALPHA = "best untied layers, $P = 8d$", 2, 8.0
-"""No rare contexts carry these means.  Tied layers would diverge on contexts whose largest
-eigenvalue is out by 4.5 or more of its standard deviations; the residual of the two untied layers
-is 0.43 at the end of the spectrum and grows slowly, as a square."""
 
 
 def contexts(

@@ -26,56 +26,55 @@ from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.depth.power_law import PowerLaw
 from iclimit.validation.rows import Later, Limit, Row, call, drawing, exact, limit, run
 
+# Isotropic contexts.  Deeper stacks would need more dimensions: at the best step the residual at
+# the end of the spectrum is 0.94, and its fluctuations are raised to the power 2 L.
 ALPHAS = (0.5, 2.0)
 ISO_DEPTHS = (1, 2, 4)
 ISO_DIMS = (20, 40, 60, 100)
-"""Isotropic contexts.  Deeper stacks would need more dimensions: at the best step the residual at
-the end of the spectrum is 0.94, and its fluctuations are raised to the power 2 L."""
 
+# Contexts of the quick preset at d = 20; larger dimensions have fewer, in proportion to 1/d.
 CONTEXTS = 600
-"""Contexts of the quick preset at d = 20; larger dimensions have fewer, in proportion to 1/d."""
 
+# Exponents of the power law that is followed in time and depth.
 NU, BETA = 2.0, 0.7
-"""Exponents of the power law that is followed in time and depth."""
 
+# Layers of the flow with fixed covariances, whose exponent is that of any depth; covariances in a
+# random basis have infinitely many.
 FIXED_DEPTH = 4
-"""Layers of the flow with fixed covariances, whose exponent is that of any depth; covariances in a
-random basis have infinitely many."""
 
+# Times of the flows; those of the second, fifth and ninth power are compared.
 TIMES = 4.0 ** np.arange(1, 12)
-"""Times of the flows; those of the second, fifth and ninth power are compared."""
 
 COMPARED = [1, 4, 8]
+# Depths of the isotropic integral, where the best residual is 1 at both ends of the spectrum.
 DEEP = (64, 256)
-"""Depths of the isotropic integral, where the best residual is 1 at both ends of the spectrum."""
 
+# Eigenvalues of the flow of full matrices.
 TRAINED = PowerLaw.of(NU, BETA, single=12)
-"""Eigenvalues of the flow of full matrices."""
 
 STACKED = PowerLaw.of(NU, BETA, single=48)
 STACK_DEPTHS = (1, 2, 4, 8, 16, 32)
 
+# Eigenvalues of drawn projections and contexts.  The published exponent of width and context, nu
+# beta, would be 3; that of width is 2 for beta > 1.
 DRAWN = PowerLaw.of(NU, 1.5, single=24)
-"""Eigenvalues of drawn projections and contexts.  The published exponent of width and context,
-nu beta, would be 3; that of width is 2 for beta > 1."""
 
+# Copies of each eigenvalue, and widths or context lengths per copy.
 COPIES = (2, 4, 6, 10)
 SIZES = (3, 6, 12)
-"""Copies of each eigenvalue, and widths or context lengths per copy."""
 
+# Draws of the quick preset times copies.
 DRAWS = 800
-"""Draws of the quick preset times copies."""
 
 RESOURCES = ("width", "context")
+# Relative error of the losses of integrated flows (measured: at most 2e-10).
 INTEGRATED = 1e-8
-"""Relative error of the losses of integrated flows (measured: at most 2e-10)."""
 
+# Relative errors of a minimum and of its place that is found by losses (measured: 4e-15 and 2e-8).
 MINIMISED = {"loss": 1e-10, "gamma": 1e-6}
-"""Relative errors of a minimum and of its place that is found by losses (measured: 4e-15 and
-2e-8)."""
 
+# Exponent of time for fixed covariances in version 1, drawn for comparison.
 PRINTED = BETA / (NU + NU * BETA + 1)
-"""Exponent of time for fixed covariances in version 1, drawn for comparison."""
 
 
 def isotropic_losses(*, dim: int, context: int, step: float, repeats: int, rng: Any) -> np.ndarray:

@@ -42,22 +42,23 @@ WEIGHTS: dict[str, dict[str, Any]] = {
 EARLY, SHORT, DAMPENED = WEIGHTS
 TASKS = "labels of few tasks"
 LABELS: dict[str, Any] = {"alpha": 8, "tau": 1, "noise_variance": 0.1, "dampening": 1.0}
+# Pretraining from labels.
 KAPPA, RIDGE = 0.5, 1.0
-"""Pretraining from labels."""
 
+# Steps whose errors are compared; with noise, 6 are best.  The last error with noise, and that for
+# few tasks, is compared less an earlier one.  After 24 steps on short contexts it is within 3e-4
+# of its limit.
 STEPS = {EARLY: (1, 2, 6, 16), SHORT: (1, 4, 24), DAMPENED: (1, 2, 4), TASKS: (1, 2, 4)}
-"""Steps whose errors are compared; with noise, 6 are best.  The last error with noise, and that
-for few tasks, is compared less an earlier one.  After 24 steps on short contexts it is within 3e-4
-of its limit."""
 
+# Pretrainings by dimension.
 REPEATS = {
     EARLY: {16: 500, 24: 350, 40: 110, 96: 65},
     SHORT: {10: 300, 20: 450, 40: 80, 100: 40},
     DAMPENED: {8: 300, 16: 500, 32: 100, 96: 60},
     TASKS: {6: 500, 12: 800, 20: 70, 32: 140},
 }
-"""Pretrainings by dimension."""
 
+# Pushes of the feedback of the noise in the matrix, setting, and pretrainings by dimension.
 FEEDBACK: dict[str, tuple[str, dict[str, Any], dict[int, int]]] = {
     "threshold of undampened steps": (
         "alternating",
@@ -70,14 +71,13 @@ FEEDBACK: dict[str, tuple[str, dict[str, Any], dict[int, int]]] = {
         {8: 300, 16: 350, 32: 80, 96: 32},
     ),
 }
-"""Pushes of the feedback of the noise in the matrix, setting, and pretrainings by dimension."""
 
+# Where the feedback from all rounds is compared, too.
 RESUMMED = "threshold of dampened steps"
-"""Where the feedback from all rounds is compared, too."""
 
 WINDOW, WINDOW_REPEATS = {"tau": 0.75, "alpha": 40}, {8: 300, 16: 260, 24: 40, 32: 40}
+# Test contexts of each pretraining.
 CONTEXTS, FEEDBACK_CONTEXTS = 5, 3
-"""Test contexts of each pretraining."""
 
 
 def medians(**setting: Any) -> np.ndarray:

@@ -36,44 +36,44 @@ from iclimit.validation.rows import Later, Row, call, drawing, exact, run
 BETA = 1.5
 _NODES, _SHARES = roots_sh_jacobi(8, BETA, BETA)
 _MODES = np.arange(1, 101)
+# Eigenvalues and shares of the label variance.  Losses are integrals of polynomials, for which
+# eight Gauss nodes have exactly the continuous law :math:`\beta x^{\beta - 1}`.
 LAWS = {
     "power law": (_NODES, _SHARES / _SHARES.sum()),
     "100 eigenvalues": (1 / _MODES, _MODES**-2.0 / np.sum(_MODES**-2.0)),
 }
-r"""Eigenvalues and shares of the label variance.  Losses are integrals of polynomials, for which
-eight Gauss nodes have exactly the continuous law :math:`\beta x^{\beta - 1}`."""
 
+# Laws and depths.
 CASES = (("power law", 2), ("power law", 3), ("100 eigenvalues", 2))
-"""Laws and depths."""
 
+# Differences of neighbouring gains at the start of the asymmetric flow.
 ASYMMETRY = 1e-8
-"""Differences of neighbouring gains at the start of the asymmetric flow."""
 
+# Times between which the growth is measured, in units of the escape time: the common gain has
+# settled, and the asymmetry, 1e-5 to 1e-4, is small.
 WINDOW = 0.35, 0.5
-"""Times between which the growth is measured, in units of the escape time: the common gain has
-settled, and the asymmetry, 1e-5 to 1e-4, is small."""
 
+# End of the flow in the same units.
 END = 8.0
-"""End of the flow in the same units."""
 
+# Times of the curves, on an even grid that contains the window.
 POINTS = 641
-"""Times of the curves, on an even grid that contains the window."""
 
+# Of these, those at which the loss of tied layers is compared.
 EARLY = [1, 4, 16]
-"""Of these, those at which the loss of tied layers is compared."""
 
+# Relative error of gains and losses, of the integrator and of what the flow still has to go
+# (measured: at most 2e-11).
 ACCURACY = 1e-10
-"""Relative error of gains and losses, of the integrator and of what the flow still has to go
-(measured: at most 2e-11)."""
 
+# Settings, shared or not, layers and times of the flows of whole matrices.
 MATRICES = (("rrs", True), ("rrs", False), ("fs", True), ("fs", False))
 MATRIX_DEPTH = 3
 MATRIX_TIMES = (2.0, 10.0, 40.0)
-"""Settings, shared or not, layers and times of the flows of whole matrices."""
 
+# Relative error of the growth rate: the integrator errs by 1e-12 at asymmetries of 1e-5, and the
+# growth deviates by the square of the asymmetry, 1e-8 at the end (measured: at most 2e-7).
 RATE_ACCURACY = 1e-6
-"""Relative error of the growth rate: the integrator errs by 1e-12 at asymmetries of 1e-5, and the
-growth deviates by the square of the asymmetry, 1e-8 at the end (measured: at most 2e-7)."""
 
 
 def end_time(law: str, depth: int) -> float:

@@ -40,13 +40,13 @@ CONSTRUCTIONS = (
     "a preconditioned step",
     "copying, then gradient descent",
 )
+# Largest deviation allowed for, relative to the largest number compared.
 ROUNDING = 1e-12
-"""Largest deviation allowed for, relative to the largest number compared."""
+# Harmonics of the sinusoidal positions.
 PAIRS = 5
-"""Harmonics of the sinusoidal positions."""
 SHARPNESS = tuple(float(s) for s in np.linspace(5, 80, 16))
+# Errors between which the decay is exponential: it ends in rounding.
 DECAY = (1e-10, 1e-3)
-"""Errors between which the decay is exponential: it ends in rounding."""
 
 
 def construction_errors(*, noise_variance: float, initial: bool, rng: Any) -> dict[str, float]:

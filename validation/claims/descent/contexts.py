@@ -11,10 +11,10 @@ from iclimit.results import Estimate
 from iclimit.simulate.arrays import to_host
 from iclimit.simulate.descent.schedules import context_blocks
 
+# Independent parts of a simulation, from which the errors of rates are found.
 BLOCKS = 50
-"""Independent parts of a simulation, from which the errors of rates are found."""
+# Of the loss, at which the search for best rates ends.
 GRADIENT = 1e-7
-"""Of the loss, at which the search for best rates ends."""
 
 
 def mean_traces(

@@ -37,18 +37,18 @@ from iclimit.validation.rows import Later, Row, call, drawing, mean, note, publi
 
 SIZE: dict[str, Any] = {"context": 10, "dim": 10}
 GAUSSIAN_RATE = float(optimal_learning_rate(**SIZE).rate)
+# U(-1/2, 1/2), of second moment 1/12 and fourth moment 1/80.
 UNIFORM = {"input_law": "uniform", "scale": 0.5}
-"""U(-1/2, 1/2), of second moment 1/12 and fourth moment 1/80."""
 UNIFORM_RATE = float(optimal_learning_rate(**SIZE, input_law=(1 / 12, 1 / 80)).rate)
 QUANTILES = (0.25, 0.5, 0.75)
+# Test tasks: few enough for sharp quantiles, and as many as in the papers.
 TASKS, PUBLISHED_TASKS = (10, 100, 500), 10_000
-"""Test tasks: few enough for sharp quantiles, and as many as in the papers."""
+# Dampening factors of von Oswald et al. and of Rossi, Yuan and Hannagan.
 PUBLISHED = (0.75, 0.70)
-"""Dampening factors of von Oswald et al. and of Rossi, Yuan and Hannagan."""
+# Standard deviations of a normal variable between its quartiles.
 NORMAL_RANGE = 1.349
-"""Standard deviations of a normal variable between its quartiles."""
+# Repetitions whose loss is compared, at these multiples of the best factor.
 REPETITIONS, FACTORS = (2, 3), (1.0, 0.8, 1.2)
-"""Repetitions whose loss is compared, at these multiples of the best factor."""
 ROLL_OUT, ROLL_OUT_FACTORS = 50, tuple(np.linspace(0.4, 1.0, 25).round(3).tolist())
 ROLL_OUT_CONTEXTS = 10_000
 

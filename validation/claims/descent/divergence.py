@@ -29,16 +29,16 @@ from iclimit.validation.rows import Row, call, judged, mean, note, run
 RATIO = 0.5
 SIZE = {"context": 20, "dim": 10}
 DIMS = (10, 20, 40)
+# Dimensions that the threshold is extrapolated from.
 LARGE = (20, 40, 80, 160)
-"""Dimensions that the threshold is extrapolated from."""
 RATES = (0.5, 0.6, 0.65, 0.7, 0.8)
+# A rate below the threshold of the limit, and a number of steps after which it diverges.
 FIXED_RATE, LONG = 0.5, 20
-"""A rate below the threshold of the limit, and a number of steps after which it diverges."""
+# Numbers of steps whose mean loss is compared, and that are simulated.
 MEANS, SIMULATED = (2, 3), (2, 3, 8, 12, 16, LONG)
-"""Numbers of steps whose mean loss is compared, and that are simulated."""
+# Probabilities this close to 0 and 1 are left out: there a relative error means little, and
+# fractions are no normal variables.
 EDGE = 0.05
-"""Probabilities this close to 0 and 1 are left out: there a relative error means little, and
-fractions are no normal variables."""
 
 
 def convergent(rates: Any, dim: int) -> np.ndarray:

@@ -41,12 +41,12 @@ from iclimit.validation.rows import Row, call, drawing, exact, mean, note, run
 LAWS = ("gaussian", "uniform", "rademacher", "laplace")
 NOISES = (0.0, 0.4)
 SIZES: dict[str, Any] = {"context": 10, "dim": 6, "task_variance": 1.7}
+# Multiple of the optimal rate at which the loss is compared too.
 FACTOR = 1.5
-"""Multiple of the optimal rate at which the loss is compared too."""
+# Tasks of the line search.
 SEARCHED = 2_000
-"""Tasks of the line search."""
+# Relative tolerance of the line search; a minimum is flat, so it lands much closer.
 SEARCH_TOLERANCE = 1e-4
-"""Relative tolerance of the line search; a minimum is flat, so it lands much closer."""
 
 
 def search(*, input_law: str, noise_variance: float, tasks: int, rng: Any) -> tuple[float, float]:

@@ -32,17 +32,17 @@ SPECTRUM = (3.0, 1.5, 0.8, 0.4, 0.2)
 TASK_SPECTRUM = (0.3, 2.0, 0.6, 1.5, 1.0)
 ROTATIONS = np.linalg.qr(np.random.default_rng(5).standard_normal((2, 5, 5)))[0]
 MIXING = (ROTATIONS[0] * np.sqrt(SPECTRUM)) @ ROTATIONS[1]
+# Roots of the covariances of inputs and tasks, which do not commute.
 TASK_ROOT = ROTATIONS[1] * np.sqrt(TASK_SPECTRUM)
-"""Roots of the covariances of inputs and tasks, which do not commute."""
 KURTOSIS = {"gaussian": 0.0, "uniform": -1.2}
+# Scales at which coordinates have variance 1, as in the theory.
 UNIT_SCALE = {"gaussian": 1.0, "uniform": math.sqrt(3)}
-"""Scales at which coordinates have variance 1, as in the theory."""
+# Most random initialisations, and prompts that each is trained on.
 RESTARTS, TRAINING_SET = 12, 60_000
-"""Most random initialisations, and prompts that each is trained on."""
+# Training is restarted until the least loss is below this fraction of the largest one: about half
+# the runs end where the layer reads out the inputs instead of the labels, a step of rank one with
+# twice the loss.
 LEVELS = 0.75
-"""Training is restarted until the least loss is below this fraction of the largest one: about half
-the runs end where the layer reads out the inputs instead of the labels, a step of rank one with
-twice the loss."""
 
 
 def statistics(law: str) -> dict[str, Any]:

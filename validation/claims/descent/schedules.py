@@ -50,8 +50,8 @@ LABELS = {
     "limit": "optimal in the limit",
 }
 LIMIT_STEPS, LIMIT_NOISE = 3, 0.05
+# Contexts at each dimension in the quick preset: the spread of the loss falls as 1/d.
 LIMIT_CONTEXTS = {24: 10_000, 48: 2_500, 96: 600, 192: 150}
-"""Contexts at each dimension in the quick preset: the spread of the loss falls as 1/d."""
 Rates = dict[str, tuple[float, ...]]
 
 

@@ -40,16 +40,16 @@ from iclimit.validation.claims.descent.paired import (
 from iclimit.validation.rows import Row, call, drawing, exact, mean, run
 
 SIZE: dict[str, Any] = {"context": 10, "dim": DIM}
+# Factors of the inputs and of the tasks.
 SCALES = {"inputs": (0.5, 0.75, 1.0, 1.5, 2.0), "tasks": (0.5, 1.0, 2.0, 5.0)}
-"""Factors of the inputs and of the tasks."""
+# Weights of the construction in an interpolated layer.
 WEIGHTS = (0.25, 0.5, 0.75)
-"""Weights of the construction in an interpolated layer."""
 PROMPTS, REPETITIONS, DAMPENING = 4_000, 10, 0.7
+# Of the median error after 10 repetitions: deviations of the layer from the step add up.
 ROLL_OUT_ALLOWANCE = 0.1
-"""Of the median error after 10 repetitions: deviations of the layer from the step add up."""
 
+# What is scaled and by how much, or "interpolated" and the weight.
 Case = tuple[str, float]
-"""What is scaled and by how much, or "interpolated" and the weight."""
 
 
 @dataclass(frozen=True)

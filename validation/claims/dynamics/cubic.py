@@ -34,8 +34,8 @@ from iclimit.validation.claims.dynamics.setting import (
 from iclimit.validation.rows import Row, call, drawing, exact, limit, note, run
 
 LAM = eigenvalues(4)
+# Sizes of the training set.
 SETS = (500, 1000, 2000, 4000)
-"""Sizes of the training set."""
 TRAINING: dict[str, Any] = {
     "heads": 8,
     "init_scale": 1e-3,
@@ -44,16 +44,16 @@ TRAINING: dict[str, Any] = {
     "record": 10,
     "normalization": "sum",
 }
+# Relative difference of two programs for the same curve.
 ROUNDING = 1e-11
-"""Relative difference of two programs for the same curve."""
 
+# Initial weights and parts of the drop for which descent is compared with the flow.
 SCALE, FRACTIONS = 1e-6, (0.25, 0.5, 0.75)
-"""Initial weights and parts of the drop for which descent is compared with the flow."""
+# Learning rates, each half of the one before; the largest grows the weights by 3 % in a step.
 RATES = (0.16, 0.08, 0.04)
-"""Learning rates, each half of the one before; the largest grows the weights by 3 % in a step."""
+# Relative, of a time without the terms of first and second order in the learning rate (measured:
+# at most 1e-5).
 TIME_TOLERANCE = 1e-4
-"""Relative, of a time without the terms of first and second order in the learning rate (measured:
-at most 1e-5)."""
 
 
 @dataclass(frozen=True)

@@ -30,20 +30,20 @@ from iclimit.validation.rows import Later, Row, call, exact, note, run
 
 DIM, SCALE = 4, 0.02
 LAM = eigenvalues(DIM)
+# Heads and ranks.
 HEADS = ((1, 1), (2, 1), (3, 1), (6, 1), (1, 2), (2, 2), (1, 4))
-"""Heads and ranks."""
+# Relative, of losses and weights at the end of a flow (measured: at most 2e-12).
 END_TOLERANCE = 1e-10
-"""Relative, of losses and weights at the end of a flow (measured: at most 2e-12)."""
 
+# Weights of aligned heads at the start.  A flow to their fixed point lasts so many times as long
+# as a head takes to grow that learns its smallest direction.
 START, LATE = 0.1, 4.0
-"""Weights of aligned heads at the start.  A flow to their fixed point lasts so many times as long
-as a head takes to grow that learns its smallest direction."""
+# Directions of single heads, and durations in units of 1/(start lambda^2).
 GROWING, PARTS = (0, 2), (0.7, 0.9, 1.0, 1.1)
-"""Directions of single heads, and durations in units of 1/(start lambda^2)."""
+# Starts whose times to half of the drop differ by the difference of their escape times.
 SMALL = (1e-3, 2e-3)
-"""Starts whose times to half of the drop differ by the difference of their escape times."""
+# Relative, of times and weights of a growing head (measured: at most 1e-8).
 TIME_TOLERANCE = 1e-7
-"""Relative, of times and weights of a growing head (measured: at most 1e-8)."""
 RTOL = 1e-10
 
 

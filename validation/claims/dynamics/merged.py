@@ -35,13 +35,13 @@ from iclimit.validation.rows import Row, call, drawing, judged, mean, note, run
 
 SPECTRA = {"white": np.full(4, 0.25), "4:3:2:1": eigenvalues(4), "8:...:1": eigenvalues(8)}
 HEADS, SCALE, RTOL = 8, 1e-8, 1e-10
+# Parts of the drop whose times are compared.
 FRACTIONS = (0.1, 0.5, 0.9)
-"""Parts of the drop whose times are compared."""
+# Relative.  Weights that do not grow make an error of the order of their scale; the rest is
+# interpolation between the steps of the integrator (measured: at most 2e-8).
 TOLERANCE = 1e-6
-"""Relative.  Weights that do not grow make an error of the order of their scale; the rest is
-interpolation between the steps of the integrator (measured: at most 2e-8)."""
+# Growth of the weights, still small, from which the effective scale is found.
 GROWTH = 1e4
-"""Growth of the weights, still small, from which the effective scale is found."""
 
 LAW_HEADS = (1, 8)
 BLOCK = 5000

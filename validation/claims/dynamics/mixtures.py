@@ -31,28 +31,28 @@ from iclimit.statistics import Extrapolation
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.rows import Later, Row, bound, call, drawing, exact, limit, note, run
 
+# Fractions of sequences with random tasks, as published.
 FRACTIONS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-"""Fractions of sequences with random tasks, as published."""
+# The shared task has the published norm, the root of D; for white inputs its direction does not
+# matter.
 LAW: dict[str, Any] = {"input_covariance": np.eye(4) / 4, "shared_task": np.ones(4), "context": 31}
-"""The shared task has the published norm, the root of D; for white inputs its direction does not
-matter."""
+# Sizes of the training set; the published one is 5000.
 SETS = (1250, 2500, 5000)
-"""Sizes of the training set; the published one is 5000."""
 TRAINING = {**settings["zhang2025-mixtures"], "record": 20, "tests": True}
 
+# Enough for all features.
 HEADS = 5
-"""Enough for all features."""
+# Initial weights of the early flow, and the relative falls of its loss that are exponential.
 EARLY_SCALE, EARLY_WINDOW = 1e-16, (1e-8, 1e-6)
-"""Initial weights of the early flow, and the relative falls of its loss that are exponential."""
+# Relative (measured: at most 1e-6).
 RATE_TOLERANCE = 1e-5
-"""Relative (measured: at most 1e-6)."""
+# Duration of the late flows.
 END = 30_000.0
-"""Duration of the late flows."""
+# Relative, of the end of merged attention and of the network on cubic features (measured: at most
+# 7e-6 and 1e-14).
 END_TOLERANCE, LINEAR_TOLERANCE = 1e-4, 1e-10
-"""Relative, of the end of merged attention and of the network on cubic features (measured: at most
-7e-6 and 1e-14)."""
+# Losses of the predictor on random tasks, on the shared task, and there with noise labels.
 TESTS = ("icl_loss", "iwl_loss", "iwl_noise_loss")
-"""Losses of the predictor on random tasks, on the shared task, and there with noise labels."""
 
 
 def problem(fresh_fraction: float) -> Problem:

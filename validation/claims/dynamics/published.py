@@ -22,8 +22,8 @@ from iclimit.validation.claims.dynamics.setting import problem
 from iclimit.validation.reference.curves import CONTEXT, CURVES, Curve, eigenvalues
 from iclimit.validation.rows import Row, call, drawing, judged, note, run
 
+# Fewest seeds whose spread is used.
 FEWEST = 3
-"""Fewest seeds whose spread is used."""
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,16 @@ from iclimit.simulate.dynamics import AttentionModel, simulate_gradient_flow
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, problem
 from iclimit.validation.yours.curves.features import slowest_loss
 
+# Duration of the flows in units of 1/(scale lambda^2) for the smallest eigenvalue, the time in
+# which one head with weights of this scale escapes.
 PATIENCE = 40.0
-"""Duration of the flows in units of 1/(scale lambda^2) for the smallest eigenvalue, the time in
-which one head with weights of this scale escapes."""
+# Drops are compared if the flow is longer than their predicted time by this factor.
 MARGIN = 1.5
-"""Drops are compared if the flow is longer than their predicted time by this factor."""
+# Relative error of a predicted time for initial weights of 1e-6, where it is of first order in
+# them (measured over 30 flows: at most 8e-6).
 TIME_TOLERANCE = 1e-4
-"""Relative error of a predicted time for initial weights of 1e-6, where it is of first order in
-them (measured over 30 flows: at most 8e-6)."""
+# Relative tolerance of the integration, which moves times by a relative 1e-7.
 RTOL = 1e-8
-"""Relative tolerance of the integration, which moves times by a relative 1e-7."""
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from iclimit.validation.rows import Row, call, exact, limit, note, run
 
 SETS = (500, 1000, 2000, 4000)
 BLOCK = 20
+# Trainings to the end that are compared with least squares.
 TRAINED = 8
-"""Trainings to the end that are compared with least squares."""
 TRAINING: dict[str, Any] = {
     "model": "cubic",
     "heads": 8,
@@ -37,12 +37,12 @@ TRAINING: dict[str, Any] = {
     "standardize": False,
     "training_set": 500,
 }
+# How far a training may be from its end, relative.
 END_TOLERANCE = 1e-6
-"""How far a training may be from its end, relative."""
 
 LAM = eigenvalues(4)
+# Eigenvalues of :math:`E \beta \beta^\top`.
 SECOND_MOMENT = LAM**2 + LAM * (LAM + LAM.sum()) / CONTEXT
-r"""Eigenvalues of :math:`E \beta \beta^\top`."""
 
 
 def draw_features(generator: np.random.Generator, *shape: int) -> tuple[np.ndarray, np.ndarray]:
@@ -64,8 +64,8 @@ def draw_features(generator: np.random.Generator, *shape: int) -> tuple[np.ndarr
     return features, np.sum(task * query * np.sqrt(LAM), axis=-1)
 
 
+# Weights of the best predictor on the whitened features.
 BEST = np.diag(LAM**1.5 / np.sqrt(SECOND_MOMENT)).ravel()
-"""Weights of the best predictor on the whitened features."""
 
 
 def least_squares_gaps(*, size: int, repeats: int, rng: Any) -> np.ndarray:

@@ -46,8 +46,8 @@ class Table:
     kind: str
     columns: dict[str, dict[str, int]]
     settings: dict[str, dict[str, int]]
+    # Models of a smaller kind from which each of these starts too.
     guide: Table | None = None
-    """Models of a smaller kind from which each of these starts too."""
 
     def depths(self, effort: Effort) -> dict[str, int]:
         """Most layers by noise law."""

@@ -25,22 +25,22 @@ from iclimit.validation.claims.gdpp.best_layers import SIZE, BestLayers
 
 CONTEXT, DIM = SIZE["context"], SIZE["dim"]
 PROBLEM = Problem(**SIZE, scale=1)
+# From the mean squared error for inputs U(-1, 1) to half of it for U(-1/2, 1/2), the published
+# units: the layers' weights take the scale.
 UNIT = 1 / 8
-"""From the mean squared error for inputs U(-1, 1) to half of it for U(-1/2, 1/2), the published
-units: the layers' weights take the scale."""
+# Prompts that are drawn at a time, and whose mean is one sample.
 BLOCK, GROUP = 1_000, 50
-"""Prompts that are drawn at a time, and whose mean is one sample."""
+# Prompts on which predictions are compared.
 ALIGNED = 1_000
-"""Prompts on which predictions are compared."""
+# Factors of inputs and tasks, out of distribution on both sides.  At inputs times 1.25 GD++ has a
+# larger mean loss than gradient descent: it diverges on more contexts.
 SCALES = {"inputs": (0.5, 0.75, 1.1), "tasks": (0.5, 2.0)}
-"""Factors of inputs and tasks, out of distribution on both sides.  At inputs times 1.25 GD++ has a
-larger mean loss than gradient descent: it diverges on more contexts."""
+# Weights of the construction in an interpolated layer.
 WEIGHTS = (0.25, 0.5, 0.75)
-"""Weights of the construction in an interpolated layer."""
+# Of a recurrent layer that is rolled out; 0.75 is the published factor.
 REPETITIONS, DAMPENING = 12, 0.75
-"""Of a recurrent layer that is rolled out; 0.75 is the published factor."""
+# Of the training, after which the layers are compared.
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7)
-"""Of the training, after which the layers are compared."""
 
 
 @dataclass(frozen=True)

@@ -29,29 +29,29 @@ from iclimit.simulate.prompts import sample_prompts
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.rows import Row, bound, call, drawing, note, run
 
+# Dimension, which is the context length too, and the training; the published one in ``full``.
 SIZES: dict[str, dict[str, Any]] = {
     "quick": {"size": 3, "positions": 6, "steps": 2_000, "batch": 96, "learning_rate": 8e-3},
     "medium": {"size": 4, "positions": 8, "steps": 20_000, "batch": 256, "learning_rate": 5e-3},
     "full": {"size": 10, "positions": 10, "steps": 10_000, "batch": 2048, "learning_rate": 1e-3},
 }
-"""Dimension, which is the context length too, and the training; the published one in ``full``."""
 
 SEEDS = {"quick": 1, "medium": 4}
 
+# Of the published code: variance of the initial weights times the inputs of their map, and the
+# largest norm of a gradient.
 INIT_SCALE, CLIP = 0.02, 10.0
-"""Of the published code: variance of the initial weights times the inputs of their map, and the
-largest norm of a gradient."""
 
+# Part of what one step of gradient descent learns that a run reaches unless it failed: 0.9 in the
+# quick training; a run that failed was left at 0.3.
 LEARNED = 0.85
-"""Part of what one step of gradient descent learns that a run reaches unless it failed: 0.9 in the
-quick training; a run that failed was left at 0.3."""
 
+# Most that a token after the first layer depends on others, over the following one: 0.01 to 0.03
+# measured after the quick training.
 FAINT = 0.1
-"""Most that a token after the first layer depends on others, over the following one: 0.01 to 0.03
-measured after the quick training."""
 
+# Prompts for the loss and for the sensitivities, and steps that drawn losses are means over.
 HELD_OUT, ASKED, WINDOW = 20_000, 500, 50
-"""Prompts for the loss and for the sensitivities, and steps that drawn losses are means over."""
 
 
 @dataclass(frozen=True)

@@ -34,20 +34,22 @@ from iclimit.validation.rows import Row, bound, call, drawing, mean, note, publi
 
 SIZE: dict[str, Any] = {"context": 10, "dim": 10, "input_law": "uniform"}
 STEP = optimal_learning_rate(**SIZE)
+# Published losses and distances are halves of mean squares, of gradients over entries too.
 HALF = 0.5
-"""Published losses and distances are halves of mean squares, of gradients over entries too."""
+# Losses of the best step and of predicting zero.
 LAW, NULL = HALF * float(STEP.loss), HALF * SIZE["dim"] / 3
-"""Losses of the best step and of predicting zero."""
+# Published numbers of layers, and last step.
 LAYERS = (1, 2, 3, 4, 5)
 LAST = 25_000
-"""Published numbers of layers, and last step."""
+# Where the table of published curves has what.
 KINDS = {False: "uni-directional", True: "bi-directional"}
 FIGURES = {False: "15", True: "16"}
 LOSSES = {False: "UNI-LSTM", True: "BI-LSTM"}
 TRANSFORMER = "GD-equivalent transformer"
 DISTANCES = {"predictions": "L2 error (predictions)", "gradients": "L2 error (gradients)"}
-"""Where the table of published curves has what."""
 
+# Our networks by direction and layers, one training each.  Sizes, batches and learning rates of
+# the published ones are not stated.
 OWN: dict[str, dict[tuple[bool, int], dict[str, Any]]] = {
     "quick": {},
     "medium": {
@@ -59,16 +61,14 @@ OWN: dict[str, dict[tuple[bool, int], dict[str, Any]]] = {
         for both, layers in ((False, 1), (False, 2), (True, 1), (True, 2), (True, 4))
     },
 }
-"""Our networks by direction and layers, one training each.  Sizes, batches and learning rates of
-the published ones are not stated."""
 LEARNING_RATE = 0.004
+# Most layers that are held to the loss of the step: the first plateau grows with depth, and deeper
+# networks were not trained to the end.
 SHALLOW = 2
-"""Most layers that are held to the loss of the step: the first plateau grows with depth, and
-deeper networks were not trained to the end."""
+# Blocks of prompts that our networks are tested on, and prompts in a block.
 BLOCKS, BLOCK = 30, 2000
-"""Blocks of prompts that our networks are tested on, and prompts in a block."""
+# Points of a drawn training curve.
 WINDOWS = 50
-"""Points of a drawn training curve."""
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from iclimit.asymptotics.pretraining import (
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.rows import Row, call, exact, limit, run
 
+# Eigenvalues of training tasks, equally frequent, and variances of tests along them.
 TASK, TEST = (0.4, 1.6), (1.4, 0.6)
-"""Eigenvalues of training tasks, equally frequent, and variances of tests along them."""
 RHO = 0.1
 POINTS = (
     {"tau": 2.0, "alpha": 2.0, "kappa": 1.5, "ridge": 0.0},
@@ -35,12 +35,12 @@ POINTS = (
     {"tau": 1.5, "alpha": 4.0, "kappa": 0.5, "ridge": 0.3},
 )
 SPECTRUM = JointSpectrum.of_matrices(TASK, TEST)
+# Number of sample covariances by dimension.
 SAMPLES = {
     "quick": {24: 120, 48: 80, 96: 40},
     "medium": {24: 500, 48: 300, 96: 150},
     "full": {24: 4000, 48: 3000, 96: 1500, 192: 400},
 }
-"""Number of sample covariances by dimension."""
 WORDS = {
     "derive_resolvent": "resolvent at q",
     "resolvent_alignment": "resolvent alignment",

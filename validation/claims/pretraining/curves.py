@@ -13,12 +13,12 @@ from iclimit.validation.claim import Effort
 from iclimit.validation.claims.pretraining.points import Point, rise
 from iclimit.validation.rows import Later, Row, call
 
+# Task sets of predictions that are only drawn, and the factor from one to the next at most.
 LINE_SETS, LINE_STEP = 4, 1.7
-"""Task sets of predictions that are only drawn, and the factor from one to the next at most."""
+# Prompts over those of the interpolation threshold, where a drawn line leaves the picture.
 BESIDE = (1 - 1e-3, 1 + 1e-3, 1 + 1e-2, 1 + 4e-2)
-"""Prompts over those of the interpolation threshold, where a drawn line leaves the picture."""
+# Parameters that are integers over a power of the dimension, and this power.
 STEPS = {"tau": 2, "alpha": 1, "kappa": 1, "test_alpha": 1}
-"""Parameters that are integers over a power of the dimension, and this power."""
 LEGEND = "lines: asymptotic; dashes: finite-size prediction; points: simulation, d = {}"
 
 

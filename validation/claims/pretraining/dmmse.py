@@ -21,25 +21,25 @@ from iclimit.simulate.pretraining import simulate_estimator
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.rows import Later, Row, both_errors, call, exact, limit, mean, run
 
+# Dimension, number of tasks, alpha, noise variance.
 FROZEN = ((40, 40, 1.0, 0.3), (64, 64, 1.0, 0.3), (40, 80, 2.0, 0.5))
 CONTINUUM = (16, 1000, 0.25, 4.0)
-"""Dimension, number of tasks, alpha, noise variance."""
+# Sets of tasks.  More would not sharpen the comparisons: what the limits leave is as large.
 FROZEN_SETS = 60
-"""Sets of tasks.  More would not sharpen the comparisons: what the limits leave is as large."""
+# Relative.  The limits are heuristic.  In the frozen phase the leading correction in d leaves 0.6
+# to 1.3 % at d = 40 and 64 (measured); a continuum of tasks is not seen as finite by more than 0.1
+# %.
 FROZEN_ALLOWANCE, CONTINUUM_ALLOWANCE = 0.013, 0.001
-"""Relative.  The limits are heuristic.  In the frozen phase the leading correction in d leaves 0.6
-to 1.3 % at d = 40 and 64 (measured); a continuum of tasks is not seen as finite by more than
-0.1 %."""
+# Relative: the posterior that finds a pretraining task finds another one more rarely.
 MISTAKEN = 1e-3
-"""Relative: the posterior that finds a pretraining task finds another one more rarely."""
+# Alpha and noise variance.
 RIDGE = ((0.5, 0.3), (1.0, 0.3), (2.0, 0.3))
-"""Alpha and noise variance."""
+# Random contexts by dimension.
 CONTEXTS = {
     "quick": {16: 1000, 24: 700, 32: 500},
     "medium": {16: 8000, 24: 6000, 32: 4000},
     "full": {24: 60000, 32: 40000, 48: 20000},
 }
-"""Random contexts by dimension."""
 
 
 def posterior_errors(*, dim: int, alpha: float, rho: float, count: int, rng: Any) -> np.ndarray:

@@ -30,11 +30,11 @@ from iclimit.validation.rows import Row, exact, mean, run
 
 DIM, CONTEXT, TASKS, RHO = 10, 8, 5, 0.2
 SPHERE = Problem(DIM, CONTEXT, task_law="sphere")
+# Random attention matrices.
 MATRICES = 6
-"""Random attention matrices."""
 
+# Relative difference of two ways to compute the same number; 1e-14 was seen.
 ROUNDING = 1e-12
-"""Relative difference of two ways to compute the same number; 1e-14 was seen."""
 
 
 def wishart(generator: np.random.Generator) -> np.ndarray:

@@ -19,17 +19,17 @@ from iclimit.statistics import extrapolate_ratios
 from iclimit.validation.judge.comparisons import ERRORS
 from iclimit.validation.rows import Later, Limit, Row, both_errors, call, limit, mean, run
 
+# Above this number a prediction task by task would cost more than the simulation.
 MOST_TASKS = 100
-"""Above this number a prediction task by task would cost more than the simulation."""
+# Factor of the repeats where there are fewer prompts than parameters: they cost less there, and
+# scatter more.
 CHEAP = 3
-"""Factor of the repeats where there are fewer prompts than parameters: they cost less there, and
-scatter more."""
+# Task sets of other predictions.
 TASK_SETS = 8
-"""Task sets of other predictions."""
+# Dimensions from which the limit of the predictions is extrapolated.
 ANCHORS = (40, 56, 80, 104, 136)
-"""Dimensions from which the limit of the predictions is extrapolated."""
+# Dimension times task sets, where the limit of the predictions is extrapolated.
 ANCHORED = 4000
-"""Dimension times task sets, where the limit of the predictions is extrapolated."""
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,12 @@ from iclimit.validation.yours.runs.judgement import RowDeviation, chi_square, co
 from iclimit.validation.yours.runs.measured import MeasuredRun
 from iclimit.validation.yours.runs.predictions import Prediction
 
+# Repeats of the d = 100 runs (full preset only).
 LARGE_REPEATS = 20
-"""Repeats of the d = 100 runs (full preset only)."""
+# Relative allowance by error, tau and alpha.  This published mean of ten ridgeless runs lies 1.3 %
+# above the prediction and is 3.7 standard errors above ours.  The discrepancy is known and not
+# explained; the bound was chosen after seeing it.
 HIGHER = {("icl", 0.5, 1.0): 0.015}
-"""Relative allowance by error, tau and alpha.  This published mean of ten ridgeless runs lies
-1.3 % above the prediction and is 3.7 standard errors above ours.  The discrepancy is known and
-not explained; the bound was chosen after seeing it."""
 
 
 def place(run: MeasuredRun) -> tuple[Point, int]:

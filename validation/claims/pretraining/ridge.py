@@ -28,8 +28,8 @@ POINTS = (
 )
 REPEATS = ridgeless.REPEATS | {"quick": {12: 230, 20: 30, 32: 74}}
 RIDGES = np.geomspace(1e-4, 10, 400)
+# Relative, of the best ridge: a scan with a parabola through its least values finds it.
 BEST_ACCURACY = 1e-3
-"""Relative, of the best ridge: a scan with a parabola through its least values finds it."""
 
 
 def scanned_ridge(given: dict[str, float]) -> dict[str, float]:

@@ -27,16 +27,16 @@ POINTS = (
     Point(tau=4, alpha=1, kappa=1, rho=0.1),
     Point(tau=4, alpha=2, kappa=0.5, rho=0.25),
 )
+# Repeats at each size: error bars shrink as 1/d, the cost grows as d^3 to d^4: larger sizes would
+# be no better in the same time.  A small size makes the slope sharp for next to nothing: from d =
+# 12 the limits take less than half the time that they take from d = 16.  There the errors are
+# within 0.8 % of their predictions (3000 repeats); what is not a straight line in 1/d may move a
+# limit by 0.3 %, less than its error bar in ``quick`` only.
 REPEATS = {
     "quick": {12: 290, 20: 40, 32: 92},
     "medium": {16: 2000, 24: 600, 32: 800, 48: 200},
     "full": {16: 8000, 24: 4000, 32: 4000, 48: 2000, 64: 500},
 }
-"""Repeats at each size: error bars shrink as 1/d, the cost grows as d^3 to d^4: larger sizes would
-be no better in the same time.  A small size makes the slope sharp for next to nothing: from d = 12
-the limits take less than half the time that they take from d = 16.  There the errors are within
-0.8 % of their predictions (3000 repeats); what is not a straight line in 1/d may move a limit by
-0.3 %, less than its error bar in ``quick`` only."""
 
 
 def compare_gap(point: Point, fit: Extrapolation) -> Iterator[Comparison]:

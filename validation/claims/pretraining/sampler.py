@@ -24,6 +24,7 @@ from iclimit.validation.rows import Row, both_errors, mean, run
 DIM, CONTEXT, RHO = 6, 5, 0.3
 POINT, POINT_DIM = Point(tau=1.5, alpha=1, kappa=1, rho=0.2, ridge=0.01), 16
 
+# Functions of summaries and tasks whose means are compared.
 FUNCTIONALS = {
     "along the task": lambda h, w: np.sum(h[:, :-1] * w, axis=1),
     "along the task, squared": lambda h, w: np.sum(h[:, :-1] * w, axis=1) ** 2,
@@ -34,7 +35,6 @@ FUNCTIONALS = {
     "label power times squared norm": lambda h, _: h[:, -1] * np.sum(h[:, :-1] ** 2, axis=1),
     "first coordinate, fourth power": lambda h, _: h[:, 0] ** 4,
 }
-"""Functions of summaries and tasks whose means are compared."""
 
 
 def summary_sample(*, sampler: str, prompts: int, rng: Any) -> dict[str, Estimate]:

@@ -23,12 +23,12 @@ from iclimit.validation.rows import Row, exact, run
 
 DIM = 12
 FEATURES = DIM * (DIM + 1)
+# Below, near and above the number of features, 156.
 PROMPTS = (80, 140, 180, 400)
-"""Below, near and above the number of features, 156."""
 RIDGES = (0.0, 1e-6, 0.1)
+# Relative difference of Gamma; 1e-9 was seen.  The solver stops at a residual of 1e-10, and the
+# worst condition number among the cases is of order 100.
 TOLERANCE = 1e-8
-"""Relative difference of Gamma; 1e-9 was seen.  The solver stops at a residual of 1e-10, and the
-worst condition number among the cases is of order 100."""
 
 
 def solver_difference(*, prompts: int, ridge: float, rng: Any) -> float:

@@ -24,11 +24,11 @@ from iclimit.validation.rows import Row, call, drawing, note
 FEW = StructuredPoint(tau=2, alpha=2, kappa=0.5, rho=0.1, task="powerlaw:0.9", test_alpha=8.0)
 MANY = replace(FEW, kappa=4.0)
 NOISY = replace(FEW, test_rho=0.5)
+# Points whose errors are extrapolated: they vary little from run to run.
 LIMITS = (
     replace(NOISY, kappa=math.inf, ridge=0.1),
     replace(NOISY, kappa=math.inf, alpha=8.0, ridge=0.4),
 )
-"""Points whose errors are extrapolated: they vary little from run to run."""
 TEST_ALPHAS = (0.5, 8.0, 32.0)
 TESTED = {
     r"trained at $\alpha = 2$": Curve(FEW, "test_alpha", TEST_ALPHAS),

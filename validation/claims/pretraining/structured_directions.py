@@ -34,8 +34,9 @@ from iclimit.validation.rows import Row, call, exact, limit, run
 
 TAU, ALPHA, RHO, RIDGE = 0.5, 2.0, 0.1, 0.4
 POINT = {"tau": TAU, "alpha": ALPHA, "kappa": math.inf, "rho": RHO, "ridge": RIDGE}
+# Eigenvalues of the training tasks, equally frequent.
 TASK = (0.4, 1.6)
-"""Eigenvalues of the training tasks, equally frequent."""
+# Variances of the test tasks along the weak and the strong directions.
 TESTS = {
     "none": (0.0, 0.0),
     "weak direction": (2.0, 0.0),
@@ -43,29 +44,28 @@ TESTS = {
     "weak direction more": (1.5, 0.5),
     "strong direction more": (0.5, 1.5),
 }
-"""Variances of the test tasks along the weak and the strong directions."""
+# Trained models by dimension.
 SIZES = {
     "quick": {16: 500, 24: 200, 32: 280},
     "medium": {16: 4000, 24: 2000, 32: 2000, 48: 400},
     "full": {24: 15000, 32: 15000, 48: 4000, 64: 1000},
 }
-"""Trained models by dimension."""
+# Dimensions from which the limit of the finite-size predictions is extrapolated.
 ANCHORS = (40, 56, 80, 104, 136)
-"""Dimensions from which the limit of the finite-size predictions is extrapolated."""
 TRAINED_ON = JointSpectrum.of_matrices(TASK)
+# Setting of the scan.
 SCANNED = POINT | {"tau": 2.0, "kappa": 2.0}
-"""Setting of the scan."""
+# Shares of the trace along the weak direction that are tried for the best training covariance.
 SHARES = np.linspace(0.005, 0.995, 100)
-"""Shares of the trace along the weak direction that are tried for the best training covariance."""
+# Relative, of the least error.
 SCAN_ACCURACY = 1e-9
-"""Relative, of the least error."""
+# Functions that give the limits of what is measured.
 FUNCTIONS = {
     "slope of ICL along the weak direction": "direction_slopes",
     "slope of ICL along the strong direction": "direction_slopes",
     "least ICL over directions of tests": "best_test_covariance.icl",
     "least ICL over orders of test eigenvalues": "best_test_covariance.icl",
 }
-"""Functions that give the limits of what is measured."""
 
 
 def spread(values: tuple[float, ...], dim: int) -> np.ndarray:

@@ -23,11 +23,11 @@ ENDLESS = StructuredPoint(
 )
 FEW = StructuredPoint(tau=0.5, alpha=2, kappa=1.5, rho=0.1, ridge=0.4, **SPECTRA)
 COMMUTING = (ENDLESS, *(replace(point, alignment="reversed") for point in (ENDLESS, FEW)))
+# Points at one size: there is no limit to extrapolate to.
 ROTATED = tuple(
     Curve(replace(FEW, alignment="rotated", test=test, ridge=0.1), "tau", (0.5, 1.5))
     for test in ("aligned", "reversed")
 )
-"""Points at one size: there is no limit to extrapolate to."""
 
 
 def rows(effort: Effort) -> Iterator[Row]:

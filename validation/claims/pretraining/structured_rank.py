@@ -27,13 +27,13 @@ CURVES = {
     "tests in the span of training": Curve(INSIDE, "kappa", KAPPAS),
     "tests outside": Curve(OUTSIDE, "kappa", KAPPAS),
 }
+# Points whose errors are extrapolated: they vary little from run to run.
 LIMITS = tuple(
     replace(OUTSIDE, kappa=math.inf, tau=tau, ridge=ridge)
     for tau, ridge in ((0.5, 0.4), (2.0, 0.1))
 )
-"""Points whose errors are extrapolated: they vary little from run to run."""
+# Task diversities at which data and contexts have no end.
 ENDLESS_KAPPAS = (0.75, 3.0)
-"""Task diversities at which data and contexts have no end."""
 ROUNDING = 1e-9
 RISES = {"ICL outside above inside, kappa=1": (INSIDE, OUTSIDE)}
 

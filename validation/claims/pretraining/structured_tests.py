@@ -29,8 +29,8 @@ TESTS = {
 }
 CURVES = {test: Curve(replace(POWER_LAW, test=test), "kappa", KAPPAS) for test in TESTS}
 DAMPED = replace(POWER_LAW, test="reversed", ridge=0.4)
+# Points whose errors are extrapolated: with a ridge they vary less from run to run.
 LIMITS = (DAMPED, replace(DAMPED, kappa=math.inf))
-"""Points whose errors are extrapolated: with a ridge they vary less from run to run."""
 RISES = {
     f"ICL of {worse} above {better} tests, kappa=1": (CURVES[better].base, CURVES[worse].base)
     for worse, better in (("reversed", "aligned"), ("aligned", "strongest"))

@@ -39,10 +39,10 @@ RHO = SETTING["rho"]
 DIM = 32
 ALPHAS = (1.0, 10.0)
 TASKS = (8, 16, 24, 32, 48, 64, 128, 256)
+# Tasks at which the finite-size prediction is drawn, too.
 BETWEEN = (11, 20, 28, 39, 55, 91, 181)
-"""Tasks at which the finite-size prediction is drawn, too."""
+# Relative, of gaps and slopes.
 ACCURACY = 1e-8
-"""Relative, of gaps and slopes."""
 
 
 def point(alpha: float, tasks: int) -> Point:

@@ -30,30 +30,30 @@ from iclimit.validation.claims.softmax.runs import (
 )
 from iclimit.validation.rows import Row, Single, bound, call, drawing, exact, mean, note, run
 
+# Random settings.
 COUNT = {"quick": 8, "medium": 20, "full": 40}
-"""Random settings."""
+# Prompts for each.
 CONTEXTS = 30_000
-"""Prompts for each."""
+# Every so many settings are simulated with whole tokens, on a tenth of the prompts.
 TOKENS = 4
-"""Every so many settings are simulated with whole tokens, on a tenth of the prompts."""
+# Context lengths of the best head in dimension 6.
 CURVE = (3, 6, 12, 24, 48)
-"""Context lengths of the best head in dimension 6."""
 CURVE_DIM = 6
+# Context lengths and dimensions of trained heads.
 TRAINED = {
     "quick": ((6, 4),),
     "medium": ((6, 4), (10, 10)),
     "full": ((6, 4), (10, 10), (20, 10), (20, 20)),
 }
-"""Context lengths and dimensions of trained heads."""
 BATCH = {"tiny": 512, "quick": 1024, "medium": 2048}
 HELD_OUT = {"quick": 50_000, "medium": 200_000, "full": 500_000}
+# Most that training may leave of the loss; 0.02 to 0.1 % measured.
 EXCESS = 0.01
-"""Most that training may leave of the loss; 0.02 to 0.1 % measured."""
+# Bound on the distance of temperature and value from the best, relative: the loss is flat there. 1
+# to 3 % measured.
 AWAY = 0.05
-"""Bound on the distance of temperature and value from the best, relative: the loss is flat there.
-1 to 3 % measured."""
+# Bound on what is not isotropic in a key-query matrix, root mean square over the temperature.
 REST = 0.03
-"""Bound on what is not isotropic in a key-query matrix, root mean square over the temperature."""
 
 Setting = tuple[int, int, float, float, float]
 

@@ -27,26 +27,26 @@ from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.softmax.runs import KERNELS, head_loss, scaled
 from iclimit.validation.rows import Row, call, limit, mean, run
 
+# c = d/N.
 RATIO = 0.5
-"""c = d/N."""
 SIZES = {
     "tiny": (8, 16, 32, 64),
     "quick": (16, 32, 64, 128),
     "medium": (16, 32, 64, 128, 256),
     "full": (16, 32, 64, 128, 256, 512),
 }
+# Prompts at the largest size; as many scores at the others.
 CONTEXTS = {"tiny": 1_000, "quick": 5_000, "medium": 50_000, "full": 200_000}
-"""Prompts at the largest size; as many scores at the others."""
+# Kernels that are not normalised, at inverse temperature 1/sqrt(d).
 KINDS = ("linear", "ReLU", "tanh")
-"""Kernels that are not normalised, at inverse temperature 1/sqrt(d)."""
+# Softmax heads: inverse temperatures times sqrt(d).
 HEADS: dict[str, tuple[float, ...]] = {
     "one head": (1.0,),
     "two heads": (-1.0, 1.0),
     "three heads": (0.3, 0.6, 0.9),
 }
-"""Softmax heads: inverse temperatures times sqrt(d)."""
+# Factor of the sizes: the values of three heads nearly cancel, and the terms in 1/d are large.
 LARGER = {"three heads": 4}
-"""Factor of the sizes: the values of three heads nearly cancel, and the terms in 1/d are large."""
 
 
 def one_kernel(kind: str) -> Any:

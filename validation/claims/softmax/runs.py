@@ -13,13 +13,13 @@ from iclimit.simulate.prompts import prompt_blocks
 from iclimit.simulate.softmax import MergedHeads, simulate_softmax, train_softmax
 from iclimit.validation.rows import Later, Row, bound, call
 
+# Kernels of attention by name.
 KERNELS: Mapping[str, Any] = {
     "softmax": None,
     "linear": lambda s: s,
     "ReLU": lambda s: np.maximum(s, 0.0),
     "tanh": np.tanh,
 }
-"""Kernels of attention by name."""
 
 
 def head_loss(

@@ -19,12 +19,12 @@ from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.spectra import matrices
 from iclimit.validation.rows import Row, call, run
 
+# Spectra of the two matrices that are added or multiplied.
 MATRICES = {"sum": ("atoms:0,3", "uniform:0,2"), "product": ("atoms:0.5,2", "uniform:0.2,1.8")}
-"""Spectra of the two matrices that are added or multiplied."""
+# Where the share of eigenvalues of the sum below is compared.
 SUM_POINTS = (1.0, 4.0)
-"""Where the share of eigenvalues of the sum below is compared."""
+# Arguments of the eta transform of the product.
 PRODUCT_POINTS = (0.3, 1.0, 3.0)
-"""Arguments of the eta transform of the product."""
 
 
 def rotated_eigenvalues(

@@ -14,20 +14,20 @@ from iclimit.validation import Comparison, compare_limits, compare_p_value
 from iclimit.validation.rows import Later, Row, call, judged, note
 
 SIZES = (40, 60, 80, 120, 160)
+# Eigenvalues drawn at every size.
 EIGENVALUES = {"tiny": 3_000, "quick": 16_000, "medium": 160_000, "full": 800_000}
-"""Eigenvalues drawn at every size."""
 
+# In 1/d.  Of 60 000 eigenvalues at every size, Tracy-Widom means taken off, a straight line passes
+# the chi-square test for sample covariances and sums, the second order for products.
 ORDER = 2
-"""In 1/d.  Of 60 000 eigenvalues at every size, Tracy-Widom means taken off, a straight line
-passes the chi-square test for sample covariances and sums, the second order for products."""
 
+# Of the Tracy-Widom law of real matrices (Bornemann, Markov Process. Relat. Fields 16, 803).
 TRACY_WIDOM_MEAN = -1.2065335745820
-"""Of the Tracy-Widom law of real matrices (Bornemann, Markov Process. Relat. Fields 16, 803)."""
 
+# Function from (matrices, d) eigenvalues to (matrices,).
 Statistic: TypeAlias = Callable[[np.ndarray], np.ndarray]
-"""Function from (matrices, d) eigenvalues to (matrices,)."""
+# Statistics with their limits and the functions of the theory that give these, by label.
 Statistics: TypeAlias = dict[str, tuple[Statistic, float, str]]
-"""Statistics with their limits and the functions of the theory that give these, by label."""
 
 
 def edge_shifts(law: SpectralMeasure) -> np.ndarray:

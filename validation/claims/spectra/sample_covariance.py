@@ -71,14 +71,14 @@ POPULATIONS = (
     Population("two levels", "atoms:1,8", 0.2, (1.0, 7.0)),
     Population("power law", "powerlaw:0.9", 0.5),
 )
+# Ratio of dimension to samples, and argument of the resolvent.
 ISOTROPIC, SHIFT = 0.5, 0.6
-"""Ratio of dimension to samples, and argument of the resolvent."""
+# Size at which the exact laws are compared.
 FEW: dict[str, Any] = {"dim": 10, "ratio": 0.5}
-"""Size at which the exact laws are compared."""
+# Between neighbours of these the share of eigenvalues is compared.
 SHARES = (0.0, 0.4, 1.0, 2.5)
-"""Between neighbours of these the share of eigenvalues is compared."""
+# Exponents of the products of traces whose mean is compared.
 POWERS = ((2,), (3,), (2, 1))
-"""Exponents of the products of traces whose mean is compared."""
 
 
 def isotropic_statistics() -> matrices.Statistics:

@@ -23,8 +23,8 @@ from iclimit.validation.yours.curves.setting import CHOICES, CurveSetting
 from iclimit.validation.yours.curves.table import Curve, read_curves
 from iclimit.validation.yours.curves.theory import CurveTheory, predict_curve
 
+# Traces within this relative distance count as the same.
 SAME = 0.01
-"""Traces within this relative distance count as the same."""
 
 
 def likely_mistakes(
@@ -101,12 +101,12 @@ def _starts(setting: CurveSetting, staircase: bool) -> Iterator[tuple[str, dict[
         yield "key and query are separate", {"model": "separate"}
 
 
+# First words of the text, by verdict.
 VERDICTS = {
     "agrees": "Agrees with the theory",
     "contradicts": "Contradicts the theory",
     "unusable": "Too little to compare",
 }
-"""First words of the text, by verdict."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -283,18 +283,18 @@ def _shown(z: float) -> str:
     return f"{z:+.2f}" if abs(z) < 100 else f"{z:+.2g}"
 
 
+# A plateau in the single drop of merged attention is reported if the loss falls there at less than
+# this part of its speed on both sides.
 UNEXPECTED = 0.2
-"""A plateau in the single drop of merged attention is reported if the loss falls there at less
-than this part of its speed on both sides."""
 
+# Such plateaus are looked for between these parts of the drop.
 INSIDE = 0.1, 0.8
-"""Such plateaus are looked for between these parts of the drop."""
 
+# A mistake with larger allowances than this would explain anything.
 VAGUE = 0.3
-"""A mistake with larger allowances than this would explain anything."""
 
+# Names of the weights, of merged and of separate attention.
 WEIGHTS = ("value", "key_query"), ("value", "key", "query")
-"""Names of the weights, of merged and of separate attention."""
 
 
 def check_curve(

@@ -14,28 +14,28 @@ from dataclasses import dataclass
 
 import numpy as np
 
+# A plateau counts as distinct if the loss falls there at most at this part of its speed in the
+# slower one of the two drops beside it.
 CONTRAST = 0.5
-"""A plateau counts as distinct if the loss falls there at most at this part of its speed in the
-slower one of the two drops beside it."""
 
+# Noise of the records that is left after smoothing, in units of the whole drop.
 SMOOTH = 0.01
-"""Noise of the records that is left after smoothing, in units of the whole drop."""
 
+# The mean that smooths a curve extends over at most this part (1/50) of its records.
 LONGEST = 50
-"""The mean that smooths a curve extends over at most this part (1/50) of its records."""
 
+# The duration of a drop is the time between these parts of it.
 QUARTERS = 0.25, 0.75
-"""The duration of a drop is the time between these parts of it."""
 
+# The initial loss of a noisy curve is the mean up to this part of the time of the first half-drop;
+# otherwise it is the first record.
 BEFORE = 0.1
-"""The initial loss of a noisy curve is the mean up to this part of the time of the first
-half-drop; otherwise it is the first record."""
 
+# A drop has ended if at most this part of it is ahead.
 ENDED = 1e-3
-"""A drop has ended if at most this part of it is ahead."""
 
+# Fewest records between two half-drops to look for a plateau, and within a drop to time it.
 FEWEST = 3
-"""Fewest records between two half-drops to look for a plateau, and within a drop to time it."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,15 +14,15 @@ from iclimit.notation import did_you_mean
 from iclimit.problem import Problem
 from iclimit.simulate.dynamics import AttentionModel
 
+# Choices, of which the first is the default.
 CHOICES = {
     "model": ("merged", "separate", "cubic"),
     "initialization": ("per-head", "per-layer"),
     "normalization": ("mean", "sum"),
 }
-"""Choices, of which the first is the default."""
 
+# Layers of weights whose product is the prediction.
 LAYERS = {"merged": 2, "cubic": 2, "separate": 3}
-"""Layers of weights whose product is the prediction."""
 
 
 def time_factor(model: str, context: float, normalization: str) -> float:

@@ -12,26 +12,26 @@ from iclimit.notation import did_you_mean
 from iclimit.simulate.dynamics import TrainingCurves
 from iclimit.validation.yours.reading import Table, read_table
 
+# Most numbered columns of losses in one table; more runs need a column run.
 MOST = 10
-"""Most numbered columns of losses in one table; more runs need a column run."""
 
+# Names of columns: what the loss is recorded against, steps of gradient descent or the time of the
+# flow; the loss, or one column for each run; and the run of a row.
 ROLES = ("step", "time", "loss", "run", *(f"loss_{number}" for number in range(MOST)))
-"""Names of columns: what the loss is recorded against, steps of gradient descent or the time of
-the flow; the loss, or one column for each run; and the run of a row."""
 
+# What these columns are called elsewhere, for hints.
 USUAL = {
     "step": ("steps", "iteration", "iterations", "iter", "global_step", "_step", "epoch"),
     "time": ("times", "t"),
     "loss": ("losses", "train_loss", "training_loss", "train/loss", "mse", "train_mse"),
     "run": ("runs", "seed", "repeat", "rep", "trial"),
 }
-"""What these columns are called elsewhere, for hints."""
 
+# Fewest records of a curve.
 FEWEST = 5
-"""Fewest records of a curve."""
 
+# A run counts as diverged if its loss exceeds the first one by this factor.
 DIVERGED = 100.0
-"""A run counts as diverged if its loss exceeds the first one by this factor."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,11 +51,11 @@ from iclimit.simulate.prompts import Prompts
 from iclimit.tables import json_text, write_csv
 from iclimit.validation.yours.models.sections import Section, plan_sections
 
+# Bytes that an array may take whatever the size of its file.
 FREE_BYTES = 2**26
-"""Bytes that an array may take whatever the size of its file."""
 
+# Bytes of a larger array over those in the file.  Random numbers do not compress.
 LARGEST_RATIO = 2
-"""Bytes of a larger array over those in the file.  Random numbers do not compress."""
 
 
 @dataclass
@@ -288,25 +288,25 @@ def _write_parquet(path: Path, names: list[str], blocks: Any, float32: bool) -> 
             writer.write_batch(pyarrow.record_batch(arrays, schema=schema))
 
 
+# Version of the format.
 FORMAT = 1
-"""Version of the format."""
 
+# Endings of files that prompts are written to.
 ENDINGS = (".npz", ".csv", ".parquet")
-"""Endings of files that prompts are written to."""
 
+# Arrays of a problem, with their names in a file.
 ARRAYS = {
     "tasks": "pretraining_tasks",
     "input_covariance": "input_covariance",
     "task_covariance": "task_covariance",
 }
-"""Arrays of a problem, with their names in a file."""
 
+# Numbers and names of a problem.
 PROBLEM = tuple(each.name for each in fields(Problem) if each.name not in ARRAYS)
-"""Numbers and names of a problem."""
 
+# Largest deviation of prompts from those that are drawn again, over their own size and the root
+# mean square.  Other machines round float64 differently by 1e-15, and float32 by 1e-7.
 ROUNDING = 1e-6
-"""Largest deviation of prompts from those that are drawn again, over their own size and the root
-mean square.  Other machines round float64 differently by 1e-15, and float32 by 1e-7."""
 
 
 @dataclass(frozen=True, eq=False)

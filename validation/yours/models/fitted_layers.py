@@ -26,17 +26,16 @@ from iclimit.simulate.probing.predictors import BLOCK_NUMBERS
 from iclimit.simulate.prompts import prompt_blocks
 from iclimit.validation.yours.models.problem_units import ProblemUnits
 
+# Multiplications in a product of all covariances, and bounds on the number of contexts.
+#
+# In large dimensions few contexts suffice, as their spectra hardly differ.
 PRODUCTS, FEWEST, MOST = 2e8, 500, 25_000
-"""Multiplications in a product of all covariances, and bounds on the number of contexts.
 
-In large dimensions few contexts suffice, as their spectra hardly differ.
-"""
-
+# Seed of these contexts: the rates are the same in every call.
 SEED = 0
-"""Seed of these contexts: the rates are the same in every call."""
 
+# Factors of the first guess that are tried before the search.
 SCALES = np.geomspace(0.02, 2, 41)
-"""Factors of the first guess that are tried before the search."""
 
 
 def context_moments(units: ProblemUnits, degree: int, most: int = MOST) -> np.ndarray:

@@ -128,17 +128,17 @@ def equal_answers(baselines: Mapping[str, np.ndarray]) -> dict[str, tuple[str, .
     return found
 
 
+# Largest number of algorithms: more of them imitate almost any smooth predictor.
 MOST_TERMS = 3
-"""Largest number of algorithms: more of them imitate almost any smooth predictor."""
 
+# Least part of what is unexplained that a further algorithm must explain.
 GAIN = 0.1
-"""Least part of what is unexplained that a further algorithm must explain."""
 
+# Columns of length 1 whose Gram matrix has a smaller eigenvalue count as dependent.
 DEPENDENT = 1e-9
-"""Columns of length 1 whose Gram matrix has a smaller eigenvalue count as dependent."""
 
+# Other mixtures, the nearest on the first half, that the chosen one is compared with.
 COMPARED = 10
-"""Other mixtures, the nearest on the first half, that the chosen one is compared with."""
 
 
 @dataclass(frozen=True)
@@ -222,8 +222,8 @@ def _independent(model: np.ndarray, baselines: Mapping[str, np.ndarray]) -> list
     return list(found)
 
 
+# Answers of the model and of the baselines to half of the prompts.
 Half = tuple[np.ndarray, np.ndarray]
-"""Answers of the model and of the baselines to half of the prompts."""
 
 
 def _choose(fit: Half, judge: Half) -> tuple[tuple[int, ...], np.ndarray]:
@@ -283,8 +283,8 @@ def _alternatives(
     return tuple(found)
 
 
+# Share of the mean square that an algorithm may leave unexplained by default.
 TOLERANCE = 0.01
-"""Share of the mean square that an algorithm may leave unexplained by default."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -336,8 +336,8 @@ def identify(answers: Answers, *, tolerance: float = TOLERANCE) -> Identificatio
     return Identification(kind, holds, f"{sentence}.", names, tuple(found), mixture, tolerance)
 
 
+# Kind, names and sentence of a verdict.
 Words = tuple[str, tuple[str, ...], str]
-"""Kind, names and sentence of a verdict."""
 
 
 def _verdict(

@@ -129,8 +129,8 @@ def _rung(baseline: Baseline, of_model: np.ndarray, answers: Answers, exact: boo
     return Rung(baseline.name, baseline.description, error, difference, z, theory, theory_z)
 
 
+# What is moved: coordinates of the query, labels of the context.
 MOVED = ("query", "labels")
-"""What is moved: coordinates of the query, labels of the context."""
 
 
 def derivatives(

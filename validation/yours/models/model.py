@@ -61,21 +61,21 @@ class Answers:
         return Estimate.of(self.errors(self.baselines[name] if name else self.model))
 
 
+# Largest difference of answers to the same batch, over their root mean square.  Sums in another
+# order, as on a GPU, change float32 answers by 1e-7 to 1e-6; finite differences multiply that by
+# 64. Dropout changes them by 1e-2 or more.
 SAME_BATCH = 1e-5
-"""Largest difference of answers to the same batch, over their root mean square.  Sums in another
-order, as on a GPU, change float32 answers by 1e-7 to 1e-6; finite differences multiply that by 64.
-Dropout changes them by 1e-2 or more."""
 
+# The same for prompts in another batch.  Libraries choose their algorithms by the size of the
+# batch, which matters in half precision: one rounding of bfloat16 is 4e-3.  A batch norm in
+# training mode changes answers in a batch of 8 by 1/10 and more.
 OTHER_BATCH = 1e-2
-"""The same for prompts in another batch.  Libraries choose their algorithms by the size of the
-batch, which matters in half precision: one rounding of bfloat16 is 4e-3.  A batch norm in training
-mode changes answers in a batch of 8 by 1/10 and more."""
 
+# Prompts of the other batch.
 SMALL_BATCH = 8
-"""Prompts of the other batch."""
 
+# Largest size of an answer, so that variances of squares are finite.
 LARGEST = 1e50
-"""Largest size of an answer, so that variances of squares are finite."""
 
 
 @dataclass(frozen=True)

@@ -48,14 +48,14 @@ from iclimit.validation.yours.models.model import Answering, Model, ask_all
 from iclimit.validation.yours.models.problem_units import ProblemUnits
 from iclimit.validation.yours.models.sections import Section
 
+# Numbers of steps of gradient descent beside one.
 STEPS = (2, 5)
-"""Numbers of steps of gradient descent beside one."""
 
+# Algorithms that take a decomposition of every prefix, and are left out.
 SLOW = ("adaptive_ridge", "bayes")
-"""Algorithms that take a decomposition of every prefix, and are left out."""
 
+# Contexts of each length to which rates are fitted where no theory gives them.
 FITTED_CONTEXTS = 500
-"""Contexts of each length to which rates are fitted where no theory gives them."""
 
 
 def position_baselines(problem: Problem, names: Collection[str] | None = None) -> list[Baseline]:
@@ -173,17 +173,17 @@ def _position_baseline(
     return replace(last, predict=predict, loss=np.array([first, *known]))
 
 
+# Numbers of examples in a printed table, about.
 SHOWN = 8
-"""Numbers of examples in a printed table, about."""
 
+# Errors below this share of the mean square of a label are rounding.
 ROUNDING = 1e-20
-"""Errors below this share of the mean square of a label are rounding."""
 
+# Colour of the model.
 MODEL = COLOURS[1]
-"""Colour of the model."""
 
+# Top of the figure in units of the mean square of a label; least squares has a peak beyond.
 TOP = 1.3
-"""Top of the figure in units of the mean square of a label; least squares has a peak beyond."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

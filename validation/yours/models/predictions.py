@@ -22,8 +22,8 @@ from iclimit.validation.yours.models.model import LARGEST, OTHER_BATCH, first_un
 from iclimit.validation.yours.models.sections import Section
 from iclimit.validation.yours.reading import file_columns, read_table
 
+# Endings of files that predictions are read from.
 ENDINGS = (".npz", ".npy", ".csv", ".parquet", ".json")
-"""Endings of files that predictions are read from."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,17 +38,17 @@ from iclimit.validation.yours.models.predictions import Recorded
 from iclimit.validation.yours.models.report import AlgorithmReport
 from iclimit.validation.yours.models.sections import Section, plan_sections
 
+# How a model is called.
 FORMS = ("query", "positions")
-"""How a model is called."""
 
+# Standard errors from fewer prompts say nothing.
 FEWEST_PROMPTS = 20
-"""Standard errors from fewer prompts say nothing."""
 
+# Most prompts whose positions are all looked at.
 POSITION_PROMPTS = 5000
-"""Most prompts whose positions are all looked at."""
 
+# Sections that the diagnosis needs.
 CHECKS = ("permuted", "labels:other", "labels:sum", "labels:zero")
-"""Sections that the diagnosis needs."""
 
 
 def judge(

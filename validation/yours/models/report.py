@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 else:  # xarray is loaded when it is asked for
     Dataset = Any
 
+# Columns of the ladder, and what stands above them.
 HEADINGS = {
     "algorithm": "algorithm",
     "error": "error",
@@ -47,8 +48,8 @@ HEADINGS = {
     "cosine_query": "cos query",
     "cosine_labels": "cos labels",
 }
-"""Columns of the ladder, and what stands above them."""
 
+# Figures and their titles.
 TITLES = {
     "ladder": "Errors on fresh tasks",
     "likeness": "Share of the answers left unexplained",
@@ -56,8 +57,8 @@ TITLES = {
     "spectrum": "Its linear attention",
     "shifts": "Errors on other prompts",
 }
-"""Figures and their titles."""
 
+# What the columns of the page's table are.
 EXPLANATION = (
     "The theory is the exact error of an algorithm; its z checks the measurement. Model - it: "
     "error of the model minus that of the algorithm on the same prompts. Unexplained: mean "
@@ -65,7 +66,6 @@ EXPLANATION = (
     "the algorithm that is nearest to the model. Cosines: of the derivatives by the query and by "
     "the labels of the context."
 )
-"""What the columns of the page's table are."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

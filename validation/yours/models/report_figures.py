@@ -14,14 +14,14 @@ from iclimit.validation.yours.models.identification import Identification
 from iclimit.validation.yours.models.ladder import Ladder
 from iclimit.validation.yours.models.linear_attention import LinearPart
 
+# Colours of the model, of the algorithms and of their exact errors.
 MODEL, BASELINE, THEORY = COLOURS[1], COLOURS[0], "0.45"
-"""Colours of the model, of the algorithms and of their exact errors."""
 
+# Errors on other prompts are drawn up to so many times those of the model: some diverge.
 RANGE = 30.0
-"""Errors on other prompts are drawn up to so many times those of the model: some diverge."""
 
+# Shares below this are drawn there: equal answers have none that a logarithm could show.
 LEAST_SHARE = 1e-6
-"""Shares below this are drawn there: equal answers have none that a logarithm could show."""
 
 
 def draw_ladder(ax: Axes, ladder: Ladder, noise: float) -> None:

@@ -172,37 +172,37 @@ def _symmetric(matrix: np.ndarray) -> np.ndarray:
     return (matrix + matrix.T) / 2
 
 
+# Step of finite differences over the root mean square of what is changed; see the module.
 STEP = 2.0**-6
-"""Step of finite differences over the root mean square of what is changed; see the module."""
 
+# Prompts of a section over those of fresh, by purpose.  Differences on the same prompts need fewer
+# of them than errors.
 SHARES = {"pretraining": 0.25, "order": 0.05, "linearity": 0.05, "shift": 0.1}
-"""Prompts of a section over those of fresh, by purpose.  Differences on the same prompts need
-fewer of them than errors."""
 
+# Least number of prompts of a section, unless fresh has fewer.
 FEWEST = 200
-"""Least number of prompts of a section, unless fresh has fewer."""
 
+# Least and largest number of prompts whose sensitivities are measured.
 SENSITIVITY_PROMPTS = (10, 50)
-"""Least and largest number of prompts whose sensitivities are measured."""
 
+# Coordinates of the query and labels that are moved in all these prompts, about: in between.
 SENSITIVITY_VARIANTS = 4000
-"""Coordinates of the query and labels that are moved in all these prompts, about: in between."""
 
+# What a problem may say beside its sizes.
 LAW = (
     *("tasks", "prompts", "noise_variance", "noise_law", "input_law", "scale"),
     *("input_covariance", "task_law", "task_variance", "task_covariance"),
 )
-"""What a problem may say beside its sizes."""
 
+# Smallest and largest scale, variance or task of a problem: models in float32 square them.
 SIZES = (1e-12, 1e12)
-"""Smallest and largest scale, variance or task of a problem: models in float32 square them."""
 
+# What has random numbers of its own.  The place is part of what a seed means: add at the end.
 SEEDS = ("fresh", "pretraining", "other", "order", "context:half", "context:double", "rotation")
-"""What has random numbers of its own.  The place is part of what a seed means: add at the end."""
 
+# Turns prompts of fresh into those of a section.  It is told the number of their block, or which
+# variant (n,) each of them shall be.
 Change = Callable[[Prompts, Any], Prompts]
-"""Turns prompts of fresh into those of a section.  It is told the number of their block, or which
-variant (n,) each of them shall be."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -392,12 +392,12 @@ def _check_sizes(problem: Problem) -> None:
             raise ValueError(f"{name} of a problem must be {allowed}, got {value:g}")
 
 
+# Sections of linearity: description, and factors of y and y'.
 _LABELS = {
     "other": ("labels y' of another task", (0, 1)),
     "sum": ("labels y + y'", (1, 1)),
     "zero": ("labels 0", (0, 0)),
 }
-"""Sections of linearity: description, and factors of y and y'."""
 
 
 def _sensitivities(problem: Problem, fresh: Section) -> list[Section]:

@@ -33,11 +33,11 @@ from iclimit.validation.yours.runs.judgement import (
 from iclimit.validation.yours.runs.measured import MEASURED, MeasuredRun, read_runs
 from iclimit.validation.yours.runs.predictions import Prediction, Theory, limits, predict
 
+# Least number of z whose distribution is shown: that of fewer says less than the z themselves.
 FEWEST_Z = 5
-"""Least number of z whose distribution is shown: that of fewer says less than the z themselves."""
 
+# Most lines of the printed table; of more, those with the largest z are shown.
 PRINTED = 24
-"""Most lines of the printed table; of more, those with the largest z are shown."""
 
 HEAD = (
     "row",
@@ -175,8 +175,8 @@ def _number(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
+# What deviations may be drawn against.
 PARAMETERS = ("tau", "alpha", "kappa", "dim", "rho", "ridge")
-"""What deviations may be drawn against."""
 
 MARKERS = dict(zip(MEASURED, "os^", strict=True))
 

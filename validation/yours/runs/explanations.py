@@ -80,6 +80,7 @@ def mistakes(runs: Sequence[MeasuredRun], theory: Theory, *, one_set: bool) -> I
 
 Number = Callable[[MeasuredRun], float]
 
+# Mistakes in what was measured: factor of the errors, and of the label noise that is added.
 ERRORS: tuple[tuple[str, Number, float], ...] = (
     ("errors are half the squared errors", lambda _: 2.0, 0.0),
     ("errors are twice the squared errors", lambda _: 0.5, 0.0),
@@ -88,8 +89,8 @@ ERRORS: tuple[tuple[str, Number, float], ...] = (
     ("errors are divided by the variance 1 + rho of labels", lambda run: 1 + run.rho, 0.0),
     ("inputs have variance 1 instead of 1/d", lambda run: 1 / run.sizes["dim"], 0.0),
 )
-"""Mistakes in what was measured: factor of the errors, and of the label noise that is added."""
 
+# What the ridge may be, and the factor by which it then is another one.
 RIDGES: tuple[tuple[str, Number], ...] = (
     ("d times as large", lambda run: run.sizes["dim"]),
     ("smaller by the factor d", lambda run: 1 / run.sizes["dim"]),
@@ -103,7 +104,6 @@ RIDGES: tuple[tuple[str, Number], ...] = (
     ("half as large", lambda _: 0.5),
     ("0", lambda _: 0.0),
 )
-"""What the ridge may be, and the factor by which it then is another one."""
 
 
 def _rounded(run: MeasuredRun, function: Callable[[float], int]) -> dict[str, float]:
@@ -115,6 +115,7 @@ def _rounded(run: MeasuredRun, function: Callable[[float], int]) -> dict[str, fl
     }
 
 
+# Mistakes in the settings, and what they are without the mistake.
 SETTINGS: tuple[tuple[str, Callable[[MeasuredRun], Mapping[str, float]]], ...] = (
     (
         "tau counts prompts over d (d + 1)",
@@ -134,7 +135,6 @@ SETTINGS: tuple[tuple[str, Callable[[MeasuredRun], Mapping[str, float]]], ...] =
         for text, factor in RIDGES
     ),
 )
-"""Mistakes in the settings, and what they are without the mistake."""
 
 
 def _reset(run: MeasuredRun, changes: Callable[[MeasuredRun], Mapping[str, float]]) -> MeasuredRun:
@@ -186,25 +186,25 @@ def _wider_bars(run: MeasuredRun) -> MeasuredRun:
     return replace(run, errors=errors)
 
 
+# Rows that are tried first, evenly spaced: screening takes 1 to 10 ms for a row and mistake.
 SCREENED_ROWS = 20
-"""Rows that are tried first, evenly spaced: screening takes 1 to 10 ms for a row and mistake."""
 
+# How many of the best are confirmed by full predictions, which take as long as the check itself,
+# and how far their likelihoods may be from the best one's.
 CONFIRMED, WITHIN = 4, 60.0
-"""How many of the best are confirmed by full predictions, which take as long as the check itself,
-and how far their likelihoods may be from the best one's."""
 
+# Above this dimension other laws of the tasks and their prompts, which take full predictions, are
+# tried only if nothing else fits.
 SLOW_DIM = 48
-"""Above this dimension other laws of the tasks and their prompts, which take full predictions, are
-tried only if nothing else fits."""
 
+# A mistake must raise twice the log-likelihood by so much: its odds by a factor of 150.
 BETTER = 10.0
-"""A mistake must raise twice the log-likelihood by so much: its odds by a factor of 150."""
 
+# Mistakes within this of the best are not told apart: odds of less than 20.
 ALIKE = 6.0
-"""Mistakes within this of the best are not told apart: odds of less than 20."""
 
+# Where nothing fits, the best is shown if it takes off this share of chi-square.
 NEAREST = 0.5
-"""Where nothing fits, the best is shown if it takes off this share of chi-square."""
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from iclimit.validation.judge.verdict import Verdict
 from iclimit.validation.yours.runs.measured import MEASURED, MeasuredRun
 from iclimit.validation.yours.runs.predictions import Prediction, welch_degrees
 
+# Below this a p-value has no normal deviate in float64.
 LEAST_P_VALUE = 1e-300
-"""Below this a p-value has no normal deviate in float64."""
 
 
 @dataclass(frozen=True)

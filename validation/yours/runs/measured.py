@@ -20,14 +20,14 @@ from iclimit.results import Estimate
 from iclimit.units import Convention, Units
 from iclimit.validation.yours.reading import Table, read_table
 
+# Integers of a run, each with the ratio that may stand for it.
 RATIOS = {"context": "alpha", "tasks": "kappa", "prompts": "tau"}
-"""Integers of a run, each with the ratio that may stand for it."""
 
+# A number is an integer if it is within this relative distance: ratios are written shortly.
 WHOLE = 1e-6
-"""A number is an integer if it is within this relative distance: ratios are written shortly."""
 
+# How integers come out of ratios; "exact": they must be integers.
 ROUNDINGS = {"exact": None, "nearest": round, "floor": math.floor, "ceil": math.ceil}
-"""How integers come out of ratios; "exact": they must be integers."""
 
 Columns = dict[str, list[float]]
 
@@ -98,11 +98,11 @@ def _refuse_conflict(
             raise table.fault(row, RATIOS[name], problem)
 
 
+# What may be measured, as combinations of the ICL and the IDG error.
 MEASURED = {"icl": (1.0, 0.0), "idg": (0.0, 1.0), "gap": (1.0, -1.0)}
-"""What may be measured, as combinations of the ICL and the IDG error."""
 
+# Endings of columns with standard errors and standard deviations, and what others call them.
 ERROR_BARS = {"_se": ("stderr", "sem", "err", "error", "ste"), "_sd": ("std", "stdev", "sigma")}
-"""Endings of columns with standard errors and standard deviations, and what others call them."""
 
 PARAMETER_COLUMNS = (
     "dim",
@@ -113,15 +113,15 @@ PARAMETER_COLUMNS = (
     "runs",
 )
 
+# Range of measured errors, so that their squares are finite.
 LIMITS = "(-1e100, 1e100)"
-"""Range of measured errors, so that their squares are finite."""
 
+# Columns that a table may have.
 KNOWN = (
     *PARAMETER_COLUMNS,
     *MEASURED,
     *(name + ending for name in MEASURED for ending in ERROR_BARS),
 )
-"""Columns that a table may have."""
 
 
 @dataclass(frozen=True)

@@ -25,22 +25,22 @@ from iclimit.asymptotics.pretraining import (
 from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.validation.yours.runs.measured import MEASURED, MeasuredRun
 
+# Fewest and most task sets that are predicted task by task, and by what their number is limited:
+# dimension squared (or times tasks) times the sets.
 FULL_SETS, FULL_SIZE = (2, 4), 10_000
-"""Fewest and most task sets that are predicted task by task, and by what their number is limited:
-dimension squared (or times tasks) times the sets."""
 
+# The same for task sets of predictions from mean moments: dimension squared times the sets.
 SETS, SETS_SIZE = (10, 100), 100_000
-"""The same for task sets of predictions from mean moments: dimension squared times the sets."""
 
+# The same for predictions that are only compared with each other.
 PAIRED_SETS = (1, 4)
-"""The same for predictions that are only compared with each other."""
 
+# Above this dimension the prediction comes from mean moments: task by task it takes minutes.
 LARGEST_DIM = 256
-"""Above this dimension the prediction comes from mean moments: task by task it takes minutes."""
 
+# Correlation of the prediction's errors of ICL and IDG, from the runs of
+# ``benchmarks/finite_size.csv``: 0.71 over 78 of them.
 SHARED_DOUBT = 0.7
-"""Correlation of the prediction's errors of ICL and IDG, from the runs of
-``benchmarks/finite_size.csv``: 0.71 over 78 of them."""
 
 
 @dataclass(frozen=True)

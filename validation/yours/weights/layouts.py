@@ -27,14 +27,15 @@ from iclimit.simulate.arrays import to_host
 from iclimit.simulate.models.transformer import Layer
 from iclimit.units import CONVENTIONS, Convention, Units
 
+# What a matrix can be: W_Q, W_K, W_V, W_O, W_K^T W_Q, or the one row of W_V that counts.
 ROLES = ("query", "key", "value", "projection", "key_query", "value_row")
-"""What a matrix can be: W_Q, W_K, W_V, W_O, W_K^T W_Q, or the one row of W_V that counts."""
 
 ORIENTATIONS = ("columns", "rows")
 
+# Factor c of a layer: 1, one over the pairs, or one over the pairs and the query.
 NORMALIZATIONS = ("sum", "mean", "tokens")
-"""Factor c of a layer: 1, one over the pairs, or one over the pairs and the query."""
 
+# Names of weights that every layout knows, beside the roles themselves.
 ALIASES = {
     "W_Q": "query",
     "W_K": "key",
@@ -43,7 +44,6 @@ ALIASES = {
     "W_KQ": "key_query",
     "W_PV": "value",
 }
-"""Names of weights that every layout knows, beside the roles themselves."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,7 @@ class Layout:
 
 _PRODUCTS = {"P": "value", "Q": "key_query"}
 
+# Coordinates of variance 1, and the squared error itself.
 _VARIANCE_ONE = Convention(
     "",
     "",
@@ -105,8 +106,8 @@ _VARIANCE_ONE = Convention(
     product_factor="1/l",
     square_factor="1/l",
 )
-"""Coordinates of variance 1, and the squared error itself."""
 
+# What each layout has other than by default.
 _CHOICES: dict[str, dict[str, Any]] = {
     "lu2025": {"names": {"V": "value", "K": "key", "Q": "query"}, "include_query": True},
     "vonoswald2023": {"names": {"P": "projection"}, "normalization": "sum", "sign": -1.0},
@@ -120,15 +121,14 @@ _CHOICES: dict[str, dict[str, Any]] = {
         "residual": False,
     },
 }
-"""What each layout has other than by default."""
 
+# The layouts by name.
 LAYOUTS = {
     name: Layout(
         name, CONVENTIONS.get(name) or replace(_VARIANCE_ONE, name=name, paper=name), **choices
     )
     for name, choices in _CHOICES.items()
 }
-"""The layouts by name."""
 
 
 def get_layout(layout: str | Layout, **changes: Any) -> Layout:

@@ -44,8 +44,8 @@ from iclimit.tables import aligned
 from iclimit.validation.yours.ratios import percent, ratio
 from iclimit.validation.yours.weights.layouts import Layout, Products, get_layout, parse_layer
 
+# What a stack is compared with, from few numbers to more.
 MODELS = ("gd++", "diag", "preconditioned")
-"""What a stack is compared with, from few numbers to more."""
 
 
 @dataclass(frozen=True, repr=False)
