@@ -85,15 +85,12 @@ def test_tokens_show_these_errors(fresh):
     generator = np.random.default_rng(3)
     if fresh:
         tasks = draw_fresh_tasks(
-            Problem(d, 1, task_law="gaussian", task_covariance=root(C)),
-            BACKEND,
-            generator,
-            TEST_PROMPTS,
+            Problem(d, 1, task_law="gaussian", task_covariance=C), BACKEND, generator, TEST_PROMPTS
         )
     else:
         tasks = task_set[generator.integers(0, len(task_set), TEST_PROMPTS)]
     prompts = draw_prompts(
-        Problem(tasks.shape[1], context, noise_variance=rho, input_covariance=root(sigma)),
+        Problem(tasks.shape[1], context, noise_variance=rho, input_covariance=sigma),
         BACKEND,
         generator,
         len(tasks),
@@ -222,15 +219,15 @@ def test_mean_matrix_of_ridge_regressions(d, structured, deviation):
     context, rho, prompts, ridge = 2 * d, 0.2, d**2, 0.1
     _, tasks, _, sigma = made_up(d, 20)
     setting = {"context": context, "rho": rho, "tasks": tasks}
-    half = np.eye(d)
+    covariance = np.eye(d)
     if structured:
-        setting["input_covariance"], half = sigma, root(sigma)
+        setting["input_covariance"] = covariance = sigma
     expected = expected_gamma(**setting, dim=d, prompts=prompts, ridge=ridge)
     generator, total, repeats = np.random.default_rng(21), np.zeros((d, d + 1)), 400 // d
     for _ in range(repeats):
         drawn = tasks[generator.integers(0, len(tasks), prompts)]
         found = draw_prompts(
-            Problem(drawn.shape[1], context, noise_variance=rho, input_covariance=half),
+            Problem(drawn.shape[1], context, noise_variance=rho, input_covariance=covariance),
             BACKEND,
             generator,
             tasks=drawn,
