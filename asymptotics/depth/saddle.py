@@ -72,7 +72,7 @@ class BalancedSaddle(Result):
         return (-np.log(start) / self.growth_rate)[()]
 
 
-def balanced_saddle(eigenvalues: Any, weights: Any, *, depth: int) -> BalancedSaddle:
+def balanced_saddle(eigenvalues: Any, *, weights: Any, depth: int) -> BalancedSaddle:
     r"""The best balanced point of untied layers, and how fast its symmetry breaks.
 
     Parameters
@@ -111,7 +111,7 @@ def balanced_saddle(eigenvalues: Any, weights: Any, *, depth: int) -> BalancedSa
     >>> import numpy as np
     >>> from iclimit.asymptotics.depth import balanced_saddle
     >>> k = np.arange(1.0, 1001.0)
-    >>> saddle = balanced_saddle(1 / k, 1 / k**2, depth=3)
+    >>> saddle = balanced_saddle(1 / k, weights=1 / k**2, depth=3)
     >>> round(saddle.loss, 4), round(float(saddle.escape_time(1e-3)))
     (0.0639, 527)
     """

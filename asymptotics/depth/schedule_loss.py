@@ -40,8 +40,8 @@ _CONJUGATE = 1e-9
 
 def depth_schedule_loss(
     rates: Any,
-    gammas: Any = None,
     *,
+    gammas: Any = None,
     spectrum: Any = None,
     task_spectrum: Any = None,
     alpha: Number = np.inf,
@@ -104,7 +104,7 @@ def depth_schedule_loss(
     0.92131
     >>> depth_schedule_loss([0.5, 1.5], **law, width_ratio=[0.5, np.inf]).loss.round(5)
     array([0.94986, 0.91789])
-    >>> depth_schedule_loss([0.5, 1.5], [0.3], **law).loss.round(5).item()
+    >>> depth_schedule_loss([0.5, 1.5], gammas=[0.3], **law).loss.round(5).item()
     0.91567
     """
     steps, inner = _parse_steps(rates, gammas)

@@ -79,8 +79,8 @@ class UntiedDepth(Result):
 
 def untied_depth(
     eigenvalues: Any,
-    weights: Any,
     *,
+    weights: Any,
     depth: int,
     alpha: float = np.inf,
     width_ratio: float = np.inf,
@@ -150,13 +150,13 @@ def untied_depth(
     >>> import numpy as np
     >>> from iclimit.asymptotics.depth import untied_depth
     >>> k = np.arange(1.0, 1001.0)
-    >>> best = untied_depth(1 / k, 1 / k**2, depth=3)
+    >>> best = untied_depth(1 / k, weights=1 / k**2, depth=3)
     >>> best.losses.round(4), best.steps.round(3)
     (array([0.1879, 0.0656, 0.0301]), array([1.   , 2.123, 5.876]))
 
     A context of twice the dimension, and layers of half the width:
 
-    >>> untied_depth(1 / k, 1 / k**2, depth=3, alpha=2.0, width_ratio=0.5).losses.round(4)
+    >>> untied_depth(1 / k, weights=1 / k**2, depth=3, alpha=2.0, width_ratio=0.5).losses.round(4)
     array([0.1956, 0.0771, 0.0498])
     """
     x, mass = parse_label_spectrum(eigenvalues, weights)

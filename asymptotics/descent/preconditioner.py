@@ -59,8 +59,8 @@ class Preconditioner(Result):
 
 def optimal_preconditioner(
     input_covariance: Any,
-    task_covariance: Any = None,
     *,
+    task_covariance: Any = None,
     context: Number,
     noise_variance: Number = 0.0,
     excess_kurtosis: Any = 0.0,
@@ -147,9 +147,9 @@ def optimal_preconditioner(
 
 def preconditioner_loss(
     matrix: Any,
+    *,
     input_covariance: Any,
     task_covariance: Any = None,
-    *,
     context: Number,
     noise_variance: Number = 0.0,
     excess_kurtosis: Any = 0.0,
@@ -190,9 +190,9 @@ def preconditioner_loss(
     >>> import numpy as np
     >>> from iclimit.asymptotics.descent import optimal_preconditioner, preconditioner_loss
     >>> trained = optimal_preconditioner(np.eye(5), context=20).matrix
-    >>> round(preconditioner_loss(trained, np.eye(5), context=20), 4)
+    >>> round(preconditioner_loss(trained, input_covariance=np.eye(5), context=20), 4)
     1.1538
-    >>> round(preconditioner_loss(trained, np.eye(5), context=1000), 4)
+    >>> round(preconditioner_loss(trained, input_covariance=np.eye(5), context=1000), 4)
     0.284
     """
     _, (N, noise) = checked(single=True, context=context, noise_variance=noise_variance)

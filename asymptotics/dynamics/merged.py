@@ -205,7 +205,7 @@ def merged_drop_time(
     return time
 
 
-def effective_init_scale(value: Number, key_query: Number, *, eigenvalues: Number) -> Any:
+def effective_init_scale(value: Number, *, key_query: Number, eigenvalues: Number) -> Any:
     r"""Scale of the balanced start whose loss drops at the same time as that of a given start.
 
     The given start must be small.  The growing part of its weights is :math:`z = (v + U u)/2` with
@@ -240,7 +240,8 @@ def effective_init_scale(value: Number, key_query: Number, *, eigenvalues: Numbe
     --------
     >>> import numpy as np
     >>> from iclimit.asymptotics.dynamics import effective_init_scale
-    >>> float(effective_init_scale([0.3, 0.4], np.zeros((2, 5, 5)), eigenvalues=np.ones(5)))
+    >>> zeros = np.zeros((2, 5, 5))
+    >>> float(effective_init_scale([0.3, 0.4], key_query=zeros, eigenvalues=np.ones(5)))
     0.25
     """
     given = {"value": value, "key_query": key_query, "eigenvalues": eigenvalues}

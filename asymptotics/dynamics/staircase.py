@@ -146,9 +146,9 @@ def loss_at_shares(losses: Any, share: Any) -> Any:
 
 def separate_attention_staircase(
     value: Number,
+    *,
     key: Number,
     query: Number,
-    *,
     eigenvalues: Number,
     context: int,
     noise_variance: float = 0,
@@ -205,7 +205,7 @@ def separate_attention_staircase(
     --------
     >>> from iclimit.asymptotics.dynamics import separate_attention_staircase
     >>> steps = separate_attention_staircase(
-    ...     [0.01, 0.01], [[0.01, 0], [0, 0.01]], [[0.01, 0], [0, 0.01]],
+    ...     [0.01, 0.01], key=[[0.01, 0], [0, 0.01]], query=[[0.01, 0], [0, 0.01]],
     ...     eigenvalues=[1, 0.5], context=31,
     ... )
     >>> steps.times.round(2), steps.heads

@@ -239,8 +239,8 @@ def condition_number_schedule(
 
 def steps_needed(
     condition_number: Number = None,
-    tol: Number = None,
     *,
+    tol: Number = None,
     excess: Number = None,
     method: str = "optimal",
 ) -> Any:
@@ -280,7 +280,7 @@ def steps_needed(
     --------
     >>> from iclimit.asymptotics.gdpp import steps_needed
     >>> start = [10.0, 1e4, 1e8]
-    >>> steps_needed(start, 1e-10), steps_needed(start, 1e-10, method="monotone")
+    >>> steps_needed(start, tol=1e-10), steps_needed(start, tol=1e-10, method="monotone")
     (array([ 5,  9, 14]), array([ 8, 16, 28]))
     """
     if tol is None:

@@ -32,7 +32,7 @@ class SpectralInterval:
     condition_number: Any
 
 
-def eigenvalues_after(eigenvalues: Number, gammas: Any) -> Any:
+def eigenvalues_after(eigenvalues: Number, *, gammas: Any) -> Any:
     r"""Eigenvalues at the start and after every layer, :math:`\lambda (1 - \gamma\lambda)^2`.
 
     Parameters
@@ -65,7 +65,7 @@ def eigenvalues_after(eigenvalues: Number, gammas: Any) -> Any:
     Examples
     --------
     >>> from iclimit.asymptotics.gdpp import eigenvalues_after
-    >>> eigenvalues_after([0.1, 0.5, 1.0], [1 / 3, 0.7])
+    >>> eigenvalues_after([0.1, 0.5, 1.0], gammas=[1 / 3, 0.7])
     array([[0.1       , 0.5       , 1.        ],
            [0.09344444, 0.34722222, 0.44444444],
            [0.08161965, 0.19894614, 0.21091907]])

@@ -64,8 +64,8 @@ _ROWS = 2_000_000
 
 def gdpp_loss(
     rates: Any,
-    gammas: Any,
     *,
+    gammas: Any,
     ratio: Number = None,
     context: Number | None = None,
     dim: Number | None = None,
@@ -122,9 +122,9 @@ def gdpp_loss(
     Examples
     --------
     >>> from iclimit.asymptotics.gdpp import gdpp_loss
-    >>> round(float(gdpp_loss([0.5, 3.0], [0.5], ratio=0.5)), 6)
+    >>> round(float(gdpp_loss([0.5, 3.0], gammas=[0.5], ratio=0.5)), 6)
     0.059692
-    >>> round(float(gdpp_loss([0.5, 3.0], [0.5], context=20, dim=10)), 6)
+    >>> round(float(gdpp_loss([0.5, 3.0], gammas=[0.5], context=20, dim=10)), 6)
     0.121258
     """
     math_, rates, gammas, (ratio, noise, *_) = _parse_layers(
@@ -173,7 +173,7 @@ def _times(a: list[Any], b: list[Any]) -> list[Any]:
     return [c.expand() if hasattr(c, "expand") else c for c in np.convolve(a, b)]
 
 
-def worst_case_residual(rates: Any, gammas: Any, *, condition_number: Any) -> Any:
+def worst_case_residual(rates: Any, *, gammas: Any, condition_number: Any) -> Any:
     r"""Largest residual :math:`|P|` of GD++ over eigenvalues within a condition number.
 
     The largest eigenvalue is 1.  For a largest eigenvalue :math:`\nu`, pass :math:`\nu\eta_l` and
@@ -211,7 +211,7 @@ def worst_case_residual(rates: Any, gammas: Any, *, condition_number: Any) -> An
     Examples
     --------
     >>> from iclimit.asymptotics.gdpp import worst_case_residual
-    >>> round(float(worst_case_residual([1.388, 11.11], [1.352], condition_number=10)), 3)
+    >>> round(float(worst_case_residual([1.388, 11.11], gammas=[1.352], condition_number=10)), 3)
     0.146
     """
     math_, rates, gammas, (condition_number,) = _parse_layers(

@@ -141,7 +141,7 @@ def optimal_gdpp(
     rates, gammas = x[:layers], x[layers:]
     # 1/T_D at (kappa + 1)/(kappa - 1) for the condition number kappa, without overflow.
     decay = float((condition - 1) / (condition**0.5 + 1) ** 2) ** degree(layers)
-    loss = worst_case_residual(rates, gammas, condition_number=condition)
+    loss = worst_case_residual(rates, gammas=gammas, condition_number=condition)
     return GDPlusPlus(rates, gammas, float(loss), 2 * decay / (1 + decay**2))
 
 

@@ -144,7 +144,7 @@ def ridge_baselines(noise_law: str | NoiseLaw, *, context: int, dim: int) -> Rid
 
 
 def baseline_profiles(
-    noise_level: Number, noise_law: str | NoiseLaw, *, context: int, dim: int
+    noise_level: Number, *, noise_law: str | NoiseLaw, context: int, dim: int
 ) -> BaselineLosses:
     """Losses of the baselines as functions of the noise level of the prompt.
 
@@ -172,7 +172,7 @@ def baseline_profiles(
     Examples
     --------
     >>> from iclimit.asymptotics.gdpp import baseline_profiles
-    >>> found = baseline_profiles([0.0, 2.0], "fixed:2", context=20, dim=10)
+    >>> found = baseline_profiles([0.0, 2.0], noise_law="fixed:2", context=20, dim=10)
     >>> [round(float(loss), 4) for loss in found.constant]
     [0.4557, 0.0]
     """

@@ -48,7 +48,7 @@ from iclimit.problem import NoiseLaw
 _STEP_TIMES_ROOT = 0.2
 
 
-def ridge_risk(penalty: Number, noise_variance: Number, *, context: int, dim: int) -> Any:
+def ridge_risk(penalty: Number, *, noise_variance: Number, context: int, dim: int) -> Any:
     r"""Loss of ridge regression with a given parameter, at a given noise variance.
 
     Parameters
@@ -81,9 +81,10 @@ def ridge_risk(penalty: Number, noise_variance: Number, *, context: int, dim: in
     Examples
     --------
     >>> from iclimit.asymptotics.gdpp import ridge_risk
-    >>> round(float(ridge_risk(0.0, 1.0, context=20, dim=10)), 12)  # d/(N - d - 1)/2
+    >>> least_squares = ridge_risk(0.0, noise_variance=1.0, context=20, dim=10)
+    >>> round(float(least_squares), 12)  # d/(N - d - 1)/2
     0.555555555556
-    >>> round(float(ridge_risk(1.0, 1.0, context=20, dim=10)), 4)
+    >>> round(float(ridge_risk(1.0, noise_variance=1.0, context=20, dim=10)), 4)
     0.4508
     """
     check_size(context, dim)

@@ -85,7 +85,7 @@ def bayes_error(*, alpha: Number, rho: Number) -> Any:
         unseen = math_.where(alpha < 1, lambda: 1 - alpha, lambda: 0)
         x = rho / alpha
         missed = math_.where(
-            x > math_.tiny, lambda: x * wishart_resolvent(x, alpha), lambda: unseen
+            x > math_.tiny, lambda: x * wishart_resolvent(x, kappa=alpha), lambda: unseen
         )
         return math_.finish(rho + missed)
 
@@ -176,7 +176,7 @@ def dmmse_errors(
 def _log_tasks_needed(log_x: Any, alpha: Any, rho: Any, dim: Any) -> Any:
     """Theta at which the nearest task fits as if the noise were b = alpha x."""
     x, x_true = np.exp(log_x), rho / alpha
-    M, slope, curvature = (wishart_resolvent(x, alpha, derivative=k) for k in range(3))
+    M, slope, curvature = (wishart_resolvent(x, kappa=alpha, derivative=k) for k in range(3))
     reach = M / (1 + x * (1 + M / alpha) ** 2)
     entropy = MarchenkoPastur(1 / alpha).shannon_transform(1 / x)
     prior = (1 - 2 * x * M - x**2 * slope) / 2
@@ -206,5 +206,5 @@ def _frozen_error(theta: Any, alpha: Any, rho: Any, dim: Any) -> np.ndarray:
         ),
     )
     x = np.exp(log_x)
-    M, slope = wishart_resolvent(x, alpha), wishart_resolvent(x, alpha, derivative=1)
+    M, slope = wishart_resolvent(x, kappa=alpha), wishart_resolvent(x, kappa=alpha, derivative=1)
     return rho + x * M - x * (x - rho / alpha) * slope

@@ -268,7 +268,7 @@ def optimal_ridge(
 
         def point(step: Any, tau: Any, q: Any, kappa: Any, start: Any) -> tuple[Any, Any]:
             xi = start + (1 + q) * np.exp(step)
-            eta = excess(math_, tau, 1) + xi * wishart_resolvent(q + xi, kappa) / tau
+            eta = excess(math_, tau, 1) + xi * wishart_resolvent(q + xi, kappa=kappa) / tau
             # Rounding can put the first scanned points below the ridgeless point, where eta = 0.
             return xi, np.maximum(eta, 0.0)
 

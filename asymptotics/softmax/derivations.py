@@ -46,7 +46,7 @@ def derive_softmax_head(heads: int = 1) -> Derivation:
         raise ValueError(f"heads must be 1 or 2, got {heads}")
     t, u, c, v = sympy.symbols("t u c v", positive=True)
     L = sympy.Function(r"\mathcal{L}")
-    loss = softmax_loss(t, u, ratio=c, noise_ratio=v, heads=heads)
+    loss = softmax_loss(t, value=u, ratio=c, noise_ratio=v, heads=heads)
     slope = sympy.diff(loss, u)
     (value,) = sympy.solve(slope, u)
     profile = sympy.simplify(loss.subs(u, value))

@@ -57,8 +57,8 @@ class SoftmaxHead(Result):
 
 def softmax_loss(
     inverse_temperature: Number,
-    value: Number,
     *,
+    value: Number,
     ratio: Number | None = None,
     context: Number | None = None,
     dim: Number | None = None,
@@ -121,12 +121,12 @@ def softmax_loss(
     --------
     >>> from iclimit.asymptotics.softmax import optimal_softmax, softmax_loss
     >>> best = optimal_softmax(context=20, dim=10)
-    >>> longer = softmax_loss(best.inverse_temperature, best.value, context=200, dim=10)
+    >>> longer = softmax_loss(best.inverse_temperature, value=best.value, context=200, dim=10)
     >>> round(float(best.loss), 4), round(float(longer), 4)
     (5.8186, 3.0067)
     >>> from sympy import symbols
     >>> t, u, c = symbols("t u c", positive=True)
-    >>> softmax_loss(t, u, ratio=c)
+    >>> softmax_loss(t, value=u, ratio=c)
     c*u**2*exp(t**2) + (-t*u + 1)**2
     """
     math_, (beta, v, *size) = _parse(

@@ -239,8 +239,8 @@ def attention_loss(efficiency: Number, *, ratio: Number, noise_ratio: Number = 0
 
 def optimal_kernel(
     score_function: Kernel,
-    inverse_temperature: float,
     *,
+    inverse_temperature: float,
     context: Number,
     dim: Number,
     noise_variance: float = 0.0,
@@ -283,10 +283,12 @@ def optimal_kernel(
     --------
     >>> import numpy as np
     >>> from iclimit.asymptotics.softmax import optimal_kernel
-    >>> linear = optimal_kernel(lambda s: s, 1.0, context=10, dim=10)
+    >>> linear = optimal_kernel(lambda s: s, inverse_temperature=1.0, context=10, dim=10)
     >>> round(linear.loss, 6), round(110 / 21, 6)
     (5.238095, 5.238095)
-    >>> round(optimal_kernel(lambda s: np.maximum(s, 0), 1.0, context=120, dim=60).loss / 60, 5)
+    >>> relu = lambda s: np.maximum(s, 0)
+    >>> best = optimal_kernel(relu, inverse_temperature=1.0, context=120, dim=60)
+    >>> round(best.loss / 60, 5)
     0.50617
     """
     _check_function(score_function)

@@ -123,8 +123,8 @@ def _expanded(value: Any) -> Any:
 
 def optimal_softmax_matrix(
     input_covariance: Any,
-    task_covariance: Any = None,
     *,
+    task_covariance: Any = None,
     context: Number,
     noise_variance: float = 0.0,
 ) -> SoftmaxMatrix:

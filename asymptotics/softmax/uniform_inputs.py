@@ -134,8 +134,8 @@ def uniform_softmax(
 
 def uniform_softmax_loss(
     inverse_temperature: Number,
-    value: Number,
     *,
+    value: Number,
     context: Number,
     dim: Number,
     noise_variance: Number = 0.0,
@@ -172,7 +172,7 @@ def uniform_softmax_loss(
     Examples
     --------
     >>> from iclimit.asymptotics.softmax import uniform_softmax_loss
-    >>> round(uniform_softmax_loss(2.0, 0.8, context=10, dim=2, heads=2), 4)
+    >>> round(uniform_softmax_loss(2.0, value=0.8, context=10, dim=2, heads=2), 4)
     0.0985
     """
     N, d, noise = _parse(context, dim, noise_variance, heads)

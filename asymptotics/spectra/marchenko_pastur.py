@@ -182,7 +182,7 @@ class MarchenkoPastur(SpectralMeasure):
             return self._stieltjes(np.asarray(z), derivative)
         z, negative = self._real_point(z)
         if negative:
-            value = wishart_resolvent(-z, 1 / self.ratio, derivative=derivative)
+            value = wishart_resolvent(-z, kappa=1 / self.ratio, derivative=derivative)
             return -value if derivative == 1 else value
         self._require_outside(z, self.ratio > 1)
         with np.errstate(all="ignore"):
@@ -282,7 +282,7 @@ class MarchenkoPastur(SpectralMeasure):
     def _inflation(self, math_: Namespace, snr: Any) -> Any:
         """The inflation 1 + M(1/snr)/kappa of `resolvent`."""
         with math_.quiet():
-            return 1 + self.ratio * wishart_resolvent(math_.divide(1, snr), 1 / self.ratio)
+            return 1 + self.ratio * wishart_resolvent(math_.divide(1, snr), kappa=1 / self.ratio)
 
     def eta_transform(self, snr: Number, *, derivative: int = 0) -> Any:
         r"""Eta transform :math:`\int d\mu(x) / (1 + \gamma x)` or a derivative in gamma.

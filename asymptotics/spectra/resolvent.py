@@ -47,7 +47,7 @@ def resolvent(math_: Namespace, q: Any, kappa: Any, offset: Any) -> Any:
     )
 
 
-def wishart_resolvent(q: Number, kappa: Number, *, derivative: int = 0) -> Any:
+def wishart_resolvent(q: Number, *, kappa: Number, derivative: int = 0) -> Any:
     r"""Wishart resolvent :math:`M_\kappa(q)`, or its first or second derivative in q.
 
     Parameters
@@ -83,11 +83,11 @@ def wishart_resolvent(q: Number, kappa: Number, *, derivative: int = 0) -> Any:
     Examples
     --------
     >>> from iclimit.asymptotics.spectra import wishart_resolvent
-    >>> float(wishart_resolvent(0.5, float("inf")))
+    >>> float(wishart_resolvent(0.5, kappa=float("inf")))
     0.6666666666666666
     >>> import sympy
     >>> q, kappa = sympy.symbols("q kappa", positive=True)
-    >>> M = wishart_resolvent(q, kappa)
+    >>> M = wishart_resolvent(q, kappa=kappa)
     >>> sympy.simplify(q / kappa * M**2 + (q + 1 - 1 / kappa) * M)
     1
     """

@@ -324,10 +324,13 @@ def predict_drops(
 
     value, first, *query = weights
     if not query:
-        start = value[:, -1], first[:, :-1]
-        scale = float(effective_init_scale(*start, eigenvalues=law["eigenvalues"]))
+        scale = float(
+            effective_init_scale(
+                value[:, -1], key_query=first[:, :-1], eigenvalues=law["eigenvalues"]
+            )
+        )
         return merged_attention_drop(init_scale=scale, **law)
-    steps = separate_attention_staircase(value[:, -1], first[..., :-1], *query, **law)
+    steps = separate_attention_staircase(value[:, -1], key=first[..., :-1], query=query[0], **law)
     if not steps.waits:
         raise ValueError(
             "init_scale must be so small that heads wait for longer than they learn, "

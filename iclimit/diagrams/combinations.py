@@ -94,7 +94,7 @@ def _residual(eigenvalue: Any, rates: Any) -> Any:
 
 def gdpp_eigenvalue(eigenvalue: Any, gamma: Any) -> Any:
     """What becomes of an eigenvalue in a layer of GD++."""
-    return gdpp.eigenvalues_after(eigenvalue, np.stack([gamma], axis=-1))[-1]
+    return gdpp.eigenvalues_after(eigenvalue, gammas=np.stack([gamma], axis=-1))[-1]
 
 
 def staircase_loss(t: Any, context: Any, noise_variance: Any, **heads: Any) -> Any:
@@ -162,7 +162,7 @@ def untied_loss(
         raise ValueError(f"depth must be an integer in [1, {_DEEPEST}], got {wrong.flat[0]:g}")
     labels, deepest = joint.inputs * joint.task, int(layers.max())
     sizes = {"alpha": alpha, "width_ratio": width_ratio}
-    best = theory_of_depth.untied_depth(joint.inputs, labels, depth=deepest, **sizes)
+    best = theory_of_depth.untied_depth(joint.inputs, weights=labels, depth=deepest, **sizes)
     return best.losses[layers.astype(int) - 1]
 
 

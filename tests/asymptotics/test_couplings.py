@@ -133,21 +133,25 @@ def test_depth():
     refuse("rates must be a list of one or more numbers, got", depth_schedule_loss, [], **law)
     refuse("rates must be real or in conjugate pairs", depth_schedule_loss, [1j, 1.0], **law)
     refuse("degree <= 400, got 401 layers", depth_schedule_loss, [0.5] * 401, **law)
-    refuse("one number less than rates, 1", depth_schedule_loss, [0.1, 0.2], [0.1, 0.1], **law)
-    refuse("got 7 layers of GD++", depth_schedule_loss, [0.1] * 7, [0.1] * 6, **law)
+    refuse(
+        "one number less than rates, 1", depth_schedule_loss, [0.1, 0.2], gammas=[0.1, 0.1], **law
+    )
+    refuse("got 7 layers of GD++", depth_schedule_loss, [0.1] * 7, gammas=[0.1] * 6, **law)
     refuse("gamma must not be given for", depth_schedule_loss, [0.1], gamma=lam, **law)
     refuse("does not resolve the loss of the rates", depth_schedule_loss, [1e200, 1e200], **law)
     refuse("alpha must be >= 1e-06 here", depth_schedule_loss, [1.0], spectrum=lam, alpha=1e-9)
 
-    refuse("depth must be <= 400 at finite", untied_depth, lam, lam, depth=401, alpha=2.0)
+    refuse("depth must be <= 400 at finite", untied_depth, lam, weights=lam, depth=401, alpha=2.0)
     k = np.arange(1.0, 51)
     nearly = {"depth": 12, "width_ratio": 1 - 1e-9}
-    refuse("does not resolve the loss at depth 12", untied_depth, k**-1.2, k**-2.2, **nearly)
+    refuse(
+        "does not resolve the loss at depth 12", untied_depth, k**-1.2, weights=k**-2.2, **nearly
+    )
     for function in (untied_depth, balanced_saddle):
-        refuse("lists of the same length", function, [1.0, 2.0], [1.0], depth=2)
-        refuse("weights must be >= 0", function, [1.0], [-1.0], depth=2)
-        refuse("positive sum", function, [1.0], [0.0], depth=2)
-    refuse("one > 0", balanced_saddle, [0.0], [1.0], depth=2)
+        refuse("lists of the same length", function, [1.0, 2.0], weights=[1.0], depth=2)
+        refuse("weights must be >= 0", function, [1.0], weights=[-1.0], depth=2)
+        refuse("positive sum", function, [1.0], weights=[0.0], depth=2)
+    refuse("one > 0", balanced_saddle, [0.0], weights=[1.0], depth=2)
 
     refuse("times must have at least one number", tied_flow, times=[], depth=2, **law)
     fixed = {"times": [1.0], "depth": 2, "setting": "fs"}
@@ -169,18 +173,20 @@ def test_descent():
     refuse("do not mix with arrays", optimal_learning_rate, context=two, dim=N)
 
     I2 = np.eye(2)
-    for function, matrix in ((optimal_preconditioner, ()), (preconditioner_loss, (I2,))):
+    for function, keywords in (
+        (optimal_preconditioner, {}),
+        (preconditioner_loss, {"matrix": I2}),
+    ):
         for name in ("input_covariance", "task_covariance"):
             for wrong, message in (
                 ([[1.0, 0.5], [0.4, 1.0]], "must be symmetric"),
                 ([[1.0, 2.0], [2.0, 1.0]], "must have eigenvalues >= 0"),
             ):
                 given = {"input_covariance": I2, "context": 5, name: np.array(wrong)}
-                keywords = dict(zip(("matrix",), matrix, strict=False))
                 refuse(f"{name} {message}", function, **keywords, **given)
-        setting = (*matrix, I2)
-        refuse("T T^T = input_covariance", function, *setting, context=5, mixing=2 * I2)
-        refuse("must have shape", function, *setting, context=5, excess_kurtosis=three)
+        setting = {**keywords, "input_covariance": I2, "context": 5}
+        refuse("T T^T = input_covariance", function, **setting, mixing=2 * I2)
+        refuse("must have shape", function, **setting, excess_kurtosis=three)
         for name in ("input_covariance", "task_covariance", "mixing"):
             for wrong in ([1.0, 2.0, 3.0], np.ones((2, 3)), np.full((2, 2), np.nan), np.eye(3)):
                 given = {"input_covariance": I2, "task_covariance": I2, "context": 5, name: wrong}
@@ -196,11 +202,17 @@ def test_descent():
             ({"input_covariance": N}, "input_covariance must be a matrix"),
         ):
             refuse(message, function, **keywords, **symbolic | wrong)
-        refuse(">= -2", function, *setting, context=5, excess_kurtosis=[0.0, -3.0])
+        refuse(">= -2", function, **setting, excess_kurtosis=[0.0, -3.0])
     singular = {"input_covariance": sympy.ones(2, 2), "context": N}
     refuse("input_covariance must be invertible", optimal_preconditioner, **singular)
     for wrong, message in ((sympy.eye(3), "have shape"), (N, "be a matrix")):
-        refuse(f"matrix must {message}", preconditioner_loss, wrong, sympy.eye(2), context=N)
+        refuse(
+            f"matrix must {message}",
+            preconditioner_loss,
+            wrong,
+            input_covariance=sympy.eye(2),
+            context=N,
+        )
 
     schedules = [
         lambda **setting: schedule_loss([0.5, 0.5], **setting),
@@ -245,11 +257,17 @@ def test_dynamics():
         refuse(message, merged_attention_curve, 1.0, eigenvalues=wrong, **sizes)
     refuse("eigenvalues must be a sequence", merged_attention_curve, 1.0, eigenvalues=3.0, **sizes)
     value, heads = np.ones(3), np.ones((2, 4, 4))
-    refuse("must have shapes", effective_init_scale, value, heads, eigenvalues=np.ones(4))
     refuse(
-        "value must be finite", effective_init_scale, [np.nan], heads[:1], eigenvalues=np.ones(4)
+        "must have shapes", effective_init_scale, value, key_query=heads, eigenvalues=np.ones(4)
     )
-    refuse("must be arrays", effective_init_scale, MP(1), 1, eigenvalues=1)
+    refuse(
+        "value must be finite",
+        effective_init_scale,
+        [np.nan],
+        key_query=heads[:1],
+        eigenvalues=np.ones(4),
+    )
+    refuse("must be arrays", effective_init_scale, MP(1), key_query=1, eigenvalues=1)
 
     growth = {"eigenvalue": 1.0, "trace": 2.0, "context": 30, "initial_value": 0.1}
     refuse("value - initial_value must be >= 0", growth_time, 0.05, **growth)
@@ -313,10 +331,10 @@ def test_condition_numbers():
     strict = array_api_strict.asarray([2.0])
     refuse("condition_number must be a number or a NumPy array", of, strict, steps=2)
     refuse("tol must not be given with SymPy numbers", of, N, tol=1e-3)
-    refuse("tol must not be given with SymPy numbers", steps_needed, N, 1e-3)
+    refuse("tol must not be given with SymPy numbers", steps_needed, N, tol=1e-3)
     refuse("steps must be fewer, got 1000000000: the spectrum", of, 3.0, steps=10**9)
     for gammas in ("1", 1.0, [1, "a"], [True], [1j], {}, [[1], [1, 2]]):
-        refuse("gammas must be a", eigenvalues_after, [1.0], gammas)
+        refuse("gammas must be a", eigenvalues_after, [1.0], gammas=gammas)
         refuse("gammas must be a", interval_after, gammas, lower=0.1, upper=1.0)
     refuse("lower must be <= upper, got 1.0", interval_after, [1.0], lower=1.0, upper=0.5)
     message = f"lower, upper, gammas without its last axis {SHAPES}"
@@ -324,7 +342,7 @@ def test_condition_numbers():
     refuse("upper must be a number, got N", interval_after, [sympy.Integer(1)], lower=0, upper=N)
     refuse("gammas must be a number, got N", interval_after, [N], lower=0, upper=1)
     refuse("do not mix with arrays", interval_after, [MP(1)], lower=np.zeros(2), upper=1)
-    refuse("too extreme for float64", eigenvalues_after, 1e200, [1e200, 0.0])
+    refuse("too extreme for float64", eigenvalues_after, 1e200, gammas=[1e200, 0.0])
     refuse("too extreme for float64", interval_after, [1e200, 0.0], lower=1e199, upper=1e200)
 
 
@@ -332,16 +350,24 @@ def test_gdpp():
     both = ((gdpp_loss, {"ratio": 0.5}), (worst_case_residual, {"condition_number": 2.0}))
     for function, setting in both:
         for gammas in ([], [0.1, 0.2], np.ones((3, 2))):
-            refuse("gammas must be one less than the 2", function, [0.1, 0.2], gammas, **setting)
-        refuse("at most 8 layers here, got 9", function, [0.1] * 9, [0.1] * 8, **setting)
+            refuse(
+                "gammas must be one less than the 2",
+                function,
+                [0.1, 0.2],
+                gammas=gammas,
+                **setting,
+            )
+        refuse("at most 8 layers here, got 9", function, [0.1] * 9, gammas=[0.1] * 8, **setting)
         for wrong in ([0.1, np.nan], [0.1, np.inf]):
-            refuse("rates must be finite, got", function, wrong, [0.1], **setting)
-    refuse("at most 4 layers here, got 5", gdpp_loss, [0.1] * 5, [0.1] * 4, **SIZES)
-    refuse("gammas must be one less than the 2 rates", gdpp_loss, [MP(1), MP(2)], [], ratio=0.5)
+            refuse("rates must be finite, got", function, wrong, gammas=[0.1], **setting)
+    refuse("at most 4 layers here, got 5", gdpp_loss, [0.1] * 5, gammas=[0.1] * 4, **SIZES)
+    refuse(
+        "gammas must be one less than the 2 rates", gdpp_loss, [MP(1), MP(2)], gammas=[], ratio=0.5
+    )
     for empty in ([], np.ones((3, 0))):
-        refuse("rates must not be empty", gdpp_loss, empty, [], ratio=0.5)
+        refuse("rates must not be empty", gdpp_loss, empty, gammas=[], ratio=0.5)
     for wrong in ({}, {"context": 4}, {"dim": 2}, {"ratio": 0.5, **SIZES}):
-        refuse("give either ratio or context and dim, got", gdpp_loss, [0.1], [], **wrong)
+        refuse("give either ratio or context and dim, got", gdpp_loss, [0.1], gammas=[], **wrong)
         refuse("give either ratio or context and dim, got", gdpp_minima, 2, **wrong)
         refuse("give either ratio or context and dim, got", optimal_gdpp, 2, **wrong)
     for more in ({"ratio": 0.5}, SIZES, {"dim": 2}):
@@ -353,11 +379,19 @@ def test_gdpp():
     worst = {"condition_number": 10.0}
     refuse("noise_ratio must be 0 in the worst case", optimal_gdpp, 2, **worst, noise_ratio=0.1)
     refuse("dim/context must be from 0.001 to 1000", gdpp_minima, 2, context=2000, dim=1)
-    refuse(SHAPES, gdpp_loss, np.ones((2, 2)), np.ones((3, 1)), ratio=0.5)
-    refuse(SHAPES, gdpp_loss, [0.1], [], ratio=np.ones(2), noise_ratio=np.ones(3))
-    refuse(SHAPES, worst_case_residual, np.ones((2, 1)), [], condition_number=np.full(3, 2.0))
-    refuse("must all be arrays or all scalars", gdpp_loss, [MP(1)], [], ratio=np.ones(2))
-    refuse("rates must be a real number", worst_case_residual, [MP(1)], [], condition_number=2.0)
+    refuse(SHAPES, gdpp_loss, np.ones((2, 2)), gammas=np.ones((3, 1)), ratio=0.5)
+    refuse(SHAPES, gdpp_loss, [0.1], gammas=[], ratio=np.ones(2), noise_ratio=np.ones(3))
+    refuse(
+        SHAPES, worst_case_residual, np.ones((2, 1)), gammas=[], condition_number=np.full(3, 2.0)
+    )
+    refuse("must all be arrays or all scalars", gdpp_loss, [MP(1)], gammas=[], ratio=np.ones(2))
+    refuse(
+        "rates must be a real number",
+        worst_case_residual,
+        [MP(1)],
+        gammas=[],
+        condition_number=2.0,
+    )
     for law, message in (
         ({"ratio": 0.5}, "input_law must be gaussian in a limit, got 'uniform'"),
         ({"condition_number": 10.0}, "input_law must be gaussian"),
@@ -366,14 +400,20 @@ def test_gdpp():
     few = {"context": 5, "dim": 5, "input_law": "uniform"}
     refuse("layers must be of at most 2 layers here, got 3", optimal_gdpp, 3, **few)
 
-    refuse("penalty must be 0 or in [1e-30, 1e+30], got 1e-31", ridge_risk, 1e-31, 1.0, **SIZES)
+    refuse(
+        "penalty must be 0 or in [1e-30, 1e+30], got 1e-31",
+        ridge_risk,
+        1e-31,
+        noise_variance=1.0,
+        **SIZES,
+    )
     refuse("context must be > dim", ridge_baselines, "fixed:1", context=10, dim=10)
     refuse("context must be > dim", adaptive_ridge_loss, "fixed:1", context=5, dim=10)
     large = {"context": 9, "dim": 2}
     refuse(
         "threshold must be finite if", adaptive_ridge_loss, "fixed:1", **large, multiplier=math.inf
     )
-    refuse("noise_level must be 0 or in", baseline_profiles, 1e16, "fixed:1", **large)
+    refuse("noise_level must be 0 or in", baseline_profiles, 1e16, noise_law="fixed:1", **large)
 
 
 def test_pretraining():
@@ -499,14 +539,14 @@ def test_softmax():
         ({"context": 10, "dim": 3, "heads": 3}, "heads must be 1 or 2 at finite context and dim"),
     ):
         refuse(message, optimal_softmax, **wrong)
-    refuse("relative error", softmax_loss, 200.0, 0.5, context=1000, dim=1)
+    refuse("relative error", softmax_loss, 200.0, value=0.5, context=1000, dim=1)
     narrow = {"context": 3, "dim": 1, "heads": 2}
-    refuse("inverse_temperature must be from -4.", softmax_loss, 50.0, 0.5, **narrow)
-    refuse("context must be a number or a NumPy", softmax_loss, 1.0, 1.0, context=N, dim=2)
+    refuse("inverse_temperature must be from -4.", softmax_loss, 50.0, value=0.5, **narrow)
+    refuse("context must be a number or a NumPy", softmax_loss, 1.0, value=1.0, context=N, dim=2)
     refuse("dim must be from 1 to 12, got 13.0", uniform_softmax, context=5, dim=13)
     refuse("context must be an integer, got 2.5", uniform_softmax, context=2.5, dim=3)
     refuse("heads must be 1 or 2, got 3", uniform_softmax, context=5, dim=3, heads=3)
-    refuse("must not be 0", uniform_softmax_loss, 0.0, 1.0, context=5, dim=3)
+    refuse("must not be 0", uniform_softmax_loss, 0.0, value=1.0, context=5, dim=3)
     for wrong, message in (
         (3, "score_function must be a function of a score, got 3"),
         (lambda _: 0.0, "score_function must not vanish everywhere"),
@@ -515,7 +555,7 @@ def test_softmax():
     ):
         refuse(message, kernel_efficiency, wrong)
     message = "a weight for each entry"
-    refuse(message, optimal_kernel, lambda s: s.sum(), 1.0, context=3, dim=2)
+    refuse(message, optimal_kernel, lambda s: s.sum(), inverse_temperature=1.0, context=3, dim=2)
     refuse("must be all different, got [1, 1]", heads_efficiency, [1, 1])
     near = [1.0, 1.0 + 1e-6, 1.0 - 1e-6]
     refuse("too near to each other for float64: pass mpmath", heads_efficiency, near)

@@ -121,7 +121,7 @@ INSTANCES = {
     "Derivation": derive_learning_rate(),
     "Staircase": separate_attention_staircase(**HEADS, eigenvalues=[1.0, 2.0], context=6),
     "MergedDrop": merged_attention_drop(eigenvalues=[1.0, 2.0], context=6, init_scale=0.01),
-    "BalancedSaddle": balanced_saddle([1.0, 2.0], [0.5, 0.5], depth=2),
+    "BalancedSaddle": balanced_saddle([1.0, 2.0], weights=[0.5, 0.5], depth=2),
     "DepthLoss": depth_loss(depth=2, spectrum=ATOMS),
 }
 FIRST = {id(function): name for name, (function, _) in reversed(FUNCTIONS.items())}

@@ -75,7 +75,7 @@ def tied_loss(layers, width):
 
 
 def untied_loss(layers, width):
-    return untied_depth(lam, lam * tasks, depth=layers, width_ratio=width / D).loss
+    return untied_depth(lam, weights=lam * tasks, depth=layers, width_ratio=width / D).loss
 
 
 for name, loss, most, colour in (

@@ -56,8 +56,8 @@ ax.legend()
 k = np.arange(1.0, 61.0)
 law = {"spectrum": 1 / k, "alpha": 2.0}
 tied = [float(depth_loss(depth=8, **law).gamma) / 8] * 8
-best = untied_depth(1 / k, 1 / k, depth=8, alpha=2.0).real_steps
-careless = untied_depth(1 / k, 1 / k, depth=8).steps
+best = untied_depth(1 / k, weights=1 / k, depth=8, alpha=2.0).real_steps
+careless = untied_depth(1 / k, weights=1 / k, depth=8).steps
 for name, rates in (("tied", tied), ("best", best), ("best at infinite context", careless)):
     print(f"{name}: {depth_schedule_loss(rates, **law).loss / np.mean(1 / k):.3g}")
 

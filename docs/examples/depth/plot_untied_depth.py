@@ -28,7 +28,10 @@ BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "0.5"
 
 lam = np.array([1.6, 0.8, 0.4, 0.2, 0.1])
 shares = lam * lam
-saddle, best = balanced_saddle(lam, shares, depth=2), untied_depth(lam, shares, depth=2)
+saddle, best = (
+    balanced_saddle(lam, weights=shares, depth=2),
+    untied_depth(lam, weights=shares, depth=2),
+)
 setting = {"eigenvalues": lam, "task_spectrum": lam, "batch": 16, "learning_rate": 0.3}
 run = train_depth(depth=2, **setting, steps=1000, record=10, rng=0)
 (_, left), (_, right) = plt.subplots(), plt.subplots()
@@ -79,8 +82,8 @@ k, edges = np.arange(1.0, 4001.0), np.geomspace(4000.5, 1e14, 201)  # groups bey
 lam = np.append(1 / k, (1 / edges[1:] + 1 / edges[:-1]) / 2)
 shares = np.append(k**-2, -np.diff(1 / edges))
 depths = np.unique(np.geomspace(1, 128, 20).astype(int))
-tied = [balanced_saddle(lam, shares, depth=int(depth)).loss for depth in depths]
-untied = untied_depth(lam, shares, depth=128).losses[depths - 1]
+tied = [balanced_saddle(lam, weights=shares, depth=int(depth)).loss for depth in depths]
+untied = untied_depth(lam, weights=shares, depth=128).losses[depths - 1]
 for losses, setting_name, colour in ((tied, "rrs", BLUE), (untied, "untied", ORANGE)):
     exponent = scaling_exponents(nu=1.0, beta=1.0, setting=setting_name).depth
     label = {"rrs": "tied", "untied": "untied"}[setting_name]

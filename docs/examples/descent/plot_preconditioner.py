@@ -32,7 +32,10 @@ for each in spread:
     best = optimal_preconditioner(covariance, context=20)
     matrix.append(best.loss / 5)
     rates = np.linspace(0.05, 1, 96)
-    losses = [preconditioner_loss(eta * np.eye(5), covariance, context=20) for eta in rates]
+    losses = [
+        preconditioner_loss(eta * np.eye(5), input_covariance=covariance, context=20)
+        for eta in rates
+    ]
     rate.append(min(losses) / 5)
 ax.plot(spread, rate, color="#d55e00", label="best learning rate")
 ax.plot(spread, matrix, color="#0072b2", label="best matrix")

@@ -50,7 +50,7 @@ for level in plateau_losses(lam, context=N):
     ax.axhline(level, color=GREY, linewidth=0.8)
 for scale, colour in ((0.02, ORANGE), (0.002, BLUE)):
     steps = separate_attention_staircase(
-        scale * value, scale * key[..., :D], scale * query, eigenvalues=lam, context=N
+        scale * value, key=scale * key[..., :D], query=scale * query, eigenvalues=lam, context=N
     )
     end = 2 * steps.times[-1]
     run = simulate_gradient_flow(
@@ -89,7 +89,7 @@ for seed, colour in enumerate(plt.colormaps["viridis"](np.linspace(0, 0.85, 5)))
     run = simulate_gradient_flow(
         white, model="cubic", heads=H, duration=5, initial=[merged[0][:, None], merged[1]]
     )
-    scale = float(effective_init_scale(*merged, eigenvalues=np.ones(D)))
+    scale = float(effective_init_scale(merged[0], key_query=merged[1], eigenvalues=np.ones(D)))
     size = {"dim": D, "context": N, "init_scale": scale}
     ax.plot(run.times[::3], run.losses[::3], ".", color=colour)
     ax.plot(t, merged_attention_loss(t, **size), color=colour, label=f"{1000 * scale:.2f}")

@@ -33,7 +33,7 @@ x = np.geomspace(0.01, 1, 500)
 best = condition_number_schedule(100, steps=4)
 shades = plt.colormaps["viridis"](np.linspace(0, 0.9, 5))
 for layer, (values, colour) in enumerate(
-    zip(eigenvalues_after(x, best.gammas), shades, strict=True)
+    zip(eigenvalues_after(x, gammas=best.gammas), shades, strict=True)
 ):
     left.plot(x, values / best.top[layer], color=colour, label=f"{layer} layers")
 left.set(
@@ -90,12 +90,12 @@ ax.legend()
 (_, left), (_, right) = plt.subplots(), plt.subplots()
 for layers, colour in ((2, ORANGE), (3, BLUE)):
     best = optimal_gdpp(layers, condition_number=100)
-    spectra = eigenvalues_after(x, [*best.gammas, 0.0])[:-1]
+    spectra = eigenvalues_after(x, gammas=[*best.gammas, 0.0])[:-1]
     P = np.prod(1 - best.rates[:, None] * spectra, axis=0)
     left.plot(x, P, color=colour, label=f"L = {layers}: {best.loss:.3f}")
     for sign in (-1, 1):
         left.axhline(sign * best.lower_bound, color=colour, linestyle="--", linewidth=0.8)
-    worst = worst_case_residual(best.rates, best.gammas, condition_number=100)
+    worst = worst_case_residual(best.rates, gammas=best.gammas, condition_number=100)
     print(f"L = {layers}: largest residual {worst}")
 left.set(xscale="log", xlabel=r"$\lambda$", ylabel=r"$P(\lambda)$", title=r"$\kappa = 100$")
 left.legend()
@@ -129,9 +129,10 @@ schedules = {
     "best on a sample": sampled,
     "best in the limit": (limit.rates, limit.gammas),
 }
-for name, layers in schedules.items():
-    run = simulate_gdpp(*layers, **size, rng=0, contexts=5000)
+for name, (rates, gammas) in schedules.items():
+    run = simulate_gdpp(rates, gammas, **size, rng=0, contexts=5000)
+    exact = gdpp_loss(rates, gammas=gammas, **size)
     print(
-        f"three layers, {name}: exact mean {gdpp_loss(*layers, **size):.4g}, simulated "
-        f"{run.loss}, median {run.medians[0]:.4g}"
+        f"three layers, {name}: exact mean {exact:.4g}, simulated {run.loss}, "
+        f"median {run.medians[0]:.4g}"
     )

@@ -46,7 +46,7 @@ ax.legend()
 inputs = drawn.inputs[:1]
 for layer, values in enumerate(layer_spectra(inputs, best.gammas)):
     print(f"before layer {layer + 1}: eigenvalues", np.ravel(values).round(3))
-print("layers to a condition number of 1 + 1e-10 from 1e4:", steps_needed(1e4, 1e-10))
+print("layers to a condition number of 1 + 1e-10 from 1e4:", steps_needed(1e4, tol=1e-10))
 
 # %%
 # Two layers that become ridge regression for either of two noise levels, as contexts get longer.

@@ -47,7 +47,7 @@ runs = [
     for top, best in zip(maxima, theory, strict=True)
 ]
 sigma = np.linspace(0, 5, 101)
-profile = baseline_profiles(sigma, "uniform:5", **size)
+profile = baseline_profiles(sigma, noise_law="uniform:5", **size)
 for name, (field, colour) in METHODS.items():
     left.plot(maxima, [getattr(best, field) for best in theory], color=colour, label=name)
     left.errorbar(

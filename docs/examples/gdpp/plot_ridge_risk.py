@@ -28,11 +28,11 @@ figure, ax = plt.subplots()
 for sigma, colour in ((0.5, "#0072b2"), (1.0, "#009e73"), (2.0, "#d55e00")):
     ax.plot(
         penalty,
-        ridge_risk(penalty, sigma**2, **size),
+        ridge_risk(penalty, noise_variance=sigma**2, **size),
         color=colour,
         label=rf"$\sigma$ = {sigma:g}",
     )
-    ax.plot(sigma**2, ridge_risk(sigma**2, sigma**2, **size), "o", color=colour)
+    ax.plot(sigma**2, ridge_risk(sigma**2, noise_variance=sigma**2, **size), "o", color=colour)
 ax.set(xscale="log", yscale="log", xlabel=r"ridge parameter $\lambda$", ylabel="risk")
 ax.set_yticks([0.2, 0.5, 1, 2], ["0.2", "0.5", "1", "2"])
 ax.set_yticks([], minor=True)

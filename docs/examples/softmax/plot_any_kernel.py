@@ -34,13 +34,16 @@ for kernel, colour, label in (
     (lambda s: 1 / (1 + np.exp(-s)), "#009e73", "sigmoid"),
     (np.sin, "#cc79a7", "sine"),
 ):
-    losses = [optimal_kernel(kernel, b / np.sqrt(10), context=20, dim=10).loss / 10 for b in t]
+    losses = [
+        optimal_kernel(kernel, inverse_temperature=b / np.sqrt(10), context=20, dim=10).loss / 10
+        for b in t
+    ]
     ax.plot(t, losses, "o-", color=colour, label=label)
 for kernel, colour, label in (  # at any temperature alike
     (lambda s: np.maximum(s, 0), "#d55e00", "ReLU"),
     (lambda s: s, "#0072b2", "linear"),
 ):
-    loss = optimal_kernel(kernel, 0.1, context=20, dim=10).loss / 10
+    loss = optimal_kernel(kernel, inverse_temperature=0.1, context=20, dim=10).loss / 10
     ax.axhline(loss, color=colour, label=label)
 ax.set(xscale="log", xlabel=r"inverse temperature $\beta\sqrt{d}$", ylabel="least loss / d")
 ax.legend()
@@ -51,7 +54,7 @@ ax.legend()
 best = optimal_softmax(context=20, dim=10)
 N = np.unique(np.geomspace(10, 2000, 30).round())
 figure, ax = plt.subplots()
-kept = softmax_loss(best.inverse_temperature, best.value, context=N, dim=10) / 10
+kept = softmax_loss(best.inverse_temperature, value=best.value, context=N, dim=10) / 10
 ax.plot(N, kept, color="#d55e00", label="head for 20 pairs")
 ax.plot(N, optimal_softmax(context=N, dim=10).loss / 10, color="#0072b2", label="best head")
 ax.plot(N, long_context_softmax(dim=10).loss / N / 10, ":", color="0.3", label="long contexts")
@@ -64,7 +67,9 @@ ax.legend()
 spread = np.diag(np.geomspace(1, 9, 100))
 print(f"loss / d, spread inputs: {optimal_softmax_matrix(spread, context=200).loss / 100:.4f}")
 cube = uniform_softmax(context=10, dim=2, heads=2)
-again = uniform_softmax_loss(cube.inverse_temperature, cube.value, context=10, dim=2, heads=2)
+again = uniform_softmax_loss(
+    cube.inverse_temperature, value=cube.value, context=10, dim=2, heads=2
+)
 print(f"two heads on the square: {cube.loss:.4f}, evaluated again {again:.4f}")
 
 # %%

@@ -40,5 +40,5 @@ for samples in (2000, 500):
 law, q = MarchenkoPastur(0.5), 0.3
 for order in (5, 10, 20, 40):
     nodes, weights = law.quadrature(order)
-    error = weights @ (1 / (nodes + q)) / wishart_resolvent(q, 2.0) - 1
+    error = weights @ (1 / (nodes + q)) / wishart_resolvent(q, kappa=2.0) - 1
     print(f"order {order:2d}: relative error {abs(error):.0e}")

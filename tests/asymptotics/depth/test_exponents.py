@@ -46,7 +46,7 @@ def test_time_and_depth_of_tied_layers(beta):
         times = np.cumsum(steps)
         assert slope(loss[1:][[-25, -1]], times[[-25, -1]]) == pytest.approx(exponent, rel=0.01)
     depths = np.array([512, 1024])
-    best = np.array([balanced_saddle(x, share, depth=L).loss for L in depths.tolist()])
+    best = np.array([balanced_saddle(x, weights=share, depth=L).loss for L in depths.tolist()])
     assert slope(best, depths) == pytest.approx(exponents.depth, rel=0.02)
 
 

@@ -36,7 +36,9 @@ def test_any_polynomial_by_exact_moments(rates, gammas, alpha):
         value = value * (1 - gamma * value) ** 2
     moments = pair_moments(LAM, order=p.degree(), alpha=alpha, outer=TASKS, inner=LAM)
     exact = p.coef.real @ moments @ p.coef.real
-    found = depth_schedule_loss(rates, gammas, spectrum=LAM, task_spectrum=TASKS, alpha=alpha)
+    found = depth_schedule_loss(
+        rates, gammas=gammas, spectrum=LAM, task_spectrum=TASKS, alpha=alpha
+    )
     assert found.loss == pytest.approx(exact, rel=PROMISED)
     assert found.error < PROMISED * found.loss
 
@@ -51,8 +53,8 @@ def test_isotropic_data(alpha, noise):
         found = depth_schedule_loss(schedule.rates, **setting)
         exact = float(schedule_loss(schedule.rates, **law))
         assert found.loss == pytest.approx(exact, rel=PROMISED)
-    found = depth_schedule_loss([0.3, 0.2, 0.4], [0.1, 0.15], **setting)
-    exact = float(gdpp_loss([0.3, 0.2, 0.4], [0.1, 0.15], **law))
+    found = depth_schedule_loss([0.3, 0.2, 0.4], gammas=[0.1, 0.15], **setting)
+    exact = float(gdpp_loss([0.3, 0.2, 0.4], gammas=[0.1, 0.15], **law))
     assert found.loss == pytest.approx(exact, rel=PROMISED)
 
 
@@ -79,12 +81,12 @@ def test_best_steps_reach_their_loss(alpha, width):
     """Also where they are complex, and where the residual is huge beside the spectrum."""
     k, exact = np.arange(1.0, 101.0), alpha == width == np.inf
     depth = 6 if exact else 16
-    best = untied_depth(k**-1.2, k**-2.2, depth=depth, alpha=alpha, width_ratio=width)
+    best = untied_depth(k**-1.2, weights=k**-2.2, depth=depth, alpha=alpha, width_ratio=width)
     setting = {"spectrum": k**-1.2, "task_spectrum": 1 / k}
     setting |= {"alpha": alpha, "width_ratio": width}
     if exact:
         # Steps that hit eigenvalues one by one: rounding decides on the loss.
-        deep = untied_depth(k**-1.2, k**-2.2, depth=16).steps
+        deep = untied_depth(k**-1.2, weights=k**-2.2, depth=16).steps
         with pytest.raises(ArithmeticError, match="float64 does not resolve the loss"):
             depth_schedule_loss(deep, **setting)
     null = np.mean(k**-2.2)

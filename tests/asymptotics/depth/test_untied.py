@@ -49,7 +49,7 @@ def jacobi_measure(beta, count):
 def test_losses_solve_the_normal_equations(count, decay):
     rng = np.random.default_rng(count)
     x, mass = np.arange(1.0, count + 1) ** -decay, rng.uniform(0.1, 2, count)
-    losses = untied_depth(x, mass, depth=12).losses
+    losses = untied_depth(x, weights=mass, depth=12).losses
     for depth in (1, 2, 5, 12):
         exact = normal_equations(x, mass, depth)
         assert abs(losses[depth - 1] / exact - 1) < ROUNDING
@@ -57,7 +57,7 @@ def test_losses_solve_the_normal_equations(count, decay):
 
 def test_steps_reach_the_loss_and_no_others_do():
     x, mass = np.arange(1.0, 200) ** -1.2, np.arange(1.0, 200) ** -2.0
-    best = untied_depth(x, mass, depth=4)
+    best = untied_depth(x, weights=mass, depth=4)
 
     def loss(steps):
         return float(mass @ np.prod(1 - steps[:, None] * x, axis=0) ** 2 / mass.sum())
@@ -75,7 +75,7 @@ def test_continuous_power_law(beta):
     # With x = u^10 the density is a polynomial in u: Gauss-Legendre nodes are accurate near 0.
     u, weights = np.polynomial.legendre.leggauss(660)
     u = (1 + u) / 2
-    best = untied_depth(u**10, weights * u ** (10 * beta - 1), depth=64)
+    best = untied_depth(u**10, weights=weights * u ** (10 * beta - 1), depth=64)
     closed = [untied_power_law_loss(beta, depth=depth) for depth in (1, 8, 64)]
     assert best.losses[[0, 7, 63]] == pytest.approx(closed, rel=CLOSED)
     steps = untied_power_law_steps(beta, depth=64)
@@ -120,25 +120,26 @@ def power_law(nu, beta, modes=1500):
 
 @pytest.mark.parametrize(("nu", "beta"), [(1.0, 1.0), (1.5, 0.7), (2.0, 0.5), (0.6, 1.0)])
 def test_exponent_of_discrete_power_laws(nu, beta):
-    losses = untied_depth(*power_law(nu, beta), depth=256).losses
+    eigenvalues, mass = power_law(nu, beta)
+    losses = untied_depth(eigenvalues, weights=mass, depth=256).losses
     assert math.log2(losses[127] / losses[255]) == pytest.approx((2 + nu) * beta, rel=0.02)
 
 
 def test_as_many_layers_as_eigenvalues():
     x, mass = np.array([2.0, 0.0, 1.0, 2.0, 3.0]), np.array([1.0, 2.0, 1.0, 3.0, 0.0])
-    best = untied_depth(x, mass, depth=4)
+    best = untied_depth(x, weights=mass, depth=4)
     assert best.losses[1:] == pytest.approx([2 / 7] * 3)
     # One layer on 2 (mass 4) and 1 (mass 1): p = 1 - s x with s = 9/17.
     assert best.losses[0] == pytest.approx((2 + 4 / 17**2 + 64 / 17**2) / 7)
     assert best.steps == pytest.approx([0, 0, 0.5, 1])
-    assert untied_depth([0.0], [1.0], depth=2).losses.tolist() == [1.0, 1.0]
+    assert untied_depth([0.0], weights=[1.0], depth=2).losses.tolist() == [1.0, 1.0]
 
 
 def test_order_and_scale_do_not_matter():
     rng = np.random.default_rng(5)
     x, mass = rng.uniform(0, 1, 50), rng.uniform(0, 1, 50)
-    best, order = untied_depth(x, mass, depth=6), rng.permutation(50)
-    other = untied_depth(7 * x[order], 3 * mass[order], depth=6)
+    best, order = untied_depth(x, weights=mass, depth=6), rng.permutation(50)
+    other = untied_depth(7 * x[order], weights=3 * mass[order], depth=6)
     assert other.losses == pytest.approx(best.losses, rel=ROUNDING)
     assert other.steps == pytest.approx(best.steps / 7, rel=ROUNDING)
 
@@ -147,7 +148,7 @@ def test_small_differences_of_gains_grow_at_the_rate():
     """Gradient flow of two layers, and of four, from nearly the balanced optimum."""
     x, mass = jacobi_measure(1.0, 30)
     for depth, published in ((2, 0.04616), (4, 0.00396)):
-        saddle = balanced_saddle(x, mass, depth=depth)
+        saddle = balanced_saddle(x, weights=mass, depth=depth)
         assert saddle.growth_rate == pytest.approx(published, rel=2e-3)
 
         def flow(_, gamma):
@@ -166,7 +167,7 @@ def test_small_differences_of_gains_grow_at_the_rate():
 
 def test_balanced_point_is_the_tied_optimum_with_the_curvature():
     x, mass = jacobi_measure(0.5, 60)
-    saddle = balanced_saddle(3 * x, mass, depth=16)
+    saddle = balanced_saddle(3 * x, weights=mass, depth=16)
 
     def loss(first, second):
         rest = (1 - saddle.gamma * 3 * x / 16) ** 28
@@ -179,12 +180,13 @@ def test_balanced_point_is_the_tied_optimum_with_the_curvature():
     assert second == pytest.approx(saddle.curvature, rel=1e-4)
     # g*/L of the notes at beta = 1/2, L = 16.
     assert 3 * g / 16 == pytest.approx(1.934, abs=1e-3)
-    assert balanced_saddle(x, mass, depth=1).escape_time(0.1) == math.inf
+    assert balanced_saddle(x, weights=mass, depth=1).escape_time(0.1) == math.inf
 
 
 def test_rate_of_the_power_law_at_great_depth():
     """2 beta Gamma(beta + 1)/(4^(beta + 1) L^(beta + 2)): corrections are of order ln(L)/L."""
     for beta in (0.5, 1.0, 2.0):
-        rate = balanced_saddle(*jacobi_measure(beta, 1100), depth=1000).growth_rate
+        eigenvalues, mass = jacobi_measure(beta, 1100)
+        rate = balanced_saddle(eigenvalues, weights=mass, depth=1000).growth_rate
         limit = 2 * beta * math.gamma(beta + 1) / (4 ** (beta + 1) * 1000 ** (beta + 2))
         assert rate == pytest.approx(limit, rel=0.03)

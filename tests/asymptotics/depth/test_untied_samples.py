@@ -20,14 +20,14 @@ ROUNDING = 1e-12
 
 @pytest.mark.parametrize("alpha", [0.5, 1.0, 3.0])
 def test_isotropic_inputs_have_the_closed_optimum(alpha):
-    best = untied_depth(np.ones(40), np.ones(40), depth=12, alpha=alpha)
+    best = untied_depth(np.ones(40), weights=np.ones(40), depth=12, alpha=alpha)
     for depth in (1, 5, 12):
         closed = optimal_schedule(steps=depth, ratio=1 / alpha)
         assert best.losses[depth - 1] == pytest.approx(float(closed.loss), rel=CONTOUR)
     assert best.steps == pytest.approx(closed.rates, rel=CONTOUR)
     assert best.error < CONTOUR * best.loss
     # The sum of alpha^k: losses of 1e-48 at great depth.
-    deep = untied_depth(np.ones(40), np.ones(40), depth=100, alpha=alpha).losses
+    deep = untied_depth(np.ones(40), weights=np.ones(40), depth=100, alpha=alpha).losses
     closed_form = 1 / np.cumsum(alpha ** np.arange(101.0))[1:]
     assert deep == pytest.approx(closed_form, rel=CONTOUR, abs=0)
 
@@ -37,7 +37,7 @@ def test_power_laws_by_exact_moments(decay, alpha):
     """The normal equations of the monomials in 60 digits: no contour, no basis, no gaps."""
     k = np.arange(1.0, 6)
     x, share, depth = k**-decay, k ** (-decay - 1), 8
-    best = untied_depth(x, share, depth=depth, alpha=alpha)
+    best = untied_depth(x, weights=share, depth=depth, alpha=alpha)
     with mpmath.workdps(60):
         lam = [mpmath.mpf(v) for v in x.tolist()]
         labels = [mpmath.mpf(v) for v in share.tolist()]
@@ -58,17 +58,17 @@ def test_many_layers():
     their polynomial uses that inputs correlate what is in the null space with what is not.
     """
     k = np.arange(1.0, 101)
-    best = untied_depth(k**-1.2, k**-2.2, depth=64, alpha=0.5)
+    best = untied_depth(k**-1.2, weights=k**-2.2, depth=64, alpha=0.5)
     limit = TwoPoint(Atoms(k**-1.2), alpha=0.5).null_mean(
         outer=lambda x: x ** (1 / 1.2), inner=lambda x: x
     )
     assert np.all(np.diff(best.losses) < 0)
     assert best.loss < 0.95 * limit / np.mean(k**-2.2)
     assert best.error < CONTOUR * best.loss
-    assert untied_depth(k**-1.2, k**-2.2, depth=32, alpha=0.5).losses == pytest.approx(
+    assert untied_depth(k**-1.2, weights=k**-2.2, depth=32, alpha=0.5).losses == pytest.approx(
         best.losses[:32], rel=CONTOUR
     )
-    long = untied_depth(k**-1.2, k**-2.2, depth=40, alpha=1e3)
+    long = untied_depth(k**-1.2, weights=k**-2.2, depth=40, alpha=1e3)
     assert long.loss < 1e-7
     assert long.error < 1e-7 * long.loss
 
@@ -122,27 +122,30 @@ def test_one_layer_by_moments(alpha, width):
     x = np.linspace(0.2, 2, 30) ** 2
     share = np.linspace(3, 1, 30)
     share = share / share.sum()
-    best = untied_depth(x, 5 * share, depth=1, alpha=alpha, width_ratio=width)
+    best = untied_depth(x, weights=5 * share, depth=1, alpha=alpha, width_ratio=width)
     assert best.loss == pytest.approx(one_layer(x, share, alpha, width), rel=CONTOUR)
 
 
 def test_long_contexts_tend_to_the_spectrum_itself():
     k = np.arange(1.0, 31)
-    exact = untied_depth(1 / k, 1 / k**2, depth=3)
-    near = untied_depth(1 / k, 1 / k**2, depth=3, alpha=1e5, width_ratio=1.0)
+    exact = untied_depth(1 / k, weights=1 / k**2, depth=3)
+    near = untied_depth(1 / k, weights=1 / k**2, depth=3, alpha=1e5, width_ratio=1.0)
     assert near.losses == pytest.approx(exact.losses, rel=3e-3)  # of order depth^4/alpha
     assert near.steps == pytest.approx(exact.steps, rel=3e-3)
 
 
 def test_zero_and_repeated_eigenvalues():
     x, share = np.array([0.0, 1.0, 1.0, 2.0]), np.array([1.0, 2.0, 4.0, 0.0])
-    best = untied_depth(x, share, depth=2, alpha=1.5)
-    spread = untied_depth(x, [1.0, 3.0, 3.0, 0.0], depth=2, alpha=1.5)
+    best = untied_depth(x, weights=share, depth=2, alpha=1.5)
+    spread = untied_depth(x, weights=[1.0, 3.0, 3.0, 0.0], depth=2, alpha=1.5)
     assert best.losses == pytest.approx(spread.losses, rel=CONTOUR)
     assert np.all(best.losses > 1 / 7)
-    assert untied_depth([0.0, 0.0], [1.0, 2.0], depth=2, alpha=1.5).losses.tolist() == [1.0, 1.0]
+    assert untied_depth([0.0, 0.0], weights=[1.0, 2.0], depth=2, alpha=1.5).losses.tolist() == [
+        1.0,
+        1.0,
+    ]
     # Directions without label variance blur the others, but hold no loss.
-    fewer = untied_depth([0.0, 0.0, 1.0, 1.0], [1.0, 0.0, 2.0, 4.0], depth=2, alpha=1.5)
+    fewer = untied_depth([0.0, 0.0, 1.0, 1.0], weights=[1.0, 0.0, 2.0, 4.0], depth=2, alpha=1.5)
     assert best.loss > fewer.loss
 
 
@@ -152,7 +155,7 @@ def test_sampled_contexts(alpha, width):
     means, errors, shown = [], [], []
     for d, count in ((24, 900), (48, 300)):
         x = np.tile(np.linspace(0.4, 2, 6), d // 6)
-        best = untied_depth(x, x, depth=3, alpha=alpha, width_ratio=width)
+        best = untied_depth(x, weights=x, depth=3, alpha=alpha, width_ratio=width)
         shown.append(best.loss)
         rng, losses = np.random.default_rng(d), []
         for _ in range(count):
@@ -177,7 +180,7 @@ def test_complex_steps_are_those_of_the_best_polynomial():
     """They come in pairs; the best real ones have their loss, and no change makes it smaller."""
     k = np.arange(1.0, 25)
     x, share = k**-0.4, k**-1.4
-    best = untied_depth(x, share, depth=6, alpha=1.4, width_ratio=0.7)
+    best = untied_depth(x, weights=share, depth=6, alpha=1.4, width_ratio=0.7)
     assert np.iscomplexobj(best.steps)
     assert np.sum(best.steps).imag == pytest.approx(0, abs=1e-9)
     assert np.all(np.diff(best.losses) < 0)
@@ -203,15 +206,15 @@ def test_complex_steps_are_those_of_the_best_polynomial():
 def test_width_with_zero_eigenvalues():
     """They are as good as eigenvalues of next to zero, and scales do not matter."""
     x, share = np.array([0.0, 0.5, 1.0, 1.5]), np.array([0.0, 1.0, 2.0, 1.0])
-    best = untied_depth(x, share, depth=3, alpha=2.0, width_ratio=0.6)
-    near = untied_depth(x + 1e-9, share, depth=3, alpha=2.0, width_ratio=0.6)
+    best = untied_depth(x, weights=share, depth=3, alpha=2.0, width_ratio=0.6)
+    near = untied_depth(x + 1e-9, weights=share, depth=3, alpha=2.0, width_ratio=0.6)
     assert best.losses == pytest.approx(near.losses, rel=1e-6)
-    tiny = untied_depth(1e-200 * x, share, depth=3, alpha=2.0, width_ratio=0.6)
+    tiny = untied_depth(1e-200 * x, weights=share, depth=3, alpha=2.0, width_ratio=0.6)
     assert tiny.losses == pytest.approx(best.losses, rel=CONTOUR)
     assert 1e-200 * tiny.steps == pytest.approx(best.steps, rel=CONTOUR)
 
 
 def test_weights_whose_sum_is_above_one_by_rounding():
     for count in range(230, 236):
-        best = untied_depth(np.linspace(1, 2, count), np.ones(count), depth=2, alpha=15.0)
+        best = untied_depth(np.linspace(1, 2, count), weights=np.ones(count), depth=2, alpha=15.0)
         assert 0 < best.loss < 0.01

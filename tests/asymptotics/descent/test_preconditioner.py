@@ -67,16 +67,16 @@ def test_equals_the_sum_over_fourth_moments(d, N, noise, kurtosis):
     each = kurtosis * np.linspace(0.2, 1, d)
     A, best, loss = brute(T, W, N, noise, each)
     setting = {"context": N, "noise_variance": noise, "excess_kurtosis": each, "mixing": T}
-    found = optimal_preconditioner(T @ T.T, W, **setting)
+    found = optimal_preconditioner(T @ T.T, task_covariance=W, **setting)
     assert found.matrix == pytest.approx(A, rel=ROUNDING, abs=ROUNDING)
     assert found.loss == pytest.approx(best, rel=ROUNDING)
     other = A + np.random.default_rng(1).standard_normal((d, d))
-    assert preconditioner_loss(other, T @ T.T, W, **setting) == pytest.approx(
-        loss(other), rel=ROUNDING
-    )
-    assert preconditioner_loss(found.matrix, T @ T.T, W, **setting) == pytest.approx(
-        found.loss, rel=ROUNDING
-    )
+    assert preconditioner_loss(
+        other, input_covariance=T @ T.T, task_covariance=W, **setting
+    ) == pytest.approx(loss(other), rel=ROUNDING)
+    assert preconditioner_loss(
+        found.matrix, input_covariance=T @ T.T, task_covariance=W, **setting
+    ) == pytest.approx(found.loss, rel=ROUNDING)
 
 
 @pytest.mark.parametrize("d", [1, 3, 8])
@@ -88,12 +88,14 @@ def test_gaussian_loss_in_eigenvalues(d, N, noise):
     b = np.linalg.eigvalsh(root @ W @ root)
     t = b.sum()
     expected = noise + np.sum(b * (b + t + noise) / ((N + 1) * b + t + noise))
-    found = optimal_preconditioner(Lambda, W, context=N, noise_variance=noise)
+    found = optimal_preconditioner(Lambda, task_covariance=W, context=N, noise_variance=noise)
     assert found.loss == pytest.approx(expected, rel=ROUNDING)
     assert found.matrix == pytest.approx(found.matrix.T, rel=ROUNDING, abs=ROUNDING)
     # Without excess kurtosis the mixing has no effect.
     turn = np.linalg.qr(np.random.default_rng(0).standard_normal((d, d)))[0]
-    turned = optimal_preconditioner(Lambda, W, context=N, noise_variance=noise, mixing=root @ turn)
+    turned = optimal_preconditioner(
+        Lambda, task_covariance=W, context=N, noise_variance=noise, mixing=root @ turn
+    )
     assert turned.matrix == pytest.approx(found.matrix, rel=ROUNDING, abs=ROUNDING)
 
 
@@ -110,7 +112,7 @@ def test_published_limit_of_gradient_flow_and_its_risk(N, M, noise):
     middle = np.linalg.matrix_power(np.linalg.inv(Gamma), 2) @ L
     first = np.trace((L @ L + t * L + noise * L) @ middle) / M
     second = np.trace((L + t * one) @ (L + t * one) @ middle) / N**2
-    risk = preconditioner_loss(trained, L, context=M, noise_variance=noise)
+    risk = preconditioner_loss(trained, input_covariance=L, context=M, noise_variance=noise)
     assert risk == pytest.approx(noise + first + second, rel=ROUNDING)
     # The same for one task a, averaged over tasks: both are quadratic in it.
     total = 0.0
@@ -130,7 +132,9 @@ def test_isotropic_and_whitened_closed_forms():
     assert found.loss == pytest.approx(expected, rel=ROUNDING)
     # Mahankali, Hashimoto and Ma: tasks of the inverse covariance, the same loss.
     L = covariance(4, d)
-    white = optimal_preconditioner(L, np.linalg.inv(L), context=N, noise_variance=noise)
+    white = optimal_preconditioner(
+        L, task_covariance=np.linalg.inv(L), context=N, noise_variance=noise
+    )
     assert white.loss == pytest.approx(expected, rel=ROUNDING)
     assert white.matrix @ L == pytest.approx(
         N / (N + d + 1 + noise) * np.eye(d), rel=ROUNDING, abs=ROUNDING
@@ -155,13 +159,15 @@ def test_simulated_loss(law, optimal):
     setting = {"context": N, "noise_variance": noise, "excess_kurtosis": kurtosis, "mixing": T}
     A = np.diag([0.5, -0.2, 0.3]) + 0.1
     if optimal:
-        A = optimal_preconditioner(T @ T.T, root @ root.T, **setting).matrix
+        A = optimal_preconditioner(T @ T.T, task_covariance=root @ root.T, **setting).matrix
     x = draw(rng, (tasks, N + 1, d)) @ T.T
     w = rng.standard_normal((tasks, d)) @ root.T
     y = np.einsum("tnd,td->tn", x, w) + np.sqrt(noise) * rng.standard_normal((tasks, N + 1))
     beta = np.einsum("tnd,tn->td", x[:, :N], y[:, :N]) / N
     errors = (y[:, N] - np.einsum("td,de,te->t", x[:, N], A, beta)) ** 2
-    theory = preconditioner_loss(A, T @ T.T, root @ root.T, **setting)
+    theory = preconditioner_loss(
+        A, input_covariance=T @ T.T, task_covariance=root @ root.T, **setting
+    )
     assert abs(errors.mean() - theory) < SIGMAS * errors.std() / np.sqrt(tasks)
 
 
@@ -173,12 +179,17 @@ def test_rank_deficient_inputs_are_a_smaller_problem(kurtosis):
     T = np.zeros((5, 5))
     T[:, :3] = basis[:, :3] @ small_T
     found = optimal_preconditioner(
-        T @ T.T, W, context=6, noise_variance=0.1, excess_kurtosis=kurtosis, mixing=T
+        T @ T.T,
+        task_covariance=W,
+        context=6,
+        noise_variance=0.1,
+        excess_kurtosis=kurtosis,
+        mixing=T,
     )
     inside = basis[:, :3]
     small = optimal_preconditioner(
         small_T @ small_T.T,
-        inside.T @ W @ inside,
+        task_covariance=inside.T @ W @ inside,
         context=6,
         noise_variance=0.1,
         excess_kurtosis=kurtosis,
@@ -193,10 +204,12 @@ def test_rank_deficient_inputs_are_a_smaller_problem(kurtosis):
 
 def test_nothing_to_learn():
     for Lambda, W in ((np.zeros((2, 2)), None), (np.eye(2), np.zeros((2, 2)))):
-        found = optimal_preconditioner(Lambda, W, context=3, noise_variance=0.25)
+        found = optimal_preconditioner(Lambda, task_covariance=W, context=3, noise_variance=0.25)
         assert np.array_equal(found.matrix, np.zeros((2, 2)))
         assert found.loss == 0.25
-    assert optimal_preconditioner(np.eye(2), np.zeros((2, 2)), context=3).loss == 0.0
+    assert (
+        optimal_preconditioner(np.eye(2), task_covariance=np.zeros((2, 2)), context=3).loss == 0.0
+    )
 
 
 @pytest.mark.parametrize("spread", [1e-10, 1e-5, 1.0])
@@ -206,7 +219,7 @@ def test_float64_within_the_promise(spread, N, noise):
     """Diagonal covariances of large condition, against the eigenvalue form in 50 digits."""
     values, tasks = np.geomspace(spread, 1.0, 4), np.array([1.0, 1e-3, 10.0, 0.1])
     found = optimal_preconditioner(
-        np.diag(values), np.diag(tasks), context=N, noise_variance=noise
+        np.diag(values), task_covariance=np.diag(tasks), context=N, noise_variance=noise
     )
     with mpmath.workdps(50):
         b = [mpmath.mpf(x) * w for x, w in zip(values, tasks, strict=True)]
@@ -224,12 +237,14 @@ def test_float64_within_the_promise(spread, N, noise):
 def test_bounds(seed, d, N, noise, kurtosis):
     Lambda, W = covariance(seed, d), covariance(seed + 1, d)
     setting = {"noise_variance": noise, "excess_kurtosis": kurtosis}
-    found = optimal_preconditioner(Lambda, W, context=N, **setting)
+    found = optimal_preconditioner(Lambda, task_covariance=W, context=N, **setting)
     assert noise * (1 - ROUNDING) <= found.loss <= noise + np.trace(Lambda @ W) * (1 + ROUNDING)
-    longer = optimal_preconditioner(Lambda, W, context=2 * N, **setting)
+    longer = optimal_preconditioner(Lambda, task_covariance=W, context=2 * N, **setting)
     assert longer.loss <= found.loss * (1 + ROUNDING)
     step = np.random.default_rng(seed).standard_normal((d, d))
-    other = preconditioner_loss(found.matrix + step, Lambda, W, context=N, **setting)
+    other = preconditioner_loss(
+        found.matrix + step, input_covariance=Lambda, task_covariance=W, context=N, **setting
+    )
     assert other >= found.loss * (1 - ROUNDING)
 
 
@@ -243,15 +258,17 @@ def test_sympy_matrices():
     assert r"\sigma^{2}" in sympy.latex(found.loss)
     # Not commuting: the same numbers as floats, and the loss of the optimum.
     Lambda, W = sympy.Matrix([[2, 1], [1, 3]]), sympy.Matrix([[1, r], [r, 4]])
-    found = optimal_preconditioner(Lambda, W, context=N)
+    found = optimal_preconditioner(Lambda, task_covariance=W, context=N)
     floats = optimal_preconditioner(
-        np.array([[2.0, 1.0], [1.0, 3.0]]), np.array([[1.0, 0.5], [0.5, 4.0]]), context=7
+        np.array([[2.0, 1.0], [1.0, 3.0]]),
+        task_covariance=np.array([[1.0, 0.5], [0.5, 4.0]]),
+        context=7,
     )
     numbers = {N: 7, r: sympy.Rational(1, 2)}
     exact = np.array(found.matrix.subs(numbers).evalf().tolist(), dtype=float)
     assert floats.matrix == pytest.approx(exact, rel=ROUNDING)
     assert floats.loss == pytest.approx(float(found.loss.subs(numbers)), rel=ROUNDING)
-    at = preconditioner_loss(found.matrix, Lambda, W, context=N)
+    at = preconditioner_loss(found.matrix, input_covariance=Lambda, task_covariance=W, context=N)
     assert sympy.simplify(at - found.loss) == 0
 
 

@@ -272,7 +272,7 @@ def test_random_starts_follow_their_effective_scale(size):
     H, D, N, noise = 5, 4, 31, 0.2
     rng = np.random.default_rng(7)
     v, U = size * rng.standard_normal(H), size * rng.standard_normal((H, D, D))
-    scale = float(effective_init_scale(v, U, eigenvalues=SPECTRUM))
+    scale = float(effective_init_scale(v, key_query=U, eigenvalues=SPECTRUM))
     setting = {"context": N, "init_scale": scale, "noise_variance": noise}
     drop = merged_curve_drop_time(eigenvalues=SPECTRUM, **setting)
     times = drop * np.array([0.9, 1.0, 1.1, 1.6])
@@ -291,7 +291,7 @@ def test_law_of_the_effective_scale(heads):
     rng = np.random.default_rng(heads)
     v, U = rng.standard_normal((samples, heads)), rng.standard_normal((samples, heads, 3, 3))
     lam = np.array([0.3, 2.0, 1.1])
-    log = np.log(effective_init_scale(v, U, eigenvalues=lam))
+    log = np.log(effective_init_scale(v, key_query=U, eigenvalues=lam))
     law = effective_init_scale_moments(heads)
     deviations = log - law.mean
     assert abs(np.mean(deviations)) < Z * np.std(log) / np.sqrt(samples)
@@ -316,8 +316,8 @@ def test_the_drop_has_the_loss_and_the_spread_of_random_starts():
     assert drop.loss(drop.drop_times) == pytest.approx(drop.losses.mean(), rel=1e-9)
     generator, times = np.random.default_rng(0), []
     for _ in range(400):
-        start = 1e-5 * generator.standard_normal(5), 1e-5 * generator.standard_normal((5, 2, 2))
-        scale = effective_init_scale(*start, eigenvalues=law["eigenvalues"])
+        v, U = 1e-5 * generator.standard_normal(5), 1e-5 * generator.standard_normal((5, 2, 2))
+        scale = effective_init_scale(v, key_query=U, eigenvalues=law["eigenvalues"])
         own = merged_attention_drop(init_scale=float(scale), **law)
         assert own.std_over_seeds == 0
         times.append(own.drop_times[0])
@@ -347,9 +347,11 @@ def test_moments_in_all_number_systems():
 
 
 def test_effective_scale_of_the_smallest_weights():
-    tiny = effective_init_scale([3e-200, 4e-200], np.zeros((2, 1, 1)), eigenvalues=[1e-200])
+    tiny = effective_init_scale(
+        [3e-200, 4e-200], key_query=np.zeros((2, 1, 1)), eigenvalues=[1e-200]
+    )
     assert tiny == pytest.approx(2.5e-200)
-    assert effective_init_scale([0.0], np.zeros((1, 1, 1)), eigenvalues=[1.0]) == 0
+    assert effective_init_scale([0.0], key_query=np.zeros((1, 1, 1)), eigenvalues=[1.0]) == 0
 
 
 BASE = {

@@ -33,7 +33,9 @@ N = 31
 
 
 def staircase(v, k, q, lam=LAM, **more):
-    return separate_attention_staircase(v, k, q, eigenvalues=lam, **{"context": N, **more})
+    return separate_attention_staircase(
+        v, key=k, query=q, eigenvalues=lam, **{"context": N, **more}
+    )
 
 
 def random_start(seed, heads, rank=1, dim=4, scale=1.0):
@@ -355,8 +357,8 @@ def test_only_small_weights_wait():
     """The rows are the plateaus, and the figure ends after the last drop."""
     v, k, q = ([[0.3], [0.2]] * np.eye(2) for _ in range(3))
     for size, waits in ((1e-3, True), (3.0, False)):
-        weights = size * v.sum(axis=1), size * k, size * q
-        steps = separate_attention_staircase(*weights, eigenvalues=[1, 0.5], context=9)
+        weights = {"value": size * v.sum(axis=1), "key": size * k, "query": size * q}
+        steps = separate_attention_staircase(**weights, eigenvalues=[1, 0.5], context=9)
         assert steps.waits == waits
         assert [row["learned"] for row in steps.rows()] == [0, 1, 2]
         assert [row["half_drop_time"] for row in steps.rows()] == [None, *steps.drop_times]

@@ -167,13 +167,16 @@ def test_table_of_counts(method, condition_number):
         for tol, count in zip(TOLERANCES, counts, strict=True):
             assert found[count] <= mpmath.mpf(tol) < found[count - 1]
             assert (
-                steps_needed(mpmath.mpf(condition_number), mpmath.mpf(tol), method=method) == count
+                steps_needed(mpmath.mpf(condition_number), tol=mpmath.mpf(tol), method=method)
+                == count
             )
             schedule = condition_number_schedule(
                 float(condition_number), tol=float(tol), method=method
             )
             assert len(schedule.gammas) == count
-    table = steps_needed(float(condition_number), np.array(TOLERANCES, dtype=float), method=method)
+    table = steps_needed(
+        float(condition_number), tol=np.array(TOLERANCES, dtype=float), method=method
+    )
     assert table.tolist() == list(counts)
 
 
@@ -204,7 +207,7 @@ def test_traces_of_the_notes(method, printed):
 def test_layers_of_theorem_5_1(condition_number, layers):
     """Precondition to eps/(2 condition_number), then one gradient-descent step."""
     tol = np.array([1e-2, 1e-4, 1e-8, 1e-12]) / (2 * condition_number)
-    assert (steps_needed(condition_number, tol, method="monotone") + 1).tolist() == layers
+    assert (steps_needed(condition_number, tol=tol, method="monotone") + 1).tolist() == layers
 
 
 # Optimality
@@ -292,12 +295,12 @@ def test_equioscillation(condition_number):
         best = condition_number_schedule(mpmath.mpf(condition_number), steps=1)
         inner = 1 / (3 * best.gammas[0])
         ends = [
-            eigenvalues_after(x, best.gammas)[1]
+            eigenvalues_after(x, gammas=best.gammas)[1]
             for x in (1 / mpmath.mpf(condition_number), mpmath.mpf(1))
         ]
         assert abs(ends[0] / ends[1] - 1) < mpmath.mpf("1e-25")
         assert 1 / mpmath.mpf(condition_number) < inner < 1
-        assert abs(eigenvalues_after(inner, best.gammas)[1] / best.top[1] - 1) < mpmath.mpf(
+        assert abs(eigenvalues_after(inner, gammas=best.gammas)[1] / best.top[1] - 1) < mpmath.mpf(
             "1e-38"
         )
         assert abs(best.top[1] / ends[0] / best.condition_number[1] - 1) < mpmath.mpf("1e-25")
@@ -330,7 +333,7 @@ def test_constants_of_the_contraction_are_sharp():
     large = [condition_number_schedule(1e100, steps=1, method=m) for m in METHODS]
     assert large[0].condition_number[1] / 1e100 == pytest.approx(4 / 27, rel=ROUNDING)
     assert large[1].condition_number[1] / 1e100 == pytest.approx(4 / 9, rel=ROUNDING)
-    counts = [steps_needed(mpmath.mpf("1e300"), 1e-3, method=method) for method in METHODS]
+    counts = [steps_needed(mpmath.mpf("1e300"), tol=1e-3, method=method) for method in METHODS]
     # The last layers are not in the linear regime; measured 2.3516.
     assert counts[1] / counts[0] == pytest.approx(math.log(27 / 4) / math.log(9 / 4), rel=5e-3)
 
@@ -444,7 +447,7 @@ def test_residuals_of_the_notes(condition_number, steps, monotone, optimal):
 def test_interval_after_dense_sampling(gammas, share, upper):
     lower = share * upper
     image = interval_after(gammas, lower=lower, upper=upper)
-    samples = eigenvalues_after(np.linspace(lower, upper, 40001), gammas)
+    samples = eigenvalues_after(np.linspace(lower, upper, 40001), gammas=gammas)
     largest = samples.max(axis=-1)
     width = SAMPLED * np.maximum.accumulate(largest * (1 + 36 * largest**2))
     for sampled, exact, inside in (
@@ -462,13 +465,13 @@ def test_images_in_float64_and_fifty_digits(upper, condition_number):
     gamma = condition_number_schedule(condition_number, steps=12).gammas
     image = interval_after(gamma, lower=1 / condition_number, upper=upper)
     monotone = condition_number_schedule(condition_number, steps=12, method="monotone").gammas
-    spectrum = eigenvalues_after(upper, monotone)
+    spectrum = eigenvalues_after(upper, gammas=monotone)
     with mpmath.workdps(200):
         exact = interval_after([*map(mpmath.mpf, gamma)], lower=1 / condition_number, upper=upper)
         for name in ("lower", "upper", "condition_number"):
             for a, b in zip(getattr(image, name), getattr(exact, name), strict=True):
                 assert a == b or abs(a / b - 1) < FOLDED * math.sqrt(condition_number)
-        targets = eigenvalues_after(mpmath.mpf(upper), [*map(mpmath.mpf, monotone)])
+        targets = eigenvalues_after(mpmath.mpf(upper), gammas=[*map(mpmath.mpf, monotone)])
         for a, b in zip(spectrum, targets, strict=True):
             assert abs(a / b - 1) < ROUNDING
 
@@ -477,7 +480,7 @@ def test_two_per_cent_too_much():
     gamma = condition_number_schedule(100, steps=1).gammas
     image = interval_after(gamma, lower=0.01, upper=1.02)
     assert abs(image.condition_number[1] - 24.5) < PRINTED * 0.05
-    samples = eigenvalues_after(np.linspace(0.01, 1.02, 100001), gamma)[1]
+    samples = eigenvalues_after(np.linspace(0.01, 1.02, 100001), gammas=gamma)[1]
     assert image.condition_number[1] == pytest.approx(samples.max() / samples.min(), rel=SAMPLED)
     safe = condition_number_schedule(100, steps=1, margin=0.02)
     image = interval_after(safe.gammas, lower=0.01, upper=1.02)
@@ -491,7 +494,7 @@ def test_sensitivity_to_the_largest_eigenvalue(condition_number, printed):
         gamma = condition_number_schedule(mpmath.mpf(condition_number), steps=1).gammas
 
         def image(logarithm):
-            return mpmath.log(eigenvalues_after(mpmath.exp(logarithm), gamma)[1])
+            return mpmath.log(eigenvalues_after(mpmath.exp(logarithm), gammas=gamma)[1])
 
         slope = mpmath.diff(image, 0)
         assert abs(slope - printed) < PRINTED * 5 * 10.0 ** -len(str(printed).split(".")[1])
@@ -504,7 +507,7 @@ def test_an_eigenvalue_at_the_double_zero_is_annihilated():
     condition_number = sympy.Integer(100)
     gamma = condition_number_schedule(condition_number, steps=1).gammas
     zero = 1 + sympy.Rational(1, 10) + sympy.Rational(1, 100)
-    assert eigenvalues_after(zero, gamma)[1] == 0
+    assert eigenvalues_after(zero, gammas=gamma)[1] == 0
     image = interval_after(gamma, lower=1 / condition_number, upper=zero)
     assert image.lower[1] == 0
     assert image.condition_number[1] == sympy.oo
@@ -594,7 +597,7 @@ def test_shapes():
     tol = np.array([1e-3, 1e-12])
     for method in METHODS:
         schedule = condition_number_schedule(condition_number, tol=tol, method=method)
-        counts = steps_needed(condition_number, tol, method=method)
+        counts = steps_needed(condition_number, tol=tol, method=method)
         assert schedule.gammas.shape == (2, 2, counts.max())
         assert schedule.excess.shape == (2, 2, counts.max() + 1)
         assert counts.tolist()[0][0] == 0
@@ -604,11 +607,11 @@ def test_shapes():
             )
             for name in FIELDS:
                 assert np.array_equal(getattr(one, name), getattr(schedule, name)[i, j])
-            assert steps_needed(condition_number[i, j], tol[j], method=method) == counts[i, j]
+            assert steps_needed(condition_number[i, j], tol=tol[j], method=method) == counts[i, j]
         image = interval_after(schedule.gammas, lower=1 / condition_number, upper=1.0)
         assert image.condition_number.shape == schedule.excess.shape
         assert image.upper == pytest.approx(schedule.top, rel=1e-9)
-        spectrum = eigenvalues_after(np.ones((5, 1, 1)), schedule.gammas)
+        spectrum = eigenvalues_after(np.ones((5, 1, 1)), gammas=schedule.gammas)
         assert spectrum.shape == (counts.max() + 1, 5, 2, 2)
 
 
@@ -622,8 +625,8 @@ def test_no_layers_and_nothing_to_do():
         assert schedule.top.tolist() == [1]
     assert condition_number_schedule(mpmath.mpf(50), steps=0).gammas == ()
     assert condition_number_schedule(np.ones((3, 0)), tol=1).gammas.shape == (3, 0, 0)
-    assert steps_needed(np.ones((3, 0)), 1).shape == (3, 0)
-    assert eigenvalues_after([1.0, 2.0], []).tolist() == [[1.0, 2.0]]
+    assert steps_needed(np.ones((3, 0)), tol=1).shape == (3, 0)
+    assert eigenvalues_after([1.0, 2.0], gammas=[]).tolist() == [[1.0, 2.0]]
     one = condition_number_schedule(1, steps=3)
     assert one.excess.tolist() == [0] * 4
     # Equal eigenvalues shrink by 4/9 in every layer.
@@ -639,13 +642,15 @@ def test_counts_beside_tolerances_that_are_met_exactly(method, condition_number)
         ).excess
     x = np.array(exact, dtype=float)
     x, k = x[x > SMALLEST], np.arange(np.sum(x > SMALLEST))
-    assert np.array_equal(steps_needed(condition_number, x * (1 + DOUBLED), method=method), k)
-    assert np.array_equal(steps_needed(condition_number, x * (1 - DOUBLED), method=method), k + 1)
+    assert np.array_equal(steps_needed(condition_number, tol=x * (1 + DOUBLED), method=method), k)
+    assert np.array_equal(
+        steps_needed(condition_number, tol=x * (1 - DOUBLED), method=method), k + 1
+    )
 
 
 def test_large_tables_agree_with_single_counts():
     condition_number = np.geomspace(1, 1e99, 20000).reshape(2, -1)
-    counts = steps_needed(condition_number, 1e-10)
+    counts = steps_needed(condition_number, tol=1e-10)
     assert np.all(np.diff(counts.ravel()) >= 0)
     for i in (0, 77, 5000, 9999):
         assert counts[1, i] == len(
@@ -676,11 +681,11 @@ def test_floats_start_below_a_googol(start):
     with pytest.raises(ValueError, match=message):
         schedule_of(**start)
     with pytest.raises(ValueError, match=message):
-        steps_needed(1.1e100, 0.1)
-    assert steps_needed(mpmath.mpf(10) ** 101, 0.1) == 123
-    assert steps_needed(1e100, 0.1) == 122
+        steps_needed(1.1e100, tol=0.1)
+    assert steps_needed(mpmath.mpf(10) ** 101, tol=0.1) == 123
+    assert steps_needed(1e100, tol=0.1) == 122
 
 
 def test_eigenvalues_of_a_symbol():
     x, g = sympy.symbols("x g")
-    assert eigenvalues_after(x, [g]) == (x, x * (1 - g * x) ** 2)
+    assert eigenvalues_after(x, gammas=[g]) == (x, x * (1 - g * x) ** 2)

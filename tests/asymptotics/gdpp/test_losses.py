@@ -112,7 +112,7 @@ def test_simulated_layers(rates, gammas, size):
     rng = np.random.default_rng(3)
     small = [0.5 * rate for rate in rates], [0.5 * gamma for gamma in gammas]
     losses = literal_losses(rng.standard_normal((40_000, *size)), *small, 0.3)
-    theory = gdpp_loss(*small, context=size[0], dim=size[1], noise_ratio=0.3)
+    theory = gdpp_loss(small[0], gammas=small[1], context=size[0], dim=size[1], noise_ratio=0.3)
     assert abs(losses.mean() - theory) < SIGMAS * losses.std() / math.sqrt(losses.size)
 
 
@@ -138,10 +138,10 @@ def test_loss_is_the_integral_over_the_density(rates, gammas, c):
     with mpmath.workdps(50):
         points = [0, mpmath.pi / 2, mpmath.pi * 7 / 8, mpmath.pi]
         exact = mpmath.quad(continuous, points) + max(0, 1 - 1 / exact_c)
-        value = gdpp_loss(list(map(mpmath.mpf, rates)), gammas, ratio=c, noise_ratio=v)
+        value = gdpp_loss(list(map(mpmath.mpf, rates)), gammas=gammas, ratio=c, noise_ratio=v)
         # At c = 1 the quadrature is limited by the edge; measured 1e-46.
         assert abs(value / exact - 1) < mpmath.mpf("1e-40")
-    assert abs(gdpp_loss(rates, gammas, ratio=c, noise_ratio=0.3) / exact - 1) < FLOAT64
+    assert abs(gdpp_loss(rates, gammas=gammas, ratio=c, noise_ratio=0.3) / exact - 1) < FLOAT64
 
 
 @pytest.mark.parametrize(("rates", "gammas"), LAYERS)
@@ -153,8 +153,8 @@ def test_float64_at_finite_size(rates, gammas, size):
     where = {"context": size[0], "dim": size[1]}
     for v in (0.0, 0.2):
         with mpmath.workdps(50):
-            exact = gdpp_loss(list(map(mpmath.mpf, rates)), gammas, **where, noise_ratio=v)
-        assert abs(gdpp_loss(rates, gammas, **where, noise_ratio=v) / exact - 1) < FLOAT64
+            exact = gdpp_loss(list(map(mpmath.mpf, rates)), gammas=gammas, **where, noise_ratio=v)
+        assert abs(gdpp_loss(rates, gammas=gammas, **where, noise_ratio=v) / exact - 1) < FLOAT64
 
 
 def test_exact_moments():
@@ -167,9 +167,9 @@ def test_exact_moments():
         coefficient * wishart_moment([power // 2], context=N, dim=3) / (3 * N ** (power // 2))
         for (power,), coefficient in integrand.terms()
     )
-    value = gdpp_loss(rates, gammas, context=N, dim=3, noise_ratio=v)
+    value = gdpp_loss(rates, gammas=gammas, context=N, dim=3, noise_ratio=v)
     assert sympy.expand(value - exact) == 0
-    numbers = gdpp_loss([1 / 3, 1.5], [0.25], context=7, dim=3, noise_ratio=0.1)
+    numbers = gdpp_loss([1 / 3, 1.5], gammas=[0.25], context=7, dim=3, noise_ratio=0.1)
     assert float(value.subs({N: 7, v: 0.1})) == pytest.approx(numbers, rel=FLOAT64)
 
 
@@ -177,7 +177,7 @@ def test_exact_moments():
 @pytest.mark.parametrize("v", [0.0, 0.3])
 def test_without_preconditioning_it_is_gradient_descent(where, v):
     for rates in ([0.7], [0.3, 0.9], [0.2, 0.4, 1.1]):
-        value = gdpp_loss(rates, [0.0] * (len(rates) - 1), **where, noise_ratio=v)
+        value = gdpp_loss(rates, gammas=[0.0] * (len(rates) - 1), **where, noise_ratio=v)
         assert value == pytest.approx(schedule_loss(rates, **where, noise_ratio=v), rel=RULES)
     one = best(1, **where, noise_ratio=v)
     assert one.gammas.shape == (0,)
@@ -204,9 +204,9 @@ def test_small_losses_in_float64_and_fifty_digits(layers, setting):
     found = best(layers, **setting)
     with mpmath.workdps(50):
         rates, gammas = ([mpmath.mpf(float(x)) for x in v] for v in (found.rates, found.gammas))
-        exact = gdpp_loss(rates, gammas, **setting)
+        exact = gdpp_loss(rates, gammas=gammas, **setting)
     assert abs(found.loss / exact - 1) < SMALL_LOSS / math.sqrt(found.loss)
-    assert gdpp_loss(found.rates, found.gammas, **setting) == found.loss
+    assert gdpp_loss(found.rates, gammas=found.gammas, **setting) == found.loss
 
 
 numbers_ = st.floats(-3, 3)
@@ -223,7 +223,7 @@ layers_ = st.integers(1, 4).flatmap(
 def test_no_layers_are_below_the_bound(layers, c, v):
     steps = (3 ** len(layers[0]) - 1) // 2
     bound = chebyshev_schedule(steps=steps, ratio=c, noise_ratio=v).lower_bound
-    assert gdpp_loss(*layers, ratio=c, noise_ratio=v) >= bound * (1 - FLOAT64)
+    assert gdpp_loss(layers[0], gammas=layers[1], ratio=c, noise_ratio=v) >= bound * (1 - FLOAT64)
 
 
 @hypothesis_settings(max_examples=50)
@@ -233,9 +233,9 @@ def test_no_worst_case_is_below_chebyshev(layers, condition_number):
     bound = 1 / mpmath.chebyt(
         steps, (mpmath.mpf(condition_number) + 1) / (mpmath.mpf(condition_number) - 1)
     )
-    assert worst_case_residual(*layers, condition_number=condition_number) >= float(bound) * (
-        1 - FLOAT64
-    )
+    assert worst_case_residual(
+        layers[0], gammas=layers[1], condition_number=condition_number
+    ) >= float(bound) * (1 - FLOAT64)
 
 
 @pytest.mark.slow
@@ -368,7 +368,7 @@ def test_notes_in_the_worst_case(condition_number, layers, notes, improved):
     found = best(layers, condition_number=condition_number)
     assert found.loss == pytest.approx(notes - improved, abs=PRINTED * 1e-4)
     assert (
-        worst_case_residual(found.rates, found.gammas, condition_number=condition_number)
+        worst_case_residual(found.rates, gammas=found.gammas, condition_number=condition_number)
         == found.loss
     )
 
@@ -419,7 +419,7 @@ def test_minima_are_strict_and_distinct(layers, setting):
 
         def loss(change, x=x):
             y = x * (1 + change)
-            return gdpp_loss(y[..., :layers], y[..., layers:], **setting)
+            return gdpp_loss(y[..., :layers], gammas=y[..., layers:], **setting)
 
         # Central differences in relative changes of rates and gammas.
         step, unit = 1e-4, np.eye(len(x))
@@ -453,7 +453,7 @@ def test_rates_of_a_sample_have_a_large_mean_loss():
     assert exact.loss == pytest.approx(3.407594e-3, rel=1e-6)
     assert np.mean(losses) + 2e-4 < exact.loss
     assert abs(np.mean(losses) - 0.0023) < SIGMAS * np.std(losses) / math.sqrt(len(losses))
-    assert gdpp_loss(rates, gammas, context=20, dim=10) == pytest.approx(4.17, abs=5e-3)
+    assert gdpp_loss(rates, gammas=gammas, context=20, dim=10) == pytest.approx(4.17, abs=5e-3)
 
 
 @pytest.mark.slow
@@ -506,7 +506,11 @@ def test_worst_case_at_critical_points(condition_number):
     for rates, gammas in cases:
         exact = critical_maximum(rates, gammas, condition_number)
         assert (
-            abs(worst_case_residual(rates, gammas, condition_number=condition_number) / exact - 1)
+            abs(
+                worst_case_residual(rates, gammas=gammas, condition_number=condition_number)
+                / exact
+                - 1
+            )
             < MAXIMUM
         )
 
@@ -516,41 +520,43 @@ def test_broadcasting_is_the_loop(monkeypatch):
     rng = np.random.default_rng(0)
     rates, gammas = rng.uniform(0, 3, (4, 1, 3)), rng.uniform(0, 1, (5, 2))
     c, v = rng.uniform(0.2, 2, (2, 1, 1)), rng.uniform(0, 1, (5,))
-    loss = gdpp_loss(rates, gammas, ratio=c, noise_ratio=v)
-    finite = gdpp_loss(rates, gammas, context=6, dim=3, noise_ratio=v)
+    loss = gdpp_loss(rates, gammas=gammas, ratio=c, noise_ratio=v)
+    finite = gdpp_loss(rates, gammas=gammas, context=6, dim=3, noise_ratio=v)
     condition_number = rng.uniform(2, 50, (2, 1, 1))
-    worst = worst_case_residual(rates, gammas, condition_number=condition_number)
+    worst = worst_case_residual(rates, gammas=gammas, condition_number=condition_number)
     assert loss.shape == worst.shape == (2, 4, 5)
     assert finite.shape == (4, 5)
     for k, i, j in itertools.product(range(2), range(4), range(5)):
-        x = rates[i, 0], gammas[j]
+        x = {"rates": rates[i, 0], "gammas": gammas[j]}
         assert loss[k, i, j] == pytest.approx(
-            gdpp_loss(*x, ratio=c[k, 0, 0], noise_ratio=v[j]), rel=1e-14
+            gdpp_loss(**x, ratio=c[k, 0, 0], noise_ratio=v[j]), rel=1e-14
         )
         assert finite[i, j] == pytest.approx(
-            gdpp_loss(*x, context=6, dim=3, noise_ratio=v[j]), rel=1e-14
+            gdpp_loss(**x, context=6, dim=3, noise_ratio=v[j]), rel=1e-14
         )
         assert worst[k, i, j] == pytest.approx(
-            worst_case_residual(*x, condition_number=condition_number[k, 0, 0]), rel=1e-14
+            worst_case_residual(**x, condition_number=condition_number[k, 0, 0]), rel=1e-14
         )
-    assert isinstance(gdpp_loss([0.1], [], ratio=0.5), float)
-    assert worst_case_residual(np.ones((0, 2)), np.ones((0, 1)), condition_number=2.0).shape == (
-        0,
-    )
+    assert isinstance(gdpp_loss([0.1], gammas=[], ratio=0.5), float)
+    assert worst_case_residual(
+        np.ones((0, 2)), gammas=np.ones((0, 1)), condition_number=2.0
+    ).shape == (0,)
 
 
 def test_overflow_is_infinite():
     huge = np.array([1e200, 0.5])
-    assert gdpp_loss(huge[:, None] * [1.0, 1.0], [1e150], ratio=0.5).tolist() == [math.inf] * 2
     assert (
-        worst_case_residual(huge[:, None] * [1.0, 1.0], [1e160], condition_number=3.0)[0]
+        gdpp_loss(huge[:, None] * [1.0, 1.0], gammas=[1e150], ratio=0.5).tolist() == [math.inf] * 2
+    )
+    assert (
+        worst_case_residual(huge[:, None] * [1.0, 1.0], gammas=[1e160], condition_number=3.0)[0]
         == math.inf
     )
-    assert gdpp_loss([0.5, 1e155], [0.1], context=3, dim=2) == math.inf
+    assert gdpp_loss([0.5, 1e155], gammas=[0.1], context=3, dim=2) == math.inf
 
 
 def test_the_most_layers():
     many = np.full(8, 0.1)
     assert degree(8) == 3280
-    assert gdpp_loss(many, many[:7], ratio=0.5) < 1
-    assert worst_case_residual(many, many[:7], condition_number=2.0) < 1
+    assert gdpp_loss(many, gammas=many[:7], ratio=0.5) < 1
+    assert worst_case_residual(many, gammas=many[:7], condition_number=2.0) < 1

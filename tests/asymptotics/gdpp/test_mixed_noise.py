@@ -151,7 +151,7 @@ def test_risk_by_the_gauss_rule_of_exact_moments(ridge, variance):
     e = N * nodes
     q = 1 / (e + ridge)
     expected = D / 2 * weights @ ((1 - e * q) ** 2 + variance * e * q**2)
-    assert ridge_risk(ridge, variance, **SIZE) == pytest.approx(expected, rel=GAUSS)
+    assert ridge_risk(ridge, noise_variance=variance, **SIZE) == pytest.approx(expected, rel=GAUSS)
 
 
 @pytest.mark.parametrize(("multiplier", "threshold"), [(1.0, math.inf), (1.3, 5.0), (40.0, 3.0)])
@@ -162,7 +162,10 @@ def test_adaptive_loss_by_adaptive_quadrature(sigma, multiplier, threshold):
 
     def integrand(u):
         parameter = min(multiplier * v * u / (N - D), threshold)
-        return law.pdf(u) * (ridge_risk(parameter, v, **SIZE) - ridge_risk(v, v, **SIZE))
+        return law.pdf(u) * (
+            ridge_risk(parameter, noise_variance=v, **SIZE)
+            - ridge_risk(v, noise_variance=v, **SIZE)
+        )
 
     kink = min((N - D) * threshold / (multiplier * v), 60.0)
     points = sorted({1e-6, 5.0, 10.0, 20.0, 60.0, kink, 120.0})
@@ -232,7 +235,7 @@ def test_uniform_level_by_adaptive_quadrature(context, dim, largest):
 
     spec = f"uniform:{largest}"
     assert oracle_risk(spec, **size) == pytest.approx(
-        mean(lambda s: ridge_risk(s**2, s**2, **size)), rel=ADAPTIVE
+        mean(lambda s: ridge_risk(s**2, noise_variance=s**2, **size)), rel=ADAPTIVE
     )
     expected = mean(lambda s: adaptive_ridge_loss(NoiseLaw("fixed", (s,)), **size, **cut))
     assert adaptive_ridge_loss(spec, **size, **cut) == pytest.approx(expected, rel=ADAPTIVE)
@@ -298,17 +301,17 @@ def test_levels_far_apart_are_told_apart():
 @settings(max_examples=50, deadline=None)
 def test_best_parameter_is_the_noise_variance(a, b, size):
     arguments = {"context": size[0], "dim": size[1]}
-    own = ridge_risk(b, b, **arguments)
-    other = ridge_risk(a, b, **arguments)
+    own = ridge_risk(b, noise_variance=b, **arguments)
+    other = ridge_risk(a, noise_variance=b, **arguments)
     assert own <= other * (1 + ROUNDING)
     assert own <= size[1] / 2
-    assert ridge_risk(a, 2 * b, **arguments) > other
+    assert ridge_risk(a, noise_variance=2 * b, **arguments) > other
     # The loss is linear in the noise variance at a fixed parameter ...
-    mixed = ridge_risk(a, [b, 3 * b, 2 * b], **arguments)
+    mixed = ridge_risk(a, noise_variance=[b, 3 * b, 2 * b], **arguments)
     assert mixed[0] + mixed[1] == pytest.approx(2 * mixed[2], rel=ROUNDING)
     # ... so that only its mean counts where the labels are not looked at.
     law = NoiseLaw("categorical", (math.sqrt(b), math.sqrt(3 * b)))
-    expected = ridge_risk(a, 2 * b, **arguments) - oracle_risk(law, **arguments)
+    expected = ridge_risk(a, noise_variance=2 * b, **arguments) - oracle_risk(law, **arguments)
     found = constant_ridge_loss(law, **arguments, penalty=a)
     assert found == pytest.approx(expected, rel=1e-9, abs=1e-11)
     assert constant_ridge_loss(law, **arguments) <= found * (1 + ROUNDING)
@@ -317,7 +320,9 @@ def test_best_parameter_is_the_noise_variance(a, b, size):
 @given(st.floats(0.1, 20), st.integers(1, 8), st.integers(2, 30))
 @settings(max_examples=30, deadline=None)
 def test_risk_falls_with_context(variance, dim, context):
-    risks = [ridge_risk(variance, variance, context=context + k, dim=dim) for k in (0, 1)]
+    risks = [
+        ridge_risk(variance, noise_variance=variance, context=context + k, dim=dim) for k in (0, 1)
+    ]
     assert risks[1] < risks[0]
 
 
@@ -354,17 +359,21 @@ def test_small_noise():
 
 
 def test_least_squares():
-    assert ridge_risk(0.0, 2.0, **SIZE) == pytest.approx(D / (N - D - 1), rel=ROUNDING)
+    assert ridge_risk(0.0, noise_variance=2.0, **SIZE) == pytest.approx(
+        D / (N - D - 1), rel=ROUNDING
+    )
     # Minimal norm: d - N directions without data, N with the variance of least squares.
-    assert ridge_risk(0.0, 2.0, context=10, dim=20) == pytest.approx(5 + 10 / 9, rel=ROUNDING)
+    assert ridge_risk(0.0, noise_variance=2.0, context=10, dim=20) == pytest.approx(
+        5 + 10 / 9, rel=ROUNDING
+    )
     for context in (9, 10, 11):
-        risk = ridge_risk(0.0, [0.0, 1.0], context=context, dim=10)
+        risk = ridge_risk(0.0, noise_variance=[0.0, 1.0], context=context, dim=10)
         assert list(risk) == [max(10 - context, 0) / 2, math.inf]
     assert constant_ridge_loss("fixed:1", context=10, dim=10, penalty=0.0) == math.inf
 
 
 def test_large_noise_leaves_the_null_predictor():
-    assert ridge_risk(1e30, 1e30, **SIZE) == pytest.approx(D / 2, rel=ROUNDING)
+    assert ridge_risk(1e30, noise_variance=1e30, **SIZE) == pytest.approx(D / 2, rel=ROUNDING)
     assert oracle_risk("fixed:1e15", **SIZE) == pytest.approx(D / 2, rel=ROUNDING)
     assert ridge_baselines("uniform:1e15", **SIZE).tuned < 1e-12
 
@@ -372,11 +381,14 @@ def test_large_noise_leaves_the_null_predictor():
 def test_proportional_limit():
     """R = (d/2) (v/N) M at fixed N/d and v/N, with an error of order 1/d in proportion."""
     noise, kappa = 0.3, 2.0
-    limit = noise * wishart_resolvent(noise, kappa) / 2
+    limit = noise * wishart_resolvent(noise, kappa=kappa) / 2
     errors = []
     for d in (10, 40, 160):
         variance = noise * 2 * d
-        errors.append(d * (ridge_risk(variance, variance, context=2 * d, dim=d) / d / limit - 1))
+        errors.append(
+            d
+            * (ridge_risk(variance, noise_variance=variance, context=2 * d, dim=d) / d / limit - 1)
+        )
     assert np.allclose(errors, errors[-1], rtol=0.1)
 
 
@@ -385,11 +397,11 @@ def test_profiles_average_to_the_baselines():
         levels, weights = level_rule(NoiseLaw.parse(spec))
         kept = levels > 1e-12
         best = baselines(spec)
-        profiles = baseline_profiles(levels[kept], spec, **SIZE)
+        profiles = baseline_profiles(levels[kept], noise_law=spec, **SIZE)
         for name in ("oracle", "one_layer", "constant", "adaptive", "tuned"):
             mean = weights[kept] @ getattr(profiles, name)
             assert mean == pytest.approx(getattr(best, name), rel=1e-10)
-    outside = baseline_profiles([[0.0, 1.0], [2.0, 50.0]], "uniform:4", **SIZE)
+    outside = baseline_profiles([[0.0, 1.0], [2.0, 50.0]], noise_law="uniform:4", **SIZE)
     assert outside.tuned.shape == (2, 2)
     assert outside.constant[1, 1] > outside.adaptive[1, 1]
 

@@ -148,7 +148,7 @@ def test_threshold():
         q, rho, kappa = (mpmath.mpf(v) for v in ("0.7", "0.1", "0.5"))
 
         def M(x):
-            return wishart_resolvent(x, kappa)
+            return wishart_resolvent(x, kappa=kappa)
 
         def T(x):
             return (1 - x * M(x)) / (1 - (1 - x * M(x)) / kappa)

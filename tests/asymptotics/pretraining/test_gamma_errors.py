@@ -173,12 +173,20 @@ def test_the_best_gamma_on_fresh_tasks_is_the_best_preconditioner():
     d, context, rho = 4, 9, 0.2
     _, _, C, sigma = made_up(d, 7)
     best = optimal_gamma(context=context, rho=rho, task_covariance=C, input_covariance=sigma)
-    step = optimal_preconditioner(sigma / d, C, context=context, noise_variance=rho)
+    step = optimal_preconditioner(
+        sigma / d, task_covariance=C, context=context, noise_variance=rho
+    )
     assert best.gamma[:, :d] == pytest.approx(step.matrix / d, rel=1e-9)
     assert best.gamma[:, d] == pytest.approx(0, abs=1e-12)
     assert best.error == pytest.approx(step.loss, rel=ROUNDING)
     gamma, *_ = made_up(d, 8)
-    loss = preconditioner_loss(d * gamma[:, :d], sigma / d, C, context=context, noise_variance=rho)
+    loss = preconditioner_loss(
+        d * gamma[:, :d],
+        input_covariance=sigma / d,
+        task_covariance=C,
+        context=context,
+        noise_variance=rho,
+    )
     setting = {"context": context, "rho": rho, "input_covariance": sigma}
     assert errors_of_gamma(gamma[:, :d], task_covariance=C, **setting).icl == pytest.approx(loss)
 

@@ -11,8 +11,8 @@ from iclimit.asymptotics.spectra import wishart_resolvent
 
 SETTING = {"tau": 1.6, "alpha": 2.0, "kappa": 0.7, "rho": 0.25}
 Q = (1 + SETTING["rho"]) / SETTING["alpha"]
-M = float(wishart_resolvent(Q, SETTING["kappa"]))
-SLOPE = float(wishart_resolvent(Q, SETTING["kappa"], derivative=1))
+M = float(wishart_resolvent(Q, kappa=SETTING["kappa"]))
+SLOPE = float(wishart_resolvent(Q, kappa=SETTING["kappa"], derivative=1))
 
 # Extreme parameters stand for limits approached in the first power: 1e10 leaves about 1e-10.
 EXTREME, FIRST_ORDER = 1e10, 1e-8

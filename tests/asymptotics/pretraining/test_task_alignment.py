@@ -83,7 +83,7 @@ def test_resolvent_alignment_of_isotropic_tasks_is_the_resolvent():
         rho=0.1,
         spectrum=JointSpectrum.of_matrices([1]),
     )
-    expected = wishart_resolvent(1.1 / np.array([1.0, 4.0]), np.array([[0.5], [2.0]]))
+    expected = wishart_resolvent(1.1 / np.array([1.0, 4.0]), kappa=np.array([[0.5], [2.0]]))
     np.testing.assert_allclose(found, expected, rtol=EXACT)
 
 

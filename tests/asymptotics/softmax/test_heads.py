@@ -136,7 +136,7 @@ def simulated(prompts, beta, v, N, d, noise, heads, seed):
     ],
 )
 def test_loss_is_that_of_prompts(beta, v, N, d, noise, heads):
-    exact = softmax_loss(beta, v, context=N, dim=d, noise_variance=noise, heads=heads)
+    exact = softmax_loss(beta, value=v, context=N, dim=d, noise_variance=noise, heads=heads)
     mean, error = simulated(30_000, beta, v, N, d, noise, heads, seed=N * d + heads)
     assert abs(mean - exact) < SIGMAS * error
 
@@ -151,7 +151,7 @@ def test_loss_is_that_of_prompts_at_many_settings():
         beta, noise = rng.uniform(0.1, 3) / math.sqrt(d), rng.uniform(0, 2)
         heads = 1 + k % 2
         v = rng.uniform(0.3, 1.5)
-        exact = softmax_loss(beta, v, context=N, dim=d, noise_variance=noise, heads=heads)
+        exact = softmax_loss(beta, value=v, context=N, dim=d, noise_variance=noise, heads=heads)
         mean, error = simulated(40_000, beta, v, N, d, noise, heads, seed=k)
         scores.append((mean - exact) / error)
     assert np.max(np.abs(scores)) < SIGMAS
@@ -166,7 +166,7 @@ def test_best_head(context, dim, temperature, least):
     best = optimal_softmax(context=context, dim=dim)
     assert best.loss == pytest.approx(least, abs=PRINTED * 5e-6)
     assert best.inverse_temperature * math.sqrt(dim) == pytest.approx(temperature, abs=6e-4)
-    loss = softmax_loss(best.inverse_temperature, best.value, context=context, dim=dim)
+    loss = softmax_loss(best.inverse_temperature, value=best.value, context=context, dim=dim)
     assert loss == pytest.approx(best.loss, rel=1e-12)
 
 
@@ -181,7 +181,7 @@ def test_optimum_is_one(context, dim, noise):
         for beta, value in ((factor, 1.0), (1.0, factor)):
             other = softmax_loss(
                 beta * best.inverse_temperature,
-                value * best.value,
+                value=value * best.value,
                 context=context,
                 dim=dim,
                 noise_variance=noise,
@@ -263,16 +263,18 @@ def test_test_length_in_the_limit():
     best = optimal_softmax(context=120, dim=60)
     rows = {60: 0.80698, 120: 0.57892, 240: 0.45560, 960: 0.35733}
     for test_context, noted in rows.items():
-        loss = softmax_loss(best.inverse_temperature, best.value, context=test_context, dim=60)
+        loss = softmax_loss(
+            best.inverse_temperature, value=best.value, context=test_context, dim=60
+        )
         assert loss / 60 == pytest.approx(noted, abs=PRINTED * 5e-6)
     u = optimal_softmax(ratio=0.5).value
-    forever = softmax_loss(1.0, u, ratio=1e-12)
+    forever = softmax_loss(1.0, value=u, ratio=1e-12)
     assert forever == pytest.approx((1 - u) ** 2, rel=1e-9)
 
 
 def test_limit_in_every_number_system():
     c, v, t, u = sympy.symbols("c v t u", positive=True)
-    loss = softmax_loss(t, u, ratio=c, noise_ratio=v)
+    loss = softmax_loss(t, value=u, ratio=c, noise_ratio=v)
     best = optimal_softmax(ratio=c, noise_ratio=v)
     at_best = {t: best.inverse_temperature, u: best.value}
     assert sympy.simplify(loss.subs(at_best) - best.loss) == 0
@@ -292,11 +294,13 @@ def test_two_heads_in_the_limit():
     t = np.array([1e-3, 0.1, 0.5])
     both = 2 * (np.exp(t**2) - np.exp(-(t**2)))
     u = 2 * t / (4 * t**2 + both * c)
-    loss = softmax_loss(t, u, ratio=c, heads=2)
+    loss = softmax_loss(t, value=u, ratio=c, heads=2)
     assert loss[0] == pytest.approx(c / (1 + c), rel=1e-6)
     assert np.all(np.diff(loss) > 0)
     sizes = [
-        softmax_loss(0.5 / math.sqrt(d), u[2] * math.sqrt(d), context=d * 5 // 2, dim=d, heads=2)
+        softmax_loss(
+            0.5 / math.sqrt(d), value=u[2] * math.sqrt(d), context=d * 5 // 2, dim=d, heads=2
+        )
         / d
         for d in (200, 400)
     ]
@@ -308,7 +312,7 @@ def test_arguments_broadcast():
     assert best.loss.shape == best.value.shape == best.error.shape == (2, 2)
     one = optimal_softmax(context=9, dim=2, noise_variance=0.5)
     assert best.loss[1, 0] == one.loss
-    losses = softmax_loss([0.5, -0.5], [1.0, -1.0], context=5, dim=2)
+    losses = softmax_loss([0.5, -0.5], value=[1.0, -1.0], context=5, dim=2)
     assert losses[0] == losses[1]
     nothing = optimal_softmax(context=1, dim=4)
     assert (nothing.loss, nothing.value) == (4.0, 0.0)
@@ -323,11 +327,11 @@ def test_coldest_head_takes_the_label_of_the_largest_score(context, dim):
     value = 0.7
     limit = dim - 2 * value * length * top + value**2 * (square + dim - 1)
     for temperature in (1e6, 1e12, 1e90):
-        found = softmax_loss(temperature, value, context=context, dim=dim)
+        found = softmax_loss(temperature, value=value, context=context, dim=dim)
         assert found == pytest.approx(limit, rel=1e-8 + 10 / temperature)
 
 
 def test_losses_and_temperatures_too_large_for_a_number():
-    assert softmax_loss(0.5, 1e200, context=10, dim=10) == math.inf
+    assert softmax_loss(0.5, value=1e200, context=10, dim=10) == math.inf
     with pytest.raises(ValueError, match=r"inverse_temperature must be from -9\.86e\+98 to "):
-        softmax_loss(1e300, 1.0, context=10, dim=10)
+        softmax_loss(1e300, value=1.0, context=10, dim=10)

@@ -69,7 +69,7 @@ def test_losses_in_the_limit():
 )
 def test_kernels_of_the_notes(function, exact, limit):
     """N = 120 pairs in dimension 60, at inverse temperature 1/sqrt(d), and N = 2d in the limit."""
-    found = optimal_kernel(function, 60**-0.5, context=120, dim=60)
+    found = optimal_kernel(function, inverse_temperature=60**-0.5, context=120, dim=60)
     assert found.loss / 60 == pytest.approx(exact, abs=PRINTED * 5e-6)
     efficiency = kernel_efficiency(lambda s: float(function(s)))
     assert attention_loss(efficiency, ratio=0.5) == pytest.approx(limit, abs=PRINTED * 5e-6)
@@ -78,7 +78,9 @@ def test_kernels_of_the_notes(function, exact, limit):
 def test_linear_attention_at_finite_size():
     """d (d + 1 + s)/(N + d + 1 + s)."""
     for N, d, noise in ((10, 10, 0.0), (7, 1, 0.4), (3, 900, 2.0)):
-        found = optimal_kernel(lambda s: s, 1.0, context=N, dim=d, noise_variance=noise)
+        found = optimal_kernel(
+            lambda s: s, inverse_temperature=1.0, context=N, dim=d, noise_variance=noise
+        )
         assert found.loss == pytest.approx(d * (d + 1 + noise) / (N + d + 1 + noise), rel=1e-11)
         assert found.value == pytest.approx(1 / (N + d + 1 + noise), rel=1e-11)
 
@@ -93,12 +95,12 @@ def test_exponential_without_normalisation():
     power = N * (
         g(2 * b**2) * (d + noise) + 4 * b**2 * second(2 * b**2) + (N - 1) * b**2 * second(b**2)
     )
-    found = optimal_kernel(np.exp, b, context=N, dim=d, noise_variance=noise)
+    found = optimal_kernel(np.exp, inverse_temperature=b, context=N, dim=d, noise_variance=noise)
     assert found.signal == pytest.approx(signal, rel=1e-10)
     assert found.power == pytest.approx(power, rel=1e-10)
     assert found.loss == pytest.approx(d - signal**2 / power, rel=1e-10)
     with pytest.raises(ArithmeticError, match="the mean squared weight of score_function does"):
-        optimal_kernel(np.exp, 0.6, context=N, dim=d)
+        optimal_kernel(np.exp, inverse_temperature=0.6, context=N, dim=d)
 
 
 def test_long_contexts():
@@ -143,7 +145,7 @@ def test_best_matrix_is_a_minimum():
     rng = np.random.default_rng(3)
     d, N, noise = 5, 12, 0.4
     Lambda, W = (each @ each.T / d for each in rng.standard_normal((2, d, d)))
-    best = optimal_softmax_matrix(Lambda, W, context=N, noise_variance=noise)
+    best = optimal_softmax_matrix(Lambda, task_covariance=W, context=N, noise_variance=noise)
     assert np.trace(Lambda @ best.matrix @ Lambda @ best.matrix.T) == pytest.approx(1, rel=1e-10)
     least = anisotropic_loss(best.matrix, best.value, Lambda, W, N, noise)
     assert least == pytest.approx(best.loss, rel=1e-10)
@@ -173,8 +175,8 @@ def test_best_matrix_of_prompts():
 
 def test_loss_of_a_kernel_at_other_values():
     """The exponential kernel of a short list of pairs is softmax with N = 1 up to its weight."""
-    one = optimal_kernel(np.ones_like, 1.0, context=1, dim=4)
+    one = optimal_kernel(np.ones_like, inverse_temperature=1.0, context=1, dim=4)
     # A constant weight has no signal: the loss is that of softmax with one pair.
     for v in (0.0, 0.3):
         loss = 4 - 2 * v * one.signal + v**2 * one.power
-        assert loss == pytest.approx(softmax_loss(1.0, v, context=1, dim=4), rel=1e-12)
+        assert loss == pytest.approx(softmax_loss(1.0, value=v, context=1, dim=4), rel=1e-12)

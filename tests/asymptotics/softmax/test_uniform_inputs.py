@@ -37,7 +37,9 @@ def simulated(prompts, beta, v, N, d, noise, heads):
     [(1.5, 0.8, 5, 2, 0.5, 1), (-2.8, -0.9, 10, 4, 0.0, 1), (1.8, 0.8, 6, 1, 0.2, 2)],
 )
 def test_loss_is_that_of_prompts(beta, v, N, d, noise, heads):
-    exact = uniform_softmax_loss(beta, v, context=N, dim=d, noise_variance=noise, heads=heads)
+    exact = uniform_softmax_loss(
+        beta, value=v, context=N, dim=d, noise_variance=noise, heads=heads
+    )
     mean, error = simulated(60_000, beta, v, N, d, noise, heads)
     assert abs(mean - exact) < SIGMAS * error
 
@@ -52,7 +54,9 @@ def test_two_scores_in_one_dimension():
         first, second = (p, 1 - p) if heads == 1 else (2 * p - 1, 1 - 2 * p)
         loss = np.sum(weight * (q - 0.7 * (first * a + second * b)) ** 2)
         loss += 0.3 * 0.49 * np.sum(weight * (first**2 + second**2))
-        found = uniform_softmax_loss(2.0, 0.7, context=2, dim=1, noise_variance=0.3, heads=heads)
+        found = uniform_softmax_loss(
+            2.0, value=0.7, context=2, dim=1, noise_variance=0.3, heads=heads
+        )
         # Limited by the mean over the query; measured 1.3e-8.
         assert found == pytest.approx(loss, rel=5e-8)
 
@@ -72,7 +76,7 @@ def test_best_heads_of_the_notes(context, dim, heads, least):
     assert best.loss == pytest.approx(least, abs=PRINTED * 5e-6)
     assert best.error < 1e-6
     loss = uniform_softmax_loss(
-        best.inverse_temperature, best.value, context=context, dim=dim, heads=heads
+        best.inverse_temperature, value=best.value, context=context, dim=dim, heads=heads
     )
     assert loss == pytest.approx(best.loss, rel=1e-12)
 
@@ -95,7 +99,7 @@ def test_warm_heads_are_gradient_descent_on_centred_inputs():
         """Minimum of a quadratic in the value, through three points."""
         values = np.array([0.0, 1.0, 2.0]) / beta
         losses = [
-            d / 3 if v == 0 else uniform_softmax_loss(beta, v, context=N, dim=d, heads=2)
+            d / 3 if v == 0 else uniform_softmax_loss(beta, value=v, context=N, dim=d, heads=2)
             for v in values
         ]
         a, b, c = np.polyfit(values * beta, losses, 2)

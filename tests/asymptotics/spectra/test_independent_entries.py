@@ -89,5 +89,5 @@ def test_losses_of_layers_on_uniform_inputs(noise_ratio):
     assert single.loss == pytest.approx((one.loss - noise) / null, rel=1e-10)
     assert single.rates[0] == pytest.approx(one.rate, rel=1e-7)
     plain = learning_rate_loss(0.7, **size, noise_variance=noise)
-    loss = gdpp_loss([0.7], [], **size, noise_ratio=noise_ratio)
+    loss = gdpp_loss([0.7], gammas=[], **size, noise_ratio=noise_ratio)
     assert loss == pytest.approx((plain - noise) / null, rel=1e-12)

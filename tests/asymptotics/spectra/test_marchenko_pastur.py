@@ -253,7 +253,7 @@ def test_eigenvalues_of_an_actual_wishart_matrix(c):
 def test_transform_on_the_left_is_the_wishart_resolvent():
     q = np.array([0.01, 1.0, 30.0])
     for c in RATIOS:
-        assert np.array_equal(MarchenkoPastur(c).stieltjes(-q), wishart_resolvent(q, 1 / c))
+        assert np.array_equal(MarchenkoPastur(c).stieltjes(-q), wishart_resolvent(q, kappa=1 / c))
 
 
 METHODS = [

@@ -40,7 +40,7 @@ def reference(q, kappa, derivative):
 @pytest.mark.parametrize("kappa", KAPPAS)
 @pytest.mark.parametrize("derivative", [0, 1, 2])
 def test_float64_against_high_precision(kappa, derivative):
-    values = wishart_resolvent(np.array(QS), kappa, derivative=derivative)
+    values = wishart_resolvent(np.array(QS), kappa=kappa, derivative=derivative)
     for q, value in zip(QS, values, strict=True):
         exact = reference(q, kappa, derivative)
         assert abs(mpmath.mpf(float(value)) / exact - 1) < FLOAT64, q
@@ -50,7 +50,7 @@ def test_float64_against_high_precision(kappa, derivative):
 def test_mpmath_has_the_digits_it_is_asked_for(kappa):
     for q in QS:
         with mpmath.workdps(50):
-            value = wishart_resolvent(mpmath.mpf(q), mpmath.mpf(kappa))
+            value = wishart_resolvent(mpmath.mpf(q), kappa=mpmath.mpf(kappa))
         with mpmath.workdps(DIGITS):
             assert abs(value / reference(q, kappa, 0) - 1) < FIFTY_DIGITS, q
 
@@ -62,7 +62,9 @@ def test_quadratic_equation_and_its_derivatives_exactly(derivative):
     M = sympy.Function("M")(q)
     equation = (q / kappa * M**2 + (q + 1 - 1 / kappa) * M - 1).diff(q, derivative)
     for order in (2, 1, 0):
-        equation = equation.subs(M.diff(q, order), wishart_resolvent(q, kappa, derivative=order))
+        equation = equation.subs(
+            M.diff(q, order), wishart_resolvent(q, kappa=kappa, derivative=order)
+        )
     # A polynomial in the only square root s, which vanishes by what s^2 is.
     (root,) = {power for power in equation.atoms(sympy.Pow) if power.exp == sympy.Rational(1, 2)}
     s = sympy.Symbol("s")
@@ -92,11 +94,11 @@ def test_quadratic_equation_and_its_derivatives_exactly(derivative):
 def test_zero_argument(kappa, derivative, expected, number):
     infinite = sympy.oo if number is sympy.nsimplify else number(math.inf)
     kappa_ = infinite if kappa == math.inf else number(kappa)
-    assert float(wishart_resolvent(number(0), kappa_, derivative=derivative)) == expected
+    assert float(wishart_resolvent(number(0), kappa=kappa_, derivative=derivative)) == expected
 
 
 def test_infinite_argument_vanishes():
-    assert np.all(wishart_resolvent(math.inf, np.array(KAPPAS)) == 0)
+    assert np.all(wishart_resolvent(math.inf, kappa=np.array(KAPPAS)) == 0)
 
 
 # Relative fluctuations of a normalised trace are O(1/d); measured worst 4.9/d (M'', kappa = 3).
@@ -111,5 +113,5 @@ def test_trace_of_an_actual_wishart_resolvent(kappa):
     for derivative, trace in enumerate(
         [np.trace(inverse), -np.sum(inverse**2), 2 * np.sum((inverse @ inverse) * inverse)]
     ):
-        expected = wishart_resolvent(q, kappa, derivative=derivative)
+        expected = wishart_resolvent(q, kappa=kappa, derivative=derivative)
         assert trace / d == pytest.approx(expected, rel=TRACE_ALLOWANCE / d)

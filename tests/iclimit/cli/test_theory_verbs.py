@@ -199,8 +199,9 @@ def test_pictures(command: str, name: str, labels: tuple[str, ...], tmp_path: Pa
 def staircase(lam: np.ndarray, seed: int, init: float, heads: int) -> Any:
     model = AttentionModel("separate", len(lam), heads)
     value, key, query = initial_weights(model, init, rng=seed)
-    start = value[:, -1], key[..., :-1], query
-    return separate_attention_staircase(*start, eigenvalues=lam, context=31)
+    return separate_attention_staircase(
+        value[:, -1], key=key[..., :-1], query=query, eigenvalues=lam, context=31
+    )
 
 
 def test_merged_over_seeds(capsys: Captured) -> None:
@@ -227,7 +228,7 @@ def test_merged_of_a_seed(capsys: Captured) -> None:
     assert "std_over_seeds" not in row
     lam = np.array([0.5, 2.0])
     value, lookup = initial_weights(AttentionModel("merged", 2, 3), 1e-4, rng=2)
-    scale = effective_init_scale(value[:, -1], lookup[:, :-1], eigenvalues=lam)
+    scale = effective_init_scale(value[:, -1], key_query=lookup[:, :-1], eigenvalues=lam)
     assert row["effective_scale"] == pytest.approx(scale)
     assert row["initial_loss"] == pytest.approx(2.75)
     points = rows(capsys, f"{command} --curve 5")

@@ -483,7 +483,10 @@ def test_the_best_ridge_of_a_regression_is_its_noise() -> None:
     )
     for penalty, variance in some(vertices, 5):
         near = penalty * (1 + 1e-3 * np.arange(-20, 21))
-        assert np.argmin(asymptotics.gdpp.ridge_risk(near, variance, context=8, dim=5)) == 20
+        assert (
+            np.argmin(asymptotics.gdpp.ridge_risk(near, noise_variance=variance, context=8, dim=5))
+            == 20
+        )
 
 
 def test_half_of_the_drop_is_at_the_drop_time() -> None:

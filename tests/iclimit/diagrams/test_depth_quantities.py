@@ -24,7 +24,7 @@ def test_curves_are_the_functions_relative_to_predicting_zero() -> None:
     exact = depth_loss(depth=DEPTHS, noise_variance=0.1, **setting, **data)
     assert tied.values[0] == pytest.approx(exact.loss / labels.mean(), rel=1e-12)
     untied = iclimit.curve("untied_loss", depth=DEPTHS, **setting, **given)
-    best = untied_depth(LAM, labels, depth=8, **setting)
+    best = untied_depth(LAM, weights=labels, depth=8, **setting)
     assert untied.values[0] == pytest.approx(best.losses[np.array(DEPTHS) - 1], rel=1e-12)
     flow = iclimit.curve("tied_flow_loss", t=[0, 1, 9], depth=3, **setting, **given)
     path = tied_flow(times=[0, 1, 9], depth=3, **setting, **data)

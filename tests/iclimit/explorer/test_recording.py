@@ -88,7 +88,7 @@ def test_staircase_is_that_of_the_integrated_heads() -> None:
     weights = np.diag(values)
     t = np.array([0.0, 400.0, 520.0, 1500.0, 4000.0])
     exact = separate_attention_staircase(
-        values, weights, weights, eigenvalues=eigenvalues, context=31, noise_variance=0.1
+        values, key=weights, query=weights, eigenvalues=eigenvalues, context=31, noise_variance=0.1
     )
     heads = {f"eigenvalue_{k}": v for k, v in enumerate(eigenvalues, 1)}
     heads |= {f"value_{k}": v for k, v in enumerate(values, 1)}

@@ -82,7 +82,7 @@ def rows(effort: Effort) -> Iterator[Row]:
             given = call(depth_schedule_loss, rates, **SPECTRA, **sizes).loss
             yield limit({f"{label}, steps given": given}, runs, draws=name)
     labels = EIGENVALUES * TASKS
-    best = untied_depth(EIGENVALUES, labels, depth=UNTIED_DEPTH, alpha=UNTIED_ALPHA)
+    best = untied_depth(EIGENVALUES, weights=labels, depth=UNTIED_DEPTH, alpha=UNTIED_ALPHA)
     runs = contexts(effort, best.steps, alpha=UNTIED_ALPHA)
     limits = {f"loss, {UNTIED}, {UNTIED_DEPTH} layers": best.loss * labels.mean()}
     yield limit(

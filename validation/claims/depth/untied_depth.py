@@ -123,8 +123,8 @@ def theory(eigenvalues: Sequence[float]) -> tuple[BalancedSaddle, UntiedDepth, f
     lam = np.array(eigenvalues)
     shares = lam**2
     return (
-        balanced_saddle(lam, shares, depth=DEPTH),
-        untied_depth(lam, shares, depth=DEPTH),
+        balanced_saddle(lam, weights=shares, depth=DEPTH),
+        untied_depth(lam, weights=shares, depth=DEPTH),
         float(shares.mean()),
     )
 
@@ -211,13 +211,13 @@ def on_contexts(*, depth: int, dim: int, repeats: int, rng: Any) -> np.ndarray:
 def finite_theory(depth: int) -> tuple[Any, UntiedDepth]:
     """Best tied and best untied layers at finite context."""
     tied = depth_loss(depth=depth, spectrum=EIGENVALUES, alpha=ALPHA, setting="rrs")
-    return tied, untied_depth(EIGENVALUES, EIGENVALUES, depth=depth, alpha=ALPHA)
+    return tied, untied_depth(EIGENVALUES, weights=EIGENVALUES, depth=depth, alpha=ALPHA)
 
 
 def exact_loss(*, depth: int, rng: Any) -> float:
     """Relative loss of the best untied layers at infinite context."""
     lam, shares = harmonic_law(SINGLE)
-    best = untied_depth(lam, shares, depth=depth)
+    best = untied_depth(lam, weights=shares, depth=depth)
     run = simulate_depth_loss(
         eigenvalues=lam, task_spectrum=shares / lam, rates=best.steps, repeats=1, rng=rng
     )
@@ -238,7 +238,8 @@ def finite_losses(depth: int) -> tuple[float, float]:
 
 def exponent_note() -> str:
     """Local exponent of the deepest layers."""
-    deep = untied_depth(*harmonic_law(MANY), depth=DEEPEST).losses
+    eigenvalues, shares = harmonic_law(MANY)
+    deep = untied_depth(eigenvalues, weights=shares, depth=DEEPEST).losses
     slope = float(np.log2(deep[DEEPEST // 2 - 1] / deep[-1]))
     power = scaling_exponents(nu=1.0, beta=1.0, setting="untied").depth
     return (
@@ -287,7 +288,8 @@ def rows(effort: Effort) -> Iterator[Row]:
         yield gains[depth]
         runs = {dim: each[1] for dim, each in losses.items()}
         yield extrapolated(f"untied loss, {end}", loss, of, runs, draws=(depth, "loss"))
-    exact_losses = call(untied_depth, *harmonic_law(SINGLE), depth=max(EXACT_DEPTHS)).losses
+    eigenvalues, shares = harmonic_law(SINGLE)
+    exact_losses = call(untied_depth, eigenvalues, weights=shares, depth=max(EXACT_DEPTHS)).losses
     stacks = {depth: run(exact_loss, depth=depth) for depth in EXACT_DEPTHS}
     for depth, loss in stacks.items():
         label = f"loss of {depth} layers at infinite context"
@@ -333,11 +335,13 @@ def draw(
     for (depth, row), colour in zip(gain_limits.items(), COLOURS[3:], strict=False):
         draw_limit(finite, row, colour, label=f"$L = {depth}$")
     finish(finite, "$1/d$", "tied - untied loss", title=f"context $P = {ALPHA:g} d$", legend="")
-    law = harmonic_law(MANY)
+    eigenvalues, shares = harmonic_law(MANY)
     depths = np.unique(np.geomspace(1, DEEPEST, 25).astype(int))
-    tied_losses = [balanced_saddle(*law, depth=int(each)).loss for each in depths]
+    tied_losses = [
+        balanced_saddle(eigenvalues, weights=shares, depth=int(each)).loss for each in depths
+    ]
     worth.plot(depths, tied_losses, color=COLOURS[0], label="tied")
-    best_losses = untied_depth(*law, depth=DEEPEST).losses
+    best_losses = untied_depth(eigenvalues, weights=shares, depth=DEEPEST).losses
     worth.plot(np.arange(1, DEEPEST + 1), best_losses, color=COLOURS[1], label="untied")
     for setting, last in (("rrs", tied_losses[-1]), ("untied", best_losses[-1])):
         exponent = float(scaling_exponents(nu=1.0, beta=1.0, setting=setting).depth)

@@ -78,7 +78,8 @@ RATE_ACCURACY = 1e-6
 
 def end_time(law: str, depth: int) -> float:
     """End of the flow."""
-    return END * float(balanced_saddle(*LAWS[law], depth=depth).escape_time(ASYMMETRY))
+    values, shares = LAWS[law]
+    return END * float(balanced_saddle(values, weights=shares, depth=depth).escape_time(ASYMMETRY))
 
 
 def flow(*, law: str, depth: int, asymmetry: float, rng: Any) -> UntiedFlow:  # noqa: ARG001
@@ -122,8 +123,8 @@ def step(flow: UntiedFlow, which: str) -> float:
 def flow_rows(law: str, depth: int, even: Later, uneven: Later) -> Iterator[Row]:
     """Flows from equal gains and from slightly different ones."""
     (values, shares), where = LAWS[law], f"{law}, {depth} layers"
-    saddle = call(balanced_saddle, values, shares, depth=depth)
-    best = call(untied_depth, values, shares, depth=depth)
+    saddle = call(balanced_saddle, values, weights=shares, depth=depth)
+    best = call(untied_depth, values, weights=shares, depth=depth)
     rate = call(growth_rate, uneven)
     yield exact(f"growth rate, {where}", saddle.growth_rate, rate, relative=RATE_ACCURACY)
     gain = call(np.mean, even.gains[-1])
@@ -181,8 +182,9 @@ def draw(figure: Figure, flows: dict[tuple[str, int], list[UntiedFlow]]) -> None
     """Draw losses and the growth of asymmetry."""
     first, second = panels(figure, width=9.0, height=3.6)
     for ((law, depth), (even, uneven)), colour in zip(flows.items(), COLOURS, strict=False):
-        saddle = balanced_saddle(*LAWS[law], depth=depth)
-        best = untied_depth(*LAWS[law], depth=depth)
+        values, shares = LAWS[law]
+        saddle = balanced_saddle(values, weights=shares, depth=depth)
+        best = untied_depth(values, weights=shares, depth=depth)
         escape = saddle.escape_time(ASYMMETRY)
         shown = even.times <= 3 * escape
         time = even.times[shown] / escape

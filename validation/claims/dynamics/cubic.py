@@ -127,7 +127,7 @@ def rows(effort: Effort) -> Iterator[Row]:
     label = "difference of the curves on the law of the data"
     yield exact(label, 0.0, runs[math.inf].difference, allowance=ROUNDING)
     times = run(descent_times)
-    scale = call(effective_init_scale, times[1], times[2], eigenvalues=LAM)
+    scale = call(effective_init_scale, times[1], key_query=times[2], eigenvalues=LAM)
     for number, part in enumerate(FRACTIONS):
         label = f"time to {part} of the drop, extrapolated to small steps"
         theory = call(

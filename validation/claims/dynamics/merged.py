@@ -146,7 +146,7 @@ def compare_flow(spectrum: str, flow: MergedCell) -> Iterator[Comparison]:
 def predictions(spectrum: str, run: MergedCell) -> list[tuple[str, Any, Any]]:
     """Functions with what they predict and what was found, arrays of the same length."""
     lam = SPECTRA[spectrum]
-    scale = float(effective_init_scale(run.value, run.key_query, eigenvalues=lam))
+    scale = float(effective_init_scale(run.value, key_query=run.key_query, eigenvalues=lam))
     more: dict[str, Any] = {"context": CONTEXT, "init_scale": scale}
     drops = [merged_curve_drop_time(part, eigenvalues=lam, **more) for part in FRACTIONS]
     times, losses = run.times[20::4], run.losses[20::4]
@@ -169,7 +169,7 @@ def draw(figure: Figure, flows: Mapping[str, MergedCell], laws: Mapping[int, np.
     left, right = panels(figure, width=8.0, height=3.6)
     for spectrum, colour in zip(SPECTRA, COLOURS, strict=False):
         run, lam = flows[spectrum], SPECTRA[spectrum]
-        scale = float(effective_init_scale(run.value, run.key_query, eigenvalues=lam))
+        scale = float(effective_init_scale(run.value, key_query=run.key_query, eigenvalues=lam))
         theory = merged_attention_curve(
             run.times, eigenvalues=lam, context=CONTEXT, init_scale=scale
         )

@@ -68,7 +68,7 @@ def _flow(model: AttentionModel, weights: list[np.ndarray], scale: float) -> Flo
     value, key, query = weights
     lam = eigenvalues(model.dim)
     steps = separate_attention_staircase(
-        value[:, -1], key[..., :-1], query, eigenvalues=lam, context=CONTEXT
+        value[:, -1], key=key[..., :-1], query=query, eigenvalues=lam, context=CONTEXT
     )
     duration = PATIENCE / (scale * float(lam[-1]) ** 2)
     flow = simulate_gradient_flow(

@@ -132,13 +132,15 @@ def minimum_rows(layers: int, noise: float, losses: Later) -> Iterator[Row]:
 
 def exact_loss(layers: int, dim: int) -> float:
     """Loss at finite size."""
+    rates, gammas = SCHEDULES[layers]
     size: dict[str, Any] = {"context": round(dim / RATIO), "dim": dim}
-    return float(gdpp_loss(*SCHEDULES[layers], noise_ratio=NOISE_RATIO, **size))
+    return float(gdpp_loss(rates, gammas=gammas, noise_ratio=NOISE_RATIO, **size))
 
 
 def limit_loss(layers: int) -> float:
     """Loss in the limit."""
-    return float(gdpp_loss(*SCHEDULES[layers], ratio=RATIO, noise_ratio=NOISE_RATIO))
+    rates, gammas = SCHEDULES[layers]
+    return float(gdpp_loss(rates, gammas=gammas, ratio=RATIO, noise_ratio=NOISE_RATIO))
 
 
 def draw(figure: Figure, results: Mapping[tuple[int, int], Estimate]) -> None:

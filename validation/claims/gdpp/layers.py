@@ -60,7 +60,7 @@ def predicted(start: float, target: float, method: str) -> int:
 
     The residual of a condition number k is (k - 1)/(k + 1).
     """
-    return 1 + int(steps_needed(start, 2 * target / (1 - target), method=method))
+    return 1 + int(steps_needed(start, tol=2 * target / (1 - target), method=method))
 
 
 @cache
@@ -83,13 +83,15 @@ def rows(_: Effort) -> Iterator[Row]:
         gammas = tuple(schedule.gammas.tolist())
         found = call(first_below, run(image_ends, gammas=gammas, lower=1 / DEEP, upper=1.0))
         label = f"layers from {DEEP:g} to an excess of {DEEP_EXCESS:g}, {method}"
-        theory = call(steps_needed, DEEP, DEEP_EXCESS, method=method)
+        theory = call(steps_needed, DEEP, tol=DEEP_EXCESS, method=method)
         yield exact(label, theory, found, allowance=HALF)
     for condition, layers in WORST.items():
         best = best_layers(condition)
         rates, gammas = tuple(best.rates.tolist()), tuple(best.gammas.tolist())
         found = run(largest_error, rates=rates, gammas=gammas, condition_number=condition)
-        residual = call(worst_case_residual, best.rates, best.gammas, condition_number=condition)
+        residual = call(
+            worst_case_residual, best.rates, gammas=best.gammas, condition_number=condition
+        )
         label = f"largest error of {layers} layers, condition number {condition:g}"
         of = "optimal_gdpp.loss"
         yield exact(label, best.loss, found, relative=WORST_ACCURACY, of=of)
@@ -106,9 +108,9 @@ def first_below(image: np.ndarray) -> float:
 
 def growth_rows(method: str, factor: float) -> Iterator[Row]:
     """How the number of layers grows with the condition number and with the digits."""
-    low, high = steps_needed(np.array(DECADES), 1e-8, method=method)
+    low, high = steps_needed(np.array(DECADES), tol=1e-8, method=method)
     decades = math.log(DECADES[1] / DECADES[0])
-    few, many = steps_needed(100.0, np.array(EXPONENTS), method=method)
+    few, many = steps_needed(100.0, tol=np.array(EXPONENTS), method=method)
     doublings = math.log2(math.log(EXPONENTS[1]) / math.log(EXPONENTS[0]))
     for ends, growth, more in (
         (f"{DECADES[0]:g} to {DECADES[1]:g}", decades / math.log(factor), high - low),

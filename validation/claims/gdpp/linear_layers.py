@@ -118,8 +118,8 @@ def theory(found: Layers, what: str = "inputs", factor: float = 1.0, steps: bool
     rates = best.steps if steps else best.rates
     gammas = [0.0] * len(best.gammas) if steps else best.gammas
     square = factor**2 if what == "inputs" else 1.0
-    scaled = (square * np.array(each) for each in (rates, gammas))
-    return NULL * factor**2 * float(gdpp_loss(*scaled, **SIZE))
+    rates, gammas = square * np.array(rates), square * np.array(gammas)
+    return NULL * factor**2 * float(gdpp_loss(rates, gammas=gammas, **SIZE))
 
 
 def compare_exact(found: Layers, where: str) -> list[Comparison]:

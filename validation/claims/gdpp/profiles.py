@@ -33,7 +33,7 @@ LEVELS = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0)
 
 def rows(effort: Effort) -> Iterator[Row]:
     """The baselines at every noise level, and profiles of trained models."""
-    best, theory = baselines(PROFILED), call(baseline_profiles, LEVELS, PROFILED, **SIZE)
+    best, theory = baselines(PROFILED), call(baseline_profiles, LEVELS, noise_law=PROFILED, **SIZE)
     losses = {}
     for place, level in enumerate(LEVELS):
         losses[level] = given = run(
@@ -50,7 +50,7 @@ def rows(effort: Effort) -> Iterator[Row]:
             label = f"{name} tuned for {PROFILED}, at noise level {level:g}"
             yield mean(label, getattr(theory, field)[place], estimate, draws=level)
         # Not adjusted: the risk itself.
-        risk = call(ridge_risk, best.penalty, level**2, **SIZE)
+        risk = call(ridge_risk, best.penalty, noise_variance=level**2, **SIZE)
         label = f"risk of ConstRR, at noise level {level:g}"
         yield mean(label, risk, call(total, given.ridges[0], given.oracle), draws=level)
     yield note(
@@ -78,7 +78,7 @@ def draw(
     """Draw the profiles of the baselines, and those of trained models."""
     left, right = panels(figure, height=3.8, sharey=True)
     levels = np.linspace(0, HIGHEST_NOISE, 101)
-    curves = baseline_profiles(levels, PROFILED, **SIZE)
+    curves = baseline_profiles(levels, noise_law=PROFILED, **SIZE)
     for number, ((name, field), colour) in enumerate(zip(METHODS.items(), COLOURS, strict=False)):
         losses = [given[level].ridges[number] for level in LEVELS]
         draw_family(left, (levels, getattr(curves, field)), (LEVELS, losses), colour, name)

@@ -88,7 +88,7 @@ def rows(effort: Effort) -> Iterator[Row]:
                 label = f"mean eigenvalue after {layer} layers, {method}, d = {dim}"
                 options = {"of": "eigenvalues_after", "draws": (method, dim)}
                 yield mean(label, theories[layer], spectra.means[layer - 1], **options)
-        theory = call(eigenvalues_after, spectra.context[0], gammas)
+        theory = call(eigenvalues_after, spectra.context[0], gammas=gammas)
         for layer in range(1, LAYERS + 1):
             for end, place in (("least", 0), ("largest", -1)):
                 label = f"{end} eigenvalue of a context after {layer} layers, {method}"
@@ -116,7 +116,7 @@ def mean_rule(dim: int) -> tuple[np.ndarray, np.ndarray]:
 def mean_eigenvalues(dim: int, gammas: tuple[float, ...]) -> np.ndarray:
     """Integrals over the exact mean spectrum, before and after every layer."""
     nodes, weights = mean_rule(dim)
-    return eigenvalues_after(nodes, gammas) @ weights
+    return eigenvalues_after(nodes, gammas=gammas) @ weights
 
 
 def compare_images(

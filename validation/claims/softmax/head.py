@@ -137,7 +137,7 @@ def rows(effort: Effort) -> Iterator[Row]:
             **size_of(setting),
         )
         label = "loss, N={}, d={}, noise {:g}, beta {:.3g}, value {:.3g}".format(*setting)
-        theory = call(softmax_loss, setting[3], setting[4], **size_of(setting))
+        theory = call(softmax_loss, setting[3], value=setting[4], **size_of(setting))
         losses.append(mean(label, theory, loss))
     yield from losses
     curve = {}

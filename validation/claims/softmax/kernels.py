@@ -57,7 +57,9 @@ def one_kernel(kind: str) -> Any:
 @cache
 def finite(kind: str, dim: int) -> KernelHead:
     """Best value of a kernel at a size, and its loss."""
-    return optimal_kernel(KERNELS[kind], dim**-0.5, context=round(dim / RATIO), dim=dim)
+    return optimal_kernel(
+        KERNELS[kind], inverse_temperature=dim**-0.5, context=round(dim / RATIO), dim=dim
+    )
 
 
 def best_values(t: tuple[float, ...], dim: int) -> tuple[float, ...]:

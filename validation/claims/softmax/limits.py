@@ -142,7 +142,7 @@ def rows(effort: Effort) -> Iterator[Row]:
         yield extrapolated(label, theory, "optimal_softmax.loss", runs)
     trained, tested = TESTED
     head = limit_head(trained, 0.0)
-    theory = call(softmax_loss, head.inverse_temperature, head.value, ratio=tested)
+    theory = call(softmax_loss, head.inverse_temperature, value=head.value, ratio=tested)
     label = f"loss / d, best head of d/N={trained:g} at d/N={tested:g}, d=inf"
     yield extrapolated(label, theory, "softmax_loss", head_losses(effort, head, tested, 0.0))
     sizes, runs = effort.pick(**MATRIX_SIZES), {}

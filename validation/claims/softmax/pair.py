@@ -228,7 +228,7 @@ def rows(effort: Effort) -> Iterator[Row]:
         yield mean(f"warm heads, noise {NOISE}, {where}", with_noise, noisy)
         theory, of = call(best_pair, context, dim).loss, "optimal_softmax.loss"
         yield mean(f"best heads, {where}", theory, pair.best, of=of, draws=draws)
-        theory = call(softmax_loss, COLD * scale, 1.5, **size, heads=2)
+        theory = call(softmax_loss, COLD * scale, value=1.5, **size, heads=2)
         yield mean(f"heads at beta sqrt(d) = {COLD} and value 1.5, {where}", theory, cold)
         gain, theory = call(difference, pair.warm, pair.best), call(gain_of_best, context, dim)
         yield mean(f"gain of the best temperature, {where}", theory, gain)
@@ -264,7 +264,7 @@ def rows(effort: Effort) -> Iterator[Row]:
         contexts=2 * tokens,
         **OTHER_SIZE,
     )
-    theory = call(uniform_softmax_loss, beta, value, **OTHER_SIZE, heads=2)
+    theory = call(uniform_softmax_loss, beta, value=value, **OTHER_SIZE, heads=2)
     yield mean(f"other heads, uniform inputs, N=10, d=3, noise {noise:g}", theory, other)
     yield drawing(draw, pairs, gains)
 

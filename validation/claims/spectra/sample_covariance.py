@@ -84,8 +84,8 @@ POWERS = ((2,), (3,), (2, 1))
 def isotropic_statistics() -> matrices.Statistics:
     """Marchenko-Pastur law, by its class, its description and its resolvent."""
     described = spectrum(f"mp:{ISOTROPIC:g}")
-    resolvent = wishart_resolvent(SHIFT, 1 / ISOTROPIC)
-    slope = wishart_resolvent(SHIFT, 1 / ISOTROPIC, derivative=1)
+    resolvent = wishart_resolvent(SHIFT, kappa=1 / ISOTROPIC)
+    slope = wishart_resolvent(SHIFT, kappa=1 / ISOTROPIC, derivative=1)
     return matrices.linear_statistics(MarchenkoPastur(ISOTROPIC), (1.0,)) | {
         "mean of 1/(1 + 2 x)": (matrices.mean_eta(2.0), described.eta_transform(2), "spectrum"),
         "resolvent": (lambda x: np.mean(1 / (SHIFT + x), axis=1), resolvent, "wishart_resolvent"),

@@ -174,7 +174,7 @@ def merged_start(setting: CurveSetting, initial: Sequence[Weights]) -> StartLaw:
             float(
                 effective_init_scale(
                     setting.weight_factor * each["value"],
-                    setting.weight_factor * each["key_query"],
+                    key_query=setting.weight_factor * each["key_query"],
                     eigenvalues=setting.eigenvalues,
                 )
             )
@@ -272,7 +272,9 @@ def _staircase(
     """Escape times and half-drop times of weights times a factor; a staircase takes 0.1 s."""
     v, k, q = (factor * np.frombuffer(each) for each in (value, key, query))
     steps = separate_attention_staircase(
-        *(v, k.reshape(shape), q.reshape(shape)),
+        v,
+        key=k.reshape(shape),
+        query=q.reshape(shape),
         eigenvalues=np.frombuffer(eigenvalues),
         context=context,
         noise_variance=noise_variance,

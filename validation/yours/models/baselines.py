@@ -239,7 +239,7 @@ def one_step_baselines(units: ProblemUnits) -> Iterator[Baseline]:
     if not units.isotropic:
         best = optimal_preconditioner(
             units.input_covariance,
-            units.task_covariance,
+            task_covariance=units.task_covariance,
             context=units.problem.context,
             noise_variance=units.noise_variance,
             excess_kurtosis=units.excess_kurtosis,

@@ -96,8 +96,8 @@ class ProblemUnits:
         return float(
             preconditioner_loss(
                 matrix,
-                self.input_covariance,
-                self.task_covariance,
+                input_covariance=self.input_covariance,
+                task_covariance=self.task_covariance,
                 context=self.problem.context,
                 noise_variance=self.noise_variance,
                 excess_kurtosis=self.excess_kurtosis,
@@ -111,8 +111,9 @@ class ProblemUnits:
     def ridge_loss(self, penalty: float) -> float | None:
         """Exact loss of ridge regression with one penalty, if it is known."""
         unit = self.signal / self.problem.dim
-        scaled = penalty / self.input_variance, self.noise_variance / unit
-        risk = ridge_risk(*scaled, **self.size)
+        risk = ridge_risk(
+            penalty / self.input_variance, noise_variance=self.noise_variance / unit, **self.size
+        )
         return self.loss_of(2 / self.problem.dim * float(risk))
 
     def informed_loss(self, estimated: bool) -> float | None:

@@ -291,7 +291,9 @@ def with_oracle(units: Units) -> Units:
     # Ridge regression for inputs and tasks of variance 1, whose loss is a half.
     scale = units.value("input_variance") * units.value("task_variance")
     relative = units.noise_variance / scale
-    risk = float(ridge_risk(relative, relative, context=units.context, dim=units.dim))
+    risk = float(
+        ridge_risk(relative, noise_variance=relative, context=units.context, dim=units.dim)
+    )
     return replace(units, oracle_loss=2 * units.value("loss_factor") * scale * risk)
 
 

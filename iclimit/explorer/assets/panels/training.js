@@ -24,7 +24,7 @@
       `eigenvalues = ${JSON.stringify(eigenvalues)}`,
       "heads = np.diag(value)  # keys and queries: each head sees one direction",
       "stairs = iclimit.dynamics.separate_attention_staircase(",
-      `    value, heads, heads, eigenvalues=eigenvalues, context=${s.context}, noise_variance=${s.noise_variance})`,
+      `    value, key=heads, query=heads, eigenvalues=eigenvalues, context=${s.context}, noise_variance=${s.noise_variance})`,
       `loss = stairs.loss(np.linspace(0, ${end}, 500))`,
     ];
     return {

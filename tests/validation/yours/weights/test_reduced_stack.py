@@ -122,7 +122,7 @@ def test_errors_are_those_of_the_theory():
     found = reduced_stack(
         model.layers, layout="versatile2024", context=20, noise_variance=0.0, test_prompts=20_000
     ).errors["gd++"]
-    theory = iclimit.gdpp.gdpp_loss(rates, gammas, context=20, dim=5)
+    theory = iclimit.gdpp.gdpp_loss(rates, gammas=gammas, context=20, dim=5)
     assert abs(found.z(theory)) < STANDARD_ERRORS
     assert found.standard_error < 0.06 * theory
 
