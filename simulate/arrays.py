@@ -5,16 +5,26 @@ whatever the sampler produced.  Only random numbers, which the array API standar
 and the transfer to the host need the backend by name.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import array_api_compat
 import numpy as np
 from array_api_compat import is_cupy_namespace
 
 # An array of the chosen backend.
-Array = Any
+Array: TypeAlias = Any
+
+# A random generator of the chosen backend: NumPy's, or CuPy's, which has the same methods.
+Generator: TypeAlias = Any
+
+# A root seed of random numbers.
+Seed: TypeAlias = int | np.random.SeedSequence | np.random.Generator
+
+# A dataclass of arrays.
+Fields = TypeVar("Fields")
 
 BACKENDS = ("numpy", "cupy")
 
@@ -26,16 +36,21 @@ class Backend:
     name: str
     xp: Any
 
-    def generator(self, seed: np.random.SeedSequence) -> Any:
+    def generator(self, seed: np.random.SeedSequence) -> Generator:
         """Random generator of this backend, seeded by a SeedSequence."""
         if self.name == "numpy":
             return np.random.default_rng(seed)
         return self.xp.random.default_rng(int(seed.generate_state(1, np.uint64)[0]))
 
-    def generators(self, rng: Any, repeats: int, first_repeat: int = 0) -> list[Any]:
+    def generators(self, rng: Seed, repeats: int, first_repeat: int = 0) -> list[Generator]:
         """Independent generators of some repeats; that of a repeat depends on rng and it only."""
         seeds = seed_sequences(rng, first_repeat + repeats)[first_repeat:]
         return [self.generator(seed) for seed in seeds]
+
+    def blocks(self, rng: Seed, count: int, block: int) -> Iterator[tuple[Generator, int]]:
+        """Generators and sizes of the blocks, the last perhaps smaller, of so many samples."""
+        for index, generator in enumerate(self.generators(rng, math.ceil(count / block))):
+            yield generator, min(block, count - index * block)
 
     def asarray(self, value: Any) -> Array:
         """Copy host data to this backend."""
@@ -74,7 +89,21 @@ def to_host(value: Array) -> np.ndarray:
     return np.asarray(array_api_compat.to_device(value, "cpu"))
 
 
-def seed_sequences(rng: Any, count: int) -> list[np.random.SeedSequence]:
+def concatenate_fields(parts: Iterable[Fields]) -> Fields:
+    """One dataclass of arrays with the concatenated fields of several."""
+    several = list(parts)
+    columns = zip(*(vars(part).values() for part in several), strict=True)
+    return type(several[0])(*map(np.concatenate, columns))
+
+
+def softmax(scores: Array, factor: float = 1.0) -> Array:
+    """Weights along the last axis, proportional to the exponentials of scores times a factor."""
+    xp = array_api_compat.array_namespace(scores)
+    weights = xp.exp(factor * (scores - xp.max(scores, axis=-1, keepdims=True)))
+    return weights / xp.sum(weights, axis=-1, keepdims=True)
+
+
+def seed_sequences(rng: Seed, count: int) -> list[np.random.SeedSequence]:
     """Independent seeds of ``count`` repeats; repeat r has the same seed whatever the count.
 
     Parameters
@@ -98,7 +127,7 @@ def seed_sequences(rng: Any, count: int) -> list[np.random.SeedSequence]:
     ]
 
 
-def seed_sequence(rng: Any) -> np.random.SeedSequence:
+def seed_sequence(rng: Seed) -> np.random.SeedSequence:
     """Root seed of an int, SeedSequence or Generator, which is advanced by one draw.
 
     Raises

@@ -26,7 +26,15 @@ from typing import Any
 import numpy as np
 
 from iclimit.checks import check_arguments, parse_array
-from iclimit.simulate.arrays import Array, Backend, get_backend, row_blocks, to_host
+from iclimit.simulate.arrays import (
+    Array,
+    Backend,
+    Generator,
+    Seed,
+    get_backend,
+    row_blocks,
+    to_host,
+)
 from iclimit.simulate.descent.schedules import ContextLosses
 
 # Matrices of a context that are held at once.
@@ -41,7 +49,7 @@ def simulate_depth_loss(
     context: int | float = math.inf,
     width: int | float = math.inf,
     noise_variance: float = 0.0,
-    rng: Any,
+    rng: Seed,
     repeats: int = 200,
     backend: str = "numpy",
 ) -> ContextLosses:
@@ -144,7 +152,7 @@ def parse_spectrum(name: str, given: Any, shape: tuple[int | None, ...]) -> np.n
 
 
 def _draw(
-    device: Backend, generators: list[Any], lam: Array, context: float, width: float
+    device: Backend, generators: list[Generator], lam: Array, context: float, width: float
 ) -> tuple[Array, Array | None]:
     """Covariances of contexts (b, d, d), and their projectors if the width matters."""
     xp, dim = device.xp, lam.shape[0]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
-from iclimit.simulate.arrays import Array, Backend, row_blocks
+from iclimit.simulate.arrays import Array, Backend, Generator, row_blocks
 from iclimit.simulate.depth.stacks import Product
 
 # What `iclimit.simulate.depth.stacks.loss_and_gradient` takes after the matrices.
@@ -83,7 +83,7 @@ class ContextLaw:
         """Variance of label noise over the context length."""
         return self.noise_variance / self.context
 
-    def draw_projector(self, generators: list[Any], width: float) -> Array | None:
+    def draw_projector(self, generators: list[Generator], width: float) -> Array | None:
         """Projectors on random subspaces, one for each repeat; None if the width is no less."""
         if width >= self.dim:
             return None
@@ -91,7 +91,9 @@ class ContextLaw:
         basis = xp.linalg.qr(self._normal(generators, (self.dim, int(width))))[0]
         return basis @ xp.matrix_transpose(basis)
 
-    def draw_batch(self, generators: list[Any], batch: int, projector: Array | None) -> Batch:
+    def draw_batch(
+        self, generators: list[Generator], batch: int, projector: Array | None
+    ) -> Batch:
         """One task for each context, with its tokens and queries."""
         xp = self.device.xp
         query_root, task_root = self._roots(generators, batch)
@@ -107,7 +109,7 @@ class ContextLaw:
         columns = xp.matrix_transpose(tokens)
         return labels @ tokens, lambda rows: (rows @ columns) @ tokens, queries, targets
 
-    def draw_held_out(self, generators: list[Any], contexts: int) -> HeldOut:
+    def draw_held_out(self, generators: list[Generator], contexts: int) -> HeldOut:
         """Held-out contexts; a single one where all are the same."""
         xp = self.device.xp
         if self.context == math.inf and not self._turns:
@@ -127,7 +129,7 @@ class ContextLaw:
         spectra = self.eigenvalues, self.task_spectrum
         return self.rotated and any(np.ptp(each) > 0 for each in spectra)
 
-    def _roots(self, generators: list[Any], contexts: int) -> tuple[Array, Array]:
+    def _roots(self, generators: list[Generator], contexts: int) -> tuple[Array, Array]:
         """Roots of the covariances of inputs and tasks."""
         xp = self.device.xp
         scales = [
@@ -139,7 +141,7 @@ class ContextLaw:
         return tuple(xp.matrix_transpose(basis * each) for each in scales)
 
     def _sample(
-        self, generators: list[Any], root: Array, task: Array, count: float, noise: float
+        self, generators: list[Generator], root: Array, task: Array, count: float, noise: float
     ) -> tuple[Array, Array]:
         r"""Inputs over the root of their number, and labels times :math:`\sqrt d`."""
         xp, batch = array_namespace(root), task.shape[1]
@@ -153,6 +155,6 @@ class ContextLaw:
             y = y + scale * self._normal(generators, (batch, 1, size))
         return x, y
 
-    def _normal(self, generators: list[Any], shape: tuple[int, ...]) -> Array:
+    def _normal(self, generators: list[Generator], shape: tuple[int, ...]) -> Array:
         """Standard normal numbers (repeats, *shape)."""
         return self.device.xp.stack([each.standard_normal(shape) for each in generators])

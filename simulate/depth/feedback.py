@@ -27,7 +27,7 @@ import numpy as np
 
 from iclimit.checks import check_arguments
 from iclimit.results import Estimate
-from iclimit.simulate.arrays import Array, get_backend, row_blocks
+from iclimit.simulate.arrays import Array, Seed, get_backend, row_blocks
 from iclimit.simulate.depth.pretrained import (
     learned_matrix,
     parse_pretraining,
@@ -77,7 +77,7 @@ def simulate_overthinking_ratio(
     ridge: float = 0.0,
     dampening: float = 1.0,
     target: str = "labels",
-    rng: Any,
+    rng: Seed,
     repeats: int = 64,
     contexts: int = 4,
     backend: str = "numpy",

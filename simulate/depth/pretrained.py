@@ -13,7 +13,7 @@ from typing import Any
 
 from iclimit.checks import check_choice, parse_tasks
 from iclimit.problem import Problem
-from iclimit.simulate.arrays import Array, Backend
+from iclimit.simulate.arrays import Array, Backend, Generator
 from iclimit.simulate.pretraining.ridge import solve_ridge
 from iclimit.simulate.prompts.summaries import SummaryLaw, sample_summaries
 
@@ -47,7 +47,7 @@ def prompt_law(device: Backend, dim: int, context: int, noise_variance: float) -
 
 def learned_matrix(
     law: SummaryLaw,
-    generator: Any,
+    generator: Generator,
     prompts: int,
     *,
     target: str,
@@ -70,7 +70,9 @@ def learned_matrix(
     return gamma
 
 
-def sample_factors(device: Backend, generator: Any, dim: int, context: int, count: int) -> Array:
+def sample_factors(
+    device: Backend, generator: Generator, dim: int, context: int, count: int
+) -> Array:
     """Factors T, (count, dim, min(dim, context)), of the covariances of that many contexts."""
     xp, rank = device.xp, min(dim, context)
     normal = generator.standard_normal((count, dim, rank))

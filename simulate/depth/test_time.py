@@ -29,7 +29,7 @@ import numpy as np
 
 from iclimit.checks import check_arguments, check_choice
 from iclimit.results import Estimate, Result
-from iclimit.simulate.arrays import Array, get_backend, row_blocks, to_host
+from iclimit.simulate.arrays import Array, Generator, Seed, get_backend, row_blocks, to_host
 from iclimit.simulate.depth.pretrained import (
     learned_matrix,
     parse_pretraining,
@@ -91,7 +91,7 @@ def simulate_test_time(
     dampening: float = 1.0,
     target: str = "labels",
     sampler: str = "covariances",
-    rng: Any,
+    rng: Seed,
     repeats: int = 8,
     contexts: int = 16,
     backend: str = "numpy",
@@ -182,7 +182,9 @@ def simulate_test_time(
     return SimulatedSteps(errors, parameters)
 
 
-def _mean_errors(law: SummaryLaw, generator: Any, gamma: Array, count: int, steps: int) -> Array:
+def _mean_errors(
+    law: SummaryLaw, generator: Generator, gamma: Array, count: int, steps: int
+) -> Array:
     """Errors (count, steps + 1) on fresh contexts, averaged over tasks and noise."""
     xp, d, rho = law.backend.xp, law.problem.dim, law.problem.noise_variance
     T = sample_factors(law.backend, generator, d, law.problem.context, count)
@@ -204,7 +206,7 @@ def _mean_errors(law: SummaryLaw, generator: Any, gamma: Array, count: int, step
 
 
 def _sampled_errors(
-    law: SummaryLaw, generator: Any, gamma: Array, count: int, steps: int
+    law: SummaryLaw, generator: Generator, gamma: Array, count: int, steps: int
 ) -> Array:
     """Errors (count, steps + 1) on the tokens of fresh contexts with fresh tasks."""
     xp, d = law.backend.xp, law.problem.dim

@@ -31,7 +31,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.checks import check_arguments, check_choice, check_flags, parse_array
-from iclimit.simulate.arrays import Array, get_backend, to_host
+from iclimit.simulate.arrays import Array, Generator, Seed, get_backend, to_host
 from iclimit.simulate.depth.contexts import parse_spectrum
 from iclimit.simulate.depth.draws import ContextLaw, HeldOut
 from iclimit.simulate.depth.stacks import loss_and_gradient, mean_losses
@@ -72,7 +72,7 @@ def train_depth(
     record: int = 1,
     held_out: int = 64,
     repeats: int = 4,
-    rng: Any,
+    rng: Seed,
     backend: str = "numpy",
     progress: bool = False,
 ) -> TrainingCurves:
@@ -263,7 +263,7 @@ class _Run:
         return [gammas[:, 0 if self.shared else each, :, :] for each in range(self.depth)]
 
     def gradient(
-        self, gammas: Array, generators: list[Any], batch: int
+        self, gammas: Array, generators: list[Generator], batch: int
     ) -> tuple[Array, list[Array]]:
         """Losses of a batch and d/2 times their gradient, in the shape of the matrices."""
         xp = array_namespace(gammas)

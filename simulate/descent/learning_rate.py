@@ -25,6 +25,7 @@ from scipy.optimize import minimize_scalar
 from iclimit.checks import check_arguments, check_choice, check_positive
 from iclimit.problem import Problem, parse_problem
 from iclimit.results import Estimate, Result
+from iclimit.simulate.arrays import Seed
 from iclimit.simulate.descent.constructions import NORMALIZATIONS, descent_layer
 from iclimit.simulate.models.transformer import prediction
 from iclimit.simulate.prompts import Prompts, prompt_blocks, regression_tokens
@@ -120,7 +121,7 @@ def simulate_learning_rate(
     problem: Problem | None = None,
     *,
     contexts: int,
-    rng: Any,
+    rng: Seed,
     normalization: str = "mean",
     backend: str = "numpy",
     **settings: Any,

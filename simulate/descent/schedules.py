@@ -32,7 +32,7 @@ from scipy.special import logit
 from iclimit.checks import check_arguments, check_choice, check_positive, parse_array
 from iclimit.problem import COORDINATE_VARIANCE
 from iclimit.results import Estimate, Result
-from iclimit.simulate.arrays import Array, get_backend, seed_sequences, to_host
+from iclimit.simulate.arrays import Array, Seed, get_backend, to_host
 from iclimit.simulate.prompts.sampling import draw_coordinates
 
 # Input numbers drawn from one seed (2 MiB).  Runs of any length agree where they overlap, because
@@ -100,7 +100,7 @@ def simulate_schedule(
     input_law: str = "gaussian",
     scale: float = 1.0,
     noise_ratio: float = 0.0,
-    rng: Any,
+    rng: Seed,
     contexts: int = 1000,
     backend: str = "numpy",
 ) -> ContextLosses:
@@ -179,7 +179,7 @@ def largest_eigenvalues(
     scale: float = 1.0,
     *,
     contexts: int,
-    rng: Any,
+    rng: Seed,
     backend: str = "numpy",
 ) -> np.ndarray:
     """Largest eigenvalues of X^T X/N for many contexts.
@@ -211,7 +211,7 @@ def largest_eigenvalues(
 
 
 def _eigenvalue_blocks(
-    context: int, dim: int, input_law: str, scale: float, contexts: int, rng: Any, backend: str
+    context: int, dim: int, input_law: str, scale: float, contexts: int, rng: Seed, backend: str
 ) -> Iterator[Array]:
     """Ascending eigenvalues (block, min(context, dim)) of H, those that can be non-zero."""
     check_arguments(context=context, dim=dim, scale=scale)
@@ -224,14 +224,13 @@ def _eigenvalue_blocks(
 
 
 def context_blocks(
-    context: int, dim: int, input_law: str, contexts: int, rng: Any, backend: str
+    context: int, dim: int, input_law: str, contexts: int, rng: Seed, backend: str
 ) -> Iterator[Array]:
     """Coordinates (block, context, dim) of contexts, one block for each seed."""
     device = get_backend(backend)
     block = max(1, BLOCK_NUMBERS // (context * dim))
-    for index, seed in enumerate(seed_sequences(rng, math.ceil(contexts / block))):
-        z = draw_coordinates(device, device.generator(seed), (block, context, dim), input_law)
-        yield z[: contexts - index * block, :, :]
+    for generator, size in device.blocks(rng, contexts, block):
+        yield draw_coordinates(device, generator, (block, context, dim), input_law)[:size, :, :]
 
 
 @dataclass(frozen=True, repr=False)
@@ -257,7 +256,7 @@ def simulate_critical_dampening(
     input_law: str = "gaussian",
     scale: float = 1.0,
     contexts: int = 200_000,
-    rng: Any,
+    rng: Seed,
     backend: str = "numpy",
 ) -> CriticalDampening:
     """Simulate quantiles of the factor beyond which a recurrent layer diverges on some task.

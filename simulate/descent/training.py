@@ -15,6 +15,7 @@ Settings of von Oswald et al., arXiv:2212.07677, for comparison: 5000 steps of A
 from typing import Any
 
 from iclimit.problem import Problem
+from iclimit.simulate.arrays import Seed
 from iclimit.simulate.models.linear_attention import LinearAttention
 from iclimit.simulate.training.networks import TrainedNetwork, train_network
 
@@ -33,7 +34,7 @@ def train_attention(
     optimizer: str = "adam",
     batch: int | None = None,
     learning_rate: float = 0.02,
-    rng: Any,
+    rng: Seed,
     **settings: Any,
 ) -> TrainedNetwork[LinearAttention]:
     r"""Train a stack of linear attention layers on regression in context.

@@ -24,7 +24,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.checks import check_arguments, check_choice, parse_array
-from iclimit.simulate.arrays import Array, seed_sequences
+from iclimit.simulate.arrays import Array, Seed, seed_sequences
 from iclimit.simulate.dynamics.feature_moments import feature_count
 from iclimit.simulate.models.gradients import FeatureMoments
 from iclimit.simulate.prompts import Prompts, regression_tokens
@@ -300,7 +300,7 @@ def initial_weights(
     init_scale: float,
     initialization: str = "per-head",
     *,
-    rng: Any,
+    rng: Seed,
     first_repeat: int = 0,
 ) -> list[np.ndarray]:
     """Initial weights of `simulate_gradient_flow`, and of one repeat of a training.

@@ -13,7 +13,6 @@ import math
 import os
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -21,7 +20,7 @@ from array_api_compat import array_namespace
 from iclimit.checks import check_arguments, check_choice, given
 from iclimit.problem import Problem
 from iclimit.results import Ending
-from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences
+from iclimit.simulate.arrays import Array, Backend, Seed, get_backend, seed_sequences
 from iclimit.simulate.descent.constructions import NORMALIZATIONS
 from iclimit.simulate.dynamics.attention_models import AttentionModel, MomentLoss, SequenceLoss
 from iclimit.simulate.dynamics.feature_moments import (
@@ -62,7 +61,7 @@ def simulate_gradient_descent(
     normalization: str = "mean",
     tests: bool = False,
     repeats: int = 1,
-    rng: Any,
+    rng: Seed,
     backend: str = "numpy",
     checkpoint: str | os.PathLike | None = None,
     progress: bool = False,

@@ -19,6 +19,7 @@ from scipy.interpolate import CubicHermiteSpline
 from iclimit.checks import check_arguments, refuse_masked
 from iclimit.problem import Problem
 from iclimit.results import Result
+from iclimit.simulate.arrays import Seed
 from iclimit.simulate.dynamics.attention_models import AttentionModel, MomentLoss, initial_weights
 from iclimit.simulate.dynamics.feature_moments import check_sequences, population_moments
 
@@ -143,7 +144,7 @@ def simulate_gradient_flow(
     duration: float,
     rtol: float = 1e-9,
     normalization: str = "mean",
-    rng: Any = None,
+    rng: Seed | None = None,
 ) -> FlowCurve:
     r"""Integrate the gradient flow of one linear attention layer.
 

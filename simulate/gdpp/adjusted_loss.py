@@ -24,7 +24,7 @@ import numpy as np
 from iclimit.checks import check_arguments
 from iclimit.problem import Problem
 from iclimit.results import Estimate, Result
-from iclimit.simulate.arrays import Array, Backend, get_backend, to_host
+from iclimit.simulate.arrays import Array, Backend, Seed, get_backend, to_host
 from iclimit.simulate.gdpp.contexts import ContextSummaries, check_versatile, context_blocks
 from iclimit.simulate.gdpp.gram_pass import GramPass
 from iclimit.simulate.gdpp.linear_transformer import (
@@ -234,7 +234,7 @@ def held_out_losses(
     *,
     contexts: int = 100_000,
     rare: bool = False,
-    rng: Any,
+    rng: Seed,
     backend: str = "numpy",
 ) -> HeldOutLosses:
     """Adjusted losses of a linear transformer on fresh contexts.

@@ -24,16 +24,14 @@ weights, at most 5/3, turn means over the mixture into means over the law itself
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields
-from functools import partial
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.problem import Problem, check_problem
-from iclimit.simulate.arrays import Array, Backend
+from iclimit.simulate.arrays import Array, Backend, Generator, Seed
 from iclimit.simulate.pretraining.estimators import ridge_weights
 from iclimit.simulate.prompts.sampling import (
     draw_fresh_tasks,
@@ -82,7 +80,7 @@ def check_versatile(problem: Problem) -> None:
 
 
 def draw_contexts(
-    problem: Problem, backend: Backend, generator: Any, count: int, *, rare: bool = False
+    problem: Problem, backend: Backend, generator: Generator, count: int, *, rare: bool = False
 ) -> ContextSummaries:
     """Draw contexts, of the mixture if ``rare``; keep Gram matrices and oracle weights."""
     levels = draw_noise_levels(problem.level_law, backend, generator, count)
@@ -97,7 +95,7 @@ def draw_contexts(
     return ContextSummaries(gram_matrices(x, y), oracle, levels, weights)
 
 
-def _tilt(backend: Backend, generator: Any, x: Array, tasks: Array, noise: Array) -> Array:
+def _tilt(backend: Backend, generator: Generator, x: Array, tasks: Array, noise: Array) -> Array:
     """Scale standard normal draws in place to those of the mixture; return their weights."""
     xp, (count, context, dim) = backend.xp, x.shape
     part = xp.asarray(generator.random(count))
@@ -126,28 +124,12 @@ def _log_ratio(squares: Array, scale: float, count: int) -> Array:
     return squares / 2 * (1 - scale**-2) - count * math.log(scale)
 
 
-def draw_in_blocks(
-    draw: Callable[..., Any], backend: Backend, rng: Any, count: int, block: int
-) -> Iterator[Any]:
-    """What ``draw(backend, generator, size)`` returns for blocks, each from a seed of its own."""
-    for index, generator in enumerate(backend.generators(rng, math.ceil(count / block))):
-        yield draw(backend, generator, min(block, count - index * block))
-
-
 def context_blocks(
-    problem: Problem, backend: Backend, count: int, rng: Any, *, rare: bool
+    problem: Problem, backend: Backend, count: int, rng: Seed, *, rare: bool
 ) -> Iterator[ContextSummaries]:
     """Fresh contexts in blocks."""
-    draw = partial(draw_contexts, problem, rare=rare)
-    return draw_in_blocks(draw, backend, rng, count, _BLOCK)
-
-
-def concatenate_fields(parts: Iterable[Any]) -> Any:
-    """One dataclass of arrays with the concatenated fields of several."""
-    several = list(parts)
-    names = [field.name for field in fields(several[0])]
-    arrays = [np.concatenate([getattr(part, name) for part in several]) for name in names]
-    return type(several[0])(*arrays)
+    for generator, size in backend.blocks(rng, count, _BLOCK):
+        yield draw_contexts(problem, backend, generator, size, rare=rare)
 
 
 def gram_matrices(x: Array, y: Array) -> Array:

@@ -30,9 +30,10 @@ from array_api_compat import array_namespace
 
 from iclimit.checks import check_arguments, check_choice, check_shape, parse_array
 from iclimit.results import Result
-from iclimit.simulate.arrays import Array, Backend, to_host
-from iclimit.simulate.models.tokens import make_tokens, parse_question
+from iclimit.simulate.arrays import Array, Backend, Generator, to_host
+from iclimit.simulate.models.tokens import parse_question
 from iclimit.simulate.models.transformer import Layer, prediction
+from iclimit.simulate.prompts import regression_tokens
 
 KINDS = ("full", "axial", "diag", "gd++")
 
@@ -97,7 +98,7 @@ class LinearTransformer(Result):
     def __call__(self, inputs: Any, labels: Any, query: Any) -> np.ndarray:
         """Predictions (n,), in the form that ``iclimit.probe`` asks models in."""
         prompts = parse_question(inputs, labels, query, self.dim)
-        return np.asarray(prediction(make_tokens("pairs", prompts), self.layers))
+        return np.asarray(prediction(regression_tokens(prompts), self.layers))
 
     @property
     def omegas(self) -> np.ndarray:
@@ -170,7 +171,14 @@ def free_parameters(model: LinearTransformer, kind: str) -> np.ndarray:
 
 
 def random_parameters(
-    generator: Any, *, kind: str, layers: int, heads: int, dim: int, context: int, variance: float
+    generator: Generator,
+    *,
+    kind: str,
+    layers: int,
+    heads: int,
+    dim: int,
+    context: int,
+    variance: float,
 ) -> np.ndarray:
     r"""Random parameters (layers, heads, n) at which a layer changes its tokens by O(1).
 

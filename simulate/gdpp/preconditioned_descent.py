@@ -31,7 +31,7 @@ from array_api_compat import array_namespace
 
 from iclimit.checks import check_arguments, check_choice, parse_array
 from iclimit.problem import COORDINATE_VARIANCE
-from iclimit.simulate.arrays import Array, to_host
+from iclimit.simulate.arrays import Array, Seed, to_host
 from iclimit.simulate.descent.schedules import ContextLosses, context_blocks
 from iclimit.simulate.gdpp.linear_transformer import LinearTransformer, build
 
@@ -45,7 +45,7 @@ def simulate_gdpp(
     noise_ratio: float = 0.0,
     input_law: str = "gaussian",
     contexts: int = 1000,
-    rng: Any,
+    rng: Seed,
     backend: str = "numpy",
 ) -> ContextLosses:
     r"""Losses of GD++ on simulated contexts.

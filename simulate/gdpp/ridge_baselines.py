@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -31,8 +30,8 @@ from tqdm.auto import tqdm
 from iclimit.checks import check_arguments, check_choice, given
 from iclimit.problem import Problem
 from iclimit.results import Ending, Estimate, Result
-from iclimit.simulate.arrays import Array, get_backend, to_host
-from iclimit.simulate.gdpp.contexts import check_versatile, concatenate_fields, draw_in_blocks
+from iclimit.simulate.arrays import Array, Seed, concatenate_fields, get_backend, to_host
+from iclimit.simulate.gdpp.contexts import check_versatile
 from iclimit.simulate.pretraining.estimators import ridge_weights
 from iclimit.simulate.prompts import Prompts, draw_prompts
 
@@ -104,10 +103,12 @@ def noise_denominator(problem: Problem, noise_estimate: str) -> int:
     return known[noise_estimate]
 
 
-def _drawn(problem: Problem, backend: str, rng: Any, count: int) -> Iterator[Prompts]:
+def _drawn(problem: Problem, backend: str, rng: Seed, count: int) -> Iterator[Prompts]:
     """Prompts in blocks, with noise levels drawn also where there is one only."""
     law = replace(problem, noise_variance=0.0, noise_law=problem.level_law)
-    return draw_in_blocks(partial(draw_prompts, law), get_backend(backend), rng, count, _BLOCK)
+    device = get_backend(backend)
+    for generator, size in device.blocks(rng, count, _BLOCK):
+        yield draw_prompts(law, device, generator, size)
 
 
 @dataclass(frozen=True, repr=False)
@@ -131,7 +132,7 @@ def simulate_ridge_baselines(
     problem: Problem,
     *,
     contexts: int,
-    rng: Any,
+    rng: Seed,
     penalty: float | None = None,
     multiplier: float | None = None,
     threshold: float | None = None,
@@ -274,7 +275,7 @@ class RidgeTuning(Result):
 
 
 def tune_ridge(
-    problem: Problem, *, contexts: int = 2**16, rng: Any, noise_estimate: str = "unbiased"
+    problem: Problem, *, contexts: int = 2**16, rng: Seed, noise_estimate: str = "unbiased"
 ) -> RidgeTuning:
     r"""Tune ConstRR and TunedRR on a sample of contexts.
 

@@ -24,9 +24,9 @@ from threadpoolctl import threadpool_limits
 from iclimit.checks import check_arguments, check_choice
 from iclimit.problem import Problem
 from iclimit.results import Ending
-from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
+from iclimit.simulate.arrays import Backend, Seed, concatenate_fields, get_backend, seed_sequences
 from iclimit.simulate.gdpp.adjusted_loss import AdjustedLoss, Descent
-from iclimit.simulate.gdpp.contexts import check_versatile, concatenate_fields, context_blocks
+from iclimit.simulate.gdpp.contexts import check_versatile, context_blocks
 from iclimit.simulate.gdpp.linear_transformer import (
     KINDS,
     LinearTransformer,
@@ -91,7 +91,7 @@ def train_linear_transformer(
     steps: int = 80,
     initial: Sequence[LinearTransformer] = (),
     rare: bool = True,
-    rng: Any,
+    rng: Seed,
     backend: str = "numpy",
     checkpoint: str | os.PathLike | None = None,
     progress: bool = False,

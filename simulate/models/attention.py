@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from array_api_compat import array_namespace
 
-from iclimit.simulate.arrays import Array
+from iclimit.simulate.arrays import Array, softmax
 from iclimit.simulate.models.dense import dense
 from iclimit.simulate.models.network import Weights
 
@@ -35,8 +35,7 @@ def attend(
     scores = queries @ xp.matrix_transpose(keys)
     factor = 1 / math.sqrt(keys.shape[-1]) if kind == "softmax" else 1.0
     if kind == "softmax":
-        scores = xp.exp(factor * (scores - xp.max(scores, axis=-1, keepdims=True)))
-        scores = scores / xp.sum(scores, axis=-1, keepdims=True)
+        scores = softmax(scores, factor)
     made, back_out = dense(_join(scores @ values), weights, "output")
 
     def back(by_made: Array) -> tuple[Array, Array, Weights]:

@@ -25,9 +25,8 @@ from iclimit.simulate.models.gradients import (
     readout_moments,
 )
 from iclimit.simulate.models.network import Network, Pullback, Pulled, Weights
-from iclimit.simulate.models.tokens import make_tokens
 from iclimit.simulate.models.transformer import Layer
-from iclimit.simulate.prompts import Prompts
+from iclimit.simulate.prompts import Prompts, regression_tokens
 
 MATRICES = ("key", "query", "value", "projection")
 
@@ -97,7 +96,7 @@ class LinearAttention(Network):
 
     def forward(self, weights: Mapping[str, Array], examples: Prompts) -> tuple[Array, Pullback]:
         """Predictions (n,) of the query labels, and how derivatives go back."""
-        tokens = make_tokens("pairs", examples)
+        tokens = regression_tokens(examples)
         run = StackPass(tokens, self.stack(weights), self.include_query)
 
         def pullback(by_prediction: Array) -> Pulled:
@@ -111,7 +110,7 @@ class LinearAttention(Network):
     ) -> tuple[Any, Weights]:
         """Mean squared error and its gradient, without the derivatives by the tokens."""
         loss, gradients = loss_and_gradients(
-            make_tokens("pairs", examples),
+            regression_tokens(examples),
             examples.target if labels is None else labels,
             self.stack(weights),
             include_query=self.include_query,
@@ -125,7 +124,7 @@ class LinearAttention(Network):
         size = self.dim + 1
         if self.layers > 1 or size**2 * (size + 1) // 2 > MOMENT_FEATURES:
             return super().fixed_loss(examples, count)
-        tokens = ((make_tokens("pairs", prompts), labels) for prompts, labels in examples)
+        tokens = ((regression_tokens(prompts), labels) for prompts, labels in examples)
         moments = readout_moments(tokens, include_query=self.include_query)
 
         def on_moments(weights: Mapping[str, Array]) -> tuple[Any, Weights]:

@@ -20,7 +20,7 @@ from array_api_compat import array_namespace
 
 from iclimit.checks import check_arguments, parse_array
 from iclimit.results import Result
-from iclimit.simulate.arrays import Array
+from iclimit.simulate.arrays import Array, softmax
 from iclimit.simulate.models.network import Network, Pullback, Pulled
 from iclimit.simulate.prompts import Prompts
 
@@ -124,8 +124,7 @@ class MergedHeads(Network):
         flat = xp.reshape(lookup, (-1, dim))
         asked = xp.reshape(query @ flat.T, (n, self.heads, dim + 1))
         scores = asked @ xp.matrix_transpose(tokens)
-        weight = xp.exp(scores - xp.max(scores, axis=2, keepdims=True))
-        weight = weight / xp.sum(weight, axis=2, keepdims=True)
+        weight = softmax(scores)
         mixed = weight @ tokens
         predictions = xp.sum(mixed * value, axis=(1, 2))
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from array_api_compat import array_namespace
 
-from iclimit.simulate.arrays import Array, Backend
+from iclimit.simulate.arrays import Array, Backend, Generator
 from iclimit.simulate.prompts import Prompts
 
 # Arrays of weights by name.
@@ -31,7 +31,7 @@ class Task(Protocol):
     def context(self) -> int: ...
     @property
     def dim(self) -> int: ...
-    def draw(self, backend: Backend, generator: Any, count: int) -> Prompts: ...
+    def draw(self, backend: Backend, generator: Generator, count: int) -> Prompts: ...
 
 
 @dataclass(frozen=True, eq=False)

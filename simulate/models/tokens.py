@@ -12,7 +12,7 @@ from array_api_compat import array_namespace
 
 from iclimit.checks import parse_array
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.prompts import Prompts
+from iclimit.simulate.prompts import Prompts, regression_tokens
 
 TOKENS = ("pairs", "separate")
 
@@ -47,18 +47,13 @@ def parse_question(inputs: Any, labels: Any, query: Any, dim: int) -> Prompts:
 
 def make_tokens(kind: str, examples: Prompts) -> Array:
     """Tokens (n, tokens, entries) of prompts, that of the query last."""
-    inputs, labels, query = examples.inputs, examples.labels, examples.query
-    xp = array_namespace(inputs)
-    n, context, dim = inputs.shape
     if kind == "pairs":
-        context_tokens = xp.concat([inputs, labels[:, :, None]], axis=2)
-        query = xp.concat([query, xp.zeros((n, 1), dtype=query.dtype)], axis=1)
-    else:
-        zeros = xp.zeros((n, context, dim - 1), dtype=inputs.dtype)
-        answers = xp.concat([zeros, labels[:, :, None]], axis=2)
-        both = xp.stack([inputs, answers], axis=2)
-        context_tokens = xp.reshape(both, (n, 2 * context, dim))
-    return xp.concat([context_tokens, query[:, None, :]], axis=1)
+        return regression_tokens(examples)
+    xp, (n, context, dim) = array_namespace(examples.inputs), examples.inputs.shape
+    zeros = xp.zeros((n, context, dim - 1), dtype=examples.inputs.dtype)
+    answers = xp.concat([zeros, examples.labels[:, :, None]], axis=2)
+    both = xp.reshape(xp.stack([examples.inputs, answers], axis=2), (n, 2 * context, dim))
+    return xp.concat([both, examples.query[:, None, :]], axis=1)
 
 
 def sinusoidal_positions(count: int, entries: int) -> np.ndarray:

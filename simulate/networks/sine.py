@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from iclimit.checks import check_arguments
-from iclimit.simulate.arrays import Backend
+from iclimit.simulate.arrays import Backend, Generator
 from iclimit.simulate.prompts import Prompts
 
 AMPLITUDES = (0.1, 0.5)
@@ -57,7 +56,7 @@ class SineTask:
         """Dimension of the inputs."""
         return 1
 
-    def draw(self, backend: Backend, generator: Any, count: int) -> Prompts:
+    def draw(self, backend: Backend, generator: Generator, count: int) -> Prompts:
         """Draw prompts with a generator of a backend."""
         xp, (low, high) = backend.xp, AMPLITUDES
         share = generator.random((count, 2))

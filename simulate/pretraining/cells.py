@@ -12,7 +12,7 @@ import numpy as np
 from iclimit.checks import check_arguments, check_choice, check_integers, given, parse_covariance
 from iclimit.problem import Problem, check_problem
 from iclimit.results import Estimate, Result
-from iclimit.simulate.arrays import Array, get_backend
+from iclimit.simulate.arrays import Array, Generator, Seed, get_backend
 from iclimit.simulate.pretraining.ridge import choose_method, solve_ridge
 from iclimit.simulate.prompts.covariances import covariance_rank, fingerprint
 from iclimit.simulate.prompts.summaries import SummaryLaw
@@ -123,7 +123,7 @@ def simulate_errors(
     prompts: int | None = None,
     rho: float | None = None,
     ridge: float = 0.0,
-    rng: Any,
+    rng: Seed,
     repeats: int = 1,
     first_repeat: int = 0,
     backend: str = "numpy",
@@ -306,7 +306,7 @@ def pretraining_problem(problem: Problem | None, keywords: dict[str, Any]) -> Pr
     return problem
 
 
-def draw_task_set(law: SummaryLaw, generator: Any) -> Array | None:
+def draw_task_set(law: SummaryLaw, generator: Generator) -> Array | None:
     """The tasks of a run; None where every prompt has one of its own."""
     problem = law.problem
     if problem.task_set is not None:

@@ -11,13 +11,12 @@ label noise: it needs 60 to 170 times fewer prompts than single squared errors.
 """
 
 import math
-from typing import Any
 
 from array_api_compat import array_namespace
 
 from iclimit.checks import check_arguments, check_choice, parse_tasks
 from iclimit.problem import Problem
-from iclimit.simulate.arrays import Array, get_backend
+from iclimit.simulate.arrays import Array, Generator, Seed, get_backend
 from iclimit.simulate.pretraining.cells import SimulatedErrors
 from iclimit.simulate.prompts import draw_prompts
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
@@ -75,7 +74,7 @@ def simulate_estimator(
     context: int,
     tasks: int | float | Array,
     rho: float,
-    rng: Any,
+    rng: Seed,
     repeats: int = 1,
     first_repeat: int = 0,
     test_prompts: int = 100,
@@ -133,7 +132,7 @@ def simulate_estimator(
     problem = Problem(dim, context, noise_variance=rho, task_law=task_law)
     arrays = get_backend(backend)
 
-    def mean_error(generator: Any, truth: Array, task_set: Array) -> float:
+    def mean_error(generator: Generator, truth: Array, task_set: Array) -> float:
         """Mean over prompts of rho + |w_hat - w|^2/d, in blocks of bounded memory."""
         block = max(1, BLOCK_NUMBERS // (context * max(dim, task_set.shape[0])))
         total = 0.0

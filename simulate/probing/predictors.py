@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from array_api_compat import array_namespace
 
-from iclimit.simulate.arrays import Array
+from iclimit.simulate.arrays import Array, softmax
 from iclimit.simulate.gdpp.preconditioned_descent import context_covariance, gdpp_matrices
 from iclimit.simulate.pretraining.estimators import LEAST_NOISE, dmmse_estimate, ridge_weights
 from iclimit.simulate.prompts import Prompts
@@ -215,8 +215,8 @@ def nearest_neighbours(prompts: Prompts, neighbours: int) -> Array:
         xp.astype(each, distance.dtype)
         for each in (distance < (1 - TIE) * last, xp.abs(distance - last) <= TIE * last)
     )
-    left = count - xp.sum(nearer, axis=1, keepdims=True)
-    weight = nearer + tied * left / xp.sum(tied, axis=1, keepdims=True)
+    missing = count - xp.sum(nearer, axis=1, keepdims=True)
+    weight = nearer + tied * missing / xp.sum(tied, axis=1, keepdims=True)
     return xp.sum(weight * prompts.labels, axis=1) / count
 
 
@@ -232,7 +232,5 @@ def softmax_heads(
     scores = (prompts.inputs @ prompts.query[:, :, None])[:, :, 0]
     total = xp.zeros_like(prompts.labels)
     for sign in (1, -1) if opposite else (1,):
-        score = sign * inverse_temperature * scores
-        weight = xp.exp(score - xp.max(score, axis=1, keepdims=True))
-        total = total + sign * weight / xp.sum(weight, axis=1, keepdims=True)
+        total = total + sign * softmax(sign * inverse_temperature * scores)
     return value * xp.vecdot(total, prompts.labels)

@@ -9,15 +9,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.checks import check_shape
 from iclimit.problem import NoiseLaw, Problem
-from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequence
+from iclimit.simulate.arrays import (
+    Array,
+    Backend,
+    Generator,
+    Seed,
+    concatenate_fields,
+    get_backend,
+    seed_sequence,
+)
 from iclimit.simulate.prompts.covariances import covariance_root, times_root
 
 # Input numbers drawn from one seed (4 MiB): part of what a seed means.
@@ -67,7 +74,7 @@ class Prompts:
         return Prompts(*(None if each is None else each[chosen, ...] for each in columns))
 
 
-def sample_prompts(problem: Problem, count: int, *, rng: Any) -> Prompts:
+def sample_prompts(problem: Problem, count: int, *, rng: Seed) -> Prompts:
     """Draw prompts, each with its own task and noise level.
 
     Parameters
@@ -97,16 +104,14 @@ def sample_prompts(problem: Problem, count: int, *, rng: Any) -> Prompts:
     >>> prompts.inputs.shape, prompts.labels.shape, prompts.query.shape
     ((3, 40, 20), (3, 40), (3, 20))
     """
-    blocks = list(prompt_blocks(problem, count, rng=rng))
-    names = [each.name for each in fields(Prompts)]
-    return Prompts(*(np.concatenate([getattr(block, name) for block in blocks]) for name in names))
+    return concatenate_fields(prompt_blocks(problem, count, rng=rng))
 
 
 def prompt_blocks(
     problem: Problem,
     count: int,
     *,
-    rng: Any,
+    rng: Seed,
     backend: str = "numpy",
     block_numbers: int | None = None,
 ) -> Iterator[Prompts]:
@@ -130,12 +135,11 @@ def prompt_blocks(
     problem = fix_tasks(problem, root)
     numbers = BLOCK_NUMBERS if block_numbers is None else block_numbers
     block = max(1, numbers // ((problem.context + 1) * problem.dim))
-    for index, generator in enumerate(device.generators(root, math.ceil(count / block))):
-        drawn = draw_prompts(problem, device, generator, block)
-        yield drawn[slice(min(block, count - index * block))]
+    for generator, size in device.blocks(root, count, block):
+        yield draw_prompts(problem, device, generator, block)[slice(size)]
 
 
-def fix_tasks(problem: Problem, rng: Any) -> Problem:
+def fix_tasks(problem: Problem, rng: Seed) -> Problem:
     """The problem with its k tasks drawn, where it says no more than their number."""
     if problem.task_set is not None or problem.tasks == math.inf:
         return problem
@@ -148,7 +152,12 @@ def fix_tasks(problem: Problem, rng: Any) -> Problem:
 
 
 def draw_prompts(
-    problem: Problem, backend: Backend, generator: Any, count: int = 1, *, tasks: Array = None
+    problem: Problem,
+    backend: Backend,
+    generator: Generator,
+    count: int = 1,
+    *,
+    tasks: Array = None,
 ) -> Prompts:
     """Draw so many prompts with a generator of a backend, or one for each task (n, dim)."""
     xp = backend.xp
@@ -164,7 +173,7 @@ def draw_prompts(
 
 
 def label_prompts(
-    problem: Problem, generator: Any, x: Array, tasks: Array, variance: Array
+    problem: Problem, generator: Generator, x: Array, tasks: Array, variance: Array
 ) -> Prompts:
     """Prompts of inputs (n, context + 1, dim), tasks (n, dim) and noise of variances (n,)."""
     y = linear_labels(x, tasks)
@@ -179,7 +188,7 @@ def linear_labels(x: Array, tasks: Array) -> Array:
     return (x @ tasks[:, :, None])[:, :, 0]
 
 
-def draw_noise_levels(law: NoiseLaw, backend: Backend, generator: Any, count: int) -> Array:
+def draw_noise_levels(law: NoiseLaw, backend: Backend, generator: Generator, count: int) -> Array:
     """Draw noise levels, shape (count,)."""
     if law.kind == "uniform":
         return law.levels[0] * generator.random(count)
@@ -187,7 +196,7 @@ def draw_noise_levels(law: NoiseLaw, backend: Backend, generator: Any, count: in
     return backend.asarray(law.levels)[index]
 
 
-def draw_tasks(problem: Problem, backend: Backend, generator: Any, count: int) -> Array:
+def draw_tasks(problem: Problem, backend: Backend, generator: Generator, count: int) -> Array:
     """Draw the tasks of prompts, shape (count, dim); the last of a mixture are the shared task."""
     if problem.task_set is not None:
         chosen = generator.integers(0, len(problem.task_set), size=count)
@@ -200,7 +209,9 @@ def draw_tasks(problem: Problem, backend: Backend, generator: Any, count: int) -
     return tasks
 
 
-def draw_fresh_tasks(problem: Problem, backend: Backend, generator: Any, count: int) -> Array:
+def draw_fresh_tasks(
+    problem: Problem, backend: Backend, generator: Generator, count: int
+) -> Array:
     """Draw task vectors of their law, shape (count, dim)."""
     xp, dim = backend.xp, problem.dim
     tasks = generator.standard_normal((count, dim))
@@ -210,7 +221,7 @@ def draw_fresh_tasks(problem: Problem, backend: Backend, generator: Any, count: 
 
 
 def draw_inputs(
-    problem: Problem, backend: Backend, generator: Any, shape: tuple[int, ...]
+    problem: Problem, backend: Backend, generator: Generator, shape: tuple[int, ...]
 ) -> Array:
     """Draw inputs, shape (*shape, dim)."""
     x = draw_coordinates(backend, generator, (*shape, problem.dim), problem.input_law)
@@ -219,7 +230,9 @@ def draw_inputs(
     return times_root(x, input_root(problem, backend))
 
 
-def draw_coordinates(backend: Backend, generator: Any, shape: tuple[int, ...], law: str) -> Array:
+def draw_coordinates(
+    backend: Backend, generator: Generator, shape: tuple[int, ...], law: str
+) -> Array:
     """Draw independent coordinates of one of the laws of inputs."""
     xp = backend.xp
     if law == "gaussian":

@@ -28,7 +28,7 @@ from typing import Any, TypeAlias
 from array_api_compat import array_namespace
 
 from iclimit.problem import Problem
-from iclimit.simulate.arrays import Array, Backend, row_blocks
+from iclimit.simulate.arrays import Array, Backend, Generator, row_blocks
 from iclimit.simulate.prompts.covariances import times_root
 from iclimit.simulate.prompts.sampling import (
     context_summary,
@@ -41,7 +41,7 @@ from iclimit.simulate.prompts.sampling import (
 
 def sample_summaries(
     backend: Backend,
-    generator: Any,
+    generator: Generator,
     tasks: Array,
     context: int,
     rho: float,
@@ -205,11 +205,11 @@ class SummaryLaw:
         """Root of the covariance of the inputs."""
         return input_root(self.problem, self.backend)
 
-    def fresh_tasks(self, generator: Any, count: int) -> Array:
+    def fresh_tasks(self, generator: Generator, count: int) -> Array:
         """Draw task vectors, shape (count, d)."""
         return draw_fresh_tasks(self.problem, self.backend, generator, count)
 
-    def draw(self, generator: Any, count: int, task_set: Array | None) -> Drawn:
+    def draw(self, generator: Generator, count: int, task_set: Array | None) -> Drawn:
         """Draw (query, summary, query_label) of prompts."""
         whole = self.sampler == "summaries"
         numbers = self.problem.dim * (self.problem.context + 1)
@@ -229,7 +229,7 @@ class SummaryLaw:
         return x, h, y
 
     def test_error(
-        self, generator: Any, gamma: Array, test_prompts: int, task_set: Array | None
+        self, generator: Generator, gamma: Array, test_prompts: int, task_set: Array | None
     ) -> float:
         """Test error of a reduced matrix Gamma: exact for Gaussian inputs, else sampled."""
         if self.problem.input_law == "gaussian":
@@ -251,7 +251,7 @@ class SummaryLaw:
             device, problem.dim, *sizes, problem.task_law, covariance=scatter
         )
 
-    def _from_law(self, generator: Any, tasks: Array, chosen: Array | None) -> Drawn:
+    def _from_law(self, generator: Generator, tasks: Array, chosen: Array | None) -> Drawn:
         """Draw whitened summaries and queries from their exact law, then apply the root.
 
         Prompt i has the task in row ``chosen[i]`` of tasks, or in row i.
@@ -271,7 +271,7 @@ class SummaryLaw:
         y += math.sqrt(rho) * generator.standard_normal(n)
         return x, summary, y
 
-    def _from_tokens(self, generator: Any, tasks: Array, chosen: Array | None) -> Drawn:
+    def _from_tokens(self, generator: Generator, tasks: Array, chosen: Array | None) -> Drawn:
         own = tasks_of(tasks, chosen, slice(None))
         prompts = draw_prompts(self.problem, self.backend, generator, tasks=own)
         return prompts.query, context_summary(prompts), prompts.query_label

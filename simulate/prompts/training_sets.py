@@ -4,10 +4,8 @@ The set of Zhang, Singh, Latham and Saxe (ICML 2025, arXiv:2501.16265): prompts 
 own come first, those with the shared task last.
 """
 
-from typing import Any
-
 from iclimit.problem import Problem
-from iclimit.simulate.arrays import Backend
+from iclimit.simulate.arrays import Backend, Generator
 from iclimit.simulate.prompts.sampling import (
     Prompts,
     draw_fresh_tasks,
@@ -18,7 +16,12 @@ from iclimit.simulate.prompts.sampling import (
 
 
 def draw_training_set(
-    problem: Problem, backend: Backend, generator: Any, count: int, *, standardize: bool = True
+    problem: Problem,
+    backend: Backend,
+    generator: Generator,
+    count: int,
+    *,
+    standardize: bool = True,
 ) -> Prompts:
     """Draw prompts, by default standardised as the published script does.
 

@@ -37,7 +37,7 @@ from scipy.special import gammaincinv
 from iclimit.checks import check_arguments, check_choice, parse_array
 from iclimit.problem import Problem, check_problem, parse_problem
 from iclimit.results import Estimate, Result
-from iclimit.simulate.arrays import Array, Backend, get_backend, to_host
+from iclimit.simulate.arrays import Array, Backend, Generator, Seed, get_backend, softmax, to_host
 from iclimit.simulate.prompts import draw_prompts
 
 SAMPLERS = ("auto", "scores", "tokens")
@@ -111,7 +111,7 @@ def simulate_softmax(
     key_query: Any = None,
     contexts: int = 10_000,
     sampler: str = "auto",
-    rng: Any,
+    rng: Seed,
     backend: str = "numpy",
     **settings: Any,
 ) -> SimulatedHeads:
@@ -174,7 +174,7 @@ def simulate_softmax(
     betas = np.atleast_1d(parse_array("inverse_temperatures", inverse_temperatures, (), (None,)))
     if score_function is not None and not callable(score_function):
         raise TypeError(f"score_function must be a function of a score, got {score_function!r}")
-    weigh = _softmax if score_function is None else score_function
+    weigh = softmax if score_function is None else score_function
     tokens_only = {
         "input_law": law.input_law != "gaussian",
         "input_covariance": law.input_covariance is not None,
@@ -194,11 +194,11 @@ def simulate_softmax(
         drawn, numbers = _Tokens(device, law, matrix), (law.context + 1) * law.dim
     groups = max(2, math.ceil(contexts / GROUP))
     block = max(1, BLOCK_NUMBERS // (GROUP * numbers))
-    found = []
+    blocks = []
     for generator in device.generators(rng, math.ceil(groups / block)):
         parts = drawn.moments(generator, block * GROUP, device.asarray(betas), weigh)
-        found.append([to_host(_grouped(part)) for part in parts])
-    null, signal, power = (np.concatenate(parts)[:groups] for parts in zip(*found, strict=True))
+        blocks.append([to_host(_grouped(part)) for part in parts])
+    null, signal, power = (np.concatenate(parts)[:groups] for parts in zip(*blocks, strict=True))
     return SimulatedHeads(null, signal, power, groups * GROUP)
 
 
@@ -211,14 +211,16 @@ class _Tokens:
     key_query: np.ndarray | None
 
     def moments(
-        self, generator: Any, count: int, betas: Array, weigh: Kernel
+        self, generator: Generator, count: int, betas: Array, weigh: Kernel
     ) -> tuple[Array, Array, Array]:
         """Null loss (n,), signal (n, heads) and power (n, heads, heads)."""
         xp, law = self.device.xp, self.law
         drawn = draw_prompts(law, self.device, generator, count)
         query = drawn.query
-        asked = query if self.key_query is None else query @ self.device.asarray(self.key_query)
-        scores = (drawn.inputs @ asked[:, :, None])[:, :, 0]
+        transformed = (
+            query if self.key_query is None else query @ self.device.asarray(self.key_query)
+        )
+        scores = (drawn.inputs @ transformed[:, :, None])[:, :, 0]
         weights = _weights(weigh, betas[:, None] * scores[:, None, :])
         sums = weights @ drawn.inputs
         W = None if law.task_covariance is None else self.device.asarray(law.task_covariance)
@@ -243,7 +245,7 @@ class _Scores:
     law: Problem
 
     def moments(
-        self, generator: Any, count: int, betas: Array, weigh: Kernel
+        self, generator: Generator, count: int, betas: Array, weigh: Kernel
     ) -> tuple[Array, Array, Array]:
         """Null loss (n,), signal (n, heads) and power (n, heads, heads)."""
         xp, law = self.device.xp, self.law
@@ -271,13 +273,6 @@ def _weights(weigh: Kernel, scores: Array) -> Array:
     if not bool(array_namespace(scores).all(array_namespace(scores).isfinite(weights))):
         raise ValueError("score_function must return finite weights, got NaN or inf among them")
     return weights
-
-
-def _softmax(scores: Array) -> Array:
-    """Weights along the last axis."""
-    xp = array_namespace(scores)
-    weights = xp.exp(scores - xp.max(scores, axis=-1, keepdims=True))
-    return weights / xp.sum(weights, axis=-1, keepdims=True)
 
 
 def _grouped(values: Array) -> Array:

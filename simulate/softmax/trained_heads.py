@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from iclimit.problem import Problem
+from iclimit.simulate.arrays import Seed
 from iclimit.simulate.models.merged_heads import MergedHeads
 from iclimit.simulate.training.networks import TrainedNetwork, train_network
 
@@ -20,7 +21,7 @@ TRAINING = {"batch": 2048, "learning_rate": 0.005, "patience": 200}
 
 
 def train_softmax(
-    problem: Problem, *, heads: int = 1, init_scale: float = 0.2, rng: Any, **settings: Any
+    problem: Problem, *, heads: int = 1, init_scale: float = 0.2, rng: Seed, **settings: Any
 ) -> TrainedNetwork[MergedHeads]:
     r"""Train softmax heads on linear regression from random weights.
 
