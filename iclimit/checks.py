@@ -74,15 +74,15 @@ def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
 
 def check_shape(name: str, array: Any, *shapes: tuple[int | None, ...]) -> None:
     """Raise a ValueError unless the array has one of the shapes; None stands for any size >= 1."""
-    found = np.shape(array)
+    actual = np.shape(array)
 
     def fits(shape: tuple[int | None, ...]) -> bool:
-        pairs = zip(found, shape, strict=True)
+        pairs = zip(actual, shape, strict=True)
         return all(size >= 1 if wanted is None else size == wanted for size, wanted in pairs)
 
-    if not any(len(found) == len(shape) and fits(shape) for shape in shapes):
+    if not any(len(actual) == len(shape) and fits(shape) for shape in shapes):
         wanted = " or ".join(map(str, shapes)).replace("None", "any")
-        raise ValueError(f"{name} must have shape {wanted}, got {found}")
+        raise ValueError(f"{name} must have shape {wanted}, got {actual}")
 
 
 def refuse_masked(name: str, value: Any) -> None:

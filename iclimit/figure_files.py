@@ -57,8 +57,8 @@ def figure_parameters(path: str | os.PathLike) -> dict[str, Any]:
     ...     path = Path(folder) / "curve.svg"
     ...     command = ["curve", "bayes_error", "--alpha", "1:4:4", "--rho", "0.1"]
     ...     status = iclimit.cli.main([*command, "-o", str(path)])
-    ...     found = iclimit.figure_files.figure_parameters(path)
-    >>> found["quantity"], found["rho"], found["alpha"]
+    ...     parameters = iclimit.figure_files.figure_parameters(path)
+    >>> parameters["quantity"], parameters["rho"], parameters["alpha"]
     ('bayes_error', 0.1, [1.0, 2.0, 3.0, 4.0])
     """
     file = Path(path)
@@ -66,12 +66,12 @@ def figure_parameters(path: str | os.PathLike) -> dict[str, Any]:
         raise ValueError(f"path must end in {', '.join(FIELDS)}, got {str(path)!r}")
     text = {".png": _of_png, ".pdf": _of_pdf, ".svg": _of_svg}[file.suffix](file)
     try:
-        found = json.loads(text)
+        parameters = json.loads(text)
     except ValueError:
-        found = None
-    if not isinstance(found, dict) or "iclimit_version" not in found:
+        parameters = None
+    if not isinstance(parameters, dict) or "iclimit_version" not in parameters:
         raise ValueError(f"path must be a figure with parameters of iclimit, got {str(path)!r}")
-    return found
+    return parameters
 
 
 def _of_png(file: Path) -> str:
@@ -85,13 +85,13 @@ def _of_png(file: Path) -> str:
 
 
 def _of_pdf(file: Path) -> str:
-    found = re.search(rb"/Subject \(((?:[^()\\]|\\.)*)\)", file.read_bytes())
-    return re.sub(r"\\(.)", r"\1", found[1].decode("latin-1")) if found else ""
+    subject = re.search(rb"/Subject \(((?:[^()\\]|\\.)*)\)", file.read_bytes())
+    return re.sub(r"\\(.)", r"\1", subject[1].decode("latin-1")) if subject else ""
 
 
 def _of_svg(file: Path) -> str:
     try:
-        found = next(ElementTree.parse(file).iter(_SVG), None)
+        description = next(ElementTree.parse(file).iter(_SVG), None)
     except ElementTree.ParseError:
-        found = None
-    return (found.text or "") if found is not None else ""
+        description = None
+    return (description.text or "") if description is not None else ""

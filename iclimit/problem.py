@@ -323,7 +323,7 @@ class Problem:
                 raise ValueError(
                     f"{name} must not be given where {reason}, got {settings[name]!r}"
                 )
-        law = {"input_law": chosen.input_law, "task_law": chosen.task_law}
+        law: dict[str, Any] = {"input_law": chosen.input_law, "task_law": chosen.task_law}
         return cls(
             dim, context, **law, **_units(chosen, dim, context, chosen.input_law), **settings
         )

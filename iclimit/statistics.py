@@ -109,11 +109,11 @@ class Extrapolation(Result):
         """
         if not self.degrees:
             return 1.0
-        left = self.error_degrees - len(self.value) + 1
-        if math.isinf(left):
+        remaining = self.error_degrees - len(self.value) + 1
+        if math.isinf(remaining):
             return float(chdtrc(self.degrees, self.chi_square))
-        scaled = self.chi_square / self.degrees * left / self.error_degrees
-        return float(fdtrc(self.degrees, left, scaled))
+        scaled = self.chi_square / self.degrees * remaining / self.error_degrees
+        return float(fdtrc(self.degrees, remaining, scaled))
 
     @property
     def standard_error(self) -> np.ndarray:

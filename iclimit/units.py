@@ -40,7 +40,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.checks import check_arguments, refuse_masked
-from iclimit.notation import did_you_mean
+from iclimit.notation import did_you_mean, read_table
 
 QUANTITIES = ("error", "difference", "noise_variance", "ridge", "rate", "gamma")
 """What `Units` convert; a difference is one of two errors, or a standard error."""
@@ -229,69 +229,13 @@ class Units:
         return array, factor[: array.shape[1]]
 
 
-CONVENTIONS = {
-    each.name: each
-    for each in (
-        Convention(
-            "lu2025",
-            "lu2025",
-            input_law="gaussian",
-            input_variance="1/d",
-            task_law="sphere",
-            product_factor="d/l",
-            square_factor="1/l",
-            ridge_factor="1/d",
-            remark="The units of this library.",
-        ),
-        Convention(
-            "vonoswald2023",
-            "vonoswald2023",
-            input_law="uniform",
-            input_variance="1/12",
-            task_law="gaussian",
-            product_factor="1",
-            square_factor="1",
-            loss_factor="1/2",
-            remark="Inputs as in the public code, U(-1/2, 1/2); the text has U(-1, 1).",
-        ),
-        Convention(
-            "blog2024",
-            "rossi2024",
-            input_law="uniform",
-            input_variance="1/3",
-            task_law="gaussian",
-            product_factor="1/l",
-            square_factor="1/l",
-            loss_factor="1/2",
-            remark="Inputs U(-1, 1).",
-        ),
-        Convention(
-            "versatile2024",
-            "vladymyrov2024",
-            input_law="gaussian",
-            input_variance="1",
-            task_law="gaussian",
-            product_factor="1",
-            square_factor="1",
-            loss_factor="1/2",
-            query_noise=False,
-            minus_oracle=True,
-            remark="The noise variance is that of one problem, not of a mixture.",
-        ),
-        Convention(
-            "linattn2025",
-            "zhang2025",
-            input_law="gaussian",
-            input_variance="1/d",
-            task_law="gaussian",
-            product_factor="1/l",
-            square_factor="1/l",
-            remark="Inputs of trace 1; 1/d is the mean of their variances. The public script has "
-            "sums over the context.",
-        ),
-    )
-}
-"""The conventions by name."""
+def _convention(row: dict[str, str]) -> Convention:
+    flags = {name: row.pop(name) == "yes" for name in ("query_noise", "minus_oracle")}
+    return Convention(**row, **flags)  # type: ignore[arg-type]
+
+
+CONVENTIONS = {row["name"]: _convention(row) for row in read_table("conventions.csv")}
+"""The conventions by name: the rows of ``conventions.csv``."""
 
 
 def get_convention(convention: str | Convention) -> Convention:

@@ -158,9 +158,9 @@ def run_recorded(
     -------
     object
     """
-    found = [] if store is None else store.find(cell.identity(rng, backend))
-    if found:
-        return found[0].value
+    batches = [] if store is None else store.find(cell.identity(rng, backend))
+    if batches:
+        return batches[0].value
     start = time.perf_counter()
     result = compute()
     if store is not None and complete(result):
@@ -186,24 +186,24 @@ def _run(
     asking, workers = True, None
     running: dict[Future, _Batch] = {}
     try:
-        while asking or running or sweep.ready or sweep.found:
+        while asking or running or sweep.ready or sweep.reported:
             asking = asking and sweep.ask_next(unasked)
             if sweep.ready and (ahead or not asking):
                 workers = workers or open_workers()
                 while len(running) < workers.room and (batch := sweep.next_batch()):
                     running[workers.submit(*sweep.job(batch))] = batch
             yield from sweep.outcomes()  # with the workers busy, as the caller may take its time
-            left = min(LOOK, deadline - time.monotonic())
-            if left <= 0:
+            remaining = min(LOOK, deadline - time.monotonic())
+            if remaining <= 0:
                 return
             if workers and running:
                 try:
-                    _collect(running, workers, sweep, 0.0 if asking else left)
+                    _collect(running, workers, sweep, 0.0 if asking else remaining)
                 except RuntimeError:  # a worker has died; what was finished before is told first
                     yield from sweep.outcomes()
                     raise
             elif sweep.ready and not asking:  # other processes have reserved it
-                time.sleep(left)
+                time.sleep(remaining)
     finally:
         if workers:
             workers.close(unfinished=bool(running))
@@ -246,7 +246,7 @@ class _Work:
     cell: Cell
     identity: str
     repeats: int | None
-    asked: list[tuple[Cell, _Work | None]] = field(default_factory=list)
+    wanted_by: list[tuple[Cell, _Work | None]] = field(default_factory=list)
     """Each cell with the work that needs it, or None if the caller wants its outcome."""
     results: dict[Cell, Any] = field(default_factory=dict)
     """Of the cells that this one needs."""
@@ -274,13 +274,13 @@ class _Sweep:
     backend: str
     store: RunStore | None
     batch_repeats: Callable[[Cell], int] | None
-    asked: set[Cell] = field(default_factory=set)
+    known: set[Cell] = field(default_factory=set)
     ready: deque[_Work] = field(default_factory=deque)
     works: dict[str, _Work] = field(default_factory=dict)
     """What is not finished yet, by identity."""
     finished: dict[str, Sequence[StoredBatch | _Part]] = field(default_factory=dict)
     """What is finished and not on record, by identity."""
-    found: deque[Outcome] = field(default_factory=deque)
+    reported: deque[Outcome] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
         self.reservations = None if self.store is None else Reservations(self.store.path)
@@ -290,8 +290,8 @@ class _Sweep:
         for cell in cells:
             if not isinstance(cell, Cell):
                 raise TypeError(f"cells must be Cell objects, got {cell!r}")
-            if cell not in self.asked:
-                self.asked.add(cell)
+            if cell not in self.known:
+                self.known.add(cell)
                 self.ask(cell)
             return True
         return False
@@ -312,7 +312,7 @@ class _Sweep:
                 self.ready.append(work)
         elif work.repeats is not None and cell.repeats is not None and work.batches is None:
             work.repeats = max(work.repeats, cell.repeats)
-        work.asked.append((cell, by))
+        work.wanted_by.append((cell, by))
 
     def next_batch(self) -> _Batch | None:
         """Next batch to compute here; what another process has reserved stays ready."""
@@ -358,8 +358,8 @@ class _Sweep:
 
     def outcomes(self) -> Iterator[Outcome]:
         """Outcomes since the last call."""
-        while self.found:
-            yield self.found.popleft()
+        while self.reported:
+            yield self.reported.popleft()
 
     def close(self) -> None:
         """Leave what was not computed to others."""
@@ -406,7 +406,7 @@ class _Sweep:
             parts = [_Part(0, max(1, work.repeats or 1), seconds, failure)]
         if failure is not None or self.store is None:
             self.finished[work.identity] = parts
-        for cell, by in work.asked:
+        for cell, by in work.wanted_by:
             if failure is None and (cell.repeats or 0) > (work.repeats or 0):
                 self.ask(cell, by)  # for more repeats than were known of when it began
             else:
@@ -415,7 +415,7 @@ class _Sweep:
     def _report(self, cell: Cell, by: _Work | None, parts: Sequence[StoredBatch | _Part]) -> None:
         outcome = _outcome(cell, parts)
         if by is None:
-            self.found.append(outcome)
+            self.reported.append(outcome)
         else:
             by.results[cell] = outcome.result
             if all(need in by.results for need in by.cell.needs):
@@ -442,7 +442,7 @@ def _outcome(cell: Cell, parts: Sequence[StoredBatch | _Part]) -> Outcome:
     wanted = 1 if cell.repeats is None else cell.repeats
     used = [part for part in parts if part.first < wanted]
     try:
-        value = reduce(lambda left, right: left.concatenate(right), (part.value for part in used))
+        value = reduce(lambda first, more: first.concatenate(more), (part.value for part in used))
         if cell.repeats is not None and used[-1].first + used[-1].count > wanted:
             value = value.head(wanted)
     except Exception as error:

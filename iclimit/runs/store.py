@@ -179,7 +179,7 @@ def concatenated_numbers(batches: Iterable[StoredBatch]) -> dict[str, tuple[floa
     first, *others = batches
     if others:
         values = (batch.value for batch in (first, *others))
-        return summary_numbers(reduce(lambda left, right: left.concatenate(right), values))
+        return summary_numbers(reduce(lambda first, more: first.concatenate(more), values))
     return {
         name: (float(number), None if error is None else float(error))
         for name, (number, error) in json.loads(first.numbers).items()
@@ -243,7 +243,7 @@ class RunStore:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with RunStore(Path(folder) / "runs.sqlite") as store:
     ...         store.add(batch), store.add(batch)
-    ...         [found.value == batch.value for found in store.find(batch.identity)]
+    ...         [each.value == batch.value for each in store.find(batch.identity)]
     (True, False)
     [True]
     """
@@ -326,12 +326,12 @@ class RunStore:
             WHERE substr(identity, 1, ?) = ? AND instr(function, ?) > 0
             ORDER BY finished DESC, rowid DESC
         """
-        found: dict[str, StoredBatch] = {}
+        newest: dict[str, StoredBatch] = {}
         for batch in self._batches(condition, [len(identity), identity, function]):
-            run = found.get(batch.identity, replace(batch, count=0, seconds=0.0, result=""))
+            run = newest.get(batch.identity, replace(batch, count=0, seconds=0.0, result=""))
             count, seconds = run.count + batch.count, run.seconds + batch.seconds
-            found[batch.identity] = replace(run, count=count, seconds=seconds)
-        return [run for run in found.values() if run.finished >= earliest]
+            newest[batch.identity] = replace(run, count=count, seconds=seconds)
+        return [run for run in newest.values() if run.finished >= earliest]
 
     def prune(self, identities: Iterable[str]) -> int:
         """Delete all batches of cells, give their space back, and return how many batches."""

@@ -162,7 +162,7 @@ def test_equal_arguments_are_one_cell() -> None:
         Cell.of(simulate_errors, **dict(reversed(SMALL.items()))),
         Cell.of(simulate_errors, **{**SMALL, "dim": 4.0, "prompts": np.int64(30)}),
         Cell.of(simulate_errors, **{**SMALL, "rho": np.float64(0.1)}),
-        Cell.of(simulate_errors, **SMALL, ridge=0, task_law="sphere", repeats=7),  # the defaults
+        Cell.of(simulate_errors, **SMALL, ridge=0, sampler="auto", repeats=7),  # the defaults
     ]
     assert len({cell.identity(3, "numpy") for cell in cells}) == 1
     assert len({tuple(cell.seed(3).generate_state(4)) for cell in cells}) == 1
