@@ -103,7 +103,7 @@ def softmax(scores: Array, factor: float = 1.0) -> Array:
     return weights / xp.sum(weights, axis=-1, keepdims=True)
 
 
-def seed_sequences(rng: Seed, count: int) -> list[np.random.SeedSequence]:
+def seed_sequences(rng: Seed | None, count: int) -> list[np.random.SeedSequence]:
     """Independent seeds of ``count`` repeats; repeat r has the same seed whatever the count.
 
     Parameters
@@ -127,7 +127,7 @@ def seed_sequences(rng: Seed, count: int) -> list[np.random.SeedSequence]:
     ]
 
 
-def seed_sequence(rng: Seed) -> np.random.SeedSequence:
+def seed_sequence(rng: Seed | None) -> np.random.SeedSequence:
     """Root seed of an int, SeedSequence or Generator, which is advanced by one draw.
 
     Raises

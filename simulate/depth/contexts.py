@@ -26,15 +26,9 @@ from typing import Any
 import numpy as np
 
 from iclimit.checks import check_arguments, parse_array
-from iclimit.simulate.arrays import (
-    Array,
-    Backend,
-    Generator,
-    Seed,
-    get_backend,
-    row_blocks,
-    to_host,
-)
+from iclimit.simulate.arrays import Seed, get_backend, row_blocks, to_host
+from iclimit.simulate.depth.draws import ContextLaw, parse_spectra
+from iclimit.simulate.depth.stacks import mean_losses
 from iclimit.simulate.descent.schedules import ContextLosses
 
 # Matrices of a context that are held at once.
@@ -111,9 +105,7 @@ def simulate_depth_loss(
     >>> 0.3 < run.median.mean < run.loss.mean < 0.5
     True
     """
-    lam = parse_spectrum("eigenvalues", eigenvalues, (None,))
-    tasks = np.ones_like(lam) if task_spectrum is None else task_spectrum
-    omega = parse_spectrum("task_spectrum", tasks, lam.shape)
+    lam, omega = parse_spectra(eigenvalues, task_spectrum)
     steps = parse_array("rates", rates, (None,))
     finite = {"context": context, "width": width}
     check_arguments(**{name: size for name, size in finite.items() if size != math.inf})
@@ -121,14 +113,16 @@ def simulate_depth_loss(
     device, dim = get_backend(backend), lam.size
     losses = np.empty(repeats)
     generators = device.generators(rng, repeats)
-    values, variances = device.asarray(lam), device.asarray(omega)
-    drawn = dim * (_MATRICES * dim + (0 if math.isinf(context) else int(context)))
-    for rows in row_blocks(device.xp, repeats, 8 * drawn):
-        S, projector = _draw(device, generators[rows], values, context, width)
-        noise = 0.0 if math.isinf(context) else noise_variance / context
+    law = ContextLaw(device, lam, omega, False, context, math.inf, noise_variance, 0.0)
+    # Layers are of the form Gamma/L.
+    layers = [len(steps) * rate for rate in steps.tolist()]
+    numbers = dim * (_MATRICES * dim + (0 if math.isinf(context) else int(context)))
+    for rows in row_blocks(device.xp, repeats, 8 * numbers):
+        drawn = law.draw_held_out(generators[rows], 1)
+        projector = law.draw_projector(generators[rows], width)
         with np.errstate(over="ignore", invalid="ignore"):
-            found = _losses(device.xp, S, projector, steps.tolist(), values, variances, noise)
-        losses[rows] = to_host(found)
+            means = mean_losses(layers, *vars(drawn).values(), law.relative_noise, projector)
+        losses[rows] = to_host(means)[:, 0]
     # What exceeds float64 becomes inf - inf.
     losses[np.isnan(losses)] = math.inf
     parameters = {
@@ -141,56 +135,3 @@ def simulate_depth_loss(
         "backend": backend,
     }
     return ContextLosses.of(losses[:, None], parameters)
-
-
-def parse_spectrum(name: str, given: Any, shape: tuple[int | None, ...]) -> np.ndarray:
-    """Return eigenvalues >= 0 of that shape."""
-    values = parse_array(name, given, shape)
-    if not np.all(values >= 0):
-        raise ValueError(f"{name} must be >= 0, got {values.min()}")
-    return values
-
-
-def _draw(
-    device: Backend, generators: list[Generator], lam: Array, context: float, width: float
-) -> tuple[Array, Array | None]:
-    """Covariances of contexts (b, d, d), and their projectors if the width matters."""
-    xp, dim = device.xp, lam.shape[0]
-    tokens, directions = [], []
-    for generator in generators:
-        if context < math.inf:
-            tokens.append(generator.standard_normal((int(context), dim)))
-        if width < dim:
-            directions.append(generator.standard_normal((dim, int(width))))
-    if tokens:
-        x = xp.stack(tokens) * xp.sqrt(lam / context)
-        S = xp.matrix_transpose(x) @ x
-    else:
-        S = xp.broadcast_to(xp.eye(dim) * lam, (len(generators), dim, dim))
-    if not directions:
-        return S, None
-    basis = xp.linalg.qr(xp.stack(directions))[0]
-    return S, basis @ xp.matrix_transpose(basis)
-
-
-def _losses(
-    xp: Any,
-    S: Array,
-    projector: Array | None,
-    rates: list[float],
-    lam: Array,
-    omega: Array,
-    noise: float,
-) -> Array:
-    """Loss of each context; ``noise`` is the variance of label noise over the context length."""
-    M = S if projector is None else projector @ S
-    p = xp.eye(lam.shape[0]) - rates[0] * M
-    q = rates[0] * xp.eye(lam.shape[0])
-    for rate in rates[1:]:
-        q = q + rate * p
-        p = p - rate * (M @ p)
-    loss = xp.mean(xp.sum(lam[:, None] * p**2, axis=1) * omega, axis=-1)
-    if noise > 0:
-        seen = M if projector is None else M @ projector
-        loss = loss + noise * xp.sum(lam * xp.sum((q @ seen) * q, axis=-1), axis=-1)
-    return loss

@@ -14,12 +14,27 @@ from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
+from numpy.typing import ArrayLike
 
+from iclimit.checks import parse_array
 from iclimit.simulate.arrays import Array, Backend, Generator, row_blocks
 from iclimit.simulate.depth.stacks import Product
 
 # What `iclimit.simulate.depth.stacks.loss_and_gradient` takes after the matrices.
 Batch = tuple[Array, Product, Array, Array]
+
+
+def parse_spectra(
+    eigenvalues: ArrayLike, task_spectrum: ArrayLike | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return eigenvalues >= 0 of the covariances of inputs and of tasks, by default 1."""
+    lam = parse_array("eigenvalues", eigenvalues, (None,))
+    tasks = np.ones_like(lam) if task_spectrum is None else task_spectrum
+    omega = parse_array("task_spectrum", tasks, lam.shape)
+    for name, values in (("eigenvalues", lam), ("task_spectrum", omega)):
+        if not np.all(values >= 0):
+            raise ValueError(f"{name} must be >= 0, got {values.min()}")
+    return lam, omega
 
 
 @dataclass(frozen=True)

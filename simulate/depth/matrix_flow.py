@@ -15,15 +15,17 @@ same equations.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.integrate import solve_ivp
 
 from iclimit.checks import check_flags, check_integers, parse_array
 from iclimit.results import Result
-from iclimit.simulate.depth.contexts import parse_spectrum
+from iclimit.simulate.depth.draws import parse_spectra
 from iclimit.simulate.depth.stacks import loss_and_gradient
 
 # Error that each step of the integrator may add to an entry.
@@ -118,10 +120,8 @@ def simulate_matrix_flow(
            [0.   , 2.201, 0.   ],
            [0.   , 0.   , 2.201]])
     """
-    lam = parse_spectrum("eigenvalues", eigenvalues, (None,))
+    lam, omega = parse_spectra(eigenvalues, task_spectrum)
     dim = lam.size
-    tasks = np.ones_like(lam) if task_spectrum is None else task_spectrum
-    omega = parse_spectrum("task_spectrum", tasks, lam.shape)
     check_integers(depth=depth)
     check_flags(shared=shared)
     turns = np.eye(dim)[None]
@@ -133,9 +133,6 @@ def simulate_matrix_flow(
     start = parse_array("initial", initial, (), shape[:1], shape)
     if start.ndim < 3:
         start = np.broadcast_to(start, shape[:1])[:, None, None] * np.eye(dim)
-    when = parse_array("times", times, (None,))
-    if when[0] < 0 or not np.all(np.diff(when) > 0):
-        raise ValueError("times must be >= 0 and in increasing order")
     query_root, task_root = (
         np.matrix_transpose(turns * np.sqrt(each))[None] for each in (lam, omega)
     )
@@ -151,19 +148,24 @@ def simulate_matrix_flow(
         slope = stacked.sum(axis=0, keepdims=True) if shared else depth * stacked
         return float(losses.mean()), slope.ravel()
 
-    states = start.ravel()[None]
-    if when[-1] > 0:
-        solution = solve_ivp(
-            lambda _, flat: -evaluate(flat)[1],
-            (0.0, when[-1]),
-            start.ravel(),
-            method="DOP853",
-            t_eval=when,
-            rtol=_RELATIVE,
-            atol=_ABSOLUTE,
-        )
-        if not solution.success:
-            raise ArithmeticError(f"the integrator failed: {solution.message}")
-        states = solution.y.T
+    when, states = integrate_flow(lambda flat: -evaluate(flat)[1], start.ravel(), times)
     losses = np.array([evaluate(each)[0] for each in states])
     return MatrixFlow(when, states.reshape(-1, *shape), losses)
+
+
+def integrate_flow(
+    slope: Callable[[np.ndarray], np.ndarray], start: np.ndarray, times: ArrayLike
+) -> tuple[np.ndarray, np.ndarray]:
+    """Times, and the states (m, n) there of a flow with this slope that starts at time 0."""
+    when = parse_array("times", times, (None,))
+    if when[0] < 0 or not np.all(np.diff(when) > 0):
+        raise ValueError(f"times must be >= 0 and in increasing order, got {when}")
+    if when[-1] == 0:
+        return when, start[None]
+    span, accuracy = (0.0, when[-1]), {"rtol": _RELATIVE, "atol": _ABSOLUTE}
+    solution = solve_ivp(
+        lambda _, state: slope(state), span, start, method="DOP853", t_eval=when, **accuracy
+    )
+    if not solution.success:
+        raise ArithmeticError(f"the integrator failed: {solution.message}")
+    return when, solution.y.T

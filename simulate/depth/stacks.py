@@ -50,7 +50,7 @@ def forward(gammas: list[Array], h: Array, covariance: Product) -> tuple[Array, 
     depth, states = len(gammas), [h]
     w = 0.0
     for layer, gamma in enumerate(gammas):
-        a = _times(states[-1], array_namespace(gamma).matrix_transpose(gamma)) / depth
+        a = _times(states[-1], gamma, transpose=True) / depth
         w = w + a
         if layer + 1 < depth:
             states.append(states[-1] - covariance(a))
@@ -113,8 +113,11 @@ def mean_losses(
     return losses
 
 
-def _times(rows: Array, matrices: Array) -> Array:
-    """Products of the rows (repeats, contexts, m, d) with one matrix for each repeat."""
+def _times(rows: Array, matrix: Array | float, *, transpose: bool = False) -> Array:
+    """Product with a matrix for each repeat, or with a number that stands for a multiple of I."""
+    if isinstance(matrix, float):
+        return matrix * rows
     xp = array_namespace(rows)
     flat = xp.reshape(rows, (rows.shape[0], -1, rows.shape[-1]))
-    return xp.reshape(flat @ matrices, rows.shape)
+    factor = xp.matrix_transpose(matrix) if transpose else matrix
+    return xp.reshape(flat @ factor, rows.shape)

@@ -32,8 +32,7 @@ from array_api_compat import array_namespace
 
 from iclimit.checks import check_arguments, check_choice, check_flags, parse_array
 from iclimit.simulate.arrays import Array, Generator, Seed, get_backend, to_host
-from iclimit.simulate.depth.contexts import parse_spectrum
-from iclimit.simulate.depth.draws import ContextLaw, HeldOut
+from iclimit.simulate.depth.draws import ContextLaw, HeldOut, parse_spectra
 from iclimit.simulate.depth.stacks import loss_and_gradient, mean_losses
 from iclimit.simulate.training.loop import State, TrainingLoop, UnstableTraining
 from iclimit.simulate.training.results import TrainingCurves, curves_of
@@ -192,9 +191,7 @@ def train_depth(
     array([0.09, 0.09, 0.09, 0.09])
     """
     settings = {name: value for name, value in locals().items() if name not in NOT_SETTINGS}
-    lam = parse_spectrum("eigenvalues", eigenvalues, (None,))
-    tasks = np.ones_like(lam) if task_spectrum is None else task_spectrum
-    omega = parse_spectrum("task_spectrum", tasks, lam.shape)
+    lam, omega = parse_spectra(eigenvalues, task_spectrum)
     check_choice("setting", setting, SETTINGS)
     check_choice("optimizer", optimizer, OPTIMIZERS)
     check_flags(shared=shared)

@@ -18,13 +18,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.integrate import solve_ivp
 
 from iclimit.checks import parse_array
 from iclimit.results import Result
-
-# Error that each step of the integrator may add to a gain.
-_RELATIVE, _ABSOLUTE = 1e-12, 1e-13
+from iclimit.simulate.depth.matrix_flow import integrate_flow
 
 
 @dataclass(frozen=True, repr=False)
@@ -96,36 +93,20 @@ def simulate_untied_flow(
     """
     lam = parse_array("eigenvalues", eigenvalues, (None,))
     mass = parse_array("weights", weights, lam.shape)
-    start, when = parse_array("initial", initial, (None,)), parse_array("times", times, (None,))
-    for name, values in (("eigenvalues", lam), ("weights", mass), ("times", when)):
+    start = parse_array("initial", initial, (None,))
+    for name, values in (("eigenvalues", lam), ("weights", mass)):
         if not np.all(values >= 0):
             raise ValueError(f"{name} must be >= 0, got {values.min()}")
     if not mass.sum() > 0:
         raise ValueError("weights must have a positive sum")
-    if not np.all(np.diff(when) > 0):
-        raise ValueError("times must be in increasing order")
     mass, depth = mass / mass.sum(), start.size
     others = np.array([[j for j in range(depth) if j != layer] for layer in range(depth)], int)
 
-    def slope(_: float, gains: np.ndarray) -> np.ndarray:
+    def slope(gains: np.ndarray) -> np.ndarray:
         factors = 1 - gains[:, None] * lam / depth
         rest = np.prod(factors[others], axis=1)
         return 2 * np.sum(mass * lam * factors * rest**2, axis=1)
 
-    if when[-1] == 0:
-        gains = start[None]
-    else:
-        solution = solve_ivp(
-            slope,
-            (0.0, when[-1]),
-            start,
-            method="DOP853",
-            t_eval=when,
-            rtol=_RELATIVE,
-            atol=_ABSOLUTE,
-        )
-        if not solution.success:
-            raise ArithmeticError(f"the integrator failed: {solution.message}")
-        gains = solution.y.T
+    when, gains = integrate_flow(slope, start, times)
     losses = np.prod(1 - gains[:, :, None] * lam / depth, axis=1) ** 2 @ mass
     return UntiedFlow(when, gains, losses)

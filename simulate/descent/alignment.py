@@ -7,7 +7,7 @@ the weight vector it uses.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array
 from iclimit.simulate.descent.steps import descend, query_predictions
 from iclimit.simulate.models.gradients import query_gradients
+from iclimit.simulate.models.network import Network
 from iclimit.simulate.models.transformer import Layer, apply_layer, prediction
 from iclimit.simulate.pretraining.estimators import ridge_weights
 from iclimit.simulate.prompts import Prompts, regression_tokens
@@ -54,6 +55,36 @@ def attention_predictor(layers: Sequence[Layer], *, include_query: bool = False)
             prediction(tokens, layers, include_query=include_query),
             query_gradients(tokens, layers, include_query=include_query),
         )
+
+    return predictor
+
+
+def network_predictor(network: Network, weights: Mapping[str, Array]) -> Predictor:
+    """Predictions of a network and their gradients in the query.
+
+    Examples
+    --------
+    >>> import iclimit
+    >>> import numpy as np
+    >>> from iclimit.simulate.descent.alignment import (
+    ...     alignment,
+    ...     descent_predictor,
+    ...     network_predictor,
+    ... )
+    >>> from iclimit.simulate.networks import LstmNetwork
+    >>> network = LstmNetwork(dim=5, hidden=8)
+    >>> weights = network.initial(np.random.default_rng(0))
+    >>> problem = iclimit.Problem(dim=5, context=10, input_law="uniform", scale=1)
+    >>> prompts = iclimit.sample_prompts(problem, 100, rng=1)
+    >>> step = descent_predictor([1.9], scale=1)
+    >>> distances = alignment(network_predictor(network, weights), step, prompts)
+    >>> abs(distances.cosine.mean) < 4 * distances.cosine.standard_error  # not trained
+    True
+    """
+
+    def predictor(prompts: Prompts) -> tuple[Array, Array]:
+        predictions, pullback = network.forward(weights, prompts)
+        return predictions, pullback(array_namespace(predictions).ones_like(predictions)).query
 
     return predictor
 

@@ -300,7 +300,7 @@ def initial_weights(
     init_scale: float,
     initialization: str = "per-head",
     *,
-    rng: Seed,
+    rng: Seed | None,
     first_repeat: int = 0,
 ) -> list[np.ndarray]:
     """Initial weights of `simulate_gradient_flow`, and of one repeat of a training.

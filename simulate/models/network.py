@@ -101,11 +101,6 @@ class Network(ABC):
         kept = list(examples)
         return lambda weights: self.mean_loss(weights, kept, count)
 
-    def query_gradients(self, weights: Mapping[str, Array], examples: Prompts) -> Array:
-        """Derivatives (n, dim) of the predictions by the queries."""
-        predictions, pullback = self.forward(weights, examples)
-        return pullback(array_namespace(predictions).ones_like(predictions)).query
-
     @property
     def size(self) -> int:
         """Number of weights."""

@@ -67,7 +67,7 @@ def test_equal_gains_stay_equal():
         ({"weights": [1.0, 2.0]}, "weights must have shape"),
         ({"weights": [0.0, 0.0, 0.0]}, "weights must have a positive sum"),
         ({"initial": []}, "initial must have shape"),
-        ({"times": [2.0, 1.0]}, "times must be in increasing order"),
+        ({"times": [2.0, 1.0]}, "times must be >= 0 and in increasing order"),
         ({"times": [-1.0, 1.0]}, "times must be >= 0"),
     ],
 )

@@ -6,9 +6,8 @@ import numpy as np
 
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.descent.alignment import alignment, descent_predictor
+from iclimit.simulate.descent.alignment import alignment, descent_predictor, network_predictor
 from iclimit.simulate.networks import LstmNetwork, train_network
-from iclimit.simulate.networks.alignment import network_predictor
 from iclimit.simulate.prompts import draw_prompts, sample_prompts
 
 PROBLEM = Problem(dim=3, context=4, input_law="uniform", noise_variance=0.2, scale=1)

@@ -9,6 +9,7 @@ from plain_networks import answers
 
 from iclimit.notation import PARAMETERS
 from iclimit.problem import Problem
+from iclimit.simulate.descent.alignment import network_predictor
 from iclimit.simulate.models.embedded_descent import EmbeddedDescent
 from iclimit.simulate.models.linear_attention import LinearAttention
 from iclimit.simulate.models.lstm import LstmNetwork
@@ -71,7 +72,9 @@ def test_predictions_and_gradients(network):
     assert {name: each.shape for name, each in gradient.items()} == network.shapes
     for name, value in expected.items():
         assert_equal(gradient[name], value)
-    assert_equal(network.query_gradients(weights, PROMPTS), autograd.grad(total)(PROMPTS.query))
+    assert_equal(
+        network_predictor(network, weights)(PROMPTS)[1], autograd.grad(total)(PROMPTS.query)
+    )
     blocks = [(PROMPTS[:2], PROMPTS.target[:2]), (PROMPTS[2:], PROMPTS.target[2:])]
     fixed = network.fixed_loss(iter(blocks), 6)
     for found, gradient in (fixed(weights), network.mean_loss(weights, blocks, 6)):
@@ -90,8 +93,8 @@ def test_arrays_of_the_standard(network):
     assert_equal(float(loss), expected)
     for name, value in gradients.items():
         assert_equal(np.from_dlpack(gradient[name]), value)
-    slopes = np.from_dlpack(network.query_gradients(strict, prompts))
-    assert_equal(slopes, network.query_gradients(weights, PROMPTS))
+    slopes = np.from_dlpack(network_predictor(network, strict)(prompts)[1])
+    assert_equal(slopes, network_predictor(network, weights)(PROMPTS)[1])
 
 
 @pytest.mark.parametrize("network", {type(each): each for each in NETWORKS}.values(), ids=str)

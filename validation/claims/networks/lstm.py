@@ -24,9 +24,8 @@ from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
 from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend, seed_sequences
-from iclimit.simulate.descent.alignment import alignment, descent_predictor
+from iclimit.simulate.descent.alignment import alignment, descent_predictor, network_predictor
 from iclimit.simulate.networks import LstmNetwork, train_network
-from iclimit.simulate.networks.alignment import network_predictor
 from iclimit.simulate.prompts import draw_prompts
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.reference import read_reference
