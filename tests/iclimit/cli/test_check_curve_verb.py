@@ -2,7 +2,6 @@
 
 import csv
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ RATE = ["--learning-rate", "0.05"]
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def file(tmp_path_factory):
     """Two curves of merged attention in the columns repeat, step and loss, and their weights."""
     folder = tmp_path_factory.mktemp("curves")
     run = simulate_gradient_descent(
@@ -46,11 +45,11 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "curves.csv"
 
 
-def checked(file: Path, *flags: str) -> int:
+def checked(file, *flags):
     return main(["check-curve", str(file), "--columns", "run=repeat", *STATED, *flags])
 
 
-def test_agreement_is_status_0(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_agreement_is_status_0(file, capsys):
     assert checked(file, *RATE) == 0
     captured = capsys.readouterr()
     assert captured.err == ""
@@ -59,9 +58,7 @@ def test_agreement_is_status_0(file: Path, capsys: pytest.CaptureFixture[str]) -
     assert "error of the theory: initial weights are not known" in captured.out
 
 
-def test_contradiction_is_status_1_and_explained(
-    file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_contradiction_is_status_1_and_explained(file, capsys):
     assert checked(file, "--learning-rate", "0.1", "--format", "json") == 1
     found = json.loads(capsys.readouterr().out)
     assert found["verdict"]["kind"] == "contradicts"
@@ -69,7 +66,7 @@ def test_contradiction_is_status_1_and_explained(
     assert "steps of the drop" in found["outliers"]
 
 
-def test_known_initial_weights(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_known_initial_weights(file, capsys):
     weights = str(file.with_name("weights.npz"))
     assert checked(file, *RATE, "--initial", weights, "--format", "csv") == 0
     rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
@@ -80,9 +77,7 @@ def test_known_initial_weights(file: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize("ending", [".csv", ".json", ".png"])
-def test_files(
-    ending: str, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files(ending, file, tmp_path, capsys):
     path = tmp_path / f"check{ending}"
     assert checked(file, *RATE, "-o", str(path)) == 0
     assert capsys.readouterr().out.startswith("Agrees with the theory")
@@ -93,9 +88,7 @@ def test_files(
     assert path.stat().st_size > 200
 
 
-def test_a_curve_without_a_drop_is_status_2(
-    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_curve_without_a_drop_is_status_2(file, tmp_path, capsys):
     lines = file.read_text().splitlines()
     short = tmp_path / "short.csv"
     short.write_text("\n".join(lines[:30]))
@@ -118,9 +111,7 @@ def test_a_curve_without_a_drop_is_status_2(
         (["--dim", "2"], "not allowed with argument"),
     ],
 )
-def test_bad_input_is_one_line_and_status_2(
-    flags: list[str], message: str, file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_input_is_one_line_and_status_2(flags, message, file, capsys):
     try:
         status = checked(file, *RATE, *flags)
     except SystemExit as stop:
@@ -131,9 +122,7 @@ def test_bad_input_is_one_line_and_status_2(
     assert captured.err.count("\n") == 1
 
 
-def test_weights_that_would_run_code_are_refused(
-    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_weights_that_would_run_code_are_refused(file, tmp_path, capsys):
     path = tmp_path / "weights.npz"
     np.savez(path, value=np.array([{}], dtype=object))
     assert checked(file, *RATE, "--initial", str(path)) == 2

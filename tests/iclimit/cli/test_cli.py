@@ -5,20 +5,18 @@ import io
 import json
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 import iclimit
 from iclimit.cli import main
-from iclimit.validation import CLAIMS, Claim, ClaimResult, ValidationRun, Verdict
+from iclimit.validation import CLAIMS, ClaimResult, ValidationRun, Verdict
 
 SETTING = ["--alpha", "1", "--kappa", "0.5", "--rho", "0.01"]
 FIGURES = [claim.name for claim in CLAIMS.values() if claim.figure]
 
 
-def test_curve_prints_csv(capsys: pytest.CaptureFixture[str]) -> None:
+def test_curve_prints_csv(capsys):
     assert main(["curve", "icl_error", "--tau", "0.5:2:4", *SETTING]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [float(row["tau"]) for row in rows] == [0.5, 1.0, 1.5, 2.0]
@@ -27,14 +25,14 @@ def test_curve_prints_csv(capsys: pytest.CaptureFixture[str]) -> None:
     assert float(rows[3]["value"]) == expected
 
 
-def test_curve_prints_strict_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_curve_prints_strict_json(capsys):
     arguments = ["curve", "icl_error", "--tau", "0.5:2:4", *SETTING, "--format", "json"]
     assert main(arguments) == 0
     found = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert found["rows"][1]["value"] == "inf"
 
 
-def test_curve_simulates(capsys: pytest.CaptureFixture[str]) -> None:
+def test_curve_simulates(capsys):
     options = ["--simulate", "dim=8,repeats=3,points=2", "--jobs", "1"]
     assert main(["curve", "idg_error", "--tau", "1.5:3:5", *SETTING, *options]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
@@ -43,20 +41,20 @@ def test_curve_simulates(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(float(row["standard_error"]) > 0 for row in simulated)
 
 
-def test_it_runs_as_a_module() -> None:
+def test_it_runs_as_a_module():
     command = [sys.executable, "-m", "iclimit", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == f"iclimit {iclimit.__version__}\n"
 
 
-def test_claims_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_claims_are_listed(capsys):
     assert main(["claims"]) == 0
     assert "double-descent" in capsys.readouterr().out
     assert main(["claims", "-v"]) == 0
     assert "Source: Lu, Letey" in capsys.readouterr().out
 
 
-def test_validate_writes_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_validate_writes_a_report(tmp_path, capsys):
     out = tmp_path / "report"
     assert main(["validate", "solver", "test-error", "--out", str(out), "--jobs", "1"]) == 0
     assert "2 of 2 claims hold" in capsys.readouterr().out
@@ -64,16 +62,14 @@ def test_validate_writes_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("name", [FIGURES[0], FIGURES[-1]])
-def test_figures_are_those_of_the_claims(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_figures_are_those_of_the_claims(name, tmp_path, monkeypatch, capsys):
     """Names reach the claims; what is simulated is not at stake."""
 
-    def draw(figure: Any) -> None:
+    def draw(figure):
         figure.set_size_inches(2, 1)
         figure.text(0.5, 0.5, "drawn")
 
-    def simulated(claims: list[Claim], **options: Any) -> ValidationRun:
+    def simulated(claims, **options):
         assert [claim.name for claim in claims] == [name]
         assert options["preset"] == "full"
         verdict = Verdict((), draw)
@@ -86,14 +82,14 @@ def test_figures_are_those_of_the_claims(
     assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_every_figure_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_figure_is_listed(capsys):
     with pytest.raises(SystemExit, match="0"):
         main(["figure", "--list"])
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(FIGURES)
 
 
-def test_a_figure_is_drawn(tmp_path: Path) -> None:
+def test_a_figure_is_drawn(tmp_path):
     path = tmp_path / "lstm.svg"
     assert main(["figure", "lstm", "-o", str(path), "--jobs", "1"]) == 0
     assert path.read_text().startswith("<?xml")
@@ -164,13 +160,11 @@ def test_a_figure_is_drawn(tmp_path: Path) -> None:
         ("", "the following arguments are required: VERB"),
     ],
 )
-def test_bad_input_is_one_line_and_status_2(
-    arguments: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_input_is_one_line_and_status_2(arguments, message, capsys):
     try:
         status = main(arguments.split())
     except SystemExit as stop:
-        status = stop.code  # type: ignore[assignment]
+        status = stop.code
     captured = capsys.readouterr()
     assert status == 2
     assert message in captured.err
@@ -178,6 +172,6 @@ def test_bad_input_is_one_line_and_status_2(
     assert captured.out == ""
 
 
-def test_too_many_points_are_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_many_points_are_no_traceback(capsys):
     assert main(["curve", "icl_error", "--tau", "1:2:1000000000000", *SETTING]) == 1
     assert "not enough memory" in capsys.readouterr().err

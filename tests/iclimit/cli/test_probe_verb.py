@@ -1,7 +1,6 @@
 """The verb probe: prompts and predictions in files, a table, a page, exit status."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ FEW = ["--baselines", "null,one_step,ridge"]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """Prompts, and the answers of ridge regression to them."""
     place = tmp_path_factory.mktemp("probe")
     assert main(["prompts", *PROMPTS, "-o", str(place / "prompts.npz")]) == 0
@@ -27,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def test_ridge_is_found_from_its_answers(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ridge_is_found_from_its_answers(folder, capsys):
     files = [str(folder / "prompts.npz"), str(folder / "predictions.npz")]
     assert main(["probe", *files, *FEW, "-o", str(folder / "report")]) == 0
     printed = capsys.readouterr()
@@ -39,7 +38,7 @@ def test_ridge_is_found_from_its_answers(folder: Path, capsys: pytest.CaptureFix
     assert json.loads(capsys.readouterr().out) == entry
 
 
-def test_figures_have_the_style_and_the_parameters(folder: Path) -> None:
+def test_figures_have_the_style_and_the_parameters(folder):
     files = [str(folder / "prompts.npz"), str(folder / "predictions.npz")]
     out = folder / "paper"
     command = ["probe", *files, "-o", str(out), "--style", "paper", *FEW]
@@ -54,9 +53,7 @@ def test_figures_have_the_style_and_the_parameters(folder: Path) -> None:
             assert abs(image.width / image.info["dpi"][0] - 3.4) < 0.01
 
 
-def test_linear_attention_is_trained_where_it_is_asked_for(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_linear_attention_is_trained_where_it_is_asked_for(folder, capsys):
     files = [str(folder / "prompts.npz"), str(folder / "predictions.npz")]
     few = ["--baselines", "null,linear_attention", "--format", "csv"]
     assert main(["probe", *files, *few, "--trained-on", "200", "--ridge", "0.1"]) == 0
@@ -75,12 +72,8 @@ def test_linear_attention_is_trained_where_it_is_asked_for(
     ],
 )
 def test_what_cannot_be_used_is_one_line_with_status_2(
-    folder: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: list[str],
-    message: str,
-) -> None:
+    folder, capsys, monkeypatch, arguments, message
+):
     monkeypatch.chdir(folder)
     assert main(["probe", *arguments]) == 2
     error = capsys.readouterr().err

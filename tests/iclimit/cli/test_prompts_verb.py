@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,12 +13,12 @@ from iclimit.validation.yours.models.files import read_prompts
 
 
 @pytest.fixture(autouse=True)
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_blocks(monkeypatch):
     """A block is drawn whole."""
     monkeypatch.setattr("iclimit.simulate.prompts.sampling.BLOCK_NUMBERS", 2**9)
 
 
-def written(folder: Path, flags: str, ending: str = "npz") -> tuple[Problem, Path]:
+def written(folder, flags, ending="npz"):
     """Problem of the file that the verb writes, and its path."""
     path = folder / f"prompts.{ending}"
     assert main(["prompts", *flags.split(), "--test-prompts", "5", "-o", str(path)]) == 0
@@ -44,9 +43,7 @@ def written(folder: Path, flags: str, ending: str = "npz") -> tuple[Problem, Pat
         ("--task-spectrum uniform:0,2", {"task_covariance": [0.25, 0.75, 1.25, 1.75]}),
     ],
 )
-def test_flags_are_those_of_the_problem(
-    tmp_path: Path, flags: str, settings: dict[str, Any]
-) -> None:
+def test_flags_are_those_of_the_problem(tmp_path, flags, settings):
     problem, _ = written(tmp_path, f"--dim 4 --context 3 {flags}")
     expected = Problem(4, 3, **{"scale": 1} | settings).describe()
     found = problem.describe()
@@ -59,14 +56,14 @@ def test_flags_are_those_of_the_problem(
 
 
 @pytest.mark.parametrize("name", list(CONVENTIONS))
-def test_units_of_a_paper(tmp_path: Path, name: str) -> None:
+def test_units_of_a_paper(tmp_path, name):
     problem, _ = written(tmp_path, f"--dim 4 --context 3 --units {name} --noise-variance 0.1")
     assert problem == Problem.of_paper(name, context=3, dim=4, noise_variance=0.1)
     variances = {"lu2025": 1 / 4, "vonoswald2023": 1 / 12, "blog2024": 1 / 3, "versatile2024": 1}
     assert problem.input_variance == pytest.approx(variances.get(name, 1 / 4))
 
 
-def test_tasks_from_files(tmp_path: Path) -> None:
+def test_tasks_from_files(tmp_path):
     tasks = np.arange(12.0).reshape(3, 4)
     np.save(tmp_path / "tasks.npy", tasks)
     np.savetxt(tmp_path / "tasks.csv", tasks, delimiter=",")
@@ -75,7 +72,7 @@ def test_tasks_from_files(tmp_path: Path) -> None:
         assert np.array_equal(problem.tasks, tasks)
 
 
-def test_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_printed(tmp_path, capsys):
     _, path = written(tmp_path, "--dim 4 --context 3", "csv")
     shown = capsys.readouterr()
     lines = [line.split() for line in shown.out.splitlines()]
@@ -105,13 +102,7 @@ def test_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         ("--tasks wide.csv", "tasks must have shape (any, 4), got (1, 5)"),
     ],
 )
-def test_errors_are_one_line(
-    flags: str,
-    message: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_errors_are_one_line(flags, message, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, text in {"empty.csv": "\n", "words.csv": "a,b\n", "words.npy": "words"}.items():
         Path(name).write_text(text)
@@ -127,7 +118,7 @@ def test_errors_are_one_line(
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_files_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_that_cannot_be_written(capsys):
     wrong = {"p.txt": "must end in .npz, .csv, .parquet", "no/p.npz": "an existing folder"}
     for name, message in wrong.items():
         with pytest.raises(SystemExit, match="2"):

@@ -2,8 +2,6 @@
 
 import csv
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,13 +15,13 @@ from iclimit.simulate.descent import simulate_critical_dampening, simulate_learn
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.validation.claims.gdpp.trained import train_model
 
-SMALL: dict[str, Any] = {"dim": 4, "context": 4, "prompts": 30, "rho": 0.1, "ridge": 0.1}
+SMALL = {"dim": 4, "context": 4, "prompts": 30, "rho": 0.1, "ridge": 0.1}
 ERRORS = Cell.of(simulate_errors, tasks=float("inf"), repeats=4, **SMALL)
 RATE = Cell.of(simulate_learning_rate, contexts=20, dim=3, context=6, input_law="uniform")
 
 
 @pytest.fixture
-def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def path(tmp_path, monkeypatch):
     """A store with a run of two batches and a run of one; the default one."""
     path = tmp_path / "some.sqlite"
     with RunStore(path) as store:
@@ -45,17 +43,17 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def identity(cell: Cell) -> str:
+def identity(cell):
     return cell.identity(5, "numpy")
 
 
-def add_old(path: Path, **changes: Any) -> None:
+def add_old(path, **changes):
     with RunStore(path) as store:
         [batch] = store.find(identity(RATE))
         store.add(replace(batch, **changes))
 
 
-def test_list(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list(path, capsys):
     assert main(["runs", "list"]) == 0
     _, rate, errors, total = capsys.readouterr().out.splitlines()
     assert rate.split()[0] == identity(RATE)[:10]
@@ -68,7 +66,7 @@ def test_list(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert total == f"2 runs of 2 functions, 5 s of computation, in {path}"
 
 
-def test_list_shows_what_a_run_needed(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_shows_what_a_run_needed(path, capsys):
     first = Cell.of(train_model, layers=1, warm=())
     second = Cell.of(train_model, layers=2, warm=(first,))
     third = Cell.of(train_model, layers=3, warm=(second,))
@@ -91,15 +89,13 @@ def test_list_shows_what_a_run_needed(path: Path, capsys: pytest.CaptureFixture[
         (["--limit", "1"], "2 runs (1 shown) of 2 functions, 5 s"),
     ],
 )
-def test_list_filters(
-    path: Path, flags: list[str], total: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_list_filters(path, flags, total, capsys):
     assert main(["runs", "list", "--store", str(path), *flags]) == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith(total)
 
 
 @pytest.mark.usefixtures("path")
-def test_show(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show(capsys):
     assert main(["runs", "show", identity(ERRORS)[:12].upper()]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["run", identity(ERRORS)]
@@ -111,17 +107,13 @@ def test_show(capsys: pytest.CaptureFixture[str]) -> None:
     assert not any("has changed" in line for line in lines)
 
 
-def test_show_tells_that_the_code_has_changed(
-    path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_show_tells_that_the_code_has_changed(path, capsys):
     add_old(path, identity="f00d", code="0" * 12)
     assert main(["runs", "show", "f00d"]) == 0
     assert f"code        {'0' * 12} (has changed since)" in capsys.readouterr().out
 
 
-def test_show_needs_the_beginning_of_one_identity(
-    path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_show_needs_the_beginning_of_one_identity(path, capsys):
     for name in ("xy1", "xy2"):
         add_old(path, identity=name)
     for given, message in (("xyz", "must be that of a run"), ("", "must be that of a run")):
@@ -132,7 +124,7 @@ def test_show_needs_the_beginning_of_one_identity(
 
 
 @pytest.mark.usefixtures("path")
-def test_export_csv(tmp_path: Path) -> None:
+def test_export_csv(tmp_path):
     assert main(["runs", "export", "-o", str(tmp_path / "runs.csv")]) == 0
     with (tmp_path / "runs.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -149,7 +141,7 @@ def test_export_csv(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("path")
-def test_export_netcdf(tmp_path: Path) -> None:
+def test_export_netcdf(tmp_path):
     assert main(["runs", "export", "-o", str(tmp_path / "runs.nc")]) == 0
     data = xarray.load_dataset(tmp_path / "runs.nc", engine="h5netcdf")
     run = data.sel(run=identity(ERRORS))
@@ -168,7 +160,7 @@ def test_export_netcdf(tmp_path: Path) -> None:
     assert float(data.sel(run=identity(RATE)).rate) == RATE.run(5).rate.mean
 
 
-def test_numbers_named_like_a_parameter_are_told_apart(path: Path, tmp_path: Path) -> None:
+def test_numbers_named_like_a_parameter_are_told_apart(path, tmp_path):
     dampening = Cell.of(simulate_critical_dampening, probability=[0.5], rate=0.25)
     with RunStore(path) as store:
         store.add(StoredBatch.of(dampening, 1.0, rng=5, backend="numpy", seconds=1.0))
@@ -178,9 +170,7 @@ def test_numbers_named_like_a_parameter_are_told_apart(path: Path, tmp_path: Pat
     assert float(data.sel(run=identity(RATE)).rate_result) == RATE.run(5).rate.mean
 
 
-def test_export_leaves_out_what_cannot_be_joined(
-    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_export_leaves_out_what_cannot_be_joined(path, tmp_path, capsys):
     for first in (0, 1):
         add_old(path, identity="f00d", first=first, result='{"type":"no more"}')
     assert main(["runs", "export", "-o", str(tmp_path / "runs.csv")]) == 0
@@ -189,9 +179,7 @@ def test_export_leaves_out_what_cannot_be_joined(
     assert told.out.startswith("2 runs written")
 
 
-def test_export_of_nothing_writes_nothing(
-    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_export_of_nothing_writes_nothing(path, tmp_path, capsys):
     target = tmp_path / "none.csv"
     assert main(["runs", "export", "-o", str(target), "--function", "none"]) == 2
     assert f"got none from '{path}'" in capsys.readouterr().err
@@ -200,7 +188,7 @@ def test_export_of_nothing_writes_nothing(
     assert not target.exists()
 
 
-def test_prune_obsolete(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_prune_obsolete(path, capsys):
     add_old(path, identity="f00d", code="0" * 12)
     for flags, word in ((["--dry-run"], "would be deleted"), ([], "deleted")):
         assert main(["runs", "prune", "--obsolete", *flags]) == 0
@@ -213,7 +201,7 @@ def test_prune_obsolete(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert len(store.runs()) == 2
 
 
-def test_prune_criteria_hold_together(path: Path) -> None:
+def test_prune_criteria_hold_together(path):
     add_old(path, identity="f00d", finished="2020-01-01T00:00:00.000000Z")
     add_old(path, identity="beef", finished="2020-01-01T00:00:00.000000Z", function="m.other")
     assert main(["runs", "prune", "--older-than", "30d", "--function", "learning_rate"]) == 0
@@ -222,9 +210,7 @@ def test_prune_criteria_hold_together(path: Path) -> None:
 
 
 @pytest.mark.parametrize("flags", [[], ["--dry-run"], ["--function", ""]])
-def test_prune_does_nothing_without_a_criterion(
-    path: Path, flags: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_prune_does_nothing_without_a_criterion(path, flags, capsys):
     assert main(["runs", "prune", *flags]) == 2
     assert "at least one of ID, --obsolete, --older-than and --function" in capsys.readouterr().err
     with RunStore(path) as store:
@@ -242,7 +228,7 @@ def test_prune_does_nothing_without_a_criterion(
         ([], "ACTION"),
     ],
 )
-def test_bad_flags(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_flags(arguments, message, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["runs", *arguments])
     assert message in capsys.readouterr().err
@@ -251,9 +237,7 @@ def test_bad_flags(arguments: list[str], message: str, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     "arguments", [["list"], ["show", "a"], ["export", "-o", "x.csv"], ["prune", "--obsolete"]]
 )
-def test_a_store_that_does_not_exist_is_an_error_and_is_not_made(
-    tmp_path: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_store_that_does_not_exist_is_an_error_and_is_not_made(tmp_path, arguments, capsys):
     path = tmp_path / "no.sqlite"
     assert main(["runs", *arguments, "--store", str(path)]) == 1
     assert f"{str(path)!r} does not exist" in capsys.readouterr().err

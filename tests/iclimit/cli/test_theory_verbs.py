@@ -7,8 +7,6 @@ import json
 import math
 import shlex
 from fractions import Fraction
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,11 +24,10 @@ from iclimit.asymptotics.gdpp import condition_number_schedule
 from iclimit.cli import main
 from iclimit.simulate.dynamics.attention_models import AttentionModel, initial_weights
 
-Captured = pytest.CaptureFixture[str]
 LAM = np.array([0.4, 0.3, 0.2, 0.1])
 
 
-def rows(capsys: Captured, command: str) -> list[dict[str, Any]]:
+def rows(capsys, command):
     """Rows of a command; entries are numbers, None where there is none."""
     assert main([*shlex.split(command), "--format", "csv"]) == 0
     captured = capsys.readouterr()
@@ -39,9 +36,7 @@ def rows(capsys: Captured, command: str) -> list[dict[str, Any]]:
     return [{name: float(x) if x else None for name, x in row.items()} for row in table]
 
 
-def exact_step(
-    N: float, d: float, m2: Fraction, m4: Fraction, noise: float = 0, task: float = 1
-) -> tuple[float, float]:
+def exact_step(N, d, m2, m4, noise=0, task=1):
     """Rate of the mean over the context and loss, from the moments of a product."""
     slope = task * N * d * m2**2  # E g y
     square = N * d * m2 * (task * (m4 + (N + d - 2) * m2**2) + noise * m2)  # E g^2
@@ -59,7 +54,7 @@ LAWS = {
 
 
 @pytest.mark.parametrize("law", LAWS)
-def test_learning_rate_of_all_laws(law: str, capsys: Captured) -> None:
+def test_learning_rate_of_all_laws(law, capsys):
     command = f"learning-rate --context 10 --dim 6 --input-law {law}"
     rate, loss = exact_step(10, 6, *LAWS[law])
     (row,) = rows(capsys, command)
@@ -69,7 +64,7 @@ def test_learning_rate_of_all_laws(law: str, capsys: Captured) -> None:
     assert (row["rate"], row["loss"]) == pytest.approx((rate / 10, loss), rel=1e-12)
 
 
-def test_learning_rate_takes_lists_and_ranges(capsys: Captured) -> None:
+def test_learning_rate_takes_lists_and_ranges(capsys):
     flags = "--context 5,20 --dim 2:4:3 --noise-variance 0.1:10:2:log --task-variance 0.5,2"
     settings = list(itertools.product((5, 20), (2, 3, 4), (0.1, 10), (0.5, 2)))
     names = ("context", "dim", "noise_variance", "task_variance")
@@ -81,7 +76,7 @@ def test_learning_rate_takes_lists_and_ranges(capsys: Captured) -> None:
         assert (row["rate"], row["loss"]) == pytest.approx(expected, rel=1e-12)
 
 
-def test_derivations_are_printed_in_latex(capsys: Captured) -> None:
+def test_derivations_are_printed_in_latex(capsys):
     for command, formula in (
         (
             "learning-rate --input-law uniform --normalization sum",
@@ -98,7 +93,7 @@ def test_derivations_are_printed_in_latex(capsys: Captured) -> None:
         assert out.count("{") == out.count("}")
 
 
-def test_schedule_in_the_limit(capsys: Captured) -> None:
+def test_schedule_in_the_limit(capsys):
     table = rows(capsys, "schedule --steps 4 --ratio 0.5")
     rates = sorted(1 / (1.5 + math.sqrt(2) * math.cos(math.pi * k / 5)) for k in range(1, 5))
     assert [row["rates"] for row in table] == pytest.approx(rates, rel=1e-12)
@@ -106,7 +101,7 @@ def test_schedule_in_the_limit(capsys: Captured) -> None:
         assert row["loss"] == row["lower_bound"] == pytest.approx(1 / 31, rel=1e-9)
 
 
-def test_schedule_at_finite_size_and_methods(capsys: Captured) -> None:
+def test_schedule_at_finite_size_and_methods(capsys):
     size, losses = "--context 20 --dim 10", []
     for method in ("optimal", "constant", "chebyshev"):
         table = rows(capsys, f"schedule --steps 2 {size} --method {method}")
@@ -121,7 +116,7 @@ def test_schedule_at_finite_size_and_methods(capsys: Captured) -> None:
     assert losses[0] < losses[1] < losses[2]
 
 
-def test_schedule_with_noise_and_given_rates(capsys: Captured) -> None:
+def test_schedule_with_noise_and_given_rates(capsys):
     """One step: 1 - 2 eta + eta^2 (1 + c + v), at finite size c = (d + 1)/N."""
     for size, c in (("--ratio 0.5", 0.5), ("--context 20 --dim 10", 0.55)):
         (row,) = rows(capsys, f"schedule --rates 0.4 {size} --noise-ratio 0.05")
@@ -146,9 +141,7 @@ def test_schedule_with_noise_and_given_rates(capsys: Captured) -> None:
         ),
     ],
 )
-def test_layers_of_gdpp(
-    flags: str, setting: dict[str, Any], method: str, capsys: Captured
-) -> None:
+def test_layers_of_gdpp(flags, setting, method, capsys):
     expected = condition_number_schedule(**setting, method=method)
     table = rows(capsys, f"gdpp {flags} --method {method}")
     names = ("condition_number", "excess", "residual", "final_rate")
@@ -159,7 +152,7 @@ def test_layers_of_gdpp(
         assert [row[name] for row in table] == getattr(expected, name).tolist()
 
 
-def test_what_a_float_near_one_cannot_hold_is_printed(capsys: Captured) -> None:
+def test_what_a_float_near_one_cannot_hold_is_printed(capsys):
     assert main(["gdpp", "--condition-number", "10", "--tol", "1e-30"]) == 0
     last = capsys.readouterr().out.splitlines()[-1].split()
     assert last[2] == "1"
@@ -185,7 +178,7 @@ def test_what_a_float_near_one_cannot_hold_is_printed(capsys: Captured) -> None:
         ),
     ],
 )
-def test_pictures(command: str, name: str, labels: tuple[str, ...], tmp_path: Path) -> None:
+def test_pictures(command, name, labels, tmp_path):
     path = tmp_path / "picture.png"
     assert main([*command.split(), "-o", str(path)]) == 0
     assert_looks_as_before(path, name, tmp_path)
@@ -196,7 +189,7 @@ def test_pictures(command: str, name: str, labels: tuple[str, ...], tmp_path: Pa
     assert ("tolerance" in picture) == ("--tol" in command)
 
 
-def staircase(lam: np.ndarray, seed: int, init: float, heads: int) -> Any:
+def staircase(lam, seed, init, heads):
     model = AttentionModel("separate", len(lam), heads)
     value, key, query = initial_weights(model, init, rng=seed)
     return separate_attention_staircase(
@@ -204,7 +197,7 @@ def staircase(lam: np.ndarray, seed: int, init: float, heads: int) -> Any:
     )
 
 
-def test_merged_over_seeds(capsys: Captured) -> None:
+def test_merged_over_seeds(capsys):
     (row,) = rows(capsys, "dynamics merged --heads 5 --init-scale 1e-5")
     law, losses = effective_init_scale_moments(5), plateau_losses(LAM, context=31)
     scale = 1e-5 * np.exp(law.mean)
@@ -221,7 +214,7 @@ def test_merged_over_seeds(capsys: Captured) -> None:
     )
 
 
-def test_merged_of_a_seed(capsys: Captured) -> None:
+def test_merged_of_a_seed(capsys):
     law = "--eigenvalues 0.5,2 --context 7 --noise-variance 0.25"
     command = f"dynamics merged {law} --init-scale 1e-4 --heads 3 --seed 2"
     (row,) = rows(capsys, command)
@@ -249,7 +242,7 @@ def test_merged_of_a_seed(capsys: Captured) -> None:
         ("--eigenvalues 0.2:0.6:3", np.array([0.2, 0.4, 0.6])),
     ],
 )
-def test_separate(flags: str, lam: np.ndarray, capsys: Captured) -> None:
+def test_separate(flags, lam, capsys):
     command = f"dynamics separate {flags} --heads 4 --init-scale 1e-2 --seed 3"
     table, steps = rows(capsys, command), staircase(lam, 3, 1e-2, 4)
     assert [row["learned"] for row in table] == list(range(len(lam) + 1))
@@ -267,7 +260,7 @@ def test_separate(flags: str, lam: np.ndarray, capsys: Captured) -> None:
     assert [point["loss"] for point in points] == pytest.approx(steps.loss(times))
 
 
-def test_heads_that_are_missing_or_learn_much(capsys: Captured) -> None:
+def test_heads_that_are_missing_or_learn_much(capsys):
     """Seed 0 is the default; a head of rank above one is not done when it escapes."""
     command = "dynamics separate --heads 2 --init-scale 1e-2"
     table = rows(capsys, command)
@@ -284,14 +277,14 @@ def test_heads_that_are_missing_or_learn_much(capsys: Captured) -> None:
     assert points[-1]["loss"] - table[-1]["loss"] < 0.2 * (table[-2]["loss"] - table[-1]["loss"])
 
 
-def test_merged_does_not_need_all_directions(capsys: Captured) -> None:
+def test_merged_does_not_need_all_directions(capsys):
     (row,) = rows(capsys, "dynamics merged --eigenvalues 0,1")
     (without,) = rows(capsys, "dynamics merged --eigenvalues 1")
     assert row == pytest.approx(without)
 
 
 @pytest.mark.parametrize("model", ["merged", "separate"])
-def test_extremes_are_numbers(model: str, capsys: Captured) -> None:
+def test_extremes_are_numbers(model, capsys):
     for flags in (
         "--init-scale 1e-50",
         "--eigenvalues 1e50,1 --init-scale 1e-48",
@@ -304,7 +297,7 @@ def test_extremes_are_numbers(model: str, capsys: Captured) -> None:
         assert 0 < row["half_drop_time"] < np.inf
 
 
-def test_without_division_by_the_context(capsys: Captured) -> None:
+def test_without_division_by_the_context(capsys):
     """The factors in the help, against gradient descent on unnormalised scores."""
     N, init = 31, 1e-4
     rate = {"merged": 5e-4, "separate": 2e-2}
@@ -361,12 +354,12 @@ BAD = {
 
 
 @pytest.mark.parametrize("command", BAD)
-def test_bad_input_is_one_line_and_status_2(command: str, capsys: Captured) -> None:
+def test_bad_input_is_one_line_and_status_2(command, capsys):
     """Arguments that contradict each other, or are of no use together."""
     try:
         status = main(command.split())
     except SystemExit as stop:
-        status = stop.code  # type: ignore[assignment]
+        status = stop.code
     captured = capsys.readouterr()
     assert status == 2
     assert BAD[command] in captured.err
@@ -375,9 +368,7 @@ def test_bad_input_is_one_line_and_status_2(command: str, capsys: Captured) -> N
 
 
 @pytest.mark.parametrize("verb", ["learning-rate", "schedule", "gdpp", "dynamics"])
-def test_examples_of_the_help_run(
-    verb: str, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_examples_of_the_help_run(verb, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit):
         main([verb, "--help"])

@@ -4,8 +4,6 @@ import csv
 import io
 import json
 import re
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,19 +18,18 @@ from iclimit.validation.yours.models import baselines
 
 PROBLEM = iclimit.Problem(dim=2, context=6, scale=1)
 SIZE = ["--dim", "2", "--context", "6"]
+# Settings with which every network below is trained in a third of a second.
 GOOD = ["--batch", "128", "--learning-rate", "0.02", "--patience", "100"]
-"""Settings with which every network below is trained in a third of a second."""
 SMALL = ["--init-scale", "0.1"]
 SHORT = ["--steps", "3", "--batch", "8", "--held-out", "50"]
-Captured = pytest.CaptureFixture[str]
 
 
-def train(model: str, *flags: str) -> int:
+def train(model, *flags):
     return main(["train", model, *SIZE, *flags])
 
 
 @pytest.fixture(scope="module")
-def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def prompts(tmp_path_factory):
     path = tmp_path_factory.mktemp("prompts") / "prompts.npz"
     assert main(["prompts", *SIZE, "--test-prompts", "1000", "-o", str(path)]) == 0
     return path
@@ -50,13 +47,8 @@ def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_trained_networks_are_what_the_theory_says(
-    flags: list[str],
-    verdict: str,
-    prompts: Path,
-    tmp_path: Path,
-    capsys: Captured,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    flags, verdict, prompts, tmp_path, capsys, monkeypatch
+):
     monkeypatch.setattr(baselines, "LAYERS", ())  # the search for GD++ takes seconds
     path = tmp_path / "network.npz"
     model, *more = flags
@@ -71,9 +63,7 @@ def test_trained_networks_are_what_the_theory_says(
     assert capsys.readouterr().out.startswith(verdict)
 
 
-def test_the_verb_is_the_training_of_all_seeds(
-    capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_verb_is_the_training_of_all_seeds(capsys, tmp_path, monkeypatch):
     path = tmp_path / "best.npz"
     flags = [*GOOD, *SMALL, "--context", "8", "--repeats", "3", "--seed", "3"]
     assert train("softmax", *flags, "--format", "json", "-o", str(path)) == 0
@@ -84,7 +74,7 @@ def test_the_verb_is_the_training_of_all_seeds(
         iclimit.Problem(dim=2, context=8, scale=1),
         optimal_softmax(context=8, dim=2).loss,
     )
-    settings: dict[str, Any] = {"batch": 128, "learning_rate": 0.02, "rng": 3}
+    settings = {"batch": 128, "learning_rate": 0.02, "rng": 3}
     settings |= {"repeats": 1, "first_repeat": 1}
     [run] = train_repeats(MergedHeads(dim=2), problem, **settings).runs
     assert run is not None
@@ -113,7 +103,7 @@ def test_the_verb_is_the_training_of_all_seeds(
     ]
 
 
-def test_flags_describe_the_network_and_the_problem(tmp_path: Path, capsys: Captured) -> None:
+def test_flags_describe_the_network_and_the_problem(tmp_path, capsys):
     path = tmp_path / "network.npz"
     out = ["-o", str(path), *SHORT]
     tasks = tmp_path / "tasks.npy"
@@ -145,7 +135,7 @@ def test_flags_describe_the_network_and_the_problem(tmp_path: Path, capsys: Capt
     assert (model.parameters["optimizer"], model.parameters["query_noise"]) == ("lbfgs", True)
 
 
-def test_a_trained_network_is_probed_in_python() -> None:
+def test_a_trained_network_is_probed_in_python():
     run = train_repeats(MergedHeads(2), PROBLEM, batch=128, learning_rate=0.02, repeats=1, rng=3)
     assert run.best is not None
     few = ["null", "softmax_1", "softmax_minus"]
@@ -153,15 +143,13 @@ def test_a_trained_network_is_probed_in_python() -> None:
     assert report.verdict.names == ("softmax_minus",)
 
 
-def test_ctrl_c_leaves_what_is_there_and_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
-) -> None:
+def test_ctrl_c_leaves_what_is_there_and_goes_on(tmp_path, monkeypatch, capsys):
     flags = [*SHORT, "--repeats", "3"]
     state, out = ["--checkpoint", str(tmp_path / "state.npz")], ["-o", str(tmp_path / "best.npz")]
     assert train("softmax", *flags, "--no-store") == 1  # three steps teach nothing
     expected, moves, move = capsys.readouterr().out, 0, loop.TrainingLoop.advance
 
-    def interrupted(run: Any, weights: Any) -> None:
+    def interrupted(run, weights):
         nonlocal moves
         moves += 1
         if moves == 5:
@@ -201,14 +189,7 @@ def test_ctrl_c_leaves_what_is_there_and_goes_on(
         (["softmax", "--units", "lu2026"], 2, "lu2026"),
     ],
 )
-def test_what_cannot_be_trained_is_one_line(
-    flags: list[str],
-    status: int,
-    message: str,
-    capsys: Captured,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_cannot_be_trained_is_one_line(flags, status, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     try:
         found = train(*flags)
@@ -221,9 +202,7 @@ def test_what_cannot_be_trained_is_one_line(
     assert re.search(message, printed.err)
 
 
-def test_models_that_cannot_be_probed_are_one_line(
-    prompts: Path, tmp_path: Path, capsys: Captured
-) -> None:
+def test_models_that_cannot_be_probed_are_one_line(prompts, tmp_path, capsys):
     path = tmp_path / "network.npz"
     assert main(["train", "softmax", "--dim", "3", "--context", "4", *SHORT, "-o", str(path)]) == 1
     capsys.readouterr()

@@ -7,7 +7,6 @@ import io
 import json
 import math
 import shlex
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +20,7 @@ from iclimit.tables import PICTURES, TABLES
 SETTING = "--alpha 1 --kappa 0.5 --rho 0.01"
 CURVE = "--eigenvalues 0.6,0.4 --context 10 --heads 3 --init-scale 1e-4 --learning-rate 0.05"
 TINY = "--dim 2 --context 6 --steps 3 --batch 8 --held-out 50"
+# Commands of the verbs that write files in seconds, and the endings of these.
 RESULTS = {
     f"curve icl_error --tau 1.5:3:5 {SETTING}": TABLES + PICTURES,
     "phase icl_error --x tau=1.5:3:4 --y rho=0:1:3 --alpha 1 --kappa 0.5": (
@@ -42,17 +42,16 @@ RESULTS = {
     f"train lstm --hidden 2 {TINY}": (".npz",),
     "prompts --dim 2 --context 3 --test-prompts 5": (".npz", ".csv", ".parquet"),
 }
-"""Commands of the verbs that write files in seconds, and the endings of these."""
 
+# How files of these endings begin.
 STARTS = {
     **{".csv": b"", ".json": (b"[", b"{"), ".png": b"\x89PNG", ".pdf": b"%PDF-"},
     **{".svg": b"<?xml", ".nc": b"\x89HDF", ".npz": b"PK", ".html": b"<!", ".parquet": b"PAR1"},
 }
-"""How files of these endings begin."""
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """A table of runs that agree with the theory, and a curve of a training."""
     place = tmp_path_factory.mktemp("verbs")
     size = {"dim": 10, "context": 20, "tasks": 20, "prompts": 400}
@@ -65,7 +64,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def result(command: str, capsys: pytest.CaptureFixture[str]) -> str:
+def result(command, capsys):
     """What a command prints; its exit status may be a verdict."""
     assert main(shlex.split(command)) in (0, 1)
     captured = capsys.readouterr()
@@ -74,13 +73,7 @@ def result(command: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.parametrize("command", RESULTS)
-def test_results_are_written_in_every_ending(
-    command: str,
-    folder: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_results_are_written_in_every_ending(command, folder, tmp_path, capsys, monkeypatch):
     """The file says what --format prints, and another ending is refused."""
     monkeypatch.chdir(folder)
     for ending in RESULTS[command]:
@@ -100,9 +93,7 @@ def test_results_are_written_in_every_ending(
 
 
 @pytest.mark.parametrize("command", [each for each in RESULTS if not each.startswith("prompts")])
-def test_formats_agree(
-    command: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_formats_agree(command, folder, capsys, monkeypatch):
     """CSV and columns of text have the same numbers; JSON is strict."""
     monkeypatch.chdir(folder)
     rows = list(csv.reader(io.StringIO(result(f"{command} --format csv", capsys))))
@@ -119,9 +110,9 @@ def test_formats_agree(
             assert word == entry or float(word) == pytest.approx(float(entry), rel=1e-9)
 
 
-def complete_parsers() -> dict[str, OneLineParser]:
+def complete_parsers():
     """Parsers of all verbs, with their flags."""
-    parsers: dict[str, OneLineParser] = {"": build_parser()}
+    parsers = {"": build_parser()}
     while True:
         below = {}
         for name, parser in parsers.items():
@@ -138,7 +129,7 @@ PARSERS = complete_parsers()
 
 
 @pytest.mark.parametrize("verb", PARSERS)
-def test_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help(verb, capsys):
     """Every verb and flag says what it is; the list of verbs has all of them."""
     with pytest.raises(SystemExit, match="0"):
         main([*verb.split(), "--help"])
@@ -155,9 +146,7 @@ def test_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("verb", PARSERS)
-def test_wrong_flags_are_one_line_and_status_2(
-    verb: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_flags_are_one_line_and_status_2(verb, capsys):
     """An unknown flag, values that are no numbers, and choices that there are not."""
     wrong = [["--nonsense", "1"]]
     for action in PARSERS[verb]._actions:
@@ -175,7 +164,7 @@ def test_wrong_flags_are_one_line_and_status_2(
         assert captured.err.startswith(f"iclimit {verb}".strip())
 
 
-def test_flags_are_the_arguments_of_a_function() -> None:
+def test_flags_are_the_arguments_of_a_function():
     """Names, defaults, choices, ranges and meanings, of a function that is made for it."""
 
     def function(
@@ -229,7 +218,7 @@ def test_flags_are_the_arguments_of_a_function() -> None:
         parser.parse_args([])
 
 
-def test_what_is_written_by_hand_is_an_argument_of_something() -> None:
+def test_what_is_written_by_hand_is_an_argument_of_something():
     functions = [iclimit.curve, iclimit.phase_diagram, *vars(iclimit.validation).values()]
     names = {
         name
@@ -241,9 +230,7 @@ def test_what_is_written_by_hand_is_an_argument_of_something() -> None:
     assert set(WRITTEN) <= names | flags
 
 
-def test_a_folder_without_permission_is_no_traceback(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_without_permission_is_no_traceback(monkeypatch, capsys):
     """Asked of the system, which lets an administrator write anywhere."""
     monkeypatch.setattr("os.access", lambda *_: False)
     with pytest.raises(SystemExit, match="2"):
@@ -252,7 +239,7 @@ def test_a_folder_without_permission_is_no_traceback(
     assert capsys.readouterr().err.endswith(message)
 
 
-def test_files_keep_the_numbers(tmp_path: Path) -> None:
+def test_files_keep_the_numbers(tmp_path):
     path = tmp_path / "rates.csv"
     assert main(["schedule", "--steps", "3", "--ratio", "0.5", "-o", str(path)]) == 0
     rates = [float(row["rates"]) for row in csv.DictReader(path.read_text().splitlines())]
