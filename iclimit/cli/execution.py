@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from iclimit.cli.flags import add_flag, arguments
+from iclimit.cli.flags import add_flag
 
 if TYPE_CHECKING:
     from iclimit.runs.store import RunStore
@@ -89,33 +89,30 @@ def open_store(options: argparse.Namespace) -> Iterator[RunStore | None]:
         yield store
 
 
-def settings_of(options: argparse.Namespace, train: Callable[..., Any]) -> dict[str, Any]:
-    """Arguments of a training that say what is trained."""
-    return {name: each for name, each in arguments(options, train).items() if name not in PLACE}
-
-
 def run_training(
     options: argparse.Namespace,
+    function: Callable[..., Any],
     train: Callable[..., Trained],
-    settings: dict[str, Any],
-    complete: Callable[[Trained], bool],
-    **more: Any,
+    settings: Mapping[str, Any],
+    *,
+    complete: Callable[[Trained], bool] = lambda run: not run.interrupted,
+    **identity: Any,
 ) -> Trained:
-    """Result of a training, put on record if it is complete.
+    """Result of a training with these settings, put on record if it is complete.
 
-    The settings identify it; ``train`` gets ``more`` in place of those of the same name.
+    It is known by the function, its settings and the ``identity``, which has precedence.
     """
     from iclimit.runs.cell import Cell
     from iclimit.runs.execution import run_recorded
 
     check_execution(options)
-    place = {"rng": options.rng, "backend": options.backend}
-    shown = {"checkpoint": options.checkpoint, "progress": sys.stderr.isatty()}
+    known = {name: each for name, each in settings.items() if name not in PLACE} | identity
     with open_store(options) as store:
         return run_recorded(
-            Cell.of(train, **settings),
-            lambda: train(**settings | more, **place, **shown),
+            Cell.of(function, **known),
+            lambda: train(**settings),
             store=None if options.checkpoint else store,
             complete=complete,
-            **place,
+            rng=options.rng,
+            backend=options.backend,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from iclimit.cli.flags import Settings, add_flag, add_flags, arguments
 from iclimit.cli.output import add_output, output
@@ -13,8 +13,6 @@ from iclimit.cli.verbs import verb
 from iclimit.tables import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
     from matplotlib.figure import Figure
 
@@ -281,6 +279,7 @@ def dynamics(options: argparse.Namespace) -> None:
     from iclimit.asymptotics.dynamics import merged_attention_drop
     from iclimit.results import Table
     from iclimit.simulate.dynamics import AttentionModel, initial_weights
+    from iclimit.validation.yours.curves.drops import predict_drops
 
     if options.curve is not None and options.curve < 2:
         raise ValueError(f"--curve must be an integer >= 2, got {options.curve!r}")
@@ -310,30 +309,3 @@ def dynamics(options: argparse.Namespace) -> None:
         return
     times = np.linspace(0, result.end, options.curve)
     output(options, Table.of(time=times, loss=result.loss(times)), draw)
-
-
-def predict_drops(
-    weights: Sequence[np.ndarray], init_scale: float, **law: Any
-) -> MergedDrop | Staircase:
-    """Drops of the loss from initial weights of this size, for scores divided by N."""
-    from iclimit.asymptotics.dynamics import (
-        effective_init_scale,
-        merged_attention_drop,
-        separate_attention_staircase,
-    )
-
-    value, first, *query = weights
-    if not query:
-        scale = float(
-            effective_init_scale(
-                value[:, -1], key_query=first[:, :-1], eigenvalues=law["eigenvalues"]
-            )
-        )
-        return merged_attention_drop(init_scale=scale, **law)
-    steps = separate_attention_staircase(value[:, -1], key=first[..., :-1], query=query[0], **law)
-    if not steps.waits:
-        raise ValueError(
-            "init_scale must be so small that heads wait for longer than they learn, "
-            f"got {init_scale!r}"
-        )
-    return steps

@@ -5,27 +5,19 @@ from __future__ import annotations
 import argparse
 import hashlib
 import inspect
-import math
 import sys
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from iclimit.cli.execution import add_recording, run_training, settings_of
+from iclimit.cli.execution import add_recording, run_training
 from iclimit.cli.flags import Settings, add_flag, add_flags, arguments
 from iclimit.cli.output import add_output, output, print_result
-from iclimit.cli.theory import add_covariance, predict_drops
+from iclimit.cli.theory import add_covariance
 from iclimit.cli.verbs import GROUPS, OneLineParser, verb
 from iclimit.cli.yours import add_problem, parse_problem
-from iclimit.tables import json_text, rows_text
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from iclimit.asymptotics.dynamics.plateaus import PredictedTraining
-    from iclimit.simulate.networks import TrainedRepeats
-    from iclimit.simulate.training.results import TrainingCurves
+from iclimit.tables import PICTURES, json_text, rows_text
 
 GROUPS["train"] = ("MODEL", "Train a finite-size model and measure it on fresh prompts.")
 
@@ -156,21 +148,22 @@ def _check_files(options: argparse.Namespace) -> None:
 def train_and_print(options: argparse.Namespace, kind: str) -> int:
     """Train what is not on record, write the best network and print the losses."""
     from iclimit.checks import check_arguments
-    from iclimit.simulate.networks import TrainedRepeats, save_model, train_network
+    from iclimit.simulate.networks import TrainedRepeats, save_model, train_network, train_repeats
     from iclimit.validation import best_loss
 
     check_arguments(repeats=options.repeats)
     _check_files(options)
     cls, own = _kind(kind)
     network, problem = cls(**arguments(options, cls)), parse_problem(options)
-    settings = settings_of(options, train_network)
+    settings = arguments(options, train_network)
     if options.optimizer == "adam" and options.batch is None:
         settings["batch"] = own["batch"]
-    settings |= {"kind": kind, **problem.describe(), **asdict(network)}
+    what = {"kind": kind, **problem.describe(), **asdict(network)}
     trained = TrainedRepeats((), best_loss=best_loss(network, problem))
     for repeat in range(options.repeats):
-        cell = settings | {"first_repeat": repeat}
-        run = run_training(options, train_once, cell, lambda run: not run.interrupted)
+        one = settings | {"repeats": 1, "first_repeat": repeat}
+        train = partial(train_repeats, network, problem)
+        run = run_training(options, train_repeats, train, one, **what)
         trained = trained.concatenate(run)
         if trained.interrupted:
             break
@@ -191,23 +184,6 @@ def train_and_print(options: argparse.Namespace, kind: str) -> int:
         print("every run failed: none has learned what can be learned", file=sys.stderr)
         return 1
     return 0
-
-
-def train_once(*, kind: str, first_repeat: int, rng: int, **settings: Any) -> TrainedRepeats:
-    """One training with a network and a problem of these numbers."""
-    from iclimit.problem import Problem
-    from iclimit.simulate.networks import train_repeats
-
-    network, _ = _kind(kind)
-    sizes, law = (inspect.signature(each).parameters.keys() for each in (network, Problem))
-    return train_repeats(
-        network(**{name: each for name, each in settings.items() if name in sizes}),
-        Problem(**{name: each for name, each in settings.items() if name in law}),
-        repeats=1,
-        first_repeat=first_repeat,
-        rng=rng,
-        **{name: each for name, each in settings.items() if name not in sizes | law},
-    )
 
 
 def _descent_flags(parser: OneLineParser) -> None:
@@ -249,138 +225,39 @@ def train_descent(options: argparse.Namespace) -> int:
       iclimit train descent --white 4 --fresh-fraction 0.4 --init-scale 1e-6 \
           --learning-rate 0.0005 --steps 4000 --normalization sum --tests
     """
-    from iclimit.results import Table
-    from iclimit.simulate.dynamics import UnstableTraining, simulate_gradient_descent
+    import numpy as np
 
-    settings = settings_of(options, simulate_gradient_descent)
-    law = ("eigenvalues", "context", "noise_variance", "fresh_fraction")
-    settings |= {name: getattr(options, name) for name in law}
+    from iclimit.problem import Problem
+    from iclimit.simulate.dynamics import UnstableTraining, simulate_gradient_descent
+    from iclimit.validation.yours.curves.drops import TrainingDrops
+
+    names = ("context", "noise_variance", "fresh_fraction")
+    law = {name: getattr(options, name) for name in names}
+    dim = len(options.eigenvalues)
+    shared = np.ones(dim) if options.fresh_fraction < 1 else None
+    problem = Problem(
+        dim, **law, input_covariance=options.eigenvalues, scale=1, shared_task=shared
+    )
+    settings = arguments(options, simulate_gradient_descent)
     settings["record"] = min(options.record, options.steps)
+    train = partial(simulate_gradient_descent, problem)
+    law["eigenvalues"] = options.eigenvalues
     unstable = None
     try:
-        curves = run_training(options, train_mixture, settings, lambda run: not run.interrupted)
+        curves = run_training(options, simulate_gradient_descent, train, settings, **law)
     except UnstableTraining as error:
         unstable, curves = error, error.curves
     if len(curves.recorded_at):
-        predictions = _predictions(options, len(curves.losses))
+        drops = TrainingDrops.of(curves, options.rng)
         if options.output is not None:
-            output(options, curves, partial(_draw_curves, options, curves, predictions))
-        print_result(Table(_drops(options, curves, predictions)), options.format)
+            output(options, drops if options.output.suffix in PICTURES else curves)
+        print_result(drops, options.format)
     if unstable is not None:
         raise unstable
     if curves.interrupted:
         print("interrupted: the curves end where the training did", file=sys.stderr)
         return 130
     return 0
-
-
-def train_mixture(
-    *,
-    eigenvalues: Any,
-    context: int,
-    noise_variance: float,
-    fresh_fraction: float,
-    rng: int,
-    backend: str = "numpy",
-    **settings: Any,
-) -> TrainingCurves:
-    """Training curves on random tasks and, for fresh_fraction < 1, a shared task of ones."""
-    import numpy as np
-
-    from iclimit.problem import Problem
-    from iclimit.simulate.dynamics import simulate_gradient_descent
-
-    problem = Problem(
-        dim=len(eigenvalues),
-        context=context,
-        input_covariance=np.asarray(eigenvalues),
-        scale=1,
-        noise_variance=noise_variance,
-        fresh_fraction=fresh_fraction,
-        shared_task=np.ones(len(eigenvalues)) if fresh_fraction < 1 else None,
-    )
-    return simulate_gradient_descent(problem, rng=rng, backend=backend, **settings)
-
-
-def _time_factor(options: argparse.Namespace) -> float:
-    """Time in the units of the theory, over that of the training."""
-    from iclimit.validation.yours.curves.setting import time_factor
-
-    return time_factor(options.model, options.context, options.normalization)
-
-
-def _predictions(options: argparse.Namespace, repeats: int) -> list[PredictedTraining]:
-    """Predictions of theory for each repeat; none where it cannot."""
-    from iclimit.simulate.dynamics import AttentionModel, initial_weights
-
-    if options.model == "cubic" or options.fresh_fraction < 1:
-        return []
-    lam, scale = options.eigenvalues, options.init_scale
-    model = AttentionModel(options.model, len(lam), options.heads, options.rank)
-    law = {name: getattr(options, name) for name in ("eigenvalues", "context", "noise_variance")}
-    # Weights count as larger by a root of the factor of time, the same in all layers.
-    factor, start = math.sqrt(_time_factor(options)), (scale, options.initialization)
-    try:
-        return [
-            predict_drops(
-                [
-                    factor * w
-                    for w in initial_weights(model, *start, rng=options.rng, first_repeat=r)
-                ],
-                scale,
-                **law,
-            )
-            for r in range(repeats)
-        ]
-    except (ValueError, ArithmeticError):
-        return []
-
-
-def _drops(
-    options: argparse.Namespace, curves: TrainingCurves, predictions: list[PredictedTraining]
-) -> list[dict[str, Any]]:
-    """Losses of every repeat and, for random tasks only, when half of each drop has happened."""
-    from iclimit.asymptotics.dynamics import plateau_losses
-
-    noise = {"context": options.context, "noise_variance": options.noise_variance}
-    levels = plateau_losses(options.eigenvalues, **noise)
-    separate = options.model == "separate"
-    middles = (levels[1:] + levels[:-1]) / 2 if separate else [(levels[0] + levels[-1]) / 2]
-    rows = []
-    for repeat, losses in enumerate(curves.losses):
-        first = {"repeat": repeat, "first_loss": float(losses[0])}
-        last = {"last_step": int(curves.recorded_at[-1]), "last_loss": float(losses[-1])}
-        last |= {f"last_{k}_loss": float(v[repeat, -1]) for k, v in curves.measures.items()}
-        if options.fresh_fraction < 1:
-            rows.append(first | last)
-            continue
-        for drop, middle in enumerate(middles):
-            below = (losses < middle).nonzero()[0]
-            step = int(curves.recorded_at[below[0]]) if len(below) else math.inf
-            time = 2 * options.learning_rate * _time_factor(options) * step
-            row = first | ({"learned": drop + 1} if separate else {})
-            row |= {"half_drop_step": step, "half_drop_time": time}
-            if predictions:
-                row["predicted_time"] = float(predictions[repeat].drop_times[drop])
-            rows.append(row | last | {"limit_loss": float(levels[-1])})
-    return rows
-
-
-def _draw_curves(
-    options: argparse.Namespace,
-    curves: TrainingCurves,
-    predictions: list[PredictedTraining],
-    figure: Figure,
-) -> None:
-    """Draw the losses as lines, and what is predicted of them as dashes."""
-    ax = figure.subplots()
-    curves.draw(ax)
-    for index, each in enumerate(predictions):
-        loss = each.loss(_time_factor(options) * curves.times)
-        label = None if index else "predicted"
-        ax.plot(curves.recorded_at, loss, "k--", linewidth=0.8, label=label)
-    if len(ax.get_legend_handles_labels()[0]) > 1:
-        ax.legend()
 
 
 def _transformer_flags(parser: OneLineParser) -> None:
@@ -422,31 +299,55 @@ def train_transformer(options: argparse.Namespace) -> int:
       iclimit train linear-transformer --kind axial --layers 3 --noise-law uniform:5 \
           --initial two.npz
     """
+    import numpy as np
+
     from iclimit.problem import Problem
-    from iclimit.simulate.gdpp import train_linear_transformer
+    from iclimit.results import Estimate
+    from iclimit.simulate.gdpp import held_out_losses, train_linear_transformer
+    from iclimit.simulate.gdpp.transformer_training import TrainedTransformer
     from iclimit.simulate.networks import load_model, save_model
 
     _check_files(options)
-    size = {name: getattr(options, name) for name in ("dim", "context", "noise_law")}
-    problem = Problem(**size, scale=1)
-    settings = settings_of(options, train_linear_transformer)
-    settings |= {name: getattr(options, name) for name in ("context", "dim", "held_out")}
+    law = {name: getattr(options, name) for name in ("dim", "context", "noise_law")}
+    problem = Problem(**law, scale=1)
+    settings = arguments(options, train_linear_transformer)
     try:
-        initial = [load_model(path) for path in options.initial]
+        settings["initial"] = [load_model(path) for path in options.initial]
     except OSError as error:
         raise ValueError(f"cannot read a file: {error}") from error
-    weights = tuple(hashlib.sha256(path.read_bytes()).hexdigest() for path in options.initial)
-    settings |= {"noise_law": str(problem.noise_law), "initial": weights}
-    trained = run_training(
-        options, train_and_measure, settings, lambda run: not run["interrupted"], initial=initial
+
+    def train_and_measure(**settings: Any) -> tuple[TrainedTransformer, Estimate]:
+        run = train_linear_transformer(problem, **settings)
+        fresh = {"contexts": options.held_out, "backend": options.backend}
+        seed = np.random.SeedSequence([options.rng, 1])
+        return run, held_out_losses(run.model, problem, rng=seed, **fresh).loss
+
+    digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in options.initial]
+    what = law | {"noise_law": str(problem.noise_law), "held_out": options.held_out}
+    run, held_out = run_training(
+        options,
+        train_linear_transformer,
+        train_and_measure,
+        settings,
+        complete=lambda results: not results[0].interrupted,
+        initial=digests,
+        **what,
     )
     if options.output:
-        save_model(trained["model"], options.output)
-    row = {name: settings[name] for name in ("kind", "layers", "noise_law")} | trained["summary"]
+        save_model(run.model, options.output)
+    row = {
+        **{"kind": options.kind, "layers": options.layers, "noise_law": what["noise_law"]},
+        "training_loss": run.loss,
+        "held_out_loss": held_out.mean,
+        "standard_error": held_out.standard_error,
+        "starts_at_best": int((run.start_losses <= 1.01 * run.start_losses.min()).sum()),
+        "steps": run.steps,
+        "converged": run.converged,
+    }
     omegas: list[dict[str, Any]] = []
     if options.kind in ("diag", "gd++"):
         names = ("layer", "omega_xx", "omega_xy", "omega_yx", "omega_yy")
-        for layer, matrix in enumerate(trained["model"].omegas, start=1):
+        for layer, matrix in enumerate(run.model.omegas, start=1):
             omegas.append(dict(zip(names, (layer, *matrix.ravel().tolist()), strict=True)))
     if options.format == "json":
         sys.stdout.write(json_text({**row, "omegas": omegas}))
@@ -454,38 +355,7 @@ def train_transformer(options: argparse.Namespace) -> int:
         print(rows_text([row], options.format), end="")
     if omegas and options.format == "text":
         print(f"\n{rows_text(omegas)}", end="")
-    if trained["interrupted"]:
+    if run.interrupted:
         print("interrupted: the best so far was measured", file=sys.stderr)
         return 130
     return 0
-
-
-def train_and_measure(
-    *,
-    noise_law: str,
-    context: int,
-    dim: int,
-    held_out: int,
-    rng: int,
-    backend: str = "numpy",
-    **settings: Any,
-) -> dict[str, Any]:
-    """Train a linear transformer and measure it on fresh contexts."""
-    import numpy as np
-
-    from iclimit.problem import Problem
-    from iclimit.simulate.gdpp import held_out_losses, train_linear_transformer
-
-    problem = Problem(dim=dim, context=context, noise_law=noise_law, scale=1)
-    run = train_linear_transformer(problem, rng=rng, backend=backend, **settings)
-    seed = np.random.SeedSequence([rng, 1])
-    fresh = held_out_losses(run.model, problem, contexts=held_out, rng=seed, backend=backend)
-    summary = {
-        "training_loss": run.loss,
-        "held_out_loss": fresh.loss.mean,
-        "standard_error": fresh.loss.standard_error,
-        "starts_at_best": int((run.start_losses <= 1.01 * run.start_losses.min()).sum()),
-        "steps": run.steps,
-        "converged": run.converged,
-    }
-    return {"summary": summary, "model": run.model, "interrupted": run.interrupted}

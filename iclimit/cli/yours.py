@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,11 +17,8 @@ from iclimit.cli.verbs import OneLineParser, verb
 from iclimit.tables import rows_text
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from iclimit.problem import Problem
     from iclimit.validation import CurveCheck
-    from iclimit.validation.yours.models.files import PromptFile
     from iclimit.validation.yours.runs.check import RunCheck
 
 TABLE: Settings = {"flag": "table", "metavar": "FILE", "text": "table of results"}
@@ -140,8 +138,6 @@ def check_training_curve(options: argparse.Namespace) -> int:
     from iclimit.validation import check_curve
 
     given = arguments(options, check_curve)
-    if options.initial is not None:
-        given["initial"] = read_weights(options.initial)
     try:
         result = check_curve(**given)
     except (OSError, ArithmeticError) as error:  # the exit status 1 means a contradiction
@@ -152,18 +148,7 @@ def check_training_curve(options: argparse.Namespace) -> int:
     return 0 if result.holds else 1
 
 
-def read_weights(path: Path) -> dict[str, np.ndarray]:
-    """Arrays of a file; nothing in it is executed."""
-    from iclimit.validation.yours.models.files import open_npz
-
-    if not path.is_file():
-        raise ValueError(f"there is no file {str(path)!r}")
-    with open_npz(path) as file:
-        return {name: file[name].whole() for name in file.names}
-
-
 def _prompts_flags(parser: OneLineParser) -> None:
-
     add_problem(parser, tasks="pretraining tasks (.npy, .csv), to ask about them too")
     text = "prompts with fresh tasks; other sections have a share of them"
     add_flag(parser, "test_prompts", text=text, default=20_000)
@@ -187,7 +172,10 @@ def add_problem(parser: argparse.ArgumentParser, *, tasks: str) -> None:
 
     changes: Settings = dict.fromkeys(WITHOUT_FLAG)
     changes["tasks"] = {"type": Path, "metavar": "FILE", "text": tasks, "default": None}
-    changes["scale"] = {"default": 1.0, "text": "factor of the input coordinates"}
+    changes["scale"] = (
+        "factor of the input coordinates (default 1: their variance is that of "
+        "their law, 1 if Gaussian; 1/d with --units lu2025)"
+    )
     changes["noise_law"] = {"metavar": "LAW"}
     add_flags(parser, Problem, **changes)
     text = "inputs and tasks as in a paper: lu2025, vonoswald2023, blog2024, ..."
@@ -199,14 +187,12 @@ def add_problem(parser: argparse.ArgumentParser, *, tasks: str) -> None:
 
 def parse_problem(options: argparse.Namespace) -> Problem:
     """Problem that the options describe."""
-    import inspect
-
+    from iclimit import problem
     from iclimit.asymptotics.pretraining.structure import parse_structure
-    from iclimit.problem import Problem
+    from iclimit.validation.yours.models.files import read_tasks
 
-    defaults = {name: each.default for name, each in inspect.signature(Problem).parameters.items()}
-    defaults |= {"scale": 1.0, "tasks": None}
-    given = arguments(options, Problem)
+    given = arguments(options, problem.Problem)
+    defaults = {each.name: each.default for each in fields(problem.Problem)} | {"tasks": None}
     settings = {name: each for name, each in given.items() if each != defaults[name]}
     spectra = {name: getattr(options, name) for name in ("input_spectrum", "task_spectrum")}
     if (structure := parse_structure(**spectra)) is not None:
@@ -216,30 +202,8 @@ def parse_problem(options: argparse.Namespace) -> Problem:
     if options.tasks is not None:
         settings["tasks"] = read_tasks(options.tasks)
     if options.units is not None:
-        return Problem.of_paper(options.units, **settings)
-    return Problem(**{"scale": 1.0} | settings)
-
-
-def read_tasks(path: Path) -> np.ndarray:
-    """Tasks in the rows of a .npy or .csv file."""
-    import numpy as np
-
-    from iclimit.validation.yours.models.files import parse_npy
-
-    if path.suffix not in (".npy", ".csv"):
-        raise ValueError(f"--tasks must be a file .npy or .csv, got {str(path)!r}")
-    if not path.is_file():
-        raise ValueError(f"--tasks must be a file, but there is none called {str(path)!r}")
-    if path.suffix == ".npy":
-        with path.open("rb") as stream:
-            return parse_npy(f"--tasks in {path}", stream, path.stat().st_size).whole()
-    lines = [line for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
-    if not lines:
-        raise ValueError(f"--tasks must have a task in each row, got the empty file {str(path)!r}")
-    try:
-        return np.loadtxt(lines, delimiter=",", ndmin=2)
-    except ValueError as error:
-        raise ValueError(f"--tasks must be rows of numbers, got {str(path)!r}: {error}") from error
+        return problem.Problem.of_paper(options.units, **settings)
+    return problem.parse_problem(None, settings)
 
 
 @verb("prompts", _prompts_flags)
@@ -291,9 +255,9 @@ def prompts(options: argparse.Namespace) -> None:
 def _probe_flags(parser: OneLineParser) -> None:
     from iclimit.validation.yours.models.probe import judge_predictions
 
-    parser.add_argument("asked", type=Path, metavar="PROMPTS", help="what the model was asked")
+    parser.add_argument("prompts", type=Path, metavar="PROMPTS", help="what the model was asked")
     text = "what it answered"
-    parser.add_argument("answered", type=Path, nargs="?", metavar="PREDICTIONS", help=text)
+    parser.add_argument("predictions", type=Path, nargs="?", metavar="PREDICTIONS", help=text)
     text = "a trained network (.npz), which is asked instead"
     parser.add_argument("--model", type=Path, metavar="FILE", help=text)
     add_folder(parser, "folder for report.html, report.json and the figures")
@@ -333,44 +297,30 @@ def probe(options: argparse.Namespace) -> None:
       iclimit probe prompts.npz --model head.npz
     """
     from iclimit.validation.yours.models.files import read_prompts
-    from iclimit.validation.yours.models.predictions import read_positions, read_predictions
+    from iclimit.validation.yours.models.predictions import (
+        network_predictions,
+        read_positions,
+        read_predictions,
+    )
     from iclimit.validation.yours.models.probe import judge_predictions
 
-    if (options.answered is None) == (options.model is None):
+    if (options.predictions is None) == (options.model is None):
         raise ValueError("PREDICTIONS or --model must be given, and not both")
     if options.out is not None:
         check_folder(options.out)
     positions = None
     try:
-        asked = read_prompts(options.asked)
+        prompts = read_prompts(options.prompts)
         if options.model is not None:
-            predictions = _answers(options.model, asked)
+            predictions = network_predictions(options.model, prompts)
         else:
-            predictions = read_predictions(options.answered, asked)
-            positions = read_positions(options.answered, asked, predictions)
+            predictions = read_predictions(options.predictions, prompts)
+            positions = read_positions(options.predictions, prompts, predictions)
     except OSError as error:
         raise ValueError(f"cannot read a file: {error}") from error
-    given = arguments(options, judge_predictions)
-    report = judge_predictions(asked, predictions, positions=positions, **given)
+    answers = {"prompts": prompts, "predictions": predictions, "positions": positions}
+    report = judge_predictions(**arguments(options, judge_predictions) | answers)
     print_result(report, options.format)
     if options.out is not None:
         report.write(options.out, style=options.style, parameters=stated(options))
         print(f"report: {options.out / 'report.html'}", file=sys.stderr)
-
-
-def _answers(path: Path, asked: PromptFile) -> np.ndarray:
-    """Answers of a trained network to all prompts."""
-    import numpy as np
-
-    from iclimit.simulate.networks import load_model
-    from iclimit.validation.yours.models.model import Model
-
-    network = load_model(path)
-    if network.dim != asked.problem.dim:
-        raise ValueError(
-            f"--model must have the dimension of the prompts, {asked.problem.dim}, got "
-            f"{network.dim} in {path}"
-        )
-    model = Model(network)
-    blocks = (model.answer(block, section=section.name) for section, block in asked.blocks())
-    return np.concatenate(list(blocks))

@@ -207,7 +207,7 @@ def test_models_that_cannot_be_probed_are_one_line(prompts, tmp_path, capsys):
     assert main(["train", "softmax", "--dim", "3", "--context", "4", *SHORT, "-o", str(path)]) == 1
     capsys.readouterr()
     for flags, message in (
-        (["--model", str(path)], "--model must have the dimension of the prompts, 2, got 3 in"),
+        (["--model", str(path)], "model must have the dimension of the prompts, 2, got 3 in"),
         (["--model", "absent.npz"], "No such file or directory: 'absent.npz'"),
         (["--model", str(prompts)], "path must be a file of save_model"),
         ([], "PREDICTIONS or --model must be given, and not both"),

@@ -6,6 +6,7 @@ Mistakes in the statement of a training that would explain a curve are tried, ne
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,6 +23,7 @@ from iclimit.validation.yours.curves.rows import CurveRow, compare_curves
 from iclimit.validation.yours.curves.setting import CHOICES, CurveSetting
 from iclimit.validation.yours.curves.table import Curve, read_curves
 from iclimit.validation.yours.curves.theory import CurveTheory, predict_curve
+from iclimit.validation.yours.models.files import read_arrays
 
 # Traces within this relative distance count as the same.
 SAME = 0.01
@@ -314,7 +316,7 @@ def check_curve(
     loss_factor: float = 1.0,
     training_set: int | float = math.inf,
     standardize: bool = False,
-    initial: Mapping[str, Any] | None = None,
+    initial: Mapping[str, Any] | str | os.PathLike | None = None,
     record: int | None = None,
     columns: Mapping[str, str] | None = None,
     ignore: Sequence[str] | str = (),
@@ -361,8 +363,9 @@ def check_curve(
         training losses.
     standardize : bool
         Whether the training set is standardised, as in `simulate_gradient_descent`.
-    initial : mapping, optional
-        Initial weights, in the eigenbasis of the covariance: value (H,) and key_query (H, D, D),
+    initial : mapping or path, optional
+        Initial weights, also as an .npz file of these arrays, in the eigenbasis of the
+        covariance: value (H,) and key_query (H, D, D),
         or for "separate" value (H,), key and query (H, R, D); several curves along a first axis.
         Without them the law of random weights is used.
     record : int >= 1, optional
@@ -466,11 +469,13 @@ def check_curve(
 
 
 def _parse_initial(
-    initial: Mapping[str, Any] | None, setting: CurveSetting, count: int
+    initial: Mapping[str, Any] | str | os.PathLike | None, setting: CurveSetting, count: int
 ) -> list[dict[str, np.ndarray]]:
     """Initial weights of each curve; none if they are not given."""
     if initial is None:
         return []
+    if not isinstance(initial, Mapping):
+        initial = read_arrays(initial)
     names = WEIGHTS[setting.model == "separate"]
     if set(initial) != set(names):
         raise ValueError(

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import warnings
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -188,6 +189,45 @@ def parse_npy(name: str, stream: IO[bytes], size: int) -> StoredArray:
         found = f"{stored} bytes for the shape {shape} of {dtype}"
         raise ValueError(f"{name} must be intact, got {found}")
     return StoredArray(shape, dtype, stream, name)
+
+
+def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
+    """All arrays of an .npz file.
+
+    Raises
+    ------
+    ValueError
+        If there is no such file, or it is damaged or holds other than numbers and text.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"there is no file {str(path)!r}")
+    with open_npz(path) as file:
+        return {name: file[name].whole() for name in file.names}
+
+
+def read_tasks(path: Path) -> np.ndarray:
+    """Tasks in the rows of a .npy or .csv file.
+
+    Raises
+    ------
+    ValueError
+        If there is no such file, or it is damaged or holds no rows of numbers.
+    """
+    if path.suffix not in (".npy", ".csv"):
+        raise ValueError(f"tasks must be a file .npy or .csv, got {str(path)!r}")
+    if not path.is_file():
+        raise ValueError(f"tasks must be a file, but there is none called {str(path)!r}")
+    if path.suffix == ".npy":
+        with path.open("rb") as stream:
+            return parse_npy(f"tasks in {path}", stream, path.stat().st_size).whole()
+    lines = [line for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+    if not lines:
+        raise ValueError(f"tasks must have a task in each row, got the empty file {str(path)!r}")
+    try:
+        return np.loadtxt(lines, delimiter=",", ndmin=2)
+    except ValueError as error:
+        raise ValueError(f"tasks must be rows of numbers, got {str(path)!r}: {error}") from error
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from iclimit.notation import did_you_mean
+from iclimit.simulate.networks import load_model
 from iclimit.simulate.prompts import Prompts
 from iclimit.validation.yours.models.files import (
     PromptFile,
@@ -18,7 +19,7 @@ from iclimit.validation.yours.models.files import (
     open_npz,
     parse_npy,
 )
-from iclimit.validation.yours.models.model import LARGEST, OTHER_BATCH, first_unusable
+from iclimit.validation.yours.models.model import LARGEST, OTHER_BATCH, Model, first_unusable
 from iclimit.validation.yours.models.sections import Section
 from iclimit.validation.yours.reading import file_columns, read_table
 
@@ -99,6 +100,25 @@ def read_predictions(path: Path, prompts: PromptFile) -> np.ndarray:
             f"prompt {odd[0]}, in section {_section_of(odd[0], prompts)!r}"
         )
     return found
+
+
+def network_predictions(path: Path, prompts: PromptFile) -> np.ndarray:
+    """Answers of a trained network, as `save_model` writes it, to the prompts of a file.
+
+    Raises
+    ------
+    ValueError
+        If it is no such network, or one of another dimension.
+    """
+    network = load_model(path)
+    if network.dim != prompts.problem.dim:
+        raise ValueError(
+            f"model must have the dimension of the prompts, {prompts.problem.dim}, got "
+            f"{network.dim} in {path}"
+        )
+    model = Model(network)
+    blocks = (model.answer(block, section=section.name) for section, block in prompts.blocks())
+    return np.concatenate(list(blocks))
 
 
 def read_positions(path: Path, prompts: PromptFile, predictions: np.ndarray) -> np.ndarray | None:
