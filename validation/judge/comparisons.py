@@ -150,7 +150,7 @@ def compare(
 
 
 def compare_errors(
-    label: str, theory: Any, found: Any, *, of: str = "", **options: Any
+    label: str, theory: Any, estimates: Any, *, of: str = "", **options: Any
 ) -> list[Comparison]:
     """Compare the ICL and the IDG errors of two results, which have them as ``icl`` and ``idg``.
 
@@ -161,7 +161,7 @@ def compare_errors(
         compare(
             f"{name.upper()} {label}",
             getattr(theory, name),
-            getattr(found, name),
+            getattr(estimates, name),
             of=of and f"{of}.{name}",
             **options,
         )

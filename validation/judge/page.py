@@ -52,8 +52,8 @@ def _outcome(run: ValidationRun) -> str:
 
 def _subjects(run: ValidationRun) -> list[str]:
     """Subjects of the claims, those of the theory in their order and others after them."""
-    found = dict.fromkeys(result.claim.subject for result in run.results)
-    return sorted(found, key=lambda name: (*SHELVES, name).index(name))
+    subjects = dict.fromkeys(result.claim.subject for result in run.results)
+    return sorted(subjects, key=lambda name: (*SHELVES, name).index(name))
 
 
 def _link(result: ClaimResult) -> str:
@@ -63,10 +63,10 @@ def _link(result: ClaimResult) -> str:
 
 def _resolutions(run: ValidationRun) -> str:
     """Functions of each subject with what would have been noticed, and those not covered."""
-    found = coverage(run)
+    covered = coverage(run)
     rows = [html_row("Subject", "a relative change that would have been noticed", tag="th")]
     for subject in SHELVES:
-        mine = sorted((c for c in found if c.subject == subject), key=lambda c: c.resolution)
+        mine = sorted((c for c in covered if c.subject == subject), key=lambda c: c.resolution)
         words = [
             f"{_function(each)}&nbsp;{percent(each.resolution)}" for each in mine if each.claim
         ]

@@ -39,8 +39,8 @@ class ClaimResult(Result):
     @property
     def sharpness(self) -> tuple[float, float]:
         """Best and median resolution, over the functions that the claim tests."""
-        found = list(self.verdict.resolutions.values()) if self.verdict else []
-        return (min(found), median(found)) if found else (math.inf, math.inf)
+        smallest = list(self.verdict.resolutions.values()) if self.verdict else []
+        return (min(smallest), median(smallest)) if smallest else (math.inf, math.inf)
 
     def to_dict(self) -> dict[str, Any]:
         """What is claimed, whether it holds, and all comparisons."""

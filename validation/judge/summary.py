@@ -41,7 +41,7 @@ def table(run: ValidationRun) -> str:
 
 def resolution_table(run: ValidationRun) -> str:
     """By subject, what change of which function would have been noticed."""
-    found = coverage(run)
+    entries = coverage(run)
     lines = [
         f"all claims together: {row.label}: {row.estimate:.4g} +- {row.standard_error:.2g}, "
         f"z = {row.z:.1f}"
@@ -50,7 +50,7 @@ def resolution_table(run: ValidationRun) -> str:
     lines.append("A change of the theory by this much would have been noticed:")
     for subject in SHELVES:
         covered = sorted(
-            (each for each in found if each.subject == subject and each.claim),
+            (each for each in entries if each.subject == subject and each.claim),
             key=lambda each: each.resolution,
         )
         if covered:

@@ -79,11 +79,11 @@ class Verdict(Result):
     @cached_property
     def resolutions(self) -> dict[str, float]:
         """For each function of the theory, the resolution of the sharpest comparison with it."""
-        found: dict[str, float] = {}
+        smallest: dict[str, float] = {}
         for row in self.evidence:
             if row.of:
-                found[row.of] = min(self.resolution(row), found.get(row.of, math.inf))
-        return found
+                smallest[row.of] = min(self.resolution(row), smallest.get(row.of, math.inf))
+        return smallest
 
     @property
     def worst(self) -> Comparison:

@@ -87,9 +87,9 @@ def best_factor(target: np.ndarray, answers: np.ndarray) -> Estimate:
     return without_rounding(float(weights[0]), math.sqrt(covariance[0, 0]), len(target))
 
 
-def z_of(found: Estimate, expected: float, size: float = 1.0) -> float:
+def z_of(estimate: Estimate, expected: float, size: float = 1.0) -> float:
     """Deviation of an estimate beyond rounding, in standard errors; of such a size in all."""
-    return z_score(found.mean, expected, found.standard_error, ROUNDING * abs(size))
+    return z_score(estimate.mean, expected, estimate.standard_error, ROUNDING * abs(size))
 
 
 def larger(first: np.ndarray, second: np.ndarray, limit: float, rounding: float = 0.0) -> bool:

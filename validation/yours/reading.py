@@ -181,7 +181,7 @@ class Table:
             With row and column, if an entry is missing, is no number or is not allowed.
         """
         interval = PARAMETERS[name].range if allowed is None else Interval.parse(allowed)
-        found = []
+        values = []
         for number, entry in enumerate(self.entries[name], 1):
             value = _number(entry)
             if value is None:
@@ -191,8 +191,8 @@ class Table:
             if interval is not None and value not in interval:
                 words = str(interval) if allowed else PARAMETERS[name].allowed
                 raise self.fault(number, name, f"must be {words}, got {value:g}")
-            found.append(value)
-        return found
+            values.append(value)
+        return values
 
     def fault(self, row: int, name: str, problem: str) -> ValueError:
         """Error that names the row and the column as the user calls it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -417,6 +417,7 @@ def check_curve(
     >>> check.verdict.kind, check.fits
     ('contradicts', ('losses are recorded with half the stated factor',))
     """
+    given = locals()
     check_integers(draws=draws, **({} if record is None else {"record": record}))
     if draws < 2:
         raise ValueError(f"draws must be an integer >= 2, got {draws!r}")
@@ -426,22 +427,9 @@ def check_curve(
     if (axis == "step") != (learning_rate is not None):
         needed = "be given for a table with steps" if axis == "step" else "not be given with times"
         raise ValueError(f"learning_rate must {needed}, got {learning_rate!r}")
-    setting = CurveSetting(
-        model=model,
-        eigenvalues=tuple(np.asarray(eigenvalues, dtype=float).ravel().tolist()),
-        context=context,
-        heads=heads,
-        rank=rank,
-        init_scale=init_scale,
-        initialization=initialization,
-        learning_rate=learning_rate,
-        normalization=normalization,
-        noise_variance=noise_variance,
-        query_noise=query_noise,
-        loss_factor=loss_factor,
-        training_set=training_set,
-        standardize=standardize,
-    )
+    stated = {each.name: given[each.name] for each in fields(CurveSetting) if each.name in given}
+    stated["eigenvalues"] = tuple(np.asarray(eigenvalues, dtype=float).ravel().tolist())
+    setting = CurveSetting(**stated)
     weights = _parse_initial(initial, setting, len(curves))
     theory = predict_curve(setting, weights, draws, rng)
     rows, remarks = compare_curves(curves, theory)
@@ -485,7 +473,7 @@ def _parse_initial(
     dim, heads = len(setting.eigenvalues), setting.heads
     last = (setting.rank, dim) if setting.model == "separate" else (dim, dim)
     shapes = {name: (heads,) if name == "value" else (heads, *last) for name in names}
-    found = {}
+    weights = {}
     for name, shape in shapes.items():
         array = real_array(f"initial[{name!r}]", initial[name], "(-inf, inf)")
         if array.shape == shape and count == 1:
@@ -495,8 +483,8 @@ def _parse_initial(
                 f"initial[{name!r}] must have shape {(count, *shape)}, one for each curve, "
                 f"got {array.shape}"
             )
-        found[name] = array
-    return [{name: array[k] for name, array in found.items()} for k in range(count)]
+        weights[name] = array
+    return [{name: array[k] for name, array in weights.items()} for k in range(count)]
 
 
 def _explains(curves: Sequence[Curve], theory: CurveTheory) -> bool:
@@ -513,16 +501,16 @@ def _unexpected(curves: Sequence[Curve], theory: CurveTheory) -> list[str]:
     if theory.setting.model == "separate":
         return []
     first, last = theory.levels[[0, -1]]
-    found = []
+    plateaus = []
     for curve in curves:
         begin, end = (curve.losses[0] * (1 - part * (1 - last / first)) for part in INSIDE)
         height, contrast = inner_plateau(curve.steps, curve.losses, begin, end)
         if contrast < UNEXPECTED:
-            found.append(
+            plateaus.append(
                 f"{curve.label} has a plateau at {height:.4g}, within the single drop of model "
                 f"{theory.setting.model!r}"
             )
-    return found
+    return plateaus
 
 
 def _errors(theory: CurveTheory, known_start: bool) -> list[str]:

@@ -128,7 +128,7 @@ def smoothed(losses: np.ndarray) -> tuple[np.ndarray, float, int]:
 
 
 def find_features(
-    steps: np.ndarray, losses: np.ndarray, levels: np.ndarray, left: Callable[[float], float]
+    steps: np.ndarray, losses: np.ndarray, levels: np.ndarray, remainder: Callable[[float], float]
 ) -> CurveFeatures:
     """Find plateaus and drops of one curve.
 
@@ -138,7 +138,7 @@ def find_features(
         The curve, steps ascending.
     levels : ndarray (drops + 1,)
         Expected losses at the start, at the plateaus and at the end.
-    left : function
+    remainder : function
         Part of the last drop that is still ahead so many steps after half of it.
     """
     smooth, noise, window = smoothed(losses)
@@ -152,7 +152,7 @@ def find_features(
     heights, contrasts = _plateaus(steps, smooth, half_drops)
     spacings = np.array([_spacing(steps, at) for at in half_drops])
     above = heights[-1] if len(heights) else initial
-    end = _end(final, above, left(float(steps[-1] - half_drops[-1])))
+    end = _end(final, above, remainder(float(steps[-1] - half_drops[-1])))
     ends = np.concatenate([[initial], heights, [end]])
     durations = np.array([_duration(steps, smooth, *pair) for pair in itertools.pairwise(ends)])
     return CurveFeatures(
@@ -209,11 +209,11 @@ def _plateaus(
     return heights, contrasts
 
 
-def _end(final: float, above: float, left: float) -> float:
+def _end(final: float, above: float, remainder: float) -> float:
     """Loss at which the last drop ends, from the final loss and the part that is still ahead."""
-    if left < ENDED:
+    if remainder < ENDED:
         return final
-    return (final - left * above) / (1 - left) if left < 1 / 2 else float("nan")
+    return (final - remainder * above) / (1 - remainder) if remainder < 1 / 2 else float("nan")
 
 
 def _duration(steps: np.ndarray, smooth: np.ndarray, above: float, below: float) -> float:

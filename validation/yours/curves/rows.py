@@ -147,7 +147,7 @@ def compare_curves(
 ) -> tuple[list[CurveRow], list[str]]:
     """Compare what is found in curves with the theory; also remarks on what cannot be compared."""
     features = [
-        find_features(each.steps, each.losses, theory.levels, theory.left) for each in curves
+        find_features(each.steps, each.losses, theory.levels, theory.remainder) for each in curves
     ]
     comparing = _Comparing(theory, curves, features)
     return comparing.rows(), comparing.remarks
@@ -309,7 +309,7 @@ class _Comparing:
         """Row of the final loss, with what is left of the last drop."""
         theory, level = self.theory, float(self.theory.levels[-1])
         parts = [
-            theory.left(float(curve.steps[-1] - each.half_drops[-1]))
+            theory.remainder(float(curve.steps[-1] - each.half_drops[-1]))
             for curve, each in zip(self.curves, self.features, strict=True)
         ]
         rest = float(np.mean(parts)) * float(theory.levels[-2] - level)

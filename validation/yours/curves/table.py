@@ -79,16 +79,16 @@ def read_curves(
             "loss": table.losses.ravel(),
             "run": np.repeat(np.arange(repeats), records),
         }
-    found = read_table(table, ROLES, columns=columns, ignore=ignore, hint=_hint)
-    names = [name for name in ROLES if name.startswith("loss") and name in found]
+    entries = read_table(table, ROLES, columns=columns, ignore=ignore, hint=_hint)
+    names = [name for name in ROLES if name.startswith("loss") and name in entries]
     if not names:
         raise ValueError("the table must have a column loss (columns={'loss': ...})")
-    axis, steps = _axis(found, record)
+    axis, steps = _axis(entries, record)
     curves, remarks = [], []
     for name in names:
-        values = _losses(found, name)
-        for run, rows in _runs(found).items():
-            words = [found.names[name]] if len(names) > 1 else []
+        values = _losses(entries, name)
+        for run, rows in _runs(entries).items():
+            words = [entries.names[name]] if len(names) > 1 else []
             label = ", ".join([*words, *([f"run {run}"] if run else [])]) or "the curve"
             curve = _sorted(label, steps[rows], values[rows])
             problem = _problem(curve)

@@ -128,8 +128,8 @@ def _found(setting: CurveSetting, seed: int) -> Fluctuations:
 
 def _relative_deviation(samples: list) -> np.ndarray:
     """Standard deviation over the mean, column by column."""
-    found = np.asarray(samples)
-    return np.asarray(np.std(found, axis=0, ddof=1) / np.abs(np.mean(found, axis=0)))
+    values = np.asarray(samples)
+    return np.asarray(np.std(values, axis=0, ddof=1) / np.abs(np.mean(values, axis=0)))
 
 
 # Relative tolerance of predicted waits, far below their spread over starts.
@@ -370,7 +370,7 @@ class CurveTheory:
     start_loss: float
     fluctuations: Fluctuations
 
-    def left(self, steps: Any, drop: int = -1) -> Any:
+    def remainder(self, steps: Any, drop: int = -1) -> Any:
         """Part of a drop that is ahead so many steps after half of it."""
         setting = self.setting
         since = np.asarray(steps, dtype=float) * setting.step_time
@@ -386,11 +386,11 @@ class CurveTheory:
     def loss(self, steps: np.ndarray) -> np.ndarray:
         """Loss of a run whose drops come at the geometric means of their steps."""
         drops = self.levels[:-1] - self.levels[1:]
-        found = np.full(np.shape(steps), self.levels[-1])
+        losses = np.full(np.shape(steps), self.levels[-1])
         for drop, (size, at) in enumerate(zip(drops, self.half_drops, strict=True)):
-            ahead = self.left(np.asarray(steps) - at, drop) if math.isfinite(at) else 1.0
-            found = found + size * ahead
-        return found
+            ahead = self.remainder(np.asarray(steps) - at, drop) if math.isfinite(at) else 1.0
+            losses = losses + size * ahead
+        return losses
 
 
 def predict_curve(

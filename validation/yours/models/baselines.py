@@ -155,12 +155,12 @@ def baselines(
             "tasks whose product is zero"
         )
 
-    def asked(name: str) -> bool:
+    def wanted(name: str) -> bool:
         return names is None or name in names
 
-    steps = [count for count in STEPS if asked(f"steps_{count}")]
+    steps = [count for count in STEPS if wanted(f"steps_{count}")]
     every: Sequence[int] = LAYERS if units.solved else FITTED_LAYERS
-    layers = [count for count in every if units.has_gdpp and asked(f"gdpp_{count}")]
+    layers = [count for count in every if units.has_gdpp and wanted(f"gdpp_{count}")]
     # Contexts are drawn only where no theory gives the parameters.
     fitted = not units.solved and (steps or layers)
     moments = context_moments(units, max(STEPS)) if fitted else None
@@ -169,13 +169,13 @@ def baselines(
         one_step_baselines(units),
         step_baselines(units, steps, moments),
         _gdpp_baselines(units, layers, moments),
-        softmax_baselines(units, filter(asked, SOFTMAX)),
+        softmax_baselines(units, filter(wanted, SOFTMAX)),
         regression_baselines(units),
     )
-    found = [baseline for part in parts for baseline in part if asked(baseline.name)]
-    if prompts is not None and asked("linear_attention"):
-        found.append(_linear_attention(units, prompts, ridge, rng))
-    return found
+    chosen = [baseline for part in parts for baseline in part if wanted(baseline.name)]
+    if prompts is not None and wanted("linear_attention"):
+        chosen.append(_linear_attention(units, prompts, ridge, rng))
+    return chosen
 
 
 def choose_baselines(

@@ -80,27 +80,21 @@ class StoredArray:
     stream: IO[bytes]
     name: str
 
-    def read(self, rows: int) -> np.ndarray:
-        """Next rows.
+    def read(self, rows: int | None = None) -> np.ndarray:
+        """Next rows, or all of it where nothing has been read.
 
         Raises
         ------
         ValueError
             If the file is damaged.
         """
-        return self._read((rows, *self.shape[1:]))
-
-    def whole(self) -> np.ndarray:
-        """All of it, where nothing has been read."""
-        return self._read(self.shape)
-
-    def _read(self, shape: tuple[int, ...]) -> np.ndarray:
+        shape = self.shape if rows is None else (rows, *self.shape[1:])
         wanted = math.prod(shape) * self.dtype.itemsize
         with naming_damage(self.name):
-            found = self.stream.read(wanted)
-        if len(found) < wanted:
-            raise ValueError(f"{self.name} must be intact, got {len(found)} of {wanted} bytes")
-        return np.frombuffer(found, self.dtype).reshape(shape)
+            content = self.stream.read(wanted)
+        if len(content) < wanted:
+            raise ValueError(f"{self.name} must be intact, got {len(content)} of {wanted} bytes")
+        return np.frombuffer(content, self.dtype).reshape(shape)
 
 
 @dataclass
@@ -129,9 +123,9 @@ class NpzFile:
 
     def __getitem__(self, array: str) -> StoredArray:
         if array not in self:
-            found = ", ".join(self.names[:10]) or "none"
+            present = ", ".join(self.names[:10]) or "none"
             hint = did_you_mean(array, self.names)
-            raise ValueError(f"{self.path} must have an array {array!r}, got {found}{hint}")
+            raise ValueError(f"{self.path} must have an array {array!r}, got {present}{hint}")
         member, name = self.archive.getinfo(f"{array}.npy"), f"{array} in {self.path}"
         if member.file_size > max(FREE_BYTES, LARGEST_RATIO * member.compress_size):
             raise ValueError(
@@ -186,8 +180,8 @@ def parse_npy(name: str, stream: IO[bytes], size: int) -> StoredArray:
         raise ValueError(f"{name} must be stored row by row, got column by column")
     stored = size - stream.tell()
     if math.prod(shape) * dtype.itemsize != stored or min(shape, default=0) < 0:
-        found = f"{stored} bytes for the shape {shape} of {dtype}"
-        raise ValueError(f"{name} must be intact, got {found}")
+        problem = f"{stored} bytes for the shape {shape} of {dtype}"
+        raise ValueError(f"{name} must be intact, got {problem}")
     return StoredArray(shape, dtype, stream, name)
 
 
@@ -203,7 +197,7 @@ def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
     if not path.is_file():
         raise ValueError(f"there is no file {str(path)!r}")
     with open_npz(path) as file:
-        return {name: file[name].whole() for name in file.names}
+        return {name: file[name].read() for name in file.names}
 
 
 def read_tasks(path: Path) -> np.ndarray:
@@ -220,7 +214,7 @@ def read_tasks(path: Path) -> np.ndarray:
         raise ValueError(f"tasks must be a file, but there is none called {str(path)!r}")
     if path.suffix == ".npy":
         with path.open("rb") as stream:
-            return parse_npy(f"tasks in {path}", stream, path.stat().st_size).whole()
+            return parse_npy(f"tasks in {path}", stream, path.stat().st_size).read()
     lines = [line for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
     if not lines:
         raise ValueError(f"tasks must have a task in each row, got the empty file {str(path)!r}")
@@ -447,9 +441,9 @@ class PromptFile:
         if version == FORMAT:
             if missing := {"context", "dim"} - problem.keys():
                 raise ValueError(f"problem must have {min(missing)}, got none in {path}")
-            found = cls(Problem(**problem | arrays), **settings)
-            if sections == {section.name: len(section) for section in found.sections}:
-                return found
+            prompts = cls(Problem(**problem | arrays), **settings)
+            if sections == {section.name: len(section) for section in prompts.sections}:
+                return prompts
         raise ValueError(
             f"prompts must be of iclimit {versions()['iclimit']}, got {path}, which iclimit "
             f"{str(made.get('iclimit'))[:20]} made"
@@ -477,8 +471,6 @@ def write_prompts(path: Path, prompts: PromptFile) -> None:
         with replacing(path) as partial:
             _write_npz(partial, prompts)
         return
-    from iclimit.validation.yours.models.files import write_rows
-
     with replacing(path) as partial, replacing(path.with_suffix(".json")) as beside:
         write_rows(partial, prompts)
         beside.write_text(prompts.description(arrays=True), encoding="utf-8")
@@ -515,16 +507,16 @@ def read_prompts(path: Path) -> PromptFile:
         raise ValueError(f"prompts must be in a file .npz or .json, got {str(path)!r}{hint}")
     with open_npz(path) as file:
         if "description" not in file:
-            found = ", ".join(file.names[:10])
+            present = ", ".join(file.names[:10])
             raise ValueError(
-                f"prompts must be a file of iclimit prompts, got {path} with {found}: it comes "
+                f"prompts must be a file of iclimit prompts, got {path} with {present}: it comes "
                 "first, and the predictions second"
             )
         description = file["description"]
         if description.dtype.kind != "U" or description.shape:
             raise ValueError(f"description must be text, got {description.dtype} in {path}")
-        arrays = {name: file[kept].whole() for name, kept in ARRAYS.items() if kept in file}
-        prompts = PromptFile.from_description(str(description.whole()), path, **arrays)
+        arrays = {name: file[kept].read() for name, kept in ARRAYS.items() if kept in file}
+        prompts = PromptFile.from_description(str(description.read()), path, **arrays)
         _compare(path, prompts, file)
     return prompts
 
@@ -572,15 +564,15 @@ def _compare(path: Path, prompts: PromptFile, file: NpzFile) -> None:
                 f"{name} must be numbers of shape {(size, *tails[name])}, got {array.shape} of "
                 f"{array.dtype} in {path}"
             )
-    if not np.array_equal(stored.pop("section").whole(), section_codes(prompts)):
+    if not np.array_equal(stored.pop("section").read(), section_codes(prompts)):
         raise ValueError(f"section must be that of iclimit prompts, got other numbers in {path}")
     first = 0
     for _, block in prompts.blocks():
         for name, array in stored.items():
-            drawn, found = getattr(block, name), array.read(len(block))
+            drawn, kept = getattr(block, name), array.read(len(block))
             allowed = ROUNDING * (np.abs(drawn) + np.sqrt(np.mean(drawn**2)))
             # Negated, for NaN compares false.
-            if not (same := np.abs(found - drawn) <= allowed).all():
+            if not (same := np.abs(kept - drawn) <= allowed).all():
                 changed = np.argmin(same.reshape(len(block), -1).all(axis=1))
                 raise ValueError(
                     f"prompts must be those that their seed draws, got other {name} for prompt "

@@ -108,8 +108,8 @@ def fit_layers(
 
     ones = np.ones(np.sum(free))
     start = min((scale * ones for scale in SCALES), key=loss)
-    found = minimize(loss, start, method="BFGS", options={"gtol": 1e-6 * loss(0 * ones)})
-    guess[free] *= found.x
+    minimum = minimize(loss, start, method="BFGS", options={"gtol": 1e-6 * loss(0 * ones)})
+    guess[free] *= minimum.x
     return guess[:count], guess[count:]
 
 

@@ -97,7 +97,7 @@ class Likeness:
 def likenesses(answers: Answers) -> list[Likeness]:
     """How near a model is to each baseline that answers differently, the nearest first."""
     model, square = answers.model, answers.model**2
-    found = []
+    algorithms = []
     for name, same in equal_answers(answers.baselines).items():
         baseline = answers.baselines[name]
         distance = (model - baseline) ** 2
@@ -110,22 +110,22 @@ def likenesses(answers: Answers) -> list[Likeness]:
             z_of(factor, 1.0),
             same,
         )
-        found.append(likeness)
-    return sorted(found, key=lambda each: each.unexplained.mean)
+        algorithms.append(likeness)
+    return sorted(algorithms, key=lambda each: each.unexplained.mean)
 
 
 def equal_answers(baselines: Mapping[str, np.ndarray]) -> dict[str, tuple[str, ...]]:
     """Baselines that answer differently, each with those that answer as it does."""
-    found: dict[str, tuple[str, ...]] = {}
+    equal: dict[str, tuple[str, ...]] = {}
     for name, answers in baselines.items():
-        for first in found:
+        for first in equal:
             other = baselines[first]
             if np.mean((answers - other) ** 2) <= ROUNDING**2 * np.mean(other**2):
-                found[first] += (name,)
+                equal[first] += (name,)
                 break
         else:
-            found[name] = ()
-    return found
+            equal[name] = ()
+    return equal
 
 
 # Largest number of algorithms: more of them imitate almost any smooth predictor.
@@ -213,13 +213,13 @@ def best_mixture(model: np.ndarray, baselines: Mapping[str, np.ndarray]) -> Mixt
 
 def _independent(model: np.ndarray, baselines: Mapping[str, np.ndarray]) -> list[str]:
     """Baselines that are neither 0 nor proportional to one that is nearer to the model."""
-    found: dict[str, np.ndarray] = {}
+    independent: dict[str, np.ndarray] = {}
     for name in sorted(baselines, key=lambda name: float(np.sum((model - baselines[name]) ** 2))):
         if norm := float(np.linalg.norm(baselines[name])):
             unit = baselines[name] / norm
-            if all(1 - abs(float(unit @ other)) > DEPENDENT for other in found.values()):
-                found[name] = unit
-    return list(found)
+            if all(1 - abs(float(unit @ other)) > DEPENDENT for other in independent.values()):
+                independent[name] = unit
+    return list(independent)
 
 
 # Answers of the model and of the baselines to half of the prompts.
@@ -250,14 +250,14 @@ def _subsets(fit: Half, terms: int) -> list[tuple[int, ...]]:
     norms = np.linalg.norm(columns, axis=0)
     scaled = columns / np.where(norms > 0, norms, 1.0)
     gram, target, total = scaled.T @ scaled, scaled.T @ model, float(model @ model)
-    found = []
+    subsets = []
     for subset in itertools.combinations(np.flatnonzero(norms > 0).tolist(), terms):
         values, vectors = np.linalg.eigh(gram[np.ix_(subset, subset)])
         if values[0] > DEPENDENT:
             part = vectors.T @ target[list(subset)]
-            left = max(1 - float(np.sum(part**2 / values)) / total, 0.0)
-            found.append((left, subset))
-    return [subset for _, subset in sorted(found)]
+            unexplained = max(1 - float(np.sum(part**2 / values)) / total, 0.0)
+            subsets.append((unexplained, subset))
+    return [subset for _, subset in sorted(subsets)]
 
 
 def _residual(fit: Half, judge: Half, subset: Sequence[int]) -> np.ndarray:
@@ -276,11 +276,11 @@ def _alternatives(
 ) -> tuple[str, ...]:
     """Mixtures that are not significantly further from the model than the chosen one."""
     rounding = ROUNDING**2 * float(np.mean(judge[0] ** 2))
-    limit, found = quantile(COMPARED), []
+    limit, alternatives = quantile(COMPARED), list[str]()
     for subset in others[:COMPARED]:
         if not larger(_residual(fit, judge, subset) ** 2, residual**2, limit, rounding):
-            found.append(" + ".join(names[index] for index in subset))
-    return tuple(found)
+            alternatives.append(" + ".join(names[index] for index in subset))
+    return tuple(alternatives)
 
 
 # Share of the mean square that an algorithm may leave unexplained by default.
@@ -328,12 +328,14 @@ def identify(answers: Answers, *, tolerance: float = TOLERANCE) -> Identificatio
     tolerance : float
         Share of the mean square that may be left unexplained, in (0, 1).
     """
-    found = likenesses(answers)
-    baselines = {each.name: answers.baselines[each.name] for each in found}
+    algorithms = likenesses(answers)
+    baselines = {each.name: answers.baselines[each.name] for each in algorithms}
     mixture = best_mixture(answers.model, baselines)
-    kind, names, sentence = _verdict(answers, found, mixture, tolerance)
+    kind, names, sentence = _verdict(answers, algorithms, mixture, tolerance)
     holds = kind in ("algorithm", "mixture")
-    return Identification(kind, holds, f"{sentence}.", names, tuple(found), mixture, tolerance)
+    return Identification(
+        kind, holds, f"{sentence}.", names, tuple(algorithms), mixture, tolerance
+    )
 
 
 # Kind, names and sentence of a verdict.
@@ -341,34 +343,34 @@ Words = tuple[str, tuple[str, ...], str]
 
 
 def _verdict(
-    answers: Answers, found: Sequence[Likeness], mixture: Mixture, tolerance: float
+    answers: Answers, algorithms: Sequence[Likeness], mixture: Mixture, tolerance: float
 ) -> Words:
     size = ratio(answers.model**2, answers.target**2)
     if size.mean + quantile(1) * size.standard_error < tolerance:
         sentence = f"It answers next to nothing: {percent(size)} of the mean square of the labels"
         return "null", ("null",), sentence
-    limit = quantile(len(found))
-    within = [each for each in found if _upper(each.unexplained, limit) < tolerance]
+    limit = quantile(len(algorithms))
+    within = [each for each in algorithms if _upper(each.unexplained, limit) < tolerance]
     if within:
         return _named(answers, within, mixture)
-    nearest = found[0]
+    nearest = algorithms[0]
     if _upper(mixture.unexplained, quantile(1)) < tolerance:
         return "mixture", mixture.names, _mixture_sentence(mixture, nearest)
-    shares = [each.unexplained for each in found], [mixture.unexplained]
+    shares = [each.unexplained for each in algorithms], [mixture.unexplained]
     above = all(
         each.mean - quantile(len(some)) * each.standard_error > tolerance
         for some in shares
         for each in some
     )
-    left = (
+    reason = (
         f"the nearest, {nearest.label}, leaves {percent(nearest.unexplained)} of the mean square "
         f"of its answers unexplained, the best mixture ({mixture}) {percent(mixture.unexplained)}"
     )
     if not np.any(answers.baselines[nearest.name]):
-        left = "none is nearer to its answers than the null predictor"
+        reason = "none is nearer to its answers than the null predictor"
     if above:
-        return "none", (), f"It is none of these algorithms: {left}"
-    return "undecided", (nearest.name,), f"These prompts are too few for a verdict: {left}"
+        return "none", (), f"It is none of these algorithms: {reason}"
+    return "undecided", (nearest.name,), f"These prompts are too few for a verdict: {reason}"
 
 
 def _named(answers: Answers, within: Sequence[Likeness], mixture: Mixture) -> Words:

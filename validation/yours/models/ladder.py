@@ -157,9 +157,9 @@ def derivatives(
     return Answers(moved, of_model, of_baselines, plus.target, plus.noise_variance)
 
 
-def cosines(found: Answers) -> dict[str, Estimate]:
+def cosines(answers: Answers) -> dict[str, Estimate]:
     """Cosine of the derivatives of a model and of each baseline, over prompts and directions."""
-    return {name: cosine(found.model, each) for name, each in found.baselines.items()}
+    return {name: cosine(answers.model, each) for name, each in answers.baselines.items()}
 
 
 def given_gradients(
@@ -190,15 +190,15 @@ def given_gradients(
             raise TypeError(
                 f"gradients must return a pair of arrays, got {type(returned).__name__}"
             )
-        found = [np.asarray(each, dtype=float) for each in returned]
-        if tuple(each.shape for each in found) != shapes:
+        arrays = [np.asarray(each, dtype=float) for each in returned]
+        if tuple(each.shape for each in arrays) != shapes:
             raise ValueError(
                 f"gradients must return arrays of shapes {shapes[0]} and {shapes[1]}, got "
-                f"{', '.join(str(each.shape) for each in found)}"
+                f"{', '.join(str(each.shape) for each in arrays)}"
             )
-        if not all(np.isfinite(each).all() for each in found):
+        if not all(np.isfinite(each).all() for each in arrays):
             raise ValueError("gradients must return finite numbers, got NaN or inf")
-        parts.append(found)
+        parts.append(arrays)
     columns = (np.concatenate(each) for each in zip(*parts, strict=True))
     return dict(zip(MOVED, columns, strict=True))
 

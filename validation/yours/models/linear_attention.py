@@ -38,6 +38,7 @@ from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.pretraining.ridge import solve_ridge
 from iclimit.simulate.prompts import Prompts, context_summary, prompt_blocks
 from iclimit.validation.yours.ratios import FLOAT64, percent, ratio, shown, without_rounding, z_of
+from iclimit.validation.yours.weights.reduced import block_eigenvalues
 
 # Parts of the prompts that are predicted by the others.
 FOLDS = 8
@@ -147,8 +148,8 @@ def linear_part(
         fit = solve_ridge(query[~out], summary[~out], answers[~out], 0.0).gamma
         held_out[out] = np.vecdot(query[out] @ fit, summary[out])
         fits.append(fit)
-    left = ratio((answers - held_out) ** 2, answers**2)
-    eigenvalues = _jackknife(_eigenvalues(gamma), [_eigenvalues(each) for each in fits])
+    unexplained = ratio((answers - held_out) ** 2, answers**2)
+    eigenvalues = _jackknife(block_eigenvalues(gamma), [block_eigenvalues(each) for each in fits])
     (mean,) = _jackknife(_mean(gamma), [_mean(each) for each in fits])
     (rest,) = _jackknife(_rest(gamma), [_rest(each) for each in fits])
     theory, z = best_eigenvalues(problem), None
@@ -158,7 +159,7 @@ def linear_part(
     # Entries of the symmetric part have half of the variance.
     radius = math.sqrt(2 * dim * float(np.mean(errors**2)))
     radius = radius if radius > FLOAT64 else 0.0
-    explained = Estimate(1 - left.mean, left.standard_error, count)
+    explained = Estimate(1 - unexplained.mean, unexplained.standard_error, count)
     error = exact_error(gamma, problem)
     return LinearPart(gamma, explained, eigenvalues, mean, radius, rest, theory, z, error)
 
@@ -179,15 +180,15 @@ def best_eigenvalues(problem: Problem) -> np.ndarray | None:
     if problem.input_law != "gaussian":
         return None
     best = optimal_gamma(context=problem.context, dim=problem.dim, **_laws(problem))
-    return _eigenvalues(best.gamma)
+    return block_eigenvalues(best.gamma)
 
 
 def exact_error(gamma: np.ndarray, problem: Problem) -> float | None:
     """Error of Gamma on fresh tasks in the units of the problem, where it has a closed form."""
     if problem.input_law != "gaussian" or problem.noise_law is not None:
         return None
-    found = errors_of_gamma(gamma, context=problem.context, **_laws(problem))
-    return float(found.icl) * units(problem)[1] ** 2
+    errors = errors_of_gamma(gamma, context=problem.context, **_laws(problem))
+    return float(errors.icl) * units(problem)[1] ** 2
 
 
 def _laws(problem: Problem) -> dict[str, Any]:
@@ -200,16 +201,11 @@ def _laws(problem: Problem) -> dict[str, Any]:
     }
 
 
-def _student_z(found: Estimate, expected: float) -> float:
+def _student_z(estimate: Estimate, expected: float) -> float:
     """Deviation beyond rounding as a normal deviate; over its error it is a Student t."""
-    ratio_of_errors = z_of(found, expected, expected)
+    ratio_of_errors = z_of(estimate, expected, expected)
     deviate = float(-ndtri(stdtr(FOLDS - 1, -abs(ratio_of_errors))))
     return math.copysign(deviate, ratio_of_errors)
-
-
-def _eigenvalues(gamma: np.ndarray) -> np.ndarray:
-    block = gamma[:, :-1]
-    return np.linalg.eigvalsh((block + block.T) / 2)
 
 
 def _mean(gamma: np.ndarray) -> np.ndarray:

@@ -139,9 +139,9 @@ class Model:
         ValueError
             If an answer is not finite, their shape is wrong or arguments were changed.
         """
-        asked, step, parts = self._arguments(drawn), self.batch or len(drawn), []
+        arguments, step, parts = self._arguments(drawn), self.batch or len(drawn), []
         for start in range(0, len(drawn), step):
-            batch = {name: each[start : start + step] for name, each in asked.items()}
+            batch = {name: each[start : start + step] for name, each in arguments.items()}
             parts.append(self._ask(batch, _Where(section, first + start)))
         return np.concatenate(parts)
 
@@ -161,42 +161,44 @@ class Model:
             If the answers are others, or look ahead where they are per position.
         """
         where = _Where(section, 0)
-        asked = {name: each[: self.batch] for name, each in self._arguments(drawn).items()}
-        found = self._ask(asked, where)
-        count, size = len(found), float(np.sqrt(np.mean(found**2)))
+        arguments = {name: each[: self.batch] for name, each in self._arguments(drawn).items()}
+        answers = self._ask(arguments, where)
+        count, size = len(answers), float(np.sqrt(np.mean(answers**2)))
         if self.deterministic:
-            again = self._ask(asked, where)
-            if (odd := _first_over(np.abs(again - found), SAME_BATCH * size)) is not None:
+            again = self._ask(arguments, where)
+            if (odd := _first_over(np.abs(again - answers), SAME_BATCH * size)) is not None:
                 raise ValueError(
-                    f"predict must answer the same batch alike, got {_shown(found, odd)} and then "
-                    f"{_shown(again, odd)} for {where.prompt(odd[0])}: dropout or a random number "
-                    "left on? deterministic=False allows it"
+                    "predict must answer the same batch alike, got "
+                    f"{_shown(answers, odd)} and then {_shown(again, odd)} for "
+                    f"{where.prompt(odd[0])}: dropout or a random number left on? "
+                    "deterministic=False allows it"
                 )
         few = max(2, min(SMALL_BATCH, count // 2))
         if self.deterministic and count > 1:
-            other = self._ask({k: each[few - 1 :: -1] for k, each in asked.items()}, where)[::-1]
-            difference = np.abs(other - found[:few])
+            backwards = {name: each[few - 1 :: -1] for name, each in arguments.items()}
+            other = self._ask(backwards, where)[::-1]
+            difference = np.abs(other - answers[:few])
             if (odd := _first_over(difference, OTHER_BATCH * size)) is not None:
                 raise ValueError(
                     "predict must answer a prompt alike in every batch, got "
-                    f"{_shown(found, odd)} in a batch of {count} and {_shown(other, odd)} in one "
-                    f"of {few} for {where.prompt(odd[0])}: a batch norm in training mode, or a "
-                    "mean over the batch? deterministic=False allows it"
+                    f"{_shown(answers, odd)} in a batch of {count} and {_shown(other, odd)} in "
+                    f"one of {few} for {where.prompt(odd[0])}: a batch norm in training mode, or "
+                    "a mean over the batch? deterministic=False allows it"
                 )
         if self.per_position and self.deterministic:
-            self._check_causality(asked, found, where)
+            self._check_causality(arguments, answers, where)
 
     def _check_causality(
-        self, asked: Mapping[str, np.ndarray], found: np.ndarray, where: _Where
+        self, arguments: Mapping[str, np.ndarray], answers: np.ndarray, where: _Where
     ) -> None:
         """Check that other labels from the middle on change no answer up to the middle."""
-        middle = found.shape[1] // 2
-        inputs, labels = np.array(asked["inputs"]), np.array(asked["labels"])
+        middle = answers.shape[1] // 2
+        inputs, labels = np.array(arguments["inputs"]), np.array(arguments["labels"])
         inputs[:, middle + 1 :] *= -2
         labels[:, middle:] = 1 - 2 * labels[:, middle:]
         other = self._ask({"inputs": inputs, "labels": labels}, where)
-        difference = np.abs(other - found)[:, : middle + 1]
-        size = float(np.sqrt(np.mean(found**2)))
+        difference = np.abs(other - answers)[:, : middle + 1]
+        size = float(np.sqrt(np.mean(answers**2)))
         if (odd := _first_over(difference, SAME_BATCH * size)) is not None:
             raise ValueError(
                 "predict must answer a position from the pairs before it and its own input, got "
@@ -213,18 +215,18 @@ class Model:
             return {"inputs": inputs, "labels": np.pad(labels, ((0, 0), (0, 1)))}
         return {"inputs": inputs, "labels": labels, "query": query}
 
-    def _ask(self, asked: Mapping[str, np.ndarray], where: _Where) -> np.ndarray:
+    def _ask(self, arguments: Mapping[str, np.ndarray], where: _Where) -> np.ndarray:
         """Answers to one batch."""
-        copies = {name: np.array(each, order="C") for name, each in asked.items()}
-        shape = asked["labels"].shape if self.per_position else asked["labels"].shape[:1]
+        copies = {name: np.array(each, order="C") for name, each in arguments.items()}
+        shape = arguments["labels"].shape if self.per_position else arguments["labels"].shape[:1]
         try:
             returned = self.predict(*copies.values())
         except Exception as error:
             error.add_note(f"raised by predict for {where.prompts(shape[0])}")
             raise
         for name, copy in copies.items():
-            if not np.array_equal(copy, asked[name]):
-                changed = np.reshape(copy != asked[name], (shape[0], -1)).any(axis=1)
+            if not np.array_equal(copy, arguments[name]):
+                changed = np.reshape(copy != arguments[name], (shape[0], -1)).any(axis=1)
                 raise ValueError(
                     f"predict must not change its arguments, got other {name} for "
                     f"{where.prompt(int(np.argmax(changed)))}: work on a copy"
@@ -411,9 +413,9 @@ def ask_all(
     sections = list(sections)
     if sections:
         model.check(next(iter(sections[0].blocks())), section=sections[0].name)
-    found = {}
+    answers = {}
     with tqdm(total=sum(map(len, sections)), unit="prompt", disable=not progress) as bar:
         for section in sections:
             bar.set_description(section.name)
-            found[section.name] = ask(model, baselines, section, advance=bar.update)
-    return found
+            answers[section.name] = ask(model, baselines, section, advance=bar.update)
+    return answers

@@ -91,15 +91,15 @@ def position_baselines(problem: Problem, names: Collection[str] | None = None) -
         ProblemUnits(replace(problem, context=count)) for count in range(1, problem.context + 1)
     ]
     at = [{each.name: each for each in _at_one_length(units, names)} for units in lengths]
-    passes, found = _one_pass(problem), []
+    passes, algorithms = _one_pass(problem), list[Baseline]()
     for name in dict.fromkeys(name for each in at for name in each):
         chosen = [each[name] for each in at if name in each]
         predict = passes.get(name) or by_prefix(partial(_of_length, chosen))
         losses = [each[name].loss if name in each else None for each in at]
-        found.append(_position_baseline(lengths, chosen[-1], predict, losses))
+        algorithms.append(_position_baseline(lengths, chosen[-1], predict, losses))
         if name == "one_step":
-            found.append(_fixed_step(lengths))
-    return [each for each in found if names is None or each.name in names]
+            algorithms.append(_fixed_step(lengths))
+    return [each for each in algorithms if names is None or each.name in names]
 
 
 def _at_one_length(units: ProblemUnits, names: Collection[str] | None) -> Iterator[Baseline]:
@@ -123,14 +123,14 @@ def _one_pass(problem: Problem) -> dict[str, Predictor]:
     root = None if covariance is None else covariance_root(covariance)
     penalty = problem.mean_noise_variance / a2
 
-    def told(prompts: Prompts) -> np.ndarray:
+    def oracle(prompts: Prompts) -> np.ndarray:
         return prefix_regression(prompts, prompts.noise_variance / a2, task_root=root)
 
     numbers = (problem.context + 1) * problem.dim + problem.dim**2
     passes = {
         "least_squares": in_blocks(prefix_regression, numbers),
         "ridge": in_blocks(partial(prefix_regression, penalty=penalty, task_root=root), numbers),
-        "oracle_ridge": in_blocks(told, numbers),
+        "oracle_ridge": in_blocks(oracle, numbers),
     }
     if problem.task_set is not None:
         posterior = partial(prefix_dmmse, tasks=problem.task_set)

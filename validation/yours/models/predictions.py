@@ -87,19 +87,20 @@ def read_predictions(path: Path, prompts: PromptFile) -> np.ndarray:
                     f"predictions must be an array 'predictions', got prompts in {path}: the "
                     "prompts come first, and the predictions second"
                 )
-            found = _whole(file["predictions"], count)
+            predictions = _whole(file["predictions"], count)
     elif path.suffix == ".npy":
         with path.open("rb") as stream:
             name, size = f"predictions in {path}", path.stat().st_size
-            found = _whole(parse_npy(name, stream, size), count)
+            predictions = _whole(parse_npy(name, stream, size), count)
     else:
-        found = _from_table(path, prompts)
-    if (odd := first_unusable(found)) is not None:
+        predictions = _from_table(path, prompts)
+    if (odd := first_unusable(predictions)) is not None:
         raise ValueError(
-            f"predictions must be finite and of size at most {LARGEST:g}, got {found[odd]:g} for "
-            f"prompt {odd[0]}, in section {_section_of(odd[0], prompts)!r}"
+            f"predictions must be finite and of size at most {LARGEST:g}, got "
+            f"{predictions[odd]:g} for prompt {odd[0]}, in section "
+            f"{_section_of(odd[0], prompts)!r}"
         )
-    return found
+    return predictions
 
 
 def network_predictions(path: Path, prompts: PromptFile) -> np.ndarray:
@@ -158,21 +159,21 @@ def read_positions(path: Path, prompts: PromptFile, predictions: np.ndarray) -> 
                 f"positions must be floating-point numbers of shape (m, {wide}) for the first m "
                 f"<= {most} prompts, got {stored.shape} of {stored.dtype}"
             )
-        found = _as_float(stored)
-    if (odd := first_unusable(found)) is not None:
+        positions = _as_float(stored)
+    if (odd := first_unusable(positions)) is not None:
         raise ValueError(
-            f"positions must be finite and of size at most {LARGEST:g}, got {found[odd]:g} at "
+            f"positions must be finite and of size at most {LARGEST:g}, got {positions[odd]:g} at "
             f"position {odd[1]} of prompt {odd[0]}"
         )
-    last = predictions[: len(found)]
-    differing = np.abs(found[:, -1] - last) > OTHER_BATCH * np.sqrt(np.mean(last**2))
+    last = predictions[: len(positions)]
+    differing = np.abs(positions[:, -1] - last) > OTHER_BATCH * np.sqrt(np.mean(last**2))
     if differing.any():
         first = int(np.argmax(differing))
         raise ValueError(
-            f"positions must end with the predictions for the queries, got {found[first, -1]:.6g} "
-            f"and the prediction {last[first]:.6g} for prompt {first}"
+            f"positions must end with the predictions for the queries, got "
+            f"{positions[first, -1]:.6g} and the prediction {last[first]:.6g} for prompt {first}"
         )
-    return found
+    return positions
 
 
 def _whole(array: StoredArray, count: int) -> np.ndarray:
@@ -189,7 +190,7 @@ def _whole(array: StoredArray, count: int) -> np.ndarray:
 
 def _as_float(array: StoredArray) -> np.ndarray:
     with np.errstate(over="ignore"):
-        return array.whole().astype(float)
+        return array.read().astype(float)
 
 
 def _from_table(path: Path, prompts: PromptFile) -> np.ndarray:
@@ -197,9 +198,9 @@ def _from_table(path: Path, prompts: PromptFile) -> np.ndarray:
         raise FileNotFoundError(f"there is no file {str(path)!r}")
     count = len(prompts)
     columns, known = file_columns(path), ("index", "prediction")
-    asked = {"section", *columns_of(prompts.problem.context, prompts.problem.dim)}
+    of_prompts = {"section", *columns_of(prompts.problem.context, prompts.problem.dim)}
     for name in columns:
-        if name not in asked and name not in known:
+        if name not in of_prompts and name not in known:
             hint = did_you_mean(name, known)
             raise ValueError(
                 f"predictions must have columns index and prediction, beside those of the "
@@ -212,12 +213,12 @@ def _from_table(path: Path, prompts: PromptFile) -> np.ndarray:
         raise ValueError(
             f"predictions must have {count} rows, one for each prompt, got {len(table)} in {path}"
         )
-    found = np.array(table.numbers("prediction", "[-inf, inf]"))
+    predictions = np.array(table.numbers("prediction", "[-inf, inf]"))
     if "index" not in table:
-        return found
+        return predictions
     ordered, seen = np.empty(count), np.zeros(count, dtype=bool)
     index = table.numbers("index", f"[0, {count - 1}]")
-    for row, (place, value) in enumerate(zip(index, found, strict=True), 1):
+    for row, (place, value) in enumerate(zip(index, predictions, strict=True), 1):
         if place != int(place) or seen[int(place)]:
             problem = "occurs twice" if place == int(place) else "is no integer"
             raise table.fault(row, "index", f"{problem}: {place:g}")

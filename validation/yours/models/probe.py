@@ -94,10 +94,10 @@ def judge(
     sensitivities = {}
     for moved in MOVED:
         if f"{moved}:plus" in answers and f"{moved}:minus" in answers:
-            found = derivatives(moved, plan, answers)
+            moved_answers = derivatives(moved, plan, answers)
             if gradients is not None:
-                found = replace(found, model=gradients[moved])
-            sensitivities[moved] = cosines(found)
+                moved_answers = replace(moved_answers, model=gradients[moved])
+            sensitivities[moved] = cosines(moved_answers)
     shifts = [each.name for each in sections if each.purpose == "shift" and each.name in answers]
     return AlgorithmReport(
         problem=problem,
@@ -217,8 +217,8 @@ def probe(
         problem, test_prompts=test_prompts, rng=rng, context_lengths=context_lengths
     )
     model = Model(predict, batch, deterministic, form == "positions")
-    asked = LastPosition(model) if form == "positions" else model
-    answers = ask_all(asked, chosen, sections, progress=progress)
+    of_queries = LastPosition(model) if form == "positions" else model
+    answers = ask_all(of_queries, chosen, sections, progress=progress)
     return judge(
         problem,
         chosen,

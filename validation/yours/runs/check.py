@@ -30,7 +30,7 @@ from iclimit.validation.yours.runs.judgement import (
     compare_run,
     verdict,
 )
-from iclimit.validation.yours.runs.measured import MEASURED, MeasuredRun, read_runs
+from iclimit.validation.yours.runs.measured import MEASURED, read_runs
 from iclimit.validation.yours.runs.predictions import Prediction, Theory, limits, predict
 
 # Least number of z whose distribution is shown: that of fewer says less than the z themselves.
@@ -39,7 +39,7 @@ FEWEST_Z = 5
 # Most lines of the printed table; of more, those with the largest z are shown.
 PRINTED = 24
 
-HEAD = (
+HEAD = [
     "row",
     "d",
     "l",
@@ -53,7 +53,7 @@ HEAD = (
     "predicted",
     "%",
     "z",
-)
+]
 
 
 def row_numbers(row: RowDeviation, limit: Mapping[str, float]) -> dict[str, Any]:
@@ -62,8 +62,8 @@ def row_numbers(row: RowDeviation, limit: Mapping[str, float]) -> dict[str, Any]
     What cannot be said, as z without a standard error, is None.
     """
     run, prediction = row.run, row.prediction
-    found: dict[str, Any] = {"row": run.rows[0], "rows": len(run.rows)}
-    found |= {**run.sizes, "rho": run.rho, "ridge": run.ridge}
+    numbers: dict[str, Any] = {"row": run.rows[0], "rows": len(run.rows)}
+    numbers |= {**run.sizes, "rho": run.rho, "ridge": run.ridge}
     for name, each in row.comparisons.items():
         weights = np.array(MEASURED[name])
         variances = {
@@ -71,17 +71,17 @@ def row_numbers(row: RowDeviation, limit: Mapping[str, float]) -> dict[str, Any]
             "task_set_sd": prediction.spread,
             "uncertainty": 4 * prediction.doubt,
         }
-        found |= {name: each.estimate, f"{name}_se": run.errors[name].standard_error}
-        found |= {
+        numbers |= {name: each.estimate, f"{name}_se": run.errors[name].standard_error}
+        numbers |= {
             f"{name}_limit": _number(limit[name]),
             f"{name}_prediction": _number(each.theory),
         }
         for ending, variance in variances.items():
             finite = math.isfinite(each.theory)
             value = math.sqrt(weights @ variance @ weights) if finite else None
-            found[f"{name}_{ending}"] = value
-        found |= {f"{name}_deviation": relative_deviation(each), f"{name}_z": _number(each.z)}
-    return found
+            numbers[f"{name}_{ending}"] = value
+        numbers |= {f"{name}_deviation": relative_deviation(each), f"{name}_z": _number(each.z)}
+    return numbers
 
 
 def relative_deviation(row: Comparison) -> float | None:
@@ -97,12 +97,12 @@ def table_lines(rows: Sequence[RowDeviation], limits: Sequence[Mapping[str, floa
         for row, limit in zip(rows, limits, strict=True)
         for name, each in row.comparisons.items()
     ]
-    left = max(len(lines) - PRINTED, 0)
-    if left:
+    hidden = max(len(lines) - PRINTED, 0)
+    if hidden:
         least = sorted(size for size, _ in lines)[-PRINTED]
         lines = [line for line in lines if line[0] >= least][:PRINTED]
     shown = aligned([HEAD, *(line for _, line in lines)])
-    return [*shown, *([f"({left} more with smaller z)"] if left else [])]
+    return [*shown, *([f"({hidden} more with smaller z)"] if hidden else [])]
 
 
 def summary_lines(
@@ -239,15 +239,15 @@ def _draw_deviations(
     name: str,
     colour: str,
 ) -> None:
-    found = []
+    points = []
     for place, row in zip(places, rows, strict=True):
         each = row.comparisons.get(name)
         if each is not None and each.theory and math.isfinite(each.theory):
             error = each.standard_error if math.isfinite(each.standard_error) else 0.0
             scale = 100 / abs(each.theory)
-            found.append((place, scale * (each.estimate - each.theory), scale * error))
-    if found:
-        x, deviations, errors = zip(*found, strict=True)
+            points.append((place, scale * (each.estimate - each.theory), scale * error))
+    if points:
+        x, deviations, errors = zip(*points, strict=True)
         draw_points(ax, x, deviations, errors, colour, fmt=MARKERS[name])
 
 
@@ -313,11 +313,11 @@ class RunCheck(Result):
     @cached_property
     def z(self) -> dict[str, ZDistribution]:
         """Distribution of z over the rows, for each error."""
-        found = {
+        scores = {
             name: [row.comparisons[name].z for row in self.deviations if name in row.comparisons]
             for name in MEASURED
         }
-        return {name: ZDistribution.of(values) for name, values in found.items() if values}
+        return {name: ZDistribution.of(values) for name, values in scores.items() if values}
 
     @property
     def resolutions(self) -> dict[str, float]:
@@ -528,21 +528,16 @@ def _notes(rows: Sequence[RowDeviation], units: Convention) -> list[str]:
         notes.append(f"{count} single runs of {settings} are taken together.")
     if not any(run.ridge for run in runs):
         notes.append("The ridge is 0.")
-    two = [run for run in runs if "icl" in run.errors and "idg" in run.errors]
-    if any(run.correlation is None for run in two if _has_bars(run)):
+    two = [
+        run.errors for run in runs if run.correlation is None and {"icl", "idg"} <= set(run.errors)
+    ]
+    if any(math.isfinite(each["icl"].standard_error + each["idg"].standard_error) for each in two):
         notes.append(
             "The correlation of the two errors of a row is not known: chi-square counts it as 1."
         )
-    if any(math.isfinite(row.prediction.uncertainty) and _at_threshold(row) for row in rows):
+    predictions = [row.prediction for row in rows]
+    if any(math.isfinite(each.uncertainty) and not each.finite for each in predictions):
         notes.append("Rows at the threshold prompts = d (d + 1) have no finite prediction.")
     if units.input_law != "gaussian":
         notes.append(f"Predictions are for Gaussian inputs, not {units.input_law} ones.")
     return notes
-
-
-def _at_threshold(row: RowDeviation) -> bool:
-    return not np.all(np.isfinite(row.prediction.mean))
-
-
-def _has_bars(run: MeasuredRun) -> bool:
-    return all(math.isfinite(run.errors[name].standard_error) for name in ("icl", "idg"))

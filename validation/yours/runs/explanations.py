@@ -251,7 +251,7 @@ def explain(
     anchors = [predict(row.run, cheap) for row in screened]
     tried = list(_that_differ(mistakes(runs, theory, one_set=one_set), runs))
     slow = max(run.sizes["dim"] for run in runs) > SLOW_DIM
-    plain, found, fitting = _misfit(screened, screened, Mistake("")), [], False
+    plain, ranked, fitting = _misfit(screened, screened, Mistake("")), [], False
     ordered = sorted(tried, key=lambda each: each.theory is not None)
     for mistake in tqdm(ordered, disable=not progress, desc="trying mistakes", leave=False):
         if mistake.theory is not None and slow and fitting:
@@ -263,10 +263,10 @@ def explain(
             ]
         except ValueError:
             continue  # there is no prediction
-        found.append((_misfit(changed, screened, mistake), mistake))
-        fitting = fitting or (found[-1][0] < plain - BETTER and verdict(changed).holds)
-    limit = min(plain - BETTER, min(misfit for misfit, _ in found) + WITHIN)
-    better = sorted((pair for pair in found if pair[0] <= limit), key=lambda pair: pair[0])
+        ranked.append((_misfit(changed, screened, mistake), mistake))
+        fitting = fitting or (ranked[-1][0] < plain - BETTER and verdict(changed).holds)
+    limit = min(plain - BETTER, min(misfit for misfit, _ in ranked) + WITHIN)
+    better = sorted((pair for pair in ranked if pair[0] <= limit), key=lambda pair: pair[0])
     fits = [_confirm(rows, mistake, theory, one_set) for _, mistake in better[:CONFIRMED]]
     before = _misfit(rows, rows, Mistake(""))
     fits = [fit for fit in fits if fit.misfit < before - BETTER]

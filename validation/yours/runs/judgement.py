@@ -20,7 +20,6 @@ import numpy as np
 from scipy.special import chdtrc, kolmogorov, ndtr
 
 from iclimit.drawing import Figure
-from iclimit.results import Estimate
 from iclimit.validation.judge.comparisons import Comparison, compare_p_value
 from iclimit.validation.judge.verdict import Verdict
 from iclimit.validation.yours.runs.measured import MEASURED, MeasuredRun
@@ -120,7 +119,8 @@ class RowDeviation:
 def compare_run(run: MeasuredRun, prediction: Prediction, *, one_set: bool) -> RowDeviation:
     """Compare the errors of a run with its prediction; ``one_set``: its runs share a task set."""
     names = [name for name in MEASURED if name in run.errors]
-    judged = [name for name in names if _known(run.errors[name]) and _finite(prediction)]
+    known = [name for name in names if math.isfinite(run.errors[name].standard_error)]
+    judged = known if prediction.finite else []
     variances: dict[str, float] = {}
     degrees: dict[str, float] = {}
     correlations = np.empty((0, 0))
@@ -171,11 +171,3 @@ def verdict(
         # Deviations that are too small do not contradict the theory.
         comparisons.append(replace(comparison, upper_bound=True))
     return Verdict(comparisons, draw, notes)
-
-
-def _known(estimate: Estimate) -> bool:
-    return math.isfinite(estimate.standard_error)
-
-
-def _finite(prediction: Prediction) -> bool:
-    return bool(np.all(np.isfinite(prediction.mean)))

@@ -72,7 +72,7 @@ def _integers(table: Table, name: str) -> list[float]:
 
 
 def _rounded(table: Table, name: str, exact: Sequence[float], rounding: str) -> list[float]:
-    ratio, found = RATIOS[name], list[float]()
+    ratio, sizes = RATIOS[name], list[float]()
     for row, value in enumerate(exact, 1):
         whole = value == math.inf or abs(value - round(value)) <= WHOLE * max(1.0, value)
         function = round if whole else ROUNDINGS[rounding]
@@ -85,8 +85,8 @@ def _rounded(table: Table, name: str, exact: Sequence[float], rounding: str) -> 
         size = value if value == math.inf else function(value)
         if size < 1:
             raise table.fault(row, ratio, f"gives {value:.3g} {name}, but there must be 1 or more")
-        found.append(size)
-    return found
+        sizes.append(size)
+    return sizes
 
 
 def _refuse_conflict(
@@ -183,8 +183,7 @@ class MeasuredRun:
         icl, idg = (self.errors[name].standard_error for name in ("icl", "idg"))
         shared = self.correlation * icl * idg
         weights = np.array([MEASURED[name] for name in names])
-        found: np.ndarray = weights @ np.array([[icl**2, shared], [shared, idg**2]]) @ weights.T
-        return found
+        return np.linalg.multi_dot([weights, [[icl**2, shared], [shared, idg**2]], weights.T])
 
 
 def read_runs(
@@ -200,19 +199,22 @@ def read_runs(
     """Read a table of measured errors; arguments and errors are those of `check_runs`."""
     if ddof not in (0, 1):
         raise ValueError(f"ddof must be 0 or 1, got {ddof!r}")
-    found = read_table(table, KNOWN, columns=columns, ignore=ignore, hint=_hint)
-    found = _with_parameters(found, parameters or {})
-    names = [name for name in MEASURED if name in found]
+    entries = read_table(table, KNOWN, columns=columns, ignore=ignore, hint=_hint)
+    entries = _with_parameters(entries, parameters or {})
+    names = [name for name in MEASURED if name in entries]
     if not names:
         raise ValueError(f"the table needs a column {', '.join(MEASURED)}: what was measured?")
-    sizes, unrounded = read_sizes(found, rounding)
-    units = _units(found, sizes, convention)
+    sizes, unrounded = read_sizes(entries, rounding)
+    units = _units(entries, sizes, convention)
     rho = [each.to_library("noise_variance", each.noise_variance) for each in units]
-    ridge = _ridges(found, units)
-    errors = {name: _errors(found, name, units) for name in names}
-    bars = {name: _error_bars(found, name, units, ddof) for name in names}
-    counts = found.numbers("runs", "[1, inf)") if "runs" in found else [math.nan] * len(found)
-    single = not (any(bars.values()) or "runs" in found)
+    ridges = entries.numbers("ridge") if "ridge" in entries else [0.0] * len(entries)
+    ridge = [each.to_library("ridge", value) for each, value in zip(units, ridges, strict=True)]
+    errors = {name: _errors(entries, name, units) for name in names}
+    bars = {name: _error_bars(entries, name, units, ddof) for name in names}
+    counts = (
+        entries.numbers("runs", "[1, inf)") if "runs" in entries else [math.nan] * len(entries)
+    )
+    single = not (np.isfinite(list(bars.values())).any() or "runs" in entries)
 
     groups: defaultdict[tuple[float, ...], list[int]] = defaultdict(list)
     for row, key in enumerate(zip(*sizes.values(), rho, ridge, strict=True)):
@@ -234,28 +236,27 @@ def read_runs(
             count = counts[row]
             repeats = 0 if math.isnan(count) else int(count)
             means = {
-                name: Estimate(float(column[row]), _bar(bars[name], row), repeats)
+                name: Estimate(float(column[row]), bars[name][row], repeats)
                 for name, column in errors.items()
             }
-            correlation = _paired_correlation(found, row, means)
+            correlation = _paired_correlation(entries, row, means)
         runs.append(
             MeasuredRun(
                 rows=tuple(member + 1 for member in members),
-                sizes={name: _integer(values[row]) for name, values in sizes.items()},
+                sizes={
+                    name: size if (size := values[row]) == math.inf else int(size)
+                    for name, values in sizes.items()
+                },
                 rho=rho[row],
                 ridge=ridge[row],
                 errors=means,
                 correlation=correlation,
                 runs=int(count) if count > 1 else None,
                 unrounded={name: values[row] for name, values in unrounded.items()},
-                deviations_given=any(f"{name}_sd" in found for name in names),
+                deviations_given=any(f"{name}_sd" in entries for name in names),
             )
         )
     return runs
-
-
-def _integer(value: float) -> float:
-    return value if value == math.inf else int(value)
 
 
 def _hint(own: str) -> str:
@@ -305,18 +306,13 @@ def _units(
         which = "only one of them" if "rho" in table else "one of them (0 without label noise)"
         raise ValueError(f"the table needs a column rho or noise_variance, {which}")
     name = "rho" if "rho" in table else "noise_variance"
-    noises, found = table.numbers(name), []
+    noises, units_of_rows = table.numbers(name), list[Units]()
     for dim, context, noise in zip(sizes["dim"], sizes["context"], noises, strict=True):
         units = convention.units(dim=int(dim), context=int(context))
         variance = units.from_library("noise_variance", noise) if name == "rho" else noise
         given = convention.units(dim=int(dim), context=int(context), noise_variance=variance)
-        found.append(with_oracle(given))
-    return found
-
-
-def _ridges(table: Table, units: Sequence[Units]) -> list[float]:
-    given = table.numbers("ridge") if "ridge" in table else [0.0] * len(table)
-    return [each.to_library("ridge", value) for each, value in zip(units, given, strict=True)]
+        units_of_rows.append(with_oracle(given))
+    return units_of_rows
 
 
 def _errors(table: Table, name: str, units: Sequence[Units]) -> np.ndarray:
@@ -327,10 +323,10 @@ def _errors(table: Table, name: str, units: Sequence[Units]) -> np.ndarray:
 
 
 def _error_bars(table: Table, name: str, units: Sequence[Units], ddof: int) -> list[float]:
-    """Standard errors of a column of means; empty if none are given."""
+    """Standard errors of a column of means; infinite if none are given."""
     given = [f"{name}{ending}" for ending in ERROR_BARS if f"{name}{ending}" in table]
     if not given:
-        return []
+        return [math.inf] * len(table)
     if len(given) > 1:
         raise ValueError(f"{given[0]} and {given[1]} say the same: ignore one of them")
     values = np.array(table.numbers(given[0], "(0, inf)"))
@@ -341,10 +337,6 @@ def _error_bars(table: Table, name: str, units: Sequence[Units], ddof: int) -> l
         values /= np.sqrt(counts - 1 + ddof)
     scale = [each.factor("difference") for each in units]
     return list((values / scale).tolist())
-
-
-def _bar(bars: Sequence[float], row: int) -> float:
-    return bars[row] if bars else math.inf
 
 
 def _sample_correlation(means: Mapping[str, Estimate]) -> float | None:
@@ -363,11 +355,11 @@ def _paired_correlation(table: Table, row: int, means: Mapping[str, Estimate]) -
     icl, idg, gap = (means[name].standard_error for name in MEASURED)
     if not math.isfinite(icl + idg + gap):
         return None
-    found = (icl**2 + idg**2 - gap**2) / (2 * icl * idg)
-    if abs(found) > 1.001:
+    correlation = (icl**2 + idg**2 - gap**2) / (2 * icl * idg)
+    if abs(correlation) > 1.001:
         problem = (
             f"must be an error bar from {abs(icl - idg):.3g} to {icl + idg:.3g} (in units of the "
             f"library) beside those of icl and idg, got {gap:.3g}"
         )
         raise table.fault(row + 1, "gap_se" if "gap_se" in table else "gap_sd", problem)
-    return min(max(found, -1.0), 1.0)
+    return min(max(correlation, -1.0), 1.0)

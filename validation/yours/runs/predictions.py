@@ -114,11 +114,16 @@ class Prediction:
         return cls(np.full(2, math.inf), nothing, nothing, math.inf, math.inf)
 
     @property
+    def finite(self) -> bool:
+        """Whether there is a finite prediction of both errors."""
+        return bool(np.all(np.isfinite(self.mean)))
+
+    @property
     def doubt(self) -> np.ndarray:
         """Covariance of the errors of the theory: nearly all runs are within two deviations."""
         correlation = np.array([[1.0, SHARED_DOUBT], [SHARED_DOUBT, 1.0]])
-        found: np.ndarray = correlation * np.outer(self.mean, self.mean)
-        return found * (self.uncertainty / 2) ** 2
+        squares: np.ndarray = correlation * np.outer(self.mean, self.mean)
+        return squares * (self.uncertainty / 2) ** 2
 
     def value(self, name: str) -> float:
         """Predicted error of this name, or the gap."""
@@ -154,17 +159,17 @@ def predict(run: MeasuredRun, theory: Theory) -> Prediction:
             exact = finite_size_errors(**arguments, draws=full)
     except ArithmeticError as error:
         raise ValueError(f"{run.label}: {error}") from None
-    found = Prediction.of(cheap)
-    if exact is cheap or not np.all(np.isfinite(found.mean)):
-        return replace(found, uncertainty=exact.uncertainty)
+    prediction = Prediction.of(cheap)
+    if exact is cheap or not prediction.finite:
+        return replace(prediction, uncertainty=exact.uncertainty)
     moments = np.array([cheap.icl.samples, cheap.idg.samples])[:, :full]
     ratios = np.array([exact.icl.samples, exact.idg.samples]) / moments
     ratio = np.mean(ratios, axis=1)
-    mean, scale = found.mean * ratio, np.outer(ratio, ratio)
-    scatter = np.outer(found.mean, found.mean) * (np.cov(ratios) if full > 1 else 0.0)
-    parts = found.covariance * scale, scatter / full
+    mean, scale = prediction.mean * ratio, np.outer(ratio, ratio)
+    scatter = np.outer(prediction.mean, prediction.mean) * (np.cov(ratios) if full > 1 else 0.0)
+    parts = prediction.covariance * scale, scatter / full
     degrees = welch_degrees([float(np.trace(part)) for part in parts], [draws - 1, full - 1])
-    spread = found.spread * scale + scatter
+    spread = prediction.spread * scale + scatter
     return Prediction(mean, parts[0] + parts[1], spread, exact.uncertainty, degrees)
 
 
@@ -178,14 +183,14 @@ def limits(runs: Sequence[MeasuredRun], structure: Structure | None) -> list[dic
         name: np.array([run.ratios[name] for run in runs]) for name in runs[0].ratios
     }
     if structure is None:
-        found = np.array([icl_error(**ratios), idg_error(**ratios)])
+        pairs = np.array([icl_error(**ratios), idg_error(**ratios)])
     else:
         errors = structured_errors(**ratios, spectrum=structure.joint)
-        found = np.array([errors.icl, errors.idg])
+        pairs = np.array([errors.icl, errors.idg])
     with np.errstate(invalid="ignore"):  # inf - inf at a threshold
         return [
             {name: float(np.dot(weights, pair)) for name, weights in MEASURED.items()}
-            for pair in found.T
+            for pair in pairs.T
         ]
 
 

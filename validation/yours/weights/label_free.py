@@ -114,11 +114,11 @@ class LabelFree:
         A += last[:, None, None] / context * tasks.second
         A = _form_times(root, A)
         mean = context * _trace(A) + _vector_times(root, rho * last - mean_task)
-        found = mean @ (white.linear + context * _trace(white.form))
-        found += 2 * context * np.sum(A * white.form)
+        mean_product = mean @ (white.linear + context * _trace(white.form))
+        mean_product += 2 * context * np.sum(A * white.form)
         if self.include_query:
-            found += 3 * mean @ _trace(_symmetric(white.form))
-        return float(found)
+            mean_product += 3 * mean @ _trace(_symmetric(white.form))
+        return float(mean_product)
 
     def _white(self, root: float | np.ndarray) -> LabelFree:
         return replace(

@@ -247,7 +247,7 @@ def parse_layer(layer: Any, layout: Layout, heads: int = 1) -> Products:
 def _by_role(layer: Mapping[str, Any], layout: Layout) -> dict[str, tuple[str, Any]]:
     """Name and value of the matrix of each role."""
     known = {role: role for role in ROLES} | ALIASES | dict(layout.names)
-    found: dict[str, tuple[str, Any]] = {}
+    matrices: dict[str, tuple[str, Any]] = {}
     for name in layer:
         if name not in known:
             own = [*layout.names, *(each for each in (*ALIASES, *ROLES) if each != "value_row")]
@@ -257,10 +257,10 @@ def _by_role(layer: Mapping[str, Any], layout: Layout) -> dict[str, tuple[str, A
                 f"it knows {', '.join(dict.fromkeys(own))}{hint}"
             )
         role = known[name]
-        if role in found:
-            raise ValueError(f"layer has {found[role][0]!r} and {name!r}, which are the same")
-        found[role] = name, layer[name]
-    return found
+        if role in matrices:
+            raise ValueError(f"layer has {matrices[role][0]!r} and {name!r}, which are the same")
+        matrices[role] = name, layer[name]
+    return matrices
 
 
 def _stacked(name: str, role: str, value: Any, layout: Layout, heads: int) -> np.ndarray:

@@ -317,10 +317,10 @@ class ReducedGamma(Result):
         PretrainingComparison
         """
         given = self._scaled(tasks) if np.ndim(tasks) else tasks
-        found = self.errors(tasks=tasks if np.ndim(tasks) else math.inf, whole=True)
+        errors = self.errors(tasks=tasks if np.ndim(tasks) else math.inf, whole=True)
         run = {"dim": self.dim, "context": self.context, "tasks": given, "prompts": prompts}
         run |= {"rho": self.rho, "ridge": ridge} | self.law
-        return compare_with_pretraining(found, self.gamma, run, repeats, rng)
+        return compare_with_pretraining(errors, self.gamma, run, repeats, rng)
 
     def draw(self, ax: Axes) -> None:
         """Draw the eigenvalues of the block (d, d) beside those of the best matrix."""
@@ -512,8 +512,8 @@ def reduced_gamma(
     read = _readout(readout, products, chosen)
     gamma = _summed(products, read, chosen, units)
     part = _label_free(products, read, chosen, units)
-    found = ReducedGamma(gamma, 0.0, part, context, rho, chosen, units, law)
-    return replace(found, ignored=_ignored(found))
+    reduced = ReducedGamma(gamma, 0.0, part, context, rho, chosen, units, law)
+    return replace(reduced, ignored=_ignored(reduced))
 
 
 def _readout(readout: Any, products: Products, layout: Layout) -> np.ndarray:
@@ -550,17 +550,17 @@ def _label_free(
     return part.times(layout.factor(units.context)).in_units(inputs, labels)
 
 
-def _ignored(found: ReducedGamma) -> float:
+def _ignored(reduced: ReducedGamma) -> float:
     """Share of the mean square of the prediction on fresh tasks that sees no label."""
     # Errors are quadratic in gamma: their even part is the mean square of the prediction by it.
-    law: dict[str, Any] = {"context": found.context, "rho": found.rho} | found.law
-    both = np.stack([found.gamma, -found.gamma, 0 * found.gamma])
+    law: dict[str, Any] = {"context": reduced.context, "rho": reduced.rho} | reduced.law
+    both = np.stack([reduced.gamma, -reduced.gamma, 0 * reduced.gamma])
     plus, minus, null = errors_of_gamma(both, **law).icl
-    sigma = found.law["input_covariance"]
+    sigma = reduced.law["input_covariance"]
     if sigma is not None:
-        sigma = covariance_matrix("input_covariance", sigma, found.dim)
-    square = found.label_free.square(found.context, sigma)
-    total = (plus + minus) / 2 - null + found.errors(whole=True).icl - plus
+        sigma = covariance_matrix("input_covariance", sigma, reduced.dim)
+    square = reduced.label_free.square(reduced.context, sigma)
+    total = (plus + minus) / 2 - null + reduced.errors(whole=True).icl - plus
     return float(square / total) if total > 0 else 0.0
 
 

@@ -251,8 +251,8 @@ def _scaled(products: Products, layout: Layout, context: int) -> Products:
 def _step(layer: Products) -> np.ndarray:
     """Matrix D, (d, d): the label of a token x changes by x^T D (sum of label times input)."""
     d, output, lookup = layer.dim, layer.output, layer.lookup
-    found = np.einsum("ha,hi->ia", output[:, d, :d], lookup[:, d, :d])
-    return found + np.einsum("h,hai->ia", output[:, d, d], lookup[:, :d, :d])
+    matrix = np.einsum("ha,hi->ia", output[:, d, :d], lookup[:, d, :d])
+    return matrix + np.einsum("h,hai->ia", output[:, d, d], lookup[:, :d, :d])
 
 
 def _omegas(layer: Products) -> np.ndarray:
@@ -292,15 +292,17 @@ def _compared(
     tokens = regression_tokens(prompts)
     options = {"include_query": layout.include_query}
     with np.errstate(over="ignore", invalid="ignore"):
-        found = {"stack": prediction(tokens, _stack(layers), **options)}
-        found |= {name: prediction(tokens, _stack(each)) for name, each in models.items()}
-    if not all(np.all(np.isfinite(each)) for each in found.values()):
+        predictions = {"stack": prediction(tokens, _stack(layers), **options)}
+        predictions |= {name: prediction(tokens, _stack(each)) for name, each in models.items()}
+    if not all(np.all(np.isfinite(each)) for each in predictions.values()):
         raise ArithmeticError("predictions overflow: normalization or layout may be another one")
-    total = found["stack"] ** 2
-    ignored = {name: ratio((found[name] - found["stack"]) ** 2, total) for name in models}
+    total = predictions["stack"] ** 2
+    ignored = {
+        name: ratio((predictions[name] - predictions["stack"]) ** 2, total) for name in models
+    }
     errors = {
         name: Estimate.of((each - prompts.query_label) ** 2, keep=False)
-        for name, each in found.items()
+        for name, each in predictions.items()
     }
     return ignored, errors
 
