@@ -164,6 +164,16 @@ def draw_family(
     draw_estimates(ax, *points, colour, **options)
 
 
+def draw_training(
+    ax: Axes, losses: ArrayLike, colour: str, *, points: int = 60, **options: Any
+) -> None:
+    """Draw the losses of single steps of a training, averaged over equal parts of it."""
+    parts = np.array_split(np.asarray(losses), min(points, np.size(losses)))
+    ends = np.cumsum([part.size for part in parts])
+    steps = [end - part.size / 2 for end, part in zip(ends, parts, strict=True)]
+    ax.plot(steps, [np.mean(part) for part in parts], color=colour, **options)
+
+
 def draw_sizes(
     ax: Axes,
     sizes: Sequence[int],

@@ -6,7 +6,7 @@ Claims are data, one in a file of ``validation/claims/``, and the file reads fro
    which says what is compared with what in a few sentences; and ``Source:``, where it comes from.
    ``{lu2025}`` there stands for a paper of ``PAPERS`` of `iclimit.published`.
 2. Constants: points, sizes and tolerances.  Published settings come from `iclimit.settings`.  A
-   constant is explained below it in a sentence.
+   constant is explained above it in a sentence.
 3. ``rows(effort)``, a generator of the rows of `iclimit.validation.rows`: theory, simulation and
    how they are compared.  ``effort(400)`` is a number of repeats: 400 in the quick preset, ten
    times as many in the medium one.

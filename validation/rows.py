@@ -143,6 +143,10 @@ class Row:
         return []
 
 
+# What a claim yields, and parts of it.
+Rows: TypeAlias = Iterator[Row]
+
+
 @dataclass(frozen=True, eq=False)
 class Single(Row):
     """One comparison.
@@ -217,7 +221,7 @@ def published(label: str, theory: Number, value: Number, **options: Any) -> Row:
     return Single(label, theory, value, **options)
 
 
-def both_errors(label: str, theory: Later, errors: Later, **options: Any) -> Iterator[Row]:
+def both_errors(label: str, theory: Later, errors: Later, **options: Any) -> Rows:
     """Yield means of the ICL and the IDG error: results that have them as ``icl`` and ``idg``."""
     of = options.pop("of", _function_of(theory))
     for name in ERRORS:

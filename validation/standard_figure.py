@@ -55,18 +55,21 @@ def draw_limit(ax: Axes, row: Limit) -> None:
     finish(ax, "$1/d$", "simulation; stars: limit", legend="")
 
 
-def draw_quantity(ax: Axes, row: Limit, number: int, colour: str, label: str) -> None:
-    """Draw what is extrapolated by size, its limit as a star, and the extrapolated value.
+def draw_quantity(ax: Axes, row: Limit, number: int, colour: str, label: str = "") -> None:
+    """Draw what is extrapolated by size, its limit as a star, and the fit or its value.
 
     A line shows the predictions, where the fit is one of ratios to these.
     """
     runs, limits = [_estimates(run) for run in row.runs.values()], [*row.theories.values()]
     estimates, limit = [run[number] for run in runs], float(limits[number])
-    text = "\n".join(wrap(label, WIDTH))
-    draw_sizes(ax, list(row.runs), estimates, colour, limit=limit, label=text)
+    text, predictions = "\n".join(wrap(label, WIDTH)), row.options.get("predictions")
+    options = {} if predictions else {"fit": row.fit, "quantity": number}
+    draw_sizes(ax, list(row.runs), estimates, colour, limit=limit, label=text, **options)
+    if not predictions:
+        return
     value, error = row.fit.value[number], row.fit.standard_error[number]
     draw_points(ax, [0], [value], [error], colour, fmt="none")
-    predictions = sorted(row.options.get("predictions", {}).items())
+    predictions = sorted(predictions.items())
     line = [float(each[number]) for _, each in predictions]
     ax.plot([1 / size for size, _ in predictions], line, color=colour, linewidth=1.2)
 

@@ -221,10 +221,35 @@ def difference(first: Estimate, second: Estimate) -> Estimate:
     ValueError
         If they do not have equally many samples.
     """
+    _check_paired(first, second)
+    return Estimate.of(first.samples - second.samples)
+
+
+def ratio(first: Estimate, second: Estimate) -> Estimate:
+    """Ratio of two means over the same draws; its standard error is that of the linear part.
+
+    Raises
+    ------
+    ValueError
+        If they do not have equally many samples.
+
+    Examples
+    --------
+    >>> from iclimit.results import Estimate
+    >>> from iclimit.validation.judge.comparisons import ratio
+    >>> print(ratio(Estimate.of([1.0, 2.0, 3.0]), Estimate.of([2.0, 4.0, 6.0])))
+    0.5
+    """
+    _check_paired(first, second)
+    value = first.mean / second.mean
+    linear = Estimate.of((first.samples - value * second.samples) / second.mean)
+    return Estimate(value, linear.standard_error, linear.repeats)
+
+
+def _check_paired(first: Estimate, second: Estimate) -> None:
     if first.samples.shape != second.samples.shape or not first.samples.size:
         counts = [len(each.samples) for each in (first, second)]
         raise ValueError(f"first and second must have equally many samples, got {counts}")
-    return Estimate.of(first.samples - second.samples)
 
 
 def _error(value: Value) -> float:

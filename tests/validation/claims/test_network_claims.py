@@ -18,7 +18,7 @@ def own_lstm(excess, distance):
     noise = np.random.default_rng(0).standard_normal((4, 10))
     step, difference, away, surplus = (0.003 * (row - row.mean()) for row in noise)
     return OwnLstm(
-        curve=[(0.0, NULL), (100.0, LAW + excess)],
+        losses=np.array([NULL, LAW + excess]),
         loss=Estimate.of(LAW + excess + step),
         step=Estimate.of(LAW + step),
         excess=Estimate.of(excess + difference),
@@ -111,7 +111,7 @@ def test_network_without_training_is_at_the_distance_of_the_null_predictor(monke
     monkeypatch.setattr(lstm, "BLOCKS", 5)
     sizes = {"layers": 1, "hidden": 4, "bidirectional": True, "batch": 4, "steps": 50}
     run = trained_lstm(**sizes, rng=np.random.SeedSequence(0))
-    assert len(run.curve) == lstm.WINDOWS
+    assert run.losses.shape == (50 + 1,)
     # Its predictions are small, not zero: a few percent of the labels.
     assert run.loss.mean == pytest.approx(NULL, rel=0.1)
     assert abs(run.step.z(LAW)) < 4

@@ -9,16 +9,16 @@ Source: Bordelon, Letey and Pehlevan, arXiv:2510.01098 (version 1), Result 8 and
 constants, closed form and exact numbers derived in the documentation.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from iclimit.asymptotics.depth import compute_optimal, tied_flow
-from iclimit.drawing import COLOURS, Axes, Figure, draw_sizes, finish, panels
+from iclimit.drawing import COLOURS, Axes, Figure, finish, panels
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.depth.power_law import PowerLaw, context_losses
-from iclimit.validation.rows import Limit, Row, call, drawing, limit, note, run
+from iclimit.validation.rows import Limit, Rows, call, drawing, limit, note, run
+from iclimit.validation.standard_figure import draw_quantity
 
 NU, BETA = 2.0, 0.7
 DRAWN = PowerLaw.of(NU, BETA, single=32)
@@ -103,7 +103,7 @@ def simulated_loss(compute: float) -> float:
     return exact(DRAWN, compute, *shape) / DRAWN.number
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Simulations against exact numbers."""
     limits = []
     for compute, (depth, width, context, gain) in POINTS.items():
@@ -139,10 +139,7 @@ def draw(figure: Figure, curves: dict[float, DepthCurve], limits: list[Limit]) -
     first, second, third = panels(figure, 3, width=11.0, height=3.6)
     draw_losses(first, curves)
     for compute, row, colour in zip(POINTS, limits, COLOURS, strict=False):
-        runs = list(row.runs.values())
-        [goal] = row.theories.values()
-        label = f"$C = 10^{{{np.log10(compute):.0f}}}$"
-        draw_sizes(second, COPIES, runs, colour, limit=float(goal), fit=row.fit, label=label)
+        draw_quantity(second, row, 0, colour, f"$C = 10^{{{np.log10(compute):.0f}}}$")
     title = f"simulated, {len(DRAWN.ranks)} eigenvalues"
     finish(second, "1 / copies of each", "loss", title=title, legend="")
     draw_depths(third, curves)

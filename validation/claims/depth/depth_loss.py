@@ -9,14 +9,12 @@ Source: Model of Bordelon, Letey and Pehlevan, arXiv:2510.01098; theory at finit
 derived in the documentation.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from iclimit.asymptotics.depth import depth_loss, depth_schedule_loss, untied_depth
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.depth.power_law import context_losses
-from iclimit.validation.rows import Later, Row, call, limit, run
+from iclimit.validation.rows import Later, Rows, call, limit, run
 
 # Eigenvalues of inputs and tasks, each d/5 times.  Neither decides on the other, so that the loss
 # is no integral over one spectrum.
@@ -68,7 +66,7 @@ def contexts(
     }
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Extrapolated means of losses, those of given steps by other contours."""
     for name, point in TIED.items():
         sizes = dict(point)

@@ -11,10 +11,10 @@ Source: Bordelon, Letey and Pehlevan, arXiv:2510.01098 (version 1), Results 2 to
 and 4; corrections, constants and finite sizes derived in the documentation.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from typing import Any, SupportsFloat
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.integrate import solve_ivp
 from scipy.optimize import minimize_scalar
 
@@ -24,7 +24,7 @@ from iclimit.simulate.depth import simulate_depth_loss, simulate_matrix_flow
 from iclimit.statistics import Extrapolation
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.depth.power_law import PowerLaw
-from iclimit.validation.rows import Later, Limit, Row, call, drawing, exact, limit, run
+from iclimit.validation.rows import Later, Limit, Rows, call, drawing, exact, limit, run
 
 # Isotropic contexts.  Deeper stacks would need more dimensions: at the best step the residual at
 # the end of the spectrum is 0.94, and its fluctuations are raised to the power 2 L.
@@ -204,7 +204,7 @@ def isotropic_minimum(depth: int) -> tuple[float, float]:
     return float(found.fun), float(found.x) * depth
 
 
-def best_rows(label: str, theory: Later, which: int, best: Later) -> Iterator[Row]:
+def best_rows(label: str, theory: Later, which: int, best: Later) -> Rows:
     """A least loss, and the gain that has it.
 
     They count for no function: what a report states of `depth_loss` should be about finite
@@ -215,7 +215,7 @@ def best_rows(label: str, theory: Later, which: int, best: Later) -> Iterator[Ro
         yield exact(f"best {name}, {label}", value, best[number], relative=error, of="")
 
 
-def exact_rows(flows: dict[str, Later], stacks: dict[int, Later]) -> Iterator[Row]:
+def exact_rows(flows: dict[str, Later], stacks: dict[int, Later]) -> Rows:
     """Flows, the best stacks, and the isotropic integral, which have no scatter."""
     trained = call(
         tied_flow, times=TIMES, depth=FIXED_DEPTH, spectrum=TRAINED.joint, setting="fs"
@@ -237,7 +237,7 @@ def exact_rows(flows: dict[str, Later], stacks: dict[int, Later]) -> Iterator[Ro
         yield from best_rows(label, deep, which, call(isotropic_minimum, depth))
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Simulations at finite sizes."""
     flows = {setting: run(flow, setting=setting) for setting in ("fs", "rrs")}
     stacks = {depth: run(best_stack, depth=depth) for depth in STACK_DEPTHS}
@@ -326,30 +326,24 @@ def draw_time(ax: Axes, flows: dict[str, np.ndarray]) -> None:
         COLOURS,
         strict=False,
     ):
-        ax.plot(middle(fine), slopes(followed(setting, fine), fine), color=colour, label=label)
-        local = slopes(flows[setting], TIMES)
-        ax.plot(middle(TIMES), local, "o", color=colour, markersize=4)
-        exponent = scaling_exponents(nu=NU, beta=BETA, setting=setting).time
-        ax.axhline(float(exponent), color=colour, linestyle="--", linewidth=0.9)
+        draw_slopes(ax, fine, followed(setting, fine), colour, label=label)
+        draw_slopes(ax, TIMES, flows[setting], colour, "o")
+        draw_exponent(ax, scaling_exponents(nu=NU, beta=BETA, setting=setting).time, colour)
     ax.axhline(PRINTED, color="0.5", linestyle=":", label="printed, fixed")
     finish(ax, "time", "local exponent", title="dashed: exponents", log="x", legend="")
 
 
 def draw_depth(ax: Axes, stacks: dict[int, tuple[float, float]]) -> None:
     """Local exponents of depth, for modes without end and for those of the stacks."""
-    depths = 2 ** np.arange(0, 13)
-    exponent = float(scaling_exponents(nu=NU, beta=BETA).depth)
-    for law, colour, label in (
-        (infinite_law(), COLOURS[0], "all modes"),
-        (STACKED, COLOURS[1], f"{len(STACKED.ranks)} modes"),
+    for law, depths, colour, label in (
+        (infinite_law(), 2 ** np.arange(0, 13), COLOURS[0], "all modes"),
+        (STACKED, np.array(STACK_DEPTHS), COLOURS[1], f"{len(STACKED.ranks)} modes"),
     ):
-        kept = depths if law is not STACKED else np.array(STACK_DEPTHS)
-        loss = depth_loss(depth=kept, spectrum=law.joint).loss
-        ax.plot(middle(kept), slopes(loss, kept), color=colour, label=label)
+        loss = depth_loss(depth=depths, spectrum=law.joint).loss
+        draw_slopes(ax, depths, loss, colour, label=label)
     losses = np.array([loss for loss, _ in stacks.values()])
-    at = np.array(list(stacks))
-    ax.plot(middle(at), slopes(losses, at), "o", color=COLOURS[1], markersize=4)
-    ax.axhline(exponent, color=COLOURS[0], linestyle="--", linewidth=0.9)
+    draw_slopes(ax, list(stacks), losses, COLOURS[1], "o")
+    draw_exponent(ax, scaling_exponents(nu=NU, beta=BETA).depth, COLOURS[0])
     finish(ax, "depth", "local exponent", title="tied layers, rotated", log="x", legend="")
 
 
@@ -358,10 +352,8 @@ def draw_sizes_left(ax: Axes, fit: Extrapolation) -> None:
     fine, far = np.geomspace(2, 16, 12), 2.0 ** np.arange(1, 10)
     steep = PowerLaw.of(NU, DRAWN.beta, single=100, last=1e6, nodes=100)
     for which, (resource, colour) in enumerate(zip(RESOURCES, COLOURS, strict=False)):
-        curve = slopes(left_over(DRAWN, resource, fine), fine)
-        ax.plot(middle(fine), curve, color=colour, label=resource)
-        endless = slopes(left_over(steep, resource, far), far)
-        ax.plot(middle(far), endless, color=colour, linewidth=0.8, alpha=0.6)
+        draw_slopes(ax, fine, left_over(DRAWN, resource, fine), colour, label=resource)
+        draw_slopes(ax, far, left_over(steep, resource, far), colour, linewidth=0.8, alpha=0.6)
         part = slice(which * len(SIZES), (which + 1) * len(SIZES))
         # The covariance of logarithms, and of their differences.
         relative = fit.covariance[part, part] / np.outer(fit.value[part], fit.value[part])
@@ -369,8 +361,7 @@ def draw_sizes_left(ax: Axes, fit: Extrapolation) -> None:
         errors = np.sqrt(np.diag(steps @ relative @ steps.T))
         at = np.array(SIZES)
         draw_points(ax, middle(at), slopes(fit.value[part], at), errors, colour)
-        exponent = getattr(scaling_exponents(nu=NU, beta=DRAWN.beta), resource)
-        ax.axhline(float(exponent), color=colour, linestyle="--", linewidth=0.9)
+        draw_exponent(ax, getattr(scaling_exponents(nu=NU, beta=DRAWN.beta), resource), colour)
     title = rf"{len(DRAWN.ranks)} modes (thin: all), $\beta = {DRAWN.beta:g}$"
     finish(ax, "width or context", "local exponent", title=title, log="x", legend="")
 
@@ -378,6 +369,19 @@ def draw_sizes_left(ax: Axes, fit: Extrapolation) -> None:
 def middle(sizes: np.ndarray) -> np.ndarray:
     """Geometric means of neighbours."""
     return np.sqrt(sizes[1:] * sizes[:-1])
+
+
+def draw_slopes(
+    ax: Axes, sizes: ArrayLike, loss: np.ndarray, colour: str, style: str = "-", **options: Any
+) -> None:
+    """Draw local exponents between neighbouring sizes."""
+    at = np.asarray(sizes)
+    ax.plot(middle(at), slopes(loss, at), style, color=colour, markersize=4, **options)
+
+
+def draw_exponent(ax: Axes, exponent: SupportsFloat, colour: str) -> None:
+    """Draw an exponent of the theory."""
+    ax.axhline(float(exponent), color=colour, linestyle="--", linewidth=0.9)
 
 
 claim = Claim.of("depth-scaling", __doc__, rows)

@@ -10,25 +10,17 @@ Source: Bordelon, Letey and Pehlevan, arXiv:2510.01098 (version 1), Result 10 an
 another start and another loss; derived in the documentation.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from iclimit.asymptotics.depth import OnlineErrors, online_sgd_errors
-from iclimit.drawing import (
-    COLOURS,
-    Figure,
-    draw_estimates,
-    draw_points,
-    draw_sizes,
-    finish,
-    panels,
-)
+from iclimit.drawing import COLOURS, Figure, draw_estimates, draw_points, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.depth import train_depth
 from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Limit, Row, call, drawing, limit, run
+from iclimit.validation.rows import Limit, Rows, call, drawing, limit, run
+from iclimit.validation.standard_figure import draw_quantity
 
 NOISE = 0.25
 SETTING: dict[str, Any] = {
@@ -96,7 +88,7 @@ def compared(losses: np.ndarray) -> np.ndarray:
     )
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Extrapolated losses at early steps, and their mean over late ones."""
     trainings = effort.pick(**TRAININGS)
     runs = {dim: run(train, dim=dim, repeats=trainings // dim) for dim in effort.pick(**DIMS)}
@@ -131,10 +123,7 @@ def draw(figure: Figure, runs: dict[int, np.ndarray], row: Limit) -> None:
         limits = row.fit.value[part], row.fit.standard_error[part]
         draw_points(first, at, *limits, colour, fmt="D", markerfacecolor="none")
         first.axhline(float(getattr(theory(np.inf), field)), color=colour, linestyle=":")
-        number = 3 * which + 2
-        late = [Estimate.of(each[number]) for each in row.runs.values()]
-        goal = float(list(row.theories.values())[number])
-        draw_sizes(second, dims, late, colour, limit=goal, fit=row.fit, quantity=number)
+        draw_quantity(second, row, 3 * which + 2, colour)
     title = f"points: $d = {dims[-1]}$; dotted: floor"
     finish(first, "steps of SGD", "loss", title=title, legend="")
     finish(second, "$1/d$", "loss", title=f"{LATE} to {STEPS} steps")

@@ -12,7 +12,7 @@ Source: Question of Takanami and Pehlevan, arXiv:2606.03217 (abstract); formulas
 documentation.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from iclimit.asymptotics.depth import (
 )
 from iclimit.simulate.depth import simulate_overthinking_ratio, simulate_test_time
 from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Row, call, limit, note, run
+from iclimit.validation.rows import Rows, call, limit, note, run
 
 WEIGHTS: dict[str, dict[str, Any]] = {
     "noise: early stopping": {"alpha": 4, "tau": 3, "noise_variance": 0.4, "dampening": 1.0},
@@ -108,7 +108,7 @@ def chosen(errors: np.ndarray, steps: tuple[int, ...], earlier: int | None) -> n
     return run
 
 
-def steps_rows(effort: Effort) -> Iterator[Row]:
+def steps_rows(effort: Effort) -> Rows:
     """Extrapolated medians, and what stopping early gains."""
     for name, steps in STEPS.items():
         target, few = ("labels", KAPPA) if name == TASKS else ("weights", np.inf)
@@ -163,7 +163,7 @@ def threshold_of(ratio: np.ndarray, tau: float, count: int) -> np.ndarray:
     return 1 + (tau - 1) * ratio[:count]
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Errors after steps, and the feedback that decides on overthinking."""
     yield from steps_rows(effort)
     for name, (pushes, setting, repeats) in FEEDBACK.items():

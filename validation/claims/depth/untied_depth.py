@@ -12,7 +12,7 @@ Source: Model of Bordelon, Letey and Pehlevan, arXiv:2510.01098, Figure 8; saddl
 derived in the documentation.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,12 +26,13 @@ from iclimit.asymptotics.depth import (
     scaling_exponents,
     untied_depth,
 )
-from iclimit.drawing import COLOURS, Axes, Figure, draw_estimates, draw_sizes, finish, panels
+from iclimit.drawing import COLOURS, Figure, draw_estimates, draw_sizes, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.depth import simulate_depth_loss, train_depth
 from iclimit.simulate.training.results import TrainingCurves
 from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Limit, Row, call, drawing, exact, limit, mean, note, run
+from iclimit.validation.rows import Limit, Rows, call, drawing, exact, limit, mean, note, run
+from iclimit.validation.standard_figure import draw_quantity
 
 
 @dataclass(frozen=True)
@@ -248,7 +249,7 @@ def exponent_note() -> str:
     )
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Extrapolated losses, the growth rate, and losses at finite and infinite context."""
     size = effort.pick(**SIZES)
     common: dict[str, Any] = {"eigenvalues": size.eigenvalues, "batch": size.batch}
@@ -330,10 +331,10 @@ def draw(
         log="x",
     )
     finish(rates, SLOWER, "loss over theory", title="settled", legend="")
-    draw_limit(growing, growing_limit, COLOURS[2])
+    draw_quantity(growing, growing_limit, 0, COLOURS[2])
     finish(growing, SLOWER, "growth rate of asymmetry", title="at the saddle")
     for (depth, row), colour in zip(gain_limits.items(), COLOURS[3:], strict=False):
-        draw_limit(finite, row, colour, label=f"$L = {depth}$")
+        draw_quantity(finite, row, 0, colour, f"$L = {depth}$")
     finish(finite, "$1/d$", "tied - untied loss", title=f"context $P = {ALPHA:g} d$", legend="")
     eigenvalues, shares = harmonic_law(MANY)
     depths = np.unique(np.geomspace(1, DEEPEST, 25).astype(int))
@@ -349,13 +350,6 @@ def draw(
         worth.plot(far, 2 * last * (far / DEEPEST) ** -exponent, ":", color="0.4")
     worth.plot(list(stacks), list(stacks.values()), "o", color=COLOURS[1], markersize=4)
     finish(worth, "depth", "loss", title="dotted: exponents", log="xy", legend="")
-
-
-def draw_limit(ax: Axes, row: Limit, colour: str, label: str | None = None) -> None:
-    """Draw what is extrapolated with its fit and its limit."""
-    [goal] = row.theories.values()
-    sizes, runs = list(row.runs), list(row.runs.values())
-    draw_sizes(ax, sizes, runs, colour, limit=float(goal), fit=row.fit, label=label)
 
 
 claim = Claim.of("untied-depth", __doc__, rows)

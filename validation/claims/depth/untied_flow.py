@@ -10,7 +10,6 @@ Source: Balanced flow of Bordelon, Letey and Pehlevan, arXiv:2510.01098, Figure 
 optimum derived in the documentation.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ from iclimit.simulate.depth import (
     simulate_untied_flow,
 )
 from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Later, Row, call, drawing, exact, run
+from iclimit.validation.rows import Later, Rows, call, drawing, exact, run
 
 BETA = 1.5
 _NODES, _SHARES = roots_sh_jacobi(8, BETA, BETA)
@@ -120,7 +119,7 @@ def step(flow: UntiedFlow, which: str) -> float:
     return float((end.max() if which == "largest" else end.min()) / end.size)
 
 
-def flow_rows(law: str, depth: int, even: Later, uneven: Later) -> Iterator[Row]:
+def flow_rows(law: str, depth: int, even: Later, uneven: Later) -> Rows:
     """Flows from equal gains and from slightly different ones."""
     (values, shares), where = LAWS[law], f"{law}, {depth} layers"
     saddle = call(balanced_saddle, values, weights=shares, depth=depth)
@@ -158,7 +157,7 @@ def flow_rows(law: str, depth: int, even: Later, uneven: Later) -> Iterator[Row]
         yield exact(f"{label}, {where}", theory, value, relative=ACCURACY)
 
 
-def rows(effort: Effort) -> Iterator[Row]:  # noqa: ARG001
+def rows(effort: Effort) -> Rows:  # noqa: ARG001
     """Flows of gains, and the flow of all entries of the matrices."""
     flows = {
         case: [run(flow, law=case[0], depth=case[1], asymmetry=each) for each in (0.0, ASYMMETRY)]

@@ -8,7 +8,7 @@ sharpness.
 Source: {vonoswald2023}, Propositions 1 and 3.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
@@ -28,7 +28,7 @@ from iclimit.simulate.descent.steps import descend
 from iclimit.simulate.models.transformer import apply_layer, forward
 from iclimit.simulate.prompts import draw_prompts, regression_tokens
 from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Row, call, exact, run
+from iclimit.validation.rows import Rows, call, exact, run
 
 CONTEXT, DIM, PROMPTS, STEPS = 10, 6, 200, 4
 RATES = (0.9, 0.5, 0.7, 0.3)
@@ -115,7 +115,7 @@ def decay(errors: Sequence[float]) -> float:
     return np.polyfit(sharpness[straight], np.log(found[straight]), 1)[0] / gap
 
 
-def rows(_: Effort) -> Iterator[Row]:
+def rows(_: Effort) -> Rows:
     """Deviations against 0, and the decay of softmax copying against the gap of positions."""
     for noise, initial in product(NOISES, INITIAL):
         errors = run(construction_errors, noise_variance=noise, initial=initial)

@@ -10,7 +10,7 @@ documentation.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -33,7 +33,7 @@ from iclimit.validation.claims.descent.contexts import (
     mean_loss,
     mean_traces,
 )
-from iclimit.validation.rows import Later, Row, call, drawing, mean, note, published, run
+from iclimit.validation.rows import Later, Rows, call, drawing, mean, note, published, run
 
 SIZE: dict[str, Any] = {"context": 10, "dim": 10}
 GAUSSIAN_RATE = float(optimal_learning_rate(**SIZE).rate)
@@ -53,7 +53,7 @@ ROLL_OUT, ROLL_OUT_FACTORS = 50, tuple(np.linspace(0.4, 1.0, 25).round(3).tolist
 ROLL_OUT_CONTEXTS = 10_000
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Quantiles, published factors and losses."""
     most, contexts = 2 * max(REPETITIONS), effort(100_000)
     yield from repetition_rows(run(mean_traces, **SIZE, most=most, contexts=contexts))
@@ -97,7 +97,7 @@ def one_draw(value: float, quantiles: Sequence[Estimate]) -> Estimate:
     return Estimate(value, (quantiles[-1].mean - quantiles[0].mean) / NORMAL_RANGE, 1)
 
 
-def repetition_rows(traces: Later) -> Iterator[Row]:
+def repetition_rows(traces: Later) -> Rows:
     """The best factor, and losses at and around it."""
     for steps in REPETITIONS:
         label = f"best factor of {steps} repetitions"

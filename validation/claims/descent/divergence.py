@@ -24,7 +24,7 @@ from iclimit.statistics import extrapolate_runs
 from iclimit.validation import Comparison, compare, compare_p_value
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.spectra.matrices import TRACY_WIDOM_MEAN
-from iclimit.validation.rows import Row, call, judged, mean, note, run
+from iclimit.validation.rows import Rows, call, judged, mean, note, run
 
 RATIO = 0.5
 SIZE = {"context": 20, "dim": 10}
@@ -46,7 +46,7 @@ def convergent(rates: Any, dim: int) -> np.ndarray:
     return largest_eigenvalue_cdf(2 / np.array(rates), context=round(dim / RATIO), dim=dim)
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Fractions of convergent contexts, the threshold, and mean losses."""
     largest = {
         dim: run(

@@ -11,7 +11,7 @@ documentation.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import mul
 from typing import Any
 
@@ -36,7 +36,7 @@ from iclimit.simulate.descent.learning_rate import search_learning_rate
 from iclimit.simulate.prompts import draw_prompts
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.descent.contexts import jackknife, mean_loss, mean_traces
-from iclimit.validation.rows import Row, call, drawing, exact, mean, note, run
+from iclimit.validation.rows import Rows, call, drawing, exact, mean, note, run
 
 LAWS = ("gaussian", "uniform", "rademacher", "laplace")
 NOISES = (0.0, 0.4)
@@ -62,7 +62,7 @@ def setting(law: str, noise: float) -> dict[str, Any]:
     return {"input_law": law, "noise_variance": noise, "normalization": "sum", **SIZES}
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Rates and losses against the closed forms, and the line search against the formula."""
     data, searches = {}, []
     for law in LAWS:

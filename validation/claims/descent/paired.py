@@ -1,19 +1,33 @@
-"""Losses of a trained layer and of a constructed step on the same prompts."""
+"""Trained layers and constructed steps on the same prompts: losses, alignment, repetition."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from iclimit.asymptotics.pretraining.deterministic_equivalent import matrix_root
+from iclimit.drawing import Axes
 from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
+from iclimit.simulate.descent.alignment import (
+    Alignment,
+    Predictor,
+    alignment,
+    attention_predictor,
+    roll_out,
+)
 from iclimit.simulate.descent.constructions import descent_layer
 from iclimit.simulate.descent.training import train_attention
+from iclimit.simulate.models.linear_attention import LinearAttention
 from iclimit.simulate.models.transformer import Layer, prediction
 from iclimit.simulate.prompts import Prompts, draw_prompts, regression_tokens
+from iclimit.simulate.training.networks import TrainedNetwork
 from iclimit.validation.claim import Effort
+from iclimit.validation.judge.comparisons import ratio
 from iclimit.validation.rows import Later, Row, bound, call
 
 DIM = 10
@@ -33,20 +47,87 @@ def held_out(effort: Effort) -> int:
 
 @dataclass(frozen=True)
 class Training:
-    """A layer trained on uniform inputs, with its losses, and the layers on the way."""
+    """Layers trained on uniform inputs, the loss of each step, and the layers on the way."""
 
-    layer: Layer
-    steps: int
+    layers: list[Layer]
     losses: np.ndarray
-    snapshots: dict[int, Layer]
+    snapshots: dict[int, list[Layer]]
+
+    @classmethod
+    def of(cls, run: TrainedNetwork[LinearAttention]) -> Training:
+        """What is needed of a training."""
+        snapshots = {step: run.network.stack(kept) for step, kept in run.snapshots.items()}
+        return cls(run.layers, run.losses[:-1], snapshots)
+
+    @property
+    def stages(self) -> dict[int, list[Layer]]:
+        """Layers by the number of steps, up to the last ones."""
+        return self.snapshots | {len(self.losses): self.layers}
 
 
 def train_layer(*, context: int, rng: Any) -> Training:
     """Train one layer on uniform inputs in ten dimensions."""
     problem = Problem(dim=DIM, context=context, input_law="uniform", scale=1)
-    run = train_attention(problem, snapshots=SNAPSHOTS, rng=rng)
-    kept = {count: run.network.stack(weights)[0] for count, weights in run.snapshots.items()}
-    return Training(run.layers[0], run.steps, run.losses, kept)
+    return Training.of(train_attention(problem, snapshots=SNAPSHOTS, rng=rng))
+
+
+def shifted(problem: Problem, kind: str, factor: float) -> Problem:
+    """Problem whose "inputs" or "tasks" are larger by a factor."""
+    if kind == "inputs":
+        return replace(problem, scale=factor * problem.scale)
+    return replace(problem, task_variance=factor**2 * problem.task_variance)
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """How layers become alike a predictor in their training.
+
+    Attributes
+    ----------
+    stages : dict of int to Alignment
+        By the number of steps.
+    scales : (float, float)
+        Mean absolute prediction of the predictor, and mean norm of its gradient in the query.
+    """
+
+    stages: dict[int, Alignment]
+    scales: tuple[float, float]
+
+    @classmethod
+    def of(
+        cls, stages: Mapping[int, Sequence[Layer]], other: Predictor, prompts: Prompts
+    ) -> Aligned:
+        """Compare the layers of each stage with a predictor."""
+        predicted, slope = other(prompts)
+        scales = np.mean(np.abs(predicted)), np.mean(np.linalg.norm(slope, axis=1))
+        return cls(
+            {
+                step: alignment(attention_predictor(layers), other, prompts)
+                for step, layers in stages.items()
+            },
+            (float(scales[0]), float(scales[1])),
+        )
+
+    @property
+    def last(self) -> Alignment:
+        """At the end."""
+        return self.stages[max(self.stages)]
+
+    def draw(self, ax: Axes, colour: str, label: str = "") -> None:
+        """Draw relative distances of gradients as a line, their cosines dotted."""
+        steps, stages = [*self.stages], [*self.stages.values()]
+        distances = [each.gradient_distance.mean / self.scales[1] for each in stages]
+        ax.plot(steps, distances, color=colour, label=label)
+        ax.plot(steps, [each.cosine.mean for each in stages], ":", color=colour)
+
+
+def rolled_errors(
+    prompts: Prompts, layers: Iterable[Layer], repetitions: int, dampening: float
+) -> np.ndarray:
+    """Median squared errors of layers after 0, 1, ... dampened repetitions, a row for each."""
+    tokens = regression_tokens(prompts)
+    rows = [roll_out(tokens, each, repetitions, dampening) for each in layers]
+    return np.array([np.median((row - prompts.query_label) ** 2, axis=1) for row in rows])
 
 
 @dataclass(frozen=True)
@@ -116,13 +197,7 @@ def mean_given_inputs(problem: Problem, matrix: np.ndarray, prompts: Prompts) ->
 def excess_row(where: str, losses: Later) -> Row:
     """The loss of a layer in units of the step's loss, and what training may leave."""
     label = f"loss of the trained layer over that of the step, {where}"
-    return bound(label, 1 + EXCESS, call(excess, losses))
-
-
-def excess(losses: Paired) -> Estimate:
-    """Loss of a layer in units of the step's loss."""
-    ratio, size = Estimate.of(losses.loss.samples - losses.step.samples), losses.step.mean
-    return Estimate(1 + ratio.mean / size, ratio.standard_error / size, ratio.repeats)
+    return bound(label, 1 + EXCESS, call(ratio, losses.loss, losses.step))
 
 
 def own_preconditioner(layer: Layer, context: int) -> np.ndarray:

@@ -10,7 +10,6 @@ arXiv:2306.09927; non-commuting covariances and kurtosis: documentation.
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +24,7 @@ from iclimit.simulate.prompts import draw_prompts
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.descent.contexts import BLOCKS, jackknife
 from iclimit.validation.claims.descent.paired import Paired, excess_row, held_out, paired_losses
-from iclimit.validation.rows import Row, call, mean, note, run
+from iclimit.validation.rows import Rows, call, mean, note, run
 
 SETTING: dict[str, Any] = {"context": 12, "noise_variance": 0.2}
 SPECTRUM = (3.0, 1.5, 0.8, 0.4, 0.2)
@@ -119,7 +118,7 @@ def best_diagonal(problem: Problem, contexts: int, rng: Any) -> tuple[Estimate, 
     )
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Preconditioners and losses by law of the inputs."""
     for law in KURTOSIS:
         name = f"{law} inputs"

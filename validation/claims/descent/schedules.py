@@ -9,7 +9,6 @@ Source: Exact Wishart moments and Marchenko-Pastur limit, derived in the documen
 without noise: polynomials of Pedregosa and Scieur, ICML 2020, arXiv:2002.04756.
 """
 
-from collections.abc import Iterator
 from functools import cache, partial
 from operator import sub
 from typing import Any
@@ -33,7 +32,7 @@ from iclimit.simulate.prompts import draw_prompts
 from iclimit.validation import difference
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.descent.contexts import best_rates, jackknife, mean_traces
-from iclimit.validation.rows import Later, Row, call, limit, mean, note, run
+from iclimit.validation.rows import Later, Rows, call, limit, mean, note, run
 
 RATIO = 0.5
 SIZE = {"context": 20, "dim": 10}
@@ -99,7 +98,7 @@ def token_loss(
     return Estimate.of(to_host(errors), keep=False)
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Losses, rates, derivations, and the extrapolated losses."""
     contexts = effort.pick(tiny=8_000, quick=60_000, medium=600_000, full=4_000_000)
     traces = run(mean_traces, **SIZE, most=2 * max(STEPS), contexts=2 * contexts)
@@ -165,7 +164,7 @@ def rows(effort: Effort) -> Iterator[Row]:
     )
 
 
-def loss_rows(losses: dict[str, Later], steps: int, noise: float) -> Iterator[Row]:
+def loss_rows(losses: dict[str, Later], steps: int, noise: float) -> Rows:
     """Losses, and how much less the optimal rates leave than others."""
     where = f"L={steps} v={noise:g}"
     exact = {
@@ -191,7 +190,7 @@ def loss_rows(losses: dict[str, Later], steps: int, noise: float) -> Iterator[Ro
             yield mean(label, theory, lead, of="schedule_loss", draws=noise)
 
 
-def rate_rows(traces: Later, steps: int, noise: float) -> Iterator[Row]:
+def rate_rows(traces: Later, steps: int, noise: float) -> Rows:
     """The rates that are best on contexts."""
     for name, constant in (("optimal", False), ("constant", True)):
         rates = call(METHODS[name], **setting(steps, noise)).rates

@@ -9,27 +9,23 @@ Its predictions and query gradients become those of the step.
 Source: {vonoswald2023}, Figure 2; {rossi2024}, Figures 9, 10 and 12.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from iclimit.asymptotics.descent import LearningRate, optimal_learning_rate, preconditioner_loss
-from iclimit.drawing import COLOURS, Figure, finish, panels
+from iclimit.drawing import COLOURS, Figure, draw_training, finish, panels
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.descent.alignment import (
-    Alignment,
-    alignment,
-    attention_predictor,
-    descent_predictor,
-)
+from iclimit.simulate.descent.alignment import descent_predictor
 from iclimit.simulate.prompts import draw_prompts
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.descent.paired import (
     DIM,
     UNIFORM,
+    Aligned,
     Paired,
     Training,
     excess_row,
@@ -37,7 +33,7 @@ from iclimit.validation.claims.descent.paired import (
     paired_losses,
     train_layer,
 )
-from iclimit.validation.rows import Row, bound, call, drawing, mean, note, run
+from iclimit.validation.rows import Rows, bound, call, drawing, mean, note, run
 
 # Prompts on which predictions are compared.
 ALIGNED = 4_000
@@ -50,8 +46,6 @@ BOUNDED = (
     "distance of query gradients",
     "one minus cosine of query gradients",
 )
-# Steps that the drawn training loss is averaged over.
-WINDOW = 10
 
 
 @dataclass(frozen=True)
@@ -62,21 +56,15 @@ class TrainedLayer:
     ----------
     held_out : Paired
         Losses of the layer and of gradient descent.
-    steps : int
-        Of training.
     losses : ndarray
         Training losses.
-    alignments : dict of int to Alignment
+    aligned : Aligned
         With gradient descent, after some numbers of steps and at the end.
-    scales : (float, float)
-        Mean absolute prediction and norm of the gradient of gradient descent.
     """
 
     held_out: Paired
-    steps: int
     losses: np.ndarray
-    alignments: dict[int, Alignment]
-    scales: tuple[float, float]
+    aligned: Aligned
 
 
 def trained_layer(
@@ -87,20 +75,11 @@ def trained_layer(
         Problem(dim=DIM, context=context, input_law="uniform", scale=1),
         np.random.default_rng(rng),
     )
-    paired = paired_losses(problem, trained.layer, rate * np.eye(DIM), held_out, generator)
+    [layer] = trained.layers
+    paired = paired_losses(problem, layer, rate * np.eye(DIM), held_out, generator)
     prompts = draw_prompts(problem, get_backend("numpy"), generator, ALIGNED)
     step = descent_predictor([rate], scale=1.0)
-    predicted, slope = step(prompts)
-    return TrainedLayer(
-        paired,
-        trained.steps,
-        trained.losses,
-        {
-            count: alignment(attention_predictor([layer]), step, prompts)
-            for count, layer in (trained.snapshots | {trained.steps: trained.layer}).items()
-        },
-        (float(np.mean(np.abs(predicted))), float(np.mean(np.linalg.norm(slope, axis=1)))),
-    )
+    return TrainedLayer(paired, trained.losses, Aligned.of(trained.stages, step, prompts))
 
 
 def best_step(context: int) -> LearningRate:
@@ -108,7 +87,7 @@ def best_step(context: int) -> LearningRate:
     return optimal_learning_rate(context=context, dim=DIM, input_law="uniform")
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Losses, predictions and query gradients by context, the longest first."""
     contexts = effort.pick(tiny=(5,), quick=(5, 10), medium=(5, 10, 20, 50))
     layers = {}
@@ -126,16 +105,16 @@ def rows(effort: Effort) -> Iterator[Row]:
         own = call(preconditioner_loss, layer.held_out.matrix, **UNIFORM, context=context)
         yield mean(f"loss of descent in the layer, {where}", own, layer.held_out.descent)
         yield excess_row(where, layer.held_out)
-        distances = call(final_distances, layer)
+        distances = call(final_distances, layer.aligned)
         for name in BOUNDED:
             yield bound(f"{name} over its bound, {where}", 1.0, distances[name])
-    yield note(call(describe, [layers[context].steps for context in contexts]))
+    yield note(call(describe, [layers[context].losses for context in contexts]))
     yield drawing(draw, {context: layers[context] for context in contexts})
 
 
-def final_distances(layer: TrainedLayer) -> dict[str, float]:
+def final_distances(aligned: Aligned) -> dict[str, float]:
     """What is left of training over its bounds."""
-    final, (prediction, gradient) = layer.alignments[layer.steps], layer.scales
+    final, (prediction, gradient) = aligned.last, aligned.scales
     distances = (
         final.prediction_distance.mean / prediction / DISTANCE,
         final.gradient_distance.mean / gradient / DISTANCE,
@@ -144,9 +123,9 @@ def final_distances(layer: TrainedLayer) -> dict[str, float]:
     return dict(zip(BOUNDED, distances, strict=True))
 
 
-def describe(steps: Sequence[int]) -> str:
+def describe(losses: Sequence[np.ndarray]) -> str:
     """How long the trainings took."""
-    words = ", ".join(map(str, steps))
+    words = ", ".join(str(len(each)) for each in losses)
     return f"Adam on batches of 2048 fresh prompts: {words} steps for the contexts in order."
 
 
@@ -154,14 +133,9 @@ def draw(figure: Figure, layers: Mapping[int, TrainedLayer]) -> None:
     """Draw training losses, and query gradients beside those of the step."""
     loss, metrics = panels(figure, height=3.6)
     for (context, layer), colour in zip(layers.items(), COLOURS, strict=False):
-        smooth = np.convolve(layer.losses, np.ones(WINDOW) / WINDOW, "valid")
-        loss.plot(np.arange(len(smooth)), smooth, color=colour, label=f"N = {context}")
+        draw_training(loss, layer.losses, colour, label=f"N = {context}")
         loss.axhline(best_step(context).loss, color=colour, linestyle="--", linewidth=1)
-        found = layer.alignments.values()
-        distances = [each.gradient_distance.mean / layer.scales[1] for each in found]
-        metrics.plot(list(layer.alignments), distances, color=colour)
-        cosines = [each.cosine.mean for each in found]
-        metrics.plot(list(layer.alignments), cosines, color=colour, linestyle=":")
+        layer.aligned.draw(metrics, colour)
     metrics.plot([], [], color="0.3", label="relative distance")
     metrics.plot([], [], color="0.3", linestyle=":", label="cosine")
     finish(loss, "training step", "training loss", legend="dashed: one step at $\\eta^*$")

@@ -9,8 +9,7 @@ with dampening, follows gradient descent.
 Source: {vonoswald2023}, Figures 1, 2 and 6.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import truediv
 from typing import Any
 
@@ -24,9 +23,10 @@ from iclimit.asymptotics.descent import (
 from iclimit.drawing import COLOURS, Figure, draw_estimates, finish, panels
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.descent.alignment import interpolate, labels_only, roll_out
+from iclimit.simulate.descent.alignment import interpolate, labels_only
 from iclimit.simulate.descent.constructions import descent_layer
-from iclimit.simulate.prompts import draw_prompts, regression_tokens
+from iclimit.simulate.models.transformer import Layer
+from iclimit.simulate.prompts import draw_prompts
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.descent.paired import (
     DIM,
@@ -35,9 +35,11 @@ from iclimit.validation.claims.descent.paired import (
     Training,
     held_out,
     paired_losses,
+    rolled_errors,
+    shifted,
     train_layer,
 )
-from iclimit.validation.rows import Row, call, drawing, exact, mean, run
+from iclimit.validation.rows import Rows, call, drawing, exact, mean, run
 
 SIZE: dict[str, Any] = {"context": 10, "dim": DIM}
 # Factors of the inputs and of the tasks.
@@ -60,29 +62,25 @@ class Transfer:
     ----------
     cases : dict of Case to Paired
         Losses of the layer and of the gradient-descent step.
-    rolled, descended : ndarray
+    rolled : ndarray (2, repetitions + 1)
         Median squared errors after 0, 1, ... repetitions of the layer and of the step.
     """
 
     cases: dict[Case, Paired]
     rolled: np.ndarray
-    descended: np.ndarray
 
 
 def transferred_layer(*, trained: Training, rate: float, held_out: int, rng: Any) -> Transfer:
     """Test a layer on other inputs and tasks, interpolated, and repeated."""
     problem, generator = Problem(**SIZE, input_law="uniform", scale=1), np.random.default_rng(rng)
-    layer, constructed = trained.layer, descent_layer(rate, **SIZE)
+    [layer], constructed = trained.layers, descent_layer(rate, **SIZE)
     prompts = draw_prompts(problem, get_backend("numpy"), generator, PROMPTS)
-    rolled, descended = (
-        roll_out(regression_tokens(prompts), each, REPETITIONS, DAMPENING)
-        for each in (labels_only(layer), constructed)
-    )
-    cases: dict[Case, tuple[Problem, Any]] = {}
-    for scale in SCALES["inputs"]:
-        cases["inputs", scale] = replace(problem, scale=scale), layer
-    for scale in SCALES["tasks"]:
-        cases["tasks", scale] = replace(problem, task_variance=scale**2), layer
+    repeated = labels_only(layer), constructed
+    cases: dict[Case, tuple[Problem, Layer]] = {
+        (kind, factor): (shifted(problem, kind, factor), layer)
+        for kind, factors in SCALES.items()
+        for factor in factors
+    }
     for weight in WEIGHTS:
         cases["interpolated", weight] = problem, interpolate(layer, constructed, weight)
     return Transfer(
@@ -90,8 +88,7 @@ def transferred_layer(*, trained: Training, rate: float, held_out: int, rng: Any
             case: paired_losses(law, tested, rate * np.eye(DIM), held_out, generator)
             for case, (law, tested) in cases.items()
         },
-        np.median((rolled - prompts.query_label) ** 2, axis=1),
-        np.median((descended - prompts.query_label) ** 2, axis=1),
+        rolled_errors(prompts, repeated, REPETITIONS, DAMPENING),
     )
 
 
@@ -123,7 +120,7 @@ def describe(case: Case) -> str:
     return f"{kind} times {value:g}" if kind in SCALES else f"{kind}, weight {value:g}"
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Losses of layer and step in all cases, and the repeated layer beside descent."""
     rate = float(optimal_learning_rate(input_law="uniform", **SIZE).rate)
     trained = run(train_layer, context=SIZE["context"])
@@ -137,7 +134,7 @@ def rows(effort: Effort) -> Iterator[Row]:
             theory, of = call(step_loss, case), "learning_rate_loss"
             yield mean(f"the step, {describe(case)}", theory, losses.step, of=of)
     label = f"median error after {REPETITIONS} repetitions, relative"
-    ratio = call(truediv, transfer.rolled[-1], transfer.descended[-1])
+    ratio = call(truediv, transfer.rolled[0, -1], transfer.rolled[1, -1])
     yield exact(label, 1.0, ratio, allowance=ROLL_OUT_ALLOWANCE)
     yield drawing(draw, transfer)
 
@@ -154,8 +151,8 @@ def draw(figure: Figure, transfer: Transfer) -> None:
         finish(ax, f"{kind[:-1]} scale", "loss", log="xy")
     axes[0].legend()
     steps = np.arange(REPETITIONS + 1)
-    rolled.plot(steps, transfer.descended, color=COLOURS[0])
-    rolled.plot(steps, transfer.rolled, "o", color=COLOURS[1], markersize=4)
+    rolled.plot(steps, transfer.rolled[1], color=COLOURS[0])
+    rolled.plot(steps, transfer.rolled[0], "o", color=COLOURS[1], markersize=4)
     rolled.set_xticks(steps[::2])
     title = rf"dampening {DAMPENING:g}"
     finish(rolled, "repetitions", "median squared error", title=title, log="y")

@@ -9,7 +9,7 @@ Source: {zhang2025}, section 3 and Figure 1.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,7 @@ from iclimit.validation.claims.dynamics.setting import (
     eigenvalues,
     problem,
 )
-from iclimit.validation.rows import Row, call, drawing, exact, limit, note, run
+from iclimit.validation.rows import Rows, call, drawing, exact, limit, note, run
 
 LAM = eigenvalues(4)
 # Sizes of the training set.
@@ -117,7 +117,7 @@ def descent_times(*, rng: Any) -> tuple[list[float], list, list]:
     return times.tolist(), value[:, 0].tolist(), lookup.tolist()
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """The curves and times on the law, and the gap for infinite training sets."""
     counts = dict.fromkeys(SETS, effort(10)) | {math.inf: 2}
     runs = {

@@ -20,12 +20,12 @@ from iclimit.validation.claims.dynamics.staircase_flows import (
     FlowCell,
     separate_flows,
 )
-from iclimit.validation.rows import Row, call, drawing, judged, note, run
+from iclimit.validation.rows import Rows, call, drawing, judged, note, run
 
 DIM, HEADS, SCALE = 4, 5, 1e-6
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """The times of all drops that are predicted before the end."""
     setting: dict[str, Any] = {"dim": DIM, "heads": HEADS, "rank": 1, "scales": (SCALE,)}
     seeds = range(effort.pick(tiny=1, quick=2, medium=20, full=200))

@@ -7,7 +7,6 @@ min(H R, D) largest directions are learned; more heads change nothing but the ti
 Source: {zhang2025}, sections 4 and 5.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import sub
 from typing import Any
@@ -26,7 +25,7 @@ from iclimit.asymptotics.dynamics import (
 from iclimit.simulate.dynamics import AttentionModel, simulate_gradient_flow
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, problem
-from iclimit.validation.rows import Later, Row, call, exact, note, run
+from iclimit.validation.rows import Later, Rows, call, exact, note, run
 
 DIM, SCALE = 4, 0.02
 LAM = eigenvalues(DIM)
@@ -104,7 +103,7 @@ def aligned(directions: tuple[int, ...], start: float, part: float) -> Later:
     return run(aligned_heads, directions=directions, start=start, duration=duration)
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Last losses of few heads, fixed points, and growing heads."""
     heights = call(plateau_losses, LAM, context=CONTEXT)
     for heads, rank in HEADS:
@@ -122,7 +121,7 @@ def rows(effort: Effort) -> Iterator[Row]:
     )
 
 
-def growth_rows(k: int) -> Iterator[Row]:
+def growth_rows(k: int) -> Rows:
     """The growth of one head in direction k, by the closed solution and its inverse."""
     lam = float(LAM[k])
     more: dict[str, float] = {"eigenvalue": lam, "trace": 1.0, "context": CONTEXT}
@@ -149,7 +148,7 @@ def time_since(value: float, begin: float, more: dict[str, float]) -> float:
     return float(time_from_pole(value, **more)) - begin
 
 
-def end_rows() -> Iterator[Row]:
+def end_rows() -> Rows:
     """The ends of flows of aligned heads, and the fixed points."""
     points = call(fixed_point_losses, LAM, context=CONTEXT)
     values = call(plateau_head_values, LAM, context=CONTEXT)

@@ -31,7 +31,7 @@ from iclimit.simulate.dynamics import AttentionModel, simulate_gradient_flow
 from iclimit.validation import Comparison, compare
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.dynamics.setting import CONTEXT, TIME, draw_prediction, eigenvalues
-from iclimit.validation.rows import Row, call, drawing, judged, mean, note, run
+from iclimit.validation.rows import Rows, call, drawing, judged, mean, note, run
 
 SPECTRA = {"white": np.full(4, 0.25), "4:3:2:1": eigenvalues(4), "8:...:1": eigenvalues(8)}
 HEADS, SCALE, RTOL = 8, 1e-8, 1e-10
@@ -117,7 +117,7 @@ def log_scales(*, heads: int, blocks: int, rng: Any) -> np.ndarray:
     return np.transpose(found)
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Scales, curves and drop times, and the law of the scales."""
     flows = {spectrum: run(merged_flow, spectrum=spectrum) for spectrum in SPECTRA}
     for spectrum, flow in flows.items():

@@ -9,7 +9,7 @@ Source: {zhang2025}, section 6; growth rate and best predictor: documentation.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,7 @@ from iclimit.simulate.dynamics.attention_models import MomentLoss
 from iclimit.simulate.dynamics.feature_moments import population_moments
 from iclimit.statistics import Extrapolation
 from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Later, Row, bound, call, drawing, exact, limit, note, run
+from iclimit.validation.rows import Later, Rows, bound, call, drawing, exact, limit, note, run
 
 # Fractions of sequences with random tasks, as published.
 FRACTIONS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
@@ -162,7 +162,7 @@ def mixture_descent(
     )
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """The flows, and large training sets beside the law."""
     flows = {c: run(mixture_flow, fresh_fraction=c) for c in FRACTIONS}
     for c, flow in flows.items():
@@ -185,7 +185,7 @@ def rows(effort: Effort) -> Iterator[Row]:
     yield drawing(draw, flows, trainings)
 
 
-def flow_rows(c: float, flow: Later) -> Iterator[Row]:
+def flow_rows(c: float, flow: Later) -> Rows:
     """The first growth, and the ends of merged attention and of the network."""
     where, best = f"{c:g} of the tasks random", call(mixture_predictor, c, **LAW)
     rate = call(mixture_growth_rate, c, **LAW)

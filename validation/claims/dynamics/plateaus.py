@@ -22,14 +22,14 @@ from iclimit.validation.claims.dynamics.staircase_flows import (
     FlowCell,
     separate_flows,
 )
-from iclimit.validation.rows import Row, call, drawing, judged, note, run
+from iclimit.validation.rows import Rows, call, drawing, judged, note, run
 
 SCALES = (1e-4, 1e-6)
 # Relative, at the smaller initial weights (measured: at most 2e-14).
 HEIGHT_TOLERANCE = 1e-8
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Heights and ends of the long plateaus, and the growth of the short waits."""
     dim, heads = effort.pick(quick=(4, 5), medium=(8, 9))
     ranks = effort.pick(quick=(1, 4), medium=(1, 2, 4, 8))

@@ -20,7 +20,7 @@ from iclimit.validation import Comparison
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.dynamics.setting import problem
 from iclimit.validation.reference.curves import CONTEXT, CURVES, Curve, eigenvalues
-from iclimit.validation.rows import Row, call, drawing, judged, note, run
+from iclimit.validation.rows import Rows, call, drawing, judged, note, run
 
 # Fewest seeds whose spread is used.
 FEWEST = 3
@@ -61,7 +61,7 @@ def trained_curves(*, curve: int, repeats: int, rng: Any, backend: str = "numpy"
     )
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """What summarises the published curves, beside the spread over seeds.
 
     Separate attention takes too long for a quick look.

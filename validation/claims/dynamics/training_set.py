@@ -7,7 +7,7 @@ squares, estimated from the same sequences.  Both losses tend to the last platea
 Source: {zhang2025}, setup; asymptotics of least squares (sandwich).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from iclimit.simulate.prompts.training_sets import draw_training_set
 from iclimit.statistics import Extrapolation
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, problem
-from iclimit.validation.rows import Row, call, exact, limit, note, run
+from iclimit.validation.rows import Rows, call, exact, limit, note, run
 
 SETS = (500, 1000, 2000, 4000)
 BLOCK = 20
@@ -109,7 +109,7 @@ def trained_minus_least_squares(*, repeats: int, rng: Any, backend: str = "numpy
     return float(np.max(np.abs(run.losses[:, -1] / least - 1)))
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Limits of both losses against the plateau, and the excesses against the sandwich."""
     trained = run(trained_minus_least_squares, repeats=TRAINED)
     label = "difference of trained networks from least squares"

@@ -9,7 +9,7 @@ documentation.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from operator import truediv
 from typing import Any
 
@@ -40,7 +40,18 @@ from iclimit.validation.reference.noise_levels import (
     published_error,
     published_table,
 )
-from iclimit.validation.rows import Later, Row, bound, call, drawing, mean, note, published, run
+from iclimit.validation.rows import (
+    Later,
+    Row,
+    Rows,
+    bound,
+    call,
+    drawing,
+    mean,
+    note,
+    published,
+    run,
+)
 
 # Baselines, and their fields of the theory.
 METHODS = {"ConstRR": "constant", "AdaRR": "adaptive", "TunedRR": "tuned"}
@@ -87,7 +98,7 @@ def simulate_prompts(
     )
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Simulated and published losses against the theory."""
     given = {}
     for law in NOISY:
@@ -139,7 +150,7 @@ def describe_biased(biased: Estimate) -> str:
     )
 
 
-def law_rows(law: str, given: Later) -> Iterator[Row]:
+def law_rows(law: str, given: Later) -> Rows:
     """What one noise law gives."""
     theory, step = baselines(law), call(one_layer, baselines(law).penalty, **SIZE)
     constant, adaptive, tuned, biased, *others = (

@@ -8,7 +8,7 @@ Source: {vonoswald2023}, Figure 13 (GD++); integrals: documentation.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from iclimit.simulate.gdpp import simulate_gdpp
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.gdpp.controls import controlled, trace_controls
 from iclimit.validation.claims.gdpp.minima import errors, local_minima
-from iclimit.validation.rows import Later, Row, call, drawing, exact, limit, mean, run
+from iclimit.validation.rows import Later, Rows, call, drawing, exact, limit, mean, run
 
 # Rates and gammas by number of layers, tame up to the largest eigenvalues that occur.  At the best
 # rates of the limit the mean of three layers, of degree 26 in the eigenvalues, comes from contexts
@@ -87,7 +87,7 @@ def least_loss(degree: int, noise_ratio: float) -> float:
     return float(np.linalg.lstsq(design, target, rcond=None)[1][0])
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Losses against the exact ones, extrapolated losses against the limit, and minima."""
     contexts = effort.pick(tiny=400, quick=2000, medium=20_000, full=200_000)
     drawn: dict[tuple[int, int], Later] = {}
@@ -116,7 +116,7 @@ def rows(effort: Effort) -> Iterator[Row]:
     yield drawing(draw, drawn)
 
 
-def minimum_rows(layers: int, noise: float, losses: Later) -> Iterator[Row]:
+def minimum_rows(layers: int, noise: float, losses: Later) -> Rows:
     """Minima in the limit; of more than two layers the best only."""
     where = f"{layers} layers, v = {noise:g}"
     limits: dict[str, Any] = {"ratio": RATIO, "noise_ratio": noise}

@@ -8,7 +8,7 @@ regression with the mean noise variance.
 Source: {vladymyrov2024}, Table 1 and Figure 1; exact loss at finite size: documentation.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from iclimit.validation.reference.noise_levels import (
     published_error,
     published_table,
 )
-from iclimit.validation.rows import Row, bound, call, judged, mean, note, run
+from iclimit.validation.rows import Rows, bound, call, judged, mean, note, run
 
 # Up to this many layers trained models are compared with the best minimum.  From three layers on,
 # rates chosen on a sample have means that no sample shows.
@@ -67,7 +67,7 @@ def sampled_minimum(*, noise_law: str, contexts: int, rng: Any) -> Estimate:
     return controlled(np.mean(losses, axis=1), controls)
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Trained models, the published losses, the floor and the minima."""
     for (law, layers), model in GDPP.trained(effort).items():
         where = f"{layer_count(layers)}, {law}"

@@ -9,7 +9,6 @@ Source: Vladymyrov et al., NeurIPS 2024, arXiv:2402.14180, Theorem 5.1 and Lemma
 """
 
 import math
-from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
@@ -29,7 +28,7 @@ from iclimit.validation.claims.gdpp.reached import (
     largest_error,
     reached_runs,
 )
-from iclimit.validation.rows import Row, call, exact, note, run
+from iclimit.validation.rows import Rows, call, exact, note, run
 
 # Half a layer: numbers of layers are whole.
 HALF = 0.5
@@ -69,7 +68,7 @@ def best_layers(condition: float) -> GDPlusPlus:
     return optimal_gdpp(WORST[condition], condition_number=condition)
 
 
-def rows(_: Effort) -> Iterator[Row]:
+def rows(_: Effort) -> Rows:
     """Every number of layers, how the numbers grow, and the largest errors."""
     for (method, start), errors in reached_runs().items():
         for target in TARGETS:
@@ -106,7 +105,7 @@ def first_below(image: np.ndarray) -> float:
     return float(np.argmax(largest / least - 1 <= DEEP_EXCESS))
 
 
-def growth_rows(method: str, factor: float) -> Iterator[Row]:
+def growth_rows(method: str, factor: float) -> Rows:
     """How the number of layers grows with the condition number and with the digits."""
     low, high = steps_needed(np.array(DECADES), tol=1e-8, method=method)
     decades = math.log(DECADES[1] / DECADES[0])

@@ -19,7 +19,7 @@ import numpy as np
 
 from iclimit.asymptotics.descent import optimal_learning_rate
 from iclimit.asymptotics.gdpp import gdpp_loss
-from iclimit.drawing import COLOURS, Figure, draw_estimates, finish, panels
+from iclimit.drawing import COLOURS, Figure, draw_estimates, draw_training, finish, panels
 from iclimit.results import Estimate
 from iclimit.validation import Comparison, compare
 from iclimit.validation.claim import Claim, Effort
@@ -33,7 +33,8 @@ from iclimit.validation.claims.gdpp.trained_layers import (
     tested_layers,
     train_layers,
 )
-from iclimit.validation.rows import Later, Row, call, drawing, judged, note, run
+from iclimit.validation.judge.comparisons import ratio
+from iclimit.validation.rows import Later, Rows, call, drawing, judged, note, run
 
 # Number of layers, and whether they share their weights.
 Kind = tuple[int, bool]
@@ -60,7 +61,7 @@ CLOSER, STRAIGHTER = 0.7, 0.5
 ROLLED = 0.3
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Every run that left its plateau, and the number of others."""
     runs = effort.pick(**RUNS)
     steps = effort.pick(
@@ -105,13 +106,6 @@ def on_plateau(found: Layers, shallower: float) -> bool:
     return typical(found.losses["trained"]) > math.sqrt(shallower * NULL * found.best.loss)
 
 
-def ratio(first: Estimate, second: Estimate) -> Estimate:
-    """Ratio of two mean losses on the same prompts, by its linear part."""
-    value = first.mean / second.mean
-    linear = Estimate.of((first.samples - value * second.samples) / second.mean)
-    return Estimate(value, linear.standard_error, linear.repeats)
-
-
 def theory(found: Layers, what: str = "inputs", factor: float = 1.0, steps: bool = False) -> float:
     """Exact loss of the layers of GD++, or of the steps, on inputs or tasks times a factor."""
     best = found.best
@@ -140,34 +134,20 @@ def compare_exact(found: Layers, where: str) -> list[Comparison]:
 def compare_trained(most: float, kind: Kind, found: Layers, where: str) -> list[Comparison]:
     """Compare a trained stack with gradient descent and GD++ on the same prompts."""
     losses = found.losses
-    first, last = min(found.alignments), max(found.alignments)
-    descent, built = found.alignments[last]
-    nearest = min(
-        each.prediction_distance.mean
-        for step, (each, _) in found.alignments.items()
-        if step > first
-    )
+    descent, built = (found.aligned[name].last for name in ("GD", "GD++"))
+    _, *later = found.aligned["GD"].stages.values()
+    nearest = min(each.prediction_distance.mean for each in later)
+    gain = typical(losses["trained"]) / typical(losses["GD"])
+    distance, slope = descent.prediction_distance.mean, descent.gradient_distance.mean
+    closer = built.prediction_distance.mean / distance
+    straighter = (1 - built.cosine.mean) / (1 - descent.cosine.mean)
+    gradients = built.gradient_distance.mean / slope
     bounds = {
-        "trained over gradient descent, typical loss": (
-            1.0,
-            typical(losses["trained"]) / typical(losses["GD"]),
-        ),
-        "distance of predictions from GD++ over that from GD": (
-            CLOSER,
-            built.prediction_distance.mean / descent.prediction_distance.mean,
-        ),
-        "distance of sensitivities from GD++ over that from GD": (
-            CLOSER,
-            built.gradient_distance.mean / descent.gradient_distance.mean,
-        ),
-        "1 - cosine with GD++ over that with GD": (
-            STRAIGHTER,
-            (1 - built.cosine.mean) / (1 - descent.cosine.mean),
-        ),
-        "least distance from GD during training over the last": (
-            1.0,
-            nearest / descent.prediction_distance.mean,
-        ),
+        "trained over gradient descent, typical loss": (1.0, gain),
+        "distance of predictions from GD++ over that from GD": (CLOSER, closer),
+        "distance of sensitivities from GD++ over that from GD": (CLOSER, gradients),
+        "1 - cosine with GD++ over that with GD": (STRAIGHTER, straighter),
+        "least distance from GD during training over the last": (1.0, nearest / distance),
     }
     if kind[0] <= EXACT:
         for (what, factor), each in found.shifted.items():
@@ -252,27 +232,17 @@ def draw(figure: Figure, layers: Mapping[Kind, Sequence[Layers]]) -> None:
     shown = {kind: [*kept_runs(layers, kind).values()] or runs for kind, runs in layers.items()}
     loss, aligned, rolled, mixed, shifted, depths = panels(figure, 3, 2, width=11, height=6.6)
     first = shown[SHARED][0]
-    smooth = np.convolve(first.training, np.ones(20) / 20, "valid")
-    loss.plot(np.arange(len(smooth)), smooth, color=COLOURS[1], label="trained")
+    draw_training(loss, first.training, COLOURS[1], label="trained")
     for label, steps, colour in (("GD", True, COLOURS[2]), ("best GD++", False, COLOURS[0])):
         loss.axhline(theory(first, steps=steps), color=colour, linestyle="--", label=label)
     finish(loss, "training step", "loss", log="xy", legend="", title="two shared layers")
-    for place, label, colour in ((0, "GD", COLOURS[2]), (1, "GD++", COLOURS[0])):
-        pairs = [pair[place] for pair in first.alignments.values()]
-        steps_taken = list(first.alignments)
-        distance = [each.gradient_distance.mean / first.scales[1] for each in pairs]
-        aligned.plot(steps_taken, distance, "o-", color=colour, markersize=3, label=label)
-        cosine = [each.cosine.mean for each in pairs]
-        aligned.plot(steps_taken, cosine, ":", color=colour)
+    for label, colour in (("GD", COLOURS[2]), ("GD++", COLOURS[0])):
+        first.aligned[label].draw(aligned, colour, label)
     title = "sensitivity distance (lines), cosine (dotted)"
     finish(aligned, "training step", "trained against", log="x", legend="", title=title)
-    for row, label, style in zip(
-        first.rolled,
-        ("trained", "GD++", "GD"),
-        (("o", COLOURS[1]), ("-", COLOURS[0]), ("--", COLOURS[2])),
-        strict=True,
-    ):
-        rolled.plot(row, style[0], color=style[1], markersize=4, label=label)
+    styles = (("trained", "o", 1), ("GD++", "-", 0), ("GD", "--", 2))
+    for row, (label, style, colour) in zip(first.rolled, styles, strict=True):
+        rolled.plot(row, style, color=COLOURS[colour], markersize=4, label=label)
     rolled.set_xticks(range(0, REPETITIONS + 1, 3))
     finish(rolled, "repetitions", "median squared error", log="y", legend="", title="dampened")
     weights = (0.0, *WEIGHTS, 1.0)
@@ -293,27 +263,16 @@ def draw(figure: Figure, layers: Mapping[Kind, Sequence[Layers]]) -> None:
     title = "trained, GD++ (lines), GD (dashed)"
     finish(shifted, "factor", "loss", log="xy", legend="", title=title)
     for shared, marker in ((True, "s"), (False, "o")):
-        kinds = [kind for kind in shown if kind[1] == shared]
-        if not kinds:
-            continue
-        label = "shared" if shared else "separate"
-        best = [shown[kind][0].best for kind in kinds]
-        numbers = [kind[0] for kind in kinds]
-        for values, colour, what in (
-            ([NULL * each.step_loss for each in best], COLOURS[2], "GD"),
-            ([NULL * each.loss for each in best], COLOURS[0], "GD++"),
+        runs = [(depth, x) for (depth, same), xs in shown.items() if same == shared for x in xs]
+        label, numbers = "shared" if shared else "separate", [depth for depth, _ in runs]
+        for what, colour, style, values in (
+            ("GD", COLOURS[2], f"{marker}-", [NULL * x.best.step_loss for _, x in runs]),
+            ("GD++", COLOURS[0], f"{marker}-", [NULL * x.best.loss for _, x in runs]),
+            ("trained", COLOURS[1], marker, [typical(x.losses["trained"]) for _, x in runs]),
         ):
-            depths.plot(
-                numbers, values, f"{marker}-", color=colour, label=f"{what}, {label}", mfc="none"
-            )
-        points = [(kind[0], typical(x.losses["trained"])) for kind in kinds for x in shown[kind]]
-        depths.plot(
-            *zip(*points, strict=True),
-            marker,
-            color=COLOURS[1],
-            markersize=4,
-            label=f"trained, {label}",
-        )
+            if runs:
+                options = {"label": f"{what}, {label}", "mfc": "none", "markersize": 4}
+                depths.plot(numbers, values, style, color=colour, **options)
     depths.set_xticks(sorted({kind[0] for kind in shown}))
     finish(depths, "number of layers", "loss (trained: median)", log="y", title="by depth")
     depths.legend(fontsize=7)

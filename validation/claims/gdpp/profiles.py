@@ -6,7 +6,7 @@ level equal their integrals; beside them the profiles of trained linear transfor
 Source: {vladymyrov2024}, Figures 2, 3 and 7.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from iclimit.validation.claims.gdpp.given_inputs import (
 from iclimit.validation.claims.gdpp.tables import DIAG, GDPP
 from iclimit.validation.claims.gdpp.trained import Trained, layer_count
 from iclimit.validation.reference.noise_levels import SIZE, baselines
-from iclimit.validation.rows import Row, call, drawing, mean, note, run
+from iclimit.validation.rows import Rows, call, drawing, mean, note, run
 
 # Noise law for which the baselines are tuned, and noise levels at which they are measured.
 HIGHEST_NOISE = 5
@@ -31,7 +31,7 @@ PROFILED = f"uniform:{HIGHEST_NOISE}"
 LEVELS = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0)
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """The baselines at every noise level, and profiles of trained models."""
     best, theory = baselines(PROFILED), call(baseline_profiles, LEVELS, noise_law=PROFILED, **SIZE)
     losses = {}

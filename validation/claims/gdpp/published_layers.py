@@ -18,13 +18,15 @@ import numpy as np
 
 from iclimit.asymptotics.descent import optimal_learning_rate
 from iclimit.asymptotics.gdpp import GDPlusPlus, gdpp_minima
-from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
+from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.gdpp import simulate_gdpp
 from iclimit.validation import Comparison, compare
 from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claims.gdpp.trained import layer_count
 from iclimit.validation.reference import read_reference
-from iclimit.validation.rows import Row, call, drawing, judged, mean, note, run
+from iclimit.validation.reference.layers import draw_bands, published_layers
+from iclimit.validation.rows import Rows, call, drawing, judged, mean, note, run
 
 DIM = 5
 # Half the mean square of a label for inputs U(-1, 1): the published units.
@@ -41,16 +43,6 @@ CHECKED = (2, 6, 18, 26, 50, 98)
 
 # Losses by context length.
 Curve = dict[int, float]
-
-
-@cache
-def published(layers: int) -> dict[int, tuple[float, ...]]:
-    """Median loss and its band by context length, Figure 8."""
-    return {
-        int(row["context"]): tuple(float(row[k]) for k in ("median_loss", "band_a", "band_b"))
-        for row in read_reference("blog_fig7_fig8_layers.csv")
-        if (row["figure"], row["layers"]) == ("8", str(layers))
-    }
 
 
 def published_steps() -> Curve:
@@ -76,7 +68,7 @@ def layers_loss(context: int) -> float:
     return NULL * minima(context)[0].loss
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Published losses against the theory, and the theory against simulated contexts."""
     yield judged(call(compare_published))
     for context in CHECKED:
@@ -92,7 +84,8 @@ def rows(effort: Effort) -> Iterator[Row]:
 
 def medians(layers: int) -> Curve:
     """Published median losses of trained layers."""
-    return {context: median for context, (median, *_) in published(layers).items()}
+    bands = published_layers("linear", layers)
+    return {context: median for context, (median, *_) in bands.items()}
 
 
 def theory_of_steps() -> Curve:
@@ -102,7 +95,8 @@ def theory_of_steps() -> Curve:
 
 def finished_layers() -> Curve:
     """Published losses of one layer without failed seeds in their band."""
-    return {n: loss for n, loss in medians(1).items() if published(1)[n][2] < SPREAD * loss}
+    bands = published_layers("linear", 1)
+    return {n: median for n, (median, _, high) in bands.items() if high < SPREAD * median}
 
 
 def compare_published() -> Iterator[Comparison]:
@@ -136,7 +130,7 @@ def describe() -> list[str]:
         "to 50 pairs (dashed): the published medians are the best one.",
         "For three layers and more there is no exact theory at these sizes: rates chosen on a "
         "sample of contexts do not have its loss on others.  Published medians at N = 10: "
-        f"{published(3)[10][0]:.3g} for 3 layers, {published(4)[10][0]:.3g} for 4.",
+        f"{medians(3)[10]:.3g} for 3 layers, {medians(4)[10]:.3g} for 4.",
     ]
 
 
@@ -171,13 +165,9 @@ def draw(figure: Figure) -> None:
     next_best = [NULL * minima(context)[1].loss for context in two]
     losses.plot(list(two), next_best, "--", color=COLOURS[1], linewidth=0.8)
     for layers, colour in zip(range(1, 6), COLOURS, strict=False):
-        bands = published(layers)
-        middle, low, high = np.array(list(bands.values())).T
-        bars = np.stack([middle - low, high - middle])
-        label = "1 layer" if layers == 1 else f"{layers} layers"
-        draw_points(
-            losses, list(bands), middle, bars, colour, label=label, markersize=3, capsize=0
-        )
+        bands = published_layers("linear", layers)
+        style = {"label": layer_count(layers), "markersize": 3, "capsize": 0}
+        draw_bands(losses, bands, [*bands], colour, **style)
     title = "published (points), theory (lines)"
     losses.set_ylim(1e-16, 3)
     finish(losses, "context length $N$", "loss (half the square)", log="y", title=title)

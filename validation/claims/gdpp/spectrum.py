@@ -9,7 +9,7 @@ schedule: Amsel, Persson, Musco, Gower, arXiv:2505.16932, Theorem 4.1.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -24,7 +24,7 @@ from iclimit.validation import Comparison, compare
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.gdpp.controls import controlled, trace_controls
 from iclimit.validation.claims.gdpp.reached import METHODS, STARTS, TARGETS, image_ends
-from iclimit.validation.rows import Row, call, exact, judged, mean, run
+from iclimit.validation.rows import Rows, call, exact, judged, mean, run
 
 RATIO, LAYERS = 0.25, 3
 SIZES = (24, 32, 48)
@@ -76,7 +76,7 @@ def schedule_of(method: str, start: float) -> Any:
     return condition_number_schedule(start, tol=min(TARGETS) / (2 * start), method=method)
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Eigenvalues, their means, and condition numbers layer by layer."""
     drawn = effort.pick(tiny=2_000, quick=12_000, medium=100_000, full=1_000_000)
     for method in METHODS:

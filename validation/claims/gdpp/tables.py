@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from iclimit.validation.reference.noise_levels import (
     baselines,
     published_table,
 )
-from iclimit.validation.rows import Later, Row, call, drawing, note, run
+from iclimit.validation.rows import Later, Row, Rows, call, drawing, note, run
 
 # Models whose published loss (1.19e-4) is a mean over sequences without the rare ones that
 # determine it.  Trained on plain contexts they reach it (measured: median 1.1e-4, mean 1e5).
@@ -136,7 +136,7 @@ DENSE = Table(
 def table_claim(table: Table, words: str, *remarks: str) -> Claim:
     """Claim that the models of a table are at or below the published losses."""
 
-    def rows(effort: Effort) -> Iterator[Row]:
+    def rows(effort: Effort) -> Rows:
         models = table.trained(effort)
         for (law, layers), model in models.items():
             yield published_row(table.kind, law, layers, model)

@@ -1,6 +1,6 @@
 """Trained stacks of linear layers beside gradient descent and GD++ on the same prompts."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,18 +9,15 @@ from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.alignment import (
-    Alignment,
     Predictor,
-    alignment,
     attention_predictor,
     descent_predictor,
     interpolate,
-    roll_out,
 )
 from iclimit.simulate.descent.training import train_attention
 from iclimit.simulate.gdpp import gdpp_transformer
-from iclimit.simulate.models.transformer import Layer
-from iclimit.simulate.prompts import Prompts, draw_prompts, regression_tokens
+from iclimit.simulate.prompts import draw_prompts
+from iclimit.validation.claims.descent.paired import Aligned, Training, rolled_errors, shifted
 from iclimit.validation.claims.gdpp.best_layers import SIZE, BestLayers
 
 CONTEXT, DIM = SIZE["context"], SIZE["dim"]
@@ -43,15 +40,6 @@ REPETITIONS, DAMPENING = 12, 0.75
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7)
 
 
-@dataclass(frozen=True)
-class Training:
-    """Trained layers, with the losses of the training, and the layers on the way."""
-
-    layers: list[Layer]
-    losses: np.ndarray
-    snapshots: dict[int, list[Layer]]
-
-
 def train_layers(
     *,
     layers: int,
@@ -63,7 +51,7 @@ def train_layers(
     rng: Any,
 ) -> Training:
     """Train a stack; ``run`` numbers trainings that differ in their seed only."""
-    found = train_attention(
+    trained = train_attention(
         PROBLEM,
         layers=layers,
         shared=shared,
@@ -75,8 +63,7 @@ def train_layers(
         snapshots=[max(1, round(share * steps)) for share in SHARES],
         rng=rng,
     )
-    snapshots = {step: found.network.stack(kept) for step, kept in found.snapshots.items()}
-    return Training(found.layers, found.losses[:-1], snapshots)
+    return Training.of(trained)
 
 
 @dataclass(frozen=True)
@@ -92,10 +79,8 @@ class Layers:
         same prompts, in published units.
     shifted : dict of (str, float) to dict of str to Estimate
         The first three of them on inputs or tasks times a factor.
-    alignments : dict of int to (Alignment, Alignment)
-        With GD and with GD++, by steps of the training.
-    scales : (float, float)
-        Mean absolute prediction and norm of the sensitivity of GD++.
+    aligned : dict of str to Aligned
+        With "GD" and with "GD++".
     rolled : ndarray (3, repetitions + 1)
         Median squared errors of repeated trained layers, GD++ layers and steps of GD; empty if the
         layers are not shared.
@@ -106,8 +91,7 @@ class Layers:
     best: BestLayers
     losses: dict[str, Estimate]
     shifted: dict[tuple[str, float], dict[str, Estimate]]
-    alignments: dict[int, tuple[Alignment, Alignment]]
-    scales: tuple[float, float]
+    aligned: dict[str, Aligned]
     rolled: np.ndarray
     training: np.ndarray
 
@@ -131,32 +115,25 @@ def tested_layers(
             layer = interpolate(trained.layers[0], built[0], weight)
             stack = [layer] * len(built)
             mixed[f"interpolated {weight:g}"] = attention_predictor(stack)
-    shifted = {}
-    for kind, factors in SCALES.items():
-        for factor in factors:
-            if kind == "inputs":
-                law = replace(PROBLEM, scale=factor)
-            else:
-                law = replace(PROBLEM, task_variance=factor**2)
-            shifted[kind, factor] = losses_of(law, predictors, held_out // 4, generator)
+    elsewhere = {
+        (kind, factor): losses_of(
+            shifted(PROBLEM, kind, factor), predictors, held_out // 4, generator
+        )
+        for kind, factors in SCALES.items()
+        for factor in factors
+    }
     prompts = draw_prompts(PROBLEM, get_backend("numpy"), generator, ALIGNED)
-    predicted, slope = predictors["GD++"](prompts)
-    stages = trained.snapshots | {len(trained.losses): trained.layers}
+    rolled = np.empty((3, 0))
+    if shared:
+        step = gdpp_transformer(best.steps[:1], [], context=CONTEXT, dim=DIM).layers[0]
+        repeated = trained.layers[0], built[0], step
+        rolled = rolled_errors(prompts, repeated, REPETITIONS, DAMPENING)
     return Layers(
         best,
         losses_of(PROBLEM, predictors | mixed, held_out, generator),
-        shifted,
-        {
-            step: (
-                alignment(attention_predictor(stack), predictors["GD"], prompts),
-                alignment(attention_predictor(stack), predictors["GD++"], prompts),
-            )
-            for step, stack in stages.items()
-        },
-        (float(np.mean(np.abs(predicted))), float(np.mean(np.linalg.norm(slope, axis=1)))),
-        rolled_out(trained.layers[0], built[0], best.steps[0], prompts)
-        if shared
-        else np.empty((3, 0)),
+        elsewhere,
+        {name: Aligned.of(trained.stages, predictors[name], prompts) for name in ("GD", "GD++")},
+        rolled,
         UNIT * trained.losses,
     )
 
@@ -178,11 +155,3 @@ def losses_of(
         parts.append([variance * np.sum(error**2, axis=1) for error in errors])
     groups = np.concatenate(parts, axis=1).reshape(len(predictors), -1, GROUP).mean(axis=2)
     return dict(zip(predictors, map(Estimate.of, UNIT * groups), strict=True))
-
-
-def rolled_out(trained: Layer, built: Layer, rate: float, prompts: Prompts) -> np.ndarray:
-    """Median squared errors after 0, 1, ... dampened repetitions: trained, GD++, GD."""
-    tokens = regression_tokens(prompts)
-    step = gdpp_transformer([rate], [], context=CONTEXT, dim=DIM).layers[0]
-    rows = [roll_out(tokens, each, REPETITIONS, DAMPENING) for each in (trained, built, step)]
-    return np.array([np.median((row - prompts.query_label) ** 2, axis=1) for row in rows])

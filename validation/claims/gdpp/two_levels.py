@@ -6,7 +6,6 @@ and either noise level, vanishes in the limit of long contexts.
 Source: {vladymyrov2024}, Theorem 5.2.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from iclimit.simulate.gdpp.gram_pass import GramPass
 from iclimit.simulate.pretraining.estimators import ridge_weights
 from iclimit.statistics import Extrapolation
 from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Row, call, limit, note, run
+from iclimit.validation.rows import Rows, call, limit, note, run
 
 DIM, LEVELS = 3, (0.6, 1.5)
 SIZES = (250, 500, 1000, 2000, 4000)
@@ -41,7 +40,7 @@ def two_level_loss(*, noise_level: float, context: int, contexts: int, rng: Any)
     return Estimate.of(np.concatenate(losses))
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """The losses, extrapolated to long contexts, against zero."""
     contexts = effort.pick(quick=500, medium=4000, full=40_000)
     for level in LEVELS:

@@ -6,7 +6,7 @@ lemmas' recursions give, to rounding; the figure has the trained scalars.
 Source: {vladymyrov2024}, Theorem 4.1, Lemmas 4.3 and 4.4, Figure 4.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.gdpp.profiles import PROFILED
 from iclimit.validation.claims.gdpp.tables import DIAG, shade
 from iclimit.validation.reference.noise_levels import SIZE
-from iclimit.validation.rows import Row, drawing, exact, note, run
+from iclimit.validation.rows import Rows, drawing, exact, note, run
 
 # Relative difference of implicit weights and forward pass.
 RECURSION_ACCURACY = 1e-10
@@ -53,7 +53,7 @@ def recursion_errors(*, noise_law: str, layers: int, rng: Any) -> dict[str, floa
     }
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """The implicit weights beside tokens, and the deepest diagonal model of each noise law."""
     errors = run(recursion_errors, noise_law=PROFILED, layers=3)
     for lemma in ("Lemma 4.3", "Lemma 4.4"):

@@ -8,14 +8,13 @@ one step of gradient descent on pairs.  Seeds that end on a plateau are counted 
 Source: {vonoswald2023}, section 4, Proposition 3 and Figure 5.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from iclimit.asymptotics.descent import optimal_learning_rate
-from iclimit.drawing import COLOURS, Figure, finish, panels
+from iclimit.drawing import COLOURS, Figure, draw_training, finish, panels
 from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
@@ -27,7 +26,7 @@ from iclimit.simulate.networks import (
 )
 from iclimit.simulate.prompts import sample_prompts
 from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Row, bound, call, drawing, note, run
+from iclimit.validation.rows import Rows, bound, call, drawing, note, run
 
 # Dimension, which is the context length too, and the training; the published one in ``full``.
 SIZES: dict[str, dict[str, Any]] = {
@@ -50,8 +49,8 @@ LEARNED = 0.85
 # measured after the quick training.
 FAINT = 0.1
 
-# Prompts for the loss and for the sensitivities, and steps that drawn losses are means over.
-HELD_OUT, ASKED, WINDOW = 20_000, 500, 50
+# Prompts for the loss and for the sensitivities.
+HELD_OUT, PROBED = 20_000, 500
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class CopyRun:
     loss : Estimate
         On fresh prompts.
     losses : ndarray
-        Training losses, means over some steps.
+        Training losses.
     before, after : TokenSensitivities
         What tokens after the first layer depend on.
     """
@@ -94,7 +93,7 @@ def trained_copy(
         positions=positions,
         init_scale=INIT_SCALE,
     )
-    root, asked_seed = seed_sequences(rng, 2)
+    root, probe_seed = seed_sequences(rng, 2)
     run = train_network(
         network,
         problem,
@@ -106,15 +105,10 @@ def trained_copy(
         held_out=HELD_OUT,
         rng=root,
     )
-    asked = sample_prompts(problem, ASKED, rng=asked_seed)
+    prompts = sample_prompts(problem, PROBED, rng=probe_seed)
     start = network.initial(np.random.default_rng(seed_sequences(root, 1)[0]))
-    steps = len(run.losses) // WINDOW * WINDOW
-    return CopyRun(
-        run.held_out,
-        run.losses[:steps].reshape(-1, WINDOW).mean(axis=1),
-        token_sensitivities(network, start, asked),
-        token_sensitivities(network, run.weights, asked),
-    )
+    before, after = (token_sensitivities(network, each, prompts) for each in (start, run.weights))
+    return CopyRun(run.held_out, run.losses, before, after)
 
 
 def step_loss(size: int) -> float:
@@ -144,7 +138,7 @@ def count_failed(runs: list[CopyRun], size: int) -> str:
     return f"{failed} of {len(runs)} seeds failed"
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """The best run against a step of gradient descent, and what its tokens depend on."""
     sizes = effort.pick(**SIZES)
     runs = [run(trained_copy, repeat=seed, **sizes) for seed in range(effort.pick(**SEEDS))]
@@ -161,8 +155,7 @@ def draw(figure: Figure, runs: list[CopyRun], least: CopyRun, step: float) -> No
     """Draw losses of the trainings, and sensitivities before and after the best one."""
     left, right = panels(figure, 2, height=3.2)
     for colour, each in zip(COLOURS, runs, strict=False):
-        steps = WINDOW * (np.arange(len(each.losses)) + 0.5)
-        left.plot(steps, each.losses, color=colour, lw=0.9)
+        draw_training(left, each.losses, colour, lw=0.9)
     left.axhline(step, color="black", ls="--", label="one step of descent")
     finish(left, "training steps", "loss", title="trained on separate tokens", log="x")
     left.legend()

@@ -24,7 +24,7 @@ from iclimit.simulate.prompts import Prompts, prompt_blocks
 from iclimit.simulate.training.repeats import MISSED
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.judge.comparisons import Comparison, compare
-from iclimit.validation.rows import Row, call, drawing, judged, note, run
+from iclimit.validation.rows import Rows, call, drawing, judged, note, run
 
 SIZE: dict[str, Any] = {"context": 10, "dim": 10, "input_law": "uniform"}
 # Inputs U(-1/2, 1/2), as in the published code; losses are half the squared error.
@@ -237,7 +237,7 @@ def describe(pairs: Pairs, training: dict[int, dict[str, Any]]) -> list[str]:
     ]
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Pairs of networks by layers and seed."""
     training = effort.pick(**TRAINING)
     pairs = {

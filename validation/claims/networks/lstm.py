@@ -12,7 +12,6 @@ Source: {rossi2024}, Figures 14 to 16.
 
 import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.descent import optimal_learning_rate
-from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
+from iclimit.drawing import COLOURS, Figure, draw_points, draw_training, finish, panels
 from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend, seed_sequences
@@ -29,7 +28,7 @@ from iclimit.simulate.networks import LstmNetwork, train_network
 from iclimit.simulate.prompts import draw_prompts
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.reference import read_reference
-from iclimit.validation.rows import Row, bound, call, drawing, mean, note, published, run
+from iclimit.validation.rows import Rows, bound, call, drawing, mean, note, published, run
 
 SIZE: dict[str, Any] = {"context": 10, "dim": 10, "input_law": "uniform"}
 STEP = optimal_learning_rate(**SIZE)
@@ -66,8 +65,6 @@ LEARNING_RATE = 0.004
 SHALLOW = 2
 # Blocks of prompts that our networks are tested on, and prompts in a block.
 BLOCKS, BLOCK = 30, 2000
-# Points of a drawn training curve.
-WINDOWS = 50
 
 
 @dataclass(frozen=True)
@@ -76,8 +73,8 @@ class OwnLstm:
 
     Attributes
     ----------
-    curve : list of (float, float)
-        Steps and training losses.
+    losses : ndarray
+        Training losses.
     loss, step, excess : Estimate
         Losses of the network and of the step, and their difference.
     distance, gradient_distance : Estimate
@@ -88,7 +85,7 @@ class OwnLstm:
         Excess less distance.
     """
 
-    curve: list[tuple[float, float]]
+    losses: np.ndarray
     loss: Estimate
     step: Estimate
     excess: Estimate
@@ -128,13 +125,9 @@ def trained_lstm(
         )
         rows.append([*(HALF * np.mean(each**2) for each in squares), cosine.mean])
     loss, step, distance, gradient_distance, cosines = np.transpose(rows)
-    found = loss, step, loss - step, distance, gradient_distance, cosines, loss - step - distance
-    edges = np.linspace(0, run.steps, WINDOWS + 1).astype(int)
-    curve = [
-        (float(start + stop) / 2, HALF * float(np.mean(run.losses[start:stop])))
-        for start, stop in itertools.pairwise(edges)
-    ]
-    return OwnLstm(curve, *(Estimate.of(each) for each in found))
+    excess = loss - step
+    samples = loss, step, excess, distance, gradient_distance, cosines, excess - distance
+    return OwnLstm(HALF * run.losses, *map(Estimate.of, samples))
 
 
 @cache
@@ -161,7 +154,7 @@ def published_loss(figure: str, series: str, layers: int, step: int = LAST) -> E
     return Estimate(float(median[at]), float(high[at] - low[at]) / 2, 1)
 
 
-def unit_rows() -> Iterator[Row]:
+def unit_rows() -> Rows:
     """Published numbers that need no training."""
     # The step at the best rate has E yhat y = E yhat^2, and yhat is linear in the query.
     square, most = NULL - LAW, LAYERS[-1]
@@ -180,7 +173,7 @@ def unit_rows() -> Iterator[Row]:
         yield published(label, theory, value, degrees=math.inf, of=of, draws="test set")
 
 
-def published_rows() -> Iterator[Row]:
+def published_rows() -> Rows:
     """Published final losses with that of the published step."""
     step = published_loss("14", TRANSFORMER, 1).mean
     for both, layers in itertools.product(KINDS, LAYERS):
@@ -218,7 +211,7 @@ def describe(runs: dict[tuple[bool, int], OwnLstm], sizes: dict[Any, dict[str, A
     ]
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Published curves against the step, and our networks."""
     yield from unit_rows()
     yield from published_rows()
@@ -265,7 +258,7 @@ def draw(figure: Figure, runs: dict[tuple[bool, int], OwnLstm]) -> None:
         for (direction, layers), own in runs.items():
             if direction == both:
                 label = f"ours, layers {layers}"
-                left.plot(*np.transpose(own.curve), "--", color=colour, linewidth=1.3, label=label)
+                draw_training(left, own.losses, colour, ls="--", linewidth=1.3, label=label)
                 x, y = own.distance, own.loss
                 draw_points(right, [x.mean], [y.mean], [y.standard_error], colour, label=label)
     far = np.linspace(0, 0.45)

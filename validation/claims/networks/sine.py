@@ -10,19 +10,21 @@ Source: {vonoswald2023}, section 3 and Figure 4; optima derived in the theory pa
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from iclimit.asymptotics.softmax import FunctionalOptimum, functional_optimum, sine_optimum
-from iclimit.drawing import COLOURS, Figure, finish, panels
+from iclimit.drawing import COLOURS, Figure, draw_training, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.networks import AttentionNetwork, EmbeddedDescent, SineTask, train_network
+from iclimit.simulate.prompts import Prompts
 from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Later, Row, bound, call, drawing, mean, run
+from iclimit.validation.judge.comparisons import ratio
+from iclimit.validation.rows import Later, Rows, bound, call, drawing, mean, run
 
 CONTEXT = 10
 
@@ -58,9 +60,6 @@ BLOCK = 20_000
 # seeds of the quick training, 0.5 to 1.6 % with three times as many prompts in all.
 SHORT = {"quick": 0.04, "medium": 0.02}
 
-# Steps that the drawn training loss is averaged over.
-WINDOW = 50
-
 # Matrix A of a kernel f(x_q)' A f(x) with f = (cos, sin).
 Kernel = tuple[tuple[float, ...], ...]
 
@@ -76,7 +75,7 @@ class SineRun:
     ratio : Estimate
         Its loss over that of the best kernel, on the same prompts.
     losses : ndarray
-        Training losses, means over some steps.
+        Training losses.
     """
 
     loss: Estimate
@@ -89,21 +88,26 @@ def features(x: np.ndarray) -> np.ndarray:
     return np.stack([np.cos(x), np.sin(x)], axis=-1)
 
 
-def kernel_predictions(kernel: Kernel, prompts: Any) -> np.ndarray:
+def kernel_predictions(kernel: Kernel, prompts: Prompts) -> np.ndarray:
     """Sum over the context of K(x_q, x_i) y_i."""
     summary = (prompts.labels[:, None, :] @ features(prompts.inputs[:, :, 0]))[:, 0, :]
     return np.vecdot(features(prompts.query[:, 0]) @ np.array(kernel), summary)
 
 
+def blocks(task: SineTask, count: int, rng: Any) -> Iterator[Prompts]:
+    """Draw prompts in blocks."""
+    generator = np.random.default_rng(rng)
+    for start in range(0, count, BLOCK):
+        yield task.draw(get_backend("numpy"), generator, min(BLOCK, count - start))
+
+
 def kernel_loss(*, tied: bool, kernel: Kernel, held_out: int, rng: Any) -> Estimate:
     """Loss of a kernel on simulated prompts."""
-    generator, task = np.random.default_rng(rng), SineTask(context=CONTEXT, tied=tied)
-    found = []
-    for start in range(0, held_out, BLOCK):
-        count = min(BLOCK, held_out - start)
-        prompts = task.draw(get_backend("numpy"), generator, count)
-        found.append((kernel_predictions(kernel, prompts) - prompts.target) ** 2)
-    return Estimate.of(np.concatenate(found), keep=False)
+    errors = [
+        kernel_predictions(kernel, prompts) - prompts.target
+        for prompts in blocks(SineTask(context=CONTEXT, tied=tied), held_out, rng)
+    ]
+    return Estimate.of(np.concatenate(errors) ** 2, keep=False)
 
 
 def trained_sine(
@@ -118,21 +122,12 @@ def trained_sine(
         network = AttentionNetwork(dim=1, attention="linear", embedding_mlp=hidden, **shape)
     train_seed, fresh_seed = seed_sequences(rng, 2)
     run = train_network(network, task, patience=sizes["steps"], rng=train_seed, **sizes)
-    generator, pairs = np.random.default_rng(fresh_seed), []
-    for start in range(0, held_out, BLOCK):
-        count = min(BLOCK, held_out - start)
-        prompts = task.draw(get_backend("numpy"), generator, count)
+    errors = []
+    for prompts in blocks(task, held_out, fresh_seed):
         answers = run(prompts.inputs, prompts.labels, prompts.query)
-        pairs.append([answers, kernel_predictions(kernel, prompts)] - prompts.target)
-    ours, best = np.concatenate(pairs, axis=1) ** 2
-    ratio = ours.mean() / best.mean()
-    spread = (ours - ratio * best) / best.mean()
-    steps = len(run.losses) // WINDOW * WINDOW
-    return SineRun(
-        Estimate.of(ours, keep=False),
-        Estimate(ratio, float(spread.std() / len(spread) ** 0.5), len(spread)),
-        run.losses[:steps].reshape(-1, WINDOW).mean(axis=1),
-    )
+        errors.append([answers, kernel_predictions(kernel, prompts)] - prompts.target)
+    ours, best = map(Estimate.of, np.concatenate(errors, axis=1) ** 2)
+    return SineRun(replace(ours, samples=np.empty(0)), ratio(ours, best), run.losses)
 
 
 @cache
@@ -162,12 +157,7 @@ def best_kernel(tied: bool) -> Kernel:
     return tuple(map(tuple, (inverse @ best.kernel @ inverse.T).tolist()))
 
 
-def negative(loss: Estimate) -> Estimate:
-    """Minus a loss."""
-    return Estimate(-loss.mean, loss.standard_error, loss.repeats)
-
-
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """The best kernel against theory, and trained networks against the optima."""
     sizes, of = effort.pick(**SIZES), "sine_optimum.loss"
     runs: dict[bool, dict[str, Later]] = {}
@@ -188,7 +178,7 @@ def rows(effort: Effort) -> Iterator[Row]:
         if "tokens" in sizes:
             loss = runs[tied]["tokens"].loss
             yield bound(f"whole tokens: below the best of inputs, {law}", best, loss, of=of)
-            least, minus = call(minus_optimum, tied), call(negative, loss)
+            least, minus = call(minus_optimum, tied), call(Estimate.scaled, loss, -1.0)
             label = f"whole tokens: minus the loss, at most minus the optimum, {law}"
             yield bound(label, least, minus, of=of)
     yield drawing(draw, runs, sizes)
@@ -211,8 +201,7 @@ def draw(
             ax.axhline(value, color=colour, ls="--", label=f"best {label}: {value:.5f}")
             if embedded in trained:
                 each = trained[embedded]
-                steps = WINDOW * (np.arange(len(each.losses)) + 0.5)
-                ax.plot(steps, each.losses, color=colour, lw=0.8, alpha=0.6)
+                draw_training(ax, each.losses, colour, lw=0.8, alpha=0.6)
                 end = sizes[embedded]["steps"]
                 ax.plot(end, each.loss.mean, "o", color=colour, label="trained")
         finish(ax, "training steps", "loss", title=LAWS[tied], log="xy")

@@ -11,21 +11,19 @@ Source: {rossi2024}, Figures 7 and 8 (validation/reference/README.md).
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 
-from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
+from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.networks import AttentionNetwork, train_repeats
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.gdpp.published_layers import DIM, layers_loss, step_loss
-from iclimit.validation.claims.gdpp.published_layers import published as published_linear
 from iclimit.validation.judge.comparisons import Comparison, compare
-from iclimit.validation.reference import read_reference
-from iclimit.validation.rows import Row, bound, call, drawing, judged, note, run
+from iclimit.validation.reference.layers import draw_bands, published_layers
+from iclimit.validation.rows import Rows, bound, call, drawing, judged, note, run
 
 # Fewest pairs that are compared: at two, all depths have nearly the same loss.
 SHORTEST = 10
@@ -80,34 +78,29 @@ def softmax_runs(
     )
     good = [run for run, bad in zip(found.runs, found.failed, strict=True) if run and not bad]
     losses = [run.held_out for run in good]
-    halves = [Estimate(each.mean / 2, each.standard_error / 2, each.repeats) for each in losses]
-    return SoftmaxRuns(halves, found.failures)
+    return SoftmaxRuns([each.scaled(0.5) for each in losses], found.failures)
 
 
-@cache
-def published(layers: int) -> dict[int, tuple[float, ...]]:
-    """Median loss of softmax layers and its band by context length, Figure 7."""
-    names = ("median_loss", "band_a", "band_b")
-    return {
-        int(row["context"]): tuple(float(row[name]) for name in names)
-        for row in read_reference("blog_fig7_fig8_layers.csv")
-        if (row["figure"], row["layers"]) == ("7", str(layers))
-    }
+def medians(layers: int) -> dict[int, float]:
+    """Published median losses of softmax layers at the contexts that are compared."""
+    bands = published_layers("softmax", layers)
+    return {context: median for context, (median, *_) in bands.items() if context >= SHORTEST}
 
 
 def linear_loss(layers: int, context: int) -> float:
     """Loss of the best linear layers; the published one of three."""
     if layers == 1:
         return step_loss(context)
-    return layers_loss(context) if layers == 2 else published_linear(layers)[context][0]
+    if layers == 2:
+        return layers_loss(context)
+    return published_layers("linear", layers)[context][0]
 
 
 def over_linear(layers: int) -> dict[int, tuple[float, float]]:
     """Published losses over those of one linear layer fewer and of as many, by context length."""
     return {
         context: (median / linear_loss(layers - 1, context), median / linear_loss(layers, context))
-        for context, (median, _, _) in published(layers).items()
-        if context >= SHORTEST
+        for context, median in medians(layers).items()
     }
 
 
@@ -123,9 +116,8 @@ def compare_runs(runs: Runs) -> Iterator[Comparison]:
             yield Comparison(f"no trained network of {where}", 1.0, np.inf, 0.0)
         same, fewer = linear_loss(layers, context), linear_loss(layers - 1, context)
         for seed, loss in enumerate(own.losses):
-            error = same / loss.mean**2 * loss.standard_error
-            above = Estimate(same / loss.mean, error, loss.repeats)
-            below = Estimate(loss.mean / fewer, loss.standard_error / fewer, loss.repeats)
+            above = loss.scaled(same / loss.mean**2)  # to first order
+            below = loss.scaled(1 / fewer)
             label = f"run {seed} of {where}"
             yield compare(f"as many linear layers over {label}", 1.0, above, upper_bound=True)
             if layers <= FINISHED:
@@ -139,7 +131,7 @@ def describe(runs: Runs, size: dict[str, Any]) -> list[str]:
     for (layers, context), own in runs.items():
         losses = ", ".join(map(str, own.losses))
         failed = f"{own.failures} of {own.failures + len(own.losses)} runs failed"
-        median = f"published median {published(layers)[context][0]:.3g}"
+        median = f"published median {medians(layers)[context]:.3g}"
         ours.append(f"{layers} layers, {context} pairs: {losses}; {failed}; {median}.")
     over = [same for layers in DEPTHS for _, same in over_linear(layers).values()]
     return [
@@ -158,11 +150,11 @@ def extremes(layers: int) -> tuple[float, float]:
     return max(fewer), 1 / min(same)
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Published and own losses against the brackets of linear layers."""
     for layers in DEPTHS:
-        count = sum(context >= SHORTEST for context in published(layers))
-        where, largest = f"{layers} published layers, {count} lengths", call(extremes, layers)
+        where = f"{layers} published layers, {len(medians(layers))} lengths"
+        largest = call(extremes, layers)
         yield bound(f"largest loss of {where}, over one linear layer fewer", 1.0, largest[0])
         yield bound(f"largest loss of as many linear layers over {where}", 1.0, largest[1])
     training = effort.pick(**TRAINING)
@@ -178,15 +170,14 @@ def rows(effort: Effort) -> Iterator[Row]:
 def draw(figure: Figure, runs: Runs) -> None:
     """Draw losses of linear layers, published softmax layers, and ours."""
     [ax] = panels(figure, 1, width=6.4, height=4.2)
-    grid = sorted(context for context in published(2) if context >= SHORTEST)
+    grid = sorted(medians(2))
     for layers, colour in zip((1, 2, 3), COLOURS, strict=False):
         line = [linear_loss(layers, context) for context in grid]
         kind = "-" if layers < 3 else "--"
         ax.plot(grid, line, kind, color=colour, label=f"linear, {layers}")
         if layers in DEPTHS:
-            medians, low, high = np.array([published(layers)[context] for context in grid]).T
-            bars, label = np.stack([medians - low, high - medians]), f"softmax, {layers}"
-            draw_points(ax, grid, medians, bars, colour, label=label, markersize=4, capsize=0)
+            bands, style = published_layers("softmax", layers), {"label": f"softmax, {layers}"}
+            draw_bands(ax, bands, grid, colour, capsize=0, **style)
     for number, ((_, context), own) in enumerate(runs.items()):
         label = None if number else "softmax, trained here"
         means = [each.mean for each in own.losses]

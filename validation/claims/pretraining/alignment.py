@@ -9,7 +9,6 @@ sample.
 Source: {letey2025}: alignment of tasks and tests; polynomials derived in the documentation.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from iclimit.asymptotics.pretraining import (
     trace_ratio,
 )
 from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Row, call, exact, limit, run
+from iclimit.validation.rows import Rows, call, exact, limit, run
 
 # Eigenvalues of training tasks, equally frequent, and variances of tests along them.
 TASK, TEST = (0.4, 1.6), (1.4, 0.6)
@@ -121,7 +120,7 @@ def polynomials() -> tuple[Any, Any]:
     return derive_resolvent(levels).steps[2][1], derive_effective_ridge(levels).steps[-1][1]
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Traces, and the limits of samples."""
     matrices, steps = call(traces), call(polynomials)
     for function in (cka, trace_ratio):

@@ -6,14 +6,14 @@ length and grows beyond it.  Simulation follows the finite-size prediction along
 Source: {lu2025}, Figure 2.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from iclimit.drawing import Figure
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.pretraining.curves import Curve, CurveResults, curve_rows
 from iclimit.validation.claims.pretraining.double_descent import draw_both_errors
 from iclimit.validation.claims.pretraining.points import Point
-from iclimit.validation.rows import Row, drawing
+from iclimit.validation.rows import Rows, drawing
 
 ALPHAS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 CURVES = tuple(
@@ -23,7 +23,7 @@ CURVES = tuple(
 RISES = {"rise of ICL with context, kappa=0.5": (CURVES[0].at(2.0), CURVES[0].at(32.0))}
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Errors along the curves, and the rise with the context."""
     yield from curve_rows(effort, CURVES, RISES)
     yield drawing(draw, [curve.results(effort) for curve in CURVES])

@@ -1,7 +1,7 @@
 """Curves of points that differ in one parameter, simulated at one size and drawn."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 from iclimit.drawing import Axes, draw_estimates
 from iclimit.validation.claim import Effort
 from iclimit.validation.claims.pretraining.points import Point, rise
-from iclimit.validation.rows import Later, Row, call
+from iclimit.validation.rows import Later, Rows, call
 
 # Task sets of predictions that are only drawn, and the factor from one to the next at most.
 LINE_SETS, LINE_STEP = 4, 1.7
@@ -97,7 +97,7 @@ class CurveResults:
 
 def curve_rows(
     effort: Effort, curves: Iterable[Curve], rises: Mapping[str, tuple[Point, Point]] | None = None
-) -> Iterator[Row]:
+) -> Rows:
     """Both errors at all points of curves, and differences of the ICL errors at pairs of them."""
     for point in dict.fromkeys(point for curve in curves for point in curve.points):
         yield from point.rows(*size(effort))

@@ -10,7 +10,6 @@ Source: Estimators: Raventos et al., arXiv:2306.15063; limits derived in the doc
 """
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from iclimit.asymptotics.pretraining import bayes_error, dmmse_errors
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_estimator
 from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Later, Row, both_errors, call, exact, limit, mean, run
+from iclimit.validation.rows import Later, Rows, both_errors, call, exact, limit, mean, run
 
 # Dimension, number of tasks, alpha, noise variance.
 FROZEN = ((40, 40, 1.0, 0.3), (64, 64, 1.0, 0.3), (40, 80, 2.0, 0.5))
@@ -60,7 +59,7 @@ def simulation(estimator: str, case: tuple[int, int, float, float], sets: int) -
     return run(simulate_estimator, estimator=estimator, **sizes, repeats=sets, test_prompts=10)
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Both estimators."""
     for case in (*FROZEN, CONTINUUM):
         dim, tasks, alpha, rho = case

@@ -6,7 +6,7 @@ prediction says at every simulated tau.  The asymptotic errors diverge there.
 Source: {lu2025}, Figure 1.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from iclimit.drawing import COLOURS, Axes, Figure, finish, panels
 from iclimit.notation import PARAMETERS
@@ -14,7 +14,7 @@ from iclimit.published import settings
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.pretraining.curves import LEGEND, Curve, CurveResults, curve_rows
 from iclimit.validation.claims.pretraining.points import Point
-from iclimit.validation.rows import Row, call, drawing, exact
+from iclimit.validation.rows import Rows, call, drawing, exact
 
 SETTING = settings["lu2025-figure-1"]
 TAUS = (0.25, 0.5, 0.75, 0.875, 1.125, 1.25, 1.5, 2.0, 3.0, 4.0)
@@ -29,7 +29,7 @@ RISES = {
 }
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Errors along both curves, rises and descents, and the peaks of the limit."""
     yield from curve_rows(effort, CURVES, RISES)
     for curve in CURVES:

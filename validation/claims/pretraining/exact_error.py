@@ -8,7 +8,6 @@ have, too.
 Source: Moments of the context summary at finite context length; derived in the documentation.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from iclimit.simulate.prompts.summaries import (
     task_set_moments,
 )
 from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Row, exact, mean, run
+from iclimit.validation.rows import Rows, exact, mean, run
 
 DIM, CONTEXT, TASKS, RHO = 10, 8, 5, 0.2
 SPHERE = Problem(DIM, CONTEXT, task_law="sphere")
@@ -89,7 +88,7 @@ def moment_pair(*, rng: Any) -> dict[str, tuple[float, float]]:
     }
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """All errors of every matrix; cells differ by a prompt, and so in their seeds."""
     functions = dict.fromkeys(("fresh", "training", "structured"), "errors_of_gamma")
     functions["best"] = "optimal_gamma.error"

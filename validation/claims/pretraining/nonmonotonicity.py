@@ -7,7 +7,7 @@ as the finite-size prediction says.
 Source: {lu2025}, Figure 3; boundary: documentation.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from iclimit.drawing import COLOURS, Axes, Figure, finish, panels
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.pretraining.curves import Curve, CurveResults, curve_rows
 from iclimit.validation.claims.pretraining.points import Point
-from iclimit.validation.rows import Row, drawing
+from iclimit.validation.rows import Rows, drawing
 
 RHO = 0.5
 ALPHAS = (2.0, 8.0, 64.0)
@@ -30,7 +30,7 @@ RISES = {
 }
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Errors at both places, and their changes with the context."""
     yield from curve_rows(effort, CURVES.values(), RISES)
     yield drawing(draw, [curve.results(effort) for curve in CURVES.values()])

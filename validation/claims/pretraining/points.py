@@ -1,7 +1,7 @@
 """Points of the parameter space, at which limit, finite-size prediction and simulation meet."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,7 @@ from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.statistics import extrapolate_ratios
 from iclimit.validation.judge.comparisons import ERRORS
-from iclimit.validation.rows import Later, Limit, Row, both_errors, call, limit, mean, run
+from iclimit.validation.rows import Later, Limit, Row, Rows, both_errors, call, limit, mean, run
 
 # Above this number a prediction task by task would cost more than the simulation.
 MOST_TASKS = 100
@@ -75,7 +75,7 @@ class Point:
         approach = approach or ("moments" if many else "tasks")
         return run(finite_size_errors, **given, draws=draws, approach=approach)
 
-    def rows(self, dim: int, repeats: int) -> Iterator[Row]:
+    def rows(self, dim: int, repeats: int) -> Rows:
         """Both errors at one dimension against the finite-size prediction."""
         theory, errors = call(with_uncertainty, self.predicted(dim)), self.simulated(dim, repeats)
         yield from both_errors(f"d={dim} {self}", theory, errors, of="finite_size_errors")

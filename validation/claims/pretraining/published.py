@@ -19,7 +19,7 @@ from iclimit.validation import Comparison
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.pretraining.points import Point
 from iclimit.validation.reference.runs import error_runs, gap_runs
-from iclimit.validation.rows import Row, call, judged, mean, note, run
+from iclimit.validation.rows import Rows, call, judged, mean, note, run
 from iclimit.validation.yours.runs.judgement import RowDeviation, chi_square, compare_run
 from iclimit.validation.yours.runs.measured import MeasuredRun
 from iclimit.validation.yours.runs.predictions import Prediction
@@ -37,7 +37,7 @@ def place(run: MeasuredRun) -> tuple[Point, int]:
     return Point(**run.ratios), run.sizes["dim"]
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Published errors against the prediction and in full against ours, gaps against ours."""
     judgements = []
     for published in error_runs()[:: effort.pick(tiny=6, quick=1)]:

@@ -8,7 +8,6 @@ Source: {lu2025}: ICL and IDG error; finite-ridge form: documentation.
 """
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 from numpy.polynomial import Polynomial
@@ -18,7 +17,7 @@ from iclimit.asymptotics.pretraining import icl_error, optimal_ridge
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.pretraining import ridgeless
 from iclimit.validation.claims.pretraining.points import Point
-from iclimit.validation.rows import Row, call, exact
+from iclimit.validation.rows import Rows, call, exact
 
 POINTS = (
     Point(tau=0.25, alpha=2, kappa=0.5, rho=0.1, ridge=0.1),
@@ -41,7 +40,7 @@ def scanned_ridge(given: dict[str, float]) -> dict[str, float]:
     return {"ridge": math.exp(log_ridge), "error": curve(log_ridge)}
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Both errors and their difference, and the best ridge."""
     yield from ridgeless.limit_rows(POINTS, effort.by_size(**REPEATS))
     for point in POINTS:

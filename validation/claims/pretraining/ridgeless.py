@@ -19,7 +19,7 @@ from iclimit.statistics import Extrapolation
 from iclimit.validation import Comparison
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.pretraining.points import Point
-from iclimit.validation.rows import Row, call, judged
+from iclimit.validation.rows import Rows, call, judged
 
 POINTS = (
     Point(tau=0.5, alpha=1, kappa=0.5, rho=0.1),
@@ -54,7 +54,7 @@ def compare_gap(point: Point, fit: Extrapolation) -> Iterator[Comparison]:
     )
 
 
-def limit_rows(points: tuple[Point, ...], repeats: Mapping[int, int]) -> Iterator[Row]:
+def limit_rows(points: tuple[Point, ...], repeats: Mapping[int, int]) -> Rows:
     """Both errors at points, and their difference."""
     for point in points:
         row = point.extrapolated(repeats)
@@ -62,7 +62,7 @@ def limit_rows(points: tuple[Point, ...], repeats: Mapping[int, int]) -> Iterato
         yield judged(call(compare_gap, point, row.fit))
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Both errors at all points, and their difference."""
     yield from limit_rows(POINTS, effort.by_size(**REPEATS))
 

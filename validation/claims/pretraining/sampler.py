@@ -6,7 +6,6 @@ tokens, and so do the errors of models trained on either.
 Source: Bartlett decomposition of the 2 x 2 Gram matrix; derived in the documentation.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 from iclimit.simulate.prompts.summaries import sample_summaries
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.pretraining.points import Point
-from iclimit.validation.rows import Row, both_errors, mean, run
+from iclimit.validation.rows import Rows, both_errors, mean, run
 
 DIM, CONTEXT, RHO = 6, 5, 0.3
 POINT, POINT_DIM = Point(tau=1.5, alpha=1, kappa=1, rho=0.2, ridge=0.01), 16
@@ -53,7 +52,7 @@ def summary_sample(*, sampler: str, prompts: int, rng: Any) -> dict[str, Estimat
     }
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Moments of the summaries, and errors of models trained on them: exact law and tokens."""
     prompts = effort.pick(quick=100_000, medium=1_000_000, full=2_000_000)
     fast, tokens = (

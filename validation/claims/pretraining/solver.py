@@ -8,7 +8,6 @@ Source: Khatri-Rao structure of the features; see iclimit.simulate.pretraining.r
 """
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from iclimit.simulate.pretraining.attention import features
 from iclimit.simulate.pretraining.ridge import solve_ridge
 from iclimit.simulate.prompts import context_summary, draw_prompts
 from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Row, exact, run
+from iclimit.validation.rows import Rows, exact, run
 
 DIM = 12
 FEATURES = DIM * (DIM + 1)
@@ -51,7 +50,7 @@ def solver_difference(*, prompts: int, ridge: float, rng: Any) -> float:
     return float(max(differences) / np.max(abs(dense)))
 
 
-def rows(_: Effort) -> Iterator[Row]:
+def rows(_: Effort) -> Rows:
     """Difference of the solutions by prompts and ridge."""
     for prompts in PROMPTS:
         for ridge in RIDGES:

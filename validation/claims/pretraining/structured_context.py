@@ -9,7 +9,7 @@ Source: {letey2025}: test-time context; general form derived in the documentatio
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.pretraining.curves import LEGEND, Curve, CurveResults, curve_rows
 from iclimit.validation.claims.pretraining.points import Point
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
-from iclimit.validation.rows import Row, call, drawing, note
+from iclimit.validation.rows import Rows, call, drawing, note
 
 FEW = StructuredPoint(tau=2, alpha=2, kappa=0.5, rho=0.1, task="powerlaw:0.9", test_alpha=8.0)
 MANY = replace(FEW, kappa=4.0)
@@ -47,7 +47,7 @@ RISES = {
 }
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Errors along the curves, their differences, limits, and the best contexts of training."""
     for point in LIMITS:
         yield point.extrapolated(effort.by_size(**SIZES))

@@ -10,7 +10,6 @@ Source: {letey2025}: the error is affine in the test covariance; derived in the 
 """
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ from iclimit.simulate.pretraining.ridge import solve_ridge
 from iclimit.simulate.prompts.summaries import SummaryLaw, exact_error, fresh_task_moments
 from iclimit.statistics import extrapolate_ratios
 from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Row, call, exact, limit, run
+from iclimit.validation.rows import Rows, call, exact, limit, run
 
 TAU, ALPHA, RHO, RIDGE = 0.5, 2.0, 0.1, 0.4
 POINT = {"tau": TAU, "alpha": ALPHA, "kappa": math.inf, "rho": RHO, "ridge": RIDGE}
@@ -149,7 +148,7 @@ def scan() -> float:
     return float(minimize_scalar(error, bounds=ends, method="bounded", options=options).fun)
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Slopes and least errors, extrapolated as ratios to their predictions, and the scan."""
     sizes = effort.by_size(**SIZES)
     expected = call(theory)

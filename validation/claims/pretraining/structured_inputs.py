@@ -8,14 +8,13 @@ Source: Heuristic deterministic equivalent, derived in the documentation.
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.pretraining.curves import Curve, curve_rows
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
-from iclimit.validation.rows import Row
+from iclimit.validation.rows import Rows
 
 SPECTRA: dict[str, Any] = {"task": "atoms:0.4,1.6", "inputs": "uniform:0.2,1.8"}
 ENDLESS = StructuredPoint(
@@ -30,7 +29,7 @@ ROTATED = tuple(
 )
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Limits for both orders of the eigenvalues, and errors for random position."""
     for point in COMMUTING:
         yield point.extrapolated(effort.by_size(**SIZES))

@@ -10,14 +10,14 @@ Source: {letey2025}; rank-deficient case derived in the documentation.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.pretraining.curves import LEGEND, Curve, CurveResults, curve_rows
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
-from iclimit.validation.rows import Limit, Row, call, drawing, exact
+from iclimit.validation.rows import Limit, Rows, call, drawing, exact
 from iclimit.validation.standard_figure import draw_quantity
 
 INSIDE = StructuredPoint(tau=2, alpha=2, kappa=1, rho=0.1, task="atoms:0,2")
@@ -38,7 +38,7 @@ ROUNDING = 1e-9
 RISES = {"ICL outside above inside, kappa=1": (INSIDE, OUTSIDE)}
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Errors along the curves, limits, and what endless data and context leave."""
     limits = [point.extrapolated(effort.by_size(**SIZES)) for point in LIMITS]
     yield from limits

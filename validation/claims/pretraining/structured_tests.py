@@ -10,14 +10,14 @@ Source: {letey2025}, Figure 1, and errors against kappa for spiked tests.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.pretraining.curves import LEGEND, Curve, CurveResults, curve_rows
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
-from iclimit.validation.rows import Limit, Row, drawing
+from iclimit.validation.rows import Limit, Rows, drawing
 from iclimit.validation.standard_figure import draw_quantity
 
 POWER_LAW = StructuredPoint(tau=2, alpha=2, kappa=1, rho=0.01, task="powerlaw:0.9")
@@ -37,7 +37,7 @@ RISES = {
 }
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Errors along the curves, their differences, and the limits with a ridge."""
     limits = [point.extrapolated(effort.by_size(**SIZES)) for point in LIMITS]
     yield from limits

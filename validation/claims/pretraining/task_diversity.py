@@ -9,7 +9,7 @@ noise.
 Source: {lu2025}, Figure 4.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
@@ -32,7 +32,7 @@ from iclimit.simulate.pretraining import simulate_estimator
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.pretraining.curves import LINE_SETS
 from iclimit.validation.claims.pretraining.points import Point, with_uncertainty
-from iclimit.validation.rows import Later, Row, call, drawing, exact, mean, run
+from iclimit.validation.rows import Later, Rows, call, drawing, exact, mean, run
 
 SETTING = settings["lu2025-task-diversity"]
 RHO = SETTING["rho"]
@@ -50,7 +50,7 @@ def point(alpha: float, tasks: int) -> Point:
     return Point(alpha=alpha, kappa=tasks / DIM, **SETTING)
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Both errors, their difference, and the error that the Bayes estimator keeps."""
     drawn: dict[str, dict[tuple[float, int], Later]] = {"predicted": {}, "ours": {}, "dmmse": {}}
     for alpha, tasks in product(ALPHAS, TASKS):

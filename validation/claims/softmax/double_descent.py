@@ -12,7 +12,6 @@ attention.
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +27,7 @@ from iclimit.simulate.networks import train_network
 from iclimit.simulate.softmax import MergedHeads
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.reference import read_reference
-from iclimit.validation.rows import Row, bound, call, drawing, mean, note, published, run
+from iclimit.validation.rows import Rows, bound, call, drawing, mean, note, published, run
 
 # Dimension and context length of our heads, noise variance at inputs of covariance I/d, and
 # standard deviation of the initial weights.  Below tau = 10 the errors depend on the last.
@@ -143,7 +142,7 @@ def middle(heads: FittedHeads) -> Estimate:
     return Estimate.of(heads.succeeded.mean(axis=0))
 
 
-def published_rows() -> Iterator[Row]:
+def published_rows() -> Rows:
     """Published errors against predicting zero."""
     for row in read_reference("lu_fig5_summary.csv"):
         if row["panel"] in BLOCKS:
@@ -191,7 +190,7 @@ def theory_notes() -> list[str]:
     ]
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Our heads against the best one, and published errors against predicting zero."""
     iterations, of = effort.pick(**ITERATIONS), "optimal_softmax.loss"
     fits = {

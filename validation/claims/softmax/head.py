@@ -9,7 +9,7 @@ Source: derived in the theory pages; head of {vonoswald2023}, Figure 12.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -21,14 +21,8 @@ from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.claims.softmax.runs import (
-    TrainedHeads,
-    head_loss,
-    relative_size,
-    trained_heads,
-    trained_rows,
-)
-from iclimit.validation.rows import Row, Single, bound, call, drawing, exact, mean, note, run
+from iclimit.validation.claims.softmax.runs import TrainedHeads, simulated_loss, trained_rows
+from iclimit.validation.rows import Rows, Single, bound, call, drawing, exact, mean
 
 # Random settings.
 COUNT = {"quick": 8, "medium": 20, "full": 40}
@@ -46,9 +40,6 @@ TRAINED = {
     "full": ((6, 4), (10, 10), (20, 10), (20, 20)),
 }
 BATCH = {"tiny": 512, "quick": 1024, "medium": 2048}
-HELD_OUT = {"quick": 50_000, "medium": 200_000, "full": 500_000}
-# Most that training may leave of the loss; 0.02 to 0.1 % measured.
-EXCESS = 0.01
 # Bound on the distance of temperature and value from the best, relative: the loss is flat there. 1
 # to 3 % measured.
 AWAY = 0.05
@@ -87,30 +78,18 @@ def rest_of(trained: TrainedHeads) -> float:
     return trained.rest / abs(trained.inverse_temperature[0]) / REST
 
 
-def describe(where: str, trained: TrainedHeads, best: SoftmaxHead) -> str:
-    """A trained head beside the best one, in words."""
-    return (
-        f"Trained at {where} in {trained.steps} steps: loss {trained.loss}, best "
-        f"{best.loss:.5g}, ratio {trained.ratio}; inverse temperature "
-        f"{abs(trained.inverse_temperature[0]):.3f} ({best.inverse_temperature:.3f}), value "
-        f"{abs(trained.value[0]):.3f} ({best.value:.3f})."
-    )
+def relative_size(number: float, reference: float) -> float:
+    """Size of a number over that of another."""
+    return abs(number) / abs(reference)
 
 
-def head_rows(effort: Effort) -> Iterator[Row]:
+def head_rows(effort: Effort) -> Rows:
     """Trained heads, the largest first."""
     for context, dim in reversed(effort.pick(**TRAINED)):
         best, where = best_head(context, dim), f"N={context}, d={dim}"
-        trained = run(
-            trained_heads,
-            best=(float(best.inverse_temperature), float(best.value)),
-            heads=1,
-            context=context,
-            dim=dim,
-            batch=effort.pick(**BATCH),
-            held_out=effort.pick(**HELD_OUT),
-        )
-        yield from trained_rows(where, trained, 1, EXCESS)
+        setting = {"context": context, "dim": dim, "batch": effort.pick(**BATCH)}
+        trained, rows = trained_rows(effort, where, best, heads=1, **setting)
+        yield from rows
         for name, number, least in (
             ("temperature", trained.inverse_temperature[0], best.inverse_temperature),
             ("value", trained.value[0], best.value),
@@ -119,23 +98,17 @@ def head_rows(effort: Effort) -> Iterator[Row]:
             yield exact(label, 1.0, call(relative_size, number, least), relative=AWAY)
         label = f"anisotropy of the trained head over its bound, {where}"
         yield bound(label, 1.0, call(rest_of, trained))
-        yield note(call(describe, where, trained, best))
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Losses at random settings and at the best ones, and trained heads."""
     yield from head_rows(effort)
     losses = []
     for number, setting in enumerate(random_settings(effort.pick(**COUNT))):
         tokens = number % TOKENS == 0
-        loss = run(
-            head_loss,
-            inverse_temperatures=(setting[3],),
-            values=(setting[4],),
-            sampler="tokens" if tokens else "scores",
-            contexts=effort(CONTEXTS // (10 if tokens else 1)),
-            **size_of(setting),
-        )
+        options = {"sampler": "tokens" if tokens else "scores", **size_of(setting)}
+        contexts = effort(CONTEXTS // (10 if tokens else 1))
+        loss = simulated_loss(*setting[3:], contexts=contexts, **options)
         label = "loss, N={}, d={}, noise {:g}, beta {:.3g}, value {:.3g}".format(*setting)
         theory = call(softmax_loss, setting[3], value=setting[4], **size_of(setting))
         losses.append(mean(label, theory, loss))
@@ -143,14 +116,8 @@ def rows(effort: Effort) -> Iterator[Row]:
     curve = {}
     for context in CURVE:
         best = best_head(context, CURVE_DIM)
-        curve[context] = run(
-            head_loss,
-            inverse_temperatures=(float(best.inverse_temperature),),
-            values=(float(best.value),),
-            context=context,
-            dim=CURVE_DIM,
-            contexts=effort(CONTEXTS),
-        )
+        setting = {"context": context, "dim": CURVE_DIM, "contexts": effort(CONTEXTS)}
+        curve[context] = simulated_loss(best.inverse_temperature, best.value, **setting)
         theory = call(best_head, context, CURVE_DIM).loss
         label, of = f"least loss, N={context}, d={CURVE_DIM}", "optimal_softmax.loss"
         yield mean(label, theory, curve[context], of=of)

@@ -9,7 +9,6 @@ opposite heads and for three with positive keys.
 Source: derived in the theory pages.
 """
 
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -24,17 +23,11 @@ from iclimit.asymptotics.softmax import (
 )
 from iclimit.results import Estimate
 from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.claims.softmax.runs import KERNELS, head_loss, scaled
-from iclimit.validation.rows import Row, call, limit, mean, run
+from iclimit.validation.claims.softmax.runs import KERNELS, SIZES, head_loss, simulated_loss
+from iclimit.validation.rows import Rows, call, limit, mean, run
 
 # c = d/N.
 RATIO = 0.5
-SIZES = {
-    "tiny": (8, 16, 32, 64),
-    "quick": (16, 32, 64, 128),
-    "medium": (16, 32, 64, 128, 256),
-    "full": (16, 32, 64, 128, 256, 512),
-}
 # Prompts at the largest size; as many scores at the others.
 CONTEXTS = {"tiny": 1_000, "quick": 5_000, "medium": 50_000, "full": 200_000}
 # Kernels that are not normalised, at inverse temperature 1/sqrt(d).
@@ -76,17 +69,16 @@ def efficiency(loss: Estimate, dim: int) -> Estimate:
     return Estimate.of(RATIO / mean - RATIO + slope * (loss.samples / dim - mean))
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Losses at finite size, and extrapolated efficiencies and losses."""
     sizes = effort.pick(**SIZES)
     prompts = {dim: effort.pick(**CONTEXTS) * sizes[-1] // dim for dim in sizes}
     losses: dict[str, dict[int, Any]] = {}
     for kind in KINDS:
         losses[kind] = {
-            dim: run(
-                head_loss,
-                inverse_temperatures=(dim**-0.5,),
-                values=(finite(kind, dim).value,),
+            dim: simulated_loss(
+                dim**-0.5,
+                finite(kind, dim).value,
                 kernel=kind,
                 context=round(dim / RATIO),
                 dim=dim,
@@ -126,7 +118,7 @@ def rows(effort: Effort) -> Iterator[Row]:
         if name in HEADS:
             yield limit(
                 {f"loss / d, {name}, d=inf": call(attention_loss, theory, ratio=RATIO)},
-                {dim: call(scaled, loss, 1 / dim) for dim, loss in runs.items()},
+                {dim: call(Estimate.scaled, loss, 1 / dim) for dim, loss in runs.items()},
                 draws=("eff", name),
             )
 

@@ -9,7 +9,6 @@ this is left out of the quick preset.
 Source: derived in the theory pages.
 """
 
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -24,15 +23,9 @@ from iclimit.asymptotics.softmax import (
 )
 from iclimit.results import Estimate
 from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.claims.softmax.runs import head_loss, scaled
-from iclimit.validation.rows import Later, Limit, Row, call, limit, run
+from iclimit.validation.claims.softmax.runs import SIZES, head_loss, simulated_loss
+from iclimit.validation.rows import Later, Limit, Rows, call, limit, run
 
-SIZES = {
-    "tiny": (8, 16, 32, 64),
-    "quick": (16, 32, 64, 128),
-    "medium": (16, 32, 64, 128, 256),
-    "full": (16, 32, 64, 128, 256, 512),
-}
 # Prompts at the largest size; as many scores at the others.
 CONTEXTS = {"tiny": 1_000, "quick": 4_000, "medium": 50_000, "full": 200_000}
 # d/N and the noise variance over N.
@@ -108,10 +101,9 @@ def head_losses(effort: Effort, head: SoftmaxHead, ratio: float, noise: float) -
     """Losses of a limiting head over the dimension, by size."""
     sizes = effort.pick(**SIZES)
     losses = {
-        dim: run(
-            head_loss,
-            inverse_temperatures=(float(head.inverse_temperature) / dim**0.5,),
-            values=(float(head.value) * dim**0.5,),
+        dim: simulated_loss(
+            float(head.inverse_temperature) / dim**0.5,
+            float(head.value) * dim**0.5,
             context=round(dim / ratio),
             dim=dim,
             noise_variance=noise * round(dim / ratio),
@@ -119,7 +111,7 @@ def head_losses(effort: Effort, head: SoftmaxHead, ratio: float, noise: float) -
         )
         for dim in sizes
     }
-    return {dim: call(scaled, loss, 1 / dim) for dim, loss in losses.items()}
+    return {dim: call(Estimate.scaled, loss, 1 / dim) for dim, loss in losses.items()}
 
 
 def extrapolated(label: str, theory: Any, of: str, runs: dict[int, Later]) -> Limit:
@@ -133,7 +125,7 @@ def matrix_limit(dim: int) -> float:
     return optimal_softmax_matrix(**matrix_setting(dim)).loss / dim
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Extrapolated losses against the limits."""
     for ratio, noise in POINTS:
         runs = head_losses(effort, limit_head(ratio, noise), ratio, noise)
@@ -160,10 +152,9 @@ def rows(effort: Effort) -> Iterator[Row]:
     long = long_context_softmax(dim=LONG_DIM, noise_variance=LONG_NOISE)
     lengths = effort.pick(**LENGTHS)
     runs = {
-        context: run(
-            head_loss,
-            inverse_temperatures=(float(long.inverse_temperature),),
-            values=(float(long.value),),
+        context: simulated_loss(
+            long.inverse_temperature,
+            long.value,
             context=context,
             dim=LONG_DIM,
             noise_variance=LONG_NOISE,
@@ -172,7 +163,7 @@ def rows(effort: Effort) -> Iterator[Row]:
         for context in lengths
     }
     if runs:
-        runs = {context: call(scaled, loss, context) for context, loss in runs.items()}
+        runs = {context: call(Estimate.scaled, loss, context) for context, loss in runs.items()}
         label, of = f"N times the loss, d={LONG_DIM}, N=inf", "long_context_softmax.loss"
         yield extrapolated(label, float(long.loss), of, runs)
 

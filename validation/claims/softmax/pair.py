@@ -10,7 +10,6 @@ Source: derived in the theory pages; {he2025} for small weights; {vonoswald2023}
 12.
 """
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -30,12 +29,11 @@ from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.softmax.runs import (
     KERNELS,
     TrainedHeads,
-    head_loss,
-    trained_heads,
+    simulated_loss,
     trained_rows,
 )
 from iclimit.validation.judge.comparisons import difference
-from iclimit.validation.rows import Row, bound, call, drawing, mean, note, run
+from iclimit.validation.rows import Rows, bound, call, drawing, mean, note, run
 
 # Prompts of a simulation of scores.
 CONTEXTS = {"tiny": 4_000, "quick": 25_000, "medium": 1_000_000, "full": 4_000_000}
@@ -66,10 +64,6 @@ TRAINED = {
     "full": ((6, 4, 2), (10, 10, 2), (10, 10, 4), (10, 10, 8)),
 }
 BATCH = {"tiny": 128, "quick": 512, "medium": 2048}
-HELD_OUT = {"quick": 50_000, "medium": 200_000, "full": 500_000}
-# Most that training may leave of the loss of the best pair: .03 % measured at N = 6, d = 4, and
-# 0.5 % at N = d = 10, where the loss hardly depends on the temperature.
-EXCESS = 0.01
 
 
 @dataclass(frozen=True)
@@ -142,37 +136,16 @@ def asymmetry(trained: TrainedHeads) -> float:
     return float(abs(trained.value.sum()) / abs(trained.value).max() / 0.05)
 
 
-def describe(where: str, trained: TrainedHeads, best: SoftmaxHead) -> str:
-    """Trained heads beside the best pair, in words."""
-    return (
-        f"Trained, {where}, {trained.steps} steps: loss {trained.loss}, over that of the best "
-        f"pair {trained.ratio}; inverse temperatures {_listed(trained.inverse_temperature)} "
-        f"({best.inverse_temperature:.3f}), values {_listed(trained.value)} ({best.value:.3f})."
-    )
-
-
-def _listed(numbers: Sequence[float]) -> str:
-    return ", ".join(f"{number:.3f}" for number in numbers)
-
-
-def head_rows(effort: Effort) -> Iterator[Row]:
+def head_rows(effort: Effort) -> Rows:
     """Trained heads, the largest first."""
     for context, dim, heads in reversed(effort.pick(**TRAINED)):
         best, where = best_pair(context, dim), f"{heads} heads, N={context}, d={dim}"
-        trained = run(
-            trained_heads,
-            best=(float(best.inverse_temperature), float(best.value)),
-            heads=heads,
-            context=context,
-            dim=dim,
-            batch=effort.pick(**BATCH),
-            held_out=effort.pick(**HELD_OUT),
-        )
-        yield from trained_rows(where, trained, heads, EXCESS)
+        setting = {"context": context, "dim": dim, "batch": effort.pick(**BATCH)}
+        trained, rows = trained_rows(effort, where, best, heads=heads, **setting)
+        yield from rows
         if heads == 2:
             label = f"sum of the values over their size, {where}, over its bound"
             yield bound(label, 1, call(asymmetry, trained))
-        yield note(call(describe, where, trained, best))
 
 
 def gain_of_best(context: int, dim: int) -> float:
@@ -192,7 +165,7 @@ def gain_note(where: str, gain: Estimate) -> str:
     return f"Two heads gain {gain} on the best linear layer, {where}: {errors}."
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Losses, gains on the same prompts, and trained heads."""
     yield from head_rows(effort)
     contexts, tokens = effort.pick(**CONTEXTS), effort.pick(**TOKENS)
@@ -208,21 +181,9 @@ def rows(effort: Effort) -> Iterator[Row]:
             **size,
         )
         beta, value = WARM * scale, warm_value(context, dim, NOISE)
-        noisy = run(
-            head_loss,
-            inverse_temperatures=(beta, -beta),
-            values=(value, -value),
-            noise_variance=NOISE,
-            contexts=contexts,
-            **size,
-        )
-        cold = run(
-            head_loss,
-            inverse_temperatures=(COLD * scale, -COLD * scale),
-            values=(1.5, -1.5),
-            contexts=contexts,
-            **size,
-        )
+        options = {"heads": 2, "contexts": contexts, **size}
+        noisy = simulated_loss(beta, value, noise_variance=NOISE, **options)
+        cold = simulated_loss(COLD * scale, 1.5, **options)
         warm, with_noise = one_pair_less(context, dim), one_pair_less(context, dim, NOISE)
         yield mean(f"warm heads, {where}", warm, pair.warm, draws=draws)
         yield mean(f"warm heads, noise {NOISE}, {where}", with_noise, noisy)
@@ -256,14 +217,8 @@ def rows(effort: Effort) -> Iterator[Row]:
         yield note(call(gain_note, where, gain))
         gains.append((f"{context}, {dim}", theory, gain, float(step.loss)))
     beta, value, noise = OTHER
-    other = run(
-        head_loss,
-        inverse_temperatures=(beta, -beta),
-        values=(value, -value),
-        input_law="uniform",
-        contexts=2 * tokens,
-        **OTHER_SIZE,
-    )
+    options = {"input_law": "uniform", "contexts": 2 * tokens, **OTHER_SIZE}
+    other = simulated_loss(beta, value, heads=2, **options)
     theory = call(uniform_softmax_loss, beta, value=value, **OTHER_SIZE, heads=2)
     yield mean(f"other heads, uniform inputs, N=10, d=3, noise {noise:g}", theory, other)
     yield drawing(draw, pairs, gains)

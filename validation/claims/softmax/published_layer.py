@@ -10,10 +10,7 @@ Source: {rossi2024}, Figure 7 (validation/reference/README.md); exact loss deriv
 pages.
 """
 
-from collections.abc import Iterator
 from functools import cache
-
-import numpy as np
 
 from iclimit.asymptotics.descent import optimal_learning_rate
 from iclimit.asymptotics.softmax import SoftmaxHead, uniform_softmax
@@ -21,9 +18,9 @@ from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.training.repeats import MISSED
 from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.claims.softmax.runs import head_loss, scaled
-from iclimit.validation.reference import read_reference
-from iclimit.validation.rows import Later, Row, bound, call, drawing, mean, note, run
+from iclimit.validation.claims.softmax.runs import simulated_loss
+from iclimit.validation.reference.layers import draw_bands, published_layers
+from iclimit.validation.rows import Later, Rows, bound, call, drawing, mean, note
 
 DIM = 5
 # Half the mean square of a label for inputs U(-1, 1): the published units.
@@ -38,21 +35,10 @@ ABOVE = 0.02
 # one length the median is 0.05 % below.
 BELOW = 0.002
 
-Published = dict[int, tuple[float, ...]]
 
-
-@cache
-def published() -> Published:
-    """Median loss and its band by context length."""
-    return {
-        int(row["context"]): (
-            float(row["median_loss"]),
-            float(row["band_a"]),
-            float(row["band_b"]),
-        )
-        for row in read_reference("blog_fig7_fig8_layers.csv")
-        if (row["figure"], row["layers"]) == ("7", "1")
-    }
+def median(context: int) -> float:
+    """Published median loss."""
+    return published_layers("softmax", 1)[context][0]
 
 
 @cache
@@ -63,20 +49,20 @@ def best_head(context: int) -> SoftmaxHead:
 
 def trained(context: int) -> bool:
     """Whether most published seeds learned what can be learned, to a tenth."""
-    best = float(best_head(context).loss) / 2
-    return published()[context][0] <= best + MISSED * (NULL - best)
+    best = half_loss(context)
+    return median(context) <= best + MISSED * (NULL - best)
 
 
 def over_theory(context: int) -> float:
     """Published median over the theory."""
-    return published()[context][0] / float(best_head(context).loss / 2)
+    return median(context) / half_loss(context)
 
 
 def describe(lengths: list[int]) -> list[str]:
     """At which lengths most published seeds trained, and where they failed, in words."""
     good = [context for context in lengths if trained(context)]
     ratios = [100 * (over_theory(context) - 1) for context in good]
-    missing = ", ".join(f"{n} ({published()[n][0]:.3f})" for n in lengths if n not in good)
+    missing = ", ".join(f"{n} ({median(n):.3f})" for n in lengths if n not in good)
     return [
         f"Most published seeds trained at {len(good)} of {len(lengths)} lengths: N = "
         f"{', '.join(map(str, good))}.  There the medians are {min(ratios):+.2f} to "
@@ -87,7 +73,7 @@ def describe(lengths: list[int]) -> list[str]:
     ]
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Published medians against the theory, and the theory against simulated prompts."""
     lengths = effort.pick(**LENGTHS)
     for context in filter(trained, lengths):
@@ -97,16 +83,11 @@ def rows(effort: Effort) -> Iterator[Row]:
     simulated: dict[int, Later] = {}
     for context in effort.pick(**SIMULATED):
         best = best_head(context)
-        losses = run(
-            head_loss,
-            inverse_temperatures=(float(best.inverse_temperature),),
-            values=(float(best.value),),
-            context=context,
-            dim=DIM,
-            input_law="uniform",
-            contexts=effort.pick(**PROMPTS),
+        setting = {"context": context, "dim": DIM, "input_law": "uniform"}
+        losses = simulated_loss(
+            best.inverse_temperature, best.value, contexts=effort.pick(**PROMPTS), **setting
         )
-        simulated[context] = call(scaled, losses, 0.5)
+        simulated[context] = call(Estimate.scaled, losses, 0.5)
         label, theory = f"least loss on simulated prompts, N={context}", call(half_loss, context)
         yield mean(label, theory, simulated[context], of="uniform_softmax.loss")
     yield note(call(describe, lengths))
@@ -134,9 +115,7 @@ def draw(figure: Figure, lengths: list[int], simulated: dict[int, Estimate]) -> 
         ([n for n in lengths if n not in good], "0.6", "published, most seeds failed"),
     ):
         if group:
-            middle, low, high = np.array([published()[n] for n in group]).T
-            bars = np.stack([middle - low, high - middle])
-            draw_points(left, group, middle, bars, colour, label=label)
+            draw_bands(left, published_layers("softmax", 1), group, colour, label=label)
     left.axhline(NULL, color="0.8", linewidth=0.8)
     left.set_ylim(0.012, 1.2)
     finish(left, "context length $N$", "loss (half the square)", log="y", legend="")

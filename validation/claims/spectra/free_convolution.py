@@ -8,7 +8,6 @@ product of the two.
 Source: Voiculescu (1986, 1987); subordination: Biane, Math. Z. 227 (1998) 143.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from scipy.optimize import brentq
 from iclimit.asymptotics.spectra import FreeSum, SpectralMeasure, spectrum
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.spectra import matrices
-from iclimit.validation.rows import Row, call, run
+from iclimit.validation.rows import Rows, call, run
 
 # Spectra of the two matrices that are added or multiplied.
 MATRICES = {"sum": ("atoms:0,3", "uniform:0,2"), "product": ("atoms:0.5,2", "uniform:0.2,1.8")}
@@ -67,7 +66,7 @@ def etas() -> dict[int, matrices.Statistics]:
     return dict.fromkeys(matrices.SIZES, statistics)
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Statistics of sums and products."""
     law = FreeSum(*map(spectrum, MATRICES["sum"]))
     statistics = {"sum": call(matrices.all_statistics, law, SUM_POINTS), "product": call(etas)}

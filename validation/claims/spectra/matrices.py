@@ -1,7 +1,7 @@
 """Statistics of the eigenvalues of simulated matrices, beside those of their limiting law."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
 from typing import TypeAlias
@@ -11,7 +11,7 @@ import numpy as np
 from iclimit.asymptotics.spectra import SpectralMeasure
 from iclimit.statistics import Extrapolation, extrapolate_runs
 from iclimit.validation import Comparison, compare_limits, compare_p_value
-from iclimit.validation.rows import Later, Row, call, judged, note
+from iclimit.validation.rows import Later, Rows, call, judged, note
 
 SIZES = (40, 60, 80, 120, 160)
 # Eigenvalues drawn at every size.
@@ -94,7 +94,7 @@ def all_statistics(law: SpectralMeasure, points: Sequence[float]) -> dict[int, S
 
 def statistics_rows(
     family: str, statistics: Later | Mapping[int, Statistics], eigenvalues: Mapping[int, Later]
-) -> Iterator[Row]:
+) -> Rows:
     """Statistics of the eigenvalues of a family, extrapolated to infinite size.
 
     The fit is one of the deviations from the limits, which may depend on the size; theory and

@@ -12,7 +12,7 @@ Wishart matrices: documentation.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -31,7 +31,7 @@ from iclimit.asymptotics.spectra import (
 )
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.spectra import matrices
-from iclimit.validation.rows import Row, call, mean, run
+from iclimit.validation.rows import Rows, call, mean, run
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def unit_trace(eigenvalues: np.ndarray) -> np.ndarray:
     return eigenvalues / np.mean(eigenvalues, axis=1, keepdims=True)
 
 
-def rows(effort: Effort) -> Iterator[Row]:
+def rows(effort: Effort) -> Rows:
     """Statistics of all populations, and of many small matrices."""
     for population in (*POPULATIONS, Population("isotropic", "isotropic", ISOTROPIC)):
         law = {"covariance": population.covariance, "ratio": population.ratio}
