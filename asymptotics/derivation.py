@@ -1,8 +1,8 @@
 """A derivation as SymPy equations, step by step, with LaTeX for papers."""
 
 from dataclasses import dataclass
-from typing import Any
 
+from iclimit.asymptotics.numbers import Value
 from iclimit.checks import check_flags
 
 LINE = 120
@@ -19,10 +19,10 @@ class Derivation:
         What is done, and the equation that results.  The last equation is the result.
     """
 
-    steps: tuple[tuple[str, Any], ...]
+    steps: tuple[tuple[str, Value], ...]
 
     @property
-    def result(self) -> Any:
+    def result(self) -> Value:
         """Right-hand side of the last equation."""
         return self.steps[-1][1].rhs
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from iclimit.asymptotics.numbers import Value
 from iclimit.results import Result
 
 
@@ -20,8 +20,8 @@ class TaskErrors(Result):
         On the pretraining tasks.
     """
 
-    icl: Any
-    idg: Any
+    icl: Value
+    idg: Value
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,5 +36,5 @@ class BoundedLoss(Result):
         Numerical error of the loss.
     """
 
-    loss: Any
-    error: Any
+    loss: Value
+    error: Value

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import elementwise
 
 from iclimit.asymptotics.checks import broadcast_shape
-from iclimit.asymptotics.numbers import Namespace
+from iclimit.asymptotics.numbers import Namespace, Value
 
 _SETTLED = 1e-15
 """Relative change below which a repeated step has settled."""
@@ -40,12 +40,12 @@ def find_root(
     bracket: tuple[Any, Any],
     args: Sequence[Any],
     report: Callable[[int], str],
-) -> Any:
+) -> Value:
     """Root between the ends of a bracket; an ArithmeticError reports the first one not found."""
     if search := getattr(math_, "find_root", None):
         return search(function, bracket, args)
-    found = elementwise.find_root(function, bracket, args=tuple(args), tolerances=_TIGHT)
-    return _found(found, report)
+    roots = elementwise.find_root(function, bracket, args=tuple(args), tolerances=_TIGHT)
+    return _found(roots, report)
 
 
 def find_root_above(
@@ -54,7 +54,7 @@ def find_root_above(
     start: Any,
     args: Sequence[Any],
     report: Callable[[int], str],
-) -> Any:
+) -> Value:
     """Root above a point, looked for from there on; errors are reported in the same way."""
     if search := getattr(math_, "find_root_above", None):
         return search(function, start, args)
@@ -63,7 +63,7 @@ def find_root_above(
     return _found(elementwise.find_root(function, bracket.bracket, args=args), report)
 
 
-def _found(result: Any, report: Callable[[int], str]) -> Any:
+def _found(result: Any, report: Callable[[int], str]) -> Value:
     if not np.all(result.success):
         raise ArithmeticError(report(int(np.argmin(result.success))))
     return result.x
@@ -71,7 +71,7 @@ def _found(result: Any, report: Callable[[int], str]) -> Any:
 
 def find_minimum(
     math_: Namespace, function: Callable[..., Any], points: np.ndarray, args: Sequence[Any]
-) -> tuple[Any, Any]:
+) -> tuple[Value, Value]:
     """Minimum near the best of some points (n, ...) and its value.
 
     The best point counts at the ends, and where the function is flat to rounding beside it.
@@ -90,19 +90,19 @@ def find_minimum(
         for shift in (0, -1, 0, 1)
     )
     with np.errstate(all="ignore"):
-        found = elementwise.find_minimum(
+        minima = elementwise.find_minimum(
             function,
             tuple(end[inside] for end in bracket),
             args=tuple(np.broadcast_to(v, shape).ravel()[inside] for v in args),
         )
-    inside[inside] = found.success
-    x[inside], value[inside] = found.x[found.success], found.f_x[found.success]
+    inside[inside] = minima.success
+    x[inside], value[inside] = minima.x[minima.success], minima.f_x[minima.success]
     return x.reshape(shape), value.reshape(shape)
 
 
 def repeat_until_settled(
     math_: Namespace, step: Callable[..., Any], start: Any, args: Sequence[Any], most: int
-) -> Any:
+) -> Value:
     """Apply a step again and again, until it changes x >= 0 by less than 1e-15 (1 + x)."""
     if search := getattr(math_, "repeat_until_settled", None):
         return search(step, start, args, most)
@@ -114,7 +114,7 @@ def repeat_until_settled(
     return x
 
 
-def count_until(math_: Namespace, step: Callable[[Any], Any], start: Any, goal: Any) -> Any:
+def count_until(math_: Namespace, step: Callable[[Any], Any], start: Any, goal: Any) -> Value:
     """How often a step is applied to x until x <= goal, elementwise."""
     if search := getattr(math_, "count_until", None):
         return search(step, start, goal)

@@ -111,20 +111,20 @@ def best_test_time_steps(
     )
     limit = final_test_time_error(**setting)
     best, error = np.full(limit.shape, np.inf), limit.copy()
-    left, count = np.flatnonzero(limit > 0), 0
-    while left.size and count < steps:
+    unsettled, count = np.flatnonzero(limit > 0), 0
+    while unsettled.size and count < steps:
         count = min(max(_FIRST, 2 * count), steps)
         errors = test_time_errors(
-            **{name: values[left] for name, values in setting.items()}, steps=count
+            **{name: values[unsettled] for name, values in setting.items()}, steps=count
         )
-        at, least, end = errors.argmin(axis=1), errors.min(axis=1), limit[left]
+        at, least, end = errors.argmin(axis=1), errors.min(axis=1), limit[unsettled]
         with np.errstate(invalid="ignore"):  # infinite errors
             close = np.isfinite(end) & (np.abs(errors[:, -1] - end) <= _CLOSE * end)
         done = (2 * at <= count) | close | (count == steps)
         # At the last number the errors may still fall.
         finite = done & (least < (1 - _CLOSE) * end) & (at < count)
-        best[left[finite]] = at[finite]
+        best[unsettled[finite]] = at[finite]
         fell = done & (least < end)
-        error[left[fell]] = least[fell]
-        left = left[~done]
+        error[unsettled[fell]] = least[fell]
+        unsettled = unsettled[~done]
     return BestSteps(best.reshape(shape)[()], error.reshape(shape)[()])

@@ -13,7 +13,7 @@ import numpy as np
 from iclimit.asymptotics.checks import checked, real_array
 from iclimit.asymptotics.depth.population import Population
 from iclimit.asymptotics.depth.tied_loss import TiedLoss, largest_gamma
-from iclimit.asymptotics.numbers import Number
+from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.spectra import TwoPoint
 from iclimit.results import Result
 
@@ -47,12 +47,12 @@ class DepthLoss(Result):
         gamma is inf.
     """
 
-    loss: Any
-    gamma: Any
-    error: Any
-    headroom: Any
+    loss: Value
+    gamma: Value
+    error: Value
+    headroom: Value
 
-    def margin(self, context: Number) -> Any:
+    def margin(self, context: Number) -> Value:
         r"""Distance from divergence, in standard deviations of the largest eigenvalue.
 
         An isolated largest eigenvalue of a context of P tokens fluctuates by :math:`\sqrt{2/P}` of
@@ -172,19 +172,19 @@ def depth_loss(
     arrays = [L, alphas, np.minimum(widths, 1.0), noise, *([] if chosen is None else [chosen])]
     shape = np.broadcast_shapes(*(each.shape for each in arrays))
     flat = [np.broadcast_to(each, shape).ravel() for each in arrays]
-    found = np.zeros((4, flat[0].size))
+    results = np.zeros((4, flat[0].size))
     for cell in np.unique(np.stack(flat[1:3]), axis=1).T:
         here = (flat[1] == cell[0]) & (flat[2] == cell[1])
         law = population.law(*cell.tolist())
         given = [v[here] for v in (flat[0], *flat[3:])]
-        found[:, here] = (_best if chosen is None else _given)(population, law, *given)
-    unresolved = (found[2] > _RESOLVED * abs(found[0])) & (found[2] > _NEGLIGIBLE * scale)
-    if np.any(unresolved & np.isfinite(found[0])):
+        results[:, here] = (_best if chosen is None else _given)(population, law, *given)
+    unresolved = (results[2] > _RESOLVED * abs(results[0])) & (results[2] > _NEGLIGIBLE * scale)
+    if np.any(unresolved & np.isfinite(results[0])):
         raise ArithmeticError(
             f"float64 does not resolve the loss at depth {flat[0][unresolved][0]:g} and gamma "
-            f"{found[1][unresolved][0]:g}: more steps or a larger gamma than its contours allow"
+            f"{results[1][unresolved][0]:g}: more steps or a larger gamma than its contours allow"
         )
-    loss, gammas, error, headroom = (each.reshape(shape)[()] for each in found)
+    loss, gammas, error, headroom = (each.reshape(shape)[()] for each in results)
     gammas = gammas if matrix is None else matrix
     return DepthLoss(loss * scale, gammas, error * scale, headroom)
 
@@ -204,12 +204,14 @@ def _given(
         growth = np.where(depth < np.inf, abs(1 - gamma * top / depth) ** depth, 0.0)
         headroom = np.where(gamma > 0, 2 * depth / (gamma * top) - 1, np.inf)
     finite = growth < _LARGEST
-    found = np.stack([np.full(depth.shape, np.inf), gamma, np.full(depth.shape, np.inf), headroom])
+    results = np.stack(
+        [np.full(depth.shape, np.inf), gamma, np.full(depth.shape, np.inf), headroom]
+    )
     if np.any(finite):
         L, sigma2, g = depth[finite], noise[finite], gamma[finite]
         loss = TiedLoss.reaching(law, population.tasks_at(law), L, g)
-        found[0, finite], found[2, finite] = loss.value(L, g, sigma2), loss.error(L, g, sigma2)
-    return found
+        results[0, finite], results[2, finite] = loss.value(L, g, sigma2), loss.error(L, g, sigma2)
+    return results
 
 
 def _best(
@@ -220,10 +222,10 @@ def _best(
     silent = (noise == 0) | (law.alpha == np.inf)
     # Infinitely many steps leave the null space of the sample covariance.
     limit = silent & (depth == np.inf)
-    found = np.zeros((4, depth.size))
+    results = np.zeros((4, depth.size))
     if np.any(limit):
-        found[0, limit] = law.null_mean(outer=tasks, inner=law.values)
-        found[1, limit], found[3, limit] = np.inf, np.nan
+        results[0, limit] = law.null_mean(outer=tasks, inner=law.values)
+        results[1, limit], results[3, limit] = np.inf, np.nan
     if np.any(~limit):
         L, sigma2 = depth[~limit], noise[~limit]
         most = largest_gamma(law, L)
@@ -240,5 +242,5 @@ def _best(
         rough = rest[2] > _AGAIN * abs(rest[0])
         if np.any(rough):
             rest[:, rough] = _given(population, law, L[rough], sigma2[rough], gamma[rough])
-        found[:, ~limit] = rest
-    return found
+        results[:, ~limit] = rest
+    return results

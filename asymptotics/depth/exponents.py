@@ -44,7 +44,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from iclimit.asymptotics.checks import checked
-from iclimit.asymptotics.numbers import Number
+from iclimit.asymptotics.numbers import Number, Value
 from iclimit.checks import check_choice
 from iclimit.results import Result
 
@@ -80,16 +80,16 @@ class ScalingExponents(Result):
         Exponent of the best training time, :math:`t \sim N^x`.
     """
 
-    time: Any
-    time_of_weights: Any
-    depth: Any
-    width: Any
-    context: Any
-    compute: Any
-    inference: Any
-    depth_of_width: Any
-    context_of_width: Any
-    time_of_width: Any
+    time: Value
+    time_of_weights: Value
+    depth: Value
+    width: Value
+    context: Value
+    compute: Value
+    inference: Value
+    depth_of_width: Value
+    context_of_width: Value
+    time_of_width: Value
 
 
 def scaling_exponents(*, nu: Number, beta: Number, setting: str = "rrs") -> ScalingExponents:
@@ -159,16 +159,16 @@ def scaling_exponents(*, nu: Number, beta: Number, setting: str = "rrs") -> Scal
     # What depends on one of the two has the shape of both.
     v, b = v + 0 * b, b + 0 * v
     tied, fixed = setting == "rrs", setting == "fs"
-    found: dict[str, Any] = dict.fromkeys(field.name for field in fields(ScalingExponents))
+    exponents: dict[str, Any] = dict.fromkeys(field.name for field in fields(ScalingExponents))
     if fixed:
-        found["time"] = v * b / (v * b + 2 * v + 1)
-        found["depth"] = math_.inf + 0 * v
+        exponents["time"] = v * b / (v * b + 2 * v + 1)
+        exponents["depth"] = math_.inf + 0 * v
     else:
         width = v * math_.where(b <= 1, lambda: b, lambda: 1 + 0 * b)
         context = v * math_.where(b <= 2, lambda: b, lambda: 2 + 0 * b)
         depth = {"rrs": b, "untied": (2 + v) * b, "untied_blurred": 2 * b}[setting]
         spent = 2 / context + 2 / width + 1 / depth
-        found |= {
+        exponents |= {
             "depth": depth,
             "width": width,
             "context": context,
@@ -178,11 +178,11 @@ def scaling_exponents(*, nu: Number, beta: Number, setting: str = "rrs") -> Scal
         }
     if tied:
         time = b / (2 + b)
-        found |= {
+        exponents |= {
             "time": time,
             "time_of_weights": 5 * b / (5 * b + 2),
             "compute": 1 / (spent + 1 / time),
             "time_of_width": width / time,
         }
-    known = {name: value for name, value in found.items() if value is not None}
-    return ScalingExponents(**found | {k: math_.finish(value) for k, value in known.items()})
+    known = {name: value for name, value in exponents.items() if value is not None}
+    return ScalingExponents(**exponents | {k: math_.finish(value) for k, value in known.items()})

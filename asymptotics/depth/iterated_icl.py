@@ -56,7 +56,7 @@ import numpy as np
 
 from iclimit.asymptotics.checks import check_integers, checked
 from iclimit.asymptotics.depth.overthinking import feedback_at_pi
-from iclimit.asymptotics.numbers import ArrayMath, Number
+from iclimit.asymptotics.numbers import ArrayMath, Number, Value
 from iclimit.asymptotics.pretraining.icl import context_noise, errors_at, solve_fixed_point
 from iclimit.asymptotics.spectra import MarchenkoPastur
 
@@ -166,7 +166,7 @@ def overthinking_ratio(
     noise_variance: Number = 0.0,
     ridge: Number = 0.0,
     dampening: Number = 1.0,
-) -> Any:
+) -> Value:
     r"""How strongly errors feed on themselves as linear attention is applied again and again.
 
     Fresh tasks in every prompt of pretraining.  Above 1 the errors of `iterated_icl_errors` grow
@@ -229,14 +229,14 @@ def overthinking_ratio(
     many = math_.convert(math_.inf)
     q = (1 + rho) / alpha
 
-    def cases(below: Any) -> tuple[Any]:
+    def cases(below: Any) -> tuple[Value]:
         xi, eta = solve_fixed_point(math_, below, tau, q, many, ridge)
         _, idg = errors_at(math_, tau, many, rho, q, xi, eta)
         step = factor / (1 + q + xi)
         scatter = idg / tau * (1 + q) * step**2
         return (math_.where(math_.isinf(idg), lambda: math_.inf, lambda: largest(step, scatter)),)
 
-    def largest(step: Any, scatter: Any) -> Any:
+    def largest(step: Any, scatter: Any) -> Value:
         shown = math_.where(alpha < 1, lambda: alpha, lambda: 1 + 0 * alpha)
         at_zero, at_pi = scatter * shown / step**2, feedback_at_pi(math_, alpha, step)
         # Where the mean steps diverge, so do they with infinite data.
@@ -298,8 +298,8 @@ class _Mean:
         f, h = self.f[: steps + 1], self.h[: steps + 1]
         change = np.diff(f, axis=0, prepend=0.0)
 
-        def average(weight: Any, left: np.ndarray) -> np.ndarray:
-            return np.asarray((share * weight * left) @ left.T)
+        def average(weight: Any, rows: np.ndarray) -> np.ndarray:
+            return np.asarray((share * weight * rows) @ rows.T)
 
         W = _series(average(1, h) / self.alpha, average(K**2, h) / self.alpha)
         C = average(1, f)
@@ -327,8 +327,8 @@ def _series(source: np.ndarray, kernel: np.ndarray) -> np.ndarray:
 
 def _product(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Two-time convolution, as a sum over lags of the first time."""
-    count, found = len(first), np.zeros_like(second)
+    count, total = len(first), np.zeros_like(second)
     lag = np.subtract.outer(np.arange(count), np.arange(count))
     for m in range(count):
-        found[m:] += second[: count - m] @ np.where(lag >= 0, first[m, lag], 0.0).T
-    return found
+        total[m:] += second[: count - m] @ np.where(lag >= 0, first[m, lag], 0.0).T
+    return total

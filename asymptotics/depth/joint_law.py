@@ -31,7 +31,7 @@ from typing import Any
 from scipy import special
 
 from iclimit.asymptotics.checks import checked
-from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, SymPyMath
+from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, SymPyMath, Value
 from iclimit.results import Result
 
 _RANGES = {"nu": "(1, inf)", "beta": "(0, 1)"}
@@ -58,10 +58,10 @@ class ScalingTerms(Result):
         :math:`c_P`.
     """
 
-    time: Any
-    depth: Any
-    width: Any
-    context: Any
+    time: Value
+    depth: Value
+    width: Value
+    context: Value
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,11 +76,11 @@ class OptimalShape(Result):
         Training time, layers, width and tokens.
     """
 
-    loss: Any
-    time: Any
-    depth: Any
-    width: Any
-    context: Any
+    loss: Value
+    time: Value
+    depth: Value
+    width: Value
+    context: Value
 
 
 def scaling_terms(*, nu: Number, beta: Number) -> ScalingTerms:
@@ -175,7 +175,7 @@ def compute_optimal(*, compute: Number, nu: Number, beta: Number) -> OptimalShap
     return OptimalShape(*(math_.finish(each) for each in (loss, *shape)))
 
 
-def _terms(math_: Namespace, nu: Any, beta: Any) -> tuple[Any, Any, Any, Any]:
+def _terms(math_: Namespace, nu: Any, beta: Any) -> tuple[Value, Value, Value, Value]:
     """Constants of time, depth, width and context."""
     # The sine of pi/nu.
     theta = math_.pi / nu / math_.cos(math_.pi / 2 - math_.pi / nu)
@@ -187,7 +187,7 @@ def _terms(math_: Namespace, nu: Any, beta: Any) -> tuple[Any, Any, Any, Any]:
     return time, g / nu * 4 ** (-beta), width, g * _gamma(math_, 2 - beta) * spread
 
 
-def _gamma(math_: Namespace, x: Any) -> Any:
+def _gamma(math_: Namespace, x: Value) -> Value:
     """Gamma function."""
     if isinstance(math_, ArrayMath):
         return special.gamma(x)

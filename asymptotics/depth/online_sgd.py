@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from iclimit.asymptotics.checks import checked
-from iclimit.asymptotics.numbers import Namespace, Number, require
+from iclimit.asymptotics.numbers import Namespace, Number, Value, require
 from iclimit.results import Result
 
 
@@ -56,10 +56,10 @@ class OnlineErrors(Result):
         Factor a of the distance in each step; training diverges where it is at least 1.
     """
 
-    loss: Any
-    long_context_loss: Any
-    distance: Any
-    contraction: Any
+    loss: Value
+    long_context_loss: Value
+    distance: Value
+    contraction: Value
 
 
 def online_sgd_errors(
@@ -147,17 +147,17 @@ def online_sgd_errors(
             t < math_.inf, lambda: _geometric_sum(math_, a, gap, t), lambda: _series(math_, gap)
         )
         C = a**t / A**2 + b * powers
-        left = (1 - eta * A) ** t
-        # Gamma - I, with the trace (1 - left)/A of Gamma.
-        long_context = C + (1 - 1 / A) * (1 - 1 / A + 2 * left / A)
-        found = A * C + excess / A, long_context, C, a
-    return OnlineErrors(*(math_.finish(each) for each in found))
+        remaining = (1 - eta * A) ** t
+        # Gamma - I, with the trace (1 - remaining)/A of Gamma.
+        long_context = C + (1 - 1 / A) * (1 - 1 / A + 2 * remaining / A)
+        errors = A * C + excess / A, long_context, C, a
+    return OnlineErrors(*(math_.finish(each) for each in errors))
 
 
-def _geometric_sum(math_: Namespace, a: Any, gap: Any, t: Any) -> Any:
+def _geometric_sum(math_: Namespace, a: Value, gap: Any, t: Value) -> Value:
     """Sum of the first t powers of a = 1 - gap."""
 
-    def powers() -> Any:
+    def powers() -> Value:
         return math_.stable(
             gap > 0.5, lambda: (1 - a**t) / gap, lambda: -math_.expm1(t * math_.log1p(-gap)) / gap
         )
@@ -165,6 +165,6 @@ def _geometric_sum(math_: Namespace, a: Any, gap: Any, t: Any) -> Any:
     return math_.where(gap == 0, lambda: t, powers)
 
 
-def _series(math_: Namespace, gap: Any) -> Any:
+def _series(math_: Namespace, gap: Any) -> Value:
     """Sum of all powers of 1 - gap."""
     return math_.where(gap > 0, lambda: 1 / gap, lambda: math_.inf)

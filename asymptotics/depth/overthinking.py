@@ -38,7 +38,7 @@ It follows from the generating function of V at x = y = 1.
 from typing import Any
 
 from iclimit.asymptotics.checks import checked
-from iclimit.asymptotics.numbers import Namespace, Number
+from iclimit.asymptotics.numbers import Namespace, Number, Value
 
 RANGES = {"alpha": "(0, inf)", "tau": "(1, inf]", "dampening": "(0, inf)"}
 """Ranges of weight prediction: finite contexts, and more contexts than dimensions."""
@@ -46,7 +46,7 @@ RANGES = {"alpha": "(0, inf)", "tau": "(1, inf]", "dampening": "(0, inf)"}
 
 def overthinking_threshold(
     *, alpha: Number, noise_variance: Number = 0.0, dampening: Number = 1.0
-) -> Any:
+) -> Value:
     r"""Pretraining below which more steps at test time end in growing errors.
 
     Parameters
@@ -107,7 +107,7 @@ def overthinking_threshold(
         )
 
 
-def edge_values(math_: Namespace, alpha: Any, noise: Any, factor: Any) -> tuple[Any, Any]:
+def edge_values(math_: Namespace, alpha: Value, noise: Value, factor: Any) -> tuple[Value, Value]:
     """Values (s g)^2 f_0(1) and (s g)^2 f_pi(1) of the module docstring."""
     a, G = math_.sqrt(alpha), alpha + 1 + noise
     # a - 1, without cancellation.
@@ -117,7 +117,7 @@ def edge_values(math_: Namespace, alpha: Any, noise: Any, factor: Any) -> tuple[
     upper = far + (1 - factor) * near + 2 * noise
     at_zero = math_.where(alpha < 1, lambda: alpha, lambda: 1 + 0 * alpha)
 
-    def closed() -> Any:
+    def closed() -> Value:
         b = 2 - factor * (alpha + 1) / G
         # Exact numbers take the first form, which has no roots to be simplified.
         R = math_.stable(
@@ -130,12 +130,12 @@ def edge_values(math_: Namespace, alpha: Any, noise: Any, factor: Any) -> tuple[
     return at_zero, math_.where(lower > 0, closed, lambda: math_.inf)
 
 
-def feedback_at_pi(math_: Namespace, alpha: Any, step: Any) -> Any:
+def feedback_at_pi(math_: Namespace, alpha: Value, step: Value) -> Value:
     """Value f_pi(1) of the module docstring at any mean step s g; infinite where that diverges."""
     b = 2 - step * (1 + 1 / alpha)
     radius = 2 * step / math_.sqrt(alpha)
 
-    def closed() -> Any:
+    def closed() -> Value:
         R = math_.sqrt((b - radius) * (b + radius))
         return math_.divide(2 * (2 - R), step * R * (b + R))
 
@@ -144,7 +144,7 @@ def feedback_at_pi(math_: Namespace, alpha: Any, step: Any) -> Any:
 
 def final_test_time_error(
     *, alpha: Number, tau: Number, noise_variance: Number = 0.0, dampening: Number = 1.0
-) -> Any:
+) -> Value:
     r"""Error after infinitely many steps with a matrix learned from weight prediction.
 
     Parameters
@@ -191,11 +191,11 @@ def final_test_time_error(
         r0 = ratio * alpha
         stable = math_.all_of(ratio * at_zero < 1, ratio * at_pi < 1)
 
-        def few_pairs() -> Any:
+        def few_pairs() -> Value:
             bias = (1 - alpha) / (1 - r0)
             return bias + noise * (alpha + bias * r0) / (1 - alpha)
 
-        def limit() -> Any:
+        def limit() -> Value:
             # Without noise, 0 also at alpha = 1, where dampened steps converge slowly.
             some = math_.where(noise > 0, lambda: noise / (alpha - 1), lambda: 0 * alpha)
             return math_.where(alpha < 1, few_pairs, lambda: some)

@@ -22,6 +22,7 @@ from scipy.optimize import brentq
 
 from iclimit.asymptotics.checks import check_integers, real_array
 from iclimit.asymptotics.depth.untied import parse_label_spectrum
+from iclimit.asymptotics.numbers import Value
 from iclimit.results import Result
 
 
@@ -48,7 +49,7 @@ class BalancedSaddle(Result):
     curvature: float
     growth_rate: float
 
-    def escape_time(self, asymmetry: Any) -> Any:
+    def escape_time(self, asymmetry: Any) -> Value:
         """Time in which a small difference of gains grows to order one.
 
         Parameters

@@ -118,12 +118,12 @@ def depth_schedule_loss(
     population, scale = Population.of_setting(setting, spectrum, task_spectrum, sizes[1], matrix)
     arrays = np.broadcast_arrays(*sizes)
     flat = [each.ravel() for each in arrays]
-    found = np.empty((2, flat[0].size))
+    losses = np.empty((2, flat[0].size))
     for cell in np.unique(np.stack(flat[:2]), axis=1).T:
         here = (flat[0] == cell[0]) & (flat[1] == cell[1])
         law = population.law(*cell.tolist())
-        found[:, here] = _losses(law, population.tasks_at(law), steps, inner, flat[2][here])
-    loss, error = (each.reshape(arrays[0].shape)[()] * scale for each in found)
+        losses[:, here] = _losses(law, population.tasks_at(law), steps, inner, flat[2][here])
+    loss, error = (each.reshape(arrays[0].shape)[()] * scale for each in losses)
     return BoundedLoss(loss, error)
 
 

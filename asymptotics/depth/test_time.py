@@ -47,7 +47,7 @@ import numpy as np
 from iclimit.asymptotics.checks import check_integers, checked
 from iclimit.asymptotics.depth.overthinking import RANGES
 from iclimit.asymptotics.descent.schedules import exact_number, more_digits
-from iclimit.asymptotics.numbers import ArrayMath, MpMath, Namespace, Number
+from iclimit.asymptotics.numbers import ArrayMath, MpMath, Namespace, Number, Value
 from iclimit.asymptotics.spectra import MarchenkoPastur
 
 _BLOCK = 2**22
@@ -61,7 +61,7 @@ def test_time_errors(
     steps: int,
     noise_variance: Number = 0.0,  # noqa: PT028
     dampening: Number = 1.0,  # noqa: PT028
-) -> Any:
+) -> Value:
     r"""Errors after 0, 1, ..., steps steps with a matrix learned from weight prediction.
 
     Parameters
@@ -139,8 +139,8 @@ test_time_errors.__test__ = False  # type: ignore[attr-defined]
 
 
 def ladder(
-    math_: Namespace, alpha: Any, gain: Any, rest: Any, scatter: Any, noise: Any, steps: int
-) -> Any:
+    math_: Namespace, alpha: Value, gain: Any, rest: Any, scatter: Any, noise: Value, steps: int
+) -> Value:
     """Errors after 0..steps steps with the matrix gain + E, E with entries of variance scatter.
 
     ``rest`` is one minus the gain.
@@ -193,13 +193,15 @@ def _averages(
     return *moments, np.stack(spread, -1)
 
 
-def _exact_averages(math_: Namespace, alpha: Any, gain: Any, steps: int) -> tuple[np.ndarray, ...]:
+def _exact_averages(
+    math_: Namespace, alpha: Value, gain: Any, steps: int
+) -> tuple[np.ndarray, ...]:
     """The same for one point of exact or multi-precision numbers."""
     law = MarchenkoPastur(1 / alpha)
     count = 2 * steps + 1
     raw = [exact_number(math_, law.moment(k)) for k in range(count + 2)]
 
-    def average(r: int, a: int) -> Any:
+    def average(r: int, a: int) -> Value:
         return sum(math.comb(a, i) * (-gain) ** i * raw[i + r] for i in range(a + 1))
 
     moments = [np.array([[average(r, a) for a in range(count)]], dtype=object) for r in range(3)]

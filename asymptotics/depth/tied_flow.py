@@ -31,6 +31,7 @@ from scipy.integrate import solve_ivp
 from iclimit.asymptotics.checks import checked, real_array
 from iclimit.asymptotics.depth.population import Population
 from iclimit.asymptotics.depth.tied_loss import TiedLoss, largest_gamma
+from iclimit.asymptotics.numbers import Value
 from iclimit.results import Result
 
 _ACCURACY = 1e-11
@@ -53,8 +54,8 @@ class TiedFlow(Result):
         in ascending order of those of the inputs, along a last axis.
     """
 
-    loss: Any
-    gamma: Any
+    loss: Value
+    gamma: Value
 
 
 def tied_flow(
@@ -189,7 +190,7 @@ def _integrated(
         return float(scale * share[0] - most)
 
     leaves.terminal = True  # type: ignore[attr-defined]
-    found = solve_ivp(
+    solution = solve_ivp(
         speed,
         (0.0, float(wanted[-1])),
         np.zeros(1),
@@ -199,9 +200,9 @@ def _integrated(
         atol=_ACCURACY * 1e-6,
         events=leaves,
     )
-    if found.status != 0:
+    if solution.status != 0:
         raise ArithmeticError(
             f"the flow leaves gamma <= {most:g}, beyond which float64 does not resolve the loss, "
             f"before the last of the times, {t.max():g}"
         )
-    return scale * found.y[0][where].reshape(t.shape)
+    return scale * solution.y[0][where].reshape(t.shape)

@@ -38,6 +38,7 @@ import numpy as np
 from scipy.optimize import elementwise
 from scipy.special import expm1, log1p
 
+from iclimit.asymptotics.numbers import Value
 from iclimit.asymptotics.spectra.two_point import QuadraticForm, TwoPoint
 
 _REACH = 1e3
@@ -89,7 +90,7 @@ class TiedLoss:
 
         return cls(law, law.form(functions, outer=tasks, inner=law.values))
 
-    def value(self, depth: Any, gamma: Any, noise: Any) -> Any:
+    def value(self, depth: Any, gamma: Any, noise: Any) -> Value:
         """Loss, broadcast over depths, gammas and noise variances."""
         z = self.form.nodes[0]
         p = residual(z, depth, gamma)
@@ -100,7 +101,7 @@ class TiedLoss:
             [learned(z, depth, gamma) ** 2 / z]
         )
 
-    def error(self, depth: Any, gamma: Any, noise: Any) -> Any:
+    def error(self, depth: Any, gamma: Any, noise: Any) -> Value:
         """Numerical error of the loss."""
         p = [residual(z, depth, gamma) for z in self.form.nodes]
         error = self.form.pair_error(p)
@@ -109,7 +110,7 @@ class TiedLoss:
         q = [learned(z, depth, gamma) ** 2 / z for z in self.form.nodes]
         return error + self._per_token(noise) * self.form.single_error(q)
 
-    def slope(self, depth: Any, gamma: Any, noise: Any) -> Any:
+    def slope(self, depth: Any, gamma: Any, noise: Any) -> Value:
         """Derivative of the loss by gamma."""
         z = self.form.nodes[0]
         p, change = residual(z, depth, gamma, slope=True)
@@ -119,10 +120,10 @@ class TiedLoss:
         noisy = self.form.single([2 * learned(z, depth, gamma) * change / z])
         return bias - self._per_token(noise) * noisy
 
-    def _per_token(self, noise: Any) -> Any:
+    def _per_token(self, noise: Value) -> Value:
         return noise / self.law.alpha
 
-    def best_of_one_layer(self, noise: Any) -> Any:
+    def best_of_one_layer(self, noise: Any) -> Value:
         """Gamma of least loss of one layer, where the loss is a parabola."""
         nodes = self.form.nodes
         square = self.form.pair(nodes) + self._per_token(noise) * self.form.single(nodes)
@@ -151,17 +152,17 @@ class TiedLoss:
         best = np.maximum(best, 1)[None]
         lower, middle, upper = (np.take_along_axis(scan, best + k, axis=0)[0] for k in (-1, 0, 1))
         with np.errstate(all="ignore"):
-            found = elementwise.find_root(
+            root = elementwise.find_root(
                 lambda gamma, depth, noise: self.slope(depth, gamma, noise),
                 (lower, upper),
                 args=(depth, noise),
                 tolerances={"xrtol": 1e-13},
             )
         # A loss that is zero to rounding has no slope.
-        return np.where(found.success, found.x, middle)
+        return np.where(root.success, root.x, middle)
 
 
-def residual(z: np.ndarray, depth: Any, gamma: Any, slope: bool = False) -> Any:
+def residual(z: np.ndarray, depth: Any, gamma: Any, slope: bool = False) -> Value:
     """p(z) = (1 - gamma z/L)^L with a last axis for z, and on demand its derivative by gamma."""
     depth, gamma = np.asarray(depth, float)[..., None], np.asarray(gamma, float)[..., None]
     with np.errstate(invalid="ignore", over="ignore"):
@@ -172,7 +173,7 @@ def residual(z: np.ndarray, depth: Any, gamma: Any, slope: bool = False) -> Any:
         return (power * base, -z * power) if slope else power * base
 
 
-def learned(z: np.ndarray, depth: Any, gamma: Any) -> Any:
+def learned(z: np.ndarray, depth: Any, gamma: Any) -> Value:
     """1 - p(z) for complex z, accurate for small gamma too, which much noise makes the best."""
     depth, gamma = np.asarray(depth, float)[..., None], np.asarray(gamma, float)[..., None]
     with np.errstate(invalid="ignore", over="ignore"):

@@ -34,7 +34,7 @@ from iclimit.asymptotics.depth.continued_fraction import (
     reciprocal_zeros,
 )
 from iclimit.asymptotics.depth.untied_samples import best_on_samples
-from iclimit.asymptotics.numbers import ArrayMath, Number, SymPyMath
+from iclimit.asymptotics.numbers import ArrayMath, Number, SymPyMath, Value
 from iclimit.results import Result
 
 _ROUNDING = float(np.finfo(float).eps)
@@ -174,12 +174,12 @@ def untied_depth(
     x, mass = x[x > 0], mass[x > 0]
     if len(x) <= depth:
         steps = np.concatenate([np.zeros(depth - len(x)), 1 / x[::-1]])
-        left = np.full(depth, at_zero / total)
+        losses = np.full(depth, at_zero / total)
         if len(x) > 1:
-            left[: len(x) - 1] = christoffel_losses(
+            losses[: len(x) - 1] = christoffel_losses(
                 *continued_fraction(x, mass, len(x) - 1), at_zero, total
             )
-        return _real(left, np.sort(steps), len(x))
+        return _real(losses, np.sort(steps), len(x))
     q, e = continued_fraction(x, mass, depth)
     losses = christoffel_losses(q, e, at_zero, total)
     return _real(losses, reciprocal_zeros(q, e), len(x))
@@ -191,7 +191,7 @@ def _real(losses: np.ndarray, steps: np.ndarray, count: int) -> UntiedDepth:
     return UntiedDepth(losses, steps, error, float(losses[-1]), steps)
 
 
-def untied_power_law_loss(beta: Number, *, depth: int) -> Any:
+def untied_power_law_loss(beta: Number, *, depth: int) -> Value:
     r"""Least loss of untied layers for a continuous power law.
 
     Parameters
@@ -238,7 +238,7 @@ def untied_power_law_loss(beta: Number, *, depth: int) -> Any:
         return math_.finish(root**2)
 
 
-def untied_power_law_steps(beta: Number, *, depth: int) -> Any:
+def untied_power_law_steps(beta: Number, *, depth: int) -> Value:
     r"""Steps of the best untied layers for a continuous power law.
 
     Parameters

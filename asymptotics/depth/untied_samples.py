@@ -131,14 +131,14 @@ def _best_real(
         after[:-1] = np.cumprod(each[:0:-1], axis=0)[::-1]
         return -project @ (before * after * x * scale[:, None]).T
 
-    found = []
+    fits = []
     for spread in _SPREAD:
         start = (steps.real + spread * np.sign(steps.imag) * abs(steps)) / scale
         with np.errstate(over="ignore", invalid="ignore"):
-            found.append(
+            fits.append(
                 least_squares(misfit, start, jac=slopes, method="lm", xtol=1e-12, max_nfev=_TRIALS)
             )
-    best = min(found, key=lambda each: float(each.cost))
+    best = min(fits, key=lambda each: float(each.cost))
     return float(2 * best.cost), np.sort(best.x * scale)
 
 

@@ -18,7 +18,7 @@ from iclimit.asymptotics.descent.schedules import (
     parse_setting,
     quadrature_loss,
 )
-from iclimit.asymptotics.numbers import ArrayMath, MpMath, Namespace, Number
+from iclimit.asymptotics.numbers import ArrayMath, MpMath, Namespace, Number, Value
 from iclimit.asymptotics.searches import find_minimum
 from iclimit.asymptotics.spectra import MarchenkoPastur
 
@@ -116,7 +116,7 @@ def optimal_schedule(
     return Schedule(rates, math_.finish(loss), math_.finish(bound))
 
 
-def _exact_optimum(math_: Namespace, steps: int, spectrum: Spectrum, noise: Any) -> Schedule:
+def _exact_optimum(math_: Namespace, steps: int, spectrum: Spectrum, noise: Value) -> Schedule:
     """Optimal schedule in multi-precision or exact arithmetic."""
     if steps == 1:
         theta = exact_number(math_, spectrum.moment(2))
@@ -136,7 +136,7 @@ def _exact_optimum(math_: Namespace, steps: int, spectrum: Spectrum, noise: Any)
     return Schedule(tuple(1 / zero for zero in zeros), loss, loss)
 
 
-def _exact_zeros(math_: Namespace, coefficients: list[Any]) -> list[Any]:
+def _exact_zeros(math_: Namespace, coefficients: list[Any]) -> list[Value]:
     """Zeros of a polynomial, largest first; its coefficients come with the constant first."""
     if isinstance(math_, MpMath):
         import mpmath
@@ -287,7 +287,7 @@ def chebyshev_schedule(
     return make_schedule(math_, [1 / point for point in points], spectrum, noise)
 
 
-def divergence_rate(ratio: Number) -> Any:
+def divergence_rate(ratio: Number) -> Value:
     r"""Constant rate beyond which gradient descent diverges in the limit, :math:`2/(1+\sqrt c)^2`.
 
     Parameters

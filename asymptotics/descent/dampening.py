@@ -22,12 +22,13 @@ from scipy.optimize import brentq
 from iclimit.asymptotics.checks import check_integers, real_array, real_number
 from iclimit.asymptotics.descent.best_rates import constant_schedule
 from iclimit.asymptotics.descent.learning_rate import optimal_learning_rate
+from iclimit.asymptotics.numbers import Value
 from iclimit.asymptotics.spectra.wishart_eigenvalues import largest_eigenvalue_tail
 
 
 def critical_dampening(
     probability: Any, *, context: int, dim: int, test_tasks: int, noise_ratio: float = 0.0
-) -> Any:
+) -> Value:
     r"""Quantiles of the dampening factor beyond which a recurrent layer diverges.
 
     Parameters

@@ -5,13 +5,11 @@ derivative of the loss vanishes, Wishart moments follow from Stein's recursion, 
 the least value of a quadratic form in moments.
 """
 
-from typing import Any
-
 from iclimit.asymptotics.checks import check_integers
 from iclimit.asymptotics.derivation import Derivation
 from iclimit.asymptotics.descent.best_rates import optimal_schedule
 from iclimit.asymptotics.descent.learning_rate import MOMENTS, learning_rate_loss
-from iclimit.asymptotics.numbers import Number
+from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.spectra import MarchenkoPastur, Wishart
 from iclimit.asymptotics.spectra.wishart import stein_terms, wishart_moment
 from iclimit.checks import check_choice
@@ -124,7 +122,7 @@ def derive_wishart_moment(order: int) -> Derivation:
     return Derivation(tuple(steps))
 
 
-def _mean(powers: tuple[int, ...]) -> Any:
+def _mean(powers: tuple[int, ...]) -> Value:
     import sympy
 
     if not powers:

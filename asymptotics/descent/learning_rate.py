@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from iclimit.asymptotics.checks import check_range, checked
-from iclimit.asymptotics.numbers import Namespace, Number
+from iclimit.asymptotics.numbers import Namespace, Number, Value
 from iclimit.checks import check_choice
 from iclimit.results import Result
 
@@ -54,8 +54,8 @@ class LearningRate(Result):
         Mean squared error on a noisy query label (no 1/2).
     """
 
-    rate: Any
-    loss: Any
+    rate: Value
+    loss: Value
 
 
 def optimal_learning_rate(
@@ -134,7 +134,7 @@ def learning_rate_loss(
     noise_variance: Number = 0.0,
     task_variance: Number = 1.0,
     normalization: str = "mean",
-) -> Any:
+) -> Value:
     r"""Expected loss of one gradient-descent step with a given learning rate.
 
     Parameters
@@ -173,7 +173,7 @@ def learning_rate_loss(
 
 def _parse(
     input_law: str | tuple[Number, Number], normalization: str, **numbers: Any
-) -> tuple[Namespace, list[Any]]:
+) -> tuple[Namespace, list[Value]]:
     """The numbers, checked and converted, then the second and fourth moment of the inputs."""
     check_choice("normalization", normalization, NORMALIZATIONS)
     if isinstance(input_law, str):

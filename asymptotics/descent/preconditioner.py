@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.checks import checked, real_array
-from iclimit.asymptotics.numbers import Number
+from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
 from iclimit.results import Result
 
@@ -53,8 +53,8 @@ class Preconditioner(Result):
         Mean squared error on a noisy query label.
     """
 
-    matrix: Any
-    loss: Any
+    matrix: Value
+    loss: Value
 
 
 def optimal_preconditioner(
@@ -154,7 +154,7 @@ def preconditioner_loss(
     noise_variance: Number = 0.0,
     excess_kurtosis: Any = 0.0,
     mixing: Any = None,
-) -> Any:
+) -> Value:
     r"""Expected loss of one gradient-descent step with any preconditioner.
 
     With the optimal matrix of one context length and the ``context`` of another this is the risk
@@ -217,7 +217,7 @@ def _is_symbolic(*values: Any) -> bool:
     return any(hasattr(value, "free_symbols") for value in values)
 
 
-def _symbolic(input_covariance: Any, task_covariance: Any, excess_kurtosis: Any) -> Any:
+def _symbolic(input_covariance: Any, task_covariance: Any, excess_kurtosis: Any) -> Value:
     """Covariances as SymPy matrices."""
     if np.any(excess_kurtosis != 0):
         raise ValueError(f"excess_kurtosis must be 0 for SymPy matrices, got {excess_kurtosis}")
@@ -230,7 +230,7 @@ def _symbolic(input_covariance: Any, task_covariance: Any, excess_kurtosis: Any)
     return Lambda, W
 
 
-def _symbolic_matrix(name: str, value: Any) -> Any:
+def _symbolic_matrix(name: str, value: Value) -> Value:
     import sympy
 
     try:
@@ -258,13 +258,13 @@ def _arrays(
     return T, W, kurtosis
 
 
-def _check_shape(name: str, value: Any, *shapes: tuple[int, ...]) -> None:
+def _check_shape(name: str, value: Value, *shapes: tuple[int, ...]) -> None:
     if value.shape not in shapes:
         allowed = " or ".join(map(str, shapes))
         raise ValueError(f"{name} must have shape {allowed}, got {value.shape}")
 
 
-def _matrix(name: str, value: Any) -> np.ndarray:
+def _matrix(name: str, value: Value) -> np.ndarray:
     matrix = real_array(name, value, "(-inf, inf)")
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
         raise ValueError(f"{name} must be a square matrix, got shape {matrix.shape}")

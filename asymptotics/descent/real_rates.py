@@ -52,15 +52,15 @@ def best_real_rates(
     for first in range(0, len(roots), size):
         part = slice(first, first + size)
         setting = nodes[part], weights[part], noise[part]
-        found = _starts(roots[part], nodes[part], noise[part])
+        candidates = _starts(roots[part], nodes[part], noise[part])
         for newton_steps, kept in ((_FIRST_STEPS, _KEPT), (_NEWTON_STEPS, 1)):
-            count = found.shape[1]
+            count = candidates.shape[1]
             x, w, v = (np.repeat(each, count, axis=0) for each in setting)
-            flat, losses = _descend(found.reshape(-1, steps), x, w, v, newton_steps)
+            flat, losses = _descend(candidates.reshape(-1, steps), x, w, v, newton_steps)
             order = np.argsort(losses.reshape(-1, count), axis=1)[:, :kept, None]
-            found = np.take_along_axis(flat.reshape(-1, count, steps), order, axis=1)
+            candidates = np.take_along_axis(flat.reshape(-1, count, steps), order, axis=1)
             losses = np.take_along_axis(losses.reshape(-1, count), order[..., 0], axis=1)
-        rates[part], value[part] = found[:, 0], losses[:, 0]
+        rates[part], value[part] = candidates[:, 0], losses[:, 0]
     return np.sort(rates, axis=-1), value
 
 

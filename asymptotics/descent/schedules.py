@@ -46,7 +46,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.checks import check_integers, check_range, checked
-from iclimit.asymptotics.numbers import ArrayMath, MpMath, Namespace, Number, convert
+from iclimit.asymptotics.numbers import ArrayMath, MpMath, Namespace, Number, Value, convert
 from iclimit.asymptotics.spectra import IndependentEntries, MarchenkoPastur, Wishart
 from iclimit.asymptotics.spectra.resolvent import resolvent
 from iclimit.results import Result
@@ -73,9 +73,9 @@ class Schedule(Result):
         decay v always reaches it, by the rates :math:`1/(\theta_l + v)`.
     """
 
-    rates: Any
-    loss: Any
-    lower_bound: Any
+    rates: Value
+    loss: Value
+    lower_bound: Value
 
 
 def schedule_loss(
@@ -85,7 +85,7 @@ def schedule_loss(
     context: Number | None = None,
     dim: Number | None = None,
     noise_ratio: Number = 0.0,
-) -> Any:
+) -> Value:
     r"""Loss of multi-step gradient descent with given rates.
 
     Parameters
@@ -183,7 +183,9 @@ def given_schedule(
     return make_schedule(math_, steps, spectrum, noise)
 
 
-def make_schedule(math_: Namespace, rates: list[Any], spectrum: Spectrum, noise: Any) -> Schedule:
+def make_schedule(
+    math_: Namespace, rates: list[Any], spectrum: Spectrum, noise: Value
+) -> Schedule:
     """Schedule of given rates, one number or array for each step."""
     loss = _loss(math_, rates, spectrum, noise)
     bound = lower_bound(math_, len(rates), spectrum, noise)
@@ -195,7 +197,7 @@ def make_schedule(math_: Namespace, rates: list[Any], spectrum: Spectrum, noise:
 
 def parse_setting(
     steps: int, ratio: Any, context: Any, dim: Any, noise_ratio: Any
-) -> tuple[Namespace, Spectrum, Any]:
+) -> tuple[Namespace, Spectrum, Value]:
     """Number system, spectrum and noise ratio of a schedule, checked and converted."""
     check_integers(steps=steps)
     math_, spectrum, (noise,) = _parse(ratio, context, dim, noise_ratio=noise_ratio)
@@ -203,8 +205,8 @@ def parse_setting(
 
 
 def _parse(
-    ratio: Any, context: Any, dim: Any, **more: Any
-) -> tuple[Namespace, Spectrum, list[Any]]:
+    ratio: Any, context: Value, dim: Value, **more: Any
+) -> tuple[Namespace, Spectrum, list[Value]]:
     spectrum = Wishart(context=context, dim=dim) if _is_finite(ratio, context, dim) else None
     where = {"ratio": ratio, "context": context, "dim": dim}
     options: dict[str, Any] = {"optional": tuple(where), "ranges": _RANGES, "systems": "host"}
@@ -214,7 +216,7 @@ def _parse(
 
 
 def parse_spectrum(
-    math_: Namespace, ratio: Any, context: Any, dim: Any, input_law: str = "gaussian"
+    math_: Namespace, ratio: Any, context: Value, dim: Value, input_law: str = "gaussian"
 ) -> Spectrum:
     """Spectrum of a limit or of a finite size, whichever is given."""
     if _is_finite(ratio, context, dim):
@@ -228,7 +230,7 @@ def parse_spectrum(
     return MarchenkoPastur(ratio)
 
 
-def _is_finite(ratio: Any, context: Any, dim: Any) -> bool:
+def _is_finite(ratio: Any, context: Value, dim: Value) -> bool:
     missing = [value is None for value in (context, dim)]
     if any(missing) if ratio is None else not all(missing):
         raise ValueError(
@@ -238,13 +240,13 @@ def _is_finite(ratio: Any, context: Any, dim: Any) -> bool:
     return ratio is None
 
 
-def _loss(math_: Namespace, rates: list[Any], spectrum: Spectrum, noise: Any) -> Any:
+def _loss(math_: Namespace, rates: list[Any], spectrum: Spectrum, noise: Value) -> Value:
     if isinstance(math_, ArrayMath):
         return math_.finish(quadrature_loss(rates, *spectrum.quadrature(len(rates)), noise))
     return math_.finish(moment_loss(math_, rates, spectrum, noise))
 
 
-def quadrature_loss(rates: Iterable[Any], nodes: Any, weights: Any, noise: Any) -> Any:
+def quadrature_loss(rates: Iterable[Any], nodes: Any, weights: Any, noise: Any) -> Value:
     """Loss by a quadrature rule, all terms positive; infinite where a factor overflows."""
     with np.errstate(over="ignore", invalid="ignore"):
         P, Q = np.ones_like(nodes), np.zeros_like(nodes)
@@ -255,7 +257,7 @@ def quadrature_loss(rates: Iterable[Any], nodes: Any, weights: Any, noise: Any) 
         return np.where(np.isnan(loss), np.inf, loss)
 
 
-def moment_loss(math_: Namespace, rates: list[Any], spectrum: Any, noise: Any) -> Any:
+def moment_loss(math_: Namespace, rates: list[Any], spectrum: Any, noise: Value) -> Value:
     """Loss as a combination of moments, in exact or multi-precision arithmetic."""
     extra = 8 * len(rates) * isinstance(math_, MpMath)
     with more_digits(math_, extra):
@@ -272,7 +274,7 @@ def moment_loss(math_: Namespace, rates: list[Any], spectrum: Any, noise: Any) -
     return +total
 
 
-def more_digits(math_: Namespace, digits: int) -> Any:
+def more_digits(math_: Namespace, digits: int) -> Value:
     """Compute mpmath numbers with so many digits more."""
     if isinstance(math_, MpMath):
         import mpmath
@@ -281,19 +283,19 @@ def more_digits(math_: Namespace, digits: int) -> Any:
     return math_.quiet()
 
 
-def exact_number(math_: Namespace, value: Any) -> Any:
+def exact_number(math_: Namespace, value: Value) -> Value:
     """Convert a moment, a Fraction at finite integer size."""
     if hasattr(value, "numerator") and not hasattr(value, "free_symbols"):
         return math_.convert(value.numerator) / value.denominator
     return value
 
 
-def interval_points(math_: Namespace, c: Any, turns: Iterable[int], q: int) -> list[Any]:
+def interval_points(math_: Namespace, c: Value, turns: Iterable[int], q: int) -> list[Value]:
     """Points 1 + c + 2 sqrt(c) cos(pi p/q) of the Marchenko-Pastur interval, p from turns."""
     root = math_.sqrt(c)
     squeeze = ((1 - c) / (1 + root)) ** 2
 
-    def node(p: int) -> Any:
+    def node(p: int) -> Value:
         # Floating point takes the second form, which does not cancel at the lower edge.
         return math_.stable(
             c < 0,
@@ -304,7 +306,7 @@ def interval_points(math_: Namespace, c: Any, turns: Iterable[int], q: int) -> l
     return [node(p) for p in turns]
 
 
-def lower_bound(math_: Namespace, steps: int, spectrum: Any, noise: Any) -> Any:
+def lower_bound(math_: Namespace, steps: int, spectrum: Any, noise: Value) -> Value:
     """Least loss over residual polynomials."""
     if isinstance(spectrum, MarchenkoPastur):
         c = spectrum.ratio
@@ -323,7 +325,7 @@ def lower_bound(math_: Namespace, steps: int, spectrum: Any, noise: Any) -> Any:
     return np.sum(weights * (P**2 + v * nodes * Q**2), axis=-1)
 
 
-def _noiseless_limit(math_: Namespace, steps: int, c: Any) -> Any:
+def _noiseless_limit(math_: Namespace, steps: int, c: Value) -> Value:
     """1/sum c^-k, k = 0..L."""
     return math_.stable(
         c > 1,
@@ -332,7 +334,7 @@ def _noiseless_limit(math_: Namespace, steps: int, c: Any) -> Any:
     )
 
 
-def _noisy_limit(math_: Namespace, steps: int, c: Any, noise: Any) -> Any:
+def _noisy_limit(math_: Namespace, steps: int, c: Value, noise: Value) -> Value:
     """Ridge v M plus g s^L / sum s^k, with the resolvent M, g = 1 - v M and s = c g^2 <= 1."""
     M = resolvent(math_, noise, 1 / c, 1 - c)
     g = 1 / (1 / M + c)
@@ -340,7 +342,7 @@ def _noisy_limit(math_: Namespace, steps: int, c: Any, noise: Any) -> Any:
     return noise * M + g * s**steps / _geometric_sum(s, steps)
 
 
-def _geometric_sum(x: Any, steps: int) -> Any:
+def _geometric_sum(x: Value, steps: int) -> Value:
     """Sum of x^k, k = 0..L."""
     total = 1
     for _ in range(steps):

@@ -29,7 +29,15 @@ import numpy as np
 
 from iclimit.asymptotics.checks import check_range, checked
 from iclimit.asymptotics.dynamics.plateaus import cube_root, excess
-from iclimit.asymptotics.numbers import ArrayMath, MpMath, Namespace, Number, SymPyMath, require
+from iclimit.asymptotics.numbers import (
+    ArrayMath,
+    MpMath,
+    Namespace,
+    Number,
+    SymPyMath,
+    Value,
+    require,
+)
 from iclimit.asymptotics.searches import repeat_until_settled
 
 _ROUNDING = 4e-15
@@ -53,7 +61,7 @@ def growth_time(
     trace: Number,
     context: Number,
     noise_variance: Number = 0.0,
-) -> Any:
+) -> Value:
     r"""Time in which the value weight of a head that learns one direction grows.
 
     Parameters
@@ -113,7 +121,7 @@ def growth_time(
         return math_.finish(time / lam**2)
 
 
-def escape_time(initial_value: Number, *, eigenvalue: Number) -> Any:
+def escape_time(initial_value: Number, *, eigenvalue: Number) -> Value:
     r"""Leading time :math:`1/(\lambda^2 v_0)` in which a head leaves a small start.
 
     Parameters
@@ -158,7 +166,7 @@ def time_from_pole(
     trace: Number,
     context: Number,
     noise_variance: Number = 0.0,
-) -> Any:
+) -> Value:
     r"""Time at which a head reaches a value weight, from the pole of its early growth.
 
     This is the limit of `growth_time` minus `escape_time` for a vanishing start.  For small values
@@ -211,7 +219,7 @@ def time_from_pole(
 
 def head_growth(
     t: Number, *, eigenvalue: Number, trace: Number, context: Number, noise_variance: Number = 0.0
-) -> Any:
+) -> Value:
     r"""Value weight of a head at a time from the pole of its early growth.
 
     The inverse of `time_from_pole`: the solution of the flow that comes from zero.
@@ -261,17 +269,17 @@ def head_growth(
         # The integral is positive, so 1/u >= -time; and the end is approached exponentially.
         z = np.maximum(-time - 1, 0.3 * np.exp(-3 * np.maximum(time - _END, 0)))
 
-        def newton(z: Any, time: Any) -> Any:
-            u, left = 1 / (1 + z), z / (1 + z)
-            wrong = 1 + z - _integral(math_, u, 0 * u, u, left) + time
-            return np.maximum(z - wrong * left * (1 + u + u**2), z / 2)
+        def newton(z: Any, time: Any) -> Value:
+            u, remaining = 1 / (1 + z), z / (1 + z)
+            wrong = 1 + z - _integral(math_, u, 0 * u, u, remaining) + time
+            return np.maximum(z - wrong * remaining * (1 + u + u**2), z / 2)
 
         z = repeat_until_settled(math_, newton, z, [time], _MOST_STEPS)
         u = np.where(scaled < -1e200, -1 / scaled, 1 / (1 + z))
         return math_.finish(u / root)
 
 
-def _head(**arguments: Any) -> tuple[Namespace, Any, Any, list[Any]]:
+def _head(**arguments: Any) -> tuple[Namespace, Value, Value, list[Value]]:
     """Number system, eigenvalue, cube root of A (one over the fixed point) and first arguments.
 
     The last arguments are eigenvalue, trace, context and noise_variance, in this order.
@@ -283,7 +291,7 @@ def _head(**arguments: Any) -> tuple[Namespace, Any, Any, list[Any]]:
     return math_, lam, cube_root(math_, lam + excess(lam, trace, N, noise)), values
 
 
-def _check_below(math_: Namespace, name: str, u: Any) -> None:
+def _check_below(math_: Namespace, name: str, u: Value) -> None:
     """Check a value over the fixed point, with room for the rounding of the latter."""
     slack = _ROUNDING if isinstance(math_, ArrayMath) else 0
     if isinstance(math_, MpMath):
@@ -291,16 +299,16 @@ def _check_below(math_: Namespace, name: str, u: Any) -> None:
     require(math_, f"{name} over the fixed point", u, lambda x: x <= 1 + slack, "<= 1")
 
 
-def _integral(math_: Namespace, u: Any, u0: Any, step: Any, left: Any = None) -> Any:
-    r"""Integral of :math:`s/(1 - s^3)` from u0 to u = u0 + step, left = 1 - u.
+def _integral(math_: Namespace, u: Value, u0: Value, step: Value, remaining: Any = None) -> Value:
+    r"""Integral of :math:`s/(1 - s^3)` from u0 to u = u0 + step, remaining = 1 - u.
 
     Each of the three terms is computed from the step, so that they do not cancel.  Only their
     leading terms for small u do, where 1/u is much larger.
     """
-    if left is None:
-        left = math_.stable(u < 1, lambda: 1 - u, lambda: 0 * u)
+    if remaining is None:
+        remaining = math_.stable(u < 1, lambda: 1 - u, lambda: 0 * u)
     third = math_.convert(1) / 3
     root3 = math_.sqrt(math_.convert(3))
     angle = math_.atan(root3 * step / (2 + u + u0 + 2 * u * u0))
     square = math_.log1p(step * (1 + u + u0) / (1 + u0 + u0**2))
-    return third * (math_.log1p(math_.divide(step, left)) + square / 2 - root3 * angle)
+    return third * (math_.log1p(math_.divide(step, remaining)) + square / 2 - root3 * angle)

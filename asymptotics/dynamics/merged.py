@@ -41,14 +41,21 @@ its law and the label noise are not in the paper.
 
 import importlib
 from dataclasses import dataclass
-from typing import Any
 
 import array_api_compat
 from scipy import special
 
 from iclimit.asymptotics.checks import check_range, checked
 from iclimit.asymptotics.dynamics.plateaus import excess
-from iclimit.asymptotics.numbers import ArrayMath, MpMath, Number, convert, namespace, require
+from iclimit.asymptotics.numbers import (
+    ArrayMath,
+    MpMath,
+    Number,
+    Value,
+    convert,
+    namespace,
+    require,
+)
 from iclimit.results import Result
 
 BEFORE_THE_DROP = (
@@ -66,7 +73,7 @@ def merged_attention_loss(
     init_scale: Number,
     input_variance: Number = 1.0,
     noise_variance: Number = 0.0,
-) -> Any:
+) -> Value:
     r"""Loss of merged attention during training, for white inputs.
 
     Parameters
@@ -139,7 +146,7 @@ def merged_drop_time(
     init_scale: Number,
     input_variance: Number = 1.0,
     noise_variance: Number = 0.0,
-) -> Any:
+) -> Value:
     r"""Time at which the loss of merged attention has fallen by a fraction, for white inputs.
 
     With :math:`p = w_0^2 A/\sqrt D` and :math:`g = \sqrt{1 - \mathrm{drop\_fraction}}`,
@@ -186,18 +193,18 @@ def merged_drop_time(
     with math_.quiet():
         A = lam + excess(lam, D * lam, N, noise)
         root = scale * math_.sqrt(A / math_.sqrt(D))
-        left = math_.sqrt(1 - part)
-        gone = part / (1 + left)  # 1 - left
+        remaining = math_.sqrt(1 - part)
+        gone = part / (1 + remaining)  # 1 - remaining
         ahead = gone - root**2
         before = ahead >= 0
         shown = math_.stable(before, lambda: scale, lambda: scale)  # of the shape of before
     require(math_, "init_scale", shown, lambda _: before, BEFORE_THE_DROP)
     with math_.quiet():
-        small = ahead < left * root**2
+        small = ahead < remaining * root**2
         time = math_.stable(
             small,
-            lambda: math_.log1p(ahead / (left * root**2)),
-            lambda: math_.log(gone / left) + math_.log1p(-(root**2)) - 2 * math_.log(root),
+            lambda: math_.log1p(ahead / (remaining * root**2)),
+            lambda: math_.log(gone / remaining) + math_.log1p(-(root**2)) - 2 * math_.log(root),
         )
         time = math_.finish(time / (2 * math_.sqrt(D)) / lam / lam)
     finite = "finite in float64: take a larger input_variance, or mpmath numbers"
@@ -205,7 +212,7 @@ def merged_drop_time(
     return time
 
 
-def effective_init_scale(value: Number, *, key_query: Number, eigenvalues: Number) -> Any:
+def effective_init_scale(value: Number, *, key_query: Number, eigenvalues: Number) -> Value:
     r"""Scale of the balanced start whose loss drops at the same time as that of a given start.
 
     The given start must be small.  The growing part of its weights is :math:`z = (v + U u)/2` with
@@ -282,8 +289,8 @@ class EffectiveInitScaleMoments(Result):
         Standard deviation, :math:`\sqrt{\psi_1(H/2)}/2`.
     """
 
-    mean: Any
-    std: Any
+    mean: Value
+    std: Value
 
 
 def effective_init_scale_moments(heads: Number) -> EffectiveInitScaleMoments:

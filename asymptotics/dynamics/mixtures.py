@@ -49,7 +49,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.checks import check_range, checked, real_array
-from iclimit.asymptotics.numbers import Namespace, Number
+from iclimit.asymptotics.numbers import Namespace, Number, Value
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
 from iclimit.results import Result
 
@@ -77,10 +77,10 @@ class MixturePredictor(Result):
     """
 
     gamma: np.ndarray
-    train_loss: Any
-    icl_loss: Any
-    iwl_loss: Any
-    iwl_noise_loss: Any
+    train_loss: Value
+    icl_loss: Value
+    iwl_loss: Value
+    iwl_noise_loss: Value
 
 
 def mixture_predictor(
@@ -186,7 +186,7 @@ def mixture_growth_rate(
     shared_task: Number,
     context: Number,
     noise_variance: Number = 0.0,
-) -> Any:
+) -> Value:
     r"""Rate of the first exponential growth of merged attention on a mixture of tasks.
 
     Parameters

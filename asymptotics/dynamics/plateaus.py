@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from iclimit.asymptotics.checks import check_range, checked
-from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, SymPyMath
+from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, SymPyMath, Value
 from iclimit.results import Result
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class PredictedTraining(Result, ABC):
         ax.set(xlabel=r"time $t/\tau$", ylabel="loss")
 
 
-def plateau_losses(eigenvalues: Number, *, context: Number, noise_variance: Number = 0.0) -> Any:
+def plateau_losses(eigenvalues: Number, *, context: Number, noise_variance: Number = 0.0) -> Value:
     r"""Losses of the plateaus that separate attention passes, and of its end.
 
     Parameters
@@ -122,7 +122,7 @@ def plateau_losses(eigenvalues: Number, *, context: Number, noise_variance: Numb
 
 def plateau_head_values(
     eigenvalues: Number, *, context: Number, noise_variance: Number = 0.0
-) -> Any:
+) -> Value:
     r"""Value weight of a head that has learned a direction, :math:`(\lambda_d c_d)^{-1/3}`.
 
     For rank one and a balanced start, where the norms of key and query are the same.
@@ -178,7 +178,7 @@ class FixedPoints(Result):
     """
 
     learned: np.ndarray
-    losses: Any
+    losses: Value
 
 
 def fixed_point_losses(
@@ -233,7 +233,7 @@ def fixed_point_losses(
     return FixedPoints(learned, losses if isinstance(math_, ArrayMath) else tuple(losses))
 
 
-def _residuals(lam: list[Any], context: Any, noise_variance: Any) -> list[Any]:
+def _residuals(lam: list[Value], context: Value, noise_variance: Value) -> list[Value]:
     """Part of the loss that remains when a direction is learned, lambda (1 - 1/c)."""
     trace = sum(lam)
     extra = [excess(x, trace, context, noise_variance) for x in lam]
@@ -242,7 +242,7 @@ def _residuals(lam: list[Any], context: Any, noise_variance: Any) -> list[Any]:
 
 def parse_eigenvalues(
     eigenvalues: Any, allowed: str = "[0, inf)", **others: Any
-) -> tuple[Namespace, list[Any], list[Any]]:
+) -> tuple[Namespace, list[Value], list[Value]]:
     """Number system, eigenvalues one by one (arrays: along the last axis), other arguments."""
     math_, (lam, *values) = checked(
         sequences=("eigenvalues",),
@@ -254,25 +254,25 @@ def parse_eigenvalues(
     return math_, lam, values
 
 
-def descending(math_: Namespace, values: list[Any]) -> list[Any]:
+def descending(math_: Namespace, values: list[Any]) -> list[Value]:
     """Numbers in descending order; SymPy expressions, which may not compare, as they are."""
     if isinstance(math_, ArrayMath):
         return [*-np.sort(-np.stack(values), axis=0)]
     return values if isinstance(math_, SymPyMath) else sorted(values, reverse=True)
 
 
-def collected(math_: Namespace, values: Sequence[Any]) -> Any:
+def collected(math_: Namespace, values: Sequence[Any]) -> Value:
     """Arrays along a last axis; other numbers in a tuple."""
     if not isinstance(math_, ArrayMath):
         return tuple(math_.finish(value) for value in values)
     return math_.finish(np.stack(np.broadcast_arrays(*values), axis=-1))
 
 
-def excess(lam: Any, trace: Any, context: Any, noise_variance: Any) -> Any:
+def excess(lam: Any, trace: Any, context: Any, noise_variance: Any) -> Value:
     r"""What the fluctuations of the context add to :math:`\lambda`: :math:`\lambda (c - 1)`."""
     return (lam + trace + noise_variance) / context
 
 
-def cube_root(math_: Namespace, value: Any) -> Any:
+def cube_root(math_: Namespace, value: Value) -> Value:
     """Cube root of a positive number, in its number system."""
     return value ** (math_.convert(1) / 3)

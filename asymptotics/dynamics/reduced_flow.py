@@ -19,7 +19,7 @@ from iclimit.asymptotics.dynamics.plateaus import (
     parse_eigenvalues,
     plateau_losses,
 )
-from iclimit.asymptotics.numbers import Number
+from iclimit.asymptotics.numbers import Number, Value
 
 _LINEAR = 1e-7
 """Below these weights, in units of the inverse root of the largest eigenvalue, the growth is taken
@@ -41,7 +41,7 @@ _STIFF = 1e50
 
 def merged_attention_curve(
     t: Number, *, eigenvalues: Number, context: int, init_scale: float, noise_variance: float = 0
-) -> Any:
+) -> Value:
     r"""Loss of merged attention during training, for inputs of any covariance.
 
     Parameters
@@ -349,7 +349,7 @@ class _ReducedFlow:
         matrix[0, 1:] = matrix[1:, 0] = self.squares - 2 * curvature * w * b
         return matrix
 
-    def solve(self, end: float, **options: Any) -> Any:
+    def solve(self, end: float, **options: Any) -> Value:
         if np.max(self.shares(self.linear(self.begin))) > _STIFF:
             raise ArithmeticError("the weights start too far beyond their final values")
         with warnings.catch_warnings():

@@ -49,7 +49,7 @@ from iclimit.asymptotics.dynamics.plateaus import (
     plateau_head_values,
     plateau_losses,
 )
-from iclimit.asymptotics.numbers import Number
+from iclimit.asymptotics.numbers import Number, Value
 
 ESCAPED = 1e6
 """A head has escaped when its value has grown by this factor."""
@@ -138,7 +138,7 @@ class Staircase(PredictedTraining):
         return loss_at_shares(self.losses, share)
 
 
-def loss_at_shares(losses: Any, share: Any) -> Any:
+def loss_at_shares(losses: Any, share: Any) -> Value:
     """Loss from those at the plateaus (..., D + 1) and the shares (..., D) that are learned."""
     drops = losses[..., :-1] - losses[..., 1:]
     return losses[..., -1] + np.sum(drops * (1 - share) ** 2, axis=-1)
@@ -270,10 +270,10 @@ def _escapes(
     # Growing for v > 0, and for v < 0: (2, heads, rank, directions).
     weights = np.stack([k + q, k - q]) / 2
     times, heads, amplitudes = np.full(dim, np.inf), np.full(dim, -1), np.zeros(dim)
-    missing, left, now = np.arange(dim), np.arange(len(v)), 0.0
+    missing, remaining, now = np.arange(dim), np.arange(len(v)), 0.0
     while len(missing):
         grows, rests = _fates(v, weights[..., missing], rates[missing])
-        v, left, moves, weights = v[grows], left[grows], ~rests[grows], weights[:, grows]
+        v, remaining, moves, weights = v[grows], remaining[grows], ~rests[grows], weights[:, grows]
         if not np.any(moves):
             break
         own, size = weights[:, moves][..., missing], float(np.max(np.abs(v[moves])))
@@ -290,7 +290,7 @@ def _escapes(
             raise ValueError(
                 f"value, key and query must be so large that times fit into float64, got {size}"
             )
-        s, velocity = np.zeros((len(left), dim)), np.zeros(len(left))
+        s, velocity = np.zeros((len(remaining), dim)), np.zeros(len(remaining))
         s[np.ix_(moves, seen)] = np.outer(place, rate)
         velocity[moves] = speed
         # Weights that are zero stay zero, whatever the exponential.
@@ -298,10 +298,10 @@ def _escapes(
         winner = int(np.argmax(np.abs(velocity)))
         learned = _learn(weights, weights[int(velocity[winner] < 0), winner], rates, missing)
         directions = list(learned)
-        times[directions], heads[directions] = pole, left[winner]
+        times[directions], heads[directions] = pole, remaining[winner]
         amplitudes[directions] = list(learned.values())
         missing = np.setdiff1d(missing, directions)
-        v, left = (np.delete(x, winner) for x in (size * velocity, left))
+        v, remaining = (np.delete(x, winner) for x in (size * velocity, remaining))
         weights = np.delete(weights, winner, axis=1)
     return times, heads, amplitudes
 
@@ -364,7 +364,7 @@ def _wait(
         return float(np.max(np.abs(state[len(v) :]))) - ESCAPED
 
     escaped.terminal = True  # type: ignore[attr-defined]
-    found = solve_ivp(
+    solution = solve_ivp(
         motion,
         (0, PATIENCE),
         np.concatenate([0 * v, v]),
@@ -373,16 +373,16 @@ def _wait(
         atol=rtol,
         events=escaped,
     )
-    s, velocity = np.split(found.y[:, -1], 2)
-    if found.status != 1:
+    s, velocity = np.split(solution.y[:, -1], 2)
+    if solution.status != 1:
         raise ArithmeticError(
             "the staircase gave up: no head has escaped by the time "
-            f"{found.t[-1]:.3g}/(scale lambda^2), though one will"
+            f"{solution.t[-1]:.3g}/(scale lambda^2), though one will"
         )
     # Close to infinity only one direction matters: dv/dt is proportional to v^2.
     winner = np.argmax(np.abs(velocity))
     rest = float(np.abs(velocity[winner] / force(s)[winner]))
-    return float(found.t[-1]), rest, s, velocity
+    return float(solution.t[-1]), rest, s, velocity
 
 
 def _later_drops(

@@ -65,7 +65,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from iclimit.asymptotics.checks import broadcast_shape, check_integers, checked
-from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, SymPyMath, require
+from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, SymPyMath, Value, require
 from iclimit.asymptotics.searches import count_until
 from iclimit.results import Result
 
@@ -104,12 +104,12 @@ class ConditionSchedule(Result):
         Learning rate of that step, :math:`\eta = 2/(\mu + \nu)` of the spectrum after the layers.
     """
 
-    gammas: Any
-    condition_number: Any
-    excess: Any
-    top: Any
-    residual: Any
-    final_rate: Any
+    gammas: Value
+    condition_number: Value
+    excess: Value
+    top: Value
+    residual: Value
+    final_rate: Value
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for the start and one for each layer, of a single schedule."""
@@ -243,7 +243,7 @@ def steps_needed(
     tol: Number = None,
     excess: Number = None,
     method: str = "optimal",
-) -> Any:
+) -> Value:
     r"""Least number of layers of GD++ after which the condition number is at most 1 + tol.
 
     Parameters
@@ -289,11 +289,11 @@ def steps_needed(
     return count_until(math_, lambda x: _layer(math_, x, method, math_.inf)[0], x, tol)
 
 
-def _normal(value: Any) -> Any:
+def _normal(value: Value) -> Value:
     return value >= sys.float_info.min
 
 
-def by_layer(math_: Namespace, values: Sequence[Any], shape: tuple[int, ...]) -> Any:
+def by_layer(math_: Namespace, values: Sequence[Any], shape: tuple[int, ...]) -> Value:
     """Results layer by layer: along a last axis of an array, or in a tuple."""
     if not isinstance(math_, ArrayMath):
         return tuple(values)
@@ -301,7 +301,7 @@ def by_layer(math_: Namespace, values: Sequence[Any], shape: tuple[int, ...]) ->
     return np.stack(full, axis=-1) if full else np.empty((*shape, 0))
 
 
-def _layer(math_: Namespace, x: Any, method: str, cap: Any) -> tuple[Any, Any]:
+def _layer(math_: Namespace, x: Value, method: str, cap: Any) -> tuple[Value, Value]:
     r"""Excess after a layer, and the double zero :math:`1/\gamma` over the largest eigenvalue.
 
     ``cap`` is the largest excess for which the layer is made.
@@ -321,7 +321,7 @@ def _layer(math_: Namespace, x: Any, method: str, cap: Any) -> tuple[Any, Any]:
 
 def _start(
     condition_number: Number, excess: Number, method: str, **limits: Any
-) -> tuple[Any, ...]:
+) -> tuple[Value, ...]:
     """Number system, excess at the start (with its margin), and the limits, checked."""
     if not isinstance(method, str) or method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")

@@ -10,7 +10,7 @@ import numpy as np
 
 from iclimit.asymptotics.checks import broadcast_shape, checked
 from iclimit.asymptotics.gdpp.condition_number import by_layer
-from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, require
+from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, Value, require
 
 _FINITE = {"gammas": "(-inf, inf)", "eigenvalues": "(-inf, inf)"}
 
@@ -27,12 +27,12 @@ class SpectralInterval:
         Their ratio; infinite where the lower end is 0.
     """
 
-    lower: Any
-    upper: Any
-    condition_number: Any
+    lower: Value
+    upper: Value
+    condition_number: Value
 
 
-def eigenvalues_after(eigenvalues: Number, *, gammas: Any) -> Any:
+def eigenvalues_after(eigenvalues: Number, *, gammas: Any) -> Value:
     r"""Eigenvalues at the start and after every layer, :math:`\lambda (1 - \gamma\lambda)^2`.
 
     Parameters
@@ -155,12 +155,12 @@ def interval_after(gammas: Any, *, lower: Number, upper: Number) -> SpectralInte
     return SpectralInterval(*(math_.finish(by_layer(math_, field, shape)) for field in fields))
 
 
-def _ratio(math_: Namespace, a: Any, b: Any) -> Any:
+def _ratio(math_: Namespace, a: Value, b: Value) -> Value:
     with math_.quiet():
         return math_.where(a > 0, lambda: b / a, lambda: math_.inf)
 
 
-def _image(math_: Namespace, a: Any, b: Any, gamma: Any) -> tuple[Any, Any]:
+def _image(math_: Namespace, a: Value, b: Value, gamma: Value) -> tuple[Value, Value]:
     """Image of the interval from a to b under one layer."""
     left, right = (v * (1 - gamma * v) ** 2 for v in (a, b))
     low = math_.where(left < right, lambda: left, lambda: right)

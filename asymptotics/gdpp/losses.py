@@ -46,7 +46,7 @@ import numpy as np
 from iclimit.asymptotics.checks import Systems, checked
 from iclimit.asymptotics.descent.schedules import exact_number, more_digits, parse_spectrum
 from iclimit.asymptotics.gdpp.search import degree, peaks, residual
-from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number
+from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, Value
 
 # Most layers in the limit and over an interval, where the degree is 3280.
 _MOST_LAYERS = 8
@@ -71,7 +71,7 @@ def gdpp_loss(
     dim: Number | None = None,
     input_law: str = "gaussian",
     noise_ratio: Number = 0.0,
-) -> Any:
+) -> Value:
     r"""Loss of GD++ with given rates and preconditioning.
 
     Parameters
@@ -138,7 +138,7 @@ def gdpp_loss(
     return math_.finish(rule_loss(rates, gammas, *spectrum.quadrature(degree(layers)), noise))
 
 
-def rule_loss(rates: Any, gammas: Any, nodes: Any, weights: Any, noise: Any) -> Any:
+def rule_loss(rates: Any, gammas: Any, nodes: Any, weights: Any, noise: Any) -> Value:
     """Loss by a quadrature rule, whose terms are all positive; infinite where one overflows."""
     with np.errstate(over="ignore", invalid="ignore"):
         P, Q = residual(rates, gammas, nodes)
@@ -147,8 +147,8 @@ def rule_loss(rates: Any, gammas: Any, nodes: Any, weights: Any, noise: Any) -> 
 
 
 def _moment_loss(
-    math_: Namespace, rates: list[Any], gammas: list[Any], spectrum: Any, noise: Any
-) -> Any:
+    math_: Namespace, rates: list[Any], gammas: list[Any], spectrum: Any, noise: Value
+) -> Value:
     """Loss as a combination of moments, in exact or multi-precision arithmetic."""
     with more_digits(math_, 8 * degree(len(rates))):
         one: list[Any] = [math_.convert(1)]
@@ -168,12 +168,12 @@ def _moment_loss(
     return +total
 
 
-def _times(a: list[Any], b: list[Any]) -> list[Any]:
+def _times(a: list[Value], b: list[Value]) -> list[Value]:
     """Product of two polynomials, coefficients of the constant first."""
     return [c.expand() if hasattr(c, "expand") else c for c in np.convolve(a, b)]
 
 
-def worst_case_residual(rates: Any, *, gammas: Any, condition_number: Any) -> Any:
+def worst_case_residual(rates: Any, *, gammas: Any, condition_number: Any) -> Value:
     r"""Largest residual :math:`|P|` of GD++ over eigenvalues within a condition number.
 
     The largest eigenvalue is 1.  For a largest eigenvalue :math:`\nu`, pass :math:`\nu\eta_l` and
@@ -255,7 +255,7 @@ def check_layers(name: str, layers: int, most: int) -> None:
 
 def _parse_layers(
     rates: Any, gammas: Any, *, systems: Systems = "every", **others: Any
-) -> tuple[Namespace, Any, Any, list[Any]]:
+) -> tuple[Namespace, Value, Value, list[Value]]:
     """Number system; rates and gammas as arrays with a last axis of layers, or as lists."""
     layers = ("rates", "gammas")
     math_, (rates, gammas, *others_checked) = checked(

@@ -1,10 +1,9 @@
 """Best single step of gradient descent when every prompt has its own noise level."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from iclimit.asymptotics.checks import checked
-from iclimit.asymptotics.numbers import Number
+from iclimit.asymptotics.numbers import Number, Value
 from iclimit.results import Result
 
 
@@ -20,8 +19,8 @@ class OneLayer(Result):
         Loss, not adjusted.
     """
 
-    rate: Any
-    loss: Any
+    rate: Value
+    loss: Value
 
 
 def one_layer(mean_noise_variance: Number, *, context: Number, dim: Number) -> OneLayer:

@@ -200,8 +200,8 @@ def gdpp_minima(
             raise ValueError(f"dim/context must be from 0.001 to 1000, got {dim}/{context}")
     check_layers("layers", layers, _MOST_LAYERS["ratio"] if ratio else most_layers(input_law))
     given = None if checked_ratio is None else float(checked_ratio)
-    found = _minima(layers, given, context, dim, input_law, float(noise))
-    rates, gammas = found[:, :layers].copy(), found[:, layers:].copy()
+    minima = _minima(layers, given, context, dim, input_law, float(noise))
+    rates, gammas = minima[:, :layers].copy(), minima[:, layers:].copy()
     losses = rule_loss(rates, gammas, *spectrum.quadrature(degree(layers)), noise)
     bound = float(lower_bound(ArrayMath(np), degree(layers), spectrum, noise))
     return [

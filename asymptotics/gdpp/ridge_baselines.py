@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -29,7 +28,7 @@ from iclimit.asymptotics.gdpp.ridge_losses import (
     level_step,
     oracle_risk,
 )
-from iclimit.asymptotics.numbers import Number
+from iclimit.asymptotics.numbers import Number, Value
 from iclimit.problem import NoiseLaw
 from iclimit.results import Result
 
@@ -62,11 +61,11 @@ class BaselineLosses(Result):
         Best step of gradient descent, ConstRR, AdaRR and TunedRR.
     """
 
-    oracle: Any
-    one_layer: Any
-    constant: Any
-    adaptive: Any
-    tuned: Any
+    oracle: Value
+    one_layer: Value
+    constant: Value
+    adaptive: Value
+    tuned: Value
 
 
 @dataclass(frozen=True, repr=False)
@@ -220,15 +219,15 @@ def _tune(law: NoiseLaw, constant: float, context: int, dim: int) -> tuple[float
     start = np.log([multipliers[j], thresholds[i]])
     # Small steps, and to lower thresholds: the loss is flat beyond the largest variance.
     simplex = start + np.array([[0, 0], [0.1, 0], [0, -0.1]])
-    found = minimize(
+    search = minimize(
         loss,
         start,
         method="Nelder-Mead",
         options={"initial_simplex": simplex, "xatol": 1e-6, "fatol": 1e-13 * scan[i, j]},
     )
-    multiplier = math.exp(min(found.x[0], _LARGEST))
+    multiplier = math.exp(min(search.x[0], _LARGEST))
     # The search is not bounded by the largest variance: the simplex would collapse there.
-    threshold = min(math.exp(found.x[1]), max(law.levels) ** 2)
+    threshold = min(math.exp(search.x[1]), max(law.levels) ** 2)
     tuned = adaptive_ridge_loss(
         law, context=context, dim=dim, multiplier=multiplier, threshold=threshold
     )

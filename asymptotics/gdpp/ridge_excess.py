@@ -49,9 +49,9 @@ def step_excess(rate: float, variance: np.ndarray, context: int, dim: int) -> np
 
 def constant_excess(ridge: float, variance: np.ndarray, context: int, dim: int) -> np.ndarray:
     """Adjusted loss of ridge regression with one parameter, shape (variances,)."""
-    found = pair_excess(np.array([ridge]), variance, context, dim)[:, 0]
+    excess = pair_excess(np.array([ridge]), variance, context, dim)[:, 0]
     diverges = (ridge == 0) & (variance > 0) & (abs(context - dim) <= 1)
-    return np.where(diverges, np.inf, found)
+    return np.where(diverges, np.inf, excess)
 
 
 def adaptive_excess(
@@ -70,8 +70,8 @@ def adaptive_excess(
             for v in variance[noisy]
         ]
     else:
-        found = clipped_excess(np.array([multiplier]), threshold, variance[noisy], context, dim)
-        excess[noisy] = found[0]
+        clipped = clipped_excess(np.array([multiplier]), threshold, variance[noisy], context, dim)
+        excess[noisy] = clipped[0]
     return excess
 
 
@@ -93,6 +93,6 @@ def clipped_excess(
     density = np.exp(half * np.log(chi_square / 2) - chi_square / 2 - gammaln(half))
     weights = spacing * expit(logit) * density
     ridges = np.append(threshold * expit(-logit), threshold)
-    found = pair_excess(ridges, variance, context, dim)
+    excess = pair_excess(ridges, variance, context, dim)
     beyond = gammaincc(half, kink / 2)
-    return np.einsum("mvr,vr->mv", weights, found[:, :-1]) + beyond * found[:, -1]
+    return np.einsum("mvr,vr->mv", weights, excess[:, :-1]) + beyond * excess[:, -1]

@@ -39,7 +39,7 @@ from typing import Any
 from iclimit.asymptotics.checks import check_integers, checked, real_number
 from iclimit.asymptotics.gdpp.noise_laws import LEVELS, STEP, level_rule, parse_noise_law
 from iclimit.asymptotics.gdpp.ridge_excess import adaptive_excess, constant_excess, risk
-from iclimit.asymptotics.numbers import Number, require
+from iclimit.asymptotics.numbers import Number, Value, require
 from iclimit.problem import NoiseLaw
 
 # Step of the rule over a uniform noise level, times the root of the degrees of freedom.  TunedRR
@@ -48,7 +48,7 @@ from iclimit.problem import NoiseLaw
 _STEP_TIMES_ROOT = 0.2
 
 
-def ridge_risk(penalty: Number, *, noise_variance: Number, context: int, dim: int) -> Any:
+def ridge_risk(penalty: Number, *, noise_variance: Number, context: int, dim: int) -> Value:
     r"""Loss of ridge regression with a given parameter, at a given noise variance.
 
     Parameters
@@ -229,7 +229,7 @@ def check_size(context: int, dim: int, adaptive: bool = False) -> None:
         )
 
 
-def check_scales(power: int, **values: Any) -> list[Any]:
+def check_scales(power: int, **values: Any) -> list[Value]:
     """Arrays of numbers that are 0 or within the noise levels to a power."""
     math_, arrays = checked(systems="numpy", **values)
     lower, upper = (level**power for level in LEVELS)

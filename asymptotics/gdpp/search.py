@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linprog
 
+from iclimit.asymptotics.numbers import Value
+
 # A descent ends when its damping exceeds the first number; it is never below the second.
 _MOST_DAMPING, _LEAST_DAMPING = 1e12, 1e-15
 
@@ -55,7 +57,7 @@ _DISTINCT = 1e-8
 Objective = Callable[[np.ndarray], tuple[Any, Any, Any]]
 
 
-def residual(rates: Any, gammas: Any, nodes: Any) -> tuple[Any, Any]:
+def residual(rates: Any, gammas: Any, nodes: Any) -> tuple[Value, Value]:
     """P and Q at the nodes, (..., n), of rates (..., L) and gammas (..., L - 1)."""
     P, Q, scale = np.ones_like(nodes), np.zeros_like(nodes), np.ones_like(nodes)
     for layer in range(rates.shape[-1]):
@@ -98,7 +100,7 @@ def _expand(x: np.ndarray, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
 def average_objective(nodes: np.ndarray, weights: np.ndarray, noise: float) -> Objective:
     """Loss over positive nodes with its gradient and Gauss-Newton matrix, halves of them."""
 
-    def objective(x: np.ndarray) -> tuple[Any, Any, Any]:
+    def objective(x: np.ndarray) -> tuple[Value, Value, Value]:
         P, Q, slope = _expand(x, nodes)
         value = np.sum(weights * (P**2 + noise * nodes * Q**2), axis=-1)
         gradient = np.sum((weights * (P - noise * Q))[:, None] * slope, axis=-1)
@@ -111,7 +113,7 @@ def average_objective(nodes: np.ndarray, weights: np.ndarray, noise: float) -> O
 def norm_objective(nodes: np.ndarray, power: int) -> Objective:
     """Logarithm of the p-norm of P, p = 2 power, with gradient and curvature for linear P."""
 
-    def objective(x: np.ndarray) -> tuple[Any, Any, Any]:
+    def objective(x: np.ndarray) -> tuple[Value, Value, Value]:
         P, _, slope = _expand(x, nodes)
         top = np.max(abs(P), axis=-1, keepdims=True)
         share = (P / top) ** (2 * power - 2)
@@ -128,7 +130,7 @@ def norm_objective(nodes: np.ndarray, power: int) -> Objective:
 def exact(objective: Objective) -> Objective:
     """The same objective with its exact Hessian, by complex steps in the gradient."""
 
-    def with_hessian(x: np.ndarray) -> tuple[Any, Any, Any]:
+    def with_hessian(x: np.ndarray) -> tuple[Value, Value, Value]:
         value, gradient, _ = objective(x)
         count = x.shape[-1]
         shifted = x[:, None] + 1j * _IMAGINARY * np.eye(count)
@@ -194,15 +196,15 @@ def random_starts(layers: int, count: int, lower: float, noise: float) -> np.nda
     return np.array(rates + gammas[:-1]).T
 
 
-def perturbed_starts(found: np.ndarray, count: int) -> np.ndarray:
+def perturbed_starts(minima: np.ndarray, count: int) -> np.ndarray:
     """Each solution changed at random, by a few to many per cent, count times."""
-    rng = np.random.default_rng([*found.shape, count])
-    size = np.exp(rng.uniform(np.log(0.01), np.log(0.5), (count, len(found), 1)))
-    change = np.exp(size * rng.standard_normal((count, *found.shape)))
-    return (found * change).reshape(-1, found.shape[-1])
+    rng = np.random.default_rng([*minima.shape, count])
+    size = np.exp(rng.uniform(np.log(0.01), np.log(0.5), (count, len(minima), 1)))
+    change = np.exp(size * rng.standard_normal((count, *minima.shape)))
+    return (minima * change).reshape(-1, minima.shape[-1])
 
 
-def angles_to_points(angle: Any, lower: Any) -> Any:
+def angles_to_points(angle: Any, lower: Any) -> Value:
     """Point of [lower, 1] at an angle; P is an even trigonometric polynomial of it."""
     return lower + (1 - lower) * np.cos(angle / 2) ** 2
 
@@ -285,10 +287,10 @@ def average_minima(
     """
     objective = average_objective(nodes, weights, noise)
     count, kept = _AVERAGE[layers - 1]
-    found = _follow(objective, random_starts(layers, count, lower, noise), kept, nodes.size)
-    again = perturbed_starts(found[:_AGAIN], _CHANGES)
+    minima = _follow(objective, random_starts(layers, count, lower, noise), kept, nodes.size)
+    again = perturbed_starts(minima[:_AGAIN], _CHANGES)
     more = _follow(objective, again, kept, nodes.size)
-    return _distinct(objective, np.concatenate([found, more]))
+    return _distinct(objective, np.concatenate([minima, more]))
 
 
 def _follow(objective: Objective, starts: np.ndarray, kept: int, points: int) -> np.ndarray:
@@ -305,8 +307,8 @@ def _descend_in_chunks(
 ) -> tuple[np.ndarray, np.ndarray]:
     size = max(1, size)
     parts = np.split(starts, range(size, len(starts), size))
-    found = [descend(objective, part, steps) for part in parts]
-    return np.concatenate([x for x, _ in found]), np.concatenate([value for _, value in found])
+    runs = [descend(objective, part, steps) for part in parts]
+    return np.concatenate([x for x, _ in runs]), np.concatenate([value for _, value in runs])
 
 
 def _distinct(objective: Objective, x: np.ndarray) -> np.ndarray:
@@ -331,11 +333,11 @@ def _apart(x: np.ndarray, value: np.ndarray, least: np.ndarray) -> np.ndarray:
 def worst_minimum(layers: int, lower: float) -> np.ndarray:
     """Rates and gammas, (2 L - 1,), of the least largest |P| over [lower, 1] that is found."""
     count, kept = _WORST[layers - 1]
-    found = _equalised(random_starts(layers, count, lower, 0.0), lower, kept)
-    best = np.array([x for x, _ in found[:_AGAIN]])
-    found += _equalised(perturbed_starts(best, count // (4 * len(best))), lower, kept)
-    best_found = min(found, key=lambda pair: pair[1])[0]
-    return equalise(best_found, lower, 60)[0]
+    minima = _equalised(random_starts(layers, count, lower, 0.0), lower, kept)
+    best = np.array([x for x, _ in minima[:_AGAIN]])
+    minima += _equalised(perturbed_starts(best, count // (4 * len(best))), lower, kept)
+    least = min(minima, key=lambda pair: pair[1])[0]
+    return equalise(least, lower, 60)[0]
 
 
 def _equalised(starts: np.ndarray, lower: float, kept: int) -> list[tuple[np.ndarray, float]]:

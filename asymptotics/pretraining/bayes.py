@@ -43,12 +43,12 @@ import numpy as np
 
 from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.losses import TaskErrors
-from iclimit.asymptotics.numbers import Number, numpy_namespace
+from iclimit.asymptotics.numbers import Number, Value, numpy_namespace
 from iclimit.asymptotics.searches import find_root_above
 from iclimit.asymptotics.spectra import MarchenkoPastur, wishart_resolvent
 
 
-def bayes_error(*, alpha: Number, rho: Number) -> Any:
+def bayes_error(*, alpha: Number, rho: Number) -> Value:
     r"""Error of the Bayes estimator on all tasks: optimally tuned ridge regression on the context.
 
     Parameters
@@ -173,7 +173,7 @@ def dmmse_errors(
     return TaskErrors(icl[()], idg[()])
 
 
-def _log_tasks_needed(log_x: Any, alpha: Any, rho: Any, dim: Any) -> Any:
+def _log_tasks_needed(log_x: Any, alpha: Value, rho: Value, dim: Value) -> Value:
     """Theta at which the nearest task fits as if the noise were b = alpha x."""
     x, x_true = np.exp(log_x), rho / alpha
     M, slope, curvature = (wishart_resolvent(x, kappa=alpha, derivative=k) for k in range(3))
@@ -187,10 +187,10 @@ def _log_tasks_needed(log_x: Any, alpha: Any, rho: Any, dim: Any) -> Any:
     return (entropy - (x - x_true) * reach + np.log(count) / dim) / 2
 
 
-def _frozen_error(theta: Any, alpha: Any, rho: Any, dim: Any) -> np.ndarray:
+def _frozen_error(theta: Value, alpha: Value, rho: Value, dim: Value) -> np.ndarray:
     """ICL error in the frozen phase, flat arrays."""
 
-    def residual(log_x: Any, theta: Any, alpha: Any, rho: Any, dim: Any) -> Any:
+    def residual(log_x: Any, theta: Any, alpha: Any, rho: Any, dim: Any) -> Value:
         return _log_tasks_needed(log_x, alpha, rho, dim) - theta
 
     arguments = theta, alpha, rho, dim

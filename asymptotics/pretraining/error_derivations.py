@@ -10,7 +10,7 @@ from typing import Any
 
 from iclimit.asymptotics.checks import check_range
 from iclimit.asymptotics.derivation import Derivation
-from iclimit.asymptotics.numbers import Number, SymPyMath, convert
+from iclimit.asymptotics.numbers import Number, SymPyMath, Value, convert
 from iclimit.asymptotics.pretraining.icl import context_noise, errors_at, ridgeless_point
 
 SYMBOLS = {name: name for name in ("nu", "M", "w", "r", "A")} | {
@@ -117,7 +117,7 @@ def _steps(ridge: Number | None) -> dict[str, tuple[str, Any]]:
     slope = sympy.Symbol("M'")
     equations = {"q": (q, context_noise(math_, alpha, rho))}
 
-    def let(name: str, value: Any) -> Any:
+    def let(name: str, value: Any) -> Value:
         equations[name] = symbols[name], value
         return symbols[name]
 
@@ -144,15 +144,15 @@ def _steps(ridge: Number | None) -> dict[str, tuple[str, Any]]:
 
 
 def _errors_by_traces(
-    tau: Any, rho: Any, q: Any, nu: Any, M: Any, slope: Any, error: Any
-) -> tuple[Any, Any]:
+    tau: Value, rho: Value, q: Value, nu: Any, M: Value, slope: Any, error: Any
+) -> tuple[Value, Value]:
     """IDG and ICL error as means over the eigenvalues c of the covariance of the tasks."""
     import sympy
 
     c, y = sympy.symbols("c y")
     F, G = 1 / (c + nu), c + q
 
-    def mean(function: Any) -> Any:
+    def mean(function: Any) -> Value:
         """Mean of a Laurent polynomial in y = c + nu, where c has mean 1."""
         moments = {1: 1 + nu, 0: 1, -1: M, -2: -slope}
         expanded = sympy.expand(sympy.expand(function).subs(c, y - nu))

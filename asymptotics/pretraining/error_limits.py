@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from iclimit.asymptotics.derivation import Derivation
-from iclimit.asymptotics.numbers import SymPyMath
+from iclimit.asymptotics.numbers import SymPyMath, Value
 from iclimit.asymptotics.pretraining.icl import errors_of
 
 Row = tuple[str, str, Any, str, tuple[Any, Any], tuple[Any, Any]]
@@ -56,17 +56,17 @@ def derive_error_limits() -> Derivation:
         for text, parameter, point, side, factors, limits in rows:
             variable = algebra.symbols[parameter]
             for factor, error, limit in zip(factors, errors, limits, strict=True):
-                left = sympy.Limit(factor * error, variable, point, side)
-                steps.append((f"{text}:", sympy.Eq(left, limit, evaluate=False)))
+                limit_of = sympy.Limit(factor * error, variable, point, side)
+                steps.append((f"{text}:", sympy.Eq(limit_of, limit, evaluate=False)))
     return Derivation(tuple(steps))
 
 
 def _errors(
-    rho: Any, tau: Any, kappa: Any, q: Any, xi: Any, eta: Any, M: Any, **known: Any
-) -> tuple[Any, Any]:
+    rho: Value, tau: Value, kappa: Value, q: Value, xi: Value, eta: Value, M: Value, **known: Any
+) -> tuple[Value, Value]:
     """Both errors, with known intermediates in place of their values."""
 
-    def let(name: str, value: Any) -> Any:
+    def let(name: str, value: Any) -> Value:
         return known.get(name, value)
 
     return errors_of(SymPyMath(), tau, kappa, rho, q, xi, eta, M, let)
@@ -85,7 +85,7 @@ class _Algebra:
         self.M, self.w, self.u = elements[7:10]
         self.oo, self.sqrt = sympy.oo, sympy.sqrt
 
-    def limits(self, values: Any, point: dict[str, Any], *below: Any) -> Any:
+    def limits(self, values: Any, point: dict[str, Any], *below: Any) -> Value:
         """Rational functions at a point; factors below 0 change sign, to print as positive."""
         import sympy
 
@@ -93,14 +93,14 @@ class _Algebra:
         signs = {factor: -sympy.Symbol(f"d_{k}") for k, factor in enumerate(below)}
         substitution = {self.symbols[name]: value for name, value in point.items()}
 
-        def collected(part: Any, symbol: Any) -> Any:
+        def collected(part: Any, symbol: Any) -> Value:
             factors = (
                 sympy.collect(factor.expand(), symbol, sympy.factor) if factor.is_Add else factor
                 for factor in sympy.Mul.make_args(part)
             )
             return sympy.Mul(*factors).xreplace(signs)
 
-        def tidy(value: Any) -> Any:
+        def tidy(value: Any) -> Value:
             value = sympy.factor(value.as_expr().subs(substitution)).xreplace(signs)
             top, bottom = sympy.fraction(value)
             if sympy.LC(bottom.expand(), tau).is_negative:
@@ -110,12 +110,12 @@ class _Algebra:
 
         return tuple(tidy(value) for value in values)
 
-    def at_context(self, t: Any, w: Any) -> tuple[Any, Any]:
+    def at_context(self, t: Any, w: Any) -> tuple[Value, Value]:
         """Both errors at fixed q; the number of tasks follows from w."""
         M = t / (self.q + 1 / w)
         return _errors(self.rho, self.tau, M / (w - 1), self.q, (1 - t) / M, 1 - t / self.tau, M)
 
-    def at_tasks(self, t: Any, w: Any) -> tuple[tuple[Any, Any], Any]:
+    def at_tasks(self, t: Any, w: Any) -> tuple[tuple[Value, Value], Value]:
         """Both errors at fixed kappa, and the q that follows from w."""
         M = self.kappa * (w - 1)
         q = t / M - 1 / w
@@ -130,7 +130,7 @@ class _Algebra:
         names = ("rho", "tau", "kappa", "q", "xi", "eta", "M", "lambda", "e_{IDG}")
         rho, tau, kappa, q, xi, eta, M, ridge, error = (self.symbols[name] for name in names)
 
-        def both(q: Any, xi: Any, eta: Any, tau: Any = tau) -> tuple[Any, Any]:
+        def both(q: Any, xi: Any, eta: Any, tau: Any = tau) -> tuple[Value, Value]:
             """The ICL error in the name of the IDG error, and the IDG error."""
             point = rho, tau, kappa, q, xi, eta, M
             return _errors(*point, **known, IDG=error)[0], _errors(*point, **known)[1]

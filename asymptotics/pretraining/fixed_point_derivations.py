@@ -14,6 +14,7 @@ from typing import Any
 
 from iclimit.asymptotics.checks import check_integers
 from iclimit.asymptotics.derivation import Derivation
+from iclimit.asymptotics.numbers import Value
 
 
 def derive_resolvent(spectrum: Mapping[Any, Any] | None = None) -> Derivation:
@@ -156,11 +157,11 @@ def derive_many_tasks(spectrum: Mapping[Any, Any] | None = None, *, order: int =
         (j, k): sympy.Symbol(f"r_{{{j},{k}}}") for k in range(1, order + 3) for j in (k - 1, k)
     }
 
-    def cut(value: Any) -> Any:
+    def cut(value: Any) -> Value:
         expanded = sympy.collect(sympy.expand(value), e, evaluate=False)
         return sum(expanded.get(e**k, 0) * e**k for k in range(order + 1))
 
-    def trace(power: int) -> Any:
+    def trace(power: int) -> Value:
         """Sum of p c^power/(q + c s) as a geometric series."""
         return cut(sum((1 - s) ** k * moments[k + power, k + 1] for k in range(order + 1)))
 
@@ -220,7 +221,7 @@ def derive_threshold() -> Derivation:
     noise, gain, gain_slope = rho + q - q**2 * M[0], q * M[0] + T[0], M[0] + q * M[1] + T[1]
     above = noise - q**2 * gain_slope + noise * gain / (tau - 1)
 
-    def at(values: list[Any], xi: Any, start: int = 0) -> Any:
+    def at(values: list[Any], xi: Any, start: int = 0) -> Value:
         terms = enumerate(values[start:])
         return sum(value * xi**k / sympy.factorial(k) for k, value in terms)
 
@@ -251,14 +252,14 @@ def _derivation(steps: Mapping[str, tuple[Any, Any]]) -> Derivation:
     return Derivation(tuple((text, sympy.Eq(*sides)) for text, sides in steps.items()))
 
 
-def _polynomial(difference: Any, variable: Any) -> Any:
+def _polynomial(difference: Any, variable: Any) -> Value:
     """Numerator as a polynomial, collected."""
     import sympy
 
     return sympy.collect(sympy.expand(sympy.numer(sympy.together(difference))), variable)
 
 
-def _atoms(spectrum: Mapping[Any, Any] | None) -> list[tuple[Any, Any]]:
+def _atoms(spectrum: Mapping[Any, Any] | None) -> list[tuple[Value, Value]]:
     import sympy
 
     given = {1: 1} if spectrum is None else spectrum

@@ -32,7 +32,7 @@ import numpy as np
 
 from iclimit.asymptotics.checks import check_integers, checked
 from iclimit.asymptotics.losses import TaskErrors
-from iclimit.asymptotics.numbers import ArrayMath, Number, convert, namespace, refuse_masked
+from iclimit.asymptotics.numbers import ArrayMath, Number, Value, convert, namespace, refuse_masked
 from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     effective_ridge,
     undefined_in_float64,
@@ -307,16 +307,16 @@ def expected_gamma(
     _, (penalty,) = checked(systems="numpy", single=True, ridge=ridge)
     G, A = summary_moments(law.moments, law.context, law.sigma)
     d = len(G) - 1
-    sigma, left = (np.ones(1), np.eye(d)) if law.sigma is None else np.linalg.eigh(law.sigma)
+    sigma, basis = (np.ones(1), np.eye(d)) if law.sigma is None else np.linalg.eigh(law.sigma)
     g, right = np.linalg.eigh(G)
     feature = np.maximum(sigma, 0.0)[:, None] * np.maximum(g, 0.0)
     # One eigenvalue of isotropic inputs stands for all d directions.
     samples = prompts / (d if law.sigma is None else 1)
     with undefined_in_float64():
         xi = effective_ridge(feature, samples, float(penalty))
-    target = left.T @ A.T @ right
+    target = basis.T @ A.T @ right
     share = np.divide(sigma[:, None], feature + xi, out=0 * feature, where=feature + xi > 0)
-    return np.asarray(left @ (share * target) @ right.T)
+    return np.asarray(basis @ (share * target) @ right.T)
 
 
 def fresh_task_moments(
@@ -390,7 +390,7 @@ def _parse_law(
     return _Law(moments, length, sigma)
 
 
-def _error(gamma: Any, tasks: TaskMoments, context: Any, sigma: np.ndarray | None) -> Any:
+def _error(gamma: Value, tasks: TaskMoments, context: Value, sigma: np.ndarray | None) -> Value:
     """Quadratic form of the module docstring."""
     G, A = summary_moments(tasks, context, sigma)
     d, columns = gamma.shape[-2:]
@@ -404,13 +404,13 @@ def _error(gamma: Any, tasks: TaskMoments, context: Any, sigma: np.ndarray | Non
     return float(error) if getattr(error, "ndim", None) == 0 else error
 
 
-def _is_exact(value: Any) -> bool:
+def _is_exact(value: Value) -> bool:
     """Whether it is an array or a matrix of mpmath or SymPy."""
     objects = isinstance(value, np.ndarray) and value.dtype == np.dtype(object)
     return objects or type(value).__module__.startswith(("mpmath.", "sympy."))
 
 
-def _exact_matrix(name: str, value: Any) -> np.ndarray:
+def _exact_matrix(name: str, value: Value) -> np.ndarray:
     """Array of Python objects from a matrix of any number system."""
     entries = np.array(value.tolist() if hasattr(value, "tolist") else value, dtype=object)
     for entry in entries.flat:
@@ -418,7 +418,7 @@ def _exact_matrix(name: str, value: Any) -> np.ndarray:
     return entries
 
 
-def _gamma(value: Any) -> Any:
+def _gamma(value: Value) -> Value:
     """Reduced matrices as an array whose last two axes are (d, d + 1) or (d, d)."""
     if _is_exact(value):
         matrix: Any = _exact_matrix("gamma", value)
@@ -435,7 +435,7 @@ def _gamma(value: Any) -> Any:
     return matrix
 
 
-def _covariance(name: str, value: Any, d: int, exact: bool) -> np.ndarray:
+def _covariance(name: str, value: Value, d: int, exact: bool) -> np.ndarray:
     """Covariance of any number system."""
     if not (exact or _is_exact(value)):
         return covariance_matrix(name, value, d)

@@ -59,6 +59,7 @@ from iclimit.asymptotics.numbers import (
     Namespace,
     Number,
     SymPyMath,
+    Value,
     in_blocks,
     namespace,
     numpy_namespace,
@@ -69,7 +70,7 @@ from iclimit.asymptotics.spectra.resolvent import excess, resolvent
 
 def icl_error(
     *, tau: Number, alpha: Number, kappa: Number, rho: Number, ridge: Number = 0.0
-) -> Any:
+) -> Value:
     r"""Asymptotic error on fresh tasks (ICL error) of linear attention.
 
     Parameters
@@ -133,7 +134,7 @@ def icl_error(
 
 def idg_error(
     *, tau: Number, alpha: Number, kappa: Number, rho: Number, ridge: Number = 0.0
-) -> Any:
+) -> Value:
     """Asymptotic error on the pretraining tasks (IDG error) of linear attention.
 
     Parameters, number systems, errors and accuracy are those of `icl_error`.  At alpha = inf with
@@ -165,7 +166,7 @@ def idg_error(
 
 def task_gap(
     *, tau: Number, alpha: Number, kappa: Number, rho: Number, ridge: Number = 0.0
-) -> Any:
+) -> Value:
     """Asymptotic ICL minus IDG error: what is lost on tasks not seen in pretraining.
 
     Parameters, number systems and errors are those of `icl_error`; the difference is formed from
@@ -194,7 +195,7 @@ def task_gap(
         )
 
 
-def _errors(**parameters: Any) -> tuple[Any, Any]:
+def _errors(**parameters: Any) -> tuple[Value, Value]:
     """Both errors, from unchecked arguments to finished values."""
     math_, (tau, alpha, kappa, rho, ridge) = checked(**parameters)
 
@@ -205,12 +206,12 @@ def _errors(**parameters: Any) -> tuple[Any, Any]:
 
 
 def _errors_of_block(
-    math_: Namespace, tau: Any, alpha: Any, kappa: Any, rho: Any, ridge: Any
-) -> tuple[Any, Any]:
+    math_: Namespace, tau: Value, alpha: Value, kappa: Value, rho: Value, ridge: Value
+) -> tuple[Value, Value]:
     """Both errors, from checked arguments."""
     q = context_noise(math_, alpha, rho)
 
-    def cases(below: Any) -> tuple[Any, Any]:
+    def cases(below: Any) -> tuple[Value, Value]:
         xi, eta = solve_fixed_point(math_, below, tau, q, kappa, ridge)
         icl, idg = errors_at(math_, tau, kappa, rho, q, xi, eta)
         free = math_.all_of(math_.isinf(alpha), ridge <= 0, rho > 0, tau < math_.inf)
@@ -221,7 +222,7 @@ def _errors_of_block(
             math_.where(idg_diverges, lambda: math_.inf, lambda: settled(idg)),
         )
 
-    def settled(error: Any) -> Any:
+    def settled(error: Any) -> Value:
         """Replace by 0 what the stand-in for infinite context leaves of an error of 0."""
         if isinstance(math_, SymPyMath):
             return error
@@ -235,14 +236,21 @@ Let = Callable[[str, Any], Any]
 """What is done with the name and the value of an intermediate, and returns its value."""
 
 
-def unnamed(name: str, value: Any) -> Any:  # noqa: ARG001
+def unnamed(name: str, value: Any) -> Value:  # noqa: ARG001
     """Return the value; a derivation returns a symbol in its place (`error_derivations`)."""
     return value
 
 
 def errors_at(
-    math_: Namespace, tau: Any, kappa: Any, rho: Any, q: Any, xi: Any, eta: Any, let: Let = unnamed
-) -> tuple[Any, Any]:
+    math_: Namespace,
+    tau: Value,
+    kappa: Value,
+    rho: Value,
+    q: Value,
+    xi: Value,
+    eta: Value,
+    let: Let = unnamed,
+) -> tuple[Value, Value]:
     """ICL and IDG errors at a solution (xi, eta) of the fixed point (module docstring)."""
     nu = let("nu", q + xi)
     M = let("M", resolvent(math_, nu, kappa, excess(math_, kappa, 1)))
@@ -251,15 +259,15 @@ def errors_at(
 
 def errors_of(
     math_: Namespace,
-    tau: Any,
-    kappa: Any,
-    rho: Any,
-    q: Any,
-    xi: Any,
-    eta: Any,
-    M: Any,
+    tau: Value,
+    kappa: Value,
+    rho: Value,
+    q: Value,
+    xi: Value,
+    eta: Value,
+    M: Value,
     let: Let = unnamed,
-) -> tuple[Any, Any]:
+) -> tuple[Value, Value]:
     """ICL and IDG errors at a solution of the fixed point and the resolvent M there."""
     A, noise, own, factor = error_parts(tau, kappa, rho, q, xi, M, let)
     idg = let("IDG", math_.divide(noise, eta + xi * A / tau))
@@ -268,7 +276,7 @@ def errors_of(
 
 def error_parts(
     tau: Any, kappa: Any, rho: Any, q: Any, xi: Any, M: Any, let: Let = unnamed
-) -> tuple[Any, ...]:
+) -> tuple[Value, ...]:
     """A, the numerator of the IDG error, and own and factor of ICL = own + factor * IDG."""
     nu = let("nu", q + xi)
     w = let("w", 1 + M / kappa)
@@ -279,7 +287,7 @@ def error_parts(
     return A, noise, own, (1 + q) * A / tau
 
 
-def context_noise(math_: Namespace, alpha: Any, rho: Any) -> Any:
+def context_noise(math_: Namespace, alpha: Value, rho: Value) -> Value:
     """Variance q = (1 + rho)/alpha that a finite context adds to each task coordinate.
 
     Infinite context is the limit of q to 0 from above.
@@ -287,10 +295,12 @@ def context_noise(math_: Namespace, alpha: Any, rho: Any) -> Any:
     return math_.where(math_.isinf(alpha), lambda: math_.tiny, lambda: (1 + rho) / alpha)
 
 
-def ridgeless_point(math_: Namespace, below: Any, tau: Any, q: Any, kappa: Any) -> tuple[Any, Any]:
+def ridgeless_point(
+    math_: Namespace, below: Value, tau: Value, q: Value, kappa: Value
+) -> tuple[Value, Value]:
     """Effective ridge xi and eta = lim ridge/xi as the ridge tends to 0; below is tau < 1."""
 
-    def left_by_too_few_prompts() -> Any:
+    def left_by_too_few_prompts() -> Value:
         return (1 - tau) / (tau * resolvent(math_, q, kappa / tau, excess(math_, kappa, tau)))
 
     xi = math_.where(below, left_by_too_few_prompts, lambda: 0)
@@ -298,8 +308,8 @@ def ridgeless_point(math_: Namespace, below: Any, tau: Any, q: Any, kappa: Any) 
 
 
 def solve_fixed_point(
-    math_: Namespace, below: Any, tau: Any, q: Any, kappa: Any, ridge: Any
-) -> tuple[Any, Any]:
+    math_: Namespace, below: Value, tau: Value, q: Value, kappa: Value, ridge: Value
+) -> tuple[Value, Value]:
     """Effective ridge xi and eta = ridge/xi; below is tau < 1."""
     xi, eta = ridgeless_point(math_, below, tau, q, kappa)
     if isinstance(math_, SymPyMath):
@@ -326,7 +336,7 @@ def solve_fixed_point(
     return math_.convert(xi), math_.convert(eta)
 
 
-def ridge_bracket(math_: Namespace, tau: Any, eigenvalue: Any, ridge: Any) -> Any:
+def ridge_bracket(math_: Namespace, tau: Value, eigenvalue: Any, ridge: Value) -> Value:
     r"""Effective ridge if all features had this variance: a bound on it from either side.
 
     The root of :math:`\tau (1 - \lambda/\xi) = g/(g + \xi)`, a quadratic equation, grows with g.
@@ -341,8 +351,8 @@ def ridge_bracket(math_: Namespace, tau: Any, eigenvalue: Any, ridge: Any) -> An
 
 
 def _residual(
-    math_: ArrayMath | MpMath, log_xi: Any, tau: Any, q: Any, kappa: Any, ridge: Any
-) -> Any:
+    math_: ArrayMath | MpMath, log_xi: Value, tau: Value, q: Value, kappa: Value, ridge: Value
+) -> Value:
     """Residual of the fixed point, increasing: the ridgeless form at tau (1 - ridge/xi)."""
     xi = math_.exp(log_xi)
     spent = tau * ridge / xi
@@ -355,7 +365,7 @@ def _residual(
 _UNSOLVED = "the fixed point was not solved at tau={}, q={}, kappa={}, ridge={}"
 
 
-def _effective_ridge(tau: Any, q: Any, kappa: Any, ridge: Any) -> np.ndarray:
+def _effective_ridge(tau: Value, q: Value, kappa: Value, ridge: Value) -> np.ndarray:
     """Effective ridge xi at ridge > 0 and finite tau for flat NumPy arrays of equal shape."""
     math_ = numpy_namespace(tau=tau, ridge=ridge)
     arguments = tau, q, kappa, ridge
@@ -372,7 +382,7 @@ def _effective_ridge(tau: Any, q: Any, kappa: Any, ridge: Any) -> np.ndarray:
     return np.exp(log_xi)
 
 
-def effective_ridge_mp(tau: Any, q: Any, kappa: Any, ridge: Any) -> Any:
+def effective_ridge_mp(tau: Any, q: Any, kappa: Any, ridge: Any) -> Value:
     """Effective ridge xi at ridge > 0 at mpmath's current precision."""
     import mpmath
 
@@ -385,7 +395,7 @@ def effective_ridge_mp(tau: Any, q: Any, kappa: Any, ridge: Any) -> Any:
         lower = mpmath.log(ridge_bracket(math_, tau, q, ridge)) - margin
         upper = mpmath.log(ridge_bracket(math_, tau, 1 + q, ridge)) + margin
 
-        def residual(log_xi: Any) -> Any:
+        def residual(log_xi: Any) -> Value:
             return _residual(math_, log_xi, tau, q, kappa, ridge)
 
         log_xi = mpmath.findroot(

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from iclimit.asymptotics.checks import checked
-from iclimit.asymptotics.numbers import Namespace, Number
+from iclimit.asymptotics.numbers import Namespace, Number, Value
 from iclimit.asymptotics.pretraining.icl import (
     context_noise,
     error_parts,
@@ -52,7 +52,7 @@ def context_slope(
     rho: Number,
     ridge: Number = 0.0,
     objective: str = "icl",
-) -> Any:
+) -> Value:
     r"""Slope of an error in the context length, :math:`D\, de/d\log\alpha`.
 
     Its zeros are the locally best and worst context lengths.
@@ -94,7 +94,7 @@ def context_slope(
 
 def ridge_slope(
     *, tau: Number, alpha: Number, kappa: Number, rho: Number, objective: str = "icl"
-) -> Any:
+) -> Value:
     r"""Slope of an error in the ridge at ridge 0, :math:`D^3\, de/d\lambda`.
 
     Its zeros are where a small ridge begins to help.  A second, lower minimum would let the
@@ -129,7 +129,7 @@ def ridge_slope(
         return math_.finish(numerator * D - weight * fall)
 
 
-def context_information(*, alpha: Number, rho: Number) -> Any:
+def context_information(*, alpha: Number, rho: Number) -> Value:
     r"""Information of a context on its task.
 
     :math:`I = \frac12 \int \log(1 + \lambda\alpha/\rho)\,d\mu` over the Marchenko-Pastur law.
@@ -191,7 +191,7 @@ def _point(objective: str, **parameters: Any) -> tuple[Namespace, _Point]:
         return math_, _Point(tau, kappa, rho, q, xi, eta, M, M_slope, A)
 
 
-def _change(math_: Namespace, objective: str, at: _Point, dq: Any, dxi: Any) -> tuple[Any, ...]:
+def _change(math_: Namespace, objective: str, at: _Point, dq: Any, dxi: Any) -> tuple[Value, ...]:
     """D, and along a change of q and xi that of A, n and m of the error e: D de = n - m dD/D.
 
     By an imaginary step whose square is far below rounding error.
@@ -220,8 +220,8 @@ _BETTER = 1 - 1e-13
 class OptimalRidge(Result):
     """Optimal ridge and the error reached with it."""
 
-    ridge: Any
-    error: Any
+    ridge: Value
+    error: Value
 
 
 def optimal_ridge(
@@ -266,13 +266,13 @@ def optimal_ridge(
         q = context_noise(math_, alpha, rho)
         start = ridgeless_point(math_, tau < 1, tau, q, kappa)[0]
 
-        def point(step: Any, tau: Any, q: Any, kappa: Any, start: Any) -> tuple[Any, Any]:
+        def point(step: Any, tau: Any, q: Any, kappa: Any, start: Any) -> tuple[Value, Value]:
             xi = start + (1 + q) * np.exp(step)
             eta = excess(math_, tau, 1) + xi * wishart_resolvent(q + xi, kappa=kappa) / tau
             # Rounding can put the first scanned points below the ridgeless point, where eta = 0.
             return xi, np.maximum(eta, 0.0)
 
-        def error(step: Any, tau: Any, q: Any, kappa: Any, start: Any, rho: Any) -> Any:
+        def error(step: Any, tau: Any, q: Any, kappa: Any, start: Any, rho: Any) -> Value:
             pair = errors_at(math_, tau, kappa, rho, q, *point(step, tau, q, kappa, start))
             return pair[0 if objective == "icl" else 1]
 
@@ -284,5 +284,6 @@ def optimal_ridge(
             tau=tau, alpha=alpha, kappa=kappa, rho=rho
         )
         better = (step > _SCAN[0]) & (value < ridgeless * _BETTER)
-        ridge, value = np.where(better, xi * eta, 0.0), np.where(better, value, ridgeless)
+        ridge: Value = np.where(better, xi * eta, 0.0)
+        value = np.where(better, value, ridgeless)
     return OptimalRidge(ridge.reshape(shape)[()], value.reshape(shape)[()])

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.numbers import numpy_namespace
+from iclimit.asymptotics.numbers import Value, numpy_namespace
 from iclimit.asymptotics.pretraining.icl import ridge_bracket
 from iclimit.asymptotics.searches import find_root
 
@@ -65,36 +65,36 @@ class _Summaries:
         self.size = _sum(self.arrow)
         self.schur = self.corner + xi - _sum(self.arrow * self.D)
 
-    def inverse_trace(self) -> Any:
+    def inverse_trace(self) -> Value:
         r"""Trace of :math:`(G + \xi)^{-1}`."""
         return _sum(1 / self.D) + (1 + self.size) / self.schur
 
-    def trace(self) -> Any:
+    def trace(self) -> Value:
         """Trace of G."""
         return _sum(self.head) + self.corner
 
-    def last(self) -> Any:
+    def last(self) -> Value:
         r"""Last diagonal entry of :math:`G (G + \xi)^{-2}`, times the squared complement."""
         return self.corner - _sum(self.arrow * (self.D + _each(self.xi)))
 
-    def freedom(self) -> Any:
+    def freedom(self) -> Value:
         r"""Degrees of freedom, :math:`\operatorname{tr} G (G + \xi)^{-1}`."""
         return _sum(self.head / self.D) + self.last() / self.schur
 
-    def second_freedom(self) -> Any:
+    def second_freedom(self) -> Value:
         r"""Degrees of freedom of the variance, :math:`\operatorname{tr} [G (G + \xi)^{-1}]^2`."""
         bent = self.xi / self.schur
         mixed = _sum(self.arrow * self.head / self.D)
         outer = (bent * self.size) ** 2 + 2 * bent**2 * self.size
         return _sum((self.head / self.D) ** 2) - 2 * bent * mixed + outer + (1 - bent) ** 2
 
-    def transferred(self, head: Any, corner: Any) -> Any:
+    def transferred(self, head: Any, corner: Any) -> Value:
         r"""Trace of a diagonal matrix times :math:`(G + \xi)^{-1} G (G + \xi)^{-1}`."""
         squares = 2 * _sum(self.arrow / self.D) + self.size * (self.size + 1) / self.schur
         first = _sum(self.head / self.D**2) + (self.size - self.xi * squares) / self.schur
         return head * first + corner * self.last() / self.schur**2
 
-    def weights(self) -> tuple[Any, Any, Any, Any]:
+    def weights(self) -> tuple[Value, Value, Value, Value]:
         r"""Squares of :math:`\Gamma = A^\top (G + \xi)^{-1}`: of its head and of its last column.
 
         Then the trace of the head, and that of :math:`\Gamma A`.
@@ -106,17 +106,17 @@ class _Summaries:
         product = _sum(self.r**2 / self.D) + self.schur * column
         return head + column * self.size, column, trace, product
 
-    def _ratio(self) -> Any:
+    def _ratio(self) -> Value:
         r"""Components of the last column of :math:`\Gamma` over those of c m/(D + xi)."""
         return (_each(self.label) * self.D / _each(self.cross) - self.r) / _each(self.schur)
 
-    def misfit(self) -> Any:
+    def misfit(self) -> Value:
         r"""Irreducible misfit at :math:`\xi = 0`, without differences of large numbers."""
         ratio = self._ratio()
         seen = _sum(self.r * (_each(self.flat) + self.r / _each(self.context)) / self.D)
         return (seen - self.schur * _sum(ratio**2 * self.arrow)) / self.dim
 
-    def variance(self) -> Any:
+    def variance(self) -> Value:
         r"""Variance of :math:`h^\top (G + \xi)^{-1} h` over its squared mean.
 
         As `deterministic_equivalent.quadratic_form_variance`, with means over the tasks.
@@ -132,11 +132,11 @@ class _Summaries:
         squares = 2 * _sum(self.arrow / self.D) + bent * self.size**2
         squares = _sum(1 / self.D**2) + bent * squares
         # The mean task along c m/(D + xi), and H times that.
-        met = _sum(self.arrow * self.D) / self.cross
-        tilted = self.size / self.cross + bent * met * self.size
-        signal = form + side * (self.label - 2 * met)
+        overlap = _sum(self.arrow * self.D) / self.cross
+        tilted = self.size / self.cross + bent * overlap * self.size
+        signal = form + side * (self.label - 2 * overlap)
         sides = pushed - 2 * side * tilted + side**2 * self.size
-        sides = sides - ((form - side * met) ** 2 + spread) / energy
+        sides = sides - ((form - side * overlap) ** 2 + spread) / energy
         noise = self.flat * (trace - form / energy)
         noises = squares - 2 * pushed / energy + (form / energy) ** 2
         noises = 2 * self.flat**2 * noises + 2 * spread / self.context**2
@@ -153,11 +153,11 @@ class _Summaries:
         )
         return variance / (second * signal + noise) ** 2
 
-    def _spread(self) -> Any:
+    def _spread(self) -> Value:
         """Variance over the tasks of their quadratic form, given their norms."""
         form = self.r / self.D
 
-        def covariance(a: Any, b: Any) -> Any:
+        def covariance(a: Any, b: Any) -> Value:
             return 2 / (1 + 2 / self.tasks) * (_sum(a * b) - _sum(a) * _sum(b) / self.tasks)
 
         # The norms of a single task do not vary.
@@ -165,21 +165,21 @@ class _Summaries:
         return covariance(form, form) - covariance(form, self.r) ** 2 / norms
 
 
-def _each(value: Any) -> Any:
+def _each(value: Value) -> Value:
     """Parameter for all eigenvalues."""
     return np.expand_dims(value, -1)
 
 
-def _sum(values: Any) -> Any:
+def _sum(values: Any) -> Value:
     return np.sum(values, axis=-1)
 
 
-def _dimension(eigenvalues: Any) -> Any:
+def _dimension(eigenvalues: Any) -> Value:
     """Sum of the eigenvalues, which is an integer but for rounding."""
     return np.floor(_sum(eigenvalues) + 0.5)
 
 
-def _fraction(t: Any, variance: Any) -> tuple[Any, Any]:
+def _fraction(t: Value, variance: Any) -> tuple[Value, Value]:
     """Mean of u/(t + u) and of u/(t + u)**2, u from a Gamma law of mean 1.
 
     The continued fraction of the Stieltjes transform, from the recurrence of Laguerre polynomials.
@@ -194,7 +194,7 @@ def _fraction(t: Any, variance: Any) -> tuple[Any, Any]:
     return 1 / value, slope / value**2
 
 
-def _query_rule(dim: Any) -> tuple[Any, Any]:
+def _query_rule(dim: Value) -> tuple[Value, Value]:
     """Nodes and weights for the squared norm of a query, along the last axis."""
     shape = dim / 2
     # Roots of the cubic Laguerre polynomial.
@@ -208,7 +208,7 @@ def _query_rule(dim: Any) -> tuple[Any, Any]:
     return nodes, np.stack(weights, axis=-1)
 
 
-def _mean_share(t: Any, variance: Any, dim: Any) -> Any:
+def _mean_share(t: Value, variance: Any, dim: Value) -> Value:
     """Mean f of u/(t + u) over leverages u."""
     q, weight = _query_rule(dim)
     return _sum(weight * _fraction(_each(t) / q, _each(variance))[0])
@@ -223,7 +223,7 @@ def spectral_errors(
     prompts: Any,
     rho: Any,
     ridge: Any = 0.0,
-) -> tuple[Any, Any]:
+) -> tuple[Value, Value]:
     r"""ICL and IDG error of a run whose tasks on the sphere have a given spectrum.
 
     Parameters
@@ -274,7 +274,9 @@ def spectral_errors(
     return math_.finish(icl), math_.finish(idg)
 
 
-def _plain_ridge(math_: Any, spectrum: Any, law: Any, samples: Any, ridge: Any, free: Any) -> Any:
+def _plain_ridge(
+    math_: Any, spectrum: Any, law: Any, samples: Any, ridge: Value, free: Any
+) -> Value:
     """Effective ridge for leverages that do not fluctuate; 0 if ridgeless and determined."""
     zero = np.zeros_like(samples)
     start = _Summaries(spectrum, law, zero)
@@ -282,7 +284,7 @@ def _plain_ridge(math_: Any, spectrum: Any, law: Any, samples: Any, ridge: Any, 
     # By convexity the harmonic and the arithmetic mean eigenvalue bound the effective ridge.
     ends = features / start.inverse_trace(), start.trace() / features
 
-    def residual(log_xi: Any, samples: Any, ridge: Any, *law: Any) -> Any:
+    def residual(log_xi: Any, samples: Any, ridge: Any, *law: Any) -> Value:
         xi = np.exp(log_xi)
         return samples * (1 - ridge / xi) - _Summaries(spectrum, law, xi).freedom()
 
@@ -302,14 +304,14 @@ def _plain_ridge(math_: Any, spectrum: Any, law: Any, samples: Any, ridge: Any, 
 
 
 def _leverage_scale(
-    math_: Any, spectrum: Any, law: Any, leverage: Any, samples: Any, ridge: Any
-) -> Any:
+    math_: Any, spectrum: Any, law: Any, leverage: Value, samples: Any, ridge: Value
+) -> Value:
     """Root t of f(t) = df1/samples at the effective ridge ridge/(t f(t))."""
     start = _Summaries(spectrum, law, np.zeros_like(samples))
     dim = start.dim
     share = (dim + 1) / samples
 
-    def residual(log_t: Any, leverage: Any, samples: Any, ridge: Any, *law: Any) -> Any:
+    def residual(log_t: Any, leverage: Any, samples: Any, ridge: Any, *law: Any) -> Value:
         t = np.exp(log_t)
         f = _mean_share(t, leverage, dim)
         return f - _Summaries(spectrum, law, ridge / (t * f)).freedom() / samples
@@ -336,27 +338,27 @@ def _unsolved(what: str, arguments: Any, worst: int) -> str:
 
 
 def _errors(
-    spectrum: Any, law: Any, samples: Any, xi: Any, t: Any, share: Any, leverage: Any
-) -> tuple[Any, Any]:
+    spectrum: Any, law: Any, samples: Any, xi: Value, t: Value, share: Any, leverage: Value
+) -> tuple[Value, Value]:
     """ICL and IDG error at the effective ridge, for leverages of mean share f at the scale t."""
-    found = _Summaries(spectrum, law, xi)
-    dim, rho = found.dim, law[2]
+    summaries = _Summaries(spectrum, law, xi)
+    dim, rho = summaries.dim, law[2]
     misfit = _Summaries(spectrum, law, np.zeros_like(xi)).misfit()
-    head, column, trace, product = found.weights()
-    risk = found.label - (product + xi * (head + column)) / dim
+    head, column, trace, product = summaries.weights()
+    risk = summaries.label - (product + xi * (head + column)) / dim
     bias = risk - misfit - rho
-    fresh = found.flat + 1 + 1 / found.context
-    fresh_risk = found.label + (fresh * head + found.corner * column - 2 * trace) / dim
+    fresh = summaries.flat + 1 + 1 / summaries.context
+    fresh_risk = summaries.label + (fresh * head + summaries.corner * column - 2 * trace) / dim
 
     q, weight = _query_rule(dim)
     first, second = _fraction(_each(t) / q, _each(leverage))
     noise = _sum(weight * (_each(rho) / q + _each(misfit)) * second)
     square = _sum(weight * (first - _each(t) / q * second))
 
-    freedom = found.second_freedom()
+    freedom = summaries.second_freedom()
     factor = freedom / samples / share**2
     inflation = factor * square
     variance = (factor * noise + inflation * bias) / (1 - inflation)
     variance = np.where(inflation < 1, variance, np.inf)
-    transfer = found.transferred(fresh, found.corner) / freedom
+    transfer = summaries.transferred(fresh, summaries.corner) / freedom
     return fresh_risk + variance * transfer, risk + variance

@@ -40,11 +40,10 @@ What is proved and what is not: the derivation on the theory page of the documen
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.numbers import ArrayMath, Number
+from iclimit.asymptotics.numbers import ArrayMath, Number, Value
 from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum, check_spectrum
 from iclimit.asymptotics.pretraining.structured_fixed_point import (
     TINY,
@@ -74,10 +73,10 @@ class StructuredErrors(Result):
         Part of ``icl`` that is linear in the test covariance.
     """
 
-    icl: Any
-    idg: Any
-    scalar: Any
-    misalignment: Any
+    icl: Value
+    idg: Value
+    scalar: Value
+    misalignment: Value
 
 
 def structured_errors(
@@ -285,7 +284,7 @@ def resolvent_alignment(
     rho: Number,
     ridge: Number = 0.0,
     spectrum: JointSpectrum,
-) -> Any:
+) -> Value:
     r"""Resolvent alignment :math:`\frac1d \operatorname{tr} C' F`.
 
     F is the deterministic equivalent of the resolvent of the training tasks at the effective

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from iclimit.asymptotics.numbers import ArrayMath, Number
+from iclimit.asymptotics.numbers import ArrayMath, Number, Value
 from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum, check_spectrum
 from iclimit.asymptotics.pretraining.structured import errors_of, response_at, training_response
 from iclimit.asymptotics.pretraining.structured_fixed_point import (
@@ -102,7 +102,7 @@ def diversity_slope(
     spectrum: JointSpectrum,
     test_alpha: Number | None = None,
     test_rho: Number | None = None,
-) -> Any:
+) -> Value:
     r"""Derivative of the ICL error in task diversity kappa; positive where more tasks hurt.
 
     Parameters
@@ -170,7 +170,7 @@ def task_gradient(spectrum: JointSpectrum, settings: Settings) -> np.ndarray:
     return noise * settings.test_noise(spectrum) + misalignment
 
 
-def _repeated(values: Any, count: int) -> Any:
+def _repeated(values: Any, count: int) -> Value:
     """Fields of a solution of one setting, repeated along their first axis."""
     names = [field.name for field in dataclasses.fields(values)]
     return type(values)(*(np.repeat(getattr(values, name), count, axis=0) for name in names))
@@ -360,7 +360,7 @@ def best_training_covariance(
         return _icl(current, settings), gradient - gradient @ shares / shares.sum()
 
     starts = [spectrum.task, np.ones_like(p), spectrum.test, np.sqrt(spectrum.test)]
-    found = []
+    minima = []
     for start in starts:
         if not np.any(start):
             continue
@@ -377,10 +377,10 @@ def best_training_covariance(
             options={"ftol": 1e-12, "maxiter": 300},
         )
         best = with_shares(result.x)
-        found.append(BestCovariance(best, _icl(best, settings)))
-    if not found:
+        minima.append(BestCovariance(best, _icl(best, settings)))
+    if not minima:
         raise ArithmeticError("the ICL error is infinite whatever the training covariance")
-    return min(found, key=lambda best: best.icl)
+    return min(minima, key=lambda best: best.icl)
 
 
 def _icl(spectrum: JointSpectrum, settings: Settings) -> float:

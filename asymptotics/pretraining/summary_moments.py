@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.asymptotics.numbers import Value
+
 
 @dataclass(frozen=True)
 class TaskMoments:
@@ -36,8 +38,8 @@ class TaskMoments:
 
     second: np.ndarray
     third: np.ndarray
-    label: Any
-    label_square: Any
+    label: Value
+    label_square: Value
 
 
 def summary_moments(

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.checks import checked, real_array
-from iclimit.asymptotics.numbers import Number
+from iclimit.asymptotics.numbers import Number, Value
 from iclimit.results import Result
 
 Covariance = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -153,12 +153,12 @@ def functional_optimum(
     nodes, before = _FEWEST, np.inf
     while True:
         x, weight = _legendre(*inputs, nodes)
-        found = _optimum(covariance, x, weight, float(N), float(noise), before)
+        optimum = _optimum(covariance, x, weight, float(N), float(noise), before)
         null = float(weight @ np.diag(covariance(x[:, None], x[None])))
-        converged = found.error <= _ACCURACY * found.loss + 3 * _ROUNDING * null
+        converged = optimum.error <= _ACCURACY * optimum.loss + 3 * _ROUNDING * null
         if converged or 2 * nodes > _MOST:
-            return found
-        nodes, before = 2 * nodes, found.loss
+            return optimum
+        nodes, before = 2 * nodes, optimum.loss
 
 
 def _legendre(lower: float, upper: float, nodes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -198,7 +198,7 @@ def _optimum(
 
 def finite_rank_loss(
     *, task_covariance: Any, feature_moments: Any, scaled_moments: Any, context: Number
-) -> Any:
+) -> Value:
     r"""Least loss of attention on functions :math:`y = f(x) \cdot c` of finitely many features.
 
     Parameters

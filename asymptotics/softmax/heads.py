@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.checks import check_integers, checked
-from iclimit.asymptotics.numbers import Namespace, Number
+from iclimit.asymptotics.numbers import Namespace, Number, Value
 from iclimit.asymptotics.softmax.brackets import brackets
 from iclimit.asymptotics.softmax.temperature_search import COARSE, TemperatureSearch
 from iclimit.results import Result
@@ -49,10 +49,10 @@ class SoftmaxHead(Result):
         Relative error of the loss; 0 in the limit.
     """
 
-    inverse_temperature: Any
-    value: Any
-    loss: Any
-    error: Any
+    inverse_temperature: Value
+    value: Value
+    loss: Value
+    error: Value
 
 
 def softmax_loss(
@@ -65,7 +65,7 @@ def softmax_loss(
     noise_ratio: Number | None = None,
     noise_variance: Number | None = None,
     heads: int = 1,
-) -> Any:
+) -> Value:
     r"""Loss of one softmax head, or of two opposite ones, at given temperature and value.
 
     With the best head of one context length and the ``context`` (or ``ratio``) of another this is
@@ -161,7 +161,7 @@ def softmax_loss(
     return loss[()]
 
 
-def _limit_noise(math_: Namespace, t: Any, heads: int) -> Any:
+def _limit_noise(math_: Namespace, t: Value, heads: int) -> Value:
     """Second moment of the weights, over (c + v) u^2."""
     growth = math_.exp(t**2)
     return growth if heads == 1 else 2 * (growth - 1 / growth)
@@ -232,15 +232,15 @@ def optimal_softmax(
         with math_.quiet():
             return _limit_optimum(math_, sum(size), heads)
     N, d, noise = np.broadcast_arrays(*size)
-    found = np.empty((4, *N.shape))
+    optima = np.empty((4, *N.shape))
     settings = np.stack([N, d], axis=-1).reshape(-1, 2)
     unique, index = np.unique(settings, axis=0, return_inverse=True)
     for k, (one_N, one_d) in enumerate(unique):
         search = TemperatureSearch(one_N, one_d, heads) if one_N > 1 else None
         for place in np.flatnonzero(index.reshape(-1) == k):
             best = search.optimum(noise.flat[place]) if search else (0.0, 0.0, one_d, 0.0)
-            found.reshape(4, -1)[:, place] = best
-    return SoftmaxHead(*(each[()] for each in found))
+            optima.reshape(4, -1)[:, place] = best
+    return SoftmaxHead(*(each[()] for each in optima))
 
 
 def _limit_optimum(math_: Namespace, both: Any, heads: int) -> SoftmaxHead:
@@ -253,13 +253,13 @@ def _limit_optimum(math_: Namespace, both: Any, heads: int) -> SoftmaxHead:
 
 def _parse(
     ratio: Any,
-    context: Any,
-    dim: Any,
+    context: Value,
+    dim: Value,
     noise_ratio: Any,
-    noise_variance: Any,
+    noise_variance: Value,
     heads: Any,
     **more: Any,
-) -> tuple[Namespace, list[Any]]:
+) -> tuple[Namespace, list[Value]]:
     """Number system; what was given besides; (c, v) of the limit or (N, d, noise) of a size."""
     check_integers(heads=heads)
     limit = dict(zip(_LIMIT, (ratio, noise_ratio), strict=True))

@@ -36,7 +36,7 @@ import numpy as np
 from scipy.integrate import quad
 
 from iclimit.asymptotics.checks import checked, real_number
-from iclimit.asymptotics.numbers import ArrayMath, Number
+from iclimit.asymptotics.numbers import ArrayMath, Number, Value
 from iclimit.asymptotics.softmax.brackets import query_norms
 from iclimit.results import Result
 
@@ -113,7 +113,7 @@ def kernel_efficiency(score_function: Kernel) -> float:
     return min(signal**2 / power, 1.0)
 
 
-def heads_efficiency(inverse_temperatures: Sequence[Number] | np.ndarray) -> Any:
+def heads_efficiency(inverse_temperatures: Sequence[Number] | np.ndarray) -> Value:
     r"""Efficiency of several softmax heads with the best values, in the limit.
 
     Parameters
@@ -169,18 +169,18 @@ def heads_efficiency(inverse_temperatures: Sequence[Number] | np.ndarray) -> Any
         orthonormal, triangle = np.linalg.qr(columns)
         with np.errstate(divide="ignore", over="ignore"):
             # What is left of a column after those before it, and rounding relative to that.
-            left = np.abs(np.diag(triangle)) / np.linalg.norm(columns, axis=0)
-            lost = np.finfo(float).eps / left
+            independent = np.abs(np.diag(triangle)) / np.linalg.norm(columns, axis=0)
+            lost = np.finfo(float).eps / independent
             doubt = 2 * np.abs(orthonormal[1]) * lost + lost**2
-        found = orthonormal[1] ** 2
+        shares = orthonormal[1] ** 2
         # No head adds more than what those before it leave to 1.
-        room = np.maximum(1 - np.cumsum(found) + found, 0.0)
+        room = np.maximum(1 - np.cumsum(shares) + shares, 0.0)
         if not np.sum(np.minimum(doubt, room)) <= _PROMISED:
             raise ArithmeticError(
                 f"inverse_temperatures {inverse_temperatures} are too near to each other for "
                 "float64: pass mpmath numbers"
             )
-        return float(np.sum(found))
+        return float(np.sum(shares))
     import mpmath
     import sympy
 
@@ -195,7 +195,7 @@ def heads_efficiency(inverse_temperatures: Sequence[Number] | np.ndarray) -> Any
     return +total
 
 
-def attention_loss(efficiency: Number, *, ratio: Number, noise_ratio: Number = 0.0) -> Any:
+def attention_loss(efficiency: Number, *, ratio: Number, noise_ratio: Number = 0.0) -> Value:
     r"""Least loss of attention of a given efficiency, in the limit.
 
     Parameters
@@ -306,7 +306,7 @@ def optimal_kernel(
     return rules[1]
 
 
-def _kernel_head(f: Kernel, beta: float, N: float, d: float, noise: float, panels: int) -> Any:
+def _kernel_head(f: Kernel, beta: float, N: float, d: float, noise: float, panels: int) -> Value:
     """The same with so many panels of 16 Gauss-Legendre nodes on both sides of 0."""
     r, weight = query_norms(d, 10.0, 12 / panels)
     node, mass = np.polynomial.legendre.leggauss(16)
@@ -357,8 +357,8 @@ def _gaussian_mean(function: Callable[[float], float]) -> float:
     accuracy = {"epsabs": 1e-14, "epsrel": 1e-12, "limit": 200, "full_output": 1}
     total = bound = size = 0.0
     for lower, upper in itertools.pairwise((-_FAR, -6.0, 0.0, 6.0, _FAR)):
-        found = quad(weighted, lower, upper, **accuracy)
-        total, bound, size = total + found[0], bound + found[1], size + abs(found[0])
+        integral = quad(weighted, lower, upper, **accuracy)
+        total, bound, size = total + integral[0], bound + integral[1], size + abs(integral[0])
     if not (math.isfinite(total) and bound <= _PROMISED * size + 1e-12):
         raise ArithmeticError(f"the mean of score_function over scores is not found: {total:g}")
     return total

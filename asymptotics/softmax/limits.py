@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.checks import checked
-from iclimit.asymptotics.numbers import Number
+from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
 from iclimit.asymptotics.softmax.heads import SoftmaxHead
 from iclimit.results import Result
@@ -112,11 +112,11 @@ def long_context_softmax(*, dim: Number, noise_variance: Number = 0.0) -> Softma
         rest = (d + noise) * (1 - 2 * b) + b * d
         loss = math_.exp(-(d / 2 + 1) * math_.log1p(-2 * b)) * rest / b
         beta = math_.sqrt(b)
-        found = math_.finish(beta), math_.finish(1 / beta), math_.finish(loss)
-        return SoftmaxHead(*found, error=0 * found[0])
+        values = math_.finish(beta), math_.finish(1 / beta), math_.finish(loss)
+        return SoftmaxHead(*values, error=0 * values[0])
 
 
-def _expanded(value: Any) -> Any:
+def _expanded(value: Value) -> Value:
     """Simplified, if it is a SymPy expression."""
     return value.cancel().expand() if hasattr(value, "free_symbols") else value
 

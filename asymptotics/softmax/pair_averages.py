@@ -48,8 +48,8 @@ def pair_averages(context: float, temperatures: np.ndarray, coarse: float) -> We
     over t, and the variance that of S.
     """
     warm = temperatures < _WARM[-1]
-    found = np.empty((3, len(temperatures)))
-    found[:, ~warm] = _differences(context, temperatures[~warm], coarse)
+    averages = np.empty((3, len(temperatures)))
+    averages[:, ~warm] = _differences(context, temperatures[~warm], coarse)
     if np.any(warm):
         # Polynomials in t^2 of the averages over t^2, through their limits at 0.
         nodes = (_WARM / _WARM[-1]) ** 2
@@ -62,8 +62,8 @@ def pair_averages(context: float, temperatures: np.ndarray, coarse: float) -> We
         t = temperatures[warm]
         terms = (t / _WARM[-1])[:, None] ** (2 * powers)
         values = limits[:, None] + (terms @ series).T
-        found[:, warm] = values * np.stack([t**2, np.ones_like(t), t**2])
-    return WeightAverages(*found)
+        averages[:, warm] = values * np.stack([t**2, np.ones_like(t), t**2])
+    return WeightAverages(*averages)
 
 
 def _differences(context: float, temperatures: np.ndarray, coarse: float) -> np.ndarray:
@@ -86,10 +86,10 @@ def _products(N: float, t: float, step: float) -> tuple[float, float, float, flo
     y = np.arange(*y_range(N, t, 2 * 17.0), step)
     s, weight = score_rule(t, step)
     x = np.exp(np.minimum(np.add.outer(y, t * s), 300.0))
-    left = np.exp(-x)
-    second = x * x * left
+    decay = np.exp(-x)
+    second = x * x * decay
     # The scores of the other head are the same with the opposite sign.
-    weighted, mirrored = left * weight, left[:, ::-1]
+    weighted, mirrored = decay * weight, decay[:, ::-1]
     G = np.maximum(weighted @ mirrored.T, np.finfo(float).tiny)
     G20, G22 = (second * weight) @ mirrored.T, (second * weight) @ second[:, ::-1].T
     gone = -np.expm1(-x)

@@ -46,11 +46,14 @@ class TemperatureSearch:
         self._center, self._half = np.mean(ends), np.ptp(ends) / 2
         angles = np.pi * (np.arange(_NODES) + 0.5) / _NODES
         t = np.sinh(self._center + self._half * np.cos(angles))
-        found = (weight_averages if heads == 1 else pair_averages)(N, t, _SEARCH[heads])
+        averages = (weight_averages if heads == 1 else pair_averages)(N, t, _SEARCH[heads])
         # Those of two heads vanish as t^2: what is interpolated must not.
         power = t ** (2 * heads - 2)
         table = np.log(
-            np.stack([found.concentration / power, found.spread, found.variance / power], axis=-1)
+            np.stack(
+                [averages.concentration / power, averages.spread, averages.variance / power],
+                axis=-1,
+            )
         )
         self._series = 2 / _NODES * np.cos(np.outer(np.arange(_NODES), angles)) @ table
         self._series[0] /= 2
@@ -62,8 +65,8 @@ class TemperatureSearch:
         q, spread, variance = np.exp(chebyshev.chebval(place, self._series))
         _, d, heads = self._size
         power = t ** (2 * heads - 2)
-        found = Brackets(d, self._norm, self._weight, t * spread, power * variance, power * q)
-        return found.loss(found.best_value(noise), noise)
+        losses = Brackets(d, self._norm, self._weight, t * spread, power * variance, power * q)
+        return losses.loss(losses.best_value(noise), noise)
 
     def optimum(self, noise: float) -> tuple[float, float, float, float]:
         """Inverse temperature, value, loss and its relative error."""

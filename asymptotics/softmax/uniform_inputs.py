@@ -116,8 +116,8 @@ def uniform_softmax(
     few, many = _few_and_many(d)
 
     def profile(log_beta: float) -> float:
-        found = _quadratic(float(np.exp(log_beta)), N, d, noise, heads, few)
-        return found.loss(found.value)
+        best = _quadratic(float(np.exp(log_beta)), N, d, noise, heads, few)
+        return best.loss(best.value)
 
     # In units of 1/sqrt(d/9), the scale of the scores, as for Gaussian inputs.
     scale = 3 / math.sqrt(d)
@@ -186,8 +186,8 @@ def uniform_softmax_loss(
     if beta == 0:
         raise ValueError("inverse_temperature must not be 0")
     # Keys and queries of the opposite sign see inputs of the opposite sign.
-    found = _quadratic(abs(float(beta)), N, d, noise, heads, _few_and_many(d)[1])
-    return found.loss(float(v) * math.copysign(1.0, beta))
+    parabola = _quadratic(abs(float(beta)), N, d, noise, heads, _few_and_many(d)[1])
+    return parabola.loss(float(v) * math.copysign(1.0, beta))
 
 
 def _few_and_many(d: float) -> tuple[int, int]:
@@ -234,9 +234,9 @@ def _quadratic(
             if w1 == 0:
                 flux += probability * _means(a, joint, N, [first])[0]
                 continue
-            found = [*_means(a, joint, N, [a, first**2]), _means(a, joint, N, [])[0]]
+            means = [*_means(a, joint, N, [a, first**2]), _means(a, joint, N, [])[0]]
             cross = _cross_means(a, joint, first, N) if heads == 2 else (0.0, 0.0)
-            terms = [found[0], found[1], found[2], cross[0] * d + cross[1] * noise]
+            terms = [means[0], means[1], means[2], cross[0] * d + cross[1] * noise]
             averages += probability * w1 * np.array(terms)
     score, square, q, cross_term = averages
     power = d * square - d / beta * flux + noise * q
@@ -249,12 +249,12 @@ def _means(a: np.ndarray, mass: np.ndarray, N: float, functions: list[np.ndarray
     """Means of sum p g for functions g of a pair; of sum p^2 without any."""
     y = _range(a, mass, N, 17.0)
     x = np.exp(np.minimum(np.add.outer(y, a), 300.0))
-    left = np.exp(-x)
-    power = np.exp((N - 1) * np.log(np.maximum(left @ mass, np.finfo(float).tiny)))
+    decay = np.exp(-x)
+    power = np.exp((N - 1) * np.log(np.maximum(decay @ mass, np.finfo(float).tiny)))
     if not functions:
-        return [float(_STEP * N * (power @ ((x * x * left) @ mass)))]
+        return [float(_STEP * N * (power @ ((x * x * decay) @ mass)))]
     weights = np.stack([mass * g for g in functions], axis=1)
-    return list(_STEP * N * (power @ ((x * left) @ weights)))
+    return list(_STEP * N * (power @ ((x * decay) @ weights)))
 
 
 def _cross_means(
@@ -264,12 +264,12 @@ def _cross_means(
     y = _range(a, mass, N, 23.0)
     x = np.exp(np.minimum(np.add.outer(y, a), 300.0))
     mirrored = np.exp(-np.exp(np.minimum(np.add.outer(y, -a), 300.0))).T
-    left = np.exp(-x) * mass
-    G = np.maximum(left @ mirrored, np.finfo(float).tiny)
-    along = (x * left * first) @ mirrored
+    decay = np.exp(-x) * mass
+    G = np.maximum(decay @ mirrored, np.finfo(float).tiny)
+    along = (x * decay * first) @ mirrored
     log_G, total = np.log(G), np.add.outer(y, y)
     c = np.sum(np.exp(total + N * log_G))
-    own = np.sum(((left * first**2) @ mirrored) * np.exp(total + (N - 1) * log_G))
+    own = np.sum(((decay * first**2) @ mirrored) * np.exp(total + (N - 1) * log_G))
     # The law of (a, x_1) is that of (-a, -x_1).
     others = -(N - 1) * np.sum(along * along.T * np.exp((N - 2) * log_G))
     return float(_STEP**2 * N * (own + others)), float(_STEP**2 * N * c)

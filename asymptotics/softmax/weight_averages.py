@@ -135,13 +135,13 @@ def _warm(N: float, t: float, step: float) -> tuple[np.ndarray, np.ndarray, np.n
     y = np.arange(*y_range(N, t), step)
     s, weight = score_rule(t, step)
     x = np.exp(np.minimum(np.add.outer(y, t * s), 300.0))
-    left = np.exp(-x)
-    first = x * left
+    decay = np.exp(-x)
+    first = x * decay
     second = x * first
     H1, G1 = (first @ np.stack([weight, weight * s], axis=1)).T
     H2, G2 = (second @ np.stack([weight, weight * s * s], axis=1)).T
     H3 = (x * second) @ weight
-    H0 = np.maximum(left @ weight, np.finfo(float).tiny)
+    H0 = np.maximum(decay @ weight, np.finfo(float).tiny)
     return y, np.stack([-np.expm1(-x) @ weight, H1, H2, H3, H0]), np.stack([G1, G2])
 
 

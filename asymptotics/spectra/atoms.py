@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.checks import check_integers, real_array
+from iclimit.asymptotics.numbers import Value
 from iclimit.asymptotics.spectra.integration import Intervals, merged_atoms, merged_intervals
 from iclimit.asymptotics.spectra.measure import SpectralMeasure
 
@@ -113,7 +114,7 @@ class Atoms(SpectralMeasure):
         check_integers(order=order)
         return float(self.weights @ self.values**order)
 
-    def cdf(self, x: Any) -> Any:
+    def cdf(self, x: Any) -> Value:
         below = np.searchsorted(self.values, real_array("x", x), side="right")
         return np.concatenate([[0.0], self._cumulated])[below][()]
 
@@ -122,7 +123,7 @@ class Atoms(SpectralMeasure):
         total = np.cumsum(self.weights)
         return total / total[-1]
 
-    def quantile(self, probability: Any) -> Any:
+    def quantile(self, probability: Any) -> Value:
         p = real_array("probability", probability)
         return self.values[np.searchsorted(self._cumulated, p)][()]
 
@@ -163,7 +164,7 @@ class Mixture(SpectralMeasure):
             raise ValueError(f"measures must be spectral measures, got {measures}")
         self.measures, self.weights = tuple(measures), _weights(weights, len(measures))
 
-    def _mean_of(self, of_one: Callable[[SpectralMeasure], Any]) -> Any:
+    def _mean_of(self, of_one: Callable[[SpectralMeasure], Any]) -> Value:
         parts = zip(self.measures, self.weights, strict=True)
         return sum(weight * of_one(measure) for measure, weight in parts)
 
@@ -176,7 +177,7 @@ class Mixture(SpectralMeasure):
         pairs = zip(self.measures, self.weights.tolist(), strict=True)
         return merged_atoms((x, weight * p) for measure, weight in pairs for x, p in measure.atoms)
 
-    def density(self, x: Any) -> Any:
+    def density(self, x: Any) -> Value:
         return self._mean_of(lambda measure: measure.density(x))
 
     def _rule(self, order: int) -> tuple[np.ndarray, np.ndarray]:
@@ -185,16 +186,16 @@ class Mixture(SpectralMeasure):
         pairs = zip(self.weights, rules, strict=True)
         return nodes, np.concatenate([weight * masses for weight, (_, masses) in pairs])
 
-    def expect(self, kernel: Callable[..., Any], pole: Any, *arguments: Any) -> Any:
+    def expect(self, kernel: Callable[..., Any], pole: Any, *arguments: Any) -> Value:
         return self._mean_of(lambda measure: measure.expect(kernel, pole, *arguments))
 
-    def moment(self, order: int) -> Any:
+    def moment(self, order: int) -> Value:
         return self._mean_of(lambda measure: measure.moment(order))
 
-    def cdf(self, x: Any) -> Any:
+    def cdf(self, x: Any) -> Value:
         return self._mean_of(lambda measure: measure.cdf(x))
 
-    def stieltjes(self, z: Any, *, derivative: int = 0) -> Any:
+    def stieltjes(self, z: Any, *, derivative: int = 0) -> Value:
         return self._mean_of(lambda measure: measure.stieltjes(z, derivative=derivative))
 
 

@@ -22,6 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.asymptotics.numbers import Value
+
 MOST_STEPS = 200
 """Bound on the Newton steps of `follow`: 2.4 times the largest number that any of 1e5 random
 sample covariances took in `benchmarks/stress_fixed_points.py`."""
@@ -182,7 +184,7 @@ Average = Callable[..., Any]
 """(kernel, omega, c, excess, index of points) -> means over t of kernel(t, omega, c, excess)."""
 
 
-def _quotients(t: np.ndarray, omega: Any) -> tuple[np.ndarray, np.ndarray]:
+def _quotients(t: np.ndarray, omega: Value) -> tuple[np.ndarray, np.ndarray]:
     r""":math:`t/(t - \omega)`, and :math:`\omega/(t - \omega)` or 0 at t = 0."""
     with np.errstate(all="ignore"):
         return t / (t - omega), np.where(t > 0, omega / (t - omega), 0.0)
@@ -194,7 +196,7 @@ def shrinkage(t: np.ndarray, omega: Any, c: Any, excess: Any) -> np.ndarray:
     return np.where(c > _LARGE, 1 - c * r, excess - c * small)
 
 
-def _shrinkage_size(t: np.ndarray, omega: Any, c: Any, excess: Any) -> np.ndarray:
+def _shrinkage_size(t: np.ndarray, omega: Value, c: Value, excess: Value) -> np.ndarray:
     """Size of what is added in `shrinkage`."""
     r, small = _quotients(t, omega)
     return np.where(c > _LARGE, 1 + c * abs(r), abs(excess) + c * abs(small))

@@ -23,6 +23,7 @@ from scipy.optimize import elementwise
 from scipy.special import expit
 
 from iclimit.asymptotics.checks import check_derivative, check_integers
+from iclimit.asymptotics.numbers import Value
 from iclimit.asymptotics.spectra.fixed_points import follow
 from iclimit.asymptotics.spectra.free_transforms import cumulants_of_moments, moments_of_cumulants
 from iclimit.asymptotics.spectra.integration import Angle, Chart, Intervals, density_on
@@ -113,14 +114,14 @@ class FreeSum(SpectralMeasure):
     def _charts(self) -> list[Chart]:
         return [Angle(lower, upper) for lower, upper in self._bands]
 
-    def density(self, x: Any) -> Any:
+    def density(self, x: Any) -> Value:
         def function(x: np.ndarray) -> np.ndarray:
             F = self._evaluate(x + 0j)[0]
             return F.imag / (np.pi * abs(F) ** 2)
 
         return density_on(self._bands, x, function, closed=False)
 
-    def moment(self, order: int) -> Any:
+    def moment(self, order: int) -> Value:
         """Moment, from the sum of the free cumulants."""
         check_integers(order=order)
         if order == 0:
@@ -131,11 +132,11 @@ class FreeSum(SpectralMeasure):
         ]
         return moments_of_cumulants([a + b for a, b in zip(*parts, strict=True)])[-1]
 
-    def r_transform(self, x: Any, *, derivative: int = 0) -> Any:
+    def r_transform(self, x: Any, *, derivative: int = 0) -> Value:
         parts = [law.r_transform(x, derivative=derivative) for law in (self.first, self.second)]
         return parts[0] + parts[1]
 
-    def stieltjes(self, z: Any, *, derivative: int = 0) -> Any:
+    def stieltjes(self, z: Any, *, derivative: int = 0) -> Value:
         r"""Stieltjes transform :math:`m(z) = \int d\mu(x) / (x - z)` or its derivative in z.
 
         Parameters
@@ -241,7 +242,7 @@ _INVERSIONS = 60
 """Most steps, by Newton's method or halving, that invert F between two points."""
 
 
-def reciprocal(law: SpectralMeasure, omega: Any) -> tuple[Any, Any]:
+def reciprocal(law: SpectralMeasure, omega: Any) -> tuple[Value, Value]:
     """F = -1/m and its derivative."""
     with np.errstate(all="ignore"):
         m, slope = law.stieltjes(omega), law.stieltjes(omega, derivative=1)
@@ -356,7 +357,7 @@ def _gaps(one: _Branch, other: _Branch) -> list[tuple[float, float]]:
     return [(float(a), float(b)) for a, b in zip(marks[::2], marks[1::2], strict=True)]
 
 
-def _limit(one: _Branch, other: _Branch, end: float, end_other: float, found: float) -> float:
+def _limit(one: _Branch, other: _Branch, end: float, end_other: float, root: float) -> float:
     """End of z: exact where F is infinite there, omega - F tending to the mean of its law."""
     if np.isinf(end) and np.isinf(end_other):
         return end
@@ -364,4 +365,4 @@ def _limit(one: _Branch, other: _Branch, end: float, end_other: float, found: fl
         return one.law.mean + end_other
     if np.isinf(end_other) and end in one.zeros:
         return other.law.mean + end
-    return found
+    return root

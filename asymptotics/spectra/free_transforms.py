@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.optimize import elementwise
 
+from iclimit.asymptotics.numbers import Value
 from iclimit.asymptotics.spectra.integration import FAR
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ _MARGIN = 1e-9
 edge."""
 
 
-def r_transform(measure: SpectralMeasure, x: np.ndarray, derivative: int) -> Any:
+def r_transform(measure: SpectralMeasure, x: np.ndarray, derivative: int) -> Value:
     """R-transform of a measure or its derivative, at finite x."""
     (lower, upper), mean = measure._ends, measure.mean
     _check_unbounded(upper, x, derivative)
@@ -52,7 +53,7 @@ def r_transform(measure: SpectralMeasure, x: np.ndarray, derivative: int) -> Any
         low = np.where(x > 0, np.maximum(mean, upper - inverse), np.where(x < 0, lower, mean))
         high = np.where(x > 0, upper, np.where(x < 0, np.minimum(mean, lower - inverse), mean))
 
-    def average(kernel: Callable, r: Any, x: Any) -> Any:
+    def average(kernel: Callable, r: Any, x: Any) -> Value:
         with np.errstate(divide="ignore", over="ignore"):
             pole = np.where(abs(x) < 1e-300, FAR, r + 1 / x)
         return measure.expect(kernel, pole, r, x)
@@ -67,7 +68,7 @@ def r_transform(measure: SpectralMeasure, x: np.ndarray, derivative: int) -> Any
     return spread / average(lambda t, r, x: (1 + x * (r - t)) ** -2.0, root, x)
 
 
-def s_transform(measure: SpectralMeasure, x: np.ndarray, derivative: int) -> Any:
+def s_transform(measure: SpectralMeasure, x: np.ndarray, derivative: int) -> Value:
     """S-transform of a measure on [0, inf) or its derivative."""
     (lower, upper), mean = measure._ends, measure.mean
     if lower < 0 or not mean > 0:
@@ -81,7 +82,7 @@ def s_transform(measure: SpectralMeasure, x: np.ndarray, derivative: int) -> Any
     low = np.where(x > 0, np.maximum(mean, edge), np.where(x < 0, max(lower, 1e-30), mean))
     high = np.where(x > 0, upper, mean)
 
-    def average(kernel: Callable, v: Any, x: Any) -> Any:
+    def average(kernel: Callable, v: Any, x: Any) -> Value:
         """Mean of kernel(t, u, v), where u = v (1 + x) - x t vanishes at the pole."""
         with np.errstate(divide="ignore", over="ignore"):
             pole = np.where(abs(x) < 1e-300, FAR, v * (1 + x) / x)
@@ -105,19 +106,19 @@ def _check_unbounded(upper: float, x: np.ndarray, derivative: int) -> None:
         raise ValueError(f"x must be <= 0 for an unbounded support, got {x}")
 
 
-def _monotone_root(equation: Callable, low: Any, high: Any, x: np.ndarray, bounds: str) -> Any:
+def _monotone_root(equation: Callable, low: Any, high: Any, x: np.ndarray, bounds: str) -> Value:
     """Root of an increasing function in a bracket; of a bracket of one point, the point."""
     low, high, x = np.broadcast_arrays(low, high, x)
     root = np.array(high)
     wide = high - low > 4e-16 * abs(high)
-    found = elementwise.find_root(equation, (low[wide], high[wide]), args=(x[wide],))
-    if not np.all(found.success):
-        raise ValueError(f"x must lie within {bounds}, got {x[wide][~found.success][0]}")
-    root[wide] = found.x
+    roots = elementwise.find_root(equation, (low[wide], high[wide]), args=(x[wide],))
+    if not np.all(roots.success):
+        raise ValueError(f"x must lie within {bounds}, got {x[wide][~roots.success][0]}")
+    root[wide] = roots.x
     return root[()]
 
 
-def moments_of_cumulants(cumulants: Sequence[Any]) -> list[Any]:
+def moments_of_cumulants(cumulants: Sequence[Any]) -> list[Value]:
     """Moments of orders 1, ..., n from as many free cumulants; any numbers, or arrays of them."""
     moments: list[Any] = []
     for order in range(1, len(cumulants) + 1):
@@ -125,7 +126,7 @@ def moments_of_cumulants(cumulants: Sequence[Any]) -> list[Any]:
     return moments
 
 
-def cumulants_of_moments(moments: Sequence[Any]) -> list[Any]:
+def cumulants_of_moments(moments: Sequence[Any]) -> list[Value]:
     """Free cumulants of orders 1, ..., n from as many moments; any numbers, or arrays of them."""
     cumulants: list[Any] = []
     for order, moment in enumerate(moments, start=1):
@@ -133,7 +134,7 @@ def cumulants_of_moments(moments: Sequence[Any]) -> list[Any]:
     return cumulants
 
 
-def _outer_blocks(cumulants: Sequence[Any], moments: Sequence[Any], order: int) -> Any:
+def _outer_blocks(cumulants: Sequence[Any], moments: Sequence[Any], order: int) -> Value:
     """Sum over s of kappa_s [x^(order - s)] M^s, which asks for moments below that order only."""
     series = [1, *moments[: order - 1]]
     total, power = 0, [1] + [0] * (order - 1)

@@ -23,7 +23,7 @@ from math import factorial, prod
 from typing import Any
 
 from iclimit.asymptotics.checks import check_integers
-from iclimit.asymptotics.numbers import Number
+from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.spectra.wishart import Wishart
 from iclimit.checks import check_choice
 
@@ -75,7 +75,7 @@ class IndependentEntries(Wishart):
         size = super().__repr__().removeprefix("Wishart(").removesuffix(")")
         return f"IndependentEntries({size}, input_law={self.input_law!r})"
 
-    def moment(self, order: int) -> Any:
+    def moment(self, order: int) -> Value:
         r"""Moment :math:`\frac1d E \operatorname{tr} H^m`, m <= 8, exact as in `Wishart`."""
         check_integers(order=order)
         if order > MOST_MOMENTS:
@@ -95,7 +95,7 @@ class IndependentEntries(Wishart):
         return value.expand() if hasattr(value, "expand") else Fraction(value)
 
 
-def _falling(size: Any, start: int, stop: int) -> Any:
+def _falling(size: Any, start: int, stop: int) -> Value:
     """Product of size - i for i from start to stop - 1."""
     return prod((size - i for i in range(start, stop)), start=1)
 
@@ -103,35 +103,35 @@ def _falling(size: Any, start: int, stop: int) -> Any:
 @lru_cache(maxsize=MOST_MOMENTS + 1)
 def _walks(order: int) -> Counter[tuple[int, int, tuple[int, ...]]]:
     """Numbers of walks of 2 * order steps by rows, columns and passages of their edges."""
-    found: Counter[tuple[int, int, tuple[int, ...]]] = Counter()
+    counts: Counter[tuple[int, int, tuple[int, ...]]] = Counter()
     passages: dict[tuple[int, int], int] = {}
 
-    def extend(left: int, place: int, rows: int, columns: int, odd: int) -> None:
+    def extend(remaining: int, place: int, rows: int, columns: int, odd: int) -> None:
         """Go on from a column, or from a row if an odd number of steps is left.
 
         ``odd`` edges have been passed an odd number of times; each needs one more step.
         """
-        if left == 0:
-            found[rows, columns, tuple(sorted(passages.values()))] += 1
+        if remaining == 0:
+            counts[rows, columns, tuple(sorted(passages.values()))] += 1
             return
-        from_row = left % 2
+        from_row = remaining % 2
         # Places are named in the order of their first visit; the walk returns to column 0.
-        most = 1 if left == 1 else (columns if from_row else rows) + 1
+        most = 1 if remaining == 1 else (columns if from_row else rows) + 1
         for target in range(most):
             edge = (place, target) if from_row else (target, place)
             before = passages.get(edge, 0)
             now_odd = odd + 1 - 2 * (before % 2)
-            if now_odd > left - 1:
+            if now_odd > remaining - 1:
                 continue
             passages[edge] = before + 1
             if from_row:
-                extend(left - 1, target, rows, max(columns, target + 1), now_odd)
+                extend(remaining - 1, target, rows, max(columns, target + 1), now_odd)
             else:
-                extend(left - 1, target, max(rows, target + 1), columns, now_odd)
+                extend(remaining - 1, target, max(rows, target + 1), columns, now_odd)
             if before:
                 passages[edge] = before
             else:
                 del passages[edge]
 
     extend(2 * order, 0, 0, 1, 0)
-    return found
+    return counts

@@ -20,12 +20,13 @@ from scipy.fft import dct
 from scipy.special import expit
 
 from iclimit.asymptotics.checks import real_array
+from iclimit.asymptotics.numbers import Value
 
 Intervals = tuple[tuple[float, float], ...]
 """Sorted disjoint intervals (lower, upper); also sorted pairs (position, mass) of atoms."""
 
 
-def inside(x: np.ndarray, intervals: Iterable[tuple[float, float]], closed: bool = False) -> Any:
+def inside(x: np.ndarray, intervals: Iterable[tuple[float, float]], closed: bool = False) -> Value:
     """Whether each point lies in one of the intervals."""
     within = np.zeros(x.shape, dtype=bool)
     for lower, upper in intervals:
@@ -38,7 +39,7 @@ def density_on(
     x: Any,
     function: Callable[[np.ndarray], Any],
     closed: bool = True,
-) -> Any:
+) -> Value:
     """Density that is a function on some intervals and zero elsewhere."""
     x = real_array("x", x)
     within = inside(x, intervals, closed)

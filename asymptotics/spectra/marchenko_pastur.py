@@ -21,7 +21,7 @@ import numpy as np
 from scipy.optimize import elementwise
 
 from iclimit.asymptotics.checks import check_derivative, check_integers, checked, real_array
-from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, refuse_masked, require
+from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, Value, refuse_masked, require
 from iclimit.asymptotics.spectra.integration import Intervals
 from iclimit.asymptotics.spectra.measure import SpectralMeasure, reject_inside
 from iclimit.asymptotics.spectra.resolvent import wishart_resolvent
@@ -79,19 +79,19 @@ class MarchenkoPastur(SpectralMeasure):
         return self
 
     @property
-    def edges(self) -> tuple[Any, Any]:
+    def edges(self) -> tuple[Value, Value]:
         """Lower and upper end of the continuous part, (1 -+ sqrt(c))^2."""
         math_, c = self._math, self.ratio
         root = math_.sqrt(c)
         return math_.finish(((1 - c) / (1 + root)) ** 2), math_.finish((1 + root) ** 2)
 
     @property
-    def atom(self) -> Any:
+    def atom(self) -> Value:
         """Mass at zero, max(0, 1 - 1/c)."""
         math_, c = self._math, self.ratio
         return math_.finish(math_.where(c > 1, lambda: (c - 1) / c, lambda: 0 * c))
 
-    def density(self, x: Any) -> Any:
+    def density(self, x: Any) -> Value:
         """Density of the continuous part at x; zero outside the edges."""
         x = real_array("x", x)
         lower, upper = self.edges
@@ -100,7 +100,7 @@ class MarchenkoPastur(SpectralMeasure):
             value = np.sqrt((upper - x) * (x - lower)) / (2 * np.pi * self.ratio * x)
         return np.where(inside, value, 0.0)[()]
 
-    def cdf(self, x: Any) -> Any:
+    def cdf(self, x: Any) -> Value:
         """Distribution function: mass of (-inf, x]."""
         x = real_array("x", x)
         lower, upper = self.edges
@@ -111,7 +111,7 @@ class MarchenkoPastur(SpectralMeasure):
         value = 1 - self._mass_above(angle)
         return np.where(x >= 0, np.clip(value, 0.0, 1.0), 0.0)[()]
 
-    def _mass_above(self, angle: Any) -> Any:
+    def _mass_above(self, angle: Any) -> Value:
         """Mass of the part at angles below ``angle``: integral of (2/pi) sin^2 / x."""
         c = self.ratio
         root = np.sqrt(c)
@@ -120,7 +120,7 @@ class MarchenkoPastur(SpectralMeasure):
         area = (1 + c) * angle - 2 * abs(1 - c) * turned
         return (area / (2 * c) - np.sin(angle) / root) / np.pi
 
-    def quantile(self, probability: Any) -> Any:
+    def quantile(self, probability: Any) -> Value:
         """Inverse of the distribution function; zero on the atom.
 
         Raises
@@ -142,7 +142,7 @@ class MarchenkoPastur(SpectralMeasure):
         value = np.where((p.ravel() > flat.atom) | (flat.atom == 0), value, 0.0)
         return value.reshape(p.shape)[()]
 
-    def moment(self, order: int) -> Any:
+    def moment(self, order: int) -> Value:
         r"""Moment :math:`\int x^m d\mu = \sum_j N(m, j) c^{j-1}` with Narayana numbers N."""
         check_integers(order=order)
         c = self.ratio
@@ -152,7 +152,7 @@ class MarchenkoPastur(SpectralMeasure):
             total = total + narayana * c**j
         return self._math.finish(total + 0 * c)
 
-    def stieltjes(self, z: Any, *, derivative: int = 0) -> Any:
+    def stieltjes(self, z: Any, *, derivative: int = 0) -> Value:
         r"""Stieltjes transform :math:`m(z) = \int d\mu(x) / (x - z)` or its derivative in z.
 
         Parameters
@@ -189,19 +189,19 @@ class MarchenkoPastur(SpectralMeasure):
             value = self._stieltjes(np.asarray(z) + 0j, derivative).real
         return np.where(np.isinf(z), 0.0, value)[()]
 
-    def _real_point(self, z: Any) -> tuple[Any, bool]:
+    def _real_point(self, z: Value) -> tuple[Value, bool]:
         """Convert a real point; tell whether it is negative, where nothing can go wrong."""
         math_, (z, _) = checked(z=z, ratio=self.ratio)
         return z, math_.violates(z, lambda v: v < 0) is None
 
-    def _require_outside(self, z: Any, atom: Any) -> None:
+    def _require_outside(self, z: Value, atom: Any) -> None:
         """Raise a ValueError if a real z lies in the support or on an atom at zero."""
         lower, upper = self.edges
         outside = (z > upper) | ((z < lower) & ((z != 0) | ~np.asarray(atom)))
         points = np.broadcast_to(z, np.shape(outside))[~outside]
         reject_inside("z", points, f"[{lower}, {upper}] and its atom")
 
-    def _stieltjes(self, z: np.ndarray, derivative: int) -> Any:
+    def _stieltjes(self, z: np.ndarray, derivative: int) -> Value:
         c = np.asarray(self.ratio, dtype=float)
         lower, upper = self.edges
         # The product of the two principal roots is the branch that behaves as z at infinity.
@@ -221,7 +221,7 @@ class MarchenkoPastur(SpectralMeasure):
             # The derivative of c z m^2 - (1 - c - z) m + 1 = 0, taken twice.
             return (-2 * slope * (1 + 2 * c * m + c * z * slope) / root)[()]
 
-    def companion_stieltjes(self, z: Any, *, derivative: int = 0) -> Any:
+    def companion_stieltjes(self, z: Any, *, derivative: int = 0) -> Value:
         r"""Transform of the companion law, the spectrum of :math:`ZZ^\top/N`.
 
         Equal to :math:`-(1-c)/z + c\, m(z)`.  It is computed as the transform of the law of ratio
@@ -244,7 +244,7 @@ class MarchenkoPastur(SpectralMeasure):
         scaled = MarchenkoPastur(1 / c).stieltjes(z / c, derivative=derivative)
         return scaled / c ** (1 + derivative)
 
-    def shannon_transform(self, snr: Number, *, derivative: int = 0) -> Any:
+    def shannon_transform(self, snr: Number, *, derivative: int = 0) -> Value:
         r"""Shannon transform :math:`\int \log(1 + \gamma x)\, d\mu(x)` or a derivative in gamma.
 
         Parameters
@@ -279,12 +279,12 @@ class MarchenkoPastur(SpectralMeasure):
             return math_.finish(eta / w)
         return math_.finish(-eta * (1 + c * w * eta) / (w * (snr + w**2)))
 
-    def _inflation(self, math_: Namespace, snr: Any) -> Any:
+    def _inflation(self, math_: Namespace, snr: Any) -> Value:
         """The inflation 1 + M(1/snr)/kappa of `resolvent`."""
         with math_.quiet():
             return 1 + self.ratio * wishart_resolvent(math_.divide(1, snr), kappa=1 / self.ratio)
 
-    def eta_transform(self, snr: Number, *, derivative: int = 0) -> Any:
+    def eta_transform(self, snr: Number, *, derivative: int = 0) -> Value:
         r"""Eta transform :math:`\int d\mu(x) / (1 + \gamma x)` or a derivative in gamma.
 
         Parameters
@@ -319,7 +319,7 @@ class MarchenkoPastur(SpectralMeasure):
         # Sums of positive terms; 2 (1 + c) at gamma = 0.
         return math_.finish(2 * eta * slope**2 * (1 + self.ratio * w**3 * eta * slope))
 
-    def r_transform(self, x: Number, *, derivative: int = 0) -> Any:
+    def r_transform(self, x: Number, *, derivative: int = 0) -> Value:
         r"""R-transform :math:`R(x) = 1/(1 - c x)` or its derivative.
 
         Parameters
@@ -349,7 +349,7 @@ class MarchenkoPastur(SpectralMeasure):
         require(math_, "x", x + 0 * c, lambda v: v * (c - root) < 1, "above 1/(c - sqrt(c))")
         return math_.finish(c / (1 - c * x) ** 2 if derivative else 1 / (1 - c * x))
 
-    def s_transform(self, x: Number, *, derivative: int = 0) -> Any:
+    def s_transform(self, x: Number, *, derivative: int = 0) -> Value:
         r"""S-transform :math:`S(x) = 1/(1 + c x)` or its derivative.
 
         Parameters

@@ -23,7 +23,7 @@ import numpy as np
 from scipy.optimize import elementwise
 
 from iclimit.asymptotics.checks import check_derivative, check_integers, real_array
-from iclimit.asymptotics.numbers import numpy_namespace
+from iclimit.asymptotics.numbers import Value, numpy_namespace
 from iclimit.asymptotics.spectra import free_transforms, integration
 from iclimit.asymptotics.spectra.integration import (
     Angle,
@@ -79,12 +79,12 @@ class SpectralMeasure:
         given = (getattr(self, name, "...") for name in signature(type(self)).parameters)
         return f"{type(self).__name__}({', '.join(map(str, given))})"
 
-    def density(self, x: Any) -> Any:
+    def density(self, x: Any) -> Value:
         """Density of the continuous part at x; zero outside the support."""
         return np.zeros(real_array("x", x).shape)[()]
 
     @property
-    def edges(self) -> tuple[Any, Any]:
+    def edges(self) -> tuple[Value, Value]:
         """Lower and upper end of the support; the upper one may be inf."""
         return self._ends
 
@@ -174,7 +174,7 @@ class SpectralMeasure:
         nodes, weights = np.concatenate([*map(np.stack, rules), self._atom_arrays], axis=1)
         return nodes, weights
 
-    def integrate(self, function: Callable[[np.ndarray], Any]) -> tuple[Any, Any]:
+    def integrate(self, function: Callable[[np.ndarray], Any]) -> tuple[Value, Value]:
         """Integral of a function against the measure, with an error estimate.
 
         Parameters
@@ -217,7 +217,7 @@ class SpectralMeasure:
                 return value, error
             count *= 2
 
-    def expect(self, kernel: Callable[..., Any], pole: Any, *arguments: Any) -> Any:
+    def expect(self, kernel: Callable[..., Any], pole: Any, *arguments: Any) -> Value:
         """Integrals of many functions, each with a singularity near or far.
 
         Parameters
@@ -251,17 +251,17 @@ class SpectralMeasure:
 
     # Moments and distribution
 
-    def moment(self, order: int) -> Any:
+    def moment(self, order: int) -> Value:
         r"""Moment :math:`\int x^m d\mu`."""
         check_integers(order=order)
         return float(self.integrate(lambda x: x**order)[0])
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> Value:
         """First moment."""
         return self.moment(1)
 
-    def cdf(self, x: Any) -> Any:
+    def cdf(self, x: Any) -> Value:
         """Distribution function: mass of (-inf, x]."""
         x = real_array("x", x)
         nodes, weights = fejer(256)
@@ -277,7 +277,7 @@ class SpectralMeasure:
             total = total + self._weighted(points, half * weights * slope)[1].sum(axis=-1)
         return np.clip(total, 0.0, 1.0)[()]
 
-    def quantile(self, probability: Any) -> Any:
+    def quantile(self, probability: Any) -> Value:
         """Inverse of the distribution function.
 
         Raises
@@ -326,7 +326,7 @@ class SpectralMeasure:
 
     # Transforms
 
-    def stieltjes(self, z: Any, *, derivative: int = 0) -> Any:
+    def stieltjes(self, z: Any, *, derivative: int = 0) -> Value:
         r"""Stieltjes transform :math:`m(z) = \int d\mu(x) / (x - z)` or a derivative in z.
 
         Parameters
@@ -362,7 +362,7 @@ class SpectralMeasure:
         value = self.expect(lambda x, z: factor * (1 / (x - z)) ** (derivative + 1), point, point)
         return np.where(infinite, 0.0, value)[()]
 
-    def _outside(self, name: str, z: Any, finite: bool = False) -> np.ndarray:
+    def _outside(self, name: str, z: Value, finite: bool = False) -> np.ndarray:
         """Convert points of the plane; raise a ValueError for one in the support."""
         if np.iscomplexobj(z):
             z = np.asarray(numpy_namespace(**{name: z}) and z, dtype=complex)
@@ -376,7 +376,7 @@ class SpectralMeasure:
         reject_inside(name, z.real[within], f"{self.support}")
         return z
 
-    def eta_transform(self, snr: Any, *, derivative: int = 0) -> Any:
+    def eta_transform(self, snr: Any, *, derivative: int = 0) -> Value:
         r"""Eta transform :math:`\int d\mu(x) / (1 + \gamma x)` or a derivative in gamma.
 
         Parameters
@@ -398,7 +398,7 @@ class SpectralMeasure:
             lambda x, g: factor * (x / (1 + g * x)) ** derivative / (1 + g * x), pole, snr
         )
 
-    def shannon_transform(self, snr: Any, *, derivative: int = 0) -> Any:
+    def shannon_transform(self, snr: Any, *, derivative: int = 0) -> Value:
         r"""Shannon transform :math:`\int \log(1 + \gamma x)\, d\mu(x)` or a derivative in gamma.
 
         Parameters
@@ -436,7 +436,7 @@ class SpectralMeasure:
         self._outside("-1/snr", pole)
         return snr, np.where(np.isinf(pole), integration.FAR, pole)
 
-    def r_transform(self, x: Any, *, derivative: int = 0) -> Any:
+    def r_transform(self, x: Any, *, derivative: int = 0) -> Value:
         r"""R-transform, the solution of :math:`G(R(x) + 1/x) = x`, or its derivative.
 
         Parameters
@@ -455,7 +455,7 @@ class SpectralMeasure:
         check_derivative(derivative, most=1)
         return free_transforms.r_transform(self, real_array("x", x, "(-inf, inf)"), derivative)
 
-    def s_transform(self, x: Any, *, derivative: int = 0) -> Any:
+    def s_transform(self, x: Any, *, derivative: int = 0) -> Value:
         r"""S-transform, with :math:`\eta(-x S(x) / (1 + x)) = 1 + x`, or its derivative.
 
         Parameters

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.checks import check_integers, checked
-from iclimit.asymptotics.numbers import refuse_masked
+from iclimit.asymptotics.numbers import Value, refuse_masked
 
 _SHORT = 16
 """Up to this order floats are convolved directly too, which keeps relative accuracy."""
@@ -127,7 +127,7 @@ def pair_moments(
     return mean(A * B, F) + product(mean(B * lam, F), product(total, loops))
 
 
-def _convolved(s: Any, f: Any) -> Any:
+def _convolved(s: Value, f: Any) -> Value:
     """Last coefficient of a product of two series of equal length."""
     return sum(a * b for a, b in zip(reversed(s), f, strict=True))
 
@@ -143,7 +143,7 @@ def _array(name: str, values: Any) -> np.ndarray:
     return array
 
 
-def _as_number(value: Any) -> Any:
+def _as_number(value: Value) -> Value:
     """A fraction as a float, which every check takes."""
     return float(value) if type(value) is Fraction else value
 
@@ -158,11 +158,11 @@ def _fast_product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def _direct_product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     n = len(x)
-    found = 0 * x
+    product = 0 * x
     for j in range(n):
         for k in range(n):
-            found[j:, k:] = found[j:, k:] + x[j, k] * y[: n - j, : n - k]
-    return found
+            product[j:, k:] = product[j:, k:] + x[j, k] * y[: n - j, : n - k]
+    return product
 
 
 def _resummed(x: np.ndarray, product: Product) -> np.ndarray:
@@ -170,8 +170,8 @@ def _resummed(x: np.ndarray, product: Product) -> np.ndarray:
     n = len(x)
     one = 0 * x
     one[0, 0] = one[0, 0] + 1
-    found, right = one, 1
+    inverse, right = one, 1
     while right < n:
         right *= 2
-        found = product(found, 2 * one - product(one - x, found))
-    return found
+        inverse = product(inverse, 2 * one - product(one - x, inverse))
+    return inverse

@@ -236,7 +236,7 @@ def _continued(law: TwoPoint, part: Part, z: np.ndarray) -> np.ndarray:
         return float(law._image(np.array(w))) - right
 
     before, w = right, brentq(distance, part.turn, part.stop, xtol=1e-14 * abs(part.turn))
-    found = np.empty(z.shape, dtype=complex)
+    path = np.empty(z.shape, dtype=complex)
     w = complex(w)
     for k, goal in enumerate(z.tolist()):
         w = w + (goal - before) / complex(law._speed(np.array(w)))
@@ -245,7 +245,7 @@ def _continued(law: TwoPoint, part: Part, z: np.ndarray) -> np.ndarray:
             w = w + step
             if abs(step) <= 1e-14 * abs(w):
                 break
-        found[k], before = w, goal
-    if np.any(found.imag <= 0):
+        path[k], before = w, goal
+    if np.any(path.imag <= 0):
         raise ArithmeticError("alpha or the spectrum is too extreme for contours of float64")
-    return found
+    return path

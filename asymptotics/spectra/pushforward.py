@@ -20,6 +20,7 @@ from numpy.polynomial import Polynomial
 from scipy.optimize import elementwise
 
 from iclimit.asymptotics.checks import check_derivative, check_integers, real_array, real_number
+from iclimit.asymptotics.numbers import Value
 from iclimit.asymptotics.spectra.integration import Intervals, merged_atoms, merged_intervals
 from iclimit.asymptotics.spectra.measure import SpectralMeasure, parse_measure
 
@@ -91,7 +92,7 @@ class Pushforward(SpectralMeasure):
     def atoms(self) -> Intervals:
         return merged_atoms((float(self.polynomial(x)), mass) for x, mass in self.measure.atoms)
 
-    def density(self, x: Any) -> Any:
+    def density(self, x: Any) -> Value:
         x = real_array("x", x)
         roots = self._preimages(np.where(np.isfinite(x), x, 0.0))
         real = abs(roots.imag) <= _REAL * (1 + abs(roots))
@@ -122,13 +123,13 @@ class Pushforward(SpectralMeasure):
         nodes, weights = self.measure._rule(order)
         return self.polynomial(nodes), weights
 
-    def moment(self, order: int) -> Any:
+    def moment(self, order: int) -> Value:
         """Moment, from those of the measure."""
         check_integers(order=order)
         power = (self.polynomial**order).coef
         return sum(c * self.measure.moment(k) for k, c in enumerate(power.tolist()))
 
-    def expect(self, kernel: Callable[..., Any], pole: Any, *arguments: Any) -> Any:
+    def expect(self, kernel: Callable[..., Any], pole: Any, *arguments: Any) -> Value:
         pole = np.asarray(pole)
         roots = self._preimages(pole)
         ends = np.array(self.measure.support)
@@ -139,7 +140,7 @@ class Pushforward(SpectralMeasure):
             lambda x, *rest: kernel(self.polynomial(x), *rest), nearest, *arguments
         )
 
-    def cdf(self, x: Any) -> Any:
+    def cdf(self, x: Any) -> Value:
         """Distribution function: mass of (-inf, x]."""
         x = real_array("x", x)
         total = np.zeros(x.shape)
@@ -156,11 +157,11 @@ class Pushforward(SpectralMeasure):
             total += below - self._continuous(start) if rising else self._continuous(stop) - below
         return np.clip(total + self._mass_of_atoms(x), 0.0, 1.0)[()]
 
-    def _continuous(self, x: Any) -> Any:
+    def _continuous(self, x: Value) -> Value:
         """Distribution function of the measure without its atoms."""
         return self.measure.cdf(x) - self.measure._mass_of_atoms(np.asarray(x))
 
-    def stieltjes(self, z: Any, *, derivative: int = 0) -> Any:
+    def stieltjes(self, z: Any, *, derivative: int = 0) -> Value:
         r"""Stieltjes transform :math:`\int d\mu(x) / (p(x) - z)` or its derivative in z.
 
         Parameters
@@ -227,17 +228,17 @@ class Affine(Pushforward):
     def _preimages(self, y: np.ndarray) -> np.ndarray:
         return ((y - self.shift) / self.factor)[..., None]
 
-    def cdf(self, x: Any) -> Any:
+    def cdf(self, x: Any) -> Value:
         return self.measure.cdf(self._preimages(real_array("x", x))[..., 0])
 
-    def quantile(self, probability: Any) -> Any:
+    def quantile(self, probability: Any) -> Value:
         return self.factor * self.measure.quantile(probability) + self.shift
 
-    def stieltjes(self, z: Any, *, derivative: int = 0) -> Any:
+    def stieltjes(self, z: Any, *, derivative: int = 0) -> Value:
         origin = self._preimages(self._outside("z", z))[..., 0]
         value = self.measure.stieltjes(origin, derivative=derivative)
         return value / self.factor ** (derivative + 1)
 
-    def r_transform(self, x: Any, *, derivative: int = 0) -> Any:
+    def r_transform(self, x: Any, *, derivative: int = 0) -> Value:
         value = self.measure.r_transform(self.factor * real_array("x", x), derivative=derivative)
         return value * self.factor ** (derivative + 1) + (0.0 if derivative else self.shift)

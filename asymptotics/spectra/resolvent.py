@@ -23,15 +23,15 @@ The derivatives follow by implicit differentiation of the quadratic equation.
 from typing import Any
 
 from iclimit.asymptotics.checks import check_derivative, checked
-from iclimit.asymptotics.numbers import Namespace, Number
+from iclimit.asymptotics.numbers import Namespace, Number, Value
 
 
-def excess(math_: Namespace, kappa: Any, start: Any) -> Any:
+def excess(math_: Namespace, kappa: Value, start: Any) -> Value:
     """Return (kappa - start) / kappa, which is 1 at kappa = inf."""
     return math_.where(math_.isinf(kappa), lambda: 1, lambda: (kappa - start) / kappa)
 
 
-def resolvent(math_: Namespace, q: Any, kappa: Any, offset: Any) -> Any:
+def resolvent(math_: Namespace, q: Value, kappa: Value, offset: Any) -> Value:
     """Positive root M of (q/kappa) M^2 + (q + offset) M = 1, where offset = 1 - 1/kappa.
 
     The offset is an argument because it decides the accuracy near kappa = 1: the caller knows how
@@ -47,7 +47,7 @@ def resolvent(math_: Namespace, q: Any, kappa: Any, offset: Any) -> Any:
     )
 
 
-def wishart_resolvent(q: Number, *, kappa: Number, derivative: int = 0) -> Any:
+def wishart_resolvent(q: Number, *, kappa: Number, derivative: int = 0) -> Value:
     r"""Wishart resolvent :math:`M_\kappa(q)`, or its first or second derivative in q.
 
     Parameters

@@ -29,7 +29,7 @@ import numpy as np
 from scipy.optimize import elementwise
 
 from iclimit.asymptotics.checks import check_derivative, check_integers, real_array
-from iclimit.asymptotics.numbers import Number, refuse_masked
+from iclimit.asymptotics.numbers import Number, Value, refuse_masked
 from iclimit.asymptotics.spectra import fixed_points
 from iclimit.asymptotics.spectra.free_transforms import moments_of_cumulants
 from iclimit.asymptotics.spectra.integration import (
@@ -151,7 +151,7 @@ class SampleCovariance(SpectralMeasure):
             for lower, upper in self._bands
         ]
 
-    def _descent(self, omega: Any) -> Any:
+    def _descent(self, omega: Value) -> Value:
         r"""The convex function :math:`1 - \Phi'(\omega)` at real points outside the population."""
         with np.errstate(invalid="ignore", divide="ignore"):  # at an atom at 0
             mean = self.population.expect(lambda t, w: (t / (t - w)) ** 2, omega, omega)
@@ -208,14 +208,14 @@ class SampleCovariance(SpectralMeasure):
             lambda t, w: fixed_points.shrinkage(t, w, c, excess), omega, omega
         )
 
-    def density(self, x: Any) -> Any:
+    def density(self, x: Any) -> Value:
         def function(x: np.ndarray) -> np.ndarray:
             omega = self._solve(x + 0j, np.broadcast_to(self.ratio, x.shape))
             return omega.imag / (np.pi * self.ratio * abs(omega) ** 2)
 
         return density_on(self._bands, x, function, closed=False)
 
-    def moment(self, order: int) -> Any:
+    def moment(self, order: int) -> Value:
         """Moment, from the free cumulants c times the moments of the population."""
         check_integers(order=order)
         if order == 0:
@@ -223,7 +223,7 @@ class SampleCovariance(SpectralMeasure):
         moments = [self.population.moment(k) for k in range(1, order + 1)]
         return (moments_of_cumulants([self.ratio * m for m in moments])[-1] / self.ratio)[()]
 
-    def subordination(self, z: Any) -> Any:
+    def subordination(self, z: Any) -> Value:
         r"""Point :math:`\omega(z)` with :math:`E(\hat C - z)^{-1} \simeq \frac{\omega}{z}
         (C - \omega)^{-1}`.
 
@@ -239,7 +239,7 @@ class SampleCovariance(SpectralMeasure):
         z = self._points(z, bool(np.any(self._excess < 0) or self._at_zero))
         return self._at(z)[0][()]
 
-    def stieltjes(self, z: Any, *, derivative: int = 0) -> Any:
+    def stieltjes(self, z: Any, *, derivative: int = 0) -> Value:
         r"""Stieltjes transform :math:`m(z) = \int d\mu(x) / (x - z)` or its derivative in z.
 
         Parameters
@@ -278,7 +278,7 @@ class SampleCovariance(SpectralMeasure):
         m_slope = self.population.stieltjes(omega, derivative=1)
         return (speed * ((1 - c) * m_slope + c * m**2) / shrunk**2)[()]
 
-    def companion_stieltjes(self, z: Any, *, derivative: int = 0) -> Any:
+    def companion_stieltjes(self, z: Any, *, derivative: int = 0) -> Value:
         r"""Transform :math:`v(z) = c\, m(z) - (1 - c)/z` of the spectrum of the Gram matrix.
 
         Parameters, errors and broadcasting are those of `stieltjes`, for the support of the
@@ -288,14 +288,14 @@ class SampleCovariance(SpectralMeasure):
         omega, _, speed = self._at(self._points(z, bool(np.any(self._excess > 0))))
         return (speed / omega**2 if derivative else -1 / omega)[()]
 
-    def eta_transform(self, snr: Any, *, derivative: int = 0) -> Any:
+    def eta_transform(self, snr: Any, *, derivative: int = 0) -> Value:
         check_derivative(derivative, most=2)
         if derivative:
             return super().eta_transform(snr, derivative=derivative)
         snr = real_array("snr", snr, "(0, inf)")
         return self.population.eta_transform(snr * self._at(-1 / snr)[1])
 
-    def shannon_transform(self, snr: Any, *, derivative: int = 0) -> Any:
+    def shannon_transform(self, snr: Any, *, derivative: int = 0) -> Value:
         check_derivative(derivative, most=2)
         if derivative > 1:
             return super().shannon_transform(snr, derivative=derivative)
@@ -304,7 +304,7 @@ class SampleCovariance(SpectralMeasure):
         inner = self.population.shannon_transform(snr * s, derivative=derivative)
         return s * inner if derivative else inner + (s - 1 - np.log(s)) / self.ratio
 
-    def s_transform(self, x: Any, *, derivative: int = 0) -> Any:
+    def s_transform(self, x: Any, *, derivative: int = 0) -> Value:
         check_derivative(derivative, most=1)
         inner = self.population.s_transform(x)
         factor = 1 / (1 + self.ratio * x)
@@ -313,7 +313,7 @@ class SampleCovariance(SpectralMeasure):
         inner_slope = self.population.s_transform(x, derivative=derivative)
         return (inner_slope - self.ratio * factor * inner) * factor
 
-    def _points(self, z: Any, atom: bool) -> np.ndarray:
+    def _points(self, z: Value, atom: bool) -> np.ndarray:
         """Points of the plane, none of them in a band or, with an atom there, at 0."""
         refuse_masked("z", z)
         z = np.asarray(z, dtype=complex) if np.iscomplexobj(z) else real_array("z", z)
@@ -328,7 +328,7 @@ class SampleCovariance(SpectralMeasure):
         reject_inside("z", z[wrong], f"{self.support}")
         return z
 
-    def _at(self, z: np.ndarray) -> tuple[Any, Any, Any]:
+    def _at(self, z: np.ndarray) -> tuple[Value, Value, Value]:
         r"""Subordination function, :math:`z/\omega` and :math:`\omega'(z)` outside the support."""
         z, c, excess = np.broadcast_arrays(z, self.ratio, self._excess)
         shape, is_real = z.shape, not np.iscomplexobj(z)
@@ -343,10 +343,10 @@ class SampleCovariance(SpectralMeasure):
         if not np.all(negative):
             rest = z[~negative] + 0j
             height = np.where(rest.imag == 0, _LIFT * self._distance(rest.real), abs(rest.imag))
-            found = self._solve(rest.real + 1j * height, c[~negative])
-            found = np.where(rest.imag == 0, found.real, found)
-            found[(rest == 0) & (excess[~negative] > 0)] = 0.0
-            omega[~negative] = np.where(rest.imag < 0, found.conj(), found)
+            solution = self._solve(rest.real + 1j * height, c[~negative])
+            solution = np.where(rest.imag == 0, solution.real, solution)
+            solution[(rest == 0) & (excess[~negative] > 0)] = 0.0
+            omega[~negative] = np.where(rest.imag < 0, solution.conj(), solution)
         omega = omega.real if is_real else omega
         with np.errstate(all="ignore"):
             shrunk = np.where(z == 0, excess, z / omega)
@@ -362,7 +362,7 @@ class SampleCovariance(SpectralMeasure):
         return np.where(x == 0, nearest, np.minimum(nearest, abs(x)))
 
     def _average(
-        self, kernel: Callable, omega: Any, c: Any, excess: Any, _: np.ndarray
+        self, kernel: Callable, omega: Value, c: Value, excess: Value, _: np.ndarray
     ) -> np.ndarray:
         return self.population.expect(kernel, omega, omega, c, excess)
 

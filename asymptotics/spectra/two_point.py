@@ -42,6 +42,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from iclimit.asymptotics.checks import real_array, real_number
+from iclimit.asymptotics.numbers import Value
 from iclimit.asymptotics.spectra.contours import Ellipse, choose_ellipse
 from iclimit.asymptotics.spectra.measure import SpectralMeasure, is_atomic, parse_measure
 
@@ -235,7 +236,7 @@ class TwoPoint:
         tau, _ = self._traces(w)
         return w * (1 - tau / self.alpha) * self._narrowing(tau)
 
-    def _narrowing(self, tau: Any) -> Any:
+    def _narrowing(self, tau: Value) -> Value:
         """Psi, by which a projection multiplies."""
         if self.width_ratio == np.inf:
             return 1.0
@@ -382,13 +383,13 @@ class _Diagonal:
     def __init__(self, nodes: np.ndarray, pairs: np.ndarray, singles: np.ndarray) -> None:
         self.nodes, self._pairs, self._singles = nodes, pairs, singles
 
-    def pair(self, p: np.ndarray, q: np.ndarray) -> Any:
+    def pair(self, p: np.ndarray, q: np.ndarray) -> Value:
         return (p * q) @ self._pairs
 
-    def rounding(self, p: np.ndarray) -> Any:
+    def rounding(self, p: np.ndarray) -> Value:
         return 2 * np.finfo(float).eps * abs(self.pair(p, p))
 
-    def single(self, p: np.ndarray) -> Any:
+    def single(self, p: np.ndarray) -> Value:
         return p @ self._singles
 
 
@@ -427,7 +428,7 @@ class Contour:
         found = 2 * (p @ self._same @ p.T + p @ self._mirrored @ np.conj(p).T).real
         return (found + found.T) / 2
 
-    def pair(self, p: np.ndarray, q: np.ndarray) -> Any:
+    def pair(self, p: np.ndarray, q: np.ndarray) -> Value:
         left = _real_parts(p)
         right = left if q is p else _real_parts(q)
         return np.vecdot(left @ self._real_form, right)
@@ -441,13 +442,13 @@ class Contour:
         both, apart = same + mirrored, mirrored - same
         return np.block([[both.real, apart.imag], [-both.imag, apart.real]])
 
-    def rounding(self, p: np.ndarray) -> Any:
+    def rounding(self, p: np.ndarray) -> Value:
         """Machine epsilon times the sum of the sizes of all terms of the form."""
         size = abs(p * self._weights)
         sizes = abs(self._same) + abs(self._mirrored)
         return 2 * np.finfo(float).eps * (size @ sizes * size).sum(axis=-1)
 
-    def single(self, p: np.ndarray) -> Any:
+    def single(self, p: np.ndarray) -> Value:
         return (p @ self._single).real
 
 
@@ -469,22 +470,22 @@ class QuadraticForm:
         self._rules = rules
         self.nodes = [rule.nodes for rule in rules]
 
-    def pair(self, p: list[np.ndarray], q: list[np.ndarray] | None = None) -> Any:
+    def pair(self, p: list[np.ndarray], q: list[np.ndarray] | None = None) -> Value:
         """The form at p and q, by default at p twice; shape (...)."""
         return self._rules[0].pair(p[0], (p if q is None else q)[0])
 
-    def single(self, p: list[np.ndarray]) -> Any:
+    def single(self, p: list[np.ndarray]) -> Value:
         r"""Value of :math:`\operatorname{tr} A\, p(S)/d`, of :math:`p(M) \Pi` at finite width."""
         return self._rules[0].single(p[0])
 
-    def rounding(self, p: list[np.ndarray]) -> Any:
+    def rounding(self, p: list[np.ndarray]) -> Value:
         """Bound of the rounding errors of the form."""
         return self._rules[0].rounding(p[0])
 
-    def pair_error(self, p: list[np.ndarray]) -> Any:
+    def pair_error(self, p: list[np.ndarray]) -> Value:
         """Change of the form under another contour, plus rounding."""
         return abs(self._rules[-1].pair(p[-1], p[-1]) - self.pair(p)) + self.rounding(p)
 
-    def single_error(self, p: list[np.ndarray]) -> Any:
+    def single_error(self, p: list[np.ndarray]) -> Value:
         """Change of the value of a single function under another contour."""
         return abs(self._rules[-1].single(p[-1]) - self.single(p))

@@ -38,7 +38,7 @@ import numpy as np
 from scipy.linalg import eigvalsh_tridiagonal
 
 from iclimit.asymptotics.checks import check_integers
-from iclimit.asymptotics.numbers import Number
+from iclimit.asymptotics.numbers import Number, Value
 
 
 class Wishart:
@@ -77,18 +77,18 @@ class Wishart:
         return hash(repr(self))
 
     @property
-    def ratio(self) -> Any:
+    def ratio(self) -> Value:
         """Dimension over number of samples, d/N."""
         return self.dim / self.context
 
-    def moment(self, order: int) -> Any:
+    def moment(self, order: int) -> Value:
         r"""Moment :math:`\frac1d E \operatorname{tr} H^m`, a Fraction or a SymPy expression."""
         check_integers(order=order)
         value = mean_trace(order, self.context, self.dim)
         scale = self.dim * self.context**order
         return Fraction(value, scale) if isinstance(scale, int) else value / scale
 
-    def christoffel(self, order: int) -> Any:
+    def christoffel(self, order: int) -> Value:
         r"""Weight of the node 0 in the Gauss-Radau rule with ``order`` further nodes.
 
         Equal to the minimum of :math:`\int R^2 d\mu` over polynomials R of that degree with
@@ -99,7 +99,7 @@ class Wishart:
         total = sum(p[0] ** 2 / h for p, h in zip(polynomials, norms, strict=True))
         return _simplify(1 / total)
 
-    def polynomial(self, order: int) -> list[Any]:
+    def polynomial(self, order: int) -> list[Value]:
         r"""Coefficients, constant first, of the monic orthogonal polynomial of :math:`x\,d\mu`.
 
         Its zeros are the nodes of `quadrature` other than 0.
@@ -147,18 +147,18 @@ class Wishart:
         return nodes.copy(), weights.copy()
 
 
-def _simplify(value: Any) -> Any:
+def _simplify(value: Value) -> Value:
     return value.cancel() if hasattr(value, "cancel") else value
 
 
-def _orthogonal(moments: Sequence[Any]) -> tuple[list[list[Any]], list[Any]]:
+def _orthogonal(moments: Sequence[Any]) -> tuple[list[list[Value]], list[Value]]:
     r"""Monic orthogonal polynomials of a measure given by its moments, and their squared norms.
 
     All inner products are with powers, :math:`h_k = \langle \pi_k, x^k\rangle`: exact
     or multi-precision arithmetic only: in float64 the moments would lose everything.
     """
 
-    def inner(polynomial: list[Any], power: int) -> Any:
+    def inner(polynomial: list[Any], power: int) -> Value:
         return _simplify(sum(c * moments[i + power] for i, c in enumerate(polynomial)))
 
     polynomials, norms, sums = [[1]], [inner([1], 0)], [0]
@@ -224,7 +224,7 @@ def _jacobi_eigenvalues(polynomials: list[list[Any]], norms: list[Any]) -> list[
     return [float(x) for x in eigvalsh_tridiagonal(np.diff(sums), off)[::-1]]
 
 
-def wishart_moment(powers: Sequence[int], *, context: Number, dim: Number) -> Any:
+def wishart_moment(powers: Sequence[int], *, context: Number, dim: Number) -> Value:
     r"""Mixed moment :math:`E \prod_j \operatorname{tr} W^{k_j}` of :math:`W = X^\top X`.
 
     Parameters
@@ -276,12 +276,12 @@ def wishart_moment(powers: Sequence[int], *, context: Number, dim: Number) -> An
 
 
 @lru_cache(maxsize=8)
-def _moments_of(context: Any, dim: Any) -> Any:
+def _moments_of(context: Value, dim: Value) -> Value:
     """Memoised moments of one Wishart law, as a function of a descending tuple of powers."""
     known: dict[tuple[int, ...], Any] = {(): 1}
     expand = (lambda value: value.expand()) if hasattr(dim, "expand") else (lambda value: value)
 
-    def moment(powers: tuple[int, ...]) -> Any:
+    def moment(powers: tuple[int, ...]) -> Value:
         if powers not in known:
             terms = stein_terms(powers, context, dim)
             known[powers] = expand(sum(factor * moment(part) for factor, part in terms))
@@ -292,7 +292,7 @@ def _moments_of(context: Any, dim: Any) -> Any:
 
 def stein_terms(
     powers: tuple[int, ...], context: Any, dim: Any
-) -> list[tuple[Any, tuple[int, ...]]]:
+) -> list[tuple[Value, tuple[int, ...]]]:
     """One step of the recursion: factors and the mixed moments (descending powers) they multiply.
 
     The powers are in descending order and not empty; a trace of the power 0 is taken out as d.
@@ -304,18 +304,18 @@ def stein_terms(
         parts.append((2 * other, (*rest[:j], *rest[j + 1 :], first + other - 1)))
     terms: dict[tuple[int, ...], Any] = {}
     for factor, part in parts:
-        left = tuple(sorted((k for k in part if k), reverse=True))
-        terms[left] = terms.get(left, 0) + factor * dim ** (len(part) - len(left))
+        remaining = tuple(sorted((k for k in part if k), reverse=True))
+        terms[remaining] = terms.get(remaining, 0) + factor * dim ** (len(part) - len(remaining))
     return [(factor, part) for part, factor in terms.items()]
 
 
 @lru_cache(maxsize=4096)
-def mean_trace(order: int, context: Any, dim: Any) -> Any:
+def mean_trace(order: int, context: Any, dim: Any) -> Value:
     """Mean of tr W^order by zonal polynomials."""
     if order == 0:
         return dim
 
-    def boxes(start: int, step: int) -> list[tuple[int, Any]]:
+    def boxes(start: int, step: int) -> list[tuple[int, Value]]:
         """Products of c_s and of (N + c_s)(d + c_s) over none, one, ... of a row or column."""
         contents = range(start, start + step * order, step)
         coefficients = accumulate((c or 1 for c in contents), mul, initial=1)
@@ -345,12 +345,12 @@ def _hooks(a: int, b: int, r: int) -> int:
     return corner * (corner + 1) * below * (below + 1) * rows * legs
 
 
-def _scaled(value: Any, factor: Fraction) -> Any:
+def _scaled(value: Value, factor: Fraction) -> Value:
     symbolic = hasattr(value, "expand")
     return value * factor.numerator / factor.denominator if symbolic else value * factor
 
 
-def check_size(**sizes: Any) -> list[Any]:
+def check_size(**sizes: Any) -> list[Value]:
     """Sizes as integers >= 1, or as positive SymPy expressions."""
     for name, value in sizes.items():
         if not _is_symbolic(value):
@@ -360,5 +360,5 @@ def check_size(**sizes: Any) -> list[Any]:
     return [value if _is_symbolic(value) else int(value) for value in sizes.values()]
 
 
-def _is_symbolic(value: Any) -> bool:
+def _is_symbolic(value: Value) -> bool:
     return hasattr(value, "as_poly") and bool(value.free_symbols)

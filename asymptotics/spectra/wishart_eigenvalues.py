@@ -48,6 +48,7 @@ import numpy as np
 from scipy.special import expit, gammaincc, gammaln
 
 from iclimit.asymptotics.checks import check_integers, real_array
+from iclimit.asymptotics.numbers import Value
 
 _FINE = 0.5
 """Spacing of log x in the bulk times sqrt(N d), the number of oscillations per unit of log x."""
@@ -65,7 +66,7 @@ _NEGLIGIBLE = 1e-18
 """Nodes are dropped whose weight is below this fraction of the largest one."""
 
 
-def wishart_density(x: Any, *, context: int, dim: int) -> Any:
+def wishart_density(x: Any, *, context: int, dim: int) -> Value:
     r"""Mean density of the eigenvalues of :math:`H = X^\top X/N`, X Gaussian, at finite size.
 
     Parameters
@@ -166,7 +167,7 @@ def eigenvalue_rule(context: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
     return nodes, weights
 
 
-def largest_eigenvalue_cdf(x: Any, *, context: int, dim: int) -> Any:
+def largest_eigenvalue_cdf(x: Any, *, context: int, dim: int) -> Value:
     r"""Distribution function of the largest eigenvalue of :math:`H = X^\top X/N`, X Gaussian.
 
     Parameters
@@ -208,7 +209,7 @@ def largest_eigenvalue_cdf(x: Any, *, context: int, dim: int) -> Any:
     return np.array([float(value) for value in below]).reshape(points.shape)[()]
 
 
-def largest_eigenvalue_tail(x: float, context: int, dim: int) -> Any:
+def largest_eigenvalue_tail(x: float, context: int, dim: int) -> Value:
     """Probability beyond x, an mpmath number accurate far into the tail.
 
     The probability is a difference from 1.  The digits are doubled until enough of it are left,
@@ -224,7 +225,7 @@ def largest_eigenvalue_tail(x: float, context: int, dim: int) -> Any:
         digits *= 2
 
 
-def _tail(x: float, context: int, dim: int, digits: int) -> Any:
+def _tail(x: float, context: int, dim: int, digits: int) -> Value:
     import mpmath
 
     if x <= 0:
@@ -244,14 +245,14 @@ def _digits(context: int, dim: int) -> int:
 
 
 @lru_cache(maxsize=64)
-def _total(context: int, dim: int, digits: int) -> Any:
+def _total(context: int, dim: int, digits: int) -> Value:
     import mpmath
 
     with mpmath.workdps(digits):
         return _pfaffian(mpmath.inf, context, dim)
 
 
-def _pfaffian(x: Any, context: int, dim: int) -> Any:
+def _pfaffian(x: Value, context: int, dim: int) -> Value:
     """Pfaffian of the antisymmetric matrix at an eigenvalue x of X^T X."""
     import mpmath
 
@@ -275,7 +276,7 @@ def _pfaffian(x: Any, context: int, dim: int) -> Any:
     return _eliminate(matrix)
 
 
-def _eliminate(matrix: list[list[Any]]) -> Any:
+def _eliminate(matrix: list[list[Any]]) -> Value:
     """Pfaffian from the entries right of the diagonal, which are overwritten two rows at a time.
 
     Pivots are quotients of the Pfaffians of the leading blocks.  These are positive, as they
@@ -297,7 +298,7 @@ def _eliminate(matrix: list[list[Any]]) -> Any:
     return product
 
 
-def _regularised(first: Any, count: int, z: Any) -> list[Any]:
+def _regularised(first: Any, count: int, z: Value) -> list[Value]:
     """Incomplete gamma functions P(first, z), P(first + 1, z), ..., by downward recurrence."""
     import mpmath
 
