@@ -284,6 +284,5 @@ def optimal_ridge(
             tau=tau, alpha=alpha, kappa=kappa, rho=rho
         )
         better = (step > _SCAN[0]) & (value < ridgeless * _BETTER)
-        ridge: Value = np.where(better, xi * eta, 0.0)
-        value = np.where(better, value, ridgeless)
-    return OptimalRidge(ridge.reshape(shape)[()], value.reshape(shape)[()])
+        ridge, value = np.where(better, xi * eta, 0.0), np.where(better, value, ridgeless)
+    return OptimalRidge(np.reshape(ridge, shape)[()], np.reshape(value, shape)[()])
