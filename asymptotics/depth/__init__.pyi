@@ -20,7 +20,7 @@ from .schedule_loss import depth_schedule_loss as depth_schedule_loss
 from .test_time import test_time_errors as test_time_errors
 from .tied_flow import TiedFlow as TiedFlow
 from .tied_flow import tied_flow as tied_flow
-from .untied import UntiedDepth as UntiedDepth
 from .untied import untied_depth as untied_depth
 from .untied import untied_power_law_loss as untied_power_law_loss
 from .untied import untied_power_law_steps as untied_power_law_steps
+from .untied_samples import UntiedDepth as UntiedDepth

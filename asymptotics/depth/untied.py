@@ -22,7 +22,6 @@ Jacobi,
    {(\beta + 2k - 2)(\beta + 2k - 1)}, \qquad e_k = \frac{k^2}{(\beta + 2k - 1)(\beta + 2k)} .
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,48 +32,14 @@ from iclimit.asymptotics.depth.continued_fraction import (
     continued_fraction,
     reciprocal_zeros,
 )
-from iclimit.asymptotics.depth.untied_samples import best_on_samples
+from iclimit.asymptotics.depth.untied_samples import UntiedDepth, best_on_samples
 from iclimit.asymptotics.numbers import ArrayMath, Number, SymPyMath, Value
-from iclimit.results import Result
 
 _ROUNDING = float(np.finfo(float).eps)
 """Relative error for each eigenvalue."""
 
 _DEEPEST = 400
 """Most layers at finite context or width: some ten seconds."""
-
-
-@dataclass(frozen=True, repr=False)
-class UntiedDepth(Result):
-    r"""Best untied layers.
-
-    Attributes
-    ----------
-    losses : ndarray (depth,)
-        Least loss of 1, 2, ..., depth layers, relative to the null predictor.
-    steps : ndarray (depth,)
-        Steps :math:`s_l = \gamma_l/L` of the best layers at the full depth, in ascending order;
-        the loss does not depend on their order.  Where fewer steps make the loss as small, the
-        remaining ones are 0.  Complex where no real layers reach the loss.
-    error : float
-        Numerical error of the loss at the full depth.
-    real_loss : float
-        Loss of the best real layers: the same loss unless the steps are complex.
-    real_steps : ndarray (depth,)
-        Their steps.  Where the others are complex, these are found by a local search: up to some
-        24 layers it ends at the same loss from all starts, at 64 layers within 1 %.
-    """
-
-    losses: np.ndarray
-    steps: np.ndarray
-    error: float
-    real_loss: float
-    real_steps: np.ndarray
-
-    @property
-    def loss(self) -> float:
-        """Least loss at the full depth."""
-        return float(self.losses[-1])
 
 
 def untied_depth(
@@ -168,8 +133,7 @@ def untied_depth(
                 f"depth must be <= {_DEEPEST} at finite context or width, got {depth}"
             )
         given = np.asarray(eigenvalues, dtype=float), np.asarray(weights, dtype=float)
-        best = best_on_samples(*given, depth, context, width)
-        return UntiedDepth(best.losses, best.steps, best.error, best.real_loss, best.real_steps)
+        return best_on_samples(*given, depth, context, width)
     at_zero, total = float(mass[x == 0].sum()), float(mass.sum())
     x, mass = x[x > 0], mass[x > 0]
     if len(x) <= depth:

@@ -35,6 +35,7 @@ from scipy.optimize import least_squares
 from iclimit.asymptotics.spectra import Atoms, TwoPoint
 from iclimit.asymptotics.spectra.interval_polynomials import IntervalPolynomials
 from iclimit.asymptotics.spectra.polynomial_form import PolynomialForm
+from iclimit.results import Result
 
 _MORE = 16.0
 """Factor of the error of the matrix for the error of the loss."""
@@ -53,22 +54,25 @@ _SPREAD = (0.03, 0.3)
 this share."""
 
 
-@dataclass(frozen=True)
-class BestPolynomial:
-    """The polynomial of least loss, and the best of those with real zeros.
+@dataclass(frozen=True, repr=False)
+class UntiedDepth(Result):
+    r"""Best untied layers.
 
     Attributes
     ----------
     losses : ndarray (depth,)
-        Least losses of degree 1, 2, ..., depth.
+        Least loss of 1, 2, ..., depth layers, relative to the null predictor.
     steps : ndarray (depth,)
-        Reciprocal zeros at the full depth.
+        Steps :math:`s_l = \gamma_l/L` of the best layers at the full depth, in ascending order;
+        the loss does not depend on their order.  Where fewer steps make the loss as small, the
+        remaining ones are 0.  Complex where no real layers reach the loss.
     error : float
-        Numerical error of the last of the losses.
+        Numerical error of the loss at the full depth.
     real_loss : float
-        Loss of the best real steps that were found.
+        Loss of the best real layers: the same loss unless the steps are complex.
     real_steps : ndarray (depth,)
-        These steps.
+        Their steps.  Where the others are complex, these are found by a local search: up to some
+        24 layers it ends at the same loss from all starts, at 64 layers within 1 %.
     """
 
     losses: np.ndarray
@@ -77,8 +81,13 @@ class BestPolynomial:
     real_loss: float
     real_steps: np.ndarray
 
+    @property
+    def loss(self) -> float:
+        """Least loss at the full depth."""
+        return float(self.losses[-1])
 
-def best_polynomial(law: TwoPoint, outer: np.ndarray, depth: int) -> BestPolynomial:
+
+def best_polynomial(law: TwoPoint, outer: np.ndarray, depth: int) -> UntiedDepth:
     """Best polynomial of a law; ``outer`` holds the eigenvalues of Omega at ``law.values``.
 
     Raises
@@ -100,9 +109,9 @@ def best_polynomial(law: TwoPoint, outer: np.ndarray, depth: int) -> BestPolynom
     p = solve_triangular(R, y) * losses[-1]
     steps = np.sort_complex(1 / form.basis.zeros(p))
     if np.all(abs(steps.imag) <= _REAL * abs(steps)):
-        return BestPolynomial(losses[1:], steps.real, error, float(losses[-1]), steps.real)
+        return UntiedDepth(losses[1:], steps.real, error, float(losses[-1]), steps.real)
     real_loss, real_steps = _best_real(form.basis, R, steps)
-    return BestPolynomial(losses[1:], steps, error, real_loss, real_steps)
+    return UntiedDepth(losses[1:], steps, error, real_loss, real_steps)
 
 
 def _root(form: PolynomialForm, factor: float) -> np.ndarray:
@@ -144,7 +153,7 @@ def _best_real(
 
 def best_on_samples(
     eigenvalues: np.ndarray, weights: np.ndarray, depth: int, alpha: float, width_ratio: float
-) -> BestPolynomial:
+) -> UntiedDepth:
     """Best polynomial relative to the null predictor; eigenvalues as the user gave them.
 
     Raises
@@ -168,7 +177,7 @@ def best_on_samples(
         width_ratio=width_ratio,
     )
     best, share = best_polynomial(law, outer, depth), size / total
-    return BestPolynomial(
+    return UntiedDepth(
         at_zero + best.losses * share,
         best.steps / largest,
         float(best.error * share),
