@@ -10,6 +10,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from iclimit.notation import PARAMETERS, did_you_mean
 
@@ -29,50 +30,50 @@ def check_arguments(**values: Any) -> None:
             raise ValueError(f"{name} must be {parameter.allowed}, got {value!r}")
 
 
-def given(**values: Any) -> dict[str, Any]:
+def given(**values: object) -> dict[str, Any]:
     """Return the arguments that are not None, to check those or to replace defaults by them."""
     return {name: value for name, value in values.items() if value is not None}
 
 
-def check_integers(**values: Any) -> None:
+def check_integers(**values: object) -> None:
     """Raise a ValueError unless every value is an integer >= 1."""
     for name, value in values.items():
         if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
             raise ValueError(f"{name} must be an integer >= 1, got {value!r}")
 
 
-def check_positive(**values: Any) -> None:
+def check_positive(**values: object) -> None:
     """Raise a ValueError unless every value is a finite number > 0."""
     _check_numbers(values, lambda value: 0 < value < math.inf, "a number > 0 and finite")
 
 
-def check_finite(**values: Any) -> None:
+def check_finite(**values: object) -> None:
     """Raise a ValueError unless every value is a finite number."""
     _check_numbers(values, math.isfinite, "a finite number")
 
 
-def _check_numbers(values: dict[str, Any], fits: Callable[[Any], bool], allowed: str) -> None:
+def _check_numbers(values: dict[str, object], fits: Callable[[Any], bool], allowed: str) -> None:
     for name, value in values.items():
         number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
         if not number or not fits(value):
             raise ValueError(f"{name} must be {allowed}, got {value!r}")
 
 
-def check_flags(**values: Any) -> None:
+def check_flags(**values: object) -> None:
     """Raise a TypeError unless every value is True or False."""
     for name, value in values.items():
         if not isinstance(value, (bool, np.bool_)):
             raise TypeError(f"{name} must be True or False, got {value!r}")
 
 
-def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
+def check_choice(name: str, value: object, choices: Collection[str]) -> None:
     """Raise a ValueError unless value is one of the choices."""
     if not isinstance(value, str) or value not in choices:
         meant = did_you_mean(str(value), choices)
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}{meant}")
 
 
-def check_shape(name: str, array: Any, *shapes: tuple[int | None, ...]) -> None:
+def check_shape(name: str, array: ArrayLike, *shapes: tuple[int | None, ...]) -> None:
     """Raise a ValueError unless the array has one of the shapes; None stands for any size >= 1."""
     actual = np.shape(array)
 
@@ -85,7 +86,7 @@ def check_shape(name: str, array: Any, *shapes: tuple[int | None, ...]) -> None:
         raise ValueError(f"{name} must have shape {wanted}, got {actual}")
 
 
-def refuse_masked(name: str, value: Any) -> None:
+def refuse_masked(name: str, value: object) -> None:
     """Raise a ValueError if entries of an array, or of arrays in a list, are masked.
 
     Conversion would drop the mask and take what is below it for a value.
@@ -94,7 +95,7 @@ def refuse_masked(name: str, value: Any) -> None:
         raise ValueError(f"{name} must have no masked entries: drop them or fill them before")
 
 
-def parse_array(name: str, value: Any, *shapes: tuple[int | None, ...]) -> np.ndarray:
+def parse_array(name: str, value: object, *shapes: tuple[int | None, ...]) -> np.ndarray:
     """Return a finite array of one of the shapes; None stands for any size >= 1."""
     refuse_masked(name, value)
     try:
@@ -119,7 +120,7 @@ def parse_tasks(tasks: Any, dim: int) -> tuple[float, np.ndarray | None]:
     return len(fixed), fixed
 
 
-def parse_covariance(name: str, value: Any, dim: int) -> np.ndarray:
+def parse_covariance(name: str, value: object, dim: int) -> np.ndarray:
     """Return a covariance as an array: a matrix (d, d), or eigenvalues (d,) if it is diagonal."""
     covariance = parse_array(name, value, (dim,), (dim, dim))
     if covariance.ndim == 1:

@@ -32,7 +32,7 @@ PICTURES = (".png", ".pdf", ".svg")
 """Endings of pictures."""
 
 
-def entry(value: Any, digits: int = 10) -> str:
+def entry(value: object, digits: int = 10) -> str:
     """Return an entry of a table as text; None is empty.
 
     Examples
@@ -161,7 +161,7 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def json_text(value: Any) -> str:
+def json_text(value: object) -> str:
     """Strict JSON of a value, as `plain` has it, with a line break at the end.
 
     Examples
@@ -175,7 +175,7 @@ def json_text(value: Any) -> str:
     return json.dumps(_strict(plain(value)), indent=1, allow_nan=False) + "\n"
 
 
-def _strict(value: Any) -> Any:
+def _strict(value: object) -> object:
     """Plain value with text in place of numbers that are not finite."""
     if isinstance(value, dict):
         return {name: _strict(each) for name, each in value.items()}

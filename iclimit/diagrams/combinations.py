@@ -4,7 +4,7 @@ The formulas are there.  Each function is named in ``registry.csv``, takes its p
 keyword arguments and broadcasts, except over the parameters that the table marks as single.
 """
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from iclimit.asymptotics.pretraining import spectral_equivalent
 from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.asymptotics.spectra import MarchenkoPastur
 
+Values: TypeAlias = float | np.ndarray
+"""Numbers that a parameter has at the points of a curve or a diagram."""
+
 _EVEN = 1e-9
 """Relative difference of weights that are equal up to rounding."""
 
@@ -23,81 +26,88 @@ _DEEPEST = 1024
 
 
 def attention_over_dmmse(
-    *, theta: Any, alpha: Any, rho: Any, tau: Any = np.inf, ridge: Any = 0.0, dim: Any = np.inf
+    *,
+    theta: Values,
+    alpha: Values,
+    rho: Values,
+    tau: Values = np.inf,
+    ridge: Values = 0.0,
+    dim: Values = np.inf,
 ) -> Any:
     """ICL error of linear attention over that of dMMSE."""
     attention = pretraining.icl_error(tau=tau, alpha=alpha, kappa=np.inf, rho=rho, ridge=ridge)
     return attention / pretraining.dmmse_errors(theta=theta, alpha=alpha, rho=rho, dim=dim).icl
 
 
-def spectral_errors(eigenvalues: Any, mean_square: Any, **setting: Any) -> Any:
+def spectral_errors(eigenvalues: Values, mean_square: Values, **setting: Any) -> Any:
     """ICL and IDG error of a run of finite size, from mean moments of the context summaries."""
     errors = spectral_equivalent.spectral_errors(eigenvalues, mean_square, **setting)
     return np.stack(errors, axis=-1)
 
 
 def useless_rate(
-    context: Any, dim: Any, noise_variance: Any = 0.0, task_variance: Any = 1.0
+    context: Values, dim: Values, noise_variance: Values = 0.0, task_variance: Values = 1.0
 ) -> Any:
     """Rate of one step at which it is no better than predicting 0."""
-    variances = {"noise_variance": noise_variance, "task_variance": task_variance}
+    variances: dict[str, Any] = {"noise_variance": noise_variance}
+    variances["task_variance"] = task_variance
     return 2 * descent.optimal_learning_rate(context=context, dim=dim, **variances).rate
 
 
-def diverging_dampening(ratio: Any, noise_ratio: Any = 0.0) -> Any:
+def diverging_dampening(ratio: Values, noise_ratio: Values = 0.0) -> Any:
     """Rate beyond which many steps diverge, over the best rate for one step."""
     return descent.divergence_rate(ratio) * (1 + ratio + noise_ratio)
 
 
-def constant_rate_loss(rate: Any, steps: int, **setting: Any) -> Any:
+def constant_rate_loss(rate: Values, steps: int, **setting: Any) -> Any:
     """Loss of steps at one rate."""
     return descent.schedule_loss(np.stack([rate] * steps, axis=-1), **setting)
 
 
-def dampened_loss(dampening: Any, ratio: Any, steps: int, noise_ratio: Any = 0.0) -> Any:
+def dampened_loss(dampening: Values, ratio: Values, steps: int, noise_ratio: Values = 0.0) -> Any:
     """Loss of steps at a multiple of the best rate for one step."""
     rate = dampening / (1 + ratio + noise_ratio)
     return constant_rate_loss(rate, steps, ratio=ratio, noise_ratio=noise_ratio)
 
 
-def dampening_of_recurrent_layer(steps: int, ratio: Any, noise_ratio: Any = 0.0) -> Any:
+def dampening_of_recurrent_layer(steps: int, ratio: Values, noise_ratio: Values = 0.0) -> Any:
     """Best factor of the update of a recurrent layer, in the limit."""
     best = descent.constant_schedule(steps=steps, ratio=ratio, noise_ratio=noise_ratio)
     return best.rates[..., 0] * (1 + ratio + noise_ratio)
 
 
-def optimal_rates(ratio: Any, steps: int) -> Any:
+def optimal_rates(ratio: Values, steps: int) -> Any:
     """Best rates without noise: reciprocal nodes of the Gauss-Radau rule, the smallest first."""
     nodes, _ = MarchenkoPastur(ratio).quadrature(steps)
     return 1 / nodes[..., 1:]
 
 
-def optimal_residual(eigenvalue: Any, ratio: Any, steps: int) -> Any:
+def optimal_residual(eigenvalue: Values, ratio: Values, steps: int) -> Any:
     """Residual polynomial of the best rates without noise."""
     return _residual(eigenvalue, optimal_rates(ratio, steps))
 
 
-def chebyshev_residual(eigenvalue: Any, ratio: Any, steps: int) -> Any:
+def chebyshev_residual(eigenvalue: Values, ratio: Values, steps: int) -> Any:
     """Residual polynomial of the Chebyshev rates."""
     return _residual(eigenvalue, descent.chebyshev_schedule(steps=steps, ratio=ratio).rates)
 
 
-def constant_residual(eigenvalue: Any, rate: Any, steps: int) -> Any:
+def constant_residual(eigenvalue: Values, rate: Values, steps: int) -> Any:
     """Residual polynomial of one rate."""
     return (1 - rate * eigenvalue) ** steps
 
 
-def _residual(eigenvalue: Any, rates: Any) -> Any:
+def _residual(eigenvalue: Values, rates: Values) -> Any:
     """Product of 1 - rate * eigenvalue."""
     return np.prod(1 - rates * np.expand_dims(eigenvalue, -1), axis=-1)
 
 
-def gdpp_eigenvalue(eigenvalue: Any, gamma: Any) -> Any:
+def gdpp_eigenvalue(eigenvalue: Values, gamma: Values) -> Any:
     """What becomes of an eigenvalue in a layer of GD++."""
     return gdpp.eigenvalues_after(eigenvalue, gammas=np.stack([gamma], axis=-1))[-1]
 
 
-def staircase_loss(t: Any, context: Any, noise_variance: Any, **heads: Any) -> Any:
+def staircase_loss(t: Values, context: Values, noise_variance: Values, **heads: Values) -> Any:
     """Loss of separate attention with a balanced head of its own for each of four directions.
 
     ``eigenvalue_1`` to ``eigenvalue_4`` descend; ``value_1`` to ``value_4`` are the initial values
@@ -118,7 +128,11 @@ def staircase_loss(t: Any, context: Any, noise_variance: Any, **heads: Any) -> A
 
 
 def half_drop_loss(
-    dim: Any, context: Any, init_scale: Any, input_variance: Any = 1.0, noise_variance: Any = 0.0
+    dim: Values,
+    context: Values,
+    init_scale: Values,
+    input_variance: Values = 1.0,
+    noise_variance: Values = 0.0,
 ) -> Any:
     """Mean of the losses of merged attention at zero weights and at the end."""
     variances = {"input_variance": input_variance, "noise_variance": noise_variance}
@@ -128,7 +142,7 @@ def half_drop_loss(
     return (end + dim * input_variance + noise_variance) / 2
 
 
-def tied_depth_loss(depth: int, alpha: Any, noise_variance: Any = 0.0) -> Any:
+def tied_depth_loss(depth: int, alpha: Values, noise_variance: Values = 0.0) -> Any:
     """Loss of tied layers on isotropic data at infinite width: steps at their best rate."""
     noise_ratio = noise_variance / alpha
     return descent.constant_schedule(steps=depth, ratio=1 / alpha, noise_ratio=noise_ratio).loss
@@ -140,14 +154,14 @@ def tied_loss(structure: Structure | None = None, **setting: Any) -> Any:
     return np.asarray(theory_of_depth.depth_loss(**data, **setting).loss) / scale
 
 
-def tied_flow_loss(t: Any, structure: Structure | None = None, **setting: Any) -> Any:
+def tied_flow_loss(t: Values, structure: Structure | None = None, **setting: Any) -> Any:
     """The same during training by gradient flow."""
     data, scale = _deep_data(structure)
     return np.asarray(theory_of_depth.tied_flow(times=t, **data, **setting).loss) / scale
 
 
 def untied_loss(
-    depth: Any, alpha: float, width_ratio: float = np.inf, structure: Structure | None = None
+    depth: Values, alpha: float, width_ratio: float = np.inf, structure: Structure | None = None
 ) -> Any:
     """Loss of the best untied layers, relative to predicting 0."""
     joint = (structure or Structure("isotropic")).joint

@@ -104,10 +104,9 @@ def _draw_theory(
 
 def _draw_finite_size(ax: Axes, curves: Curves, index: int, colour: Any) -> None:
     """Draw the finite-size prediction, where it is finite."""
-    predictions = [(each.parameters, each.estimate) for each in curves.finite_size[index]]
-    runs = [run for value in curves.simulated[index] for run in value.runs[-1:]]
-    predictions += [(run.parameters, run.prediction) for run in runs]
-    at = {parameters[curves.x]: estimate.mean for parameters, estimate in predictions}
+    runs = [value.runs[-1] for value in curves.simulated[index]]
+    predictions = [*curves.finite_size[index], *runs]
+    at = {each.parameters[curves.x]: each.prediction.mean for each in predictions}
     x = np.array(sorted(at))
     y = np.array([at[each] for each in x.tolist()])
     y = np.where(np.isfinite(y), y, np.nan)

@@ -14,15 +14,15 @@ from iclimit.asymptotics.numbers import refuse_masked
 from iclimit.asymptotics.pretraining.structure import Spectrum, parse_structure
 from iclimit.diagrams import curve_drawing
 from iclimit.diagrams.axes import at_least
-from iclimit.diagrams.finite_size_lines import SizedPrediction, predict_lines
 from iclimit.diagrams.planning import Plan
 from iclimit.diagrams.quantities import Quantity, get_quantity
-from iclimit.diagrams.simulated_points import LEAST_SIZES, SimulatedValue
+from iclimit.diagrams.simulated_points import LEAST_SIZES, SimulatedValue, SizedPrediction
 from iclimit.diagrams.simulation import (
     Simulation,
     check_simulated,
     parse_simulation,
     points_at_sizes,
+    predict_lines,
     simulate_values,
 )
 from iclimit.results import Result
@@ -97,7 +97,7 @@ class Curves(Result):
                 rows.append(row("extrapolation", at, estimate.mean, estimate.standard_error))
         for each in itertools.chain(*self.finite_size):
             at = each.parameters
-            rows.append(row("finite_size", at, each.estimate.mean, None, at["dim"]))
+            rows.append(row("finite_size", at, each.prediction.mean, None, at["dim"]))
         return rows
 
     def draw(
@@ -213,13 +213,9 @@ def curve(
     )
     simulations: dict[str, Any] = {"simulated": []}
     if simulation is not None:
-        where: dict[str, Any] = {
-            "rng": rng,
-            "jobs": jobs,
-            "backend": backend,
-            "scheduler": scheduler,
-        }
-        where |= {"store": store, "progress": progress, "announce": announce}
+        where: dict[str, Any] = {"rng": rng, "jobs": jobs, "backend": backend}
+        where |= {"scheduler": scheduler, "store": store}
+        where |= {"progress": progress, "announce": announce}
         start = time.monotonic()
         settings, points = parse_simulation(simulation, 12, **where)
         check_simulated(chosen)

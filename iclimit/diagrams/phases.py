@@ -316,8 +316,9 @@ def phase_diagram(
     diagram = PhaseDiagram(chosen, x, y, grids[x], grids[y], fixed, values)
     if simulation is None:
         return diagram
-    where: dict[str, Any] = {"rng": rng, "jobs": jobs, "backend": backend, "scheduler": scheduler}
-    where |= {"store": store, "progress": progress, "announce": announce}
+    where: dict[str, Any] = {"rng": rng, "jobs": jobs, "backend": backend}
+    where |= {"scheduler": scheduler, "store": store}
+    where |= {"progress": progress, "announce": announce}
     settings, shape = parse_simulation(simulation, 6, **where)
     check_simulated(chosen)
     lines = [line for lines in diagram.boundaries.values() for line in lines]

@@ -99,22 +99,32 @@ def _arguments(
 
 
 @dataclass(frozen=True, repr=False)
-class SizedRun(Result):
-    """A quantity, simulated at one size.
+class SizedPrediction(Result):
+    """A quantity, predicted at one size.
 
     Attributes
     ----------
     parameters : dict
-        Integers, and the parameters that come out of them.
-    estimate : Estimate
-        Mean over the repeats.
+        The dimension and perhaps other integers, and the parameters that these stand for.
     prediction : Estimate
-        For the same integers; its standard error comes from drawing task sets.
+        Its standard error comes from drawing task sets.
     """
 
     parameters: dict[str, Any]
-    estimate: Estimate
     prediction: Estimate
+
+
+@dataclass(frozen=True, repr=False)
+class SizedRun(SizedPrediction):
+    """A quantity, predicted and simulated at one size.
+
+    Attributes
+    ----------
+    estimate : Estimate
+        Mean over the repeats.
+    """
+
+    estimate: Estimate
 
 
 @dataclass(frozen=True, repr=False)
@@ -187,4 +197,4 @@ def _sized(run: SimulatedErrors, predicted: FiniteSizeErrors, part: str) -> Size
     parameters = dict(run.parameters)
     if "test_context" in parameters:
         parameters["test_alpha"] = parameters["test_context"] / parameters["dim"]
-    return SizedRun(parameters, getattr(run, part), getattr(predicted, part))
+    return SizedRun(parameters, getattr(predicted, part), getattr(run, part))

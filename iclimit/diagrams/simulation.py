@@ -1,4 +1,4 @@
-"""Simulation of a quantity at points of its parameters, to a wanted precision."""
+"""Simulation of a quantity at points of its parameters, and predictions along its curves."""
 
 import itertools
 import math
@@ -12,15 +12,18 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from iclimit.checks import check_arguments, given
+from iclimit.diagrams.axes import Scale
 from iclimit.diagrams.planning import Plan, plan_cells
 from iclimit.diagrams.quantities import Quantity
 from iclimit.diagrams.simulated_points import (
     LEAST_SIZES,
     SimulatedValue,
+    SizedPrediction,
     can_be_extrapolated,
     cells_at,
     is_near,
     moved_to_integers,
+    prediction_cell,
     value_at,
 )
 from iclimit.notation import did_you_mean
@@ -43,6 +46,15 @@ biases it: it is then too small more often than too large, the more so the fewer
 
 _BATCH_SECONDS = 20.0
 """Time after which a part of a long cell is put on record."""
+
+_POINTS = 25
+"""Points of a line, fewer where they have the same integers."""
+
+_DRAWS = 160
+"""Task sets for a prediction, times d: it scatters by about the width of its line."""
+
+_STEPS = 0.5 ** np.arange(1, 7)
+"""Points beside the interpolation threshold, as shares of it: the prediction diverges there."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +117,12 @@ class Simulation:
         check_run(self.rng, self.jobs)
         get_backend(self.backend)
         object.__setattr__(self, "sizes", tuple(sorted(self.sizes)))
+
+    @property
+    def execution(self) -> dict[str, Any]:
+        """Where cells are run and put on record, as arguments of `iclimit.runs.run_cells`."""
+        names = ("rng", "jobs", "backend", "scheduler", "store")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def first_repeats(self) -> tuple[int, ...]:
@@ -226,8 +244,7 @@ def simulate_values(
         If the runs of all points fail.
     """
     check_simulated(quantity)
-    names = ("rng", "jobs", "backend", "scheduler", "store")
-    where: dict[str, Any] = {name: getattr(simulation, name) for name in names}
+    where = simulation.execution
     deadline = time.monotonic() + (simulation.time_limit or math.inf)
     repeats = dict.fromkeys(range(len(points)), simulation.first_repeats)
     values: dict[int, SimulatedValue] = {}
@@ -277,6 +294,54 @@ def simulate_values(
         raise failures[0]
     _report(values, len(points), failures, simulation)
     return [values.get(i) for i in range(len(points))]
+
+
+def predict_lines(
+    quantity: Quantity,
+    x: str,
+    grid: np.ndarray,
+    family: Sequence[Mapping[str, float]],
+    simulation: Simulation,
+) -> list[list[SizedPrediction]]:
+    """Predictions along each curve of a family for the largest size of a simulation.
+
+    Predictions that fail, or that are not finished in time, are left out.
+    """
+    dim = simulation.sizes[-1]
+    draws = 2 ** math.ceil(math.log2(max(1, _DRAWS / dim)))
+    lines = []
+    for parameters in family:
+        ridgeless = x == "tau" and parameters.get("ridge", 0.0) == 0
+        points = [{**parameters, x: at} for at in _places(grid, dim, ridgeless).tolist()]
+        lines.append({prediction_cell(p, dim, draws, quantity.structure): p for p in points})
+    where = {**simulation.execution, "time_limit": simulation.time_limit}
+    cells = list(dict.fromkeys(itertools.chain(*lines)))
+    predictions = {}
+    progress = {"disable": not simulation.progress, "unit": "cell", "desc": "predicting"}
+    for outcome in tqdm(run_cells(cells, **where), total=len(cells), **progress):
+        if not isinstance(outcome.result, Exception):
+            predictions[outcome.cell] = getattr(outcome.result, quantity.part)
+    return [
+        [
+            SizedPrediction({"dim": dim, **moved_to_integers(at, dim)}, predictions[cell])
+            for cell, at in line.items()
+            if cell in predictions
+        ]
+        for line in lines
+    ]
+
+
+def _places(grid: np.ndarray, dim: int, ridgeless: bool) -> np.ndarray:
+    """Points along a curve, and if it passes the interpolation threshold those around that."""
+    grid = np.unique(grid[np.isfinite(grid)])
+    if grid.size < 2:
+        return grid
+    places = Scale(grid).value(np.linspace(0, 1, _POINTS))
+    if ridgeless:
+        threshold = (dim + 1) / dim  # n = d (d + 1)
+        beside = threshold * np.concatenate([[1.0], 1 - _STEPS, 1 + _STEPS])
+        places = np.concatenate([places, beside[(beside > grid[0]) & (beside < grid[-1])]])
+    return np.sort(places)
 
 
 def _batch_repeats(cell: Cell) -> int:

@@ -51,7 +51,7 @@ def zero_lines(
     if min(x_grid.size, y_grid.size) < 2:
         return []
 
-    def at(x_values: Any, y_values: Any) -> np.ndarray:
+    def at(x_values: np.ndarray, y_values: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
             values = margin(**fixed, **{x_name: x_values, y_name: y_values})
         return np.asarray(values, dtype=float)
@@ -86,8 +86,8 @@ def _polished(
     ends = x_grid[low[0]], x_grid[high[0]], y_grid[low[1]], y_grid[high[1]]
     start, stop = np.zeros(len(middles)), np.ones(len(middles))
 
-    def along(part: Any, x0: Any, x1: Any, y0: Any, y1: Any) -> np.ndarray:
-        return at(_between(part, x0, x1), _between(part, y0, y1))
+    def along(part: np.ndarray, *ends: np.ndarray) -> np.ndarray:
+        return at(_between(part, *ends[:2]), _between(part, *ends[2:]))
 
     tolerances = {"xatol": 1e-14, "xrtol": 1e-14, "fatol": 0, "frtol": 0}
     search = elementwise.find_root(along, (start, stop), args=ends, tolerances=tolerances)
@@ -97,7 +97,7 @@ def _polished(
     return root
 
 
-def _between(part: Any, low: Any, high: Any) -> Any:
+def _between(part: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Point between low and high, exactly low or high at the ends."""
     return np.where(low == high, low, (1 - part) * low + part * high)
 

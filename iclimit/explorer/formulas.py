@@ -3,7 +3,6 @@
 import inspect
 import re
 import unicodedata
-from collections.abc import Callable
 from typing import Any
 
 from iclimit.diagrams.quantities import QUANTITIES
@@ -25,15 +24,12 @@ def formulas() -> dict[str, dict[str, Any]]:
     texts = {}
     for function in functions():
         quantity = QUANTITIES.get(function.name)
-        title = quantity.meaning if quantity else _first_line(function.function)
+        first_line = (inspect.getdoc(function.function) or "").partition("\n")[0].rstrip(".")
+        title = quantity.meaning if quantity else first_line
         texts[function.name] = _formula(title, function.latex, function.source)
     for name, (title, place, number) in OTHERS.items():
         texts[name] = _formula(title, formula(place, str(number)), f"iclimit.asymptotics.{place}")
     return texts
-
-
-def _first_line(function: Callable[..., Any]) -> str:
-    return (inspect.getdoc(function) or "").partition("\n")[0].rstrip(".")
 
 
 def _formula(title: str, latex: str, source: str) -> dict[str, str]:

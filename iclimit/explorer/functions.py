@@ -16,7 +16,6 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
@@ -34,6 +33,9 @@ COUNTED = ("steps", "layers", "heads", "depth")
 
 VECTORS = ("eigenvalues", "mean_square")
 """Arguments that are vectors of any length."""
+
+_DESCRIBED = ("arguments", "python", "latex", "source", "ranges")
+"""What ``theory.meta`` says about a function, as it is here."""
 
 SIZES = {"ridge_risk": ((10, 5), (20, 10), (40, 10), (40, 20))}
 """Context and dimension of functions whose averages have a quadrature rule for each size."""
@@ -119,16 +121,6 @@ def formula(place: str, number: str) -> str:
     return " ".join(line.strip() for line in blocks[int(number)].splitlines() if line.strip())
 
 
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without the collector of cycles: records have none, and it would go through all of them."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
 @cache
 def javascript() -> str:
     """Text that defines the global object ``theory``.
@@ -138,20 +130,15 @@ def javascript() -> str:
     boundaries, and ``theory.curve`` and ``theory.grid``, which tabulate a function by name along
     one and two of its arguments.
     """
-    with _uncollected():
+    gc.disable()  # records have no cycles, and the collector would go through all of them
+    try:
         texts = [f"  {json.dumps(each.name)}: {_text(each)}," for each in functions()]
+    finally:
+        gc.enable()
     meta = {function.name: _description(function) for function in functions()}
     runtime = resources.files("iclimit.explorer").joinpath("assets/runtime.js")
-    return "\n".join(
-        [
-            runtime.read_text(encoding="utf-8"),
-            "const theory = tabulate({",
-            *texts,
-            f"  meta: {json.dumps(meta)},",
-            "});",
-            "",
-        ]
-    )
+    head = f"{runtime.read_text(encoding='utf-8')}\nconst theory = tabulate({{"
+    return "\n".join([head, *texts, f"  meta: {json.dumps(meta)},", "});", ""])
 
 
 def _description(function: Function) -> dict[str, Any]:
@@ -165,15 +152,8 @@ def _description(function: Function) -> dict[str, Any]:
                 for margin, arguments in margins
                 if margin.startswith(f"margin_{name}_of_") and arguments == function.arguments
             )
-    return {
-        "arguments": function.arguments,
-        "python": function.python,
-        "latex": function.latex,
-        "source": function.source,
-        "ranges": function.ranges,
-        "boundaries": boundaries,
-        "sizes": SIZES.get(function.name, ()),
-    }
+    own = {name: getattr(function, name) for name in _DESCRIBED}
+    return own | {"boundaries": boundaries, "sizes": SIZES.get(function.name, ())}
 
 
 def _text(function: Function) -> str:

@@ -26,21 +26,15 @@ _OPERATORS = {
     "bitwise_or": "||",
     "power": "**",
 }
-_CALLS = {
-    "sqrt": "Math.sqrt",
-    "exp": "Math.exp",
-    "log": "Math.log",
-    "log1p": "Math.log1p",
-    "expm1": "Math.expm1",
-    "sin": "Math.sin",
-    "cos": "Math.cos",
-    "tanh": "Math.tanh",
+_SAME = ("sqrt", "exp", "log", "log1p", "expm1", "sin", "cos", "tanh", "floor")
+"""Functions that have one name in NumPy and in the object Math."""
+
+_CALLS = {name: f"Math.{name}" for name in _SAME} | {
     "arctan": "Math.atan",
     "arctan2": "Math.atan2",
     "absolute": "Math.abs",
     "maximum": "Math.max",
     "minimum": "Math.min",
-    "floor": "Math.floor",
     "hypot": "runtime.hypot",
     "isinf": "runtime.isInfinite",
     "isnan": "Number.isNaN",

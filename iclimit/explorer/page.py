@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
 from string import Template
@@ -67,7 +66,7 @@ def explorer_page(store: Path | None = None) -> str:
         *(_read("assets", name) for name in names),
         "explorer.start();",
     ]
-    text = Template(_read("assets", "page.html")).substitute(
+    return Template(_read("assets", "page.html")).substitute(
         style=_read("vendor", "uPlot.min.css") + _style(),
         data=json.dumps(_data(store), separators=(",", ":")).replace("</", "<\\/"),
         theory=javascript().strip(),
@@ -75,7 +74,6 @@ def explorer_page(store: Path | None = None) -> str:
         version=html.escape(iclimit.__version__),
         sources=_SOURCES,
     )
-    return text
 
 
 _SOURCES = (
@@ -93,16 +91,12 @@ def _style() -> str:
     """Style sheet with the colours of the house for both themes."""
     from iclimit.drawing import COLOURS
 
-    light = list(COLOURS)
     dark = ["#ffffff" if COLOURS[i] == "#000000" else COLOURS[i] for i in _DARK_ORDER]
-    themes = {"light": light, "dark": dark}
-    return Template(_read("assets", "explorer.css")).substitute(
-        {name: _variables(colours) for name, colours in themes.items()}
-    )
-
-
-def _variables(colours: Iterable[str]) -> str:
-    return "".join(f"  --series-{i}: {colour};\n" for i, colour in enumerate(colours))
+    variables = {
+        name: "".join(f"  --series-{i}: {colour};\n" for i, colour in enumerate(colours))
+        for name, colours in (("light", COLOURS), ("dark", dark))
+    }
+    return Template(_read("assets", "explorer.css")).substitute(variables)
 
 
 def _data(store: Path | None) -> dict[str, Any]:

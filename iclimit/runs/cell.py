@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -37,7 +37,7 @@ class Cell:
     parameters: tuple[tuple[str, Any], ...]
 
     @classmethod
-    def of(cls, function: Callable[..., Any], **parameters: Any) -> Cell:
+    def of(cls, function: Callable[..., Any], **parameters: object) -> Cell:
         """Build a cell from keyword arguments; arrays become tuples."""
         return cls(function, tuple(sorted((k, _frozen(v)) for k, v in parameters.items())))
 
@@ -108,18 +108,18 @@ class Cell:
         return self.function(**{**arguments, **extra}, rng=self.seed(root))
 
 
-def _frozen(value: Any) -> Any:
+def _frozen(value: object) -> object:
     if isinstance(value, np.ndarray):
         value = value.tolist()
     return tuple(map(_frozen, value)) if isinstance(value, (list, tuple)) else value
 
 
-def _is(value: Any, default: Any) -> bool:
+def _is(value: object, default: object) -> bool:
     """Whether an argument is the default; True is not 1 here."""
     return isinstance(value, bool) == isinstance(default, bool) and bool(value == default)
 
 
-def _cells(values: Any) -> Iterator[Cell]:
+def _cells(values: Iterable[object]) -> Iterator[Cell]:
     for value in values:
         if isinstance(value, Cell):
             yield value
@@ -127,7 +127,7 @@ def _cells(values: Any) -> Iterator[Cell]:
             yield from _cells(value)
 
 
-def _filled(value: Any, results: Mapping[Cell, Any]) -> Any:
+def _filled(value: object, results: Mapping[Cell, Any]) -> Any:
     """Argument with cells replaced by their results."""
     if isinstance(value, Cell):
         return results[value]
@@ -136,14 +136,14 @@ def _filled(value: Any, results: Mapping[Cell, Any]) -> Any:
     return value
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, tuple):
         shown = [*map(_shown, value[:SHOWN]), *["..."] * (len(value) > SHOWN)]
         return f"({', '.join(shown)})"
     return value.name if isinstance(value, Cell) else str(value)
 
 
-def _canonical(value: Any) -> Any:
+def _canonical(value: object) -> object:
     """The same JSON value for arguments that are equal."""
     if isinstance(value, Cell):
         return {

@@ -20,7 +20,7 @@ _KINDS = "biufcU"
 """Kinds of array entries that are numbers or text."""
 
 
-def encode(result: Any) -> str:
+def encode(result: object) -> str:
     """Write a result as text.
 
     Parameters

@@ -12,7 +12,7 @@ Number = tuple[float, float | None]
 """A value and its standard error, None if it has none."""
 
 
-def summary_numbers(result: Any) -> dict[str, Number]:
+def summary_numbers(result: object) -> dict[str, Number]:
     """Named numbers of a result, each with its standard error or None.
 
     An `Estimate` is a number with its standard error, any other number has none.  Tuples, dicts
@@ -38,7 +38,7 @@ def summary_numbers(result: Any) -> dict[str, Number]:
     return dict(_numbers((), result))
 
 
-def _numbers(path: tuple[str, ...], value: Any) -> Iterator[tuple[str, Number]]:
+def _numbers(path: tuple[str, ...], value: object) -> Iterator[tuple[str, Number]]:
     name = ".".join(path) or "value"
     if isinstance(value, Estimate):
         yield name, (value.mean, value.standard_error)
@@ -50,7 +50,7 @@ def _numbers(path: tuple[str, ...], value: Any) -> Iterator[tuple[str, Number]]:
                 yield from _numbers((*path, str(key)), part)
 
 
-def _parts(value: Any) -> Iterable[tuple[Any, Any]]:
+def _parts(value: object) -> Iterable[tuple[Any, Any]]:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return ((each.name, getattr(value, each.name)) for each in dataclasses.fields(value))
     if isinstance(value, dict):

@@ -138,8 +138,8 @@ def test_predictions_run_along_the_whole_curve() -> None:
     for each, count in zip(predicted, tasks, strict=True):
         if count in ends:
             run = ends[count].runs[0].prediction
-            error = math.hypot(each.estimate.standard_error, run.standard_error)
-            assert abs(each.estimate.mean - run.mean) < 4.5 * error
+            error = math.hypot(each.prediction.standard_error, run.standard_error)
+            assert abs(each.prediction.mean - run.mean) < 4.5 * error
     rows = [row for row in found.rows() if row["source"] == "finite_size"]
     assert len(rows) == len(tasks) + 2
     assert all(row["repeats"] is None and row["dim"] == 8 for row in rows)
