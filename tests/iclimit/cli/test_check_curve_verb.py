@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from refusals import refused_command
 
 from iclimit.cli import main
 from iclimit.problem import Problem
@@ -112,14 +113,8 @@ def test_a_curve_without_a_drop_is_status_2(file, tmp_path, capsys):
     ],
 )
 def test_bad_input_is_one_line_and_status_2(flags, message, file, capsys):
-    try:
-        status = checked(file, *RATE, *flags)
-    except SystemExit as stop:
-        status = int(str(stop.code))
-    captured = capsys.readouterr()
-    assert status == 2
-    assert message in captured.err
-    assert captured.err.count("\n") == 1
+    words = ["check-curve", file, "--columns", "run=repeat", *STATED, *RATE, *flags]
+    assert message in refused_command(capsys, words)
 
 
 def test_weights_that_would_run_code_are_refused(file, tmp_path, capsys):

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from PIL import Image
+from refusals import refused_command
 
 from iclimit.cli import main
 from iclimit.figure_files import figure_parameters
@@ -75,7 +76,4 @@ def test_what_cannot_be_used_is_one_line_with_status_2(
     folder, capsys, monkeypatch, arguments, message
 ):
     monkeypatch.chdir(folder)
-    assert main(["probe", *arguments]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+    assert message in refused_command(capsys, ["probe", *arguments])

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refused_command
 
 from iclimit.cli import main
 from iclimit.problem import Problem
@@ -109,18 +110,7 @@ def test_errors_are_one_line(flags, message, tmp_path, capsys, monkeypatch):
     Path("wide.csv").write_text("1,2,3,4,5\n")
     before = sorted(tmp_path.iterdir())
     arguments = ["prompts", "--dim", "4", "--context", "3", *flags.split(), "-o", "prompts.npz"]
-    assert main(arguments) == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert shown.err.startswith("iclimit prompts: error: ")
-    assert message in shown.err
-    assert shown.err.count("\n") == 1
+    line = refused_command(capsys, arguments)
+    assert line.startswith("iclimit prompts: error: ")
+    assert message in line
     assert sorted(tmp_path.iterdir()) == before
-
-
-def test_files_that_cannot_be_written(capsys):
-    wrong = {"p.txt": "must end in .npz, .csv, .parquet", "no/p.npz": "an existing folder"}
-    for name, message in wrong.items():
-        with pytest.raises(SystemExit, match="2"):
-            main(["prompts", "--dim", "4", "--context", "3", "-o", name])
-        assert message in capsys.readouterr().err

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from reference_pictures import assert_looks_as_before
+from refusals import refused_command
 
 from iclimit.asymptotics.dynamics import plateau_losses
 from iclimit.cli import main
@@ -32,19 +33,6 @@ def printed(capsys):
         return json.loads(captured.out, parse_constant=pytest.fail)["rows"]
 
     return run
-
-
-def refused(capsys, flags):
-    """The line that a refusal prints, with status 2."""
-    try:
-        status = main([*SMALL.split(), *flags.split()])
-    except SystemExit as stop:
-        status = stop.code
-    captured = capsys.readouterr()
-    assert status == 2
-    assert captured.out == ""
-    assert captured.err.count("\n") == 1
-    return captured.err
 
 
 def test_the_summary_is_that_of_the_simulation(printed):
@@ -216,9 +204,9 @@ def test_interrupted_curves_are_written_and_continued(tmp_path, printed, capsys,
     assert main([*SMALL.split(), *flags.split(), "--steps", "61"]) == 0
     assert len(part.read_text().splitlines()) == 63
     capsys.readouterr()
-    assert "steps must be at least those of" in refused(capsys, flags)
+    assert "steps must be at least those of" in refused_command(capsys, f"{SMALL} {flags}".split())
     for other in ("--init-scale 0.02", "--model cubic", "--seed 6", "--tests"):
-        line = refused(capsys, f"{flags} --steps 61 {other}")
+        line = refused_command(capsys, f"{SMALL} {flags} --steps 61 {other}".split())
         assert "checkpoint must be of the same training" in line
 
 
@@ -253,4 +241,4 @@ def test_initial_weights_are_those_of_the_prediction(model, tmp_path, printed):
     ],
 )
 def test_bad_input_is_one_line_and_status_2(flags, message, capsys):
-    assert message in refused(capsys, flags)
+    assert message in refused_command(capsys, f"{SMALL} {flags}".split())
