@@ -121,7 +121,8 @@ def simulate_depth_loss(
         drawn = law.draw_held_out(generators[rows], 1)
         projector = law.draw_projector(generators[rows], width)
         with np.errstate(over="ignore", invalid="ignore"):
-            means = mean_losses(layers, *vars(drawn).values(), law.relative_noise, projector)
+            roots = drawn.query_root, drawn.task_root
+            means = mean_losses(layers, drawn.covariance, *roots, law.relative_noise, projector)
         losses[rows] = to_host(means)[:, 0]
     # What exceeds float64 becomes inf - inf.
     losses[np.isnan(losses)] = math.inf

@@ -171,13 +171,13 @@ def _sums(xp: Any, gamma: Array, T: Array) -> np.ndarray:
     across, one = xp.matrix_transpose(T), xp.eye(rank)
     mean = xp.linalg.trace(gamma) / size
     noise = gamma - mean * xp.eye(size)
-    found = np.empty((3, 2))
+    sums = np.empty((3, 2))
     for column, shift in enumerate((0.0, -2.0)):
         whole, first = (
             T @ xp.linalg.solve(steps + shift * one, across)
             for steps in (across @ (gamma @ T), mean * (across @ T))
         )
-        found[0, column] = float(xp.sum((noise @ first) ** 2)) / size
+        sums[0, column] = float(xp.sum((noise @ first) ** 2)) / size
         for row, answer in enumerate((whole, first), start=1):
-            found[row, column] = float(xp.sum(size / xp.sum(answer**2, axis=(1, 2))))
-    return found
+            sums[row, column] = float(xp.sum(size / xp.sum(answer**2, axis=(1, 2))))
+    return sums

@@ -25,7 +25,7 @@ the shape (repeats, contexts, ...) and vectors are rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from array_api_compat import array_namespace
 
@@ -35,7 +35,9 @@ from iclimit.simulate.arrays import Array
 Product = Callable[[Array], Array]
 
 
-def forward(gammas: list[Array], h: Array, covariance: Product) -> tuple[Array, list[Array]]:
+def forward(
+    gammas: Sequence[Array | float], h: Array, covariance: Product
+) -> tuple[Array, list[Array]]:
     """Weights w of a stack, and the vectors h of all layers.
 
     Parameters
@@ -83,7 +85,7 @@ def loss_and_gradient(
 
 
 def mean_losses(
-    gammas: list[Array],
+    gammas: Sequence[Array | float],
     covariance: Array,
     query_root: Array,
     task_root: Array,

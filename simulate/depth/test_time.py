@@ -188,18 +188,18 @@ def _mean_errors(
     """Errors (count, steps + 1) on fresh contexts, averaged over tasks and noise."""
     xp, d, rho = law.backend.xp, law.problem.dim, law.problem.noise_variance
     T = sample_factors(law.backend, generator, d, law.problem.context, count)
-    left, noise = xp.broadcast_to(xp.eye(d), (count, d, d)), xp.zeros_like(T)
+    remaining, noise = xp.broadcast_to(xp.eye(d), (count, d, d)), xp.zeros_like(T)
     through, errors = gamma @ T, []
     step = through @ xp.matrix_transpose(T)
     with np.errstate(over="ignore", invalid="ignore"):
         for number in range(steps + 1):
-            error = xp.sum(left**2, axis=(1, 2)) / d
+            error = xp.sum(remaining**2, axis=(1, 2)) / d
             if rho:
                 error = error + rho / law.problem.context * xp.sum(noise**2, axis=(1, 2))
             errors.append(error)
             if number == steps:
                 break
-            left = left - step @ left
+            remaining = remaining - step @ remaining
             if rho:
                 noise = noise - step @ noise + through
         return xp.stack(errors, axis=1)
@@ -218,8 +218,8 @@ def _sampled_errors(
             errors.append(xp.mean((truth - estimate) ** 2, axis=1))
             if step == steps:
                 break
-            left = prompts.labels - (prompts.inputs @ estimate[:, :, None])[:, :, 0]
-            mean = d / law.problem.context * (left[:, None, :] @ prompts.inputs)[:, 0, :]
-            square = xp.mean(left**2, axis=1)[:, None]
+            residual = prompts.labels - (prompts.inputs @ estimate[:, :, None])[:, :, 0]
+            mean = d / law.problem.context * (residual[:, None, :] @ prompts.inputs)[:, 0, :]
+            square = xp.mean(residual**2, axis=1)[:, None]
             estimate = estimate + mean @ gamma[:, :d].T + square * gamma[:, d][None, :]
         return xp.stack(errors, axis=1)

@@ -275,11 +275,11 @@ class _Run:
         """What is recorded, each with the repeats first."""
         xp, layers = array_namespace(gammas), self.layers(gammas)
         with np.errstate(over="ignore", invalid="ignore"):
-            found = [
+            blocks = [
                 mean_losses(layers, *block, self.law.relative_noise, self.projector)
                 for block in self.held_out.blocks(xp)
             ]
-            losses = to_host(xp.concat(found, axis=1))
+            losses = to_host(xp.concat(blocks, axis=1))
             count = losses.shape[1]
             spread = np.std(losses, axis=1, ddof=1) if count > 1 else np.zeros(len(losses))
             return {

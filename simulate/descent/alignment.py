@@ -218,8 +218,8 @@ def roll_out(
     array (steps + 1, n)
     """
     check_arguments(steps=steps, dampening=dampening)
-    found = [-tokens[:, -1, -1]]
+    predictions_by_step = [-tokens[:, -1, -1]]
     for _ in range(steps):
         tokens = apply_layer(tokens, layer, include_query=include_query, dampening=dampening)
-        found.append(-tokens[:, -1, -1])
-    return array_namespace(tokens).stack(found)
+        predictions_by_step.append(-tokens[:, -1, -1])
+    return array_namespace(tokens).stack(predictions_by_step)

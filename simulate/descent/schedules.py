@@ -286,10 +286,10 @@ def simulate_critical_dampening(
     Examples
     --------
     >>> from iclimit.simulate.descent import simulate_critical_dampening
-    >>> found = simulate_critical_dampening(
+    >>> simulated = simulate_critical_dampening(
     ...     [0.5], rate=10 / 21, context=10, dim=10, test_tasks=100, contexts=20_000, rng=0
     ... )
-    >>> print(found.quantiles[0])
+    >>> print(simulated.quantiles[0])
     0.8337(51)
     """
     check_arguments(test_tasks=test_tasks, contexts=contexts)

@@ -195,9 +195,9 @@ class MomentLoss:
 
     def __init__(self, model: AttentionModel, moments: FeatureMoments) -> None:
         xp = array_namespace(moments.cross)
-        dim, found, wanted = model.dim, moments.cross.shape[-1], feature_count(model.dim)
-        if found != wanted:
-            raise ValueError(f"moments must have {wanted} features for dim {dim}, got {found}")
+        dim, count, wanted = model.dim, moments.cross.shape[-1], feature_count(model.dim)
+        if count != wanted:
+            raise ValueError(f"moments must have {wanted} features for dim {dim}, got {count}")
         upper = np.triu_indices(dim + 1)
         pairs = np.zeros((dim + 1, dim + 1), dtype=int)
         pairs[upper] = np.arange(len(upper[0]))
@@ -291,8 +291,8 @@ def _of_each(values: Array, chosen: Array) -> Array:
     xp = array_namespace(values)
     repeats, count, *rest = values.shape
     flat = xp.reshape(chosen + count * xp.arange(repeats)[:, None], (-1,))
-    found = xp.take(xp.reshape(values, (repeats * count, *rest)), flat, axis=0)
-    return xp.reshape(found, (*chosen.shape, *rest))
+    rows = xp.take(xp.reshape(values, (repeats * count, *rest)), flat, axis=0)
+    return xp.reshape(rows, (*chosen.shape, *rest))
 
 
 def initial_weights(

@@ -63,16 +63,16 @@ def sequence_moments(prompts: Prompts, *, normalization: str = "mean") -> Featur
     size = max(1, BLOCK // feature_count(dim))
     blocks = (slice(start, min(start + size, count)) for start in range(0, count, size))
     parts = (prompts[block] for block in blocks)
-    found = readout_moments(
+    moments = readout_moments(
         ((regression_tokens(part), part.query_label) for part in parts), include_query=True
     )
     # The last entry of the query's token is zero, so that it makes no features.
     pairs = (dim + 1) * (dim + 2) // 2
     kept = xp.asarray([i * (dim + 1) + k for i in range(pairs) for k in range(dim)])
-    cross = xp.take(found.cross, kept, axis=0)
-    second = xp.take(xp.take(found.second, kept, axis=0), kept, axis=1)
+    cross = xp.take(moments.cross, kept, axis=0)
+    second = xp.take(xp.take(moments.second, kept, axis=0), kept, axis=1)
     scale = context if normalization == "mean" else 1
-    return FeatureMoments(found.label, cross / scale, second / scale**2)
+    return FeatureMoments(moments.label, cross / scale, second / scale**2)
 
 
 def population_moments(

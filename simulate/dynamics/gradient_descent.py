@@ -272,9 +272,9 @@ def _training_loss(
             return by_sequences(weights, device.asarray(np.stack(drawn)))
 
         return on_batch
-    found = [sequence_moments(each, normalization=normalization) for each in sets]
-    law = [] if found else [population_moments(problem, normalization=normalization)]
-    by_moments = MomentLoss(layer, stack_moments(device, found or law))
+    moments = [sequence_moments(each, normalization=normalization) for each in sets]
+    law = [] if moments else [population_moments(problem, normalization=normalization)]
+    by_moments = MomentLoss(layer, stack_moments(device, moments or law))
     return lambda _, weights: by_moments(weights)
 
 

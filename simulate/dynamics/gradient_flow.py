@@ -230,7 +230,7 @@ def simulate_gradient_flow(
     scale = float(np.abs(flat).max())
     if scale == 0:
         raise ValueError("initial must not all be zero, where the flow stands still")
-    found = solve_ivp(
+    solution = solve_ivp(
         derivative,
         (0.0, duration),
         flat,
@@ -239,17 +239,18 @@ def simulate_gradient_flow(
         rtol=rtol,
         atol=rtol * 1e-3 * scale,
     )
-    if not found.success:
-        raise ArithmeticError(f"the integrator stopped at t = {found.t[-1]:.6g}: {found.message}")
-    passed = unpack(found.y.T)
+    if not solution.success:
+        last = solution.t[-1]
+        raise ArithmeticError(f"the integrator stopped at t = {last:.6g}: {solution.message}")
+    passed = unpack(solution.y.T)
     losses, halves = loss(passed)
     conserved = layer.conserved(passed)
     end = [each[-1] for each in passed]
     return FlowCurve(
-        found.t,
+        solution.t,
         losses,
         2 * sum(np.sum(each.reshape(len(losses), -1) ** 2, axis=1) for each in halves),
         end if layer is full else full.widened(end),
-        float(np.abs(conserved[-1] - conserved[0]).max() / np.abs(found.y[:, -1]).max() ** 2),
+        float(np.abs(conserved[-1] - conserved[0]).max() / np.abs(solution.y[:, -1]).max() ** 2),
         settings,
     )

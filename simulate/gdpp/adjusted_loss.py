@@ -108,8 +108,8 @@ class AdjustedLoss:
         return self._mean(parameters, derivatives=True)
 
     def _mean(self, parameters: np.ndarray, *, derivatives: bool) -> Any:
-        there = self.backend.asarray(parameters)
-        parts = list(self.run(lambda block: self._sums(there, block, derivatives), self.blocks))
+        moved = self.backend.asarray(parameters)
+        parts = list(self.run(lambda block: self._sums(moved, block, derivatives), self.blocks))
         with np.errstate(over="ignore", invalid="ignore"):
             loss, *rest = (to_host(sum(part[k] for part in parts)) for k in range(len(parts[0])))
         mean = float(loss) / self.count
@@ -284,18 +284,19 @@ def held_out_losses(
     free_parameters(model, model.kind)  # refuses weights that a pass of this kind would ignore
     if model.dim != problem.dim:
         raise ValueError(f"model must be of dimension {problem.dim}, got {model.dim}")
-    there = get_backend(backend)
-    moved = to_backend(model, there)
+    device = get_backend(backend)
+    moved = to_backend(model, device)
     losses, levels, weights = [], [], []
     size = BLOCK[backend]
-    for summaries in context_blocks(problem, there, contexts, rng, rare=rare):
+    for summaries in context_blocks(problem, device, contexts, rng, rare=rare):
         for start in range(0, summaries.oracle.shape[0], size):
             part = slice(start, start + size)
             with np.errstate(over="ignore", invalid="ignore"):
-                found = GramPass(summaries.gram[part, :, :], moved).weights
-                error = there.xp.sum((found - summaries.oracle[part, :]) ** 2, axis=1) / 2
+                weights_by_pass = GramPass(summaries.gram[part, :, :], moved).weights
+                residual = weights_by_pass - summaries.oracle[part, :]
+                error = device.xp.sum(residual**2, axis=1) / 2
             # Only overflow gives NaN, as inf - inf.
-            losses.append(to_host(there.xp.where(there.xp.isnan(error), math.inf, error)))
+            losses.append(to_host(device.xp.where(device.xp.isnan(error), math.inf, error)))
         levels.append(to_host(summaries.levels))
         weights.append(to_host(summaries.weights))
     return HeldOutLosses(*(np.concatenate(each) for each in (losses, levels, weights)))

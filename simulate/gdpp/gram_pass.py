@@ -65,13 +65,13 @@ class GramPass:
         columns = [column]
         for change in self.maps[:-1]:
             columns.append(change @ columns[-1])
-        found: list[Array] = []
+        gradients: list[Array] = []
         by_gram = None  # twice the derivatives, which are symmetric
         for depth in reversed(range(len(self.layers))):
             by_map = self.rows[depth + 1][:, 0, :, None] * columns[depth][:, None, :, 0]
             if by_gram is not None:
                 by_map += by_gram @ self.mapped[depth]
-            found.insert(0, self.layers[depth].by_parameters(by_map))
+            gradients.insert(0, self.layers[depth].by_parameters(by_map))
             if depth > 0:
                 direct = self.layers[depth].by_gram(by_map)
                 direct = direct + xp.matrix_transpose(direct)
@@ -79,7 +79,7 @@ class GramPass:
                     change = self.maps[depth]
                     direct += xp.matrix_transpose(change) @ (by_gram @ change)
                 by_gram = direct
-        return xp.concat(found, axis=1)
+        return xp.concat(gradients, axis=1)
 
 
 class _DenseLayer:
@@ -98,13 +98,13 @@ class _DenseLayer:
         return sum(P.T @ by_map @ Q.T for P, Q, _ in self.heads)
 
     def by_parameters(self, by_map: Array) -> Array:
-        xp, found = array_namespace(by_map), []
+        xp, gradients = array_namespace(by_map), []
         for P, _, looked_up in self.heads:
             by_projection = by_map @ xp.matrix_transpose(looked_up)
             by_lookup = self.gram @ (P.T @ by_map)
             both = [xp.reshape(each, (each.shape[0], -1)) for each in (by_projection, by_lookup)]
-            found += both if self.tie is None else [xp.concat(both, axis=1) @ self.tie.T]
-        return xp.concat(found, axis=1)
+            gradients += both if self.tie is None else [xp.concat(both, axis=1) @ self.tie.T]
+        return xp.concat(gradients, axis=1)
 
 
 class _DiagonalLayer:

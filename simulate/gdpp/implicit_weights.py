@@ -19,7 +19,6 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
-from iclimit.checks import check_choice
 from iclimit.results import Result
 from iclimit.simulate.arrays import Array
 from iclimit.simulate.gdpp.contexts import gram_matrices
@@ -178,44 +177,6 @@ def diagonal_recursion(samples: Prompts, model: LinearTransformer) -> ImplicitWe
                 (1 + s)[:, None] * w - yx * times(xp.matrix_transpose(M), mixed),  # Pi and Phi
             )
         )
-    return _stacked(states)
-
-
-def gdpp_recursion(samples: Prompts, model: LinearTransformer) -> ImplicitWeights:
-    r"""Implicit weights of a GD++ transformer, in the eigenbasis of :math:`X^\top X`.
-
-    There M is diagonal, u = 0 and a = 1 throughout.  For an eigenvalue e and the coordinate
-    :math:`\alpha` of :math:`X^\top y`,
-
-    .. math:: w' = w - \omega_{yx} m^2 (\alpha - e w), \qquad m' = m (1 + \omega_{xx} m^2 e).
-
-    Parameters
-    ----------
-    samples : Prompts
-        n prompts, with inputs of the transformer's dimension.
-    model : LinearTransformer
-        Of kind "gd++".
-
-    Raises
-    ------
-    ValueError
-        If the transformer is of another kind or the dimensions differ.
-
-    References
-    ----------
-    Vladymyrov, von Oswald, Sandler and Ge, arXiv:2402.14180, equation 11.
-    """
-    xp, _ = _checked(samples, model)
-    check_choice("model.kind", model.kind, ("gd++",))
-    transposed = xp.matrix_transpose(samples.inputs)
-    e, basis = xp.linalg.eigh(transposed @ samples.inputs)
-    back = xp.matrix_transpose(basis)
-    alpha = times(back, times(transposed, samples.labels))
-    m, w = xp.ones_like(e), xp.zeros_like(e)
-    states = [_start(samples)]
-    for (xx, _), (yx, _) in model.omegas.tolist():
-        w, m = w - yx * m**2 * (alpha - e * w), m * (1 + xx * m**2 * e)
-        states.append((basis * m[:, None, :] @ back, states[0][1], states[0][2], times(basis, w)))
     return _stacked(states)
 
 

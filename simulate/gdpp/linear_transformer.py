@@ -165,8 +165,8 @@ def free_parameters(model: LinearTransformer, kind: str) -> np.ndarray:
         raise ValueError("weights must be finite, got NaN or inf among them")
     parameters = flat @ tie.T / np.sum(tie, axis=1)
     if not np.allclose(parameters @ tie, flat, rtol=0, atol=1e-14 * np.abs(flat).max()):
-        found = f"other entries in a model of kind {model.kind!r}"
-        raise ValueError(f"weights must be of kind {kind!r}, got {found}")
+        entries = f"other entries in a model of kind {model.kind!r}"
+        raise ValueError(f"weights must be of kind {kind!r}, got {entries}")
     return parameters
 
 

@@ -39,7 +39,7 @@ def attend(
     made, back_out = dense(_join(scores @ values), weights, "output")
 
     def back(by_made: Array) -> tuple[Array, Array, Weights]:
-        by_joined, found = back_out(by_made)
+        by_joined, collected = back_out(by_made)
         by_mixed = _split(by_joined, heads)
         by_values = xp.matrix_transpose(scores) @ by_mixed
         by_scores = by_mixed @ xp.matrix_transpose(values)
@@ -52,8 +52,8 @@ def attend(
             for (_, back_in), by_each in zip(maps, (by_queries, by_keys, by_values), strict=True)
         ]
         for _, gradients in parts:
-            found |= gradients
-        return parts[0][0], parts[1][0] + parts[2][0], found
+            collected |= gradients
+        return parts[0][0], parts[1][0] + parts[2][0], collected
 
     return made, back
 

@@ -28,13 +28,13 @@ def add_attention(
     change, back_attention = attend(seen[:, start:, :], seen[:, :source, :], weights, heads, kind)
 
     def back(by_made: Array) -> tuple[Array, Weights]:
-        by_asking, by_source, found = back_attention(by_made)
+        by_asking, by_source, collected = back_attention(by_made)
         by_state = array_namespace(state).zeros_like(state)
         by_state[:, :source, :] = by_source
         by_state[:, start:, :] += by_asking
         by_state, gradients = back_norm(by_state)
         by_state[:, start:, :] += by_made
-        return by_state, found | gradients
+        return by_state, collected | gradients
 
     return state[:, start:, :] + change, back
 
@@ -47,9 +47,9 @@ def add_perceptron(
     change, back_perceptron = perceptron(seen, weights, name)
 
     def back(by_made: Array) -> tuple[Array, Weights]:
-        by_seen, found = back_perceptron(by_made)
+        by_seen, collected = back_perceptron(by_made)
         by_seen, gradients = back_norm(by_seen)
-        return by_made + by_seen, found | gradients
+        return by_made + by_seen, collected | gradients
 
     return state + change, back
 

@@ -32,10 +32,10 @@ def dense(tokens: Array, weights: Mapping[str, Array], name: str) -> tuple[Array
 
     def back(by_made: Array) -> tuple[Array, Weights]:
         by_flat = xp.reshape(by_made, (-1, matrix.shape[1]))
-        found = {name: flat.T @ by_flat}
+        gradients = {name: flat.T @ by_flat}
         if bias is not None:
-            found[f"{name}_bias"] = xp.sum(by_flat, axis=0)
-        return xp.reshape(by_flat @ matrix.T, tokens.shape), found
+            gradients[f"{name}_bias"] = xp.sum(by_flat, axis=0)
+        return xp.reshape(by_flat @ matrix.T, tokens.shape), gradients
 
     return xp.reshape(made, (*tokens.shape[:-1], matrix.shape[1])), back
 
@@ -49,9 +49,9 @@ def perceptron(tokens: Array, weights: Mapping[str, Array], name: str) -> tuple[
     made, back_out = dense(0.5 * inner * (1 + bent), weights, f"{name}_out")
 
     def back(by_made: Array) -> tuple[Array, Weights]:
-        by_unit, found = back_out(by_made)
+        by_unit, gradients = back_out(by_made)
         by_bent = slope * (1 + 3 * cubic * inner**2) * (1 - bent**2)
         by_tokens, rest = back_in(0.5 * by_unit * (1 + bent + inner * by_bent))
-        return by_tokens, found | rest
+        return by_tokens, gradients | rest
 
     return made, back

@@ -84,16 +84,16 @@ class EmbeddedDescent(Network):
         x = xp.concat([examples.inputs, examples.query[:, None, :]], axis=1)
         embedded, back_embedding = dense(x, weights, "embedding")
         features, back_mlp = add_perceptron(embedded, weights, "mlp", False)
-        known, asked = features[:, :-1, :], features[:, -1, :]
-        mean = (examples.labels[:, None, :] @ known)[:, 0, :] / context
+        of_context, of_query = features[:, :-1, :], features[:, -1, :]
+        mean = (examples.labels[:, None, :] @ of_context)[:, 0, :] / context
 
         def pullback(by_prediction: Array) -> Pulled:
             by_features = xp.empty_like(features)
             by_features[:, -1, :] = by_prediction[:, None] * mean
             share = by_prediction[:, None] * examples.labels / context
-            by_features[:, :-1, :] = share[:, :, None] * asked[:, None, :]
+            by_features[:, :-1, :] = share[:, :, None] * of_query[:, None, :]
             by_embedded, of_mlp = back_mlp(by_features)
             by_x, of_embedding = back_embedding(by_embedded)
             return Pulled(of_mlp | of_embedding, by_x[:, -1, :])
 
-        return xp.vecdot(asked, mean), pullback
+        return xp.vecdot(of_query, mean), pullback

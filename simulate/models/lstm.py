@@ -96,13 +96,13 @@ class LstmNetwork(Network):
         state, readout = tokens[-1, :, :], weights["readout"]
 
         def pullback(by_prediction: Array) -> Pulled:
-            found = {"readout": state @ by_prediction}
+            gradients = {"readout": state @ by_prediction}
             by_tokens = readout[None, :, None] * by_prediction
             for layer in reversed(range(self.layers)):
                 by_tokens, by_parts = backs[layer](by_tokens)
                 names = (f"{part}_{layer}" for part in PARTS)
-                found |= dict(zip(names, by_parts, strict=True))
-            return Pulled(found, by_tokens[-1, : self.dim, :].T)
+                gradients |= dict(zip(names, by_parts, strict=True))
+            return Pulled(gradients, by_tokens[-1, : self.dim, :].T)
 
         return readout @ state, pullback
 
@@ -131,13 +131,13 @@ def _layer(tokens: Array, parts: Sequence[Array], *, final: bool) -> tuple[Array
     together = xp.concat([states[-kept:, :, :] for states, _ in sweeps], axis=1)
 
     def back(by_states: Array) -> tuple[Array, list[Array]]:
-        by_tokens, found = xp.zeros_like(tokens), []
+        by_tokens, by_parts = xp.zeros_like(tokens), []
         for direction, (_, pull) in enumerate(sweeps):
             rows = slice(direction * hidden, (direction + 1) * hidden)
             by_read, by_own = pull(by_states[:, rows, :])
             by_tokens[-by_read.shape[0] :, :, :] += by_read
-            found.append(by_own)
-        return by_tokens, [xp.stack(each) for each in zip(*found, strict=True)]
+            by_parts.append(by_own)
+        return by_tokens, [xp.stack(each) for each in zip(*by_parts, strict=True)]
 
     return together, back
 

@@ -122,8 +122,8 @@ class MergedHeads(Network):
         query, (n, dim) = examples.query, examples.query.shape
         tokens = xp.concat([examples.inputs, examples.labels[:, :, None]], axis=2)
         flat = xp.reshape(lookup, (-1, dim))
-        asked = xp.reshape(query @ flat.T, (n, self.heads, dim + 1))
-        scores = asked @ xp.matrix_transpose(tokens)
+        looked_up = xp.reshape(query @ flat.T, (n, self.heads, dim + 1))
+        scores = looked_up @ xp.matrix_transpose(tokens)
         weight = softmax(scores)
         mixed = weight @ tokens
         predictions = xp.sum(mixed * value, axis=(1, 2))

@@ -24,13 +24,13 @@ def normalize(tokens: Array, weights: Mapping[str, Array], name: str) -> tuple[A
 
     def back(by_made: Array) -> tuple[Array, Weights]:
         axes = tuple(range(by_made.ndim - 1))
-        found = {
+        gradients = {
             f"{name}_scale": xp.sum(by_made * unit, axis=axes),
             f"{name}_offset": xp.sum(by_made, axis=axes),
         }
         by_unit = by_made * scale
         along = xp.mean(by_unit * unit, axis=-1, keepdims=True)
         by_tokens = (by_unit - xp.mean(by_unit, axis=-1, keepdims=True) - along * unit) / size
-        return by_tokens, found
+        return by_tokens, gradients
 
     return unit * scale + offset, back

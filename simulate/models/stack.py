@@ -143,41 +143,41 @@ class AttentionNetwork(Network):
     def _layer_shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of the weights of one layer."""
         size, inner = self.entries, self.heads * self.entries
-        found: dict[str, tuple[int, ...]] = {}
+        shapes: dict[str, tuple[int, ...]] = {}
         norms = ("attention", "mlp") if self.mlp else ("attention",)
         for name in norms if self.layer_norm else ():
-            found |= {f"{name}_scale": (size,), f"{name}_offset": (size,)}
-        found |= dict.fromkeys(MAPS[:3], (size, inner)) | {"output": (inner, size)}
+            shapes |= {f"{name}_scale": (size,), f"{name}_offset": (size,)}
+        shapes |= dict.fromkeys(MAPS[:3], (size, inner)) | {"output": (inner, size)}
         if self.width is not None:
-            found |= {f"{name}_bias": found[name][1:] for name in MAPS}
-        return found | (_perceptron_shapes("mlp", size, self.mlp) if self.mlp else {})
+            shapes |= {f"{name}_bias": shapes[name][1:] for name in MAPS}
+        return shapes | (_perceptron_shapes("mlp", size, self.mlp) if self.mlp else {})
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of the weights by name; those of the layers have the layer as the first axis."""
-        found: dict[str, tuple[int, ...]] = {}
+        shapes: dict[str, tuple[int, ...]] = {}
         if self.width is not None:
-            found |= {"embedding": (self._token, self.width), "embedding_bias": (self.width,)}
+            shapes |= {"embedding": (self._token, self.width), "embedding_bias": (self.width,)}
         if self.embedding_mlp:
-            found |= _perceptron_shapes("embedding_mlp", self._embedded, self.embedding_mlp)
+            shapes |= _perceptron_shapes("embedding_mlp", self._embedded, self.embedding_mlp)
         depth = 1 if self.shared else self.layers
-        found |= {name: (depth, *shape) for name, shape in self._layer_shapes.items()}
+        shapes |= {name: (depth, *shape) for name, shape in self._layer_shapes.items()}
         if self.width is not None:
-            found |= {"readout": (self.entries, 1), "readout_bias": (1,)}
-        return found
+            shapes |= {"readout": (self.entries, 1), "readout_bias": (1,)}
+        return shapes
 
     def initial(self, generator: np.random.Generator) -> dict[str, np.ndarray]:
         """Independent normal matrices, scales 1, and biases and offsets 0."""
-        found = {}
+        weights = {}
         for name, shape in self.shapes.items():
             if name.endswith(("_bias", "_offset")):
-                found[name] = np.zeros(shape)
+                weights[name] = np.zeros(shape)
             elif name.endswith("_scale"):
-                found[name] = np.ones(shape)
+                weights[name] = np.ones(shape)
             else:
                 spread = np.sqrt(self.init_scale / shape[-2])
-                found[name] = spread * generator.standard_normal(shape)
-        return found
+                weights[name] = spread * generator.standard_normal(shape)
+        return weights
 
     def forward(self, weights: Mapping[str, Array], examples: Prompts) -> tuple[Array, Pullback]:
         """Predictions (n,) of the query labels, and how derivatives go back."""
@@ -198,22 +198,22 @@ class AttentionNetwork(Network):
             predictions = read[:, 0]
 
         def pullback(by_prediction: Array) -> Pulled:
-            found: Weights = {}
+            collected: Weights = {}
             if self.width is None:
                 by_last = xp.zeros_like(last)
                 by_last[:, -1] = -by_prediction
             else:
-                by_last, found = back_readout(by_prediction[:, None])
+                by_last, collected = back_readout(by_prediction[:, None])
             by_state, by_layers = by_last[:, None, :], []
             for back in reversed(backs):
                 by_state, gradients = back(by_state)
                 by_layers.append(gradients)
             by_tokens, gradients = back_embedding(by_state)
-            found |= gradients
+            collected |= gradients
             for name in self._layer_shapes:
                 each = xp.stack([layer[name] for layer in reversed(by_layers)])
-                found[name] = xp.sum(each, axis=0, keepdims=True) if self.shared else each
-            return Pulled(found, by_tokens[:, -1, : self.dim])
+                collected[name] = xp.sum(each, axis=0, keepdims=True) if self.shared else each
+            return Pulled(collected, by_tokens[:, -1, : self.dim])
 
         return predictions, pullback
 
@@ -241,12 +241,12 @@ class AttentionNetwork(Network):
             state = xp.concat([state, xp.broadcast_to(where, (n, *where.shape))], axis=2)
 
         def pull(by_state: Array) -> tuple[Array, Weights]:
-            found: Weights = {}
+            collected: Weights = {}
             by_state = by_state[:, :, : self._embedded]
             for back in reversed(backs):
                 by_state, gradients = back(by_state)
-                found |= gradients
-            return by_state, found
+                collected |= gradients
+            return by_state, collected
 
         return state, pull
 
@@ -265,9 +265,9 @@ class AttentionNetwork(Network):
         made, back_mlp = add_perceptron(made, own, "mlp", self.layer_norm)
 
         def back(by_made: Array) -> tuple[Array, Weights]:
-            by_state, found = back_mlp(by_made)
+            by_state, collected = back_mlp(by_made)
             by_state, gradients = back_attention(by_state)
-            return by_state, found | gradients
+            return by_state, collected | gradients
 
         return made, back
 

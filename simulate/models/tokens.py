@@ -41,8 +41,8 @@ def parse_question(inputs: Any, labels: Any, query: Any, dim: int) -> Prompts:
     """
     x = parse_array("inputs", inputs, (None, None, dim))
     y = parse_array("labels", labels, x.shape[:2])
-    asked = parse_array("query", query, x.shape[::2])
-    return Prompts(x, y, asked)
+    x_query = parse_array("query", query, x.shape[::2])
+    return Prompts(x, y, x_query)
 
 
 def make_tokens(kind: str, examples: Prompts) -> Array:

@@ -87,8 +87,8 @@ def token_sensitivities(
         by_state[:, position, :] = 1.0
         mean = xp.mean(back(by_state), axis=0)
         norms.append(xp.sqrt(xp.sum(mean**2, axis=1)))
-    asked = len(norms)
-    own = sum(float(row[j]) for j, row in enumerate(norms)) / asked
-    following = sum(float(row[j + 1]) for j, row in enumerate(norms)) / asked
-    total = sum(float(xp.sum(row)) for row in norms) / asked
+    rows_read = len(norms)
+    own = sum(float(row[j]) for j, row in enumerate(norms)) / rows_read
+    following = sum(float(row[j + 1]) for j, row in enumerate(norms)) / rows_read
+    total = sum(float(xp.sum(row)) for row in norms) / rows_read
     return TokenSensitivities(own, following, (total - own - following) / (count - 2))

@@ -12,9 +12,10 @@ import numpy as np
 from iclimit.checks import check_arguments, check_choice, check_integers, given, parse_covariance
 from iclimit.problem import Problem, check_problem
 from iclimit.results import Estimate, Result
-from iclimit.simulate.arrays import Array, Generator, Seed, get_backend
+from iclimit.simulate.arrays import Array, Backend, Generator, Seed, get_backend
 from iclimit.simulate.pretraining.ridge import choose_method, solve_ridge
 from iclimit.simulate.prompts.covariances import covariance_rank, fingerprint
+from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 from iclimit.simulate.prompts.summaries import SummaryLaw
 
 
@@ -254,7 +255,7 @@ def simulate_errors(
     method = choose_method(count, covariance_rank(problem.input_covariance, problem.dim))
     runs = []
     for generator in arrays.generators(rng, repeats, first_repeat):
-        task_set = draw_task_set(train, generator)
+        task_set = draw_task_set(problem, arrays, generator)
         solution = solve_ridge(
             *train.draw(generator, count, task_set), ridge, method=method, tolerance=TOLERANCE
         )
@@ -306,9 +307,10 @@ def pretraining_problem(problem: Problem | None, keywords: dict[str, Any]) -> Pr
     return problem
 
 
-def draw_task_set(law: SummaryLaw, generator: Generator) -> Array | None:
-    """The tasks of a run; None where every prompt has one of its own."""
-    problem = law.problem
+def draw_task_set(problem: Problem, backend: Backend, generator: Generator) -> Array:
+    """Tasks of a pretraining: those given, as many as there are, or None where all are fresh."""
     if problem.task_set is not None:
-        return law.backend.asarray(problem.task_set)
-    return None if problem.tasks == math.inf else law.fresh_tasks(generator, int(problem.tasks))
+        return backend.asarray(problem.task_set)
+    if problem.tasks == math.inf:
+        return None
+    return draw_fresh_tasks(problem, backend, generator, int(problem.tasks))

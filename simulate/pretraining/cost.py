@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 import psutil
 
-from iclimit.checks import check_arguments, given, parse_covariance, parse_tasks
+from iclimit.checks import check_arguments, given
 from iclimit.problem import Problem
 from iclimit.results import Result
 from iclimit.simulate.arrays import HOST_BLOCK, get_backend
-from iclimit.simulate.pretraining.cells import TOLERANCE, simulate_errors
+from iclimit.simulate.pretraining.cells import TOLERANCE, pretraining_problem, simulate_errors
 from iclimit.simulate.pretraining.ridge import (
     choose_method,
     conjugate_gradients,
@@ -34,8 +34,8 @@ from iclimit.simulate.pretraining.ridge import (
     row_pairs,
     solve_ridge,
 )
-from iclimit.simulate.prompts.covariances import covariance_rank, covariance_root, times_root
-from iclimit.simulate.prompts.sampling import draw_fresh_tasks
+from iclimit.simulate.prompts.covariances import covariance_rank, times_root
+from iclimit.simulate.prompts.sampling import draw_fresh_tasks, input_root, task_root
 from iclimit.simulate.prompts.summaries import sample_summaries
 
 # Number of tasks over d from which their second moments are those of their law.
@@ -57,24 +57,20 @@ def _iterations(method: str, variances: np.ndarray, prompts: int, ridge: float) 
     return math.ceil(max(1.0, min(bound, 2 * prompts, 2 * dim * (dim + 1))))
 
 
-def _feature_variances(
-    dim: int, context: int, tasks: float, rho: float, *roots: np.ndarray | None
-) -> np.ndarray:
-    """Variances of the features of a query and a summary, as means over d quantiles.
-
-    The roots are those of the covariances of inputs and tasks.
-    """
-    input_root, task_root = roots
-    factor = times_root(times_root(np.eye(dim), task_root), input_root)
-    variance = float(np.sum(factor**2)) / dim + rho
+def _feature_variances(problem: Problem) -> np.ndarray:
+    """Variances of the features of a query and a summary, as means over d quantiles."""
+    host, dim, tasks = get_backend("numpy"), problem.dim, problem.task_count
+    query_root = input_root(problem, host)
+    factor = times_root(times_root(np.eye(dim), task_root(problem, host)), query_root)
+    variance = float(np.sum(factor**2)) / dim + problem.noise_variance
     if tasks > MANY_TASKS * dim:
         scatter = factor.T @ factor
     else:
         drawn = np.random.default_rng(0).standard_normal((int(tasks), dim)) @ factor
         scatter = drawn.T @ drawn / tasks
-    second = times_root(scatter + variance * dim / context * np.eye(dim), input_root)
-    summaries = np.linalg.eigvalsh(times_root(second.T, input_root))
-    queries = np.linalg.eigvalsh(times_root(times_root(np.eye(dim), input_root).T, input_root))
+    second = times_root(scatter + variance * dim / problem.context * np.eye(dim), query_root)
+    summaries = np.linalg.eigvalsh(times_root(second.T, query_root))
+    queries = np.linalg.eigvalsh(times_root(times_root(np.eye(dim), query_root).T, query_root))
     products = np.maximum(np.multiply.outer(queries, summaries), 0)
     return np.asarray(np.mean(np.reshape(np.sort(products, axis=None), (dim, dim)), axis=1))
 
@@ -102,9 +98,10 @@ def _dual_edges(summaries: np.ndarray, prompts: int, ridge: float) -> tuple[floa
     def position(m: np.ndarray) -> np.ndarray:
         return -1 / m + ratio * np.sum(summaries / (1 + np.multiply.outer(m, summaries)), axis=-1)
 
-    right = -(1 - np.geomspace(1e-6, 1 - 1e-6, 400)) / largest
-    left = np.geomspace(1e-6, 1e8, 2000) / largest
-    return max(0.0, float(np.max(position(left)))) + ridge, float(np.min(position(right))) + ridge
+    high_side = -(1 - np.geomspace(1e-6, 1 - 1e-6, 400)) / largest
+    low_side = np.geomspace(1e-6, 1e8, 2000) / largest
+    low, high = float(np.max(position(low_side))), float(np.min(position(high_side)))
+    return max(0.0, low) + ridge, high + ridge
 
 
 # Largest direct solve that is timed; larger ones are scaled.
@@ -184,21 +181,12 @@ def estimate_cost(
     >>> 3e5 < cost.memory_bytes < 3e6
     True
     """
-    check_arguments(
-        dim=dim,
-        context=context,
-        prompts=prompts,
-        rho=rho,
-        ridge=ridge,
-        repeats=repeats,
-        **given(test_context=test_context, test_rho=test_rho),
-    )
-    count, _ = parse_tasks(tasks, dim)
-    covariances = {
-        name: parse_covariance(f"{name}_covariance", value, dim)
-        for name, value in given(input=input_covariance, task=task_covariance).items()
-    }
-    rank = covariance_rank(covariances.get("input"), dim)
+    sizes = {"dim": dim, "context": context, "tasks": tasks, "prompts": prompts, "rho": rho}
+    covariances = {"input_covariance": input_covariance, "task_covariance": task_covariance}
+    problem = pretraining_problem(None, sizes | given(**covariances))
+    tested = given(test_context=test_context, test_rho=test_rho)
+    check_arguments(ridge=ridge, repeats=repeats, **tested)
+    count, rank = problem.task_count, covariance_rank(problem.input_covariance, dim)
     method, iterations = choose_method(prompts, rank), 0
     each = _per_prompt(dim, count == math.inf) * prompts + _per_run(dim, count)
     sample = min(prompts, DENSE_SAMPLE)
@@ -207,11 +195,7 @@ def estimate_cost(
     elif method == "dual-dense":
         each += _direct_solve(sample, dim, method) * (prompts / sample) ** 2.7
     else:
-        roots = {name: covariance_root(each) for name, each in covariances.items()}
-        variances = _feature_variances(
-            dim, context, count, rho, roots.get("input"), roots.get("task")
-        )
-        iterations = _iterations(method, variances, prompts, ridge)
+        iterations = _iterations(method, _feature_variances(problem), prompts, ridge)
         sample = min(prompts, 4 * HOST_BLOCK // (4 * (dim + 1)))
         iteration, single, double = _solver_seconds(sample, dim)
         each += iterations * (iteration + (prompts - sample) * single)

@@ -14,10 +14,10 @@ import math
 
 from array_api_compat import array_namespace
 
-from iclimit.checks import check_arguments, check_choice, parse_tasks
+from iclimit.checks import check_arguments, check_choice
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import Array, Generator, Seed, get_backend
-from iclimit.simulate.pretraining.cells import SimulatedErrors
+from iclimit.simulate.pretraining.cells import SimulatedErrors, draw_task_set
 from iclimit.simulate.prompts import draw_prompts
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 
@@ -126,10 +126,9 @@ def simulate_estimator(
     check_arguments(**numbers, repeats=repeats, first_repeat=first_repeat)
     if rho == 0:
         raise ValueError(f"rho must be > 0, got {rho!r}")
-    count, fixed = parse_tasks(tasks, dim)
-    if count == math.inf:
+    problem = Problem(dim, context, tasks=tasks, noise_variance=rho, task_law=task_law)
+    if (count := problem.task_count) == math.inf:
         raise ValueError("tasks must be an integer >= 1 or an array, got inf")
-    problem = Problem(dim, context, noise_variance=rho, task_law=task_law)
     arrays = get_backend(backend)
 
     def mean_error(generator: Generator, truth: Array, task_set: Array) -> float:
@@ -149,10 +148,7 @@ def simulate_estimator(
 
     runs = []
     for generator in arrays.generators(rng, repeats, first_repeat):
-        if fixed is None:
-            task_set = draw_fresh_tasks(problem, arrays, generator, int(tasks))
-        else:
-            task_set = arrays.asarray(fixed)
+        task_set = draw_task_set(problem, arrays, generator)
         fresh = draw_fresh_tasks(problem, arrays, generator, test_prompts)
         chosen = generator.integers(0, task_set.shape[0], size=test_prompts)
         drawn = arrays.xp.take(task_set, chosen, axis=0)

@@ -105,11 +105,11 @@ def adaptive_ridge_weights(
     these fit whatever the labels are (AdaRR of Vladymyrov et al., arXiv:2402.14180).
     """
     xp, length = array_namespace(prompts.inputs), prompts.inputs.shape[1]
-    found = _SingularValues(times_root(prompts.inputs, task_root), prompts.labels)
-    freedom = length - xp.sum(xp.astype(found.kept, found.values.dtype), axis=1)
+    svd = _SingularValues(times_root(prompts.inputs, task_root), prompts.labels)
+    freedom = length - xp.sum(xp.astype(svd.kept, svd.values.dtype), axis=1)
     # Without freedom the residuals are rounding.
-    variance = xp.where(freedom > 0, found.residual_squares() / xp.clip(freedom, 1, None), 0.0)
-    return times_root(found.weights(variance / task_variance), task_root)
+    variance = xp.where(freedom > 0, svd.residual_squares() / xp.clip(freedom, 1, None), 0.0)
+    return times_root(svd.weights(variance / task_variance), task_root)
 
 
 def noise_mixture_weights(
@@ -138,14 +138,14 @@ def noise_mixture_weights(
         As in `regression_weights`.
     """
     xp, length = array_namespace(prompts.inputs), prompts.inputs.shape[1]
-    found = _SingularValues(times_root(prompts.inputs, task_root), prompts.labels)
+    svd = _SingularValues(times_root(prompts.inputs, task_root), prompts.labels)
     least = 1e-12 * xp.mean(prompts.labels**2, axis=1)[:, None]
     variance = xp.maximum(noise_variances[None, :], xp.clip(least, LEAST_NOISE, None))
-    values = xp.where(found.kept, found.values, 0.0)
-    coordinates = xp.where(found.kept, found.coordinates, 0.0)
+    values = xp.where(svd.kept, svd.values, 0.0)
+    coordinates = xp.where(svd.kept, svd.coordinates, 0.0)
     totals = [task_variance * each[:, None] ** 2 + variance for each in xp.unstack(values, axis=1)]
     # Twice the negative logarithm of the likelihood: along the inputs, then across them.
-    misfit = found.residual_squares()[:, None] / variance
+    misfit = svd.residual_squares()[:, None] / variance
     misfit = misfit + (length - len(totals)) * xp.log(variance)
     for total, coordinate in zip(totals, xp.unstack(coordinates, axis=1), strict=True):
         misfit = misfit + coordinate[:, None] ** 2 / total + xp.log(total)
@@ -153,7 +153,7 @@ def noise_mixture_weights(
     posterior = posterior / xp.sum(posterior, axis=1, keepdims=True)
     shrinkage = xp.stack([xp.sum(posterior / total, axis=1) for total in totals], axis=1)
     filtered = task_variance * shrinkage * values * coordinates
-    return times_root((filtered[:, None, :] @ found.right)[:, 0, :], task_root)
+    return times_root((filtered[:, None, :] @ svd.right)[:, 0, :], task_root)
 
 
 def _least_squares(inputs: Array, labels: Array) -> Array:

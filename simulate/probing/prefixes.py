@@ -122,14 +122,14 @@ class _Factor:
 
     def solution(self) -> Array:
         """Solutions (n, dim); zero in directions without equations."""
-        xp, found = self.xp, None
+        xp, answer = self.xp, None
         for row in reversed(self.rows):
-            right = row[:, -1] if found is None else row[:, -1] - xp.vecdot(row[:, 1:-1], found)
+            right = row[:, -1] if answer is None else row[:, -1] - xp.vecdot(row[:, 1:-1], answer)
             diagonal = row[:, 0]
             value = xp.where(diagonal == 0, 0.0, right / xp.where(diagonal == 0, 1.0, diagonal))
             value = value[:, None]
-            found = value if found is None else xp.concat([value, found], axis=1)
-        return found
+            answer = value if answer is None else xp.concat([value, answer], axis=1)
+        return answer
 
 
 class _Span:

@@ -163,8 +163,8 @@ def whitened_gamma(gamma: Array, root: Array | None) -> Array:
     if root is None:
         return gamma
     d = gamma.shape[0]
-    left = times_root(gamma.T, root).T
-    return array_namespace(gamma).concat([times_root(left[:, :d], root), left[:, d:]], axis=1)
+    scaled = times_root(gamma.T, root).T
+    return array_namespace(gamma).concat([times_root(scaled[:, :d], root), scaled[:, d:]], axis=1)
 
 
 def squared_errors(gamma: Array, query: Array, summary: Array, query_label: Array) -> Array:
