@@ -17,6 +17,7 @@ from iclimit.asymptotics.gdpp.ridge_losses import level_step
 from iclimit.asymptotics.softmax import SoftmaxHead, optimal_softmax
 from iclimit.notation import did_you_mean
 from iclimit.problem import Problem
+from iclimit.simulate.arrays import Seed
 from iclimit.simulate.descent.steps import descend
 from iclimit.simulate.networks import AttentionNetwork, LinearAttention, Network
 from iclimit.simulate.probing.predictors import (
@@ -94,7 +95,7 @@ def baselines(
     *,
     prompts: int | None = None,
     ridge: float = 0.0,
-    rng: Any = 0,
+    rng: Seed = 0,
     names: Collection[str] | None = None,
 ) -> list[Baseline]:
     r"""Algorithms at the parameters that are best for a problem.
@@ -222,7 +223,7 @@ def simple_baselines(units: ProblemUnits) -> Iterator[Baseline]:
     yield Baseline("nearest_neighbours", text, in_blocks(nearest, _prompt_numbers(units)))
 
 
-def _null(prompts: Prompts) -> Any:
+def _null(prompts: Prompts) -> np.ndarray:
     return 0 * prompts.query[:, 0]
 
 
@@ -423,12 +424,14 @@ def _for_any_noise(units: ProblemUnits, root: np.ndarray | None) -> Iterator[Bas
     yield _linear(units, "oracle_ridge", text, weights, units.informed_loss(False))
 
 
-def _told_ridge(prompts: Prompts, task_variance: float, task_root: Any) -> Any:
+def _told_ridge(
+    prompts: Prompts, task_variance: float, task_root: np.ndarray | None
+) -> np.ndarray:
     penalty = prompts.noise_variance / task_variance
     return regression_weights(prompts, penalty, task_root=task_root)
 
 
-def _linear_attention(units: ProblemUnits, prompts: int, ridge: float, rng: Any) -> Baseline:
+def _linear_attention(units: ProblemUnits, prompts: int, ridge: float, rng: Seed) -> Baseline:
     """Linear attention that is trained on so many prompts, with the error that theory expects."""
     problem = units.problem
     gamma = pretrain_attention(problem, prompts=prompts, ridge=ridge, rng=rng)

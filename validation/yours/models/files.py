@@ -38,7 +38,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TypeAlias
 
 import numpy as np
 from numpy.lib import format as npy
@@ -51,6 +51,9 @@ from iclimit.runs.code_version import versions
 from iclimit.simulate.prompts import Prompts
 from iclimit.tables import json_text, write_csv
 from iclimit.validation.yours.models.sections import Section, plan_sections
+
+# Section, number of the first row and numbers (n, columns) of blocks of prompts.
+Rows: TypeAlias = Iterator[tuple[str, int, np.ndarray]]
 
 # Bytes that an array may take whatever the size of its file.
 FREE_BYTES = 2**26
@@ -280,8 +283,8 @@ def write_rows(path: Path, prompts: PromptFile) -> None:
     write(path, names, _numbers(prompts), prompts.float32)
 
 
-def _numbers(prompts: PromptFile) -> Iterator[tuple[str, int, np.ndarray]]:
-    """Section, number of the first row and numbers (n, columns), block by block."""
+def _numbers(prompts: PromptFile) -> Rows:
+    """Rows of a table, block by block."""
     first = 0
     for section, block in prompts.blocks():
         count = len(block)
@@ -290,7 +293,7 @@ def _numbers(prompts: PromptFile) -> Iterator[tuple[str, int, np.ndarray]]:
         first += count
 
 
-def _write_csv(path: Path, names: list[str], blocks: Any, float32: bool) -> None:
+def _write_csv(path: Path, names: list[str], blocks: Rows, float32: bool) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         lines = (
             [first + k, section, *line]
@@ -303,7 +306,7 @@ def _write_csv(path: Path, names: list[str], blocks: Any, float32: bool) -> None
         write_csv(file, ["index", "section", *names], lines)
 
 
-def _write_parquet(path: Path, names: list[str], blocks: Any, float32: bool) -> None:
+def _write_parquet(path: Path, names: list[str], blocks: Rows, float32: bool) -> None:
     try:
         pyarrow, parquet = map(import_module, ("pyarrow", "pyarrow.parquet"))
     except ImportError as error:

@@ -34,7 +34,7 @@ from iclimit.asymptotics.pretraining import (
 from iclimit.checks import check_arguments
 from iclimit.problem import Problem
 from iclimit.results import Estimate
-from iclimit.simulate.arrays import seed_sequences
+from iclimit.simulate.arrays import Seed, seed_sequences
 from iclimit.simulate.pretraining.ridge import solve_ridge
 from iclimit.simulate.prompts import Prompts, context_summary, prompt_blocks
 from iclimit.validation.yours.ratios import FLOAT64, percent, ratio, shown, without_rounding, z_of
@@ -229,7 +229,7 @@ def _jackknife(values: np.ndarray, left_out: list[np.ndarray]) -> tuple[Estimate
 
 
 def pretrain_attention(
-    problem: Problem, *, prompts: int, ridge: float = 0.0, rng: Any = 0
+    problem: Problem, *, prompts: int, ridge: float = 0.0, rng: Seed = 0
 ) -> np.ndarray:
     """Reduced matrix (d, d + 1) of linear attention that is trained on prompts of a problem.
 

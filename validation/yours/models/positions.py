@@ -27,6 +27,7 @@ from iclimit.checks import check_arguments
 from iclimit.drawing import COLOURS, Axes, draw_estimates, finish
 from iclimit.problem import Problem
 from iclimit.results import Estimate, Result
+from iclimit.simulate.arrays import Seed
 from iclimit.simulate.descent.steps import descend
 from iclimit.simulate.probing.predictors import Predictor, in_blocks, linear_predictor
 from iclimit.simulate.probing.prefixes import by_prefix, prefix_dmmse, prefix_regression
@@ -264,7 +265,7 @@ def probe_positions(
     baselines: Sequence[str] | None = None,
     batch: int | None = None,
     deterministic: bool = True,
-    rng: Any = 0,
+    rng: Seed = 0,
     progress: bool = False,
 ) -> PositionErrors:
     """Error of a model against the number of examples, beside algorithms on the same prompts.

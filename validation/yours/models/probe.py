@@ -11,12 +11,14 @@ import numpy as np
 
 from iclimit.checks import check_arguments, check_choice
 from iclimit.problem import Problem
+from iclimit.simulate.arrays import Seed
 from iclimit.validation.yours.models.baselines import Baseline, choose_baselines
 from iclimit.validation.yours.models.baselines import baselines as best_baselines
 from iclimit.validation.yours.models.files import PromptFile
 from iclimit.validation.yours.models.identification import TOLERANCE, identify
 from iclimit.validation.yours.models.ladder import (
     MOVED,
+    Ladder,
     cosines,
     derivatives,
     diagnose,
@@ -85,7 +87,7 @@ def judge(
     """
     plan = _by_name(sections)
 
-    def rungs(name: str) -> Any:
+    def rungs(name: str) -> Ladder:
         return ladder(answers[name], baselines, plan[name].description)
 
     checks = {}
@@ -128,7 +130,7 @@ def probe(
     context_lengths: bool = False,
     batch: int | None = None,
     deterministic: bool = True,
-    rng: Any = 0,
+    rng: Seed = 0,
     progress: bool = False,
 ) -> AlgorithmReport:
     """Ask a model about a problem, and say which algorithm its answers come from.

@@ -330,7 +330,7 @@ def ladder_cells(ladder: Ladder) -> list[list[str]]:
     ]
 
 
-def _cell(name: str, value: Any) -> str:
+def _cell(name: str, value: Estimate | str | float) -> str:
     if isinstance(value, Estimate):
         if math.isnan(value.mean):
             return ""

@@ -52,7 +52,7 @@ import numpy as np
 
 from iclimit.checks import check_arguments
 from iclimit.problem import Problem, check_problem
-from iclimit.simulate.arrays import seed_sequences
+from iclimit.simulate.arrays import Seed, seed_sequences
 from iclimit.simulate.prompts import Prompts, prompt_blocks, sample_prompts
 from iclimit.simulate.prompts.sampling import BLOCK_NUMBERS, linear_labels
 
@@ -276,7 +276,7 @@ class Section:
 
 
 def plan_sections(
-    problem: Problem, *, test_prompts: int = 20_000, rng: Any = 0, context_lengths: bool = False
+    problem: Problem, *, test_prompts: int = 20_000, rng: Seed = 0, context_lengths: bool = False
 ) -> list[Section]:
     """Plan what a model is asked about a problem.
 

@@ -17,6 +17,7 @@ from iclimit.asymptotics.pretraining.structure import Spectrum, parse_structure
 from iclimit.checks import check_choice
 from iclimit.drawing import COLOURS, Axes, Figure, draw_points, finish, log_scale, panels
 from iclimit.results import Estimate, Result
+from iclimit.simulate.arrays import Seed
 from iclimit.tables import aligned, plain
 from iclimit.units import Convention, get_convention
 from iclimit.validation.judge.comparisons import Comparison
@@ -393,7 +394,7 @@ def check_runs(
     test_spectrum: Spectrum | None = None,
     input_spectrum: Spectrum | None = None,
     draws: int | None = None,
-    rng: Any = 0,
+    rng: Seed = 0,
     progress: bool = False,
 ) -> RunCheck:
     r"""Compare your own errors of pretrained linear attention with the theory.

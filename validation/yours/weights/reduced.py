@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -37,7 +37,7 @@ from iclimit.drawing import COLOURS, Axes, finish
 from iclimit.notation import explaining
 from iclimit.problem import Problem
 from iclimit.results import Estimate, Result
-from iclimit.simulate.arrays import get_backend, seed_sequences
+from iclimit.simulate.arrays import Seed, get_backend, seed_sequences
 from iclimit.simulate.pretraining import SimulatedErrors, simulate_errors
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 from iclimit.tables import aligned
@@ -50,6 +50,9 @@ from iclimit.validation.yours.weights.layouts import (
     of_sums,
     parse_layer,
 )
+
+# Tasks (k, d), or how many fresh ones.
+Tasks: TypeAlias = float | np.ndarray
 
 # Task sets that the prediction is averaged over.
 DRAWS = 20
@@ -125,7 +128,7 @@ def block_eigenvalues(gamma: np.ndarray) -> np.ndarray:
 
 
 def compare_with_pretraining(
-    errors: TaskErrors, gamma: np.ndarray, run: dict[str, Any], repeats: int, rng: Any
+    errors: TaskErrors, gamma: np.ndarray, run: dict[str, Any], repeats: int, rng: Seed
 ) -> PretrainingComparison:
     """Predict and simulate a run given by arguments of `simulate_errors`."""
     check_integers(least=2, repeats=repeats)
@@ -227,8 +230,8 @@ class ReducedGamma(Result):
     def errors(
         self,
         *,
-        tasks: Any = math.inf,
-        test_covariance: Any = None,
+        tasks: Tasks = math.inf,
+        test_covariance: np.ndarray | None = None,
         test_context: int | None = None,
         test_noise_variance: float | None = None,
         whole: bool = False,
@@ -257,7 +260,11 @@ class ReducedGamma(Result):
         if test_noise_variance is not None:
             rho = self.units.to_library("noise_variance", test_noise_variance)
         matrix, task_set = self.gamma_at(context), self._scaled(tasks)
-        fresh = {"test_covariance": test_covariance, "test_context": context, "test_rho": rho}
+        fresh: dict[str, Any] = {
+            "test_covariance": test_covariance,
+            "test_context": context,
+            "test_rho": rho,
+        }
         setting: dict[str, Any] = {"context": self.context, "rho": self.rho} | self.law
         icl = float(errors_of_gamma(matrix, **setting, **fresh).icl)
         idg = float(errors_of_gamma(self.gamma, **setting, tasks=task_set).idg)
@@ -266,7 +273,7 @@ class ReducedGamma(Result):
             idg += self._added(self.gamma, self.context, self.rho, None, task_set)
         return TaskErrors(icl, idg)
 
-    def best(self, *, tasks: Any = math.inf) -> OptimalGamma:
+    def best(self, *, tasks: Tasks = math.inf) -> OptimalGamma:
         """Best matrix for fresh tasks, or for a set of tasks in the units of the layout."""
         return optimal_gamma(
             dim=self.dim, context=self.context, rho=self.rho, tasks=self._scaled(tasks), **self.law
@@ -295,7 +302,13 @@ class ReducedGamma(Result):
         return float(np.sum((block - block.T) ** 2) / 4 / total) if total else 0.0
 
     def against_pretraining(
-        self, *, tasks: Any, prompts: int, ridge: float = 0.0, repeats: int = 20, rng: Any = 0
+        self,
+        *,
+        tasks: float | np.ndarray,
+        prompts: int,
+        ridge: float = 0.0,
+        repeats: int = 20,
+        rng: Seed = 0,
     ) -> PretrainingComparison:
         """Compare with ridge regression on so many prompts, which the finite-size theory predicts.
 
@@ -365,7 +378,12 @@ class ReducedGamma(Result):
         return "\n".join(lines)
 
     def _added(
-        self, gamma: np.ndarray, context: int, rho: float, covariance: Any, tasks: Any = math.inf
+        self,
+        gamma: np.ndarray,
+        context: int,
+        rho: float,
+        covariance: np.ndarray | None,
+        tasks: Tasks = math.inf,
     ) -> float:
         """What the part without labels adds to an error."""
         d, law = self.dim, self.law
@@ -375,20 +393,16 @@ class ReducedGamma(Result):
         )
         if covariance is not None:
             C = covariance_matrix("test_covariance", covariance, d)
-        given = bool(np.ndim(tasks))
-        mean = np.mean(tasks, axis=0) if given else np.zeros(d)
-        moments = (
-            task_set_moments(tasks, sigma, rho)
-            if given
-            else fresh_task_moments(C, sigma, d, law["task_law"], rho)
-        )
+        mean, moments = np.zeros(d), fresh_task_moments(C, sigma, d, law["task_law"], rho)
+        if isinstance(tasks, np.ndarray):
+            mean, moments = np.mean(tasks, axis=0), task_set_moments(tasks, sigma, rho)
         part = self.label_free.times(
             self.layout.factor(context) / self.layout.factor(self.context)
         )
         product = part.product(gamma, moments, mean, context, rho, sigma)
         return part.square(context, sigma) + 2 * product
 
-    def _scaled(self, tasks: Any) -> Any:
+    def _scaled(self, tasks: Tasks) -> Tasks:
         """Tasks in the units of the library."""
         if not np.ndim(tasks):
             return tasks
@@ -408,12 +422,12 @@ def reduced_gamma(
     orientation: str | None = None,
     normalization: str | None = None,
     include_query: bool | None = None,
-    readout: Any = None,
+    readout: float | np.ndarray | None = None,
     input_variance: float | None = None,
     task_variance: float | None = None,
     task_law: str | None = None,
-    task_covariance: Any = None,
-    input_covariance: Any = None,
+    task_covariance: np.ndarray | None = None,
+    input_covariance: np.ndarray | None = None,
 ) -> ReducedGamma:
     r"""Reduced matrix of a linear attention layer from its weights.
 
@@ -516,7 +530,7 @@ def reduced_gamma(
     return replace(reduced, ignored=_ignored(reduced))
 
 
-def _readout(readout: Any, products: Products, layout: Layout) -> np.ndarray:
+def _readout(readout: float | np.ndarray | None, products: Products, layout: Layout) -> np.ndarray:
     """Vector (m,) that the output of the query's token is multiplied with."""
     size = products.output.shape[1]
     last = np.eye(size)[-1]

@@ -37,7 +37,7 @@ from iclimit.drawing import COLOURS, Axes, finish
 from iclimit.notation import explaining
 from iclimit.problem import Problem
 from iclimit.results import Estimate, Result
-from iclimit.simulate.arrays import get_backend, seed_sequences
+from iclimit.simulate.arrays import Seed, get_backend, seed_sequences
 from iclimit.simulate.models.transformer import Layer, prediction
 from iclimit.simulate.prompts import draw_prompts, regression_tokens
 from iclimit.tables import aligned
@@ -126,10 +126,10 @@ def reduced_stack(
     include_query: bool | None = None,
     input_variance: float | None = None,
     task_variance: float | None = None,
-    task_covariance: Any = None,
-    input_covariance: Any = None,
+    task_covariance: np.ndarray | None = None,
+    input_covariance: np.ndarray | None = None,
     test_prompts: int = 10_000,
-    rng: Any = 0,
+    rng: Seed = 0,
 ) -> ReducedStack:
     r"""Parameters of GD++ of a stack of linear attention layers, and what they miss.
 
@@ -284,7 +284,7 @@ def _compared(
     law: Problem,
     layout: Layout,
     count: int,
-    rng: Any,
+    rng: Seed,
 ) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
     """Shares that the models miss, and errors of the stack and the models, on the same prompts."""
     backend = get_backend("numpy")
