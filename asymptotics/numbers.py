@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 import array_api_compat
 import numpy as np
 
+from iclimit.checks import refuse_masked
+
 if TYPE_CHECKING:
     import mpmath
     import sympy
@@ -287,15 +289,6 @@ def _may_be_real(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return np.asarray(value).dtype.kind in "iuf"
     return value is not None and not isinstance(value, (str, bytes, bool, complex))
-
-
-def refuse_masked(name: str, value: Any) -> None:
-    """Raise a ValueError if entries of an array, or of arrays in a list, are masked.
-
-    Conversion would drop the mask and take what is below it for a value.
-    """
-    if any(map(np.ma.is_masked, value if isinstance(value, (list, tuple)) else [value])):
-        raise ValueError(f"{name} must have no masked entries: drop them or fill them before")
 
 
 def convert(math_: Namespace, name: str, value: Number) -> Any:

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.checks import check_integers, checked
-from iclimit.asymptotics.numbers import refuse_masked
 from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     Inputs,
     SummaryLaw,
@@ -30,7 +29,7 @@ from iclimit.asymptotics.pretraining.deterministic_equivalent import (
 )
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
 from iclimit.asymptotics.pretraining.task_self_energy import TaskDraws, task_errors
-from iclimit.checks import check_choice, check_flags
+from iclimit.checks import check_choice, check_flags, refuse_masked
 from iclimit.results import Estimate, Result
 
 TASK_LAWS = ("sphere", "gaussian")

@@ -32,14 +32,14 @@ import numpy as np
 
 from iclimit.asymptotics.checks import check_integers, checked
 from iclimit.asymptotics.losses import TaskErrors
-from iclimit.asymptotics.numbers import ArrayMath, Number, Value, convert, namespace, refuse_masked
+from iclimit.asymptotics.numbers import ArrayMath, Number, Value, convert, namespace
 from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     effective_ridge,
     undefined_in_float64,
 )
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
 from iclimit.asymptotics.pretraining.summary_moments import TaskMoments, summary_moments
-from iclimit.checks import check_choice
+from iclimit.checks import check_choice, refuse_masked
 from iclimit.results import Result
 
 if TYPE_CHECKING:

@@ -21,10 +21,11 @@ import numpy as np
 from scipy.optimize import elementwise
 
 from iclimit.asymptotics.checks import check_derivative, check_integers, checked, real_array
-from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, Value, refuse_masked, require
+from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, Value, require
 from iclimit.asymptotics.spectra.integration import Intervals
 from iclimit.asymptotics.spectra.measure import SpectralMeasure, reject_inside
 from iclimit.asymptotics.spectra.resolvent import wishart_resolvent
+from iclimit.checks import refuse_masked
 
 
 class MarchenkoPastur(SpectralMeasure):

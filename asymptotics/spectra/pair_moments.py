@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.checks import check_integers, checked
-from iclimit.asymptotics.numbers import Value, refuse_masked
+from iclimit.asymptotics.numbers import Value
+from iclimit.checks import refuse_masked
 
 _SHORT = 16
 """Up to this order floats are convolved directly too, which keeps relative accuracy."""

@@ -29,7 +29,7 @@ import numpy as np
 from scipy.optimize import elementwise
 
 from iclimit.asymptotics.checks import check_derivative, check_integers, real_array
-from iclimit.asymptotics.numbers import Number, Value, refuse_masked
+from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.spectra import fixed_points
 from iclimit.asymptotics.spectra.free_transforms import moments_of_cumulants
 from iclimit.asymptotics.spectra.integration import (
@@ -46,6 +46,7 @@ from iclimit.asymptotics.spectra.measure import (
     parse_measure,
     reject_inside,
 )
+from iclimit.checks import refuse_masked
 
 _LIFT = 1e-9
 """Height at which real points are solved, over their distance from the support: the transform

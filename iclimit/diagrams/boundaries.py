@@ -72,10 +72,8 @@ def _term(text: str) -> Callable[..., Any]:
 
 def _boundary(row: Mapping[str, str]) -> Boundary:
     """Boundary of a row of the table."""
-    sides, (parameter, _, value) = (
-        (_term(row["first"]), _term(row["second"])),
-        row["where"].partition("="),
-    )
+    sides = _term(row["first"]), _term(row["second"])
+    parameter, _, value = row["where"].partition("=")
 
     def margin(**p: Any) -> Any:
         first, second = (side(**p) for side in sides)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from iclimit.asymptotics.numbers import refuse_masked
 from iclimit.asymptotics.pretraining.structure import Spectrum, parse_structure
+from iclimit.checks import refuse_masked
 from iclimit.diagrams import curve_drawing
 from iclimit.diagrams.axes import at_least
 from iclimit.diagrams.planning import Plan

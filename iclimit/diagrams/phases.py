@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from iclimit.asymptotics.numbers import refuse_masked
 from iclimit.asymptotics.pretraining.structure import Spectrum, parse_structure
+from iclimit.checks import refuse_masked
 from iclimit.diagrams import phase_drawing
 from iclimit.diagrams.boundaries import boundary_curves
 from iclimit.diagrams.phase_points import points_to_simulate
