@@ -164,7 +164,8 @@ def mixture_descent(
 
 def rows(effort: Effort) -> Rows:
     """The flows, and large training sets beside the law."""
-    flows = {c: run(mixture_flow, fresh_fraction=c) for c in FRACTIONS}
+    fractions = effort.pick(tiny=(0.0, 0.4, 1.0), quick=FRACTIONS)
+    flows = {c: run(mixture_flow, fresh_fraction=c) for c in fractions}
     for c, flow in flows.items():
         yield from flow_rows(c, flow)
     fits = []
@@ -180,7 +181,7 @@ def rows(effort: Effort) -> Rows:
         yield row
     yield note(call(describe, flows, fits))
     trainings = {
-        c: run(mixture_descent, fresh_fraction=c, size=math.inf, repeats=1) for c in FRACTIONS
+        c: run(mixture_descent, fresh_fraction=c, size=math.inf, repeats=1) for c in fractions
     }
     yield drawing(draw, flows, trainings)
 
@@ -230,12 +231,14 @@ def draw(
     fine = np.linspace(0, 1, 101)
     best = mixture_predictor(fine, **LAW).train_loss
     left.plot(fine, best, color=COLOURS[0], label="linear in the labels")
-    least = [flows[c].least for c in FRACTIONS]
-    left.plot(FRACTIONS, least, "_", color="0.3", markersize=12, label="all features")
+    least = [flow.least for flow in flows.values()]
+    left.plot(list(flows), least, "_", color="0.3", markersize=12, label="all features")
     ends = [training.training[-1] for training in trainings.values()]
-    left.plot(FRACTIONS, ends, "o", color=COLOURS[1], label=f"after {TRAINING['steps']} steps")
+    left.plot(
+        list(trainings), ends, "o", color=COLOURS[1], label=f"after {TRAINING['steps']} steps"
+    )
     finish(left, "fraction of random tasks", "training loss", legend="")
-    shades = mpl.colormaps["viridis"](np.linspace(0, 0.92, len(FRACTIONS)))
+    shades = mpl.colormaps["viridis"](np.linspace(0, 0.92, len(trainings)))
     for (c, training), shade in zip(trainings.items(), shades, strict=True):
         curves[0].plot(training.steps, training.icl, color=shade, label=f"{c:g}")
         if training.iwl:

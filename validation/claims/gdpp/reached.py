@@ -1,11 +1,12 @@
 """What layers of GD++ on tokens predict for contexts of a given condition number."""
 
 import math
+from itertools import product
 from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.gdpp import condition_number_schedule
+from iclimit.asymptotics.gdpp.condition_number import ConditionSchedule, condition_number_schedule
 from iclimit.simulate.gdpp import gdpp_transformer, layer_spectra
 from iclimit.simulate.models.transformer import prediction
 from iclimit.simulate.prompts import Prompts, regression_tokens
@@ -77,17 +78,17 @@ def image_ends(*, gammas: tuple[float, ...], lower: float, upper: float, rng: An
     return np.stack([spectra.min(axis=1), spectra.max(axis=1)])
 
 
+def schedule_of(method: str, start: float) -> ConditionSchedule:
+    """Schedule from a condition number to an excess at which predictions are exact."""
+    return condition_number_schedule(start, tol=min(TARGETS) / (2 * start), method=method)
+
+
 def reached_runs() -> dict[tuple[str, float], Later]:
     """Runs by schedule and condition number, to the smallest of the errors."""
     runs = {}
-    for method in METHODS:
-        for start in STARTS:
-            tol = min(TARGETS) / (2 * start)
-            schedule = condition_number_schedule(start, tol=tol, method=method)
-            runs[method, start] = run(
-                reached_layers,
-                condition_number=start,
-                gammas=tuple(schedule.gammas.tolist()),
-                rates=tuple(schedule.final_rate.tolist()),
-            )
+    for method, start in product(METHODS, STARTS):
+        schedule = schedule_of(method, start)
+        gammas, rates = (tuple(x.tolist()) for x in (schedule.gammas, schedule.final_rate))
+        settings = {"condition_number": start, "gammas": gammas, "rates": rates}
+        runs[method, start] = run(reached_layers, **settings)
     return runs

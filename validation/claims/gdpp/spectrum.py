@@ -23,7 +23,7 @@ from iclimit.simulate.gdpp import layer_spectra
 from iclimit.validation import Comparison, compare
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.gdpp.controls import controlled, trace_controls
-from iclimit.validation.claims.gdpp.reached import METHODS, STARTS, TARGETS, image_ends
+from iclimit.validation.claims.gdpp.reached import METHODS, STARTS, image_ends, schedule_of
 from iclimit.validation.rows import Rows, call, exact, judged, mean, run
 
 RATIO, LAYERS = 0.25, 3
@@ -69,11 +69,6 @@ def gammas_of(method: str) -> tuple[float, ...]:
     lower, upper = (float(edge) for edge in MarchenkoPastur(RATIO).edges)
     schedule = condition_number_schedule(upper / lower, steps=LAYERS, method=method)
     return tuple((schedule.gammas / upper).tolist())
-
-
-def schedule_of(method: str, start: float) -> Any:
-    """Schedule from a condition number to an excess at which predictions are exact."""
-    return condition_number_schedule(start, tol=min(TARGETS) / (2 * start), method=method)
 
 
 def rows(effort: Effort) -> Rows:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.descent import optimal_learning_rate
-from iclimit.drawing import COLOURS, Figure, draw_estimates, finish, panels
+from iclimit.drawing import COLOURS, Figure, draw_estimates, draw_training, finish, panels
 from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
@@ -63,8 +63,8 @@ class NormalisedPair:
 
     Attributes
     ----------
-    curves : list of list
-        Training losses of both networks, averaged over 25 equal parts of the training.
+    losses : list of ndarray
+        Training losses of both networks.
     step : Estimate
         Loss of the best step on fresh prompts.
     plain, normalised, features : Estimate
@@ -74,7 +74,7 @@ class NormalisedPair:
         Normalised minus plain, and normalised minus features, prompt by prompt.
     """
 
-    curves: list[list[float]]
+    losses: list[np.ndarray]
     step: Estimate
     plain: Estimate
     normalised: Estimate
@@ -150,9 +150,8 @@ def normalised_pair(
         normalised - plain,
         normalised - features,
     )
-    parts = [np.array_split(run.losses[:-1] / 2, 25) for run in runs]
     estimates = [Estimate.of(each, keep=False) for each in samples]
-    return NormalisedPair([[float(np.mean(x)) for x in each] for each in parts], *estimates)
+    return NormalisedPair([run.losses[:-1] / 2 for run in runs], *estimates)
 
 
 def asked(prompts: Prompts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -255,24 +254,25 @@ def rows(effort: Effort) -> Rows:
     }
     yield judged(call(compare_pairs, pairs, effort.pick(**EXCESS)))
     yield note(call(describe, pairs, training))
-    yield drawing(draw, pairs, training)
+    yield drawing(draw, pairs)
 
 
-def draw(figure: Figure, pairs: Pairs, training: dict[int, dict[str, Any]]) -> None:
+def draw(figure: Figure, pairs: Pairs) -> None:
     """Draw training losses, and losses on fresh prompts."""
     curves, ends = panels(figure, height=3.6)
     names = ("without", "with normalisation")
     for layers, own in pairs.items():
         for repeat, pair in own.items():
-            for which, (curve, name) in enumerate(zip(pair.curves, names, strict=True)):
-                x = (np.arange(len(curve)) + 0.5) * training[layers]["steps"] / len(curve)
-                style: dict[str, Any] = {"color": COLOURS[which], "linewidth": 1.2}
+            at = layers + 0.08 * (repeat - (len(own) - 1) / 2)
+            ends_of = (pair.plain, pair.normalised)
+            for name, colour, losses, loss in zip(
+                names, COLOURS, pair.losses, ends_of, strict=False
+            ):
                 label = f"{layers} layer{'s' * (layers > 1)}, {name}" if not repeat else None
-                curves.plot(x, curve, "-" if layers == 1 else "--", label=label, **style)
-                loss = (pair.plain, pair.normalised)[which]
-                at = layers + 0.08 * (repeat - (len(own) - 1) / 2)
+                line = "-" if layers == 1 else "--"
+                draw_training(curves, losses, colour, points=25, linestyle=line, label=label)
                 label = name if (layers, repeat) == (1, 0) else None
-                draw_estimates(ends, [at], [loss], COLOURS[which], label=label)
+                draw_estimates(ends, [at], [loss], colour, label=label)
     for level, colour in ((LAW, COLOURS[0]), (pairs[1][0].features.mean, COLOURS[1])):
         ends.plot([0.7, 1.3], [level, level], color=colour)
     ends.set_xlim(0.5, 2.5)

@@ -53,7 +53,7 @@ def point(alpha: float, tasks: int) -> Point:
 def rows(effort: Effort) -> Rows:
     """Both errors, their difference, and the error that the Bayes estimator keeps."""
     drawn: dict[str, dict[tuple[float, int], Later]] = {"predicted": {}, "ours": {}, "dmmse": {}}
-    for alpha, tasks in product(ALPHAS, TASKS):
+    for alpha, tasks in product(ALPHAS, effort.pick(tiny=TASKS[::3], quick=TASKS)):
         here, key = point(alpha, tasks), (alpha, tasks)
         repeats = effort.pick(tiny=4, quick=6, medium=60)
         yield from here.rows(DIM, repeats)
@@ -81,7 +81,7 @@ def rows(effort: Effort) -> Rows:
         yield exact(f"gap of the errors, {here}", gap, found[0], relative=ACCURACY)
         yield exact(f"slope of ICL in kappa, {here}", slope, found[1], relative=ACCURACY)
         drawn["predicted"][key], drawn["ours"][key], drawn["dmmse"][key] = predicted, ours, dmmse
-    for alpha, tasks in product(ALPHAS, BETWEEN):
+    for alpha, tasks in product(ALPHAS, effort.pick(tiny=(), quick=BETWEEN)):
         drawn["predicted"][alpha, tasks] = point(alpha, tasks).predicted(DIM, LINE_SETS)
     yield drawing(draw, drawn)
 
@@ -114,18 +114,21 @@ def draw_gaps(
     ax: Axes, alpha: float, drawn: Mapping[str, Mapping[tuple[float, int], Any]]
 ) -> None:
     """Draw the gaps of a context length."""
-    kappa, simulated = np.geomspace(TASKS[0], TASKS[-1], 300) / DIM, np.array(TASKS) / DIM
+    line, counts = (
+        sorted(tasks for each, tasks in drawn[name] if each == alpha)
+        for name in ("predicted", "ours")
+    )
+    kappa, simulated = np.geomspace(TASKS[0], TASKS[-1], 300) / DIM, np.array(counts) / DIM
     limit = task_gap(tau=SETTING["tau"], alpha=alpha, kappa=kappa, rho=RHO)
-    gaps = [drawn["ours"][alpha, tasks].gap for tasks in TASKS]
+    gaps = [drawn["ours"][alpha, tasks].gap for tasks in counts]
     label = f"linear attention: asymptotic; simulated, d = {DIM}"
     draw_family(ax, (kappa, limit), (simulated, gaps), COLOURS[0], label, markersize=3.5)
-    line = sorted((*TASKS, *BETWEEN))
     predicted = [predicted_gap(drawn["predicted"][alpha, tasks]).mean for tasks in line]
     label = f"its prediction at d = {DIM}"
     ax.plot(np.array(line) / DIM, predicted, "--", color=COLOURS[0], label=label)
     bayes = dmmse_errors(theta=np.log(kappa * DIM) / DIM, alpha=alpha, rho=RHO, dim=DIM)
     theory = kappa, bayes.icl - bayes.idg
-    gaps = [drawn["dmmse"][alpha, tasks].gap for tasks in TASKS]
+    gaps = [drawn["dmmse"][alpha, tasks].gap for tasks in counts]
     label = f"dMMSE: theory and simulation, d = {DIM}"
     draw_family(ax, theory, (simulated, gaps), COLOURS[1], label, markersize=3.5)
     ax.axvline(1, color="0.6", linewidth=0.8, zorder=0)
