@@ -42,8 +42,8 @@ def forward(
 
     Parameters
     ----------
-    gammas : list of L arrays (repeats, d, d)
-        Matrices of the layers.
+    gammas : list of L arrays (repeats, d, d), or of numbers
+        Matrices of the layers; a number stands for a multiple of I.
     h : array (repeats, contexts, m, d)
         Vectors h of m tasks for each context.
     covariance : callable

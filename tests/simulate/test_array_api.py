@@ -5,18 +5,12 @@ import math
 import array_api_strict
 import numpy as np
 import pytest
+from token_attention import features, linear_attention, predict, token_matrix, weights_from_gamma
 
 from iclimit.problem import COORDINATE_VARIANCE, Problem
 from iclimit.simulate import arrays
 from iclimit.simulate.arrays import Backend, get_backend
 from iclimit.simulate.pretraining import cells, simulate_errors
-from iclimit.simulate.pretraining.attention import (
-    features,
-    linear_attention,
-    predict,
-    token_matrix,
-    weights_from_gamma,
-)
 from iclimit.simulate.pretraining.ridge import solve_ridge
 from iclimit.simulate.prompts import context_summary, draw_prompts, summaries
 from iclimit.simulate.prompts.summaries import (

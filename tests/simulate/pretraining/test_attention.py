@@ -2,16 +2,10 @@
 
 import numpy as np
 import pytest
+from token_attention import features, linear_attention, predict, token_matrix, weights_from_gamma
 
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.pretraining.attention import (
-    features,
-    linear_attention,
-    predict,
-    token_matrix,
-    weights_from_gamma,
-)
 from iclimit.simulate.prompts import Prompts, context_summary, draw_prompts
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 from iclimit.simulate.prompts.summaries import squared_errors

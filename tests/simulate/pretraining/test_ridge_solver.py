@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from token_attention import features
 
 from iclimit.problem import Problem
 from iclimit.simulate import arrays
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining import ridge as ridge_module
-from iclimit.simulate.pretraining.attention import features
 from iclimit.simulate.pretraining.ridge import conjugate_gradients, refined_solve, solve_ridge
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks, draw_inputs
 from iclimit.simulate.prompts.summaries import sample_summaries

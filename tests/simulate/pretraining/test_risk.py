@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 from sampled_means import assert_mean
+from token_attention import predict, token_matrix, weights_from_gamma
 
 from iclimit.problem import TASK_LAWS, Problem
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.pretraining.attention import predict, token_matrix, weights_from_gamma
 from iclimit.simulate.prompts import context_summary, draw_prompts
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 from iclimit.simulate.prompts.summaries import (

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sampled_means import ALLOWANCE, P_VALUE, assert_same_mean
 from scipy import stats
+from token_attention import features
 
 from iclimit.problem import TASK_LAWS, Problem
 from iclimit.results import Estimate
@@ -19,7 +20,6 @@ from iclimit.simulate.pretraining import (
     simulate_estimator,
 )
 from iclimit.simulate.pretraining import ridge as ridge_module
-from iclimit.simulate.pretraining.attention import features
 from iclimit.simulate.prompts import context_summary, draw_prompts, summaries
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 

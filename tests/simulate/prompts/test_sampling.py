@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from sampled_means import P_VALUE, assert_mean
 from scipy import stats
+from token_attention import token_matrix
 
 from iclimit.problem import COORDINATE_VARIANCE, Problem
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.pretraining.attention import token_matrix
 from iclimit.simulate.prompts import (
     Prompts,
     draw_prompts,

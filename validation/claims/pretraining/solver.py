@@ -14,7 +14,6 @@ import numpy as np
 
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.pretraining.attention import features
 from iclimit.simulate.pretraining.ridge import solve_ridge
 from iclimit.simulate.prompts import context_summary, draw_prompts
 from iclimit.validation.claim import Claim, Effort
@@ -36,7 +35,8 @@ def solver_difference(*, prompts: int, ridge: float, rng: Any) -> float:
     law = Problem(DIM, 2 * DIM, noise_variance=0.1, task_law="sphere")
     drawn = draw_prompts(law, backend, generator, prompts)
     summary = context_summary(drawn)
-    matrix = features(drawn.query, summary).reshape(prompts, -1)
+    features = drawn.query[:, :, None] * summary[:, None, :]
+    matrix = features.reshape(prompts, -1)
     penalty = math.sqrt(prompts / DIM * ridge) * np.eye(FEATURES)
     stacked = np.vstack([matrix, penalty]) if ridge else matrix
     target = np.concatenate([drawn.query_label, np.zeros(len(stacked) - prompts)])

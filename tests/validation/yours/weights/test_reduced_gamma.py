@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from sampled_means import assert_mean
+from token_attention import weights_from_gamma
 
 import iclimit
 from iclimit.problem import Problem
@@ -15,7 +16,6 @@ from iclimit.simulate.descent.constructions import descent_layer
 from iclimit.simulate.dynamics.attention_models import AttentionModel, MomentLoss
 from iclimit.simulate.dynamics.feature_moments import population_moments
 from iclimit.simulate.models.transformer import Layer, prediction
-from iclimit.simulate.pretraining.attention import weights_from_gamma
 from iclimit.simulate.prompts import context_summary, draw_prompts, regression_tokens
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 from iclimit.validation.yours.weights.layouts import LAYOUTS

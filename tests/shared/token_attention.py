@@ -13,12 +13,11 @@ eq. and notation of Lu et al., arXiv:2405.11751 (reduced parametrisation).
 
 from array_api_compat import array_namespace
 
-from iclimit.simulate.arrays import Array
 from iclimit.simulate.models.transformer import Layer, apply_layer
-from iclimit.simulate.prompts import Prompts, regression_tokens
+from iclimit.simulate.prompts import regression_tokens
 
 
-def linear_attention(Z: Array, value: Array, key: Array, query: Array) -> Array:
+def linear_attention(Z, value, key, query):
     """Output of one linear attention layer with residual connection.
 
     Parameters
@@ -40,12 +39,12 @@ def linear_attention(Z: Array, value: Array, key: Array, query: Array) -> Array:
     return xp.matrix_transpose(updated)
 
 
-def predict(Z: Array, value: Array, key: Array, query: Array) -> Array:
+def predict(Z, value, key, query):
     """Predicted query labels, shape (n,)."""
     return linear_attention(Z, value, key, query)[:, -1, -1]
 
 
-def weights_from_gamma(gamma: Array) -> tuple[Array, Array, Array]:
+def weights_from_gamma(gamma):
     """Value, key and query matrices of a layer with the reduced matrix gamma (d, d + 1)."""
     xp = array_namespace(gamma)
     d = gamma.shape[0]
@@ -57,7 +56,7 @@ def weights_from_gamma(gamma: Array) -> tuple[Array, Array, Array]:
     return value, xp.eye(d + 1, dtype=gamma.dtype), product
 
 
-def token_matrix(prompts: Prompts) -> Array:
+def token_matrix(prompts):
     r"""Embedding matrices of shape (n, d + 1, context + 1).
 
     Column i holds :math:`(x_i, y_i)`, the last one the query and a zero for its label.
@@ -65,6 +64,6 @@ def token_matrix(prompts: Prompts) -> Array:
     return array_namespace(prompts.inputs).matrix_transpose(regression_tokens(prompts))
 
 
-def features(query: Array, summary: Array) -> Array:
-    """Rank-one features H_Z = query h^T, shape (n, d, d + 1): only for tests and small sizes."""
+def features(query, summary):
+    """Rank-one features H_Z = query h^T, shape (n, d, d + 1)."""
     return query[:, :, None] * summary[:, None, :]
