@@ -43,8 +43,7 @@ def likely_mistakes(
     staircase : bool
         Whether the curves have plateaus that the stated model does not.
     """
-    mistakes = [*_mistakes(setting), *([] if known_start else _starts(setting, staircase))]
-    for text, changes in mistakes:
+    for text, changes in _mistakes(setting, known_start, staircase):
         try:
             changed = replace(setting, **changes)
         except (ValueError, TypeError):
@@ -52,7 +51,9 @@ def likely_mistakes(
         yield text, changed
 
 
-def _mistakes(setting: CurveSetting) -> Iterator[tuple[str, dict[str, Any]]]:
+def _mistakes(
+    setting: CurveSetting, known_start: bool, staircase: bool
+) -> Iterator[tuple[str, dict[str, Any]]]:
     N, dim = setting.context, len(setting.eigenvalues)
     factor = setting.loss_factor
     if setting.learning_rate is not None:
@@ -89,10 +90,8 @@ def _mistakes(setting: CurveSetting) -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"recorded losses are of labels with {words}noise", changed
         square = setting.noise_variance**2
         yield "noise_variance is a standard deviation", {"noise_variance": square}
-
-
-def _starts(setting: CurveSetting, staircase: bool) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Mistakes that are about the initial weights or the model."""
+    if known_start:  # The rest is about the initial weights or the model.
+        return
     yield "init_scale is a variance", {"init_scale": math.sqrt(setting.init_scale)}
     if setting.model == "separate":
         for other in CHOICES["initialization"]:

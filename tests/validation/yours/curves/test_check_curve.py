@@ -24,6 +24,7 @@ from iclimit.validation.yours.curves.theory import find_fluctuations
 
 LAM, CONTEXT = (0.6, 0.3, 0.1), 20
 LAW = {"eigenvalues": LAM, "context": CONTEXT}
+PROBLEM = Problem(dim=len(LAM), context=CONTEXT, input_covariance=LAM, scale=1)
 MERGED = {"heads": 4, "init_scale": 1e-4, "learning_rate": 0.05}
 SEPARATE = {"model": "separate", "heads": 4, "init_scale": 1e-2, **LAW}
 
@@ -32,25 +33,15 @@ SEPARATE = {"model": "separate", "heads": 4, "init_scale": 1e-2, **LAW}
 def merged():
     """Descent of merged attention on the law of the data, six runs."""
     run = {"training_set": math.inf, "repeats": 6, "rng": 1}
-    run |= {"steps": 1600, "record": 4}
-    return simulate_gradient_descent(
-        Problem(dim=len(LAM), context=CONTEXT, input_covariance=LAM, scale=1), **run, **MERGED
-    )
+    return simulate_gradient_descent(PROBLEM, steps=1600, record=4, **run, **MERGED)
 
 
 @pytest.fixture(scope="module")
 def separate():
     """Flow of separate attention, as a table, and its initial weights."""
     scale = SEPARATE["init_scale"]
-    flow = simulate_gradient_flow(
-        Problem(dim=len(LAM), context=CONTEXT, input_covariance=LAM, scale=1),
-        model="separate",
-        heads=4,
-        init_scale=scale,
-        duration=4000.0,
-        rtol=1e-6,
-        rng=5,
-    )
+    model = {"model": "separate", "heads": 4, "init_scale": scale}
+    flow = simulate_gradient_flow(PROBLEM, **model, duration=4000.0, rtol=1e-6, rng=5)
     value, key, query = initial_weights(AttentionModel("separate", 3, 4), scale, rng=5)
     times = np.arange(0, 4000, 0.5)
     weights = {"value": value[:, -1], "key": key[..., :-1], "query": query}
@@ -235,27 +226,12 @@ def test_coarse_records_are_named(separate):
 
 def test_plateaus_that_merge_are_named():
     lam = (0.51, 0.49)
-    flow = simulate_gradient_flow(
-        Problem(dim=len(lam), context=CONTEXT, input_covariance=lam, scale=1),
-        model="separate",
-        heads=2,
-        rank=2,
-        init_scale=0.01,
-        duration=1000.0,
-        rtol=1e-6,
-        rng=2,
-    )
+    problem = Problem(dim=2, context=CONTEXT, input_covariance=lam, scale=1)
+    model = {"model": "separate", "heads": 2, "rank": 2, "init_scale": 0.01}
+    flow = simulate_gradient_flow(problem, **model, duration=1000.0, rtol=1e-6, rng=2)
     times = np.arange(0, 1000, 0.5)
-    check = iclimit.check_curve(
-        {"time": times, "loss": flow.at(times)},
-        model="separate",
-        eigenvalues=lam,
-        context=CONTEXT,
-        heads=2,
-        rank=2,
-        init_scale=0.01,
-        draws=4,
-    )
+    table = {"time": times, "loss": flow.at(times)}
+    check = iclimit.check_curve(table, **model, eigenvalues=lam, context=CONTEXT, draws=4)
     assert "plateau with 1 learned: none found, as the drops beside it merge" in check.remarks
 
 
@@ -328,19 +304,8 @@ def test_z_of_a_skewed_law_is_normal(heads, runs):
     variance, third = polygamma(1, heads / 2) / 4, polygamma(2, heads / 2) / 8
     mean = (polygamma(0, heads / 2) + math.log(2)) / 2
     error = math.sqrt(variance / runs)
-    z = [
-        CurveRow(
-            "half-drop",
-            1,
-            math.exp(log),
-            math.exp(mean),
-            math.nan,
-            error,
-            0.0,
-            float(third / runs**2 / error**3),
-        ).z
-        for log in logs.mean(axis=1)
-    ]
+    law = math.exp(mean), math.nan, error, 0.0, float(third / runs**2 / error**3)
+    z = [CurveRow("half-drop", 1, math.exp(log), *law).z for log in logs.mean(axis=1)]
     assert abs(np.mean(z)) < 0.07  # 4 standard errors
     assert abs(np.std(z) - 1) < 0.05
     # Normal shares are 0.27 % and 2.3 %, with standard errors of 0.08 % and 0.24 %.
@@ -358,7 +323,7 @@ def test_fluctuations_of_a_training_set_against_moments():
     # A standard deviation from 80 sets has a standard error of 8 %.
     assert found.losses[0] == pytest.approx(math.sqrt(variance / 2000), rel=0.25)
     run = simulate_gradient_descent(
-        Problem(len(LAM), CONTEXT, input_covariance=LAM, scale=1),
+        PROBLEM,
         model="cubic",
         heads=4,
         init_scale=0.1,
@@ -380,15 +345,8 @@ def test_fluctuations_of_a_training_set_against_moments():
 
 def test_finite_training_sets_agree_within_their_fluctuations():
     more = {"model": "cubic", "training_set": 500, "standardize": False}
-    run = simulate_gradient_descent(
-        Problem(dim=len(LAM), context=CONTEXT, input_covariance=LAM, scale=1),
-        steps=800,
-        record=4,
-        repeats=4,
-        rng=2,
-        **more,
-        **MERGED,
-    )
+    recorded = {"steps": 800, "record": 4, "repeats": 4, "rng": 2}
+    run = simulate_gradient_descent(PROBLEM, **recorded, **more, **MERGED)
     check = iclimit.check_curve(run, **more, **MERGED, **LAW)
     assert check.holds, str(check)
     assert "500 training sequences: losses vary" in str(check)
@@ -450,11 +408,7 @@ CURVE = {"step": list(range(10)), "loss": [1.0] * 9 + [0.9]}
         (CURVE, {"loss_factor": 0}, "loss_factor must be > 0"),
         (CURVE, {"training_set": 0.5}, "training_set must be"),
         (CURVE, {"init_scale": 3.0}, "init_scale must be so small that the weights grow before"),
-        (
-            CURVE,
-            {"init_scale": 3.0, "model": "separate", "draws": 2},
-            "before the loss drops, got 3",
-        ),
+        (CURVE, {"init_scale": 3.0, "model": "separate", "draws": 2}, "the loss drops, got 3"),
         (CURVE, {"draws": 1}, "draws must be an integer >= 2, got 1"),
         (CURVE, {"initial": {"value": [1]}}, "initial must hold value, key_query for model 'mer"),
         (

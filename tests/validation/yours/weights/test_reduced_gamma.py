@@ -237,20 +237,9 @@ def test_losses_from_the_moments_of_all_features(kind):
     setting = {"layout": "linattn2025", "context": 5, "noise_variance": 0.3}
     reduced = reduced_gamma(layer, input_covariance=sigma, **setting)
     found = reduced.errors(tasks=task[None], whole=True)
-    problems = {
-        found.icl: Problem(
-            dim=len(sigma / D), context=5, input_covariance=sigma / D, noise_variance=0.3, scale=1
-        ),
-        found.idg: Problem(
-            dim=len(sigma / D),
-            context=5,
-            input_covariance=sigma / D,
-            noise_variance=0.3,
-            fresh_fraction=0.0,
-            shared_task=task,
-            scale=1,
-        ),
-    }
+    fresh = Problem(D, 5, input_covariance=sigma / D, noise_variance=0.3, scale=1)
+    shared = replace(fresh, fresh_fraction=0.0, shared_task=task)
+    problems = {found.icl: fresh, found.idg: shared}
     for error, problem in problems.items():
         loss = MomentLoss(model, population_moments(problem))([each[None] for each in weights])[0]
         assert error == pytest.approx(float(loss[0]), rel=ROUNDING)
@@ -299,8 +288,7 @@ def test_a_trained_layer_reaches_the_optimum():
 
 def test_rows_are_columns_transposed():
     weights = random_weights("vonoswald2023", 6)
-    setting = {"layout": "vonoswald2023", "context": CONTEXT}
-    setting["noise_variance"] = 0.1
+    setting = {"layout": "vonoswald2023", "context": CONTEXT, "noise_variance": 0.1}
     columns = reduced_gamma(weights, **setting)
     transposed = {name: np.swapaxes(each, -1, -2) for name, each in weights.items()}
     rows = reduced_gamma(transposed, orientation="rows", **setting)
@@ -320,8 +308,7 @@ def test_rows_are_columns_transposed():
 def test_heads_of_jax():
     """Kernels (D, H, rows) and (H, rows, D) of Flax, and the same with joined axes."""
     weights = random_weights("vonoswald2023", 13)
-    setting = {"layout": "vonoswald2023", "context": CONTEXT}
-    setting["noise_variance"] = 0.1
+    setting = {"layout": "vonoswald2023", "context": CONTEXT, "noise_variance": 0.1}
     columns = reduced_gamma(weights, **setting)
     kernels = {name: weights[name].transpose(2, 0, 1) for name in ("W_Q", "W_K", "W_V")}
     out = weights["P"].transpose(0, 2, 1)
@@ -394,7 +381,7 @@ def test_other_context_lengths():
     weights = random_weights("versatile2024", 8)
     for normalization, factor in {"sum": 3.0, "mean": 1.0, "tokens": 3 * 5 / 13}.items():
         setting = {"layout": "versatile2024", "noise_variance": 0.1}
-        setting["normalization"] = normalization
+        setting |= {"normalization": normalization}
         short = reduced_gamma(weights, context=CONTEXT, **setting)
         long = reduced_gamma(weights, context=3 * CONTEXT, **setting)
         assert short.gamma_at(3 * CONTEXT) == pytest.approx(long.gamma, rel=ROUNDING)
