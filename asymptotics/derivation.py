@@ -1,9 +1,14 @@
 """A derivation as SymPy equations, step by step, with LaTeX for papers."""
 
-from dataclasses import dataclass
+from __future__ import annotations
 
-from iclimit.asymptotics.numbers import Value
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from iclimit.checks import check_flags
+
+if TYPE_CHECKING:
+    import sympy
 
 LINE = 120
 """Characters of LaTeX that fit, set, on a line of a paper."""
@@ -19,10 +24,10 @@ class Derivation:
         What is done, and the equation that results.  The last equation is the result.
     """
 
-    steps: tuple[tuple[str, Value], ...]
+    steps: tuple[tuple[str, sympy.Eq], ...]
 
     @property
-    def result(self) -> Value:
+    def result(self) -> sympy.Expr:
         """Right-hand side of the last equation."""
         return self.steps[-1][1].rhs
 

@@ -37,7 +37,7 @@ _TIGHT = {"xatol": 1e-15, "xrtol": 1e-15, "fatol": 0, "frtol": 0}
 def find_root(
     math_: Namespace,
     function: Callable[..., Any],
-    bracket: tuple[Any, Any],
+    bracket: tuple[Value, Value],
     args: Sequence[Any],
     report: Callable[[int], str],
 ) -> Value:
@@ -45,13 +45,13 @@ def find_root(
     if search := getattr(math_, "find_root", None):
         return search(function, bracket, args)
     roots = elementwise.find_root(function, bracket, args=tuple(args), tolerances=_TIGHT)
-    return _found(roots, report)
+    return _successful(roots, report)
 
 
 def find_root_above(
     math_: Namespace,
     function: Callable[..., Any],
-    start: Any,
+    start: Value,
     args: Sequence[Any],
     report: Callable[[int], str],
 ) -> Value:
@@ -60,10 +60,10 @@ def find_root_above(
         return search(function, start, args)
     args = tuple(args)
     bracket = elementwise.bracket_root(function, start, start + 1.0, xmin=start, args=args)
-    return _found(elementwise.find_root(function, bracket.bracket, args=args), report)
+    return _successful(elementwise.find_root(function, bracket.bracket, args=args), report)
 
 
-def _found(result: Any, report: Callable[[int], str]) -> Value:
+def _successful(result: Value, report: Callable[[int], str]) -> Value:
     if not np.all(result.success):
         raise ArithmeticError(report(int(np.argmin(result.success))))
     return result.x
@@ -101,7 +101,7 @@ def find_minimum(
 
 
 def repeat_until_settled(
-    math_: Namespace, step: Callable[..., Any], start: Any, args: Sequence[Any], most: int
+    math_: Namespace, step: Callable[..., Any], start: Value, args: Sequence[Any], most: int
 ) -> Value:
     """Apply a step again and again, until it changes x >= 0 by less than 1e-15 (1 + x)."""
     if search := getattr(math_, "repeat_until_settled", None):
@@ -114,7 +114,7 @@ def repeat_until_settled(
     return x
 
 
-def count_until(math_: Namespace, step: Callable[[Any], Any], start: Any, goal: Any) -> Value:
+def count_until(math_: Namespace, step: Callable[[Any], Any], start: Value, goal: Value) -> Value:
     """How often a step is applied to x until x <= goal, elementwise."""
     if search := getattr(math_, "count_until", None):
         return search(step, start, goal)

@@ -50,7 +50,6 @@ and the averages at a single time are
 """
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -229,14 +228,14 @@ def overthinking_ratio(
     many = math_.convert(math_.inf)
     q = (1 + rho) / alpha
 
-    def cases(below: Any) -> tuple[Value]:
+    def cases(below: Value) -> tuple[Value]:
         xi, eta = solve_fixed_point(math_, below, tau, q, many, ridge)
         _, idg = errors_at(math_, tau, many, rho, q, xi, eta)
         step = factor / (1 + q + xi)
         scatter = idg / tau * (1 + q) * step**2
         return (math_.where(math_.isinf(idg), lambda: math_.inf, lambda: largest(step, scatter)),)
 
-    def largest(step: Any, scatter: Any) -> Value:
+    def largest(step: Value, scatter: Value) -> Value:
         shown = math_.where(alpha < 1, lambda: alpha, lambda: 1 + 0 * alpha)
         at_zero, at_pi = scatter * shown / step**2, feedback_at_pi(math_, alpha, step)
         # Where the mean steps diverge, so do they with infinite data.
@@ -248,7 +247,7 @@ def overthinking_ratio(
 
 
 def _learned_matrix(
-    math_: ArrayMath, setting: list[Any], steps: int
+    math_: ArrayMath, setting: list[Value], steps: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Eigenvalues of K and Q in the basis of the training tasks, and their shares."""
     tau, alpha, kappa, rho, ridge = setting
@@ -298,7 +297,7 @@ class _Mean:
         f, h = self.f[: steps + 1], self.h[: steps + 1]
         change = np.diff(f, axis=0, prepend=0.0)
 
-        def average(weight: Any, rows: np.ndarray) -> np.ndarray:
+        def average(weight: Value, rows: np.ndarray) -> np.ndarray:
             return np.asarray((share * weight * rows) @ rows.T)
 
         W = _series(average(1, h) / self.alpha, average(K**2, h) / self.alpha)

@@ -26,7 +26,6 @@ variance below x, :math:`\sum_{\lambda_k < x} \omega_k \lambda_k \simeq x^\beta/
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from scipy import special
 
@@ -175,7 +174,7 @@ def compute_optimal(*, compute: Number, nu: Number, beta: Number) -> OptimalShap
     return OptimalShape(*(math_.finish(each) for each in (loss, *shape)))
 
 
-def _terms(math_: Namespace, nu: Any, beta: Any) -> tuple[Value, Value, Value, Value]:
+def _terms(math_: Namespace, nu: Value, beta: Value) -> tuple[Value, Value, Value, Value]:
     """Constants of time, depth, width and context."""
     # The sine of pi/nu.
     theta = math_.pi / nu / math_.cos(math_.pi / 2 - math_.pi / nu)

@@ -33,7 +33,6 @@ and report :math:`|\Gamma - I|^2/d`, the error on a context of infinite length.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.numbers import Namespace, Number, Value, require
@@ -154,7 +153,7 @@ def online_sgd_errors(
     return OnlineErrors(*(math_.finish(each) for each in errors))
 
 
-def _geometric_sum(math_: Namespace, a: Value, gap: Any, t: Value) -> Value:
+def _geometric_sum(math_: Namespace, a: Value, gap: Value, t: Value) -> Value:
     """Sum of the first t powers of a = 1 - gap."""
 
     def powers() -> Value:
@@ -165,6 +164,6 @@ def _geometric_sum(math_: Namespace, a: Value, gap: Any, t: Value) -> Value:
     return math_.where(gap == 0, lambda: t, powers)
 
 
-def _series(math_: Namespace, gap: Any) -> Value:
+def _series(math_: Namespace, gap: Value) -> Value:
     """Sum of all powers of 1 - gap."""
     return math_.where(gap > 0, lambda: 1 / gap, lambda: math_.inf)

@@ -35,8 +35,6 @@ squares, whatever :math:`\Gamma` is, and for :math:`\alpha < 1` with :math:`r_0 
 It follows from the generating function of V at x = y = 1.
 """
 
-from typing import Any
-
 from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.numbers import Namespace, Number, Value
 
@@ -107,7 +105,9 @@ def overthinking_threshold(
         )
 
 
-def edge_values(math_: Namespace, alpha: Value, noise: Value, factor: Any) -> tuple[Value, Value]:
+def edge_values(
+    math_: Namespace, alpha: Value, noise: Value, factor: Value
+) -> tuple[Value, Value]:
     """Values (s g)^2 f_0(1) and (s g)^2 f_pi(1) of the module docstring."""
     a, G = math_.sqrt(alpha), alpha + 1 + noise
     # a - 1, without cancellation.

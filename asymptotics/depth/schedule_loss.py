@@ -21,7 +21,7 @@ from iclimit.asymptotics.checks import checked, real_array
 from iclimit.asymptotics.depth.population import Population
 from iclimit.asymptotics.gdpp.search import degree, residual
 from iclimit.asymptotics.losses import BoundedLoss
-from iclimit.asymptotics.numbers import Number
+from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.spectra.polynomial_form import PolynomialForm
 from iclimit.asymptotics.spectra.two_point import TwoPoint
 
@@ -127,7 +127,7 @@ def depth_schedule_loss(
     return BoundedLoss(loss, error)
 
 
-def _parse_steps(rates: Any, gammas: Any) -> tuple[np.ndarray, np.ndarray]:
+def _parse_steps(rates: Value, gammas: Value) -> tuple[np.ndarray, np.ndarray]:
     given = np.asarray(rates)
     if given.dtype.kind == "c":
         real, imag = (real_array("rates", part) for part in (given.real, given.imag))

@@ -40,7 +40,6 @@ gives row k from the rows before it,
 """
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -139,7 +138,13 @@ test_time_errors.__test__ = False  # type: ignore[attr-defined]
 
 
 def ladder(
-    math_: Namespace, alpha: Value, gain: Any, rest: Any, scatter: Any, noise: Value, steps: int
+    math_: Namespace,
+    alpha: Value,
+    gain: Value,
+    rest: Value,
+    scatter: Value,
+    noise: Value,
+    steps: int,
 ) -> Value:
     """Errors after 0..steps steps with the matrix gain + E, E with entries of variance scatter.
 
@@ -194,7 +199,7 @@ def _averages(
 
 
 def _exact_averages(
-    math_: Namespace, alpha: Value, gain: Any, steps: int
+    math_: Namespace, alpha: Value, gain: Value, steps: int
 ) -> tuple[np.ndarray, ...]:
     """The same for one point of exact or multi-precision numbers."""
     law = MarchenkoPastur(1 / alpha)

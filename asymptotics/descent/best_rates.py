@@ -3,8 +3,6 @@ r"""The best schedules: of any rates, of one constant rate, and in the worst cas
 The theory is in `iclimit.asymptotics.descent.schedules`.
 """
 
-from typing import Any
-
 import numpy as np
 
 from iclimit.asymptotics.descent.real_rates import best_real_rates, residual_zeros_matrix
@@ -136,7 +134,7 @@ def _exact_optimum(math_: Namespace, steps: int, spectrum: Spectrum, noise: Valu
     return Schedule(tuple(1 / zero for zero in zeros), loss, loss)
 
 
-def _exact_zeros(math_: Namespace, coefficients: list[Any]) -> list[Value]:
+def _exact_zeros(math_: Namespace, coefficients: list[Value]) -> list[Value]:
     """Zeros of a polynomial, largest first; its coefficients come with the constant first."""
     if isinstance(math_, MpMath):
         import mpmath

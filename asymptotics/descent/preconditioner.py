@@ -217,7 +217,7 @@ def _is_symbolic(*values: Any) -> bool:
     return any(hasattr(value, "free_symbols") for value in values)
 
 
-def _symbolic(input_covariance: Any, task_covariance: Any, excess_kurtosis: Any) -> Value:
+def _symbolic(input_covariance: Value, task_covariance: Value, excess_kurtosis: Value) -> Value:
     """Covariances as SymPy matrices."""
     if np.any(excess_kurtosis != 0):
         raise ValueError(f"excess_kurtosis must be 0 for SymPy matrices, got {excess_kurtosis}")
@@ -240,7 +240,7 @@ def _symbolic_matrix(name: str, value: Value) -> Value:
 
 
 def _arrays(
-    input_covariance: Any, task_covariance: Any, excess_kurtosis: Any, mixing: Any
+    input_covariance: Value, task_covariance: Value, excess_kurtosis: Value, mixing: Value
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mixing matrix, task covariance and excess kurtosis per coordinate, checked."""
     Lambda = covariance_matrix("input_covariance", input_covariance)

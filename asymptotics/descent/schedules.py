@@ -184,7 +184,7 @@ def given_schedule(
 
 
 def make_schedule(
-    math_: Namespace, rates: list[Any], spectrum: Spectrum, noise: Value
+    math_: Namespace, rates: list[Value], spectrum: Spectrum, noise: Value
 ) -> Schedule:
     """Schedule of given rates, one number or array for each step."""
     loss = _loss(math_, rates, spectrum, noise)
@@ -205,7 +205,7 @@ def parse_setting(
 
 
 def _parse(
-    ratio: Any, context: Value, dim: Value, **more: Any
+    ratio: Value, context: Value, dim: Value, **more: Any
 ) -> tuple[Namespace, Spectrum, list[Value]]:
     spectrum = Wishart(context=context, dim=dim) if _is_finite(ratio, context, dim) else None
     where = {"ratio": ratio, "context": context, "dim": dim}
@@ -216,7 +216,7 @@ def _parse(
 
 
 def parse_spectrum(
-    math_: Namespace, ratio: Any, context: Value, dim: Value, input_law: str = "gaussian"
+    math_: Namespace, ratio: Value, context: Value, dim: Value, input_law: str = "gaussian"
 ) -> Spectrum:
     """Spectrum of a limit or of a finite size, whichever is given."""
     if _is_finite(ratio, context, dim):
@@ -230,7 +230,7 @@ def parse_spectrum(
     return MarchenkoPastur(ratio)
 
 
-def _is_finite(ratio: Any, context: Value, dim: Value) -> bool:
+def _is_finite(ratio: Value, context: Value, dim: Value) -> bool:
     missing = [value is None for value in (context, dim)]
     if any(missing) if ratio is None else not all(missing):
         raise ValueError(
@@ -240,7 +240,7 @@ def _is_finite(ratio: Any, context: Value, dim: Value) -> bool:
     return ratio is None
 
 
-def _loss(math_: Namespace, rates: list[Any], spectrum: Spectrum, noise: Value) -> Value:
+def _loss(math_: Namespace, rates: list[Value], spectrum: Spectrum, noise: Value) -> Value:
     if isinstance(math_, ArrayMath):
         return math_.finish(quadrature_loss(rates, *spectrum.quadrature(len(rates)), noise))
     return math_.finish(moment_loss(math_, rates, spectrum, noise))
@@ -257,7 +257,7 @@ def quadrature_loss(rates: Iterable[Any], nodes: Any, weights: Any, noise: Any) 
         return np.where(np.isnan(loss), np.inf, loss)
 
 
-def moment_loss(math_: Namespace, rates: list[Any], spectrum: Any, noise: Value) -> Value:
+def moment_loss(math_: Namespace, rates: list[Value], spectrum: Any, noise: Value) -> Value:
     """Loss as a combination of moments, in exact or multi-precision arithmetic."""
     extra = 8 * len(rates) * isinstance(math_, MpMath)
     with more_digits(math_, extra):

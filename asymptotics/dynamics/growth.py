@@ -269,7 +269,7 @@ def head_growth(
         # The integral is positive, so 1/u >= -time; and the end is approached exponentially.
         z = np.maximum(-time - 1, 0.3 * np.exp(-3 * np.maximum(time - _END, 0)))
 
-        def newton(z: Any, time: Any) -> Value:
+        def newton(z: Value, time: Value) -> Value:
             u, remaining = 1 / (1 + z), z / (1 + z)
             wrong = 1 + z - _integral(math_, u, 0 * u, u, remaining) + time
             return np.maximum(z - wrong * remaining * (1 + u + u**2), z / 2)
@@ -299,7 +299,9 @@ def _check_below(math_: Namespace, name: str, u: Value) -> None:
     require(math_, f"{name} over the fixed point", u, lambda x: x <= 1 + slack, "<= 1")
 
 
-def _integral(math_: Namespace, u: Value, u0: Value, step: Value, remaining: Any = None) -> Value:
+def _integral(
+    math_: Namespace, u: Value, u0: Value, step: Value, remaining: Value = None
+) -> Value:
     r"""Integral of :math:`s/(1 - s^3)` from u0 to u = u0 + step, remaining = 1 - u.
 
     Each of the three terms is computed from the step, so that they do not cancel.  Only their

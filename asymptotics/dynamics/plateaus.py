@@ -254,14 +254,14 @@ def parse_eigenvalues(
     return math_, lam, values
 
 
-def descending(math_: Namespace, values: list[Any]) -> list[Value]:
+def descending(math_: Namespace, values: list[Value]) -> list[Value]:
     """Numbers in descending order; SymPy expressions, which may not compare, as they are."""
     if isinstance(math_, ArrayMath):
         return [*-np.sort(-np.stack(values), axis=0)]
     return values if isinstance(math_, SymPyMath) else sorted(values, reverse=True)
 
 
-def collected(math_: Namespace, values: Sequence[Any]) -> Value:
+def collected(math_: Namespace, values: Sequence[Value]) -> Value:
     """Arrays along a last axis; other numbers in a tuple."""
     if not isinstance(math_, ArrayMath):
         return tuple(math_.finish(value) for value in values)

@@ -293,7 +293,7 @@ def _normal(value: Value) -> Value:
     return value >= sys.float_info.min
 
 
-def by_layer(math_: Namespace, values: Sequence[Any], shape: tuple[int, ...]) -> Value:
+def by_layer(math_: Namespace, values: Sequence[Value], shape: tuple[int, ...]) -> Value:
     """Results layer by layer: along a last axis of an array, or in a tuple."""
     if not isinstance(math_, ArrayMath):
         return tuple(values)
@@ -301,7 +301,7 @@ def by_layer(math_: Namespace, values: Sequence[Any], shape: tuple[int, ...]) ->
     return np.stack(full, axis=-1) if full else np.empty((*shape, 0))
 
 
-def _layer(math_: Namespace, x: Value, method: str, cap: Any) -> tuple[Value, Value]:
+def _layer(math_: Namespace, x: Value, method: str, cap: Value) -> tuple[Value, Value]:
     r"""Excess after a layer, and the double zero :math:`1/\gamma` over the largest eigenvalue.
 
     ``cap`` is the largest excess for which the layer is made.

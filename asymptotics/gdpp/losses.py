@@ -147,7 +147,7 @@ def rule_loss(rates: Any, gammas: Any, nodes: Any, weights: Any, noise: Any) -> 
 
 
 def _moment_loss(
-    math_: Namespace, rates: list[Any], gammas: list[Any], spectrum: Any, noise: Value
+    math_: Namespace, rates: list[Value], gammas: list[Value], spectrum: Any, noise: Value
 ) -> Value:
     """Loss as a combination of moments, in exact or multi-precision arithmetic."""
     with more_digits(math_, 8 * degree(len(rates))):
@@ -254,7 +254,7 @@ def check_layers(name: str, layers: int, most: int) -> None:
 
 
 def _parse_layers(
-    rates: Any, gammas: Any, *, systems: Systems = "every", **others: Any
+    rates: Value, gammas: Value, *, systems: Systems = "every", **others: Any
 ) -> tuple[Namespace, Value, Value, list[Value]]:
     """Number system; rates and gammas as arrays with a last axis of layers, or as lists."""
     layers = ("rates", "gammas")

@@ -219,7 +219,7 @@ def peaks(
     count = _GRID * degree(rates.shape[-1])
     spacing = np.pi / count
 
-    def height(angle: np.ndarray, row: Any) -> np.ndarray:
+    def height(angle: np.ndarray, row: Value) -> np.ndarray:
         points = angles_to_points(angle, lower[row, None])
         return abs(residual(rates[row], gammas[row], points)[0])
 

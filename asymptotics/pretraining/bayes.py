@@ -37,8 +37,6 @@ A fixed ratio :math:`\kappa = k/d` is the corner :math:`\theta \to 0`, where
 :math:`e_{ICL} \to 2 + \rho`, worse than the null predictor.
 """
 
-from typing import Any
-
 import numpy as np
 
 from iclimit.asymptotics.checks import checked
@@ -173,7 +171,7 @@ def dmmse_errors(
     return TaskErrors(icl[()], idg[()])
 
 
-def _log_tasks_needed(log_x: Any, alpha: Value, rho: Value, dim: Value) -> Value:
+def _log_tasks_needed(log_x: Value, alpha: Value, rho: Value, dim: Value) -> Value:
     """Theta at which the nearest task fits as if the noise were b = alpha x."""
     x, x_true = np.exp(log_x), rho / alpha
     M, slope, curvature = (wishart_resolvent(x, kappa=alpha, derivative=k) for k in range(3))
@@ -190,7 +188,7 @@ def _log_tasks_needed(log_x: Any, alpha: Value, rho: Value, dim: Value) -> Value
 def _frozen_error(theta: Value, alpha: Value, rho: Value, dim: Value) -> np.ndarray:
     """ICL error in the frozen phase, flat arrays."""
 
-    def residual(log_x: Any, theta: Any, alpha: Any, rho: Any, dim: Any) -> Value:
+    def residual(log_x: Value, theta: Value, alpha: Value, rho: Value, dim: Value) -> Value:
         return _log_tasks_needed(log_x, alpha, rho, dim) - theta
 
     arguments = theta, alpha, rho, dim

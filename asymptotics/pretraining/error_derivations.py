@@ -117,7 +117,7 @@ def _steps(ridge: Number | None) -> dict[str, tuple[str, Any]]:
     slope = sympy.Symbol("M'")
     equations = {"q": (q, context_noise(math_, alpha, rho))}
 
-    def let(name: str, value: Any) -> Value:
+    def let(name: str, value: Value) -> Value:
         equations[name] = symbols[name], value
         return symbols[name]
 
@@ -144,7 +144,7 @@ def _steps(ridge: Number | None) -> dict[str, tuple[str, Any]]:
 
 
 def _errors_by_traces(
-    tau: Value, rho: Value, q: Value, nu: Any, M: Value, slope: Any, error: Any
+    tau: Value, rho: Value, q: Value, nu: Value, M: Value, slope: Value, error: Value
 ) -> tuple[Value, Value]:
     """IDG and ICL error as means over the eigenvalues c of the covariance of the tasks."""
     import sympy
@@ -152,7 +152,7 @@ def _errors_by_traces(
     c, y = sympy.symbols("c y")
     F, G = 1 / (c + nu), c + q
 
-    def mean(function: Any) -> Value:
+    def mean(function: Value) -> Value:
         """Mean of a Laurent polynomial in y = c + nu, where c has mean 1."""
         moments = {1: 1 + nu, 0: 1, -1: M, -2: -slope}
         expanded = sympy.expand(sympy.expand(function).subs(c, y - nu))

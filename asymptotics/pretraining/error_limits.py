@@ -66,7 +66,7 @@ def _errors(
 ) -> tuple[Value, Value]:
     """Both errors, with known intermediates in place of their values."""
 
-    def let(name: str, value: Any) -> Value:
+    def let(name: str, value: Value) -> Value:
         return known.get(name, value)
 
     return errors_of(SymPyMath(), tau, kappa, rho, q, xi, eta, M, let)
@@ -93,14 +93,14 @@ class _Algebra:
         signs = {factor: -sympy.Symbol(f"d_{k}") for k, factor in enumerate(below)}
         substitution = {self.symbols[name]: value for name, value in point.items()}
 
-        def collected(part: Any, symbol: Any) -> Value:
+        def collected(part: Value, symbol: Value) -> Value:
             factors = (
                 sympy.collect(factor.expand(), symbol, sympy.factor) if factor.is_Add else factor
                 for factor in sympy.Mul.make_args(part)
             )
             return sympy.Mul(*factors).xreplace(signs)
 
-        def tidy(value: Any) -> Value:
+        def tidy(value: Value) -> Value:
             value = sympy.factor(value.as_expr().subs(substitution)).xreplace(signs)
             top, bottom = sympy.fraction(value)
             if sympy.LC(bottom.expand(), tau).is_negative:
@@ -130,7 +130,7 @@ class _Algebra:
         names = ("rho", "tau", "kappa", "q", "xi", "eta", "M", "lambda", "e_{IDG}")
         rho, tau, kappa, q, xi, eta, M, ridge, error = (self.symbols[name] for name in names)
 
-        def both(q: Any, xi: Any, eta: Any, tau: Any = tau) -> tuple[Value, Value]:
+        def both(q: Value, xi: Value, eta: Value, tau: Value = tau) -> tuple[Value, Value]:
             """The ICL error in the name of the IDG error, and the IDG error."""
             point = rho, tau, kappa, q, xi, eta, M
             return _errors(*point, **known, IDG=error)[0], _errors(*point, **known)[1]

@@ -157,7 +157,7 @@ def derive_many_tasks(spectrum: Mapping[Any, Any] | None = None, *, order: int =
         (j, k): sympy.Symbol(f"r_{{{j},{k}}}") for k in range(1, order + 3) for j in (k - 1, k)
     }
 
-    def cut(value: Any) -> Value:
+    def cut(value: Value) -> Value:
         expanded = sympy.collect(sympy.expand(value), e, evaluate=False)
         return sum(expanded.get(e**k, 0) * e**k for k in range(order + 1))
 
@@ -221,7 +221,7 @@ def derive_threshold() -> Derivation:
     noise, gain, gain_slope = rho + q - q**2 * M[0], q * M[0] + T[0], M[0] + q * M[1] + T[1]
     above = noise - q**2 * gain_slope + noise * gain / (tau - 1)
 
-    def at(values: list[Any], xi: Any, start: int = 0) -> Value:
+    def at(values: list[Value], xi: Value, start: int = 0) -> Value:
         terms = enumerate(values[start:])
         return sum(value * xi**k / sympy.factorial(k) for k, value in terms)
 
@@ -252,7 +252,7 @@ def _derivation(steps: Mapping[str, tuple[Any, Any]]) -> Derivation:
     return Derivation(tuple((text, sympy.Eq(*sides)) for text, sides in steps.items()))
 
 
-def _polynomial(difference: Any, variable: Any) -> Value:
+def _polynomial(difference: Value, variable: Value) -> Value:
     """Numerator as a polynomial, collected."""
     import sympy
 

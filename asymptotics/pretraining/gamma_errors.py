@@ -360,10 +360,10 @@ def _parse_law(
     context: Number,
     rho: Number,
     dim: int | None,
-    tasks: Any,
+    tasks: Value,
     task_law: str,
-    task_covariance: Any,
-    input_covariance: Any,
+    task_covariance: Value,
+    input_covariance: Value,
 ) -> _Law:
     """Law from arguments; the dimension is that of tasks or covariances unless it is given."""
     given = [each for each in (task_covariance, input_covariance) if each is not None]
@@ -446,7 +446,7 @@ def _covariance(name: str, value: Value, d: int, exact: bool) -> np.ndarray:
     return matrix
 
 
-def _task_set(tasks: Any, d: int, exact: bool) -> np.ndarray | None:
+def _task_set(tasks: Value, d: int, exact: bool) -> np.ndarray | None:
     """Pretraining tasks as an array (k, d); None stands for infinitely many."""
     if not np.ndim(tasks):
         if tasks != math.inf:

@@ -211,7 +211,7 @@ def _errors_of_block(
     """Both errors, from checked arguments."""
     q = context_noise(math_, alpha, rho)
 
-    def cases(below: Any) -> tuple[Value, Value]:
+    def cases(below: Value) -> tuple[Value, Value]:
         xi, eta = solve_fixed_point(math_, below, tau, q, kappa, ridge)
         icl, idg = errors_at(math_, tau, kappa, rho, q, xi, eta)
         free = math_.all_of(math_.isinf(alpha), ridge <= 0, rho > 0, tau < math_.inf)
@@ -222,7 +222,7 @@ def _errors_of_block(
             math_.where(idg_diverges, lambda: math_.inf, lambda: settled(idg)),
         )
 
-    def settled(error: Any) -> Value:
+    def settled(error: Value) -> Value:
         """Replace by 0 what the stand-in for infinite context leaves of an error of 0."""
         if isinstance(math_, SymPyMath):
             return error
@@ -336,7 +336,7 @@ def solve_fixed_point(
     return math_.convert(xi), math_.convert(eta)
 
 
-def ridge_bracket(math_: Namespace, tau: Value, eigenvalue: Any, ridge: Value) -> Value:
+def ridge_bracket(math_: Namespace, tau: Value, eigenvalue: Value, ridge: Value) -> Value:
     r"""Effective ridge if all features had this variance: a bound on it from either side.
 
     The root of :math:`\tau (1 - \lambda/\xi) = g/(g + \xi)`, a quadratic equation, grows with g.
@@ -395,7 +395,7 @@ def effective_ridge_mp(tau: Any, q: Any, kappa: Any, ridge: Any) -> Value:
         lower = mpmath.log(ridge_bracket(math_, tau, q, ridge)) - margin
         upper = mpmath.log(ridge_bracket(math_, tau, 1 + q, ridge)) + margin
 
-        def residual(log_xi: Any) -> Value:
+        def residual(log_xi: Value) -> Value:
             return _residual(math_, log_xi, tau, q, kappa, ridge)
 
         log_xi = mpmath.findroot(

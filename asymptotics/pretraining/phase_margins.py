@@ -191,7 +191,9 @@ def _point(objective: str, **parameters: Any) -> tuple[Namespace, _Point]:
         return math_, _Point(tau, kappa, rho, q, xi, eta, M, M_slope, A)
 
 
-def _change(math_: Namespace, objective: str, at: _Point, dq: Any, dxi: Any) -> tuple[Value, ...]:
+def _change(
+    math_: Namespace, objective: str, at: _Point, dq: Value, dxi: Value
+) -> tuple[Value, ...]:
     """D, and along a change of q and xi that of A, n and m of the error e: D de = n - m dD/D.
 
     By an imaginary step whose square is far below rounding error.
@@ -266,13 +268,17 @@ def optimal_ridge(
         q = context_noise(math_, alpha, rho)
         start = ridgeless_point(math_, tau < 1, tau, q, kappa)[0]
 
-        def point(step: Any, tau: Any, q: Any, kappa: Any, start: Any) -> tuple[Value, Value]:
+        def point(
+            step: Value, tau: Value, q: Value, kappa: Value, start: Value
+        ) -> tuple[Value, Value]:
             xi = start + (1 + q) * np.exp(step)
             eta = excess(math_, tau, 1) + xi * wishart_resolvent(q + xi, kappa=kappa) / tau
             # Rounding can put the first scanned points below the ridgeless point, where eta = 0.
             return xi, np.maximum(eta, 0.0)
 
-        def error(step: Any, tau: Any, q: Any, kappa: Any, start: Any, rho: Any) -> Value:
+        def error(
+            step: Value, tau: Value, q: Value, kappa: Value, start: Value, rho: Value
+        ) -> Value:
             pair = errors_at(math_, tau, kappa, rho, q, *point(step, tau, q, kappa, start))
             return pair[0 if objective == "icl" else 1]
 

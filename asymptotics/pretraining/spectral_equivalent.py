@@ -157,7 +157,7 @@ class _Summaries:
         """Variance over the tasks of their quadratic form, given their norms."""
         form = self.r / self.D
 
-        def covariance(a: Any, b: Any) -> Value:
+        def covariance(a: Value, b: Value) -> Value:
             return 2 / (1 + 2 / self.tasks) * (_sum(a * b) - _sum(a) * _sum(b) / self.tasks)
 
         # The norms of a single task do not vary.
@@ -170,16 +170,16 @@ def _each(value: Value) -> Value:
     return np.expand_dims(value, -1)
 
 
-def _sum(values: Any) -> Value:
+def _sum(values: Value) -> Value:
     return np.sum(values, axis=-1)
 
 
-def _dimension(eigenvalues: Any) -> Value:
+def _dimension(eigenvalues: Value) -> Value:
     """Sum of the eigenvalues, which is an integer but for rounding."""
     return np.floor(_sum(eigenvalues) + 0.5)
 
 
-def _fraction(t: Value, variance: Any) -> tuple[Value, Value]:
+def _fraction(t: Value, variance: Value) -> tuple[Value, Value]:
     """Mean of u/(t + u) and of u/(t + u)**2, u from a Gamma law of mean 1.
 
     The continued fraction of the Stieltjes transform, from the recurrence of Laguerre polynomials.
@@ -208,7 +208,7 @@ def _query_rule(dim: Value) -> tuple[Value, Value]:
     return nodes, np.stack(weights, axis=-1)
 
 
-def _mean_share(t: Value, variance: Any, dim: Value) -> Value:
+def _mean_share(t: Value, variance: Value, dim: Value) -> Value:
     """Mean f of u/(t + u) over leverages u."""
     q, weight = _query_rule(dim)
     return _sum(weight * _fraction(_each(t) / q, _each(variance))[0])
@@ -275,7 +275,7 @@ def spectral_errors(
 
 
 def _plain_ridge(
-    math_: Any, spectrum: Any, law: Any, samples: Any, ridge: Value, free: Any
+    math_: Any, spectrum: Any, law: Any, samples: Value, ridge: Value, free: Value
 ) -> Value:
     """Effective ridge for leverages that do not fluctuate; 0 if ridgeless and determined."""
     zero = np.zeros_like(samples)
@@ -284,7 +284,7 @@ def _plain_ridge(
     # By convexity the harmonic and the arithmetic mean eigenvalue bound the effective ridge.
     ends = features / start.inverse_trace(), start.trace() / features
 
-    def residual(log_xi: Any, samples: Any, ridge: Any, *law: Any) -> Value:
+    def residual(log_xi: Value, samples: Value, ridge: Value, *law: Any) -> Value:
         xi = np.exp(log_xi)
         return samples * (1 - ridge / xi) - _Summaries(spectrum, law, xi).freedom()
 
@@ -304,14 +304,14 @@ def _plain_ridge(
 
 
 def _leverage_scale(
-    math_: Any, spectrum: Any, law: Any, leverage: Value, samples: Any, ridge: Value
+    math_: Any, spectrum: Any, law: Any, leverage: Value, samples: Value, ridge: Value
 ) -> Value:
     """Root t of f(t) = df1/samples at the effective ridge ridge/(t f(t))."""
     start = _Summaries(spectrum, law, np.zeros_like(samples))
     dim = start.dim
     share = (dim + 1) / samples
 
-    def residual(log_t: Any, leverage: Any, samples: Any, ridge: Any, *law: Any) -> Value:
+    def residual(log_t: Value, leverage: Value, samples: Value, ridge: Value, *law: Any) -> Value:
         t = np.exp(log_t)
         f = _mean_share(t, leverage, dim)
         return f - _Summaries(spectrum, law, ridge / (t * f)).freedom() / samples
@@ -338,7 +338,7 @@ def _unsolved(what: str, arguments: Any, worst: int) -> str:
 
 
 def _errors(
-    spectrum: Any, law: Any, samples: Any, xi: Value, t: Value, share: Any, leverage: Value
+    spectrum: Any, law: Any, samples: Value, xi: Value, t: Value, share: Value, leverage: Value
 ) -> tuple[Value, Value]:
     """ICL and IDG error at the effective ridge, for leverages of mean share f at the scale t."""
     summaries = _Summaries(spectrum, law, xi)

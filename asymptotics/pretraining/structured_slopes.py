@@ -19,7 +19,6 @@ minimum is searched for from several starts.
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -170,7 +169,7 @@ def task_gradient(spectrum: JointSpectrum, settings: Settings) -> np.ndarray:
     return noise * settings.test_noise(spectrum) + misalignment
 
 
-def _repeated(values: Any, count: int) -> Value:
+def _repeated(values: Value, count: int) -> Value:
     """Fields of a solution of one setting, repeated along their first axis."""
     names = [field.name for field in dataclasses.fields(values)]
     return type(values)(*(np.repeat(getattr(values, name), count, axis=0) for name in names))

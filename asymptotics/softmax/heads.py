@@ -243,7 +243,7 @@ def optimal_softmax(
     return SoftmaxHead(*(each[()] for each in optima))
 
 
-def _limit_optimum(math_: Namespace, both: Any, heads: int) -> SoftmaxHead:
+def _limit_optimum(math_: Namespace, both: Value, heads: int) -> SoftmaxHead:
     one = both * 0 + 1
     if heads > 1:
         return SoftmaxHead(one * 0, one * math_.inf, math_.finish(both / (1 + both)), one * 0)
@@ -252,12 +252,12 @@ def _limit_optimum(math_: Namespace, both: Any, heads: int) -> SoftmaxHead:
 
 
 def _parse(
-    ratio: Any,
+    ratio: Value,
     context: Value,
     dim: Value,
-    noise_ratio: Any,
+    noise_ratio: Value,
     noise_variance: Value,
-    heads: Any,
+    heads: Value,
     **more: Any,
 ) -> tuple[Namespace, list[Value]]:
     """Number system; what was given besides; (c, v) of the limit or (N, d, noise) of a size."""

@@ -338,7 +338,7 @@ def _kernel_head(f: Kernel, beta: float, N: float, d: float, noise: float, panel
     return KernelHead(float(v), float(loss), float(signal), float(power))
 
 
-def _check_function(score_function: Any) -> None:
+def _check_function(score_function: Value) -> None:
     if not callable(score_function):
         raise TypeError(f"score_function must be a function of a score, got {score_function!r}")
 

@@ -222,7 +222,7 @@ def _table(path: str | Path) -> np.ndarray:
     return np.array(rows)
 
 
-def _weights(weights: Any, count: int) -> np.ndarray:
+def _weights(weights: Value, count: int) -> np.ndarray:
     mass = real_array("weights", weights)
     if mass.shape != (count,):
         raise ValueError(f"weights must be {count} numbers, got shape {mass.shape}")

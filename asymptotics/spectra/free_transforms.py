@@ -53,7 +53,7 @@ def r_transform(measure: SpectralMeasure, x: np.ndarray, derivative: int) -> Val
         low = np.where(x > 0, np.maximum(mean, upper - inverse), np.where(x < 0, lower, mean))
         high = np.where(x > 0, upper, np.where(x < 0, np.minimum(mean, lower - inverse), mean))
 
-    def average(kernel: Callable, r: Any, x: Any) -> Value:
+    def average(kernel: Callable, r: Value, x: Value) -> Value:
         with np.errstate(divide="ignore", over="ignore"):
             pole = np.where(abs(x) < 1e-300, FAR, r + 1 / x)
         return measure.expect(kernel, pole, r, x)
@@ -82,7 +82,7 @@ def s_transform(measure: SpectralMeasure, x: np.ndarray, derivative: int) -> Val
     low = np.where(x > 0, np.maximum(mean, edge), np.where(x < 0, max(lower, 1e-30), mean))
     high = np.where(x > 0, upper, mean)
 
-    def average(kernel: Callable, v: Any, x: Any) -> Value:
+    def average(kernel: Callable, v: Value, x: Value) -> Value:
         """Mean of kernel(t, u, v), where u = v (1 + x) - x t vanishes at the pole."""
         with np.errstate(divide="ignore", over="ignore"):
             pole = np.where(abs(x) < 1e-300, FAR, v * (1 + x) / x)
@@ -106,7 +106,9 @@ def _check_unbounded(upper: float, x: np.ndarray, derivative: int) -> None:
         raise ValueError(f"x must be <= 0 for an unbounded support, got {x}")
 
 
-def _monotone_root(equation: Callable, low: Any, high: Any, x: np.ndarray, bounds: str) -> Value:
+def _monotone_root(
+    equation: Callable, low: Value, high: Value, x: np.ndarray, bounds: str
+) -> Value:
     """Root of an increasing function in a bracket; of a bracket of one point, the point."""
     low, high, x = np.broadcast_arrays(low, high, x)
     root = np.array(high)
@@ -134,7 +136,7 @@ def cumulants_of_moments(moments: Sequence[Any]) -> list[Value]:
     return cumulants
 
 
-def _outer_blocks(cumulants: Sequence[Any], moments: Sequence[Any], order: int) -> Value:
+def _outer_blocks(cumulants: Sequence[Value], moments: Sequence[Value], order: int) -> Value:
     """Sum over s of kappa_s [x^(order - s)] M^s, which asks for moments below that order only."""
     series = [1, *moments[: order - 1]]
     total, power = 0, [1] + [0] * (order - 1)

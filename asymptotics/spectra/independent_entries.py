@@ -95,7 +95,7 @@ class IndependentEntries(Wishart):
         return value.expand() if hasattr(value, "expand") else Fraction(value)
 
 
-def _falling(size: Any, start: int, stop: int) -> Value:
+def _falling(size: Value, start: int, stop: int) -> Value:
     """Product of size - i for i from start to stop - 1."""
     return prod((size - i for i in range(start, stop)), start=1)
 

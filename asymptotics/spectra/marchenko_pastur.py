@@ -112,7 +112,7 @@ class MarchenkoPastur(SpectralMeasure):
         value = 1 - self._mass_above(angle)
         return np.where(x >= 0, np.clip(value, 0.0, 1.0), 0.0)[()]
 
-    def _mass_above(self, angle: Any) -> Value:
+    def _mass_above(self, angle: Value) -> Value:
         """Mass of the part at angles below ``angle``: integral of (2/pi) sin^2 / x."""
         c = self.ratio
         root = np.sqrt(c)
@@ -195,7 +195,7 @@ class MarchenkoPastur(SpectralMeasure):
         math_, (z, _) = checked(z=z, ratio=self.ratio)
         return z, math_.violates(z, lambda v: v < 0) is None
 
-    def _require_outside(self, z: Value, atom: Any) -> None:
+    def _require_outside(self, z: Value, atom: Value) -> None:
         """Raise a ValueError if a real z lies in the support or on an atom at zero."""
         lower, upper = self.edges
         outside = (z > upper) | ((z < lower) & ((z != 0) | ~np.asarray(atom)))
@@ -280,7 +280,7 @@ class MarchenkoPastur(SpectralMeasure):
             return math_.finish(eta / w)
         return math_.finish(-eta * (1 + c * w * eta) / (w * (snr + w**2)))
 
-    def _inflation(self, math_: Namespace, snr: Any) -> Value:
+    def _inflation(self, math_: Namespace, snr: Value) -> Value:
         """The inflation 1 + M(1/snr)/kappa of `resolvent`."""
         with math_.quiet():
             return 1 + self.ratio * wishart_resolvent(math_.divide(1, snr), kappa=1 / self.ratio)

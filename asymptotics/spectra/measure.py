@@ -428,7 +428,7 @@ class SpectralMeasure:
         )
         return self.expect(kernels[derivative], pole, snr)
 
-    def _reciprocal(self, snr: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _reciprocal(self, snr: Value) -> tuple[np.ndarray, np.ndarray]:
         """Arguments of the eta transform and their poles -1/snr, far away for snr = 0."""
         snr = real_array("snr", snr, "(-inf, inf)")
         with np.errstate(divide="ignore", over="ignore"):

@@ -128,7 +128,7 @@ def pair_moments(
     return mean(A * B, F) + product(mean(B * lam, F), product(total, loops))
 
 
-def _convolved(s: Value, f: Any) -> Value:
+def _convolved(s: Value, f: Value) -> Value:
     """Last coefficient of a product of two series of equal length."""
     return sum(a * b for a, b in zip(reversed(s), f, strict=True))
 

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
+from iclimit.asymptotics.numbers import Value
 from iclimit.asymptotics.spectra.contours import GROWTH
 from iclimit.asymptotics.spectra.interval_polynomials import IntervalPolynomials
 from iclimit.asymptotics.spectra.two_point import Contour, Function, TwoPoint
@@ -214,7 +215,7 @@ def _points(part: Part, size: float, angles: np.ndarray) -> tuple[np.ndarray, np
 
 
 def _contour(
-    law: TwoPoint, parts: Sequence[Part], sizes: Sequence[float], outer: Any, inner: Any
+    law: TwoPoint, parts: Sequence[Part], sizes: Sequence[float], outer: Value, inner: Value
 ) -> Contour:
     """The form on one set of ellipses."""
     points, weights, w = [], [], []

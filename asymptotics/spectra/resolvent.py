@@ -20,18 +20,16 @@ positive terms, so nothing cancels in floating point:
 The derivatives follow by implicit differentiation of the quadratic equation.
 """
 
-from typing import Any
-
 from iclimit.asymptotics.checks import check_derivative, checked
 from iclimit.asymptotics.numbers import Namespace, Number, Value
 
 
-def excess(math_: Namespace, kappa: Value, start: Any) -> Value:
+def excess(math_: Namespace, kappa: Value, start: Value) -> Value:
     """Return (kappa - start) / kappa, which is 1 at kappa = inf."""
     return math_.where(math_.isinf(kappa), lambda: 1, lambda: (kappa - start) / kappa)
 
 
-def resolvent(math_: Namespace, q: Value, kappa: Value, offset: Any) -> Value:
+def resolvent(math_: Namespace, q: Value, kappa: Value, offset: Value) -> Value:
     """Positive root M of (q/kappa) M^2 + (q + offset) M = 1, where offset = 1 - 1/kappa.
 
     The offset is an argument because it decides the accuracy near kappa = 1: the caller knows how

@@ -151,14 +151,14 @@ def _simplify(value: Value) -> Value:
     return value.cancel() if hasattr(value, "cancel") else value
 
 
-def _orthogonal(moments: Sequence[Any]) -> tuple[list[list[Value]], list[Value]]:
+def _orthogonal(moments: Sequence[Value]) -> tuple[list[list[Value]], list[Value]]:
     r"""Monic orthogonal polynomials of a measure given by its moments, and their squared norms.
 
     All inner products are with powers, :math:`h_k = \langle \pi_k, x^k\rangle`: exact
     or multi-precision arithmetic only: in float64 the moments would lose everything.
     """
 
-    def inner(polynomial: list[Any], power: int) -> Value:
+    def inner(polynomial: list[Value], power: int) -> Value:
         return _simplify(sum(c * moments[i + power] for i, c in enumerate(polynomial)))
 
     polynomials, norms, sums = [[1]], [inner([1], 0)], [0]
@@ -216,7 +216,7 @@ def _radau(moments: Sequence[Fraction], digits: int) -> tuple[np.ndarray, np.nda
     return np.array(nodes), np.array(weights)
 
 
-def _jacobi_eigenvalues(polynomials: list[list[Any]], norms: list[Any]) -> list[float]:
+def _jacobi_eigenvalues(polynomials: list[list[Value]], norms: list[Value]) -> list[float]:
     """Zeros of the last polynomial in floating point, largest first."""
     # The second coefficient of a monic polynomial is minus the sum of the centres so far.
     sums = [float(-p[k - 1]) if k else 0.0 for k, p in enumerate(polynomials)]

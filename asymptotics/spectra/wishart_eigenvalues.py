@@ -276,7 +276,7 @@ def _pfaffian(x: Value, context: int, dim: int) -> Value:
     return _eliminate(matrix)
 
 
-def _eliminate(matrix: list[list[Any]]) -> Value:
+def _eliminate(matrix: list[list[Value]]) -> Value:
     """Pfaffian from the entries right of the diagonal, which are overwritten two rows at a time.
 
     Pivots are quotients of the Pfaffians of the leading blocks.  These are positive, as they
@@ -298,7 +298,7 @@ def _eliminate(matrix: list[list[Any]]) -> Value:
     return product
 
 
-def _regularised(first: Any, count: int, z: Value) -> list[Value]:
+def _regularised(first: Value, count: int, z: Value) -> list[Value]:
     """Incomplete gamma functions P(first, z), P(first + 1, z), ..., by downward recurrence."""
     import mpmath
 
