@@ -33,6 +33,7 @@ PAGES = [
     *sorted((ROOT / "iclimit" / "cli").glob("*.py")),
 ]
 
+# Commands that are read but not run, with the reason.
 LEFT_OUT = {
     "validate": "`make validate` runs all claims, in minutes",
     "validate ridgeless ridge --preset quick": "a minute; `make validate` runs it, too",
@@ -42,8 +43,8 @@ LEFT_OUT = {
     "phase icl_error --x alpha=0.1:100:200:log --y kappa=0.25:4:200:log --tau 4 --rho 0.1 "
     "--simulate dim=32:48:64 --scheduler tcp://10.0.0.1:8786 -o phase.png": "needs a Dask cluster",
 }
-"""Commands that are read but not run, with the reason."""
 
+# Flags behind those of the commands with these beginnings, which then learn or ask less.
 SHORTENED = {
     "curve icl_error --tau 0.5:4:30": "--target-relative-error 20%",
     "curve icl_error --kappa": "--simulate dim=8,points=2,repeats=2",
@@ -57,19 +58,18 @@ SHORTENED = {
     "train softmax": "--steps 50 --repeats 2",
     "prompts": "--test-prompts 500",
 }
-"""Flags behind those of the commands with these beginnings, which then learn or ask less."""
 
+# Beginnings of lines for the shell that are no commands of iclimit, and why they are not run.
 OTHER_LINES = {
     "make": "the tests themselves, or what they run",
     "pip": "installs the project",
     "dask": "needs a cluster",
     "python answer.py": "the script of the page, which is run before the verb that needs it",
 }
-"""Beginnings of lines for the shell that are no commands of iclimit, and why they are not run."""
 
+# Blocks of Python in which this is found need a model of PyTorch or JAX, on which the project
+# does not depend: they compile.
 OTHER_LIBRARIES = re.compile(r"\b(torch|jax|attention\.query)\b")
-"""Blocks of Python in which this is found need a model of PyTorch or JAX, on which the project
-does not depend: they compile."""
 
 
 def commands(page):
@@ -193,6 +193,7 @@ SEPARATE = (
     "--model separate --eigenvalues 0.5,0.3,0.2 --context 20 --heads 5 --init-scale 1e-2 "
     "--learning-rate 0.02"
 )
+# What a reader has before a command with this beginning.
 BEFORE = {
     "check runs.csv": write_runs,
     "check runs.csv --columns icl=test_loss": lambda: write_runs(icl="test_loss"),
@@ -217,11 +218,10 @@ BEFORE = {
     "prompts --dim 8": lambda: np.save("tasks.npy", np.eye(8)),
     "runs": simulate,
 }
-"""What a reader has before a command with this beginning."""
 
 
+# Verbs whose exit status 1 is a verdict.
 JUDGES = {"check", "check-curve", "train"}
-"""Verbs whose exit status 1 is a verdict."""
 
 
 @pytest.mark.slow

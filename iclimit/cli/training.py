@@ -26,7 +26,7 @@ def _kind(name: str) -> tuple[Any, Settings]:
     """Class of a network, and its defaults where they are not those of `train_network`."""
     from iclimit.simulate import networks, softmax
 
-    return {
+    kinds: dict[str, tuple[Any, Settings]] = {
         "attention": (
             networks.LinearAttention,
             {"init_scale": 0.03, "learning_rate": 0.02, "batch": 2048},
@@ -34,7 +34,8 @@ def _kind(name: str) -> tuple[Any, Settings]:
         "softmax": (softmax.MergedHeads, {"init_scale": 0.2, **softmax.trained_heads.TRAINING}),
         "network": (networks.AttentionNetwork, {"batch": 512}),
         "lstm": (networks.LstmNetwork, {"batch": 512}),
-    }[name]
+    }
+    return kinds[name]
 
 
 def _parse_kinds(text: str) -> str | tuple[str, ...]:

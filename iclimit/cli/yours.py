@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from iclimit.cli.claims import add_folder, check_folder
 from iclimit.cli.diagrams import SPECTRA, add_spectra
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from iclimit.problem import Problem
     from iclimit.validation import CurveCheck
     from iclimit.validation.yours.runs.check import RunCheck
+
+Checked = TypeVar("Checked", "RunCheck", "CurveCheck")
 
 TABLE: Settings = {"flag": "table", "metavar": "FILE", "text": "table of results"}
 
@@ -70,21 +73,24 @@ def check(options: argparse.Namespace) -> int:
     given = arguments(options, check_runs)
     shared = {name: getattr(options, name) for name in options.parameters}
     given["parameters"] = {name: each for name, each in shared.items() if each is not None}
-    try:
-        result = check_runs(**given)
-    except (OSError, ArithmeticError) as error:  # the exit status 1 means a contradiction
-        raise ValueError(str(error)) from None
-    _deliver(options, result)
+    result = _check(options, check_runs, given)
     if not result.judged:
         raise ValueError("no row has a standard error and a finite prediction: nothing is judged")
     return 0 if result.holds else 1
 
 
-def _deliver(options: argparse.Namespace, result: RunCheck | CurveCheck) -> None:
-    """Print a check, or write it to the file of -o and print what it says."""
+def _check(
+    options: argparse.Namespace, function: Callable[..., Checked], given: Settings
+) -> Checked:
+    """Check, and print the result or write it to the file of -o and print what it says."""
+    try:
+        result = function(**given)
+    except (OSError, ArithmeticError) as error:  # the exit status 1 means a contradiction
+        raise ValueError(str(error)) from None
     output(options, result)
     if options.output is not None:
         print("\n".join(result.conclusions))
+    return result
 
 
 def _check_curve_flags(parser: OneLineParser) -> None:
@@ -137,12 +143,7 @@ def check_training_curve(options: argparse.Namespace) -> int:
     """
     from iclimit.validation import check_curve
 
-    given = arguments(options, check_curve)
-    try:
-        result = check_curve(**given)
-    except (OSError, ArithmeticError) as error:  # the exit status 1 means a contradiction
-        raise ValueError(str(error)) from None
-    _deliver(options, result)
+    result = _check(options, check_curve, arguments(options, check_curve))
     if result.verdict.kind == "unusable":
         raise ValueError("nothing but the initial loss can be compared")
     return 0 if result.holds else 1

@@ -358,16 +358,3 @@ BAD = {
 def test_bad_input_is_one_line_and_status_2(command, capsys):
     """Arguments that contradict each other, or are of no use together."""
     assert BAD[command] in refused_command(capsys, command.split())
-
-
-@pytest.mark.parametrize("verb", ["learning-rate", "schedule", "gdpp", "dynamics"])
-def test_examples_of_the_help_run(verb, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit):
-        main([verb, "--help"])
-    lines = [line.strip() for line in capsys.readouterr().out.split("examples:")[1].splitlines()]
-    examples = [line.removeprefix("iclimit ") for line in lines if line]
-    assert len(examples) >= 4
-    for example in examples:
-        assert main(example.split()) == 0
-        assert capsys.readouterr().err == ""
