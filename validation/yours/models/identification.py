@@ -376,12 +376,9 @@ def _verdict(
 def _named(answers: Answers, within: Sequence[Likeness], mixture: Mixture) -> Words:
     """Verdict where algorithms are within the tolerance, the nearest first."""
     best, limit = within[0], quantile(max(len(within) - 1, 1))
-    near = (answers.model - answers.baselines[best.name]) ** 2
-    rivals = []
-    for other in within[1:]:
-        far = (answers.model - answers.baselines[other.name]) ** 2
-        if not larger(far, near, limit):
-            rivals.append(other)
+    squares = [(answers.model - answers.baselines[each.name]) ** 2 for each in within]
+    pairs = zip(within[1:], squares[1:], strict=True)
+    rivals = [each for each, far in pairs if not larger(far, squares[0], limit)]
     share = f"it leaves {percent(best.unexplained)} of the mean square unexplained"
     if rivals:
         names = (best.name, *(each.name for each in rivals))

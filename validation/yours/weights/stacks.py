@@ -208,10 +208,7 @@ def reduced_stack(
     noise = real_number("noise_variance", noise_variance)
     units = chosen.convention.units(dim=d, context=context, noise_variance=noise)
     variance = units.value("input_variance")
-    omegas, steps = (
-        np.array([_omegas(each) for each in layers]),
-        np.array([_step(each) for each in layers]),
-    )
+    omegas, steps = (np.array([read(each) for each in layers]) for read in (_omegas, _step))
     law = Problem(
         dim=d,
         context=context,

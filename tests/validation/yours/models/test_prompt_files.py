@@ -185,37 +185,35 @@ def test_pickled_code_is_not_run(path, name, monkeypatch, tmp_path):
     assert not Path("harmed").exists()
 
 
+def forge(path, name, kind, shape, size):
+    """Replace an array by so many zero bytes under a header of this type and shape."""
+    arrays = arrays_of(path)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for each, values in arrays.items():
+            with archive.open(f"{each}.npy", "w") as stream:
+                if each != name:
+                    np.save(stream, values)
+                    continue
+                header = {"descr": kind, "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(stream, header)
+                stream.write(bytes(size))
+
+
 @pytest.mark.parametrize("name", ["description", "pretraining_tasks"])
 def test_what_is_larger_than_its_file_is_refused(path, name):
     """64 MiB of zeros, which are 64 KiB in the file."""
-    arrays = arrays_of(path)
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for each in arrays:
-            with archive.open(f"{each}.npy", "w") as stream:
-                if each != name:
-                    np.save(stream, arrays[each])
-                    continue
-                size = FREE_BYTES // 4 + 1
-                header = {"descr": "<U1", "fortran_order": False, "shape": (size,)}
-                np.lib.format.write_array_header_1_0(stream, header)
-                stream.write(bytes(4 * size))
+    count = FREE_BYTES // 4 + 1
+    forge(path, name, "<U1", (count,), 4 * count)
     assert path.stat().st_size < 10**5
     with pytest.raises(ValueError, match=f"{name} in .* must not be larger than the file"):
         read_prompts(path)
 
 
 def test_headers_that_lie(path):
-    arrays = arrays_of(path)
+    whole = path.read_bytes()
     for shape in [(10**9, 3, 2), (-1, 3, 2), (-5, -6)]:
-        with zipfile.ZipFile(path, "w") as archive:
-            for name, values in arrays.items():
-                with archive.open(f"{name}.npy", "w") as stream:
-                    if name != "pretraining_tasks":
-                        np.save(stream, values)
-                        continue
-                    header = {"descr": "<f8", "fortran_order": False, "shape": shape}
-                    np.lib.format.write_array_header_1_0(stream, header)
-                    stream.write(bytes(240))
+        path.write_bytes(whole)
+        forge(path, "pretraining_tasks", "<f8", shape, 240)
         with pytest.raises(ValueError, match=r"pretraining_tasks in .* must be intact, got 240"):
             read_prompts(path)
 
