@@ -95,7 +95,7 @@ def run_training(
     train: Callable[..., Trained],
     settings: Mapping[str, Any],
     *,
-    complete: Callable[[Trained], bool] = lambda run: not run.interrupted,
+    complete: Callable[[Any], bool] = lambda run: not run.interrupted,
     **identity: Any,
 ) -> Trained:
     """Result of a training with these settings, put on record if it is complete.
