@@ -19,7 +19,7 @@ from iclimit.drawing import COLOURS, Figure, draw_estimates, draw_points, finish
 from iclimit.results import Estimate
 from iclimit.simulate.depth import train_depth
 from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Limit, Rows, call, drawing, limit, run
+from iclimit.validation.rows import Later, Limit, Rows, call, drawing, limit, run
 from iclimit.validation.standard_figure import draw_quantity
 
 NOISE = 0.25
@@ -92,7 +92,9 @@ def rows(effort: Effort) -> Rows:
     """Extrapolated losses at early steps, and their mean over late ones."""
     trainings = effort.pick(**TRAININGS)
     runs = {dim: run(train, dim=dim, repeats=trainings // dim) for dim in effort.pick(**DIMS)}
-    curve, limits, of = call(online_sgd_errors, steps=RECORDS, **SETTING), {}, []
+    curve = call(online_sgd_errors, steps=RECORDS, **SETTING)
+    limits: dict[str, Later] = {}
+    of: list[str] = []
     for field, label in LOSSES.items():
         losses = getattr(curve, field)
         limits |= {f"{label}, {step} steps": losses[step // RECORD] for step in EARLY}

@@ -277,17 +277,17 @@ def rows(effort: Effort) -> Rows:
     yield growing
     gains = {}
     for depth in DEPTHS:
-        losses = {
+        paired = {
             dim: run(on_contexts, depth=depth, dim=dim, repeats=size.contexts * DIMS[0] // dim)
             for dim in DIMS
         }
         won, loss = (call(finite_losses, depth)[number] for number in (0, 1))
         end, of = f"{depth} layers, $P = {ALPHA:g} d$", "untied_depth.losses"
-        runs = {dim: call(gain, each) for dim, each in losses.items()}
+        runs = {dim: call(gain, each) for dim, each in paired.items()}
         label = f"gain of untied over tied, {end}"
         gains[depth] = extrapolated(label, won, of, runs, draws=(depth, "gain"))
         yield gains[depth]
-        runs = {dim: each[1] for dim, each in losses.items()}
+        runs = {dim: each[1] for dim, each in paired.items()}
         yield extrapolated(f"untied loss, {end}", loss, of, runs, draws=(depth, "loss"))
     eigenvalues, shares = harmonic_law(SINGLE)
     exact_losses = call(untied_depth, eigenvalues, weights=shares, depth=max(EXACT_DEPTHS)).losses

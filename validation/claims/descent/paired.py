@@ -74,7 +74,7 @@ def train_layer(*, context: int, rng: Any) -> Training:
 def shifted(problem: Problem, kind: str, factor: float) -> Problem:
     """Problem whose "inputs" or "tasks" are larger by a factor."""
     if kind == "inputs":
-        return replace(problem, scale=factor * problem.scale)
+        return replace(problem, scale=factor * problem.input_scale)
     return replace(problem, task_variance=factor**2 * problem.task_variance)
 
 

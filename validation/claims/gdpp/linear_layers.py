@@ -14,6 +14,7 @@ Source: {vonoswald2023}, Figures 3 and 6; exact losses derived in the documentat
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -112,8 +113,9 @@ def theory(found: Layers, what: str = "inputs", factor: float = 1.0, steps: bool
     rates = best.steps if steps else best.rates
     gammas = [0.0] * len(best.gammas) if steps else best.gammas
     square = factor**2 if what == "inputs" else 1.0
-    rates, gammas = square * np.array(rates), square * np.array(gammas)
-    return NULL * factor**2 * float(gdpp_loss(rates, gammas=gammas, **SIZE))
+    scaled = square * np.array(rates)
+    loss = gdpp_loss(scaled, gammas=square * np.array(gammas), **SIZE)
+    return NULL * factor**2 * float(loss)
 
 
 def compare_exact(found: Layers, where: str) -> list[Comparison]:
@@ -241,8 +243,8 @@ def draw(figure: Figure, layers: Mapping[Kind, Sequence[Layers]]) -> None:
     title = "sensitivity distance (lines), cosine (dotted)"
     finish(aligned, "training step", "trained against", log="x", legend="", title=title)
     styles = (("trained", "o", 1), ("GD++", "-", 0), ("GD", "--", 2))
-    for row, (label, style, colour) in zip(first.rolled, styles, strict=True):
-        rolled.plot(row, style, color=COLOURS[colour], markersize=4, label=label)
+    for row, (label, style, number) in zip(first.rolled, styles, strict=True):
+        rolled.plot(row, style, color=COLOURS[number], markersize=4, label=label)
     rolled.set_xticks(range(0, REPETITIONS + 1, 3))
     finish(rolled, "repetitions", "median squared error", log="y", legend="", title="dampened")
     weights = (0.0, *WEIGHTS, 1.0)
@@ -271,7 +273,11 @@ def draw(figure: Figure, layers: Mapping[Kind, Sequence[Layers]]) -> None:
             ("trained", COLOURS[1], marker, [typical(x.losses["trained"]) for _, x in runs]),
         ):
             if runs:
-                options = {"label": f"{what}, {label}", "mfc": "none", "markersize": 4}
+                options: dict[str, Any] = {
+                    "label": f"{what}, {label}",
+                    "mfc": "none",
+                    "markersize": 4,
+                }
                 depths.plot(numbers, values, style, color=colour, **options)
     depths.set_xticks(sorted({kind[0] for kind in shown}))
     finish(depths, "number of layers", "loss (trained: median)", log="y", title="by depth")

@@ -125,7 +125,7 @@ def compare_images(
     for upper in (1.0, MISJUDGED):
         least, largest = images[upper]
         image = interval_after(schedule.gammas, lower=1 / start, upper=upper)
-        rows = [
+        rows: list[tuple[str, str, Any, np.ndarray]] = [
             ("interval_after", "lower", image, least),
             ("interval_after", "upper", image, largest),
         ]

@@ -147,7 +147,7 @@ def losses_of(
     variance of an input coordinate.
     """
     parts: list[list[np.ndarray]] = []
-    variance = problem.scale**2 / 3
+    variance = problem.input_scale**2 / 3
     for _ in range(count // BLOCK):
         prompts = draw_prompts(problem, get_backend("numpy"), generator, BLOCK)
         tasks = prompts.tasks

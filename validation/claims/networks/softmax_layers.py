@@ -176,13 +176,13 @@ def draw(figure: Figure, runs: Runs) -> None:
         kind = "-" if layers < 3 else "--"
         ax.plot(grid, line, kind, color=colour, label=f"linear, {layers}")
         if layers in DEPTHS:
-            bands, style = published_layers("softmax", layers), {"label": f"softmax, {layers}"}
-            draw_bands(ax, bands, grid, colour, capsize=0, **style)
+            bands, label = published_layers("softmax", layers), f"softmax, {layers}"
+            draw_bands(ax, bands, grid, colour, capsize=0, label=label)
     for number, ((_, context), own) in enumerate(runs.items()):
-        label = None if number else "softmax, trained here"
+        name = None if number else "softmax, trained here"
         means = [each.mean for each in own.losses]
         style: dict[str, Any] = {"markerfacecolor": "none", "markersize": 8, "color": "0"}
-        ax.plot([context] * len(means), means, "s", label=label, **style)
+        ax.plot([context] * len(means), means, "s", label=name, **style)
     title = "exact (lines), published (dashed, points)"
     finish(ax, "context length $N$", "loss (half the square)", log="y", title=title)
     ax.legend(ncols=2, fontsize=8)

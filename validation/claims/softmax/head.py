@@ -116,8 +116,8 @@ def rows(effort: Effort) -> Rows:
     curve = {}
     for context in CURVE:
         best = best_head(context, CURVE_DIM)
-        setting = {"context": context, "dim": CURVE_DIM, "contexts": effort(CONTEXTS)}
-        curve[context] = simulated_loss(best.inverse_temperature, best.value, **setting)
+        size = {"context": context, "dim": CURVE_DIM, "contexts": effort(CONTEXTS)}
+        curve[context] = simulated_loss(best.inverse_temperature, best.value, **size)
         theory = call(best_head, context, CURVE_DIM).loss
         label, of = f"least loss, N={context}, d={CURVE_DIM}", "optimal_softmax.loss"
         yield mean(label, theory, curve[context], of=of)

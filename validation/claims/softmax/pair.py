@@ -181,7 +181,7 @@ def rows(effort: Effort) -> Rows:
             **size,
         )
         beta, value = WARM * scale, warm_value(context, dim, NOISE)
-        options = {"heads": 2, "contexts": contexts, **size}
+        options: dict[str, Any] = {"heads": 2, "contexts": contexts, **size}
         noisy = simulated_loss(beta, value, noise_variance=NOISE, **options)
         cold = simulated_loss(COLD * scale, 1.5, **options)
         warm, with_noise = one_pair_less(context, dim), one_pair_less(context, dim, NOISE)
@@ -198,7 +198,7 @@ def rows(effort: Effort) -> Rows:
         size, where = {"context": context, "dim": dim}, f"uniform inputs, N={context}, d={dim}"
         best, step = (
             best_uniform(context, dim),
-            optimal_learning_rate(**size, input_law="uniform"),
+            optimal_learning_rate(context=context, dim=dim, input_law="uniform"),
         )
         pair = run(
             uniform_pair,
@@ -217,8 +217,8 @@ def rows(effort: Effort) -> Rows:
         yield note(call(gain_note, where, gain))
         gains.append((f"{context}, {dim}", theory, gain, float(step.loss)))
     beta, value, noise = OTHER
-    options = {"input_law": "uniform", "contexts": 2 * tokens, **OTHER_SIZE}
-    other = simulated_loss(beta, value, heads=2, **options)
+    law: dict[str, Any] = {"input_law": "uniform", "contexts": 2 * tokens, **OTHER_SIZE}
+    other = simulated_loss(beta, value, heads=2, **law)
     theory = call(uniform_softmax_loss, beta, value=value, **OTHER_SIZE, heads=2)
     yield mean(f"other heads, uniform inputs, N=10, d=3, noise {noise:g}", theory, other)
     yield drawing(draw, pairs, gains)

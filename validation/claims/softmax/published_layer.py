@@ -11,6 +11,7 @@ pages.
 """
 
 from functools import cache
+from typing import Any
 
 from iclimit.asymptotics.descent import optimal_learning_rate
 from iclimit.asymptotics.softmax import SoftmaxHead, uniform_softmax
@@ -83,7 +84,7 @@ def rows(effort: Effort) -> Rows:
     simulated: dict[int, Later] = {}
     for context in effort.pick(**SIMULATED):
         best = best_head(context)
-        setting = {"context": context, "dim": DIM, "input_law": "uniform"}
+        setting: dict[str, Any] = {"context": context, "dim": DIM, "input_law": "uniform"}
         losses = simulated_loss(
             best.inverse_temperature, best.value, contexts=effort.pick(**PROMPTS), **setting
         )
