@@ -28,7 +28,8 @@ from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     undefined_in_float64,
 )
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
-from iclimit.asymptotics.pretraining.task_self_energy import TaskDraws, task_errors
+from iclimit.asymptotics.pretraining.task_corrections import task_errors
+from iclimit.asymptotics.pretraining.task_self_energy import TaskDraws
 from iclimit.checks import check_choice, check_flags, refuse_masked
 from iclimit.results import Estimate, Result
 
@@ -42,7 +43,7 @@ MOMENTS_LOSS, SHARED_LOSS = 0.8, 5.0
 The second one where tasks share prompts and contexts are long: the numbers of prompts matter.
 """
 
-LEAST_DIM, LEAST_CONTEXT, MOST_TASKS, LEAST_SHARED = 8, 6, 1000, 2
+LEAST_DIM, LEAST_CONTEXT, MOST_TASKS, LEAST_SHARED = 8, 3, 1000, 2
 """Where the prediction is made task by task.
 
 The expansion in 1/d is poor in small dimensions and short contexts, the correction takes O(k^3)

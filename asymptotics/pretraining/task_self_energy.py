@@ -41,19 +41,6 @@ taken as a Gamma variable of its exact mean and variance, and its correlation wi
    D = 2\chi^2 A N A + 2\chi (m m^\top N A + A N m m^\top), \qquad
    \operatorname{Var} q = \operatorname{tr} N D .
 
-**Correction.**  The self-energy misses terms of relative order 1/d from prompts of the same task:
-a prompt contributes to its own resolvent, and :math:`x_q^\top R x_q` fluctuates.  With
-:math:`O_t = (\lambda_s + \frac dn q_t)^{-1}`, :math:`T_{tt'} = \operatorname{tr} G_t N G_{t'} N`
-and :math:`Y = (1 - T \operatorname{diag}(p O^2 d/n))^{-1} T`,
-
-.. math:: \delta\Sigma = \sum_t p_t c_t c_t^\top \Bigl[\frac{O_t^2}{n} c_t^\top N c_t
-   + \frac{d}{n^2} O_t^3 (Y_{tt} - 2 T_{tt})\Bigr] - \frac{d}{n^2} \sum_{tt'} p_t p_{t'} O_t^2
-   O_{t'}^2 Y_{tt'} \tfrac12 (c_t c_t^\top N G_{t'} + G_{t'} N c_t c_t^\top) .
-
-For a single task with endless contexts it gives the exact n/(n - d - 1) to order 1/n.  It is the
-first term of a series in powers of about :math:`1/(d (1 - R))`, R being the spectral radius of
-:math:`T \operatorname{diag}(p O^2 d/n)`: near a threshold the series is of no use.
-
 **Solution.**  The fixed point is real at s = 0.  The derivative M' then solves a linear fixed
 point, whose map is the derivative of the same code along a complex step of 1e-20.  Both are
 accelerated, for all draws at once, in the coordinates in which the solution without fluctuations
@@ -74,14 +61,15 @@ from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     SummaryLaw,
     effective_ridge,
     gamma_rule,
+    label_norms,
     task_set_law,
 )
 from iclimit.asymptotics.searches import fixed_points
 
-_STEP = 1e-20
+STEP = 1e-20
 """Complex step: its square vanishes against the real parts, so derivatives are exact."""
 
-_NODES, _LEVELS = 4, 6
+NODES, _LEVELS = 4, 6
 """Nodes of the Gauss rules for the label and query norms, and levels of the continued fraction.
 
 They change the errors by less than 2e-4 at d = 16 and a context of 16 against 12 and 16.
@@ -89,12 +77,6 @@ They change the errors by less than 2e-4 at d = 16 and a context of 16 against 1
 
 _TOLERANCE, _LIMIT, _SLOW = 1e-6, 100, 1000
 """Of the fixed points; 8 to 25 steps are usual."""
-
-_ROWS, _CORRECTED_ROWS = 1000, 200
-"""Tasks of all draws that are solved together, and that the correction is found for."""
-
-_FLOOR, _SIZE_ERROR, _CONTEXT_ERROR = 0.003, 1.3, 0.4
-"""Relative error far from a threshold: the first, plus the others over d^2 and context^2."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +138,15 @@ class TaskDraws:
         """Variance a of a summary in the other directions, (b, k)."""
         return self.dim * self.labels / self.context
 
+    @cached_property
+    def second_moment(self) -> np.ndarray:
+        """Mean of h h^T over the prompts, (b, d + 1, d + 1)."""
+        d, weight = self.dim, self.shares * self.noise
+        G = (1 + 2 / self.context) * gram(self.means, self.shares)
+        G[:, :d, :d] += np.sum(weight, axis=1)[:, None, None] * np.eye(d)
+        G[:, :d, :d] -= gram(self.units, weight)
+        return G
+
     @property
     def scales(self) -> tuple[float, float]:
         """The 1 of 1 + Sigma and the ridge, in units that keep both finite without a ridge."""
@@ -208,32 +199,6 @@ class Resolvent(NamedTuple):
         return np.reshape(found, (-1, 2))
 
 
-def task_errors(draws: TaskDraws, test: SummaryLaw) -> tuple[np.ndarray, float]:
-    r"""ICL and IDG error of each draw, and the estimated relative error of the prediction.
-
-    The correction is found for the first draws, since it varies little, and scales all of them.
-    Near a threshold, where its series diverges, its weight :math:`1 - R^8` vanishes with the
-    spectral radius R.  Weight and error estimate were fitted to simulations.
-    """
-    batches = draws.batches(_ROWS)
-    solutions = [solve(batch) for batch in batches]
-    errors = np.concatenate(
-        [solution.errors(batch, test) for solution, batch in zip(solutions, batches, strict=True)]
-    )
-    first = batches[0].head(_CORRECTED_ROWS)
-    start = Resolvent(*(x[: len(first.tasks)] for x in solutions[0]))
-    correction = correction_at(first, start)
-    radius = min(float(np.mean(correction.radius)), 1.0)
-    try:
-        corrected = solve(first, correction).errors(first, test)
-    except (ArithmeticError, np.linalg.LinAlgError):  # a run next to a threshold
-        return errors, 1.0
-    change = np.mean(corrected, axis=0) / np.mean(errors[: len(corrected)], axis=0) - 1
-    uncertainty = _FLOOR + _SIZE_ERROR / draws.dim**2 + _CONTEXT_ERROR / draws.context**2
-    uncertainty += 2 * radius**4 * float(np.max(np.abs(change)))
-    return errors * (1 + (1 - radius**8) * change), min(uncertainty, 1.0)
-
-
 def solve(draws: TaskDraws, correction: Correction = _NONE) -> Resolvent:
     """Solve for M and M', with the self-energy or with a correction added to it.
 
@@ -247,10 +212,10 @@ def solve(draws: TaskDraws, correction: Correction = _NONE) -> Resolvent:
     one = draws.scales[0] * np.eye(draws.dim + 1)
 
     def outwards(x: np.ndarray) -> np.ndarray:
-        return root @ x @ _transposed(root)
+        return root @ x @ transposed(root)
 
     def inwards(x: np.ndarray) -> np.ndarray:
-        return inverse @ x @ _transposed(inverse)
+        return inverse @ x @ transposed(inverse)
 
     def step(x: np.ndarray) -> np.ndarray:
         Sigma = self_energy(draws, outwards(x)).summary + correction.value.summary
@@ -258,12 +223,12 @@ def solve(draws: TaskDraws, correction: Correction = _NONE) -> Resolvent:
 
     M = outwards(_positive_fixed_point(step, np.broadcast_to(np.eye(len(one)), root.shape)))
     cross = self_energy(draws, M).cross + correction.value.cross
-    source = correction.slope - cross @ _transposed(cross)
+    source = correction.slope - cross @ transposed(cross)
     drift = appended_drift(draws, M, cross)
 
     def response(x: np.ndarray) -> np.ndarray:
-        dual = M + 1j * _STEP * outwards(x)
-        slope = self_energy(draws, dual, 1j * _STEP, drift).summary.imag / _STEP
+        dual = M + 1j * STEP * outwards(x)
+        slope = self_energy(draws, dual, 1j * STEP, drift).summary.imag / STEP
         return inwards(-M @ (slope + source) @ M)
 
     slope, solved = fixed_points(response, 0 * M, tolerance=_TOLERANCE, limit=_LIMIT)
@@ -299,18 +264,14 @@ def _all_positive(x: np.ndarray) -> bool:
 
 def _start(draws: TaskDraws) -> np.ndarray:
     """Resolvent without fluctuations, for the mean effective ridge of the draws."""
-    d, shares, noise = draws.dim, draws.shares, draws.noise
-    G = (1 + 2 / draws.context) * _gram(draws.means, shares)
-    G[:, :d, :d] -= _gram(draws.units, shares * noise)
-    G[:, :d, :d] += np.sum(shares * noise, axis=1)[:, None, None] * np.eye(d)
-    samples = draws.prompts / d
+    d, G, samples = draws.dim, draws.second_moment, draws.prompts / draws.dim
     xi = effective_ridge(np.linalg.eigvalsh(G), len(G) * samples, draws.ridge)
     one = draws.scales[0]
     strength = one / xi if xi > 0 else 1 - (d + 1) / samples
     return np.linalg.inv(strength * G + one * np.eye(d + 1))
 
 
-class _Leverage(NamedTuple):
+class Leverage(NamedTuple):
     r"""Leverage q given the label norm, and the parts of N m and A N A it is made of.
 
     Attributes
@@ -330,26 +291,26 @@ class _Leverage(NamedTuple):
     once: np.ndarray
 
 
-def _leverage(
+def leverage(
     draws: TaskDraws, M: np.ndarray, chi: np.ndarray, s: complex, drift: np.ndarray | None
-) -> _Leverage:
+) -> Leverage:
     """Leverage at label norms chi, (nodes, 1, 1)."""
     d, a, C, U = draws.dim, draws.noise, draws.means, draws.units
     head, pushed = M[:, :d, :d], C @ M
     y = pushed[..., :d]
     Mu = (y - draws.labels[..., None] * M[:, None, d, :d]) / np.sqrt(d * draws.labels)[..., None]
-    once = _dot(U, Mu)
-    side = y - _dot(U, y)[..., None] * U
+    once = dot(U, Mu)
+    side = y - dot(U, y)[..., None] * U
     trace, square = (np.sum(x, axis=(1, 2))[:, None] for x in (head * np.eye(d), head**2))
-    mean = chi**2 * _dot(C, pushed) + chi * a * (trace - once)
-    variance = 2 * chi**2 * a**2 * (square - 2 * _dot(Mu, Mu) + once**2)
-    variance = variance + 4 * chi**3 * a * _dot(side, side)
+    mean = chi**2 * dot(C, pushed) + chi * a * (trace - once)
+    variance = 2 * chi**2 * a**2 * (square - 2 * dot(Mu, Mu) + once**2)
+    variance = variance + 4 * chi**3 * a * dot(y, side)
     added = np.zeros(1)
     if drift is not None:
-        mean = mean + s * (2 * chi * _dot(C, drift) + _dot(draws.tasks, draws.tasks) / d)
-        added = s * (drift[..., :d] - _dot(U, drift[..., :d])[..., None] * U)
-        variance = variance + 8 * chi**2 * a * _dot(y, added)
-    return _Leverage(mean, variance, side, added, once)
+        mean = mean + s * (2 * chi * dot(C, drift) + dot(draws.tasks, draws.tasks) / d)
+        added = s * (drift[..., :d] - dot(U, drift[..., :d])[..., None] * U)
+        variance = variance + 8 * chi**2 * a * dot(y, added)
+    return Leverage(mean, variance, side, added, once)
 
 
 def self_energy(
@@ -360,9 +321,9 @@ def self_energy(
     The cross block is the one at s = 0.
     """
     d, a, C, U = draws.dim, draws.noise, draws.means, draws.units
-    chi, chi_weight = gamma_rule(2 / draws.context, _NODES, tilt=2)
+    chi, chi_weight = label_norms(draws.context)
     chi = chi[:, None, None]
-    q = _leverage(draws, M, chi, s, drift)
+    q = leverage(draws, M, chi, s, drift)
     f, g = _saturations(draws, s, q.mean, q.variance)
     f, g = (chi_weight[:, None, None] * draws.shares * x for x in (f, g))
 
@@ -370,17 +331,17 @@ def self_energy(
     second, third = (2 * a * np.sum(g * chi**power, axis=0) for power in (2, 3))
     f1 = np.sum(f * chi, axis=0)
     left = third[..., None] * q.side + second[..., None] * q.added
-    Sigma = _gram(C, np.sum(f * chi**2, axis=0))
-    Sigma[:, :d] += _transposed(left) @ C
-    Sigma[:, :, :d] += _transposed(C) @ left
+    Sigma = gram(C, np.sum(f * chi**2, axis=0))
+    Sigma[:, :d] += transposed(left) @ C
+    Sigma[:, :, :d] += transposed(C) @ left
     head = M[:, :d, :d]
-    B = _gram(U, a * second) @ head
-    block = np.sum(a * second, axis=1)[:, None, None] * head - B - _transposed(B)
-    block = block + _gram(U, a * (second * q.once - f1))
+    B = gram(U, a * second) @ head
+    block = np.sum(a * second, axis=1)[:, None, None] * head - B - transposed(B)
+    block = block + gram(U, a * (second * q.once - f1))
     Sigma[:, :d, :d] += block + np.sum(a * f1, axis=1)[:, None, None] * np.eye(d)
     cross = f1[..., None] * C
     cross[..., :d] += second[..., None] * q.side
-    return SelfEnergy(Sigma, _transposed(cross) @ draws.tasks / math.sqrt(d))
+    return SelfEnergy(Sigma, transposed(cross) @ draws.tasks / math.sqrt(d))
 
 
 def _saturations(
@@ -392,7 +353,7 @@ def _saturations(
     1/(z + Eq - K Var q), and E[(q - Eq)/(z + q)] = -K F Var q without cancellation.
     """
     samples = draws.prompts / draws.dim
-    r, weight = gamma_rule(2 / draws.dim, _NODES, tilt=1)
+    r, weight = gamma_rule(2 / draws.dim, NODES, tilt=1)
     z = (samples * draws.scales[1] + s * draws.rho) / r
     mean, variance = mean[..., None], variance[..., None]
     ratio = variance / mean**2
@@ -405,74 +366,24 @@ def _saturations(
 
 def appended_drift(draws: TaskDraws, M: np.ndarray, cross: np.ndarray) -> np.ndarray:
     r"""Change of :math:`N_{ab}w/\sqrt d` with s, for each task, (b, k, d + 1)."""
-    return -(draws.tasks @ _transposed(cross)) @ M / math.sqrt(draws.dim)
+    return -(draws.tasks @ transposed(cross)) @ M / math.sqrt(draws.dim)
 
 
-def correction_at(draws: TaskDraws, solution: Resolvent) -> Correction:
-    """Correction at a solution, and its derivative along s."""
-    M = solution.value
-    cross = self_energy(draws, M).cross
-    s = 1j * _STEP
-    dual, coupling = _correction(draws, M + s * solution.slope, s, appended_drift(draws, M, cross))
-    radius = np.max(np.linalg.eigvalsh(coupling.real), axis=1)
-    return Correction(SelfEnergy(*(x.real for x in dual)), dual.summary.imag / _STEP, radius)
-
-
-def _correction(
-    draws: TaskDraws, M: np.ndarray, s: complex, drift: np.ndarray
-) -> tuple[SelfEnergy, np.ndarray]:
-    r"""Correction of the self-energy and the symmetric form of :math:`T \operatorname{diag}`.
-
-    Of the cross block only the real part is right.
-    """
-    d, p, a, C, U, W = draws.dim, draws.shares, draws.noise, draws.means, draws.units, draws.tasks
-    ratio = d / draws.prompts
-    head = M[:, :d, :d]
-    pushed = C @ M + s * drift
-    x = pushed[..., :d]
-    # c_t N c_t', u_t M u_t', x_t u_t' with the appended entries, (b, k, k).
-    inner = pushed @ _transposed(C) + s * (C @ _transposed(drift) + W @ _transposed(W) / d)
-    Mu = U @ head
-    between, along = Mu @ _transposed(U), x @ _transposed(U)
-    once, twice, alpha = _diagonal(between), _dot(Mu, Mu), _diagonal(inner)
-    trace, square = (np.sum(y, axis=(1, 2)) for y in (head * np.eye(d), head**2))
-    mixed = a[:, None, :] * (_dot(x, x)[..., None] - along**2)
-    noise = square[:, None, None] - twice[:, :, None] - twice[:, None, :] + between**2
-    T = inner**2 + mixed + _transposed(mixed) + a[:, :, None] * a[:, None, :] * noise
-
-    q = alpha + a * (trace[:, None] - once)
-    saturated = 1 / (draws.scales[1] + ratio * (s * draws.rho + q))
-    one = np.eye(T.shape[-1])
-    root = saturated * np.sqrt(p * ratio)
-    coupling = root[:, :, None] * T * root[:, None, :]
-    Y = np.linalg.solve(one - T * (root**2)[:, None, :], T)
-    own = saturated**2 * alpha / draws.prompts
-    own = own + ratio / draws.prompts * saturated**3 * (_diagonal(Y) - 2 * _diagonal(T))
-    weight = p * saturated**2
-    K = -ratio / draws.prompts * weight[:, :, None] * weight[:, None, :] * Y
-    J = (p * own)[..., None] * one + (K * inner + _transposed(K * inner)) / 2
-    Ka = K * a[:, None, :]
-    side = (np.sum(Ka, axis=2)[..., None] * x - (Ka * along) @ U) / 2
-    Sigma = _transposed(C) @ J @ C
-    Sigma[:, :d] += _transposed(side) @ C
-    Sigma[:, :, :d] += _transposed(C) @ side
-    cross = J @ C
-    cross[..., :d] += side
-    return SelfEnergy(Sigma, _transposed(cross) @ W / math.sqrt(d)), coupling
-
-
-def _gram(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def gram(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Weighted sum over rows of their outer products with themselves, (b, i, i)."""
-    return _transposed(rows) @ (weights[..., None] * rows)
+    return transposed(rows) @ (weights[..., None] * rows)
 
 
-def _dot(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def dot(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Scalar products along the last axis."""
     return np.sum(x * y, axis=-1)
 
 
-def _diagonal(x: np.ndarray) -> np.ndarray:
+def diagonal(x: np.ndarray) -> np.ndarray:
+    """Diagonals of a batch of matrices."""
     return np.einsum("bii->bi", x)
 
 
-def _transposed(x: np.ndarray) -> np.ndarray:
+def transposed(x: np.ndarray) -> np.ndarray:
+    """Transposes of a batch of matrices."""
     return np.swapaxes(x, -1, -2)

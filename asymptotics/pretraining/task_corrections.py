@@ -1,0 +1,236 @@
+r"""Corrections of the self-energy of relative order 1/d, and the errors with them.
+
+**Prompts of the same task.**  A prompt contributes to its own resolvent, and :math:`x_q^\top R
+x_q` fluctuates.  In the notation of `iclimit.asymptotics.pretraining.task_self_energy`, with
+:math:`O_t = (\lambda_s + \frac dn q_t)^{-1}`, :math:`T_{tt'} = \operatorname{tr} G_t N G_{t'} N`
+and :math:`Y = (1 - T \operatorname{diag}(p O^2 d/n))^{-1} T`,
+
+.. math:: \delta\Sigma = \sum_t p_t c_t c_t^\top \Bigl[\frac{O_t^2}{n} c_t^\top N c_t
+   + \frac{d}{n^2} O_t^3 (Y_{tt} - 2 T_{tt})\Bigr] - \frac{d}{n^2} \sum_{tt'} p_t p_{t'} O_t^2
+   O_{t'}^2 Y_{tt'} \tfrac12 (c_t c_t^\top N G_{t'} + G_{t'} N c_t c_t^\top) .
+
+For a single task with endless contexts it gives the exact n/(n - d - 1) to order 1/n.  It is the
+first term of a series in powers of about :math:`1/(d (1 - R_t))`, :math:`R_t` being the spectral
+radius of :math:`T \operatorname{diag}(p O^2 d/n)`: near a threshold the series is of no use.
+
+**Real matrices.**  For features :math:`\phi = \sqrt u\, g`, g Gaussian of covariance
+:math:`\Gamma`, the resolvent R of ridge regression on n prompts obeys :math:`\lambda E R + E R
+\phi\phi^\top = 1`, and with the resolvent :math:`R_-` without that prompt
+
+.. math:: R\, \phi\phi^\top = R_-\, gg^\top f(\tfrac1n g^\top R_- g), \qquad
+   f(\kappa) = \frac{u}{1 + u\kappa} .
+
+To second order in the deviations of :math:`g^\top R_- g/n` from its mean :math:`\kappa`, of
+variance :math:`2 \operatorname{tr}(\Gamma R)^2/n^2`, with :math:`E R_- - E R = \frac1n E f\, E[R
+\Gamma R]`, :math:`E[R \Gamma R] = N \Gamma N/(1 - R)`, and with the fluctuations of the mean of f
+over the n prompts, of variance :math:`V/(n \kappa^2)`, the self-energy gains
+
+.. math:: \delta\Sigma = \frac1{n S^2} \Bigl\{ G M G \Bigl[\frac{L_1^2 - 2 L_2}{1 - R}
+   - \frac{R V}{(1 - R)^2}\Bigr] + S\, G \Bigl[\frac{(2 L_3 - L_1 L_2)\, g}{1 - R}
+   + \frac{L_3 V g^2}{(1 - R)^2}\Bigr] \Bigr\} ,
+
+where :math:`l = \frac dn r q/(\lambda_s + \frac dn r q)` is a prompt's leverage, :math:`L_j = E
+l^j`, V the mean over tasks of its variance, :math:`G = E h h^\top`, :math:`S = \frac dn
+\operatorname{tr} G M`, :math:`g = \frac nd \operatorname{tr}(G M)^2/(\operatorname{tr} G M)^2` and
+:math:`R = L_2 g`, which is 1 at n = d (d + 1).  With appended tasks the same holds for
+:math:`\bar G` and N(s).  For isotropic Gaussian features without a ridge the errors change by the
+factor 1 + 1/(n - p) that turns n - p into n - p - 1.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from iclimit.asymptotics.pretraining.deterministic_equivalent import (
+    SummaryLaw,
+    gamma_rule,
+    label_norms,
+)
+from iclimit.asymptotics.pretraining.task_self_energy import (
+    NODES,
+    STEP,
+    Correction,
+    Resolvent,
+    SelfEnergy,
+    TaskDraws,
+    appended_drift,
+    diagonal,
+    dot,
+    leverage,
+    self_energy,
+    solve,
+    transposed,
+)
+
+_ROWS, _CORRECTED_ROWS = 1000, 200
+"""Tasks of all draws that are solved together, and that the corrections are found for."""
+
+_FLOOR, _SIZE_ERROR = 0.004, 1.3
+"""Relative error far from a threshold: the first, plus the second over d^2."""
+
+_CLOSE, _LARGE, _MOST = 0.97, 0.08, 2.5
+"""Radius R beyond which the correction for real matrices is 1/\\|n - p\\|; change of the errors
+beyond which it is taken to first order, and then at most this many times 1/\\|n - p\\|."""
+
+_NORMAL_NODES = 5
+"""Nodes of the rule for the leverage given the label norm."""
+
+_LINEAR = 1e-3
+"""Part of a correction whose effect counts as linear."""
+
+
+def task_errors(draws: TaskDraws, test: SummaryLaw) -> tuple[np.ndarray, float]:
+    r"""ICL and IDG error of each draw, and the estimated relative error of the prediction.
+
+    The corrections are found for the first draws, since they vary little, and scale all of them.
+    That for prompts of the same task has a weight that vanishes near the thresholds, where its
+    series diverges.  Weights and error estimate were fitted to simulations.
+    """
+    batches = draws.batches(_ROWS)
+    solutions = [solve(batch) for batch in batches]
+    errors = np.concatenate(
+        [solution.errors(batch, test) for solution, batch in zip(solutions, batches, strict=True)]
+    )
+    first = batches[0].head(_CORRECTED_ROWS)
+    start = Resolvent(*(x[: len(first.tasks)] for x in solutions[0]))
+    plain = np.mean(errors[: len(first.tasks)], axis=0)
+
+    def change(correction: Correction, part: float = 1.0) -> np.ndarray:
+        """Relative change of the two errors by a correction."""
+        value = SelfEnergy(*(part * x for x in correction.value))
+        scaled = Correction(value, part * correction.slope, correction.radius)
+        corrected = solve(first, scaled).errors(first, test)
+        return (np.mean(corrected, axis=0) / plain - 1) / part
+
+    shared, real = correction_at(first, start), real_correction_at(first, start)
+    radius, real_radius = (min(float(np.mean(each.radius)), 1.0) for each in (shared, real))
+    limit = 1 / max(abs(draws.prompts - draws.dim * (draws.dim + 1)), 1)
+    by_real = np.full(2, limit)
+    weight = (1 - radius**8) * (1 - real_radius**4)
+    by_shared = np.zeros(2)
+    try:
+        if np.max(real.radius) < _CLOSE:
+            try:
+                by_real = change(real)
+            except (ArithmeticError, np.linalg.LinAlgError):
+                by_real = np.full(2, np.inf)
+            if not np.all(np.abs(by_real) < _LARGE):
+                by_real = np.clip(change(real, _LINEAR), -_MOST * limit, _MOST * limit)
+        by_shared = weight * change(shared)
+    except (ArithmeticError, np.linalg.LinAlgError):  # a run next to a threshold
+        return errors, 1.0
+    uncertainty = _FLOOR + _SIZE_ERROR / draws.dim**2
+    uncertainty += float(np.max(0.3 * np.abs(by_real) + 0.5 * np.abs(by_shared)))
+    return errors * (1 + by_real + by_shared), min(uncertainty, 1.0)
+
+
+def correction_at(draws: TaskDraws, solution: Resolvent) -> Correction:
+    """Correction at a solution, and its derivative along s."""
+    M = solution.value
+    cross = self_energy(draws, M).cross
+    s = 1j * STEP
+    dual, coupling = _correction(draws, M + s * solution.slope, s, appended_drift(draws, M, cross))
+    radius = np.max(np.linalg.eigvalsh(coupling.real), axis=1)
+    return Correction(SelfEnergy(*(x.real for x in dual)), dual.summary.imag / STEP, radius)
+
+
+def _correction(
+    draws: TaskDraws, M: np.ndarray, s: complex, drift: np.ndarray
+) -> tuple[SelfEnergy, np.ndarray]:
+    r"""Correction of the self-energy and the symmetric form of :math:`T \operatorname{diag}`.
+
+    Of the cross block only the real part is right.
+    """
+    d, p, a, C, U, W = draws.dim, draws.shares, draws.noise, draws.means, draws.units, draws.tasks
+    ratio = d / draws.prompts
+    head = M[:, :d, :d]
+    pushed = C @ M + s * drift
+    x = pushed[..., :d]
+    # c_t N c_t', u_t M u_t', x_t u_t' with the appended entries, (b, k, k).
+    inner = pushed @ transposed(C) + s * (C @ transposed(drift) + W @ transposed(W) / d)
+    Mu = U @ head
+    between, along = Mu @ transposed(U), x @ transposed(U)
+    once, twice, alpha = diagonal(between), dot(Mu, Mu), diagonal(inner)
+    trace, square = (np.sum(y, axis=(1, 2)) for y in (head * np.eye(d), head**2))
+    mixed = a[:, None, :] * (dot(x, x)[..., None] - along**2)
+    noise = square[:, None, None] - twice[:, :, None] - twice[:, None, :] + between**2
+    T = inner**2 + mixed + transposed(mixed) + a[:, :, None] * a[:, None, :] * noise
+
+    q = alpha + a * (trace[:, None] - once)
+    saturated = 1 / (draws.scales[1] + ratio * (s * draws.rho + q))
+    one = np.eye(T.shape[-1])
+    root = saturated * np.sqrt(p * ratio)
+    coupling = root[:, :, None] * T * root[:, None, :]
+    Y = np.linalg.solve(one - T * (root**2)[:, None, :], T)
+    own = saturated**2 * alpha / draws.prompts
+    own = own + ratio / draws.prompts * saturated**3 * (diagonal(Y) - 2 * diagonal(T))
+    weight = p * saturated**2
+    K = -ratio / draws.prompts * weight[:, :, None] * weight[:, None, :] * Y
+    J = (p * own)[..., None] * one + (K * inner + transposed(K * inner)) / 2
+    Ka = K * a[:, None, :]
+    side = (np.sum(Ka, axis=2)[..., None] * x - (Ka * along) @ U) / 2
+    Sigma = transposed(C) @ J @ C
+    Sigma[:, :d] += transposed(side) @ C
+    Sigma[:, :, :d] += transposed(C) @ side
+    cross = J @ C
+    cross[..., :d] += side
+    return SelfEnergy(Sigma, transposed(cross) @ W / math.sqrt(d)), coupling
+
+
+def real_correction_at(draws: TaskDraws, solution: Resolvent) -> Correction:
+    """Correction for real matrices at a solution, and its derivative along s."""
+    d, samples, s = draws.dim, draws.prompts / draws.dim, 1j * STEP
+    M, G = solution.value, draws.second_moment
+    tasks = draws.tasks / math.sqrt(d)
+    weighed = draws.shares[..., None] * tasks
+    mixed = transposed(draws.means) @ weighed  # mean of h with the appended task
+    appended = transposed(tasks) @ weighed
+    across = G @ M @ mixed
+    # N to first order in s, and mean(h h) N mean(h h).
+    N, coupled = M + s * solution.slope, -s * solution.cross
+    one_sided = G @ coupled @ transposed(mixed)
+    GNG = G @ N @ G + one_sided + transposed(one_sided) + s * mixed @ transposed(mixed)
+    trace = _product_trace(G, N) + 2 * _product_trace(mixed, coupled) + s * _trace(appended)
+    square = _product_trace(GNG, N) + 2 * _product_trace(across, coupled)
+    square = square + s * _trace(transposed(mixed) @ M @ mixed)
+
+    cross = self_energy(draws, M).cross
+    (L1, L2, L3), spread = _leverage_moments(draws, N, s, appended_drift(draws, M, cross))
+    S, g = trace / samples, samples * square / trace**2
+    R = L2 * g
+    scale = draws.prompts * S**2
+    squared = ((L1**2 - 2 * L2) / (1 - R) - R * spread / (1 - R) ** 2) / scale
+    linear = (2 * L3 - L1 * L2) * g / (1 - R) + L3 * spread * g**2 / (1 - R) ** 2
+    squared, linear = (x[:, None, None] for x in (squared, S * linear / scale))
+    summary = squared * GNG + linear * G
+    value = SelfEnergy(summary.real, squared.real * across + linear.real * mixed)
+    return Correction(value, summary.imag / STEP, R.real)
+
+
+def _leverage_moments(
+    draws: TaskDraws, M: np.ndarray, s: complex, drift: np.ndarray
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Means of the powers 1 to 3 of the leverage, and its mean variance within tasks, (b,)."""
+    chi, chi_weight = label_norms(draws.context)
+    q = leverage(draws, M, chi[:, None, None], s, drift)
+    z, z_weight = np.polynomial.hermite_e.hermegauss(_NORMAL_NODES)
+    r, r_weight = gamma_rule(2 / draws.dim, NODES, tilt=1)
+    # The cube root of a quadratic form is nearly normal (Wilson and Hilferty).
+    c = (q.variance / (9 * q.mean**2))[..., None]
+    y = (q.mean[..., None] * (1 - c + z * np.sqrt(c)) ** 3)[..., None] * r
+    level = y / (draws.prompts / draws.dim * draws.scales[1] + s * draws.rho + y)
+    weight = chi_weight, z_weight / z_weight.sum(), r_weight
+    means = [np.einsum("cbkzr,c,z,r->bk", level**power, *weight) for power in (1, 2, 3)]
+    averages = [np.sum(draws.shares * mean, axis=1) for mean in means]
+    return averages, averages[1] - np.sum(draws.shares * means[0] ** 2, axis=1)
+
+
+def _trace(x: np.ndarray) -> np.ndarray:
+    return np.sum(diagonal(x), axis=-1)
+
+
+def _product_trace(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Trace of x times the transpose of y."""
+    return np.sum(x * y, axis=(1, 2))
