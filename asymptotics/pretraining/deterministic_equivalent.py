@@ -74,21 +74,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy import stats
 from scipy.linalg import eigh_tridiagonal
 from scipy.optimize import brentq
 
 from iclimit.asymptotics.numbers import ArrayMath
 from iclimit.asymptotics.pretraining.icl import ridge_bracket
 from iclimit.asymptotics.pretraining.summary_moments import TaskMoments, summary_moments
-
-# Contexts up to which the label norm has a rule of its own, its nodes, and the share of norms
-# beyond it.  Twice the nodes change errors by less than 1e-5 for contexts from 3 to 8.
-SHORT, _SHORT_NODES, _TAIL = 16, 24, 1e-12
-
-# Nodes of the Gauss rule for label norms of longer contexts, and for the leverage given a label
-# norm.
-_NODES, _CONDITIONAL_NODES = 4, 6
 
 
 @dataclass(frozen=True)
@@ -173,7 +164,7 @@ def _equivalent(
     F = (pushed * np.mean(sigma * resolved, axis=0)) @ pushed.T
     # The leverage is u, its query factor |x_q|^2; both have mean 1.
     query, query_weight = gamma_rule(query_variance / inputs.multiplicity)
-    summary, summary_weight = summary_leverages(train, F)
+    summary, summary_weight = gamma_rule(quadratic_form_variance(train, F))
     u, weight = np.outer(query, summary), np.outer(query_weight, summary_weight)
     t, xi = _norm_corrected(u.ravel(), weight.ravel(), feature, samples, ridge, xi)
 
@@ -358,91 +349,35 @@ def _assemble(
     return SummaryLaw(G, A, float(np.mean(label)), tasks, context, rho)
 
 
-def summary_leverages(law: SummaryLaw, F: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    r"""Rule for :math:`h^\top F h` over its mean: nodes and weights.
-
-    In short contexts the label norm :math:`\chi` has its own law, and the form given it is a Gamma
-    variable; a Gamma law of the whole form would have too much weight near zero.
-    """
-    if law.context > SHORT:
-        return gamma_rule(quadratic_form_variance(law, F))
-    chi, chi_weight = label_norms(law.context)
-    form = _QuadraticForm.of(law, F)
-    means = chi[:, None] ** 2 * form.signal + chi[:, None] * form.noise
-    variances = chi[:, None] ** 2 * form.noise_variance + chi[:, None] ** 3 * form.side_variance
-    mean = np.mean(means, axis=1)
-    spread = (np.mean(variances, axis=1) + np.var(means, axis=1)) / mean**2
-    rules = [gamma_rule(float(each), _CONDITIONAL_NODES) for each in spread]
-    nodes, weights = (np.array(each) for each in zip(*rules, strict=True))
-    nodes, weights = mean[:, None] * nodes, chi_weight[:, None] * weights
-    return nodes.ravel() / np.sum(nodes * weights), weights.ravel()
-
-
-@lru_cache
-def label_norms(context: int) -> tuple[np.ndarray, np.ndarray]:
-    r"""Quadrature for the label norm, :math:`\ell\chi` chi-square: nodes and weights.
-
-    Averages contain :math:`1/\chi`, which a Gauss rule of few nodes misses for short contexts:
-    there :math:`\chi = c z^4`, with a Gauss-Legendre rule in z.
-    """
-    if context > SHORT:
-        return gamma_rule(2 / context, _NODES, tilt=2)
-    law = stats.gamma(context / 2, scale=2 / context)
-    z, weight = np.polynomial.legendre.leggauss(_SHORT_NODES)
-    z = (z + 1) / 2
-    chi = law.isf(_TAIL) * z**4
-    weight = weight * z**3 * law.pdf(chi)
-    return chi, weight / weight.sum()
-
-
-@dataclass(frozen=True)
-class _QuadraticForm:
-    r"""Parts of :math:`h^\top F h` for each task, (k,).
-
-    With :math:`c = (w, v)` the form is :math:`\chi^2 c^\top F c`, the signal, plus a term linear
-    in g, of variance :math:`\chi^3` times that of the side, plus :math:`\chi` times a Gaussian
-    quadratic form, the noise.
-    """
-
-    signal: np.ndarray
-    side_variance: np.ndarray
-    noise: np.ndarray
-    noise_variance: np.ndarray
-
-    @classmethod
-    def of(cls, law: SummaryLaw, F: np.ndarray) -> _QuadraticForm:
-        w, d = law.tasks, law.tasks.shape[1]
-        v = np.sum(w**2, axis=1) / d + law.rho
-        head = F[:d, :d]
-        pushed = np.column_stack([w, v]) @ F
-        side = pushed[:, :d]
-        side_squared = np.sum(side**2, axis=1) - np.sum(side * w, axis=1) ** 2 / (d * v)
-        once = np.sum((w @ head) * w, axis=1) / (d * v)
-        twice = np.sum((w @ head) ** 2, axis=1) / (d * v)
-        scale = d * v / law.context
-        return cls(
-            np.sum(side * w, axis=1) + pushed[:, d] * v,
-            4 * scale * side_squared,
-            scale * (np.trace(head) - once),
-            2 * scale**2 * (np.sum(head**2) - 2 * twice + once**2),
-        )
-
-
 def quadratic_form_variance(law: SummaryLaw, F: np.ndarray) -> float:
     r"""Variance of :math:`h^\top F h` over its squared mean, for symmetric F.
 
-    The chi-square moments are :math:`E\chi^m = \prod_{i<m}(1 + 2i/\ell)`.
+    With :math:`c = (w, v)`, the form is :math:`\chi^2 c^\top F c` plus a term linear in g plus
+    :math:`\chi` times a Gaussian quadratic form; the chi-square moments are
+    :math:`E\chi^m = \prod_{i<m}(1 + 2i/\ell)`.
     """
-    form, length = _QuadraticForm.of(law, F), law.context
+    w, length = law.tasks, law.context
+    d = w.shape[1]
+    v = np.sum(w**2, axis=1) / d + law.rho
+    head = F[:d, :d]
+    pushed = np.column_stack([w, v]) @ F
+    signal = np.sum(pushed[:, :d] * w, axis=1) + pushed[:, d] * v
+    side = pushed[:, :d]
+    side_squared = np.sum(side**2, axis=1) - np.sum(side * w, axis=1) ** 2 / (d * v)
+    once = np.sum((w @ head) * w, axis=1) / (d * v)
+    twice = np.sum((w @ head) ** 2, axis=1) / (d * v)
+    scale = d * v / length
+    noise = scale * (np.trace(head) - once)
+    noise_variance = 2 * scale**2 * (np.sum(head**2) - 2 * twice + once**2)
     second = 1 + 2 / length
     third = second * (1 + 4 / length)
     fourth = third * (1 + 6 / length)
-    mean = second * form.signal + form.noise
+    mean = second * signal + noise
     variance = (
-        (fourth - second**2) * form.signal**2
-        + 2 * (third - second) * form.signal * form.noise
-        + (second - 1) * form.noise**2
-        + second * form.noise_variance
-        + third * form.side_variance
+        (fourth - second**2) * signal**2
+        + 2 * (third - second) * signal * noise
+        + (second - 1) * noise**2
+        + second * noise_variance
+        + 4 * third * scale * side_squared
     )
     return float((np.mean(variance) + np.var(mean)) / np.mean(mean) ** 2)

@@ -37,18 +37,18 @@ TASK_LAWS = ("sphere", "gaussian")
 
 APPROACHES = ("tasks", "moments")
 
+# Relative errors of the prediction from mean moments, times d.
+#
+# The second one where tasks share prompts and contexts are long: the numbers of prompts matter.
 MOMENTS_LOSS, SHARED_LOSS = 0.8, 5.0
-"""Relative errors of the prediction from mean moments, times d.
 
-The second one where tasks share prompts and contexts are long: the numbers of prompts matter.
-"""
+# Where the prediction is made task by task.  The expansion in 1/d is poor in small dimensions, the
+# correction takes O(k^3) operations, and tasks with fewer than two prompts hardly share anything.
+LEAST_DIM, MOST_TASKS, LEAST_SHARED = 8, 1000, 2
 
-LEAST_DIM, LEAST_CONTEXT, MOST_TASKS, LEAST_SHARED = 8, 3, 1000, 2
-"""Where the prediction is made task by task.
-
-The expansion in 1/d is poor in small dimensions and short contexts, the correction takes O(k^3)
-operations, and tasks with fewer than two prompts hardly share anything.
-"""
+# Contexts up to which interpolation has infinite mean errors: a prompt whose labels happen to be
+# small, of label norm chi, contributes in proportion to 1/chi.
+LEAST_INTERPOLATED = 2
 
 
 @dataclass(frozen=True, repr=False)
@@ -222,22 +222,26 @@ def finite_size_errors(
         return gaussian_task_law(whitened, context, rho)
 
     test = fresh_law(C if C_test is None else C_test, test_context, test_rho)
+    few = ridge == 0 and prompts < dim * (dim + 1)
+    if few and context <= LEAST_INTERPOLATED:
+        return FiniteSizeErrors(_estimate(np.array([math.inf])), _estimate(np.array([math.inf])))
     generator = np.random.default_rng(rng)
     task_sets = _task_sets(tasks, dim, task_law, C, generator, draws)
     sets = [task_set for task_set in task_sets if task_set is not None]
     count = len(sets[0]) if sets else math.inf
-    shared = 2 <= count <= prompts / LEAST_SHARED and context >= LEAST_CONTEXT
+    shared = 2 <= count <= min(prompts / LEAST_SHARED, MOST_TASKS)
     plain = C is None and C_test is None and Sigma is None
     singular = ridge == 0 and prompts == dim * (dim + 1)
-    possible = shared and plain and not singular and count <= MOST_TASKS and dim >= LEAST_DIM
-    if approach == "tasks" and possible:
-        stacked = np.stack(sets * draws if len(sets) == 1 else sets)
-        shares = np.full(stacked.shape[:2], 1 / count)
-        if not balanced:
+    possible = plain and not singular and dim >= LEAST_DIM
+    if approach == "tasks" and possible and (shared or not sets):
+        law = fresh_law(None, context, rho)
+        stacked = np.stack(sets * draws if len(sets) == 1 else sets or [law.tasks])
+        shares = np.full(stacked.shape[:2], 1 / stacked.shape[1])
+        if sets and not balanced:
             shares = generator.multinomial(prompts, shares) / prompts
-        trained = TaskDraws(stacked, shares, context, prompts, rho, ridge)
+        trained = TaskDraws(stacked, shares, context, prompts, rho, ridge, fresh=not sets)
         with undefined_in_float64():
-            errors, uncertainty = task_errors(trained, test)
+            errors, uncertainty = task_errors(trained, test, None if sets else law)
         return FiniteSizeErrors(_estimate(errors[:, 0]), _estimate(errors[:, 1]), uncertainty)
     pairs = []
     for task_set in task_sets:

@@ -40,14 +40,11 @@ factor 1 + 1/(n - p) that turns n - p into n - p - 1.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
-from iclimit.asymptotics.pretraining.deterministic_equivalent import (
-    SummaryLaw,
-    gamma_rule,
-    label_norms,
-)
+from iclimit.asymptotics.pretraining.deterministic_equivalent import SummaryLaw, gamma_rule
 from iclimit.asymptotics.pretraining.task_self_energy import (
     NODES,
     STEP,
@@ -58,30 +55,33 @@ from iclimit.asymptotics.pretraining.task_self_energy import (
     appended_drift,
     diagonal,
     dot,
+    label_norms,
     leverage,
     self_energy,
     solve,
     transposed,
 )
 
+# Tasks of all draws that are solved together, and that the corrections are found for.
 _ROWS, _CORRECTED_ROWS = 1000, 200
-"""Tasks of all draws that are solved together, and that the corrections are found for."""
 
-_FLOOR, _SIZE_ERROR = 0.004, 1.3
-"""Relative error far from a threshold: the first, plus the second over d^2."""
+# Relative error far from a threshold: the first, plus the others over d^2 and context^2.
+_FLOOR, _SIZE_ERROR, _CONTEXT_ERROR = 0.004, 1.3, 0.03
 
+# Radius R beyond which the correction for real matrices is 1/\|n - p\|; change of the errors
+# beyond which it is taken to first order, and then at most this many times 1/\|n - p\|.
 _CLOSE, _LARGE, _MOST = 0.97, 0.08, 2.5
-"""Radius R beyond which the correction for real matrices is 1/\\|n - p\\|; change of the errors
-beyond which it is taken to first order, and then at most this many times 1/\\|n - p\\|."""
 
+# Nodes of the rule for the leverage given the label norm.
 _NORMAL_NODES = 5
-"""Nodes of the rule for the leverage given the label norm."""
 
+# Part of a correction whose effect counts as linear.
 _LINEAR = 1e-3
-"""Part of a correction whose effect counts as linear."""
 
 
-def task_errors(draws: TaskDraws, test: SummaryLaw) -> tuple[np.ndarray, float]:
+def task_errors(
+    draws: TaskDraws, test: SummaryLaw, train: SummaryLaw | None = None
+) -> tuple[np.ndarray, float]:
     r"""ICL and IDG error of each draw, and the estimated relative error of the prediction.
 
     The corrections are found for the first draws, since they vary little, and scale all of them.
@@ -90,40 +90,54 @@ def task_errors(draws: TaskDraws, test: SummaryLaw) -> tuple[np.ndarray, float]:
     """
     batches = draws.batches(_ROWS)
     solutions = [solve(batch) for batch in batches]
-    errors = np.concatenate(
-        [solution.errors(batch, test) for solution, batch in zip(solutions, batches, strict=True)]
-    )
+    pairs = zip(solutions, batches, strict=True)
+    errors = np.concatenate([solution.errors(batch, test, train) for solution, batch in pairs])
     first = batches[0].head(_CORRECTED_ROWS)
     start = Resolvent(*(x[: len(first.tasks)] for x in solutions[0]))
     plain = np.mean(errors[: len(first.tasks)], axis=0)
 
     def change(correction: Correction, part: float = 1.0) -> np.ndarray:
-        """Relative change of the two errors by a correction."""
+        """Relative change of the two errors by a correction, found from a part of it."""
         value = SelfEnergy(*(part * x for x in correction.value))
         scaled = Correction(value, part * correction.slope, correction.radius)
-        corrected = solve(first, scaled).errors(first, test)
+        corrected = solve(first, scaled).errors(first, test, train)
         return (np.mean(corrected, axis=0) / plain - 1) / part
 
-    shared, real = correction_at(first, start), real_correction_at(first, start)
-    radius, real_radius = (min(float(np.mean(each.radius)), 1.0) for each in (shared, real))
-    limit = 1 / max(abs(draws.prompts - draws.dim * (draws.dim + 1)), 1)
-    by_real = np.full(2, limit)
-    weight = (1 - radius**8) * (1 - real_radius**4)
-    by_shared = np.zeros(2)
+    real = real_correction_at(first, start)
     try:
-        if np.max(real.radius) < _CLOSE:
-            try:
-                by_real = change(real)
-            except (ArithmeticError, np.linalg.LinAlgError):
-                by_real = np.full(2, np.inf)
-            if not np.all(np.abs(by_real) < _LARGE):
-                by_real = np.clip(change(real, _LINEAR), -_MOST * limit, _MOST * limit)
-        by_shared = weight * change(shared)
+        by_real, doubt = _change_by_real(draws, real, change)
+        by_shared = np.zeros(2)
+        if not draws.fresh:
+            shared = correction_at(first, start)
+            radius, closeness = (min(float(np.mean(each.radius)), 1.0) for each in (shared, real))
+            by_shared = (1 - radius**8) * (1 - closeness**4) * change(shared)
     except (ArithmeticError, np.linalg.LinAlgError):  # a run next to a threshold
         return errors, 1.0
-    uncertainty = _FLOOR + _SIZE_ERROR / draws.dim**2
-    uncertainty += float(np.max(0.3 * np.abs(by_real) + 0.5 * np.abs(by_shared)))
+    uncertainty = _FLOOR + _SIZE_ERROR / draws.dim**2 + _CONTEXT_ERROR / draws.context**2
+    uncertainty += doubt + float(np.max(0.5 * np.abs(by_shared)))
     return errors * (1 + by_real + by_shared), min(uncertainty, 1.0)
+
+
+def _change_by_real(
+    draws: TaskDraws, real: Correction, change: Callable[..., np.ndarray]
+) -> tuple[np.ndarray, float]:
+    """Change of the errors by the correction for real matrices, and its relative error.
+
+    Next to the threshold, where the correction diverges, it is what it would be for isotropic
+    Gaussian features.
+    """
+    distance = max(abs(draws.prompts - draws.dim * (draws.dim + 1)), 1)
+    closeness = min(float(np.mean(real.radius)), 1.0)
+    limit = min(1 / distance, 1 / max(draws.prompts * (1 - closeness), 1))
+    if np.max(real.radius) >= _CLOSE:
+        return np.full(2, limit), limit
+    try:
+        by_real = change(real)
+    except (ArithmeticError, np.linalg.LinAlgError):
+        by_real = np.full(2, np.inf)
+    if not np.all(np.abs(by_real) < _LARGE):
+        by_real = np.clip(change(real, _LINEAR), -_MOST * limit, _MOST * limit)
+    return by_real, 0.3 * float(np.max(np.abs(by_real)))
 
 
 def correction_at(draws: TaskDraws, solution: Resolvent) -> Correction:
@@ -185,8 +199,8 @@ def real_correction_at(draws: TaskDraws, solution: Resolvent) -> Correction:
     M, G = solution.value, draws.second_moment
     tasks = draws.tasks / math.sqrt(d)
     weighed = draws.shares[..., None] * tasks
-    mixed = transposed(draws.means) @ weighed  # mean of h with the appended task
-    appended = transposed(tasks) @ weighed
+    mixed = draws.averaged(transposed(draws.means) @ weighed)  # mean of h with the appended task
+    appended = draws.averaged(transposed(tasks) @ weighed)
     across = G @ M @ mixed
     # N to first order in s, and mean(h h) N mean(h h).
     N, coupled = M + s * solution.slope, -s * solution.cross
@@ -224,7 +238,8 @@ def _leverage_moments(
     weight = chi_weight, z_weight / z_weight.sum(), r_weight
     means = [np.einsum("cbkzr,c,z,r->bk", level**power, *weight) for power in (1, 2, 3)]
     averages = [np.sum(draws.shares * mean, axis=1) for mean in means]
-    return averages, averages[1] - np.sum(draws.shares * means[0] ** 2, axis=1)
+    within = averages[0] ** 2 if draws.fresh else np.sum(draws.shares * means[0] ** 2, axis=1)
+    return averages, averages[1] - within
 
 
 def _trace(x: np.ndarray) -> np.ndarray:

@@ -82,9 +82,18 @@ def test_infinitely_many_tasks_have_no_gap_and_no_spread(task_law, ridge):
         assert (error.standard_error, error.repeats) == (0, 1)
 
 
+def test_contexts_of_one_or_two_pairs_have_infinite_errors_of_interpolation():
+    run = RUN | {"context": 2, "prompts": 200, "rng": 0}
+    for tasks in (10, math.inf):
+        assert finite_size_errors(**run | {"tasks": tasks}).icl.mean == math.inf
+        for change in ({"context": 3}, {"ridge": 1e-3}, {"prompts": 300}):
+            assert math.isfinite(finite_size_errors(**run | {"tasks": tasks} | change).icl.mean)
+
+
 def test_many_tasks_tend_to_infinitely_many():
-    many = finite_size_errors(**{**RUN, "tasks": 200_000}, ridge=0.1, rng=0, draws=1)
-    infinite = finite_size_errors(**{**RUN, "tasks": math.inf}, ridge=0.1)
+    more = {"ridge": 0.1, "rng": 0, "draws": 1, "approach": "moments"}
+    many = finite_size_errors(**{**RUN, "tasks": 200_000}, **more)
+    infinite = finite_size_errors(**{**RUN, "tasks": math.inf}, **more)
     # As 1/kappa and as the sampling error of the task moments; measured 2e-5.
     assert (many.icl.mean, many.idg.mean) == pytest.approx(
         (infinite.icl.mean, infinite.idg.mean), rel=2e-4

@@ -137,7 +137,7 @@ def test_moments_of_the_leverage_against_contexts(context):
     root = rng.standard_normal((17, 17))
     M = (root @ root.T / 17 + np.eye(17))[None]
     chi, weight = task_self_energy.label_norms(context)
-    q = task_self_energy.leverage(draws, M, chi, 0.0, None)
+    q = task_self_energy.leverage(draws, M, chi[:, None, None], 0.0, None)
     mean = weight @ q.mean[:, 0, 0]
     variance = weight @ (q.variance + q.mean**2)[:, 0, 0] - mean**2
     h = sampled_summaries(draws, 200_000, rng)
@@ -167,7 +167,12 @@ def test_self_energy_against_contexts(context, prompts):
 
 @pytest.mark.parametrize(
     ("dim", "context", "tasks", "prompts", "rho", "ridge"),
-    [(16, 4, 40, 330, 2.0, 1e-3), (16, 3, 50, 326, 0.3, 1e-3), (16, 12, 32, 310, 0.5, 1e-4)],
+    [
+        (16, 4, 40, 330, 2.0, 1e-3),
+        (23, 2, 5, 435, 0.0245, 0.0549),
+        (16, 12, 32, 310, 0.5, 1e-4),
+        (16, 4, math.inf, 230, 0.5, 1e-3),
+    ],
 )
 def test_runs_beside_the_threshold(dim, context, tasks, prompts, rho, ridge):
     """Where the corrections matter: they change the errors by 2 to 5 %."""
@@ -254,5 +259,4 @@ def test_stated_uncertainty_covers_the_committed_scan():
     assert len(numbers) > 100
     uncertainty = numbers[:, 4:]
     excess = (np.abs(numbers[:, [0, 2]]) - uncertainty) / numbers[:, [1, 3]]
-    assert np.max(excess) < 2.5
-    assert np.mean(excess > 0) < 0.16  # were it a standard error, 0.32
+    assert np.mean(np.any(excess > 2, axis=1)) < 0.05
