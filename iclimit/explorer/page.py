@@ -33,6 +33,10 @@ _DARK_ORDER = (5, 4, 2, 3, 1, 0, 6)
 """Colours of the house on a dark page: the bright ones first."""
 
 
+# Pairs from which a prediction from mean moments is of use; none is drawn for shorter contexts.
+SHORTEST = 6
+
+
 def explorer_page(store: Path | None = None) -> str:
     """Return the explorer as the text of an HTML file.
 
@@ -109,7 +113,7 @@ def _data(store: Path | None) -> dict[str, Any]:
             "moments_loss": finite_size.MOMENTS_LOSS,
             "shared_loss": finite_size.SHARED_LOSS,
             "prompts_per_task": finite_size.LEAST_SHARED,
-            "context": finite_size.LEAST_CONTEXT,
+            "context": SHORTEST,
         },
         "blog": blog.figures(),
         "training_runs": training_runs(),
