@@ -135,8 +135,8 @@ def finite_size_errors(
         with the covariances of the tasks.
     approach : {"tasks", "moments"}
         ``"tasks"`` predicts task by task where it can: without covariances, for infinitely many
-        tasks or 2 to 1000 that get two prompts or more on average, and d >= 8.  Otherwise, or for ``"moments"``, the prediction comes from the mean moments; it costs 1 to
-        10 % of the time.
+        tasks or 2 to 1000 that get two prompts or more on average, and d >= 8.  Otherwise, or for
+        ``"moments"``, the prediction comes from the mean moments; it costs 1 to 10 % of the time.
     balanced : bool
         Whether all tasks have the same number of prompts, as in the published runs of Lu et al.;
         otherwise every prompt draws its task.  The mean moments do not see the difference.
