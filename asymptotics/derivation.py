@@ -10,8 +10,8 @@ from iclimit.checks import check_flags
 if TYPE_CHECKING:
     import sympy
 
+# Characters of LaTeX that fit, set, on a line of a paper.
 LINE = 120
-"""Characters of LaTeX that fit, set, on a line of a paper."""
 
 
 @dataclass(frozen=True)

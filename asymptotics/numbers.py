@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     import mpmath
     import sympy
 
+# Argument: a Python number, an array or a list of them, an mpmath number, a SymPy expression.
 Number: TypeAlias = Union[float, np.ndarray, Sequence[float], "mpmath.mpf", "sympy.Expr"]
-"""Argument: a Python number, an array or a list of them, an mpmath number, a SymPy expression."""
 
+# Converted argument, or result: of the number system of the arguments, which types cannot say.
 Value: TypeAlias = Any
-"""Converted argument, or result: of the number system of the arguments, which types cannot say."""
 
 Thunk = Callable[[], Any]
 
@@ -44,9 +44,9 @@ class ArrayMath:
     """Elementwise mathematics on float64 arrays of one array API namespace."""
 
     inf, pi = math.inf, math.pi
+    # Stands for zero where a limit is taken from above: its square root is far below rounding
+    # error and its square, divided by the smallest quantities of the theory, does not underflow.
     tiny = 1e-80
-    """Stands for zero where a limit is taken from above: its square root is far below rounding
-    error and its square, divided by the smallest quantities of the theory, does not underflow."""
 
     def __init__(self, xp: Any) -> None:
         self._xp = xp
@@ -216,9 +216,9 @@ class SymPyMath:
 Namespace = ArrayMath | MpMath | SymPyMath
 
 
+# Points at which large arrays are evaluated together.  The ICL and IDG errors with a ridge hold
+# some 60 numbers a point at a time: 30 MB.
 BLOCK = 2**16
-"""Points at which large arrays are evaluated together.  The ICL and IDG errors with a ridge hold
-some 60 numbers a point at a time: 30 MB."""
 
 
 def in_blocks(

@@ -15,21 +15,21 @@ from scipy.optimize import elementwise
 from iclimit.asymptotics.checks import broadcast_shape
 from iclimit.asymptotics.numbers import Namespace, Value
 
+# Relative change below which a repeated step has settled.
 _SETTLED = 1e-15
-"""Relative change below which a repeated step has settled."""
 
+# Most steps of `find_roots`; those of 1e5 settings of structured data took 26 at most
+# (`benchmarks/stress_structured.py`).
 MOST_STEPS = 100
-"""Most steps of `find_roots`; those of 1e5 settings of structured data took 26 at most
-(`benchmarks/stress_structured.py`)."""
 
+# A smaller step ends Newton's method: it converges quadratically, so only rounding is left.
 _CLOSE = 1e-8
-"""A smaller step ends Newton's method: it converges quadratically, so only rounding is left."""
 
+# Earlier steps that an accelerated step combines.
 _MEMORY = 6
-"""Earlier steps that an accelerated step combines."""
 
+# Plain steps at the start: acceleration from far away may find another root.
 _PLAIN = 2
-"""Plain steps at the start: acceleration from far away may find another root."""
 
 _TIGHT = {"xatol": 1e-15, "xrtol": 1e-15, "fatol": 0, "frtol": 0}
 

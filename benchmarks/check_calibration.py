@@ -34,8 +34,8 @@ SETTINGS = (
     (20, 20, 30, 250, 0.4, 0.1),
     (24, 48, 24, 900, 0.2, 0.02),
 )
+# Runs of a row.
 RUNS = (10, 40)
-"""Runs of a row."""
 
 Row = dict[str, Any]
 

@@ -6,10 +6,10 @@ without anything from this package.
 
 import numpy as np
 
+# Prompts whose tokens are drawn at a time; all of them at once would need n l d numbers.
 TOKEN_BLOCK = 1000
-"""Prompts whose tokens are drawn at a time; all of them at once would need n l d numbers."""
+# Added to the diagonal of the normal equations, which the features scale to order n.
 RIDGE = 1e-8
-"""Added to the diagonal of the normal equations, which the features scale to order n."""
 TEST_PROMPTS = 1000
 
 

@@ -9,8 +9,8 @@ of a head are one vector.
 
 import numpy as np
 
+# Sequences whose scores are held at a time; more are slower.
 CHUNK = 50
-"""Sequences whose scores are held at a time; more are slower."""
 
 
 def descend(

@@ -44,14 +44,14 @@ PROBLEM = Problem(
 )
 
 PROMPTS = 4000
+# Numbers of prompts whose power is stated.
 SIZES = (125, 250, 500, 1000, 2000, 4000)
-"""Numbers of prompts whose power is stated."""
 
+# Prompts that mean squares of the algorithms come from: a hundred times those of a seed.
 REFERENCE = 400_000
-"""Prompts that mean squares of the algorithms come from: a hundred times those of a seed."""
 
+# Mean square of the added noise over that of the algorithm.
 SHARE = TOLERANCE / 2
-"""Mean square of the added noise over that of the algorithm."""
 
 MIXTURES = {
     "half ridge, half one_step": {"ridge": 0.5, "one_step": 0.5},

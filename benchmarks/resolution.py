@@ -18,8 +18,8 @@ README = Path(__file__).parents[1] / "README.md"
 BEGIN, END = "<!-- resolutions -->", "<!-- end of resolutions -->"
 
 
+# Functions that are tested more sharply than this, without random numbers, are only counted.
 SHARP = 1e-5
-"""Functions that are tested more sharply than this, without random numbers, are only counted."""
 
 
 def rows(run: ValidationRun) -> str:

@@ -10,8 +10,8 @@ import numpy as np
 
 from iclimit.asymptotics.spectra import fixed_points
 
+# Per measure; most have small weights, and half of them are nearly equal or zero now and then.
 ATOMS = 8
-"""Per measure; most have small weights, and half of them are nearly equal or zero now and then."""
 
 
 def stress(measures: int, seed: int) -> dict[str, float]:

@@ -16,11 +16,11 @@ from iclimit.asymptotics.pretraining import (
     structured_fixed_point,
 )
 
+# Settings of each spectrum.
 POINTS = 100
-"""Settings of each spectrum."""
 
+# Settings with tau and with kappa at 1, to within 1e-15 to 0.1.
 TAU_NEAR_ONE, KAPPA_NEAR_ONE = slice(0, 30), slice(15, 45)
-"""Settings with tau and with kappa at 1, to within 1e-15 to 0.1."""
 
 
 def stress(spectra: int, seed: int) -> dict[str, float]:

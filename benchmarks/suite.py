@@ -13,15 +13,16 @@ CELL_SIZES = (40, 60, 80)
 LARGE_SIZE = 100
 STRUCTURED_SIZES = (40, 60, 80, 100, 140, 200)
 DENSE_SIZES = (30, 40, 60, 80)
+# Child processes per measurement, of which the median is taken.
 RUNS = 3
-"""Child processes per measurement, of which the median is taken."""
+# Spread of CPU times above which the report says so.
 NOISY = 0.1
-"""Spread of CPU times above which the report says so."""
+# Points without and with a ridge.
 THEORY = {False: 1_000_000, True: 100_000}
-"""Points without and with a ridge."""
 CONTEXTS = (10, 20)
 FLOW = "population flow, D = 4"
 PROBING = "probing, 20,000 prompts"
+# Benchmarks of one kind: ours, the other way if there is one, arguments.
 PAIRS: dict[str, tuple[str, str, dict[str, float | str]]] = {
     **{
         f"learning rate, N = {context}": ("learning_rate", "line_search", {"context": context})
@@ -80,9 +81,8 @@ PAIRS: dict[str, tuple[str, str, dict[str, float | str]]] = {
     **{f"solver at d = {d}": ("solver", "", {"d": d}) for d in (80, 200)},
     "estimated cost": ("cost_estimates", "", {}),
 }
-"""Benchmarks of one kind: ours, the other way if there is one, arguments."""
+# What a measurement of memory imports; that much is subtracted.
 BASELINES = {"structured": ["iclimit.simulate"], "dense": ["benchmarks.dense"]}
-"""What a measurement of memory imports; that much is subtracted."""
 
 
 @dataclass
@@ -95,8 +95,8 @@ class Measured:
     extra: dict[str, float]
 
 
+# Where a result goes and under which key, the function measured and its arguments.
 Job = tuple[dict, object, str, dict]
-"""Where a result goes and under which key, the function measured and its arguments."""
 
 
 @dataclass

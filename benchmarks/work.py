@@ -9,16 +9,17 @@ from typing import Any
 
 import numpy as np
 
+# CPU seconds after which a measurement is not repeated within its process.
 ENOUGH = 0.5
-"""CPU seconds after which a measurement is not repeated within its process."""
 LOOP_POINTS = 300
+# Of the learning-rate benchmark, and the dimension of all benchmarks of gradient descent.
 TASKS, DIM = 10_000, 10
-"""Of the learning-rate benchmark, and the dimension of all benchmarks of gradient descent."""
+# Steps of the plain training that are run; its time is scaled to all of them.
 TIMED_STEPS = 20
-"""Steps of the plain training that are run; its time is scaled to all of them."""
 MOMENTS = 32
+# Of the benchmarks of training dynamics.
 CONTEXT = 31
-"""Of the benchmarks of training dynamics."""
+# Settings of the published training script by the kind of attention.
 DYNAMICS: dict[str, dict[str, Any]] = {
     "merged": {
         "dim": 4,
@@ -37,18 +38,17 @@ DYNAMICS: dict[str, dict[str, Any]] = {
         "steps": 20_000,
     },
 }
-"""Settings of the published training script by the kind of attention."""
 
 
+# Of the benchmark of recurrent networks: size, prompts, and gradients that are computed.
 LSTM = {"hidden": 64, "batch": 512, "steps": 8}
-"""Of the benchmark of recurrent networks: size, prompts, and gradients that are computed."""
 
+# The same of attention networks, with the sizes of published ones.
 ATTENTION = {"context": 20, "dim": 5, "width": 64, "batch": 512, "steps": 4}
-"""The same of attention networks, with the sizes of published ones."""
 
 PROBED = {"context": 40, "dim": 20}
+# Of the benchmarks of probing: pretraining tasks, prompts, and those of them in a plain loop.
 PROBED_TASKS, PROBED_PROMPTS, PLAIN_PROMPTS = 256, 20_000, 200
-"""Of the benchmarks of probing: pretraining tasks, prompts, and those of them in a plain loop."""
 
 
 def cell(d: int) -> dict[str, Any]:
@@ -453,8 +453,8 @@ def moment_recursion(seed: int) -> dict[str, float]:
 
 
 STEPS: dict[str, Any] = {"alpha": 4.0, "tau": 3.0}
+# Of the benchmark of steps at test time.
 LAST, STEPS_NOISE = 200, 0.4
-"""Of the benchmark of steps at test time."""
 
 
 def test_time_steps(seed: int) -> dict[str, float]:
@@ -486,8 +486,8 @@ def plain_steps(seed: int) -> dict[str, float]:
     return repeat(run)
 
 
+# Eigenvalues k^-1.2, k up to the first number, and layers up to the second.
 MODES, DEEPEST = 1000, 256
-"""Eigenvalues k^-1.2, k up to the first number, and layers up to the second."""
 
 
 def _depth_law() -> tuple[np.ndarray, np.ndarray]:
@@ -619,6 +619,7 @@ class _Probe:
         }
 
 
+# Cells whose estimated cost is compared with the true one: d, tau, ridge, alpha, kappa.
 COSTED = [
     (d, tau, ridge, alpha, kappa)
     for d in (16, 40, 80, 120)
@@ -627,7 +628,6 @@ COSTED = [
     for alpha, kappa in ((1.0, 0.5), (10.0, 8.0))
     if d < 80 or (tau <= 2 and alpha == 1)
 ]
-"""Cells whose estimated cost is compared with the true one: d, tau, ridge, alpha, kappa."""
 
 
 def cost_estimates(seed: int) -> dict[str, float]:

@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike
 
 from iclimit.notation import PARAMETERS, did_you_mean
 
+# Asymmetry and negative eigenvalues of a covariance relative to its largest entry, times d, that
+# are rounding.
 ROUNDING = 1e-12
-"""Asymmetry and negative eigenvalues of a covariance relative to its largest entry, times d, that
-are rounding."""
 
 
 def check_arguments(**values: Any) -> None:

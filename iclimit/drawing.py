@@ -27,23 +27,23 @@ if TYPE_CHECKING:
 else:  # matplotlib is loaded when something is drawn
     Axes = Figure = Any
 
+# Okabe and Ito's colours, distinguishable with any colour vision.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-"""Okabe and Ito's colours, distinguishable with any colour vision."""
 
+# Style sheet of all figures.
 STYLE = str(resources.files(__package__) / "house.mplstyle")
-"""Style sheet of all figures."""
 
+# Widths in inches of one and two columns of text; figures of these styles have them exactly.
 COLUMNS = {"paper": 3.4, "paper-wide": 7.0}
-"""Widths in inches of one and two columns of text; figures of these styles have them exactly."""
 
+# Styles of figures: that of the house, and sheets of other sizes over it.
 STYLES = ("screen", *COLUMNS, "talk")
-"""Styles of figures: that of the house, and sheets of other sizes over it."""
 
+# Panels narrower than this, in inches, are stacked, each with this height.
 _STACKED, _PANEL = 2.2, 2.3
-"""Panels narrower than this, in inches, are stacked, each with this height."""
 
+# How much larger a figure with several panels is in a talk.
 _TALK = 1.5
-"""How much larger a figure with several panels is in a talk."""
 
 _style: ContextVar[str] = ContextVar("style", default="screen")
 

@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 
 from iclimit.runs.code_version import versions
 
+# Field of the metadata that has the parameters as JSON, by the ending of the file.
 FIELDS = {".png": "Description", ".pdf": "Subject", ".svg": "Description"}
-"""Field of the metadata that has the parameters as JSON, by the ending of the file."""
 
 _SVG = "{http://purl.org/dc/elements/1.1/}description"
 

@@ -26,11 +26,11 @@ from typing import Any, TypeVar, cast
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+# Fields of the theory, and what every simulation shares.
 SHELVES = (
     *("pretraining", "descent", "gdpp", "dynamics", "networks", "softmax"),
     *("depth", "spectra", "runs"),
 )
-"""Fields of the theory, and what every simulation shares."""
 
 
 @dataclass(frozen=True)
@@ -216,16 +216,16 @@ def _parameters() -> dict[str, Parameter]:
     }
 
 
+# The table ``notation.csv``, by name.
 PARAMETERS = _parameters()
-"""The table ``notation.csv``, by name."""
 
+# Parameters of a limit, each with the integer of a run and the power of the dimension that it is
+# over.
 RATIOS = {
     parameter.name: (parameter.size.partition("/")[0], 2 if parameter.size.endswith("^2") else 1)
     for parameter in PARAMETERS.values()
     if parameter.size
 }
-"""Parameters of a limit, each with the integer of a run and the power of the dimension that it is
-over."""
 
 
 def size_of(ratio: str, value: float, dim: float) -> float:
@@ -272,14 +272,14 @@ def ratios_of(dim: int, **sizes: float) -> dict[str, float]:
     }
 
 
+# Symbols of the errors.
 ERRORS = {
     "icl_error": r"e_{\mathrm{ICL}}",
     "idg_error": r"e_{\mathrm{IDG}}",
     "task_gap": r"e_{\mathrm{ICL}} - e_{\mathrm{IDG}}",
 }
-"""Symbols of the errors."""
 
+# Axis labels by name.
 LABELS = {name: parameter.label for name, parameter in PARAMETERS.items()} | {
     name: f"${symbol}$" for name, symbol in ERRORS.items()
 }
-"""Axis labels by name."""

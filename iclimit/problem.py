@@ -35,14 +35,14 @@ from iclimit.checks import (
 from iclimit.notation import explaining, ratios_of, sizes_of
 from iclimit.units import Convention, get_convention
 
+# Variances of one coordinate by law: N(0, 1), U(-1, 1), random signs, and the Laplace law with
+# density exp(-|z|)/2.
 COORDINATE_VARIANCE = {"gaussian": 1.0, "uniform": 1 / 3, "rademacher": 1.0, "laplace": 2.0}
-"""Variances of one coordinate by law: N(0, 1), U(-1, 1), random signs, and the Laplace law with
-density exp(-|z|)/2."""
 
 TASK_LAWS = ("sphere", "gaussian")
 
+# Largest noise level: its square and sums of such squares are finite.
 LARGEST_LEVEL = 1e100
-"""Largest noise level: its square and sums of such squares are finite."""
 
 _NOISE_LAWS = (
     "fixed:SIGMA, uniform:SIGMA_MAX or categorical:SIGMA,SIGMA,... "

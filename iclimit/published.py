@@ -20,6 +20,7 @@ from typing import Any
 
 from iclimit.notation import read_table
 
+# Papers by their keys in the bibliography, as reports cite them.
 PAPERS = {
     "lu2025": "Lu, Letey, Zavatone-Veth, Maiti, Pehlevan, PNAS 122 (2025), arXiv:2405.11751",
     "letey2025": "Letey, Zavatone-Veth, Lu, Pehlevan, arXiv:2509.26551",
@@ -29,7 +30,6 @@ PAPERS = {
     "vladymyrov2024": "Vladymyrov, von Oswald, Sandler, Ge, NeurIPS 2024, arXiv:2402.14180",
     "zhang2025": "Zhang, Singh, Latham, Saxe, ICML 2025, arXiv:2501.16265",
 }
-"""Papers by their keys in the bibliography, as reports cite them."""
 
 
 @dataclass(frozen=True)
@@ -71,5 +71,5 @@ def _setting(row: dict[str, str]) -> Setting:
     return Setting(reference, {name: _number(text) for name, text in parameters.items()})
 
 
+# All published settings by name: the rows of ``settings.csv``.
 settings = {row["name"]: _setting(row) for row in read_table("settings.csv")}
-"""All published settings by name: the rows of ``settings.csv``."""

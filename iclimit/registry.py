@@ -35,8 +35,8 @@ from typing import Any
 
 from iclimit.notation import read_table
 
+# Stands among the papers of a row if some of it is derived in the documentation.
 DERIVED = "here"
-"""Stands among the papers of a row if some of it is derived in the documentation."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ def _pairs(text: str) -> dict[str, str]:
     return {name: value for name, _, value in (item.partition("=") for item in text.split())}
 
 
+# How columns are read that are more than text.
 _PARSERS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(
         ("parameters", "single", "papers", "formula"), lambda text: tuple(text.split())
@@ -69,10 +70,9 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "optional": lambda text: {n: float(v) if v else None for n, v in _pairs(text).items()},
     "ranges": lambda text: {n: tuple(map(float, v.split(".."))) for n, v in _pairs(text).items()},
 }
-"""How columns are read that are more than text."""
 
+# Rows by name.
 REGISTRY = {
     cells["name"]: Row(**{name: _PARSERS.get(name, str)(text) for name, text in cells.items()})
     for cells in read_table("registry.csv")
 }
-"""Rows by name."""

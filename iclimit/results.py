@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+# Probability below which a sample counts as never being the median of samples that are drawn with
+# replacement.
 NEVER = 1e-12
-"""Probability below which a sample counts as never being the median of samples that are drawn with
-replacement."""
 
+# Types of single numbers and texts.
 _SCALARS = (int, float, str)
-"""Types of single numbers and texts."""
 
+# Numbers or entries that are printed one by one, characters of other values, and rows of a table
+# in a notebook.
 _FEW, _LONGEST, _ROWS = 6, 60, 10
-"""Numbers or entries that are printed one by one, characters of other values, and rows of a table
-in a notebook."""
 
 
 class Result:
@@ -60,8 +60,8 @@ class Result:
     True
     """
 
+    # What the arrays of the table run over; a column of such a name has the positions.
     dims: ClassVar[tuple[str, ...]] = ()
-    """What the arrays of the table run over; a column of such a name has the positions."""
 
     def columns(self) -> dict[str, Any]:
         """Columns of the table by name: text, numbers, estimates, arrays or sequences of these.
@@ -373,13 +373,13 @@ class Judgement(Result):
         return self.sentence
 
 
+# How an iteration can end, and what to do then.
 ADVICE = {
     "converged": "",
     "step limit": "All steps were taken: if the loss was still falling, allow more.",
     "interrupted": "Run it again to finish it; with a checkpoint it goes on where it was.",
     "diverged": "Try a smaller learning rate, initial scale or clipping norm.",
 }
-"""How an iteration can end, and what to do then."""
 
 
 @dataclass(frozen=True)

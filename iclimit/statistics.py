@@ -9,14 +9,14 @@ from scipy.special import chdtrc, fdtrc, ndtr, ndtri, ndtri_exp, stdtrit
 
 from iclimit.results import Estimate, Result
 
+# Probability that a true claim fails because of chance, over all its comparisons.
 FALSE_ALARM = 1e-3
-"""Probability that a true claim fails because of chance, over all its comparisons."""
 
+# How far beyond a threshold the mean must lie to exceed it with the probability of 95 %.
 POWER = float(ndtri(0.95))
-"""How far beyond a threshold the mean must lie to exceed it with the probability of 95 %."""
 
+# Relative, stands for the spread of predictions that have none.
 ROUNDING = 1e-12
-"""Relative, stands for the spread of predictions that have none."""
 
 
 def z_score(

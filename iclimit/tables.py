@@ -19,17 +19,17 @@ from typing import IO, Any
 
 from iclimit.files import no_formula, printable, replacing
 
+# Rows of a table, each by column.
 Rows = Sequence[Mapping[str, Any]]
-"""Rows of a table, each by column."""
 
+# Formats of tables.
 FORMATS = ("text", "csv", "json")
-"""Formats of tables."""
 
+# Endings of tables.
 TABLES = (".csv", ".json")
-"""Endings of tables."""
 
+# Endings of pictures.
 PICTURES = (".png", ".pdf", ".svg")
-"""Endings of pictures."""
 
 
 def entry(value: object, digits: int = 10) -> str:

@@ -42,8 +42,8 @@ import numpy as np
 from iclimit.checks import check_arguments, refuse_masked
 from iclimit.notation import did_you_mean, read_table
 
+# What `Units` convert; a difference is one of two errors, or a standard error.
 QUANTITIES = ("error", "difference", "noise_variance", "ridge", "rate", "gamma")
-"""What `Units` convert; a difference is one of two errors, or a standard error."""
 
 
 @dataclass(frozen=True)
@@ -234,8 +234,8 @@ def _convention(row: dict[str, str]) -> Convention:
     return Convention(**row, **flags)  # type: ignore[arg-type]
 
 
+# The conventions by name: the rows of ``conventions.csv``.
 CONVENTIONS = {row["name"]: _convention(row) for row in read_table("conventions.csv")}
-"""The conventions by name: the rows of ``conventions.csv``."""
 
 
 def get_convention(convention: str | Convention) -> Convention:

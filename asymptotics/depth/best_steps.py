@@ -15,12 +15,12 @@ from iclimit.asymptotics.depth.overthinking import RANGES, final_test_time_error
 from iclimit.asymptotics.depth.test_time import test_time_errors
 from iclimit.asymptotics.numbers import Number
 
+# Steps that are computed first; their number is doubled where the best is not among the first
+# half.
 _FIRST = 8
-"""Steps that are computed first; their number is doubled where the best is not among the first
-half."""
 
+# Relative difference to the limit that rounding may make.
 _CLOSE = 1e-12
-"""Relative difference to the limit that rounding may make."""
 
 
 @dataclass(frozen=True)

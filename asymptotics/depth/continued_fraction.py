@@ -17,8 +17,8 @@ p(0) = 1, for a measure of mass one.
 
 import numpy as np
 
+# Bound on 1/loss beyond which the products of the continued fraction leave float64.
 _OVERFLOW = 1e300
-"""Bound on 1/loss beyond which the products of the continued fraction leave float64."""
 
 
 def continued_fraction(

@@ -17,15 +17,15 @@ from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.spectra import TwoPoint
 from iclimit.results import Result
 
+# Residual at the upper end of the spectrum beyond which the loss counts as infinite.
 _LARGEST = 1e150
-"""Residual at the upper end of the spectrum beyond which the loss counts as infinite."""
 
 
+# Losses at the best gamma with a larger relative error are computed again for this gamma.
 _AGAIN = 1e-11
-"""Losses at the best gamma with a larger relative error are computed again for this gamma."""
 
+# A relative error above the first is refused, unless the error is below the second.
 _RESOLVED, _NEGLIGIBLE = 1e-4, 1e-10
-"""A relative error above the first is refused, unless the error is below the second."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -59,11 +59,11 @@ from iclimit.asymptotics.numbers import ArrayMath, Number, Value
 from iclimit.asymptotics.pretraining.icl import context_noise, errors_at, solve_fixed_point
 from iclimit.asymptotics.spectra import MarchenkoPastur
 
+# Natural logarithm of the accuracy of the quadrature over tasks, 2e-16.
 _DIGITS = 36
-"""Natural logarithm of the accuracy of the quadrature over tasks, 2e-16."""
 
+# Most numbers in an array over nodes and times, 0.5 GB.
 _NUMBERS = 2**26
-"""Most numbers in an array over nodes and times, 0.5 GB."""
 
 
 def iterated_icl_errors(

@@ -33,12 +33,12 @@ from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, SymPyMath, Value
 from iclimit.results import Result
 
+# Outside, width or context are limited by the largest or the smallest eigenvalues: the exponents
+# of `scaling_exponents` hold, but not these constants.
 _RANGES = {"nu": "(1, inf)", "beta": "(0, 1)"}
-"""Outside, width or context are limited by the largest or the smallest eigenvalues: the exponents
-of `scaling_exponents` hold, but not these constants."""
 
+# Exponents of time, depth, width and context in the compute.
 _COSTS = (1, 1, 2, 2)
-"""Exponents of time, depth, width and context in the compute."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -38,8 +38,8 @@ It follows from the generating function of V at x = y = 1.
 from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.numbers import Namespace, Number, Value
 
+# Ranges of weight prediction: finite contexts, and more contexts than dimensions.
 RANGES = {"alpha": "(0, inf)", "tau": "(1, inf]", "dampening": "(0, inf)"}
-"""Ranges of weight prediction: finite contexts, and more contexts than dimensions."""
 
 
 def overthinking_threshold(

@@ -12,17 +12,17 @@ from iclimit.asymptotics.pretraining import JointSpectrum
 from iclimit.asymptotics.spectra import Atoms, SpectralMeasure, TwoPoint, spectrum
 from iclimit.checks import check_choice
 
+# Isotropic; fixed covariances of inputs and tasks; covariances rotated in each context.
 SETTINGS = ("iso", "fs", "rrs")
-"""Isotropic; fixed covariances of inputs and tasks; covariances rotated in each context."""
 
+# Below it the lower end of the spectrum is lost to rounding.
 _LEAST_RATIO = 1e-6
-"""Below it the lower end of the spectrum is lost to rounding."""
 
+# Scale of the inputs; powers of eigenvalues have to stay within float64.
 _LARGEST = 1e50
-"""Scale of the inputs; powers of eigenvalues have to stay within float64."""
 
+# Noise over alpha: beyond it losses are those of the null predictor to rounding.
 _NOISIEST = 1e15
-"""Noise over alpha: beyond it losses are those of the null predictor to rounding."""
 
 
 @dataclass(frozen=True)

@@ -25,17 +25,17 @@ from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.spectra.polynomial_form import PolynomialForm
 from iclimit.asymptotics.spectra.two_point import TwoPoint
 
+# Highest degree of the residual: its matrix takes some 10 s.
 _HIGHEST = 400
-"""Highest degree of the residual: its matrix takes some 10 s."""
 
+# Relative error of a loss from which on it is refused.
 _RESOLVED = 1e-4
-"""Relative error of a loss from which on it is refused."""
 
+# Relative change of the rates by which the rounding of their factors is estimated.
 _MOVED = 4 * float(np.finfo(float).eps)
-"""Relative change of the rates by which the rounding of their factors is estimated."""
 
+# Relative distance of conjugate pairs that counts as rounding.
 _CONJUGATE = 1e-9
-"""Relative distance of conjugate pairs that counts as rounding."""
 
 
 def depth_schedule_loss(

@@ -49,8 +49,8 @@ from iclimit.asymptotics.descent.schedules import exact_number, more_digits
 from iclimit.asymptotics.numbers import ArrayMath, MpMath, Namespace, Number, Value
 from iclimit.asymptotics.spectra import MarchenkoPastur
 
+# Numbers that the recursion holds at once, 32 MB: the points of a large grid go in blocks.
 _BLOCK = 2**22
-"""Numbers that the recursion holds at once, 32 MB: the points of a large grid go in blocks."""
 
 
 def test_time_errors(

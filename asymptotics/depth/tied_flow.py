@@ -34,11 +34,11 @@ from iclimit.asymptotics.depth.tied_loss import TiedLoss, largest_gamma
 from iclimit.asymptotics.numbers import Value
 from iclimit.results import Result
 
+# Relative accuracy of the integration of gamma; errors of a flow to a minimum do not grow.
 _ACCURACY = 1e-11
-"""Relative accuracy of the integration of gamma; errors of a flow to a minimum do not grow."""
 
+# Evaluations of the slope, of which a flow takes some thousand: more are spent on rounding.
 _MOST_CALLS = 200_000
-"""Evaluations of the slope, of which a flow takes some thousand: more are spent on rounding."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -41,18 +41,18 @@ from scipy.special import expm1, log1p
 from iclimit.asymptotics.numbers import Value
 from iclimit.asymptotics.spectra.two_point import QuadraticForm, TwoPoint
 
+# Optima are looked for where the residual at the upper end of the spectrum is below this: there
+# the loss of any mode of mass above 1e-6 exceeds that of the null predictor.
 _REACH = 1e3
-"""Optima are looked for where the residual at the upper end of the spectrum is below this: there
-the loss of any mode of mass above 1e-6 exceeds that of the null predictor."""
 
+# At infinite depth optima are looked for up to this gamma, times the largest eigenvalue.
 _DEEPEST = 1e3
-"""At infinite depth optima are looked for up to this gamma, times the largest eigenvalue."""
 
+# Points of an even grid of gamma, and of a geometric one, from which an optimum is refined.
 _SCAN = 12
-"""Points of an even grid of gamma, and of a geometric one, from which an optimum is refined."""
 
+# Number of depths and of values of gamma that contours are chosen by.
 _STANDING_FOR = 12
-"""Number of depths and of values of gamma that contours are chosen by."""
 
 
 @dataclass(frozen=True)

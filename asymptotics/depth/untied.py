@@ -35,11 +35,11 @@ from iclimit.asymptotics.depth.continued_fraction import (
 from iclimit.asymptotics.depth.untied_samples import UntiedDepth, best_on_samples
 from iclimit.asymptotics.numbers import ArrayMath, Number, SymPyMath, Value
 
+# Relative error for each eigenvalue.
 _ROUNDING = float(np.finfo(float).eps)
-"""Relative error for each eigenvalue."""
 
+# Most layers at finite context or width: some ten seconds.
 _DEEPEST = 400
-"""Most layers at finite context or width: some ten seconds."""
 
 
 def untied_depth(

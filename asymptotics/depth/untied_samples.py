@@ -37,21 +37,21 @@ from iclimit.asymptotics.spectra.interval_polynomials import IntervalPolynomials
 from iclimit.asymptotics.spectra.polynomial_form import PolynomialForm
 from iclimit.results import Result
 
+# Factor of the error of the matrix for the error of the loss.
 _MORE = 16.0
-"""Factor of the error of the matrix for the error of the loss."""
 
+# Relative error of a loss from which on it is refused.
 _UNRESOLVED = 0.01
-"""Relative error of a loss from which on it is refused."""
 
+# Imaginary parts below this share count as rounding.
 _REAL = 1e-8
-"""Imaginary parts below this share count as rounding."""
 
+# Evaluations in this search: some seconds at 128 layers.
 _TRIALS = 200
-"""Evaluations in this search: some seconds at 128 layers."""
 
+# Starts of the search for real layers: a pair of complex steps becomes two real ones, apart by
+# this share.
 _SPREAD = (0.03, 0.3)
-"""Starts of the search for real layers: a pair of complex steps becomes two real ones, apart by
-this share."""
 
 
 @dataclass(frozen=True, repr=False)

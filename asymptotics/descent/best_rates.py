@@ -20,12 +20,12 @@ from iclimit.asymptotics.numbers import ArrayMath, MpMath, Namespace, Number, Va
 from iclimit.asymptotics.searches import find_minimum
 from iclimit.asymptotics.spectra import MarchenkoPastur
 
+# A relative excess over the lower bound up to this one counts as rounding of the rates.
 _REACHED = 1e-9
-"""A relative excess over the lower bound up to this one counts as rounding of the rates."""
 
+# Constant rates scanned on an even grid, and as many on a geometric one: with noise the loss can
+# have two minima.
 _SCAN = 64
-"""Constant rates scanned on an even grid, and as many on a geometric one: with noise the loss can
-have two minima."""
 
 
 def optimal_schedule(

@@ -28,13 +28,13 @@ from iclimit.asymptotics.numbers import Namespace, Number, Value
 from iclimit.checks import check_choice
 from iclimit.results import Result
 
+# Second and fourth moments, as fractions, of N(0, 1), U(-1, 1), random signs and exp(-|x|)/2.
 MOMENTS = {
     "gaussian": ((1, 1), (3, 1)),
     "uniform": ((1, 3), (1, 5)),
     "rademacher": ((1, 1), (1, 1)),
     "laplace": ((2, 1), (24, 1)),
 }
-"""Second and fourth moments, as fractions, of N(0, 1), U(-1, 1), random signs and exp(-|x|)/2."""
 
 NORMALIZATIONS = ("mean", "sum")
 _MOMENT_RANGES = dict.fromkeys(

@@ -37,8 +37,8 @@ from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
 from iclimit.results import Result
 
+# Relative size up to which singular values are rounding.
 _ROUNDING = 1e-14
-"""Relative size up to which singular values are rounding."""
 
 
 @dataclass(frozen=True, repr=False)

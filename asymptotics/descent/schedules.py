@@ -53,8 +53,8 @@ from iclimit.results import Result
 
 Spectrum = MarchenkoPastur | Wishart
 
+# Within this range of the ratio squares and products of the nodes stay within float64.
 _RANGES = {"ratio": "[1e-100, 1e100]", "rates": "(-inf, inf)"}
-"""Within this range of the ratio squares and products of the nodes stay within float64."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -40,17 +40,17 @@ from iclimit.asymptotics.numbers import (
 )
 from iclimit.asymptotics.searches import repeat_until_settled
 
+# A value may exceed the fixed point by this relative amount, the rounding error of the latter.
 _ROUNDING = 4e-15
-"""A value may exceed the fixed point by this relative amount, the rounding error of the latter."""
 
+# Limit for u -> 1 of the time from the pole, in units of A^(1/3)/lambda^2, plus ln(1 - u)/3.
 _END = (math.log(3) / 2 - math.pi / math.sqrt(12)) / 3 - 1
-"""Limit for u -> 1 of the time from the pole, in units of A^(1/3)/lambda^2, plus ln(1 - u)/3."""
 
+# Most Newton steps; 6 have been enough.
 _MOST_STEPS = 100
-"""Most Newton steps; 6 have been enough."""
 
+# Ranges that differ from those of the notation: times from the pole can be negative.
 _RANGES = {"eigenvalue": "(0, inf)", "t": "[-inf, inf]"}
-"""Ranges that differ from those of the notation: times from the pole can be negative."""
 
 
 def growth_time(

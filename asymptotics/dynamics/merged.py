@@ -58,11 +58,11 @@ from iclimit.asymptotics.numbers import (
 )
 from iclimit.results import Result
 
+# What a drop time requires of init_scale.
 BEFORE_THE_DROP = (
     "so small that all weights start below their final values and the loss has not yet fallen by "
     "drop_fraction"
 )
-"""What a drop time requires of init_scale."""
 
 
 def merged_attention_loss(

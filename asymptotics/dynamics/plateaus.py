@@ -40,8 +40,8 @@ from iclimit.results import Result
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# Most directions: these have a million fixed points.
 _MOST_DIRECTIONS = 20
-"""Most directions: these have a million fixed points."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -21,22 +21,22 @@ from iclimit.asymptotics.dynamics.plateaus import (
 )
 from iclimit.asymptotics.numbers import Number, Value
 
+# Below these weights, in units of the inverse root of the largest eigenvalue, the growth is taken
+# as exponential: the terms that this neglects are of the order of the square.
 _LINEAR = 1e-7
-"""Below these weights, in units of the inverse root of the largest eigenvalue, the growth is taken
-as exponential: the terms that this neglects are of the order of the square."""
 
+# Tolerances of the integration of the reduced flow.  The absolute one is far below the weights at
+# its start, so that directions of small eigenvalue have a small relative error as well.
 _RTOL, _ATOL = 1e-12, 1e-21
-"""Tolerances of the integration of the reduced flow.  The absolute one is far below the weights at
-its start, so that directions of small eigenvalue have a small relative error as well."""
 
+# A loss that exceeds the final one by this relative amount counts as final.
 _CONVERGED = 1e-12
-"""A loss that exceeds the final one by this relative amount counts as final."""
 
+# A search gives up at this time, in units of the inverse square of the largest eigenvalue.
 _HORIZON = 1e30
-"""A search gives up at this time, in units of the inverse square of the largest eigenvalue."""
 
+# The integration was tested up to weights so many times their final values.
 _STIFF = 1e50
-"""The integration was tested up to weights so many times their final values."""
 
 
 def merged_attention_curve(

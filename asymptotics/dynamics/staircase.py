@@ -51,25 +51,25 @@ from iclimit.asymptotics.dynamics.plateaus import (
 )
 from iclimit.asymptotics.numbers import Number, Value
 
+# A head has escaped when its value has grown by this factor.
 ESCAPED = 1e6
-"""A head has escaped when its value has grown by this factor."""
 
+# The integration gives up after this wait, in units of 1/(scale lambda^2) for the largest
+# direction that a head can grow in.  Steps grow with the wait, so that a long one costs nothing.
 PATIENCE = 1e30
-"""The integration gives up after this wait, in units of 1/(scale lambda^2) for the largest
-direction that a head can grow in.  Steps grow with the wait, so that a long one costs nothing."""
 
+# Share of the final weights at which half of the drop has happened.
 HALF = 1 - math.sqrt(0.5)
-"""Share of the final weights at which half of the drop has happened."""
 
+# When a head of amplitude b at s = 0 has learned its first direction, lambda^2 s is lambda^2 v_1 t
+# minus this constant and minus ln(b/v_1), with t counted from the pole.
 LAG = math.log(3) / 2 - math.pi / (6 * math.sqrt(3)) - 1
-"""When a head of amplitude b at s = 0 has learned its first direction, lambda^2 s is
-lambda^2 v_1 t minus this constant and minus ln(b/v_1), with t counted from the pole."""
 
+# Relative differences of eigenvalues and sizes of weights below this count as rounding.
 SAME = 1e-9
-"""Relative differences of eigenvalues and sizes of weights below this count as rounding."""
 
+# Smallest and largest relative tolerance of the integration.
 TOLERANCES = 1e-12, 1e-3
-"""Smallest and largest relative tolerance of the integration."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -13,12 +13,13 @@ from iclimit.asymptotics.derivation import Derivation
 from iclimit.asymptotics.numbers import Number, SymPyMath, Value, convert
 from iclimit.asymptotics.pretraining.icl import context_noise, errors_at, ridgeless_point
 
+# Intermediates of `errors_at`, in order, and their symbols.
 SYMBOLS = {name: name for name in ("nu", "M", "w", "r", "A")} | {
     "IDG": "e_{IDG}",
     "ICL": "e_{ICL}",
 }
-"""Intermediates of `errors_at`, in order, and their symbols."""
 
+# Steps in their order, and what is done in each.
 TEXTS = {
     "q": "Variance that a finite context adds to each coordinate of a task:",
     "nu": "Argument of the resolvent, with the effective ridge:",
@@ -34,7 +35,6 @@ TEXTS = {
     "IDG": "IDG error in positive terms:",
     "ICL": "ICL error in positive terms:",
 }
-"""Steps in their order, and what is done in each."""
 
 
 def derive_icl_error(*, ridge: Number | None = None) -> Derivation:

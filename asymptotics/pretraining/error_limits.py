@@ -18,8 +18,8 @@ from iclimit.asymptotics.derivation import Derivation
 from iclimit.asymptotics.numbers import SymPyMath, Value
 from iclimit.asymptotics.pretraining.icl import errors_of
 
+# Text; parameter, its limit and the side it comes from; factors of both errors; their limits.
 Row = tuple[str, str, Any, str, tuple[Any, Any], tuple[Any, Any]]
-"""Text; parameter, its limit and the side it comes from; factors of both errors; their limits."""
 
 
 def derive_error_limits() -> Derivation:

@@ -232,8 +232,8 @@ def _errors_of_block(
     return math_.branch(tau < 1, cases)
 
 
+# What is done with the name and the value of an intermediate, and returns its value.
 Let = Callable[[str, Any], Any]
-"""What is done with the name and the value of an intermediate, and returns its value."""
 
 
 def unnamed(name: str, value: Any) -> Value:  # noqa: ARG001

@@ -27,19 +27,19 @@ from iclimit.asymptotics.spectra.atoms import Atoms
 from iclimit.asymptotics.spectra.measure import SpectralMeasure, parse_measure
 from iclimit.checks import check_choice
 
+# Nodes or cells of a measure with a density.
 ORDER, ORDER_WITH_INPUTS = 100, 40
-"""Nodes or cells of a measure with a density."""
 
 PAIRINGS = ("same", "reversed", "independent")
 INPUT_PAIRINGS = PAIRINGS[:2]
 
 _RANGES = {"task": "[0, inf)", "test": "[0, inf)", "inputs": "(0, inf)", "weight": "(0, inf)"}
 
+# Largest commutator, relative to the product of the norms, that passes for rounding.
 _COMMUTING = 1e-9
-"""Largest commutator, relative to the product of the norms, that passes for rounding."""
 
+# Eigenvalues above minus this, relative to the largest, are zeros up to rounding.
 _NEGATIVE = 1e-12
-"""Eigenvalues above minus this, relative to the largest, are zeros up to rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,14 +284,14 @@ def _merged(columns: list[np.ndarray], weight: np.ndarray) -> JointSpectrum:
     return JointSpectrum(rows[:, 0], rows[:, 2], rows[:, 1], total / math.fsum(total))
 
 
+# Nodes per interval of a measure: means over cells are accurate to 1e-5 with so many.
 _FINE = 10_000
-"""Nodes per interval of a measure: means over cells are accurate to 1e-5 with so many."""
 
+# Width of the narrowest cell: the mean over a cell is a difference divided by its width.
 _NARROW = 1e-9
-"""Width of the narrowest cell: the mean over a cell is a difference divided by its width."""
 
+# Rounding of the ends of a cell, over its width.
 _INSIDE = 1e-6
-"""Rounding of the ends of a cell, over its width."""
 
 
 @dataclass(frozen=True)

@@ -210,12 +210,12 @@ def _change(
     return D, dA, D * down + dfactor * noise + factor * dnoise, factor * noise
 
 
+# Scanned values of log(xi - xi_ridgeless), in units of 1 + q; the optimum can be as large as (1 +
+# rho)(1 + q)/tau.
 _SCAN = np.linspace(np.log(1e-14), np.log(1e16), 181)
-"""Scanned values of log(xi - xi_ridgeless), in units of 1 + q; the optimum can be as large as
-(1 + rho)(1 + q)/tau."""
 
+# A positive ridge must gain more than rounding, or noise would pass for an optimum.
 _BETTER = 1 - 1e-13
-"""A positive ridge must gain more than rounding, or noise would pass for an optimum."""
 
 
 @dataclass(frozen=True, repr=False)

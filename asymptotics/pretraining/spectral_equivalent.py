@@ -34,14 +34,14 @@ from iclimit.asymptotics.numbers import Value, numpy_namespace
 from iclimit.asymptotics.pretraining.icl import ridge_bracket
 from iclimit.asymptotics.searches import find_root
 
+# Nodes of the rule that a continued fraction stands for, as in the equivalent with matrices.
 _ORDER = 16
-"""Nodes of the rule that a continued fraction stands for, as in the equivalent with matrices."""
 
+# Relative widening of brackets: rounding must not hide the change of sign.
 _SLACK = 1e-9
-"""Relative widening of brackets: rounding must not hide the change of sign."""
 
+# Bound on the mean of 1/u in the rules, down to contexts of some four pairs.
 _SHORTEST = 100.0
-"""Bound on the mean of 1/u in the rules, down to contexts of some four pairs."""
 
 
 class _Summaries:
@@ -60,8 +60,8 @@ class _Summaries:
         self.flat = self.dim * self.label / context
         self.head = _each(self.flat) + _each(1 + 1 / context) * self.r
         self.D = self.head + _each(xi)
+        # Squares of the components of c m/(D + xi).
         self.arrow = _each(self.cross**2) * self.mean_square / self.D**2
-        """Squares of the components of c m/(D + xi)."""
         self.size = _sum(self.arrow)
         self.schur = self.corner + xi - _sum(self.arrow * self.D)
 

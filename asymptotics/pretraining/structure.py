@@ -17,8 +17,8 @@ from iclimit.asymptotics.pretraining import JointSpectrum
 from iclimit.asymptotics.pretraining.joint_spectrum import RankFunction
 from iclimit.asymptotics.spectra import Atoms, SpectralMeasure, spectrum
 
+# Spectra, with the symbols of their covariances.
 _SYMBOLS = {"task_spectrum": "$C$", "test_spectrum": "$C'$", "input_spectrum": r"$\Sigma$"}
-"""Spectra, with the symbols of their covariances."""
 
 Spectrum: TypeAlias = str | SpectralMeasure | Sequence[float] | np.ndarray
 

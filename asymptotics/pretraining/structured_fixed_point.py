@@ -43,20 +43,20 @@ from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum, check_
 from iclimit.asymptotics.searches import find_roots
 from iclimit.asymptotics.spectra.resolvent import excess
 
+# Numbers in an array at a time, so that they stay in the cache.
 _CHUNK = 2**14
-"""Numbers in an array at a time, so that they stay in the cache."""
 
+# Rows of the problem that gives a first solution where there are more than twice as many.  With
+# input variances that differ by up to a factor of 10 it is right to 1e-9.
 _NODES = 12
-"""Rows of the problem that gives a first solution where there are more than twice as many.  With
-input variances that differ by up to a factor of 10 it is right to 1e-9."""
 
+# Stands for infinite kappa: its square root is beyond the rounding error of everything else.
 _LARGE = 1e300
-"""Stands for infinite kappa: its square root is beyond the rounding error of everything else."""
 
 TINY = ArrayMath.tiny
 
+# Parameters of structured errors.
 NAMES = ("tau", "alpha", "kappa", "rho", "ridge", "test_alpha", "test_rho")
-"""Parameters of structured errors."""
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,8 @@ from iclimit.asymptotics.pretraining.structured_fixed_point import (
 from iclimit.checks import check_choice
 from iclimit.results import Result
 
+# Complex step: its square is far below rounding error.
 _STEP = 1e-30
-"""Complex step: its square is far below rounding error."""
 
 
 def direction_slopes(

@@ -36,12 +36,12 @@ import numpy as np
 from iclimit.asymptotics.softmax.pair_averages import pair_averages
 from iclimit.asymptotics.softmax.weight_averages import weight_averages
 
+# Largest inverse temperature of scores, by the number of heads.  The integrals of two heads cost
+# as its cube; those of one head would overflow at 1e154.
 _COLDEST = {1: 1e100, 2: 40.0}
-"""Largest inverse temperature of scores, by the number of heads.  The integrals of two heads cost
-as its cube; those of one head would overflow at 1e154."""
 
+# Logarithm of the relative weight below which a node is left out.
 _NEGLIGIBLE = -36.0
-"""Logarithm of the relative weight below which a node is left out."""
 
 
 @dataclass(frozen=True)

@@ -34,17 +34,17 @@ from iclimit.results import Result
 
 Covariance = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
+# Nodes of an interval to start with; doubled until the loss does not change.
 _FEWEST = 24
-"""Nodes of an interval to start with; doubled until the loss does not change."""
 
+# Nodes at which that ends.
 _MOST = 800
-"""Nodes at which that ends."""
 
+# Change of the loss, relative to it, at which it ends earlier.
 _ACCURACY = 1e-10
-"""Change of the loss, relative to it, at which it ends earlier."""
 
+# Rounding of the loss, relative to that of the null predictor.
 _ROUNDING = 1e-14
-"""Rounding of the loss, relative to that of the null predictor."""
 
 
 @dataclass(frozen=True, repr=False)

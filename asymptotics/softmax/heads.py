@@ -26,8 +26,8 @@ from iclimit.asymptotics.softmax.brackets import brackets
 from iclimit.asymptotics.softmax.temperature_search import COARSE, TemperatureSearch
 from iclimit.results import Result
 
+# Largest relative error of a loss that is returned without a statement of its error.
 _PROMISED = 1e-8
-"""Largest relative error of a loss that is returned without a statement of its error."""
 
 _LIMIT, _SIZE = ("ratio", "noise_ratio"), ("context", "dim", "noise_variance")
 

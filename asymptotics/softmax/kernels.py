@@ -42,14 +42,14 @@ from iclimit.results import Result
 
 Kernel = Callable[[Any], Any]
 
+# Standard deviations of a score that are integrated over: beyond, the density is below 1e-297.
 _FAR = 37.0
-"""Standard deviations of a score that are integrated over: beyond, the density is below 1e-297."""
 
+# Largest relative error of an integral that is returned.
 _PROMISED = 1e-8
-"""Largest relative error of an integral that is returned."""
 
+# Terms of the expansion of an exponential in Hermite polynomials; enough for |t| <= 4.
 _HERMITE = 60
-"""Terms of the expansion of an exponential in Hermite polynomials; enough for |t| <= 4."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -38,8 +38,8 @@ from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
 from iclimit.asymptotics.softmax.heads import SoftmaxHead
 from iclimit.results import Result
 
+# Relative size up to which eigenvalues are rounding.
 _ROUNDING = 1e-14
-"""Relative size up to which eigenvalues are rounding."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -34,11 +34,11 @@ from iclimit.asymptotics.softmax.weight_averages import (
     y_range,
 )
 
+# Step of a and b.  At 6/5 of it the averages are off by 1e-9.
 _STEP = 0.3
-"""Step of a and b.  At 6/5 of it the averages are off by 1e-9."""
 
+# Below the last of these temperatures the heads cancel, and are interpolated in t^2 instead.
 _WARM = np.array([0.06, 0.08, 0.1, 0.12])
-"""Below the last of these temperatures the heads cancel, and are interpolated in t^2 instead."""
 
 
 def pair_averages(context: float, temperatures: np.ndarray, coarse: float) -> WeightAverages:

@@ -13,23 +13,23 @@ from iclimit.asymptotics.softmax.brackets import Brackets, brackets, query_norms
 from iclimit.asymptotics.softmax.pair_averages import pair_averages
 from iclimit.asymptotics.softmax.weight_averages import weight_averages
 
+# Steps of a second quadrature, which tells the error, over those of the quadrature itself.
 COARSE = 1.2
-"""Steps of a second quadrature, which tells the error, over those of the quadrature itself."""
 
+# Relative error of rounding, which both quadratures share; largest measured 3e-14.
 _ROUNDING = 1e-13
-"""Relative error of rounding, which both quadratures share; largest measured 3e-14."""
 
+# Steps of the averages that the best temperature is searched with, by the number of heads: those
+# of two heads nearly cancel.
 _SEARCH = {1: 1.5, 2: 1.0}
-"""Steps of the averages that the best temperature is searched with, by the number of heads: those
-of two heads nearly cancel."""
 
+# Chebyshev nodes of these averages.
 _NODES = 48
-"""Chebyshev nodes of these averages."""
 
+# Smallest temperature in units of 1/sqrt(d) that is searched, by the number of heads.  The best
+# one of one head is at least 0.48, that of d = 1 and many pairs.  Pairs of heads that are warmer
+# differ in loss by less than 1e-12.
 _SMALLEST = {1: 0.3, 2: 1e-3}
-"""Smallest temperature in units of 1/sqrt(d) that is searched, by the number of heads.  The best
-one of one head is at least 0.48, that of d = 1 and many pairs.  Pairs of heads that are warmer
-differ in loss by less than 1e-12."""
 
 
 class TemperatureSearch:

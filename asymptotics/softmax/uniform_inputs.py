@@ -37,14 +37,14 @@ from iclimit.asymptotics.checks import check_integers, checked
 from iclimit.asymptotics.numbers import Number
 from iclimit.asymptotics.softmax.heads import SoftmaxHead
 
+# Nodes of a coordinate of the inputs; more by 2 beta for cold scores, and 6 more for a score.
 _NODES = 10
-"""Nodes of a coordinate of the inputs; more by 2 beta for cold scores, and 6 more for a score."""
 
+# Step of the logarithms of the integration variables, with an error of 1e-10.
 _STEP = 0.3
-"""Step of the logarithms of the integration variables, with an error of 1e-10."""
 
+# Largest dimension: beyond, the multisets of nodes are too many.
 _LARGEST = 12
-"""Largest dimension: beyond, the multisets of nodes are too many."""
 
 Law = tuple[np.ndarray, np.ndarray]
 

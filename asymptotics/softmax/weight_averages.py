@@ -38,17 +38,17 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from scipy.special import ndtr, ndtri
 
+# Step of y.  At 6/5 of it the averages are off by up to 4e-10, at cold scores and large N.
 _STEP = 0.25
-"""Step of y.  At 6/5 of it the averages are off by up to 4e-10, at cold scores and large N."""
 
+# From this inverse temperature on the sum is over a = y + t s, not over the scores.
 _COLD = 1.5
-"""From this inverse temperature on the sum is over a = y + t s, not over the scores."""
 
+# Negative logarithm of the smallest factor that counts, 1e-17.
 _TAIL = 39.0
-"""Negative logarithm of the smallest factor that counts, 1e-17."""
 
+# Standard deviations of a score that are summed over; beyond, the Gaussian weight is 1e-20.
 _SCORES = 9.5
-"""Standard deviations of a score that are summed over; beyond, the Gaussian weight is 1e-20."""
 
 
 @dataclass(frozen=True)

@@ -37,23 +37,23 @@ from iclimit.checks import check_flags
 
 Features = Callable[[np.ndarray], Any]
 
+# Range of the amplitude of the sine task.
 _AMPLITUDES = 0.1, 0.5
-"""Range of the amplitude of the sine task."""
 
+# Range of its inputs.
 _INPUTS = -5.0, 5.0
-"""Range of its inputs."""
 
+# Most steps of conjugate gradients.
 _STEPS = 200
-"""Most steps of conjugate gradients."""
 
+# Relative residual at which they end.
 _RESOLUTION = 1e-11
-"""Relative residual at which they end."""
 
+# Bins of the label, and inputs.
 _BINS = 100
-"""Bins of the label, and inputs."""
 
+# Sines that stand for the law of the sine task.
 _TIED_PHASES, _PHASES, _AMPLITUDE_LEVELS = 8000, 400, 40
-"""Sines that stand for the law of the sine task."""
 
 
 def whole_token_optimum(

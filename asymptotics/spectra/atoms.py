@@ -15,14 +15,14 @@ from iclimit.asymptotics.numbers import Value
 from iclimit.asymptotics.spectra.integration import Intervals, merged_atoms, merged_intervals
 from iclimit.asymptotics.spectra.measure import SpectralMeasure
 
+# How far from 1 the sum of weights may be: weights are typed by hand, with rounded decimals.
 _WEIGHT_SUM = 1e-9
-"""How far from 1 the sum of weights may be: weights are typed by hand, with rounded decimals."""
 
 _FILE = "path must be a file of eigenvalues in one column or row, or of a square matrix"
 
+# Eigenvalues below this fraction of the largest, times the dimension, are zeros of a singular
+# matrix.
 _RANK = 1e-13
-"""Eigenvalues below this fraction of the largest, times the dimension, are zeros of a singular
-matrix."""
 
 
 class Atoms(SpectralMeasure):

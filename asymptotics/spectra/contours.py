@@ -16,26 +16,26 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ellipj, ellipkm1
 
+# Largest size of a function on the contour, over its largest size on the spectrum: so many times
+# rounding errors are amplified, for each of the two functions of a product.
 GROWTH = 10.0
-"""Largest size of a function on the contour, over its largest size on the spectrum: so many times
-rounding errors are amplified, for each of the two functions of a product."""
 
+# A contour may pass the ends of the spectrum at a distance of 2^-45 of its length.
 _HALVINGS = 45
-"""A contour may pass the ends of the spectrum at a distance of 2^-45 of its length."""
 
+# Heights of ellipses over their lengths, the flattest first: functions vary least on them.
 _ASPECTS = (0.35, 0.5, 0.7, 1.0, 1.3, 1.7, 2.2, 3.0)
-"""Heights of ellipses over their lengths, the flattest first: functions vary least on them."""
 
+# The map from the plane of the contour to that of the eigenvalues turns back at the boundary of
+# its physical sheet, where the imaginary part vanishes.  The ratio of both imaginary parts, over
+# its values far away and at the crossings, measures the distance from there.
 _CLEARANCES = (0.6, 0.4, 0.25, 0.15, 0.08, 0.04, 0.02, 0.01)
-"""The map from the plane of the contour to that of the eigenvalues turns back at the boundary of
-its physical sheet, where the imaginary part vanishes.  The ratio of both imaginary parts, over its
-values far away and at the crossings, measures the distance from there."""
 
+# Least spacing at the crossings: SciPy's elliptic functions lose accuracy below 1e-5.
 _GATHER = 2e-5
-"""Least spacing at the crossings: SciPy's elliptic functions lose accuracy below 1e-5."""
 
+# Nodes on which a contour is judged.
 _PROBES = 128
-"""Nodes on which a contour is judged."""
 
 
 @dataclass(frozen=True)

@@ -24,35 +24,35 @@ import numpy as np
 
 from iclimit.asymptotics.numbers import Value
 
+# Bound on the Newton steps of `follow`: 2.4 times the largest number that any of 1e5 random sample
+# covariances took in `benchmarks/stress_fixed_points.py`.
 MOST_STEPS = 200
-"""Bound on the Newton steps of `follow`: 2.4 times the largest number that any of 1e5 random
-sample covariances took in `benchmarks/stress_fixed_points.py`."""
 
+# Bound on the steps of `convex_root`: four times the largest number there.
 MOST_REAL_STEPS = 60
-"""Bound on the steps of `convex_root`: four times the largest number there."""
 
+# A height counts as solved once a Newton step is shorter than this, in the hyperbolic metric.
 _NEAR = 0.3
-"""A height counts as solved once a Newton step is shorter than this, in the hyperbolic metric."""
 
+# A height is given up for a larger one if the first Newton step there is longer than this.
 _FAR = 0.95
-"""A height is given up for a larger one if the first Newton step there is longer than this."""
 
+# It is also given up if a step is longer than this part of the one before.
 _CONTRACTION = 0.6
-"""It is also given up if a step is longer than this part of the one before."""
 
+# First ratio of successive heights: squared at a success, replaced by its root at a failure.
 _FIRST_RATIO = 1 / 16
-"""First ratio of successive heights: squared at a success, replaced by its root at a failure."""
 
+# If the rest of the way down is estimated to be shorter than this, it is gone in one step.  The
+# length is halved at a failure.
 _DIRECT = 0.3
-"""If the rest of the way down is estimated to be shorter than this, it is gone in one step.  The
-length is halved at a failure."""
 
+# Height, relative to the first one, below which a height 0 is reached in one step.
 _LOWEST = 1e-40
-"""Height, relative to the first one, below which a height 0 is reached in one step."""
 
+# (omega, z, index of the points) -> Newton step to be subtracted, its hyperbolic length, its
+# rounding error, and the hyperbolic speed of omega as z moves.
 Newton = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, ...]]
-"""(omega, z, index of the points) -> Newton step to be subtracted, its hyperbolic length, its
-rounding error, and the hyperbolic speed of omega as z moves."""
 
 
 def follow(
@@ -174,14 +174,14 @@ def convex_root(
     return y, steps
 
 
+# Error of a sum over atoms, relative to the mean size of its terms.
 ROUNDING = 1e-15
-"""Error of a sum over atoms, relative to the mean size of its terms."""
 
+# Ratio from which :math:`\Phi` is computed as in its definition.
 _LARGE = 2.0
-r"""Ratio from which :math:`\Phi` is computed as in its definition."""
 
+# (kernel, omega, c, excess, index of points) -> means over t of kernel(t, omega, c, excess).
 Average = Callable[..., Any]
-"""(kernel, omega, c, excess, index of points) -> means over t of kernel(t, omega, c, excess)."""
 
 
 def _quotients(t: np.ndarray, omega: Value) -> tuple[np.ndarray, np.ndarray]:

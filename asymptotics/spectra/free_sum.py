@@ -29,12 +29,12 @@ from iclimit.asymptotics.spectra.free_transforms import cumulants_of_moments, mo
 from iclimit.asymptotics.spectra.integration import Angle, Chart, Intervals, density_on
 from iclimit.asymptotics.spectra.measure import SpectralMeasure, is_atomic, parse_measure
 
+# Height at which real points are solved, over their distance from the support: the transform
+# changes by the square of it.
 _LIFT = 1e-9
-"""Height at which real points are solved, over their distance from the support: the transform
-changes by the square of it."""
 
+# Relative error of the equation with sums over atoms, and with integrals.
 _ROUNDING, _INTEGRATION = 4e-15, 1e-12
-"""Relative error of the equation with sums over atoms, and with integrals."""
 
 
 class FreeSum(SpectralMeasure):
@@ -201,12 +201,12 @@ class FreeSum(SpectralMeasure):
         return F, slope * slope_other / (slope + slope_other - slope * slope_other)
 
 
+# Widths of supports of which squares of the slopes near an end are within float64.
 _WIDTHS = (1e-140, 1e140)
-"""Widths of supports of which squares of the slopes near an end are within float64."""
 
+# Least width over that of the other support.  Edges of the sum are off by up to 1e-7 of the wider
+# one there; below, branches that end near densities have no values of F in common.
 _NARROWEST = 1e-6
-"""Least width over that of the other support.  Edges of the sum are off by up to 1e-7 of the wider
-one there; below, branches that end near densities have no values of F in common."""
 
 
 def _check_widths(**measures: SpectralMeasure) -> None:
@@ -227,19 +227,19 @@ def _check_widths(**measures: SpectralMeasure) -> None:
         )
 
 
+# Points at which the slope of z is evaluated along a pair of branches.
 _POINTS = 129
-"""Points at which the slope of z is evaluated along a pair of branches."""
 
+# Rounding may decide the sign of a slope of z below this: z is flat at infinity and at inverse
+# square roots of a density.
 _FLAT = 1e-13
-"""Rounding may decide the sign of a slope of z below this: z is flat at infinity and at inverse
-square roots of a density."""
 
+# How near points come to the end of a branch, as -log of the relative distance: to rounding for
+# atoms, less near for densities, where no edge of the sum comes from there.
 _REACH, _REACH_INTEGRATED = 33.0, 16.0
-"""How near points come to the end of a branch, as -log of the relative distance: to rounding for
-atoms, less near for densities, where no edge of the sum comes from there."""
 
+# Most steps, by Newton's method or halving, that invert F between two points.
 _INVERSIONS = 60
-"""Most steps, by Newton's method or halving, that invert F between two points."""
 
 
 def reciprocal(law: SpectralMeasure, omega: Any) -> tuple[Value, Value]:

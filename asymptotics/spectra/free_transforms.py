@@ -39,9 +39,8 @@ from iclimit.asymptotics.spectra.integration import FAR
 if TYPE_CHECKING:
     from iclimit.asymptotics.spectra.measure import SpectralMeasure
 
+# The equations are solved up to this fraction of the distance at which their poles reach an edge.
 _MARGIN = 1e-9
-"""The equations are solved up to this fraction of the distance at which their poles reach an
-edge."""
 
 
 def r_transform(measure: SpectralMeasure, x: np.ndarray, derivative: int) -> Value:

@@ -27,17 +27,17 @@ from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.spectra.wishart import Wishart
 from iclimit.checks import check_choice
 
+# Highest moment of the spectrum.  The walks take two seconds for it, ten times as long for the
+# next.
 MOST_MOMENTS = 8
-"""Highest moment of the spectrum.  The walks take two seconds for it, ten times as long for the
-next."""
 
+# Moments of order 2 k of N(0, 1), U(-1, 1) and the density exp(-|x|)/2.  Random signs are left
+# out: at small sizes their spectrum is a few points, and has no rule of more.
 _ENTRY_MOMENTS: dict[str, Callable[[int], Fraction]] = {
     "gaussian": lambda k: Fraction(factorial(2 * k), 2**k * factorial(k)),
     "uniform": lambda k: Fraction(1, 2 * k + 1),
     "laplace": lambda k: Fraction(factorial(2 * k)),
 }
-"""Moments of order 2 k of N(0, 1), U(-1, 1) and the density exp(-|x|)/2.  Random signs are left
-out: at small sizes their spectrum is a few points, and has no rule of more."""
 
 
 class IndependentEntries(Wishart):

@@ -22,8 +22,8 @@ from scipy.special import expit
 from iclimit.asymptotics.checks import real_array
 from iclimit.asymptotics.numbers import Value
 
+# Sorted disjoint intervals (lower, upper); also sorted pairs (position, mass) of atoms.
 Intervals = tuple[tuple[float, float], ...]
-"""Sorted disjoint intervals (lower, upper); also sorted pairs (position, mass) of atoms."""
 
 
 def inside(x: np.ndarray, intervals: Iterable[tuple[float, float]], closed: bool = False) -> Value:
@@ -68,12 +68,12 @@ def merged_atoms(atoms: Iterable[tuple[float, float]]) -> Intervals:
     return tuple(sorted(masses.items()))
 
 
+# Poles are not followed closer than this: nodes would coincide in float64.
 _CLOSEST = 1e-13
-"""Poles are not followed closer than this: nodes would coincide in float64."""
 
+# Half-width of the doubly exponential variables.  exp(-pi sinh 6) = 1e-275, so that even x^(-0.9)
+# at an edge 0 loses less than 1e-27 of its mass.
 _REACH = 6.0
-"""Half-width of the doubly exponential variables.  exp(-pi sinh 6) = 1e-275, so that even x^(-0.9)
-at an edge 0 loses less than 1e-27 of its mass."""
 
 
 class Chart(ABC):
@@ -193,21 +193,21 @@ def fejer(count: int) -> tuple[np.ndarray, np.ndarray]:
     return np.cos(np.pi * (np.arange(count) + 0.5) / count), dct(moments, type=3) / count
 
 
+# Nodes per interval: doubled from the first number until two results agree.
 FEWEST, MOST = 64, 4096
-"""Nodes per interval: doubled from the first number until two results agree."""
 
+# Relative change of an integral at which the doubling stops, and the largest one that is accepted
+# at the largest number of nodes.
 AGREEMENT, _ACCEPTED = 1e-13, 1e-8
-"""Relative change of an integral at which the doubling stops, and the largest one that is
-accepted at the largest number of nodes."""
 
+# Stands for a pole at infinity.
 FAR = -1e300
-"""Stands for a pole at infinity."""
 
+# Numbers held at once while an array of points is integrated over.
 _BLOCK = 2**20
-"""Numbers held at once while an array of points is integrated over."""
 
+# Poles, shape (m,) -> nodes (m, n) and weights (m, n) or (n,).
 Rule = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""Poles, shape (m,) -> nodes (m, n) and weights (m, n) or (n,)."""
 
 
 def sum_over_atoms(

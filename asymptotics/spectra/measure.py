@@ -35,12 +35,12 @@ from iclimit.asymptotics.spectra.integration import (
     inside,
 )
 
+# How far from 1 the total mass of a density may be: above the errors of quadrature, below those of
+# a mistake.
 _MASS = 1e-6
-"""How far from 1 the total mass of a density may be: above the errors of quadrature, below those
-of a mistake."""
 
+# Largest part of an integral over an unbounded support that its farthest node may carry.
 _TAIL = 1e-7
-"""Largest part of an integral over an unbounded support that its farthest node may carry."""
 
 
 class SpectralMeasure:

@@ -289,8 +289,8 @@ _SHAPES: dict[str, Callable[[float], SpectralMeasure]] = {
 }
 
 
+# Bounds of power laws of single eigenvalues.
 _MOST_ATOMS, _STEEPEST = 10**5, 50.0
-"""Bounds of power laws of single eigenvalues."""
 
 
 def spectrum(spec: str) -> SpectralMeasure:

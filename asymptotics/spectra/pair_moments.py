@@ -29,8 +29,8 @@ from iclimit.asymptotics.checks import check_integers, checked
 from iclimit.asymptotics.numbers import Value
 from iclimit.checks import refuse_masked
 
+# Up to this order floats are convolved directly too, which keeps relative accuracy.
 _SHORT = 16
-"""Up to this order floats are convolved directly too, which keeps relative accuracy."""
 
 Product = Callable[[np.ndarray, np.ndarray], np.ndarray]
 

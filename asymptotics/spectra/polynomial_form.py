@@ -27,26 +27,26 @@ from iclimit.asymptotics.spectra.contours import GROWTH
 from iclimit.asymptotics.spectra.interval_polynomials import IntervalPolynomials
 from iclimit.asymptotics.spectra.two_point import Contour, Function, TwoPoint
 
+# The spectrum is divided at its widest gaps into at most this many parts.
 _MOST_PARTS = 24
-"""The spectrum is divided at its widest gaps into at most this many parts."""
 
+# Gaps are kept if they are wider than this share of the narrower of the parts beside them.
 _LEAST_GAP = 0.3
-"""Gaps are kept if they are wider than this share of the narrower of the parts beside them."""
 
+# Ellipses keep to this share of a gap, so that they are as far from both sides of it.
 _NEAR = 0.25
-"""Ellipses keep to this share of a gap, so that they are as far from both sides of it."""
 
+# Sum of the half axes of an ellipse over the distance of its foci, at most.
 _WIDEST = 4.0
-"""Sum of the half axes of an ellipse over the distance of its foci, at most."""
 
+# Digits of the trapezoidal rule.
 _DIGITS = 17.0
-"""Digits of the trapezoidal rule."""
 
+# Second ellipses are nearer, in the logarithm of the sum of their half axes, by this factor.
 _SECOND = 0.8
-"""Second ellipses are nearer, in the logarithm of the sum of their half axes, by this factor."""
 
+# Halvings towards the middle of a gap, and towards its ends.
 _ROUGH, _BISECTIONS = 16, 60
-"""Halvings towards the middle of a gap, and towards its ends."""
 
 
 @dataclass(frozen=True)

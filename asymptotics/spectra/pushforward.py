@@ -24,9 +24,9 @@ from iclimit.asymptotics.numbers import Value
 from iclimit.asymptotics.spectra.integration import Intervals, merged_atoms, merged_intervals
 from iclimit.asymptotics.spectra.measure import SpectralMeasure, parse_measure
 
+# Computed roots with a smaller imaginary part, relative to their size, are real: the error of a
+# double root is the square root of rounding.
 _REAL = 1e-7
-"""Computed roots with a smaller imaginary part, relative to their size, are real: the error of a
-double root is the square root of rounding."""
 
 
 class Pushforward(SpectralMeasure):

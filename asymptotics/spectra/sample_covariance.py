@@ -48,15 +48,15 @@ from iclimit.asymptotics.spectra.measure import (
 )
 from iclimit.checks import refuse_masked
 
+# Height at which real points are solved, over their distance from the support: the transform
+# changes by the square of it.
 _LIFT = 1e-9
-"""Height at which real points are solved, over their distance from the support: the transform
-changes by the square of it."""
 
+# Error of an integral over the population, relative to the mean size of its terms.
 _INTEGRATION = 2e-13
-"""Error of an integral over the population, relative to the mean size of its terms."""
 
+# Edges are not looked for nearer to a continuous population than this part of the gap.
 _CLOSEST = 1e-7
-"""Edges are not looked for nearer to a continuous population than this part of the gap."""
 
 
 class SampleCovariance(SpectralMeasure):

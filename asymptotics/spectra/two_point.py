@@ -46,18 +46,18 @@ from iclimit.asymptotics.numbers import Value
 from iclimit.asymptotics.spectra.contours import Ellipse, choose_ellipse
 from iclimit.asymptotics.spectra.measure import SpectralMeasure, is_atomic, parse_measure
 
+# Nodes per interval of a population with a density; contours keep away from it, so that the rule
+# converges geometrically.
 _ORDER = 400
-"""Nodes per interval of a population with a density; contours keep away from it, so that the rule
-converges geometrically."""
 
+# Nodes in the upper half plane, doubled from the first number until the error is small.
 _FEWEST, _MOST = 32, 512
-"""Nodes in the upper half plane, doubled from the first number until the error is small."""
 
+# Relative error at which the nodes are not doubled any more.
 _GOAL = 1e-12
-"""Relative error at which the nodes are not doubled any more."""
 
+# Points of a geometric grid on which the ends of the spectrum are looked for.
 _SCAN = 2000
-"""Points of a geometric grid on which the ends of the spectrum are looked for."""
 
 Function = Callable[[np.ndarray], Any]
 

@@ -50,20 +50,20 @@ from scipy.special import expit, gammaincc, gammaln
 from iclimit.asymptotics.checks import check_integers, real_array
 from iclimit.asymptotics.numbers import Value
 
+# Spacing of log x in the bulk times sqrt(N d), the number of oscillations per unit of log x.
 _FINE = 0.5
-"""Spacing of log x in the bulk times sqrt(N d), the number of oscillations per unit of log x."""
 
+# Largest spacing of log x: resolvents are then integrated to exp(-2 pi^2/0.25) = 5e-35.
 _COARSE = 0.25
-"""Largest spacing of log x: resolvents are then integrated to exp(-2 pi^2/0.25) = 5e-35."""
 
+# Nodes over which one spacing turns into the other: the error is exp(-2 pi^2 2) = 7e-18.
 _BLEND = 2.0
-"""Nodes over which one spacing turns into the other: the error is exp(-2 pi^2 2) = 7e-18."""
 
+# Least log x that is kept if the density is singular, or vanishes slowly, at 0.
 _LOWEST = -140.0
-"""Least log x that is kept if the density is singular, or vanishes slowly, at 0."""
 
+# Nodes are dropped whose weight is below this fraction of the largest one.
 _NEGLIGIBLE = 1e-18
-"""Nodes are dropped whose weight is below this fraction of the largest one."""
 
 
 def wishart_density(x: Any, *, context: int, dim: int) -> Value:

@@ -12,14 +12,14 @@ from iclimit.drawing import log_scale
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# A geometric grid of at most so many times the points becomes integers of which many coincide.
 _ROUNDED = 4
-"""A geometric grid of at most so many times the points becomes integers of which many coincide."""
 
+# Ratio of neighbours from which on cells of a picture are even in the logarithm.
 _COARSE = 1.2
-"""Ratio of neighbours from which on cells of a picture are even in the logarithm."""
 
+# Powers of two that are ticks, each with its number.
 _POWERS = 14
-"""Powers of two that are ticks, each with its number."""
 
 
 def is_geometric(grid: np.ndarray) -> bool:

@@ -27,12 +27,12 @@ from iclimit.diagrams.zero_lines import POINTS, zero_lines
 from iclimit.notation import PARAMETERS, read_table
 
 _STRUCTURED_POINTS = 31, 101
+# Fewest and most grid points along an axis for structured data, and how many numbers an array over
+# all points and atoms may have.
 _NUMBERS = 2**20
-"""Fewest and most grid points along an axis for structured data, and how many numbers an array
-over all points and atoms may have."""
 
+# Rounding of a sum of weights.
 _FULL_RANK = 1e-9
-"""Rounding of a sum of weights."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ def _boundary(row: Mapping[str, str]) -> Boundary:
     return Boundary(row["label"], margin, tuple(row["quantities"].split()))
 
 
+# Boundaries by name.
 BOUNDARIES = {row["name"]: _boundary(row) for row in read_table("diagrams/boundaries.csv")}
-"""Boundaries by name."""
 
 
 def boundary_curves(

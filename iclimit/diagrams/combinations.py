@@ -15,14 +15,14 @@ from iclimit.asymptotics.pretraining import spectral_equivalent
 from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.asymptotics.spectra import MarchenkoPastur
 
+# Numbers that a parameter has at the points of a curve or a diagram.
 Values: TypeAlias = float | np.ndarray
-"""Numbers that a parameter has at the points of a curve or a diagram."""
 
+# Relative difference of weights that are equal up to rounding.
 _EVEN = 1e-9
-"""Relative difference of weights that are equal up to rounding."""
 
+# Untied layers of a picture.
 _DEEPEST = 1024
-"""Untied layers of a picture."""
 
 
 def attention_over_dmmse(

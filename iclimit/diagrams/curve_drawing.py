@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
     from iclimit.diagrams.curves import Curves
 
+# Integers along a curve up to which they are marked.
 _FEW = 60
-"""Integers along a curve up to which they are marked."""
 
+# Ratio of the largest to the least value from which the values are on a logarithmic axis.
 _RANGE = 20
-"""Ratio of the largest to the least value from which the values are on a logarithmic axis."""
 
+# Values that are drawn are within this factor of 1, the order of all quantities, if they go far
+# beyond it on both sides or one.
 _FARTHEST = 1e8
-"""Values that are drawn are within this factor of 1, the order of all quantities, if they go far
-beyond it on both sides or one."""
 
+# Characters of an axis label that names several quantities.
 _LONGEST = 60
-"""Characters of an axis label that names several quantities."""
 
 
 def draw(

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+# Seconds for predictions along the curves if simulations have taken all there was: those on record
+# are found.
 _LEAST_TIME = 1e-3
-"""Seconds for predictions along the curves if simulations have taken all there was: those on
-record are found."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -9,31 +9,31 @@ import numpy as np
 
 from iclimit.diagrams.axes import Scale, is_geometric
 
+# Least number of points of a drawn curve.
 POINTS = 300
-"""Least number of points of a drawn curve."""
 
+# A peak is looked at so often, between the neighbours of its highest point, at these points.
 _ZOOMS, _SHARES = 6, np.linspace(0, 1, 33)
-"""A peak is looked at so often, between the neighbours of its highest point, at these points."""
 
+# A peak that grows by less than this factor in the first zoom is smooth.
 _FLAT = 1.05
-"""A peak that grows by less than this factor in the first zoom is smooth."""
 
+# A peak that grows by more than this factor in the last zoom has no top.  A pole grows by 16 in
+# each, a square root of one by 4.
 _DIVERGENT = 1.5
-"""A peak that grows by more than this factor in the last zoom has no top.  A pole grows by 16 in
-each, a square root of one by 4."""
 
+# A point that is larger than its neighbours, or a peak that is higher than on the grid, by this
+# factor is the divergence but for rounding.
 _BEYOND = 1e6
-"""A point that is larger than its neighbours, or a peak that is higher than on the grid, by this
-factor is the divergence but for rounding."""
 
+# Peaks that are looked at, the highest: a function found by a search has many small ones.
 _MOST_PEAKS = 8
-"""Peaks that are looked at, the highest: a function found by a search has many small ones."""
 
+# Points on each side of a divergence, each half as far from it as the one before.
 _HALVINGS = 24
-"""Points on each side of a divergence, each half as far from it as the one before."""
 
+# Share of the axis beside a divergence that does not count for the limits of the other axis.
 _CLEARANCE = 0.01
-"""Share of the axis beside a divergence that does not count for the limits of the other axis."""
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
     from iclimit.notation import Parameter
 
+# Group id of what was written here, which another legend or title may replace.
 _OURS = "iclimit"
-"""Group id of what was written here, which another legend or title may replace."""
 
+# Points between a legend above the axes and a title over it.
 _PAD = 8
-"""Points between a legend above the axes and a title over it."""
 
+# Share of the height of a figure that a legend above its axes may take.
 _HIGHEST = 0.4
-"""Share of the height of a figure that a legend above its axes may take."""
 
 
 def place_legend(ax: Axes, legend: bool | str, *, least: int = 1) -> None:

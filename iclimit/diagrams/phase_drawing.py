@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from iclimit.diagrams.phases import PhaseDiagram
     from iclimit.diagrams.simulated_points import SimulatedValue
 
+# Line styles and colours of the boundaries, in their order.
 _STYLES: tuple[Any, ...] = (
     "-",
     (0, (5, 2)),
@@ -29,10 +30,9 @@ _STYLES: tuple[Any, ...] = (
     (0, (9, 3)),
 )
 _BOUNDARY_COLOURS = ("#d55e00", "#000000", "#cc79a7", "#56b4e9", "#e69f00", "#882255")
-"""Line styles and colours of the boundaries, in their order."""
 
+# Colour of infinite values.
 _INFINITE = "#b0b0b0"
-"""Colour of infinite values."""
 
 
 def draw(diagram: PhaseDiagram, ax: Axes, legend: bool = True, title: str | None = None) -> None:

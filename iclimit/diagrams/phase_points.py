@@ -8,8 +8,8 @@ import numpy as np
 from iclimit.diagrams.axes import Scale, at_least
 from iclimit.diagrams.quantities import Quantity
 
+# A rectangle is split if the change across it exceeds the mean over all by this factor.
 _STEEP = 2.0
-"""A rectangle is split if the change across it exceeds the mean over all by this factor."""
 
 _CORNERS = np.array([[0, 0], [1, 0], [0, 1], [1, 1]])
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+# Height in inches that a boundary adds to the legend above a picture.
 _LEGEND_ROW = 0.18
-"""Height in inches that a boundary adds to the legend above a picture."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -20,12 +20,12 @@ from iclimit.simulate.pretraining.cost import (
     largest_dimension,
 )
 
+# Seconds in which worker processes start.
 _START = 3.0
-"""Seconds in which worker processes start."""
 
+# Units of the cost, the largest first.
 _TIMES = {"d": 86400, "h": 3600, "min": 60, "s": 1}
 _SIZES = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10}
-"""Units of the cost, the largest first."""
 
 
 @dataclass(frozen=True)

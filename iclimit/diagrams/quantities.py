@@ -23,17 +23,17 @@ from iclimit.diagrams import combinations
 from iclimit.notation import PARAMETERS, Parameter, did_you_mean
 from iclimit.registry import REGISTRY, Row
 
+# Points evaluated at once: temporaries stay in the cache, and memory stays bounded.
 _BLOCK = 2**15
-"""Points evaluated at once: temporaries stay in the cache, and memory stays bounded."""
 
+# The same for structured data, of which a point takes hundreds of numbers.
 _STRUCTURED_BLOCK = 2**9
-"""The same for structured data, of which a point takes hundreds of numbers."""
 
+# Factor from a tau at which errors diverge to a tau next to it.
 _NEAR = 1 + 1e-6
-"""Factor from a tau at which errors diverge to a tau next to it."""
 
+# Parameters that quantities of structured data take besides their own.
 TESTS = ("test_alpha", "test_rho")
-"""Parameters that quantities of structured data take besides their own."""
 
 
 @dataclass(frozen=True)
@@ -142,8 +142,8 @@ def one_at_a_time(function: Callable[..., Any], names: Sequence[str]) -> Callabl
     return broadcast
 
 
+# Shelf, function, argument with its text, part and place (`iclimit.registry`).
 _FUNCTION = re.compile(r"(\w+)\.(\w+)(?:\((\w+)=(.*)\))?(?:\.(\w+))?(?:\[(-?\d+)\])?")
-"""Shelf, function, argument with its text, part and place (`iclimit.registry`)."""
 
 
 def find_function(text: str) -> Callable[..., Any]:
@@ -208,12 +208,12 @@ _PARAMETERS = PARAMETERS | {
     "context": replace(PARAMETERS["context"], symbol="N", meaning="context length, labelled pairs")
 }
 
+# Where pretraining predicts the weights of the task, each prompt has d labels instead of one.
 _WEIGHT_PREDICTION = {
     "tau": replace(
         PARAMETERS["tau"], definition="n/d", meaning="pretraining prompts over dimension"
     )
 }
-"""Where pretraining predicts the weights of the task, each prompt has d labels instead of one."""
 
 
 def _quantity(row: Row) -> Quantity:
@@ -237,8 +237,8 @@ def _quantity(row: Row) -> Quantity:
     )
 
 
+# Quantities of the registry by name.
 QUANTITIES = {row.name: _quantity(row) for row in REGISTRY.values() if row.label}
-"""Quantities of the registry by name."""
 
 
 def own_quantity(function: Callable[..., Any], given: Iterable[str] = ()) -> Quantity:

@@ -16,18 +16,18 @@ from iclimit.runs.cell import Cell
 from iclimit.simulate.pretraining import SimulatedErrors, simulate_errors
 from iclimit.statistics import extrapolate, z_score
 
+# Sizes from which simulations are extrapolated to infinite size.
 LEAST_SIZES = 3
-"""Sizes from which simulations are extrapolated to infinite size."""
 
+# Least number of task sets for a prediction, times d: its spread shrinks as 1/d.
 _PREDICTION_DRAWS = 1000
-"""Least number of task sets for a prediction, times d: its spread shrinks as 1/d."""
 
+# Up to this number of tasks a prediction task by task costs no more than the simulation.
 _FEW_TASKS = 40
-"""Up to this number of tasks a prediction task by task costs no more than the simulation."""
 
+# Largest relative deviation of a parameter from integers over powers of d at which a point is
+# extrapolated.  Beyond it the finite-size effects are no power series in 1/d.
 _ROUNDING = 0.1
-"""Largest relative deviation of a parameter from integers over powers of d at which a point is
-extrapolated.  Beyond it the finite-size effects are no power series in 1/d."""
 
 
 def integers_at(parameters: Mapping[str, float], dim: int) -> dict[str, Any]:

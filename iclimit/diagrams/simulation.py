@@ -33,28 +33,28 @@ from iclimit.runs.store import RunStore
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining.cost import estimate_cost
 
+# Smaller sizes get more repeats, by this power of their share of the largest: error bars shrink as
+# 1/d, and the time of a repeat grows as d^4.
 _REPEATS_POWER = 1.5
-"""Smaller sizes get more repeats, by this power of their share of the largest: error bars shrink
-as 1/d, and the time of a repeat grows as d^4."""
 
+# Largest factor by which repeats grow from one round to the next: early error bars are rough.
 _MOST_GROWTH = 8
-"""Largest factor by which repeats grow from one round to the next: early error bars are rough."""
 
+# Repeats before an error bar may end the repeating.  Stopping when the error bar is small enough
+# biases it: it is then too small more often than too large, the more so the fewer the repeats.
 _LEAST_REPEATS = 32
-"""Repeats before an error bar may end the repeating.  Stopping when the error bar is small enough
-biases it: it is then too small more often than too large, the more so the fewer the repeats."""
 
+# Time after which a part of a long cell is put on record.
 _BATCH_SECONDS = 20.0
-"""Time after which a part of a long cell is put on record."""
 
+# Points of a line, fewer where they have the same integers.
 _POINTS = 25
-"""Points of a line, fewer where they have the same integers."""
 
+# Task sets for a prediction, times d: it scatters by about the width of its line.
 _DRAWS = 160
-"""Task sets for a prediction, times d: it scatters by about the width of its line."""
 
+# Points beside the interpolation threshold, as shares of it: the prediction diverges there.
 _STEPS = 0.5 ** np.arange(1, 7)
-"""Points beside the interpolation threshold, as shares of it: the prediction diverges there."""
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from scipy.optimize import elementwise
 
+# Most grid points along an axis at which the function is evaluated.
 POINTS = 401
-"""Most grid points along an axis at which the function is evaluated."""
 
+# A change of sign at which the function stays larger than this, relative to the ends of its edge,
+# is a jump and no root.
 _JUMP = 1e-6
-"""A change of sign at which the function stays larger than this, relative to the ends of its edge,
-is a jump and no root."""
 
 
 def zero_lines(

@@ -8,6 +8,7 @@ from typing import Any
 from iclimit.diagrams.quantities import QUANTITIES
 from iclimit.explorer.functions import formula, functions
 
+# Formulas of no function: title, module whose docstring has it, and the number there.
 OTHERS = {
     "effective_ridge": ("Effective ridge ξ", "pretraining.icl", 3),
     "plateau_losses": (
@@ -16,7 +17,6 @@ OTHERS = {
         1,
     ),
 }
-"""Formulas of no function: title, module whose docstring has it, and the number there."""
 
 
 def formulas() -> dict[str, dict[str, Any]]:

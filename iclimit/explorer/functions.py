@@ -28,17 +28,17 @@ from iclimit.explorer.recording import Recorded
 from iclimit.explorer.symbols import plain_label
 from iclimit.registry import REGISTRY, Row
 
+# Arguments that the Python source counts with: each value is a case of its own.
 COUNTED = ("steps", "layers", "heads", "depth")
-"""Arguments that the Python source counts with: each value is a case of its own."""
 
+# Arguments that are vectors of any length.
 VECTORS = ("eigenvalues", "mean_square")
-"""Arguments that are vectors of any length."""
 
+# What ``theory.meta`` says about a function, as it is here.
 _DESCRIBED = ("arguments", "python", "latex", "source", "ranges")
-"""What ``theory.meta`` says about a function, as it is here."""
 
+# Context and dimension of functions whose averages have a quadrature rule for each size.
 SIZES = {"ridge_risk": ((10, 5), (20, 10), (40, 10), (40, 20))}
-"""Context and dimension of functions whose averages have a quadrature rule for each size."""
 
 
 @dataclass(frozen=True)

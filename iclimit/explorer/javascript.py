@@ -26,8 +26,8 @@ _OPERATORS = {
     "bitwise_or": "||",
     "power": "**",
 }
+# Functions that have one name in NumPy and in the object Math.
 _SAME = ("sqrt", "exp", "log", "log1p", "expm1", "sin", "cos", "tanh", "floor")
-"""Functions that have one name in NumPy and in the object Math."""
 
 _CALLS = {name: f"Math.{name}" for name in _SAME} | {
     "arctan": "Math.atan",
@@ -50,8 +50,8 @@ _SEARCHES = {
     "count": "runtime.count",
 }
 
+# Characters of an expression that is written in place; longer ones get a name.
 _LONGEST = 160
-"""Characters of an expression that is written in place; longer ones get a name."""
 
 
 def javascript_function(parameters: str, results: Any) -> str:
@@ -70,10 +70,10 @@ def _nodes(results: Any) -> Iterator[Node]:
         yield results
 
 
+# Place of a node: within which cases of which choices, and within which functions.
+#
+# An entry is a choice or a function and the number of its operand that the node is part of.
 Path = tuple[tuple[Node, int], ...]
-"""Place of a node: within which cases of which choices, and within which functions.
-
-An entry is a choice or a function and the number of its operand that the node is part of."""
 
 
 class _Writer:

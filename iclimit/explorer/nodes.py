@@ -93,8 +93,8 @@ def as_node(value: Any) -> Any:
     return Node.of("constant", float(value))
 
 
+# Second operands that change nothing; the first ones of sums and products as well.
 _NEUTRAL = {"add": 0.0, "subtract": 0.0, "multiply": 1.0, "divide": 1.0}
-"""Second operands that change nothing; the first ones of sums and products as well."""
 
 
 def apply(name: str, *operands: Any) -> Any:
@@ -155,13 +155,13 @@ def renamed(node: Node, old: Node, new: Node) -> Node:
     return rename(node)
 
 
+# Terms from which on a sum is a loop.
 _LOOPED = 5
-"""Terms from which on a sum is a loop."""
 
 _INDICES = itertools.count(1)
 
+# Numbers of operations on operands of given forms.
 _FORMS: dict[tuple, int] = {}
-"""Numbers of operations on operands of given forms."""
 
 
 def add_all(terms: Iterable[Any]) -> Any:

@@ -17,20 +17,20 @@ from iclimit.explorer.functions import javascript
 from iclimit.explorer.symbols import notation, quantities
 from iclimit.explorer.training_runs import training_runs
 
+# Scripts of others, in ``vendor``: charts and level lines.
 LIBRARIES = ("uPlot.iife.min.js", "d3-array.min.js", "d3-contour.min.js")
-"""Scripts of others, in ``vendor``: charts and level lines."""
 
+# Our scripts, each of which uses only those before it when it is loaded.
 MODULES = (
     *("numbers.js", "workers.js", "heat.js", "charts.js"),
     *("controls.js", "app.js", "parameters.js"),
 )
-"""Our scripts, each of which uses only those before it when it is loaded."""
 
+# Panels, in the order of the page.
 PANELS = (*("errors", "phases", "spectra", "descent"), *("gdpp", "training", "softmax", "depth"))
-"""Panels, in the order of the page."""
 
+# Colours of the house on a dark page: the bright ones first.
 _DARK_ORDER = (5, 4, 2, 3, 1, 0, 6)
-"""Colours of the house on a dark page: the bright ones first."""
 
 
 # Pairs from which a prediction from mean moments is of use; none is drawn for shorter contexts.

@@ -9,14 +9,14 @@ from typing import Any
 
 from iclimit.notation import ratios_of
 
+# What a point of errors depends on in the limit.
 PARAMETERS = ("tau", "alpha", "kappa", "rho", "ridge")
-"""What a point of errors depends on in the limit."""
 
+# A ridge up to this one stands for none: so do the authors of the published runs.
 _NO_RIDGE = 1e-6
-"""A ridge up to this one stands for none: so do the authors of the published runs."""
 
+# Settings of a user's runs that get a button.
 _SHOWN = 3
-"""Settings of a user's runs that get a button."""
 
 _SIZES = ("prompts", "context", "tasks")
 _OTHER_DATA = ("task_covariance", "test_covariance", "input_covariance")

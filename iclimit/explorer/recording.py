@@ -29,8 +29,8 @@ import numpy as np
 from iclimit.asymptotics.numbers import ArrayMath
 from iclimit.explorer.nodes import Node, add_all, apply, as_node, choose, renamed
 
+# Index of the elements of vectors that are not added up yet.
 _INDEX = Node.of("index", 0)
-"""Index of the elements of vectors that are not added up yet."""
 
 
 class RecordingMath(ArrayMath):
@@ -188,6 +188,7 @@ def _unwrap(value: Any) -> Any:
     return value
 
 
+# Functions that NumPy has for arrays of any objects.
 _SHAPES = {
     np.broadcast_arrays,
     np.broadcast_to,
@@ -201,7 +202,6 @@ _SHAPES = {
     np.stack,
     np.transpose,
 }
-"""Functions that NumPy has for arrays of any objects."""
 
 
 def _where(condition: Any, yes: Any, no: Any) -> Recorded:

@@ -7,8 +7,8 @@ import numpy as np
 from iclimit.asymptotics import dynamics
 from iclimit.validation.reference.curves import CONTEXT, CURVES, eigenvalues
 
+# Most points of a curve; the published ones have up to 1001.
 POINTS = 250
-"""Most points of a curve; the published ones have up to 1001."""
 
 
 def training_runs() -> list[dict[str, Any]]:

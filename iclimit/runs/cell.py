@@ -14,8 +14,8 @@ import numpy as np
 
 from iclimit.runs.code_version import code_version
 
+# Number of entries of a tuple that messages show.
 SHOWN = 6
-"""Number of entries of a tuple that messages show."""
 
 _REPEATS, _FIRST = "repeats", "first_repeat"
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 _PACKAGE = __name__.partition(".")[0]
+# Kinds of array entries that are numbers or text.
 _KINDS = "biufcU"
-"""Kinds of array entries that are numbers or text."""
 
 
 def encode(result: object) -> str:

@@ -24,8 +24,8 @@ from iclimit.runs.workers import Computed, Workers
 
 Result = TypeVar("Result")
 
+# Seconds between looks for what other processes have finished that they had reserved.
 LOOK = 0.2
-"""Seconds between looks for what other processes have finished that they had reserved."""
 
 
 @dataclass(frozen=True)
@@ -246,13 +246,13 @@ class _Work:
     cell: Cell
     identity: str
     repeats: int | None
+    # Each cell with the work that needs it, or None if the caller wants its outcome.
     wanted_by: list[tuple[Cell, _Work | None]] = field(default_factory=list)
-    """Each cell with the work that needs it, or None if the caller wants its outcome."""
+    # Of the cells that this one needs.
     results: dict[Cell, Any] = field(default_factory=dict)
-    """Of the cells that this one needs."""
     parts: list[StoredBatch | _Part] = field(default_factory=list)
+    # What is yet to be computed, once that is known.
     batches: deque[_Batch] | None = None
-    """What is yet to be computed, once that is known."""
     running: int = 0
     finished: bool = False
 
@@ -276,10 +276,10 @@ class _Sweep:
     batch_repeats: Callable[[Cell], int] | None
     known: set[Cell] = field(default_factory=set)
     ready: deque[_Work] = field(default_factory=deque)
+    # What is not finished yet, by identity.
     works: dict[str, _Work] = field(default_factory=dict)
-    """What is not finished yet, by identity."""
+    # What is finished and not on record, by identity.
     finished: dict[str, Sequence[StoredBatch | _Part]] = field(default_factory=dict)
-    """What is finished and not on record, by identity."""
     reported: deque[Outcome] = field(default_factory=deque)
 
     def __post_init__(self) -> None:

@@ -13,8 +13,8 @@ from iclimit.runs.summary_numbers import Number
 from iclimit.tables import column_names, write_rows
 from iclimit.tables import write_netcdf as write_dataset
 
+# Columns of a table with a row per number.
 NUMBER = ("number", "value", "standard_error")
-"""Columns of a table with a row per number."""
 
 
 def write_csv(runs: Mapping[StoredBatch, Mapping[str, Number]], path: Path) -> None:

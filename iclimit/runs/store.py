@@ -29,22 +29,22 @@ from iclimit.runs.code_version import code_version, versions
 from iclimit.runs.encoding import decode, encode
 from iclimit.runs.summary_numbers import summary_numbers
 
+# Version of the file format.
 FORMAT = 2
-"""Version of the file format."""
 
+# Marks SQLite files as run stores ("icLm").
 APPLICATION = 0x69634C6D
-"""Marks SQLite files as run stores ("icLm")."""
 
+# Seconds to wait for another process that writes.
 TIMEOUT = 60.0
-"""Seconds to wait for another process that writes."""
 
+# UTC, of fixed width, so that times sort as text.
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
-"""UTC, of fixed width, so that times sort as text."""
 
 PACKAGE = __name__.partition(".")[0]
 
+# Bytes of the smallest SQLite file.
 _HEADER = 512
-"""Bytes of the smallest SQLite file."""
 
 _SCHEMA = """
 CREATE TABLE runs (

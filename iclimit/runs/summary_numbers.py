@@ -8,8 +8,8 @@ import numpy as np
 
 from iclimit.results import Estimate
 
+# A value and its standard error, None if it has none.
 Number = tuple[float, float | None]
-"""A value and its standard error, None if it has none."""
 
 
 def summary_numbers(result: object) -> dict[str, Number]:

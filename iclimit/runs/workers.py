@@ -27,14 +27,14 @@ from threadpoolctl import threadpool_limits
 
 from iclimit.runs.cell import Cell
 
+# Jobs in flight per worker process, so that none waits while this process judges and draws.
 AHEAD = 8
-"""Jobs in flight per worker process, so that none waits while this process judges and draws."""
 
+# Seconds after which worker processes without a job end.
 IDLE = 60
-"""Seconds after which worker processes without a job end."""
 
+# Seconds within which a Dask scheduler must answer.
 PATIENCE = 10.0
-"""Seconds within which a Dask scheduler must answer."""
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -88,8 +88,8 @@ class Workers:
     def __init__(self, jobs: int, scheduler: str | None) -> None:
         self._own_client = None if scheduler is None else _connect(scheduler)
         self._client = self._own_client or dask_client()
+        # Jobs to have in flight.
         self.room = math.inf if self._client else max(1, AHEAD * jobs)
-        """Jobs to have in flight."""
         self._executor: Executor
         self._submitting: Callable[[], AbstractContextManager[None]] = nullcontext
         if self._client:
