@@ -2,7 +2,6 @@
 
 import math
 import re
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from iclimit.checks import check_arguments, given, parse_array, parse_tasks
 
 
-def test_numbers_of_any_kind_pass() -> None:
+def test_numbers_of_any_kind_pass():
     check_arguments(
         tau=1, alpha=math.inf, rho=np.float32(0.1), tasks=math.inf, dim=np.int64(3), rate=-2.0
     )
@@ -31,16 +30,16 @@ def test_numbers_of_any_kind_pass() -> None:
         ("first_repeat", -1, "first_repeat must be an integer >= 0, got -1"),
     ],
 )
-def test_messages_give_the_range_of_the_notation(name: str, value: Any, message: str) -> None:
+def test_messages_give_the_range_of_the_notation(name, value, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         check_arguments(**{name: value})
 
 
-def test_arguments_that_are_not_given_are_left_out() -> None:
+def test_arguments_that_are_not_given_are_left_out():
     assert given(rho=None, ridge=0.0) == {"ridge": 0.0}
 
 
-def test_arrays_have_a_shape_and_are_finite() -> None:
+def test_arrays_have_a_shape_and_are_finite():
     assert parse_array("mixing", [[1, 2]], (None, 2)).dtype == float
     with pytest.raises(ValueError, match=r"mixing must have shape \(any, 3\), got \(1, 2\)"):
         parse_array("mixing", [[1, 2]], (None, 3))
@@ -48,7 +47,7 @@ def test_arrays_have_a_shape_and_are_finite() -> None:
         parse_array("mixing", [[1, math.nan]], (None, 2))
 
 
-def test_masked_entries_are_refused() -> None:
+def test_masked_entries_are_refused():
     masked = np.ma.masked_array([1.0, 2.0], mask=[False, True])
     for value in (masked, [masked, masked]):
         with pytest.raises(ValueError, match="mixing must have no masked entries"):
@@ -56,7 +55,7 @@ def test_masked_entries_are_refused() -> None:
     assert parse_array("mixing", np.ma.masked_array([1.0]), (1,)).tolist() == [1.0]
 
 
-def test_tasks_are_a_number_or_vectors() -> None:
+def test_tasks_are_a_number_or_vectors():
     assert parse_tasks(math.inf, 2) == (math.inf, None)
     assert parse_tasks(3, 2) == (3, None)
     count, tasks = parse_tasks([[1, 2]], 2)

@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,13 +19,13 @@ SHELVES = (
 )
 
 
-def stub_names() -> list[str]:
+def stub_names():
     """Names that type checkers and editors see."""
     stub = Path(iclimit.__file__).with_suffix(".pyi").read_text()
     return re.findall(r"^from .* import \w+ as (\w+)$", stub, re.MULTILINE)
 
 
-def test_the_stub_is_what_is_there() -> None:
+def test_the_stub_is_what_is_there():
     """``dir``, completion, ``from iclimit import *`` and mypy agree on the names, once each."""
     names = stub_names()
     assert len(set(names)) == len(names)
@@ -35,10 +34,10 @@ def test_the_stub_is_what_is_there() -> None:
     for name in names:
         assert getattr(iclimit, name) is not None
     with pytest.raises(AttributeError, match="No iclimit attribute nothing"):
-        _ = iclimit.nothing  # type: ignore[attr-defined]
+        _ = iclimit.nothing
 
 
-def test_headlines_are_few_and_from_the_rooms() -> None:
+def test_headlines_are_few_and_from_the_rooms():
     """Some thirty names flat, the rest in namespaces by subject, which know the headlines too."""
     headlines = [name for name in stub_names() if not inspect.ismodule(getattr(iclimit, name))]
     assert len(headlines) <= 33
@@ -58,13 +57,13 @@ def test_headlines_are_few_and_from_the_rooms() -> None:
 
 
 @pytest.mark.parametrize("shelf", SHELVES)
-def test_namespaces_gather_theory_and_simulation(shelf: str) -> None:
+def test_namespaces_gather_theory_and_simulation(shelf):
     namespace = getattr(iclimit, shelf)
     assert len(set(namespace.__all__)) == len(namespace.__all__)
     assert set(namespace.__all__) <= set(dir(namespace))
 
 
-def test_import_is_cheap() -> None:
+def test_import_is_cheap():
     """Libraries wait for their use: none for the import and the help, few for a closed form."""
     code = (
         "import sys, iclimit, iclimit.cli\n"
@@ -79,7 +78,7 @@ def test_import_is_cheap() -> None:
     assert done.stdout.splitlines()[-2:] == ["[]", "[]"]
 
 
-def test_curves_are_the_quantity_on_every_combination() -> None:
+def test_curves_are_the_quantity_on_every_combination():
     tau = np.linspace(1.5, 3, 7)
     curves = iclimit.curve("idg_error", tau=tau, alpha=[1, 10], kappa=[0.5, 2, 4], rho=0.1)
     assert curves.x == "tau"
@@ -90,7 +89,7 @@ def test_curves_are_the_quantity_on_every_combination() -> None:
     assert len(curves.rows()) == 42
 
 
-def test_simulated_points_are_those_of_simulate_errors() -> None:
+def test_simulated_points_are_those_of_simulate_errors():
     curves = iclimit.curve(
         "task_gap",
         kappa=np.geomspace(0.5, 4, 9),
@@ -111,7 +110,7 @@ def test_simulated_points_are_those_of_simulate_errors() -> None:
     assert {row["source"] for row in curves.rows()} == {"theory", "finite_size", "simulation"}
 
 
-def test_curves_that_round_to_the_same_integers_all_keep_their_points() -> None:
+def test_curves_that_round_to_the_same_integers_all_keep_their_points():
     curves = iclimit.curve(
         "icl_error",
         tau=[1.5, 2, 3],
@@ -124,9 +123,9 @@ def test_curves_that_round_to_the_same_integers_all_keep_their_points() -> None:
     assert [len(values) for values in curves.simulated] == [3, 3]
 
 
-def test_points_are_where_their_integers_are() -> None:
+def test_points_are_where_their_integers_are():
     """kappa = 0.01 and 0.032 both are one task at d = 16."""
-    setting: dict[str, Any] = {"tau": 1.5, "alpha": 0.7, "rho": 0.1, "jobs": 1}
+    setting = {"tau": 1.5, "alpha": 0.7, "rho": 0.1, "jobs": 1}
     with pytest.warns(RuntimeWarning, match="1 of 3 points are left out: they have the same int"):
         curves = iclimit.curve(
             "icl_error",
@@ -140,7 +139,7 @@ def test_points_are_where_their_integers_are() -> None:
     assert curves.plot().lines[2].get_xdata() == pytest.approx([1 / 16, 2 / 16])
 
 
-def test_points_that_are_not_on_their_curve_are_told() -> None:
+def test_points_that_are_not_on_their_curve_are_told():
     with pytest.warns(RuntimeWarning, match="^kappa = 0.01 is 0.125 at d = 8$"):
         iclimit.curve(
             "icl_error",
@@ -153,7 +152,7 @@ def test_points_that_are_not_on_their_curve_are_told() -> None:
         )
 
 
-def test_points_that_cannot_be_extrapolated_are_told() -> None:
+def test_points_that_cannot_be_extrapolated_are_told():
     with pytest.warns(RuntimeWarning, match="1 of 2 points are left out: integers at d = 6 to 10"):
         iclimit.curve(
             "icl_error",
@@ -166,7 +165,7 @@ def test_points_that_cannot_be_extrapolated_are_told() -> None:
         )
 
 
-def test_several_sizes_are_extrapolated_along_a_curve() -> None:
+def test_several_sizes_are_extrapolated_along_a_curve():
     curves = iclimit.curve(
         "icl_error",
         tau=[1.5, 2, 3],
@@ -186,7 +185,7 @@ def test_several_sizes_are_extrapolated_along_a_curve() -> None:
     assert not curves.finite_size
 
 
-def test_plots_draw_into_given_axes() -> None:
+def test_plots_draw_into_given_axes():
     ax = Figure().subplots()
     tau = np.linspace(0.5, 3, 6)
     curves = iclimit.curve("icl_error", tau=tau, alpha=[1, 2], kappa=1, rho=0)
@@ -209,12 +208,12 @@ def test_plots_draw_into_given_axes() -> None:
         ),
     ],
 )
-def test_bad_input_is_named(call, message: str) -> None:  # type: ignore[no-untyped-def]
+def test_bad_input_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
 
-def test_geometric_grids_are_recognised() -> None:
+def test_geometric_grids_are_recognised():
     assert is_geometric(np.geomspace(0.1, 10, 20))
     assert not is_geometric(np.linspace(0.1, 10, 20))
     assert not is_geometric(np.array([1.0, np.inf, np.inf]))

@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -15,7 +14,7 @@ PARAMETERS = {"claim": r"a (strange) \ name", "seed": 3, "tau": [1.5, 2.0]}
 
 
 @pytest.mark.parametrize("ending", ["png", "pdf", "svg"])
-def test_parameters_come_back(ending: str, tmp_path: Path) -> None:
+def test_parameters_come_back(ending, tmp_path):
     path = tmp_path / f"figure.{ending}"
     save_picture(new_figure(1, 1), path, PARAMETERS)
     assert iclimit.figure_files.figure_parameters(path) == {
@@ -24,7 +23,7 @@ def test_parameters_come_back(ending: str, tmp_path: Path) -> None:
     }
 
 
-def test_other_tools_find_them(tmp_path: Path) -> None:
+def test_other_tools_find_them(tmp_path):
     path = tmp_path / "figure.png"
     save_picture(new_figure(1, 1), path, PARAMETERS)
     with Image.open(path) as image:
@@ -32,7 +31,7 @@ def test_other_tools_find_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", ["png", "pdf", "svg"])
-def test_files_without_parameters(ending: str, tmp_path: Path) -> None:
+def test_files_without_parameters(ending, tmp_path):
     path = tmp_path / f"figure.{ending}"
     for write in (lambda: path.write_text("no picture"), lambda: save_picture(new_figure(), path)):
         write()
@@ -44,9 +43,7 @@ def test_files_without_parameters(ending: str, tmp_path: Path) -> None:
         iclimit.figure_files.figure_parameters(tmp_path / f"none.{ending}")
 
 
-def test_the_command_line_states_what_it_drew(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_line_states_what_it_drew(tmp_path, capsys):
     path = tmp_path / "curve.pdf"
     command = "curve bayes_error --alpha 0.1:10:50:log --rho 0.1,0.2 --style paper"
     assert main([*command.split(), "-o", str(path)]) == 0
@@ -60,18 +57,18 @@ def test_the_command_line_states_what_it_drew(
     assert b"/MediaBox [ 0 0 244.8 " in path.read_bytes()  # 3.4 inches
 
 
-def test_figures_need_a_name_or_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+def test_figures_need_a_name_or_a_file(capsys):
     assert main(["figure"]) == 2
     assert "give either NAME or --parameters FILE" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_panels_fit_the_columns_of_a_paper(style: str) -> None:
+def test_panels_fit_the_columns_of_a_paper(style):
     with house_style(style):
         figure = new_figure()
         assert len(panels(figure, 3, 2)) == 6
         width, height = figure.get_size_inches()
-        rows = figure.axes[0].get_subplotspec().get_gridspec().nrows  # type: ignore[union-attr]
+        rows = figure.axes[0].get_subplotspec().get_gridspec().nrows
     expected = {"screen": (8.6, 2), "paper": (3.4, 6), "paper-wide": (7.0, 2), "talk": (12.9, 2)}
     assert (width, rows) == (pytest.approx(expected[style][0]), expected[style][1])
     assert height / rows >= 1.8

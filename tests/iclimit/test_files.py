@@ -13,20 +13,20 @@ from iclimit.simulate.training.checkpoints import check_checkpoint, save_checkpo
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("old")
     return path
 
 
-def test_a_failure_leaves_the_old_file(path: Path) -> None:
+def test_a_failure_leaves_the_old_file(path):
     with pytest.raises(TypeError), replacing(path) as partial, partial.open("w") as file:
-        file.write(1)  # type: ignore[arg-type]
+        file.write(1)
     assert path.read_text() == "old"
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_links_and_permissions_stay(path: Path) -> None:
+def test_links_and_permissions_stay(path):
     path.chmod(0o640)
     link = path.with_name("link.csv")
     link.symlink_to(path.name)
@@ -39,15 +39,13 @@ def test_links_and_permissions_stay(path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes of POSIX")
-def test_a_device_is_written_to() -> None:
+def test_a_device_is_written_to():
     with replacing("/dev/null") as partial:
         assert partial == Path("/dev/null")
 
 
-def test_a_curve_that_fails_leaves_the_old_table(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
+def test_a_curve_that_fails_leaves_the_old_table(path, monkeypatch):
+    def fail(*_):
         raise OSError("No space left on device")
 
     monkeypatch.setattr("os.replace", fail)
@@ -57,13 +55,13 @@ def test_a_curve_that_fails_leaves_the_old_table(
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_picture_that_fails_leaves_the_old_one(path: Path) -> None:
+def test_a_picture_that_fails_leaves_the_old_one(path):
     with pytest.raises(ValueError, match="Format"):
         save_picture(new_figure(), path)
     assert path.read_text() == "old"
 
 
-def test_checkpoints_touch_nothing_else(path: Path) -> None:
+def test_checkpoints_touch_nothing_else(path):
     state = path.with_name("c.npz")
     others = [path.with_name("c.npz.partial"), path.with_name("c.npz.tmp")]
     for other in others:
@@ -74,12 +72,12 @@ def test_checkpoints_touch_nothing_else(path: Path) -> None:
     assert set(path.parent.iterdir()) == {path, state, *others}
 
 
-def test_nothing_steers_a_terminal() -> None:
+def test_nothing_steers_a_terminal():
     assert printable("\x1b[31mrot\u202e\r\nzwei  ü") == "\\x1b[31mrot\\u202e\\r\nzwei  ü"
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"])
-def test_nothing_is_a_formula(text: str) -> None:
+def test_nothing_is_a_formula(text):
     assert no_formula(text) == f"'{text}"
     assert no_formula(-1.5) == -1.5
     assert no_formula("inf") == "inf"

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import sys
-from pathlib import Path
 
 import pytest
 from started_commands import PATIENCE, send, started, wait_until, wait_until_gone
@@ -33,7 +32,7 @@ sys.exit(main(sys.argv[1:]))
         ("dynamics merged --curve 20000 --format csv", "time,loss"),
     ],
 )
-def test_a_closed_pipe_is_no_error(command: str, first: str) -> None:
+def test_a_closed_pipe_is_no_error(command, first):
     with started(*ICLIMIT, *command.split()) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith(first)
@@ -45,7 +44,7 @@ def test_a_closed_pipe_is_no_error(command: str, first: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("own_store")
-def test_ctrl_c_keeps_finished_claims(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_finished_claims(tmp_path):
     flags = ("--preset", "full", "--out", str(tmp_path), "--jobs", "2")
     with started(*ICLIMIT, "validate", "solver", "ridgeless", *flags) as process:
         # The figure of a claim is written once it is judged.
@@ -60,7 +59,7 @@ def test_ctrl_c_keeps_finished_claims(tmp_path: Path) -> None:
     assert report["missing"] == ["ridgeless"]
 
 
-def test_ctrl_c_ends_a_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_ends_a_training(tmp_path, capsys):
     path, state = tmp_path / "x.csv", tmp_path / "run.npz"
     training = ["train", "descent", "--training-set", "60", "--record", "1"]
     training += ["-o", str(path), "--checkpoint", str(state), "--format", "json", "--steps"]

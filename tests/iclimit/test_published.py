@@ -8,7 +8,7 @@ from iclimit.published import PAPERS
 
 
 @pytest.mark.parametrize("name", iclimit.settings)
-def test_a_setting_says_where_it_stands_and_speaks_the_notation(name: str) -> None:
+def test_a_setting_says_where_it_stands_and_speaks_the_notation(name):
     setting = iclimit.settings[name]
     paper = name.partition("-")[0]
     assert setting.reference.startswith(PAPERS[paper])
@@ -18,7 +18,7 @@ def test_a_setting_says_where_it_stands_and_speaks_the_notation(name: str) -> No
         assert allowed is None or not isinstance(value, (int, float)) or value in allowed
 
 
-def test_a_setting_is_passed_on_as_arguments() -> None:
+def test_a_setting_is_passed_on_as_arguments():
     setting = iclimit.settings["lu2025-figure-1"]
     assert dict(setting) == {"kappa": 0.5, "rho": 0.01}
     assert len(setting) == 2

@@ -164,7 +164,7 @@ def test_endings_have_advice():
         Ending("done")
 
 
-def test_error_of_the_median_is_that_of_all_samples_with_replacement() -> None:
+def test_error_of_the_median_is_that_of_all_samples_with_replacement():
     drawn = [0.3, 1.0, 1.7, 4.0, 9.0]
     medians = [np.median(each) for each in itertools.product(drawn, repeat=5)]
     found = Estimate.of_median(drawn[::-1])
@@ -172,7 +172,7 @@ def test_error_of_the_median_is_that_of_all_samples_with_replacement() -> None:
     assert found.standard_error == pytest.approx(np.std(medians), rel=1e-13)
 
 
-def test_median_does_not_notice_rare_infinite_samples() -> None:
+def test_median_does_not_notice_rare_infinite_samples():
     """For n normal samples the error is (pi / 2n)^(1/2)."""
     drawn = np.random.default_rng(0).standard_normal(4000)
     finite = Estimate.of_median(drawn)

@@ -14,11 +14,11 @@ Z_MEAN = 4.5 / math.sqrt(TRIALS)
 """Allowance on the mean of TRIALS z-scores: 4.5 of its standard errors."""
 
 
-def power_series(d: np.ndarray) -> np.ndarray:
+def power_series(d):
     return np.stack([2 + 5 / d - 30 / d**2, 1 - 3 / d + 12 / d**2], axis=1)
 
 
-def noisy(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def noisy(rng):
     """Data at SIZES with strongly correlated errors that grow at small sizes."""
     d = np.array(SIZES, float)
     root = np.array([[0.02, 0.0], [0.015, 0.01]])
@@ -27,14 +27,14 @@ def noisy(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     return power_series(d) + noise, covariances
 
 
-def test_exact_data_give_the_limit() -> None:
+def test_exact_data_give_the_limit():
     d = np.array(SIZES, float)
     fit = extrapolate(SIZES, power_series(d), np.broadcast_to(np.eye(2), (5, 2, 2)), order=2)
     assert fit.value == pytest.approx([2, 1], abs=1e-10)
     assert fit.curve(np.array([100.0])) == pytest.approx(power_series(np.array([100.0])))
 
 
-def test_error_bars_and_correlation_are_honest() -> None:
+def test_error_bars_and_correlation_are_honest():
     rng = np.random.default_rng(1)
     pulls, predicted = [], []
     for _ in range(TRIALS):
@@ -49,13 +49,13 @@ def test_error_bars_and_correlation_are_honest() -> None:
     assert abs(np.arctanh(correlation) - np.arctanh(predicted[0])) < Z_MEAN
 
 
-def test_goodness_of_fit_is_uniform_when_the_order_is_right() -> None:
+def test_goodness_of_fit_is_uniform_when_the_order_is_right():
     rng = np.random.default_rng(2)
     p = [extrapolate(SIZES, *noisy(rng), order=2).p_value for _ in range(TRIALS)]
     assert stats.kstest(p, "uniform").pvalue > 1e-4
 
 
-def test_order_grows_when_the_fit_is_rejected() -> None:
+def test_order_grows_when_the_fit_is_rejected():
     d = np.array(SIZES, float)
     curved = (1 + 3 / d + 500 / d**3)[:, None]
     small = np.full((5, 1, 1), 1e-8)
@@ -64,12 +64,12 @@ def test_order_grows_when_the_fit_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("sizes", [[16, 16, 32, 64], [16, 32, 64], []])
-def test_too_few_sizes(sizes: list[int]) -> None:
+def test_too_few_sizes(sizes):
     with pytest.raises(ValueError, match="sizes must be at least 4 different ones"):
         extrapolate(sizes, np.ones((len(sizes), 1)), np.ones((len(sizes), 1, 1)), order=2)
 
 
-def test_z_score() -> None:
+def test_z_score():
     assert z_score(1.3, 1.0, 0.1) == pytest.approx(3)
     assert z_score(0.7, 1.0, 0.1, allowance=0.1) == pytest.approx(-2)
     assert z_score(1.05, 1.0, 0.1, allowance=0.1) == 0
@@ -84,15 +84,13 @@ def test_z_score() -> None:
 @pytest.mark.parametrize(
     ("degrees", "ratio", "z"), [(500, 100, 39.00127862523588), (3000, 50, 42.63941403971939)]
 )
-def test_z_is_finite_where_its_probability_underflows(
-    degrees: float, ratio: float, z: float
-) -> None:
+def test_z_is_finite_where_its_probability_underflows(degrees, ratio, z):
     """The deviates are from 50 digits of the incomplete beta function."""
     assert z_score(ratio, 0, 1, 0, degrees) == pytest.approx(z, rel=1e-3)
 
 
 @pytest.mark.parametrize("degrees", [4, 11, 60])
-def test_z_of_few_samples_has_the_probability_of_student_t(degrees: int) -> None:
+def test_z_of_few_samples_has_the_probability_of_student_t(degrees):
     """Against brute force: how often does the mean of a small normal sample exceed z = 2?"""
     rng = np.random.default_rng(degrees)
     samples = rng.standard_normal((40_000, degrees + 1))
@@ -104,6 +102,6 @@ def test_z_of_few_samples_has_the_probability_of_student_t(degrees: int) -> None
 
 
 @pytest.mark.parametrize("count", [1, 10, 200])
-def test_threshold_gives_the_false_alarm_rate(count: int) -> None:
+def test_threshold_gives_the_false_alarm_rate(count):
     pass_all = (1 - 2 * stats.norm.sf(z_threshold(count, 0.05))) ** count
     assert pass_all == pytest.approx(0.95, rel=1e-9)

@@ -15,7 +15,7 @@ DIM, CONTEXT, RHO = 5, 7, 0.3
 
 
 @pytest.mark.parametrize("name", CONVENTIONS)
-def test_conversions_are_undone_by_the_way_back(name: str) -> None:
+def test_conversions_are_undone_by_the_way_back(name):
     units = with_oracle(CONVENTIONS[name].units(dim=DIM, context=CONTEXT, noise_variance=0.4))
     for quantity in QUANTITIES:
         value = RNG.standard_normal((DIM, DIM + 1)) if quantity == "gamma" else 0.7
@@ -34,7 +34,7 @@ BY_HAND = {
 
 
 @pytest.mark.parametrize("name", CONVENTIONS)
-def test_the_same_data_give_the_same_predictor_in_all_units(name: str) -> None:
+def test_the_same_data_give_the_same_predictor_in_all_units(name):
     """Prompts in the units of the paper, fitted there and in those of the library."""
     std, product, square, loss, penalty = BY_HAND[name]
     prompts, ridge = 60, 0.02
@@ -42,9 +42,7 @@ def test_the_same_data_give_the_same_predictor_in_all_units(name: str) -> None:
     w = RNG.standard_normal((prompts, DIM))
     noise = math.sqrt(RHO) * RNG.standard_normal((prompts, CONTEXT + 1))
 
-    def fit(
-        x: np.ndarray, y: np.ndarray, product: float, square: float, loss: float, weight: float
-    ) -> tuple[np.ndarray, float]:
+    def fit(x, y, product, square, loss, weight):
         """Gamma of least penalised mean loss, its loss and its labels predicted."""
         sums = np.einsum("nl,nld->nd", y[:, :-1], x[:, :-1]) * product
         squares = square * np.sum(y[:, :-1] ** 2, axis=1, keepdims=True)
@@ -70,7 +68,7 @@ def test_the_same_data_give_the_same_predictor_in_all_units(name: str) -> None:
             assert units.to_library("error", error) == pytest.approx(expected, rel=1e-10)
 
 
-def test_rates_and_losses_published_in_two_units() -> None:
+def test_rates_and_losses_published_in_two_units():
     """One step on uniform inputs, D = C = 10: numbers of von Oswald's and of Rossi's setting."""
     step = optimal_learning_rate(context=10, dim=10, input_law="uniform")  # inputs U(-1, 1)
     rate, error = step.rate / 3, step.loss / (10 / 3)
@@ -80,7 +78,7 @@ def test_rates_and_losses_published_in_two_units() -> None:
         assert units.from_library("error", error) == pytest.approx(loss, rel=1e-4)
 
 
-def test_adjusted_losses_leave_out_oracle_and_noise() -> None:
+def test_adjusted_losses_leave_out_oracle_and_noise():
     """Ridge regression at the true noise has the adjusted loss 0, in any units of its inputs."""
     context, variance, prompts = 20, 4.0, 4000
     x = RNG.standard_normal((prompts, context, 10))
@@ -102,13 +100,13 @@ def test_adjusted_losses_leave_out_oracle_and_noise() -> None:
         assert again.from_library("error", 1.3) == pytest.approx(units.from_library("error", 1.3))
 
 
-def test_tasks_of_another_norm_rescale_labels() -> None:
+def test_tasks_of_another_norm_rescale_labels():
     units = replace(CONVENTIONS["linattn2025"], task_variance="1/d").units(dim=4, context=3)
     assert units.from_library("error", 1.0) == pytest.approx(0.25)
     assert units.from_library("noise_variance", 0.5) == pytest.approx(0.125)
 
 
-def test_unknown_names_and_values_are_refused() -> None:
+def test_unknown_names_and_values_are_refused():
     with pytest.raises(ValueError, match=r"convention must be one of .*did you mean lu2025"):
         get_convention("lu2024")
     units = get_convention(CONVENTIONS["lu2025"]).units(dim=3, context=4)

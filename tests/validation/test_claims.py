@@ -2,11 +2,8 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +12,7 @@ from iclimit.asymptotics.softmax import SoftmaxHead
 from iclimit.results import Estimate
 from iclimit.runs import Cell
 from iclimit.validation import CLAIMS, Claim, Comparison, Verdict, select_claims, validate
-from iclimit.validation.claim import PRESETS, Effort
+from iclimit.validation.claim import PRESETS
 from iclimit.validation.claims.pretraining.nonmonotonicity import (
     nonmonotonicity_boundary,
     optimal_context,
@@ -26,23 +23,23 @@ from iclimit.validation.judge import run_claims as runs_module
 from iclimit.validation.judge.report import write_report
 from iclimit.validation.judge.summary import table
 from iclimit.validation.reference.runs import error_runs, gap_runs
-from iclimit.validation.rows import Later, Row, call, cells_of, drawing, judged, mean, note, run
+from iclimit.validation.rows import call, cells_of, drawing, judged, mean, note, run
 
 
-def draw_number(*, scale: float, rng: Any) -> float:
+def draw_number(*, scale, rng):
     return scale * float(np.random.default_rng(rng).standard_normal())
 
 
-def fail(*, rng: Any) -> float:  # noqa: ARG001
+def fail(*, rng):  # noqa: ARG001
     raise ArithmeticError("did not converge")
 
 
-def draw_line(figure: Any) -> None:
+def draw_line(figure):
     figure.subplots().plot([0, 1])
 
 
-def make_claim(name: str, *numbers: Later, allowance: float = 10.0) -> Claim:
-    def rows(effort: Effort) -> Iterator[Row]:
+def make_claim(name, *numbers, allowance=10.0):
+    def rows(effort):
         for number in numbers:
             estimate = call(Estimate, number, 1.0, 2)
             yield mean("number", 0.0, estimate, allowance=allowance, degrees=math.inf)
@@ -57,7 +54,7 @@ BROKEN = make_claim("broken", run(fail), run(draw_number, scale=3.0))
 WRONG = make_claim("wrong", run(draw_number, scale=1e9), allowance=0.0)
 
 
-def test_a_cell_is_seeded_by_root_and_content_alone() -> None:
+def test_a_cell_is_seeded_by_root_and_content_alone():
     cell = Cell.of(draw_number, scale=1.0)
     assert cell.run(0) == Cell.of(draw_number, scale=1.0).run(0)
     assert cell.run(0) != cell.run(1)
@@ -66,7 +63,7 @@ def test_a_cell_is_seeded_by_root_and_content_alone() -> None:
     assert next(first) == next(same)
 
 
-def test_results_do_not_depend_on_the_company() -> None:
+def test_results_do_not_depend_on_the_company():
     alone = validate([GOOD], rng=3, jobs=1).results[0]
     together = validate([WRONG, GOOD], rng=3, jobs=1).results[1]
     assert alone.verdict is not None
@@ -74,7 +71,7 @@ def test_results_do_not_depend_on_the_company() -> None:
     assert alone.verdict.comparisons == together.verdict.comparisons
 
 
-def test_results_do_not_depend_on_the_number_of_workers() -> None:
+def test_results_do_not_depend_on_the_number_of_workers():
     one, two = (validate([CLAIMS["solver"]], jobs=jobs).results[0] for jobs in (1, 2))
     assert one.verdict is not None
     assert two.verdict is not None
@@ -82,12 +79,12 @@ def test_results_do_not_depend_on_the_number_of_workers() -> None:
     assert one.holds
 
 
-def test_claims_may_be_given_by_name() -> None:
+def test_claims_may_be_given_by_name():
     outcome = validate(["solver", GOOD], jobs=1)
     assert [result.claim for result in outcome.results] == [CLAIMS["solver"], GOOD]
 
 
-def test_failures_are_reported_and_the_rest_goes_on() -> None:
+def test_failures_are_reported_and_the_rest_goes_on():
     outcome = validate([BROKEN, GOOD, WRONG], jobs=1)
     assert [result.holds for result in outcome.results] == [False, True, False]
     assert not outcome.holds
@@ -97,8 +94,8 @@ def test_failures_are_reported_and_the_rest_goes_on() -> None:
     assert "NO" in lines
 
 
-def test_a_judgement_that_fails_is_the_claims_own_error() -> None:
-    def raise_singular() -> list[Comparison]:
+def test_a_judgement_that_fails_is_the_claims_own_error():
+    def raise_singular():
         raise np.linalg.LinAlgError("singular")
 
     bad = replace(GOOD, name="bad", rows=lambda _: [judged(call(raise_singular))])
@@ -120,23 +117,21 @@ def test_a_judgement_that_fails_is_the_claims_own_error() -> None:
         ({"claims": ["ridgeles"]}, "got 'ridgeles'; did you mean ridgeless?"),
     ],
 )
-def test_bad_arguments_are_named_before_any_work(options: dict[str, Any], message: str) -> None:
+def test_bad_arguments_are_named_before_any_work(options, message):
     with pytest.raises(ValueError, match=message):
         validate(**({"claims": [GOOD]} | options))
 
 
 @pytest.mark.parametrize("name", ["", "../../x", "a<b>", "a b", "A", "a--b", "-a", "a\n"])
-def test_names_of_claims_can_be_files_and_anchors(name: str) -> None:
+def test_names_of_claims_can_be_files_and_anchors(name):
     with pytest.raises(ValueError, match="name of a claim must be lower-case letters and digits"):
         replace(GOOD, name=name)
 
 
-def test_interruption_keeps_what_is_finished(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_interruption_keeps_what_is_finished(monkeypatch, tmp_path):
     real = runs_module.run_cells
 
-    def interrupted(cells: Iterable[Cell], **options: Any) -> Iterator[Any]:
+    def interrupted(cells, **options):
         yield from real(islice(cells, 2), **options)
         raise KeyboardInterrupt
 
@@ -153,7 +148,7 @@ def test_interruption_keeps_what_is_finished(
     assert "not finished" in (tmp_path / "report.html").read_text()
 
 
-def test_report_is_complete_and_self_contained(tmp_path: Path) -> None:
+def test_report_is_complete_and_self_contained(tmp_path):
     outcome = validate([GOOD, WRONG, BROKEN], jobs=1, rng=5)
     path = write_report(outcome, tmp_path / "new" / "folder")
     page = path.read_text()
@@ -173,14 +168,14 @@ def test_report_is_complete_and_self_contained(tmp_path: Path) -> None:
     assert outcome.to_dict()["versions"]["numpy"] == np.__version__
 
 
-def test_a_verdict_never_holds_on_nan() -> None:
+def test_a_verdict_never_holds_on_nan():
     verdict = Verdict((Comparison("x", 0.0, math.nan, 1.0),), lambda _: None)
     assert not verdict.holds
 
 
 @pytest.mark.parametrize("options", [{}, {"allowance": 0.1}, {"degrees": 5.0}])
-def test_a_bound_is_contradicted_from_above_only(options: dict[str, Any]) -> None:
-    def z(estimate: float, upper_bound: bool = True, theory: float = 1.0) -> float:
+def test_a_bound_is_contradicted_from_above_only(options):
+    def z(estimate, upper_bound=True, theory=1.0):
         row = Comparison("x", theory, estimate, 0.5, upper_bound=upper_bound)
         return replace(row, **options).z
 
@@ -194,8 +189,8 @@ def test_a_bound_is_contradicted_from_above_only(options: dict[str, Any]) -> Non
     assert math.isnan(z(0.0, theory=math.nan))
 
 
-def test_a_bound_without_standard_error() -> None:
-    def holds(estimate: float) -> bool:
+def test_a_bound_without_standard_error():
+    def holds(estimate):
         row = Comparison("x", 1.0, estimate, 0.0, 1e-12, upper_bound=True)
         return Verdict((row,), draw_line).holds
 
@@ -205,7 +200,7 @@ def test_a_bound_without_standard_error() -> None:
     assert not holds(math.nan)
 
 
-def test_bounds_are_no_default_and_count_for_the_threshold() -> None:
+def test_bounds_are_no_default_and_count_for_the_threshold():
     number = Comparison("x", 1.0, 0.0, 0.1)
     bound = replace(number, upper_bound=True)
     assert not number.upper_bound
@@ -215,7 +210,7 @@ def test_bounds_are_no_default_and_count_for_the_threshold() -> None:
     assert one.threshold(bound) < two.threshold(bound)
 
 
-def test_select_claims() -> None:
+def test_select_claims():
     assert [c.name for c in select_claims(["ridge", "solver", "ridge"])] == ["ridge", "solver"]
     assert len(select_claims([])) == len(CLAIMS)
     with pytest.raises(ValueError, match=r"claim must be one of ridgeless, .*, got 'nope'"):
@@ -223,9 +218,7 @@ def test_select_claims() -> None:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_claims_ask_for_distinct_seeded_cells_without_a_backend(
-    preset: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_claims_ask_for_distinct_seeded_cells_without_a_backend(preset, monkeypatch):
     # The best heads on uniform inputs take twenty seconds, and only say what is simulated.
     for module, name in ((pair, "best_uniform"), (published_layer, "best_head")):
         monkeypatch.setattr(module, name, lambda *_: SoftmaxHead(1.0, 1.0, 1.0, 0.0))
@@ -236,7 +229,7 @@ def test_claims_ask_for_distinct_seeded_cells_without_a_backend(
         assert not any("backend" in dict(cell.parameters) for cell in cells), claim.name
 
 
-def test_published_tables_are_read_with_their_provenance() -> None:
+def test_published_tables_are_read_with_their_provenance():
     runs = error_runs()
     assert len(runs) == 23
     assert runs[1].errors["icl"].mean == pytest.approx(1.305007919139215)
@@ -245,7 +238,7 @@ def test_published_tables_are_read_with_their_provenance() -> None:
     assert {run.sizes["dim"] for run in gap_runs()} == {10, 32}
 
 
-def test_nonmonotonicity_boundary_separates_finite_from_infinite_optimal_context() -> None:
+def test_nonmonotonicity_boundary_separates_finite_from_infinite_optimal_context():
     kappa = np.array([1.3, 1.6, 2.0])
     boundary = nonmonotonicity_boundary(kappa, 0.5)
     inside, outside = (optimal_context(boundary * f, kappa, 0.5) for f in (0.97, 1.03))
@@ -254,24 +247,22 @@ def test_nonmonotonicity_boundary_separates_finite_from_infinite_optimal_context
     assert np.all(np.isnan(nonmonotonicity_boundary(np.array([5.0, 9.0]), 0.5)))
 
 
-def report_backend(*, number: int, rng: Any, backend: str = "numpy") -> tuple[str, int, int]:
+def report_backend(*, number, rng, backend="numpy"):
     return backend, number, int(np.random.default_rng(rng).integers(2**62))
 
 
-def report_default(*, number: int, rng: Any) -> tuple[str, int, int]:
+def report_default(*, number, rng):
     return "none", number, int(np.random.default_rng(rng).integers(2**62))
 
 
 @pytest.mark.parametrize("backend", ["numpy", "cupy"])
-def test_cells_get_the_backend_if_their_function_takes_one(
-    backend: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cells_get_the_backend_if_their_function_takes_one(backend, monkeypatch):
     # No GPU is needed to ask.
     monkeypatch.setattr("iclimit.validation.judge.run_claims.get_backend", lambda _: None)
     results = [run(f, number=k) for f in (report_backend, report_default) for k in (1, 2)]
     cells, seen = list(cells_of(results)), {}
 
-    def see(given: list[Any]) -> list[Comparison]:
+    def see(given):
         seen.update(zip(cells, given, strict=True))
         return [Comparison("seen", 0.0, 0.0, 1.0)]
 

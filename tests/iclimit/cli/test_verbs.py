@@ -162,16 +162,16 @@ def test_flags_are_the_arguments_of_a_function():
     """Names, defaults, choices, ranges and meanings, of a function that is made for it."""
 
     def function(
-        tau: float,
+        tau,
         *,
-        heads: int = 2,
-        training_set: float = math.inf,
-        kind: str = "first",
-        include_query: bool = False,
-        shared: bool = True,
-        progress: bool = False,
-        **more: float,
-    ) -> None:
+        heads=2,
+        training_set=math.inf,
+        kind="first",
+        include_query=False,
+        shared=True,
+        progress=False,
+        **more,
+    ):
         r"""Do nothing.
 
         Parameters

@@ -1,7 +1,6 @@
 """Boundary curves against brute force: scans, iterations and other formulas than their margins."""
 
 from pathlib import Path
-from typing import Any
 
 import mpmath as mp
 import numpy as np
@@ -10,14 +9,13 @@ import pytest
 import iclimit
 from iclimit import asymptotics
 from iclimit.diagrams.boundaries import BOUNDARIES
-from iclimit.diagrams.phases import PhaseDiagram
 from iclimit.diagrams.zero_lines import zero_lines
 
 PLACE = 1e-10
 """Relative error of a vertex: roots are found to 1e-14 of an edge, and margins have 1e-13."""
 
 
-def lines_of(name: str, quantity: str, x: str, y: str, **parameters: Any) -> np.ndarray:
+def lines_of(name, quantity, x, y, **parameters):
     """All vertices of a boundary in a diagram, checked to be inside it."""
     diagram = iclimit.phase_diagram(quantity, x=x, y=y, **parameters)
     lines = diagram.boundaries[BOUNDARIES[name].label]
@@ -29,19 +27,19 @@ def lines_of(name: str, quantity: str, x: str, y: str, **parameters: Any) -> np.
     return vertices
 
 
-def some(vertices: np.ndarray, count: int = 12) -> np.ndarray:
+def some(vertices, count=12):
     return vertices[np.linspace(0, len(vertices) - 1, count).astype(int)]
 
 
 # The machinery, on margins whose zeros are known.
 
 
-def square(points: int, low: float = -1.0, high: float = 1.0) -> tuple[Any, Any]:
+def square(points, low=-1.0, high=1.0):
     grid = np.linspace(low, high, points)
     return ("x", grid), ("y", grid)
 
 
-def test_a_closed_line_is_closed_and_exact() -> None:
+def test_a_closed_line_is_closed_and_exact():
     (line,) = zero_lines(lambda x, y: x**2 + y**2 - 0.5, *square(30), {})
     np.testing.assert_array_equal(line[0], line[-1])
     np.testing.assert_allclose(np.hypot(*line.T), np.sqrt(0.5), rtol=1e-13)
@@ -51,7 +49,7 @@ def test_a_closed_line_is_closed_and_exact() -> None:
     assert area == pytest.approx(np.pi / 2, rel=0.01)
 
 
-def test_a_line_that_leaves_the_grid_ends_at_its_edge() -> None:
+def test_a_line_that_leaves_the_grid_ends_at_its_edge():
     lines = zero_lines(lambda x, y: x**2 + y**2 - 1.5, *square(41), {})
     assert len(lines) == 4
     for line in lines:
@@ -61,18 +59,18 @@ def test_a_line_that_leaves_the_grid_ends_at_its_edge() -> None:
 
 
 @pytest.mark.parametrize("edge", [-1.0, 1.0])
-def test_a_line_along_the_edge_is_found(edge: float) -> None:
+def test_a_line_along_the_edge_is_found(edge):
     (line,) = zero_lines(lambda x, y: x - edge + 0 * y, *square(5), {})
     np.testing.assert_array_equal(line[:, 0], edge)
     assert np.ptp(line[:, 1]) == 2
 
 
-def test_a_line_through_grid_points_is_found() -> None:
+def test_a_line_through_grid_points_is_found():
     (line,) = zero_lines(lambda x, y: x - y, *square(9), {})
     np.testing.assert_allclose(line[:, 0], line[:, 1], atol=1e-13)
 
 
-def test_absent_lines_jumps_and_gaps() -> None:
+def test_absent_lines_jumps_and_gaps():
     assert zero_lines(lambda x, y: 2 + x + y, *square(9), {}) == []
     assert (
         zero_lines(
@@ -87,14 +85,14 @@ def test_absent_lines_jumps_and_gaps() -> None:
     assert all(np.abs(line[:, 1]).min() >= 0.3 for line in lines)
 
 
-def test_infinite_grid_points_have_no_lines() -> None:
+def test_infinite_grid_points_have_no_lines():
     x, y = ("x", np.array([0.0, 1.0, 2.0, np.inf])), ("y", np.array([0.0, 1.0]))
     (line,) = zero_lines(lambda x, y: x - 1.5 + 0 * y, x, y, {})
     np.testing.assert_array_equal(line[:, 0], 1.5)
     assert zero_lines(lambda x, y: x - 1.5 + 0 * y, (x[0], x[1][-2:]), y, {}) == []
 
 
-def test_a_fine_grid_is_thinned_and_its_ends_kept() -> None:
+def test_a_fine_grid_is_thinned_and_its_ends_kept():
     (line,) = zero_lines(lambda x, y: y - x**3, *square(3001), {})
     assert len(line) < 1500
     assert line[:, 0].min() == -1
@@ -105,7 +103,7 @@ def test_a_fine_grid_is_thinned_and_its_ends_kept() -> None:
 # The boundaries of linear attention.
 
 
-def test_the_interpolation_threshold_is_where_errors_are_largest() -> None:
+def test_the_interpolation_threshold_is_where_errors_are_largest():
     tau = np.geomspace(0.2, 5, 31)
     vertices = lines_of(
         "interpolation",
@@ -128,7 +126,7 @@ def test_the_interpolation_threshold_is_where_errors_are_largest() -> None:
     assert BOUNDARIES["interpolation"].label not in ridged.boundaries
 
 
-def test_the_memorisation_transition_sharpens_with_the_context() -> None:
+def test_the_memorisation_transition_sharpens_with_the_context():
     """The longer the context, the sharper the noiseless error bends at kappa = 1."""
     kappa = np.geomspace(0.25, 4, 41)
     vertices = lines_of(
@@ -155,7 +153,7 @@ def test_the_memorisation_transition_sharpens_with_the_context() -> None:
 
 
 @pytest.mark.parametrize(("ridge", "kappa"), [(0.0, 1.5), (0.02, 0.5)])
-def test_the_best_context_length_is_that_of_a_scan(ridge: float, kappa: float) -> None:
+def test_the_best_context_length_is_that_of_a_scan(ridge, kappa):
     vertices = lines_of(
         "icl_context",
         "icl_error",
@@ -176,7 +174,7 @@ def test_the_best_context_length_is_that_of_a_scan(ridge: float, kappa: float) -
         assert abs(np.argmin(error) - 50) <= 2 or abs(np.argmax(error) - 50) <= 2
 
 
-def test_every_minimum_over_contexts_is_on_the_line() -> None:
+def test_every_minimum_over_contexts_is_on_the_line():
     """The other way round: what a scan of each row finds is found."""
     alpha, kappa = np.geomspace(0.1, 100, 400), np.geomspace(0.2, 5, 30)
     diagram = iclimit.phase_diagram(
@@ -197,12 +195,10 @@ def test_every_minimum_over_contexts_is_on_the_line() -> None:
     ("tau", "kappa", "ridge"), [(0.6, 1.5, 0), (3.0, 1.2, 0), (2.0, 0.5, 0.1)]
 )
 @pytest.mark.parametrize("objective", ["icl", "idg"])
-def test_vertices_are_roots_of_a_multiprecision_derivative(
-    tau: float, kappa: float, ridge: float, objective: str
-) -> None:
+def test_vertices_are_roots_of_a_multiprecision_derivative(tau, kappa, ridge, objective):
     quantity = f"{objective}_error"
     error = getattr(asymptotics.pretraining, quantity)
-    setting: dict[str, Any] = {"tau": tau, "kappa": kappa, "ridge": ridge}
+    setting = {"tau": tau, "kappa": kappa, "ridge": ridge}
     diagram = iclimit.phase_diagram(
         quantity,
         x="alpha",
@@ -216,14 +212,14 @@ def test_vertices_are_roots_of_a_multiprecision_derivative(
         with mp.workdps(30):
             exact = {name: mp.mpf(value) for name, value in setting.items()} | {"rho": mp.mpf(rho)}
 
-            def slope(log_alpha: Any, exact: Any = exact) -> Any:
+            def slope(log_alpha, exact=exact):
                 return mp.diff(lambda s: error(alpha=mp.exp(s), **exact), log_alpha)
 
             root = mp.findroot(slope, (mp.log(alpha) - 1e-4, mp.log(alpha) + 1e-4), tol=1e-20)
             assert abs(mp.exp(root) / alpha - 1) < PLACE
 
 
-def test_the_best_context_moves_to_infinity_where_theory_says() -> None:
+def test_the_best_context_moves_to_infinity_where_theory_says():
     """At tau = 1 + w (rho w^2 - 1 - rho), w = kappa/(kappa - 1): an expansion at long contexts."""
     kappa, rho = 1.5, 0.3
     vertices = lines_of(
@@ -249,14 +245,7 @@ def test_the_best_context_moves_to_infinity_where_theory_says() -> None:
         ("idg", (0.02, 0.9), 3.0, "kappa", np.geomspace(0.05, 1, 20), {"rho": 0.03}),
     ],
 )
-def test_the_optimal_ridge_becomes_zero_on_the_line(
-    objective: str,
-    tau: tuple[float, float],
-    alpha: float,
-    y: str,
-    grid: np.ndarray,
-    fixed: dict[str, float],
-) -> None:
+def test_the_optimal_ridge_becomes_zero_on_the_line(objective, tau, alpha, y, grid, fixed):
     """On one side the least error over a grid of ridges is at 0, on the other it is not."""
     quantity = {"icl": "optimal_ridge", "idg": "optimal_idg_ridge"}[objective]
     vertices = lines_of(
@@ -277,7 +266,7 @@ def test_the_optimal_ridge_becomes_zero_on_the_line(
         assert min(best) == 0 < max(best)
 
 
-def test_the_optimal_ridge_is_zero_on_one_side_of_the_line() -> None:
+def test_the_optimal_ridge_is_zero_on_one_side_of_the_line():
     diagram = iclimit.phase_diagram(
         "optimal_ridge",
         x="tau",
@@ -290,7 +279,7 @@ def test_the_optimal_ridge_is_zero_on_one_side_of_the_line() -> None:
     _brute_force_agrees(diagram, BOUNDARIES["icl_ridge"].label, diagram.values > 0)
 
 
-def test_the_ridge_line_is_that_of_a_multiprecision_difference() -> None:
+def test_the_ridge_line_is_that_of_a_multiprecision_difference():
     vertices = lines_of(
         "icl_ridge",
         "optimal_icl_error",
@@ -304,7 +293,7 @@ def test_the_ridge_line_is_that_of_a_multiprecision_difference() -> None:
     for tau, rho in some(vertices, 3):
         with mp.workdps(50):
 
-            def gain(at: Any, rho: Any = rho) -> Any:
+            def gain(at, rho=rho):
                 setting = {"tau": at, "alpha": mp.mpf(10), "kappa": mp.mpf(5), "rho": mp.mpf(rho)}
                 small = mp.mpf(10) ** -30
                 with_ridge = asymptotics.pretraining.icl_error(**setting, ridge=small)
@@ -315,7 +304,7 @@ def test_the_ridge_line_is_that_of_a_multiprecision_difference() -> None:
 
 
 @pytest.mark.parametrize(("name", "level"), [("fixed_dmmse", 2.0), ("null", 1.0)])
-def test_levels_of_the_icl_error(name: str, level: float) -> None:
+def test_levels_of_the_icl_error(name, level):
     vertices = lines_of(
         name,
         "icl_error",
@@ -338,7 +327,7 @@ def test_levels_of_the_icl_error(name: str, level: float) -> None:
         assert dmmse == pytest.approx(2.1, rel=1e-3)
 
 
-def test_the_gap_line_separates_the_signs_of_the_gap() -> None:
+def test_the_gap_line_separates_the_signs_of_the_gap():
     diagram = iclimit.phase_diagram(
         "task_gap",
         x="tau",
@@ -354,7 +343,7 @@ def test_the_gap_line_separates_the_signs_of_the_gap() -> None:
 # Other boundaries.
 
 
-def _brute_force_agrees(diagram: PhaseDiagram, label: str, above: np.ndarray) -> None:
+def _brute_force_agrees(diagram, label, above):
     """Every edge on which the brute-force region ends has a vertex, and no other edge has one."""
     vertices = np.concatenate(diagram.boundaries[label])
     for y, row in zip(diagram.y_grid, above, strict=True):
@@ -366,7 +355,7 @@ def _brute_force_agrees(diagram: PhaseDiagram, label: str, above: np.ndarray) ->
     assert not above.all()
 
 
-def test_dmmse_freezes_where_its_errors_say() -> None:
+def test_dmmse_freezes_where_its_errors_say():
     """On pretraining tasks it finds the task up to the line: its error is rho on one side only."""
     diagram = iclimit.phase_diagram(
         "dmmse_idg_error",
@@ -379,7 +368,7 @@ def test_dmmse_freezes_where_its_errors_say() -> None:
     _brute_force_agrees(diagram, BOUNDARIES["identified"].label, diagram.values > 0.1)
 
 
-def test_the_information_is_that_of_random_contexts() -> None:
+def test_the_information_is_that_of_random_contexts():
     rng, d, alpha, rho = np.random.default_rng(0), 200, 2.0, 0.3
     samples = []
     for _ in range(20):
@@ -389,7 +378,7 @@ def test_the_information_is_that_of_random_contexts() -> None:
     assert np.mean(samples) == pytest.approx(theta, rel=5e-3)
 
 
-def test_attention_beats_dmmse_on_one_side() -> None:
+def test_attention_beats_dmmse_on_one_side():
     diagram = iclimit.phase_diagram(
         "dmmse_icl_error",
         x="theta",
@@ -404,8 +393,8 @@ def test_attention_beats_dmmse_on_one_side() -> None:
 
 
 @pytest.mark.parametrize("name", ["best_rate", "useless_rate"])
-def test_rates_of_one_step(name: str) -> None:
-    setting: dict[str, Any] = {"dim": 10.0, "noise_variance": 0.5, "task_variance": 2.0}
+def test_rates_of_one_step(name):
+    setting = {"dim": 10.0, "noise_variance": 0.5, "task_variance": 2.0}
     vertices = lines_of(
         name,
         "learning_rate_loss",
@@ -425,7 +414,7 @@ def test_rates_of_one_step(name: str) -> None:
             assert np.argmin(loss(near, context=context, **setting)) == 20
 
 
-def test_divergence_is_that_of_the_iteration() -> None:
+def test_divergence_is_that_of_the_iteration():
     """Residuals of many steps on a random spectrum grow on one side and shrink on the other."""
     vertices = lines_of(
         "divergence",
@@ -451,7 +440,7 @@ def test_divergence_is_that_of_the_iteration() -> None:
         assert np.all((many > few) == grows)
 
 
-def test_dampened_divergence_is_that_of_the_rate() -> None:
+def test_dampened_divergence_is_that_of_the_rate():
     vertices = lines_of(
         "dampened_divergence",
         "dampened_loss",
@@ -470,7 +459,7 @@ def test_dampened_divergence_is_that_of_the_rate() -> None:
     np.testing.assert_allclose(vertices[:, 1] * best * edge, 2, rtol=1e-9)
 
 
-def test_the_best_ridge_of_a_regression_is_its_noise() -> None:
+def test_the_best_ridge_of_a_regression_is_its_noise():
     vertices = lines_of(
         "oracle",
         "ridge_risk",
@@ -489,8 +478,8 @@ def test_the_best_ridge_of_a_regression_is_its_noise() -> None:
         )
 
 
-def test_half_of_the_drop_is_at_the_drop_time() -> None:
-    setting: dict[str, Any] = {"dim": 5.0, "context": 30.0, "noise_variance": 0.2}
+def test_half_of_the_drop_is_at_the_drop_time():
+    setting = {"dim": 5.0, "context": 30.0, "noise_variance": 0.2}
     vertices = lines_of(
         "half_drop",
         "merged_attention_loss",
@@ -504,12 +493,9 @@ def test_half_of_the_drop_is_at_the_drop_time() -> None:
     np.testing.assert_allclose(vertices[:, 0], times, rtol=1e-9)
 
 
-def test_overthinking_is_where_late_errors_grow() -> None:
+def test_overthinking_is_where_late_errors_grow():
     """Errors after 100 steps against those after 70, beside the closed threshold."""
-    grid: dict[str, Any] = {
-        "tau": np.geomspace(1.2, 20, 7),
-        "alpha": np.array([0.3, 0.5, 1.8, 4.0]),
-    }
+    grid = {"tau": np.geomspace(1.2, 20, 7), "alpha": np.array([0.3, 0.5, 1.8, 4.0])}
     diagram = iclimit.phase_diagram("final_test_time_error", x="tau", y="alpha", **grid)
     setting = {"alpha": grid["alpha"][:, None], "tau": grid["tau"]}
     errors = asymptotics.depth.test_time_errors(**setting, steps=100)
@@ -517,13 +503,13 @@ def test_overthinking_is_where_late_errors_grow() -> None:
     _brute_force_agrees(diagram, BOUNDARIES["overthinking"].label, ~grown)
 
 
-def test_errors_from_labels_grow_beyond_a_ratio_of_one() -> None:
+def test_errors_from_labels_grow_beyond_a_ratio_of_one():
     """Errors after 40 steps against those after 30, also in the window of few prompts."""
-    grid: dict[str, Any] = {
+    grid = {
         "tau": np.array([0.55, 0.75, 0.9, 1.1, 2.0, 6.0]),
         "alpha": np.array([0.5, 2.0, 12.0, 30.0]),
     }
-    setting: dict[str, Any] = {"noise_variance": 0.1, "ridge": 0.02}
+    setting = {"noise_variance": 0.1, "ridge": 0.02}
     diagram = iclimit.phase_diagram("overthinking_ratio", x="tau", y="alpha", **grid, **setting)
     grown = np.empty(diagram.values.shape, dtype=bool)
     for row, alpha in enumerate(grid["alpha"]):
@@ -535,14 +521,14 @@ def test_errors_from_labels_grow_beyond_a_ratio_of_one() -> None:
     _brute_force_agrees(diagram, BOUNDARIES["growing_errors"].label, ~grown)
 
 
-def test_unseen_directions_are_left_below_one() -> None:
-    grid: dict[str, Any] = {"alpha": np.linspace(0.2, 2.0, 30), "tau": np.array([30.0, 100.0])}
+def test_unseen_directions_are_left_below_one():
+    grid = {"alpha": np.linspace(0.2, 2.0, 30), "tau": np.array([30.0, 100.0])}
     diagram = iclimit.phase_diagram("test_time_error", x="alpha", y="tau", **grid, steps=2)
     vertices = np.concatenate(diagram.boundaries[BOUNDARIES["unseen"].label])
     assert vertices[:, 0] == pytest.approx(1)
 
 
-def test_every_boundary_is_tested_here() -> None:
+def test_every_boundary_is_tested_here():
     source = Path(__file__).read_text(encoding="utf-8")
     by_objective = {"idg_context", "idg_ridge"}
     assert [n for n in BOUNDARIES if f'"{n}"' not in source.split("by_objective")[0]] == sorted(
@@ -550,7 +536,7 @@ def test_every_boundary_is_tested_here() -> None:
     )
 
 
-def test_gap_boundary_is_not_drawn_where_both_errors_diverge() -> None:
+def test_gap_boundary_is_not_drawn_where_both_errors_diverge():
     """A grid through tau = 1: the gap is 10.6 and more on both sides and infinite between."""
     diagram = iclimit.phase_diagram(
         "task_gap",

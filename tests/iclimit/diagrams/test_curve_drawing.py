@@ -1,42 +1,39 @@
 """What pictures of curves say: labels, legends, titles, predictions."""
 
 import math
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import iclimit
-from iclimit.diagrams.curves import Curves
 
 TAU = np.linspace(0.2, 5, 9)
-SETTING: dict[str, Any] = {"kappa": 0.5, "rho": 0.01}
+SETTING = {"kappa": 0.5, "rho": 0.01}
 
 
-def new_axes(width: float = 6.4, height: float = 4.0) -> Axes:
+def new_axes(width=6.4, height=4.0):
     return Figure(figsize=(width, height), layout="constrained").subplots()
 
 
 @pytest.fixture(scope="module")
-def curves() -> Curves:
+def curves():
     return iclimit.curve("icl_error", tau=TAU, alpha=[1, 10], **SETTING)
 
 
-def legend_of(ax: Axes) -> list[str]:
+def legend_of(ax):
     legend = ax.get_legend()
     return [] if legend is None else [text.get_text() for text in legend.get_texts()]
 
 
-def test_the_title_has_what_all_curves_share(curves: Curves) -> None:
+def test_the_title_has_what_all_curves_share(curves):
     ax = curves.plot(new_axes())
     assert ax.get_title() == r"$\kappa = 0.5$, $\rho = 0.01$"
     assert legend_of(ax) == [r"$\alpha = 1$", r"$\alpha = 10$"]
 
 
-def test_a_title_of_the_user_stays(curves: Curves) -> None:
+def test_a_title_of_the_user_stays(curves):
     ax = new_axes()
     ax.set_title("Mine")
     assert curves.plot(ax).get_title() == "Mine"
@@ -44,7 +41,7 @@ def test_a_title_of_the_user_stays(curves: Curves) -> None:
     assert curves.plot(new_axes(), title="").get_title() == ""
 
 
-def test_a_wide_title_is_broken() -> None:
+def test_a_wide_title_is_broken():
     found = iclimit.curve(
         "icl_error",
         tau=TAU,
@@ -62,7 +59,7 @@ def test_a_wide_title_is_broken() -> None:
     assert r"$\rho' = 10^{-5}$" in ax.get_title()
 
 
-def test_label_color_and_legend(curves: Curves) -> None:
+def test_label_color_and_legend(curves):
     ax = curves.plot(new_axes(), label="mine", color=["red", "blue"], legend="lower left")
     assert legend_of(ax) == [r"mine, $\alpha = 1$", r"mine, $\alpha = 10$"]
     assert [line.get_color() for line in ax.lines] == ["red", "blue"]
@@ -72,7 +69,7 @@ def test_label_color_and_legend(curves: Curves) -> None:
         curves.plot(new_axes(), color=["k"])
 
 
-def test_several_quantities_share_axes() -> None:
+def test_several_quantities_share_axes():
     """Attention and dMMSE over the same number of tasks."""
     ax, kappa = new_axes(), np.geomspace(0.1, 100, 20)
     iclimit.curve("icl_error", kappa=kappa, tau=4, alpha=1, rho=0.3).plot(ax)
@@ -90,7 +87,7 @@ def test_several_quantities_share_axes() -> None:
 
 
 @pytest.mark.parametrize("size", [(6.4, 4.0), (3.4, 2.4), (2.4, 2.0)])
-def test_the_legend_hides_no_curve(size: tuple[float, float]) -> None:
+def test_the_legend_hides_no_curve(size):
     many = iclimit.curve("icl_error", tau=np.linspace(0.1, 2, 9), alpha=[1, 2, 4, 8], **SETTING)
     ax = many.plot(new_axes(*size))
     ax.figure.canvas.figure.draw_without_rendering()
@@ -103,7 +100,7 @@ def test_the_legend_hides_no_curve(size: tuple[float, float]) -> None:
         assert box.y0 >= frame.y1 or not path.intersects_bbox(box, filled=False)
 
 
-def test_the_picture_ends_below_the_divergence(curves: Curves) -> None:
+def test_the_picture_ends_below_the_divergence(curves):
     ax = curves.plot(new_axes())
     top = ax.get_ylim()[1]
     for line in ax.lines:
@@ -112,14 +109,14 @@ def test_the_picture_ends_below_the_divergence(curves: Curves) -> None:
         assert np.isnan(y).sum() == 1
 
 
-def test_integers_are_points() -> None:
+def test_integers_are_points():
     found = iclimit.curve("constant_rate_loss", steps=[1, 2, 5], ratio=0.5, rate=0.5)
     [line] = found.plot(new_axes()).lines
     assert np.asarray(line.get_xdata()).tolist() == [1, 2, 5]
     assert line.get_marker() == "o"
 
 
-def test_predictions_run_along_the_whole_curve() -> None:
+def test_predictions_run_along_the_whole_curve():
     found = iclimit.curve(
         "task_gap",
         kappa=np.geomspace(0.25, 4, 9),
@@ -151,7 +148,7 @@ def test_predictions_run_along_the_whole_curve() -> None:
     assert len(np.asarray(dashed.get_xdata())) >= len(tasks)
 
 
-def test_new_axes_are_made() -> None:
+def test_new_axes_are_made():
     ax = iclimit.curve("bayes_error", alpha=[1, 2, 3], rho=0.1).plot()
     assert ax.figure is plt.gcf()
     plt.close("all")

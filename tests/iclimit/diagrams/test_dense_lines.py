@@ -1,26 +1,24 @@
 """Drawn curves against functions whose poles and peaks are known."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
-from iclimit.diagrams.dense_lines import POINTS, Line, dense_line
+from iclimit.diagrams.dense_lines import POINTS, dense_line
 
 
-def line_of(function: Callable[[np.ndarray], np.ndarray], grid: np.ndarray) -> Line:
-    def quiet(x: np.ndarray) -> np.ndarray:
+def line_of(function, grid):
+    def quiet(x):
         with np.errstate(divide="ignore"):
             return function(x)
 
     return dense_line(quiet, grid, quiet(grid))
 
 
-def breaks(line: Line) -> np.ndarray:
+def breaks(line):
     return line.x[np.isnan(line.y)]
 
 
-def test_a_smooth_curve_is_dense_and_goes_through_its_points() -> None:
+def test_a_smooth_curve_is_dense_and_goes_through_its_points():
     grid = np.array([0.0, 0.3, 2.0, 5.0])
     line = line_of(np.sin, grid)
     assert line.x.size >= POINTS
@@ -30,7 +28,7 @@ def test_a_smooth_curve_is_dense_and_goes_through_its_points() -> None:
     assert np.all(np.diff(line.x) > 0)
 
 
-def test_points_between_are_spaced_as_the_grid() -> None:
+def test_points_between_are_spaced_as_the_grid():
     line = line_of(np.log, np.geomspace(0.01, 100, 9))
     steps = np.diff(np.log(line.x))
     assert np.ptp(steps) < 1e-9
@@ -39,9 +37,7 @@ def test_points_between_are_spaced_as_the_grid() -> None:
 @pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("pole", [1.0, 1.2345])
 @pytest.mark.parametrize("grid", [np.linspace(0.1, 5, 8), np.geomspace(0.1, 10, 21)])
-def test_a_divergence_breaks_the_curve_and_leaves_the_picture(
-    power: float, pole: float, grid: np.ndarray
-) -> None:
+def test_a_divergence_breaks_the_curve_and_leaves_the_picture(power, pole, grid):
     """The second grid has 1.0 but for rounding."""
     line = line_of(lambda x: abs(x - pole) ** -power, grid)
     assert breaks(line) == pytest.approx([pole], abs=1e-6)
@@ -50,17 +46,17 @@ def test_a_divergence_breaks_the_curve_and_leaves_the_picture(
     assert inside.max() > inside.min()
 
 
-def test_a_divergence_that_a_zoom_meets_by_chance_is_one() -> None:
+def test_a_divergence_that_a_zoom_meets_by_chance_is_one():
     line = line_of(lambda x: 1 / abs(x - 1), np.linspace(0.3, 4, 7))
     assert breaks(line) == pytest.approx([1], abs=1e-6)
 
 
-def test_a_change_of_sign_through_infinity_is_one_break() -> None:
+def test_a_change_of_sign_through_infinity_is_one_break():
     line = line_of(lambda x: 1 / (x - 1.7), np.linspace(0.1, 5, 8))
     assert breaks(line) == pytest.approx([1.7], abs=1e-6)
 
 
-def test_a_sharp_peak_has_its_height() -> None:
+def test_a_sharp_peak_has_its_height():
     """No divergence: the curve is drawn up to the top, which lies between points of the grid."""
     width = 1e-4
     line = line_of(lambda x: 1 / ((x - 1.7) ** 2 + width**2), np.linspace(0.1, 5, 8))
@@ -68,7 +64,7 @@ def test_a_sharp_peak_has_its_height() -> None:
     assert line.y.max() == pytest.approx(width**-2, rel=0.01)
 
 
-def test_infinite_ends_and_regions_are_left_out() -> None:
+def test_infinite_ends_and_regions_are_left_out():
     line = line_of(lambda x: np.where(x > 2, np.inf, x), np.array([1.0, 3.0, np.inf]))
     assert np.all(np.isfinite(line.x))
     assert np.nanmax(line.y) <= 2
@@ -76,6 +72,6 @@ def test_infinite_ends_and_regions_are_left_out() -> None:
     assert single.x.tolist() == [1.0]
 
 
-def test_order_does_not_matter() -> None:
+def test_order_does_not_matter():
     grid = np.array([3.0, 1.0, 2.0])
     np.testing.assert_array_equal(line_of(np.sin, grid).x, line_of(np.sin, np.sort(grid)).x)

@@ -1,7 +1,5 @@
 """Losses of deep linear attention as quantities: spectra, integers along an axis."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -14,11 +12,11 @@ LAM = np.arange(1.0, 31) ** -1.2
 DEPTHS = [1, 2, 4, 8]
 
 
-def test_curves_are_the_functions_relative_to_predicting_zero() -> None:
-    setting: dict[str, Any] = {"alpha": 2.0, "width_ratio": 0.7}
-    given: dict[str, Any] = {"input_spectrum": "powerlaw:1.2,30", "task_spectrum": "powerlaw:1,30"}
+def test_curves_are_the_functions_relative_to_predicting_zero():
+    setting = {"alpha": 2.0, "width_ratio": 0.7}
+    given = {"input_spectrum": "powerlaw:1.2,30", "task_spectrum": "powerlaw:1,30"}
     tasks = np.arange(1.0, 31) ** -1.0
-    data: dict[str, Any] = {"spectrum": LAM, "task_spectrum": tasks}
+    data = {"spectrum": LAM, "task_spectrum": tasks}
     labels = LAM * tasks
     tied = iclimit.curve("tied_loss", depth=DEPTHS, noise_variance=0.1, **setting, **given)
     exact = depth_loss(depth=DEPTHS, noise_variance=0.1, **setting, **data)
@@ -31,7 +29,7 @@ def test_curves_are_the_functions_relative_to_predicting_zero() -> None:
     assert flow.values[0] == pytest.approx(path.loss / labels.mean(), rel=1e-12)
 
 
-def test_inputs_alone_and_isotropic_data() -> None:
+def test_inputs_alone_and_isotropic_data():
     """A density is taken as it is, not as cells of it; without a spectrum data are isotropic."""
     smooth = iclimit.curve("tied_loss", depth=DEPTHS, alpha=2, input_spectrum="uniform:0.5,1.5")
     exact = depth_loss(depth=DEPTHS, alpha=2.0, spectrum="uniform:0.5,1.5")
@@ -40,8 +38,8 @@ def test_inputs_alone_and_isotropic_data() -> None:
     assert flat.values[0] == pytest.approx(1 / (2.0 ** (np.array(DEPTHS) + 1) - 1), rel=1e-9)
 
 
-def test_refused_spectra() -> None:
-    point: dict[str, Any] = {"depth": DEPTHS, "alpha": 2}
+def test_refused_spectra():
+    point = {"depth": DEPTHS, "alpha": 2}
     with pytest.raises(ValueError, match="input_spectrum must be bounded, got PowerLaw"):
         iclimit.curve("tied_loss", input_spectrum="powerlaw:0.5", **point)
     with pytest.raises(ValueError, match="must be lists of eigenvalues for untied_loss"):
@@ -53,7 +51,7 @@ def test_refused_spectra() -> None:
             iclimit.curve(quantity, depth=[1, 2.5], alpha=2)
 
 
-def test_integers_on_an_axis() -> None:
+def test_integers_on_an_axis():
     name, depths = parse_setting("depth=1:64:20:log")
     assert (name, depths.tolist()[:6], depths[-1]) == ("depth", [1, 2, 3, 4, 5, 6], 64)
     assert is_logarithmic(depths)

@@ -2,8 +2,6 @@
 
 import csv
 import json
-from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -14,11 +12,10 @@ from matplotlib.figure import Figure
 
 import iclimit
 from iclimit.cli import main
-from iclimit.diagrams.phases import PhaseDiagram
 
 
 @pytest.fixture
-def diagram() -> PhaseDiagram:
+def diagram():
     return iclimit.phase_diagram(
         "icl_error",
         x="tau",
@@ -30,7 +27,7 @@ def diagram() -> PhaseDiagram:
     )
 
 
-def test_values_and_rows() -> None:
+def test_values_and_rows():
     diagram = iclimit.phase_diagram(
         "icl_error", x="alpha", y="rho", alpha=[1, 2, 4], rho=[0, 0.5], tau=2, kappa=1, ridge=0.1
     )
@@ -47,7 +44,7 @@ def test_values_and_rows() -> None:
     }
 
 
-def test_labelled_array_goes_through_a_file(diagram: PhaseDiagram, tmp_path: Path) -> None:
+def test_labelled_array_goes_through_a_file(diagram, tmp_path):
     path = tmp_path / "diagram.nc"
     diagram.to_xarray().to_netcdf(path, engine="h5netcdf")
     with xr.open_dataset(path, engine="h5netcdf") as read:
@@ -66,7 +63,7 @@ def test_labelled_array_goes_through_a_file(diagram: PhaseDiagram, tmp_path: Pat
         assert len(np.unique(here["line"])) == len(lines)
 
 
-def test_without_boundaries_the_list_is_empty(tmp_path: Path) -> None:
+def test_without_boundaries_the_list_is_empty(tmp_path):
     diagram = iclimit.phase_diagram("bayes_error", x="alpha", y="rho", alpha=[1, 2], rho=[0, 0.5])
     assert diagram.boundaries == {}
     data = diagram.to_xarray()
@@ -74,7 +71,7 @@ def test_without_boundaries_the_list_is_empty(tmp_path: Path) -> None:
     data.to_netcdf(tmp_path / "empty.nc", engine="h5netcdf")
 
 
-def test_plot_draws_into_given_axes(diagram: PhaseDiagram) -> None:
+def test_plot_draws_into_given_axes(diagram):
     ax = Figure().subplots()
     assert diagram.plot(ax) is ax
     assert len(ax.lines) == sum(map(len, diagram.boundaries.values()))
@@ -88,7 +85,7 @@ def test_plot_draws_into_given_axes(diagram: PhaseDiagram) -> None:
     assert len({line.get_color() for line in ax.lines}) == len(diagram.boundaries) == 6
 
 
-def test_a_divergence_does_not_wreck_the_colours(diagram: PhaseDiagram) -> None:
+def test_a_divergence_does_not_wreck_the_colours(diagram):
     ax = Figure().subplots()
     (mesh,) = [c for c in diagram.plot(ax).collections if hasattr(c, "get_coordinates")]
     finite = diagram.values[np.isfinite(diagram.values)]
@@ -100,7 +97,7 @@ def test_a_divergence_does_not_wreck_the_colours(diagram: PhaseDiagram) -> None:
     assert to_rgba("#b0b0b0") == tuple(mesh.cmap.get_bad())
 
 
-def test_colours_are_monotone_in_lightness(diagram: PhaseDiagram) -> None:
+def test_colours_are_monotone_in_lightness(diagram):
     ax = Figure().subplots()
     (mesh,) = [c for c in diagram.plot(ax).collections if hasattr(c, "get_coordinates")]
     red, green, blue, _ = np.transpose(mesh.cmap(np.linspace(0, 1, 64)))
@@ -125,9 +122,7 @@ def test_colours_are_monotone_in_lightness(diagram: PhaseDiagram) -> None:
         ),
     ],
 )
-def test_other_quantities_are_drawn(
-    quantity: str, setting: dict[str, Any], tmp_path: Path
-) -> None:
+def test_other_quantities_are_drawn(quantity, setting, tmp_path):
     """Integers, short grids, several decades, infinite values on a grid that is not even."""
     x, y = list(setting)[:2]
     figure = Figure(layout="constrained")
@@ -147,13 +142,13 @@ def test_other_quantities_are_drawn(
         ({"tau": 1}, "bayes_error takes alpha, rho, got 'tau'"),
     ],
 )
-def test_bad_input_is_named(changed: dict[str, Any], message: str) -> None:
+def test_bad_input_is_named(changed, message):
     arguments = {"x": "alpha", "y": "rho", "alpha": [1, 2], "rho": [0, 1]} | changed
     with pytest.raises(ValueError, match=message):
         iclimit.phase_diagram("bayes_error", **arguments)
 
 
-def test_other_parameters_are_numbers() -> None:
+def test_other_parameters_are_numbers():
     with pytest.raises(ValueError, match="tau must be a number"):
         iclimit.phase_diagram(
             "icl_error", x="alpha", y="rho", alpha=[1, 2], rho=[0, 1], kappa=1, tau=[1, 2]
@@ -166,7 +161,7 @@ AXES = ["--x", "ratio=0.1:10:8:log", "--y", "rate=0.1:4:9:log"]
 
 
 @pytest.mark.parametrize("ending", ["png", "pdf", "svg"])
-def test_a_picture_has_its_data_beside_it(ending: str, tmp_path: Path) -> None:
+def test_a_picture_has_its_data_beside_it(ending, tmp_path):
     path = tmp_path / f"phase.{ending}"
     arguments = ["phase", "constant_rate_loss", *AXES, "--steps", "3", "-o", str(path)]
     assert main(arguments) == 0
@@ -177,7 +172,7 @@ def test_a_picture_has_its_data_beside_it(ending: str, tmp_path: Path) -> None:
     assert mpl.rcParams["savefig.dpi"] == "figure"  # the user's settings are left alone
 
 
-def test_data_alone(tmp_path: Path) -> None:
+def test_data_alone(tmp_path):
     for ending in ("nc", "csv", "json"):
         path = tmp_path / f"phase.{ending}"
         arguments = ["phase", "constant_rate_loss", *AXES, "--steps", "3", "-o", str(path)]
@@ -191,7 +186,7 @@ def test_data_alone(tmp_path: Path) -> None:
     assert [row["value"] for row in rows] == values.tolist()
 
 
-def test_the_list_has_every_quantity(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_has_every_quantity(capsys):
     with pytest.raises(SystemExit) as stopped:
         main(["phase", "--list"])
     assert stopped.value.code == 0
@@ -211,12 +206,10 @@ def test_the_list_has_every_quantity(capsys: pytest.CaptureFixture[str]) -> None
         (["--steps", "2", "-o", "x.doc"], "output: must end in .csv, .json, .nc, .png"),
     ],
 )
-def test_bad_options_are_named(
-    more: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_options_are_named(more, message, capsys):
     try:
         status = main(["phase", "constant_rate_loss", *AXES, *more])
     except SystemExit as stopped:
-        status = stopped.code  # type: ignore[assignment]
+        status = stopped.code
     assert status == 2
     assert message in capsys.readouterr().err

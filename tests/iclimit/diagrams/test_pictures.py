@@ -1,7 +1,5 @@
 """Key pictures of `curve`, `phase` and `figure`, compared with their reference images."""
 
-from pathlib import Path
-
 import pytest
 from reference_pictures import assert_looks_as_before
 
@@ -40,7 +38,7 @@ SLOW = {"curve-simulated", "phase-simulated"}
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in COMMANDS]
 )
-def test_picture(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_picture(name, tmp_path, capsys):
     path = tmp_path / "picture.png"
     assert main([*COMMANDS[name].split(), "-o", str(path)]) == 0
     assert capsys.readouterr().out == ""
@@ -48,7 +46,7 @@ def test_picture(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.slow
-def test_the_figure_of_the_readme(tmp_path: Path) -> None:
+def test_the_figure_of_the_readme(tmp_path):
     """Ten seconds of simulation."""
     path = tmp_path / "picture.png"
     assert main(["figure", "double-descent", "--jobs", "1", "-o", str(path)]) == 0

@@ -1,7 +1,5 @@
 """Plans of simulations: counts, what is on record, memory that does not suffice."""
 
-from pathlib import Path
-
 import pytest
 
 from iclimit.diagrams import planning
@@ -9,46 +7,45 @@ from iclimit.diagrams.planning import plan_cells
 from iclimit.diagrams.quantities import QUANTITIES
 from iclimit.diagrams.simulated_points import cells_at
 from iclimit.diagrams.simulation import Simulation, simulate_values
-from iclimit.runs.cell import Cell
 from iclimit.runs.store import RunStore
 from iclimit.simulate.pretraining.cost import cell_memory
 
 POINT = {"tau": 2.0, "alpha": 1.0, "kappa": 0.5, "rho": 0.1, "ridge": 0.1}
 
 
-def cells_of(points: list[dict[str, float]], simulation: Simulation) -> list[Cell]:
+def cells_of(points, simulation):
     sizes = list(zip(simulation.sizes, simulation.first_repeats, strict=True))
     return list(
         dict.fromkeys(c for point in points for size in sizes for c in cells_at(point, *size))
     )
 
 
-def test_cells_are_counted_once(tmp_path: Path) -> None:
+def test_cells_are_counted_once(tmp_path):
     simulation = Simulation((10, 12), repeats=3, jobs=1)
     cells = cells_of([POINT, POINT | {"kappa": 1.0}, POINT], simulation)
     assert len(cells) == 8  # two points, two sizes, run and prediction
     with RunStore(tmp_path / "runs.sqlite") as store:
         options = {"rng": 0, "jobs": 1, "backend": "numpy", "store": store}
-        plan = plan_cells(cells, **options)  # type: ignore[arg-type]
+        plan = plan_cells(cells, **options)
         assert (plan.cells, plan.recorded, plan.workers) == (8, 0, 1)
         assert plan.memory_bytes == cell_memory(dim=12, prompts=288)
         assert plan.seconds > 0
         simulate_values(
             QUANTITIES["icl_error"], [POINT], Simulation((10, 12), repeats=3, jobs=1, store=store)
         )
-        after = plan_cells(cells, **options)  # type: ignore[arg-type]
+        after = plan_cells(cells, **options)
         assert (after.cells, after.recorded) == (8, 4)
         more = cells_of([POINT], Simulation((10, 12), repeats=20, jobs=1))
         # The predictions are the same.
-        assert plan_cells(more, **options).recorded == 2  # type: ignore[arg-type]
+        assert plan_cells(more, **options).recorded == 2
     assert str(plan).startswith("8 cells, 0 of them on record; about ")
     assert "in each of 1 process; the largest d that fits is " in str(plan)
 
 
-def test_it_is_announced_before_anything_runs() -> None:
+def test_it_is_announced_before_anything_runs():
     announced = []
 
-    def stop(plan: planning.Plan) -> None:
+    def stop(plan):
         announced.append(plan)
         raise KeyboardInterrupt
 
@@ -60,16 +57,16 @@ def test_it_is_announced_before_anything_runs() -> None:
     assert plan.memory_bytes > 2**28
 
 
-def test_cells_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cells_that_do_not_fit_are_refused(monkeypatch):
     monkeypatch.setattr(planning, "free_memory", lambda: 2 * cell_memory(dim=20, prompts=800))
     cells = cells_of([POINT], Simulation((20,), jobs=1))
     options = {"rng": 0, "backend": "numpy", "store": None}
-    assert (plan_cells(cells, jobs=1, **options).largest_dimension or 0) >= 20  # type: ignore[arg-type]
+    assert (plan_cells(cells, jobs=1, **options).largest_dimension or 0) >= 20
     with pytest.raises(ValueError, match=r"dim must be at most \d+ for 3 processes .* got 20"):
-        plan_cells(cells, jobs=3, **options)  # type: ignore[arg-type]
+        plan_cells(cells, jobs=3, **options)
 
 
-def test_a_cluster_shares_what_one_core_would_take(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_shares_what_one_core_would_take(monkeypatch):
     monkeypatch.setattr(planning, "free_memory", lambda: 0)
     cells = cells_of([POINT], Simulation((20,), repeats=1000))
     plan = plan_cells(cells, rng=0, jobs=1, backend="numpy", store=None, scheduler="tcp://host:1")
@@ -81,5 +78,5 @@ def test_a_cluster_shares_what_one_core_would_take(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0.4, "0 s"), (59, "59 s"), (90, "1.5 min"), (7200, "2.0 h")]
 )
-def test_durations(seconds: float, text: str) -> None:
+def test_durations(seconds, text):
     assert planning._in_units(seconds, planning._TIMES) == text

@@ -1,7 +1,5 @@
 """The registry of quantities."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,7 @@ from iclimit import asymptotics
 from iclimit.diagrams.quantities import QUANTITIES, one_at_a_time
 from iclimit.notation import PARAMETERS
 
-VALUES: dict[str, float] = {
+VALUES = {
     "tau": 2,
     "alpha": 3.5,
     "depth": 3,
@@ -59,7 +57,7 @@ VALUES: dict[str, float] = {
 
 
 @pytest.mark.parametrize("name", QUANTITIES)
-def test_every_quantity_takes_every_parameter_and_broadcasts(name: str) -> None:
+def test_every_quantity_takes_every_parameter_and_broadcasts(name):
     """Over each of its parameters the values are those at single points."""
     quantity = QUANTITIES[name]
     required = {n: VALUES[n] for n in quantity.parameters}
@@ -76,7 +74,7 @@ def test_every_quantity_takes_every_parameter_and_broadcasts(name: str) -> None:
         np.testing.assert_allclose(row, [alone, float(single)], rtol=1e-9)
 
 
-def test_registry_is_in_order() -> None:
+def test_registry_is_in_order():
     described = {n for quantity in QUANTITIES.values() for n in quantity.all_parameters}
     assert described == set(VALUES)
     assert described <= set(PARAMETERS)
@@ -84,18 +82,18 @@ def test_registry_is_in_order() -> None:
         assert not set(quantity.parameters) & set(quantity.optional)
 
 
-def test_prompts_are_counted_in_the_units_of_the_pretraining() -> None:
+def test_prompts_are_counted_in_the_units_of_the_pretraining():
     """Weight prediction has d labels in a prompt, and the prediction of a label one."""
     weights, labels = QUANTITIES["test_time_error"], QUANTITIES["iterated_icl_error"]
     assert weights.parameters["tau"].label == r"$\tau = n/d$"
     assert labels.parameters["tau"].label == r"$\tau = n/d^2$"
 
 
-def test_tables_lose_no_parameter() -> None:
+def test_tables_lose_no_parameter():
     """Values of a quantity have a column of their own, also beside a parameter called value."""
     for quantity in QUANTITIES.values():
         assert quantity.column not in quantity.all_parameters
-    setting: dict[str, Any] = {"context": 10, "dim": 10, "inverse_temperature": [0.1, 0.2]}
+    setting = {"context": 10, "dim": 10, "inverse_temperature": [0.1, 0.2]}
     row = iclimit.curve("softmax_loss", value=0.5, **setting).rows()[0]
     assert (row["value"], row["softmax_loss"]) == (0.5, pytest.approx(9.40605818891))
     setting |= {"x": "value", "y": "noise_variance", "inverse_temperature": 0.1}
@@ -104,17 +102,17 @@ def test_tables_lose_no_parameter() -> None:
     assert (row["value"], row["softmax_loss"]) == (0.5, pytest.approx(9.40605818891))
 
 
-def test_integers_are_asked_for() -> None:
+def test_integers_are_asked_for():
     with pytest.raises((ValueError, TypeError), match="dim must be an integer"):
         QUANTITIES["ridge_risk"].evaluate(
             {"penalty": 1, "noise_variance": 1, "context": 12, "dim": 2.5}
         )
 
 
-def test_blocks_are_the_whole() -> None:
+def test_blocks_are_the_whole():
     """A grid large enough to be cut gives the same numbers as points of it."""
     tau, alpha = np.geomspace(0.1, 10, 300), np.geomspace(0.1, 10, 310)
-    setting: dict[str, Any] = {"kappa": 0.5, "rho": 0.1, "ridge": 0.01}
+    setting = {"kappa": 0.5, "rho": 0.1, "ridge": 0.01}
     values = QUANTITIES["icl_error"].evaluate(
         setting | {"alpha": alpha[None, :], "tau": tau[:, None]}
     )
@@ -127,15 +125,15 @@ def test_blocks_are_the_whole() -> None:
     np.testing.assert_array_equal(errors, asymptotics.pretraining.bayes_error(alpha=line, rho=0.1))
 
 
-def test_errors_in_blocks_are_raised() -> None:
+def test_errors_in_blocks_are_raised():
     with pytest.raises(ValueError, match="alpha must be > 0, or inf, got 0"):
         QUANTITIES["bayes_error"].evaluate({"alpha": np.linspace(0, 1, 100_000), "rho": 0.1})
 
 
-def test_one_at_a_time_calls_once_for_each_combination() -> None:
+def test_one_at_a_time_calls_once_for_each_combination():
     calls = []
 
-    def function(a: int, b: float, c: Any) -> Any:
+    def function(a, b, c):
         assert isinstance(a, int)
         calls.append((a, b))
         return a + 10 * b + 100 * np.asarray(c)
@@ -153,7 +151,7 @@ def test_one_at_a_time_calls_once_for_each_combination() -> None:
         ({"theta": 1}, "icl_error takes tau, alpha, kappa, rho, ridge, got 'theta'"),
     ],
 )
-def test_parameters_are_checked(parameters: dict[str, float], message: str) -> None:
+def test_parameters_are_checked(parameters, message):
     with pytest.raises(ValueError, match=message):
         iclimit.diagrams.quantities.get_quantity("icl_error", parameters)
 
@@ -161,12 +159,12 @@ def test_parameters_are_checked(parameters: dict[str, float], message: str) -> N
 @pytest.mark.parametrize(
     ("name", "hint"), [("icl_eror", "icl_error"), ("optimal_gdp_loss", "optimal_gdpp_loss")]
 )
-def test_unknown_names_get_a_hint(name: str, hint: str) -> None:
+def test_unknown_names_get_a_hint(name, hint):
     with pytest.raises(ValueError, match=f"quantity must be one of .*; did you mean {hint}"):
         iclimit.diagrams.quantities.find_quantity(name)
 
 
-def test_unknown_parameters_get_a_hint() -> None:
+def test_unknown_parameters_get_a_hint():
     with pytest.raises(ValueError, match=r"got 'alhpa'; did you mean alpha\?"):
         iclimit.diagrams.quantities.get_quantity("bayes_error", {"alhpa": 1})
 

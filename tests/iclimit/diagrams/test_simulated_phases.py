@@ -2,8 +2,6 @@
 
 import csv
 import math
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +11,6 @@ from matplotlib.figure import Figure
 import iclimit
 from iclimit.cli import main
 from iclimit.diagrams.phase_points import points_to_simulate
-from iclimit.diagrams.phases import PhaseDiagram
 from iclimit.diagrams.quantities import QUANTITIES
 from iclimit.diagrams.simulated_points import can_be_extrapolated
 from iclimit.statistics import z_threshold
@@ -24,7 +21,7 @@ GRIDS = {"tau": np.geomspace(0.5, 8, 40), "kappa": np.linspace(0.5, 2, 30)}
 
 
 @pytest.fixture(scope="module")
-def diagram() -> PhaseDiagram:
+def diagram():
     return iclimit.phase_diagram(
         "icl_error",
         x="tau",
@@ -39,7 +36,7 @@ def diagram() -> PhaseDiagram:
     )
 
 
-def test_points_lie_on_the_axes_as_they_are_drawn() -> None:
+def test_points_lie_on_the_axes_as_they_are_drawn():
     """Geometric along tau, even along kappa."""
     found = points_to_simulate(ICL, GRIDS, FIXED, [], (3, 4), 0)
     assert len(found) == 12
@@ -48,7 +45,7 @@ def test_points_lie_on_the_axes_as_they_are_drawn() -> None:
     assert all({name: p[name] for name in FIXED} == FIXED for p in found)
 
 
-def test_a_boundary_refines() -> None:
+def test_a_boundary_refines():
     line = np.array([[0.5, 1.8], [8.0, 1.8]])
     flat = QUANTITIES["bayes_error"]
     grids = {"alpha": GRIDS["tau"], "rho": GRIDS["kappa"]}
@@ -59,14 +56,14 @@ def test_a_boundary_refines() -> None:
     assert min(p["rho"] for p in new if p not in found[:21]) > 1.5
 
 
-def test_divergent_points_are_left_out() -> None:
+def test_divergent_points_are_left_out():
     grids = {"tau": np.array([0.25, 1, 4.0]), "kappa": np.array([0.5, 1, 2.0])}
     fixed = {"alpha": 1.0, "rho": 0.1}
     found = points_to_simulate(ICL, grids, fixed, [], (3, 2), 0)
     assert sorted({p["tau"] for p in found}) == [0.25, 4.0]
 
 
-def test_points_along_the_axes_may_be_a_list() -> None:
+def test_points_along_the_axes_may_be_a_list():
     expected = points_to_simulate(ICL, GRIDS, FIXED, [], (3, 4), 0)
     assert points_to_simulate(ICL, GRIDS, FIXED, [], [3, 4], 0) == expected
 
@@ -75,14 +72,14 @@ def test_points_along_the_axes_may_be_a_list() -> None:
     ("sizes", "expected"),
     [((10, 20), True), ((8, 16), False), ((12,), False), ((16, 20, 24), True)],
 )
-def test_integers_must_be_near(sizes: tuple[int, ...], expected: bool) -> None:
+def test_integers_must_be_near(sizes, expected):
     """kappa d = 2, 4; 1.6, 3.2; 2.4; 3.2, 4, 4.8."""
     point = {"tau": 1.0, "alpha": 1.0, "kappa": 0.2, "rho": 0.0, "ridge": 0.1}
     assert can_be_extrapolated(point, sizes) == expected
     assert can_be_extrapolated(point | {"kappa": math.inf}, sizes)
 
 
-def test_simulated_points_are_in_tables_and_arrays(diagram: PhaseDiagram, tmp_path: Path) -> None:
+def test_simulated_points_are_in_tables_and_arrays(diagram, tmp_path):
     assert [(v.parameters["tau"], v.parameters["kappa"]) for v in diagram.simulated] == [
         (1.0, 0.5),
         (1.0, 2.0),
@@ -103,14 +100,14 @@ def test_simulated_points_are_in_tables_and_arrays(diagram: PhaseDiagram, tmp_pa
     np.testing.assert_array_equal(data["simulated_tau"], [1, 1, 4, 4])
 
 
-def test_simulation_agrees_with_the_limit(diagram: PhaseDiagram) -> None:
+def test_simulation_agrees_with_the_limit(diagram):
     """And would not with a limit that is a fifth larger."""
     allowed = z_threshold(len(diagram.simulated))
     assert all(v.z is not None and abs(v.z) < allowed for v in diagram.simulated)
     assert max(abs(v.estimate.z(1.2 * v.theory)) for v in diagram.simulated) > 1.5 * allowed
 
 
-def test_pictures(diagram: PhaseDiagram) -> None:
+def test_pictures(diagram):
     left, right = Figure().subplots(1, 2)
     assert diagram.plot(left) is left
     assert np.shape(left.collections[-1].get_offsets()) == (4, 2)
@@ -125,9 +122,7 @@ def test_pictures(diagram: PhaseDiagram) -> None:
         bare.plot(errors=True)
 
 
-def test_the_command_line(
-    tmp_path: Path, own_store: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_line(tmp_path, own_store, capsys):
     axes = ["--x", "tau=1:4:12:log", "--y", "kappa=0.5:2:9", "--alpha", "1", "--rho", "0.1"]
     options = ["--simulate", "dim=8,points=2x3,repeats=2", "--jobs", "1", "--ridge", "0.1"]
     path = tmp_path / "phase.csv"
@@ -156,8 +151,8 @@ def test_the_command_line(
         ({"tau": [1, 2, np.inf]}, "tau must be finite to simulate, got inf"),
     ],
 )
-def test_bad_input(changed: dict[str, Any], message: str) -> None:
-    options: dict[str, Any] = {
+def test_bad_input(changed, message):
+    options = {
         "x": "tau",
         "y": "kappa",
         "tau": [1, 2],

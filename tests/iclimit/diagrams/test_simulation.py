@@ -1,7 +1,6 @@
 """Simulated values against their runs, weighted least squares by hand, and wanted precisions."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,19 +18,19 @@ POINT = {"tau": 2.0, "alpha": 1.0, "kappa": 0.5, "rho": 0.1, "ridge": 0.1}
 ICL = QUANTITIES["icl_error"]
 
 
-def simulation(*sizes: int, **options: object) -> Simulation:
-    return Simulation(sizes, jobs=1, **options)  # type: ignore[arg-type]
+def simulation(*sizes, **options):
+    return Simulation(sizes, jobs=1, **options)
 
 
-def test_one_size_is_the_run_itself() -> None:
+def test_one_size_is_the_run_itself():
     [found] = simulate_values(ICL, [POINT], simulation(12, repeats=5, rng=3))
     assert found is not None
     integers = {"dim": 12, "context": 12, "tasks": 6, "prompts": 288, "rho": 0.1, "ridge": 0.1}
     cell = Cell.of(simulate_errors, **integers, repeats=5)
-    run = simulate_errors(**integers, repeats=5, rng=cell.seed(3))  # type: ignore[arg-type]
+    run = simulate_errors(**integers, repeats=5, rng=cell.seed(3))
     assert found.estimate.mean == run.icl.mean
     assert found.estimate.standard_error == run.icl.standard_error
-    predicted = iclimit.finite_size_errors(**integers, draws=600, rng=1)  # type: ignore[arg-type]
+    predicted = iclimit.finite_size_errors(**integers, draws=600, rng=1)
     [sized] = found.runs
     assert sized.prediction.mean == found.theory
     error = predicted.icl.standard_error
@@ -41,7 +40,7 @@ def test_one_size_is_the_run_itself() -> None:
     assert sized.prediction.standard_error == pytest.approx(error * math.sqrt(600 / 128), rel=0.3)
 
 
-def test_the_gap_keeps_the_correlation() -> None:
+def test_the_gap_keeps_the_correlation():
     [found] = simulate_values(QUANTITIES["task_gap"], [POINT], simulation(12, repeats=6))
     assert found is not None
     cell = Cell.of(
@@ -52,7 +51,7 @@ def test_the_gap_keeps_the_correlation() -> None:
     assert found.estimate.standard_error == pytest.approx(run.gap.standard_error)
 
 
-def test_three_sizes_are_extrapolated() -> None:
+def test_three_sizes_are_extrapolated():
     """The deviations from the prediction, by the normal equations of a straight line in 1/d."""
     [found] = simulate_values(ICL, [POINT], simulation(8, 12, 16, repeats=10))
     assert found is not None
@@ -81,7 +80,7 @@ def test_three_sizes_are_extrapolated() -> None:
 @pytest.mark.parametrize(
     "target", [{"target_standard_error": 0.01}, {"target_relative_error": 0.01}]
 )
-def test_precision_is_reached_by_extending(target: dict[str, float], tmp_path: Path) -> None:
+def test_precision_is_reached_by_extending(target, tmp_path):
     points = [POINT, POINT | {"kappa": 2.0}]
     with RunStore(tmp_path / "runs.sqlite") as store:
         values = simulate_values(ICL, points, simulation(10, repeats=4, store=store, **target))
@@ -98,7 +97,7 @@ def test_precision_is_reached_by_extending(target: dict[str, float], tmp_path: P
     assert again == values
 
 
-def test_precision_has_a_limit() -> None:
+def test_precision_has_a_limit():
     with pytest.warns(RuntimeWarning, match="1 of 1 points have larger standard errors than"):
         [found] = simulate_values(
             ICL, [POINT], simulation(6, repeats=8, target_standard_error=1e-6, most_repeats=50)
@@ -107,7 +106,7 @@ def test_precision_has_a_limit() -> None:
     assert found.runs[0].estimate.repeats == 50
 
 
-def test_what_the_time_does_not_suffice_for_is_missing() -> None:
+def test_what_the_time_does_not_suffice_for_is_missing():
     with pytest.warns(RuntimeWarning, match="0 of 2 points are simulated"):
         found = simulate_values(
             ICL,
@@ -117,15 +116,15 @@ def test_what_the_time_does_not_suffice_for_is_missing() -> None:
     assert found == [None, None]
 
 
-def test_a_run_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_fails_leaves_the_others(monkeypatch):
     points = [POINT, POINT | {"kappa": 2.0}]
     broken, _ = cells_at(POINT, 8, 2)
     real = Cell.run
 
-    def run(cell: Cell, root: int, **extra: object) -> object:
+    def run(cell, root, **extra):
         if cell == broken:
             raise ArithmeticError("did not converge")
-        return real(cell, root, **extra)  # type: ignore[arg-type]
+        return real(cell, root, **extra)
 
     monkeypatch.setattr(Cell, "run", run)
     with pytest.warns(RuntimeWarning, match=r"1 runs failed, .* converge \(simulate_errors"):
@@ -138,7 +137,7 @@ def test_a_run_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_size_at_the_threshold_is_not_extrapolated(seed: int) -> None:
+def test_a_size_at_the_threshold_is_not_extrapolated(seed):
     """tau = 1.1 is n = 110 = d (d + 1) at d = 10, where the prediction is infinite."""
     point = {"tau": 1.1, "alpha": 1.0, "kappa": 1.0, "rho": 0.1, "ridge": 0.0}
     assert not can_be_extrapolated(point, (10, 20, 30))
@@ -153,7 +152,7 @@ def test_a_size_at_the_threshold_is_not_extrapolated(seed: int) -> None:
     assert abs(found.z) < 4.5
 
 
-def test_a_divergent_prediction_has_no_z() -> None:
+def test_a_divergent_prediction_has_no_z():
     """n = d (d + 1) without ridge; a run there is finite."""
     [found] = simulate_values(ICL, [POINT | {"tau": 1.1, "ridge": 0.0}], simulation(10, repeats=2))
     assert found is not None
@@ -176,19 +175,19 @@ def test_a_divergent_prediction_has_no_z() -> None:
         ({"dim": 8, "time_limit": -1}, "time_limit must be > 0 and finite, got -1"),
     ],
 )
-def test_bad_settings(options: dict[str, object], message: str) -> None:
+def test_bad_settings(options, message):
     with pytest.raises(ValueError, match=message):
         parse_simulation(options, 12)
 
 
-def test_sizes_may_be_an_array_and_options_are_a_mapping() -> None:
+def test_sizes_may_be_an_array_and_options_are_a_mapping():
     found, points = parse_simulation({"dim": np.array([8, 12])}, 12)
     assert (found.sizes, points) == ((8, 12), 12)
     with pytest.raises(TypeError, match=r"simulation must be a mapping such as .*, got 20"):
-        parse_simulation(20, 12)  # type: ignore[arg-type]
+        parse_simulation(20, 12)
 
 
-def test_what_cannot_be_simulated() -> None:
+def test_what_cannot_be_simulated():
     with pytest.raises(ValueError, match="quantity must be icl_error, idg_error or task_gap"):
         simulate_values(QUANTITIES["bayes_error"], [POINT], simulation(8))
     with pytest.raises(ValueError, match="tau must be finite to simulate, got inf"):

@@ -2,8 +2,6 @@
 
 import csv
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,11 +15,11 @@ from iclimit.cli import main
 from iclimit.diagrams.boundaries import BOUNDARIES
 from iclimit.diagrams.simulated_points import can_be_extrapolated, cells_at
 
-SETTING: dict[str, Any] = {"tau": 1.7, "alpha": 1.5, "kappa": 0.8, "rho": 0.1, "ridge": 0.05}
+SETTING = {"tau": 1.7, "alpha": 1.5, "kappa": 0.8, "rho": 0.1, "ridge": 0.05}
 
 
 @pytest.fixture
-def covariance(tmp_path: Path) -> tuple[np.ndarray, str]:
+def covariance(tmp_path):
     """A matrix that is not diagonal, and a file of it."""
     draws = np.random.default_rng(0).standard_normal((12, 6))
     matrix = draws.T @ draws / 12
@@ -31,17 +29,17 @@ def covariance(tmp_path: Path) -> tuple[np.ndarray, str]:
 
 
 @pytest.mark.parametrize("name", ["icl_error", "idg_error", "task_gap"])
-def test_isotropic_spectra_are_the_isotropic_quantity(name: str) -> None:
-    ranges: dict[str, Any] = {
+def test_isotropic_spectra_are_the_isotropic_quantity(name):
+    ranges = {
         "tau": [0.5, 1.0, 3.0],
         "kappa": [0.3, 2.0, np.inf],
         "alpha": [0.5, 30.0],
         "rho": 0.1,
     }
-    with_and_without: tuple[dict[str, Any], ...] = ({"ridge": 0.2}, {})
+    with_and_without = ({"ridge": 0.2}, {})
     for more in with_and_without:
         plain = iclimit.curve(name, **ranges, **more)
-        cases: tuple[dict[str, Any], ...] = (
+        cases = (
             {"task_spectrum": "isotropic"},
             {"input_spectrum": "isotropic"},
             {
@@ -55,7 +53,7 @@ def test_isotropic_spectra_are_the_isotropic_quantity(name: str) -> None:
             np.testing.assert_allclose(found.values, plain.values, rtol=1e-12, atol=1e-12)
 
 
-def test_curves_are_those_of_matrices(covariance: tuple[np.ndarray, str]) -> None:
+def test_curves_are_those_of_matrices(covariance):
     """Test tasks and inputs with the same eigenvectors, the former in the opposite order."""
     C, path = covariance
     c, basis = np.linalg.eigh(C)
@@ -66,7 +64,7 @@ def test_curves_are_those_of_matrices(covariance: tuple[np.ndarray, str]) -> Non
         **setting,
         spectrum=JointSpectrum.of_matrices(C, basis @ np.diag(c[::-1]) @ basis.T, inputs),
     )
-    spectra: dict[str, Any] = {
+    spectra = {
         "task_spectrum": path,
         "test_spectrum": "reversed",
         "input_spectrum": "atoms:0.5,1.5",
@@ -96,12 +94,10 @@ def test_curves_are_those_of_matrices(covariance: tuple[np.ndarray, str]) -> Non
         (Structure("uniform:0.2,2", "mp:0.5", "reversed:exponential:2"), 300, 2e-3),
     ],
 )
-def test_limits_are_those_of_large_matrices(
-    structure: Structure, size: int, tolerance: float
-) -> None:
+def test_limits_are_those_of_large_matrices(structure, size, tolerance):
     """Eigenvalues of the matrices are quantiles."""
 
-    def eigenvalues(given: Any) -> np.ndarray:
+    def eigenvalues(given):
         if given is None:
             return np.ones(size)
         name = str(given).removeprefix("reversed:")
@@ -120,7 +116,7 @@ def test_limits_are_those_of_large_matrices(
         assert getattr(found, part) == pytest.approx(getattr(large, part), rel=tolerance)
 
 
-def test_eigenvalues_at_a_size_are_means_over_cells() -> None:
+def test_eigenvalues_at_a_size_are_means_over_cells():
     """Of a power law by its integral; the trace is that of the limit."""
     d, exponent = 16, 0.9
     ends = (np.arange(d + 1) / d) ** (1 - exponent)
@@ -132,7 +128,7 @@ def test_eigenvalues_at_a_size_are_means_over_cells() -> None:
     assert found["task_covariance"].mean() == pytest.approx(1, rel=1e-12)
 
 
-def test_eigenvalues_of_a_file(tmp_path: Path) -> None:
+def test_eigenvalues_of_a_file(tmp_path):
     """At their own number they are themselves; elsewhere they are resampled, with their trace."""
     values = np.random.default_rng(1).exponential(size=24)
     np.savetxt(tmp_path / "values.txt", values, fmt="%.17g")
@@ -151,11 +147,11 @@ def test_eigenvalues_of_a_file(tmp_path: Path) -> None:
         )
 
 
-def input_spectrum_of(folder: Path) -> str:
+def input_spectrum_of(folder):
     return f"reversed:{folder / 'values.txt'}"
 
 
-def test_measures_can_be_given() -> None:
+def test_measures_can_be_given():
     """A spike stays a spike: its cells end where it begins."""
     spiked = Mixture([Uniform(0.5, 1.5), Atoms([5.0])], [0.9, 0.1])
     structure = Structure(spiked, "reversed")
@@ -165,13 +161,13 @@ def test_measures_can_be_given() -> None:
     assert structure.described["task_spectrum"] == str(spiked)
 
 
-def test_rows_of_equal_inputs_are_one() -> None:
+def test_rows_of_equal_inputs_are_one():
     """The time of a point grows as the number of different inputs."""
     joint = Structure("powerlaw:0.5", "reversed", "atoms:0.5,1,2").joint
     assert np.unique(joint.inputs).tolist() == [0.5, 1.0, 2.0]
 
 
-def test_a_gap_of_two_infinite_errors_has_the_sign_near_by() -> None:
+def test_a_gap_of_two_infinite_errors_has_the_sign_near_by():
     tau = np.array([0.999, 1.0, 1.001])
     for test, sign in (("atoms:0.01", -1), ("reversed", 1)):
         found = iclimit.curve(
@@ -187,7 +183,7 @@ def test_a_gap_of_two_infinite_errors_has_the_sign_near_by() -> None:
         assert np.all(np.sign(found.values) == sign)
 
 
-def test_simulation_agrees() -> None:
+def test_simulation_agrees():
     """All spectra vary, and tests have a context length and a noise of their own."""
     curves = iclimit.curve(
         "icl_error",
@@ -216,7 +212,7 @@ def test_simulation_agrees() -> None:
     assert {row["input_spectrum"] for row in curves.rows()} == {"uniform:0.5,1.5"}
 
 
-def test_cells_have_integers_of_the_tests_and_eigenvalues() -> None:
+def test_cells_have_integers_of_the_tests_and_eigenvalues():
     structure = Structure("atoms:0.5,1.5", "reversed", "atoms:1,2")
     point = SETTING | {"test_alpha": 2.6, "test_rho": 0.3}
     run, predicted = (dict(cell.parameters) for cell in cells_at(point, 4, 2, structure))
@@ -232,7 +228,7 @@ def test_cells_have_integers_of_the_tests_and_eigenvalues() -> None:
 
 
 @pytest.fixture(scope="module")
-def diagram() -> Any:
+def diagram():
     return iclimit.phase_diagram(
         "icl_error",
         x="tau",
@@ -246,11 +242,11 @@ def diagram() -> Any:
     )
 
 
-def test_boundaries_hold_for_the_spectra(diagram: Any) -> None:
+def test_boundaries_hold_for_the_spectra(diagram):
     """By finite differences of errors of matrices; those of isotropic data are not drawn."""
     joint = JointSpectrum.of_matrices([0.0, 0.2, 2.8], [1.0, 1.0, 1.0])
 
-    def icl(tau: Any, kappa: Any) -> Any:
+    def icl(tau, kappa):
         return structured_errors(tau=tau, kappa=kappa, alpha=3.0, rho=0.01, spectrum=joint).icl
 
     lines = {label: np.concatenate(pieces) for label, pieces in diagram.boundaries.items()}
@@ -270,7 +266,7 @@ def test_boundaries_hold_for_the_spectra(diagram: Any) -> None:
     assert len(diversity) > 5
 
 
-def test_memorisation_is_sharp_at_the_rank_of_the_tasks() -> None:
+def test_memorisation_is_sharp_at_the_rank_of_the_tasks():
     """As the context grows, the error without tests elsewhere vanishes beyond it only."""
     joint = Structure("atoms:0,1,2").joint
     below, above = structured_errors(
@@ -280,7 +276,7 @@ def test_memorisation_is_sharp_at_the_rank_of_the_tasks() -> None:
     assert above < 1e-4
 
 
-def test_diagrams_carry_their_spectra(diagram: Any, tmp_path: Path) -> None:
+def test_diagrams_carry_their_spectra(diagram, tmp_path):
     path = tmp_path / "diagram.nc"
     diagram.to_xarray().to_netcdf(path, engine="h5netcdf")
     with xr.open_dataset(path, engine="h5netcdf") as data:
@@ -292,9 +288,7 @@ def test_diagrams_carry_their_spectra(diagram: Any, tmp_path: Path) -> None:
     assert diagram.rows()[0]["test_spectrum"] == "isotropic"
 
 
-def test_both_verbs_take_spectra(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], covariance: tuple[np.ndarray, str]
-) -> None:
+def test_both_verbs_take_spectra(tmp_path, capsys, covariance):
     spectra = ["--task-spectrum", covariance[1], "--test-spectrum", "reversed"]
     fixed = ["--tau", "2", "--rho", "0.1", "--no-store"]
     table = tmp_path / "curve.csv"
@@ -320,9 +314,7 @@ def test_both_verbs_take_spectra(
     assert listed.count("takes --task-spectrum, --test-spectrum, --input-spectrum") == 5
 
 
-def test_runs_show_the_ends_of_long_lists(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_show_the_ends_of_long_lists(tmp_path, capsys):
     store = ["--store", str(tmp_path / "runs.sqlite")]
     simulate = ["--simulate", "dim=8,repeats=2,points=2", "--jobs", "1"]
     setting = ["--tau", "2:3:2", "--alpha", "1", "--kappa", "1", "--rho", "0.1"]
@@ -354,14 +346,14 @@ def test_runs_show_the_ends_of_long_lists(
         ({"input_spectrum": "reversed:mp:2"}, "input_spectrum must have eigenvalues > 0"),
     ],
 )
-def test_wrong_spectra_are_told(arguments: dict[str, str], message: str) -> None:
+def test_wrong_spectra_are_told(arguments, message):
     with pytest.raises(ValueError, match=message):
         parse_structure(**arguments)
 
 
 @pytest.mark.parametrize("given", [[1, 2.0], (2, 1), np.array([1.0, 2.0])])
-def test_a_list_is_its_eigenvalues(given: Any) -> None:
-    setting: dict[str, Any] = {"tau": [1.5, 2], "alpha": 1, "kappa": 1, "rho": 0.1}
+def test_a_list_is_its_eigenvalues(given):
+    setting = {"tau": [1.5, 2], "alpha": 1, "kappa": 1, "rho": 0.1}
     found, expected = (
         iclimit.curve("icl_error", **setting, task_spectrum=spectrum, test_spectrum="reversed")
         for spectrum in (given, Atoms([1, 2]))
@@ -372,7 +364,7 @@ def test_a_list_is_its_eigenvalues(given: Any) -> None:
         iclimit.curve("icl_error", **setting, task_spectrum=[])
 
 
-def test_wrong_uses_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_uses_are_told(capsys):
     setting = ["--alpha", "1", "--rho", "0.1", "--no-store"]
     more = ["--tau", "1:2:3", "--kappa", "1"]
     for command, message in (

@@ -9,7 +9,7 @@ from started_browser import started_browser
 pytestmark = pytest.mark.slow
 
 
-def running(profile: str) -> list[psutil.Process]:
+def running(profile):
     """Processes that were given a profile."""
     return [
         process
@@ -20,7 +20,7 @@ def running(profile: str) -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-def test_nothing_is_left_even_of_a_browser_that_does_not_answer(stopped: bool) -> None:
+def test_nothing_is_left_even_of_a_browser_that_does_not_answer(stopped):
     with started_browser() as driver:
         profile = driver.capabilities["chrome"]["userDataDir"]
         processes = running(profile)

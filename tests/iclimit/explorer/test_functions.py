@@ -3,15 +3,13 @@
 import json
 import shutil
 import subprocess
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from generated_javascript import assert_equal, calls, numbers, random_points
 from started_browser import console_errors, open_page
 
-from iclimit.explorer.functions import Function, functions, javascript
+from iclimit.explorer.functions import functions, javascript
 
 QUICK, MANY = 25, 2000
 """Points of each function in Node and in a browser."""
@@ -27,7 +25,7 @@ MAPS = {
 """Axes, other arguments and relative accuracy of maps; the places of minima are uncertain."""
 
 
-def run_node(script: str) -> Any:
+def run_node(script):
     """What Node prints, read as JSON."""
     node = shutil.which("node")
     if node is None:
@@ -38,7 +36,7 @@ def run_node(script: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def by_node() -> dict[str, tuple[np.ndarray, list[list[float]]]]:
+def by_node():
     """Points and values of all functions, in one process of Node."""
     rng = np.random.default_rng(0)
     points = {function.name: random_points(function, QUICK, rng) for function in functions()}
@@ -48,14 +46,12 @@ def by_node() -> dict[str, tuple[np.ndarray, list[list[float]]]]:
 
 
 @pytest.mark.parametrize("function", functions(), ids=lambda function: function.name)
-def test_javascript_equals_python(
-    function: Function, by_node: dict[str, tuple[np.ndarray, list[list[float]]]]
-) -> None:
+def test_javascript_equals_python(function, by_node):
     assert_equal(function, *by_node[function.name])
 
 
 @pytest.mark.parametrize("name", MAPS)
-def test_maps_are_the_functions_at_their_points(name: str) -> None:
+def test_maps_are_the_functions_at_their_points(name):
     x, y, others, accuracy = MAPS[name]
     script = f"""{javascript()}
     const line = (low, high, n) =>
@@ -72,7 +68,7 @@ def test_maps_are_the_functions_at_their_points(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_javascript_equals_python_in_a_browser(browser: Any, tmp_path: Path) -> None:
+def test_javascript_equals_python_in_a_browser(browser, tmp_path):
     rng = np.random.default_rng(1)
     page = tmp_path / "theory.html"
     page.write_text(f"<!doctype html><title>theory</title><script>{javascript()}</script>")

@@ -36,18 +36,18 @@ LOADS = (
 
 
 @pytest.fixture(scope="module")
-def page() -> str:
+def page():
     return explorer_page()
 
 
 @pytest.fixture(scope="module")
-def data(page: str) -> dict:
+def data(page):
     text = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
     assert text is not None
     return json.loads(text[1])
 
 
-def test_one_small_file_that_loads_nothing(page: str) -> None:
+def test_one_small_file_that_loads_nothing(page):
     assert len(page.encode()) < MOST
     for pattern in LOADS:
         assert not re.search(pattern, page), pattern
@@ -55,19 +55,19 @@ def test_one_small_file_that_loads_nothing(page: str) -> None:
     assert not re.search(r"\$[a-z]+\b", page.split("<body>")[1].split("<script")[0])
 
 
-def test_every_panel_is_there_once(page: str) -> None:
+def test_every_panel_is_there_once(page):
     identities = re.findall(r'^    id: "(\w+)",$', page, re.MULTILINE)
     assert len(identities) == len(set(identities)) == len(PANELS)
 
 
-def test_formulas_are_drawn_without_leftovers_of_latex(data: dict) -> None:
+def test_formulas_are_drawn_without_leftovers_of_latex(data):
     assert {function.name for function in functions()} <= data["formulas"].keys()
     for name, formula in data["formulas"].items():
         assert formula["mathml"].startswith("<math "), name
         assert not re.search(r"\\|xmlns|&(?!#?\w+;)", formula["mathml"]), name
 
 
-def test_points_are_the_published_ones_with_the_error_of_their_mean(data: dict) -> None:
+def test_points_are_the_published_ones_with_the_error_of_their_mean(data):
     rows = read_reference("lu_letey_linear_simulations.csv")
     points = [point for point in data["errors"] if point["source"] == "published"]
     assert len(points) == len(rows)
@@ -79,7 +79,7 @@ def test_points_are_the_published_ones_with_the_error_of_their_mean(data: dict) 
         assert point["icl_se"] == pytest.approx(error, rel=1e-12)
 
 
-def test_published_training_curves_are_those_of_the_files(data: dict) -> None:
+def test_published_training_curves_are_those_of_the_files(data):
     assert [run["label"] for run in data["training_runs"]] == [curve.label for curve in CURVES]
     for run, curve in zip(data["training_runs"], CURVES, strict=True):
         published = dict(curve.read())
@@ -93,7 +93,7 @@ def test_published_training_curves_are_those_of_the_files(data: dict) -> None:
     )
 
 
-def test_every_button_leads_to_points(data: dict) -> None:
+def test_every_button_leads_to_points(data):
     assert data["presets"]
     for _, values in data["presets"]:
         others = [name for name in ("tau", "alpha", "kappa", "rho") if name != values["axis"]]
@@ -105,7 +105,7 @@ def test_every_button_leads_to_points(data: dict) -> None:
         assert len(fitting) >= 4
 
 
-def test_runs_on_record_are_points(own_store: Path) -> None:
+def test_runs_on_record_are_points(own_store):
     run = {"dim": 8, "context": 16, "tasks": 4, "prompts": 128, "rho": 0.1, "ridge": 0.2}
     cells = [Cell.of(simulate_errors, **run, repeats=3)]
     cells += [Cell.of(simulate_errors, **run, repeats=3, test_context=5)]
@@ -121,19 +121,19 @@ def test_runs_on_record_are_points(own_store: Path) -> None:
     assert (point["idg"], point["idg_se"]) == (expected.idg.mean, expected.idg.standard_error)
 
 
-def test_a_store_without_runs_is_refused(own_store: Path) -> None:
+def test_a_store_without_runs_is_refused(own_store):
     RunStore(own_store).close()
     with pytest.raises(ValueError, match="store must hold runs of simulate_errors"):
         stored_errors(own_store)
 
 
-def test_quantities_that_are_not_in_the_page_have_a_reason() -> None:
+def test_quantities_that_are_not_in_the_page_have_a_reason():
     told = set(re.findall(r"``(\w+)``", PAGE.read_text("utf-8").split("What stays out")[1]))
     known = {function.name for function in functions()}
     assert set(QUANTITIES) - known == told - known
 
 
-def test_symbols_are_plain_text() -> None:
+def test_symbols_are_plain_text():
     known = notation()
     assert known["ridge"]["symbol"] == "λ"
     assert quantities()["ridge_risk"]["label"] == "ridge risk"
@@ -142,11 +142,11 @@ def test_symbols_are_plain_text() -> None:
     assert not any("\\" in text for each in known.values() for text in each.values())
 
 
-def test_presets_of_nothing() -> None:
+def test_presets_of_nothing():
     assert presets([]) == []
 
 
-def test_the_verb_prints_the_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_verb_prints_the_path(tmp_path, capsys):
     path = tmp_path / "page.html"
     assert main(["explorer", "-o", str(path)]) == 0
     assert capsys.readouterr().out == f"{path}\n"

@@ -3,8 +3,6 @@
 import json
 import math
 import re
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -47,13 +45,13 @@ INK = """return Array.from(document.querySelectorAll('.chart canvas'), (canvas) 
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page(tmp_path_factory):
     path = tmp_path_factory.mktemp("explorer") / "explorer.html"
     path.write_text(explorer_page(), encoding="utf-8")
     return path
 
 
-def resize(browser: Any, width: int, theme: str = "light") -> None:
+def resize(browser, width, theme="light"):
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 700}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     media = {"prefers-color-scheme": theme, "prefers-reduced-motion": "reduce"}
@@ -61,20 +59,20 @@ def resize(browser: Any, width: int, theme: str = "light") -> None:
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
 
-def rest(browser: Any) -> None:
+def rest(browser):
     """Do at once what waits for the parameters to rest; charts are drawn after the script."""
     script = "if (explorer.result.later) explorer.refine(); explorer.rest(); await null;"
     browser.execute_script(script)
 
 
-def load(browser: Any, page: Path, link: str = "") -> None:
+def load(browser, page, link=""):
     """Open the page at a link, as a reader does."""
     browser.get("about:blank")
     browser.get(page.resolve().as_uri() + link)
     rest(browser)
 
 
-def follow(browser: Any, link: str) -> None:
+def follow(browser, link):
     """Follow a link from the defaults."""
     script = """
     for (const panel of explorer.panels) explorer.states[panel.id] = explorer.defaults(panel);
@@ -84,22 +82,22 @@ def follow(browser: Any, link: str) -> None:
     browser.execute_script(script, link)
 
 
-def show(browser: Any, link: str) -> None:
+def show(browser, link):
     """Follow a link, and let the parameters rest."""
     follow(browser, link)
     rest(browser)
 
 
-def state(browser: Any) -> dict:
+def state(browser):
     script = "return JSON.stringify(explorer.states[explorer.panel.id])"
     return json.loads(browser.execute_script(script))
 
 
-def identities(browser: Any) -> list[str]:
+def identities(browser):
     return browser.execute_script("return explorer.panels.map((panel) => panel.id)")
 
 
-def views(browser: Any) -> list[str]:
+def views(browser):
     """Links to all panels, and to all views of those that have several."""
     script = """return explorer.panels.flatMap((panel) => {
       const view = panel.controls.find((control) => ['view', 'axis'].includes(control.name));
@@ -110,15 +108,13 @@ def views(browser: Any) -> list[str]:
     return browser.execute_script(script)
 
 
-def overlap(a: list[float], b: list[float]) -> bool:
+def overlap(a, b):
     return min(a[2], b[2]) - max(a[0], b[0]) > 1 and min(a[3], b[3]) - max(a[1], b[1]) > 1
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_nothing_overflows_overlaps_or_is_empty(
-    browser: Any, page: Path, width: int, theme: str
-) -> None:
+def test_nothing_overflows_overlaps_or_is_empty(browser, page, width, theme):
     resize(browser, width, theme)
     load(browser, page)
     assert len(identities(browser)) == len(PANELS)
@@ -163,7 +159,7 @@ return [shown.length, useless];
 """
 
 
-def test_every_slider_changes_what_is_drawn(browser: Any, page: Path) -> None:
+def test_every_slider_changes_what_is_drawn(browser, page):
     resize(browser, 1400)
     load(browser, page)
     total = 0
@@ -176,7 +172,7 @@ def test_every_slider_changes_what_is_drawn(browser: Any, page: Path) -> None:
     assert not console_errors(browser)
 
 
-def test_links_restore_the_state(browser: Any, page: Path) -> None:
+def test_links_restore_the_state(browser, page):
     resize(browser, 1400)
     link = "#panel=icl&axis=alpha&tau=3.5&alpha=1&kappa=4&rho=0.25&ridge=0.01"
     load(browser, page, link)
@@ -199,9 +195,7 @@ VARIED = {"tau": "prompts", "alpha": "context", "kappa": "tasks"}
 
 
 @pytest.mark.parametrize(("axis", "setting"), PREDICTED)
-def test_dashed_lines_are_the_predictions_of_the_library(
-    browser: Any, page: Path, axis: str, setting: dict[str, float]
-) -> None:
+def test_dashed_lines_are_the_predictions_of_the_library(browser, page, axis, setting):
     link = "&".join(f"{name}={value}" for name, value in setting.items())
     load(browser, page, f"#panel=icl&axis={axis}&{link}")
     script = """return explorer.result.charts[0].lines.slice(2).map(({ label, x, y }) =>
@@ -236,25 +230,19 @@ def test_dashed_lines_are_the_predictions_of_the_library(
 
 
 @pytest.mark.parametrize(("dim", "noise_ratio"), [(6, 0.0), (20, 0.2)])
-def test_softmax_heads_of_finite_contexts(
-    browser: Any, page: Path, dim: int, noise_ratio: float
-) -> None:
+def test_softmax_heads_of_finite_contexts(browser, page, dim, noise_ratio):
     load(browser, page, f"#panel=softmax&view=ratio&dim={dim}&noise_ratio={noise_ratio}")
     script = "const [p] = explorer.result.charts[0].points; return [p.x, p.y, p.error];"
     ratios, losses, errors = map(np.array, browser.execute_script(script))
     contexts = np.round(dim / ratios).astype(int)
-    size: dict[str, Any] = {
-        "context": contexts,
-        "dim": dim,
-        "noise_variance": noise_ratio * contexts,
-    }
+    size = {"context": contexts, "dim": dim, "noise_variance": noise_ratio * contexts}
     exact = optimal_softmax(**size).loss / dim
     z = (losses - exact) / errors
     assert np.all(abs(z) < 4), z
     assert np.all(errors < 0.1 * exact)
 
 
-def test_drawn_task_sets_are_on_the_sphere(browser: Any, page: Path) -> None:
+def test_drawn_task_sets_are_on_the_sphere(browser, page):
     load(browser, page)
     script = """return Array.from({ length: 3000 }, (_, seed) =>
       numbers.taskSpectra([3, 9], 6, seed + 1).map(({ eigenvalues, meanSquare }) => [
@@ -273,7 +261,7 @@ def test_drawn_task_sets_are_on_the_sphere(browser: Any, page: Path) -> None:
         assert np.all(abs(means - expected) < 4 * errors), k
 
 
-def test_sampled_spectra_have_the_moments_of_wishart_matrices(browser: Any, page: Path) -> None:
+def test_sampled_spectra_have_the_moments_of_wishart_matrices(browser, page):
     load(browser, page)
     script = """return [[8, 5], [5, 8]].map(([context, dim]) =>
       Array.from({ length: 4000 }, (_, seed) => {
@@ -290,7 +278,7 @@ def test_sampled_spectra_have_the_moments_of_wishart_matrices(browser: Any, page
 
 
 @pytest.mark.parametrize("allowed", [True, False])
-def test_maps_become_fine_beside_the_page(browser: Any, page: Path, allowed: bool) -> None:
+def test_maps_become_fine_beside_the_page(browser, page, allowed):
     resize(browser, 1400)
     load(browser, page)
     script = "window.Worker = arguments[0] ? Worker : () => { throw Error('none'); };"
@@ -310,13 +298,13 @@ def test_maps_become_fine_beside_the_page(browser: Any, page: Path, allowed: boo
         return [python, Array.from(charts[0].heat.values)];"""
     )
     assert "tau=0.8" in python
-    names: dict[str, Any] = {}
+    names = {}
     exec(python.replace("diagram.plot()", ""), names)
     assert values == pytest.approx(np.ravel(names["diagram"].values), rel=1e-9)
     assert not console_errors(browser)
 
 
-def test_links_with_nonsense_open_the_defaults(browser: Any, page: Path) -> None:
+def test_links_with_nonsense_open_the_defaults(browser, page):
     resize(browser, 1400)
     load(browser, page, "#panel=nothing&tau=x&axis=beta&rho=-5&alpha=1e99")
     assert browser.execute_script("return explorer.panel === explorer.panels[0]")
@@ -325,7 +313,7 @@ def test_links_with_nonsense_open_the_defaults(browser: Any, page: Path) -> None
     assert not console_errors(browser)
 
 
-def test_python_lines_give_the_curve(browser: Any, page: Path) -> None:
+def test_python_lines_give_the_curve(browser, page):
     resize(browser, 1400)
     load(browser, page)
     for link in views(browser):
@@ -337,7 +325,7 @@ def test_python_lines_give_the_curve(browser: Any, page: Path) -> None:
                 const text = (set) => [set.python, Array.from(set.values ?? set.y, String)];
                 return [python, shown.filter((set) => set.python).map(text)]"""
             )
-            names: dict[str, Any] = {}
+            names = {}
             exec(found[0], names)
             assert found[1], link
             for expression, texts in found[1]:
@@ -346,7 +334,7 @@ def test_python_lines_give_the_curve(browser: Any, page: Path) -> None:
                 assert own == pytest.approx(expected, rel=1e-9), (link, expression)
 
 
-def test_every_quantity_has_a_diagram_and_the_python_lines_of_it(browser: Any, page: Path) -> None:
+def test_every_quantity_has_a_diagram_and_the_python_lines_of_it(browser, page):
     resize(browser, 1400)
     load(browser, page, "#panel=phases")
     options = (
@@ -360,7 +348,7 @@ def test_every_quantity_has_a_diagram_and_the_python_lines_of_it(browser: Any, p
             """const { python, charts } = explorer.result;
             return [python, Array.from(charts[0].heat.values, String), charts[0].heat.python];"""
         )
-        found: dict[str, Any] = {}
+        found = {}
         exec(python.replace("diagram.plot()", ""), found)
         own = np.array([float(text.replace("Infinity", "inf")) for text in texts])
         assert np.mean(np.isfinite(own)) > 0.5, name
@@ -391,7 +379,7 @@ CORNERS = [
 ]
 
 
-def test_words_at_the_ends_of_all_sliders(browser: Any, page: Path) -> None:
+def test_words_at_the_ends_of_all_sliders(browser, page):
     resize(browser, 1400)
     load(browser, page)
     links = list(CORNERS)
@@ -406,7 +394,7 @@ def test_words_at_the_ends_of_all_sliders(browser: Any, page: Path) -> None:
     assert not console_errors(browser)
 
 
-def test_what_is_infinite_everywhere_is_said(browser: Any, page: Path) -> None:
+def test_what_is_infinite_everywhere_is_said(browser, page):
     load(browser, page, CORNERS[0])
     read = "return document.querySelector('.stage').innerText"
     assert "both are infinite" in browser.execute_script(read)
@@ -417,7 +405,7 @@ def test_what_is_infinite_everywhere_is_said(browser: Any, page: Path) -> None:
     assert "no finite value in this diagram" in browser.execute_script(read)
 
 
-def test_typed_values(browser: Any, page: Path) -> None:
+def test_typed_values(browser, page):
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
 
@@ -433,9 +421,7 @@ def test_typed_values(browser: Any, page: Path) -> None:
 
 
 @pytest.mark.parametrize(("ratio", "dim"), [(0.5, 120), (5, 200), (5, 10), (1, 30)])
-def test_histograms_hold_all_positive_eigenvalues(
-    browser: Any, page: Path, ratio: float, dim: int
-) -> None:
+def test_histograms_hold_all_positive_eigenvalues(browser, page, ratio, dim):
     load(browser, page, f"#panel=spectra&ratio={ratio}&dim={dim}")
     edges, heights = browser.execute_script(
         "const [bars] = explorer.result.charts[0].bars; return [bars.edges, bars.heights];"
@@ -444,11 +430,11 @@ def test_histograms_hold_all_positive_eigenvalues(
     assert np.diff(edges) @ heights == pytest.approx(share, rel=1e-12)
 
 
-def test_sliders_of_diagrams_stay_within_the_quantity(browser: Any, page: Path) -> None:
+def test_sliders_of_diagrams_stay_within_the_quantity(browser, page):
     load(browser, page, "#panel=phases&quantity=dmmse_icl_error&x=theta&y=alpha&rho=0")
     assert state(browser)["rho"] == 0.01
     python = "return explorer.result.python"
-    names: dict[str, Any] = {}
+    names = {}
     exec(browser.execute_script(python).replace("diagram.plot()", ""), names)
     show(browser, "#panel=phases&quantity=tied_depth_loss&noise_variance=10&x=alpha&y=depth")
     assert state(browser)["noise_variance"] == 1
@@ -456,7 +442,7 @@ def test_sliders_of_diagrams_stay_within_the_quantity(browser: Any, page: Path) 
     assert (state(browser)["rho"], state(browser)["ridge"]) == (0, 0)
 
 
-def test_paper_is_light(browser: Any, page: Path) -> None:
+def test_paper_is_light(browser, page):
     resize(browser, 1400, "dark")
     load(browser, page)
     script = """return ['beforeprint', 'afterprint'].map((name) => {
@@ -466,7 +452,7 @@ def test_paper_is_light(browser: Any, page: Path) -> None:
     assert browser.execute_script(script) == ["light", "dark"]
 
 
-def test_keys_move_sliders_and_the_cursor(browser: Any, page: Path) -> None:
+def test_keys_move_sliders_and_the_cursor(browser, page):
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
 
@@ -481,7 +467,7 @@ def test_keys_move_sliders_and_the_cursor(browser: Any, page: Path) -> None:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_accessibility_without_serious_findings(browser: Any, page: Path, theme: str) -> None:
+def test_accessibility_without_serious_findings(browser, page, theme):
     # Themes differ in their colours only.
     rules = {"runOnly": {"type": "rule", "values": ["color-contrast"]}} if theme == "dark" else {}
     resize(browser, 1400, theme)

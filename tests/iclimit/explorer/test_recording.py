@@ -1,7 +1,5 @@
 """What is recorded, and the JavaScript that it becomes."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -11,11 +9,11 @@ from iclimit.diagrams.combinations import staircase_loss, tied_depth_loss
 from iclimit.explorer.javascript import javascript_function
 from iclimit.explorer.recording import Recorded
 
-x: Any = Recorded.variable("x")
-y: Any = Recorded.variable("y")
+x = Recorded.variable("x")
+y = Recorded.variable("y")
 
 
-def text(value: Any) -> str:
+def text(value):
     """Body of the function that returns a recorded number, in one line."""
     lines = javascript_function("x, y", value.node).splitlines()[1:-1]
     return " ".join(line.strip() for line in lines)
@@ -41,17 +39,17 @@ def text(value: Any) -> str:
         (np.sum(np.stack([x, 2 * y]) * np.array([3, 1])), "return ((x * 3) + (2 * y));"),
     ],
 )
-def test_operations(value: Recorded, expected: str) -> None:
+def test_operations(value, expected):
     assert text(value) == expected
 
 
-def test_equal_expressions_are_computed_once() -> None:
+def test_equal_expressions_are_computed_once():
     assert text(np.exp(x * y) / (1 + np.exp(x * y))) == (
         "const v1 = Math.exp((x * y)); return (v1 / (1 + v1));"
     )
 
 
-def test_what_belongs_to_one_case_is_computed_in_that_case() -> None:
+def test_what_belongs_to_one_case_is_computed_in_that_case():
     root = np.exp(x)
     found = text(np.where(x < 1, root * root, y))
     assert found == (
@@ -60,30 +58,30 @@ def test_what_belongs_to_one_case_is_computed_in_that_case() -> None:
     )
 
 
-def test_assigning_to_a_mask_is_a_choice() -> None:
+def test_assigning_to_a_mask_is_a_choice():
     value = np.sqrt(np.stack([x, y]))
     value[np.stack([x, y]) > 1] = np.stack([x, y])[np.stack([x, y]) > 1] + 5
     assert text(value[1]) == "return ((y > 1) ? (y + 5) : Math.sqrt(y));"
 
 
-def test_what_a_function_does_not_change_is_computed_outside_of_it() -> None:
+def test_what_a_function_does_not_change_is_computed_outside_of_it():
     math_ = x.number_system
     found = text(math_.find_root(lambda u, a: u - np.exp(a), (0.0, 1.0), [y]))
     assert found.startswith("const v1 = Math.exp(y); return runtime.root((u")
 
 
 @pytest.mark.parametrize("decide", [bool, float])
-def test_a_recorded_number_decides_nothing(decide: Any) -> None:
+def test_a_recorded_number_decides_nothing(decide):
     with pytest.raises(TypeError, match="record"):
         decide(x > 1)
 
 
-def test_what_is_not_recorded_is_refused() -> None:
+def test_what_is_not_recorded_is_refused():
     with pytest.raises(TypeError, match=r"numpy\.linalg|numpy\.eigvals"):
         np.linalg.eigvals(np.stack([np.stack([x, y]), np.stack([y, x])]))
 
 
-def test_staircase_is_that_of_the_integrated_heads() -> None:
+def test_staircase_is_that_of_the_integrated_heads():
     eigenvalues, values = np.array([1.0, 0.8, 0.5, 0.2]), np.array([0.002, 0.004, 0.003, 0.01])
     weights = np.diag(values)
     t = np.array([0.0, 400.0, 520.0, 1500.0, 4000.0])
@@ -97,25 +95,25 @@ def test_staircase_is_that_of_the_integrated_heads() -> None:
     np.testing.assert_allclose(one_by_one, exact.loss(t), rtol=1e-6)
 
 
-def test_tied_layers_are_steps_at_the_best_rate() -> None:
+def test_tied_layers_are_steps_at_the_best_rate():
     noise = np.array([0.0, 0.3])
     exact = depth_loss(depth=3, alpha=1.5, noise_variance=noise, setting="iso")
     np.testing.assert_allclose(tied_depth_loss(3, 1.5, noise), exact.loss, rtol=1e-9)
 
 
-def test_sums_over_vectors_of_any_length_share_a_loop() -> None:
-    v: Any = Recorded.vector("v")
-    w: Any = Recorded.vector("w")
-    found: Any = np.sum(v * x) / np.sum(1 / (v + w)) + np.sum(v * x)
+def test_sums_over_vectors_of_any_length_share_a_loop():
+    v = Recorded.vector("v")
+    w = Recorded.vector("w")
+    found = np.sum(v * x) / np.sum(1 / (v + w)) + np.sum(v * x)
     assert text(found) == (
         "let v1 = 0, v2 = 0; for (let i = 0; i < v.length; i++) "
         "{ v1 += (v[i] * x); v2 += (1 / (v[i] + w[i])); } return ((v1 / v2) + v1);"
     )
 
 
-def test_sums_that_need_others_come_after_them() -> None:
-    v: Any = Recorded.vector("v")
-    found: Any = np.sum(v / np.sum(v))
+def test_sums_that_need_others_come_after_them():
+    v = Recorded.vector("v")
+    found = np.sum(v / np.sum(v))
     assert text(found) == (
         "let v1 = 0; for (let i = 0; i < v.length; i++) { v1 += v[i]; } "
         "let v2 = 0; for (let i = 0; i < v.length; i++) { v2 += (v[i] / v1); } return v2;"

@@ -4,8 +4,6 @@ import importlib
 import math
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +14,7 @@ from iclimit.runs.code_version import code_version
 from iclimit.simulate.descent import simulate_learning_rate
 from iclimit.simulate.pretraining import simulate_errors
 
-SMALL: dict[str, Any] = {"dim": 4, "context": 4, "tasks": 2, "prompts": 30, "rho": 0.1}
+SMALL = {"dim": 4, "context": 4, "tasks": 2, "prompts": 30, "rho": 0.1}
 
 MAIN = '''
 """Module."""
@@ -73,7 +71,7 @@ def idle():
 
 
 @pytest.fixture
-def version_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def version_of(tmp_path, monkeypatch):
     """Version of simulate() of a small package with some texts in its files replaced."""
     monkeypatch.setattr(module, "_PACKAGE", "tinypackage")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -81,7 +79,7 @@ def version_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     folder = tmp_path / "tinypackage"
     (folder / "shelf").mkdir(parents=True)
 
-    def version(file: str = "main", old: str = "", new: str = "") -> str:
+    def version(file="main", old="", new=""):
         for name, text in FILES.items():
             if name == file:
                 assert old in text
@@ -97,7 +95,7 @@ def version_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     clear_caches()
 
 
-def clear_caches() -> None:
+def clear_caches():
     for function in (module._source, module._version):
         function.cache_clear()
 
@@ -111,9 +109,7 @@ def clear_caches() -> None:
         ("strange", "x + 1", "x + 2"),
     ],
 )
-def test_edits_without_effect_leave_the_version(
-    version_of: Any, file: str, old: str, new: str
-) -> None:
+def test_edits_without_effect_leave_the_version(version_of, file, old, new):
     assert version_of(file, old, new) == version_of()
 
 
@@ -135,18 +131,16 @@ def test_edits_without_effect_leave_the_version(
         ("fetching", "x + 9", "x + 8"),
     ],
 )
-def test_edits_of_modules_that_are_used_change_the_version(
-    version_of: Any, file: str, old: str, new: str
-) -> None:
+def test_edits_of_modules_that_are_used_change_the_version(version_of, file, old, new):
     assert version_of(file, old, new) != version_of()
 
 
-def test_functions_without_a_file_have_no_version() -> None:
+def test_functions_without_a_file_have_no_version():
     with pytest.raises(ValueError, match="function must be defined in a module's file"):
         code_version(len)
 
 
-def test_versions_do_not_depend_on_the_process() -> None:
+def test_versions_do_not_depend_on_the_process():
     code = (
         "from iclimit.simulate.pretraining import simulate_errors;"
         "from iclimit.runs.code_version import code_version;"
@@ -156,7 +150,7 @@ def test_versions_do_not_depend_on_the_process() -> None:
     assert run.stdout.strip() == code_version(simulate_errors)
 
 
-def test_equal_arguments_are_one_cell() -> None:
+def test_equal_arguments_are_one_cell():
     cells = [
         Cell.of(simulate_errors, **SMALL),
         Cell.of(simulate_errors, **dict(reversed(SMALL.items()))),
@@ -169,7 +163,7 @@ def test_equal_arguments_are_one_cell() -> None:
     assert len({cell.arguments for cell in cells}) == 1
 
 
-def test_whatever_differs_changes_the_identity() -> None:
+def test_whatever_differs_changes_the_identity():
     cell = Cell.of(simulate_errors, **SMALL)
     others = [
         cell.identity(1, "numpy"),
@@ -191,7 +185,7 @@ def test_whatever_differs_changes_the_identity() -> None:
     assert len({cell.identity(0, "numpy"), *others}) == len(others) + 1
 
 
-def test_the_identity_has_the_code_version(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_identity_has_the_code_version(monkeypatch):
     before = Cell.of(simulate_errors, **SMALL)
     after = Cell.of(simulate_errors, **SMALL)
     assert before.identity(0, "numpy") == after.identity(0, "numpy")
@@ -201,7 +195,7 @@ def test_the_identity_has_the_code_version(monkeypatch: pytest.MonkeyPatch) -> N
     assert changed.seed(0).spawn_key == before.seed(0).spawn_key
 
 
-def test_repeats_do_not_count_where_they_can_be_extended() -> None:
+def test_repeats_do_not_count_where_they_can_be_extended():
     few, many = (Cell.of(simulate_errors, repeats=count, **SMALL) for count in (2, 5))
     assert few.identity(0, "numpy") == many.identity(0, "numpy")
     assert (few.repeats, many.repeats) == (2, 5)
@@ -211,19 +205,19 @@ def test_repeats_do_not_count_where_they_can_be_extended() -> None:
     assert many.run(0).head(2).idg.samples.tobytes() == few.run(0).idg.samples.tobytes()
 
 
-def needing(*, other: Any, rng: Any) -> Any:
+def needing(*, other, rng):
     """Cell that needs the result of another."""
     del rng
     return other
 
 
-def test_the_backend_does_not_count_where_there_is_no_choice() -> None:
+def test_the_backend_does_not_count_where_there_is_no_choice():
     cell = Cell.of(needing, other=1)
     assert not cell.takes_backend
     assert cell.identity(0, "numpy") == cell.identity(0, "cupy")
 
 
-def test_cells_among_the_arguments_count_with_their_own() -> None:
+def test_cells_among_the_arguments_count_with_their_own():
     inner = Cell.of(simulate_learning_rate, contexts=20, dim=3, context=6)
     cell = Cell.of(needing, other=(1, inner))
     assert cell.needs == (inner,)
@@ -235,6 +229,6 @@ def test_cells_among_the_arguments_count_with_their_own() -> None:
     assert other.identity(0, "numpy") != cell.identity(0, "numpy")
 
 
-def test_arguments_that_have_no_canonical_form_are_named() -> None:
+def test_arguments_that_have_no_canonical_form_are_named():
     with pytest.raises(TypeError, match="arguments of a cell must be numbers"):
         _ = Cell.of(simulate_errors, tasks={1, 2}).arguments

@@ -5,8 +5,6 @@ import json
 import random
 import sqlite3
 import warnings
-from pathlib import Path
-from typing import Any
 
 import pytest
 from sample_cells import draws, number, total
@@ -27,7 +25,7 @@ PARAMETERS = ["--tau=2:3:2", "--alpha=1", "--kappa=0.5", "--rho=0.1", "--ridge=0
 CURVE = ["curve", "icl_error", *PARAMETERS, "--simulate", "dim=6,points=2,repeats=4"]
 
 
-def found(path: Path, cells: list[Cell]) -> list[str]:
+def found(path, cells):
     """Results, from the store or computed."""
     with RunStore(path) as store:
         outcomes = run_cells(cells, rng=0, jobs=1, store=store, batch_repeats=lambda _: 2)
@@ -35,7 +33,7 @@ def found(path: Path, cells: list[Cell]) -> list[str]:
     return [results[cell] for cell in cells]
 
 
-def change(path: Path, *statements: str) -> None:
+def change(path, *statements):
     """Change the file behind the back of the store."""
     connection = sqlite3.connect(path)
     with connection:
@@ -44,19 +42,19 @@ def change(path: Path, *statements: str) -> None:
     connection.close()
 
 
-def identity(cell: Cell) -> str:
+def identity(cell):
     return cell.identity(0, "numpy")
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     """A store with the results of all cells."""
     path = tmp_path / "runs.sqlite"
     found(path, CELLS)
     return path
 
 
-def test_a_flipped_bit_never_changes_a_number(path: Path) -> None:
+def test_a_flipped_bit_never_changes_a_number(path):
     reference, content = found(path, CELLS), path.read_bytes()
     chance, reports = random.Random(0), 0
     for _ in range(FLIPS):
@@ -87,9 +85,7 @@ def test_a_flipped_bit_never_changes_a_number(path: Path) -> None:
         "digest = ''",
     ],
 )
-def test_damage_is_reported_set_aside_and_mended(
-    path: Path, damage: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damage_is_reported_set_aside_and_mended(path, damage, capsys):
     reference = found(path, CELLS)
     change(path, f"UPDATE runs SET {damage} WHERE identity = '{identity(NUMBER)}'")
     message = f"damaged result of run {identity(NUMBER)}"
@@ -105,7 +101,7 @@ def test_damage_is_reported_set_aside_and_mended(
     assert rows == [(identity(NUMBER),)]
 
 
-def test_reading_leaves_damage_where_it_is(path: Path) -> None:
+def test_reading_leaves_damage_where_it_is(path):
     change(path, "UPDATE runs SET result = '2.5'")
     content = path.read_bytes()
     with RunStore(path, readonly=True) as store, pytest.warns(RuntimeWarning, match="damaged"):
@@ -115,7 +111,7 @@ def test_reading_leaves_damage_where_it_is(path: Path) -> None:
     assert path.read_bytes() == content
 
 
-def test_prune_deletes_one_run(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_prune_deletes_one_run(path, capsys):
     assert main(["runs", "prune", identity(NUMBER)[:12], "--store", str(path)]) == 0
     assert "1 run deleted" in capsys.readouterr().out
     with RunStore(path) as store:
@@ -137,16 +133,14 @@ def test_prune_deletes_one_run(path: Path, capsys: pytest.CaptureFixture[str]) -
     ],
 )
 @pytest.mark.parametrize("readonly", [False, True])
-def test_stores_that_iclimit_has_not_made(
-    path: Path, statements: tuple[str, ...], *, readonly: bool
-) -> None:
+def test_stores_that_iclimit_has_not_made(path, statements, *, readonly):
     change(path, *statements)
     with pytest.raises(StoreError, match="is none that iclimit has written"):
         RunStore(path, readonly=readonly)
 
 
 @pytest.fixture
-def foreign(path: Path) -> Path:
+def foreign(path):
     """A store with a record whose texts are made to do harm."""
     cell = Cell.of(number, **{"of": 1, "=cmd": "@SUM(1)", "\x1b[2J": "\x1b[31m"})
     batch = StoredBatch.of(NUMBER, {"-x": 1.5}, rng=0, backend="numpy", seconds=1.0)
@@ -157,22 +151,20 @@ def foreign(path: Path) -> Path:
     return path
 
 
-def cell_text(cell: Cell) -> str:
+def cell_text(cell):
     """Arguments of a cell that its function does not take."""
     return json.dumps(dict(cell.parameters))
 
 
 @pytest.mark.parametrize("command", ["list", "show \x1b[8mf", "prune --function =f --dry-run"])
-def test_nothing_in_a_store_steers_the_terminal(
-    foreign: Path, command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_in_a_store_steers_the_terminal(foreign, command, capsys):
     assert main(["runs", *command.split(" "), "--store", str(foreign)]) == 0
     out, err = capsys.readouterr()
     assert "\\x1b[31m" in out
     assert all(character.isprintable() or character == "\n" for character in out + err)
 
 
-def test_nothing_in_a_store_becomes_a_formula(foreign: Path) -> None:
+def test_nothing_in_a_store_becomes_a_formula(foreign):
     table = foreign.with_suffix(".csv")
     assert main(["runs", "export", "-o", str(table), "--store", str(foreign)]) == 0
     with table.open(newline="", encoding="utf-8") as file:
@@ -181,18 +173,18 @@ def test_nothing_in_a_store_becomes_a_formula(foreign: Path) -> None:
     assert not any(cell.startswith(("=", "@", "+")) for cell in cells)
 
 
-def test_empty_entries_take_no_memory() -> None:
+def test_empty_entries_take_no_memory():
     text = '{"type":"array","shape":[10000000000],"order":"C","dtype":"<U0","data":""}'
     with pytest.raises(ValueError, match="entries of type <U0"):
         decode(text)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_a_count_that_is_wrong_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_count_that_is_wrong_ends(tmp_path, monkeypatch):
     path, table = tmp_path / "runs.sqlite", tmp_path / "table.csv"
-    right = StoredBatch.of.__func__  # type: ignore[attr-defined]
+    right = StoredBatch.of.__func__
 
-    def wrong(cls: type, cell: Cell, *values: Any, count: int = 1, **more: Any) -> StoredBatch:
+    def wrong(cls, cell, *values, count=1, **more):
         return right(cls, cell, *values, count=count if count == 1 else 10 * count, **more)
 
     monkeypatch.setattr(StoredBatch, "of", classmethod(wrong))
@@ -201,15 +193,10 @@ def test_a_count_that_is_wrong_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("command", [CURVE, ["validate", "solver", "--jobs", "1"]])
-def test_a_full_disk_is_a_failure(
-    tmp_path: Path,
-    command: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_full_disk_is_a_failure(tmp_path, command, monkeypatch, capsys):
     path, add = tmp_path / "runs.sqlite", RunStore.add
 
-    def add_some(store: RunStore, batch: StoredBatch) -> bool:
+    def add_some(store, batch):
         store._execute("PRAGMA max_page_count = 4")
         return add(store, batch)
 

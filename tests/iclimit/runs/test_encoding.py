@@ -7,7 +7,6 @@ import math
 import pickle
 import sys
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
@@ -48,7 +47,7 @@ RESULTS = st.recursive(
 )
 
 
-def fingerprint(value: Any) -> Any:
+def fingerprint(value):
     """Everything that the value is made of, with bits for numbers."""
     if isinstance(value, (np.ndarray, np.generic)):
         little = np.asarray(value, np.asarray(value).dtype.newbyteorder("<"))
@@ -67,7 +66,7 @@ def fingerprint(value: Any) -> Any:
 
 
 @given(RESULTS)
-def test_results_read_back_bit_for_bit(result: Any) -> None:
+def test_results_read_back_bit_for_bit(result):
     text = encode(result)
     assert fingerprint(decode(text)) == fingerprint(result)
     json.loads(text, parse_constant=pytest.fail)  # strict JSON has no NaN and Infinity
@@ -87,7 +86,7 @@ def test_results_read_back_bit_for_bit(result: Any) -> None:
     ],
     ids=lambda result: type(result).__name__,
 )
-def test_results_of_cells_read_back_bit_for_bit(result: Any) -> None:
+def test_results_of_cells_read_back_bit_for_bit(result):
     found = decode(encode(result))
     assert fingerprint(found) == fingerprint(result)
     assert pickle.dumps(summary_numbers(found)) == pickle.dumps(summary_numbers(result))
@@ -96,7 +95,7 @@ def test_results_of_cells_read_back_bit_for_bit(result: Any) -> None:
 @pytest.mark.parametrize(
     "array", [np.ones((3, 4), order="F"), np.ones((3, 4)), np.ones((4, 6))[::2]]
 )
-def test_the_order_in_memory_is_that_of_a_pickled_array(array: np.ndarray) -> None:
+def test_the_order_in_memory_is_that_of_a_pickled_array(array):
     found, pickled = decode(encode(array)), pickle.loads(pickle.dumps(array))
     assert found.strides == pickled.strides
     assert found.flags.writeable
@@ -126,7 +125,7 @@ class Foreign:
         ({"a": [len]}, "builtins.builtin_function_or_method"),
     ],
 )
-def test_what_cannot_be_encoded_is_named(result: Any, named: str) -> None:
+def test_what_cannot_be_encoded_is_named(result, named):
     with pytest.raises(TypeError, match=f"result must be made of .*{named}"):
         encode(result)
 
@@ -155,13 +154,13 @@ def test_what_cannot_be_encoded_is_named(result: Any, named: str) -> None:
         "[" * 5000 + "]" * 5000,
     ],
 )
-def test_damaged_text_is_a_value_error(text: str) -> None:
+def test_damaged_text_is_a_value_error(text):
     with pytest.raises(ValueError, match="text must be a result encoded by iclimit"):
         decode(text)
 
 
 @pytest.mark.parametrize("module", ["subprocess", "this", "iclimitx.evil", "os.path", ""])
-def test_reading_imports_nothing_from_elsewhere(module: str) -> None:
+def test_reading_imports_nothing_from_elsewhere(module):
     text = json.dumps({"type": "dataclass", "module": module, "name": "Popen", "fields": {}})
     with pytest.raises(ValueError, match="outside iclimit"):
         decode(text)
@@ -169,13 +168,13 @@ def test_reading_imports_nothing_from_elsewhere(module: str) -> None:
     assert "iclimitx" not in sys.modules
 
 
-def test_reading_does_not_call_the_class() -> None:
+def test_reading_does_not_call_the_class():
     """A model of an unknown kind: its constructor would refuse it."""
     text = encode(LinearTransformer("full", *np.zeros((2, 1, 1, 3, 3))))
     assert decode(text.replace('"full"', '"none"')).kind == "none"
 
 
-def test_numbers_of_simulated_errors_by_hand() -> None:
+def test_numbers_of_simulated_errors_by_hand():
     run = simulate_errors(
         dim=4, context=4, tasks=2, prompts=30, rho=0.1, ridge=0.1, rng=0, repeats=5
     )
@@ -186,7 +185,7 @@ def test_numbers_of_simulated_errors_by_hand() -> None:
     assert found["icl"][1] == pytest.approx(math.sqrt(variance / 5), rel=1e-12)
 
 
-def test_numbers_with_their_errors() -> None:
+def test_numbers_with_their_errors():
     assert summary_numbers(1.5) == {"value": (1.5, None)}
     assert summary_numbers(np.float32(2)) == {"value": (2.0, None)}
     assert summary_numbers(None) == summary_numbers("x") == summary_numbers(True) == {}

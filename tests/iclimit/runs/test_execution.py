@@ -7,10 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import joblib
 import pytest
@@ -20,7 +17,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from iclimit.runs.cell import Cell
 from iclimit.runs.encoding import encode
-from iclimit.runs.execution import Outcome, check_run, run_cells
+from iclimit.runs.execution import check_run, run_cells
 from iclimit.runs.store import RunStore, StoreError
 from iclimit.runs.workers import remove_abandoned
 
@@ -29,15 +26,15 @@ NUMBERS = [Cell.of(number, of=i) for i in range(8)]
 CELLS = [*DRAWS, *NUMBERS, Cell.of(total, parts=(NUMBERS[0], (Cell.of(number, of=100), 2.0)))]
 
 
-def table(outcomes: Iterable[Outcome]) -> dict[Cell, str]:
+def table(outcomes):
     """Results as text that is exact to the bit."""
     return {outcome.cell: encode(outcome.result) for outcome in outcomes}
 
 
 @pytest.fixture(scope="module")
-def expected() -> dict[Cell, str]:
+def expected():
     """Results of the functions themselves."""
-    found: dict[Cell, Any] = {}
+    found = {}
     with threadpool_limits(1):
         for i, cell in enumerate(DRAWS):
             found[cell] = draws(rng=cell.seed(7), size=i, repeats=5)
@@ -50,15 +47,13 @@ def expected() -> dict[Cell, str]:
 
 @pytest.mark.parametrize("jobs", [1, 2])
 @pytest.mark.parametrize("repeats", [None, 2])
-def test_same_bits_for_any_workers_order_and_batches(
-    expected: dict[Cell, str], jobs: int, repeats: int | None
-) -> None:
+def test_same_bits_for_any_workers_order_and_batches(expected, jobs, repeats):
     order = random.Random(jobs).sample(CELLS, len(CELLS))
     batches = None if repeats is None else lambda _: repeats
     assert table(run_cells(order, rng=7, jobs=jobs, batch_repeats=batches)) == expected
 
 
-def test_only_what_is_asked_for_is_told_once(tmp_path: Path) -> None:
+def test_only_what_is_asked_for_is_told_once(tmp_path):
     log = tmp_path / "log"
     need = Cell.of(number, of=1, log=str(log))
     sums = [Cell.of(total, parts=(need, (need, i))) for i in range(3)]
@@ -72,7 +67,7 @@ def test_only_what_is_asked_for_is_told_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_a_failure_is_the_result_of_its_cell_and_of_those_that_need_it(jobs: int) -> None:
+def test_a_failure_is_the_result_of_its_cell_and_of_those_that_need_it(jobs):
     bad = {how: Cell.of(fails, how=how) for how in ("value", "two", "exit")}
     needing = Cell.of(total, parts=(NUMBERS[0], bad["value"]))
     cells = [needing, *bad.values(), Cell.of(total, parts=(needing,)), *NUMBERS]
@@ -87,7 +82,7 @@ def test_a_failure_is_the_result_of_its_cell_and_of_those_that_need_it(jobs: int
     assert all(isinstance(found[cell], float) for cell in NUMBERS)
 
 
-def test_a_result_that_cannot_be_stored_fails(tmp_path: Path) -> None:
+def test_a_result_that_cannot_be_stored_fails(tmp_path):
     with RunStore(tmp_path / "runs.sqlite") as store:
         outcomes = list(
             run_cells([Cell.of(fails, how="lambda"), NUMBERS[0]], rng=0, jobs=1, store=store)
@@ -97,15 +92,15 @@ def test_a_result_that_cannot_be_stored_fails(tmp_path: Path) -> None:
         assert len(store.runs()) == 1
 
 
-def test_names_of_cells_are_short() -> None:
+def test_names_of_cells_are_short():
     cell = Cell.of(total, parts=tuple(range(200)))
     assert cell.name == "total(parts=(0, 1, 2, 3, 4, 5, ...))"
 
 
-def test_only_missing_repeats_are_computed(tmp_path: Path) -> None:
+def test_only_missing_repeats_are_computed(tmp_path):
     log = tmp_path / "log"
 
-    def run(repeats: int) -> tuple[list[str], Outcome]:
+    def run(repeats):
         log.unlink(missing_ok=True)
         cell = Cell.of(draws, size=1, repeats=repeats, log=str(log))
         [outcome] = run_cells([cell], rng=3, jobs=1, store=store, batch_repeats=lambda _: 3)
@@ -132,7 +127,7 @@ def test_only_missing_repeats_are_computed(tmp_path: Path) -> None:
         assert run(9)[0] == ["3"]
 
 
-def test_cells_that_differ_in_repeats_are_one_piece_of_work(tmp_path: Path) -> None:
+def test_cells_that_differ_in_repeats_are_one_piece_of_work(tmp_path):
     log = tmp_path / "log"
     few, many = (Cell.of(draws, size=1, repeats=r, log=str(log)) for r in (2, 5))
     found = {o.cell: o.result for o in run_cells([few, many], rng=0, jobs=1)}
@@ -141,10 +136,10 @@ def test_cells_that_differ_in_repeats_are_one_piece_of_work(tmp_path: Path) -> N
     assert found[many].repeats == 5
 
 
-def test_workers_begin_while_cells_are_asked_for(tmp_path: Path) -> None:
+def test_workers_begin_while_cells_are_asked_for(tmp_path):
     log = tmp_path / "log"
 
-    def cells() -> Iterator[Cell]:
+    def cells():
         yield Cell.of(number, of=1, log=str(log))
         deadline = time.monotonic() + PATIENCE
         while not log.exists():
@@ -156,15 +151,13 @@ def test_workers_begin_while_cells_are_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("recorded", [False, True])
-def test_what_is_asked_for_after_it_was_computed_is_not_computed_again(
-    tmp_path: Path, recorded: bool
-) -> None:
+def test_what_is_asked_for_after_it_was_computed_is_not_computed_again(tmp_path, recorded):
     log = str(tmp_path / "log")
     few, many = (Cell.of(draws, size=1, repeats=r, log=log) for r in (2, 5))
     bad = Cell.of(fails, how="value", log=log)
-    found: dict[Cell, Any] = {}
+    found = {}
 
-    def cells() -> Iterator[Cell]:
+    def cells():
         yield from (few, bad)
         while not {few, bad} <= found.keys():
             yield few
@@ -180,7 +173,7 @@ def test_what_is_asked_for_after_it_was_computed_is_not_computed_again(
     assert len((tmp_path / "log").read_text().splitlines()) == 6
 
 
-def test_stored_results_come_first_and_failures_are_not_stored(tmp_path: Path) -> None:
+def test_stored_results_come_first_and_failures_are_not_stored(tmp_path):
     bad = Cell.of(fails, how="value")
     with RunStore(tmp_path / "runs.sqlite") as store:
         list(run_cells([*NUMBERS[4:], bad], rng=0, jobs=1, store=store))
@@ -189,7 +182,7 @@ def test_stored_results_come_first_and_failures_are_not_stored(tmp_path: Path) -
     assert [o.stored for o in outcomes] == [True] * 4 + [False] * 5
 
 
-def test_what_a_stored_cell_needs_is_not_computed(tmp_path: Path) -> None:
+def test_what_a_stored_cell_needs_is_not_computed(tmp_path):
     log = tmp_path / "log"
     cell = Cell.of(total, parts=(Cell.of(number, of=1, log=str(log)),))
     with RunStore(tmp_path / "runs.sqlite") as store:
@@ -199,9 +192,9 @@ def test_what_a_stored_cell_needs_is_not_computed(tmp_path: Path) -> None:
     assert log.read_text() == "number 1\n"
 
 
-def test_a_full_disk_ends_the_run_after_what_is_on_record(tmp_path: Path) -> None:
+def test_a_full_disk_ends_the_run_after_what_is_on_record(tmp_path):
     cells = [Cell.of(draws, size=i, repeats=40) for i in range(40)]
-    told: list[Outcome] = []
+    told = []
     with RunStore(tmp_path / "runs.sqlite") as store:
         store._connection.execute("PRAGMA max_page_count = 20")
         with pytest.raises(StoreError, match="disk is full"):
@@ -213,8 +206,8 @@ def test_a_full_disk_ends_the_run_after_what_is_on_record(tmp_path: Path) -> Non
         assert sum(outcome.stored for outcome in found) == len(told)
 
 
-def test_one_thread_while_cells_run() -> None:
-    def threads() -> list[int]:
+def test_one_thread_while_cells_run():
+    def threads():
         return [pool["num_threads"] for pool in threadpool_info()]
 
     before = threads()
@@ -225,7 +218,7 @@ def test_one_thread_while_cells_run() -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
-def test_ctrl_c_is_not_for_workers_even_while_they_start() -> None:
+def test_ctrl_c_is_not_for_workers_even_while_they_start():
     [outcome] = run_cells([Cell.of(blocks_interrupts)], rng=0, jobs=2)
     assert outcome.result is True
     assert not blocks_interrupts(rng=0)
@@ -242,31 +235,31 @@ def test_ctrl_c_is_not_for_workers_even_while_they_start() -> None:
         ({"time_limit": float("nan")}, "time_limit must be"),
     ],
 )
-def test_bad_arguments(changes: dict[str, Any], message: str) -> None:
+def test_bad_arguments(changes, message):
     with pytest.raises(ValueError, match=message):
         run_cells(NUMBERS, **({"rng": 0, "jobs": 1} | changes))
 
 
-def test_bad_cells() -> None:
+def test_bad_cells():
     with pytest.raises(TypeError, match="cells must be Cell objects, got 3"):
-        list(run_cells([3], rng=0))  # type: ignore[list-item]
+        list(run_cells([3], rng=0))
     check_run(0, -1)
 
 
-def test_leaving_the_iteration_keeps_what_was_told(tmp_path: Path) -> None:
+def test_leaving_the_iteration_keeps_what_was_told(tmp_path):
     cells = [*NUMBERS[:2], Cell.of(number, of=9, nap=1e4), *NUMBERS[2:]]
     with RunStore(tmp_path / "runs.sqlite") as store:
         run = run_cells(cells, rng=0, jobs=2, store=store)
         told = [next(run).cell for _ in range(5)]
-        run.close()  # type: ignore[attr-defined]
+        run.close()
         for cell in told:
             assert store.find(cell.identity(0, "numpy"))
 
 
-def test_a_worker_that_dies_ends_the_run_and_loses_nothing_finished(tmp_path: Path) -> None:
+def test_a_worker_that_dies_ends_the_run_and_loses_nothing_finished(tmp_path):
     killer = Cell.of(dies, log=str(tmp_path / "dies"), times=1)
     cells = [*NUMBERS[:6], killer, *NUMBERS[6:]]
-    told: list[Outcome] = []
+    told = []
     with RunStore(tmp_path / "runs.sqlite") as store:
         with pytest.raises(RuntimeError, match=r"a worker process died.*dies\(log=.*, times=1\)"):
             told.extend(run_cells(cells, rng=0, jobs=2, store=store))
@@ -277,7 +270,7 @@ def test_a_worker_that_dies_ends_the_run_and_loses_nothing_finished(tmp_path: Pa
         assert again[outcome.cell] == replace(outcome, stored=True)
 
 
-def test_time_limit_abandons_what_runs(tmp_path: Path) -> None:
+def test_time_limit_abandons_what_runs(tmp_path):
     cells = [NUMBERS[0], Cell.of(number, of=1, nap=1e4), Cell.of(number, of=2, nap=1e4)]
     with RunStore(tmp_path / "runs.sqlite") as store:
         list(run_cells(cells[:1], rng=0, jobs=1, store=store))
@@ -289,7 +282,7 @@ def test_time_limit_abandons_what_runs(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
+def cluster():
     """Two worker processes with a scheduler in this one."""
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
@@ -298,12 +291,12 @@ def cluster() -> Iterator[Any]:
         yield cluster
 
 
-def test_same_bits_on_a_cluster(cluster: Any, expected: dict[Cell, str]) -> None:
+def test_same_bits_on_a_cluster(cluster, expected):
     run = run_cells(CELLS, rng=7, scheduler=cluster.scheduler_address, batch_repeats=lambda _: 2)
     assert table(run) == expected
 
 
-def test_cluster_of_joblib(cluster: Any, expected: dict[Cell, str]) -> None:
+def test_cluster_of_joblib(cluster, expected):
     from distributed import Client
 
     with Client(cluster) as client:
@@ -314,14 +307,14 @@ def test_cluster_of_joblib(cluster: Any, expected: dict[Cell, str]) -> None:
         assert client.status == "running"
 
 
-def test_time_limit_on_a_cluster(cluster: Any) -> None:
+def test_time_limit_on_a_cluster(cluster):
     cells = [Cell.of(number, of=i, nap=2) for i in range(20)]
     run = run_cells(cells, rng=0, scheduler=cluster.scheduler_address, time_limit=0.5)
     assert len(list(run)) < 20
 
 
 @pytest.mark.slow
-def test_failures_and_other_code_on_a_cluster(cluster: Any) -> None:
+def test_failures_and_other_code_on_a_cluster(cluster):
     other = Cell.of(number, of=1)
     vars(other)["version"] = "older"
     cells = [Cell.of(fails, how="two"), other, NUMBERS[0]]
@@ -334,7 +327,7 @@ def test_failures_and_other_code_on_a_cluster(cluster: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_cluster_worker_that_is_killed(cluster: Any) -> None:
+def test_a_cluster_worker_that_is_killed(cluster):
     cells = [Cell.of(number, of=i, nap=0.05) for i in range(40)]
     run = run_cells(cells, rng=0, scheduler=cluster.scheduler_address)
     found = [next(run)]
@@ -345,7 +338,7 @@ def test_a_cluster_worker_that_is_killed(cluster: Any) -> None:
     }
 
 
-def test_cluster_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_out_of_reach(monkeypatch):
     pytest.importorskip("distributed")
     monkeypatch.setattr("iclimit.runs.workers.PATIENCE", 0.5)
     for address in ("tcp://127.0.0.1:9", "tls://127.0.0.1:9", "nowhere", "http://127.0.0.1:9"):
@@ -354,7 +347,7 @@ def test_cluster_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="processes of POSIX")
-def test_semaphores_of_killed_runs_are_removed(tmp_path: Path) -> None:
+def test_semaphores_of_killed_runs_are_removed(tmp_path):
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         ended.wait()
     kept = [tmp_path / f"sem.loky-{os.getpid()}-a", tmp_path / f"sem.other-{ended.pid}-a"]
@@ -364,7 +357,7 @@ def test_semaphores_of_killed_runs_are_removed(tmp_path: Path) -> None:
     assert set(tmp_path.iterdir()) == set(kept)
 
 
-def test_dask_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dask_that_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(RuntimeError, match=r"pip install 'iclimit\[cluster\]'"):
         next(run_cells(NUMBERS, rng=0, scheduler="tcp://127.0.0.1:9"))

@@ -2,11 +2,8 @@
 
 import os
 import signal
-import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from sample_cells import number
@@ -42,16 +39,16 @@ except KeyboardInterrupt:
 """
 
 
-def all_cells(log: Path) -> list[Cell]:
+def all_cells(log):
     return [Cell.of(number, of=i, nap=0.02, log=str(log)) for i in range(CELLS)]
 
 
-def lines(log: Path) -> list[str]:
+def lines(log):
     return log.read_text().splitlines() if log.exists() else []
 
 
 @contextmanager
-def running_sweep(folder: Path, jobs: int) -> Iterator[subprocess.Popen[str]]:
+def running_sweep(folder, jobs):
     """A sweep that has begun some of its cells."""
     arguments = (str(folder / "runs.sqlite"), str(folder / "log"), str(jobs))
     command = (sys.executable, "-c", SWEEP, *arguments)
@@ -62,7 +59,7 @@ def running_sweep(folder: Path, jobs: int) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_ctrl_c_leaves_nothing_but_what_is_finished(tmp_path: Path, jobs: int) -> None:
+def test_ctrl_c_leaves_nothing_but_what_is_finished(tmp_path, jobs):
     log = tmp_path / "log"
     with running_sweep(tmp_path, jobs) as process:
         assert send(process, signal.SIGINT) == (0, "interrupted\n", "")
@@ -82,7 +79,7 @@ def test_ctrl_c_leaves_nothing_but_what_is_finished(tmp_path: Path, jobs: int) -
 
 
 @pytest.mark.slow
-def test_workers_end_with_their_parent(tmp_path: Path) -> None:
+def test_workers_end_with_their_parent(tmp_path):
     with running_sweep(tmp_path, 2) as process:
         process.kill()
         process.wait(PATIENCE)
@@ -91,7 +88,7 @@ def test_workers_end_with_their_parent(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["kill", "pools", "together"])
-def test_store_survives(tmp_path: Path, what: str) -> None:
+def test_store_survives(tmp_path, what):
     command = (sys.executable, "-m", "killed_runs", what, str(tmp_path))
     with started(*command, env=ENVIRONMENT) as process:
         _, errors = process.communicate(timeout=PATIENCE)

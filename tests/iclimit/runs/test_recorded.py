@@ -1,22 +1,19 @@
 """Single results from the store."""
 
-from pathlib import Path
-from typing import Any
-
 from iclimit.runs.cell import Cell
 from iclimit.runs.execution import run_recorded
 from iclimit.runs.store import RunStore
 
 
-def numbers(*, count: int, rng: Any) -> list[int]:
+def numbers(*, count, rng):
     raise AssertionError(f"only its identity is used, got {count}, {rng}")
 
 
-def test_computed_once_kept_if_complete(tmp_path: Path) -> None:
+def test_computed_once_kept_if_complete(tmp_path):
     calls = []
 
-    def run(count: int, store: RunStore | None, complete: bool = True, rng: int = 0) -> list[int]:
-        def compute() -> list[int]:
+    def run(count, store, complete=True, rng=0):
+        def compute():
             calls.append(count)
             return list(range(count))
 

@@ -8,11 +8,9 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,14 +22,7 @@ from iclimit.runs.store import RunStore, StoredBatch, StoreError, concatenated_n
 from iclimit.simulate.descent import simulate_learning_rate
 from iclimit.simulate.pretraining import simulate_errors
 
-SMALL: dict[str, Any] = {
-    "dim": 4,
-    "context": 4,
-    "tasks": 2,
-    "prompts": 30,
-    "rho": 0.1,
-    "ridge": 0.1,
-}
+SMALL = {"dim": 4, "context": 4, "tasks": 2, "prompts": 30, "rho": 0.1, "ridge": 0.1}
 BATCH = StoredBatch(
     identity="a" * 64,
     first=0,
@@ -75,7 +66,7 @@ def in_children(count, work):
 """
 
 
-def run_script(text: str, *arguments: Any) -> str:
+def run_script(text, *arguments):
     """Run the helpers above and this text in a process of its own, which can fork cheaply."""
     return subprocess.run(
         [sys.executable, "-c", SCRIPT + textwrap.dedent(text), *map(str, arguments)],
@@ -86,7 +77,7 @@ def run_script(text: str, *arguments: Any) -> str:
     ).stdout
 
 
-def integrity(path: Path) -> str:
+def integrity(path):
     with sqlite3.connect(path) as connection:
         (answer,) = connection.execute("PRAGMA integrity_check").fetchone()
     connection.close()
@@ -94,19 +85,19 @@ def integrity(path: Path) -> str:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
     return folder
 
 
 @pytest.fixture
-def path(folder: Path) -> Path:
+def path(folder):
     return folder / "runs.sqlite"
 
 
 @pytest.fixture
-def guarded() -> Iterator[Path]:
+def guarded():
     """A store in a folder whose permissions hold for this process, whoever runs the tests."""
     user = os.geteuid()
     if user == 0:
@@ -119,7 +110,7 @@ def guarded() -> Iterator[Path]:
         os.seteuid(user)
 
 
-def test_a_result_comes_back_with_all_that_is_known(path: Path) -> None:
+def test_a_result_comes_back_with_all_that_is_known(path):
     cell = Cell.of(simulate_errors, repeats=3, **SMALL)
     result = cell.run(7)
     batch = StoredBatch.of(cell, result, rng=7, backend="numpy", seconds=0.5, count=3)
@@ -141,7 +132,7 @@ def test_a_result_comes_back_with_all_that_is_known(path: Path) -> None:
     assert timedelta() <= age < timedelta(hours=1)
 
 
-def test_seeds_of_any_size(path: Path) -> None:
+def test_seeds_of_any_size(path):
     cell = Cell.of(simulate_learning_rate, contexts=10, dim=3, context=6)
     seed = 2**128 - 1
     with RunStore(path) as store:
@@ -150,7 +141,7 @@ def test_seeds_of_any_size(path: Path) -> None:
     assert int(run.seed) == seed
 
 
-def test_numbers_that_are_not_finite(path: Path) -> None:
+def test_numbers_that_are_not_finite(path):
     cell = Cell.of(simulate_errors, repeats=1, **SMALL)
     with RunStore(path) as store:
         store.add(StoredBatch.of(cell, cell.run(0), rng=0, backend="numpy", seconds=0.1))
@@ -158,7 +149,7 @@ def test_numbers_that_are_not_finite(path: Path) -> None:
     assert concatenated_numbers(batches)["icl"][1] == np.inf
 
 
-def test_batches_of_one_cell_give_the_numbers_of_all_repeats(path: Path) -> None:
+def test_batches_of_one_cell_give_the_numbers_of_all_repeats(path):
     cell = Cell.of(simulate_errors, repeats=5, **SMALL)
     with RunStore(path) as store:
         for first, count in ((2, 3), (0, 2)):
@@ -176,7 +167,7 @@ def test_batches_of_one_cell_give_the_numbers_of_all_repeats(path: Path) -> None
     assert concatenated_numbers(batches)["icl"] == (whole.icl.mean, whole.icl.standard_error)
 
 
-def test_overlapping_batches_are_refused(path: Path) -> None:
+def test_overlapping_batches_are_refused(path):
     with RunStore(path) as store:
         assert store.add(replace(BATCH, first=10, count=10))
         for first, count in ((0, 11), (19, 1), (10, 10), (5, 20), (12, 3)):
@@ -188,7 +179,7 @@ def test_overlapping_batches_are_refused(path: Path) -> None:
         assert store.find("c") == []
 
 
-def test_writers_at_the_same_time_never_overlap(path: Path) -> None:
+def test_writers_at_the_same_time_never_overlap(path):
     told = run_script(
         """
         gate_out, gate_in = os.pipe()
@@ -228,7 +219,7 @@ def test_writers_at_the_same_time_never_overlap(path: Path) -> None:
     "content", [b"x", b"garbage " * 1000, b"SQLite format 3\0" + b"\xff" * 5000]
 )
 @pytest.mark.parametrize("readonly", [False, True])
-def test_no_sqlite_file(path: Path, content: bytes, readonly: bool) -> None:
+def test_no_sqlite_file(path, content, readonly):
     path.write_bytes(content)
     with pytest.raises(StoreError, match=r"runs\.sqlite' (is no SQLite file|is damaged)"):
         RunStore(path, readonly=readonly)
@@ -236,7 +227,7 @@ def test_no_sqlite_file(path: Path, content: bytes, readonly: bool) -> None:
 
 
 @pytest.mark.parametrize("readonly", [False, True])
-def test_database_of_another_program(path: Path, readonly: bool) -> None:
+def test_database_of_another_program(path, readonly):
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE runs (x)")
     connection.close()
@@ -258,7 +249,7 @@ def test_other_formats_are_refused(path, readonly, step, age):
 
 
 @pytest.mark.parametrize("kept", [0.5, 0.95, "a page less"])
-def test_truncated_file(path: Path, kept: Any) -> None:
+def test_truncated_file(path, kept):
     with RunStore(path) as store:
         for first in range(100):
             store.add(replace(BATCH, first=first, result="x" * 2000))
@@ -268,7 +259,7 @@ def test_truncated_file(path: Path, kept: Any) -> None:
         RunStore(path)
 
 
-def test_damaged_pages(path: Path) -> None:
+def test_damaged_pages(path):
     with RunStore(path) as store:
         for first in range(100):
             store.add(replace(BATCH, first=first, result="x" * 2000))
@@ -279,7 +270,7 @@ def test_damaged_pages(path: Path) -> None:
         store.find(BATCH.identity)
 
 
-def test_paths_that_cannot_be_stores(folder: Path) -> None:
+def test_paths_that_cannot_be_stores(folder):
     with pytest.raises(StoreError, match="must be a file in an existing folder"):
         RunStore(folder / "none" / "runs.sqlite")
     with pytest.raises(StoreError, match="must be a file"):
@@ -295,13 +286,13 @@ def test_paths_that_cannot_be_stores(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a b.sqlite", "50%?x=1#y.sqlite", ":memory:", "läufe"])
-def test_any_name_will_do(folder: Path, name: str) -> None:
+def test_any_name_will_do(folder, name):
     with RunStore(folder / name) as store:
         store.add(BATCH)
     assert [each.name for each in folder.iterdir()] == [name]
 
 
-def test_full_disk_keeps_what_is_there_and_goes_on_when_there_is_room(path: Path) -> None:
+def test_full_disk_keeps_what_is_there_and_goes_on_when_there_is_room(path):
     with RunStore(path) as store:
         store.add(BATCH)
         [(pages,)] = store._execute("PRAGMA page_count")
@@ -316,7 +307,7 @@ def test_full_disk_keeps_what_is_there_and_goes_on_when_there_is_room(path: Path
     assert integrity(path) == "ok"
 
 
-def test_locked_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_locked_file(path, monkeypatch):
     monkeypatch.setattr(store_module, "TIMEOUT", 0.05)
     with RunStore(path) as store, RunStore(path) as other:
         other._connection.execute("BEGIN IMMEDIATE")
@@ -329,7 +320,7 @@ def test_locked_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("modes", [(0o444, 0o755), (0o444, 0o555), (0o644, 0o555)])
-def test_read_only_file_or_folder(guarded: Path, modes: tuple[int, int]) -> None:
+def test_read_only_file_or_folder(guarded, modes):
     with RunStore(guarded) as store:
         store.add(BATCH)
     guarded.chmod(modes[0])
@@ -342,13 +333,13 @@ def test_read_only_file_or_folder(guarded: Path, modes: tuple[int, int]) -> None
             store.add(replace(BATCH, first=1))
 
 
-def test_folder_that_takes_no_file(guarded: Path) -> None:
+def test_folder_that_takes_no_file(guarded):
     guarded.parent.chmod(0o555)
     with pytest.raises(StoreError, match="cannot be opened"):
         RunStore(guarded)
 
 
-def test_reading_does_not_write(path: Path) -> None:
+def test_reading_does_not_write(path):
     with RunStore(path) as store:
         store.add(BATCH)
     content = path.read_bytes()
@@ -360,7 +351,7 @@ def test_reading_does_not_write(path: Path) -> None:
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
-def test_listing_is_newest_first_and_filtered(path: Path) -> None:
+def test_listing_is_newest_first_and_filtered(path):
     with RunStore(path) as store:
         for number, function in enumerate(["m.f", "m.g", "m.f", "n.f_100%"]):
             finished = f"2026-01-0{number + 1}T00:00:00.000000Z"
@@ -378,7 +369,7 @@ def test_listing_is_newest_first_and_filtered(path: Path) -> None:
         assert (first.count, first.finished) == (2, "2026-02-01")
 
 
-def test_pruning_deletes_whole_runs_and_gives_space_back(path: Path) -> None:
+def test_pruning_deletes_whole_runs_and_gives_space_back(path):
     with RunStore(path) as store:
         for first in range(50):
             store.add(replace(BATCH, first=first, result="x" * 10_000))
@@ -392,7 +383,7 @@ def test_pruning_deletes_whole_runs_and_gives_space_back(path: Path) -> None:
     assert integrity(path) == "ok"
 
 
-def test_obsolete_runs_are_those_of_changed_code(path: Path) -> None:
+def test_obsolete_runs_are_those_of_changed_code(path):
     cell = Cell.of(simulate_learning_rate, contexts=10, dim=3, context=6)
     current = StoredBatch.of(cell, 1.0, rng=0, backend="numpy", seconds=1.0)
     others = {
@@ -406,13 +397,13 @@ def test_obsolete_runs_are_those_of_changed_code(path: Path) -> None:
     with RunStore(path) as store:
         store.add(current)
         for name, changes in others.items():
-            store.add(replace(current, identity=name, **changes))  # type: ignore[arg-type]
+            store.add(replace(current, identity=name, **changes))
         found = {run.identity for run in obsolete(store.runs())}
     assert found == {"changed", "gone", "no module", "needs changed"}
     assert "antigravity" not in sys.modules
 
 
-def test_what_cannot_be_encoded_is_not_stored(path: Path) -> None:
+def test_what_cannot_be_encoded_is_not_stored(path):
     cell = Cell.of(simulate_learning_rate, contexts=10, dim=3, context=6)
     with pytest.raises(TypeError, match=r"got builtins\.object"):
         StoredBatch.of(cell, object(), rng=0, backend="numpy", seconds=1.0)

@@ -1,7 +1,6 @@
 """Parts of the claims on gradient descent: traces of contexts, paired losses, wrong layers."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +21,7 @@ from iclimit.validation.claims.descent import (
 )
 
 
-def test_losses_from_traces_are_those_of_polynomials() -> None:
+def test_losses_from_traces_are_those_of_polynomials():
     values, rates, noise = np.array([0.2, 0.9, 1.7]), [0.4, 0.8], 0.3
     traces = np.array([np.mean(values**k) for k in range(5)])
     P = (1 - 0.4 * values) * (1 - 0.8 * values)
@@ -30,7 +29,7 @@ def test_losses_from_traces_are_those_of_polynomials() -> None:
     assert contexts.mean_loss(traces, rates, noise) == pytest.approx(expected, rel=1e-13)
 
 
-def test_best_rates_are_the_roots_of_as_few_eigenvalues() -> None:
+def test_best_rates_are_the_roots_of_as_few_eigenvalues():
     """As many steps as eigenvalues remove the error; a constant rate minimises by calculus."""
     values = np.array([0.5, 1.0, 2.0])
     traces = np.array([np.mean(values**k) for k in range(7)])
@@ -40,8 +39,8 @@ def test_best_rates_are_the_roots_of_as_few_eigenvalues() -> None:
     assert slope == pytest.approx(0.0, abs=1e-6)
 
 
-def test_traces_are_those_of_eigenvalues() -> None:
-    options: dict[str, Any] = {"context": 5, "dim": 3, "contexts": 200, "rng": 4}
+def test_traces_are_those_of_eigenvalues():
+    options = {"context": 5, "dim": 3, "contexts": 200, "rng": 4}
     traces = contexts.mean_traces(most=5, **options)
     assert traces.shape == (contexts.BLOCKS, 6)
     (x,) = contexts.context_blocks(5, 3, "gaussian", 200, 4, "numpy")
@@ -50,7 +49,7 @@ def test_traces_are_those_of_eigenvalues() -> None:
     assert np.mean(traces, axis=0) == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_jackknife_of_a_mean_is_its_standard_error() -> None:
+def test_the_jackknife_of_a_mean_is_its_standard_error():
     blocks = np.random.default_rng(0).standard_normal((20, 2))
     first, second = contexts.jackknife(lambda mean: mean, blocks)
     for found, column in ((first, blocks[:, 0]), (second, blocks[:, 1])):
@@ -59,7 +58,7 @@ def test_the_jackknife_of_a_mean_is_its_standard_error() -> None:
         assert found.standard_error == pytest.approx(expected.standard_error)
 
 
-def trained_layer(noise: float) -> tuple[Problem, Layer]:
+def trained_layer(noise):
     """A step on uniform inputs whose weights are all a bit off, as training leaves them."""
     problem = Problem(dim=4, context=6, input_law="uniform", noise_variance=0.2, scale=1)
     step = descent_layer(1.5, context=6, dim=4)
@@ -71,7 +70,7 @@ def trained_layer(noise: float) -> tuple[Problem, Layer]:
     return problem, Layer(*weights)
 
 
-def test_a_layer_is_its_own_step_and_a_rest_that_is_even_in_the_labels() -> None:
+def test_a_layer_is_its_own_step_and_a_rest_that_is_even_in_the_labels():
     problem, layer = trained_layer(0.1)
     prompts = draw_prompts(problem, get_backend("numpy"), np.random.default_rng(0), 50)
     flipped = replace(prompts, labels=-prompts.labels)
@@ -82,7 +81,7 @@ def test_a_layer_is_its_own_step_and_a_rest_that_is_even_in_the_labels() -> None
     assert np.max(np.abs(first + second)) > 0.01
 
 
-def test_paired_losses_add_up_to_that_of_the_layer() -> None:
+def test_paired_losses_add_up_to_that_of_the_layer():
     problem, layer = trained_layer(0.05)
     count, matrix = 20_000, 1.4 * np.eye(4)
     found = paired.paired_losses(problem, layer, matrix, count, np.random.default_rng(2))
@@ -99,7 +98,7 @@ def test_paired_losses_add_up_to_that_of_the_layer() -> None:
     assert abs(found.descent.z(own)) < 4
 
 
-def test_the_best_preconditioner_of_contexts_is_the_one_of_least_loss() -> None:
+def test_the_best_preconditioner_of_contexts_is_the_one_of_least_loss():
     """Isotropic, it is the best rate on the same contexts, a ratio of traces."""
     problem = Problem(dim=5, context=5, noise_variance=0.3, scale=1)
     with pytest.MonkeyPatch.context() as patch:
@@ -109,7 +108,7 @@ def test_the_best_preconditioner_of_contexts_is_the_one_of_least_loss() -> None:
     assert all(abs(each.z(5 / (5 + 5 + 1 + 0.3))) < 4 for each in found)
 
 
-def test_losses_of_the_step_elsewhere_are_sums_over_a_sample() -> None:
+def test_losses_of_the_step_elsewhere_are_sums_over_a_sample():
     """The step that is optimal at scale 1, applied to inputs and tasks of other sizes."""
     generator = np.random.default_rng(2)
     x = generator.uniform(-1, 1, (40_000, 11, 10))
@@ -125,7 +124,7 @@ def test_losses_of_the_step_elsewhere_are_sums_over_a_sample() -> None:
         assert abs(deviation) < 4 * np.std(errors) / 200
 
 
-def test_a_published_factor_is_one_draw_of_the_law() -> None:
+def test_a_published_factor_is_one_draw_of_the_law():
     """Its spread is that of the quartiles, which are 6 % apart: a factor out of reach is seen."""
     quantiles = [Estimate(q, 0.002, 500_000) for q in (0.709, 0.734, 0.755)]
     for value in dampening.PUBLISHED:
@@ -137,10 +136,10 @@ def test_a_published_factor_is_one_draw_of_the_law() -> None:
     ("name", "label"),
     [("rate", "after"), ("initial", "after"), ("preconditioner", "preconditioned")],
 )
-def test_a_wrong_layer_is_seen(name: str, label: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_layer_is_seen(name, label, monkeypatch):
     right = constructions.descent_layer
 
-    def wrong(rate: float, **options: Any) -> Any:
+    def wrong(rate, **options):
         if name == "rate":
             return right(rate * (1 + 1e-6), **options)
         if options.get(name) is not None:

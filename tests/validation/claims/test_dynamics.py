@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections.abc import Iterable
 from dataclasses import replace
 from importlib import resources
 
@@ -17,12 +16,12 @@ from iclimit.validation.claims.dynamics import published as script
 from iclimit.validation.reference.curves import CONTEXT, CURVES, eigenvalues
 
 
-def seed(root: int) -> np.random.SeedSequence:
+def seed(root):
     """What a cell gets for rng."""
     return np.random.SeedSequence(root)
 
 
-def test_law_of_the_effective_scale(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_law_of_the_effective_scale(monkeypatch):
     """More blocks extend fewer; entries of scale 1 make the root of half a chi-square."""
     monkeypatch.setattr(merged, "BLOCK", 1000)
     few, several = (merged.log_scales(heads=3, blocks=count, rng=seed(2)) for count in (2, 4))
@@ -32,7 +31,7 @@ def test_law_of_the_effective_scale(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(np.mean(several, axis=1), expected, atol=0.04)
 
 
-def test_drops_are_compared_if_they_are_predicted_before_the_end() -> None:
+def test_drops_are_compared_if_they_are_predicted_before_the_end():
     (flow,) = staircase_flows.separate_flows(
         dim=3, heads=4, rank=1, scales=(1e-5,), seed=0, rng=seed(1)
     )
@@ -42,7 +41,7 @@ def test_drops_are_compared_if_they_are_predicted_before_the_end() -> None:
     assert len(list(drop_times.compare_drops({0: late}))) == count - 1
 
 
-def test_flows_of_two_scales_start_from_proportional_weights() -> None:
+def test_flows_of_two_scales_start_from_proportional_weights():
     large, small = staircase_flows.separate_flows(
         dim=2, heads=3, rank=1, scales=(0.04, 0.01), seed=0, rng=seed(4)
     )
@@ -54,7 +53,7 @@ def test_flows_of_two_scales_start_from_proportional_weights() -> None:
     assert len(small.times) == len(small.losses) == len(small.theory)
 
 
-def test_features_of_the_shortcut_have_the_law_of_whole_sequences() -> None:
+def test_features_of_the_shortcut_have_the_law_of_whole_sequences():
     """The sandwich, a moment of high order, from sequences with all their inputs."""
     lam, size = eigenvalues(4), 200_000
     features, label = training_set.draw_features(np.random.default_rng(8), size)
@@ -75,7 +74,7 @@ def test_features_of_the_shortcut_have_the_law_of_whole_sequences() -> None:
 
 
 @pytest.mark.parametrize("index", range(len(CURVES)))
-def test_published_files_are_read_whole(index: int) -> None:
+def test_published_files_are_read_whole(index):
     published = CURVES[index]
     curve = published.read()
     settings = published.settings
@@ -99,7 +98,7 @@ def test_published_files_are_read_whole(index: int) -> None:
     assert models[options["--model"]] == settings["model"]
 
 
-def test_published_heights_are_the_plateaus() -> None:
+def test_published_heights_are_the_plateaus():
     """For D = 4; training sets of 80 000 shift a plateau by up to 1 %."""
     published = CURVES[2]
     assert published.settings["dim"] == 4
@@ -119,14 +118,14 @@ HEIGHTS = plateau_losses(eigenvalues(4), context=31)
 STEPS = np.arange(0, 401, 10)
 
 
-def stairs(drops: Iterable[int]) -> np.ndarray:
+def stairs(drops):
     """Losses that fall at these steps, within two records, and by little in between."""
     shares = [np.clip((STEPS - drop) / 20 + 0.5, 0, 1) for drop in drops]
     shares += [np.zeros(len(STEPS))] * (4 - len(shares))
     return HEIGHTS[-1] + (HEIGHTS[:-1] - HEIGHTS[1:]) @ (1 - np.array(shares)) - 1e-9 * STEPS
 
 
-def test_summaries_of_stairs() -> None:
+def test_summaries_of_stairs():
     found = CURVES[2].summarise(STEPS, stairs([50, 130, 220, 300]))
     assert list(found) == [
         "first loss",
@@ -141,7 +140,7 @@ def test_summaries_of_stairs() -> None:
         assert found[f"height with {m} learned"] == pytest.approx(HEIGHTS[m], abs=1e-6)
 
 
-def test_summaries_of_plateaus_never_reached() -> None:
+def test_summaries_of_plateaus_never_reached():
     found = CURVES[2].summarise(STEPS, stairs([50, 130]))
     assert found["height with 1 learned"] == pytest.approx(HEIGHTS[1], abs=1e-6)
     # The second plateau lasts to the end, or so it seems.
@@ -158,12 +157,12 @@ def test_summaries_of_plateaus_never_reached() -> None:
     assert len({found[f"ln(step) of drop {k}"] for k in (1, 2, 3, 4)}) == 1
 
 
-def test_summaries_of_a_single_drop() -> None:
+def test_summaries_of_a_single_drop():
     found = CURVES[0].summarise(STEPS, np.where(STEPS < 200, 1.0, 0.136))
     assert found == {"first loss": 1.0, "ln(step) of drop 1": math.log(200), "last loss": 0.136}
 
 
-def curves_result(index: int, repeats: int) -> script.CurvesCell:
+def curves_result(index, repeats):
     """Seeds that spread by one per cent about the published curve."""
     curve = CURVES[index].read()
     theirs = CURVES[index].summarise(*curve.T)
@@ -176,7 +175,7 @@ def curves_result(index: int, repeats: int) -> script.CurvesCell:
 
 
 @pytest.mark.parametrize("index", range(len(CURVES)))
-def test_every_summary_of_a_published_curve_can_fail(index: int) -> None:
+def test_every_summary_of_a_published_curve_can_fail(index):
     curve, right = CURVES[index], curves_result(index, 20)
     reached = {name: v for name, v in right.summaries.items() if math.isfinite(v[0])}
     assert [row.label for row in script.compare_curve(curve, right)] == [
@@ -201,7 +200,7 @@ def test_every_summary_of_a_published_curve_can_fail(index: int) -> None:
                 assert row.label.endswith("not reached")
 
 
-def test_notes_say_what_is_not_reached() -> None:
+def test_notes_say_what_is_not_reached():
     right, name = curves_result(2, 10), "ln(step) of drop 3"
     values = [*right.summaries[name][:-1], math.nan]
     cell = replace(right, summaries=right.summaries | {name: values})
@@ -212,7 +211,7 @@ def test_notes_say_what_is_not_reached() -> None:
 
 
 @pytest.mark.parametrize("index", range(len(CURVES)))
-def test_small_trainings_like_the_published(index: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_trainings_like_the_published(index, monkeypatch):
     published = CURVES[index]
     small = {**settings[published.setting], "training_set": 200, "steps": 40}
     monkeypatch.setitem(settings, published.setting, small)

@@ -12,7 +12,7 @@ from iclimit.validation.claims.gdpp.controls import spectral_controls, trace_con
 from iclimit.validation.claims.gdpp.minima import errors, local_minima
 
 
-def test_spectra_of_layers_by_hand() -> None:
+def test_spectra_of_layers_by_hand():
     found = spectrum.spectral_means(gammas=(0.3, 0.4), dim=3, contexts=40, rng=5)
     x = np.random.default_rng(5).standard_normal((40, 12, 3))
     traces = np.empty((40, 3))
@@ -29,14 +29,14 @@ def test_spectra_of_layers_by_hand() -> None:
         assert estimate.standard_error < np.std(plain) / math.sqrt(40)
 
 
-def test_images_of_an_interval() -> None:
+def test_images_of_an_interval():
     """One layer maps the eigenvalues from 1/30 to 1 by e (1 - e/5)^2, which increases."""
     found = reached.image_ends(gammas=(0.2,), lower=1 / 30, upper=1.0, rng=0)
     ends = [[e, e * (1 - 0.2 * e) ** 2] for e in (1 / 30, 1)]
     np.testing.assert_allclose(found, ends, rtol=1e-12)
 
 
-def test_the_last_step_alone_leaves_the_residual_of_the_condition_number() -> None:
+def test_the_last_step_alone_leaves_the_residual_of_the_condition_number():
     """(kappa - 1)/(kappa + 1) at the best rate, 1 - 1/kappa at rate 1."""
     errors = reached.reached_layers(condition_number=30.0, gammas=(0.2,), rates=(60 / 31,), rng=0)
     assert errors == [pytest.approx(29 / 31, rel=1e-9)]
@@ -46,7 +46,7 @@ def test_the_last_step_alone_leaves_the_residual_of_the_condition_number() -> No
     assert layer_spectra(x, [0.1]).shape == (2, 2, 4)
 
 
-def test_minima_are_where_the_gradient_vanishes() -> None:
+def test_minima_are_where_the_gradient_vanishes():
     """One layer without noise: eta = m1/m2, loss 1 - m1^2/m2."""
     nodes, weights = np.array([0.5, 1.0, 2.5]), np.array([0.3, 0.5, 0.2])
     first, second = weights @ nodes, weights @ nodes**2
@@ -61,7 +61,7 @@ def test_minima_are_where_the_gradient_vanishes() -> None:
     assert root == pytest.approx(math.sqrt(0.5) * (1 - bias) / math.sqrt(2.0))
 
 
-def test_trace_controls_are_centred() -> None:
+def test_trace_controls_are_centred():
     x = np.random.default_rng(4).standard_normal((5000, 9, 4))
     gram = x.transpose(0, 2, 1) @ x
     controls = trace_controls(gram, 9)
@@ -72,6 +72,6 @@ def test_trace_controls_are_centred() -> None:
     np.testing.assert_allclose(same, controls, atol=1e-12)
 
 
-def test_layers_are_counted_with_the_last_step() -> None:
+def test_layers_are_counted_with_the_last_step():
     assert layers.counted([0.5, 0.09, 1e-3], 0.1) == 2
     assert layers.counted([0.5, 0.2], 0.1) == math.inf

@@ -1,7 +1,6 @@
 """Several linear layers: made-up trainings, plateaus, and the best layers."""
 
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,13 +12,11 @@ from iclimit.validation.claims.gdpp.linear_layers import SHARED
 
 
 @cache
-def best(shared: bool = True) -> best_layers.BestLayers:
+def best(shared=True):
     return best_layers.best_layers(layers=2, shared=shared, rng=0)
 
 
-def trained_results(
-    rates: Any, gammas: Any, *, scale: float = 1.0
-) -> dict[linear_layers.Kind, list[trained_layers.Layers]]:
+def trained_results(rates, gammas, *, scale=1.0):
     """Results of quick for layers with these rates that were steps of descent before."""
     size = {"context": 10, "dim": 10}
     layers = [gdpp_transformer(rates, gammas, **size).layers[0]] * 2
@@ -32,26 +29,26 @@ def trained_results(
     return {SHARED: [found]}
 
 
-def failures(layers) -> list[str]:
+def failures(layers):
     """Labels of what does not hold, without error bars of rare cases."""
     rows = linear_layers.compare_all(layers, linear_layers.EXCESS["quick"])
     return [row.label for row in rows if not abs(row.z) < 4]
 
 
-def test_layers_near_the_best_hold() -> None:
+def test_layers_near_the_best_hold():
     layers = trained_results([1.03 * rate for rate in best().rates], best().gammas)
     assert not failures(layers)
     (note,) = linear_layers.describe_all(layers)
     assert "0 of 1 runs on a plateau; GD 0.1566, best GD++ 0.1105 (exact)" in note
 
 
-def test_layers_that_do_not_precondition_are_on_a_plateau() -> None:
+def test_layers_that_do_not_precondition_are_on_a_plateau():
     layers = trained_results(best().steps, [0.0])
     assert failures(layers) == ["runs on a plateau, 2 shared layers"]
     assert "1 of 1 runs on a plateau" in linear_layers.describe_all(layers)[0]
 
 
-def test_layers_short_of_the_best_fail() -> None:
+def test_layers_short_of_the_best_fail():
     rates, gammas = (0.72 * np.array(each) for each in (best().rates, best().gammas))
     found = failures(trained_results(rates, gammas))
     assert "trained over the best GD++, 2 shared layers, run 1" in found
@@ -59,8 +56,8 @@ def test_layers_short_of_the_best_fail() -> None:
     assert not any(label.startswith("loss of") for label in found)
 
 
-def test_trainings_are_cells_with_snapshots() -> None:
-    settings: dict[str, Any] = {"steps": 20, "batch": 32, "learning_rate": 0.01}
+def test_trainings_are_cells_with_snapshots():
+    settings = {"steps": 20, "batch": 32, "learning_rate": 0.01}
     first, again, other = (
         trained_layers.train_layers(layers=2, shared=True, run=0, rng=seed, **settings)
         for seed in (0, 0, 1)
@@ -72,7 +69,7 @@ def test_trainings_are_cells_with_snapshots() -> None:
     assert not np.array_equal(first.losses, other.losses)
 
 
-def test_best_layers_are_those_of_the_search() -> None:
+def test_best_layers_are_those_of_the_search():
     exact = gdpp_minima(2, **best_layers.SIZE)[0]
     assert best(shared=False).loss == pytest.approx(exact.loss, rel=1e-6)
     assert exact.loss < best().loss < best().step_loss
@@ -81,7 +78,7 @@ def test_best_layers_are_those_of_the_search() -> None:
         assert abs(run.loss.z(each.loss)) < 4
 
 
-def test_best_layers_on_sampled_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_best_layers_on_sampled_contexts(monkeypatch):
     """The rule has the moments of the sample, over blocks of it too."""
     monkeypatch.setattr(best_layers, "SAMPLED", {3: 4000})
     found = best_layers.best_layers(layers=3, shared=False, rng=0)

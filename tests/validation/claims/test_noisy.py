@@ -4,7 +4,6 @@ import math
 from dataclasses import replace
 from functools import cache
 from statistics import fmean, median_low
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from iclimit.runs import Cell
 from iclimit.simulate.gdpp import HeldOutLosses, simulate_ridge_baselines
 from iclimit.simulate.gdpp.linear_transformer import build, parameter_count
 from iclimit.statistics import z_threshold
-from iclimit.validation import Comparison
 from iclimit.validation.claim import PRESETS, Effort
 from iclimit.validation.claims.gdpp import (
     gdpp_table,
@@ -39,7 +37,7 @@ from iclimit.validation.reference.noise_levels import (
 from iclimit.validation.rows import Values, cells_of
 
 
-def compare_published(model: Trained) -> Comparison:
+def compare_published(model):
     """The row of a model, judged."""
     row = published_row(model.model.kind, model.noise_law, model.model.depth, model)
     return Values({})(row).comparisons()[0]
@@ -48,7 +46,7 @@ def compare_published(model: Trained) -> Comparison:
 SMALL = {"context": 16, "dim": 2}
 
 
-def test_the_published_table_is_read_whole() -> None:
+def test_the_published_table_is_read_whole():
     table = published_table()
     rows = {(method, layers) for method, layers, _ in table}
     transformers = {(kind, layers) for kind in ("GD++", "Diag", "Full") for layers in range(1, 8)}
@@ -84,12 +82,12 @@ def test_the_published_table_is_read_whole() -> None:
         ("TunedRR", 0, "categorical:1,3,5", 0.054),
     ],
 )
-def test_published_numbers(method: str, layers: int, noise: str, value: float) -> None:
+def test_published_numbers(method, layers, noise, value):
     assert published_table()[method, layers, noise] == value
 
 
 @pytest.mark.parametrize(("loss", "spread"), [(0.4, 0.0), (0.05, 0.1), (0.02, 0.0), (5e-4, 1e-3)])
-def test_the_published_error_is_that_of_its_model(loss: float, spread: float) -> None:
+def test_the_published_error_is_that_of_its_model(loss, spread):
     """Contexts of mean loss a and standard deviation s, normal differences, rounded means."""
     generator, count = np.random.default_rng(0), 400_000
     oracle = baselines("uniform:3").oracle
@@ -110,7 +108,7 @@ def test_the_published_error_is_that_of_its_model(loss: float, spread: float) ->
 
 
 @pytest.mark.parametrize("noise", ["uniform:1", "uniform:5"])
-def test_the_published_error_is_near_that_of_sequences(noise: str) -> None:
+def test_the_published_error_is_near_that_of_sequences(noise):
     """Noiseless queries drawn as in the definition: the model leaves out correlations."""
     run = simulate_ridge_baselines(
         Problem(**SIZE, noise_law=noise, scale=1), contexts=20_000, rng=0, queries=True
@@ -120,11 +118,11 @@ def test_the_published_error_is_near_that_of_sequences(noise: str) -> None:
     assert 0.85 < ratio < 1.15  # measured: 1.03 and 0.96
 
 
-def model_of(kind: str, layers: int, noise: str, loss: float, **changes: Any) -> Trained:
+def model_of(kind, layers, noise, loss, **changes):
     """A trained model as it comes out (errors and spread measured at two layers of GD++)."""
     count = parameter_count(kind, SIZE["dim"])
     parameters = np.linspace(-1e-2, 1e-2, layers * count).reshape(layers, 1, count)
-    values: dict[str, Any] = {
+    values = {
         "noise_law": noise,
         "model": build(kind, parameters, SIZE["dim"]),
         "training_loss": loss,
@@ -142,7 +140,7 @@ def model_of(kind: str, layers: int, noise: str, loss: float, **changes: Any) ->
 
 
 @pytest.mark.parametrize(("kind", "name"), [("gd++", "GD++"), ("diag", "Diag"), ("axial", "Full")])
-def test_a_model_is_contradicted_above_the_published_loss_only(kind: str, name: str) -> None:
+def test_a_model_is_contradicted_above_the_published_loss_only(kind, name):
     bound = published_table()[name, 2, "uniform:3"]
     for factor in (0.0, 0.5, 0.99, 1.0):
         assert compare_published(model_of(kind, 2, "uniform:3", factor * bound)).z == 0
@@ -158,7 +156,7 @@ def test_a_model_is_contradicted_above_the_published_loss_only(kind: str, name: 
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8, 9])
-def test_the_median_evaluation_is_one_of_them(count: int) -> None:
+def test_the_median_evaluation_is_one_of_them(count):
     losses = np.random.default_rng(count).exponential(size=50 * count)
     found = trained.median_evaluation(losses, 50)
     parts = [losses[50 * k : 50 * (k + 1)].tolist() for k in range(count)]
@@ -167,7 +165,7 @@ def test_the_median_evaluation_is_one_of_them(count: int) -> None:
 
 
 @pytest.mark.parametrize("ruin", [1e3, 1e12, math.inf])
-def test_one_ruined_context_leaves_the_median_evaluation(ruin: float) -> None:
+def test_one_ruined_context_leaves_the_median_evaluation(ruin):
     losses = np.random.default_rng(4).exponential(size=9 * EVALUATED)
     losses[4 * EVALUATED + 7] = ruin
     found = trained.median_evaluation(losses)
@@ -175,7 +173,7 @@ def test_one_ruined_context_leaves_the_median_evaluation(ruin: float) -> None:
     assert np.max(found) < 50
 
 
-def evaluated(losses: np.ndarray, noise: str, layers: int) -> Trained:
+def evaluated(losses, noise, layers):
     """Diagonal model with such losses on held-out contexts."""
     evaluation = trained.median_evaluation(losses)
     return model_of(
@@ -197,7 +195,7 @@ SINGLE = z_threshold(70)  # of the claim with the most comparisons
 
 @pytest.mark.parametrize("layers", [2, 5, 7])
 @pytest.mark.parametrize("size", [1e5, 1e9])
-def test_bad_contexts_in_every_evaluation_are_seen(layers: int, size: float) -> None:
+def test_bad_contexts_in_every_evaluation_are_seen(layers, size):
     """One in 20,000 is bad: the mean is not carried by chance."""
     bound = published_table()["Diag", layers, "uniform:3"]
     for seed in range(3):
@@ -210,7 +208,7 @@ def test_bad_contexts_in_every_evaluation_are_seen(layers: int, size: float) -> 
 
 @pytest.mark.parametrize("layers", [2, 5, 7])
 @pytest.mark.parametrize("size", [1e3, 1e12])
-def test_one_bad_context_in_ten_million_is_not_seen(layers: int, size: float) -> None:
+def test_one_bad_context_in_ten_million_is_not_seen(layers, size):
     """The published evaluation would not see it either; here it is among the contexts."""
     bound = published_table()["Diag", layers, "uniform:3"]
     losses = 0.99 * bound * np.random.default_rng(layers).exponential(size=NINE)
@@ -221,7 +219,7 @@ def test_one_bad_context_in_ten_million_is_not_seen(layers: int, size: float) ->
 
 
 @pytest.mark.parametrize("layers", [1, 2, 5, 7])
-def test_a_loss_a_tenth_above_the_published_is_seen(layers: int) -> None:
+def test_a_loss_a_tenth_above_the_published_is_seen(layers):
     """Where the standard error is small enough; elsewhere the claim says so."""
     bound = published_table()["Diag", layers, "uniform:3"]
     losses = 1.1 * bound * np.random.default_rng(layers).exponential(size=NINE)
@@ -231,7 +229,7 @@ def test_a_loss_a_tenth_above_the_published_is_seen(layers: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["uniform", "categorical", "fixed"])
-def test_profiles_are_means_by_noise_level(kind: str) -> None:
+def test_profiles_are_means_by_noise_level(kind):
     generator = np.random.default_rng(2)
     levels = {
         "uniform": np.append(5 * generator.random(3000), [0.0, 5.0]),
@@ -262,7 +260,7 @@ def test_profiles_are_means_by_noise_level(kind: str) -> None:
     assert counted == levels.size
 
 
-def small_cell(kind: str, layers: int, *warm: Cell, **changes: Any) -> Cell:
+def small_cell(kind, layers, *warm, **changes):
     """Prompts of sixteen pairs in two dimensions, by the function of the claims.
 
     One or two random starts may all end where the layer does nothing, a stationary point.
@@ -278,11 +276,11 @@ def small_cell(kind: str, layers: int, *warm: Cell, **changes: Any) -> Cell:
 
 
 @pytest.fixture
-def small_models(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_models(monkeypatch):
     monkeypatch.setattr(trained, "SIZE", SMALL)
 
 
-def numbers(run: Trained) -> dict[str, Any]:
+def numbers(run):
     """What does not depend on the clock."""
     arrays = [run.model.projection.tolist(), run.model.lookup.tolist()]
     return {**vars(run), "model": arrays, "seconds": 0}
@@ -290,7 +288,7 @@ def numbers(run: Trained) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("small_models")
 @pytest.mark.parametrize("kind", ["gd++", "diag", "axial"])
-def test_models_are_trained(kind: str) -> None:
+def test_models_are_trained(kind):
     """The deeper one starts from the other as well, with a layer inserted at two places."""
     first = small_cell(kind, 1)
     second = small_cell(kind, 2, first)
@@ -323,7 +321,7 @@ def test_models_are_trained(kind: str) -> None:
 
 
 @pytest.mark.usefixtures("small_models")
-def test_models_start_from_those_of_a_smaller_kind() -> None:
+def test_models_start_from_those_of_a_smaller_kind():
     """Axial weights from diagonal ones of the same depth: not worse on the last contexts."""
     few = {"starts": 1, "evaluations": 1}
     diag = small_cell("diag", 1)
@@ -337,7 +335,7 @@ def test_models_start_from_those_of_a_smaller_kind() -> None:
 
 
 @pytest.mark.usefixtures("small_models")
-def test_the_share_of_ruined_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_share_of_ruined_contexts(monkeypatch):
     """Losses above d/2 = 1, weighted: a tenth of the contexts with a weight of a half."""
     losses = {
         False: HeldOutLosses(np.full(4000, 0.2), np.ones(4000), np.ones(4000)),
@@ -347,7 +345,7 @@ def test_the_share_of_ruined_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     asked = []
 
-    def held_out(*_: Any, contexts: int, rare: bool, **__: Any) -> HeldOutLosses:
+    def held_out(*_, contexts, rare, **__):
         asked.append((contexts, rare))
         return losses[rare]
 
@@ -363,12 +361,12 @@ searched_minima = gdpp_table.minima_of
 
 
 @cache
-def minima(noise: str, layers: int) -> tuple[float, ...]:
+def minima(noise, layers):
     return tuple(searched_minima(noise, layers))
 
 
 @pytest.mark.parametrize("noise", gdpp_table.SAMPLED)
-def test_the_least_loss_over_sampled_eigenvalues(noise: str) -> None:
+def test_the_least_loss_over_sampled_eigenvalues(noise):
     """A sharp estimate of the least loss, which a search in another form finds."""
     found = gdpp_table.sampled_minimum(noise_law=noise, contexts=500, rng=0)
     least = gdpp_table.relative_minima(noise, 2)[0]
@@ -376,7 +374,7 @@ def test_the_least_loss_over_sampled_eigenvalues(noise: str) -> None:
     assert abs(found.z(least)) < 4
 
 
-def test_minima_are_those_of_published_and_exact_losses() -> None:
+def test_minima_are_those_of_published_and_exact_losses():
     """One layer in closed form; two layers as published, and the better one."""
     for noise in ("uniform:0", "uniform:5", "categorical:1,3"):
         assert minima(noise, 1) == (pytest.approx(baselines(noise).one_layer, rel=1e-9),)
@@ -384,8 +382,8 @@ def test_minima_are_those_of_published_and_exact_losses() -> None:
 
 
 @pytest.mark.parametrize("noise", ["uniform:3", "categorical:1,3,5", "fixed:2"])
-def test_losses_given_the_inputs_are_means_over_prompts(noise: str) -> None:
-    settings: dict[str, Any] = {"penalty": 2.0, "multiplier": 1.3, "threshold": 3.0}
+def test_losses_given_the_inputs_are_means_over_prompts(noise):
+    settings = {"penalty": 2.0, "multiplier": 1.3, "threshold": 3.0}
     prompts = simulate_ridge_baselines(
         Problem(**SIZE, noise_law=noise, scale=1), contexts=6000, rng=0, **settings
     ).losses
@@ -402,7 +400,7 @@ def test_losses_given_the_inputs_are_means_over_prompts(noise: str) -> None:
         assert abs(prompts[name].mean - ours.mean) < 4.5 * error
 
 
-def test_controls_have_the_mean_zero_and_sharpen() -> None:
+def test_controls_have_the_mean_zero_and_sharpen():
     x = np.random.default_rng(3).standard_normal((4000, 12, 5))
     eigenvalues = np.linalg.eigvalsh(x.transpose(0, 2, 1) @ x)
     controls = spectral_controls(eigenvalues, 12)
@@ -415,7 +413,7 @@ def test_controls_have_the_mean_zero_and_sharpen() -> None:
     assert controlled(2 + controls @ [1.0, 2.0, 3.0], controls).mean == pytest.approx(2)
 
 
-def test_full_preset_of_the_tables_names_published_losses() -> None:
+def test_full_preset_of_the_tables_names_published_losses():
     for table in (tables.GDPP, tables.DIAG, tables.DENSE):
         assert sorted(table.columns["full"]) == sorted(NOISES)
         models = table.trained(Effort("full"))
@@ -424,7 +422,7 @@ def test_full_preset_of_the_tables_names_published_losses() -> None:
             assert (NAMES[table.kind], depth, noise) in published_table()
 
 
-def test_models_start_from_those_next_to_them_in_the_table() -> None:
+def test_models_start_from_those_next_to_them_in_the_table():
     for effort in map(Effort, PRESETS):
         for table in (tables.GDPP, tables.DIAG, tables.DENSE):
             for noise, deepest in table.depths(effort).items():
@@ -439,7 +437,7 @@ def test_models_start_from_those_next_to_them_in_the_table() -> None:
     assert tables.DENSE.guide is tables.DIAG
 
 
-def test_what_was_published_from_plain_contexts_is_compared_with_such_training() -> None:
+def test_what_was_published_from_plain_contexts_is_compared_with_such_training():
     full = Effort("full")
     (published,) = cells_of(tables.DIAG.trained(full)["uniform:0", 4])
     assert published.needs == tuple(cells_of(tables.DIAG.model(full, "uniform:0", 4)))
@@ -448,7 +446,7 @@ def test_what_was_published_from_plain_contexts_is_compared_with_such_training()
     assert "rare" not in dict(other.parameters)
 
 
-def test_comparisons_without_power_are_named() -> None:
+def test_comparisons_without_power_are_named():
     noise = "categorical:1,3"
     bound = published_table()["Diag", 2, noise]
     for spread, weak in (
@@ -468,10 +466,10 @@ def test_comparisons_without_power_are_named() -> None:
 @pytest.mark.parametrize(
     ("name", "lemma"), [("implicit_weights", "4.3"), ("diagonal_recursion", "4.4")]
 )
-def test_a_wrong_recursion_is_seen(name: str, lemma: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_recursion_is_seen(name, lemma, monkeypatch):
     right = getattr(weights, name)
 
-    def wrong(*args: Any) -> Any:
+    def wrong(*args):
         found = right(*args)
         return replace(found, weights=found.weights * (1 + 1e-8))
 
@@ -483,7 +481,7 @@ def test_a_wrong_recursion_is_seen(name: str, lemma: str, monkeypatch: pytest.Mo
     assert seen == [f"Lemma {lemma}"]
 
 
-def test_a_construction_for_other_levels_does_not_vanish(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_construction_for_other_levels_does_not_vanish(monkeypatch):
     right = two_levels.two_level_ridge_transformer
     monkeypatch.setattr(
         two_levels,

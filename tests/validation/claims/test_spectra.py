@@ -45,7 +45,7 @@ def test_theory_and_estimate_are_combined_alike(eigenvalues):
     assert wrong.theory == pytest.approx(2 * right.theory, rel=1e-12)
 
 
-def test_edge_shifts_of_marchenko_pastur() -> None:
+def test_edge_shifts_of_marchenko_pastur():
     """Johnstone's centring and scaling (Ann. Stat. 29, 295) to leading order."""
     ratio, d = 0.25, 400
     n = d / ratio
@@ -60,7 +60,7 @@ def test_edge_shifts_of_marchenko_pastur() -> None:
         assert found == pytest.approx([1.2065336 * lower, -1.2065336 * upper], rel=1e-4)
 
 
-def test_products_of_free_laws_have_their_moments() -> None:
+def test_products_of_free_laws_have_their_moments():
     """The mean of a product is the product of means, as eta' at 0 says."""
     first, second = Atoms([0.5, 2.0]), Atoms([1.0, 4.0])
     gamma = 1e-5

@@ -14,7 +14,7 @@ from iclimit.validation.claims.pretraining.structured_points import (
 from iclimit.validation.rows import cells_of
 
 
-def test_a_small_run_agrees_with_its_prediction() -> None:
+def test_a_small_run_agrees_with_its_prediction():
     """The cells themselves, all covariances at once."""
     point = StructuredPoint(
         tau=2,
@@ -37,7 +37,7 @@ def test_a_small_run_agrees_with_its_prediction() -> None:
         assert abs(found.mean - expected.mean) < allowed
 
 
-def test_covariances_by_hand() -> None:
+def test_covariances_by_hand():
     found = covariances(16, "atoms:0,2", "reversed", "uniform:0,2", "reversed")
     np.testing.assert_allclose(found["task_covariance"], [0] * 8 + [2] * 8)
     np.testing.assert_allclose(found["test_covariance"], [2] * 8 + [0] * 8)
@@ -51,7 +51,7 @@ def test_covariances_by_hand() -> None:
     assert np.max(np.abs(np.triu(rotated["input_covariance"], 1))) > 0.1
 
 
-def test_spikes_have_the_limit_of_their_level() -> None:
+def test_spikes_have_the_limit_of_their_level():
     """All variance in one direction, or spread over the eigenvectors of that eigenvalue."""
     point = replace(structured_tests.POWER_LAW, test="strongest")
     law = point.spectrum
@@ -59,14 +59,14 @@ def test_spikes_have_the_limit_of_their_level() -> None:
     assert law.test[np.argmax(law.task)] == pytest.approx(8)
 
 
-def test_best_training_context_is_a_minimum() -> None:
+def test_best_training_context_is_a_minimum():
     best = structured_context.best_training_context(structured_context.FEW)
     assert best < 8
     errors = [replace(structured_context.FEW, alpha=best * f).limit.icl for f in (0.9, 1.0, 1.1)]
     assert min(errors) == errors[1]
 
 
-def test_roots_of_the_resolvent() -> None:
+def test_roots_of_the_resolvent():
     """One eigenvalue: the resolvent of the Marchenko-Pastur law."""
     x, kappa = 0.7, 1.5
     equation = alignment.derive_resolvent().steps[2][1]
@@ -75,5 +75,5 @@ def test_roots_of_the_resolvent() -> None:
     assert max(roots) == pytest.approx((-b + np.sqrt(b**2 + 4 * a)) / (2 * a), rel=1e-12)
 
 
-def test_sizes_are_multiples_of_the_levels() -> None:
+def test_sizes_are_multiples_of_the_levels():
     assert all(d % 8 == 0 for sizes in SIZES.values() for d in sizes)

@@ -19,7 +19,7 @@ class Errors:
     idg: float | Estimate
 
 
-def test_numbers_make_a_deterministic_comparison() -> None:
+def test_numbers_make_a_deterministic_comparison():
     row = compare("x", 2.0, 2.1, relative=0.06)
     assert (row.standard_error, row.degrees, row.z) == (0, math.inf, 0)
     assert compare("x", 2.0, 2.1, relative=0.04).z == math.inf
@@ -27,7 +27,7 @@ def test_numbers_make_a_deterministic_comparison() -> None:
     assert compare("x", 2.0, 1.0, upper_bound=True).z == 0
 
 
-def test_standard_errors_add_in_quadrature() -> None:
+def test_standard_errors_add_in_quadrature():
     theory, estimate = Estimate(1.0, 0.3, 5), Estimate(2.0, 0.4, 9)
     row = compare("x", theory, estimate, allowance=0.1, relative=0.2)
     assert row.standard_error == pytest.approx(0.5)
@@ -37,20 +37,20 @@ def test_standard_errors_add_in_quadrature() -> None:
     assert compare("x", theory, 2.0).degrees == math.inf
 
 
-def test_errors_of_any_two_results() -> None:
+def test_errors_of_any_two_results():
     rows = compare_errors("d=8", Errors(1.0, 2.0), Errors(Estimate(1.0, 0.1, 3), 2.5))
     assert [row.label for row in rows] == ["ICL d=8", "IDG d=8"]
     assert [row.z for row in rows] == [0, math.inf]
 
 
-def test_small_p_values_contradict() -> None:
+def test_small_p_values_contradict():
     assert compare_p_value("fit", 0.5).z == 0
     assert compare_p_value("fit", 0.9).z == pytest.approx(-1.2816, abs=1e-4)
     assert compare_p_value("fit", 0.0013499).z == pytest.approx(3, abs=1e-3)
     assert compare_p_value("fit", 0.0).z == math.inf
 
 
-def test_differences_on_the_same_draws_keep_their_correlation() -> None:
+def test_differences_on_the_same_draws_keep_their_correlation():
     common = RNG.standard_normal(400)
     first, second = (Estimate.of(common + 0.01 * RNG.standard_normal(400)) for _ in range(2))
     gap = difference(first, second)
@@ -59,7 +59,7 @@ def test_differences_on_the_same_draws_keep_their_correlation() -> None:
     assert first.standard_error > 10 * gap.standard_error
 
 
-def test_limits_in_the_order_of_the_fit() -> None:
+def test_limits_in_the_order_of_the_fit():
     d = [16, 24, 32, 48]
     samples = [
         np.stack([3 + 2 / dim + z, 1 - 1 / dim + 2 * z])
@@ -88,14 +88,14 @@ def test_limits_in_the_order_of_the_fit() -> None:
         compare_limits({"a": 3.0}, fit)
 
 
-def test_a_single_estimate_at_each_size() -> None:
+def test_a_single_estimate_at_each_size():
     d = [10, 20, 40]
     fit = extrapolate_runs(d, [Estimate(2 + 3 / dim, 0.01, 7) for dim in d], order=1)
     assert fit.value == pytest.approx([2])
     assert fit.summary.startswith("order 1 in 1/d, chi-square 0.0 for 1 degrees of freedom")
 
 
-def test_what_cannot_be_compared_is_refused() -> None:
+def test_what_cannot_be_compared_is_refused():
     with pytest.raises(ValueError, match=r"p_value must be in \[0, 1\], got nan"):
         compare_p_value("fit", math.nan)
     with pytest.raises(ValueError, match=r"equally many samples, got \[2, 3\]"):

@@ -6,14 +6,13 @@ import pytest
 
 from iclimit.validation import CLAIMS, validate
 from iclimit.validation.judge.coverage import coverage, uncovered_reason
-from iclimit.validation.judge.run_claims import ValidationRun
 
 COVERED = 0.02
 """Largest resolution of a function that counts as covered."""
 
 
 @pytest.mark.slow
-def test_what_a_validation_states_that_it_would_have_noticed() -> None:
+def test_what_a_validation_states_that_it_would_have_noticed():
     # One test, so that parallel workers do not validate once each.
     run = validate(list(CLAIMS.values()))
     claims_hold_and_fail_when_the_theory_is_off_by_the_stated_resolution(run)
@@ -21,9 +20,7 @@ def test_what_a_validation_states_that_it_would_have_noticed() -> None:
     every_function_is_covered_or_there_is_a_reason(run)
 
 
-def claims_hold_and_fail_when_the_theory_is_off_by_the_stated_resolution(
-    run: ValidationRun,
-) -> None:
+def claims_hold_and_fail_when_the_theory_is_off_by_the_stated_resolution(run):
     assert run.holds, [each.claim.name for each in run.results if not each.holds]
     both, either = [], []
     for result in run.results:
@@ -45,7 +42,7 @@ def claims_hold_and_fail_when_the_theory_is_off_by_the_stated_resolution(
     assert sum(both) >= 0.88 * len(both)
 
 
-def no_allowance_is_larger_than_a_third_of_the_resolution(run: ValidationRun) -> None:
+def no_allowance_is_larger_than_a_third_of_the_resolution(run):
     for result in run.results:
         assert result.verdict is not None
         for row in result.verdict.comparisons:
@@ -54,7 +51,7 @@ def no_allowance_is_larger_than_a_third_of_the_resolution(run: ValidationRun) ->
                 assert row.allowance <= 1.0001 * allowed, (result.claim.name, row.label)
 
 
-def every_function_is_covered_or_there_is_a_reason(run: ValidationRun) -> None:
+def every_function_is_covered_or_there_is_a_reason(run):
     blunt = {
         each.function: each.resolution
         for each in coverage(run)

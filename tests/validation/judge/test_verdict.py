@@ -1,7 +1,6 @@
 """Pooled comparisons and resolutions, against brute force with made-up runs."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -9,18 +8,18 @@ from scipy import stats
 
 from iclimit.results import Estimate
 from iclimit.statistics import extrapolate_runs
-from iclimit.validation import Comparison, Verdict, compare
+from iclimit.validation import Verdict, compare
 from iclimit.validation.judge.pooling import pool
 
 TRIALS = 500
 THEORY = (1.0, 5.0, 0.2, 3.0)
 
 
-def verdict(rows: list[Comparison]) -> Verdict:
+def verdict(rows):
     return Verdict(rows, lambda _: None)
 
 
-def skewed(rng: np.random.Generator, repeats: int, *, shared: bool, size: float = 0.2) -> Any:
+def skewed(rng, repeats, *, shared, size=0.2):
     """Runs of all quantities with the skewed scatter of errors near a threshold."""
     common = rng.standard_exponential(repeats)
     return [
@@ -31,7 +30,7 @@ def skewed(rng: np.random.Generator, repeats: int, *, shared: bool, size: float 
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_pooled_z_is_standard_normal_though_the_runs_are_skewed(shared: bool) -> None:
+def test_pooled_z_is_standard_normal_though_the_runs_are_skewed(shared):
     rng = np.random.default_rng(5)
     found = []
     for _ in range(TRIALS):
@@ -51,10 +50,10 @@ def test_pooled_z_is_standard_normal_though_the_runs_are_skewed(shared: bool) ->
         assert stats.kstest(found, "norm").pvalue > 1e-3
 
 
-def test_runs_of_one_name_without_samples_count_as_fully_correlated() -> None:
+def test_runs_of_one_name_without_samples_count_as_fully_correlated():
     estimates = [Estimate(1.0, 0.1, 10), Estimate(1.0, 0.1, 10)]
 
-    def error(draws: list[Any]) -> float:
+    def error(draws):
         rows = [
             compare("x", 1.0, each, of="f", draws=d)
             for each, d in zip(estimates, draws, strict=True)
@@ -65,7 +64,7 @@ def test_runs_of_one_name_without_samples_count_as_fully_correlated() -> None:
     assert error([1, 2]) == error([None, None]) == pytest.approx(0.1 / math.sqrt(2))
 
 
-def test_what_is_pooled() -> None:
+def test_what_is_pooled():
     one = compare("x", 1.0, Estimate(1.0, 0.1, 10), of="f")
     others = [
         compare("bound", 1.0, Estimate(0.5, 0.1, 10), of="f", upper_bound=True),
@@ -81,9 +80,7 @@ def test_what_is_pooled() -> None:
 
 @pytest.mark.parametrize("repeats", [8, 200])
 @pytest.mark.parametrize("allowance", [0.0, 0.01])
-def test_a_change_by_the_resolution_is_noticed_nineteen_times_in_twenty(
-    repeats: int, allowance: float
-) -> None:
+def test_a_change_by_the_resolution_is_noticed_nineteen_times_in_twenty(repeats, allowance):
     rng = np.random.default_rng(repeats)
     noticed = []
     for _ in range(TRIALS):
@@ -96,7 +93,7 @@ def test_a_change_by_the_resolution_is_noticed_nineteen_times_in_twenty(
     assert np.mean(noticed) == pytest.approx(0.95, abs=4 * math.sqrt(0.05 * 0.95 / TRIALS) + slack)
 
 
-def test_resolutions_of_other_comparisons() -> None:
+def test_resolutions_of_other_comparisons():
     assert compare("exact", 2.0, 2.0, allowance=0.01, of="f").resolution(3.0) == 0.005
     assert compare("of nothing", 2.0, Estimate(2.0, 0.1, 9)).resolution(3.0) == math.inf
     assert compare("zero", 0.0, Estimate(0.1, 0.1, 9), of="f").resolution(3.0) == math.inf
@@ -107,20 +104,20 @@ def test_resolutions_of_other_comparisons() -> None:
     assert math.isnan(unknown.z)
 
 
-def test_the_sharpest_comparison_gives_the_resolution_of_a_function() -> None:
+def test_the_sharpest_comparison_gives_the_resolution_of_a_function():
     rows = [compare("x", 1.0, Estimate(1.0, s, 10**6), of="f.loss") for s in (0.1, 0.01, 0.02)]
     judged = verdict(rows)
     assert judged.resolutions["f.loss"] < min(judged.resolution(row) for row in rows)
     assert [row.pooled for row in judged.evidence] == [3, 0, 0, 0]
 
 
-def test_pooled_comparisons_can_fail_alone() -> None:
+def test_pooled_comparisons_can_fail_alone():
     """Each of 100 deviates by one standard error, in the same direction."""
     rows = [compare("x", 1.0, Estimate(1.01, 0.01, 10**6), of="f") for _ in range(100)]
     assert [row.pooled for row in verdict(rows).failures] == [100]
 
 
-def test_limits_of_skewed_runs_are_not_biased() -> None:
+def test_limits_of_skewed_runs_are_not_biased():
     """Weights from the scatter of the runs would move the mean of z by a half."""
     rng = np.random.default_rng(8)
     sizes, pulls = (16, 24, 32), []
