@@ -336,13 +336,13 @@ def draw(
     for (depth, row), colour in zip(gain_limits.items(), COLOURS[3:], strict=False):
         draw_quantity(finite, row, 0, colour, f"$L = {depth}$")
     finish(finite, "$1/d$", "tied - untied loss", title=f"context $P = {ALPHA:g} d$", legend="")
-    eigenvalues, shares = harmonic_law(MANY)
+    inputs, shares = harmonic_law(MANY)
     depths = np.unique(np.geomspace(1, DEEPEST, 25).astype(int))
     tied_losses = [
-        balanced_saddle(eigenvalues, weights=shares, depth=int(each)).loss for each in depths
+        balanced_saddle(inputs, weights=shares, depth=int(each)).loss for each in depths
     ]
     worth.plot(depths, tied_losses, color=COLOURS[0], label="tied")
-    best_losses = untied_depth(eigenvalues, weights=shares, depth=DEEPEST).losses
+    best_losses = untied_depth(inputs, weights=shares, depth=DEEPEST).losses
     worth.plot(np.arange(1, DEEPEST + 1), best_losses, color=COLOURS[1], label="untied")
     for setting, last in (("rrs", tied_losses[-1]), ("untied", best_losses[-1])):
         exponent = float(scaling_exponents(nu=1.0, beta=1.0, setting=setting).depth)
