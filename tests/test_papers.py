@@ -83,7 +83,8 @@ def test_claims_name_the_figures_that_they_make_and_only_those():
 
 
 def test_settings_of_figures_are_those_of_a_claim_or_a_command():
-    modules = "".join(p.read_text("utf-8") for p in (ROOT / "validation" / "claims").rglob("*.py"))
+    folders = (ROOT / "validation" / name for name in ("claims", "reference"))
+    modules = "".join(p.read_text("utf-8") for each in folders for p in each.rglob("*.py"))
     for name, setting in iclimit.settings.items():
         key = name.partition("-")[0]
         for place in numbered(of_paper(setting.reference, key)):

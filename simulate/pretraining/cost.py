@@ -185,7 +185,7 @@ def estimate_cost(
     covariances = {"input_covariance": input_covariance, "task_covariance": task_covariance}
     problem = pretraining_problem(None, sizes | given(**covariances))
     tested = given(test_context=test_context, test_rho=test_rho)
-    check_arguments(ridge=ridge, repeats=repeats, **tested)
+    check_arguments(prompts=prompts, ridge=ridge, repeats=repeats, **tested)
     count, rank = problem.task_count, covariance_rank(problem.input_covariance, dim)
     method, iterations = choose_method(prompts, rank), 0
     each = _per_prompt(dim, count == math.inf) * prompts + _per_run(dim, count)
