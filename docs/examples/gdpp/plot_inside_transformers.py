@@ -31,7 +31,7 @@ model = gdpp_transformer(best.rates, best.gammas, **size)
 
 problem = Problem(**size, noise_law="fixed:0", scale=1)
 drawn = draw_prompts(problem, get_backend("numpy"), np.random.default_rng(0), 30)
-weights = implicit_weights(drawn.prompts, model).weights
+weights = implicit_weights(drawn, model).weights
 distance = np.linalg.norm(weights - drawn.tasks, axis=-1) / np.linalg.norm(drawn.tasks, axis=-1)
 figure, ax = plt.subplots()
 layers = np.arange(len(distance))
