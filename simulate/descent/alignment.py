@@ -17,9 +17,9 @@ from iclimit.checks import check_arguments, check_finite, parse_array
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array
 from iclimit.simulate.descent.steps import descend, query_predictions
-from iclimit.simulate.models.gradients import query_gradients
+from iclimit.simulate.models.gram_stack import run_stack
 from iclimit.simulate.models.network import Network
-from iclimit.simulate.models.transformer import Layer, apply_layer, prediction
+from iclimit.simulate.models.transformer import Layer, apply_layer
 from iclimit.simulate.pretraining.estimators import ridge_weights
 from iclimit.simulate.prompts import Prompts, regression_tokens
 
@@ -50,11 +50,9 @@ def attention_predictor(layers: Sequence[Layer], *, include_query: bool = False)
     """Stack of linear layers on the tokens of `regression_tokens`."""
 
     def predictor(prompts: Prompts) -> tuple[Array, Array]:
-        tokens = regression_tokens(prompts)
-        return (
-            prediction(tokens, layers, include_query=include_query),
-            query_gradients(tokens, layers, include_query=include_query),
-        )
+        predictions, pullback = run_stack(regression_tokens(prompts), layers, include_query)
+        _, by_token = pullback(array_namespace(predictions).ones_like(predictions))
+        return predictions, by_token[:, :-1]
 
     return predictor
 

@@ -26,7 +26,7 @@ from array_api_compat import array_namespace
 from iclimit.checks import check_arguments, check_choice, parse_array
 from iclimit.simulate.arrays import Array, Seed, seed_sequences
 from iclimit.simulate.dynamics.feature_moments import feature_count
-from iclimit.simulate.models.gradients import FeatureMoments
+from iclimit.simulate.models.moments import FeatureLoss, FeatureMoments, pair_numbers
 from iclimit.simulate.prompts import Prompts, regression_tokens
 
 MODELS = ("merged", "separate", "cubic")
@@ -198,41 +198,25 @@ class MomentLoss:
         dim, count, wanted = model.dim, moments.cross.shape[-1], feature_count(model.dim)
         if count != wanted:
             raise ValueError(f"moments must have {wanted} features for dim {dim}, got {count}")
-        upper = np.triu_indices(dim + 1)
-        pairs = np.zeros((dim + 1, dim + 1), dtype=int)
-        pairs[upper] = np.arange(len(upper[0]))
-        pairs = np.maximum(pairs, pairs.T)
+        pairs = pair_numbers(dim + 1)
         if model.narrow:
             kept, entries = pairs[:dim, dim], np.arange(dim)
         else:
-            kept, entries = np.arange(len(upper[0])), pairs.reshape(-1)
+            kept, entries = np.arange(pairs.max() + 1), pairs.reshape(-1)
         columns = np.arange(dim)
         chosen = xp.asarray((kept[:, None] * dim + columns).reshape(-1))
-        place = (entries[:, None] * dim + columns).reshape(-1)
-        self.model, self.label = model, moments.label
-        self.cross = xp.take(moments.cross, chosen, axis=-1)
         second = xp.take(xp.take(moments.second, chosen, axis=-2), chosen, axis=-1)
-        self.second = second if second.ndim == 3 else second[None, ...]
-        # Entry (i, j, k) of the coefficients and entry (j, i, k) belong to the same feature.
-        first = np.unique(place, return_index=True)[1]
-        last = len(place) - 1 - np.unique(place[::-1], return_index=True)[1]
-        self.first, self.last = xp.asarray(first), xp.asarray(last)
-        self.twice = xp.asarray((first != last).astype(float))
-        self.place = xp.asarray(place)
+        second = second if second.ndim == 3 else second[None, ...]
+        moments = FeatureMoments(moments.label, xp.take(moments.cross, chosen, axis=-1), second)
+        self.model = model
+        self.loss = FeatureLoss(moments, (entries[:, None] * dim + columns).reshape(-1))
 
     def __call__(self, weights: Sequence[Array]) -> tuple[Array, list[Array]]:
         """Losses (repeats,) and halves of the gradients."""
         xp = array_namespace(weights[0])
-        value = weights[0]
-        entries = xp.matrix_transpose(value) @ _rows(self.model.lookup(weights))
-        shape = entries.shape
-        entries = xp.reshape(entries, (shape[0], -1))
-        features = xp.take(entries, self.first, axis=1)
-        features = features + self.twice * xp.take(entries, self.last, axis=1)
-        half = (self.second @ features[..., None])[..., 0] - self.cross
-        loss = self.label + xp.sum((half - self.cross) * features, axis=-1)
-        by_entries = xp.reshape(xp.take(half, self.place, axis=1), shape)
-        return loss, self.model.pull_back(weights, by_entries)
+        entries = xp.matrix_transpose(weights[0]) @ _rows(self.model.lookup(weights))
+        loss, halves = self.loss(xp.reshape(entries, (entries.shape[0], -1)))
+        return loss, self.model.pull_back(weights, xp.reshape(halves, entries.shape))
 
 
 class SequenceLoss:

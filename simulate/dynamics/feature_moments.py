@@ -20,7 +20,7 @@ from iclimit.checks import check_choice
 from iclimit.problem import Problem, check_problem
 from iclimit.simulate.arrays import Backend
 from iclimit.simulate.descent.constructions import NORMALIZATIONS
-from iclimit.simulate.models.gradients import FeatureMoments, readout_moments
+from iclimit.simulate.models.moments import FeatureMoments, readout_moments
 from iclimit.simulate.prompts import Prompts, regression_tokens
 
 # Largest number of features in memory at a time (32 MiB).

@@ -4,7 +4,7 @@ The layers are those of `iclimit.simulate.models.transformer`, on the tokens (x,
 (x_q, 0) last; the prediction is minus the last entry of the query's token.  Gradients know the
 tokens through Gram matrices only, at a cost linear in the context.  The loss of a single layer
 depends on given prompts through moments of these only, so that a step of L-BFGS costs the same for
-any number of prompts (`iclimit.simulate.models.gradients`).
+any number of prompts (`iclimit.simulate.models.moments`).
 """
 
 from __future__ import annotations
@@ -18,12 +18,8 @@ from array_api_compat import array_namespace
 
 from iclimit.checks import check_arguments, check_flags
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.models.gradients import (
-    StackPass,
-    loss_and_gradients,
-    moment_loss_and_gradients,
-    readout_moments,
-)
+from iclimit.simulate.models.gram_stack import run_stack, weight_gradients
+from iclimit.simulate.models.moments import FeatureLoss, pair_numbers, readout_moments
 from iclimit.simulate.models.network import Network, Pullback, Pulled, Weights
 from iclimit.simulate.models.transformer import Layer
 from iclimit.simulate.prompts import Prompts, regression_tokens
@@ -97,25 +93,13 @@ class LinearAttention(Network):
     def forward(self, weights: Mapping[str, Array], examples: Prompts) -> tuple[Array, Pullback]:
         """Predictions (n,) of the query labels, and how derivatives go back."""
         tokens = regression_tokens(examples)
-        run = StackPass(tokens, self.stack(weights), self.include_query)
+        predictions, pull = run_stack(tokens, self.stack(weights), self.include_query)
 
         def pullback(by_prediction: Array) -> Pulled:
-            gradients, by_tokens = run.backward(by_prediction, inputs=True)
-            return Pulled(self._collect(gradients), by_tokens[:, -1, : self.dim])
+            gradients, by_query = pull(by_prediction)
+            return Pulled(self._collect(gradients), by_query[:, : self.dim])
 
-        return run.prediction, pullback
-
-    def loss_and_gradient(
-        self, weights: Mapping[str, Array], examples: Prompts, labels: Array | None = None
-    ) -> tuple[Any, Weights]:
-        """Mean squared error and its gradient, without the derivatives by the tokens."""
-        loss, gradients = loss_and_gradients(
-            regression_tokens(examples),
-            examples.target if labels is None else labels,
-            self.stack(weights),
-            include_query=self.include_query,
-        )
-        return loss, self._collect(gradients)
+        return predictions, pullback
 
     def fixed_loss(
         self, examples: Iterable[tuple[Prompts, Array]], count: int
@@ -127,9 +111,12 @@ class LinearAttention(Network):
         tokens = ((regression_tokens(prompts), labels) for prompts, labels in examples)
         moments = readout_moments(tokens, include_query=self.include_query)
 
+        place = pair_numbers(size)[:, :, None] * size + np.arange(size)
+        loss = FeatureLoss(moments, place.reshape(-1))
+
         def on_moments(weights: Mapping[str, Array]) -> tuple[Any, Weights]:
-            loss, gradient = moment_loss_and_gradients(moments, self.stack(weights)[0])
-            return loss, self._collect([gradient])
+            value, gradient = readout_loss(loss, self.stack(weights)[0])
+            return value, self._collect([gradient])
 
         return on_moments
 
@@ -140,3 +127,15 @@ class LinearAttention(Network):
             each = xp.stack([getattr(gradient, name) for gradient in gradients])
             collected[name] = xp.sum(each, axis=0, keepdims=True) if self.shared else each
         return collected
+
+
+def readout_loss(loss: FeatureLoss, layer: Layer) -> tuple[Any, Layer]:
+    """Loss of a single layer and its gradients; the prediction is minus the last entry."""
+    xp, size = array_namespace(layer.key), layer.key.shape[-1]
+    row, lookup = layer.output[:, -1, :], layer.lookup
+    entries = -xp.tensordot(row, lookup, axes=([0], [0]))
+    [value], halves = loss(xp.reshape(entries, (1, -1)))
+    change = xp.reshape(-2 * halves, (size, size, size))
+    by_row = xp.tensordot(lookup, change, axes=([1, 2], [1, 2]))[:, None, :]
+    by_lookup = xp.tensordot(row, change, axes=([1], [0]))
+    return value, weight_gradients(layer, by_row, by_lookup)

@@ -14,7 +14,7 @@ from iclimit.simulate.dynamics.feature_moments import (
     sequence_moments,
     stack_moments,
 )
-from iclimit.simulate.models.gradients import FeatureMoments
+from iclimit.simulate.models.moments import FeatureMoments
 from iclimit.simulate.prompts import Prompts, draw_prompts
 
 NUMPY = get_backend("numpy")

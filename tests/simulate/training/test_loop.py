@@ -63,7 +63,7 @@ NOISY = Problem(dim=2, context=6, noise_law="uniform:2", scale=1)
 HEADS = MergedHeads(3, 2), PROMPTS
 ONE = (UNIFORM,)
 GRADIENT = "loss_and_gradient"
-MOMENTS = linear_attention, "moment_loss_and_gradients"
+MOMENTS = linear_attention, "readout_loss"
 SHARED = SMALL | {"steps": 40, "batch": 20, "patience": 10, "shared": True}
 MINIBATCHES = NETWORK | {"steps": 60, "batch": 32, "patience": 10}
 SINGLE = SMALL | LBFGS | {"layers": 1}
