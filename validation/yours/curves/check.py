@@ -7,100 +7,25 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.checks import check_integers, real_array
+from iclimit.asymptotics.checks import check_integers
+from iclimit.checks import parse_array
 from iclimit.drawing import COLOURS, Axes, finish
 from iclimit.results import Judgement, Result
 from iclimit.statistics import POWER, z_threshold
 from iclimit.tables import aligned
 from iclimit.validation.yours.curves.features import inner_plateau
+from iclimit.validation.yours.curves.mistakes import likely_mistakes
 from iclimit.validation.yours.curves.rows import CurveRow, compare_curves
-from iclimit.validation.yours.curves.setting import CHOICES, CurveSetting
+from iclimit.validation.yours.curves.setting import CurveSetting
 from iclimit.validation.yours.curves.table import Curve, read_curves
 from iclimit.validation.yours.curves.theory import CurveTheory, predict_curve
 from iclimit.validation.yours.models.files import read_arrays
-
-# Traces within this relative distance count as the same.
-SAME = 0.01
-
-
-def likely_mistakes(
-    setting: CurveSetting, known_start: bool, staircase: bool
-) -> Iterator[tuple[str, CurveSetting]]:
-    """Yield what could be otherwise than stated, in words after "fits if", and how it is then.
-
-    Parameters
-    ----------
-    setting : CurveSetting
-        As it was stated.
-    known_start : bool
-        Whether the initial weights are given, so that their law does not matter.
-    staircase : bool
-        Whether the curves have plateaus that the stated model does not.
-    """
-    for text, changes in _mistakes(setting, known_start, staircase):
-        try:
-            changed = replace(setting, **changes)
-        except (ValueError, TypeError):
-            continue
-        yield text, changed
-
-
-def _mistakes(
-    setting: CurveSetting, known_start: bool, staircase: bool
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    N, dim = setting.context, len(setting.eigenvalues)
-    factor = setting.loss_factor
-    if setting.learning_rate is not None:
-        yield (
-            f"the loss that is trained on and recorded has the factor {0.5 / factor:g}",
-            {"loss_factor": 0.5 / factor},
-        )
-    yield "losses are recorded with half the stated factor", {"loss_unit": 0.5}
-    yield "losses are recorded with twice the stated factor", {"loss_unit": 2.0}
-    what = "learning rate" if setting.learning_rate is not None else "unit of time"
-    yield f"the {what} is half of what is stated", {"time_unit": 0.5}
-    yield f"the {what} is twice what is stated", {"time_unit": 2.0}
-    yield "there is momentum 0.9, which makes steps count ten times", {"time_unit": 10.0}
-    for other in CHOICES["normalization"]:
-        if other != setting.normalization:
-            words = "divided by N" if other == "mean" else "not divided by N"
-            yield f"scores are {words} (normalization {other})", {"normalization": other}
-    for power in (1, 2):
-        name = "N" if power == 1 else "N^2"
-        yield f"the {what} counts {name} times", {"time_unit": float(N) ** power}
-        yield f"the {what} counts 1/{name} times", {"time_unit": float(N) ** -power}
-    trace = sum(setting.eigenvalues)
-    for wanted in {1.0, float(dim)}:
-        if abs(trace / wanted - 1) > SAME:
-            scaled = tuple(wanted / trace * each for each in setting.eigenvalues)
-            yield f"the eigenvalues have the sum {wanted:g}", {"eigenvalues": scaled}
-    if dim > 1 and np.ptp(setting.eigenvalues) > SAME * trace / dim:
-        yield "the eigenvalues are all equal", {"eigenvalues": (trace / dim,) * dim}
-    for context in (N - 1, N + 1):
-        yield f"there are {context} pairs besides the query", {"context": context}
-    if setting.noise_variance > 0:
-        words = "no " if setting.query_noise else ""
-        changed = {"query_noise": not setting.query_noise}
-        yield f"recorded losses are of labels with {words}noise", changed
-        square = setting.noise_variance**2
-        yield "noise_variance is a standard deviation", {"noise_variance": square}
-    if known_start:  # The rest is about the initial weights or the model.
-        return
-    yield "init_scale is a variance", {"init_scale": math.sqrt(setting.init_scale)}
-    if setting.model == "separate":
-        for other in CHOICES["initialization"]:
-            if other != setting.initialization:
-                yield f"initialization is {other}", {"initialization": other}
-        yield "key and query are merged", {"model": "merged", "rank": 1}
-    elif staircase:
-        yield "key and query are separate", {"model": "separate"}
-
 
 # First words of the text, by verdict.
 VERDICTS = {
@@ -436,12 +361,12 @@ def check_curve(
     unexpected = _unexpected(curves, theory)
     fits = []
     if outliers or unexpected:
-        for text, other in likely_mistakes(setting, bool(weights), bool(unexpected)):
+        for text, changes in likely_mistakes(setting, bool(weights), bool(unexpected)):
             try:
-                explains = _explains(curves, predict_curve(other, weights, draws, rng))
+                other = predict_curve(replace(setting, **changes), weights, draws, rng)
             except (ValueError, ArithmeticError):  # out of the range of the theory
                 continue
-            fits += [text] if explains else []
+            fits += [text] if _explains(curves, other) else []
     return CurveCheck(
         tuple(rows),
         (*left_out, *remarks),
@@ -471,18 +396,12 @@ def _parse_initial(
         )
     dim, heads = len(setting.eigenvalues), setting.heads
     last = (setting.rank, dim) if setting.model == "separate" else (dim, dim)
-    shapes = {name: (heads,) if name == "value" else (heads, *last) for name in names}
     weights = {}
-    for name, shape in shapes.items():
-        array = real_array(f"initial[{name!r}]", initial[name], "(-inf, inf)")
-        if array.shape == shape and count == 1:
-            array = array[None]
-        if array.shape != (count, *shape):
-            raise ValueError(
-                f"initial[{name!r}] must have shape {(count, *shape)}, one for each curve, "
-                f"got {array.shape}"
-            )
-        weights[name] = array
+    for name in names:
+        shape = (heads,) if name == "value" else (heads, *last)
+        shapes = [(count, *shape)] + [shape] * (count == 1)
+        array = parse_array(f"initial[{name!r}]", initial[name], *shapes)
+        weights[name] = array.reshape(count, *shape)
     return [{name: array[k] for name, array in weights.items()} for k in range(count)]
 
 

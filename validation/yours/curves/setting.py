@@ -8,18 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.checks import check_integers, real_array, real_number
+from iclimit.asymptotics.checks import real_array
 from iclimit.asymptotics.dynamics import plateau_losses
-from iclimit.notation import did_you_mean
-from iclimit.problem import Problem
+from iclimit.checks import check_arguments, check_choice, given
+from iclimit.simulate.descent.constructions import NORMALIZATIONS
 from iclimit.simulate.dynamics import AttentionModel
-
-# Choices, of which the first is the default.
-CHOICES = {
-    "model": ("merged", "separate", "cubic"),
-    "initialization": ("per-head", "per-layer"),
-    "normalization": ("mean", "sum"),
-}
+from iclimit.simulate.dynamics.attention_models import INITIALIZATIONS
 
 # Layers of weights whose product is the prediction.
 LAYERS = {"merged": 2, "cubic": 2, "separate": 3}
@@ -60,24 +54,17 @@ class CurveSetting:
     loss_unit: float = 1.0
 
     def __post_init__(self) -> None:
-        for name, choices in CHOICES.items():
-            value = getattr(self, name)
-            if value not in choices:
-                hint = did_you_mean(str(value), choices)
-                raise ValueError(
-                    f"{name} must be one of {', '.join(choices)}, got {value!r}{hint}"
-                )
-        check_integers(heads=self.heads, rank=self.rank)
-        for name in ("context", "init_scale", "noise_variance", "loss_factor", "training_set"):
-            real_number(name, getattr(self, name))
-        if self.learning_rate is not None:
-            real_number("learning_rate", self.learning_rate)
         lam = real_array("eigenvalues", self.eigenvalues, "(0, inf)")
         if lam.ndim != 1 or not lam.size:
             raise ValueError(
                 f"eigenvalues must be a list of numbers > 0, got {self.eigenvalues!r}"
             )
         AttentionModel(self.model, len(lam), self.heads, self.rank)
+        check_choice("initialization", self.initialization, INITIALIZATIONS)
+        check_choice("normalization", self.normalization, NORMALIZATIONS)
+        names = ("context", "init_scale", "noise_variance", "loss_factor", "training_set")
+        numbers = {name: getattr(self, name) for name in names}
+        check_arguments(**numbers, **given(learning_rate=self.learning_rate))
 
     @property
     def law(self) -> dict[str, Any]:
@@ -87,17 +74,6 @@ class CurveSetting:
             "context": self.context,
             "noise_variance": self.noise_variance,
         }
-
-    @property
-    def problem(self) -> Problem:
-        """Law of the sequences."""
-        return Problem(
-            dim=len(self.law["eigenvalues"]),
-            context=self.context,
-            input_covariance=self.law["eigenvalues"],
-            noise_variance=self.noise_variance,
-            scale=1,
-        )
 
     @property
     def step_time(self) -> float:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -44,6 +44,7 @@ from iclimit.asymptotics.dynamics import (
     time_from_pole,
 )
 from iclimit.asymptotics.dynamics.staircase import HALF
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.dynamics import AttentionModel, initial_weights
 from iclimit.simulate.dynamics.feature_moments import feature_count
@@ -74,62 +75,53 @@ class Fluctuations:
     bias: float
 
 
-def find_fluctuations(setting: CurveSetting, seed: int = 0) -> Fluctuations:
+def find_fluctuations(setting: CurveSetting) -> Fluctuations:
     """Find what a training set of the size of the setting changes."""
-    count = len(setting.learned)
     if math.isinf(setting.training_set):
+        count = len(setting.learned)
         return Fluctuations(np.zeros(count), np.zeros(count - 1), 0.0)
-    # What the fluctuations do not depend on is left out of the key.
-    key = replace(
-        setting,
-        time_unit=1.0,
-        loss_unit=1.0,
-        loss_factor=1.0,
-        query_noise=True,
-        init_scale=1.0,
-        initialization="per-head",
-        learning_rate=None,
-        normalization="mean",
-    )
-    return _found(key, seed)
+    law = setting.eigenvalues, setting.context, setting.noise_variance
+    losses, rates, bias = _small_sets(*law, setting.learned, setting.model, setting.standardize)
+    shrink = math.sqrt(max(SET_SIZE, 4 * len(setting.eigenvalues)) / setting.training_set)
+    return Fluctuations(shrink * losses, shrink * rates, bias / setting.training_set)
 
 
 @lru_cache(maxsize=32)
-def _found(setting: CurveSetting, seed: int) -> Fluctuations:
-    count = len(setting.learned)
-    numpy, generator = get_backend("numpy"), np.random.default_rng(seed)
-    lam, problem = setting.law["eigenvalues"], setting.problem
-    size = max(SET_SIZE, 4 * len(lam))
-    second = lam**2 + lam * (lam + lam.sum() + setting.noise_variance) / setting.context
-    best = lam / second
+def _small_sets(
+    eigenvalues: tuple[float, ...],
+    context: int,
+    noise_variance: float,
+    stops: tuple[int, ...],
+    model: str,
+    standardize: bool,
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Relative standard deviations over small sets, of losses and rates, and the bias times P."""
+    lam, dim = np.sort(eigenvalues)[::-1], len(eigenvalues)
+    problem = Problem(dim, context, input_covariance=lam, noise_variance=noise_variance, scale=1)
+    numpy, generator = get_backend("numpy"), np.random.default_rng(0)
+    second = lam**2 + lam * (lam + lam.sum() + noise_variance) / context
     losses, rates, biases = [], [], []
     for _ in range(SETS):
-        drawn = draw_training_set(problem, numpy, generator, size, standardize=setting.standardize)
+        drawn = draw_training_set(
+            problem, numpy, generator, max(SET_SIZE, 4 * dim), standardize=standardize
+        )
         beta = np.mean(drawn.labels[..., None] * drawn.inputs, axis=1)
         label = drawn.query_label
         features = beta * drawn.query
         # Residuals with the first directions learned, one column for each plateau.
-        learned = np.cumsum(np.pad(features * best, ((0, 0), (1, 0))), axis=1)
-        residuals = (label[:, None] - learned)[:, list(setting.learned)]
-        losses.append(np.mean(residuals**2, axis=0))
+        learned = np.cumsum(np.pad(features * lam / second, ((0, 0), (1, 0))), axis=1)
+        squares = (label[:, None] - learned[:, list(stops)]) ** 2
+        losses.append(np.mean(squares, axis=0))
         growth = np.mean(label[:, None] * features, axis=0)
-        rates.append([growth @ lam**2] if setting.model != "separate" else growth[: count - 1])
+        rates.append([growth @ lam**2] if model != "separate" else growth[: len(stops) - 1])
         leverage = np.sum(beta**2 / second, axis=1) * np.sum(drawn.query**2 / lam, axis=1)
-        biases.append(np.mean(residuals[:, -1] ** 2 * leverage) / np.mean(residuals[:, -1] ** 2))
-    shrink = math.sqrt(size / setting.training_set)
+        biases.append(np.mean(squares[:, -1] * leverage) / np.mean(squares[:, -1]))
     # All layers but the narrow one also fit the moments of inputs and of labels.
-    more = 1 if setting.model == "cubic" else feature_count(len(lam)) / len(lam) ** 2
-    return Fluctuations(
-        shrink * _relative_deviation(losses),
-        shrink * _relative_deviation(rates),
-        more * float(np.mean(biases)) / setting.training_set,
+    more = 1 if model == "cubic" else feature_count(dim) / dim**2
+    deviations = (
+        np.std(each, axis=0, ddof=1) / np.abs(np.mean(each, axis=0)) for each in (losses, rates)
     )
-
-
-def _relative_deviation(samples: list) -> np.ndarray:
-    """Standard deviation over the mean, column by column."""
-    values = np.asarray(samples)
-    return np.asarray(np.std(values, axis=0, ddof=1) / np.abs(np.mean(values, axis=0)))
+    return (*deviations, more * float(np.mean(biases)))
 
 
 # Relative tolerance of predicted waits, far below their spread over starts.
@@ -201,14 +193,25 @@ def separate_start(
 ) -> StartLaw:
     """Law of separate attention from random starts, or the times of given initial weights."""
     count = len(setting.learned) - 1
-    starts, factor = initial, setting.weight_factor
-    if not initial:
-        starts, factor = _random_starts(setting, draws, seed), setting.start / TINY
-    times = np.array([_drop_times(setting, start, factor)[:count] for start in starts])
-    if not np.all(times > 0):
+    lam, top = setting.eigenvalues, max(setting.eigenvalues)
+    sizes = None if setting.rank == 1 else (setting.context, setting.noise_variance)
+    factor = setting.weight_factor if initial else setting.start / TINY
+    # Of heads of rank one only escape times are random.  They are one over the scale and the
+    # square of the eigenvalues, so that one set of starts serves many settings.
+    scale, relative = (factor, lam) if sizes else (1.0, tuple(each / top for each in lam))
+    if initial:
+        times = [_staircase(relative, scale, start, sizes) for start in initial]
+    else:
+        layer = setting.heads, setting.rank, setting.initialization
+        times = _random_staircases(relative, scale, *layer, draws, seed, sizes)
+    if not sizes:
+        values, heads = grown_heads(setting)
+        growing = time_from_pole(HALF ** (1 / 3) * values, **heads)
+        times = [each / factor / top**2 + growing for each in times]
+    drops = np.array(times)[:, :count]
+    if not np.all(drops > 0):
         raise _too_large(setting)
-    logs = np.log(times)
-    none = np.zeros(count)
+    logs, none = np.log(drops), np.zeros(count)
     if initial:
         return StartLaw(np.mean(logs, axis=0), none, none, none)
     with np.errstate(invalid="ignore"):  # of drops that never happen
@@ -223,64 +226,49 @@ def _too_large(setting: CurveSetting) -> ValueError:
     )
 
 
-def _random_starts(setting: CurveSetting, draws: int, seed: int) -> list[Weights]:
-    """Random weights of the scale TINY, in descending order of the eigenvalues."""
-    model = AttentionModel("separate", len(setting.eigenvalues), setting.heads, setting.rank)
-    starts = []
-    for draw in range(draws):
-        value, key, query = initial_weights(
-            model, TINY, setting.initialization, rng=seed, first_repeat=draw
-        )
-        starts.append({"value": value[:, -1], "key": key[..., :-1], "query": query})
-    return starts
-
-
-def _drop_times(setting: CurveSetting, start: Weights, factor: float) -> np.ndarray:
-    """Half-drop times for weights that are multiplied by a factor, largest eigenvalues first."""
-    lam = np.array(setting.eigenvalues)
-    if setting.rank > 1:
-        return _staircase(lam.tobytes(), factor, *_bytes(start), **_sizes(setting))[1]
-    # Only escape times are random.  They are one over the scale and the square of the eigenvalues,
-    # so that one staircase serves many settings.
-    top = float(lam.max())
-    unit, _ = _staircase((lam / top).tobytes(), 1.0, *_bytes(start))
-    values, heads = grown_heads(setting)
-    return unit / factor / top**2 + time_from_pole(HALF ** (1 / 3) * values, **heads)
-
-
-def _bytes(start: Weights) -> tuple[Any, ...]:
-    key, query = (np.ascontiguousarray(start[name]) for name in ("key", "query"))
-    return (
-        np.ascontiguousarray(start["value"]).tobytes(),
-        key.tobytes(),
-        query.tobytes(),
-        key.shape,
-    )
-
-
-@lru_cache(maxsize=512)
-def _staircase(
-    eigenvalues: bytes,
+@lru_cache(maxsize=64)
+def _random_staircases(
+    eigenvalues: tuple[float, ...],
     factor: float,
-    value: bytes,
-    key: bytes,
-    query: bytes,
-    shape: tuple[int, ...],
-    context: int = 1,
-    noise_variance: float = 0.0,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Escape times and half-drop times of weights times a factor; a staircase takes 0.1 s."""
-    v, k, q = (factor * np.frombuffer(each) for each in (value, key, query))
+    heads: int,
+    rank: int,
+    initialization: str,
+    draws: int,
+    seed: int,
+    sizes: tuple[int, float] | None,
+) -> list[np.ndarray]:
+    """Times of `_staircase` from random weights of the scale TINY."""
+    model = AttentionModel("separate", len(eigenvalues), heads, rank)
+    starts = (
+        initial_weights(model, TINY, initialization, rng=seed, first_repeat=draw)
+        for draw in range(draws)
+    )
+    named = (
+        {"value": value[:, -1], "key": key[..., :-1], "query": query}
+        for value, key, query in starts
+    )
+    return [_staircase(eigenvalues, factor, start, sizes) for start in named]
+
+
+def _staircase(
+    eigenvalues: tuple[float, ...], factor: float, start: Weights, sizes: tuple[int, float] | None
+) -> np.ndarray:
+    """Half-drop times of weights times a factor, largest eigenvalues first; it takes 0.1 s.
+
+    Without sizes (context and noise variance) the escape times.
+    """
+    value, key, query = (factor * start[name] for name in ("value", "key", "query"))
+    context, noise_variance = sizes or (1, 0.0)
     steps = separate_attention_staircase(
-        v,
-        key=k.reshape(shape),
-        query=q.reshape(shape),
-        eigenvalues=np.frombuffer(eigenvalues),
+        value,
+        key=key,
+        query=query,
+        eigenvalues=eigenvalues,
         context=context,
         noise_variance=noise_variance,
         rtol=RTOL,
     )
-    return steps.times, steps.drop_times
+    return steps.drop_times if sizes else steps.times
 
 
 def _merged_time(setting: CurveSetting, scale: float) -> float:
@@ -308,12 +296,9 @@ def merged_half_drop(
 def grown_heads(setting: CurveSetting) -> tuple[np.ndarray, dict[str, Any]]:
     """Final values of the heads that learn each direction, and arguments of their growth."""
     lam = setting.law["eigenvalues"]
-    values = plateau_head_values(lam, **_sizes(setting))
-    return values, {"eigenvalue": lam, "trace": float(np.sum(lam)), **_sizes(setting)}
-
-
-def _sizes(setting: CurveSetting) -> dict[str, Any]:
-    return {"context": setting.context, "noise_variance": setting.noise_variance}
+    sizes = {"context": setting.context, "noise_variance": setting.noise_variance}
+    values = plateau_head_values(lam, **sizes)
+    return values, {"eigenvalue": lam, "trace": float(np.sum(lam)), **sizes}
 
 
 # Relative standard error of the time at which the j-th head (from 0) learns, in units of j times
@@ -408,11 +393,10 @@ def predict_curve(
         Random starts of separate attention, and their seed.
     """
     separate = setting.model == "separate"
-    start = (
-        separate_start(setting, initial, draws, seed)
-        if separate
-        else merged_start(setting, initial)
-    )
+    if separate:
+        start = separate_start(setting, initial, draws, seed)
+    else:
+        start = merged_start(setting, initial)
     half_drops = np.exp(start.mean) / setting.step_time
     durations, growth = _durations(setting)
     # Weights that grow as 1/(t_0 - t) are delayed by the logarithm of their growth, in steps.
@@ -475,10 +459,5 @@ def _start_loss(setting: CurveSetting) -> float:
         layer = heads if setting.initialization == "per-layer" else 1
         value = math.sqrt(heads) * (dim + 1) if setting.initialization == "per-layer" else 1
         weight *= scale / value / (layer * math.sqrt(rank) * (dim + 1))
-    slope = (
-        2
-        * setting.loss_unit
-        * setting.loss_factor
-        * float(np.linalg.norm(setting.law["eigenvalues"] ** 2))
-    )
-    return slope * weight
+    slope = 2 * setting.loss_unit * setting.loss_factor
+    return slope * float(np.linalg.norm(setting.law["eigenvalues"] ** 2)) * weight

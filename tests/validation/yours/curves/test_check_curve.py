@@ -414,7 +414,7 @@ CURVE = {"step": list(range(10)), "loss": [1.0] * 9 + [0.9]}
         (
             CURVE,
             {"initial": {"value": np.ones(3), "key_query": np.ones((4, 3, 3))}},
-            r"initial\['value'\] must have shape \(1, 4\), one for each curve, got \(3,\)",
+            r"initial\['value'\] must have shape \(1, 4\) or \(4,\), got \(3,\)",
         ),
         ("no.csv", {}, "there is no file 'no.csv'"),
     ],
