@@ -53,14 +53,12 @@ def house_style(style: str = "screen") -> Iterator[None]:
     """Draw and save within one of the styles, leaving the user's settings alone."""
     import matplotlib as mpl
 
-    sheet = resources.files(__package__) / f"{style}.mplstyle"
     token = _style.set(style)
     try:
         with mpl.rc_context(fname=STYLE):
             if style != "screen":
-                mpl.rcParams.update(
-                    mpl.rc_params_from_file(str(sheet), use_default_template=False)
-                )
+                sheet = str(resources.files(__package__) / f"{style}.mplstyle")
+                mpl.rcParams.update(mpl.rc_params_from_file(sheet, use_default_template=False))
             yield
     finally:
         _style.reset(token)
@@ -242,10 +240,8 @@ def finish(
     ax.set(xlabel=LABELS.get(x, x), ylabel=LABELS.get(y, y), title=title)
     log_scale(ax, log)
     if legend is not None:
-        place: dict[str, Any] = (
-            {"loc": "center left", "bbox_to_anchor": (1, 0.5)} if beside else {}
-        )
-        ax.legend(title=legend, **place)
+        beside_axes: Any = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
+        ax.legend(title=legend, **(beside_axes if beside else {}))
 
 
 def log_scale(ax: Axes, axes: str) -> None:

@@ -196,21 +196,17 @@ def explaining(function: Function) -> Function:
 def read_table(file: str) -> Iterable[dict[str, str]]:
     """Rows of a table (CSV) in this package."""
     text = resources.files("iclimit").joinpath(file).read_text(encoding="utf-8")
-    return csv.DictReader(text.splitlines())
+    return csv.DictReader(text.splitlines(), restval="")
 
 
 def _parameters() -> dict[str, Parameter]:
+    texts = ("name", "symbol", "meaning", "shelf", "definition", "size")
     return {
         row["name"]: Parameter(
-            row["name"],
-            row["symbol"],
-            row["meaning"],
-            row["shelf"],
-            Interval.parse(row["range"]) if row["range"] else None,
-            row["number"] == "integer",
-            row["definition"],
-            tuple(row["synonyms"].split()),
-            row["size"] or "",
+            **{name: row[name] for name in texts},
+            range=Interval.parse(row["range"]) if row["range"] else None,
+            integer=row["number"] == "integer",
+            synonyms=tuple(row["synonyms"].split()),
         )
         for row in read_table("notation.csv")
     }

@@ -209,9 +209,9 @@ class Problem:
                 self._set(**{name: parse_covariance(name, getattr(self, name), self.dim)})
         if self.noise_law is not None:
             if self.noise_variance:
-                both = f"both noise_variance={self.noise_variance!r} and {self.noise_law!r}"
                 raise ValueError(
-                    f"noise_law must be None where noise_variance is given, got {both}"
+                    "noise_law must be None where noise_variance is given, got both "
+                    f"noise_variance={self.noise_variance!r} and {self.noise_law!r}"
                 )
             self._set(noise_law=NoiseLaw.parse(self.noise_law))
         self._parse_mixture()
@@ -278,10 +278,7 @@ class Problem:
         check_arguments(dim=dim, rho=rho, **ratios)
         sizes: dict[str, Any] = sizes_of(dim, **ratios)
         problem = cls(dim, **sizes, **settings)
-        if not rho:
-            return problem
-        variance = rho * problem.label_unit
-        return cls(dim, **sizes, **settings, noise_variance=variance)
+        return replace(problem, noise_variance=rho * problem.label_unit) if rho else problem
 
     def with_fresh_tasks(self) -> Problem:
         """The same law with a fresh task in every prompt."""
@@ -317,16 +314,14 @@ class Problem:
         ('uniform', 0.5)
         """
         chosen = get_convention(convention)
-        for name in ("input_law", "scale", "task_law", "task_variance"):
-            if name in settings:
-                reason = f"the convention {chosen.name} says it"
-                raise ValueError(
-                    f"{name} must not be given where {reason}, got {settings[name]!r}"
-                )
         law: dict[str, Any] = {"input_law": chosen.input_law, "task_law": chosen.task_law}
-        return cls(
-            dim, context, **law, **_units(chosen, dim, context, chosen.input_law), **settings
-        )
+        law |= _units(chosen, dim, context, chosen.input_law)
+        for name in sorted(law.keys() & settings.keys()):
+            raise ValueError(
+                f"{name} must not be given with units of {chosen.name}, which fix it, "
+                f"got {settings[name]!r}"
+            )
+        return cls(dim, context, **law, **settings)
 
     def in_units(self, convention: str | Convention) -> Problem:
         """The same law in the units of a paper: inputs, tasks and noise times numbers.
@@ -506,6 +501,5 @@ def parse_problem(problem: Problem | None, settings: Mapping[str, Any]) -> Probl
         return made if "scale" in settings else replace(made, scale=1.0)
     if settings:
         raise TypeError(f"{', '.join(settings)} must not be given beside a problem")
-    if not isinstance(problem, Problem):
-        raise TypeError(f"problem must be a Problem, got {problem!r}")
+    check_problem(problem, *(each.name for each in fields(Problem)))
     return problem

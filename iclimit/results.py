@@ -6,25 +6,14 @@ import html
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from iclimit.tables import (
-    PICTURES,
-    TABLES,
-    column_names,
-    entry,
-    escaped_table,
-    json_text,
-    plain,
-    shortened,
-    write_netcdf,
-    write_rows,
-    write_text,
-)
+from iclimit import tables
+from iclimit.checks import check_choice
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,7 +62,9 @@ class Result:
         """
         if type(self).rows is not Result.rows:
             rows = self.rows()
-            return {name: column([row.get(name) for row in rows]) for name in column_names(rows)}
+            return {
+                name: column([row.get(name) for row in rows]) for name in tables.column_names(rows)
+            }
         return dict(_parts(self)) or _public(self)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -93,8 +84,8 @@ class Result:
         public = _public(self)
         if type(self).rows is not Result.rows:
             texts = {name: each for name, each in public.items() if isinstance(each, _SCALARS)}
-            return texts | {"rows": plain(self.rows())}
-        return {name: plain(value) for name, value in public.items()}
+            return texts | {"rows": tables.plain(self.rows())}
+        return {name: tables.plain(value) for name, value in public.items()}
 
     def to_pandas(self) -> Any:
         """Rows as a `pandas.DataFrame`; gaps in columns of numbers are NaN."""
@@ -109,10 +100,8 @@ class Result:
 
         Other numbers and texts of the result and its parameters are attributes.
         """
-        try:
-            import xarray
-        except ImportError as error:
-            raise ImportError("to_xarray needs xarray: pip install 'iclimit[labelled]'") from error
+        import xarray
+
         arrays, shape = _broadcast(self)
         arrays = {
             name: column(each.ravel().tolist()).reshape(shape) if each.dtype == object else each
@@ -163,7 +152,12 @@ class Result:
     @property
     def endings(self) -> tuple[str, ...]:
         """Endings of the files that `write` can write."""
-        return (*TABLES, ".nc", ".html", *(PICTURES * (type(self).draw is not Result.draw)))
+        return (
+            *tables.TABLES,
+            ".nc",
+            ".html",
+            *(tables.PICTURES * (type(self).draw is not Result.draw)),
+        )
 
     def write(
         self,
@@ -197,15 +191,15 @@ class Result:
             known = ", ".join(self.endings)
             raise ValueError(f"path must end in {known}, got {os.fspath(path)!r}")
         if ending == ".csv":
-            write_rows(path, self.rows())
+            tables.write_rows(path, self.rows())
         elif ending == ".json":
-            write_text(path, json_text(self.to_dict()))
+            tables.write_text(path, tables.json_text(self.to_dict()))
         elif ending == ".nc":
-            write_netcdf(path, self.to_xarray())
+            tables.write_netcdf(path, self.to_xarray())
         elif ending == ".html":
             from iclimit.html_parts import document
 
-            write_text(path, document(type(self).__name__, self._repr_html_()))
+            tables.write_text(path, document(type(self).__name__, self._repr_html_()))
         else:
             from iclimit.drawing import saved_figure
 
@@ -222,11 +216,11 @@ class Result:
             return f"<pre>{html.escape(str(self))}</pre>"
         if own.rows is Result.rows and own.columns is Result.columns:
             cells = [[name, _short(value)] for name, value in _parts(self)]
-            return escaped_table([(own.__name__, ""), *cells])
+            return tables.escaped_table([(own.__name__, ""), *cells])
         rows = self.rows()
         shown = [[_short(value) for value in row.values()] for row in rows[:_ROWS]]
         rest = [[f"... {len(rows)} rows"]] if len(rows) > _ROWS else []
-        return escaped_table([list(rows[0]), *shown, *rest])
+        return tables.escaped_table([list(rows[0]), *shown, *rest])
 
 
 @dataclass(frozen=True, repr=False)
@@ -325,11 +319,9 @@ def _column(name: str, value: Any) -> dict[str, np.ndarray]:
 
 def _short(value: Any) -> str:
     """One value on less than a line: few numbers one by one, the shape of more."""
-    if isinstance(value, (bool, np.bool_, int, str)) or value is None:
-        text = str(value) if isinstance(value, str) else repr(value)
-    elif isinstance(value, (float, np.floating)):
-        text = entry(value, 6)
-    elif isinstance(value, (Estimate, Ending)):
+    if isinstance(value, (float, np.floating)):
+        text = tables.entry(value, 6)
+    elif isinstance(value, (str, Estimate, Ending)):
         text = str(value)
     elif hasattr(value, "shape") and hasattr(value, "dtype"):
         if value.shape == ():
@@ -344,11 +336,11 @@ def _short(value: Any) -> str:
         text = "[" + ", ".join(map(_short, value[:_FEW])) + "]"
         if len(value) > _FEW or len(text) > _LONGEST:
             text = f"{type(value).__name__} of {len(value)}"
-    elif is_dataclass(value) and isinstance(value, Result):
+    elif isinstance(value, Result):
         text = f"{type(value).__name__}(...)"
     else:
         text = repr(value)
-    return shortened(text, _LONGEST)
+    return tables.shortened(text, _LONGEST)
 
 
 @dataclass(frozen=True, repr=False)
@@ -402,8 +394,7 @@ class Ending:
     kind: str
 
     def __post_init__(self) -> None:
-        if self.kind not in ADVICE:
-            raise ValueError(f"kind must be one of {', '.join(ADVICE)}, got {self.kind!r}")
+        check_choice("kind", self.kind, ADVICE)
 
     @classmethod
     def of(cls, *, converged: bool, interrupted: bool = False) -> Ending:

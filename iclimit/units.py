@@ -39,8 +39,8 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.checks import check_arguments, refuse_masked
-from iclimit.notation import did_you_mean, read_table
+from iclimit.checks import check_arguments, check_choice, check_shape, refuse_masked
+from iclimit.notation import read_table
 
 # What `Units` convert; a difference is one of two errors, or a standard error.
 QUANTITIES = ("error", "difference", "noise_variance", "ridge", "rate", "gamma")
@@ -163,11 +163,7 @@ class Units:
 
     def factor(self, quantity: str) -> Any:
         """Value in the convention over that in the library; of gamma, column by column."""
-        if quantity not in QUANTITIES:
-            hint = did_you_mean(quantity, QUANTITIES)
-            raise ValueError(
-                f"quantity must be one of {', '.join(QUANTITIES)}, got {quantity!r}{hint}"
-            )
+        check_choice("quantity", quantity, QUANTITIES)
         return self._factors[quantity]
 
     def value(self, name: str) -> float:
@@ -223,9 +219,7 @@ class Units:
             raise ValueError(f"{quantity} must be finite, got {value!r}")
         if quantity != "gamma":
             return array, factor
-        if array.shape not in ((self.dim, self.dim), (self.dim, self.dim + 1)):
-            allowed = f"({self.dim}, {self.dim}) or ({self.dim}, {self.dim + 1})"
-            raise ValueError(f"gamma must have shape {allowed}, got {array.shape}")
+        check_shape("gamma", array, (self.dim, self.dim), (self.dim, self.dim + 1))
         return array, factor[: array.shape[1]]
 
 
@@ -248,8 +242,5 @@ def get_convention(convention: str | Convention) -> Convention:
     """
     if isinstance(convention, Convention):
         return convention
-    if convention not in CONVENTIONS:
-        hint = did_you_mean(str(convention), CONVENTIONS)
-        names = ", ".join(CONVENTIONS)
-        raise ValueError(f"convention must be one of {names}, got {convention!r}{hint}")
+    check_choice("convention", convention, CONVENTIONS)
     return CONVENTIONS[convention]

@@ -169,15 +169,11 @@ def figure(options: argparse.Namespace) -> None:
 
         sys.stdout.write(json_text(figure_parameters(options.parameters)))
         return
-    from iclimit.notation import did_you_mean
+    from iclimit.checks import check_choice
     from iclimit.validation import CLAIMS
 
-    figures = [name for name, claim in CLAIMS.items() if claim.figure]
     name = options.name
-    if name not in figures:
-        raise ValueError(
-            f"NAME must be one of {', '.join(figures)}, got {name!r}{did_you_mean(name, figures)}"
-        )
+    check_choice("NAME", name, [each.name for each in CLAIMS.values() if each.figure])
     path = options.output or output_file(PICTURES)(f"{name}.png")
     outcome = run_claims(options, [CLAIMS[name]])
     if outcome.interrupted:

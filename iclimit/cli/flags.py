@@ -19,18 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from iclimit.cli.values import (
-    Merge,
-    output_file,
-    parse_columns,
-    parse_count,
-    parse_duration,
-    parse_ignored,
-    parse_names,
-    parse_scale,
-    parse_seed,
-    parse_values,
-)
+from iclimit.cli import values
 from iclimit.notation import PARAMETERS
 
 Settings = dict[str, Any]
@@ -38,36 +27,36 @@ Settings = dict[str, Any]
 SPEC = {"metavar": "SPEC"}
 # How arguments are written that are more than a number, a choice or a word.
 WRITTEN: dict[str, Settings] = {
-    "rng": {"flag": "--seed", "type": parse_seed, "metavar": "N", "text": "root seed"},
+    "rng": {"flag": "--seed", "type": values.parse_seed, "metavar": "N", "text": "root seed"},
     "jobs": {"type": int, "metavar": "N", "text": "worker processes (default: all cores)"},
     "scheduler": {"metavar": "ADDRESS", "text": "simulate on this Dask cluster, tcp://HOST:PORT"},
     "time_limit": {
         "flag": "--time",
-        "type": parse_duration,
+        "type": values.parse_duration,
         "metavar": "DURATION",
         "text": "stop after 90s, 10m, 1.5h, ... with what is finished (default: no limit)",
     },
     "checkpoint": {
-        "type": output_file((".npz",)),
+        "type": values.output_file((".npz",)),
         "metavar": "FILE",
         "text": "keep the state in this file (.npz) instead of the store of runs, and go on from "
         "it if it exists",
     },
     "columns": {
-        "type": parse_columns,
-        "action": Merge,
+        "type": values.parse_columns,
+        "action": values.Merge,
         "metavar": "LIST",
         "text": "what columns are called, as icl=test_loss,dim=d; may be repeated",
     },
     "ignore": {
-        "type": parse_ignored,
+        "type": values.parse_ignored,
         "metavar": "LIST",
         "text": "columns that are not used, as seed,host; others: all that are not known",
     },
-    "eigenvalues": {"type": parse_values, "metavar": "LIST"},
-    "init_scale": {"type": parse_scale, "metavar": "X"},
-    "rates": {"type": parse_values, "metavar": "A,B,..."},
-    "baselines": {"type": parse_names, "metavar": "NAME,..."},
+    "eigenvalues": {"type": values.parse_values, "metavar": "LIST"},
+    "init_scale": {"type": values.parse_scale, "metavar": "X"},
+    "rates": {"type": values.parse_values, "metavar": "A,B,..."},
+    "baselines": {"type": values.parse_names, "metavar": "NAME,..."},
     "task_spectrum": {**SPEC, "text": "covariance of the training tasks"},
     "test_spectrum": {
         **SPEC,
@@ -158,7 +147,10 @@ def _kind(name: str, kind: str) -> Settings:
     parameter = PARAMETERS.get(name)
     if parameter and parameter.range:
         if parameter.integer:
-            return {"type": parse_count if math.inf in parameter.range else int, "metavar": "N"}
+            return {
+                "type": values.parse_count if math.inf in parameter.range else int,
+                "metavar": "N",
+            }
         return {"type": float, "metavar": "X"}
     if kind.startswith("int"):
         return {"type": int, "metavar": "N"}

@@ -65,12 +65,13 @@ def add_format(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS
 
 def add_style(parser: argparse.ArgumentParser) -> None:
     """Add --style."""
+    from iclimit.drawing import STYLES
+
     text = (
         "style of a picture: screen (default); paper or paper-wide, as wide as one or two columns "
         "of text, 8 pt; talk"
     )
-    styles = ("screen", "paper", "paper-wide", "talk")
-    parser.add_argument("--style", choices=styles, default="screen", help=text)
+    parser.add_argument("--style", choices=STYLES, default="screen", help=text)
 
 
 def output(

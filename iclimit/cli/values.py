@@ -76,20 +76,19 @@ def parse_scale(text: str) -> float:
     return float(text)
 
 
-@expects("be an integer >= 0")
-def parse_seed(text: str) -> int:
-    """Parse an integer that is not negative."""
-    if int(text) < 0:
-        raise ValueError
-    return int(text)
+def parse_from(least: int) -> Callable[[str], int]:
+    """Return the parser of integers from ``least`` on."""
+
+    @expects(f"be an integer >= {least}")
+    def parse(text: str) -> int:
+        if int(text) < least:
+            raise ValueError
+        return int(text)
+
+    return parse
 
 
-@expects("be an integer >= 1")
-def parse_positive(text: str) -> int:
-    """Parse an integer that is at least one."""
-    if int(text) < 1:
-        raise ValueError
-    return int(text)
+parse_seed, parse_positive = parse_from(0), parse_from(1)
 
 
 def parse_range_of(name: str) -> Callable[[str], np.ndarray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -70,23 +71,20 @@ def stored_errors(path: Path) -> list[dict[str, Any]]:
 
 def presets(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
     """Buttons that lead to stored points: the parameters that many of them share."""
-    settings: dict[tuple, tuple[str, int, dict[str, Any]]] = {}
-    for axis in ("tau", "alpha", "kappa"):
-        for row in rows:
-            shared = {name: float(f"{row[name]:.3g}") for name in PARAMETERS if name != axis}
-            key = (row["source"], axis, *shared.values())
-            count = settings[key][1] + 1 if key in settings else 1
-            settings[key] = (row["source"], count, {"axis": axis, **shared})
-    many = sorted((each for each in settings.values() if each[1] >= 4), key=lambda each: -each[1])
     symbols = {"tau": "τ", "alpha": "α", "kappa": "κ"}
-    buttons, own = [], 0
-    for source, _, values in many:
-        own += source == "your runs"
-        if source == "your runs" and own > _SHOWN:
-            continue
-        others = [n for n in symbols if n != values["axis"] and len({r[n] for r in rows}) > 1]
+    counts = Counter(
+        (row["source"], axis, *((n, float(f"{row[n]:.3g}")) for n in PARAMETERS if n != axis))
+        for axis in symbols
+        for row in rows
+    )
+    many = [setting for setting, count in counts.most_common() if count >= 4]
+    own = [setting for setting in many if setting[0] == "your runs"]
+    buttons = []
+    for source, axis, *shared in (each for each in many if each not in own[_SHOWN:]):
+        values = {"axis": axis, **dict(shared)}
+        others = [n for n in symbols if n != axis and len({r[n] for r in rows}) > 1]
         shown = ", ".join(f"{symbols[name]} = {values[name]:g}" for name in others[:2])
-        buttons.append((f"{source}: {symbols[values['axis']]} at {shown}", values))
+        buttons.append((f"{source}: {symbols[axis]} at {shown}", values))
     return buttons
 
 

@@ -205,7 +205,7 @@ def test_the_units_of_a_paper(name):
     assert (back.input_scale, back.label_unit) == pytest.approx((problem.input_scale, 1))
     own = Problem.of_paper(name, dim=4, context=6)
     assert own.input_variance == pytest.approx(moved.input_variance)
-    with pytest.raises(ValueError, match="scale must not be given where the convention"):
+    with pytest.raises(ValueError, match="scale must not be given with units of"):
         Problem.of_paper(name, dim=4, context=6, scale=1)
 
 
