@@ -4,6 +4,7 @@ Ranges and types of single arguments are tested for all functions in tests/test_
 """
 
 import math
+from functools import partial
 
 import array_api_strict
 import mpmath
@@ -42,7 +43,6 @@ from iclimit.asymptotics.dynamics import (
     merged_drop_time,
     mixture_growth_rate,
     mixture_predictor,
-    plateau_head_values,
     plateau_losses,
     separate_attention_staircase,
     time_from_pole,
@@ -64,19 +64,15 @@ from iclimit.asymptotics.gdpp import (
 from iclimit.asymptotics.pretraining import (
     JointSpectrum,
     best_test_covariance,
-    cka,
     derive_effective_ridge,
     derive_many_tasks,
     derive_resolvent,
-    direction_slopes,
     diversity_slope,
     errors_of_gamma,
     finite_size_errors,
     icl_error,
     idg_error,
-    resolvent_alignment,
     structured_errors,
-    trace_ratio,
 )
 from iclimit.asymptotics.softmax import (
     finite_rank_loss,
@@ -121,7 +117,6 @@ def test_depth():
     refuse("depth must be an integer >= 1, or inf, got 1.5", depth_loss, depth=1.5, setting="iso")
     two = {"depth": 1, "spectrum": [1.0, 2.0]}
     refuse("spectrum and task_spectrum must be lists", depth_loss, **two, task_spectrum=[1.0])
-    refuse("gamma must be >= 0 and finite, got -1", depth_loss, **two, gamma=-1.0)
     fixed = {**two, "setting": "fs"}
     refuse("width_ratio must be >= 1 for setting='fs'", depth_loss, **fixed, width_ratio=0.5)
     refuse("gamma must be > 0 and finite, got 0", depth_loss, **fixed, gamma=[0.0, 1.0])
@@ -130,12 +125,10 @@ def test_depth():
     refuse("task_spectrum must be > 0", depth_loss, depth=2, spectrum=lam, task_spectrum=0 * lam)
 
     law = {"spectrum": lam, "alpha": 2.0}
-    refuse("rates must be a list of one or more numbers, got", depth_schedule_loss, [], **law)
     refuse("rates must be real or in conjugate pairs", depth_schedule_loss, [1j, 1.0], **law)
     refuse("degree <= 400, got 401 layers", depth_schedule_loss, [0.5] * 401, **law)
-    refuse(
-        "one number less than rates, 1", depth_schedule_loss, [0.1, 0.2], gammas=[0.1, 0.1], **law
-    )
+    two = {"rates": [0.1, 0.2], "gammas": [0.1, 0.1]}
+    refuse("one number less than rates, 1", depth_schedule_loss, **two, **law)
     refuse("got 7 layers of GD++", depth_schedule_loss, [0.1] * 7, gammas=[0.1] * 6, **law)
     refuse("gamma must not be given for", depth_schedule_loss, [0.1], gamma=lam, **law)
     refuse("does not resolve the loss of the rates", depth_schedule_loss, [1e200, 1e200], **law)
@@ -143,20 +136,16 @@ def test_depth():
 
     refuse("depth must be <= 400 at finite", untied_depth, lam, weights=lam, depth=401, alpha=2.0)
     k = np.arange(1.0, 51)
-    nearly = {"depth": 12, "width_ratio": 1 - 1e-9}
-    refuse(
-        "does not resolve the loss at depth 12", untied_depth, k**-1.2, weights=k**-2.2, **nearly
-    )
+    nearly = {"weights": k**-2.2, "depth": 12, "width_ratio": 1 - 1e-9}
+    refuse("does not resolve the loss at depth 12", untied_depth, k**-1.2, **nearly)
     for function in (untied_depth, balanced_saddle):
         refuse("lists of the same length", function, [1.0, 2.0], weights=[1.0], depth=2)
-        refuse("weights must be >= 0", function, [1.0], weights=[-1.0], depth=2)
         refuse("positive sum", function, [1.0], weights=[0.0], depth=2)
     refuse("one > 0", balanced_saddle, [0.0], weights=[1.0], depth=2)
 
     refuse("times must have at least one number", tied_flow, times=[], depth=2, **law)
     fixed = {"times": [1.0], "depth": 2, "setting": "fs"}
     refuse("alpha and width_ratio must be inf for setting='fs'", tied_flow, **fixed, **law)
-    refuse("depth must be an integer >= 1", tied_flow, times=[1.0], depth=1.5, spectrum=lam)
 
 
 def test_descent():
@@ -164,63 +153,42 @@ def test_descent():
     for half in ({"context": 5}, {"dim": 5}):
         refuse("give both context and dim, or neither, got", derive_schedule, 2, **half)
     rate = {"context": 10, "dim": 3}
-    for law in ("cauchy", (1.0, 0.99), (0.0, 1.0), (-1.0, 3.0), (1.0, math.inf), (math.nan, 1.0)):
-        refuse("input_law", optimal_learning_rate, **rate, input_law=law)
-    for law in (("1", 3.0), (1.0,), [1.0, 3.0], None, 3.0):
+    for law in ((1.0, 0.99), (0.0, 1.0), (1.0, math.inf), (math.nan, 1.0), ("1", 3.0)):
         refuse("input_law", optimal_learning_rate, **rate, input_law=law)
     two, three = np.ones(2), np.ones(3)
     refuse(SHAPES, optimal_learning_rate, context=two, dim=three)
     refuse("do not mix with arrays", optimal_learning_rate, context=two, dim=N)
 
-    I2 = np.eye(2)
-    for function, keywords in (
-        (optimal_preconditioner, {}),
-        (preconditioner_loss, {"matrix": I2}),
-    ):
-        for name in ("input_covariance", "task_covariance"):
-            for wrong, message in (
-                ([[1.0, 0.5], [0.4, 1.0]], "must be symmetric"),
-                ([[1.0, 2.0], [2.0, 1.0]], "must have eigenvalues >= 0"),
-            ):
-                given = {"input_covariance": I2, "context": 5, name: np.array(wrong)}
-                refuse(f"{name} {message}", function, **keywords, **given)
-        setting = {**keywords, "input_covariance": I2, "context": 5}
-        refuse("T T^T = input_covariance", function, **setting, mixing=2 * I2)
-        refuse("must have shape", function, **setting, excess_kurtosis=three)
-        for name in ("input_covariance", "task_covariance", "mixing"):
-            for wrong in ([1.0, 2.0, 3.0], np.ones((2, 3)), np.full((2, 2), np.nan), np.eye(3)):
-                given = {"input_covariance": I2, "task_covariance": I2, "context": 5, name: wrong}
-                refuse(" must", function, **keywords, **given)
-            for wrong in ([[1, "a"], [2, 3]], 1j * I2, I2 > 0):
-                given = {"input_covariance": I2, "task_covariance": I2, "context": 5, name: wrong}
-                refuse(f"{name} must be", function, **keywords, **given)
-        symbolic = {"input_covariance": sympy.eye(2), "context": N}
+    I2, both = np.eye(2), ("input_covariance", "task_covariance")
+    known = {"input_covariance": I2, "task_covariance": I2, "context": 5}
+    symbolic = {"input_covariance": sympy.eye(2), "context": N}
+    for function in (optimal_preconditioner, partial(preconditioner_loss, I2)):
+        for wrong, message in (
+            *(({name: [[1.0, 0.5], [0.4, 1.0]]}, f"{name} must be symmetric") for name in both),
+            *(({name: I2 - 1.5}, f"{name} must have eigenvalues >= 0") for name in both),
+            *(({name: np.ones((2, 3))}, " must have shape") for name in both),
+            *(({name: np.full((2, 2), np.nan)}, f"{name} must be finite") for name in both),
+            ({"task_covariance": np.eye(3)}, "task_covariance must have shape"),
+            ({"mixing": 2 * I2}, "T T^T = input_covariance"),
+            ({"mixing": np.ones((2, 3))}, "mixing must be a square matrix"),
+            ({"mixing": np.full((2, 2), np.nan)}, "mixing must be finite"),
+            ({"excess_kurtosis": three}, "must have shape"),
+        ):
+            refuse(message, function, **known | wrong)
         for wrong, message in (
             ({"excess_kurtosis": 3.0}, "excess_kurtosis must be 0 for SymPy"),
             ({"input_covariance": sympy.Matrix([[1, 2], [3, 4]])}, "must be a symmetric matrix"),
             ({"task_covariance": sympy.eye(3)}, "task_covariance must be a symmetric matrix"),
             ({"input_covariance": N}, "input_covariance must be a matrix"),
         ):
-            refuse(message, function, **keywords, **symbolic | wrong)
-        refuse(">= -2", function, **setting, excess_kurtosis=[0.0, -3.0])
+            refuse(message, function, **symbolic | wrong)
     singular = {"input_covariance": sympy.ones(2, 2), "context": N}
     refuse("input_covariance must be invertible", optimal_preconditioner, **singular)
     for wrong, message in ((sympy.eye(3), "have shape"), (N, "be a matrix")):
-        refuse(
-            f"matrix must {message}",
-            preconditioner_loss,
-            wrong,
-            input_covariance=sympy.eye(2),
-            context=N,
-        )
+        refuse(f"matrix must {message}", preconditioner_loss, wrong, **symbolic)
 
-    schedules = [
-        lambda **setting: schedule_loss([0.5, 0.5], **setting),
-        lambda **setting: optimal_schedule(steps=2, **setting),
-        lambda **setting: constant_schedule(steps=2, **setting),
-        lambda **setting: chebyshev_schedule(steps=2, **setting),
-    ]
-    for schedule in schedules:
+    kinds = (optimal_schedule, constant_schedule, chebyshev_schedule)
+    for schedule in (partial(schedule_loss, [0.5, 0.5]), *(partial(f, steps=2) for f in kinds)):
         for wrong in ({"ratio": 0.5, **SIZES}, {"ratio": 0.5, "dim": 3}, {}, {"context": 5}):
             refuse("give either ratio or context and dim, got", schedule, **wrong)
         refuse(SHAPES, schedule, ratio=two, noise_ratio=three)
@@ -228,12 +196,8 @@ def test_descent():
         setting = {"ratio": 0.5, "noise_ratio": number}
         refuse("noise_ratio must be 0 for more than", optimal_schedule, steps=2, **setting)
     refuse("steps must be 1 or 2 for symbolic", optimal_schedule, steps=3, context=N, dim=4)
-    for rates in ("12", b"1", {}, sympy.Integer(1)):
-        refuse("rates must be a sequence of numbers, got", schedule_loss, rates, ratio=0.5)
     for rates in ([], np.ones((2, 0))):
         refuse("rates must not be empty", schedule_loss, rates, ratio=0.5)
-    for value in (MP("nan"), sympy.oo, sympy.I, "1", None, True, {}):
-        refuse("rates must be", schedule_loss, [value], ratio=0.5)
     refuse("do not mix with arrays", schedule_loss, [MP(1)], ratio=two)
     refuse("rates must be", schedule_loss, array_api_strict.asarray([1.0]), ratio=0.5)
 
@@ -248,25 +212,11 @@ def test_dynamics():
         refuse("start below their final values", merged_drop_time, dim=2, **late)
         refuse("start below their final", merged_curve_drop_time, eigenvalues=[1, 1], **late)
     refuse(SHAPES, merged_attention_loss, t=[1, 2], dim=[1, 2, 3], **sizes)
-    for wrong, message in (
-        ([], "empty"),
-        ([-1], ">= 0"),
-        ([0, 0], "trace"),
-        ([[1, 2]], "list of"),
-    ):
+    for wrong, message in (([], "empty"), ([0, 0], "trace"), ([[1, 2]], "list of")):
         refuse(message, merged_attention_curve, 1.0, eigenvalues=wrong, **sizes)
-    refuse("eigenvalues must be a sequence", merged_attention_curve, 1.0, eigenvalues=3.0, **sizes)
-    value, heads = np.ones(3), np.ones((2, 4, 4))
-    refuse(
-        "must have shapes", effective_init_scale, value, key_query=heads, eigenvalues=np.ones(4)
-    )
-    refuse(
-        "value must be finite",
-        effective_init_scale,
-        [np.nan],
-        key_query=heads[:1],
-        eigenvalues=np.ones(4),
-    )
+    heads = {"key_query": np.ones((1, 4, 4)), "eigenvalues": np.ones(4)}
+    refuse("must have shapes", effective_init_scale, np.ones(3), **heads)
+    refuse("value must be finite", effective_init_scale, [np.nan], **heads)
     refuse("must be arrays", effective_init_scale, MP(1), key_query=1, eigenvalues=1)
 
     growth = {"eigenvalue": 1.0, "trace": 2.0, "context": 30, "initial_value": 0.1}
@@ -278,9 +228,7 @@ def test_dynamics():
         refuse("trace - eigenvalue must be >= 0", function, 0.2, **pole)
     refuse("at most 20", fixed_point_losses, np.ones(21), context=5)
     refuse("must be a list of numbers", fixed_point_losses, np.ones((2, 3)), context=5)
-    refuse("eigenvalues must be > 0", plateau_head_values, [1.0, 0.0], context=5)
     refuse("eigenvalues must not be empty", plateau_losses, [], context=5)
-    refuse("eigenvalues must be a sequence", plateau_losses, 1.0, context=5)
     refuse(SHAPES, plateau_losses, np.ones((3, 2)), context=[1, 2])
 
 
@@ -311,7 +259,6 @@ def test_staircases():
         ({"key": np.ones((2, 1, 2))}, "query must have the shape"),
         ({"query": [[np.inf, 0], [0, 1]]}, "query must be finite"),
         ({"eigenvalues": [1, 0]}, "eigenvalues must be > 0"),
-        ({"eigenvalues": [[1, 1]]}, "eigenvalues must have shape"),
         ({"eigenvalues": [1, 1, 1]}, "key must have shape"),
     ):
         refuse(message, separate_attention_staircase, **heads | {"context": 10} | wrong)
@@ -333,7 +280,7 @@ def test_condition_numbers():
     refuse("tol must not be given with SymPy numbers", of, N, tol=1e-3)
     refuse("tol must not be given with SymPy numbers", steps_needed, N, tol=1e-3)
     refuse("steps must be fewer, got 1000000000: the spectrum", of, 3.0, steps=10**9)
-    for gammas in ("1", 1.0, [1, "a"], [True], [1j], {}, [[1], [1, 2]]):
+    for gammas in ([1, "a"], [True], [1j], [[1], [1, 2]]):
         refuse("gammas must be a", eigenvalues_after, [1.0], gammas=gammas)
         refuse("gammas must be a", interval_after, gammas, lower=0.1, upper=1.0)
     refuse("lower must be <= upper, got 1.0", interval_after, [1.0], lower=1.0, upper=0.5)
@@ -350,22 +297,12 @@ def test_gdpp():
     both = ((gdpp_loss, {"ratio": 0.5}), (worst_case_residual, {"condition_number": 2.0}))
     for function, setting in both:
         for gammas in ([], [0.1, 0.2], np.ones((3, 2))):
-            refuse(
-                "gammas must be one less than the 2",
-                function,
-                [0.1, 0.2],
-                gammas=gammas,
-                **setting,
-            )
+            message = "gammas must be one less than the 2"
+            refuse(message, function, [0.1, 0.2], gammas=gammas, **setting)
         refuse("at most 8 layers here, got 9", function, [0.1] * 9, gammas=[0.1] * 8, **setting)
-        for wrong in ([0.1, np.nan], [0.1, np.inf]):
-            refuse("rates must be finite, got", function, wrong, gammas=[0.1], **setting)
     refuse("at most 4 layers here, got 5", gdpp_loss, [0.1] * 5, gammas=[0.1] * 4, **SIZES)
-    refuse(
-        "gammas must be one less than the 2 rates", gdpp_loss, [MP(1), MP(2)], gammas=[], ratio=0.5
-    )
-    for empty in ([], np.ones((3, 0))):
-        refuse("rates must not be empty", gdpp_loss, empty, gammas=[], ratio=0.5)
+    refuse("one less than the 2 rates", gdpp_loss, [MP(1), MP(2)], gammas=[], ratio=0.5)
+    refuse("rates must not be empty", gdpp_loss, np.ones((3, 0)), gammas=[], ratio=0.5)
     for wrong in ({}, {"context": 4}, {"dim": 2}, {"ratio": 0.5, **SIZES}):
         refuse("give either ratio or context and dim, got", gdpp_loss, [0.1], gammas=[], **wrong)
         refuse("give either ratio or context and dim, got", gdpp_minima, 2, **wrong)
@@ -381,55 +318,31 @@ def test_gdpp():
     refuse("dim/context must be from 0.001 to 1000", gdpp_minima, 2, context=2000, dim=1)
     refuse(SHAPES, gdpp_loss, np.ones((2, 2)), gammas=np.ones((3, 1)), ratio=0.5)
     refuse(SHAPES, gdpp_loss, [0.1], gammas=[], ratio=np.ones(2), noise_ratio=np.ones(3))
-    refuse(
-        SHAPES, worst_case_residual, np.ones((2, 1)), gammas=[], condition_number=np.full(3, 2.0)
-    )
+    numbers = {"gammas": [], "condition_number": np.full(3, 2.0)}
+    refuse(SHAPES, worst_case_residual, np.ones((2, 1)), **numbers)
+    refuse("rates must be a real number", worst_case_residual, [MP(1)], **numbers)
     refuse("must all be arrays or all scalars", gdpp_loss, [MP(1)], gammas=[], ratio=np.ones(2))
-    refuse(
-        "rates must be a real number",
-        worst_case_residual,
-        [MP(1)],
-        gammas=[],
-        condition_number=2.0,
-    )
-    for law, message in (
-        ({"ratio": 0.5}, "input_law must be gaussian in a limit, got 'uniform'"),
-        ({"condition_number": 10.0}, "input_law must be gaussian"),
-    ):
-        refuse(message, optimal_gdpp, 2, input_law="uniform", **law)
+    refuse("input_law must be gaussian", optimal_gdpp, 2, input_law="uniform", **worst)
     few = {"context": 5, "dim": 5, "input_law": "uniform"}
     refuse("layers must be of at most 2 layers here, got 3", optimal_gdpp, 3, **few)
 
-    refuse(
-        "penalty must be 0 or in [1e-30, 1e+30], got 1e-31",
-        ridge_risk,
-        1e-31,
-        noise_variance=1.0,
-        **SIZES,
-    )
+    message = "penalty must be 0 or in [1e-30, 1e+30], got 1e-31"
+    refuse(message, ridge_risk, 1e-31, noise_variance=1.0, **SIZES)
     refuse("context must be > dim", ridge_baselines, "fixed:1", context=10, dim=10)
     refuse("context must be > dim", adaptive_ridge_loss, "fixed:1", context=5, dim=10)
-    large = {"context": 9, "dim": 2}
-    refuse(
-        "threshold must be finite if", adaptive_ridge_loss, "fixed:1", **large, multiplier=math.inf
-    )
-    refuse("noise_level must be 0 or in", baseline_profiles, 1e16, noise_law="fixed:1", **large)
+    large = {"noise_law": "fixed:1", "context": 9, "dim": 2}
+    refuse("threshold must be finite if", adaptive_ridge_loss, **large, multiplier=math.inf)
+    refuse("noise_level must be 0 or in", baseline_profiles, 1e16, **large)
 
 
 def test_pretraining():
     point = {"tau": 2.0, "alpha": 1.0, "kappa": 1.0, "rho": 0.1}
-    refuse(
-        "tau, alpha, kappa, rho, ridge must have shapes",
-        icl_error,
-        **point | {"tau": [1, 2], "rho": [1, 2, 3]},
-    )
+    shapes = {"tau": [1, 2], "rho": [1, 2, 3]}
+    refuse("tau, alpha, kappa, rho, ridge must have shapes", icl_error, **point | shapes)
     refuse("too extreme for float64", icl_error, **point | {"tau": 1e-300})
     for scalar in (MP(1), sympy.Integer(1)):
         for array in (np.ones(2), array_api_strict.asarray([1.0, 2.0])):
             refuse("do not mix with arrays", icl_error, **point | {"tau": array, "alpha": scalar})
-        for wrong in ([1.0, 2.0], "1.5", None, True):
-            mixed = point | {"tau": wrong, "alpha": scalar}
-            refuse("tau must be a real number", icl_error, **mixed)
     for ridge in (0.1, N):
         symbols = dict.fromkeys(("tau", "alpha", "kappa", "rho"), N)
         refuse("ridge must be 0 for SymPy expressions", icl_error, **symbols, ridge=ridge)
@@ -442,8 +355,6 @@ def test_pretraining():
         ({"test_covariance": np.eye(3)}, "test_covariance must have shape (8, 8)"),
         ({"input_covariance": np.triu(np.ones((8, 8)))}, "input_covariance must be symmetric"),
         ({"tasks": np.ones((3, 5))}, "tasks must have shape (k, 8)"),
-        ({"tasks": np.ones(8)}, "tasks must have shape (k, 8)"),
-        ({"tasks": np.ones((0, 8))}, "tasks must have shape (k, 8)"),
         # Singular moments and extreme ridges or contexts: never a warning, a NaN or nonsense.
         ({"tasks": 1, "rho": 0.0}, "not defined in float64"),
         ({"ridge": 1e15, "approach": "moments"}, "not defined in float64"),
@@ -454,7 +365,6 @@ def test_pretraining():
     for wrong, message in (
         ({"gamma": np.zeros((3, 5))}, "gamma must have shape"),
         ({"gamma": np.full((2, 2), np.nan)}, "gamma must be finite"),
-        ({"tasks": 5}, "tasks must be inf or an array of shape (k, 2), got 5"),
         ({"tasks": np.ones((3, 4))}, "tasks must have shape (k, 2)"),
         ({"input_covariance": np.ones(3)}, "input_covariance must have shape (2, 2)"),
     ):
@@ -476,8 +386,6 @@ def test_joint_spectra():
         (np.ones((2, 3)), "task_covariance must have shape (d, d) or (d,), got shape (2, 3)"),
         ([], "task_covariance must have shape"),
         (1.0, "task_covariance must have shape"),
-        ([1j, 1.0], "task_covariance must be a real number or an array, got [1j, 1.0]"),
-        ("a", "task_covariance must be a real number or an array, got 'a'"),
     ):
         refuse(message, of_matrices, wrong)
     two, rotated = [1.0, 2.0], np.array([[1.5, 0.5], [0.5, 1.5]])
@@ -495,24 +403,14 @@ def test_joint_spectra():
         refuse(message, JointSpectrum, **atoms | wrong)
     negative = Uniform(-1.0, 1.0)
     refuse("task_spectrum must have eigenvalues >= 0, got the support", of_measures, negative)
-    both = {"input_spectrum": Uniform(0.5, 1.5), "input_pairing": "independent"}
-    refuse("input_pairing must be one of same, reversed", of_measures, Uniform(0.0, 1.0), **both)
 
     joint = of_matrices([1.6, 0.4], test_covariance=[1.0, 1.0])
     point = {"tau": 2.0, "alpha": 1.0, "kappa": 1.0, "rho": 0.1, "spectrum": joint}
     shapes = {"tau": [1.0, 2.0], "test_rho": [1.0, 2.0, 3.0]}
     refuse("shapes that broadcast", structured_errors, **point | shapes)
-    refuse("tau must be a number or a NumPy array", structured_errors, **point | {"tau": MP(2)})
     refuse("tau must not be 1 with ridge = 0", diversity_slope, **point | {"tau": 1.0})
-    refuse(
-        "must be single numbers, got shape", best_test_covariance, **point | {"tau": [1.0, 2.0]}
-    )
+    refuse("must be single numbers, got", best_test_covariance, **point | {"tau": [1.0, 2.0]})
     refuse("the error is infinite for all", best_test_covariance, **point | {"tau": 1.0})
-    endless = point | {"alpha": math.inf}
-    for function in (direction_slopes, resolvent_alignment, best_test_covariance, diversity_slope):
-        refuse("alpha must be > 0 and finite, got inf", function, **endless)
-    for function in (trace_ratio, cka):
-        refuse("spectrum must be a JointSpectrum, got list", function, spectrum=[1.0])
 
 
 def test_softmax():
@@ -521,7 +419,6 @@ def test_softmax():
         ({"inputs": (1.0, 0.0)}, "inputs must be (lower, upper) with lower < upper, got"),
         ({"inputs": np.zeros((2, 2, 2))}, "inputs must be an interval or an array"),
         ({"inputs": np.arange(3.0), "weights": [1.0]}, "weights must be 3 probabilities of sum 1"),
-        ({"weights": [1.0]}, "weights must not be given with an interval of inputs"),
         ({"covariance": lambda x, z: x + 2 * z}, "covariance must give a symmetric matrix"),
         ({"covariance": lambda x, z: 0 * x * z}, "covariance must be > 0 on its diagonal"),
         ({"covariance": lambda x, z: np.nan * x * z}, "covariance must be finite on the nodes"),
@@ -542,8 +439,6 @@ def test_softmax():
     refuse("relative error", softmax_loss, 200.0, value=0.5, context=1000, dim=1)
     narrow = {"context": 3, "dim": 1, "heads": 2}
     refuse("inverse_temperature must be from -4.", softmax_loss, 50.0, value=0.5, **narrow)
-    refuse("context must be a number or a NumPy", softmax_loss, 1.0, value=1.0, context=N, dim=2)
-    refuse("dim must be from 1 to 12, got 13.0", uniform_softmax, context=5, dim=13)
     refuse("context must be an integer, got 2.5", uniform_softmax, context=2.5, dim=3)
     refuse("heads must be 1 or 2, got 3", uniform_softmax, context=5, dim=3, heads=3)
     refuse("must not be 0", uniform_softmax_loss, 0.0, value=1.0, context=5, dim=3)
@@ -563,12 +458,9 @@ def test_softmax():
 
 
 def test_measures():
-    forms = "spec must be one of isotropic, powerlaw:EXPONENT"
-    for spec in ("", "power", "powerlaw", "powerlaw:", "powerlaw:a", "powerlaw:1,2,3"):
-        refuse(forms, spectrum, spec)
-    for spec in ("uniform:1", "atoms:", "atoms:1;2;3", "isotropic:2"):
-        refuse(forms, spectrum, spec)
     for spec, message in (
+        *((spec, "spec must be one of isotropic") for spec in ("powerlaw:a", "powerlaw:1,2,3")),
+        *((spec, "spec must be one of isotropic") for spec in ("atoms:1;2;3", "isotropic:2")),
         ("powerlaw:1", "exponent must be >= 0 and < 1"),
         ("powerlaw:nan", "exponent must be >= 0 and < 1, got nan"),
         ("powerlaw:-1,3", "EXPONENT in [0, 50] and an integer COUNT"),
@@ -600,10 +492,9 @@ def test_measures():
     ):
         refuse(message, DensityMeasure, density, support)
     unit = Uniform(0.0, 1.0)
-    refuse("measures must be", Mixture, [], [])
     refuse("weights must be >= 0 and of sum 1", Mixture, [unit], [0.9])
     refuse("ratio must be one number", lambda: MarchenkoPastur([0.5, 1.0]).support)
-    for polynomial in ([1.0], [1.0, 0.0], [0.0, np.nan], [[1.0, 2.0]], [], [1j, 1.0]):
+    for polynomial in ([1.0], [1.0, 0.0], [0.0, np.nan], [[1.0, 2.0]], []):
         refuse("polynomial must be", Pushforward, unit, polynomial)
     for values in ([-1.0, 2.0], [0.0]):
         message = "population must have a support in [0, inf)"
@@ -623,23 +514,17 @@ def test_measures():
     refuse("order must be <= 8 for entries of a law, got 9", entries.moment, 9)
     for powers in ([-1], [1.5], [True], ["a"], [[1]]):
         refuse("powers must be an integer >= 0, got", wishart_moment, powers, context=4, dim=3)
-    for powers in (2, "12", b"1"):
-        refuse("powers must be a sequence of", wishart_moment, powers, context=4, dim=3)
     refuse("context and dim must be integers", Wishart(context=N, dim=3).quadrature, 2)
 
 
-@pytest.mark.parametrize(
-    "law",
-    [
-        *(Uniform(0.5, 1.5), MarchenkoPastur(0.5), MarchenkoPastur(2.0)),
-        *(SampleCovariance(Atoms([1.0, 10.0]), 0.05), SampleCovariance(Atoms([1.0, 10.0]), 3.0)),
-        *(
-            FreeSum(Atoms([0.0, 10.0]), Uniform(0.0, 1.0)),
-            Pushforward(Uniform(0.0, 1.0), [0, 0, 1]),
-        ),
-    ],
-    ids=repr,
-)
+LAWS = [
+    *(Uniform(0.5, 1.5), MarchenkoPastur(0.5), SampleCovariance(Atoms([1.0, 10.0]), 3.0)),
+    FreeSum(Atoms([0.0, 10.0]), Uniform(0.0, 1.0)),
+    Pushforward(Uniform(0.0, 1.0), [0, 0, 1]),
+]
+
+
+@pytest.mark.parametrize("law", LAWS, ids=repr)
 def test_points_of_the_support(law):
     for lower, upper in law.support:
         for z in (lower, (lower + upper) / 2, upper):
@@ -654,14 +539,11 @@ def test_transforms():
     refuse("-1/snr must lie outside the support", law.eta_transform, -1.0)
     refuse("snr must leave 1 + snr x > 0", law.shannon_transform, -20.0)
     refuse("z must lie outside the support", law.stieltjes, 1.5 + 0j)
-    refuse("z must lie outside the support", law.stieltjes, 1.5 + 0j)
     refuse("s_transform needs a support in", Uniform(-1.0, 2.0).s_transform, -0.1)
     refuse("s_transform needs a support in", Atoms([0.0]).s_transform, -0.1)
     for transform in (PowerLaw(0.5).r_transform, PowerLaw(0.5).s_transform):
         refuse("<= 0 for an unbounded support", transform, 0.1)
-        message = "< 0 for a derivative over an unbounded support"
-        refuse(message, transform, 0.0, derivative=1)
+        refuse("< 0 for a derivative over an unbounded", transform, 0.0, derivative=1)
     sample = MarchenkoPastur(0.5)
     for z in (*sample.edges, 0.0):
-        message = "z must lie outside the support"
-        refuse(message, sample.companion_stieltjes, z, derivative=1)
+        refuse("z must lie outside the sup", sample.companion_stieltjes, z, derivative=1)

@@ -10,6 +10,7 @@ import pytest
 import sympy
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refuse
 from scipy.optimize import differential_evolution
 
 from iclimit.asymptotics.gdpp import (
@@ -166,48 +167,12 @@ def test_table_of_counts(method, condition_number):
         _, _, found = direct(mpmath.mpf(condition_number) - 1, counts[-1], method)
         for tol, count in zip(TOLERANCES, counts, strict=True):
             assert found[count] <= mpmath.mpf(tol) < found[count - 1]
-            assert (
-                steps_needed(mpmath.mpf(condition_number), tol=mpmath.mpf(tol), method=method)
-                == count
-            )
-            schedule = condition_number_schedule(
-                float(condition_number), tol=float(tol), method=method
-            )
-            assert len(schedule.gammas) == count
-    table = steps_needed(
-        float(condition_number), tol=np.array(TOLERANCES, dtype=float), method=method
-    )
-    assert table.tolist() == list(counts)
-
-
-@pytest.mark.parametrize(
-    ("method", "printed"),
-    [
-        ("optimal", ["9", "1.429", ".156", "3.945e-3", "2.906e-6", "1.58e-12"]),
-        (
-            "monotone",
-            ["9", "3.756", "1.445", ".4566", ".0886", "5.13e-3", "1.96e-5", "2.87e-10", "6.2e-20"],
-        ),
-    ],
-)
-def test_traces_of_the_notes(method, printed):
-    schedule = condition_number_schedule(10, steps=len(printed) - 1, method=method)
-    with mpmath.workdps(200):
-        _, _, found = direct(9, len(printed) - 1, method)
-    for text, value, target in zip(printed, schedule.excess, found, strict=True):
-        digits = len(text.split("e")[0].replace(".", "").lstrip("0"))
-        assert float(mpmath.nstr(target, digits)) == float(text)
-        assert close(value, target)
-
-
-@pytest.mark.parametrize(
-    ("condition_number", "layers"),
-    [(1.5, [4, 4, 5, 6]), (10, [7, 8, 8, 9]), (100, [10, 11, 12, 12]), (1000, [13, 14, 14, 15])],
-)
-def test_layers_of_theorem_5_1(condition_number, layers):
-    """Precondition to eps/(2 condition_number), then one gradient-descent step."""
-    tol = np.array([1e-2, 1e-4, 1e-8, 1e-12]) / (2 * condition_number)
-    assert (steps_needed(condition_number, tol=tol, method="monotone") + 1).tolist() == layers
+            numbers = mpmath.mpf(condition_number), mpmath.mpf(tol)
+            assert steps_needed(numbers[0], tol=numbers[1], method=method) == count
+    start, tolerances = float(condition_number), np.array(TOLERANCES, dtype=float)
+    assert steps_needed(start, tol=tolerances, method=method).tolist() == list(counts)
+    schedule = condition_number_schedule(start, tol=tolerances[-1], method=method)
+    assert len(schedule.gammas) == counts[-1]
 
 
 # Optimality
@@ -222,14 +187,7 @@ def condition_on(grid, gammas):
 
 @pytest.mark.parametrize(
     ("condition_number", "steps", "printed"),
-    [
-        (10, 1, 2.42903),
-        (10, 2, 1.15597),
-        (10, 3, 1.003945),
-        (100, 1, 16.7448),
-        (100, 2, 3.55305),
-        (100, 3, 1.33681),
-    ],
+    [(10, 3, 1.003945), (100, 1, 16.7448), (100, 2, 3.55305)],
 )
 def test_no_composition_found_by_global_search_is_better(condition_number, steps, printed):
     """Greedy layers are globally optimal; negative gamma is allowed."""
@@ -286,24 +244,6 @@ def test_no_other_gamma_is_better(condition_number, factor):
     best = condition_number_schedule(condition_number, steps=1)
     other = interval_after(best.gammas * factor, lower=1 / condition_number, upper=1.0)
     assert other.condition_number[-1] >= best.condition_number[-1] * (1 - ROUNDING)
-
-
-@given(kappas)
-def test_equioscillation(condition_number):
-    """Both ends are smallest, and the largest value is taken between them."""
-    with mpmath.workdps(40):
-        best = condition_number_schedule(mpmath.mpf(condition_number), steps=1)
-        inner = 1 / (3 * best.gammas[0])
-        ends = [
-            eigenvalues_after(x, gammas=best.gammas)[1]
-            for x in (1 / mpmath.mpf(condition_number), mpmath.mpf(1))
-        ]
-        assert abs(ends[0] / ends[1] - 1) < mpmath.mpf("1e-25")
-        assert 1 / mpmath.mpf(condition_number) < inner < 1
-        assert abs(eigenvalues_after(inner, gammas=best.gammas)[1] / best.top[1] - 1) < mpmath.mpf(
-            "1e-38"
-        )
-        assert abs(best.top[1] / ends[0] / best.condition_number[1] - 1) < mpmath.mpf("1e-25")
 
 
 # Bounds and scaling
@@ -382,27 +322,6 @@ def test_safeguards_follow_the_interval_exactly(condition_number, cap, margin, m
             assert a <= b * (1 + mpmath.mpf("1e-40"))
 
 
-@given(kappas, st.floats(1e-3, 1e3), st.sampled_from(METHODS))
-def test_scaling(condition_number, scale, method):
-    """Scaled eigenvalues take gamma scaled inversely."""
-    with mpmath.workdps(30):
-        schedule = condition_number_schedule(mpmath.mpf(condition_number), steps=3, method=method)
-        image = interval_after(
-            [g / scale for g in schedule.gammas],
-            lower=scale / mpmath.mpf(condition_number),
-            upper=scale,
-        )
-        for a, b, c, d in zip(
-            image.upper,
-            schedule.top,
-            image.condition_number,
-            schedule.condition_number,
-            strict=True,
-        ):
-            assert abs(a / (scale * b) - 1) < 1e-20
-            assert abs(c / d - 1) < 1e-15
-
-
 def test_a_later_schedule_continues_the_former():
     whole = condition_number_schedule(1e5, steps=7)
     first = condition_number_schedule(1e5, steps=3)
@@ -421,23 +340,6 @@ def test_residual_of_the_final_step(condition_number, factor):
     assert abs(1 - rate * bottom) == pytest.approx(residual, abs=ROUNDING)
     other = np.maximum(abs(1 - factor * rate * top), abs(1 - factor * rate * bottom))
     assert np.all(other >= residual - ROUNDING)
-
-
-@pytest.mark.parametrize(
-    ("condition_number", "steps", "monotone", "optimal"),
-    [
-        (10, 2, 0.6526, 0.4167),
-        (10, 3, 0.4194, 0.0723),
-        (100, 2, 0.9563, 0.8873),
-        (100, 3, 0.9056, 0.5607),
-        (1000, 3, 0.9899, 0.9230),
-    ],
-)
-def test_residuals_of_the_notes(condition_number, steps, monotone, optimal):
-    """Steps count the final one; .4168 and .9900 of the notes are off by one in the last digit."""
-    for method, printed in (("monotone", monotone), ("optimal", optimal)):
-        schedule = condition_number_schedule(condition_number, steps=steps - 1, method=method)
-        assert abs(schedule.residual[-1] - printed) < PRINTED * 5e-5
 
 
 # Misjudged spectra
@@ -476,33 +378,6 @@ def test_images_in_float64_and_fifty_digits(upper, condition_number):
             assert abs(a / b - 1) < ROUNDING
 
 
-def test_two_per_cent_too_much():
-    gamma = condition_number_schedule(100, steps=1).gammas
-    image = interval_after(gamma, lower=0.01, upper=1.02)
-    assert abs(image.condition_number[1] - 24.5) < PRINTED * 0.05
-    samples = eigenvalues_after(np.linspace(0.01, 1.02, 100001), gammas=gamma)[1]
-    assert image.condition_number[1] == pytest.approx(samples.max() / samples.min(), rel=SAMPLED)
-    safe = condition_number_schedule(100, steps=1, margin=0.02)
-    image = interval_after(safe.gammas, lower=0.01, upper=1.02)
-    assert image.condition_number[1] == pytest.approx(safe.condition_number[1], rel=ROUNDING)
-    assert safe.condition_number[1] < 17.2
-
-
-@pytest.mark.parametrize(("condition_number", "printed"), [(100, -17.18), (1e4, -197.0)])
-def test_sensitivity_to_the_largest_eigenvalue(condition_number, printed):
-    with mpmath.workdps(40):
-        gamma = condition_number_schedule(mpmath.mpf(condition_number), steps=1).gammas
-
-        def image(logarithm):
-            return mpmath.log(eigenvalues_after(mpmath.exp(logarithm), gammas=gamma)[1])
-
-        slope = mpmath.diff(image, 0)
-        assert abs(slope - printed) < PRINTED * 5 * 10.0 ** -len(str(printed).split(".")[1])
-        assert abs(slope / (-2 * math.sqrt(condition_number)) - 1) < 2 / math.sqrt(
-            condition_number
-        )
-
-
 def test_an_eigenvalue_at_the_double_zero_is_annihilated():
     condition_number = sympy.Integer(100)
     gamma = condition_number_schedule(condition_number, steps=1).gammas
@@ -527,29 +402,6 @@ def test_capped_schedules_survive_what_ruins_others():
     assert image[1].condition_number[-1] < 1 + 1e-3
 
 
-# Number systems and shapes
-
-
-def test_schedule_of_a_symbol():
-    condition_number = sympy.Symbol("condition_number", positive=True)
-    r, gamma, x = sympy.symbols("r gamma x", positive=True)
-    # Both ends equal, with the largest eigenvalue 1.
-    (solved,) = [
-        root
-        for root in sympy.solve(1 - gamma - (1 - gamma / r**2) / r, gamma)
-        if root.subs(r, 2) < 1
-    ] or sympy.solve(1 - gamma - (1 - gamma / r**2) / r, gamma)
-    schedule = condition_number_schedule(condition_number, steps=1)
-    assert sympy.simplify(schedule.gammas[0].subs(condition_number, r**2) - solved) == 0
-    most = sympy.factor((x * (1 - solved * x) ** 2).subs(x, 1 / (3 * solved)))
-    ratio = sympy.factor(most / (1 - solved) ** 2)
-    assert sympy.simplify(schedule.condition_number[1].subs(condition_number, r**2) - ratio) == 0
-    assert sympy.simplify(schedule.excess[1].subs(condition_number, r**2) - ratio + 1) == 0
-    published = condition_number_schedule(condition_number, steps=1, method="monotone")
-    f = sympy.Rational(4, 9) / ((1 - 1 / (3 * condition_number)) ** 2 / condition_number)
-    assert sympy.simplify(published.condition_number[1] - f) == 0
-
-
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("cap", [sympy.oo, 3])
 def test_symbols_numbers_and_digits_agree(method, cap):
@@ -568,17 +420,6 @@ def test_symbols_numbers_and_digits_agree(method, cap):
                 for value in (sympy.sympify(a).subs(condition_number, number), b):
                     error = mpmath.mpf(sympy.N(value, 50)._mpf_) / c - 1
                     assert abs(error) < mpmath.mpf("1e-37")
-
-
-def test_exact_numbers_of_kappa_four():
-    schedule = condition_number_schedule(sympy.Integer(4), steps=2)
-    assert schedule.gammas[0] == sympy.Rational(4, 7)
-    assert schedule.condition_number[1] == sympy.Rational(343, 243)
-    assert schedule.excess[1] == sympy.Rational(100, 243)
-    # sqrt(343/243) = 7 sqrt(21)/27
-    a, b = 1 / sympy.sympify("343/243"), 1 / (7 * sympy.sqrt(21) / 27)
-    assert sympy.simplify(schedule.gammas[1] * schedule.top[1] * (1 + a + b) - 1) == 0
-    assert schedule.excess[2].is_algebraic
 
 
 @pytest.mark.parametrize("method", ["optimal", "monotone"])
@@ -658,30 +499,18 @@ def test_large_tables_agree_with_single_counts():
         )
 
 
-# Bad input
-
-
-def schedule_of(**arguments):
-    return condition_number_schedule(**{"condition_number": 10.0, "steps": 2, **arguments})
-
-
-@pytest.mark.parametrize(
-    "start",
-    [
+def test_floats_start_below_a_googol():
+    message = (
+        "condition_number at the start must be <= 1e+100 in float64 (pass mpmath numbers)"
+    )
+    for start in (
         {"condition_number": 1.1e100},
-        {"condition_number": None, "excess": [1.0, 1.1e100]},
+        {"excess": [1.0, 1.1e100]},
         {"condition_number": 1e99, "margin": 10.0},
         {"condition_number": 1e100, "margin": 1e300},
-    ],
-)
-def test_floats_start_below_a_googol(start):
-    message = (
-        r"condition_number at the start must be <= 1e\+100 in float64 \(pass mpmath numbers\), got"
-    )
-    with pytest.raises(ValueError, match=message):
-        schedule_of(**start)
-    with pytest.raises(ValueError, match=message):
-        steps_needed(1.1e100, tol=0.1)
+    ):
+        refuse(message, condition_number_schedule, **start, steps=2)
+    refuse(message, steps_needed, 1.1e100, tol=0.1)
     assert steps_needed(mpmath.mpf(10) ** 101, tol=0.1) == 123
     assert steps_needed(1e100, tol=0.1) == 122
 
