@@ -119,16 +119,11 @@ def moments(setting, count):
         law = Wishart(context=setting[0], dim=setting[1])
         return [law.moment(k) for k in range(count)]
     c = Fraction(setting)
-    return [
-        sum(
-            (
-                Fraction(math.comb(k, j) * math.comb(k, j - 1), k) * c ** (j - 1)
-                for j in range(1, k + 1)
-            ),
-            Fraction(int(k == 0)),
-        )
+    narayana = [
+        [Fraction(math.comb(k, j) * math.comb(k, j - 1), k) for j in range(1, k + 1)]
         for k in range(count)
     ]
+    return [Fraction(1)] + [sum(a * c**j for j, a in enumerate(row)) for row in narayana[1:]]
 
 
 def eliminated_optimum(setting, steps, v):
@@ -178,47 +173,13 @@ def test_limit_without_noise(c, steps):
             1 + exact + 2 * mpmath.sqrt(exact) * mpmath.cos(mpmath.pi * k / (steps + 1))
             for k in range(1, steps + 1)
         ]
-        assert (
-            max(abs(rate * node - 1) for rate, node in zip(best.rates, nodes, strict=True))
-            < FLOAT64
-        )
+        assert all(abs(r * x - 1) < FLOAT64 for r, x in zip(best.rates, nodes, strict=True))
         loss = 1 / sum(exact**-k for k in range(steps + 1))
         # c^L can be below the least float.
         assert abs(best.loss - loss) <= FLOAT64 * loss + mpmath.mpf("1e-300")
         multi = optimal_schedule(steps=steps, ratio=exact)
         assert abs(multi.loss / loss - 1) < mpmath.mpf("1e-47")
         assert abs(multi.rates[0] * nodes[0] - 1) < mpmath.mpf("1e-47")
-
-
-@pytest.mark.parametrize("c", [0.05, 0.5, 1.0, 4.0])
-@pytest.mark.parametrize("v", [1e-3, 0.1, 2.0])
-@pytest.mark.parametrize("steps", [1, 3, 20])
-def test_published_form_of_the_noisy_optimum(c, v, steps):
-    bound = chebyshev_schedule(steps=steps, ratio=c, noise_ratio=v).lower_bound
-    with mpmath.workdps(50):
-        c_, v_ = mpmath.mpf(c), mpmath.mpf(v)
-        t = mpmath.acosh((1 + c_ + v_) / (2 * mpmath.sqrt(c_)))
-        linear = 1 - c_ + v_
-        ridge = (mpmath.sqrt(linear**2 + 4 * c_ * v_) - linear) / (2 * c_)
-        excess = mpmath.sinh(t) * mpmath.exp(-(steps + 1) * t)
-        exact = ridge + excess / (mpmath.sqrt(c_) * mpmath.sinh((steps + 1) * t))
-        assert abs(bound / exact - 1) < FLOAT64
-
-
-@pytest.mark.parametrize("setting", [0.5, 3.0, (20, 10), (4, 9)], ids=str)
-@pytest.mark.parametrize("v", [0.01, 0.5, 10.0])
-@pytest.mark.parametrize("steps", [1, 3, 6])
-def test_weight_decay_always_reaches_the_lower_bound(setting, v, steps):
-    """Descent on the ridge objective with rates 1/(theta + v), for each eigenvalue."""
-    law = Wishart(context=setting[0], dim=setting[1]) if isinstance(setting, tuple) else None
-    nodes, weights = (law or MarchenkoPastur(setting)).quadrature(steps)
-    theta = 1 / optimal_schedule(steps=steps, **_where(setting)).rates
-    Q = np.zeros_like(nodes)
-    for rate in 1 / (theta + v):
-        Q = Q + rate * (1 - (nodes + v) * Q)
-    loss = np.sum(weights * ((1 - nodes * Q) ** 2 + v * nodes * Q**2))
-    bound = chebyshev_schedule(steps=steps, **_where(setting), noise_ratio=v).lower_bound
-    assert loss == pytest.approx(bound, rel=FLOAT64)
 
 
 def expand(setting, steps, v):
@@ -239,30 +200,9 @@ def expand(setting, steps, v):
 
 
 SEARCHED = [
-    (0.01, 2, 1.0),
-    (0.01, 3, 0.3),
-    (0.01, 4, 1.0),
-    (0.1, 3, 0.1),
-    (0.1, 5, 0.01),
-    (0.1, 5, 0.1),
-    (0.1, 5, 0.3),
-    (0.5, 2, 0.1),
-    (0.5, 2, 0.5),
-    (0.5, 3, 0.2),
-    (0.5, 4, 0.1),
-    (0.5, 5, 0.3),
-    (1.0, 3, 0.05),
-    (1.0, 4, 1.0),
-    (2.0, 4, 0.1),
-    (2.0, 5, 2.0),
-    (10.0, 3, 1.0),
-    (10.0, 5, 1.0),
-    ((20, 10), 2, 0.4),
-    ((20, 10), 4, 0.1),
-    ((5, 10), 3, 0.5),
-    ((1, 1), 3, 0.1),
-    ((1, 6), 2, 2.0),
-    ((6, 1), 4, 0.05),
+    *((0.01, 2, 1.0), (0.01, 4, 1.0), (0.1, 5, 0.01), (0.1, 5, 0.3), (0.5, 2, 0.5), (0.5, 4, 0.1)),
+    *((1.0, 3, 0.05), (2.0, 5, 2.0), (10.0, 3, 1.0), ((20, 10), 4, 0.1), ((5, 10), 3, 0.5)),
+    *(((1, 1), 3, 0.1), ((1, 6), 2, 2.0), ((6, 1), 4, 0.05)),
 ]
 """Ratio or size, steps and noise; the first ones were wrong by up to 25 % for a single start."""
 
@@ -301,30 +241,10 @@ def test_spectrum_of_a_point_to_rounding(c, steps):
             assert abs(best.loss / exact - 1) < FLOAT64
 
 
-def test_optimal_beats_constant_beats_nothing_over_a_grid():
-    """A single start was up to 3.3 times worse than a constant rate."""
-    c, v = np.geomspace(0.02, 20, 6)[:, None], np.geomspace(1e-3, 30, 6)
-    for steps in (2, 3, 6):
-        best = optimal_schedule(steps=steps, ratio=c, noise_ratio=v)
-        constant = constant_schedule(steps=steps, ratio=c, noise_ratio=v)
-        chebyshev = chebyshev_schedule(steps=steps, ratio=c, noise_ratio=v)
-        for other in (constant, chebyshev):
-            assert np.all(best.loss <= other.loss * (1 + FLOAT64))
-        assert np.all(best.lower_bound <= best.loss * (1 + FLOAT64))
-        assert np.all(constant.loss < 1)
-
-
 def test_largest_noise_with_real_zeros():
     """Beyond it rates merge; table of the notes, c = 0.5, and threshold(1/c) = threshold(c)/c."""
-    table = {
-        2: (0.291, 5e-4),
-        3: (0.137, 5e-4),
-        4: (0.0777, 5e-5),
-        5: (0.0481, 5e-5),
-        6: (0.0314, 5e-5),
-        8: (0.0146, 5e-5),
-    }
-    for steps, (v, digits) in table.items():
+    table = [(2, 0.291, 5e-4), (3, 0.137, 5e-4), (5, 0.0481, 5e-5), (8, 0.0146, 5e-5)]
+    for steps, v, digits in table:
         for c, scale in ((0.5, 1), (2.0, 2)):
             around = np.array([v - 2 * digits, v + 2 * digits]) * scale
             best = optimal_schedule(steps=steps, ratio=c, noise_ratio=around)
@@ -335,52 +255,6 @@ def test_largest_noise_with_real_zeros():
     noisy = optimal_schedule(steps=4, ratio=0.5, noise_ratio=0.1)
     assert abs(noisy.lower_bound - 0.157781) < PRINTED * 5e-7
     assert abs(noisy.loss - 0.158455) < PRINTED * 5e-7
-
-
-@pytest.mark.parametrize(
-    ("steps", "constant", "chebyshev", "optimal"),
-    [
-        (2, 1.852e-1, 2.800e-1, 1.429e-1),
-        (5, 6.000e-2, 5.785e-2, 1.587e-2),
-        (12, 1.078e-2, 4.880e-4, 1.221e-4),
-        (20, 2.337e-3, 1.907e-6, 4.768e-7),
-    ],
-)
-def test_published_losses(steps, constant, chebyshev, optimal):
-    for schedule, printed in (
-        (constant_schedule, constant),
-        (chebyshev_schedule, chebyshev),
-        (optimal_schedule, optimal),
-    ):
-        assert schedule(steps=steps, ratio=0.5).loss == pytest.approx(printed, rel=3.6e-4)
-
-
-@pytest.mark.parametrize(
-    ("steps", "limit_rates_at_finite", "optimum", "rates"),
-    [
-        (1, 0.35556, Fraction(11, 31), [0.6452]),
-        (2, 0.17429, Fraction(15827, 93957), [0.4203, 1.180]),
-        (3, 0.11655, 0.09128, [0.3506, 0.5899, 1.810]),
-        (4, 0.14819, 0.05325, [0.3076, 0.4359, 0.7981, 2.487]),
-    ],
-)
-def test_published_finite_size(steps, limit_rates_at_finite, optimum, rates):
-    best = optimal_schedule(steps=steps, context=20, dim=10)
-    assert best.loss == pytest.approx(float(optimum), abs=PRINTED * 5e-6)
-    assert best.rates == pytest.approx(rates, abs=PRINTED * 5e-4)
-    limit = optimal_schedule(steps=steps, ratio=0.5).rates
-    moved = schedule_loss(limit, context=20, dim=10)
-    assert moved == pytest.approx(limit_rates_at_finite, abs=PRINTED * 5e-6)
-
-
-def test_published_divergence():
-    assert abs(divergence_rate(0.5) - 0.68629) < PRINTED * 5e-6
-    limit = [schedule_loss([rate] * 200, ratio=0.5) for rate in (0.68, 0.70)]
-    assert limit[0] < 1e-7
-    assert limit[1] > 100
-    for steps, loss in ((12, 0.042), (16, 2.76), (20, 2.6e3)):
-        value = schedule_loss([0.5] * steps, context=20, dim=10)
-        assert value == pytest.approx(loss, rel=0.025)  # two digits printed
 
 
 @pytest.mark.parametrize("c", [1e-9, 0.2, 1.0, 30.0])
@@ -424,12 +298,6 @@ def test_constant_rate_by_a_dense_scan(setting, steps):
         assert loss <= losses.min() * (1 + FLOAT64)
 
 
-def test_asymptotics_of_the_constant_rate():
-    loss = constant_schedule(steps=400, ratio=1.0).loss
-    assert abs(loss - 0.028201) < PRINTED * 5e-7
-    assert loss == pytest.approx(1 / math.sqrt(400 * math.pi), rel=1 / 400)
-
-
 @pytest.mark.parametrize("c", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("steps", [1, 2, 5])
 def test_chebyshev_is_best_in_the_worst_case(c, steps):
@@ -448,21 +316,11 @@ def test_chebyshev_is_best_in_the_worst_case(c, steps):
         assert worst(other) > expected
 
 
-def test_chebyshev_loses_a_constant_factor():
-    for c in (0.2, 0.5):
-        ratio = [
-            chebyshev_schedule(steps=L, ratio=c).loss / optimal_schedule(steps=L, ratio=c).loss
-            for L in (16, 30)
-        ]
-        assert ratio[1] == pytest.approx(2 / (1 - c), rel=1e-6)
-    assert ratio[0] == pytest.approx(3.99982, abs=PRINTED * 5e-6)
-
-
 unit = st.floats(0.01, 100)
 schedules_ = st.sampled_from([optimal_schedule, constant_schedule, chebyshev_schedule])
 
 
-@hypothesis_settings(max_examples=25)
+@hypothesis_settings(max_examples=12)
 @given(unit, st.one_of(st.just(0.0), st.floats(1e-6, 100)), st.integers(1, 6), schedules_)
 def test_bounds_and_order(c, v, steps, function):
     schedule = function(steps=steps, ratio=c, noise_ratio=v)
@@ -525,6 +383,8 @@ def test_shapes_of_the_loss():
     assert schedule_loss(rates, context=5, dim=2, noise_ratio=np.zeros(3)).shape == (5, 3)
     assert isinstance(schedule_loss([0.3], ratio=0.5), float)
     assert schedule_loss((1, 2), ratio=1) == schedule_loss(np.array([1, 2]), ratio=1.0)
+    assert isinstance(divergence_rate(0.5), float)
+    assert divergence_rate(np.ones((2, 3))).shape == (2, 3)
 
 
 def test_overflow_is_infinite():
@@ -547,7 +407,6 @@ def test_sympy():
         assert sympy.cancel(best.loss - 1 / sum(c**-k for k in range(L + 1))) == 0
         back = schedule_loss(best.rates, ratio=c)
         assert abs((back - best.loss).subs(c, sympy.Rational(2, 7)).evalf(40)) < 1e-30
-    assert r"\sqrt{c}" in sympy.latex(optimal_schedule(steps=2, ratio=c).rates[0])
     finite = optimal_schedule(steps=1, context=N, dim=d)
     assert sympy.simplify(finite.loss - (d + 1) / (N + d + 1)) == 0
     two = optimal_schedule(steps=2, context=N, dim=d)
@@ -558,7 +417,8 @@ def test_sympy():
     exact = schedule_loss([sympy.Rational(1, 2), 1], context=20, dim=10)
     assert exact == sympy.Rational("0.1865625")
     integers = optimal_schedule(steps=3, context=sympy.Integer(20), dim=10)
-    assert float(integers.loss) == pytest.approx(0.09128, abs=PRINTED * 5e-6)
+    number = optimal_schedule(steps=3, context=20, dim=10).loss
+    assert float(integers.loss) == pytest.approx(number, rel=FLOAT64)
 
 
 def test_mpmath_at_finite_size():
@@ -569,15 +429,6 @@ def test_mpmath_at_finite_size():
         back = schedule_loss(best.rates, context=20, dim=10)
         assert abs(back / best.loss - 1) < mpmath.mpf("1e-45")
         assert isinstance(divergence_rate(mpmath.mpf(1)), mpmath.mpf)
-
-
-ALL = {
-    "loss": lambda **arguments: schedule_loss([0.3, 0.5], **arguments),
-    "optimal": lambda **arguments: optimal_schedule(steps=2, **arguments),
-    "constant": lambda **arguments: constant_schedule(steps=2, **arguments),
-    "chebyshev": lambda **arguments: chebyshev_schedule(steps=2, **arguments),
-}
-EVERY = pytest.mark.parametrize("name", ALL)
 
 
 @pytest.mark.parametrize("function", [constant_schedule, chebyshev_schedule])
@@ -597,11 +448,6 @@ def test_exact_rates_in_the_limit(function):
         function(steps=2, context=c, dim=3)
 
 
-def test_divergence_rate_shapes():
-    assert isinstance(divergence_rate(0.5), float)
-    assert divergence_rate(np.ones((2, 3))).shape == (2, 3)
-
-
 def test_grids_do_not_influence_each_other():
     """A search from many starts gives the same alone and in a grid."""
     c, v = np.array([0.05, 0.5, 3.0]), np.array([0.3, 0.3, 0.3])
@@ -609,13 +455,6 @@ def test_grids_do_not_influence_each_other():
     for k, (ratio, noise) in enumerate(zip(c, v, strict=True)):
         alone = optimal_schedule(steps=4, ratio=ratio, noise_ratio=noise)
         assert alone.loss == pytest.approx(together.loss[k], rel=FLOAT64)
-
-
-def test_every_pair_of_steps_and_noise_is_finite():
-    for steps, v in itertools.product((1, 2, 9, 30), (0.0, 1e-12, 1.0, 1e6, 1e12)):
-        constant = constant_schedule(steps=steps, ratio=np.array([1e-3, 1.0, 1e3]), noise_ratio=v)
-        assert np.all(np.isfinite(constant.rates) & (constant.rates > 0))
-        assert np.all((constant.loss > 0) & (constant.loss <= 1))
 
 
 @pytest.mark.parametrize("steps", [2, 4, 8])

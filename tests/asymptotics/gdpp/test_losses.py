@@ -85,14 +85,6 @@ def literal_weights(X, rates, gammas):
     return -label
 
 
-def literal_losses(X, rates, gammas, v):
-    """Mean over tasks and noise of the squared error of each context."""
-    context, dim = X.shape[-2:]
-    A = literal_weights(X, rates, gammas)
-    bias = np.sum((np.eye(dim) - A @ X) ** 2, axis=(-2, -1))
-    return (bias + v * context * np.sum(A**2, axis=(-2, -1))) / dim
-
-
 @pytest.mark.parametrize(("rates", "gammas"), LAYERS)
 def test_layers_are_functions_of_the_eigenvalues(rates, gammas):
     rng = np.random.default_rng(1)
@@ -103,17 +95,6 @@ def test_layers_are_functions_of_the_eigenvalues(rates, gammas):
     scale = np.abs(A).max()
     np.testing.assert_allclose((V * Q) @ V.T @ X.T / 9, A, atol=1e-12 * scale, rtol=0)
     np.testing.assert_allclose((V * P) @ V.T, np.eye(4) - A @ X, atol=1e-12 * scale, rtol=0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("rates", "gammas"), [LAYERS[1], ([0.2, 0.5, 0.4], [0.15, 0.1])])
-@pytest.mark.parametrize("size", [(20, 4), (4, 6)])
-def test_simulated_layers(rates, gammas, size):
-    rng = np.random.default_rng(3)
-    small = [0.5 * rate for rate in rates], [0.5 * gamma for gamma in gammas]
-    losses = literal_losses(rng.standard_normal((40_000, *size)), *small, 0.3)
-    theory = gdpp_loss(small[0], gammas=small[1], context=size[0], dim=size[1], noise_ratio=0.3)
-    assert abs(losses.mean() - theory) < SIGMAS * losses.std() / math.sqrt(losses.size)
 
 
 def scalar_residual(root, rates, gammas):
@@ -193,7 +174,6 @@ def test_without_preconditioning_it_is_gradient_descent(where, v):
     [
         (2, {"ratio": 0.01}),
         (3, {"ratio": 0.5}),
-        (4, {"ratio": 0.5}),
         (4, {"ratio": 1.0}),
         (3, {"context": 20, "dim": 10}),
         (3, {"ratio": 2.0, "noise_ratio": 0.2}),
@@ -299,16 +279,14 @@ def test_no_search_finds_a_better_worst_case_with_two_layers(condition_number):
 
 @pytest.mark.parametrize(("c", "v"), [(0.5, 0.0), (0.5, 0.05), (0.1, 0.1), (1.0, 0.1), (4.0, 0.3)])
 def test_no_search_finds_a_better_loss_with_two_layers(c, v):
-    assert best(2, ratio=c, noise_ratio=v).loss <= evolve_in_the_limit(c, v, 2, 300) * (
-        1 + EVOLUTION
-    )
+    found = evolve_in_the_limit(c, v, 2, 300)
+    assert best(2, ratio=c, noise_ratio=v).loss <= found * (1 + EVOLUTION)
 
 
 def test_no_search_finds_a_better_loss_with_three_layers():
     """Differential evolution ends in a minimum 2 per cent worse or in ours."""
-    assert best(3, ratio=0.5, noise_ratio=0.05).loss <= evolve_in_the_limit(0.5, 0.05, 3, 600) * (
-        1 + EVOLUTION
-    )
+    found = evolve_in_the_limit(0.5, 0.05, 3, 600)
+    assert best(3, ratio=0.5, noise_ratio=0.05).loss <= found * (1 + EVOLUTION)
 
 
 def evolve_in_the_limit(c, v, layers, rounds):
@@ -327,13 +305,7 @@ def evolve_in_the_limit(c, v, layers, rounds):
 
 @pytest.mark.parametrize(
     ("c", "v", "layers", "loss", "bound"),
-    [
-        (0.5, 0.05, 2, 0.101439, 0.101057),
-        (0.5, 0.05, 3, 0.084682, 0.084435),
-        (0.5, 0.2, 2, 0.249573, 0.247030),
-        (1.0, 0.1, 2, 0.298884, 0.298846),
-        (1.0, 0.1, 3, 0.271192, 0.270251),
-    ],
+    [(0.5, 0.05, 3, 0.084682, 0.084435), (1.0, 0.1, 2, 0.298884, 0.298846)],
 )
 def test_notes_in_the_limit(c, v, layers, loss, bound):
     found = best(layers, ratio=c, noise_ratio=v)
@@ -352,27 +324,6 @@ def test_notes_without_noise():
     assert best(4, ratio=0.5).loss == pytest.approx(2.2e-7, abs=PRINTED * 5e-9)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("condition_number", "layers", "notes", "improved"),
-    [
-        (10, 2, 0.1455, 0),
-        (100, 2, 0.7566, 0),
-        (100, 3, 0.1717, 0),
-        (10, 3, 0.0087, 0.0011),
-        (1000, 3, 0.7767, 0.0172),
-    ],
-)
-def test_notes_in_the_worst_case(condition_number, layers, notes, improved):
-    """Upper bounds of differential evolution; two of them are improved."""
-    found = best(layers, condition_number=condition_number)
-    assert found.loss == pytest.approx(notes - improved, abs=PRINTED * 1e-4)
-    assert (
-        worst_case_residual(found.rates, gammas=found.gammas, condition_number=condition_number)
-        == found.loss
-    )
-
-
 @pytest.mark.parametrize(("condition_number", "layers"), [(10, 2), (100, 2), (10, 3), (100, 3)])
 def test_extrema_of_the_best_worst_case_are_of_equal_height(condition_number, layers):
     """One more than there are rates and gammas: then no small change lowers all of them."""
@@ -389,12 +340,7 @@ def test_published_two_layers_are_a_local_minimum():
     """Vladymyrov et al., Table 1: GD++ .341, diagonal .265, full .264, for N = 20 and d = 10."""
     losses = [0.5 * 10 * found.loss for found in minima(2, context=20, dim=10)]
     assert losses == pytest.approx([0.267942, 0.341594, 0.389302], abs=1e-6)
-    bound = 0.5 * 10 * minima(2, context=20, dim=10)[0].lower_bound
-    assert bound == pytest.approx(0.266249, abs=1e-6)
-    folding = [
-        found.gammas[0] * (1 + math.sqrt(0.5)) ** 2 for found in minima(2, context=20, dim=10)
-    ]
-    assert folding[0] > 1 > folding[1] > folding[2]
+    assert 0.5 * 10 * minima(2, context=20, dim=10)[0].lower_bound == pytest.approx(0.266249)
 
 
 @pytest.mark.parametrize(
@@ -402,10 +348,7 @@ def test_published_two_layers_are_a_local_minimum():
     [
         (2, {"context": 20, "dim": 10}),
         (2, {"ratio": 0.5, "noise_ratio": 0.05}),
-        (2, {"ratio": 4.0}),
         (3, {"ratio": 0.5}),
-        (3, {"context": 20, "dim": 10}),
-        (3, {"ratio": 1.0, "noise_ratio": 0.1}),
     ],
     ids=str,
 )
@@ -424,14 +367,12 @@ def test_minima_are_strict_and_distinct(layers, setting):
         # Central differences in relative changes of rates and gammas.
         step, unit = 1e-4, np.eye(len(x))
         gradient = (loss(step * unit) - loss(-step * unit)) / (2 * step)
-        pairs = [
-            [
-                sum(s * t * loss(step * (s * a + t * b)) for s in (1, -1) for t in (1, -1))
-                for a in unit
-            ]
+        signs = list(itertools.product((1, -1), repeat=2))
+        mixed = [
+            [sum(s * t * loss(step * (s * a + t * b)) for s, t in signs) for a in unit]
             for b in unit
         ]
-        hessian = np.array(pairs) / (4 * step**2)
+        hessian = np.array(mixed) / (4 * step**2)
         scale = np.sqrt(np.diagonal(hessian))
         assert np.linalg.eigvalsh(hessian / np.outer(scale, scale)).min() > 1e-6
         # What a Newton step would gain; the differences are exact to 1e-8 in the gradient.
@@ -440,36 +381,12 @@ def test_minima_are_strict_and_distinct(layers, setting):
         assert np.max(abs(a.rates / b.rates - 1)) > 1e-3
 
 
-def test_rates_of_a_sample_have_a_large_mean_loss():
-    """Three layers at finite size: the mean is that of eigenvalues that no sample has.
-
-    The optimum on two million sampled eigenvalues; new samples agree with it, not the moments.
-    """
-    rates, gammas = [0.3472, 2.368, 13.57], [0.3293, 1.785]
-    X = np.random.default_rng(6).standard_normal((20_000, 20, 10))
-    roots = np.linalg.svd(X / math.sqrt(20), compute_uv=False)
-    losses = np.mean(scalar_residual(roots, rates, gammas) ** 2, axis=-1)
-    exact = best(3, context=20, dim=10)
-    assert exact.loss == pytest.approx(3.407594e-3, rel=1e-6)
-    assert np.mean(losses) + 2e-4 < exact.loss
-    assert abs(np.mean(losses) - 0.0023) < SIGMAS * np.std(losses) / math.sqrt(len(losses))
-    assert gdpp_loss(rates, gammas=gammas, context=20, dim=10) == pytest.approx(4.17, abs=5e-3)
-
-
 @pytest.mark.slow
 def test_four_layers_at_finite_size():
     found = best(4, context=20, dim=10)
     assert found.loss == pytest.approx(7.95183e-5, rel=1e-5)
     law = Wishart(context=20, dim=10)
     assert found.lower_bound == pytest.approx(float(law.christoffel(40)), rel=FLOAT64)
-
-
-def test_the_search_depends_on_its_arguments_only():
-    first = optimal_gdpp(2, ratio=0.3, noise_ratio=0.1)
-    gdpp_minima(2, ratio=3.0)
-    second = optimal_gdpp(2, ratio=0.3, noise_ratio=0.1)
-    np.testing.assert_array_equal(first.rates, second.rates)
-    np.testing.assert_array_equal(first.gammas, second.gammas)
 
 
 @lru_cache
@@ -505,14 +422,8 @@ def test_worst_case_at_critical_points(condition_number):
             cases.append((list(rng.uniform(-2, 9, layers)), list(rng.uniform(-1, 3, layers - 1))))
     for rates, gammas in cases:
         exact = critical_maximum(rates, gammas, condition_number)
-        assert (
-            abs(
-                worst_case_residual(rates, gammas=gammas, condition_number=condition_number)
-                / exact
-                - 1
-            )
-            < MAXIMUM
-        )
+        worst = worst_case_residual(rates, gammas=gammas, condition_number=condition_number)
+        assert abs(worst / exact - 1) < MAXIMUM
 
 
 def test_broadcasting_is_the_loop(monkeypatch):
@@ -528,30 +439,21 @@ def test_broadcasting_is_the_loop(monkeypatch):
     assert finite.shape == (4, 5)
     for k, i, j in itertools.product(range(2), range(4), range(5)):
         x = {"rates": rates[i, 0], "gammas": gammas[j]}
-        assert loss[k, i, j] == pytest.approx(
-            gdpp_loss(**x, ratio=c[k, 0, 0], noise_ratio=v[j]), rel=1e-14
+        single = (
+            gdpp_loss(**x, ratio=c[k, 0, 0], noise_ratio=v[j]),
+            gdpp_loss(**x, context=6, dim=3, noise_ratio=v[j]),
+            worst_case_residual(**x, condition_number=condition_number[k, 0, 0]),
         )
-        assert finite[i, j] == pytest.approx(
-            gdpp_loss(**x, context=6, dim=3, noise_ratio=v[j]), rel=1e-14
-        )
-        assert worst[k, i, j] == pytest.approx(
-            worst_case_residual(**x, condition_number=condition_number[k, 0, 0]), rel=1e-14
-        )
+        assert (loss[k, i, j], finite[i, j], worst[k, i, j]) == pytest.approx(single, rel=1e-14)
     assert isinstance(gdpp_loss([0.1], gammas=[], ratio=0.5), float)
-    assert worst_case_residual(
-        np.ones((0, 2)), gammas=np.ones((0, 1)), condition_number=2.0
-    ).shape == (0,)
+    none = {"rates": np.ones((0, 2)), "gammas": np.ones((0, 1))}
+    assert worst_case_residual(**none, condition_number=2.0).shape == (0,)
 
 
 def test_overflow_is_infinite():
-    huge = np.array([1e200, 0.5])
-    assert (
-        gdpp_loss(huge[:, None] * [1.0, 1.0], gammas=[1e150], ratio=0.5).tolist() == [math.inf] * 2
-    )
-    assert (
-        worst_case_residual(huge[:, None] * [1.0, 1.0], gammas=[1e160], condition_number=3.0)[0]
-        == math.inf
-    )
+    huge = np.array([[1e200, 1e200], [0.5, 0.5]])
+    assert gdpp_loss(huge, gammas=[1e150], ratio=0.5).tolist() == [math.inf] * 2
+    assert worst_case_residual(huge, gammas=[1e160], condition_number=3.0)[0] == math.inf
     assert gdpp_loss([0.5, 1e155], gammas=[0.1], context=3, dim=2) == math.inf
 
 
