@@ -16,7 +16,6 @@ from iclimit.asymptotics.dynamics import (
     fixed_point_losses,
     growth_time,
     head_growth,
-    merged_attention_loss,
     plateau_head_values,
     plateau_losses,
     time_from_pole,
@@ -50,12 +49,10 @@ def population_loss(N, D):
     loss = sympy.Integer(0)
     for powers, coefficient in sympy.Poly(sympy.expand(error**2), *variables).terms():
         if all(k % 2 == 0 for k in powers):
-            moments = (
-                sympy.factorial2(k - 1) * v ** (k // 2)
-                for k, v in zip(powers, variances, strict=True)
-                if k
+            pairs = zip(powers, variances, strict=True)
+            loss += coefficient * sympy.prod(
+                sympy.factorial2(k - 1) * v ** (k // 2) for k, v in pairs
             )
-            loss += coefficient * sympy.prod(moments)
     return sympy.expand(loss), M, lam
 
 
@@ -85,15 +82,6 @@ def test_fixed_points_are_exact(N, D):
     for m, plateau in enumerate(plateaus):
         row = points.learned.tolist().index([d < m for d in range(D)])
         assert sympy.simplify(plateau - points.losses[row]) == 0
-
-
-def test_last_plateau_is_the_end_of_merged_attention():
-    end = merged_attention_loss(
-        np.inf, dim=6, context=20, init_scale=0.1, input_variance=0.7, noise_variance=0.3
-    )
-    losses = plateau_losses(0.7 * np.ones(6), context=20, noise_variance=0.3)
-    assert losses[-1] == pytest.approx(end, rel=FLOAT64)
-    assert losses[0] == pytest.approx(4.5, rel=FLOAT64)
 
 
 def test_plateaus_in_float64_and_fifty_digits():
@@ -163,10 +151,16 @@ def test_growth_time_against_quadrature(setting):
             truth = quadrature_time(v, v0, *exact.values())
             high_precision = growth_time(v, initial_value=v0, **exact)
             assert abs(high_precision / truth - 1) < 1e-30
-            assert (
-                abs(growth_time(float(v), initial_value=float(v0), **setting) / truth - 1)
-                < FLOAT64
-            )
+            value = growth_time(float(v), initial_value=float(v0), **setting)
+            assert abs(value / truth - 1) < FLOAT64
+        # From the pole, where the value is infinitely small: the escape time is left out.
+        tiny, pole = mpmath.mpf("1e-25") * end, escape_time(1, eigenvalue=exact["eigenvalue"])
+        for part in (1e-9, 0.5, 0.99):
+            v = mpmath.mpf(float(part * end))
+            limit = growth_time(v, initial_value=tiny, **exact) - pole / tiny
+            scale = 1 / (exact["eigenvalue"] ** 2 * v)
+            assert abs(time_from_pole(v, **exact) - limit) < 1e-30 * scale
+            assert abs(time_from_pole(float(v), **setting) - limit) < FLOAT64 * scale
 
 
 @pytest.mark.parametrize("setting", DIRECTIONS)
@@ -193,12 +187,8 @@ def test_fixed_point_takes_for_ever():
         assert time_from_pole(0.0, **setting) == -np.inf
         assert head_growth(np.inf, **setting) == pytest.approx(end, rel=RESOLVED)
         assert head_growth(-np.inf, **setting) == 0
-    a, v0 = sympy.symbols("a v0", positive=True)
-    more = {"eigenvalue": a, "trace": a, "context": sympy.oo}
-    with pytest.raises(ValueError, match="context"):
-        growth_time(1, initial_value=v0, **more)
-    unit = {"eigenvalue": 1 / sympy.Integer(3), "trace": sympy.Rational(1, 3)}
-    unit["context"] = sympy.Integer(1)
+    third = sympy.Rational(1, 3)
+    unit = {"eigenvalue": third, "trace": third, "context": sympy.Integer(1)}
     assert growth_time(1, initial_value=sympy.Rational(1, 2), **unit) == sympy.oo
     assert time_from_pole(1, **unit) == sympy.oo
     assert growth_time(1.0, initial_value=0.5, eigenvalue=0.25, trace=0.5, context=1) == np.inf
@@ -209,28 +199,11 @@ def test_symbolic_growth_time_solves_the_flow():
     more = {"eigenvalue": lam, "trace": T, "context": N, "noise_variance": s}
     a = lam * (1 + (1 + (T + s) / lam) / N)
     speed = lam**2 * v**2 - lam**2 * a * v**5
-    numbers = {v: 0.4, v0: 0.1, lam: 0.9, T: 2, N: 12, s: 0.3}
+    numbers = {v: "2/5", v0: "1/10", lam: "9/10", T: 2, N: 12, s: "3/10"}
     for time in (growth_time(v, initial_value=v0, **more), time_from_pole(v, **more)):
-        slope = sympy.diff(time, v) * speed
-        assert (
-            abs(slope.subs({k: sympy.Rational(str(x)) for k, x in numbers.items()}).evalf(30) - 1)
-            < 1e-25
-        )
+        slope = (sympy.diff(time, v) * speed).subs(numbers)
+        assert abs(slope.evalf(30) - 1) < 1e-25
     assert growth_time(v, initial_value=v, **more) == 0
-
-
-@pytest.mark.parametrize("setting", DIRECTIONS)
-def test_time_from_the_pole_is_a_limit(setting):
-    with mpmath.workdps(60):
-        exact = {name: mpmath.mpf(value) for name, value in setting.items()}
-        end, tiny = fixed_point(exact), mpmath.mpf("1e-25")
-        for part in (1e-9, 0.1, 0.5, 0.8, 0.99):
-            v = mpmath.mpf(float(part * end))
-            pole = escape_time(tiny * end, eigenvalue=exact["eigenvalue"])
-            limit = growth_time(v, initial_value=tiny * end, **exact) - pole
-            scale = 1 / (exact["eigenvalue"] ** 2 * v)
-            assert abs(time_from_pole(v, **exact) - limit) < 1e-30 * scale
-            assert abs(time_from_pole(float(v), **setting) - limit) < FLOAT64 * scale
 
 
 @pytest.mark.parametrize("setting", DIRECTIONS)
@@ -239,22 +212,9 @@ def test_head_growth_inverts_the_time(setting):
     with mpmath.workdps(40):
         exact = {name: mpmath.mpf(value) for name, value in setting.items()}
         end = fixed_point(exact)
-        parts = [
-            1e-290,
-            1e-150,
-            1e-12,
-            1e-3,
-            0.2,
-            0.5,
-            0.7,
-            0.8,
-            0.95,
-            1 - 1e-4,
-            1 - 1e-15,
-            1 - 1e-30,
-        ]
-        for part in parts:
-            v = mpmath.mpf(part) * end if part < 1 else (1 - mpmath.mpf("1e-30")) * end
+        parts = [1e-290, 1e-150, 1e-12, 1e-3, 0.2, 0.5, 0.7, 0.8, 0.95, 1 - 1e-4, 1 - 1e-15]
+        for part in (*map(mpmath.mpf, parts), 1 - mpmath.mpf("1e-30")):
+            v = part * end
             t = float(time_from_pole(v, **exact))
             # The rounded time is what the function is given.
             slope = exact["eigenvalue"] ** 2 * v**2 * (1 - (v / end) ** 3)
@@ -319,28 +279,16 @@ def test_aligned_start_goes_through_the_plateaus():
     def derivative(_, y):
         v, k, q = y[:4], y[4:20].reshape(4, 4), y[20:].reshape(4, 4)
         R = np.diag(lam**2) - B[:, None] * np.einsum("h,hi,hj->ij", v, k, q) * lam
-        return np.concatenate(
-            [
-                np.einsum("hi,ij,hj->h", k, R, q),
-                ((v * (R @ q.T)).T).ravel(),
-                ((v * (R.T @ k.T)).T).ravel(),
-            ]
-        )
+        by_key, by_query = v * (R @ q.T), v * (R.T @ k.T)
+        by_value = np.einsum("hi,ij,hj->h", k, R, q)
+        return np.concatenate([by_value, by_key.T.ravel(), by_query.T.ravel()])
 
     start = np.concatenate([w * np.ones(4), w * np.eye(4).ravel(), w * np.eye(4).ravel()])
     ends = plateau_head_values(lam, context=N)
-    halves = [
-        float(growth_time(0.5 * end, initial_value=w, eigenvalue=x, trace=trace, context=N))
-        for x, end in zip(lam, ends, strict=True)
-    ]
+    halves = growth_time(0.5 * ends, initial_value=w, eigenvalue=lam, trace=trace, context=N)
     run = solve_ivp(
         derivative, (0, halves[-1]), start, method="DOP853", t_eval=halves, rtol=1e-11, atol=1e-13
     )
     assert np.allclose(run.y[:4].diagonal(), 0.5 * ends, rtol=1e-6, atol=0)
     escapes = escape_time(w, eigenvalue=lam)
     assert np.all(np.abs(halves / escapes - 1) < 2 * w / ends)
-
-
-def test_growth_from_where_it_starts_takes_no_time():
-    at = {"eigenvalue": 0.9, "trace": 2.0, "context": 30}
-    assert growth_time(0.3, initial_value=0.3, **at) == 0

@@ -500,9 +500,7 @@ def test_large_tables_agree_with_single_counts():
 
 
 def test_floats_start_below_a_googol():
-    message = (
-        "condition_number at the start must be <= 1e+100 in float64 (pass mpmath numbers)"
-    )
+    message = "condition_number at the start must be <= 1e+100 in float64 (pass mpmath numbers)"
     for start in (
         {"condition_number": 1.1e100},
         {"excess": [1.0, 1.1e100]},
