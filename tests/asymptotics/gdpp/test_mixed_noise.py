@@ -61,7 +61,7 @@ def test_simulated_prompts_have_these_losses(spec):
     expected = {"ConstRR": best.constant, "AdaRR": best.adaptive, "TunedRR": best.tuned}
     for name, loss in expected.items():
         found = run.losses[name]
-        assert abs(found.mean - loss) < SIGMAS * found.standard_error, name
+        assert abs(found.mean - loss) < SIGMAS * found.standard_error + ROUNDING, name
 
 
 @pytest.mark.parametrize("ridge", [20.0, 300.0])
@@ -250,10 +250,10 @@ def test_proportional_limit():
     """R = (d/2) (v/N) M at fixed N/d and v/N, with an error of order 1/d in proportion."""
     noise, kappa = 0.3, 2.0
     limit = noise * wishart_resolvent(noise, kappa=kappa) / 2
-    dims = np.array([10, 40, 160])
-    variance = noise * 2 * dims
-    risks = ridge_risk(variance, noise_variance=variance, context=2 * dims, dim=dims)
-    errors = dims * (risks / dims / limit - 1)
+    errors = []
+    for d in (10, 40, 160):
+        v = noise * 2 * d
+        errors.append(ridge_risk(v, noise_variance=v, context=2 * d, dim=d) / limit - d)
     assert np.allclose(errors, errors[-1], rtol=0.1)
 
 
