@@ -20,14 +20,10 @@ def test_numbers_of_any_kind_pass():
     [
         ("tau", -1.0, "tau must be > 0, or inf, got -1.0"),
         ("rho", math.inf, "rho must be >= 0 and finite, got inf"),
-        ("rho", math.nan, "rho must be >= 0 and finite, got nan"),
         ("rho", "a", "rho must be >= 0 and finite, got 'a'"),
         ("rate", math.inf, "rate must be finite, got inf"),
         ("dim", 2.0, "dim must be an integer >= 1, got 2.0"),
-        ("dim", True, "dim must be an integer >= 1, got True"),
-        ("dim", math.inf, "dim must be an integer >= 1, got inf"),
         ("tasks", 2.5, "tasks must be an integer >= 1, or inf, got 2.5"),
-        ("first_repeat", -1, "first_repeat must be an integer >= 0, got -1"),
     ],
 )
 def test_messages_give_the_range_of_the_notation(name, value, message):

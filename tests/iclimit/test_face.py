@@ -89,17 +89,15 @@ def test_curves_are_the_quantity_on_every_combination():
     assert len(curves.rows()) == 42
 
 
+def simulated(quantity="icl_error", **changes):
+    """A small simulated curve."""
+    setting = {"tau": 2, "alpha": 1, "kappa": 1, "rho": 0.1, "jobs": 1, "rng": 1}
+    return iclimit.curve(quantity, **setting | changes)
+
+
 def test_simulated_points_are_those_of_simulate_errors():
-    curves = iclimit.curve(
-        "task_gap",
-        kappa=np.geomspace(0.5, 4, 9),
-        tau=2,
-        alpha=1,
-        rho=0.1,
-        simulation={"dim": 12, "repeats": 4, "points": 3},
-        rng=1,
-        jobs=1,
-    )
+    options = {"dim": 12, "repeats": 4, "points": 3}
+    curves = simulated("task_gap", alpha=4, kappa=np.geomspace(0.5, 4, 9), simulation=options)
     [values] = curves.simulated
     assert [value.runs[0].parameters["tasks"] for value in values] == [6, 17, 48]
     for value in values:
@@ -111,71 +109,31 @@ def test_simulated_points_are_those_of_simulate_errors():
 
 
 def test_curves_that_round_to_the_same_integers_all_keep_their_points():
-    curves = iclimit.curve(
-        "icl_error",
-        tau=[1.5, 2, 3],
-        alpha=[1, 1.01],
-        kappa=1,
-        rho=0.1,
-        simulation={"dim": 8, "repeats": 2},
-        jobs=1,
-    )
+    curves = simulated(tau=[1.5, 2, 3], alpha=[3, 3.01], simulation={"dim": 8, "repeats": 2})
     assert [len(values) for values in curves.simulated] == [3, 3]
 
 
 def test_points_are_where_their_integers_are():
     """kappa = 0.01 and 0.032 both are one task at d = 16."""
-    setting = {"tau": 1.5, "alpha": 0.7, "rho": 0.1, "jobs": 1}
+    setting = {"kappa": np.geomspace(0.01, 0.1, 3), "tau": 1.5, "alpha": 0.7}
     with pytest.warns(RuntimeWarning, match="1 of 3 points are left out: they have the same int"):
-        curves = iclimit.curve(
-            "icl_error",
-            kappa=np.geomspace(0.01, 0.1, 3),
-            simulation={"dim": 16, "repeats": 2},
-            **setting,
-        )
+        curves = simulated(**setting, simulation={"dim": 16, "repeats": 2})
     [values] = curves.simulated
     assert [value.parameters["kappa"] for value in values] == [1 / 16, 2 / 16]
     assert values[0].parameters["alpha"] == 11 / 16
     assert curves.plot().lines[2].get_xdata() == pytest.approx([1 / 16, 2 / 16])
 
 
-def test_points_that_are_not_on_their_curve_are_told():
+def test_points_that_are_not_on_their_curve_or_cannot_be_extrapolated_are_told():
     with pytest.warns(RuntimeWarning, match="^kappa = 0.01 is 0.125 at d = 8$"):
-        iclimit.curve(
-            "icl_error",
-            tau=[1.5, 2],
-            alpha=1,
-            kappa=0.01,
-            rho=0.1,
-            simulation={"dim": 8, "repeats": 2},
-            jobs=1,
-        )
-
-
-def test_points_that_cannot_be_extrapolated_are_told():
+        simulated(tau=[1.5, 2], kappa=0.01, simulation={"dim": 8, "repeats": 2})
     with pytest.warns(RuntimeWarning, match="1 of 2 points are left out: integers at d = 6 to 10"):
-        iclimit.curve(
-            "icl_error",
-            kappa=[0.01, 1],
-            tau=2,
-            alpha=1,
-            rho=0.1,
-            simulation={"dim": (6, 8, 10), "repeats": 3},
-            jobs=1,
-        )
+        simulated(kappa=[0.01, 1], simulation={"dim": (6, 8, 10), "repeats": 3})
 
 
 def test_several_sizes_are_extrapolated_along_a_curve():
-    curves = iclimit.curve(
-        "icl_error",
-        tau=[1.5, 2, 3],
-        alpha=1,
-        kappa=1,
-        rho=0.1,
-        ridge=0.1,
-        simulation={"dim": (6, 8, 10), "repeats": 3, "points": 2},
-        jobs=1,
-    )
+    options = {"dim": (6, 8, 10), "repeats": 3, "points": 2}
+    curves = simulated(tau=[1.5, 2, 3], ridge=0.1, simulation=options)
     rows = [row for row in curves.rows() if row["source"] != "theory"]
     assert [row["source"] for row in rows if row["tau"] == 3].count("simulation") == 3
     extrapolated = [row for row in rows if row["source"] == "extrapolation"]
@@ -198,10 +156,6 @@ def test_plots_draw_into_given_axes():
     [
         (lambda: iclimit.curve("error", tau=1), "quantity must be one of icl_error, .*'error'"),
         (lambda: iclimit.curve("icl_error", tau=1, alpha=1), "icl_error needs kappa, rho"),
-        (
-            lambda: iclimit.curve("bayes_error", alpha=1, rho=0, tau=1),
-            "takes alpha, rho, got 'tau'",
-        ),
         (
             lambda: iclimit.curve("bayes_error", alpha=[1, 2], rho=0.1, simulation={"dim": 8}),
             "to be simulated",

@@ -4,7 +4,6 @@ import json
 import re
 
 import pytest
-from PIL import Image
 
 import iclimit
 from iclimit.cli import main
@@ -21,13 +20,6 @@ def test_parameters_come_back(ending, tmp_path):
         "iclimit_version": iclimit.__version__,
         **PARAMETERS,
     }
-
-
-def test_other_tools_find_them(tmp_path):
-    path = tmp_path / "figure.png"
-    save_picture(new_figure(1, 1), path, PARAMETERS)
-    with Image.open(path) as image:
-        assert json.loads(image.info["Description"])["seed"] == 3
 
 
 @pytest.mark.parametrize("ending", ["png", "pdf", "svg"])

@@ -106,9 +106,6 @@ def test_a_curve_without_a_drop_is_status_2(file, tmp_path, capsys):
     [
         (["--ignore", "loss"], "the table must have a column loss"),
         (["--initial", "none.npz"], "there is no file 'none.npz'"),
-        (["--seed", "-1"], "--seed: must be an integer >= 0"),
-        (["--model", "mergd"], "invalid choice: 'mergd'"),
-        (["--momentum", "0.9"], "unrecognized arguments: --momentum 0.9"),
         (["--dim", "2"], "not allowed with argument"),
     ],
 )

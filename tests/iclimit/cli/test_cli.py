@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import subprocess
 import sys
 
@@ -24,22 +23,6 @@ def test_curve_prints_csv(capsys):
     assert rows[1]["value"] == "inf"
     expected = iclimit.icl_error(tau=2, alpha=1, kappa=0.5, rho=0.01)
     assert float(rows[3]["value"]) == expected
-
-
-def test_curve_prints_strict_json(capsys):
-    arguments = ["curve", "icl_error", "--tau", "0.5:2:4", *SETTING, "--format", "json"]
-    assert main(arguments) == 0
-    found = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
-    assert found["rows"][1]["value"] == "inf"
-
-
-def test_curve_simulates(capsys):
-    options = ["--simulate", "dim=8,repeats=3,points=2", "--jobs", "1"]
-    assert main(["curve", "idg_error", "--tau", "1.5:3:5", *SETTING, *options]) == 0
-    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    simulated = [row for row in rows if row["source"] == "simulation"]
-    assert [row["dim"] for row in simulated] == ["8", "8"]
-    assert all(float(row["standard_error"]) > 0 for row in simulated)
 
 
 def test_it_runs_as_a_module():
@@ -103,41 +86,21 @@ def test_a_figure_is_drawn(tmp_path):
         ("curve icl_error --tau 5:1:3", "argument --tau: must have start < stop"),
         ("curve icl_error --tau 0:1:3:log", "argument --tau: must have start > 0 for log"),
         ("curve icl_error --tau a", "argument --tau: must be a number, a list"),
-        ("curve icl_error --tau 1:2", "argument --tau: must be a number, a list"),
         ("curve icl_error --tau nan", "argument --tau: must not be NaN"),
-        (
-            "curve icl_error --tau=-1 --alpha 1 --kappa 1 --rho 0",
-            "tau must be > 0, or inf, got -1.0",
-        ),
         ("curve icl_error --tau 1", "icl_error needs alpha, kappa, rho"),
-        ("curve icl_error --tau 1 --wrong 2", "unrecognized arguments: --wrong 2"),
         ("curv icl_error", "did you mean curve?"),
         ("train atention", "did you mean attention?"),
         ("curve icl_eror --tau 1", "got 'icl_eror'; did you mean icl_error?"),
         ("validate rigeless", "got 'rigeless'; did you mean ridgeless?"),
         ("figure double-decent", "got 'double-decent'; did you mean double-descent?"),
         ("curve icl_error --kapa 1", "curve: error: unrecognized arguments: --kapa 1; did"),
-        ("curve icl_error --kapa=1", "did you mean --kappa?"),
-        (
-            "curve ridge_risk --noise 1",
-            "did you mean --noise-variance (variance of the label noise)?",
-        ),
         ("curve icl_error --l 1", "did you mean --alpha (context length over dimension)?"),
         ("learning-rate --N 10 --dim 3", "did you mean --context (context length)?"),
-        ("learning-rate --cont 10 --dim 3", "did you mean --context?"),
         ("train descent --init-scal 1", "did you mean --init-scale?"),
         ("curve icl_error --tau 1 --simulate dim=x", "argument --simulate: must look like dim=80"),
         (
             "curve icl_error --tau 1 --simulate dim=8,dim=9",
             "argument --simulate: must look like dim=80",
-        ),
-        (
-            "curve icl_error --tau 1 --alpha 1 --kappa 1 --rho 0 --simulate dim=0",
-            "dim must be an integer >= 1, got 0",
-        ),
-        (
-            "curve icl_error --tau 1:2:3 --alpha 1 --kappa 1 --rho 0 --simulate dim=8,points=1",
-            "points of the simulation must be an integer >= 2, got 1",
         ),
         (
             "curve icl_error --tau 1:2:3 --alpha 1 --kappa 1 --rho 0 --simulate d=20,n=3",
@@ -150,9 +113,6 @@ def test_a_figure_is_drawn(tmp_path):
         ("phase icl_error --x tau=1:2:3 --y rho=0:1:3 --refine 1", "--refine needs --simulate"),
         ("phase icl_error --x tau=1:2:3 --y tau=1:2:3 --rho 1", "x and y must be different"),
         ("phase icl_error --x tau=1:2:3", "the following arguments are required: --y"),
-        ("figure nothing", f"NAME must be one of {', '.join(FIGURES)}, got 'nothing'"),
-        ("figure gd-training --seed -1", "--seed: must be an integer >= 0"),
-        ("validate nothing", "claim must be one of ridgeless"),
         ("validate --jobs 0", "jobs must be >= 1"),
         ("validate --seed -1", "--seed: must be an integer >= 0"),
         ("", "the following arguments are required: VERB"),

@@ -89,11 +89,8 @@ def test_what_is_printed(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--dim 0", "dim must be an integer >= 1, got 0"),
-        ("--test-prompts 0", "test_prompts must be an integer >= 1, got 0"),
         ("--units lu2024", "got 'lu2024'; did you mean lu2025?"),
         ("--units lu2025 --scale 2", "scale must not be given with units of lu2025, which fix it"),
-        ("--noise-law often", "noise_law must be fixed:SIGMA"),
         ("--task-spectrum 3", "task_spectrum: spec must be one of isotropic"),
         ("--tasks tasks.txt", "tasks must be a file .npy or .csv, got 'tasks.txt'"),
         ("--tasks none.npy", "tasks must be a file, but there is none called 'none.npy'"),

@@ -221,9 +221,7 @@ def test_prune_does_nothing_without_a_criterion(path, flags, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["list", "--since", "yesterday"], "must be an age like 30d or a date"),
         (["list", "--since", "0001-01-01"], "must be an age like 30d or a date"),
-        (["prune", "--older-than", "30"], "must be an age like 30d or a date"),
         (["prune", "--older-than", "999999w"], "must be an age like 30d or a date"),
         (["list", "--limit", "0"], "--limit: must be an integer >= 1, got '0'"),
         ([], "ACTION"),

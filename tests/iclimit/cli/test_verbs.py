@@ -8,7 +8,6 @@ import json
 import math
 import shlex
 
-import numpy as np
 import pytest
 from refusals import refused_command
 
@@ -231,10 +230,3 @@ def test_a_folder_without_permission_is_no_traceback(monkeypatch, capsys):
         main(["schedule", "--steps", "2", "--ratio", "1", "-o", "x.csv"])
     message = "output: must be a file that can be written, got 'x.csv'\n"
     assert capsys.readouterr().err.endswith(message)
-
-
-def test_files_keep_the_numbers(tmp_path):
-    path = tmp_path / "rates.csv"
-    assert main(["schedule", "--steps", "3", "--ratio", "0.5", "-o", str(path)]) == 0
-    rates = [float(row["rates"]) for row in csv.DictReader(path.read_text().splitlines())]
-    assert np.array_equal(rates, iclimit.optimal_schedule(steps=3, ratio=0.5).rates)

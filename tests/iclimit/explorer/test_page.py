@@ -10,7 +10,7 @@ from iclimit.cli import main
 from iclimit.diagrams.quantities import QUANTITIES
 from iclimit.explorer.functions import functions
 from iclimit.explorer.page import PANELS, explorer_page
-from iclimit.explorer.points import presets, stored_errors
+from iclimit.explorer.points import stored_errors
 from iclimit.explorer.symbols import notation, quantities
 from iclimit.runs.cell import Cell
 from iclimit.runs.store import RunStore, StoredBatch
@@ -140,10 +140,6 @@ def test_symbols_are_plain_text():
     assert quantities()["optimal_idg_error"]["label"] == "optimal IDG error"
     assert known["tau"]["definition"] == "n/d²"
     assert not any("\\" in text for each in known.values() for text in each.values())
-
-
-def test_presets_of_nothing():
-    assert presets([]) == []
 
 
 def test_the_verb_prints_the_path(tmp_path, capsys):

@@ -11,11 +11,11 @@ from sample_cells import draws, number, total
 
 from iclimit.cli import main
 from iclimit.runs.cell import Cell
-from iclimit.runs.encoding import decode, encode
+from iclimit.runs.encoding import encode
 from iclimit.runs.execution import run_cells
 from iclimit.runs.store import RunStore, StoredBatch, StoreError
 
-FLIPS = 400
+FLIPS = 150
 """Single bits that are flipped, one at a time."""
 
 DRAWS = Cell.of(draws, size=3, repeats=6)
@@ -171,12 +171,6 @@ def test_nothing_in_a_store_becomes_a_formula(foreign):
         cells = [cell for row in csv.reader(file) for cell in row]
     assert {"'=cmd", "'@SUM(1)", "'=f", "'-x"} <= set(cells)
     assert not any(cell.startswith(("=", "@", "+")) for cell in cells)
-
-
-def test_empty_entries_take_no_memory():
-    text = '{"type":"array","shape":[10000000000],"order":"C","dtype":"<U0","data":""}'
-    with pytest.raises(ValueError, match="entries of type <U0"):
-        decode(text)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

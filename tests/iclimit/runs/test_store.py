@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import sqlite3
 import subprocess
 import sys
@@ -17,7 +16,6 @@ import pytest
 
 from iclimit.runs import store as store_module
 from iclimit.runs.cell import Cell
-from iclimit.runs.encoding import encode
 from iclimit.runs.store import RunStore, StoredBatch, StoreError, concatenated_numbers, obsolete
 from iclimit.simulate.descent import simulate_learning_rate
 from iclimit.simulate.pretraining import simulate_errors
@@ -112,33 +110,23 @@ def guarded():
 
 def test_a_result_comes_back_with_all_that_is_known(path):
     cell = Cell.of(simulate_errors, repeats=3, **SMALL)
-    result = cell.run(7)
-    batch = StoredBatch.of(cell, result, rng=7, backend="numpy", seconds=0.5, count=3)
+    seed = 2**128 - 1
+    result = cell.run(seed)
+    batch = StoredBatch.of(cell, result, rng=seed, backend="numpy", seconds=0.5, count=3)
     with RunStore(path) as store:
         assert store.add(batch)
     with RunStore(path) as store:
-        [found] = store.find(cell.identity(7, "numpy"))
+        [found] = store.find(cell.identity(seed, "numpy"))
     assert found == batch
     assert found.value.icl.samples.tobytes() == result.icl.samples.tobytes()
     assert found.residual == max(result.residuals)
-    assert (found.function, found.seed) == (
-        "iclimit.simulate.pretraining.cells.simulate_errors",
-        "7",
-    )
+    assert found.function == "iclimit.simulate.pretraining.cells.simulate_errors"
+    assert found.seed == str(seed)
     assert json.loads(found.parameters) == SMALL
     assert json.loads(found.numbers)["icl"][0] == pytest.approx(result.icl.mean)
     assert json.loads(found.versions)["numpy"] == np.__version__
     age = datetime.now(UTC) - datetime.fromisoformat(found.finished)
     assert timedelta() <= age < timedelta(hours=1)
-
-
-def test_seeds_of_any_size(path):
-    cell = Cell.of(simulate_learning_rate, contexts=10, dim=3, context=6)
-    seed = 2**128 - 1
-    with RunStore(path) as store:
-        store.add(StoredBatch.of(cell, cell.run(seed), rng=seed, backend="numpy", seconds=0.1))
-        [run] = store.runs()
-    assert int(run.seed) == seed
 
 
 def test_numbers_that_are_not_finite(path):
@@ -189,9 +177,9 @@ def test_writers_at_the_same_time_never_overlap(path):
             os.read(gate_out, 1)
             chance = random.Random(number)
             with RunStore(sys.argv[1]) as store:
-                for _ in range(150):
+                for _ in range(60):
                     batch = replace(
-                        BATCH, identity=chance.choice("abc"), first=chance.randrange(400),
+                        BATCH, identity=chance.choice("abc"), first=chance.randrange(160),
                         count=chance.randrange(1, 9), host=str(number),
                     )
                     if store.add(batch):
@@ -251,23 +239,12 @@ def test_other_formats_are_refused(path, readonly, step, age):
 @pytest.mark.parametrize("kept", [0.5, 0.95, "a page less"])
 def test_truncated_file(path, kept):
     with RunStore(path) as store:
-        for first in range(100):
-            store.add(replace(BATCH, first=first, result="x" * 2000))
+        for first in range(20):
+            store.add(replace(BATCH, first=first, result="x" * 10_000))
     size = path.stat().st_size
     os.truncate(path, size - 4096 if kept == "a page less" else int(kept * size))
     with pytest.raises(StoreError, match=r"runs\.sqlite' is damaged; move it away"):
         RunStore(path)
-
-
-def test_damaged_pages(path):
-    with RunStore(path) as store:
-        for first in range(100):
-            store.add(replace(BATCH, first=first, result="x" * 2000))
-    content = bytearray(path.read_bytes())
-    content[2 * 4096 :] = random.Random(0).randbytes(len(content) - 2 * 4096)
-    path.write_bytes(content)
-    with RunStore(path) as store, pytest.raises(StoreError, match="is damaged"):
-        store.find(BATCH.identity)
 
 
 def test_paths_that_cannot_be_stores(folder):
@@ -401,12 +378,3 @@ def test_obsolete_runs_are_those_of_changed_code(path):
         found = {run.identity for run in obsolete(store.runs())}
     assert found == {"changed", "gone", "no module", "needs changed"}
     assert "antigravity" not in sys.modules
-
-
-def test_what_cannot_be_encoded_is_not_stored(path):
-    cell = Cell.of(simulate_learning_rate, contexts=10, dim=3, context=6)
-    with pytest.raises(TypeError, match=r"got builtins\.object"):
-        StoredBatch.of(cell, object(), rng=0, backend="numpy", seconds=1.0)
-    with RunStore(path) as store:
-        store.add(replace(BATCH, result=encode(1.5)))
-        assert store.find(BATCH.identity)[0].value == 1.5
