@@ -28,13 +28,19 @@ def parse_spectra(
     eigenvalues: ArrayLike, task_spectrum: ArrayLike | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return eigenvalues >= 0 of the covariances of inputs and of tasks, by default 1."""
-    lam = parse_array("eigenvalues", eigenvalues, (None,))
+    lam = parse_spectrum("eigenvalues", eigenvalues)
     tasks = np.ones_like(lam) if task_spectrum is None else task_spectrum
-    omega = parse_array("task_spectrum", tasks, lam.shape)
-    for name, values in (("eigenvalues", lam), ("task_spectrum", omega)):
-        if not np.all(values >= 0):
-            raise ValueError(f"{name} must be >= 0, got {values.min()}")
-    return lam, omega
+    return lam, parse_spectrum("task_spectrum", tasks, lam.shape)
+
+
+def parse_spectrum(
+    name: str, values: ArrayLike, shape: tuple[int | None, ...] = (None,)
+) -> np.ndarray:
+    """Numbers >= 0 of this shape."""
+    parsed = parse_array(name, values, shape)
+    if not np.all(parsed >= 0):
+        raise ValueError(f"{name} must be >= 0, got {parsed.min()}")
+    return parsed
 
 
 @dataclass(frozen=True)

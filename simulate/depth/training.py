@@ -24,15 +24,14 @@ Covariances are those of the two settings of Bordelon, Letey and Pehlevan (arXiv
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.checks import check_arguments, check_choice, check_flags, parse_array
-from iclimit.simulate.arrays import Array, Generator, Seed, get_backend, to_host
-from iclimit.simulate.depth.draws import ContextLaw, HeldOut, parse_spectra
+from iclimit.simulate.arrays import Array, Seed, get_backend, to_host
+from iclimit.simulate.depth.draws import ContextLaw, parse_spectra
 from iclimit.simulate.depth.stacks import loss_and_gradient, mean_losses
 from iclimit.simulate.training.loop import State, TrainingLoop, UnstableTraining
 from iclimit.simulate.training.results import TrainingCurves, curves_of
@@ -206,14 +205,30 @@ def train_depth(
     generators = device.generators(rng, repeats)
     projector = law.draw_projector(generators, width)
     fresh = law.draw_held_out(generators, held_out)
-    run = _Run(depth, shared, law, projector, fresh)
     gammas = device.asarray(start)
     if projector is not None:
         gammas = projector[:, None, :, :] @ gammas @ projector[:, None, :, :]
     loop = TrainingLoop(State([gammas]), steps=steps, record=record, progress=progress)
 
+    def layers(weights: list[Array]) -> list[Array]:
+        return [weights[0][:, 0 if shared else each, :, :] for each in range(depth)]
+
+    def gradient(_: int, weights: list[Array]) -> tuple[Array, list[Array]]:
+        """Losses of a batch and d/2 times their gradient, in the shape of the matrices."""
+        drawn = law.draw_batch(generators, batch, projector)
+        losses, gradients = loss_and_gradient(layers(weights), *drawn)
+        stacked = device.xp.stack(gradients, axis=1)
+        if shared:
+            stacked = device.xp.sum(stacked, axis=1, keepdims=True)
+        return device.xp.mean(losses, axis=1), [stacked]
+
     def measure(weights: list[Array], _: list[Array]) -> dict[str, np.ndarray]:
-        measured = run.measure(weights[0])
+        with np.errstate(over="ignore", invalid="ignore"):
+            blocks = [
+                mean_losses(layers(weights), *block, law.relative_noise, projector)
+                for block in fresh.blocks(device.xp)
+            ]
+            measured = _summarize(to_host(device.xp.concat(blocks, axis=1)), weights[0])
         medians = np.nan_to_num(measured["median"], nan=math.inf)
         if np.max(medians) > UNSTABLE * np.mean(lam * omega):
             raise UnstableTraining(
@@ -222,14 +237,9 @@ def train_depth(
             )
         return measured
 
+    descent = GradientDescent(learning_rate * (1 if shared else depth))
     with loop:
-        loop.descend(
-            lambda _, weights: run.gradient(weights[0], generators, batch),
-            Adam(learning_rate)
-            if optimizer == "adam"
-            else GradientDescent(learning_rate * (1 if shared else depth)),
-            measure,
-        )
+        loop.descend(gradient, Adam(learning_rate) if optimizer == "adam" else descent, measure)
     spectra = {"eigenvalues": lam.tolist(), "task_spectrum": omega.tolist()}
     return curves_of(
         loop, time_step=learning_rate, measures=MEASURES, parameters=settings | spectra
@@ -245,47 +255,14 @@ def _parse_initial(initial: Any, matrices: int, repeats: int, dim: int) -> np.nd
     return np.broadcast_to(given, shape).copy()
 
 
-@dataclass(frozen=True)
-class _Run:
-    """What a training repeats: gradients on fresh contexts and losses on held-out ones."""
-
-    depth: int
-    shared: bool
-    law: ContextLaw
-    projector: Array | None
-    held_out: HeldOut
-
-    def layers(self, gammas: Array) -> list[Array]:
-        """Matrices of all layers."""
-        return [gammas[:, 0 if self.shared else each, :, :] for each in range(self.depth)]
-
-    def gradient(
-        self, gammas: Array, generators: list[Generator], batch: int
-    ) -> tuple[Array, list[Array]]:
-        """Losses of a batch and d/2 times their gradient, in the shape of the matrices."""
-        xp = array_namespace(gammas)
-        drawn = self.law.draw_batch(generators, batch, self.projector)
-        losses, gradients = loss_and_gradient(self.layers(gammas), *drawn)
-        stacked = xp.stack(gradients, axis=1)
-        if self.shared:
-            stacked = xp.sum(stacked, axis=1, keepdims=True)
-        return xp.mean(losses, axis=1), [stacked]
-
-    def measure(self, gammas: Array) -> dict[str, np.ndarray]:
-        """What is recorded, each with the repeats first."""
-        xp, layers = array_namespace(gammas), self.layers(gammas)
-        with np.errstate(over="ignore", invalid="ignore"):
-            blocks = [
-                mean_losses(layers, *block, self.law.relative_noise, self.projector)
-                for block in self.held_out.blocks(xp)
-            ]
-            losses = to_host(xp.concat(blocks, axis=1))
-            count = losses.shape[1]
-            spread = np.std(losses, axis=1, ddof=1) if count > 1 else np.zeros(len(losses))
-            return {
-                "held_out": np.mean(losses, axis=1),
-                "median": np.median(losses, axis=1),
-                "standard_error": spread / math.sqrt(count),
-                "traces": to_host(xp.linalg.trace(gammas)) / gammas.shape[-1],
-                "squares": to_host(xp.sum(gammas**2, axis=(-2, -1))) / gammas.shape[-1],
-            }
+def _summarize(losses: np.ndarray, gammas: Array) -> dict[str, np.ndarray]:
+    """What is recorded of losses (repeats, contexts) and matrices, each with the repeats first."""
+    xp, dim, count = array_namespace(gammas), gammas.shape[-1], losses.shape[1]
+    spread = np.std(losses, axis=1, ddof=1) if count > 1 else np.zeros(len(losses))
+    return {
+        "held_out": np.mean(losses, axis=1),
+        "median": np.median(losses, axis=1),
+        "standard_error": spread / math.sqrt(count),
+        "traces": to_host(xp.linalg.trace(gammas)) / dim,
+        "squares": to_host(xp.sum(gammas**2, axis=(-2, -1))) / dim,
+    }

@@ -21,6 +21,7 @@ import numpy as np
 
 from iclimit.checks import parse_array
 from iclimit.results import Result
+from iclimit.simulate.depth.draws import parse_spectrum
 from iclimit.simulate.depth.matrix_flow import integrate_flow
 
 
@@ -91,12 +92,9 @@ def simulate_untied_flow(
     array([[2.06 , 2.063],
            [2.021, 5.027]])
     """
-    lam = parse_array("eigenvalues", eigenvalues, (None,))
-    mass = parse_array("weights", weights, lam.shape)
+    lam = parse_spectrum("eigenvalues", eigenvalues)
+    mass = parse_spectrum("weights", weights, lam.shape)
     start = parse_array("initial", initial, (None,))
-    for name, values in (("eigenvalues", lam), ("weights", mass)):
-        if not np.all(values >= 0):
-            raise ValueError(f"{name} must be >= 0, got {values.min()}")
     if not mass.sum() > 0:
         raise ValueError("weights must have a positive sum")
     mass, depth = mass / mass.sum(), start.size

@@ -6,7 +6,6 @@ The three measures of von Oswald et al. (arXiv:2212.07677, section 3), each a me
 the weight vector it uses.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,7 @@ from array_api_compat import array_namespace
 
 from iclimit.checks import check_arguments, check_finite, parse_array
 from iclimit.results import Estimate, Result
-from iclimit.simulate.arrays import Array
+from iclimit.simulate.arrays import Array, to_host
 from iclimit.simulate.descent.steps import descend, query_predictions
 from iclimit.simulate.models.gram_stack import run_stack
 from iclimit.simulate.models.network import Network
@@ -142,18 +141,9 @@ def alignment(first: Predictor, second: Predictor, prompts: Prompts) -> Alignmen
     product = xp.linalg.vector_norm(slope, axis=1) * xp.linalg.vector_norm(other_slope, axis=1)
     nonzero = product > 0
     cosine = xp.vecdot(slope, other_slope) / xp.where(nonzero, product, xp.ones_like(product))
-    return Alignment(
-        _mean(xp.abs(predicted - other_predicted)),
-        _mean(xp.linalg.vector_norm(slope - other_slope, axis=1)),
-        _mean(cosine),
-    )
-
-
-def _mean(values: Array) -> Estimate:
-    """Mean over the prompts, wherever they are; it does not keep the samples."""
-    xp, count = array_namespace(values), values.shape[0]
-    error = float(xp.std(values, correction=1)) / math.sqrt(count) if count > 1 else math.inf
-    return Estimate(float(xp.mean(values)), error, count)
+    distance = xp.linalg.vector_norm(slope - other_slope, axis=1)
+    columns = xp.abs(predicted - other_predicted), distance, cosine
+    return Alignment(*(Estimate.of(to_host(each), keep=False) for each in columns))
 
 
 def rescale(layer: Layer) -> Layer:

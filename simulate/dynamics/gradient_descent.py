@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -20,7 +20,7 @@ from array_api_compat import array_namespace
 from iclimit.checks import check_arguments, check_choice, given
 from iclimit.problem import Problem
 from iclimit.results import Ending
-from iclimit.simulate.arrays import Array, Backend, Seed, get_backend, seed_sequences
+from iclimit.simulate.arrays import Array, Seed, get_backend, seed_sequences
 from iclimit.simulate.descent.constructions import NORMALIZATIONS
 from iclimit.simulate.dynamics.attention_models import AttentionModel, MomentLoss, SequenceLoss
 from iclimit.simulate.dynamics.feature_moments import (
@@ -29,7 +29,7 @@ from iclimit.simulate.dynamics.feature_moments import (
     sequence_moments,
     stack_moments,
 )
-from iclimit.simulate.prompts import Prompts
+from iclimit.simulate.models.moments import FeatureMoments
 from iclimit.simulate.prompts.training_sets import draw_training_set
 from iclimit.simulate.training.checkpoints import identify
 from iclimit.simulate.training.loop import Objective, State, TrainingLoop, UnstableTraining
@@ -196,10 +196,49 @@ def simulate_gradient_descent(
         backend=device,
         progress=progress,
     )
-    laws = _test_losses(device, layer, problem, normalization) if tests else {}
+
+    def of_moments(moments: list[FeatureMoments]) -> MomentLoss:
+        return MomentLoss(layer, stack_moments(device, moments))
+
+    law = partial(population_moments, normalization=normalization)
+    laws = {}
+    if tests:
+        laws["icl"] = of_moments([law(problem.with_fresh_tasks())])
+        if problem.shared_task is not None:
+            laws["iwl"] = of_moments(
+                [law(replace(problem, fresh_fraction=0.0), noise_labels=True)]
+            )
+
+    def training_loss() -> Objective:
+        """Losses (repeats,) and halves of the gradients at a step."""
+        sets = (
+            draw_training_set(
+                problem, device, device.generator(seed), int(training_set), standardize=standardize
+            )
+            for seed, _, _ in (seeds if training_set < math.inf else [])
+        )
+        if batch is None:
+            moments = [sequence_moments(each, normalization=normalization) for each in sets]
+            by_moments = of_moments(moments or [law(problem)])
+            return lambda _, weights: by_moments(weights)
+        by_sequences = SequenceLoss(layer, list(sets), normalization)
+
+        def on_batch(step: int, weights: list[Array]) -> tuple[Array, list[Array]]:
+            drawn = [
+                np.random.default_rng([*seed.generate_state(4), step]).integers(
+                    int(training_set), size=batch
+                )
+                for _, _, seed in seeds
+            ]
+            return by_sequences(weights, device.asarray(np.stack(drawn)))
+
+        return on_batch
 
     def measure(weights: list[Array], halves: list[Array]) -> dict[str, Array]:
-        return {"square": _squared_norm(halves), **{k: law(weights)[0] for k, law in laws.items()}}
+        return {
+            "square": _squared_norm(halves),
+            **{k: each(weights)[0] for k, each in laws.items()},
+        }
 
     def curves() -> TrainingCurves:
         return curves_of(
@@ -211,20 +250,7 @@ def simulate_gradient_descent(
 
     try:
         with loop:
-            sequences = (
-                draw_training_set(
-                    problem,
-                    device,
-                    device.generator(seed),
-                    int(training_set),
-                    standardize=standardize,
-                )
-                for seed, _, _ in (seeds if training_set < math.inf else [])
-            )
-            objective = _training_loss(
-                device, layer, problem, sequences, seeds, batch, normalization
-            )
-            loop.descend(objective, GradientDescent(2 * learning_rate), measure)
+            loop.descend(training_loss(), GradientDescent(2 * learning_rate), measure)
     except UnstableTraining as error:
         error.curves = curves()
         raise
@@ -248,45 +274,3 @@ def _squared_norm(arrays: list[Array]) -> Array:
     """Sums of the squares of all entries, shape (repeats,)."""
     xp = array_namespace(arrays[0])
     return sum(xp.sum(xp.reshape(each * each, (each.shape[0], -1)), axis=1) for each in arrays)
-
-
-def _training_loss(
-    device: Backend,
-    layer: AttentionModel,
-    problem: Problem,
-    sets: Iterable[Prompts],
-    seeds: list[list[np.random.SeedSequence]],
-    batch: int | None,
-    normalization: str,
-) -> Objective:
-    """Losses and halves of the gradients by step and weights; without sets, on the law."""
-    if batch is not None:
-        by_sequences = SequenceLoss(layer, list(sets), normalization)
-        count = by_sequences.label.shape[1]
-
-        def on_batch(step: int, weights: list[Array]) -> tuple[Array, list[Array]]:
-            drawn = [
-                np.random.default_rng([*seed.generate_state(4), step]).integers(count, size=batch)
-                for _, _, seed in seeds
-            ]
-            return by_sequences(weights, device.asarray(np.stack(drawn)))
-
-        return on_batch
-    moments = [sequence_moments(each, normalization=normalization) for each in sets]
-    law = [] if moments else [population_moments(problem, normalization=normalization)]
-    by_moments = MomentLoss(layer, stack_moments(device, moments or law))
-    return lambda _, weights: by_moments(weights)
-
-
-def _test_losses(
-    device: Backend, layer: AttentionModel, problem: Problem, normalization: str
-) -> dict[str, MomentLoss]:
-    """Losses on random tasks, and on the shared one with noise for the labels in the context."""
-    fresh = problem.with_fresh_tasks()
-    moments = {"icl": population_moments(fresh, normalization=normalization)}
-    if problem.shared_task is not None:
-        shared = replace(problem, fresh_fraction=0.0)
-        moments["iwl"] = population_moments(shared, normalization=normalization, noise_labels=True)
-    return {
-        name: MomentLoss(layer, stack_moments(device, [each])) for name, each in moments.items()
-    }

@@ -16,6 +16,7 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -229,24 +230,16 @@ def _starts(
 ) -> list[Descent]:
     """Random starts, and the given ones with small random layers inserted at every place."""
 
-    def draw(layers: int) -> np.ndarray:
-        return random_parameters(
-            generator,
-            kind=settings["kind"],
-            layers=layers,
-            heads=settings["heads"],
-            dim=problem.dim,
-            context=problem.context,
-            variance=problem.mean_noise_variance,
-        )
-
-    starts = [draw(settings["layers"]) for _ in range(settings["starts"])]
+    sizes = {"heads": settings["heads"], "dim": problem.dim, "context": problem.context}
+    law = sizes | {"kind": settings["kind"], "variance": problem.mean_noise_variance}
+    draw = partial(random_parameters, generator, **law)
+    starts = [draw(layers=settings["layers"]) for _ in range(settings["starts"])]
     for known in shallower:
         missing = settings["layers"] - len(known)
         if missing == 0:
             starts.append(known)
         else:
-            inserted = (_INSERTED * draw(missing) for _ in range(len(known) + 1))
+            inserted = (_INSERTED * draw(layers=missing) for _ in range(len(known) + 1))
             starts += [np.insert(known, at, new, axis=0) for at, new in enumerate(inserted)]
     return [Descent(parameters) for parameters in starts]
 

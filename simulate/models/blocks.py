@@ -1,63 +1,151 @@
-"""Residual blocks: what attention or a perceptron makes of tokens is added to them."""
+r"""Residual blocks: attention and perceptrons add to tokens what they make of them.
+
+Each function takes tokens (..., width) and returns what it makes of them and a function: from
+derivatives by the result to those by the tokens and by the weights, under their names.
+
+Head h of attention adds :math:`\sum_j p_{ij} V_h e_j`, taken through the output map, to token i.
+Here :math:`p_{ij} = s_{ij}` (linear attention) or the softmax over j of :math:`s_{ij}/\sqrt k`,
+with :math:`s_{ij} = \langle Q_h e_i, K_h e_j\rangle` for keys with k entries.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from array_api_compat import array_namespace
 
-from iclimit.simulate.arrays import Array
-from iclimit.simulate.models.attention import attend
-from iclimit.simulate.models.dense import Back, perceptron
+from iclimit.simulate.arrays import Array, softmax
 from iclimit.simulate.models.network import Weights
-from iclimit.simulate.models.normalization import normalize
+
+ATTENTION = ("softmax", "linear")
+
+# From derivatives by a result to those by its tokens and by weights.
+Back: TypeAlias = Callable[[Array], tuple[Array, Weights]]
+
+# Constants of the approximation of x P(Z < x) by a hyperbolic tangent.
+GELU = math.sqrt(2 / math.pi), 0.044715
+
+# Added to the variance of a token, as Haiku, PyTorch and Flax do by default.
+TINY = 1e-5
+
+
+def dense(tokens: Array, weights: Mapping[str, Array], name: str) -> tuple[Array, Back]:
+    """Multiply tokens by the matrix of that name, and add its bias if there is one."""
+    xp = array_namespace(tokens)
+    matrix, bias = weights[name], weights.get(f"{name}_bias")
+    # One product of a tall matrix is faster than many of small ones.
+    flat = xp.reshape(tokens, (-1, tokens.shape[-1]))
+    made = flat @ matrix if bias is None else flat @ matrix + bias
+
+    def back(by_made: Array) -> tuple[Array, Weights]:
+        by_flat = xp.reshape(by_made, (-1, matrix.shape[1]))
+        gradients = {name: flat.T @ by_flat}
+        if bias is not None:
+            gradients[f"{name}_bias"] = xp.sum(by_flat, axis=0)
+        return xp.reshape(by_flat @ matrix.T, tokens.shape), gradients
+
+    return xp.reshape(made, (*tokens.shape[:-1], matrix.shape[1])), back
+
+
+def normalize(tokens: Array, weights: Mapping[str, Array], name: str) -> tuple[Array, Back]:
+    """Give every token mean 0 and variance 1, then scale and shift its entries.
+
+    Without a scale of that name among the weights the tokens are left as they are.
+    """
+    if f"{name}_scale" not in weights:
+        return tokens, lambda by_made: (by_made, {})
+    xp = array_namespace(tokens)
+    scale, offset = weights[f"{name}_scale"], weights[f"{name}_offset"]
+    centred = tokens - xp.mean(tokens, axis=-1, keepdims=True)
+    size = xp.sqrt(xp.mean(centred**2, axis=-1, keepdims=True) + TINY)
+    unit = centred / size
+
+    def back(by_made: Array) -> tuple[Array, Weights]:
+        axes = tuple(range(by_made.ndim - 1))
+        by_scale, by_offset = xp.sum(by_made * unit, axis=axes), xp.sum(by_made, axis=axes)
+        by_unit = by_made * scale
+        along = xp.mean(by_unit * unit, axis=-1, keepdims=True)
+        by_tokens = (by_unit - xp.mean(by_unit, axis=-1, keepdims=True) - along * unit) / size
+        return by_tokens, {f"{name}_scale": by_scale, f"{name}_offset": by_offset}
+
+    return unit * scale + offset, back
 
 
 def add_attention(
-    state: Array,
-    weights: Mapping[str, Array],
-    asking: int,
-    source: int,
-    heads: int,
-    kind: str,
-    layer_norm: bool,
+    state: Array, weights: Mapping[str, Array], asking: int, source: int, heads: int, kind: str
 ) -> tuple[Array, Back]:
     """The last ``asking`` tokens, with what attention to the first ``source`` ones adds."""
-    seen, back_norm = _seen(state, weights, "attention", layer_norm)
-    start = state.shape[1] - asking
-    change, back_attention = attend(seen[:, start:, :], seen[:, :source, :], weights, heads, kind)
+    xp, start = array_namespace(state), state.shape[1] - asking
+    seen, back_norm = normalize(state, weights, "attention")
+    asked, read = seen[:, start:, :], seen[:, :source, :]
+    queries, back_queries = dense(asked, weights, "query")
+    keys, back_keys = dense(read, weights, "key")
+    values, back_values = dense(read, weights, "value")
+    queries, keys, values = (_split(each, heads) for each in (queries, keys, values))
+    scores = queries @ xp.matrix_transpose(keys)
+    factor = 1 / math.sqrt(keys.shape[-1]) if kind == "softmax" else 1.0
+    if kind == "softmax":
+        scores = softmax(scores, factor)
+    change, back_out = dense(_join(scores @ values), weights, "output")
 
     def back(by_made: Array) -> tuple[Array, Weights]:
-        by_asking, by_source, collected = back_attention(by_made)
-        by_state = array_namespace(state).zeros_like(state)
-        by_state[:, :source, :] = by_source
-        by_state[:, start:, :] += by_asking
-        by_state, gradients = back_norm(by_state)
+        by_joined, of_output = back_out(by_made)
+        by_mixed = _split(by_joined, heads)
+        by_scores = by_mixed @ xp.matrix_transpose(values)
+        if kind == "softmax":
+            along = xp.sum(scores * by_scores, axis=-1, keepdims=True)
+            by_scores = factor * scores * (by_scores - along)
+        by_asked, of_query = back_queries(_join(by_scores @ keys))
+        by_keys, of_key = back_keys(_join(xp.matrix_transpose(by_scores) @ queries))
+        by_values, of_value = back_values(_join(xp.matrix_transpose(scores) @ by_mixed))
+        by_state = xp.zeros_like(state)
+        by_state[:, :source, :] = by_keys + by_values
+        by_state[:, start:, :] += by_asked
+        by_state, of_norm = back_norm(by_state)
         by_state[:, start:, :] += by_made
-        return by_state, collected | gradients
+        return by_state, of_output | of_query | of_key | of_value | of_norm
 
     return state[:, start:, :] + change, back
 
 
-def add_perceptron(
-    state: Array, weights: Mapping[str, Array], name: str, layer_norm: bool
-) -> tuple[Array, Back]:
-    """Tokens, with what a perceptron adds."""
-    seen, back_norm = _seen(state, weights, name, layer_norm)
-    change, back_perceptron = perceptron(seen, weights, name)
+def add_perceptron(state: Array, weights: Mapping[str, Array], name: str) -> tuple[Array, Back]:
+    """Tokens, with what two dense maps with a GELU in between add."""
+    seen, back_norm = normalize(state, weights, name)
+    inner, back_in = dense(seen, weights, f"{name}_in")
+    slope, cubic = GELU
+    bent = array_namespace(state).tanh(slope * inner * (1 + cubic * inner**2))
+    change, back_out = dense(0.5 * inner * (1 + bent), weights, f"{name}_out")
 
     def back(by_made: Array) -> tuple[Array, Weights]:
-        by_seen, collected = back_perceptron(by_made)
-        by_seen, gradients = back_norm(by_seen)
-        return by_made + by_seen, collected | gradients
+        by_unit, of_out = back_out(by_made)
+        by_bent = slope * (1 + 3 * cubic * inner**2) * (1 - bent**2)
+        by_seen, of_in = back_in(0.5 * by_unit * (1 + bent + inner * by_bent))
+        by_seen, of_norm = back_norm(by_seen)
+        return by_made + by_seen, of_out | of_in | of_norm
 
     return state + change, back
 
 
-def _seen(
-    state: Array, weights: Mapping[str, Array], name: str, layer_norm: bool
-) -> tuple[Array, Back]:
-    """What a block sees of tokens."""
-    if layer_norm:
-        return normalize(state, weights, name)
-    return state, lambda by_seen: (by_seen, {})
+def perceptron_shapes(name: str, size: int, hidden: int) -> dict[str, tuple[int, ...]]:
+    """Shapes of the weights of `add_perceptron`."""
+    return {
+        f"{name}_in": (size, hidden),
+        f"{name}_in_bias": (hidden,),
+        f"{name}_out": (hidden, size),
+        f"{name}_out_bias": (size,),
+    }
+
+
+def _split(tokens: Array, heads: int) -> Array:
+    """From (n, tokens, heads * k) to (n, heads, tokens, k)."""
+    xp = array_namespace(tokens)
+    return xp.permute_dims(xp.reshape(tokens, (*tokens.shape[:2], heads, -1)), (0, 2, 1, 3))
+
+
+def _join(parts: Array) -> Array:
+    """The inverse of `_split`."""
+    xp = array_namespace(parts)
+    n, _, tokens, _ = parts.shape
+    return xp.reshape(xp.permute_dims(parts, (0, 2, 1, 3)), (n, tokens, -1))

@@ -19,8 +19,7 @@ from array_api_compat import array_namespace
 
 from iclimit.checks import check_arguments
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.models.blocks import add_perceptron
-from iclimit.simulate.models.dense import dense
+from iclimit.simulate.models.blocks import add_perceptron, dense, perceptron_shapes
 from iclimit.simulate.models.network import Network, Pullback, Pulled
 from iclimit.simulate.prompts import Prompts
 
@@ -62,14 +61,8 @@ class EmbeddedDescent(Network):
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of the weights by name."""
-        return {
-            "embedding": (self.dim, self.width),
-            "embedding_bias": (self.width,),
-            "mlp_in": (self.width, self.mlp),
-            "mlp_in_bias": (self.mlp,),
-            "mlp_out": (self.mlp, self.width),
-            "mlp_out_bias": (self.width,),
-        }
+        embedding = {"embedding": (self.dim, self.width), "embedding_bias": (self.width,)}
+        return embedding | perceptron_shapes("mlp", self.width, self.mlp)
 
     def initial(self, generator: np.random.Generator) -> dict[str, np.ndarray]:
         """Normal matrices with the variance 1/inputs, and biases to bend at different inputs."""
@@ -83,7 +76,7 @@ class EmbeddedDescent(Network):
         xp, context = array_namespace(examples.inputs), examples.inputs.shape[1]
         x = xp.concat([examples.inputs, examples.query[:, None, :]], axis=1)
         embedded, back_embedding = dense(x, weights, "embedding")
-        features, back_mlp = add_perceptron(embedded, weights, "mlp", False)
+        features, back_mlp = add_perceptron(embedded, weights, "mlp")
         of_context, of_query = features[:, :-1, :], features[:, -1, :]
         mean = (examples.labels[:, None, :] @ of_context)[:, 0, :] / context
 

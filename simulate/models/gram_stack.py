@@ -11,20 +11,12 @@ needed, for the last entry of the query's token.  The derivatives are derived by
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Any
 
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array
 from iclimit.simulate.models.transformer import Layer
-
-
-class GramLayer(Protocol):
-    """A layer at given Gram matrices; ``change`` (n, R, D) has the rows of T - I asked for."""
-
-    change: Array
-
-    def by_gram(self, by_map: Array) -> Array: ...
 
 
 class Heads:
@@ -58,7 +50,7 @@ class GramStack:
     ----------
     gram : array (n, D, D)
     layers : sequence of functions
-        Each makes a GramLayer from Gram matrices and the slice of the rows that it maps to.
+        Each makes a layer, such as Heads, from Gram matrices and the rows that are needed.
 
     Attributes
     ----------
@@ -66,7 +58,7 @@ class GramStack:
         Last row of the product of all maps.
     """
 
-    def __init__(self, gram: Array, layers: Sequence[Callable[[Array, slice], GramLayer]]) -> None:
+    def __init__(self, gram: Array, layers: Sequence[Callable[[Array, slice], Any]]) -> None:
         xp, final = array_namespace(gram), len(layers) - 1
         eye = xp.eye(gram.shape[-1], dtype=gram.dtype)
         self.layers, self.maps, self.mapped = [], [], []

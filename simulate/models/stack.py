@@ -22,9 +22,14 @@ from array_api_compat import array_namespace
 
 from iclimit.checks import check_arguments, check_choice, check_flags, given
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.models.attention import ATTENTION
-from iclimit.simulate.models.blocks import add_attention, add_perceptron
-from iclimit.simulate.models.dense import Back, dense
+from iclimit.simulate.models.blocks import (
+    ATTENTION,
+    Back,
+    add_attention,
+    add_perceptron,
+    dense,
+    perceptron_shapes,
+)
 from iclimit.simulate.models.network import Network, Pullback, Pulled, Weights
 from iclimit.simulate.models.tokens import TOKENS, make_tokens, sinusoidal_positions
 from iclimit.simulate.prompts import Prompts
@@ -150,7 +155,7 @@ class AttentionNetwork(Network):
         shapes |= dict.fromkeys(MAPS[:3], (size, inner)) | {"output": (inner, size)}
         if self.width is not None:
             shapes |= {f"{name}_bias": shapes[name][1:] for name in MAPS}
-        return shapes | (_perceptron_shapes("mlp", size, self.mlp) if self.mlp else {})
+        return shapes | (perceptron_shapes("mlp", size, self.mlp) if self.mlp else {})
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -159,7 +164,7 @@ class AttentionNetwork(Network):
         if self.width is not None:
             shapes |= {"embedding": (self._token, self.width), "embedding_bias": (self.width,)}
         if self.embedding_mlp:
-            shapes |= _perceptron_shapes("embedding_mlp", self._embedded, self.embedding_mlp)
+            shapes |= perceptron_shapes("embedding_mlp", self._embedded, self.embedding_mlp)
         depth = 1 if self.shared else self.layers
         shapes |= {name: (depth, *shape) for name, shape in self._layer_shapes.items()}
         if self.width is not None:
@@ -233,7 +238,7 @@ class AttentionNetwork(Network):
             state, back = dense(state, weights, "embedding")
             backs.append(back)
         if self.embedding_mlp:
-            state, back = add_perceptron(state, weights, "embedding_mlp", False)
+            state, back = add_perceptron(state, weights, "embedding_mlp")
             backs.append(back)
         if self.positions:
             n, count, _ = state.shape
@@ -258,11 +263,11 @@ class AttentionNetwork(Network):
         own = {name: weights[name][index, ...] for name in self._layer_shapes}
         source = state.shape[1] if self.include_query else state.shape[1] - 1
         made, back_attention = add_attention(
-            state, own, asking, source, self.heads, self.kinds[layer], self.layer_norm
+            state, own, asking, source, self.heads, self.kinds[layer]
         )
         if not self.mlp:
             return made, back_attention
-        made, back_mlp = add_perceptron(made, own, "mlp", self.layer_norm)
+        made, back_mlp = add_perceptron(made, own, "mlp")
 
         def back(by_made: Array) -> tuple[Array, Weights]:
             by_state, collected = back_mlp(by_made)
@@ -270,12 +275,3 @@ class AttentionNetwork(Network):
             return by_state, collected | gradients
 
         return made, back
-
-
-def _perceptron_shapes(name: str, size: int, hidden: int) -> dict[str, tuple[int, ...]]:
-    return {
-        f"{name}_in": (size, hidden),
-        f"{name}_in_bias": (hidden,),
-        f"{name}_out": (hidden, size),
-        f"{name}_out_bias": (size,),
-    }

@@ -28,6 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ from iclimit.problem import Problem, check_problem, parse_problem
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, Backend, Generator, Seed, get_backend, softmax, to_host
 from iclimit.simulate.prompts import draw_prompts
+from iclimit.simulate.prompts.covariances import times_root
 
 SAMPLERS = ("auto", "scores", "tokens")
 
@@ -174,7 +176,7 @@ def simulate_softmax(
     betas = np.atleast_1d(parse_array("inverse_temperatures", inverse_temperatures, (), (None,)))
     if score_function is not None and not callable(score_function):
         raise TypeError(f"score_function must be a function of a score, got {score_function!r}")
-    weigh = softmax if score_function is None else score_function
+    kernel = softmax if score_function is None else score_function
     tokens_only = {
         "input_law": law.input_law != "gaussian",
         "input_covariance": law.input_covariance is not None,
@@ -186,80 +188,66 @@ def simulate_softmax(
     if sampler == "scores" and other:
         raise ValueError(f"sampler must be 'tokens' with this {other[0]}, got 'scores'")
     device = get_backend(backend)
-    drawn: _Scores | _Tokens
     if sampler == "scores" or (sampler == "auto" and not other):
-        drawn, numbers = _Scores(device, law), law.context + 1
+        moments, numbers = _score_moments, law.context + 1
     else:
         matrix = None if key_query is None else parse_array("key_query", key_query, 2 * (law.dim,))
-        drawn, numbers = _Tokens(device, law, matrix), (law.context + 1) * law.dim
+        moments, numbers = partial(_token_moments, key_query=matrix), (law.context + 1) * law.dim
+    column = device.asarray(betas)[:, None]
+
+    def weigh(scores: Array) -> Array:
+        return _weights(kernel, column * scores[:, None, :])
+
     groups = max(2, math.ceil(contexts / GROUP))
     block = max(1, BLOCK_NUMBERS // (GROUP * numbers))
     blocks = []
     for generator in device.generators(rng, math.ceil(groups / block)):
-        parts = drawn.moments(generator, block * GROUP, device.asarray(betas), weigh)
+        parts = moments(device, law, generator, block * GROUP, weigh)
         blocks.append([to_host(_grouped(part)) for part in parts])
     null, signal, power = (np.concatenate(parts)[:groups] for parts in zip(*blocks, strict=True))
     return SimulatedHeads(null, signal, power, groups * GROUP)
 
 
-@dataclass(frozen=True)
-class _Tokens:
-    """Prompts of which the inputs are drawn."""
-
-    device: Backend
-    law: Problem
-    key_query: np.ndarray | None
-
-    def moments(
-        self, generator: Generator, count: int, betas: Array, weigh: Kernel
-    ) -> tuple[Array, Array, Array]:
-        """Null loss (n,), signal (n, heads) and power (n, heads, heads)."""
-        xp, law = self.device.xp, self.law
-        drawn = draw_prompts(law, self.device, generator, count)
-        query = drawn.query
-        transformed = (
-            query if self.key_query is None else query @ self.device.asarray(self.key_query)
-        )
-        scores = (drawn.inputs @ transformed[:, :, None])[:, :, 0]
-        weights = _weights(weigh, betas[:, None] * scores[:, None, :])
-        sums = weights @ drawn.inputs
-        W = None if law.task_covariance is None else self.device.asarray(law.task_covariance)
-        if W is None:
-            weighted, weighted_query = sums, query
-        elif W.ndim == 1:
-            weighted, weighted_query = sums * W, query * W
-        else:
-            weighted, weighted_query = sums @ W, query @ W
-        a2 = law.task_variance
-        power = a2 * weighted @ xp.matrix_transpose(sums)
-        power = power + law.mean_noise_variance * weights @ xp.matrix_transpose(weights)
-        signal = a2 * (sums @ weighted_query[:, :, None])[:, :, 0]
-        return a2 * xp.vecdot(query, weighted_query), signal, power
+def _token_moments(
+    device: Backend,
+    law: Problem,
+    generator: Generator,
+    count: int,
+    weigh: Kernel,
+    *,
+    key_query: np.ndarray | None,
+) -> tuple[Array, Array, Array]:
+    """Null loss (n,), signal (n, heads) and power (n, heads, heads) of prompts that are drawn."""
+    xp, drawn = device.xp, draw_prompts(law, device, generator, count)
+    query = drawn.query
+    transformed = query if key_query is None else query @ device.asarray(key_query)
+    weights = weigh((drawn.inputs @ transformed[:, :, None])[:, :, 0])
+    sums = weights @ drawn.inputs
+    W = None if law.task_covariance is None else device.asarray(law.task_covariance)
+    weighted, weighted_query = times_root(sums, W), times_root(query, W)
+    a2 = law.task_variance
+    power = a2 * weighted @ xp.matrix_transpose(sums)
+    power = power + law.mean_noise_variance * weights @ xp.matrix_transpose(weights)
+    signal = a2 * (sums @ weighted_query[:, :, None])[:, :, 0]
+    return a2 * xp.vecdot(query, weighted_query), signal, power
 
 
-@dataclass(frozen=True)
-class _Scores:
-    """Prompts of independent Gaussian inputs, of which the scores are drawn."""
-
-    device: Backend
-    law: Problem
-
-    def moments(
-        self, generator: Generator, count: int, betas: Array, weigh: Kernel
-    ) -> tuple[Array, Array, Array]:
-        """Null loss (n,), signal (n, heads) and power (n, heads, heads)."""
-        xp, law = self.device.xp, self.law
-        place = np.tile(np.arange(GROUP), count // GROUP) + to_host(generator.random(count))
-        chi_square = 2 * gammaincinv(law.dim / 2, place / GROUP)
-        norm = law.input_scale * xp.sqrt(self.device.asarray(chi_square))
-        along = law.input_scale * generator.standard_normal((count, law.context))
-        weights = _weights(weigh, betas[:, None] * (norm[:, None] * along)[:, None, :])
-        sums = (weights @ along[:, :, None])[:, :, 0]
-        a2 = law.task_variance
-        across = a2 * law.input_scale**2 * (law.dim - 1) + law.mean_noise_variance
-        power = a2 * sums[:, :, None] * sums[:, None, :]
-        power = power + across * weights @ xp.matrix_transpose(weights)
-        return a2 * norm**2, a2 * norm[:, None] * sums, power
+def _score_moments(
+    device: Backend, law: Problem, generator: Generator, count: int, weigh: Kernel
+) -> tuple[Array, Array, Array]:
+    """The same for independent Gaussian inputs, of which the scores are drawn."""
+    xp = device.xp
+    place = np.tile(np.arange(GROUP), count // GROUP) + to_host(generator.random(count))
+    chi_square = 2 * gammaincinv(law.dim / 2, place / GROUP)
+    norm = law.input_scale * xp.sqrt(device.asarray(chi_square))
+    along = law.input_scale * generator.standard_normal((count, law.context))
+    weights = weigh(norm[:, None] * along)
+    sums = (weights @ along[:, :, None])[:, :, 0]
+    a2 = law.task_variance
+    across = a2 * law.input_scale**2 * (law.dim - 1) + law.mean_noise_variance
+    power = a2 * sums[:, :, None] * sums[:, None, :]
+    power = power + across * weights @ xp.matrix_transpose(weights)
+    return a2 * norm**2, a2 * norm[:, None] * sums, power
 
 
 def _weights(weigh: Kernel, scores: Array) -> Array:

@@ -7,24 +7,17 @@ on from a checkpoint ends in the same bits.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
 from iclimit.checks import check_arguments, check_choice, check_flags, check_integers
 from iclimit.problem import Problem
 from iclimit.results import Estimate
-from iclimit.simulate.arrays import (
-    Array,
-    Backend,
-    get_backend,
-    seed_sequence,
-    seed_sequences,
-    to_host,
-)
+from iclimit.simulate.arrays import Array, get_backend, seed_sequence, seed_sequences, to_host
 from iclimit.simulate.models.linear_attention import LinearAttention
 from iclimit.simulate.models.network import Network, Task, Weights
 from iclimit.simulate.models.tokens import parse_question
@@ -37,6 +30,9 @@ from iclimit.simulate.training.results import Training
 from iclimit.simulate.training.rules import Adam, descend_lbfgs
 
 SomeNetwork = TypeVar("SomeNetwork", bound=Network)
+
+# Prompts and the labels of their queries, in blocks.
+Blocks: TypeAlias = Iterator[tuple[Prompts, Array]]
 
 # Prompts by default, for each optimizer.
 BATCH = {"adam": 512, "lbfgs": 2**14}
@@ -257,26 +253,31 @@ def train_network(
         progress=progress,
     )
 
-    def blocks(seed: np.random.SeedSequence) -> Iterator[tuple[Prompts, Array]]:
-        generator = device.generator(seed)
-        return _blocks(device, network, problem, generator, batch, query_noise)
+    draw = partial(draw_prompts, problem) if isinstance(problem, Problem) else problem.draw
+
+    def blocks(seed: np.random.SeedSequence, count: int, noisy: bool) -> Blocks:
+        generator, size = device.generator(seed), _block(network, problem.context)
+        for first in range(0, count, size):
+            prompts = draw(device, generator, min(size, count - first))
+            yield prompts, prompts.query_label if noisy else prompts.target
 
     def packed(loss: Array, gradients: Weights) -> tuple[Array, list[Array]]:
         return loss, [network.pack(gradients)]
 
     def fresh_loss(step: int, weights: list[Array]) -> tuple[Array, list[Array]]:
         key = (*prompt_seed.spawn_key, step)
-        fresh = blocks(np.random.SeedSequence(prompt_seed.entropy, spawn_key=key))
+        seed = np.random.SeedSequence(prompt_seed.entropy, spawn_key=key)
+        fresh = blocks(seed, batch, query_noise)
         return packed(*network.mean_loss(network.unpack(weights[0]), fresh, batch))
 
     with loop:
         if optimizer == "adam":
             loop.descend(fresh_loss, Adam(learning_rate, clip, patience))
         else:
-            fixed_loss = network.fixed_loss(blocks(prompt_seed), batch)
+            fixed_loss = network.fixed_loss(blocks(prompt_seed, batch, query_noise), batch)
             descend_lbfgs(loop, lambda weights: packed(*fixed_loss(network.unpack(weights[0]))))
     [vector] = loop.state.weights
-    loss, null_loss = _held_out(device, network, problem, vector, held_out, fresh_seed)
+    loss, null_loss = _held_out(network, vector, blocks(fresh_seed, held_out, False))
     return TrainedNetwork(
         network=network,
         weights=_named(network, vector),
@@ -295,33 +296,11 @@ def _named(network: Network, vector: Array) -> dict[str, np.ndarray]:
     return {name: to_host(each) for name, each in network.unpack(vector).items()}
 
 
-def _blocks(
-    device: Backend,
-    network: Network,
-    problem: Problem | Task,
-    generator: Any,
-    count: int,
-    query_noise: bool = False,
-) -> Iterator[tuple[Prompts, Array]]:
-    """Prompts and the labels of their queries, in blocks."""
-    size = _block(network, problem.context)
-    for start in range(0, count, size):
-        prompts = _draw(problem)(device, generator, min(size, count - start))
-        yield prompts, prompts.query_label if query_noise else prompts.target
-
-
-def _held_out(
-    device: Backend,
-    network: Network,
-    problem: Problem | Task,
-    vector: Array,
-    count: int,
-    seed: np.random.SeedSequence,
-) -> tuple[Estimate, float]:
+def _held_out(network: Network, vector: Array, blocks: Blocks) -> tuple[Estimate, float]:
     """Loss on fresh prompts, and that of predicting zero."""
     weights, errors, nulls = network.unpack(vector), [], []
     with np.errstate(over="ignore", invalid="ignore"):
-        for prompts, target in _blocks(device, network, problem, device.generator(seed), count):
+        for prompts, target in blocks:
             predictions, _ = network.forward(weights, prompts)
             errors.append(to_host((predictions - target) ** 2))
             nulls.append(to_host(target**2))
@@ -335,8 +314,3 @@ def _block(network: Network, context: int) -> int:
     widest = max(tokens, *(side for shape in network.shapes.values() for side in shape))
     inputs = BLOCK_NUMBERS // (tokens * (network.dim + 1))
     return max(1, min(inputs, WIDE_NUMBERS // (tokens * widest)))
-
-
-def _draw(problem: Problem | Task) -> Callable[..., Prompts]:
-    """Draw prompts with a backend and a generator, so many."""
-    return partial(draw_prompts, problem) if isinstance(problem, Problem) else problem.draw

@@ -263,7 +263,8 @@ def test_errors(call, message):
         call()
 
 
-def test_strict_arrays():
+def test_strict_arrays(monkeypatch):
+    monkeypatch.setattr("iclimit.simulate.descent.alignment.to_host", np.from_dlpack)
     strict = array_api_strict.asarray
     prompts = draw()
     on_strict = Prompts(**{name: strict(value) for name, value in vars(prompts).items()})

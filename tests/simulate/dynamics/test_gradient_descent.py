@@ -497,7 +497,7 @@ def test_made_curves_that_settle():
 
 
 def test_minibatches_need_no_population_moments(monkeypatch):
-    monkeypatch.setattr(gradient_descent, "population_moments", None)
+    monkeypatch.setattr(gradient_descent, "population_moments", pytest.fail)
     simulate_gradient_descent(MIXED, training_set=20, batch=5, steps=10, rng=0)
     wide = Problem(
         dim=len(np.ones(60)), context=4, input_covariance=np.ones(60), scale=1
