@@ -143,7 +143,7 @@ def fixed_point(setting):
 
 @pytest.mark.parametrize("setting", DIRECTIONS)
 def test_growth_time_against_quadrature(setting):
-    with mpmath.workdps(50):
+    with mpmath.workdps(60):
         exact = {name: mpmath.mpf(value) for name, value in setting.items()}
         end = fixed_point(exact)
         for low, high in ((1e-12, 0.5), (1e-3, 0.99), (0.3, 0.3000001), (0.9, 0.95), (0.01, 0.02)):

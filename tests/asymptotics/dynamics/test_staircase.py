@@ -1,6 +1,5 @@
 """The predicted staircase against quadrature, motion of one head, and the flow of all heads."""
 
-import itertools
 import math
 
 import mpmath
@@ -95,42 +94,6 @@ def test_escape_of_one_head_is_the_quadrature(seed):
     assert found.times[0] == pytest.approx(expected, rel=INTEGRATION)
     assert found.heads.tolist() == [0, -1, -1, -1]
     assert np.all(np.isinf(found.times[1:]))
-
-
-def one_head(v, k, q, lam):
-    """Escape time by the motion of value, key and query; whether the value changed sign."""
-    rates, dim = np.asarray(lam) ** 2, len(lam)
-
-    def motion(_, y):
-        a, b = y[1 : 1 + dim], y[1 + dim :]
-        return np.concatenate([[np.sum(rates * a * b)], y[0] * rates * b, y[0] * rates * a])
-
-    def far(_, y):
-        return abs(y[0]) - 1e7
-
-    far.terminal = True
-    run = solve_ivp(
-        motion,
-        (0, 1e6),
-        np.concatenate([[v], k, q]),
-        rtol=1e-12,
-        atol=1e-13,
-        events=far,
-        method="DOP853",
-    )
-    assert run.status == 1
-    return float(run.t[-1] + 1 / (rates[0] * 1e7)), bool(run.y[0, -1] * v < 0)
-
-
-def test_value_that_starts_negative_or_passes_zero():
-    turned = []
-    for seed, start in itertools.product(range(2), (-1.0, -0.2, 0.2, 1.0)):
-        _, k, q = random_start(100 + seed, 1)
-        expected, changes = one_head(start, k[0, 0], q[0, 0], LAM)
-        found = staircase([start], k, q)
-        assert found.times[0] == pytest.approx(expected, rel=1e-7)  # the end of the other dims
-        turned.append(changes)
-    assert {True, False} == set(turned)
 
 
 @pytest.mark.slow
@@ -301,17 +264,6 @@ def test_rank_above_the_dimension():
     assert np.allclose(found.drop_times, seen, rtol=0.02)
 
 
-def test_rows_that_coincide_count_once():
-    """A head of rank two with parallel rows is one of rank one."""
-    v, k, q = random_start(11, 2, scale=1e-3)
-    both = staircase(
-        v, np.concatenate([0.6 * k, 0.8 * k], axis=1), np.concatenate([0.6 * q, 0.8 * q], axis=1)
-    )
-    one = staircase(v, k, q)
-    assert both.heads.tolist() == one.heads.tolist()
-    assert np.allclose(both.times, one.times, rtol=INTEGRATION)
-
-
 # Equal eigenvalues
 
 
@@ -328,13 +280,6 @@ def test_equal_eigenvalues_in_any_basis():
         assert np.allclose(turned.drop_times, found.drop_times, rtol=LATER)
         seen = half_times(*flow(v, k, q, lam, 1.2 * found.times[-1]), lam)
         assert np.allclose(found.drop_times, seen, rtol=0.02)
-
-
-def test_aligned_heads_with_equal_eigenvalues():
-    starts = np.array([1e-3, 2e-3, 4e-3])
-    found = staircase(starts, np.diag(starts), np.diag(starts), [0.5, 0.5, 0.5])
-    assert np.allclose(found.times, 4 / starts[::-1], rtol=INTEGRATION)
-    assert found.heads.tolist() == [2, 1, 0]
 
 
 # Few heads, no weights
@@ -402,6 +347,3 @@ def test_loss():
     assert np.allclose(found.loss(between), losses[1:-1], rtol=1e-3)
     later = staircase(*random_start(3, 4, rank=2, scale=1e-6), noise_variance=0.2)
     assert np.allclose(later.loss(later.drop_times), middles, rtol=1e-2)
-
-
-# Arguments
