@@ -14,6 +14,7 @@ import numpy as np
 
 from iclimit import tables
 from iclimit.checks import check_choice
+from iclimit.extras import import_extra, import_xarray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,19 +90,14 @@ class Result:
 
     def to_pandas(self) -> Any:
         """Rows as a `pandas.DataFrame`; gaps in columns of numbers are NaN."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError("to_pandas needs pandas: pip install pandas") from error
-        return pd.DataFrame(self.rows())
+        return import_extra("pandas", "labelled", "to_pandas").DataFrame(self.rows())
 
     def to_xarray(self) -> Any:
         """Columns as an `xarray.Dataset` over `dims`, labelled as in the notation.
 
         Other numbers and texts of the result and its parameters are attributes.
         """
-        import xarray
-
+        xarray = import_xarray()
         arrays, shape = _broadcast(self)
         arrays = {
             name: column(each.ravel().tolist()).reshape(shape) if each.dtype == object else each

@@ -14,6 +14,8 @@ import array_api_compat
 import numpy as np
 from array_api_compat import is_cupy_namespace
 
+from iclimit.extras import import_extra
+
 # An array of the chosen backend.
 Array: TypeAlias = Any
 
@@ -71,12 +73,7 @@ def get_backend(name: str) -> Backend:
         return Backend(name, array_api_compat.array_namespace(np.empty(0)))
     if name != "cupy":
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {name!r}")
-    try:
-        import cupy
-    except ImportError as error:
-        raise RuntimeError(
-            "backend 'cupy' needs CuPy, which is not installed: pip install 'iclimit[gpu]'"
-        ) from error
+    cupy = import_extra("cupy", "gpu", "backend 'cupy'")
     try:
         cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:

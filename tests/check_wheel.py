@@ -20,6 +20,12 @@ assert sys.argv[1] in iclimit.__file__, iclimit.__file__
 assert len(error_runs()) == 23
 assert abs(iclimit.icl_error(tau=2, alpha=1, kappa=0.5, rho=0.01) - 1.2340) < 1e-4
 try:
+    iclimit.curve("bayes_error", alpha=[1.0, 2.0], rho=0.1).to_xarray()
+except RuntimeError as error:
+    assert "pip install 'iclimit[labelled]'" in str(error), error
+else:
+    raise SystemExit("xarray is in an environment without extras")
+try:
     import asymptotics
 except ModuleNotFoundError:
     pass

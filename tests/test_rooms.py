@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 GROUND = {
     "checks",
     "drawing",
+    "extras",
     "figure_files",
     "files",
     "html_parts",

@@ -12,6 +12,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from iclimit.extras import import_xarray
 from iclimit.notation import PARAMETERS
 
 if TYPE_CHECKING:
@@ -179,6 +180,11 @@ def output_file(endings: Iterable[str]) -> Callable[[str], Path]:
         file = path.resolve()
         if not all(os.access(each, os.W_OK) for each in (file, file.parent) if each.exists()):
             raise argparse.ArgumentTypeError(f"must be a file that can be written, got {text!r}")
+        if path.suffix == ".nc":  # what writes it is missed before the work, not after it
+            try:
+                import_xarray("NetCDF")
+            except RuntimeError as error:
+                raise argparse.ArgumentTypeError(str(error)) from error
         return path
 
     return parse

@@ -23,6 +23,7 @@ from iclimit.diagrams.simulation import (
     points_at_sizes,
     simulate_values,
 )
+from iclimit.extras import import_xarray
 from iclimit.results import Result
 from iclimit.runs.store import RunStore
 
@@ -113,8 +114,6 @@ class PhaseDiagram(Result):
         Simulated points have a dimension of their own; ``z`` is NaN where it is not defined.
         Spectra of structured data are attributes as they were given, and variables over ``atom``.
         """
-        import xarray as xr
-
         import iclimit
 
         def described(meaning: str, label: str) -> dict[str, str]:
@@ -131,7 +130,7 @@ class PhaseDiagram(Result):
         numbers = [number for number, (_, line) in enumerate(lines) for _ in line]
         setting = {"quantity": self.quantity.name, **self.quantity.spectra, **self.fixed}
         attributes = described(self.quantity.meaning, self.quantity.label)
-        return xr.Dataset(
+        return import_xarray().Dataset(
             {
                 self.quantity.name: ((self.y, self.x), self.values, attributes),
                 f"boundary_{self.x}": ("vertex", vertices[:, 0]),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.extras import import_xarray
 from iclimit.results import attributes, column
 from iclimit.runs.store import StoredBatch
 from iclimit.runs.summary_numbers import Number
@@ -35,8 +36,7 @@ def write_netcdf(runs: Mapping[StoredBatch, Mapping[str, Number]], path: Path) -
     ``X_standard_error``.  A number that is named like a parameter gets the ending ``_result``.
     Symbols and meanings of `iclimit.notation` are attributes.
     """
-    import xarray
-
+    xarray = import_xarray("NetCDF")
     rows = list(map(_columns, runs))
     coordinates = {
         name: ("run", column([row.get(name) for row in rows]), _attributes(name))

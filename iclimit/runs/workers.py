@@ -25,6 +25,7 @@ import scipy.linalg  # noqa: F401  its BLAS must be loaded before its threads ca
 from joblib.externals.loky import get_reusable_executor
 from threadpoolctl import threadpool_limits
 
+from iclimit.extras import import_extra
 from iclimit.runs.cell import Cell
 
 # Jobs in flight per worker process, so that none waits while this process judges and draws.
@@ -170,14 +171,9 @@ def dask_client() -> Any:
 
 
 def _connect(address: str) -> Any:
-    try:
-        from distributed import Client
-    except ImportError as error:
-        raise RuntimeError(
-            "scheduler needs Dask; install it with: pip install 'iclimit[cluster]'"
-        ) from error
+    client: Any = import_extra("distributed", "cluster", "scheduler").Client
 
-    class UnclosedClient(Client):
+    class UnclosedClient(client):
         def __del__(self) -> None:
             """Leave alone: closing a client that never connected hangs, with a traceback."""
 

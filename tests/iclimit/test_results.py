@@ -5,7 +5,6 @@ import itertools
 import json
 import math
 import pkgutil
-import sys
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -147,12 +146,6 @@ def test_gaps_do_not_spoil_a_mean():
     )
     texts = Cells(curves._repr_html_()).texts
     assert texts[:2] == ["source", "quantity"]
-
-
-def test_a_missing_library_is_asked_for_by_name(errors, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match="to_pandas needs pandas: pip install"):
-        errors.to_pandas()
 
 
 def test_endings_have_advice():

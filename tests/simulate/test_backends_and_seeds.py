@@ -72,5 +72,5 @@ def test_unknown_backend():
 
 @pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="CuPy is installed")
 def test_missing_cupy_says_what_to_install():
-    with pytest.raises(RuntimeError, match=r"needs CuPy.*pip install 'iclimit\[gpu\]'"):
+    with pytest.raises(RuntimeError, match=r"needs cupy.*pip install 'iclimit\[gpu\]'"):
         get_backend("cupy")

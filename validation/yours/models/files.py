@@ -36,7 +36,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import IO, TypeAlias
 
@@ -44,6 +43,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from iclimit.checks import check_arguments
+from iclimit.extras import import_extra
 from iclimit.files import replacing
 from iclimit.notation import did_you_mean
 from iclimit.problem import Problem
@@ -307,13 +307,10 @@ def _write_csv(path: Path, names: list[str], blocks: Rows, float32: bool) -> Non
 
 
 def _write_parquet(path: Path, names: list[str], blocks: Rows, float32: bool) -> None:
-    try:
-        pyarrow, parquet = map(import_module, ("pyarrow", "pyarrow.parquet"))
-    except ImportError as error:
-        raise RuntimeError(
-            "Parquet files need pyarrow, which is not installed: pip install 'iclimit[parquet]', "
-            "or write .npz or .csv"
-        ) from error
+    pyarrow, parquet = (
+        import_extra(module, "parquet", "Parquet", ", or write .npz or .csv")
+        for module in ("pyarrow", "pyarrow.parquet")
+    )
     kind = pyarrow.float32() if float32 else pyarrow.float64()
     fields = [("index", pyarrow.int64()), ("section", pyarrow.string())]
     schema = pyarrow.schema([*fields, *((name, kind) for name in names)])

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import xarray
-
 from iclimit.drawing import Axes, house_style, new_figure, panels, picture
+from iclimit.extras import import_xarray
 from iclimit.html_parts import document, embedded
 from iclimit.problem import Problem
 from iclimit.results import Estimate, Result
@@ -32,8 +31,6 @@ from iclimit.validation.yours.ratios import percent, shown
 
 if TYPE_CHECKING:
     from xarray import Dataset
-else:  # xarray is loaded when it is asked for
-    Dataset = Any
 
 # Columns of the ladder, and what stands above them.
 HEADINGS = {
@@ -140,6 +137,7 @@ class AlgorithmReport(Result):
         variables whose name begins with position (position_algorithm, examples).
         """
 
+        xarray = import_xarray()
         whole = super().to_xarray()
         sections = xarray.DataArray([each.section for each in self.ladders], dims="section")
         by_section = ["error", "difference"]

@@ -300,6 +300,6 @@ def test_parquet(tmp_path):
 
 def test_parquet_needs_pyarrow(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    with pytest.raises(RuntimeError, match="need pyarrow, which is not installed: pip install"):
+    with pytest.raises(RuntimeError, match="needs pyarrow, which is not installed: pip install"):
         write_prompts(tmp_path / "prompts.parquet", PROMPTS)
     assert not list(tmp_path.iterdir())
