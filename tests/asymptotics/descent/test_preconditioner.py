@@ -71,74 +71,10 @@ def test_equals_the_sum_over_fourth_moments(d, N, noise, kurtosis):
     assert found.matrix == pytest.approx(A, rel=ROUNDING, abs=ROUNDING)
     assert found.loss == pytest.approx(best, rel=ROUNDING)
     other = A + np.random.default_rng(1).standard_normal((d, d))
-    assert preconditioner_loss(
-        other, input_covariance=T @ T.T, task_covariance=W, **setting
-    ) == pytest.approx(loss(other), rel=ROUNDING)
-    assert preconditioner_loss(
-        found.matrix, input_covariance=T @ T.T, task_covariance=W, **setting
-    ) == pytest.approx(found.loss, rel=ROUNDING)
-
-
-@pytest.mark.parametrize("d", [1, 3, 8])
-@pytest.mark.parametrize(("N", "noise"), [(1, 0.0), (5, 0.7), (1000, 1e-3)])
-def test_gaussian_loss_in_eigenvalues(d, N, noise):
-    Lambda, W = covariance(d, d), covariance(d + 1, d)
-    values, vectors = np.linalg.eigh(Lambda)
-    root = vectors * np.sqrt(values) @ vectors.T
-    b = np.linalg.eigvalsh(root @ W @ root)
-    t = b.sum()
-    expected = noise + np.sum(b * (b + t + noise) / ((N + 1) * b + t + noise))
-    found = optimal_preconditioner(Lambda, task_covariance=W, context=N, noise_variance=noise)
-    assert found.loss == pytest.approx(expected, rel=ROUNDING)
-    assert found.matrix == pytest.approx(found.matrix.T, rel=ROUNDING, abs=ROUNDING)
-    # Without excess kurtosis the mixing has no effect.
-    turn = np.linalg.qr(np.random.default_rng(0).standard_normal((d, d)))[0]
-    turned = optimal_preconditioner(
-        Lambda, task_covariance=W, context=N, noise_variance=noise, mixing=root @ turn
-    )
-    assert turned.matrix == pytest.approx(found.matrix, rel=ROUNDING, abs=ROUNDING)
-
-
-@pytest.mark.parametrize("N", [1, 10, 31])
-@pytest.mark.parametrize("M", [1, 10, 500])
-@pytest.mark.parametrize("noise", [0.0, 0.4])
-def test_published_limit_of_gradient_flow_and_its_risk(N, M, noise):
-    """Zhang, Frei and Bartlett: Gamma, and the risk at a test length M with label noise."""
-    L = covariance(2, 5)
-    one, t = np.eye(5), np.trace(L)
-    Gamma = (1 + 1 / N) * L + t / N * one
-    trained = optimal_preconditioner(L, context=N).matrix
-    assert trained == pytest.approx(np.linalg.inv(Gamma), rel=ROUNDING, abs=ROUNDING)
-    middle = np.linalg.matrix_power(np.linalg.inv(Gamma), 2) @ L
-    first = np.trace((L @ L + t * L + noise * L) @ middle) / M
-    second = np.trace((L + t * one) @ (L + t * one) @ middle) / N**2
-    risk = preconditioner_loss(trained, input_covariance=L, context=M, noise_variance=noise)
-    assert risk == pytest.approx(noise + first + second, rel=ROUNDING)
-    # The same for one task a, averaged over tasks: both are quadratic in it.
-    total = 0.0
-    for a in np.sqrt(5) * np.eye(5):
-        sigma = np.outer(L @ a, L @ a) + (a @ L @ a + noise) * L
-        G2 = np.linalg.matrix_power(np.linalg.inv(Gamma), 2)
-        parts = [a @ G2 @ np.linalg.matrix_power(L, k) @ a for k in (3, 2, 1)]
-        total += np.trace(sigma @ G2 @ L) / M + np.dot(parts, [1, 2 * t, t * t]) / N**2
-    assert risk == pytest.approx(noise + total / 5, rel=ROUNDING)
-
-
-def test_isotropic_and_whitened_closed_forms():
-    N, d, noise = 20, 10, 0.5
-    found = optimal_preconditioner(np.eye(d), context=N, noise_variance=noise)
-    assert found.matrix == pytest.approx(N / (N + d + 1 + noise) * np.eye(d), rel=ROUNDING)
-    expected = noise + d * (d + 1 + noise) / (N + d + 1 + noise)
-    assert found.loss == pytest.approx(expected, rel=ROUNDING)
-    # Mahankali, Hashimoto and Ma: tasks of the inverse covariance, the same loss.
-    L = covariance(4, d)
-    white = optimal_preconditioner(
-        L, task_covariance=np.linalg.inv(L), context=N, noise_variance=noise
-    )
-    assert white.loss == pytest.approx(expected, rel=ROUNDING)
-    assert white.matrix @ L == pytest.approx(
-        N / (N + d + 1 + noise) * np.eye(d), rel=ROUNDING, abs=ROUNDING
-    )
+    setting |= {"input_covariance": T @ T.T, "task_covariance": W}
+    assert preconditioner_loss(other, **setting) == pytest.approx(loss(other), rel=ROUNDING)
+    again = preconditioner_loss(found.matrix, **setting)
+    assert again == pytest.approx(found.loss, rel=ROUNDING)
 
 
 SAMPLERS = {
@@ -178,27 +114,15 @@ def test_rank_deficient_inputs_are_a_smaller_problem(kurtosis):
     small_T, W = rng.standard_normal((3, 3)), covariance(9, 5)
     T = np.zeros((5, 5))
     T[:, :3] = basis[:, :3] @ small_T
-    found = optimal_preconditioner(
-        T @ T.T,
-        task_covariance=W,
-        context=6,
-        noise_variance=0.1,
-        excess_kurtosis=kurtosis,
-        mixing=T,
-    )
     inside = basis[:, :3]
-    small = optimal_preconditioner(
-        small_T @ small_T.T,
-        task_covariance=inside.T @ W @ inside,
-        context=6,
-        noise_variance=0.1,
-        excess_kurtosis=kurtosis,
-        mixing=small_T,
+    setting = {"context": 6, "noise_variance": 0.1, "excess_kurtosis": kurtosis}
+    found, small = (
+        optimal_preconditioner(mixing @ mixing.T, task_covariance=tasks, mixing=mixing, **setting)
+        for mixing, tasks in ((T, W), (small_T, inside.T @ W @ inside))
     )
     assert found.loss == pytest.approx(small.loss, rel=ROUNDING)
-    assert found.matrix == pytest.approx(
-        inside @ small.matrix @ inside.T, rel=ROUNDING, abs=ROUNDING
-    )
+    matrix = inside @ small.matrix @ inside.T
+    assert found.matrix == pytest.approx(matrix, rel=ROUNDING, abs=ROUNDING)
     assert found.matrix @ basis[:, 3:] == pytest.approx(np.zeros((5, 2)), abs=ROUNDING)
 
 
@@ -207,9 +131,6 @@ def test_nothing_to_learn():
         found = optimal_preconditioner(Lambda, task_covariance=W, context=3, noise_variance=0.25)
         assert np.array_equal(found.matrix, np.zeros((2, 2)))
         assert found.loss == 0.25
-    assert (
-        optimal_preconditioner(np.eye(2), task_covariance=np.zeros((2, 2)), context=3).loss == 0.0
-    )
 
 
 @pytest.mark.parametrize("spread", [1e-10, 1e-5, 1.0])
@@ -270,6 +191,3 @@ def test_sympy_matrices():
     assert floats.loss == pytest.approx(float(found.loss.subs(numbers)), rel=ROUNDING)
     at = preconditioner_loss(found.matrix, input_covariance=Lambda, task_covariance=W, context=N)
     assert sympy.simplify(at - found.loss) == 0
-
-
-I2 = np.eye(2)

@@ -264,6 +264,15 @@ def test_rank_above_the_dimension():
     assert np.allclose(found.drop_times, seen, rtol=0.02)
 
 
+def test_rows_that_coincide_count_once():
+    """A head of rank two with parallel rows is one of rank one."""
+    v, k, q = random_start(11, 2, scale=1e-3)
+    twice = (np.concatenate([0.6 * x, 0.8 * x], axis=1) for x in (k, q))
+    both, one = staircase(v, *twice), staircase(v, k, q)
+    assert both.heads.tolist() == one.heads.tolist()
+    assert np.allclose(both.times, one.times, rtol=INTEGRATION)
+
+
 # Equal eigenvalues
 
 

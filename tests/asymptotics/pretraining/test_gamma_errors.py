@@ -9,7 +9,6 @@ import pytest
 import sympy
 from sampled_means import assert_mean
 
-import iclimit
 from iclimit.asymptotics.descent import optimal_preconditioner, preconditioner_loss
 from iclimit.asymptotics.pretraining import errors_of_gamma, expected_gamma, optimal_gamma
 from iclimit.problem import Problem
@@ -52,17 +51,9 @@ def test_the_simulation_has_the_same_errors(d, context, rho, task_law):
     assert isotropic.icl == pytest.approx(float(exact_error(gamma, fresh)), rel=ROUNDING)
     assert isotropic.idg == pytest.approx(float(exact_error(gamma, given)), rel=ROUNDING)
 
-    found = errors_of_gamma(
-        gamma,
-        context=context,
-        rho=rho,
-        tasks=tasks,
-        task_law=task_law,
-        test_covariance=C,
-        test_context=context + 3,
-        test_rho=rho + 0.1,
-        input_covariance=sigma,
-    )
+    test = {"test_covariance": C, "test_context": context + 3, "test_rho": rho + 0.1}
+    setting = {"context": context, "rho": rho, "task_law": task_law, "input_covariance": sigma}
+    found = errors_of_gamma(gamma, tasks=tasks, **test, **setting)
     half = root(sigma)
     seen = whitened_gamma(gamma, half)
     scatter = half @ C @ half
@@ -71,9 +62,7 @@ def test_the_simulation_has_the_same_errors(d, context, rho, task_law):
     given = task_set_moments(BACKEND, tasks @ half, context, rho)
     assert found.idg == pytest.approx(float(exact_error(seen, given)), rel=ROUNDING)
     # Tasks on the sphere and inputs that are not isotropic.
-    found = errors_of_gamma(
-        gamma, context=context, rho=rho, task_law=task_law, input_covariance=sigma
-    )
+    found = errors_of_gamma(gamma, **setting)
     moments = fresh_task_moments(BACKEND, d, context, rho, task_law, covariance=sigma)
     assert found.icl == found.idg == pytest.approx(float(exact_error(seen, moments)), rel=ROUNDING)
 
@@ -83,19 +72,12 @@ def test_tokens_show_these_errors(fresh):
     d, context, rho = 3, 5, 0.2
     gamma, task_set, C, sigma = made_up(d, 2)
     generator = np.random.default_rng(3)
+    tasks = task_set[generator.integers(0, len(task_set), TEST_PROMPTS)]
     if fresh:
-        tasks = draw_fresh_tasks(
-            Problem(d, 1, task_law="gaussian", task_covariance=C), BACKEND, generator, TEST_PROMPTS
-        )
-    else:
-        tasks = task_set[generator.integers(0, len(task_set), TEST_PROMPTS)]
-    prompts = draw_prompts(
-        Problem(tasks.shape[1], context, noise_variance=rho, input_covariance=sigma),
-        BACKEND,
-        generator,
-        len(tasks),
-        tasks=tasks,
-    )
+        law = Problem(d, 1, task_law="gaussian", task_covariance=C)
+        tasks = draw_fresh_tasks(law, BACKEND, generator, TEST_PROMPTS)
+    law = Problem(d, context, noise_variance=rho, input_covariance=sigma)
+    prompts = draw_prompts(law, BACKEND, generator, len(tasks), tasks=tasks)
     samples = squared_errors(gamma, prompts.query, context_summary(prompts), prompts.query_label)
     exact = errors_of_gamma(
         gamma, context=context, rho=rho, tasks=task_set, task_covariance=C, input_covariance=sigma
@@ -122,15 +104,10 @@ def test_stacks_and_square_matrices():
 
 def test_other_arrays_are_computed_with_where_they_are():
     gamma, tasks, _, sigma = made_up(4, 5)
-    strict = errors_of_gamma(
-        array_api_strict.asarray(gamma[None]),
-        context=7,
-        rho=0.1,
-        tasks=tasks,
-        input_covariance=sigma,
-    )
+    setting = {"context": 7, "rho": 0.1, "tasks": tasks, "input_covariance": sigma}
+    strict = errors_of_gamma(array_api_strict.asarray(gamma[None]), **setting)
     assert strict.icl.__array_namespace__() is array_api_strict
-    expected = errors_of_gamma(gamma, context=7, rho=0.1, tasks=tasks, input_covariance=sigma)
+    expected = errors_of_gamma(gamma, **setting)
     assert float(strict.icl[0]) == pytest.approx(expected.icl, rel=ROUNDING)
     assert float(strict.idg[0]) == pytest.approx(expected.idg, rel=ROUNDING)
 
@@ -180,13 +157,8 @@ def test_the_best_gamma_on_fresh_tasks_is_the_best_preconditioner():
     assert best.gamma[:, d] == pytest.approx(0, abs=1e-12)
     assert best.error == pytest.approx(step.loss, rel=ROUNDING)
     gamma, *_ = made_up(d, 8)
-    loss = preconditioner_loss(
-        d * gamma[:, :d],
-        input_covariance=sigma / d,
-        task_covariance=C,
-        context=context,
-        noise_variance=rho,
-    )
+    units = {"input_covariance": sigma / d, "noise_variance": rho, "context": context}
+    loss = preconditioner_loss(d * gamma[:, :d], task_covariance=C, **units)
     setting = {"context": context, "rho": rho, "input_covariance": sigma}
     assert errors_of_gamma(gamma[:, :d], task_covariance=C, **setting).icl == pytest.approx(loss)
 
@@ -213,12 +185,6 @@ def test_few_tasks_without_noise():
     assert 0 <= best.error < 0.6 * fresh.error
 
 
-def test_the_dimension_must_be_known():
-    with pytest.raises(ValueError, match="dim must be given"):
-        optimal_gamma(context=5, rho=0.1)
-    assert iclimit.errors_of_gamma is iclimit.pretraining.errors_of_gamma
-
-
 @pytest.mark.parametrize(
     ("d", "structured", "deviation"), [(8, True, 0.16), (8, False, 0.16), (16, False, 0.07)]
 )
@@ -234,12 +200,8 @@ def test_mean_matrix_of_ridge_regressions(d, structured, deviation):
     generator, total, repeats = np.random.default_rng(21), np.zeros((d, d + 1)), 400 // d
     for _ in range(repeats):
         drawn = tasks[generator.integers(0, len(tasks), prompts)]
-        found = draw_prompts(
-            Problem(drawn.shape[1], context, noise_variance=rho, input_covariance=covariance),
-            BACKEND,
-            generator,
-            tasks=drawn,
-        )
+        law = Problem(d, context, noise_variance=rho, input_covariance=covariance)
+        found = draw_prompts(law, BACKEND, generator, tasks=drawn)
         features = found.query[:, :, None] * context_summary(found)[:, None, :]
         flat = features.reshape(prompts, -1)
         gram = flat.T @ flat + prompts / d * ridge * np.eye(flat.shape[1])

@@ -203,24 +203,6 @@ def test_equal_atoms_are_one():
         assert errors(many, **setting) == pytest.approx(errors(ONE, **setting), rel=ACCURACY)
 
 
-# Finite-size values of the derivation's first check, Richardson-extrapolated simulations beside
-# them: 1.494(12), 1.392(14), 1.597(13), 1.285(15) and 1.134(11), .974(8), 1.295(16), .763(12).
-@pytest.mark.parametrize(
-    ("point", "expected"),
-    [
-        ((0.5, 2, 2, 0.25, 0.1), (1.4919, 1.3870, 1.5968, 1.2676)),
-        ((1.6, 2, 1.5, 0.1, 0.05), (1.1470, 0.9826, 1.3114, 0.7703)),
-    ],
-)
-def test_two_levels_of_tasks(point, expected):
-    setting = dict(zip(NAMES, point, strict=True))
-    found = []
-    for test in ([1, 1], [1.6, 0.4], [0.4, 1.6]):
-        pair = errors(JointSpectrum.of_matrices([1.6, 0.4], test), **setting)
-        found.append(pair[0])
-    assert (*found, pair[1]) == pytest.approx(expected, abs=5.1e-5)
-
-
 def published(C, C_test, setting):
     """The ridgeless formulas of the paper's code at tau > 1, with its resolvent iterated."""
     tau, alpha, kappa, rho = (setting[name] for name in NAMES[:4])
@@ -248,26 +230,6 @@ def test_decomposition_is_the_published_one():
     assert found.icl == found.scalar + found.misalignment
 
 
-@pytest.mark.parametrize("ridge", [0.0, 0.05])
-def test_input_scale_is_a_rescaling(ridge):
-    """Inputs of covariance b I: tasks times b, and features of b^2 times the variance."""
-    b, ones = 2.5, np.ones(2)
-    coloured = spectrum_of([1.6, 0.4], [0.5, 1.0], b * ones, ones / 2)
-    plain = spectrum_of([1.6 * b, 0.4 * b], [0.5 * b, b], ones, ones / 2)
-    setting = SETTING | {"ridge": ridge}
-    expected = errors(plain, **(setting | {"ridge": ridge / b**2}))
-    assert errors(coloured, **setting) == pytest.approx(expected, rel=ACCURACY)
-
-
-def test_ridgeless_inputs_are_whitened():
-    """With enough prompts least squares does not see the scale of features."""
-    plain = JointSpectrum(
-        SKEW.task * SKEW.inputs, SKEW.test * SKEW.inputs, np.ones(4), SKEW.weight
-    )
-    setting = SETTING | {"tau": 1.7, "ridge": 0.0}
-    assert errors(SKEW, **setting) == pytest.approx(errors(plain, **setting), rel=ACCURACY)
-
-
 # Second order of the extrapolation from two sizes; measured 1e-3 from d = 120 and 240.
 RICHARDSON = 4e-3
 STANDARD_ERRORS = 4.0
@@ -282,21 +244,11 @@ def test_is_the_limit_of_finite_sizes(setting):
             np.repeat(values, np.round(d * SKEW.weight).astype(int))
             for values in (SKEW.task, SKEW.test, SKEW.inputs)
         )
-        run = finite_size_errors(
-            dim=d,
-            context=round(alpha * d),
-            tasks=round(kappa * d),
-            prompts=round(tau * d * d),
-            rho=setting["rho"],
-            ridge=setting["ridge"],
-            rng=2,
-            draws=30,
-            task_covariance=task,
-            test_covariance=test,
-            input_covariance=inputs,
-            test_context=3 * d,
-            test_rho=0.4,
-        )
+        sizes = {"context": round(alpha * d), "tasks": round(kappa * d), "test_context": 3 * d}
+        law = {"task_covariance": task, "test_covariance": test, "input_covariance": inputs}
+        law |= {"rho": setting["rho"], "test_rho": 0.4, "ridge": setting["ridge"]}
+        prompts = round(tau * d * d)
+        run = finite_size_errors(dim=d, prompts=prompts, **sizes, **law, rng=2, draws=30)
         predictions.append(np.array([run.icl.mean, run.idg.mean]))
         spreads.append(np.array([run.icl.standard_error, run.idg.standard_error]))
     expected = errors(SKEW, **setting, test_alpha=3.0, test_rho=0.4)

@@ -48,9 +48,8 @@ def test_averages_of_two_scores(t):
     found = weight_averages(2, np.array([t]), 1.0)
     with mpmath.workdps(25):
         exact = moments_of_two(t)
-    for value, truth in zip(
-        (found.concentration, found.spread, found.variance), exact, strict=True
-    ):
+    values = found.concentration, found.spread, found.variance
+    for value, truth in zip(values, exact, strict=True):
         assert abs(float(value[0] / truth) - 1) < AVERAGES
 
 
@@ -141,33 +140,17 @@ def test_loss_is_that_of_prompts(beta, v, N, d, noise, heads):
     assert abs(mean - exact) < SIGMAS * error
 
 
-@pytest.mark.slow
-def test_loss_is_that_of_prompts_at_many_settings():
-    """Worst of 14 random settings; one standard error is some 0.5 % of the loss."""
-    rng = np.random.default_rng(5)
-    scores = []
-    for k in range(14):
-        N, d = int(rng.integers(2, 30)), int(rng.integers(1, 20))
-        beta, noise = rng.uniform(0.1, 3) / math.sqrt(d), rng.uniform(0, 2)
-        heads = 1 + k % 2
-        v = rng.uniform(0.3, 1.5)
-        exact = softmax_loss(beta, value=v, context=N, dim=d, noise_variance=noise, heads=heads)
-        mean, error = simulated(40_000, beta, v, N, d, noise, heads, seed=k)
-        scores.append((mean - exact) / error)
-    assert np.max(np.abs(scores)) < SIGMAS
-    assert np.std(scores) < 1.5
-
-
 @pytest.mark.parametrize(
-    ("context", "dim", "temperature", "least"),
-    [(10, 10, 1.831, 7.30591), (20, 10, 1.409, 5.81860)],
+    ("context", "heads", "temperature", "least"),
+    [(10, 1, 1.831, 7.30591), (20, 1, 1.409, 5.81860), (20, 2, 0.234, 3.66533)],
 )
-def test_best_head(context, dim, temperature, least):
-    best = optimal_softmax(context=context, dim=dim)
+def test_best_heads(context, heads, temperature, least):
+    size = {"context": context, "dim": 10, "heads": heads}
+    best = optimal_softmax(**size)
     assert best.loss == pytest.approx(least, abs=PRINTED * 5e-6)
-    assert best.inverse_temperature * math.sqrt(dim) == pytest.approx(temperature, abs=6e-4)
-    loss = softmax_loss(best.inverse_temperature, value=best.value, context=context, dim=dim)
-    assert loss == pytest.approx(best.loss, rel=1e-12)
+    assert best.inverse_temperature * math.sqrt(10) == pytest.approx(temperature, abs=1e-3)
+    loss = softmax_loss(best.inverse_temperature, value=best.value, **size)
+    assert loss == pytest.approx(best.loss, rel=PROMISED)
 
 
 @pytest.mark.parametrize(
@@ -175,18 +158,12 @@ def test_best_head(context, dim, temperature, least):
     [(2, 1, 0.0), (10**6, 1, 0.0), (10**6, 300, 0.0), (2, 1000, 1e6), (30, 4, 40.0)],
 )
 def test_optimum_is_one(context, dim, noise):
-    best = optimal_softmax(context=context, dim=dim, noise_variance=noise)
+    size = {"context": context, "dim": dim, "noise_variance": noise}
+    best = optimal_softmax(**size)
     assert best.error < 1e-10
-    for factor in (0.97, 1.03):
-        for beta, value in ((factor, 1.0), (1.0, factor)):
-            other = softmax_loss(
-                beta * best.inverse_temperature,
-                value=value * best.value,
-                context=context,
-                dim=dim,
-                noise_variance=noise,
-            )
-            assert other > best.loss * (1 - best.error)
+    for beta, value in ((0.97, 1.0), (1.03, 1.0), (1.0, 0.97), (1.0, 1.03)):
+        other = softmax_loss(beta * best.inverse_temperature, value=value * best.value, **size)
+        assert other > best.loss * (1 - best.error)
 
 
 @pytest.mark.parametrize(("context", "dim"), [(2, 1), (7, 3), (1000, 1), (10**5, 30)])
@@ -200,15 +177,6 @@ def test_stated_error_is_honest(context, dim, scaled):
     assert abs(found - truth) <= abs(other - found) + 1e-13 * truth
     if context * dim != 1000 or scaled < 50:
         assert abs(found - truth) < PROMISED * truth
-
-
-def test_two_heads_of_the_notes():
-    rows = [(20, 10, 0.234, 3.66533), (40, 20, 0.114, 6.99984)]
-    for N, d, scaled, least in rows:
-        best = optimal_softmax(context=N, dim=d, heads=2)
-        assert best.loss == pytest.approx(least, abs=PRINTED * 5e-6)
-        assert best.inverse_temperature * math.sqrt(d) == pytest.approx(scaled, abs=1e-3)
-        assert best.error < PROMISED
 
 
 def test_warm_pair_is_gradient_descent_on_centred_inputs():
@@ -233,9 +201,8 @@ def test_warm_pairs_are_continued():
     t = np.array([0.05, 0.09, 0.115])
     for N in (2, 10, 10_000):
         found, direct = pair_averages(N, t, 1.0), _differences(N, t, 1.0)
-        for value, exact in zip(
-            (found.concentration, found.spread, found.variance), direct, strict=True
-        ):
+        values = found.concentration, found.spread, found.variance
+        for value, exact in zip(values, direct, strict=True):
             assert value == pytest.approx(exact, rel=2e-9)
     for N, d in ((1000, 10), (12, 8), (10**6, 2)):
         best = optimal_softmax(context=N, dim=d, heads=2)
@@ -256,20 +223,6 @@ def test_loss_tends_to_the_limit():
         assert 2 * second - first == pytest.approx(limit.loss, rel=5e-5)
         assert found[1].inverse_temperature * math.sqrt(800) == pytest.approx(1, abs=0.02)
         assert found[1].value / math.sqrt(800) == pytest.approx(limit.value, rel=0.02)
-
-
-def test_test_length_in_the_limit():
-    """Trained at alpha = 2, tested at half of it, the same, twice and 8 times; d = 60."""
-    best = optimal_softmax(context=120, dim=60)
-    rows = {60: 0.80698, 120: 0.57892, 240: 0.45560, 960: 0.35733}
-    for test_context, noted in rows.items():
-        loss = softmax_loss(
-            best.inverse_temperature, value=best.value, context=test_context, dim=60
-        )
-        assert loss / 60 == pytest.approx(noted, abs=PRINTED * 5e-6)
-    u = optimal_softmax(ratio=0.5).value
-    forever = softmax_loss(1.0, value=u, ratio=1e-12)
-    assert forever == pytest.approx((1 - u) ** 2, rel=1e-9)
 
 
 def test_limit_in_every_number_system():
@@ -297,13 +250,10 @@ def test_two_heads_in_the_limit():
     loss = softmax_loss(t, value=u, ratio=c, heads=2)
     assert loss[0] == pytest.approx(c / (1 + c), rel=1e-6)
     assert np.all(np.diff(loss) > 0)
-    sizes = [
-        softmax_loss(
-            0.5 / math.sqrt(d), value=u[2] * math.sqrt(d), context=d * 5 // 2, dim=d, heads=2
-        )
-        / d
-        for d in (200, 400)
-    ]
+    sizes = []
+    for d in (200, 400):
+        size = {"value": u[2] * math.sqrt(d), "context": d * 5 // 2, "dim": d, "heads": 2}
+        sizes.append(softmax_loss(0.5 / math.sqrt(d), **size) / d)
     assert 2 * sizes[1] - sizes[0] == pytest.approx(loss[2], rel=1e-3)
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import sympy
 from scipy.integrate import quad
-from scipy.stats import binomtest, kstest
 
 from iclimit.asymptotics.spectra import MarchenkoPastur, wishart_resolvent
 
@@ -51,11 +50,6 @@ COMPLEX_POINTS = [0.5 + 0.2j, 0.5 - 0.2j, -1 + 1j, 20 + 0.5j, 20 - 0.5j, 1e-2j, 
 
 
 @pytest.mark.parametrize("c", RATIOS)
-def test_total_mass_is_one(c):
-    assert integrate(lambda _: 1.0, c) == pytest.approx(1, abs=INTEGRATION)
-
-
-@pytest.mark.parametrize("c", RATIOS)
 @pytest.mark.parametrize("derivative", [0, 1])
 def test_stieltjes_is_the_integral(c, derivative):
     law = MarchenkoPastur(c)
@@ -63,15 +57,6 @@ def test_stieltjes_is_the_integral(c, derivative):
         expected = integrate(lambda x, z=z: (x - z) ** -(1 + derivative), c)
         value = law.stieltjes(z, derivative=derivative)
         assert value == pytest.approx(expected, rel=INTEGRATION, abs=INTEGRATION), z
-
-
-@pytest.mark.parametrize("c", RATIOS)
-def test_derivative_by_finite_differences(c):
-    law, h = MarchenkoPastur(c), 1e-4
-    for z in [*outside(c)[:1], *outside(c)[-1:], 0.5 + 0.3j]:
-        central = (law.stieltjes(z + h) - law.stieltjes(z - h)) / (2 * h)
-        # Truncation h^2 m'''/6; measured worst 4e-8.
-        assert law.stieltjes(z, derivative=1) == pytest.approx(central, rel=1e-6)
 
 
 @pytest.mark.parametrize("c", RATIOS)
@@ -173,13 +158,6 @@ def test_moments_three_ways(c):
     assert MarchenkoPastur(c).moment(0) == 1
 
 
-@pytest.mark.parametrize("c", RATIOS)
-def test_low_moments_are_integrals(c):
-    for m in range(5):
-        expected = integrate(lambda x, m=m: x**m, c)
-        assert MarchenkoPastur(c).moment(m) == pytest.approx(expected, rel=INTEGRATION)
-
-
 @pytest.mark.parametrize("order", [1, 2, 5])
 @pytest.mark.parametrize("c", RATIOS)
 def test_quadrature_is_exact_up_to_twice_its_order_only(c, order):
@@ -210,20 +188,6 @@ def test_shannon_transform_is_the_integral(c, gamma):
     with mpmath.workdps(30):
         value = MarchenkoPastur(mpmath.mpf(c)).shannon_transform(mpmath.mpf(gamma))
     assert float(value) == pytest.approx(expected, rel=INTEGRATION)
-
-
-# Significance of the seeded tests of randomness below.
-SIGNIFICANCE = 1e-3
-
-
-@pytest.mark.parametrize("c", RATIOS)
-def test_quantiles_of_uniform_numbers_follow_the_law(c):
-    law = MarchenkoPastur(c)
-    draws = law.quantile(np.random.default_rng(11).random(4000))
-    positive = draws[draws > 0]
-    assert binomtest(len(positive), 4000, 1 - law.atom).pvalue > SIGNIFICANCE
-    conditional = kstest(positive, lambda x: (law.cdf(x) - law.atom) / (1 - law.atom))
-    assert conditional.pvalue > SIGNIFICANCE
 
 
 def test_quantiles_broadcast_over_the_ratios():
@@ -300,7 +264,3 @@ def test_array_api_strict_equals_numpy():
     ]:
         assert value.__array_namespace__().__name__ == "array_api_strict"
         assert np.array_equal(np.asarray(value), expected)
-
-
-def test_repr_shows_the_ratio():
-    assert repr(MarchenkoPastur(0.5)) == "MarchenkoPastur(0.5)"

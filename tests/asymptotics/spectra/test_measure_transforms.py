@@ -1,10 +1,13 @@
 """Transforms of spectral measures against 30-digit closed forms and defining equations."""
 
+import itertools
+
 import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_measures import Arcsine, Bare, Singular
 
 from iclimit.asymptotics.spectra import (
     Atoms,
@@ -28,27 +31,6 @@ DIFFERENCES = 1e-6
 def _digits():
     with mpmath.workdps(50):
         yield
-
-
-class Bare(SpectralMeasure):
-    """A law stripped of its closed forms: everything else is the generic path."""
-
-    def __init__(self, law):
-        self._law = law
-
-    def __repr__(self):
-        return f"Bare({self._law})"
-
-    @property
-    def support(self):
-        return self._law.support
-
-    @property
-    def atoms(self):
-        return self._law.atoms
-
-    def density(self, x):
-        return self._law.density(x)
 
 
 def power_law(exponent):
@@ -85,11 +67,8 @@ def marchenko_pastur(ratio):
 MP_HALF, MP_TWO = MarchenkoPastur(0.5), MarchenkoPastur(2.0)
 LAWS = {
     "powerlaw .05": (PowerLaw(0.05), power_law(0.05)),
-    "powerlaw .4": (PowerLaw(0.4), power_law(0.4)),
-    "powerlaw .9": (PowerLaw(0.9), power_law(0.9)),
     "powerlaw .99": (PowerLaw(0.99), power_law(0.99)),
     "exponential .1": (Exponential(0.1), exponential(0.1)),
-    "exponential 3": (Exponential(3.0), exponential(3.0)),
     "exponential 20": (Exponential(20.0), exponential(20.0)),
     "uniform": (Uniform(0.5, 1.5), uniform(0.5, 1.5)),
     "mp .5": (MP_HALF, marchenko_pastur(0.5)),
@@ -150,7 +129,7 @@ def test_eta_transform(law, exact):
 
 @CASES
 def test_derivatives_of_the_shannon_transform(law, exact):
-    """V' = (1 - eta) / gamma, and V by integrating that."""
+    """V' = (1 - eta) / gamma."""
     for gamma in (1e-4, 0.3, 2.0, 1e3):
         expected = derivatives(lambda g: (1 - exact(-1 / g) / g) / g, gamma)
         for order in (1, 2):
@@ -158,35 +137,24 @@ def test_derivatives_of_the_shannon_transform(law, exact):
             assert close(value, expected[order - 1], EXACT), (gamma, order)
 
 
-@pytest.mark.parametrize("gamma", [1e-4, 2.0, 1e3])
-def test_shannon_transform(gamma):
-    """Against the mean over quantiles, written out for each law."""
+@pytest.mark.parametrize("name", ["exponential 20", "uniform", "mp .5", "mp 2"])
+def test_shannon_transform_is_the_integral_of_its_derivative(name):
+    law, exact = LAWS[name]
+    total = mpmath.mpf(0)
+    for lower, upper in itertools.pairwise([0, 0.01, 1, 30]):
+        slope = lambda g: (1 - exact(-1 / g) / g) / g  # noqa: E731
+        total += mpmath.quad(slope, [lower, upper], method="gauss-legendre", maxdegree=5)
+        for each in (law, Bare(law)):
+            assert close(each.shannon_transform(float(upper)), total, EXACT)
 
-    def mean(quantile, *points):
-        with mpmath.workdps(20):
-            return mpmath.quad(lambda t: mpmath.log1p(gamma * quantile(t)), points)
 
-    law: SpectralMeasure
-    for law in (Uniform(0.5, 1.5), Bare(Uniform(0.5, 1.5))):
-        assert close(law.shannon_transform(gamma), mean(lambda u: 0.5 + u, 0, 1), EXACT)
-    top = 3 / -mpmath.expm1(-3)
-    for law in (Exponential(3.0), Bare(Exponential(3.0))):
-        expected = mean(lambda u: top * mpmath.exp(-3 * u), 0, 1)
-        assert close(law.shannon_transform(gamma), expected, EXACT)
-    for law in (PowerLaw(0.9), Bare(PowerLaw(0.9))):
-        with mpmath.workdps(20):
-            expected = mpmath.quad(
-                lambda y: mpmath.log1p(gamma * mpmath.exp(0.9 * y) / 10) * mpmath.exp(-y),
-                [0, 2, 10, 40, 60],
-            )
-        assert close(law.shannon_transform(gamma), expected, EXACT)
-    for c in (MP_HALF, MP_TWO):
-        assert Bare(c).shannon_transform(gamma) == pytest.approx(
-            c.shannon_transform(gamma), rel=EXACT
-        )
-    assert Atoms([0.5, 2.0]).shannon_transform(gamma) == pytest.approx(
-        (np.log1p(gamma / 2) + np.log1p(2 * gamma)) / 2, rel=EXACT
-    )
+@pytest.mark.parametrize("law", [PowerLaw(0.9), Bare(PowerLaw(0.9))], ids=str)
+@pytest.mark.parametrize("gamma", [1e-4, 1e3])
+def test_shannon_transform_of_a_heavy_tail(law, gamma):
+    """Against the mean over quantiles, the largest eigenvalues being exp(0.9 y)/10."""
+    with mpmath.workdps(20):
+        tail = lambda y: mpmath.log1p(gamma * mpmath.exp(0.9 * y) / 10) * mpmath.exp(-y)  # noqa: E731
+        assert close(law.shannon_transform(gamma), mpmath.quad(tail, [0, 2, 10, 40, 60]), EXACT)
 
 
 NEAR = 10.0 ** -np.arange(1, 10)
@@ -208,12 +176,6 @@ def test_stieltjes_close_to_the_support(name):
 def test_nothing_is_lost_at_an_edge_at_zero():
     """x^(-0.9)/10 on [0, 1]: a singular edge, whose transform is hypergeometric."""
 
-    class Singular(SpectralMeasure):
-        support = ((0.0, 1.0),)
-
-        def density(self, x):
-            return 0.1 * np.asarray(x) ** -0.9
-
     law = Singular()
     for z in -(10.0 ** -np.arange(0, 13, 2)):
         expected = -mpmath.hyp2f1(1, 0.1, 1.1, 1 / z) / z
@@ -221,12 +183,6 @@ def test_nothing_is_lost_at_an_edge_at_zero():
 
 
 def test_inverse_square_root_edges_away_from_zero():
-    class Arcsine(SpectralMeasure):
-        support = ((1.0, 3.0),)
-
-        def density(self, x):
-            return 1 / (np.pi * np.sqrt((3 - np.asarray(x)) * (np.asarray(x) - 1)))
-
     law = Arcsine()
     for distance in NEAR[:6]:
         # The density near the edge feels rounding of x; measured worst 4e-14.

@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from plain_measures import Arcsine, Bare, Singular
+from refusals import refuse
 
 from iclimit.asymptotics.spectra import (
     Atoms,
@@ -12,48 +14,11 @@ from iclimit.asymptotics.spectra import (
     MarchenkoPastur,
     Mixture,
     PowerLaw,
-    SpectralMeasure,
     Uniform,
     spectrum,
 )
 
 ROUNDING = 1e-12
-
-
-class Generic(SpectralMeasure):
-    """A law by its density alone."""
-
-    def __init__(self, law):
-        self._law = law
-
-    @property
-    def support(self):
-        return self._law.support
-
-    @property
-    def atoms(self):
-        return self._law.atoms
-
-    def density(self, x):
-        return self._law.density(x)
-
-
-class Arcsine(SpectralMeasure):
-    """On [1, 3]: the density is infinite at edges that are not zero."""
-
-    support = ((1.0, 3.0),)
-
-    def density(self, x):
-        return 1 / (np.pi * np.sqrt((3 - np.asarray(x)) * (np.asarray(x) - 1)))
-
-
-class Singular(SpectralMeasure):
-    """x^(-0.9)/10 on [0, 1]."""
-
-    support = ((0.0, 1.0),)
-
-    def density(self, x):
-        return 0.1 * np.asarray(x) ** -0.9
 
 
 LAWS = [
@@ -107,7 +72,7 @@ def test_quantile_inverts_the_distribution_function(law):
 
 @CLOSED
 def test_closed_distributions_are_those_of_the_density(law):
-    generic = Generic(law)
+    generic = Bare(law)
     x = law.quantile(np.linspace(0.01, 0.98, 9))
     assert law.cdf(x) == pytest.approx(generic.cdf(x), abs=ROUNDING)
     p = np.linspace(0.55, 0.98, 5)
@@ -146,35 +111,24 @@ def test_moments_of_shapes():
     )
 
 
-class Counterexample:
-    """An integral known in closed form, and how well it must be found."""
-
-    def __init__(self, law, f, exact, error):
-        self.law, self.f, self.exact, self.error = law, f, exact, error
-
-
 UNIT = Uniform(0.0, 1.0)
 INTEGRALS = {
-    "smooth": Counterexample(UNIT, np.exp, math.e - 1, 1e-13),
-    "oscillating": Counterexample(UNIT, lambda x: np.cos(300 * x), math.sin(300) / 300, 1e-12),
-    "pole near by": Counterexample(UNIT, lambda x: 1 / (x + 1e-4), math.log1p(1e4), 1e-10),
-    "kink": Counterexample(UNIT, lambda x: abs(x - 1 / 3), 5 / 18, 1e-5),
-    "jump": Counterexample(UNIT, lambda x: 1.0 * (x < 0.3), 0.3, 5e-3),
-    "logarithm at the edge": Counterexample(UNIT, np.log, -1.0, 1e-6),
-    "root at the edge": Counterexample(UNIT, np.sqrt, 2 / 3, 1e-12),
-    "inner root": Counterexample(
-        UNIT, lambda x: np.sqrt(abs(x - 0.4)), 2 / 3 * (0.4**1.5 + 0.6**1.5), 1e-4
-    ),
-    "square root edge": Counterexample(Generic(MarchenkoPastur(0.5)), lambda x: 1 / x, 2.0, 1e-12),
-    "touching zero": Counterexample(Generic(MarchenkoPastur(1.0)), np.square, 2.0, 1e-12),
-    "atom": Counterexample(Generic(MarchenkoPastur(4.0)), lambda x: 1.0 * (x == 0), 0.75, 1e-12),
-    "arcsine": Counterexample(Arcsine(), np.square, 4.5, 1e-11),
-    "singular": Counterexample(Singular(), np.sqrt, 1 / 6, 1e-12),
-    "half line": Counterexample(
-        DensityMeasure(lambda x: np.exp(-x), (0, np.inf)), lambda x: x**3, 6.0, 1e-11
-    ),
-    "heavy tail": Counterexample(PowerLaw(0.9), lambda x: 1 / x, 1 / 0.19, 1e-11),
-    "cusp between intervals": Counterexample(
+    "smooth": (UNIT, np.exp, math.e - 1, 1e-13),
+    "oscillating": (UNIT, lambda x: np.cos(300 * x), math.sin(300) / 300, 1e-12),
+    "pole near by": (UNIT, lambda x: 1 / (x + 1e-4), math.log1p(1e4), 1e-10),
+    "kink": (UNIT, lambda x: abs(x - 1 / 3), 5 / 18, 1e-5),
+    "jump": (UNIT, lambda x: 1.0 * (x < 0.3), 0.3, 5e-3),
+    "logarithm at the edge": (UNIT, np.log, -1.0, 1e-6),
+    "root at the edge": (UNIT, np.sqrt, 2 / 3, 1e-12),
+    "inner root": (UNIT, lambda x: np.sqrt(abs(x - 0.4)), 2 / 3 * (0.4**1.5 + 0.6**1.5), 1e-4),
+    "square root edge": (Bare(MarchenkoPastur(0.5)), lambda x: 1 / x, 2.0, 1e-12),
+    "touching zero": (Bare(MarchenkoPastur(1.0)), np.square, 2.0, 1e-12),
+    "atom": (Bare(MarchenkoPastur(4.0)), lambda x: 1.0 * (x == 0), 0.75, 1e-12),
+    "arcsine": (Arcsine(), np.square, 4.5, 1e-11),
+    "singular": (Singular(), np.sqrt, 1 / 6, 1e-12),
+    "half line": (DensityMeasure(lambda x: np.exp(-x), (0, np.inf)), lambda x: x**3, 6.0, 1e-11),
+    "heavy tail": (PowerLaw(0.9), lambda x: 1 / x, 1 / 0.19, 1e-11),
+    "cusp between intervals": (
         DensityMeasure(lambda x: 3 / math.sqrt(2) * np.sqrt(abs(x - 0.5)), [(0, 0.5), (0.5, 1)]),
         np.square,
         0.25 + 3 / 28,
@@ -183,16 +137,18 @@ INTEGRALS = {
 }
 
 
-@pytest.mark.parametrize("case", INTEGRALS.values(), ids=INTEGRALS.keys())
-def test_error_estimates_are_honest_and_integrals_converge(case):
-    value, error = case.law.integrate(case.f)
-    assert abs(value - case.exact) <= error
-    assert error <= case.error * max(1, abs(case.exact))
+"""A law, a function, its integral in closed form, and how well it must be found."""
+
+
+@pytest.mark.parametrize(("law", "f", "exact", "most"), INTEGRALS.values(), ids=INTEGRALS.keys())
+def test_error_estimates_are_honest_and_integrals_converge(law, f, exact, most):
+    value, error = law.integrate(f)
+    assert abs(value - exact) <= error <= most * max(1, abs(exact))
 
 
 @pytest.mark.parametrize("place", np.random.default_rng(5).uniform(0.05, 0.95, 40))
 def test_error_estimates_are_honest_wherever_a_kink_is(place):
-    for law, scale in [(UNIT, 1.0), (Generic(UNIT).scaled(3.0), 3.0)]:
+    for law, scale in [(UNIT, 1.0), (Bare(UNIT).scaled(3.0), 3.0)]:
         value, error = law.integrate(lambda x: abs(x - place))
         exact = (place**2 + (scale - place) ** 2) / (2 * scale)
         assert abs(value - exact) <= error
@@ -202,8 +158,8 @@ def test_integrate_takes_several_functions():
     value, error = UNIT.integrate(lambda x: np.stack([x, x**2]))
     assert value == pytest.approx([1 / 2, 1 / 3], rel=ROUNDING)
     assert error.shape == (2,)
-    with pytest.raises(ArithmeticError, match="function must be finite"):
-        Atoms([0.0, 1.0]).integrate(lambda x: np.where(x > 0, x, np.inf))
+    infinite = Atoms([0.0, 1.0])
+    refuse("function must be finite", infinite.integrate, lambda x: np.where(x > 0, x, np.inf))
 
 
 def test_jumps_belong_at_ends_of_intervals():
@@ -218,10 +174,9 @@ def test_jumps_belong_at_ends_of_intervals():
 
 
 def test_expect_says_what_float64_does_not_resolve():
-    with pytest.raises(ArithmeticError, match="float64 does not resolve the integral"):
-        Generic(UNIT).shifted(1.0).stieltjes(1.5 + 1e-13j, derivative=2)
-    with pytest.raises(ArithmeticError, match="float64 does not resolve the integral"):
-        UNIT.expect(lambda x, kink: abs(x - kink) ** 0.1, -1.0, 0.3)
+    message = "float64 does not resolve the integral"
+    refuse(message, Bare(UNIT).shifted(1.0).stieltjes, 1.5 + 1e-13j, derivative=2)
+    refuse(message, UNIT.expect, lambda x, kink: abs(x - kink) ** 0.1, -1.0, 0.3)
 
 
 def test_a_mixture_hides_no_structure():
@@ -284,13 +239,6 @@ def test_other_files_are_refused(tmp_path, text, message):
         Atoms.from_file(path)
 
 
-def test_files_that_are_no_text_are_refused(tmp_path):
-    path = tmp_path / "eigenvalues.csv"
-    path.write_bytes(b"\xff\xfe1")
-    with pytest.raises(ValueError, match="which is no text in UTF-8"):
-        Atoms.from_file(path)
-
-
 @pytest.mark.parametrize(
     ("spec", "name", "mean"),
     [
@@ -318,16 +266,6 @@ def test_a_law_of_wrong_mass_is_refused_when_it_is_used():
         Half().stieltjes(0.0)
 
 
-def test_specification_must_be_text():
-    with pytest.raises(TypeError, match="spec must be a string"):
-        spectrum(0.5)
-
-
-@EVERY
-def test_repr_is_short(law):
-    assert len(repr(law)) < 160
-
-
 def test_quantiles_at_an_atom_below_a_density():
     law = Mixture([Atoms([0.0]), Uniform(1.0, 2.0)], [0.5, 0.5])
     assert law.quantiles(8) == pytest.approx([0, 0, 0, 0, 1.125, 1.375, 1.625, 1.875], abs=1e-9)
@@ -340,12 +278,13 @@ def test_moments_that_diverge_say_so():
         law.moment(2)
 
 
-@pytest.mark.parametrize(("text", "read"), [("\ufeff1\n2\n", [1.0, 2.0]), ("1,,0\n0,1\n", None)])
-def test_files_of_spreadsheets(tmp_path, text, read):
+def test_files_of_spreadsheets_and_pictures(tmp_path):
     path = tmp_path / "eigenvalues.csv"
-    path.write_text(text, encoding="utf-8")
-    if read is None:
-        with pytest.raises(ValueError, match="got '1,,0' in line 1"):
-            Atoms.from_file(path)
-    else:
-        assert Atoms.from_file(path).values.tolist() == read
+    path.write_text("\ufeff1\n2\n", encoding="utf-8")
+    assert Atoms.from_file(path).values.tolist() == [1.0, 2.0]
+    for content, message in (
+        (b"1,,0\n0,1\n", "got '1,,0' in line 1"),
+        (b"\xff\xfe1", "no text in"),
+    ):
+        path.write_bytes(content)
+        refuse(message, Atoms.from_file, path)
