@@ -110,7 +110,7 @@ def diagram_options(
 
 def _curve_flags(parser: OneLineParser) -> None:
     add_quantity(parser, "points=12 (along each curve)")
-    add_output(parser, formats=("csv", "json", "text"))
+    add_output(parser, (*TABLES, ".nc", *PICTURES), formats=("csv", "json", "text"))
 
 
 @verb("curve", _curve_flags)

@@ -22,7 +22,7 @@ import numpy as np
 
 from iclimit.asymptotics.pretraining import diversity_slope
 from iclimit.asymptotics.pretraining.structure import Structure
-from iclimit.diagrams.quantities import QUANTITIES, find_function, find_quantity
+from iclimit.diagrams.quantities import find_function, find_quantity
 from iclimit.diagrams.zero_lines import POINTS, zero_lines
 from iclimit.notation import PARAMETERS, read_table
 
@@ -133,29 +133,18 @@ def structured_boundaries(structure: Structure) -> dict[str, Boundary]:
         slope = diversity_slope(**defined, **p, spectrum=spectrum)
         return np.where(undefined, np.nan, slope)
 
-    able = tuple(name for name, quantity in QUANTITIES.items() if quantity.part)
-    memorisation = replace(BOUNDARIES["memorisation"], quantities=able)
+    kept = {name: BOUNDARIES[name] for name in ("interpolation", "memorisation", "unseen")}
     if abs(rank - 1) >= _FULL_RANK:
-        memorisation = Boundary(
-            rf"$\kappa = {rank:.3g}$, the rank of $C$: memorisation, sharp as "
-            r"$\alpha \to \infty$",
-            lambda kappa, **_: kappa - rank,
-            able,
+        label = rf"$\kappa = {rank:.3g}$, the rank of $C$: memorisation, sharp as "
+        kept["memorisation"] = replace(
+            kept["memorisation"],
+            label=label + r"$\alpha \to \infty$",
+            margin=lambda kappa, **_: kappa - rank,
         )
-    deep = tuple(name for name, quantity in QUANTITIES.items() if quantity.spectral)
-    return {
-        "unseen": replace(BOUNDARIES["unseen"], quantities=deep),
-        "interpolation": replace(BOUNDARIES["interpolation"], quantities=able),
-        "memorisation": memorisation,
-        "diversity": Boundary(
-            r"$\partial e_{\mathrm{ICL}}/\partial\kappa = 0$: more tasks begin or cease to hurt",
-            diversity,
-            ("icl_error",),
-        ),
-        "null": Boundary(
-            r"$e_{\mathrm{ICL}} = \operatorname{tr} C' \Sigma/d + \rho'$: that of predicting 0",
-            null,
-            ("icl_error",),
-        ),
+    more = r"$\partial e_{\mathrm{ICL}}/\partial\kappa = 0$: more tasks begin or cease to hurt"
+    zero = r"$e_{\mathrm{ICL}} = \operatorname{tr} C' \Sigma/d + \rho'$: that of predicting 0"
+    return kept | {
+        "diversity": Boundary(more, diversity, ("icl_error",)),
+        "null": Boundary(zero, null, ("icl_error",)),
         "gap": replace(BOUNDARIES["gap"], margin=lambda **p: gap.evaluate(p)),
     }

@@ -11,7 +11,7 @@ import numpy as np
 
 from iclimit.diagrams.axes import log_axis
 from iclimit.diagrams.dense_lines import Line, dense_line
-from iclimit.diagrams.legends import place_legend, stated, write_title
+from iclimit.diagrams.legends import place_legend, setting_lines, stated, write_title
 from iclimit.diagrams.simulated_points import LEAST_SIZES
 from iclimit.drawing import draw_points, log_scale
 
@@ -56,7 +56,7 @@ def draw(
         log_scale(ax, "y")
     ax.set_xlabel(known[curves.x].label)
     _name_values(ax, curves.quantity.label)
-    write_title(ax, title, _default_title(curves))
+    write_title(ax, title, setting_lines(curves.quantity, curves.fixed))
     all_finite = np.all(np.any(np.isfinite(curves.values), axis=1))
     place_legend(ax, legend, least=2 if all_finite and not label else 1)
 
@@ -70,7 +70,7 @@ def _colours(color: Any, count: int) -> Iterator[Any]:
 
 def _label(curves: Curves, parameters: dict[str, float], label: str | None, others: bool) -> str:
     """Entry of a curve in the legend: what is given, else the quantity if there are others."""
-    varied = {n: v for n, v in parameters.items() if len({p[n] for p in curves.family}) > 1}
+    varied = {name: parameters[name] for name in curves.varied}
     parts = [label] if label else [curves.quantity.label] if others or not varied else []
     parts.append(stated(curves.quantity.all_parameters, varied))
     return ", ".join(filter(None, parts))
@@ -148,12 +148,3 @@ def _name_values(ax: Axes, label: str) -> None:
     if label not in present.split(", "):
         longer = f"{present}, {label}" if present else label
         ax.set_ylabel(longer if len(longer) < _LONGEST else "")
-
-
-def _default_title(curves: Curves) -> list[str]:
-    """Parameters that are the same for all curves, and spectra of structured data."""
-    first, *others = curves.family
-    fixed = {n: v for n, v in first.items() if all(p[n] == v for p in others)}
-    lines = [stated(curves.quantity.all_parameters, fixed)] if fixed else []
-    structure = curves.quantity.structure
-    return [*lines, structure.title] if structure else lines

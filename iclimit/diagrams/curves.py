@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +13,11 @@ from iclimit.asymptotics.pretraining.structure import Spectrum, parse_structure
 from iclimit.checks import refuse_masked
 from iclimit.diagrams import curve_drawing
 from iclimit.diagrams.axes import at_least
+from iclimit.diagrams.labelled_arrays import labelled_values
 from iclimit.diagrams.planning import Plan
 from iclimit.diagrams.quantities import Quantity, get_quantity
 from iclimit.diagrams.simulated_points import LEAST_SIZES, SimulatedValue, SizedPrediction
 from iclimit.diagrams.simulation import (
-    Simulation,
-    check_simulated,
     parse_simulation,
     points_at_sizes,
     predict_lines,
@@ -30,11 +28,6 @@ from iclimit.runs.store import RunStore
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-
-# Seconds for predictions along the curves if simulations have taken all there was: those on record
-# are found.
-_LEAST_TIME = 1e-3
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,7 +58,7 @@ class Curves(Result):
     grid: np.ndarray
     family: list[dict[str, float]]
     values: np.ndarray
-    simulated: list[list[SimulatedValue]]
+    simulated: list[list[SimulatedValue]] = field(default_factory=list)
     finite_size: list[list[SizedPrediction]] = field(default_factory=list)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -99,6 +92,36 @@ class Curves(Result):
             at = each.parameters
             rows.append(row("finite_size", at, each.prediction.mean, None, at["dim"]))
         return rows
+
+    @property
+    def varied(self) -> dict[str, np.ndarray]:
+        """Values of the parameters in which the curves differ."""
+        values = {
+            name: list(dict.fromkeys(p[name] for p in self.family)) for name in self.family[0]
+        }
+        return {name: np.array(each) for name, each in values.items() if len(each) > 1}
+
+    @property
+    def fixed(self) -> dict[str, float]:
+        """Parameters that all curves share."""
+        return {name: v for name, v in self.family[0].items() if name not in self.varied}
+
+    def to_xarray(self) -> Any:
+        """Curves as an `xarray.Dataset` over the parameters that vary, the one along them last.
+
+        Predictions at finite size have a dimension ``prediction``, with the parameters that their
+        integers stand for.  The rest is that of
+        `iclimit.diagrams.labelled_arrays.labelled_values`.
+        """
+        axes = self.varied | {self.x: self.grid}
+        values = self.values.reshape([grid.size for grid in axes.values()])
+        simulated = list(itertools.chain(*self.simulated))
+        predicted = list(itertools.chain(*self.finite_size))
+        columns = {f"predicted_{name}": [p.parameters[name] for p in predicted] for name in axes}
+        columns["predicted_value"] = [each.prediction.mean for each in predicted]
+        columns["predicted_standard_error"] = [e.prediction.standard_error for e in predicted]
+        more = {name: ("prediction", column) for name, column in columns.items() if predicted}
+        return labelled_values(self.quantity, axes, self.fixed, values, simulated, **more)
 
     def draw(
         self,
@@ -202,33 +225,33 @@ def curve(
     chosen = get_quantity(quantity, parameters, structure)
     values = {name: _axis(name, value) for name, value in parameters.items()}
     x = max(values, key=lambda name: values[name].size)
-    others = {name: value.tolist() for name, value in values.items() if name != x}
+    others = {name: list(dict.fromkeys(v.tolist())) for name, v in values.items() if name != x}
     family = [
         dict(zip(others, combination, strict=True))
         for combination in itertools.product(*others.values())
     ]
     columns = {name: np.array([p[name] for p in family])[:, None] for name in others}
-    theory = np.broadcast_to(
-        chosen.evaluate(columns | {x: values[x][None, :]}), (len(family), values[x].size)
-    )
-    simulations: dict[str, Any] = {"simulated": []}
-    if simulation is not None:
-        where: dict[str, Any] = {"rng": rng, "jobs": jobs, "backend": backend}
-        where |= {"scheduler": scheduler, "store": store}
-        where |= {"progress": progress, "announce": announce}
-        start = time.monotonic()
-        settings, points = parse_simulation(simulation, 12, **where)
-        check_simulated(chosen)
-        at = _chosen(values[x], points)
-        lines = [[parameters | {x: each} for each in at] for parameters in family]
-        lines = points_at_sizes(lines, settings.sizes, (x,))
-        simulations["simulated"] = _simulated(chosen, lines, settings)
-        if len(settings.sizes) < LEAST_SIZES:
-            if settings.time_limit is not None:
-                remaining = settings.time_limit - (time.monotonic() - start)
-                settings = replace(settings, time_limit=max(remaining, _LEAST_TIME))
-            simulations["finite_size"] = predict_lines(chosen, x, values[x], family, settings)
-    return Curves(chosen, x, values[x], family, theory, **simulations)
+    grid = values[x]
+    theory = chosen.evaluate(columns | {x: grid[None, :]})
+    theory = np.broadcast_to(theory, (len(family), grid.size))
+    curves = Curves(chosen, x, grid, family, theory)
+    if simulation is None:
+        return curves
+    where = {"rng": rng, "jobs": jobs, "backend": backend, "scheduler": scheduler, "store": store}
+    where |= {"progress": progress, "announce": announce}
+    settings, points = parse_simulation(chosen, simulation, 12, **where)
+    at = _chosen(grid, points)
+    lines = [[parameters | {x: each} for each in at] for parameters in family]
+    lines = points_at_sizes(lines, settings.sizes, (x,))
+    each_value = iter(simulate_values(chosen, list(itertools.chain(*lines)), settings))
+    simulated = [
+        [value for value in itertools.islice(each_value, len(points)) if value is not None]
+        for points in lines
+    ]
+    if len(settings.sizes) >= LEAST_SIZES:
+        return replace(curves, simulated=simulated)
+    finite_size = predict_lines(chosen, x, grid, family, settings)
+    return replace(curves, simulated=simulated, finite_size=finite_size)
 
 
 def _axis(name: str, value: Any) -> np.ndarray:
@@ -246,12 +269,3 @@ def _chosen(grid: np.ndarray, points: Any) -> list[float]:
         raise ValueError(f"points of the simulation must be an integer >= 2, got {points!r}")
     chosen = np.linspace(0, grid.size - 1, min(points, grid.size)).round().astype(int)
     return grid[np.unique(chosen)].tolist()
-
-
-def _simulated(
-    quantity: Quantity, lines: Sequence[Sequence[Mapping[str, float]]], simulation: Simulation
-) -> list[list[SimulatedValue]]:
-    """Simulated values along each curve, those that the time sufficed for."""
-    values = iter(simulate_values(quantity, list(itertools.chain(*lines)), simulation))
-    lines_of_values = [list(itertools.islice(values, len(points))) for points in lines]
-    return [[value for value in line if value is not None] for line in lines_of_values]

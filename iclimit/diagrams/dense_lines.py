@@ -7,33 +7,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iclimit.diagrams.axes import Scale, is_geometric
+from iclimit.diagrams.axes import Scale
 
 # Least number of points of a drawn curve.
 POINTS = 300
 
-# A peak is looked at so often, between the neighbours of its highest point, at these points.
-_ZOOMS, _SHARES = 6, np.linspace(0, 1, 33)
-
-# A peak that grows by less than this factor in the first zoom is smooth.
-_FLAT = 1.05
-
-# A peak that grows by more than this factor in the last zoom has no top.  A pole grows by 16 in
-# each, a square root of one by 4.
-_DIVERGENT = 1.5
-
-# A point that is larger than its neighbours, or a peak that is higher than on the grid, by this
-# factor is the divergence but for rounding.
-_BEYOND = 1e6
-
-# Peaks that are looked at, the highest: a function found by a search has many small ones.
+# Peaks that are looked at, the highest: a function every_pole by a search has many small ones.
 _MOST_PEAKS = 8
 
-# Points on each side of a divergence, each half as far from it as the one before.
-_HALVINGS = 24
+# How often a peak is magnified, each time 16-fold, in all by 3e8; and the points at which it then
+# is looked at, from its neighbours on one side to those on the other.
+_ZOOMS, _SHARES = 7, np.linspace(-1, 1, 33)[:, None]
 
-# Share of the axis beside a divergence that does not count for the limits of the other axis.
-_CLEARANCE = 0.01
+# Poles that are nearer to each other than this share of the axis are one, seen twice.
+_SAME = 1e-9
+
+# A peak has a top, or is the edge of a jump, if the next two points on a side of the highest are
+# at least so high relative to it.  Beside a pole they are at most 0.33 as high, at most 0.58 where
+# it is a square root, however near to the pole the highest point is.
+_LEVEL = 0.98
+
+# Share of the axis beside a divergence that does not count for the limits of the other axis, and
+# how often it is halved for points towards the divergence.
+_CLEARANCE, _HALVINGS = 0.01, 21
 
 
 @dataclass(frozen=True)
@@ -74,75 +70,71 @@ def dense_line(
     y = values[kept][first]
     if x.size < 2:
         return Line(x, y, y)
-    x, y = _joined(function, x, y, _between(x))
-    peaks, poles = _peaks_and_poles(function, x, y)
-    steps = 0.5 ** np.arange(1, _HALVINGS + 1)
-    sides = [
-        pole + steps * (end - pole)
-        for pole in poles
-        for end in (x[x < pole][-1:], x[x > pole][:1])
-        if end.size
-    ]
-    x, y = _joined(function, x, y, np.concatenate([peaks, *sides]))
-    x, y = _joined(lambda pole: np.full(pole.size, np.nan), x, y, poles)
-    y = np.where(np.isfinite(y) & ~np.isin(x, poles), y, np.nan)
-    scale = Scale(np.unique(grid[kept]))
+    scale = Scale(x)
+    pieces = -(-POINTS // (x.size - 1))
+    known = scale.share(x)
+    between = known[:-1, None] + np.diff(known)[:, None] * np.arange(1, pieces) / pieces
+    points = scale.value(between.ravel())
+    x, y = _merged(x, y, points, function(points))
+    points, heights, poles = _peaks_and_poles(function, x, y)
+    x, y = _merged(x, y, points, heights)
+    steps = _CLEARANCE * 0.5 ** np.arange(_HALVINGS)
+    sides = scale.share(poles)[:, None] + np.concatenate([-steps, steps])
+    points = scale.value(sides[(sides > 0) & (sides < 1)])
+    x, y = _merged(x, y, points, function(points))
+    x, y = _merged(poles, np.full(poles.size, np.nan), x, y)
+    y = np.where(np.isfinite(y), y, np.nan)
     beside = np.zeros(x.size, dtype=bool)
     for pole in poles:
-        beside |= abs(scale.share(x) - scale.share(pole)) < _CLEARANCE
+        # The outermost points of the sides stay.
+        beside |= abs(scale.share(x) - scale.share(pole)) < 0.999 * _CLEARANCE
     return Line(x, y, np.where(beside, np.nan, y))
 
 
-def _between(x: np.ndarray) -> np.ndarray:
-    """Points between those of a grid, as many as it lacks, spaced as it is."""
-    pieces = -(-POINTS // (x.size - 1))
-    shares = np.arange(1, pieces) / pieces
-    low, high = x[:-1, None], x[1:, None]
-    if is_geometric(x):
-        return (low * (high / low) ** shares).ravel()
-    return (low + (high - low) * shares).ravel()
-
-
-def _joined(
-    function: Callable[[np.ndarray], np.ndarray], x: np.ndarray, y: np.ndarray, more: np.ndarray
+def _merged(
+    x: np.ndarray, y: np.ndarray, more_x: np.ndarray, more_y: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return x and y with more points, in order."""
-    more = np.setdiff1d(more, x)
-    if not more.size:
-        return x, y
-    x, y = np.concatenate([x, more]), np.concatenate([y, function(more)])
-    order = np.argsort(x, kind="stable")
-    return x[order], y[order]
+    """Return points and more points in order; where they coincide the first ones stay."""
+    merged, first = np.unique(np.concatenate([x, more_x]), return_index=True)
+    return merged, np.concatenate([y, more_y])[first]
 
 
 def _peaks_and_poles(
     function: Callable[[np.ndarray], np.ndarray], x: np.ndarray, y: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Points that show the tops of sharp peaks, and where the function diverges."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Points that show the tops of peaks, their values, and where the function diverges.
+
+    Each peak is magnified around its highest point until that has a top; a pole never has one.
+    """
     size = np.where(np.isnan(y), 0, abs(y))
-    inner, beside = size[1:-1], np.maximum(size[:-2], size[2:])
-    pole = np.isfinite(beside) & (inner / _BEYOND > beside)
-    poles = x[1:-1][pole].tolist()
-    at = 1 + np.flatnonzero(
-        (inner > size[:-2]) & (inner >= size[2:]) & ~pole & np.isfinite(beside)
-    )
+    left, right = np.append(0, size[:-1]), np.append(size[1:], 0)
+    apart = np.isfinite(np.maximum(left, right))
+    poles = [x[np.isinf(size) & apart]]
+    at = np.flatnonzero((size > left) & (size >= right) & np.isfinite(size) & apart)
+    at = at[(at > 0) & (at < x.size - 1)]
     at = at[np.argsort(-size[at])][:_MOST_PEAKS]
-    low, high, top, shown = x[at - 1], x[at + 1], size[at], [np.empty(0)]
-    first = top
-    for zoom in range(_ZOOMS):
-        if not low.size:
+    top, width = x[at], np.maximum(x[at + 1] - x[at], x[at] - x[at - 1])
+    shown: list[tuple[np.ndarray, np.ndarray]] = [(np.empty(0), np.empty(0))]
+    for _ in range(_ZOOMS):
+        if not top.size:
             break
-        points = low[:, None] + (high - low)[:, None] * _SHARES
-        heights = abs(function(points))
-        best, rows = np.nanargmax(heights, axis=1), np.arange(low.size)
-        growth = heights[rows, best] / top
-        far, last = heights[rows, best] / _BEYOND > first, zoom == _ZOOMS - 1
-        pole = np.isinf(growth) | (far & (last | (growth <= _FLAT)))
-        pole |= last & (growth > _DIVERGENT)
-        poles += points[rows, best][pole].tolist()
-        sharp = ~pole & (growth > _FLAT)
-        shown.append(points[sharp].ravel())
-        top, first = heights[rows, best][sharp], first[sharp]
-        around = np.clip(best, 1, _SHARES.size - 2)
-        low, high = (points[rows, around + step][sharp] for step in (-1, 1))
-    return np.concatenate(shown), np.unique(poles)
+        points = top + width * _SHARES
+        inside = np.clip(points, x[0], x[-1])
+        values = function(inside)
+        shown.append((inside.ravel(), values.ravel()))
+        heights = np.where(np.isnan(values) | (points != inside), 0, abs(values))
+        heights = np.pad(heights, ((2, 2), (0, 0)))
+        best, columns = np.argmax(heights, axis=0), np.arange(top.size)
+        before, after = (
+            np.minimum(heights[best + step, columns], heights[best + 2 * step, columns])
+            for step in (-1, 1)
+        )
+        sharp = np.maximum(before, after) < _LEVEL * heights[best, columns]
+        top, width = points[best - 2, columns][sharp], width[sharp] * _SHARES[17]
+    shown_x, shown_y = map(np.concatenate, zip(*shown, strict=True))
+    every_pole = np.unique(np.concatenate([*poles, top]))
+    return (
+        shown_x,
+        shown_y,
+        every_pole[np.diff(every_pole, prepend=-np.inf) > _SAME * (x[-1] - x[0])],
+    )

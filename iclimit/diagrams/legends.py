@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.legend import Legend
 
+    from iclimit.diagrams.quantities import Quantity
     from iclimit.notation import Parameter
 
 # Group id of what was written here, which another legend or title may replace.
@@ -70,11 +71,11 @@ def legend_above(
     **look: Any,
 ) -> Legend:
     """Draw a legend above the axes, in as many columns as their width has room for."""
-    where: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.0)}
-    where |= {"alignment": "left", "frameon": False, "borderaxespad": 0.3, "title": title}
+    look |= {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.0), "alignment": "left"}
+    look |= {"frameon": False, "borderaxespad": 0.3, "title": title}
     most = room(ax)
     for columns in range(min(len(handles), most_columns), 0, -1):
-        drawn = ax.legend(handles, labels, ncols=columns, **where, **look)
+        drawn = ax.legend(handles, labels, ncols=columns, **look)
         drawn.set_in_layout(False)
         if columns == 1 or drawn.get_window_extent().width <= most:
             break
@@ -146,28 +147,34 @@ def broken(ax: Axes, lines: Iterable[str]) -> str:
     most = room(ax)
     probe, broken_lines = ax.text(0, 0, "", fontsize="small"), []
     for line in lines:
-        broken_lines.append("")
-        for entry in line.split(", "):
-            longer = f"{broken_lines[-1]}, {entry}" if broken_lines[-1] else entry
-            probe.set_text(longer)
-            if broken_lines[-1] and probe.get_window_extent().width > most:
+        first, *entries = line.split(", ")
+        broken_lines.append(first)
+        for entry in entries:
+            probe.set_text(f"{broken_lines[-1]}, {entry}")
+            if probe.get_window_extent().width > most:
                 broken_lines[-1] += ","
                 broken_lines.append(entry)
             else:
-                broken_lines[-1] = longer
+                broken_lines[-1] = probe.get_text()
     probe.remove()
     return "\n".join(broken_lines)
 
 
+def setting_lines(quantity: Quantity, fixed: Mapping[str, float]) -> list[str]:
+    """Parameters of a picture that do not vary, and spectra of structured data."""
+    spectra = quantity.structure.title if quantity.structure else ""
+    return [line for line in (stated(quantity.all_parameters, fixed), spectra) if line]
+
+
 def stated(parameters: Mapping[str, Parameter], values: Mapping[str, float]) -> str:
     """Parameters with their values, as a line of a title or legend."""
-    return ", ".join(_stated(parameters[name], value) for name, value in values.items())
-
-
-def _stated(parameter: Parameter, value: float) -> str:
-    number, _, power = f"{value:g}".replace("inf", r"\infty").partition("e")
-    if power:
-        number = rf"{number} \times 10^{{{int(power)}}}".removeprefix(r"1 \times ")
-    if not parameter.symbol:
-        return f"{parameter.label} = ${number}$"
-    return f"${parameter.symbol} = {number}$"
+    entries = []
+    for name, value in values.items():
+        number, _, power = f"{value:g}".replace("inf", r"\infty").partition("e")
+        if power:
+            number = rf"{number} \times 10^{{{int(power)}}}".removeprefix(r"1 \times ")
+        symbol = parameters[name].symbol
+        entries.append(
+            f"${symbol} = {number}$" if symbol else f"{parameters[name].label} = ${number}$"
+        )
+    return ", ".join(entries)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from iclimit.diagrams.axes import cell_edges, log_axis
-from iclimit.diagrams.legends import boundary_legend, broken, stated, write_title
+from iclimit.diagrams.legends import boundary_legend, broken, setting_lines, write_title
 from iclimit.diagrams.simulated_points import LEAST_SIZES
 from iclimit.statistics import z_threshold
 
@@ -97,11 +97,10 @@ def _label(
     """Set scales, axis labels, and the legend or title with the parameters that are fixed."""
     for name, grid in (("x", diagram.x_grid), ("y", diagram.y_grid)):
         log_axis(ax, name, grid)
-    parameters, structure = diagram.quantity.all_parameters, diagram.quantity.structure
+    parameters = diagram.quantity.all_parameters
     ax.set(xlabel=parameters[diagram.x].label, ylabel=parameters[diagram.y].label)
     ax.grid(visible=False)
-    lines = [stated(parameters, diagram.fixed)] if diagram.fixed else []
-    lines += [structure.title] if structure else []
+    lines = setting_lines(diagram.quantity, diagram.fixed)
     if legend and handles:
         text = broken(ax, lines) if title is None else title
         boundary_legend(ax, handles, text or None)

@@ -13,17 +13,12 @@ from iclimit.asymptotics.pretraining.structure import Spectrum, parse_structure
 from iclimit.checks import refuse_masked
 from iclimit.diagrams import phase_drawing
 from iclimit.diagrams.boundaries import boundary_curves
+from iclimit.diagrams.labelled_arrays import labelled_values
 from iclimit.diagrams.phase_points import points_to_simulate
 from iclimit.diagrams.planning import Plan
 from iclimit.diagrams.quantities import Quantity, get_quantity
 from iclimit.diagrams.simulated_points import SimulatedValue
-from iclimit.diagrams.simulation import (
-    check_simulated,
-    parse_simulation,
-    points_at_sizes,
-    simulate_values,
-)
-from iclimit.extras import import_xarray
+from iclimit.diagrams.simulation import parse_simulation, points_at_sizes, simulate_values
 from iclimit.results import Result
 from iclimit.runs.store import RunStore
 
@@ -84,84 +79,38 @@ class PhaseDiagram(Result):
         ]
         if not self.simulated:
             return theory
-        blank = dict.fromkeys(("standard_error", "compared_with", "z", "dim", "repeats"))
+        blank = dict.fromkeys(self.simulated[0].numbers)
         rows = [{"source": "theory"} | row | blank for row in theory]
-        for x, y, value, *numbers, dims, repeats in zip(*self._points().values(), strict=True):
-            point = {self.x: x, self.y: y, self.quantity.column: value}
-            several = [" ".join(map(str, each)) for each in (dims, repeats)]
-            rest = dict(zip(blank, [*numbers, *several], strict=True))
-            rows.append({"source": "simulation"} | head | point | rest)
+        for each in self.simulated:
+            point = {name: each.parameters[name] for name in (self.x, self.y)}
+            point[self.quantity.column] = each.estimate.mean
+            numbers = {
+                name: " ".join(map(str, value)) if isinstance(value, tuple) else value
+                for name, value in each.numbers.items()
+            }
+            rows.append({"source": "simulation"} | head | point | numbers)
         return rows
-
-    def _points(self) -> dict[str, list[Any]]:
-        """Columns of the simulated points; several sizes and their repeats are sequences."""
-        points = self.simulated
-        return {
-            f"simulated_{self.x}": [v.parameters[self.x] for v in points],
-            f"simulated_{self.y}": [v.parameters[self.y] for v in points],
-            "simulated_value": [v.estimate.mean for v in points],
-            "standard_error": [v.estimate.standard_error for v in points],
-            "compared_with": [v.theory for v in points],
-            "z": [v.z for v in points],
-            "dim": [v.sizes for v in points],
-            "repeats": [[run.estimate.repeats for run in v.runs] for v in points],
-        }
 
     def to_xarray(self) -> Any:
         """Values and boundaries as an `xarray.Dataset` with labelled coordinates.
 
         Boundaries are a list of vertices: ``boundary`` is the label, ``line`` numbers the lines.
-        Simulated points have a dimension of their own; ``z`` is NaN where it is not defined.
-        Spectra of structured data are attributes as they were given, and variables over ``atom``.
+        The rest is that of `iclimit.diagrams.labelled_arrays.labelled_values`.
         """
-        import iclimit
-
-        def described(meaning: str, label: str) -> dict[str, str]:
-            return {"long_name": meaning, "symbol": label, "units": "dimensionless"}
-
-        known = self.quantity.all_parameters
-        coordinates = {
-            name: (name, grid, described(known[name].meaning, known[name].label))
-            for name, grid in ((self.x, self.x_grid), (self.y, self.y_grid))
-        }
         lines = [(label, line) for label, lines in self.boundaries.items() for line in lines]
         vertices = np.concatenate([np.empty((0, 2)), *(line for _, line in lines)])
         labels = [label for label, line in lines for _ in line]
         numbers = [number for number, (_, line) in enumerate(lines) for _ in line]
-        setting = {"quantity": self.quantity.name, **self.quantity.spectra, **self.fixed}
-        attributes = described(self.quantity.meaning, self.quantity.label)
-        return import_xarray().Dataset(
-            {
-                self.quantity.name: ((self.y, self.x), self.values, attributes),
-                f"boundary_{self.x}": ("vertex", vertices[:, 0]),
-                f"boundary_{self.y}": ("vertex", vertices[:, 1]),
-                "boundary": ("vertex", np.array(labels, dtype=object)),
-                "line": ("vertex", np.array(numbers, dtype=int)),
-                **self._spectrum_variables(),
-                **self._simulated_variables(),
-            },
-            coordinates,
-            {**setting, "iclimit_version": iclimit.__version__},
-        )
-
-    def _spectrum_variables(self) -> dict[str, tuple[str, np.ndarray]]:
-        """Joint spectrum that the values are for, by atoms."""
-        if self.quantity.structure is None:
-            return {}
-        joint = self.quantity.structure.joint
-        columns = {"task_eigenvalue": joint.task, "test_eigenvalue": joint.test}
-        columns |= {"input_eigenvalue": joint.inputs, "weight": joint.weight}
-        return {name: ("atom", column) for name, column in columns.items()}
-
-    def _simulated_variables(self) -> dict[str, tuple[Any, np.ndarray]]:
-        """Simulated points for an `xarray.Dataset`."""
-        columns = {name: np.array(each, dtype=float) for name, each in self._points().items()}
-        integers = {name: columns[name].astype(int) for name in ("dim", "repeats")}
-        return {
-            name: (("point", "size")[: each.ndim], each)
-            for name, each in (columns | integers).items()
-            if self.simulated
+        boundaries = {
+            f"boundary_{self.x}": ("vertex", vertices[:, 0]),
+            f"boundary_{self.y}": ("vertex", vertices[:, 1]),
+            "boundary": ("vertex", np.array(labels, dtype=object)),
+            "line": ("vertex", np.array(numbers, dtype=int)),
         }
+        axes, values = {self.y: self.y_grid, self.x: self.x_grid}, self.values
+        return labelled_values(
+            self.quantity, axes, self.fixed, values, self.simulated, **boundaries
+        )
 
     def draw(
         self, ax: Axes, *, legend: bool = True, title: str | None = None, errors: bool = False
@@ -315,11 +264,9 @@ def phase_diagram(
     diagram = PhaseDiagram(chosen, x, y, grids[x], grids[y], fixed, values)
     if simulation is None:
         return diagram
-    where: dict[str, Any] = {"rng": rng, "jobs": jobs, "backend": backend}
-    where |= {"scheduler": scheduler, "store": store}
+    where = {"rng": rng, "jobs": jobs, "backend": backend, "scheduler": scheduler, "store": store}
     where |= {"progress": progress, "announce": announce}
-    settings, shape = parse_simulation(simulation, 6, **where)
-    check_simulated(chosen)
+    settings, shape = parse_simulation(chosen, simulation, 6, **where)
     lines = [line for lines in diagram.boundaries.values() for line in lines]
     points = points_to_simulate(chosen, grids, fixed, lines, shape, refine)
     [points] = points_at_sizes([points], settings.sizes, (x, y))

@@ -55,18 +55,14 @@ class Plan:
     largest_dimension: int | None
 
     def __str__(self) -> str:
-        known = f"{self.cells} cells, {self.recorded} of them on record"
         seconds, memory = _in_units(self.seconds, _TIMES), _in_units(self.memory_bytes, _SIZES)
+        head = f"{self.cells} cells, {self.recorded} of them on record; about {seconds}"
         if self.workers is None:
-            return (
-                f"{known}; about {seconds} on one core like this machine's, to be shared by those "
-                f"of the cluster, and {memory} in each"
-            )
+            shared = "on one core like this machine's, to be shared by those of the cluster"
+            return f"{head} {shared}, and {memory} in each"
         workers = "1 process" if self.workers == 1 else f"{self.workers} processes"
-        return (
-            f"{known}; about {seconds} and {memory} in each of {workers}; "
-            f"the largest d that fits is {self.largest_dimension}"
-        )
+        fits = f"the largest d that fits is {self.largest_dimension}"
+        return f"{head} and {memory} in each of {workers}; {fits}"
 
 
 def plan_cells(
@@ -96,11 +92,9 @@ def plan_cells(
     ValueError
         If a cell does not fit into the free memory of this machine.
     """
-    workers: int | None = joblib.cpu_count() if jobs == -1 else jobs
+    workers: int | None = 1 if backend == "cupy" else joblib.cpu_count() if jobs == -1 else jobs
     if scheduler is not None or dask_client() is not None:
         workers = None
-    elif backend == "cupy":
-        workers = 1
     runs = [dict(cell.parameters) for cell in cells if cell.function is simulate_errors]
     needs = [(cell_memory(dim=run["dim"], prompts=run["prompts"]), run["dim"]) for run in runs]
     memory, largest = max(needs)
@@ -110,10 +104,8 @@ def plan_cells(
         at = [(run["prompts"] / run["dim"] ** 2, run["tasks"] / run["dim"]) for run in runs]
         fits = min(largest_dimension(tau=tau, kappa=kappa, memory=free) for tau, kappa in at)
         if memory > free:
-            raise ValueError(
-                f"dim must be at most {fits} for {workers} processes in the free memory, got "
-                f"{largest}"
-            )
+            allowed = f"at most {fits} for {workers} processes in the free memory"
+            raise ValueError(f"dim must be {allowed}, got {largest}")
     seconds, recorded = 0.0, 0
     for cell in cells:
         batches = [] if store is None else store.find(cell.identity(rng, backend))

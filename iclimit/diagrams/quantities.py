@@ -101,7 +101,7 @@ class Quantity:
         arrays = {name: np.asarray(value, dtype=float) for name, value in parameters.items()}
         shape = np.broadcast_shapes(*(a.shape for a in arrays.values()))
         block = _BLOCK if self.structure is None else _STRUCTURED_BLOCK
-        function = one_at_a_time(self.function, self.single) if self.single else self.function
+        function = one_at_a_time(self.function, self.single)
         if math.prod(shape) <= block:
             return np.broadcast_to(function(**arrays), shape)
         full = {n: a.reshape((1,) * (len(shape) - a.ndim) + a.shape) for n, a in arrays.items()}
@@ -127,12 +127,11 @@ def one_at_a_time(function: Callable[..., Any], names: Sequence[str]) -> Callabl
             return function(**parameters)
         arrays = dict(zip(parameters, np.broadcast_arrays(*parameters.values()), strict=True))
         flat = {name: array.ravel() for name, array in arrays.items()}
-        combinations, which, counts = np.unique(
-            [flat.pop(name) for name in single], axis=1, return_inverse=True, return_counts=True
-        )
-        places = np.split(np.argsort(which.ravel(), kind="stable"), np.cumsum(counts)[:-1])
+        chosen = [flat.pop(name) for name in single]
+        combinations, which = np.unique(chosen, axis=1, return_inverse=True)
         values = np.empty(arrays[single[0]].shape)
-        for combination, place in zip(combinations.T.tolist(), places, strict=True):
+        for index, combination in enumerate(combinations.T.tolist()):
+            place = which.ravel() == index
             # Only an int is taken for an integer.
             numbers = [int(v) if v.is_integer() else v for v in combination]
             others = {name: array[place] for name, array in flat.items()}
@@ -160,10 +159,10 @@ def find_function(text: str) -> Callable[..., Any]:
     def call(**parameters: Any) -> Any:
         if argument:
             used = re.findall(r"\{(\w+)\}", value)
-            whole = value == f"{{{used[0]}}}" if used else False
+            whole = used and value == f"{{{used[0]}}}"
             given = parameters[used[0]] if whole else value.format(**parameters)
-            others = {name: each for name, each in parameters.items() if name not in used}
-            parameters = {argument: given} | others
+            parameters = {name: v for name, v in parameters.items() if name not in used}
+            parameters[argument] = given
         result = function(**{name: each for name, each in parameters.items() if name in taken})
         result = getattr(result, part) if part else result
         if callable(result):
@@ -224,17 +223,9 @@ def _quantity(row: Row) -> Quantity:
         for names in (row.parameters, row.optional)
     )
     spectral = row.structured == "spectrum"
-    return Quantity(
-        row.name,
-        row.meaning,
-        row.label,
-        find_function(row.function),
-        required,
-        optional,
-        part="" if spectral else row.structured,
-        spectral=spectral,
-        single=row.single,
-    )
+    part, function = "" if spectral else row.structured, find_function(row.function)
+    described = row.name, row.meaning, row.label, function, required, optional
+    return Quantity(*described, part, spectral, row.single)
 
 
 # Quantities of the registry by name.
@@ -247,27 +238,23 @@ def own_quantity(function: Callable[..., Any], given: Iterable[str] = ()) -> Qua
     Its parameters are those of the signature; one of any names takes those that are given.  They
     have the symbols of the notation where it knows their names.
     """
-    names = inspect.signature(function).parameters.values()
+    signature = inspect.signature(function).parameters.values()
     collected = {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
-    optional = [p.name for p in names if p.kind not in collected and p.default is not p.empty]
-    required = [p.name for p in names if p.kind not in collected and p.default is p.empty]
-    if collected & {p.kind for p in names}:
-        optional += [name for name in given if name not in (*required, *optional)]
-    described = {
-        name: PARAMETERS.get(name, Parameter(name, "", name.replace("_", " "), ""))
-        for name in (*required, *optional)
-    }
+    needed = {p.name: p.default is p.empty for p in signature if p.kind not in collected}
+    if collected & {p.kind for p in signature}:
+        needed = dict.fromkeys(given, False) | needed
+    required, optional = (
+        {
+            name: PARAMETERS.get(name, Parameter(name, "", name.replace("_", " "), ""))
+            for name, each in needed.items()
+            if each == wanted
+        }
+        for wanted in (True, False)
+    )
     name = getattr(function, "__name__", "value").replace("<lambda>", "value")
     name = f"own_{name}" if name in QUANTITIES else name
     meaning = (inspect.getdoc(function) or name).partition("\n")[0].rstrip(".")
-    return Quantity(
-        name,
-        meaning,
-        name.replace("_", " "),
-        function,
-        {each: described[each] for each in required},
-        {each: described[each] for each in optional},
-    )
+    return Quantity(name, meaning, name.replace("_", " "), function, required, optional)
 
 
 def find_quantity(

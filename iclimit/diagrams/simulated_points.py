@@ -157,6 +157,13 @@ class SimulatedValue(Result):
     runs: tuple[SizedRun, ...] = field(repr=False)
 
     @property
+    def numbers(self) -> dict[str, Any]:
+        """What tables and files have beside the mean; a tuple where each size has its own."""
+        repeats = tuple(run.estimate.repeats for run in self.runs)
+        numbers = {"standard_error": self.estimate.standard_error, "compared_with": self.theory}
+        return {**numbers, "z": self.z, "dim": self.sizes, "repeats": repeats}
+
+    @property
     def sizes(self) -> tuple[int, ...]:
         """Dimensions that were simulated."""
         return tuple(run.parameters["dim"] for run in self.runs)

@@ -5,7 +5,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,15 @@ _LEAST_REPEATS = 32
 # Time after which a part of a long cell is put on record.
 _BATCH_SECONDS = 20.0
 
+# Arguments of `iclimit.runs.run_cells` that say where.
+_EXECUTION = ("rng", "jobs", "backend", "scheduler", "store")
+
+# Options of a simulation besides its sizes.
+_OPTIONS = ("points", "repeats", "target_standard_error", "target_relative_error", "time_limit")
+
+# Seconds for what comes after the time limit: what is on record is found.
+_LEAST_TIME = 1e-3
+
 # Points of a line, fewer where they have the same integers.
 _POINTS = 25
 
@@ -72,7 +81,7 @@ class Simulation:
     most_repeats : int
         Repeats at which a point that misses the target is left as it is.
     time_limit : float, optional
-        Seconds after which no more is computed.
+        Seconds from now on, after which no more is computed.
     rng : int
         Root seed.
     jobs, backend, scheduler
@@ -104,6 +113,7 @@ class Simulation:
     store: RunStore | None = None
     progress: bool = False
     announce: Callable[[Plan], None] | None = None
+    _deadline: float = field(default=math.inf, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for dim in self.sizes:
@@ -112,17 +122,21 @@ class Simulation:
             raise ValueError(
                 f"dim must be one size or several different ones, got {list(self.sizes)}"
             )
-        names = ("repeats", "target_standard_error", "target_relative_error", "time_limit")
-        check_arguments(**given(**{name: getattr(self, name) for name in names}))
+        check_arguments(**given(**{name: getattr(self, name) for name in _OPTIONS[1:]}))
         check_run(self.rng, self.jobs)
         get_backend(self.backend)
         object.__setattr__(self, "sizes", tuple(sorted(self.sizes)))
+        object.__setattr__(self, "_deadline", time.monotonic() + (self.time_limit or math.inf))
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until the time limit, at least those in which what is on record is found."""
+        return max(self._deadline - time.monotonic(), _LEAST_TIME)
 
     @property
     def execution(self) -> dict[str, Any]:
         """Where cells are run and put on record, as arguments of `iclimit.runs.run_cells`."""
-        names = ("rng", "jobs", "backend", "scheduler", "store")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in _EXECUTION}
 
     @property
     def first_repeats(self) -> tuple[int, ...]:
@@ -144,12 +158,14 @@ class Simulation:
 
 
 def parse_simulation(
-    options: Mapping[str, Any], points: Any, **execution: Any
+    quantity: Quantity, options: Mapping[str, Any], points: Any, **execution: Any
 ) -> tuple[Simulation, Any]:
-    """Simulation and number of points from what a user gives as one mapping.
+    """Simulation and points from what a user gives as one mapping.
 
     Parameters
     ----------
+    quantity : Quantity
+        What is to be simulated.
     options : mapping
         ``dim`` (one size or several), and optionally ``points``, ``repeats``,
         ``target_standard_error``, ``target_relative_error`` and ``time_limit``.
@@ -157,30 +173,31 @@ def parse_simulation(
         Default of the number of points.
     **execution
         The other fields of Simulation.
+
+    Raises
+    ------
+    ValueError
+        If the quantity cannot be simulated, or an option is not allowed.
     """
-    if not isinstance(options, Mapping):
-        raise TypeError(f'simulation must be a mapping such as {{"dim": 40}}, got {options!r}')
-    more = ("points", "repeats", "target_standard_error", "target_relative_error", "time_limit")
-    wrong = [name for name in options if name not in ("dim", *more)]
-    if wrong or "dim" not in options:
-        hint = did_you_mean(wrong[0], ("dim", *more)) if wrong else ""
-        raise ValueError(
-            f"simulation takes dim and optionally {', '.join(more)}, "
-            f"got {', '.join(options) or 'nothing'}{hint}"
-        )
-    rest = {name: value for name, value in options.items() if name not in ("dim", "points")}
-    given_dim = options["dim"]
-    sizes = given_dim if isinstance(given_dim, (Sequence, np.ndarray)) else (given_dim,)
-    return Simulation(tuple(sizes), **rest, **execution), options.get("points", points)
-
-
-def check_simulated(quantity: Quantity) -> None:
-    """Raise a ValueError if the quantity cannot be simulated."""
     if not quantity.simulated:
         raise ValueError(
             "quantity must be icl_error, idg_error or task_gap to be simulated, "
             f"got {quantity.name!r}"
         )
+    if not isinstance(options, Mapping):
+        raise TypeError(f'simulation must be a mapping such as {{"dim": 40}}, got {options!r}')
+    known = ("dim", *_OPTIONS)
+    wrong = [name for name in options if name not in known]
+    if wrong or "dim" not in options:
+        hint = did_you_mean(wrong[0], known) if wrong else ""
+        raise ValueError(
+            f"simulation takes dim and optionally {', '.join(_OPTIONS)}, "
+            f"got {', '.join(options) or 'nothing'}{hint}"
+        )
+    rest = dict(options)
+    dim, points = rest.pop("dim"), rest.pop("points", points)
+    sizes = tuple(dim) if isinstance(dim, (Sequence, np.ndarray)) else (dim,)
+    return Simulation(sizes, **rest, **execution), points
 
 
 def points_at_sizes(
@@ -239,13 +256,11 @@ def simulate_values(
     Raises
     ------
     ValueError
-        If the quantity cannot be simulated, or a point is at infinity.
+        If a point is at infinity.
     RuntimeError
         If the runs of all points fail.
     """
-    check_simulated(quantity)
     where = simulation.execution
-    deadline = time.monotonic() + (simulation.time_limit or math.inf)
     repeats = dict.fromkeys(range(len(points)), simulation.first_repeats)
     values: dict[int, SimulatedValue] = {}
     results: dict[Cell, Any] = {}
@@ -253,7 +268,7 @@ def simulate_values(
     # In an order that leaves no corner out if the time runs out.
     open_points = np.random.default_rng(0).permutation(len(points)).tolist()
     with tqdm(total=0, disable=not simulation.progress, unit="cell", desc="simulating") as bar:
-        while open_points and time.monotonic() < deadline:
+        while open_points and simulation.remaining > _LEAST_TIME:
             pairs = {
                 i: [
                     cells_at(points[i], dim, count, quantity.structure)
@@ -263,11 +278,10 @@ def simulate_values(
             }
             cells = list(dict.fromkeys(itertools.chain(*itertools.chain(*pairs.values()))))
             if simulation.announce is not None:
-                simulation.announce(plan_cells(cells, **where))
+                simulation.announce(plan_cells(cells, **simulation.execution))
             bar.total += len(cells)
-            remaining = deadline - time.monotonic()
-            limits: dict[str, Any] = {"time_limit": remaining, "batch_repeats": _batch_repeats}
-            for outcome in run_cells(cells, **where, **limits):
+            where["time_limit"] = simulation.remaining
+            for outcome in run_cells(cells, **where, batch_repeats=_batch_repeats):
                 bar.update()
                 if isinstance(outcome.result, Exception):
                     failures.append(RuntimeError(f"{outcome.result} ({outcome.cell.name})"))
@@ -277,19 +291,11 @@ def simulate_values(
                 if all(cell in results for cell in itertools.chain(*at_sizes)):
                     outcomes = [(results[run], results[predicted]) for run, predicted in at_sizes]
                     values[i] = value_at(quantity, points[i], outcomes)
-            wanted = {
-                i: tuple(
-                    min(
-                        math.ceil(simulation.growth(values[i]) * count),
-                        max(count, simulation.most_repeats),
-                    )
-                    for count in repeats[i]
-                )
-                for i in open_points
-                if i in values
-            }
-            open_points = [i for i in wanted if wanted[i] != repeats[i]]
-            repeats |= wanted
+            before, repeats = repeats, dict(repeats)
+            for i in [i for i in open_points if i in values]:
+                growth, most = simulation.growth(values[i]), simulation.most_repeats
+                repeats[i] = tuple(min(math.ceil(growth * n), max(n, most)) for n in before[i])
+            open_points = [i for i in open_points if repeats[i] != before[i]]
     if failures and not values:
         raise failures[0]
     _report(values, len(points), failures, simulation)
@@ -314,9 +320,8 @@ def predict_lines(
         ridgeless = x == "tau" and parameters.get("ridge", 0.0) == 0
         points = [{**parameters, x: at} for at in _places(grid, dim, ridgeless).tolist()]
         lines.append({prediction_cell(p, dim, draws, quantity.structure): p for p in points})
-    where = {**simulation.execution, "time_limit": simulation.time_limit}
     cells = list(dict.fromkeys(itertools.chain(*lines)))
-    predictions = {}
+    where, predictions = {**simulation.execution, "time_limit": simulation.remaining}, {}
     progress = {"disable": not simulation.progress, "unit": "cell", "desc": "predicting"}
     for outcome in tqdm(run_cells(cells, **where), total=len(cells), **progress):
         if not isinstance(outcome.result, Exception):

@@ -20,14 +20,11 @@ from iclimit.tables import PICTURES, TABLES
 SETTING = "--alpha 1 --kappa 0.5 --rho 0.01"
 CURVE = "--eigenvalues 0.6,0.4 --context 10 --heads 3 --init-scale 1e-4 --learning-rate 0.05"
 TINY = "--dim 2 --context 6 --steps 3 --batch 8 --held-out 50"
+LABELLED = (*TABLES, ".nc", *PICTURES)
 # Commands of the verbs that write files in seconds, and the endings of these.
 RESULTS = {
-    f"curve icl_error --tau 1.5:3:5 {SETTING}": TABLES + PICTURES,
-    "phase icl_error --x tau=1.5:3:4 --y rho=0:1:3 --alpha 1 --kappa 0.5": (
-        *TABLES,
-        ".nc",
-        *PICTURES,
-    ),
+    f"curve icl_error --tau 1.5:3:5 {SETTING}": LABELLED,
+    "phase icl_error --x tau=1.5:3:4 --y rho=0:1:3 --alpha 1 --kappa 0.5": LABELLED,
     "learning-rate --context 5,7 --dim 3": TABLES,
     "schedule --steps 3 --ratio 0.5": TABLES,
     "gdpp --condition-number 1e4 --tol 1e-10": TABLES + PICTURES,

@@ -5,6 +5,7 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+import xarray as xr
 from matplotlib.figure import Figure
 
 import iclimit
@@ -42,17 +43,9 @@ def test_a_title_of_the_user_stays(curves):
 
 
 def test_a_wide_title_is_broken():
-    found = iclimit.curve(
-        "icl_error",
-        tau=TAU,
-        alpha=1,
-        **SETTING,
-        ridge=1e-3,
-        test_alpha=3,
-        test_rho=1e-5,
-        task_spectrum="powerlaw:0.9",
-        test_spectrum="reversed",
-    )
+    spectra = {"task_spectrum": "powerlaw:0.9", "test_spectrum": "reversed"}
+    tests = {"test_alpha": 3, "test_rho": 1e-5}
+    found = iclimit.curve("icl_error", tau=TAU, alpha=1, **SETTING, ridge=1e-3, **tests, **spectra)
     ax = found.plot(new_axes(2.6, 2.2))
     ax.figure.canvas.figure.draw_without_rendering()
     assert ax.title.get_window_extent().width < ax.figure.bbox.width
@@ -109,6 +102,17 @@ def test_the_picture_ends_below_the_divergence(curves):
         assert np.isnan(y).sum() == 1
 
 
+def test_curves_are_labelled_arrays(tmp_path):
+    """Over the parameters that vary, given in any order; a value that is given twice is one."""
+    found = iclimit.curve("icl_error", alpha=[1, 10, 1], rho=[0.1], kappa=[1, 2], tau=TAU)
+    found.write(tmp_path / "curve.nc")
+    with xr.open_dataset(tmp_path / "curve.nc", engine="h5netcdf") as data:
+        assert data["icl_error"].dims == ("alpha", "kappa", "tau")
+        at = data["icl_error"].sel(alpha=10, kappa=1, tau=5)
+        assert float(at) == iclimit.icl_error(alpha=10, kappa=1, tau=5, rho=0.1)
+        assert (data.attrs["rho"], data["tau"].attrs["symbol"]) == (0.1, r"$\tau = n/d^2$")
+
+
 def test_integers_are_points():
     found = iclimit.curve("constant_rate_loss", steps=[1, 2, 5], ratio=0.5, rate=0.5)
     [line] = found.plot(new_axes()).lines
@@ -117,15 +121,9 @@ def test_integers_are_points():
 
 
 def test_predictions_run_along_the_whole_curve():
-    found = iclimit.curve(
-        "task_gap",
-        kappa=np.geomspace(0.25, 4, 9),
-        tau=2,
-        alpha=1,
-        rho=0.1,
-        simulation={"dim": 8, "repeats": 2, "points": 2},
-        jobs=1,
-    )
+    setting = {"kappa": np.geomspace(0.25, 4, 9), "tau": 2, "alpha": 1, "rho": 0.1}
+    simulation = {"dim": 8, "repeats": 2, "points": 2}
+    found = iclimit.curve("task_gap", **setting, simulation=simulation, jobs=1)
     [predicted], [simulated] = found.finite_size, found.simulated
     tasks = [round(8 * each.parameters["kappa"]) for each in predicted]
     assert (tasks[0], tasks[-1]) == (2, 32)
@@ -140,6 +138,9 @@ def test_predictions_run_along_the_whole_curve():
     rows = [row for row in found.rows() if row["source"] == "finite_size"]
     assert len(rows) == len(tasks) + 2
     assert all(row["repeats"] is None and row["dim"] == 8 for row in rows)
+    data = found.to_xarray()
+    assert data["simulated_value"].values == pytest.approx([v.estimate.mean for v in simulated])
+    assert data["predicted_kappa"].values == pytest.approx(np.array(tasks) / 8)
     ax = found.plot(new_axes())
     assert "prediction, $d = 8$" in legend_of(ax)
     [dashed] = [

@@ -46,9 +46,21 @@ def test_a_divergence_breaks_the_curve_and_leaves_the_picture(power, pole, grid)
     assert inside.max() > inside.min()
 
 
-def test_a_divergence_that_a_zoom_meets_by_chance_is_one():
-    line = line_of(lambda x: 1 / abs(x - 1), np.linspace(0.3, 4, 7))
-    assert breaks(line) == pytest.approx([1], abs=1e-6)
+@pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("beside", [0.0, 1e-15, 1e-12, 1.4e-4, 1e-3])
+def test_a_pole_looks_the_same_whatever_the_grid(power, beside):
+    """Also if a point of the grid happens to lie next to it, and if the grid is uneven."""
+    function, tops = (lambda x: abs(x - 1) ** -power), []
+    for grid in (np.geomspace(0.1, 5, 40), np.linspace(0.1, 5, 7)):
+        line = line_of(function, np.sort(np.append(grid[abs(grid - 1) > 0.01], 1 + beside)))
+        assert breaks(line) == pytest.approx([1], abs=1e-8)
+        tops.append(np.nanmax(line.framed))
+    assert tops == pytest.approx(np.full(2, (0.01 * 4.9) ** -power), rel=1e-6)
+
+
+def test_a_step_is_no_pole():
+    line = line_of(lambda x: np.where(x < 1.7, 1.0, 10 - x), np.linspace(0.1, 5, 8))
+    assert not breaks(line).size
 
 
 def test_a_change_of_sign_through_infinity_is_one_break():

@@ -16,15 +16,8 @@ from iclimit.cli import main
 
 @pytest.fixture
 def diagram():
-    return iclimit.phase_diagram(
-        "icl_error",
-        x="tau",
-        y="kappa",
-        tau=np.geomspace(0.1, 10, 21),
-        kappa=[0.5, 1, 2],
-        alpha=10,
-        rho=0.1,
-    )
+    setting = {"tau": np.geomspace(0.1, 10, 21), "kappa": [0.5, 1, 2], "alpha": 10, "rho": 0.1}
+    return iclimit.phase_diagram("icl_error", x="tau", y="kappa", **setting)
 
 
 def test_values_and_rows():
@@ -33,15 +26,8 @@ def test_values_and_rows():
     )
     expected = iclimit.icl_error(tau=2, alpha=4, kappa=1, rho=0.5, ridge=0.1)
     assert diagram.values[1, 2] == expected
-    assert diagram.rows()[5] == {
-        "quantity": "icl_error",
-        "tau": 2,
-        "kappa": 1,
-        "ridge": 0.1,
-        "alpha": 4,
-        "rho": 0.5,
-        "value": expected,
-    }
+    place = {"tau": 2, "kappa": 1, "ridge": 0.1, "alpha": 4, "rho": 0.5}
+    assert diagram.rows()[5] == {"quantity": "icl_error", **place, "value": expected}
 
 
 def test_labelled_array_goes_through_a_file(diagram, tmp_path):
@@ -97,13 +83,6 @@ def test_a_divergence_does_not_wreck_the_colours(diagram):
     assert to_rgba("#b0b0b0") == tuple(mesh.cmap.get_bad())
 
 
-def test_colours_are_monotone_in_lightness(diagram):
-    ax = Figure().subplots()
-    (mesh,) = [c for c in diagram.plot(ax).collections if hasattr(c, "get_coordinates")]
-    red, green, blue, _ = np.transpose(mesh.cmap(np.linspace(0, 1, 64)))
-    assert np.all(np.diff(0.2126 * red + 0.7152 * green + 0.0722 * blue) > 0)
-
-
 @pytest.mark.parametrize(
     ("quantity", "setting"),
     [
@@ -148,21 +127,13 @@ def test_bad_input_is_named(changed, message):
         iclimit.phase_diagram("bayes_error", **arguments)
 
 
-def test_other_parameters_are_numbers():
-    with pytest.raises(ValueError, match="tau must be a number"):
-        iclimit.phase_diagram(
-            "icl_error", x="alpha", y="rho", alpha=[1, 2], rho=[0, 1], kappa=1, tau=[1, 2]
-        )
-
-
 # The verb.
 
 AXES = ["--x", "ratio=0.1:10:8:log", "--y", "rate=0.1:4:9:log"]
 
 
-@pytest.mark.parametrize("ending", ["png", "pdf", "svg"])
-def test_a_picture_has_its_data_beside_it(ending, tmp_path):
-    path = tmp_path / f"phase.{ending}"
+def test_a_picture_has_its_data_beside_it(tmp_path):
+    path = tmp_path / "phase.pdf"
     arguments = ["phase", "constant_rate_loss", *AXES, "--steps", "3", "-o", str(path)]
     assert main(arguments) == 0
     assert sorted(p.name for p in tmp_path.glob("phase*")) == sorted(["phase.nc", path.name])

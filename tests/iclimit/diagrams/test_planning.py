@@ -30,9 +30,8 @@ def test_cells_are_counted_once(tmp_path):
         assert (plan.cells, plan.recorded, plan.workers) == (8, 0, 1)
         assert plan.memory_bytes == cell_memory(dim=12, prompts=288)
         assert plan.seconds > 0
-        simulate_values(
-            QUANTITIES["icl_error"], [POINT], Simulation((10, 12), repeats=3, jobs=1, store=store)
-        )
+        recorded = Simulation((10, 12), repeats=3, jobs=1, store=store)
+        simulate_values(QUANTITIES["icl_error"], [POINT], recorded)
         after = plan_cells(cells, **options)
         assert (after.cells, after.recorded) == (8, 4)
         more = cells_of([POINT], Simulation((10, 12), repeats=20, jobs=1))
@@ -49,10 +48,9 @@ def test_it_is_announced_before_anything_runs():
         announced.append(plan)
         raise KeyboardInterrupt
 
+    large = Simulation((300,), jobs=1, announce=stop)
     with pytest.raises(KeyboardInterrupt):
-        simulate_values(
-            QUANTITIES["icl_error"], [POINT], Simulation((300,), jobs=1, announce=stop)
-        )
+        simulate_values(QUANTITIES["icl_error"], [POINT], large)
     [plan] = announced
     assert plan.memory_bytes > 2**28
 

@@ -9,49 +9,14 @@ from iclimit.diagrams.quantities import QUANTITIES, one_at_a_time
 from iclimit.notation import PARAMETERS
 
 VALUES = {
-    "tau": 2,
-    "alpha": 3.5,
-    "depth": 3,
-    "width_ratio": 0.7,
-    "kappa": 1.5,
-    "condition_number": 1.5,
-    "penalty": 1,
-    "noise_ratio": 0.2,
-    "rho": 0.1,
-    "ridge": 1,
-    "test_alpha": 2,
-    "test_rho": 0.3,
-    "theta": 0.1,
-    "q": 0.3,
-    "rate": 0.5,
-    "dampening": 0.7,
-    "probability": 0.5,
-    "test_tasks": 10,
-    "context": 12,
-    "dim": 3,
-    "noise_variance": 0.1,
-    "task_variance": 2,
-    "mean_noise_variance": 0.3,
-    "ratio": 0.5,
-    "steps": 3,
-    "layers": 1,
-    "tol": 0.1,
-    "highest_noise": 1,
-    "multiplier": 1,
-    "threshold": 5,
-    "t": 0.5,
-    "init_scale": 0.1,
-    "input_variance": 2,
-    "drop_fraction": 0.3,
-    "initial_value": 0.1,
-    "value": 0.3,
-    "eigenvalue": 1,
-    "trace": 3,
-    "inverse_temperature": 0.4,
-    "heads": 2,
-    "efficiency": 0.5,
-    "x": 1,
-    "beta": 0.7,
+    **{"tau": 2, "alpha": 3.5, "kappa": 1.5, "rho": 0.1, "ridge": 1, "theta": 0.1, "q": 0.3},
+    **{"test_alpha": 2, "test_rho": 0.3, "test_tasks": 10, "probability": 0.5, "dim": 3},
+    **{"context": 12, "noise_variance": 0.1, "task_variance": 2, "mean_noise_variance": 0.3},
+    **{"rate": 0.5, "dampening": 0.7, "ratio": 0.5, "noise_ratio": 0.2, "steps": 3, "layers": 1},
+    **{"condition_number": 1.5, "penalty": 1, "tol": 0.1, "highest_noise": 1, "multiplier": 1},
+    **{"threshold": 5, "t": 0.5, "init_scale": 0.1, "input_variance": 2, "drop_fraction": 0.3},
+    **{"initial_value": 0.1, "value": 0.3, "eigenvalue": 1, "trace": 3, "heads": 2, "x": 1},
+    **{"inverse_temperature": 0.4, "efficiency": 0.5, "depth": 3, "width_ratio": 0.7, "beta": 0.7},
 }
 """A value of every parameter at which every quantity is defined."""
 
@@ -103,19 +68,17 @@ def test_tables_lose_no_parameter():
 
 
 def test_integers_are_asked_for():
+    point = {"penalty": 1, "noise_variance": 1, "context": 12, "dim": 2.5}
     with pytest.raises((ValueError, TypeError), match="dim must be an integer"):
-        QUANTITIES["ridge_risk"].evaluate(
-            {"penalty": 1, "noise_variance": 1, "context": 12, "dim": 2.5}
-        )
+        QUANTITIES["ridge_risk"].evaluate(point)
 
 
 def test_blocks_are_the_whole():
     """A grid large enough to be cut gives the same numbers as points of it."""
     tau, alpha = np.geomspace(0.1, 10, 300), np.geomspace(0.1, 10, 310)
     setting = {"kappa": 0.5, "rho": 0.1, "ridge": 0.01}
-    values = QUANTITIES["icl_error"].evaluate(
-        setting | {"alpha": alpha[None, :], "tau": tau[:, None]}
-    )
+    grid = {"alpha": alpha[None, :], "tau": tau[:, None]}
+    values = QUANTITIES["icl_error"].evaluate(setting | grid)
     assert values.shape == (300, 310)
     for i, j in ((0, 0), (150, 7), (299, 309)):
         point = asymptotics.pretraining.icl_error(tau=tau[i], alpha=alpha[j], **setting)
@@ -145,28 +108,18 @@ def test_one_at_a_time_calls_once_for_each_combination():
 
 
 @pytest.mark.parametrize(
-    ("parameters", "message"),
+    ("name", "parameters", "message"),
     [
-        ({"tau": 1, "alpha": 1}, "icl_error needs kappa, rho"),
-        ({"theta": 1}, "icl_error takes tau, alpha, kappa, rho, ridge, got 'theta'"),
+        ("icl_error", {"tau": 1, "alpha": 1}, "icl_error needs kappa, rho"),
+        ("icl_error", {"theta": 1}, "icl_error takes tau, alpha, kappa, rho, ridge, got 'theta'"),
+        ("icl_eror", {}, "quantity must be one of .*; did you mean icl_error"),
+        ("optimal_gdp_loss", {}, "quantity must be one of .*; did you mean optimal_gdpp_loss"),
+        ("bayes_error", {"alhpa": 1}, r"got 'alhpa'; did you mean alpha\?"),
     ],
 )
-def test_parameters_are_checked(parameters, message):
+def test_names_and_parameters_are_checked(name, parameters, message):
     with pytest.raises(ValueError, match=message):
-        iclimit.diagrams.quantities.get_quantity("icl_error", parameters)
-
-
-@pytest.mark.parametrize(
-    ("name", "hint"), [("icl_eror", "icl_error"), ("optimal_gdp_loss", "optimal_gdpp_loss")]
-)
-def test_unknown_names_get_a_hint(name, hint):
-    with pytest.raises(ValueError, match=f"quantity must be one of .*; did you mean {hint}"):
-        iclimit.diagrams.quantities.find_quantity(name)
-
-
-def test_unknown_parameters_get_a_hint():
-    with pytest.raises(ValueError, match=r"got 'alhpa'; did you mean alpha\?"):
-        iclimit.diagrams.quantities.get_quantity("bayes_error", {"alhpa": 1})
+        iclimit.diagrams.quantities.get_quantity(name, parameters)
 
 
 def excess_over_bayes(tau, alpha, kappa=np.inf, rho=0.1):

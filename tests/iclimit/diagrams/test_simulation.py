@@ -24,7 +24,6 @@ def simulation(*sizes, **options):
 
 def test_one_size_is_the_run_itself():
     [found] = simulate_values(ICL, [POINT], simulation(12, repeats=5, rng=3))
-    assert found is not None
     integers = {"dim": 12, "context": 12, "tasks": 6, "prompts": 288, "rho": 0.1, "ridge": 0.1}
     cell = Cell.of(simulate_errors, **integers, repeats=5)
     run = simulate_errors(**integers, repeats=5, rng=cell.seed(3))
@@ -34,19 +33,15 @@ def test_one_size_is_the_run_itself():
     [sized] = found.runs
     assert sized.prediction.mean == found.theory
     error = predicted.icl.standard_error
-    assert abs(sized.prediction.mean - predicted.icl.mean) < 4.5 * math.hypot(
-        sized.prediction.standard_error, error
-    )
+    allowed = 4.5 * math.hypot(sized.prediction.standard_error, error)
+    assert abs(sized.prediction.mean - predicted.icl.mean) < allowed
     assert sized.prediction.standard_error == pytest.approx(error * math.sqrt(600 / 128), rel=0.3)
 
 
 def test_the_gap_keeps_the_correlation():
     [found] = simulate_values(QUANTITIES["task_gap"], [POINT], simulation(12, repeats=6))
-    assert found is not None
-    cell = Cell.of(
-        simulate_errors, dim=12, context=12, tasks=6, prompts=288, rho=0.1, ridge=0.1, repeats=6
-    )
-    run = cell.run(0)
+    integers = {"dim": 12, "context": 12, "tasks": 6, "prompts": 288, "rho": 0.1, "ridge": 0.1}
+    run = Cell.of(simulate_errors, **integers, repeats=6).run(0)
     assert found.estimate.mean == pytest.approx(run.gap.mean, rel=1e-12)
     assert found.estimate.standard_error == pytest.approx(run.gap.standard_error)
 
@@ -54,7 +49,6 @@ def test_the_gap_keeps_the_correlation():
 def test_three_sizes_are_extrapolated():
     """The deviations from the prediction, by the normal equations of a straight line in 1/d."""
     [found] = simulate_values(ICL, [POINT], simulation(8, 12, 16, repeats=10))
-    assert found is not None
     assert [run.estimate.repeats for run in found.runs] == [29, 16, 10]
     limit = float(iclimit.icl_error(**POINT))
     assert found.theory == pytest.approx(limit, rel=1e-12)
@@ -67,11 +61,9 @@ def test_three_sizes_are_extrapolated():
     first, second = np.sum(weight * deviation), np.sum(weight * inverse * deviation)
     intercept = (sums[2] * first - sums[1] * second) / determinant
     assert found.estimate.mean == pytest.approx(limit + intercept, rel=1e-9)
-    assert found.estimate.standard_error == pytest.approx(
-        math.sqrt(sums[2] / determinant), rel=1e-9
-    )
-    ratio = intercept / math.sqrt(sums[2] / determinant)
-    assert found.z is not None
+    error = math.sqrt(sums[2] / determinant)
+    assert found.estimate.standard_error == pytest.approx(error, rel=1e-9)
+    ratio = intercept / error
     assert stats.norm.cdf(found.z) == pytest.approx(stats.t.cdf(ratio, 9), rel=1e-6)
     assert abs(found.z) < 4.5
 
@@ -98,21 +90,16 @@ def test_precision_is_reached_by_extending(target, tmp_path):
 
 
 def test_precision_has_a_limit():
+    target = simulation(6, repeats=8, target_standard_error=1e-6, most_repeats=50)
     with pytest.warns(RuntimeWarning, match="1 of 1 points have larger standard errors than"):
-        [found] = simulate_values(
-            ICL, [POINT], simulation(6, repeats=8, target_standard_error=1e-6, most_repeats=50)
-        )
-    assert found is not None
+        [found] = simulate_values(ICL, [POINT], target)
     assert found.runs[0].estimate.repeats == 50
 
 
 def test_what_the_time_does_not_suffice_for_is_missing():
+    limited = simulation(60, repeats=500, time_limit=0.5)
     with pytest.warns(RuntimeWarning, match="0 of 2 points are simulated"):
-        found = simulate_values(
-            ICL,
-            [POINT, POINT | {"tau": 8.0}],
-            Simulation((60,), repeats=500, jobs=1, time_limit=0.5),
-        )
+        found = simulate_values(ICL, [POINT, POINT | {"tau": 8.0}], limited)
     assert found == [None, None]
 
 
@@ -129,8 +116,7 @@ def test_a_run_that_fails_leaves_the_others(monkeypatch):
     monkeypatch.setattr(Cell, "run", run)
     with pytest.warns(RuntimeWarning, match=r"1 runs failed, .* converge \(simulate_errors"):
         first, second = simulate_values(ICL, points, simulation(8, repeats=2))
-    assert first is None
-    assert second is not None
+    assert first is None is not second
     with pytest.raises(RuntimeError, match=r"did not converge \(simulate_errors"):
         simulate_values(ICL, points[:1], simulation(8, repeats=2))
 
@@ -145,17 +131,14 @@ def test_a_size_at_the_threshold_is_not_extrapolated(seed):
     assert can_be_extrapolated(point, (20, 30, 40))
     assert can_be_extrapolated(point | {"ridge": 0.1}, (10, 20, 30))
     [found] = simulate_values(ICL, [point], simulation(10, 14, 20, repeats=8, rng=seed))
-    assert found is not None
     last = found.runs[-1]
     assert (found.estimate.mean, found.theory) == (last.estimate.mean, last.prediction.mean)
-    assert found.z is not None
     assert abs(found.z) < 4.5
 
 
 def test_a_divergent_prediction_has_no_z():
     """n = d (d + 1) without ridge; a run there is finite."""
     [found] = simulate_values(ICL, [POINT | {"tau": 1.1, "ridge": 0.0}], simulation(10, repeats=2))
-    assert found is not None
     assert (found.z, found.theory) == (None, math.inf)
     assert math.isfinite(found.estimate.mean)
 
@@ -177,18 +160,18 @@ def test_a_divergent_prediction_has_no_z():
 )
 def test_bad_settings(options, message):
     with pytest.raises(ValueError, match=message):
-        parse_simulation(options, 12)
+        parse_simulation(ICL, options, 12)
 
 
 def test_sizes_may_be_an_array_and_options_are_a_mapping():
-    found, points = parse_simulation({"dim": np.array([8, 12])}, 12)
+    found, points = parse_simulation(ICL, {"dim": np.array([8, 12])}, 12)
     assert (found.sizes, points) == ((8, 12), 12)
     with pytest.raises(TypeError, match=r"simulation must be a mapping such as .*, got 20"):
-        parse_simulation(20, 12)
+        parse_simulation(ICL, 20, 12)
 
 
 def test_what_cannot_be_simulated():
     with pytest.raises(ValueError, match="quantity must be icl_error, idg_error or task_gap"):
-        simulate_values(QUANTITIES["bayes_error"], [POINT], simulation(8))
+        parse_simulation(QUANTITIES["bayes_error"], {"dim": 8}, 12)
     with pytest.raises(ValueError, match="tau must be finite to simulate, got inf"):
         simulate_values(ICL, [POINT | {"tau": math.inf}], simulation(8))

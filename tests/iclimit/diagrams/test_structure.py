@@ -30,26 +30,13 @@ def covariance(tmp_path):
 
 @pytest.mark.parametrize("name", ["icl_error", "idg_error", "task_gap"])
 def test_isotropic_spectra_are_the_isotropic_quantity(name):
-    ranges = {
-        "tau": [0.5, 1.0, 3.0],
-        "kappa": [0.3, 2.0, np.inf],
-        "alpha": [0.5, 30.0],
-        "rho": 0.1,
-    }
-    with_and_without = ({"ridge": 0.2}, {})
-    for more in with_and_without:
-        plain = iclimit.curve(name, **ranges, **more)
-        cases = (
-            {"task_spectrum": "isotropic"},
-            {"input_spectrum": "isotropic"},
-            {
-                "task_spectrum": "isotropic",
-                "test_spectrum": "atoms:1",
-                "input_spectrum": "atoms:1",
-            },
-        )
+    ranges = {"tau": [0.5, 1.0, 3.0], "kappa": [0.3, 2.0, np.inf], "alpha": [0.5, 30.0]}
+    cases = [{"task_spectrum": "isotropic"}, {"input_spectrum": "isotropic"}]
+    cases.append(cases[0] | {"test_spectrum": "atoms:1", "input_spectrum": "atoms:1"})
+    for ridge in (0.2, 0.0):
+        plain = iclimit.curve(name, **ranges, rho=0.1, ridge=ridge)
         for spectra in cases:
-            found = iclimit.curve(name, **ranges, **more, **spectra)
+            found = iclimit.curve(name, **ranges, rho=0.1, ridge=ridge, **spectra)
             np.testing.assert_allclose(found.values, plain.values, rtol=1e-12, atol=1e-12)
 
 
@@ -58,17 +45,11 @@ def test_curves_are_those_of_matrices(covariance):
     C, path = covariance
     c, basis = np.linalg.eigh(C)
     inputs = basis @ np.diag([0.5, 0.5, 0.5, 1.5, 1.5, 1.5]) @ basis.T
-    tau = np.array([0.5, 1.5, 4.0])
-    setting = SETTING | {"tau": tau, "test_alpha": 3.0, "test_rho": 0.4}
-    direct = structured_errors(
-        **setting,
-        spectrum=JointSpectrum.of_matrices(C, basis @ np.diag(c[::-1]) @ basis.T, inputs),
-    )
-    spectra = {
-        "task_spectrum": path,
-        "test_spectrum": "reversed",
-        "input_spectrum": "atoms:0.5,1.5",
-    }
+    setting = SETTING | {"tau": np.array([0.5, 1.5, 4.0]), "test_alpha": 3.0, "test_rho": 0.4}
+    joint = JointSpectrum.of_matrices(C, basis @ np.diag(c[::-1]) @ basis.T, inputs)
+    direct = structured_errors(**setting, spectrum=joint)
+    spectra = {"task_spectrum": path, "test_spectrum": "reversed"}
+    spectra["input_spectrum"] = "atoms:0.5,1.5"
     expected = {
         "icl_error": direct.icl,
         "idg_error": direct.idg,
@@ -135,16 +116,13 @@ def test_eigenvalues_of_a_file(tmp_path):
     structure = Structure(str(tmp_path / "values.txt"), input_spectrum_of(tmp_path))
     assert structure.covariances(24)["task_covariance"].tolist() == np.sort(values).tolist()
     assert structure.covariances(24)["test_covariance"].tolist() == np.sort(values)[::-1].tolist()
-    assert (
-        structure.covariances(48)["task_covariance"].tolist()
-        == np.repeat(np.sort(values), 2).tolist()
-    )
+    twice = np.repeat(np.sort(values), 2)
+    assert structure.covariances(48)["task_covariance"].tolist() == twice.tolist()
     pairs = np.sort(values).reshape(12, 2).mean(axis=1)
     np.testing.assert_allclose(structure.covariances(12)["task_covariance"], pairs, rtol=1e-12)
     for d in (5, 7, 100):
-        assert structure.covariances(d)["task_covariance"].mean() == pytest.approx(
-            values.mean(), rel=1e-12
-        )
+        mean = structure.covariances(d)["task_covariance"].mean()
+        assert mean == pytest.approx(values.mean(), rel=1e-12)
 
 
 def input_spectrum_of(folder):
@@ -170,36 +148,19 @@ def test_rows_of_equal_inputs_are_one():
 def test_a_gap_of_two_infinite_errors_has_the_sign_near_by():
     tau = np.array([0.999, 1.0, 1.001])
     for test, sign in (("atoms:0.01", -1), ("reversed", 1)):
-        found = iclimit.curve(
-            "task_gap",
-            tau=tau,
-            alpha=20,
-            kappa=2,
-            rho=0.1,
-            task_spectrum="atoms:0.1,1.9",
-            test_spectrum=test,
-        )
+        spectra = {"task_spectrum": "atoms:0.1,1.9", "test_spectrum": test}
+        found = iclimit.curve("task_gap", tau=tau, alpha=20, kappa=2, rho=0.1, **spectra)
         assert found.values[0, 1] == sign * np.inf
         assert np.all(np.sign(found.values) == sign)
 
 
 def test_simulation_agrees():
     """All spectra vary, and tests have a context length and a noise of their own."""
-    curves = iclimit.curve(
-        "icl_error",
-        kappa=[0.5, np.inf],
-        tau=2,
-        alpha=1,
-        rho=0.1,
-        ridge=0.1,
-        test_alpha=2,
-        test_rho=0.3,
-        task_spectrum="exponential:3",
-        test_spectrum="reversed:mp:0.5",
-        input_spectrum="uniform:0.5,1.5",
-        jobs=1,
-        simulation={"dim": (6, 8, 12), "repeats": 8, "points": 2},
-    )
+    setting = {"kappa": [0.5, np.inf], "tau": 2, "alpha": 1, "rho": 0.1, "ridge": 0.1}
+    setting |= {"test_alpha": 2, "test_rho": 0.3, "task_spectrum": "exponential:3"}
+    setting |= {"test_spectrum": "reversed:mp:0.5", "input_spectrum": "uniform:0.5,1.5"}
+    simulation = {"dim": (6, 8, 12), "repeats": 8, "points": 2}
+    curves = iclimit.curve("icl_error", **setting, simulation=simulation, jobs=1)
     [values] = curves.simulated
     assert len(values) == 2
     for value in values:
@@ -229,17 +190,9 @@ def test_cells_have_integers_of_the_tests_and_eigenvalues():
 
 @pytest.fixture(scope="module")
 def diagram():
-    return iclimit.phase_diagram(
-        "icl_error",
-        x="tau",
-        y="kappa",
-        tau=np.geomspace(0.3, 4, 30),
-        kappa=np.geomspace(0.1, 10, 30),
-        alpha=3,
-        rho=0.01,
-        task_spectrum="atoms:0,0.2,2.8",
-        test_spectrum="isotropic",
-    )
+    setting = {"tau": np.geomspace(0.3, 4, 30), "kappa": np.geomspace(0.1, 10, 30), "alpha": 3}
+    setting |= {"rho": 0.01, "task_spectrum": "atoms:0,0.2,2.8", "test_spectrum": "isotropic"}
+    return iclimit.phase_diagram("icl_error", x="tau", y="kappa", **setting)
 
 
 def test_boundaries_hold_for_the_spectra(diagram):
@@ -364,39 +317,25 @@ def test_a_list_is_its_eigenvalues(given):
         iclimit.curve("icl_error", **setting, task_spectrum=[])
 
 
-def test_wrong_uses_are_told(capsys):
-    setting = ["--alpha", "1", "--rho", "0.1", "--no-store"]
-    more = ["--tau", "1:2:3", "--kappa", "1"]
-    for command, message in (
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
         (
-            ["curve", "bayes_error", *setting, "--task-spectrum", "mp:2"],
-            "quantity must be one of icl_error, idg_error, task_gap, misalignment_error, "
-            "scalar_error, tied_loss, tied_flow_loss, untied_loss to take a spectrum, got "
-            "'bayes_error'",
+            "bayes_error --task-spectrum mp:2",
+            "scalar_error, tied_loss, tied_flow_loss, untied_loss",
         ),
+        ("icl_error --test-alpha 2", "without a spectrum, got 'test_alpha'"),
+        ("icl_error --test-spectrum mp:2", "test_spectrum needs task_spectrum"),
         (
-            ["curve", "icl_error", *setting, *more, "--test-alpha", "2"],
-            "icl_error takes tau, alpha, kappa, rho, ridge without a spectrum, got 'test_alpha'",
+            "misalignment_error --task-spectrum mp:2 --simulate dim=8",
+            "must be icl_error, idg_error",
         ),
-        (
-            ["curve", "icl_error", *setting, *more, "--test-spectrum", "mp:2"],
-            "test_spectrum needs task_spectrum",
-        ),
-        (
-            [
-                "curve",
-                "misalignment_error",
-                *setting,
-                *more,
-                "--task-spectrum",
-                "mp:2",
-                "--simulate",
-                "dim=8",
-            ],
-            "quantity must be icl_error, idg_error or task_gap",
-        ),
-    ):
-        assert main(command) == 2
-        assert message in capsys.readouterr().err
-    assert main(["curve", "icl_error", *setting, *more, "--task-spectrum", "none.csv"]) == 1
-    assert "none.csv" in capsys.readouterr().err
+        ("icl_error --task-spectrum none.csv", "none.csv"),
+    ],
+)
+def test_wrong_uses_are_told(command, message, capsys):
+    setting = "--alpha 1 --rho 0.1 --no-store"
+    if "bayes" not in command:
+        setting += " --tau 1:2:3 --kappa 1"
+    assert main(["curve", *command.split(), *setting.split()]) == (1 if ".csv" in message else 2)
+    assert message in capsys.readouterr().err
