@@ -12,10 +12,10 @@ for library in ("OMP", "OPENBLAS", "MKL"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 import array_api_strict
-import numpy as np
 import pytest
 from hypothesis import settings
 from started_browser import started_browser
+from strict_arrays import StrictBackend
 
 from iclimit.simulate.arrays import Backend
 
@@ -52,24 +52,6 @@ def browser() -> Iterator[Any]:
     """Selenium's driver of a headless browser; the test is skipped where there is none."""
     with started_browser() as driver:
         yield driver
-
-
-class StrictGenerator:
-    """NumPy's random numbers as strict arrays."""
-
-    def __init__(self, seed: Any) -> None:
-        self.generator = np.random.default_rng(seed)
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self.generator, name)
-        return lambda *args, **kwargs: array_api_strict.asarray(method(*args, **kwargs))
-
-
-class StrictBackend(Backend):
-    """Backend whose arrays allow what the array API standard says and nothing else."""
-
-    def generator(self, seed: np.random.SeedSequence) -> Any:
-        return StrictGenerator(seed)
 
 
 @pytest.fixture

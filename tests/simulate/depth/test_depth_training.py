@@ -245,49 +245,6 @@ def test_rotations_have_no_direction():
     assert abs(Estimate.of(entries[:, 3, 3] ** 2).z(exact)) < 4
 
 
-def test_shared_matrices_leave_the_identity_in_low_dimension():
-    """The curvature along antisymmetric parts, in closed form, and where training ends."""
-    lam = 1 / np.arange(1.0, DIM + 1)
-    steps = np.linspace(1, 2, 10_001)[:, None]
-    losses = np.mean(lam**2 * (1 - steps * lam) ** 4, axis=1)
-    gamma, least = 2 * steps[np.argmin(losses), 0], losses.min()
-    u = 1 - gamma / 2 * lam
-    pairs = lam**3 * lam[:, None] * (u + u[:, None]) ** 2 / 4
-    pairs -= (lam**3 * u**2)[:, None] * lam / 2
-    curvature = np.sum(pairs * (1 - np.eye(DIM))) / (DIM * (DIM - 1))
-    part = np.zeros((DIM, DIM))
-    part[:2, 2:] = [[0.3, -1.2], [0.8, 0.5]]
-    part -= part.T
-    part *= 0.02 / math.sqrt(np.mean(part**2))
-    law = ContextLaw(NUMPY, lam, lam, True, math.inf, math.inf, 0.0, 0.0)
-    fresh = law.draw_held_out(NUMPY.generators(0, 1), 20_000)
-    roots = fresh.covariance, fresh.query_root, fresh.task_root
-    ends = [
-        mean_losses([gamma * np.eye(DIM)[None] + sign * part] * 2, *roots, 0.0)[0]
-        for sign in (1, -1)
-    ]
-    change = Estimate.of((ends[0] + ends[1]) / 2 - least)
-    predicted = curvature * np.sum(part**2) / DIM
-    assert predicted < 0
-    assert abs(change.mean - predicted) < 4 * change.standard_error + 0.02 * abs(predicted)
-    assert change.standard_error < 0.03 * abs(predicted)
-    run = train_depth(
-        depth=2,
-        eigenvalues=lam,
-        task_spectrum=lam,
-        shared=True,
-        batch=64,
-        learning_rate=4.0,
-        steps=1200,
-        record=1200,
-        rng=1,
-    )
-    assert np.all(run.measures["held_out"][:, -1] < 0.95 * least)
-    symmetric = run.weights[0][:, 0] + np.matrix_transpose(run.weights[0][:, 0])
-    rest = symmetric - 2 * run.measures["traces"][:, -1:, :] * np.eye(DIM)
-    assert np.max(np.abs(rest)) < 0.1 * np.max(np.abs(run.weights[0][:, 0] * (1 - np.eye(DIM))))
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

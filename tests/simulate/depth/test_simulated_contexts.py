@@ -48,27 +48,6 @@ def test_losses_are_those_of_descent_on_tokens(context, width):
         assert loss == pytest.approx(np.sum(LAM[:, None] * error**2), rel=1e-12)
 
 
-def test_one_step_has_the_exact_mean():
-    """The fourth moment of Gaussian tokens is known at any size."""
-    rate, context, noise = 0.35, 8, 0.2
-    run = simulate_depth_loss(
-        eigenvalues=LAM,
-        task_spectrum=OMEGA,
-        rates=[rate],
-        context=context,
-        noise_variance=noise,
-        rng=0,
-        repeats=4000,
-    )
-    square = LAM**3 * (1 + 1 / context) + LAM * np.sum(LAM**2) / context
-    exact = np.mean(OMEGA * (LAM - 2 * rate * LAM**2 + rate**2 * square))
-    exact += noise / context * rate**2 * np.sum(LAM**2)
-    assert abs(run.loss.z(exact)) < 4
-    assert run.loss.standard_error < 0.02 * exact
-    assert 0.9 * exact < run.median.mean < 1.1 * exact
-    assert run.median.standard_error < 0.03 * exact
-
-
 def test_without_draws_the_loss_is_exact_and_repeats_extend():
     rates = np.array([0.4, 0.9])
     sure = simulate_depth_loss(eigenvalues=LAM, rates=rates, noise_variance=0.3, rng=1, repeats=2)

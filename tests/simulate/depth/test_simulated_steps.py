@@ -87,19 +87,6 @@ def test_factors_have_the_law_of_covariances(context):
     assert S[:, 1, 2].var() == pytest.approx(1 / context, rel=0.06)
 
 
-def test_covariances_and_tokens_have_the_same_means():
-    """Weights have no entry of the squared labels: the law of the errors' means is the same."""
-    setting = WEIGHTS | {"dampening": 0.6, "prompts": 60}
-    fast = simulated.simulate_test_time(**setting, rng=5, repeats=150, contexts=4)
-    slow = simulated.simulate_test_time(
-        **setting, sampler="tokens", rng=6, repeats=150, contexts=40
-    )
-    for a, b in zip(fast.means[1:], slow.means[1:], strict=True):
-        error = math.hypot(a.standard_error, b.standard_error)
-        assert abs(a.mean - b.mean) < 4 * error
-        assert error < 0.02 * a.mean
-
-
 def test_one_step_from_labels_has_the_exact_icl_error():
     """The same law of pretraining as `simulate_errors`, whose test errors are exact."""
     setting = {"dim": 8, "context": 16, "prompts": 192, "tasks": 12, "ridge": 0.2}
@@ -110,16 +97,6 @@ def test_one_step_from_labels_has_the_exact_icl_error():
     error = math.hypot(steps.means[1].standard_error, exact.icl.standard_error)
     assert abs(difference) < 4 * error
     assert error < 0.03 * exact.icl.mean
-
-
-def test_much_pretraining_on_weights_is_the_best_single_step():
-    """With 2000 contexts a dimension Gamma is nearly 1/(1 + (1 + d + ...)/context) times I."""
-    setting = WEIGHTS | {"prompts": 24_000, "steps": 1}
-    run = simulated.simulate_test_time(**setting, rng=0, repeats=4, contexts=400)
-    # |w|^2 = d on the sphere: E h h' = 1 + 1/l + d (1 + rho)/l and the error 1 - 1/(E h h').
-    second = 1 + 1 / 24 + 12 * 1.2 / 24
-    assert abs(run.means[1].z(1 - 1 / second)) < 4
-    assert run.means[1].standard_error < 0.003
 
 
 def test_repeats_extend_and_dampening_scales():

@@ -19,7 +19,6 @@ from iclimit.simulate.descent.alignment import (
     roll_out,
 )
 from iclimit.simulate.descent.constructions import descent_layer
-from iclimit.simulate.descent.steps import descend, query_predictions
 from iclimit.simulate.models.transformer import Layer, apply_layer, forward, prediction
 from iclimit.simulate.prompts import Prompts, draw_prompts, regression_tokens
 
@@ -114,33 +113,6 @@ def test_alignment_equals_loops():
     assert swapped == found
 
 
-def test_standard_errors_are_honest():
-    """Spread of the three means over 200 batches against the reported errors."""
-    law = Problem(dim=D, context=N, scale=1)
-    generator = np.random.default_rng(5)
-    first, second = descent_predictor([0.4], scale=1), descent_predictor([0.5, 0.5], scale=1)
-    runs = np.array(
-        [
-            numbers(alignment(first, second, draw_prompts(law, NUMPY, generator, 200)))
-            for _ in range(200)
-        ]
-    )
-    ratio = np.std(runs[..., 0], axis=0) / np.mean(runs[..., 1], axis=0)
-    np.testing.assert_allclose(ratio, 1, atol=0.2)  # s.d. of a spread over 200 is 5 %
-
-
-def test_many_steps_and_small_ridge_align():
-    found = alignment(descent_predictor([0.4] * 2000, scale=1), ridge_predictor(0.0), draw(8))
-    assert found.gradient_distance.mean < 1e-6
-    one, far = (
-        alignment(
-            descent_predictor([0.4] * steps, scale=1), ridge_predictor(0.0), draw(8)
-        ).cosine.mean
-        for steps in (1, 30)
-    )
-    assert one < far < 1
-
-
 def test_vanishing_gradient_and_a_single_prompt():
     found = alignment(
         descent_predictor([0.0], scale=1), descent_predictor([0.4], scale=1), draw(1)
@@ -174,29 +146,6 @@ def test_interpolation_between_constructions_is_a_construction():
     )
 
 
-def test_interpolation_ends_at_its_layers():
-    tokens = regression_tokens(draw())
-    first, second = random_layer(), descent_layer(0.5, context=N, dim=D)
-    for weight, layer in ((0.0, first), (1.0, second)):
-        np.testing.assert_allclose(
-            prediction(tokens, [interpolate(first, second, weight)]),
-            prediction(tokens, [layer]),
-            rtol=1e-11,
-            atol=ROUNDING,
-        )
-
-
-def test_roll_out_is_dampened_descent():
-    prompts = draw()
-    layer = descent_layer(0.8, context=N, dim=D)
-    found = roll_out(regression_tokens(prompts), layer, 6, 0.5)
-    assert found.shape == (7, 20)
-    np.testing.assert_array_equal(found[0], 0)
-    for k in range(1, 7):
-        expected = query_predictions(prompts, descend(prompts, [0.4] * k))
-        np.testing.assert_allclose(found[k], expected, rtol=0, atol=10 * ROUNDING)
-
-
 def test_roll_out_of_any_layer_is_a_stack():
     tokens, layer = regression_tokens(draw()), random_layer()
     found = roll_out(tokens, layer, 3, 0.75, include_query=True)
@@ -216,23 +165,6 @@ def test_labels_only_keeps_the_update_of_the_labels(heads, include_query):
     assert np.max(np.abs(whole[:, :, :D] - tokens[:, :, :D])) > 0.1  # the layer moves inputs
     again = labels_only(labels_only(layer))
     np.testing.assert_array_equal(again.projection, labels_only(layer).projection)
-
-
-def test_labels_only_of_a_scrambled_step_repeats_as_descent():
-    """Rows of P V that never saw a gradient do harm from the second repetition on."""
-    prompts, step = draw(), descent_layer(0.4, context=N, dim=D)
-    noise = np.random.default_rng(7).standard_normal(step.projection.shape)
-    noise[:, -1, :] = 0.0
-    scrambled = Layer(step.key, step.query, step.value, step.projection + 0.3 * noise)
-    original = scrambled.projection.copy()
-    tokens = regression_tokens(prompts)
-    raw, clean = (roll_out(tokens, layer, 5) for layer in (scrambled, labels_only(scrambled)))
-    np.testing.assert_array_equal(scrambled.projection, original)
-    np.testing.assert_allclose(clean[1], raw[1], rtol=0, atol=ROUNDING)
-    for k in range(1, 6):
-        expected = query_predictions(prompts, descend(prompts, [0.4] * k))
-        np.testing.assert_allclose(clean[k], expected, rtol=0, atol=10 * ROUNDING)
-    assert np.max(np.abs(raw[2] - clean[2])) > 0.1
 
 
 @pytest.mark.parametrize(

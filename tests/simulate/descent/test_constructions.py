@@ -15,7 +15,7 @@ from iclimit.simulate.descent.constructions import (
     sinusoidal_positions,
     widen_layer,
 )
-from iclimit.simulate.models.transformer import Layer, apply_layer, forward, prediction
+from iclimit.simulate.models.transformer import apply_layer, forward, prediction
 from iclimit.simulate.prompts import Prompts, draw_prompts, regression_tokens
 
 ROUNDING = 1e-12  # absolute; labels and predictions are of order one to ten
@@ -79,31 +79,6 @@ def test_sum_normalization_is_the_mean_at_n_times_the_rate():
     np.testing.assert_array_equal(total.lookup, mean.lookup)
 
 
-def test_query_among_the_keys_is_harmless_for_one_step_from_zero_only():
-    prompts = draw()
-    layer = descent_layer(0.7, context=N, dim=D)
-    tokens = regression_tokens(prompts)
-
-    def gap(layers):
-        with_query = prediction(tokens, layers, include_query=True)
-        return float(np.max(np.abs(with_query - prediction(tokens, layers))))
-
-    assert gap([layer]) == 0
-    assert gap([layer, layer]) > 0.01  # measured 1.6
-
-
-def test_two_heads_of_half_the_rate_add_up():
-    tokens = regression_tokens(draw())
-    one, half = (descent_layer(rate, context=N, dim=D) for rate in (0.8, 0.4))
-    both = Layer(
-        *(np.concat([getattr(half, name)] * 2) for name in ("key", "query", "value", "projection"))
-    )
-    assert both.key.shape == (2, D + 1, D + 1)
-    np.testing.assert_allclose(
-        forward(tokens, [both] * 2), forward(tokens, [one] * 2), rtol=0, atol=ROUNDING
-    )
-
-
 def test_widened_layer_leaves_further_entries():
     tokens = regression_tokens(draw())
     layer = descent_layer(0.8, context=N, dim=D)
@@ -161,18 +136,6 @@ def test_copying_then_descent_equals_merged_tokens(context, encode, include_quer
         out[:, ::2, : D + 1], forward(merged, layers), rtol=0, atol=1e-11
     )  # three steps amplify the rounding of the copies
     np.testing.assert_array_equal(out[:, 1::2], copied[:, 1::2])
-
-
-def test_tokens_of_labels_contribute_nothing_to_descent():
-    prompts, positions = draw(), one_hot_positions(N)
-    tokens = separate_tokens(prompts, positions)
-    copied = apply_layer(tokens, copying_layer(positions, dim=D))
-    layer = widen_layer(descent_layer(0.7, context=N, dim=D), tokens.shape[2])
-    relabelled = copied.copy()
-    relabelled[:, 1::2, D] += 100.0
-    np.testing.assert_array_equal(
-        apply_layer(relabelled, layer)[:, ::2], apply_layer(copied, layer)[:, ::2]
-    )
 
 
 @pytest.mark.parametrize("include_query", [False, True])

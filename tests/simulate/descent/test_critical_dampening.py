@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from iclimit.simulate.descent import schedules, simulate_critical_dampening
+from iclimit.simulate.descent import simulate_critical_dampening
 from iclimit.simulate.descent.schedules import largest_eigenvalues
 
 Z_LIMIT = 4.0  # 15 comparisons against draws, 15 of a bias: one beyond in 500 seeds
@@ -104,16 +104,6 @@ def test_factors_fall_with_the_rate_the_scale_and_the_number_of_tasks():
     assert median(tasks=100) < median() < median(tasks=3)
 
 
-def test_quantiles_ascend_and_keep_their_order():
-    setting = {"rate": 0.5, **SIZE, "test_tasks": 30, "contexts": 5000, "rng": 3}
-    found = simulate_critical_dampening(QUANTILES, **setting)
-    quantiles, errors = numbers(found)
-    assert np.all(np.diff(quantiles) > 0)
-    assert np.all(errors > 0)
-    backwards = simulate_critical_dampening(QUANTILES[::-1], **setting)
-    assert backwards.quantiles == found.quantiles[::-1]
-
-
 def test_one_task_has_the_quantiles_of_the_eigenvalue():
     p = np.array(QUANTILES)
     found = simulate_critical_dampening(
@@ -121,36 +111,6 @@ def test_one_task_has_the_quantiles_of_the_eigenvalue():
     )
     top = largest_eigenvalues(**SIZE, input_law="uniform", contexts=4000, rng=4)
     np.testing.assert_allclose(numbers(found)[0], np.quantile(4 / top, p), rtol=2e-3)
-
-
-def test_arguments_reach_the_simulation(monkeypatch):
-    seen = {}
-
-    def spy(*problem, **arguments):
-        names = ("context", "dim", "input_law", "scale")
-        seen.update(arguments, **dict(zip(names, problem, strict=True)))
-        return np.linspace(1.0, 2.0, arguments["contexts"])
-
-    monkeypatch.setattr(schedules, "largest_eigenvalues", spy)
-    found = simulate_critical_dampening(
-        [0.5],
-        rate=1.0,
-        **SIZE,
-        test_tasks=1,
-        input_law="laplace",
-        scale=0.3,
-        contexts=1000,
-        rng=9,
-        backend="cupy",
-    )
-    assert seen == SIZE | {
-        "input_law": "laplace",
-        "scale": 0.3,
-        "contexts": 1000,
-        "rng": 9,
-        "backend": "cupy",
-    }
-    assert found.quantiles[0].mean == pytest.approx(2 / 1.5, rel=1e-3)
 
 
 @pytest.mark.parametrize(

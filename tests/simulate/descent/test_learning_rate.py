@@ -123,23 +123,6 @@ def test_standard_errors_are_the_spread_over_replications(law):
     assert whole.rate.standard_error < 0.01 * expected  # the comparison sees one part in 25
 
 
-@pytest.mark.parametrize("law", ["gaussian", "laplace"])
-def test_standard_error_is_that_of_the_bootstrap(law):
-    prompts = draw(20_000, law, seed=3)
-    g, y = slopes(part(prompts, slice(0, 4000)), "mean"), prompts.query_label[:4000]
-    generator = np.random.default_rng(4)
-    rates = []
-    for _ in range(1000):
-        drawn = generator.integers(0, 4000, 4000)
-        rates.append(np.sum((g * y)[drawn]) / np.sum((g**2)[drawn]))
-    found = estimate_learning_rate(part(prompts, slice(0, 4000)))
-    # A spread over 1000 is known to 2.2 %; the estimates differ at the next order in 1/tasks.
-    assert found.rate.standard_error == pytest.approx(np.std(rates), rel=0.1)
-    # What constant residuals would give is too small by a third at least: the test can tell.
-    naive = math.sqrt(np.mean((y - found.rate.mean * g) ** 2) / np.sum(g**2))
-    assert naive < 0.75 * found.rate.standard_error
-
-
 @pytest.mark.parametrize("normalization", ["mean", "sum"])
 @pytest.mark.parametrize("law", COORDINATE_VARIANCE)
 def test_line_search_agrees(law, normalization):
@@ -152,36 +135,6 @@ def test_line_search_agrees(law, normalization):
         assert found == pytest.approx(expected, rel=2 * tolerance)
         # A golden section shrinks the bracket by .618, after a few steps to find it.
         assert evaluations < 20 + math.log(1 / tolerance) / math.log(1.618)
-
-
-def test_few_tasks_can_have_a_negative_rate():
-    prompts = draw(2000)
-    negative = prompts.query_label * slopes(prompts, "mean") < 0
-    few = part(prompts, np.flatnonzero(negative)[:5])
-    found = estimate_learning_rate(few)
-    assert found.rate.mean < 0
-    assert found.loss().mean < found.loss(0.0).mean
-    searched, _ = search_learning_rate(few)
-    assert searched == pytest.approx(found.rate.mean, rel=1e-3)
-
-
-def test_a_perfect_fit_has_no_error():
-    prompts = draw(50)
-    perfect = replace(prompts, query_label=0.7 * slopes(prompts, "mean"))
-    found = estimate_learning_rate(perfect)
-    assert found.rate.mean == pytest.approx(0.7, rel=ROUNDING)
-    # Differences of sums of order one: the root of their rounding.
-    assert found.rate.standard_error < 1e-7
-    assert found.loss().mean == pytest.approx(0, abs=1e-12)
-
-
-def test_rates_do_not_depend_on_the_units_of_the_labels():
-    prompts = draw(100)
-    scaled = replace(prompts, labels=-3 * prompts.labels, query_label=-3 * prompts.query_label)
-    one, other = estimate_learning_rate(prompts), estimate_learning_rate(scaled)
-    assert_same_rate(other, one)
-    nine_times = [9 * value for value in pair(one.loss(0.1))]
-    assert pair(other.loss(0.1)) == pytest.approx(nine_times, rel=1e-10)
 
 
 def collected(monkeypatch, **arguments):

@@ -1,7 +1,6 @@
 """Trained layers against the least loss, found by other routes on the same or on fresh prompts."""
 
 import math
-from functools import cache
 
 import numpy as np
 import pytest
@@ -66,38 +65,6 @@ def test_one_layer_learns_one_step_of_gradient_descent(context):
     prompts = held_out(problem)
     guess = rate * np.einsum("nii->n", descent_features(prompts))
     assert_excess(squared_errors(run, prompts), (prompts.query_label - guess) ** 2, EXCESS)
-
-
-MIXING = np.array([[1.5, 0.4, 0.0], [0.0, 0.8, 0.3], [0.0, 0.0, 0.4]])
-ANISOTROPIC = Problem(
-    dim=3, context=20, input_law="uniform", noise_variance=0.1, mixing=MIXING, scale=1
-)
-
-
-@cache
-def anisotropic_reference():
-    """Fresh prompts and the squared errors of the best preconditioned step, by least squares."""
-    fit = draw_prompts(ANISOTROPIC, BACKEND, np.random.default_rng(2), 150_000)
-    features = descent_features(fit)
-    matrix = np.linalg.lstsq(features.reshape(-1, 9), fit.query_label)[0]
-    scalar = np.einsum("nii->n", features)
-    rate = np.mean(scalar * fit.query_label) / np.mean(scalar**2)
-    prompts = held_out(ANISOTROPIC, 100_000)
-    features = descent_features(prompts)
-    best = (prompts.query_label - features.reshape(-1, 9) @ matrix) ** 2
-    plain = (prompts.query_label - rate * np.einsum("nii->n", features)) ** 2
-    assert np.mean(plain) > 1.1 * np.mean(best)
-    return prompts, best
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("optimizer", "seed"), [("adam", 0), ("lbfgs", 1)])
-def test_anisotropic_noisy_inputs_teach_preconditioned_descent(optimizer, seed):
-    # Half of the seeds end where the layer reads out inputs.
-    run = train_attention(ANISOTROPIC, optimizer=optimizer, rng=seed)
-    assert run.converged
-    prompts, best = anisotropic_reference()
-    assert_excess(squared_errors(run, prompts), best, EXCESS)
 
 
 @pytest.mark.parametrize("include_query", [False, True])

@@ -151,19 +151,6 @@ def test_chosen_sequences(model):
         assert_equal(half, other)
 
 
-def test_merged_with_the_labels_only_is_cubic():
-    cubic, merged = AttentionModel("cubic", 3, 4), AttentionModel("merged", 3, 4)
-    value, lookup = some_weights(cubic, 1)
-    wide = [np.zeros((1, *shape)) for shape in merged.shapes]
-    wide[0][:, :, -1:], wide[1][:, :, :-1] = value, lookup
-    moments = sequence_moments(sequences(3))
-    losses, halves = MomentLoss(cubic, moments)([value, lookup])
-    others, gradients = MomentLoss(merged, moments)(wide)
-    assert_equal(others, losses)
-    assert_equal(gradients[0][:, :, -1:], halves[0])
-    assert_equal(gradients[1][:, :, :-1], halves[1])
-
-
 @pytest.mark.parametrize("kind", ["merged", "separate"])
 def test_random_tasks_do_not_leave_the_small_network(kind):
     # For random tasks the weights that start at zero have no gradient: moments odd in the task.

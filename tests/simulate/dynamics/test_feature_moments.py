@@ -15,7 +15,6 @@ from iclimit.simulate.dynamics.feature_moments import (
     gaussian_moments,
     population_moments,
     sequence_moments,
-    stack_moments,
 )
 from iclimit.simulate.prompts import Prompts, draw_prompts
 
@@ -144,14 +143,6 @@ def test_population_moments_against_sampling(fresh_fraction, noise_labels):
     assert np.max(spread / math.sqrt(count) / np.sqrt(np.outer(*[np.diag(expected)] * 2))) < 0.1
 
 
-@pytest.mark.parametrize("order", [0, 2, 4, 6, 8])
-def test_gaussian_moments_of_one_variable(order):
-    found = gaussian_moments(np.array([[2.5]]), order)
-    assert found.shape == (1,) * order
-    odd_factors = math.prod(range(1, order, 2))
-    assert found.item() == pytest.approx(odd_factors * 2.5 ** (order / 2), rel=1e-14)
-
-
 @pytest.mark.parametrize("order", [2, 4, 6])
 def test_gaussian_moments_of_dependent_variables(order):
     root = np.array([[1.0, 0.0], [0.4, 0.8], [-0.3, 0.2]])  # a singular covariance
@@ -196,26 +187,6 @@ def test_moments_of_a_set(dim, normalization, monkeypatch):
     assert_equal(sequence_moments(prompts, normalization=normalization), expected)
     monkeypatch.setattr(feature_moments, "BLOCK", 1)
     assert_equal(sequence_moments(prompts, normalization=normalization), expected)
-
-
-def test_strict_arrays(strict_backend):
-    problem = Problem(
-        dim=len(COVARIANCES[2]),
-        context=3,
-        input_covariance=COVARIANCES[2],
-        noise_variance=0.1,
-        scale=1,
-    )
-    seed = np.random.SeedSequence(3)
-    expected = sequence_moments(draw_prompts(problem, NUMPY, NUMPY.generator(seed), 9))
-    found = sequence_moments(
-        draw_prompts(problem, strict_backend, strict_backend.generator(seed), 9)
-    )
-    exact = population_moments(problem)
-    stacked = stack_moments(strict_backend, [found, exact])
-    for name in ("label", "cross", "second"):
-        here = np.stack([getattr(expected, name), getattr(exact, name)])
-        np.testing.assert_allclose(np.from_dlpack(getattr(stacked, name)), here, rtol=1e-12)
 
 
 def test_wrong_arguments():

@@ -197,21 +197,6 @@ def test_every_repeat_and_step_has_its_own_batch(monkeypatch):
     assert len(batches) == len(set(batches)) == 2 * 3 * 11
 
 
-def test_batches_lead_where_all_sequences_do():
-    settings = {
-        "training_set": 400,
-        "learning_rate": 0.02,
-        "init_scale": 0.1,
-        "steps": 1000,
-        "rng": 6,
-    }
-    whole = simulate_gradient_descent(PROBLEM, **settings)
-    batches = simulate_gradient_descent(PROBLEM, batch=50, **settings)
-    end, there = whole.losses[0, -30:].mean(), batches.losses[0, -30:].mean()
-    assert end < 0.6 * whole.losses[0, 0]
-    assert there == pytest.approx(end, rel=0.1)  # batches of 50: 3 % for the mean of 30
-
-
 @pytest.mark.parametrize("kind", ["merged", "cubic"])
 def test_losses_on_new_sequences(kind):
     run = simulate_gradient_descent(
@@ -438,17 +423,6 @@ def test_swings_that_recover():
     early = simulate_gradient_descent(FOUR, **settings | {"steps": 300, "record": 1})
     assert np.min(np.diff(early.losses[0, 150:])) < -0.01 < 0.01 < np.max(np.diff(early.losses[0]))
     assert simulate_gradient_descent(FOUR, **settings).losses[0, -1] < 0.137
-
-
-def test_more_steps_of_a_training_that_swings(tmp_path):
-    settings, path = LAW | {"learning_rate": 2.5}, tmp_path / "run"
-    with pytest.raises(UnstableTraining, match=SWINGING):
-        simulate_gradient_descent(FOUR, checkpoint=path, **settings | {"steps": 500})
-    with pytest.raises(UnstableTraining, match="to 1000 steps") as more:
-        simulate_gradient_descent(FOUR, checkpoint=path, **settings)
-    with pytest.raises(UnstableTraining, match="to 1000 steps") as whole:
-        simulate_gradient_descent(FOUR, **settings)
-    assert_same(more.value.curves, whole.value.curves)
 
 
 @pytest.mark.parametrize(

@@ -55,25 +55,6 @@ def test_gradient_descent_with_small_steps_is_the_flow(settings):
     assert np.max(np.abs((4 * once[1] - once[0]) / 3)) < 0.01 * third
 
 
-def test_the_same_problem_with_normalization_sum():
-    # Features N times as large, with weights smaller by N^(1/2): all goes N times as fast.
-    settings = MODELS[0]
-    start = start_of(settings, 2)
-    mean = simulate_gradient_flow(PROBLEM, model="merged", heads=3, initial=start, duration=60)
-    total = simulate_gradient_flow(
-        PROBLEM,
-        model="merged",
-        heads=3,
-        initial=[each / math.sqrt(6) for each in start],
-        duration=10,
-        normalization="sum",
-    )
-    times = np.linspace(0, 60, 50)
-    np.testing.assert_allclose(
-        total.at(times / 6), mean.at(times), rtol=0, atol=INTERPOLATED * mean.losses[0]
-    )
-
-
 @pytest.mark.parametrize("settings", MODELS[2:], ids=NAMES[2:])
 def test_separate_attention_with_normalization_sum(settings):
     # Weights smaller by N^(1/3) give the same predictions, N^(2/3) times as fast.
@@ -124,22 +105,6 @@ def test_a_rough_integration_says_so():
     assert fine.drift < 1e-9
     assert rough.drift > 1e-6
     assert np.max(np.abs(rough.weights[1] - fine.weights[1])) > 1e-6
-
-
-def test_merged_and_cubic_learn_alike():
-    cubic = AttentionModel("cubic", 2, 3)
-    value, lookup = cubic.random_weights(np.random.default_rng(5), 0.05)
-    wide = [np.zeros(shape) for shape in AttentionModel("merged", 2, 3).shapes]
-    wide[0][:, -1:], wide[1][:, :-1] = value, lookup
-    network = simulate_gradient_flow(
-        PROBLEM, model="cubic", heads=3, initial=[value, lookup], duration=60
-    )
-    layer = simulate_gradient_flow(PROBLEM, model="merged", heads=3, initial=wide, duration=60)
-    times = np.linspace(0, 60, 200)
-    gap = INTERPOLATED * network.losses[0]
-    np.testing.assert_allclose(layer.at(times), network.at(times), rtol=0, atol=gap)
-    np.testing.assert_allclose(layer.weights[1][:, :-1], network.weights[1], rtol=0, atol=1e-6)
-    assert not np.any(np.abs(layer.weights[1][:, -1]) > 1e-12)
 
 
 @pytest.mark.parametrize("settings", MODELS, ids=NAMES)

@@ -6,7 +6,7 @@ import array_api_strict
 import numpy as np
 import pytest
 
-from iclimit.problem import COORDINATE_VARIANCE, Problem
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.descent import schedules as descent
 from iclimit.simulate.descent.schedules import simulate_schedule
@@ -80,33 +80,6 @@ def test_conditional_loss_equals_token_level_responses(context, dim, noise, monk
         assert run.loss.samples[r] == pytest.approx((by_task + by_noise) / dim, rel=1e-11)
 
 
-@pytest.mark.parametrize(("context", "dim"), [(4, 7), (9, 4)])
-@pytest.mark.parametrize("law", COORDINATE_VARIANCE)
-def test_mean_loss_equals_sampled_prompts(context, dim, law):
-    variance, noise_variance, count = 1.7, 0.8, 4000
-    prompts = draw(
-        context, dim, count, input_law=law, task_variance=variance, noise_variance=noise_variance
-    )
-    second = {"gaussian": 1.0, "uniform": 1 / 3, "rademacher": 1.0, "laplace": 2.0}[law]
-    rates, gammas = np.array([0.2, 0.3, 0.4]) / second, np.array([0.05, 0.08]) / second
-    model = gdpp_transformer(rates, gammas, context=context, dim=dim)
-    predicted = prediction(regression_tokens(prompts), model.layers)
-    squared = (predicted - prompts.query_label) ** 2
-    run = simulate_gdpp(
-        rates,
-        gammas,
-        context=context,
-        dim=dim,
-        input_law=law,
-        noise_ratio=noise_variance / (variance * context),
-        rng=12,
-        contexts=4000,
-    )
-    factor = variance * dim * second
-    error = math.hypot(factor * run.loss.standard_error, np.std(squared) / math.sqrt(count))
-    assert abs(np.mean(squared) - noise_variance - factor * run.loss.mean) < Z_LIMIT * error
-
-
 @pytest.mark.parametrize(("context", "dim"), SIZES)
 def test_without_preconditioning_it_is_gradient_descent_on_the_same_contexts(context, dim):
     size = {"context": context, "dim": dim, "rng": 7}
@@ -153,20 +126,6 @@ def test_spectra_are_those_of_the_layers_tokens(context, dim):
             )
             if depth < 3:
                 values = values * (1 - gammas[depth] * values) ** 2
-
-
-def test_preconditioning_flattens_the_spectrum():
-    """gamma = 1/(3 lambda_max) before each layer of the same context, as in Theorem 5.1."""
-    x = draw(30, 4, n=1).inputs
-    gammas = []
-    condition = []
-    for _ in range(8):
-        spectrum = layer_spectra(x, [*gammas, 0.0])[-1, 0]
-        condition.append(spectrum[-1] / spectrum[0])
-        gammas.append(1 / (3 * spectrum[-1]))
-    assert condition[0] > 2
-    assert np.all(np.diff(condition[:6]) < 0)
-    assert condition[-1] - 1 < 1e-8
 
 
 @pytest.mark.parametrize(

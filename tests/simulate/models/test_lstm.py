@@ -11,13 +11,6 @@ from iclimit.simulate.networks import LstmNetwork, train_network
 from iclimit.simulate.prompts import draw_prompts, sample_prompts
 
 PROBLEM = Problem(dim=3, context=4, input_law="uniform", noise_variance=0.2, scale=1)
-NETWORKS = [
-    LstmNetwork(dim=3, hidden=5, layers=layers, bidirectional=both)
-    for layers in (1, 2, 3)
-    for both in (False, True)
-]
-ROUNDING = 1e-14
-"""Largest difference of numbers of order one; 1e-16 is typical."""
 
 
 def drawn(count=6):

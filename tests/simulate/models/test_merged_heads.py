@@ -10,9 +10,7 @@ from iclimit.simulate.softmax import MergedHeads, simulate_softmax, train_softma
 
 HEADS = MergedHeads(dim=3, heads=2, init_scale=0.5)
 PROMPTS = sample_prompts(Problem(dim=3, context=5, noise_variance=0.2, scale=1), 7, rng=0)
-WEIGHTS = HEADS.initial(np.random.default_rng(1))
 ROUNDING = 1e-13  # relative to the largest entry; the largest seen is 1e-15
-STEP = 1e-100
 
 
 def assert_equal(found, expected):

@@ -6,7 +6,7 @@ from token_attention import features, linear_attention, predict, token_matrix, w
 
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.prompts import Prompts, context_summary, draw_prompts
+from iclimit.simulate.prompts import context_summary, draw_prompts
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 from iclimit.simulate.prompts.summaries import squared_errors
 
@@ -84,49 +84,3 @@ def test_context_summary_equals_loops():
             first += 3 / 4 * prompts.labels[m, i] * prompts.inputs[m, i]
             last += prompts.labels[m, i] ** 2 / 4
         np.testing.assert_allclose(summary[m], [*first, last], rtol=ROUNDING, atol=1e-15)
-
-
-def test_features_are_query_times_summary():
-    generator = np.random.default_rng(2)
-    x, h = generator.standard_normal((5, 3)), generator.standard_normal((5, 4))
-    product = features(x, h)
-    assert product.shape == (5, 3, 4)
-    for m in range(5):
-        np.testing.assert_array_equal(product[m], np.outer(x[m], h[m]))
-
-
-def test_zero_value_matrix_leaves_tokens():
-    generator = np.random.default_rng(3)
-    Z = generator.standard_normal((2, 4, 6))
-    key, query = generator.standard_normal((2, 4, 4))
-    np.testing.assert_array_equal(linear_attention(Z, np.zeros((4, 4)), key, query), Z)
-
-
-def test_only_key_transposed_times_query_matters():
-    generator = np.random.default_rng(4)
-    Z = generator.standard_normal((2, 4, 6))
-    value, key, query = generator.standard_normal((3, 4, 4))
-    np.testing.assert_allclose(
-        linear_attention(Z, value, key, query),
-        linear_attention(Z, value, np.eye(4), key.T @ query),
-        rtol=ROUNDING,
-        atol=1e-10,  # entries up to a few hundred cancel
-    )
-
-
-def test_prediction_ignores_the_order_of_the_context_and_the_query_label():
-    prompts, gamma = draw(4, 7)
-    order = np.random.default_rng(5).permutation(7)
-    shuffled = Prompts(
-        inputs=prompts.inputs[:, order],
-        labels=prompts.labels[:, order],
-        query=prompts.query,
-        query_label=prompts.query_label + 1.0,
-    )
-    weights = weights_from_gamma(gamma)
-    np.testing.assert_allclose(
-        predict(token_matrix(shuffled), *weights),
-        predict(token_matrix(prompts), *weights),
-        rtol=0,
-        atol=ROUNDING * 10,
-    )

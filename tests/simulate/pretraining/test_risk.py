@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 from sampled_means import assert_mean
-from token_attention import predict, token_matrix, weights_from_gamma
 
-from iclimit.problem import TASK_LAWS, Problem
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.prompts import context_summary, draw_prompts
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
@@ -30,21 +29,6 @@ def random_gamma(d, seed):
     return np.eye(d, d + 1) + generator.standard_normal((d, d + 1)) / math.sqrt(d)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("task_law", TASK_LAWS)
-@pytest.mark.parametrize(("d", "context", "rho"), SIZES)
-def test_error_on_fresh_tasks(d, context, rho, task_law):
-    generator = np.random.default_rng([d, context, 1])
-    gamma = random_gamma(d, 2)
-    tasks = draw_fresh_tasks(Problem(d, 1, task_law=task_law), BACKEND, generator, TEST_PROMPTS)
-    prompts = draw_prompts(
-        Problem(tasks.shape[1], context, noise_variance=rho), BACKEND, generator, tasks=tasks
-    )
-    samples = squared_errors(gamma, prompts.query, context_summary(prompts), prompts.query_label)
-    moments = fresh_task_moments(BACKEND, d, context, rho, task_law)
-    assert_mean(samples, float(exact_error(gamma, moments)))
-
-
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize(("d", "context", "rho"), SIZES)
 def test_error_on_training_tasks(d, context, rho, count):
@@ -58,20 +42,6 @@ def test_error_on_training_tasks(d, context, rho, count):
     samples = squared_errors(gamma, prompts.query, context_summary(prompts), prompts.query_label)
     moments = task_set_moments(BACKEND, task_set, context, rho)
     assert_mean(samples, float(exact_error(gamma, moments)))
-
-
-def test_error_of_the_attention_layer_itself():
-    """The same number from full forward passes on token matrices."""
-    d, context, rho = 3, 5, 0.2
-    generator = np.random.default_rng(5)
-    gamma = random_gamma(d, 6)
-    tasks = draw_fresh_tasks(Problem(d, 1, task_law="sphere"), BACKEND, generator, TEST_PROMPTS)
-    prompts = draw_prompts(
-        Problem(tasks.shape[1], context, noise_variance=rho), BACKEND, generator, tasks=tasks
-    )
-    predicted = predict(token_matrix(prompts), *weights_from_gamma(gamma))
-    moments = fresh_task_moments(BACKEND, d, context, rho, "sphere")
-    assert_mean((prompts.query_label - predicted) ** 2, float(exact_error(gamma, moments)))
 
 
 def test_zero_gamma_has_the_variance_of_the_label():

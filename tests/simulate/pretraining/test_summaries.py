@@ -19,7 +19,6 @@ from iclimit.simulate.prompts.summaries import (
 )
 
 SAMPLES = 40_000
-ROUNDING = 1e-12
 BACKEND = get_backend("numpy")
 
 
@@ -191,45 +190,3 @@ def test_fresh_task_moments_against_tokens(task_law, context, rho):
     )
     moments = fresh_task_moments(BACKEND, 4, context, rho, task_law)
     assert_moments(moments, context_summary(prompts), tasks, prompts.query_label)
-
-
-@pytest.mark.parametrize("task_law", TASK_LAWS)
-def test_task_set_moments_average_to_fresh_moments(task_law):
-    generator = np.random.default_rng(25)
-    drawn = [
-        task_set_moments(
-            BACKEND,
-            draw_fresh_tasks(Problem(3, 1, task_law=task_law), BACKEND, generator, 5),
-            4,
-            0.2,
-        )
-        for _ in range(4000)
-    ]
-    fresh = fresh_task_moments(BACKEND, 3, 4, 0.2, task_law)
-    assert_mean(np.array([m.second for m in drawn]), fresh.second)
-    assert_mean(np.array([m.cross for m in drawn]), fresh.cross)
-    assert_mean(np.array([m.label for m in drawn]), fresh.label)
-
-
-def test_moments_do_not_depend_on_order_or_repetition_of_tasks():
-    tasks = draw_fresh_tasks(
-        Problem(3, 1, task_law="gaussian"), BACKEND, np.random.default_rng(26), 4
-    )
-    one = task_set_moments(BACKEND, tasks, 5, 0.1)
-    two = task_set_moments(BACKEND, np.concatenate([tasks[::-1], tasks]), 5, 0.1)
-    np.testing.assert_allclose(one.second, two.second, rtol=ROUNDING, atol=ROUNDING)
-    np.testing.assert_allclose(one.cross, two.cross, rtol=ROUNDING, atol=ROUNDING)
-    assert float(one.label) == pytest.approx(float(two.label), rel=ROUNDING)
-
-
-@pytest.mark.parametrize("context", [1, 2, 50])
-def test_second_moments_are_positive_definite_and_symmetric(context):
-    tasks = draw_fresh_tasks(
-        Problem(6, 1, task_law="sphere"), BACKEND, np.random.default_rng(27), 2
-    )
-    for moments in (
-        task_set_moments(BACKEND, tasks, context, 0.1),
-        fresh_task_moments(BACKEND, 6, context, 0.1, "gaussian"),
-    ):
-        np.testing.assert_allclose(moments.second, moments.second.T, rtol=0, atol=ROUNDING)
-        assert np.linalg.eigvalsh(moments.second)[0] > 0

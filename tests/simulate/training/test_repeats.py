@@ -21,9 +21,6 @@ def found():
     return train_repeats(HEAD, PROBLEM, repeats=3, **SETTINGS)
 
 
-ENDED = Ending("step limit")
-
-
 def with_losses(run, *losses):
     """Repeats with these held-out losses, where predicting zero has the loss 2."""
     runs = (
