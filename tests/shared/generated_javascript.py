@@ -120,7 +120,7 @@ def numbers(texts):
 
 
 def assert_equal(function, points, found):
-    """Compare with Python; the message has the worst point."""
+    """Compare with Python; the message has points that differ."""
     expected = python_values(function, points)
     by_name = {each.name: each for each in functions()}
     # Margins are differences of numbers of order one.
@@ -143,11 +143,16 @@ def assert_equal(function, points, found):
             )
             for places in (np.ravel(found), expected)
         )
-    for point, wanted, scale, row in zip(points, expected, size, found, strict=True):
-        np.testing.assert_allclose(
-            row,
-            np.ravel(wanted).astype(float),
-            rtol=ACCURACY,
-            atol=ACCURACY * scale if np.isfinite(scale) else 0,
-            err_msg=f"{function.name} of {function.arguments} at {point.tolist()}",
-        )
+    expected = [np.ravel(each).astype(float) for each in expected]
+    lengths = [len(each) for each in expected]
+    assert lengths == [np.size(row) for row in found], function.name
+    places = np.repeat(np.arange(len(points)), lengths)
+    values = np.concatenate([np.ravel(row) for row in found])
+    wanted = np.concatenate(expected)
+    allowance = ACCURACY * np.where(np.isfinite(size), size, 0)[places]
+    equal = np.isclose(values, wanted, rtol=ACCURACY, atol=allowance, equal_nan=True)
+    different = [
+        f"{wanted[k]} in Python, {values[k]} in JavaScript at {points[places[k]].tolist()}"
+        for k in np.flatnonzero(~equal)[:3]
+    ]
+    assert not different, (function.name, function.arguments, different)
