@@ -12,6 +12,7 @@ what comes later come later, too.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
@@ -49,6 +50,29 @@ class Later:
         self._of = of
 
     __iter__ = None  # it would never end
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Later:
+        return Later(operator.call, (self, *arguments), keywords)
+
+    def __add__(self, other: Any) -> Later:
+        return Later(operator.add, (self, other), {})
+
+    def __sub__(self, other: Any) -> Later:
+        return Later(operator.sub, (self, other), {})
+
+    def __mul__(self, other: Any) -> Later:
+        return Later(operator.mul, (self, other), {})
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Later:
+        return Later(operator.truediv, (self, other), {})
+
+    def __rtruediv__(self, other: Any) -> Later:
+        return Later(operator.truediv, (other, self), {})
+
+    def __neg__(self) -> Later:
+        return Later(operator.neg, (self,), {})
 
     def __getattr__(self, name: str) -> Later:
         if name.startswith("_"):

@@ -13,7 +13,7 @@ from iclimit.validation.claims.gdpp.minima import errors, local_minima
 
 
 def test_spectra_of_layers_by_hand():
-    found = spectrum.spectral_means(gammas=(0.3, 0.4), dim=3, contexts=40, rng=5)
+    means, context = spectrum.spectral_means(gammas=(0.3, 0.4), dim=3, contexts=40, rng=5)
     x = np.random.default_rng(5).standard_normal((40, 12, 3))
     traces = np.empty((40, 3))
     for k, z in enumerate(x):
@@ -22,9 +22,9 @@ def test_spectra_of_layers_by_hand():
             traces[k, layer] = np.trace(covariance) / 3
             if k == 0:
                 right = np.linalg.eigvalsh(covariance)
-                np.testing.assert_allclose(found.context[layer], right, rtol=1e-12)
+                np.testing.assert_allclose(context[layer], right, rtol=1e-12)
             z = z @ (np.eye(3) - gamma * covariance)
-    for estimate, plain in zip(found.means, traces[:, 1:].T, strict=True):
+    for estimate, plain in zip(means, traces[:, 1:].T, strict=True):
         assert abs(estimate.mean - np.mean(plain)) < np.std(plain)
         assert estimate.standard_error < np.std(plain) / math.sqrt(40)
 

@@ -7,7 +7,7 @@ from iclimit.results import Estimate
 from iclimit.simulate.networks import TokenSensitivities
 from iclimit.validation import CLAIMS
 from iclimit.validation.claim import Effort
-from iclimit.validation.claims.networks import copying, lstm, sine, softmax_layers
+from iclimit.validation.claims.networks import lstm, sine
 from iclimit.validation.claims.networks.lstm import LAW, NULL, OwnLstm, trained_lstm
 from iclimit.validation.claims.softmax import double_descent
 from iclimit.validation.claims.softmax.double_descent import FittedHeads, fitted_heads
@@ -58,7 +58,7 @@ def test_networks_of_whole_tokens_lie_between_two_optima(factor):
             return Estimate(best, 1e-4 * best, 1000)
         loss = factor * 0.5 * (best + least) if embedded == "tokens" else 1.005 * best
         estimate = Estimate(loss, 1e-3 * loss, 1000)
-        return sine.SineRun(estimate, Estimate(1.005, 1e-4, 1000), np.ones(3))
+        return estimate, Estimate(1.005, 1e-4, 1000), np.ones(3)
 
     verdict = judged("sine", run)
     assert verdict.holds == (factor == 1.0)
@@ -77,7 +77,8 @@ def test_copying_notices_what_is_not_learned(loss, others, label):
     def run(repeat, **_):
         after = TokenSensitivities(own=1.0, following=1.0, others=others)
         value = loss if repeat == 0 else 1.0
-        return copying.CopyRun(Estimate(value, 1e-3, 100), np.ones(3), after, after)
+        held_out = Estimate(value, 1e-3, 100)
+        return {"loss": held_out, "losses": np.ones(3), "before": after, "after": after}
 
     verdict = judged("copying", run, "quick")
     failures = [row.label for row in verdict.failures]
@@ -96,7 +97,7 @@ def test_copying_notices_what_is_not_learned(loss, others, label):
 )
 def test_softmax_layers_notice_losses_outside_the_bracket(loss, label):
     losses = [] if loss is None else [Estimate(loss, 1e-4, 100)]
-    verdict = judged("softmax-layers", lambda **_: softmax_layers.SoftmaxRuns(losses, 0), "quick")
+    verdict = judged("softmax-layers", lambda **_: losses, "quick")
     failures = [row.label for row in verdict.failures]
     assert any(label in each for each in failures) if label else not failures
 

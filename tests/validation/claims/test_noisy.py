@@ -125,13 +125,10 @@ def model_of(kind, layers, noise, loss, **changes):
     values = {
         "noise_law": noise,
         "model": build(kind, parameters, SIZE["dim"]),
-        "training_loss": loss,
         "held_out": Estimate(loss, 0.003 * loss, EVALUATED),
         "evaluation": Estimate(loss, 0.003 * loss, EVALUATED),
         "spread": loss,
         "ruined": 1e-5,
-        "seconds": 9.0,
-        "at_best": 3,
         "starts": 6,
         "levels": np.linspace(0.2, 4.8, 12).tolist(),
         "profile": [Estimate(loss, 0.002, 8000) for loss in np.linspace(0.1, 0.9, 12)],
@@ -281,9 +278,9 @@ def small_models(monkeypatch):
 
 
 def numbers(run):
-    """What does not depend on the clock."""
+    """Arrays as lists, which can be compared."""
     arrays = [run.model.projection.tolist(), run.model.lookup.tolist()]
-    return {**vars(run), "model": arrays, "seconds": 0}
+    return vars(run) | {"model": arrays}
 
 
 @pytest.mark.usefixtures("small_models")
@@ -303,16 +300,12 @@ def test_models_are_trained(kind):
     ]
     assert 0 < two.held_out.mean < one.held_out.mean
     for run in (one, two):
-        # One context in a thousand counts for less in the loss of the training.
-        assert 0.5 < run.held_out.mean / run.training_loss < 3
         # Measured over seeds: at most 0.06.
         assert 0 < run.held_out.standard_error < 0.1 * run.held_out.mean
         error = run.evaluation.standard_error
         assert error == pytest.approx(run.spread / math.sqrt(2000), rel=0.01)
         assert 0.5 < run.evaluation.mean / run.held_out.mean < 1.5
-        assert 1 <= run.at_best <= run.starts
         assert 0 <= run.ruined < 0.2
-        assert run.seconds > 0
         assert len(run.levels) == trained.BINS
         assert 0 < run.levels[0] < run.levels[-1] < 1
         # Levels are uniform: the mean of the intervals is the mean.

@@ -4,27 +4,23 @@ Simulations have the losses of the theory at the same sizes: drawn isotropic con
 depths, extrapolated in 1/d, of which one layer leaves 1/(1 + alpha); gradient flow of full
 matrices with fixed covariances, and mode by mode with many modes, for fixed and for rotated
 covariances; the best common step of simulated stacks; and random projections and interpolation of
-drawn contexts, extrapolated to infinitely many copies of each eigenvalue.  The figure has the
-exponents beside the slopes of the losses.
+drawn contexts, extrapolated to infinitely many copies of each eigenvalue.
 
 Source: Bordelon, Letey and Pehlevan, arXiv:2510.01098 (version 1), Results 2 to 8, Figures 1, 3
 and 4; corrections, constants and finite sizes derived in the documentation.
 """
 
-from typing import Any, SupportsFloat
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.integrate import solve_ivp
 from scipy.optimize import minimize_scalar
 
-from iclimit.asymptotics.depth import depth_loss, scaling_exponents, tied_flow
-from iclimit.drawing import COLOURS, Axes, Figure, draw_points, finish, panels
+from iclimit.asymptotics.depth import depth_loss, tied_flow
 from iclimit.simulate.depth import simulate_depth_loss, simulate_matrix_flow
-from iclimit.statistics import Extrapolation
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.depth.power_law import PowerLaw
-from iclimit.validation.rows import Later, Limit, Rows, call, drawing, exact, limit, run
+from iclimit.validation.rows import Later, Rows, call, exact, limit, run
 
 # Isotropic contexts.  Deeper stacks would need more dimensions: at the best step the residual at
 # the end of the spectrum is 0.94, and its fluctuations are raised to the power 2 L.
@@ -72,9 +68,6 @@ INTEGRATED = 1e-8
 
 # Relative errors of a minimum and of its place that is found by losses (measured: 4e-15 and 2e-8).
 MINIMISED = {"loss": 1e-10, "gamma": 1e-6}
-
-# Exponent of time for fixed covariances in version 1, drawn for comparison.
-PRINTED = BETA / (NU + NU * BETA + 1)
 
 
 def isotropic_losses(*, dim: int, context: int, step: float, repeats: int, rng: Any) -> np.ndarray:
@@ -164,29 +157,17 @@ def infinite_law() -> PowerLaw:
     return PowerLaw.of(NU, BETA, single=300, last=1e9, nodes=400)
 
 
-def followed(setting: str, times: np.ndarray) -> np.ndarray:
+def followed(setting: str) -> np.ndarray:
     """Theory of the flows, summed over modes."""
     law = infinite_law()
     fixed = setting == "fs"
     curve = tied_flow(
-        times=times if fixed else times * law.number,
+        times=TIMES if fixed else TIMES * law.number,
         depth=FIXED_DEPTH if fixed else np.inf,
         spectrum=law.joint,
         setting=setting,
     )
     return curve.loss * law.number
-
-
-def left_over(law: PowerLaw, resource: str, sizes: Any) -> np.ndarray:
-    """Theory of infinitely many layers at some widths or context lengths, summed over modes."""
-    ratios = {"width": "width_ratio", "context": "alpha"}
-    ratio: Any = {ratios[resource]: np.asarray(sizes, float) / law.number}
-    return depth_loss(depth=np.inf, spectrum=law.joint, **ratio).loss * law.number
-
-
-def slopes(loss: np.ndarray, sizes: Any) -> np.ndarray:
-    """Local exponents between neighbouring sizes."""
-    return -np.diff(np.log(loss)) / np.diff(np.log(sizes))
 
 
 def isotropic_minimum(depth: int) -> tuple[float, float]:
@@ -215,21 +196,22 @@ def best_rows(label: str, theory: Later, which: int, best: Later) -> Rows:
         yield exact(f"best {name}, {label}", value, best[number], relative=error, of="")
 
 
-def exact_rows(flows: dict[str, Later], stacks: dict[int, Later]) -> Rows:
+def exact_rows() -> Rows:
     """Flows, the best stacks, and the isotropic integral, which have no scatter."""
     trained = call(
         tied_flow, times=TIMES, depth=FIXED_DEPTH, spectrum=TRAINED.joint, setting="fs"
     ).loss
     for label, theory, losses in (
-        ("fixed covariances", call(followed, "fs", TIMES), flows["fs"]),
-        ("rotated covariances", call(followed, "rrs", TIMES), flows["rrs"]),
+        ("fixed covariances", call(followed, "fs"), run(flow, setting="fs")),
+        ("rotated covariances", call(followed, "rrs"), run(flow, setting="rrs")),
         ("full matrices", trained, run(matrix_flow)),
     ):
         for at in COMPARED:
             where, of = f"loss at time {TIMES[at]:.0f}, {label}", "tied_flow.loss"
             yield exact(where, theory[at], losses[at], relative=INTEGRATED, of=of)
     best = call(depth_loss, depth=STACK_DEPTHS, spectrum=STACKED.joint)
-    for which, (depth, stack) in enumerate(stacks.items()):
+    for which, depth in enumerate(STACK_DEPTHS):
+        stack = run(best_stack, depth=depth)
         yield from best_rows(f"stack of {depth}", best, which, stack)
     deep = call(depth_loss, depth=DEEP, alpha=1.0, setting="iso")
     for which, depth in enumerate(DEEP):
@@ -239,10 +221,7 @@ def exact_rows(flows: dict[str, Later], stacks: dict[int, Later]) -> Rows:
 
 def rows(effort: Effort) -> Rows:
     """Simulations at finite sizes."""
-    flows = {setting: run(flow, setting=setting) for setting in ("fs", "rrs")}
-    stacks = {depth: run(best_stack, depth=depth) for depth in STACK_DEPTHS}
-    yield from exact_rows(flows, stacks)
-    isotropic = {}
+    yield from exact_rows()
     for alpha in ALPHAS:
         runs = {
             dim: run(
@@ -255,7 +234,7 @@ def rows(effort: Effort) -> Rows:
             for dim in ISO_DIMS
         }
         losses = call(depth_loss, depth=ISO_DEPTHS, alpha=alpha, setting="iso").loss
-        isotropic[alpha] = limit(
+        yield limit(
             {
                 f"isotropic, alpha = {alpha}, {depth} layers": losses[which]
                 for which, depth in enumerate(ISO_DEPTHS)
@@ -264,13 +243,12 @@ def rows(effort: Effort) -> Rows:
             draws=alpha,
             fit_label=f"chi-square, alpha = {alpha}",
         )
-        yield isotropic[alpha]
     modes = len(DRAWN.ranks)
-    drawn = limit(
+    yield limit(
         {
-            f"loss at {resource} {size} of {modes}": call(mean_left_over, resource, which)
+            f"loss at {resource} {size} of {modes}": call(mean_left_over, resource, size)
             for resource in RESOURCES
-            for which, size in enumerate(SIZES)
+            for size in SIZES
         },
         {
             copies: run(drawn_losses, copies=copies, repeats=effort(DRAWS // copies))
@@ -281,107 +259,12 @@ def rows(effort: Effort) -> Rows:
         fit_label="chi-square, width and context",
         name="Width and context",
     )
-    yield drawn
-    yield drawing(draw, isotropic, flows, stacks, drawn)
 
 
-def mean_left_over(resource: str, which: int) -> float:
-    """Mean over the drawn eigenvalues of the loss at a size."""
-    return float(left_over(DRAWN, resource, SIZES)[which]) / len(DRAWN.ranks)
+def mean_left_over(resource: str, size: int) -> float:
+    """Theory of infinitely many layers at a width or context length, over the drawn modes."""
+    ratio = {{"width": "width_ratio", "context": "alpha"}[resource]: size / DRAWN.number}
+    return float(depth_loss(depth=np.inf, spectrum=DRAWN.joint, **ratio).loss)
 
 
-def draw(
-    figure: Figure,
-    isotropic: dict[float, Limit],
-    flows: dict[str, np.ndarray],
-    stacks: dict[int, tuple[float, float]],
-    drawn: Limit,
-) -> None:
-    """Draw isotropic losses, and the local exponents of the four resources."""
-    first, second, third, fourth = panels(figure, 2, 2, width=9.0, height=6.6)
-    draw_isotropic(first, {alpha: row.fit for alpha, row in isotropic.items()})
-    draw_time(second, flows)
-    draw_depth(third, stacks)
-    draw_sizes_left(fourth, drawn.fit)
-
-
-def draw_isotropic(ax: Axes, fits: dict[float, Extrapolation]) -> None:
-    """Loss against depth; crosses are what is printed for one layer."""
-    depths = 2 ** np.arange(7)
-    for (alpha, fit), colour in zip(fits.items(), COLOURS, strict=False):
-        theory = depth_loss(depth=depths, alpha=alpha, setting="iso").loss
-        ax.plot(depths, theory, color=colour, label=f"{alpha:g}")
-        draw_points(ax, ISO_DEPTHS, fit.value, fit.standard_error, colour)
-        ax.plot(1, (1 + alpha) ** -2, "x", color=colour)
-    ax.set_ylim(1e-3, 1)
-    title = r"isotropic; crosses: $(1 + \alpha)^{-2}$"
-    finish(ax, "depth", "loss", title=title, log="xy", legend=r"$\alpha$")
-
-
-def draw_time(ax: Axes, flows: dict[str, np.ndarray]) -> None:
-    """Local exponents of time."""
-    fine = 2.0 ** np.arange(2, 23)
-    for (setting, label), colour in zip(
-        (("fs", f"fixed, $L = {FIXED_DEPTH}$"), ("rrs", r"rotated, $L = \infty$")),
-        COLOURS,
-        strict=False,
-    ):
-        draw_slopes(ax, fine, followed(setting, fine), colour, label=label)
-        draw_slopes(ax, TIMES, flows[setting], colour, "o")
-        draw_exponent(ax, scaling_exponents(nu=NU, beta=BETA, setting=setting).time, colour)
-    ax.axhline(PRINTED, color="0.5", linestyle=":", label="printed, fixed")
-    finish(ax, "time", "local exponent", title="dashed: exponents", log="x", legend="")
-
-
-def draw_depth(ax: Axes, stacks: dict[int, tuple[float, float]]) -> None:
-    """Local exponents of depth, for modes without end and for those of the stacks."""
-    for law, depths, colour, label in (
-        (infinite_law(), 2 ** np.arange(0, 13), COLOURS[0], "all modes"),
-        (STACKED, np.array(STACK_DEPTHS), COLOURS[1], f"{len(STACKED.ranks)} modes"),
-    ):
-        loss = depth_loss(depth=depths, spectrum=law.joint).loss
-        draw_slopes(ax, depths, loss, colour, label=label)
-    losses = np.array([loss for loss, _ in stacks.values()])
-    draw_slopes(ax, list(stacks), losses, COLOURS[1], "o")
-    draw_exponent(ax, scaling_exponents(nu=NU, beta=BETA).depth, COLOURS[0])
-    finish(ax, "depth", "local exponent", title="tied layers, rotated", log="x", legend="")
-
-
-def draw_sizes_left(ax: Axes, fit: Extrapolation) -> None:
-    """Local exponents of width and context."""
-    fine, far = np.geomspace(2, 16, 12), 2.0 ** np.arange(1, 10)
-    steep = PowerLaw.of(NU, DRAWN.beta, single=100, last=1e6, nodes=100)
-    for which, (resource, colour) in enumerate(zip(RESOURCES, COLOURS, strict=False)):
-        draw_slopes(ax, fine, left_over(DRAWN, resource, fine), colour, label=resource)
-        draw_slopes(ax, far, left_over(steep, resource, far), colour, linewidth=0.8, alpha=0.6)
-        part = slice(which * len(SIZES), (which + 1) * len(SIZES))
-        # The covariance of logarithms, and of their differences.
-        relative = fit.covariance[part, part] / np.outer(fit.value[part], fit.value[part])
-        steps = np.diff(np.eye(len(SIZES)), axis=0) / np.diff(np.log(SIZES))[:, None]
-        errors = np.sqrt(np.diag(steps @ relative @ steps.T))
-        at = np.array(SIZES)
-        draw_points(ax, middle(at), slopes(fit.value[part], at), errors, colour)
-        draw_exponent(ax, getattr(scaling_exponents(nu=NU, beta=DRAWN.beta), resource), colour)
-    title = rf"{len(DRAWN.ranks)} modes (thin: all), $\beta = {DRAWN.beta:g}$"
-    finish(ax, "width or context", "local exponent", title=title, log="x", legend="")
-
-
-def middle(sizes: np.ndarray) -> np.ndarray:
-    """Geometric means of neighbours."""
-    return np.sqrt(sizes[1:] * sizes[:-1])
-
-
-def draw_slopes(
-    ax: Axes, sizes: ArrayLike, loss: np.ndarray, colour: str, style: str = "-", **options: Any
-) -> None:
-    """Draw local exponents between neighbouring sizes."""
-    at = np.asarray(sizes)
-    ax.plot(middle(at), slopes(loss, at), style, color=colour, markersize=4, **options)
-
-
-def draw_exponent(ax: Axes, exponent: SupportsFloat, colour: str) -> None:
-    """Draw an exponent of the theory."""
-    ax.axhline(float(exponent), color=colour, linestyle="--", linewidth=0.9)
-
-
-claim = Claim.of("depth-scaling", __doc__, rows)
+claim = Claim.of("depth-scaling", __doc__, rows, figure=False)

@@ -17,14 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.depth import (
-    best_test_time_steps,
-    final_test_time_error,
-    iterated_icl_errors,
-    overthinking_ratio,
-    overthinking_threshold,
-    test_time_errors,
-)
+from iclimit.asymptotics import depth
 from iclimit.simulate.depth import simulate_overthinking_ratio, simulate_test_time
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.rows import Rows, call, limit, note, run
@@ -129,23 +122,23 @@ def steps_rows(effort: Effort) -> Rows:
         if name == TASKS:
             of = "iterated_icl_errors"
             errors = call(
-                iterated_icl_errors, **setting, kappa=KAPPA, ridge=RIDGE, steps=max(steps)
+                depth.iterated_icl_errors, **setting, kappa=KAPPA, ridge=RIDGE, steps=max(steps)
             )
             errors = call(np.subtract, errors, setting["noise_variance"])
         else:
             of = "test_time_errors"
-            errors = call(test_time_errors, **setting, steps=max(steps))
+            errors = call(depth.test_time_errors, **setting, steps=max(steps))
         limits = {f"{name}, {k} steps": (errors[k], of) for k in steps}
         if earlier is not None:
             limits.popitem()
             rise = call(np.subtract, errors[steps[-1]], errors[earlier])
             limits[f"{name}, {steps[-1]} steps less {earlier}"] = (rise, of)
         if name == EARLY:
-            best = call(best_test_time_steps, **setting)
+            best = call(depth.best_test_time_steps, **setting)
             limits[f"{name}, {earlier} steps"] = (best.error, "best_test_time_steps.error")
         if name == SHORT:
             limits.popitem()
-            final = call(final_test_time_error, **setting)
+            final = call(depth.final_test_time_error, **setting)
             where = f"{name}, {steps[-1]} steps for infinitely many"
             limits[where] = (final, "final_test_time_error")
         yield limit(
@@ -168,7 +161,7 @@ def rows(effort: Effort) -> Rows:
     yield from steps_rows(effort)
     for name, (pushes, setting, repeats) in FEEDBACK.items():
         given = {key: value for key, value in setting.items() if key != "tau"}
-        theory = call(overthinking_threshold, **given)
+        theory = call(depth.overthinking_threshold, **given)
         limits = {name: theory}
         if name == RESUMMED:
             limits[f"{name}, from all rounds"] = theory
@@ -203,7 +196,7 @@ def rows(effort: Effort) -> Rows:
         for dim, count in WINDOW_REPEATS.items()
     }
     name = "ratio for few prompts"
-    theory = call(overthinking_ratio, **WINDOW, **shared, ridge=0.0)
+    theory = call(depth.overthinking_ratio, **WINDOW, **shared, ridge=0.0)
     test = f"chi-square of the fit, {name}"
     yield limit({name: theory}, runs, draws=name, fit_label=test, name=f"Limit of {name}")
     yield note("Means are not compared: rare contexts carry them at finite d.")

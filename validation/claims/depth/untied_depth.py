@@ -23,16 +23,13 @@ from iclimit.asymptotics.depth import (
     UntiedDepth,
     balanced_saddle,
     depth_loss,
-    scaling_exponents,
     untied_depth,
 )
-from iclimit.drawing import COLOURS, Figure, draw_estimates, draw_sizes, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.depth import simulate_depth_loss, train_depth
 from iclimit.simulate.training.results import TrainingCurves
 from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Limit, Rows, call, drawing, exact, limit, mean, note, run
-from iclimit.validation.standard_figure import draw_quantity
+from iclimit.validation.rows import Limit, Rows, call, exact, limit, mean, run
 
 
 @dataclass(frozen=True)
@@ -100,21 +97,15 @@ DEPTHS = (2, 3)
 EXACT_DEPTHS = (2, 4, 8)
 SINGLE = 200
 
-# Last depth of theory, and single eigenvalues of its law.
-DEEPEST = 256
-MANY = 4000
-
-SLOWER = "learning rate over the largest"
-
 # Relative error of losses at infinite context, of rounding (measured: 3e-15).  At 16 layers
 # rounding of the steps alone is seen.
 EXACT = 1e-12
 
 
-def harmonic_law(single: int) -> tuple[np.ndarray, np.ndarray]:
+def harmonic_law() -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues 1/k with shares 1/k^2: single ones, and 200 groups that stand for the others."""
-    k = np.arange(1.0, single + 1)
-    edges = np.geomspace(single + 0.5, 1e14, 201)
+    k = np.arange(1.0, SINGLE + 1)
+    edges = np.geomspace(SINGLE + 0.5, 1e14, 201)
     groups = (1 / edges[1:] + 1 / edges[:-1]) / 2
     return np.append(1 / k, groups), np.append(k**-2, -np.diff(1 / edges))
 
@@ -217,17 +208,12 @@ def finite_theory(depth: int) -> tuple[Any, UntiedDepth]:
 
 def exact_loss(*, depth: int, rng: Any) -> float:
     """Relative loss of the best untied layers at infinite context."""
-    lam, shares = harmonic_law(SINGLE)
+    lam, shares = harmonic_law()
     best = untied_depth(lam, weights=shares, depth=depth)
     run = simulate_depth_loss(
         eigenvalues=lam, task_spectrum=shares / lam, rates=best.steps, repeats=1, rng=rng
     )
     return float(run.loss.mean / np.mean(shares))
-
-
-def gain(losses: np.ndarray) -> np.ndarray:
-    """What untied layers gain over tied ones on the same contexts."""
-    return losses[0] - losses[1]
 
 
 def finite_losses(depth: int) -> tuple[float, float]:
@@ -237,24 +223,11 @@ def finite_losses(depth: int) -> tuple[float, float]:
     return float(tied.loss) - loss, loss
 
 
-def exponent_note() -> str:
-    """Local exponent of the deepest layers."""
-    eigenvalues, shares = harmonic_law(MANY)
-    deep = untied_depth(eigenvalues, weights=shares, depth=DEEPEST).losses
-    slope = float(np.log2(deep[DEEPEST // 2 - 1] / deep[-1]))
-    power = scaling_exponents(nu=1.0, beta=1.0, setting="untied").depth
-    return (
-        f"Local exponent of untied depth from {DEEPEST // 2} to {DEEPEST} layers: {slope:.3f}; "
-        f"the limit is {power:g}."
-    )
-
-
 def rows(effort: Effort) -> Rows:
     """Extrapolated losses, the growth rate, and losses at finite and infinite context."""
     size = effort.pick(**SIZES)
     common: dict[str, Any] = {"eigenvalues": size.eigenvalues, "batch": size.batch}
     saddle, best = (call(theory, size.eigenvalues)[number] for number in (0, 1))
-    trained = {}
     for shared, label, loss, of in (
         (True, "shared", saddle.loss, "balanced_saddle.loss"),
         (False, "untied", best.loss, "untied_depth.losses"),
@@ -263,7 +236,6 @@ def rows(effort: Effort) -> Rows:
         start = run(from_zero, **training, time=size.start)
         losses = run(settled, **training, start=start, settle=size.settle, average=size.average)
         yield mean(f"loss, trained {label} layers", loss, call(at_zero_rate, losses), of=of)
-        trained[shared] = start, losses
 
     def extrapolated(label: str, value: Any, of: str, runs: dict[int, Any], **draws: Any) -> Limit:
         test = f"chi-square of the fit, {label}"
@@ -273,9 +245,7 @@ def rows(effort: Effort) -> Rows:
         part: run(growth, **common, rate=size.largest / part, repeats=size.pairs) for part in PARTS
     }
     of = "balanced_saddle.growth_rate"
-    growing = extrapolated("growth of asymmetry", saddle.growth_rate, of, rates, draws="growth")
-    yield growing
-    gains = {}
+    yield extrapolated("growth of asymmetry", saddle.growth_rate, of, rates, draws="growth")
     for depth in DEPTHS:
         paired = {
             dim: run(on_contexts, depth=depth, dim=dim, repeats=size.contexts * DIMS[0] // dim)
@@ -283,73 +253,16 @@ def rows(effort: Effort) -> Rows:
         }
         won, loss = (call(finite_losses, depth)[number] for number in (0, 1))
         end, of = f"{depth} layers, $P = {ALPHA:g} d$", "untied_depth.losses"
-        runs = {dim: call(gain, each) for dim, each in paired.items()}
+        runs = {dim: each[0] - each[1] for dim, each in paired.items()}
         label = f"gain of untied over tied, {end}"
-        gains[depth] = extrapolated(label, won, of, runs, draws=(depth, "gain"))
-        yield gains[depth]
+        yield extrapolated(label, won, of, runs, draws=(depth, "gain"))
         runs = {dim: each[1] for dim, each in paired.items()}
         yield extrapolated(f"untied loss, {end}", loss, of, runs, draws=(depth, "loss"))
-    eigenvalues, shares = harmonic_law(SINGLE)
+    eigenvalues, shares = harmonic_law()
     exact_losses = call(untied_depth, eigenvalues, weights=shares, depth=max(EXACT_DEPTHS)).losses
-    stacks = {depth: run(exact_loss, depth=depth) for depth in EXACT_DEPTHS}
-    for depth, loss in stacks.items():
-        label = f"loss of {depth} layers at infinite context"
-        yield exact(label, exact_losses[depth - 1], loss, relative=EXACT)
-    yield note(call(exponent_note))
-    yield drawing(draw, size.eigenvalues, trained, growing, gains, stacks)
+    for depth in EXACT_DEPTHS:
+        label, stack = f"loss of {depth} layers at infinite context", run(exact_loss, depth=depth)
+        yield exact(label, exact_losses[depth - 1], stack, relative=EXACT)
 
 
-def draw(
-    figure: Figure,
-    eigenvalues: Sequence[float],
-    trained: dict[bool, tuple[TrainingCurves, np.ndarray]],
-    growing_limit: Limit,
-    gain_limits: dict[int, Limit],
-    stacks: dict[int, float],
-) -> None:
-    """Draw the way to the optimum, what is extrapolated, and what depth is worth."""
-    loss, gains, rates, growing, finite, worth = panels(figure, 3, 2, width=11.5, height=6.4)
-    saddle, best, null = theory(eigenvalues)
-    for (shared, (start, settled_losses)), colour in zip(trained.items(), COLOURS, strict=False):
-        seen = start.recorded_at > 0
-        time, label = start.times[seen], "shared" if shared else "untied"
-        loss.plot(time, start.measures["held_out"][:, seen].T / null, color=colour, linewidth=0.8)
-        gains.plot(time, start.measures["traces"][0, seen], color=colour, linewidth=1.2)
-        goal = saddle.loss if shared else best.loss
-        loss.axhline(goal, color=colour, linestyle="--", label=f"best {label}")
-        for each in [saddle.gamma] if shared else DEPTH * best.steps:
-            gains.axhline(each, color=colour, linestyle="--")
-        points = [Estimate.of(each / goal) for each in settled_losses]
-        draw_sizes(rates, PARTS, points, colour, limit=1.0, label=label)
-        draw_estimates(rates, [0], [at_zero_rate(settled_losses / goal)], colour, fmt="none")
-    finish(loss, "steps times learning rate", "loss", title="SGD from zero", log="xy", legend="")
-    finish(
-        gains,
-        "steps times learning rate",
-        r"$\operatorname{tr}\Gamma_l/d$",
-        title="gains",
-        log="x",
-    )
-    finish(rates, SLOWER, "loss over theory", title="settled", legend="")
-    draw_quantity(growing, growing_limit, 0, COLOURS[2])
-    finish(growing, SLOWER, "growth rate of asymmetry", title="at the saddle")
-    for (depth, row), colour in zip(gain_limits.items(), COLOURS[3:], strict=False):
-        draw_quantity(finite, row, 0, colour, f"$L = {depth}$")
-    finish(finite, "$1/d$", "tied - untied loss", title=f"context $P = {ALPHA:g} d$", legend="")
-    inputs, shares = harmonic_law(MANY)
-    depths = np.unique(np.geomspace(1, DEEPEST, 25).astype(int))
-    tied_losses = [
-        balanced_saddle(inputs, weights=shares, depth=int(each)).loss for each in depths
-    ]
-    worth.plot(depths, tied_losses, color=COLOURS[0], label="tied")
-    best_losses = untied_depth(inputs, weights=shares, depth=DEEPEST).losses
-    worth.plot(np.arange(1, DEEPEST + 1), best_losses, color=COLOURS[1], label="untied")
-    for setting, last in (("rrs", tied_losses[-1]), ("untied", best_losses[-1])):
-        exponent = float(scaling_exponents(nu=1.0, beta=1.0, setting=setting).depth)
-        far = np.array([16.0, DEEPEST])
-        worth.plot(far, 2 * last * (far / DEEPEST) ** -exponent, ":", color="0.4")
-    worth.plot(list(stacks), list(stacks.values()), "o", color=COLOURS[1], markersize=4)
-    finish(worth, "depth", "loss", title="dotted: exponents", log="xy", legend="")
-
-
-claim = Claim.of("untied-depth", __doc__, rows)
+claim = Claim.of("untied-depth", __doc__, rows, figure=False)

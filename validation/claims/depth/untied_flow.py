@@ -22,7 +22,6 @@ from iclimit.asymptotics.depth import (
     untied_power_law_loss,
     untied_power_law_steps,
 )
-from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.simulate.depth import (
     MatrixFlow,
     UntiedFlow,
@@ -30,7 +29,7 @@ from iclimit.simulate.depth import (
     simulate_untied_flow,
 )
 from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Later, Rows, call, drawing, exact, run
+from iclimit.validation.rows import Later, Rows, call, exact, run
 
 BETA = 1.5
 _NODES, _SHARES = roots_sh_jacobi(8, BETA, BETA)
@@ -136,7 +135,7 @@ def flow_rows(law: str, depth: int, even: Later, uneven: Later) -> Rows:
     ]
     curve = call(
         tied_flow,
-        times=call(np.multiply, 2, even.times[EARLY]),
+        times=2 * even.times[EARLY],
         depth=depth,
         spectrum=values,
         task_spectrum=shares / values * values.size,
@@ -159,12 +158,9 @@ def flow_rows(law: str, depth: int, even: Later, uneven: Later) -> Rows:
 
 def rows(effort: Effort) -> Rows:  # noqa: ARG001
     """Flows of gains, and the flow of all entries of the matrices."""
-    flows = {
-        case: [run(flow, law=case[0], depth=case[1], asymmetry=each) for each in (0.0, ASYMMETRY)]
-        for case in CASES
-    }
-    for case, pair in flows.items():
-        yield from flow_rows(*case, *pair)
+    for law, depth in CASES:
+        pair = (run(flow, law=law, depth=depth, asymmetry=each) for each in (0.0, ASYMMETRY))
+        yield from flow_rows(law, depth, *pair)
     values, shares = LAWS["power law"]
     for setting, shared in MATRICES:
         losses = run(matrix_flow, setting=setting, shared=shared).losses
@@ -174,32 +170,6 @@ def rows(effort: Effort) -> Rows:  # noqa: ARG001
         for number, time in enumerate(MATRIX_TIMES):
             label = f"loss of {layers} at time {time:g}, {setting}"
             yield exact(label, curve.loss[number], losses[number], relative=ACCURACY)
-    yield drawing(draw, flows)
 
 
-def draw(figure: Figure, flows: dict[tuple[str, int], list[UntiedFlow]]) -> None:
-    """Draw losses and the growth of asymmetry."""
-    first, second = panels(figure, width=9.0, height=3.6)
-    for ((law, depth), (even, uneven)), colour in zip(flows.items(), COLOURS, strict=False):
-        values, shares = LAWS[law]
-        saddle = balanced_saddle(values, weights=shares, depth=depth)
-        best = untied_depth(values, weights=shares, depth=depth)
-        escape = saddle.escape_time(ASYMMETRY)
-        shown = even.times <= 3 * escape
-        time = even.times[shown] / escape
-        first.plot(time, uneven.losses[shown], color=colour, label=f"{law}, $L = {depth}$")
-        first.plot(time, even.losses[shown], "--", color=colour)
-        first.plot(2.9, saddle.loss, "s", color=colour, markersize=5)
-        first.plot(2.9, best.loss, "*", color=colour, markersize=11)
-        spread = np.ptp(uneven.gains, axis=1)[shown]
-        at = round(WINDOW[0] / END * (POINTS - 1))
-        line = spread[at] * np.exp(saddle.growth_rate * (uneven.times - uneven.times[at]))
-        second.plot(time[8::8], spread[8::8], "o", color=colour, markersize=3)
-        kept = line < spread.max()
-        second.plot(uneven.times[kept] / escape, line[kept], color=colour)
-    x = "time / escape time"
-    finish(first, x, "loss", title="dashed: equal start; symbols: theory", log="y", legend="")
-    finish(second, x, "range of the gains", title="lines: rate at the saddle", log="y")
-
-
-claim = Claim.of("untied-flow", __doc__, rows)
+claim = Claim.of("untied-flow", __doc__, rows, figure=False)

@@ -16,12 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.descent import (
-    critical_dampening,
-    optimal_dampening,
-    optimal_learning_rate,
-    schedule_loss,
-)
+from iclimit.asymptotics import descent
 from iclimit.asymptotics.spectra import largest_eigenvalue_cdf
 from iclimit.drawing import COLOURS, Figure, draw_estimates, finish, panels
 from iclimit.results import Estimate
@@ -33,13 +28,13 @@ from iclimit.validation.claims.descent.contexts import (
     mean_loss,
     mean_traces,
 )
-from iclimit.validation.rows import Later, Rows, call, drawing, mean, note, published, run
+from iclimit.validation.rows import Later, Rows, call, drawing, mean, published, run
 
 SIZE: dict[str, Any] = {"context": 10, "dim": 10}
-GAUSSIAN_RATE = float(optimal_learning_rate(**SIZE).rate)
+GAUSSIAN_RATE = float(descent.optimal_learning_rate(**SIZE).rate)
 # U(-1/2, 1/2), of second moment 1/12 and fourth moment 1/80.
 UNIFORM = {"input_law": "uniform", "scale": 0.5}
-UNIFORM_RATE = float(optimal_learning_rate(**SIZE, input_law=(1 / 12, 1 / 80)).rate)
+UNIFORM_RATE = float(descent.optimal_learning_rate(**SIZE, input_law=(1 / 12, 1 / 80)).rate)
 QUANTILES = (0.25, 0.5, 0.75)
 # Test tasks: few enough for sharp quantiles, and as many as in the papers.
 TASKS, PUBLISHED_TASKS = (10, 100, 500), 10_000
@@ -69,7 +64,7 @@ def rows(effort: Effort) -> Rows:
             test_tasks=tasks,
             contexts=contexts // 2 // (1 if tasks == min(TASKS) else blunt),
         ).quantiles
-        exact = call(critical_dampening, QUANTILES, **SIZE, test_tasks=tasks)
+        exact = call(descent.critical_dampening, QUANTILES, **SIZE, test_tasks=tasks)
         for k, p in enumerate(QUANTILES):
             label = f"critical factor of {tasks} tasks, Gaussian inputs, p={p:g}"
             yield mean(label, exact[k], quantiles[tasks][k], draws=tasks)
@@ -88,7 +83,6 @@ def rows(effort: Effort) -> Rows:
     schedules = tuple((factor * UNIFORM_RATE,) * ROLL_OUT for factor in ROLL_OUT_FACTORS)
     options = SIZE | UNIFORM | {"contexts": ROLL_OUT_CONTEXTS}
     rolled = run(simulate_schedule, rates=schedules, **options)
-    yield note(call(describe, uniform, rolled))
     yield drawing(draw, quantiles, rolled)
 
 
@@ -102,13 +96,13 @@ def repetition_rows(traces: Later) -> Rows:
     for steps in REPETITIONS:
         label = f"best factor of {steps} repetitions"
         estimate = call(factor_of_contexts, traces, steps)
-        factor = call(optimal_dampening, steps=steps, **SIZE)
+        factor = call(descent.optimal_dampening, steps=steps, **SIZE)
         yield mean(label, factor, estimate, draws="traces")
         for times in FACTORS:
             rates = call(repeated_rate, factor, times, steps)
             label = f"loss of {steps} repetitions at {times:g} of the best factor"
             estimate = call(mean_loss, traces, rates, 0.0)
-            yield mean(label, call(schedule_loss, rates, **SIZE), estimate, draws="traces")
+            yield mean(label, call(descent.schedule_loss, rates, **SIZE), estimate, draws="traces")
 
 
 def repeated_rate(factor: float, times: float, steps: int) -> list[float]:
@@ -125,23 +119,6 @@ def factor_of_contexts(traces: np.ndarray, steps: int) -> Estimate:
         return best(mean, near=near) * mean[2] / mean[1]  # one step alone is best at tr H / tr H^2
 
     return jackknife(factor, traces)[0]
-
-
-def describe(uniform: Sequence[Estimate], rolled: ContextLosses) -> list[str]:
-    """The law in the papers' setting, and the best factors of a roll-out."""
-    spread = one_draw(0.0, uniform).standard_error
-    best_mean = ROLL_OUT_FACTORS[int(np.argmin([loss.mean for loss in rolled.losses]))]
-    best_median = ROLL_OUT_FACTORS[int(np.argmin(rolled.medians))]
-    best = [optimal_dampening(steps=steps, **SIZE) for steps in REPETITIONS]
-    return [
-        f"U(-1/2, 1/2), N = d = 10, {PUBLISHED_TASKS:,} tasks: critical factor "
-        f"{uniform[1].mean:.3f} with a spread of {spread:.3f} from one set of test tasks to "
-        "another.",
-        f"Over {ROLL_OUT} repetitions on {ROLL_OUT_CONTEXTS:,} tasks the mean loss is least at "
-        f"{best_mean:g}, the median at {best_median:g}; for Gaussian inputs the best factors for "
-        f"{', '.join(map(str, REPETITIONS))} repetitions are "
-        f"{', '.join(f'{each:.3f}' for each in best)}.",
-    ]
 
 
 def draw(

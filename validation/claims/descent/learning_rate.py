@@ -11,8 +11,6 @@ documentation.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from operator import mul
 from typing import Any
 
 import numpy as np
@@ -23,20 +21,15 @@ from iclimit.asymptotics.descent import (
     learning_rate_loss,
     optimal_learning_rate,
 )
-from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
 from iclimit.problem import COORDINATE_VARIANCE, Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.descent import (
-    LearningRateEstimate,
-    estimate_learning_rate,
-    simulate_learning_rate,
-)
+from iclimit.simulate.descent import estimate_learning_rate, simulate_learning_rate
 from iclimit.simulate.descent.learning_rate import search_learning_rate
 from iclimit.simulate.prompts import draw_prompts
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.descent.contexts import jackknife, mean_loss, mean_traces
-from iclimit.validation.rows import Rows, call, drawing, exact, mean, note, run
+from iclimit.validation.rows import Rows, call, exact, mean, run
 
 LAWS = ("gaussian", "uniform", "rademacher", "laplace")
 NOISES = (0.0, 0.4)
@@ -64,7 +57,6 @@ def setting(law: str, noise: float) -> dict[str, Any]:
 
 def rows(effort: Effort) -> Rows:
     """Rates and losses against the closed forms, and the line search against the formula."""
-    data, searches = {}, []
     for law in LAWS:
         size = {name: SIZES[name] for name in ("context", "dim")}
         traces = run(mean_traces, input_law=law, most=2, contexts=effort(80_000), **size)
@@ -72,38 +64,27 @@ def rows(effort: Effort) -> Rows:
         for noise in NOISES:
             name, where = f"{law}, noise {noise:g}", setting(law, noise)
             best = call(optimal_learning_rate, **where)
-            off = call(mul, FACTOR, best.rate)
-            theories = {
-                "rate": (best.rate, None),
-                "loss at the optimal rate": (best.loss, best.rate),
-                f"loss at {FACTOR:g} times the rate": (
-                    call(learning_rate_loss, off, **where),
-                    off,
-                ),
-            }
-            for label, (theory, rate) in theories.items():
+            off = FACTOR * best.rate
+            off_loss = call(learning_rate_loss, off, **where)
+            for label, theory, rate in (
+                ("rate", best.rate, None),
+                ("loss at the optimal rate", best.loss, best.rate),
+                (f"loss at {FACTOR:g} times the rate", off_loss, off),
+            ):
                 estimate = call(from_contexts, traces, law, noise, rate)
                 yield mean(f"{label}, {name}", theory, estimate, draws=law)
             if noise:
                 for field, rate in (("rate", None), ("loss", best.rate)):
                     theory = call(derived_number, derivation, field, noise)
-                    estimate, of = (
-                        call(from_contexts, traces, law, noise, rate),
-                        "derive_learning_rate",
-                    )
-                    label = f"derived {field}, {name}"
-                    yield mean(label, theory, estimate, of=f"{of}.{field}", draws=law)
-            data[law, noise] = run(simulate_learning_rate, contexts=effort(40_000), **where)
-            yield mean(f"rate from data, {name}", best.rate, data[law, noise].rate)
-            loss = call(loss_at, data[law, noise], best.rate)
-            yield mean(f"loss on data, {name}", best.loss, loss)
+                    estimate = call(from_contexts, traces, law, noise, rate)
+                    label, of = f"derived {field}, {name}", f"derive_learning_rate.{field}"
+                    yield mean(label, theory, estimate, of=of, draws=law)
+            data = run(simulate_learning_rate, contexts=effort(40_000), **where)
+            yield mean(f"rate from data, {name}", best.rate, data.rate)
+            yield mean(f"loss on data, {name}", best.loss, data.loss(best.rate))
             pair = run(search, input_law=law, noise_variance=noise, tasks=SEARCHED)
             label = f"line search against data, {name}"
             yield exact(label, pair[1], pair[0], relative=SEARCH_TOLERANCE, of="")
-            searches.append(pair)
-    yield note(f"{effort(80_000):,} contexts and {effort(40_000):,} tasks per law.")
-    yield note(call(describe_searches, searches))
-    yield drawing(draw, {law: data[law, NOISES[1]] for law in LAWS})
 
 
 def from_contexts(traces: np.ndarray, law: str, noise: float, rate: float | None) -> Estimate:
@@ -129,34 +110,4 @@ def derived_number(derivation: Derivation, field: str, noise: float) -> float:
     return float(value.subs({each: numbers[each.name] for each in value.free_symbols}))
 
 
-def loss_at(data: LearningRateEstimate, rate: float) -> Estimate:
-    """Loss on simulated tasks."""
-    return data.loss(float(rate))
-
-
-def describe_searches(searches: Sequence[tuple[float, float]]) -> str:
-    """How close line searches come to the formula."""
-    worst = max(math.fabs(searched / estimated - 1) for searched, estimated in searches)
-    words = f"Line searches on {SEARCHED:,} tasks find the data-based rate within"
-    return f"{words} {worst:.0e} relative."
-
-
-def draw(figure: Figure, data: Mapping[str, LearningRateEstimate]) -> None:
-    """Draw the loss against the rate for all laws."""
-    (ax,) = panels(figure, 1, width=6.0, height=3.8)
-    noise = NOISES[1]
-    for law, colour in zip(LAWS, COLOURS, strict=False):
-        where = setting(law, noise)
-        best, null = optimal_learning_rate(**where), learning_rate_loss(0.0, **where)
-        x, grid = np.linspace(0, 2.2, 200), np.linspace(0.1, 2.1, 11)
-        ax.plot(x, learning_rate_loss(x * best.rate, **where) / null, color=colour, label=law)
-        points = [data[law].loss(float(k * best.rate)) for k in grid]
-        means, errors = np.array([(p.mean, p.standard_error) for p in points]).T / null
-        draw_points(ax, grid, means, errors, colour)
-        ax.plot(1, best.loss / null, "*", color=colour, markersize=11, zorder=4)
-    title = rf"$N = {SIZES['context']},\ d = {SIZES['dim']},\ \sigma^2 = {noise:g},\ a^2 = 1.7$"
-    x_label, y_label = r"learning rate $\eta/\eta^*$", "loss / null predictor"
-    finish(ax, x_label, y_label, title=title, legend="inputs")
-
-
-claim = Claim.of("gd-learning-rate", __doc__, rows)
+claim = Claim.of("gd-learning-rate", __doc__, rows, figure=False)

@@ -10,7 +10,6 @@ arXiv:2306.09927; non-commuting covariances and kurtosis: documentation.
 """
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from iclimit.simulate.prompts import draw_prompts
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.descent.contexts import BLOCKS, jackknife
 from iclimit.validation.claims.descent.paired import Paired, excess_row, held_out, paired_losses
-from iclimit.validation.rows import Rows, call, mean, note, run
+from iclimit.validation.rows import Rows, call, mean, run
 
 SETTING: dict[str, Any] = {"context": 12, "noise_variance": 0.2}
 SPECTRUM = (3.0, 1.5, 0.8, 0.4, 0.2)
@@ -55,29 +54,13 @@ def statistics(law: str) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class TrainedPreconditioner:
-    """Best of several trained layers.
-
-    Attributes
-    ----------
-    held_out : Paired
-        Losses of the layer and of the optimal step.
-    losses : ndarray
-        Final training losses of all of them.
-    best : tuple of Estimate
-        Diagonal of the preconditioner that fits simulated contexts best.
-    """
-
-    held_out: Paired
-    losses: np.ndarray
-    best: tuple[Estimate, ...]
-
-
 def trained_preconditioner(
     *, input_law: str, optimum: tuple[tuple[float, ...], ...], held_out: int, rng: Any
-) -> TrainedPreconditioner:
-    """Train layers on anisotropic inputs; compare the best with the optimal step."""
+) -> tuple[Paired, tuple[Estimate, ...]]:
+    """Train layers on anisotropic inputs, and compare the best one with the optimal step.
+
+    With it comes the diagonal of the preconditioner that is best on simulated contexts.
+    """
     problem = Problem(
         dim=len(SPECTRUM),
         **SETTING,
@@ -96,7 +79,7 @@ def trained_preconditioner(
             break
     layer, generator = runs[int(np.argmin(losses))].layers[0], np.random.default_rng(testing)
     paired = paired_losses(problem, layer, np.array(optimum), held_out, generator)
-    return TrainedPreconditioner(paired, losses, best_diagonal(problem, held_out, contexts))
+    return paired, best_diagonal(problem, held_out, contexts)
 
 
 def best_diagonal(problem: Problem, contexts: int, rng: Any) -> tuple[Estimate, ...]:
@@ -129,28 +112,14 @@ def rows(effort: Effort) -> Rows:
             optimum=tuple(map(tuple, optimum.tolist())),
             held_out=10 * held_out(effort),
         )
-        best, found = call(optimal_preconditioner, **statistics(law)), trained.held_out
+        best, found = call(optimal_preconditioner, **statistics(law)), trained[0]
         yield mean(f"loss of the optimal step, {name}", best.loss, found.step)
         own = call(preconditioner_loss, found.matrix, **statistics(law))
         yield mean(f"loss of descent in the layer, {name}", own, found.descent)
         yield excess_row(name, found)
         for k in range(len(SPECTRUM)):
             label = f"entry {k + 1}, {k + 1} of the preconditioner, {name}"
-            yield mean(label, best.matrix[k][k], trained.best[k], draws=law)
-        yield note(call(describe, law, best.loss, trained.losses))
-
-
-def describe(law: str, least: float, losses: np.ndarray) -> str:
-    """The step without preconditioner, and where training ends."""
-    plain = min(
-        preconditioner_loss(rate * np.eye(len(SPECTRUM)), **statistics(law))
-        for rate in np.linspace(0.05, 1.5, 146)
-    )
-    return (
-        f"{law}: optimum {least:.4f}; the best step without preconditioner {plain:.4f}; "
-        f"{np.sum(losses > 1.2 * least)} of {len(losses)} random initialisations "
-        "end at another stationary point, with twice the loss."
-    )
+            yield mean(label, best.matrix[k][k], trained[1][k], draws=law)
 
 
 claim = Claim.of("gd-preconditioner", __doc__, rows, figure=False)

@@ -10,19 +10,11 @@ without noise: polynomials of Pedregosa and Scieur, ICML 2020, arXiv:2002.04756.
 """
 
 from functools import cache, partial
-from operator import sub
 from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.descent import (
-    chebyshev_schedule,
-    constant_schedule,
-    derive_schedule,
-    derive_wishart_moment,
-    optimal_schedule,
-    schedule_loss,
-)
+from iclimit.asymptotics import descent
 from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend, to_host
@@ -38,9 +30,9 @@ RATIO = 0.5
 SIZE = {"context": 20, "dim": 10}
 STEPS, NOISES = (1, 2, 3), (0.0, 0.05)
 METHODS = {
-    "optimal": optimal_schedule,
-    "constant": constant_schedule,
-    "chebyshev": chebyshev_schedule,
+    "optimal": descent.optimal_schedule,
+    "constant": descent.constant_schedule,
+    "chebyshev": descent.chebyshev_schedule,
 }
 LABELS = {
     "optimal": "optimal",
@@ -68,7 +60,7 @@ def setting(steps: int, noise: float) -> dict[str, Any]:
 @cache
 def finite_rates(steps: int, noise: float) -> Rates:
     """Rates compared at finite size; those of the limit are not optimal there."""
-    limit = optimal_schedule(steps=steps, ratio=RATIO, noise_ratio=noise).rates
+    limit = descent.optimal_schedule(steps=steps, ratio=RATIO, noise_ratio=noise).rates
     return rates_of(steps, noise, **SIZE) | {"limit": tuple(limit.tolist())}
 
 
@@ -119,11 +111,11 @@ def rows(effort: Effort) -> Rows:
             if steps > 1:
                 yield from rate_rows(traces, steps, noise)
             if noise == 0 and steps < 3:
-                theory = call(derive_schedule, steps, **SIZE).result
+                theory = call(descent.derive_schedule, steps, **SIZE).result
                 label, of = f"derived loss, L={steps}", "derive_schedule"
                 yield mean(label, theory, losses["optimal"], of=of, draws=noise)
     for order in (2, 3):
-        theory, found = call(derived_moment, order), call(column, traces, order)
+        theory, found = call(derived_moment, order), traces[:, order]
         label, of = f"derived moment of order {order}", "derive_wishart_moment"
         yield mean(label, theory, found, of=of, draws="traces")
     noise = NOISES[1]
@@ -134,7 +126,7 @@ def rows(effort: Effort) -> Rows:
         noise_ratio=noise,
         tasks=effort(20_000),
     )
-    best = call(optimal_schedule, steps=3, **SIZE, noise_ratio=noise)
+    best = call(descent.optimal_schedule, steps=3, **SIZE, noise_ratio=noise)
     yield mean(f"optimal rates on tokens, L=3 v={noise:g}", best.loss, tokens)
     where = {"steps": LIMIT_STEPS, "noise_ratio": LIMIT_NOISE}
     label = f"L={LIMIT_STEPS} v={LIMIT_NOISE:g}, d to infinity"
@@ -168,7 +160,7 @@ def loss_rows(losses: dict[str, Later], steps: int, noise: float) -> Rows:
     """Losses, and how much less the optimal rates leave than others."""
     where = f"L={steps} v={noise:g}"
     exact = {
-        name: call(schedule_loss, rates, **SIZE, noise_ratio=noise)
+        name: call(descent.schedule_loss, rates, **SIZE, noise_ratio=noise)
         for name, rates in finite_rates(steps, noise).items()
     }
     for name in LABELS:
@@ -184,7 +176,7 @@ def loss_rows(losses: dict[str, Later], steps: int, noise: float) -> Rows:
             family=f"{LABELS[name]}, v = {noise:g}",
         )
         if steps > 1 and name != "optimal":
-            theory = call(sub, exact[name], exact["optimal"])
+            theory = exact[name] - exact["optimal"]
             lead = call(difference, losses[name], losses["optimal"])
             label = f"advantage over {name} rates, {where}"
             yield mean(label, theory, lead, of="schedule_loss", draws=noise)
@@ -210,17 +202,10 @@ def rates_of_contexts(
 
 def derived_moment(order: int) -> float:
     """Mean of tr H^k/d by its derivation."""
-    derived, numbers = (
-        derive_wishart_moment(order).result,
-        {"N": SIZE["context"], "d": SIZE["dim"]},
-    )
+    derived = descent.derive_wishart_moment(order).result
+    numbers = {"N": SIZE["context"], "d": SIZE["dim"]}
     trace = derived.subs({each: numbers[each.name] for each in derived.free_symbols})
     return float(trace) / (SIZE["dim"] * SIZE["context"] ** order)
-
-
-def column(traces: np.ndarray, order: int) -> np.ndarray:
-    """Traces of one order."""
-    return traces[:, order]
 
 
 claim = Claim.of("gd-schedules", __doc__, rows, figure=False)

@@ -9,8 +9,7 @@ Its predictions and query gradients become those of the step.
 Source: {vonoswald2023}, Figure 2; {rossi2024}, Figures 9, 10 and 12.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,7 @@ from iclimit.validation.claims.descent.paired import (
     paired_losses,
     train_layer,
 )
-from iclimit.validation.rows import Rows, bound, call, drawing, mean, note, run
+from iclimit.validation.rows import Rows, bound, call, drawing, mean, run
 
 # Prompts on which predictions are compared.
 ALIGNED = 4_000
@@ -48,38 +47,17 @@ BOUNDED = (
 )
 
 
-@dataclass(frozen=True)
-class TrainedLayer:
-    """A trained layer next to gradient descent.
-
-    Attributes
-    ----------
-    held_out : Paired
-        Losses of the layer and of gradient descent.
-    losses : ndarray
-        Training losses.
-    aligned : Aligned
-        With gradient descent, after some numbers of steps and at the end.
-    """
-
-    held_out: Paired
-    losses: np.ndarray
-    aligned: Aligned
-
-
 def trained_layer(
     *, trained: Training, context: int, rate: float, held_out: int, rng: Any
-) -> TrainedLayer:
-    """Compare a trained layer with a gradient-descent step."""
-    problem, generator = (
-        Problem(dim=DIM, context=context, input_law="uniform", scale=1),
-        np.random.default_rng(rng),
-    )
+) -> tuple[Paired, np.ndarray, Aligned]:
+    """Losses of a trained layer and of a step, losses of the training, and their alignment."""
+    problem = Problem(dim=DIM, context=context, input_law="uniform", scale=1)
+    generator = np.random.default_rng(rng)
     [layer] = trained.layers
     paired = paired_losses(problem, layer, rate * np.eye(DIM), held_out, generator)
     prompts = draw_prompts(problem, get_backend("numpy"), generator, ALIGNED)
     step = descent_predictor([rate], scale=1.0)
-    return TrainedLayer(paired, trained.losses, Aligned.of(trained.stages, step, prompts))
+    return paired, trained.losses, Aligned.of(trained.stages, step, prompts)
 
 
 def best_step(context: int) -> LearningRate:
@@ -92,23 +70,22 @@ def rows(effort: Effort) -> Rows:
     contexts = effort.pick(tiny=(5,), quick=(5, 10), medium=(5, 10, 20, 50))
     layers = {}
     for context in reversed(contexts):
-        layers[context] = layer = run(
+        layers[context] = run(
             trained_layer,
             trained=run(train_layer, context=context),
             context=context,
             rate=float(best_step(context).rate),
             held_out=held_out(effort),
         )
-        best, where = call(best_step, context), f"N={context}"
+        losses, best, where = layers[context][0], call(best_step, context), f"N={context}"
         label, of = f"loss of the step, {where}", "optimal_learning_rate.loss"
-        yield mean(label, best.loss, layer.held_out.step, of=of)
-        own = call(preconditioner_loss, layer.held_out.matrix, **UNIFORM, context=context)
-        yield mean(f"loss of descent in the layer, {where}", own, layer.held_out.descent)
-        yield excess_row(where, layer.held_out)
-        distances = call(final_distances, layer.aligned)
+        yield mean(label, best.loss, losses.step, of=of)
+        own = call(preconditioner_loss, losses.matrix, **UNIFORM, context=context)
+        yield mean(f"loss of descent in the layer, {where}", own, losses.descent)
+        yield excess_row(where, losses)
+        distances = call(final_distances, layers[context][2])
         for name in BOUNDED:
             yield bound(f"{name} over its bound, {where}", 1.0, distances[name])
-    yield note(call(describe, [layers[context].losses for context in contexts]))
     yield drawing(draw, {context: layers[context] for context in contexts})
 
 
@@ -123,19 +100,14 @@ def final_distances(aligned: Aligned) -> dict[str, float]:
     return dict(zip(BOUNDED, distances, strict=True))
 
 
-def describe(losses: Sequence[np.ndarray]) -> str:
-    """How long the trainings took."""
-    words = ", ".join(str(len(each)) for each in losses)
-    return f"Adam on batches of 2048 fresh prompts: {words} steps for the contexts in order."
-
-
-def draw(figure: Figure, layers: Mapping[int, TrainedLayer]) -> None:
+def draw(figure: Figure, layers: Mapping[int, tuple[Paired, np.ndarray, Aligned]]) -> None:
     """Draw training losses, and query gradients beside those of the step."""
     loss, metrics = panels(figure, height=3.6)
     for (context, layer), colour in zip(layers.items(), COLOURS, strict=False):
-        draw_training(loss, layer.losses, colour, label=f"N = {context}")
+        _, losses, aligned = layer
+        draw_training(loss, losses, colour, label=f"N = {context}")
         loss.axhline(best_step(context).loss, color=colour, linestyle="--", linewidth=1)
-        layer.aligned.draw(metrics, colour)
+        aligned.draw(metrics, colour)
     metrics.plot([], [], color="0.3", label="relative distance")
     metrics.plot([], [], color="0.3", linestyle=":", label="cosine")
     finish(loss, "training step", "training loss", legend="dashed: one step at $\\eta^*$")

@@ -9,8 +9,6 @@ with dampening, follows gradient descent.
 Source: {vonoswald2023}, Figures 1, 2 and 6.
 """
 
-from dataclasses import dataclass
-from operator import truediv
 from typing import Any
 
 import numpy as np
@@ -54,24 +52,14 @@ ROLL_OUT_ALLOWANCE = 0.1
 Case = tuple[str, float]
 
 
-@dataclass(frozen=True)
-class Transfer:
-    """A trained layer where it was not trained.
+def transferred_layer(
+    *, trained: Training, rate: float, held_out: int, rng: Any
+) -> tuple[dict[Case, Paired], np.ndarray]:
+    """Test a layer on other inputs and tasks, interpolated, and repeated.
 
-    Attributes
-    ----------
-    cases : dict of Case to Paired
-        Losses of the layer and of the gradient-descent step.
-    rolled : ndarray (2, repetitions + 1)
-        Median squared errors after 0, 1, ... repetitions of the layer and of the step.
+    Losses by case, and median squared errors after 0, 1, ... repetitions of the layer and of the
+    step, (2, repetitions + 1).
     """
-
-    cases: dict[Case, Paired]
-    rolled: np.ndarray
-
-
-def transferred_layer(*, trained: Training, rate: float, held_out: int, rng: Any) -> Transfer:
-    """Test a layer on other inputs and tasks, interpolated, and repeated."""
     problem, generator = Problem(**SIZE, input_law="uniform", scale=1), np.random.default_rng(rng)
     [layer], constructed = trained.layers, descent_layer(rate, **SIZE)
     prompts = draw_prompts(problem, get_backend("numpy"), generator, PROMPTS)
@@ -83,13 +71,11 @@ def transferred_layer(*, trained: Training, rate: float, held_out: int, rng: Any
     }
     for weight in WEIGHTS:
         cases["interpolated", weight] = problem, interpolate(layer, constructed, weight)
-    return Transfer(
-        {
-            case: paired_losses(law, tested, rate * np.eye(DIM), held_out, generator)
-            for case, (law, tested) in cases.items()
-        },
-        rolled_errors(prompts, repeated, REPETITIONS, DAMPENING),
-    )
+    losses = {
+        case: paired_losses(law, tested, rate * np.eye(DIM), held_out, generator)
+        for case, (law, tested) in cases.items()
+    }
+    return losses, rolled_errors(prompts, repeated, REPETITIONS, DAMPENING)
 
 
 def scales(case: Case) -> tuple[float, float]:
@@ -124,35 +110,35 @@ def rows(effort: Effort) -> Rows:
     """Losses of layer and step in all cases, and the repeated layer beside descent."""
     rate = float(optimal_learning_rate(input_law="uniform", **SIZE).rate)
     trained = run(train_layer, context=SIZE["context"])
-    transfer = run(transferred_layer, trained=trained, rate=rate, held_out=held_out(effort))
+    tested = run(transferred_layer, trained=trained, rate=rate, held_out=held_out(effort))
     cases: list[Case] = [(kind, scale) for kind, scales in SCALES.items() for scale in scales]
     for case in (*cases, *(("interpolated", weight) for weight in WEIGHTS)):
-        losses = transfer.cases[case]
+        losses = tested[0][case]
         own, of = call(own_loss, case, losses.matrix), "preconditioner_loss"
         yield mean(f"descent in the layer, {describe(case)}", own, losses.descent, of=of)
         if case in cases:
             theory, of = call(step_loss, case), "learning_rate_loss"
             yield mean(f"the step, {describe(case)}", theory, losses.step, of=of)
     label = f"median error after {REPETITIONS} repetitions, relative"
-    ratio = call(truediv, transfer.rolled[0, -1], transfer.rolled[1, -1])
+    ratio = tested[1][0, -1] / tested[1][1, -1]
     yield exact(label, 1.0, ratio, allowance=ROLL_OUT_ALLOWANCE)
-    yield drawing(draw, transfer)
+    yield drawing(draw, tested[0], tested[1])
 
 
-def draw(figure: Figure, transfer: Transfer) -> None:
+def draw(figure: Figure, cases: dict[Case, Paired], errors: np.ndarray) -> None:
     """Draw losses on other inputs and tasks, and errors of the repeated layer."""
     *axes, rolled = panels(figure, 3, height=3.2)
     for ax, (kind, factors) in zip(axes, SCALES.items(), strict=True):
         grid = np.geomspace(min(factors), max(factors), 50)
         exact = [step_loss((kind, factor)) for factor in grid]
         ax.plot(grid, exact, color=COLOURS[0], label="gradient descent")
-        losses = [transfer.cases[kind, factor].loss for factor in factors]
+        losses = [cases[kind, factor].loss for factor in factors]
         draw_estimates(ax, factors, losses, COLOURS[1], label="trained layer")
         finish(ax, f"{kind[:-1]} scale", "loss", log="xy")
     axes[0].legend()
     steps = np.arange(REPETITIONS + 1)
-    rolled.plot(steps, transfer.rolled[1], color=COLOURS[0])
-    rolled.plot(steps, transfer.rolled[0], "o", color=COLOURS[1], markersize=4)
+    rolled.plot(steps, errors[1], color=COLOURS[0])
+    rolled.plot(steps, errors[0], "o", color=COLOURS[1], markersize=4)
     rolled.set_xticks(steps[::2])
     title = rf"dampening {DAMPENING:g}"
     finish(rolled, "repetitions", "median squared error", title=title, log="y")

@@ -10,7 +10,6 @@ Source: {zhang2025}, section 3 and Figure 1.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,6 @@ from iclimit.asymptotics.dynamics import (
 from iclimit.drawing import COLOURS, Figure, draw_sizes, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.dynamics import AttentionModel, initial_weights, simulate_gradient_descent
-from iclimit.statistics import Extrapolation
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.dynamics.setting import (
     CONTEXT,
@@ -31,7 +29,7 @@ from iclimit.validation.claims.dynamics.setting import (
     eigenvalues,
     problem,
 )
-from iclimit.validation.rows import Rows, call, drawing, exact, limit, note, run
+from iclimit.validation.rows import Rows, call, drawing, exact, limit, run
 
 LAM = eigenvalues(4)
 # Sizes of the training set.
@@ -56,43 +54,25 @@ RATES = (0.16, 0.08, 0.04)
 TIME_TOLERANCE = 1e-4
 
 
-@dataclass(frozen=True)
-class PairedCell:
-    """Merged attention and the network on cubic features, from the same weights and data.
-
-    Attributes
-    ----------
-    steps, merged, cubic : list of float
-        Training losses of the first repeat.
-    difference : float
-        Largest difference of the losses of any repeat, relative to the first.
-    gap : Estimate
-        Last loss of the network minus that of merged attention.
-    """
-
-    steps: list[float]
-    merged: list[float]
-    cubic: list[float]
-    difference: float
-    gap: Estimate
-
-
 def paired_descent(
     *, training_set: float, repeats: int, rng: Any, backend: str = "numpy"
-) -> PairedCell:
-    """Gradient descent of both models."""
+) -> dict[str, Any]:
+    """Gradient descent of both models from the same weights.
+
+    Training losses of the first repeat, the largest difference of any, relative to the first loss,
+    and the last loss of the network minus that of merged attention.
+    """
     same: dict[str, Any] = {"training_set": training_set, "repeats": repeats, "rng": rng}
     merged, cubic = (
         simulate_gradient_descent(problem(4), model=model, backend=backend, **same, **TRAINING)
         for model in ("merged", "cubic")
     )
-    return PairedCell(
-        merged.recorded_at.tolist(),
-        merged.losses[0].tolist(),
-        cubic.losses[0].tolist(),
-        float(np.max(np.abs(cubic.losses - merged.losses)) / merged.losses[0, 0]),
-        Estimate.of(cubic.losses[:, -1] - merged.losses[:, -1]),
-    )
+    difference = cubic.losses - merged.losses
+    return {
+        "losses": np.stack([merged.recorded_at, merged.losses[0], cubic.losses[0]]),
+        "difference": float(np.max(np.abs(difference)) / merged.losses[0, 0]),
+        "gap": Estimate.of(difference[:, -1]),
+    }
 
 
 def descent_times(*, rng: Any) -> tuple[list[float], list, list]:
@@ -125,7 +105,7 @@ def rows(effort: Effort) -> Rows:
         for size, count in counts.items()
     }
     label = "difference of the curves on the law of the data"
-    yield exact(label, 0.0, runs[math.inf].difference, allowance=ROUNDING)
+    yield exact(label, 0.0, runs[math.inf]["difference"], allowance=ROUNDING)
     times = run(descent_times)
     scale = call(effective_init_scale, times[1], key_query=times[2], eigenvalues=LAM)
     for number, part in enumerate(FRACTIONS):
@@ -134,32 +114,22 @@ def rows(effort: Effort) -> Rows:
             merged_curve_drop_time, part, eigenvalues=LAM, context=CONTEXT, init_scale=scale
         )
         yield exact(label, theory, times[0][number], relative=TIME_TOLERANCE)
-    gaps = {size: runs[size].gap for size in SETS}
+    gaps = {size: runs[size]["gap"] for size in SETS}
     label = "gap of the training losses, extrapolated to infinite training sets"
-    row = limit({label: 0.0}, gaps, order=2)
-    yield row
-    yield note(call(describe, gaps, row.fit))
+    yield limit({label: 0.0}, gaps, order=2, name="Gap")
     yield drawing(draw, runs, gaps)
 
 
-def describe(gaps: Mapping[int, Estimate], fit: Extrapolation) -> list[str]:
-    """Gaps of finite training sets, and the fit."""
-    listed = ", ".join(f"{gap.mean:.2g} ({size})" for size, gap in gaps.items())
-    return [
-        "On finite training sets merged attention also fits the x-x and y-y moments, so that its "
-        f"loss is lower, by {listed}.",
-        f"Extrapolation of order {fit.order}, p = {fit.p_value:.2f}.",
-    ]
-
-
-def draw(figure: Figure, runs: Mapping[float, PairedCell], gaps: Mapping[int, Estimate]) -> None:
+def draw(
+    figure: Figure, runs: Mapping[float, dict[str, Any]], gaps: Mapping[int, Estimate]
+) -> None:
     """Draw both models on the law and on one training set, and their gap."""
-    limit, some = runs[math.inf], runs[SETS[0]]
+    (steps, *both), (_, merged, cubic) = (runs[size]["losses"] for size in (math.inf, SETS[0]))
     left, right = panels(figure, width=8.0, height=3.6)
     names = ("merged attention", "network on cubic features")
-    draw_prediction(left, limit.steps, limit.merged, limit.cubic, COLOURS[0], names)
-    left.plot(some.steps, some.merged, color=COLOURS[1], label=f"merged, {SETS[0]} sequences")
-    left.plot(some.steps, some.cubic, color=COLOURS[1], linestyle=":", label="network, the same")
+    draw_prediction(left, steps, *both, COLOURS[0], names)
+    left.plot(steps, merged, color=COLOURS[1], label=f"merged, {SETS[0]} sequences")
+    left.plot(steps, cubic, color=COLOURS[1], linestyle=":", label="network, the same")
     finish(left, "step", "training loss", legend="")
     draw_sizes(right, SETS, [*gaps.values()], COLOURS[1])
     right.set_ylim(bottom=0)

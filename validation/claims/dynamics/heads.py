@@ -7,25 +7,15 @@ min(H R, D) largest directions are learned; more heads change nothing but the ti
 Source: {zhang2025}, sections 4 and 5.
 """
 
-from dataclasses import dataclass
-from operator import sub
 from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.dynamics import (
-    escape_time,
-    fixed_point_losses,
-    growth_time,
-    head_growth,
-    plateau_head_values,
-    plateau_losses,
-    time_from_pole,
-)
+from iclimit.asymptotics import dynamics
 from iclimit.simulate.dynamics import AttentionModel, simulate_gradient_flow
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, problem
-from iclimit.validation.rows import Later, Rows, call, exact, note, run
+from iclimit.validation.rows import Later, Rows, call, exact, run
 
 DIM, SCALE = 4, 0.02
 LAM = eigenvalues(DIM)
@@ -46,29 +36,13 @@ TIME_TOLERANCE = 1e-7
 RTOL = 1e-10
 
 
-@dataclass(frozen=True)
-class AlignedCell:
-    """End of a flow of heads of rank one that start balanced in one direction each.
-
-    Attributes
-    ----------
-    loss : float
-        Last loss.
-    values : list of float
-        Last value weight of each head.
-    half_time : float
-        Time of half of the drop to the last loss.
-    """
-
-    loss: float
-    values: list[float]
-    half_time: float
-
-
 def aligned_heads(
     *, directions: tuple[int, ...], start: float, duration: float, rng: Any
-) -> AlignedCell:
-    """Flow of heads whose value, key and query weights start at the same size."""
+) -> tuple[float, list[float], float]:
+    """Flow of heads of rank one whose weights start balanced, each in a direction of its own.
+
+    Last loss, last value weight of each head, and time of half of the drop.
+    """
     del rng
     heads = len(directions)
     value, key = np.zeros((heads, DIM + 1)), np.zeros((heads, 1, DIM + 1))
@@ -82,7 +56,7 @@ def aligned_heads(
         rtol=RTOL,
     )
     half = flow.crossing_times((flow.losses[0] + flow.losses[-1]) / 2)
-    return AlignedCell(float(flow.losses[-1]), flow.weights[0][:, -1].tolist(), float(half))
+    return float(flow.losses[-1]), flow.weights[0][:, -1].tolist(), float(half)
 
 
 def few_heads(*, heads: int, rank: int, seed: int, rng: Any) -> float:
@@ -105,7 +79,7 @@ def aligned(directions: tuple[int, ...], start: float, part: float) -> Later:
 
 def rows(effort: Effort) -> Rows:
     """Last losses of few heads, fixed points, and growing heads."""
-    heights = call(plateau_losses, LAM, context=CONTEXT)
+    heights = call(dynamics.plateau_losses, LAM, context=CONTEXT)
     for heads, rank in HEADS:
         for seed in range(effort.pick(quick=1, medium=4, full=20)):
             label = f"last loss, {heads} heads of rank {rank}, seed {seed}"
@@ -115,55 +89,43 @@ def rows(effort: Effort) -> Rows:
     yield from end_rows()
     for k in GROWING:
         yield from growth_rows(k)
-    yield note(
-        "For merged attention the number of heads enters through the effective initial scale "
-        "only: see dynamics-merged."
-    )
 
 
 def growth_rows(k: int) -> Rows:
     """The growth of one head in direction k, by the closed solution and its inverse."""
     lam = float(LAM[k])
     more: dict[str, float] = {"eigenvalue": lam, "trace": 1.0, "context": CONTEXT}
-    begin = float(time_from_pole(START, **more))
+    begin = float(dynamics.time_from_pole(START, **more))
     for part in PARTS:
-        value, time = aligned((k,), START, part).values[0], part / (START * lam**2)
-        grown = call(growth_time, value, initial_value=START, **more)
-        from_pole = call(time_since, value, begin, more)
+        value, time = aligned((k,), START, part)[1][0], part / (START * lam**2)
+        grown = call(dynamics.growth_time, value, initial_value=START, **more)
+        from_pole = call(dynamics.time_from_pole, value, **more) - begin
         for function, theory, estimate in (
             ("growth_time", grown, time),
             ("time_from_pole", from_pole, time),
-            ("head_growth", call(head_growth, begin + time, **more), value),
+            ("head_growth", call(dynamics.head_growth, begin + time, **more), value),
         ):
             label = f"{function}, direction {k + 1}, {part} escape times"
             yield exact(label, theory, estimate, relative=TIME_TOLERANCE, of=function)
-    less, most = (float(escape_time(start, eigenvalue=lam)) for start in SMALL)
-    early, late = (aligned((k,), start, 1.3).half_time for start in SMALL)
-    label, found = f"difference of escape times, direction {k + 1}", call(sub, early, late)
-    yield exact(label, less - most, found, relative=TIME_TOLERANCE, of="escape_time")
-
-
-def time_since(value: float, begin: float, more: dict[str, float]) -> float:
-    """Time from the pole to a weight, counted from the start."""
-    return float(time_from_pole(value, **more)) - begin
+    less, most = (float(dynamics.escape_time(start, eigenvalue=lam)) for start in SMALL)
+    early, late = (aligned((k,), start, 1.3)[2] for start in SMALL)
+    label = f"difference of escape times, direction {k + 1}"
+    yield exact(label, less - most, early - late, relative=TIME_TOLERANCE, of="escape_time")
 
 
 def end_rows() -> Rows:
     """The ends of flows of aligned heads, and the fixed points."""
-    points = call(fixed_point_losses, LAM, context=CONTEXT)
-    values = call(plateau_head_values, LAM, context=CONTEXT)
-    learned = fixed_point_losses(LAM, context=CONTEXT).learned
+    points = call(dynamics.fixed_point_losses, LAM, context=CONTEXT)
+    values = call(dynamics.plateau_head_values, LAM, context=CONTEXT)
+    learned = dynamics.fixed_point_losses(LAM, context=CONTEXT).learned
     for number, row in enumerate(learned):
         if chosen := np.flatnonzero(row).tolist():
-            flow, where = (
-                aligned(tuple(chosen), START, LATE),
-                "".join("01"[x] for x in row.astype(int)),
-            )
+            flow, where = aligned(tuple(chosen), START, LATE), "".join(map(str, row.astype(int)))
             label = f"loss of the fixed point {where}"
-            yield exact(label, points.losses[number], flow.loss, relative=END_TOLERANCE)
+            yield exact(label, points.losses[number], flow[0], relative=END_TOLERANCE)
             for place, head in enumerate(chosen):
                 label = f"value of head {head}, fixed point {where}"
-                yield exact(label, values[head], flow.values[place], relative=END_TOLERANCE)
+                yield exact(label, values[head], flow[1][place], relative=END_TOLERANCE)
 
 
 claim = Claim.of("dynamics-heads", __doc__, rows, figure=False)

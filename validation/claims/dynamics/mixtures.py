@@ -9,7 +9,7 @@ Source: {zhang2025}, section 6; growth rate and best predictor: documentation.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,9 +27,8 @@ from iclimit.simulate.dynamics import (
 )
 from iclimit.simulate.dynamics.attention_models import MomentLoss
 from iclimit.simulate.dynamics.feature_moments import population_moments
-from iclimit.statistics import Extrapolation
 from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Later, Rows, bound, call, drawing, exact, limit, note, run
+from iclimit.validation.rows import Later, Rows, bound, call, drawing, exact, limit, run
 
 # Fractions of sequences with random tasks, as published.
 FRACTIONS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
@@ -117,30 +116,14 @@ def mixture_flow(*, fresh_fraction: float, rng: Any) -> MixtureFlow:
     return MixtureFlow(rate, float(late.losses[-1]), least, linear, gamma.tolist())
 
 
-@dataclass(frozen=True)
-class MixtureCell:
-    """Gradient descent on training sets of one size, and on the law from the same weights.
-
-    Attributes
-    ----------
-    steps : list of int
-    training, icl, iwl : list of float
-        Mean losses over repeats; ``iwl`` on the shared task with noise for context labels.
-    gap : Estimate
-        Last training loss minus that on the law.
-    """
-
-    steps: list[int]
-    training: list[float]
-    icl: list[float]
-    iwl: list[float]
-    gap: Estimate
-
-
 def mixture_descent(
     *, fresh_fraction: float, size: float, repeats: int, rng: Any, backend: str = "numpy"
-) -> MixtureCell:
-    """Gradient descent with the published settings."""
+) -> dict[str, Any]:
+    """Gradient descent with the published settings on sets of one size, and on the law.
+
+    Mean losses over repeats, on the shared task with noise for context labels ("iwl"), and the
+    last training loss minus that on the law from the same weights.
+    """
     same: dict[str, Any] = {
         **TRAINING,
         "repeats": repeats,
@@ -152,14 +135,12 @@ def mixture_descent(
     found = law
     if size < math.inf:
         found = simulate_gradient_descent(problem(fresh_fraction), **same | {"training_set": size})
-    means = {name: np.mean(each, axis=0).tolist() for name, each in found.measures.items()}
-    return MixtureCell(
-        found.recorded_at.tolist(),
-        np.mean(found.losses, axis=0).tolist(),
-        means["icl"],
-        means.get("iwl", []),
-        Estimate.of(found.losses[:, -1] - law.losses[:, -1]),
-    )
+    return {
+        "steps": found.recorded_at,
+        "training": np.mean(found.losses, axis=0),
+        **{name: np.mean(each, axis=0) for name, each in found.measures.items()},
+        "gap": Estimate.of(found.losses[:, -1] - law.losses[:, -1]),
+    }
 
 
 def rows(effort: Effort) -> Rows:
@@ -168,18 +149,14 @@ def rows(effort: Effort) -> Rows:
     flows = {c: run(mixture_flow, fresh_fraction=c) for c in fractions}
     for c, flow in flows.items():
         yield from flow_rows(c, flow)
-    fits = []
     for c in effort.pick(quick=(0.4,), medium=FRACTIONS):
         repeats = effort.pick(tiny=8, quick=20, full=200)
         label = f"training loss minus that on the law, {c:g} of the tasks random, extrapolated"
         gaps = {
-            size: run(mixture_descent, fresh_fraction=c, size=size, repeats=repeats).gap
+            size: run(mixture_descent, fresh_fraction=c, size=size, repeats=repeats)["gap"]
             for size in SETS
         }
-        row = limit({label: 0.0}, gaps, order=1)
-        fits.append(row.fit)
-        yield row
-    yield note(call(describe, flows, fits))
+        yield limit({label: 0.0}, gaps, order=1, name=f"{c:g} of the tasks random")
     trainings = {
         c: run(mixture_descent, fresh_fraction=c, size=math.inf, repeats=1) for c in fractions
     }
@@ -208,21 +185,8 @@ def at_largest(gamma: np.ndarray, matrix: Any) -> float:
     return float(np.ravel(matrix)[int(np.argmax(np.abs(gamma)))])
 
 
-def describe(flows: Mapping[float, MixtureFlow], fits: Sequence[Extrapolation]) -> list[str]:
-    """What attention gains beyond the bound, and the fits."""
-    gains = (
-        f"{100 * max(1 - flow.least / flow.linear['train_loss'], 0.0):.1f} % ({c:g})"
-        for c, flow in flows.items()
-    )
-    return [
-        "The best predictor linear in the labels of the context is an upper bound. Attention also "
-        f"sees the x-x and y-y moments, which lower it by {', '.join(gains)}.",
-        f"Linear extrapolations in 1/P, p = {', '.join(f'{fit.p_value:.2f}' for fit in fits)}.",
-    ]
-
-
 def draw(
-    figure: Figure, flows: Mapping[float, MixtureFlow], trainings: Mapping[float, MixtureCell]
+    figure: Figure, flows: Mapping[float, MixtureFlow], trainings: Mapping[float, dict[str, Any]]
 ) -> None:
     """Draw losses at the end by the fraction of random tasks, and test losses on the way."""
     import matplotlib as mpl
@@ -233,16 +197,16 @@ def draw(
     left.plot(fine, best, color=COLOURS[0], label="linear in the labels")
     least = [flow.least for flow in flows.values()]
     left.plot(list(flows), least, "_", color="0.3", markersize=12, label="all features")
-    ends = [training.training[-1] for training in trainings.values()]
+    ends = [training["training"][-1] for training in trainings.values()]
     left.plot(
         list(trainings), ends, "o", color=COLOURS[1], label=f"after {TRAINING['steps']} steps"
     )
     finish(left, "fraction of random tasks", "training loss", legend="")
     shades = mpl.colormaps["viridis"](np.linspace(0, 0.92, len(trainings)))
     for (c, training), shade in zip(trainings.items(), shades, strict=True):
-        curves[0].plot(training.steps, training.icl, color=shade, label=f"{c:g}")
-        if training.iwl:
-            curves[1].plot(training.steps, training.iwl, color=shade)
+        curves[0].plot(training["steps"], training["icl"], color=shade, label=f"{c:g}")
+        if "iwl" in training:
+            curves[1].plot(training["steps"], training["iwl"], color=shade)
     finish(curves[0], "step", "test loss, random tasks", legend="random tasks")
     finish(curves[1], "step", "test loss, shared task, noise labels")
 

@@ -22,7 +22,7 @@ from iclimit.validation.claims.dynamics.staircase_flows import (
     FlowCell,
     separate_flows,
 )
-from iclimit.validation.rows import Rows, call, drawing, judged, note, run
+from iclimit.validation.rows import Rows, call, drawing, judged, run
 
 SCALES = (1e-4, 1e-6)
 # Relative, at the smaller initial weights (measured: at most 2e-14).
@@ -43,9 +43,7 @@ def rows(effort: Effort) -> Rows:
     # initial weights.  Errors fall as powers of the weights that are the smaller, the closer the
     # eigenvalues (measured: at most 3e-5 for D = 4, 2e-3 for D = 8).
     tolerance = effort.pick(quick=1e-3, medium=1e-2)
-    comparisons = call(lambda *given: [*compare_flows(*given)], dim, tolerance, flows)
-    yield judged(comparisons)
-    yield note(call(describe, comparisons))
+    yield judged(call(compare_flows, dim, tolerance, flows))
     yield drawing(draw, dim, {rank: flows[rank, 0][-1] for rank in ranks})
 
 
@@ -73,17 +71,6 @@ def compare_flows(
                 options: dict[str, Any] = {"relative": HEIGHT_TOLERANCE, "of": "plateau_losses"}
                 yield compare(f"height, {where}", *height, **options)
             yield compare(label, *pair, relative=tolerance, of=drop_times)
-
-
-def describe(comparisons: Sequence[Comparison]) -> str:
-    """How the waits grow."""
-    waits = [row.estimate for row in comparisons if row.label.startswith("growth")]
-    return (
-        f"When the initial weights shrink from {SCALES[0]} to {SCALES[1]}, a plateau where a new "
-        f"head is needed lasts {SCALES[0] / SCALES[1]:.0f} times as long; the {len(waits)} waits "
-        f"between two drops of one head grow by {np.median(waits):.1f} time constants in the "
-        "median."
-    )
 
 
 def draw(figure: Figure, dim: int, flows: Mapping[int, FlowCell]) -> None:

@@ -36,8 +36,8 @@ class FlowCell:
         without the first of them.
     duration : float
         End of the flow.
-    times, losses, theory : list of float
-        The curve, thinned, and its prediction.
+    times, losses : list of float
+        The curve, thinned.
     """
 
     predicted: list[float]
@@ -46,7 +46,6 @@ class FlowCell:
     duration: float
     times: list[float]
     losses: list[float]
-    theory: list[float]
 
     @property
     def expected(self) -> np.ndarray:
@@ -95,5 +94,4 @@ def _flow(model: AttentionModel, weights: list[np.ndarray], scale: float) -> Flo
         duration,
         flow.times[kept].tolist(),
         flow.losses[kept].tolist(),
-        steps.loss(flow.times[kept]).tolist(),
     )

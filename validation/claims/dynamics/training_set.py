@@ -7,21 +7,18 @@ squares, estimated from the same sequences.  Both losses tend to the last platea
 Source: {zhang2025}, setup; asymptotics of least squares (sandwich).
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from iclimit.asymptotics.dynamics import plateau_losses
-from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.dynamics import simulate_gradient_descent
 from iclimit.simulate.dynamics.feature_moments import population_moments
 from iclimit.simulate.prompts.training_sets import draw_training_set
-from iclimit.statistics import Extrapolation
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, problem
-from iclimit.validation.rows import Rows, call, exact, limit, note, run
+from iclimit.validation.rows import Rows, call, exact, limit, run
 
 SETS = (500, 1000, 2000, 4000)
 BLOCK = 20
@@ -118,21 +115,20 @@ def rows(effort: Effort) -> Rows:
     runs = {size: run(least_squares_gaps, size=size, repeats=repeats) for size in SETS}
     names = ("training loss", "loss on fresh sequences")
     plateau = call(plateau_losses, LAM, context=CONTEXT)[-1]
-    losses = limit(
+    yield limit(
         {f"{name}, extrapolated": plateau for name in names},
         {size: call(add_least, size, each) for size, each in runs.items()},
         order=2,
         draws="losses",
+        name="Losses",
     )
-    excesses = limit(
+    yield limit(
         {f"size times the excess of the {name}, over the sandwich": 0.0 for name in names},
         {size: call(over_sandwich, each) for size, each in runs.items()},
         order=2,
         draws="excesses",
+        name="Excesses",
     )
-    yield losses
-    yield excesses
-    yield note(call(describe, runs, plateau, losses.fit, excesses.fit))
 
 
 def add_least(size: int, gaps: np.ndarray) -> np.ndarray:
@@ -145,19 +141,6 @@ def add_least(size: int, gaps: np.ndarray) -> np.ndarray:
 def over_sandwich(gaps: np.ndarray) -> np.ndarray:
     """Both excesses times the size, less the sandwich of the same sets."""
     return gaps[:2] - np.array([[-1], [1]]) * gaps[2]
-
-
-def describe(
-    runs: Mapping[int, np.ndarray], plateau: float, losses: Extrapolation, excesses: Extrapolation
-) -> list[str]:
-    """The sandwich, and the fits."""
-    sandwich = Estimate.of(np.concatenate([run[2] for run in runs.values()]))
-    return [
-        f"Sandwich: {sandwich} for the 16 cubic features; with residuals independent of the "
-        f"features it would be {16 * plateau:.3f}.  The excesses are compared with it set by set, "
-        f"with standard errors of {', '.join(f'{e:.2g}' for e in excesses.standard_error)}.",
-        f"Extrapolations of order 2, p = {losses.p_value:.2f} and {excesses.p_value:.2f}.",
-    ]
 
 
 claim = Claim.of("dynamics-training-set", __doc__, rows, figure=False)

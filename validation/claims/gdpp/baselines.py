@@ -10,17 +10,12 @@ documentation.
 
 import math
 from collections.abc import Mapping
-from operator import truediv
+from itertools import product
 from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.gdpp import (
-    adaptive_ridge_loss,
-    constant_ridge_loss,
-    one_layer,
-    oracle_risk,
-)
+from iclimit.asymptotics import gdpp
 from iclimit.drawing import COLOURS, Figure, draw_family, finish, panels
 from iclimit.problem import NoiseLaw, Problem
 from iclimit.results import Estimate
@@ -40,18 +35,7 @@ from iclimit.validation.reference.noise_levels import (
     published_error,
     published_table,
 )
-from iclimit.validation.rows import (
-    Later,
-    Row,
-    Rows,
-    bound,
-    call,
-    drawing,
-    mean,
-    note,
-    published,
-    run,
-)
+from iclimit.validation.rows import Later, Row, Rows, bound, call, drawing, mean, published, run
 
 # Baselines, and their fields of the theory.
 METHODS = {"ConstRR": "constant", "AdaRR": "adaptive", "TunedRR": "tuned"}
@@ -105,7 +89,7 @@ def rows(effort: Effort) -> Rows:
         given[law] = run(
             losses_given_inputs,
             noise_law=law,
-            rate=float(one_layer(baselines(law).penalty, **SIZE).rate),
+            rate=float(gdpp.one_layer(baselines(law).penalty, **SIZE).rate),
             penalties=penalties(law),
             contexts=effort(2000),
         )
@@ -117,19 +101,8 @@ def rows(effort: Effort) -> Rows:
             theory, of = getattr(baselines(law), field), f"ridge_baselines.{field}"
             label, loss = f"{name}, whole prompts, {law}", whole.losses[name]
             yield mean(label, theory, loss, of=of, draws=("prompts", law))
-    table = [published_row(name, law) for law in NOISY for name in METHODS]
-    yield from table
-    yield note(
-        f"{effort(2000):,} contexts for each of {len(NOISY)} noise laws.  Given the inputs, "
-        "losses are averaged over tasks and noise exactly, and regressed on moments of the inputs "
-        "whose means are known."
-    )
-    worst = max((row.comparisons()[0] for row in table), key=lambda each: abs(each.z))
-    yield note(
-        f"Published losses: the largest |z| is {abs(worst.z):.1f} ({worst.label}); their standard "
-        "errors are estimated for 100,000 sequences."
-    )
-    yield note(call(describe_biased, given["uniform:5"].ridges[len(METHODS)]))
+    for law, name in product(NOISY, METHODS):
+        yield published_row(name, law)
     yield drawing(draw, given)
 
 
@@ -141,38 +114,23 @@ def published_row(name: str, law: str) -> Row:
     return published(f"published {name}, {law}", loss, found, **options)
 
 
-def describe_biased(biased: Estimate) -> str:
-    """AdaRR with another divisor, and the table."""
-    return (
-        "AdaRR divides the residual sum of squares by N - d.  Divided by N it has the loss "
-        f"{biased.mean:.3f} at uniform:5, where the table has "
-        f"{published_table()['AdaRR', 0, 'uniform:5']:.3f}."
-    )
-
-
 def law_rows(law: str, given: Later) -> Rows:
     """What one noise law gives."""
-    theory, step = baselines(law), call(one_layer, baselines(law).penalty, **SIZE)
-    constant, adaptive, tuned, biased, *others = (
-        given.ridges[number] for number in range(4 + len(NEIGHBOURS))
-    )
-    biased_loss = call(adaptive_ridge_loss, law, multiplier=BIASED[0], **SIZE)
+    theory, step = baselines(law), call(gdpp.one_layer, baselines(law).penalty, **SIZE)
+    ridges = [given.ridges[number] for number in range(4 + len(NEIGHBOURS))]
+    constant, adaptive, tuned, biased, *others = ridges
+    biased_loss = call(gdpp.adaptive_ridge_loss, law, multiplier=BIASED[0], **SIZE)
     for name, value, estimate, of in (
         ("oracle", theory.oracle, given.oracle, "ridge_baselines.oracle"),
         ("ConstRR", theory.constant, constant, "ridge_baselines.constant"),
         ("AdaRR", theory.adaptive, adaptive, "ridge_baselines.adaptive"),
         ("TunedRR", theory.tuned, tuned, "ridge_baselines.tuned"),
         ("one step", theory.one_layer, given.step, "ridge_baselines.one_layer"),
-        ("risk of the oracle", call(oracle_risk, law, **SIZE), given.oracle, None),
-        ("loss of ConstRR", call(constant_ridge_loss, law, **SIZE), constant, None),
+        ("risk of the oracle", call(gdpp.oracle_risk, law, **SIZE), given.oracle, None),
+        ("loss of ConstRR", call(gdpp.constant_ridge_loss, law, **SIZE), constant, None),
         ("loss of biased AdaRR", biased_loss, biased, None),
         ("loss of one step", step.loss, given.step_total, None),
-        (
-            "inverse rate of one step",
-            call(truediv, 1, step.rate),
-            given.inverse_rate,
-            "one_layer.rate",
-        ),
+        ("inverse rate of one step", 1 / step.rate, given.inverse_rate, "one_layer.rate"),
     ):
         yield mean(f"{name}, {law}", value, estimate, of=of, draws=law)
     if law in UNIFORM:  # the others are met exactly

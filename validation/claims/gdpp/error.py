@@ -8,21 +8,18 @@ Source: {vonoswald2023}, Figure 13 (GD++); integrals: documentation.
 """
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.descent import optimal_schedule
 from iclimit.asymptotics.gdpp import gdpp_loss, gdpp_minima, optimal_gdpp
-from iclimit.drawing import COLOURS, Figure, draw_family, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.descent.schedules import context_blocks
 from iclimit.simulate.gdpp import simulate_gdpp
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.gdpp.controls import controlled, trace_controls
 from iclimit.validation.claims.gdpp.minima import errors, local_minima
-from iclimit.validation.rows import Later, Rows, call, drawing, exact, limit, mean, run
+from iclimit.validation.rows import Later, Rows, call, exact, limit, mean, run
 
 # Rates and gammas by number of layers, tame up to the largest eigenvalues that occur.  At the best
 # rates of the limit the mean of three layers, of degree 26 in the eigenvalues, comes from contexts
@@ -90,7 +87,6 @@ def least_loss(degree: int, noise_ratio: float) -> float:
 def rows(effort: Effort) -> Rows:
     """Losses against the exact ones, extrapolated losses against the limit, and minima."""
     contexts = effort.pick(tiny=400, quick=2000, medium=20_000, full=200_000)
-    drawn: dict[tuple[int, int], Later] = {}
     for layers, (rates, gammas) in SCHEDULES.items():
         runs = {
             dim: run(
@@ -102,7 +98,6 @@ def rows(effort: Effort) -> Rows:
             )
             for dim in SIZES
         }
-        drawn |= {(layers, dim): loss for dim, loss in runs.items()}
         for dim, loss in runs.items():
             label, theory = f"{layers} layers, d = {dim}, exact", call(exact_loss, layers, dim)
             yield mean(label, theory, loss, of="gdpp_loss")
@@ -113,7 +108,6 @@ def rows(effort: Effort) -> Rows:
         for noise in MINIMA_NOISES:
             losses = run(limiting_minima, layers=layers, noise_ratio=noise, starts=count)
             yield from minimum_rows(layers, noise, losses)
-    yield drawing(draw, drawn)
 
 
 def minimum_rows(layers: int, noise: float, losses: Later) -> Rows:
@@ -143,34 +137,4 @@ def limit_loss(layers: int) -> float:
     return float(gdpp_loss(rates, gammas=gammas, ratio=RATIO, noise_ratio=NOISE_RATIO))
 
 
-def draw(figure: Figure, results: Mapping[tuple[int, int], Estimate]) -> None:
-    """Draw losses against 1/d, and the best losses of GD++ against the number of layers."""
-    left, right = panels(figure, width=9.0, height=3.8)
-    inverse = [1 / dim for dim in SIZES]
-    for layers, colour in zip(SCHEDULES, COLOURS, strict=False):
-        line = (
-            [0, *inverse[::-1]],
-            [limit_loss(layers), *(exact_loss(layers, dim) for dim in SIZES[::-1])],
-        )
-        losses = [results[layers, dim] for dim in SIZES]
-        draw_family(left, line, (inverse, losses), colour, f"{layers} layers")
-    y = rf"loss, $d/N = 1/2$, $v = {NOISE_RATIO:g}$"
-    finish(left, "$1/d$", y, legend="exact, to the limit at 0")
-    depths = range(1, 4)
-    for noise_ratio, colour in zip((0.0, *MINIMA_NOISES), COLOURS, strict=False):
-        setting: dict[str, Any] = {"ratio": RATIO, "noise_ratio": noise_ratio}
-        found = [optimal_gdpp(depth, **setting) for depth in depths]
-        plain = [optimal_schedule(steps=depth, **setting).loss for depth in depths]
-        label = rf"$v = {noise_ratio:g}$"
-        right.plot(depths, [each.loss for each in found], "o-", color=colour, label=label)
-        bounds = [each.lower_bound for each in found]
-        right.plot(depths, bounds, "_", color=colour, markersize=14)
-        right.plot(depths, plain, ":", color=colour, linewidth=1.2)
-    right.plot([], [], "_", color="0.3", markersize=14, label="bound of any GD++")
-    right.plot([], [], ":", color="0.3", label="gradient descent")
-    right.set_ylim(3e-5, None)
-    right.set_xticks(depths)
-    finish(right, "layers", "loss", log="y", legend="GD++, best found")
-
-
-claim = Claim.of("gdpp-error", __doc__, rows)
+claim = Claim.of("gdpp-error", __doc__, rows, figure=False)

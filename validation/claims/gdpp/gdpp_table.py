@@ -8,7 +8,6 @@ regression with the mean noise variance.
 Source: {vladymyrov2024}, Table 1 and Figure 1; exact loss at finite size: documentation.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -82,7 +81,6 @@ def rows(effort: Effort) -> Rows:
             yield bound(f"the best found is at most trained, {where}", model.held_out, minima[0])
         if layers == 2:
             yield judged(call(compare_minima, model, minima))
-            yield note(call(describe_minima, model, minima))
     contexts = effort.pick(quick=4000, medium=40_000, full=400_000)
     for law in SAMPLED:
         least = call(relative_minima, law, 2)[0]
@@ -103,15 +101,6 @@ def describe_unreached(model: Trained) -> str:
         f"{model.held_out.standard_error:.1g}, published {model.published:.3g}.  The least "
         "mean found over the exact spectrum is above both: means over sequences miss the "
         "rare ones that determine it."
-    )
-
-
-def describe_minima(model: Trained, minima: Sequence[float]) -> str:
-    """Local minima of two layers, and the starts that reach the best one."""
-    return (
-        f"{model.label}: local minima "
-        f"{' and '.join(f'{loss:.4f}' for loss in minima[:2])}, published "
-        f"{model.published:.3f}; {model.at_best} of {model.starts} starts reach the best one."
     )
 
 

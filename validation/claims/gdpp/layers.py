@@ -13,22 +13,10 @@ from functools import cache
 
 import numpy as np
 
-from iclimit.asymptotics.gdpp import (
-    GDPlusPlus,
-    condition_number_schedule,
-    optimal_gdpp,
-    steps_needed,
-    worst_case_residual,
-)
+from iclimit.asymptotics import gdpp
 from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.claims.gdpp.reached import (
-    METHODS,
-    TARGETS,
-    image_ends,
-    largest_error,
-    reached_runs,
-)
-from iclimit.validation.rows import Rows, call, exact, note, run
+from iclimit.validation.claims.gdpp import reached
+from iclimit.validation.rows import Rows, call, exact, run
 
 # Half a layer: numbers of layers are whole.
 HALF = 0.5
@@ -59,37 +47,39 @@ def predicted(start: float, target: float, method: str) -> int:
 
     The residual of a condition number k is (k - 1)/(k + 1).
     """
-    return 1 + int(steps_needed(start, tol=2 * target / (1 - target), method=method))
+    return 1 + int(gdpp.steps_needed(start, tol=2 * target / (1 - target), method=method))
 
 
 @cache
-def best_layers(condition: float) -> GDPlusPlus:
+def best_layers(condition: float) -> gdpp.GDPlusPlus:
     """Layers with the least largest error found."""
-    return optimal_gdpp(WORST[condition], condition_number=condition)
+    return gdpp.optimal_gdpp(WORST[condition], condition_number=condition)
 
 
 def rows(_: Effort) -> Rows:
     """Every number of layers, how the numbers grow, and the largest errors."""
-    for (method, start), errors in reached_runs().items():
-        for target in TARGETS:
+    for (method, start), errors in reached.reached_runs().items():
+        for target in reached.TARGETS:
             label = f"layers from {start:g} to an error of {target:g}, {method}"
             options = {"x": ("condition number", start), "family": f"{method}, {target:g}"}
             found, of = call(counted, errors, target), "steps_needed"
             whole = predicted(start, target, method)
             yield exact(label, whole, found, allowance=HALF, of=of, **options)
-    for method in METHODS:
-        schedule = condition_number_schedule(DEEP, tol=DEEP_EXCESS**2, method=method)
+    for method in reached.METHODS:
+        schedule = gdpp.condition_number_schedule(DEEP, tol=DEEP_EXCESS**2, method=method)
         gammas = tuple(schedule.gammas.tolist())
-        found = call(first_below, run(image_ends, gammas=gammas, lower=1 / DEEP, upper=1.0))
+        found = call(
+            first_below, run(reached.image_ends, gammas=gammas, lower=1 / DEEP, upper=1.0)
+        )
         label = f"layers from {DEEP:g} to an excess of {DEEP_EXCESS:g}, {method}"
-        theory = call(steps_needed, DEEP, tol=DEEP_EXCESS, method=method)
+        theory = call(gdpp.steps_needed, DEEP, tol=DEEP_EXCESS, method=method)
         yield exact(label, theory, found, allowance=HALF)
     for condition, layers in WORST.items():
         best = best_layers(condition)
         rates, gammas = tuple(best.rates.tolist()), tuple(best.gammas.tolist())
-        found = run(largest_error, rates=rates, gammas=gammas, condition_number=condition)
+        found = run(reached.largest_error, rates=rates, gammas=gammas, condition_number=condition)
         residual = call(
-            worst_case_residual, best.rates, gammas=best.gammas, condition_number=condition
+            gdpp.worst_case_residual, best.rates, gammas=best.gammas, condition_number=condition
         )
         label = f"largest error of {layers} layers, condition number {condition:g}"
         of = "optimal_gdpp.loss"
@@ -107,20 +97,15 @@ def first_below(image: np.ndarray) -> float:
 
 def growth_rows(method: str, factor: float) -> Rows:
     """How the number of layers grows with the condition number and with the digits."""
-    low, high = steps_needed(np.array(DECADES), tol=1e-8, method=method)
+    low, high = gdpp.steps_needed(np.array(DECADES), tol=1e-8, method=method)
     decades = math.log(DECADES[1] / DECADES[0])
-    few, many = steps_needed(100.0, tol=np.array(EXPONENTS), method=method)
+    few, many = gdpp.steps_needed(100.0, tol=np.array(EXPONENTS), method=method)
     doublings = math.log2(math.log(EXPONENTS[1]) / math.log(EXPONENTS[0]))
     for ends, growth, more in (
         (f"{DECADES[0]:g} to {DECADES[1]:g}", decades / math.log(factor), high - low),
         (f"an excess of {EXPONENTS[0]:g} to {EXPONENTS[1]:g}", doublings, many - few),
     ):
         yield exact(f"layers from {ends}, {method}", growth, float(more), allowance=1.0)
-    yield note(
-        f"{method}: {(high - low) / decades:.3f} layers per unit of the logarithm of the "
-        f"condition number (limit {1 / math.log(factor):.3f}), {many - few} layers for "
-        f"{doublings:.0f} doublings of the number of digits."
-    )
 
 
 claim = Claim.of("gdpp-layers", __doc__, rows, figure=False)

@@ -35,7 +35,7 @@ from iclimit.validation.claims.gdpp.trained_layers import (
     train_layers,
 )
 from iclimit.validation.judge.comparisons import ratio
-from iclimit.validation.rows import Later, Rows, call, drawing, judged, note, run
+from iclimit.validation.rows import Later, Rows, call, drawing, judged, run
 
 # Number of layers, and whether they share their weights.
 Kind = tuple[int, bool]
@@ -85,7 +85,6 @@ def rows(effort: Effort) -> Rows:
         ]
     excess = effort.pick(**EXCESS)
     yield judged(call(compare_all, layers, excess))
-    yield note(call(describe_all, layers))
     yield drawing(draw, layers)
 
 
@@ -202,31 +201,6 @@ def compare_all(layers: Mapping[Kind, Sequence[Layers]], most: float) -> Iterato
         for number, each in kept.items():
             where = f"{name(kind)}, run {number + 1}"
             yield from compare_trained(most, kind, each, where)
-
-
-def describe_all(layers: Mapping[Kind, Sequence[Layers]]) -> list[str]:
-    """Losses of all kinds."""
-    return [
-        describe(kind, [*kept_runs(layers, kind).values()], [*layers[kind]]) for kind in layers
-    ]
-
-
-def describe(kind: Kind, kept: list[Layers], found: list[Layers]) -> str:
-    """Losses of a kind in a sentence."""
-    best = found[0].best
-    how = "exact" if kind[0] <= EXACT else "on sampled contexts"
-    text = (
-        f"{name(kind)}: {len(found) - len(kept)} of {len(found)} runs on a plateau; GD "
-        f"{NULL * best.step_loss:.4f}, best GD++ {NULL * best.loss:.4f} ({how})"
-    )
-    if kept:
-        over = [typical(x.losses["trained"]) / typical(x.losses["GD++"]) - 1 for x in kept]
-        means = ", ".join(str(each.losses["trained"]) for each in kept)
-        text += (
-            f"; trained {means}, typically {100 * min(over):+.1f} to {100 * max(over):+.1f} % "
-            "from GD++ on the same prompts"
-        )
-    return text + "."
 
 
 def draw(figure: Figure, layers: Mapping[Kind, Sequence[Layers]]) -> None:

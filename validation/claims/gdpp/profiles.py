@@ -1,7 +1,8 @@
 """Loss by noise level of the prompt: which predictors adapt.
 
 At every single noise level the losses of one step and of the ridge baselines tuned for a uniform
-level equal their integrals; beside them the profiles of trained linear transformers.
+level equal their integrals.  Beside them stand trained linear transformers, their mean loss by
+intervals of the noise level: GD++ and ConstRR cannot adapt to the noise, diagonal weights do.
 
 Source: {vladymyrov2024}, Figures 2, 3 and 7.
 """
@@ -23,7 +24,7 @@ from iclimit.validation.claims.gdpp.given_inputs import (
 from iclimit.validation.claims.gdpp.tables import DIAG, GDPP
 from iclimit.validation.claims.gdpp.trained import Trained, layer_count
 from iclimit.validation.reference.noise_levels import SIZE, baselines
-from iclimit.validation.rows import Rows, call, drawing, mean, note, run
+from iclimit.validation.rows import Rows, call, drawing, mean, run
 
 # Noise law for which the baselines are tuned, and noise levels at which they are measured.
 HIGHEST_NOISE = 5
@@ -53,10 +54,6 @@ def rows(effort: Effort) -> Rows:
         risk = call(ridge_risk, best.penalty, noise_variance=level**2, **SIZE)
         label = f"risk of ConstRR, at noise level {level:g}"
         yield mean(label, risk, call(total, given.ridges[0], given.oracle), draws=level)
-    yield note(
-        "Right: trained linear transformers on fresh contexts, mean loss by intervals of the "
-        "noise level.  GD++ and ConstRR cannot adapt to the noise; diagonal weights do."
-    )
     models = {
         (table.kind, layers): model
         for table in (GDPP, DIAG)

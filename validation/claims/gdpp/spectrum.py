@@ -10,7 +10,6 @@ schedule: Amsel, Persson, Musco, Gower, arXiv:2505.16932, Theorem 4.1.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -44,24 +43,19 @@ SMALLEST_EXCESS = 1e-6
 MISJUDGED = 1.005
 
 
-@dataclass(frozen=True, eq=False)
-class LayerSpectra:
-    """Mean eigenvalues after each layer, and all eigenvalues of one context after each layer."""
-
-    means: list[Estimate]
-    context: np.ndarray
-
-
 def spectral_means(
     *, gammas: tuple[float, ...], dim: int, contexts: int, rng: Any
-) -> LayerSpectra:
-    """Mean eigenvalue of Z^T Z/N after every layer, with traces as control variates."""
+) -> tuple[list[Estimate], np.ndarray]:
+    """Mean eigenvalue of Z^T Z/N after every layer, with traces as control variates.
+
+    With them come all eigenvalues of one context after every layer.
+    """
     context = round(dim / RATIO)
     x = np.random.default_rng(rng).standard_normal((contexts, context, dim))
     controls = trace_controls(x.transpose(0, 2, 1) @ x, context)
     spectra = layer_spectra(x, gammas)
     means = [controlled(each, controls) for each in np.mean(spectra, axis=-1)[1:]]
-    return LayerSpectra(means, spectra[:, 0])
+    return means, spectra[:, 0]
 
 
 def gammas_of(method: str) -> tuple[float, ...]:
@@ -82,13 +76,13 @@ def rows(effort: Effort) -> Rows:
             for layer in range(1, LAYERS + 1):
                 label = f"mean eigenvalue after {layer} layers, {method}, d = {dim}"
                 options = {"of": "eigenvalues_after", "draws": (method, dim)}
-                yield mean(label, theories[layer], spectra.means[layer - 1], **options)
-        theory = call(eigenvalues_after, spectra.context[0], gammas=gammas)
+                yield mean(label, theories[layer], spectra[0][layer - 1], **options)
+        theory = call(eigenvalues_after, spectra[1][0], gammas=gammas)
         for layer in range(1, LAYERS + 1):
             for end, place in (("least", 0), ("largest", -1)):
                 label = f"{end} eigenvalue of a context after {layer} layers, {method}"
                 ordered = call(np.sort, theory[layer])[place]
-                found, of = spectra.context[layer, place], "eigenvalues_after"
+                found, of = spectra[1][layer, place], "eigenvalues_after"
                 yield exact(label, ordered, found, relative=ROUNDING, of=of)
         for start in STARTS:
             schedule = tuple(schedule_of(method, start).gammas.tolist())

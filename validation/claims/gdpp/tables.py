@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from iclimit.drawing import Figure, draw_estimates, finish, panels
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.gdpp.trained import (
@@ -154,8 +152,6 @@ def table_claim(table: Table, words: str, *remarks: str) -> Claim:
 
 
 def _notes(trained: Sequence[Trained]) -> list[str]:
-    ratios = [each.evaluation.mean / each.published for each in trained]
-    worst = trained[int(np.argmax(ratios))]
     ruined = max(trained, key=lambda each: each.ruined)
     weak = [
         each.label
@@ -163,15 +159,13 @@ def _notes(trained: Sequence[Trained]) -> list[str]:
         if not as_published(each).standard_error <= POWER * each.published
     ]
     return [
-        f"{len(trained)} models; the largest loss relative to the published one is "
-        f"{max(ratios):.3f} ({worst.label}), the median {float(np.median(ratios)):.3f}.",
         f"Compared are evaluations on {trained[0].evaluation.repeats:,} plain contexts; the "
         f"published are on {EVALUATED:,}.  They need not be the mean of the law: the largest "
         f"share of contexts with a loss above d/2 is {ruined.ruined:.1g} ({ruined.label}).",
         *(
             f"{e.label}: {e.evaluation.mean:.4g} +- {e.evaluation.standard_error:.1g}, published "
             f"{e.published:.4g}; on all contexts {e.held_out.mean:.4g} +- "
-            f"{e.held_out.standard_error:.1g}; {e.seconds:.0f} CPU s."
+            f"{e.held_out.standard_error:.1g}."
             for e in trained
         ),
         f"Without power, the standard error above {POWER:.0%} of the published loss: "

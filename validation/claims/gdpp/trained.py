@@ -1,7 +1,6 @@
 """One trained linear transformer, measured as the published ones are."""
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,8 +44,6 @@ class Trained:
         Law of the noise level.
     model : LinearTransformer
         What was trained.
-    training_loss : float
-        Adjusted loss on the contexts of the training.
     held_out : Estimate
         Adjusted loss on all fresh contexts.
     evaluation : Estimate
@@ -56,23 +53,18 @@ class Trained:
         Standard deviation between the contexts of that evaluation.
     ruined : float
         Share of contexts with a larger loss than that of predicting zero without noise, d/2.
-    seconds : float
-        CPU time of the training.
-    at_best, starts : int
-        Starts of the first round within a percent of the best, and all of them.
+    starts : int
+        Of the first round of the training.
     levels, profile : list
         Noise levels, and the adjusted loss at each as an Estimate.
     """
 
     noise_law: str
     model: LinearTransformer
-    training_loss: float
     held_out: Estimate
     evaluation: Estimate
     spread: float
     ruined: float
-    seconds: float
-    at_best: int
     starts: int
     levels: list[float]
     profile: list[Estimate]
@@ -113,7 +105,6 @@ def train_model(
     """
     train_seed, fresh_seed, rare_seed = seed_sequences(rng, 3)
     problem = Problem(**SIZE, noise_law=noise_law, scale=1)
-    start = time.process_time()
     run = train_linear_transformer(
         problem,
         kind=kind,
@@ -125,7 +116,6 @@ def train_model(
         rng=train_seed,
         backend=backend,
     )
-    seconds = time.process_time() - start
     fresh, weighted = (
         held_out_losses(run.model, problem, contexts=count, rare=law, rng=seed, backend=backend)
         for count, law, seed in (
@@ -137,13 +127,10 @@ def train_model(
     return Trained(
         noise_law=noise_law,
         model=run.model,
-        training_loss=run.loss,
         held_out=fresh.loss,
         evaluation=Estimate.of(evaluation, keep=False),
         spread=float(np.std(evaluation)),
         ruined=float(np.mean(weighted.weights * (weighted.losses > SIZE["dim"] / 2))),
-        seconds=seconds,
-        at_best=int(np.sum(run.start_losses < 1.01 * run.start_losses.min())),
         starts=run.start_losses.size,
         **profile_of(fresh),
     )

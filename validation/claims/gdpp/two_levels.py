@@ -15,9 +15,8 @@ from iclimit.simulate.gdpp import two_level_ridge_transformer
 from iclimit.simulate.gdpp.contexts import gram_matrices
 from iclimit.simulate.gdpp.gram_pass import GramPass
 from iclimit.simulate.pretraining.estimators import ridge_weights
-from iclimit.statistics import Extrapolation
 from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Rows, call, limit, note, run
+from iclimit.validation.rows import Rows, limit, run
 
 DIM, LEVELS = 3, (0.6, 1.5)
 SIZES = (250, 500, 1000, 2000, 4000)
@@ -48,18 +47,8 @@ def rows(effort: Effort) -> Rows:
             size: run(two_level_loss, noise_level=level, context=size, contexts=contexts)
             for size in SIZES
         }
-        row = limit({f"adjusted loss at noise level {level:g}, N to infinity": 0.0}, runs, order=1)
-        yield row
-        yield note(call(describe, level, row.fit))
-
-
-def describe(level: float, fit: Extrapolation) -> str:
-    """How the loss vanishes."""
-    return (
-        f"Noise level {level:g}: fit of order {fit.order} in 1/N, chi-square "
-        f"{fit.chi_square:.1f} for {fit.degrees} degrees of freedom; N times the loss tends "
-        f"to {fit.coefficients[1, 0]:.2f}."
-    )
+        label = f"adjusted loss at noise level {level:g}, N to infinity"
+        yield limit({label: 0.0}, runs, order=1, name=f"Noise level {level:g}")
 
 
 claim = Claim.of("noisy-two-levels", __doc__, rows, figure=False)

@@ -1,7 +1,8 @@
 """Implicit weights of linear transformers: the lemmas' recursions.
 
 The predictions of trained linear transformers are those of the implicit weights that the
-lemmas' recursions give, to rounding; the figure has the trained scalars.
+lemmas' recursions give, to rounding.  The figure has the effective scalars of the deepest diagonal
+transformer trained for each noise law, without those of the last layer that have no effect.
 
 Source: {vladymyrov2024}, Theorem 4.1, Lemmas 4.3 and 4.4, Figure 4.
 """
@@ -22,7 +23,7 @@ from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.gdpp.profiles import PROFILED
 from iclimit.validation.claims.gdpp.tables import DIAG, shade
 from iclimit.validation.reference.noise_levels import SIZE
-from iclimit.validation.rows import Rows, drawing, exact, note, run
+from iclimit.validation.rows import Rows, drawing, exact, run
 
 # Relative difference of implicit weights and forward pass.
 RECURSION_ACCURACY = 1e-10
@@ -59,10 +60,6 @@ def rows(effort: Effort) -> Rows:
     for lemma in ("Lemma 4.3", "Lemma 4.4"):
         label = f"{lemma} against tokens, trained, 3 layers"
         yield exact(label, 0.0, errors[lemma], allowance=RECURSION_ACCURACY)
-    yield note(
-        "The effective scalars of the deepest diagonal transformer trained for each noise law.  "
-        "Left out are the last layer's omega_xx and omega_xy, which have no effect."
-    )
     laws = DIAG.depths(effort)
     yield drawing(draw, {law: DIAG.column(effort, law)[-1].model for law in laws})
 

@@ -8,7 +8,6 @@ one step of gradient descent on pairs.  Seeds that end on a plateau are counted 
 Source: {vonoswald2023}, section 4, Proposition 3 and Figure 5.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,14 +15,8 @@ import numpy as np
 from iclimit.asymptotics.descent import optimal_learning_rate
 from iclimit.drawing import COLOURS, Figure, draw_training, finish, panels
 from iclimit.problem import Problem
-from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
-from iclimit.simulate.networks import (
-    AttentionNetwork,
-    TokenSensitivities,
-    token_sensitivities,
-    train_network,
-)
+from iclimit.simulate.networks import AttentionNetwork, token_sensitivities, train_network
 from iclimit.simulate.prompts import sample_prompts
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.rows import Rows, bound, call, drawing, note, run
@@ -53,26 +46,6 @@ FAINT = 0.1
 HELD_OUT, PROBED = 20_000, 500
 
 
-@dataclass(frozen=True)
-class CopyRun:
-    """A trained network.
-
-    Attributes
-    ----------
-    loss : Estimate
-        On fresh prompts.
-    losses : ndarray
-        Training losses.
-    before, after : TokenSensitivities
-        What tokens after the first layer depend on.
-    """
-
-    loss: Estimate
-    losses: np.ndarray
-    before: TokenSensitivities
-    after: TokenSensitivities
-
-
 def trained_copy(
     *,
     size: int,
@@ -82,8 +55,11 @@ def trained_copy(
     learning_rate: float,
     repeat: int,  # noqa: ARG001 - another repeat is another cell, with another seed
     rng: Any,
-) -> CopyRun:
-    """Train a softmax layer and a linear one on separate tokens."""
+) -> dict[str, Any]:
+    """Train a softmax layer and a linear one on separate tokens.
+
+    Loss on fresh prompts, losses of the training, and what tokens after the first layer depend on.
+    """
     problem = Problem(dim=size, context=size, input_law="uniform", scale=1)
     network = AttentionNetwork(
         dim=size,
@@ -108,7 +84,7 @@ def trained_copy(
     prompts = sample_prompts(problem, PROBED, rng=probe_seed)
     start = network.initial(np.random.default_rng(seed_sequences(root, 1)[0]))
     before, after = (token_sensitivities(network, each, prompts) for each in (start, run.weights))
-    return CopyRun(run.held_out, run.losses, before, after)
+    return {"loss": run.held_out, "losses": run.losses, "before": before, "after": after}
 
 
 def step_loss(size: int) -> float:
@@ -122,19 +98,14 @@ def worst_loss(size: int) -> float:
     return null - LEARNED * (null - step_loss(size))
 
 
-def best(runs: list[CopyRun]) -> CopyRun:
+def best(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """The run with the least loss."""
-    return min(runs, key=lambda each: each.loss.mean)
+    return min(runs, key=lambda each: each["loss"].mean)
 
 
-def others_over_following(run: CopyRun) -> float:
-    """Dependence on other tokens over that on the following one."""
-    return run.after.others / run.after.following
-
-
-def count_failed(runs: list[CopyRun], size: int) -> str:
+def count_failed(runs: list[dict[str, Any]], size: int) -> str:
     """How many runs failed, in words."""
-    failed = sum(each.loss.mean > worst_loss(size) for each in runs)
+    failed = sum(each["loss"].mean > worst_loss(size) for each in runs)
     return f"{failed} of {len(runs)} seeds failed"
 
 
@@ -144,27 +115,25 @@ def rows(effort: Effort) -> Rows:
     runs = [run(trained_copy, repeat=seed, **sizes) for seed in range(effort.pick(**SEEDS))]
     least, size = call(best, runs), sizes["size"]
     label = f"loss of the best run, at most {1 - LEARNED:.0%} short of one step"
-    yield bound(label, call(worst_loss, size), least.loss)
+    yield bound(label, call(worst_loss, size), least["loss"])
     label = "dependence on other tokens over that on the following one"
-    yield bound(label, FAINT, call(others_over_following, least))
+    yield bound(label, FAINT, least["after"].others / least["after"].following)
     yield note(call(count_failed, runs, size))
     yield drawing(draw, runs, least, step_loss(size))
 
 
-def draw(figure: Figure, runs: list[CopyRun], least: CopyRun, step: float) -> None:
+def draw(figure: Figure, runs: list[dict[str, Any]], least: dict[str, Any], step: float) -> None:
     """Draw losses of the trainings, and sensitivities before and after the best one."""
     left, right = panels(figure, 2, height=3.2)
     for colour, each in zip(COLOURS, runs, strict=False):
-        draw_training(left, each.losses, colour, lw=0.9)
+        draw_training(left, each["losses"], colour, lw=0.9)
     left.axhline(step, color="black", ls="--", label="one step of descent")
     finish(left, "training steps", "loss", title="trained on separate tokens", log="x")
     left.legend()
     names = ("own", "following", "others")
-    for place, (label, of) in enumerate(
-        {"before training": least.before, "after": least.after}.items()
-    ):
+    for place, (label, name) in enumerate({"before training": "before", "after": "after"}.items()):
         where = np.arange(3) + 0.4 * (place - 0.5)
-        heights = [getattr(of, name) for name in names]
+        heights = [getattr(least[name], token) for token in names]
         right.bar(where, heights, 0.36, color=COLOURS[place], label=label)
     right.set_xticks(range(3), [f"{name} token" for name in names[:2]] + ["other tokens"])
     finish(right, "", "sensitivity of a token", title="after the first layer")

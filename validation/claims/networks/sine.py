@@ -10,7 +10,7 @@ Source: {vonoswald2023}, section 3 and Figure 4; optima derived in the theory pa
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -64,25 +64,6 @@ SHORT = {"quick": 0.04, "medium": 0.02}
 Kernel = tuple[tuple[float, ...], ...]
 
 
-@dataclass(frozen=True)
-class SineRun:
-    """A trained network on fresh prompts.
-
-    Attributes
-    ----------
-    loss : Estimate
-        Its loss.
-    ratio : Estimate
-        Its loss over that of the best kernel, on the same prompts.
-    losses : ndarray
-        Training losses.
-    """
-
-    loss: Estimate
-    ratio: Estimate
-    losses: np.ndarray
-
-
 def features(x: np.ndarray) -> np.ndarray:
     """Cosine and sine along a new last axis."""
     return np.stack([np.cos(x), np.sin(x)], axis=-1)
@@ -112,8 +93,11 @@ def kernel_loss(*, tied: bool, kernel: Kernel, held_out: int, rng: Any) -> Estim
 
 def trained_sine(
     *, embedded: str, tied: bool, kernel: Kernel, held_out: int, rng: Any, **sizes: Any
-) -> SineRun:
-    """Train a network and measure it beside a kernel."""
+) -> tuple[Estimate, Estimate, np.ndarray]:
+    """Train a network and measure it beside a kernel on fresh prompts.
+
+    Its loss, this over that of the kernel, and the losses of the training.
+    """
     task = SineTask(context=CONTEXT, tied=tied)
     shape = {name: sizes.pop(name) for name in ("width", "mlp")}
     network: Any = EmbeddedDescent(dim=1, **shape)
@@ -127,7 +111,7 @@ def trained_sine(
         answers = run(prompts.inputs, prompts.labels, prompts.query)
         errors.append([answers, kernel_predictions(kernel, prompts)] - prompts.target)
     ours, best = map(Estimate.of, np.concatenate(errors, axis=1) ** 2)
-    return SineRun(replace(ours, samples=np.empty(0)), ratio(ours, best), run.losses)
+    return replace(ours, samples=np.empty(0)), ratio(ours, best), run.losses
 
 
 @cache
@@ -173,24 +157,18 @@ def rows(effort: Effort) -> Rows:
         yield mean(f"best kernel, {law}", best, loss, of=of, draws=law)
         functional, name = call(best_functional, tied).loss, "functional_optimum.loss"
         yield mean(f"best kernel, {law}", functional, loss, of=name, draws=law)
-        label, ratio = f"trained embedding over the best kernel, {law}", runs[tied]["inputs"].ratio
+        label, ratio = f"trained embedding over the best kernel, {law}", runs[tied]["inputs"][1]
         yield mean(label, 1.0, ratio, relative=effort.pick(**SHORT))
         if "tokens" in sizes:
-            loss = runs[tied]["tokens"].loss
+            loss = runs[tied]["tokens"][0]
             yield bound(f"whole tokens: below the best of inputs, {law}", best, loss, of=of)
-            least, minus = call(minus_optimum, tied), call(Estimate.scaled, loss, -1.0)
             label = f"whole tokens: minus the loss, at most minus the optimum, {law}"
-            yield bound(label, least, minus, of=of)
+            yield bound(label, -optimum(tied, True), loss.scaled(-1.0), of=of)
     yield drawing(draw, runs, sizes)
 
 
-def minus_optimum(tied: bool) -> float:
-    """Minus the least loss of an embedding of whole tokens."""
-    return -optimum(tied, True)
-
-
 def draw(
-    figure: Figure, runs: dict[bool, dict[str, SineRun]], sizes: dict[str, dict[str, Any]]
+    figure: Figure, runs: dict[bool, dict[str, Any]], sizes: dict[str, dict[str, Any]]
 ) -> None:
     """Draw the trainings and the optima."""
     for ax, (tied, trained) in zip(
@@ -200,10 +178,10 @@ def draw(
             value = optimum(tied, embedded == "tokens")
             ax.axhline(value, color=colour, ls="--", label=f"best {label}: {value:.5f}")
             if embedded in trained:
-                each = trained[embedded]
-                draw_training(ax, each.losses, colour, lw=0.8, alpha=0.6)
+                loss, _, losses = trained[embedded]
+                draw_training(ax, losses, colour, lw=0.8, alpha=0.6)
                 end = sizes[embedded]["steps"]
-                ax.plot(end, each.loss.mean, "o", color=colour, label="trained")
+                ax.plot(end, loss.mean, "o", color=colour, label="trained")
         finish(ax, "training steps", "loss", title=LAWS[tied], log="xy")
         ax.legend(fontsize="small")
 

@@ -10,7 +10,6 @@ Source: {rossi2024}, Figures 7 and 8 (validation/reference/README.md).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -48,26 +47,10 @@ TRAINING: dict[str, dict[str, Any]] = {
 LEARNING_RATE, INIT_SCALE = 0.01, 1.0
 
 
-@dataclass(frozen=True)
-class SoftmaxRuns:
-    """Trainings of a network.
-
-    Attributes
-    ----------
-    losses : list of Estimate
-        Half the squared error of each run that did not fail, on fresh prompts.
-    failures : int
-        Runs that failed.
-    """
-
-    losses: list[Estimate]
-    failures: int
-
-
 def softmax_runs(
     *, layers: int, context: int, width: int, rng: Any, **training: Any
-) -> SoftmaxRuns:
-    """Train softmax layers from several seeds."""
+) -> list[Estimate]:
+    """Half the squared error on fresh prompts of each training that did not fail."""
     found = train_repeats(
         AttentionNetwork(DIM, layers=layers, width=width, init_scale=INIT_SCALE),
         Problem(dim=DIM, context=context, input_law="uniform", scale=1),
@@ -77,8 +60,7 @@ def softmax_runs(
         **training,
     )
     good = [run for run, bad in zip(found.runs, found.failed, strict=True) if run and not bad]
-    losses = [run.held_out for run in good]
-    return SoftmaxRuns([each.scaled(0.5) for each in losses], found.failures)
+    return [run.held_out.scaled(0.5) for run in good]
 
 
 def medians(layers: int) -> dict[int, float]:
@@ -105,17 +87,17 @@ def over_linear(layers: int) -> dict[int, tuple[float, float]]:
 
 
 # Our trainings by layers and context.
-Runs = dict[tuple[int, int], SoftmaxRuns]
+Runs = dict[tuple[int, int], list[Estimate]]
 
 
 def compare_runs(runs: Runs) -> Iterator[Comparison]:
     """A loss is above that of as many linear layers, and below that of one fewer."""
     for (layers, context), own in runs.items():
         where = f"{layers} layers, {context} pairs"
-        if not own.losses:
+        if not own:
             yield Comparison(f"no trained network of {where}", 1.0, np.inf, 0.0)
         same, fewer = linear_loss(layers, context), linear_loss(layers - 1, context)
-        for seed, loss in enumerate(own.losses):
+        for seed, loss in enumerate(own):
             above = loss.scaled(same / loss.mean**2)  # to first order
             below = loss.scaled(1 / fewer)
             label = f"run {seed} of {where}"
@@ -129,8 +111,8 @@ def describe(runs: Runs, size: dict[str, Any]) -> list[str]:
     """Our losses beside published medians, in words."""
     ours = []
     for (layers, context), own in runs.items():
-        losses = ", ".join(map(str, own.losses))
-        failed = f"{own.failures} of {own.failures + len(own.losses)} runs failed"
+        losses = ", ".join(map(str, own))
+        failed = f"{size['repeats'] - len(own)} of {size['repeats']} runs failed"
         median = f"published median {medians(layers)[context]:.3g}"
         ours.append(f"{layers} layers, {context} pairs: {losses}; {failed}; {median}.")
     over = [same for layers in DEPTHS for _, same in over_linear(layers).values()]
@@ -180,7 +162,7 @@ def draw(figure: Figure, runs: Runs) -> None:
             draw_bands(ax, bands, grid, colour, capsize=0, label=label)
     for number, ((_, context), own) in enumerate(runs.items()):
         name = None if number else "softmax, trained here"
-        means = [each.mean for each in own.losses]
+        means = [each.mean for each in own]
         style: dict[str, Any] = {"markerfacecolor": "none", "markersize": 8, "color": "0"}
         ax.plot([context] * len(means), means, "s", label=name, **style)
     title = "exact (lines), published (dashed, points)"

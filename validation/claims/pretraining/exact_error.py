@@ -16,14 +16,8 @@ from iclimit.asymptotics.pretraining import errors_of_gamma, optimal_gamma
 from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.prompts import context_summary, draw_prompts
+from iclimit.simulate.prompts import context_summary, draw_prompts, summaries
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
-from iclimit.simulate.prompts.summaries import (
-    exact_error,
-    fresh_task_moments,
-    squared_errors,
-    task_set_moments,
-)
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.rows import Rows, exact, mean, run
 
@@ -66,7 +60,9 @@ def risk_pair(*, prompts: int, rng: Any) -> dict[str, tuple[float, Estimate]]:
     for name, (theory, matrix, truth, covariance) in cases.items():
         law = Problem(DIM, CONTEXT, noise_variance=RHO, input_covariance=covariance)
         each = draw_prompts(law, backend, generator, tasks=truth)
-        squared = squared_errors(matrix, each.query, context_summary(each), each.query_label)
+        squared = summaries.squared_errors(
+            matrix, each.query, context_summary(each), each.query_label
+        )
         found[name] = theory, Estimate.of(squared, keep=False)
     return found
 
@@ -77,14 +73,14 @@ def moment_pair(*, rng: Any) -> dict[str, tuple[float, float]]:
     task_set = draw_fresh_tasks(SPHERE, backend, generator, TASKS)
     gamma = generator.standard_normal((DIM, DIM + 1)) / DIM
     exact = errors_of_gamma(gamma, context=CONTEXT, rho=RHO, tasks=task_set)
-    fresh = fresh_task_moments(backend, DIM, CONTEXT, RHO, "sphere")
-    training = task_set_moments(backend, task_set, CONTEXT, RHO)
+    fresh = summaries.fresh_task_moments(backend, DIM, CONTEXT, RHO, "sphere")
+    training = summaries.task_set_moments(backend, task_set, CONTEXT, RHO)
     least = np.linalg.solve(training.second, training.cross).T
     best = optimal_gamma(context=CONTEXT, rho=RHO, tasks=task_set)
     return {
-        "fresh": (exact.icl, float(exact_error(gamma, fresh))),
-        "training": (exact.idg, float(exact_error(gamma, training))),
-        "best": (best.error, float(exact_error(least, training))),
+        "fresh": (exact.icl, float(summaries.exact_error(gamma, fresh))),
+        "training": (exact.idg, float(summaries.exact_error(gamma, training))),
+        "best": (best.error, float(summaries.exact_error(least, training))),
     }
 
 

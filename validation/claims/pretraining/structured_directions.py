@@ -15,14 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from iclimit.asymptotics.pretraining import (
-    JointSpectrum,
-    best_test_covariance,
-    best_training_covariance,
-    direction_slopes,
-    finite_size_errors,
-    structured_errors,
-)
+from iclimit.asymptotics import pretraining
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining.ridge import solve_ridge
@@ -51,7 +44,7 @@ SIZES = {
 }
 # Dimensions from which the limit of the finite-size predictions is extrapolated.
 ANCHORS = (40, 56, 80, 104, 136)
-TRAINED_ON = JointSpectrum.of_matrices(TASK)
+TRAINED_ON = pretraining.JointSpectrum.of_matrices(TASK)
 # Setting of the scan.
 SCANNED = POINT | {"tau": 2.0, "kappa": 2.0}
 # Shares of the trace along the weak direction that are tried for the best training covariance.
@@ -95,7 +88,7 @@ def predicted_errors(*, dim: int, rng: Any) -> np.ndarray:
     """Finite-size predictions of the errors on all tests, without random numbers."""
     return np.array(
         [
-            finite_size_errors(
+            pretraining.finite_size_errors(
                 dim=dim,
                 context=round(ALPHA * dim),
                 tasks=math.inf,
@@ -125,10 +118,10 @@ def measured(errors: np.ndarray) -> np.ndarray:
 
 def theory() -> list[float]:
     """What `measured` tends to."""
-    weak, strong = direction_slopes(**POINT, spectrum=TRAINED_ON)
-    spectrum = JointSpectrum.of_matrices(TASK, TESTS["weak direction more"])
+    weak, strong = pretraining.direction_slopes(**POINT, spectrum=TRAINED_ON)
+    spectrum = pretraining.JointSpectrum.of_matrices(TASK, TESTS["weak direction more"])
     best = [
-        best_test_covariance(**POINT, spectrum=spectrum, fixed=fixed).icl
+        pretraining.best_test_covariance(**POINT, spectrum=spectrum, fixed=fixed).icl
         for fixed in ("trace", "spectrum")
     ]
     return [weak, strong, *best]
@@ -139,8 +132,8 @@ def scan() -> float:
     tests = TESTS["strong direction more"]
 
     def error(weak: float) -> float:
-        tried = JointSpectrum.of_matrices((2 * weak, 2 - 2 * weak), tests)
-        return float(structured_errors(**SCANNED, spectrum=tried).icl)
+        tried = pretraining.JointSpectrum.of_matrices((2 * weak, 2 - 2 * weak), tests)
+        return float(pretraining.structured_errors(**SCANNED, spectrum=tried).icl)
 
     place = int(np.argmin([error(share) for share in SHARES]))
     ends = SHARES[[max(place - 1, 0), min(place + 1, len(SHARES) - 1)]]
@@ -166,8 +159,8 @@ def rows(effort: Effort) -> Rows:
         fit_label="chi-square of the ratios",
         name="ratio to the prediction",
     )
-    spectrum = JointSpectrum.of_matrices(TASK, TESTS["strong direction more"])
-    best = call(best_training_covariance, **SCANNED, spectrum=spectrum)
+    spectrum = pretraining.JointSpectrum.of_matrices(TASK, TESTS["strong direction more"])
+    best = call(pretraining.best_training_covariance, **SCANNED, spectrum=spectrum)
     label = "least ICL error over training covariances"
     yield exact(label, best.icl, call(scan), relative=SCAN_ACCURACY)
 

@@ -16,15 +16,7 @@ from typing import Any
 import mpmath
 import numpy as np
 
-from iclimit.asymptotics.pretraining import (
-    FiniteSizeErrors,
-    JointSpectrum,
-    diversity_slope,
-    dmmse_errors,
-    icl_error,
-    idg_error,
-    task_gap,
-)
+from iclimit.asymptotics import pretraining
 from iclimit.drawing import COLOURS, Axes, Figure, draw_family, finish, panels
 from iclimit.published import settings
 from iclimit.results import Estimate
@@ -73,10 +65,10 @@ def rows(effort: Effort) -> Rows:
         label = f"dMMSE IDG is the noise, d={DIM} k={tasks} alpha={alpha:g}"
         yield mean(label, RHO, dmmse.idg, relative=0.01)
         found = call(differences, here)
-        spectrum = call(JointSpectrum.of_matrices, np.ones(1))
+        spectrum = call(pretraining.JointSpectrum.of_matrices, np.ones(1))
         gap, slope = (
-            call(task_gap, **vars(here)),
-            call(diversity_slope, **vars(here), spectrum=spectrum),
+            call(pretraining.task_gap, **vars(here)),
+            call(pretraining.diversity_slope, **vars(here), spectrum=spectrum),
         )
         yield exact(f"gap of the errors, {here}", gap, found[0], relative=ACCURACY)
         yield exact(f"slope of ICL in kappa, {here}", slope, found[1], relative=ACCURACY)
@@ -86,7 +78,7 @@ def rows(effort: Effort) -> Rows:
     yield drawing(draw, drawn)
 
 
-def predicted_gap(predicted: FiniteSizeErrors) -> Estimate:
+def predicted_gap(predicted: pretraining.FiniteSizeErrors) -> Estimate:
     """Predicted ICL minus IDG error, as uncertain as the ICL error."""
     icl = with_uncertainty(predicted).icl
     return Estimate(icl.mean - predicted.idg.mean, icl.standard_error, icl.repeats)
@@ -97,9 +89,9 @@ def differences(here: Point) -> tuple[float, float]:
     step = mpmath.mpf("1e-10")
     with mpmath.workdps(30):
         given = {name: mpmath.mpf(value) for name, value in vars(here).items()}
-        gap = icl_error(**given) - idg_error(**given)
+        gap = pretraining.icl_error(**given) - pretraining.idg_error(**given)
         kappa = given.pop("kappa")
-        above, below = (icl_error(kappa=kappa + s * step, **given) for s in (1, -1))
+        above, below = (pretraining.icl_error(kappa=kappa + s * step, **given) for s in (1, -1))
         return float(gap), float((above - below) / (2 * step))
 
 
@@ -119,14 +111,16 @@ def draw_gaps(
         for name in ("predicted", "ours")
     )
     kappa, simulated = np.geomspace(TASKS[0], TASKS[-1], 300) / DIM, np.array(counts) / DIM
-    limit = task_gap(tau=SETTING["tau"], alpha=alpha, kappa=kappa, rho=RHO)
+    limit = pretraining.task_gap(tau=SETTING["tau"], alpha=alpha, kappa=kappa, rho=RHO)
     gaps = [drawn["ours"][alpha, tasks].gap for tasks in counts]
     label = f"linear attention: asymptotic; simulated, d = {DIM}"
     draw_family(ax, (kappa, limit), (simulated, gaps), COLOURS[0], label, markersize=3.5)
     predicted = [predicted_gap(drawn["predicted"][alpha, tasks]).mean for tasks in line]
     label = f"its prediction at d = {DIM}"
     ax.plot(np.array(line) / DIM, predicted, "--", color=COLOURS[0], label=label)
-    bayes = dmmse_errors(theta=np.log(kappa * DIM) / DIM, alpha=alpha, rho=RHO, dim=DIM)
+    bayes = pretraining.dmmse_errors(
+        theta=np.log(kappa * DIM) / DIM, alpha=alpha, rho=RHO, dim=DIM
+    )
     theory = kappa, bayes.icl - bayes.idg
     gaps = [drawn["dmmse"][alpha, tasks].gap for tasks in counts]
     label = f"dMMSE: theory and simulation, d = {DIM}"

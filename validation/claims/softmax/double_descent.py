@@ -111,10 +111,10 @@ def fitted_heads(*, tau: float, repeats: int, iterations: int, rng: Any) -> Fitt
     )
 
 
-def best_error(dim: float = DIM) -> float:
+def best_error() -> float:
     """Error of the best head with a context of as many pairs as dimensions."""
-    best = optimal_softmax(context=dim, dim=dim, noise_variance=RHO * dim)
-    return float(best.loss) / dim + RHO
+    best = optimal_softmax(context=DIM, dim=DIM, noise_variance=RHO * DIM)
+    return float(best.loss) / DIM + RHO
 
 
 def training_over_test(heads: FittedHeads) -> float:
@@ -177,19 +177,6 @@ def describe(fits: dict[float, FittedHeads], iterations: int) -> str:
     )
 
 
-def theory_notes() -> list[str]:
-    """What the best head and linear attention reach, and what published runs are, in words."""
-    return [
-        f"Best head at tau = infinity, with the noise of the label: {best_error():.4f} at "
-        f"d = {DIM}, {best_error(20):.4f} at d = 20; predicting zero: {NULL}.",
-        "The published transformers are trained by AdamW for a given time, and ours is one head "
-        "without embedding: the two share the shape of the curve, not its numbers. That published "
-        "ICL and IDG errors agree for kappa >= 1 is agreement of two errors above that of "
-        "predicting zero; linear attention at tau = 10 has an error of "
-        f"{float(icl_error(kappa=math.inf, **DIVERSITY)):.2f}.",
-    ]
-
-
 def rows(effort: Effort) -> Rows:
     """Our heads against the best one, and published errors against predicting zero."""
     iterations, of = effort.pick(**ITERATIONS), "optimal_softmax.loss"
@@ -212,7 +199,12 @@ def rows(effort: Effort) -> Rows:
             yield mean(label, call(best_error), call(middle, heads), of=of)
     yield from published_rows()
     yield note(call(describe, fits, iterations))
-    yield note(call(theory_notes))
+    yield note(
+        "The published transformers are trained by AdamW for a given time, and ours is one head "
+        "without embedding: the two share the shape of the curve, not its numbers.  That their "
+        "ICL and IDG errors agree for kappa >= 1 is agreement of two errors above that of "
+        "predicting zero."
+    )
     yield drawing(draw, fits)
 
 

@@ -9,20 +9,16 @@ Source: derived in the theory pages; head of {vonoswald2023}, Figure 12.
 """
 
 import math
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.descent import optimal_learning_rate
 from iclimit.asymptotics.softmax import SoftmaxHead, optimal_softmax, softmax_loss
-from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
-from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.softmax.runs import TrainedHeads, simulated_loss, trained_rows
-from iclimit.validation.rows import Rows, Single, bound, call, drawing, exact, mean
+from iclimit.validation.rows import Rows, bound, call, exact, mean
 
 # Random settings.
 COUNT = {"quick": 8, "medium": 20, "full": 40}
@@ -103,7 +99,6 @@ def head_rows(effort: Effort) -> Rows:
 def rows(effort: Effort) -> Rows:
     """Losses at random settings and at the best ones, and trained heads."""
     yield from head_rows(effort)
-    losses = []
     for number, setting in enumerate(random_settings(effort.pick(**COUNT))):
         tokens = number % TOKENS == 0
         options = {"sampler": "tokens" if tokens else "scores", **size_of(setting)}
@@ -111,37 +106,14 @@ def rows(effort: Effort) -> Rows:
         loss = simulated_loss(*setting[3:], contexts=contexts, **options)
         label = "loss, N={}, d={}, noise {:g}, beta {:.3g}, value {:.3g}".format(*setting)
         theory = call(softmax_loss, setting[3], value=setting[4], **size_of(setting))
-        losses.append(mean(label, theory, loss))
-    yield from losses
-    curve = {}
+        yield mean(label, theory, loss)
     for context in CURVE:
         best = best_head(context, CURVE_DIM)
         size = {"context": context, "dim": CURVE_DIM, "contexts": effort(CONTEXTS)}
-        curve[context] = simulated_loss(best.inverse_temperature, best.value, **size)
+        loss = simulated_loss(best.inverse_temperature, best.value, **size)
         theory = call(best_head, context, CURVE_DIM).loss
         label, of = f"least loss, N={context}, d={CURVE_DIM}", "optimal_softmax.loss"
-        yield mean(label, theory, curve[context], of=of)
-    yield drawing(draw, curve, losses)
+        yield mean(label, theory, loss, of=of)
 
 
-def draw(figure: Figure, curve: dict[int, Estimate], losses: Sequence[Single]) -> None:
-    """Draw the loss of the best head, and how well random settings are hit."""
-    left, right = panels(figure)
-    fine = np.unique(np.geomspace(CURVE[0], CURVE[-1], 12).round()).astype(int)
-    head = [best_head(int(n), CURVE_DIM).loss / CURVE_DIM for n in fine]
-    step = [optimal_learning_rate(context=n, dim=CURVE_DIM).loss / CURVE_DIM for n in fine]
-    left.plot(fine, head, color=COLOURS[0], label="one softmax head")
-    left.plot(fine, step, color=COLOURS[1], linestyle="--", label="linear attention")
-    means = [each.mean / CURVE_DIM for each in curve.values()]
-    left.plot(CURVE, means, "o", color=COLOURS[0], markersize=4, label="simulated")
-    finish(left, "context length $N$", "loss / d", log="x", legend="", title="d = 6")
-    for tokens, colour, label in ((False, COLOURS[0], "scores"), (True, COLOURS[2], "tokens")):
-        at = [k for k in range(len(losses)) if (k % TOKENS == 0) == tokens]
-        ratios = [100 * (losses[k].estimate.mean / losses[k].theory - 1) for k in at]
-        errors = [100 * losses[k].estimate.standard_error / losses[k].theory for k in at]
-        draw_points(right, at, ratios, errors, colour, label=label)
-    right.axhline(0, color="0.4")
-    finish(right, "random setting", "simulated over exact loss, minus 1 (%)", legend="")
-
-
-claim = Claim.of("softmax-head", __doc__, rows)
+claim = Claim.of("softmax-head", __doc__, rows, figure=False)

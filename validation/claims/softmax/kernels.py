@@ -14,13 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.softmax import (
-    KernelHead,
-    attention_loss,
-    heads_efficiency,
-    kernel_efficiency,
-    optimal_kernel,
-)
+from iclimit.asymptotics import softmax
 from iclimit.results import Estimate
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.softmax.runs import KERNELS, SIZES, head_loss, simulated_loss
@@ -48,9 +42,9 @@ def one_kernel(kind: str) -> Any:
 
 
 @cache
-def finite(kind: str, dim: int) -> KernelHead:
+def finite(kind: str, dim: int) -> softmax.KernelHead:
     """Best value of a kernel at a size, and its loss."""
-    return optimal_kernel(
+    return softmax.optimal_kernel(
         KERNELS[kind], inverse_temperature=dim**-0.5, context=round(dim / RATIO), dim=dim
     )
 
@@ -104,9 +98,9 @@ def rows(effort: Effort) -> Rows:
         }
     for name, runs in losses.items():
         theory = (
-            call(heads_efficiency, HEADS[name])
+            call(softmax.heads_efficiency, HEADS[name])
             if name in HEADS
-            else call(kernel_efficiency, one_kernel(name))
+            else call(softmax.kernel_efficiency, one_kernel(name))
         )
         yield limit(
             {f"efficiency, {name}, d=inf": theory},
@@ -117,8 +111,8 @@ def rows(effort: Effort) -> Rows:
         )
         if name in HEADS:
             yield limit(
-                {f"loss / d, {name}, d=inf": call(attention_loss, theory, ratio=RATIO)},
-                {dim: call(Estimate.scaled, loss, 1 / dim) for dim, loss in runs.items()},
+                {f"loss / d, {name}, d=inf": call(softmax.attention_loss, theory, ratio=RATIO)},
+                {dim: loss.scaled(1 / dim) for dim, loss in runs.items()},
                 draws=("eff", name),
             )
 

@@ -14,13 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.softmax import (
-    SoftmaxHead,
-    long_context_softmax,
-    optimal_softmax,
-    optimal_softmax_matrix,
-    softmax_loss,
-)
+from iclimit.asymptotics import softmax
 from iclimit.results import Estimate
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.softmax.runs import SIZES, head_loss, simulated_loss
@@ -67,9 +61,9 @@ def table(matrix: np.ndarray) -> Table:
 
 
 @cache
-def limit_head(ratio: float, noise: float) -> SoftmaxHead:
+def limit_head(ratio: float, noise: float) -> softmax.SoftmaxHead:
     """Best head in the limit."""
-    return optimal_softmax(ratio=ratio, noise_ratio=noise)
+    return softmax.optimal_softmax(ratio=ratio, noise_ratio=noise)
 
 
 def matrix_setting(dim: int) -> dict[str, Any]:
@@ -97,7 +91,9 @@ def matrix_loss(*, dim: int, contexts: int, rng: Any, value: float, key_query: T
     return Estimate.of(found.samples / dim)
 
 
-def head_losses(effort: Effort, head: SoftmaxHead, ratio: float, noise: float) -> dict[int, Later]:
+def head_losses(
+    effort: Effort, head: softmax.SoftmaxHead, ratio: float, noise: float
+) -> dict[int, Later]:
     """Losses of a limiting head over the dimension, by size."""
     sizes = effort.pick(**SIZES)
     losses = {
@@ -111,7 +107,7 @@ def head_losses(effort: Effort, head: SoftmaxHead, ratio: float, noise: float) -
         )
         for dim in sizes
     }
-    return {dim: call(Estimate.scaled, loss, 1 / dim) for dim, loss in losses.items()}
+    return {dim: loss.scaled(1 / dim) for dim, loss in losses.items()}
 
 
 def extrapolated(label: str, theory: Any, of: str, runs: dict[int, Later]) -> Limit:
@@ -122,7 +118,7 @@ def extrapolated(label: str, theory: Any, of: str, runs: dict[int, Later]) -> Li
 
 def matrix_limit(dim: int) -> float:
     """Loss of the best matrix over the dimension."""
-    return optimal_softmax_matrix(**matrix_setting(dim)).loss / dim
+    return softmax.optimal_softmax_matrix(**matrix_setting(dim)).loss / dim
 
 
 def rows(effort: Effort) -> Rows:
@@ -134,12 +130,12 @@ def rows(effort: Effort) -> Rows:
         yield extrapolated(label, theory, "optimal_softmax.loss", runs)
     trained, tested = TESTED
     head = limit_head(trained, 0.0)
-    theory = call(softmax_loss, head.inverse_temperature, value=head.value, ratio=tested)
+    theory = call(softmax.softmax_loss, head.inverse_temperature, value=head.value, ratio=tested)
     label = f"loss / d, best head of d/N={trained:g} at d/N={tested:g}, d=inf"
     yield extrapolated(label, theory, "softmax_loss", head_losses(effort, head, tested, 0.0))
     sizes, runs = effort.pick(**MATRIX_SIZES), {}
     for dim in sizes:
-        best = optimal_softmax_matrix(**matrix_setting(dim))
+        best = softmax.optimal_softmax_matrix(**matrix_setting(dim))
         runs[dim] = run(
             matrix_loss,
             dim=dim,
@@ -149,7 +145,7 @@ def rows(effort: Effort) -> Rows:
         )
     label, of = "loss / d, two covariances, d=inf", "optimal_softmax_matrix.loss"
     yield extrapolated(label, call(matrix_limit, sizes[0]), of, runs)
-    long = long_context_softmax(dim=LONG_DIM, noise_variance=LONG_NOISE)
+    long = softmax.long_context_softmax(dim=LONG_DIM, noise_variance=LONG_NOISE)
     lengths = effort.pick(**LENGTHS)
     runs = {
         context: simulated_loss(
@@ -163,7 +159,7 @@ def rows(effort: Effort) -> Rows:
         for context in lengths
     }
     if runs:
-        runs = {context: call(Estimate.scaled, loss, context) for context, loss in runs.items()}
+        runs = {context: loss.scaled(context) for context, loss in runs.items()}
         label, of = f"N times the loss, d={LONG_DIM}, N=inf", "long_context_softmax.loss"
         yield extrapolated(label, float(long.loss), of, runs)
 

@@ -10,19 +10,11 @@ Source: derived in the theory pages; {he2025} for small weights; {vonoswald2023}
 12.
 """
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from iclimit.asymptotics.descent import optimal_learning_rate
-from iclimit.asymptotics.softmax import (
-    SoftmaxHead,
-    optimal_softmax,
-    softmax_loss,
-    uniform_softmax,
-    uniform_softmax_loss,
-)
-from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
+from iclimit.asymptotics import softmax
+from iclimit.asymptotics.descent import LearningRate, optimal_learning_rate
 from iclimit.results import Estimate
 from iclimit.simulate.softmax import simulate_softmax
 from iclimit.validation.claim import Claim, Effort
@@ -33,7 +25,7 @@ from iclimit.validation.claims.softmax.runs import (
     trained_rows,
 )
 from iclimit.validation.judge.comparisons import difference
-from iclimit.validation.rows import Rows, bound, call, drawing, mean, note, run
+from iclimit.validation.rows import Rows, bound, call, mean, run
 
 # Prompts of a simulation of scores.
 CONTEXTS = {"tiny": 4_000, "quick": 25_000, "medium": 1_000_000, "full": 4_000_000}
@@ -66,31 +58,15 @@ TRAINED = {
 BATCH = {"tiny": 128, "quick": 512, "medium": 2048}
 
 
-@dataclass(frozen=True)
-class UniformPair:
-    """A pair of heads and a linear layer on the same prompts with uniform inputs."""
-
-    pair: Estimate
-    layer: Estimate
-
-
 def uniform_pair(
     *, context: int, dim: int, beta: float, value: float, rate: float, contexts: int, rng: Any
-) -> UniformPair:
-    """Loss of a pair of heads and of a linear layer with a learning rate."""
+) -> tuple[Estimate, Estimate]:
+    """Losses of a pair of heads and of a linear layer on the same prompts."""
     setting: dict[str, Any] = {"context": context, "dim": dim, "input_law": "uniform"}
     setting |= {"contexts": contexts, "sampler": "tokens", "rng": rng}
     pair = simulate_softmax((beta, -beta), **setting)
     layer = simulate_softmax(1.0, score_function=KERNELS["linear"], **setting)
-    return UniformPair(pair.loss((value, -value)), layer.loss(rate / context))
-
-
-@dataclass(frozen=True)
-class WarmPair:
-    """The best pair of heads and a warm one, on the same prompts."""
-
-    best: Estimate
-    warm: Estimate
+    return pair.loss((value, -value)), layer.loss(rate / context)
 
 
 def warm_pair(
@@ -100,25 +76,30 @@ def warm_pair(
     contexts: int,
     rng: Any,
     **size: Any,
-) -> WarmPair:
-    """Losses of two pairs of heads with opposite keys and values."""
+) -> tuple[Estimate, Estimate]:
+    """Losses of two pairs of heads with opposite keys and values, on the same prompts."""
     heads = simulate_softmax(
         (betas[0], -betas[0], betas[1], -betas[1]), contexts=contexts, rng=rng, **size
     )
     best, warm = values
-    return WarmPair(heads.loss((best, -best, 0, 0)), heads.loss((0, 0, warm, -warm)))
+    return heads.loss((best, -best, 0, 0)), heads.loss((0, 0, warm, -warm))
 
 
 @cache
-def best_pair(context: int, dim: int) -> SoftmaxHead:
+def best_pair(context: int, dim: int) -> softmax.SoftmaxHead:
     """Best pair on Gaussian inputs."""
-    return optimal_softmax(context=context, dim=dim, heads=2)
+    return softmax.optimal_softmax(context=context, dim=dim, heads=2)
 
 
 @cache
-def best_uniform(context: int, dim: int) -> SoftmaxHead:
+def best_uniform(context: int, dim: int) -> softmax.SoftmaxHead:
     """Best pair on uniform inputs."""
-    return uniform_softmax(context=context, dim=dim, heads=2)
+    return softmax.uniform_softmax(context=context, dim=dim, heads=2)
+
+
+def best_layer(context: int, dim: int) -> LearningRate:
+    """Best linear layer on uniform inputs."""
+    return optimal_learning_rate(context=context, dim=dim, input_law="uniform")
 
 
 def one_pair_less(context: int, dim: int, noise: float = 0.0) -> float:
@@ -155,25 +136,17 @@ def gain_of_best(context: int, dim: int) -> float:
 
 def gain_over_layer(context: int, dim: int) -> float:
     """What the best heads gain over the best linear layer on uniform inputs."""
-    line = optimal_learning_rate(context=context, dim=dim, input_law="uniform").loss
-    return float(line - best_uniform(context, dim).loss)
-
-
-def gain_note(where: str, gain: Estimate) -> str:
-    """The gain over a linear layer, in words."""
-    errors = f"{gain.z(0):.0f} standard errors"
-    return f"Two heads gain {gain} on the best linear layer, {where}: {errors}."
+    return float(best_layer(context, dim).loss - best_uniform(context, dim).loss)
 
 
 def rows(effort: Effort) -> Rows:
     """Losses, gains on the same prompts, and trained heads."""
     yield from head_rows(effort)
     contexts, tokens = effort.pick(**CONTEXTS), effort.pick(**TOKENS)
-    gains, pairs = [], {}
     for context, dim in SIZES:
         size, where = {"context": context, "dim": dim}, f"N={context}, d={dim}"
         best, scale, draws = best_pair(context, dim), dim**-0.5, ("paired", context, dim)
-        pairs[context, dim] = pair = run(
+        pair = run(
             warm_pair,
             betas=(float(best.inverse_temperature), WARM * scale),
             values=(float(best.value), warm_value(context, dim)),
@@ -185,21 +158,17 @@ def rows(effort: Effort) -> Rows:
         noisy = simulated_loss(beta, value, noise_variance=NOISE, **options)
         cold = simulated_loss(COLD * scale, 1.5, **options)
         warm, with_noise = one_pair_less(context, dim), one_pair_less(context, dim, NOISE)
-        yield mean(f"warm heads, {where}", warm, pair.warm, draws=draws)
+        yield mean(f"warm heads, {where}", warm, pair[1], draws=draws)
         yield mean(f"warm heads, noise {NOISE}, {where}", with_noise, noisy)
         theory, of = call(best_pair, context, dim).loss, "optimal_softmax.loss"
-        yield mean(f"best heads, {where}", theory, pair.best, of=of, draws=draws)
-        theory = call(softmax_loss, COLD * scale, value=1.5, **size, heads=2)
+        yield mean(f"best heads, {where}", theory, pair[0], of=of, draws=draws)
+        theory = call(softmax.softmax_loss, COLD * scale, value=1.5, **size, heads=2)
         yield mean(f"heads at beta sqrt(d) = {COLD} and value 1.5, {where}", theory, cold)
-        gain, theory = call(difference, pair.warm, pair.best), call(gain_of_best, context, dim)
+        gain, theory = call(difference, pair[1], pair[0]), call(gain_of_best, context, dim)
         yield mean(f"gain of the best temperature, {where}", theory, gain)
-        gains.append((f"{context}, {dim}", theory, gain, warm))
     for context, dim in effort.pick(**UNIFORM):
         size, where = {"context": context, "dim": dim}, f"uniform inputs, N={context}, d={dim}"
-        best, step = (
-            best_uniform(context, dim),
-            optimal_learning_rate(context=context, dim=dim, input_law="uniform"),
-        )
+        best, step = best_uniform(context, dim), best_layer(context, dim)
         pair = run(
             uniform_pair,
             beta=float(best.inverse_temperature),
@@ -209,46 +178,15 @@ def rows(effort: Effort) -> Rows:
             **size,
         )
         theory, draws = call(best_uniform, context, dim).loss, ("uniform", context, dim)
-        yield mean(
-            f"best heads, {where}", theory, pair.pair, of="uniform_softmax.loss", draws=draws
-        )
-        gain, theory = call(difference, pair.layer, pair.pair), call(gain_over_layer, context, dim)
+        label, of = f"best heads, {where}", "uniform_softmax.loss"
+        yield mean(label, theory, pair[0], of=of, draws=draws)
+        gain, theory = call(difference, pair[1], pair[0]), call(gain_over_layer, context, dim)
         yield mean(f"linear layer minus best heads, {where}", theory, gain)
-        yield note(call(gain_note, where, gain))
-        gains.append((f"{context}, {dim}", theory, gain, float(step.loss)))
     beta, value, noise = OTHER
     law: dict[str, Any] = {"input_law": "uniform", "contexts": 2 * tokens, **OTHER_SIZE}
     other = simulated_loss(beta, value, heads=2, **law)
-    theory = call(uniform_softmax_loss, beta, value=value, **OTHER_SIZE, heads=2)
+    theory = call(softmax.uniform_softmax_loss, beta, value=value, **OTHER_SIZE, heads=2)
     yield mean(f"other heads, uniform inputs, N=10, d=3, noise {noise:g}", theory, other)
-    yield drawing(draw, pairs, gains)
 
 
-def draw(figure: Figure, pairs: dict[tuple[int, int], WarmPair], gains: list[Any]) -> None:
-    """Draw losses against the context length, and the gains of the best two heads."""
-    left, right = panels(figure)
-    grid, dim = range(4, 41, 4), 10
-    curves = {
-        "one softmax head": [optimal_softmax(context=n, dim=dim).loss for n in grid],
-        "two heads, warm": [one_pair_less(n, dim) for n in grid],
-        "linear attention": [optimal_learning_rate(context=n, dim=dim).loss for n in grid],
-    }
-    for (label, curve), colour in zip(curves.items(), COLOURS, strict=False):
-        left.plot(grid, [each / dim for each in curve], color=colour, label=label)
-    points = [(n, pair.best.mean / dim) for (n, d), pair in pairs.items() if d == dim]
-    left.plot(*zip(*points, strict=True), "k.", label="best two heads, simulated")
-    finish(left, "context length $N$", "loss / d", legend="", title="Gaussian inputs, d = 10")
-    for k, (_, theory, gain, unit) in enumerate(gains):
-        colour = COLOURS[k >= len(SIZES)]
-        right.plot([k - 0.3, k + 0.3], [100 * theory / unit] * 2, color="0.4")
-        error = 100 * gain.standard_error / unit
-        draw_points(right, [k], [100 * gain.mean / unit], [error], colour)
-    right.axhline(0, color="0.8", linewidth=0.8)
-    right.set_xticks(range(len(gains)), [name for name, *_ in gains], fontsize=8)
-    right.plot([], [], "o", color=COLOURS[0], label="over warm heads, Gaussian inputs")
-    right.plot([], [], "o", color=COLOURS[1], label="over linear attention, uniform inputs")
-    right.plot([], [], color="0.4", label="exact")
-    finish(right, "N, d", "gain of the best two heads (%)", legend="")
-
-
-claim = Claim.of("softmax-pair", __doc__, rows)
+claim = Claim.of("softmax-pair", __doc__, rows, figure=False)

@@ -88,7 +88,7 @@ def rows(effort: Effort) -> Rows:
         losses = simulated_loss(
             best.inverse_temperature, best.value, contexts=effort.pick(**PROMPTS), **setting
         )
-        simulated[context] = call(Estimate.scaled, losses, 0.5)
+        simulated[context] = losses.scaled(0.5)
         label, theory = f"least loss on simulated prompts, N={context}", call(half_loss, context)
         yield mean(label, theory, simulated[context], of="uniform_softmax.loss")
     yield note(call(describe, lengths))

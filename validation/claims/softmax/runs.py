@@ -14,7 +14,7 @@ from iclimit.simulate.prompts import prompt_blocks
 from iclimit.simulate.softmax import MergedHeads, simulate_softmax, train_softmax
 from iclimit.validation.claim import Effort
 from iclimit.validation.judge.comparisons import ratio
-from iclimit.validation.rows import Later, Row, bound, call, note, run
+from iclimit.validation.rows import Later, Row, bound, run
 
 # Kernels of attention by name.
 KERNELS: Mapping[str, Any] = {
@@ -143,18 +143,5 @@ def trained_rows(
     label = f"loss of the trained heads over the least one, {where}"
     rows = [bound(label, 1 + EXCESS, trained.ratio)]
     if heads <= 2:
-        rows.append(bound(f"minus the {label}", -1.0, call(Estimate.scaled, trained.ratio, -1.0)))
-    return trained, [*rows, note(call(describe_trained, where, trained, best))]
-
-
-def describe_trained(where: str, trained: TrainedHeads, best: SoftmaxHead) -> str:
-    """Trained heads beside the best ones, in words."""
-    betas, values = (
-        ", ".join(f"{each:.3f}" for each in numbers)
-        for numbers in (trained.inverse_temperature, trained.value)
-    )
-    return (
-        f"Trained, {where}, {trained.steps} steps: loss {trained.loss}, over that of the best "
-        f"{trained.ratio}; inverse temperatures {betas} ({best.inverse_temperature:.3f}), values "
-        f"{values} ({best.value:.3f})."
-    )
+        rows.append(bound(f"minus the {label}", -1.0, trained.ratio.scaled(-1.0)))
+    return trained, rows

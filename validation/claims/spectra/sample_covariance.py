@@ -19,16 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.spectra import (
-    Atoms,
-    MarchenkoPastur,
-    SampleCovariance,
-    SpectralMeasure,
-    spectrum,
-    wishart_density,
-    wishart_moment,
-    wishart_resolvent,
-)
+from iclimit.asymptotics import spectra
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.spectra import matrices
 from iclimit.validation.rows import Rows, call, mean, run
@@ -55,9 +46,11 @@ class Population:
     ratio: float
     points: tuple[float, ...] = ()
 
-    def law(self, dim: int) -> SpectralMeasure:
+    def law(self, dim: int) -> spectra.SpectralMeasure:
         """Limiting law of sample covariances of the population of size d."""
-        return SampleCovariance(Atoms(spectrum(self.covariance).quantiles(dim)), self.ratio)
+        return spectra.SampleCovariance(
+            spectra.Atoms(spectra.spectrum(self.covariance).quantiles(dim)), self.ratio
+        )
 
     @property
     def statistics(self) -> dict[int, matrices.Statistics]:
@@ -83,10 +76,10 @@ POWERS = ((2,), (3,), (2, 1))
 
 def isotropic_statistics() -> matrices.Statistics:
     """Marchenko-Pastur law, by its class, its description and its resolvent."""
-    described = spectrum(f"mp:{ISOTROPIC:g}")
-    resolvent = wishart_resolvent(SHIFT, kappa=1 / ISOTROPIC)
-    slope = wishart_resolvent(SHIFT, kappa=1 / ISOTROPIC, derivative=1)
-    return matrices.linear_statistics(MarchenkoPastur(ISOTROPIC), (1.0,)) | {
+    described = spectra.spectrum(f"mp:{ISOTROPIC:g}")
+    resolvent = spectra.wishart_resolvent(SHIFT, kappa=1 / ISOTROPIC)
+    slope = spectra.wishart_resolvent(SHIFT, kappa=1 / ISOTROPIC, derivative=1)
+    return matrices.linear_statistics(spectra.MarchenkoPastur(ISOTROPIC), (1.0,)) | {
         "mean of 1/(1 + 2 x)": (matrices.mean_eta(2.0), described.eta_transform(2), "spectrum"),
         "resolvent": (lambda x: np.mean(1 / (SHIFT + x), axis=1), resolvent, "wishart_resolvent"),
         "slope of the resolvent": (
@@ -102,7 +95,7 @@ def sample_eigenvalues(
 ) -> np.ndarray:
     """Ascending eigenvalues of sample covariances, (count, d)."""
     generator = np.random.default_rng(rng)
-    roots = np.sqrt(spectrum(covariance).quantiles(dim))
+    roots = np.sqrt(spectra.spectrum(covariance).quantiles(dim))
     found = np.empty((count, dim))
     for row in found:
         z = generator.standard_normal((round(dim / ratio), dim)) * roots
@@ -145,14 +138,14 @@ def rows(effort: Effort) -> Rows:
     for powers in POWERS:
         label = f"mean product of traces of powers {', '.join(map(str, powers))}, d={dim}"
         found = call(trace_products, few, powers, **options)
-        yield mean(label, call(wishart_moment, powers, **options), found, draws="few")
+        yield mean(label, call(spectra.wishart_moment, powers, **options), found, draws="few")
 
 
 def integrated_density(lower: float, upper: float, *, context: int, dim: int) -> float:
     """Share of eigenvalues between two points by the mean density."""
     nodes, weights = np.polynomial.legendre.leggauss(60)
     x, half = (lower + upper + (upper - lower) * nodes) / 2, (upper - lower) / 2
-    return half * float(weights @ wishart_density(x, context=context, dim=dim))
+    return half * float(weights @ spectra.wishart_density(x, context=context, dim=dim))
 
 
 def share_between(eigenvalues: np.ndarray, lower: float, upper: float) -> np.ndarray:
