@@ -52,7 +52,7 @@ def draw_limit(ax: Axes, row: Limit) -> None:
     """Draw all quantities of a limit."""
     for number, (label, colour) in enumerate(zip(row.theories, COLOURS, strict=False)):
         draw_quantity(ax, row, number, colour, label)
-    finish(ax, "$1/d$", "simulation; stars: limit", legend="")
+    finish(ax, "1 / size", "simulation; stars: limit", legend="")
 
 
 def draw_quantity(ax: Axes, row: Limit, number: int, colour: str, label: str = "") -> None:

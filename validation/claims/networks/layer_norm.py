@@ -229,8 +229,6 @@ def describe(pairs: Pairs, training: dict[int, dict[str, Any]]) -> list[str]:
         lines.append(f"{layers} layer{'s' * (layers > 1)} after {steps} steps, {count}: {losses}.")
     return [
         *lines,
-        f"Theory for one layer: {LAW:.5f} without; with it {pairs[1][0].features}, the best "
-        "multiple of two features, which training reaches and does not pass.",
         "Two layers are still in training: they are compared after as many steps, without a "
         "theory, and in the medium and full presets only.",
     ]

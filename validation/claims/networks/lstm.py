@@ -204,9 +204,6 @@ def describe(runs: dict[tuple[bool, int], OwnLstm], sizes: dict[Any, dict[str, A
         "say which quantiles they are. Bi-directional networks of four and five layers end "
         "slightly below the published step (0.801 and 0.817 against 0.819, inside the bands) "
         "with cosines of 0.964 and 0.968.",
-        "The loss is that of the step plus the distance of predictions minus the mean product of "
-        "the deviation and the error of the step: a network below the sum of both deviates "
-        "towards the labels.",
         f"Our networks, one seed each: {ours}.",
     ]
 

@@ -19,7 +19,7 @@ from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.pretraining.curves import LEGEND, Curve, CurveResults, curve_rows
 from iclimit.validation.claims.pretraining.points import Point
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
-from iclimit.validation.rows import Rows, call, drawing, note
+from iclimit.validation.rows import Rows, drawing
 
 FEW = StructuredPoint(tau=2, alpha=2, kappa=0.5, rho=0.1, task="powerlaw:0.9", test_alpha=8.0)
 MANY = replace(FEW, kappa=4.0)
@@ -52,7 +52,6 @@ def rows(effort: Effort) -> Rows:
     for point in LIMITS:
         yield point.extrapolated(effort.by_size(**SIZES))
     yield from curve_rows(effort, (*TESTED.values(), *TRAINED.values()), RISES)
-    yield note(call(describe_best))
     results = (
         {label: each.results(effort) for label, each in c.items()} for c in (TESTED, TRAINED)
     )
@@ -63,15 +62,6 @@ def best_training_context(point: Point) -> float:
     """Training context of the least ICL error, the rest of a point given."""
     alpha = np.geomspace(0.1, 1000, 801)
     return float(alpha[np.argmin(Curve(point, "alpha", ()).at(alpha).limit.icl)])
-
-
-def describe_best() -> list[str]:
-    """Notes on the best training contexts."""
-    return [
-        f"least ICL error at test_alpha = 8, kappa = {point.kappa:g}: trained at alpha = "
-        f"{best_training_context(point):.2g} (asymptotic)"
-        for point in (FEW, MANY)
-    ]
 
 
 def draw(

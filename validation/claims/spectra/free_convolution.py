@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 from iclimit.asymptotics.spectra import FreeSum, SpectralMeasure, spectrum
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.spectra import matrices
-from iclimit.validation.rows import Rows, call, run
+from iclimit.validation.rows import Rows, call
 
 # Spectra of the two matrices that are added or multiplied.
 MATRICES = {"sum": ("atoms:0,3", "uniform:0,2"), "product": ("atoms:0.5,2", "uniform:0.2,1.8")}
@@ -72,15 +72,7 @@ def rows(effort: Effort) -> Rows:
     statistics = {"sum": call(matrices.all_statistics, law, SUM_POINTS), "product": call(etas)}
     for operation, (first, second) in MATRICES.items():
         pair = {"first": first, "second": second, "operation": operation}
-        eigenvalues = {
-            dim: run(
-                rotated_eigenvalues,
-                **pair,
-                dim=dim,
-                count=effort.pick(**matrices.EIGENVALUES) // dim,
-            )
-            for dim in matrices.SIZES
-        }
+        eigenvalues = matrices.eigenvalue_runs(effort, rotated_eigenvalues, **pair)
         yield from matrices.statistics_rows(operation, statistics[operation], eigenvalues)
 
 

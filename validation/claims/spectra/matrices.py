@@ -4,14 +4,15 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from iclimit.asymptotics.spectra import SpectralMeasure
 from iclimit.statistics import Extrapolation, extrapolate_runs
 from iclimit.validation import Comparison, compare_limits, compare_p_value
-from iclimit.validation.rows import Later, Rows, call, judged, note
+from iclimit.validation.claim import Effort
+from iclimit.validation.rows import Later, Rows, call, judged, note, run
 
 SIZES = (40, 60, 80, 120, 160)
 # Eigenvalues drawn at every size.
@@ -90,6 +91,14 @@ def all_statistics(law: SpectralMeasure, points: Sequence[float]) -> dict[int, S
             for end, rank, limit in zip(ends, ranks, limits, strict=True)
         }
     return found
+
+
+def eigenvalue_runs(
+    effort: Effort, function: Callable[..., np.ndarray], **law: Any
+) -> dict[int, Later]:
+    """Runs of a function that draws eigenvalues, as many of these at every size."""
+    total = effort.pick(**EIGENVALUES)
+    return {dim: run(function, **law, dim=dim, count=total // dim) for dim in SIZES}
 
 
 def statistics_rows(

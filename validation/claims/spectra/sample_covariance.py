@@ -112,15 +112,7 @@ def rows(effort: Effort) -> Rows:
     """Statistics of all populations, and of many small matrices."""
     for population in (*POPULATIONS, Population("isotropic", "isotropic", ISOTROPIC)):
         law = {"covariance": population.covariance, "ratio": population.ratio}
-        eigenvalues = {
-            dim: run(
-                sample_eigenvalues,
-                **law,
-                dim=dim,
-                count=effort.pick(**matrices.EIGENVALUES) // dim,
-            )
-            for dim in matrices.SIZES
-        }
+        eigenvalues = matrices.eigenvalue_runs(effort, sample_eigenvalues, **law)
         if population in POPULATIONS:
             statistics = call(getattr, population, "statistics")
         else:
