@@ -152,7 +152,7 @@ def iterated_icl_errors(
     tau, alpha, kappa, rho, ridge, dampening = map(float, numbers)
     with math_.quiet():
         K, Q, share = _learned_matrix(math_, numbers[:5], steps)
-        mean = _Mean(dampening * K, dampening**2 * Q, share, alpha, 2 * steps + 1)
+        mean = _Mean(dampening * K, dampening * (dampening * Q), share, alpha, 2 * steps + 1)
         errors = rho + mean.errors(steps, rho / alpha)
     errors[1:][~np.isfinite(errors[1:])] = math.inf
     return errors
@@ -255,11 +255,18 @@ def _learned_matrix(
     xi, eta = solve_fixed_point(math_, tau < 1, tau, q, kappa, ridge)
     _, idg = errors_at(math_, tau, kappa, rho, q, xi, eta)
     nu = float(q + xi)
-    if math.isinf(kappa):
-        nodes, share = np.ones(1), np.ones(1)
+    if not math.isfinite(nu) or math.isnan(idg) or (math.isinf(idg) and tau != 1):
+        raise ArithmeticError(
+            f"arguments are too extreme for float64, got tau = {float(tau):g}, "
+            f"alpha = {float(alpha):g}, kappa = {float(kappa):g}, rho = {float(rho):g}"
+        )
+    law = MarchenkoPastur(1 / kappa) if kappa < math.inf else None
+    lower, upper = map(float, law.edges) if law else (1.0, 1.0)
+    if law is None or lower == upper:  # up to rounding
+        # Very few tasks span a fraction kappa of all directions.
+        nodes, share = np.array([0.0, max(1.0, 1 / kappa)]), np.array([1 - kappa, kappa])
+        share = np.clip(share, 0.0, 1.0)
     else:
-        law = MarchenkoPastur(1 / kappa)
-        lower, upper = map(float, law.edges)
         # The functions have a pole at -nu only: the ellipse through it sets the convergence.
         far = 1 + 2 * (nu + lower) / (upper - lower)
         # The logarithm of far + sqrt(far^2 - 1), also for far close to 1.
@@ -272,7 +279,7 @@ def _learned_matrix(
             )
         nodes, share = law.quadrature(order)
     K = nodes / (nodes + nu)
-    return K, idg / tau * (nodes + q) / (nodes + nu) ** 2, share
+    return K, idg / tau * ((nodes + q) / (nodes + nu)) / (nodes + nu), share
 
 
 class _Mean:

@@ -236,6 +236,9 @@ def _continued(law: TwoPoint, part: Part, z: np.ndarray) -> np.ndarray:
     def distance(w: float) -> float:
         return float(law._image(np.array(w))) - right
 
+    extreme = ArithmeticError("alpha or the spectrum is too extreme for contours of float64")
+    if not distance(part.turn) * distance(part.stop) <= 0:
+        raise extreme
     before, w = right, brentq(distance, part.turn, part.stop, xtol=1e-14 * abs(part.turn))
     path = np.empty(z.shape, dtype=complex)
     w = complex(w)
@@ -248,5 +251,5 @@ def _continued(law: TwoPoint, part: Part, z: np.ndarray) -> np.ndarray:
                 break
         path[k], before = w, goal
     if np.any(path.imag <= 0):
-        raise ArithmeticError("alpha or the spectrum is too extreme for contours of float64")
+        raise extreme
     return path

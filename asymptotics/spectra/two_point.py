@@ -242,6 +242,7 @@ class TwoPoint:
             return 1.0
         return (self.width_ratio - tau) / (1 - tau)
 
+    @np.errstate(over="ignore", invalid="ignore")  # of an alpha near the smallest float
     def _speed(self, w: np.ndarray) -> np.ndarray:
         """Derivative of Z(w)."""
         tau, slope = self._traces(w)
@@ -292,7 +293,10 @@ class TwoPoint:
 
     def _root(self, function: Callable[[float], Any], start: float, stop: float) -> float:
         """Zero between two points, to rounding of the largest eigenvalue."""
-        return float(brentq(function, start, stop, xtol=1e-15 * float(self.values[-1])))
+        try:
+            return float(brentq(function, start, stop, xtol=1e-15 * float(self.values[-1])))
+        except ValueError as error:  # no change of sign, or NaN
+            raise ArithmeticError("alpha or the spectrum is too extreme for float64") from error
 
     @cached_property
     def edges(self) -> tuple[float, float]:

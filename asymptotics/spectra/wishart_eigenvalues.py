@@ -62,6 +62,9 @@ _BLEND = 2.0
 # Least log x that is kept if the density is singular, or vanishes slowly, at 0.
 _LOWEST = -140.0
 
+# Most terms of the series of an incomplete gamma function, enough for N and d up to 1e9.
+_TERMS = 10**6
+
 # Nodes are dropped whose weight is below this fraction of the largest one.
 _NEGLIGIBLE = 1e-18
 
@@ -307,8 +310,13 @@ def _regularised(first: Value, count: int, z: Value) -> list[Value]:
     if z == mpmath.inf:
         return [mpmath.mpf(1)] * count
     last = first + count - 1
-    values = [mpmath.gammainc(last, 0, z, regularized=True)]
     term = z**last * mpmath.exp(-z) / mpmath.gamma(last + 1)
+    try:
+        values = [term * mpmath.hyp1f1(1, last + 1, z, maxterms=_TERMS)]
+    except mpmath.libmp.NoConvergence as error:
+        raise ArithmeticError(
+            f"context and dim must be smaller, got one of {2 * float(last):.3g} or more"
+        ) from error
     for order in range(count - 1, 0, -1):
         term *= (first + order) / z
         values.append(values[-1] + term)

@@ -27,6 +27,34 @@ def test_one_step_is_the_icl_error(alpha, tau, ridge, kappa):
     assert errors[1] == pytest.approx(icl_error(**setting, rho=0.2), rel=ROUNDING)
 
 
+@pytest.mark.parametrize(
+    "extreme",
+    [
+        {"alpha": 1e-300},
+        {"alpha": 1e308, "kappa": math.inf},
+        {"tau": 1e300},
+        {"kappa": 1e-30},
+        {"kappa": 1e33},
+        {"noise_variance": 1e300},
+    ],
+)
+def test_one_step_is_the_icl_error_at_extremes(extreme):
+    setting = {"tau": 2.0, "alpha": 1.0, "kappa": 1.0, "noise_variance": 0.0} | extreme
+    errors = depth.iterated_icl_errors(steps=3, **setting)
+    rho = setting.pop("noise_variance")
+    assert errors[1] == pytest.approx(icl_error(**setting, rho=rho), rel=ROUNDING)
+
+
+def test_what_float64_cannot_hold_is_refused():
+    for extreme in ({"tau": 1e-300}, {"alpha": 5e-324}, {"kappa": 1e-300}):
+        with pytest.raises(ArithmeticError, match="too extreme for float64, got tau = "):
+            depth.iterated_icl_errors(
+                **{"tau": 2.0, "alpha": 1.0, "kappa": 1.0} | extreme, steps=2
+            )
+    errors = depth.iterated_icl_errors(tau=2, alpha=1, kappa=1, dampening=1e300, steps=2)
+    assert errors.tolist() == [1, math.inf, math.inf]
+
+
 @pytest.mark.parametrize(("alpha", "tau", "factor"), [(4.0, 4.0, 1.0), (0.6, 2.3, 0.8)])
 def test_fresh_tasks_without_ridge_are_weight_prediction(alpha, tau, factor):
     """Without noise n = tau d^2 labels tell as much as tau d whole weight vectors."""

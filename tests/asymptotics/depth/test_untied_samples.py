@@ -218,3 +218,9 @@ def test_weights_whose_sum_is_above_one_by_rounding():
     for count in range(230, 236):
         best = untied_depth(np.linspace(1, 2, count), weights=np.ones(count), depth=2, alpha=15.0)
         assert 0 < best.loss < 0.01
+
+
+@pytest.mark.parametrize("alpha", [1e-7, 1e-300, 5e-324])
+def test_contexts_that_are_too_short_for_float64_are_refused(alpha):
+    with pytest.raises(ArithmeticError, match="too extreme for"):
+        untied_depth([1.0], weights=[1.0], depth=4, alpha=alpha)

@@ -13,6 +13,7 @@ from iclimit.asymptotics.descent import (
     schedule_loss,
 )
 from iclimit.asymptotics.spectra import largest_eigenvalue_cdf
+from iclimit.asymptotics.spectra.wishart_eigenvalues import largest_eigenvalue_tail
 
 # The probability comes back as a difference from 1 in float64; measured worst 2e-11, of 1e-6.
 ROOT = 1e-10
@@ -123,3 +124,28 @@ def test_monotone_in_tasks_and_probability():
         assert np.all(np.diff(factors) > 0)
         assert np.all(factors < previous)
         previous = factors
+
+
+def test_many_columns_and_few_tasks():
+    """The series of an incomplete gamma function is long; evaluations of the law are few."""
+    critical = critical_dampening([0.05, 0.5], context=5, dim=83256, test_tasks=100)
+    largest = 2 / (critical * one_step_rate(5, 83256))
+    # H = X'X/N has the eigenvalues of X X'/N = (d + W d^0.5)/N, W a Gaussian matrix of order one.
+    assert np.all(abs(largest * 5 / 83256 - 1) < 12 / 83256**0.5)
+    assert critical[0] < critical[1]
+    with pytest.raises(
+        ArithmeticError, match=r"context and dim must be smaller, got one of 1e\+12"
+    ):
+        critical_dampening(0.5, context=1, dim=10**12, test_tasks=1)
+
+
+def test_the_law_is_evaluated_a_few_times(monkeypatch):
+    calls = []
+
+    def counted(x, context, dim):
+        calls.append(x)
+        return largest_eigenvalue_tail(x, context, dim)
+
+    monkeypatch.setattr("iclimit.asymptotics.descent.dampening.largest_eigenvalue_tail", counted)
+    critical_dampening(0.5, context=12, dim=37, test_tasks=4)
+    assert len(calls) <= 8
