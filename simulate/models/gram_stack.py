@@ -88,7 +88,8 @@ class GramStack:
         by_gram : array (n, D, D) or None
             Twice those by the first Gram matrix, which are symmetric, if asked for.
         """
-        xp, by_maps, by_gram = array_namespace(tokens), [], None
+        xp, by_gram = array_namespace(tokens), None
+        by_maps: list[Array] = []
         columns = [tokens[:, :, None]]
         for change in self.maps[:-1]:
             columns.append(change @ columns[-1])

@@ -1,0 +1,295 @@
+"""How many random slips in theory and simulator are noticed: ``python -m benchmarks.mutants``.
+
+Draws slips of one place (`benchmarks.mutations`), as many from each shelf, makes each in a copy of
+the repository, and runs the tests of its shelf, or the claims that execute the place (preset
+quick).  Outcomes are appended to ``mutants.csv`` as they come: what is there is not judged again,
+and Ctrl-C loses the slip in progress only.  ``mutant_verdicts.csv`` says which slips change
+nothing, and why.
+"""
+
+import argparse
+import csv
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+from pathlib import Path
+
+from tqdm.auto import tqdm
+
+from benchmarks.mutations import KINDS, Slip, slips
+
+ROOT = Path(__file__).parents[1]
+OUTCOMES = ROOT / "benchmarks" / "mutants.csv"
+VERDICTS = ROOT / "benchmarks" / "mutant_verdicts.csv"
+ROOMS = ("asymptotics", "simulate")
+COLUMNS = ("judge", "key", "room", "shelf", "path", "line", "kind", "before", "after")
+COLUMNS += ("outcome", "noticed_by", "seconds")
+
+# Seconds that the tests of a shelf, or the claims that execute a place, may take.
+LIMITS = {"tests": 600, "claims": 1200}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A slip in a file of a shelf; modules beside the shelves are those of the shelf "."."""
+
+    room: str
+    shelf: str
+    path: str
+    slip: Slip
+
+    @property
+    def key(self) -> str:
+        return self.slip.key(self.path)
+
+
+def draw(room: str, count: int, seed: int, shelf: str | None = None) -> list[Mutant]:
+    """Draw so many mutants of a room, as many from each shelf and of each kind as there are.
+
+    The order is that of a hash of the seed and of each slip: a larger count extends a smaller one,
+    and a change of the code elsewhere leaves the others as they are.
+    """
+    shelves: dict[str, dict[str, list[tuple[str, Mutant]]]] = defaultdict(
+        lambda: {kind: [] for kind in KINDS}
+    )
+    for path in sorted((ROOT / room).rglob("*.py")):
+        relative = path.relative_to(ROOT)
+        name = relative.parts[1] if len(relative.parts) > 2 else "."
+        for slip in slips(path.read_text(encoding="utf-8")):
+            mutant = Mutant(room, name, relative.as_posix(), slip)
+            rank = hashlib.sha256(f"{seed} {mutant.key}".encode()).hexdigest()
+            shelves[name][slip.kind].append((rank, mutant))
+    orders = []
+    for number, (name, kinds) in enumerate(sorted(shelves.items())):
+        if shelf in (None, name):
+            columns = [sorted(each, key=lambda pair: pair[0]) for each in kinds.values()]
+            first = number % len(KINDS)  # few of each shelf are not all of one kind
+            rows = chain.from_iterable(zip_longest(*columns[first:], *columns[:first]))
+            orders.append(list({pair[1].key: pair[1] for pair in rows if pair}.values()))
+    mixed = chain.from_iterable(zip_longest(*orders))
+    return [mutant for mutant in mixed if mutant][:count]
+
+
+def copy_tree(place: Path) -> Path:
+    """Copy of all files that git knows of, and of those that it does not ignore."""
+    command = ["git", "ls-files", "-co", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    tree = place / "tree"
+    for name in listed.stdout.splitlines():
+        if (ROOT / name).exists():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, tree / name, follow_symlinks=False)
+    return tree
+
+
+def run(command: list[str], tree: Path, seconds: float) -> tuple[int | None, str]:
+    """Exit status and output of a Python command in a tree; None if it takes too long."""
+    threads = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
+    paths = {"PYTHONPATH": str(tree), "ICLIMIT_STORE": str(tree.parent / "runs.sqlite")}
+    try:
+        done = subprocess.run(
+            [sys.executable, *command],
+            cwd=tree,
+            env=os.environ | threads | paths | {"PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+        )
+    except subprocess.TimeoutExpired:
+        return None, ""
+    return done.returncode, done.stdout + done.stderr
+
+
+def tests_of(mutant: Mutant, tree: Path) -> list[str]:
+    """Tests of the shelf, after those anywhere that import the module; slow ones are left out."""
+    dotted = mutant.path.removesuffix(".py").replace("/", ".")
+    package, _, module = dotted.rpartition(".")
+    own = tree / "tests" / mutant.room / mutant.shelf
+    files = sorted(own.glob("*.py") if mutant.shelf == "." else own.rglob("*.py"))
+    everywhere = sorted((tree / "tests" / mutant.room).rglob("test_*.py"))
+
+    def imports(path: Path) -> bool:
+        text = path.read_text(encoding="utf-8")
+        return f"{dotted} import" in text or f"iclimit.{package} import {module}" in text
+
+    found = [each for each in everywhere if imports(each)]
+    found += [each for each in files if each.name.startswith("test_") and each not in found]
+    return [str(each.relative_to(tree)) for each in found]
+
+
+def judge_by_tests(
+    mutant: Mutant, tree: Path, _: dict[str, list[str]]
+) -> tuple[int | str | None, str]:
+    """Exit status of the tests, and the test that has noticed."""
+    command = ["-m", "pytest", "-xq", "-p", "no:cacheprovider", "-m", "not slow"]
+    status, output = run([*command, *tests_of(mutant, tree)], tree, LIMITS["tests"])
+    lines = [each for each in output.splitlines() if each.startswith(("FAILED", "ERROR"))]
+    return status, lines[0].split(" - ")[0].split(" ", 1)[1] if lines else ""
+
+
+def judge_by_claims(
+    mutant: Mutant, tree: Path, executed: dict[str, list[str]]
+) -> tuple[int | str | None, str]:
+    """Exit status of the claims that execute the place, and those that fail."""
+    place = f"{mutant.path}:{mutant.slip.function}"
+    claims = [name for name, places in executed.items() if place in places]
+    if not claims:
+        return "not executed", ""
+    out = tree.parent / "report"
+    shutil.rmtree(out, ignore_errors=True)
+    command = ["-m", "iclimit", "validate", *claims, "--jobs", "1", "--out", str(out)]
+    status, _ = run(command, tree, LIMITS["claims"])
+    if status != 1 or not (out / "results.json").exists():
+        return status, ""
+    results = json.loads((out / "results.json").read_text(encoding="utf-8"))["claims"]
+    return status, " ".join(each["name"] for each in results if not each["holds"])
+
+
+JUDGES = {"tests": judge_by_tests, "claims": judge_by_claims}
+
+# Words for exit statuses; all others have noticed.
+OUTCOMES_OF = {0: "survived", None: "timeout", "not executed": "not executed"}
+
+
+def executed_by_claims(tree: Path, keep: Path) -> dict[str, list[str]]:
+    """Functions, as path:line, that each claim executes; its cells are put on record meanwhile."""
+    known = json.loads(keep.read_text(encoding="utf-8")) if keep.exists() else {}
+    code = "from iclimit.validation import CLAIMS; print(*CLAIMS)"
+    names = run(["-c", code], tree, 60)[1].split()
+    for name in tqdm([each for each in names if each not in known], desc="tracing", unit="claim"):
+        part = tree.parent / "executed.json"
+        code = f"from benchmarks.mutants import trace; trace({name!r}, {str(part)!r})"
+        run(["-c", code], tree, LIMITS["claims"])
+        known[name] = json.loads(part.read_text(encoding="utf-8"))
+        keep.write_text(json.dumps(known), encoding="utf-8")
+    return known
+
+
+def trace(claim: str, path: str) -> None:
+    """Validate a claim in this process and write down which functions of the rooms it executes."""
+    seen = set()
+
+    def note(frame: object, event: str, _: object) -> None:
+        if event == "call":
+            seen.add(frame.f_code)  # type: ignore[attr-defined]
+
+    from iclimit.cli import main as command
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        command(["validate", claim, "--jobs", "1", "--out", f"{path}.report"])
+    except SystemExit:
+        pass
+    finally:
+        sys.setprofile(None)
+    places = ((Path(code.co_filename).resolve(), code.co_firstlineno) for code in seen)
+    inside = ((file.relative_to(ROOT), line) for file, line in places if file.is_relative_to(ROOT))
+    text = sorted(f"{file.as_posix()}:{line}" for file, line in inside if file.parts[0] in ROOMS)
+    Path(path).write_text(json.dumps(text), encoding="utf-8")
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    """Rows of a table, none if there is no file."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def append(path: Path, row: dict[str, object]) -> None:
+    """Add a row to the table of outcomes."""
+    new = not path.exists()
+    with path.open("a", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        if new:
+            writer.writeheader()
+        writer.writerow(row)
+
+
+def judge(mutants: list[Mutant], by: str, path: Path, work: Path, again: bool) -> None:
+    """Judge those that have no outcome yet, or that have survived, and write each down."""
+    rows = {row["key"]: row for row in read(path) if row["judge"] == by}
+    done = [key for key, row in rows.items() if not (again and row["outcome"] == "survived")]
+    left = [mutant for mutant in mutants if mutant.key not in done]
+    if not left:
+        return
+    tree = copy_tree(work)
+    executed = executed_by_claims(tree, work / "executed_by_claims.json") if by == "claims" else {}
+    for mutant in tqdm(left, desc=by, unit="mutant"):
+        file, start = tree / mutant.path, time.monotonic()
+        source = file.read_text(encoding="utf-8")
+        try:
+            file.write_text(mutant.slip.apply(source), encoding="utf-8")
+            status, noticed = JUDGES[by](mutant, tree, executed)
+        finally:
+            file.write_text(source, encoding="utf-8")
+        seconds, word = round(time.monotonic() - start), OUTCOMES_OF.get(status, "noticed")
+        found = {"outcome": word, "noticed_by": noticed, "seconds": seconds, "judge": by}
+        values = vars(mutant) | vars(mutant.slip) | found | {"key": mutant.key}
+        append(path, {name: values[name] for name in COLUMNS})
+
+
+def report(path: Path) -> str:
+    """Scores by shelf, and the slips that survive and have no verdict of being equivalent."""
+    equivalent = {row["key"] for row in read(VERDICTS) if row["verdict"] == "equivalent"}
+    # The last outcome of a mutant counts.
+    rows = {(row["judge"], row["key"]): row for row in read(path)}.values()
+    lines = [
+        "| judge | shelf | mutants | equivalent | noticed | score |",
+        "|---|---|---|---|---|---|",
+    ]
+    groups = defaultdict(list)
+    for row in rows:
+        for shelf in (row["shelf"], "all"):
+            groups[row["judge"], row["room"], shelf].append(row)
+    for (by, room, shelf), group in sorted(groups.items()):
+        same = sum(row["outcome"] != "noticed" and row["key"] in equivalent for row in group)
+        noticed = sum(row["outcome"] in ("noticed", "timeout") for row in group)
+        score = f"{noticed / max(1, len(group) - same):.0%}"
+        place = room if shelf == "." else f"{room}, {shelf}"
+        lines.append(f"| {by} | {place} | {len(group)} | {same} | {noticed} | {score} |")
+    for row in rows:
+        if row["outcome"] not in ("noticed", "timeout") and row["key"] not in equivalent:
+            place = f"{row['path']}:{row['line']} ({row['kind']}, {row['outcome']})"
+            lines += ["", f"{row['judge']} {row['key']} {place}", f"- {row['before']}"]
+            lines.append(f"+ {row['after']}")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Draw, judge and print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.mutants", description=__doc__)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--count", type=int, default=0, help="mutants of each room (default: none)"
+    )
+    parser.add_argument("--room", choices=ROOMS, help="default: both")
+    parser.add_argument("--shelf", help="only mutants of this shelf")
+    parser.add_argument("--judge", choices=tuple(JUDGES), default="tests")
+    parser.add_argument("--again", action="store_true", help="judge again what has survived")
+    parser.add_argument("--out", type=Path, default=OUTCOMES, help="table of outcomes")
+    parser.add_argument("--work", type=Path, help="folder of the copy, its store and its traces")
+    options = parser.parse_args()
+    rooms = (options.room,) if options.room else ROOMS
+    drawn = [draw(room, options.count, options.seed, options.shelf) for room in rooms]
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            work = options.work or Path(folder)
+            judge([*chain(*drawn)], options.judge, options.out, work, options.again)
+    except KeyboardInterrupt:
+        print("interrupted; what is finished is in the table", file=sys.stderr)
+    print(report(options.out))
+
+
+if __name__ == "__main__":
+    main()
