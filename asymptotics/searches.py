@@ -6,7 +6,7 @@ Functions take the argument that is searched for and then ``args``, one point at
 arrays.  The number system of the arguments may bring its own searches (`iclimit.explorer`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,34 +38,41 @@ def find_root(
     math_: Namespace,
     function: Callable[..., Any],
     bracket: tuple[Value, Value],
-    args: Sequence[Any],
-    report: Callable[[int], str],
+    args: Mapping[str, Value],
+    what: str,
 ) -> Value:
-    """Root between the ends of a bracket; an ArithmeticError reports the first one not found."""
+    """Root between the ends of a bracket; an ArithmeticError says what was not solved, and where.
+
+    ``args`` are the further arguments of the function, under the names of the error.
+    """
+    values = tuple(args.values())
     if search := getattr(math_, "find_root", None):
-        return search(function, bracket, args)
-    roots = elementwise.find_root(function, bracket, args=tuple(args), tolerances=_TIGHT)
-    return _successful(roots, report)
+        return search(function, bracket, values)
+    roots = elementwise.find_root(function, bracket, args=values, tolerances=_TIGHT)
+    return _successful(roots, args, what)
 
 
 def find_root_above(
     math_: Namespace,
     function: Callable[..., Any],
     start: Value,
-    args: Sequence[Any],
-    report: Callable[[int], str],
+    args: Mapping[str, Value],
+    what: str,
 ) -> Value:
     """Root above a point, looked for from there on; errors are reported in the same way."""
+    values = tuple(args.values())
     if search := getattr(math_, "find_root_above", None):
-        return search(function, start, args)
-    args = tuple(args)
-    bracket = elementwise.bracket_root(function, start, start + 1.0, xmin=start, args=args)
-    return _successful(elementwise.find_root(function, bracket.bracket, args=args), report)
+        return search(function, start, values)
+    bracket = elementwise.bracket_root(function, start, start + 1.0, xmin=start, args=values)
+    roots = elementwise.find_root(function, bracket.bracket, args=values)
+    return _successful(roots, args, what)
 
 
-def _successful(result: Value, report: Callable[[int], str]) -> Value:
+def _successful(result: Value, args: Mapping[str, Value], what: str) -> Value:
     if not np.all(result.success):
-        raise ArithmeticError(report(int(np.argmin(result.success))))
+        worst = int(np.argmin(result.success))
+        setting = ", ".join(f"{name}={value[worst]:g}" for name, value in args.items())
+        raise ArithmeticError(f"the {what} was not solved at {setting}")
     return result.x
 
 

@@ -7,6 +7,7 @@ the limit of infinitely many steps is known in closed form.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -92,31 +93,19 @@ def best_test_time_steps(
     (array([0., 6., 4.]), array([1.    , 0.1275, 0.12  ]))
     """
     check_integers(steps=steps)
-    _, numbers = checked(
-        systems="numpy",
-        ranges=RANGES,
-        alpha=alpha,
-        tau=tau,
-        noise_variance=noise_variance,
-        dampening=dampening,
-    )
+    given: dict[str, Any] = {"alpha": alpha, "tau": tau, "noise_variance": noise_variance}
+    given["dampening"] = dampening
+    _, numbers = checked(systems="numpy", ranges=RANGES, **given)
     points = np.broadcast_arrays(*numbers)
     shape = points[0].shape
-    setting = dict(
-        zip(
-            ("alpha", "tau", "noise_variance", "dampening"),
-            (point.ravel() for point in points),
-            strict=True,
-        )
-    )
+    setting = {name: point.ravel() for name, point in zip(given, points, strict=True)}
     limit = final_test_time_error(**setting)
     best, error = np.full(limit.shape, np.inf), limit.copy()
     unsettled, count = np.flatnonzero(limit > 0), 0
     while unsettled.size and count < steps:
         count = min(max(_FIRST, 2 * count), steps)
-        errors = test_time_errors(
-            **{name: values[unsettled] for name, values in setting.items()}, steps=count
-        )
+        rest = {name: values[unsettled] for name, values in setting.items()}
+        errors = test_time_errors(**rest, steps=count)
         at, least, end = errors.argmin(axis=1), errors.min(axis=1), limit[unsettled]
         with np.errstate(invalid="ignore"):  # infinite errors
             close = np.isfinite(end) & (np.abs(errors[:, -1] - end) <= _CLOSE * end)

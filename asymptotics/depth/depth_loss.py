@@ -17,6 +17,8 @@ from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.spectra import TwoPoint
 from iclimit.results import Result
 
+RANGES = {"depth": "[1, inf]", "gamma": "[0, inf)"}
+
 # Residual at the upper end of the spectrum beyond which the loss counts as infinite.
 _LARGEST = 1e150
 
@@ -156,17 +158,12 @@ def depth_loss(
     matrix = None
     if setting == "fs" and np.ndim(gamma):
         matrix, gamma = real_array("gamma", gamma, "(0, inf)"), 1.0
+    given: dict[str, Any] = {"depth": depth, "alpha": alpha, "width_ratio": width_ratio}
+    given |= {"noise_variance": noise_variance, "gamma": gamma}
     _, (L, alphas, widths, noise, chosen) = checked(
-        systems="numpy",
-        ranges={"depth": "[1, inf]", "gamma": "[0, inf)"},
-        optional=("gamma",),
-        depth=depth,
-        alpha=alpha,
-        width_ratio=width_ratio,
-        noise_variance=noise_variance,
-        gamma=gamma,
+        systems="numpy", ranges=RANGES, optional=("gamma",), **given
     )
-    _check_depths(L)
+    check_depths(L)
     Population.check_noise(noise, alphas)
     population, scale = Population.of_setting(setting, spectrum, task_spectrum, widths, matrix)
     arrays = [L, alphas, np.minimum(widths, 1.0), noise, *([] if chosen is None else [chosen])]
@@ -176,8 +173,8 @@ def depth_loss(
     for cell in np.unique(np.stack(flat[1:3]), axis=1).T:
         here = (flat[1] == cell[0]) & (flat[2] == cell[1])
         law = population.law(*cell.tolist())
-        given = [v[here] for v in (flat[0], *flat[3:])]
-        results[:, here] = (_best if chosen is None else _given)(population, law, *given)
+        cells = [v[here] for v in (flat[0], *flat[3:])]
+        results[:, here] = (_best if chosen is None else _given)(population, law, *cells)
     unresolved = (results[2] > _RESOLVED * abs(results[0])) & (results[2] > _NEGLIGIBLE * scale)
     if np.any(unresolved & np.isfinite(results[0])):
         raise ArithmeticError(
@@ -189,7 +186,8 @@ def depth_loss(
     return DepthLoss(loss * scale, gammas, error * scale, headroom)
 
 
-def _check_depths(L: np.ndarray) -> None:
+def check_depths(L: np.ndarray) -> None:
+    """Raise ValueError for a depth that is neither an integer nor infinite."""
     wrong = np.ravel(L)[np.ravel((np.inf > L) & (np.floor(L) != L))]
     if wrong.size:
         raise ValueError(f"depth must be an integer >= 1, or inf, got {wrong[0]}")

@@ -50,6 +50,7 @@ and the averages at a single time are
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -58,6 +59,8 @@ from iclimit.asymptotics.depth.overthinking import feedback_at_pi
 from iclimit.asymptotics.numbers import ArrayMath, Number, Value
 from iclimit.asymptotics.pretraining.icl import context_noise, errors_at, solve_fixed_point
 from iclimit.asymptotics.spectra import MarchenkoPastur
+
+_RANGES = {"alpha": "(0, inf)", "dampening": "(0, inf)"}
 
 # Natural logarithm of the accuracy of the quadrature over tasks, 2e-16.
 _DIGITS = 36
@@ -137,17 +140,14 @@ def iterated_icl_errors(
     0.5542
     """
     check_integers(steps=steps)
-    math_, numbers = checked(
-        systems="numpy",
-        single=True,
-        ranges={"alpha": "(0, inf)", "dampening": "(0, inf)"},
-        tau=tau,
-        alpha=alpha,
-        kappa=kappa,
-        noise_variance=noise_variance,
-        ridge=ridge,
-        dampening=dampening,
-    )
+    given: dict[str, Any] = {
+        "tau": tau,
+        "alpha": alpha,
+        "kappa": kappa,
+        "noise_variance": noise_variance,
+    }
+    given |= {"ridge": ridge, "dampening": dampening}
+    math_, numbers = checked(systems="numpy", single=True, ranges=_RANGES, **given)
     assert isinstance(math_, ArrayMath)
     tau, alpha, kappa, rho, ridge, dampening = map(float, numbers)
     with math_.quiet():
@@ -217,14 +217,7 @@ def overthinking_ratio(
     >>> overthinking_ratio(**setting).round(3)
     array([0.778, 2.917, 0.972, 0.583])
     """
-    math_, (tau, alpha, rho, ridge, factor) = checked(
-        ranges={"alpha": "(0, inf)", "dampening": "(0, inf)"},
-        tau=tau,
-        alpha=alpha,
-        noise_variance=noise_variance,
-        ridge=ridge,
-        dampening=dampening,
-    )
+    math_, (tau, alpha, rho, ridge, factor) = checked(ranges=_RANGES, **locals())
     many = math_.convert(math_.inf)
     q = (1 + rho) / alpha
 

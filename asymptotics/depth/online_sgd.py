@@ -121,16 +121,8 @@ def online_sgd_errors(
     >>> [round(float(online_sgd_errors(steps=t, **setting).loss), 4) for t in (0, 10, 100)]
     [1.0, 0.6209, 0.5732]
     """
-    ranges = {"steps": "[0, inf]"}
     math_, (t, alpha, eta, batch, queries, noise, query_noise) = checked(
-        steps=steps,
-        alpha=alpha,
-        learning_rate=learning_rate,
-        batch_ratio=batch_ratio,
-        query_ratio=query_ratio,
-        noise_variance=noise_variance,
-        query_noise_variance=query_noise_variance,
-        ranges=ranges,
+        ranges={"steps": "[0, inf]"}, **locals()
     )
     with math_.quiet():
         part = math_.where(t < math_.inf, lambda: t % 1, lambda: 0)

@@ -90,11 +90,9 @@ def overthinking_threshold(
     >>> float(overthinking_threshold(alpha=4.0, dampening=0))
     1.25
     """
+    ranges = RANGES | {"dampening": "[0, inf)"}
     math_, (alpha, noise, factor) = checked(
-        ranges={**RANGES, "dampening": "[0, inf)"},
-        alpha=alpha,
-        noise_variance=noise_variance,
-        dampening=dampening,
+        ranges=ranges, alpha=alpha, noise_variance=noise_variance, dampening=dampening
     )
     with math_.quiet():
         at_zero, at_pi = edge_values(math_, alpha, noise, factor)

@@ -29,6 +29,7 @@ import numpy as np
 from scipy.integrate import solve_ivp
 
 from iclimit.asymptotics.checks import checked, real_array
+from iclimit.asymptotics.depth.depth_loss import RANGES, check_depths
 from iclimit.asymptotics.depth.population import Population
 from iclimit.asymptotics.depth.tied_loss import TiedLoss, largest_gamma
 from iclimit.asymptotics.numbers import Value
@@ -119,17 +120,10 @@ def tied_flow(
     [1.      0.75482 0.35903]
     [1.      0.76037 0.39507]
     """
-    _, (L, aspect, width, noise) = checked(
-        systems="numpy",
-        single=True,
-        ranges={"depth": "[1, inf]"},
-        depth=depth,
-        alpha=alpha,
-        width_ratio=width_ratio,
-        noise_variance=noise_variance,
-    )
-    if np.inf > L and np.floor(L) != L:
-        raise ValueError(f"depth must be an integer >= 1, or inf, got {depth}")
+    given: dict[str, Any] = {"depth": depth, "alpha": alpha, "width_ratio": width_ratio}
+    given["noise_variance"] = noise_variance
+    _, (L, aspect, width, noise) = checked(systems="numpy", single=True, ranges=RANGES, **given)
+    check_depths(L)
     t = real_array("times", times, "[0, inf)")
     if not t.size:
         raise ValueError("times must have at least one number, got none")

@@ -13,6 +13,11 @@ from iclimit.asymptotics.gdpp.condition_number import by_layer
 from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, Value, require
 
 _FINITE = {"gammas": "(-inf, inf)", "eigenvalues": "(-inf, inf)"}
+_LAYERS: dict[str, Any] = {
+    "ranges": _FINITE,
+    "sequences": ("gammas",),
+    "may_be_empty": ("gammas",),
+}
 
 
 @dataclass(frozen=True)
@@ -70,13 +75,7 @@ def eigenvalues_after(eigenvalues: Number, *, gammas: Any) -> Value:
            [0.09344444, 0.34722222, 0.44444444],
            [0.08161965, 0.19894614, 0.21091907]])
     """
-    math_, (values, layers) = checked(
-        sequences=("gammas",),
-        may_be_empty=("gammas",),
-        ranges=_FINITE,
-        eigenvalues=eigenvalues,
-        gammas=gammas,
-    )
+    math_, (values, layers) = checked(**_LAYERS, **locals())
     if isinstance(math_, ArrayMath) and layers:
         values = np.broadcast_arrays(values, layers[0])[0]
     spectra = [values]
@@ -132,14 +131,7 @@ def interval_after(gammas: Any, *, lower: Number, upper: Number) -> SpectralInte
     >>> interval_after(best.gammas, lower=0.01, upper=1.02).condition_number.round(1)
     array([102. ,  24.5])
     """
-    math_, (a, b, layers) = checked(
-        sequences=("gammas",),
-        may_be_empty=("gammas",),
-        ranges=_FINITE,
-        lower=lower,
-        upper=upper,
-        gammas=gammas,
-    )
+    math_, (layers, a, b) = checked(**_LAYERS, **locals())
     for name, value in [("lower", a), ("upper", b), *(("gammas", gamma) for gamma in layers)]:
         if getattr(value, "free_symbols", None):
             raise ValueError(f"{name} must be a number, got {value}")

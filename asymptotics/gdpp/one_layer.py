@@ -60,11 +60,9 @@ def one_layer(mean_noise_variance: Number, *, context: Number, dim: Number) -> O
     >>> one_layer(v, context=N, dim=d).loss
     d*(d + v + 1)/(2*N + 2*d + 2*v + 2)
     """
+    ranges = {"context": "(0, inf)", "dim": "(0, inf)"}
     math_, (variance, context, dim) = checked(
-        ranges={"context": "(0, inf)", "dim": "(0, inf)"},
-        mean_noise_variance=mean_noise_variance,
-        context=context,
-        dim=dim,
+        ranges=ranges, mean_noise_variance=mean_noise_variance, context=context, dim=dim
     )
     rest = dim + 1 + variance
     total = context + rest

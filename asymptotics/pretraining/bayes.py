@@ -149,11 +149,7 @@ def dmmse_errors(
         systems="numpy",
         ranges={"alpha": "(0, inf)", "rho": "(0, inf)", "dim": "[1, inf]"},
         optional=("theta", "kappa"),
-        theta=theta,
-        kappa=kappa,
-        alpha=alpha,
-        rho=rho,
-        dim=dim,
+        **locals(),
     )
     if kappa is not None:
         tasks = kappa * values[2]
@@ -191,18 +187,10 @@ def _frozen_error(theta: Value, alpha: Value, rho: Value, dim: Value) -> np.ndar
     def residual(log_x: Value, theta: Value, alpha: Value, rho: Value, dim: Value) -> Value:
         return _log_tasks_needed(log_x, alpha, rho, dim) - theta
 
-    arguments = theta, alpha, rho, dim
-    log_x = find_root_above(
-        numpy_namespace(theta=theta, alpha=alpha),
-        residual,
-        np.log(rho / alpha),
-        arguments,
-        lambda worst: (
-            "the dMMSE fixed point was not solved at theta={}, alpha={}, rho={}, dim={}".format(
-                *(v[worst] for v in arguments)
-            )
-        ),
-    )
+    math_ = numpy_namespace(theta=theta, alpha=alpha)
+    setting = {"theta": theta, "alpha": alpha, "rho": rho, "dim": dim}
+    start = np.log(rho / alpha)
+    log_x = find_root_above(math_, residual, start, setting, "dMMSE fixed point")
     x = np.exp(log_x)
     M, slope = wishart_resolvent(x, kappa=alpha), wishart_resolvent(x, kappa=alpha, derivative=1)
     return rho + x * M - x * (x - rho / alpha) * slope

@@ -27,7 +27,7 @@ from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     task_set_law,
     undefined_in_float64,
 )
-from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
+from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrices
 from iclimit.asymptotics.pretraining.task_corrections import task_errors
 from iclimit.asymptotics.pretraining.task_self_energy import TaskDraws
 from iclimit.checks import check_choice, check_flags, refuse_masked
@@ -202,13 +202,11 @@ def finite_size_errors(
     check_flags(balanced=balanced)
     check_choice("task_law", task_law, TASK_LAWS)
     check_choice("approach", approach, APPROACHES)
-    C, C_test, Sigma = (
-        None if value is None else covariance_matrix(name, value, dim)
-        for name, value in {
-            "task_covariance": task_covariance,
-            "test_covariance": test_covariance,
-            "input_covariance": input_covariance,
-        }.items()
+    C, C_test, Sigma = covariance_matrices(
+        dim,
+        task_covariance=task_covariance,
+        test_covariance=test_covariance,
+        input_covariance=input_covariance,
     )
     inputs = Inputs.of(Sigma, dim)
 

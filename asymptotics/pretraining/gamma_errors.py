@@ -37,7 +37,7 @@ from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     effective_ridge,
     undefined_in_float64,
 )
-from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
+from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrices, covariance_matrix
 from iclimit.asymptotics.pretraining.summary_moments import TaskMoments, summary_moments
 from iclimit.checks import check_choice, refuse_masked
 from iclimit.results import Result
@@ -375,19 +375,12 @@ def _parse_law(
     check_choice("task_law", task_law, TASK_LAWS)
     _, numbers = checked(systems="numpy", single=True, context=context, rho=rho)
     length, noise = map(float, numbers)
-    C, sigma = (
-        None if value is None else covariance_matrix(name, value, d)
-        for name, value in {
-            "task_covariance": task_covariance,
-            "input_covariance": input_covariance,
-        }.items()
-    )
+    covariances = {"task_covariance": task_covariance, "input_covariance": input_covariance}
+    C, sigma = covariance_matrices(d, **covariances)
     task_set = _task_set(tasks, d, exact=False)
     if task_set is None:
-        moments = fresh_task_moments(C, sigma, d, task_law, noise)
-    else:
-        moments = task_set_moments(task_set, sigma, noise)
-    return _Law(moments, length, sigma)
+        return _Law(fresh_task_moments(C, sigma, d, task_law, noise), length, sigma)
+    return _Law(task_set_moments(task_set, sigma, noise), length, sigma)
 
 
 def _error(gamma: Value, tasks: TaskMoments, context: Value, sigma: np.ndarray | None) -> Value:

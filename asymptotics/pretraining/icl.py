@@ -362,24 +362,15 @@ def _residual(
     return xi * remaining * M - ((1 - tau) + spent)
 
 
-_UNSOLVED = "the fixed point was not solved at tau={}, q={}, kappa={}, ridge={}"
-
-
 def _effective_ridge(tau: Value, q: Value, kappa: Value, ridge: Value) -> np.ndarray:
     """Effective ridge xi at ridge > 0 and finite tau for flat NumPy arrays of equal shape."""
     math_ = numpy_namespace(tau=tau, ridge=ridge)
-    arguments = tau, q, kappa, ridge
+    setting = {"tau": tau, "q": q, "kappa": kappa, "ridge": ridge}
     # Widened so that rounding cannot hide the change of sign when the bracket is a few ulp wide.
     lower = np.log(ridge_bracket(math_, tau, q, ridge)) - 1e-13
     upper = np.log(ridge_bracket(math_, tau, 1 + q, ridge)) + 1e-13
-    log_xi = find_root(
-        math_,
-        partial(_residual, math_),
-        (lower, upper),
-        arguments,
-        lambda worst: _UNSOLVED.format(*(v[worst] for v in arguments)),
-    )
-    return np.exp(log_xi)
+    residual = partial(_residual, math_)
+    return np.exp(find_root(math_, residual, (lower, upper), setting, "fixed point"))
 
 
 def effective_ridge_mp(tau: Any, q: Any, kappa: Any, ridge: Any) -> Value:
@@ -407,5 +398,7 @@ def effective_ridge_mp(tau: Any, q: Any, kappa: Any, ridge: Any) -> Value:
             verify=False,  # by the change of sign below: the residual can be very steep
         )
         if not residual(log_xi - margin) < 0 < residual(log_xi + margin):
-            raise ArithmeticError(_UNSOLVED.format(tau, q, kappa, ridge))
+            raise ArithmeticError(
+                f"the fixed point was not solved at {tau=!s}, {q=!s}, {kappa=!s}, {ridge=!s}"
+            )
     return mpmath.exp(log_xi)

@@ -226,6 +226,14 @@ def check_spectrum(spectrum: Any) -> None:
         raise TypeError(f"spectrum must be a JointSpectrum, got {type(spectrum).__name__}")
 
 
+def covariance_matrices(dim: int, **covariances: Any) -> list[np.ndarray | None]:
+    """Covariances as (d, d) matrices, None where they are None."""
+    return [
+        None if value is None else covariance_matrix(name, value, dim)
+        for name, value in covariances.items()
+    ]
+
+
 def covariance_matrix(name: str, value: Any, dim: int | None = None) -> np.ndarray:
     """Convert a covariance to a (d, d) matrix; eigenvalues of shape (d,) make it diagonal.
 

@@ -268,24 +268,22 @@ def optimal_ridge(
         q = context_noise(math_, alpha, rho)
         start = ridgeless_point(math_, tau < 1, tau, q, kappa)[0]
 
-        def point(
-            step: Value, tau: Value, q: Value, kappa: Value, start: Value
-        ) -> tuple[Value, Value]:
+        def point(step: Value, *setting: Value) -> tuple[Value, Value]:
+            tau, q, kappa, start, _ = setting
             xi = start + (1 + q) * np.exp(step)
             eta = excess(math_, tau, 1) + xi * wishart_resolvent(q + xi, kappa=kappa) / tau
             # Rounding can put the first scanned points below the ridgeless point, where eta = 0.
             return xi, np.maximum(eta, 0.0)
 
-        def error(
-            step: Value, tau: Value, q: Value, kappa: Value, start: Value, rho: Value
-        ) -> Value:
-            pair = errors_at(math_, tau, kappa, rho, q, *point(step, tau, q, kappa, start))
+        def error(step: Value, *setting: Value) -> Value:
+            tau, q, kappa, _, rho = setting
+            pair = errors_at(math_, tau, kappa, rho, q, *point(step, *setting))
             return pair[0 if objective == "icl" else 1]
 
         arguments = (tau, q, kappa, start, rho)
         # Beyond the ends of the scan the error is constant up to rounding: no refinement there.
         step, value = find_minimum(math_, error, _SCAN, arguments)
-        xi, eta = point(step, *arguments[:4])
+        xi, eta = point(step, *arguments)
         ridgeless = (icl_error if objective == "icl" else idg_error)(
             tau=tau, alpha=alpha, kappa=kappa, rho=rho
         )

@@ -25,7 +25,6 @@ convergents are the Gauss rules for the mean of :math:`1/(t + u)`, and no nodes 
 """
 
 import math
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,6 +38,9 @@ _ORDER = 16
 
 # Relative widening of brackets: rounding must not hide the change of sign.
 _SLACK = 1e-9
+
+# What the law of a prompt is made of.
+_LAW = ("tasks", "context", "rho")
 
 # Bound on the mean of 1/u in the rules, down to contexts of some four pairs.
 _SHORTEST = 100.0
@@ -288,18 +290,12 @@ def _plain_ridge(
         xi = np.exp(log_xi)
         return samples * (1 - ridge / xi) - _Summaries(spectrum, law, xi).freedom()
 
-    arguments = [value[free] for value in (samples, ridge, *law)]
-    tau = arguments[0] / features
-    lower, upper = (np.log(ridge_bracket(math_, tau, end[free], arguments[1])) for end in ends)
-    zero[free] = np.exp(
-        find_root(
-            math_,
-            residual,
-            (lower - _SLACK, upper + _SLACK),
-            arguments,
-            partial(_unsolved, "effective ridge", arguments),
-        )
-    )
+    values = [value[free] for value in (samples, ridge, *law)]
+    setting = dict(zip(("samples", "ridge", *_LAW), values, strict=True))
+    tau = values[0] / features
+    lower, upper = (np.log(ridge_bracket(math_, tau, end[free], values[1])) for end in ends)
+    bracket = lower - _SLACK, upper + _SLACK
+    zero[free] = np.exp(find_root(math_, residual, bracket, setting, "effective ridge"))
     return zero
 
 
@@ -321,20 +317,10 @@ def _leverage_scale(
     lower = np.maximum((1 - share) / _SHORTEST, ridge * samples / start.trace() / 2)
     stiff = 1 + 2 * ridge * start.inverse_trace() / (dim + 1)
     upper = 2 * np.maximum((1 + leverage) * (1 + 2 / dim), stiff / share)
-    arguments = [leverage, samples, ridge, *law]
-    return np.exp(
-        find_root(
-            math_,
-            residual,
-            (np.log(lower), np.log(upper)),
-            arguments,
-            partial(_unsolved, "scale of the leverages", arguments),
-        )
-    )
-
-
-def _unsolved(what: str, arguments: Any, worst: int) -> str:
-    return f"the {what} was not solved at {[float(value[worst]) for value in arguments]}"
+    setting = {"leverage": leverage, "samples": samples, "ridge": ridge}
+    setting |= dict(zip(_LAW, law, strict=True))
+    bracket = np.log(lower), np.log(upper)
+    return np.exp(find_root(math_, residual, bracket, setting, "scale of the leverages"))
 
 
 def _errors(

@@ -129,16 +129,7 @@ def softmax_loss(
     >>> softmax_loss(t, value=u, ratio=c)
     c*u**2*exp(t**2) + (-t*u + 1)**2
     """
-    math_, (beta, v, *size) = _parse(
-        ratio,
-        context,
-        dim,
-        noise_ratio,
-        noise_variance,
-        heads,
-        inverse_temperature=inverse_temperature,
-        value=value,
-    )
+    math_, (beta, v, *size) = _parse(**locals())
     if ratio is not None:
         with math_.quiet():
             missed = (1 - heads * v * beta) ** 2
@@ -227,7 +218,7 @@ def optimal_softmax(
     >>> optimal_softmax(ratio=symbols("c", positive=True)).loss
     E*c/(E*c + 1)
     """
-    math_, (*size,) = _parse(ratio, context, dim, noise_ratio, noise_variance, heads)
+    math_, size = _parse(**locals())
     if ratio is not None:
         with math_.quiet():
             return _limit_optimum(math_, sum(size), heads)

@@ -29,6 +29,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -176,13 +177,8 @@ def uniform_softmax_loss(
     0.0985
     """
     N, d, noise = _parse(context, dim, noise_variance, heads)
-    _, (beta, v) = checked(
-        systems="numpy",
-        single=True,
-        ranges={"value": "(-inf, inf)"},
-        inverse_temperature=inverse_temperature,
-        value=value,
-    )
+    head: dict[str, Any] = {"inverse_temperature": inverse_temperature, "value": value}
+    _, (beta, v) = checked(systems="numpy", single=True, ranges={"value": "(-inf, inf)"}, **head)
     if beta == 0:
         raise ValueError("inverse_temperature must not be 0")
     # Keys and queries of the opposite sign see inputs of the opposite sign.
@@ -203,14 +199,8 @@ def _parse(context: Number, dim: Number, noise_variance: Number, heads: int) -> 
     if heads > 2:
         raise ValueError(f"heads must be 1 or 2, got {heads}")
     ranges = {"context": "[2, 1000]", "dim": f"[1, {_LARGEST}]"}
-    _, values = checked(
-        systems="numpy",
-        single=True,
-        ranges=ranges,
-        context=context,
-        dim=dim,
-        noise_variance=noise_variance,
-    )
+    size: dict[str, Any] = {"context": context, "dim": dim, "noise_variance": noise_variance}
+    _, values = checked(systems="numpy", single=True, ranges=ranges, **size)
     for name, value in zip(ranges, values, strict=False):
         if value % 1:
             raise ValueError(f"{name} must be an integer, got {float(value):g}")

@@ -308,12 +308,6 @@ class TwoPoint:
 
     # Kernels
 
-    def _kernels(self, w: np.ndarray, B: np.ndarray, A: np.ndarray) -> list[np.ndarray]:
-        """Equivalent of tr B Q(Z)' A Q(Z')/d between points, and with their conjugates as Z'."""
-        points = Points(self, w)
-        kernel = self._of_samples if self.width_ratio == np.inf else self._through_width
-        return [kernel(points, side, B, A) for side in (0, 1)]
-
     def _of_samples(self, points: Points, side: int, B: np.ndarray, A: np.ndarray) -> np.ndarray:
         """Kernel of the sample covariance, with resolvents at z."""
         total = points.mean(A * B, side)
@@ -413,10 +407,10 @@ class Contour:
         A: np.ndarray,
     ) -> None:
         self.nodes, self._weights = nodes, weights
-        self._same, self._mirrored = law._kernels(w, B, A)
-        tau, _ = law._traces(w)
-        resolvent = (law.weights * A / (law.values - w[:, None])).sum(axis=-1)
-        self._single = -2 * self._weights / (1 - tau / law.alpha) * resolvent
+        kernel = law._of_samples if law.width_ratio == np.inf else law._through_width
+        points = Points(law, w)
+        self._same, self._mirrored = (kernel(points, side, B, A) for side in (0, 1))
+        self._single = -2 * weights * points.ratio * (points.R @ (law.weights * A))
 
     @classmethod
     def along(

@@ -284,7 +284,7 @@ def test_condition_numbers():
         refuse("gammas must be a", eigenvalues_after, [1.0], gammas=gammas)
         refuse("gammas must be a", interval_after, gammas, lower=0.1, upper=1.0)
     refuse("lower must be <= upper, got 1.0", interval_after, [1.0], lower=1.0, upper=0.5)
-    message = f"lower, upper, gammas without its last axis {SHAPES}"
+    message = f"gammas without its last axis, lower, upper {SHAPES}"
     refuse(message, interval_after, np.ones((2, 1)), lower=np.ones(3), upper=1.0)
     refuse("upper must be a number, got N", interval_after, [sympy.Integer(1)], lower=0, upper=N)
     refuse("gammas must be a number, got N", interval_after, [N], lower=0, upper=1)

@@ -125,12 +125,12 @@ def largest_over_angles(alpha, noise, factor):
 
 def test_threshold_is_the_largest_value_over_all_angles():
     rng = np.random.default_rng(3)
-    for _ in range(12):
-        alpha = 10 ** rng.uniform(-0.8, 0.8)
-        noise, factor = (
-            rng.choice([0.0, rng.uniform(0, 2)]),
-            rng.choice([1.0, rng.uniform(0.1, 1)]),
-        )
+    # With noise the largest value is that of the angle pi near alpha = 1 only.
+    points = [(1.1, 0.05, 1.0), (0.8, 0.02, 0.99)]
+    for _ in range(8):
+        noise, factor = (rng.choice([a, rng.uniform(*b)]) for a, b in ((0, (0, 2)), (1, (0.1, 1))))
+        points.append((10 ** rng.uniform(-0.8, 0.8), noise, factor))
+    for alpha, noise, factor in points:
         found = depth.overthinking_threshold(alpha=alpha, noise_variance=noise, dampening=factor)
         assert found - 1 == pytest.approx(largest_over_angles(alpha, noise, factor), rel=1e-10)
 

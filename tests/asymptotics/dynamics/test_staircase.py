@@ -254,6 +254,31 @@ def test_rank_two():
     assert np.all(delays[1] < 4 * delays[0])
 
 
+def test_one_head_that_learns_every_direction():
+    """The prediction takes the value as constant while a direction grows.
+
+    That costs constants in units of 1/(lambda^2 v), which do not grow with the wait.
+    """
+    weights = 1e-5 * np.eye(4)[None]
+    found = staircase([1e-5], weights, weights)
+    times, losses = flow(np.array([1e-5]), weights, weights, LAM, found.drop_times[-1] + 300)
+    delays = np.diff(half_times(times, losses, LAM))
+    head_values = plateau_head_values(LAM, context=N)
+    values = np.cumsum(head_values**3)[:-1] ** (1 / 3)
+    missed = (np.diff(found.drop_times) - delays) * LAM[1:] ** 2 * values
+    # The same for weights of 1e-3 and 1e-7 to 0.001.
+    assert missed == pytest.approx([0.135, 0.009, 0.050], abs=0.01)
+    # From a quarter to three quarters of a drop; predicted drops are 15 to 23 % longer.
+    for j in (1, 2, 3):
+        levels = np.interp([0.25, 0.75], [0, 1], found.losses[j : j + 2])
+        own = np.linspace(found.drop_times[j] - 80, found.drop_times[j] + 80, 2000)
+        durations = [
+            np.diff(np.interp(-levels, -np.minimum.accumulate(loss), t))[0]
+            for t, loss in ((own, found.loss(own)), (times, losses))
+        ]
+        assert 1.1 < durations[0] / durations[1] < 1.25
+
+
 def test_rank_above_the_dimension():
     start = random_start(5, 2, rank=6, scale=1e-4)
     found = staircase(*start)
