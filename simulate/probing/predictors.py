@@ -220,6 +220,74 @@ def nearest_neighbours(prompts: Prompts, neighbours: int) -> Array:
     return xp.sum(weight * prompts.labels, axis=1) / count
 
 
+def delta_rule_weights(prompts: Prompts, steps: Any) -> Array:
+    r"""Weights after the delta rule, a step of gradient descent on each pair in turn.
+
+    Parameters
+    ----------
+    prompts : Prompts
+        Contexts.
+    steps : float or array (context,)
+        Steps :math:`\beta_t` of :math:`w \leftarrow w + \beta_t\, x_t (y_t - x_t \cdot w)` from 0,
+        for inputs as they are (least mean squares of Widrow and Hoff).
+    """
+    xp, length = array_namespace(prompts.inputs), prompts.inputs.shape[1]
+    each_step = xp.zeros(length, dtype=prompts.inputs.dtype) + xp.asarray(steps)
+    weights = xp.zeros_like(prompts.inputs[:, 0, :])
+    for t in range(length):
+        x = prompts.inputs[:, t, :]
+        residual = prompts.labels[:, t] - xp.vecdot(x, weights)
+        weights = weights + each_step[t] * residual[:, None] * x
+    return weights
+
+
+# Sweeps of the lasso over all coordinates, and change of the weights, over the largest of them,
+# at which it ends.
+SWEEPS, SETTLED = 100, 1e-6
+
+
+def lasso_weights(prompts: Prompts, penalty: float) -> Array:
+    r"""Weights of the lasso, by coordinate descent.
+
+    They minimise :math:`|y - X w|^2/2N + \lambda |w|_1`, as in scikit-learn and Garg et al.
+    (arXiv:2208.01066).
+    """
+    xp, (length, dim) = array_namespace(prompts.inputs), prompts.inputs.shape[1:]
+    gram = context_covariance(prompts.inputs)
+    residual = (xp.matrix_transpose(prompts.inputs) @ prompts.labels[:, :, None])[:, :, 0] / length
+    weights, numbers = xp.zeros_like(residual), xp.arange(residual.shape[0])
+    settled: list[tuple[Array, Array]] = []
+    for sweep in range(SWEEPS):
+        columns = [weights[:, j] for j in range(dim)]
+        for j, old in enumerate(columns):
+            curvature = xp.where(gram[:, j, j] > 0, gram[:, j, j], 1.0)
+            target = residual[:, j] + curvature * old
+            size = xp.abs(target) - penalty
+            columns[j] = xp.where(size > 0, xp.sign(target) * size, 0.0) / curvature
+            residual = residual - (columns[j] - old)[:, None] * gram[:, :, j]
+        before, weights = weights, xp.stack(columns, axis=1)
+        change, size = (xp.max(xp.abs(each), axis=1) for each in (weights - before, weights))
+        moving = (change > SETTLED * size) & (sweep < SWEEPS - 1)
+        settled.append((numbers[~moving], weights[~moving, ...]))
+        gram, residual, weights, numbers = (
+            each[moving, ...] for each in (gram, residual, weights, numbers)
+        )
+        if not numbers.shape[0]:
+            break
+    order, found = (xp.concat(each) for each in zip(*settled, strict=True))
+    return xp.take(found, xp.argsort(order), axis=0)
+
+
+def gaussian_smoother(prompts: Prompts, bandwidth: float) -> Array:
+    r"""Predictions (n,) of a kernel smoother (Nadaraya and Watson).
+
+    They are means of the labels with weights :math:`\propto \exp(-|x_q - x_i|^2/2b^2)`.
+    """
+    xp = array_namespace(prompts.inputs)
+    distance = xp.sum((prompts.inputs - prompts.query[:, None, :]) ** 2, axis=2)
+    return xp.vecdot(softmax(-distance / (2 * bandwidth**2)), prompts.labels)
+
+
 def softmax_heads(
     prompts: Prompts, inverse_temperature: float, value: float, *, opposite: bool = False
 ) -> Array:

@@ -82,12 +82,48 @@ class Baseline:
     loss : float, optional
         Its exact mean squared error on noisy labels of fresh tasks, where the theory knows it; of
         algorithms that answer at every position an array, see `position_baselines`.
+    title : str
+        What a verdict calls it; by default its name, or that of `TITLES`.
+    parameters : int
+        Number of its parameters that were fitted to the model.
+    contains : tuple of str
+        Algorithms and families that are special cases of its family.
     """
 
     name: str
     description: str
-    predict: Callable[[Prompts], np.ndarray]
+    predict: Callable[[Any], np.ndarray]
     loss: Any = None
+    title: str = ""
+    parameters: int = 0
+    contains: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """What a verdict calls it."""
+        return self.title or TITLES.get(self.name, self.name)
+
+
+# The algorithms in English.
+TITLES = {
+    "null": "zero",
+    "averaging": "averaging",
+    "nearest_neighbours": f"the mean label of the {NEIGHBOURS} nearest inputs",
+    "one_step": "one gradient step at the best rate",
+    "preconditioner": "one gradient step with the best preconditioner",
+    **{f"steps_{count}": f"{count} gradient steps at the best rates" for count in STEPS},
+    **{f"gdpp_{count}": f"{count} layers of GD++ at the best parameters" for count in LAYERS},
+    "softmax_1": "the best softmax head",
+    "softmax_minus": "the best softmax head of negative temperature",
+    "softmax_2": "the two best opposite softmax heads",
+    "least_squares": "least squares",
+    "ridge": "ridge regression with the best penalty",
+    "adaptive_ridge": "ridge regression with an estimated noise level",
+    "bayes": "the posterior mean for an unknown noise level",
+    "oracle_ridge": "ridge regression that is told the noise level",
+    "dmmse": "the posterior mean over the given tasks",
+    "linear_attention": "linear attention trained on such prompts",
+}
 
 
 def baselines(

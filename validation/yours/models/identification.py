@@ -2,16 +2,22 @@ r"""Which algorithm a model performs: the rule of the verdict.
 
 The tolerance is the largest share of the mean square of the model's answers that an algorithm may
 leave unexplained (1 %).  Limits hold together, over all algorithms, with probability 95 %.
+Algorithms are the best ones for the problem (`iclimit.validation.yours.models.baselines`), one's
+own, and members of families that were fitted to other answers of the model
+(`iclimit.validation.yours.models.fitting`).
 
-* **algorithm**: the upper limit of the share that X leaves is below the tolerance, and every other
-  algorithm for which this is so is significantly further from the model.
-* **ambiguous**: X and Y are both within the tolerance, and these prompts do not tell which of
-  them is nearer.
-* **mixture**: no algorithm is within the tolerance, but a weighted sum of at most three is; a
-  single algorithm with a factor counts as one.  Its weights are judged on prompts that they were
-  not fitted on.
+* **algorithm**: the upper limit of the share that X leaves is below the tolerance, and everything
+  else for which this is so is significantly further from the model, has more parameters or
+  contains X as a special case.
+* **ambiguous**: X and Y are both within the tolerance, have as many parameters, and these prompts
+  do not tell which of them is nearer.
+* **mixture**: no algorithm is within the tolerance, but a sum of at most three with positive
+  weights is (`iclimit.validation.yours.models.mixtures`); a single algorithm with a factor counts
+  as one.
 * **none**: the lower limits of all algorithms and of the best mixture are above the tolerance.
 * **undecided**: none of these; more prompts decide.
+
+Whatever else is within the tolerance is listed, with the other prompts on which it is not.
 
 A model whose answers are small against the labels is the null predictor: its mean square is below
 the tolerance times that of the labels without noise.
@@ -20,37 +26,31 @@ the tolerance times that of the labels without noise.
 prompts.  The share that g leaves unexplained is this distance over :math:`E f^2`: 0 for equal
 answers, 1 for the null predictor, and more for answers worse than none.  The factor c minimises
 :math:`E(f - cg)^2`: it is not 1 where the model takes another rate.
-
-**Mixtures** of few algorithms are found and judged on separate prompts.  Which algorithms: the
-first half of the prompts, by least squares over all subsets of up to `MOST_TERMS`.  How many: a
-further one must be noticed on the second half, where the weights of the first half are judged, and
-take off at least the part `GAIN` of what is unexplained.  Weights and standard errors are those of
-the second half, so that the choice does not make them look better.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from iclimit.results import Estimate, Judgement
 from iclimit.statistics import z_threshold
+from iclimit.validation.yours.models.baselines import Baseline
+from iclimit.validation.yours.models.fitting import Fit
+from iclimit.validation.yours.models.mixtures import GAIN, Mixture, best_mixture
 from iclimit.validation.yours.models.model import Answers
 from iclimit.validation.yours.ratios import (
     DOUBT,
     ROUNDING,
     best_factor,
-    best_weights,
     larger,
     percent,
     quantile,
     ratio,
     shown,
-    without_rounding,
     z_of,
 )
 
@@ -128,163 +128,14 @@ def equal_answers(baselines: Mapping[str, np.ndarray]) -> dict[str, tuple[str, .
     return equal
 
 
-# Largest number of algorithms: more of them imitate almost any smooth predictor.
-MOST_TERMS = 3
-
-# Least part of what is unexplained that a further algorithm must explain.
-GAIN = 0.1
-
-# Columns of length 1 whose Gram matrix has a smaller eigenvalue count as dependent.
-DEPENDENT = 1e-9
-
-# Other mixtures, the nearest on the first half, that the chosen one is compared with.
-COMPARED = 10
-
-
-@dataclass(frozen=True)
-class Term:
-    """An algorithm in a mixture, with its weight and the deviation of this from 0."""
-
-    name: str
-    weight: Estimate
-    z: float
-
-    def __str__(self) -> str:
-        return f"{shown(self.weight)} {self.name}"
-
-
-@dataclass(frozen=True)
-class Mixture:
-    """The nearest mixture of few algorithms.
-
-    Attributes
-    ----------
-    terms : tuple of Term
-        The algorithms with their weights.
-    unexplained : Estimate
-        Share of the mean square that it leaves unexplained, on prompts that did not choose it.
-    alternatives : tuple of str
-        Other mixtures of as many algorithms that are as near, for all these prompts tell.
-    """
-
-    terms: tuple[Term, ...]
-    unexplained: Estimate
-    alternatives: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return " + ".join(map(str, self.terms)) or "0"
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The algorithms."""
-        return tuple(term.name for term in self.terms)
-
-
-def best_mixture(model: np.ndarray, baselines: Mapping[str, np.ndarray]) -> Mixture:
-    """Find the mixture of at most `MOST_TERMS` baselines that is nearest to a model.
-
-    Parameters
-    ----------
-    model : array (n,)
-        Answers of the model.
-    baselines : mapping of str to array (n,)
-        Answers of the algorithms.  Of proportional ones only the nearest takes part.
-    """
-    names = _independent(model, baselines)
-    columns = np.stack([baselines[name] for name in names], axis=1) if names else None
-    if columns is None or not np.any(model):
-        return Mixture((), ratio(model**2, model**2), ())
-    half = len(model) // 2
-    fit, judge = (model[:half], columns[:half]), (model[half:], columns[half:])
-    chosen, residual = _choose(fit, judge)
-    weights, covariance = best_weights(judge[0], judge[1][:, chosen])
-    terms = []
-    for number, index in enumerate(chosen):
-        error = math.sqrt(covariance[number, number])
-        weight = without_rounding(float(weights[number]), error, len(judge[0]))
-        terms.append(Term(names[index], weight, z_of(weight, 0.0)))
-    others = [subset for subset in _subsets(fit, len(chosen)) if subset != chosen]
-    return Mixture(
-        tuple(sorted(terms, key=lambda term: -abs(term.weight.mean))),
-        ratio(residual**2, judge[0] ** 2),
-        _alternatives(names, fit, judge, residual, others),
-    )
-
-
-def _independent(model: np.ndarray, baselines: Mapping[str, np.ndarray]) -> list[str]:
-    """Baselines that are neither 0 nor proportional to one that is nearer to the model."""
-    independent: dict[str, np.ndarray] = {}
-    for name in sorted(baselines, key=lambda name: float(np.sum((model - baselines[name]) ** 2))):
-        if norm := float(np.linalg.norm(baselines[name])):
-            unit = baselines[name] / norm
-            if all(1 - abs(float(unit @ other)) > DEPENDENT for other in independent.values()):
-                independent[name] = unit
-    return list(independent)
-
-
-# Answers of the model and of the baselines to half of the prompts.
-Half = tuple[np.ndarray, np.ndarray]
-
-
-def _choose(fit: Half, judge: Half) -> tuple[tuple[int, ...], np.ndarray]:
-    """Columns of the mixture, and what their weights leave on the prompts that judge."""
-    chosen = _subsets(fit, 1)[0]
-    residual = _residual(fit, judge, chosen)
-    size = float(np.mean(judge[0] ** 2))
-    for terms in range(2, min(MOST_TERMS, fit[1].shape[1]) + 1):
-        subsets = _subsets(fit, terms)
-        if not subsets:
-            break
-        longer = _residual(fit, judge, subsets[0])
-        before, after = residual**2, longer**2
-        enough = np.mean(after) < (1 - GAIN) * np.mean(before)
-        if not (enough and larger(before, after, quantile(MOST_TERMS - 1), ROUNDING**2 * size)):
-            break
-        chosen, residual = subsets[0], longer
-    return chosen, residual
-
-
-def _subsets(fit: Half, terms: int) -> list[tuple[int, ...]]:
-    """Subsets of columns that are independent, those that leave least first."""
-    model, columns = fit
-    norms = np.linalg.norm(columns, axis=0)
-    scaled = columns / np.where(norms > 0, norms, 1.0)
-    gram, target, total = scaled.T @ scaled, scaled.T @ model, float(model @ model)
-    subsets = []
-    for subset in itertools.combinations(np.flatnonzero(norms > 0).tolist(), terms):
-        values, vectors = np.linalg.eigh(gram[np.ix_(subset, subset)])
-        if values[0] > DEPENDENT:
-            part = vectors.T @ target[list(subset)]
-            unexplained = max(1 - float(np.sum(part**2 / values)) / total, 0.0)
-            subsets.append((unexplained, subset))
-    return [subset for _, subset in sorted(subsets)]
-
-
-def _residual(fit: Half, judge: Half, subset: Sequence[int]) -> np.ndarray:
-    """What the mixture of these columns, fitted on one half, leaves on the other."""
-    chosen = list(subset)
-    weights, *_ = np.linalg.lstsq(fit[1][:, chosen], fit[0], rcond=None)
-    return judge[0] - judge[1][:, chosen] @ weights
-
-
-def _alternatives(
-    names: Sequence[str],
-    fit: Half,
-    judge: Half,
-    residual: np.ndarray,
-    others: Sequence[tuple[int, ...]],
-) -> tuple[str, ...]:
-    """Mixtures that are not significantly further from the model than the chosen one."""
-    rounding = ROUNDING**2 * float(np.mean(judge[0] ** 2))
-    limit, alternatives = quantile(COMPARED), list[str]()
-    for subset in others[:COMPARED]:
-        if not larger(_residual(fit, judge, subset) ** 2, residual**2, limit, rounding):
-            alternatives.append(" + ".join(names[index] for index in subset))
-    return tuple(alternatives)
-
-
 # Share of the mean square that an algorithm may leave unexplained by default.
 TOLERANCE = 0.01
+
+# Most algorithms, or prompts on which one differs, that a sentence lists.
+MOST_LISTED = 3
+
+# Most prompts that a verdict asks for.
+MOST_PROMPTS = 1e9
 
 
 @dataclass(frozen=True, repr=False)
@@ -301,8 +152,14 @@ class Identification(Judgement):
         The verdict in words.
     names : tuple of str
         The algorithms that it names.
+    within : tuple of str
+        All algorithms within the tolerance, the nearest first.
+    differences : mapping of str to tuple of str
+        Other prompts on which each of them is beyond the tolerance.
     likenesses : tuple of Likeness
         All algorithms, the nearest first.
+    fits : tuple of Fit
+        Families with the parameters that are nearest to the model, the nearest first.
     mixture : Mixture
         The best mixture.
     tolerance : float
@@ -310,31 +167,70 @@ class Identification(Judgement):
     """
 
     names: tuple[str, ...]
+    within: tuple[str, ...]
+    differences: Mapping[str, tuple[str, ...]]
     likenesses: tuple[Likeness, ...]
+    fits: tuple[Fit, ...]
     mixture: Mixture
     tolerance: float
 
     def __getitem__(self, name: str) -> Likeness:
         return next(each for each in self.likenesses if name in (each.name, *each.same))
 
+    def fit(self, family: str) -> Fit:
+        """The member of a family that is nearest to the model."""
+        return next(each for each in self.fits if each.family == family)
 
-def identify(answers: Answers, *, tolerance: float = TOLERANCE) -> Identification:
+
+def identify(
+    answers: Answers,
+    algorithms: Iterable[Baseline] = (),
+    *,
+    fits: Sequence[Fit] = (),
+    differences: Callable[[str], tuple[str, ...]] = lambda _: (),
+    tolerance: float = TOLERANCE,
+) -> Identification:
     """Say which algorithm the answers of a model come from.
 
     Parameters
     ----------
     answers : Answers
-        To fresh prompts.
+        To fresh prompts, on which no parameter was fitted.
+    algorithms : iterable of Baseline
+        What the algorithms of these answers are called, and what they contain; without them all
+        are called by their names.
+    fits : sequence of Fit
+        Families that were fitted, for the record.
+    differences : callable
+        From the name of an algorithm to descriptions of prompts on which it is beyond the
+        tolerance.
     tolerance : float
         Share of the mean square that may be left unexplained, in (0, 1).
     """
-    algorithms = likenesses(answers)
-    baselines = {each.name: answers.baselines[each.name] for each in algorithms}
-    mixture = best_mixture(answers.model, baselines)
-    kind, names, sentence = _verdict(answers, algorithms, mixture, tolerance)
-    holds = kind in ("algorithm", "mixture")
+    known = {name: Baseline(name, "", np.zeros_like) for name in answers.baselines}
+    known |= {each.name: each for each in algorithms}
+    near = likenesses(answers)
+    plain = [each.name for each in near if not known[each.name].parameters]
+    mixture = best_mixture(answers.model, {name: answers.baselines[name] for name in plain})
+    limit = quantile(len(near))
+    within = [each for each in near if _upper(each.unexplained, limit) < tolerance]
+    size = ratio(answers.model**2, answers.target**2)
+    told: dict[str, tuple[str, ...]] = {}
+    if _upper(size, quantile(1)) < tolerance:
+        part = percent(size)
+        sentence = f"It answers next to nothing: {part} of the mean square of the labels."
+        words: Words = "null", ("null",), sentence
+    elif within:
+        told = {each.name: differences(each.name) for each in within}
+        words = _named(answers, within, mixture, known, told, tolerance)
+    elif _upper(mixture.unexplained, quantile(1)) < tolerance:
+        words = "mixture", mixture.names, _mixture_sentence(mixture, near[0], known)
+    else:
+        words = _unnamed(answers, near, mixture, known, tolerance)
+    kind, names, sentence = words
+    holds, inside = kind in ("algorithm", "mixture"), tuple(each.name for each in within)
     return Identification(
-        kind, holds, f"{sentence}.", names, tuple(algorithms), mixture, tolerance
+        kind, holds, sentence, names, inside, told, tuple(near), tuple(fits), mixture, tolerance
     )
 
 
@@ -342,75 +238,152 @@ def identify(answers: Answers, *, tolerance: float = TOLERANCE) -> Identificatio
 Words = tuple[str, tuple[str, ...], str]
 
 
-def _verdict(
-    answers: Answers, algorithms: Sequence[Likeness], mixture: Mixture, tolerance: float
+def _named(
+    answers: Answers,
+    within: Sequence[Likeness],
+    mixture: Mixture,
+    known: Mapping[str, Baseline],
+    differences: Mapping[str, tuple[str, ...]],
+    tolerance: float,
 ) -> Words:
-    size = ratio(answers.model**2, answers.target**2)
-    if size.mean + quantile(1) * size.standard_error < tolerance:
-        sentence = f"It answers next to nothing: {percent(size)} of the mean square of the labels"
-        return "null", ("null",), sentence
-    limit = quantile(len(algorithms))
-    within = [each for each in algorithms if _upper(each.unexplained, limit) < tolerance]
-    if within:
-        return _named(answers, within, mixture)
-    nearest = algorithms[0]
-    if _upper(mixture.unexplained, quantile(1)) < tolerance:
-        return "mixture", mixture.names, _mixture_sentence(mixture, nearest)
-    shares = [each.unexplained for each in algorithms], [mixture.unexplained]
-    above = all(
-        each.mean - quantile(len(some)) * each.standard_error > tolerance
-        for some in shares
-        for each in some
-    )
-    reason = (
-        f"the nearest, {nearest.label}, leaves {percent(nearest.unexplained)} of the mean square "
-        f"of its answers unexplained, the best mixture ({mixture}) {percent(mixture.unexplained)}"
-    )
-    if not np.any(answers.baselines[nearest.name]):
-        reason = "none is nearer to its answers than the null predictor"
-    if above:
-        return "none", (), f"It is none of these algorithms: {reason}"
-    return "undecided", (nearest.name,), f"These prompts are too few for a verdict: {reason}"
+    """Verdict where algorithms are within the tolerance, the nearest first.
 
-
-def _named(answers: Answers, within: Sequence[Likeness], mixture: Mixture) -> Words:
-    """Verdict where algorithms are within the tolerance, the nearest first."""
-    best, limit = within[0], quantile(max(len(within) - 1, 1))
-    squares = [(answers.model - answers.baselines[each.name]) ** 2 for each in within]
-    pairs = zip(within[1:], squares[1:], strict=True)
-    rivals = [each for each, far in pairs if not larger(far, squares[0], limit)]
+    Of those that these prompts do not tell from the nearest one it names the one with the fewest
+    parameters, and leaves out families that it is a member of.
+    """
+    squares = {each: (answers.model - answers.baselines[each.name]) ** 2 for each in within}
+    limit, rounding = quantile(max(len(within) - 1, 1)), ROUNDING**2 * np.mean(answers.model**2)
+    tied = [
+        each
+        for each in within
+        if each is within[0] or not larger(squares[each], squares[within[0]], limit, rounding)
+    ]
+    best = min(tied, key=lambda each: known[each.name].parameters)
+    others = [
+        each
+        for each in within
+        if each is not best
+        and not any(
+            one.name.split("(")[0] in known[each.name].contains
+            and (one is best or one.unexplained.mean <= (1 + GAIN) * each.unexplained.mean)
+            for one in within
+        )
+    ]
+    least = known[best.name].parameters
+    rivals = [each for each in others if each in tied and known[each.name].parameters <= least]
+    texts = {each: _beside(each, known, differences[each.name]) for each in others}
     share = f"it leaves {percent(best.unexplained)} of the mean square unexplained"
     if rivals:
-        names = (best.name, *(each.name for each in rivals))
-        labels = " from ".join((best.label, " and ".join(each.label for each in rivals)))
-        return (
-            "ambiguous",
-            names,
-            f"These prompts cannot tell {labels}: nearest is the first, {share}",
+        kind, listed = "ambiguous", _some([_title(each, known) for each in rivals])
+        first = (
+            f"These prompts cannot tell {_title(best, known)} from {listed}: nearest is the first"
         )
-    sentence = f"It is {best.label}: {share}{_refined(best, mixture)}"
-    return "algorithm", (best.name,), sentence
+        sentences = [f"{first}, {share}"]
+    else:
+        kind = "algorithm"
+        refined = _refined(best, mixture, known) if least == 0 else ""
+        sentences = [f"It is {_title(best, known)}: {share}{refined}"]
+    around = [each for each in known.values() if best.name in each.contains]
+    if around:
+        sentences.append(f"Fitted, it is {min(around, key=lambda each: each.parameters).words}")
+    if differences[best.name]:
+        sentences.append(f"It differs from that at {_some(differences[best.name])}")
+    if alike := [texts[each] for each in others if each in tied and each not in rivals]:
+        sentences.append(f"These prompts cannot tell it from {_some(alike)}")
+    if further := [texts[each] for each in others if each not in tied]:
+        listed = _some(further)
+        sentences.append(f"Within the tolerance of {100 * tolerance:.3g} %, too: {listed}")
+    return (
+        kind,
+        tuple(each.name for each in (best, *rivals)),
+        "".join(f"{s}. " for s in sentences).rstrip(),
+    )
 
 
-def _refined(best: Likeness, mixture: Mixture) -> str:
+def _title(each: Likeness, known: Mapping[str, Baseline]) -> str:
+    """What an algorithm is called, with those that answer as it does and are no family of its."""
+    same = [known[name] for name in each.same]
+    others = [one for one in same if each.name not in one.contains]
+    return " = ".join(one.words for one in (known[each.name], *others))
+
+
+def _beside(each: Likeness, known: Mapping[str, Baseline], differs: Sequence[str]) -> str:
+    """An algorithm within the tolerance, with what is known of it."""
+    parts = [percent(each.unexplained)]
+    if not known[each.name].parameters and abs(each.factor_z) > z_threshold(1, DOUBT):
+        parts.append(f"factor {shown(each.factor)}")
+    if differs:
+        parts.append(f"differs at {_some(differs)}")
+    return f"{_title(each, known)} ({', '.join(parts)})"
+
+
+def _some(texts: Sequence[str]) -> str:
+    """The first of some texts, and how many more there are."""
+    more = len(texts) - MOST_LISTED
+    listed = [*texts[:MOST_LISTED], *([f"{more} more"] if more > 0 else [])]
+    return " and ".join(filter(None, (", ".join(listed[:-1]), listed[-1])))
+
+
+def _refined(best: Likeness, mixture: Mixture, known: Mapping[str, Baseline]) -> str:
     """What is known beyond the verdict: a factor that is not 1, a mixture that is nearer."""
     if len(mixture.terms) > 1 and best.unexplained.mean > ROUNDING**2:
-        return f"; still nearer is {mixture}"
+        return f"; still nearer is {_sum(mixture, known)}"
     if abs(best.factor_z) > z_threshold(1, DOUBT):
         z = f" (z = {best.factor_z:.1f})" if math.isfinite(best.factor_z) else ""
         return f", with a factor of {shown(best.factor)}, which is not 1{z}"
-    return f", with a factor of {shown(best.factor)}"
+    return ""
 
 
-def _mixture_sentence(mixture: Mixture, nearest: Likeness) -> str:
+def _sum(mixture: Mixture, known: Mapping[str, Baseline]) -> str:
+    """A mixture in words."""
+    terms = [f"{shown(term.weight)} times {known[term.name].words}" for term in mixture.terms]
+    return " plus ".join(terms) or "zero"
+
+
+def _mixture_sentence(mixture: Mixture, nearest: Likeness, known: Mapping[str, Baseline]) -> str:
     share = f"it leaves {percent(mixture.unexplained)} of the mean square unexplained"
     other = ""
     if mixture.alternatives:
         other = f"; these prompts cannot tell it from {' or '.join(mixture.alternatives)}"
-    alone = f"{nearest.label} alone leaves {percent(nearest.unexplained)}"
+    alone = f"{_title(nearest, known)} alone leaves {percent(nearest.unexplained)}"
     kind = "a mixture, " if len(mixture.terms) > 1 else ""
-    return f"It is {kind}{mixture}: {share}{other} ({alone})"
+    return f"It is {kind}{_sum(mixture, known)}: {share}{other} ({alone})."
+
+
+def _unnamed(
+    answers: Answers,
+    near: Sequence[Likeness],
+    mixture: Mixture,
+    known: Mapping[str, Baseline],
+    tolerance: float,
+) -> Words:
+    """Verdict where nothing is within the tolerance: none, or more prompts must tell."""
+    nearest, allowed = near[0], tolerance * answers.model**2
+    reason = (
+        f"the nearest, {_title(nearest, known)}, leaves {percent(nearest.unexplained)} of the "
+        "mean square of its answers unexplained"
+    )
+    if len(mixture.terms) > 1:
+        reason += f", the best mixture ({_sum(mixture, known)}) {percent(mixture.unexplained)}"
+    if not np.any(answers.baselines[nearest.name]):
+        reason = "none is nearer to its answers than zero"
+    limit = quantile(len(near))
+    squares = {each: (answers.model - answers.baselines[each.name]) ** 2 for each in near}
+    open_ = [each.unexplained for each in near if not larger(squares[each], allowed, limit)]
+    shares = open_ + [mixture.unexplained] * (_lower(mixture.unexplained, limit) < tolerance)
+    if not shares:
+        return "none", (), f"It is none of these algorithms: {reason}."
+    count = len(answers.model) * max(
+        (limit * each.standard_error / (each.mean - tolerance)) ** 2 for each in shares
+    )
+    enough = f"some {float(f'{2 * count:.1g}'):,.0f} would tell" if count < MOST_PROMPTS else ""
+    words = f"These prompts are too few for a verdict{enough and ', '}{enough}: {reason}."
+    return "undecided", (nearest.name,), words
 
 
 def _upper(share: Estimate, limit: float) -> float:
     return share.mean + limit * share.standard_error
+
+
+def _lower(share: Estimate, limit: float) -> float:
+    return share.mean - limit * share.standard_error

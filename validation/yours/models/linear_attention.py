@@ -138,7 +138,7 @@ def linear_part(
         None for fewer than 10 d (d + 1) prompts.
     """
     count, dim = query.shape
-    if count < FEWEST * dim * (dim + 1) or not np.any(model):
+    if count < FEWEST * dim * (dim + 1) or not np.mean(model**2):
         return None
     answers = model / units(problem)[1]
     gamma = solve_ridge(query, summary, answers, 0.0).gamma

@@ -50,6 +50,12 @@ class Answers:
         """Squared errors (n,) on noisy query labels, averaged over the noise of the query."""
         return (answers - self.target) ** 2 + self.noise_variance
 
+    def rows(self, chosen: slice) -> Answers:
+        """Answers to some of the prompts."""
+        others = {name: each[chosen] for name, each in self.baselines.items()}
+        target, noise = self.target[chosen], self.noise_variance[chosen]
+        return Answers(self.section, self.model[chosen], others, target, noise)
+
     def at(self, position: int) -> Answers:
         """Those at one position, of answers (n, N + 1) at every position."""
         others = {name: each[:, position] for name, each in self.baselines.items()}
@@ -231,7 +237,8 @@ class Model:
                     f"predict must not change its arguments, got other {name} for "
                     f"{where.prompt(int(np.argmax(changed)))}: work on a copy"
                 )
-        return _checked(_as_array(returned), shape, where)
+        positions = arguments["labels"].shape[1] + 1
+        return _checked(_as_array(returned), shape, positions, where)
 
 
 @dataclass(frozen=True)
@@ -258,19 +265,27 @@ def _as_array(returned: Any) -> np.ndarray:
     try:
         return np.asarray(returned)
     except Exception as error:  # of any library
-        hint = ": return predictions.detach().cpu().numpy()" if hasattr(returned, "detach") else ""
+        hint = (
+            ": return predictions.detach().cpu().float().numpy()"
+            if hasattr(returned, "detach")
+            else ""
+        )
         kind = f"{type(returned).__module__}.{type(returned).__qualname__}"
         raise TypeError(
             f"predict must return an array that NumPy can read, got {kind} ({error}){hint}"
         ) from error
 
 
-def _checked(answers: np.ndarray, shape: tuple[int, ...], where: _Where) -> np.ndarray:
+def _checked(
+    answers: np.ndarray, shape: tuple[int, ...], positions: int, where: _Where
+) -> np.ndarray:
     """Answers as float64, if they are what they should be."""
     if answers.dtype.kind != "f":
         raise TypeError(f"predict must return real floating-point numbers, got {answers.dtype}")
     if answers.shape != shape:
         hint = ": return predictions[:, 0]" if answers.shape == (*shape, 1) else ""
+        if len(shape) == 1 and answers.shape == (*shape, positions):
+            hint = ": a model that answers at every position takes form='positions'"
         raise ValueError(
             f"predict must return an array of shape {shape}, got {answers.shape}{hint}"
         )

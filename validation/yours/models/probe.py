@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any
+from importlib import import_module
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,7 +18,9 @@ from iclimit.problem import Problem
 from iclimit.simulate.arrays import Seed
 from iclimit.validation.yours.models.baselines import Baseline, choose_baselines
 from iclimit.validation.yours.models.baselines import baselines as best_baselines
+from iclimit.validation.yours.models.families import Examples, Family, families
 from iclimit.validation.yours.models.files import PromptFile
+from iclimit.validation.yours.models.fitting import Fit, fit_families, fit_size
 from iclimit.validation.yours.models.identification import TOLERANCE, identify
 from iclimit.validation.yours.models.ladder import (
     MOVED,
@@ -30,6 +36,7 @@ from iclimit.validation.yours.models.linear_attention import (
     attention_features,
     linear_part,
 )
+from iclimit.validation.yours.models.mixtures import GAIN
 from iclimit.validation.yours.models.model import Answering, Answers, LastPosition, Model, ask_all
 from iclimit.validation.yours.models.positions import (
     PositionErrors,
@@ -39,6 +46,7 @@ from iclimit.validation.yours.models.positions import (
 from iclimit.validation.yours.models.predictions import Recorded
 from iclimit.validation.yours.models.report import AlgorithmReport
 from iclimit.validation.yours.models.sections import Section, plan_sections
+from iclimit.validation.yours.ratios import larger, quantile
 
 # How a model is called.
 FORMS = ("query", "positions")
@@ -52,6 +60,9 @@ POSITION_PROMPTS = 5000
 # Sections that the diagnosis needs.
 CHECKS = ("permuted", "labels:other", "labels:sum", "labels:zero")
 
+# Algorithms that a model is compared with: names of known ones, or one's own.
+Wanted: TypeAlias = Sequence[str | Baseline] | Mapping[str, Callable[..., Any]] | None
+
 
 def judge(
     problem: Problem,
@@ -59,6 +70,7 @@ def judge(
     sections: Sequence[Section],
     answers: Mapping[str, Answers],
     *,
+    rows: Sequence[Family] = (),
     tolerance: float = TOLERANCE,
     gradients: Mapping[str, np.ndarray] | None = None,
     positions: PositionErrors | None = None,
@@ -76,6 +88,8 @@ def judge(
         What was asked.
     answers : mapping of str to Answers
         By section.
+    rows : sequence of Family
+        Families that are fitted to the answers.
     tolerance : float
         Share of the mean square that an algorithm may leave unexplained.
     gradients : mapping of str to array, optional
@@ -85,14 +99,27 @@ def judge(
     seed : str
         Of the prompts, for the record.
     """
-    plan = _by_name(sections)
+    plan, fresh = _by_name(sections), answers["fresh"]
+    used = fit_size(problem, len(fresh.model)) if rows else 0
+    fits, members = fit_families(rows, plan["fresh"], fresh.model)
+    near = near_members(fits, members, tolerance)
+    chosen = [*baselines, *near]
+    answers = {
+        name: replace(each, baselines={**each.baselines, **answers_of(near, plan[name])})
+        for name, each in answers.items()
+    }
 
     def rungs(name: str) -> Ladder:
-        return ladder(answers[name], baselines, plan[name].description)
+        return ladder(answers[name], chosen, plan[name].description)
 
     checks = {}
     if all(name in answers for name in CHECKS):
-        checks = diagnose(answers["fresh"].model, *(answers[name].model for name in CHECKS))
+        checks = diagnose(fresh.model, *(answers[name].model for name in CHECKS))
+    compared = {
+        each.description: answers[name]
+        for name, each in plan.items()
+        if each.purpose != "sensitivity" and name in answers and name != "fresh"
+    }
     sensitivities = {}
     for moved in MOVED:
         if f"{moved}:plus" in answers and f"{moved}:minus" in answers:
@@ -100,15 +127,23 @@ def judge(
             if gradients is not None:
                 moved_answers = replace(moved_answers, model=gradients[moved])
             sensitivities[moved] = cosines(moved_answers)
+            compared[f"derivatives by the {moved}"] = moved_answers
     shifts = [each.name for each in sections if each.purpose == "shift" and each.name in answers]
+    verdict = identify(
+        answers["fresh"].rows(slice(used, None)),
+        chosen,
+        fits=fits,
+        differences=partial(differences, fresh.model, compared, tolerance),
+        tolerance=tolerance,
+    )
     return AlgorithmReport(
         problem=problem,
-        test_prompts=len(answers["fresh"].target),
-        verdict=identify(answers["fresh"], tolerance=tolerance),
+        test_prompts=len(fresh.target),
+        verdict=verdict,
         fresh=rungs("fresh"),
         pretraining=rungs("pretraining") if "pretraining" in answers else None,
         sensitivities=sensitivities,
-        linear=_linear_part(plan["fresh"], answers["fresh"], problem),
+        linear=_linear_part(plan["fresh"], fresh, problem),
         diagnosis=checks,
         shifts=tuple(map(rungs, shifts)),
         positions=positions,
@@ -116,12 +151,68 @@ def judge(
     )
 
 
+def near_members(
+    fits: Sequence[Fit], members: Sequence[Baseline], tolerance: float
+) -> list[Baseline]:
+    """Members of families that may be within the tolerance, and the nearest one.
+
+    A family that contains another one must leave less than that by the part `GAIN`.
+    """
+    limit, near = quantile(len(fits)), list[Baseline]()
+    for fit, member in zip(fits, members, strict=True):
+        share = fit.unexplained
+        simpler = (each for each in fits if each.family in member.contains and each is not fit)
+        least = min((each.unexplained.mean for each in simpler), default=math.inf)
+        possible = share.mean - limit * share.standard_error < tolerance or not near
+        if possible and share.mean < (1 - GAIN) * least:
+            near.append(member)
+    return near
+
+
+def answers_of(algorithms: Sequence[Baseline], section: Section) -> dict[str, np.ndarray]:
+    """Answers of members of families to a section, by name."""
+    blocks = map(Examples, section.blocks())
+    parts = [[each.predict(block) for each in algorithms] for block in blocks]
+    columns = map(np.concatenate, zip(*parts, strict=True))
+    return dict(zip((each.name for each in algorithms), columns, strict=True))
+
+
+def differences(
+    fresh: np.ndarray, compared: Mapping[str, Answers], tolerance: float, name: str
+) -> tuple[str, ...]:
+    """Descriptions of the prompts on which an algorithm is beyond the tolerance.
+
+    Parameters
+    ----------
+    fresh : array (n,)
+        Answers of the model to fresh prompts, whose mean square is the least that counts for
+        answers to labels 0.
+    compared : mapping of str to Answers
+        Answers to other prompts, by their descriptions.
+    tolerance : float
+        Share of the mean square of the answers that may be left unexplained.
+    name : str
+        The algorithm.
+    """
+    found, limit = [], quantile(len(compared))
+    for description, answers in compared.items():
+        square = np.reshape(
+            (answers.model - answers.baselines[name]) ** 2, (len(answers.model), -1)
+        )
+        allowed = np.reshape(answers.model**2, square.shape)
+        if answers.section == "labels:zero":
+            allowed = np.full(square.shape, np.mean(fresh**2))
+        if larger(np.sum(square, axis=1), tolerance * np.sum(allowed, axis=1), limit):
+            found.append(description)
+    return tuple(found)
+
+
 def probe(
     predict: Callable[..., Any],
     problem: Problem,
     *,
     test_prompts: int = 20_000,
-    baselines: Sequence[str | Baseline] | None = None,
+    baselines: Wanted = None,
     prompts: int | None = None,
     ridge: float = 0.0,
     gradients: Callable[..., Any] | None = None,
@@ -151,9 +242,11 @@ def probe(
         Law of the prompts.
     test_prompts : int >= 20
         Prompts with fresh tasks; other questions take a part of as many.
-    baselines : sequence of str or Baseline, optional
-        Algorithms to compare with: names of those of
-        `iclimit.validation.yours.models.baselines.baselines`, or others; all of them by default.
+    baselines : sequence of str or Baseline, mapping of str to callable, optional
+        Algorithms to compare with.  Names of those of
+        `iclimit.validation.yours.models.baselines.baselines`, or "module:function" of your own:
+        only these.  Functions ``f(inputs, labels, query)`` by name: beside all of those, which
+        is the default.
     prompts : int >= 1, optional
         Prompts of the problem on which linear attention is trained, to be one of the algorithms.
     ridge : float >= 0
@@ -204,8 +297,8 @@ def probe(
     ...     weights = np.linalg.solve(gram, inputs.mT @ labels[:, :, None])
     ...     return (query[:, None, :] @ weights)[:, 0, 0]
     >>> report = iclimit.probe(ridge, problem, test_prompts=1000, rng=0)
-    >>> print(report.verdict)
-    It is ridge: it leaves 0 % of the mean square unexplained, with a factor of 1.
+    >>> print(report.verdict.sentence.partition(". ")[0])
+    It is ridge regression with the best penalty: it leaves 0 % of the mean square unexplained
     """
     check_choice("form", form, FORMS)
     check_arguments(tolerance=tolerance)
@@ -214,7 +307,7 @@ def probe(
     if gradients is not None and not callable(gradients):
         raise TypeError(f"gradients must be a function, got {gradients!r}")
     check_prompts(test_prompts)
-    chosen = choose_baselines(partial(known_baselines, problem, prompts, ridge), baselines)
+    chosen = all_baselines(partial(known_baselines, problem, prompts, ridge), baselines)
     sections = plan_sections(
         problem, test_prompts=test_prompts, rng=rng, context_lengths=context_lengths
     )
@@ -226,6 +319,7 @@ def probe(
         chosen,
         sections,
         answers,
+        rows=families(problem),
         tolerance=tolerance,
         gradients=None if gradients is None else given_gradients(gradients, _by_name(sections)),
         positions=_positions(model, chosen, sections[0]) if form == "positions" else None,
@@ -238,7 +332,7 @@ def judge_predictions(
     predictions: np.ndarray,
     *,
     positions: np.ndarray | None = None,
-    baselines: Sequence[str | Baseline] | None = None,
+    baselines: Wanted = None,
     trained_on: int | None = None,
     ridge: float = 0.0,
     tolerance: float = TOLERANCE,
@@ -263,14 +357,67 @@ def judge_predictions(
     check_arguments(tolerance=tolerance)
     check_prompts(prompts.test_prompts)
     known = partial(known_baselines, prompts.problem, trained_on, ridge)
-    chosen = choose_baselines(known, baselines)
+    chosen = all_baselines(known, baselines)
     recorded = Recorded(predictions, prompts.sections)
     answers = ask_all(recorded, chosen, prompts.sections, progress=progress)
     options: dict[str, Any] = {"tolerance": tolerance, "seed": str(prompts.seed)}
+    options["rows"] = families(prompts.problem)
     if positions is not None:
         recorded = Recorded(positions, prompts.sections)
         options["positions"] = _positions(recorded, chosen, prompts.sections[0], len(positions))
     return judge(prompts.problem, chosen, prompts.sections, answers, **options)
+
+
+def all_baselines(
+    known: Callable[[frozenset[str] | None], Iterable[Baseline]], wanted: Wanted
+) -> list[Baseline]:
+    """Baselines that are named or given, and functions that are algorithms of one's own.
+
+    Parameters
+    ----------
+    known : callable
+        Returns the baselines of some names, or all for None.
+    wanted : sequence of str or Baseline, mapping of str to callable, optional
+        Names, "module:function" or baselines, and only these; or functions of arrays by name,
+        beside all that are known.
+    """
+    if isinstance(wanted, Mapping):
+        own = [own_baseline(name, function) for name, function in wanted.items()]
+        return [*choose_baselines(known, None), *own]
+    if wanted is not None and not isinstance(wanted, str):
+        wanted = [
+            own_baseline(each.rpartition(":")[2], load_function(each))
+            if isinstance(each, str) and ":" in each
+            else each
+            for each in wanted
+        ]
+    return choose_baselines(known, wanted)
+
+
+def own_baseline(name: str, function: Callable[..., Any]) -> Baseline:
+    """Algorithm of one's own, a function of inputs, labels and query as a model is."""
+    return Baseline(name, f"your own {name}", Model(function).answer)
+
+
+def load_function(text: str) -> Callable[..., Any]:
+    """Function "module:function", of a module that is installed or in the working directory.
+
+    Raises
+    ------
+    ValueError
+        If there is no such module or function.
+    """
+    module, _, name = text.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        function: Callable[..., Any] = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(
+            f"baselines must be names, or module:function of your own, got {text!r}: {error}"
+        ) from None
+    finally:
+        sys.path.remove(os.getcwd())
+    return function
 
 
 def check_prompts(test_prompts: int) -> None:

@@ -38,11 +38,16 @@ def draw_ladder(ax: Axes, ladder: Ladder, noise: float) -> None:
     ax.axvline(error.mean, color=MODEL, label="model", zorder=1)
     if noise:
         ax.axvline(noise, color="0.7", linestyle=":", label="label noise")
-    ax.set_yticks(heights, [rung.name.replace("_", " ") for rung in rungs])
+    ax.set_yticks(heights, [axis_label(rung.name) for rung in rungs])
     finish(ax, "mean squared error, fresh tasks", "", legend="")
     largest, least = rungs[0].error.mean, min(rungs[-1].error.mean, error.mean)
     if least > 0 and largest > 5 * least:
         log_scale(ax, "x")
+
+
+def axis_label(name: str) -> str:
+    """Name of an algorithm; parameters that were fitted stand below it."""
+    return name.replace("_", " ").replace("(", "\n(")
 
 
 def draw_likeness(ax: Axes, identification: Identification) -> None:
@@ -56,7 +61,7 @@ def draw_likeness(ax: Axes, identification: Identification) -> None:
         else:
             _draw_points(ax, [each.unexplained], [height], colour)
     ax.axvline(identification.tolerance, color=THEORY, linestyle="--", label="tolerance")
-    ax.set_yticks(heights, [each.label.replace("_", " ") for each in algorithms])
+    ax.set_yticks(heights, [axis_label(each.label) for each in algorithms])
     finish(ax, "share of the answers left unexplained", "", legend="")
     ax.set_xscale("log")
 

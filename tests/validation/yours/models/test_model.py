@@ -74,6 +74,7 @@ def changed(index, value):
         (lambda _: None, TypeError, "floating-point numbers, got object"),
         (lambda y: y[:, :1], ValueError, r"\(10,\), got \(10, 1\): return predictions\[:, 0\]"),
         (lambda y: y, ValueError, r"\(10,\), got \(10, 6\)$"),
+        (lambda y: np.pad(y, ((0, 0), (0, 1))), ValueError, r"\(10, 7\): .*form='positions'"),
         (lambda y: y[:-1, 0], ValueError, r"\(10,\), got \(9,\)$"),
         (lambda y: y.sum(), ValueError, r"\(10,\), got \(\)$"),
         (lambda y: (y, y[:, 0]), TypeError, "that NumPy can read, got builtins.tuple"),
@@ -117,7 +118,9 @@ def test_arrays_of_other_libraries():
         def get(self):
             return self.values
 
-    with pytest.raises(TypeError, match=r"requires grad.*: return predictions\.detach\(\)\.cpu"):
+    with pytest.raises(
+        TypeError, match=r"requires grad.*: return predictions\.detach\(\)\.cpu\(\)\.float"
+    ):
         Model(lambda *_: Tensor()).answer(DRAWN)
     on_device = Model(lambda *arrays: DeviceArray(one_step(*arrays)))
     assert np.allclose(on_device.answer(DRAWN), Model(one_step).answer(DRAWN))

@@ -8,13 +8,23 @@ import pytest
 
 import iclimit
 from iclimit.tables import json_text
+from iclimit.validation.yours.models import probe as module
 from iclimit.validation.yours.models.baselines import Baseline
+from iclimit.validation.yours.models.families import families
 from iclimit.validation.yours.models.ladder import diagnose
 from iclimit.validation.yours.models.report import TITLES
 
 TASKS = np.random.default_rng(7).standard_normal((5, 3))
 PROBLEM = iclimit.Problem(dim=3, context=8, noise_variance=0.3, tasks=TASKS, scale=1)
 PROMPTS = 600
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_families():
+    """Fit ridge regression only: the other families take most of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "families", lambda problem: families(problem)[:1])
+        yield
 
 
 def ridge(inputs, labels, query):
@@ -43,7 +53,7 @@ def report():
 
 def test_ridge_is_found_with_its_sensitivities(report):
     assert report.verdict.names == ("ridge",)
-    assert report.verdict.sentence.startswith("It is ridge: ")
+    assert report.verdict.sentence.startswith("It is ridge regression with the best penalty: ")
     assert report.verdict.holds
     assert set(report.sensitivities) == {"query", "labels"}
     for cosines in report.sensitivities.values():
@@ -153,10 +163,24 @@ def test_report_is_text_json_arrays_figures_and_a_page(report):
     plt.close(figure)
 
 
-def test_own_algorithms_stand_beside_ours():
-    mine = Baseline("mine", "ridge with half the penalty", lambda p: 0.5 * p.labels[:, 0])
-    found = iclimit.probe(ridge, PROBLEM, test_prompts=100, baselines=["ridge", mine])
-    assert [rung.name for rung in found.fresh.rungs] == ["mine", "ridge"]
+def halved(inputs, labels, query):
+    return 0.5 * ridge(inputs, labels, query)
+
+
+def test_own_algorithms_stand_beside_ours(tmp_path, monkeypatch):
+    mine = Baseline("mine", "the first label", lambda p: p.labels[:, 0])
+    found = iclimit.probe(halved, PROBLEM, test_prompts=100, baselines=["ridge", mine])
+    assert {"mine", "ridge"} <= {rung.name for rung in found.fresh.rungs}
+    found = iclimit.probe(halved, PROBLEM, test_prompts=100, baselines={"mine": halved})
+    assert found.verdict.names == ("mine",)
+    assert found.fresh["one_step"].error.mean > 0
+    (tmp_path / "own_algorithm.py").write_text("def null(x, y, q):\n    return 0 * q[:, 0]\n")
+    monkeypatch.chdir(tmp_path)
+    found = iclimit.probe(ridge, PROBLEM, test_prompts=100, baselines=["own_algorithm:null"])
+    assert found.fresh["null"].error.mean > found.fresh.error.mean
+    for name in ("own_algorithm:none", "no_such_module:null", ":null"):
+        with pytest.raises(ValueError, match=f"module:function of your own, got '{name}'"):
+            iclimit.probe(ridge, PROBLEM, test_prompts=100, baselines=[name])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,414 @@
+r"""Families of algorithms with parameters, which are data, not code of their own.
+
+Most algorithms of linear regression are filters: with the covariance :math:`H = X^\top X/N` of the
+inputs of a context and :math:`b = X^\top y/N` their weights are :math:`w = \varphi(H)\, b`, for
+example
+
+* ridge regression, :math:`\varphi(h) = 1/(h + \lambda/N)`,
+* L steps of gradient descent, :math:`\varphi(h) = [1 - (1 - \eta h)^L]/h`,
+* gradient flow for a time t, :math:`\varphi(h) = (1 - e^{-th})/h`.
+
+In the eigenbasis of H they are sums over the eigenvalues, so a context is decomposed once for all
+filters and parameters.  The other families run as algorithms do.
+
+The delta rule with the best steps (:math:`\beta_t = v_t/[v_t(1 + 2/d) + \rho]`,
+:math:`v_{t+1} = v_t(1 - \beta_t/d)` from :math:`v_0 = 1`, for inputs of variance 1/d, tasks of
+variance 1 and label noise of variance :math:`\rho`) is the best of all recurrences with as many
+numbers in memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+
+import numpy as np
+from scipy.special import expit, logit
+
+from iclimit.problem import Problem
+from iclimit.simulate.gdpp.preconditioned_descent import context_covariance
+from iclimit.simulate.probing.predictors import (
+    delta_rule_weights,
+    dmmse_weights,
+    gaussian_smoother,
+    lasso_weights,
+    nearest_neighbours,
+    regression_weights,
+    softmax_heads,
+)
+from iclimit.simulate.prompts import Prompts
+from iclimit.simulate.prompts.covariances import covariance_root, times_root
+from iclimit.validation.yours.models.problem_units import ProblemUnits
+
+# Most steps of gradient descent that are told from gradient flow.
+MOST_STEPS = 200
+
+
+class Examples:
+    """Prompts with what the families compute from them once."""
+
+    def __init__(self, prompts: Prompts) -> None:
+        self.prompts = prompts
+        self._parts: dict[object, Examples] = {}
+
+    def __len__(self) -> int:
+        return len(self.prompts)
+
+    @property
+    def pairs(self) -> int:
+        """Number of pairs of a context."""
+        return int(self.prompts.labels.shape[1])
+
+    @cached_property
+    def spectrum(self) -> tuple[np.ndarray, np.ndarray]:
+        """Eigenvalues h (n, d) of contexts, and loads a (n, d): answers are sums of phi(h) a."""
+        prompts = self.prompts
+        values, vectors = np.linalg.eigh(context_covariance(prompts.inputs))
+        moments = np.vecdot(prompts.inputs.mT, prompts.labels[:, None, :])
+        sides = (np.vecdot(vectors.mT, each[:, None, :]) for each in (prompts.query, moments))
+        return np.maximum(values, 0.0), math.prod(sides) / self.pairs
+
+    @cached_property
+    def products(self) -> np.ndarray:
+        """Labels times inner products of their inputs with the query, (n, context)."""
+        return self.prompts.labels * np.vecdot(self.prompts.inputs, self.prompts.query[:, None, :])
+
+    def changed(self, key: object, change: Callable[[Prompts], Prompts]) -> Examples:
+        """Examples of changed prompts, kept under a key."""
+        if key not in self._parts:
+            self._parts[key] = Examples(change(self.prompts))
+        return self._parts[key]
+
+    def last(self, pairs: int) -> Examples:
+        """The same queries after the last pairs of the context."""
+        return self.changed(
+            pairs, lambda p: Prompts(p.inputs[:, -pairs:], p.labels[:, -pairs:], p.query)
+        )
+
+    def rotated(self, root: np.ndarray) -> Examples:
+        """The same with inputs in coordinates in which the tasks are isotropic."""
+
+        def change(prompts: Prompts) -> Prompts:
+            inputs, query = (times_root(each, root) for each in (prompts.inputs, prompts.query))
+            return Prompts(inputs, prompts.labels, query)
+
+        return self.changed("rotated", change)
+
+
+def filtered(examples: Examples, phi: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Answers (n,) of the filter phi, a function of the eigenvalues."""
+    values, loads = examples.spectrum
+    return np.vecdot(phi(values), loads)
+
+
+def descent_filter(h: np.ndarray, steps: int, rate: float) -> np.ndarray:
+    """Filter of steps of gradient descent of one rate."""
+    return _divided(1 - (1 - rate * h) ** steps, h, steps * rate)
+
+
+def flow_filter(h: np.ndarray, time: float) -> np.ndarray:
+    """Filter of gradient flow."""
+    return _divided(-np.expm1(-time * h), h, time)
+
+
+def gdpp_filter(h: np.ndarray, layers: int, rate: float, gamma: float) -> np.ndarray:
+    """Filter of layers of GD++ with one rate and gamma."""
+    left, moved = np.ones_like(h), h
+    for _ in range(layers):
+        left, moved = left * (1 - rate * moved), moved * (1 - gamma * moved) ** 2
+    return _divided(1 - left, h, layers * rate)
+
+
+def _divided(part: np.ndarray, h: np.ndarray, limit: float) -> np.ndarray:
+    """Part over h, with its limit at 0; loads at such eigenvalues vanish."""
+    small = h < 1e-12 * np.max(h, initial=0.0)
+    return np.where(small, limit, part / np.where(small, 1.0, h))
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a family: where its search starts, and in which coordinate it runs.
+
+    Attributes
+    ----------
+    start : array
+        Values that are tried first.
+    scale : {"log", "logit", "linear"}
+        Coordinate: logarithm of a positive number, logit of one in (0, 1), or the number over the
+        largest start.
+    """
+
+    start: np.ndarray
+    scale: str = "log"
+
+    def to_free(self, value: float) -> float:
+        """Coordinate of the search of a value."""
+        unit = float(np.max(np.abs(self.start)))
+        moved = {"log": np.log, "logit": logit}.get(self.scale, lambda x: x / unit)
+        return float(moved(value))
+
+    def from_free(self, free: float) -> float:
+        """Value at a coordinate of the search."""
+        unit = float(np.max(np.abs(self.start)))
+        moved = {"log": np.exp, "logit": expit}.get(self.scale, lambda x: x * unit)
+        return float(moved(free))
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of algorithms.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    words : str
+        What it is in English, with its parameters in braces.
+    answer : callable
+        Answers (n,) to `Examples`, given the parameters by name.
+    parameters : mapping of str to Parameter
+        Numbers that are fitted.
+    count, counts : str and sequence of int
+        Name of a whole number that is fitted, and values that are tried first.
+    counted : tuple of str
+        What one of them is called, and many.
+    factor : str
+        Name of a factor of the answers that is fitted.
+    contains : tuple of str
+        Algorithms and families that are special or limiting cases.
+    best : mapping of str to float
+        Parameters that are best for the problem.
+    """
+
+    name: str
+    words: str
+    answer: Callable[..., np.ndarray]
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    count: str = ""
+    counts: Sequence[int] = (0,)
+    counted: tuple[str, str] = ("", "")
+    factor: str = ""
+    contains: tuple[str, ...] = ()
+    best: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Number of parameters."""
+        return len(self.parameters) + bool(self.count) + bool(self.factor)
+
+
+def families(problem: Problem) -> list[Family]:
+    """Families that may answer prompts of a problem; their searches start at its scales.
+
+    Parameters
+    ----------
+    problem : Problem
+        Law of the prompts.
+    """
+    units, N, d = ProblemUnits(problem), problem.context, problem.dim
+    m, signal = units.input_variance, units.signal
+    penalties, rates = N * m * np.geomspace(1e-4, 10, 11), np.geomspace(0.02, 2, 9) / m
+    penalty, rate = Parameter(penalties), Parameter(rates)
+    decay = Parameter(np.exp(-1 / (N * np.geomspace(1 / 16, 4, 7))), "logit")
+    whole = sorted({round(each) for each in np.geomspace(1, N, 8)})
+    best_penalty = units.noise_variance / problem.task_variance
+    best = {"penalty": best_penalty} if best_penalty else {}
+    temperatures = np.geomspace(0.02, 2, 7) / m
+    both_signs = Parameter(np.concatenate([-temperatures[::-1], temperatures]), "linear")
+    rows = [
+        Family(
+            "ridge",
+            "ridge regression with penalty {penalty}",
+            _ridge,
+            {"penalty": penalty},
+            contains=("ridge", "least_squares"),
+            best={} if problem.task_covariance is not None else best,
+        ),
+        Family(
+            "flow",
+            "gradient flow for the time {time}",
+            lambda examples, time: filtered(examples, partial(flow_filter, time=time)),
+            {"time": Parameter(np.geomspace(0.1, 100, 11) / m)},
+            contains=("least_squares",),
+        ),
+        Family(
+            "descent",
+            "{steps} of rate {rate}",
+            lambda examples, **p: filtered(examples, partial(descent_filter, **p)),
+            {"rate": rate},
+            count="steps",
+            counts=(1, 2, 3, 5, 8, 13, 20, 30, 50, 80, 120, MOST_STEPS),
+            counted=("one gradient step", "{} gradient steps"),
+            contains=("averaging", "one_step", "flow", "least_squares"),
+        ),
+        Family(
+            "gdpp",
+            "{layers} of rate {rate} and gamma {gamma}",
+            lambda examples, **p: filtered(examples, partial(gdpp_filter, **p)),
+            {
+                "rate": rate,
+                "gamma": Parameter(np.linspace(-0.5, 1, 7)[[0, 1, 3, 4, 6]] / 2 / m, "linear"),
+            },
+            count="layers",
+            counts=(2, 3, 4, 6),
+            counted=("one layer of GD++", "{} layers of GD++"),
+            contains=("averaging", "one_step", "descent", "flow", "least_squares"),
+        ),
+        Family(
+            "recency_ridge",
+            "ridge regression with penalty {penalty} and weights that decay by {decay} a pair",
+            _recency_ridge,
+            {"penalty": Parameter(penalties[::2]), "decay": decay},
+            contains=("ridge", "least_squares"),
+        ),
+        Family(
+            "recency_step",
+            "one gradient step of rate {rate} on pairs whose weights decay by {decay} a pair",
+            lambda examples, decay: (
+                examples.products @ _decays(decay, examples.pairs) / examples.pairs
+            ),
+            {"decay": decay},
+            factor="rate",
+            contains=("averaging", "one_step", "descent"),
+        ),
+        Family(
+            "last_ridge",
+            "ridge regression with penalty {penalty} on {pairs}",
+            lambda examples, pairs, penalty: _ridge(examples.last(pairs), penalty),
+            {"penalty": penalty},
+            count="pairs",
+            counts=whole,
+            counted=("the last pair", "the last {} pairs"),
+            contains=("ridge", "least_squares"),
+        ),
+        Family(
+            "delta_rule",
+            "the delta rule with step {step}",
+            lambda examples, step: _linear(examples, delta_rule_weights, steps=step),
+            {"step": Parameter(np.geomspace(0.02, 1.5, 9) / (d * m))},
+        ),
+        Family(
+            "best_delta_rule",
+            "the delta rule with the best steps for label noise of variance {noise_variance}",
+            lambda examples, noise_variance: _linear(
+                examples,
+                delta_rule_weights,
+                steps=best_steps(examples.pairs, d, noise_variance / signal) / (d * m),
+            ),
+            {"noise_variance": Parameter(signal * np.geomspace(1e-3, 10, 7))},
+        ),
+        Family(
+            "lasso",
+            "the lasso with penalty {penalty}",
+            lambda examples, penalty: _linear(examples, lasso_weights, penalty=penalty),
+            {"penalty": Parameter(math.sqrt(m * signal / d) * np.geomspace(1e-3, 3, 7))},
+            contains=("least_squares",),
+        ),
+        Family(
+            "softmax",
+            "a softmax head of inverse temperature {inverse_temperature} and value {value}",
+            partial(_heads, opposite=False),
+            {"inverse_temperature": both_signs},
+            factor="value",
+            contains=("softmax_1", "softmax_minus"),
+        ),
+        Family(
+            "opposite_softmax",
+            "two opposite softmax heads of inverse temperature {inverse_temperature} and value "
+            "{value}",
+            partial(_heads, opposite=True),
+            {"inverse_temperature": Parameter(temperatures)},
+            factor="value",
+            contains=("softmax_2", "averaging", "one_step", "descent"),
+        ),
+        Family(
+            "gaussian_smoother",
+            "a kernel smoother of bandwidth {bandwidth}",
+            lambda examples, bandwidth: gaussian_smoother(examples.prompts, bandwidth),
+            {"bandwidth": Parameter(math.sqrt(m * d) * np.geomspace(0.1, 3, 7))},
+        ),
+        Family(
+            "neighbours",
+            "the mean label of {neighbours}",
+            lambda examples, neighbours: nearest_neighbours(examples.prompts, neighbours),
+            count="neighbours",
+            counts=whole,
+            counted=("the nearest input", "the {} nearest inputs"),
+            contains=("nearest_neighbours",),
+        ),
+    ]
+    if problem.task_covariance is not None:
+        root = covariance_root(problem.task_covariance)
+        words = "ridge regression with penalty {penalty} under the covariance of the tasks"
+        rows.append(
+            Family(
+                "prior_ridge",
+                words,
+                lambda examples, penalty: _ridge(examples.rotated(root), penalty),
+                {"penalty": penalty},
+                contains=("ridge",),
+                best=best,
+            )
+        )
+    if problem.task_set is not None:
+        tasks = problem.task_set
+        noise = Parameter((units.noise_variance or signal) * np.geomspace(0.01, 100, 9))
+
+        def posterior(examples: Examples, noise_variance: float) -> np.ndarray:
+            noise = np.full(len(examples), noise_variance)
+            told = replace(examples.prompts, noise_variance=noise)
+            return np.vecdot(told.query, dmmse_weights(told, tasks))
+
+        rows.append(
+            Family(
+                "dmmse",
+                "the posterior mean over the given tasks for label noise of variance "
+                "{noise_variance}",
+                posterior,
+                {"noise_variance": noise},
+                contains=("dmmse",),
+                best={"noise_variance": units.noise_variance} if units.noise_variance else {},
+            )
+        )
+    return rows
+
+
+def _ridge(examples: Examples, penalty: float) -> np.ndarray:
+    return filtered(examples, lambda h: 1 / (h + penalty / examples.pairs))
+
+
+def _recency_step(examples: Examples, decay: float) -> np.ndarray:
+    return examples.products @ _decays(decay, examples.pairs) / examples.pairs
+
+
+def _linear(
+    examples: Examples, weights: Callable[..., np.ndarray], **parameters: object
+) -> np.ndarray:
+    return np.vecdot(examples.prompts.query, weights(examples.prompts, **parameters))
+
+
+def _decays(decay: float, context: int) -> np.ndarray:
+    """Weights of the pairs, 1 for the last one."""
+    return np.asarray(decay ** np.arange(context)[::-1])
+
+
+def _recency_ridge(examples: Examples, penalty: float, decay: float) -> np.ndarray:
+    prompts = examples.prompts
+    roots = np.sqrt(_decays(decay, examples.pairs))
+    weighed = Prompts(prompts.inputs * roots[:, None], prompts.labels * roots, prompts.query)
+    return np.vecdot(prompts.query, regression_weights(weighed, penalty))
+
+
+def _heads(examples: Examples, inverse_temperature: float, *, opposite: bool) -> np.ndarray:
+    return softmax_heads(examples.prompts, inverse_temperature, 1.0, opposite=opposite)
+
+
+def best_steps(context: int, dim: int, noise_ratio: float) -> np.ndarray:
+    """Best steps of the delta rule, (context,), for inputs of variance 1/dim (see the module)."""
+    left, steps = 1.0, []
+    for _ in range(context):
+        steps.append(left / (left * (1 + 2 / dim) + noise_ratio))
+        left *= 1 - steps[-1] / dim
+    return np.array(steps)
