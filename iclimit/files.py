@@ -44,12 +44,17 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
     if target.exists() and not target.is_file():
         yield target
         return
-    with tempfile.TemporaryDirectory(prefix=".iclimit-", dir=target.parent) as folder:
-        partial = Path(folder) / target.name
-        yield partial
-        if target.exists():
-            shutil.copymode(target, partial)
-        os.replace(partial, target)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".iclimit-", dir=target.parent) as folder:
+            partial = Path(folder) / target.name
+            yield partial
+            if target.exists():
+                shutil.copymode(target, partial)
+            os.replace(partial, target)
+    except OSError as error:
+        if error.filename is None and error.errno:
+            error.filename = os.fspath(path)
+        raise
 
 
 def printable(text: str) -> str:
@@ -57,7 +62,12 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
-def no_formula(value: Value) -> Value | str:
-    """Entry of a table; text that a spreadsheet would compute gets an apostrophe before it."""
-    starts = ("=", "+", "-", "@", "\t", "\r")
-    return f"'{value}" if isinstance(value, str) and value.startswith(starts) else value
+def harmless(value: Value) -> Value | str:
+    """Entry of a table; text that a spreadsheet would compute gets an apostrophe before it.
+
+    What could steer a terminal is escaped.
+    """
+    if not isinstance(value, str):
+        return value
+    text = printable(value)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text

@@ -17,7 +17,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from iclimit.files import no_formula, printable, replacing
+from iclimit.files import harmless, printable, replacing
 
 # Rows of a table, each by column.
 Rows = Sequence[Mapping[str, Any]]
@@ -102,7 +102,8 @@ def rows_text(rows: Rows, kind: str = "text", *, columns: Sequence[str] | None =
     rows : sequence of mappings
         What a row lacks is empty.
     kind : {"text", "csv", "json"}
-        In CSV, text that a spreadsheet would compute gets an apostrophe before it.
+        In CSV, text that a spreadsheet would compute gets an apostrophe before it, and what could
+        steer a terminal is escaped.
     columns : sequence of str, optional
         Columns and their order, except in JSON; by default all of them.
 
@@ -120,7 +121,7 @@ def rows_text(rows: Rows, kind: str = "text", *, columns: Sequence[str] | None =
     if kind == "text":
         return "\n".join([*aligned([names, *([*map(entry, line)] for line in lines)]), ""])
     file = io.StringIO()
-    write_csv(file, map(no_formula, names), (map(no_formula, line) for line in lines))
+    write_csv(file, map(harmless, names), (map(harmless, line) for line in lines))
     return file.getvalue()
 
 
@@ -222,5 +223,11 @@ def write_rows(
 
 def write_netcdf(path: str | os.PathLike, dataset: Any) -> None:
     """Write an `xarray.Dataset` as NetCDF, whole or not at all."""
+    import h5netcdf
+    from xarray.backends import H5NetCDFStore
+
+    content = io.BytesIO()  # on a full disk HDF5 ends the process
+    with h5netcdf.File(content, "w") as file:
+        dataset.dump_to_store(H5NetCDFStore(file))
     with replacing(path) as partial:
-        dataset.to_netcdf(partial, engine="h5netcdf")
+        partial.write_bytes(content.getvalue())

@@ -15,6 +15,7 @@ GROUND = {
     "figure_files",
     "files",
     "html_parts",
+    "interrupts",
     "notation",
     "registry",
     "problem",

@@ -12,6 +12,7 @@ from typing import Any
 
 from iclimit.cli.verbs import GROUPS, VERBS, OneLineParser, add_parser
 from iclimit.files import printable
+from iclimit.interrupts import deferred_interrupts
 
 # Modules of the verbs, in the order of the help: theory, simulation, validation, record.
 MODULES = ("diagrams", "theory", "training", "claims", "yours", "references", "runs")
@@ -50,11 +51,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     warnings.formatwarning = lambda message, *_, **__: printable(f"iclimit{verb}: {message}\n")
     logging.getLogger("fontTools").setLevel(logging.ERROR)  # on the age of fonts in PDF files
     given = list(sys.argv[1:] if arguments is None else arguments)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed; its number would go to the next file
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     try:
-        options = build_parser().parse_args(given)
+        with deferred_interrupts():  # the flags of a verb take seconds of imports
+            options = build_parser().parse_args(given)
         options.command_line = shlex.join(["iclimit", *given])
         verb = f" {options.verb}"
-        return options.run(options) or 0
+        status = options.run(options) or 0
+        sys.stdout.flush()
+        return status
     except BrokenPipeError:
         # The reader of a pipe has gone: not an error, and nothing is left to flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -65,6 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message, status = "not enough memory for so many points", 1
     except (OSError, ArithmeticError, RuntimeError) as error:
         message, status = str(error), 1
+        if isinstance(error, OSError) and error.strerror:
+            where = repr(error.filename) if error.filename else "what was to be printed"
+            message = f"{error.strerror}: {where}"
     except KeyboardInterrupt:
         kept = not getattr(options, "no_store", True)
         known = "; finished runs are on record, run again to go on" if kept else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ from iclimit.tables import PICTURES, TABLES
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from iclimit.runs.store import RunStore
 
 # Parameters that the help shows before a quantity is chosen.
 COMMON = ("tau", "alpha", "kappa", "rho", "ridge", "test_alpha", "test_rho", "theta")
@@ -114,7 +117,7 @@ def _curve_flags(parser: OneLineParser) -> None:
 
 
 @verb("curve", _curve_flags)
-def curve(options: argparse.Namespace) -> None:
+def curve(options: argparse.Namespace) -> int:
     r"""Compute a quantity along one parameter.
 
     Compute a quantity along the parameter with the most values. VALUES are a
@@ -137,9 +140,10 @@ def curve(options: argparse.Namespace) -> None:
     """
     from iclimit.diagrams.curves import curve as compute
 
-    with open_store(options) as store:
+    with _open_store(options) as store:
         result = compute(store=store, **diagram_options(options))
     output(options, result)
+    return _status(options, any(result.simulated))
 
 
 def _phase_flags(parser: OneLineParser) -> None:
@@ -160,7 +164,7 @@ def _phase_flags(parser: OneLineParser) -> None:
 
 
 @verb("phase", _phase_flags)
-def phase(options: argparse.Namespace) -> None:
+def phase(options: argparse.Namespace) -> int:
     r"""Compute a phase diagram over two parameters.
 
     Compute a quantity over two of its parameters; the others are single numbers.
@@ -189,11 +193,26 @@ def phase(options: argparse.Namespace) -> None:
         raise ValueError("--refine needs --simulate")
     axes = {"x": options.x[0], "y": options.y[0], "refine": options.refine}
     parameters = diagram_options(options, dict((options.x, options.y)))
-    with open_store(options) as store:
+    with _open_store(options) as store:
         diagram = phase_diagram(store=store, **axes, **parameters)
     if data is not None:
         diagram.write(data)
     output(options, diagram)
+    return _status(options, bool(diagram.simulated))
+
+
+def _open_store(options: argparse.Namespace) -> AbstractContextManager[RunStore | None]:
+    """Store of the simulated points; theory needs none."""
+    return nullcontext() if options.simulate is None else open_store(options)
+
+
+def _status(options: argparse.Namespace, simulated: bool) -> int:
+    """Exit status: 1 where points were to be simulated and there is none."""
+    if simulated or options.simulate is None:
+        return 0
+    reason = "" if options.time_limit is None else f" in {options.time_limit:g} s"
+    print(f"iclimit {options.verb}: no point was simulated{reason}", file=sys.stderr)
+    return 1
 
 
 def print_quantities() -> None:

@@ -77,14 +77,20 @@ def store_path(options: argparse.Namespace) -> Path:
 @contextmanager
 def open_store(options: argparse.Namespace) -> Iterator[RunStore | None]:
     """Open the store of runs, None with --no-store; only the default folder is made."""
-    from iclimit.runs.store import RunStore
+    from iclimit.runs.store import RunStore, StoreError
 
     if options.no_store:
         yield None
         return
     path = store_path(options)
     if options.store is None and not os.environ.get("ICLIMIT_STORE"):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"run store {str(path)!r} cannot be made: {error.strerror}; name another file "
+                "with --store, or put nothing on record with --no-store"
+            ) from error
     with RunStore(path) as store:
         yield store
 

@@ -26,6 +26,9 @@ SHORT = 10
 # Length of a list that is shown in a line.
 _MOST_NUMBERS = 4
 
+# Runs that are listed as text unless --limit says how many.
+FEW = 20
+
 # Columns of the list.
 ROW = ("run", "finished", "seconds", "repeats", "seed", "what")
 
@@ -53,7 +56,11 @@ def _flags(*names: str, more: Callable[[OneLineParser], Any] | None = None) -> A
         "identity": {"metavar": "ID", "help": "the identity of a run or how it begins"},
         "--function": {"metavar": "TEXT", "default": "", "help": "text in the function's name"},
         "--since": {"type": parse_time, "metavar": "TIME", "help": "finished since"},
-        "--limit": {"type": parse_positive, "metavar": "N", "help": "only the newest N"},
+        "--limit": {
+            "type": parse_positive,
+            "metavar": "N",
+            "help": f"only the newest N (default: {FEW} as text, all as csv and json)",
+        },
         "--older-than": {"type": parse_time, "metavar": "TIME", "help": "finished before"},
         "--obsolete": {"action": "store_true", "help": "computed by code that has changed since"},
         "--dry-run": {"action": "store_true", "help": "only say what would be deleted"},
@@ -77,7 +84,8 @@ def list_runs(options: argparse.Namespace) -> None:
     """One line per run, newest first."""
     with _opened(options) as store:
         runs = store.runs(function=options.function, since=options.since)
-    shown = runs[: options.limit]
+    limit = options.limit or (FEW if options.format == "text" else None)
+    shown = runs[:limit]
     rows = [
         {
             "run": run.identity[:SHORT],
@@ -96,7 +104,7 @@ def list_runs(options: argparse.Namespace) -> None:
         lines = [list(ROW), *([*row.values()] for row in rows)]
         print("\n".join(aligned(lines, width=_width())))
     functions = len({run.function for run in runs})
-    hidden = "" if len(shown) == len(runs) else f" ({len(shown)} shown)"
+    hidden = "" if len(shown) == len(runs) else f" (the newest {len(shown)} shown, see --limit)"
     print(
         f"{_counted(len(runs), 'run')}{hidden} of {_counted(functions, 'function')}, "
         f"{sum(run.seconds for run in runs):.4g} s of computation, in {store.path}"

@@ -48,18 +48,21 @@ def stored_errors(path: Path) -> list[dict[str, Any]]:
             given = run.arguments
             if any(given.get(name) is not None for name in (*_OTHER_DATA, *_OTHER_TESTS)):
                 continue
-            numbers = concatenated_numbers(store.find(run.identity))
-            dim = given["dim"]
-            row = {
-                "source": "your runs",
-                "dim": dim,
-                **ratios_of(dim, **{name: float(given[name]) for name in _SIZES}),
-                "rho": given["rho"],
-                "ridge": given.get("ridge", 0.0),
-            }
-            for name in ("icl", "idg"):
-                row[name], row[f"{name}_se"] = numbers[name]
-            if math.isfinite(row["kappa"]):
+            try:
+                dim = int(given["dim"])
+                row: dict[str, Any] = {
+                    "source": "your runs",
+                    "dim": dim,
+                    **ratios_of(dim, **{name: float(given[name]) for name in _SIZES}),
+                    **{name: float(given.get(name, 0.0)) for name in ("rho", "ridge")},
+                }
+                numbers = concatenated_numbers(store.find(run.identity))
+                for name in ("icl", "idg"):
+                    value, error = numbers[name]
+                    row |= {name: value, f"{name}_se": math.inf if error is None else error}
+            except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError):
+                continue  # a record of another program
+            if all(math.isfinite(row[name]) for name in ("kappa", "icl", "idg")):
                 rows.append(_plain(row))
     if not rows:
         raise ValueError(

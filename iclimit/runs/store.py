@@ -163,7 +163,7 @@ def _digest(row: Sequence[Any]) -> str:
         texts = batch.parameters, batch.numbers, batch.versions
         if batch.result.isascii() and all(isinstance(json.loads(text), dict) for text in texts):
             return hashlib.sha256(json.dumps(row).encode()).hexdigest()
-    except (TypeError, ValueError):
+    except (AttributeError, TypeError, ValueError):
         pass
     return ""
 
@@ -322,8 +322,10 @@ class RunStore:
             The newest batch of each cell, with the ``count`` and the ``seconds`` of all.
         """
         earliest = "" if since is None else since.astimezone(UTC).strftime(TIME_FORMAT)
+        # What is no text here has been damaged, and is reported.
         condition = """
-            WHERE substr(identity, 1, ?) = ? AND instr(function, ?) > 0
+            WHERE typeof(identity) <> 'text' OR typeof(function) <> 'text'
+                OR substr(identity, 1, ?) = ? AND instr(function, ?) > 0
             ORDER BY finished DESC, rowid DESC
         """
         newest: dict[str, StoredBatch] = {}

@@ -14,9 +14,9 @@ import platform
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from joblib.externals.loky import get_reusable_executor
 from threadpoolctl import threadpool_limits
 
 from iclimit.extras import import_extra
+from iclimit.interrupts import deferred_interrupts
 from iclimit.runs.cell import Cell
 
 # Jobs in flight per worker process, so that none waits while this process judges and draws.
@@ -96,7 +97,10 @@ class Workers:
         if self._client:
             self._executor = self._client.get_executor(pure=False)
         elif jobs:
-            self._submitting = _without_interrupts
+            from multiprocessing import resource_tracker
+
+            resource_tracker.ensure_running()  # whose start would let interrupts through
+            self._submitting = deferred_interrupts
             remove_abandoned(Path("/dev/shm"))
             self._executor = get_reusable_executor(
                 jobs, timeout=IDLE, env=_ONE_THREAD, initializer=_follow, initargs=(os.getpid(),)
@@ -196,22 +200,6 @@ def _compute_there(version: str, cell: Cell, *job: Any) -> Computed:
         )
     threadpool_limits(1)  # for good, as other jobs may be running in this process
     return compute(cell, *job)
-
-
-@contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Defer Ctrl-C.  It never reaches processes that start meanwhile: they inherit this."""
-    if os.name != "posix":
-        yield
-        return
-    from multiprocessing import resource_tracker
-
-    resource_tracker.ensure_running()  # whose start would let interrupts through
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _follow(parent: int) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from iclimit.cli import main
 from iclimit.drawing import new_figure, save_picture
-from iclimit.files import no_formula, printable, replacing
+from iclimit.files import harmless, printable, replacing
 from iclimit.simulate.training.checkpoints import check_checkpoint, save_checkpoint
 
 
@@ -76,8 +76,9 @@ def test_nothing_steers_a_terminal():
     assert printable("\x1b[31mrot\u202e\r\nzwei  ü") == "\\x1b[31mrot\\u202e\\r\nzwei  ü"
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"])
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)"])
 def test_nothing_is_a_formula(text):
-    assert no_formula(text) == f"'{text}"
-    assert no_formula(-1.5) == -1.5
-    assert no_formula("inf") == "inf"
+    assert harmless(f"\t{text}\x1b") == f"\\t{text}\\x1b"
+    assert harmless(text) == f"'{text}"
+    assert harmless(-1.5) == -1.5
+    assert harmless("inf") == "inf"

@@ -4,12 +4,13 @@ import csv
 import json
 import os
 import signal
+import subprocess
 import sys
 
 import pytest
 from started_commands import PATIENCE, send, started, wait_until, wait_until_gone
 
-from iclimit.cli import main
+from iclimit.cli import build_parser, main
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 
@@ -40,6 +41,47 @@ def test_a_closed_pipe_is_no_error(command, first):
         _, errors = process.communicate(timeout=PATIENCE)
     assert errors == ""
     assert process.returncode == 0
+
+
+def run_with(preparation, command):
+    """What a command says in a process that is prepared by some lines of Python."""
+    code = f"import sys\n{preparation}\nfrom iclimit.cli import main\nsys.exit(main(sys.argv[1:]))"
+    arguments = [sys.executable, "-c", code, *command.split()]
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=PATIENCE)
+
+
+def test_closed_streams_are_no_traceback(tmp_path):
+    """The next file that is opened gets their numbers."""
+    path = tmp_path / "rates.csv"
+    command = f"schedule --steps 2 --ratio 1 -o {path}"
+    done = run_with("import os\nos.close(1)\nsys.stdout = None", command)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert path.read_text().startswith("rates,loss")
+    done = run_with("sys.stderr = None", "schedule --steps 2")
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("ending", [".nc", ".csv"])
+def test_a_disk_without_room_is_told_with_the_file(ending, tmp_path):
+    """HDF5 ends the process when it cannot write."""
+    preparation = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))"
+    path = tmp_path / f"phase{ending}"
+    command = "phase bayes_error --x alpha=1:2:30 --y rho=0:1:30"
+    done = run_with(preparation, f"{command} -o {path}")
+    assert (done.returncode, done.stderr) == (1, f"iclimit phase: File too large: '{path}'\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_within_an_import_is_not_lost(monkeypatch, capsys):
+    """Python drops one that comes within a callback, such as those of the locks of modules."""
+
+    class Callback:
+        def __del__(self):
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("iclimit.cli.build_parser", lambda: Callback() and build_parser())
+    assert main(["schedule", "--steps", "2", "--ratio", "1"]) == 130
+    assert "interrupted" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -25,6 +25,25 @@ def test_curve_prints_csv(capsys):
     assert float(rows[3]["value"]) == expected
 
 
+def test_points_that_the_time_did_not_suffice_for_are_status_1(capsys):
+    options = ["--simulate", "dim=8,repeats=3,points=2", "--jobs", "1", "--time", "0.001s"]
+    with pytest.warns(RuntimeWarning, match="0 of 2 points"):
+        assert main(["curve", "idg_error", "--tau", "1.5:3:5", *SETTING, *options]) == 1
+    error = capsys.readouterr().err
+    assert error.endswith("iclimit curve: no point was simulated in 0.001 s\n")
+
+
+def test_theory_needs_no_place_for_runs(monkeypatch, capsys):
+    """The folder of the default store cannot be made where there is a file."""
+    monkeypatch.delenv("ICLIMIT_STORE")
+    monkeypatch.setenv("XDG_DATA_HOME", "/dev/null")
+    curve = ["curve", "icl_error", "--tau", "2", *SETTING]
+    assert main(curve) == 0
+    assert capsys.readouterr().err == ""
+    assert main([*curve, "--simulate", "dim=8"]) == 1
+    assert "cannot be made: Not a directory; name another file with" in capsys.readouterr().err
+
+
 def test_it_runs_as_a_module():
     command = [sys.executable, "-m", "iclimit", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -67,6 +67,14 @@ def test_list(path, capsys):
     assert total == f"2 runs of 2 functions, 5 s of computation, in {path}"
 
 
+def test_list_is_short(path, capsys, monkeypatch):
+    monkeypatch.setattr("iclimit.cli.runs.FEW", 1)
+    assert main(["runs", "list", "--store", str(path)]) == 0
+    assert "2 runs (the newest 1 shown, see --limit)" in capsys.readouterr().out
+    assert main(["runs", "list", "--format", "csv"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
 def test_list_shows_what_a_run_needed(path, capsys):
     first = Cell.of(train_model, layers=1, warm=())
     second = Cell.of(train_model, layers=2, warm=(first,))
@@ -87,7 +95,7 @@ def test_list_shows_what_a_run_needed(path, capsys):
         (["--since", "1h"], "2 runs of 2 functions, 5 s"),
         (["--since", "2000-01-01"], "2 runs of 2 functions, 5 s"),
         (["--since", "2999-01-01T10:00"], "0 runs of 0 functions, 0 s"),
-        (["--limit", "1"], "2 runs (1 shown) of 2 functions, 5 s"),
+        (["--limit", "1"], "2 runs (the newest 1 shown, see --limit) of 2 functions, 5 s"),
     ],
 )
 def test_list_filters(path, flags, total, capsys):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -111,9 +112,13 @@ def test_runs_on_record_are_points(own_store):
     cells += [Cell.of(simulate_errors, **run, repeats=3, test_context=5)]
     with RunStore(own_store) as store:
         for cell in cells:
-            store.add(
-                StoredBatch.of(cell, cell.run(0), rng=0, backend="numpy", seconds=0.1, count=3)
-            )
+            batch = StoredBatch.of(cell, cell.run(0), rng=0, backend="numpy", seconds=0.1, count=3)
+            store.add(batch)
+        # Records of other programs, which are left out.
+        whole = json.dumps(run)
+        for parameters, numbers in (("{}", "{}"), ('{"dim": "x"}', "{}"), (whole, '{"icl": [1]}')):
+            foreign = {"parameters": parameters, "numbers": numbers}
+            store.add(replace(batch, identity=f"{parameters}{numbers}", **foreign))
     (point,) = stored_errors(own_store)
     expected = cells[0].run(0)
     assert (point["tau"], point["alpha"], point["kappa"]) == (2, 2, 0.5)

@@ -54,6 +54,26 @@ def path(tmp_path):
     return path
 
 
+def test_rows_never_vanish_without_a_word(path):
+    """Blocks of a file that were never written are zero, or hold something else."""
+    reference, content = RunStore(path).runs(), path.read_bytes()
+    chance, silent = random.Random(1), []
+    for _ in range(600):
+        changed, size = bytearray(content), chance.choice([1, 16, 256, 4096])
+        place = chance.randrange(len(content))
+        changed[place : place + size] = chance.choice([bytes(size), chance.randbytes(size)])
+        path.write_bytes(changed[: len(content)])
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                with RunStore(path, readonly=True) as store:
+                    if store.runs() != reference and not caught:
+                        silent.append((place, size))
+            except StoreError:
+                continue
+    assert silent == []
+
+
 def test_a_flipped_bit_never_changes_a_number(path):
     reference, content = found(path, CELLS), path.read_bytes()
     chance, reports = random.Random(0), 0
@@ -171,6 +191,7 @@ def test_nothing_in_a_store_becomes_a_formula(foreign):
         cells = [cell for row in csv.reader(file) for cell in row]
     assert {"'=cmd", "'@SUM(1)", "'=f", "'-x"} <= set(cells)
     assert not any(cell.startswith(("=", "@", "+")) for cell in cells)
+    assert all(map(str.isprintable, cells))
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
