@@ -73,15 +73,18 @@ def add_spectra(parser: argparse.ArgumentParser) -> None:
         add_flag(group, name)
 
 
-@expects("look like dim=80,repeats=10,points=12 or dim=16:24:32")
+@expects("look like dim=80,repeats=10,points=12 or dim=16:24:32 or dim=80,points=0.5:1.5")
 def parse_simulation(text: str) -> dict[str, Any]:
-    """Parse dim=80,repeats=10,points=12, several sizes as dim=16:24:32, and points as 6x5 too."""
-    separators = {"dim": ":", "points": "x"}
-    pairs = [item.split("=") for item in text.split(",")]
-    numbers = {n: tuple(map(int, value.split(separators.get(n)))) for n, value in pairs}
-    if len(numbers) < len(pairs):
+    """Parse dim=80,repeats=10,points=12, sizes as 16:24:32, points as 6x5 or at 0.5:1.5."""
+    pairs = dict(item.split("=") for item in text.split(","))
+    if len(pairs) <= text.count(","):
         raise ValueError
-    return {name: each if len(each) > 1 else each[0] for name, each in numbers.items()}
+    options: dict[str, Any] = {}
+    for name, value in pairs.items():
+        number = float if name == "points" and (":" in value or "." in value) else int
+        parts = tuple(map(number, value.replace("x", ":").split(":")))
+        options[name] = parts[0] if len(parts) == 1 and number is int else parts
+    return options
 
 
 def diagram_options(
@@ -112,8 +115,29 @@ def diagram_options(
 
 
 def _curve_flags(parser: OneLineParser) -> None:
-    add_quantity(parser, "points=12 (along each curve)")
+    add_quantity(parser, "points=12 (along each curve; or where, as points=0.5:1.5)")
+    group = parser.add_argument_group("picture")
+    names = {"label": "curves", "color": "curves", "marker": "simulated points, as s or o,^"}
+    for name, what in names.items():
+        text = f"{name} of the {what}: one for all, or one for each with commas between them"
+        group.add_argument(f"--{name}", metavar=f"{name.upper()}S", help=text)
+    group.add_argument("--ylabel", metavar="TEXT", help="label of the axis of values")
+    group.add_argument("--title", metavar="TEXT", help="title of the picture")
+    text = "place of the legend, such as 'upper left'; or none"
+    group.add_argument("--legend", metavar="PLACE", help=text)
     add_output(parser, (*TABLES, ".nc", *PICTURES), formats=("csv", "json", "text"))
+
+
+def _look(options: argparse.Namespace) -> dict[str, Any]:
+    """Keywords of the picture that the options give."""
+    names = ("label", "color", "marker", "ylabel", "title", "legend")
+    look = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    for name in ("label", "color", "marker"):
+        if "," in look.get(name, ""):
+            look[name] = look[name].split(",")
+    if look.get("legend") == "none":
+        look["legend"] = False
+    return look
 
 
 @verb("curve", _curve_flags)
@@ -142,7 +166,7 @@ def curve(options: argparse.Namespace) -> int:
 
     with _open_store(options) as store:
         result = compute(store=store, **diagram_options(options))
-    output(options, result)
+    output(options, result, **_look(options))
     return _status(options, any(result.simulated))
 
 

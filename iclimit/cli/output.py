@@ -75,11 +75,14 @@ def add_style(parser: argparse.ArgumentParser) -> None:
 
 
 def output(
-    options: argparse.Namespace, result: Result, draw: Callable[[Figure], Any] | None = None
+    options: argparse.Namespace,
+    result: Result,
+    draw: Callable[[Figure], Any] | None = None,
+    **line: Any,
 ) -> None:
     """Write a result to the file of -o, or print it as --format says.
 
-    ``draw`` draws another figure than that of the result.
+    ``draw`` draws another figure than that of the result; other keywords are those of its own.
     """
     if options.output is None:
         print_result(result, options.format)
@@ -90,7 +93,7 @@ def output(
             draw(figure)
     else:
         given = {"style": options.style} if "style" in options else {}
-        result.write(options.output, **given, parameters=stated(options))
+        result.write(options.output, **given, parameters=stated(options), **line)
 
 
 def print_result(result: Result, kind: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,11 @@ from iclimit.runs.store import RunStore
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+# Between neighbours on the grid a smooth curve changes by less than this factor; beside a pole the
+# values of three neighbours differ by more.
+_POINTED = 1.5
 
 
 @dataclass(frozen=True, repr=False)
@@ -127,9 +132,11 @@ class Curves(Result):
         self,
         ax: Axes,
         *,
-        label: str | None = None,
+        label: str | list[str] | None = None,
         color: Any = None,
-        legend: bool | str = True,
+        marker: str | list[str] | None = None,
+        ylabel: str | None = None,
+        legend: bool | str | Sequence[str] = True,
         title: str | None = None,
     ) -> None:
         """Draw theory as lines, simulation as points with error bars.
@@ -141,17 +148,25 @@ class Curves(Result):
         ----------
         ax : Axes
             Where to draw.
-        label : str, optional
-            Name of the curves in the legend; default: the quantity, where there are others.
+        label : str or list of str, optional
+            Name of the curves in the legend, before what they differ in; or the whole name of
+            each.  Default: the quantity, where there are others.
         color : color or list of them, optional
             Of all curves, or of each; default: the next colours of the axes.
-        legend : bool or str
+        marker : str or list of str, optional
+            Marker of matplotlib for the simulated points, of all curves or of each (default
+            ``"o"``).  Without a simulation it marks the points of the grid.
+        ylabel : str, optional
+            Label of the axis of values; default: the quantities that are drawn.
+        legend : bool, str or list of str
             Whether there is one; it stands in a free place, or above the axes if there is none.
-            A location of matplotlib such as ``"upper left"`` puts it there.
+            A location of matplotlib such as ``"upper left"`` puts it there.  A list has the
+            entries that are shown, in their order; by default the curves come first.
         title : str, optional
             Default: the parameters that all curves share, unless the axes have a title.
         """
-        curve_drawing.draw(self, ax, label, color, legend, title)
+        look: dict[str, Any] = {"label": label, "color": color, "marker": marker}
+        curve_drawing.draw(self, ax, **look, ylabel=ylabel, legend=legend, title=title)
 
 
 def curve(
@@ -185,9 +200,9 @@ def curve(
     simulation : mapping, optional
         Simulate points of the curves (icl_error, idg_error and task_gap only): ``dim``, the
         dimension or several of them, three or more being extrapolated; optionally ``repeats``
-        (default 10), ``points`` per curve (default 12), ``target_standard_error``,
-        ``target_relative_error`` and ``time_limit`` as in
-        `iclimit.diagrams.simulation.Simulation`.
+        (default 10), ``points`` per curve (default 12; some of them where it turns) or a list of
+        places along it, ``target_standard_error``, ``target_relative_error`` and ``time_limit`` as
+        in `iclimit.diagrams.simulation.Simulation`.
     rng : int
         Root seed of the simulation.
     jobs, backend, scheduler, store
@@ -204,7 +219,8 @@ def curve(
     Returns
     -------
     Curves
-        With ``.rows()``, ``.to_pandas()`` and ``.plot(ax=None)``.
+        With ``.rows()``, ``.to_pandas()``, ``.to_xarray()``, ``.plot(ax=None)`` and
+        ``.write(path)``.
 
     Raises
     ------
@@ -240,8 +256,10 @@ def curve(
     where = {"rng": rng, "jobs": jobs, "backend": backend, "scheduler": scheduler, "store": store}
     where |= {"progress": progress, "announce": announce}
     settings, points = parse_simulation(chosen, simulation, 12, **where)
-    at = _chosen(grid, points)
-    lines = [[parameters | {x: each} for each in at] for parameters in family]
+    lines = [
+        [parameters | {x: place} for place in _places(chosen, x, grid, line, parameters, points)]
+        for parameters, line in zip(family, theory, strict=True)
+    ]
     lines = points_at_sizes(lines, settings.sizes, (x,))
     each_value = iter(simulate_values(chosen, list(itertools.chain(*lines)), settings))
     simulated = [
@@ -263,9 +281,30 @@ def _axis(name: str, value: Any) -> np.ndarray:
     return np.atleast_1d(array.astype(float))
 
 
-def _chosen(grid: np.ndarray, points: Any) -> list[float]:
-    """Points of the grid to simulate, at even distances in it."""
+def _places(
+    quantity: Quantity,
+    x: str,
+    grid: np.ndarray,
+    values: np.ndarray,
+    parameters: Mapping[str, float],
+    points: Any,
+) -> list[float]:
+    """Places along a curve to simulate: those given, or a number of them on its grid.
+
+    A number of points is spread evenly, and the next one moves to where the curve turns.
+    """
+    if np.ndim(points) == 1:
+        given = _axis("points of the simulation", points)
+        quantity.evaluate({**parameters, x: given})  # which refuses what is out of range
+        return given.tolist()
     if not at_least(2, points):
-        raise ValueError(f"points of the simulation must be an integer >= 2, got {points!r}")
+        allowed = f"an integer >= 2, or values of {x}"
+        raise ValueError(f"points of the simulation must be {allowed}, got {points!r}")
     chosen = np.linspace(0, grid.size - 1, min(points, grid.size)).round().astype(int)
+    inner, size = chosen[1:-1], np.where(np.isfinite(values), abs(values), np.inf)
+    low, high = (pick(size[:-2], size[2:]) for pick in (np.minimum, np.maximum))
+    smooth = np.maximum(high, size[1:-1]) < _POINTED * np.minimum(low, size[1:-1])
+    for turn in 1 + np.flatnonzero(smooth & ((size[1:-1] < low) | (size[1:-1] > high))):
+        if inner.size:
+            inner[np.argmin(abs(inner - turn))] = turn
     return grid[np.unique(chosen)].tolist()

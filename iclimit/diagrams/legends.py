@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from iclimit.notation import Parameter
 
 # Group id of what was written here, which another legend or title may replace.
-_OURS = "iclimit"
+OURS = "iclimit"
 
 # Points between a legend above the axes and a title over it.
 _PAD = 8
@@ -25,7 +25,7 @@ _PAD = 8
 _HIGHEST = 0.4
 
 
-def place_legend(ax: Axes, legend: bool | str, *, least: int = 1) -> None:
+def place_legend(ax: Axes, legend: bool | str | Sequence[str], *, least: int = 1) -> None:
     """Draw a legend of all that has a label: in a free place, or above the axes if none is free.
 
     Where the user has written a title, it stands where it hides least.
@@ -34,19 +34,27 @@ def place_legend(ax: Axes, legend: bool | str, *, least: int = 1) -> None:
     ----------
     ax : Axes
         With all that belongs there.
-    legend : bool or str
-        Whether there is one, or where: a location of matplotlib such as ``"upper left"``.
+    legend : bool, str or list of str
+        Whether there is one; or where: a location of matplotlib such as ``"upper left"``; or its
+        entries in their order.
     least : int
         Fewest entries for which there is one.
     """
-    handles, labels = ax.get_legend_handles_labels()
-    if not legend or len(handles) < least:
+    pairs = zip(*ax.get_legend_handles_labels(), strict=True)
+    entries = {label: handle for handle, label in pairs}
+    # What explains lines and points comes after the curves, also after those drawn later.
+    names = sorted(entries, key=lambda label: entries[label].get_gid() == OURS)
+    if not isinstance(legend, (bool, str)):
+        names = list(legend)
+        if unknown := [name for name in names if name not in entries]:
+            raise ValueError(f"legend must have names of {list(entries)}, got {unknown[0]!r}")
+    if not legend or len(names) < least:
         return
+    handles = [entries[name] for name in names]
+    place: Any = legend if isinstance(legend, str) else "best"
+    drawn = ax.legend(handles, names, loc=place)
     if isinstance(legend, str):
-        where: Any = legend
-        ax.legend(loc=where)
         return
-    drawn = ax.legend(loc="best")
     ax.figure.canvas.figure.draw_without_rendering()
     box = drawn.get_window_extent().padded(2)
     curves = [line for line in ax.lines if np.size(line.get_xdata())]
@@ -55,10 +63,10 @@ def place_legend(ax: Axes, legend: bool | str, *, least: int = 1) -> None:
     inside = frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0
     hidden = any(path.intersects_bbox(box, filled=False) for path in paths)
     title = ax.title
-    if (hidden or not inside) and (title.get_gid() == _OURS or not title.get_text()):
-        height = legend_above(ax, handles, labels).get_window_extent().height
+    if (hidden or not inside) and (title.get_gid() == OURS or not title.get_text()):
+        height = legend_above(ax, handles, names).get_window_extent().height
         above = 72 * height / ax.figure.dpi + _PAD
-        ax.set_title(title.get_text(), fontsize="small", gid=_OURS, pad=above)
+        ax.set_title(title.get_text(), fontsize="small", gid=OURS, pad=above)
 
 
 def legend_above(
@@ -90,7 +98,7 @@ def _reserve(ax: Axes, height: float) -> None:
     """
     from matplotlib.offsetbox import AnchoredOffsetbox, DrawingArea
 
-    for artist in [each for each in ax.artists if each.get_gid() == _OURS]:
+    for artist in [each for each in ax.artists if each.get_gid() == OURS]:
         artist.remove()
     strut = AnchoredOffsetbox(
         "lower left",
@@ -101,7 +109,7 @@ def _reserve(ax: Axes, height: float) -> None:
         pad=0,
         borderpad=0.3,
     )
-    strut.set_gid(_OURS)
+    strut.set_gid(OURS)
     ax.add_artist(strut)
 
 
@@ -136,10 +144,10 @@ def write_title(ax: Axes, title: str | None, lines: Iterable[str]) -> None:
     present = ax.title
     if title is not None:
         ax.set_title(title)
-    elif present.get_gid() == _OURS or not present.get_text():
+    elif present.get_gid() == OURS or not present.get_text():
         text = broken(ax, lines)
-        differs = present.get_gid() == _OURS and text != present.get_text()
-        ax.set_title("" if differs else text, fontsize="small", gid=_OURS)
+        differs = present.get_gid() == OURS and text != present.get_text()
+        ax.set_title("" if differs else text, fontsize="small", gid=OURS)
 
 
 def broken(ax: Axes, lines: Iterable[str]) -> str:

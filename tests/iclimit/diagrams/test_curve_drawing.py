@@ -9,6 +9,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import iclimit
+from iclimit.diagrams.curves import _places
 
 TAU = np.linspace(0.2, 5, 9)
 SETTING = {"kappa": 0.5, "rho": 0.01}
@@ -58,8 +59,26 @@ def test_label_color_and_legend(curves):
     assert [line.get_color() for line in ax.lines] == ["red", "blue"]
     assert {line.get_color() for line in curves.plot(new_axes(), color="k").lines} == {"k"}
     assert curves.plot(new_axes(), legend=False).get_legend() is None
-    with pytest.raises(ValueError, match=r"color must be one colour or 2 of them, got \['k'\]"):
+    with pytest.raises(ValueError, match=r"color must be one for all curves or 2 .*, got \['k'\]"):
         curves.plot(new_axes(), color=["k"])
+
+
+def test_names_of_each_curve_and_of_the_values(curves):
+    ax = curves.plot(new_axes(), label=["short", "long"], ylabel="error", marker=["s", "^"])
+    assert (legend_of(ax), ax.get_ylabel()) == (["short", "long"], "error")
+    for line, marker in zip(ax.lines, "s^", strict=True):
+        assert line.get_marker() == marker
+        marked = np.asarray(line.get_xdata())[line.get_markevery()]
+        assert marked == pytest.approx(TAU)
+    assert legend_of(curves.plot(ax, label="later", legend=["long", "short"])) == ["long", "short"]
+    with pytest.raises(ValueError, match=r"legend must have names of \['short', .*, got 'low'"):
+        curves.plot(ax, legend=["low"])
+
+
+@pytest.mark.parametrize(("highest", "scale"), [(9.0, "linear"), (11.0, "log")])
+def test_more_than_a_factor_of_ten_is_logarithmic(highest, scale):
+    ax = iclimit.curve(lambda x: x, x=[1.0, highest]).plot(new_axes())
+    assert ax.get_yscale() == scale
 
 
 def test_several_quantities_share_axes():
@@ -120,33 +139,67 @@ def test_integers_are_points():
     assert line.get_marker() == "o"
 
 
-def test_predictions_run_along_the_whole_curve():
-    setting = {"kappa": np.geomspace(0.25, 4, 9), "tau": 2, "alpha": 1, "rho": 0.1}
-    simulation = {"dim": 8, "repeats": 2, "points": 2}
-    found = iclimit.curve("task_gap", **setting, simulation=simulation, jobs=1)
-    [predicted], [simulated] = found.finite_size, found.simulated
-    tasks = [round(8 * each.parameters["kappa"]) for each in predicted]
-    assert (tasks[0], tasks[-1]) == (2, 32)
-    assert len(tasks) > 12
+@pytest.fixture(scope="module")
+def simulated():
+    """A curve with a pole, and simulations where they are asked for."""
+    setting = {"tau": np.linspace(0.3, 3, 30), "alpha": 2, "kappa": 6, "rho": 0.1}
+    simulation = {"dim": 8, "repeats": 2, "points": [0.5, 1.5]}
+    return iclimit.curve("icl_error", **setting, simulation=simulation, jobs=1)
+
+
+def test_predictions_run_along_the_whole_curve(simulated):
+    [predicted], [values] = simulated.finite_size, simulated.simulated
+    prompts = [round(64 * each.parameters["tau"]) for each in predicted]
+    assert (prompts[0], prompts[-1]) == (19, 192)
     assert {each.parameters["dim"] for each in predicted} == {8}
-    ends = {round(8 * v.parameters["kappa"]): v for v in simulated}
-    for each, count in zip(predicted, tasks, strict=True):
-        if count in ends:
-            run = ends[count].runs[0].prediction
-            error = math.hypot(each.prediction.standard_error, run.standard_error)
-            assert abs(each.prediction.mean - run.mean) < 4.5 * error
-    rows = [row for row in found.rows() if row["source"] == "finite_size"]
-    assert len(rows) == len(tasks) + 2
+    rows = [row for row in simulated.rows() if row["source"] == "finite_size"]
+    assert len(rows) == len(prompts) + 2
     assert all(row["repeats"] is None and row["dim"] == 8 for row in rows)
-    data = found.to_xarray()
-    assert data["simulated_value"].values == pytest.approx([v.estimate.mean for v in simulated])
-    assert data["predicted_kappa"].values == pytest.approx(np.array(tasks) / 8)
-    ax = found.plot(new_axes())
-    assert "prediction, $d = 8$" in legend_of(ax)
-    [dashed] = [
-        line for line in ax.lines if line.get_linestyle() == "--" and np.size(line.get_xdata())
-    ]
-    assert len(np.asarray(dashed.get_xdata())) >= len(tasks)
+    data = simulated.to_xarray()
+    assert data["simulated_value"].values == pytest.approx([v.estimate.mean for v in values])
+    assert data["predicted_tau"].values == pytest.approx(np.array(prompts) / 64)
+
+
+def test_places_of_the_simulation_may_be_given(simulated):
+    assert [v.parameters["tau"] for v in simulated.simulated[0]] == [0.5, 1.5]
+    setting = {"tau": [1, 2], "alpha": 2, "kappa": 1, "rho": 0.1}
+    for points, message in (([-1], "tau must be > 0"), ("2", "or values of tau, got '2'")):
+        simulation = {"dim": 8, "points": points}
+        with pytest.raises(ValueError, match=message):
+            iclimit.curve("icl_error", **setting, simulation=simulation)
+
+
+def test_points_are_where_the_curve_turns():
+    """At its minimum (tau = 0.38), but not at its pole."""
+    setting = {"tau": np.linspace(0.1, 2, 39), "alpha": 10, "kappa": 0.5, "rho": 0.01}
+    simulation = {"dim": 40, "repeats": 1, "points": 5, "time_limit": 1e-9}
+    with pytest.warns(RuntimeWarning, match="0 of 5 points are simulated"):
+        curves = iclimit.curve("icl_error", **setting, simulation=simulation, jobs=1)
+    places = _places(curves.quantity, "tau", curves.grid, curves.values[0], {}, 5)
+    assert places == pytest.approx([0.1, curves.grid[np.argmin(curves.values)], 1.05, 1.5, 2])
+
+
+def test_the_drawn_prediction_is_smooth_and_right(simulated):
+    """Without kinks, at its pole broken, and within the errors of predictions in between."""
+    ax = simulated.plot(new_axes())
+    assert legend_of(ax)[-2:] == ["prediction, $d = 8$", "simulation, $d = 8$"]
+    [dashed, _] = [line for line in ax.lines if line.get_linestyle() == "--"]
+    x, y = (np.asarray(each) for each in dashed.get_data())
+    assert x[np.isnan(y)] == pytest.approx([72 / 64])
+    right = x > 1.3
+    slope = np.diff(np.log(y[right])) / np.diff(x[right])
+    # A line with kinks has slopes that change at these alone.
+    assert np.max(abs(np.diff(slope, n=2))) < 0.4 * np.max(abs(np.diff(slope)))
+    for prompts in (35, 110, 170):
+        sizes = {"dim": 8, "context": 16, "tasks": 48, "prompts": prompts, "rho": 0.1}
+        exact = iclimit.finite_size_errors(**sizes, draws=200, rng=1, approach="moments").icl
+        assert np.interp(prompts / 64, x, y) == pytest.approx(exact.mean, rel=0.02)
+
+
+def test_explanations_come_after_all_curves(simulated, curves):
+    ax = simulated.plot(new_axes(), label="first")
+    curves.plot(ax, label=["second", "third"])
+    assert legend_of(ax)[:3] == ["first", "second", "third"]
 
 
 def test_new_axes_are_made():
