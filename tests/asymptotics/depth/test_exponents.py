@@ -76,8 +76,11 @@ def test_compute_by_numerical_optimum_of_the_sum(nu, beta):
     ):
         (low, small), (high, large) = (best_shape(powers, compute) for compute in (1e40, 1e44))
         assert (low - high) / np.log(1e4) == pytest.approx(target, rel=1e-3)
-        grown = large - small
-        assert grown[-3] / grown[-2] == pytest.approx(exponents.depth_of_width, rel=1e-2)
+        *times, depth, width, context = large - small
+        assert depth / width == pytest.approx(exponents.depth_of_width, rel=1e-2)
+        assert context / width == pytest.approx(exponents.context_of_width, rel=1e-2)
+        for time in times:
+            assert time / width == pytest.approx(exponents.time_of_width, rel=1e-2)
 
 
 def best_shape(powers, compute):
