@@ -104,6 +104,10 @@ def test_freezing_is_continuous_for_fresh_tasks_only(alpha, rho):
     assert around.icl[1] == ridge
     assert around.icl[0] == pytest.approx(ridge, rel=1e-6)
     assert list(around.idg) == [rho, ridge]
+    # The finite size corrects the ICL error only.
+    sized = dmmse_errors(theta=np.array([0.99, 1.01]) * edge, alpha=alpha, rho=rho, dim=30)
+    assert list(sized.idg) == [rho, ridge]
+    assert sized.icl[1] > ridge
 
 
 FEW_TASK_SIMULATIONS = [
