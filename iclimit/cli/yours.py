@@ -14,6 +14,7 @@ from iclimit.cli.diagrams import SPECTRA, add_spectra
 from iclimit.cli.flags import Settings, add_flag, add_flags, arguments
 from iclimit.cli.output import add_format, add_output, add_style, output, print_result, stated
 from iclimit.cli.theory import add_covariance
+from iclimit.cli.values import parse_values
 from iclimit.cli.verbs import OneLineParser, verb
 from iclimit.tables import rows_text
 
@@ -104,6 +105,8 @@ def _check_curve_flags(parser: OneLineParser) -> None:
     initial: Settings = {"type": Path, "metavar": "FILE", "text": text}
     changes: Settings = {"eigenvalues": None, "initial": initial}
     changes["query_noise"] = "recorded losses are of query labels without noise"
+    text = "task of all other sequences, in the eigenbasis of the covariance"
+    changes["shared_task"] = {"type": parse_values, "metavar": "LIST", "text": text}
     add_flags(parser, check_curve, table=TABLE, **changes)
     add_output(parser)
 
@@ -126,8 +129,10 @@ def check_training_curve(options: argparse.Namespace) -> int:
     loss, covariance and initial weights are tried, and those that would explain
     everything are named; nothing is applied.
 
-    The theory is that of plain gradient descent with small steps. It knows no
-    momentum, no Adam, no weight decay, and no noise of minibatches.
+    The theory is that of plain gradient descent with small steps. With --optimizer
+    other (momentum, Adam, a changing learning rate, minibatches) only plateaus and
+    the losses at both ends are compared. Mixtures of random tasks and a shared one
+    have the first growth and the final loss.
 
     The exit status is 0 if the curves agree with the theory, 1 if they contradict
     it, 2 if they cannot be used.

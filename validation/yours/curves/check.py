@@ -19,13 +19,25 @@ from iclimit.drawing import COLOURS, Axes, finish
 from iclimit.results import Judgement, Result
 from iclimit.statistics import POWER, z_threshold
 from iclimit.tables import aligned
-from iclimit.validation.yours.curves.features import inner_plateau
-from iclimit.validation.yours.curves.mistakes import likely_mistakes
-from iclimit.validation.yours.curves.rows import CurveRow, compare_curves
-from iclimit.validation.yours.curves.setting import CurveSetting
+from iclimit.validation.yours.curves.explanations import (
+    explanations,
+    is_explained,
+    unexpected_plateaus,
+)
+from iclimit.validation.yours.curves.rows import CurveRow, compare_curves, outliers_of
+from iclimit.validation.yours.curves.setting import OPTIMIZERS, CurveSetting
 from iclimit.validation.yours.curves.table import Curve, read_curves
 from iclimit.validation.yours.curves.theory import CurveTheory, predict_curve
 from iclimit.validation.yours.models.files import read_arrays
+
+# Quantities that have the unit of time.
+TIMES = "half-drop", "half-drops", "duration", "growth"
+
+# What is said if losses agree and times do not.
+OTHER_OPTIMIZER = (
+    "losses agree, only times do not: the theory is of gradient flow, and momentum, Adam, a "
+    "changing learning rate and minibatches change times (optimizer = 'other' leaves them out)"
+)
 
 # First words of the text, by verdict.
 VERDICTS = {
@@ -115,8 +127,12 @@ class CurveCheck(Result):
         """Smallest relative errors of "time" and "loss" that are noticed with a chance of 95 %."""
         smallest: dict[str, float] = {}
         for row in self.comparisons:
-            name = "time" if row.quantity in ("half-drop", "duration") else "loss"
-            reach = row.allowance + row.standard_error * (self.threshold + POWER)
+            name = "time" if row.quantity in TIMES else "loss"
+            reach = (
+                row.allowance
+                + max(row.below, row.above)
+                + row.standard_error * (self.threshold + POWER)
+            )
             if not row.at_least:
                 smallest[name] = min(smallest.get(name, math.inf), math.expm1(min(reach, 700.0)))
         return smallest
@@ -153,7 +169,7 @@ class CurveCheck(Result):
         """Row that contradicts the theory; without a random part it has no z."""
         if math.isfinite(row.z):
             return f"{self.label(row)}, z = {_shown(row.z)}"
-        return f"{self.label(row)}, {row.deviation:+.2%} with an allowance of {row.allowance:.2%}"
+        return f"{self.label(row)}, {row.deviation:+.2%} with an allowance of {row.allowed:.2%}"
 
     def _cells(self, row: CurveRow) -> tuple[str, ...]:
         label = self.label(row)
@@ -161,15 +177,19 @@ class CurveCheck(Result):
         error = f"{row.standard_error:.2%}" if row.standard_error else "none"
         return (
             *(label, f"{bound}{row.found:.5g}", f"{row.theory:.5g}", f"{row.deviation:+.2%}"),
-            *(error, f"{row.allowance:.2%}", _shown(row.z)),
+            *(error, f"{row.allowed:.2%}", _shown(row.z)),
         )
 
     def label(self, row: CurveRow) -> str:
         """Name of a row in words."""
         if row.quantity in ("initial loss", "final loss"):
             return row.quantity
+        if row.quantity == "growth":
+            return f"rate of the first growth of the drop, per {self.axis}"
         if row.quantity == "plateau":
             return f"loss with {row.learned} learned"
+        if row.quantity == "half-drops":
+            return f"{self.axis}s of all half-drops, common factor"
         half = row.quantity == "half-drop"
         kind = f"{self.axis} of half the drop" if half else f"{self.axis}s of the drop"
         several = self.theory.setting.model == "separate"
@@ -209,16 +229,6 @@ def _shown(z: float) -> str:
     return f"{z:+.2f}" if abs(z) < 100 else f"{z:+.2g}"
 
 
-# A plateau in the single drop of merged attention is reported if the loss falls there at less than
-# this part of its speed on both sides.
-UNEXPECTED = 0.2
-
-# Such plateaus are looked for between these parts of the drop.
-INSIDE = 0.1, 0.8
-
-# A mistake with larger allowances than this would explain anything.
-VAGUE = 0.3
-
 # Names of the weights, of merged and of separate attention.
 WEIGHTS = ("value", "key_query"), ("value", "key", "query")
 
@@ -240,6 +250,9 @@ def check_curve(
     loss_factor: float = 1.0,
     training_set: int | float = math.inf,
     standardize: bool = False,
+    optimizer: str = "gradient-descent",
+    fresh_fraction: float = 1.0,
+    shared_task: Sequence[float] | None = None,
     initial: Mapping[str, Any] | str | os.PathLike | None = None,
     record: int | None = None,
     columns: Mapping[str, str] | None = None,
@@ -287,6 +300,14 @@ def check_curve(
         training losses.
     standardize : bool
         Whether the training set is standardised, as in `simulate_gradient_descent`.
+    optimizer : {"gradient-descent", "other"}
+        "other" stands for momentum, Adam, a changing learning rate or minibatches: then only what
+        does not depend on them is compared.
+    fresh_fraction : float in [0, 1]
+        Fraction of the sequences with a random task of their own.
+    shared_task : sequence of float, optional
+        Task vector of all other sequences, in the eigenbasis of the covariance, in the order of
+        the eigenvalues.
     initial : mapping or path, optional
         Initial weights, also as an .npz file of these arrays, in the eigenbasis of the
         covariance: value (H,) and key_query (H, D, D),
@@ -317,11 +338,13 @@ def check_curve(
 
     Notes
     -----
-    The theory is that of gradient flow on the mean squared error.  It knows no momentum, no Adam,
-    no weight decay, no changing learning rate, and no noise of minibatches.  Half-drop steps are
-    compared in their law over initial weights.  Durations of drops, from a quarter to three
-    quarters of them, do not depend on the start.  If the curves contradict the theory, likely
-    mistakes in the statement are tried: those that would explain everything are in ``fits``.
+    The theory is that of gradient flow on the mean squared error.  Half-drop steps are compared in
+    their law over initial weights.  Durations of drops, from a quarter to three quarters of them,
+    do not depend on the start.  If the curves contradict the theory, likely mistakes in the
+    statement are tried, and single parameters fitted: all that would explain everything is in
+    ``fits``.  Times of momentum, Adam, changing learning rates and minibatches are not known: with
+    ``optimizer = "other"`` plateaus and the losses at both ends are compared.  On mixtures of
+    tasks these are the first growth and the losses at both ends.
 
     References
     ----------
@@ -348,25 +371,22 @@ def check_curve(
     if isinstance(rng, bool) or not isinstance(rng, int) or rng < 0:
         raise TypeError(f"rng must be an integer >= 0, got {rng!r}")
     curves, axis, left_out = read_curves(table, columns=columns, ignore=ignore, record=record)
-    if (axis == "step") != (learning_rate is not None):
+    if (axis == "step") != (learning_rate is not None) and optimizer != OPTIMIZERS[1]:
         needed = "be given for a table with steps" if axis == "step" else "not be given with times"
         raise ValueError(f"learning_rate must {needed}, got {learning_rate!r}")
     stated = {each.name: given[each.name] for each in fields(CurveSetting) if each.name in given}
     stated["eigenvalues"] = tuple(np.asarray(eigenvalues, dtype=float).ravel().tolist())
+    if shared_task is not None:
+        stated["shared_task"] = tuple(np.asarray(shared_task, dtype=float).ravel().tolist())
     setting = CurveSetting(**stated)
     weights = _parse_initial(initial, setting, len(curves))
     theory = predict_curve(setting, weights, draws, rng)
     rows, remarks = compare_curves(curves, theory)
-    outliers = [row for row in rows if not abs(row.z) <= z_threshold(len(rows))]
-    unexpected = _unexpected(curves, theory)
-    fits = []
-    if outliers or unexpected:
-        for text, changes in likely_mistakes(setting, bool(weights), bool(unexpected)):
-            try:
-                other = predict_curve(replace(setting, **changes), weights, draws, rng)
-            except (ValueError, ArithmeticError):  # out of the range of the theory
-                continue
-            fits += [text] if _explains(curves, other) else []
+    outliers, unexpected = outliers_of(rows), unexpected_plateaus(curves, theory)
+    fits = explanations(curves, theory, rows, (weights, draws, rng))
+    if outliers and setting.timed:
+        losses = predict_curve(replace(setting, optimizer="other"), weights, draws, rng)
+        remarks += [OTHER_OPTIMIZER] * is_explained(curves, losses)
     return CurveCheck(
         tuple(rows),
         (*left_out, *remarks),
@@ -405,37 +425,20 @@ def _parse_initial(
     return [{name: array[k] for name, array in weights.items()} for k in range(count)]
 
 
-def _explains(curves: Sequence[Curve], theory: CurveTheory) -> bool:
-    """Whether curves agree with another theory, in more than their initial loss."""
-    rows, _ = compare_curves(curves, theory)
-    threshold = z_threshold(len(rows))
-    sharp = len(rows) > 1 and all(row.allowance < VAGUE for row in rows)
-    good = sharp and all(abs(row.z) <= threshold for row in rows)
-    return good and not _unexpected(curves, theory)
-
-
-def _unexpected(curves: Sequence[Curve], theory: CurveTheory) -> list[str]:
-    """Plateaus in the single drop of merged attention."""
-    if theory.setting.model == "separate":
-        return []
-    first, last = theory.levels[[0, -1]]
-    plateaus = []
-    for curve in curves:
-        begin, end = (curve.losses[0] * (1 - part * (1 - last / first)) for part in INSIDE)
-        height, contrast = inner_plateau(curve.steps, curve.losses, begin, end)
-        if contrast < UNEXPECTED:
-            plateaus.append(
-                f"{curve.label} has a plateau at {height:.4g}, within the single drop of model "
-                f"{theory.setting.model!r}"
-            )
-    return plateaus
-
-
 def _errors(theory: CurveTheory, known_start: bool) -> list[str]:
     """What the theory does not know."""
     setting, fluctuations = theory.setting, theory.fluctuations
     errors = []
-    if not known_start:
+    if setting.optimizer != "gradient-descent":
+        errors.append(
+            "the theory is of gradient flow: times of this training are not compared, only the "
+            "initial loss, plateaus and the final loss"
+        )
+    elif setting.mixed:
+        errors.append(
+            "training on mixtures: the theory has the first growth and bounds of the end"
+        )
+    if setting.timed and not known_start:
         spread = np.sqrt(theory.start.variance)
         shown = ", ".join(f"{each:.1%}" for each in spread)
         errors.append(f"initial weights are not known: drop times of a run vary by {shown}")
@@ -444,7 +447,7 @@ def _errors(theory: CurveTheory, known_start: bool) -> list[str]:
         errors.append(
             f"initial weights are not small: predicted times are uncertain by up to {largest:.1%}"
         )
-    if setting.model != "separate":
+    if setting.timed and setting.model != "separate":
         errors.append(f"order of the initial weights: {setting.start:.1g} of drop times")
     if math.isinf(setting.training_set):
         errors.append("training set: none, sequences are taken to be new in every step")
@@ -454,7 +457,7 @@ def _errors(theory: CurveTheory, known_start: bool) -> list[str]:
             f"{fluctuations.losses.max():.1%}, rates by {fluctuations.rates.max():.1%}; the final "
             f"loss is lower by up to {fluctuations.bias:.1%}"
         )
-    if setting.learning_rate is not None:
+    if setting.timed and setting.learning_rate is not None:
         errors.append(
             f"steps of finite length: half-drops come later by up to {theory.delays[0].max():.1%},"
             f" durations are longer by up to {theory.delays[1].max():.1%}"

@@ -24,12 +24,25 @@ SMOOTH = 0.01
 # The mean that smooths a curve extends over at most this part (1/50) of its records.
 LONGEST = 50
 
+# The rate of the first growth is found while the loss falls through these parts of the whole drop.
+FIRST_GROWTH = 1e-3, 3e-2
+
+# The end of a curve, of which the fall says how much of the last drop may be ahead.
+LAST = 0.75
+
+# Blocks of a curve in which its noise is found, and the fewest records of one.
+BLOCKS, FEWEST_OF_BLOCK = 10, 20
+
 # The duration of a drop is the time between these parts of it.
 QUARTERS = 0.25, 0.75
 
-# The initial loss of a noisy curve is the mean up to this part of the time of the first half-drop;
-# otherwise it is the first record.
-BEFORE = 0.1
+# The initial loss of a noisy curve is the mean up to this part of the time of the first half-drop.
+# It is the first record if the mean is further from it than so many times the noise.
+BEFORE, TYPICAL = 0.3, 4.0
+
+# A drop has no known duration if smoothing extends over more than this part of what is found,
+# or if the noise that is left after smoothing is more than this part of the drop.
+BLUR, NOISY = 0.5, 0.03
 
 # A drop has ended if at most this part of it is ahead.
 ENDED = 1e-3
@@ -46,6 +59,8 @@ class CurveFeatures:
     ----------
     initial, final : float
         Loss at the start, and of the last records.
+    early : int
+        Records that the initial loss is the mean of.
     noise : float
         Standard deviation of a record about the smoothed curve; 0 for a curve that only falls.
     window : int
@@ -60,18 +75,22 @@ class CurveFeatures:
     contrasts : ndarray (drops - 1,)
         Speed of the loss there over that in the slower drop beside it; NaN where a drop is missing
         or there are too few records.
+    drifts : ndarray (drops - 1,)
+        What the loss would fall, at its speed at the plateau, between the half-drops beside it.
     spacings : ndarray (drops,)
         Distance of the records at the half-drops.
     """
 
     initial: float
     final: float
+    early: int
     noise: float
     window: int
     half_drops: np.ndarray
     durations: np.ndarray
     heights: np.ndarray
     contrasts: np.ndarray
+    drifts: np.ndarray
     spacings: np.ndarray
 
 
@@ -88,18 +107,31 @@ def slowest_loss(losses: np.ndarray, speeds: np.ndarray, inside: np.ndarray) -> 
 
 
 def crossing_step(steps: np.ndarray, losses: np.ndarray, level: float) -> float:
-    """Step at which the loss first falls through a level, interpolated; infinite if never.
+    """Step at which the loss falls through a level, interpolated; infinite if never.
 
-    A curve that starts below the level has crossed it by half a record, at the latest.
+    A curve that starts below the level has crossed it by half a record, at the latest.  Of a noisy
+    curve as many records count as above the level as are above it anywhere.
     """
-    after = first_below(losses, level)
-    if after == len(losses):
+    above = losses >= level
+    if np.mean(losses[-max(1, len(losses) // LONGEST) :]) >= level:
         return float("inf")
+    after = int(np.sum(above))
     if after == 0:
         return float(steps[0] + steps[1]) / 2
     high, low = losses[after - 1], losses[after]
-    part = (high - level) / (high - low)
+    part = min(max((high - level) / (high - low), 0.0), 1.0) if high > low else 0.5
     return float(steps[after - 1] + part * (steps[after] - steps[after - 1]))
+
+
+def record_noise(losses: np.ndarray) -> float:
+    """Standard deviation of a record about a smooth curve, where it is largest.
+
+    It is found from second differences in blocks, as noise of minibatches grows with the loss.
+    """
+    second = np.abs(np.diff(losses, 2))
+    blocks = np.array_split(second, max(1, min(BLOCKS, len(second) // FEWEST_OF_BLOCK)))
+    # The median of |x| is 0.6745 for a normal x; a second difference has the variance 6.
+    return float(max(np.median(block) for block in blocks) / 0.6745 / np.sqrt(6))
 
 
 def smoothed(losses: np.ndarray) -> tuple[np.ndarray, float, int]:
@@ -111,9 +143,7 @@ def smoothed(losses: np.ndarray) -> tuple[np.ndarray, float, int]:
     falls = -np.diff(losses)
     if len(losses) < 2 * FEWEST or np.all(falls >= 0):
         return losses, 0.0, 1
-    second = np.abs(np.diff(losses, 2))
-    # The median of |x| is 0.6745 for a normal x; a second difference has the variance 6.
-    noise = float(np.median(second) / 0.6745 / np.sqrt(6))
+    noise = record_noise(losses)
     span = float(losses.max() - losses.min())
     wanted = (noise / (SMOOTH * span)) ** 2 if span else 1.0
     window = int(min(np.ceil(wanted), max(1, len(losses) // LONGEST)))
@@ -128,7 +158,11 @@ def smoothed(losses: np.ndarray) -> tuple[np.ndarray, float, int]:
 
 
 def find_features(
-    steps: np.ndarray, losses: np.ndarray, levels: np.ndarray, remainder: Callable[[float], float]
+    steps: np.ndarray,
+    losses: np.ndarray,
+    levels: np.ndarray,
+    remainder: Callable[[float], float],
+    distinct: float,
 ) -> CurveFeatures:
     """Find plateaus and drops of one curve.
 
@@ -140,24 +174,68 @@ def find_features(
         Expected losses at the start, at the plateaus and at the end.
     remainder : function
         Part of the last drop that is still ahead so many steps after half of it.
+    distinct : float
+        Largest contrast of a plateau.
     """
     smooth, noise, window = smoothed(losses)
     middles = (levels[1:] + levels[:-1]) / 2
-    first = crossing_step(steps, smooth, smooth[0] * middles[0] / levels[0])
-    start = int(np.searchsorted(steps, BEFORE * min(first, steps[-1]), side="right"))
-    initial = float(np.mean(losses[: max(1, start)])) if noise else float(losses[0])
+    initial = float(smooth[window // 2])
+    for _ in range(2):
+        first = crossing_step(steps, smooth, initial * middles[0] / levels[0])
+        early = int(np.searchsorted(steps, BEFORE * min(first, steps[-1]), side="right"))
+        early = max(1, early)
+        initial = float(np.mean(losses[:early]))
+    unsure = record_noise(losses[:early]) if noise and early > FEWEST else noise
+    falls = bool(np.all(np.diff(losses[:early]) <= 0))
+    if falls or abs(initial - losses[0]) >= TYPICAL * unsure:  # not noise but the drop
+        initial, early = float(losses[0]), 1
     scaled = middles * initial / levels[0]
     half_drops = np.array([crossing_step(steps, smooth, level) for level in scaled])
     final = float(np.mean(losses[-window:]))
-    heights, contrasts = _plateaus(steps, smooth, half_drops)
+    heights, contrasts, drifts = _plateaus(steps, smooth, half_drops, distinct)
     spacings = np.array([_spacing(steps, at) for at in half_drops])
     above = heights[-1] if len(heights) else initial
     end = _end(final, above, remainder(float(steps[-1] - half_drops[-1])))
     ends = np.concatenate([[initial], heights, [end]])
     durations = np.array([_duration(steps, smooth, *pair) for pair in itertools.pairwise(ends)])
+    durations[(window - 1) * spacings > BLUR * durations] = np.nan
+    durations[noise / np.sqrt(window) > NOISY * -np.diff(levels) * initial / levels[0]] = np.nan
     return CurveFeatures(
-        initial, final, noise, window, half_drops, durations, heights, contrasts, spacings
+        initial=initial,
+        final=final,
+        early=early,
+        noise=noise,
+        window=window,
+        half_drops=half_drops,
+        durations=durations,
+        heights=heights,
+        contrasts=contrasts,
+        drifts=drifts,
+        spacings=spacings,
     )
+
+
+def growth_rate(steps: np.ndarray, losses: np.ndarray, unsure: float) -> float:
+    """Rate at which the part of the drop that has happened grows at first; NaN if not known.
+
+    ``unsure`` is what the initial weights and the noise change in the loss.
+    """
+    gone = losses[0] - losses
+    total = float(gone.max())
+    begin, end = FIRST_GROWTH
+    if total <= 0:
+        return float("nan")
+    begin = max(begin, 10 * unsure / total)
+    inside = slice(*(first_below(losses, losses[0] - part * total) for part in (begin, end)))
+    if begin > end / 3 or len(steps[inside]) < FEWEST or np.any(gone[inside] <= 0):
+        return float("nan")
+    return float(np.polyfit(steps[inside], np.log(gone[inside]), 1)[0])
+
+
+def last_fall(steps: np.ndarray, losses: np.ndarray) -> float:
+    """How far the smoothed loss falls at the end of the curve."""
+    smooth = smoothed(losses)[0]
+    return max(0.0, float(np.interp(LAST * steps[-1], steps, smooth) - smooth[-1]))
 
 
 def inner_plateau(
@@ -179,13 +257,13 @@ def inner_plateau(
 
 
 def _plateaus(
-    steps: np.ndarray, smooth: np.ndarray, half_drops: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Heights and contrasts of the plateaus between the drops."""
+    steps: np.ndarray, smooth: np.ndarray, half_drops: np.ndarray, distinct: float
+) -> np.ndarray:
+    """Heights, contrasts and drifts of the plateaus between the drops, shape (3, plateaus)."""
     count = len(half_drops) - 1
-    heights, contrasts = np.full(count, np.nan), np.full(count, np.nan)
+    plateaus = np.full((3, count), np.nan)
     if len(steps) < 2:
-        return heights, contrasts
+        return plateaus
     speeds = -np.diff(smooth) / np.diff(steps)
     at = steps[:-1]
     for m in range(count):
@@ -193,8 +271,9 @@ def _plateaus(
         inside = (at >= before) & (at < after)
         if not np.isfinite(before) or np.isnan(after) or np.sum(inside) < FEWEST:
             continue
-        height = slowest_loss(smooth, speeds, inside)
-        slowest = int(np.argmin(np.where(inside, speeds, np.inf)))
+        # Momentum overshoots, so that the loss also rises for a while.
+        height = slowest_loss(smooth, np.abs(speeds), inside)
+        slowest = int(np.argmin(np.where(inside, np.abs(speeds), np.inf)))
         earlier = half_drops[m - 1] if m else -np.inf
         later = half_drops[m + 2] if m + 2 < len(half_drops) else np.inf
         peaks = [
@@ -203,10 +282,14 @@ def _plateaus(
         ]
         # The last plateau that is reached has a drop on one side only.
         peak = min(peaks) if np.isfinite(after) else peaks[0]
-        contrasts[m] = max(speeds[slowest], 0.0) / peak if peak > 0 else 1.0
-        if contrasts[m] <= CONTRAST:
-            heights[m] = height
-    return heights, contrasts
+        speed = abs(speeds[slowest])
+        contrast = speed / peak if peak > 0 else 1.0
+        gap = min(after, steps[-1]) - before
+        if np.any(speeds[inside] < 0):  # momentum overshoots, so that speeds vanish for a moment
+            speed = max(speed, float(np.median(np.abs(speeds[inside]))))
+        drift = speed * gap
+        plateaus[:, m] = height if contrast <= distinct else np.nan, contrast, drift
+    return plateaus
 
 
 def _end(final: float, above: float, remainder: float) -> float:

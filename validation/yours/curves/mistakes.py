@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+import bisect
 import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from iclimit.simulate.descent.constructions import NORMALIZATIONS
 from iclimit.simulate.dynamics.attention_models import INITIALIZATIONS
+from iclimit.validation.yours.curves.rows import CurveRow
 from iclimit.validation.yours.curves.setting import CurveSetting
+from iclimit.validation.yours.curves.theory import CurveTheory
 
 # Traces within this relative distance count as the same.
 SAME = 0.01
+
+# Rows that a wrong unit of time is found from, the one that is best known first.
+RATES = "duration", "growth", "half-drops", "half-drop"
+
+# A value that is known better than this is shown without an interval.
+EXACT = 1e-3
+
+# No loss or initial scale is wrong by a factor with a logarithm as large as this.
+WRONG = 30.0
+
+# The initial loss can ask for another scale than the half-drop: standard errors from it.
+DEVIATIONS = 0, 1, -1, 2, -2
+
+# Contexts up to this one are tried.
+LONGEST = 10**5
 
 
 def likely_mistakes(
@@ -82,5 +102,81 @@ def likely_mistakes(
             "key and query are separate",
             {"model": "separate"},
         ),
+        (setting.mixed, "all tasks are random", {"fresh_fraction": 1.0, "shared_task": None}),
+        (
+            setting.mixed,
+            "fresh_fraction is the fraction of sequences with the shared task",
+            {"fresh_fraction": 1 - setting.fresh_fraction},
+        ),
     ]
     return [(text, changes) for applies, text, changes in rows if applies]
+
+
+def fitted_changes(
+    theory: CurveTheory, rows: Sequence[CurveRow], known_start: bool
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield one parameter at a time with the value that fits best, in words and as fields.
+
+    Each is found from one kind of row; whether it explains the others is for the caller to see.
+    """
+    setting, factors = theory.setting, {row.quantity: _factor(row) for row in rows[::-1]}
+    trace, dim = sum(setting.eigenvalues), len(setting.eigenvalues)
+    loss, error = factors["initial loss"]
+    if SAME < abs(math.log(max(loss, 1e-300))) < WRONG:
+        unit = setting.loss_unit * loss
+        yield (
+            f"losses are recorded with {_words(unit, error)} times the stated factor",
+            {"loss_unit": unit},
+        )
+        square = rows[0].found / (setting.loss_unit * setting.loss_factor)
+        signal = square - setting.noise_variance * setting.query_noise
+        if signal > 0 and not setting.mixed:
+            scaled = tuple(signal / trace * each for each in setting.eigenvalues)
+            yield f"the eigenvalues have the sum {signal:.4g}", {"eigenvalues": scaled}
+            text = f"the inputs are white, of variance {signal / dim:.4g}"
+            yield text, {"eigenvalues": (signal / dim,) * dim}
+            if setting.query_noise and square > trace:
+                yield f"noise_variance is {square - trace:.4g}", {"noise_variance": square - trace}
+    timing = next((name for name in RATES if name in factors), None)
+    if timing is not None:
+        factor, error = factors[timing]
+        unit = setting.time_unit * (factor if timing == "growth" else 1 / factor)
+        axis = "times" if setting.learning_rate is None else "steps"
+        words = f"{axis} count {_words(unit, error)} times"
+        if setting.learning_rate is not None:
+            words += f": the learning rate is {unit * setting.learning_rate:.3g}"
+            words += f", or there is momentum {1 - 1 / unit:.3g}" if unit > 1 else ""
+        yield words, {"time_unit": unit}
+    if "half-drop" in factors and not known_start:
+        late, error = factors["half-drop"]
+        if setting.model == "separate":  # weights grow as 1/(t_0 - t)
+            ratio = 1 / late
+        else:  # exponentially
+            growths = float(theory.growth[0] * theory.half_drops[0])
+            ratio, error = math.exp(min(growths * (1 - late), WRONG)), growths * error
+        text = f"init_scale is {_words(setting.init_scale * ratio, error)}"
+        for deviations in DEVIATIONS:
+            scale = setting.init_scale * ratio * math.exp(deviations * error)
+            yield text, {"init_scale": scale}
+    final = next((row for row in rows if row.quantity == "final loss"), None)
+    if final is not None and abs(final.z) > 1:
+        wanted = final.found - (final.theory - float(theory.levels[-1]))
+
+        def reached(context: int) -> float:
+            return -float(replace(setting, context=context).levels[-1])
+
+        context = bisect.bisect_left(range(LONGEST), -wanted, 1, key=reached)
+        closest = min((max(context - 1, 1), context), key=lambda N: abs(reached(N) + wanted))
+        yield f"there are {closest} pairs besides the query", {"context": closest}
+
+
+def _factor(row: CurveRow) -> tuple[float, float]:
+    """Found over theory, and the standard error of its logarithm."""
+    return row.found / row.theory, math.hypot(row.standard_error, row.allowance)
+
+
+def _words(value: float, error: float) -> str:
+    """Value with the interval of two standard errors of its logarithm."""
+    if error < EXACT:
+        return f"{value:.4g}"
+    return f"{value:.3g} ({value * math.exp(-2 * error):.2g} to {value * math.exp(2 * error):.2g})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -12,13 +13,23 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import gammainc, gammaincc, ndtri, polygamma
 
-from iclimit.statistics import z_score
-from iclimit.validation.yours.curves.features import CurveFeatures, find_features
+from iclimit.statistics import z_score, z_threshold
+from iclimit.validation.yours.curves.features import (
+    CONTRAST,
+    CurveFeatures,
+    find_features,
+    growth_rate,
+    last_fall,
+)
+from iclimit.validation.yours.curves.mixtures import least_merged_loss
 from iclimit.validation.yours.curves.table import Curve
 from iclimit.validation.yours.curves.theory import DURATION_SPREAD, CurveTheory
 
 # Smallest skewness that is taken into account, and the largest that such a variable can have.
 NORMAL, LARGEST = 0.02, 1.99
+
+# How often half-drops of true curves count as early or late together.
+TOGETHER = 3e-3
 
 # Smallest probability, and smallest loss, that is told from zero.
 SMALLEST = 1e-300
@@ -31,7 +42,8 @@ class CurveRow:
     Attributes
     ----------
     quantity : str
-        "initial loss", "plateau", "final loss", "half-drop" or "duration".
+        "initial loss", "plateau", "final loss", "half-drop", "duration", "growth" for the rate of
+        the first growth, or "half-drops" for the factor that all half-drops have in common.
     learned : int
         Directions that are learned there; for a drop, after it.
     found, theory : float
@@ -49,6 +61,10 @@ class CurveRow:
         Whether the number is a lower bound, as some curves end before the drop.
     curves : int
         Number of curves.
+    degrees : float
+        Degrees of freedom of the standard error, if it is found from random starts.
+    below, above : float
+        Further allowances for numbers below the theory, and for numbers above it.
     """
 
     quantity: str
@@ -61,11 +77,19 @@ class CurveRow:
     skewness: float = 0.0
     at_least: bool = False
     curves: int = 1
+    degrees: float = math.inf
+    below: float = 0.0
+    above: float = 0.0
 
     @property
     def deviation(self) -> float:
         """Relative deviation from the theory."""
         return self.found / self.theory - 1
+
+    @property
+    def allowed(self) -> float:
+        """Allowance on this side of the theory."""
+        return self.allowance + (self.above if self.found > self.theory else self.below)
 
     @property
     def z(self) -> float:
@@ -76,13 +100,26 @@ class CurveRow:
         if self.found <= 0:
             return -math.inf
         log = math.log(self.found / self.theory)
-        z = z_score(log, 0.0, self.standard_error, self.allowance)
+        z = z_score(log, 0.0, self.standard_error, self.allowed, self.degrees)
         return skewed_deviate(max(z, 0.0) if self.at_least else z, self.skewness)
 
     def numbers(self) -> dict[str, Any]:
         """Numbers by name, as tables have them."""
         spread = self.spread if self.curves > 1 else None
-        return vars(self) | {"spread": spread, "deviation": self.deviation, "z": self.z}
+        degrees = self.degrees if math.isfinite(self.degrees) else None
+        more = {"spread": spread, "degrees": degrees, "deviation": self.deviation, "z": self.z}
+        return vars(self) | more
+
+
+def outliers_of(rows: Sequence[CurveRow]) -> list[CurveRow]:
+    """Rows that contradict the theory.
+
+    What all half-drops have in common is judged by itself, as it is no further number.
+    """
+    count = sum(row.quantity != "half-drops" for row in rows)
+    together = z_threshold(1, TOGETHER)
+    limits = [together if row.quantity == "half-drops" else z_threshold(count) for row in rows]
+    return [row for row, limit in zip(rows, limits, strict=True) if not abs(row.z) <= limit]
 
 
 def skewed_deviate(x: float, skewness: float) -> float:
@@ -121,6 +158,16 @@ DIGITS = range(1, 9)
 # smaller drop beside it: that much two exponential tails with the same speed add up to.
 SLOPE = 0.25
 
+# With other optimizers a loss may fall slowly elsewhere, too: plateaus must be more distinct.
+DISTINCT = 0.05
+
+# Of two directions whose eigenvalues have at least this ratio the initial weights may favour the
+# second; the plateau is then up to the difference of their drops higher.
+CLOSE = 0.8
+
+# A final loss that may be this much too high, as directions are still learned, is not compared.
+HOPELESS = 0.3
+
 # Relative uncertainty of what is left of the last drop at the end of a curve.
 TAIL = 0.1
 
@@ -134,6 +181,13 @@ DURATION_ERRORS = 1.5, 3.0
 # of rates.  Measured with 2000 sequences and D = 3: 13 %, for a fluctuation of 12 %.
 SECOND_ORDER = 4.0
 
+# How much longer a drop takes if two heads learn its direction together: 2^(1/3) times.
+TIE = math.log(2) / 3
+
+# Error of the rate of the first growth, by other directions of growth and by the end of the
+# exponential law.  Descents on mixtures with D = 3 from weights of 0.001 had 0 to 5 %.
+GROWTH_ERROR = 0.06
+
 # Logarithm of the largest growth until the first record that is taken into account.
 LARGE = 30.0
 
@@ -146,8 +200,10 @@ def compare_curves(
     curves: Sequence[Curve], theory: CurveTheory
 ) -> tuple[list[CurveRow], list[str]]:
     """Compare what is found in curves with the theory; also remarks on what cannot be compared."""
+    distinct = CONTRAST if theory.setting.timed else DISTINCT
     features = [
-        find_features(each.steps, each.losses, theory.levels, theory.remainder) for each in curves
+        find_features(each.steps, each.losses, theory.levels, theory.remainder, distinct)
+        for each in curves
     ]
     comparing = _Comparing(theory, curves, features)
     return comparing.rows(), comparing.remarks
@@ -172,14 +228,67 @@ class _Comparing:
             grown *= math.exp(min(2 * float(theory.growth[0]) * first, LARGE))
         initial = [each.initial for each in self.features]
         rows = [self._loss("initial loss", 0, initial, grown - theory.start_loss)]
+        timed, made = theory.setting.timed, []
+        if theory.growth[0] > 0 and not timed:
+            rows += self._growth()
         for m in range(1, last + 1):
             halves = np.array([each.half_drops[m - 1] for each in self.features])
-            rows += self._half_drop(m - 1, halves)
+            half = self._half_drop(m - 1, halves) if timed else []
+            rows += half
             if not np.isfinite(halves).all():
                 break
-            rows += self._duration(m - 1)
+            made += [(m - 1, row) for row in half]
+            rows += self._duration(m - 1) if timed else []
             rows += self._plateau(m) if m < last else self._final()
-        return rows
+        return self._ties(rows) + self._together(made)
+
+    def _growth(self) -> list[CurveRow]:
+        """Row of the rate of the first growth on a mixture of tasks."""
+        theory = self.theory
+        rates = np.array(
+            [
+                growth_rate(curve.steps, curve.losses, theory.start_loss + each.noise)
+                for curve, each in zip(self.curves, self.features, strict=True)
+            ]
+        )
+        if not np.isfinite(rates).all():
+            self.remarks.append(
+                "rate of the first growth: not known of all curves, as there are too few records "
+                "before the drop, or the initial weights are not small"
+            )
+            return []
+        error = float(theory.fluctuations.rates[0]) / math.sqrt(len(rates))
+        rate = 2 * float(theory.growth[0])
+        allowance = GROWTH_ERROR + rate / 4 * (theory.setting.learning_rate is not None)
+        mean, spread = float(np.exp(np.mean(np.log(rates)))), _spread(np.log(rates))
+        return [CurveRow("growth", 0, mean, rate, spread, error, allowance, curves=len(rates))]
+
+    def _ties(self, rows: list[CurveRow]) -> list[CurveRow]:
+        """Allow for heads that learn a direction together, in all drops but one."""
+        drops = [row for row in rows if row.quantity == "duration"]
+        if self.theory.setting.model != "separate" or self.theory.setting.heads == 1 or not drops:
+            return rows
+        shortest = min(drops, key=lambda row: row.deviation)
+        longer = [row for row in drops if row is not shortest or len(drops) == 1]
+        return [replace(row, above=TIE) if row in longer else row for row in rows]
+
+    def _together(self, made: Sequence[tuple[int, CurveRow]]) -> list[CurveRow]:
+        """Row of the factor that several half-drops of random starts have in common."""
+        theory, count = self.theory, len(self.curves)
+        if len(made) < 2 or math.isinf(theory.start.draws):
+            return []
+        drops, rows = [list(each) for each in zip(*made, strict=True)]
+        weights = np.array([row.standard_error**-2 for row in rows])
+        weights /= np.sum(weights)
+        alone = theory.staircase_variance + theory.fluctuations.rates**2
+        total = theory.start.covariance / theory.start.draws
+        total = total + (theory.start.covariance + np.diag(alone)) / count
+        error = math.sqrt(weights @ total[np.ix_(drops, drops)] @ weights)
+        factor = math.exp(weights @ [math.log(row.found / row.theory) for row in rows])
+        allowance = float(weights @ [row.allowance for row in rows])
+        degrees = theory.start.draws - 1
+        row = CurveRow("half-drops", -1, factor, 1.0, math.nan, error, allowance, curves=count)
+        return [replace(row, degrees=degrees)]
 
     def _loss(
         self,
@@ -192,7 +301,8 @@ class _Comparing:
         """Row of a loss; ``uncertain`` is absolute."""
         theory, count = self.theory, len(losses)
         level = float(theory.levels[m]) if expected is None else expected
-        noise = np.mean([each.noise**2 / each.window for each in self.features])
+        first = quantity == "initial loss"
+        noise = np.mean([f.noise**2 / (f.early if first else f.window) for f in self.features])
         variance = theory.fluctuations.losses[m] ** 2
         variance += (noise + theory.start_loss**2) / level**2
         rounding = max(_rounding(each.losses) for each in self.curves)
@@ -241,11 +351,12 @@ class _Comparing:
         start = theory.start
         variance = start.variance[drop] + theory.staircase_variance[drop]
         variance += theory.fluctuations.rates[drop] ** 2
-        error = math.sqrt(variance / count + start.mean_variance[drop])
+        error = math.sqrt(variance / count + start.variance[drop] / start.draws)
         skewness = float(start.third[drop]) / count**2 / error**3 if error else 0.0
         steps, late = np.where(reached, halves, ends), not reached.all()
         allowance = self._start_allowance()
         row = self._time("half-drop", drop, steps, error, allowance, skewness, late)
+        row = replace(row, degrees=start.draws - 1)
         if not late:
             return [row]
         who = "no curve" if not reached.any() else f"{reached.sum()} of {count} curves"
@@ -270,6 +381,7 @@ class _Comparing:
             return []
         rates = float(self.theory.fluctuations.rates[drop])
         random, allowance = self._duration_errors(drop)
+        random = math.hypot(random, self._crossing_noise(drop))
         error = math.hypot(DURATION_SPREAD * rates, random) / math.sqrt(len(durations))
         allowance += SECOND_ORDER * rates**2
         return [self._time("duration", drop, durations, error, allowance)]
@@ -301,9 +413,17 @@ class _Comparing:
         drops = theory.levels[:-1] - theory.levels[1:]
         contrast = max(each.contrasts[m - 1] for each in distinct)
         uncertain = SLOPE * contrast * min(drops[m - 1], drops[m])
+        uncertain += max(each.drifts[m - 1] for each in distinct)
         uncertain += theory.setting.start**2 * float(theory.levels[m])
         heights = [each.heights[m - 1] for each in distinct]
-        return [replace(self, features=distinct)._loss("plateau", m, heights, uncertain)]
+        row = replace(self, features=distinct)._loss("plateau", m, heights, uncertain)
+        lam = theory.setting.law["eigenvalues"]
+        exchanges = [
+            drops[inside] - drops[outside]
+            for inside, outside in itertools.product(range(m), range(m, len(drops)))
+            if lam[outside] >= CLOSE * lam[inside]
+        ]
+        return [replace(row, above=float(max(exchanges, default=0.0) / row.theory))]
 
     def _final(self) -> list[CurveRow]:
         """Row of the final loss, with what is left of the last drop."""
@@ -315,7 +435,34 @@ class _Comparing:
         rest = float(np.mean(parts)) * float(theory.levels[-2] - level)
         uncertain = TAIL * rest + theory.fluctuations.bias * level
         losses = [each.final for each in self.features]
-        return [self._loss("final loss", -1, losses, uncertain, level + rest)]
+        setting, above, below = theory.setting, 0.0, 0.0
+        if not setting.timed:
+            ahead = [
+                last_fall(curve.steps, curve.losses) + self._unlearned(curve, each)
+                for curve, each in zip(self.curves, self.features, strict=True)
+            ]
+            above = max(ahead) / level
+            if above > HOPELESS:
+                self.remarks.append(
+                    "final loss: not compared, as directions of small eigenvalue may not be "
+                    "learned by the end"
+                )
+                return []
+        if setting.mixed and setting.model == "merged":
+            least = setting.recorded(least_merged_loss(setting.problem))
+            below = math.log(level / max(least, SMALLEST))
+        row = self._loss("final loss", -1, losses, uncertain, level + rest)
+        return [replace(row, below=below, above=above)]
+
+    def _unlearned(self, curve: Curve, features: CurveFeatures) -> float:
+        """Loss of directions that, at their smaller rate, cannot have been learned by the end.
+
+        A direction takes as much longer than the first as the squares of their eigenvalues differ.
+        """
+        setting = self.theory.setting
+        lam = np.sort(setting.eigenvalues)[::-1]
+        late = curve.steps[-1] < features.half_drops[0] * (lam[0] / lam) ** 2
+        return float(setting.loss_unit * setting.loss_factor * np.sum(lam[late]))
 
     def _crossing_error(self, drop: int) -> float:
         """Uncertainty of the step at which a level is crossed, by the distance of records."""
@@ -324,6 +471,12 @@ class _Comparing:
             return 0.0
         spacing, duration = float(np.nanmean(spacings)), float(self.theory.durations[drop])
         return spacing * min(0.5, CURVATURE * spacing / duration if duration > 0 else 0.5)
+
+    def _crossing_noise(self, drop: int) -> float:
+        """Standard error of a duration by the noise of the records, relative, of one curve."""
+        noise = max(each.noise / math.sqrt(each.window) for each in self.features)
+        # Between its quarters the loss falls by half of a drop.
+        return 2 * math.sqrt(2) * noise / float(-np.diff(self.theory.levels)[drop])
 
     def _start_allowance(self) -> float:
         """Relative error of times that is of the order of the initial weights."""

@@ -11,9 +11,14 @@ import numpy as np
 from iclimit.asymptotics.checks import real_array
 from iclimit.asymptotics.dynamics import plateau_losses
 from iclimit.checks import check_arguments, check_choice, given
+from iclimit.problem import Problem
 from iclimit.simulate.descent.constructions import NORMALIZATIONS
 from iclimit.simulate.dynamics import AttentionModel
 from iclimit.simulate.dynamics.attention_models import INITIALIZATIONS
+from iclimit.validation.yours.curves.mixtures import mixture_losses
+
+# How training goes: by full-batch descent with small steps, which the flow describes, or not.
+OPTIMIZERS = ("gradient-descent", "other")
 
 # Layers of weights whose product is the prediction.
 LAYERS = {"merged": 2, "cubic": 2, "separate": 3}
@@ -50,6 +55,9 @@ class CurveSetting:
     loss_factor: float
     training_set: float
     standardize: bool
+    optimizer: str = "gradient-descent"
+    fresh_fraction: float = 1.0
+    shared_task: tuple[float, ...] | None = None
     time_unit: float = 1.0
     loss_unit: float = 1.0
 
@@ -62,9 +70,39 @@ class CurveSetting:
         AttentionModel(self.model, len(lam), self.heads, self.rank)
         check_choice("initialization", self.initialization, INITIALIZATIONS)
         check_choice("normalization", self.normalization, NORMALIZATIONS)
+        check_choice("optimizer", self.optimizer, OPTIMIZERS)
+        _ = self.problem
+        if self.mixed and self.model == "separate":
+            raise ValueError(
+                "fresh_fraction must be 1 for model 'separate', whose training on mixtures has no "
+                f"theory, got {self.fresh_fraction!r}"
+            )
         names = ("context", "init_scale", "noise_variance", "loss_factor", "training_set")
         numbers = {name: getattr(self, name) for name in names}
         check_arguments(**numbers, **given(learning_rate=self.learning_rate))
+
+    @property
+    def mixed(self) -> bool:
+        """Whether some sequences share a task."""
+        return self.shared_task is not None
+
+    @property
+    def timed(self) -> bool:
+        """Whether theory has the times of drops."""
+        return self.optimizer == "gradient-descent" and not self.mixed
+
+    @property
+    def problem(self) -> Problem:
+        """Law of the sequences."""
+        return Problem(
+            dim=len(self.eigenvalues),
+            context=self.context,
+            input_covariance=self.eigenvalues,
+            noise_variance=self.noise_variance,
+            fresh_fraction=self.fresh_fraction,
+            shared_task=self.shared_task,
+            scale=1,
+        )
 
     @property
     def law(self) -> dict[str, Any]:
@@ -105,6 +143,13 @@ class CurveSetting:
     @property
     def levels(self) -> np.ndarray:
         """Losses at the start, at the plateaus and at the end, as they are recorded."""
-        losses = plateau_losses(**self.law)[list(self.learned)]
-        losses = losses - (0 if self.query_noise else self.noise_variance)
-        return self.loss_unit * self.loss_factor * losses
+        if self.mixed:
+            losses = mixture_losses(self.problem)
+        else:
+            losses = plateau_losses(**self.law)[list(self.learned)]
+        return self.recorded(losses)
+
+    def recorded(self, losses: Any) -> Any:
+        """Mean squared errors on noisy query labels as they are recorded."""
+        noise = 0.0 if self.query_noise else self.noise_variance
+        return self.loss_unit * self.loss_factor * (losses - noise)

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -44,16 +44,31 @@ from iclimit.asymptotics.dynamics import (
     time_from_pole,
 )
 from iclimit.asymptotics.dynamics.staircase import HALF
-from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.dynamics import AttentionModel, initial_weights
 from iclimit.simulate.dynamics.feature_moments import feature_count
 from iclimit.simulate.prompts.training_sets import draw_training_set
 from iclimit.validation.yours.curves.features import QUARTERS
+from iclimit.validation.yours.curves.mixtures import feature_correlations, first_growth_rate
 from iclimit.validation.yours.curves.setting import CurveSetting
 
 # Number and size of the training sets that are drawn: standard deviations are right to 8 %.
 SETS, SET_SIZE = 80, 300
+
+# What fluctuations over training sets do not depend on.
+NEUTRAL: dict[str, Any] = {
+    "training_set": math.inf,
+    "standardize": False,
+    "query_noise": True,
+    "init_scale": 1.0,
+    "initialization": "per-head",
+    "learning_rate": None,
+    "normalization": "mean",
+    "optimizer": "gradient-descent",
+    "time_unit": 1.0,
+    "loss_unit": 1.0,
+    "loss_factor": 1.0,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,44 +95,44 @@ def find_fluctuations(setting: CurveSetting) -> Fluctuations:
     if math.isinf(setting.training_set):
         count = len(setting.learned)
         return Fluctuations(np.zeros(count), np.zeros(count - 1), 0.0)
-    law = setting.eigenvalues, setting.context, setting.noise_variance
-    losses, rates, bias = _small_sets(*law, setting.learned, setting.model, setting.standardize)
-    shrink = math.sqrt(max(SET_SIZE, 4 * len(setting.eigenvalues)) / setting.training_set)
+    lam = setting.eigenvalues if setting.mixed else setting.law["eigenvalues"].tolist()
+    losses, rates, bias = _small_sets(
+        replace(setting, eigenvalues=tuple(lam), **NEUTRAL), setting.standardize
+    )
+    shrink = math.sqrt(max(SET_SIZE, 4 * len(lam)) / setting.training_set)
     return Fluctuations(shrink * losses, shrink * rates, bias / setting.training_set)
 
 
 @lru_cache(maxsize=32)
-def _small_sets(
-    eigenvalues: tuple[float, ...],
-    context: int,
-    noise_variance: float,
-    stops: tuple[int, ...],
-    model: str,
-    standardize: bool,
-) -> tuple[np.ndarray, np.ndarray, float]:
+def _small_sets(setting: CurveSetting, standardize: bool) -> tuple[np.ndarray, np.ndarray, float]:
     """Relative standard deviations over small sets, of losses and rates, and the bias times P."""
-    lam, dim = np.sort(eigenvalues)[::-1], len(eigenvalues)
-    problem = Problem(dim, context, input_covariance=lam, noise_variance=noise_variance, scale=1)
+    problem, dim, stops = setting.problem, len(setting.eigenvalues), setting.learned
+    lam = np.diag(problem.covariance_of_inputs)
     numpy, generator = get_backend("numpy"), np.random.default_rng(0)
-    second = lam**2 + lam * (lam + lam.sum() + noise_variance) / context
+    cross = feature_correlations(problem)
+    inverse = np.linalg.inv(
+        cross + (cross + problem.label_square * np.diag(lam)) / setting.context
+    )
     losses, rates, biases = [], [], []
     for _ in range(SETS):
         drawn = draw_training_set(
             problem, numpy, generator, max(SET_SIZE, 4 * dim), standardize=standardize
         )
         beta = np.mean(drawn.labels[..., None] * drawn.inputs, axis=1)
-        label = drawn.query_label
-        features = beta * drawn.query
+        label, query = drawn.query_label, drawn.query
         # Residuals with the first directions learned, one column for each plateau.
-        learned = np.cumsum(np.pad(features * lam / second, ((0, 0), (1, 0))), axis=1)
+        answers = (beta @ inverse @ cross / lam) * query
+        learned = np.cumsum(np.pad(answers, ((0, 0), (1, 0))), axis=1)
         squares = (label[:, None] - learned[:, list(stops)]) ** 2
         losses.append(np.mean(squares, axis=0))
-        growth = np.mean(label[:, None] * features, axis=0)
-        rates.append([growth @ lam**2] if model != "separate" else growth[: len(stops) - 1])
-        leverage = np.sum(beta**2 / second, axis=1) * np.sum(drawn.query**2 / lam, axis=1)
+        if setting.model == "separate":
+            rates.append(np.mean(label[:, None] * beta * query, axis=0)[: len(stops) - 1])
+        else:
+            rates.append([np.mean(label * np.sum(beta @ cross * query, axis=1))])
+        leverage = np.sum(beta @ inverse * beta, axis=1) * np.sum(query**2 / lam, axis=1)
         biases.append(np.mean(squares[:, -1] * leverage) / np.mean(squares[:, -1]))
     # All layers but the narrow one also fit the moments of inputs and of labels.
-    more = 1 if model == "cubic" else feature_count(dim) / dim**2
+    more = 1 if setting.model == "cubic" else feature_count(dim) / dim**2
     deviations = (
         np.std(each, axis=0, ddof=1) / np.abs(np.mean(each, axis=0)) for each in (losses, rates)
     )
@@ -143,23 +158,29 @@ class StartLaw:
 
     Attributes
     ----------
-    mean, variance : ndarray (drops,)
-        Of one run; without variance if the initial weights are given.
+    mean : ndarray (drops,)
+        Of one run.
+    covariance : ndarray (drops, drops)
+        Of one run; zero if the initial weights are given.
     third : ndarray (drops,)
         Third cumulant of one run.
-    mean_variance : ndarray (drops,)
-        Of the mean itself, if it is found from random starts.
+    draws : float
+        Random starts from which mean and covariance are found; infinite if they are known.
     """
 
     mean: np.ndarray
-    variance: np.ndarray
+    covariance: np.ndarray
     third: np.ndarray
-    mean_variance: np.ndarray
+    draws: float = math.inf
+
+    @property
+    def variance(self) -> np.ndarray:
+        """Variance of each drop, of one run."""
+        return np.diag(self.covariance)
 
 
 def merged_start(setting: CurveSetting, initial: Sequence[Weights]) -> StartLaw:
     """Law of merged attention, or the times of given initial weights."""
-    zero = np.zeros(1)
     lam = setting.law["eigenvalues"]
     if initial:
         scales = [
@@ -173,19 +194,15 @@ def merged_start(setting: CurveSetting, initial: Sequence[Weights]) -> StartLaw:
             for each in initial
         ]
         logs = [math.log(_merged_time(setting, scale)) for scale in scales]
-        return StartLaw(np.array([np.mean(logs)]), zero, zero, zero)
+        return StartLaw(np.array([np.mean(logs)]), np.zeros((1, 1)), np.zeros(1))
     law = effective_init_scale_moments(setting.heads)
     time = _merged_time(setting, setting.start * math.exp(law.mean))
     relative = float(law.std) / float(np.linalg.norm(lam**2)) / time
     # The time is linear in the logarithm of the scale, which has the law of ln(chi-square)/2; the
     # logarithm of the time is less skewed.
     skewness = -float(polygamma(2, setting.heads / 2)) / (2 * float(law.std)) ** 3 - 3 * relative
-    return StartLaw(
-        np.array([math.log(time)]),
-        np.array([relative**2]),
-        np.array([skewness * relative**3]),
-        zero,
-    )
+    mean, third = np.array([math.log(time)]), np.array([skewness * relative**3])
+    return StartLaw(mean, np.array([[relative**2]]), third)
 
 
 def separate_start(
@@ -211,12 +228,13 @@ def separate_start(
     drops = np.array(times)[:, :count]
     if not np.all(drops > 0):
         raise _too_large(setting)
-    logs, none = np.log(drops), np.zeros(count)
+    logs, third = np.log(drops), np.zeros(count)
+    mean = np.mean(logs, axis=0)
     if initial:
-        return StartLaw(np.mean(logs, axis=0), none, none, none)
+        return StartLaw(mean, np.zeros((count, count)), third)
     with np.errstate(invalid="ignore"):  # of drops that never happen
-        variance = np.var(logs, axis=0, ddof=1)
-    return StartLaw(np.mean(logs, axis=0), variance, none, variance / draws)
+        covariance = np.cov(logs, rowvar=False).reshape(count, count)
+    return StartLaw(mean, covariance, third, draws)
 
 
 def _too_large(setting: CurveSetting) -> ValueError:
@@ -358,6 +376,8 @@ class CurveTheory:
     def remainder(self, steps: Any, drop: int = -1) -> Any:
         """Part of a drop that is ahead so many steps after half of it."""
         setting = self.setting
+        if not setting.timed:
+            return np.zeros(np.shape(steps))
         since = np.asarray(steps, dtype=float) * setting.step_time
         if setting.model != "separate":
             shape = _merged_shape(setting.eigenvalues, setting.context, setting.noise_variance)
@@ -392,7 +412,26 @@ def predict_curve(
     draws, seed : int
         Random starts of separate attention, and their seed.
     """
-    separate = setting.model == "separate"
+    count, separate = len(setting.learned) - 1, setting.model == "separate"
+    if not setting.timed:
+        unknown, zero = np.full(count, np.nan), np.zeros(count)
+        growth = zero
+        if setting.mixed and setting.optimizer == "gradient-descent":
+            growth = setting.step_time * np.array(
+                [first_growth_rate(setting.problem, setting.model)]
+            )
+        return CurveTheory(
+            setting,
+            setting.levels,
+            unknown,
+            unknown,
+            StartLaw(unknown, np.zeros((count, count)), zero),
+            zero,
+            growth,
+            np.zeros((2, count)),
+            _start_loss(setting),
+            find_fluctuations(setting),
+        )
     if separate:
         start = separate_start(setting, initial, draws, seed)
     else:

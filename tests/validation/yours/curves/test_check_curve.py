@@ -5,11 +5,13 @@ Curves come from simulated descent and flow, which share nothing with the theory
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import iclimit
+from benchmarks.curve_calibration import otherwise, random_setting
 from iclimit.problem import Problem
 from iclimit.published import settings
 from iclimit.simulate.dynamics import (
@@ -18,7 +20,9 @@ from iclimit.simulate.dynamics import (
     simulate_gradient_descent,
     simulate_gradient_flow,
 )
+from iclimit.simulate.dynamics.feature_moments import population_moments
 from iclimit.validation.reference.curves import CURVES
+from iclimit.validation.yours.curves.mixtures import least_merged_loss, mixture_losses
 from iclimit.validation.yours.curves.rows import CurveRow
 from iclimit.validation.yours.curves.theory import find_fluctuations
 
@@ -95,39 +99,22 @@ def test_flow_of_separate_attention_agrees_with_and_without_its_weights(separate
     law = iclimit.check_curve(table, **SEPARATE, draws=6)
     assert law.holds, str(law)
     assert rows_of(law)["half-drop", 1].standard_error > 0.1
-    assert [row.found for row in law.comparisons] == [row.found for row in sharp.comparisons]
+    assert [row.found for row in law.comparisons[:-1]] == [row.found for row in sharp.comparisons]
 
 
-@pytest.mark.parametrize("index", [0, 1])
-def test_published_curves_of_one_drop_agree(index):
-    assert_published_agrees(index, 4, mistakes=index == 0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("index", [2, 3])
-def test_published_curves_of_separate_attention_agree(index):
-    assert_published_agrees(index, 7 if index == 2 else 11)
-
-
-def assert_published_agrees(index, least, mistakes=True):
-    """Check a published curve, and the same with planted mistakes."""
+@pytest.mark.parametrize(
+    ("index", "least"),
+    [(0, 4), (1, 4), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((2, 8), (3, 12)))],
+)
+def test_published_curves_agree(index, least):
     steps, losses = CURVES[index].read().T
     setting = dict(settings[CURVES[index].setting])
     dim, _ = setting.pop("dim"), setting.pop("steps")
     lam = np.arange(dim, 0, -1) / (dim * (dim + 1) / 2)
-    more = setting | {"eigenvalues": lam, "context": 31, "standardize": True}
-    table = {"step": steps, "loss": losses}
-    more["draws"] = 6
-    check = iclimit.check_curve(table, **more)
+    more = setting | {"eigenvalues": lam, "context": 31, "standardize": True, "draws": 6}
+    check = iclimit.check_curve({"step": steps, "loss": losses}, **more)
     assert check.holds, str(check)
     assert len(check.comparisons) >= least
-    if not mistakes:
-        return
-    rate = setting["learning_rate"]
-    wrong = iclimit.check_curve(table, **more | {"learning_rate": 2 * rate})
-    assert "the learning rate is half of what is stated" in wrong.fits
-    wrong = iclimit.check_curve(table | {"loss": losses / 2}, **more)
-    assert wrong.fits == ("losses are recorded with half the stated factor",)
 
 
 # Planted mistakes
@@ -144,6 +131,11 @@ MISTAKES = {
     "the eigenvalues have the sum 1": {"eigenvalues": tuple(3 * each for each in LAM)},
     "scores are divided by N (normalization mean)": {"normalization": "sum"},
     "init_scale is a variance": {"init_scale": 1e-8},
+    # Values that are found: the true ones are within their intervals.
+    "steps count 0.3": {"learning_rate": 0.05 / 0.3},
+    "losses are recorded with 1.4 times": {"loss_factor": 1 / 1.4, "learning_rate": 0.07},
+    "init_scale is": {"init_scale": 0.01},
+    "there are 20 pairs": {"context": 30},
 }
 
 
@@ -153,8 +145,29 @@ def test_a_mistake_is_named(merged, fits):
     two = {"step": merged.recorded_at, "loss_0": merged.losses[0], "loss_1": merged.losses[1]}
     check = iclimit.check_curve(two, **stated)
     assert check.verdict.kind == "contradicts"
-    assert check.fits == (fits,)
-    assert fits in str(check)
+    assert [fit[: len(fits)] for fit in check.fits] == [fits]
+    assert f"fits if: {fits}" in str(check)
+
+
+def test_white_inputs_are_named():
+    white = Problem(dim=3, context=CONTEXT, input_covariance=(0.5,) * 3, scale=1)
+    run = {"training_set": math.inf, "repeats": 2, "rng": 1}
+    curves = simulate_gradient_descent(white, steps=1000, record=4, **run, **MERGED)
+    check = iclimit.check_curve(curves, **MERGED, **LAW)
+    assert check.fits == ("the inputs are white, of variance 0.5",)
+
+
+def test_half_drops_that_are_all_late_contradict_together():
+    """Each is within its law over starts."""
+    stated = SEPARATE | {"heads": 6, "eigenvalues": (0.6, 0.4, 0.25), "draws": 10}
+    times = np.arange(0, 30000, 10.0)
+    theory = iclimit.check_curve({"time": times, "loss": 1.25 - times / 1e6}, **stated).theory
+    late = replace(theory, half_drops=2 * theory.half_drops).loss(times)
+    check = iclimit.check_curve({"time": times, "loss": late}, **stated)
+    assert [row.quantity for row in check.outliers] == ["half-drops"]
+    z = [row.z for row in check.comparisons if row.quantity == "half-drop"]
+    assert len(z) == 3
+    assert all(1.5 < each < 3 for each in z)
 
 
 def test_what_would_have_been_noticed_is_noticed(merged):
@@ -193,6 +206,68 @@ def test_mistakes_about_the_model_are_named(merged, separate):
     assert "within the single drop of model 'merged'" in check.unexpected[0]
     check = iclimit.check_curve(merged, model="separate", **MERGED, **LAW, draws=4)
     assert "key and query are merged" in check.fits
+
+
+# Mixtures of tasks, and other training than full-batch descent
+
+MIXED = {"fresh_fraction": 0.6, "shared_task": (1.0, -1.0, 0.5)}
+
+
+@pytest.mark.parametrize("model", ["merged", "cubic"])
+def test_mixtures_of_tasks(model):
+    problem = replace(PROBLEM, **MIXED)
+    run = {"training_set": math.inf, "repeats": 2, "rng": 1}
+    stated = MERGED | {"model": model, "init_scale": 1e-3}
+    curves = simulate_gradient_descent(problem, steps=12000, record=10, **run, **stated)
+    check = iclimit.check_curve(curves, **stated, **LAW, **MIXED)
+    assert check.holds, str(check)
+    assert [row.quantity for row in check.comparisons] == ["initial loss", "growth", "final loss"]
+    if model == "cubic":
+        fast = iclimit.check_curve(curves, **stated | {"learning_rate": 0.1}, **LAW, **MIXED)
+        assert fast.fits == ("the learning rate is half of what is stated",)
+    else:
+        wrong = iclimit.check_curve(curves, **stated, **LAW)
+        assert wrong.verdict.kind == "contradicts"
+        assert not wrong.fits
+
+
+def test_the_least_loss_of_the_narrow_model_is_that_of_the_best_predictor():
+    problem = replace(PROBLEM, **MIXED)
+    moments = population_moments(problem)
+    narrow = [
+        place
+        for place, (i, j, _) in enumerate(
+            (i, j, k) for i in range(4) for j in range(i, 4) for k in range(3)
+        )
+        if (i < 3) == (j == 3) and i < 3
+    ]
+    second, cross = moments.second[np.ix_(narrow, narrow)], moments.cross[narrow]
+    best = moments.label - cross @ np.linalg.solve(second, cross)
+    assert mixture_losses(problem) == pytest.approx([moments.label, best])
+    assert least_merged_loss(problem) < best
+
+
+@pytest.mark.parametrize("rule", ["momentum", "adam"])
+@pytest.mark.parametrize("seed", [8, 9])  # of merged and of separate attention
+def test_losses_of_other_optimizers_agree(rule, seed):
+    table, stated = otherwise(random_setting(np.random.default_rng(seed)), seed, rule)
+    check = iclimit.check_curve(table, **stated)
+    assert check.holds, str(check)
+    assert not {"half-drop", "duration"} & {row.quantity for row in check.comparisons}
+    assert "the theory is of gradient flow" in str(check)
+    assert iclimit.check_curve(table | {"loss": 1.01 * np.array(table["loss"])}, **stated).outliers
+
+
+def test_curves_of_minibatches_are_smoothed():
+    batches = {"training_set": 3000, "standardize": False, "repeats": 2}
+    run = simulate_gradient_descent(
+        PROBLEM, steps=1600, record=2, batch=64, rng=3, **batches, **MERGED
+    )
+    check = iclimit.check_curve(run, training_set=3000, **MERGED, **LAW)
+    assert check.holds, str(check)
+    assert iclimit.check_curve(
+        run, training_set=3000, **MERGED | {"learning_rate": 0.2}, **LAW
+    ).outliers
 
 
 # Curves in which there is little to see
@@ -267,7 +342,7 @@ SHAPES = {
 @pytest.mark.parametrize("shape", SHAPES)
 def test_curves_of_any_shape_have_a_verdict(model, shape):
     table = {"step": 5 * np.arange(200), "loss": SHAPES[shape]}
-    check = iclimit.check_curve(table, **MERGED | LAW | {"model": model, "draws": 2})
+    check = iclimit.check_curve(table, **MERGED | LAW | {"model": model, "draws": 5})
     assert check.verdict.kind in ("contradicts", "unusable")
     assert not any(math.isnan(row.z) for row in check.comparisons)
     assert json.dumps(check.to_dict())
