@@ -2,9 +2,6 @@
 
 import gc
 import os
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 # The tests run on all cores already.  BLAS reads this when NumPy is first imported.
@@ -17,14 +14,12 @@ from hypothesis import settings
 from started_browser import started_browser
 from strict_arrays import StrictBackend
 
-from iclimit.simulate.arrays import Backend
-
 # Modules and collected tests stay to the end: looking through them for garbage again and again
 # takes a sixth of the collection, and is left out afterwards.
 gc.disable()
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish():
     gc.freeze()
     gc.enable()
 
@@ -34,13 +29,13 @@ settings.load_profile("reproducible")
 
 
 @pytest.fixture(scope="session")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stores(tmp_path_factory):
     """Folder of the run stores of all tests."""
     return tmp_path_factory.mktemp("stores")
 
 
 @pytest.fixture(autouse=True)
-def own_store(stores: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_store(stores, monkeypatch):
     """The run store of the command line, a new one for each test."""
     path = stores / f"{uuid4()}.sqlite"
     monkeypatch.setenv("ICLIMIT_STORE", str(path))
@@ -48,13 +43,13 @@ def own_store(stores: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
+def browser():
     """Selenium's driver of a headless browser; the test is skipped where there is none."""
     with started_browser() as driver:
         yield driver
 
 
 @pytest.fixture
-def strict_backend() -> Backend:
+def strict_backend():
     """Backend of array_api_strict with NumPy's random numbers."""
     return StrictBackend("strict", array_api_strict)

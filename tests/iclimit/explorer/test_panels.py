@@ -51,7 +51,7 @@ def page(tmp_path_factory):
     return path
 
 
-def resize(browser, width, theme="light"):
+def resize(browser, width, theme):
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 700}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     media = {"prefers-color-scheme": theme, "prefers-reduced-motion": "reduce"}
@@ -65,8 +65,9 @@ def rest(browser):
     browser.execute_script(script)
 
 
-def load(browser, page, link=""):
+def load(browser, page, link="", width=1400, theme="light"):
     """Open the page at a link, as a reader does."""
+    resize(browser, width, theme)
     browser.get("about:blank")
     browser.get(page.resolve().as_uri() + link)
     rest(browser)
@@ -115,8 +116,7 @@ def overlap(a, b):
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_nothing_overflows_overlaps_or_is_empty(browser, page, width, theme):
-    resize(browser, width, theme)
-    load(browser, page)
+    load(browser, page, width=width, theme=theme)
     assert len(identities(browser)) == len(PANELS)
     for link in views(browser):
         show(browser, link)
@@ -160,7 +160,6 @@ return [shown.length, useless];
 
 
 def test_every_slider_changes_what_is_drawn(browser, page):
-    resize(browser, 1400)
     load(browser, page)
     total = 0
     for link in views(browser):
@@ -173,7 +172,6 @@ def test_every_slider_changes_what_is_drawn(browser, page):
 
 
 def test_links_restore_the_state(browser, page):
-    resize(browser, 1400)
     link = "#panel=icl&axis=alpha&tau=3.5&alpha=1&kappa=4&rho=0.25&ridge=0.01"
     load(browser, page, link)
     expected = {"axis": "alpha", "tau": 3.5, "alpha": 1, "kappa": 4, "rho": 0.25, "ridge": 0.01}
@@ -279,7 +277,6 @@ def test_sampled_spectra_have_the_moments_of_wishart_matrices(browser, page):
 
 @pytest.mark.parametrize("allowed", [True, False])
 def test_maps_become_fine_beside_the_page(browser, page, allowed):
-    resize(browser, 1400)
     load(browser, page)
     script = "window.Worker = arguments[0] ? Worker : () => { throw Error('none'); };"
     browser.execute_script(script, allowed)
@@ -305,7 +302,6 @@ def test_maps_become_fine_beside_the_page(browser, page, allowed):
 
 
 def test_links_with_nonsense_open_the_defaults(browser, page):
-    resize(browser, 1400)
     load(browser, page, "#panel=nothing&tau=x&axis=beta&rho=-5&alpha=1e99")
     assert browser.execute_script("return explorer.panel === explorer.panels[0]")
     found = state(browser)
@@ -314,7 +310,6 @@ def test_links_with_nonsense_open_the_defaults(browser, page):
 
 
 def test_python_lines_give_the_curve(browser, page):
-    resize(browser, 1400)
     load(browser, page)
     for link in views(browser):
         for change in ("", "&rho=0.3&tau=0.7&ratio=0.8&noise_variance=0.2&dim=12"):
@@ -335,7 +330,6 @@ def test_python_lines_give_the_curve(browser, page):
 
 
 def test_every_quantity_has_a_diagram_and_the_python_lines_of_it(browser, page):
-    resize(browser, 1400)
     load(browser, page, "#panel=phases")
     options = (
         "return Array.from(document.querySelectorAll('#phases-quantity option'), (o) => o.value)"
@@ -380,7 +374,6 @@ CORNERS = [
 
 
 def test_words_at_the_ends_of_all_sliders(browser, page):
-    resize(browser, 1400)
     load(browser, page)
     links = list(CORNERS)
     for view in views(browser):
@@ -443,8 +436,7 @@ def test_sliders_of_diagrams_stay_within_the_quantity(browser, page):
 
 
 def test_paper_is_light(browser, page):
-    resize(browser, 1400, "dark")
-    load(browser, page)
+    load(browser, page, theme="dark")
     script = """return ['beforeprint', 'afterprint'].map((name) => {
       dispatchEvent(new Event(name));
       return document.documentElement.dataset.theme;
@@ -456,7 +448,6 @@ def test_keys_move_sliders_and_the_cursor(browser, page):
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
 
-    resize(browser, 1400)
     load(browser, page, "#panel=icl&axis=tau")
     browser.find_element(By.ID, "icl-alpha").send_keys(Keys.ARROW_RIGHT * 5)
     assert state(browser)["alpha"] > 1
@@ -470,8 +461,7 @@ def test_keys_move_sliders_and_the_cursor(browser, page):
 def test_accessibility_without_serious_findings(browser, page, theme):
     # Themes differ in their colours only.
     rules = {"runOnly": {"type": "rule", "values": ["color-contrast"]}} if theme == "dark" else {}
-    resize(browser, 1400, theme)
-    load(browser, page)
+    load(browser, page, theme=theme)
     for link in views(browser):
         show(browser, link)
         assert serious_findings(browser, **rules) == [], link

@@ -171,17 +171,6 @@ def test_reading_does_not_call_the_class():
     assert decode(text.replace('"full"', '"none"')).kind == "none"
 
 
-def test_numbers_of_simulated_errors_by_hand():
-    run = simulate_errors(
-        dim=4, context=4, tasks=2, prompts=30, rho=0.1, ridge=0.1, rng=0, repeats=5
-    )
-    found = summary_numbers(run)
-    assert found.keys() == {"icl", "idg"}
-    assert found["icl"][0] == pytest.approx(sum(run.icl.samples) / 5, rel=1e-12)
-    variance = sum((x - found["icl"][0]) ** 2 for x in run.icl.samples) / 4
-    assert found["icl"][1] == pytest.approx(math.sqrt(variance / 5), rel=1e-12)
-
-
 def test_numbers_with_their_errors():
     assert summary_numbers(1.5) == {"value": (1.5, None)}
     assert summary_numbers(np.float32(2)) == {"value": (2.0, None)}

@@ -1,12 +1,14 @@
 """The run store: nothing is lost, doubled or half written, and every trouble is told."""
 
+import itertools
 import json
 import os
+import random
 import sqlite3
-import subprocess
 import sys
 import tempfile
-import textwrap
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -39,40 +41,6 @@ BATCH = StoredBatch(
     result="1.5",
 )
 NOBODY = 65534
-
-SCRIPT = """
-import os, random, signal, sys, time
-from dataclasses import replace
-from iclimit.runs.store import RunStore, StoredBatch
-BATCH = StoredBatch(
-    identity="", first=0, count=1, function="f", parameters="{}", seed="0", backend="", code="c",
-    seconds=1.0, residual=None, numbers="{}", host="h", finished="2026", versions="{}", result="",
-)
-def in_children(count, work):
-    processes = []
-    for number in range(count):
-        process = os.fork()
-        if process == 0:
-            try:
-                work(number)
-                os._exit(0)
-            except BaseException as error:
-                print(repr(error), file=sys.stderr, flush=True)
-                os._exit(1)
-        processes.append(process)
-    return processes
-"""
-
-
-def run_script(text, *arguments):
-    """Run the helpers above and this text in a process of its own, which can fork cheaply."""
-    return subprocess.run(
-        [sys.executable, "-c", SCRIPT + textwrap.dedent(text), *map(str, arguments)],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=300,
-    ).stdout
 
 
 def integrity(path):
@@ -168,39 +136,29 @@ def test_overlapping_batches_are_refused(path):
 
 
 def test_writers_at_the_same_time_never_overlap(path):
-    told = run_script(
-        """
-        gate_out, gate_in = os.pipe()
+    """Each with a connection of its own; `test_kill_and_resume` has processes."""
+    RunStore(path).close()
+    gate = threading.Barrier(3)
 
-        def write(number):
-            os.close(gate_in)
-            os.read(gate_out, 1)
-            chance = random.Random(number)
-            with RunStore(sys.argv[1]) as store:
-                for _ in range(60):
-                    batch = replace(
-                        BATCH, identity=chance.choice("abc"), first=chance.randrange(160),
-                        count=chance.randrange(1, 9), host=str(number),
-                    )
-                    if store.add(batch):
-                        os.write(1, f"{number} {batch.identity} {batch.first}\\n".encode())
+    def write(number):
+        chance, accepted = random.Random(number), []
+        with RunStore(path) as store:
+            gate.wait()
+            for _ in range(60):
+                place = {"identity": chance.choice("abc"), "first": chance.randrange(160)}
+                if store.add(replace(BATCH, **place, count=chance.randrange(1, 9))):
+                    accepted.append((place["identity"], place["first"]))
+        return accepted
 
-        processes = in_children(3, write)
-        os.close(gate_in)
-        assert all(os.waitpid(process, 0)[1] == 0 for process in processes)
-        """,
-        path,
-    )
-    accepted = sorted(tuple(line.split()) for line in told.splitlines())
+    with ThreadPoolExecutor(3) as threads:
+        accepted = list(threads.map(write, range(3)))
+    assert all(accepted)
     assert integrity(path) == "ok"
     with RunStore(path) as store:
-        found = {name: store.find(name) for name in "abc"}
-    rows = sorted((b.host, name, str(b.first)) for name in found for b in found[name])
-    assert rows == accepted
-    assert {host for host, _, _ in rows} == {"0", "1", "2"}
-    for batches in found.values():
-        repeats = [r for b in batches for r in range(b.first, b.first + b.count)]
-        assert len(repeats) == len(set(repeats))
+        batches = [batch for name in "abc" for batch in store.find(name)]
+    assert sorted((b.identity, b.first) for b in batches) == sorted(itertools.chain(*accepted))
+    repeats = [(b.identity, r) for b in batches for r in range(b.first, b.first + b.count)]
+    assert len(repeats) == len(set(repeats))
 
 
 @pytest.mark.parametrize(
