@@ -48,6 +48,27 @@ def test_training_by_sgd():
     assert np.all(abs(value - [theory.loss, theory.distance]) < SIGMAS * error)
 
 
+@pytest.mark.parametrize("queries", [0.5, 2.0])
+def test_a_step_that_follows_noise_of_the_query_labels(queries):
+    """One step on dim contexts, by sampling; what is not this noise is 1e-4 of the distance."""
+    dim, noise, level, distances = 24, 0.5, 1e4, []
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        X, task = rng.standard_normal((dim, dim, dim)), rng.standard_normal((dim, dim, 1))
+        labels = X @ task + np.sqrt(noise * dim) * rng.standard_normal(task.shape)
+        h = np.swapaxes(X, 1, 2) @ labels / dim
+        Q = rng.standard_normal((dim, int(queries * dim), dim))
+        pull = np.swapaxes(Q, 1, 2) @ rng.standard_normal((*Q.shape[:2], 1)) / Q.shape[1]
+        step = 0.06 * np.sqrt(level * dim) * np.mean(pull @ np.swapaxes(h, 1, 2), axis=0)
+        distances.append(np.sum(step**2) / dim)
+    setting = SETTING | {"query_ratio": queries, "query_noise_variance": level}
+    theory = online_sgd_errors(steps=1, noise_variance=noise, **setting)
+    error = np.std(distances) / np.sqrt(len(distances))
+    assert error < 0.05 * theory.distance
+    # At this dimension the variance of h is larger by 1/(2.5 dim).
+    assert abs(np.mean(distances) - theory.distance) < SIGMAS * error
+
+
 def test_published_numbers_of_the_recursion():
     """The recursion by hand, and the loss by its definition from trace and square."""
     A, eta, floor = 2.5, 0.06, []

@@ -16,7 +16,7 @@ from scipy.optimize import differential_evolution
 from iclimit.asymptotics.descent import chebyshev_schedule, optimal_schedule, schedule_loss
 from iclimit.asymptotics.gdpp import gdpp_loss, gdpp_minima, optimal_gdpp, worst_case_residual
 from iclimit.asymptotics.gdpp import losses as gdpp_module
-from iclimit.asymptotics.gdpp.search import degree, residual
+from iclimit.asymptotics.gdpp.search import degree, random_starts, residual
 from iclimit.asymptotics.spectra import Wishart, wishart_moment
 
 # A sum of positive terms; measured worst 1e-14 for losses above 1e-3.
@@ -334,6 +334,14 @@ def test_extrema_of_the_best_worst_case_are_of_equal_height(condition_number, la
     peaks = np.concatenate([peaks, P[:1], P[-1:]])
     # The grid misses the extrema by less than 1e-7 of their height.
     assert np.sum(peaks > found.loss * (1 - 1e-6)) == 2 * layers
+
+
+def test_random_starts_are_rates_of_noisy_eigenvalues():
+    """A layer that removes an eigenvalue theta has the rate 1/(theta + v), below 1/v."""
+    quiet, noisy = (random_starts(3, 400, 0.1, v)[:, :3] for v in (0.0, 5.0))
+    assert np.all(quiet > 0)
+    assert np.median(quiet) > 1 / 5
+    assert np.all((noisy > 0) & (noisy < 1 / 5))
 
 
 def test_published_two_layers_are_a_local_minimum():

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import beta
 
 from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum
-from iclimit.asymptotics.spectra import MarchenkoPastur, PowerLaw, Uniform
+from iclimit.asymptotics.spectra import Atoms, MarchenkoPastur, PowerLaw, Uniform
 
 ROUNDING = 1e-12
 
@@ -68,6 +68,14 @@ def test_pairings_of_quantiles(pairing, expected):
     c, t = spectrum.task, spectrum.test
     assert mean(spectrum, c * t) == pytest.approx(expected, rel=COUPLING)
     assert (mean(spectrum, c), mean(spectrum, t)) == pytest.approx((1, 1), rel=ROUNDING)
+
+
+def test_levels_that_are_paired_in_reverse_stay_levels():
+    """Ranks at which a level ends are those of the other direction."""
+    laws = Atoms([1.0, 2.0], [0.2, 0.8]), Atoms([1.0, 3.0], [0.3, 0.7])
+    spectrum = JointSpectrum.of_measures(*laws, pairing="reversed")
+    rows = sorted(zip(spectrum.task, spectrum.test, spectrum.weight, strict=True))
+    assert np.array(rows) == pytest.approx(np.array([[1, 3, 0.2], [2, 1, 0.3], [2, 3, 0.5]]))
 
 
 def test_inputs_are_paired_as_well():
