@@ -32,3 +32,4 @@ from .structured_slopes import best_test_covariance as best_test_covariance
 from .structured_slopes import best_training_covariance as best_training_covariance
 from .structured_slopes import direction_slopes as direction_slopes
 from .structured_slopes import diversity_slope as diversity_slope
+from .structured_slopes import worst_test_covariance as worst_test_covariance

@@ -38,6 +38,8 @@ class Structure:
         tasks in the opposite order.  None: test tasks as in training.
     input_spectrum : str, SpectralMeasure or array (n,), optional
         The same for inputs; a description or ``reversed:DESCRIPTION``.  None: isotropic.
+    normalized : bool
+        Divide each spectrum by its mean.
 
     Raises
     ------
@@ -61,6 +63,7 @@ class Structure:
     task_spectrum: Spectrum
     test_spectrum: Spectrum | None = None
     input_spectrum: Spectrum | None = None
+    normalized: bool = False
 
     def __post_init__(self) -> None:
         for name in _SYMBOLS:
@@ -98,7 +101,8 @@ class Structure:
     def described(self) -> dict[str, str]:
         """Descriptions of the spectra that are given."""
         given = {name: getattr(self, name) for name in _SYMBOLS}
-        return {name: str(spec) for name, spec in given.items() if spec is not None}
+        more = " (mean 1)" if self.normalized else ""
+        return {name: f"{spec}{more}" for name, spec in given.items() if spec is not None}
 
     @property
     def title(self) -> str:
@@ -116,7 +120,10 @@ class Structure:
                 spec = spec.removeprefix("reversed:")
                 if name == "test_spectrum" and spec == "reversed":
                     spec, descending = self.task_spectrum, True
-            functions[name] = RankFunction(_parse(name, spec), descending=descending)
+            measure = _parse(name, spec)
+            if self.normalized and measure.mean not in (0, 1):
+                measure = measure.scaled(1 / measure.mean)
+            functions[name] = RankFunction(measure, descending=descending)
         if inputs := functions.get("input_spectrum"):
             lowest = inputs.measure.support[0][0]
             if lowest <= 0:
@@ -128,6 +135,7 @@ def parse_structure(
     task_spectrum: Spectrum | None = None,
     test_spectrum: Spectrum | None = None,
     input_spectrum: Spectrum | None = None,
+    normalize: bool = False,
 ) -> Structure | None:
     """Structure from what a user gives; None if nothing is given.
 
@@ -137,9 +145,8 @@ def parse_structure(
         raise ValueError(f"test_spectrum needs task_spectrum, got only {test_spectrum!r}")
     if task_spectrum is None and input_spectrum is None:
         return None
-    return Structure(
-        "isotropic" if task_spectrum is None else task_spectrum, test_spectrum, input_spectrum
-    )
+    tasks = "isotropic" if task_spectrum is None else task_spectrum
+    return Structure(tasks, test_spectrum, input_spectrum, normalize)
 
 
 def _parse(name: str, spec: Spectrum) -> SpectralMeasure:

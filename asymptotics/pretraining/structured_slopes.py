@@ -223,12 +223,12 @@ def _moved(
 
 @dataclass(frozen=True, repr=False)
 class BestCovariance(Result):
-    """A covariance that minimises the ICL error, and the error.
+    """A covariance at which the ICL error is least or largest, and the error.
 
     Attributes
     ----------
     spectrum : JointSpectrum
-        Joint spectrum with the best test or training covariance.
+        Joint spectrum with the best or worst test or training covariance.
     icl : float
         ICL error with it.
     """
@@ -277,13 +277,65 @@ def best_test_covariance(
     >>> best.spectrum.task, best.spectrum.test
     (array([0.4, 1.6]), array([0., 2.]))
     """
-    check_choice("fixed", fixed, ("trace", "spectrum"))
     settings = check_settings(
         tau, alpha, kappa, rho, ridge, test_alpha, test_rho, finite_context=True
     )
-    slopes = slopes_at(spectrum, settings)
+    return _extreme_test_covariance(spectrum, settings, fixed, 1)
+
+
+def worst_test_covariance(
+    *,
+    tau: float,
+    alpha: float,
+    kappa: float,
+    rho: float,
+    ridge: float = 0.0,
+    spectrum: JointSpectrum,
+    test_alpha: float | None = None,
+    test_rho: float | None = None,
+    fixed: str = "trace",
+) -> BestCovariance:
+    """The test covariance of largest ICL error for a given training covariance.
+
+    Parameters
+    ----------
+    tau, alpha, kappa, rho, ridge, spectrum, test_alpha, test_rho
+        As in `structured_errors`, numbers only.
+    fixed : {"trace", "spectrum"}
+        What is kept of the test covariance, as in `best_test_covariance`.
+
+    Returns
+    -------
+    BestCovariance
+        A global maximum.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or fixed has another value.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.pretraining import JointSpectrum, worst_test_covariance
+    >>> spectrum = JointSpectrum.of_matrices([1.6, 0.4], test_covariance=[1.0, 1.0])
+    >>> worst = worst_test_covariance(tau=2.0, alpha=2.0, kappa=2.0, rho=0.1, spectrum=spectrum)
+    >>> worst.spectrum.task, worst.spectrum.test
+    (array([0.4, 1.6]), array([2., 0.]))
+    """
+    settings = check_settings(
+        tau, alpha, kappa, rho, ridge, test_alpha, test_rho, finite_context=True
+    )
+    return _extreme_test_covariance(spectrum, settings, fixed, -1)
+
+
+def _extreme_test_covariance(
+    spectrum: JointSpectrum, settings: Settings, fixed: str, sign: int
+) -> BestCovariance:
+    """Test covariance of least (sign 1) or largest (sign -1) ICL error, which is linear in it."""
+    check_choice("fixed", fixed, ("trace", "spectrum"))
+    slopes = sign * slopes_at(spectrum, settings)
     if not np.all(np.isfinite(slopes)):
-        raise ArithmeticError("no test covariance is best: the error is infinite for all")
+        raise ArithmeticError("no test covariance is best or worst: the error is infinite for all")
     if fixed == "trace":
         place = int(np.argmin(slopes))
         test = np.zeros_like(slopes)

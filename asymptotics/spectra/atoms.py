@@ -20,6 +20,10 @@ _WEIGHT_SUM = 1e-9
 
 _FILE = "path must be a file of eigenvalues in one column or row, or of a square matrix"
 
+# A name of a column, which may be empty above an index; and one that says what the column holds.
+_NAME = re.compile(r'(?!(?:nan|inf)\b)("?[^\W\d][\w()/-]*"?)?|""', re.IGNORECASE)
+_NAMED = re.compile("eigenval|variance|lambda", re.IGNORECASE)
+
 # Eigenvalues below this fraction of the largest, times the dimension, are zeros of a singular
 # matrix.
 _RANK = 1e-13
@@ -89,14 +93,21 @@ class Atoms(SpectralMeasure):
         Parameters
         ----------
         path : path
-            Numbers separated by commas or blanks; text after # is ignored.
+            Numbers separated by commas or blanks; text after # is ignored.  The first line may
+            name the columns: the only one that is named as an eigenvalue or a variance is then
+            taken.  A first column that counts the rows from 0 or 1 is left out.
 
         Raises
         ------
         ValueError
             If the file holds anything else.
         """
-        table = _table(path)
+        names, table = _table(path)
+        named = [column for column, name in enumerate(names) if _NAMED.search(name)]
+        if len(named) == 1 and len(names) == table.shape[1]:
+            table = table[:, named]
+        elif _counts_rows(table):
+            table = table[:, 1:]
         if 1 in table.shape:
             return cls(table.ravel())
         if table.shape[0] != table.shape[1]:
@@ -199,27 +210,43 @@ class Mixture(SpectralMeasure):
         return self._mean_of(lambda measure: measure.stieltjes(z, derivative=derivative))
 
 
-def _table(path: str | Path) -> np.ndarray:
-    """Numbers of a text file, by its rows; a ValueError names the line that does not fit."""
+def _counts_rows(table: np.ndarray) -> bool:
+    """Whether the first column of a table is an index; of a symmetric matrix it is none."""
+    rows, columns = table.shape
+    if min(rows, columns) < 2 or (rows == columns and np.array_equal(table, table.T)):
+        return False
+    return table[0, 0] in (0, 1) and bool(np.all(np.diff(table[:, 0]) == 1))
+
+
+def _table(path: str | Path) -> tuple[list[str], np.ndarray]:
+    """Names of the columns, if there are any, and the numbers of a text file by its rows.
+
+    A ValueError names the line that does not fit.
+    """
     try:
         lines = Path(path).read_text("utf-8-sig").splitlines()
     except UnicodeDecodeError:
         raise ValueError(f"{_FILE}, got {path}, which is no text in UTF-8") from None
+    names: list[str] = []
     rows: list[list[float]] = []
     for number, line in enumerate(lines, start=1):
         if not (text := line.split("#")[0].strip()):
             continue
+        parts = re.split(r"\s*,\s*|\s+", text)
+        if not rows and not names and all(map(_NAME.fullmatch, parts)) and any(parts):
+            names = parts
+            continue
         try:
-            rows.append([float(part) for part in re.split(r"\s*,\s*|\s+", text)])
+            rows.append([float(part) for part in parts])
         except ValueError:
-            hint = "; put # before a header" if not rows else ""
+            hint = "" if rows else "; put # before text that is no list of names"
             raise ValueError(f"{_FILE}, got {text!r} in line {number} of {path}{hint}") from None
         if len(rows[-1]) != len(rows[0]):
             count = f"{len(rows[-1])} numbers after rows of {len(rows[0])}"
             raise ValueError(f"{_FILE}, got {count} in line {number} of {path}")
     if not rows:
         raise ValueError(f"{_FILE}, got no numbers in {path}")
-    return np.array(rows)
+    return names, np.array(rows)
 
 
 def _weights(weights: Value, count: int) -> np.ndarray:

@@ -30,7 +30,8 @@ STRUCTURED_DATA = """\
 SPEC is powerlaw:0.9, exponential:3 or mp:0.5 (of mean 1), isotropic,
 powerlaw:1.2,400 (the eigenvalues k^-1.2, k = 1, ..., 400, as they are),
 uniform:0.5,1.5, atoms:0.4,1.6, "atoms:0.4,1.6;0.3,0.7" (with weights), or a
-.csv or .txt file of eigenvalues in one column or row, or of a square matrix.
+.csv or .txt file of eigenvalues in one column or row, or of a square matrix;
+a file may have a header and a column that counts the rows.
 Spectra are paired in the order of their eigenvalues; with reversed:SPEC in the
 opposite order.  A simulation of dimension d takes the means of each spectrum
 over d equal cells as eigenvalues: those of a file with d eigenvalues are taken
@@ -52,7 +53,9 @@ def add_quantity(parser: OneLineParser, points: str) -> None:
     for name in dict.fromkeys(names):
         add_flag(parser, name, type=parse_range_of(name), metavar="VALUES")
     parser.set_defaults(parameters=tuple(dict.fromkeys(names)))
-    add_spectra(parser)
+    spectra = add_spectra(parser)
+    text = "divide each spectrum by its mean"
+    spectra.add_argument("--normalize", action="store_true", help=text)
     group = parser.add_argument_group("simulated points")
     text = (
         "simulate points of icl_error, idg_error or task_gap: dim=80, or dim=16:24:32 for "
@@ -66,11 +69,12 @@ def add_quantity(parser: OneLineParser, points: str) -> None:
     add_execution(parser)
 
 
-def add_spectra(parser: argparse.ArgumentParser) -> None:
+def add_spectra(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Add --task-spectrum, --test-spectrum and --input-spectrum."""
     group = parser.add_argument_group("structured data", STRUCTURED_DATA)
     for name in SPECTRA:
         add_flag(group, name)
+    return group
 
 
 @expects("look like dim=80,repeats=10,points=12 or dim=16:24:32 or dim=80,points=0.5:1.5")
@@ -107,7 +111,7 @@ def diagram_options(
         raise ValueError(f"--{min(simulation).replace('_', '-')} needs --simulate")
     return {
         **execution(options),
-        **{name: getattr(options, name) for name in ("quantity", *SPECTRA)},
+        **{name: getattr(options, name) for name in ("quantity", *SPECTRA, "normalize")},
         "simulation": simulation or None,
         "announce": partial(print, file=sys.stderr),
         **given,

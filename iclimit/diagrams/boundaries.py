@@ -9,6 +9,8 @@ these columns:
 * ``compared``: their difference is the margin, or that of their ``reciprocals`` where they may be
   infinite.
 * ``where``: the value of a parameter that a boundary is for.
+* ``width``: the range of the logarithm of a parameter over which what changes on the boundary
+  does so.  The boundary is drawn where this is small.
 * ``label``: what is true on it, in the notation.
 """
 
@@ -22,6 +24,7 @@ import numpy as np
 
 from iclimit.asymptotics.pretraining import diversity_slope
 from iclimit.asymptotics.pretraining.structure import Structure
+from iclimit.diagrams.combinations import memorisation_width
 from iclimit.diagrams.quantities import find_function, find_quantity
 from iclimit.diagrams.zero_lines import POINTS, zero_lines
 from iclimit.notation import PARAMETERS, read_table
@@ -30,6 +33,9 @@ _STRUCTURED_POINTS = 31, 101
 # Fewest and most grid points along an axis for structured data, and how many numbers an array over
 # all points and atoms may have.
 _NUMBERS = 2**20
+
+# Width, in the logarithm of a parameter, up to which a change is drawn as a boundary.
+_SHARP = 0.5
 
 # Rounding of a sum of weights.
 _FULL_RANK = 1e-9
@@ -47,11 +53,22 @@ class Boundary:
         Signed function of the parameters, zero on the boundary, NaN where there is none.
     quantities : tuple of str
         Quantities whose diagrams show it.
+    width : callable, optional
+        Range of the logarithm of a parameter over which the change on the boundary spreads; None
+        where it is sharp.
     """
 
     label: str
     margin: Callable[..., Any]
     quantities: tuple[str, ...]
+    width: Callable[..., Any] | None = None
+
+    def sharp_margin(self, **parameters: Any) -> Any:
+        """Return the margin, NaN where what changes on the boundary changes gradually."""
+        margin = self.margin(**parameters)
+        if self.width is None:
+            return margin
+        return np.where(self.width(**parameters) < _SHARP, margin, np.nan)
 
 
 def _term(text: str) -> Callable[..., Any]:
@@ -86,7 +103,8 @@ def _boundary(row: Mapping[str, str]) -> Boundary:
             return difference
         return np.where(np.equal(p.get(parameter, float(value)), float(value)), difference, np.nan)
 
-    return Boundary(row["label"], margin, tuple(row["quantities"].split()))
+    width = _term(row["width"]) if row["width"] else None
+    return Boundary(row["label"], margin, tuple(row["quantities"].split()), width)
 
 
 # Boundaries by name.
@@ -108,7 +126,7 @@ def boundary_curves(
         numbers = joint.weight.size * np.unique(joint.inputs).size  # of a point
         points = int(np.clip(math.sqrt(_NUMBERS / numbers), *_STRUCTURED_POINTS))
     curves = {
-        boundary.label: zero_lines(boundary.margin, x, y, fixed, points)
+        boundary.label: zero_lines(boundary.sharp_margin, x, y, fixed, points)
         for boundary in boundaries.values()
         if quantity in boundary.quantities
     }
@@ -118,12 +136,20 @@ def boundary_curves(
 def structured_boundaries(structure: Structure) -> dict[str, Boundary]:
     """Boundaries that hold for structured data, by name."""
     spectrum = structure.joint
-    carried = float(spectrum.weight @ (spectrum.inputs * spectrum.test))
     rank = float(spectrum.weight @ (spectrum.task > 0))
-    icl, gap = (find_quantity(name, structure) for name in ("icl_error", "task_gap"))
+    names = ("icl_error", "null_error", "task_gap")
+    icl, predicting_zero, gap = (find_quantity(name, structure) for name in names)
+    learned = (spectrum.task * spectrum.inputs)[spectrum.task > 0]
+    carried, least = float(spectrum.weight @ (spectrum.task * spectrum.inputs)), learned.min()
 
     def null(**p: Any) -> Any:
-        return 1 / icl.evaluate(p) - 1 / (carried + p.get("test_rho", p["rho"]))
+        return 1 / icl.evaluate(p) - 1 / predicting_zero.evaluate(p)
+
+    def width(*, kappa: Any, rho: Any, ridge: Any = 0.0, tau: Any, alpha: Any, **_: Any) -> Any:
+        """Width of the transition where the least eigenvalue would be that of all directions."""
+        noise = np.maximum((carried + np.asarray(rho)) / least - 1, 0)
+        scaled = {"kappa": kappa / rank, "rho": noise, "ridge": np.divide(ridge, least)}
+        return memorisation_width(tau=tau, alpha=alpha, **scaled)
 
     def diversity(tau: Any, alpha: Any, **p: Any) -> Any:
         ridgeless = np.asarray(p.get("ridge", 0.0)) == 0
@@ -134,6 +160,7 @@ def structured_boundaries(structure: Structure) -> dict[str, Boundary]:
         return np.where(undefined, np.nan, slope)
 
     kept = {name: BOUNDARIES[name] for name in ("interpolation", "memorisation", "unseen")}
+    kept["memorisation"] = replace(kept["memorisation"], width=width)
     if abs(rank - 1) >= _FULL_RANK:
         label = rf"$\kappa = {rank:.3g}$, the rank of $C$: memorisation, sharp as "
         kept["memorisation"] = replace(

@@ -10,8 +10,10 @@ import numpy as np
 
 from iclimit.asymptotics import depth as theory_of_depth
 from iclimit.asymptotics import descent, dynamics, gdpp, pretraining
+from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.dynamics.staircase import loss_at_shares
 from iclimit.asymptotics.pretraining import spectral_equivalent
+from iclimit.asymptotics.pretraining.icl import context_noise, solve_fixed_point
 from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.asymptotics.spectra import MarchenkoPastur
 
@@ -37,6 +39,25 @@ def attention_over_dmmse(
     """ICL error of linear attention over that of dMMSE."""
     attention = pretraining.icl_error(tau=tau, alpha=alpha, kappa=np.inf, rho=rho, ridge=ridge)
     return attention / pretraining.dmmse_errors(theta=theta, alpha=alpha, rho=rho, dim=dim).icl
+
+
+def null_error(*, rho: Values, labels: float = 1.0, **_: Values) -> Any:
+    """Error of predicting 0, from the variance of the labels without noise; of rho alone."""
+    [noise] = checked(systems="numpy", rho=rho)[1]
+    return labels + noise
+
+
+def memorisation_width(
+    *, tau: Values, alpha: Values, kappa: Values, rho: Values, ridge: Values = 0.0
+) -> Any:
+    """Range of log kappa around 0 in which memorisation gives way to in-context learning.
+
+    The resolvent of k tasks at the effective noise nu bends at kappa = 1 over 2 sqrt(nu).
+    """
+    numbers: dict[str, Any] = {"tau": tau, "alpha": alpha, "kappa": kappa, "rho": rho}
+    math_, [tau, alpha, kappa, rho, ridge] = checked(systems="numpy", **numbers, ridge=ridge)
+    q = context_noise(math_, alpha, rho)
+    return 2 * np.sqrt(q + solve_fixed_point(math_, tau < 1, tau, q, kappa, ridge)[0])
 
 
 def spectral_errors(eigenvalues: Values, mean_square: Values, **setting: Any) -> Any:

@@ -175,6 +175,7 @@ def curve(
     task_spectrum: Spectrum | None = None,
     test_spectrum: Spectrum | None = None,
     input_spectrum: Spectrum | None = None,
+    normalize: bool = False,
     simulation: Mapping[str, Any] | None = None,
     rng: int = 0,
     jobs: int = -1,
@@ -194,9 +195,11 @@ def curve(
         parameters as keyword arguments and broadcasts, of the theory or of your own.
     task_spectrum, test_spectrum, input_spectrum : str, SpectralMeasure or array (n,), optional
         Structured data, as of `iclimit.asymptotics.pretraining.structure.Structure`, for
-        icl_error, idg_error, task_gap, misalignment_error and scalar_error, which then take
-        ``test_alpha`` and ``test_rho`` too; and for the losses of deep linear attention
+        icl_error, idg_error, task_gap, misalignment_error, scalar_error and null_error, which then
+        take ``test_alpha`` and ``test_rho`` too; and for the losses of deep linear attention
         (tied_loss, tied_flow_loss, untied_loss) without a test spectrum.
+    normalize : bool
+        Divide each spectrum by its mean.
     simulation : mapping, optional
         Simulate points of the curves (icl_error, idg_error and task_gap only): ``dim``, the
         dimension or several of them, three or more being extrapolated; optionally ``repeats``
@@ -237,7 +240,7 @@ def curve(
     >>> curves.x, curves.values.shape
     ('tau', (2, 8))
     """
-    structure = parse_structure(task_spectrum, test_spectrum, input_spectrum)
+    structure = parse_structure(task_spectrum, test_spectrum, input_spectrum, normalize)
     chosen = get_quantity(quantity, parameters, structure)
     values = {name: _axis(name, value) for name, value in parameters.items()}
     x = max(values, key=lambda name: values[name].size)

@@ -167,6 +167,7 @@ def phase_diagram(
     task_spectrum: Spectrum | None = None,
     test_spectrum: Spectrum | None = None,
     input_spectrum: Spectrum | None = None,
+    normalize: bool = False,
     simulation: Mapping[str, Any] | None = None,
     refine: int = 0,
     rng: int = 0,
@@ -189,10 +190,12 @@ def phase_diagram(
         Names of the parameters along the axes.
     task_spectrum, test_spectrum, input_spectrum : str, SpectralMeasure or array (n,), optional
         Structured data, as of `iclimit.asymptotics.pretraining.structure.Structure`, for
-        icl_error, idg_error, task_gap, misalignment_error and scalar_error, which then take
-        ``test_alpha`` and ``test_rho`` too; and for the losses of deep linear attention
+        icl_error, idg_error, task_gap, misalignment_error, scalar_error and null_error, which then
+        take ``test_alpha`` and ``test_rho`` too; and for the losses of deep linear attention
         (tied_loss, tied_flow_loss, untied_loss) without a test spectrum.
         A million points take minutes, with an input spectrum hours.
+    normalize : bool
+        Divide each spectrum by its mean.
     simulation : mapping, optional
         Simulate points of the diagram (icl_error, idg_error and task_gap only): ``dim``, the
         dimension or several of them, three or more being extrapolated; optionally ``points``, the
@@ -239,11 +242,11 @@ def phase_diagram(
     (40, 50)
     >>> for label, lines in diagram.boundaries.items():
     ...     print(label, [line.shape for line in lines])
-    $\kappa = 1$: memorisation transition, sharp as $\alpha \to \infty$ [(50, 2)]
+    $\kappa = 1$: memorisation transition, sharp as $\alpha \to \infty$ [(13, 2)]
     """
     if x == y:
         raise ValueError(f"x and y must be different parameters, got {x!r} for both")
-    structure = parse_structure(task_spectrum, test_spectrum, input_spectrum)
+    structure = parse_structure(task_spectrum, test_spectrum, input_spectrum, normalize)
     chosen = get_quantity(quantity, parameters, structure)
     for axis, name in (("x", x), ("y", y)):
         if name not in parameters:

@@ -189,6 +189,9 @@ def python_call(row: Row) -> str:
 
 def structured_value(part: str, spectrum: JointSpectrum, **setting: Any) -> np.ndarray:
     """Error of structured data, one of its parts, or the gap of the two errors."""
+    if part == "null":
+        labels = float(spectrum.weight @ (spectrum.inputs * spectrum.test))
+        return combinations.null_error(rho=setting.get("test_rho", setting["rho"]), labels=labels)
     errors = structured_errors(**setting, spectrum=spectrum)
     if part != "gap":
         return getattr(errors, part)

@@ -15,18 +15,22 @@ from iclimit.pretraining import (
     best_training_covariance,
     diversity_slope,
     structured_errors,
+    worst_test_covariance,
 )
 
 variances = np.array([1.8, 1.3, 0.9, 0.6, 0.4])
 point = {"tau": 2.0, "alpha": 2.0, "kappa": 2.0, "rho": 0.1}
 
 # %%
-# Training tasks with these variances: a test along the first direction has the least error.
+# Training tasks with these variances: a test along the direction of largest variance has the least
+# error, and one along that of least variance the largest.
 
 aligned = JointSpectrum.of_matrices(variances, test_covariance=variances)
 easiest = best_test_covariance(**point, spectrum=aligned)
 print("tests as in training:", structured_errors(**point, spectrum=aligned).icl)
 print("easiest test:", easiest.icl, "with variances", easiest.spectrum.test)
+hardest = worst_test_covariance(**point, spectrum=aligned)
+print("hardest test:", hardest.icl, "with variances", hardest.spectrum.test)
 
 # %%
 # Tests with these variances: with few tasks it is best to train on the leading directions alone,

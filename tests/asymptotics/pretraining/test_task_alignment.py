@@ -15,6 +15,7 @@ from iclimit.asymptotics.pretraining import (
     resolvent_alignment,
     structured_errors,
     trace_ratio,
+    worst_test_covariance,
 )
 from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum
 from iclimit.asymptotics.spectra import wishart_resolvent
@@ -128,9 +129,13 @@ def test_best_test_covariances(setting):
     ]
     assert permuted.icl == pytest.approx(min(every), rel=EXACT)
     assert at_trace.icl < permuted.icl
+    worst = worst_test_covariance(spectrum=SPECTRUM, **setting)
+    ordered = worst_test_covariance(spectrum=SPECTRUM, **setting, fixed="spectrum")
+    assert ordered.icl == pytest.approx(max(every), rel=EXACT)
+    assert worst.icl > ordered.icl
     for share in np.random.default_rng(0).dirichlet(np.full(4, 0.3), size=50):
         test = trace * share / SPECTRUM.weight
-        assert icl(dataclasses.replace(SPECTRUM, test=test), **setting) > at_trace.icl
+        assert at_trace.icl < icl(dataclasses.replace(SPECTRUM, test=test), **setting) < worst.icl
 
 
 def test_best_pairing_splits_atoms_of_unequal_weight():

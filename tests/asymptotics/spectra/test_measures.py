@@ -210,6 +210,12 @@ def test_atoms_of_a_matrix():
         ("2 1\n1 2\n", [1.0, 3.0]),
         ("0.4,1.6,1.0\n", [0.4, 1.0, 1.6]),
         ("0.4 1.6\n", [0.4, 1.6]),
+        ("eigenvalue\n0.4\n1.6\n", [0.4, 1.6]),
+        ('"",eigenvalue\n0,0.4\n1,1.6\n', [0.4, 1.6]),
+        ("component,variance,ratio\n3,1.6,0.8\n7,0.4,0.2\n", [0.4, 1.6]),
+        ("1 1.6\n2 0.4\n3 0.2\n", [0.2, 0.4, 1.6]),
+        (",a,b\n0,2,1\n1,1,2\n", [1.0, 3.0]),
+        ("1,2\n2,5\n", [0.1715728753, 5.8284271247]),
     ],
 )
 def test_atoms_from_a_file(tmp_path, text, values):
@@ -224,7 +230,8 @@ def test_atoms_from_a_file(tmp_path, text, values):
     ("text", "message"),
     [
         ("", "got no numbers in"),
-        ("# all\neigenvalue\n1\n", "got 'eigenvalue' in line 2 of .*; put # before a header"),
+        ("# all\nof 2 runs\n1\n", "got 'of 2 runs' in line 2 of .*; put # before text"),
+        ("O.4\n1\n", "got 'O.4' in line 1"),
         ("1\n\nx 2\n", r"got 'x 2' in line 3 of .*wrong\.txt$"),
         ("1,2\n3\n", "got 1 numbers after rows of 2 in line 2 of"),
         ("1,2\n3,4\n5,6\n", r"got a table of shape \(3, 2\) in .*; keep the column of eigenv"),

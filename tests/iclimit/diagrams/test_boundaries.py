@@ -129,6 +129,7 @@ def test_the_memorisation_transition_sharpens_with_the_context():
     grid = {"alpha": np.geomspace(1, 1e6, 6), "kappa": kappa}
     vertices = lines_of("memorisation", "icl_error", **grid, tau=np.inf, rho=0.0)
     np.testing.assert_allclose(vertices[:, 1], 1, rtol=1e-14)
+    assert vertices[:, 0].min() == pytest.approx(10**2.4)  # the next context length is 10^1.2
     scan = np.geomspace(0.25, 4, 4001)
     steepest, slope = [], []
     for alpha in (10.0, 1e3, 1e5, 1e7):
@@ -139,6 +140,16 @@ def test_the_memorisation_transition_sharpens_with_the_context():
     assert np.all(np.diff(slope) > 0)
     assert np.all(np.diff(steepest) <= 0)
     assert steepest[-1] < 2e-3
+
+
+@pytest.mark.parametrize(
+    "more", [{"tau": 0.5}, {"ridge": 0.2}, {"rho": 3.0, "alpha": np.geomspace(4, 50, 6)}]
+)
+def test_the_memorisation_transition_is_not_drawn_where_it_is_gradual(more):
+    """With few prompts, a ridge, or noisy contexts the error bends gradually."""
+    setting = {"alpha": np.geomspace(20, 1e6, 6), "kappa": np.geomspace(0.5, 2, 9)}
+    setting |= {"tau": 3.0, "rho": 0.0} | more
+    assert BOUNDARIES["memorisation"].label not in diagram_of("icl_error", **setting).boundaries
 
 
 def test_every_minimum_over_contexts_is_on_the_line():

@@ -68,7 +68,7 @@ def test_plot_draws_into_given_axes(diagram):
     texts = [text.get_text() for text in legend.get_texts()]
     assert texts == [*diagram.boundaries, "infinite"]
     assert legend.get_title().get_text() == r"$\alpha = 10$, $\rho = 0.1$"
-    assert len({line.get_color() for line in ax.lines}) == len(diagram.boundaries) == 6
+    assert len({line.get_color() for line in ax.lines}) == len(diagram.boundaries) == 5
 
 
 def test_a_divergence_does_not_wreck_the_colours(diagram):

@@ -205,12 +205,11 @@ def test_boundaries_hold_for_the_spectra(diagram):
     lines = {label: np.concatenate(pieces) for label, pieces in diagram.boundaries.items()}
     isotropic = {b.label for name, b in BOUNDARIES.items() if name != "interpolation"}
     assert not isotropic & set(lines)
-    threshold, rank, diversity, null = (
+    threshold, diversity, null = (
         next(vertices for label, vertices in lines.items() if text in label)
-        for text in ("interpolation", "0.667", r"\partial\kappa", "predicting 0")
+        for text in ("interpolation", r"\partial\kappa", "predicting 0")
     )
     np.testing.assert_allclose(threshold[:, 0], 1, rtol=1e-9)
-    np.testing.assert_allclose(rank[:, 1], 2 / 3, rtol=1e-9)
     np.testing.assert_allclose(icl(*null.T), 1.01, rtol=1e-8)
     step = 1e-4
     tau, kappa = diversity.T
@@ -227,6 +226,27 @@ def test_memorisation_is_sharp_at_the_rank_of_the_tasks():
     ).icl
     assert below > 0.01
     assert above < 1e-4
+    setting = {"alpha": np.geomspace(1, 1e6, 4), "kappa": np.geomspace(0.3, 2, 8), "tau": np.inf}
+    spectra = {"task_spectrum": "atoms:0,1,2"}
+    drawn = iclimit.phase_diagram("icl_error", x="alpha", y="kappa", rho=0, **setting, **spectra)
+    [[line]] = [each for label, each in drawn.boundaries.items() if "0.667" in label]
+    np.testing.assert_allclose(line, [[100, 2 / 3], [1e4, 2 / 3], [1e6, 2 / 3]], rtol=1e-9)
+
+
+def test_predicting_zero(tmp_path):
+    """Its error is the variance of the labels of a run whose spectra have mean 1, or have not."""
+    path = tmp_path / "eigenvalues.csv"
+    path.write_text(",eigenvalue\n0,3\n1,1\n2,0.5\n")
+    spectra = {"task_spectrum": str(path), "input_spectrum": "atoms:0.5,0.5,3.5"}
+    tasks, inputs = np.array([0.5, 1, 3]), np.array([0.5, 0.5, 3.5])
+    for normalize, scale in ((False, 1), (True, 1.5 * 1.5)):
+        curves = iclimit.curve(
+            "null_error", rho=0.1, test_rho=0.3, tau=[1, 2], **spectra, normalize=normalize
+        )
+        labels = np.mean(tasks * inputs) / scale
+        assert curves.values[0] == pytest.approx(np.full(2, labels + 0.3), rel=1e-12)
+    assert curves.rows()[0]["task_spectrum"] == f"{path} (mean 1)"
+    assert iclimit.curve("null_error", rho=[0, 0.5]).values.tolist() == [[1, 1.5]]
 
 
 def test_diagrams_carry_their_spectra(diagram, tmp_path):
@@ -264,7 +284,7 @@ def test_both_verbs_take_spectra(tmp_path, capsys, covariance):
     with pytest.raises(SystemExit):
         main(["phase", "--list"])
     listed = capsys.readouterr().out
-    assert listed.count("takes --task-spectrum, --test-spectrum, --input-spectrum") == 5
+    assert listed.count("takes --task-spectrum, --test-spectrum, --input-spectrum") == 6
 
 
 def test_runs_show_the_ends_of_long_lists(tmp_path, capsys):
@@ -320,10 +340,7 @@ def test_a_list_is_its_eigenvalues(given):
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        (
-            "bayes_error --task-spectrum mp:2",
-            "scalar_error, tied_loss, tied_flow_loss, untied_loss",
-        ),
+        ("bayes_error --task-spectrum mp:2", "null_error, tied_loss, tied_flow_loss, untied_loss"),
         ("icl_error --test-alpha 2", "without a spectrum, got 'test_alpha'"),
         ("icl_error --test-spectrum mp:2", "test_spectrum needs task_spectrum"),
         (

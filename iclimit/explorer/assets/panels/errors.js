@@ -133,7 +133,9 @@
     }
     const marks = [];
     if (s.axis === "tau") marks.push({ x: 1, label: "τ = 1: interpolation threshold" });
-    if (s.axis === "kappa") marks.push({ x: 1, label: "κ = 1: memorisation transition" });
+    // As in iclimit.diagrams.combinations.memorisation_width: where the transition is sharp.
+    const sharp = s.tau >= 1 && (1 + s.rho) / s.alpha + s.ridge < 1 / 16;
+    if (s.axis === "kappa" && sharp) marks.push({ x: 1, label: "κ = 1: memorisation transition" });
     marks.push({ y: 1 + s.rho, label: "predicting 0" });
     const diverges = !icl.some(Number.isFinite);
     const finite = Array.from(diverges ? dashed[0]?.y ?? [] : icl).filter(Number.isFinite).sort((a, b) => a - b);
