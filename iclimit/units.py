@@ -164,7 +164,10 @@ class Units:
     def factor(self, quantity: str) -> Any:
         """Value in the convention over that in the library; of gamma, column by column."""
         check_choice("quantity", quantity, QUANTITIES)
-        return self._factors[quantity]
+        factor = self._factors[quantity]
+        if quantity == "gamma":
+            return np.append(np.full(self.dim, factor[0]), factor[1])
+        return factor
 
     def value(self, name: str) -> float:
         """Value of a choice of the convention that is a number, such as "input_variance"."""
@@ -193,7 +196,7 @@ class Units:
             "noise_variance": label,
             "ridge": loss * step**2 / (self.dim * self.value("ridge_factor")),
             "rate": 1 / step,
-            "gamma": np.append(np.full(self.dim, 1 / step), 1 / last),
+            "gamma": (1 / step, 1 / last),  # of the first d columns, and of the last
         }
 
     @cached_property

@@ -36,8 +36,10 @@ def _check_flags(parser: OneLineParser) -> None:
     changes["convention"] = "units of the table: lu2025, vonoswald2023, ..."
     add_flags(parser, check_runs, table=TABLE, **changes)
     group = parser.add_argument_group("parameters that all rows share")
+    written = {"runs": ("int", "runs behind each mean")}
+    written["estimator"] = ('{"attention", "dmmse", "ridge"}', "whose errors these are")
     for name in PARAMETER_COLUMNS:
-        add_flag(group, name, ("int", "runs behind each mean") if name == "runs" else ("", ""))
+        add_flag(group, name, written.get(name, ("", "")))
     parser.set_defaults(parameters=PARAMETER_COLUMNS)
     add_spectra(parser)
     add_output(parser)
@@ -52,12 +54,14 @@ def check(options: argparse.Namespace) -> int:
     what was measured: icl, idg, or gap, their difference. A row is a mean, with its
     standard error (icl_se) or with the standard deviation and the number of runs
     (icl_sd, runs); or rows are single runs, and those of one setting are taken
-    together. Other columns must be named (--columns) or ignored (--ignore).
+    together. Errors of Bayes estimators have a column estimator (dmmse or ridge). Other
+    columns must be named (--columns) or ignored (--ignore).
 
     Every row is compared with the prediction at exactly its integers, with z; all
     rows together by a chi-square and the distribution of z. If the table
-    contradicts the theory, some thirty mistakes of normalisation, counting and
-    reading are tried, and those that would explain it are named.
+    contradicts the theory, some forty mistakes of normalisation, counting and
+    reading are tried, factors are fitted, and all explanations are listed with their
+    likelihoods.
 
     The exit status is 0 if the table agrees with the theory, 1 if it contradicts
     it, 2 if it cannot be used.

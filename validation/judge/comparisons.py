@@ -48,6 +48,9 @@ class Comparison:
         What each draw contributes to the error of the estimate; the squares add up to its
         variance.  Correlations are found from these; without them, comparisons with the same draws
         count as fully correlated.
+    shared : ndarray (sources,)
+        What each source of error of the theory contributes to the standard error; comparisons with
+        arrays of the same length have the same sources.
     pooled : int
         Number of comparisons that this one pools; 0 for a single one.
     """
@@ -62,6 +65,7 @@ class Comparison:
     of: str = ""
     draws: Hashable = None
     deviations: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
+    shared: np.ndarray = field(default_factory=lambda: np.zeros(1), repr=False, compare=False)
     pooled: int = 0
 
     @property

@@ -51,7 +51,8 @@ def _common_factor(of: str, rows: Sequence[Comparison]) -> Comparison:
             errors = errors * np.resize([even, odd], errors.size)
             factor += errors.sum()
         else:
-            errors = np.array([weight * row.standard_error / abs(row.theory)])
+            alone = math.sqrt(max(row.standard_error**2 - row.shared @ row.shared, 0.0))
+            errors = np.array([weight * alone / abs(row.theory)])
         shared[draws].append(errors)
         own = row.standard_error**2 - row.deviations @ row.deviations
         if row.deviations.size:  # the error of the theory, from draws of its own
@@ -59,6 +60,9 @@ def _common_factor(of: str, rows: Sequence[Comparison]) -> Comparison:
     groups = {draws: _variance(errors) for draws, errors in shared.items()}
     lost = sum(value**2 / degrees[draws] for draws, value in groups.items())
     variance += sum(groups.values())
+    pairs = zip(rows, mean_weights, strict=True)
+    sources = [weight * row.shared / row.theory for row, weight in pairs]
+    variance += float(np.sum(np.sum(sources, axis=0) ** 2))
     return Comparison(
         f"common factor of {len(rows)} comparisons with {of}",
         1.0,

@@ -96,6 +96,8 @@ def _json_columns(text: str) -> dict[str, list[Any]]:
         content = json.loads(text, object_pairs_hook=_no_name_twice)
     except json.JSONDecodeError as error:
         raise ValueError(f"the file must be JSON: {error}") from None
+    except RecursionError:
+        raise ValueError("the file must be a table in JSON, got lists within lists") from None
     if isinstance(content, list) and all(isinstance(row, dict) for row in content):
         return _from_rows(content)
     if isinstance(content, dict) and all(isinstance(each, list) for each in content.values()):
@@ -188,11 +190,20 @@ class Table:
                 raise self.fault(number, name, "is missing")
             if math.isnan(value):
                 raise self.fault(number, name, f"must be a number, got {_shown(entry)}")
-            if interval is not None and value not in interval:
+            whole = allowed or not PARAMETERS[name].integer or value == np.round(value)
+            if not whole or (interval is not None and value not in interval):
                 words = str(interval) if allowed else PARAMETERS[name].allowed
                 raise self.fault(number, name, f"must be {words}, got {value:g}")
             values.append(value)
         return values
+
+    def words(self, name: str, choices: Sequence[str]) -> list[str]:
+        """Entries of a column of words; errors are those of `numbers`."""
+        for number, entry in enumerate(self.entries[name], 1):
+            if entry not in choices:
+                words = f"one of {', '.join(choices)}, got {_shown(entry)}"
+                raise self.fault(number, name, f"must be {words}")
+        return list(self.entries[name])
 
     def fault(self, row: int, name: str, problem: str) -> ValueError:
         """Error that names the row and the column as the user calls it."""
@@ -237,6 +248,8 @@ def read_table(
     TypeError
         If it is no table.
     """
+    if columns is not None and not isinstance(columns, Mapping):
+        raise TypeError(f"columns must map names to those of the table, got {columns!r}")
     given = read_columns(table)
     kept = _names(given, known, columns or {}, ignore, hint)
     (first, entries), *others = given.items() or [("", [])]
@@ -311,6 +324,8 @@ def _number(entry: Any) -> float | None:
     if entry is None or entry is np.ma.masked or str(entry).strip().lower() in MISSING:
         return None
     if isinstance(entry, (bool, np.bool_)) or (isinstance(entry, str) and "_" in entry):
+        return math.nan
+    if isinstance(entry, (complex, np.complexfloating)):  # NumPy would drop the imaginary part
         return math.nan
     try:
         return float(entry)

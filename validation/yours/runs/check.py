@@ -15,14 +15,14 @@ from iclimit.asymptotics.checks import check_integers
 from iclimit.asymptotics.pretraining.finite_size import TASK_LAWS
 from iclimit.asymptotics.pretraining.structure import Spectrum, parse_structure
 from iclimit.checks import check_choice
-from iclimit.drawing import COLOURS, Axes, Figure, draw_points, finish, log_scale, panels
-from iclimit.results import Estimate, Result
+from iclimit.drawing import Axes, Figure
+from iclimit.results import Result
 from iclimit.simulate.arrays import Seed
-from iclimit.tables import aligned, plain
+from iclimit.tables import plain
 from iclimit.units import Convention, get_convention
-from iclimit.validation.judge.comparisons import Comparison
 from iclimit.validation.judge.verdict import Verdict
-from iclimit.validation.yours.runs.explanations import Fit, explain, likeliest
+from iclimit.validation.yours.runs.explanations import Fit, explain
+from iclimit.validation.yours.runs.figure import draw_check, draw_errors
 from iclimit.validation.yours.runs.judgement import (
     ChiSquare,
     RowDeviation,
@@ -33,235 +33,13 @@ from iclimit.validation.yours.runs.judgement import (
 )
 from iclimit.validation.yours.runs.measured import MEASURED, read_runs
 from iclimit.validation.yours.runs.predictions import Prediction, Theory, limits, predict
-
-# Least number of z whose distribution is shown: that of fewer says less than the z themselves.
-FEWEST_Z = 5
-
-# Most lines of the printed table; of more, those with the largest z are shown.
-PRINTED = 24
-
-HEAD = [
-    "row",
-    "d",
-    "l",
-    "k",
-    "n",
-    "rho",
-    "ridge",
-    "error",
-    "measured",
-    "limit",
-    "predicted",
-    "%",
-    "z",
-]
-
-
-def row_numbers(row: RowDeviation, limit: Mapping[str, float]) -> dict[str, Any]:
-    """Settings and measured errors of a row, with limits, predictions, deviations and z.
-
-    What cannot be said, as z without a standard error, is None.
-    """
-    run, prediction = row.run, row.prediction
-    numbers: dict[str, Any] = {"row": run.rows[0], "rows": len(run.rows)}
-    numbers |= {**run.sizes, "rho": run.rho, "ridge": run.ridge}
-    for name, each in row.comparisons.items():
-        weights = np.array(MEASURED[name])
-        variances = {
-            "prediction_se": prediction.covariance,
-            "task_set_sd": prediction.spread,
-            "uncertainty": 4 * prediction.doubt,
-        }
-        numbers |= {name: each.estimate, f"{name}_se": run.errors[name].standard_error}
-        numbers |= {
-            f"{name}_limit": _number(limit[name]),
-            f"{name}_prediction": _number(each.theory),
-        }
-        for ending, variance in variances.items():
-            finite = math.isfinite(each.theory)
-            value = math.sqrt(weights @ variance @ weights) if finite else None
-            numbers[f"{name}_{ending}"] = value
-        numbers |= {f"{name}_deviation": relative_deviation(each), f"{name}_z": _number(each.z)}
-    return numbers
-
-
-def relative_deviation(row: Comparison) -> float | None:
-    """Measured over predicted minus 1; None where that means nothing."""
-    usable = math.isfinite(row.theory) and row.theory != 0
-    return row.estimate / row.theory - 1 if usable else None
-
-
-def table_lines(rows: Sequence[RowDeviation], limits: Sequence[Mapping[str, float]]) -> list[str]:
-    """Lines of the printed table, one for each measured error."""
-    lines = [
-        (abs(_number(each.z) or 0.0), _cells(row, limit[name], name, each))
-        for row, limit in zip(rows, limits, strict=True)
-        for name, each in row.comparisons.items()
-    ]
-    hidden = max(len(lines) - PRINTED, 0)
-    if hidden:
-        least = sorted(size for size, _ in lines)[-PRINTED]
-        lines = [line for line in lines if line[0] >= least][:PRINTED]
-    shown = aligned([HEAD, *(line for _, line in lines)])
-    return [*shown, *([f"({hidden} more with smaller z)"] if hidden else [])]
-
-
-def summary_lines(
-    total: ChiSquare, z: Mapping[str, ZDistribution], resolutions: Mapping[str, float]
-) -> list[str]:
-    """Lines on chi-square, the distribution of z and what would have been noticed."""
-    errors = "1 error" if total.count == 1 else f"{total.count} errors"
-    lines = [
-        f"chi-square {total.value:.1f} for {errors} "
-        f"({total.degrees:.1f} degrees of freedom), p = {total.p_value:.2g}"
-    ]
-    for name, law in z.items():
-        if law.count >= FEWEST_Z:
-            lines.append(
-                f"z of {name.upper()}: mean {law.mean:.2f}, width {law.width:.2f} over "
-                f"{law.count} rows, p = {law.p_value:.2g} for a standard normal law"
-            )
-    noticed = ", ".join(
-        f"{100 * value:.2g} % of {name.upper()}"
-        for name, value in resolutions.items()
-        if math.isfinite(value)
-    )
-    return [
-        *lines,
-        *([f"would have been noticed: a common deviation of {noticed}"] * bool(noticed)),
-    ]
-
-
-def outcome_lines(verdict: Verdict, fits: Sequence[Fit], tried: int) -> list[str]:
-    """Lines on whether the table agrees, and on what would explain it if not."""
-    if verdict.holds:
-        return ["The table agrees with the theory."]
-    worst, count = verdict.worst, len(verdict.failures)
-    label = worst.label
-    if worst.pooled:
-        label = f"common factor of {worst.pooled} {worst.of.rpartition('.')[2].upper()} errors"
-    lines = [
-        f"The table contradicts the theory: {count} of {len(verdict.evidence)} comparisons; worst "
-        f"{label}, z = {worst.z:.1f}."
-    ]
-    if not fits:
-        return [*lines, f"None of {tried} mistakes that were tried would explain it."]
-    lines[0] += f" {tried} mistakes were tried."
-    for fit in fits:
-        words = "It fits if" if fit.fits else "It comes nearer, but does not fit, if"
-        lines.append(f"{words} {fit.text} (chi-square {fit.chi_square.value:.1f}).")
-    return [*lines, *(["This table does not tell these apart."] * (len(fits) > 1))]
-
-
-def _cells(row: RowDeviation, limit: float, name: str, each: Comparison) -> tuple[str, ...]:
-    run, deviation = row.run, relative_deviation(each)
-    variance = each.standard_error**2 - run.errors[name].standard_error ** 2
-    known = math.isfinite(each.standard_error) and variance > 0
-    predicted = Estimate(each.theory, math.sqrt(variance) if known else math.inf, 0)
-    return (
-        str(run.rows[0]),
-        *(f"{run.sizes[size]:g}" for size in ("dim", "context", "tasks", "prompts")),
-        f"{run.rho:g}",
-        f"{run.ridge:g}",
-        name.upper(),
-        str(run.errors[name]),
-        f"{limit:.4g}",
-        str(predicted),
-        "" if deviation is None else f"{100 * deviation:+.2f}",
-        "" if _number(each.z) is None else f"{each.z:+.1f}",
-    )
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else value
-
-
-# What deviations may be drawn against.
-PARAMETERS = ("tau", "alpha", "kappa", "dim", "rho", "ridge")
-
-MARKERS = dict(zip(MEASURED, "os^", strict=True))
-
-
-def most_varied(rows: Sequence[RowDeviation]) -> str:
-    """Return the parameter with the most different values; of several, the first."""
-    return max(PARAMETERS, key=lambda name: len(set(_values(rows, name))))
-
-
-def draw_check(figure: Figure, rows: Sequence[RowDeviation], verdict: Verdict) -> None:
-    """Draw z by row, and relative deviations by row and by the most varied parameter."""
-    from matplotlib.ticker import MaxNLocator
-
-    scores, by_row, by_parameter = panels(figure, 3, width=11.4, height=3.5)
-    names = _names(rows)
-    grouped = any(len(row.run.rows) > 1 for row in rows)
-    numbers = [number if grouped else row.run.rows[0] for number, row in enumerate(rows, 1)]
-    counted = "setting" if grouped else "row"
-    for name, colour in zip(names, COLOURS, strict=False):
-        shift = 0.12 * (names.index(name) - (len(names) - 1) / 2)
-        z = [_z(row, name) for row in rows]
-        places = np.array(numbers) + shift
-        scores.plot(places, z, MARKERS[name], color=colour, markersize=4, label=name.upper())
-        _draw_deviations(by_row, places, rows, name, colour)
-    judged = [row for row in verdict.comparisons if row.of]
-    if judged:
-        for side in (-1, 1):
-            level = side * verdict.threshold(judged[0])
-            scores.axhline(level, color="0.5", linestyle="--", linewidth=0.8)
-    for ax in (scores, by_row):
-        ax.axhline(0, color="0.4", linewidth=0.8, zorder=0)
-    finish(scores, counted, "z", legend="" if len(names) > 1 else None)
-    finish(by_row, counted, "measured / predicted - 1, in %")
-    for ax in (scores, by_row):
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    draw_deviations(by_parameter, rows)
-
-
-def draw_deviations(ax: Axes, rows: Sequence[RowDeviation]) -> None:
-    """Draw relative deviations by the most varied parameter."""
-    parameter = most_varied(rows)
-    for name, colour in zip(_names(rows), COLOURS, strict=False):
-        _draw_deviations(ax, _values(rows, parameter), rows, name, colour)
-    ax.axhline(0, color="0.4", linewidth=0.8, zorder=0)
-    finish(ax, parameter, "measured / predicted - 1, in %")
-    values = [value for value in _values(rows, parameter) if 0 < value < math.inf]
-    if len(values) == len(rows) and max(values) > 20 * min(values):
-        log_scale(ax, "x")
-
-
-def _names(rows: Sequence[RowDeviation]) -> list[str]:
-    """Errors that were measured."""
-    return [name for name in MEASURED if any(name in row.comparisons for row in rows)]
-
-
-def _draw_deviations(
-    ax: Axes,
-    places: Sequence[float] | np.ndarray,
-    rows: Sequence[RowDeviation],
-    name: str,
-    colour: str,
-) -> None:
-    points = []
-    for place, row in zip(places, rows, strict=True):
-        each = row.comparisons.get(name)
-        if each is not None and each.theory and math.isfinite(each.theory):
-            error = each.standard_error if math.isfinite(each.standard_error) else 0.0
-            scale = 100 / abs(each.theory)
-            points.append((place, scale * (each.estimate - each.theory), scale * error))
-    if points:
-        x, deviations, errors = zip(*points, strict=True)
-        draw_points(ax, x, deviations, errors, colour, fmt=MARKERS[name])
-
-
-def _values(rows: Sequence[RowDeviation], name: str) -> list[float]:
-    return [
-        row.run.sizes["dim"] if name == "dim" else round(row.run.ratios[name], 12) for row in rows
-    ]
-
-
-def _z(row: RowDeviation, name: str) -> float:
-    each = row.comparisons.get(name)
-    return each.z if each is not None and math.isfinite(each.standard_error) else math.nan
-
+from iclimit.validation.yours.runs.report import (
+    outcome_lines,
+    row_numbers,
+    scatter_hint,
+    summary_lines,
+    table_lines,
+)
 
 TASK_SETS = ("many", "one")
 
@@ -277,19 +55,25 @@ class RunCheck(Result):
     limits : list of dict
         Asymptotic errors of the rows by name.
     fits : list of Fit
-        Mistakes that would explain a contradiction, the likeliest first; where none does, the one
-        that comes nearest, if it comes much nearer.  Empty where nothing contradicts the theory.
+        All explanations with which the table agrees, the likeliest first, with likelihoods.  Empty
+        where nothing contradicts the theory, or nothing that was tried explains it.
     tried : int
-        How many mistakes were tried.
+        How many explanations were tried.
+    hints : list of str
+        What else is remarkable, such as a scatter far below the error bars.
     notes : list of str
         What was assumed.
+    theory : Theory
+        What the table was compared with.
     """
 
     deviations: list[RowDeviation]
     limits: list[dict[str, float]]
     fits: list[Fit]
     tried: int
+    hints: list[str]
     notes: list[str]
+    theory: Theory
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -302,9 +86,9 @@ class RunCheck(Result):
         return self.chi_square.count
 
     @property
-    def holds(self) -> bool:
-        """Whether errors were judged, and nothing contradicts the theory."""
-        return self.judged > 0 and self.verdict.holds
+    def holds(self) -> bool | None:
+        """Whether nothing contradicts the theory; None if nothing was judged."""
+        return self.verdict.holds if self.judged else None
 
     @cached_property
     def chi_square(self) -> ChiSquare:
@@ -343,11 +127,9 @@ class RunCheck(Result):
                     {"label": row.label, "z": row.z, "accepted": judged.threshold(row)}
                     for row in judged.failures
                 ],
-                "fits": [
-                    {"if": fit.text, "fits": fit.fits, "chi_square": fit.chi_square.value}
-                    for fit in self.fits
-                ],
-                "mistakes_tried": self.tried,
+                "fits": [vars(fit) | {"chi_square": fit.chi_square.value} for fit in self.fits],
+                "explanations_tried": self.tried,
+                "hints": self.hints,
                 "notes": self.notes,
                 "rows": self.rows(),
             }
@@ -355,12 +137,13 @@ class RunCheck(Result):
         return entries
 
     def draw(self, ax: Axes) -> None:
-        """Draw relative deviations by the most varied parameter."""
-        draw_deviations(ax, self.deviations)
+        """Draw the errors on predicted curves, by the most varied parameter."""
+        draw_errors(ax, self.deviations, self.theory)
 
     def draw_figure(self, figure: Figure, /, **_: Any) -> list[Axes]:
-        """Draw z and relative deviations by row, and deviations by the most varied parameter."""
-        draw_check(figure, self.deviations, self.verdict)
+        """Draw the errors on predicted curves, z by row, and the conclusions."""
+        sentences = outcome_lines(self.verdict, self.fits, self.tried) if self.judged else []
+        draw_check(figure, self.deviations, self.verdict, self.theory, sentences)
         return figure.axes
 
     def __str__(self) -> str:
@@ -375,7 +158,7 @@ class RunCheck(Result):
             return [f"{reason}: nothing is judged.", *self.notes]
         summary = summary_lines(self.chi_square, self.z, self.resolutions)
         outcome = outcome_lines(self.verdict, self.fits, self.tried)
-        return [*summary, *outcome, *self.notes]
+        return [*summary, *outcome, *self.hints, *self.notes]
 
 
 def check_runs(
@@ -383,7 +166,7 @@ def check_runs(
     *,
     columns: Mapping[str, str] | None = None,
     ignore: Sequence[str] | str = (),
-    parameters: Mapping[str, float] | None = None,
+    parameters: Mapping[str, Any] | None = None,
     convention: str | Convention = "lu2025",
     rounding: str = "exact",
     ddof: int = 1,
@@ -407,12 +190,13 @@ def check_runs(
         ``tau``; ``rho`` or ``noise_variance``; ``ridge`` (0 without it); one or more of ``icl``,
         ``idg`` and ``gap`` (their difference).  A row is either a mean, with its standard error
         (``icl_se``) or the standard deviation of its runs (``icl_sd`` and ``runs``), or a single
-        run: without such columns, rows of one setting are taken together.
+        run: without such columns, rows of one setting are taken together.  Errors of a Bayes
+        estimator have ``estimator``: "dmmse" or "ridge" instead of "attention".
     columns : mapping of str, optional
         What your columns are called: ``{"icl": "test_loss", "dim": "d"}``.
     ignore : sequence of str or "others"
         Columns that are not used.  Any other unknown column is an error; ``"others"``: none is.
-    parameters : mapping of numbers, optional
+    parameters : mapping, optional
         Parameters that all rows share and the table has no columns for: ``{"rho": 0.1}``.
     convention : str or Convention
         Units of the table (`iclimit.units`): "lu2025", "vonoswald2023",
@@ -459,9 +243,9 @@ def check_runs(
     (`iclimit.finite_size_errors`); half of its stated uncertainty counts as one standard error.
     The prediction is for Gaussian inputs; other laws differ from it by O(1/d).
 
-    If the table contradicts the theory, some thirty possible mistakes are tried: halved losses, a
-    ridge off by a factor d, noise left out, and so on.  Those that would explain it are in
-    ``fits``.
+    If the table contradicts the theory, some forty possible mistakes are tried: halved losses, a
+    ridge off by a factor d, noise left out, and so on; factors of errors and settings are fitted,
+    and rows left out or exchanged.  All with which the table agrees are in ``fits``.
 
     Examples
     --------
@@ -509,14 +293,14 @@ def check_runs(
             prediction = predict(run, theory)
         except ValueError as error:
             unpredicted.append(f"{error}; it is not judged.")
-            prediction = Prediction.missing()
+            prediction = Prediction(np.full(2, math.nan))
         rows.append(compare_run(run, prediction, one_set=one_set))
     fits: list[Fit] = []
     tried = 0
     if not verdict(rows).holds:
         fits, tried = explain(rows, theory, one_set=one_set, progress=progress)
-        fits = likeliest(fits, chi_square(rows))
-    return RunCheck(rows, limits(runs, structure), fits, tried, unpredicted + _notes(rows, units))
+    notes = unpredicted + _notes(rows, units)
+    return RunCheck(rows, limits(runs, structure), fits, tried, scatter_hint(rows), notes, theory)
 
 
 def _notes(rows: Sequence[RowDeviation], units: Convention) -> list[str]:
@@ -536,8 +320,7 @@ def _notes(rows: Sequence[RowDeviation], units: Convention) -> list[str]:
         notes.append(
             "The correlation of the two errors of a row is not known: chi-square counts it as 1."
         )
-    predictions = [row.prediction for row in rows]
-    if any(math.isfinite(each.uncertainty) and not each.finite for each in predictions):
+    if any(np.any(np.isinf(row.prediction.mean)) for row in rows):
         notes.append("Rows at the threshold prompts = d (d + 1) have no finite prediction.")
     if units.input_law != "gaussian":
         notes.append(f"Predictions are for Gaussian inputs, not {units.input_law} ones.")

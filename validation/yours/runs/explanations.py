@@ -1,24 +1,36 @@
-"""Which mistakes would explain a contradiction.
+"""Which mistakes explain a contradiction: all that make the table agree, with their likelihoods.
 
-A mistake is a change of the measured errors, of the settings or of the theory.  Mistakes are tried
-one by one if the table as it stands contradicts the theory, and reported; none is ever applied.
+Mistakes are tried if the table as it stands contradicts the theory; none is ever applied.  All are
+first tried with predictions from mean moments: the ratio of two of these multiplies the full
+prediction.  Those that may agree are confirmed by full predictions.
 
-All are first tried with predictions from mean moments: the ratio of two of these multiplies the
-full prediction.  The best are confirmed by full predictions.  They are ranked by their likelihood:
-chi-square alone would favour whatever makes error bars larger.
+**Likelihood.**  A mistake changes predictions and error bars, so the likelihood of what was
+measured is that of normal deviations.  The sum over deviations is multiplied by the share of them
+that are independent (`chi_square`).  A fitted value multiplies the likelihood by the share of its
+range that its interval covers, one of m rows that was chosen by 1/m, and each of two mistakes at
+once by one over the number of mistakes: what has more freedom explains less.
+
+**Agreement.**  A mistake explains a table if the table then does not contradict the theory, if
+that could still be noticed, and if it makes the data likelier.  Wider error bars explain
+deviations only if these have both signs and are as large as the wider bars say.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import combinations
 
 import numpy as np
+from scipy.interpolate import PchipInterpolator
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import stdtr
 from tqdm.auto import tqdm
 
-from iclimit.results import Estimate
+from iclimit.validation.judge.comparisons import Comparison
 from iclimit.validation.yours.runs.judgement import (
     ChiSquare,
     RowDeviation,
@@ -27,212 +39,183 @@ from iclimit.validation.yours.runs.judgement import (
     verdict,
 )
 from iclimit.validation.yours.runs.measured import MeasuredRun
-from iclimit.validation.yours.runs.predictions import Prediction, Theory, predict, replaced
-
-
-@dataclass(frozen=True)
-class Mistake:
-    """A possible mistake, and what it changes.
-
-    Attributes
-    ----------
-    text : str
-        Completes "fits if ...".
-    change : callable
-        From a run as it was read to a run without the mistake.
-    scale : callable
-        Factor by which that changes small differences of the measured errors.
-    theory : Theory, optional
-        What to compare with instead.
-    one_set : bool, optional
-        Whether the runs of a row share a task set, instead of what was said.
-    """
-
-    text: str
-    change: Callable[[MeasuredRun], MeasuredRun] = lambda run: run
-    scale: Callable[[MeasuredRun], Mapping[str, float]] = lambda _: {}
-    theory: Theory | None = None
-    one_set: bool | None = None
-
-
-def mistakes(runs: Sequence[MeasuredRun], theory: Theory, *, one_set: bool) -> Iterator[Mistake]:
-    """All mistakes that are tried."""
-    for text, factor, noise in ERRORS:
-        yield Mistake(text, partial(_linear, factor=factor, noise=noise), partial(_same, factor))
-    if not any("gap" in run.errors and len(run.errors) == 1 for run in runs):
-        yield Mistake("errors are roots of the squared errors", _squared, _twice_the_means)
-    if all("icl" in run.errors and "idg" in run.errors for run in runs):
-        yield Mistake("icl and idg are exchanged", _exchanged)
-    if any(run.deviations_given for run in runs):
-        yield Mistake("standard deviations are standard errors of the mean", _wider_bars)
-    if not one_set:
-        yield Mistake("the runs of a row share one task set", one_set=True)
-    for text, changes in SETTINGS:
-        yield Mistake(text, partial(_reset, changes=changes))
-    if theory.structure is None:
-        law = "gaussian" if theory.task_law == "sphere" else "sphere"
-        text = "N(0, I)" if law == "gaussian" else "of squared norm d"
-        yield Mistake(f"tasks are {text}", theory=replace(theory, task_law=law))
-        equal = "random" if theory.balanced else "the same"
-        other = replace(theory, balanced=not theory.balanced)
-        yield Mistake(f"the number of prompts is {equal} for every task", theory=other)
-
-
-Number = Callable[[MeasuredRun], float]
-
-# Mistakes in what was measured: factor of the errors, and of the label noise that is added.
-ERRORS: tuple[tuple[str, Number, float], ...] = (
-    ("errors are half the squared errors", lambda _: 2.0, 0.0),
-    ("errors are twice the squared errors", lambda _: 0.5, 0.0),
-    ("errors leave out the label noise of the query", lambda _: 1.0, 1.0),
-    ("errors are half the squared errors without label noise", lambda _: 2.0, 1.0),
-    ("errors are divided by the variance 1 + rho of labels", lambda run: 1 + run.rho, 0.0),
-    ("inputs have variance 1 instead of 1/d", lambda run: 1 / run.sizes["dim"], 0.0),
-)
-
-# What the ridge may be, and the factor by which it then is another one.
-RIDGES: tuple[tuple[str, Number], ...] = (
-    ("d times as large", lambda run: run.sizes["dim"]),
-    ("smaller by the factor d", lambda run: 1 / run.sizes["dim"]),
-    ("n/d times as large", lambda run: run.sizes["prompts"] / run.sizes["dim"]),
-    ("smaller by the factor n/d", lambda run: run.sizes["dim"] / run.sizes["prompts"]),
-    ("n times as large", lambda run: run.sizes["prompts"]),
-    ("smaller by the factor n", lambda run: 1 / run.sizes["prompts"]),
-    ("tau times as large", lambda run: run.ratios["tau"]),
-    ("smaller by the factor tau", lambda run: 1 / run.ratios["tau"]),
-    ("twice as large", lambda _: 2.0),
-    ("half as large", lambda _: 0.5),
-    ("0", lambda _: 0.0),
-)
-
-
-def _rounded(run: MeasuredRun, function: Callable[[float], int]) -> dict[str, float]:
-    """Sizes that came out of ratios, rounded otherwise; integers stay."""
-    return {
-        name: max(1, function(value))
-        for name, value in run.unrounded.items()
-        if value < math.inf and abs(value - round(value)) > 1e-6 * max(1.0, value)
-    }
-
-
-# Mistakes in the settings, and what they are without the mistake.
-SETTINGS: tuple[tuple[str, Callable[[MeasuredRun], Mapping[str, float]]], ...] = (
-    (
-        "tau counts prompts over d (d + 1)",
-        lambda run: {"prompts": max(1, round(run.sizes["prompts"] * (1 + 1 / run.sizes["dim"])))},
-    ),
-    ("the context has one pair more", lambda run: {"context": run.sizes["context"] + 1}),
-    ("the context has one pair less", lambda run: {"context": max(1, run.sizes["context"] - 1)}),
-    ("ratios are rounded down", partial(_rounded, function=math.floor)),
-    ("ratios are rounded up", partial(_rounded, function=math.ceil)),
-    ("ratios are rounded to the nearest", partial(_rounded, function=round)),
-    ("rho is a standard deviation", lambda run: {"rho": run.rho**2}),
-    ("rho is d times as large", lambda run: {"rho": run.rho * run.sizes["dim"]}),
-    ("rho is smaller by the factor d", lambda run: {"rho": run.rho / run.sizes["dim"]}),
-    ("there is no label noise", lambda _: {"rho": 0.0}),
-    *(
-        (f"the ridge is {text}", lambda run, factor=factor: {"ridge": run.ridge * factor(run)})
-        for text, factor in RIDGES
-    ),
-)
-
-
-def _reset(run: MeasuredRun, changes: Callable[[MeasuredRun], Mapping[str, float]]) -> MeasuredRun:
-    return replaced(run, **changes(run))
-
-
-def _linear(run: MeasuredRun, factor: Number, noise: float) -> MeasuredRun:
-    shift = {"icl": noise * run.rho, "idg": noise * run.rho, "gap": 0.0}
-    errors = {name: _scaled(each, factor(run), shift[name]) for name, each in run.errors.items()}
-    return replace(run, errors=errors)
-
-
-def _same(factor: Number, run: MeasuredRun) -> Mapping[str, float]:
-    return dict.fromkeys(run.errors, factor(run))
-
-
-def _twice_the_means(run: MeasuredRun) -> Mapping[str, float]:
-    return {name: 2 * abs(each.mean) for name, each in run.errors.items()}
-
-
-def _scaled(estimate: Estimate, factor: float, shift: float = 0.0) -> Estimate:
-    mean, error = factor * estimate.mean + shift, abs(factor) * estimate.standard_error
-    return Estimate(mean, error, estimate.repeats)
-
-
-def _squared(run: MeasuredRun) -> MeasuredRun:
-    errors = {
-        name: _scaled(each, 2 * abs(each.mean), each.mean**2 - 2 * abs(each.mean) * each.mean)
-        for name, each in run.errors.items()
-        if name != "gap"
-    }
-    return replace(run, errors=errors)
-
-
-def _exchanged(run: MeasuredRun) -> MeasuredRun:
-    errors = dict(run.errors)
-    errors["icl"], errors["idg"] = errors["idg"], errors["icl"]
-    if "gap" in errors:
-        errors["gap"] = _scaled(errors["gap"], -1.0)
-    return replace(run, errors=errors)
-
-
-def _wider_bars(run: MeasuredRun) -> MeasuredRun:
-    factor = math.sqrt(run.runs or 1)
-    errors = {
-        name: Estimate(each.mean, each.standard_error * factor, each.repeats)
-        for name, each in run.errors.items()
-    }
-    return replace(run, errors=errors)
-
+from iclimit.validation.yours.runs.mistakes import ERRORS, Mistake, Outcome, mistakes
+from iclimit.validation.yours.runs.predictions import Prediction, Theory, predict
 
 # Rows that are tried first, evenly spaced: screening takes 1 to 10 ms for a row and mistake.
-SCREENED_ROWS = 20
+SCREENED_ROWS = 12
 
-# How many of the best are confirmed by full predictions, which take as long as the check itself,
-# and how far their likelihoods may be from the best one's.
-CONFIRMED, WITHIN = 4, 60.0
+# How many may be confirmed by full predictions, which take as long as the check itself, and how
+# far the likelihood on screening (twice its logarithm) may be from that of the best.
+CONFIRMED, WITHIN = 12, 40.0
 
-# Above this dimension other laws of the tasks and their prompts, which take full predictions, are
-# tried only if nothing else fits.
+# Task sets of predictions for another law, when it is tried first.
+LAW_DRAWS = 10
+
+# Above this dimension what takes full predictions is tried only if nothing else agrees.
 SLOW_DIM = 48
 
 # A mistake must raise twice the log-likelihood by so much: its odds by a factor of 150.
 BETTER = 10.0
 
-# Mistakes within this of the best are not told apart: odds of less than 20.
-ALIKE = 6.0
+# Least relative deviation that must be noticed if a mistake was made.
+NOTICED = 0.5
 
-# Where nothing fits, the best is shown if it takes off this share of chi-square.
-NEAREST = 0.5
+# Probability with which deviations of one sign, or far below wider error bars, are excluded.
+EXCLUDED = 0.01
+
+# Range of fitted values, and how many predictions are made: in all of it, then near the best.
+RANGE, COARSE, FINE = (0.02, 50.0), 9, 7
+
+# Change of twice the log-likelihood at the ends of an interval of 95 %.
+INTERVAL = 3.84
+
+# Rows that are left out or exchanged: the worst ones.  As many must remain.
+WORST_ROWS, LEFT_ROWS = 30, 3
 
 
 @dataclass(frozen=True)
 class Fit:
-    """What a mistake would explain.
+    """A mistake that explains the table.
 
     Attributes
     ----------
     text : str
-        The mistake; completes "fits if ...".
+        The mistake; completes "agrees if".
     chi_square : ChiSquare
         Of all deviations if it was made.
-    fits : bool
-        Whether nothing contradicts the theory then.
     misfit : float
         Twice the negative log-likelihood, up to a constant.
+    value, lower, upper : float or None
+        What was fitted, with an interval of 95 %.
+    likelihood : float
+        Relative to that of the likeliest.
     """
 
     text: str
     chi_square: ChiSquare
-    fits: bool
     misfit: float
+    value: float | None = None
+    lower: float | None = None
+    upper: float | None = None
+    likelihood: float = 1.0
+
+
+# Predictions of the true errors of all rows, by a fitted value.
+_Curve = Callable[[float], list[Prediction]]
+
+# Mistakes without a fitted value by their text, with predictions of the true errors.
+_Predicted = dict[str, tuple[Mistake, list[Prediction]]]
+
+
+class _Table:
+    """Rows of a table, and what they would be if a mistake was made."""
+
+    def __init__(self, rows: Sequence[RowDeviation], theory: Theory, one_set: bool) -> None:
+        self.rows, self.theory, self.one_set = rows, theory, one_set
+        total = chi_square(rows)
+        self.share = total.degrees / total.count
+        self.means: dict[tuple[object, ...], np.ndarray] = {}
+
+    def predictions(self, mistake: Mistake, value: float, *, cheap: bool) -> list[Prediction]:
+        """Predictions of true errors; cheap ones multiply those of the table by a ratio."""
+        theory, found = mistake.theory or self.theory, []
+        for row in self.rows:
+            run = mistake.true_run(row.run, value)
+            if theory == self.theory and run.setting == row.run.setting:
+                found.append(row.prediction)
+            elif not cheap:
+                found.append(predict(run, theory))
+            elif mistake.theory:  # mean moments do not see the difference
+                draws = min(theory.draws or LAW_DRAWS, LAW_DRAWS)
+                found.append(predict(run, replace(theory, draws=draws)))
+            elif run.estimator != row.run.estimator:
+                found.append(predict(run, replace(theory, cheap=True)))
+            else:
+                ratio = self._cheap_mean(run) / self._cheap_mean(row.run)
+                found.append(row.prediction.scaled(ratio))
+        return found
+
+    def _cheap_mean(self, run: MeasuredRun) -> np.ndarray:
+        if run.setting not in self.means:
+            self.means[run.setting] = predict(run, replace(self.theory, cheap=True)).mean
+        return self.means[run.setting]
+
+    def changed(
+        self, mistake: Mistake, value: float, predictions: Sequence[Prediction]
+    ) -> list[RowDeviation]:
+        """Deviations of all rows if the mistake was made, given predictions of true errors."""
+        shared = self.one_set if mistake.one_set is None else mistake.one_set
+        deviations = []
+        for row, prediction in zip(self.rows, predictions, strict=True):
+            run, true = row.run, mistake.true_run(row.run, value)
+            if mistake.outcome is not None and prediction.finite:
+                outcome = partial(_reported, mistake.outcome, true, value)
+                prediction = prediction.mapped(outcome)
+            run = run if mistake.bars is None else mistake.bars(run)
+            deviations.append(compare_run(run, prediction, one_set=shared))
+        return deviations
+
+    def misfit(self, changed: Sequence[RowDeviation]) -> float:
+        """Twice the negative log-likelihood of what was measured; infinite where rows are lost."""
+        total = 0.0
+        for now, before in zip(changed, self.rows, strict=True):
+            if now.judged.keys() != before.judged.keys():
+                return math.inf
+            total += sum(map(_misfit, now.judged.values()))
+        return self.share * total
+
+    def curve(self, mistake: Mistake, values: np.ndarray) -> _Curve:
+        """Predictions at any value, interpolated between cheap ones at these values."""
+        if all(mistake.true_run(row.run, 2.0).setting == row.run.setting for row in self.rows):
+            return lambda _: [row.prediction for row in self.rows]
+        nodes = [self.predictions(mistake, value, cheap=True) for value in values]
+        splines = []
+        for number, row in enumerate(self.rows):
+            ratios = np.array([node[number].mean for node in nodes]) / row.prediction.mean
+            runs = [mistake.true_run(row.run, value) for value in values]
+            pairs = zip(runs, values, strict=True)
+            places = np.log([mistake.actual(row.run, *pair) for pair in pairs])
+            usable = np.all(np.isfinite(ratios) & (ratios > 0), axis=1)
+            places, first = np.unique(places[usable], return_index=True)
+            splines.append(PchipInterpolator(places, np.log(ratios[usable][first])))
+
+        def predictions(value: float) -> list[Prediction]:
+            found = []
+            for row, spline in zip(self.rows, splines, strict=True):
+                ratio = np.exp(spline(np.clip(math.log(value), spline.x[0], spline.x[-1])))
+                found.append(row.prediction.scaled(ratio))
+            return found
+
+        return predictions
+
+
+def _reported(outcome: Outcome, run: MeasuredRun, value: float, errors: np.ndarray) -> np.ndarray:
+    return outcome(errors, run, value)
+
+
+def _misfit(row: Comparison) -> float:
+    """Twice the negative log-likelihood, of Student's law where the error is from few runs."""
+    square = ((row.estimate - row.theory) / row.standard_error) ** 2
+    if math.isfinite(row.degrees):
+        square = (row.degrees + 1) * math.log1p(square / row.degrees)
+    return square + 2 * math.log(row.standard_error)
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A mistake with its fitted value and interval, and twice its negative log-likelihood."""
+
+    mistake: Mistake
+    misfit: float
+    penalty: float = 0.0
+    values: tuple[float, float, float] | None = None
 
 
 def explain(
     rows: Sequence[RowDeviation], theory: Theory, *, one_set: bool, progress: bool = False
 ) -> tuple[list[Fit], int]:
-    """Mistakes that would explain the deviations, the likeliest first, and how many were tried.
+    """Mistakes that explain the deviations, the likeliest first, and how many were tried.
 
     Parameters
     ----------
@@ -245,103 +228,164 @@ def explain(
     progress : bool
         Whether to show a progress bar.
     """
-    screened = rows[:: math.ceil(len(rows) / SCREENED_ROWS)]
-    runs = [row.run for row in rows]
-    cheap = replace(theory, cheap=True)
-    anchors = [predict(row.run, cheap) for row in screened]
-    tried = list(_that_differ(mistakes(runs, theory, one_set=one_set), runs))
-    slow = max(run.sizes["dim"] for run in runs) > SLOW_DIM
-    plain, ranked, fitting = _misfit(screened, screened, Mistake("")), [], False
-    ordered = sorted(tried, key=lambda each: each.theory is not None)
-    for mistake in tqdm(ordered, disable=not progress, desc="trying mistakes", leave=False):
-        if mistake.theory is not None and slow and fitting:
-            break
+    rows = [row for row in rows if row.judged]
+    table = _Table(rows, theory, one_set)
+    screened = _Table(rows[:: math.ceil(len(rows) / SCREENED_ROWS)], theory, one_set)
+    tried = mistakes([row.run for row in rows], theory, one_set=one_set)
+    fits = list(_rearranged(table))
+    fast = [each for each in tried if not each.slow]
+    slow = [each for each in tried if each.slow]
+    candidates: list[_Candidate] = []
+    predicted: _Predicted = {}
+    for mistake in tqdm(fast, disable=not progress, desc="trying mistakes", leave=False):
+        with suppress(ValueError):  # there is no prediction
+            if mistake.fitted:
+                candidates.append(_fitted(screened, mistake))
+            else:
+                candidates.append(_tried(screened, mistake, predicted))
+    fits += _confirmed(table, screened, candidates)
+    if not fits or max(row.run.sizes["dim"] for row in rows) <= SLOW_DIM:
+        candidates = []
+        for mistake in tqdm(slow, disable=not progress, desc="trying laws", leave=False):
+            with suppress(ValueError):
+                candidates.append(_tried(screened, mistake, {}))
+        fits += _confirmed(table, screened, candidates)
+    if not fits:
+        pairs = list(_pairs(predicted))
+        penalty = 2 * math.log(len(tried))
+        candidates = []
+        for pair, predictions in pairs:
+            misfit = screened.misfit(screened.changed(pair, math.nan, predictions))
+            candidates.append(_Candidate(pair, misfit, penalty))
+        fits += _confirmed(table, screened, candidates)
+        tried += [pair for pair, _ in pairs]
+    fits.sort(key=lambda fit: fit.misfit)
+    best = fits[0].misfit if fits else 0.0
+    return [replace(fit, likelihood=math.exp((best - fit.misfit) / 2)) for fit in fits], len(tried)
+
+
+def _tried(table: _Table, mistake: Mistake, predicted: _Predicted) -> _Candidate:
+    """A mistake without a fitted value; its predictions are kept."""
+    predictions = table.predictions(mistake, math.nan, cheap=True)
+    predicted[mistake.text] = mistake, predictions
+    return _Candidate(mistake, table.misfit(table.changed(mistake, math.nan, predictions)))
+
+
+def _fitted(table: _Table, mistake: Mistake) -> _Candidate:
+    """A mistake with the value that makes the data likeliest."""
+    coarse = np.geomspace(*RANGE, COARSE)
+    step = coarse[1] / coarse[0]
+
+    def misfit(value: float) -> float:
+        return table.misfit(table.changed(mistake, value, curve(value)))
+
+    curve = table.curve(mistake, coarse)
+    best = min(np.geomspace(*RANGE, 8 * COARSE - 7), key=misfit)
+    reach = math.sqrt(step)
+    fine = np.geomspace(best / reach, best * reach, FINE)
+    curve = table.curve(mistake, np.sort([*coarse, *fine]))
+    ends = np.log([best / reach, best * reach])
+    found = minimize_scalar(lambda x: misfit(math.exp(x)), bounds=ends, method="bounded")
+    best, least = math.exp(found.x), float(found.fun)
+    limits = []
+    for end in RANGE:
+        high = misfit(end) - least > INTERVAL
+
+        def excess(x: float) -> float:
+            return misfit(math.exp(x)) - least - INTERVAL
+
+        limits.append(math.exp(brentq(excess, found.x, math.log(end))) if high else end)
+    lower, upper = limits
+    # Of a normal likelihood, this share of a uniform law in the logarithm.
+    covered = math.sqrt(2 * math.pi) * math.log(upper / lower) / (2 * math.sqrt(INTERVAL))
+    penalty = -2 * math.log(covered / math.log(RANGE[1] / RANGE[0]))
+    return _Candidate(mistake, least, penalty, (best, lower, upper))
+
+
+def _pairs(predicted: _Predicted) -> Iterator[tuple[Mistake, list[Prediction]]]:
+    """Pairs of a mistake in what was reported and one in the settings, with predictions."""
+    fixed = list(predicted.values())
+    for reported, _ in fixed:
+        if reported in ERRORS:
+            for mistake, predictions in fixed:
+                if mistake.outcome is None and not mistake.widens:
+                    text = f"{reported.text}, and {mistake.text}"
+                    yield replace(mistake, text=text, outcome=reported.outcome), predictions
+
+
+def _confirmed(table: _Table, screened: _Table, candidates: Sequence[_Candidate]) -> Iterator[Fit]:
+    """Candidates that explain the whole table by full predictions."""
+    plain = screened.misfit(screened.rows)
+    ordered = sorted(candidates, key=lambda each: each.misfit + each.penalty)
+    least = ordered[0].misfit + ordered[0].penalty if ordered else math.inf
+    limit = min(plain - BETTER, least + WITHIN)
+    for candidate in [each for each in ordered if each.misfit + each.penalty < limit][:CONFIRMED]:
+        mistake, values = candidate.mistake, candidate.values
+        value = values[0] if values else math.nan
         try:
-            changed = [
-                _screen(row, anchor, mistake, cheap, one_set)
-                for row, anchor in zip(screened, anchors, strict=True)
-            ]
+            predictions = table.predictions(mistake, value, cheap=False)
         except ValueError:
-            continue  # there is no prediction
-        ranked.append((_misfit(changed, screened, mistake), mistake))
-        fitting = fitting or (ranked[-1][0] < plain - BETTER and verdict(changed).holds)
-    limit = min(plain - BETTER, min(misfit for misfit, _ in ranked) + WITHIN)
-    better = sorted((pair for pair in ranked if pair[0] <= limit), key=lambda pair: pair[0])
-    fits = [_confirm(rows, mistake, theory, one_set) for _, mistake in better[:CONFIRMED]]
-    before = _misfit(rows, rows, Mistake(""))
-    fits = [fit for fit in fits if fit.misfit < before - BETTER]
-    return sorted(fits, key=lambda fit: fit.misfit), len(tried)
+            continue
+        changed = table.changed(mistake, value, predictions)
+        misfit = table.misfit(changed) + candidate.penalty
+        if misfit < table.misfit(table.rows) - BETTER and _explains(table, mistake, changed):
+            if values:
+                text = mistake.text.format("{:.4g} ({:.4g} to {:.4g})".format(*values))
+                yield Fit(text, chi_square(changed), misfit, *values)
+            else:
+                yield Fit(mistake.text, chi_square(changed), misfit)
 
 
-def _that_differ(possible: Iterator[Mistake], runs: Sequence[MeasuredRun]) -> Iterator[Mistake]:
-    """Mistakes that change something, each change once."""
-    seen = [list(runs)]
-    for mistake in possible:
-        changed = [mistake.change(run) for run in runs]
-        if mistake.theory is None and mistake.one_set is None:
-            if changed in seen:
-                continue
-            seen.append(changed)
-        yield mistake
+def _explains(table: _Table, mistake: Mistake, changed: Sequence[RowDeviation]) -> bool:
+    """Whether a table agrees with the theory, and could have failed to."""
+    now = verdict(changed)
+    if not now.holds:
+        return False
+    before = min(verdict(table.rows).resolutions.values())
+    if min(now.resolutions.values()) > max(NOTICED, before):
+        return False
+    if not mistake.widens:
+        return True
+    total = chi_square(changed)
+    z = np.array([each.z for row in changed for each in row.judged.values()])
+    freedom = max(total.degrees - 1, 0.0)
+    mean = abs(np.mean(z)) * math.sqrt(freedom / max(np.var(z), 1e-300))
+    one_sign = freedom > 0 and 2 * stdtr(freedom, -mean) < EXCLUDED
+    return not one_sign and total.lower_p_value > EXCLUDED
 
 
-def likeliest(fits: Sequence[Fit], plain: ChiSquare) -> list[Fit]:
-    """Fits worth reporting: those that fit about as well as the best, else the nearest."""
-    good = [fit for fit in fits if fit.fits]
-    if good:
-        return [fit for fit in good if fit.misfit <= good[0].misfit + ALIKE]
-    near = [fit for fit in fits if fit.chi_square.value <= NEAREST * plain.value]
-    return near[:1]
-
-
-def _screen(
-    row: RowDeviation, anchor: Prediction, mistake: Mistake, cheap: Theory, one_set: bool
-) -> RowDeviation:
-    """Deviation of a row if the mistake was made; its prediction from a ratio of cheap ones."""
-    run, prediction = mistake.change(row.run), row.prediction
-    if mistake.theory is not None:
-        # Mean moments do not see the counts of prompts, and see few draws of the tasks' norms.
-        prediction = predict(run, mistake.theory)
-    elif _setting(run) != _setting(row.run):
-        ratio = predict(run, cheap).mean / anchor.mean
-        prediction = replace(
-            prediction,
-            mean=prediction.mean * ratio,
-            covariance=prediction.covariance * np.outer(ratio, ratio),
-            spread=prediction.spread * np.outer(ratio, ratio),
-        )
-    shared = one_set if mistake.one_set is None else mistake.one_set
-    return compare_run(run, prediction, one_set=shared)
-
-
-def _confirm(rows: Sequence[RowDeviation], mistake: Mistake, theory: Theory, one_set: bool) -> Fit:
-    """Deviations of all rows if the mistake was made, from full predictions."""
-    changed, other = [], mistake.theory or theory
-    shared = one_set if mistake.one_set is None else mistake.one_set
-    for row in rows:
-        run = mistake.change(row.run)
-        same = _setting(run) == _setting(row.run) and other == theory
-        prediction = row.prediction if same else predict(run, other)
-        changed.append(compare_run(run, prediction, one_set=shared))
-    misfit = _misfit(changed, rows, mistake)
-    return Fit(mistake.text, chi_square(changed), verdict(changed).holds, misfit)
-
-
-def _setting(run: MeasuredRun) -> tuple[object, ...]:
-    return (*run.sizes.values(), run.rho, run.ridge)
-
-
-def _misfit(
-    changed: Sequence[RowDeviation], rows: Sequence[RowDeviation], mistake: Mistake
-) -> float:
-    """Twice the negative log-likelihood of what was measured; infinite where rows are lost."""
-    total = 0.0
-    for now, before in zip(changed, rows, strict=True):
-        scale = mistake.scale(before.run)
-        for name, row in before.comparisons.items():
-            if math.isfinite(row.standard_error) and name in now.comparisons:
-                error = now.comparisons[name].standard_error
-                if not math.isfinite(error):
-                    return math.inf
-                total += now.comparisons[name].z ** 2 + 2 * math.log(error / scale.get(name, 1.0))
-    return total
+def _rearranged(table: _Table) -> Iterator[Fit]:
+    """Explanations by one row that does not belong there, or two rows that are exchanged."""
+    rows, plain = table.rows, table.misfit(table.rows)
+    if len(rows) <= LEFT_ROWS or not verdict(rows).failures:
+        return
+    worst = sorted(
+        range(len(rows)), key=lambda i: -max(abs(each.z) for each in rows[i].judged.values())
+    )
+    worst = worst[:WORST_ROWS]
+    for k in worst:
+        rest = [*rows[:k], *rows[k + 1 :]]
+        # As if its error bars were as large as its deviations.
+        lost = [
+            1 + 2 * math.log(max(abs(each.estimate - each.theory), each.standard_error))
+            for each in rows[k].judged.values()
+        ]
+        found = table.share * (sum(lost) - sum(map(_misfit, rows[k].judged.values())))
+        misfit = plain + found + 2 * math.log(len(rows))
+        if misfit < plain - BETTER and verdict(rest).holds:
+            yield Fit(f"row {rows[k].run.rows[0]} is left out", chi_square(rest), misfit)
+    count = len(rows) * (len(rows) - 1) / 2
+    for i, j in combinations(sorted(worst), 2):
+        if rows[i].run.errors.keys() != rows[j].run.errors.keys():
+            continue
+        changed = list(rows)
+        for place, other in ((i, j), (j, i)):
+            run, theirs = rows[place].run, rows[other].run
+            own = replace(
+                run, errors=theirs.errors, correlation=theirs.correlation, runs=theirs.runs
+            )
+            changed[place] = compare_run(own, rows[place].prediction, one_set=table.one_set)
+        misfit = table.misfit(changed) + 2 * math.log(count)
+        if misfit < plain - BETTER and verdict(changed).holds:
+            names = " and ".join(str(rows[place].run.rows[0]) for place in (i, j))
+            yield Fit(f"the errors of rows {names} are exchanged", chi_square(changed), misfit)

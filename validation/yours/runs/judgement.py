@@ -4,10 +4,12 @@ The variance of a deviation is that of the mean over the runs, of the predicted 
 theory at finite size.  If all runs of a row share one task set, the spread of the prediction over
 task sets is added, since the prediction is for any set.
 
-**Chi-square** is the sum of the squares of all z.  Errors of one row are correlated.  So it is
-compared with a multiple of a chi-square of fewer degrees of freedom: of m deviations with
-correlations :math:`r_{ij}`, :math:`m^2/\sum_{ij} r_{ij}^2` of them, so that mean and variance are
-right.  Where a correlation is not known, it counts as 1.
+**Chi-square** is the sum of the squares of all z.  It is compared with a multiple of a chi-square
+of fewer degrees of freedom, since deviations are correlated: of m deviations with correlations
+:math:`r_{ij}`, :math:`m^2/\sum_{ij} r_{ij}^2` of them, so that mean and variance are right.
+Errors of one row come from the same runs; where their correlation is not known, it counts as 1.
+Errors of the theory are shared by rows that are alike: their correlation is that of a Gaussian
+process over the logarithms of the sizes, of length 1.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import chdtrc, kolmogorov, ndtr
+from scipy.special import chdtr, chdtrc, kolmogorov, ndtr
 
 from iclimit.drawing import Figure
 from iclimit.validation.judge.comparisons import Comparison, compare_p_value
@@ -53,6 +55,13 @@ class ChiSquare:
         if not self.count:
             return 1.0
         return float(chdtrc(self.degrees, self.value * self.degrees / self.count))
+
+    @property
+    def lower_p_value(self) -> float:
+        """Probability of a smaller sum."""
+        if not self.count:
+            return 1.0
+        return float(chdtr(self.degrees, self.value * self.degrees / self.count))
 
 
 @dataclass(frozen=True)
@@ -111,9 +120,13 @@ class RowDeviation:
     correlations: np.ndarray
 
     @property
-    def judged(self) -> list[Comparison]:
+    def judged(self) -> dict[str, Comparison]:
         """Comparisons that have a z."""
-        return [each for each in self.comparisons.values() if math.isfinite(each.standard_error)]
+        return {
+            name: each
+            for name, each in self.comparisons.items()
+            if math.isfinite(each.standard_error)
+        }
 
 
 def compare_run(run: MeasuredRun, prediction: Prediction, *, one_set: bool) -> RowDeviation:
@@ -121,40 +134,71 @@ def compare_run(run: MeasuredRun, prediction: Prediction, *, one_set: bool) -> R
     names = [name for name in MEASURED if name in run.errors]
     known = [name for name in names if math.isfinite(run.errors[name].standard_error)]
     judged = known if prediction.finite else []
-    variances: dict[str, float] = {}
-    degrees: dict[str, float] = {}
-    correlations = np.empty((0, 0))
-    if judged:
-        weights = np.array([MEASURED[name] for name in judged])
-        of_runs = run.covariance(judged)
-        sets = prediction.covariance + (prediction.spread if one_set else 0.0)
-        of_sets, doubt = (weights @ each @ weights.T for each in (sets, prediction.doubt))
-        total = of_runs + of_sets + doubt
-        errors = np.sqrt(np.diag(total))
-        correlations = total / np.outer(errors, errors)
-        for place, name in enumerate(judged):
-            parts = [float(each[place, place]) for each in (of_runs, of_sets, doubt)]
-            variances[name] = total[place, place]
-            degrees[name] = welch_degrees(parts, [run.degrees, prediction.degrees, math.inf])
-    comparisons = {
-        name: Comparison(
+    weights = np.array([MEASURED[name] for name in judged]).reshape(-1, 2)
+    of_runs = run.covariance(judged) if judged else np.empty((0, 0))
+    sets = prediction.covariance + (prediction.spread if one_set else 0.0)
+    doubt = prediction.doubts @ prediction.doubts.T
+    parts = [of_runs, *(weights @ each @ weights.T for each in (sets, doubt))]
+    total = sum(parts)
+    errors = np.sqrt(np.diag(total))
+    comparisons = {}
+    for name in names:
+        degrees, error = math.inf, math.inf
+        if name in judged:
+            place = judged.index(name)
+            error = float(errors[place])
+            variances = [float(part[place, place]) for part in parts]
+            degrees = welch_degrees(variances, [run.degrees, prediction.degrees, math.inf])
+        comparisons[name] = Comparison(
             f"{name.upper()} {run.label}",
             prediction.value(name),
             run.errors[name].mean,
-            math.sqrt(variances.get(name, math.inf)),
-            degrees=degrees.get(name, math.inf),
+            error,
+            degrees=degrees,
             of=f"finite_size_errors.{name}",
         )
-        for name in names
-    }
-    return RowDeviation(run, prediction, comparisons, correlations)
+    return RowDeviation(run, prediction, comparisons, total / np.outer(errors, errors))
+
+
+# Most tasks per dimension that are told apart when rows count as alike.
+_MANY_TASKS = 20.0
+
+
+def shared_doubts(rows: Sequence[RowDeviation]) -> list[np.ndarray]:
+    """Errors of the theory by row, as loadings (judged errors, sources).
+
+    Rows that are alike share them: 0.6 of them if a size differs by a factor e, 0.1 by e^2.
+    """
+    ratios = [row.run.ratios for row in rows]
+    places = np.log(
+        [
+            (row.run.sizes["dim"], each["tau"], each["alpha"], min(each["kappa"], _MANY_TASKS))
+            for row, each in zip(rows, ratios, strict=True)
+        ]
+    )
+    squares = np.sum((places[:, None] - places) ** 2, axis=2)
+    alike = np.linalg.cholesky(np.exp(-squares / 2) + 1e-9 * np.eye(len(rows)))
+    weights = [np.array([MEASURED[name] for name in row.judged]).reshape(-1, 2) for row in rows]
+    return [
+        np.kron(shares, weight @ row.prediction.doubts)
+        for shares, weight, row in zip(alike, weights, rows, strict=True)
+    ]
 
 
 def chi_square(rows: Sequence[RowDeviation]) -> ChiSquare:
     """Sum of squares of all z, with its degrees of freedom."""
-    z = [each.z for row in rows for each in row.judged]
-    squares = sum(float(np.sum(row.correlations**2)) for row in rows)
-    return ChiSquare(sum(each**2 for each in z), len(z), len(z) ** 2 / squares if z else 0.0)
+    judged = [each for row in rows for each in row.judged.values()]
+    if not judged:
+        return ChiSquare(0.0, 0, 0.0)
+    errors = np.array([each.standard_error for each in judged])
+    loadings = np.vstack(shared_doubts(rows)) / errors[:, None]
+    correlations = loadings @ loadings.T
+    start = 0
+    for row in rows:
+        place = slice(start, start := start + len(row.judged))
+        correlations[place, place] = row.correlations
+    value = sum(each.z**2 for each in judged)
+    return ChiSquare(value, len(judged), len(judged) ** 2 / float(np.sum(correlations**2)))
 
 
 def verdict(
@@ -163,7 +207,11 @@ def verdict(
     notes: Sequence[str] = (),
 ) -> Verdict:
     """Verdict on all z, on their sum of squares, and on common factors of each error."""
-    comparisons = [each for row in rows for each in row.judged]
+    comparisons = [
+        replace(each, shared=loadings)
+        for row, doubts in zip(rows, shared_doubts(rows), strict=True)
+        for each, loadings in zip(row.judged.values(), doubts, strict=True)
+    ]
     if comparisons:
         total = chi_square(rows)
         label = f"chi-square {total.value:.1f} of {total.count} deviations"

@@ -1,6 +1,7 @@
 """Measured errors of pretrained linear attention, read from a table and put into our units.
 
-Sizes are integers, read from columns of integers or of ratios.
+Sizes are integers, read from columns of integers or of ratios.  Single runs of one setting are
+taken together, and so are means of one setting.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ def read_sizes(table: Table, rounding: str) -> tuple[Columns, Columns]:
     check_choice("rounding", rounding, ROUNDINGS)
     if "dim" not in table:
         raise ValueError("the table needs a column dim, or dim among the parameters")
-    sizes, unrounded = {"dim": _integers(table, "dim")}, Columns()
+    sizes, unrounded = {"dim": table.numbers("dim")}, Columns()
     for name, ratio in RATIOS.items():
         if name in table:
-            sizes[name] = _integers(table, name)
+            sizes[name] = table.numbers(name)
         elif ratio not in table:
             raise ValueError(f"the table needs a column {name} or {ratio}, or one as a parameter")
         if ratio in table:
@@ -61,14 +62,6 @@ def read_sizes(table: Table, rounding: str) -> tuple[Columns, Columns]:
             else:
                 sizes[name], unrounded[name] = _rounded(table, name, exact, rounding), exact
     return sizes, unrounded
-
-
-def _integers(table: Table, name: str) -> list[float]:
-    values = table.numbers(name)
-    for row, value in enumerate(values, 1):
-        if value not in (math.inf, round(value) if value < math.inf else value):
-            raise table.fault(row, name, f"must be {PARAMETERS[name].allowed}, got {value:g}")
-    return values
 
 
 def _rounded(table: Table, name: str, exact: Sequence[float], rounding: str) -> list[float]:
@@ -104,6 +97,10 @@ MEASURED = {"icl": (1.0, 0.0), "idg": (0.0, 1.0), "gap": (1.0, -1.0)}
 # Endings of columns with standard errors and standard deviations, and what others call them.
 ERROR_BARS = {"_se": ("stderr", "sem", "err", "error", "ste"), "_sd": ("std", "stdev", "sigma")}
 
+# Whose errors these are: trained linear attention, or a Bayes estimator (`simulate_estimator`).
+ATTENTION = "attention"
+ESTIMATORS = (ATTENTION, "dmmse", "ridge")
+
 PARAMETER_COLUMNS = (
     "dim",
     *(name for pair in RATIOS.items() for name in pair),
@@ -111,6 +108,7 @@ PARAMETER_COLUMNS = (
     "noise_variance",
     "ridge",
     "runs",
+    "estimator",
 )
 
 # Range of measured errors, so that their squares are finite.
@@ -146,6 +144,8 @@ class MeasuredRun:
         Sizes that came out of ratios, before they were rounded.
     deviations_given : bool
         Whether standard deviations of single runs were given.
+    estimator : {"attention", "dmmse", "ridge"}
+        Whose errors these are.
     """
 
     rows: tuple[int, ...]
@@ -157,6 +157,7 @@ class MeasuredRun:
     runs: int | None = None
     unrounded: Mapping[str, float] = field(default_factory=dict)
     deviations_given: bool = False
+    estimator: str = ATTENTION
 
     @property
     def label(self) -> str:
@@ -164,6 +165,16 @@ class MeasuredRun:
         rows = f"row {self.rows[0]}" if len(self.rows) == 1 else f"{len(self.rows)} rows"
         sizes = "d={dim} l={context} k={tasks:g} n={prompts}".format(**self.sizes)
         return f"{rows}: {sizes} rho={self.rho:g}" + (f" ridge={self.ridge:g}" * (self.ridge > 0))
+
+    @property
+    def setting(self) -> tuple[object, ...]:
+        """What its prediction depends on."""
+        return (*self.sizes.values(), self.rho, self.ridge, self.estimator)
+
+    def at(self, **changes: Any) -> MeasuredRun:
+        """The run at other sizes, noise variance, ridge or estimator."""
+        sizes = {name: changes.pop(name, size) for name, size in self.sizes.items()}
+        return replace(self, sizes=sizes, **changes)
 
     @property
     def degrees(self) -> float:
@@ -191,7 +202,7 @@ def read_runs(
     *,
     columns: Mapping[str, str] | None = None,
     ignore: Sequence[str] | str = (),
-    parameters: Mapping[str, float] | None = None,
+    parameters: Mapping[str, Any] | None = None,
     convention: Convention,
     rounding: str = "exact",
     ddof: int = 1,
@@ -204,6 +215,11 @@ def read_runs(
     names = [name for name in MEASURED if name in entries]
     if not names:
         raise ValueError(f"the table needs a column {', '.join(MEASURED)}: what was measured?")
+    estimators = [ATTENTION] * len(entries)
+    if "estimator" in entries:
+        estimators = entries.words("estimator", ESTIMATORS)
+    if ATTENTION not in estimators and not {"prompts", "tau"} & set(entries.entries):
+        entries = _with_parameters(entries, {"prompts": 1})  # it plays no part
     sizes, unrounded = read_sizes(entries, rounding)
     units = _units(entries, sizes, convention)
     rho = [each.to_library("noise_variance", each.noise_variance) for each in units]
@@ -211,33 +227,30 @@ def read_runs(
     ridge = [each.to_library("ridge", value) for each, value in zip(units, ridges, strict=True)]
     errors = {name: _errors(entries, name, units) for name in names}
     bars = {name: _error_bars(entries, name, units, ddof) for name in names}
-    counts = (
-        entries.numbers("runs", "[1, inf)") if "runs" in entries else [math.nan] * len(entries)
-    )
+    counts = np.array(entries.numbers("runs", "[1, inf)")) if "runs" in entries else None
     single = not (np.isfinite(list(bars.values())).any() or "runs" in entries)
 
-    groups: defaultdict[tuple[float, ...], list[int]] = defaultdict(list)
-    for row, key in enumerate(zip(*sizes.values(), rho, ridge, strict=True)):
+    groups: defaultdict[tuple[Any, ...], list[int]] = defaultdict(list)
+    for row, key in enumerate(zip(*sizes.values(), rho, ridge, estimators, strict=True)):
         groups[key].append(row)
     runs = []
     for members in groups.values():
-        row, *others = members
+        row = members[0]
         if single:
             means = {name: Estimate.of(column[members]) for name, column in errors.items()}
-            correlation, count = _sample_correlation(means), float(len(members))
+            correlation, count = _sample_correlation(means), len(members)
             if "icl" in means and "idg" in means:
                 means.setdefault("gap", Estimate.of(means["icl"].samples - means["idg"].samples))
-        elif others:
-            raise ValueError(
-                f"rows {row + 1} and {others[0] + 1} have the same setting, but a table of means "
-                "has one row for each: pool them, or give single runs without standard errors"
-            )
         else:
-            count = counts[row]
-            repeats = 0 if math.isnan(count) else int(count)
+            count = 0 if counts is None else int(sum(counts[members]))
+            weights = _weights(members, counts, bars)
             means = {
-                name: Estimate(float(column[row]), bars[name][row], repeats)
-                for name, column in errors.items()
+                name: Estimate(
+                    float(weights @ errors[name][members]),
+                    float(np.linalg.norm(weights * bars[name][members])),
+                    count,
+                )
+                for name in names
             }
             correlation = _paired_correlation(entries, row, means)
         runs.append(
@@ -251,12 +264,25 @@ def read_runs(
                 ridge=ridge[row],
                 errors=means,
                 correlation=correlation,
-                runs=int(count) if count > 1 else None,
+                runs=count if count > 1 else None,
                 unrounded={name: values[row] for name, values in unrounded.items()},
                 deviations_given=any(f"{name}_sd" in entries for name in names),
+                estimator=estimators[row],
             )
         )
     return runs
+
+
+def _weights(
+    members: Sequence[int], counts: np.ndarray | None, bars: Mapping[str, np.ndarray]
+) -> np.ndarray:
+    """Weights of several means of one setting: by their runs if known, else by their errors."""
+    if counts is None:
+        known = [each[members] for each in bars.values() if np.isfinite(each).all()]
+        weights = 1 / np.sum(np.square(known), axis=0)
+    else:
+        weights = counts[members]
+    return weights / np.sum(weights)
 
 
 def _hint(own: str) -> str:
@@ -273,7 +299,7 @@ def _hint(own: str) -> str:
     return did_you_mean(own, KNOWN)
 
 
-def _with_parameters(table: Table, parameters: Mapping[str, float]) -> Table:
+def _with_parameters(table: Table, parameters: Mapping[str, Any]) -> Table:
     """Table with more columns, of one value each."""
     for name in parameters:
         if name not in PARAMETER_COLUMNS:
@@ -318,15 +344,14 @@ def _units(
 def _errors(table: Table, name: str, units: Sequence[Units]) -> np.ndarray:
     quantity = "difference" if name == "gap" else "error"
     values = table.numbers(name, LIMITS)
-    converted = [each.to_library(quantity, v) for each, v in zip(units, values, strict=True)]
-    return np.array(converted)
+    return np.array([each.to_library(quantity, v) for each, v in zip(units, values, strict=True)])
 
 
-def _error_bars(table: Table, name: str, units: Sequence[Units], ddof: int) -> list[float]:
+def _error_bars(table: Table, name: str, units: Sequence[Units], ddof: int) -> np.ndarray:
     """Standard errors of a column of means; infinite if none are given."""
     given = [f"{name}{ending}" for ending in ERROR_BARS if f"{name}{ending}" in table]
     if not given:
-        return [math.inf] * len(table)
+        return np.full(len(table), math.inf)
     if len(given) > 1:
         raise ValueError(f"{given[0]} and {given[1]} say the same: ignore one of them")
     values = np.array(table.numbers(given[0], "(0, inf)"))
@@ -335,8 +360,7 @@ def _error_bars(table: Table, name: str, units: Sequence[Units], ddof: int) -> l
             raise ValueError(f"{given[0]} needs a column runs, or runs among the parameters")
         counts = np.array(table.numbers("runs", "[2, inf)"))
         values /= np.sqrt(counts - 1 + ddof)
-    scale = [each.factor("difference") for each in units]
-    return list((values / scale).tolist())
+    return values / np.array([each.factor("difference") for each in units])
 
 
 def _sample_correlation(means: Mapping[str, Estimate]) -> float | None:

@@ -9,21 +9,25 @@ multiplied by the mean ratio over a few sets.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from iclimit.asymptotics.gdpp import ridge_risk
 from iclimit.asymptotics.pretraining import (
     FiniteSizeErrors,
+    bayes_error,
+    dmmse_errors,
     finite_size_errors,
     icl_error,
     idg_error,
     structured_errors,
 )
 from iclimit.asymptotics.pretraining.structure import Structure
-from iclimit.validation.yours.runs.measured import MEASURED, MeasuredRun
+from iclimit.simulate.pretraining import SimulatedErrors, simulate_estimator
+from iclimit.validation.yours.runs.measured import ATTENTION, MEASURED, MeasuredRun
 
 # Fewest and most task sets that are predicted task by task, and by what their number is limited:
 # dimension squared (or times tasks) times the sets.
@@ -33,14 +37,27 @@ FULL_SETS, FULL_SIZE = (2, 4), 10_000
 SETS, SETS_SIZE = (10, 100), 100_000
 
 # The same for predictions that are only compared with each other.
-PAIRED_SETS = (1, 4)
+PAIRED_SETS = (1, 2)
 
 # Above this dimension the prediction comes from mean moments: task by task it takes minutes.
 LARGEST_DIM = 256
 
+# Above this dimension, or with more numbers in a task set, there is no prediction: it would take
+# minutes and gigabytes.
+MOST_DIM, MOST_NUMBERS = 1500, 5_000_000
+
+# Fewest and most simulated task sets of dMMSE, what limits their number (times context and
+# dimension or tasks), and test prompts of each set.
+ESTIMATOR_SETS, ESTIMATOR_SIZE, ESTIMATOR_PROMPTS = (20, 100), 200_000, 100
+
 # Correlation of the prediction's errors of ICL and IDG, from the runs of
 # ``benchmarks/finite_size.csv``: 0.67 over all that state less than 5 %.
 SHARED_DOUBT = 0.7
+_SHARING = np.linalg.cholesky([[1.0, SHARED_DOUBT], [SHARED_DOUBT, 1.0]])
+
+
+def _nothing() -> np.ndarray:
+    return np.zeros((2, 2))
 
 
 @dataclass(frozen=True)
@@ -80,55 +97,61 @@ class Prediction:
     Attributes
     ----------
     mean : ndarray (2,)
-        ICL and IDG error, means over the task sets.
+        ICL and IDG error, means over the task sets; NaN where there is no prediction.
     covariance : ndarray (2, 2)
         Of these means.
     spread : ndarray (2, 2)
         Covariance of the errors over task sets.
-    uncertainty : float
-        Relative uncertainty of the theory at finite size.
+    doubts : ndarray (2, 2)
+        Loadings of the errors of the theory at finite size, whose covariance is their square:
+        nearly all runs are within two standard deviations.
     degrees : float
         Degrees of freedom of covariance and spread.
     """
 
     mean: np.ndarray
-    covariance: np.ndarray
-    spread: np.ndarray
-    uncertainty: float
-    degrees: float
+    covariance: np.ndarray = field(default_factory=_nothing)
+    spread: np.ndarray = field(default_factory=_nothing)
+    doubts: np.ndarray = field(default_factory=_nothing)
+    degrees: float = math.inf
 
     @classmethod
-    def of(cls, errors: FiniteSizeErrors) -> Prediction:
-        """Return the prediction of these errors alone."""
-        mean, count = np.array([errors.icl.mean, errors.idg.mean]), len(errors.icl.samples)
-        if count < 2 or not np.all(np.isfinite(mean)):
-            nothing = np.zeros((2, 2))
-            return cls(mean, nothing, nothing, errors.uncertainty, math.inf)
-        spread = np.cov([errors.icl.samples, errors.idg.samples])
-        return cls(mean, spread / count, spread, errors.uncertainty, count - 1.0)
-
-    @classmethod
-    def missing(cls) -> Prediction:
-        """Return what stands for a prediction that does not exist."""
-        nothing = np.zeros((2, 2))
-        return cls(np.full(2, math.inf), nothing, nothing, math.inf, math.inf)
+    def of(
+        cls, errors: FiniteSizeErrors | SimulatedErrors, uncertainty: float | None = None
+    ) -> Prediction:
+        """Return the prediction by these errors, with their relative uncertainty or another."""
+        icl, idg = errors.icl, errors.idg
+        mean, count = np.array([icl.mean, idg.mean]), len(icl.samples)
+        if uncertainty is None:
+            uncertainty = getattr(errors, "uncertainty", 0.0)
+        if not np.all(np.isfinite(mean)):
+            return cls(mean)
+        doubts = mean[:, None] * _SHARING * uncertainty / 2
+        if count < 2:
+            return cls(mean, doubts=doubts)
+        spread = np.cov([icl.samples, idg.samples])
+        return cls(mean, spread / count, spread, doubts, count - 1.0)
 
     @property
     def finite(self) -> bool:
         """Whether there is a finite prediction of both errors."""
         return bool(np.all(np.isfinite(self.mean)))
 
-    @property
-    def doubt(self) -> np.ndarray:
-        """Covariance of the errors of the theory: nearly all runs are within two deviations."""
-        correlation = np.array([[1.0, SHARED_DOUBT], [SHARED_DOUBT, 1.0]])
-        squares: np.ndarray = correlation * np.outer(self.mean, self.mean)
-        return squares * (self.uncertainty / 2) ** 2
-
     def value(self, name: str) -> float:
-        """Predicted error of this name, or the gap."""
-        icl, idg = self.mean
-        return float({"icl": icl, "idg": idg}.get(name, icl - idg) if math.isfinite(icl) else icl)
+        """Predicted error of this name, or the gap; infinite or NaN where the errors are."""
+        return float(np.dot(MEASURED[name], self.mean)) if self.finite else float(self.mean[0])
+
+    def mapped(self, function: Callable[[np.ndarray], np.ndarray]) -> Prediction:
+        """Prediction of two functions of the errors, with errors to first order."""
+        step = 1e-20
+        slopes = [function(self.mean + 1j * step * unit).imag / step for unit in np.eye(2)]
+        J = np.transpose(slopes)
+        covariance, spread = (J @ each @ J.T for each in (self.covariance, self.spread))
+        return Prediction(function(self.mean), covariance, spread, J @ self.doubts, self.degrees)
+
+    def scaled(self, factors: np.ndarray) -> Prediction:
+        """Prediction of multiples of the two errors."""
+        return self.mapped(lambda errors: errors * factors)
 
 
 def predict(run: MeasuredRun, theory: Theory) -> Prediction:
@@ -140,6 +163,12 @@ def predict(run: MeasuredRun, theory: Theory) -> Prediction:
         If there is no prediction at this setting.
     """
     structure, sizes, dim = theory.structure, run.sizes, run.sizes["dim"]
+    numbers = dim * sizes["tasks"] if sizes["tasks"] < math.inf else 0
+    if dim > MOST_DIM or numbers > MOST_NUMBERS:
+        most = f"a dimension of {MOST_DIM} or task sets of {MOST_NUMBERS:,} numbers"
+        raise ValueError(f"{run.label}: predictions go up to {most}")
+    if run.estimator != ATTENTION:
+        return _estimator_prediction(run, theory)
     seeds = (dim, sizes["tasks"]) if theory.cheap else sizes.values()
     arguments = {
         **{**sizes, "rho": run.rho, "ridge": run.ridge},
@@ -159,18 +188,44 @@ def predict(run: MeasuredRun, theory: Theory) -> Prediction:
             exact = finite_size_errors(**arguments, draws=full)
     except ArithmeticError as error:
         raise ValueError(f"{run.label}: {error}") from None
-    prediction = Prediction.of(cheap)
+    prediction = Prediction.of(cheap, exact.uncertainty)
     if exact is cheap or not prediction.finite:
-        return replace(prediction, uncertainty=exact.uncertainty)
+        return prediction
     moments = np.array([cheap.icl.samples, cheap.idg.samples])[:, :full]
     ratios = np.array([exact.icl.samples, exact.idg.samples]) / moments
     ratio = np.mean(ratios, axis=1)
-    mean, scale = prediction.mean * ratio, np.outer(ratio, ratio)
     scatter = np.outer(prediction.mean, prediction.mean) * (np.cov(ratios) if full > 1 else 0.0)
-    parts = prediction.covariance * scale, scatter / full
+    prediction = prediction.scaled(ratio)
+    parts = prediction.covariance, scatter / full
     degrees = welch_degrees([float(np.trace(part)) for part in parts], [draws - 1, full - 1])
-    spread = prediction.spread * scale + scatter
-    return Prediction(mean, parts[0] + parts[1], spread, exact.uncertainty, degrees)
+    return replace(
+        prediction,
+        covariance=parts[0] + parts[1],
+        spread=prediction.spread + scatter,
+        degrees=degrees,
+    )
+
+
+def _estimator_prediction(run: MeasuredRun, theory: Theory) -> Prediction:
+    """Errors of ridge regression, exact, or of dMMSE, simulated: its theory is less sharp."""
+    dim, context, tasks, _ = run.sizes.values()
+    if theory.structure is not None or not run.rho:
+        which = "isotropic data and rho > 0"
+        raise ValueError(f"{run.label}: Bayes estimators are predicted for {which}")
+    if run.estimator == "ridge" or tasks == math.inf:
+        variance = run.rho * dim  # for inputs of variance 1
+        risk = 2 * ridge_risk(variance, noise_variance=variance, context=context, dim=dim) / dim
+        return Prediction(np.full(2, run.rho + float(risk)))
+    sets = _between(ESTIMATOR_SETS, ESTIMATOR_SIZE // (context * max(dim, tasks)))
+    errors = simulate_estimator(
+        "dmmse",
+        **{"dim": dim, "context": context, "tasks": tasks, "rho": run.rho},
+        rng=np.random.SeedSequence([theory.root, dim, context, tasks]),
+        repeats=ESTIMATOR_SETS[0] if theory.cheap else theory.draws or sets,
+        test_prompts=ESTIMATOR_PROMPTS,
+        task_law=theory.task_law,
+    )
+    return Prediction.of(errors)
 
 
 def _between(ends: tuple[int, int], count: int) -> int:
@@ -187,6 +242,9 @@ def limits(runs: Sequence[MeasuredRun], structure: Structure | None) -> list[dic
     else:
         errors = structured_errors(**ratios, spectrum=structure.joint)
         pairs = np.array([errors.icl, errors.idg])
+    for number, run in enumerate(runs):
+        if run.estimator != ATTENTION:
+            pairs[:, number] = _estimator_limit(run)
     with np.errstate(invalid="ignore"):  # inf - inf at a threshold
         return [
             {name: float(np.dot(weights, pair)) for name, weights in MEASURED.items()}
@@ -194,13 +252,15 @@ def limits(runs: Sequence[MeasuredRun], structure: Structure | None) -> list[dic
         ]
 
 
+def _estimator_limit(run: MeasuredRun) -> list[float]:
+    alpha, kappa, rho = (run.ratios[name] for name in ("alpha", "kappa", "rho"))
+    if run.estimator == "ridge" or kappa == math.inf or not rho:
+        return [float(bayes_error(alpha=alpha, rho=rho))] * 2
+    errors = dmmse_errors(kappa=kappa, alpha=alpha, rho=rho, dim=run.sizes["dim"])
+    return [float(errors.icl), float(errors.idg)]
+
+
 def welch_degrees(variances: Sequence[float], degrees: Sequence[float]) -> float:
     """Degrees of freedom of a sum of estimated variances, as Welch and Satterthwaite have them."""
     lost = sum(v**2 / n for v, n in zip(variances, degrees, strict=True) if n > 0)
     return float(sum(variances) ** 2 / lost) if lost > 0 else math.inf
-
-
-def replaced(run: MeasuredRun, **changes: Any) -> MeasuredRun:
-    """Run of other sizes, or of another noise variance or ridge."""
-    noise = {name: changes.pop(name) for name in ("rho", "ridge") if name in changes}
-    return replace(run, sizes={**run.sizes, **changes}, **noise)

@@ -127,6 +127,7 @@ def test_faulty_entries_are_named_with_row_and_column(entry, message):
         ("a.csv", "dim,dim\n1,2\n", "column names must differ, got 'dim' twice"),
         ("a.csv", "# c\ndim,icl\n1,2\n\n1,2,3\n", r"row 2 \(line 5\) must have 2 entries"),
         ("a.json", "{", "must be JSON"),
+        ("a.json", 100_000 * "[", "got lists within lists"),
         ("a.json", "3", "a list of rows or a mapping of columns"),
         ("a.json", '{"dim": 3}', "a list of rows or a mapping of columns"),
         ("a.json", '[{"dim": 3, "dim": 4}]', "column names must differ, got 'dim' twice"),

@@ -1,0 +1,192 @@
+"""The figure of a check: the user's points on the predicted curves, pulls, and the verdict."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+
+from iclimit.drawing import COLOURS, Axes, Figure, draw_points, finish, log_scale, panels
+from iclimit.notation import PARAMETERS, sizes_of
+from iclimit.validation.judge.verdict import Verdict
+from iclimit.validation.yours.runs.judgement import RowDeviation
+from iclimit.validation.yours.runs.measured import ATTENTION, MEASURED, MeasuredRun
+from iclimit.validation.yours.runs.predictions import Theory, predict
+
+# What errors may be drawn against.
+VARIED = ("tau", "alpha", "kappa", "dim", "rho", "ridge")
+
+MARKERS = dict(zip(MEASURED, "os^", strict=True))
+LINES = dict(zip(MEASURED, ("-", "--", ":"), strict=True))
+
+# Points of a curve, characters of a line of text, and ratio of ends from which an axis is
+# logarithmic.
+NODES, WIDTH, LOG_FROM = 24, 120, 10.0
+
+# Most entries of a legend, and how predictions of single rows are drawn.
+MOST_LABELS = 8
+PREDICTED: dict[str, Any] = {"linestyle": "none", "marker": "_", "markersize": 14}
+
+
+def most_varied(rows: Sequence[RowDeviation]) -> str:
+    """Return the parameter with the most different values; of several, the first."""
+    return max(VARIED, key=lambda name: len({_parameter(row.run, name) for row in rows}))
+
+
+def draw_check(
+    figure: Figure,
+    rows: Sequence[RowDeviation],
+    verdict: Verdict,
+    theory: Theory,
+    sentences: Sequence[str],
+) -> None:
+    """Draw the errors on predicted curves, z by row, and what they say."""
+    errors, pulls = panels(figure, 2, width=10.4, height=4.4, width_ratios=[1.5, 1])
+    draw_errors(errors, rows, theory)
+    _draw_pulls(pulls, rows, verdict)
+    text = "\n".join(fill(line, WIDTH) for line in sentences)
+    figure.supxlabel(text, x=0.01, ha="left", fontsize="small")
+
+
+def draw_errors(ax: Axes, rows: Sequence[RowDeviation], theory: Theory) -> None:
+    """Draw measured errors and predicted curves by the most varied parameter.
+
+    Where no two rows are on one curve, they are drawn one after the other with their predictions.
+    """
+    parameter = most_varied(rows)
+    groups: defaultdict[tuple[Any, ...], list[RowDeviation]] = defaultdict(list)
+    others = [name for name in (*VARIED, "estimator") if name != parameter]
+    for row in sorted(rows, key=lambda row: _parameter(row.run, parameter)):
+        groups[tuple(_parameter(row.run, name) for name in others)].append(row)
+    if len(groups) == len(rows) > 1:
+        return _draw_rows(ax, rows)
+    varied = [i for i in range(len(others)) if len({key[i] for key in groups}) > 1]
+    names = [name for name in MEASURED if any(name in row.comparisons for row in rows)]
+    few = len(groups) * len(names) <= MOST_LABELS
+    for number, (key, members) in enumerate(groups.items()):
+        colour = COLOURS[number % len(COLOURS)]
+        values = [_label(others[i], key[i]) for i in varied]
+        x, means = zip(*_curve(members, parameter, theory), strict=True)
+        for name in names:
+            drawn = [row for row in members if name in row.comparisons]
+            style: Any = {"linestyle": LINES[name], "linewidth": 1} if len(x) > 1 else PREDICTED
+            ax.plot(x, means @ np.array(MEASURED[name]), color=colour, **style)
+            label = ", ".join([name.upper(), *values]) if few else None
+            places = [_parameter(row.run, parameter) for row in drawn]
+            _draw_measured(ax, places, drawn, name, colour, label)
+    finish(ax, parameter, "error", legend="" if few else None)
+    places = [_parameter(row.run, parameter) for row in rows]
+    if min(places) > 0 and LOG_FROM * min(places) < max(places) < math.inf:
+        log_scale(ax, "x")
+    low, high = ax.dataLim.intervaly
+    if low > 0 and high > LOG_FROM * low:
+        log_scale(ax, "y")
+    return None
+
+
+def _draw_rows(ax: Axes, rows: Sequence[RowDeviation]) -> None:
+    """Draw measured and predicted errors row by row."""
+    for name, colour in zip(MEASURED, COLOURS, strict=False):
+        drawn = [(number, row) for number, row in enumerate(rows, 1) if name in row.comparisons]
+        if drawn:
+            places, kept = zip(*drawn, strict=True)
+            predicted = [row.prediction.value(name) for row in kept]
+            ax.plot(places, predicted, color=colour, **PREDICTED)
+            _draw_measured(ax, places, kept, name, colour, name.upper())
+    finish(ax, "setting", "error", legend="dashes: predicted")
+    whole_numbers(ax)
+
+
+def _draw_measured(
+    ax: Axes,
+    places: Sequence[float],
+    rows: Sequence[RowDeviation],
+    name: str,
+    colour: str,
+    label: str | None,
+) -> None:
+    errors = [row.run.errors[name] for row in rows]
+    bars = [each.standard_error if math.isfinite(each.standard_error) else 0.0 for each in errors]
+    means = [each.mean for each in errors]
+    draw_points(ax, places, means, bars, colour, fmt=MARKERS[name], label=label)
+
+
+def _label(name: str, value: float | str) -> str:
+    return value if isinstance(value, str) else f"${PARAMETERS[name].symbol}$ = {value:.3g}"
+
+
+def whole_numbers(ax: Axes) -> None:
+    """Label the x-axis at whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _curve(
+    rows: Sequence[RowDeviation], parameter: str, theory: Theory
+) -> Iterator[tuple[float, np.ndarray]]:
+    """Predictions between rows: from mean moments, times the ratio of the full ones to these."""
+    rows = [row for row in rows if row.prediction.finite]
+    ends = [_parameter(row.run, parameter) for row in rows]
+    values = [value for value in ends if value < math.inf]
+    if len(set(values)) < 2 or rows[0].run.estimator != ATTENTION:
+        yield from ((x, row.prediction.mean) for x, row in zip(ends, rows, strict=True))
+        return
+    less = replace(theory, cheap=True)
+    ratios = [row.prediction.mean / predict(row.run, less).mean for row in rows]
+    space = np.geomspace if values[0] > 0 else np.linspace
+    seen = set()
+    for value in sorted({*values, *space(values[0], values[-1], NODES)}):
+        run = _at(rows[0].run, parameter, value)
+        if run.setting not in seen:
+            seen.add(run.setting)
+            with suppress(ValueError):
+                mean = predict(run, less).mean
+                x = _parameter(run, parameter)
+                ratio = [np.interp(x, ends, each) for each in np.transpose(ratios)]
+                yield x, np.where(np.isfinite(mean), mean * ratio, np.nan)
+
+
+def _at(run: MeasuredRun, parameter: str, value: float) -> MeasuredRun:
+    """The run at another value of a parameter, at the nearest integers."""
+    if parameter in ("rho", "ridge"):
+        return run.at(**{parameter: value})
+    if parameter == "dim":
+        ratios = {name: run.ratios[name] for name in ("tau", "alpha", "kappa")}
+        dim = max(1, round(value))
+        return run.at(dim=dim, **sizes_of(dim, **ratios))
+    return run.at(**sizes_of(run.sizes["dim"], **{parameter: value}))
+
+
+def _draw_pulls(ax: Axes, rows: Sequence[RowDeviation], verdict: Verdict) -> None:
+    """Draw z by row, with what is accepted."""
+    names = [name for name in MEASURED if any(name in row.judged for row in rows)]
+    grouped = any(len(row.run.rows) > 1 for row in rows)
+    for name, colour in zip(names, COLOURS, strict=False):
+        shift = 0.12 * (names.index(name) - (len(names) - 1) / 2)
+        points = [
+            ((number if grouped else row.run.rows[0]) + shift, row.judged[name].z)
+            for number, row in enumerate(rows, 1)
+            if name in row.judged
+        ]
+        x, z = zip(*points, strict=True)
+        ax.plot(x, z, MARKERS[name], color=colour, markersize=4, label=name.upper())
+    judged = [row for row in verdict.comparisons if row.of]
+    for side in (-1, 1) if judged else ():
+        level = side * verdict.threshold(judged[0])
+        ax.axhline(level, color="0.5", linestyle="--", linewidth=0.8)
+    ax.axhline(0, color="0.4", linewidth=0.8, zorder=0)
+    finish(ax, "setting" if grouped else "row", "z", legend="" if len(names) > 1 else None)
+    whole_numbers(ax)
+
+
+def _parameter(run: MeasuredRun, name: str) -> Any:
+    if name == "estimator":
+        return run.estimator
+    return run.sizes["dim"] if name == "dim" else round(run.ratios[name], 12)

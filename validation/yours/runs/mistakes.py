@@ -1,0 +1,299 @@
+"""Mistakes that tables of results are made with: one row each.
+
+A mistake says how what is in the table came out of what is true: from the settings that were
+simulated, from the errors that they have, or from the error bars.  A mistake may have a value that
+is fitted, such as a factor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from iclimit.notation import ratios_of, size_of
+from iclimit.validation.yours.runs.measured import RATIOS, MeasuredRun
+from iclimit.validation.yours.runs.predictions import Theory
+
+# Changes of sizes, rho, ridge or estimator: from what the table says, and a value, to the truth.
+Setting = Callable[[MeasuredRun, float], Mapping[str, Any]]
+
+# From the two true errors, the true run and a value to the errors that were reported.
+Outcome = Callable[[np.ndarray, MeasuredRun, float], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A possible mistake.
+
+    Attributes
+    ----------
+    text : str
+        Completes "agrees if"; a fitted value is written at ``{}``.
+    setting : callable
+        What is true of the settings instead of what the table says.
+    outcome : callable, optional
+        What was reported instead of the errors.
+    fitted : bool
+        Whether the two have a value that is fitted.
+    bars : callable, optional
+        From a run to one with the true error bars.
+    one_set : bool, optional
+        Whether the runs of a row share a task set, instead of what was said.
+    theory : Theory, optional
+        What is true instead of what was said.
+    slow : bool
+        Whether trying it takes full predictions.
+    size : str
+        Integer that the fitted value multiplies, if it does.
+    """
+
+    text: str
+    setting: Setting = lambda *_: {}
+    outcome: Outcome | None = None
+    fitted: bool = False
+    bars: Callable[[MeasuredRun], MeasuredRun] | None = None
+    one_set: bool | None = None
+    theory: Theory | None = None
+    slow: bool = False
+    size: str = ""
+
+    @property
+    def widens(self) -> bool:
+        """Whether it only makes error bars larger."""
+        return self.bars is not None or self.one_set is not None
+
+    def true_run(self, run: MeasuredRun, value: float = math.nan) -> MeasuredRun:
+        """The run that was made if the table has it as this one."""
+        return run.at(**self.setting(run, value))
+
+    def actual(self, run: MeasuredRun, true: MeasuredRun, value: float) -> float:
+        """The value, or the ratio of integers that came out of it."""
+        return true.sizes[self.size] / run.sizes[self.size] if self.size else value
+
+
+def mistakes(runs: Sequence[MeasuredRun], theory: Theory, *, one_set: bool) -> list[Mistake]:
+    """All mistakes that are tried on these runs; those that change nothing are left out."""
+    possible = [*ERRORS, *SETTINGS, *_fitted(runs)]
+    if any(run.deviations_given for run in runs):
+        text = "standard deviations are standard errors of the mean"
+        possible.append(Mistake(text, bars=_wider_bars))
+    if not one_set:
+        possible.append(Mistake("the runs of a row share one task set", one_set=True))
+    if theory.structure is None:
+        law = "gaussian" if theory.task_law == "sphere" else "sphere"
+        text = f"tasks are {'N(0, I)' if law == 'gaussian' else 'of squared norm d'}"
+        possible.append(Mistake(text, theory=replace(theory, task_law=law), slow=True))
+        equal = "random" if theory.balanced else "the same"
+        text = f"the number of prompts is {equal} for every task"
+        other = replace(theory, balanced=not theory.balanced)
+        possible.append(Mistake(text, theory=other, slow=True))
+        if all(run.rho for run in runs):
+            possible += [
+                Mistake(f"errors are those of {words}", _constant(estimator=name), slow=True)
+                for name, words in ESTIMATED.items()
+            ]
+    seen, chosen = [[run.setting for run in runs]], []
+    for mistake in possible:
+        changed = [mistake.true_run(run, 2.0).setting for run in runs]
+        plain = mistake.outcome is None and not mistake.widens and mistake.theory is None
+        if plain and not mistake.fitted:
+            if changed in seen:
+                continue
+            seen.append(changed)
+        chosen.append(mistake)
+    return chosen
+
+
+def _constant(**changes: Any) -> Setting:
+    return lambda *_: changes
+
+
+def _errors(factor: Callable[[MeasuredRun], float], noise: float = 0.0) -> Outcome:
+    """Errors divided by a factor, after a multiple of the label noise was subtracted."""
+    return lambda errors, run, _: (errors - noise * run.rho) / factor(run)
+
+
+# What Bayes estimators are called.
+ESTIMATED = {
+    "dmmse": "dMMSE, the Bayes estimator on the pretraining tasks",
+    "ridge": "the Bayes estimator on fresh tasks, ridge regression on the context",
+}
+
+# Mistakes in what was reported.
+ERRORS = (
+    Mistake("errors are half the squared errors", outcome=_errors(lambda _: 2.0)),
+    Mistake("errors are twice the squared errors", outcome=_errors(lambda _: 0.5)),
+    Mistake("errors leave out the label noise of the query", outcome=_errors(lambda _: 1.0, 1.0)),
+    Mistake(
+        "errors are half the squared errors without label noise",
+        outcome=_errors(lambda _: 2.0, 1.0),
+    ),
+    Mistake(
+        "errors are divided by the variance 1 + rho of labels",
+        outcome=_errors(lambda run: 1 + run.rho),
+    ),
+    Mistake(
+        "inputs have variance 1 instead of 1/d", outcome=_errors(lambda run: 1 / run.sizes["dim"])
+    ),
+    Mistake("errors are roots of the squared errors", outcome=lambda errors, *_: np.sqrt(errors)),
+    Mistake("icl and idg are exchanged", outcome=lambda errors, *_: errors[::-1]),
+)
+
+
+def _ridge(text: str, factor: Callable[[MeasuredRun], float]) -> Mistake:
+    text = f"the ridge is {text}"
+    return Mistake(text, lambda run, _: {"ridge": run.ridge * factor(run)})
+
+
+def _rounded(run: MeasuredRun, _: float, function: Callable[[float], int]) -> dict[str, int]:
+    """Sizes that came out of ratios, rounded otherwise; integers stay."""
+    return {
+        name: max(1, function(size))
+        for name, size in run.unrounded.items()
+        if size < math.inf and abs(size - round(size)) > 1e-6 * max(1.0, size)
+    }
+
+
+def _exchanged(run: MeasuredRun, _: float, first: str, second: str) -> dict[str, Any]:
+    """Sizes if the columns of two ratios are exchanged."""
+    values = {**ratios_of(**run.sizes), "rho": run.rho, "ridge": run.ridge}
+    if math.inf in (values[first], values[second]):
+        return {}
+    changes = {first: values[second], second: values[first]}
+    sizes = {ratio: name for name, ratio in RATIOS.items()}
+    return {
+        sizes.get(name, name): max(1, round(size_of(name, each, run.sizes["dim"])))
+        if name in sizes
+        else each
+        for name, each in changes.items()
+    }
+
+
+def _pairs(number: int) -> Setting:
+    return lambda run, _: {"context": max(1, run.sizes["context"] + number)}
+
+
+def _task_size(
+    run: MeasuredRun, value: float, size: Callable[[MeasuredRun], float] | None = None
+) -> dict[str, float]:
+    """Noise and ridge in units of the labels if tasks have the squared norm size times d."""
+    factor = size(run) if size else value
+    return {"rho": run.rho / factor, "ridge": run.ridge / factor}
+
+
+def _inverse_dim(run: MeasuredRun) -> float:
+    return 1 / run.sizes["dim"]
+
+
+# Mistakes in the settings.
+SETTINGS = (
+    Mistake(
+        "tau counts prompts over d (d + 1)",
+        lambda run, _: {
+            "prompts": max(1, round(run.sizes["prompts"] * (1 + 1 / run.sizes["dim"])))
+        },
+    ),
+    Mistake("the context has one pair more", _pairs(1)),
+    Mistake("the context has one pair less", _pairs(-1)),
+    Mistake("ratios are rounded down", partial(_rounded, function=math.floor)),
+    Mistake("ratios are rounded up", partial(_rounded, function=math.ceil)),
+    Mistake("ratios are rounded to the nearest", partial(_rounded, function=round)),
+    *(
+        Mistake(
+            f"the columns {first} and {second} are exchanged",
+            partial(_exchanged, first=first, second=second),
+        )
+        for first, second in (
+            *(("tau", "alpha"), ("tau", "kappa"), ("alpha", "kappa")),
+            ("rho", "ridge"),
+        )
+    ),
+    Mistake("rho is a standard deviation", lambda run, _: {"rho": run.rho**2}),
+    Mistake("rho is d times as large", lambda run, _: {"rho": run.rho * run.sizes["dim"]}),
+    Mistake("rho is smaller by the factor d", lambda run, _: {"rho": run.rho / run.sizes["dim"]}),
+    Mistake("there is no label noise", _constant(rho=0.0)),
+    Mistake(
+        "tasks have the norm 1 instead of the root of d",
+        partial(_task_size, size=_inverse_dim),
+        lambda errors, run, _: errors / run.sizes["dim"],
+    ),
+    _ridge("d times as large", lambda run: run.sizes["dim"]),
+    _ridge("smaller by the factor d", _inverse_dim),
+    _ridge("n/d times as large", lambda run: run.sizes["prompts"] / run.sizes["dim"]),
+    _ridge(
+        "the factor of the squared norm of Gamma, without n/d",
+        lambda run: run.sizes["dim"] / run.sizes["prompts"],
+    ),
+    _ridge("n times as large", lambda run: run.sizes["prompts"]),
+    _ridge("smaller by the factor n", lambda run: 1 / run.sizes["prompts"]),
+    _ridge("tau times as large", lambda run: run.ratios["tau"]),
+    _ridge("smaller by the factor tau", lambda run: 1 / run.ratios["tau"]),
+    _ridge("twice as large", lambda _: 2.0),
+    _ridge("half as large", lambda _: 0.5),
+    _ridge("0", lambda _: 0.0),
+    Mistake(
+        "products of the context are summed without the factor d/l",
+        lambda run, _: {"ridge": run.ridge * (run.sizes["dim"] / run.sizes["context"]) ** 2},
+    ),
+    Mistake(
+        "products of the context are averaged without the factor d",
+        lambda run, _: {"ridge": run.ridge * run.sizes["dim"] ** 2},
+    ),
+)
+
+
+def _fitted(runs: Sequence[MeasuredRun]) -> list[Mistake]:
+    """Mistakes of one value; without any noise or ridge, the value is the noise or the ridge."""
+    rows = [
+        Mistake(
+            "errors are {} times the squared errors",
+            outcome=lambda errors, _, value: value * errors,
+            fitted=True,
+        ),
+        Mistake(
+            "tasks have the squared norm {} d",
+            _task_size,
+            lambda errors, _, value: value * errors,
+            fitted=True,
+        ),
+    ]
+    for name in ("rho", "ridge"):
+        words = "the ridge" if name == "ridge" else name
+        if any(getattr(run, name) for run in runs):
+            text = f"{words} is {{}} times as large"
+            rows.append(Mistake(text, partial(_multiple, name=name), fitted=True))
+        else:
+            text = f"{words} is {{}}"
+            rows.append(Mistake(text, partial(_absolute, name=name), fitted=True))
+    for name, text in (
+        ("prompts", "there are {} times as many prompts"),
+        ("context", "contexts are {} times as long"),
+    ):
+        rows.append(Mistake(text, partial(_resized, name=name), fitted=True, size=name))
+    return rows
+
+
+def _multiple(run: MeasuredRun, value: float, name: str) -> dict[str, float]:
+    return {name: getattr(run, name) * value}
+
+
+def _absolute(_: MeasuredRun, value: float, name: str) -> dict[str, float]:
+    return {name: value}
+
+
+def _resized(run: MeasuredRun, value: float, name: str) -> dict[str, int]:
+    return {name: max(1, round(run.sizes[name] * value))}
+
+
+def _wider_bars(run: MeasuredRun) -> MeasuredRun:
+    factor = math.sqrt(run.runs or 1)
+    errors = {
+        name: replace(each, standard_error=each.standard_error * factor)
+        for name, each in run.errors.items()
+    }
+    return replace(run, errors=errors)
