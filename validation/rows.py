@@ -6,8 +6,8 @@ compared with and the cells that must be run for that, and it knows which functi
 
 Rows are made before anything is computed.  `run` and `call` stand for values that come later:
 `run` for the result of a cell, which workers compute and the store keeps; `call` for what a
-function, such as one of the theory, returns when the claim is judged.  Attributes and entries of
-what comes later come later, too.
+function, such as one of the theory, returns when the claim is judged.  Attributes, entries, sums,
+products and methods of what comes later come later, too.
 """
 
 from __future__ import annotations

@@ -51,13 +51,18 @@ def save_figure(verdict: Verdict, path: Path, *, pdf: bool = False, **parameters
 
     The name of the claim, which that of the file is, and the parameters are in the metadata.
     """
+    from matplotlib import rcParams  # loaded when something is drawn
+
     with house_style():
         figure = new_figure()
+        figure.set_dpi(rcParams["savefig.dpi"])
         verdict.draw_figure(figure)
+        if engine := figure.get_layout_engine():  # once; to save it matplotlib would draw twice
+            engine.execute(figure)
+            figure.set_layout_engine("none")
         command = f"iclimit figure {path.stem} --preset {parameters.get('preset', 'quick')}"
         known = {"command": command, "claim": path.stem, **parameters}
         picture = save_picture(figure, path, known)
         if pdf:
-            figure.set_layout_engine("none")  # the same layout, not found again
             save_picture(figure, path.with_suffix(".pdf"), known)
     return picture

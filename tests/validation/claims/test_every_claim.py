@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -70,10 +71,9 @@ def _moved(value, factor):
 
 @pytest.mark.parametrize("name", CLAIMS)
 def test_claim_holds_draws_and_can_fail(name):
-    claim, results = CLAIMS[name], {}
-    for cell in claim.cells("tiny"):
-        _run(cell, results)
-    rows, right = list(claim.rows(Effort("tiny"))), Values(results)
+    claim = CLAIMS[name]
+    rows = list(claim.rows(Effort("tiny")))
+    right = Values({cell: _result(cell) for cell in cells_of(rows)})
     assert claim.figure == any(isinstance(row, Drawing) for row in rows)
     verdict = verdict_on(rows, right)
     assert verdict.holds, [row.label for row in verdict.failures]
@@ -82,12 +82,10 @@ def test_claim_holds_draws_and_can_fail(name):
     _assert_moved_cells_fail(rows, right)
 
 
-def _run(cell, results):
-    """Run a cell, after those that it needs."""
-    if cell not in results:
-        for each in cell.needs:
-            _run(each, results)
-        results[cell] = cell.run(0, results=results)
+@cache
+def _result(cell):
+    """Result of a cell, after those that it needs.  Claims share cells."""
+    return cell.run(0, results={each: _result(each) for each in cell.needs})
 
 
 def _assert_wrong_theory_fails(verdict, rows, right):
@@ -135,10 +133,14 @@ def _holds_if_moved(rows, right, function, sign):
 
 
 def _assert_drawn(verdict):
-    """The figure has labels and no empty axes.  Warnings are errors."""
+    """The figure has labels and no empty axes.  Warnings are errors.
+
+    The axes are not fitted to their labels, which is slow; the report of all claims does that.
+    """
     with house_style(), warnings.catch_warnings():
         warnings.simplefilter("error")
         figure = new_figure()
+        figure.set_layout_engine("none")
         verdict.draw_figure(figure)
         figure.draw_without_rendering()
     assert all(ax.has_data() for ax in figure.axes)

@@ -263,7 +263,7 @@ def rows(effort: Effort) -> Rows:
 
 def mean_left_over(resource: str, size: int) -> float:
     """Theory of infinitely many layers at a width or context length, over the drawn modes."""
-    ratio = {{"width": "width_ratio", "context": "alpha"}[resource]: size / DRAWN.number}
+    ratio: Any = {{"width": "width_ratio", "context": "alpha"}[resource]: size / DRAWN.number}
     return float(depth_loss(depth=np.inf, spectrum=DRAWN.joint, **ratio).loss)
 
 

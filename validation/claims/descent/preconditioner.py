@@ -55,7 +55,12 @@ def statistics(law: str) -> dict[str, Any]:
 
 
 def trained_preconditioner(
-    *, input_law: str, optimum: tuple[tuple[float, ...], ...], held_out: int, rng: Any
+    *,
+    input_law: str,
+    optimum: tuple[tuple[float, ...], ...],
+    held_out: int,
+    rng: Any,
+    batch: int = TRAINING_SET,
 ) -> tuple[Paired, tuple[Estimate, ...]]:
     """Train layers on anisotropic inputs, and compare the best one with the optimal step.
 
@@ -73,7 +78,7 @@ def trained_preconditioner(
     runs = []
     losses = np.ones(1)
     for seed in training.spawn(RESTARTS):
-        runs.append(train_attention(problem, optimizer="lbfgs", batch=TRAINING_SET, rng=seed))
+        runs.append(train_attention(problem, optimizer="lbfgs", batch=batch, rng=seed))
         losses = np.array([run.losses[-1] for run in runs])
         if np.min(losses) < LEVELS * np.max(losses):
             break
@@ -111,6 +116,7 @@ def rows(effort: Effort) -> Rows:
             input_law=law,
             optimum=tuple(map(tuple, optimum.tolist())),
             held_out=10 * held_out(effort),
+            batch=effort.pick(tiny=20_000, quick=TRAINING_SET),
         )
         best, found = call(optimal_preconditioner, **statistics(law)), trained[0]
         yield mean(f"loss of the optimal step, {name}", best.loss, found.step)

@@ -124,10 +124,12 @@ def draw(
     figure: Figure, runs: Mapping[float, dict[str, Any]], gaps: Mapping[int, Estimate]
 ) -> None:
     """Draw both models on the law and on one training set, and their gap."""
-    (steps, *both), (_, merged, cubic) = (runs[size]["losses"] for size in (math.inf, SETS[0]))
+    (steps, first, second), (_, merged, cubic) = (
+        runs[size]["losses"] for size in (math.inf, SETS[0])
+    )
     left, right = panels(figure, width=8.0, height=3.6)
     names = ("merged attention", "network on cubic features")
-    draw_prediction(left, steps, *both, COLOURS[0], names)
+    draw_prediction(left, steps, first, second, COLOURS[0], names)
     left.plot(steps, merged, color=COLOURS[1], label=f"merged, {SETS[0]} sequences")
     left.plot(steps, cubic, color=COLOURS[1], linestyle=":", label="network, the same")
     finish(left, "step", "training loss", legend="")

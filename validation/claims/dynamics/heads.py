@@ -80,14 +80,14 @@ def aligned(directions: tuple[int, ...], start: float, part: float) -> Later:
 def rows(effort: Effort) -> Rows:
     """Last losses of few heads, fixed points, and growing heads."""
     heights = call(dynamics.plateau_losses, LAM, context=CONTEXT)
-    for heads, rank in HEADS:
+    for heads, rank in effort.pick(tiny=HEADS[1::4], quick=HEADS):
         for seed in range(effort.pick(quick=1, medium=4, full=20)):
             label = f"last loss, {heads} heads of rank {rank}, seed {seed}"
             last = run(few_heads, heads=heads, rank=rank, seed=seed)
             x = {"x": ("heads times rank", heads * rank), "family": f"rank {rank}"}
             yield exact(label, heights[min(heads * rank, DIM)], last, relative=END_TOLERANCE, **x)
-    yield from end_rows()
-    for k in GROWING:
+    yield from end_rows(effort.pick(tiny=4, quick=1))
+    for k in effort.pick(tiny=GROWING[:1], quick=GROWING):
         yield from growth_rows(k)
 
 
@@ -113,12 +113,12 @@ def growth_rows(k: int) -> Rows:
     yield exact(label, less - most, early - late, relative=TIME_TOLERANCE, of="escape_time")
 
 
-def end_rows() -> Rows:
-    """The ends of flows of aligned heads, and the fixed points."""
+def end_rows(stride: int) -> Rows:
+    """The ends of flows of aligned heads at every so many fixed points."""
     points = call(dynamics.fixed_point_losses, LAM, context=CONTEXT)
     values = call(dynamics.plateau_head_values, LAM, context=CONTEXT)
     learned = dynamics.fixed_point_losses(LAM, context=CONTEXT).learned
-    for number, row in enumerate(learned):
+    for number, row in [*enumerate(learned)][::-stride]:
         if chosen := np.flatnonzero(row).tolist():
             flow, where = aligned(tuple(chosen), START, LATE), "".join(map(str, row.astype(int)))
             label = f"loss of the fixed point {where}"

@@ -145,12 +145,12 @@ def mixture_descent(
 
 def rows(effort: Effort) -> Rows:
     """The flows, and large training sets beside the law."""
-    fractions = effort.pick(tiny=(0.0, 0.4, 1.0), quick=FRACTIONS)
+    fractions = effort.pick(tiny=(0.4, 1.0), quick=FRACTIONS)
     flows = {c: run(mixture_flow, fresh_fraction=c) for c in fractions}
     for c, flow in flows.items():
         yield from flow_rows(c, flow)
     for c in effort.pick(quick=(0.4,), medium=FRACTIONS):
-        repeats = effort.pick(tiny=8, quick=20, full=200)
+        repeats = effort.pick(tiny=4, quick=20, full=200)
         label = f"training loss minus that on the law, {c:g} of the tasks random, extrapolated"
         gaps = {
             size: run(mixture_descent, fresh_fraction=c, size=size, repeats=repeats)["gap"]

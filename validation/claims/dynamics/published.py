@@ -66,7 +66,9 @@ def rows(effort: Effort) -> Rows:
 
     Separate attention takes too long for a quick look.
     """
-    seeds = effort.pick(quick=(16, 16), medium=(32, 32, 12, 10), full=(100, 100, 40, 40))
+    seeds = effort.pick(
+        tiny=(5, 5), quick=(16, 16), medium=(32, 32, 12, 10), full=(100, 100, 40, 40)
+    )
     curves = CURVES[: len(seeds)]
     trained = [run(trained_curves, curve=k, repeats=count) for k, count in enumerate(seeds)]
     for curve, each in zip(curves, trained, strict=True):

@@ -14,7 +14,7 @@ from iclimit.validation.claims.pretraining.points import Point, rise
 from iclimit.validation.rows import Later, Rows, call
 
 # Task sets of predictions that are only drawn, and the factor from one to the next at most.
-LINE_SETS, LINE_STEP = 4, 1.7
+LINE_SETS, LINE_STEP = 2, 1.7
 # Prompts over those of the interpolation threshold, where a drawn line leaves the picture.
 BESIDE = (1 - 1e-3, 1 + 1e-3, 1 + 1e-2, 1 + 4e-2)
 # Parameters that are integers over a power of the dimension, and this power.
@@ -63,7 +63,8 @@ class Curve:
     def results(self, effort: Effort) -> Later:
         """What is drawn: simulations, and predictions at more points."""
         dim, repeats = size(effort)
-        predicted = {point: point.predicted(dim, LINE_SETS) for point in self.between(dim)}
+        between = effort.pick(tiny=[], quick=self.between(dim))
+        predicted = {point: point.predicted(dim, LINE_SETS) for point in between}
         predicted |= {point: point.predicted(dim) for point in self.points}
         simulated = [point.simulated(dim, repeats) for point in self.points]
         return call(CurveResults, self, dim, simulated, predicted)
