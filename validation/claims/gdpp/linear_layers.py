@@ -66,7 +66,7 @@ def rows(effort: Effort) -> Rows:
     """Every run that left its plateau, and the number of others."""
     runs = effort.pick(**RUNS)
     steps = effort.pick(
-        tiny={2: 900}, quick={2: 1500}, medium={2: 3000}, full={2: 5000, 3: 5000, 4: 8000, 5: 8000}
+        quick={2: 1500}, medium={2: 3000}, full={2: 5000, 3: 5000, 4: 8000, 5: 8000}
     )
     layers: dict[Kind, list[Later]] = {}
     for kind, count in runs.items():

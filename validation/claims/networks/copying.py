@@ -23,7 +23,6 @@ from iclimit.validation.rows import Rows, bound, call, drawing, note, run
 
 # Dimension, which is the context length too, and the training; the published one in ``full``.
 SIZES: dict[str, dict[str, Any]] = {
-    "tiny": {"size": 3, "positions": 6, "steps": 1_000, "batch": 64, "learning_rate": 8e-3},
     "quick": {"size": 3, "positions": 6, "steps": 2_000, "batch": 96, "learning_rate": 8e-3},
     "medium": {"size": 4, "positions": 8, "steps": 20_000, "batch": 256, "learning_rate": 5e-3},
     "full": {"size": 10, "positions": 10, "steps": 10_000, "batch": 2048, "learning_rate": 1e-3},
