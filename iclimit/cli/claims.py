@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 
 
 def _validate_flags(parser: OneLineParser) -> None:
-    parser.add_argument("claims", nargs="*", metavar="CLAIM", help="default: all (iclimit claims)")
+    parser.add_argument(
+        "claims",
+        nargs="*",
+        metavar="CLAIM",
+        help="claims to check, see iclimit claims (default: all)",
+    )
     add_folder(parser, "folder of the report (default iclimit-report)", "iclimit-report")
     parser.add_argument("--pdf", action="store_true", help="save each figure as PDF, too")
     add_preset(parser, "quick: two to three minutes on two cores; medium: ten; full: some hours")
@@ -44,10 +49,10 @@ def validate(options: argparse.Namespace) -> int:
     """Check the theory against simulation and write a report.
 
     Simulate finite-size models, compare them with the theory, print a table and
-    write report.html, results.json and the figures. What was simulated before is
-    taken from the store of runs. The exit status is 0 only if every claim holds;
-    1 if one does not or was not finished in time; 130 if interrupted, when the
-    report has what was finished.
+    write report.html, results.json and the figures. Runs that are in the store
+    are not simulated again. The exit status is 0 if every claim holds; 1 if one
+    does not hold or was not finished in time; 130 after Ctrl-C, when the report
+    has the claims that were finished.
 
     Examples
     --------
@@ -71,7 +76,7 @@ def validate(options: argparse.Namespace) -> int:
     count = sum(result.holds for result in outcome.results)
     print(
         f"{count} of {len(claims)} claims hold; {outcome.seconds:.0f} s, {outcome.recalled} of "
-        f"{outcome.cells} cells on record before; report: {path}"
+        f"{outcome.cells} simulations were in the store; report: {path}"
     )
     if outcome.interrupted:
         print("interrupted: the report holds the claims that were finished", file=sys.stderr)
@@ -114,7 +119,9 @@ def show(options: argparse.Namespace, pictures: dict[str, bytes], result: ClaimR
 
 
 def _claims_flags(parser: OneLineParser) -> None:
-    parser.add_argument("-v", "--verbose", action="store_true", help="with statement and source")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="print statement and source too"
+    )
 
 
 @verb("claims", _claims_flags)
@@ -140,19 +147,19 @@ def _figure_flags(parser: OneLineParser) -> None:
     show = partial(print_claims, figures=True)
     text = "list all figures"
     parser.add_argument("--list", action=PrintAndExit, nargs=0, const=show, help=text)
-    text = "print the parameters in the metadata of this picture (.png, .pdf, .svg)"
+    text = "print what this picture (.png, .pdf, .svg) was drawn from"
     parser.add_argument("--parameters", type=Path, metavar="FILE", help=text)
-    add_output(parser, PICTURES, "default NAME.png; .png, .pdf or .svg", formats=())
-    add_preset(parser, "sizes and repeats")
+    add_output(parser, PICTURES, "file of the picture (default NAME.png)", formats=())
+    add_preset(parser, "sizes and repeats of the simulation, as of iclimit validate")
 
 
 @verb("figure", _figure_flags)
 def figure(options: argparse.Namespace) -> None:
     """Draw a figure of a paper from theory and simulation.
 
-    Regenerate a figure of a paper, or one that belongs beside it. The simulated
-    points are those of the claim of the same name. --parameters prints what a
-    picture of iclimit was drawn from, as JSON.
+    Draw a figure of a paper again, or a related one, with simulated points: those
+    of the claim of the same name. Every picture of iclimit keeps its command and
+    parameters in its metadata; --parameters prints them as JSON.
 
     Examples
     --------
@@ -179,7 +186,7 @@ def figure(options: argparse.Namespace) -> None:
     if outcome.interrupted:
         raise KeyboardInterrupt
     if outcome.missing:
-        raise RuntimeError("the time did not suffice; run again to go on from what is on record")
+        raise RuntimeError("there was too little time; run it again to go on from the store")
     (result,) = outcome.results
     if result.verdict is None:
         raise RuntimeError(result.error)

@@ -19,6 +19,7 @@ from iclimit.tables import PICTURES, TABLES
 if TYPE_CHECKING:
     import numpy as np
 
+    from iclimit.notation import Parameter
     from iclimit.runs.store import RunStore
 
 # Parameters that the help shows before a quantity is chosen.
@@ -27,15 +28,16 @@ COMMON = ("tau", "alpha", "kappa", "rho", "ridge", "test_alpha", "test_rho", "th
 SPECTRA = ("task_spectrum", "test_spectrum", "input_spectrum")
 
 STRUCTURED_DATA = """\
-SPEC is powerlaw:0.9, exponential:3 or mp:0.5 (of mean 1), isotropic,
-powerlaw:1.2,400 (the eigenvalues k^-1.2, k = 1, ..., 400, as they are),
-uniform:0.5,1.5, atoms:0.4,1.6, "atoms:0.4,1.6;0.3,0.7" (with weights), or a
-.csv or .txt file of eigenvalues in one column or row, or of a square matrix;
-a file may have a header and a column that counts the rows.
-Spectra are paired in the order of their eigenvalues; with reversed:SPEC in the
-opposite order.  A simulation of dimension d takes the means of each spectrum
-over d equal cells as eigenvalues: those of a file with d eigenvalues are taken
-as they are.  A million points take minutes, with an input spectrum hours.
+SPEC is isotropic; powerlaw:0.9, exponential:3 or mp:0.5, each of mean 1;
+powerlaw:1.2,400, the eigenvalues k^-1.2 for k = 1, ..., 400; uniform:0.5,1.5;
+atoms:0.4,1.6 or, with weights, "atoms:0.4,1.6;0.3,0.7"; or a .csv or .txt file
+of eigenvalues in one column or row, or of a square matrix; it may have a header
+and a column that counts the rows.  All covariances share their eigenvectors: the
+largest eigenvalues belong together, but with reversed:SPEC the largest of this
+spectrum and the smallest of the others.  In simulations of dimension d a
+spectrum is cut into d parts of equal weight, whose means are the eigenvalues, so
+a file of d eigenvalues is used as it is.  A million points take minutes, with an
+input spectrum hours.
 """
 
 
@@ -46,7 +48,10 @@ def add_quantity(parser: OneLineParser, points: str) -> None:
     """
     from iclimit.diagrams.quantities import QUANTITIES, TESTS
 
-    text = "a name of iclimit phase --list; behind one, --help shows the flags of its parameters"
+    text = (
+        "what to compute: iclimit phase --list has all names, and --help behind a name shows the "
+        "flags of its parameters"
+    )
     parser.add_argument("quantity", metavar="QUANTITY", help=text)
     quantity = next((QUANTITIES[word] for word in parser.words if word in QUANTITIES), None)
     names = [*quantity.all_parameters, *(TESTS if quantity.part else ())] if quantity else COMMON
@@ -58,13 +63,13 @@ def add_quantity(parser: OneLineParser, points: str) -> None:
     spectra.add_argument("--normalize", action="store_true", help=text)
     group = parser.add_argument_group("simulated points")
     text = (
-        "simulate points of icl_error, idg_error or task_gap: dim=80, or dim=16:24:32 for "
-        "several sizes, three or more being extrapolated to infinite size; and after commas "
-        f"{points} and repeats=10"
+        "simulate points of icl_error, idg_error or task_gap. OPTIONS are dim=80, or several "
+        "dimensions dim=16:24:32 (three or more are extrapolated to infinite dimension), and "
+        f"after commas {points} and repeats=10"
     )
     group.add_argument("--simulate", type=parse_simulation, metavar="OPTIONS", help=text)
-    add_flag(group, "target_standard_error", text="repeat until standard errors are so small")
-    text = "the same, relative to the value, as 0.01 or 1%"
+    add_flag(group, "target_standard_error", text="repeat until standard errors are this small")
+    text = "repeat until standard errors are this fraction of the value, as 0.01 or 1%"
     add_flag(group, "target_relative_error", text=text, type=parse_share)
     add_execution(parser)
 
@@ -148,9 +153,10 @@ def _look(options: argparse.Namespace) -> dict[str, Any]:
 def curve(options: argparse.Namespace) -> int:
     r"""Compute a quantity along one parameter.
 
-    Compute a quantity along the parameter with the most values. VALUES are a
-    number, a list a,b,c or a range start:stop:points[:log]; every value of the
-    other parameters makes a curve.
+    Compute a quantity as a function of one of its parameters: the one with the
+    most values. Each combination of values of the others makes a curve. VALUES
+    are a number, a list a,b,c or a range start:stop:points, evenly spaced in the
+    logarithm with start:stop:points:log.
 
     Examples
     --------
@@ -184,8 +190,8 @@ def _phase_flags(parser: OneLineParser) -> None:
         )
     add_quantity(parser, "points=6, or 6x5 along the two axes,")
     text = (
-        "split the rectangles between simulated points N times where a boundary passes or "
-        "the quantity changes most (default 0)"
+        "add simulated points N times, within the rectangles that a boundary crosses or over "
+        "which the quantity changes most (default 0)"
     )
     parser.add_argument("--refine", type=int, default=0, metavar="N", help=text)
     add_output(parser, (*TABLES, ".nc", *PICTURES), formats=("csv", "json", "text"))
@@ -196,9 +202,9 @@ def phase(options: argparse.Namespace) -> int:
     r"""Compute a phase diagram over two parameters.
 
     Compute a quantity over two of its parameters; the others are single numbers.
-    A picture shows the boundaries of the quantity (where it diverges, where a
-    longer context begins to hurt, ...) and gets its data beside it in NetCDF:
-    phase.png and phase.nc.
+    A picture also shows where the quantity changes its character: where it
+    diverges, or where a longer context begins to hurt. Its data are written
+    beside it as NetCDF: phase.nc beside phase.png.
 
     Examples
     --------
@@ -244,17 +250,20 @@ def _status(options: argparse.Namespace, simulated: bool) -> int:
 
 
 def print_quantities() -> None:
-    """Print all quantities with their parameters."""
+    """Print all quantities with the names of their parameters, and then what these mean."""
     from iclimit.diagrams.quantities import QUANTITIES, TESTS
 
+    known: dict[str, Parameter] = {}
     for name, quantity in QUANTITIES.items():
-        print(f"{name}: {quantity.meaning}")
-        for parameter, described in quantity.all_parameters.items():
-            optional = ", optional" if parameter in quantity.optional else ""
-            print(f"    {parameter}: {described.meaning} ({described.allowed}{optional})")
+        known |= quantity.all_parameters
+        optional = [f"[{each}]" for each in quantity.optional]
+        print(f"{name}: {quantity.meaning}\n    {' '.join([*quantity.parameters, *optional])}")
         if quantity.spectral:
-            print("    takes --task-spectrum, --input-spectrum")
+            print("    --task-spectrum, --input-spectrum")
         if quantity.part:
-            more = [name for name in TESTS if name not in quantity.optional]
-            also = f"; then also {', '.join(more)} (optional)" if more else ""
-            print(f"    takes --task-spectrum, --test-spectrum, --input-spectrum{also}")
+            more = "".join(f" [{each}]" for each in TESTS if each not in quantity.optional)
+            with_more = f", with these{more}" if more else ""
+            print(f"    --task-spectrum, --test-spectrum, --input-spectrum{with_more}")
+    print("\nParameters; those in brackets are optional:")
+    for name, parameter in known.items():
+        print(f"{name}: {parameter.meaning} ({parameter.allowed})")

@@ -24,7 +24,12 @@ PLACE = ("rng", "backend", "checkpoint", "progress")
 def add_execution(parser: argparse.ArgumentParser) -> None:
     """Add --seed, --backend, --jobs, --scheduler, --time, --store and --no-store."""
     add_flag(parser, "rng")
-    add_flag(parser, "backend", ('{"numpy", "cupy"}', "where to compute"), default="numpy")
+    add_flag(
+        parser,
+        "backend",
+        ('{"numpy", "cupy"}', "compute with NumPy, or with CuPy on a GPU"),
+        default="numpy",
+    )
     add_flag(parser, "jobs", default=-1)
     add_flag(parser, "scheduler")
     add_flag(parser, "time_limit")
@@ -34,16 +39,14 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
 def add_recording(parser: argparse.ArgumentParser) -> None:
     """Add --store and --no-store."""
     group = parser.add_mutually_exclusive_group()
-    add_store(group, "put results on record in this file and take from it what is there")
-    text = "compute everything, put nothing on record"
+    add_store(group, "store of runs: what is in this file is not simulated again")
+    text = "use no store: simulate everything, and keep nothing"
     group.add_argument("--no-store", action="store_true", help=text)
 
 
 def add_store(parser: argparse._ActionsContainer, text: str) -> None:
     """Add --store."""
-    text += (
-        " (default: ICLIMIT_STORE of the environment, else runs.sqlite in the user's data folder)"
-    )
+    text += " (default: $ICLIMIT_STORE, or runs.sqlite in your data folder)"
     parser.add_argument("--store", type=Path, metavar="FILE", help=text)
 
 

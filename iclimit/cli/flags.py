@@ -27,31 +27,37 @@ Settings = dict[str, Any]
 SPEC = {"metavar": "SPEC"}
 # How arguments are written that are more than a number, a choice or a word.
 WRITTEN: dict[str, Settings] = {
-    "rng": {"flag": "--seed", "type": values.parse_seed, "metavar": "N", "text": "root seed"},
-    "jobs": {"type": int, "metavar": "N", "text": "worker processes (default: all cores)"},
-    "scheduler": {"metavar": "ADDRESS", "text": "simulate on this Dask cluster, tcp://HOST:PORT"},
+    "rng": {
+        "flag": "--seed",
+        "type": values.parse_seed,
+        "metavar": "N",
+        "text": "seed of all random numbers",
+    },
+    "jobs": {"type": int, "metavar": "N", "text": "worker processes (default: one per core)"},
+    "scheduler": {"metavar": "ADDRESS", "text": "address of a Dask cluster, tcp://HOST:PORT"},
     "time_limit": {
         "flag": "--time",
         "type": values.parse_duration,
         "metavar": "DURATION",
-        "text": "stop after 90s, 10m, 1.5h, ... with what is finished (default: no limit)",
+        "text": "stop after this time, such as 90s, 10m or 1.5h, and keep what is finished "
+        "(default: no limit)",
     },
     "checkpoint": {
         "type": values.output_file((".npz",)),
         "metavar": "FILE",
-        "text": "keep the state in this file (.npz) instead of the store of runs, and go on from "
-        "it if it exists",
+        "text": "save the state of the training in this file (.npz) and continue from it if it "
+        "exists; the store of runs is then not used",
     },
     "columns": {
         "type": values.parse_columns,
         "action": values.Merge,
         "metavar": "LIST",
-        "text": "what columns are called, as icl=test_loss,dim=d; may be repeated",
+        "text": "names of your columns, as in icl=test_loss,dim=d; may be repeated",
     },
     "ignore": {
         "type": values.parse_ignored,
         "metavar": "LIST",
-        "text": "columns that are not used, as seed,host; others: all that are not known",
+        "text": "columns to ignore, as in seed,host; the word others ignores all unknown ones",
     },
     "eigenvalues": {"type": values.parse_values, "metavar": "LIST"},
     "init_scale": {"type": values.parse_scale, "metavar": "X"},
@@ -60,8 +66,8 @@ WRITTEN: dict[str, Settings] = {
     "task_spectrum": {**SPEC, "text": "covariance of the training tasks"},
     "test_spectrum": {
         **SPEC,
-        "text": "covariance of the test tasks: SPEC, reversed:SPEC, or reversed for that of the "
-        "training tasks in the opposite order (default: as in training)",
+        "text": "covariance of the test tasks: SPEC, reversed:SPEC, or the word reversed for the "
+        "training spectrum in the opposite order (default: the training spectrum)",
     },
     "input_spectrum": {
         **SPEC,
@@ -139,6 +145,9 @@ def add_flag(
 
 
 def _escaped(text: str) -> str:
+    """Help text with arguments as flags, and per cent signs as argparse takes them."""
+    flags = {name: each.flag for name, each in PARAMETERS.items() if "_" in name}
+    text = re.sub(r"\w+", lambda match: flags.get(match[0], match[0]), text)
     return re.sub("%(?!%)", "%%", text)
 
 

@@ -59,7 +59,7 @@ def add_output(
 
 def add_format(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
     """Add --format, of which the first one is the default."""
-    text = f"format on stdout (default {formats[0]})"
+    text = f"format of what is printed (default {formats[0]})"
     parser.add_argument("--format", choices=formats, default=formats[0], help=text)
 
 
@@ -68,8 +68,8 @@ def add_style(parser: argparse.ArgumentParser) -> None:
     from iclimit.drawing import STYLES
 
     text = (
-        "style of a picture: screen (default); paper or paper-wide, as wide as one or two columns "
-        "of text, 8 pt; talk"
+        "size of a picture: screen; paper or paper-wide, with the width of one or two columns of "
+        "text and 8 pt; talk (default screen)"
     )
     parser.add_argument("--style", choices=STYLES, default="screen", help=text)
 

@@ -17,8 +17,8 @@ def print_citations(options: argparse.Namespace) -> None:
     """Print what to cite.
 
     Print the BibTeX entries of the papers that quantities, claims or functions
-    come from, each once. What is derived in the documentation of iclimit says so,
-    and has an entry for iclimit.
+    come from, each once. If something is derived in the documentation of iclimit,
+    a comment says so and there is an entry for iclimit, too.
 
     Examples
     --------
@@ -31,8 +31,8 @@ def print_citations(options: argparse.Namespace) -> None:
 
 
 def _explorer_flags(parser: OneLineParser) -> None:
-    add_output(parser, (".html",), "default explorer.html", formats=())
-    text = "store of runs whose simulated errors are shown"
+    add_output(parser, (".html",), "file of the page (default explorer.html)", formats=())
+    text = "store of runs whose simulated errors are shown, too"
     parser.add_argument("--store", type=Path, metavar="FILE", help=text)
 
 

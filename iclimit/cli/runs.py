@@ -34,10 +34,11 @@ ROW = ("run", "finished", "seconds", "repeats", "seed", "what")
 
 GROUPS["runs"] = (
     "ACTION",
-    """List, show, export and delete results on record.
+    """List, show, export and delete simulated results.
 
-What simulations have put on record, in the store of runs. TIME is an age
-(90m, 12h, 30d, 4w) or a date (2026-01-31, 2026-01-31T18:00; local time).
+Simulations and trainings keep their results in a file, the store of runs, and
+take from it what they need again. TIME is an age (90m, 12h, 30d, 4w) or a date
+(2026-01-31, 2026-01-31T18:00; local time).
 
 Examples
 --------
@@ -53,17 +54,32 @@ Examples
 def _flags(*names: str, more: Callable[[OneLineParser], Any] | None = None) -> Any:
     """Function that adds flags of these names, --store and more."""
     known: dict[str, dict[str, Any]] = {
-        "identity": {"metavar": "ID", "help": "the identity of a run or how it begins"},
-        "--function": {"metavar": "TEXT", "default": "", "help": "text in the function's name"},
-        "--since": {"type": parse_time, "metavar": "TIME", "help": "finished since"},
+        "identity": {"metavar": "ID", "help": "the identity of a run, or its first digits"},
+        "--function": {
+            "metavar": "TEXT",
+            "default": "",
+            "help": "only functions with this in their name",
+        },
+        "--since": {
+            "type": parse_time,
+            "metavar": "TIME",
+            "help": "finished at this time or later",
+        },
         "--limit": {
             "type": parse_positive,
             "metavar": "N",
             "help": f"only the newest N (default: {FEW} as text, all as csv and json)",
         },
-        "--older-than": {"type": parse_time, "metavar": "TIME", "help": "finished before"},
+        "--older-than": {
+            "type": parse_time,
+            "metavar": "TIME",
+            "help": "finished before this time",
+        },
         "--obsolete": {"action": "store_true", "help": "computed by code that has changed since"},
-        "--dry-run": {"action": "store_true", "help": "only say what would be deleted"},
+        "--dry-run": {
+            "action": "store_true",
+            "help": "list what would be deleted, delete nothing",
+        },
     }
 
     def add_flags(parser: OneLineParser) -> None:
@@ -72,7 +88,7 @@ def _flags(*names: str, more: Callable[[OneLineParser], Any] | None = None) -> A
                 {"nargs": "?"} if name == "identity" and len(names) > 1 else {}
             )
             parser.add_argument(name, **known[name], **optional)
-        add_store(parser, "the file")
+        add_store(parser, "store of runs")
         if more is not None:
             more(parser)
 
@@ -81,7 +97,7 @@ def _flags(*names: str, more: Callable[[OneLineParser], Any] | None = None) -> A
 
 @verb("runs list", _flags("--function", "--since", "--limit", more=add_format))
 def list_runs(options: argparse.Namespace) -> None:
-    """One line per run, newest first."""
+    """List runs, one on a line, the newest first."""
     with _opened(options) as store:
         runs = store.runs(function=options.function, since=options.since)
     limit = options.limit or (FEW if options.format == "text" else None)
@@ -107,13 +123,13 @@ def list_runs(options: argparse.Namespace) -> None:
     hidden = "" if len(shown) == len(runs) else f" (the newest {len(shown)} shown, see --limit)"
     print(
         f"{_counted(len(runs), 'run')}{hidden} of {_counted(functions, 'function')}, "
-        f"{sum(run.seconds for run in runs):.4g} s of computation, in {store.path}"
+        f"computed in {sum(run.seconds for run in runs):.4g} s, in the store {store.path}"
     )
 
 
 @verb("runs show", _flags("identity"))
 def show_run(options: argparse.Namespace) -> None:
-    """Everything about one run."""
+    """Show everything about one run."""
     from iclimit.runs.store import concatenated_numbers, obsolete
 
     with _opened(options) as store:
@@ -121,7 +137,7 @@ def show_run(options: argparse.Namespace) -> None:
         batches = store.find(run.identity)
     lines = [f"run         {run.identity}", f"function    {run.function}"]
     lines += [f"  {name} = {_text(value)}" for name, value in run.arguments.items()]
-    lines += [f"seed        {run.seed}", f"backend     {run.backend or 'no choice'}"]
+    lines += [f"seed        {run.seed}", f"backend     {run.backend or 'always NumPy'}"]
     lines += [f"code        {run.code}{' (has changed since)' if obsolete([run]) else ''}"]
     for batch in batches:
         libraries = ", ".join(map(" ".join, json.loads(batch.versions).items()))
@@ -156,7 +172,7 @@ def _the_run(store: RunStore, beginning: str) -> StoredBatch:
 
 
 def _add_file(parser: OneLineParser) -> None:
-    text = "a table with a row per run and number (.csv), or a labelled data set (.nc)"
+    text = "a table with a row for each number of each run (.csv), or a data set (.nc)"
     add_output(parser, (".csv", ".nc"), text, formats=(), required=True)
 
 
@@ -174,7 +190,7 @@ def export_runs(options: argparse.Namespace) -> None:
             except ValueError:
                 unread += 1
     if unread:
-        text = f"left out {_counted(unread, 'run')} of several parts whose code has changed since"
+        text = f"left out {_counted(unread, 'run')}, whose parts this version cannot read"
         print(text, file=sys.stderr)
     if not numbers:
         raise ValueError(f"there must be runs to export, got none from {str(store.path)!r}")
@@ -185,7 +201,7 @@ def export_runs(options: argparse.Namespace) -> None:
 
 @verb("runs prune", _flags("identity", "--obsolete", "--older-than", "--function", "--dry-run"))
 def prune_runs(options: argparse.Namespace) -> None:
-    """Delete runs; criteria hold together."""
+    """Delete the runs that fulfil all given criteria."""
     from iclimit.runs.store import TIME_FORMAT, obsolete
 
     if not (options.identity or options.obsolete or options.older_than or options.function):

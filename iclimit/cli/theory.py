@@ -37,9 +37,7 @@ def _learning_rate_flags(parser: argparse.ArgumentParser) -> None:
     values: Settings = {"type": parse_values, "metavar": "VALUES", "required": False}
     law = {"type": parse_law, "choices": None, "metavar": "LAW"}
     add_flags(parser, optimal_learning_rate, **dict.fromkeys(AXES, values), input_law=law)
-    text = (
-        "print the derivation in LaTeX instead of numbers; for the moments of any law, as symbols"
-    )
+    text = "print the derivation in LaTeX instead of numbers; moments m2,m4 stay symbols"
     parser.add_argument("--latex", action="store_true", help=text)
     add_output(parser, TABLES)
 
@@ -48,9 +46,9 @@ def _learning_rate_flags(parser: argparse.ArgumentParser) -> None:
 def learning_rate(options: argparse.Namespace) -> None:
     """Compute the best learning rate of one step in context.
 
-    Compute the learning rate of one gradient-descent step in context with the
-    least expected loss, and that loss: the mean squared error on a noisy query
-    label. VALUES are a number, a list a,b,c or a range start:stop:points[:log].
+    Compute the learning rate with which one step of gradient descent on the
+    context has the least expected loss, and that loss: the mean squared error on
+    a noisy query label. VALUES are a number, a list a,b,c or a range start:stop:points[:log].
     LAW is gaussian, uniform, rademacher, laplace, or the moments m2,m4 of any other.
 
     Examples
@@ -94,13 +92,14 @@ def _schedule_flags(parser: argparse.ArgumentParser) -> None:
         parser,
         "method",
         ('{"optimal", "constant", "chebyshev"}', ""),
-        text="best schedule, best single rate, or best in the worst case",
+        text="optimal: the best rates; constant: the best single rate; chebyshev: the best rates "
+        "for the least favourable eigenvalue",
         default="optimal",
     )
-    add_flag(parser, "rates", text="evaluate these rates instead")
+    add_flag(parser, "rates", text="compute the loss of these rates instead")
     text = (
-        "print the derivation of the noiseless optimum in LaTeX instead of numbers: at "
-        "finite size with --context and --dim, else in the limit, where the ratio is c"
+        "print the derivation of the noiseless optimum in LaTeX instead of numbers, at finite "
+        "size with --context and --dim, otherwise in the limit, where c is the ratio"
     )
     parser.add_argument("--latex", action="store_true", help=text)
     add_output(parser, TABLES)
@@ -110,10 +109,11 @@ def _schedule_flags(parser: argparse.ArgumentParser) -> None:
 def schedule(options: argparse.Namespace) -> None:
     """Compute learning rates of several steps in context.
 
-    Compute the learning rates of several gradient-descent steps in context with
-    the least expected loss, in the limit (--ratio) or exactly at finite size
-    (--context and --dim, Gaussian inputs). The loss is that of a noiseless query
-    relative to predicting 0; lower_bound is that of any polynomial method.
+    Compute the learning rates with which several steps of gradient descent on the
+    context have the least expected loss, in the limit (--ratio) or exactly at
+    finite size (--context and --dim, Gaussian inputs). The loss is the squared
+    error on a noiseless query, relative to predicting 0. No method that takes as
+    many products with the Hessian has a loss below lower_bound.
 
     Examples
     --------
@@ -145,7 +145,9 @@ def schedule(options: argparse.Namespace) -> None:
 def _gdpp_flags(parser: argparse.ArgumentParser) -> None:
     from iclimit.asymptotics.gdpp import condition_number_schedule
 
-    add_flags(parser, condition_number_schedule)
+    tol = "take the fewest layers after which the excess is at most this"
+    cap = "safeguard: compute no gamma for a larger condition number than this"
+    add_flags(parser, condition_number_schedule, tol=tol, cap=cap)
     add_output(parser)
 
 
@@ -153,11 +155,11 @@ def _gdpp_flags(parser: argparse.ArgumentParser) -> None:
 def gdpp(options: argparse.Namespace) -> None:
     """Compute schedules of GD++ and their condition numbers.
 
-    Compute the gamma of every layer of GD++, which takes an eigenvalue x of the
-    context to x (1 - gamma x)^2, for a spectrum with the largest eigenvalue 1.
-    The table has the condition number after each layer, the same minus one
-    (excess), the worst residual of one final gradient-descent step, and its rate.
-    A picture shows the excess of both methods.
+    Compute the gamma of every layer of GD++. A layer takes each eigenvalue x of the
+    context to x (1 - gamma x)^2; at the start the largest one is 1. The table has
+    the condition number after each layer; excess, the condition number minus one;
+    and the learning rate of a final gradient-descent step (final_rate) with its
+    residual in the worst direction. A picture shows the excess of both methods.
 
     Examples
     --------
@@ -236,6 +238,8 @@ def _dynamics_flags(parser: argparse.ArgumentParser) -> None:
     add_covariance(parser)
     defaults = {"context": 31, "heads": 8, "init_scale": 1e-3}
     changes: Settings = {name: {"default": each} for name, each in defaults.items()}
+    changes["heads"]["text"] = "number of heads"
+    changes["init_scale"]["text"] = "standard deviation of the initial weights"
     add_flags(parser, merged_attention_drop, eigenvalues=None, **changes)
     add_flag(parser, "rank", default=1)
     text = (
@@ -243,7 +247,7 @@ def _dynamics_flags(parser: argparse.ArgumentParser) -> None:
         "separate; for merged the mean drop time and its spread over seeds)"
     )
     parser.add_argument("--seed", type=parse_seed, dest="rng", metavar="N", help=text)
-    text = "losses at so many times, from 0 to beyond the last drop, instead of a summary"
+    text = "print the loss at this many times, from 0 to beyond the last drop, not a summary"
     parser.add_argument("--curve", type=int, metavar="POINTS", help=text)
     add_output(parser)
 
@@ -252,20 +256,21 @@ def _dynamics_flags(parser: argparse.ArgumentParser) -> None:
 def dynamics(options: argparse.Namespace) -> None:
     """Predict plateaus, drops and losses of training.
 
-    Predict the training of one linear attention layer from small random weights
-    by gradient flow on fresh data (arXiv:2501.16265). Losses are mean squared
-    errors. Times are in units of the time constant, for attention scores divided
-    by N: s steps of gradient descent at the learning rate r are the time 2 r s.
-    Scores that are not divided by N, as with iclimit train descent
-    --normalization sum, make initial weights X and times t count as N^(1/2) X and
-    N t for merged, and as N^(1/3) X and N^(2/3) t for separate.
+    Predict how one linear attention layer learns from small random weights, by
+    gradient flow on fresh data (arXiv:2501.16265). Losses are mean squared errors.
+    s steps of gradient descent with the learning rate r take the time 2 r s.
 
-    For merged there is one drop: half_drop_time is when half of it has happened,
-    std_over_seeds its standard deviation over initial weights, effective_scale
-    what the weights of all heads come to. For separate there is a row for each
-    plateau: its loss, how many directions are learned there, and the eigenvalue,
-    the head and the half_drop_time of the drop before it (inf if no head is left
-    to learn it). half_drop_time is that of iclimit train descent.
+    With merged the loss drops once. half_drop_time is the time at which half of
+    the drop has happened, std_over_seeds its standard deviation over random
+    initial weights, and effective_scale the size of the initial weights of all
+    heads together. With separate there is a row for each plateau: its loss, the
+    number of directions learned there, and of the drop before it the eigenvalue
+    that was learned, the head that learned it and half_drop_time (inf if no head
+    is left). iclimit train descent measures the same half_drop_time.
+
+    Attention scores are divided by the context length N. If they are not, as with
+    iclimit train descent --normalization sum, give N^(1/2) X for the initial scale
+    X, and divide times by N, for merged; for separate N^(1/3) X and N^(2/3).
 
     Examples
     --------

@@ -52,11 +52,11 @@ def _network_flags(kind: str, parser: OneLineParser) -> None:
     known = inspect.signature(network).parameters
     changes = {name: value for name, value in defaults.items() if name in known}
     add_flags(parser, network, **changes | {"dim": None, "attention": kinds})
-    batch = f"prompts per step (default {own['batch']}), or all prompts for lbfgs"
+    batch = f"prompts in a step (default {own['batch']}), or all prompts of L-BFGS"
     more: Settings = {name: value for name, value in defaults.items() if name not in known}
     more |= dict.fromkeys(("network", "problem", "snapshots"))
     add_flags(parser, train_network, **more | {"batch": batch})
-    add_flag(parser, "repeats", text="independent trainings", default=1)
+    add_flag(parser, "repeats", text="number of independent trainings", default=1)
     add_recording(parser)
     add_output(parser, (".npz",), "write the network of least loss (.npz)")
 
@@ -85,15 +85,15 @@ def train_softmax(options: argparse.Namespace) -> int:
     and one vector for the value of a head, on regression in context, and measure
     it on fresh prompts of the same law.
 
-    null_loss is that of predicting zero. best_loss is the least one of one head,
-    or of two with opposite weights, for isotropic Gaussian inputs; it is left out
-    where no theory knows it. Several seeds end at several losses. A run has failed
-    if it misses more than a tenth of what can be learned, by best_loss or, without
-    it, by the best run, which itself must have learned a tenth of the null loss.
-    The mean loss is that of the others.
+    null_loss is the loss of predicting zero. best_loss is the least loss that one
+    head can have, or two heads with opposite weights, on isotropic Gaussian inputs;
+    where no theory gives it the column is left out. Trainings from different seeds
+    may end at different losses. A run has failed if its loss is above best_loss by
+    more than a tenth of the difference between null_loss and best_loss. Without
+    best_loss the best run takes its place, unless that has learned less than a
+    tenth of null_loss: then all runs have failed. The mean loss is over the others.
 
-    With -o the network of least loss is written. iclimit probe says which
-    algorithm it performs.
+    -o writes the network of least loss. iclimit probe tells which algorithm it is.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def train_softmax(options: argparse.Namespace) -> int:
 
 @verb("train network", partial(_network_flags, "network"))
 def train_attention_network(options: argparse.Namespace) -> int:
-    r"""Network of attention layers, with what published networks have besides.
+    r"""Network of attention layers, if wanted with perceptrons, layer norm and positions.
 
     Train a network on regression in context, on the mean squared error of the
     query's label, and measure it on fresh prompts of the same law. The columns are
@@ -193,7 +193,7 @@ def _descent_flags(parser: OneLineParser) -> None:
     add_covariance(parser)
     add_flag(parser, "context", default=31)
     add_flag(parser, "noise_variance", default=0.0)
-    text = "fraction of sequences with their own tasks; the others share the task (1, ..., 1)"
+    text = "fraction of sequences with tasks of their own; all others have the task (1, ..., 1)"
     add_flag(parser, "fresh_fraction", text=text, default=1.0)
     add_flags(parser, simulate_gradient_descent, problem=None, standardize=None)
     add_recording(parser)
@@ -208,13 +208,14 @@ def train_descent(options: argparse.Namespace) -> int:
     error, from small random weights, as in arXiv:2501.16265. A step on the whole
     training set costs the same for any number of sequences. -o writes the curves.
 
-    Merged and cubic have one drop of the loss, from zero weights to the limit;
-    separate has one for each direction, in rows by the number of directions then
-    learned. half_drop_step is the first recorded step with a loss below the middle
-    of the drop, for infinite training sets; half_drop_time is its time in the
-    units of iclimit dynamics. predicted_time is what iclimit dynamics predicts for
-    the initial weights of the repeat, which a picture shows as dashes; it is left
-    out where they are too large for that.
+    With merged and cubic the loss drops once, from that of zero weights to
+    limit_loss. With separate it drops once for each direction, and there is a row
+    for each drop: learned is the number of directions learned after it.
+    half_drop_step is the first recorded step with a loss below the middle of the
+    drop, as it is for an infinite training set; half_drop_time is its time in the
+    units of iclimit dynamics, and predicted_time what iclimit dynamics predicts
+    from the initial weights, dashed in a picture. Without a prediction, as for
+    large initial weights, the column is left out.
 
     Examples
     --------
@@ -273,8 +274,8 @@ def _transformer_flags(parser: OneLineParser) -> None:
         "action": "extend",
         "default": [],
         "metavar": "FILE",
-        "text": "start from these weights too (.npz, as -o writes them): of the same depth or "
-        "less, of the same kind or one it contains",
+        "text": "start from these weights, too (.npz, as -o writes them): they may have fewer "
+        "layers and a narrower kind",
     }
     changes: Settings = {"problem": None, "rare": None, "initial": initial}
     add_flags(parser, train_linear_transformer, **changes)

@@ -34,6 +34,7 @@ def _check_flags(parser: OneLineParser) -> None:
 
     changes: Settings = dict.fromkeys((*SPECTRA, "parameters"))
     changes["convention"] = "units of the table: lu2025, vonoswald2023, ..."
+    changes["rounding"] = "how alpha, kappa and tau of the table were rounded to integers"
     add_flags(parser, check_runs, table=TABLE, **changes)
     group = parser.add_argument_group("parameters that all rows share")
     written = {"runs": ("int", "runs behind each mean")}
@@ -51,17 +52,18 @@ def check(options: argparse.Namespace) -> int:
 
     FILE is a table (.csv, .json, .parquet). Its columns are dim; context or alpha;
     tasks or kappa; prompts or tau; rho or noise_variance; ridge (0 without it); and
-    what was measured: icl, idg, or gap, their difference. A row is a mean, with its
-    standard error (icl_se) or with the standard deviation and the number of runs
-    (icl_sd, runs); or rows are single runs, and those of one setting are taken
-    together. Errors of Bayes estimators have a column estimator (dmmse or ridge). Other
-    columns must be named (--columns) or ignored (--ignore).
+    what was measured: icl, the error on fresh tasks; idg, that on the pretraining
+    tasks; or gap, their difference. A row is a mean, with its standard error
+    (icl_se) or with the standard deviation and the number of runs (icl_sd, runs).
+    Rows without these are single runs, and those of one setting are averaged.
+    Errors of Bayes estimators have a column estimator (dmmse or ridge). Other
+    columns must be renamed (--columns) or ignored (--ignore).
 
-    Every row is compared with the prediction at exactly its integers, with z; all
-    rows together by a chi-square and the distribution of z. If the table
-    contradicts the theory, some forty mistakes of normalisation, counting and
-    reading are tried, factors are fitted, and all explanations are listed with their
-    likelihoods.
+    Every row is compared with the prediction for its finite sizes: z is the
+    deviation in standard errors. All rows are judged together by a chi-square and
+    by the distribution of z. If the table contradicts the theory, some forty
+    mistakes of normalisation, counting and reading are tried, factors are fitted,
+    and all explanations are listed with their likelihoods.
 
     The exit status is 0 if the table agrees with the theory, 1 if it contradicts
     it, 2 if it cannot be used.
@@ -103,8 +105,8 @@ def _check_curve_flags(parser: OneLineParser) -> None:
 
     add_covariance(parser, required=True)
     text = (
-        "initial weights (.npz: value, and key_query or key and query), one along the first axis "
-        "for each curve; without them their law is used"
+        "initial weights (.npz with value and key_query, or value, key and query), for several "
+        "curves along a first axis; without them their random law is used"
     )
     initial: Settings = {"type": Path, "metavar": "FILE", "text": text}
     changes: Settings = {"eigenvalues": None, "initial": initial}
@@ -124,19 +126,20 @@ def check_training_curve(options: argparse.Namespace) -> int:
     loss_1, ... or a column run. Other columns must be named (--columns) or ignored
     (--ignore).
 
-    Plateaus, the steps at which half of each drop has happened, the durations of
-    drops from a quarter to three quarters, and the final loss are found in the
-    curves. Each is compared with the theory of one linear attention layer from small
-    random weights (arXiv:2501.16265), with z. Half-drop steps have a law over
-    initial weights; durations do not depend on them, only on the unit of time. If
-    the curves contradict the theory, mistakes of learning rate, normalisation,
-    loss, covariance and initial weights are tried, and those that would explain
-    everything are named; nothing is applied.
+    The curves are searched for plateaus, for the step at which half of each drop has
+    happened, for the duration of each drop from a quarter to three quarters, and for
+    the final loss. Each is compared with the theory of one linear attention layer
+    that learns from small random weights (arXiv:2501.16265); z is the deviation in
+    standard errors. The step of half a drop depends on the initial weights and is
+    compared with its distribution over them; durations do not depend on them. If the
+    curves contradict the theory, mistakes of learning rate, normalisation, loss,
+    covariance and initial weights are tried, and those that would explain everything
+    are named; the table is judged as it is.
 
     The theory is that of plain gradient descent with small steps. With --optimizer
     other (momentum, Adam, a changing learning rate, minibatches) only plateaus and
-    the losses at both ends are compared. Mixtures of random tasks and a shared one
-    have the first growth and the final loss.
+    the losses at both ends are compared. For mixtures of random tasks and a shared
+    one the theory has the first growth of the weights and the final loss.
 
     The exit status is 0 if the curves agree with the theory, 1 if they contradict
     it, 2 if they cannot be used.
@@ -160,7 +163,7 @@ def check_training_curve(options: argparse.Namespace) -> int:
 
 def _prompts_flags(parser: OneLineParser) -> None:
     add_problem(parser, tasks="pretraining tasks (.npy, .csv), to ask about them too")
-    text = "prompts with fresh tasks; other sections have a share of them"
+    text = "prompts with fresh tasks; the other sections have fewer"
     add_flag(parser, "test_prompts", text=text, default=20_000)
     add_flag(parser, "rng")
     text = "round to single precision, which halves the file"
@@ -183,14 +186,14 @@ def add_problem(parser: argparse.ArgumentParser, *, tasks: str) -> None:
     changes: Settings = dict.fromkeys(WITHOUT_FLAG)
     changes["tasks"] = {"type": Path, "metavar": "FILE", "text": tasks, "default": None}
     changes["scale"] = (
-        "factor of the input coordinates (default 1: their variance is that of "
-        "their law, 1 if Gaussian; 1/d with --units lu2025)"
+        "factor of the input coordinates (default 1: Gaussian ones then have variance 1; with "
+        "--units that of the paper)"
     )
     changes["noise_law"] = {"metavar": "LAW"}
     add_flags(parser, Problem, **changes)
     text = "inputs and tasks as in a paper: lu2025, vonoswald2023, blog2024, ..."
     add_flag(parser, "units", text=text, metavar="NAME")
-    text = "covariance of the inputs: SPEC as in iclimit curve, of mean 1 or a file"
+    text = "covariance of the inputs: a SPEC of mean 1 or of a file, see iclimit curve --help"
     add_flag(parser, "input_spectrum", text=text)
     add_flag(parser, "task_spectrum", text="the same for tasks")
 
@@ -220,19 +223,19 @@ def parse_problem(options: argparse.Namespace) -> Problem:
 def prompts(options: argparse.Namespace) -> None:
     r"""Write prompts for a model that runs elsewhere.
 
-    Write prompts for a model that runs elsewhere: in PyTorch, in JAX, in another
-    language. The model answers each prompt with one number, and iclimit probe
-    judges the answers.
+    Write prompts for a model that runs elsewhere, such as in PyTorch or in JAX. The
+    model answers each prompt with one number, and iclimit probe judges the answers.
 
     An .npz file has the arrays inputs (n, context, dim), labels (n, context) and
     query (n, dim). A table (.csv, .parquet) has a row for each prompt with the
-    columns x_1_1, x_1_2, ..., y_1, ..., query_1, ..., and a description beside it
-    that ends in .json, which iclimit probe takes in its place. Save the answers as
-    an array predictions (n,) in an .npz file, or as a column prediction.
+    columns x_1_1, x_1_2, ..., y_1, ..., query_1, ..., and a .json file beside it
+    describes the prompts: that file is what iclimit probe reads. Save the answers
+    as an array predictions (n,) in an .npz file, or as a column prediction.
 
-    Prompts come in sections: fresh tasks, pretraining tasks, other orders, labels,
-    scales and noise. Inputs are scale times coordinates of the law; with --units
-    they are as in a paper. A .csv or .npy file of --tasks has one task in each row.
+    Prompts come in sections: with fresh tasks, with pretraining tasks, and with the
+    order, labels, scale or noise of the examples changed. Inputs are scale times
+    coordinates of the law; with --units they are as in a paper. A .csv or .npy file
+    of --tasks has one task in each row.
 
     Examples
     --------
@@ -268,7 +271,7 @@ def _probe_flags(parser: OneLineParser) -> None:
     parser.add_argument("prompts", type=Path, metavar="PROMPTS", help="what the model was asked")
     text = "what it answered"
     parser.add_argument("predictions", type=Path, nargs="?", metavar="PREDICTIONS", help=text)
-    text = "a trained network (.npz), which is asked instead"
+    text = "a trained network (.npz) that is asked the prompts here, instead of PREDICTIONS"
     parser.add_argument("--model", type=Path, metavar="FILE", help=text)
     add_folder(parser, "folder for report.html, report.json and the figures")
     changes: Settings = dict.fromkeys(("prompts", "predictions", "positions"))
@@ -282,9 +285,9 @@ def probe(options: argparse.Namespace) -> None:
     """Judge the answers of a model: which algorithm is it?
 
     Judge the answers of a model to the prompts that iclimit prompts wrote. The
-    first line is the verdict. The table has the error of the model between those
-    of algorithms, asked the same prompts, and how near their answers are to its
-    own. With -o a folder gets report.html, report.json and the figures.
+    first line is the verdict. The table has the error of the model among those of
+    known algorithms on the same prompts, and how far their answers are from those
+    of the model. -o writes a folder with report.html, report.json and the figures.
 
     PROMPTS is the .npz file of iclimit prompts, or the .json file beside a table.
     PREDICTIONS has an array predictions (.npz), an array (.npy), or a column
@@ -292,8 +295,7 @@ def probe(options: argparse.Namespace) -> None:
     predictions, an .npz file may have an array positions (m, context + 1): answers
     at every position of the first m prompts, the last one being the query.
 
-    In place of PREDICTIONS --model names a network that iclimit train softmax or
-    train network has written. It is asked the prompts here.
+    Instead of PREDICTIONS, --model takes a network that iclimit train has written.
 
     The exit status is 0 when there is a report, whatever the verdict, and 2 if a
     file cannot be used.

@@ -104,16 +104,17 @@ def train_linear_transformer(
     problem : Problem
         Law of the prompts.
     kind : {"full", "axial", "diag", "gd++"}
-        What is free in the weights; see `iclimit.simulate.gdpp.linear_transformer`.
+        Which weights are free, from all to two in a layer; see
+        `iclimit.simulate.gdpp.linear_transformer`.
     layers, heads : int >= 1
-        Number of layers, and of heads in each.
+        Number of layers; number of heads in each layer.
     starts : int >= 1
-        Random starts.
+        Number of random starts.
     contexts : int >= 1
-        Contexts of the last round.  The rounds before have a thirty-second and an eighth of them,
-        but at least ten for every parameter.
+        Number of contexts in the last round of training.  The rounds before have a thirty-second
+        and an eighth of them, but at least ten for every parameter.
     steps : int >= 1
-        Most steps of a descent in a round.
+        Largest number of steps in a round.
     initial : sequence of LinearTransformer
         Further starts, of the same kind or one it contains, and with the same heads.  A shallower
         one starts once for every place where small random layers can be inserted.

@@ -43,7 +43,7 @@ class LinearAttention(Network):
     heads : int >= 1
         Heads per layer.
     shared : bool
-        One layer, applied ``layers`` times, instead of separate weights.
+        Whether all layers have the same weights.
     include_query : bool
         Whether the query's token is among the keys and values.
     init_scale : float > 0

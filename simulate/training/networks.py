@@ -145,16 +145,16 @@ def train_network(
     optimizer : {"adam", "lbfgs"}
         Adam on fresh prompts in every step, or L-BFGS on one fixed set.
     steps : int >= 1
-        Most steps, or iterations of L-BFGS.
+        Largest number of steps, or of iterations of L-BFGS.
     batch : int >= 1, optional
         Prompts per step, 512 by default; for "lbfgs" all prompts, 16,384 by default.
     learning_rate : float > 0
         Of Adam, before its decay over the last third of the run.
     clip : float > 0
-        Largest norm of the gradient of all weights for Adam; a longer one is scaled down.
+        For Adam: the gradient of all weights is scaled down to this norm if it is longer.
     patience : int >= 1
-        The decay of Adam's learning rate begins when the mean loss over so many steps is not
-        significantly below the mean over as many before, or with the last third of ``steps``.
+        Adam's learning rate begins to decay when the mean loss over this number of steps is not
+        significantly below that over as many steps before, at the latest in the last third.
     query_noise : bool
         Whether the query labels of the training have noise, as those of the context.
     held_out : int >= 2

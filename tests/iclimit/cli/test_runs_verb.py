@@ -64,7 +64,7 @@ def test_list(path, capsys):
     assert errors.split()[0] == identity(ERRORS)[:10]
     assert errors.split()[3:6] == ["4", "4", "5"]  # seconds, repeats, seed
     assert "tasks=inf" in errors
-    assert total == f"2 runs of 2 functions, 5 s of computation, in {path}"
+    assert total == f"2 runs of 2 functions, computed in 5 s, in the store {path}"
 
 
 def test_list_is_short(path, capsys, monkeypatch):
@@ -91,11 +91,14 @@ def test_list_shows_what_a_run_needed(path, capsys):
 @pytest.mark.parametrize(
     ("flags", "total"),
     [
-        (["--function", "errors"], "1 run of 1 function, 4 s"),
-        (["--since", "1h"], "2 runs of 2 functions, 5 s"),
-        (["--since", "2000-01-01"], "2 runs of 2 functions, 5 s"),
-        (["--since", "2999-01-01T10:00"], "0 runs of 0 functions, 0 s"),
-        (["--limit", "1"], "2 runs (the newest 1 shown, see --limit) of 2 functions, 5 s"),
+        (["--function", "errors"], "1 run of 1 function, computed in 4 s"),
+        (["--since", "1h"], "2 runs of 2 functions, computed in 5 s"),
+        (["--since", "2000-01-01"], "2 runs of 2 functions, computed in 5 s"),
+        (["--since", "2999-01-01T10:00"], "0 runs of 0 functions, computed in 0 s"),
+        (
+            ["--limit", "1"],
+            "2 runs (the newest 1 shown, see --limit) of 2 functions, computed in 5 s",
+        ),
     ],
 )
 def test_list_filters(path, flags, total, capsys):
@@ -184,7 +187,7 @@ def test_export_leaves_out_what_cannot_be_joined(path, tmp_path, capsys):
         add_old(path, identity="f00d", first=first, result='{"type":"no more"}')
     assert main(["runs", "export", "-o", str(tmp_path / "runs.csv")]) == 0
     told = capsys.readouterr()
-    assert told.err == "left out 1 run of several parts whose code has changed since\n"
+    assert told.err == "left out 1 run, whose parts this version cannot read\n"
     assert told.out.startswith("2 runs written")
 
 

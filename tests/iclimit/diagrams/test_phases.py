@@ -164,8 +164,8 @@ def test_the_list_has_every_quantity(capsys):
     shown = capsys.readouterr().out
     for name, quantity in iclimit.diagrams.quantities.QUANTITIES.items():
         assert f"{name}: {quantity.meaning}" in shown
-    assert "    steps: number of steps (an integer >= 1)" in shown
-    assert "of Gamma (>= 0 and finite, optional)" in shown
+    assert "\nsteps: number of steps (an integer >= 1)" in shown
+    assert "fresh tasks\n    tau alpha kappa rho [ridge]\n" in shown
 
 
 @pytest.mark.parametrize(

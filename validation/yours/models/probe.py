@@ -350,7 +350,8 @@ def judge_predictions(
         Answers at all positions of the first m fresh prompts, see
         `iclimit.validation.yours.models.predictions.read_positions`.
     trained_on : int >= 1, optional
-        Prompts on which linear attention is trained, called ``prompts`` in `probe`.
+        Number of prompts on which the linear attention is trained that is one of the baselines,
+        called ``prompts`` in `probe`.
     baselines, ridge, tolerance, progress
         As in `probe`.
     """

@@ -203,7 +203,8 @@ def check_runs(
         "blog2024", "versatile2024" or "linattn2025".  ``rho`` is always relative to the variance
         of noiseless labels; ``noise_variance`` is in these units.
     rounding : {"exact", "nearest", "floor", "ceil"}
-        How sizes came out of ratios.  "exact": ratios must give integers.
+        How alpha, kappa and tau of the table were rounded to integers.  "exact": they must give
+        integers.
     ddof : {0, 1}
         Whether standard deviations are divided by the number of runs (0) or by one less (1).
     task_sets : {"many", "one"}
