@@ -9,6 +9,7 @@ from iclimit.asymptotics.depth import depth_loss, depth_schedule_loss, tied_flow
 from iclimit.asymptotics.descent import constant_schedule, schedule_loss
 from iclimit.asymptotics.pretraining import JointSpectrum
 from iclimit.asymptotics.spectra import Atoms, TwoPoint, Uniform, pair_moments
+from iclimit.simulate.depth import simulate_depth_loss
 
 # What the docstring promises.
 PROMISED = 1e-10
@@ -99,19 +100,16 @@ def test_settings_agree():
     flat = depth_loss(depth=[1, 5], alpha=1.5, noise_variance=0.2, spectrum="isotropic")
     assert flat.loss == pytest.approx(iso.loss, rel=PROMISED)
     lam, tasks = LAM[:30], OMEGA[:30]
-    fixed = depth_loss(depth=3, spectrum=lam, task_spectrum=tasks, alpha=2.0, setting="fs")
-    matrix = depth_loss(
-        depth=3, spectrum=lam, task_spectrum=tasks, alpha=2.0, setting="fs", gamma=2.0 / lam
-    )
+    setting = {"depth": 3, "spectrum": lam, "task_spectrum": tasks, "alpha": 2.0}
+    fixed = depth_loss(**setting, setting="fs")
+    matrix = depth_loss(**setting, setting="fs", gamma=2.0 / lam)
     assert fixed.gamma == pytest.approx(2.0, rel=PROMISED)
     assert matrix.loss == pytest.approx(fixed.loss, rel=PROMISED)
     joint = JointSpectrum(task=tasks, test=tasks, inputs=lam, weight=np.full(30, 1 / 30))
     one = depth_loss(depth=3, spectrum=joint, alpha=2.0, gamma=1.5)
-    other = depth_loss(depth=3, spectrum=lam, task_spectrum=tasks, alpha=2.0, gamma=1.5)
+    other = depth_loss(**setting, gamma=1.5)
     assert one.loss == pytest.approx(other.loss, rel=PROMISED)
-    scaled = depth_loss(
-        depth=3, spectrum=lam, task_spectrum=tasks, alpha=2.0, setting="fs", gamma=np.full(30, 1.5)
-    )
+    scaled = depth_loss(**setting, setting="fs", gamma=np.full(30, 1.5))
     assert scaled.loss == pytest.approx(other.loss, rel=PROMISED)
     smooth = depth_loss(depth=4, spectrum=Uniform(0.5, 1.5), alpha=3.0)
     fine = depth_loss(depth=4, spectrum=Uniform(0.5, 1.5).quantiles(1000), alpha=3.0)
@@ -130,9 +128,8 @@ def test_edges():
     assert np.sign(wild.headroom).tolist() == [-1, 0, -1]
     # Zeros of the spectrum, a hard edge, and noise that keeps the best gamma far below the depth.
     for noise in (0.0, 1.0):
-        rough = depth_loss(
-            depth=[3, 256], spectrum=[0.0, 1.0, 2.0], alpha=1.0001, noise_variance=noise
-        )
+        hard = {"spectrum": [0.0, 1.0, 2.0], "alpha": 1.0001, "noise_variance": noise}
+        rough = depth_loss(depth=[3, 256], **hard)
         assert np.all(rough.error < PROMISED * rough.loss)
         assert np.all(rough.loss < 1.0)
     # By the isolated eigenvalue itself: (2 L/gamma - 1) sqrt(P/2) = 15, 5.0 and 1.7.
@@ -144,38 +141,27 @@ def test_edges():
 
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 def test_sampled_contexts(noise):
-    """Residual linear attention token by token, with width; extrapolated in 1/d."""
+    """Residual linear attention with width, on drawn contexts; extrapolated in 1/d."""
     depth, gamma, alpha, width = 3, 1.5, 1.5, 0.5
-    found = {}
-    for dim, repeats in ((12, 1200), (24, 600)):
-        rng = np.random.default_rng(dim)
-        lam, tasks = (np.repeat(v, dim // 4) for v in ([0.2, 0.5, 1.0, 1.5], [3.0, 1.0, 2.0, 0.5]))
-        tokens, rows = round(alpha * dim), round(width * dim)
-        X = rng.standard_normal((repeats, tokens, dim)) * np.sqrt(lam)
-        beta = rng.standard_normal((repeats, dim)) * np.sqrt(tasks)
-        y = np.einsum("rpd,rd->rp", X, beta) / np.sqrt(dim)
-        labels = y + np.sqrt(noise) * rng.standard_normal(y.shape)
-        basis = np.linalg.qr(rng.standard_normal((repeats, dim, rows)))[0]
-        stream, vector = X @ basis, np.zeros((repeats, rows))
-        for _ in range(depth):
-            left = labels - np.einsum("rpn,rn->rp", stream, vector)
-            vector += gamma / depth * np.einsum("rpn,rp->rn", stream, left) / tokens
-        miss = np.einsum("rdn,rn->rd", basis, vector) - beta / np.sqrt(dim)
-        losses = miss**2 @ lam
-        found[dim] = losses.mean(), losses.std(ddof=1) / np.sqrt(repeats)
-    theory = depth_loss(
-        depth=depth,
-        gamma=gamma,
-        spectrum=[0.2, 0.5, 1.0, 1.5],
-        task_spectrum=[3.0, 1.0, 2.0, 0.5],
-        alpha=alpha,
-        width_ratio=width,
-        noise_variance=noise,
+    lam, tasks = [0.2, 0.5, 1.0, 1.5], [3.0, 1.0, 2.0, 0.5]
+    small, large = (
+        simulate_depth_loss(
+            eigenvalues=np.repeat(lam, dim // 4),
+            task_spectrum=np.repeat(tasks, dim // 4),
+            rates=[gamma / depth] * depth,
+            context=int(alpha * dim),
+            width=int(width * dim),
+            noise_variance=noise,
+            rng=dim,
+            repeats=12_000 // dim,
+        ).loss
+        for dim in (12, 24)
     )
-    value = 2 * found[24][0] - found[12][0]
-    error = np.hypot(2 * found[24][1], found[12][1])
+    setting = {"alpha": alpha, "width_ratio": width, "noise_variance": noise}
+    theory = depth_loss(depth=depth, gamma=gamma, spectrum=lam, task_spectrum=tasks, **setting)
+    error = np.hypot(2 * large.standard_error, small.standard_error)
     assert SIGMAS * error < 0.2 * theory.loss
-    assert abs(value - theory.loss) < SIGMAS * error
+    assert abs(2 * large.mean - small.mean - theory.loss) < SIGMAS * error
 
 
 def test_other_polynomials():

@@ -11,6 +11,7 @@ from iclimit.asymptotics.descent import optimal_schedule
 from iclimit.asymptotics.spectra import Atoms, TwoPoint, pair_moments
 from iclimit.asymptotics.spectra.interval_polynomials import IntervalPolynomials
 from iclimit.asymptotics.spectra.polynomial_form import spectral_parts
+from iclimit.simulate.depth import simulate_depth_loss
 
 # Contours against closed forms; measured 7e-12 at 12 layers.
 CONTOUR = 1e-9
@@ -151,25 +152,17 @@ def test_zero_and_repeated_eigenvalues():
 
 @pytest.mark.parametrize(("alpha", "width"), [(1.5, math.inf), (2.0, 0.75)])
 def test_sampled_contexts(alpha, width):
-    """Loss of the best polynomial on sampled matrices, extrapolated in 1/d."""
-    means, errors, shown = [], [], []
+    """Loss of the best polynomial on drawn contexts, extrapolated in 1/d."""
+    runs = []
     for d, count in ((24, 900), (48, 300)):
         x = np.tile(np.linspace(0.4, 2, 6), d // 6)
         best = untied_depth(x, weights=x, depth=3, alpha=alpha, width_ratio=width)
-        shown.append(best.loss)
-        rng, losses = np.random.default_rng(d), []
-        for _ in range(count):
-            Z = rng.standard_normal((round(alpha * d), d)) * np.sqrt(x)
-            S = Z.T @ Z / len(Z)
-            if width < 1:
-                Q = np.linalg.qr(rng.standard_normal((d, round(width * d))))[0]
-                S = Q @ (Q.T @ S)
-            p = np.eye(d)
-            for step in best.steps:
-                p = p - step * S @ p
-            losses.append(np.sum(x[:, None] * p**2) / np.sum(x))
-        means.append(np.mean(losses))
-        errors.append(np.std(losses) / math.sqrt(count))
+        sizes = {"context": round(alpha * d), "width": round(min(width, 1) * d)}
+        losses = simulate_depth_loss(
+            eigenvalues=x, rates=best.steps, **sizes, rng=d, repeats=count
+        ).loss
+        runs.append((best.loss, losses.mean / np.mean(x), losses.standard_error / np.mean(x)))
+    shown, means, errors = zip(*runs, strict=True)
     assert shown[0] == pytest.approx(shown[1], rel=CONTOUR)
     limit, error = 2 * means[1] - means[0], math.hypot(2 * errors[1], errors[0])
     assert abs(limit - shown[0]) < 4 * error

@@ -169,6 +169,15 @@ def test_bounds(seed, d, N, noise, kurtosis):
     assert other >= found.loss * (1 - ROUNDING)
 
 
+def test_loss_of_sympy_matrices_under_noise():
+    A, L, W = (np.array(rows) for rows in ([[1, 2], [0, 3]], [[2, 1], [1, 3]], [[1, 0], [0, 4]]))
+    floats = {"input_covariance": L, "task_covariance": W, "context": 7, "noise_variance": 0.25}
+    exact = {name: sympy.Matrix(value) for name, value in list(floats.items())[:2]}
+    exact |= {"context": sympy.Integer(7), "noise_variance": sympy.Rational(1, 4)}
+    expected = preconditioner_loss(A.astype(float), **floats)
+    assert float(preconditioner_loss(sympy.Matrix(A), **exact)) == pytest.approx(expected)
+
+
 @pytest.mark.slow
 def test_sympy_matrices():
     N, s, p, q, r = sympy.symbols("N sigma p q r", positive=True)

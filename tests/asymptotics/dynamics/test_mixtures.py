@@ -37,10 +37,8 @@ def test_predictor_solves_the_normal_equations(fresh_fraction, noise):
     LwwL, trace = np.outer(L @ w, L @ w), np.trace(L)
     A_random = L @ L + (L @ L + (trace + noise) * L) / N
     A_shared = LwwL + (LwwL + (w @ L @ w + noise) * L) / N
-    A, C = (
-        fresh_fraction * A_random + (1 - fresh_fraction) * A_shared,
-        fresh_fraction * L @ L + (1 - fresh_fraction) * LwwL,
-    )
+    A = fresh_fraction * A_random + (1 - fresh_fraction) * A_shared
+    C = fresh_fraction * L @ L + (1 - fresh_fraction) * LwwL
     gamma = np.linalg.solve(A, C) @ np.linalg.inv(L)
     assert best.gamma == pytest.approx(gamma, rel=ROUNDING, abs=ROUNDING)
 
@@ -65,19 +63,11 @@ def test_predictor_solves_the_normal_equations(fresh_fraction, noise):
 
 def test_losses_in_simulation():
     N, noise, fresh_fraction, samples = 7, 0.5, 0.4, 200_000
-    best = mixture_predictor(
-        fresh_fraction,
-        input_covariance=COVARIANCE,
-        shared_task=TASK,
-        context=N,
-        noise_variance=noise,
-    )
+    law = {"input_covariance": COVARIANCE, "shared_task": TASK, "context": N}
+    best = mixture_predictor(fresh_fraction, **law, noise_variance=noise)
     rng = np.random.default_rng(0)
-    for fraction, expected in (
-        (fresh_fraction, best.train_loss),
-        (1, best.icl_loss),
-        (0, best.iwl_loss),
-    ):
+    losses = {fresh_fraction: best.train_loss, 1: best.icl_loss, 0: best.iwl_loss}
+    for fraction, expected in losses.items():
         x, y, query, label = draw(rng, samples, fraction, N, noise)
         beta = np.einsum("sn,snd->sd", y, x) / N
         errors = (label - np.einsum("si,ij,sj->s", beta, best.gamma, query)) ** 2
@@ -86,16 +76,6 @@ def test_losses_in_simulation():
     beta = np.einsum("sn,snd->sd", rng.standard_normal(y.shape), x) / N
     errors = (label - np.einsum("si,ij,sj->s", beta, best.gamma, query)) ** 2
     assert abs(errors.mean() - best.iwl_noise_loss) < Z * errors.std() / np.sqrt(samples)
-
-
-def test_white_inputs_have_two_gains():
-    c, lam, N = 0.3, 0.8, 25
-    best = mixture_predictor(
-        c, input_covariance=lam * np.eye(4), shared_task=[0, 2, 0, 0], context=N
-    )
-    kappa = lam * np.array([c, c + (1 - c) * 4, c, c])
-    gains = kappa / (kappa + (kappa + kappa.sum()) / N)
-    assert best.gamma == pytest.approx(np.diag(gains) / lam, rel=ROUNDING)
 
 
 def test_one_kind_of_sequences_only():
@@ -119,13 +99,8 @@ def test_first_growth_in_simulation(fresh_fraction, noise):
     tokens[:, :N, :D], tokens[:, :N, D], tokens[:, N, :D] = x, y, query
     S = tokens.swapaxes(-1, -2) @ tokens / N
     mean = (np.einsum("s,sij,sk->ijk", label, S, query) / samples).reshape(D + 1, -1)
-    rate = mixture_growth_rate(
-        fresh_fraction,
-        input_covariance=COVARIANCE,
-        shared_task=TASK,
-        context=N,
-        noise_variance=noise,
-    )
+    law = {"input_covariance": COVARIANCE, "shared_task": TASK, "context": N}
+    rate = mixture_growth_rate(fresh_fraction, **law, noise_variance=noise)
     # To first order in its errors, the singular value is the projection on these directions.
     left, _, right = np.linalg.svd(mean)
     along = right[0].reshape(D + 1, D)
@@ -154,13 +129,6 @@ def test_tensor_by_quadrature():
         c, input_covariance=[[lam]], shared_task=[w], context=N, noise_variance=noise
     )
     assert rate == pytest.approx(truth, rel=ROUNDING)
-
-
-def test_growth_of_random_tasks_alone():
-    rate = mixture_growth_rate(
-        1, input_covariance=COVARIANCE, shared_task=TASK, context=4, noise_variance=2
-    )
-    assert rate == pytest.approx(np.linalg.norm(COVARIANCE @ COVARIANCE), rel=ROUNDING)
 
 
 def test_white_growth_is_that_of_two_directions():

@@ -204,52 +204,18 @@ RUNS = [(8, 32, 8, 52, 0.1), (8, 32, 8, 110, 0.1)]
 STANDARD_ERRORS = 4.5
 
 
-def simulated(rng, run):
-    """One run of token-level ridgeless regression, its errors measured on fresh prompts."""
-    d, context, count, n = run["dim"], run["context"], run["tasks"], run["prompts"]
-
-    def prompts(w):
-        x = rng.standard_normal((len(w), context + 1, d)) / math.sqrt(d)
-        y = (x @ w[:, :, None])[..., 0]
-        y += math.sqrt(run["rho"]) * rng.standard_normal(y.shape)
-        head = np.einsum("nid,ni->nd", x[:, :-1], y[:, :-1]) * d / context
-        h = np.column_stack([head, np.mean(y[:, :-1] ** 2, axis=1)])
-        return (x[:, -1, :, None] * h[:, None, :]).reshape(len(w), -1), y[:, -1]
-
-    def sphere(k):
-        w = rng.standard_normal((k, d))
-        return w * math.sqrt(d) / np.linalg.norm(w, axis=1, keepdims=True)
-
-    tasks = sphere(count)
-    features, labels = prompts(tasks[rng.integers(count, size=n)])
-    few = n < features.shape[1]
-    gram = features @ features.T if few else features.T @ features
-    gamma = (
-        features.T @ np.linalg.solve(gram, labels)
-        if few
-        else np.linalg.solve(gram, features.T @ labels)
-    )
-    errors = []
-    for test_tasks in (sphere(300), tasks[rng.integers(count, size=300)]):
-        features, labels = prompts(test_tasks)
-        errors.append(float(np.mean((features @ gamma - labels) ** 2)))
-    return errors[0], errors[1]
-
-
 @pytest.mark.parametrize("row", RUNS)
 def test_predicts_runs_near_a_threshold(row):
     run = dict(zip(("dim", "context", "tasks", "prompts", "rho"), row, strict=True))
-    rng = np.random.default_rng(4)
-    runs = np.array([simulated(rng, run) for _ in range(300)])
+    runs = simulate_errors(**run, sampler="tokens", test_prompts=300, repeats=300, rng=4)
     prediction = finite_size_errors(**run, rng=0, draws=200)
     moments = finite_size_errors(**run, rng=0, draws=200, approach="moments")
-    for i, name in enumerate(("icl", "idg")):
-        expected = getattr(prediction, name)
-        mean, spread = runs[:, i].mean(), runs[:, i].std(ddof=1) / math.sqrt(len(runs))
-        error = math.hypot(spread, expected.standard_error)
+    for name in ("icl", "idg"):
+        expected, found = getattr(prediction, name), getattr(runs, name)
+        error = math.hypot(found.standard_error, expected.standard_error)
         allowance = prediction.uncertainty * expected.mean
-        assert abs(mean - expected.mean) < STANDARD_ERRORS * error + allowance
-        assert mean - getattr(moments, name).mean > 2 * error
+        assert abs(found.mean - expected.mean) < STANDARD_ERRORS * error + allowance
+        assert found.mean - getattr(moments, name).mean > 2 * error
 
 
 def test_stated_uncertainty_covers_the_committed_scan():
