@@ -30,6 +30,8 @@ from benchmarks.mutations import KINDS, Slip, slips
 ROOT = Path(__file__).parents[1]
 OUTCOMES = ROOT / "benchmarks" / "mutants.csv"
 VERDICTS = ROOT / "benchmarks" / "mutant_verdicts.csv"
+README = ROOT / "benchmarks" / "README.md"
+BEGIN, END = "<!-- mutants -->", "<!-- end of mutants -->"
 ROOMS = ("asymptotics", "simulate")
 COLUMNS = ("judge", "key", "room", "shelf", "path", "line", "kind", "before", "after")
 COLUMNS += ("outcome", "noticed_by", "seconds")
@@ -239,44 +241,40 @@ def judge(mutants: list[Mutant], by: str, path: Path, work: Path, again: bool) -
         append(path, {name: values[name] for name in COLUMNS})
 
 
-def report(path: Path) -> str:
+def report(path: Path) -> tuple[str, str]:
     """Scores by shelf, and the slips that survive and have no verdict of being equivalent."""
     equivalent = {row["key"] for row in read(VERDICTS) if row["verdict"] == "equivalent"}
     # The last outcome of a mutant counts.
     rows = {(row["judge"], row["key"]): row for row in read(path)}.values()
-    lines = [
-        "| judge | shelf | mutants | equivalent | noticed | score |",
-        "|---|---|---|---|---|---|",
-    ]
-    groups = defaultdict(list)
+    groups, survivors = defaultdict(list), []
     for row in rows:
-        for shelf in (row["shelf"], "all"):
-            groups[row["judge"], row["room"], shelf].append(row)
-    for (by, room, shelf), group in sorted(groups.items()):
-        same = sum(row["outcome"] != "noticed" and row["key"] in equivalent for row in group)
-        noticed = sum(row["outcome"] in ("noticed", "timeout") for row in group)
-        score = f"{noticed / max(1, len(group) - same):.0%}"
-        place = room if shelf == "." else f"{room}, {shelf}"
-        lines.append(f"| {by} | {place} | {len(group)} | {same} | {noticed} | {score} |")
-    for row in rows:
-        if row["outcome"] not in ("noticed", "timeout") and row["key"] not in equivalent:
+        noticed = row["outcome"] in ("noticed", "timeout")
+        same = not noticed and row["key"] in equivalent
+        for shelf in (row["shelf"], "all shelves"):
+            groups[row["room"], shelf, row["judge"]].append((same, noticed))
+        if not noticed and not same:
             place = f"{row['path']}:{row['line']} ({row['kind']}, {row['outcome']})"
-            lines += ["", f"{row['judge']} {row['key']} {place}", f"- {row['before']}"]
-            lines.append(f"+ {row['after']}")
-    return "\n".join(lines)
+            texts = f"- {row['before']}\n+ {row['after']}"
+            survivors.append(f"{row['judge']} {row['key']} {place}\n{texts}")
+    lines = ["| | judged by | mutants | that change nothing | noticed |", "|---|---|---|---|---|"]
+    for (room, shelf, by), group in sorted(groups.items()):
+        same, noticed = (sum(column) for column in zip(*group, strict=True))
+        score = f"{noticed} of {len(group) - same}, {noticed / max(1, len(group) - same):.0%}"
+        place = f"{room}, {'beside the shelves' if shelf == '.' else shelf}"
+        lines.append(f"| {place} | {by} | {len(group)} | {same} | {score} |")
+    return "\n".join(lines), "\n\n".join(survivors)
 
 
 def main() -> None:
     """Draw, judge and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.mutants", description=__doc__)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--count", type=int, default=0, help="mutants of each room (default: none)"
-    )
+    parser.add_argument("--count", type=int, default=0, help="mutants of each room")
     parser.add_argument("--room", choices=ROOMS, help="default: both")
     parser.add_argument("--shelf", help="only mutants of this shelf")
     parser.add_argument("--judge", choices=tuple(JUDGES), default="tests")
     parser.add_argument("--again", action="store_true", help="judge again what has survived")
+    parser.add_argument("--write", action="store_true", help="put the scores into the README")
     parser.add_argument("--out", type=Path, default=OUTCOMES, help="table of outcomes")
     parser.add_argument("--work", type=Path, help="folder of the copy, its store and its traces")
     options = parser.parse_args()
@@ -288,7 +286,12 @@ def main() -> None:
             judge([*chain(*drawn)], options.judge, options.out, work, options.again)
     except KeyboardInterrupt:
         print("interrupted; what is finished is in the table", file=sys.stderr)
-    print(report(options.out))
+    scores, survivors = report(options.out)
+    print(f"{scores}\n\n{survivors}")
+    if options.write:
+        before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
+        _, _, after = rest.partition(END)
+        README.write_text(f"{before}{BEGIN}\n\n{scores}\n\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,13 @@ from scipy.optimize import differential_evolution
 from iclimit.asymptotics.descent import chebyshev_schedule, optimal_schedule, schedule_loss
 from iclimit.asymptotics.gdpp import gdpp_loss, gdpp_minima, optimal_gdpp, worst_case_residual
 from iclimit.asymptotics.gdpp import losses as gdpp_module
-from iclimit.asymptotics.gdpp.search import degree, random_starts, residual
+from iclimit.asymptotics.gdpp.search import (
+    average_objective,
+    degree,
+    norm_objective,
+    random_starts,
+    residual,
+)
 from iclimit.asymptotics.spectra import Wishart, wishart_moment
 
 # A sum of positive terms; measured worst 1e-14 for losses above 1e-3.
@@ -432,6 +438,30 @@ def test_worst_case_at_critical_points(condition_number):
         exact = critical_maximum(rates, gammas, condition_number)
         worst = worst_case_residual(rates, gammas=gammas, condition_number=condition_number)
         assert abs(worst / exact - 1) < MAXIMUM
+
+
+def test_objectives_have_their_derivatives():
+    """Halves of gradients and Gauss-Newton matrices, by complex steps through P and Q."""
+    rng = np.random.default_rng(0)
+    nodes, weights, noise, power = np.linspace(0.2, 1.4, 9), rng.random(9), 0.3, 3
+    points = 0.7 * rng.standard_normal((2, 5))
+    found = average_objective(nodes, weights, noise)(points)
+    logarithm, slope, _ = norm_objective(nodes, power)(points)
+    for row, x in enumerate(points):
+        moved = x + 1e-30j * np.eye(6, 5)  # the last row is not moved
+        P, Q = residual(moved[:, :3], moved[:, 3:], nodes)
+        both = np.stack([P, np.sqrt(noise * nodes) * Q], axis=1)
+        at, by = both[-1].real, both[:-1].imag / 1e-30
+        expected = (
+            np.sum(weights * at**2),
+            np.sum(weights * at * by, axis=(1, 2)),
+            np.einsum("n,iqn,jqn->ij", weights, by, by),
+        )
+        for each, exact in zip(found, expected, strict=True):
+            np.testing.assert_allclose(each[row], exact, rtol=1e-12)
+        logarithms = np.log(np.sum(P ** (2 * power), axis=-1)) / (2 * power)
+        assert logarithm[row] == pytest.approx(logarithms[-1].real, rel=1e-12)
+        np.testing.assert_allclose(slope[row], logarithms[:-1].imag / 1e-30, rtol=1e-12)
 
 
 def test_broadcasting_is_the_loop(monkeypatch):

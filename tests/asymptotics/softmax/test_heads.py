@@ -12,6 +12,7 @@ from scipy.stats import norm
 from iclimit.asymptotics.softmax import optimal_softmax, softmax_loss
 from iclimit.asymptotics.softmax.brackets import brackets, query_norms
 from iclimit.asymptotics.softmax.pair_averages import _differences, pair_averages
+from iclimit.asymptotics.softmax.temperature_search import TemperatureSearch
 from iclimit.asymptotics.softmax.weight_averages import weight_averages
 
 # The averages are trapezoidal sums; measured 3e-14 for few pairs, 3e-11 for the variance at 1e6.
@@ -164,6 +165,13 @@ def test_optimum_is_one(context, dim, noise):
     for beta, value in ((0.97, 1.0), (1.03, 1.0), (1.0, 0.97), (1.0, 1.03)):
         other = softmax_loss(beta * best.inverse_temperature, value=value * best.value, **size)
         assert other > best.loss * (1 - best.error)
+
+
+@pytest.mark.parametrize(("context", "heads"), [(2, 1), (3, 2)])
+def test_best_temperature_is_no_end_of_the_search(context, heads):
+    """Of short contexts in one dimension, whose best temperatures are largest."""
+    search = TemperatureSearch(context, 1, heads)
+    assert 1.03 * search.optimum(0.0)[0] < search._scale[1]
 
 
 @pytest.mark.parametrize(("context", "dim"), [(2, 1), (7, 3), (1000, 1), (10**5, 30)])

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import sympy
+from scipy import stats
 
 from iclimit.asymptotics.softmax import (
     derive_long_context,
@@ -42,6 +43,17 @@ def test_long_contexts():
         numbers["b"] = b
         found = float(loss.subs({s: numbers[s.name] for s in loss.free_symbols}))
         assert found == pytest.approx(best.loss, rel=1e-12)
+        stationary = derivation.steps[3][1].lhs
+        assert abs(stationary.subs({s: numbers[s.name] for s in stationary.free_symbols})) < 1e-12
+
+
+def test_means_over_queries_of_long_contexts():
+    """Both sides of the equations, the left one by quadrature over the chi-square law of r^2."""
+    b, d, r = sympy.symbols("b d r", positive=True)
+    for _, equation in derive_long_context().steps[:2]:
+        mean = sympy.lambdify((b, r), equation.lhs.args[0])
+        found = stats.chi2(3).expect(lambda square, mean=mean: mean(-0.3, math.sqrt(square)))
+        assert found == pytest.approx(float(equation.rhs.subs({b: -0.3, d: 3})), rel=1e-7)
 
 
 def test_sines():
