@@ -235,13 +235,13 @@ def optimal_gamma(
     >>> round(optimal_gamma(context=8, rho=0.1, tasks=tasks).error, 3)
     0.343
     """
-    law = _parse_law(context, rho, dim, tasks, task_law, task_covariance, input_covariance)
-    G, A = summary_moments(law.moments, law.context, law.sigma)
+    law = _parse_law(**locals())
+    G, A = summary_moments(*law)
     # Squares of labels have another scale than inputs, which would move the cut-off of lstsq.
     scale = np.sqrt(np.maximum(np.diag(G), np.finfo(float).tiny))
     best = np.linalg.lstsq(G / np.outer(scale, scale), A / scale[:, None])[0]
     gamma = (best / scale[:, None]).T
-    return OptimalGamma(gamma, float(_error(gamma, law.moments, law.context, law.sigma)))
+    return OptimalGamma(gamma, float(_error(gamma, *law)))
 
 
 def expected_gamma(
@@ -303,15 +303,16 @@ def expected_gamma(
     (0.535, 0.625)
     """
     law = _parse_law(context, rho, dim, tasks, task_law, task_covariance, input_covariance)
+    Sigma = law[-1]
     check_integers(prompts=prompts)
     _, (penalty,) = checked(systems="numpy", single=True, ridge=ridge)
-    G, A = summary_moments(law.moments, law.context, law.sigma)
+    G, A = summary_moments(*law)
     d = len(G) - 1
-    sigma, basis = (np.ones(1), np.eye(d)) if law.sigma is None else np.linalg.eigh(law.sigma)
+    sigma, basis = (np.ones(1), np.eye(d)) if Sigma is None else np.linalg.eigh(Sigma)
     g, right = np.linalg.eigh(G)
     feature = np.maximum(sigma, 0.0)[:, None] * np.maximum(g, 0.0)
     # One eigenvalue of isotropic inputs stands for all d directions.
-    samples = prompts / (d if law.sigma is None else 1)
+    samples = prompts / (d if Sigma is None else 1)
     with undefined_in_float64():
         xi = effective_ridge(feature, samples, float(penalty))
     target = basis.T @ A.T @ right
@@ -347,15 +348,6 @@ def task_set_moments(tasks: np.ndarray, sigma: np.ndarray | None, rho: Any) -> T
     return TaskMoments(second, third, np.sum(label) / k, np.sum(label**2) / k)
 
 
-@dataclass(frozen=True)
-class _Law:
-    """Law of the prompts that a matrix is fitted to, checked."""
-
-    moments: TaskMoments
-    context: float
-    sigma: np.ndarray | None
-
-
 def _parse_law(
     context: Number,
     rho: Number,
@@ -364,8 +356,11 @@ def _parse_law(
     task_law: str,
     task_covariance: Value,
     input_covariance: Value,
-) -> _Law:
-    """Law from arguments; the dimension is that of tasks or covariances unless it is given."""
+) -> tuple[TaskMoments, float, np.ndarray | None]:
+    """Moments of the tasks, context and input covariance of the prompts of a fit.
+
+    The dimension is that of tasks or covariances unless it is given.
+    """
     given = [each for each in (task_covariance, input_covariance) if each is not None]
     sizes = [np.shape(each)[-1] for each in (*given, tasks) if np.ndim(each)]
     if dim is None and not sizes:
@@ -379,8 +374,8 @@ def _parse_law(
     C, sigma = covariance_matrices(d, **covariances)
     task_set = _task_set(tasks, d, exact=False)
     if task_set is None:
-        return _Law(fresh_task_moments(C, sigma, d, task_law, noise), length, sigma)
-    return _Law(task_set_moments(task_set, sigma, noise), length, sigma)
+        return fresh_task_moments(C, sigma, d, task_law, noise), length, sigma
+    return task_set_moments(task_set, sigma, noise), length, sigma
 
 
 def _error(gamma: Value, tasks: TaskMoments, context: Value, sigma: np.ndarray | None) -> Value:
