@@ -10,7 +10,7 @@ from pathlib import Path
 
 from iclimit.validation import CLAIMS, validate
 from iclimit.validation.claim import PRESETS
-from iclimit.validation.judge.coverage import SHELVES, coverage, percent
+from iclimit.validation.judge.coverage import SHELVES, coverage
 from iclimit.validation.judge.run_claims import ValidationRun
 from iclimit.validation.judge.summary import table
 
@@ -18,27 +18,21 @@ README = Path(__file__).parents[1] / "README.md"
 BEGIN, END = "<!-- resolutions -->", "<!-- end of resolutions -->"
 
 
-# Functions that are tested more sharply than this, without random numbers, are only counted.
-SHARP = 1e-5
-
-
 def rows(run: ValidationRun) -> str:
     """Table of Markdown: a line per subject, the bluntest functions first."""
     found = sorted(coverage(run), key=lambda each: -each.resolution)
     lines = [
-        "| Subject | relative errors that would be noticed | below 0.001 % |",
+        "| Subject | relative errors that would be noticed | without random numbers, within |",
         "|---|---|---|",
     ]
     for subject in SHELVES:
         covered = [each for each in found if each.subject == subject and each.claim]
         if not covered:
             continue
-        words = [
-            f"`{each.function}` {percent(each.resolution)}"
-            for each in covered
-            if each.resolution > SHARP
-        ]
-        lines.append(f"| {subject} | {', '.join(words)} | {len(covered) - len(words)} functions |")
+        exact = [each.resolution for each in covered if each.exact]
+        words = [f"`{each.function}` {each.words}" for each in covered if not each.exact]
+        range_of = f"{min(exact):.0e} to {max(exact):.0e}: {len(exact)} functions" if exact else ""
+        lines.append(f"| {subject} | {', '.join(words)} | {range_of} |")
     return "\n".join(lines)
 
 

@@ -17,6 +17,11 @@ TABLES = Path(__file__).parent / "tables"
 BIBLIOGRAPHY = parse_file(TABLES.parents[1] / "iclimit" / "references.bib").entries
 KEYS = (*PAPERS, "bordelon2026")
 """Papers whose figures are listed."""
+KINDS = {
+    "misprint": "what a paper prints and is wrong",
+    "remark": "what is right as printed or was never in print, and may mislead",
+}
+"""Kinds of errata, and what they are."""
 
 
 def read(name: str) -> list[dict[str, str]]:
@@ -56,7 +61,7 @@ def papers() -> Iterator[str]:
     marks = [mark(key) for key in KEYS]
     others = {n for n, claim in CLAIMS.items() if any(each in claim.source for each in marks)}
     yield from _claims([""], "", seconds, others)
-    yield from _heading("Errata")
+    yield from _heading("Errata and remarks")
     yield "Differences between what the papers print and what was found here.  The last column has"
     yield "the claim that shows it (``iclimit validate NAME``) or the test."
     yield from ("", *errata())
@@ -129,17 +134,20 @@ def _setting_and_conventions(key: str) -> Iterator[str]:
 
 
 def errata(paper: str | None = None) -> Iterator[str]:
-    """Yield the table of errata, of all papers or of one."""
-    rows = [("Where", "Printed", "Found here", "Shown by")]
-    for row in read("errata.csv"):
-        if paper in (None, row["paper"]):
-            where = row["place"] if paper else f":cite:t:`{row['paper']}`: {row['place']}"
-            found = row["found"].rstrip(".")
-            found += f".  They coincide for {row['coincide']}." * bool(row["coincide"])
-            shown = Path(row["shown_by"].partition("::")[0]).name
-            shown = shown if shown == "algebra" else f"``{shown}``"
-            rows.append((*map(_greek, (where, row["printed"], found)), shown))
-    yield table("26 24 34 16", rows)
+    """Yield tables of misprints and of remarks, on all papers or on one."""
+    for kind, meaning in KINDS.items():
+        rows = [("Where", "Printed", "Found here", "Shown by")]
+        for row in read("errata.csv"):
+            if row["kind"] == kind and paper in (None, row["paper"]):
+                where = row["place"] if paper else f":cite:t:`{row['paper']}`: {row['place']}"
+                found = row["found"].rstrip(".")
+                found += f".  They coincide for {row['coincide']}." * bool(row["coincide"])
+                shown = Path(row["shown_by"].partition("::")[0]).name
+                shown = shown if shown == "algebra" else f"``{shown}``"
+                rows.append((*map(_greek, (where, row["printed"], found)), shown))
+        if len(rows) > 1:
+            yield from (f"**{kind.capitalize()}s**: {meaning}.", "")
+            yield from (table("26 24 34 16", rows), "")
 
 
 def _heading(title: str) -> Iterator[str]:

@@ -99,6 +99,7 @@ def test_settings_of_figures_are_those_of_a_claim_or_a_command():
 def test_errata_say_what_shows_them():
     for row in read("errata.csv"):
         assert row["paper"] in KEYS
+        assert row["kind"] in PAGES.KINDS
         assert row["printed"]
         assert row["found"]
         shown = row["shown_by"]

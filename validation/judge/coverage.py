@@ -30,12 +30,20 @@ class Coverage:
         95 %, in the sharpest of all comparisons with one of its results; infinite without any.
     claim : str
         The claim of that comparison, or `TOGETHER`; empty without any.
+    exact : bool
+        Whether that comparison has no standard error; the resolution is then its tolerance.
     """
 
     function: str
     subject: str
     resolution: float
     claim: str = ""
+    exact: bool = False
+
+    @property
+    def words(self) -> str:
+        """What would have been noticed, or within which tolerance the function holds."""
+        return sharpness(self.resolution, self.exact)
 
 
 def theory_functions(subject: str) -> list[str]:
@@ -52,16 +60,25 @@ def uncovered_reason(function: str) -> str:
 def coverage(run: ValidationRun) -> list[Coverage]:
     """Coverage of every public function of the theory by judged claims, by subject."""
     verdicts = {each.claim.name: each.verdict for each in run.results} | {TOGETHER: run.together}
-    best: dict[str, tuple[float, str]] = {}
+    best: dict[str, tuple[float, str, bool]] = {}
+    nothing = math.inf, "", False
     for claim, verdict in verdicts.items():
-        for of, resolution in ({} if verdict is None else verdict.resolutions).items():
-            function = of.partition(".")[0]
-            best[function] = min(best.get(function, (math.inf, "")), (resolution, claim))
+        for of, row in ({} if verdict is None else verdict.sharpest).items():
+            function, exact = of.partition(".")[0], row.standard_error == 0
+            found = verdict.resolution(row), claim, exact
+            best[function] = min(best.get(function, nothing), found)
     return [
-        Coverage(function, subject, *best.get(function, (math.inf, "")))
+        Coverage(function, subject, *best.get(function, nothing))
         for subject in SHELVES
         for function in theory_functions(subject)
     ]
+
+
+def sharpness(resolution: float, exact: bool) -> str:
+    """A relative change that is noticed, or the tolerance of an exact comparison, in words."""
+    if not exact or not math.isfinite(resolution):
+        return percent(resolution)
+    return f"within {f'{resolution:.0e}' if resolution < 1e-4 else percent(resolution)}"
 
 
 def percent(resolution: float) -> str:

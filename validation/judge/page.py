@@ -16,6 +16,7 @@ from iclimit.validation.judge.coverage import (
     Coverage,
     coverage,
     percent,
+    sharpness,
     uncovered_reason,
 )
 from iclimit.validation.judge.run_claims import ClaimResult, ValidationRun
@@ -64,12 +65,11 @@ def _link(result: ClaimResult) -> str:
 def _resolutions(run: ValidationRun) -> str:
     """Functions of each subject with what would have been noticed, and those not covered."""
     covered = coverage(run)
-    rows = [html_row("Subject", "a relative change that would have been noticed", tag="th")]
+    head = "a relative change that would have been noticed, or (within) the tolerance of a "
+    rows = [html_row("Subject", f"{head}comparison without random numbers", tag="th")]
     for subject in SHELVES:
         mine = sorted((c for c in covered if c.subject == subject), key=lambda c: c.resolution)
-        words = [
-            f"{_function(each)}&nbsp;{percent(each.resolution)}" for each in mine if each.claim
-        ]
+        words = [f"{_function(each)}&nbsp;{each.words}" for each in mine if each.claim]
         rest = [each.function for each in mine if not each.claim]
         reasons: dict[str, list[str]] = {}
         for name in rest:
@@ -153,7 +153,7 @@ def _section(result: ClaimResult, picture: bytes | None) -> str:
         far = (
             "far" if any(each is row for row in verdict.failures) else "pooled" * bool(each.pooled)
         )
-        seen = percent(verdict.resolution(each))
+        seen = sharpness(verdict.resolution(each), each.standard_error == 0)
         rows.append(html_row(text(each.label), *numbers, f"{each.z:.2f}", seen, style=far))
     summary = f"<summary>{len(verdict.evidence)} comparisons</summary>"
     table = html_table(rows)

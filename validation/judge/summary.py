@@ -1,7 +1,7 @@
 """Results of a validation for the terminal: a line per claim, and what would have been noticed."""
 
 from iclimit.validation.claims import CLAIMS
-from iclimit.validation.judge.coverage import SHELVES, Coverage, coverage, percent
+from iclimit.validation.judge.coverage import SHELVES, coverage, percent
 from iclimit.validation.judge.run_claims import ClaimResult, ValidationRun
 
 # Of the names of claims.
@@ -47,16 +47,16 @@ def resolution_table(run: ValidationRun) -> str:
         f"z = {row.z:.1f}"
         for row in run.together.failures
     ]
-    lines.append("A change of the theory by this much would have been noticed:")
+    lines.append(
+        "A change of the theory by this much would have been noticed (within: the tolerance of a "
+        "comparison without random numbers):"
+    )
     for subject in SHELVES:
         covered = sorted(
             (each for each in entries if each.subject == subject and each.claim),
             key=lambda each: each.resolution,
         )
         if covered:
-            lines.append(f"  {subject}: {', '.join(_words(each) for each in covered)}")
+            words = ", ".join(f"{each.function} {each.words}" for each in covered)
+            lines.append(f"  {subject}: {words}")
     return "\n".join(lines)
-
-
-def _words(each: Coverage) -> str:
-    return f"{each.function} {percent(each.resolution)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -77,13 +76,15 @@ class Verdict(Result):
         return row.resolution(self.threshold(row))
 
     @cached_property
+    def sharpest(self) -> dict[str, Comparison]:
+        """For each function of the theory, the sharpest comparison with it."""
+        rows = sorted((row for row in self.evidence if row.of), key=self.resolution)
+        return {row.of: row for row in reversed(rows)}
+
+    @cached_property
     def resolutions(self) -> dict[str, float]:
         """For each function of the theory, the resolution of the sharpest comparison with it."""
-        smallest: dict[str, float] = {}
-        for row in self.evidence:
-            if row.of:
-                smallest[row.of] = min(self.resolution(row), smallest.get(row.of, math.inf))
-        return smallest
+        return {of: self.resolution(row) for of, row in self.sharpest.items()}
 
     @property
     def worst(self) -> Comparison:

@@ -9,6 +9,7 @@ from scipy import stats
 from iclimit.results import Estimate
 from iclimit.statistics import extrapolate_runs
 from iclimit.validation import Verdict, compare
+from iclimit.validation.judge.coverage import sharpness
 from iclimit.validation.judge.pooling import pool
 
 TRIALS = 500
@@ -130,3 +131,16 @@ def test_limits_of_skewed_runs_are_not_biased():
     z = np.array(pulls)
     assert np.all(abs(z.mean(axis=0)) < 4 / math.sqrt(TRIALS) + 0.05)
     assert np.all(abs(z.std(axis=0) - 1) < 4 / math.sqrt(2 * TRIALS) + 0.03)
+
+
+def test_exact_comparisons_state_their_tolerance():
+    """Where the sharpest comparison has no standard error, nothing was measured."""
+    measured = compare("x", 1.0, Estimate(1.0, 0.01, 10**6), of="f")
+    exact = [
+        compare("x", 2.0, 2.0, relative=error, of=of) for error, of in ((1e-9, "f"), (0.1, "g"))
+    ]
+    judged = verdict([measured, *exact])
+    assert judged.sharpest == dict(zip("fg", exact, strict=True))
+    words = [sharpness(judged.resolution(row), row.standard_error == 0) for row in judged.evidence]
+    assert words == ["4.9 %", "within 1e-09", "within 10 %"]
+    assert sharpness(math.inf, True) == "-"
