@@ -226,7 +226,7 @@ class Table(Result):
     lines: Sequence[dict[str, Any]]
 
     @classmethod
-    def of(cls, **columns: Any) -> Table:
+    def of(cls, **columns: np.ndarray) -> Table:
         """Table of columns of the same length."""
         lists = [column.tolist() for column in columns.values()]
         return cls([dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)])
@@ -289,7 +289,7 @@ def _broadcast(result: Result) -> tuple[dict[str, np.ndarray], tuple[int, ...]]:
     return whole, shape
 
 
-def _column(name: str, value: Any) -> dict[str, np.ndarray]:
+def _column(name: str, value: object) -> dict[str, np.ndarray]:
     """Columns of a value: two for estimates, one for numbers and text, none for anything else."""
     if isinstance(value, Estimate):
         return {

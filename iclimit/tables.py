@@ -132,7 +132,7 @@ def write_csv(file: IO[str], names: Iterable[str], lines: Iterable[Iterable[Any]
     writer.writerows(lines)
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Value made of dicts, lists, numbers and text only.
 
     What has a ``to_dict`` becomes what that returns, as `Estimate` its mean and standard error;

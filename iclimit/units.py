@@ -38,6 +38,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from iclimit.checks import check_arguments, check_choice, check_shape, refuse_masked
 from iclimit.notation import read_table
@@ -140,7 +141,7 @@ class Units:
     def __post_init__(self) -> None:
         check_arguments(dim=self.dim, context=self.context, noise_variance=self.noise_variance)
 
-    def to_library(self, quantity: str, value: Any) -> Any:
+    def to_library(self, quantity: str, value: ArrayLike) -> Any:
         """Convert to the units of the library.
 
         Parameters
@@ -155,7 +156,7 @@ class Units:
         converted = (value + self._offset if quantity == "error" else value) / factor
         return converted if np.ndim(converted) else float(converted)
 
-    def from_library(self, quantity: str, value: Any) -> Any:
+    def from_library(self, quantity: str, value: ArrayLike) -> Any:
         """Convert from the units of the library; parameters are those of `to_library`."""
         value, factor = self._checked(quantity, value)
         converted = value * factor - (self._offset if quantity == "error" else 0.0)
@@ -213,7 +214,7 @@ class Units:
             missing += self.oracle_loss
         return missing
 
-    def _checked(self, quantity: str, value: Any) -> tuple[np.ndarray, Any]:
+    def _checked(self, quantity: str, value: ArrayLike) -> tuple[np.ndarray, Any]:
         """Value as an array, and its factor."""
         factor = self.factor(quantity)
         refuse_masked(quantity, value)

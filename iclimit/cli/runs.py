@@ -242,7 +242,7 @@ def _what(run: StoredBatch) -> str:
     return f"{run.function.rpartition('.')[2]}({', '.join(arguments)})"
 
 
-def _text(value: Any, *, brief: bool = False) -> str:
+def _text(value: object, *, brief: bool = False) -> str:
     """Value of a parameter; in brief, long lists and the arguments of cells are cut."""
     if isinstance(value, dict):
         given = (f"{name}={_text(each)}" for name, each in value["arguments"].items())

@@ -32,7 +32,7 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 class PrintAndExit(argparse.Action):
     """Call the function ``const``, which prints something, and exit."""
 
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         self.const()
         parser.exit()
 
@@ -123,7 +123,9 @@ def verb(name: str, add_flags: AddFlags) -> Callable[[Run], Run]:
     return decorate
 
 
-def add_parser(verbs: Any, name: str, text: str, add_flags: AddFlags | None = None) -> Any:
+def add_parser(
+    verbs: argparse._SubParsersAction, name: str, text: str, add_flags: AddFlags | None = None
+) -> Any:
     """Add a word to a parser: its line in the list of verbs and its help."""
     summary, _, rest = inspect.cleandoc(text).partition("\n\n")
     description, _, examples = rest.partition("\n\nExamples\n--------\n")

@@ -191,7 +191,7 @@ def _record(function: Function, counts: dict[str, int]) -> str:
     return javascript_function(_parameters(function), _nodes(function.function(**given)))
 
 
-def _nodes(value: Any) -> Any:
+def _nodes(value: object) -> Any:
     """Nodes of a result; of an array a list."""
     if not isinstance(value, Recorded):
         raise TypeError(f"the result must be recorded, got {value!r}")

@@ -5,7 +5,6 @@ Numbers are those of NumPy: both have IEEE double precision, infinities and NaN,
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 from iclimit.explorer.nodes import Node
 
@@ -50,11 +49,14 @@ _SEARCHES = {
     "count": "runtime.count",
 }
 
+# A node, or a list of results.
+Results = Node | list["Results"] | tuple["Results", ...]
+
 # Characters of an expression that is written in place; longer ones get a name.
 _LONGEST = 160
 
 
-def javascript_function(parameters: str, results: Any) -> str:
+def javascript_function(parameters: str, results: Results) -> str:
     """Text of a function of these variables that returns a node, or a list or a dict of them."""
     writer = _Writer(list(_nodes(results)))
     lines = [*writer.statements(()), f"return {writer.results(results)};"]
@@ -62,7 +64,7 @@ def javascript_function(parameters: str, results: Any) -> str:
     return f"({parameters}) => {{\n{body}\n}}"
 
 
-def _nodes(results: Any) -> Iterator[Node]:
+def _nodes(results: Results) -> Iterator[Node]:
     if isinstance(results, (list, tuple)):
         for value in results:
             yield from _nodes(value)
@@ -107,7 +109,7 @@ class _Writer:
                     inner = node.op == "function" or (node.op == "where" and place > 0)
                     sites[operand].append((*path, (node, place)) if inner else path)
 
-    def results(self, results: Any) -> str:
+    def results(self, results: Results) -> str:
         if isinstance(results, (list, tuple)):
             return f"[{', '.join(map(self.results, results))}]"
         return self.text[results]

@@ -63,7 +63,7 @@ class Node:
 
 
 def _operator(name: str, swapped: bool = False) -> Callable[..., Any]:
-    def operator(self: Node, *other: Any) -> Any:
+    def operator(self: Node, *other: object) -> Any:
         return apply(name, *(reversed((self, *other)) if swapped else (self, *other)))
 
     return operator
@@ -97,7 +97,7 @@ def as_node(value: Any) -> Any:
 _NEUTRAL = {"add": 0.0, "subtract": 0.0, "multiply": 1.0, "divide": 1.0}
 
 
-def apply(name: str, *operands: Any) -> Any:
+def apply(name: str, *operands: object) -> Any:
     """Record a ufunc on numbers or nodes, or do it if all of them are constant."""
     nodes = [each if type(each) is Node else as_node(each) for each in operands]
     if Complex in map(type, nodes):
@@ -133,7 +133,7 @@ def _power(base: Node, exponent: float) -> Node:
     return apply("divide", 1, result) if exponent < 0 else result
 
 
-def choose(condition: Any, yes: Any, no: Any) -> Any:
+def choose(condition: Any, yes: object, no: object) -> Any:
     """Record a choice, or make it."""
     condition, yes, no = as_node(condition), as_node(yes), as_node(no)
     if condition.constant:
@@ -145,7 +145,7 @@ def renamed(node: Node, old: Node, new: Node) -> Node:
     """The same with another variable."""
     known = {old: new}
 
-    def rename(each: Any) -> Any:
+    def rename(each: object) -> Any:
         if not isinstance(each, Node) or (old not in each.free and each is not old):
             return each
         if each not in known:
@@ -176,7 +176,7 @@ def add_all(terms: Iterable[Any]) -> Any:
     return reduce(partial(apply, "add"), [part for group in parts for part in group])
 
 
-def _form(node: Any) -> Any:
+def _form(node: object) -> Any:
     """Number of what a node computes, the same for those that differ by constants only."""
     if not isinstance(node, Node):
         return node

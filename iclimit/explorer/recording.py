@@ -29,6 +29,9 @@ import numpy as np
 from iclimit.asymptotics.numbers import ArrayMath
 from iclimit.explorer.nodes import Node, add_all, apply, as_node, choose, renamed
 
+Function = Callable[..., Any]
+Items = Sequence[Any]
+
 # Index of the elements of vectors that are not added up yet.
 _INDEX = Node.of("index", 0)
 
@@ -42,34 +45,36 @@ class RecordingMath(ArrayMath):
     def __init__(self) -> None:
         super().__init__(np)
 
-    def convert(self, value: Any) -> Any:
+    def convert(self, value: object) -> Any:
         if isinstance(value, (list, tuple)):
             return np.stack([self.convert(item) for item in value])
         return value if isinstance(value, Recorded) else super().convert(value)
 
-    def host(self, value: Any) -> Any:
+    def host(self, value: object) -> Any:
         return value
 
-    def violates(self, value: Any, allowed: Callable[[Any], Any]) -> Any:  # noqa: ARG002
+    def violates(self, value: object, allowed: Callable[[Any], Any]) -> Any:  # noqa: ARG002
         return None
 
-    def finish(self, value: Any) -> Any:
+    def finish(self, value: object) -> Any:
         return value
 
-    def find_root(self, function: Any, bracket: Any, args: Any) -> Recorded:
+    def find_root(self, function: Function, bracket: Items, args: Items) -> Recorded:
         return _search("root", function, bracket, args)
 
-    def find_root_above(self, function: Any, start: Any, args: Any) -> Recorded:
+    def find_root_above(self, function: Function, start: object, args: Items) -> Recorded:
         return _search("root_above", function, [start], args)
 
-    def find_minimum(self, function: Any, points: Any, args: Any) -> tuple[Any, Any]:
+    def find_minimum(self, function: Function, points: Items, args: Items) -> tuple[Any, Any]:
         x = _search("least", function, points, args)
         return x, function(x, *args)
 
-    def repeat_until_settled(self, step: Any, start: Any, args: Any, most: int) -> Recorded:
+    def repeat_until_settled(
+        self, step: Function, start: object, args: Items, most: int
+    ) -> Recorded:
         return _search("repeat", step, [start, most], args)
 
-    def count_until(self, step: Any, start: Any, goal: Any) -> Recorded:
+    def count_until(self, step: Function, start: object, goal: object) -> Recorded:
         return _search("count", step, [start, goal], ())
 
 
@@ -121,7 +126,7 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
     def _map(self, part: Callable[[Any], Any]) -> Recorded:
         return Recorded(np.frompyfunc(part, 1, 1)(self.nodes))
 
-    def reshape(self, *shape: Any) -> Recorded:
+    def reshape(self, *shape: int) -> Recorded:
         return Recorded(self.nodes.reshape(*shape))
 
     def ravel(self) -> Recorded:
@@ -139,7 +144,7 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
     def __getitem__(self, index: Any) -> Recorded:
         return self if isinstance(index, Recorded) else Recorded(self.nodes[index])
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: Any, value: object) -> None:
         if isinstance(index, Recorded):
             self.nodes = _where(index, value, self).nodes
         else:
@@ -155,7 +160,9 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
             raise TypeError("a recorded number has no value")
         return float(self.node.args[0])
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: object, out: Items = ()
+    ) -> Any:
         if method != "__call__":
             return NotImplemented
         operands = [_unwrap(value) for value in inputs]
@@ -163,12 +170,14 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
             return _matmul(*(np.asarray(each, object) for each in operands))
         record = np.frompyfunc(partial(apply, ufunc.__name__), len(inputs), 1)
         result = Recorded(record(*operands))
-        for out in options.get("out", ()):  # an operation in place
-            out[...] = result
-            return out
+        for place in out:  # an operation in place
+            place[...] = result
+            return place
         return result
 
-    def __array_function__(self, function: Any, _: Any, args: Any, options: Any) -> Any:
+    def __array_function__(
+        self, function: Function, _: object, args: Items, options: dict[str, Any]
+    ) -> Any:
         if function in _FUNCTIONS:
             return _FUNCTIONS[function](*args, **options)
         if function not in _SHAPES:
@@ -179,7 +188,7 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
         return [*map(Recorded, result)] if several else Recorded(result)
 
 
-def _unwrap(value: Any) -> Any:
+def _unwrap(value: object) -> Any:
     """Object arrays of what is recorded, also within lists."""
     if isinstance(value, Recorded):
         return value.nodes
@@ -204,11 +213,11 @@ _SHAPES = {
 }
 
 
-def _where(condition: Any, yes: Any, no: Any) -> Recorded:
+def _where(condition: object, yes: object, no: object) -> Recorded:
     return Recorded(np.frompyfunc(choose, 3, 1)(*map(_unwrap, (condition, yes, no))))
 
 
-def _sum(values: Any, axis: int | None = None, keepdims: bool = False) -> Recorded:
+def _sum(values: object, axis: int | None = None, keepdims: bool = False) -> Recorded:
     nodes = np.asarray(_unwrap(values), object)
     if axis is None:
         nodes, axis = nodes.ravel(), 0
@@ -234,7 +243,7 @@ def _matmul(first: np.ndarray, second: np.ndarray) -> Recorded:
 
 
 @cache
-def _total(value: Any) -> Any:
+def _total(value: object) -> Any:
     """Sum over the elements of vectors, if there are some."""
     node = as_node(value)
     if _INDEX not in getattr(node, "free", ()):
@@ -291,7 +300,7 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
 _NUMBERS = itertools.count()
 
 
-def _search(op: str, function: Callable[..., Any], points: Sequence[Any], args: Any) -> Recorded:
+def _search(op: str, function: Function, points: Items, args: Items) -> Recorded:
     """Record searches from points on for the first argument of a function, elementwise."""
     arrays = np.broadcast_arrays(*(np.asarray(_unwrap(v), object) for v in (*args, *points)))
     searches = np.empty(arrays[0].shape, object)

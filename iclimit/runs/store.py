@@ -106,7 +106,7 @@ class StoredBatch:
     def of(
         cls,
         cell: Cell,
-        result: Any,
+        result: object,
         *,
         rng: int,
         backend: str,

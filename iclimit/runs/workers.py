@@ -44,7 +44,7 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 class Computed(NamedTuple):
     """What a job gave: the value or the exception, its seconds and its host."""
 
-    value: Any
+    value: object
     seconds: float
     host: str
 
@@ -108,7 +108,7 @@ class Workers:
         else:
             self._executor = _ThisProcess()
 
-    def submit(self, cell: Cell, *job: Any) -> Future:
+    def submit(self, cell: Cell, *job: object) -> Future:
         """Begin a job, with the arguments of `compute`."""
         run: tuple[Any, ...] = (_compute_there, cell.version) if self._client else (compute,)
         try:
