@@ -12,6 +12,7 @@ import csv
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -112,16 +113,24 @@ def run(command: list[str], tree: Path, seconds: float) -> tuple[int | None, str
 
 
 def tests_of(mutant: Mutant, tree: Path) -> list[str]:
-    """Tests of the shelf, after those anywhere that import the module; slow ones are left out."""
+    """Tests of the shelf, after those anywhere that import the module or what it defines.
+
+    Slow ones are left out.
+    """
     dotted = mutant.path.removesuffix(".py").replace("/", ".")
     package, _, module = dotted.rpartition(".")
     own = tree / "tests" / mutant.room / mutant.shelf
     files = sorted(own.glob("*.py") if mutant.shelf == "." else own.rglob("*.py"))
     everywhere = sorted((tree / "tests" / mutant.room).rglob("test_*.py"))
+    defined = re.findall(r"^(?:def|class) ([a-zA-Z]\w*)", (ROOT / mutant.path).read_text(), re.M)
 
     def imports(path: Path) -> bool:
         text = path.read_text(encoding="utf-8")
-        return f"{dotted} import" in text or f"iclimit.{package} import {module}" in text
+        if f"{dotted} import" in text or f"iclimit.{package} import {module}" in text:
+            return True
+        return f"iclimit.{package} import" in text and not set(defined).isdisjoint(
+            re.findall(r"\w+", text)
+        )
 
     found = [each for each in everywhere if imports(each)]
     found += [each for each in files if each.name.startswith("test_") and each not in found]

@@ -19,16 +19,7 @@ NO_MATHEMATICS = ("draw", "plot", "rows", "to_dict", "describe", "check", "parse
 NO_MATHEMATICS += ("identify", "fingerprint", "save", "load", "write", "read")
 
 # Calls whose arguments are left alone: they check, convert or describe.
-QUIET_CALLS = (
-    "isinstance",
-    "array_namespace",
-    "getattr",
-    "hasattr",
-    "zip",
-    "map",
-    "check",
-    "parse",
-)
+QUIET_CALLS = ("isinstance", "getattr", "hasattr", "zip", "map", "check", "parse", "set", "array")
 
 
 @dataclass(frozen=True)
