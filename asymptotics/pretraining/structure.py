@@ -143,7 +143,11 @@ def parse_structure(
     """
     if task_spectrum is None and test_spectrum is not None:
         raise ValueError(f"test_spectrum needs task_spectrum, got only {test_spectrum!r}")
+    if not isinstance(normalize, bool):
+        raise TypeError(f"normalize must be True or False, got {normalize!r}")
     if task_spectrum is None and input_spectrum is None:
+        if normalize:
+            raise ValueError("normalize needs a spectrum, got none")
         return None
     tasks = "isotropic" if task_spectrum is None else task_spectrum
     return Structure(tasks, test_spectrum, input_spectrum, normalize)

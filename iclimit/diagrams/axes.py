@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from iclimit.checks import refuse_masked
 from iclimit.drawing import log_scale
 
 if TYPE_CHECKING:
@@ -87,6 +88,15 @@ class Scale:
         if is_logarithmic(self.grid):
             return np.log(value / first) / np.log(last / first)
         return (value - first) / (last - first)
+
+
+def parse_axis(name: str, value: Any) -> np.ndarray:
+    """Values of a parameter as a one-dimensional array."""
+    refuse_masked(name, value)
+    array = np.asarray(value)
+    if array.dtype.kind not in "iuf" or array.ndim > 1 or array.size == 0:
+        raise ValueError(f"{name} must be a number or a sequence of numbers, got {value!r}")
+    return np.atleast_1d(array.astype(float))
 
 
 def at_least(least: int, value: object) -> bool:

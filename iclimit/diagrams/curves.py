@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from iclimit.asymptotics.pretraining.structure import Spectrum, parse_structure
-from iclimit.checks import refuse_masked
 from iclimit.diagrams import curve_drawing
-from iclimit.diagrams.axes import at_least
+from iclimit.diagrams.axes import at_least, parse_axis
 from iclimit.diagrams.labelled_arrays import labelled_values
 from iclimit.diagrams.planning import Plan
 from iclimit.diagrams.quantities import Quantity, get_quantity
@@ -242,7 +241,7 @@ def curve(
     """
     structure = parse_structure(task_spectrum, test_spectrum, input_spectrum, normalize)
     chosen = get_quantity(quantity, parameters, structure)
-    values = {name: _axis(name, value) for name, value in parameters.items()}
+    values = {name: parse_axis(name, value) for name, value in parameters.items()}
     x = max(values, key=lambda name: values[name].size)
     others = {name: list(dict.fromkeys(v.tolist())) for name, v in values.items() if name != x}
     family = [
@@ -275,15 +274,6 @@ def curve(
     return replace(curves, simulated=simulated, finite_size=finite_size)
 
 
-def _axis(name: str, value: Any) -> np.ndarray:
-    """Values of a parameter as a one-dimensional array."""
-    refuse_masked(name, value)
-    array = np.asarray(value)
-    if array.dtype.kind not in "iuf" or array.ndim > 1 or array.size == 0:
-        raise ValueError(f"{name} must be a number or a sequence of numbers, got {value!r}")
-    return np.atleast_1d(array.astype(float))
-
-
 def _places(
     quantity: Quantity,
     x: str,
@@ -297,7 +287,7 @@ def _places(
     A number of points is spread evenly, and the next one moves to where the curve turns.
     """
     if np.ndim(points) == 1:
-        given = _axis("points of the simulation", points)
+        given = parse_axis("points of the simulation", points)
         quantity.evaluate({**parameters, x: given})  # which refuses what is out of range
         return given.tolist()
     if not at_least(2, points):

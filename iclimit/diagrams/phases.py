@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from iclimit.asymptotics.pretraining.structure import Spectrum, parse_structure
-from iclimit.checks import refuse_masked
 from iclimit.diagrams import phase_drawing
+from iclimit.diagrams.axes import parse_axis
 from iclimit.diagrams.boundaries import boundary_curves
 from iclimit.diagrams.labelled_arrays import labelled_values
 from iclimit.diagrams.phase_points import points_to_simulate
@@ -251,17 +251,16 @@ def phase_diagram(
     for axis, name in (("x", x), ("y", y)):
         if name not in parameters:
             raise ValueError(f"{axis} must be one of {', '.join(parameters)}, got {name!r}")
-    grids = {name: np.asarray(parameters[name], dtype=float) for name in (x, y)}
+    given = {name: parse_axis(name, value) for name, value in parameters.items()}
+    grids = {name: given.pop(name) for name in (x, y)}
     for name, grid in grids.items():
-        refuse_masked(name, parameters[name])
-        if grid.ndim != 1 or grid.size < 2 or not np.all(np.diff(grid) > 0):
+        if grid.size < 2 or not np.all(np.diff(grid) > 0):
             raise ValueError(f"{name} must be an ascending sequence of at least two numbers")
-    fixed = {}
-    for name, value in parameters.items():
-        if name not in grids:
-            if np.ndim(value) != 0:
-                raise ValueError(f"{name} must be a number (x is {x}, y is {y}), got {value!r}")
-            fixed[name] = float(value)
+    for name in given:
+        if np.ndim(parameters[name]):
+            value = parameters[name]
+            raise ValueError(f"{name} must be a number (x is {x}, y is {y}), got {value!r}")
+    fixed = {name: float(value[0]) for name, value in given.items()}
     values = chosen.evaluate(fixed | {x: grids[x][None, :], y: grids[y][:, None]})
     values = np.broadcast_to(values, (grids[y].size, grids[x].size))
     diagram = PhaseDiagram(chosen, x, y, grids[x], grids[y], fixed, values)

@@ -103,7 +103,7 @@ class Quantity:
         block = _BLOCK if self.structure is None else _STRUCTURED_BLOCK
         function = one_at_a_time(self.function, self.single)
         if math.prod(shape) <= block:
-            return np.broadcast_to(function(**arrays), shape)
+            return self._checked(function(**arrays), shape)
         full = {n: a.reshape((1,) * (len(shape) - a.ndim) + a.shape) for n, a in arrays.items()}
         rows = max(1, block // math.prod(shape[1:]))
         parts = [slice(first, first + rows) for first in range(0, shape[0], rows)]
@@ -111,11 +111,24 @@ class Quantity:
 
         def fill(part: slice) -> None:
             chosen = {n: a[part] if a.shape[0] > 1 else a for n, a in full.items()}
-            values[part] = function(**chosen)
+            values[part] = self._checked(function(**chosen), values[part].shape)
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(fill, parts))
         return values
+
+    def _checked(self, values: Any, shape: tuple[int, ...]) -> np.ndarray:
+        """Values of this shape; a ValueError if a function of the user's returns others."""
+        array = np.asarray(values)
+        pairs = zip(array.shape[::-1], shape[::-1], strict=False)
+        if array.ndim > len(shape) or not all(own in (1, size) for own, size in pairs):
+            problem = f"shape {array.shape}"
+        elif array.dtype.kind not in "biuf":
+            problem = repr(values)
+        else:
+            return np.broadcast_to(array, shape)
+        allowed = f"real numbers of shape {shape}, or one number"
+        raise ValueError(f"{self.name} must return {allowed}, got {problem}")
 
 
 def one_at_a_time(function: Callable[..., Any], names: Sequence[str]) -> Callable[..., Any]:

@@ -119,6 +119,8 @@ def test_other_quantities_are_drawn(quantity, setting, tmp_path):
         ({"alpha": [2, 1]}, "alpha must be an ascending sequence"),
         ({"x": "tau"}, "x must be one of alpha, rho, got 'tau'"),
         ({"tau": 1}, "bayes_error takes alpha, rho, got 'tau'"),
+        ({"alpha": [1, 2j]}, "alpha must be a number or a sequence of numbers, got"),
+        ({"rho": "ab"}, "rho must be a number or a sequence of numbers, got 'ab'"),
     ],
 )
 def test_bad_input_is_named(changed, message):

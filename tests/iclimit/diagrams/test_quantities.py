@@ -153,6 +153,20 @@ def test_a_function_of_ones_own_is_a_phase_diagram():
     assert diagram.to_xarray()["value"].shape == (2, 3)
 
 
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ([1, 2], r"shape \(2,\)"),
+        ("a", "'a'"),
+        (1j, "1j"),
+        (np.ones((2, 1, 3)), r"shape \(2, 1, 3\)"),
+    ],
+)
+def test_what_a_function_of_ones_own_may_not_return(value, problem):
+    with pytest.raises(ValueError, match=rf"of shape \(1, 3\), or one number, got {problem}"):
+        iclimit.curve(lambda **_: value, x=[1, 2, 3])
+
+
 def test_public_functions_are_their_quantities():
     """With the label, the boundaries and the simulation of the name."""
     setting = {"tau": [0.5, 2, 4], "kappa": [0.5, 2], "alpha": 1, "rho": 0.1}

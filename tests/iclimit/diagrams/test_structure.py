@@ -317,6 +317,7 @@ def test_runs_show_the_ends_of_long_lists(tmp_path, capsys):
         ({"input_spectrum": "reversed"}, "input_spectrum: spec must be one of"),
         ({"input_spectrum": "atoms:0,1"}, "input_spectrum must have eigenvalues > 0, got 0.0"),
         ({"input_spectrum": "reversed:mp:2"}, "input_spectrum must have eigenvalues > 0"),
+        ({"normalize": True}, "normalize needs a spectrum, got none"),
     ],
 )
 def test_wrong_spectra_are_told(arguments, message):
