@@ -59,11 +59,11 @@ def uncovered_reason(function: str) -> str:
 
 def coverage(run: ValidationRun) -> list[Coverage]:
     """Coverage of every public function of the theory by judged claims, by subject."""
-    verdicts = {each.claim.name: each.verdict for each in run.results} | {TOGETHER: run.together}
+    judged = {each.claim.name: each.verdict for each in run.results if each.verdict is not None}
     best: dict[str, tuple[float, str, bool]] = {}
     nothing = math.inf, "", False
-    for claim, verdict in verdicts.items():
-        for of, row in ({} if verdict is None else verdict.sharpest).items():
+    for claim, verdict in (judged | {TOGETHER: run.together}).items():
+        for of, row in verdict.sharpest.items():
             function, exact = of.partition(".")[0], row.standard_error == 0
             found = verdict.resolution(row), claim, exact
             best[function] = min(best.get(function, nothing), found)

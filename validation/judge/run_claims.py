@@ -39,8 +39,10 @@ class ClaimResult(Result):
     @property
     def sharpness(self) -> tuple[float, float]:
         """Best and median resolution, over the functions that are compared with an error bar."""
-        rows = self.verdict.sharpest.items() if self.verdict else ()
-        smallest = [self.verdict.resolutions[of] for of, row in rows if row.standard_error > 0]
+        smallest = []
+        if verdict := self.verdict:
+            rows = verdict.sharpest.values()
+            smallest = [verdict.resolution(row) for row in rows if row.standard_error > 0]
         return (min(smallest), median(smallest)) if smallest else (math.inf, math.inf)
 
     def to_dict(self) -> dict[str, Any]:
