@@ -11,7 +11,7 @@ from scipy import stats
 
 from iclimit.asymptotics.dynamics import plateau_losses
 from iclimit.published import settings
-from iclimit.validation.claims.dynamics import drop_times, merged, staircase_flows, training_set
+from iclimit.validation.claims.dynamics import drop_times, staircase_flows, training_set
 from iclimit.validation.claims.dynamics import published as script
 from iclimit.validation.reference.curves import CONTEXT, CURVES, eigenvalues
 
@@ -19,16 +19,6 @@ from iclimit.validation.reference.curves import CONTEXT, CURVES, eigenvalues
 def seed(root):
     """What a cell gets for rng."""
     return np.random.SeedSequence(root)
-
-
-def test_law_of_the_effective_scale(monkeypatch):
-    """More blocks extend fewer; entries of scale 1 make the root of half a chi-square."""
-    monkeypatch.setattr(merged, "BLOCK", 1000)
-    few, several = (merged.log_scales(heads=3, blocks=count, rng=seed(2)) for count in (2, 4))
-    np.testing.assert_array_equal(few, several[:, :2])
-    logs = np.log(stats.chi2(3).rvs(40_000, random_state=1) / 2) / 2
-    expected = np.mean(logs), np.std(logs)
-    np.testing.assert_allclose(np.mean(several, axis=1), expected, atol=0.04)
 
 
 def test_drops_are_compared_if_they_are_predicted_before_the_end():
@@ -39,18 +29,6 @@ def test_drops_are_compared_if_they_are_predicted_before_the_end():
     assert count == np.sum(flow.expected) > 0
     late = replace(flow, predicted=[flow.duration, *flow.predicted[1:]])
     assert len(list(drop_times.compare_drops({0: late}))) == count - 1
-
-
-def test_flows_of_two_scales_start_from_proportional_weights():
-    large, small = staircase_flows.separate_flows(
-        dim=2, heads=3, rank=1, scales=(0.04, 0.01), seed=0, rng=seed(4)
-    )
-    assert small.predicted[1] == pytest.approx(4 * large.predicted[1], rel=0.1)
-    assert small.heights == pytest.approx(
-        plateau_losses(eigenvalues(2), context=CONTEXT)[1:-1], rel=1e-2
-    )
-    assert max(small.times) <= small.duration
-    assert len(small.times) == len(small.losses)
 
 
 def test_features_of_the_shortcut_have_the_law_of_whole_sequences():
