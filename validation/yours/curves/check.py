@@ -203,9 +203,12 @@ class CurveCheck(Result):
             ax.plot(curve.steps, curve.losses, color=COLOURS[0], alpha=0.6, label=label)
         steps = np.linspace(0, last, 600)
         halves = self.theory.half_drops
-        for level in self.theory.levels:
-            ax.axhline(level, color="0.8", linewidth=0.7, zorder=0)
-        ax.plot(steps, self.theory.loss(steps), "k--", linewidth=1, label="theory")
+        timed = self.theory.setting.timed
+        for number, level in enumerate(self.theory.levels):
+            label = None if timed or number else "losses of the theory"
+            ax.axhline(level, color="0.8", linewidth=0.7, zorder=0, label=label)
+        if timed:
+            ax.plot(steps, self.theory.loss(steps), "k--", linewidth=1, label="theory")
         errors = np.sqrt(self.theory.start.variance + self.theory.staircase_variance)
         for drop, (at, error) in enumerate(zip(halves, errors, strict=True)):
             if at * math.exp(error) < 2 * last and error > 0:

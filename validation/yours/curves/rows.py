@@ -306,6 +306,10 @@ class _Comparing:
         variance = theory.fluctuations.losses[m] ** 2
         variance += (noise + theory.start_loss**2) / level**2
         rounding = max(_rounding(each.losses) for each in self.curves)
+        # Initial weights enter by products of normal numbers, whose sums over the heads have the
+        # excess kurtosis 6/H: as a Student t of H + 4 degrees of freedom.
+        by_start = first and theory.start_loss**2 > variance * level**2 / 2
+        degrees = theory.setting.heads * count + 4 if by_start else math.inf
         return CurveRow(
             quantity,
             theory.setting.learned[m],
@@ -315,6 +319,7 @@ class _Comparing:
             math.sqrt(variance / count),
             (uncertain + rounding) / level,
             curves=count,
+            degrees=degrees,
         )
 
     def _time(
