@@ -44,6 +44,8 @@ PUBLISHED = (0.75, 0.70)
 NORMAL_RANGE = 1.349
 # Repetitions whose loss is compared, at these multiples of the best factor.
 REPETITIONS, FACTORS = (2, 3), (1.0, 0.8, 1.2)
+# Contexts longer than the dimension, and noisy labels, of more repetitions.
+WIDE, NOISE_RATIO = {"context": 16, "dim": 8}, 0.3
 ROLL_OUT, ROLL_OUT_FACTORS = 50, tuple(np.linspace(0.4, 1.0, 25).round(3).tolist())
 ROLL_OUT_CONTEXTS = 10_000
 
@@ -51,7 +53,9 @@ ROLL_OUT_CONTEXTS = 10_000
 def rows(effort: Effort) -> Rows:
     """Quantiles, published factors and losses."""
     most, contexts = 2 * max(REPETITIONS), effort(100_000)
-    yield from repetition_rows(run(mean_traces, **SIZE, most=most, contexts=contexts))
+    yield from repetition_rows(run(mean_traces, **SIZE, most=most, contexts=contexts), SIZE, 0.0)
+    traces = run(mean_traces, **WIDE, most=most, contexts=contexts // 4)
+    yield from repetition_rows(traces, WIDE, NOISE_RATIO)
     contexts = effort.pick(quick=200_000, medium=1_000_000, full=8_000_000)
     blunt = effort.pick(quick=4, medium=1)
     quantiles: dict[Any, Later] = {}
@@ -91,32 +95,38 @@ def one_draw(value: float, quantiles: Sequence[Estimate]) -> Estimate:
     return Estimate(value, (quantiles[-1].mean - quantiles[0].mean) / NORMAL_RANGE, 1)
 
 
-def repetition_rows(traces: Later) -> Rows:
+def repetition_rows(traces: Later, size: Mapping[str, int], noise_ratio: float) -> Rows:
     """The best factor, and losses at and around it."""
+    where = f", N = {size['context']}, noisy" * (noise_ratio > 0)
+    law: dict[str, Any] = {**size, "noise_ratio": noise_ratio}
+    noise_variance = noise_ratio * size["context"]
+    one_step = call(descent.optimal_learning_rate, **size, noise_variance=noise_variance).rate
     for steps in REPETITIONS:
-        label = f"best factor of {steps} repetitions"
-        estimate = call(factor_of_contexts, traces, steps)
-        factor = call(descent.optimal_dampening, steps=steps, **SIZE)
-        yield mean(label, factor, estimate, draws="traces")
+        label = f"best factor of {steps} repetitions{where}"
+        estimate = call(factor_of_contexts, traces, steps, noise_ratio)
+        factor = call(descent.optimal_dampening, steps=steps, **law)
+        yield mean(label, factor, estimate, draws=("traces", where))
         for times in FACTORS:
-            rates = call(repeated_rate, factor, times, steps)
-            label = f"loss of {steps} repetitions at {times:g} of the best factor"
-            estimate = call(mean_loss, traces, rates, 0.0)
-            yield mean(label, call(descent.schedule_loss, rates, **SIZE), estimate, draws="traces")
+            rates = call(repeated_rate, factor, times, steps, one_step)
+            label = f"loss of {steps} repetitions at {times:g} of the best factor{where}"
+            estimate = call(mean_loss, traces, rates, noise_ratio)
+            theory = call(descent.schedule_loss, rates, **law)
+            yield mean(label, theory, estimate, draws=("traces", where))
 
 
-def repeated_rate(factor: float, times: float, steps: int) -> list[float]:
+def repeated_rate(factor: float, times: float, steps: int, rate: float) -> list[float]:
     """The same rate for all steps, a multiple of that with the best factor."""
-    return [times * factor * GAUSSIAN_RATE] * steps
+    return [times * factor * rate] * steps
 
 
-def factor_of_contexts(traces: np.ndarray, steps: int) -> Estimate:
+def factor_of_contexts(traces: np.ndarray, steps: int, noise_ratio: float) -> Estimate:
     """Dampening factor that is best on contexts."""
-    best = partial(best_rates, steps=steps, noise_ratio=0.0, constant=True)
+    best = partial(best_rates, steps=steps, noise_ratio=noise_ratio, constant=True)
     near = best(np.mean(traces, axis=0))
 
     def factor(mean: np.ndarray) -> np.ndarray:
-        return best(mean, near=near) * mean[2] / mean[1]  # one step alone is best at tr H / tr H^2
+        one_step = mean[1] / (mean[2] + noise_ratio * mean[1])
+        return best(mean, near=near) / one_step
 
     return jackknife(factor, traces)[0]
 

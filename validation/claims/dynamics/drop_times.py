@@ -21,22 +21,27 @@ from iclimit.validation.claims.dynamics.staircase_flows import (
 from iclimit.validation.rows import Rows, call, judged, run
 
 DIM, HEADS, SCALE = 4, 5, 1e-6
+# Two heads of rank two, each of which learns two directions, and noisy labels.
+WIDE: dict[str, Any] = {"heads": 2, "rank": 2, "noise_variance": 0.1}
 
 
 def rows(effort: Effort) -> Rows:
     """The times of all drops that are predicted before the end."""
-    setting: dict[str, Any] = {"dim": DIM, "heads": HEADS, "rank": 1, "scales": (SCALE,)}
+    same: dict[str, Any] = {"dim": DIM, "scales": (SCALE,)}
+    setting = {"heads": HEADS, "rank": 1} | same
     seeds = range(effort.pick(tiny=1, quick=2, medium=20, full=200))
-    flows = {seed: run(separate_flows, seed=seed, **setting)[0] for seed in seeds}
+    flows = {f"seed {n}": run(separate_flows, seed=n, **setting)[0] for n in seeds}
+    for n in range(effort.pick(tiny=1, quick=1, medium=10, full=100)):
+        flows[f"rank 2, seed {n}"] = run(separate_flows, seed=n, **same, **WIDE)[0]
     yield judged(call(compare_drops, flows))
 
 
-def compare_drops(flows: Mapping[int, FlowCell]) -> Iterator[Comparison]:
+def compare_drops(flows: Mapping[str, FlowCell]) -> Iterator[Comparison]:
     """Compare the times of all drops that are predicted before the end."""
     of = "separate_attention_staircase.drop_times"
-    for seed, flow in flows.items():
+    for where, flow in flows.items():
         for drop in np.flatnonzero(flow.expected):
-            label = f"time of drop {drop + 1}, seed {seed}"
+            label = f"time of drop {drop + 1}, {where}"
             pair = flow.predicted[drop], flow.crossings[drop]
             yield compare(label, *pair, relative=TIME_TOLERANCE, of=of)
 

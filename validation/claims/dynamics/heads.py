@@ -2,7 +2,8 @@
 
 One balanced head in an eigendirection grows as the closed solution.  Heads in any set of
 directions end at its fixed point.  H heads of rank R with small random weights end where the
-min(H R, D) largest directions are learned; more heads change nothing but the times.
+min(H R, D) largest directions are learned; more heads change nothing but the times.  All labels
+are noisy.
 
 Source: {zhang2025}, sections 4 and 5.
 """
@@ -17,8 +18,9 @@ from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, problem
 from iclimit.validation.rows import Later, Rows, call, exact, run
 
-DIM, SCALE = 4, 0.02
+DIM, SCALE, NOISE = 4, 0.02, 0.1
 LAM = eigenvalues(DIM)
+SIZES: dict[str, Any] = {"context": CONTEXT, "noise_variance": NOISE}
 # Heads and ranks.
 HEADS = ((1, 1), (2, 1), (3, 1), (6, 1), (1, 2), (2, 2), (1, 4))
 # Relative, of losses and weights at the end of a flow (measured: at most 2e-12).
@@ -48,7 +50,7 @@ def aligned_heads(
     value, key = np.zeros((heads, DIM + 1)), np.zeros((heads, 1, DIM + 1))
     value[:, -1] = key[range(heads), 0, directions] = start
     flow = simulate_gradient_flow(
-        problem(DIM),
+        problem(DIM, NOISE),
         model="separate",
         heads=heads,
         initial=[value, key, key[..., :-1].copy()],
@@ -66,7 +68,12 @@ def few_heads(*, heads: int, rank: int, seed: int, rng: Any) -> float:
     weights = model.random_weights(np.random.default_rng(rng), SCALE)
     duration = 2000 / (SCALE * float(LAM[0]))
     flow = simulate_gradient_flow(
-        problem(DIM), model="separate", heads=heads, rank=rank, initial=weights, duration=duration
+        problem(DIM, NOISE),
+        model="separate",
+        heads=heads,
+        rank=rank,
+        initial=weights,
+        duration=duration,
     )
     return float(flow.losses[-1])
 
@@ -79,7 +86,7 @@ def aligned(directions: tuple[int, ...], start: float, part: float) -> Later:
 
 def rows(effort: Effort) -> Rows:
     """Last losses of few heads, fixed points, and growing heads."""
-    heights = call(dynamics.plateau_losses, LAM, context=CONTEXT)
+    heights = call(dynamics.plateau_losses, LAM, **SIZES)
     for heads, rank in effort.pick(tiny=HEADS[1::4], quick=HEADS):
         for seed in range(effort.pick(quick=1, medium=4, full=20)):
             label = f"last loss, {heads} heads of rank {rank}, seed {seed}"
@@ -94,7 +101,7 @@ def rows(effort: Effort) -> Rows:
 def growth_rows(k: int) -> Rows:
     """The growth of one head in direction k, by the closed solution and its inverse."""
     lam = float(LAM[k])
-    more: dict[str, float] = {"eigenvalue": lam, "trace": 1.0, "context": CONTEXT}
+    more: dict[str, float] = {"eigenvalue": lam, "trace": 1.0, **SIZES}
     begin = float(dynamics.time_from_pole(START, **more))
     for part in PARTS:
         value, time = aligned((k,), START, part)[1][0], part / (START * lam**2)
@@ -115,9 +122,9 @@ def growth_rows(k: int) -> Rows:
 
 def end_rows(stride: int) -> Rows:
     """The ends of flows of aligned heads at every so many fixed points."""
-    points = call(dynamics.fixed_point_losses, LAM, context=CONTEXT)
-    values = call(dynamics.plateau_head_values, LAM, context=CONTEXT)
-    learned = dynamics.fixed_point_losses(LAM, context=CONTEXT).learned
+    points = call(dynamics.fixed_point_losses, LAM, **SIZES)
+    values = call(dynamics.plateau_head_values, LAM, **SIZES)
+    learned = dynamics.fixed_point_losses(LAM, **SIZES).learned
     for number, row in [*enumerate(learned)][::-stride]:
         if chosen := np.flatnonzero(row).tolist():
             flow, where = aligned(tuple(chosen), START, LATE), "".join(map(str, row.astype(int)))

@@ -32,6 +32,7 @@ from iclimit.validation.rows import Rows, call, judged, mean, run
 
 SPECTRA = {"white": np.full(4, 0.25), "4:3:2:1": eigenvalues(4), "8:...:1": eigenvalues(8)}
 HEADS, SCALE, RTOL = 8, 1e-8, 1e-10
+SIZES: dict[str, Any] = {"context": CONTEXT, "noise_variance": 0.1}
 # Parts of the drop whose times are compared.
 FRACTIONS = (0.1, 0.5, 0.9)
 # Relative.  Weights that do not grow make an error of the order of their scale; the rest is
@@ -39,6 +40,9 @@ FRACTIONS = (0.1, 0.5, 0.9)
 TOLERANCE = 1e-6
 # Growth of the weights, still small, from which the effective scale is found.
 GROWTH = 1e4
+
+# Balanced and aligned weights that are not small: the law of the drop is then exact.
+LARGE = 0.3
 
 LAW_HEADS = (1, 8)
 BLOCK = 5000
@@ -57,7 +61,7 @@ def merged_flow(*, spectrum: str, rng: Any) -> dict[str, Any]:
     )
     early, whole = (
         simulate_gradient_flow(
-            Problem(dim=len(lam), context=CONTEXT, input_covariance=lam, scale=1),
+            Problem(len(lam), **SIZES, input_covariance=lam, scale=1),
             model="merged",
             heads=HEADS,
             initial=weights,
@@ -66,7 +70,7 @@ def merged_flow(*, spectrum: str, rng: Any) -> dict[str, Any]:
         )
         for growth in (GROWTH, SCALE**-2)
     )
-    first, last = plateau_losses(lam, context=CONTEXT)[[0, -1]]
+    first, last = plateau_losses(lam, **SIZES)[[0, -1]]
     crossings = whole.crossing_times(first - np.array(FRACTIONS) * (first - last))
     times = np.linspace(0, 1.8 * crossings[1], 41)
     return {
@@ -77,6 +81,27 @@ def merged_flow(*, spectrum: str, rng: Any) -> dict[str, Any]:
         "times": times,
         "losses": whole.at(times),
     }
+
+
+def balanced_flow(*, spectrum: str, rng: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Flow of one balanced and aligned head: times, losses there, and times of the fractions."""
+    del rng
+    lam = SPECTRA[spectrum]
+    dim, growing = len(lam), np.diag(lam**2 / np.linalg.norm(lam**2))
+    value, lookup = np.zeros((1, dim + 1)), np.zeros((1, dim + 1, dim))
+    value[0, -1], lookup[0, :dim] = LARGE, LARGE * growing
+    flow = simulate_gradient_flow(
+        Problem(dim, **SIZES, input_covariance=lam, scale=1),
+        model="merged",
+        heads=1,
+        initial=[value, lookup],
+        duration=10 / float(np.linalg.norm(lam**2)),
+        rtol=RTOL,
+    )
+    first, last = plateau_losses(lam, **SIZES)[[0, -1]]
+    levels = first - np.array(FRACTIONS[1:]) * (first - last)
+    times = np.linspace(0, flow.times[-1], 9)
+    return times, flow.at(times), flow.crossing_times(levels)
 
 
 def log_scales(*, heads: int, blocks: int, rng: Any) -> np.ndarray:
@@ -96,6 +121,8 @@ def rows(effort: Effort) -> Rows:
     """Scales, curves and drop times, and the law of the scales."""
     for spectrum in SPECTRA:
         yield judged(call(compare_flow, spectrum, run(merged_flow, spectrum=spectrum)))
+    for spectrum in list(SPECTRA)[:2]:
+        yield judged(call(compare_large, spectrum, run(balanced_flow, spectrum=spectrum)))
     for heads in LAW_HEADS:
         samples = run(log_scales, heads=heads, blocks=effort(40))
         law = call(effective_init_scale_moments, heads)
@@ -112,11 +139,31 @@ def compare_flow(spectrum: str, flow: dict[str, Any]) -> Iterator[Comparison]:
             yield compare(label, *pair, relative=TOLERANCE, of=name)
 
 
+def compare_large(spectrum: str, flow: tuple[np.ndarray, ...]) -> Iterator[Comparison]:
+    """Compare a flow from weights that are not small with what holds for balanced ones."""
+    lam, (times, losses, crossings) = SPECTRA[spectrum], flow
+    more: dict[str, Any] = {"init_scale": LARGE, **SIZES}
+    drops = [merged_curve_drop_time(part, eigenvalues=lam, **more) for part in FRACTIONS[1:]]
+    curve = merged_attention_curve(times, eigenvalues=lam, **more)
+    pairs = {
+        "merged_curve_drop_time": (drops, crossings),
+        "merged_attention_curve": (curve, losses),
+    }
+    if spectrum == "white":
+        white: dict[str, Any] = {"dim": len(lam), "input_variance": lam[0], **more}
+        pairs["merged_drop_time"] = merged_drop_time(np.array(FRACTIONS[1:]), **white), crossings
+        pairs["merged_attention_loss"] = merged_attention_loss(times, **white), losses
+    for name, values in pairs.items():
+        for number, pair in enumerate(zip(*values, strict=True), start=1):
+            label = f"{name} {number} from large weights, {spectrum}"
+            yield compare(label, *pair, relative=TOLERANCE, of=name)
+
+
 def predictions(spectrum: str, run: dict[str, Any]) -> list[tuple[str, Any, Any]]:
     """Functions with what they predict and what was found, arrays of the same length."""
     lam = SPECTRA[spectrum]
     scale = float(effective_init_scale(run["value"], key_query=run["key_query"], eigenvalues=lam))
-    more: dict[str, Any] = {"context": CONTEXT, "init_scale": scale}
+    more: dict[str, Any] = {"init_scale": scale, **SIZES}
     drops = [merged_curve_drop_time(part, eigenvalues=lam, **more) for part in FRACTIONS]
     times, losses = run["times"][20::4], run["losses"][20::4]
     found = [

@@ -39,6 +39,9 @@ LAW: dict[str, Any] = {"input_covariance": np.eye(4) / 4, "shared_task": np.ones
 SETS = (1250, 2500, 5000)
 TRAINING = {**settings["zhang2025-mixtures"], "record": 20, "tests": True}
 
+# Fraction of random tasks, and label noise, of one more flow.
+NOISY, NOISE = 0.6, 0.2
+
 # Enough for all features.
 HEADS = 5
 # Initial weights of the early flow, and the relative falls of its loss that are exponential.
@@ -54,9 +57,10 @@ END_TOLERANCE, LINEAR_TOLERANCE = 1e-4, 1e-10
 TESTS = ("icl_loss", "iwl_loss", "iwl_noise_loss")
 
 
-def problem(fresh_fraction: float) -> Problem:
+def problem(fresh_fraction: float, noise_variance: float = 0.0) -> Problem:
     """Law of the sequences."""
-    law = LAW | ({"shared_task": None} if fresh_fraction == 1 else {})
+    law = LAW | {"noise_variance": noise_variance}
+    law |= {"shared_task": None} if fresh_fraction == 1 else {}
     return Problem(dim=4, **law, fresh_fraction=fresh_fraction, scale=1)
 
 
@@ -83,14 +87,15 @@ class MixtureFlow:
     gamma: list[list[float]]
 
 
-def mixture_flow(*, fresh_fraction: float, rng: Any) -> MixtureFlow:
+def mixture_flow(*, fresh_fraction: float, noise_variance: float = 0.0, rng: Any) -> MixtureFlow:
     """Flows of merged attention, early and to the end, and of the network on cubic features."""
     early_seed, late_seed, cubic_seed = rng.spawn(3)
-    law = problem(fresh_fraction)
+    law = problem(fresh_fraction, noise_variance)
+    growth = mixture_growth_rate(fresh_fraction, **LAW, noise_variance=noise_variance)
     early = simulate_gradient_flow(
         law,
         init_scale=EARLY_SCALE,
-        duration=-math.log(EARLY_SCALE) / float(mixture_growth_rate(fresh_fraction, **LAW)),
+        duration=-math.log(EARLY_SCALE) / float(growth),
         rtol=1e-10,
         rng=early_seed,
     )
@@ -105,7 +110,8 @@ def mixture_flow(*, fresh_fraction: float, rng: Any) -> MixtureFlow:
     network: dict[str, Any] = {"model": "cubic", "heads": HEADS, "init_scale": 1e-3}
     cubic = simulate_gradient_flow(law, duration=END, rtol=1e-10, rng=cubic_seed, **network)
     value, lookup = cubic.weights
-    tests = (problem(1.0), False), (problem(0.0), False), (problem(0.0), True)
+    random, shared = problem(1.0, noise_variance), problem(0.0, noise_variance)
+    tests = (random, False), (shared, False), (shared, True)
     linear = {"train_loss": float(cubic.losses[-1])}
     for name, (task, noise) in zip(TESTS, tests, strict=True):
         loss = MomentLoss(
@@ -149,6 +155,8 @@ def rows(effort: Effort) -> Rows:
     flows = {c: run(mixture_flow, fresh_fraction=c) for c in fractions}
     for c, flow in flows.items():
         yield from flow_rows(c, flow)
+    noisy = run(mixture_flow, fresh_fraction=NOISY, noise_variance=NOISE)
+    yield from flow_rows(NOISY, noisy, NOISE)
     for c in effort.pick(quick=(0.4,), medium=FRACTIONS):
         repeats = effort.pick(tiny=4, quick=20, full=200)
         label = f"training loss minus that on the law, {c:g} of the tasks random, extrapolated"
@@ -163,10 +171,11 @@ def rows(effort: Effort) -> Rows:
     yield drawing(draw, flows, trainings)
 
 
-def flow_rows(c: float, flow: Later) -> Rows:
+def flow_rows(c: float, flow: Later, noise: float = 0.0) -> Rows:
     """The first growth, and the ends of merged attention and of the network."""
-    where, best = f"{c:g} of the tasks random", call(mixture_predictor, c, **LAW)
-    rate = call(mixture_growth_rate, c, **LAW)
+    where = f"{c:g} of the tasks random{', noise' * (noise > 0)}"
+    best = call(mixture_predictor, c, **LAW, noise_variance=noise)
+    rate = call(mixture_growth_rate, c, **LAW, noise_variance=noise)
     yield exact(f"rate of the first growth, {where}", rate, flow.rate, relative=RATE_TOLERANCE)
     label = f"end of the flow, {where}: at most the best linear predictor"
     yield bound(label, best.train_loss, flow.end, relative=END_TOLERANCE)

@@ -9,10 +9,10 @@ from iclimit.validation.reference.curves import CONTEXT, eigenvalues
 TIME = r"time $t/\tau$"
 
 
-def problem(dim: int) -> Problem:
-    """Law of the sequences in the published simulations."""
+def problem(dim: int, noise_variance: float = 0.0) -> Problem:
+    """Law of the sequences in the published simulations, or with noisy labels."""
     return Problem(
-        dim=len(eigenvalues(dim)), context=CONTEXT, input_covariance=eigenvalues(dim), scale=1
+        dim, CONTEXT, input_covariance=eigenvalues(dim), noise_variance=noise_variance, scale=1
     )
 
 

@@ -54,24 +54,40 @@ class FlowCell:
 
 
 def separate_flows(
-    *, dim: int, heads: int, rank: int, scales: tuple[float, ...], seed: int, rng: Any
+    *,
+    dim: int,
+    heads: int,
+    rank: int,
+    scales: tuple[float, ...],
+    noise_variance: float = 0.0,
+    seed: int,
+    rng: Any,
 ) -> tuple[FlowCell, ...]:
     """Flows from random weights of several scales, proportional to each other."""
     del seed  # cells of different seeds differ
     model = AttentionModel("separate", dim, heads, rank)
     unit = model.random_weights(np.random.default_rng(rng), 1.0)
-    return tuple(_flow(model, [scale * each for each in unit], scale) for scale in scales)
+    return tuple(
+        _flow(model, [scale * each for each in unit], scale, noise_variance) for scale in scales
+    )
 
 
-def _flow(model: AttentionModel, weights: list[np.ndarray], scale: float) -> FlowCell:
+def _flow(
+    model: AttentionModel, weights: list[np.ndarray], scale: float, noise_variance: float
+) -> FlowCell:
     value, key, query = weights
     lam = eigenvalues(model.dim)
     steps = separate_attention_staircase(
-        value[:, -1], key=key[..., :-1], query=query, eigenvalues=lam, context=CONTEXT
+        value[:, -1],
+        key=key[..., :-1],
+        query=query,
+        eigenvalues=lam,
+        context=CONTEXT,
+        noise_variance=noise_variance,
     )
     duration = PATIENCE / (scale * float(lam[-1]) ** 2)
     flow = simulate_gradient_flow(
-        problem(model.dim),
+        problem(model.dim, noise_variance),
         model="separate",
         heads=model.heads,
         rank=model.rank,

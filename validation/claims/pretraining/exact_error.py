@@ -2,8 +2,9 @@
 
 The test error of random attention matrices from exact moments equals the mean squared error
 over token-level prompts: for fresh and for training tasks, and for tasks and inputs of covariances
-that do not commute.  So does the least error of any matrix, which the simulation's own moments
-have, too.
+that do not commute, also where test prompts differ in covariance, length and noise from those of
+the pretraining.  So does the least error of any matrix, which the simulation's own moments have,
+too.
 
 Source: Moments of the context summary at finite context length; derived in the documentation.
 """
@@ -23,6 +24,8 @@ from iclimit.validation.rows import Rows, exact, mean, run
 
 DIM, CONTEXT, TASKS, RHO = 10, 8, 5, 0.2
 SPHERE = Problem(DIM, CONTEXT, task_law="sphere")
+# Test prompts that differ from those of the pretraining.
+TEST_CONTEXT, TEST_RHO = 20, 0.6
 # Random attention matrices.
 MATRICES = 6
 
@@ -59,12 +62,59 @@ def risk_pair(*, prompts: int, rng: Any) -> dict[str, tuple[float, Estimate]]:
     found = {}
     for name, (theory, matrix, truth, covariance) in cases.items():
         law = Problem(DIM, CONTEXT, noise_variance=RHO, input_covariance=covariance)
-        each = draw_prompts(law, backend, generator, tasks=truth)
-        squared = summaries.squared_errors(
-            matrix, each.query, context_summary(each), each.query_label
-        )
-        found[name] = theory, Estimate.of(squared, keep=False)
-    return found
+        found[name] = theory, monte_carlo(matrix, law, truth, generator)
+    return found | options_pair(gamma, task_set, (C, sigma), prompts // 4, generator)
+
+
+def options_pair(
+    gamma: np.ndarray,
+    task_set: np.ndarray,
+    covariances: tuple[np.ndarray, np.ndarray],
+    prompts: int,
+    generator: np.random.Generator,
+) -> dict[str, tuple[float, Estimate]]:
+    """The same for laws of tasks, inputs and test prompts that differ from the simplest."""
+    backend, (C, sigma) = get_backend("numpy"), covariances
+    size: dict[str, Any] = {"context": CONTEXT, "rho": RHO, "input_covariance": sigma}
+    correlated = {"task_covariance": C}
+    test: dict[str, Any] = {"test_context": TEST_CONTEXT, "test_rho": TEST_RHO}
+    fixed = errors_of_gamma(gamma, **size, tasks=task_set)
+    best = optimal_gamma(**size, dim=DIM, task_covariance=C)
+    spheres = optimal_gamma(**size, dim=DIM, task_law="gaussian")
+    train = Problem(DIM, CONTEXT, noise_variance=RHO, input_covariance=sigma)
+    longer = Problem(DIM, TEST_CONTEXT, noise_variance=TEST_RHO, input_covariance=sigma)
+    shifted = errors_of_gamma(gamma, **size, tasks=task_set, test_covariance=C, **test)
+    gaussian = errors_of_gamma(gamma, **size, task_law="gaussian")
+
+    def tasks(**law: Any) -> np.ndarray:
+        return draw_fresh_tasks(Problem(DIM, CONTEXT, **law), backend, generator, prompts)
+
+    cases = {
+        "sphere, correlated inputs": (fixed.icl, gamma, train, tasks(task_law="sphere")),
+        "training, correlated inputs": (
+            fixed.idg,
+            gamma,
+            train,
+            task_set[generator.integers(0, TASKS, prompts)],
+        ),
+        "Gaussian, correlated inputs": (gaussian.icl, gamma, train, tasks(task_law="gaussian")),
+        "shifted": (shifted.icl, gamma, longer, tasks(**correlated)),
+        "best, correlated": (best.error, best.gamma, train, tasks(**correlated)),
+        "best, Gaussian": (spheres.error, spheres.gamma, train, tasks(task_law="gaussian")),
+    }
+    return {
+        name: (theory, monte_carlo(matrix, law, truth, generator))
+        for name, (theory, matrix, law, truth) in cases.items()
+    }
+
+
+def monte_carlo(
+    matrix: np.ndarray, law: Problem, tasks: np.ndarray, generator: np.random.Generator
+) -> Estimate:
+    """Squared error of a matrix over prompts of these tasks."""
+    each = draw_prompts(law, get_backend("numpy"), generator, tasks=tasks)
+    squared = summaries.squared_errors(matrix, each.query, context_summary(each), each.query_label)
+    return Estimate.of(squared, keep=False)
 
 
 def moment_pair(*, rng: Any) -> dict[str, tuple[float, float]]:
@@ -88,6 +138,10 @@ def rows(effort: Effort) -> Rows:
     """All errors of every matrix; cells differ by a prompt, and so in their seeds."""
     functions = dict.fromkeys(("fresh", "training", "structured"), "errors_of_gamma")
     functions["best"] = "optimal_gamma.error"
+    kinds = ("sphere", "training", "Gaussian")
+    functions |= dict.fromkeys([f"{kind}, correlated inputs" for kind in kinds], "errors_of_gamma")
+    functions["shifted"] = "errors_of_gamma"
+    functions |= dict.fromkeys(["best, correlated", "best, Gaussian"], "optimal_gamma.error")
     for k in range(MATRICES):
         pairs = run(risk_pair, prompts=effort(25_000) + k)
         for name, of in functions.items():
