@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import textwrap
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -139,7 +140,9 @@ def print_claims(*, verbose: bool = False, figures: bool = False) -> None:
     for name, claim in claims:
         print(f"{name:{width}}  {claim.title}")
         if verbose:
-            print(f"{'':{width}}  {claim.statement}\n{'':{width}}  Source: {claim.source}.\n")
+            for text in (claim.statement.replace("``", ""), f"Source: {claim.source}."):
+                print(textwrap.fill(text, 90, initial_indent="    ", subsequent_indent="    "))
+            print()
 
 
 def _figure_flags(parser: OneLineParser) -> None:

@@ -56,12 +56,12 @@ class Plan:
 
     def __str__(self) -> str:
         seconds, memory = _in_units(self.seconds, _TIMES), _in_units(self.memory_bytes, _SIZES)
-        head = f"{self.cells} cells, {self.recorded} of them on record; about {seconds}"
+        head = f"{self.cells} simulations, {self.recorded} of them in the store; about {seconds}"
         if self.workers is None:
             shared = "on one core like this machine's, to be shared by those of the cluster"
             return f"{head} {shared}, and {memory} in each"
         workers = "1 process" if self.workers == 1 else f"{self.workers} processes"
-        fits = f"the largest d that fits is {self.largest_dimension}"
+        fits = f"there is memory for d up to {self.largest_dimension}"
         return f"{head} and {memory} in each of {workers}; {fits}"
 
 

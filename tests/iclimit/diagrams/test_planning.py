@@ -37,8 +37,8 @@ def test_cells_are_counted_once(tmp_path):
         more = cells_of([POINT], Simulation((10, 12), repeats=20, jobs=1))
         # The predictions are the same.
         assert plan_cells(more, **options).recorded == 2
-    assert str(plan).startswith("8 cells, 0 of them on record; about ")
-    assert "in each of 1 process; the largest d that fits is " in str(plan)
+    assert str(plan).startswith("8 simulations, 0 of them in the store; about ")
+    assert "in each of 1 process; there is memory for d up to " in str(plan)
 
 
 def test_it_is_announced_before_anything_runs():

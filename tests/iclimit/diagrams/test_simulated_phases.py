@@ -113,13 +113,13 @@ def test_the_command_line(tmp_path, own_store, capsys):
     path = tmp_path / "phase.csv"
     assert main(["phase", "task_gap", *axes, *options, "-o", str(path)]) == 0
     told = capsys.readouterr().err
-    assert told.startswith("12 cells, 0 of them on record; about ")
+    assert told.startswith("12 simulations, 0 of them in the store; about ")
     rows = list(csv.DictReader(path.read_text().splitlines()))
     simulated = [row for row in rows if row["source"] == "simulation"]
     assert [row["dim"] for row in simulated] == ["8"] * 6
     assert own_store.exists()
     assert main(["phase", "task_gap", *axes, *options, "-o", str(tmp_path / "phase.svg")]) == 0
-    assert capsys.readouterr().err.startswith("12 cells, 12 of them on record; ")
+    assert capsys.readouterr().err.startswith("12 simulations, 12 of them in the store; ")
     assert "largest" in (tmp_path / "phase.svg").read_text()
     assert (tmp_path / "phase.nc").exists()
 
