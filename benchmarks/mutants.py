@@ -230,7 +230,8 @@ def append(path: Path, row: dict[str, object]) -> None:
 def judge(mutants: list[Mutant], by: str, path: Path, work: Path, again: bool) -> None:
     """Judge those that have no outcome yet, or that have survived, and write each down."""
     rows = {row["key"]: row for row in read(path) if row["judge"] == by}
-    done = [key for key, row in rows.items() if not (again and row["outcome"] == "survived")]
+    decided = {row["key"] for row in read(VERDICTS)} if again else set(rows)
+    done = {key for key, row in rows.items() if row["outcome"] != "survived" or key in decided}
     left = [mutant for mutant in mutants if mutant.key not in done]
     if not left:
         return
@@ -282,7 +283,9 @@ def main() -> None:
     parser.add_argument("--room", choices=ROOMS, help="default: both")
     parser.add_argument("--shelf", help="only mutants of this shelf")
     parser.add_argument("--judge", choices=tuple(JUDGES), default="tests")
-    parser.add_argument("--again", action="store_true", help="judge again what has survived")
+    parser.add_argument(
+        "--again", action="store_true", help="also what has survived without a verdict"
+    )
     parser.add_argument("--write", action="store_true", help="put the scores into the README")
     parser.add_argument("--out", type=Path, default=OUTCOMES, help="table of outcomes")
     parser.add_argument("--work", type=Path, help="folder of the copy, its store and its traces")

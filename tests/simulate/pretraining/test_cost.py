@@ -97,6 +97,16 @@ def test_edges_are_those_of_explicit_random_features(prompts, ridge):
     assert high == pytest.approx(values[-1] + ridge, abs=allowance)
 
 
+def test_edges_of_whitened_normal_equations():
+    """Without a ridge they are those of a sample covariance, whatever the variances."""
+    d, prompts = 15, 800
+    u = np.random.default_rng(1).standard_normal((prompts, d * (d + 1)))
+    values = np.linalg.eigvalsh(u.T @ u / prompts)
+    low, high = cost._primal_edges(np.geomspace(0.1, 3.0, d), prompts, 0.0)
+    assert low == pytest.approx(values[0], abs=0.03 * values[-1])
+    assert high == pytest.approx(values[-1], abs=0.03 * values[-1])
+
+
 def test_time_grows_as_it_must():
     """Repeats multiply; a clock is not asserted on."""
     once = estimate_cost(**cell(20, 2.0, 1.0, 0.5, 0.0))
