@@ -1,14 +1,14 @@
-"""Are checks of tables honest, and do they find mistakes?
+"""Are checks of tables honest, and do they explain mistakes?
 
 ``python -m benchmarks.check_calibration`` simulates tables of six settings.  Their z should be
 standard normal, or narrower, since predictions state more uncertainty than they mostly have, and
 tables should be contradicted as rarely as stated.  Then mistakes are planted: how often is the
-table contradicted, the mistake named as the likeliest, and named at all?  ``--write`` keeps the
-output in ``benchmarks/check_calibration.txt``.
+table contradicted, how often is the mistake the likeliest explanation, how often is it among the
+explanations, and how often are there explanations without it, which are wrong?  ``--write`` keeps
+the output in ``benchmarks/check_calibration.txt``.
 """
 
 import argparse
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,10 @@ import numpy as np
 
 from benchmarks.calibration import describe
 from iclimit.results import Estimate
-from iclimit.simulate.pretraining import simulate_errors
+from iclimit.simulate.pretraining import simulate_errors, simulate_estimator
 from iclimit.statistics import FALSE_ALARM
 from iclimit.validation import check_runs
+from iclimit.validation.yours.runs.explanations import Fit
 from iclimit.validation.yours.runs.judgement import chi_square, compare_run, verdict
 from iclimit.validation.yours.runs.measured import MeasuredRun
 from iclimit.validation.yours.runs.predictions import Theory, predict
@@ -40,30 +41,96 @@ RUNS = (10, 40)
 Row = dict[str, Any]
 
 
-def scaled(row: Row, factor: float, shift: float = 0.0) -> Row:
-    return row | {name: factor * (row[name] + shift) for name in ("icl", "idg")}
+def errors(change: Callable[[np.ndarray, Row], np.ndarray]) -> Callable[[Row], Row]:
+    """A row with other errors, of shape (2, runs)."""
 
+    def changed(row: Row) -> Row:
+        both = change(np.array([row["icl"], row["idg"]]), row)
+        return row | {"icl": both[0], "idg": both[1]}
 
-def by_features(row: Row) -> Row:
-    changed = row | {"tau": row["prompts"] / (row["dim"] * (row["dim"] + 1))}
-    del changed["prompts"]
     return changed
 
 
+def factors(**change: Callable[[Row], float]) -> Callable[[Row], Row]:
+    """A row with settings that are multiplied by factors."""
+    return lambda row: row | {name: row[name] * factor(row) for name, factor in change.items()}
+
+
+def by_features(row: Row) -> Row:
+    tau = row["prompts"] / (row["dim"] * (row["dim"] + 1))
+    return {name: each for name, each in row.items() if name != "prompts"} | {"tau": tau}
+
+
+def dmmse(row: Row) -> Row:
+    """A row with the errors of the Bayes estimator on the pretraining tasks."""
+    setting = {name: row[name] for name in ("dim", "context", "tasks", "rho")}
+    seed = np.random.SeedSequence([0, *np.array(row["icl"][:1]).view(np.uint32)])
+    run = simulate_estimator("dmmse", **setting, rng=seed, repeats=RUNS[-1], task_law="sphere")
+    return row | {"icl": run.icl.samples, "idg": run.idg.samples}
+
+
+def exchanged(rows: list[Row]) -> list[Row]:
+    """Rows with the errors of the second and the fifth exchanged."""
+    theirs = {i: {name: rows[j][name] for name in ("icl", "idg")} for i, j in ((1, 4), (4, 1))}
+    return [row | theirs.get(number, {}) for number, row in enumerate(rows)]
+
+
+def inverse_dim(row: Row) -> float:
+    return 1 / row["dim"]
+
+
+# What explanations are called, what is planted, and options of the check.
 MISTAKES: dict[str, tuple[Callable[[Row], Row], Row]] = {
-    "errors are half the squared errors": (lambda row: scaled(row, 0.5), {}),
-    "errors leave out the label noise of the query": (lambda row: scaled(row, 1, -row["rho"]), {}),
+    "errors are half the squared errors": (errors(lambda e, _: e / 2), {}),
+    "errors leave out the label noise of the query": (errors(lambda e, row: e - row["rho"]), {}),
     "errors are half the squared errors without label noise": (
-        lambda row: scaled(row, 0.5, -row["rho"]),
+        errors(lambda e, row: (e - row["rho"]) / 2),
         {},
     ),
-    "the ridge is d times as large": (lambda row: row | {"ridge": row["ridge"] / row["dim"]}, {}),
-    "the ridge is twice as large": (lambda row: row | {"ridge": row["ridge"] / 2}, {}),
+    "errors are roots of the squared errors": (errors(lambda e, _: np.sqrt(e)), {}),
+    "icl and idg are exchanged": (errors(lambda e, _: e[::-1]), {}),
+    "the ridge is d times as large": (factors(ridge=inverse_dim), {}),
+    "the ridge is twice as large": (factors(ridge=lambda _: 0.5), {}),
+    "the ridge is the factor of the squared norm of Gamma, without n/d": (
+        factors(ridge=lambda row: row["prompts"] / row["dim"]),
+        {},
+    ),
+    "products of the context are summed without the factor d/l": (
+        factors(ridge=lambda row: (row["context"] / row["dim"]) ** 2),
+        {},
+    ),
+    "tasks have the norm 1 instead of the root of d": (
+        lambda row: factors(ridge=inverse_dim, rho=inverse_dim)(
+            errors(lambda e, row: e / row["dim"])(row)
+        ),
+        {},
+    ),
     "tau counts prompts over d (d + 1)": (by_features, {"rounding": "nearest"}),
-    "rho is a standard deviation": (lambda row: row | {"rho": math.sqrt(row["rho"])}, {}),
-    "the context has one pair less": (lambda row: row | {"context": row["context"] + 1}, {}),
-    "tasks are of squared norm d": (lambda row: row, {"task_law": "gaussian"}),
+    "rho is a standard deviation": (factors(rho=lambda row: row["rho"] ** -0.5), {}),
+    "errors are half the squared errors, and rho is a standard deviation": (
+        lambda row: factors(rho=lambda row: row["rho"] ** -0.5)(errors(lambda e, _: e / 2)(row)),
+        {},
+    ),
+    "rho is {0.952} times as large": (factors(rho=lambda _: 1.05), {}),
+    "tasks have the squared norm {2} d": (
+        lambda row: factors(ridge=lambda _: 2.0, rho=lambda _: 2.0)(
+            errors(lambda e, _: 2 * e)(row)
+        ),
+        {},
+    ),
+    "the errors of rows 2 and 5 are exchanged": (lambda row: row, {}),
+    "errors are those of dMMSE, the Bayes estimator on the pretraining tasks": (dmmse, {}),
 }
+
+
+def is_named(fit: Fit, text: str) -> bool:
+    """Whether an explanation is the one that was planted; its interval must have the value."""
+    head, _, rest = text.partition("{")
+    if not rest:
+        return fit.text == text
+    value, _, tail = rest.partition("}")
+    own = fit.lower is not None and fit.upper is not None and fit.text.startswith(head)
+    return bool(own and fit.text.endswith(tail) and fit.lower < float(value) < fit.upper)
 
 
 def honesty(samples: list[Any], tables: int) -> list[str]:
@@ -110,22 +177,43 @@ def honesty(samples: list[Any], tables: int) -> list[str]:
 
 
 def detection(samples: list[Any], tables: int) -> list[str]:
-    """How often planted mistakes are noticed and named."""
-    lines = [f"{'planted, 40 runs a row':56}  contradicted  likeliest  named"]
+    """How often planted mistakes are noticed and explained."""
+    lines = [f"{'planted, 40 runs a row':72}  contradicted  likeliest  named  wrong"]
+    totals = np.zeros(4, int)
     for text, (plant, options) in MISTAKES.items():
-        counts = np.zeros(3, int)
+        counts = np.zeros(4, int)
         for table in range(tables):
             part = slice(table * RUNS[-1], (table + 1) * RUNS[-1])
             rows = [
-                plant(dict(zip(NAMES, values, strict=True)) | {"icl": icl, "idg": idg})
-                for values, found in zip(SETTINGS, samples, strict=True)
-                for icl, idg in zip(found.icl.samples[part], found.idg.samples[part], strict=True)
+                plant(
+                    dict(zip(NAMES, values, strict=True))
+                    | {"icl": each.icl.samples[part], "idg": each.idg.samples[part]}
+                )
+                for values, each in zip(SETTINGS, samples, strict=True)
             ]
-            check = check_runs(rows, **options)
-            named = [fit.text for fit in check.fits if fit.fits]
-            counts += [not check.holds, named[:1] == [text], text in named]
-        lines.append(f"{text:56}  {counts[0]:12}  {counts[1]:9}  {counts[2]:5}  of {tables}")
-    return lines
+            rows = exchanged(rows) if "rows 2 and 5" in text else rows
+            check = check_runs(means(rows), draws=40, **options)
+            named = [is_named(fit, text) for fit in check.fits]
+            wrong = bool(named) and not any(named)
+            counts += [not check.holds, named[:1] == [True], any(named), wrong]
+        totals += counts
+        numbers = f"{counts[0]:12}  {counts[1]:9}  {counts[2]:5}  {counts[3]:5}  of {tables}"
+        lines.append(f"{text:72}  {numbers}")
+        print(lines[-1], flush=True)
+    share = totals[3] / (tables * len(MISTAKES))
+    return [*lines, f"wrong explanations: {100 * share:.1f} % of {tables * len(MISTAKES)} tables"]
+
+
+def means(rows: list[Row]) -> list[Row]:
+    """Rows of means with standard errors, also of the paired differences."""
+    table = []
+    for row in rows:
+        samples = {"icl": row["icl"], "idg": row["idg"], "gap": row["icl"] - row["idg"]}
+        estimates = {name: Estimate.of(each) for name, each in samples.items()}
+        bars = {f"{name}_se": each.standard_error for name, each in estimates.items()}
+        own = {name: each.mean for name, each in estimates.items()}
+        table.append(row | own | bars | {"runs": len(row["icl"])})
+    return table
 
 
 def main() -> None:
@@ -133,7 +221,7 @@ def main() -> None:
     name = "benchmarks.check_calibration"
     parser = argparse.ArgumentParser(prog=f"python -m {name}", description=__doc__)
     parser.add_argument("--tables", type=int, default=100)
-    parser.add_argument("--planted", type=int, default=8)
+    parser.add_argument("--planted", type=int, default=20)
     parser.add_argument("--write", action="store_true", help=f"keep it in {OUTPUT.name}")
     arguments = parser.parse_args()
     samples = []
@@ -141,8 +229,9 @@ def main() -> None:
         setting: Row = dict(zip(NAMES, values, strict=True))
         repeats = RUNS[-1] * arguments.tables
         samples.append(simulate_errors(**setting, rng=number, repeats=repeats))
-    lines = honesty(samples, arguments.tables) + detection(samples, arguments.planted)
-    print("\n".join(lines))
+    lines = honesty(samples, arguments.tables)
+    print("\n".join(lines), flush=True)
+    lines += detection(samples, arguments.planted)
     if arguments.write:
         OUTPUT.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

@@ -40,11 +40,18 @@ APPROACHES = ("tasks", "moments")
 # Relative errors of the prediction from mean moments, times d.
 #
 # The second one where tasks share prompts and contexts are long: the numbers of prompts matter.
-MOMENTS_LOSS, SHARED_LOSS = 0.8, 5.0
+# The third one is added where the ratio to the prediction task by task is that of whitened inputs.
+MOMENTS_LOSS, SHARED_LOSS, INPUTS_LOSS = 0.8, 5.0, 0.6
+
+# Added relative error for tasks that hardly share prompts, without a ridge below the threshold.
+RIDGELESS_LOSS = 0.002
 
 # Where the prediction is made task by task.  The expansion in 1/d is poor in small dimensions, the
 # correction takes O(k^3) operations, and tasks with fewer than two prompts hardly share anything.
 LEAST_DIM, MOST_TASKS, LEAST_SHARED = 8, 1000, 2
+
+# Inputs with a smaller eigenvalue count as singular: they cannot be whitened.
+LEAST_EIGENVALUE = 1e-9
 
 # Contexts up to which interpolation has infinite mean errors: a prompt whose labels happen to be
 # small, of label norm chi, contributes in proportion to 1/chi.
@@ -134,8 +141,8 @@ def finite_size_errors(
         Covariance :math:`\Sigma` of inputs :math:`x \sim N(0, \Sigma/d)`.  It need not commute
         with the covariances of the tasks.
     approach : {"tasks", "moments"}
-        ``"tasks"`` predicts task by task where it can: without covariances, for infinitely many
-        tasks or 2 to 1000 that get two prompts or more on average, and d >= 8.  Otherwise, or for
+        ``"tasks"`` predicts task by task where it can: for d >= 8, away from the ridgeless
+        threshold, with several tasks, or infinitely many of an isotropic law.  Otherwise, or for
         ``"moments"``, the prediction comes from the mean moments; it costs 1 to 10 % of the time.
     balanced : bool
         Whether all tasks have the same number of prompts, as in the published runs of Lu et al.;
@@ -170,15 +177,18 @@ def finite_size_errors(
     these numbers do not matter, simulations are within 0.8/d.  That fails for d below about 10 and
     for contexts below six pairs.
 
-    With covariances the prediction, from mean moments, is less accurate:
+    *Both*: two predictions are mean moments, times the ratio of the approaches in a case nearby.
 
-    - Covariances of tasks, tests and inputs that do not commute, input eigenvalues from 0.3 to
-      2.5: within 2.5 % at d = 16 and 32 with ridge 0.05 to 0.2.  Without a ridge and with half as
-      many prompts as features it is 4 to 9 % too high at d = 16 and 1 to 2 % at d = 32.
-    - Input eigenvalues from 0.2 to 1.8 in the order of those of the tasks, tau = 0.5, ridge 0.05:
-      the ICL error is 5.8(5) % too high at d = 16, 3.0(5) % at d = 32, below 1 % at d = 64.
-    - Heavy-tailed task spectra (a power law of exponent 0.9) and misaligned tests: about 10 % too
-      high without a ridge at d = 32, tau = 2.
+    - Tasks that get fewer than two prompts on average, or more than 1000 tasks: the ratio is that
+      of fresh tasks.  Four runs at kappa = 20 to 100, d = 16 to 32: 0 to 0.8(6) % off, of up to
+      2.4 % with mean moments alone.
+    - Inputs with a covariance: the ratio is that of whitened inputs, at the ridge over the squared
+      geometric mean of their eigenvalues.  This adds 0.6/d to the uncertainty.  Five settings at
+      d = 16 and 24, eigenvalues from 0.2 to 2.5: 0.6 to 2.6(12) % off, of up to 7 % with mean
+      moments alone.  Without a ridge and with more prompts than features, whitening is exact.
+
+    Covariances of the tasks and tests alone need no such ratio: the prediction task by task is for
+    any tasks and any test law.
 
     References
     ----------
@@ -208,7 +218,7 @@ def finite_size_errors(
         test_covariance=test_covariance,
         input_covariance=input_covariance,
     )
-    inputs = Inputs.of(Sigma, dim)
+    inputs, plain = Inputs.of(Sigma, dim), Inputs.of(None, dim)
 
     def fresh_law(covariance: np.ndarray | None, context: int, rho: float) -> SummaryLaw:
         """Law of whitened summaries with a fresh task in each prompt."""
@@ -220,38 +230,55 @@ def finite_size_errors(
         whitened = root @ root if covariance is None else root @ covariance @ root
         return gaussian_task_law(whitened, context, rho)
 
-    test = fresh_law(C if C_test is None else C_test, test_context, test_rho)
-    few = ridge == 0 and prompts < dim * (dim + 1)
+    few, features = ridge == 0 and prompts < dim * (dim + 1), dim * (dim + 1)
     if few and context <= LEAST_INTERPOLATED:
         return FiniteSizeErrors(_estimate(np.array([math.inf])), _estimate(np.array([math.inf])))
     generator = np.random.default_rng(rng)
     task_sets = _task_sets(tasks, dim, task_law, C, generator, draws)
-    sets = [task_set for task_set in task_sets if task_set is not None]
+    sets = [task_set @ inputs.root for task_set in task_sets if task_set is not None]
     count = len(sets[0]) if sets else math.inf
-    shared = 2 <= count <= min(prompts / LEAST_SHARED, MOST_TASKS)
-    plain = C is None and C_test is None and Sigma is None
-    singular = ridge == 0 and prompts == dim * (dim + 1)
-    possible = plain and not singular and dim >= LEAST_DIM
-    if approach == "tasks" and possible and (shared or not sets):
-        law = fresh_law(None, context, rho)
+    test = fresh_law(C if C_test is None else C_test, test_context, test_rho)
+
+    def by_moments(laws: list[SummaryLaw], ridge: float, inputs: Inputs) -> np.ndarray:
+        errors = [equivalent_errors(each, test, prompts, ridge, inputs) for each in laws]
+        return np.array(errors)
+
+    def by_tasks(sets: list[np.ndarray], ridge: float) -> tuple[np.ndarray, float]:
+        """Errors of isotropic inputs task by task, of a fresh task in each prompt without sets."""
+        law = fresh_task_law(dim, context, rho, task_law)
         stacked = np.stack(sets * draws if len(sets) == 1 else sets or [law.tasks])
         shares = np.full(stacked.shape[:2], 1 / stacked.shape[1])
         if sets and not balanced:
             shares = generator.multinomial(prompts, shares) / prompts
         trained = TaskDraws(stacked, shares, context, prompts, rho, ridge, fresh=not sets)
         with undefined_in_float64():
-            errors, uncertainty = task_errors(trained, test, None if sets else law)
-        return FiniteSizeErrors(_estimate(errors[:, 0]), _estimate(errors[:, 1]), uncertainty)
-    pairs = []
-    for task_set in task_sets:
-        train = (
-            fresh_law(C, context, rho)
-            if task_set is None
-            else task_set_law(task_set @ inputs.root, context, rho)
-        )
-        pairs.append(equivalent_errors(train, test, prompts, ridge, inputs))
-    icl, idg = map(_estimate, np.transpose(pairs))
-    return FiniteSizeErrors(icl, idg, (SHARED_LOSS if shared else MOMENTS_LOSS) / dim)
+            return task_errors(trained, test, None if sets else law)
+
+    laws = [task_set_law(each, context, rho) for each in sets] or [fresh_law(C, context, rho)]
+    shared = 2 <= count <= min(prompts / LEAST_SHARED, MOST_TASKS)
+    isotropic = C is None and Sigma is None
+    singular = (ridge == 0 and prompts == features) or np.min(inputs.values) < LEAST_EIGENVALUE
+    possible = approach == "tasks" and dim >= LEAST_DIM and not singular
+    # Without a ridge, and with more prompts than features, whitening is exact.
+    whitened = Sigma is None or (ridge == 0 and prompts > features)
+    if possible and whitened and (shared or (isotropic and not sets)):
+        errors, uncertainty = by_tasks(sets, ridge)
+    elif possible and shared:
+        errors = by_moments(laws, ridge, inputs)
+        size = math.exp(float(np.mean(np.log(inputs.values))))
+        same, uncertainty = by_tasks(sets, ridge / size**2)
+        errors = errors * np.mean(same, axis=0)
+        errors /= np.mean(by_moments(laws, ridge / size**2, plain), axis=0)
+        uncertainty += INPUTS_LOSS / dim
+    elif possible and isotropic and count > 1:
+        errors = by_moments(laws, ridge, plain)
+        fresh, uncertainty = by_tasks([], ridge)
+        errors = errors * fresh[0] / by_moments([fresh_law(C, context, rho)], ridge, plain)
+        uncertainty += RIDGELESS_LOSS * few
+    else:
+        errors = by_moments(laws, ridge, inputs)
+        uncertainty = (SHARED_LOSS if shared else MOMENTS_LOSS) / dim
+    return FiniteSizeErrors(_estimate(errors[:, 0]), _estimate(errors[:, 1]), uncertainty)
 
 
 def _estimate(errors: np.ndarray) -> Estimate:

@@ -47,10 +47,10 @@ SCREENED_ROWS = 12
 
 # How many may be confirmed by full predictions, which take as long as the check itself, and how
 # far the likelihood on screening (twice its logarithm) may be from that of the best.
-CONFIRMED, WITHIN = 12, 40.0
+CONFIRMED, WITHIN = 12, 25.0
 
 # Task sets of predictions for another law, when it is tried first.
-LAW_DRAWS = 10
+LAW_DRAWS = 4
 
 # Above this dimension what takes full predictions is tried only if nothing else agrees.
 SLOW_DIM = 48

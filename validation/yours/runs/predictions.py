@@ -37,7 +37,7 @@ FULL_SETS, FULL_SIZE = (2, 4), 10_000
 SETS, SETS_SIZE = (10, 100), 100_000
 
 # The same for predictions that are only compared with each other.
-PAIRED_SETS = (1, 2)
+PAIRED_SETS = (1, 1)
 
 # Above this dimension the prediction comes from mean moments: task by task it takes minutes.
 LARGEST_DIM = 256
@@ -184,7 +184,7 @@ def predict(run: MeasuredRun, theory: Theory) -> Prediction:
     try:
         cheap = finite_size_errors(**arguments, approach="moments", draws=draws)
         exact = cheap
-        if structure is None and dim <= LARGEST_DIM and not theory.cheap:
+        if dim <= LARGEST_DIM and not theory.cheap:
             exact = finite_size_errors(**arguments, draws=full)
     except ArithmeticError as error:
         raise ValueError(f"{run.label}: {error}") from None
