@@ -164,7 +164,7 @@ def check_training_curve(options: argparse.Namespace) -> int:
 def _prompts_flags(parser: OneLineParser) -> None:
     add_problem(parser, tasks="pretraining tasks (.npy, .csv), to ask about them too")
     text = "prompts with fresh tasks; the other sections have fewer"
-    add_flag(parser, "test_prompts", text=text, default=20_000)
+    add_flag(parser, "test_prompts", text=text, default=5000)
     add_flag(parser, "rng")
     text = "round to single precision, which halves the file"
     parser.add_argument("--float32", action="store_true", help=text)
@@ -259,7 +259,8 @@ def prompts(options: argparse.Namespace) -> None:
     if judged.suffix != ".npz":
         judged = judged.with_suffix(".json")
     print(
-        f"{len(written)} prompts in {options.output}. When the model has answered them: "
+        f"{len(written)} prompts in {options.output} ({options.output.stat().st_size / 1e6:.3g} "
+        "MB). When the model has answered them: "
         f"iclimit probe {judged} PREDICTIONS",
         file=sys.stderr,
     )

@@ -23,6 +23,9 @@ HUGE = 1e6
 # have heavy tails: a few of a hundred prompts make up most of the mean, and z is small.
 CLEAR = 100.0
 
+# Largest leverage of a row, which has 1 if nothing else tells a weight.
+LARGEST_LEVERAGE = 0.99
+
 # Probability that a statement about a model is wrong because of chance.
 DOUBT = 0.05
 
@@ -70,13 +73,14 @@ def _pairs(first: np.ndarray, second: np.ndarray) -> list[tuple[np.ndarray, np.n
 def best_weights(target: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Least-squares weights of columns (n, m), and their covariance whatever the residuals.
 
-    The covariance is White's, in the form HC1: residuals may be larger where the columns are.
+    The covariance is White's, in the form HC3, which is close to the jackknife: residuals may be
+    larger where the columns are, and few rows may have most of the weight.
     """
-    count, width = columns.shape
     inverse = np.linalg.pinv(columns)
     weights = inverse @ target
-    scores = inverse * (target - columns @ weights)
-    return weights, scores @ scores.T * (count / max(count - width, 1))
+    leverage = np.minimum(np.vecdot(inverse.T, columns), LARGEST_LEVERAGE)
+    scores = inverse * ((target - columns @ weights) / (1 - leverage))
+    return weights, scores @ scores.T
 
 
 def best_factor(target: np.ndarray, answers: np.ndarray) -> Estimate:

@@ -81,7 +81,8 @@ def test_what_is_printed(tmp_path, capsys):
     sections = json.loads(path.with_suffix(".json").read_text())["sections"]
     assert {line[0]: int(line[1]) for line in lines[1:]} == sections
     assert shown.err == (
-        f"{sum(sections.values())} prompts in {path}. When the model has answered them: "
+        f"{sum(sections.values())} prompts in {path} ({path.stat().st_size / 1e6:.3g} MB). "
+        "When the model has answered them: "
         f"iclimit probe {path.with_suffix('.json')} PREDICTIONS\n"
     )
 

@@ -97,26 +97,31 @@ class Examples:
         return self.changed("rotated", change)
 
 
-def filtered(examples: Examples, phi: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Answers (n,) of the filter phi, a function of the eigenvalues."""
+def filtered(examples: Examples, name: str, **parameters: float) -> np.ndarray:
+    """Answers (n,) of a family of `FILTERS`."""
     values, loads = examples.spectrum
-    return np.vecdot(phi(values), loads)
+    return np.vecdot(FILTERS[name](values, examples.pairs, **parameters), loads)
 
 
-def descent_filter(h: np.ndarray, steps: int, rate: float) -> np.ndarray:
+def ridge_filter(h: np.ndarray, pairs: int, penalty: float) -> np.ndarray:
+    """Filter of ridge regression."""
+    return 1 / (h + penalty / pairs)
+
+
+def descent_filter(h: np.ndarray, _: int, steps: int, rate: float) -> np.ndarray:
     """Filter of steps of gradient descent of one rate."""
     return _divided(1 - (1 - rate * h) ** steps, h, steps * rate)
 
 
-def flow_filter(h: np.ndarray, time: float) -> np.ndarray:
+def flow_filter(h: np.ndarray, _: int, time: float) -> np.ndarray:
     """Filter of gradient flow."""
     return _divided(-np.expm1(-time * h), h, time)
 
 
-def gdpp_filter(h: np.ndarray, layers: int, rate: float, gamma: float) -> np.ndarray:
+def gdpp_filter(h: np.ndarray, _: int, layers: int, rate: float, gamma: float) -> np.ndarray:
     """Filter of layers of GD++ with one rate and gamma."""
     left, moved = np.ones_like(h), h
-    for _ in range(layers):
+    for _layer in range(layers):
         left, moved = left * (1 - rate * moved), moved * (1 - gamma * moved) ** 2
     return _divided(1 - left, h, layers * rate)
 
@@ -125,6 +130,15 @@ def _divided(part: np.ndarray, h: np.ndarray, limit: float) -> np.ndarray:
     """Part over h, with its limit at 0; loads at such eigenvalues vanish."""
     small = h < 1e-12 * np.max(h, initial=0.0)
     return np.where(small, limit, part / np.where(small, 1.0, h))
+
+
+# Filters by family, functions of the eigenvalues, the number of pairs and the parameters.
+FILTERS: dict[str, Callable[..., np.ndarray]] = {
+    "ridge": ridge_filter,
+    "flow": flow_filter,
+    "descent": descent_filter,
+    "gdpp": gdpp_filter,
+}
 
 
 @dataclass(frozen=True)
@@ -178,6 +192,8 @@ class Family:
         Name of a factor of the answers that is fitted.
     contains : tuple of str
         Algorithms and families that are special or limiting cases.
+    limit : str
+        Family that it tends to at the largest whole number.
     best : mapping of str to float
         Parameters that are best for the problem.
     """
@@ -191,6 +207,7 @@ class Family:
     counted: tuple[str, str] = ("", "")
     factor: str = ""
     contains: tuple[str, ...] = ()
+    limit: str = ""
     best: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -221,7 +238,7 @@ def families(problem: Problem) -> list[Family]:
         Family(
             "ridge",
             "ridge regression with penalty {penalty}",
-            _ridge,
+            partial(filtered, name="ridge"),
             {"penalty": penalty},
             contains=("ridge", "least_squares"),
             best={} if problem.task_covariance is not None else best,
@@ -229,24 +246,25 @@ def families(problem: Problem) -> list[Family]:
         Family(
             "flow",
             "gradient flow for the time {time}",
-            lambda examples, time: filtered(examples, partial(flow_filter, time=time)),
+            partial(filtered, name="flow"),
             {"time": Parameter(np.geomspace(0.1, 100, 11) / m)},
             contains=("least_squares",),
         ),
         Family(
             "descent",
             "{steps} of rate {rate}",
-            lambda examples, **p: filtered(examples, partial(descent_filter, **p)),
+            partial(filtered, name="descent"),
             {"rate": rate},
             count="steps",
             counts=(1, 2, 3, 5, 8, 13, 20, 30, 50, 80, 120, MOST_STEPS),
             counted=("one gradient step", "{} gradient steps"),
-            contains=("averaging", "one_step", "flow", "least_squares"),
+            contains=("averaging", "one_step", "least_squares"),
+            limit="flow",
         ),
         Family(
             "gdpp",
             "{layers} of rate {rate} and gamma {gamma}",
-            lambda examples, **p: filtered(examples, partial(gdpp_filter, **p)),
+            partial(filtered, name="gdpp"),
             {
                 "rate": rate,
                 "gamma": Parameter(np.linspace(-0.5, 1, 7)[[0, 1, 3, 4, 6]] / 2 / m, "linear"),
@@ -276,7 +294,9 @@ def families(problem: Problem) -> list[Family]:
         Family(
             "last_ridge",
             "ridge regression with penalty {penalty} on {pairs}",
-            lambda examples, pairs, penalty: _ridge(examples.last(pairs), penalty),
+            lambda examples, pairs, penalty: filtered(
+                examples.last(pairs), "ridge", penalty=penalty
+            ),
             {"penalty": penalty},
             count="pairs",
             counts=whole,
@@ -328,6 +348,7 @@ def families(problem: Problem) -> list[Family]:
             "a kernel smoother of bandwidth {bandwidth}",
             lambda examples, bandwidth: gaussian_smoother(examples.prompts, bandwidth),
             {"bandwidth": Parameter(math.sqrt(m * d) * np.geomspace(0.1, 3, 7))},
+            contains=("neighbours",),
         ),
         Family(
             "neighbours",
@@ -346,7 +367,9 @@ def families(problem: Problem) -> list[Family]:
             Family(
                 "prior_ridge",
                 words,
-                lambda examples, penalty: _ridge(examples.rotated(root), penalty),
+                lambda examples, penalty: filtered(
+                    examples.rotated(root), "ridge", penalty=penalty
+                ),
                 {"penalty": penalty},
                 contains=("ridge",),
                 best=best,
@@ -373,10 +396,6 @@ def families(problem: Problem) -> list[Family]:
             )
         )
     return rows
-
-
-def _ridge(examples: Examples, penalty: float) -> np.ndarray:
-    return filtered(examples, lambda h: 1 / (h + penalty / examples.pairs))
 
 
 def _recency_step(examples: Examples, decay: float) -> np.ndarray:

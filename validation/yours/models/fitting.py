@@ -6,9 +6,10 @@ as that of the steps, are searched by going to the better neighbour.  The fit is
 prompts.
 
 **Intervals.**  The covariance of the parameters is White's, with the derivatives J of the answers
-and the residuals r: :math:`(J^\top J)^{-1} J^\top \operatorname{diag}(r^2) J (J^\top J)^{-1}`.  A
-whole number is within its interval if its residuals are not significantly larger than those of the
-best one.  The interval of another parameter is then the union over these whole numbers.
+and the residuals r (over one minus the leverage of a prompt):
+:math:`(J^\top J)^{-1} J^\top \operatorname{diag}(r^2) J (J^\top J)^{-1}`.  A whole number is
+within its interval if its residuals are not significantly larger than those of the best one.  The
+interval of another parameter is then the union over these whole numbers.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ from iclimit.validation.yours.models.baselines import Baseline
 from iclimit.validation.yours.models.families import Examples, Family, Parameter
 from iclimit.validation.yours.models.sections import Section
 from iclimit.validation.yours.ratios import (
-    DOUBT,
     FLOAT64,
     ROUNDING,
     best_weights,
@@ -53,6 +53,9 @@ LARGEST = 1e50
 # Step of central differences in the coordinates of the search, which are of order 1.
 STEP = 1e-5
 
+# Probability with which the intervals of all parameters hold.
+COVERAGE = 0.99
+
 # Interval of what the answers do not tell.
 NOTHING = -math.inf, math.inf
 
@@ -71,7 +74,7 @@ class Fit:
     parameters : mapping of str to Estimate
         Its parameters, whole numbers and the factor too.
     intervals : mapping of str to tuple of float
-        Intervals that hold together with 95 %; without limits where the answers do not tell.
+        Intervals that hold together with 99 %; without limits where the answers do not tell.
     unexplained : Estimate
         Share of the mean square of the answers that it leaves, on prompts it was not fitted to.
     """
@@ -149,7 +152,7 @@ class _Search:
                     xtol=1e-11,
                     ftol=1e-12,
                     gtol=1e-13,
-                    max_nfev=60,
+                    max_nfev=20,
                 ).x
             self.solved[count] = free, self.residual(free, count, self.examples)
         return self.solved[count]
@@ -212,12 +215,12 @@ def fit_family(family: Family, examples: Examples, model: np.ndarray) -> tuple[F
         for count, (_, left) in search.solved.items()
         if count != best and not larger(left**2, least**2, limit, ROUNDING**2)
     ]
-    known = [_estimates(search, count) for count in possible]
-    values = {name: estimate.mean for name, (estimate, _) in known[0].items()}
-    parameters = {name: estimate for name, (estimate, _) in known[0].items()}
+    estimated = [_estimates(search, count) for count in possible]
+    values = {name: estimate.mean for name, (estimate, _) in estimated[0].items()}
+    parameters = {name: estimate for name, (estimate, _) in estimated[0].items()}
+    ends = {name: np.array([each[name][1] for each in estimated]) for name in values}
     intervals = {
-        name: (min(each[name][1][0] for each in known), max(each[name][1][1] for each in known))
-        for name in values
+        name: (float(np.min(each[:, 0])), float(np.max(each[:, 1]))) for name, each in ends.items()
     }
     texts = {
         name: _stated(parameters[name], intervals[name], family.best.get(name)) for name in values
@@ -235,9 +238,8 @@ def fit_family(family: Family, examples: Examples, model: np.ndarray) -> tuple[F
         known = prompts if isinstance(prompts, Examples) else Examples(prompts)
         return factor * finite_answers(family, known, values)
 
-    baseline = Baseline(
-        name, title, predict, title=title, parameters=family.size, contains=family.contains
-    )
+    contains = (*family.contains, *[family.limit] * (best == family.counts[-1]))
+    baseline = Baseline(name, title, predict, None, title, family.size, contains)
     share = ratio(least**2, search.model**2)
     return Fit(family.name, name, title, parameters, intervals, share), baseline
 
@@ -254,7 +256,7 @@ def _estimates(search: _Search, count: int) -> dict[str, tuple[Estimate, tuple[f
     scaled = derivatives / np.where(lengths > 0, lengths, 1.0)
     _, covariance = best_weights(residual, scaled)
     errors = np.sqrt(np.diag(covariance)) / np.where(lengths > 0, lengths, 1.0)
-    limit = z_threshold(len(names), DOUBT)
+    limit = z_threshold(len(names), 1 - COVERAGE)
     for name, x, error, length in zip(names, free, errors, lengths, strict=True):
         if name == family.factor:
             mean, ends, slope = x, (x - limit * error, x + limit * error), 1.0
@@ -289,9 +291,9 @@ def _stated(estimate: Estimate, ends: tuple[float, float], best: float | None) -
 
 
 def fit_families(
-    rows: Iterable[Family], section: Section, model: np.ndarray
+    rows: Iterable[Family], section: Section, model: np.ndarray, tolerance: float
 ) -> tuple[list[Fit], list[Baseline]]:
-    """Fit families to the answers of a model, and ask the best members the same.
+    """Fit families to the answers of a model.
 
     Parameters
     ----------
@@ -301,22 +303,34 @@ def fit_families(
         The prompts, of which the first `fit_size` are fitted to.
     model : array (n,)
         Answers of the model.
+    tolerance : float
+        Share of their mean square that may be left unexplained.
 
     Returns
     -------
     list of Fit
         The families with their parameters, in the order of what they leave unexplained.
     list of Baseline
-        Their members as algorithms, in the same order.
+        Of their members, as algorithms, the nearest one and those that may be within the
+        tolerance.  One whose family contains another counts if it is significantly nearer.
     """
     used = fit_size(section.problem, len(model))
     last = min(used + JUDGED * used, len(model))
     prompts = concatenate_fields(replace(section, drawn=last).blocks())
     first, later = Examples(prompts[:used]), Examples(prompts[used:])
-    pairs = []
+    found, square = list[tuple[Fit, Baseline, np.ndarray]](), model[used:last] ** 2
     for family in rows if np.mean(model**2) > 0 else ():
         fit, member = fit_family(family, first, model[:used])
         left = (model[used:last] - member.predict(later)) ** 2
-        pairs.append((replace(fit, unexplained=ratio(left, model[used:last] ** 2)), member))
-    pairs.sort(key=lambda pair: pair[0].unexplained.mean)
-    return [fit for fit, _ in pairs], [member for _, member in pairs]
+        found.append((replace(fit, unexplained=ratio(left, square)), member, left))
+    found.sort(key=lambda each: each[0].unexplained.mean)
+    near, limit = list[Baseline](), quantile(len(found))
+    for fit, member, left in found:
+        share = fit.unexplained
+        simpler = [
+            other for each, _, other in found if each is not fit and each.family in member.contains
+        ]
+        new = all(larger(other, left, limit, ROUNDING**2 * np.mean(square)) for other in simpler)
+        if new and (not near or share.mean - limit * share.standard_error < tolerance):
+            near.append(member)
+    return [fit for fit, _, _ in found], near

@@ -152,6 +152,8 @@ class Identification(Judgement):
         The verdict in words.
     names : tuple of str
         The algorithms that it names.
+    tied : tuple of str
+        Others that these prompts do not tell from the first of them.
     within : tuple of str
         All algorithms within the tolerance, the nearest first.
     differences : mapping of str to tuple of str
@@ -167,6 +169,7 @@ class Identification(Judgement):
     """
 
     names: tuple[str, ...]
+    tied: tuple[str, ...]
     within: tuple[str, ...]
     differences: Mapping[str, tuple[str, ...]]
     likenesses: tuple[Likeness, ...]
@@ -219,23 +222,23 @@ def identify(
     if _upper(size, quantile(1)) < tolerance:
         part = percent(size)
         sentence = f"It answers next to nothing: {part} of the mean square of the labels."
-        words: Words = "null", ("null",), sentence
+        words: Words = "null", ("null",), (), sentence
     elif within:
         told = {each.name: differences(each.name) for each in within}
         words = _named(answers, within, mixture, known, told, tolerance)
-    elif _upper(mixture.unexplained, quantile(1)) < tolerance:
-        words = "mixture", mixture.names, _mixture_sentence(mixture, near[0], known)
+    elif _upper(mixture.unexplained, limit) < tolerance:
+        words = "mixture", mixture.names, (), _mixture_sentence(mixture, near[0], known)
     else:
         words = _unnamed(answers, near, mixture, known, tolerance)
-    kind, names, sentence = words
+    kind, names, alike, sentence = words
     holds, inside = kind in ("algorithm", "mixture"), tuple(each.name for each in within)
     return Identification(
-        kind, holds, sentence, names, inside, told, tuple(near), tuple(fits), mixture, tolerance
+        kind, holds, sentence, names, alike, inside, told, tuple(near), tuple(fits), mixture, tolerance
     )
 
 
-# Kind, names and sentence of a verdict.
-Words = tuple[str, tuple[str, ...], str]
+# Kind, names, what is not told from them, and sentence of a verdict.
+Words = tuple[str, tuple[str, ...], tuple[str, ...], str]
 
 
 def _named(
@@ -252,7 +255,7 @@ def _named(
     parameters, and leaves out families that it is a member of.
     """
     squares = {each: (answers.model - answers.baselines[each.name]) ** 2 for each in within}
-    limit, rounding = quantile(max(len(within) - 1, 1)), ROUNDING**2 * np.mean(answers.model**2)
+    limit, rounding = quantile(len(known)), ROUNDING**2 * np.mean(answers.model**2)
     tied = [
         each
         for each in within
@@ -288,16 +291,14 @@ def _named(
         sentences.append(f"Fitted, it is {min(around, key=lambda each: each.parameters).words}")
     if differences[best.name]:
         sentences.append(f"It differs from that at {_some(differences[best.name])}")
-    if alike := [texts[each] for each in others if each in tied and each not in rivals]:
-        sentences.append(f"These prompts cannot tell it from {_some(alike)}")
+    if unclear := [texts[each] for each in others if each in tied and each not in rivals]:
+        sentences.append(f"These prompts cannot tell it from {_some(unclear)}")
     if further := [texts[each] for each in others if each not in tied]:
         listed = _some(further)
         sentences.append(f"Within the tolerance of {100 * tolerance:.3g} %, too: {listed}")
-    return (
-        kind,
-        tuple(each.name for each in (best, *rivals)),
-        "".join(f"{s}. " for s in sentences).rstrip(),
-    )
+    names = tuple(each.name for each in (best, *rivals))
+    alike = tuple(each.name for each in others if each in tied)
+    return kind, names, alike, f"{'. '.join(sentences)}."
 
 
 def _title(each: Likeness, known: Mapping[str, Baseline]) -> str:
@@ -372,13 +373,13 @@ def _unnamed(
     open_ = [each.unexplained for each in near if not larger(squares[each], allowed, limit)]
     shares = open_ + [mixture.unexplained] * (_lower(mixture.unexplained, limit) < tolerance)
     if not shares:
-        return "none", (), f"It is none of these algorithms: {reason}."
+        return "none", (), (), f"It is none of these algorithms: {reason}."
     count = len(answers.model) * max(
         (limit * each.standard_error / (each.mean - tolerance)) ** 2 for each in shares
     )
     enough = f"some {float(f'{2 * count:.1g}'):,.0f} would tell" if count < MOST_PROMPTS else ""
     words = f"These prompts are too few for a verdict{enough and ', '}{enough}: {reason}."
-    return "undecided", (nearest.name,), words
+    return "undecided", (nearest.name,), (), words
 
 
 def _upper(share: Estimate, limit: float) -> float:

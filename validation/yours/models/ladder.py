@@ -124,8 +124,10 @@ def _rung(baseline: Baseline, of_model: np.ndarray, answers: Answers, exact: boo
     error = Estimate.of(errors, keep=False)
     difference = Estimate.of(of_model - errors, keep=False)
     theory = float(baseline.loss) if exact and baseline.loss is not None else math.nan
-    theory_z = z_of(error, theory, theory) if math.isfinite(theory) else math.nan
-    z = z_of(difference, 0.0, error.mean)
+    # Errors that are rounding, for labels of this size, are 0.
+    size = float(np.mean(answers.target**2))
+    theory_z = z_of(error, theory, size) if math.isfinite(theory) else math.nan
+    z = z_of(difference, 0.0, size)
     return Rung(baseline.name, baseline.description, error, difference, z, theory, theory_z)
 
 

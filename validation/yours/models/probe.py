@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,11 +15,13 @@ import numpy as np
 from iclimit.checks import check_arguments, check_choice
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import Seed
+from iclimit.simulate.prompts.sampling import concatenate_fields
 from iclimit.validation.yours.models.baselines import Baseline, choose_baselines
 from iclimit.validation.yours.models.baselines import baselines as best_baselines
+from iclimit.validation.yours.models.context_use import context_use
 from iclimit.validation.yours.models.families import Examples, Family, families
 from iclimit.validation.yours.models.files import PromptFile
-from iclimit.validation.yours.models.fitting import Fit, fit_families, fit_size
+from iclimit.validation.yours.models.fitting import fit_families, fit_size
 from iclimit.validation.yours.models.identification import TOLERANCE, identify
 from iclimit.validation.yours.models.ladder import (
     MOVED,
@@ -36,7 +37,6 @@ from iclimit.validation.yours.models.linear_attention import (
     attention_features,
     linear_part,
 )
-from iclimit.validation.yours.models.mixtures import GAIN
 from iclimit.validation.yours.models.model import Answering, Answers, LastPosition, Model, ask_all
 from iclimit.validation.yours.models.positions import (
     PositionErrors,
@@ -101,8 +101,9 @@ def judge(
     """
     plan, fresh = _by_name(sections), answers["fresh"]
     used = fit_size(problem, len(fresh.model)) if rows else 0
-    fits, members = fit_families(rows, plan["fresh"], fresh.model)
-    near = near_members(fits, members, tolerance)
+    fits, near = fit_families(rows, plan["fresh"], fresh.model, tolerance)
+    some = min(len(fresh.model), 2 * fit_size(problem, 2 * len(fresh.model)))
+    first = Examples(concatenate_fields(replace(plan["fresh"], drawn=some).blocks()))
     chosen = [*baselines, *near]
     answers = {
         name: replace(each, baselines={**each.baselines, **answers_of(near, plan[name])})
@@ -144,29 +145,12 @@ def judge(
         pretraining=rungs("pretraining") if "pretraining" in answers else None,
         sensitivities=sensitivities,
         linear=_linear_part(plan["fresh"], fresh, problem),
+        use=context_use(first, fresh.model[:some], fits),
         diagnosis=checks,
         shifts=tuple(map(rungs, shifts)),
         positions=positions,
         seed=seed,
     )
-
-
-def near_members(
-    fits: Sequence[Fit], members: Sequence[Baseline], tolerance: float
-) -> list[Baseline]:
-    """Members of families that may be within the tolerance, and the nearest one.
-
-    A family that contains another one must leave less than that by the part `GAIN`.
-    """
-    limit, near = quantile(len(fits)), list[Baseline]()
-    for fit, member in zip(fits, members, strict=True):
-        share = fit.unexplained
-        simpler = (each for each in fits if each.family in member.contains and each is not fit)
-        least = min((each.unexplained.mean for each in simpler), default=math.inf)
-        possible = share.mean - limit * share.standard_error < tolerance or not near
-        if possible and share.mean < (1 - GAIN) * least:
-            near.append(member)
-    return near
 
 
 def answers_of(algorithms: Sequence[Baseline], section: Section) -> dict[str, np.ndarray]:

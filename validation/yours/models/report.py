@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,8 @@ from iclimit.problem import Problem
 from iclimit.results import Estimate, Result
 from iclimit.runs.code_version import versions
 from iclimit.tables import aligned, escaped_table, json_text, write_text
+from iclimit.validation.yours.models.context_use import ContextUse
+from iclimit.validation.yours.models.fitting import Fit
 from iclimit.validation.yours.models.identification import Identification
 from iclimit.validation.yours.models.ladder import Ladder
 from iclimit.validation.yours.models.linear_attention import LinearPart
@@ -51,6 +53,8 @@ TITLES = {
     "ladder": "Errors on fresh tasks",
     "likeness": "Share of the answers left unexplained",
     "positions": "Errors against the number of examples",
+    "filter": "Its filter of the eigenvalues of a context",
+    "recency": "Weight of each position of the context",
     "spectrum": "Its linear attention",
     "shifts": "Errors on other prompts",
 }
@@ -85,6 +89,8 @@ class AlgorithmReport(Result):
         For "query" and "labels", cosine of the derivatives of the model and of each algorithm.
     linear : LinearPart or None
         The linear attention that is nearest; None for too few prompts.
+    use : ContextUse or None
+        How it uses its context, by eigenvalues and by positions; None for too few prompts.
     diagnosis : dict of str to Estimate
         Dependence on the order of the context, and nonlinearity in the labels (`diagnose`).
     shifts : tuple of Ladder
@@ -102,6 +108,7 @@ class AlgorithmReport(Result):
     pretraining: Ladder | None = None
     sensitivities: Mapping[str, Mapping[str, Estimate]] = field(default_factory=dict)
     linear: LinearPart | None = None
+    use: ContextUse | None = None
     diagnosis: Mapping[str, Estimate] = field(default_factory=dict)
     shifts: tuple[Ladder, ...] = ()
     positions: PositionErrors | None = None
@@ -168,6 +175,8 @@ class AlgorithmReport(Result):
         """Names of the figures that there are, as `draw` takes them."""
         missing = {
             "positions": self.positions is None,
+            "filter": self.use is None,
+            "recency": self.use is None or not self.use.weights,
             "spectrum": self.linear is None,
             "shifts": not self.shifts,
         }
@@ -180,9 +189,10 @@ class AlgorithmReport(Result):
         ----------
         ax : Axes
             Where to draw.
-        figure : {"ladder", "likeness", "positions", "spectrum", "shifts"}
+        figure : {"ladder", "likeness", "positions", "filter", "recency", "spectrum", "shifts"}
             Errors of the algorithms and that of the model across them; shares of the model's
             answers that the algorithms leave unexplained; errors against the number of examples;
+            spectral filter beside those of fitted algorithms; weight of each position;
             eigenvalues of the linear attention in the model beside those of the best; errors on
             prompts of other laws.
         """
@@ -200,6 +210,10 @@ class AlgorithmReport(Result):
         elif figure == "shifts":
             nearest = [each.name for each in self.verdict.likenesses[:3]]
             draw_shifts(ax, (self.fresh, *self.shifts), nearest)
+        elif figure == "filter" and self.use is not None:
+            self.use.draw(ax, fits=self.verdict.fits)
+        elif figure == "recency" and self.use is not None:
+            self.use.draw_positions(ax)
         elif figure == "spectrum" and self.linear is not None:
             draw_spectrum(ax, self.linear)
         elif self.positions is not None:
@@ -237,6 +251,7 @@ class AlgorithmReport(Result):
         text, figures = html.escape, {name: self._embedded(name, style) for name in self.figures}
         numbers = ", ".join(f"{name} {value}" for name, value in versions().items())
         tables = {"ladder": self.cells(), "shifts": self._shift_cells()}
+        tables["filter"] = fit_cells(self.verdict.fits)
         parts = [
             f"<p><strong>{text(self.verdict.sentence)}</strong></p>",
             f"<p class='small'>{text(f'{self._setting()} Seed {self.seed}. {numbers}')}</p>",
@@ -286,7 +301,7 @@ class AlgorithmReport(Result):
         """What else is known, a line for each subject."""
         lines = []
         mixture = self.verdict.mixture
-        if len(mixture.terms) > 1:
+        if len(mixture.terms) > 1 and not self.verdict.within:
             rest = percent(mixture.unexplained)
             others = f"; as near: {', '.join(mixture.alternatives)}" * bool(mixture.alternatives)
             lines.append(f"Best mixture: {mixture}, which leaves {rest} unexplained{others}.")
@@ -297,6 +312,8 @@ class AlgorithmReport(Result):
                 f"{self.fresh.error}; the nearest algorithm there is {near.name} with "
                 f"{near.error} (z = {_shown_z(near.z)})."
             )
+        if self.use is not None:
+            lines.append(self.use.sentence)
         if self.linear is not None:
             lines.append(self.linear.sentence)
         if checks := self.diagnosis:
@@ -326,6 +343,12 @@ def ladder_cells(ladder: Ladder) -> list[list[str]]:
         [rung.name, shown(rung.error), shown(rung.difference), _shown_z(rung.z)]
         for rung in ladder.rungs
     ]
+
+
+def fit_cells(fits: Sequence[Fit]) -> list[list[str]]:
+    """Fitted families, the nearest first, as lines of text."""
+    lines = [["family", "nearest member", "unexplained"]]
+    return lines + [[fit.family, fit.title, percent(fit.unexplained)] for fit in fits]
 
 
 def _cell(name: str, value: Estimate | str | float) -> str:

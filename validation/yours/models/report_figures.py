@@ -20,7 +20,7 @@ MODEL, BASELINE, THEORY = COLOURS[1], COLOURS[0], "0.45"
 # Errors on other prompts are drawn up to so many times those of the model: some diverge.
 RANGE = 30.0
 
-# Shares below this are drawn there: equal answers have none that a logarithm could show.
+# Shares, and errors over the largest one, below this are drawn there: a logarithm cannot show 0.
 LEAST_SHARE = 1e-6
 
 
@@ -28,9 +28,14 @@ def draw_ladder(ax: Axes, ladder: Ladder, noise: float) -> None:
     """Draw errors of the algorithms, largest on top, and that of the model across them."""
     rungs, error = ladder.rungs, ladder.error
     heights = np.arange(len(rungs))[::-1]
-    _draw_points(ax, [rung.error for rung in rungs], heights, BASELINE, "algorithm")
+    largest = rungs[0].error.mean
+    inside = np.array([rung.error.mean > LEAST_SHARE * largest for rung in rungs])
+    for height in heights[~inside]:
+        ax.plot(LEAST_SHARE * largest, height, "<", color=BASELINE)
+    kept = [rung.error for rung, shown in zip(rungs, inside, strict=True) if shown]
+    _draw_points(ax, kept, heights[inside], BASELINE, "algorithm")
     theory = np.array([rung.theory for rung in rungs])
-    if (known := theory >= 0).any():
+    if (known := theory > LEAST_SHARE * largest).any():
         style: dict[str, Any] = {"color": THEORY, "markersize": 9, "label": "its exact error"}
         ax.plot(theory[known], heights[known], "|", **style)
     band = error.mean - error.standard_error, error.mean + error.standard_error
@@ -38,16 +43,10 @@ def draw_ladder(ax: Axes, ladder: Ladder, noise: float) -> None:
     ax.axvline(error.mean, color=MODEL, label="model", zorder=1)
     if noise:
         ax.axvline(noise, color="0.7", linestyle=":", label="label noise")
-    ax.set_yticks(heights, [axis_label(rung.name) for rung in rungs])
+    ax.set_yticks(heights, [rung.name.replace("_", " ") for rung in rungs])
     finish(ax, "mean squared error, fresh tasks", "", legend="")
-    largest, least = rungs[0].error.mean, min(rungs[-1].error.mean, error.mean)
-    if least > 0 and largest > 5 * least:
+    if largest > 5 * min(rungs[-1].error.mean, error.mean):
         log_scale(ax, "x")
-
-
-def axis_label(name: str) -> str:
-    """Name of an algorithm; parameters that were fitted stand below it."""
-    return name.replace("_", " ").replace("(", "\n(")
 
 
 def draw_likeness(ax: Axes, identification: Identification) -> None:
@@ -61,7 +60,7 @@ def draw_likeness(ax: Axes, identification: Identification) -> None:
         else:
             _draw_points(ax, [each.unexplained], [height], colour)
     ax.axvline(identification.tolerance, color=THEORY, linestyle="--", label="tolerance")
-    ax.set_yticks(heights, [axis_label(each.label) for each in algorithms])
+    ax.set_yticks(heights, [each.label.replace("_", " ") for each in algorithms])
     finish(ax, "share of the answers left unexplained", "", legend="")
     ax.set_xscale("log")
 

@@ -151,13 +151,13 @@ def test_report_is_text_json_arrays_figures_and_a_page(report):
     assert [each["section"] for each in entry["shifts"]] == [s.section for s in report.shifts]
     page = report.page()
     assert report.verdict.sentence in page
-    assert page.count("<img") == 4
+    assert page.count("<img") == 6
     assert list(TITLES) == [*report.figures[:2], "positions", *report.figures[2:]]
     data = report.to_xarray()
     assert float(data.unexplained.sel(algorithm="ridge")) == 0
     assert data.error.sel(section="fresh", algorithm="ridge") == report.fresh.error.mean
     assert float(data.model_error.sel(section="inputs:half")) == report.shifts[0].error.mean
-    figure, axes = plt.subplots(4)
+    figure, axes = plt.subplots(6)
     for name, ax in zip(report.figures, axes, strict=True):
         assert report.plot(ax, figure=name) is ax
     plt.close(figure)
