@@ -233,7 +233,17 @@ def identify(
     kind, names, alike, sentence = words
     holds, inside = kind in ("algorithm", "mixture"), tuple(each.name for each in within)
     return Identification(
-        kind, holds, sentence, names, alike, inside, told, tuple(near), tuple(fits), mixture, tolerance
+        kind,
+        holds,
+        sentence,
+        names,
+        alike,
+        inside,
+        told,
+        tuple(near),
+        tuple(fits),
+        mixture,
+        tolerance,
     )
 
 
