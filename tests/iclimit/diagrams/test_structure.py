@@ -284,7 +284,7 @@ def test_both_verbs_take_spectra(tmp_path, capsys, covariance):
     with pytest.raises(SystemExit):
         main(["phase", "--list"])
     listed = capsys.readouterr().out
-    assert listed.count("takes --task-spectrum, --test-spectrum, --input-spectrum") == 6
+    assert listed.count("--task-spectrum, --test-spectrum, --input-spectrum") == 6
 
 
 def test_runs_show_the_ends_of_long_lists(tmp_path, capsys):
