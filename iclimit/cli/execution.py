@@ -24,12 +24,7 @@ PLACE = ("rng", "backend", "checkpoint", "progress")
 def add_execution(parser: argparse.ArgumentParser) -> None:
     """Add --seed, --backend, --jobs, --scheduler, --time, --store and --no-store."""
     add_flag(parser, "rng")
-    add_flag(
-        parser,
-        "backend",
-        ('{"numpy", "cupy"}', "compute with NumPy, or with CuPy on a GPU"),
-        default="numpy",
-    )
+    add_flag(parser, "backend", ('{"numpy", "cupy"}', ""), default="numpy")
     add_flag(parser, "jobs", default=-1)
     add_flag(parser, "scheduler")
     add_flag(parser, "time_limit")

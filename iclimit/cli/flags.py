@@ -33,6 +33,7 @@ WRITTEN: dict[str, Settings] = {
         "metavar": "N",
         "text": "seed of all random numbers",
     },
+    "backend": {"text": "compute with NumPy, or with CuPy on a GPU"},
     "jobs": {"type": int, "metavar": "N", "text": "worker processes (default: one per core)"},
     "scheduler": {"metavar": "ADDRESS", "text": "address of a Dask cluster, tcp://HOST:PORT"},
     "time_limit": {

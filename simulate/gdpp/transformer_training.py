@@ -104,7 +104,7 @@ def train_linear_transformer(
     problem : Problem
         Law of the prompts.
     kind : {"full", "axial", "diag", "gd++"}
-        Which weights are free, from all to two in a layer; see
+        Which weights are free, from all to three numbers in a layer; see
         `iclimit.simulate.gdpp.linear_transformer`.
     layers, heads : int >= 1
         Number of layers; number of heads in each layer.

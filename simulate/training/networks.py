@@ -153,8 +153,8 @@ def train_network(
     clip : float > 0
         For Adam: the gradient of all weights is scaled down to this norm if it is longer.
     patience : int >= 1
-        Adam's learning rate begins to decay when the mean loss over this number of steps is not
-        significantly below that over as many steps before, at the latest in the last third.
+        The learning rate of Adam begins to decay when the mean loss over this number of steps is
+        not significantly below that over as many steps before, at the latest in the last third.
     query_noise : bool
         Whether the query labels of the training have noise, as those of the context.
     held_out : int >= 2
