@@ -48,6 +48,12 @@ def test_training_finds_isotropic_heads(trained):
     assert found.mean < 1.01 * heads.loss(heads.best_value).mean
 
 
+def test_training_has_the_heads_and_the_dimension_asked_for():
+    few = {"steps": 1, "batch": 4, "held_out": 10, "rng": 0}
+    run = train_softmax(Problem(dim=3, context=4, scale=1), heads=2, **few)
+    assert (run.network.dim, run.network.heads) == (3, 2)
+
+
 def test_what_is_read_off_is_what_was_put_in():
     heads = MergedHeads(dim=2, heads=2)
     weights = heads.isotropic([2.0, -1.0], [0.5, 0.25])
