@@ -9,6 +9,8 @@ from .fixed_point_derivations import derive_effective_ridge as derive_effective_
 from .fixed_point_derivations import derive_many_tasks as derive_many_tasks
 from .fixed_point_derivations import derive_resolvent as derive_resolvent
 from .fixed_point_derivations import derive_threshold as derive_threshold
+from .fluctuations import ErrorSpread as ErrorSpread
+from .fluctuations import error_spread as error_spread
 from .gamma_errors import OptimalGamma as OptimalGamma
 from .gamma_errors import errors_of_gamma as errors_of_gamma
 from .gamma_errors import expected_gamma as expected_gamma
