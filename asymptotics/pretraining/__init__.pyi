@@ -9,6 +9,8 @@ from .fixed_point_derivations import derive_effective_ridge as derive_effective_
 from .fixed_point_derivations import derive_many_tasks as derive_many_tasks
 from .fixed_point_derivations import derive_resolvent as derive_resolvent
 from .fixed_point_derivations import derive_threshold as derive_threshold
+from .finite_size_spread import FiniteSizeSpread as FiniteSizeSpread
+from .finite_size_spread import finite_size_spread as finite_size_spread
 from .fluctuations import ErrorSpread as ErrorSpread
 from .fluctuations import error_spread as error_spread
 from .gamma_errors import OptimalGamma as OptimalGamma

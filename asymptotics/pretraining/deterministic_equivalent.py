@@ -72,6 +72,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
@@ -152,22 +153,7 @@ def _equivalent(
 ) -> tuple[float, float]:
     """Deterministic equivalent, away from the ridgeless threshold."""
     sigma, samples = inputs.values, prompts / inputs.multiplicity
-    g, basis = np.linalg.eigh(inputs.colour(inputs.colour(train.second).T))
-    feature = sigma * g
-    xi = effective_ridge(feature, samples, ridge)
-
-    # Columns of `pushed` are the eigenvectors of G, seen from whitened summaries.
-    pushed = inputs.colour(basis)
-    resolved = 1 / (feature + xi)
-    share = feature * resolved
-    query_variance = 2 * np.sum(np.sum(share, axis=1) ** 2) / np.sum(share) ** 2
-    F = (pushed * np.mean(sigma * resolved, axis=0)) @ pushed.T
-    # The leverage is u, its query factor |x_q|^2; both have mean 1.
-    query, query_weight = gamma_rule(query_variance / inputs.multiplicity)
-    summary, summary_weight = gamma_rule(quadratic_form_variance(train, F))
-    u, weight = np.outer(query, summary), np.outer(query_weight, summary_weight)
-    t, xi = _norm_corrected(u.ravel(), weight.ravel(), feature, samples, ridge, xi)
-
+    g, pushed, feature, query, u, weight, t, xi = leverages(train, prompts, ridge, inputs)
     resolved = 1 / (feature + xi)
     target = inputs.basis.T @ train.cross.T @ pushed
     gamma = inputs.basis @ (sigma * resolved * target) @ pushed.T
@@ -184,6 +170,53 @@ def _equivalent(
     test_feature = sigma * np.einsum("ia,ij,ja->a", pushed, fresh.second, pushed, optimize=True)
     transfer = np.sum(test_feature * feature * resolved**2) / df2
     return float(_risk(gamma, fresh) + V * transfer), float(_risk(gamma, train) + V)
+
+
+class Leverages(NamedTuple):
+    """Features of a run and the law of their leverages.
+
+    Attributes
+    ----------
+    g : ndarray (d + 1,)
+        Eigenvalues of the second moments of the summaries.
+    pushed : ndarray (d + 1, d + 1)
+        Their eigenvectors as columns, seen from whitened summaries.
+    feature : ndarray (r, d + 1)
+        Variances of the features.
+    query, u, weight : ndarray
+        Gauss rule over the leverages u, which are those of queries times those of summaries.
+    t, xi : float
+        Solution of the fixed point: t is the norm in units of the trace of all features, xi the
+        effective ridge.
+    """
+
+    g: np.ndarray
+    pushed: np.ndarray
+    feature: np.ndarray
+    query: np.ndarray
+    u: np.ndarray
+    weight: np.ndarray
+    t: float
+    xi: float
+
+
+def leverages(train: SummaryLaw, prompts: int, ridge: float, inputs: Inputs) -> Leverages:
+    """Leverages of the prompts of a run, and the effective ridge."""
+    sigma, samples = inputs.values, prompts / inputs.multiplicity
+    g, basis = np.linalg.eigh(inputs.colour(inputs.colour(train.second).T))
+    feature = sigma * g
+    xi = effective_ridge(feature, samples, ridge)
+    pushed = inputs.colour(basis)
+    resolved = 1 / (feature + xi)
+    share = feature * resolved
+    query_variance = 2 * np.sum(np.sum(share, axis=1) ** 2) / np.sum(share) ** 2
+    F = (pushed * np.mean(sigma * resolved, axis=0)) @ pushed.T
+    # The leverage is u, its query factor |x_q|^2; both have mean 1.
+    query, query_weight = gamma_rule(query_variance / inputs.multiplicity)
+    summary, summary_weight = gamma_rule(quadratic_form_variance(train, F))
+    u, weight = np.outer(query, summary), np.outer(query_weight, summary_weight)
+    t, xi = _norm_corrected(u.ravel(), weight.ravel(), feature, samples, ridge, xi)
+    return Leverages(g, pushed, feature, query, u, weight, t, xi)
 
 
 def _risk(gamma: np.ndarray, law: SummaryLaw) -> float:

@@ -10,6 +10,7 @@ by 1 to 15 %.  Nearly all of that is predictable, by one of two laws:
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -203,41 +204,30 @@ def finite_size_errors(
     >>> round(run.icl.mean, 2), round(run.idg.mean, 2)  # published simulation: 1.279(4), 0.625(3)
     (1.28, 0.63)
     """
-    check_integers(dim=dim, context=context, prompts=prompts, draws=draws)
-    test_context = context if test_context is None else test_context
-    test_rho = rho if test_rho is None else test_rho
-    check_integers(test_context=test_context)
-    _, numbers = checked(systems="numpy", single=True, rho=rho, ridge=ridge, test_rho=test_rho)
-    rho, ridge, test_rho = map(float, numbers)
     check_flags(balanced=balanced)
-    check_choice("task_law", task_law, TASK_LAWS)
     check_choice("approach", approach, APPROACHES)
-    C, C_test, Sigma = covariance_matrices(
-        dim,
+    run = read_run(
+        dim=dim,
+        context=context,
+        tasks=tasks,
+        prompts=prompts,
+        rho=rho,
+        ridge=ridge,
+        rng=rng,
+        draws=draws,
+        task_law=task_law,
         task_covariance=task_covariance,
         test_covariance=test_covariance,
+        test_context=test_context,
+        test_rho=test_rho,
         input_covariance=input_covariance,
     )
-    inputs, plain = Inputs.of(Sigma, dim), Inputs.of(None, dim)
-
-    def fresh_law(covariance: np.ndarray | None, context: int, rho: float) -> SummaryLaw:
-        """Law of whitened summaries with a fresh task in each prompt."""
-        if covariance is None and Sigma is None:
-            return fresh_task_law(dim, context, rho, task_law)
-        root = inputs.root
-        if covariance is None and task_law == "sphere":
-            return sphere_task_law(root, context, rho)
-        whitened = root @ root if covariance is None else root @ covariance @ root
-        return gaussian_task_law(whitened, context, rho)
-
+    rho, ridge, inputs, plain = run.rho, run.ridge, run.inputs, Inputs.of(None, dim)
+    sets, laws, test, fresh_law = run.sets, run.laws, run.test, run.fresh_law
+    count = len(sets[0]) if sets else math.inf
     few, features = ridge == 0 and prompts < dim * (dim + 1), dim * (dim + 1)
     if few and context <= LEAST_INTERPOLATED:
         return FiniteSizeErrors(_estimate(np.array([math.inf])), _estimate(np.array([math.inf])))
-    generator = np.random.default_rng(rng)
-    task_sets = _task_sets(tasks, dim, task_law, C, generator, draws)
-    sets = [task_set @ inputs.root for task_set in task_sets if task_set is not None]
-    count = len(sets[0]) if sets else math.inf
-    test = fresh_law(C if C_test is None else C_test, test_context, test_rho)
 
     def by_moments(laws: list[SummaryLaw], ridge: float, inputs: Inputs) -> np.ndarray:
         errors = [equivalent_errors(each, test, prompts, ridge, inputs) for each in laws]
@@ -249,18 +239,17 @@ def finite_size_errors(
         stacked = np.stack(sets * draws if len(sets) == 1 else sets or [law.tasks])
         shares = np.full(stacked.shape[:2], 1 / stacked.shape[1])
         if sets and not balanced:
-            shares = generator.multinomial(prompts, shares) / prompts
+            shares = run.generator.multinomial(prompts, shares) / prompts
         trained = TaskDraws(stacked, shares, context, prompts, rho, ridge, fresh=not sets)
         with undefined_in_float64():
             return task_errors(trained, test, None if sets else law)
 
-    laws = [task_set_law(each, context, rho) for each in sets] or [fresh_law(C, context, rho)]
     shared = 2 <= count <= min(prompts / LEAST_SHARED, MOST_TASKS)
-    isotropic = C is None and Sigma is None
+    isotropic = run.task_covariance is None and run.input_covariance is None
     singular = (ridge == 0 and prompts == features) or np.min(inputs.values) < LEAST_EIGENVALUE
     possible = approach == "tasks" and dim >= LEAST_DIM and not singular
     # Without a ridge, and with more prompts than features, whitening is exact.
-    whitened = Sigma is None or (ridge == 0 and prompts > features)
+    whitened = run.input_covariance is None or (ridge == 0 and prompts > features)
     if possible and whitened and (shared or (isotropic and not sets)):
         errors, uncertainty = by_tasks(sets, ridge)
     elif possible and shared:
@@ -273,12 +262,91 @@ def finite_size_errors(
     elif possible and isotropic and count > 1:
         errors = by_moments(laws, ridge, plain)
         fresh, uncertainty = by_tasks([], ridge)
-        errors = errors * fresh[0] / by_moments([fresh_law(C, context, rho)], ridge, plain)
+        errors = errors * fresh[0] / by_moments([fresh_law(None, context, rho)], ridge, plain)
         uncertainty += RIDGELESS_LOSS * few
     else:
         errors = by_moments(laws, ridge, inputs)
         uncertainty = (SHARED_LOSS if shared else MOMENTS_LOSS) / dim
     return FiniteSizeErrors(_estimate(errors[:, 0]), _estimate(errors[:, 1]), uncertainty)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Checked setting of a run, its task sets and the laws of whitened summaries.
+
+    Attributes
+    ----------
+    sets : list of ndarray (k, d)
+        Whitened task sets, drawn or given; empty for infinitely many tasks.
+    laws : list of SummaryLaw
+        Laws of the training summaries: of each task set, or of fresh tasks.
+    test : SummaryLaw
+        Law of the summaries behind the ICL error.
+    fresh_law : callable
+        Law with a fresh task in each prompt, of a covariance, a context and a noise level.
+    """
+
+    sets: list[np.ndarray]
+    laws: list[SummaryLaw]
+    test: SummaryLaw
+    fresh_law: Callable[[np.ndarray | None, int, float], SummaryLaw]
+    inputs: Inputs
+    task_covariance: np.ndarray | None
+    input_covariance: np.ndarray | None
+    rho: float
+    ridge: float
+    generator: np.random.Generator
+
+
+def read_run(
+    *,
+    dim: int,
+    context: int,
+    tasks: Any,
+    prompts: int,
+    rho: float,
+    ridge: float,
+    rng: Any,
+    draws: int,
+    task_law: str,
+    task_covariance: Any,
+    test_covariance: Any,
+    test_context: int | None,
+    test_rho: float | None,
+    input_covariance: Any,
+) -> Run:
+    """Check the arguments of `finite_size_errors` and draw the task sets."""
+    check_integers(dim=dim, context=context, prompts=prompts, draws=draws)
+    test_context = context if test_context is None else test_context
+    test_rho = rho if test_rho is None else test_rho
+    check_integers(test_context=test_context)
+    _, numbers = checked(systems="numpy", single=True, rho=rho, ridge=ridge, test_rho=test_rho)
+    rho, ridge, test_rho = map(float, numbers)
+    check_choice("task_law", task_law, TASK_LAWS)
+    C, C_test, Sigma = covariance_matrices(
+        dim,
+        task_covariance=task_covariance,
+        test_covariance=test_covariance,
+        input_covariance=input_covariance,
+    )
+    inputs = Inputs.of(Sigma, dim)
+
+    def fresh_law(covariance: np.ndarray | None, context: int, rho: float) -> SummaryLaw:
+        """Law of whitened summaries with a fresh task in each prompt."""
+        if covariance is None and Sigma is None:
+            return fresh_task_law(dim, context, rho, task_law)
+        root = inputs.root
+        if covariance is None and task_law == "sphere":
+            return sphere_task_law(root, context, rho)
+        whitened = root @ root if covariance is None else root @ covariance @ root
+        return gaussian_task_law(whitened, context, rho)
+
+    generator = np.random.default_rng(rng)
+    task_sets = _task_sets(tasks, dim, task_law, C, generator, draws)
+    sets = [task_set @ inputs.root for task_set in task_sets if task_set is not None]
+    laws = [task_set_law(each, context, rho) for each in sets] or [fresh_law(C, context, rho)]
+    test = fresh_law(C if C_test is None else C_test, test_context, test_rho)
+    return Run(sets, laws, test, fresh_law, inputs, C, Sigma, rho, ridge, generator)
 
 
 def _estimate(errors: np.ndarray) -> Estimate:

@@ -1,0 +1,255 @@
+r"""How much the errors of one run at given integers scatter.
+
+The setting is that of `iclimit.asymptotics.pretraining.deterministic_equivalent`: ridge regression
+on the features :math:`x_q h^\top`, given the second moments G of the summaries.  The minimum of
+the training cost plus u times an error is, at u = 0, differentiated by u the error itself; its
+covariance over prompts is one ladder (`iclimit.asymptotics.pretraining.ridge_fluctuations`), here
+with leverages that fluctuate.  Sample i has the leverage :math:`u_i` and the residual variance
+:math:`O_i = \rho + \text{misfit}\,|x_q|^2 + u_i \operatorname{tr}(C G C^\top)/d`.  For a test law
+with moments B and the best :math:`\Gamma_t`, at :math:`A = (\xi + v B)/\theta`,
+
+.. math::
+
+   K &= (A + G)^{-1}, \quad k = \tfrac dn \operatorname{tr} G K, \quad
+   C = \bigl(\xi \Gamma_* + v (\Gamma_* - \Gamma_t) B\bigr) K/\theta, \\
+   q_i &= \frac{1}{\theta T + u_i k}, \quad 1 = E[u q] \text{ fixes } \theta(v), \quad
+   \theta(0) = 1, \quad \xi = \lambda/T,
+
+and with :math:`\chi = \frac dn \operatorname{tr} G K G K'`, the mixed derivative at v = v' = 0,
+
+.. math:: \operatorname{Cov}(e, e') = \frac2n\, \partial_v \partial_{v'}\, \theta\theta' \Bigl\{
+   E[q q' O^2] + \frac{\chi\, E[q q' O u]^2}{1 - \chi E[u^2 q q']} \Bigr\}.
+
+The task sets add the covariance of the mean errors over them.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq
+
+from iclimit.asymptotics.checks import check_integers
+from iclimit.asymptotics.pretraining.deterministic_equivalent import (
+    Leverages,
+    SummaryLaw,
+    leverages,
+    undefined_in_float64,
+)
+from iclimit.asymptotics.pretraining.finite_size import LEAST_INTERPOLATED, Run, read_run
+from iclimit.asymptotics.pretraining.ridge_fluctuations import INTERPOLATED
+from iclimit.results import Result
+
+# Step of the differences in v: their error is a millionth.
+STEP = 1e-3
+
+# Task sets over which the part of the prompts is averaged; it hardly differs between them.
+AVERAGED = 4
+
+
+@dataclass(frozen=True, eq=False)
+class FiniteSizeSpread(Result):
+    """Standard deviations of the errors of one run at given integers.
+
+    Attributes
+    ----------
+    icl, idg, gap : float
+        Of the ICL error, the IDG error and their difference.
+    correlation : float
+        Correlation of the two errors.
+    prompts, tasks : ndarray (2, 2)
+        Covariance of ICL and IDG error from the prompts at given tasks (and from test prompts), and
+        from the task sets.
+    """
+
+    icl: float
+    idg: float
+    gap: float
+    correlation: float
+    prompts: np.ndarray
+    tasks: np.ndarray
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """Covariance (2, 2) of the ICL and the IDG error."""
+        return self.prompts + self.tasks
+
+
+def finite_size_spread(
+    *,
+    dim: int,
+    context: int,
+    tasks: int | float | np.ndarray,
+    prompts: int,
+    rho: float,
+    ridge: float = 0.0,
+    rng: Any = None,
+    draws: int = 100,
+    task_law: str = "sphere",
+    task_covariance: Any = None,
+    test_covariance: Any = None,
+    test_context: int | None = None,
+    test_rho: float | None = None,
+    input_covariance: Any = None,
+    test_prompts: int | None = None,
+) -> FiniteSizeSpread:
+    r"""Predict how much the errors of one run at exactly these integers scatter.
+
+    Parameters
+    ----------
+    dim, context, tasks, prompts, rho, ridge
+        As in `finite_size_errors`.  Tasks that are given stay the same in all runs.
+    rng : int, SeedSequence or Generator, optional
+        Source of the task sets; None draws them from fresh entropy.
+    draws : int >= 1
+        Number of task sets over which the mean errors scatter.
+    task_law, task_covariance, test_covariance, test_context, test_rho, input_covariance
+        As in `finite_size_errors`.
+    test_prompts : int >= 1, optional
+        Test prompts per error; None for errors that are computed exactly.
+
+    Returns
+    -------
+    FiniteSizeSpread
+        Standard deviations ``icl``, ``idg``, ``gap`` and the ``correlation``; ``inf`` (and
+        correlation 1) without a ridge within 3 prompts of d (d + 1), and with fewer prompts in
+        contexts of one or two pairs.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range or the task array has the wrong shape.
+    ArithmeticError
+        If float64 cannot decide (see `finite_size_errors`).
+
+    Notes
+    -----
+    Where the spread is more than a tenth of the error, the law of single runs is skewed: judge the
+    logarithm of the error, whose standard deviation is spread / error.
+
+    References
+    ----------
+    Module `iclimit.asymptotics.pretraining.finite_size_spread`.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.pretraining import finite_size_spread
+    >>> sizes = {"dim": 24, "context": 24, "tasks": 24, "prompts": 1152}
+    >>> run = finite_size_spread(**sizes, rho=0.1, ridge=0.05, rng=0)
+    >>> round(run.icl, 3), round(run.idg, 3), round(run.correlation, 2)
+    (0.076, 0.053, 0.75)
+    """
+    if test_prompts is not None:
+        check_integers(test_prompts=test_prompts)
+    run = read_run(
+        dim=dim,
+        context=context,
+        tasks=tasks,
+        prompts=prompts,
+        rho=rho,
+        ridge=ridge,
+        rng=rng,
+        draws=draws,
+        task_law=task_law,
+        task_covariance=task_covariance,
+        test_covariance=test_covariance,
+        test_context=test_context,
+        test_rho=test_rho,
+        input_covariance=input_covariance,
+    )
+    threshold = run.ridge == 0 and abs(prompts - dim * (dim + 1)) <= INTERPOLATED
+    if threshold or (run.interpolates and context <= LEAST_INTERPOLATED):
+        infinite = np.full((2, 2), math.inf)
+        return FiniteSizeSpread(math.inf, math.inf, math.inf, 1.0, infinite, np.zeros((2, 2)))
+    means = np.array([run.mean_errors(each) for each in run.task_sets])
+    with undefined_in_float64():
+        parts = [_prompt_covariance(run, each) for each in run.task_sets[:AVERAGED]]
+    from_prompts = np.mean(parts, axis=0) + np.diag(2 * means.mean(axis=0) ** 2 / (test_prompts or math.inf))
+    from_tasks = np.cov(means.T) if len(means) > 1 else np.zeros((2, 2))
+    covariance = from_prompts + from_tasks
+    icl, idg = np.sqrt(np.diag(covariance)).tolist()
+    gap = math.sqrt(max(covariance[0, 0] - 2 * covariance[0, 1] + covariance[1, 1], 0.0))
+    correlation = float(covariance[0, 1] / (icl * idg))
+    return FiniteSizeSpread(icl, idg, gap, correlation, from_prompts, from_tasks)
+
+
+class Minimum(NamedTuple):
+    """Minimum of the training cost plus v errors (module docstring)."""
+
+    theta: float
+    K: np.ndarray
+    C: np.ndarray
+    q: np.ndarray
+
+
+def _prompt_covariance(run: Run, task_set: np.ndarray | None) -> np.ndarray:
+    """Covariance (2, 2) of ICL and IDG error over the prompts of a task set."""
+    inputs, prompts = run.inputs, run.prompts
+    train = run.trained(task_set)
+    at = leverages(train, prompts, run.ridge, inputs)
+    G, best = _moments(train, run)
+    dim = len(best)
+    misfit = train.label - train.rho - np.sum((best @ G) * best) / dim
+    weight = inputs.multiplicity / prompts
+    scale = weight * float(np.sum(at.feature / (at.feature + at.xi))) * at.t
+    laws = (_moments(run.test, run), (G, best))
+    minima = [
+        [_minimum(at, inputs.values, G, best, law, v, scale, weight) for v in (STEP, -STEP)]
+        for law in laws
+    ]
+
+    def overlap(a: Minimum, b: Minimum) -> float:
+        signal = np.sum((a.C @ G) * b.C) / dim
+        variance = run.rho + misfit * at.query[:, None] + at.u * signal
+        turned = inputs.values[:, :, None] * G
+        chi = weight * np.einsum("aij,aji->", turned @ a.K, turned @ b.K)
+        both = at.weight * a.q * b.q
+        ladder = np.sum(both * variance * at.u) ** 2 * chi / (1 - chi * np.sum(both * at.u**2))
+        return a.theta * b.theta * (np.sum(both * variance**2) + ladder)
+
+    def covariance(first: list[Minimum], second: list[Minimum]) -> float:
+        (a, b), (c, d) = first, second
+        mixed = overlap(a, c) - overlap(a, d) - overlap(b, c) + overlap(b, d)
+        return 2 / prompts * mixed / (4 * STEP**2)
+
+    return np.array([[covariance(a, b) for b in minima] for a in minima])
+
+
+def _moments(law: SummaryLaw, run: Run) -> tuple[np.ndarray, np.ndarray]:
+    """Second moments of the summaries, and the best Gamma as rows over directions of the query."""
+    second = run.inputs.colour(run.inputs.colour(law.second).T)
+    cross = run.inputs.basis.T @ run.inputs.colour(law.cross).T
+    return second, np.linalg.solve(second, cross.T).T
+
+
+def _minimum(
+    at: Leverages,
+    sigma: np.ndarray,
+    G: np.ndarray,
+    best: np.ndarray,
+    law: tuple[np.ndarray, np.ndarray],
+    v: float,
+    scale: float,
+    weight: float,
+) -> Minimum:
+    """Solve for theta at v; sigma (r, 1) are variances of the inputs, ``scale`` is T."""
+    B, target = law
+    values = sigma[:, :, None]
+    start = at.xi * np.eye(len(G)) + values * (v * B)
+
+    def resolvent(theta: float) -> np.ndarray:
+        return theta * np.linalg.inv(start + theta * values * G)
+
+    def factor(theta: float, K: np.ndarray) -> np.ndarray:
+        trace = weight * np.einsum("aij,aji->", values * G, K)
+        return 1 / (theta * scale + at.u * trace)
+
+    def residual(log_theta: float) -> float:
+        theta = math.exp(log_theta)
+        return float(np.sum(at.weight * at.u * factor(theta, resolvent(theta)))) - 1
+
+    theta = math.exp(brentq(residual, -1.0, 1.0, xtol=1e-15))
+    K = resolvent(theta)
+    pushed = at.xi * best + v * sigma * ((best - target) @ B)
+    return Minimum(theta, K, (pushed[:, None] @ K)[:, 0] / theta, factor(theta, K))
