@@ -5,12 +5,12 @@ from .error_derivations import derive_idg_error as derive_idg_error
 from .error_limits import derive_error_limits as derive_error_limits
 from .finite_size import FiniteSizeErrors as FiniteSizeErrors
 from .finite_size import finite_size_errors as finite_size_errors
+from .finite_size_spread import FiniteSizeSpread as FiniteSizeSpread
+from .finite_size_spread import finite_size_spread as finite_size_spread
 from .fixed_point_derivations import derive_effective_ridge as derive_effective_ridge
 from .fixed_point_derivations import derive_many_tasks as derive_many_tasks
 from .fixed_point_derivations import derive_resolvent as derive_resolvent
 from .fixed_point_derivations import derive_threshold as derive_threshold
-from .finite_size_spread import FiniteSizeSpread as FiniteSizeSpread
-from .finite_size_spread import finite_size_spread as finite_size_spread
 from .fluctuations import ErrorSpread as ErrorSpread
 from .fluctuations import error_spread as error_spread
 from .gamma_errors import OptimalGamma as OptimalGamma

@@ -59,7 +59,7 @@ class FiniteSizeSpread(Result):
     correlation : float
         Correlation of the two errors.
     prompts, tasks : ndarray (2, 2)
-        Covariance of ICL and IDG error from the prompts at given tasks (and from test prompts), and
+        Covariance of ICL and IDG error from the prompts at given tasks, with the test prompts, and
         from the task sets.
     """
 
@@ -165,7 +165,9 @@ def finite_size_spread(
     means = np.array([run.mean_errors(each) for each in run.task_sets])
     with undefined_in_float64():
         parts = [_prompt_covariance(run, each) for each in run.task_sets[:AVERAGED]]
-    from_prompts = np.mean(parts, axis=0) + np.diag(2 * means.mean(axis=0) ** 2 / (test_prompts or math.inf))
+    from_prompts = np.mean(parts, axis=0) + np.diag(
+        2 * means.mean(axis=0) ** 2 / (test_prompts or math.inf)
+    )
     from_tasks = np.cov(means.T) if len(means) > 1 else np.zeros((2, 2))
     covariance = from_prompts + from_tasks
     icl, idg = np.sqrt(np.diag(covariance)).tolist()

@@ -56,6 +56,7 @@ BASE = {
     **{"measure": ATOMS, "measures": [ATOMS, LAW], "population": ATOMS, "first": LAW},
     **{"second": LAW, "input_law": "gaussian", "score_function": np.exp, "polynomial": [0.0, 1.0]},
     **{"function": np.exp, "functions": np.ones((2, 2)), "support": [(0.0, 1.0)]},
+    **{"feature_covariance": IDENTITY, "label_weights": np.ones(3), "observations": 9},
     **{"feature_moments": np.array([[2.0, 0.5], [0.5, 1.0]]), "arguments": (1.0,)},
     **{"scaled_moments": np.array([[3.0, 0.5], [0.5, 2.0]]), "coefficients": np.ones((4, 2))},
     **{"features": lambda x: np.stack([np.ones_like(x), x])},

@@ -1,0 +1,71 @@
+"""Spread of runs at given integers: its limit, symmetries, and what has no finite variance."""
+
+import math
+
+import numpy as np
+import pytest
+
+from iclimit.asymptotics.pretraining import error_spread, finite_size_errors, finite_size_spread
+
+RUN = {"dim": 16, "context": 24, "tasks": 12, "prompts": 400, "rho": 0.2, "ridge": 0.1}
+
+
+def test_limit():
+    # Task sets are drawn: 1 % remains of the part of the prompts at these numbers of them.
+    at = {"tau": 1.5, "alpha": 2.0, "kappa": 1.5, "rho": 0.1, "ridge": 0.05}
+    spread = error_spread(**at)
+    excess = []
+    for dim in (24, 48):
+        run = finite_size_spread(
+            dim=dim,
+            context=2 * dim,
+            tasks=3 * dim // 2,
+            prompts=3 * dim**2 // 2,
+            rho=0.1,
+            ridge=0.05,
+            rng=0,
+        )
+        parts = dim * np.sqrt(np.diag(run.prompts)) / [spread.icl_prompts, spread.idg_prompts]
+        excess.append(parts - 1)
+    assert np.all(excess[0] > 0.1)
+    np.testing.assert_allclose(2 * excess[1], excess[0], atol=0.03)
+
+
+def test_fresh_tasks_have_one_error():
+    # Fresh tasks in every prompt are those of the tests: the two errors are the same number.
+    run = finite_size_spread(**RUN | {"tasks": math.inf})
+    np.testing.assert_allclose(run.prompts, run.prompts[0, 0], rtol=1e-6)
+    assert run.correlation == pytest.approx(1)
+    assert run.gap < 1e-3 * run.icl
+    assert np.all(run.tasks == 0)
+
+
+def test_directions_of_inputs_one_by_one():
+    tasks = np.random.default_rng(0).standard_normal((12, 16))
+    tasks *= 4 / np.linalg.norm(tasks, axis=1, keepdims=True)
+    given = RUN | {"tasks": tasks}
+    together = finite_size_spread(**given)
+    apart = finite_size_spread(**given, input_covariance=np.ones(16))
+    np.testing.assert_allclose(apart.prompts, together.prompts, rtol=1e-5)
+    assert np.all(together.tasks == 0)
+
+
+def test_test_prompts_add_their_own_scatter():
+    exact, sampled = (finite_size_spread(**RUN, rng=0, test_prompts=n) for n in (None, 100))
+    added = sampled.covariance - exact.covariance
+    np.testing.assert_allclose(added[[0, 1], [1, 0]], 0, atol=1e-15)
+    errors = finite_size_errors(**RUN, rng=1)
+    expected = 2 * np.square([errors.icl.mean, errors.idg.mean]) / 100
+    np.testing.assert_allclose(np.diag(added), expected, rtol=0.1)
+
+
+def test_interpolation_has_no_finite_variance():
+    parameters = 16 * 17
+    spreads = [
+        finite_size_spread(**RUN | {"prompts": parameters + more, "ridge": 0.0}, rng=0).icl
+        for more in (-4, -3, 0, 3, 4)
+    ]
+    assert np.isfinite(spreads).tolist() == [True, False, False, False, True]
+    assert spreads[0] > 1
+    short = RUN | {"prompts": 200, "ridge": 0.0, "context": 2}
+    assert finite_size_spread(**short, rng=0).idg == math.inf

@@ -1,0 +1,101 @@
+"""Scatter of the errors of one pretraining run.
+
+Standard deviations of the ICL error, the IDG error and their difference, over runs with new tasks
+and prompts, are those predicted at the integers of the runs, and so is the correlation of the two
+errors.  Settings have few and many tasks and prompts, with and without a ridge, other contexts in
+the tests, and structured tasks.  The predictions tend to their limit.
+
+Source: Derived in the documentation; for ridge regression without fluctuating leverages see
+`iclimit.pretraining.ridge_fluctuations`.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from iclimit.asymptotics.pretraining import error_spread, finite_size_spread
+from iclimit.results import Estimate
+from iclimit.simulate.pretraining import SimulatedErrors, simulate_errors
+from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.rows import Rows, call, exact, mean, run
+
+# Dimension, context, tasks, prompts, label noise, ridge.
+SETTINGS = (
+    (16, 32, 24, 384, 0.1, 0.05),
+    (20, 24, 16, 880, 0.3, 0.15),
+    (20, 40, 40, 200, 0.3, 0.2),
+    (24, 24, 48, 288, 0.1, 0.1),
+    (24, 72, 60, 403, 0.05, 0.02),
+    (16, 16, 16, 256, 0.1, 0.01),
+    (16, 64, 64, 768, 0.05, 0.0),
+    (16, 16, 8, 384, 0.1, 0.0),
+    (16, 20, 16, 512, 0.2, 0.5),
+    (16, 24, 16, 512, 0.2, 0.02),
+    (16, 16, 48, 460, 0.2, 0.1),
+)
+NAMES = ("dim", "context", "tasks", "prompts", "rho", "ridge")
+LONGER = {"test_context": 60}
+STRUCTURED = {"task_covariance": 2 * np.arange(1, 17) / 17}
+REPEATS = 160
+# Relative: cubes in 1/d are left out.  Beside thresholds, and for as many prompts a dimension as
+# tasks, they are larger: 1.16 at d = 20, 200 prompts and 10 tasks (400 runs).
+LEFT_OUT = 0.03
+# With fresh tasks the prediction is extrapolated from these dimensions; relative.
+DIMS = (16, 32, 64)
+LIMIT = {"tau": 2.0, "alpha": 2.0, "kappa": math.inf, "rho": 0.1, "ridge": 0.05}
+EXTRAPOLATED = 0.002
+
+
+def scatter(errors: SimulatedErrors) -> dict[str, Estimate]:
+    """Standard deviations over runs and atanh of the correlation, by the jackknife."""
+    icl, idg = errors.icl.samples, errors.idg.samples
+    samples = np.stack([icl, idg, icl - idg])
+    count = samples.shape[1]
+
+    def statistics(sums: np.ndarray, squares: np.ndarray, product: np.ndarray, n: int) -> Any:
+        covariance = product - sums[0] * sums[1] / n
+        squares = squares - sums**2 / n
+        correlation = np.arctanh(covariance / np.sqrt(squares[0] * squares[1]))
+        return np.stack([*np.sqrt(squares / (n - 1)), correlation])
+
+    terms = samples, samples**2, icl * idg
+    sums = [each.sum(axis=-1, keepdims=True) for each in terms]
+    without_one = statistics(
+        *(total - each for total, each in zip(sums, terms, strict=True)), count - 1
+    )
+    values = count * statistics(*sums, count) - (count - 1) * without_one
+    names = ("icl", "idg", "gap", "correlation")
+    return {name: Estimate.of(each) for name, each in zip(names, values, strict=True)}
+
+
+def extrapolated(spread: str) -> float:
+    """Limit of d times a predicted spread for fresh tasks, from three dimensions."""
+    given = {"tasks": math.inf, "rho": LIMIT["rho"], "ridge": LIMIT["ridge"]}
+    small, middle, large = (
+        d * getattr(finite_size_spread(dim=d, context=2 * d, prompts=2 * d * d, **given), spread)
+        for d in DIMS
+    )
+    return (8 * large - 6 * middle + small) / 3
+
+
+def rows(effort: Effort) -> Rows:
+    """All settings, and one limit."""
+    plain = [dict(zip(NAMES, setting, strict=True)) for setting in SETTINGS]
+    for setting in (*plain, plain[8] | LONGER, plain[8] | STRUCTURED):
+        runs = run(simulate_errors, **setting, repeats=effort(REPEATS))
+        theory, estimates = call(finite_size_spread, **setting, rng=0), call(scatter, runs)
+        where = " ".join(f"{k}={v}" for k, v in setting.items() if np.ndim(v) == 0)
+        where += " structured" * ("task_covariance" in setting)
+        for name in ("icl", "idg", "gap"):
+            label = f"standard deviation of {name.upper()} {where}"
+            estimate = estimates[name]
+            yield mean(label, getattr(theory, name), estimate, relative=LEFT_OUT, draws=where)
+        correlation, of = call(math.atanh, theory.correlation), "finite_size_spread.correlation"
+        yield mean(f"atanh of correlation {where}", correlation, estimates["correlation"], of=of)
+    for name in ("icl", "idg"):
+        theory, value = getattr(call(error_spread, **LIMIT), name), call(extrapolated, name)
+        yield exact(f"limit of {name.upper()}", theory, value, relative=EXTRAPOLATED)
+
+
+claim = Claim.of("spread", __doc__, rows, figure=False)
