@@ -110,7 +110,14 @@ def reset_style(gallery_conf, name):  # noqa: ARG001
 GALLERY = {
     "pretraining": (
         *("double_descent", "phase_diagram", "simulated_phases", "memorisation"),
-        *("extrapolation", "fluctuations", "optimal_ridge", "gamma", "structured_tasks", "best_covariances"),
+        *(
+            "extrapolation",
+            "fluctuations",
+            "optimal_ridge",
+            "gamma",
+            "structured_tasks",
+            "best_covariances",
+        ),
         *("exact", "derivations"),
     ),
     "spectra": ("marchenko_pastur", "sample_covariance", "measures"),
