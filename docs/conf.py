@@ -110,15 +110,8 @@ def reset_style(gallery_conf, name):  # noqa: ARG001
 GALLERY = {
     "pretraining": (
         *("double_descent", "phase_diagram", "simulated_phases", "memorisation"),
-        *(
-            "extrapolation",
-            "fluctuations",
-            "optimal_ridge",
-            "gamma",
-            "structured_tasks",
-            "best_covariances",
-        ),
-        *("exact", "derivations"),
+        *("extrapolation", "fluctuations", "optimal_ridge", "gamma", "structured_tasks"),
+        *("best_covariances", "exact", "derivations"),
     ),
     "spectra": ("marchenko_pastur", "sample_covariance", "measures"),
     "descent": ("learning_rate", "schedules", "dampening", "preconditioner"),

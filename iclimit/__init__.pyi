@@ -19,10 +19,8 @@ from .asymptotics.gdpp import optimal_gdpp as optimal_gdpp
 from .asymptotics.pretraining import JointSpectrum as JointSpectrum
 from .asymptotics.pretraining import bayes_error as bayes_error
 from .asymptotics.pretraining import dmmse_errors as dmmse_errors
-from .asymptotics.pretraining import error_spread as error_spread
 from .asymptotics.pretraining import errors_of_gamma as errors_of_gamma
 from .asymptotics.pretraining import finite_size_errors as finite_size_errors
-from .asymptotics.pretraining import finite_size_spread as finite_size_spread
 from .asymptotics.pretraining import icl_error as icl_error
 from .asymptotics.pretraining import idg_error as idg_error
 from .asymptotics.pretraining import optimal_ridge as optimal_ridge

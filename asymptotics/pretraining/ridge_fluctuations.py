@@ -115,7 +115,7 @@ def ridge_fluctuations(
     ...     ridge=0.1,
     ... )
     >>> errors.mean.round(3), np.sqrt(np.diag(errors.covariance)).round(4)
-    (array([0.934]), array([0.0676]))
+    (array([0.819]), array([0.0535]))
     """
     check_integers(observations=observations)
     S = real_array("feature_covariance", feature_covariance)

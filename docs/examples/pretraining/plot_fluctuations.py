@@ -29,7 +29,7 @@ means, spreads, simulated = (
     ]
     for function, options in (
         (iclimit.finite_size_errors, {}),
-        (iclimit.finite_size_spread, {}),
+        (iclimit.pretraining.finite_size_spread, {}),
         (iclimit.simulate_errors, {"repeats": runs}),
     )
 )
@@ -53,7 +53,7 @@ ax.legend()
 tau = np.geomspace(0.2, 10, 400)
 for ridge in (0.0, 0.02, 0.2):
     point = {"tau": tau, "alpha": 2.0, "kappa": 1.5, "rho": 0.1, "ridge": ridge}
-    ratio = iclimit.error_spread(**point).icl / iclimit.icl_error(**point)
+    ratio = iclimit.pretraining.error_spread(**point).icl / iclimit.icl_error(**point)
     relative.plot(tau, ratio, label=rf"$\lambda = {ridge:g}$")
 relative.set(xscale="log", yscale="log", xlabel=r"$\tau$", ylim=(0.3, 30))
 relative.set_ylabel(r"$d \times$ standard deviation / error")

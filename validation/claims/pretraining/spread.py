@@ -10,6 +10,7 @@ Source: Derived in the documentation; for ridge regression without fluctuating l
 """
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,8 @@ def scatter(errors: SimulatedErrors) -> dict[str, Estimate]:
     samples = np.stack([icl, idg, icl - idg])
     count = samples.shape[1]
 
-    def statistics(sums: np.ndarray, squares: np.ndarray, product: np.ndarray, n: int) -> Any:
+    def statistics(totals: Iterable[np.ndarray], n: int) -> Any:
+        sums, squares, product = totals
         covariance = product - sums[0] * sums[1] / n
         squares = squares - sums**2 / n
         correlation = np.arctanh(covariance / np.sqrt(squares[0] * squares[1]))
@@ -61,17 +63,16 @@ def scatter(errors: SimulatedErrors) -> dict[str, Estimate]:
 
     terms = samples, samples**2, icl * idg
     sums = [each.sum(axis=-1, keepdims=True) for each in terms]
-    without_one = statistics(
-        *(total - each for total, each in zip(sums, terms, strict=True)), count - 1
-    )
-    values = count * statistics(*sums, count) - (count - 1) * without_one
+    others = (total - each for total, each in zip(sums, terms, strict=True))
+    without_one = statistics(others, count - 1)
+    values = count * statistics(sums, count) - (count - 1) * without_one
     names = ("icl", "idg", "gap", "correlation")
     return {name: Estimate.of(each) for name, each in zip(names, values, strict=True)}
 
 
 def extrapolated(spread: str) -> float:
     """Limit of d times a predicted spread for fresh tasks, from three dimensions."""
-    given = {"tasks": math.inf, "rho": LIMIT["rho"], "ridge": LIMIT["ridge"]}
+    given: dict[str, Any] = {"tasks": math.inf, "rho": LIMIT["rho"], "ridge": LIMIT["ridge"]}
     small, middle, large = (
         d * getattr(finite_size_spread(dim=d, context=2 * d, prompts=2 * d * d, **given), spread)
         for d in DIMS
@@ -81,7 +82,7 @@ def extrapolated(spread: str) -> float:
 
 def rows(effort: Effort) -> Rows:
     """All settings, and one limit."""
-    plain = [dict(zip(NAMES, setting, strict=True)) for setting in SETTINGS]
+    plain: list[dict[str, Any]] = [dict(zip(NAMES, setting, strict=True)) for setting in SETTINGS]
     for setting in (*plain, plain[8] | LONGER, plain[8] | STRUCTURED):
         runs = run(simulate_errors, **setting, repeats=effort(REPEATS))
         theory, estimates = call(finite_size_spread, **setting, rng=0), call(scatter, runs)
