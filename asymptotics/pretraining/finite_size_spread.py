@@ -34,6 +34,7 @@ from iclimit.asymptotics.checks import check_integers
 from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     Leverages,
     SummaryLaw,
+    equivalent_errors,
     leverages,
     undefined_in_float64,
 )
@@ -158,13 +159,15 @@ def finite_size_spread(
         test_rho=test_rho,
         input_covariance=input_covariance,
     )
-    threshold = run.ridge == 0 and abs(prompts - dim * (dim + 1)) <= INTERPOLATED
-    if threshold or (run.interpolates and context <= LEAST_INTERPOLATED):
+    spare = prompts - dim * (dim + 1)
+    short = spare < 0 and context <= LEAST_INTERPOLATED
+    if run.ridge == 0 and (short or abs(spare) <= INTERPOLATED):
         infinite = np.full((2, 2), math.inf)
         return FiniteSizeSpread(math.inf, math.inf, math.inf, 1.0, infinite, np.zeros((2, 2)))
-    means = np.array([run.mean_errors(each) for each in run.task_sets])
+    at = prompts, run.ridge, run.inputs
+    means = np.array([equivalent_errors(each, run.test, *at) for each in run.laws])
     with undefined_in_float64():
-        parts = [_prompt_covariance(run, each) for each in run.task_sets[:AVERAGED]]
+        parts = [_prompt_covariance(each, run, prompts) for each in run.laws[:AVERAGED]]
     from_prompts = np.mean(parts, axis=0) + np.diag(
         2 * means.mean(axis=0) ** 2 / (test_prompts or math.inf)
     )
@@ -185,10 +188,9 @@ class Minimum(NamedTuple):
     q: np.ndarray
 
 
-def _prompt_covariance(run: Run, task_set: np.ndarray | None) -> np.ndarray:
+def _prompt_covariance(train: SummaryLaw, run: Run, prompts: int) -> np.ndarray:
     """Covariance (2, 2) of ICL and IDG error over the prompts of a task set."""
-    inputs, prompts = run.inputs, run.prompts
-    train = run.trained(task_set)
+    inputs = run.inputs
     at = leverages(train, prompts, run.ridge, inputs)
     G, best = _moments(train, run)
     dim = len(best)
