@@ -24,4 +24,5 @@ from .yours.models.report import AlgorithmReport as AlgorithmReport
 from .yours.runs.check import RunCheck as RunCheck
 from .yours.runs.check import check_runs as check_runs
 from .yours.weights.reduced import reduced_gamma as reduced_gamma
+from .yours.weights.softmax_weights import reduced_softmax as reduced_softmax
 from .yours.weights.stacks import reduced_stack as reduced_stack

@@ -265,6 +265,8 @@ def _by_role(layer: Mapping[str, Any], layout: Layout) -> dict[str, tuple[str, A
 
 def _stacked(name: str, role: str, value: Any, layout: Layout, heads: int) -> np.ndarray:
     """Matrices of the heads, on columns: (H, rows, columns)."""
+    if np.iscomplexobj(value):
+        raise TypeError(f"{name} must be an array of real numbers, got complex ones")
     try:
         refuse_masked(name, value)
         array = np.asarray(to_host(value) if is_array_api_obj(value) else value, dtype=float)
