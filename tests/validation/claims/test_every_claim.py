@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from optional_arguments import optional_arguments, recording, table
 
 from iclimit.drawing import house_style, new_figure
 from iclimit.results import Estimate
@@ -72,10 +73,13 @@ def _moved(value, factor):
 @pytest.mark.parametrize("name", CLAIMS)
 def test_claim_holds_draws_and_can_fail(name):
     claim = CLAIMS[name]
-    rows = list(claim.rows(Effort("tiny")))
-    right = Values({cell: _result(cell) for cell in cells_of(rows)})
+    with recording() as given:
+        rows = list(claim.rows(Effort("tiny")))
+        results = {cell: _result(cell) for cell in cells_of(rows)}
+        right = Values({cell: result for cell, (result, _) in results.items()})
+        verdict = verdict_on(rows, right)
+    _assert_arguments_are_given(name, given.union(*(within for _, within in results.values())))
     assert claim.figure == any(isinstance(row, Drawing) for row in rows)
-    verdict = verdict_on(rows, right)
     assert verdict.holds, [row.label for row in verdict.failures]
     _assert_drawn(verdict)
     _assert_wrong_theory_fails(verdict, rows, right)
@@ -84,8 +88,25 @@ def test_claim_holds_draws_and_can_fail(name):
 
 @cache
 def _result(cell):
-    """Result of a cell, after those that it needs.  Claims share cells."""
-    return cell.run(0, results={each: _result(each) for each in cell.needs})
+    """Result of a cell, and optional arguments given on the way.  Claims share cells."""
+    needed = {each: _result(each) for each in cell.needs}
+    with recording() as given:
+        result = cell.run(0, results={each: found for each, (found, _) in needed.items()})
+    return result, given.union(*(within for _, within in needed.values()))
+
+
+def test_each_optional_argument_of_judged_theory_is_compared_or_excused():
+    rows = table()
+    assert set(rows) == optional_arguments()
+    assert all(bool(claim) != bool(reason) for claim, reason in rows.values())
+    assert {claim for claim, _ in rows.values() if claim} <= set(CLAIMS)
+
+
+def _assert_arguments_are_given(name, given):
+    """The table of optional arguments says what claims do."""
+    rows = table()
+    assert {each for each, (claim, _) in rows.items() if claim == name} <= given
+    assert not {each for each, (_, reason) in rows.items() if reason} & given
 
 
 def _assert_wrong_theory_fails(verdict, rows, right):
