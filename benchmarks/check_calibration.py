@@ -71,7 +71,8 @@ def dmmse(row: Row) -> Row:
 
 def exchanged(rows: list[Row]) -> list[Row]:
     """Rows with the errors of the second and the fifth exchanged."""
-    theirs = {i: {name: rows[j][name] for name in ("icl", "idg")} for i, j in ((1, 4), (4, 1))}
+    names = [name for name in rows[0] if name[:3] in ("icl", "idg")]
+    theirs = {i: {name: rows[j][name] for name in names} for i, j in ((1, 4), (4, 1))}
     return [row | theirs.get(number, {}) for number, row in enumerate(rows)]
 
 
@@ -205,12 +206,13 @@ def detection(samples: list[Any], tables: int) -> list[str]:
 
 
 def means(rows: list[Row]) -> list[Row]:
-    """Rows of means with standard errors, also of the paired differences."""
+    """Rows of means with standard errors."""
     table = []
     for row in rows:
-        samples = {"icl": row["icl"], "idg": row["idg"], "gap": row["icl"] - row["idg"]}
+        samples = {"icl": row["icl"], "idg": row["idg"]}
         estimates = {name: Estimate.of(each) for name, each in samples.items()}
-        bars = {f"{name}_se": each.standard_error for name, each in estimates.items()}
+        # The IDG error of dMMSE may be the noise variance in all runs.
+        bars = {f"{name}_se": max(each.standard_error, 1e-9) for name, each in estimates.items()}
         own = {name: each.mean for name, each in estimates.items()}
         table.append(row | own | bars | {"runs": len(row["icl"])})
     return table

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import iclimit
+from benchmarks.check_calibration import MISTAKES, exchanged, is_named
 from iclimit.cli import main
 from iclimit.results import Estimate
 from iclimit.units import CONVENTIONS
@@ -79,16 +80,16 @@ PRECISION = 0.005
 THEORY = Theory(draws=10, root=int(np.random.default_rng(0).integers(2**62)))
 
 
-def reported(change=lambda _: {}, outcome=lambda errors, _: errors, estimator="attention"):
-    """Rows of a table with a mistake: in what it says of the settings, or in the errors."""
+def reported(plant=lambda row: row, estimator="attention"):
+    """Rows of a table with a mistake."""
     rows = []
     for values, z in zip(TRUE, DEVIATIONS, strict=True):
         row = dict(zip(NAMES, values, strict=True))
         sizes = {name: row[name] for name in NAMES[:4]}
         run = MeasuredRun((1,), sizes, row["rho"], row["ridge"], {}, estimator=estimator)
-        errors = outcome(predict(run, THEORY).mean * (1 + PRECISION * z), row)
-        bars = {f"{name}_se": PRECISION * each for name, each in zip(BOTH, errors, strict=True)}
-        rows.append(row | dict(zip(BOTH, errors, strict=True)) | bars | change(row))
+        errors = predict(run, THEORY).mean * (1 + PRECISION * z)
+        row = plant(row | dict(zip(BOTH, errors, strict=True)))
+        rows.append(row | {f"{name}_se": PRECISION * row[name] for name in BOTH})
     return rows
 
 
@@ -112,91 +113,43 @@ def tried(monkeypatch):
     return only
 
 
-PLANTED = {
-    "errors are half the squared errors": ({"outcome": lambda e, _: e / 2}, "as large"),
-    "errors leave out the label noise of the query": (
-        {"outcome": lambda e, row: e - row["rho"]},
-        "rho",
-    ),
-    "icl and idg are exchanged": ({"outcome": lambda e, _: e[::-1]}, "kappa"),
-    "errors are roots of the squared errors": ({"outcome": lambda e, _: np.sqrt(e)}, "{}"),
-    "tasks have the norm 1 instead of the root of d": (
-        {
-            "outcome": lambda e, row: e / row["dim"],
-            "change": lambda row: {name: row[name] / row["dim"] for name in ("rho", "ridge")},
-        },
-        "norm",
-    ),
-    "the ridge is the factor of the squared norm of Gamma, without n/d": (
-        {"change": lambda row: {"ridge": row["ridge"] * row["prompts"] / row["dim"]}},
-        "the ridge is",
-    ),
-    "products of the context are summed without the factor d/l": (
-        {"change": lambda row: {"ridge": row["ridge"] * (row["context"] / row["dim"]) ** 2}},
-        "of the context are",
-    ),
-    "rho is a standard deviation": ({"change": lambda row: {"rho": row["rho"] ** 0.5}}, "rho"),
+# These tables do not resolve 5 % of the noise, and dMMSE has a test of its own.
+OTHERS = ("0.952", "dMMSE")
+PLANTED = {text: each for text, each in MISTAKES.items() if not any(x in text for x in OTHERS)}
+PLANTED |= {
+    "rho is {0.1} times as large": (lambda row: row | {"rho": 10 * row["rho"]}, {}),
     "the columns alpha and kappa are exchanged": (
-        {"change": lambda row: {"context": row["tasks"], "tasks": row["context"]}},
-        "the columns",
+        lambda row: row | {"context": row["tasks"], "tasks": row["context"]},
+        {},
     ),
-    "errors are half the squared errors, and rho is a standard deviation": (
-        {"outcome": lambda e, _: e / 2, "change": lambda row: {"rho": row["rho"] ** 0.5}},
-        "rho is a",
+    "there are {0.8} times as many prompts": (
+        lambda row: row | {"prompts": round(1.25 * row["prompts"])},
+        {},
     ),
 }
+# What else is tried, as well as the mistakes in what was reported.
+RIVALS = ("the ridge is", "rho is", "products", "tasks have", "tau counts", "the columns", "there")
 
 
 @pytest.mark.parametrize("text", PLANTED)
 def test_planted_mistakes_are_named(tried, text):
-    planted, words = PLANTED[text]
-    tried(words)
-    check = check_runs(reported(**planted), draws=10)
+    plant, options = PLANTED[text]
+    tried(*(words for words in RIVALS if words in text))
+    rows = reported(plant)
+    check = check_runs(exchanged(rows) if "rows" in text else rows, **options, draws=10)
     assert check.holds is False
-    assert check.fits[0].text == text
+    assert is_named(check.fits[0], text)
     assert check.fits[0].likelihood == 1
-    assert f"- if {text}: chi-square" in str(check)
+    assert f"- if {check.fits[0].text}: chi-square" in str(check)
     # Only what agrees is offered.
     assert all(fit.chi_square.p_value > 1e-3 for fit in check.fits)
 
 
-FITTED = {
-    "rho is {} times as large": (0.1, {"change": lambda row: {"rho": 10 * row["rho"]}}),
-    "there are {} times as many prompts": (
-        0.8,
-        {"change": lambda row: {"prompts": round(1.25 * row["prompts"])}},
-    ),
-    "errors are {} times the squared errors": (1.07, {"outcome": lambda e, _: 1.07 * e}),
-    "tasks have the squared norm {} d": (
-        2.0,
-        {
-            "outcome": lambda e, _: 2 * e,
-            "change": lambda row: {name: 2 * row[name] for name in ("rho", "ridge")},
-        },
-    ),
-}
-
-
-@pytest.mark.parametrize("text", FITTED)
-def test_values_are_fitted_with_an_interval(tried, text):
-    value, planted = FITTED[text]
-    head, _, tail = text.partition("{}")
-    tried(text)
-    check = check_runs(reported(**planted), draws=10)
-    (fit,) = (fit for fit in check.fits if fit.value and fit.text.startswith(head))
-    assert fit.lower < value < fit.upper < 1.15 * fit.lower
-    assert fit.text.endswith(tail)
-
-
-def test_rows_that_do_not_belong_there_and_exchanged_rows_are_found(tried):
+def test_a_row_that_does_not_belong_there_is_found(tried):
     tried()
     rows = reported()
     rows[2] |= {"icl": 2 * rows[2]["icl"], "idg": 0.7 * rows[2]["idg"]}
     assert check_runs(rows, draws=10).fits[0].text == "row 3 is left out"
-    rows = reported()
-    for name in (*BOTH, "icl_se", "idg_se"):
-        rows[0][name], rows[3][name] = rows[3][name], rows[0][name]
-    assert check_runs(rows, draws=10).fits[0].text == "the errors of rows 1 and 4 are exchanged"
 
 
 def test_errors_of_bayes_estimators_are_told_from_those_of_attention(tried):
