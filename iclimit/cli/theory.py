@@ -268,9 +268,9 @@ def dynamics(options: argparse.Namespace) -> None:
     that was learned, the head that learned it and half_drop_time (inf if no head
     is left). iclimit train descent measures the same half_drop_time.
 
-    Attention scores are divided by the context length N. If they are not, as with
-    iclimit train descent --normalization sum, give N^(1/2) X for the initial scale
-    X, and divide times by N, for merged; for separate N^(1/3) X and N^(2/3).
+    Attention scores are divided by the context length N. If they are not (--normalization
+    sum of iclimit train), give N^(1/2) X for the initial scale X, and divide times by N,
+    for merged; for separate N^(1/3) X and N^(2/3).
 
     Examples
     --------
