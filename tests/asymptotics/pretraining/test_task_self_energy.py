@@ -140,7 +140,7 @@ def test_moments_of_the_leverage_against_contexts(context):
     q = task_self_energy.leverage(draws, M, chi[:, None, None], 0.0, None)
     mean = weight @ q.mean[:, 0, 0]
     variance = weight @ (q.variance + q.mean**2)[:, 0, 0] - mean**2
-    h = sampled_summaries(draws, 200_000, rng)
+    h = sampled_summaries(draws, 2_400_000 // max(context, 12), rng)
     sampled = np.einsum("ni,ij,nj->n", h, M[0], h)
     error = np.std(sampled) / math.sqrt(len(h))
     assert mean == pytest.approx(np.mean(sampled), abs=4 * error)
@@ -155,7 +155,7 @@ def test_self_energy_against_contexts(context, prompts):
     rng = np.random.default_rng(prompts)
     draws = task_draws(5, dim=16, count=1, context=context, prompts=prompts, rho=1.0, ridge=1e-3)
     M = task_self_energy.solve(draws).value
-    h = sampled_summaries(draws, 200_000, rng)
+    h = sampled_summaries(draws, 2_400_000 // max(context, 12), rng)
     ratio = draws.dim / prompts
     rq = np.einsum("ni,ij,nj->n", h, M[0], h) * rng.chisquare(16, len(h)) / 16
     sampled = rq / (draws.scales[1] + ratio * rq)
