@@ -125,13 +125,15 @@ MISTAKES: dict[str, tuple[Callable[[Row], Row], Row]] = {
 
 
 def is_named(fit: Fit, text: str) -> bool:
-    """Whether an explanation is the one that was planted; its interval must have the value."""
+    """Whether an explanation is the one that was planted, its value within twice its interval."""
     head, _, rest = text.partition("{")
     if not rest:
         return fit.text == text
     value, _, tail = rest.partition("}")
-    own = fit.lower is not None and fit.upper is not None and fit.text.startswith(head)
-    return bool(own and fit.text.endswith(tail) and fit.lower < float(value) < fit.upper)
+    if not (fit.value and fit.text.startswith(head) and fit.text.endswith(tail)):
+        return False
+    low, middle, high = np.log([fit.lower, fit.value, fit.upper])
+    return bool(2 * (low - middle) < np.log(float(value)) - middle < 2 * (high - middle))
 
 
 def honesty(samples: list[Any], tables: int) -> list[str]:

@@ -39,7 +39,7 @@ from iclimit.validation.yours.runs.judgement import (
     verdict,
 )
 from iclimit.validation.yours.runs.measured import MeasuredRun
-from iclimit.validation.yours.runs.mistakes import ERRORS, Mistake, Outcome, mistakes
+from iclimit.validation.yours.runs.mistakes import ERRORS, Mistake, mistakes
 from iclimit.validation.yours.runs.predictions import Prediction, Theory, predict
 
 # Rows that are tried first, evenly spaced: screening takes 1 to 10 ms for a row and mistake.
@@ -150,8 +150,7 @@ class _Table:
         for row, prediction in zip(self.rows, predictions, strict=True):
             run, true = row.run, mistake.true_run(row.run, value)
             if mistake.outcome is not None and prediction.finite:
-                outcome = partial(_reported, mistake.outcome, true, value)
-                prediction = prediction.mapped(outcome)
+                prediction = prediction.mapped(partial(mistake.outcome, true, value))
             run = run if mistake.bars is None else mistake.bars(run)
             deviations.append(compare_run(run, prediction, one_set=shared))
         return deviations
@@ -188,10 +187,6 @@ class _Table:
             return found
 
         return predictions
-
-
-def _reported(outcome: Outcome, run: MeasuredRun, value: float, errors: np.ndarray) -> np.ndarray:
-    return outcome(errors, run, value)
 
 
 def _misfit(row: Comparison) -> float:

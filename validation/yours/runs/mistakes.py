@@ -19,11 +19,14 @@ from iclimit.notation import ratios_of, size_of
 from iclimit.validation.yours.runs.measured import RATIOS, MeasuredRun
 from iclimit.validation.yours.runs.predictions import Theory
 
+# A number that depends on the run.
+Number = Callable[[MeasuredRun], float]
+
 # Changes of sizes, rho, ridge or estimator: from what the table says, and a value, to the truth.
 Setting = Callable[[MeasuredRun, float], Mapping[str, Any]]
 
-# From the two true errors, the true run and a value to the errors that were reported.
-Outcome = Callable[[np.ndarray, MeasuredRun, float], np.ndarray]
+# From the true run, a value and the two true errors to the errors that were reported.
+Outcome = Callable[[MeasuredRun, float, np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -113,40 +116,35 @@ def _constant(**changes: Any) -> Setting:
     return lambda *_: changes
 
 
-def _errors(factor: Callable[[MeasuredRun], float], noise: float = 0.0) -> Outcome:
-    """Errors divided by a factor, after a multiple of the label noise was subtracted."""
-    return lambda errors, run, _: (errors - noise * run.rho) / factor(run)
-
-
 # What Bayes estimators are called.
 ESTIMATED = {
     "dmmse": "dMMSE, the Bayes estimator on the pretraining tasks",
     "ridge": "the Bayes estimator on fresh tasks, ridge regression on the context",
 }
 
+
+def _errors(text: str, factor: Number, noise: float = 0.0) -> Mistake:
+    """Errors divided by a factor, after a multiple of the label noise was subtracted."""
+    return Mistake(text, outcome=lambda run, _, errors: (errors - noise * run.rho) / factor(run))
+
+
 # Mistakes in what was reported.
 ERRORS = (
-    Mistake("errors are half the squared errors", outcome=_errors(lambda _: 2.0)),
-    Mistake("errors are twice the squared errors", outcome=_errors(lambda _: 0.5)),
-    Mistake("errors leave out the label noise of the query", outcome=_errors(lambda _: 1.0, 1.0)),
+    _errors("errors are half the squared errors", lambda _: 2.0),
+    _errors("errors are twice the squared errors", lambda _: 0.5),
+    _errors("errors leave out the label noise of the query", lambda _: 1.0, 1.0),
+    _errors("errors are half the squared errors without label noise", lambda _: 2.0, 1.0),
+    _errors("errors are divided by the variance 1 + rho of labels", lambda run: 1 + run.rho),
+    _errors("inputs have variance 1 instead of 1/d", lambda run: 1 / run.sizes["dim"]),
     Mistake(
-        "errors are half the squared errors without label noise",
-        outcome=_errors(lambda _: 2.0, 1.0),
+        "errors are roots of the squared errors",
+        outcome=lambda _run, _value, errors: np.sqrt(errors),
     ),
-    Mistake(
-        "errors are divided by the variance 1 + rho of labels",
-        outcome=_errors(lambda run: 1 + run.rho),
-    ),
-    Mistake(
-        "inputs have variance 1 instead of 1/d", outcome=_errors(lambda run: 1 / run.sizes["dim"])
-    ),
-    Mistake("errors are roots of the squared errors", outcome=lambda errors, *_: np.sqrt(errors)),
-    Mistake("icl and idg are exchanged", outcome=lambda errors, *_: errors[::-1]),
+    Mistake("icl and idg are exchanged", outcome=lambda _run, _value, errors: errors[::-1]),
 )
 
 
-def _ridge(text: str, factor: Callable[[MeasuredRun], float]) -> Mistake:
-    text = f"the ridge is {text}"
+def _ridge(text: str, factor: Number) -> Mistake:
     return Mistake(text, lambda run, _: {"ridge": run.ridge * factor(run)})
 
 
@@ -178,9 +176,7 @@ def _pairs(number: int) -> Setting:
     return lambda run, _: {"context": max(1, run.sizes["context"] + number)}
 
 
-def _task_size(
-    run: MeasuredRun, value: float, size: Callable[[MeasuredRun], float] | None = None
-) -> dict[str, float]:
+def _task_size(run: MeasuredRun, value: float, size: Number | None = None) -> dict[str, float]:
     """Noise and ridge in units of the labels if tasks have the squared norm size times d."""
     factor = size(run) if size else value
     return {"rho": run.rho / factor, "ridge": run.ridge / factor}
@@ -220,29 +216,29 @@ SETTINGS = (
     Mistake(
         "tasks have the norm 1 instead of the root of d",
         partial(_task_size, size=_inverse_dim),
-        lambda errors, run, _: errors / run.sizes["dim"],
+        lambda run, _, errors: errors / run.sizes["dim"],
     ),
-    _ridge("d times as large", lambda run: run.sizes["dim"]),
-    _ridge("smaller by the factor d", _inverse_dim),
-    _ridge("n/d times as large", lambda run: run.sizes["prompts"] / run.sizes["dim"]),
+    _ridge("the ridge is d times as large", lambda run: run.sizes["dim"]),
+    _ridge("the ridge is smaller by the factor d", _inverse_dim),
+    _ridge("the ridge is n/d times as large", lambda run: run.sizes["prompts"] / run.sizes["dim"]),
     _ridge(
-        "the factor of the squared norm of Gamma, without n/d",
+        "the ridge is the factor of the squared norm of Gamma, without n/d",
         lambda run: run.sizes["dim"] / run.sizes["prompts"],
     ),
-    _ridge("n times as large", lambda run: run.sizes["prompts"]),
-    _ridge("smaller by the factor n", lambda run: 1 / run.sizes["prompts"]),
-    _ridge("tau times as large", lambda run: run.ratios["tau"]),
-    _ridge("smaller by the factor tau", lambda run: 1 / run.ratios["tau"]),
-    _ridge("twice as large", lambda _: 2.0),
-    _ridge("half as large", lambda _: 0.5),
-    _ridge("0", lambda _: 0.0),
-    Mistake(
+    _ridge("the ridge is n times as large", lambda run: run.sizes["prompts"]),
+    _ridge("the ridge is smaller by the factor n", lambda run: 1 / run.sizes["prompts"]),
+    _ridge("the ridge is tau times as large", lambda run: run.ratios["tau"]),
+    _ridge("the ridge is smaller by the factor tau", lambda run: 1 / run.ratios["tau"]),
+    _ridge("the ridge is twice as large", lambda _: 2.0),
+    _ridge("the ridge is half as large", lambda _: 0.5),
+    _ridge("the ridge is 0", lambda _: 0.0),
+    _ridge(
         "products of the context are summed without the factor d/l",
-        lambda run, _: {"ridge": run.ridge * (run.sizes["dim"] / run.sizes["context"]) ** 2},
+        lambda run: (run.sizes["dim"] / run.sizes["context"]) ** 2,
     ),
-    Mistake(
+    _ridge(
         "products of the context are averaged without the factor d",
-        lambda run, _: {"ridge": run.ridge * run.sizes["dim"] ** 2},
+        lambda run: run.sizes["dim"] ** 2,
     ),
 )
 
@@ -252,13 +248,13 @@ def _fitted(runs: Sequence[MeasuredRun]) -> list[Mistake]:
     rows = [
         Mistake(
             "errors are {} times the squared errors",
-            outcome=lambda errors, _, value: value * errors,
+            outcome=lambda _, value, errors: value * errors,
             fitted=True,
         ),
         Mistake(
             "tasks have the squared norm {} d",
             _task_size,
-            lambda errors, _, value: value * errors,
+            lambda _, value, errors: value * errors,
             fitted=True,
         ),
     ]
