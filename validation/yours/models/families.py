@@ -272,7 +272,7 @@ def families(problem: Problem) -> list[Family]:
             count="layers",
             counts=(2, 3, 4, 6),
             counted=("one layer of GD++", "{} layers of GD++"),
-            contains=("averaging", "one_step", "descent", "flow", "least_squares"),
+            contains=("averaging", "one_step", "least_squares"),
         ),
         Family(
             "recency_ridge",

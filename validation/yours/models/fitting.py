@@ -312,7 +312,8 @@ def fit_families(
         The families with their parameters, in the order of what they leave unexplained.
     list of Baseline
         Of their members, as algorithms, the nearest one and those that may be within the
-        tolerance.  One whose family contains another counts if it is significantly nearer.
+        tolerance.  A member of a family that contains another one within the tolerance counts if
+        it is significantly nearer.
     """
     used = fit_size(section.problem, len(model))
     last = min(used + JUDGED * used, len(model))
@@ -325,12 +326,16 @@ def fit_families(
         found.append((replace(fit, unexplained=ratio(left, square)), member, left))
     found.sort(key=lambda each: each[0].unexplained.mean)
     near, limit = list[Baseline](), quantile(len(found))
+    within = {
+        fit.family: left
+        for fit, _, left in found
+        if fit.unexplained.mean + limit * fit.unexplained.standard_error < tolerance
+    }
     for fit, member, left in found:
         share = fit.unexplained
-        simpler = [
-            other for each, _, other in found if each is not fit and each.family in member.contains
-        ]
-        new = all(larger(other, left, limit, ROUNDING**2 * np.mean(square)) for other in simpler)
+        simpler = [within[name] for name in member.contains if name in within]
+        rounding = ROUNDING**2 * float(np.mean(square))
+        new = all(other is left or larger(other, left, limit, rounding) for other in simpler)
         if new and (not near or share.mean - limit * share.standard_error < tolerance):
             near.append(member)
     return [fit for fit, _, _ in found], near
