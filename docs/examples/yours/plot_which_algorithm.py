@@ -70,9 +70,9 @@ def train(kind, steps=1500, batch=256, rate=0.02):
 linear, softmax = train("linear"), train("softmax")
 
 # %%
-# The layer of linear attention does what the theory says: one step of gradient descent.  Its
-# factor shows how far training has brought the rate, and the eigenvalues of Gamma how far from a
-# multiple of the identity its matrix is.
+# The layer of linear attention does what the theory says: one step of gradient descent.  The
+# fitted rate, and the factor of the best step, show how far training has brought it, and the
+# eigenvalues of Gamma how far from a multiple of the identity its matrix is.
 
 
 def one_layer(inputs, labels, query):
@@ -116,7 +116,7 @@ print(deeper.verdict)
 # beside them their exact errors.
 
 models = {"linear attention": report, "softmax attention": smoother, "two linear layers": deeper}
-figure, axes = plt.subplots(1, 3, figsize=(12, 4), sharey=True, layout="constrained")
+figure, axes = plt.subplots(1, 3, figsize=(14, 4), layout="constrained")
 for ax, (name, found) in zip(axes, models.items(), strict=True):
     found.plot(ax)
     ax.set_title(name)
