@@ -310,11 +310,12 @@ def _pairs(predicted: _Predicted) -> Iterator[tuple[Mistake, list[Prediction]]]:
 
 def _confirmed(table: _Table, screened: _Table, candidates: Sequence[_Candidate]) -> Iterator[Fit]:
     """Candidates that explain the whole table by full predictions."""
-    plain = screened.misfit(screened.rows)
-    ordered = sorted(candidates, key=lambda each: each.misfit + each.penalty)
-    least = ordered[0].misfit + ordered[0].penalty if ordered else math.inf
-    limit = min(plain - BETTER, least + WITHIN)
-    for candidate in [each for each in ordered if each.misfit + each.penalty < limit][:CONFIRMED]:
+    plain, whole = screened.misfit(screened.rows), table.misfit(table.rows)
+    better = [each for each in candidates if each.misfit < plain - BETTER]
+    better.sort(key=lambda each: each.misfit + each.penalty)
+    for candidate in better[:CONFIRMED]:
+        if candidate.misfit + candidate.penalty > better[0].misfit + better[0].penalty + WITHIN:
+            break
         mistake, values = candidate.mistake, candidate.values
         value = values[0] if values else math.nan
         try:
@@ -322,8 +323,9 @@ def _confirmed(table: _Table, screened: _Table, candidates: Sequence[_Candidate]
         except ValueError:
             continue
         changed = table.changed(mistake, value, predictions)
-        misfit = table.misfit(changed) + candidate.penalty
-        if misfit < table.misfit(table.rows) - BETTER and _explains(table, mistake, changed):
+        misfit = table.misfit(changed)
+        if misfit < whole - BETTER and _explains(table, mistake, changed):
+            misfit += candidate.penalty
             if values:
                 text = mistake.text.format("{:.4g} ({:.4g} to {:.4g})".format(*values))
                 yield Fit(text, chi_square(changed), misfit, *values)
