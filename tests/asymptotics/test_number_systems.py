@@ -17,10 +17,10 @@ FLOAT64 = 1e-9
 SINGLE = {
     *("IndependentEntries", "MarchenkoPastur", "SampleCovariance", "Wishart", "derive_schedule"),
     *("effective_init_scale", "errors_of_gamma", "expected_gamma", "finite_rank_loss"),
-    *("finite_size_errors", "fixed_point_losses", "functional_optimum", "optimal_gamma"),
-    *("optimal_kernel", "optimal_preconditioner", "optimal_softmax_matrix", "preconditioner_loss"),
-    *("sine_optimum", "uniform_softmax", "uniform_softmax_loss", "untied_power_law_steps"),
-    *("whole_token_optimum", "wishart_moment"),
+    *("finite_size_errors", "finite_size_spread", "fixed_point_losses", "functional_optimum"),
+    *("optimal_gamma", "optimal_kernel", "optimal_preconditioner", "optimal_softmax_matrix"),
+    *("preconditioner_loss", "sine_optimum", "uniform_softmax", "uniform_softmax_loss"),
+    *("untied_power_law_steps", "whole_token_optimum", "wishart_moment"),
 }
 """Functions whose numbers must be single ones, although other annotations are like theirs."""
 EXACT = {
@@ -47,6 +47,7 @@ LIBRARIES = {
     *("time_from_pole", "attention_loss", "long_context_softmax", "optimal_softmax"),
     *("softmax_loss", "final_test_time_error", "online_sgd_errors", "overthinking_ratio"),
     *("overthinking_threshold", "scaling_exponents", "untied_power_law_loss"),
+    "error_spread",
 }
 """Functions of the arrays of any library."""
 
