@@ -53,7 +53,7 @@ from iclimit.results import Result
 POWER = 4
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ErrorSpread(Result):
     """Standard deviations of the errors of one run, times the dimension.
 

@@ -42,7 +42,7 @@ from iclimit.results import Result
 INTERPOLATED = 3
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RidgeFluctuations(Result):
     """Test errors of ridge regression over training sets.
 
