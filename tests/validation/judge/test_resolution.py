@@ -10,6 +10,10 @@ from iclimit.validation.judge.coverage import coverage, uncovered_reason
 COVERED = 0.02
 """Largest resolution of a function that counts as covered."""
 
+BLUNT = {"finite_size_spread": 0.12, "final_test_time_error": 0.021}
+"""Those that are known less well: standard deviations need thousands of runs for a per cent, and
+a limit in steps and in the dimension together has the runs of the quick preset."""
+
 
 @pytest.mark.slow
 def test_what_a_validation_states_that_it_would_have_noticed():
@@ -55,6 +59,7 @@ def every_function_is_covered_or_there_is_a_reason(run):
     blunt = {
         each.function: each.resolution
         for each in coverage(run)
-        if not each.resolution <= COVERED and not uncovered_reason(each.function)
+        if not each.resolution <= BLUNT.get(each.function, COVERED)
+        and not uncovered_reason(each.function)
     }
     assert blunt == {}
