@@ -277,10 +277,8 @@ def best_test_covariance(
     >>> best.spectrum.task, best.spectrum.test
     (array([0.4, 1.6]), array([0., 2.]))
     """
-    settings = check_settings(
-        tau, alpha, kappa, rho, ridge, test_alpha, test_rho, finite_context=True
-    )
-    return _extreme_test_covariance(spectrum, settings, fixed, 1)
+    given = tau, alpha, kappa, rho, ridge, test_alpha, test_rho
+    return _extreme_test_covariance(spectrum, given, fixed, 1)
 
 
 def worst_test_covariance(
@@ -322,16 +320,15 @@ def worst_test_covariance(
     >>> worst.spectrum.task, worst.spectrum.test
     (array([0.4, 1.6]), array([2., 0.]))
     """
-    settings = check_settings(
-        tau, alpha, kappa, rho, ridge, test_alpha, test_rho, finite_context=True
-    )
-    return _extreme_test_covariance(spectrum, settings, fixed, -1)
+    given = tau, alpha, kappa, rho, ridge, test_alpha, test_rho
+    return _extreme_test_covariance(spectrum, given, fixed, -1)
 
 
 def _extreme_test_covariance(
-    spectrum: JointSpectrum, settings: Settings, fixed: str, sign: int
+    spectrum: JointSpectrum, given: tuple[float | None, ...], fixed: str, sign: int
 ) -> BestCovariance:
     """Test covariance of least (sign 1) or largest (sign -1) ICL error, which is linear in it."""
+    settings = check_settings(*given, finite_context=True)
     check_choice("fixed", fixed, ("trace", "spectrum"))
     slopes = sign * slopes_at(spectrum, settings)
     if not np.all(np.isfinite(slopes)):

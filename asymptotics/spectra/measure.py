@@ -68,7 +68,7 @@ class SpectralMeasure:
     @cached_property
     def support(self) -> Intervals:
         """Sorted closed intervals; an atom outside the others is (position, position)."""
-        raise NotImplementedError(f"{type(self).__name__} must define support")
+        raise TypeError(f"{type(self).__name__} must define support")
 
     @cached_property
     def atoms(self) -> Intervals:

@@ -23,6 +23,10 @@ HUGE = 1e6
 # have heavy tails: a few of a hundred prompts make up most of the mean, and z is small.
 CLEAR = 100.0
 
+# Answers count at most as this many times their median: those of a method that diverges on few
+# contexts would be judged by these alone.  A normal law has one in a hundred billion beyond.
+LARGEST_OVER_MEDIAN = 10.0
+
 # Largest leverage of a row, which has 1 if nothing else tells a weight.
 LARGEST_LEVERAGE = 0.99
 
@@ -48,6 +52,14 @@ def without_rounding(mean: float, error: float, count: int) -> Estimate:
     if error < FLOAT64:
         return Estimate(round(mean, 12), 0.0, count)
     return Estimate(mean, error, count)
+
+
+def bounded_weights(answers: np.ndarray) -> np.ndarray:
+    """Factors (n,) that make the largest answers `LARGEST_OVER_MEDIAN` times as large as usual."""
+    sizes = np.abs(answers)
+    most = LARGEST_OVER_MEDIAN * float(np.median(sizes))
+    large = sizes > most
+    return np.where(large & (most > 0), most / np.where(large, sizes, 1.0), 1.0)
 
 
 def cosine(first: np.ndarray, second: np.ndarray) -> Estimate:

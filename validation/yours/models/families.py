@@ -224,24 +224,55 @@ def families(problem: Problem) -> list[Family]:
     problem : Problem
         Law of the prompts.
     """
-    units, N, d = ProblemUnits(problem), problem.context, problem.dim
-    m, signal = units.input_variance, units.signal
-    penalties, rates = N * m * np.geomspace(1e-4, 10, 11), np.geomspace(0.02, 2, 9) / m
-    penalty, rate = Parameter(penalties), Parameter(rates)
-    decay = Parameter(np.exp(-1 / (N * np.geomspace(1 / 16, 4, 7))), "logit")
-    whole = sorted({round(each) for each in np.geomspace(1, N, 8)})
-    best_penalty = units.noise_variance / problem.task_variance
-    best = {"penalty": best_penalty} if best_penalty else {}
-    temperatures = np.geomspace(0.02, 2, 7) / m
-    both_signs = Parameter(np.concatenate([-temperatures[::-1], temperatures]), "linear")
-    rows = [
+    scales = _Scales.of(problem)
+    return [
+        *_spectral(scales),
+        *_weighted(scales),
+        *_online(scales),
+        *_smoothers(scales),
+        *_informed(scales),
+    ]
+
+
+@dataclass(frozen=True)
+class _Scales:
+    """Where the searches start: the scales of a problem and of its parameters."""
+
+    problem: Problem
+    units: ProblemUnits
+    penalty: Parameter
+    rate: Parameter
+    pairs: Sequence[int]
+
+    @classmethod
+    def of(cls, problem: Problem) -> _Scales:
+        units, N = ProblemUnits(problem), problem.context
+        penalty = Parameter(N * units.input_variance * np.geomspace(1e-4, 10, 11))
+        # Answers vary fast with a rate at which steps diverge.
+        rates = np.concatenate([np.geomspace(0.02, 0.3, 5), np.geomspace(0.4, 2, 17)])
+        rate = Parameter(rates / units.input_variance)
+        pairs = sorted({round(each) for each in np.geomspace(1, N, 8)})
+        return cls(problem, units, penalty, rate, pairs)
+
+    @property
+    def best(self) -> dict[str, float]:
+        """The best penalty, where there is label noise."""
+        penalty = self.units.noise_variance / self.problem.task_variance
+        return {"penalty": penalty} if penalty else {}
+
+
+def _spectral(scales: _Scales) -> list[Family]:
+    """Families of `FILTERS`."""
+    m = scales.units.input_variance
+    gammas = np.linspace(-0.5, 1, 7)[[0, 1, 3, 4, 6]] / 2 / m
+    return [
         Family(
             "ridge",
             "ridge regression with penalty {penalty}",
             partial(filtered, name="ridge"),
-            {"penalty": penalty},
+            {"penalty": scales.penalty},
             contains=("ridge", "least_squares"),
-            best={} if problem.task_covariance is not None else best,
+            best={} if scales.problem.task_covariance is not None else scales.best,
         ),
         Family(
             "flow",
@@ -254,7 +285,7 @@ def families(problem: Problem) -> list[Family]:
             "descent",
             "{steps} of rate {rate}",
             partial(filtered, name="descent"),
-            {"rate": rate},
+            {"rate": scales.rate},
             count="steps",
             counts=(1, 2, 3, 5, 8, 13, 20, 30, 50, 80, 120, MOST_STEPS),
             counted=("one gradient step", "{} gradient steps"),
@@ -265,28 +296,32 @@ def families(problem: Problem) -> list[Family]:
             "gdpp",
             "{layers} of rate {rate} and gamma {gamma}",
             partial(filtered, name="gdpp"),
-            {
-                "rate": rate,
-                "gamma": Parameter(np.linspace(-0.5, 1, 7)[[0, 1, 3, 4, 6]] / 2 / m, "linear"),
-            },
+            {"rate": scales.rate, "gamma": Parameter(gammas, "linear")},
             count="layers",
             counts=(2, 3, 4, 6),
             counted=("one layer of GD++", "{} layers of GD++"),
             contains=("averaging", "one_step", "least_squares"),
         ),
+    ]
+
+
+def _weighted(scales: _Scales) -> list[Family]:
+    """Families in which the last pairs count more."""
+    memories = scales.problem.context * np.geomspace(1 / 16, 4, 7)
+    decay = Parameter(np.exp(-1 / memories), "logit")
+    few_penalties = Parameter(scales.penalty.start[::2])
+    return [
         Family(
             "recency_ridge",
             "ridge regression with penalty {penalty} and weights that decay by {decay} a pair",
             _recency_ridge,
-            {"penalty": Parameter(penalties[::2]), "decay": decay},
+            {"penalty": few_penalties, "decay": decay},
             contains=("ridge", "least_squares"),
         ),
         Family(
             "recency_step",
             "one gradient step of rate {rate} on pairs whose weights decay by {decay} a pair",
-            lambda examples, decay: (
-                examples.products @ _decays(decay, examples.pairs) / examples.pairs
-            ),
+            _recency_step,
             {"decay": decay},
             factor="rate",
             contains=("averaging", "one_step", "descent"),
@@ -297,12 +332,19 @@ def families(problem: Problem) -> list[Family]:
             lambda examples, pairs, penalty: filtered(
                 examples.last(pairs), "ridge", penalty=penalty
             ),
-            {"penalty": penalty},
+            {"penalty": scales.penalty},
             count="pairs",
-            counts=whole,
+            counts=scales.pairs,
             counted=("the last pair", "the last {} pairs"),
             contains=("ridge", "least_squares"),
         ),
+    ]
+
+
+def _online(scales: _Scales) -> list[Family]:
+    """Families that read the pairs one by one, and the lasso."""
+    d, m, signal = scales.problem.dim, scales.units.input_variance, scales.units.signal
+    return [
         Family(
             "delta_rule",
             "the delta rule with step {step}",
@@ -326,6 +368,15 @@ def families(problem: Problem) -> list[Family]:
             {"penalty": Parameter(math.sqrt(m * signal / d) * np.geomspace(1e-3, 3, 7))},
             contains=("least_squares",),
         ),
+    ]
+
+
+def _smoothers(scales: _Scales) -> list[Family]:
+    """Families that average labels with weights of their inputs."""
+    d, m = scales.problem.dim, scales.units.input_variance
+    temperatures = np.geomspace(0.02, 2, 7) / m
+    both_signs = Parameter(np.concatenate([-temperatures[::-1], temperatures]), "linear")
+    return [
         Family(
             "softmax",
             "a softmax head of inverse temperature {inverse_temperature} and value {value}",
@@ -355,47 +406,49 @@ def families(problem: Problem) -> list[Family]:
             "the mean label of {neighbours}",
             lambda examples, neighbours: nearest_neighbours(examples.prompts, neighbours),
             count="neighbours",
-            counts=whole,
+            counts=scales.pairs,
             counted=("the nearest input", "the {} nearest inputs"),
             contains=("nearest_neighbours",),
         ),
     ]
-    if problem.task_covariance is not None:
-        root = covariance_root(problem.task_covariance)
-        words = "ridge regression with penalty {penalty} under the covariance of the tasks"
+
+
+def _informed(scales: _Scales) -> list[Family]:
+    """Families that know the covariance of the tasks, or the tasks."""
+    rows, units = [], scales.units
+    if scales.problem.task_covariance is not None:
+        root = covariance_root(scales.problem.task_covariance)
         rows.append(
             Family(
                 "prior_ridge",
-                words,
+                "ridge regression with penalty {penalty} under the covariance of the tasks",
                 lambda examples, penalty: filtered(
                     examples.rotated(root), "ridge", penalty=penalty
                 ),
-                {"penalty": penalty},
+                {"penalty": scales.penalty},
                 contains=("ridge",),
-                best=best,
+                best=scales.best,
             )
         )
-    if problem.task_set is not None:
-        tasks = problem.task_set
-        noise = Parameter((units.noise_variance or signal) * np.geomspace(0.01, 100, 9))
-
-        def posterior(examples: Examples, noise_variance: float) -> np.ndarray:
-            noise = np.full(len(examples), noise_variance)
-            told = replace(examples.prompts, noise_variance=noise)
-            return np.vecdot(told.query, dmmse_weights(told, tasks))
-
+    if scales.problem.task_set is not None:
+        noise = Parameter((units.noise_variance or units.signal) * np.geomspace(0.01, 100, 9))
         rows.append(
             Family(
                 "dmmse",
                 "the posterior mean over the given tasks for label noise of variance "
                 "{noise_variance}",
-                posterior,
+                partial(_posterior, tasks=scales.problem.task_set),
                 {"noise_variance": noise},
                 contains=("dmmse",),
                 best={"noise_variance": units.noise_variance} if units.noise_variance else {},
             )
         )
     return rows
+
+
+def _posterior(examples: Examples, noise_variance: float, *, tasks: np.ndarray) -> np.ndarray:
+    told = replace(examples.prompts, noise_variance=np.full(len(examples), noise_variance))
+    return np.vecdot(told.query, dmmse_weights(told, tasks))
 
 
 def _recency_step(examples: Examples, decay: float) -> np.ndarray:

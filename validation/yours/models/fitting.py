@@ -34,6 +34,7 @@ from iclimit.validation.yours.ratios import (
     FLOAT64,
     ROUNDING,
     best_weights,
+    bounded_weights,
     larger,
     quantile,
     ratio,
@@ -110,8 +111,10 @@ class _Search:
 
     def __post_init__(self) -> None:
         self.few = Examples(self.examples.prompts[:FIRST])
-        self.size = math.sqrt(float(np.mean(self.model**2)))
-        self.model = self.model / self.size
+        self.weight = bounded_weights(self.model)
+        bounded = self.weight * self.model
+        self.size = math.sqrt(float(np.mean(bounded**2)))
+        self.model = bounded / self.size
         self.solved: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def answers(self, examples: Examples, count: int, free: np.ndarray) -> np.ndarray:
@@ -122,7 +125,8 @@ class _Search:
         }
         if self.family.count:
             values[self.family.count] = count
-        return finite_answers(self.family, examples, values) / self.size
+        answers = finite_answers(self.family, examples, values)
+        return self.weight[: len(examples)] * answers / self.size
 
     def residual(self, free: np.ndarray, count: int, examples: Examples) -> np.ndarray:
         """What is left of the answers of the model with the best factor."""
@@ -170,11 +174,14 @@ class _Search:
         return float(np.mean(self.solve(count)[1] ** 2))
 
     def best_count(self) -> int:
-        """The best whole number: of those tried first, then from neighbour to neighbour."""
+        """The best whole number: of those tried first, then of neighbours.
+
+        Steps that diverge turn the sign of the answers each time: numbers of one parity are near.
+        """
         best = min(self.family.counts, key=self.left)
         while self.family.count:
             least, most = self.family.counts[0], self.family.counts[-1]
-            near = [each for each in (best - 1, best + 1) if least <= each <= most]
+            near = [best + by for by in (-2, -1, 1, 2) if least <= best + by <= most]
             better = min(near, key=self.left, default=best)
             if self.left(better) >= self.left(best):
                 break

@@ -25,14 +25,16 @@ the tolerance times that of the labels without noise.
 **Likeness.**  The distance of a model f to an algorithm g is :math:`E(f - g)^2`, over the
 prompts.  The share that g leaves unexplained is this distance over :math:`E f^2`: 0 for equal
 answers, 1 for the null predictor, and more for answers worse than none.  The factor c minimises
-:math:`E(f - cg)^2`: it is not 1 where the model takes another rate.
+:math:`E(f - cg)^2`: it is not 1 where the model takes another rate.  Prompts whose answer is more
+than ten times the median one have less weight, so that such an answer counts as ten times the
+median: a method that diverges on few contexts would be judged by these alone.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -44,8 +46,10 @@ from iclimit.validation.yours.models.mixtures import GAIN, Mixture, best_mixture
 from iclimit.validation.yours.models.model import Answers
 from iclimit.validation.yours.ratios import (
     DOUBT,
+    LARGEST_OVER_MEDIAN,
     ROUNDING,
     best_factor,
+    bounded_weights,
     larger,
     percent,
     quantile,
@@ -212,12 +216,18 @@ def identify(
     """
     known = {name: Baseline(name, "", np.zeros_like) for name in answers.baselines}
     known |= {each.name: each for each in algorithms}
+    weight = bounded_weights(answers.model)
+    size = ratio(answers.model**2, answers.target**2)
+    answers = replace(
+        answers,
+        model=weight * answers.model,
+        baselines={name: weight * each for name, each in answers.baselines.items()},
+    )
     near = likenesses(answers)
     plain = [each.name for each in near if not known[each.name].parameters]
     mixture = best_mixture(answers.model, {name: answers.baselines[name] for name in plain})
     limit = quantile(len(near))
     within = [each for each in near if _upper(each.unexplained, limit) < tolerance]
-    size = ratio(answers.model**2, answers.target**2)
     told: dict[str, tuple[str, ...]] = {}
     if _upper(size, quantile(1)) < tolerance:
         part = percent(size)
@@ -231,6 +241,9 @@ def identify(
     else:
         words = _unnamed(answers, near, mixture, known, tolerance)
     kind, names, alike, sentence = words
+    if large := np.count_nonzero(weight < 1):
+        most = f"{LARGEST_OVER_MEDIAN:g} times the median"
+        sentence += f" Answers above {most} ({large:,} of {len(weight):,}) count as that."
     holds, inside = kind in ("algorithm", "mixture"), tuple(each.name for each in within)
     return Identification(
         kind,
@@ -295,12 +308,13 @@ def _named(
     else:
         kind = "algorithm"
         refined = _refined(best, mixture, known) if least == 0 else ""
-        sentences = [f"It is {_title(best, known)}: {share}{refined}"]
+        subject = "On these prompts it is" if differences[best.name] else "It is"
+        sentences = [f"{subject} {_title(best, known)}: {share}{refined}"]
     around = [each for each in known.values() if best.name in each.contains]
     if around:
         sentences.append(f"Fitted, it is {min(around, key=lambda each: each.parameters).words}")
     if differences[best.name]:
-        sentences.append(f"It differs from that at {_some(differences[best.name])}")
+        sentences.append(f"On others it is not: it differs at {_some(differences[best.name])}")
     if unclear := [texts[each] for each in others if each in tied and each not in rivals]:
         sentences.append(f"These prompts cannot tell it from {_some(unclear)}")
     if further := [texts[each] for each in others if each not in tied]:
@@ -384,9 +398,8 @@ def _unnamed(
     shares = open_ + [mixture.unexplained] * (_lower(mixture.unexplained, limit) < tolerance)
     if not shares:
         return "none", (), (), f"It is none of these algorithms: {reason}."
-    count = len(answers.model) * max(
-        (limit * each.standard_error / (each.mean - tolerance)) ** 2 for each in shares
-    )
+    needed = [(limit * each.standard_error / (each.mean - tolerance)) ** 2 for each in shares]
+    count = len(answers.model) * max(1.0, *needed)
     enough = f"some {float(f'{2 * count:.1g}'):,.0f} would tell" if count < MOST_PROMPTS else ""
     words = f"These prompts are too few for a verdict{enough and ', '}{enough}: {reason}."
     return "undecided", (nearest.name,), (), words

@@ -219,6 +219,13 @@ def test_the_best_algorithm_is_named_before_its_family():
     assert "Fitted, it is ridge regression with penalty 0.25 (the best)." in found.sentence
 
 
+def test_steps_that_diverge_are_named_although_few_contexts_rule_their_answers():
+    """Judged by these few alone, they were called layers of GD++."""
+    found = verdict(lambda *p: descent(*p, 10, 1.0))
+    assert found.sentence.startswith("It is 10 gradient steps of rate 1: it leaves 0 % ")
+    assert found.sentence.endswith("count as that.")
+
+
 def test_what_depends_on_the_order_is_no_member_that_does_not():
     """Within the tolerance on fresh prompts, but not for the derivatives by the labels."""
     weights = np.repeat([0.0, 1.0], [3, N - 3])
