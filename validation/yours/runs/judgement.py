@@ -164,20 +164,25 @@ def compare_run(run: MeasuredRun, prediction: Prediction, *, one_set: bool) -> R
 _MANY_TASKS = 20.0
 
 
-def shared_doubts(rows: Sequence[RowDeviation]) -> list[np.ndarray]:
-    """Errors of the theory by row, as loadings (judged errors, sources).
+def likeness(runs: Sequence[MeasuredRun]) -> np.ndarray:
+    """Loadings of the errors of the theory, run by run, on independent sources.
 
-    Rows that are alike share them: 0.6 of them if a size differs by a factor e, 0.1 by e^2.
+    Runs that are alike share them: 0.6 of them if a size differs by a factor e, 0.1 by e^2.
     """
-    ratios = [row.run.ratios for row in rows]
+    ratios = [run.ratios for run in runs]
     places = np.log(
         [
-            (row.run.sizes["dim"], each["tau"], each["alpha"], min(each["kappa"], _MANY_TASKS))
-            for row, each in zip(rows, ratios, strict=True)
+            (run.sizes["dim"], each["tau"], each["alpha"], min(each["kappa"], _MANY_TASKS))
+            for run, each in zip(runs, ratios, strict=True)
         ]
     )
     squares = np.sum((places[:, None] - places) ** 2, axis=2)
-    alike = np.linalg.cholesky(np.exp(-squares / 2) + 1e-9 * np.eye(len(rows)))
+    return np.linalg.cholesky(np.exp(-squares / 2) + 1e-9 * np.eye(len(runs)))
+
+
+def shared_doubts(rows: Sequence[RowDeviation]) -> list[np.ndarray]:
+    """Errors of the theory by row, as loadings (judged errors, sources)."""
+    alike = likeness([row.run for row in rows])
     weights = [np.array([MEASURED[name] for name in row.judged]).reshape(-1, 2) for row in rows]
     return [
         np.kron(shares, weight @ row.prediction.doubts)

@@ -1,0 +1,85 @@
+"""Least squares: against linear algebra where the model is linear, and against known minima."""
+
+import math
+
+import numpy as np
+import pytest
+
+from iclimit.validation.yours.least_squares import (
+    Precision,
+    fisher_matrix,
+    minimum,
+    profile,
+    slopes_of,
+)
+
+WIDE = np.full(2, -50.0), np.full(2, 50.0)
+
+
+@pytest.fixture
+def linear():
+    """Three data of two parameters, with their exact solution and covariance."""
+    slopes = np.array([[1.0, 2.0], [0.5, -1.0], [3.0, 1.0]])
+    covariance = np.array([[2.0, 0.3, 0.0], [0.3, 1.0, 0.1], [0.0, 0.1, 0.5]])
+    data = np.array([1.0, 2.0, -1.0])
+    root = np.linalg.cholesky(covariance)
+    inverse = np.linalg.inv(covariance)
+    normal = slopes.T @ inverse @ slopes
+    best = np.linalg.solve(normal, slopes.T @ inverse @ data)
+    return lambda x: np.linalg.solve(root, slopes @ x - data), slopes, covariance, normal, best
+
+
+def test_linear_model_has_the_exact_minimum_and_slopes(linear):
+    residuals, slopes, covariance, normal, best = linear
+    np.testing.assert_allclose(minimum(residuals, np.zeros(2), WIDE), best, atol=1e-7)
+    np.testing.assert_allclose(fisher_matrix(slopes, covariance), normal)
+    whitened = slopes_of(residuals, best)
+    np.testing.assert_allclose(whitened.T @ whitened, normal, rtol=1e-8)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_profile_of_a_linear_model_is_that_of_the_fisher_matrix(linear, index):
+    residuals, _, _, normal, best = linear
+    error = math.sqrt(np.linalg.inv(normal)[index, index])
+    curve = profile(residuals, best, index, error, WIDE)
+    np.testing.assert_allclose(curve.rises, ((curve.values - best[index]) / error) ** 2, atol=1e-6)
+    for level, size in ((68, 0.9945), (95, 1.9600)):  # 68 and 95 per cent of a normal law
+        low, high = curve.interval(level)
+        assert low == pytest.approx(best[index] - size * error, abs=2e-3 * error)
+        assert high == pytest.approx(best[index] + size * error, abs=2e-3 * error)
+
+
+def test_interval_is_open_where_the_range_ends():
+    def residuals(x):
+        return np.exp(x) - 0.01
+
+    ends = np.array([-5.0]), np.array([5.0])
+    best = minimum(residuals, np.array([0.0]), ends)
+    assert profile(residuals, best, 0, 100.0, ends).interval(95)[0] == -5
+
+
+def test_the_lowest_of_two_minima_is_found():
+    def residuals(x):
+        return np.array([(x[0] ** 2 - 1), 0.3 * (x[0] + 1)])
+
+    ends = np.array([-3.0]), np.array([3.0])
+    assert minimum(residuals, np.array([1.0]), ends)[0] == pytest.approx(-1)
+
+
+def test_degeneracies_are_named():
+    known = {"q": {"a": -1.0, "b": 0.5}}
+    gradient = np.array([-1.0, 0.5, 0.0]) / math.sqrt(1.25)
+    fisher = 1e4 * np.outer(gradient, gradient) + np.diag([1e-3, 1e-3, 100.0])
+    (sentence,) = Precision(["a", "b", "c"], fisher, known).degeneracies
+    assert sentence.startswith("a and b are hardly told apart")
+    assert "only q is fixed, to 1 %" in sentence
+    (sentence,) = Precision(["a", "b"], fisher[:2, :2]).degeneracies
+    assert "a b^-0.5" in sentence
+    (sentence,) = Precision(["a", "b"], np.diag([1e-8, 100.0])).degeneracies
+    assert sentence.startswith("a is not fixed")
+    assert not Precision(["a", "b"], np.diag([400.0, 100.0])).degeneracies
+
+
+def test_inverse_of_a_singular_matrix_is_enormous():
+    errors = Precision(["a", "b"], np.ones((2, 2))).standard_errors
+    assert min(errors.values()) > 1e5

@@ -1,0 +1,400 @@
+r"""Errors of a table of runs as functions of effective parameters, and their covariance.
+
+An error is the limit at the parameters, times a correction for the finite size.  The correction
+is the finite-size prediction over the limit at :math:`\tau' = n/(d(d+1))`, where its peak is.  Its
+logarithm changes slowly: it is linear in the logarithms of the parameters, about a point that
+moves to the best fit.
+
+**Covariance.**  Errors are compared by their logarithms; differences, and errors that were
+measured as negative, as they are.  The covariance has four parts: the scatter of the runs, by
+their error bars or as `iclimit.finite_size_spread` predicts it; the spread of the prediction over
+task sets; and the doubt of the prediction, which rows that are alike share.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+
+import numpy as np
+from scipy.linalg import block_diag, solve_triangular
+
+from iclimit.asymptotics.pretraining import finite_size_spread
+from iclimit.asymptotics.pretraining.structure import Structure
+from iclimit.checks import check_choice
+from iclimit.results import Estimate
+from iclimit.validation.yours.least_squares import Precision, fisher_matrix, slopes_of
+from iclimit.validation.yours.runs.judgement import likeness
+from iclimit.validation.yours.runs.measured import MEASURED, RATIOS, MeasuredRun
+from iclimit.validation.yours.runs.predictions import Prediction, Theory, limits, predict
+
+# What may be free, as the powers with which it multiplies parameters and errors.
+FREE: dict[str, dict[str, float]] = {
+    **{name: {name: 1.0} for name in (*RATIOS.values(), "rho", "ridge", "factor")},
+    "task_norm": {"factor": 1.0, "rho": -1.0, "ridge": -1.0},
+    "offset": {},
+}
+
+# Parameters of the limit, by whose logarithms corrections are linear.
+LIMIT = (*RATIOS.values(), "rho", "ridge")
+
+# Those that corrections hardly depend on: less than their scatter over task sets.
+LEVEL = ("kappa",)
+
+# Factors of what a table says, and values of a noise or a ridge that is 0 there.
+FACTORS, VALUES = (0.02, 50.0), (1e-5, 50.0)
+
+# First value of a noise or a ridge that is 0 in the table, and offsets over the mean error.
+START, OFFSETS = 0.1, (-2.0, 20.0)
+
+# Step of the logarithms over which corrections are differenced.
+STEP = 0.2
+
+# Least predicted error, and largest correlation of two errors.
+TINY, MOST_ALIKE = 1e-9, 0.999
+
+# Task sets over which the predicted spread of a run is averaged.
+SPREAD_SETS = 10
+
+# Correlation of the two errors of a run where it is neither measured nor predicted.
+TYPICAL = 0.7
+
+# What predicts the errors of a run.
+Predict = Callable[[MeasuredRun], Prediction]
+
+
+def run_spread(run: MeasuredRun, theory: Theory) -> np.ndarray:
+    """Predicted covariance (2, 2) of the errors of one run; infinite where it is."""
+    structure, sizes, tasks = theory.structure, run.sizes, run.sizes["tasks"]
+    seeds = [theory.root, *(0 if size == math.inf else size for size in sizes.values())]
+    spread = finite_size_spread(
+        **{**sizes, "rho": run.rho, "ridge": run.ridge, "rng": seeds},
+        **(
+            {"task_law": theory.task_law}
+            if structure is None
+            else structure.covariances(sizes["dim"])
+        ),
+        draws=1 if tasks == math.inf else SPREAD_SETS,
+    )
+    return spread.covariance
+
+
+@dataclass(frozen=True, eq=False)
+class RunModel:
+    """Errors of runs as functions of free parameters.
+
+    Attributes
+    ----------
+    runs : sequence of MeasuredRun
+        The runs, as the table has them.
+    free : tuple of str
+        Free parameters (`FREE`).
+    structure : Structure or None
+        Spectra of tasks, tests and inputs.
+    predictions : list of Prediction
+        Predictions of the runs at the central parameters.
+    places : ndarray (runs, parameters)
+        Logarithms of parameters of the limit there, over those of the table.
+    corrections : ndarray (runs, 2)
+        Logarithms of the prediction over the limit there.
+    slopes : ndarray (runs, parameters, 2)
+        Their slopes.
+    """
+
+    runs: Sequence[MeasuredRun]
+    free: tuple[str, ...]
+    structure: Structure | None
+    predictions: list[Prediction] = field(default_factory=list)
+    places: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    corrections: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    slopes: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+    @cached_property
+    def absolute(self) -> set[str]:
+        """Free parameters that are 0 in the table: their values are fitted, not factors."""
+        possible = {"rho", "ridge"} & set(self.free)
+        return {name for name in possible if not any(getattr(run, name) for run in self.runs)}
+
+    @property
+    def start(self) -> np.ndarray:
+        """Where the search begins: at what the table says."""
+        return np.array([math.log(START) * (name in self.absolute) for name in self.free])
+
+    @property
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Range of the parameters."""
+        values = [VALUES if name in self.absolute else FACTORS for name in self.free]
+        ends = [
+            OFFSETS if name == "offset" else (math.log(low), math.log(high))
+            for name, (low, high) in zip(self.free, values, strict=True)
+        ]
+        low, high = np.transpose(ends)
+        return low, high
+
+    @cached_property
+    def unit(self) -> float:
+        """Unit of the offset: the mean size of the measured or predicted errors."""
+        sizes = [abs(each.mean) for run in self.runs for each in run.errors.values()]
+        sizes = [size for size in sizes if math.isfinite(size)]
+        return float(np.mean(sizes)) if sizes else 1.0
+
+    def logs(self, x: np.ndarray) -> dict[str, float]:
+        """Logarithms by which parameters of the limit and errors are multiplied."""
+        powers = [FREE[name] for name in self.free]
+        return {
+            name: sum(power.get(name, 0.0) * each for power, each in zip(powers, x, strict=True))
+            for name in (*LIMIT, "factor")
+        }
+
+    def moved(self, run: MeasuredRun, logs: Mapping[str, float], whole: bool) -> MeasuredRun:
+        """The run at other parameters, with integers or without rounding."""
+        changes: dict[str, float] = {}
+        for size, ratio in RATIOS.items():
+            value = run.sizes[size] * math.exp(logs[ratio])
+            changes[size] = max(1, round(value)) if whole and value < math.inf else value
+        for name in ("rho", "ridge"):
+            value = 1.0 if name in self.absolute else getattr(run, name)
+            changes[name] = value * math.exp(logs[name]) if value else 0.0
+        return run.at(**changes)
+
+    def _log_limits(self, runs: Sequence[MeasuredRun]) -> np.ndarray:
+        """Logarithms (runs, 2) of the limit, with the threshold where that of the runs is."""
+        shifted = []
+        for run in runs:
+            dim, prompts = run.sizes["dim"], run.sizes["prompts"]
+            shifted.append(run.at(prompts=prompts * dim / (dim + 1)))
+        both = [[each["icl"], each["idg"]] for each in limits(shifted, self.structure)]
+        return np.log(both)
+
+    def centred(self, x: np.ndarray, predict: Predict, cheap: Predict | None = None) -> RunModel:
+        """The model with corrections at these parameters, and their slopes by cheap predictions.
+
+        Raises
+        ------
+        ValueError
+            If there is no finite prediction at a run.
+        """
+        logs = self.logs(x)
+        runs = [self.moved(run, logs, whole=True) for run in self.runs]
+        predictions = [predict(run) for run in runs]
+        for run, prediction in zip(runs, predictions, strict=True):
+            if not (prediction.finite and np.all(prediction.mean > 0)):
+                raise ValueError(f"{run.label}: there is no finite prediction")
+        means = np.array([each.mean for each in predictions])
+        corrections = np.log(means) - self._log_limits(runs)
+        slopes = np.zeros((len(runs), len(LIMIT), 2))
+        moving = {name for each in self.free for name in FREE[each]} - {*LEVEL, "factor"}
+        for number, name in enumerate(LIMIT):
+            if cheap is not None and name in moving:
+                ends = []
+                for step in (-STEP, STEP):
+                    there = [
+                        self.moved(run, logs | {name: logs[name] + step}, True)
+                        for run in self.runs
+                    ]
+                    values = np.log([cheap(run).mean for run in there])
+                    ends.append((values - self._log_limits(there), self._places(there)[:, number]))
+                (low, a), (high, b) = ends
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    slope = (high - low) / (b - a)[:, None]
+                slopes[:, number] = np.where(np.isfinite(slope), slope, 0.0)
+        return replace(
+            self,
+            predictions=predictions,
+            places=self._places(runs),
+            corrections=corrections,
+            slopes=slopes,
+        )
+
+    def _places(self, runs: Sequence[MeasuredRun]) -> np.ndarray:
+        """Logarithms (runs, parameters) of parameters of the limit over those of the table."""
+        places = np.zeros((len(runs), len(LIMIT)))
+        for row, (run, stated) in enumerate(zip(runs, self.runs, strict=True)):
+            for number, name in enumerate(LIMIT):
+                value, own = run.ratios[name], stated.ratios[name]
+                own = 1.0 if name in self.absolute else own
+                if 0 < own < math.inf:
+                    places[row, number] = math.log(value / own)
+        return places
+
+    def errors(self, x: np.ndarray) -> np.ndarray:
+        """ICL and IDG errors (runs, 2) as they would be measured at these parameters."""
+        logs = self.logs(x)
+        log_limits = self._log_limits([self.moved(run, logs, whole=False) for run in self.runs])
+        away = np.array([logs[name] for name in LIMIT]) - self.places
+        corrections = self.corrections + np.einsum("rp,rpe->re", away, self.slopes)
+        offset = sum(x[i] for i, name in enumerate(self.free) if name == "offset") * self.unit
+        return np.exp(log_limits + corrections + logs["factor"]) + offset
+
+
+@dataclass(frozen=True, eq=False)
+class Measurements:
+    """Measured errors as one vector, by their logarithms unless these are differences.
+
+    Attributes
+    ----------
+    values : ndarray (n,)
+        Logarithms of errors, and differences.
+    rows : ndarray (n,)
+        Number of the run.
+    weights : ndarray (n, 2)
+        Combination of the ICL and the IDG error.
+    logged : ndarray (n,)
+        Whether it is a logarithm.
+    covariance : ndarray (n, n)
+        Covariance of the values.
+    skews : ndarray (n,)
+        Mean logarithm minus the logarithm of the mean.
+    """
+
+    values: np.ndarray
+    rows: np.ndarray
+    weights: np.ndarray
+    logged: np.ndarray
+    covariance: np.ndarray
+    skews: np.ndarray
+
+    def predicted(self, errors: np.ndarray) -> np.ndarray:
+        """Values that follow from errors (runs, 2)."""
+        linear = np.sum(self.weights * errors[self.rows], axis=1)
+        return np.where(self.logged, np.log(np.maximum(linear, TINY)) + self.skews, linear)
+
+    @cached_property
+    def _root(self) -> np.ndarray:
+        return np.linalg.cholesky(self.covariance)
+
+    def residuals(self, errors: np.ndarray) -> np.ndarray:
+        """Deviations from these errors, independent and of variance 1."""
+        return solve_triangular(self._root, self.predicted(errors) - self.values, lower=True)
+
+
+def measurements(
+    model: RunModel, spreads: Sequence[np.ndarray | None], *, one_set: bool
+) -> Measurements:
+    """Measured errors of the runs of a centred model, with their covariance there.
+
+    Parameters
+    ----------
+    model : RunModel
+        With predictions.
+    spreads : sequence of ndarray (2, 2) or None
+        Predicted covariance of the errors of single runs; None where it is not known.
+    one_set : bool
+        Whether the runs of a row share a task set.
+    """
+    names = [[name for name in MEASURED if name in run.errors][:2] for run in model.runs]
+    rows = np.repeat(np.arange(len(names)), list(map(len, names)))
+    weights = np.array([MEASURED[name] for each in names for name in each])
+    measured = [
+        run.errors[name].mean for run, each in zip(model.runs, names, strict=True) for name in each
+    ]
+    values = np.array(measured)
+    logged = (weights[:, 1] >= 0) & ~(values <= 0)
+    means = np.array([each.mean for each in model.predictions])
+    scale = np.where(logged, np.sum(weights * means[rows], axis=1), 1.0)
+    blocks, loadings = [], []
+    alike = likeness(model.runs)
+    for number, (run, prediction) in enumerate(zip(model.runs, model.predictions, strict=True)):
+        here = rows == number
+        weight, unit = weights[here], scale[here]
+        scatter = _scatter(run, names[number], spreads[number], logged[here], unit)
+        sets = prediction.covariance + (prediction.spread if one_set else 0.0)
+        blocks.append((scatter, weight @ sets @ weight.T / np.outer(unit, unit)))
+        loadings.append(np.kron(alike[number], weight @ prediction.doubts / unit[:, None]))
+    doubts = np.vstack(loadings)
+    scatter = block_diag(*(each for each, _ in blocks))
+    covariance = scatter + block_diag(*(each for _, each in blocks)) + doubts @ doubts.T
+    with np.errstate(invalid="ignore"):
+        values = np.where(logged, np.log(np.where(logged, values, 1.0)), values)
+    skews = np.where(logged, -np.diag(scatter) / 2, 0.0)
+    return Measurements(values, rows, weights, logged, covariance, skews)
+
+
+def _scatter(
+    run: MeasuredRun,
+    names: Sequence[str],
+    spread: np.ndarray | None,
+    logged: np.ndarray,
+    unit: np.ndarray,
+) -> np.ndarray:
+    """Covariance of the values of a run because of the scatter of its runs."""
+    weights = np.array([MEASURED[name] for name in names])
+    errors = np.array([run.errors[name].standard_error for name in names])
+    single = any(len(run.errors[name].samples) for name in names)
+    if single or not np.all(np.isfinite(errors)):
+        if spread is None or not np.all(np.isfinite(spread)):
+            raise ValueError(f"{run.label}: there are neither error bars nor a predicted scatter")
+        return weights @ spread @ weights.T / (run.runs or 1) / np.outer(unit, unit)
+    size = np.array([abs(run.errors[name].mean) for name in names])
+    errors = errors / np.where(logged, size, 1.0)
+    if run.correlation is not None:
+        covariance = run.covariance(names)
+    else:
+        assumed = np.array([[1.0, TYPICAL], [TYPICAL, 1.0]]) if spread is None else spread
+        covariance = weights @ assumed @ weights.T
+    scales = np.sqrt(np.diag(covariance))
+    correlations = np.clip(covariance / np.outer(scales, scales), -MOST_ALIKE, MOST_ALIKE)
+    np.fill_diagonal(correlations, 1.0)
+    return correlations * np.outer(errors, errors)
+
+
+def combinations(model: RunModel) -> dict[str, dict[str, float]]:
+    """Combinations of parameters that errors depend on, as gradients of their logarithms."""
+    rho = float(np.mean([run.rho for run in model.runs]))
+    return {
+        "q = (1 + rho)/alpha": {"alpha": -1.0, "rho": rho / (1 + rho)},
+        "tau/kappa (prompts of a task)": {"tau": 1.0, "kappa": -1.0},
+    }
+
+
+def forecast_precision(
+    runs: Sequence[MeasuredRun],
+    free: Sequence[str],
+    theory: Theory,
+    *,
+    measured: Sequence[str] = ("icl", "idg"),
+) -> Precision:
+    """Predict what runs will tell about free parameters, before they are made.
+
+    Parameters
+    ----------
+    runs : sequence of MeasuredRun
+        Planned runs; ``runs`` is their number at each setting, 1 if it is None.
+    free : sequence of str
+        Names of `FREE`.
+    theory : Theory
+        Law of the tasks.
+    measured : sequence of str
+        What will be measured.
+
+    Returns
+    -------
+    Precision
+        Fisher matrix at the parameters of the runs, standard errors and degeneracies.
+    """
+    unknown = {name: Estimate(math.nan, math.inf, 0) for name in measured}
+    planned = [replace(run, errors=unknown) for run in runs]
+    model = RunModel(planned, check_free(free), theory.structure)
+    cheap = partial(predict, theory=replace(theory, cheap=True))
+    model = model.centred(model.start, partial(predict, theory=theory), cheap)
+    spreads = [run_spread(run, theory) for run in planned]
+    data = measurements(model, spreads, one_set=False)
+    return precision(model, data, model.start)
+
+
+def check_free(free: Sequence[str]) -> tuple[str, ...]:
+    """Names of free parameters, at least one and none twice."""
+    names = (free,) if isinstance(free, str) else tuple(free)
+    for name in names:
+        check_choice("free", name, FREE)
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"free must be one or more different names, got {free!r}")
+    return names
+
+
+def precision(model: RunModel, data: Measurements, x: np.ndarray) -> Precision:
+    """Fisher matrix of measurements at these parameters."""
+    slopes = slopes_of(lambda x: data.predicted(model.errors(x)), x)
+    return Precision(list(model.free), fisher_matrix(slopes, data.covariance), combinations(model))
