@@ -17,6 +17,8 @@ from .judge.verdict import Verdict as Verdict
 from .yours.curves.check import CurveCheck as CurveCheck
 from .yours.curves.check import check_curve as check_curve
 from .yours.models.baselines import best_loss as best_loss
+from .yours.models.parts import PartReports as PartReports
+from .yours.models.parts import probe_parts as probe_parts
 from .yours.models.positions import PositionErrors as PositionErrors
 from .yours.models.positions import probe_positions as probe_positions
 from .yours.models.probe import probe as probe
@@ -26,3 +28,4 @@ from .yours.runs.check import check_runs as check_runs
 from .yours.weights.reduced import reduced_gamma as reduced_gamma
 from .yours.weights.softmax_weights import reduced_softmax as reduced_softmax
 from .yours.weights.stacks import reduced_stack as reduced_stack
+from .yours.weights.stacks import stack_parts as stack_parts

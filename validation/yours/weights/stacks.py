@@ -33,13 +33,14 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.checks import check_integers, real_number
+from iclimit.checks import check_choice
 from iclimit.drawing import COLOURS, Axes, finish
 from iclimit.notation import explaining
 from iclimit.problem import Problem
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Seed, get_backend, seed_sequences
-from iclimit.simulate.models.transformer import Layer, prediction
-from iclimit.simulate.prompts import draw_prompts, regression_tokens
+from iclimit.simulate.models.transformer import Layer, apply_layer, prediction
+from iclimit.simulate.prompts import Prompts, draw_prompts, regression_tokens
 from iclimit.tables import aligned
 from iclimit.validation.yours.ratios import percent, ratio
 from iclimit.validation.yours.weights.layouts import Layout, Products, get_layout, parse_layer
@@ -191,20 +192,9 @@ def reduced_stack(
         input_variance=input_variance,
         task_variance=task_variance,
     )
-    if chosen.sign > 0:
-        raise ValueError(
-            "layout must be one in which the prediction is minus the label's entry "
-            f"(vonoswald2023, blog2024, ahn2023, versatile2024), got {chosen.name!r}"
-        )
-    check_integers(heads=heads, context=context)
     check_integers(least=2, test_prompts=test_prompts)
-    if isinstance(stack, (str, bytes)) or not isinstance(stack, Sequence) or not stack:
-        raise TypeError(f"stack must be a sequence of one layer or more, got {stack!r}")
-    layers = [_scaled(parse_layer(each, chosen, heads), chosen, context) for each in stack]
-    sizes = {layer.dim for layer in layers}
-    if len(sizes) > 1 or any(len(each.output[0]) != each.dim + 1 for each in layers):
-        raise ValueError(f"stack must have layers on tokens of one size, got d = {sorted(sizes)}")
-    d = sizes.pop()
+    layers = _parsed(stack, chosen, context, heads)
+    d = layers[0].dim
     noise = real_number("noise_variance", noise_variance)
     units = chosen.convention.units(dim=d, context=context, noise_variance=noise)
     variance = units.value("input_variance")
@@ -239,6 +229,128 @@ def reduced_stack(
         errors={name: each.scaled(1 / label) for name, each in errors.items()},
         layout=chosen,
     )
+
+
+@explaining
+def stack_parts(
+    stack: Sequence[Any],
+    *,
+    by: str = "layers",
+    layout: str | Layout = "vonoswald2023",
+    context: int,
+    heads: int = 1,
+    orientation: str | None = None,
+    normalization: str | None = None,
+    include_query: bool | None = None,
+) -> StackParts:
+    """The parts of a stack of linear attention layers, as `iclimit.validation.probe_parts` asks.
+
+    Parameters
+    ----------
+    stack, layout, context, heads, orientation, normalization, include_query
+        As in `reduced_stack`.
+    by : {"layers", "heads"}
+        The answers that are read out after each layer, or what each head of each layer adds to the
+        answer, which is the sum of these.
+
+    Returns
+    -------
+    StackParts
+        A function of inputs, labels and query; ``names`` has its columns.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, a name is not known, or shapes do not fit.
+    TypeError
+        If an argument is of another kind.
+
+    Examples
+    --------
+    >>> import iclimit
+    >>> from iclimit.simulate.gdpp import gdpp_transformer
+    >>> model = gdpp_transformer([0.5, 0.5], [0.0], context=20, dim=4)
+    >>> parts = iclimit.validation.stack_parts(model.layers, layout="versatile2024", context=20)
+    >>> parts.names
+    ('layer 1', 'layer 2')
+    >>> from iclimit.simulate.prompts import sample_prompts
+    >>> prompts = sample_prompts(iclimit.Problem(dim=4, context=20, scale=1), 3, rng=0)
+    >>> parts(prompts.inputs, prompts.labels, prompts.query).shape
+    (3, 2)
+    """
+    check_choice("by", by, ("layers", "heads"))
+    chosen = get_layout(
+        layout, orientation=orientation, normalization=normalization, include_query=include_query
+    )
+    layers = _parsed(stack, chosen, context, heads)
+    return StackParts(tuple(_stack(layers)), by, chosen.include_query)
+
+
+@dataclass(frozen=True)
+class StackParts:
+    """Answers of a stack by layers, or by heads; see `stack_parts`.
+
+    Attributes
+    ----------
+    layers : tuple of Layer
+        The layers.
+    by : {"layers", "heads"}
+        What the parts are.
+    include_query : bool
+        Whether the query's token is among the keys and values.
+    """
+
+    layers: tuple[Layer, ...]
+    by: str
+    include_query: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the columns are."""
+        numbers = range(1, len(self.layers) + 1)
+        if self.by == "layers":
+            return tuple(f"layer {number}" for number in numbers)
+        return tuple(
+            f"layer {number}, head {head + 1}"
+            for number, layer in zip(numbers, self.layers, strict=True)
+            for head in range(len(layer.key))
+        )
+
+    def __call__(self, inputs: np.ndarray, labels: np.ndarray, query: np.ndarray) -> np.ndarray:
+        """Answers (batch, parts)."""
+        tokens, columns = regression_tokens(Prompts(inputs, labels, query)), []
+        for layer in self.layers:
+            updates = [
+                apply_layer(tokens, _head(layer, number), include_query=self.include_query)
+                for number in range(len(layer.key))
+            ]
+            added = [each - tokens for each in updates]
+            tokens = tokens + sum(added)
+            columns += [tokens] if self.by == "layers" else added
+        return -np.stack([each[:, -1, -1] for each in columns], axis=1)
+
+
+def _head(layer: Layer, number: int) -> Layer:
+    """A layer of one of its heads."""
+    parts = (layer.key, layer.query, layer.value, layer.projection)
+    return Layer(*(each[number : number + 1] for each in parts))
+
+
+def _parsed(stack: Sequence[Any], layout: Layout, context: int, heads: int) -> list[Products]:
+    """Layers on tokens of one size, in a layout that reads minus the label's entry."""
+    if layout.sign > 0:
+        raise ValueError(
+            "layout must be one in which the prediction is minus the label's entry "
+            f"(vonoswald2023, blog2024, ahn2023, versatile2024), got {layout.name!r}"
+        )
+    check_integers(heads=heads, context=context)
+    if isinstance(stack, (str, bytes)) or not isinstance(stack, Sequence) or not stack:
+        raise TypeError(f"stack must be a sequence of one layer or more, got {stack!r}")
+    layers = [_scaled(parse_layer(each, layout, heads), layout, context) for each in stack]
+    sizes = {layer.dim for layer in layers}
+    if len(sizes) > 1 or any(len(each.output[0]) != each.dim + 1 for each in layers):
+        raise ValueError(f"stack must have layers on tokens of one size, got d = {sorted(sizes)}")
+    return layers
 
 
 def _scaled(products: Products, layout: Layout, context: int) -> Products:
