@@ -24,8 +24,8 @@ HUGE = 1e6
 CLEAR = 100.0
 
 # Answers count at most as this many times their median: those of a method that diverges on few
-# contexts would be judged by these alone.  A normal law has one in a hundred billion beyond.
-LARGEST_OVER_MEDIAN = 10.0
+# contexts would be judged by these alone.  Ordinary predictors have none beyond.
+LARGEST_OVER_MEDIAN = 30.0
 
 # Largest leverage of a row, which has 1 if nothing else tells a weight.
 LARGEST_LEVERAGE = 0.99

@@ -26,8 +26,8 @@ the tolerance times that of the labels without noise.
 prompts.  The share that g leaves unexplained is this distance over :math:`E f^2`: 0 for equal
 answers, 1 for the null predictor, and more for answers worse than none.  The factor c minimises
 :math:`E(f - cg)^2`: it is not 1 where the model takes another rate.  Prompts whose answer is more
-than ten times the median one have less weight, so that such an answer counts as ten times the
-median: a method that diverges on few contexts would be judged by these alone.
+than thirty times the median one have less weight, so that it counts as thirty times the median: a
+method that diverges on few contexts would be judged by these alone.
 """
 
 from __future__ import annotations
