@@ -31,7 +31,7 @@ def _validate_flags(parser: OneLineParser) -> None:
     )
     add_folder(parser, "folder of the report (default iclimit-report)", "iclimit-report")
     parser.add_argument("--pdf", action="store_true", help="save each figure as PDF, too")
-    add_preset(parser, "quick: two to three minutes on two cores; medium: ten; full: some hours")
+    add_preset(parser, "quick: two minutes on two cores; medium: 12; full: 70; day: a day")
 
 
 def add_folder(parser: argparse.ArgumentParser, text: str, default: str | None = None) -> None:
@@ -41,7 +41,9 @@ def add_folder(parser: argparse.ArgumentParser, text: str, default: str | None =
 
 def add_preset(parser: argparse.ArgumentParser, text: str) -> None:
     """Add --preset and what says where to simulate."""
-    add_flag(parser, "preset", ('{"quick", "medium", "full"}', ""), text=text, default="quick")
+    add_flag(
+        parser, "preset", ('{"quick", "medium", "full", "day"}', ""), text=text, default="quick"
+    )
     add_execution(parser)
 
 

@@ -107,7 +107,7 @@ def test_a_judgement_that_fails_is_the_claims_own_error():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"preset": "slow"}, "preset must be one of tiny, quick, medium, full, got 'slow'"),
+        ({"preset": "slow"}, "preset must be one of tiny, quick, medium, full, day, got 'slow'"),
         ({"backend": "torch"}, "backend must be one of numpy, cupy, got 'torch'"),
         ({"rng": -1}, r"rng \(--seed\) must be an integer >= 0, got -1"),
         ({"jobs": 0}, "jobs must be >= 1, or -1 for all cores, got 0"),

@@ -136,7 +136,7 @@ def validate(
     ----------
     claims : sequence of str or Claim
         What to validate: names in `iclimit.validation.CLAIMS`, or claims.
-    preset : {"quick", "medium", "full"}
+    preset : {"quick", "medium", "full", "day"}
         How much to simulate.
     rng : int
         Root of the random numbers; results depend on it and not on the number of jobs.

@@ -379,11 +379,11 @@ def test_controls_have_the_mean_zero_and_sharpen():
     assert controlled(2 + controls @ [1.0, 2.0, 3.0], controls).mean == pytest.approx(2)
 
 
-def test_full_preset_of_the_tables_names_published_losses():
+def test_largest_preset_of_the_tables_names_published_losses():
     for table in (tables.GDPP, tables.DIAG, tables.DENSE):
-        assert sorted(table.columns["full"]) == sorted(NOISES)
-        models = table.trained(Effort("full"))
-        assert len(models) == sum(table.columns["full"].values())
+        assert sorted(table.columns["day"]) == sorted(NOISES)
+        models = table.trained(Effort("day"))
+        assert len(models) == sum(table.columns["day"].values())
         for noise, depth in models:
             assert (NAMES[table.kind], depth, noise) in published_table()
 
@@ -404,11 +404,11 @@ def test_models_start_from_those_next_to_them_in_the_table():
 
 
 def test_what_was_published_from_plain_contexts_is_compared_with_such_training():
-    full = Effort("full")
-    (published,) = cells_of(tables.DIAG.trained(full)["uniform:0", 4])
-    assert published.needs == tuple(cells_of(tables.DIAG.model(full, "uniform:0", 4)))
+    day = Effort("day")
+    (published,) = cells_of(tables.DIAG.trained(day)["uniform:0", 4])
+    assert published.needs == tuple(cells_of(tables.DIAG.model(day, "uniform:0", 4)))
     assert dict(published.parameters)["rare"] is False
-    (other,) = cells_of(tables.DIAG.trained(full)["uniform:0", 3])
+    (other,) = cells_of(tables.DIAG.trained(day)["uniform:0", 3])
     assert "rare" not in dict(other.parameters)
 
 

@@ -42,7 +42,7 @@ RECORDS = np.arange(0, STEPS + 1, RECORD)
 DIMS = {"quick": (12, 16, 24), "medium": (12, 16, 24, 32), "full": (12, 16, 24, 32, 48)}
 
 # Trainings times dimension.
-TRAININGS = {"tiny": 200, "quick": 1600, "medium": 8000, "full": 64000}
+TRAININGS = {"tiny": 200, "quick": 1600, "medium": 8000, "full": 48000}
 
 HELD_OUT = 64
 LOSSES = {"loss": "context of training", "long_context_loss": "infinite context"}

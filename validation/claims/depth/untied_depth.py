@@ -72,8 +72,8 @@ _HARMONIC = tuple(1 / k for k in range(1, 17))
 SIZES = {
     "tiny": Sizes(_DOUBLING, 16, 0.7, 250.0, 60.0, 20.0, 3, 4, 40),
     "quick": Sizes(_DOUBLING, 16, 0.7, 250.0, 100.0, 50.0, 8, 16, 500),
-    "medium": Sizes(_HARMONIC, 64, 10.0, 12000.0, 4000.0, 1500.0, 8, 24, 8000),
-    "full": Sizes(_HARMONIC, 64, 10.0, 12000.0, 4000.0, 6000.0, 24, 96, 80000),
+    "medium": Sizes(_DOUBLING, 16, 0.7, 250.0, 100.0, 150.0, 16, 48, 3000),
+    "full": Sizes(_HARMONIC, 64, 10.0, 12000.0, 4000.0, 1500.0, 16, 48, 20000),
 }
 
 # Learning rates are the largest one over these numbers.  The losses of a training at the three

@@ -56,7 +56,7 @@ def rows(effort: Effort) -> Rows:
     yield from repetition_rows(run(mean_traces, **SIZE, most=most, contexts=contexts), SIZE, 0.0)
     traces = run(mean_traces, **WIDE, most=most, contexts=contexts // 4)
     yield from repetition_rows(traces, WIDE, NOISE_RATIO)
-    contexts = effort.pick(quick=200_000, medium=1_000_000, full=8_000_000)
+    contexts = effort.pick(quick=200_000, medium=1_000_000, full=6_000_000)
     blunt = effort.pick(quick=4, medium=1)
     quantiles: dict[Any, Later] = {}
     for tasks in TASKS:

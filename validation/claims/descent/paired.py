@@ -42,7 +42,7 @@ EXCESS = 0.01
 
 def held_out(effort: Effort) -> int:
     """Prompts that layers are tested on."""
-    return effort.pick(tiny=2 * BLOCK, quick=5 * BLOCK, medium=50 * BLOCK, full=500 * BLOCK)
+    return effort.pick(tiny=2 * BLOCK, quick=5 * BLOCK, medium=30 * BLOCK, full=200 * BLOCK)
 
 
 @dataclass(frozen=True)

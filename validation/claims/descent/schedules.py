@@ -92,7 +92,7 @@ def token_loss(
 
 def rows(effort: Effort) -> Rows:
     """Losses, rates, derivations, and the extrapolated losses."""
-    contexts = effort.pick(tiny=8_000, quick=60_000, medium=600_000, full=4_000_000)
+    contexts = effort.pick(tiny=8_000, quick=60_000, medium=400_000, full=2_000_000)
     traces = run(mean_traces, **SIZE, most=2 * max(STEPS), contexts=2 * contexts)
     for noise in NOISES:
         # Fewer steps are as many with rates of 0.

@@ -29,9 +29,9 @@ def rows(effort: Effort) -> Rows:
     """The times of all drops that are predicted before the end."""
     same: dict[str, Any] = {"dim": DIM, "scales": (SCALE,)}
     setting = {"heads": HEADS, "rank": 1} | same
-    seeds = range(effort.pick(tiny=1, quick=2, medium=20, full=200))
+    seeds = range(effort.pick(tiny=1, quick=2, medium=8, full=40))
     flows = {f"seed {n}": run(separate_flows, seed=n, **setting)[0] for n in seeds}
-    for n in range(effort.pick(tiny=1, quick=1, medium=10, full=100)):
+    for n in range(effort.pick(tiny=1, quick=1, medium=4, full=20)):
         flows[f"rank 2, seed {n}"] = run(separate_flows, seed=n, **same, **WIDE)[0]
     yield judged(call(compare_drops, flows))
 

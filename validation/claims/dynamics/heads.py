@@ -88,7 +88,7 @@ def rows(effort: Effort) -> Rows:
     """Last losses of few heads, fixed points, and growing heads."""
     heights = call(dynamics.plateau_losses, LAM, **SIZES)
     for heads, rank in effort.pick(tiny=HEADS[1::4], quick=HEADS):
-        for seed in range(effort.pick(quick=1, medium=4, full=20)):
+        for seed in range(effort.pick(quick=1, medium=3, full=10)):
             label = f"last loss, {heads} heads of rank {rank}, seed {seed}"
             last = run(few_heads, heads=heads, rank=rank, seed=seed)
             x = {"x": ("heads times rank", heads * rank), "family": f"rank {rank}"}

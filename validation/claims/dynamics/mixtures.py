@@ -158,7 +158,7 @@ def rows(effort: Effort) -> Rows:
     noisy = run(mixture_flow, fresh_fraction=NOISY, noise_variance=NOISE)
     yield from flow_rows(NOISY, noisy, NOISE)
     for c in effort.pick(quick=(0.4,), medium=FRACTIONS):
-        repeats = effort.pick(tiny=4, quick=20, full=200)
+        repeats = effort.pick(tiny=4, quick=20, full=40)
         label = f"training loss minus that on the law, {c:g} of the tasks random, extrapolated"
         gaps = {
             size: run(mixture_descent, fresh_fraction=c, size=size, repeats=repeats)["gap"]

@@ -37,7 +37,7 @@ def rows(effort: Effort) -> Rows:
     flows = {
         (rank, seed): run(separate_flows, rank=rank, seed=seed, **setting)
         for rank in ranks
-        for seed in range(effort.pick(quick=1, full=10))
+        for seed in range(effort.pick(quick=1, full=3))
     }
     # Relative, of what the wait between two drops of one head gains from the larger to the smaller
     # initial weights.  Errors fall as powers of the weights that are the smaller, the closer the

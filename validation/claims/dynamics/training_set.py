@@ -111,7 +111,7 @@ def rows(effort: Effort) -> Rows:
     trained = run(trained_minus_least_squares, repeats=TRAINED)
     label = "difference of trained networks from least squares"
     yield exact(label, 0.0, trained, allowance=END_TOLERANCE)
-    repeats = effort.pick(tiny=160, quick=240, medium=6000, full=100_000)
+    repeats = effort.pick(tiny=160, quick=240, medium=3000, full=20_000)
     runs = {size: run(least_squares_gaps, size=size, repeats=repeats) for size in SETS}
     names = ("training loss", "loss on fresh sequences")
     plateau = call(plateau_losses, LAM, context=CONTEXT)[-1]

@@ -103,7 +103,7 @@ def rows(effort: Effort) -> Rows:
             yield mean(label, theory, loss, of="gdpp_loss")
         limits = {f"{layers} layers, d to infinity": call(limit_loss, layers)}
         yield limit(limits, runs, of=["gdpp_loss.limit"], name=f"{layers} layers")
-    starts = effort.pick(tiny={2: 25}, quick={2: 60}, medium={2: 80, 3: 80}, full={2: 200, 3: 400})
+    starts = effort.pick(tiny={2: 25}, quick={2: 60}, medium={2: 80, 3: 80}, full={2: 100, 3: 100})
     for layers, count in starts.items():
         for noise in MINIMA_NOISES:
             losses = run(limiting_minima, layers=layers, noise_ratio=noise, starts=count)

@@ -81,7 +81,7 @@ def rows(effort: Effort) -> Rows:
             yield bound(f"the best found is at most trained, {where}", model.held_out, minima[0])
         if layers == 2:
             yield judged(call(compare_minima, model, minima))
-    contexts = effort.pick(quick=4000, medium=40_000, full=400_000)
+    contexts = effort.pick(quick=4000, medium=24_000, full=144_000)
     for law in SAMPLED:
         least = call(relative_minima, law, 2)[0]
         found = run(sampled_minimum, noise_law=law, contexts=contexts)

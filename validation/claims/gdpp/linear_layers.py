@@ -44,7 +44,8 @@ SHARED: Kind = (2, True)
 RUNS: dict[str, dict[Kind, int]] = {
     "quick": {SHARED: 1},
     "medium": {SHARED: 3, (2, False): 3},
-    "full": {SHARED: 5, (2, False): 5, (3, False): 3, (4, False): 3, (5, False): 3},
+    "full": {SHARED: 5, (2, False): 5, (3, False): 2},
+    "day": {SHARED: 5, (2, False): 5, (3, False): 3, (4, False): 3, (5, False): 3},
 }
 # Learning rate of Adam.  Three CPU seconds for two layers in quick; in full 16 seconds for two, 30
 # for three, 75 for four and 100 for five.
@@ -66,7 +67,10 @@ def rows(effort: Effort) -> Rows:
     """Every run that left its plateau, and the number of others."""
     runs = effort.pick(**RUNS)
     steps = effort.pick(
-        quick={2: 1500}, medium={2: 3000}, full={2: 5000, 3: 5000, 4: 8000, 5: 8000}
+        quick={2: 1500},
+        medium={2: 3000},
+        full={2: 5000, 3: 5000},
+        day={2: 5000, 3: 5000, 4: 8000, 5: 8000},
     )
     layers: dict[Kind, list[Later]] = {}
     for kind, count in runs.items():

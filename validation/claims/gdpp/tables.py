@@ -101,7 +101,8 @@ GDPP = Table(
     {
         "quick": {"uniform:0": 2, "uniform:5": 2, "categorical:1,3": 2},
         "medium": {"uniform:0": 2, "uniform:5": 3, "categorical:1,3": 2},
-        "full": dict.fromkeys(NOISES, 7),
+        "full": {"uniform:0": 2, "uniform:3": 2, "uniform:5": 3, "categorical:1,3": 3},
+        "day": dict.fromkeys(NOISES, 7),
     },
     {"tiny": TINY, "quick": QUICK, "medium": MEDIUM, "full": FULL},
 )
@@ -110,7 +111,8 @@ DIAG = Table(
     {
         "quick": {"uniform:5": 2, "categorical:1,3": 2},
         "medium": {"uniform:5": 3, "categorical:1,3": 3},
-        "full": dict.fromkeys(NOISES, 7),
+        "full": {"uniform:0": 2, "uniform:3": 2, "uniform:5": 3, "categorical:1,3": 3},
+        "day": dict.fromkeys(NOISES, 7),
     },
     {"tiny": TINY, "quick": QUICK, "medium": MEDIUM, "full": FULL},
 )
@@ -119,7 +121,8 @@ DENSE = Table(
     {
         "quick": {"categorical:1,3": 2},
         "medium": {"categorical:1,3": 3},
-        "full": dict.fromkeys(NOISES, 4),
+        "full": {"uniform:3": 2, "uniform:5": 3, "categorical:1,3": 3},
+        "day": dict.fromkeys(NOISES, 4),
     },
     {
         "tiny": TINY,

@@ -41,7 +41,7 @@ def two_level_loss(*, noise_level: float, context: int, contexts: int, rng: Any)
 
 def rows(effort: Effort) -> Rows:
     """The losses, extrapolated to long contexts, against zero."""
-    contexts = effort.pick(quick=500, medium=4000, full=40_000)
+    contexts = effort.pick(quick=500, medium=3000, full=18_000)
     for level in LEVELS:
         runs = {
             size: run(two_level_loss, noise_level=level, context=size, contexts=contexts)

@@ -51,11 +51,12 @@ DISTANCES = {"predictions": "L2 error (predictions)", "gradients": "L2 error (gr
 # the published ones are not stated.
 OWN: dict[str, dict[tuple[bool, int], dict[str, Any]]] = {
     "quick": {},
-    "medium": {
+    "medium": {(False, 1): {"hidden": 32, "batch": 128, "steps": 8000}},
+    "full": {
         (False, 1): {"hidden": 64, "batch": 256, "steps": 8000},
         (True, 2): {"hidden": 32, "batch": 128, "steps": 10_000},
     },
-    "full": {
+    "day": {
         (both, layers): {"hidden": 64, "batch": 512, "steps": 10_000}
         for both, layers in ((False, 1), (False, 2), (True, 1), (True, 2), (True, 4))
     },

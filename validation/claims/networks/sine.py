@@ -2,7 +2,7 @@
 
 The prediction of the best kernel between inputs, which theory gives, has the loss of theory on
 simulated prompts.  Gradient descent on a trained embedding of the inputs comes near that loss and
-not below it.  In the medium and full presets a network of attention that embeds whole tokens,
+not below it.  In the full preset a network of attention that embeds whole tokens,
 inputs with their labels, falls below the best of inputs alone, and not below the best of whole
 tokens.
 
@@ -32,18 +32,21 @@ CONTEXT = 10
 TIED = {"quick": (False,), "medium": (False, True)}
 
 # Networks and their trainings.  Two functions of an input make the best kernel, so small networks
-# come near the optima of the published one, whose sizes the full preset has.  Whole tokens take
-# long: after 2,000 steps of 64 prompts four seeds of twelve had not begun to learn.
+# come near the optima of the published one, whose sizes ``day`` has.  Whole tokens take long: after
+# 2,000 steps of 64 prompts four seeds of twelve had not begun to learn.
 SIZES: dict[str, dict[str, dict[str, Any]]] = {
     "tiny": {"inputs": {"width": 4, "mlp": 24, "steps": 800, "batch": 96, "learning_rate": 0.03}},
     "quick": {
         "inputs": {"width": 4, "mlp": 24, "steps": 1_500, "batch": 96, "learning_rate": 0.03}
     },
     "medium": {
+        "inputs": {"width": 8, "mlp": 32, "steps": 10_000, "batch": 256, "learning_rate": 0.01}
+    },
+    "full": {
         "inputs": {"width": 8, "mlp": 32, "steps": 10_000, "batch": 256, "learning_rate": 0.01},
         "tokens": {"width": 16, "mlp": 64, "steps": 20_000, "batch": 256, "learning_rate": 0.005},
     },
-    "full": {
+    "day": {
         "inputs": {"width": 40, "mlp": 160, "steps": 20_000, "batch": 512, "learning_rate": 3e-3},
         "tokens": {"width": 40, "mlp": 160, "steps": 20_000, "batch": 2048, "learning_rate": 1e-3},
     },

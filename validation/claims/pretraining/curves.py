@@ -24,7 +24,7 @@ LEGEND = "lines: asymptotic; dashes: finite-size prediction; points: simulation,
 
 def size(effort: Effort) -> tuple[int, int]:
     """Dimension of the curves, and repeats of every point."""
-    return effort.pick(tiny=16, quick=32, full=64), effort.pick(tiny=4, quick=8, medium=60)
+    return effort.pick(tiny=16, quick=32, full=64), effort.pick(tiny=4, quick=8, medium=50)
 
 
 @dataclass(frozen=True)

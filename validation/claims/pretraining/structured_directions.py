@@ -39,8 +39,8 @@ TESTS = {
 # Trained models by dimension.
 SIZES = {
     "quick": {16: 500, 24: 200, 32: 280},
-    "medium": {16: 4000, 24: 2000, 32: 2000, 48: 400},
-    "full": {24: 15000, 32: 15000, 48: 4000, 64: 1000},
+    "medium": {16: 3000, 24: 1200, 32: 1200, 48: 200},
+    "full": {24: 9000, 32: 9000, 48: 2400, 64: 600},
 }
 # Dimensions from which the limit of the finite-size predictions is extrapolated.
 ANCHORS = (40, 56, 80, 104, 136)

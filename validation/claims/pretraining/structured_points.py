@@ -24,8 +24,8 @@ LEVELS = 8
 # a straight line in 1/d, which is more than the error bars of the full preset.
 SIZES = {
     "quick": {16: 60, 24: 24, 32: 28},
-    "medium": {16: 800, 24: 400, 32: 400, 48: 60},
-    "full": {24: 3000, 32: 2000, 48: 800, 64: 300},
+    "medium": {16: 400, 24: 200, 32: 200, 48: 30},
+    "full": {24: 1500, 32: 1000, 48: 400, 64: 150},
 }
 
 

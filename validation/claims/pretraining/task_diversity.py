@@ -47,7 +47,7 @@ def rows(effort: Effort) -> Rows:
     drawn: dict[str, dict[tuple[float, int], Later]] = {"predicted": {}, "ours": {}, "dmmse": {}}
     for alpha, tasks in product(ALPHAS, effort.pick(tiny=TASKS[::3], quick=TASKS)):
         here, key = point(alpha, tasks), (alpha, tasks)
-        repeats = effort.pick(tiny=4, quick=6, medium=60)
+        repeats = effort.pick(tiny=4, quick=6, medium=40, full=200)
         yield from here.rows(DIM, repeats)
         predicted, ours = here.predicted(DIM), here.simulated(DIM, repeats)
         yield mean(f"ICL-IDG d={DIM} {here}", call(predicted_gap, predicted), ours.gap)

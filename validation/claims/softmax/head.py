@@ -30,11 +30,7 @@ TOKENS = 4
 CURVE = (3, 6, 12, 24, 48)
 CURVE_DIM = 6
 # Context lengths and dimensions of trained heads.
-TRAINED = {
-    "quick": ((6, 4),),
-    "medium": ((6, 4), (10, 10)),
-    "full": ((6, 4), (10, 10), (20, 10), (20, 20)),
-}
+TRAINED = {"quick": ((6, 4),), "medium": ((6, 4), (10, 10)), "full": ((6, 4), (10, 10), (20, 10))}
 BATCH = {"tiny": 512, "quick": 1024, "medium": 2048}
 # Bound on the distance of temperature and value from the best, relative: the loss is flat there. 1
 # to 3 % measured.

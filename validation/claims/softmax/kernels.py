@@ -23,7 +23,7 @@ from iclimit.validation.rows import Rows, call, limit, mean, run
 # c = d/N.
 RATIO = 0.5
 # Prompts at the largest size; as many scores at the others.
-CONTEXTS = {"tiny": 1_000, "quick": 5_000, "medium": 50_000, "full": 200_000}
+CONTEXTS = {"tiny": 1_000, "quick": 5_000, "medium": 20_000, "full": 150_000}
 # Kernels that are not normalised, at inverse temperature 1/sqrt(d).
 KINDS = ("linear", "ReLU", "tanh")
 # Softmax heads: inverse temperatures times sqrt(d).

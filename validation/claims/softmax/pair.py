@@ -28,7 +28,7 @@ from iclimit.validation.judge.comparisons import difference
 from iclimit.validation.rows import Rows, bound, call, mean, run
 
 # Prompts of a simulation of scores.
-CONTEXTS = {"tiny": 4_000, "quick": 25_000, "medium": 1_000_000, "full": 4_000_000}
+CONTEXTS = {"tiny": 4_000, "quick": 25_000, "medium": 150_000, "full": 1_000_000}
 # Context lengths and dimensions of pairs on Gaussian inputs.
 SIZES = ((10, 10), (10, 5), (20, 10))
 # Noise variance of the law of warm heads.
@@ -45,15 +45,15 @@ UNIFORM = {
     "full": ((10, 10), (10, 5), (50, 5), (98, 5)),
 }
 # Prompts of a simulation of whole tokens.
-TOKENS = {"tiny": 4_000, "quick": 60_000, "medium": 400_000, "full": 2_000_000}
+TOKENS = {"tiny": 4_000, "quick": 60_000, "medium": 300_000, "full": 2_000_000}
 # Inverse temperature, value and noise of a further pair on uniform inputs, N = 10 and d = 3.
 OTHER = (1.5, 0.8, 0.3)
 OTHER_SIZE = {"context": 10, "dim": 3, "noise_variance": OTHER[2]}
 # Context lengths, dimensions and heads of trained heads.
 TRAINED = {
     "quick": ((6, 4, 2),),
-    "medium": ((6, 4, 2), (10, 10, 2), (10, 10, 4)),
-    "full": ((6, 4, 2), (10, 10, 2), (10, 10, 4), (10, 10, 8)),
+    "medium": ((6, 4, 2), (10, 10, 2)),
+    "full": ((6, 4, 2), (10, 10, 2), (10, 10, 4)),
 }
 BATCH = {"tiny": 128, "quick": 512, "medium": 2048}
 

@@ -16,7 +16,7 @@ from iclimit.validation.rows import Later, Rows, call, judged, note, run
 
 SIZES = (40, 60, 80, 120, 160)
 # Eigenvalues drawn at every size.
-EIGENVALUES = {"tiny": 3_000, "quick": 16_000, "medium": 160_000, "full": 800_000}
+EIGENVALUES = {"tiny": 3_000, "quick": 16_000, "medium": 100_000, "full": 600_000}
 
 # In 1/d.  Of 60 000 eigenvalues at every size, Tracy-Widom means taken off, a straight line passes
 # the chi-square test for sample covariances and sums, the second order for products.
