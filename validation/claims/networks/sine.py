@@ -32,8 +32,8 @@ CONTEXT = 10
 TIED = {"quick": (False,), "medium": (False, True)}
 
 # Networks and their trainings.  Two functions of an input make the best kernel, so small networks
-# come near the optima of the published one, whose sizes ``day`` has.  Whole tokens take long: after
-# 2,000 steps of 64 prompts four seeds of twelve had not begun to learn.
+# come near the optima of the published one, whose sizes ``day`` has.  Whole tokens take long:
+# after 2,000 steps of 64 prompts four seeds of twelve had not begun to learn.
 SIZES: dict[str, dict[str, dict[str, Any]]] = {
     "tiny": {"inputs": {"width": 4, "mlp": 24, "steps": 800, "batch": 96, "learning_rate": 0.03}},
     "quick": {
