@@ -1,5 +1,8 @@
 from .bayes import bayes_error as bayes_error
 from .bayes import dmmse_errors as dmmse_errors
+from .budgets import ComputeOptimalPretraining as ComputeOptimalPretraining
+from .budgets import compute_optimal_pretraining as compute_optimal_pretraining
+from .budgets import critical_budget as critical_budget
 from .error_derivations import derive_icl_error as derive_icl_error
 from .error_derivations import derive_idg_error as derive_idg_error
 from .error_limits import derive_error_limits as derive_error_limits

@@ -174,6 +174,7 @@ def find_function(text: str) -> Callable[..., Any]:
             used = re.findall(r"\{(\w+)\}", value)
             whole = used and value == f"{{{used[0]}}}"
             given = parameters[used[0]] if whole else value.format(**parameters)
+            given = int(value) if value.isdigit() else given
             parameters = {name: v for name, v in parameters.items() if name not in used}
             parameters[argument] = given
         result = function(**{name: each for name, each in parameters.items() if name in taken})
@@ -195,7 +196,8 @@ def python_call(row: Row) -> str:
     if named is None:
         return f"iclimit.diagrams.combinations.{row.name}({{}})"
     shelf, name, argument, value, part, place = named.groups()
-    fixed = f', {argument}="{value}"' if argument else ""
+    text = value if value and value.isdigit() else f'"{value}"'
+    fixed = f", {argument}={text}" if argument else ""
     end = (f".{part}" if part else "") + (f"[..., {place}]" if place else "")
     return f"iclimit.{shelf}.{name}({{}}{fixed}){end}"
 

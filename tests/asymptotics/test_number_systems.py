@@ -25,6 +25,7 @@ SINGLE = {
 """Functions whose numbers must be single ones, although other annotations are like theirs."""
 EXACT = {
     *("attention_loss", "bayes_error", "chebyshev_schedule", "compute_optimal"),
+    "compute_optimal_pretraining",
     *("condition_number_schedule", "constant_schedule", "divergence_rate", "errors_of_gamma"),
     *("escape_time", "final_test_time_error", "fixed_point_losses", "gdpp_loss"),
     *("given_schedule", "growth_time", "heads_efficiency", "icl_error", "idg_error"),
@@ -47,7 +48,7 @@ LIBRARIES = {
     *("time_from_pole", "attention_loss", "long_context_softmax", "optimal_softmax"),
     *("softmax_loss", "final_test_time_error", "online_sgd_errors", "overthinking_ratio"),
     *("overthinking_threshold", "scaling_exponents", "untied_power_law_loss"),
-    "error_spread",
+    *("compute_optimal_pretraining", "error_spread"),
 }
 """Functions of the arrays of any library."""
 

@@ -11,7 +11,7 @@ from iclimit.validation.claim import Claim
 # simulator's own references.
 FILES = (
     ("pretraining", "ridgeless ridge double_descent context_length nonmonotonicity"),
-    ("pretraining", "task_diversity dmmse spread published"),
+    ("pretraining", "task_diversity dmmse spread budget published"),
     ("descent", "learning_rate training preconditioner transfer schedules divergence dampening"),
     ("descent", "constructions"),
     ("gdpp", "spectrum layers error baselines gdpp_table diagonal_table full_table profiles"),
