@@ -122,7 +122,10 @@ GALLERY = {
         *("depth_scaling", "untied_depth", "compute_optimal", "overthinking"),
         "finite_contexts",
     ),
-    "yours": ("check_runs", "which_algorithm", "trained_weights", "many_seeds", "validate"),
+    "yours": (
+        *("plan_runs", "check_runs", "which_algorithm", "trained_weights"),
+        *("many_seeds", "validate"),
+    ),
 }
 _SUBJECTS = [f"examples/{subject}" for subject in GALLERY]
 _EXAMPLES = [f"plot_{name}.py" for names in GALLERY.values() for name in names]

@@ -23,6 +23,8 @@ from .yours.models.positions import PositionErrors as PositionErrors
 from .yours.models.positions import probe_positions as probe_positions
 from .yours.models.probe import probe as probe
 from .yours.models.report import AlgorithmReport as AlgorithmReport
+from .yours.plan.plan import RunPlan as RunPlan
+from .yours.plan.plan import plan_runs as plan_runs
 from .yours.runs.check import RunCheck as RunCheck
 from .yours.runs.check import check_runs as check_runs
 from .yours.weights.reduced import reduced_gamma as reduced_gamma

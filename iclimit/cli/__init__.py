@@ -15,7 +15,9 @@ from iclimit.files import printable
 from iclimit.interrupts import deferred_interrupts
 
 # Modules of the verbs, in the order of the help: theory, simulation, validation, record.
-MODULES = ("diagrams", "theory", "training", "claims", "yours", "references", "runs")
+MODULES = (
+    *("diagrams", "theory", "training", "claims", "planning", "yours", "references", "runs"),
+)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -15,6 +15,7 @@ VERBS = (
     iclimit.phase_diagram,
     iclimit.check_curve,
     iclimit.check_runs,
+    iclimit.plan_runs,
     iclimit.probe,
     iclimit.validate,
     run_cells,

@@ -1,0 +1,257 @@
+"""Plans of runs: what they promise at one size, by other routes, and how they refuse."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import iclimit
+from iclimit.cli import main
+from iclimit.validation import check_runs
+from iclimit.validation.yours.plan.points import Points, run_arguments
+from iclimit.validation.yours.plan.questions import transition
+from iclimit.validation.yours.runs.predictions import Theory
+
+SETTING = {"tau": 2.0, "alpha": 1.0, "kappa": 0.5, "rho": 0.2, "ridge": 0.3}
+THEORY = Theory(draws=6)
+
+
+def count(dim, _context, _tasks, prompts):
+    """Cost by the number of operations, which no machine changes."""
+    return prompts * dim**2 / 1e6
+
+
+def planned(question, **changes):
+    return iclimit.plan_runs(question, **SETTING | {"dim": 12, "cost": count} | changes)
+
+
+def test_precision_follows_simulated_scatter():
+    """Runs to reach 3 %: those that the scatter of 400 simulated runs asks for.
+
+    The standard deviation has an error of 3.5 %, and as much may be missing in the prediction.
+    """
+    best = planned("precision", effect=0.03, dim=16).best
+    (point,) = best.design.points
+    run = iclimit.simulate_errors(**run_arguments(SETTING, 16), rng=1, repeats=400)
+    assert math.sqrt(point.variance) == pytest.approx(np.std(run.icl.samples), rel=0.1)
+    assert abs(run.icl.mean - point.mean) < point.doubt + 3 * run.icl.standard_error
+    room = 0.03 * point.mean - point.doubt
+    error = math.sqrt(point.variance / best.repeats + point.floor)
+    assert (
+        room / error >= 1.96 > room / math.sqrt(point.variance / (best.repeats - 1) + point.floor)
+    )
+
+
+def test_solving_for_one_thing_and_back():
+    repeats = planned("precision", effect=0.03, power=0.9).best.repeats
+    back = planned("precision", effect=0.03, repeats=repeats).best
+    assert 0.9 <= back.power < 0.91
+    effect = planned("precision", power=0.9, repeats=repeats).best.effect
+    assert effect == pytest.approx(0.03, rel=0.02)
+    other = {"against": {"kappa": 2.0}}
+    best = planned("theories", **other, significance=3.0).best
+    assert planned("theories", **other, repeats=best.repeats).best.significance == 5.0
+    significance = planned("theories", **other, repeats=best.repeats, power=0.95).best.significance
+    assert significance == pytest.approx(3.0, abs=0.1)
+    cost = best.cost
+    assert (
+        planned("theories", **other, significance=3.0, max_cost=cost).best.repeats == best.repeats
+    )
+
+
+def test_two_settings_take_twice_the_variance_of_two_theories():
+    other = {"against": {"rho": 0.4}, "repeats": 10, "significance": 3.0}
+    one, two = planned("theories", **other).best, planned("difference", **other).best
+    first, second = two.design.points
+    assert one.contrast.change == pytest.approx(two.contrast.change, rel=1e-9)
+    assert two.contrast.variances[0] == pytest.approx(first.variance + second.variance)
+    assert one.contrast.variances == pytest.approx((first.variance, second.variance))
+    assert two.cost == pytest.approx(2 * one.cost)
+
+
+def test_gap_of_the_same_runs_is_paired():
+    best = planned("difference", quantity="gap", repeats=3).best
+    (point,) = best.design.points
+    covariance = point.covariance
+    assert point.variance == pytest.approx(
+        covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
+    )
+    assert point.variance < covariance[0, 0] + covariance[1, 1]
+    assert best.contrast.change == pytest.approx(point.mean)
+
+
+def test_shifted_curve_meets_its_own_points():
+    """A curve at powers of two that is shifted by a factor two has the next points."""
+    points = Points("icl", count, THEORY)
+    design = transition(points, SETTING, "kappa", [0.5, 1.0, 2.0, 4.0], 12)
+    means = [point.mean for point in design.points]
+    np.testing.assert_allclose(design.others(1.0)[:3], means[1:], rtol=1e-12)
+
+
+def test_no_weights_are_better_than_those_of_a_transition():
+    points = Points("icl", count, THEORY)
+    design = transition(points, SETTING, "kappa", [0.5, 1.0, 2.0, 4.0], 12)
+    contrast = design.contrast(0.2)
+    changes = np.array(design.others(0.2)) - [point.mean for point in design.points]
+    variances = np.array([point.variance for point in design.points])
+    best = contrast.change / math.sqrt(contrast.variances[0])
+    assert best == pytest.approx(math.sqrt(np.sum(changes**2 / variances)), rel=1e-12)
+    for weights in np.random.default_rng(0).standard_normal((20, 4)):
+        assert abs(weights @ changes) / math.sqrt(weights**2 @ variances) < best
+
+
+def test_own_theory_of_sizes_has_no_doubt_and_a_limit_has():
+    def sized(dim, context):
+        return 1.0 + 0.1 * context / dim
+
+    own = planned("theories", against=sized, repeats=5).best
+    (point,) = own.design.points
+    assert own.design.others(None) == [pytest.approx(1.1)]
+    assert own.contrast.doubt == pytest.approx(point.doubt)
+    limit = planned("theories", against=iclimit.bayes_error, repeats=5).best
+    asymptotic = float(iclimit.icl_error(**SETTING))
+    (value,) = limit.design.others(None)
+    shift = abs(value) * abs(point.mean / asymptotic - 1)
+    assert limit.contrast.doubt == pytest.approx(point.doubt + shift, rel=1e-6)
+
+
+def test_tests_on_other_contexts_have_other_errors():
+    longer = planned("precision", effect=0.05, test_alpha=4.0, test_rho=0.1).best
+    (point,) = longer.design.points
+    arguments = run_arguments(SETTING, 12) | {"test_context": 48, "test_rho": 0.1}
+    assert point.arguments == arguments
+    run = iclimit.simulate_errors(**arguments, rng=2, repeats=200)
+    assert abs(run.icl.mean - point.mean) < point.doubt + 3 * run.icl.standard_error
+
+
+def test_skewed_errors_get_ten_repeats():
+    plan = planned("precision", ridge=0.0, tau=1.5, effect=0.5)
+    assert plan.best.skewed
+    assert plan.best.repeats >= 10
+    assert "skewed" in str(plan)
+
+
+def test_infinite_variance_is_not_proposed():
+    plan = planned("precision", ridge=0.0, tau=1.0 + 1 / 12, effect=0.5)
+    assert plan.proposals == []
+    assert "infinite" in str(plan)
+    with pytest.raises(ValueError, match="no size is proposed"):
+        plan.runs()
+
+
+def test_equal_theories_are_not_told_apart():
+    plan = planned("theories", against={"kappa": 0.5})
+    assert "not sharp enough" in str(plan)
+
+
+def test_proposals_are_ranked_by_cost():
+    plan = planned("precision", effect=0.05, dim=[12, 16, 24])
+    costs = [row["cost"] for row in plan.rows()]
+    assert costs == sorted(costs)
+    assert {row["dim"] for row in plan.rows()} == {12, 16, 24}
+    assert plan.rows()[0]["cost"] == pytest.approx(
+        plan.best.repeats * count(*run_sizes(plan.best))
+    )
+
+
+def run_sizes(proposal):
+    arguments = proposal.design.points[0].arguments
+    return [arguments[name] for name in ("dim", "context", "tasks", "prompts")]
+
+
+def test_table_of_runs_is_read_back(tmp_path):
+    plan = planned("difference", against={"rho": 0.4}, significance=3.0)
+    plan.write_runs(tmp_path / "runs.csv")
+    check = check_runs(tmp_path / "runs.csv", draws=10)
+    assert check.holds
+    assert check.judged == 2
+    assert plan.runs(12) == plan.runs()
+    with pytest.raises(ValueError, match="dim must be one of 12, got '16'"):
+        plan.runs(16)
+
+
+def test_commands_make_the_runs():
+    plan = planned("precision", kappa=math.inf, effect=0.1)
+    (command,) = plan.commands
+    estimate = eval(command, {"iclimit": iclimit})
+    assert estimate.repeats == plan.best.repeats
+    assert abs(estimate.mean / plan.best.design.points[0].mean - 1) < 0.2
+
+
+def test_figure_has_power_and_theories(tmp_path):
+    sweep = planned("transition", kappa=[0.5, 1.0, 2.0, 4.0], repeats=20)
+    sweep.write(tmp_path / "plan.png")
+    left, right = sweep.plot()
+    assert left.get_xlabel() == "cost [s]"
+    assert "kappa" in right.get_xlabel()
+
+
+@pytest.mark.parametrize(
+    ("question", "changes", "message"),
+    [
+        ("precission", {"effect": 0.1}, "did you mean precision"),
+        ("precision", {}, "effect must be given for precision"),
+        ("precision", {"effect": 0.1, "significance": 3.0}, "significance must not be given"),
+        ("precision", {"effect": 0.1, "repeats": 4, "power": 0.9}, "must be left out"),
+        ("precision", {"effect": 0.1, "repeats": 4, "max_cost": 1.0}, "must not both be given"),
+        ("precision", {"effect": 0.1, "against": "dmmse"}, "against must not be given"),
+        ("precision", {"effect": 0.1, "tau": [1.0, 2.0]}, "no parameter must have several values"),
+        ("precision", {"effect": 0.1, "tau": math.inf}, "tau must be finite for runs, got inf"),
+        ("precision", {"effect": 0.1, "dim": [12, 0]}, "dim must be an integer >= 1, got 0"),
+        ("precision", {"effect": 0.1, "cost": lambda *_: -1.0}, "cost must return a number > 0"),
+        ("theories", {}, "against must be parameters that differ, dmmse, ridge or a function"),
+        ("theories", {"against": "dmse"}, "did you mean dmmse"),
+        ("theories", {"against": {"kapa": 1.0}}, "did you mean kappa"),
+        ("theories", {"against": {"kappa": 1.0}, "effect": 0.1}, "effect must not be given"),
+        ("theories", {"against": lambda depth: depth}, "got a function of depth"),
+        (
+            "theories",
+            {"against": lambda dim: dim * math.nan},
+            "must return a finite number, got nan",
+        ),
+        ("difference", {"against": "dmmse"}, "against must be parameters that differ"),
+        ("transition", {"effect": 0.1}, "exactly one parameter must have several values"),
+        ("transition", {"effect": 0.1, "tau": [1, 2, 4]}, "tau must be one number or 4 or more"),
+    ],
+)
+def test_refusals_name_the_argument(question, changes, message):
+    with pytest.raises(ValueError, match=message):
+        planned(question, **changes)
+
+
+ARGUMENTS = ["--tau", "2", "--alpha", "1", "--kappa", "0.5", "--rho", "0.2", "--ridge", "0.3"]
+
+
+def test_verb_prints_and_writes(tmp_path, capsys):
+    (tmp_path / "money.py").write_text(
+        "def euros(dim, context, tasks, prompts):\n    return dim / 4\n"
+    )
+    more = ["--dim", "12", "--cost", f"{tmp_path / 'money.py'}:euros", "--unit", "euros"]
+    theories = ["plan", "theories", *ARGUMENTS, *more, "--against", "bayes_error"]
+    assert main([*theories, "--runs", str(tmp_path / "runs.csv")]) == 0
+    assert "cost [euros]" in capsys.readouterr().out
+    assert (tmp_path / "runs.csv").read_text().startswith("dim,context,tasks,prompts,rho,ridge")
+    assert main([*theories, "--repeats", "2", "--format", "json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert row["cost"] == 6.0
+    assert main(["plan", "theories", *ARGUMENTS, *more, "--against", "kappa=0.5"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["theories", "--against", "bayes_eror"], "did you mean bayes_error"),
+        (["theories", "--against", "softmax_loss"], "softmax_loss takes inverse_temperature"),
+        (["theories", "--against", "kappa=x"], "must be NAME=VALUE"),
+        (["precision", "--cost", "nowhere.py:f"], "must be FILE.py:FUNCTION"),
+        (["precise", "--effect", "0.1"], "did you mean precision"),
+    ],
+)
+def test_verb_explains_what_it_cannot_use(arguments, message, capsys):
+    try:
+        status = main(["plan", arguments[0], *ARGUMENTS, "--dim", "12", *arguments[1:]])
+    except SystemExit as error:
+        status = error.code
+    assert status == 2
+    assert message in capsys.readouterr().err

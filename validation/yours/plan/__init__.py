@@ -1,0 +1,1 @@
+"""Which runs answer a question, for the least cost."""
