@@ -158,7 +158,9 @@ def test_report_is_complete_and_self_contained(tmp_path):
         "good.png",
         "wrong.png",
     }
-    assert "src='data:image/png;base64," in page
+    assert "src='data:image/webp;base64," in page
+    assert "1 of 3 claims hold, not wrong, broken" in page
+    assert "name='viewport'" in page
     assert "http" not in page.replace("https://", "http")[: page.index("<body>")]
     data = json.loads((path.parent / "results.json").read_text(), parse_constant=pytest.fail)
     assert data["seed"] == 5

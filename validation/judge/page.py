@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import resources
+from statistics import median
 from string import Template
 
-from iclimit.html_parts import embedded, style
+from iclimit.drawing import Axes, house_style, new_figure, picture
+from iclimit.html_parts import document, embedded, marked_up
 from iclimit.runs.code_version import versions
 from iclimit.tables import html_row, html_table
 from iclimit.validation.judge.coverage import (
@@ -19,36 +21,129 @@ from iclimit.validation.judge.coverage import (
     sharpness,
     uncovered_reason,
 )
+from iclimit.validation.judge.overview import deviations, draw_deviations, draw_resolutions
 from iclimit.validation.judge.run_claims import ClaimResult, ValidationRun
+from iclimit.validation.judge.verdict import Verdict
 
 # Numbers of a comparison that are shown.
 NUMBERS = ("theory", "estimate", "standard_error", "allowance")
+
+# Fewer deviations have no distribution to look at.
+FEWEST = 10
 
 # Stands for the reason where other claims cover a function.
 OTHER_CLAIMS = "not in these claims"
 
 
 def page(run: ValidationRun, pictures: Mapping[str, bytes]) -> str:
-    """The whole page: verdict, resolutions, contents, then the claims by subject."""
+    """The whole page: the outcome at a glance, contents, then the claims by subject."""
     text = (resources.files(__package__) / "report.html").read_text(encoding="utf-8")
-    return Template(text).substitute(
-        style=style(),
-        outcome=_outcome(run),
+    body = Template(text).substitute(
+        verdict=_verdict(run),
+        evidence=_evidence(run),
         preset=run.preset,
         seed=run.rng,
         backend=run.backend,
         seconds=f"{run.seconds:.0f}",
         versions=html.escape(", ".join(f"{name} {value}" for name, value in versions().items())),
+        glance=_glance(run, pictures),
+        cards=_cards(run),
         resolutions=_resolutions(run),
         contents=_contents(run),
         sections="\n".join(_subject(subject, run, pictures) for subject in _subjects(run)),
     )
+    return document("iclimit validation", body, heading=False)
 
 
-def _outcome(run: ValidationRun) -> str:
+def _verdict(run: ValidationRun) -> str:
+    """How many claims hold, and which do not."""
+    held = sum(result.holds for result in run.results)
     failed = [result.claim.name for result in run.results if not result.holds]
-    words = f"not every claim holds: {', '.join(failed)}" if failed else "every claim holds"
-    return f"{'interrupted: ' if run.interrupted else ''}{html.escape(words)}"
+    words = [f"{held} of {len(run.results) + len(run.missing)} claims hold"]
+    words += [f"not {', '.join(failed)}"] * bool(failed)
+    words += [f"{len(run.missing)} not finished"] * bool(run.missing)
+    words += ["interrupted"] * run.interrupted
+    return f"<span class='{'yes' if run.holds else 'no'}'>{html.escape(', '.join(words))}</span>"
+
+
+def _evidence(run: ValidationRun) -> str:
+    """What the verdict rests on, in sentences."""
+    verdicts = _judged(run)
+    rows = [(row, verdict.threshold(row)) for verdict in verdicts for row in verdict.evidence]
+    if not rows:
+        return ""
+    random = sum(row.standard_error > 0 for row, _ in rows)
+    worst, allowed = max(rows, key=lambda each: abs(each[0].z) / each[1])
+    tested = [each for each in coverage(run) if each.claim]
+    half = _half(tested)
+    noticed = f"; of half of them a change by {half} would have been noticed in simulated runs"
+    return (
+        f"{len(rows):,} comparisons, {random:,} of them with simulated runs.  The largest "
+        f"deviation is {abs(worst.z):.2f} standard errors where {allowed:.2f} are allowed.  "
+        f"{len(tested)} functions of the theory were tested{noticed * bool(half)}."
+    )
+
+
+def _half(covered: Iterable[Coverage]) -> str:
+    """The change of functions that would have been noticed in runs for half of them."""
+    sharp = [each.resolution for each in covered if each.claim and not each.exact]
+    return percent(median(sharp)) if sharp else ""
+
+
+def _judged(run: ValidationRun) -> list[Verdict]:
+    return [result.verdict for result in run.results if result.verdict is not None]
+
+
+def _glance(run: ValidationRun, pictures: Mapping[str, bytes]) -> str:
+    """Pictures of all deviations and all resolutions, and the first claim's figure."""
+    z = deviations(_judged(run))
+    drawn = []
+    if len(z) >= FEWEST:
+        drawn.append(_drawn("all deviations", lambda ax: draw_deviations(ax, z)))
+    if any(each.claim for each in coverage(run)):
+        drawn.append(_drawn("all resolutions", lambda ax: draw_resolutions(ax, coverage(run))))
+    return f"<div class='pair'>{''.join(drawn)}</div>" + _hero(run, pictures)
+
+
+def _drawn(title: str, draw: Callable[[Axes], None]) -> str:
+    with house_style():
+        figure = new_figure(5.2, 3.6)
+        draw(figure.subplots())
+        return embedded(picture(figure, ".png"), title)
+
+
+def _hero(run: ValidationRun, pictures: Mapping[str, bytes]) -> str:
+    """The figure of the first claim that has one of its own, with what it says."""
+    for result in run.results:
+        name, title = result.claim.name, html.escape(result.claim.title)
+        if result.claim.figure and name in pictures and result.holds and len(run.results) > 1:
+            image = embedded(pictures[name], result.claim.title)
+            return (
+                f"<figure>{image}<figcaption><a href='#{name}'>{title}</a></figcaption></figure>"
+            )
+    return ""
+
+
+def _cards(run: ValidationRun) -> str:
+    """A card for each subject, with a link to its claims."""
+    covered, cards = coverage(run), []
+    for subject in _subjects(run):
+        results = [each for each in run.results if each.claim.subject == subject]
+        held = sum(each.holds for each in results)
+        count = sum(len(each.verdict.evidence) for each in results if each.verdict is not None)
+        half = _half(each for each in covered if each.subject == subject)
+        noticed = f"<span class='small'>notices changes of {half}</span>" if half else ""
+        cards.append(
+            f"<a href='#{_anchor(subject)}'><b>{html.escape(subject)}</b>"
+            f"<span class='{'yes' if held == len(results) else 'no'}'>{held} of {len(results)} "
+            f"claims hold</span><span>{count:,} comparisons</span>"
+            f"{noticed}</a>"
+        )
+    return f"<nav class='cards' aria-label='Subjects'>{''.join(cards)}</nav>"
+
+
+def _anchor(subject: str) -> str:
+    return f"subject-{html.escape(subject, quote=True).replace(' ', '-')}"
 
 
 def _subjects(run: ValidationRun) -> list[str]:
@@ -59,7 +154,7 @@ def _subjects(run: ValidationRun) -> list[str]:
 
 def _link(result: ClaimResult) -> str:
     name = html.escape(result.claim.name, quote=True)
-    return f"<a href='#{name}'>{html.escape(result.claim.title)}</a>"
+    return f"<a href='#{name}'>{marked_up(result.claim.title)}</a>"
 
 
 def _resolutions(run: ValidationRun) -> str:
@@ -132,20 +227,20 @@ def _subject(subject: str, run: ValidationRun, pictures: Mapping[str, bytes]) ->
         for each in run.results
         if each.claim.subject == subject
     ]
-    return f"<h2>{html.escape(subject)}</h2>" + "\n".join(sections)
+    return f"<h2 id='{_anchor(subject)}'>{html.escape(subject)}</h2>" + "\n".join(sections)
 
 
 def _section(result: ClaimResult, picture: bytes | None) -> str:
     claim, verdict, text = result.claim, result.verdict, html.escape
     head = (
         f"<h3 id='{text(claim.name, quote=True)}'>{text(claim.title)}</h3>"
-        f"<p>{text(claim.statement)}</p>"
-        f"<p class='small'>{text(claim.name)}. {text(claim.source)}.</p>"
+        f"<p>{marked_up(claim.statement)}</p>"
+        f"<p class='small'>{text(claim.name)}. {marked_up(claim.source)}.</p>"
     )
     if verdict is None or picture is None:
         return head + f"<p class='no'>{text(result.error)}</p>"
     image = embedded(picture, claim.title)
-    notes = "".join(f"<li>{text(note)}</li>" for note in verdict.notes)
+    notes = "".join(f"<li>{marked_up(note)}</li>" for note in verdict.notes)
     names = (*(name.replace("_", " ") for name in NUMBERS), "z", "would notice")
     rows = [html_row("Quantity", *names, tag="th")]
     for each in verdict.evidence:
@@ -154,7 +249,7 @@ def _section(result: ClaimResult, picture: bytes | None) -> str:
             "far" if any(each is row for row in verdict.failures) else "pooled" * bool(each.pooled)
         )
         seen = sharpness(verdict.resolution(each), each.standard_error == 0)
-        rows.append(html_row(text(each.label), *numbers, f"{each.z:.2f}", seen, style=far))
+        rows.append(html_row(marked_up(each.label), *numbers, f"{each.z:.2f}", seen, style=far))
     summary = f"<summary>{len(verdict.evidence)} comparisons</summary>"
     table = html_table(rows)
     return f"{head}{image}<ul class='small'>{notes}</ul><details>{summary}{table}</details>"
