@@ -37,9 +37,13 @@ extensions = [
     "sphinx.ext.mathjax",
     "numpydoc",
     "sphinx_gallery.gen_gallery",
+    "sphinx_copybutton",
     "sphinxcontrib.bibtex",
     "sphinx_design",
 ]
+# What is copied has no prompts and no output.
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
 templates_path = ["_templates"]
 exclude_patterns = ["_build", "examples", "tables", "gallery/**/*.ipynb"]
 suppress_warnings = ["config.cache"]  # the reset function below cannot be cached
@@ -155,6 +159,7 @@ html_title = f"iclimit {version}"
 html_show_sourcelink = False
 html_static_path = ["_static", str(_MATHJAX / mathjax_path)]
 html_css_files = ["site.css"]
+html_logo = html_favicon = "_static/logo.svg"
 html_context = {"default_mode": "auto"}
 html_theme_options = {
     "navbar_end": ["theme-switcher"],
@@ -171,7 +176,8 @@ html_theme_options = {
 html_sidebars = {
     page: []
     for page in (
-        *("index", "first-steps", "explorer", "papers", "notation", "glossary", "references"),
+        *("index", "first-steps", "explorer", "papers", "errata"),
+        *("notation", "glossary", "references"),
     )
 }
 

@@ -56,7 +56,7 @@ def write_generated():
     _write(folder / "conventions.inc", table("16 24 18 22 20", _conventions()))
     _write(folder / "top-level.inc", table("35 65", _top_level()))
     _write(folder / "papers.inc", "\n".join(papers()) + "\n")
-    _write(folder / "errata-depth.inc", "\n".join(errata("bordelon2026")) + "\n")
+    _write(folder / "errata.inc", "\n".join(errata()) + "\n")
 
 
 def _api_page(shelf):

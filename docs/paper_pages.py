@@ -61,10 +61,6 @@ def papers() -> Iterator[str]:
     marks = [mark(key) for key in KEYS]
     others = {n for n, claim in CLAIMS.items() if any(each in claim.source for each in marks)}
     yield from _claims([""], "", seconds, others)
-    yield from _heading("Errata and remarks")
-    yield "Differences between what the papers print and what was found here.  The last column has"
-    yield "the claim that shows it (``iclimit validate NAME``) or the test."
-    yield from ("", *errata())
 
 
 def _figure(row: dict[str, str], seconds: dict[str, str]) -> Iterator[str]:
@@ -133,21 +129,20 @@ def _setting_and_conventions(key: str) -> Iterator[str]:
     yield ""
 
 
-def errata(paper: str | None = None) -> Iterator[str]:
-    """Yield tables of misprints and of remarks, on all papers or on one."""
+def errata() -> Iterator[str]:
+    """Yield tables of misprints and of remarks."""
     for kind, meaning in KINDS.items():
         rows = [("Where", "Printed", "Found here", "Shown by")]
         for row in read("errata.csv"):
-            if row["kind"] == kind and paper in (None, row["paper"]):
-                where = row["place"] if paper else f":cite:t:`{row['paper']}`: {row['place']}"
+            if row["kind"] == kind:
+                where = f":cite:t:`{row['paper']}`: {row['place']}"
                 found = row["found"].rstrip(".")
                 found += f".  They coincide for {row['coincide']}." * bool(row["coincide"])
                 shown = Path(row["shown_by"].partition("::")[0]).name
                 shown = shown if shown == "algebra" else f"``{shown}``"
                 rows.append((*map(_greek, (where, row["printed"], found)), shown))
-        if len(rows) > 1:
-            yield from (f"**{kind.capitalize()}s**: {meaning}.", "")
-            yield from (table("26 24 34 16", rows), "")
+        yield from (*_heading(f"{kind.capitalize()}s"), f"{meaning.capitalize()}.", "")
+        yield from (table("26 24 34 16", rows), "")
 
 
 def _heading(title: str) -> Iterator[str]:
