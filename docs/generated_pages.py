@@ -28,6 +28,7 @@ SHELVES = {
     "networks": "network",
     "softmax": "heads",
     "depth": "depth_loss",
+    "recurrent": "errors",
 }
 """Subjects, and the module whose functions come first on the page of each."""
 

@@ -5,6 +5,7 @@ from . import dynamics as dynamics
 from . import gdpp as gdpp
 from . import networks as networks
 from . import pretraining as pretraining
+from . import recurrent as recurrent
 from . import runs as runs
 from . import simulate as simulate
 from . import softmax as softmax

@@ -29,7 +29,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 # Fields of the theory, and what every simulation shares.
 SHELVES = (
     *("pretraining", "descent", "gdpp", "dynamics", "networks", "softmax"),
-    *("depth", "spectra", "runs"),
+    *("depth", "recurrent", "spectra", "runs"),
 )
 
 

@@ -39,6 +39,19 @@ RANGES = {
     ("optimal_gdpp", "noise_ratio"): "[0, 1e6]",
     ("gdpp_minima", "ratio"): "[1e-3, 1e3]",
     ("gdpp_minima", "noise_ratio"): "[0, 1e6]",
+    **{
+        (function, "alpha"): "(0, inf)"
+        for function in (
+            *("constant_delta_step", "delta_rule_error", "forgetting_error", "optimal_memory"),
+        )
+    },
+    ("delta_rule_error", "dim"): "[1, inf]",
+    ("forgetting_error", "forgetting"): "[0, 300]",
+    ("optimal_forgetting", "drift"): "(0, inf)",
+    ("optimal_memory", "rho"): "(0, inf)",
+    ("optimal_tracking", "drift"): "(0, inf)",
+    ("tracking_error", "drift"): "(0, inf)",
+    ("tracking_error", "step_size"): "(0, inf)",
 }
 """Ranges that are not those of the notation."""
 SYMBOLIC = {

@@ -14,7 +14,7 @@ DOCS = ROOT / "docs"
 TABLES = DOCS / "tables"
 SHELVES = (
     *("spectra", "pretraining", "descent", "gdpp"),
-    *("dynamics", "networks", "softmax", "depth"),
+    *("dynamics", "networks", "softmax", "depth", "recurrent"),
 )
 FUNCTIONS = {
     name: value

@@ -21,6 +21,7 @@ SINGLE = {
     *("optimal_gamma", "optimal_kernel", "optimal_preconditioner", "optimal_softmax_matrix"),
     *("preconditioner_loss", "sine_optimum", "uniform_softmax", "uniform_softmax_loss"),
     *("untied_power_law_steps", "whole_token_optimum", "wishart_moment"),
+    *("gated_context", "optimal_gates", "recurrent_errors"),
 }
 """Functions whose numbers must be single ones, although other annotations are like theirs."""
 EXACT = {
@@ -35,6 +36,8 @@ EXACT = {
     *("scaling_exponents", "scaling_terms", "schedule_loss", "softmax_loss", "task_gap"),
     *("test_time_errors", "time_from_pole", "untied_power_law_loss", "untied_power_law_steps"),
     "wishart_resolvent",
+    *("delta_rule_error", "effective_context", "gated_error", "optimal_delta_step"),
+    *("optimal_forgetting", "optimal_tracking", "tracking_error"),
 }
 """Functions of mpmath and SymPy numbers."""
 SOME = {"mixture_growth_rate", "test_time_errors"}
@@ -49,6 +52,7 @@ LIBRARIES = {
     *("softmax_loss", "final_test_time_error", "online_sgd_errors", "overthinking_ratio"),
     *("overthinking_threshold", "scaling_exponents", "untied_power_law_loss"),
     *("compute_optimal_pretraining", "error_spread"),
+    *("optimal_delta_step", "optimal_forgetting", "optimal_tracking", "tracking_error"),
 }
 """Functions of the arrays of any library."""
 

@@ -15,7 +15,7 @@ from iclimit.diagrams.axes import is_geometric
 
 SHELVES = (
     *("pretraining", "descent", "gdpp", "dynamics"),
-    *("networks", "softmax", "depth", "spectra"),
+    *("networks", "softmax", "depth", "recurrent", "spectra"),
 )
 
 

@@ -61,6 +61,8 @@ BASE = {
     **{"feature_moments": np.array([[2.0, 0.5], [0.5, 1.0]]), "arguments": (1.0,)},
     **{"scaled_moments": np.array([[3.0, 0.5], [0.5, 2.0]]), "coefficients": np.ones((4, 2))},
     **{"features": lambda x: np.stack([np.ones_like(x), x])},
+    **{"rule": "gated-delta", "forgetting": 0.4, "drift": 0.3, "step_size": 0.6},
+    **{"gates": [0.8, 0.9, 1.0], "correlation": 0.4},
     **{"density": np.ones_like, "covariance": lambda x, y: np.minimum(x, y), "inputs": (0.0, 1.0)},
 }
 SIMULATED = {
@@ -103,6 +105,7 @@ CALLS = {
     "depth_loss": ({"spectrum": ATOMS},),
     "depth_schedule_loss": ({"spectrum": ATOMS},),
     "tied_flow": ({"spectrum": ATOMS},),
+    "recurrent_errors": ({"dim": 3},),
 }
 """Base calls of functions that need more, or other, arguments than those without defaults."""
 INSTANCES = {

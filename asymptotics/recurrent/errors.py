@@ -1,0 +1,372 @@
+r"""Linear recurrent layers as in-context learners: the exact error at every position.
+
+A layer reads pairs with inputs :math:`x \sim N(0, \Lambda/d)`, tasks with independent coordinates
+of variances :math:`\omega_i` and labels :math:`y = \langle w, x\rangle + \epsilon` of noise
+variance :math:`\rho`.  At every token its memory decays and is corrected and written,
+
+.. math:: u \leftarrow \gamma \circ u, \qquad
+   u \leftarrow u - \beta\, D x \langle x, u\rangle + \eta\, D x\, y ,
+
+in this order or the other, with a diagonal preconditioner D; the answer to a query is
+:math:`c\, \langle u, x_q\rangle`.  That is linear attention (:math:`\gamma = 1, \beta = 0`),
+RetNet, GLA and Mamba-2 (:math:`\beta = 0`; GLA with a gate by channel), DeltaNet and Longhorn
+(:math:`\eta = \beta`, :math:`\gamma = 1`), Gated DeltaNet (:math:`\eta = \beta`, decay first)
+and Kimi's KDA (a gate by channel).  A layer with several value channels does one such regression
+in each.  Tasks drift, :math:`w' = \phi \circ w + \sqrt{1 - \phi^2} \circ \xi`, after every
+token.
+
+With :math:`p_i = E\, u_i^2`, :math:`r_i = E\, u_i w_i` and :math:`\langle v\rangle = \sum_i v_i`,
+the steps are
+
+.. math::
+
+   \text{decay:} \quad & p \leftarrow \gamma^2 p, \qquad r \leftarrow \gamma r, \\
+   \text{drift:} \quad & r \leftarrow \phi\, r, \\
+   \text{writing:} \quad & p \leftarrow p - \frac{2 \beta}d D \lambda p + \beta^2 q(p)
+      + 2 \eta \Bigl[\frac1d D \lambda r - \beta\, q(r)\Bigr]
+      + \eta^2 \Bigl[q(\omega) + \frac\rho d D^2 \lambda\Bigr], \\
+   & r \leftarrow r - \frac\beta d D \lambda r + \frac\eta d D \lambda \omega,
+   \qquad q(v) = \frac{D^2 \lambda}{d^2} \bigl(2 \lambda v + \langle \lambda v\rangle\bigr) ,
+
+because
+:math:`E\, x x^\top M x x^\top = (2 \Lambda M \Lambda + \Lambda\, \mathrm{tr} \Lambda M)/d^2` and
+off-diagonal moments stay zero.  The error on a noisy label after any number of tokens is
+
+.. math:: e = \rho + \frac1d \langle \lambda (\omega - 2 c\, r + c^2 p)\rangle, \qquad
+   c = \frac{\langle \lambda r\rangle}{\langle \lambda p\rangle} \quad \text{at the best readout.}
+
+This is exact at any dimension for any gates, steps and writes that do not depend on the inputs.
+*Unit keys*, :math:`x/|x|` in the memory and the input itself in the label, have for isotropic
+inputs and :math:`m_1 = E |x|`
+
+.. math:: p \leftarrow p \Bigl(1 - \frac{2 \beta}d + \frac{\beta^2}d\Bigr)
+   + \frac{2 \eta}d (1 - \beta) m_1 r + \frac{\eta^2}d (1 + \rho), \qquad
+   r \leftarrow r \Bigl(1 - \frac\beta d\Bigr) + \frac\eta d m_1 .
+
+*Best steps.*  With :math:`\eta = \beta` the error after the token is a quadratic in
+:math:`\beta`; its minimum is taken at every token.  For isotropic inputs that is best for all
+positions (`iclimit.asymptotics.recurrent.delta_rule`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from iclimit.asymptotics.checks import check_integers, real_array, real_number
+from iclimit.checks import check_choice, check_flags
+from iclimit.results import Result
+
+# Arguments that a rule takes, beside those that all take.
+RULES = {
+    "linear": ("writes",),
+    "decay": ("writes", "gates"),
+    "channel-gated": ("writes", "gates", "channel_gates"),
+    "delta": ("writes", "step_sizes"),
+    "preconditioned": ("writes", "step_sizes", "preconditioner"),
+    "gated-delta": ("writes", "step_sizes", "gates", "channel_gates", "preconditioner"),
+}
+
+Numbers = float | Sequence[float] | np.ndarray
+
+
+@dataclass(frozen=True, repr=False)
+class RecurrentErrors(Result):
+    r"""Errors of a recurrent layer after 0, 1, ..., context pairs.
+
+    Attributes
+    ----------
+    position : ndarray (context + 1,)
+        Pairs that were read.
+    error : ndarray (context + 1,)
+        Mean squared error on a noisy query label.
+    readout : ndarray (context + 1,)
+        Readout c.
+    signal : ndarray (context + 1,)
+        :math:`\langle \lambda r\rangle/d`, covariance of the memory's answers with the labels.
+    power : ndarray (context + 1,)
+        :math:`\langle \lambda p\rangle/d`, variance of its answers.
+    step_size : ndarray (context + 1,)
+        Step of the pair that was read last, 0 for rules without correction.
+    """
+
+    dims: ClassVar[tuple[str, ...]] = ("position",)
+
+    position: np.ndarray
+    error: np.ndarray
+    readout: np.ndarray
+    signal: np.ndarray
+    power: np.ndarray
+    step_size: np.ndarray
+
+    def draw(self, ax: Any, **line: Any) -> None:
+        """Draw the error over the position.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes
+            Where to draw.
+        **line
+            Keywords of `matplotlib.axes.Axes.plot`.
+        """
+        ax.plot(self.position, self.error, **line)
+        ax.set(xlabel="position", ylabel="error on a noisy query label")
+
+
+def recurrent_errors(
+    rule: str,
+    *,
+    context: int,
+    dim: int | None = None,
+    rho: float = 0.0,
+    eigenvalues: Numbers | None = None,
+    task_variances: Numbers = 1.0,
+    drift: Numbers = 0.0,
+    gates: Numbers | None = None,
+    channel_gates: Numbers | None = None,
+    step_sizes: Numbers | None = None,
+    writes: Numbers | None = None,
+    preconditioner: Numbers | None = None,
+    gate_first: bool = True,
+    unit_keys: bool = False,
+    readout: float | str | None = None,
+) -> RecurrentErrors:
+    r"""Error of a linear recurrent layer at every position of a context.
+
+    Parameters
+    ----------
+    rule : {"linear", "decay", "channel-gated", "delta", "preconditioned", "gated-delta"}
+        Rule of the memory: linear attention; with a gate (RetNet, Mamba-2); with a gate by channel
+        (GLA); DeltaNet; with a preconditioner; Gated DeltaNet and KDA.
+    context : int >= 1
+        Number of pairs.
+    dim : int >= 1, optional
+        Dimension d; needed without ``eigenvalues``, and their number with them.
+    rho : float >= 0
+        Variance of the label noise.
+    eigenvalues : array (d,), optional
+        Eigenvalues :math:`\lambda_i` of d times the covariance of the inputs; by default all 1.
+    task_variances : float or array (d,) >= 0
+        Variances of the task coordinates along these eigenvectors.
+    drift : float or array (d,) >= 0
+        Rates :math:`\vartheta_i` at which they change, :math:`\phi_i = e^{-\vartheta_i/d}`.
+    gates : float or array (context,) in [0, 1], optional
+        Gate of each token; by default 1.
+    channel_gates : float or array (d,) in [0, 1], optional
+        Gate of each channel, times that of the token; by default 1.  Without either, the memory of
+        a gated delta rule decays as the tasks do.
+    step_sizes : float or array (context,) >= 0, optional
+        Step :math:`\beta` of each token; by default the best one.
+    writes : float or array (context,), optional
+        Factor :math:`\eta` of what is written; by default the step, and 1 in rules without one.
+    preconditioner : float or array (d,) >= 0, optional
+        Diagonal of D; by default 1.
+    gate_first : bool
+        Whether the memory decays before it is written, as published layers do.
+    unit_keys : bool
+        Whether keys are inputs divided by their norm; for isotropic inputs.
+    readout : float or "best", optional
+        Readout c, or the best one at every position; by default 1 for delta rules and the best
+        one for others.
+
+    Returns
+    -------
+    RecurrentErrors
+        With fields ``position``, ``error``, ``readout``, ``signal``, ``power`` and ``step_size``.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, has another length, or is not one of the rule.
+    TypeError
+        If an argument is not a number or an array of them.
+
+    Notes
+    -----
+    Unstable steps have errors that grow with the position, ``inf`` where they exceed float64.
+    4096 tokens with 1000 eigenvalues take half a second.
+
+    References
+    ----------
+    Module `iclimit.asymptotics.recurrent.errors`.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.recurrent import recurrent_errors
+    >>> for rule in ("linear", "delta"):
+    ...     curve = recurrent_errors(rule, dim=40, context=160, rho=0.25)
+    ...     print(curve.error[[40, 80, 160]].round(4))
+    [0.8104 0.6393 0.4917]
+    [0.7394 0.524  0.3709]
+    """
+    check_choice("rule", rule, RULES)
+    given = {
+        "writes": writes,
+        "gates": gates,
+        "channel_gates": channel_gates,
+        "step_sizes": step_sizes,
+        "preconditioner": preconditioner,
+    }
+    for name, value in given.items():
+        if value is not None and name not in RULES[rule]:
+            raise ValueError(f"{name} must be None for rule {rule}, got {value!r}")
+    check_flags(gate_first=gate_first, unit_keys=unit_keys)
+    check_integers(context=context)
+    if readout is None:
+        readout = 1.0 if "step_sizes" in RULES[rule] else "best"
+    best_readout = isinstance(readout, str)
+    if best_readout:
+        check_choice("readout", readout, ("best",))
+    fixed = 1.0 if best_readout else real_number("readout", readout, "(-inf, inf)")
+    layer = _layer(
+        dim, rho, eigenvalues, task_variances, drift, channel_gates, preconditioner, unit_keys
+    )
+    corrects = "step_sizes" in RULES[rule]
+    if rule == "gated-delta" and gates is None and channel_gates is None:
+        layer = replace(layer, gates=layer.kept)
+    kept = _by_token("gates", 1.0 if gates is None else gates, context)
+    steps = _by_token("step_sizes", step_sizes if corrects else 0.0, context)
+    written = _by_token("writes", 1.0 if writes is None and not corrects else writes, context)
+    if steps is None and written is not None:
+        raise ValueError(f"writes must be None without step_sizes, got {writes!r}")
+    with np.errstate(all="ignore"):
+        signal, power, taken = _run(layer, kept, steps, written, gate_first, fixed)
+        labels = float(layer.mean(layer.task_variances))
+        if best_readout:
+            chosen = np.where(power > 0, signal / power, 0.0)
+            error = layer.rho + labels - np.where(power > 0, signal**2 / power, 0.0)
+        else:
+            chosen = np.full(context + 1, fixed)
+            error = layer.rho + labels - 2 * fixed * signal + fixed**2 * power
+    error, power = (np.where(np.isnan(each), np.inf, each) for each in (error, power))
+    return RecurrentErrors(np.arange(context + 1), error, chosen, signal, power, taken)
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """What does not change from token to token, in channels that stand for so many coordinates."""
+
+    dim: int
+    rho: float
+    count: int
+    eigenvalues: np.ndarray
+    task_variances: np.ndarray
+    kept: np.ndarray  # of a task, at each token
+    gates: np.ndarray
+    preconditioner: np.ndarray
+    unit_keys: bool
+
+    def mean(self, values: np.ndarray) -> np.ndarray:
+        """Sum over coordinates of eigenvalues times values, over the dimension."""
+        return self.eigenvalues @ values * self.count / self.dim
+
+    def changes(self, p: np.ndarray, r: np.ndarray) -> list[np.ndarray]:
+        """Factors of the step and the write of a token, in the change of p and of r.
+
+        Those of -step, step^2, write, -step write and write^2 in that of p, and those of -step and
+        write in that of r.
+        """
+        d, lam, D, omega = self.dim, self.eigenvalues, self.preconditioner, self.task_variances
+        if self.unit_keys:
+            # The mean norm of an input.
+            norm = math.exp(math.lgamma((d + 1) / 2) - math.lgamma(d / 2)) * math.sqrt(2 / d)
+            cross = 2 * norm * r / d
+            noise = (omega + self.rho) / d
+            return [2 * p / d, p / d, cross, cross, noise, r / d, norm * omega / d]
+
+        def four(v: np.ndarray) -> np.ndarray:
+            return D**2 * lam / d * (2 * lam * v / d + self.mean(v))
+
+        linear = D * lam / d
+        noise = four(omega) + D * linear * self.rho
+        return [
+            *(2 * linear * p, four(p), 2 * linear * r, 2 * four(r), noise),
+            *(linear * r, linear * omega),
+        ]
+
+
+def _run(
+    layer: _Layer,
+    gates: np.ndarray,
+    steps: np.ndarray | None,
+    writes: np.ndarray | None,
+    gate_first: bool,
+    readout: float,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Signal, power and step at every position."""
+    p, r = np.zeros((2, len(layer.eigenvalues)))
+    result = np.zeros((3, len(gates) + 1))
+    for token, kept in enumerate(gates):
+        gate = kept * layer.gates
+        before, after = (gate, 1.0) if gate_first else (1.0, gate)
+        p, r = before**2 * p, before * r
+        step1, step2, write1, both, write2, r_step, r_write = layer.changes(p, r)
+        if steps is None:
+            gain = layer.mean(after * layer.kept * (r_write - r_step))
+            slope = gain - readout * layer.mean(after**2 * (write1 - step1)) / 2
+            curvature = readout * layer.mean(after**2 * (step2 - both + write2))
+            step = max(float(slope / curvature), 0.0) if curvature else 0.0
+        else:
+            step = steps[token]
+        write = step if writes is None else writes[token]
+        p = p - step * step1 + step**2 * step2 + write * (write1 - step * both + write * write2)
+        p = after**2 * p
+        r = after * layer.kept * (r - step * r_step + write * r_write)
+        result[:, token + 1] = layer.mean(r), layer.mean(p), step
+    return result[0], result[1], result[2]
+
+
+def _layer(
+    dim: int | None,
+    rho: float,
+    eigenvalues: Any,
+    task_variances: Any,
+    drift: Any,
+    channel_gates: Any,
+    preconditioner: Any,
+    unit_keys: bool,
+) -> _Layer:
+    """Check what belongs to channels.  One stands for all coordinates where these are alike."""
+    if unit_keys and not (eigenvalues is None and preconditioner is None):
+        raise ValueError("unit_keys must be False with eigenvalues or a preconditioner, got True")
+    arrays = {
+        "eigenvalues": 1.0 if eigenvalues is None else eigenvalues,
+        "task_variances": task_variances,
+        "drift": drift,
+        "channel_gates": 1.0 if channel_gates is None else channel_gates,
+        "preconditioner": 1.0 if preconditioner is None else preconditioner,
+    }
+    values = {name: real_array(name, value) for name, value in arrays.items()}
+    spectrum = values["eigenvalues"]
+    if eigenvalues is not None and not (spectrum.ndim == 1 and spectrum.size):
+        raise ValueError(f"eigenvalues must have shape (dim,), got {eigenvalues!r}")
+    if dim is None and eigenvalues is None:
+        raise ValueError("dim must be given where eigenvalues are not, got None")
+    dim = len(spectrum) if dim is None else dim
+    check_integers(dim=dim)
+    for name, value in values.items():
+        if value.shape not in ((), (dim,)):
+            raise ValueError(f"{name} must be a number or have shape {(dim,)}, got {value.shape}")
+    if unit_keys and any(value.ndim for value in values.values()):
+        raise ValueError("unit_keys must be False where coordinates differ, got True")
+    alike = all(value.ndim == 0 for value in values.values())
+    lam, omega, theta, gate, D = (
+        np.broadcast_to(value, 1 if alike else dim) for value in values.values()
+    )
+    kept = np.exp(-theta / dim)
+    count = dim if alike else 1
+    return _Layer(dim, real_number("rho", rho), count, lam, omega, kept, gate, D, unit_keys)
+
+
+def _by_token(name: str, value: Numbers | None, context: int) -> Any:
+    """Numbers of all tokens; None stays None."""
+    if value is None:
+        return None
+    array = real_array(name, value)
+    if array.shape not in ((), (context,)):
+        raise ValueError(f"{name} must be a number or have shape {(context,)}, got {array.shape}")
+    return np.broadcast_to(array, context)

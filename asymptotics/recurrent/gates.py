@@ -1,0 +1,177 @@
+r"""Gates of any shape at finite size: the context that they leave, and the best ones.
+
+In the setting of `iclimit.asymptotics.recurrent.context`, with fixed :math:`|w|^2 = d` and
+Gaussian inputs, Wick's theorem gives the second moments of the summary at any dimension and any
+context length,
+
+.. math:: E\, h = a w, \qquad E\, h h^\top = A\, w w^\top + b\, I, \qquad
+   b = \frac1{\ell^2} \sum_{ij} g_i g_j \bigl[ z_{ij} (1 + K_{ij}^2)
+   + d K_{ij}^2 m_i m_j + d K_{ij}^2 z_{ij} + d \rho\, \delta_{ij} \bigr],
+
+where :math:`z_{ij} = c_{ij} - m_i m_j` is what drift adds.  Plain attention on
+:math:`\alpha d` independent pairs has a = 1 and :math:`b = (1 + \rho)/\alpha`, so that
+
+.. math:: \alpha_{\mathrm{eff}} = (1 + \rho)\, \frac{a^2}b
+
+is exact at any size.  For gates :math:`e^{-\omega k/d}` without drift and correlation it is
+:math:`\tanh(\omega \alpha/2)\,/\,[d \tanh(\omega/(2d))]`.
+
+*Best gates.*  :math:`a = g^\top m/\ell` and :math:`b = g^\top B g/\ell^2`, so that the largest
+:math:`\alpha_{\mathrm{eff}} = (1 + \rho)\, m^\top B^{-1} m` belongs to :math:`g \propto B^{-1} m`.
+The formulas are derived here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from iclimit.asymptotics.checks import check_integers, real_array, real_number
+from iclimit.results import Result
+
+
+@dataclass(frozen=True, repr=False)
+class GatedContext(Result):
+    r"""What gates leave of a context.
+
+    Attributes
+    ----------
+    alpha : float
+        Effective context length over dimension.
+    signal : float
+        Weight a of the task in the summary.
+    noise : float
+        Variance b of the other part of each coordinate of the summary.
+    gates : ndarray (context,)
+        The gates, from the first token to the last.
+    """
+
+    alpha: float
+    signal: float
+    noise: float
+    gates: np.ndarray
+
+
+def gated_context(
+    gates: Sequence[float] | np.ndarray,
+    *,
+    dim: int,
+    rho: float,
+    drift: float = 0.0,
+    correlation: float = 0.0,
+) -> GatedContext:
+    r"""Effective context of any gates, exact at any size.
+
+    Parameters
+    ----------
+    gates : array (context,) of numbers in [0, 1]
+        Weight of each pair in the summary, from the first to the last.  A constant gate
+        :math:`\gamma` of a recurrent layer has the weights :math:`\gamma^{\ell - i}`.
+    dim : int >= 1
+        Dimension d of the inputs.
+    rho : float >= 0
+        Variance of the label noise.
+    drift : float >= 0
+        Rate :math:`\vartheta` at which tasks change; :math:`e^{-\vartheta/d}` is the correlation
+        of the tasks of neighbouring tokens, and of the last token and the query.
+    correlation : float in (-1, 1)
+        Correlation r of the inputs of neighbouring tokens.
+
+    Returns
+    -------
+    GatedContext
+        With fields ``alpha``, ``signal``, ``noise`` and ``gates``.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or all gates are zero.
+    TypeError
+        If an argument is not a number or an array of them.
+
+    References
+    ----------
+    Module `iclimit.asymptotics.recurrent.gates`.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.recurrent import gated_context
+    >>> gates = [0.6**age for age in range(39, -1, -1)]
+    >>> round(20 * gated_context(gates, dim=20, rho=0.25).alpha, 6)  # examples, of 40
+    4.0
+    """
+    values = real_array("gates", gates)
+    if values.ndim != 1 or not np.any(values):
+        raise ValueError(
+            f"gates must have shape (context,) and one that is not zero, got {gates!r}"
+        )
+    signal, noise = _moments(len(values), dim, rho, drift, correlation)
+    a = float(values @ signal) / len(values)
+    b = float(values @ noise @ values) / len(values) ** 2
+    return GatedContext((1 + rho) * a**2 / b, a, b, values)
+
+
+def optimal_gates(
+    *, context: int, dim: int, rho: float, drift: float = 0.0, correlation: float = 0.0
+) -> GatedContext:
+    r"""Gates with the largest effective context, exact at any size.
+
+    Parameters
+    ----------
+    context : int >= 1
+        Number of pairs.
+    dim, rho, drift, correlation
+        As in `gated_context`.
+
+    Returns
+    -------
+    GatedContext
+        With fields ``alpha``, ``signal``, ``noise`` and ``gates``, of which the largest is 1.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    TypeError
+        If an argument is not a number.
+
+    References
+    ----------
+    Module `iclimit.asymptotics.recurrent.gates`.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.recurrent import optimal_gates
+    >>> optimal_gates(context=5, dim=2, rho=0.1, drift=0.5).gates.round(3)
+    array([0.147, 0.216, 0.342, 0.569, 1.   ])
+    """
+    check_integers(context=context)
+    signal, noise = _moments(context, dim, rho, drift, correlation)
+    gates = np.linalg.solve(noise, signal)
+    return gated_context(
+        np.clip(gates / np.max(gates), 0.0, 1.0),
+        dim=dim,
+        rho=rho,
+        drift=drift,
+        correlation=correlation,
+    )
+
+
+def _moments(
+    context: int, dim: int, rho: float, drift: float, correlation: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Vector m and matrix B of the moments."""
+    check_integers(dim=dim)
+    rho, theta, r = (
+        real_number(name, value)
+        for name, value in (("rho", rho), ("drift", drift), ("correlation", correlation))
+    )
+    ages = np.arange(context, 0, -1)
+    apart = np.abs(ages[:, None] - ages)
+    signal = np.exp(-theta / dim * ages)
+    drifting = np.exp(-theta / dim * apart) - signal[:, None] * signal
+    squared = r ** (2.0 * apart)
+    noise = drifting * (1 + squared) + dim * squared * np.exp(-theta / dim * apart)
+    return signal, noise + dim * rho * np.eye(context)

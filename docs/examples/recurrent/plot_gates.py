@@ -1,0 +1,56 @@
+"""
+How much context does a gate leave?
+===================================
+
+A gate makes a layer forget.  For linear attention this costs context: it is worth a shorter one
+without a gate.  If tasks change along the context, forgetting is worth more than it costs.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import iclimit
+from iclimit.recurrent import gated_context, optimal_forgetting, optimal_gates
+
+BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"
+
+# %%
+# Left: the effective context of 4d pairs against the rate of forgetting.  Diamonds: the best
+# gate of endless contexts.  Right: the effective context against the length of the prompt, each at
+# the gate that is best for endless ones.  Where tasks change, longer prompts are worth nothing.
+
+forgetting, alpha = np.geomspace(0.02, 10, 200), np.geomspace(0.1, 100, 200)
+(_, left), (_, right) = plt.subplots(), plt.subplots()
+for drift, colour in ((0.0, BLUE), (0.1, GREEN), (0.5, ORANGE)):
+    label = rf"$\vartheta = {drift:g}$"
+    setting = {"rho": 0.25, "drift": drift}
+    curves = iclimit.curve("effective_context", alpha=4, forgetting=forgetting, **setting)
+    left.plot(forgetting, curves.values[0], color=colour, label=label)
+    rate = 0.0
+    if drift:
+        best = optimal_forgetting(**setting)
+        rate = float(best.forgetting)
+        left.plot(best.forgetting, best.alpha, "D", color=colour)
+    curves = iclimit.curve("effective_context", alpha=alpha, forgetting=rate, **setting)
+    right.plot(alpha, curves.values[0], color=colour, label=label)
+left.set(xscale="log", xlabel=r"forgetting $\omega$", ylabel=r"$\alpha_{\mathrm{eff}}$")
+right.set(
+    xscale="log", yscale="log", xlabel=r"$\alpha = \ell/d$", ylabel=r"$\alpha_{\mathrm{eff}}$"
+)
+left.legend()
+
+# %%
+# The best gates of a prompt of 60 tokens at d = 20, and the best constant one.  The first tokens
+# have no others before them, and count for a little more.
+
+ages = np.arange(59, -1, -1)
+setting = {"dim": 20, "rho": 0.25, "drift": 0.3}
+rates = np.linspace(0.1, 2, 400)
+worth = [gated_context(np.exp(-rate / 20 * ages), **setting).alpha for rate in rates]
+best = optimal_gates(context=60, **setting)
+_, ax = plt.subplots()
+ax.plot(best.gates, color=ORANGE, label=f"best: {20 * best.alpha:.2f} pairs")
+constant = np.exp(-rates[np.argmax(worth)] / 20 * ages)
+ax.plot(constant, color=BLUE, label=f"constant: {20 * max(worth):.2f} pairs")
+ax.set(xlabel="token", ylabel="gate $g_i$")
+ax.legend()

@@ -1,0 +1,215 @@
+"""Errors at every position: sampled contexts, closed forms, searches for better recurrences."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from iclimit.asymptotics.recurrent import delta_rule_error, optimal_tracking, recurrent_errors
+
+# Standard errors that the worst of all positions may lie off; neighbours are correlated.
+SIGMAS = 4.0
+# Rounding over a few hundred tokens.
+ROUNDING = 1e-12
+
+
+def sampled(setting, contexts, rng):
+    """Squared errors of the queries of simulated contexts, token by token, with vectors only."""
+    dim, context = setting["dim"], setting["context"]
+
+    def numbers(name, default, size):
+        return np.broadcast_to(setting.get(name, default), size)
+
+    lam, omega = numbers("eigenvalues", 1.0, dim), numbers("task_variances", 1.0, dim)
+    phi = np.exp(-numbers("drift", 0.0, dim) / dim)
+    gates = numbers("gates", 1.0, context)[:, None] * numbers("channel_gates", 1.0, dim)
+    D = numbers("preconditioner", 1.0, dim)
+    steps, writes = numbers("step_sizes", 0.0, context), numbers("writes", 1.0, context)
+    w = np.sqrt(omega) * rng.standard_normal((contexts, dim))
+    u = np.zeros((contexts, dim))
+    errors = []
+    for token in range(context + 1):
+        # The mean square of an answer to a query, over queries and their noise.
+        misses = w - setting["readout"] * u
+        errors.append(setting["rho"] + misses**2 @ lam / dim)
+        if token == context:
+            return np.array(errors)
+        x = np.sqrt(lam / dim) * rng.standard_normal((contexts, dim))
+        y = np.sum(x * w, axis=1) + np.sqrt(setting["rho"]) * rng.standard_normal(contexts)
+        key = x / np.linalg.norm(x, axis=1)[:, None] if setting.get("unit_keys") else x
+        if setting.get("gate_first", True):
+            u = gates[token] * u
+        read = np.sum(key * u, axis=1)
+        u = u + D * key * (writes[token] * y - steps[token] * read)[:, None]
+        if not setting.get("gate_first", True):
+            u = gates[token] * u
+        w = phi * w + np.sqrt(omega * (1 - phi**2)) * rng.standard_normal((contexts, dim))
+
+
+def random_setting(seed):
+    """Everything differs by token and by channel."""
+    rng = np.random.default_rng(seed)
+    dim, context = 5, 8
+    return {
+        "dim": dim,
+        "context": context,
+        "rho": 0.3,
+        "eigenvalues": rng.uniform(0.3, 2, dim),
+        "task_variances": rng.uniform(0.3, 2, dim),
+        "drift": rng.uniform(0, 1.5, dim),
+        "gates": rng.uniform(0.7, 1, context),
+        "channel_gates": rng.uniform(0.7, 1, dim),
+        "preconditioner": rng.uniform(0.3, 1.5, dim),
+        "step_sizes": rng.uniform(0.2, 1.2, context),
+        "writes": rng.uniform(0.2, 1.2, context),
+        "gate_first": seed == 0,
+        "readout": 0.8,
+    }
+
+
+UNIT = {"rho": 0.2, "drift": 0.5, "gates": 0.9, "step_sizes": 1.4, "writes": 1.4, "readout": 1.0}
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [random_setting(0), random_setting(1), UNIT | {"dim": 4, "context": 8, "unit_keys": True}],
+    ids=["gate first", "gate last", "unit keys"],
+)
+def test_recursion_is_the_mean_over_contexts(setting):
+    errors = sampled(setting, 20000, np.random.default_rng(3))
+    theory = recurrent_errors("gated-delta", **setting).error
+    deviation = errors.mean(axis=1) - theory
+    spread = errors.std(axis=1) / math.sqrt(errors.shape[1])
+    assert np.all(spread < 0.02 * theory)
+    assert np.all(abs(deviation) < SIGMAS * spread)
+
+
+def test_rules_are_special_cases():
+    """Of the rule that has all arguments; the one-step loss of linear attention by hand."""
+    sizes = {"dim": 6, "context": 9, "rho": 0.2}
+    plain = recurrent_errors("linear", **sizes)
+    N, d = np.arange(10), 6
+    assert plain.error == pytest.approx(1.2 - N / (N + d + 1 + 0.2 * d), rel=ROUNDING)
+    general = {"step_sizes": 0.0, "writes": 1.0, "readout": "best", **sizes}
+    gates, channels = np.linspace(0.8, 1, 9), np.linspace(0.5, 1, 6)
+    for rule, more in (
+        ("linear", {}),
+        ("decay", {"gates": gates}),
+        ("channel-gated", {"gates": gates, "channel_gates": channels}),
+    ):
+        alike = recurrent_errors("gated-delta", **general, **more).error
+        assert np.array_equal(recurrent_errors(rule, **sizes, **more).error, alike)
+    D = np.linspace(0.5, 1.5, 6)
+    for rule, more in (("delta", {}), ("preconditioned", {"preconditioner": D})):
+        alike = recurrent_errors("gated-delta", **sizes, **more, gates=1.0).error
+        assert np.array_equal(recurrent_errors(rule, **sizes, **more).error, alike)
+
+
+def test_channels_that_are_alike_are_one():
+    setting = {"context": 20, "rho": 0.1, "drift": 0.3, "step_sizes": 0.7, "gates": 0.98}
+    one = recurrent_errors("gated-delta", dim=7, **setting)
+    many = recurrent_errors("gated-delta", eigenvalues=np.ones(7), **setting)
+    assert one.error == pytest.approx(many.error, rel=ROUNDING)
+
+
+@pytest.mark.parametrize("drift", [0.0, 0.8])
+def test_no_gates_steps_and_writes_beat_the_best_steps(drift):
+    """All three free at each of 5 tokens."""
+    sizes = {"dim": 4, "context": 5, "rho": 0.3, "drift": drift, "gate_first": False}
+    best = recurrent_errors("gated-delta", **sizes)
+    assert best.signal == pytest.approx(best.power, rel=ROUNDING)
+    assert 1.3 - best.error == pytest.approx(best.signal, rel=ROUNDING)
+
+    def error(parameters):
+        gates, steps, writes = parameters.reshape(3, 5) ** 2
+        layer = {"gates": np.minimum(gates, 1), "step_sizes": steps, "writes": writes}
+        return recurrent_errors("gated-delta", **sizes, **layer, readout="best").error[-1]
+
+    start = np.random.default_rng(5).uniform(0.6, 1, 15)
+    least = minimize(error, start, options={"gtol": 1e-4}).fun
+    assert best.error[-1] - 1e-12 < least < best.error[-1] + 1e-6
+
+
+@pytest.mark.parametrize("gate_first", [True, False])
+def test_best_step_is_a_minimum_also_for_unlike_channels(gate_first):
+    lam = np.array([0.3, 1.0, 1.7])
+    setting = {"eigenvalues": lam, "rho": 0.2, "context": 4, "drift": [0.1, 0.5, 1.0]}
+    setting |= {"gate_first": gate_first, "readout": 0.9}
+    steps = recurrent_errors("gated-delta", **setting).step_size[1:]
+
+    def last(step):
+        return recurrent_errors("gated-delta", **setting, step_sizes=[*steps[:3], step]).error[-1]
+
+    assert last(steps[3]) < min(last(steps[3] - 1e-4), last(steps[3] + 1e-4))
+
+
+def test_best_readout_is_a_minimum():
+    setting = {"dim": 5, "context": 6, "rho": 0.2, "gates": 0.9}
+    best = recurrent_errors("decay", **setting)
+    assert best.readout[0] == 0
+    for position in (1, 6):
+        near = [
+            recurrent_errors("decay", **setting, readout=c).error[position]
+            for c in best.readout[position] * np.array([0.999, 1.0, 1.001])
+        ]
+        assert near[1] < min(near[0], near[2])
+        assert near[1] == pytest.approx(best.error[position], rel=ROUNDING)
+
+
+def test_constant_steps_have_the_closed_form_at_every_size():
+    """Also with drift, where the memory decays after each pair as the tasks do."""
+    for drift in (0.0, 0.7):
+        setting = {"dim": 7, "rho": 0.1, "drift": drift}
+        layer = {"step_sizes": 1.2, "gate_first": False}
+        errors = recurrent_errors("gated-delta", context=30, **setting, **layer).error[1:]
+        closed = delta_rule_error(alpha=np.arange(1, 31) / 7, step_size=1.2, **setting)
+        assert errors == pytest.approx(closed, rel=ROUNDING)
+
+
+def test_tracking_is_the_limit_of_long_contexts_at_large_size():
+    theory = optimal_tracking(drift=0.4, rho=0.1)
+    gaps = [
+        recurrent_errors("gated-delta", dim=dim, context=12 * dim, rho=0.1, drift=0.4).error[-1]
+        - theory.error
+        for dim in (30, 60)
+    ]
+    assert abs(gaps[0]) < 0.05
+    assert gaps[1] == pytest.approx(gaps[0] / 2, rel=0.1)
+
+
+def test_unstable_steps_grow_to_infinity():
+    """Beyond 2/(1 + 2/d), or 2 for unit keys; the best readout then answers zero."""
+    setting = {"dim": 4, "context": 2000, "rho": 0.1}
+    for key, edge in ((False, 4 / 3), (True, 2.0)):
+        errors = [
+            recurrent_errors("delta", step_sizes=step, unit_keys=key, **setting).error
+            for step in (0.99 * edge, 1.01 * edge, 6.0)
+        ]
+        assert errors[0][-1] == pytest.approx(errors[0][-2], rel=1e-6)
+        assert errors[1][-1] > 1.005 * errors[1][-2]
+        assert errors[2][-1] == np.inf
+    best = recurrent_errors("delta", step_sizes=6.0, readout="best", **setting)
+    assert best.error[-1] == 1.1
+
+
+@pytest.mark.parametrize(
+    ("rule", "more", "message"),
+    [
+        ("deltas", {}, "rule must be one of linear, .*, got 'deltas'; did you mean delta"),
+        ("linear", {"gates": 0.9}, "gates must be None for rule linear, got 0.9"),
+        ("decay", {"step_sizes": 0.9}, "step_sizes must be None for rule decay, got 0.9"),
+        ("delta", {"writes": 0.9}, "writes must be None without step_sizes, got 0.9"),
+        ("decay", {"gates": [0.9, 1]}, r"gates must be .* shape \(6,\), got \(2,\)"),
+        ("decay", {"gates": 1.1}, "gates must be from 0 to 1, got 1.1"),
+        ("linear", {"drift": [1.0]}, r"drift must be .* shape \(3,\), got \(1,\)"),
+        ("linear", {"eigenvalues": 1.0}, r"eigenvalues must have shape \(dim,\), got 1.0"),
+        ("linear", {"dim": None}, "dim must be given where eigenvalues are not"),
+        ("linear", {"unit_keys": True, "eigenvalues": [1.0]}, "unit_keys must be False"),
+        ("linear", {"unit_keys": True, "drift": [1.0, 1.0, 2.0]}, "unit_keys must be False"),
+        ("linear", {"readout": "worst"}, "readout must be one of best, got 'worst'"),
+    ],
+)
+def test_bad_input_is_named(rule, more, message):
+    with pytest.raises(ValueError, match=message):
+        recurrent_errors(rule, **{"dim": 3, "context": 6} | more)

@@ -1,0 +1,65 @@
+"""Gates of any shape: moments of sampled contexts, the hyperbolic tangent, a search."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from iclimit.asymptotics.recurrent import gated_context, optimal_gates
+
+SIGMAS = 4.0
+
+
+def test_moments_of_sampled_contexts():
+    """Gates, drift and correlated tokens at once, for tasks of the same norm."""
+    dim, context, contexts = 5, 7, 40000
+    rho, drift, r = 0.3, 0.8, 0.6
+    rng = np.random.default_rng(6)
+    gates = rng.uniform(0.2, 1, context)
+    w = rng.standard_normal((contexts, dim))
+    w *= np.sqrt(dim) / np.linalg.norm(w, axis=1)[:, None]
+    query, phi = w, np.exp(-drift / dim)
+    h = np.zeros((contexts, dim))
+    x = rng.standard_normal((contexts, dim))
+    for gate in gates[::-1]:
+        # Backwards from the query: the chain is the same in both directions.
+        w = phi * w + np.sqrt(1 - phi**2) * rng.standard_normal((contexts, dim))
+        y = np.sum(x * w, axis=1) / np.sqrt(dim)
+        y += np.sqrt(rho) * rng.standard_normal(contexts)
+        h += np.sqrt(dim) / context * gate * y[:, None] * x
+        x = r * x + np.sqrt(1 - r**2) * rng.standard_normal((contexts, dim))
+    theory = gated_context(gates, dim=dim, rho=rho, drift=drift, correlation=r)
+    along = np.sum(h * query, axis=1) / dim
+    across = (np.sum(h**2, axis=1) - dim * along**2) / (dim - 1)
+    for sample, value in ((along, theory.signal), (across, theory.noise)):
+        error = sample.std() / np.sqrt(contexts)
+        assert error < 0.02 * value
+        assert abs(sample.mean() - value) < SIGMAS * error
+    assert theory.alpha == pytest.approx(1.3 * theory.signal**2 / theory.noise, rel=1e-12)
+
+
+@pytest.mark.parametrize("gate", [0.6, 0.99, 1.0])
+def test_constant_gates_without_drift(gate):
+    gates, dim = gate ** np.arange(30.0), 8
+    decay = -np.log(gate) / 2
+    expected = np.tanh(30 * decay) / np.tanh(decay) if decay else 30.0
+    assert dim * gated_context(gates, dim=dim, rho=0.4).alpha == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(("drift", "correlation"), [(0.0, 0.0), (0.9, 0.0), (0.9, 0.5)])
+def test_best_gates_are_unbeaten(drift, correlation):
+    setting = {"dim": 4, "rho": 0.1, "drift": drift, "correlation": correlation}
+    best = optimal_gates(context=6, **setting)
+
+    def loss(gates):
+        return -gated_context(np.clip(gates, 0, 1), **setting).alpha
+
+    found = minimize(loss, np.full(6, 0.7), bounds=[(0.01, 1)] * 6)
+    assert -found.fun <= best.alpha * (1 + 1e-12)
+    assert -found.fun == pytest.approx(best.alpha, rel=1e-5)
+    assert best.gates.max() == 1
+
+
+@pytest.mark.parametrize("gates", [[], [0.0, 0.0], [[1.0]]])
+def test_bad_gates_are_named(gates):
+    with pytest.raises(ValueError, match=r"gates must have shape \(context,\)"):
+        gated_context(gates, dim=3, rho=0.1)
