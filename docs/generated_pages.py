@@ -5,6 +5,7 @@ import re
 import sys
 from pathlib import Path
 
+from house import house
 from markup import table
 from paper_pages import errata, papers
 
@@ -57,6 +58,7 @@ def write_generated():
     _write(folder / "conventions.inc", table("16 24 18 22 20", _conventions()))
     _write(folder / "top-level.inc", table("35 65", _top_level()))
     _write(folder / "papers.inc", "\n".join(papers()) + "\n")
+    _write(folder / "house.inc", table("16 12 12 12 12 12 12 12", house()))
     _write(folder / "errata.inc", "\n".join(errata()) + "\n")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from iclimit.runs.code_version import versions
+from iclimit.versions import versions
 
 # Field of the metadata that has the parameters as JSON, by the ending of the file.
 FIELDS = {".png": "Description", ".pdf": "Subject", ".svg": "Description"}

@@ -23,6 +23,7 @@ GROUND = {
     "statistics",
     "tables",
     "units",
+    "versions",
 }
 MAY_IMPORT = {
     "asymptotics": {"asymptotics", *GROUND},

@@ -1,4 +1,4 @@
-"""Versions of the code behind a result: of ours, and of the libraries it calls.
+"""Versions of the code behind a result.
 
 The version of a function is a hash of the module that defines it and of all modules of this
 package that those import.  Editing a docstring, a comment or another part of the package leaves it
@@ -9,28 +9,12 @@ import ast
 import hashlib
 import importlib
 import pkgutil
-import platform
 from collections.abc import Callable, Iterator
 from functools import cache
-from importlib import metadata
 from types import ModuleType
 from typing import Any
 
-VERSIONED = ("iclimit", "numpy", "scipy", "mpmath", "sympy", "matplotlib", "joblib")
-
 _PACKAGE = __name__.partition(".")[0]
-
-
-@cache
-def versions() -> dict[str, str]:
-    """Versions of Python and of the libraries that results come from."""
-    installed = {"python": platform.python_version()}
-    for name in VERSIONED:
-        try:
-            installed[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            installed[name] = "not installed"
-    return installed
 
 
 def code_version(function: Callable[..., Any]) -> str:

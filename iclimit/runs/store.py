@@ -25,9 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from iclimit.runs.cell import Cell
-from iclimit.runs.code_version import code_version, versions
+from iclimit.runs.code_version import code_version
 from iclimit.runs.encoding import decode, encode
 from iclimit.runs.summary_numbers import summary_numbers
+from iclimit.versions import versions
 
 # Version of the file format.
 FORMAT = 2

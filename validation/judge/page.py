@@ -10,7 +10,6 @@ from string import Template
 
 from iclimit.drawing import Axes, house_style, new_figure, picture
 from iclimit.html_parts import document, embedded, marked_up
-from iclimit.runs.code_version import versions
 from iclimit.tables import html_row, html_table
 from iclimit.validation.judge.coverage import (
     SHELVES,
@@ -24,6 +23,7 @@ from iclimit.validation.judge.coverage import (
 from iclimit.validation.judge.overview import deviations, draw_deviations, draw_resolutions
 from iclimit.validation.judge.run_claims import ClaimResult, ValidationRun
 from iclimit.validation.judge.verdict import Verdict
+from iclimit.versions import versions
 
 # Numbers of a comparison that are shown.
 NUMBERS = ("theory", "estimate", "standard_error", "allowance")

@@ -13,13 +13,13 @@ from tqdm.auto import tqdm
 
 from iclimit.results import Result
 from iclimit.runs.cell import Cell
-from iclimit.runs.code_version import versions
 from iclimit.runs.execution import Outcome, check_run, run_cells
 from iclimit.runs.store import RunStore
 from iclimit.simulate.arrays import get_backend
 from iclimit.validation.claim import PRESETS, Claim, Preset
 from iclimit.validation.judge.pooling import pool
 from iclimit.validation.judge.verdict import Verdict
+from iclimit.versions import versions
 
 
 @dataclass(frozen=True, repr=False)

@@ -47,10 +47,10 @@ from iclimit.extras import import_extra
 from iclimit.files import replacing
 from iclimit.notation import did_you_mean
 from iclimit.problem import Problem
-from iclimit.runs.code_version import versions
 from iclimit.simulate.prompts import Prompts
 from iclimit.tables import json_text, write_csv
 from iclimit.validation.yours.models.sections import Section, plan_sections
+from iclimit.versions import versions
 
 # Section, number of the first row and numbers (n, columns) of blocks of prompts.
 Rows: TypeAlias = Iterator[tuple[str, int, np.ndarray]]

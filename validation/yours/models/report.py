@@ -15,7 +15,6 @@ from iclimit.extras import import_xarray
 from iclimit.html_parts import document, embedded
 from iclimit.problem import Problem
 from iclimit.results import Estimate, Result
-from iclimit.runs.code_version import versions
 from iclimit.tables import aligned, escaped_table, json_text, write_text
 from iclimit.validation.yours.models.context_use import ContextUse
 from iclimit.validation.yours.models.fitting import Fit
@@ -30,6 +29,7 @@ from iclimit.validation.yours.models.report_figures import (
     draw_spectrum,
 )
 from iclimit.validation.yours.ratios import percent, shown
+from iclimit.versions import versions
 
 if TYPE_CHECKING:
     from xarray import Dataset

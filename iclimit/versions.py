@@ -1,0 +1,19 @@
+"""Versions of the libraries that results come from."""
+
+import platform
+from functools import cache
+from importlib import metadata
+
+VERSIONED = ("iclimit", "numpy", "scipy", "mpmath", "sympy", "matplotlib", "joblib")
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Versions of Python and of the libraries that results come from."""
+    installed = {"python": platform.python_version()}
+    for name in VERSIONED:
+        try:
+            installed[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            installed[name] = "not installed"
+    return installed
