@@ -211,7 +211,7 @@ def write_explorer(app, exception):
     """Write the explorer beside the pages, where one of them embeds it."""
     if exception is None and app.builder.format == "html":
         path = Path(app.outdir) / "_static" / "explorer.html"
-        path.write_text(explorer_page(), encoding="utf-8")
+        path.write_text(explorer_page(docs="../"), encoding="utf-8")
 
 
 def setup(app):

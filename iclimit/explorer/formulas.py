@@ -1,12 +1,15 @@
-"""Formulas of the panels, as LaTeX from the docstrings and as MathML, which browsers draw."""
+"""Formulas of the panels: LaTeX from the docstrings, MathML, what their symbols mean."""
 
 import inspect
 import re
 import unicodedata
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from iclimit.diagrams.quantities import QUANTITIES
 from iclimit.explorer.functions import formula, functions
+from iclimit.explorer.symbols import plain_symbol
+from iclimit.notation import PARAMETERS, read_table
 
 # Formulas of no function: title, module whose docstring has it, and the number there.
 OTHERS = {
@@ -18,31 +21,140 @@ OTHERS = {
     ),
 }
 
+# Page of the documentation that derives the formulas of a module, or of all in a shelf, and its
+# title.
+DERIVATIONS = {
+    "pretraining.icl": ("pretraining/icl", "ICL and IDG errors of linear attention"),
+    "pretraining.bayes": ("pretraining/bayes", "Bayes estimators"),
+    "pretraining.budgets": ("pretraining/budgets", "How to spend a budget of label pairs"),
+    "pretraining.deterministic_equivalent": (
+        "pretraining/finite-size",
+        "What a run of finite size shows",
+    ),
+    "spectra": ("spectra/resolvent", "The Wishart resolvent and the Marchenko-Pastur law"),
+    "descent.learning_rate": ("descent/gradient-descent", "One step of gradient descent"),
+    "descent": ("descent/schedules", "Several steps: schedules, spectra and dampening"),
+    "gdpp.condition_number": ("gdpp/gdpp", "GD++: layers that precondition"),
+    "gdpp.ridge_losses": (
+        "gdpp/noisy-regression",
+        "Random noise levels: linear transformers and ridge baselines",
+    ),
+    "dynamics": ("dynamics/dynamics", "Training dynamics of linear attention"),
+    "softmax": ("softmax/softmax", "Softmax attention"),
+    "depth.test_time": ("depth/test-time", "Steps at test time"),
+    "depth.overthinking": ("depth/test-time", "Steps at test time"),
+    "depth.tied_loss": ("depth/tied", "Finite context and width"),
+    "depth.untied": ("depth/untied", "Depth: tied layers, untied layers and exponents"),
+}
+
+_TABLE = "explorer/formula_symbols.csv"
+
+# Parameters that formulas have beside those of their function.
+_COMMON = (
+    *("tau", "alpha", "kappa", "rho", "ridge"),
+    *("dim", "prompts", "noise_variance", "task_variance", "steps"),
+)
+
+# Commands that are no symbols.
+_COMMANDS = re.compile(
+    r"\\([Bb]ig[lr]|arctan|binom|cos|dot|t?frac|in|infty|int|le|lim|ln|log|max|pi|pm|prod|q?quad"
+    r"|sqrt|sum|to|top)"
+)
+
+# Symbols in LaTeX; a raised star and a lowered sign of comparison are parts of a name.
+_SYMBOL = re.compile(
+    r"\\mathcal *\w|\\(?:mathrm|operatorname)\{\w+\}|\\hat *\w|e_\{I\w+\}|\\[a-zA-Z]+"
+    r"|(?<=\^)\*|(?<=_)[<>]|[a-zA-Z]"
+)
+
 
 def formulas() -> dict[str, dict[str, Any]]:
-    """Title, LaTeX, MathML and source of the formulas of all functions, and of some others."""
+    """Formulas of all functions and of `OTHERS`, with their symbols and where they are derived."""
     texts = {}
     for function in functions():
         quantity = QUANTITIES.get(function.name)
         first_line = (inspect.getdoc(function.function) or "").partition("\n")[0].rstrip(".")
         title = quantity.meaning if quantity else first_line
-        texts[function.name] = _formula(title, function.latex, function.source)
+        texts[function.name] = _formula(title, function.latex, function.source, function.arguments)
     for name, (title, place, number) in OTHERS.items():
         texts[name] = _formula(title, formula(place, str(number)), f"iclimit.asymptotics.{place}")
     return texts
 
 
-def _formula(title: str, latex: str, source: str) -> dict[str, str]:
+def _formula(title: str, latex: str, source: str, arguments: Iterable[str] = ()) -> dict[str, Any]:
+    place = source.removeprefix("iclimit.asymptotics.")
+    page = next((DERIVATIONS[each] for each in _homes(place) if each in DERIVATIONS), None)
+    return {
+        "title": title[:1].upper() + title[1:],
+        "latex": _aligned(latex),
+        "source": source,
+        "mathml": _mathml(_aligned(latex), "block"),
+        "symbols": [
+            (_mathml(symbol), meaning) for symbol, meaning in explained(latex, place, arguments)
+        ],
+        "page": page,
+    }
+
+
+def explained(latex: str, place: str, arguments: Iterable[str] = ()) -> Iterator[tuple[str, str]]:
+    r"""Symbols of a formula of a module, with what they mean.
+
+    The rows of ``formula_symbols.csv`` for the module come first, then the arguments of the
+    function, then parameters that the notation has for symbols that are still unexplained.
+
+    Examples
+    --------
+    >>> from iclimit.explorer.formulas import explained
+    >>> for symbol, meaning in explained(r"f(\lambda) = \lambda", "gdpp.condition_number"):
+    ...     print(f"{symbol}: {meaning}")
+    f: eigenvalue after the layer
+    \lambda: eigenvalue of the inputs' second moments
+    """
+    wanted = symbols(latex)
+    homes = _homes(place)
+    own = [(row["symbol"], row["meaning"]) for row in read_table(_TABLE) if row["place"] in homes]
+    named = [_of_notation(name) for name in (*arguments, *_COMMON) if name in PARAMETERS]
+    known: set[str] = set()
+    for pairs, is_own in ((own, True), (named, False)):
+        for symbol, meaning in pairs:
+            parts = symbols(symbol)
+            if parts and parts <= wanted and (is_own or not parts <= known):
+                known |= parts
+                yield symbol, meaning
+
+
+def _of_notation(name: str) -> tuple[str, str]:
+    known = PARAMETERS[name]
+    meaning, definition = known.meaning.partition(";")[0], plain_symbol(known.definition)
+    return known.symbol, f"{meaning}, {definition}" if definition else meaning
+
+
+def symbols(latex: str) -> set[str]:
+    """Symbols of a formula: letters with what makes them others, and indices by themselves."""
+    plain = re.sub(r"\\(?:text|begin|end)\{.*?\}|\bd(?=\\mu|[sx]\b)", " ", latex)
+    return {
+        each.replace(" ", "") for each in _SYMBOL.findall(plain) if not _COMMANDS.fullmatch(each)
+    }
+
+
+def _homes(place: str) -> list[str]:
+    """A module or a function of the theory, and where it is, from the inside out."""
+    parts = place.split(".")
+    return [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
+
+
+def _aligned(latex: str) -> str:
+    return rf"\begin{{align*}} {latex} \end{{align*}}" if "&" in latex else latex
+
+
+def _mathml(latex: str, display: str = "inline") -> str:
     from latex2mathml.converter import convert
 
-    latex = rf"\begin{{align*}} {latex} \end{{align*}}" if "&" in latex else latex
     # Fences grow by themselves in MathML.
     plain = re.sub(r"\\[Bb]igg?[lr]?(?![a-zA-Z])", "", latex)
-    mathml = re.sub(r' xmlns="[^"]*"', "", convert(plain, display="block"))
+    mathml = re.sub(r' xmlns="[^"]*"', "", convert(plain, display=display))
     # Browsers have dropped the attribute for script letters, but have the letters.
-    mathml = re.sub(r'<mi mathvariant="script">([A-Z])</mi>', _script, mathml)
-    title = title[:1].upper() + title[1:]
-    return {"title": title, "latex": latex, "source": source, "mathml": mathml}
+    return re.sub(r'<mi mathvariant="script">([A-Z])</mi>', _script, mathml)
 
 
 def _script(match: re.Match[str]) -> str:

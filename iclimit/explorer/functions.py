@@ -117,8 +117,9 @@ def formula(place: str, number: str) -> str:
     shelf, module, *function = place.split(".")
     source = importlib.import_module(f"iclimit.asymptotics.{shelf}.{module}")
     doc = inspect.getdoc(getattr(source, function[0]) if function else source) or ""
-    blocks = re.findall(r"\.\. math::(.*(?:\n(?:[ \t]+.*|))*)", doc)
-    return " ".join(line.strip() for line in blocks[int(number)].splitlines() if line.strip())
+    blocks = re.findall(r"(?m)^( *)\.\. math::(.*(?:\n(?:\1 +.*|))*)", doc)
+    _, text = blocks[int(number)]
+    return " ".join(line.strip() for line in text.splitlines() if line.strip())
 
 
 @cache

@@ -37,13 +37,15 @@ _DARK_ORDER = (5, 4, 2, 3, 1, 0, 6)
 SHORTEST = 6
 
 
-def explorer_page(store: Path | None = None) -> str:
+def explorer_page(store: Path | None = None, *, docs: str = "") -> str:
     """Return the explorer as the text of an HTML file.
 
     Parameters
     ----------
     store : Path, optional
         Store of runs whose simulated errors are shown beside the published ones.
+    docs : str, optional
+        Address of the documentation, for links to derivations; without it the page names them.
 
     Returns
     -------
@@ -72,7 +74,7 @@ def explorer_page(store: Path | None = None) -> str:
     ]
     return Template(_read("assets", "page.html")).substitute(
         style=_read("vendor", "uPlot.min.css") + _style(),
-        data=json.dumps(_data(store), separators=(",", ":")).replace("</", "<\\/"),
+        data=json.dumps(_data(store, docs), separators=(",", ":")).replace("</", "<\\/"),
         theory=javascript().strip(),
         scripts="\n".join(f"<script>\n{script.strip()}\n</script>" for script in scripts),
         version=html.escape(iclimit.__version__),
@@ -103,7 +105,7 @@ def _style() -> str:
     return Template(_read("assets", "explorer.css")).substitute(variables)
 
 
-def _data(store: Path | None) -> dict[str, Any]:
+def _data(store: Path | None, docs: str) -> dict[str, Any]:
     """What the scripts read: points, formulas and the colours of maps."""
     errors = points.published_errors() + ([] if store is None else points.stored_errors(store))
     return {
@@ -117,6 +119,7 @@ def _data(store: Path | None) -> dict[str, Any]:
         },
         "blog": blog.figures(),
         "training_runs": training_runs(),
+        "docs": docs,
         "formulas": formulas(),
         "notation": notation(),
         "quantities": quantities(),

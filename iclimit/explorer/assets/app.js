@@ -173,17 +173,36 @@ const explorer = {
   formulas(names) {
     const make = controls.element;
     const parts = names.map((name) => {
-      const { mathml, latex, title, source } = explorer.data.formulas[name];
+      const { mathml, latex, title, source, symbols, page } = explorer.data.formulas[name];
       const math = make("div", { className: "math", tabIndex: 0, role: "group" });
       math.setAttribute("aria-label", `Formula of ${title}`);
       math.innerHTML = mathml;
       const text = make("pre", { tabIndex: 0 }, make("code", {}, latex));
       const details = make("details", {}, make("summary", {}, "LaTeX"), text);
-      const heading = make("h4", {}, title);
-      if (source) heading.append(make("span", { className: "source" }, source));
-      return make("article", {}, heading, math, details);
+      const meanings = make("dl", { className: "symbols" }, ...symbols.map(([symbol, meaning]) => {
+        const term = make("dt");
+        term.innerHTML = symbol;
+        return make("div", {}, term, make("dd", {}, meaning));
+      }));
+      return make("article", {}, make("h4", {}, title), math, meanings, explorer.origin(source, page), details);
     });
     document.getElementById("formulas").replaceChildren(...parts);
+  },
+
+  // Where a formula is derived, and the module that computes it.
+  origin(source, page) {
+    const make = controls.element;
+    const line = make("p", { className: "origin" });
+    if (page) {
+      const [path, title] = page;
+      const { docs } = explorer.data;
+      const name = docs
+        ? make("a", { href: `${docs}theory/${path}.html`, target: "_top" }, title)
+        : make("span", {}, `“${title}” (theory/${path} in the documentation)`);
+      line.append("Derivation: ", name, ". ");
+    }
+    line.append("Module: ", make("code", {}, source));
+    return line;
   },
 
   rows() {

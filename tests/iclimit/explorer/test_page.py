@@ -64,8 +64,9 @@ def test_every_panel_is_there_once(page):
 def test_formulas_are_drawn_without_leftovers_of_latex(data):
     assert {function.name for function in functions()} <= data["formulas"].keys()
     for name, formula in data["formulas"].items():
-        assert formula["mathml"].startswith("<math "), name
-        assert not re.search(r"\\|xmlns|&(?!#?\w+;)", formula["mathml"]), name
+        for mathml in (formula["mathml"], *(symbol for symbol, _ in formula["symbols"])):
+            assert mathml.startswith("<math "), name
+            assert not re.search(r"\\|xmlns|&(?!#?\w+;)", mathml), name
 
 
 def test_points_are_the_published_ones_with_the_error_of_their_mean(data):
