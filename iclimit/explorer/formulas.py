@@ -41,6 +41,8 @@ DERIVATIONS = {
     ),
     "dynamics": ("dynamics/dynamics", "Training dynamics of linear attention"),
     "softmax": ("softmax/softmax", "Softmax attention"),
+    "recurrent.context": ("recurrent/contexts", "What gates leave of a context"),
+    "recurrent": ("recurrent/layers", "Recurrent layers"),
     "depth.test_time": ("depth/test-time", "Steps at test time"),
     "depth.overthinking": ("depth/test-time", "Steps at test time"),
     "depth.tied_loss": ("depth/tied", "Finite context and width"),

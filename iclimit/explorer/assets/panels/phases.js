@@ -17,6 +17,7 @@
   const SHELVES = {
     pretraining: "Pretraining", descent: "Gradient descent", gdpp: "GD++ and ridge regression", spectra: "Spectra",
     dynamics: "Training", softmax: "Softmax attention", depth: "Depth and test-time steps",
+    recurrent: "Recurrent layers",
   };
 
   // The axes of a state; those of another quantity give way to its first two parameters.
