@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from iclimit.drawing import COLOURS, Axes, Figure, draw_points, finish, panels
-from iclimit.validation.yours.plan.proposals import Proposal
-from iclimit.validation.yours.plan.questions import ratios_at
 
 if TYPE_CHECKING:
-    from iclimit.validation.yours.plan.plan import RunPlan
+    from iclimit.validation.yours.plan.plan import Proposal, RunPlan
 
 
 def draw_plan(figure: Figure, plan: RunPlan) -> list[Axes]:
@@ -22,7 +20,7 @@ def draw_plan(figure: Figure, plan: RunPlan) -> list[Axes]:
     plan.draw(left)
     if plan.along:
         best = plan.best
-        x = [ratios_at(point)[plan.along] for point in best.design.points]
+        x = [point.ratios[plan.along] for point in best.design.points]
         _draw_theories(right, x, [(best, number) for number in range(len(x))])
         finish(right, plan.along, "error", log="x", legend=f"d = {best.dim}")
     else:
@@ -32,7 +30,7 @@ def draw_plan(figure: Figure, plan: RunPlan) -> list[Axes]:
     return [left, right]
 
 
-def draw_power(ax: Axes, proposals: Sequence[Proposal], power: float, unit: str) -> None:
+def draw_power(ax: Axes, proposals: Sequence[Proposal], unit: str) -> None:
     """Draw the power of each size against the cost of its runs, with the proposal as a point."""
     for number, each in enumerate(sorted(proposals, key=lambda each: each.dim)):
         colour = COLOURS[number % len(COLOURS)]
@@ -41,7 +39,6 @@ def draw_power(ax: Axes, proposals: Sequence[Proposal], power: float, unit: str)
         style = "-" if number < len(COLOURS) else "--"
         ax.plot(repeats * each.design.cost, powers, style, color=colour, label=f"{each.dim}")
         ax.plot(each.cost, each.power, "o", color=colour, markersize=5)
-    ax.axhline(power, color="0.4", linewidth=0.8, linestyle=":")
     finish(ax, f"cost [{unit}]", "power", log="x", legend="$d$")
 
 

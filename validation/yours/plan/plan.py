@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,31 +18,178 @@ from iclimit.results import Result
 from iclimit.simulate.arrays import Seed
 from iclimit.tables import aligned, entry, write_rows
 from iclimit.validation.yours.plan.figure import draw_plan, draw_power
-from iclimit.validation.yours.plan.points import Cost, NotProposed, Points, Setting
-from iclimit.validation.yours.plan.proposals import Goal, Proposal, parse_goal, propose
+from iclimit.validation.yours.plan.points import Cost, NotProposed, Planner, Setting
+from iclimit.validation.yours.plan.power import Contrast
 from iclimit.validation.yours.plan.questions import (
-    NEED_EFFECT,
     Against,
     Design,
+    checked_against,
     difference,
     precision,
     theories,
     transition,
 )
-from iclimit.validation.yours.runs.measured import ESTIMATORS, MEASURED
+from iclimit.validation.yours.runs.measured import MEASURED
 from iclimit.validation.yours.runs.predictions import Theory
 
-# What can be asked.
+# What can be asked, and which of these questions need an effect.
 QUESTIONS = ("precision", "difference", "theories", "transition")
+NEED_EFFECT = ("precision", "transition")
 
 # Dimensions that are tried.
 DIMENSIONS = (12, 16, 20, 24, 32, 48, 64)
 
-# Task sets that predictions are averaged over.
-SETS = 30
+# Task sets that predictions are averaged over, and fewest points of a sweep.
+SETS, FEWEST_VALUES = 30, 4
 
-# Fewest points of a sweep.
-FEWEST_VALUES = 4
+# Standard errors and power unless they are given.
+SIGNIFICANCE, POWER = 5.0, 0.95
+
+# Errors of single runs are skewed if their standard deviation is a larger share of the mean; their
+# mean is nearly normal from so many runs on.
+SKEWED, FEWEST = 0.1, 10
+SKEWED_NOTE = (
+    "Where skewed says yes, single runs scatter by more than a tenth of the error: judge means of "
+    "ten or more, or logarithms."
+)
+
+# Effects among which the least one is searched for.
+EFFECTS = np.geomspace(1e-4, 10, 1000)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is fixed, as of `plan_runs`; what is None is computed, or has its default."""
+
+    question: str
+    effect: float | None
+    significance: float | None
+    power: float | None
+    repeats: int | None
+    max_cost: float | None
+
+    @property
+    def unknown(self) -> str:
+        """What is computed.
+
+        Raises
+        ------
+        ValueError
+            If too much or too little is given.
+        """
+        question, free = self.question, self.question in NEED_EFFECT
+        if self.effect is not None and not free:
+            raise ValueError(f"effect must be left out for {question}, got {self.effect!r}")
+        if self.significance is not None and question == "precision":
+            raise ValueError(f"significance must be left out for it, got {self.significance!r}")
+        if self.repeats is not None and self.max_cost is not None:
+            raise ValueError("repeats or max_cost must be left out: each fixes the other")
+        if self.repeats is None and self.max_cost is None:
+            if free and self.effect is None:
+                raise ValueError(f"effect must be given for {question}, or repeats or max_cost")
+            return "repeats"
+        if free and self.effect is None:
+            return "effect"
+        names = ("power", "significance")[: 1 if question == "precision" else 2]
+        if missing := [name for name in names if getattr(self, name) is None]:
+            return missing[0]
+        raise ValueError("power must be left out: the number of runs and the effect fix it")
+
+    def proposal(self, design: Design) -> Proposal:
+        """Proposal of a design that reaches the goal.
+
+        Raises
+        ------
+        NotProposed
+            If none does.
+        """
+        effect, z, power = self.effect, self.significance or SIGNIFICANCE, self.power or POWER
+        skewed = max(point.relative_spread for point in design.points) > SKEWED
+        if self.unknown == "repeats":
+            needed = design.contrast(effect).least_repeats(z, power)
+            if needed is None:
+                raise NotProposed("the prediction is not sharp enough for any number of runs")
+            repeats = max(needed, FEWEST * skewed)
+        else:
+            repeats = self.repeats or math.floor((self.max_cost or 0.0) / design.cost)
+            if not repeats:
+                raise NotProposed(f"one run of each setting costs {design.cost:.3g}")
+        if self.unknown == "effect":
+            place = bisect_left(
+                EFFECTS, True, key=lambda each: design.contrast(each).power(repeats, z) >= power
+            )
+            if place == len(EFFECTS):
+                raise NotProposed(f"no effect up to {EFFECTS[-1]:g} is noticed")
+            effect = float(EFFECTS[place])
+        contrast = design.contrast(effect)
+        if self.unknown == "significance":
+            z = contrast.significance(repeats, power)
+        else:
+            power = contrast.power(repeats, z)
+        if effect is None:
+            effect = contrast.change / abs(design.points[0].mean)
+        return Proposal(design, contrast, repeats, effect, z, power, skewed)
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Runs at one size that answer the question.
+
+    Attributes
+    ----------
+    design : Design
+        The runs.
+    contrast : Contrast
+        Contrast of their errors.
+    repeats : int
+        Runs of each setting.
+    effect : float
+        Relative change that is noticed: of the error, or of the place of a transition.
+    significance, power : float
+        Standard errors, and probability of the right answer.
+    skewed : bool
+        Whether errors of single runs are skewed.
+    """
+
+    design: Design
+    contrast: Contrast
+    repeats: int
+    effect: float
+    significance: float
+    power: float
+    skewed: bool
+
+    @property
+    def dim(self) -> int:
+        """Dimension."""
+        return int(self.design.points[0].arguments["dim"])
+
+    @property
+    def cost(self) -> float:
+        """Cost of all runs."""
+        return self.repeats * self.design.cost
+
+    def row(self) -> dict[str, Any]:
+        """Row of the table; sizes that differ between the settings are left out."""
+        points, contrast = self.design.points, self.contrast
+        shared = set.intersection(*({*each.sizes.items()} for each in points))
+        numbers = {name: size for name, size in points[0].sizes.items() if (name, size) in shared}
+        numbers |= {"repeats": self.repeats, "runs": self.repeats * len(points)}
+        numbers |= {"effect": self.effect, "z": contrast.change / contrast.errors(self.repeats)[0]}
+        numbers |= {} if contrast.interval else {"significance": self.significance}
+        return {**numbers, "power": self.power, "cost": self.cost, "skewed": self.skewed}
+
+    def runs(self) -> list[dict[str, Any]]:
+        """Runs as a table that `check_runs` reads: expected errors, to be replaced by yours."""
+        return [
+            {
+                **point.arguments,
+                **({"runs": self.repeats} if self.repeats > 1 else {}),
+                point.quantity: point.mean,
+                f"{point.quantity}_se": math.sqrt(point.variance / self.repeats),
+            }
+            for point in self.design.points
+        ]
 
 
 @dataclass(frozen=True, repr=False)
@@ -55,8 +202,6 @@ class RunPlan(Result):
         What was asked.
     proposals : list of Proposal
         Sizes with the number of their repeats.
-    goal : Goal
-        What was fixed, and what was computed.
     unit : str
         Unit of the cost.
     along : str
@@ -67,7 +212,6 @@ class RunPlan(Result):
 
     question: str
     proposals: list[Proposal]
-    goal: Goal
     unit: str
     along: str
     notes: list[str]
@@ -89,21 +233,17 @@ class RunPlan(Result):
             raise ValueError(" ".join(["no size is proposed.", *self.notes]))
         return self.proposals[0]
 
-    def runs(self, dim: int | None = None) -> list[dict[str, Any]]:
-        """Runs of the best proposal, or of that at a dimension, as a table.
+    def runs(self) -> list[dict[str, Any]]:
+        """Runs of the best proposal as a table.
 
         It has the errors that are expected, with their standard errors, in columns that
         `check_runs` reads: replace them by what you measure.
         """
-        if dim is None:
-            return self.best.runs()
-        sizes = {str(each.dim): each for each in self.proposals}
-        check_choice("dim", str(dim), sizes)
-        return sizes[str(dim)].runs()
+        return self.best.runs()
 
-    def write_runs(self, path: Any, dim: int | None = None) -> None:
+    def write_runs(self, path: Any) -> None:
         """Write the table of runs to a file that ends in .csv or .json."""
-        write_rows(path, self.runs(dim))
+        write_rows(path, self.runs())
 
     @property
     def commands(self) -> list[str]:
@@ -120,7 +260,7 @@ class RunPlan(Result):
 
     def draw(self, ax: Axes) -> None:
         """Draw power against cost."""
-        draw_power(ax, self.proposals, self.goal.power, self.unit)
+        draw_power(ax, self.proposals, self.unit)
 
     def draw_figure(self, figure: Figure, /, **_: Any) -> list[Axes]:
         """Draw power against cost, and the two theories with expected error bars."""
@@ -269,96 +409,67 @@ def plan_runs(
     check_choice("question", question, QUESTIONS)
     check_choice("quantity", quantity, MEASURED)
     check_choice("task_law", task_law, TASK_LAWS)
-    goal = parse_goal(question, effect, significance, power, repeats, max_cost)
+    fixed: dict[str, Any] = {"effect": effect, "significance": significance, "power": power}
+    fixed |= {"repeats": repeats, "max_cost": max_cost}
+    check_arguments(**given(**fixed))
+    goal = Goal(question, **fixed)
+    unknown = goal.unknown
     numbers = {"tau": tau, "alpha": alpha, "kappa": kappa, "rho": rho, "ridge": ridge}
-    setting, along = _parse_setting(
-        question, numbers | given(test_alpha=test_alpha, test_rho=test_rho)
-    )
+    numbers |= given(test_alpha=test_alpha, test_rho=test_rho)
+    settings, along = _settings(question, numbers)
+    second = checked_against(question, against, settings[0], quantity)
+    if isinstance(second, dict):
+        _settings(question, second)
+        settings += [second] * (question == "difference")
+    root = int(np.random.default_rng(rng).integers(2**62))
+    planner = Planner(quantity, cost, Theory(task_law=task_law, draws=SETS, root=root))
     sizes = np.atleast_1d(dim).tolist()
     for size in sizes:
         check_integers(dim=size)
-    root = int(np.random.default_rng(rng).integers(2**62))
-    points = Points(quantity, cost, Theory(task_law=task_law, draws=SETS, root=root))
-    design = _design(question, points, setting, along, against)
     proposals, notes = [], list[str]()
     for size in tqdm(sizes, disable=not progress, unit="size", desc="planning", leave=False):
         try:
-            proposals.append(propose(design(size), goal))
+            points = [planner.at(each, size) for each in settings]
+            if question == "theories":
+                design = theories(planner, points, second)
+            elif question == "transition":
+                design = transition(points, along)
+            else:
+                design = precision(points) if question == "precision" else difference(points)
+            proposals.append(goal.proposal(design))
         except NotProposed as error:
             notes.append(f"Not proposed: d = {size}: {error}.")
-    best = (lambda each: each.cost) if goal.unknown == "repeats" else _sharpness(goal.unknown)
-    if any(each.skewed for each in proposals):
-        notes.insert(0, SKEWED_NOTE)
-    return RunPlan(question, sorted(proposals, key=best), goal, unit, "".join(along), notes)
+    notes = [SKEWED_NOTE] * any(each.skewed for each in proposals) + notes
+    # At the same cost the sharpest comes first.
+    key, sign = (
+        ("cost", 1) if unknown == "repeats" else (unknown, 1 if unknown == "effect" else -1)
+    )
+    proposals.sort(key=lambda each: (sign * getattr(each, key), each.cost))
+    return RunPlan(question, proposals, unit, along, notes)
 
 
-SKEWED_NOTE = (
-    "Where skewed says yes, single runs scatter by more than a tenth of the error: judge means of "
-    "ten or more, or logarithms."
-)
+def _settings(question: str, numbers: dict[str, Any]) -> tuple[list[Setting], str]:
+    """Checked settings, and the parameter along which those of a transition lie.
 
-
-def _sharpness(unknown: str) -> Callable[[Proposal], tuple[float, float]]:
-    """Order of proposals of the same cost: by what is computed, the best first."""
-    sign = 1 if unknown == "effect" else -1
-    return lambda each: (sign * getattr(each, unknown), each.cost)
-
-
-def _parse_setting(
-    question: str, numbers: Mapping[str, Any]
-) -> tuple[dict[str, float], dict[str, list[float]]]:
-    """Checked setting, and the values of the parameter along which a transition lies."""
-    several = {n: each for n, each in numbers.items() if np.size(each) > 1}
-    setting = {n: np.asarray(each).item() for n, each in numbers.items() if n not in several}
+    Raises
+    ------
+    ValueError
+        If a parameter is outside its range, or has several values where it should have one.
+    """
+    columns = {name: np.ravel(each).tolist() for name, each in numbers.items()}
+    several = [name for name, values in columns.items() if len(values) != 1]
     if len(several) != (question == "transition"):
         wanted = "exactly one parameter" if question == "transition" else "no parameter"
-        names = ", ".join(several) or "none"
-        raise ValueError(f"{wanted} must have several values for {question}, got {names}")
-    along = {}
-    for name, values in several.items():
-        along[name] = [float(each) for each in values]
-        if len(values) < FEWEST_VALUES or np.any(np.diff(values) <= 0) or values[0] <= 0:
-            allowed = f"{FEWEST_VALUES} or more increasing numbers > 0"
-            raise ValueError(f"{name} must be one number or {allowed}, got {along[name]}")
-    for name, all_values in {**{n: [each] for n, each in setting.items()}, **along}.items():
-        for each in all_values:
-            check_arguments(**{name: each})
-            if math.isinf(each) and name != "kappa":
-                raise ValueError(f"{name} must be finite for runs, got {each!r}")
-    return setting, along
-
-
-def _design(
-    question: str,
-    points: Points,
-    setting: Setting,
-    along: Mapping[str, Sequence[float]],
-    against: Against | None,
-) -> Callable[[int], Design]:
-    """Design of the question, as a function of the dimension."""
-    if question in NEED_EFFECT:
-        if against is not None:
-            raise ValueError(f"against must not be given for {question}, got {against!r}")
-        if question == "precision":
-            return partial(precision, points, setting)
-        ((name, values),) = along.items()
-        return partial(transition, points, setting, name, values)
-    if isinstance(against, Mapping):
-        for name in against:
-            check_choice("against", name, setting)
-        changed, _ = _parse_setting(question, {**setting, **against})
-        if question == "theories":
-            return partial(theories, points, setting, against)
-        return partial(difference, points, setting, changed)
-    if question == "difference":
-        if against is None and points.quantity == "gap":
-            return partial(difference, points, setting, None)
-        raise ValueError(f"against must be parameters that differ, got {against!r}")
-    if isinstance(against, str):
-        check_choice("against", against, ESTIMATORS[1:])
-        if not setting["rho"]:
-            raise ValueError(f"rho must be > 0 for the Bayes estimators, got {setting['rho']}")
-    elif not callable(against):
-        allowed = "parameters that differ, dmmse, ridge or a function"
-        raise ValueError(f"against must be {allowed}, got {against!r}")
-    return partial(theories, points, setting, against)
+        raise ValueError(f"{wanted} may have several values for {question}, got {several}")
+    for name, values in columns.items():
+        for value in values:
+            check_arguments(**{name: value})
+            if value == math.inf and name != "kappa":
+                raise ValueError(f"{name} must be finite for runs, got {value!r}")
+    along = "".join(several)
+    sweep = columns.get(along, [1.0] * FEWEST_VALUES)
+    if along and (len(sweep) < FEWEST_VALUES or np.min(np.diff([0.0, *sweep])) <= 0):
+        allowed = f"one number, or {FEWEST_VALUES} or more increasing numbers > 0"
+        raise ValueError(f"{along} must be {allowed}, got {sweep}")
+    single = {name: values[0] for name, values in columns.items()}
+    return [{**single, along: value} for value in sweep] if along else [single], along

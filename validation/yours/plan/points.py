@@ -9,19 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.pretraining import finite_size_errors, finite_size_spread
-from iclimit.notation import sizes_of
+from iclimit.asymptotics.pretraining import (
+    finite_size_errors,
+    finite_size_spread,
+    structured_errors,
+)
+from iclimit.notation import ratios_of, sizes_of
 from iclimit.simulate.pretraining.cost import estimate_cost
 from iclimit.validation.yours.runs.measured import MEASURED, MeasuredRun
 from iclimit.validation.yours.runs.predictions import Prediction, Theory, predict
 
-# Parameters of a setting: ratios, noise, ridge, and another law of the tests.
-RATIOS = ("tau", "alpha", "kappa")
-TESTS = ("test_alpha", "test_rho")
+SIZES = ("dim", "context", "tasks", "prompts")
+UNSIZED = ("rho", "ridge", "test_rho")
 
-# Task sets over which errors of a run scatter, and those of a prediction of other tests.
+# Task sets of the scatter of runs, and of a prediction of other tests.
 SPREAD_SETS, SHIFTED_SETS = 30, 4
 
+# Ratios, noise and ridge by name.
 Setting = Mapping[str, float]
 
 # Cost of a run, of dim, context, tasks and prompts.
@@ -57,6 +61,18 @@ class Point:
     quantity: str
 
     @property
+    def sizes(self) -> dict[str, Any]:
+        """The integers."""
+        return {name: self.arguments[name] for name in SIZES}
+
+    @property
+    def ratios(self) -> dict[str, float]:
+        """Parameters of the limit that the integers stand for."""
+        numbers = dict(self.arguments)
+        sizes = [name for name in numbers if name in SIZES or name == "test_context"]
+        return ratios_of(**{name: numbers.pop(name) for name in sizes}) | numbers
+
+    @property
     def weights(self) -> np.ndarray:
         """Weights of the two errors in what is measured."""
         return np.array(MEASURED[self.quantity])
@@ -69,8 +85,6 @@ class Point:
     @property
     def variance(self) -> float:
         """Variance of one run."""
-        if not np.all(np.isfinite(self.covariance)):
-            return math.inf
         return float(self.weights @ self.covariance @ self.weights)
 
     @property
@@ -85,17 +99,29 @@ class Point:
 
     @property
     def relative_spread(self) -> float:
-        """Standard deviation of a run over the mean; the larger one of the two errors of a gap."""
-        used = self.weights != 0
-        return float(np.max(np.sqrt(np.diag(self.covariance)[used]) / self.prediction.mean[used]))
+        """Standard deviation of a run over the mean, the largest of the errors that are used."""
+        spreads = np.sqrt(np.diag(self.covariance)) / self.prediction.mean
+        return float(np.max(spreads[self.weights != 0]))
+
+    def limit(self, **changes: Any) -> Any:
+        """Limit of what is measured at the ratios of the point, or at others."""
+        errors, (icl, idg) = structured_errors(**self.ratios | changes), self.weights
+        return icl * errors.icl + idg * errors.idg
+
+    def under(self, prediction: Prediction) -> Point:
+        """The point with another prediction, whose runs scatter as much relative to it."""
+        factor = prediction.mean / self.prediction.mean
+        covariance = self.covariance * np.outer(factor, factor)
+        return replace(self, prediction=prediction, covariance=covariance)
 
 
-class Points:
-    """Points by setting and dimension, each computed once."""
+@dataclass(frozen=True)
+class Planner:
+    """What is measured, what it costs and what predicts it."""
 
-    def __init__(self, quantity: str, cost: Cost | None, theory: Theory) -> None:
-        self.quantity, self.cost, self.theory = quantity, cost, theory
-        self.known: dict[tuple[object, ...], Point] = {}
+    quantity: str
+    cost: Cost | None
+    theory: Theory
 
     def at(self, setting: Setting, dim: int) -> Point:
         """Point of a setting at a dimension.
@@ -103,65 +129,36 @@ class Points:
         Raises
         ------
         NotProposed
-            If nothing is predicted there.
+            If nothing is predicted there, or the error or its variance is infinite.
         """
-        arguments = run_arguments(setting, dim)
-        key = tuple(arguments.items())
-        if key not in self.known:
-            self.known[key] = self._predicted(arguments)
-        return self.known[key]
-
-    def _predicted(self, arguments: dict[str, Any]) -> Point:
-        sizes = {name: arguments[name] for name in ("dim", "context", "tasks", "prompts")}
-        noise, ridge = arguments["rho"], arguments["ridge"]
-        run = MeasuredRun((1,), sizes, noise, ridge, {})
+        numbers = dict(setting)
+        ratios = {name: numbers.pop(name) for name in setting if name not in UNSIZED}
+        values: dict[str, Any] = {"dim": dim, **sizes_of(dim, **ratios), **numbers}
+        plain = {name: values[name] for name in (*SIZES, "rho", "ridge")}
+        tests = {name: each for name, each in values.items() if name not in plain}
+        options: dict[str, Any] = {"task_law": self.theory.task_law, "rng": self.theory.root}
         try:
-            prediction = self._of_tests(predict(run, self.theory), arguments)
-            spread = finite_size_spread(
-                **arguments, task_law=self.theory.task_law, rng=self.theory.root, draws=SPREAD_SETS
-            )
+            prediction = self.predicted(plain)
+            if tests and prediction.finite:  # the ratio over a few task sets that are the same
+                sets = {"draws": SHIFTED_SETS, **options}
+                pair = [finite_size_errors(**plain, **each, **sets) for each in (tests, {})]
+                ratio = pair[0].icl.mean / pair[1].icl.mean
+                prediction = prediction.scaled(np.array([ratio, 1.0]))
+            spread = finite_size_spread(**plain, **tests, **options, draws=SPREAD_SETS)
         except (ArithmeticError, ValueError) as error:
             raise NotProposed(str(error).removeprefix("row 1: ")) from None
-        if not prediction.finite:
-            raise NotProposed("the error is infinite")
+        if not (prediction.finite and np.all(np.isfinite(spread.covariance))):
+            raise NotProposed("the error or its variance is infinite")
         if self.cost is None:
-            cost = estimate_cost(**sizes, rho=noise, ridge=ridge).seconds
+            cost = estimate_cost(**plain).seconds
         else:
-            cost = float(self.cost(*sizes.values()))
+            cost = float(self.cost(*(plain[name] for name in SIZES)))
             if not 0 < cost < math.inf:
                 raise ValueError(f"cost must return a number > 0 and finite, got {cost!r}")
-        return Point(arguments, prediction, spread.covariance, cost, self.quantity)
+        return Point({**plain, **tests}, prediction, spread.covariance, cost, self.quantity)
 
-    def _of_tests(self, prediction: Prediction, arguments: dict[str, Any]) -> Prediction:
-        """Prediction of other tests: multiplied by the ratio of a few task sets."""
-        tests = {name: each for name, each in arguments.items() if name.startswith("test_")}
-        if not tests or not prediction.finite:
-            return prediction
-        usual = {name: each for name, each in arguments.items() if name not in tests}
-        options: dict[str, Any] = {"draws": SHIFTED_SETS, "rng": self.theory.root}
-        options["task_law"] = self.theory.task_law
-        shifted, plain = (finite_size_errors(**usual, **t, **options) for t in (tests, {}))
-        return prediction.scaled(np.array([shifted.icl.mean / plain.icl.mean, 1.0]))
-
-    def rival(self, point: Point, estimator: str) -> Point:
-        """The point if errors are those of a Bayes estimator, whose runs scatter as much."""
-        sizes = {name: point.arguments[name] for name in ("dim", "context", "tasks", "prompts")}
-        run = MeasuredRun((1,), sizes, point.arguments["rho"], 0.0, {}, estimator=estimator)
-        return with_prediction(point, predict(run, self.theory))
-
-
-def with_prediction(point: Point, prediction: Prediction) -> Point:
-    """Point with another prediction, whose runs scatter as much relative to the mean."""
-    factor = prediction.mean / point.prediction.mean
-    covariance = point.covariance * np.outer(factor, factor)
-    return replace(point, prediction=prediction, covariance=covariance)
-
-
-def run_arguments(setting: Setting, dim: int) -> dict[str, Any]:
-    """Integers, noise, ridge and tests of a setting at a dimension."""
-    sizes = sizes_of(dim, **{name: setting[name] for name in RATIOS})
-    tests = {name: setting[name] for name in TESTS if name in setting}
-    if "test_alpha" in tests:
-        tests["test_context"] = sizes_of(dim, test_alpha=tests.pop("test_alpha"))["test_context"]
-    ordered = {name: sizes[name] for name in ("context", "tasks", "prompts")}
-    return {"dim": dim, **ordered, "rho": setting["rho"], "ridge": setting["ridge"], **tests}
+    def predicted(self, arguments: Mapping[str, Any], estimator: str = "attention") -> Prediction:
+        """Prediction of linear attention, or of a Bayes estimator."""
+        sizes = {name: arguments[name] for name in SIZES}
+        rho, ridge = arguments["rho"], arguments["ridge"]
+        return predict(MeasuredRun((1,), sizes, rho, ridge, {}, estimator=estimator), self.theory)

@@ -16,12 +16,19 @@ predicted mean.  Predictions at finite size may be off by u, in any direction.
 
 import math
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from scipy.special import ndtr, ndtri
 
 # More repeats than this are never proposed.
 MOST_REPEATS = 10**9
+
+
+def scatter(variance: float, rival: float, floor: float, repeats: float) -> tuple[float, float]:
+    """Standard errors under two theories: of one repeat, over the repeats, and a floor."""
+    return math.sqrt(variance / repeats + floor), math.sqrt(rival / repeats + floor)
 
 
 @dataclass(frozen=True)
@@ -34,28 +41,32 @@ class Contrast:
         What is to be noticed, :math:`|\delta|`, or the precision.
     doubt : float
         Largest systematic error of the prediction, u.
-    variances : tuple of float
-        Variance of one repeat, if the first or the second theory is true.
-    floor : float
-        Variance that repeats do not lower, F.
+    errors : callable
+        From the repeats to the standard errors if the first or the second theory is true.
     interval : bool
         Whether it is a precision.
     """
 
     change: float
     doubt: float
-    variances: tuple[float, float]
-    floor: float = 0.0
+    errors: Callable[[float], tuple[float, float]]
     interval: bool = False
 
-    def standard_errors(self, repeats: float) -> tuple[float, float]:
-        """Standard errors under the two theories."""
-        first, second = (math.sqrt(each / repeats + self.floor) for each in self.variances)
-        return first, second
+    @classmethod
+    def of(
+        cls,
+        change: float,
+        doubt: float,
+        variances: tuple[float, float],
+        floor: float = 0.0,
+        interval: bool = False,
+    ) -> "Contrast":
+        """Contrast with these variances of a repeat and that of the predicted mean."""
+        return cls(change, doubt, partial(scatter, *variances, floor), interval)
 
     def power(self, repeats: float, significance: float) -> float:
         """Probability of the right answer with so many repeats."""
-        first, second = self.standard_errors(repeats)
+        first, second = self.errors(repeats)
         room = self.change - self.doubt
         if self.interval:
             return max(2 * float(ndtr(room / first)) - 1, 0.0)
@@ -64,15 +75,13 @@ class Contrast:
 
     def significance(self, repeats: float, power: float) -> float:
         """Standard errors at which the wrong theory is excluded with this probability."""
-        first, second = self.standard_errors(repeats)
+        first, second = self.errors(repeats)
         room, z = self.change - self.doubt, float(ndtri(power))
         return min((room - z * s1) / s0 for s1, s0 in ((first, second), (second, first)))
 
     def least_repeats(self, significance: float, power: float) -> int | None:
         """Fewest repeats with this power; None if no number of repeats has it."""
         repeats = 1 + bisect_left(
-            range(1, MOST_REPEATS),
-            True,
-            key=lambda count: self.power(count, significance) >= power,
+            range(1, MOST_REPEATS), True, key=lambda n: self.power(n, significance) >= power
         )
         return repeats if repeats < MOST_REPEATS else None
