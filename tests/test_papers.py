@@ -108,3 +108,19 @@ def test_errata_say_what_shows_them():
             assert f"def {name}" in (ROOT / path).read_text("utf-8")
         else:
             assert shown == "algebra" or shown in CLAIMS
+
+
+def test_our_own_paper_cites_what_is_in_the_bibliography_and_is_short():
+    text = (ROOT / "paper" / "paper.md").read_text(encoding="utf-8")
+    cited = set(re.findall(r"@(\w+)", text))
+    known = set(
+        re.findall(
+            r"^@\w+\{(\w+),",
+            (ROOT / "iclimit" / "references.bib").read_text(encoding="utf-8"),
+            re.M,
+        )
+    )
+    assert cited and cited <= known
+    assert len(text.split()) <= 1500
+    for picture in re.findall(r"\]\((\.\./[^)]+)\)", text):
+        assert (ROOT / "paper" / picture).is_file()
