@@ -2,8 +2,11 @@
 
 import json
 import math
+import shutil
+import subprocess
 
 import numpy as np
+import pytest
 
 from iclimit.explorer.functions import COUNTED, SIZES, VECTORS, functions
 
@@ -31,6 +34,16 @@ DIFFERENCES = {"task_gap": "icl_error"}
 
 LENGTH = 8
 """Numbers in a vector; those of an argument stand side by side in the array of points."""
+
+
+def run_node(script):
+    """What Node prints, read as JSON."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("Node is not installed: the functions are compared in a browser only")
+    run = subprocess.run([node, "-"], input=script, capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
 
 
 def random_points(function, count, rng):

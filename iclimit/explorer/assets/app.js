@@ -41,12 +41,16 @@ const explorer = {
   follow(link) {
     const asked = new URLSearchParams(link.slice(1));
     const panel = explorer.panels.find((each) => each.id === asked.get("panel")) ?? explorer.panels[0];
-    for (const control of panel.controls) {
+    const hints = panel.controls.map((control) => {
       const text = asked.get(control.name);
-      if (text !== null) explorer.states[panel.id][control.name] = controls.parse(control, text, explorer.states[panel.id]);
-    }
+      if (text === null) return "";
+      const [value, hint] = controls.parse(control, text, explorer.states[panel.id]);
+      explorer.states[panel.id][control.name] = value;
+      return hint;
+    });
     if (explorer.panel !== panel) explorer.open(panel);
     else explorer.update();
+    explorer.widgets.forEach((widget, i) => widget.say?.(hints[i]));
   },
 
   open(panel) {

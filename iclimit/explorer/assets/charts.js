@@ -96,13 +96,21 @@ const charts = {
       size: isX ? 36 : 62,
       gap: 5,
       space: isX ? 56 : 34,
-      ...(description.log && { splits: charts.logSplits, filter: (_, splits) => splits }),
+      ...charts.splits(description),
       values: (u, splits) => charts.tickLabels(splits, description.log, isX ? u.width - 80 : 0),
     };
   },
 
+  // Where ticks are: at whole numbers only if the axis counts something.
+  splits({ log, whole }) {
+    if (!log) return whole ? { incrs: [1, 2, 5, 10, 20, 50, 100] } : {};
+    const integers = (splits) => (whole ? splits.filter(Number.isInteger) : splits);
+    return { splits: (...given) => integers(charts.logSplits(...given)), filter: (_, splits) => splits };
+  },
+
   // Ticks of a logarithmic axis at 1 to 9 times the powers of 10.
   logSplits(u, index, low, high) {
+    if (!(low > 0 && high < Infinity)) return [];
     const decades = Math.log10(high / low);
     if (decades < 0.4) return charts.evenSplits(low, high);
     const splits = [];
@@ -139,7 +147,7 @@ const charts = {
   // Whether a description needs a new chart, or the old one can take its data.
   shape: (spec) =>
     JSON.stringify([
-      Boolean(spec.x.log), Boolean(spec.y.log), Boolean(spec.heat),
+      Boolean(spec.x.log), Boolean(spec.x.whole), Boolean(spec.y.log), Boolean(spec.heat),
       (spec.lines ?? []).map((l) => [l.colour, l.width, Boolean(l.dash)]),
       (spec.points ?? []).map((l) => l.colour),
       (spec.bars ?? []).map((l) => l.colour),
@@ -295,15 +303,17 @@ const charts = {
     const chart = { spec: null, plot: null, shape: "" };
     const width = () => Math.max(element.clientWidth, 200);
     const height = () => (innerWidth < 700 ? 280 : 400);
-    const all = (axis) => {
-      const { lines = [], points = [], bars = [] } = chart.spec;
+    const all = (spec, axis) => {
+      const { lines = [], points = [], bars = [] } = spec;
       const values = [...lines, ...points].flatMap((set) => Array.from(set[axis]));
       for (const set of bars) values.push(...(axis === "x" ? set.edges : [0, ...set.heights]));
-      return charts.range({ tight: axis === "x", ...chart.spec[axis] }, values);
+      return charts.range({ tight: axis === "x", ...spec[axis] }, values);
     };
     const build = () => {
       chart.plot?.destroy();
       const { spec } = chart;
+      // A chart that has given way to another one still draws once, what it was made for.
+      const current = (u) => (chart.plot === u ? chart.spec : spec);
       chart.room = { x: width() - 80, y: height() - 70 };
       chart.plot = new uPlot(
         {
@@ -311,17 +321,17 @@ const charts = {
           height: height(),
           padding: [14, 22, 0, 0],
           scales: {
-            x: { time: false, distr: spec.x.log ? 3 : 1, range: () => all("x") },
-            y: { distr: spec.y.log ? 3 : 1, range: () => all("y") },
+            x: { time: false, distr: spec.x.log ? 3 : 1, range: (u) => all(current(u), "x") },
+            y: { distr: spec.y.log ? 3 : 1, range: (u) => all(current(u), "y") },
           },
           series: charts.series(spec),
           axes: ["x", "y"].map((axis) => charts.axis(spec[axis], axis === "x", chart.room[axis])),
           legend: { show: false },
           cursor: { drag: { x: false, y: false }, points: { size: 8 } },
           hooks: {
-            drawAxes: [(u) => charts.underlay(u, chart.spec)],
-            draw: [(u) => charts.overlay(u, chart.spec)],
-            setCursor: [(u) => charts.read(u, chart.spec, element)],
+            drawAxes: [(u) => charts.underlay(u, current(u))],
+            draw: [(u) => charts.overlay(u, current(u))],
+            setCursor: [(u) => charts.read(u, current(u), element)],
           },
         },
         charts.columns(spec),

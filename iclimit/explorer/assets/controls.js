@@ -32,29 +32,43 @@ const controls = {
     return control.integer ? Math.round(value) : Number(value.toPrecision(3));
   },
 
-  // What a reader types: a comma may stand for the decimal point.
-  number: (text) => (text.trim() === "" ? NaN : Number(text.replace(",", "."))),
+  // A number as people write it: commas stand between thousands, or for the decimal point.
+  number(text) {
+    const plain = text.trim();
+    if (plain === "") return NaN;
+    return Number(/^[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?$/.test(plain) ? plain.replaceAll(",", "") : plain.replace(",", "."));
+  },
 
-  // A number within the range, or the one that stands for nonsense.
-  admissible(control, number, otherwise = control.value) {
-    if (!Number.isFinite(number)) return otherwise;
+  // A number within the range.
+  admissible(control, number) {
     if (control.zero && number <= 0) return 0;
     const bounded = Math.min(Math.max(number, control.min), control.max);
     return control.integer ? Math.round(bounded) : bounded;
+  },
+
+  // Value of a typed text, and a hint where it is not what was typed.
+  understand(control, text, otherwise) {
+    const number = controls.number(text);
+    if (!Number.isFinite(number)) return [otherwise, `“${text.trim()}” is not a number; the value is still ${otherwise}.`];
+    const value = controls.admissible(control, number);
+    const low = control.zero ? "0 or from " : "from ";
+    if (value !== number && control.integer && Math.round(number) === value) return [value, `Only whole numbers: ${text.trim()} became ${value}.`];
+    if (value !== number) return [value, `Values go ${low}${control.min} to ${control.max}: ${text.trim()} became ${value}.`];
+    return [value, text.includes(",") ? `${text.trim()} was read as ${value}.` : ""];
   },
 
   // Options of a choice, which may depend on the state.
   options: (control, state) =>
     typeof control.options === "function" ? control.options(state) : control.options,
 
-  // What a link says about a control, read back.
+  // What a link says about a control, read back, and a hint where that is not what it says.
   parse(control, text, state) {
-    if (controls.isSlider(control)) return controls.admissible(control, controls.number(text));
+    if (controls.isSlider(control)) return controls.understand(control, text, control.value);
     if (control.options) {
       const options = controls.options(control, state);
-      return options.find(([value]) => String(value) === text)?.[0] ?? control.value;
+      return [options.find(([value]) => String(value) === text)?.[0] ?? control.value, ""];
     }
-    return text === "true";
+    return [text === "true", ""];
   },
 
   element(tag, attributes = {}, ...children) {
@@ -72,33 +86,43 @@ const controls = {
     const range = make("input", { type: "range", id, min: 0, max: controls.STEPS, step: 1 });
     const { symbol, label } = control;
     let shown = control.value;
+    let typed = null; // a value that is still to be shown
+    const hint = make("p", { className: "hint", role: "status" });
+    const say = (text) => { hint.textContent = text; };
     const box = make("input", { type: "text", inputMode: "decimal", autocomplete: "off", className: "box" });
     box.setAttribute("aria-label", `${label}, value`);
     range.addEventListener("input", () => {
-      const value = controls.value(control, Number(range.value));
-      change(control.name, value);
+      say("");
+      change(control.name, controls.value(control, Number(range.value)));
     });
     // One key press moves an integer by one, which may be less than a step of the slider.
     range.addEventListener("keydown", (event) => {
       const by = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1 }[event.key];
       if (!by || !control.integer) return;
       event.preventDefault();
+      say("");
       change(control.name, controls.admissible(control, shown + by));
     });
-    box.addEventListener("change", () => change(control.name, controls.admissible(control, controls.number(box.value), shown)));
+    box.addEventListener("change", () => {
+      const [value, text] = controls.understand(control, box.value, shown);
+      typed = value;
+      say(text);
+      change(control.name, value);
+    });
     const title = make("label", { htmlFor: id });
     if (symbol) title.append(make("span", { className: "symbol" }, symbol), " ");
     title.append(label);
-    const root = make("div", { className: "control slider" }, title, box, range);
+    const root = make("div", { className: "control slider" }, title, box, range, hint);
     const show = (value) => {
-      shown = value;
+      if (typed !== null && typed !== value) say(`This quantity has no value there: ${typed} became ${value}.`);
+      [shown, typed] = [value, null];
       range.value = controls.position(control, value);
       range.setAttribute("aria-valuetext", numbers.show(value));
       box.value = value;
       const filled = (100 * range.value) / controls.STEPS;
       range.style.setProperty("--filled", `${filled}%`);
     };
-    return { root, show };
+    return { root, show, say };
   },
 
   choice(control, id, change) {

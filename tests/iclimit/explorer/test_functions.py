@@ -1,12 +1,8 @@
 """The JavaScript of the explorer equals the Python that it is generated from."""
 
-import json
-import shutil
-import subprocess
-
 import numpy as np
 import pytest
-from generated_javascript import assert_equal, calls, numbers, random_points
+from generated_javascript import assert_equal, calls, numbers, random_points, run_node
 from started_browser import console_errors, open_page
 
 from iclimit.explorer.functions import VECTORS, functions, javascript
@@ -24,16 +20,6 @@ MAPS = {
     "icl_error": ("tau", "ridge", "alpha=1, kappa=0.5, rho=0.1", 1e-15),
 }
 """Axes, other arguments and relative accuracy of maps; the places of minima are uncertain."""
-
-
-def run_node(script):
-    """What Node prints, read as JSON."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("Node is not installed: the functions are compared in a browser only")
-    run = subprocess.run([node, "-"], input=script, capture_output=True, text=True, timeout=60)
-    assert run.returncode == 0, run.stderr
-    return json.loads(run.stdout)
 
 
 @pytest.fixture(scope="module")

@@ -171,6 +171,17 @@ def test_every_slider_changes_what_is_drawn(browser, page):
     assert not console_errors(browser)
 
 
+def test_many_views_in_one_task(browser, page):
+    """Charts draw after the task: those that have given way do not see another's axes."""
+    load(browser, page)
+    links = views(browser)
+    script = "for (const link of [...arguments[0], ...arguments[0].reverse()]) explorer.follow(link);"
+    browser.execute_script(script, links)
+    rest(browser)
+    assert all(browser.execute_script(INK))
+    assert not console_errors(browser)
+
+
 def test_links_restore_the_state(browser, page):
     link = "#panel=icl&axis=alpha&tau=3.5&alpha=1&kappa=4&rho=0.25&ridge=0.01"
     load(browser, page, link)
@@ -411,6 +422,10 @@ def test_typed_values(browser, page):
         browser.execute_script("await new Promise(requestAnimationFrame)")
         assert state(browser)["alpha"] == expected, text
         assert box.get_attribute("value") == str(expected), text
+        hint = browser.find_elements(By.CSS_SELECTOR, ".slider:not([hidden]) .hint")[0].text
+        assert bool(hint) == (text != " 2 "), text
+    show(browser, "#panel=icl&axis=tau&alpha=1e9")
+    assert "1e9 became 100" in browser.find_element(By.ID, "controls").text
 
 
 @pytest.mark.parametrize(("ratio", "dim"), [(0.5, 120), (5, 200), (5, 10), (1, 30)])
