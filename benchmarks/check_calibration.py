@@ -2,10 +2,11 @@
 
 ``python -m benchmarks.check_calibration`` simulates tables of six settings.  Their z should be
 standard normal, or narrower, since predictions state more uncertainty than they mostly have, and
-tables should be contradicted as rarely as stated.  Then mistakes are planted: how often is the
-table contradicted, how often is the mistake the likeliest explanation, how often is it among the
-explanations, and how often are there explanations without it, which are wrong?  ``--write`` keeps
-the output in ``benchmarks/check_calibration.txt``.
+tables should be contradicted as rarely as stated.  Up to three runs a row have predicted error
+bars.  Does the scatter of runs agree with the prediction, and is another one noticed?  Then
+mistakes are planted: how often is the table contradicted, how often is the mistake the likeliest
+explanation, how often is it among the explanations, and how often are there explanations without
+it, which are wrong?  ``--write`` keeps the output in ``benchmarks/check_calibration.txt``.
 """
 
 import argparse
@@ -22,8 +23,9 @@ from iclimit.statistics import FALSE_ALARM
 from iclimit.validation import check_runs
 from iclimit.validation.yours.runs.explanations import Fit
 from iclimit.validation.yours.runs.judgement import chi_square, compare_run, verdict
-from iclimit.validation.yours.runs.measured import MeasuredRun
+from iclimit.validation.yours.runs.measured import FEW_RUNS, MeasuredRun
 from iclimit.validation.yours.runs.predictions import Theory, predict
+from iclimit.validation.yours.runs.scatter import scatter_ratios
 
 OUTPUT = Path(__file__).with_suffix(".txt")
 NAMES = ("dim", "context", "tasks", "prompts", "rho", "ridge")
@@ -35,8 +37,8 @@ SETTINGS = (
     (20, 20, 30, 250, 0.4, 0.1),
     (24, 48, 24, 900, 0.2, 0.02),
 )
-# Runs of a row.
-RUNS = (10, 40)
+# Runs of a row: of single runs there are more tables.
+RUNS, SINGLE = (1, 3, 10, 40), 4
 
 Row = dict[str, Any]
 
@@ -147,11 +149,13 @@ def honesty(samples: list[Any], tables: int) -> list[str]:
         predictions.append((run, predict(run, Theory(draws=400))))
     for runs in RUNS:
         z: dict[str, list[float]] = {"icl": [], "idg": [], "gap": []}
-        alarms, small = 0, 0
-        for table in range(tables):
+        alarms, small, scatters = 0, 0, 0
+        count = tables * (SINGLE if runs < FEW_RUNS else 1)
+        for table in range(count):
             rows = []
             for (run, prediction), found in zip(predictions, samples, strict=True):
-                part = slice(table * RUNS[-1], table * RUNS[-1] + runs)
+                start = table * RUNS[-1] * tables // count
+                part = slice(start, start + runs)
                 pair = [found.icl.samples[part], found.idg.samples[part]]
                 errors = {
                     name: Estimate.of(each)
@@ -163,7 +167,7 @@ def honesty(samples: list[Any], tables: int) -> list[str]:
                     run.rho,
                     run.ridge,
                     errors,
-                    correlation=float(np.corrcoef(*pair)[0, 1]),
+                    correlation=float(np.corrcoef(*pair)[0, 1]) if runs > 1 else None,
                     runs=runs,
                 )
                 rows.append(compare_run(measured, prediction, one_set=False))
@@ -171,11 +175,46 @@ def honesty(samples: list[Any], tables: int) -> list[str]:
                     z[name].append(each.z)
             alarms += not verdict(rows).holds
             small += chi_square(rows).p_value < 0.05
-        lines += [describe(f"{name}, {runs} runs a row", each) for name, each in z.items()]
+            scatters += not all(
+                each.holds for each in scatter_ratios(rows, one_set=False).values()
+            )
+        label = "1 run a row" if runs == 1 else f"{runs} runs a row"
+        lines += [describe(f"{name}, {label}", each) for name, each in z.items()]
         lines.append(
-            f"{runs} runs a row: {alarms} of {tables} tables contradicted "
-            f"({FALSE_ALARM * tables:.1f} expected); p of chi-square below 0.05 in {small}"
+            f"{label}: {alarms} of {count} tables contradicted ({FALSE_ALARM * count:.1f} "
+            f"expected); p of chi-square below 0.05 in {small}; scatter refused in {scatters}"
         )
+    return lines
+
+
+# What is planted in the scatter of 10 runs: from their standard deviations, errors and number.
+SCATTERS: dict[str, Callable[[np.ndarray, np.ndarray, int], tuple[np.ndarray, int]]] = {
+    "standard deviations are standard errors of the mean": lambda sd, _, n: (sd / n**0.5, n),
+    "standard errors are standard deviations": lambda sd, _, n: (sd * n**0.5, n),
+    "three times as many runs are stated as there were": lambda sd, _, n: (sd * 3**0.5, 3 * n),
+    "errors are measured on 100 test prompts": lambda sd, e, n: (np.hypot(sd, e * 0.02**0.5), n),
+}
+
+
+def scatter(samples: list[Any], tables: int) -> list[str]:
+    """How often a planted scatter is noticed, with 10 runs a row."""
+    lines = [f"{'scatter, 10 runs a row':72}  noticed"]
+    for text, plant in SCATTERS.items():
+        noticed = 0
+        for table in range(tables):
+            part = slice(table * RUNS[-1], table * RUNS[-1] + 10)
+            rows = []
+            for values, found in zip(SETTINGS, samples, strict=True):
+                both = np.array([found.icl.samples[part], found.idg.samples[part]])
+                mean = np.mean(both, axis=1)
+                sd, runs = plant(np.std(both, axis=1, ddof=1), mean, 10)
+                row = dict(zip(NAMES, values, strict=True)) | {"runs": runs}
+                row |= dict(zip(("icl", "idg"), mean, strict=True))
+                rows.append(row | dict(zip(("icl_sd", "idg_sd"), sd, strict=True)))
+            check = check_runs(rows, draws=10)
+            noticed += not all(each.holds for each in check.scatter.values())
+        lines.append(f"{text:72}  {noticed:7}  of {tables}")
+        print(lines[-1], flush=True)
     return lines
 
 
@@ -235,6 +274,7 @@ def main() -> None:
         samples.append(simulate_errors(**setting, rng=number, repeats=repeats))
     lines = honesty(samples, arguments.tables)
     print("\n".join(lines), flush=True)
+    lines += scatter(samples, arguments.planted)
     lines += detection(samples, arguments.planted)
     if arguments.write:
         OUTPUT.write_text("\n".join(lines) + "\n", encoding="utf-8")

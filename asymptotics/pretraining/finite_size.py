@@ -66,8 +66,10 @@ class FiniteSizeErrors(Result):
     Attributes
     ----------
     icl, idg : Estimate
-        Means over the drawn task sets, with the errors of the sets as samples.  The standard error
-        is 0 where no spread can be estimated: a single task set, or infinite errors.
+        Means over the drawn task sets, with the mean errors of the sets as samples.  These scatter
+        much less than runs do, which have random prompts: `finite_size_spread` predicts how much
+        runs scatter.  The standard error is 0 where no spread can be estimated: a single task set,
+        or infinite errors.
     uncertainty : float
         Estimated relative error of both means apart from their standard errors: the simulated
         means of nearly all tested runs are within it.
@@ -125,7 +127,7 @@ def finite_size_errors(
         Source of the task sets; None draws them from fresh entropy.
     draws : int >= 1
         Number of task sets, with their numbers of prompts, to average over (one suffices for
-        infinitely many tasks).
+        infinitely many tasks).  The errors differ between them by less than between runs.
     task_law : {"sphere", "gaussian"}
         Law of the training and the fresh tasks: uniform on the sphere :math:`|w|^2 = d`, or
         N(0, I_d).  Not used where a covariance of tasks is given.
@@ -152,7 +154,8 @@ def finite_size_errors(
     Returns
     -------
     FiniteSizeErrors
-        Estimates ``icl`` and ``idg`` over the task draws; ``inf`` at ridge = 0 and
+        Estimates ``icl`` and ``idg`` over the task draws, which are no error bars of runs
+        (`finite_size_spread`); ``inf`` at ridge = 0 and
         prompts = d (d + 1), the interpolation threshold, and at ridge = 0 with fewer prompts and
         contexts of one or two pairs.
 

@@ -40,6 +40,7 @@ from iclimit.validation.yours.runs.report import (
     summary_lines,
     table_lines,
 )
+from iclimit.validation.yours.runs.scatter import ScatterRatio, scatter_lines, scatter_ratios
 
 TASK_SETS = ("many", "one")
 
@@ -65,6 +66,8 @@ class RunCheck(Result):
         What was assumed.
     theory : Theory
         What the table was compared with.
+    scatter : dict of ScatterRatio
+        By error: whether runs scatter as predicted, where the table says how they do.
     """
 
     deviations: list[RowDeviation]
@@ -74,6 +77,7 @@ class RunCheck(Result):
     hints: list[str]
     notes: list[str]
     theory: Theory
+    scatter: dict[str, ScatterRatio]
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -129,6 +133,10 @@ class RunCheck(Result):
                 ],
                 "fits": [vars(fit) | {"chi_square": fit.chi_square.value} for fit in self.fits],
                 "explanations_tried": self.tried,
+                "scatter": {
+                    name: {"ratio": each.ratio, "p_value": each.p_value, "holds": each.holds}
+                    for name, each in self.scatter.items()
+                },
                 "hints": self.hints,
                 "notes": self.notes,
                 "rows": self.rows(),
@@ -190,8 +198,9 @@ def check_runs(
         ``tau``; ``rho`` or ``noise_variance``; ``ridge`` (0 without it); one or more of ``icl``,
         ``idg`` and ``gap`` (their difference).  A row is either a mean, with its standard error
         (``icl_se``) or the standard deviation of its runs (``icl_sd`` and ``runs``), or a single
-        run: without such columns, rows of one setting are taken together.  Errors of a Bayes
-        estimator have ``estimator``: "dmmse" or "ridge" instead of "attention".
+        run: without such columns, rows of one setting are taken together.  Where there is no error
+        bar it is predicted from the scatter of runs, also for fewer than ten single runs.  Errors
+        of a Bayes estimator have ``estimator``: "dmmse" or "ridge" instead of "attention".
     columns : mapping of str, optional
         What your columns are called: ``{"icl": "test_loss", "dim": "d"}``.
     ignore : sequence of str or "others"
@@ -243,6 +252,11 @@ def check_runs(
     Runs are compared with the finite-size prediction at exactly their integers
     (`iclimit.finite_size_errors`); half of its stated uncertainty counts as one standard error.
     The prediction is for Gaussian inputs; other laws differ from it by O(1/d).
+
+    The scatter of runs is predicted, too (`iclimit.pretraining.finite_size_spread`), for errors
+    that are computed exactly or tested on many prompts.  Single runs are compared by the logarithm
+    of the error, since errors are skewed.  Where the table says how runs scatter, ``scatter`` says
+    whether they do as predicted; ``hints`` say what may be wrong if not.
 
     If the table contradicts the theory, some forty possible mistakes are tried: halved losses, a
     ridge off by a factor d, noise left out, and so on; factors of errors and settings are fitted,
@@ -301,7 +315,9 @@ def check_runs(
     if not verdict(rows).holds:
         fits, tried = explain(rows, theory, one_set=one_set, progress=progress)
     notes = unpredicted + _notes(rows, units)
-    return RunCheck(rows, limits(runs, structure), fits, tried, scatter_hint(rows), notes, theory)
+    scatter = scatter_ratios(rows, one_set=one_set)
+    hints = scatter_lines(scatter) + scatter_hint(rows)
+    return RunCheck(rows, limits(runs, structure), fits, tried, hints, notes, theory, scatter)
 
 
 def _notes(rows: Sequence[RowDeviation], units: Convention) -> list[str]:
@@ -314,6 +330,12 @@ def _notes(rows: Sequence[RowDeviation], units: Convention) -> list[str]:
         notes.append(f"{count} single runs of {settings} are taken together.")
     if not any(run.ridge for run in runs):
         notes.append("The ridge is 0.")
+    lacking = [row for row in rows if any(row.run.lacks_error_bar(name) for name in row.judged)]
+    if lacking:
+        which = "1 row" if len(lacking) == 1 else f"{len(lacking)} rows"
+        notes.append(
+            f"The error bars of {which} are predicted: the scatter of runs with exact test errors."
+        )
     two = [
         run.errors for run in runs if run.correlation is None and {"icl", "idg"} <= set(run.errors)
     ]

@@ -111,7 +111,7 @@ def _draw_measured(
     colour: str,
     label: str | None,
 ) -> None:
-    errors = [row.run.errors[name] for row in rows]
+    errors = [row.errors[name] for row in rows]
     bars = [each.standard_error if math.isfinite(each.standard_error) else 0.0 for each in errors]
     means = [each.mean for each in errors]
     draw_points(ax, places, means, bars, colour, fmt=MARKERS[name], label=label)

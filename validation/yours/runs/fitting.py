@@ -21,14 +21,19 @@ from functools import cached_property, partial
 import numpy as np
 from scipy.linalg import block_diag, solve_triangular
 
-from iclimit.asymptotics.pretraining import finite_size_spread
 from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.checks import check_choice
 from iclimit.results import Estimate
 from iclimit.validation.yours.least_squares import Precision, fisher_matrix, slopes_of
 from iclimit.validation.yours.runs.judgement import likeness
 from iclimit.validation.yours.runs.measured import MEASURED, RATIOS, MeasuredRun
-from iclimit.validation.yours.runs.predictions import Prediction, Theory, limits, predict
+from iclimit.validation.yours.runs.predictions import (
+    Prediction,
+    Theory,
+    limits,
+    predict,
+    predicted_scatter,
+)
 
 # What may be free, as the powers with which it multiplies parameters and errors.
 FREE: dict[str, dict[str, float]] = {
@@ -67,18 +72,7 @@ Predict = Callable[[MeasuredRun], Prediction]
 
 def run_spread(run: MeasuredRun, theory: Theory) -> np.ndarray:
     """Predicted covariance (2, 2) of the errors of one run; infinite where it is."""
-    structure, sizes, tasks = theory.structure, run.sizes, run.sizes["tasks"]
-    seeds = [theory.root, *(0 if size == math.inf else size for size in sizes.values())]
-    spread = finite_size_spread(
-        **{**sizes, "rho": run.rho, "ridge": run.ridge, "rng": seeds},
-        **(
-            {"task_law": theory.task_law}
-            if structure is None
-            else structure.covariances(sizes["dim"])
-        ),
-        draws=1 if tasks == math.inf else SPREAD_SETS,
-    )
-    return spread.covariance
+    return predicted_scatter(run, theory, SPREAD_SETS).covariance
 
 
 @dataclass(frozen=True, eq=False)

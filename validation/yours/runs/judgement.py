@@ -4,6 +4,11 @@ The variance of a deviation is that of the mean over the runs, of the predicted 
 theory at finite size.  If all runs of a row share one task set, the spread of the prediction over
 task sets is added, since the prediction is for any set.
 
+Errors without error bars, and means of a few single runs, have the predicted scatter of runs as
+their error bar.  Single runs are skewed, and their logarithms hardly: such errors are compared by
+the logarithm, :math:`\log e` with the mean :math:`\log \bar e - s^2/2` and the standard deviation
+s = scatter over mean.
+
 **Chi-square** is the sum of the squares of all z.  It is compared with a multiple of a chi-square
 of fewer degrees of freedom, since deviations are correlated: of m deviations with correlations
 :math:`r_{ij}`, :math:`m^2/\sum_{ij} r_{ij}^2` of them, so that mean and variance are right.
@@ -22,7 +27,8 @@ import numpy as np
 from scipy.special import chdtr, chdtrc, kolmogorov, ndtr
 
 from iclimit.drawing import Figure
-from iclimit.validation.judge.comparisons import Comparison, compare_p_value
+from iclimit.results import Estimate
+from iclimit.validation.judge.comparisons import ERRORS, Comparison, compare_p_value
 from iclimit.validation.judge.verdict import Verdict
 from iclimit.validation.yours.runs.measured import MEASURED, MeasuredRun
 from iclimit.validation.yours.runs.predictions import Prediction, welch_degrees
@@ -112,12 +118,15 @@ class RowDeviation:
         By error (`MEASURED`); those without a standard error have no z.
     correlations : ndarray (m, m)
         Of the deviations that have a z.
+    errors : dict of Estimate
+        What was measured, with predicted error bars where there were none.
     """
 
     run: MeasuredRun
     prediction: Prediction
     comparisons: Mapping[str, Comparison]
     correlations: np.ndarray
+    errors: Mapping[str, Estimate]
 
     @property
     def judged(self) -> dict[str, Comparison]:
@@ -132,32 +141,64 @@ class RowDeviation:
 def compare_run(run: MeasuredRun, prediction: Prediction, *, one_set: bool) -> RowDeviation:
     """Compare the errors of a run with its prediction; ``one_set``: its runs share a task set."""
     names = [name for name in MEASURED if name in run.errors]
-    known = [name for name in names if math.isfinite(run.errors[name].standard_error)]
+    errors, of_runs = _with_error_bars(run, prediction, names, one_set)
+    # With a fresh task in each prompt both errors are the same: the gap is 0 without an error bar.
+    known = [name for name in names if 0 < errors[name].standard_error < math.inf]
     judged = known if prediction.finite else []
     weights = np.array([MEASURED[name] for name in judged]).reshape(-1, 2)
-    of_runs = run.covariance(judged) if judged else np.empty((0, 0))
+    places = [names.index(name) for name in judged]
     sets = prediction.covariance + (prediction.spread if one_set else 0.0)
     doubt = prediction.doubts @ prediction.doubts.T
-    parts = [of_runs, *(weights @ each @ weights.T for each in (sets, doubt))]
+    others = (weights @ each @ weights.T for each in (sets, doubt))
+    parts = [of_runs[np.ix_(places, places)], *others]
     total = sum(parts)
-    errors = np.sqrt(np.diag(total))
+    scales = np.sqrt(np.diag(total))
     comparisons = {}
     for name in names:
         degrees, error = math.inf, math.inf
+        estimate, theory = run.errors[name].mean, prediction.value(name)
         if name in judged:
             place = judged.index(name)
-            error = float(errors[place])
+            error = float(scales[place])
             variances = [float(part[place, place]) for part in parts]
-            degrees = welch_degrees(variances, [run.degrees, prediction.degrees, math.inf])
+            lacking = run.lacks_error_bar(name)
+            own = math.inf if lacking else run.degrees
+            degrees = welch_degrees(variances, [own, prediction.degrees, math.inf])
+            if lacking and name in ERRORS and min(estimate, theory) > 0:
+                skew = variances[0] / theory**2 / 2
+                estimate = theory * (1 + math.log(estimate / theory) + skew)
         comparisons[name] = Comparison(
             f"{name.upper()} {run.label}",
-            prediction.value(name),
-            run.errors[name].mean,
+            theory,
+            estimate,
             error,
             degrees=degrees,
             of=f"finite_size_errors.{name}",
         )
-    return RowDeviation(run, prediction, comparisons, total / np.outer(errors, errors))
+    return RowDeviation(run, prediction, comparisons, total / np.outer(scales, scales), errors)
+
+
+def _with_error_bars(
+    run: MeasuredRun, prediction: Prediction, names: Sequence[str], one_set: bool
+) -> tuple[dict[str, Estimate], np.ndarray]:
+    """Measured errors with predicted error bars where there are none, and their covariance."""
+    weights = np.array([MEASURED[name] for name in names])
+    with np.errstate(invalid="ignore"):
+        single = prediction.scatter + (0.0 if one_set else prediction.spread)
+        predicted = weights @ single @ weights.T / (run.runs or math.inf)
+    errors = {name: run.errors[name] for name in names}
+    if not (prediction.finite and run.runs and np.all(np.isfinite(predicted))):
+        return errors, run.covariance(names)
+    lacking = [name for name in names if run.lacks_error_bar(name)]
+    if not lacking:
+        return errors, run.covariance(names)
+    scales = np.sqrt(np.diag(predicted))
+    for name, scale in zip(names, scales, strict=True):
+        if name in lacking:
+            errors[name] = replace(errors[name], standard_error=float(scale))
+    bars = np.array([errors[name].standard_error for name in names])
+    ratios = np.divide(bars, scales, out=np.zeros(len(names)), where=scales > 0)
+    return errors, predicted * np.outer(ratios, ratios)
 
 
 # Most tasks per dimension that are told apart when rows count as alike.

@@ -111,6 +111,9 @@ PARAMETER_COLUMNS = (
     "estimator",
 )
 
+# From fewer single runs their error bar is not estimated, but predicted.
+FEW_RUNS = 10
+
 # Range of measured errors, so that their squares are finite.
 LIMITS = "(-1e100, 1e100)"
 
@@ -139,7 +142,7 @@ class MeasuredRun:
     correlation : float or None
         Of the ICL and the IDG mean; None if it is not known.
     runs : int or None
-        Runs behind the means, if known.
+        Runs behind the means, if known; rows of a table without error bars are single runs.
     unrounded : dict of float
         Sizes that came out of ratios, before they were rounded.
     deviations_given : bool
@@ -179,7 +182,12 @@ class MeasuredRun:
     @property
     def degrees(self) -> float:
         """Degrees of freedom of the standard errors."""
-        return math.inf if self.runs is None else self.runs - 1
+        return math.inf if self.runs in (None, 1) else self.runs - 1
+
+    def lacks_error_bar(self, name: str) -> bool:
+        """Whether an error has no error bar, or one from a few single runs."""
+        few = 0 < len(self.errors[name].samples) < FEW_RUNS
+        return few or not math.isfinite(self.errors[name].standard_error)
 
     @property
     def ratios(self) -> dict[str, float]:
@@ -264,7 +272,7 @@ def read_runs(
                 ridge=ridge[row],
                 errors=means,
                 correlation=correlation,
-                runs=count if count > 1 else None,
+                runs=count or None,
                 unrounded={name: values[row] for name, values in unrounded.items()},
                 deviations_given=any(f"{name}_sd" in entries for name in names),
                 estimator=estimators[row],

@@ -18,9 +18,11 @@ import numpy as np
 from iclimit.asymptotics.gdpp import ridge_risk
 from iclimit.asymptotics.pretraining import (
     FiniteSizeErrors,
+    FiniteSizeSpread,
     bayes_error,
     dmmse_errors,
     finite_size_errors,
+    finite_size_spread,
     icl_error,
     idg_error,
     structured_errors,
@@ -56,8 +58,16 @@ SHARED_DOUBT = 0.7
 _SHARING = np.linalg.cholesky([[1.0, SHARED_DOUBT], [SHARED_DOUBT, 1.0]])
 
 
+# Task sets over which the predicted scatter of runs is averaged; it hardly differs between them.
+SCATTER_SETS = 2
+
+
 def _nothing() -> np.ndarray:
     return np.zeros((2, 2))
+
+
+def _unknown() -> np.ndarray:
+    return np.full((2, 2), math.inf)
 
 
 @dataclass(frozen=True)
@@ -107,6 +117,9 @@ class Prediction:
         nearly all runs are within two standard deviations.
     degrees : float
         Degrees of freedom of covariance and spread.
+    scatter : ndarray (2, 2)
+        Covariance of the errors of a run over prompts, for one task set; not finite where it is
+        not known.
     """
 
     mean: np.ndarray
@@ -114,6 +127,7 @@ class Prediction:
     spread: np.ndarray = field(default_factory=_nothing)
     doubts: np.ndarray = field(default_factory=_nothing)
     degrees: float = math.inf
+    scatter: np.ndarray = field(default_factory=_unknown)
 
     @classmethod
     def of(
@@ -146,8 +160,11 @@ class Prediction:
         step = 1e-20
         slopes = [function(self.mean + 1j * step * unit).imag / step for unit in np.eye(2)]
         J = np.transpose(slopes)
-        covariance, spread = (J @ each @ J.T for each in (self.covariance, self.spread))
-        return Prediction(function(self.mean), covariance, spread, J @ self.doubts, self.degrees)
+        given = self.covariance, self.spread, self.scatter
+        with np.errstate(invalid="ignore"):
+            covariance, spread, scatter = (J @ each @ J.T for each in given)
+        doubts = J @ self.doubts
+        return Prediction(function(self.mean), covariance, spread, doubts, self.degrees, scatter)
 
     def scaled(self, factors: np.ndarray) -> Prediction:
         """Prediction of multiples of the two errors."""
@@ -155,13 +172,37 @@ class Prediction:
 
 
 def predict(run: MeasuredRun, theory: Theory) -> Prediction:
-    """Predict the errors of a run at exactly its integers.
+    """Predict the errors of a run at exactly its integers, and their scatter.
 
     Raises
     ------
     ValueError
         If there is no prediction at this setting.
     """
+    prediction = _predicted_means(run, theory)
+    known = run.estimator == ATTENTION and run.sizes["dim"] <= LARGEST_DIM and not theory.cheap
+    if not (known and prediction.finite):
+        return prediction
+    try:
+        return replace(prediction, scatter=predicted_scatter(run, theory, SCATTER_SETS).prompts)
+    except ArithmeticError:  # next to a threshold with hardly any ridge
+        return prediction
+
+
+def predicted_scatter(run: MeasuredRun, theory: Theory, draws: int) -> FiniteSizeSpread:
+    """Predict how much the errors of single runs scatter, over so many task sets."""
+    structure, sizes = theory.structure, run.sizes
+    law = {"task_law": theory.task_law}
+    return finite_size_spread(
+        **{**sizes, "rho": run.rho, "ridge": run.ridge},
+        **(law if structure is None else structure.covariances(sizes["dim"])),
+        rng=[theory.root, *(0 if size == math.inf else size for size in sizes.values())],
+        draws=1 if sizes["tasks"] == math.inf else draws,
+    )
+
+
+def _predicted_means(run: MeasuredRun, theory: Theory) -> Prediction:
+    """Predict the errors of a run and their spread over task sets."""
     structure, sizes, dim = theory.structure, run.sizes, run.sizes["dim"]
     numbers = dim * sizes["tasks"] if sizes["tasks"] < math.inf else 0
     if dim > MOST_DIM or numbers > MOST_NUMBERS:

@@ -54,22 +54,26 @@ def row_numbers(row: RowDeviation, limit: Mapping[str, float]) -> dict[str, Any]
     for name, each in row.comparisons.items():
         weights = np.array(MEASURED[name])
         numbers |= {
-            name: each.estimate,
-            f"{name}_se": run.errors[name].standard_error,
+            name: run.errors[name].mean,
+            f"{name}_se": row.errors[name].standard_error,
             f"{name}_limit": _number(limit[name]),
             f"{name}_prediction": _number(each.theory),
         }
         for ending, variance in variances.items():
             value = math.sqrt(weights @ variance @ weights) if prediction.finite else None
             numbers[f"{name}_{ending}"] = value
-        numbers |= {f"{name}_deviation": relative_deviation(each), f"{name}_z": _number(each.z)}
+        numbers |= {
+            f"{name}_deviation": relative_deviation(row, name),
+            f"{name}_z": _number(each.z),
+        }
     return numbers
 
 
-def relative_deviation(row: Comparison) -> float | None:
+def relative_deviation(row: RowDeviation, name: str) -> float | None:
     """Measured over predicted minus 1; None where that means nothing."""
-    usable = math.isfinite(row.theory) and row.theory != 0
-    return row.estimate / row.theory - 1 if usable else None
+    theory = row.comparisons[name].theory
+    usable = math.isfinite(theory) and theory != 0
+    return row.run.errors[name].mean / theory - 1 if usable else None
 
 
 def table_lines(rows: Sequence[RowDeviation], limits: Sequence[Mapping[str, float]]) -> list[str]:
@@ -88,8 +92,8 @@ def table_lines(rows: Sequence[RowDeviation], limits: Sequence[Mapping[str, floa
 
 
 def _cells(row: RowDeviation, limit: float, name: str, each: Comparison) -> tuple[str, ...]:
-    run, deviation = row.run, relative_deviation(each)
-    variance = each.standard_error**2 - run.errors[name].standard_error ** 2
+    run, deviation = row.run, relative_deviation(row, name)
+    variance = each.standard_error**2 - row.errors[name].standard_error ** 2
     known = math.isfinite(each.standard_error) and variance > 0
     predicted = Estimate(each.theory, math.sqrt(variance) if known else math.inf, 0)
     return (
@@ -98,7 +102,7 @@ def _cells(row: RowDeviation, limit: float, name: str, each: Comparison) -> tupl
         f"{run.rho:g}",
         f"{run.ridge:g}",
         name.upper(),
-        str(run.errors[name]),
+        str(row.errors[name]),
         f"{limit:.4g}",
         str(predicted),
         "" if deviation is None else f"{100 * deviation:+.2f}",

@@ -387,18 +387,117 @@ def test_the_distribution_of_z_is_told_from_others():
     assert ZDistribution.of([math.nan]) == ZDistribution(0, None, None, 1.0)
 
 
-def test_rows_without_error_bars_have_deviations_but_no_z(table):
-    rows = [{key: row[key] for key in (*NAMES, "icl")} for row in table[2:3]]
-    check = check_runs(rows, draws=2)
+def test_rows_without_error_bars_are_judged_by_the_predicted_scatter(table, monkeypatch):
+    monkeypatch.setattr("iclimit.validation.yours.runs.check.explain", lambda *_, **__: ([], 0))
+    rows = [{key: row[key] for key in (*NAMES, "icl")} for row in table]
+    check = check_runs(rows, draws=10)
+    assert check.judged == 4
+    assert check.holds
+    # Means of 60 runs have error bars of single runs, and deviate by far less.
+    assert max(abs(row["icl_z"]) for row in check.rows()) < 1
+    for row in check.rows():
+        sizes = {name: row[name] for name in NAMES}
+        spread = iclimit.pretraining.finite_size_spread(**sizes, rng=0)
+        assert row["icl_se"] == pytest.approx(spread.icl, rel=0.1)
+    assert "The error bars of 4 rows are predicted" in str(check)
+    many = check_runs([row | {"runs": 60} for row in rows], draws=10)
+    assert many.rows()[0]["icl_se"] == pytest.approx(check.rows()[0]["icl_se"] / 60**0.5)
+    # A relative deviation of three standard deviations, as a logarithm.
+    wrong = check_runs([rows[0] | {"icl": 1.6 * rows[0]["icl"]}], draws=10)
+    first = wrong.rows()[0]
+    spread = first["icl_se"] / first["icl_prediction"]
+    expected = (math.log(first["icl"] / first["icl_prediction"]) + spread**2 / 2) / spread
+    assert first["icl_z"] == pytest.approx(expected, rel=0.02)
+    assert not wrong.holds
+
+
+def test_what_has_no_predicted_scatter_is_not_judged():
+    # Ridge regression is exact, and the scatter of a user's estimates of it is unknown.
+    setting = {"dim": 8, "context": 10, "tasks": 5, "prompts": 90, "rho": 0.1}
+    check = check_runs([setting | {"icl": 0.4, "estimator": "ridge"}], draws=2)
     assert (check.judged, check.holds) == (0, None)
     assert check.rows()[0]["icl_z"] is None
-    assert abs(check.rows()[0]["icl_deviation"]) < 0.2
     assert "No row has a standard error" in str(check)
-    # At the threshold there is no finite prediction.
-    setting = {"dim": 4, "context": 6, "tasks": 3, "prompts": 20, "rho": 0.1}
-    check = check_runs([setting | {"icl": 3.0, "icl_se": 0.1}], draws=2)
+    # At the threshold there is no finite prediction, and next to it no finite scatter.
+    setting = {"dim": 4, "context": 6, "tasks": 3, "rho": 0.1}
+    check = check_runs([setting | {"prompts": 20, "icl": 3.0, "icl_se": 0.1}], draws=2)
     assert check.judged == 0
     assert any("threshold" in note for note in check.notes)
+    assert check_runs([setting | {"prompts": 22, "icl": 3.0}], draws=2).judged == 0
+
+
+def test_single_runs_that_follow_the_theory_agree():
+    runs = simulated(50, 6)
+    rows = [row | {"icl": row["icl"][k], "idg": row["idg"][k]} for row in runs for k in range(6)]
+    check = check_runs(rows, draws=20)
+    assert check.holds
+    assert check.judged == 9  # both errors, and the gap where tasks are shared
+    # Where both errors are known, their correlation is predicted.
+    for row in check.deviations[:1]:
+        spread = iclimit.pretraining.finite_size_spread(
+            **row.run.sizes, rho=row.run.rho, ridge=row.run.ridge, rng=0
+        )
+        assert row.correlations[0, 1] == pytest.approx(spread.correlation, abs=0.05)
+
+
+# Runs of a row, and what a table says of their scatter.
+RUNS = 20
+
+
+def scattered(**change):
+    """Rows with the mean and the standard deviation of drawn runs, and what is changed."""
+    rng, rows = np.random.default_rng(3), []
+    for values in SETTINGS:
+        setting = dict(zip(NAMES, values, strict=True))
+        run = iclimit.simulate_errors(**setting, rng=rng, repeats=RUNS)
+        row = setting | {"runs": RUNS}
+        for name in ("icl", "idg"):
+            samples = getattr(run, name).samples
+            samples = change.get("samples", lambda values, _: values)(samples, rng)
+            bar = np.std(samples, ddof=1) * change.get("factor", 1.0)
+            row |= {name: np.mean(samples), f"{name}_{change.get('given', 'sd')}": bar}
+        rows.append(row | change.get("row", {}))
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"factor": RUNS**-0.5}, "standard deviations are standard errors of the mean"),
+        ({"given": "se"}, "standard errors are standard deviations of single runs"),
+        ({"given": "se", "factor": RUNS**-0.5, "row": {"runs": 200}}, "times as many runs"),
+        (
+            # Squared Gaussian residuals of 40 test prompts have the relative variance 2/40.
+            {"samples": lambda values, rng: values * rng.chisquare(40, len(values)) / 40},
+            "test prompts",
+        ),
+        ({"factor": 0.45}, "runs share prompts or seeds"),
+    ],
+)
+def test_a_scatter_unlike_the_predicted_one_is_named(change, says, monkeypatch):
+    monkeypatch.setattr("iclimit.validation.yours.runs.check.explain", lambda *_, **__: ([], 0))
+    right = check_runs(scattered(), draws=10)
+    assert right.scatter["icl"].holds
+    assert right.scatter["idg"].holds
+    assert not right.hints
+    rows = scattered(**change)
+    check = check_runs(rows, draws=10)
+    hints = [each for each in check.hints if each.startswith(("ICL", "IDG"))]
+    assert len(hints) == 2
+    assert all(says in each for each in hints)
+    if says == "test prompts":
+        for each in hints:
+            assert 20 < float(each.rpartition(" about ")[2].split()[0]) < 80
+
+
+def test_copies_of_runs_are_found():
+    runs = simulated(60, 5)
+    rows = [
+        row | {name: row[name][k % 5] for name in ("icl", "idg")} for row in runs for k in range(8)
+    ]
+    check = check_runs(rows, draws=5)
+    assert check.scatter["icl"].copies == 3 * len(runs)
+    assert any("12 single ICL errors repeat another one" in each for each in check.hints)
 
 
 def test_a_row_that_cannot_be_predicted_leaves_the_others(table):
@@ -529,7 +628,7 @@ def test_command_says_by_its_status_what_the_table_says(tmp_path, table, capsys)
 )
 def test_what_cannot_be_used_has_the_status_2(tmp_path, capsys, flags, message):
     file = tmp_path / "runs.csv"
-    file.write_text("dim,context,tasks,prompts,rho,test_loss\n8,8,inf,100,0.1,1.0\n")
+    file.write_text("dim,context,tasks,prompts,rho,test_loss\n8,8,inf,72,0.1,1.0\n")
     try:
         status = main(["check", str(file), *flags])
     except SystemExit as error:

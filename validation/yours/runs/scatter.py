@@ -1,0 +1,154 @@
+r"""Whether measured errors scatter from run to run as predicted.
+
+A row with several single runs, or with an error bar and the number of its runs, has a measured
+standard deviation s of one run.  Over all rows :math:`\sum (R - 1) s^2/\sigma^2` is compared with
+chi-square of :math:`\sum (R - 1)` degrees of freedom, where :math:`\sigma` is the predicted
+standard deviation.  The prediction is doubted: its logarithm has the standard error
+:math:`0.04 + 1/d`, and more near thresholds, which lowers the degrees of freedom.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import chdtr, chdtrc
+
+from iclimit.statistics import FALSE_ALARM
+from iclimit.validation.judge.comparisons import ERRORS
+from iclimit.validation.yours.runs.judgement import RowDeviation
+
+# Doubt of the logarithm of a predicted standard deviation: constant, times 1/d, and in units of
+# the relative uncertainty of the predicted mean, which is large near thresholds.
+DOUBT, DOUBT_OF_SIZE, DOUBT_OF_MEAN = 0.04, 1.0, 5.0
+
+# An explanation agrees if the logarithm of its ratio is within so many standard errors.
+NEAR = 2.0
+
+
+@dataclass(frozen=True)
+class ScatterRatio:
+    """Measured over predicted standard deviation of the errors of one run, over all rows.
+
+    Attributes
+    ----------
+    ratio : float
+        Root of the mean of the squared ratios.
+    degrees : float
+        Effective degrees of freedom, fewer than those of the runs because of the doubt.
+    scatter : float
+        Predicted standard deviation of one run, relative to its error.
+    runs : float
+        Mean number of runs of a row.
+    copies : int
+        Single runs with exactly the same error as another one of the same row.
+    prompts : float
+        Ratio if the runs of each row shared one task set.
+    given : str
+        How the scatter was given: "runs", "standard deviations" or "standard errors".
+    """
+
+    ratio: float
+    degrees: float
+    scatter: float
+    runs: float
+    copies: int
+    prompts: float
+    given: str
+
+    @property
+    def p_value(self) -> float:
+        """Probability of a ratio further from 1."""
+        value = self.degrees * self.ratio**2
+        tails = chdtr(self.degrees, value), chdtrc(self.degrees, value)
+        return min(1.0, 2 * float(min(tails)))
+
+    @property
+    def holds(self) -> bool:
+        """Whether the scatter is as predicted (copies are said apart from it)."""
+        return self.p_value >= FALSE_ALARM / len(ERRORS)
+
+    def explanations(self) -> Iterator[str]:
+        """What may be the reason, completing "as if"."""
+        times, root = f"{1 / self.ratio**2:.2g}", math.sqrt(self.runs)
+        if self.ratio < 1:
+            if self._near(self.prompts) and self.prompts < 1:
+                yield "the runs of a row share one task set"
+            if self.given == "standard deviations" and self._near(1 / root):
+                yield "standard deviations are standard errors of the mean"
+            if self.given == "standard errors":
+                yield f"{times} times as many runs were behind each mean"
+            yield "runs share prompts or seeds"
+        else:
+            if self.given == "standard errors":
+                if self._near(root):
+                    yield "standard errors are standard deviations of single runs"
+                yield f"{times} times as many runs were behind each mean"
+            tests = 2 / (self.scatter**2 * (self.ratio**2 - 1))
+            yield f"each error was measured on about {float(f'{tests:.2g}'):g} test prompts"
+
+    def _near(self, ratio: float) -> bool:
+        return abs(math.log(self.ratio / ratio)) < NEAR / math.sqrt(2 * self.degrees)
+
+
+def scatter_ratios(rows: Sequence[RowDeviation], *, one_set: bool) -> dict[str, ScatterRatio]:
+    """Measured over predicted scatter of the ICL and the IDG errors, where both are known."""
+    ratios = {name: _ratio(rows, name, one_set) for name in ERRORS}
+    return {name: each for name, each in ratios.items() if each is not None}
+
+
+def _ratio(rows: Sequence[RowDeviation], name: str, one_set: bool) -> ScatterRatio | None:
+    place, found, copies, given = ERRORS.index(name), [], 0, "standard errors"
+    for row in rows:
+        run, prediction, count = row.run, row.prediction, row.run.runs or 1
+        prompts, tasks = prediction.scatter[place, place], prediction.spread[place, place]
+        predicted = prediction.finite and 0 < prompts < math.inf
+        if name not in run.errors or count < 2 or not predicted:
+            continue
+        error, mean = run.errors[name], prediction.mean[place]
+        if len(error.samples) and np.all(error.samples > 0):
+            measured, given = float(np.var(np.log(error.samples), ddof=1)), "runs"
+            copies += len(error.samples) - len(np.unique(error.samples))
+        elif error.mean > 0:
+            measured = count * (error.standard_error / error.mean) ** 2
+            given = "standard deviations" if run.deviations_given else given
+        else:
+            continue
+        if math.isfinite(measured):
+            doubt = 2 * np.linalg.norm(prediction.doubts[place]) / mean
+            doubt = DOUBT + DOUBT_OF_SIZE / run.sizes["dim"] + DOUBT_OF_MEAN * doubt
+            total = prompts + (0.0 if one_set else tasks)
+            found.append(
+                (count, measured * mean**2 / total, total / mean**2, prompts / total, doubt)
+            )
+    if not found:
+        return None
+    runs, squares, totals, shares, doubts = np.transpose(found)
+    weights = (runs - 1) / np.sum(runs - 1)
+    degrees = 1 / (1 / np.sum(runs - 1) + 2 * float(weights @ doubts) ** 2)
+    return ScatterRatio(
+        math.sqrt(weights @ squares),
+        float(degrees),
+        math.sqrt(weights @ totals),
+        float(np.mean(runs)),
+        copies,
+        math.sqrt(weights @ shares),
+        given,
+    )
+
+
+def scatter_lines(ratios: Mapping[str, ScatterRatio]) -> list[str]:
+    """Sentences on errors that do not scatter as predicted."""
+    lines = []
+    for name, each in ratios.items():
+        if each.copies:
+            which = f"{each.copies} single {name.upper()} errors"
+            lines.append(f"{which} repeat another one of their row exactly: do runs share seeds?")
+        if not each.holds:
+            lines.append(
+                f"{name.upper()} errors scatter {each.ratio:.2g} times as much from run to run as "
+                f"predicted (p = {each.p_value:.1g}): as if {', or '.join(each.explanations())}."
+            )
+    return lines
