@@ -23,7 +23,9 @@ and with :math:`\chi = \frac dn \operatorname{tr} G K G K'`, the mixed derivativ
 The task sets add the covariance of the mean errors over them.
 """
 
+import inspect
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -167,7 +169,9 @@ def finite_size_spread(
     at = prompts, run.ridge, run.inputs
     means = np.array([equivalent_errors(each, run.test, *at) for each in run.laws])
     with undefined_in_float64():
-        parts = [_prompt_covariance(each, run, prompts) for each in run.laws[:AVERAGED]]
+        parts = [
+            _prompt_covariance(each, run, prompts, [run.test]) for each in run.laws[:AVERAGED]
+        ]
     from_prompts = np.mean(parts, axis=0) + np.diag(
         2 * means.mean(axis=0) ** 2 / (test_prompts or math.inf)
     )
@@ -179,6 +183,34 @@ def finite_size_spread(
     return FiniteSizeSpread(icl, idg, gap, correlation, from_prompts, from_tasks)
 
 
+def paired_covariance(
+    tests: Sequence[Mapping[str, Any]], *, prompts: int, **setting: Any
+) -> np.ndarray:
+    """Covariance of the ICL errors of the same runs in several tests.
+
+    Parameters
+    ----------
+    tests : sequence of mapping
+        Each with any of ``test_covariance``, ``test_context`` and ``test_rho``.
+    prompts, **setting
+        Other arguments of `finite_size_spread`, with a finite variance there; ``rng`` is a seed.
+
+    Returns
+    -------
+    ndarray (tests, tests)
+    """
+    known = inspect.signature(finite_size_spread).parameters.values()
+    usual = {each.name: each.default for each in known if each.name != "test_prompts"}
+    runs = [read_run(**usual | setting | {"prompts": prompts} | test) for test in tests]
+    first, laws = runs[0], [run.test for run in runs]
+    at = prompts, first.ridge, first.inputs
+    with undefined_in_float64():
+        parts = [_prompt_covariance(e, first, prompts, laws) for e in first.laws[:AVERAGED]]
+    means = [[equivalent_errors(each, test, *at)[0] for test in laws] for each in first.laws]
+    from_tasks = np.cov(np.transpose(means)) if len(means) > 1 else 0.0
+    return np.asarray(np.mean(parts, axis=0)[:-1, :-1] + from_tasks)
+
+
 class Minimum(NamedTuple):
     """Minimum of the training cost plus v errors (module docstring)."""
 
@@ -188,8 +220,10 @@ class Minimum(NamedTuple):
     q: np.ndarray
 
 
-def _prompt_covariance(train: SummaryLaw, run: Run, prompts: int) -> np.ndarray:
-    """Covariance (2, 2) of ICL and IDG error over the prompts of a task set."""
+def _prompt_covariance(
+    train: SummaryLaw, run: Run, prompts: int, tests: Sequence[SummaryLaw]
+) -> np.ndarray:
+    """Covariance over prompts of the errors of tests on fresh tasks and, last, the IDG error."""
     inputs = run.inputs
     at = leverages(train, prompts, run.ridge, inputs)
     G, best = _moments(train, run)
@@ -197,7 +231,7 @@ def _prompt_covariance(train: SummaryLaw, run: Run, prompts: int) -> np.ndarray:
     misfit = train.label - train.rho - np.sum((best @ G) * best) / dim
     weight = inputs.multiplicity / prompts
     scale = weight * float(np.sum(at.feature / (at.feature + at.xi))) * at.t
-    laws = (_moments(run.test, run), (G, best))
+    laws = (*(_moments(each, run) for each in tests), (G, best))
     minima = [
         [_minimum(at, inputs.values, G, best, law, v, scale, weight) for v in (STEP, -STEP)]
         for law in laws

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from iclimit.asymptotics.pretraining import error_spread, finite_size_errors, finite_size_spread
+from iclimit.asymptotics.pretraining.finite_size_spread import paired_covariance
 
 RUN = {"dim": 16, "context": 24, "tasks": 12, "prompts": 400, "rho": 0.2, "ridge": 0.1}
 
@@ -69,3 +70,19 @@ def test_interpolation_has_no_finite_variance():
     assert spreads[0] > 1
     short = RUN | {"prompts": 200, "ridge": 0.0, "context": 2}
     assert finite_size_spread(**short, rng=0).idg == math.inf
+
+
+def test_several_tests_of_the_same_runs():
+    """Alone they scatter as each of them; label noise of the tests that adds a constant is shared.
+
+    With fresh tasks in every prompt the test that is like the training is the IDG error.
+    """
+    tests = [{}, {"test_context": 60, "test_rho": 0.5}]
+    together = paired_covariance(tests, **RUN, rng=3, draws=12)
+    alone = [finite_size_spread(**RUN, **test, rng=3, draws=12).icl for test in tests]
+    np.testing.assert_allclose(np.sqrt(np.diag(together)), alone, rtol=1e-9)
+    fresh = RUN | {"tasks": math.inf}
+    other = finite_size_spread(**fresh, **tests[1])
+    np.testing.assert_allclose(
+        paired_covariance(tests[::-1], **fresh), other.covariance, rtol=1e-6
+    )

@@ -174,7 +174,7 @@ class Proposal:
         points, contrast = self.design.points, self.contrast
         shared = set.intersection(*({*each.sizes.items()} for each in points))
         numbers = {name: size for name, size in points[0].sizes.items() if (name, size) in shared}
-        numbers |= {"repeats": self.repeats, "runs": self.repeats * len(points)}
+        numbers |= {"repeats": self.repeats, "runs": self.repeats * self.design.runs}
         numbers |= {"effect": self.effect, "z": contrast.change / contrast.errors(self.repeats)[0]}
         numbers |= {} if contrast.interval else {"significance": self.significance}
         return {**numbers, "power": self.power, "cost": self.cost, "skewed": self.skewed}
@@ -250,7 +250,8 @@ class RunPlan(Result):
         """Lines of Python that make the runs of the best proposal here."""
         best, lines = self.best, []
         for number, point in enumerate(best.design.points):
-            numbers = {**point.arguments, "repeats": best.repeats, "rng": number}
+            seed = 0 if best.design.paired else number
+            numbers = {**point.arguments, "repeats": best.repeats, "rng": seed}
             text = ", ".join(
                 f"{name}=float('inf')" if each == math.inf else f"{name}={each!r}"
                 for name, each in numbers.items()
@@ -280,7 +281,7 @@ class RunPlan(Result):
         """What the best proposal promises."""
         best = self.best
         runs = f"{best.repeats} run{'s' * (best.repeats > 1)}"
-        runs += " of each setting" * (len(best.design.points) > 1) + f" at d = {best.dim}"
+        runs += " of each setting" * (best.design.runs > 1) + f" at d = {best.dim}"
         chance = f"with probability {best.power:.3f}"
         if self.question == "precision":
             return f"{runs} measure the limit to {best.effect:.2%} {chance}."
@@ -335,10 +336,10 @@ def plan_runs(
     ----------
     question : {"precision", "difference", "theories", "transition"}
         "precision": measure an error to a relative ``effect``.  "difference": tell the errors of
-        two settings from each other, each with runs of its own, or ICL from IDG errors (the gap,
-        without ``against``) on the same runs.  "theories": tell two theories of the same runs
-        from each other.  "transition": find the place of a transition along the parameter that
-        has several values, to a relative ``effect``.
+        two settings from each other, each with runs of its own unless only the tests differ; or
+        ICL from IDG errors (the gap, without ``against``) of the same runs.  "theories": tell two
+        theories of the same runs from each other.  "transition": find the place of a transition
+        along the parameter that has several values, to a relative ``effect``.
     quantity : {"icl", "idg", "gap"}
         What is measured: the error on fresh tasks, that on pretraining tasks, or their paired
         difference.
@@ -435,7 +436,8 @@ def plan_runs(
             elif question == "transition":
                 design = transition(points, along)
             else:
-                design = precision(points) if question == "precision" else difference(points)
+                plain = question == "precision"
+                design = precision(points) if plain else difference(planner, points)
             proposals.append(goal.proposal(design))
         except NotProposed as error:
             notes.append(f"Not proposed: d = {size}: {error}.")

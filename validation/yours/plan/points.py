@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,12 +14,14 @@ from iclimit.asymptotics.pretraining import (
     finite_size_spread,
     structured_errors,
 )
+from iclimit.asymptotics.pretraining.finite_size_spread import paired_covariance
 from iclimit.notation import ratios_of, sizes_of
 from iclimit.simulate.pretraining.cost import estimate_cost
 from iclimit.validation.yours.runs.measured import MEASURED, MeasuredRun
 from iclimit.validation.yours.runs.predictions import Prediction, Theory, predict
 
 SIZES = ("dim", "context", "tasks", "prompts")
+TESTS = ("test_alpha", "test_rho")
 UNSIZED = ("rho", "ridge", "test_rho")
 
 # Task sets of the scatter of runs, and of a prediction of other tests.
@@ -64,6 +66,16 @@ class Point:
     def sizes(self) -> dict[str, Any]:
         """The integers."""
         return {name: self.arguments[name] for name in SIZES}
+
+    @property
+    def tests(self) -> dict[str, Any]:
+        """Tests that differ from the training."""
+        return {name: each for name, each in self.arguments.items() if "test_" in name}
+
+    @property
+    def pretraining(self) -> dict[str, Any]:
+        """Arguments without the tests."""
+        return {name: each for name, each in self.arguments.items() if "test_" not in name}
 
     @property
     def ratios(self) -> dict[str, float]:
@@ -135,8 +147,8 @@ class Planner:
         ratios = {name: numbers.pop(name) for name in setting if name not in UNSIZED}
         values: dict[str, Any] = {"dim": dim, **sizes_of(dim, **ratios), **numbers}
         plain = {name: values[name] for name in (*SIZES, "rho", "ridge")}
-        tests = {name: each for name, each in values.items() if name not in plain}
-        options: dict[str, Any] = {"task_law": self.theory.task_law, "rng": self.theory.root}
+        tests = {name: each for name, each in values.items() if "test_" in name}
+        options = self.options
         try:
             prediction = self.predicted(plain)
             if tests and prediction.finite:  # the ratio over a few task sets that are the same
@@ -156,6 +168,17 @@ class Planner:
             if not 0 < cost < math.inf:
                 raise ValueError(f"cost must return a number > 0 and finite, got {cost!r}")
         return Point({**plain, **tests}, prediction, spread.covariance, cost, self.quantity)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Tasks of a prediction."""
+        return {"task_law": self.theory.task_law, "rng": self.theory.root}
+
+    def paired_variance(self, points: Sequence[Point]) -> float:
+        """Variance of the difference of two tests of the same runs."""
+        tests, setting = [point.tests for point in points], points[0].pretraining
+        covariance = paired_covariance(tests, **setting, **self.options, draws=SPREAD_SETS)
+        return float(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
 
     def predicted(self, arguments: Mapping[str, Any], estimator: str = "attention") -> Prediction:
         """Prediction of linear attention, or of a Bayes estimator."""

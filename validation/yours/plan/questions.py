@@ -16,7 +16,7 @@ import numpy as np
 from scipy.interpolate import PchipInterpolator
 
 from iclimit.checks import check_choice
-from iclimit.validation.yours.plan.points import NotProposed, Planner, Point, Setting
+from iclimit.validation.yours.plan.points import TESTS, NotProposed, Planner, Point, Setting
 from iclimit.validation.yours.plan.power import Contrast
 from iclimit.validation.yours.runs.measured import ESTIMATORS
 from iclimit.validation.yours.runs.predictions import Prediction
@@ -44,9 +44,24 @@ class Design:
     contrast: Callable[[Any], Contrast]
 
     @property
+    def paired(self) -> bool:
+        """Whether several tests are made of the same runs."""
+        return same_runs(self.points)
+
+    @property
+    def runs(self) -> int:
+        """Runs of one repeat."""
+        return 1 if self.paired else len(self.points)
+
+    @property
     def cost(self) -> float:
-        """Cost of one run of each setting."""
-        return sum(point.cost for point in self.points)
+        """Cost of one repeat."""
+        return sum(point.cost for point in self.points[: self.runs])
+
+
+def same_runs(points: Sequence[Point]) -> bool:
+    """Whether points are tests of the same runs."""
+    return all(point.pretraining == points[0].pretraining for point in points)
 
 
 def precision(points: Sequence[Point]) -> Design:
@@ -61,14 +76,18 @@ def precision(points: Sequence[Point]) -> Design:
     return Design(points, lambda effect: [point.mean * (1 + effect)], contrast)
 
 
-def difference(points: Sequence[Point]) -> Design:
+def difference(planner: Planner, points: Sequence[Point]) -> Design:
     """Tell the errors of two settings from each other; of a single one, a gap from zero."""
     means = [point.mean for point in points]
     others = means[::-1] if len(means) > 1 else [0.0]
     doubt, variance, floor = (
         sum(getattr(point, name) for point in points) for name in ("doubt", "variance", "floor")
     )
-    contrast = Contrast.of(abs(means[0] - others[0]), doubt, (variance, variance), floor)
+    change = abs(means[0] - others[0])
+    if len(points) > 1 and same_runs(points):  # predictions are multiples of the same one
+        floor = points[0].floor * (change / means[0]) ** 2
+        variance = planner.paired_variance(points)
+    contrast = Contrast.of(change, doubt, (variance, variance), floor)
     return Design(points, lambda _: others, lambda _: contrast)
 
 
@@ -154,7 +173,7 @@ def checked_against(question: str, against: Any, setting: Setting, quantity: str
         allowed, fits = "left out", against is None
     elif isinstance(against, Mapping):
         for name in against:
-            check_choice("against", name, setting)
+            check_choice("against", name, [*setting, *TESTS])
         return {**setting, **against}
     elif question == "difference":
         allowed = "parameters that differ, or left out for the gap"

@@ -84,6 +84,23 @@ def test_gap_of_the_same_runs_is_paired():
     assert best.contrast.change == pytest.approx(point.mean)
 
 
+def test_tests_of_the_same_runs_are_paired():
+    """The scatter of the difference over 200 runs, whose standard error is 5 %."""
+    best = planned("difference", against={"test_alpha": 3.0}, repeats=4).best
+    first, second = best.design.points
+    runs = [
+        iclimit.simulate_errors(**point.arguments, rng=3, repeats=200).icl.samples
+        for point in (first, second)
+    ]
+    predicted = math.sqrt(
+        4 * (best.contrast.errors(4)[0] ** 2 - best.contrast.errors(1e9)[0] ** 2)
+    )
+    assert predicted == pytest.approx(np.std(runs[0] - runs[1]), rel=0.2)
+    assert predicted < 0.5 * math.sqrt(first.variance + second.variance)
+    assert best.cost == pytest.approx(4 * first.cost)
+    assert best.row()["runs"] == 4
+
+
 @pytest.fixture(scope="module")
 def sweep():
     """Transition over numbers of tasks that are powers of two."""
