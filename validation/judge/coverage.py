@@ -11,7 +11,10 @@ from iclimit.registry import REGISTRY
 from iclimit.validation.judge.run_claims import ValidationRun
 
 # Subjects, in the order of reports.
-SHELVES = ("pretraining", "descent", "gdpp", "dynamics", "softmax", "depth", "spectra")
+SHELVES = (
+    *("pretraining", "descent", "gdpp", "dynamics", "softmax", "depth"),
+    *("recurrent", "spectra"),
+)
 
 # Stands for the claim where the sharpest comparison is that of all of them.
 TOGETHER = "all claims together"

@@ -20,6 +20,8 @@ from iclimit.recurrent import (
     optimal_memory,
     optimal_tracking,
     recurrent_errors,
+    simulate_forgetting,
+    simulate_recurrent,
     tracking_error,
 )
 
@@ -29,7 +31,7 @@ BLUE, ORANGE, GREEN, PINK = "#0072b2", "#d55e00", "#009e73", "#cc79a7"
 # Left: one task for a whole context, d = 40.  The delta rule with the best step at every token
 # needs far fewer pairs than linear attention, and no gate or step could do better.  Regression,
 # with a memory of :math:`d^2` numbers, is the Bayes estimator here.  Right: tasks that last for 5d
-# tokens.  Now forgetting pays.
+# tokens.  Now forgetting pays.  Points are means over 40 simulated contexts.
 
 dim, rho, drift = 40, 0.25, 0.2
 positions = np.arange(1, 8 * dim + 1)
@@ -46,11 +48,19 @@ for ax, change in ((left, 0.0), (right, drift)):
     ):
         errors = recurrent_errors(rule, **setting, **more)
         errors.plot(ax, color=colour, label=label)
+        layer = {"gates": np.exp(-change / dim), "step_sizes": errors.step_size[1:]}
+        layer = layer if rule == "gated-delta" else {"readout": errors.readout, **more}
+        run = simulate_recurrent(**setting, **layer, rng=0, contexts=40)
+        ax.plot(positions[39::40], run.errors.mean(axis=0)[40::40], "o", color=colour)
     rate, penalty = (memory.forgetting, memory.penalty) if change else (0.0, rho)
     solved = forgetting_error(
         alpha=positions / dim, rho=rho, penalty=penalty, forgetting=rate, drift=change
     )
     ax.plot(positions, solved, color="black", linestyle=":", label="regression")
+    solver = {"rho": rho, "penalty": penalty, "forgetting": rate, "drift": change}
+    for context in positions[39::80]:
+        run = simulate_forgetting(dim=dim, context=int(context), **solver, rng=0, contexts=40)
+        ax.plot(context, run.mean, "o", color="black")
     ax.set(title=f"tasks last {5 * dim} tokens" if change else "one task", ylim=(0.25, 1.25))
 left.legend()
 best = optimal_tracking(rho=rho, drift=drift)

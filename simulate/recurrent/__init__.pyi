@@ -1,0 +1,3 @@
+from .layers import SimulatedRecurrence as SimulatedRecurrence
+from .layers import simulate_recurrent as simulate_recurrent
+from .regression import simulate_forgetting as simulate_forgetting

@@ -1,0 +1,142 @@
+"""Recurrent layers in the limit: best steps, gates, drift, regression with forgetting.
+
+Mean errors on simulated contexts, extrapolated to infinite dimension, equal the limits: of the
+delta rule with the best step at every token and at its best constant step, with and without drift;
+of delta rules with any and with the best gate in long contexts of tasks that change; of gated
+linear attention with its best readout, whose effective context is compared, too; and of ridge
+regression that gives recent pairs more weight.  Best gates and best regression are run at the
+parameters of the theory, around which the error is flat.
+
+Source: Derived in the documentation.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from iclimit.asymptotics import recurrent
+from iclimit.simulate.recurrent import simulate_forgetting, simulate_recurrent
+from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.rows import Row, Rows, call, limit, run
+
+RHO, ALPHA = 0.25, 3
+# Drift of a context of this length, and of endless ones, which are this long.
+DRIFT, FAST, LONG = 0.5, 1.0, 5
+# Best constant steps without drift and with it, for ALPHA, and the best in endless contexts.
+STEPS = (0.555, 0.704)
+TRACKING_STEP = 0.745
+# A step and a rate of forgetting that are not the best, in endless contexts.
+STEP, FORGETTING = 0.8, 0.4
+# Best rate of forgetting in endless contexts under the fast drift.
+BEST_FORGETTING = 1.612
+# Penalty and rate of forgetting of regressions: any, and the best ones for ALPHA and DRIFT.
+REGRESSIONS = {"any": (0.4, 0.5), "best": (0.229, 1.68)}
+
+# Contexts by dimension.  Their scatter falls as 1/d, their cost rises as d^3.  Polynomials of
+# second order in 1/d miss the limits of the exact errors at these sizes by 3e-4, straight lines by
+# 2e-3.
+CONTEXTS, ORDER = {6: 3000, 8: 2400, 12: 1500, 20: 500, 32: 150}, 2
+
+
+def scheduled(*, dim: int, contexts: int, rng: Any) -> np.ndarray:
+    """Errors at the end of contexts, with the best step at every token."""
+    loss, steps = 1.0, []
+    for _ in range(ALPHA * dim):
+        steps.append(loss / ((1 + 2 / dim) * loss + RHO))
+        loss *= 1 - steps[-1] / dim
+    return last(dim=dim, contexts=contexts, rng=rng, step_sizes=steps)
+
+
+def last(*, dim: int, alpha: int = ALPHA, forgetting: float = 0.0, **setting: Any) -> np.ndarray:
+    """Errors at the end of contexts of a layer with a constant gate."""
+    gate = float(np.exp(-forgetting / dim))
+    sizes: dict[str, Any] = {"dim": dim, "context": alpha * dim, "rho": RHO}
+    return simulate_recurrent(**sizes, gates=gate, gate_first=False, **setting).errors[:, -1]
+
+
+def gated(
+    *, dim: int, alpha: int, forgetting: float, drift: float, contexts: int, rng: Any
+) -> np.ndarray:
+    """Samples of the error with the best readout and of the effective context, (2, contexts).
+
+    They are linear in the samples of signal R and power P, around the means.
+    """
+    sizes: dict[str, Any] = {"dim": dim, "context": alpha * dim, "rho": RHO, "drift": drift}
+    gate = float(np.exp(-forgetting / dim))
+    layer = simulate_recurrent(**sizes, gates=gate, contexts=contexts, rng=rng)
+    R, P = layer.signal[:, -1], layer.power[:, -1]
+    r, p = R.mean(), P.mean()
+    error = RHO + 1 - 2 * r / p * R + (r / p) ** 2 * P
+    noise = p - r**2
+    context = (1 + RHO) * (r**2 / noise + (2 * r * p * (R - r) - r**2 * (P - p)) / noise**2)
+    return np.array([error, context])
+
+
+def regressed(*, dim: int, **setting: Any) -> np.ndarray:
+    """Errors of regressions at the end of contexts."""
+    return simulate_forgetting(dim=dim, context=ALPHA * dim, rho=RHO, **setting).samples
+
+
+def extrapolated(theories: dict[str, Any], runs: dict[int, Any], draws: str) -> Row:
+    """Limits against extrapolated runs."""
+    return limit(theories, runs, draws=draws, order=ORDER)
+
+
+def rows(effort: Effort) -> Rows:
+    """Limits against extrapolated errors, one run at each size for each."""
+
+    def runs(function: Any, times: int = 1, **setting: Any) -> dict[int, Any]:
+        return {
+            dim: run(function, dim=dim, contexts=times * count, **setting)
+            for dim, count in effort.by_size(CONTEXTS).items()
+        }
+
+    at = {"alpha": ALPHA, "rho": RHO}
+    best = call(recurrent.optimal_delta_step, **at).error
+    yield extrapolated({"best steps": best}, runs(scheduled), draws="steps")
+    for drift, step in zip((0.0, DRIFT), STEPS, strict=True):
+        theory = call(recurrent.constant_delta_step, **at, drift=drift).error
+        found = runs(last, step_sizes=step, drift=drift, forgetting=drift)
+        yield extrapolated(
+            {f"best constant step, drift {drift:g}": theory}, found, draws=f"step {drift}"
+        )
+
+    endless = {"drift": FAST, "rho": RHO}
+    tracking = call(recurrent.optimal_tracking, **endless).error
+    found = runs(last, alpha=LONG, drift=FAST, forgetting=FAST, step_sizes=TRACKING_STEP)
+    yield extrapolated({"best gated delta rule": tracking}, found, draws="tracking")
+    layer = {"forgetting": FORGETTING, "step_size": STEP}
+    tracking = call(recurrent.tracking_error, **endless, **layer)
+    found = runs(last, alpha=LONG, drift=FAST, forgetting=FORGETTING, step_sizes=STEP)
+    yield extrapolated({"gated delta rule": tracking}, found, draws="gate")
+
+    gate: dict[str, Any] = {"forgetting": FORGETTING, "drift": DRIFT}
+    found = runs(gated, times=3, alpha=ALPHA, **gate)
+    # Both numbers are functions of the same ratio, so that they are extrapolated one by one.
+    for number, (name, function) in enumerate(
+        (
+            ("gated attention", recurrent.gated_error),
+            ("effective context", recurrent.effective_context),
+        )
+    ):
+        theory = call(function, **at, **gate)
+        samples = {dim: each[number] for dim, each in found.items()}
+        yield extrapolated({name: theory}, samples, draws="gated")
+    found = runs(gated, alpha=LONG, forgetting=BEST_FORGETTING, drift=FAST)
+    theory = call(recurrent.optimal_forgetting, rho=RHO, drift=FAST).error
+    errors = {dim: each[0] for dim, each in found.items()}
+    yield extrapolated({"best gate": theory}, errors, draws="best gate")
+    for name, (penalty, rate) in REGRESSIONS.items():
+        memory = {"penalty": penalty, "forgetting": rate}
+        theory = (
+            call(recurrent.optimal_memory, **at, drift=DRIFT).error
+            if name == "best"
+            else call(recurrent.forgetting_error, **at, **memory, drift=DRIFT)
+        )
+        found = runs(regressed, drift=DRIFT, **memory)
+        yield extrapolated(
+            {f"regression, {name} memory": theory}, found, draws=f"regression {name}"
+        )
+
+
+claim = Claim.of("recurrent-limits", __doc__, rows, figure=False)
