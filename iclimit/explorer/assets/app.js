@@ -111,7 +111,7 @@ const explorer = {
   show(result) {
     explorer.result = result;
     explorer.draw(result);
-    document.querySelector("#python code").textContent = result.python;
+    document.querySelector("#python code").textContent = python.script(result);
     const link = document.getElementById("link");
     link.href = explorer.link(explorer.panel);
     explorer.note(result.note ?? "");
@@ -291,7 +291,7 @@ const explorer = {
     addEventListener("afterprint", () => paint(wasDark));
     for (const button of document.querySelectorAll("[data-copy]")) {
       button.dataset.text = button.textContent;
-      const source = { python: () => explorer.result.python, link: () => document.getElementById("link").href };
+      const source = { python: () => python.script(explorer.result), link: () => document.getElementById("link").href };
       button.addEventListener("click", () => explorer.copy(button, source[button.dataset.copy]()));
     }
     document.getElementById("reset").addEventListener("click", () => {

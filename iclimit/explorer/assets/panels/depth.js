@@ -19,21 +19,21 @@
       charts: [
         {
           title: "Error against the steps at test time",
-          x: { label: "steps at test time, k", short: "k", min: -0.1, max: most + 0.1, whole: true },
+          x: { label: "steps at test time, k", short: "k", python: "steps", min: -0.1, max: most + 0.1, whole: true },
           y: { label: "error of the task, |w − w_k|²/d", log: true },
           lines: [
-            { label: `pretraining τ = ${numbers.show(s.tau, 3)}`, x: [0, ...steps], y: own, colour: 0, python: "np.append(1, errors)" },
-            ...others.map(([each, colour]) => ({ label: `τ = ${each}`, x: [0, ...steps], y: at(each), colour, dash: true })),
+            { label: `pretraining τ = ${numbers.show(s.tau, 3)}`, x: [0, ...steps], y: own, colour: 0, python: `errors(${s.tau})` },
+            ...others.map(([each, colour]) => ({ label: `τ = ${each}`, x: [0, ...steps], y: at(each), colour, dash: true, python: `errors(${each})` })),
           ],
           marks: Number.isFinite(end(s.tau)) && end(s.tau) > 0 ? [{ y: end(s.tau), label: "after infinitely many steps" }] : [],
         },
         {
           title: "Error against pretraining",
-          x: { label: "pretraining contexts over dimension, τ", short: "τ", log: true },
+          x: { label: "pretraining contexts over dimension, τ", short: "τ", log: true, python: "tau" },
           y: { label: "error of the task", log: true, max: 3 },
           lines: [
-            ...ones.map((count, colour) => ({ label: numbers.count(count, "step"), x: tau, colour, y: explorer.curve("test_time_error", { ...setting, steps: count }, "tau", tau) })),
-            { label: "infinitely many", x: tau, colour: 4, y: final },
+            ...ones.map((count, colour) => ({ label: numbers.count(count, "step"), x: tau, colour, y: explorer.curve("test_time_error", { ...setting, steps: count }, "tau", tau), python: explorer.call("test_time_error", { ...setting, steps: count }, "tau") })),
+            { label: "infinitely many", x: tau, colour: 4, y: final, python: explorer.call("final_test_time_error", setting, "tau") },
           ],
           marks: threshold > 1 && threshold < 1000 ? [{ x: threshold, label: "overthinking below" }] : [],
         },
@@ -41,8 +41,9 @@
       summary: `With τ = ${numbers.show(s.tau, 3)} ${best === most ? `each of ${numbers.count(most, "step")} lowers the error, down to ${numbers.show(own[best])}` : `the error is least after ${numbers.count(best, "step")}, ${numbers.show(own[best])}, and ${numbers.show(own.at(-1))} after ${numbers.count(most, "step")}`}. Below τ = ${numbers.show(threshold, 3)} more and more steps do harm: overthinking.`,
       note: final.some((value) => value > 0 && value < Infinity) ? "" : "Infinitely many steps have no line here: above the threshold they leave no error.",
       python: [
-        "import iclimit, numpy as np",
-        `errors = iclimit.depth.test_time_errors(alpha=${s.alpha}, tau=${s.tau}, steps=${most}, noise_variance=${s.noise_variance}, dampening=${s.dampening})[1:]`,
+        `steps = range(${most + 1})`,
+        `errors = lambda tau: iclimit.depth.test_time_errors(tau=tau, steps=${most}, ${numbers.keywords(setting)})`,
+        "tau = np.geomspace(1.05, 1000, 240)",
         `threshold = iclimit.depth.overthinking_threshold(${numbers.keywords(setting)})`,
       ].join("\n"),
       formulas: ["test_time_error", "overthinking_threshold"],
@@ -61,27 +62,29 @@
       charts: [
         {
           title: "Loss against depth, layers with equal weights",
-          x: { label: "layers L", short: "L", min: 0.8, max: most + 0.2, whole: true },
+          x: { label: "layers L", short: "L", python: "depth", min: 0.8, max: most + 0.2, whole: true },
           y: { label: "loss relative to predicting 0", log: true },
           lines: [
-            { label: `α = ${numbers.show(s.alpha, 3)}`, x: depths, y: own, colour: 0, python: "losses" },
-            ...others.map(([alpha, colour]) => ({ label: `α = ${alpha}`, x: depths, y: tied(alpha), colour, dash: true })),
+            { label: `α = ${numbers.show(s.alpha, 3)}`, x: depths, y: own, colour: 0, python: `losses(${s.alpha})` },
+            ...others.map(([alpha, colour]) => ({ label: `α = ${alpha}`, x: depths, y: tied(alpha), colour, dash: true, python: `losses(${alpha})` })),
           ],
         },
         {
           title: "Power-law inputs, layers with their own weights",
-          x: { label: "layers L", short: "L", log: true, min: 0.95, max: 17, whole: true },
+          x: { label: "layers L", short: "L", log: true, python: "some", min: 0.95, max: 17, whole: true },
           y: { label: "least loss relative to predicting 0", log: true },
           lines: [[s.beta, 0], [0.5, 1], [1, 2], [3, 3]].filter(([beta], i) => !i || Math.abs(beta / s.beta - 1) > 0.03).map(([beta, colour]) => ({
             label: `β = ${numbers.show(beta, 3)}`, x: many, colour, dash: colour > 0,
             y: many.map((depth) => explorer.value("untied_power_law_loss", { beta, depth })),
+            python: `[iclimit.depth.untied_power_law_loss(beta=${beta}, depth=each) for each in some]`,
           })),
         },
       ],
       summary: `At α = ${numbers.show(s.alpha, 3)} one layer leaves ${numbers.show(own[0])}, ${most} leave ${numbers.show(own.at(-1))}. Where contexts are shorter than the dimension (α < 1), no depth sees what they do not show.`,
       python: [
-        "import iclimit",
-        `losses = iclimit.depth.depth_loss(depth=range(1, ${most + 1}), alpha=${s.alpha}, noise_variance=${s.noise_variance}, setting="iso").loss`,
+        `depth = range(1, ${most + 1})`,
+        `losses = lambda alpha: iclimit.depth.depth_loss(depth=depth, alpha=alpha, noise_variance=${s.noise_variance}, setting="iso").loss`,
+        `some = ${JSON.stringify(many)}`,
       ].join("\n"),
       formulas: ["tied_depth_loss", "untied_power_law_loss"],
     };

@@ -52,7 +52,7 @@
       charts: [
         {
           title: "Loss of one step",
-          x: { label: "learning rate η, of the mean over the pairs", short: "η" },
+          x: { label: "learning rate η, of the mean over the pairs", short: "η", python: "rate" },
           y: { label: "mean squared error", min: 0, max: 1.55 * null_ },
           lines: [{ label: "expected loss", x, y: loss, colour: 0, python: "loss" }],
           points: [{ label: `${CONTEXTS} drawn contexts`, x: places, y: found.map((f) => f[0]), error: found.map((f) => f[1]), colour: 1 }],
@@ -71,7 +71,6 @@
       ],
       summary: `With ${numbers.count(s.context, "pair")} in dimension ${s.dim} the best rate is ${numbers.show(best)}; it leaves ${numbers.show((100 * least) / null_, 3)} % of the loss of predicting 0. At twice this rate a step is no better than that.`,
       python: [
-        "import iclimit, numpy as np",
         `rate = np.linspace(0, ${2.4 * best}, 300)`,
         `loss = ${explorer.call("learning_rate_loss", setting, "rate")}`,
         `best = ${explorer.call("optimal_learning_rate", setting)}`,
@@ -97,7 +96,7 @@
       charts: [
         {
           title: "Loss at the best rate",
-          x: parameters.axis("context"),
+          x: { ...parameters.axis("context"), python: "context" },
           y: { label: "mean squared error", log: true },
           lines: [{ label: "one step at its best rate", x, y: loss, colour: 0, python: "loss" }],
           points: published.length
@@ -107,27 +106,27 @@
         },
         {
           title: "The best rate",
-          x: parameters.axis("context"),
+          x: { ...parameters.axis("context"), python: "context" },
           y: { label: "learning rate η*, of the mean over the pairs", short: "learning rate η*", min: 0 },
-          lines: [{ label: "best rate", x, y: rate, colour: 0 }],
+          lines: [{ label: "best rate", x, y: rate, colour: 0, python: "rate" }],
           marks: [{ x: s.dim, label: "context = dimension" }],
         },
       ],
       summary: `In dimension ${s.dim} one step at its best rate leaves ${numbers.show(explorer.value(lossName, { ...setting, context: 10 }), 3)} after 10 pairs and ${numbers.show(explorer.value(lossName, { ...setting, context: 100 }), 3)} after 100: in long contexts ${setting.noise_variance ? `what exceeds the noise, ${numbers.show(setting.noise_variance, 3)},` : "the loss"} falls as one over their length.`,
       note: uniform && s.dim !== 5 ? "The published networks have dimension 5." : "",
       python: [
-        "import iclimit, numpy as np",
         "context = np.geomspace(1, 400, 300)",
         `loss = ${explorer.call(lossName, setting, "context")}`,
+        `rate = ${explorer.call(rateName, setting, "context")}`,
       ].join("\n"),
       formulas: ["optimal_learning_rate"],
     };
   };
 
   const METHODS = [
-    ["best schedule", 0],
-    ["best in the worst case", 2],
-    ["one rate, the best", 1],
+    ["best schedule", 0, "best"],
+    ["best in the worst case", 2, "chebyshev"],
+    ["one rate, the best", 1, "constant"],
   ];
   const bySteps = (s) => {
     const { ratio, steps: count } = s;
@@ -150,25 +149,27 @@
       charts: [
         {
           title: "Loss after several steps",
-          x: { label: "steps L", short: "L", min: 0.7, max: most + 0.3, whole: true },
+          x: { label: "steps L", short: "L", python: "steps", min: 0.7, max: most + 0.3, whole: true },
           y: { label: "loss relative to predicting 0", log: true },
-          lines: METHODS.map(([label, colour], i) => ({ label, x: steps, y: losses[i], colour, python: i ? undefined : "losses" })),
+          lines: METHODS.map(([label, colour, name], i) => ({ label, x: steps, y: losses[i], colour, python: `[each.loss for each in ${name}]` })),
           marks: [{ x: count, label: many }],
         },
         {
           title: `What ${many} leave of each direction`,
-          x: { label: "eigenvalue λ of the context's covariance", short: "λ", min: 0, max: x.at(-1) },
+          x: { label: "eigenvalue λ of the context's covariance", short: "λ", python: "eigenvalue", min: 0, max: x.at(-1) },
           y: { label: "P(λ) = (1 − η₁λ) … (1 − η_Lλ)", min: -1.1, max: 1.1 },
-          lines: METHODS.map(([label, colour], i) => ({ label, x, y: residuals[i], colour })),
+          lines: METHODS.map(([label, colour, name], i) => ({ label, x, y: residuals[i], colour, python: `residual(${name}[${count - 1}].rates)` })),
           marks: [{ x: low, label: "smallest eigenvalue" }, { x: high, label: "largest" }, { y: 0, label: "" }],
         },
       ],
       summary: `${many} at the best rates ${rates.map((each) => numbers.show(each, 3)).join(", ")} leave ${numbers.show(own)} of the loss; one rate for all, ${numbers.show(rate, 3)}, leaves ${numbers.show(constant)}.`,
       python: [
-        "import iclimit",
-        `schedules = [iclimit.descent.optimal_schedule(steps=steps, ratio=${ratio}) for steps in range(1, ${most + 1})]`,
-        "losses = [schedule.loss for schedule in schedules]",
-        `rates = schedules[${count - 1}].rates`,
+        `steps = range(1, ${most + 1})`,
+        `best = [iclimit.descent.optimal_schedule(steps=each, ratio=${ratio}) for each in steps]`,
+        `chebyshev = [iclimit.descent.chebyshev_schedule(steps=each, ratio=${ratio}) for each in steps]`,
+        `constant = [iclimit.descent.constant_schedule(steps=each, ratio=${ratio}) for each in steps]`,
+        `eigenvalue = np.linspace(0, ${x.at(-1)}, 400)`,
+        "residual = lambda rates: np.prod([1 - rate * eigenvalue for rate in rates], axis=0)",
       ].join("\n"),
       formulas: ["optimal_residual", "optimal_rates"],
     };
@@ -182,7 +183,7 @@
     const lines = shown.map((steps, colour) => ({
       label: label(steps), x, colour,
       y: explorer.curve("dampened_loss", { ...setting, steps }, "dampening", x),
-      python: steps === 1 ? "curve.values" : undefined,
+      python: `curve.values[${colour}]`,
     }));
     const limit = (2 * (1 + s.ratio + s.noise_ratio)) / theory.marchenko_pastur_edges(s.ratio)[1];
     const best = shown.map((steps) => explorer.value("dampening_of_recurrent_layer", { ...setting, steps }));
@@ -194,7 +195,7 @@
       charts: [
         {
           title: "One layer repeated, in the limit",
-          x: { label: "dampening δ: rate over the best one of one step", short: "δ" },
+          x: { label: "dampening δ: rate over the best one of one step", short: "δ", python: "dampening" },
           y, lines,
           marks: [{ x: limit, label: "diverges beyond, for many steps" }, { y: 1, label: "predicting 0" }],
         },
@@ -208,9 +209,8 @@
       ],
       summary: `In the limit the best dampening is ${same ? "1 for any number of steps" : best.map((value, i) => `${numbers.show(value, 2)} for ${label(shown[i])}`).join(", ")}. With 10 pairs in dimension 10 rare contexts dominate the mean: for 8 steps it is best near ${numbers.show(down(exact.losses[8]), 2)}; von Oswald et al. took 0.75, the blog post 0.70.`,
       python: [
-        "import iclimit, numpy as np",
         "dampening = np.linspace(0.05, 1.5, 300)",
-        `curve = iclimit.curve("dampened_loss", dampening=dampening, steps=1, ${numbers.keywords(setting)})`,
+        `curve = iclimit.curve("dampened_loss", dampening=dampening, steps=${JSON.stringify(shown)}, ${numbers.keywords(setting)})`,
       ].join("\n"),
       formulas: ["dampened_loss", "optimal_learning_rate"],
     };

@@ -74,6 +74,9 @@
       label: `${name}, predicted at d = ${s.dim}`, colour: part, dash: true, width: 1.75,
       x: counts.map((count) => count / unit),
       y: means.map((each) => each[part]),
+      across: `np.array(counts) / ${unit}`,
+      python: `[run.${name.toLowerCase()}.mean for run in runs]`,
+      drawn: true,
     }));
   };
 
@@ -97,9 +100,16 @@
   // Whether a line can be drawn: gaps may be the lesser part of it.
   const isFinite = ({ y }) => y.filter(Number.isFinite).length > y.length / 2;
 
-  const finiteRun = (s) => {
+  // Runs along a curve, or the one at the sliders.
+  const finiteRuns = (s, hasCurve) => {
     const size = { dim: s.dim, ...sizes(s), rho: s.rho, ridge: s.ridge };
-    return `run = iclimit.finite_size_errors(${numbers.keywords(size)}, approach="moments", rng=0)`;
+    if (!hasCurve) return [`run = iclimit.finite_size_errors(${numbers.keywords(size)}, approach="moments", rng=0)`];
+    const along = numbers.keywords({ ...size, [VARIED[s.axis]]: "count" });
+    return [
+      `counts = ${python.list(integers(s).counts)}`,
+      `draws = ${Math.max(2, Math.ceil(DRAWS / s.dim))}  # task sets that each prediction is averaged over`,
+      `runs = [iclimit.finite_size_errors(${along}, approach="moments", draws=draws, rng=0) for count in counts]`,
+    ];
   };
 
   const compute = (s, complete = false) => {
@@ -110,7 +120,7 @@
     const idg = explorer.curve("idg_error", values, s.axis, x);
     const lines = [
       { label: "ICL error: new tasks", x, y: icl, colour: 0, python: "icl" },
-      { label: "IDG error: pretraining tasks", x, y: idg, colour: 1 },
+      { label: "IDG error: pretraining tasks", x, y: idg, colour: 1, python: "idg" },
     ];
     const waiting = !complete && slow(s);
     const dashed = waiting ? [] : predicted(s);
@@ -144,24 +154,24 @@
     const at = explorer.value("icl_error", { ...values, [s.axis]: s[s.axis] });
     const own = explorer.value("idg_error", { ...values, [s.axis]: s[s.axis] });
     const best = x[icl.indexOf(finite[0])];
-    const python = [
-      "import iclimit, numpy as np",
+    const setup = [
       `${s.axis} = np.geomspace(${ends.join(", ")}, 400)`,
       `icl = ${explorer.call("icl_error", values, s.axis)}`,
       `idg = ${explorer.call("idg_error", values, s.axis)}`,
+      ...finiteRuns(s, dashed.some(isFinite)),
     ].join("\n");
     const symbol = parameters.symbol(s.axis);
     return {
       charts: [{
         title: `Errors against ${symbol}`,
-        x: parameters.axis(s.axis),
+        x: { ...parameters.axis(s.axis), python: s.axis },
         y: { label: "mean squared error of a label", log: true, min: least, max: most },
         lines, points, marks,
       }],
       summary: `At ${symbol} = ${numbers.show(s[s.axis], 3)} the error is ${numbers.show(at)} on new tasks and ${numbers.show(own)} on pretraining tasks. ${!diverges ? `Over this range the error on new tasks is least, ${numbers.show(finite[0])}, at ${symbol} = ${numbers.show(best, 3)}.` : "Over this range both are infinite, so that they have no curve: τ = 1 without a ridge is the interpolation threshold."}`,
       note: `${accuracy(s, dashed.length && !dashed.some(isFinite))}${count ? "" : " No stored simulation has these parameters; the buttons below the sliders lead to some."}`,
       later: waiting ? () => compute(s, true) : undefined,
-      python: `${python}\n${finiteRun(s)}`,
+      python: setup,
       formulas: ["icl_error", "effective_ridge", "context_noise"],
     };
   };

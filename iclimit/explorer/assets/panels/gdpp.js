@@ -38,7 +38,7 @@
         },
         {
           title: "Condition number",
-          x: { label: "layers of GD++", short: "layers", min: -0.2, max: s.layers + 0.2, whole: true },
+          x: { label: "layers of GD++", short: "layers", python: `range(${s.layers + 1})`, min: -0.2, max: s.layers + 0.2, whole: true },
           y: { label: "condition number minus 1", log: true, min: known.at(-1) < least ? least : undefined },
           lines: [{ label: "theory", x: layers, y: known, colour: 0, python: "schedule.excess" }],
           points: [{ label: "the same context", x: layers, y: shown.map((values, i) => (known[i] > least ? 1 / values[0] - 1 : NaN)), colour: 1 }],
@@ -47,9 +47,7 @@
       summary: `A context of ${Math.round(s.dim / s.ratio)} pairs in dimension ${s.dim} has the condition number ${numbers.show(condition, 3)}; ${s.layers} ${s.layers === 1 ? "layer brings" : "layers bring"} it down to 1 + ${numbers.show(known.at(-1), 3)}. Then one more step leaves at most ${numbers.show((100 * known.at(-1)) / (known.at(-1) + 2), 3)} % of any direction; without GD++ a step leaves up to ${numbers.show(100 * plain, 3)} %.`,
       note: known.at(-1) < least ? "Below 10⁻¹³ nothing is drawn: there the eigenvalues of the context end at round-off." : "",
       python: [
-        "import iclimit",
         `schedule = iclimit.gdpp.condition_number_schedule(${condition}, steps=${s.layers})`,
-        "schedule.gammas, schedule.excess  # condition numbers minus 1",
       ].join("\n"),
       formulas: ["gdpp_eigenvalue", "gdpp_gammas", "condition_number_excess"],
     };
@@ -61,22 +59,21 @@
     const lines = counts.map((steps, colour) => ({
       label: numbers.count(steps, "layer"), x, colour,
       y: explorer.curve("condition_number_excess", { steps }, "condition_number", x),
-      python: colour ? undefined : "curve.values",
+      python: `curve.values[${colour}]`,
     }));
     const needed = theory.steps_needed(s.condition_number, s.tol);
     return {
       charts: [{
         title: "What layers of GD++ leave of a condition number",
-        x: { label: "condition number of the context, ν/μ", short: "ν/μ", log: true },
+        x: { label: "condition number of the context, ν/μ", short: "ν/μ", log: true, python: "condition_number" },
         y: { label: "condition number minus 1", log: true, min: 1e-8, max: 1e4 },
         lines,
         marks: [{ x: s.condition_number, label: `${numbers.count(needed, "layer")} needed` }, { y: s.tol, label: "wanted" }],
       }],
       summary: `From a condition number of ${numbers.show(s.condition_number, 3)} it takes ${numbers.count(needed, "layer")} to come within ${numbers.show(s.tol, 2)} of 1: first each layer divides it by 27/4, then its excess is squared.`,
       python: [
-        "import iclimit, numpy as np",
         "condition_number = np.geomspace(1.1, 1e4, 300)",
-        'curve = iclimit.curve("condition_number_excess", condition_number=condition_number, steps=1)',
+        `curve = iclimit.curve("condition_number_excess", condition_number=condition_number, steps=${JSON.stringify(counts)})`,
         `needed = iclimit.gdpp.steps_needed(${s.condition_number}, tol=${s.tol})`,
       ].join("\n"),
       formulas: ["condition_number_excess"],
@@ -97,7 +94,7 @@
     return {
       charts: [{
         title: s.model === "linear" ? "Trained linear attention (Figure 8)" : "Trained softmax attention (Figure 7)",
-        x: { label: "context length N", short: "N", log: true, min: 1.8, max: 110 },
+        x: { label: "context length N", short: "N", python: "context", log: true, min: 1.8, max: 110 },
         y: { label: "mean squared error", log: true },
         lines: [{ label: "theory: one step at its best rate", x: context, y: one, colour: 0, python: "one_step" }],
         points,
@@ -105,7 +102,6 @@
       summary: `Published medians over seeds in dimension 5 with uniform inputs. At the longest context one layer has ${numbers.show(last(1), 3)}, five have ${numbers.show(last(5), 3)}. One linear layer is one step of gradient descent; more layers of GD++ go below it.`,
       note: "Numbers of the blog post 'Understanding in-context learning in transformers' (ICLR 2024), read from its interactive figures, as mean squared errors; it states halves.",
       python: [
-        "import iclimit, numpy as np",
         "context = np.geomspace(2, 100, 200)",
         'one_step = iclimit.optimal_learning_rate(context=context, dim=5, input_law="uniform").loss',
       ].join("\n"),

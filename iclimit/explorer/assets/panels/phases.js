@@ -116,25 +116,24 @@
       const [low, high] = ends(s.quantity, axis);
       return `np.${isLinear(axis) ? "linspace" : "geomspace"}(${low}, ${high}, ${count})`;
     };
-    const python = [
-      "import iclimit, numpy as np",
+    const setup = [
       "diagram = iclimit.phase_diagram(",
       `    "${s.quantity}", x="${x}", y="${y}",`,
       `    ${x}=${space(x)}, ${y}=${space(y)},`,
       `    ${numbers.keywords(rest)},`,
       ")",
-      "diagram.plot()",
     ];
-    if (!Object.keys(rest).length) python.splice(4, 1);
+    if (!Object.keys(rest).length) setup.splice(3, 1);
     return {
       charts: [{
         title: explorer.data.formulas[s.quantity].title,
+        plot: "diagram.plot(ax)",
         x: scale(x, xs), y: scale(y, ys),
         heat: { values, columns: count, rows: count, x: xs, y: ys, low, high, log, label, contours, rough, python: "diagram.values" },
       }],
       note: least < 0 ? `${label} has no finite value in this diagram.` : "",
       summary: least < 0 ? `${label} over ${parameters.symbol(x)} and ${parameters.symbol(y)} has no finite value here.` : `${label} over ${parameters.symbol(x)} and ${parameters.symbol(y)}: from ${numbers.show(values[least])} at ${parameters.symbol(x)} = ${numbers.show(xs[least % count], 3)}, ${parameters.symbol(y)} = ${numbers.show(ys[Math.floor(least / count)], 3)} to ${values.includes(Infinity) ? "∞" : numbers.show(values[largest])}.${contours.length ? ` Lines: ${contours.map((c) => c.label).join("; ")}.` : ""}`,
-      python: python.join("\n"),
+      python: setup.join("\n"),
       formulas: [s.quantity],
     };
   };

@@ -90,7 +90,7 @@
       label: count === 1 ? "one head" : "two opposite heads", x, colour,
       y: x.map((t) => atBestValue({ ...setting, heads: count }, t).loss),
       dash: count !== s.heads,
-      python: count === 1 ? "losses" : undefined,
+      python: count === 1 ? "one" : "two",
     }));
     const linear = theory.attention_loss(1, s.ratio, s.noise_ratio);
     const least = heads.map((count) => explorer.value("softmax_limit_loss", { ...setting, heads: count }));
@@ -102,7 +102,7 @@
     return {
       charts: [{
         title: "Loss against the inverse temperature, at the best value",
-        x: { label: "inverse temperature t = β√d", short: "t", log: true },
+        x: { label: "inverse temperature t = β√d", short: "t", log: true, python: "t" },
         y: { label: "loss relative to predicting 0", min: 0, max: 1.12 },
         lines,
         points: [{ label: `${s.heads === 1 ? "one head" : "two heads"}, mean of ${CONTEXTS} drawn contexts, d = ${s.dim}, N = ${contexts.context}`, x: places, y: found.map((f) => f[0]), error: found.map((f) => f[1]), colour: s.heads - 1 }],
@@ -111,9 +111,9 @@
       summary: `In the limit one softmax head is best at t = 1, with ${numbers.show(least[0])} (value ${numbers.show(best.value, 3)} √d), where linear attention has ${numbers.show(linear)}: it sees e = 2.718 times less context. Two opposite heads of high temperature reach linear attention. On the drawn contexts of ${contexts.context} pairs ${s.heads === 1 ? "one head has" : "two heads have"} ${numbers.show(lowest[0], 3)} ± ${numbers.show(lowest[1], 1)} at the best of the points, t = ${numbers.show(places[found.indexOf(lowest)], 2)}.`,
       note: `The curves are the limit of large dimension. In a context of N pairs few of them carry the weights as t comes near √(ln N), here ${numbers.show(Math.sqrt(Math.log(contexts.context)), 2)}: there points leave the curves.`,
       python: [
-        "import iclimit, numpy as np",
-        "efficiencies = [iclimit.softmax.heads_efficiency([t]) for t in np.geomspace(0.05, 4, 240)]",
-        `losses = iclimit.softmax.attention_loss(efficiencies, ratio=${s.ratio}, noise_ratio=${s.noise_ratio})`,
+        "t = np.geomspace(0.05, 4, 240)",
+        ...[["one", "[each]"], ["two", "[each, -each]"]].map(([name, temperatures]) =>
+          `${name} = iclimit.softmax.attention_loss([iclimit.softmax.heads_efficiency(${temperatures}) for each in t], ratio=${s.ratio}, noise_ratio=${s.noise_ratio})`),
         `best = iclimit.softmax.optimal_softmax(ratio=${s.ratio}, noise_ratio=${s.noise_ratio}, heads=${s.heads})`,
       ].join("\n"),
       formulas: ["softmax_limit_loss", "attention_loss"],
@@ -134,21 +134,21 @@
     return {
       charts: [{
         title: "What more context buys",
-        x: { label: "dimension over context pairs, c = d/N", short: "c", log: true },
+        x: { label: "dimension over context pairs, c = d/N", short: "c", log: true, python: "ratio" },
         y: { label: "loss relative to predicting 0", log: true },
         lines: [
           { label: "one softmax head", x, y: one, colour: 0, python: "softmax" },
           { label: "linear attention", x, y: linear, colour: 1, python: "linear" },
-          { label: `attention of efficiency ${numbers.show(s.efficiency, 3)}`, x, y: own, colour: 2, dash: true },
+          { label: `attention of efficiency ${numbers.show(s.efficiency, 3)}`, x, y: own, colour: 2, dash: true, python: "own" },
         ],
         points: [{ label: `best softmax head in dimension ${s.dim}, means of ${drawn[0].norms.length} to ${drawn.at(-1).norms.length} drawn contexts`, x: contexts.map((context) => s.dim / context), y: found.map((f) => f[0]), error: found.map((f) => f[1]), colour: 0 }],
       }],
       summary: `Attention of efficiency q does with N pairs what linear attention does with qN. One softmax head has the efficiency 1/e = 0.368 at best. That is the limit; in dimension ${s.dim} the best head has ${numbers.show(found.at(-1)[0], 3)} with ${contexts.at(-1)} pairs and ${numbers.show(found[0][0], 3)} with ${contexts[0]}.`,
       python: [
-        "import iclimit, numpy as np",
         "ratio = np.geomspace(0.01, 10, 300)",
         `softmax = iclimit.softmax.optimal_softmax(ratio=ratio, noise_ratio=${s.noise_ratio}).loss`,
         `linear = iclimit.softmax.attention_loss(1, ratio=ratio, noise_ratio=${s.noise_ratio})`,
+        `own = iclimit.softmax.attention_loss(${s.efficiency}, ratio=ratio, noise_ratio=${s.noise_ratio})`,
         `contexts = np.array([${contexts.join(", ")}])`,
         `size = {"context": contexts, "dim": ${s.dim}, "noise_variance": ${s.noise_ratio} * contexts}`,
         `exact = iclimit.softmax.optimal_softmax(**size).loss / ${s.dim}  # what the points estimate`,

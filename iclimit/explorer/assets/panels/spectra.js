@@ -45,14 +45,14 @@
       charts: [
         {
           title: "Eigenvalues of the covariance of one context",
-          x: { label: "eigenvalue λ of XᵀX/N", short: "λ", min: bars.edges[0], max: largest },
+          x: { label: "eigenvalue λ of XᵀX/N", short: "λ", python: "x", min: bars.edges[0], max: largest },
           y: { label: "density", min: 0, max: 1.12 * Math.max(Math.min(most, 6), Math.min(Math.max(...bars.heights), 6)) },
           lines: [{ label: `Marchenko–Pastur law of ratio ${numbers.show(c, 3)}`, x, y: density, colour: 0, python: "density" }],
           bars: [{ label: `one sample, d = ${s.dim}, N = ${context}`, colour: 1, ...bars }],
         },
         {
           title: "Resolvent: the mean of 1/(λ + q)",
-          x: { label: "q", short: "q", log: true },
+          x: { label: "q", short: "q", log: true, python: "q" },
           y: { label: "tr (XᵀX/N + q)⁻¹ / d", log: true },
           lines: [{ label: "limit M(q)", x: q, y: limit, colour: 0, python: "resolvent" }],
           points: [{ label: "the same sample", x: places, y: own, colour: 1 }],
@@ -60,7 +60,6 @@
       ],
       summary: `The eigenvalues of a context of N = ${numbers.count(context, "pair")} in dimension ${s.dim} fill the interval from ${numbers.show(low, 3)} to ${numbers.show(high, 3)}; those of this sample reach from ${numbers.show(positive[0], 3)} to ${numbers.show(positive.at(-1), 3)}.${atom}`,
       python: [
-        "import iclimit, numpy as np",
         `law = iclimit.spectra.MarchenkoPastur(ratio=${c})`,
         "low, high = law.edges",
         "x = low + (high - low) * (1 - np.cos(np.linspace(0, np.pi, 400))) / 2",

@@ -18,37 +18,39 @@
     const x = numbers.linspace(0, end, 500);
     const y = explorer.curve("staircase_loss", given, "t", x);
     const start = numbers.geomspace(1e-3, 0.1, 200);
-    const python = [
-      "import iclimit, numpy as np",
+    const setup = [
       `value = ${JSON.stringify(values)}`,
       `eigenvalues = ${JSON.stringify(eigenvalues)}`,
       "heads = np.diag(value)  # keys and queries: each head sees one direction",
       "stairs = iclimit.dynamics.separate_attention_staircase(",
       `    value, key=heads, query=heads, eigenvalues=eigenvalues, context=${s.context}, noise_variance=${s.noise_variance})`,
-      `loss = stairs.loss(np.linspace(0, ${end}, 500))`,
+      `t = np.linspace(0, ${end}, 500)`,
+      "loss = stairs.loss(t)",
+      "initial_value = np.geomspace(1e-3, 0.1, 200)",
     ];
     return {
       charts: [
         {
           title: "The loss in training falls in steps",
-          x: { label: "time, in units of the inverse learning rate", short: "t", min: 0, max: end },
+          x: { label: "time, in units of the inverse learning rate", short: "t", python: "t", min: 0, max: end },
           y: { label: "mean squared error", min: 0, max: 1.15 * y[0] },
           lines: [{ label: "predicted from the initial weights", x, y, colour: 0, python: "loss" }],
           marks: waits.map((wait, i) => ({ x: wait, label: i ? "" : "heads escape" })),
         },
         {
           title: "How long a head waits",
-          x: { label: "initial weight", short: "w(0)", log: true },
+          x: { label: "initial weight", short: "w(0)", log: true, python: "initial_value" },
           y: { label: "time of escape", log: true },
           lines: eigenvalues.map((eigenvalue, i) => ({
             label: `eigenvalue ${numbers.show(eigenvalue, 2)}`, x: start, colour: i,
             y: explorer.curve("escape_time", { eigenvalue }, "initial_value", start),
+            python: explorer.call("escape_time", { eigenvalue }, "initial_value"),
           })),
           marks: [{ x: s.start, label: "" }],
         },
       ],
       summary: `Four heads that start at about ${numbers.show(s.start, 2)} learn one direction each, the largest eigenvalue first, at the times ${waits.map((wait) => numbers.show(wait, 3)).join(", ")}. The waits grow as one over the initial weight and as one over the square of the eigenvalue.`,
-      python: python.join("\n"),
+      python: setup.join("\n"),
       formulas: ["escape_time", "head_growth"],
     };
   };
@@ -62,21 +64,19 @@
       label: colour ? `start at ${numbers.show(init_scale, 2)}` : `your start, ${numbers.show(init_scale, 2)}`,
       x, colour, dash: colour > 0,
       y: explorer.curve("merged_attention_loss", { ...setting, init_scale }, "t", x),
-      python: colour ? undefined : "loss",
+      python: explorer.call("merged_attention_loss", { ...setting, init_scale }, "t"),
     }));
     return {
       charts: [{
         title: "One abrupt drop",
-        x: { label: "time, in units of the inverse learning rate", short: "t", min: 0, max: 2 * half },
+        x: { label: "time, in units of the inverse learning rate", short: "t", python: "t", min: 0, max: 2 * half },
         y: { label: "mean squared error", min: 0, max: 1.15 * lines[0].y[0] },
         lines,
         marks: [{ x: half, label: `half of the drop at ${numbers.show(half, 3)}` }],
       }],
       summary: `With merged key and query all directions are learned at once. From a start of ${numbers.show(s.init_scale, 2)} half of the drop is reached at ${numbers.show(half)}: each factor of ten in the start delays it by the same time.`,
       python: [
-        "import iclimit, numpy as np",
         `t = np.linspace(0, ${2 * half}, 400)`,
-        `loss = ${explorer.call("merged_attention_loss", setting, "t")}`,
       ].join("\n"),
       formulas: ["merged_attention_loss", "merged_drop_time"],
     };
@@ -119,12 +119,12 @@
       charts: [
         {
           title: "Loss landscape of one layer",
-          x: { label: "value weight u", short: "u", min: -reach, max: reach },
-          y: { label: "key-query weight w", short: "w", min: -reach, max: reach },
+          x: { label: "value weight u", short: "u", python: "u", min: -reach, max: reach },
+          y: { label: "key-query weight w", short: "w", python: "w", min: -reach, max: reach },
           heat: {
             values, columns: count, rows: count, x: grid, y: grid, log: true,
             python: "values", low: explorer.value("optimal_learning_rate_loss", setting) || 1e-3, high: 20 * null_, label: "mean squared error",
-            contours: [{ values: valley, columns: 60, rows: 60, label: "best rate, uw = η*", colour: "#ffffff" }],
+            contours: [{ values: valley, columns: 60, rows: 60, python: "u * w - best", label: "best rate, uw = η*", colour: "#ffffff" }],
             paths: [{ x: path.map(([a]) => a), y: path.map(([, b]) => b), label: "gradient descent", colour: "#e69f00" }],
           },
         },
@@ -141,7 +141,6 @@
       summary: `Any weights with uw = ${numbers.show(best, 3)} make the best step. From (${numbers.show(s.u, 2)}, ${numbers.show(s.w, 2)}) training ${path.length <= s.descents ? "diverges" : `arrives at (${numbers.show(u, 2)}, ${numbers.show(w, 2)}), where the rate is ${numbers.show(u * w, 3)}`}; on its way the gradient turns by ${Math.round(Math.max(...turns))} degrees.`,
       note: losses[0] > 1.85 * null_ ? `The loss starts above the right chart, at ${numbers.show((100 * losses[0]) / null_, 3)} %.` : "",
       python: [
-        "import iclimit, numpy as np",
         `u, w = np.meshgrid(np.linspace(-${reach}, ${reach}, ${count}), np.linspace(-${reach}, ${reach}, ${count}))`,
         `values = iclimit.descent.learning_rate_loss(rate=u * w, ${numbers.keywords(setting)})`,
         `best = ${explorer.call("optimal_learning_rate", setting)}`,
@@ -167,7 +166,7 @@
     const losses = of(14);
     const last = losses.map(({ series, rows }) => `${series} ${numbers.show(rows.at(-1)[1], 3)}`);
     const steps = { label: "training step", short: "step", min: 0, max: 25000 };
-    const theoryAt = (label, y, python) => ({ label, x: [0, 25000], y: [y, y], colour: 0, dash: true, python: `[${python}, ${python}]` });
+    const theoryAt = (label, y, python) => ({ label, x: [0, 25000], across: "[0, 25000]", y: [y, y], colour: 0, dash: true, python: `[${python}, ${python}]` });
     return {
       charts: [
         {
@@ -189,7 +188,7 @@
       ],
       summary: `Published medians with 10 pairs in dimension 10. After 25,000 steps: ${last.join(", ")}; one step of gradient descent at its best rate has ${numbers.show(level)}. A network that predicts 0 has ${s.distance === "similarity" ? "no cosine with" : `the distance ${numbers.show(zero, 3)} from`} that step.`,
       note: "Numbers of the blog post 'Understanding in-context learning in transformers' (ICLR 2024), read from its interactive figures, as mean squared errors and distances; it states halves.",
-      python: ["import iclimit", 'level = iclimit.optimal_learning_rate(context=10, dim=10, input_law="uniform").loss'].join("\n"),
+      python: ['level = iclimit.optimal_learning_rate(context=10, dim=10, input_law="uniform").loss'].join("\n"),
       formulas: ["optimal_learning_rate"],
     };
   };
@@ -206,7 +205,7 @@
         lines: [
           { label: "published", x: run.steps, y: run.losses, colour: 1 },
           ...passed.map(({ count, height }, i) => ({
-            label: i ? "" : "theory: directions learned", x: [0, end], y: [height, height], colour: 0, dash: true, width: 1.5, python: `heights[[${count}, ${count}]]`,
+            label: i ? "" : "theory: directions learned", x: [0, end], across: `[0, ${end}]`, y: [height, height], colour: 0, dash: true, width: 1.5, python: `heights[[${count}, ${count}]]`,
           })),
         ],
         marks: passed.map(({ count, height }) => ({ y: height, label: count ? `${count} learned` : "" })),
@@ -214,7 +213,6 @@
       summary: `Inputs have the eigenvalues ${run.eigenvalues.map((each) => numbers.show(each, 2)).join(", ")}, contexts ${run.context} pairs. The first loss is ${numbers.show(run.losses[0], 3)}, the last one ${numbers.show(run.losses.at(-1), 3)}; with all directions learned theory has ${numbers.show(run.plateaus.at(-1), 3)} on fresh contexts. ${run.learned.length > 2 ? "Separate keys and queries learn one group of directions after the other." : "Merged keys and queries learn all directions in one drop."}`,
       note: "Losses on the training set, from the public script of Zhang, Singh, Latham and Saxe (arXiv:2501.16265). A training set is finite, so a loss may end below that of fresh contexts.",
       python: [
-        "import iclimit",
         `heights = iclimit.dynamics.plateau_losses(${JSON.stringify(run.eigenvalues)}, context=${run.context})`,
       ].join("\n"),
       formulas: ["plateau_losses"],
