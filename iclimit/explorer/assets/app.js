@@ -252,6 +252,16 @@ const explorer = {
     setTimeout(() => URL.revokeObjectURL(url), 1000);
   },
 
+  // What the browser keeps for the next visit, where it keeps anything.
+  memory(name, value) {
+    try {
+      if (value !== undefined) localStorage.setItem(`iclimit-${name}`, value);
+      return localStorage.getItem(`iclimit-${name}`);
+    } catch {
+      return null;
+    }
+  },
+
   async copy(button, text) {
     try {
       await navigator.clipboard.writeText(text);
@@ -279,9 +289,13 @@ const explorer = {
       theme.setAttribute("aria-label", `Switch to ${isDark ? "light" : "dark"} colours`);
       explorer.charts?.forEach((chart) => chart.redraw());
     };
-    paint(dark.matches);
-    dark.addEventListener("change", () => paint(dark.matches));
-    theme.addEventListener("click", () => paint(root.dataset.theme !== "dark"));
+    const remembered = explorer.memory("theme");
+    paint(remembered ? remembered === "dark" : dark.matches);
+    dark.addEventListener("change", () => explorer.memory("theme") || paint(dark.matches));
+    theme.addEventListener("click", () => {
+      paint(root.dataset.theme !== "dark");
+      explorer.memory("theme", root.dataset.theme);
+    });
     // Paper is light.
     let wasDark = false;
     addEventListener("beforeprint", () => {

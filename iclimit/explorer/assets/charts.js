@@ -61,7 +61,8 @@ const charts = {
         stroke: () => charts.colour(line.colour),
         width: line.width ?? 2.25,
         dash: line.dash ? [7, 5] : undefined,
-        points: { show: false },
+        // Values that stand for whole numbers are marked.
+        points: { show: Boolean(spec.x.whole), size: 6, fill: () => charts.colour(line.colour) },
       });
     }
     for (const set of spec.points ?? []) {

@@ -99,6 +99,25 @@ const heat = {
     return `${spec.x.symbol ?? spec.x.short} = ${numbers.show(x, 3)}, ${spec.y.symbol ?? spec.y.short} = ${numbers.show(y, 3)}: ${map.label} = ${value}`;
   },
 
+  // Ticks of the colour scale: its ends, with a sign where values go beyond them, and round numbers.
+  ticks(map) {
+    const { low, high, log, values } = map;
+    const [below, above] = [values.some((v) => v < low), values.some((v) => v > high)];
+    const inner = (log ? charts.logSplits(null, 0, low, high) : charts.evenSplits(low, high)).map((value) => ({ value, place: heat.place(map, value), text: numbers.show(value, 2) }));
+    const ends = [
+      { value: low, place: 0, text: `${below ? "≤ " : ""}${numbers.show(low, 2)}` },
+      { value: high, place: 1, text: `${above ? "≥ " : ""}${numbers.show(high, 2)}` },
+    ];
+    // Round numbers that leave room for the labels beside them.
+    const shown = [];
+    const round = (value) => [1, 2, 5].indexOf(Number(value.toExponential()[0]));
+    const order = log ? inner.sort((a, b) => round(a.value) < 0 ? 1 : round(b.value) < 0 ? -1 : round(a.value) - round(b.value)) : inner;
+    for (const tick of [...ends, ...order]) {
+      if (shown.every(({ place }) => Math.abs(place - tick.place) > 0.17)) shown.push(tick);
+    }
+    return shown.sort((a, b) => a.place - b.place);
+  },
+
   // Colour scale and names of the lines, as text beside a map.
   legend(map) {
     const stops = [];
@@ -109,9 +128,9 @@ const heat = {
     const lines = [...(map.contours ?? []), ...(map.paths ?? []), ...(map.keys ?? [])].filter((l) => l.label);
     const key = (line) =>
       `<li><span class="stroke over${line.dash?.length ? " dashed" : ""}" style="--c:${line.colour}"></span>${line.label}</li>`;
-    return `<div class="scale"><span>${numbers.show(map.low, 3)}</span>
-      <span class="ramp" style="background:linear-gradient(90deg,${stops.join()})"></span>
-      <span>${numbers.show(map.high, 3)}</span><span class="what">${map.label}</span>
+    const tick = ({ place, text }) => `<span class="tick" style="left:${(100 * place).toFixed(2)}%">${text}</span>`;
+    return `<div class="scale"><span class="what">${map.label}${map.log ? ", logarithmic" : ""}</span>
+      <span class="bar-and-ticks"><span class="ramp" style="background:linear-gradient(90deg,${stops.join()})"></span>${heat.ticks(map).map(tick).join("")}</span>
       <span class="points">${map.columns} × ${map.rows} points${map.rough ? ", refining …" : ""}</span></div>
       <ul class="keys">${lines.map(key).join("")}</ul>`;
   },

@@ -68,3 +68,21 @@ def test_ticks_of_axes():
     assert layers == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
     assert all(isinstance(step, int) for step in steps)
     assert free == {}
+
+
+@pytest.mark.parametrize(
+    ("values", "texts"),
+    [
+        ([0.02, 0.05, 1, 4, 9], {"first": "≤ 0.05", "last": "≥ 4"}),
+        ([0.05, 1, 4], {"first": "0.05", "last": "4"}),
+    ],
+)
+def test_colour_bars_say_where_they_end(values, texts):
+    """Ends are those of the colours, with a sign where values go beyond them."""
+    script = f"heat.ticks({{ low: 0.05, high: 4, log: true, values: {values} }})"
+    ticks = run(script, "numbers", "heat", "charts")
+    assert (ticks[0]["text"], ticks[-1]["text"]) == (texts["first"], texts["last"])
+    assert (ticks[0]["place"], ticks[-1]["place"]) == (0, 1)
+    places = [tick["place"] for tick in ticks]
+    assert len(places) > 2
+    assert places == sorted(places)

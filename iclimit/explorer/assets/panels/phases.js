@@ -104,6 +104,13 @@
     return { low, high, log: low > 0 && high / low > 8, least, largest };
   };
 
+  // What the colours leave out, so that a few extreme values do not hide the others.
+  const clipped = (values, low, high) => {
+    const [below, above] = [values.some((v) => v < low), values.some((v) => v > high)];
+    const ends = [below && `below ${numbers.show(low, 2)}`, above && `above ${numbers.show(high, 2)}`].filter(Boolean);
+    return ends.length ? `; ${ends.join(" and ")} the colour stays the same` : "";
+  };
+
   const diagram = (s, [own, ...margins], rough) => {
     const { x, y, xs, ys, found: values } = own;
     const count = xs.length;
@@ -132,7 +139,7 @@
         heat: { values, columns: count, rows: count, x: xs, y: ys, low, high, log, label, contours, rough, python: "diagram.values" },
       }],
       note: least < 0 ? `${label} has no finite value in this diagram.` : "",
-      summary: least < 0 ? `${label} over ${parameters.symbol(x)} and ${parameters.symbol(y)} has no finite value here.` : `${label} over ${parameters.symbol(x)} and ${parameters.symbol(y)}: from ${numbers.show(values[least])} at ${parameters.symbol(x)} = ${numbers.show(xs[least % count], 3)}, ${parameters.symbol(y)} = ${numbers.show(ys[Math.floor(least / count)], 3)} to ${values.includes(Infinity) ? "∞" : numbers.show(values[largest])}.${contours.length ? ` Lines: ${contours.map((c) => c.label).join("; ")}.` : ""}`,
+      summary: least < 0 ? `${label} over ${parameters.symbol(x)} and ${parameters.symbol(y)} has no finite value here.` : `${label} over ${parameters.symbol(x)} and ${parameters.symbol(y)}: from ${numbers.show(values[least])} at ${parameters.symbol(x)} = ${numbers.show(xs[least % count], 3)}, ${parameters.symbol(y)} = ${numbers.show(ys[Math.floor(least / count)], 3)} to ${values.includes(Infinity) ? "∞" : numbers.show(values[largest])}${clipped(values, low, high)}.${contours.length ? ` Lines: ${contours.map((c) => c.label).join("; ")}.` : ""}`,
       python: setup.join("\n"),
       formulas: [s.quantity],
     };
