@@ -201,7 +201,8 @@ def paired_covariance(
     """
     known = inspect.signature(finite_size_spread).parameters.values()
     usual = {each.name: each.default for each in known if each.name != "test_prompts"}
-    runs = [read_run(**usual | setting | {"prompts": prompts} | test) for test in tests]
+    usual |= setting | {"prompts": prompts}
+    runs = [read_run(**{**usual, **test}) for test in tests]
     first, laws = runs[0], [run.test for run in runs]
     at = prompts, first.ridge, first.inputs
     with undefined_in_float64():

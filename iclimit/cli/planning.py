@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from iclimit.cli.flags import Settings, add_flags, arguments
 from iclimit.cli.output import add_output, output
-from iclimit.cli.values import expects, output_file, parse_range_of
+from iclimit.cli.values import expects, output_file, parse_names, parse_range_of
 from iclimit.cli.verbs import OneLineParser, verb
 from iclimit.tables import TABLES
 
@@ -67,10 +67,11 @@ def _plan_flags(parser: OneLineParser) -> None:
     changes: dict[str, str | Settings | None] = {
         name: {"type": parse_range_of(name), "metavar": "X"} for name in SETTING
     }
-    text = "what the runs should answer: precision, difference, theories or transition"
+    text = "what the runs should answer: precision, difference, theories, transition or forecast"
     changes["question"] = {"flag": "question", "metavar": "QUESTION", "text": text}
     text = "second setting or theory: kappa=1,rho=0.2, or dmmse, ridge or a quantity"
     changes["against"] = {"type": parse_against, "metavar": "WHAT", "text": text}
+    changes["free"] = {"type": parse_names, "metavar": "NAME,..."}
     text = "function of dim, context, tasks and prompts that returns the cost of a run"
     changes["cost"] = {"type": parse_function, "metavar": "FILE.py:NAME", "text": text}
     dims: Settings = {"type": parse_range_of("dim"), "metavar": "LIST", "default": None}
@@ -93,6 +94,8 @@ def plan(options: argparse.Namespace) -> int:
       theories    tell two theories of the same runs from each other
       transition  find the place of a transition, along the parameter that has
                   several values, to a relative --effect
+      forecast    fit the parameters --free, each within a relative --effect;
+                  lists of values are one planned run each
 
     Of --effect, --significance, --power and the number of runs (--repeats or
     --max-cost) one is left out and computed. Sizes are ranked by cost: by default
@@ -111,6 +114,8 @@ def plan(options: argparse.Namespace) -> int:
           --significance 3 -o power.png --runs runs.csv
       iclimit plan transition --tau 4 --alpha 2 --kappa 0.25:4:6:log --rho 0.1 --max-cost 60 \
           --dim 24,32,48
+      iclimit plan forecast --tau 2 --alpha 0.5,1,2 --kappa 1 --rho 0.2 --ridge 0.1 \
+          --free rho,tau --effect 0.2 --dim 24,32
     """
     from iclimit.validation import plan_runs
 

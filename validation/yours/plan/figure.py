@@ -23,8 +23,15 @@ def draw_plan(figure: Figure, plan: RunPlan) -> list[Axes]:
         x = [point.ratios[plan.along] for point in best.design.points]
         _draw_theories(right, x, [(best, number) for number in range(len(x))])
         finish(right, plan.along, "error", log="x", legend=f"d = {best.dim}")
+        return [left, right]
+    ordered = sorted(plan.proposals, key=lambda each: each.dim)
+    if plan.question == "forecast":
+        rows = [each.row() for each in ordered]
+        for name, colour in zip((n for n in rows[0] if n.endswith("_se")), COLOURS, strict=False):
+            errors = [row[name] for row in rows]
+            right.plot([row["dim"] for row in rows], errors, "o-", color=colour, label=name[:-3])
+        finish(right, "dim", "relative standard error of the fit", legend="")
     else:
-        ordered = sorted(plan.proposals, key=lambda each: each.dim)
         _draw_theories(right, [each.dim for each in ordered], [(each, 0) for each in ordered])
         finish(right, "dim", "error", legend="expected at the repeats proposed")
     return [left, right]

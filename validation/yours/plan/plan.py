@@ -18,23 +18,28 @@ from iclimit.results import Result
 from iclimit.simulate.arrays import Seed
 from iclimit.tables import aligned, entry, write_rows
 from iclimit.validation.yours.plan.figure import draw_plan, draw_power
-from iclimit.validation.yours.plan.points import Cost, NotProposed, Planner, Setting
+from iclimit.validation.yours.plan.points import TESTS, Cost, NotProposed, Planner
 from iclimit.validation.yours.plan.power import Contrast
 from iclimit.validation.yours.plan.questions import (
     Against,
     Design,
     checked_against,
     difference,
+    forecast,
     precision,
     theories,
     transition,
 )
+from iclimit.validation.yours.runs.fitting import check_free
 from iclimit.validation.yours.runs.measured import MEASURED
 from iclimit.validation.yours.runs.predictions import Theory
 
 # What can be asked, and which of these questions need an effect.
-QUESTIONS = ("precision", "difference", "theories", "transition")
-NEED_EFFECT = ("precision", "transition")
+QUESTIONS = ("precision", "difference", "theories", "transition", "forecast")
+NEED_EFFECT = ("precision", "transition", "forecast")
+
+# What is better if it is larger.
+UPWARDS = ("power", "significance")
 
 # Dimensions that are tried.
 DIMENSIONS = (12, 16, 20, 24, 32, 48, 64)
@@ -78,10 +83,11 @@ class Goal:
             If too much or too little is given.
         """
         question, free = self.question, self.question in NEED_EFFECT
+        interval = question in ("precision", "forecast")
         if self.effect is not None and not free:
             raise ValueError(f"effect must be left out for {question}, got {self.effect!r}")
-        if self.significance is not None and question == "precision":
-            raise ValueError(f"significance must be left out for it, got {self.significance!r}")
+        if self.significance is not None and interval:
+            raise ValueError(f"significance must be left out, got {self.significance!r}")
         if self.repeats is not None and self.max_cost is not None:
             raise ValueError("repeats or max_cost must be left out: each fixes the other")
         if self.repeats is None and self.max_cost is None:
@@ -90,7 +96,7 @@ class Goal:
             return "repeats"
         if free and self.effect is None:
             return "effect"
-        names = ("power", "significance")[: 1 if question == "precision" else 2]
+        names = ("power", "significance")[: 1 if interval else 2]
         if missing := [name for name in names if getattr(self, name) is None]:
             return missing[0]
         raise ValueError("power must be left out: the number of runs and the effect fix it")
@@ -127,7 +133,8 @@ class Goal:
         else:
             power = contrast.power(repeats, z)
         if effect is None:
-            effect = contrast.change / abs(design.points[0].mean)
+            point = design.points[0]
+            effect = contrast.change / float(point.prediction.mean[int(point.quantity == "idg")])
         return Proposal(design, contrast, repeats, effect, z, power, skewed)
 
 
@@ -177,19 +184,10 @@ class Proposal:
         numbers |= {"repeats": self.repeats, "runs": self.repeats * self.design.runs}
         numbers |= {"effect": self.effect, "z": contrast.change / contrast.errors(self.repeats)[0]}
         numbers |= {} if contrast.interval else {"significance": self.significance}
+        if self.design.forecast:
+            errors = self.design.forecast(self.repeats).standard_errors
+            numbers |= {f"{name}_se": error for name, error in errors.items()}
         return {**numbers, "power": self.power, "cost": self.cost, "skewed": self.skewed}
-
-    def runs(self) -> list[dict[str, Any]]:
-        """Runs as a table that `check_runs` reads: expected errors, to be replaced by yours."""
-        return [
-            {
-                **point.arguments,
-                **({"runs": self.repeats} if self.repeats > 1 else {}),
-                point.quantity: point.mean,
-                f"{point.quantity}_se": math.sqrt(point.variance / self.repeats),
-            }
-            for point in self.design.points
-        ]
 
 
 @dataclass(frozen=True, repr=False)
@@ -239,7 +237,16 @@ class RunPlan(Result):
         It has the errors that are expected, with their standard errors, in columns that
         `check_runs` reads: replace them by what you measure.
         """
-        return self.best.runs()
+        best = self.best
+        return [
+            {
+                **point.arguments,
+                **({"runs": best.repeats} if best.repeats > 1 else {}),
+                point.quantity: point.mean,
+                f"{point.quantity}_se": math.sqrt(point.variance / best.repeats),
+            }
+            for point in best.design.points
+        ]
 
     def write_runs(self, path: Any) -> None:
         """Write the table of runs to a file that ends in .csv or .json."""
@@ -282,19 +289,15 @@ class RunPlan(Result):
         best = self.best
         runs = f"{best.repeats} run{'s' * (best.repeats > 1)}"
         runs += " of each setting" * (best.design.runs > 1) + f" at d = {best.dim}"
-        chance = f"with probability {best.power:.3f}"
-        if self.question == "precision":
-            return f"{runs} measure the limit to {best.effect:.2%} {chance}."
-        if self.question == "difference" and len(best.design.points) == 1:
-            return (
-                f"{runs} tell the gap from 0 at {best.significance:.3g} standard errors {chance}."
-            )
+        effect, z = f"{best.effect:.2%}", f" at {best.significance:.3g} standard errors"
         what = {
-            "difference": f"tell the errors, which differ by {best.effect:.2%},",
-            "theories": f"tell the theories, which differ by {best.effect:.2%},",
-            "transition": f"notice a shift along {self.along} by {best.effect:.2%}",
+            "precision": f"measure the limit to {effect}",
+            "forecast": f"fix every parameter to {effect}",
+            "difference": f"tell the errors, which differ by {effect},{z}",
+            "theories": f"tell the theories, which differ by {effect},{z}",
+            "transition": f"notice a shift along {self.along} by {effect}{z}",
         }[self.question]
-        return f"{runs} {what} at {best.significance:.3g} standard errors {chance}."
+        return f"{runs} {what} with probability {best.power:.3f}."
 
 
 def _short(value: Any) -> str:
@@ -319,6 +322,7 @@ def plan_runs(
     power: float | None = None,
     repeats: int | None = None,
     max_cost: float | None = None,
+    free: Sequence[str] = (),
     dim: int | Sequence[int] = DIMENSIONS,
     cost: Cost | None = None,
     unit: str = "s",
@@ -334,12 +338,14 @@ def plan_runs(
 
     Parameters
     ----------
-    question : {"precision", "difference", "theories", "transition"}
+    question : {"precision", "difference", "theories", "transition", "forecast"}
         "precision": measure an error to a relative ``effect``.  "difference": tell the errors of
         two settings from each other, each with runs of its own unless only the tests differ; or
         ICL from IDG errors (the gap, without ``against``) of the same runs.  "theories": tell two
         theories of the same runs from each other.  "transition": find the place of a transition
-        along the parameter that has several values, to a relative ``effect``.
+        along the parameter that has several values, to a relative ``effect``.  "forecast": fit
+        the parameters ``free``, each within a relative ``effect``; parameters of the setting may
+        have several values then, one for each planned run.
     quantity : {"icl", "idg", "gap"}
         What is measured: the error on fresh tasks, that on pretraining tasks, or their paired
         difference.
@@ -352,7 +358,7 @@ def plan_runs(
         "dmmse" or "ridge", the Bayes estimators on the pretraining tasks and on all tasks, or a
         function of any of tau, alpha, kappa, rho, ridge, dim, context, tasks and prompts.
     effect : float, optional
-        Relative change that is to be noticed.
+        Relative change that is to be noticed, or deviation from the truth that is allowed.
     significance : float, optional
         Standard errors at which a theory is excluded; default 5.
     power : float, optional
@@ -361,6 +367,9 @@ def plan_runs(
         Runs of each setting.
     max_cost : float, optional
         Largest cost of all runs.
+    free : sequence of str
+        Parameters that a fit will leave free: tau, alpha, kappa, rho, ridge, and "factor",
+        "offset" or "task_norm" of the errors.
     dim : int or sequence of int
         Dimensions that are tried.
     cost : callable, optional
@@ -413,6 +422,10 @@ def plan_runs(
     fixed: dict[str, Any] = {"effect": effect, "significance": significance, "power": power}
     fixed |= {"repeats": repeats, "max_cost": max_cost}
     check_arguments(**given(**fixed))
+    if question == "forecast":
+        check_free(free)
+    elif free:
+        raise ValueError(f"free must be left out for {question}, got {free!r}")
     goal = Goal(question, **fixed)
     unknown = goal.unknown
     numbers = {"tau": tau, "alpha": alpha, "kappa": kappa, "rho": rho, "ridge": ridge}
@@ -427,11 +440,14 @@ def plan_runs(
     sizes = np.atleast_1d(dim).tolist()
     for size in sizes:
         check_integers(dim=size)
-    proposals, notes = [], list[str]()
+    proposals, notes, hints = [], list[str](), list[str]()
     for size in tqdm(sizes, disable=not progress, unit="size", desc="planning", leave=False):
         try:
             points = [planner.at(each, size) for each in settings]
-            if question == "theories":
+            if question == "forecast":
+                design = forecast(planner, points, free)
+                hints = [*design.notes]
+            elif question == "theories":
                 design = theories(planner, points, second)
             elif question == "transition":
                 design = transition(points, along)
@@ -441,16 +457,14 @@ def plan_runs(
             proposals.append(goal.proposal(design))
         except NotProposed as error:
             notes.append(f"Not proposed: d = {size}: {error}.")
-    notes = [SKEWED_NOTE] * any(each.skewed for each in proposals) + notes
+    notes = hints + [SKEWED_NOTE] * any(each.skewed for each in proposals) + notes
     # At the same cost the sharpest comes first.
-    key, sign = (
-        ("cost", 1) if unknown == "repeats" else (unknown, 1 if unknown == "effect" else -1)
-    )
+    key, sign = "cost" if unknown == "repeats" else unknown, -1 if unknown in UPWARDS else 1
     proposals.sort(key=lambda each: (sign * getattr(each, key), each.cost))
     return RunPlan(question, proposals, unit, along, notes)
 
 
-def _settings(question: str, numbers: dict[str, Any]) -> tuple[list[Setting], str]:
+def _settings(question: str, numbers: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
     """Checked settings, and the parameter along which those of a transition lie.
 
     Raises
@@ -460,7 +474,11 @@ def _settings(question: str, numbers: dict[str, Any]) -> tuple[list[Setting], st
     """
     columns = {name: np.ravel(each).tolist() for name, each in numbers.items()}
     several = [name for name, values in columns.items() if len(values) != 1]
-    if len(several) != (question == "transition"):
+    if question == "forecast" and any(name in columns for name in TESTS):
+        raise ValueError("test_alpha and test_rho must be left out for forecast")
+    if question == "forecast" and len({len(columns[name]) for name in several}) > 1:
+        raise ValueError(f"{' and '.join(several)} must have the same number of values")
+    if question != "forecast" and len(several) != (question == "transition"):
         wanted = "exactly one parameter" if question == "transition" else "no parameter"
         raise ValueError(f"{wanted} may have several values for {question}, got {several}")
     for name, values in columns.items():
@@ -468,10 +486,15 @@ def _settings(question: str, numbers: dict[str, Any]) -> tuple[list[Setting], st
             check_arguments(**{name: value})
             if value == math.inf and name != "kappa":
                 raise ValueError(f"{name} must be finite for runs, got {value!r}")
-    along = "".join(several)
-    sweep = columns.get(along, [1.0] * FEWEST_VALUES)
-    if along and (len(sweep) < FEWEST_VALUES or np.min(np.diff([0.0, *sweep])) <= 0):
+    count = len(columns[several[0]]) if several else 1
+    settings = [
+        {name: values[number % len(values)] for name, values in columns.items()}
+        for number in range(count)
+    ]
+    if question != "transition":
+        return settings, ""
+    (along,) = several
+    if count < FEWEST_VALUES or np.min(np.diff([0.0, *columns[along]])) <= 0:
         allowed = f"one number, or {FEWEST_VALUES} or more increasing numbers > 0"
-        raise ValueError(f"{along} must be {allowed}, got {sweep}")
-    single = {name: values[0] for name, values in columns.items()}
-    return [{**single, along: value} for value in sweep] if along else [single], along
+        raise ValueError(f"{along} must be {allowed}, got {columns[along]}")
+    return settings, along

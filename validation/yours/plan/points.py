@@ -150,7 +150,7 @@ class Planner:
         tests = {name: each for name, each in values.items() if "test_" in name}
         options = self.options
         try:
-            prediction = self.predicted(plain)
+            prediction = predict(self.run(plain), self.theory)
             if tests and prediction.finite:  # the ratio over a few task sets that are the same
                 sets = {"draws": SHIFTED_SETS, **options}
                 pair = [finite_size_errors(**plain, **each, **sets) for each in (tests, {})]
@@ -180,8 +180,8 @@ class Planner:
         covariance = paired_covariance(tests, **setting, **self.options, draws=SPREAD_SETS)
         return float(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
 
-    def predicted(self, arguments: Mapping[str, Any], estimator: str = "attention") -> Prediction:
-        """Prediction of linear attention, or of a Bayes estimator."""
+    def run(self, arguments: Mapping[str, Any], estimator: str = "attention") -> MeasuredRun:
+        """Run of linear attention, or of a Bayes estimator, that has not been measured."""
         sizes = {name: arguments[name] for name in SIZES}
         rho, ridge = arguments["rho"], arguments["ridge"]
-        return predict(MeasuredRun((1,), sizes, rho, ridge, {}, estimator=estimator), self.theory)
+        return MeasuredRun((1,), sizes, rho, ridge, {}, estimator=estimator)

@@ -16,10 +16,15 @@ import numpy as np
 from scipy.interpolate import PchipInterpolator
 
 from iclimit.checks import check_choice
+from iclimit.validation.yours.least_squares import Precision
 from iclimit.validation.yours.plan.points import TESTS, NotProposed, Planner, Point, Setting
 from iclimit.validation.yours.plan.power import Contrast
+from iclimit.validation.yours.runs.fitting import forecaster
 from iclimit.validation.yours.runs.measured import ESTIMATORS
-from iclimit.validation.yours.runs.predictions import Prediction
+from iclimit.validation.yours.runs.predictions import Prediction, predict
+
+# Repeats for which degeneracies are stated.
+MANY = 100
 
 # A second theory: parameters that differ, a Bayes estimator, or a function of the parameters.
 Against = Mapping[str, float] | str | Callable[..., float]
@@ -37,11 +42,17 @@ class Design:
         From the effect to what is to be told from the predicted means.
     contrast : callable
         From the effect to the contrast.  Where theory fixes the effect, it plays no part.
+    forecast : callable, optional
+        From the repeats to what a fit will resolve.
+    notes : sequence of str
+        What the runs cannot tell.
     """
 
     points: Sequence[Point]
     others: Callable[[Any], Sequence[float]]
     contrast: Callable[[Any], Contrast]
+    forecast: Callable[[int], Precision] | None = None
+    notes: Sequence[str] = ()
 
     @property
     def paired(self) -> bool:
@@ -97,7 +108,7 @@ def theories(planner: Planner, points: Sequence[Point], against: Against | Setti
     if isinstance(against, Mapping):
         rival = planner.at(against, point.arguments["dim"])
     elif isinstance(against, str):
-        rival = point.under(planner.predicted(point.arguments, against))
+        rival = point.under(predict(planner.run(point.arguments, against), planner.theory))
     else:
         rival = point.under(own_prediction(against, point))
     change, doubt = abs(point.mean - rival.mean), point.doubt + rival.doubt
@@ -161,6 +172,21 @@ def transition(points: Sequence[Point], along: str) -> Design:
     return Design(points, lambda effect: shifted(effect).tolist(), contrast)
 
 
+def forecast(planner: Planner, points: Sequence[Point], free: Sequence[str]) -> Design:
+    """Fit parameters, the worst of them to a relative standard error."""
+    runs = [planner.run(point.arguments) for point in points]
+    at = forecaster(runs, free, planner.theory, measured=[planner.quantity])
+
+    def errors(repeats: float) -> tuple[float, float]:
+        worst = max(at(int(repeats)).standard_errors.values())
+        return worst, worst
+
+    def contrast(effect: float) -> Contrast:
+        return Contrast(effect, 0.0, errors, interval=True)
+
+    return Design(points, lambda _: [], contrast, at, at(MANY).degeneracies)
+
+
 def checked_against(question: str, against: Any, setting: Setting, quantity: str) -> Any:
     """The second setting or theory, if the question takes it.
 
@@ -183,7 +209,8 @@ def checked_against(question: str, against: Any, setting: Setting, quantity: str
         fits = callable(against)
         if isinstance(against, str):
             check_choice("against", against, ESTIMATORS[1:])
-            fits, allowed = setting["rho"] > 0, "used with rho > 0"
+            fits = setting["rho"] > 0 and not any(name in setting for name in TESTS)
+            allowed = "used with rho > 0 and the tests of the training"
     if not fits:
         raise ValueError(f"against must be {allowed} for {question}, got {against!r}")
     return against

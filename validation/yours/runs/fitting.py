@@ -343,6 +343,35 @@ def combinations(model: RunModel) -> dict[str, dict[str, float]]:
     }
 
 
+def forecaster(
+    runs: Sequence[MeasuredRun],
+    free: Sequence[str],
+    theory: Theory,
+    *,
+    measured: Sequence[str] = ("icl", "idg"),
+) -> Callable[[int | None], Precision]:
+    """Predict what runs will tell about free parameters, as a function of their number.
+
+    Arguments are those of `forecast_precision`; the number is that of each setting, None for the
+    numbers that the runs have.
+    """
+    unknown = {name: Estimate(math.nan, math.inf, 0) for name in measured}
+    planned = [replace(run, errors=unknown) for run in runs]
+    model = RunModel(planned, check_free(free), theory.structure)
+    cheap = partial(predict, theory=replace(theory, cheap=True))
+    model = model.centred(model.start, partial(predict, theory=theory), cheap)
+    spreads = [run_spread(run, theory) for run in planned]
+
+    def at(repeats: int | None = None) -> Precision:
+        numbers = [run.runs if repeats is None else repeats for run in planned]
+        pairs = zip(planned, numbers, strict=True)
+        repeated = replace(model, runs=[replace(run, runs=number) for run, number in pairs])
+        data = measurements(repeated, spreads, one_set=False)
+        return precision(repeated, data, repeated.start)
+
+    return at
+
+
 def forecast_precision(
     runs: Sequence[MeasuredRun],
     free: Sequence[str],
@@ -368,14 +397,7 @@ def forecast_precision(
     Precision
         Fisher matrix at the parameters of the runs, standard errors and degeneracies.
     """
-    unknown = {name: Estimate(math.nan, math.inf, 0) for name in measured}
-    planned = [replace(run, errors=unknown) for run in runs]
-    model = RunModel(planned, check_free(free), theory.structure)
-    cheap = partial(predict, theory=replace(theory, cheap=True))
-    model = model.centred(model.start, partial(predict, theory=theory), cheap)
-    spreads = [run_spread(run, theory) for run in planned]
-    data = measurements(model, spreads, one_set=False)
-    return precision(model, data, model.start)
+    return forecaster(runs, free, theory, measured=measured)(None)
 
 
 def check_free(free: Sequence[str]) -> tuple[str, ...]:

@@ -9,8 +9,10 @@ import pytest
 import iclimit
 from iclimit.cli import main
 from iclimit.validation import check_runs
-from iclimit.validation.yours.plan.points import Planner
+from iclimit.validation.yours.plan.points import SIZES, Planner
 from iclimit.validation.yours.plan.questions import transition
+from iclimit.validation.yours.runs.fitting import forecast_precision
+from iclimit.validation.yours.runs.measured import MeasuredRun
 from iclimit.validation.yours.runs.predictions import Theory
 
 SETTING = {"tau": 2.0, "alpha": 1.0, "kappa": 0.5, "rho": 0.2, "ridge": 0.3}
@@ -125,6 +127,30 @@ def test_no_weights_are_better_than_those_of_a_transition(sweep):
         assert abs(weights @ changes) / math.sqrt(weights**2 @ variances) < best
 
 
+def test_forecast_is_that_of_the_runs_by_hand():
+    changes = {"alpha": [0.5, 2.0], "free": ["rho", "tau"], "dim": 16}
+    best = planned("forecast", **changes, effect=0.2).best
+    runs = [
+        MeasuredRun((1,), dict(zip(SIZES, sizes, strict=True)), 0.2, 0.3, {}, runs=best.repeats)
+        for sizes in ((16, 8, 8, 512), (16, 32, 8, 512))
+    ]
+    theory = Theory(draws=30, root=1)  # other task sets
+    errors = forecast_precision(runs, ["rho", "tau"], theory, measured=["icl"]).standard_errors
+    row = best.row()
+    assert [row["rho_se"], row["tau_se"]] == pytest.approx(list(errors.values()), rel=0.05)
+    assert 1.959964 * max(row["rho_se"], row["tau_se"]) <= 0.2
+    fewer = best.design.forecast(best.repeats - 1).standard_errors
+    assert 1.959964 * max(fewer.values()) > 0.2
+    assert planned("forecast", **changes, repeats=best.repeats).best.effect == pytest.approx(
+        1.959964 * max(row["rho_se"], row["tau_se"]), rel=0.02
+    )
+
+
+def test_forecast_names_what_is_not_told_apart():
+    plan = planned("forecast", free=["rho", "alpha"], effect=0.1)
+    assert "rho and alpha are hardly told apart" in str(plan)
+
+
 def test_own_theory_of_sizes_has_no_doubt_and_a_limit_has():
     def sized(dim, context):
         return 1.0 + 0.1 * context / dim
@@ -202,6 +228,9 @@ def test_figure_has_power_and_theories(tmp_path):
     left, right = sweep.plot()
     assert left.get_xlabel() == "cost [s]"
     assert "kappa" in right.get_xlabel()
+    fit = planned("forecast", free=["rho"], effect=1.0)
+    _, right = fit.plot()
+    assert [text.get_text() for text in right.get_legend().get_texts()] == ["rho"]
 
 
 @pytest.mark.parametrize(
@@ -240,6 +269,15 @@ def test_figure_has_power_and_theories(tmp_path):
             "must return a finite number, got nan",
         ),
         ("difference", {"against": "dmmse"}, "against must be parameters that differ"),
+        ("forecast", {"effect": 0.1, "free": ["kapa"]}, "did you mean kappa"),
+        ("forecast", {"effect": 0.1, "free": ["rho"], "test_rho": 0.1}, "test_rho must be left"),
+        (
+            "forecast",
+            {"effect": 0.1, "free": ["rho"], "tau": [1, 2], "rho": [1, 2, 3]},
+            "tau and rho must have the same number of values",
+        ),
+        ("precision", {"effect": 0.1, "free": ["rho"]}, "free must be left out for precision"),
+        ("theories", {"against": "dmmse", "test_rho": 0.1}, "the tests of the training"),
         ("transition", {"effect": 0.1}, "exactly one parameter may have several"),
         ("transition", {"effect": 0.1, "tau": [1, 2, 4]}, "tau must be one number, or 4 or more"),
     ],
