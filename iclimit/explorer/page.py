@@ -11,6 +11,7 @@ from typing import Any
 
 import iclimit
 from iclimit.asymptotics.pretraining import finite_size
+from iclimit.drawing import COLOURS
 from iclimit.explorer import blog, points
 from iclimit.explorer.formulas import formulas
 from iclimit.explorer.functions import javascript
@@ -23,6 +24,7 @@ LIBRARIES = ("uPlot.iife.min.js", "d3-array.min.js", "d3-contour.min.js")
 # Our scripts, each of which uses only those before it when it is loaded.
 MODULES = (
     *("numbers.js", "workers.js", "heat.js", "charts.js", "python.js"),
+    "picture.js",
     *("controls.js", "app.js", "parameters.js"),
 )
 
@@ -95,8 +97,6 @@ def _read(folder: str, name: str) -> str:
 
 def _style() -> str:
     """Style sheet with the colours of the house for both themes."""
-    from iclimit.drawing import COLOURS
-
     dark = ["#ffffff" if COLOURS[i] == "#000000" else COLOURS[i] for i in _DARK_ORDER]
     variables = {
         name: "".join(f"  --series-{i}: {colour};\n" for i, colour in enumerate(colours))
@@ -124,6 +124,7 @@ def _data(store: Path | None, docs: str) -> dict[str, Any]:
         "notation": notation(),
         "quantities": quantities(),
         "colours": _map_colours(),
+        "series": list(COLOURS),
     }
 
 

@@ -244,12 +244,25 @@ const explorer = {
     details.querySelector(".rows").replaceChildren(table);
   },
 
-  save() {
+  // Ends of the axes of all charts, as they are shown.
+  ranges: () => explorer.charts.map(({ plot }) => Object.fromEntries(["x", "y"].map((name) => [name, [plot.scales[name].min, plot.scales[name].max]]))),
+
+  // A file for the reader to keep.
+  download(blob, ending) {
+    const url = URL.createObjectURL(blob);
+    controls.element("a", { href: url, download: `iclimit-${explorer.panel.id}.${ending}` }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 1000);
+  },
+
+  async savePicture(ending) {
+    const svg = picture.svg(explorer.result.charts, explorer.ranges());
+    explorer.download(ending === "svg" ? new Blob([svg], { type: "image/svg+xml" }) : await picture.png(svg), ending);
+  },
+
+  saveNumbers() {
     const quote = (value) => (typeof value === "string" ? `"${value.replaceAll('"', '""')}"` : value);
     const text = explorer.rows().map((row) => row.map(quote).join()).join("\n");
-    const url = URL.createObjectURL(new Blob([`${text}\n`], { type: "text/csv" }));
-    controls.element("a", { href: url, download: `iclimit-${explorer.panel.id}.csv` }).click();
-    setTimeout(() => URL.revokeObjectURL(url), 1000);
+    explorer.download(new Blob([`${text}\n`], { type: "text/csv" }), "csv");
   },
 
   // What the browser keeps for the next visit, where it keeps anything.
@@ -312,7 +325,10 @@ const explorer = {
       explorer.states[explorer.panel.id] = explorer.defaults(explorer.panel);
       explorer.update();
     });
-    document.getElementById("save").addEventListener("click", explorer.save);
+    document.getElementById("save").addEventListener("click", explorer.saveNumbers);
+    for (const button of document.querySelectorAll("[data-picture]")) {
+      button.addEventListener("click", () => explorer.savePicture(button.dataset.picture));
+    }
     document.getElementById("table").addEventListener("toggle", explorer.table);
     // On narrow screens the first chart stays in view as long as there are controls below it.
     const [side, place] = [document.querySelector(".side"), document.getElementById("charts")];

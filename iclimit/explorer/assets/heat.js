@@ -14,7 +14,8 @@ const heat = {
     return Math.min(Math.max(place, 0), 1);
   },
 
-  paint(u, map) {
+  // A map as a picture, a pixel for each value.
+  image(map) {
     const { columns, rows, values } = map;
     const image = new ImageData(columns, rows);
     const colours = explorer.data.colours;
@@ -32,29 +33,43 @@ const heat = {
     canvas.width = columns;
     canvas.height = rows;
     canvas.getContext("2d").putImageData(image, 0, 0);
+    return canvas;
+  },
+
+  paint(u, map) {
     u.ctx.imageSmoothingEnabled = true;
-    u.ctx.drawImage(canvas, u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height);
+    u.ctx.drawImage(heat.image(map), u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height);
+  },
+
+  // Lines on which a margin vanishes, as shares of the width and of the height.
+  contour({ values, columns, rows }) {
+    const bounded = values.map((v) => (Number.isFinite(v) ? v : 1e300 * (v > 0 ? 1 : -1)));
+    const [shape] = d3.contours().size([columns, rows]).thresholds([0])(bounded);
+    // Polygons end along the frame, which is no part of the line.
+    const inside = ([x, y]) => x > 0.4 && y > 0.4 && x < columns - 0.4 && y < rows - 0.4;
+    const lines = [];
+    for (const ring of shape.coordinates.flat()) {
+      let line = null;
+      for (const point of ring) {
+        if (inside(point) && !line) lines.push((line = []));
+        if (inside(point)) line.push([(point[0] - 0.5) / (columns - 1), (point[1] - 0.5) / (rows - 1)]);
+        else line = null;
+      }
+    }
+    return lines;
   },
 
   overlay(u, map) {
     const { ctx, bbox } = u;
     const scale = devicePixelRatio;
     for (const contour of map.contours ?? []) {
-      const { columns, rows } = contour;
-      const across = (x) => bbox.left + (bbox.width * (x - 0.5)) / (columns - 1);
-      const along = (y) => bbox.top + bbox.height * (1 - (y - 0.5) / (rows - 1));
-      const bounded = contour.values.map((v) => (Number.isFinite(v) ? v : 1e300 * (v > 0 ? 1 : -1)));
-      const [shape] = d3.contours().size([columns, rows]).thresholds([0])(bounded);
-      // Polygons end along the frame, which is no part of the line.
-      const inside = ([x, y]) => x > 0.4 && y > 0.4 && x < columns - 0.4 && y < rows - 0.4;
       ctx.beginPath();
-      for (const ring of shape.coordinates.flat()) {
-        let drawing = false;
-        for (const point of ring) {
-          if (inside(point) && drawing) ctx.lineTo(across(point[0]), along(point[1]));
-          else if (inside(point)) ctx.moveTo(across(point[0]), along(point[1]));
-          drawing = inside(point);
-        }
+      for (const line of heat.contour(contour)) {
+        line.forEach(([x, y], i) => {
+          const place = [bbox.left + bbox.width * x, bbox.top + bbox.height * (1 - y)];
+          if (i) ctx.lineTo(...place);
+          else ctx.moveTo(...place);
+        });
       }
       heat.stroke(ctx, contour, scale);
     }

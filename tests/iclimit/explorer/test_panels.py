@@ -1,12 +1,15 @@
 """The explorer in a browser: every panel, at two widths, in both themes."""
 
+import io
 import json
 import math
 import re
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from generated_javascript import MINIMA
+from PIL import Image
 from started_browser import console_errors, serious_findings
 
 import iclimit
@@ -43,6 +46,13 @@ INK = """return Array.from(document.querySelectorAll('.chart canvas'), (canvas) 
   return false;
 })"""
 """Whether the charts have a coloured pixel: neither their axes nor their texts have colours."""
+
+
+PICTURED = (
+    *("#panel=icl", "#panel=phases", "#panel=spectra", "#panel=training&view=landscape"),
+    *("#panel=descent&view=steps", "#panel=softmax"),
+)
+"""Views with each kind of mark."""
 
 
 @pytest.fixture(scope="module")
@@ -349,6 +359,37 @@ def test_the_python_script_draws_every_curve(browser, page):
                     assert values == pytest.approx(expected, rel=accuracy, abs=1e-12), link
                 assert len(ax.lines) >= len(lines), link
             names["plt"].close(names["figure"])
+
+
+PICTURE = """
+await new Promise(requestAnimationFrame); // charts draw after the script
+const svg = picture.svg(explorer.result.charts, explorer.ranges());
+const png = await picture.png(svg);
+return [svg, Array.from(new Uint8Array(await png.arrayBuffer()))];
+"""
+
+
+@pytest.mark.parametrize("link", PICTURED)
+def test_pictures_hold_what_is_drawn(browser, page, link):
+    load(browser, page, link, theme="dark")
+    svg, png = browser.execute_script(PICTURE)
+    assert not re.search("NaN|undefined|null|Infinity", svg)
+    tree = ElementTree.fromstring(svg)
+    texts = {text.text for text in tree.iter("{http://www.w3.org/2000/svg}text")}
+    labels = browser.execute_script(
+        """return explorer.result.charts.flatMap(({ title, x, y, lines, points, bars, heat }) => [
+          title, x.label, y.label, heat?.label,
+          ...[...(lines ?? []), ...(points ?? []), ...(bars ?? []), ...(heat?.contours ?? [])]
+            .map(({ label }) => label)].filter(Boolean))"""
+    )
+    assert set(labels) <= texts
+    with Image.open(io.BytesIO(bytes(png))) as image:
+        charts = browser.execute_script("return explorer.charts.length")
+        assert image.size == (1320 * charts, 960)
+        pixels = np.asarray(image.convert("RGB")).reshape(-1, 3).astype(int)
+    assert np.ptp(pixels, axis=1).max() > 60  # colours
+    assert np.mean(np.all(pixels == 255, axis=1)) > 0.2  # on white
+    assert not console_errors(browser)
 
 
 def test_every_quantity_has_a_diagram_and_the_python_lines_of_it(browser, page):
