@@ -32,6 +32,7 @@ from .asymptotics.spectra import MarchenkoPastur as MarchenkoPastur
 from .citations import cite as cite
 from .diagrams import curve as curve
 from .diagrams import phase_diagram as phase_diagram
+from .diagrams import sensitivity as sensitivity
 from .problem import Problem as Problem
 from .published import settings as settings
 from .results import Estimate as Estimate

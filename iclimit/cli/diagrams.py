@@ -41,8 +41,8 @@ input spectrum hours.
 """
 
 
-def add_quantity(parser: OneLineParser, points: str) -> None:
-    """Add the quantity, its parameters, spectra and what says how to simulate.
+def add_quantity(parser: OneLineParser) -> None:
+    """Add the quantity, its parameters and spectra.
 
     The parameters are those of the quantity that is among the words of the command line.
     """
@@ -61,6 +61,10 @@ def add_quantity(parser: OneLineParser, points: str) -> None:
     spectra = add_spectra(parser)
     text = "divide each spectrum by its mean"
     spectra.add_argument("--normalize", action="store_true", help=text)
+
+
+def add_simulation(parser: OneLineParser, points: str) -> None:
+    """Add what says how to simulate points of a quantity."""
     group = parser.add_argument_group("simulated points")
     text = (
         "simulate points of icl_error, idg_error or task_gap. OPTIONS are dim=80, or several "
@@ -96,17 +100,20 @@ def parse_simulation(text: str) -> dict[str, Any]:
     return options
 
 
+def parameters_of(options: argparse.Namespace) -> dict[str, Any]:
+    """Parameters of the quantity that the options give."""
+    given = {name: getattr(options, name) for name in options.parameters}
+    known = {name: values for name, values in given.items() if values is not None}
+    return {n: values if values.size > 1 else float(values[0]) for n, values in known.items()}
+
+
 def diagram_options(
     options: argparse.Namespace, axes: Mapping[str, np.ndarray] | None = None
 ) -> dict[str, Any]:
     """Arguments of `curve` and `phase_diagram` that the options give."""
-    given: dict[str, Any] = dict(axes or {})
-    for name in options.parameters:
-        values = getattr(options, name)
-        if values is not None and name in given:
-            raise ValueError(f"{name} must be given once")
-        if values is not None:
-            given[name] = values if values.size > 1 else float(values[0])
+    given = dict(axes or {}) | parameters_of(options)
+    if twice := [name for name in axes or {} if getattr(options, name, None) is not None]:
+        raise ValueError(f"{twice[0]} must be given once")
     targets = {n: getattr(options, n) for n in ("target_standard_error", "target_relative_error")}
     simulation = {name: value for name, value in targets.items() if value is not None}
     if options.simulate is not None:
@@ -124,7 +131,8 @@ def diagram_options(
 
 
 def _curve_flags(parser: OneLineParser) -> None:
-    add_quantity(parser, "points=12 (along each curve; or where, as points=0.5:1.5)")
+    add_quantity(parser)
+    add_simulation(parser, "points=12 (along each curve; or where, as points=0.5:1.5)")
     group = parser.add_argument_group("picture")
     names = {"label": "curves", "color": "curves", "marker": "simulated points, as s or o,^"}
     for name, what in names.items():
@@ -188,7 +196,8 @@ def _phase_flags(parser: OneLineParser) -> None:
         parser.add_argument(
             f"--{axis}", type=parse_setting, required=True, metavar="NAME=RANGE", help=text
         )
-    add_quantity(parser, "points=6, or 6x5 along the two axes,")
+    add_quantity(parser)
+    add_simulation(parser, "points=6, or 6x5 along the two axes,")
     text = (
         "add simulated points N times, within the rectangles that a boundary crosses or over "
         "which the quantity changes most (default 0)"
@@ -233,6 +242,44 @@ def phase(options: argparse.Namespace) -> int:
         diagram.write(data)
     output(options, diagram)
     return _status(options, bool(diagram.simulated))
+
+
+def _sensitivity_flags(parser: OneLineParser) -> None:
+    add_quantity(parser)
+    text = "standard errors of parameters, as tau=0.1,rho=0.02"
+    parser.add_argument("--errors", type=parse_errors, metavar="NAME=NUMBER,...", help=text)
+    add_output(parser)
+
+
+@expects("be NAME=NUMBER,...")
+def parse_errors(text: str) -> dict[str, float]:
+    """Parse NAME=NUMBER,NAME=NUMBER."""
+    pairs = [item.split("=") for item in text.split(",")]
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise ValueError
+    return {name: float(value) for name, value in pairs}
+
+
+@verb("sensitivity", _sensitivity_flags)
+def sensitivity(options: argparse.Namespace) -> None:
+    """Compute how a quantity answers to each of its parameters.
+
+    Compute the slope of a quantity by each parameter and its elasticity: by how
+    many per cent it changes if the parameter changes by one per cent. With
+    standard errors of parameters, as a fit gives them, that of the quantity
+    follows, with what each parameter contributes.
+
+    Examples
+    --------
+      iclimit sensitivity icl_error --tau 2 --alpha 1 --kappa 0.5 --rho 0.1
+      iclimit sensitivity icl_error --tau 2 --alpha 1 --kappa 0.5 --rho 0.1 --errors rho=0.01
+      iclimit sensitivity budget_icl_error --budget 100 --rho 0.1 -o elasticities.png
+    """
+    from iclimit.diagrams.sensitivities import sensitivity as compute
+
+    names = ("quantity", *SPECTRA, "normalize", "errors")
+    given = {name: getattr(options, name) for name in names}
+    output(options, compute(**given, at=parameters_of(options)))
 
 
 def _open_store(options: argparse.Namespace) -> AbstractContextManager[RunStore | None]:

@@ -2,5 +2,6 @@
 
 from iclimit.diagrams.curves import curve
 from iclimit.diagrams.phases import phase_diagram
+from iclimit.diagrams.sensitivities import sensitivity
 
-__all__ = ["curve", "phase_diagram"]
+__all__ = ["curve", "phase_diagram", "sensitivity"]

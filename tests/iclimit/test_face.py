@@ -51,6 +51,7 @@ def test_headlines_are_few_and_from_the_rooms():
         "plan_runs",
         "probe",
         "reduced_gamma",
+        "sensitivity",
         "validate",
     }
     others = {"Estimate", "Problem", "sample_prompts", "settings"} | verbs
