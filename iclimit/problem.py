@@ -159,6 +159,13 @@ class Problem:
         Fraction of the prompts with tasks of their law; all others have one and the same task.
     shared_task : array (d,), optional
         That task; needed, and allowed, only for ``fresh_fraction`` below 1.
+    drift : float >= 0
+        Rate :math:`\vartheta` at which the task changes from pair to pair.  The law above is that
+        of the query's task; a pair earlier it is :math:`e^{-\vartheta/d}` times this one plus a
+        Gaussian part with the covariance of the tasks.
+    correlation : float in (-1, 1)
+        Correlation of the inputs of neighbouring pairs, a first-order autoregression; the query is
+        independent.  For Gaussian inputs.
 
     Raises
     ------
@@ -191,13 +198,20 @@ class Problem:
     task_covariance: Any = None
     fresh_fraction: float = 1.0
     shared_task: Any = None
+    drift: float = 0.0
+    correlation: float = 0.0
 
     def __post_init__(self) -> None:
         numbers = ["dim", "context", "task_variance", "noise_variance", "fresh_fraction"]
+        numbers += ["drift", "correlation"]
         numbers += [name for name in ("prompts", "scale") if getattr(self, name) is not None]
         check_arguments(**{name: getattr(self, name) for name in numbers})
         check_choice("input_law", self.input_law, tuple(COORDINATE_VARIANCE))
         check_choice("task_law", self.task_law, TASK_LAWS)
+        if self.correlation and self.input_law != "gaussian":
+            raise ValueError(
+                f"input_law must be gaussian for correlated inputs, got {self.input_law!r}"
+            )
         count, given = parse_tasks(self.tasks, self.dim)
         self._set(tasks=count if given is None else given)
         if self.mixing is not None:

@@ -2,7 +2,8 @@ r"""Prompts of a `iclimit.Problem`, token by token: tasks, inputs, noisy labels.
 
 This is the one place where :math:`y = \langle w, x\rangle + \epsilon` is drawn, the reference that
 every faster path is tested against.  Of a prompt come, in this order, its noise level (if it has a
-law), its task, its inputs and its noise (if there is any): part of what a seed means.
+law), its task, its inputs, what changes its task (if it drifts) and its noise (if there is any):
+part of what a seed means.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Prompts:
     query_label : array (n,), optional
         Their labels, with noise as those of the pairs.
     tasks : array (n, dim), optional
-        Task vectors.
+        Task vectors, those of the queries where tasks drift.
     noise_variance : array (n,), optional
         Variances of the label noise.
     """
@@ -169,18 +170,44 @@ def draw_prompts(
     if tasks is None:
         tasks = draw_tasks(problem, backend, generator, count)
     x = draw_inputs(problem, backend, generator, (count, problem.context + 1))
-    return label_prompts(problem, generator, x, tasks, variance)
+    if problem.correlation:
+        fresh = math.sqrt(1 - problem.correlation**2)
+        for token in range(1, problem.context):
+            x[:, token, :] = problem.correlation * x[:, token - 1, :] + fresh * x[:, token, :]
+    return label_prompts(problem, backend, generator, x, tasks, variance)
 
 
 def label_prompts(
-    problem: Problem, generator: Generator, x: Array, tasks: Array, variance: Array
+    problem: Problem,
+    backend: Backend,
+    generator: Generator,
+    x: Array,
+    tasks: Array,
+    variance: Array,
 ) -> Prompts:
     """Prompts of inputs (n, context + 1, dim), tasks (n, dim) and noise of variances (n,)."""
-    y = linear_labels(x, tasks)
+    if problem.drift:
+        y = backend.xp.sum(x * _drifting_tasks(problem, backend, generator, tasks), axis=2)
+    else:
+        y = linear_labels(x, tasks)
     if problem.noise_law is not None or problem.noise_variance:
         deviation = array_namespace(x).sqrt(variance)
         y = y + deviation[:, None] * generator.standard_normal(y.shape)
     return Prompts(x[:, :-1, :], y[:, :-1], x[:, -1, :], y[:, -1], tasks, variance)
+
+
+def _drifting_tasks(
+    problem: Problem, backend: Backend, generator: Generator, tasks: Array
+) -> Array:
+    """Tasks (n, context + 1, dim) of all pairs and of the query, from those of the query."""
+    kept = math.exp(-problem.drift / problem.dim)
+    fresh = math.sqrt(-math.expm1(-2 * problem.drift / problem.dim))
+    law = replace(problem, task_law="gaussian")
+    path = [tasks]
+    for _ in range(problem.context):
+        change = draw_fresh_tasks(law, backend, generator, tasks.shape[0])
+        path.append(kept * path[-1] + fresh * change)
+    return backend.xp.stack(path[::-1], axis=1)
 
 
 def linear_labels(x: Array, tasks: Array) -> Array:

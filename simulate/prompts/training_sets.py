@@ -53,4 +53,4 @@ def draw_training_set(
     if standardize:
         x = x - xp.mean(x, axis=0)
     noise = xp.full((count,), float(problem.noise_variance))
-    return label_prompts(problem, generator, x, tasks, noise)
+    return label_prompts(problem, backend, generator, x, tasks, noise)

@@ -92,6 +92,9 @@ SYMMETRIC = "input_covariance must be symmetric"
         ({"shared_task": SHARED}, r"and only then, got array.* with fresh_fraction = 1.0"),
         ({"fresh_fraction": 0, "shared_task": [1.0]}, r"shared_task must have shape \(2,\)"),
         ({"fresh_fraction": 0, "shared_task": [0, 0]}, "labels other than zero"),
+        ({"drift": -1.0}, "drift must be >= 0 and finite, got -1.0"),
+        ({"correlation": 1.0}, "correlation must be > -1 and < 1, got 1.0"),
+        ({"correlation": 0.5, "input_law": "uniform"}, "input_law must be gaussian for corr"),
     ],
 )
 def test_wrong_arguments_are_named(changes, message):

@@ -92,6 +92,39 @@ def test_mixing_is_a_linear_map_of_the_same_coordinates():
     np.testing.assert_allclose(all_inputs(mixed), expected, rtol=0, atol=10 * ROUNDING)
 
 
+@pytest.mark.parametrize("task_law", ["gaussian", "sphere"])
+def test_tasks_that_drift(task_law):
+    """Labels of the query's task, and of tasks that forget it, to each other."""
+    law = {"drift": 1.2, "task_law": task_law, "noise_variance": 0.3}
+    prompts, kept = drawn(**law), math.exp(-1.2 / 3)
+    np.testing.assert_allclose(prompts.target, np.vecdot(prompts.query, prompts.tasks))
+    x, y = prompts.inputs, prompts.labels
+    along = (y[:, :, None] * x)[:, :, :, None] * prompts.tasks[:, None, None, :]
+    powers = kept ** np.arange(4, 0, -1)
+    assert_mean(along, powers[:, None, None] * np.eye(3))
+    pairs = (y[:, :, None] * x)[:, [0, 0, 1]] * (y[:, :, None] * x)[:, [1, 3, 2]]
+    assert_mean(pairs, kept ** np.array([1, 3, 1])[:, None] * np.ones(3))
+    noise = prompts.query_label - prompts.target
+    assert_mean(noise**2, 0.3)
+
+
+def test_tasks_that_drift_with_a_covariance_of_their_own():
+    prompts = drawn(task_covariance=COVARIANCE, task_variance=2.0, drift=0.9)
+    first = prompts.labels[:, 0, None] * prompts.inputs[:, 0]
+    second = prompts.labels[:, 1, None] * prompts.inputs[:, 1]
+    expected = 2 * math.exp(-0.3) * COVARIANCE
+    assert_mean(first[:, :, None] * second[:, None, :], expected)
+
+
+def test_inputs_of_neighbours_are_correlated():
+    prompts = drawn(correlation=-0.6, mixing=MIXING)
+    x, covariance = all_inputs(prompts), MIXING @ MIXING.T
+    for i, j, power in ((0, 1, 1), (1, 3, 2), (2, 2, 0)):
+        expected = (-0.6) ** power * covariance
+        assert_mean(x[:, i, :, None] * x[:, j, None, :], expected)
+    assert_mean(x[:, 3, :, None] * x[:, 4, None, :], np.zeros((3, 3)))
+
+
 def test_gaussian_tasks_have_the_covariance_asked_for():
     for law, covariance in (
         ({}, np.eye(3)),

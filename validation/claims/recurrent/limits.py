@@ -127,7 +127,7 @@ def rows(effort: Effort) -> Rows:
     errors = {dim: each[0] for dim, each in found.items()}
     yield extrapolated({"best gate": theory}, errors, draws="best gate")
     for name, (penalty, rate) in REGRESSIONS.items():
-        memory = {"penalty": penalty, "forgetting": rate}
+        memory: dict[str, Any] = {"penalty": penalty, "forgetting": rate}
         theory = (
             call(recurrent.optimal_memory, **at, drift=DRIFT).error
             if name == "best"
