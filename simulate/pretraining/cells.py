@@ -9,14 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.checks import check_arguments, check_choice, check_integers, given, parse_covariance
+from iclimit.checks import (
+    check_arguments,
+    check_choice,
+    check_integers,
+    given,
+    parse_array,
+    parse_covariance,
+)
 from iclimit.problem import Problem, check_problem
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, Backend, Generator, Seed, get_backend
 from iclimit.simulate.pretraining.ridge import choose_method, solve_ridge
 from iclimit.simulate.prompts.covariances import covariance_rank, fingerprint
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
-from iclimit.simulate.prompts.summaries import SummaryLaw
+from iclimit.simulate.prompts.summaries import SummaryLaw, is_timed
 
 
 @dataclass(frozen=True, repr=False)
@@ -107,6 +114,9 @@ class SimulatedErrors(Result):
         return self.icl.samples, self.idg.samples, self.residuals, self.iteration_counts
 
 
+# What a problem says about the order of its pairs.
+_TIMES = ("drift", "correlation")
+
 SAMPLERS = ("auto", "summaries", "tokens")
 
 # Relative residual of the linear solves.  It moves the errors by less than 1e-6 relative at tau =
@@ -137,6 +147,9 @@ def simulate_errors(
     test_covariance: Any = None,
     test_context: int | None = None,
     test_rho: float | None = None,
+    drift: float | None = None,
+    correlation: float | None = None,
+    gates: Any = None,
 ) -> SimulatedErrors:
     r"""Pretrain reduced linear attention on random prompts and measure its test errors.
 
@@ -182,10 +195,10 @@ def simulate_errors(
         of a diagonal one.
     sampler : {"auto", "summaries", "tokens"}
         Draw context summaries from their exact law in O(d), or token by token.  "auto" takes the
-        former for Gaussian inputs, the only ones it can do.
+        former where it is known: for Gaussian inputs without gates, drift and correlation.
     test_prompts : int >= 1
-        Test prompts per error for inputs that are not Gaussian, whose error is found by
-        Monte Carlo; for Gaussian inputs it is exact.
+        Test prompts per error that is found by Monte Carlo: for inputs that are not Gaussian, and
+        for gates, drift and correlation with tasks not from the sphere.  Otherwise it is exact.
     task_covariance : array (d,) or (d, d), optional
         Covariance C of training tasks from N(0, C), positive semidefinite, or the eigenvalues of
         a diagonal one.  Without it they follow ``task_law``.
@@ -196,6 +209,12 @@ def simulate_errors(
         Context length of prompts with fresh tasks; ``context`` by default.
     test_rho : float >= 0, optional
         Variance of the label noise in prompts with fresh tasks; ``rho`` by default.
+    drift : float >= 0, optional
+        Rate at which tasks change from pair to pair, as in `iclimit.Problem`.
+    correlation : float in (-1, 1), optional
+        Correlation of the inputs of neighbouring pairs.
+    gates : array (context,) of numbers in [0, 1], optional
+        Weights of the pairs in the context summary, as gated linear attention has them.
 
     Returns
     -------
@@ -226,9 +245,12 @@ def simulate_errors(
         **{"dim": dim, "context": context, "tasks": tasks, "prompts": prompts, "rho": rho},
         **{"task_law": task_law, "input_law": input_law},
         **{"input_covariance": input_covariance, "task_covariance": task_covariance},
+        **{"drift": drift, "correlation": correlation},
     )
     problem = pretraining_problem(problem, keywords)
     gaussian = problem.input_law == "gaussian"
+    weights = None if gates is None else _parse_gates(gates, problem.context, test_context)
+    known = gaussian and not is_timed(problem, weights)
     structured = problem.input_covariance is not None
     shifts = given(test_context=test_context, test_rho=test_rho)
     check_arguments(ridge=ridge, **shifts)
@@ -239,17 +261,18 @@ def simulate_errors(
             "input_law must be gaussian where input_covariance is given, "
             f"got {problem.input_law!r}"
         )
-    if sampler == "summaries" and not gaussian:
-        raise ValueError(f"sampler must be 'tokens' for such inputs, got {sampler!r}")
+    if sampler == "summaries" and not known:
+        raise ValueError(f"sampler must be 'tokens' for such prompts, got {sampler!r}")
     if sampler == "auto":
-        sampler = "summaries" if gaussian else "tokens"
+        sampler = "summaries" if known else "tokens"
     arrays = get_backend(backend)
     tested = given(context=test_context, noise_variance=test_rho)
     if test_covariance is not None:
         covariance = parse_covariance("test_covariance", test_covariance, problem.dim)
         tested |= {"task_covariance": covariance, "task_law": "gaussian"}
     test_problem = replace(problem, tasks=math.inf, **tested)
-    train, test = (SummaryLaw(arrays, each, sampler) for each in (problem, test_problem))
+    pairs = None if weights is None else arrays.asarray(weights)
+    train, test = (SummaryLaw(arrays, each, sampler, pairs) for each in (problem, test_problem))
     # Features that differ, r (r + 1) of them, decide whether prompts can be interpolated.
     count = int(problem.prompts or 0)
     method = choose_method(count, covariance_rank(problem.input_covariance, problem.dim))
@@ -272,10 +295,22 @@ def simulate_errors(
         task_covariance=problem.task_covariance,
         test_covariance=None if test_covariance is None else test_problem.task_covariance,
         input_covariance=problem.input_covariance,
+        gates=weights,
     )
+    laws |= {name: value for name, value in vars(problem).items() if name in _TIMES and value}
     laws |= {name: fingerprint(each) for name, each in covariances.items()}
     parameters = {**numbers, "tasks": problem.task_count, **ratios, **laws, **shifts}
     return SimulatedErrors.of(parameters, list(zip(*runs, strict=True)))
+
+
+def _parse_gates(gates: Any, context: int, test_context: int | None) -> np.ndarray:
+    """Gates of a context, in their range."""
+    if test_context is not None:
+        raise ValueError(f"test_context must be None with gates, got {test_context!r}")
+    weights = parse_array("gates", gates, (context,))
+    for each in (weights.min(), weights.max()):
+        check_arguments(gates=float(each))
+    return weights
 
 
 def pretraining_problem(problem: Problem | None, keywords: dict[str, Any]) -> Problem:
@@ -303,7 +338,7 @@ def pretraining_problem(problem: Problem | None, keywords: dict[str, Any]) -> Pr
     if keywords:
         raise TypeError(f"{', '.join(keywords)} must not be given beside a problem")
     laws = ("tasks", "noise_variance", "input_law", "input_covariance", "task_law")
-    check_problem(problem, *laws, "task_covariance", needed=("prompts",))
+    check_problem(problem, *laws, *_TIMES, "task_covariance", needed=("prompts",))
     return problem
 
 

@@ -305,9 +305,13 @@ def regression_tokens(prompts: Prompts, initial: Array | None = None) -> Array:
     return tokens
 
 
-def context_summary(prompts: Prompts) -> Array:
-    """Context summaries h of prompts in the units of this library, shape (n, d + 1)."""
+def context_summary(prompts: Prompts, gates: Array | None = None) -> Array:
+    """Context summaries h of prompts in the units of this library, shape (n, d + 1).
+
+    With gates (context,) each pair counts so much.
+    """
     xp = array_namespace(prompts.inputs)
     length, d = prompts.inputs.shape[1:]
-    first = d / length * (prompts.labels[:, None, :] @ prompts.inputs)[:, 0, :]
-    return xp.concat([first, xp.mean(prompts.labels**2, axis=1)[:, None]], axis=1)
+    weighed = prompts.labels if gates is None else gates * prompts.labels
+    first = d / length * (weighed[:, None, :] @ prompts.inputs)[:, 0, :]
+    return xp.concat([first, xp.mean(weighed * prompts.labels, axis=1)[:, None]], axis=1)

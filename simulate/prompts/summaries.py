@@ -28,7 +28,7 @@ from typing import Any, TypeAlias
 from array_api_compat import array_namespace
 
 from iclimit.problem import Problem
-from iclimit.simulate.arrays import Array, Backend, Generator, row_blocks
+from iclimit.simulate.arrays import Array, Backend, Generator, row_blocks, to_host
 from iclimit.simulate.prompts.covariances import times_root
 from iclimit.simulate.prompts.sampling import (
     context_summary,
@@ -37,6 +37,7 @@ from iclimit.simulate.prompts.sampling import (
     input_root,
     task_root,
 )
+from iclimit.simulate.prompts.timed_moments import timed_moments
 
 
 def sample_summaries(
@@ -180,6 +181,18 @@ Drawn: TypeAlias = tuple[Array, Array, Array]
 TOKEN_BLOCK = 2**22
 
 
+def is_timed(problem: Problem, gates: Array | None) -> bool:
+    """Whether the order of the pairs matters."""
+    return bool(problem.drift or problem.correlation or gates is not None)
+
+
+def has_known_moments(problem: Problem, gates: Array | None) -> bool:
+    """Whether the moments of summaries are known exactly."""
+    isotropic = problem.input_covariance is None and problem.task_covariance is None
+    unit_tasks = problem.task_law == "sphere" and problem.task_set is None and isotropic
+    return problem.input_law == "gaussian" and (unit_tasks or not is_timed(problem, gates))
+
+
 @dataclass(frozen=True)
 class SummaryLaw:
     """Summaries of the prompts of a problem, and test errors on them.
@@ -194,11 +207,14 @@ class SummaryLaw:
         In the units of this library.
     sampler : {"summaries", "tokens"}
         Whether summaries come from their exact law, for Gaussian inputs, or from tokens.
+    gates : array (context,), optional
+        Weights of the pairs in the summary.
     """
 
     backend: Backend
     problem: Problem
     sampler: str = "summaries"
+    gates: Array | None = None
 
     @cached_property
     def input_root(self) -> Array | None:
@@ -232,7 +248,7 @@ class SummaryLaw:
         self, generator: Generator, gamma: Array, test_prompts: int, task_set: Array | None
     ) -> float:
         """Test error of a reduced matrix Gamma: exact for Gaussian inputs, else sampled."""
-        if self.problem.input_law == "gaussian":
+        if has_known_moments(self.problem, self.gates):
             whitened = whitened_gamma(gamma, self.input_root)
             return float(exact_error(whitened, self.moments(task_set)))
         errors = squared_errors(gamma, *self.draw(generator, test_prompts, task_set))
@@ -242,6 +258,8 @@ class SummaryLaw:
         """Moments of the summaries of Gaussian inputs, as inputs of covariance I/d see them."""
         device, problem = self.backend, self.problem
         sizes = problem.context, problem.noise_variance
+        if is_timed(problem, self.gates):
+            return self._timed_moments(task_set)
         if task_set is not None:
             return task_set_moments(device, times_root(task_set, self.input_root), *sizes)
         root = task_root(problem, device)
@@ -250,6 +268,21 @@ class SummaryLaw:
         return fresh_task_moments(
             device, problem.dim, *sizes, problem.task_law, covariance=scatter
         )
+
+    def _timed_moments(self, task_set: Array | None) -> SummaryMoments:
+        """Moments where the order of the pairs matters, of tasks of squared norm d."""
+        xp, d = self.backend.xp, self.problem.dim
+        gates = None if self.gates is None else to_host(self.gates)
+        known = timed_moments(self.problem, gates)
+        scatter, side = xp.eye(d), xp.zeros(d)
+        if task_set is not None:
+            scatter, side = task_set.T @ task_set / task_set.shape[0], xp.mean(task_set, axis=0)
+        second = xp.zeros((d + 1, d + 1))
+        second[:d, :d] = known.square * scatter + known.noise * xp.eye(d)
+        second[d, :d] = second[:d, d] = known.mixed * side
+        second[d, d] = known.tail_square
+        cross = xp.concat([known.signal * scatter, known.tail * side[None, :]], axis=0)
+        return SummaryMoments(second, cross, 1 + self.problem.noise_variance)
 
     def _from_law(self, generator: Generator, tasks: Array, chosen: Array | None) -> Drawn:
         """Draw whitened summaries and queries from their exact law, then apply the root.
@@ -274,4 +307,4 @@ class SummaryLaw:
     def _from_tokens(self, generator: Generator, tasks: Array, chosen: Array | None) -> Drawn:
         own = tasks_of(tasks, chosen, slice(None))
         prompts = draw_prompts(self.problem, self.backend, generator, tasks=own)
-        return prompts.query, context_summary(prompts), prompts.query_label
+        return prompts.query, context_summary(prompts, self.gates), prompts.query_label

@@ -291,3 +291,24 @@ def test_numpy_integers_are_integers():
 def test_other_arguments_are_checked(changes, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         run(**changes)
+
+
+def test_gates_that_do_nothing_change_nothing():
+    plain = run(sampler="tokens", task_law="sphere")
+    gated = run(gates=np.ones(SMALL["context"]), task_law="sphere")
+    np.testing.assert_allclose(gated.icl.samples, plain.icl.samples, rtol=1e-9)
+    np.testing.assert_allclose(gated.idg.samples, plain.idg.samples, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"gates": [1.0]}, r"gates must have shape \("),
+        ({"gates": 1.5 * np.ones(SMALL["context"])}, "gates must be from 0 to 1, got 1.5"),
+        ({"gates": np.ones(SMALL["context"]), "test_context": 9}, "test_context must be None"),
+        ({"drift": 0.5, "sampler": "summaries"}, "sampler must be 'tokens' for such prompts"),
+    ],
+)
+def test_bad_gates_are_named(more, message):
+    with pytest.raises(ValueError, match=message):
+        run(**more)

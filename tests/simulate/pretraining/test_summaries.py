@@ -1,6 +1,7 @@
 """Context summaries from their exact law against token-level prompts, and exact moments."""
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.prompts import context_summary, draw_prompts
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 from iclimit.simulate.prompts.summaries import (
+    SummaryLaw,
     fresh_task_moments,
     sample_summaries,
     task_set_moments,
@@ -190,3 +192,34 @@ def test_fresh_task_moments_against_tokens(task_law, context, rho):
     )
     moments = fresh_task_moments(BACKEND, 4, context, rho, task_law)
     assert_moments(moments, context_summary(prompts), tasks, prompts.query_label)
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_moments_where_the_order_of_pairs_matters(gated):
+    """Against tokens: gates, drift and correlated inputs, for few tasks and for fresh ones."""
+    problem = Problem(3, 5, task_law="sphere", noise_variance=0.3, drift=0.8, correlation=0.6)
+    gates = np.linspace(0.3, 1, 5) if gated else None
+    law = SummaryLaw(get_backend("numpy"), problem, "tokens", gates)
+    rng = np.random.default_rng(2)
+    few = law.fresh_tasks(rng, 2)
+    for task_set in (few, None):
+        tasks = (
+            law.fresh_tasks(rng, 60_000) if task_set is None else few[rng.integers(0, 2, 60_000)]
+        )
+        prompts = draw_prompts(problem, law.backend, rng, tasks=tasks)
+        summaries = context_summary(prompts, gates)
+        assert_moments(law.moments(task_set), summaries, tasks, prompts.query_label)
+
+
+def test_errors_of_other_tasks_are_sampled():
+    """Exact errors are for tasks of norm sqrt(d); given tasks may have any."""
+    rng, gates = np.random.default_rng(4), np.linspace(0.3, 1, 5)
+    law = Problem(3, 5, task_law="sphere", noise_variance=0.3, drift=0.8)
+    tasks = draw_fresh_tasks(law, BACKEND, rng, 2)
+    gamma = 0.3 * rng.standard_normal((3, 4))
+    exact, sampled = (
+        SummaryLaw(BACKEND, each, "tokens", gates).test_error(rng, gamma, 40_000, tasks)
+        for each in (law, replace(law, tasks=tasks))
+    )
+    assert sampled == pytest.approx(exact, rel=0.03)
+    assert sampled != pytest.approx(exact, rel=1e-9)
