@@ -277,7 +277,7 @@ def test_numpy_integers_are_integers():
     [
         (
             {"input_law": "uniform", "sampler": "summaries"},
-            "sampler must be 'tokens' for such inputs, got 'summaries'",
+            "sampler must be 'tokens' for such prompts, got 'summaries'",
         ),
         (
             {"input_law": "uniform", "input_covariance": np.eye(5)},

@@ -22,7 +22,7 @@ from iclimit.validation.claims.pretraining.points import ANCHORS, Point
 from iclimit.validation.rows import Rows, limit, run
 
 POINT = Point(tau=0.5, alpha=1, kappa=2, rho=0.1, ridge=0.3)
-TIMES = {"drift": 0.1, "correlation": 0.4}
+TIMES: dict[str, Any] = {"drift": 0.1, "correlation": 0.4}
 LENGTH = 3
 
 REPEATS = {8: 600, 12: 300, 20: 120}
