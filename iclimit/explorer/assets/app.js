@@ -27,13 +27,12 @@ const explorer = {
 
   defaults(panel) {
     const own = panel.controls.filter((control) => !control.presets);
-    return Object.fromEntries(own.map((control) => [control.name, control.value]));
+    return { ...Object.fromEntries(own.map((control) => [control.name, control.value])), axes: "" };
   },
 
   link(panel) {
-    const parts = Object.entries(explorer.states[panel.id]).map(
-      ([name, value]) => `${name}=${encodeURIComponent(value)}`,
-    );
+    const values = Object.entries(explorer.states[panel.id]).filter(([name, value]) => name !== "axes" || value);
+    const parts = values.map(([name, value]) => `${name}=${encodeURIComponent(value)}`);
     return `#${[`panel=${panel.id}`, ...parts].join("&")}`;
   },
 
@@ -48,6 +47,7 @@ const explorer = {
       explorer.states[panel.id][control.name] = value;
       return hint;
     });
+    if (asked.has("axes")) explorer.states[panel.id].axes = axes.write(axes.parse(asked.get("axes")));
     if (explorer.panel !== panel) explorer.open(panel);
     else explorer.update();
     explorer.widgets.forEach((widget, i) => widget.say?.(hints[i]));
@@ -57,6 +57,7 @@ const explorer = {
     explorer.panel = panel;
     explorer.charts?.forEach((chart) => chart.destroy());
     explorer.charts = [];
+    explorer.ends = [];
     for (const link of document.querySelectorAll("nav a")) {
       if (link.dataset.panel === panel.id) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
@@ -66,7 +67,8 @@ const explorer = {
     byId("intro").textContent = panel.intro;
     byId("charts").replaceChildren();
     const change = (name, value) => {
-      Object.assign(explorer.states[panel.id], typeof name === "string" ? { [name]: value } : name);
+      const isSlider = panel.controls.some((control) => control.name === name && controls.isSlider(control));
+      Object.assign(explorer.states[panel.id], typeof name === "string" ? { [name]: value } : name, isSlider ? {} : { axes: "" });
       explorer.later();
     };
     explorer.widgets = panel.controls.map((control) => controls.build(control, panel, change));
@@ -140,21 +142,40 @@ const explorer = {
     note.hidden = !text;
   },
 
+  // Set ends of the axes of a chart, or all automatically.
+  zoom(number, ends) {
+    const state = explorer.states[explorer.panel.id];
+    const ranges = axes.parse(state.axes);
+    for (const name of ["x", "y"]) {
+      if (ends === null) delete ranges[`${number}${name}`];
+      else if (ends[name]) ranges[`${number}${name}`] = ends[name].map((end) => Number(end.toPrecision(4)));
+    }
+    state.axes = axes.write(ranges);
+    explorer.later();
+  },
+
   draw(result) {
+    const state = explorer.states[explorer.panel.id];
+    explorer.specs = result.charts.map((spec, i) => axes.apply(axes.withPins(spec, explorer.panel, state, i), state, i));
+    document.getElementById("unpin").hidden = !axes.pinned(explorer.panel, state).length;
+    document.getElementById("pin").hidden = !result.charts.some((spec) => spec.lines?.length);
     const place = document.getElementById("charts");
     while (explorer.charts.length > result.charts.length) {
       explorer.charts.pop().destroy();
+      explorer.ends.pop();
       place.lastElementChild.remove();
     }
     while (explorer.charts.length < result.charts.length) {
       const make = controls.element;
       const body = make("div", { className: "chart", tabIndex: 0, role: "group" });
       const parts = [make("h3"), make("div", { className: "legend" }), body, make("p", { className: "readout" }, charts.HINT)];
-      place.append(make("section", { className: "figure" }, ...parts));
-      explorer.charts.push(charts.create(body));
+      const number = explorer.charts.length;
+      explorer.ends.push(axes.widget((ends) => explorer.zoom(number, ends)));
+      place.append(make("section", { className: "figure" }, ...parts, explorer.ends.at(-1).root));
+      explorer.charts.push(charts.create(body, (ends) => explorer.zoom(number, ends)));
     }
     place.classList.toggle("two", result.charts.length > 1);
-    result.charts.forEach((spec, i) => {
+    explorer.specs.forEach((spec, i) => {
       const section = place.children[i];
       section.querySelector("h3").textContent = spec.title;
       section.querySelector(".chart").setAttribute("aria-label", `${spec.title}; arrow keys read values`);
@@ -166,6 +187,11 @@ const explorer = {
         old.dataset.content = legend;
       }
     });
+    // Charts have their axes after the task.
+    const { specs } = explorer;
+    queueMicrotask(() => queueMicrotask(() => {
+      if (specs === explorer.specs) explorer.ranges().forEach((ranges, i) => explorer.ends[i].show(specs[i], ranges));
+    }));
   },
 
   // Functions that are given by one formula show it once.
@@ -255,7 +281,7 @@ const explorer = {
   },
 
   async savePicture(ending) {
-    const svg = picture.svg(explorer.result.charts, explorer.ranges());
+    const svg = picture.svg(explorer.specs, explorer.ranges());
     explorer.download(ending === "svg" ? new Blob([svg], { type: "image/svg+xml" }) : await picture.png(svg), ending);
   },
 
@@ -326,6 +352,15 @@ const explorer = {
       explorer.update();
     });
     document.getElementById("save").addEventListener("click", explorer.saveNumbers);
+    document.getElementById("pin").addEventListener("click", () => {
+      const { panel, states, result } = explorer;
+      axes.pin(panel, states[panel.id], result.charts);
+      explorer.draw(result);
+    });
+    document.getElementById("unpin").addEventListener("click", () => {
+      axes.pins = [];
+      explorer.draw(explorer.result);
+    });
     for (const button of document.querySelectorAll("[data-picture]")) {
       button.addEventListener("click", () => explorer.savePicture(button.dataset.picture));
     }

@@ -8,7 +8,7 @@
 const charts = {
   HINT: matchMedia("(pointer: coarse)").matches
     ? "Touch the chart to read values."
-    : "Point at the chart, or focus it and press the arrow keys, to read values.",
+    : "Point at the chart, or focus it and press the arrow keys, to read values; drag to zoom.",
 
   css: (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim(),
 
@@ -58,7 +58,7 @@ const charts = {
     for (const line of spec.lines ?? []) {
       found.push({
         label: line.label,
-        stroke: () => charts.colour(line.colour),
+        stroke: () => `${charts.colour(line.colour)}${line.faded ? "88" : ""}`,
         width: line.width ?? 2.25,
         dash: line.dash ? [7, 5] : undefined,
         // Values that stand for whole numbers are marked.
@@ -149,7 +149,7 @@ const charts = {
   shape: (spec) =>
     JSON.stringify([
       Boolean(spec.x.log), Boolean(spec.x.whole), Boolean(spec.y.log), Boolean(spec.heat),
-      (spec.lines ?? []).map((l) => [l.colour, l.width, Boolean(l.dash)]),
+      (spec.lines ?? []).map((l) => [l.colour, l.width, Boolean(l.dash), Boolean(l.faded)]),
       (spec.points ?? []).map((l) => l.colour),
       (spec.bars ?? []).map((l) => l.colour),
     ]),
@@ -187,9 +187,10 @@ const charts = {
     ctx.font = `${12 * scale}px ${charts.css("--sans")}`;
     ctx.textBaseline = "top";
     ctx.textAlign = "left";
-    (spec.marks ?? []).forEach((mark, i) => {
+    const isFree = charts.freePlaces(u, spec, scale);
+    for (const mark of spec.marks ?? []) {
       const { min, max } = u.scales[mark.x === undefined ? "y" : "x"];
-      if (!((mark.x ?? mark.y) >= min && (mark.x ?? mark.y) <= max)) return;
+      if (!((mark.x ?? mark.y) >= min && (mark.x ?? mark.y) <= max)) continue;
       ctx.strokeStyle = ctx.fillStyle = charts.css(spec.heat ? "--on-heat" : "--muted");
       ctx.lineWidth = 1.25 * scale;
       ctx.setLineDash([4 * scale, 4 * scale]);
@@ -204,16 +205,14 @@ const charts = {
       }
       ctx.stroke();
       ctx.setLineDash([]);
-      if (!mark.label) return;
+      if (!mark.label) continue;
       const width = ctx.measureText(mark.label).width;
       const gap = 6 * scale;
-      const above = along - bbox.top > 40 * scale;
-      let place = [bbox.left + gap, along + (above ? -16 : 5) * scale];
-      if (mark.x !== undefined) {
-        const fits = along + gap + width < bbox.left + bbox.width;
-        const across = fits ? along + gap : Math.max(along - gap - width, bbox.left + gap);
-        place = [across, bbox.top + gap + i * 17 * scale];
-      }
+      const [least, most] = [bbox.left + gap, bbox.left + bbox.width - gap - width];
+      const places = mark.x === undefined
+        ? [-16, 5].flatMap((shift) => [0, 1, 0.5, 0.25, 0.75].map((share) => [least + share * (most - least), along + shift * scale]))
+        : [0, 1, 2, 3, 4, 5, 10, 15].flatMap((row) => [along + gap, along - gap - width].filter((x) => x >= least && x <= most).map((x) => [x, bbox.top + gap + row * 17 * scale]));
+      const place = places.find((each) => isFree(each, width)) ?? places[0] ?? [least, bbox.top + gap];
       if (!spec.heat) {
         ctx.strokeStyle = charts.css("--card");
         ctx.lineWidth = 4 * scale;
@@ -221,9 +220,26 @@ const charts = {
         ctx.strokeText(mark.label, ...place);
       }
       ctx.fillText(mark.label, ...place);
-    });
+    }
     if (spec.heat) heat.overlay(u, spec.heat);
     ctx.restore();
+  },
+
+  // Whether a label of some width at a place covers neither curves nor points nor an earlier label.
+  freePlaces(u, spec, scale) {
+    const { bbox } = u;
+    const drawn = spec.marks?.some(({ label }) => label) ? [...(spec.lines ?? []), ...(spec.points ?? [])].flatMap(({ x, y }) =>
+      Array.from(x, (each, i) => [u.valToPos(each, "x", true), u.valToPos(y[i], "y", true)])) : [];
+    const taken = [];
+    const height = 15 * scale;
+    return ([left, top], width) => {
+      const covers = ([x, y]) => x > left - 3 && x < left + width + 3 && y > top - 3 && y < top + height;
+      const meets = (box) => left < box[2] && box[0] < left + width && top < box[3] && box[1] < top + height;
+      const inside = top >= bbox.top && top + height <= bbox.top + bbox.height;
+      if (!inside || drawn.some(covers) || taken.some(meets)) return false;
+      taken.push([left, top, left + width, top + height]);
+      return true;
+    };
   },
 
   drawPoints(u, set, scale) {
@@ -286,11 +302,19 @@ const charts = {
     readout.textContent = [x, ...values].join(" · ");
   },
 
+  // A drag over a chart sets its axes to the frame.
+  zoom(u, zoom) {
+    const { left, top, width, height } = u.select;
+    if (width < 8 || height < 8) return;
+    u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    zoom({ x: [u.posToVal(left, "x"), u.posToVal(left + width, "x")], y: [u.posToVal(top + height, "y"), u.posToVal(top, "y")] });
+  },
+
   // Names of what is drawn, with the stroke or the mark it is drawn with.
   legend(spec) {
     if (spec.heat) return heat.legend(spec.heat);
     const key = (kind) => (set) =>
-      `<li><span class="${kind}${set.dash ? " dashed" : ""}" style="--c:var(--series-${set.colour % 7})"></span>${set.label}</li>`;
+      `<li><span class="${kind}${set.dash ? " dashed" : ""}" style="--c:var(--series-${set.colour % 7})${set.faded ? ";opacity:.55" : ""}"></span>${set.label}</li>`;
     const keys = [
       ...(spec.lines ?? []).filter((set) => set.label).map(key("stroke")),
       ...(spec.points ?? []).map(key("dot")),
@@ -300,7 +324,7 @@ const charts = {
   },
 
   // One chart in an element; `update` takes a description.
-  create(element) {
+  create(element, zoom) {
     const chart = { spec: null, plot: null, shape: "" };
     const width = () => Math.max(element.clientWidth, 200);
     const height = () => (innerWidth < 700 ? 280 : 400);
@@ -328,10 +352,15 @@ const charts = {
           series: charts.series(spec),
           axes: ["x", "y"].map((axis) => charts.axis(spec[axis], axis === "x", chart.room[axis])),
           legend: { show: false },
-          cursor: { drag: { x: false, y: false }, points: { size: 8 } },
+          cursor: {
+            drag: axes.isFree(spec) ? { x: true, y: true, setScale: false, dist: 8 } : { x: false, y: false },
+            points: { size: 8 },
+            bind: { dblclick: () => () => zoom(null) },
+          },
           hooks: {
             drawAxes: [(u) => charts.underlay(u, current(u))],
             draw: [(u) => charts.overlay(u, current(u))],
+            setSelect: [(u) => charts.zoom(u, zoom)],
             setCursor: [(u) => charts.read(u, current(u), element)],
           },
         },

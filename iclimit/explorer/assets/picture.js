@@ -127,7 +127,7 @@ const picture = {
       if (mark.label) inside.push(picture.text(x, y, mark.label, style));
     });
     for (const line of spec.lines ?? []) {
-      inside.push(picture.stroke(picture.path(line.x, line.y, across, along), picture.colour(line.colour), line.width ?? 2.25, line.dash ? 'stroke-dasharray="7 5"' : ""));
+      inside.push(picture.stroke(picture.path(line.x, line.y, across, along), picture.colour(line.colour), line.width ?? 2.25, line.faded ? 'opacity="0.55"' : line.dash ? 'stroke-dasharray="7 5"' : ""));
     }
     for (const set of spec.points ?? []) {
       const colour = picture.colour(set.colour);

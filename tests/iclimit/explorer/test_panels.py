@@ -461,6 +461,79 @@ def test_what_is_infinite_everywhere_is_said(browser, page):
     assert "no finite value in this diagram" in browser.execute_script(read)
 
 
+FRAME = {"left": 200, "top": 60, "width": 200, "height": 150}
+"""What is dragged over a chart, in pixels."""
+
+AXES = """
+await new Promise(requestAnimationFrame);
+if (explorer.result.later) explorer.refine();
+await new Promise(requestAnimationFrame);
+return [explorer.ranges()[0], explorer.states[explorer.panel.id].axes,
+        document.querySelector('.axes').innerText];
+"""
+
+
+def test_axes_are_set_by_links_boxes_and_drags(browser, page):
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    load(browser, page, "#panel=icl&axis=tau&axes=0x:1.5:40;0y:x:3;nonsense")
+    ranges, text, shown = browser.execute_script(AXES)
+    assert (ranges["x"], text) == ([1.5, 40], "0x:1.5:40")
+    assert "τ 1.5 to 40" in shown
+    # Curves are computed where they are shown.
+    x = browser.execute_script("return Array.from(explorer.result.charts[0].lines[0].x)")
+    assert (x[0], x[-1]) == (1.5, 40)
+    browser.find_element(By.CSS_SELECTOR, ".axes summary").click()
+    boxes = browser.find_elements(By.CSS_SELECTOR, ".axes .box")
+    for box, typed in ((boxes[3], "7"), (boxes[0], "-1"), (boxes[1], "1")):
+        box.send_keys(Keys.CONTROL, "a")
+        box.send_keys(Keys.DELETE, typed, Keys.TAB)
+        ranges, _, shown = browser.execute_script(AXES)
+        assert ranges["x"] == [1.5, 40]
+        assert ranges["y"][1] == 7
+        assert ("unchanged" in shown) == (box is not boxes[3])
+    browser.execute_script("explorer.charts[0].plot.setSelect(arguments[0])", FRAME)
+    ranges, *_ = browser.execute_script(AXES)
+    assert 1.5 < ranges["x"][0] < ranges["x"][1] < 40
+    assert ranges["y"][1] < 7
+    browser.find_element(By.CSS_SELECTOR, ".axes button").click()
+    ranges, text, _ = browser.execute_script(AXES)
+    assert ranges["x"] == pytest.approx([0.1, 10], rel=1e-12)
+    assert text == ""
+    show(browser, "#panel=phases&axes=0x:1:1000;0y:0.1:4")
+    names = {"iclimit": iclimit, "np": np}
+    exec(browser.execute_script("return explorer.result.python"), names)
+    values = browser.execute_script("return Array.from(explorer.result.charts[0].heat.values)")
+    assert values == pytest.approx(np.ravel(names["diagram"].values), rel=1e-9)
+    assert not console_errors(browser)
+
+
+def test_pinned_curves_stay_and_say_what_they_are_of(browser, page):
+    load(browser, page, "#panel=icl&axis=tau&alpha=2")
+    before = browser.execute_script("return Array.from(explorer.result.charts[0].lines[0].y)")
+    browser.execute_script("document.getElementById('pin').click()")
+    script = """
+    Object.assign(explorer.states.icl, { alpha: 5, rho: 0.2 });
+    explorer.update();
+    const pinned = explorer.specs[0].lines.filter((line) => line.faded);
+    return pinned.map(({ label, y }) => [label, ...y]);
+    """
+    icl, idg = browser.execute_script(script)
+    assert (icl[0], idg[0]) == ("pinned: α = 2, ρ = 0.01", "")
+    assert icl[1:] == before
+    faded = (
+        "return explorer.specs.flatMap(({ lines }) => lines ?? []).filter((l) => l.faded).length"
+    )
+    show(browser, "#panel=icl&axis=alpha")
+    assert browser.execute_script(faded) == 0
+    show(browser, "#panel=icl&axis=tau")
+    assert browser.execute_script(faded) == 2
+    browser.execute_script("document.getElementById('unpin').click()")
+    assert browser.execute_script(faded) == 0
+    assert not console_errors(browser)
+
+
 def test_typed_values(browser, page):
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys

@@ -113,7 +113,7 @@
   };
 
   const compute = (s, complete = false) => {
-    const ends = ENDS[s.axis];
+    const ends = axes.chosen(s, "0x", theory.meta.icl_error.ranges[s.axis]) ?? ENDS[s.axis];
     const x = numbers.geomspace(...ends, 400);
     const values = settingOf(s, s.axis);
     const icl = explorer.curve("icl_error", values, s.axis, x);

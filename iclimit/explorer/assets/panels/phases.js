@@ -11,9 +11,9 @@
 
   // Parameters that a choice of the size fixes, and those that may be on an axis.
   const sizeOf = (name) => (theory.meta[name].sizes.length ? ["context", "dim"] : []);
-  const axes = (name) => theory.meta[name].arguments.filter((each) => ![...COUNTED, ...sizeOf(name)].includes(each));
+  const axesOf = (name) => theory.meta[name].arguments.filter((each) => ![...COUNTED, ...sizeOf(name)].includes(each));
   const quantities = Object.keys(theory.meta).filter((name) =>
-    !name.startsWith("margin_") && axes(name).length > 1 && axes(name).every((each) => parameters.ranges[each]));
+    !name.startsWith("margin_") && axesOf(name).length > 1 && axesOf(name).every((each) => parameters.ranges[each]));
   const SHELVES = {
     pretraining: "Pretraining", descent: "Gradient descent", gdpp: "GD++ and ridge regression", spectra: "Spectra",
     dynamics: "Training", softmax: "Softmax attention", depth: "Depth and test-time steps",
@@ -22,7 +22,7 @@
 
   // The axes of a state; those of another quantity give way to its first two parameters.
   const chosen = (s) => {
-    const possible = axes(s.quantity);
+    const possible = axesOf(s.quantity);
     const x = possible.includes(s.x) ? s.x : possible.find((each) => each !== s.y);
     const y = possible.includes(s.y) && s.y !== x ? s.y : possible.find((each) => each !== x);
     return [x, y];
@@ -38,9 +38,18 @@
     const [low, high] = theory.meta[name].ranges[axis] ?? [min, max];
     return [Math.max(axis === "rate" ? 0.01 : min, low), Math.min(max, high)];
   };
+  const limits = (name, axis) => {
+    const [low, high] = theory.meta[name].ranges[axis] ?? parameters.ranges[axis];
+    return [isLinear(axis) ? low : Math.max(low, 1e-12), high];
+  };
   const isLinear = (axis) => parameters.ranges[axis][3] === "linear";
-  const points = (name, axis, count) =>
-    numbers[isLinear(axis) ? "linspace" : "geomspace"](...ends(name, axis), count);
+  // Ends of the axes x and y of a diagram: the reader's, or those of the sliders.
+  const span = (s, axis) => {
+    const name = axis === chosen(s)[0] ? "0x" : "0y";
+    return axes.chosen(s, name, limits(s.quantity, axis)) ?? ends(s.quantity, axis);
+  };
+  const points = (s, axis, count) =>
+    numbers[isLinear(axis) ? "linspace" : "geomspace"](...span(s, axis), count);
   const bounded = (s) => Object.fromEntries(theory.meta[s.quantity].arguments.map((name) => {
     const [low, high] = ends(s.quantity, name);
     const [least, , , kind] = parameters.ranges[name];
@@ -51,7 +60,7 @@
   }));
 
   const grid = (name, s, x, y, count) => {
-    const [xs, ys] = [x, y].map((axis) => points(s.quantity, axis, count));
+    const [xs, ys] = [x, y].map((axis) => points(s, axis, count));
     return { name, values: explorer.arguments(name, bounded(s)), x, xs, y, ys };
   };
 
@@ -120,7 +129,7 @@
     const rest = Object.fromEntries(theory.meta[s.quantity].arguments.filter((n) => n !== x && n !== y).map((n) => [n, bounded(s)[n]]));
     const scale = (axis, list) => ({ ...parameters.axis(axis), min: list[0], max: list.at(-1) });
     const space = (axis) => {
-      const [low, high] = ends(s.quantity, axis);
+      const [low, high] = span(s, axis);
       return `np.${isLinear(axis) ? "linspace" : "geomspace"}(${low}, ${high}, ${count})`;
     };
     const setup = [
@@ -135,6 +144,7 @@
       charts: [{
         title: explorer.data.formulas[s.quantity].title,
         plot: "diagram.plot(ax)",
+        free: true,
         x: scale(x, xs), y: scale(y, ys),
         heat: { values, columns: count, rows: count, x: xs, y: ys, low, high, log, label, contours, rough, python: "diagram.values" },
       }],
@@ -157,8 +167,8 @@
     intro: "Any quantity of the theory over two of its parameters, with the boundaries at which something changes.",
     controls: [
       { name: "quantity", label: "Quantity", long: true, value: "icl_error", options: quantities.map((name) => [name, explorer.data.formulas[name].title, shelf(name)]) },
-      { name: "x", label: "Across", long: true, value: "alpha", options: (s) => axes(s.quantity).map((name) => [name, parameters.symbol(name)]) },
-      { name: "y", label: "Up", long: true, value: "kappa", options: (s) => axes(s.quantity).map((name) => [name, parameters.symbol(name)]) },
+      { name: "x", label: "Across", long: true, value: "alpha", options: (s) => axesOf(s.quantity).map((name) => [name, parameters.symbol(name)]) },
+      { name: "y", label: "Up", long: true, value: "kappa", options: (s) => axesOf(s.quantity).map((name) => [name, parameters.symbol(name)]) },
       { name: "size", label: "Context and dimension", long: true, value: "20,10", options: sizes, when: (s) => sizeOf(s.quantity).length > 0 },
       ...all.map((name) => parameters.slider(name, {
         when: (s) => bounded(s)[name] !== undefined && ![...chosen(s), ...sizeOf(s.quantity)].includes(name),
