@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 from iclimit.cli.execution import add_execution, execution, open_store
 from iclimit.cli.flags import add_flag
 from iclimit.cli.output import add_output, output
-from iclimit.cli.values import expects, output_file, parse_range_of, parse_setting, parse_share
+from iclimit.cli.values import (
+    expects,
+    output_file,
+    parse_positive,
+    parse_range_of,
+    parse_setting,
+    parse_share,
+)
 from iclimit.cli.verbs import OneLineParser, PrintAndExit, verb
 from iclimit.tables import PICTURES, TABLES
 
@@ -133,6 +140,8 @@ def diagram_options(
 def _curve_flags(parser: OneLineParser) -> None:
     add_quantity(parser)
     add_simulation(parser, "points=12 (along each curve; or where, as points=0.5:1.5)")
+    text = "show how much one run of this dimension scatters, as a band around each curve"
+    parser.add_argument("--band", type=parse_positive, metavar="D", help=text)
     group = parser.add_argument_group("picture")
     names = {"label": "curves", "color": "curves", "marker": "simulated points, as s or o,^"}
     for name, what in names.items():
@@ -171,6 +180,8 @@ def curve(options: argparse.Namespace) -> int:
       iclimit curve icl_error --tau 0.1:5:400 --alpha 1,10,100 --kappa 0.5 --rho 0.01 -o curve.png
       iclimit curve task_gap --kappa 0.1:10:50:log --tau 10 --alpha 10 --rho 0.01 \
           --simulate dim=40,repeats=10 -o gap.pdf
+      iclimit curve icl_error --alpha 0.5:8:60:log --tau 2 --kappa 1 --rho 0.1 --ridge 0.1 \
+          --band 24 -o band.png
       iclimit curve dmmse_icl_error --theta 0:0.9:100 --alpha 1 --rho 0.3
       iclimit curve constant_rate_loss --ratio 0.1:10:100:log --rate 0.5 --steps 1,5,20
       iclimit curve icl_error --kappa 0.1:10:60:log --tau 2 --alpha 2 --rho 0.1 --ridge 0.1 \
@@ -183,7 +194,7 @@ def curve(options: argparse.Namespace) -> int:
     from iclimit.diagrams.curves import curve as compute
 
     with _open_store(options) as store:
-        result = compute(store=store, **diagram_options(options))
+        result = compute(store=store, band=options.band, **diagram_options(options))
     output(options, result, **_look(options))
     return _status(options, any(result.simulated))
 

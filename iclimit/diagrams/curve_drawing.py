@@ -31,6 +31,9 @@ _RANGE = 10
 # beyond it on both sides or one.
 _FARTHEST = 1e8
 
+# Opacity of bands.
+_BAND = 0.2
+
 # Characters of an axis label that names several quantities.
 _LONGEST = 60
 
@@ -55,6 +58,8 @@ def draw(
     names, colours, markers = (_one_each(name, each, count) for name, each in given.items())
     for index, name in enumerate(names):
         colour = _draw_theory(ax, curves, index, name, colours[index], markers[index])
+        if curves.run_sd is not None:
+            _draw_band(ax, curves, index, colour)
         if curves.finite_size:
             _draw_finite_size(ax, curves, index, colour)
         if curves.simulated:
@@ -115,6 +120,18 @@ def _draw_theory(
     (drawn,) = ax.plot(line.x, line.framed, color=colour, label=label, **style)
     drawn.set_ydata(line.y)  # the limits of the axes are those without the divergences
     return drawn.get_color()
+
+
+def _draw_band(ax: Axes, curves: Curves, index: int, colour: Any) -> None:
+    """Draw a standard deviation of a run around a curve, that of the logarithm for errors."""
+    middle, sd = curves.values[index], np.asarray(curves.run_sd)[index]
+    with np.errstate(all="ignore"):
+        ends = np.array([middle - sd, middle + sd])
+        if curves.quantity.part != "gap":
+            ends = middle * np.exp(np.array([-sd, sd]) / middle)
+    known = np.all(np.isfinite(ends), axis=0)
+    low, high = ends
+    ax.fill_between(curves.grid, low, high, where=known, color=colour, alpha=_BAND, linewidth=0)
 
 
 def _draw_finite_size(ax: Axes, curves: Curves, index: int, colour: Any) -> None:

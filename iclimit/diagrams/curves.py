@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from iclimit.asymptotics.pretraining import error_spread
 from iclimit.asymptotics.pretraining.structure import Spectrum, parse_structure
 from iclimit.diagrams import curve_drawing
 from iclimit.diagrams.axes import at_least, parse_axis
@@ -55,6 +56,8 @@ class Curves(Result):
     finite_size : list of lists of SizedPrediction
         Predictions along each curve for the integers at the largest size; empty if nothing was
         simulated, or if simulations are extrapolated to infinite size.
+    run_sd : ndarray (curves, points), optional
+        Predicted standard deviation of one run at the dimension of a band.
     """
 
     quantity: Quantity
@@ -64,12 +67,14 @@ class Curves(Result):
     values: np.ndarray
     simulated: list[list[SimulatedValue]] = field(default_factory=list)
     finite_size: list[list[SizedPrediction]] = field(default_factory=list)
+    run_sd: np.ndarray | None = None
 
     def rows(self) -> list[dict[str, Any]]:
         """Theory, finite-size prediction and simulation as rows of a table, in long form."""
         known = self.quantity.all_parameters
         columns = [name for name in known if name == self.x or name in self.family[0]]
         extra: tuple[str, ...] = ("standard_error", "dim", "repeats") if self.simulated else ()
+        bands = [[]] * len(self.values) if self.run_sd is None else self.run_sd.tolist()
 
         def row(source: str, at: Mapping[str, Any], value: float, *more: Any) -> dict[str, Any]:
             head = {"source": source, "quantity": self.quantity.name, **self.quantity.spectra}
@@ -78,9 +83,9 @@ class Curves(Result):
             return {**head, **place, self.quantity.column: value, **numbers}
 
         rows = [
-            row("theory", parameters | {self.x: x}, value)
-            for parameters, line in zip(self.family, self.values, strict=True)
-            for x, value in zip(self.grid.tolist(), line.tolist(), strict=True)
+            row("theory", parameters | {self.x: x}, value) | ({"run_sd": sd} if band else {})
+            for parameters, line, band in zip(self.family, self.values, bands, strict=True)
+            for x, value, sd in itertools.zip_longest(self.grid.tolist(), line.tolist(), band)
         ]
         for value in itertools.chain(*self.simulated):
             for run in value.runs:
@@ -124,7 +129,11 @@ class Curves(Result):
         columns = {f"predicted_{name}": [p.parameters[name] for p in predicted] for name in axes}
         columns["predicted_value"] = [each.prediction.mean for each in predicted]
         columns["predicted_standard_error"] = [e.prediction.standard_error for e in predicted]
-        more = {name: ("prediction", column) for name, column in columns.items() if predicted}
+        more: dict[str, Any] = {
+            name: ("prediction", column) for name, column in columns.items() if predicted
+        }
+        if self.run_sd is not None:
+            more["run_sd"] = tuple(axes), self.run_sd.reshape(values.shape)
         return labelled_values(self.quantity, axes, self.fixed, values, simulated, **more)
 
     def draw(
@@ -141,7 +150,8 @@ class Curves(Result):
         """Draw theory as lines, simulation as points with error bars.
 
         Lines are drawn on a dense grid and leave the picture where they diverge.  The prediction
-        for the size of a simulation is dashed.  Several calls may draw into the same axes.
+        for the size of a simulation is dashed.  A band is one standard deviation of a run wide
+        on either side, of its logarithm for errors.  Several calls may draw into the same axes.
 
         Parameters
         ----------
@@ -175,6 +185,7 @@ def curve(
     test_spectrum: Spectrum | None = None,
     input_spectrum: Spectrum | None = None,
     normalize: bool = False,
+    band: int | None = None,
     simulation: Mapping[str, Any] | None = None,
     rng: int = 0,
     jobs: int = -1,
@@ -199,6 +210,9 @@ def curve(
         (tied_loss, tied_flow_loss, untied_loss) without a test spectrum.
     normalize : bool
         Divide each spectrum by its mean.
+    band : int, optional
+        Dimension of runs: a band around each curve shows how much one run scatters (icl_error,
+        idg_error and task_gap of isotropic data; the limit of the scatter, see `error_spread`).
     simulation : mapping, optional
         Simulate points of the curves (icl_error, idg_error and task_gap only): ``dim``, the
         dimension or several of them, three or more being extrapolated; optionally ``repeats``
@@ -252,7 +266,8 @@ def curve(
     grid = values[x]
     theory = chosen.evaluate(columns | {x: grid[None, :]})
     theory = np.broadcast_to(theory, (len(family), grid.size))
-    curves = Curves(chosen, x, grid, family, theory)
+    run_sd = None if band is None else _run_sd(chosen, columns | {x: grid[None, :]}, band)
+    curves = Curves(chosen, x, grid, family, theory, run_sd=run_sd)
     if simulation is None:
         return curves
     where = {"rng": rng, "jobs": jobs, "backend": backend, "scheduler": scheduler, "store": store}
@@ -272,6 +287,19 @@ def curve(
         return replace(curves, simulated=simulated)
     finite_size = predict_lines(chosen, x, grid, family, settings)
     return replace(curves, simulated=simulated, finite_size=finite_size)
+
+
+def _run_sd(quantity: Quantity, at: Mapping[str, np.ndarray], dim: int) -> np.ndarray:
+    """Predicted standard deviation of one run at a dimension."""
+    if quantity.structure is not None or not quantity.simulated:
+        which = "icl_error, idg_error or task_gap of isotropic data"
+        raise ValueError(f"quantity must be {which} for a band, got {quantity.name!r}")
+    if not at_least(1, dim):
+        raise ValueError(f"band must be an integer >= 1, got {dim!r}")
+    spread = getattr(error_spread(**at), quantity.part)
+    return (
+        np.asarray(np.broadcast_to(spread, np.broadcast_shapes(*map(np.shape, at.values())))) / dim
+    )
 
 
 def _places(

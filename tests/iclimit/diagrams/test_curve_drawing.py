@@ -206,3 +206,32 @@ def test_new_axes_are_made():
     ax = iclimit.curve("bayes_error", alpha=[1, 2, 3], rho=0.1).plot()
     assert ax.figure is plt.gcf()
     plt.close("all")
+
+
+def test_a_band_is_the_scatter_of_one_run():
+    at = {"alpha": [1.0, 2.0], "kappa": 1.0, "rho": 0.1}
+    tau = np.array([0.5, 0.9, 1.0, 1.5])
+    curves = iclimit.curve("icl_error", tau=tau, **at, band=24)
+    point = {"tau": 1.5, "alpha": 2.0, "kappa": 1.0, "rho": 0.1}
+    sd = float(iclimit.pretraining.error_spread(**point).icl) / 24
+    assert curves.run_sd[1, 3] == pytest.approx(sd)
+    assert curves.rows()[-1]["run_sd"] == pytest.approx(sd)
+    assert "run_sd" not in iclimit.curve("icl_error", tau=tau, **at).rows()[0]
+    bands = curves.plot().collections
+    assert len(bands) == 2
+    ends = np.concatenate([path.vertices for path in bands[1].get_paths()])
+    error = float(iclimit.icl_error(**point))
+    at_end = ends[ends[:, 0] == 1.5, 1]
+    assert at_end.min() == pytest.approx(error * np.exp(-sd / error))
+    assert at_end.max() == pytest.approx(error * np.exp(sd / error))
+    assert not np.any(ends[:, 0] == 1.0)  # the error is infinite
+    data = curves.to_xarray()
+    assert data.run_sd.sel(tau=1.5, alpha=2.0).item() == pytest.approx(sd)
+    gap = iclimit.curve("task_gap", tau=tau, **at, band=24)
+    assert gap.run_sd[1, 3] == pytest.approx(
+        float(iclimit.pretraining.error_spread(**point).gap) / 24
+    )
+    with pytest.raises(ValueError, match="for a band, got 'bayes_error'"):
+        iclimit.curve("bayes_error", alpha=[1, 2], rho=0.1, band=24)
+    with pytest.raises(ValueError, match="band must be an integer >= 1, got 0"):
+        iclimit.curve("icl_error", tau=tau, **at, band=0)
