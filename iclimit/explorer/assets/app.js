@@ -209,10 +209,10 @@ const explorer = {
       math.innerHTML = mathml;
       const text = make("pre", { tabIndex: 0 }, make("code", {}, latex));
       const details = make("details", {}, make("summary", {}, "LaTeX"), text);
-      const meanings = make("dl", { className: "symbols" }, ...symbols.map(([symbol, meaning]) => {
-        const term = make("dt");
+      const meanings = make("ul", { className: "symbols" }, ...symbols.map(([symbol, meaning]) => {
+        const term = make("span");
         term.innerHTML = symbol;
-        return make("div", {}, term, make("dd", {}, meaning));
+        return make("li", {}, term, make("span", {}, meaning));
       }));
       return make("article", {}, make("h4", {}, title), math, meanings, explorer.origin(source, page), details);
     });

@@ -503,8 +503,10 @@ def test_axes_are_set_by_links_boxes_and_drags(browser, page):
     assert text == ""
     show(browser, "#panel=phases&axes=0x:1:1000;0y:0.1:4")
     names = {"iclimit": iclimit, "np": np}
-    exec(browser.execute_script("return explorer.result.python"), names)
-    values = browser.execute_script("return Array.from(explorer.result.charts[0].heat.values)")
+    setup, values = browser.execute_script(
+        "const { python, charts } = explorer.result; return [python, [...charts[0].heat.values]]"
+    )
+    exec(setup, names)
     assert values == pytest.approx(np.ravel(names["diagram"].values), rel=1e-9)
     assert not console_errors(browser)
 
