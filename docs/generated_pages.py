@@ -5,6 +5,7 @@ import re
 import sys
 from pathlib import Path
 
+from evidence_page import write_evidence
 from house import house
 from markup import table
 from paper_pages import errata, papers
@@ -60,6 +61,8 @@ def write_generated():
     _write(folder / "papers.inc", "\n".join(papers()) + "\n")
     _write(folder / "house.inc", table("16 12 12 12 12 12 12 12", house()))
     _write(folder / "errata.inc", "\n".join(errata()) + "\n")
+    for name, text in write_evidence(folder).items():
+        _write(folder / name, text)
 
 
 def _api_page(shelf):

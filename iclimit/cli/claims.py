@@ -16,10 +16,12 @@ from iclimit.cli.flags import add_flag
 from iclimit.cli.output import add_output, output_file, stated
 from iclimit.cli.verbs import OneLineParser, PrintAndExit, verb
 from iclimit.tables import PICTURES
+from iclimit.validation.reference import RECORDS
 
 if TYPE_CHECKING:
     from iclimit.validation.claim import Claim
     from iclimit.validation.judge.run_claims import ClaimResult, ValidationRun
+    from iclimit.validation.reference import Record
 
 
 def _validate_flags(parser: OneLineParser) -> None:
@@ -31,6 +33,9 @@ def _validate_flags(parser: OneLineParser) -> None:
     )
     add_folder(parser, "folder of the report (default iclimit-report)", "iclimit-report")
     parser.add_argument("--pdf", action="store_true", help="save each figure as PDF, too")
+    parser.add_argument(
+        "--compare", choices=RECORDS, help="hold the run against this one, whose results are kept"
+    )
     add_preset(parser, "quick: two minutes on two cores; medium: 12; full: 70; day: a day")
 
 
@@ -54,13 +59,15 @@ def validate(options: argparse.Namespace) -> int:
     Simulate finite-size models, compare them with the theory, print a table and
     write report.html, results.json and the figures. Runs that are in the store
     are not simulated again. The exit status is 0 if every claim holds; 1 if one
-    does not hold or was not finished in time; 130 after Ctrl-C, when the report
-    has the claims that were finished.
+    does not hold, was not finished in time or differs from the results that
+    --compare names; 130 after Ctrl-C, when the report has the claims that were
+    finished.
 
     Examples
     --------
       iclimit validate
       iclimit validate ridgeless ridge --preset full
+      iclimit validate --compare medium
     """
     from iclimit.validation import select_claims
     from iclimit.validation.judge.report import write_report
@@ -84,7 +91,26 @@ def validate(options: argparse.Namespace) -> int:
     if outcome.interrupted:
         print("interrupted: the report holds the claims that were finished", file=sys.stderr)
         return 130
-    return 0 if outcome.holds else 1
+    agrees = print_differences(outcome, options.compare) if options.compare else True
+    return 0 if outcome.holds and agrees else 1
+
+
+def print_differences(run: ValidationRun, record: Record) -> bool:
+    """Print how a run differs from one on record; return whether they agree."""
+    from iclimit.validation.judge.record import compare_with_record
+
+    compared = compare_with_record(run, record)
+    print(compared)
+    for row in compared.verdict.failures:
+        print(
+            f"    {row.label}: on record {row.theory:.5g}, now {row.estimate:.5g}, z = {row.z:.1f}"
+        )
+    if compared.same_preset:
+        for name in compared.new:
+            print(f"    not on record: {name}")
+        for name in compared.missing:
+            print(f"    on record only: {name}")
+    return compared.holds
 
 
 def run_claims(options: argparse.Namespace, claims: Sequence[Claim], **more: Any) -> ValidationRun:

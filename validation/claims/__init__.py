@@ -13,7 +13,7 @@ FILES = (
     ("pretraining", "ridgeless ridge double_descent context_length nonmonotonicity"),
     ("pretraining", "task_diversity dmmse spread budget published"),
     ("descent", "learning_rate training preconditioner transfer schedules divergence dampening"),
-    ("descent", "constructions"),
+    ("descent", "constructions random_steps"),
     ("gdpp", "spectrum layers error baselines gdpp_table diagonal_table full_table profiles"),
     ("gdpp", "weights two_levels published_layers linear_layers"),
     ("dynamics", "merged cubic plateaus drop_times heads mixtures training_set published"),
@@ -27,7 +27,7 @@ FILES = (
     ("softmax", "double_descent"),
     ("networks", "lstm"),
     ("spectra", "sample_covariance free_convolution"),
-    ("pretraining", "solver sampler exact_error"),
+    ("pretraining", "mean_matrix random_points solver sampler exact_error"),
 )
 
 _CLAIMS: list[Claim] = [

@@ -2,6 +2,15 @@
 
 import csv
 from importlib import resources
+from typing import Literal, get_args
+
+# Presets whose results may be kept, each in a folder of its name, and those that are.
+Record = Literal["medium", "full"]
+RECORDS: list[Record] = [
+    each for each in get_args(Record) if (resources.files(__name__) / each / "run.json").is_file()
+]
+# The largest of them.
+LARGEST: Record = [*get_args(Record)[:1], *RECORDS][-1]
 
 
 def read_reference(name: str) -> list[dict[str, str]]:

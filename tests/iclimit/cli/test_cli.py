@@ -4,6 +4,7 @@ import csv
 import io
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from refusals import refused_command
@@ -11,6 +12,7 @@ from refusals import refused_command
 import iclimit
 from iclimit.cli import main
 from iclimit.validation import CLAIMS, ClaimResult, ValidationRun, Verdict
+from iclimit.validation.judge.record import read_record
 
 SETTING = ["--alpha", "1", "--kappa", "0.5", "--rho", "0.01"]
 FIGURES = [claim.name for claim in CLAIMS.values() if claim.figure]
@@ -62,6 +64,21 @@ def test_validate_writes_a_report(tmp_path, capsys):
     assert main(["validate", "solver", "test-error", "--out", str(out), "--jobs", "1"]) == 0
     assert "2 of 2 claims hold" in capsys.readouterr().out
     assert (out / "report.html").exists()
+
+
+def test_validate_holds_a_run_against_one_on_record(tmp_path, capsys, monkeypatch):
+    command = ["validate", "solver", "--out", str(tmp_path), "--jobs", "1", "--compare", "medium"]
+    assert main(command) == 0
+    assert "12 comparisons are on record; 0 others are not" in capsys.readouterr().out
+    known = {
+        key: replace(row, comparison=replace(row.comparison, theory=row.comparison.theory + 1))
+        for key, row in read_record("medium").items()
+    }
+    monkeypatch.setattr("iclimit.validation.judge.record.read_record", lambda _: known)
+    assert main(command) == 1
+    out = capsys.readouterr().out
+    assert "12 disagree with the record" in out
+    assert "theory of solver: Gamma at n=80 ridge=0: on record" in out
 
 
 @pytest.mark.parametrize("name", [FIGURES[0], FIGURES[-1]])

@@ -59,7 +59,7 @@ def rows(effort: Effort) -> Rows:
     """Rates and losses against the closed forms, and the line search against the formula."""
     for law in LAWS:
         size = {name: SIZES[name] for name in ("context", "dim")}
-        traces = run(mean_traces, input_law=law, most=2, contexts=effort(80_000), **size)
+        traces = run(mean_traces, input_law=law, most=2, contexts=effort(50_000), **size)
         derivation = call(derive_learning_rate, law, normalization="sum")
         for noise in NOISES:
             name, where = f"{law}, noise {noise:g}", setting(law, noise)
@@ -79,7 +79,7 @@ def rows(effort: Effort) -> Rows:
                     estimate = call(from_contexts, traces, law, noise, rate)
                     label, of = f"derived {field}, {name}", f"derive_learning_rate.{field}"
                     yield mean(label, theory, estimate, of=of, draws=law)
-            data = run(simulate_learning_rate, contexts=effort(40_000), **where)
+            data = run(simulate_learning_rate, contexts=effort(25_000), **where)
             yield mean(f"rate from data, {name}", best.rate, data.rate)
             yield mean(f"loss on data, {name}", best.loss, data.loss(best.rate))
             pair = run(search, input_law=law, noise_variance=noise, tasks=SEARCHED)

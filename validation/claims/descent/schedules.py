@@ -23,12 +23,20 @@ from iclimit.simulate.descent.steps import descend
 from iclimit.simulate.prompts import draw_prompts
 from iclimit.validation import difference
 from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.claims.descent.contexts import best_rates, jackknife, mean_traces
+from iclimit.validation.claims.descent.contexts import (
+    best_rates,
+    jackknife,
+    mean_loss,
+    mean_traces,
+)
 from iclimit.validation.rows import Later, Rows, call, limit, mean, note, run
 
 RATIO = 0.5
 SIZE = {"context": 20, "dim": 10}
 STEPS, NOISES = (1, 2, 3), (0.0, 0.05)
+# Noise at which the best residual polynomial of three steps has complex zeros: two of the best
+# real rates are equal.
+MUCH_NOISE = 0.2
 METHODS = {
     "optimal": descent.optimal_schedule,
     "constant": descent.constant_schedule,
@@ -114,6 +122,11 @@ def rows(effort: Effort) -> Rows:
                 theory = call(descent.derive_schedule, steps, **SIZE).result
                 label, of = f"derived loss, L={steps}", "derive_schedule"
                 yield mean(label, theory, losses["optimal"], of=of, draws=noise)
+    yield from rate_rows(traces, max(STEPS), MUCH_NOISE)
+    best = call(descent.optimal_schedule, **setting(max(STEPS), MUCH_NOISE))
+    found = call(mean_loss, traces, best.rates, MUCH_NOISE)
+    label = f"optimal rates, L={max(STEPS)} v={MUCH_NOISE:g}"
+    yield mean(label, best.loss, found, draws="traces")
     for order in (2, 3):
         theory, found = call(derived_moment, order), traces[:, order]
         label, of = f"derived moment of order {order}", "derive_wishart_moment"

@@ -68,7 +68,13 @@ def penalties(noise_law: str) -> tuple[tuple[float, float], ...]:
 
 
 def simulate_prompts(
-    *, noise_law: str, tuned: tuple[float, float], contexts: int, rng: Any, backend: str = "numpy"
+    *,
+    noise_law: str,
+    tuned: tuple[float, float],
+    contexts: int,
+    rng: Any,
+    queries: bool = False,
+    backend: str = "numpy",
 ) -> SimulatedBaselines:
     """Baselines on whole prompts."""
     multiplier, threshold = tuned
@@ -78,6 +84,7 @@ def simulate_prompts(
         rng=rng,
         multiplier=multiplier,
         threshold=threshold,
+        queries=queries,
         backend=backend,
     )
 
@@ -96,11 +103,13 @@ def rows(effort: Effort) -> Rows:
         yield from law_rows(law, given[law])
     for law in WHOLE:
         prompts = effort(10_000)
-        whole = run(simulate_prompts, noise_law=law, tuned=tuned_penalty(law), contexts=prompts)
-        for name, field in {"oracle": "oracle", **METHODS}.items():
-            theory, of = getattr(baselines(law), field), f"ridge_baselines.{field}"
-            label, loss = f"{name}, whole prompts, {law}", whole.losses[name]
-            yield mean(label, theory, loss, of=of, draws=("prompts", law))
+        for words, queries in (("whole prompts", False), ("whole prompts and queries", True)):
+            law_of_cell = {"noise_law": law, "tuned": tuned_penalty(law), "queries": queries}
+            whole = run(simulate_prompts, **law_of_cell, contexts=prompts)
+            for name, field in {"oracle": "oracle", **METHODS}.items():
+                theory, of = getattr(baselines(law), field), f"ridge_baselines.{field}"
+                label, loss = f"{name}, {words}, {law}", whole.losses[name]
+                yield mean(label, theory, loss, of=of, draws=(words, law))
     for law, name in product(NOISY, METHODS):
         yield published_row(name, law)
     yield drawing(draw, given)

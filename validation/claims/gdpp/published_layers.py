@@ -74,7 +74,7 @@ def rows(effort: Effort) -> Rows:
     for context in CHECKED:
         best, size = minima(context)[0], {"context": context, "dim": DIM, "input_law": "uniform"}
         rates, gammas = tuple(best.rates.tolist()), tuple(best.gammas.tolist())
-        simulated = run(simulate_gdpp, rates=rates, gammas=gammas, **size, contexts=effort(50_000))
+        simulated = run(simulate_gdpp, rates=rates, gammas=gammas, **size, contexts=effort(25_000))
         label = f"loss of the best two layers on simulated contexts, N={context}"
         loss = call(mul, NULL, simulated.loss.samples)
         yield mean(label, layers_loss(context), loss, of="gdpp_minima.loss")

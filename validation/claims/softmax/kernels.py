@@ -26,6 +26,9 @@ RATIO = 0.5
 CONTEXTS = {"tiny": 1_000, "quick": 5_000, "medium": 20_000, "full": 150_000}
 # Kernels that are not normalised, at inverse temperature 1/sqrt(d).
 KINDS = ("linear", "ReLU", "tanh")
+# A short context with label noise, at which the kernels are compared too, and prompts for it.
+SHORT: dict[str, Any] = {"context": 5, "dim": 4, "noise_variance": 0.7}
+SHORT_PROMPTS = 30_000
 # Softmax heads: inverse temperatures times sqrt(d).
 HEADS: dict[str, tuple[float, ...]] = {
     "one head": (1.0,),
@@ -47,6 +50,12 @@ def finite(kind: str, dim: int) -> softmax.KernelHead:
     return softmax.optimal_kernel(
         KERNELS[kind], inverse_temperature=dim**-0.5, context=round(dim / RATIO), dim=dim
     )
+
+
+@cache
+def finite_noisy(kind: str) -> softmax.KernelHead:
+    """The same in a short context with label noise, at inverse temperature 1/2."""
+    return softmax.optimal_kernel(KERNELS[kind], inverse_temperature=0.5, **SHORT)
 
 
 def best_values(t: tuple[float, ...], dim: int) -> tuple[float, ...]:
@@ -83,6 +92,12 @@ def rows(effort: Effort) -> Rows:
         for dim, loss in losses[kind].items():
             theory, of = call(finite, kind, dim).loss, "optimal_kernel.loss"
             yield mean(f"{kind} kernel, d={dim}", theory, loss, of=of, draws=(kind, dim))
+        best = call(finite_noisy, kind)
+        loss = simulated_loss(
+            0.5, finite_noisy(kind).value, kernel=kind, **SHORT, contexts=effort(SHORT_PROMPTS)
+        )
+        label = f"{kind} kernel, N={SHORT['context']}, d={SHORT['dim']}, noise"
+        yield mean(label, best.loss, loss, of="optimal_kernel.loss")
     for name, t in HEADS.items():
         factor = LARGER.get(name, 1)
         losses[name] = {

@@ -1,0 +1,166 @@
+"""Put a validation on record: ``python -m benchmarks.record REPORT/results.json``.
+
+Writes the folder of the preset in ``validation/reference``, from results of ``iclimit validate``.
+Results of single claims that were run again, given after those of all, replace theirs.  With
+``--seeds`` the distribution of z over seeds is written from results of the quick preset.
+
+After a change of a claim, ``iclimit validate CLAIM --preset full --out DIR`` and ``python -m
+benchmarks.record DIR/results.json --add`` put it on record and keep the others.
+"""
+
+import argparse
+import csv
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.calibration import failures, z_table
+from iclimit.validation import CLAIMS
+from iclimit.validation.claim import Effort
+from iclimit.validation.judge.coverage import TOGETHER
+from iclimit.validation.judge.record import ROUNDING
+from iclimit.validation.rows import Limit, Single, cells_of
+
+FOLDER = Path(__file__).parents[1] / "validation" / "reference"
+# Digits that are kept of each number of a comparison.
+DIGITS = {
+    **{"theory": 12, "estimate": 9, "standard_error": 4, "allowance": 4, "degrees": 4},
+    **{"z": 4, "threshold": 5, "would_notice": 3},
+}
+SHARED = ("preset", "seed", "backend", "versions")
+
+
+def merged(paths: Sequence[Path]) -> dict[str, Any]:
+    """Results of several runs of one preset and seed, the last of each claim."""
+    runs = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    for each in runs:
+        for name in SHARED:
+            if each[name] != runs[0][name]:
+                raise SystemExit(f"{name} differs: {runs[0][name]} and {each[name]}")
+    claims = {each["name"]: each for run in runs for each in run["claims"]}
+    unknown = claims.keys() - CLAIMS.keys()
+    lacking = CLAIMS.keys() - claims.keys()
+    print(f"claims no longer there: {sorted(unknown)}; without results: {sorted(lacking)}")
+    kept = [claims[name] for name in CLAIMS if name in claims]
+    return runs[0] | {"claims": kept, "seconds": sum(each["seconds"] for each in runs)}
+
+
+def drawn_labels(name: str, preset: Any) -> set[str]:
+    """Labels of comparisons whose theory depends on random draws."""
+    drawn = set()
+    for row in CLAIMS[name].rows(Effort(preset)):
+        if isinstance(row, Single) and any(cells_of(row.theory)):
+            drawn.add(row.label)
+        elif isinstance(row, Limit):
+            drawn |= {label for label, each in row.theories.items() if any(cells_of(each))}
+    return drawn
+
+
+def varying(results: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
+    """Claims and labels of the comparisons whose theory differs from seed to seed."""
+    first: dict[tuple[str, str, str], float] = {}
+    found = set()
+    for claim, row in (pair for each in results for pair in comparisons_of(each)):
+        theory = float(row["theory"])
+        known = first.setdefault((claim, row["label"], row["of"]), theory)
+        if abs(theory - known) > ROUNDING * abs(known):
+            found.add((claim, row["label"]))
+    return found
+
+
+def comparisons_of(results: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Name of the claim and comparison, all comparisons of a validation."""
+    for claim in results["claims"]:
+        for row in claim.get("comparisons", ()):
+            yield claim["name"], row
+
+
+def table_of_comparisons(
+    results: Mapping[str, Any], seeds: Sequence[Mapping[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """Rows of the table of comparisons."""
+    differ = varying(seeds)
+    drawn = {
+        (claim["name"], label)
+        for claim in results["claims"]
+        for label in drawn_labels(claim["name"], results["preset"])
+    }
+    together = ((TOGETHER, row) for row in results["together"])
+    for claim, row in (*comparisons_of(results), *together):
+        numbers = {name: f"{float(row[name]):.{count}g}" for name, count in DIGITS.items()}
+        yield {
+            **{"claim": claim, "label": row["label"], "of": row["of"], "pooled": row["pooled"]},
+            **numbers,
+            "upper_bound": int(row["upper_bound"]),
+            "drawn": int((claim, row["label"]) in differ | drawn),
+        }
+
+
+def table_of_claims(results: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Rows of the table of claims, with the sizes and repeats of their simulations."""
+    for claim in results["claims"]:
+        cells = CLAIMS[claim["name"]].cells(results["preset"])
+        given = [dict(cell.parameters) for cell in cells]
+        dims = sorted({int(each["dim"]) for each in given if "dim" in each})
+        repeats = sum(int(each.get("repeats", each.get("contexts", 1))) for each in given)
+        yield {
+            **{name: claim[name] for name in ("name", "subject", "title")},
+            "holds": int(claim["holds"]),
+            "cpu_seconds": f"{claim['cpu_seconds']:.3g}",
+            "cells": len(cells),
+            "dims": " ".join(map(str, dims)),
+            "draws": repeats,
+        }
+
+
+def with_others(path: Path, rows: Iterable[Mapping[str, Any]], column: str) -> list[Any]:
+    """Rows, and those on record of other claims, in the order of the claims."""
+    new = list(rows)
+    own = {row[column] for row in new}
+    with path.open(encoding="utf-8", newline="") as file:
+        old = [row for row in csv.DictReader(file) if row[column] not in own]
+    order = {name: number for number, name in enumerate((*CLAIMS, TOGETHER))}
+    both = (row for row in (*old, *new) if row[column] in order)
+    return sorted(both, key=lambda row: order[row[column]])
+
+
+def write(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write a table."""
+    rows = list(rows)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        table = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        table.writeheader()
+        table.writerows(rows)
+    print(f"{path}: {len(rows)} rows, {path.stat().st_size / 1e3:.0f} kB")
+
+
+def main() -> None:
+    """Read results and write the record."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.record", description=__doc__)
+    parser.add_argument("results", type=Path, nargs="+", help="results.json of one preset")
+    parser.add_argument("--add", action="store_true", help="keep what is on record of others")
+    parser.add_argument("--seeds", type=Path, nargs="+", default=[], help="of other seeds")
+    arguments = parser.parse_args()
+    results = merged(arguments.results)
+    folder = FOLDER / results["preset"]
+    seeds = [json.loads(path.read_text(encoding="utf-8")) for path in arguments.seeds]
+    folder.mkdir(exist_ok=True)
+    paths = [folder / f"{name}.csv" for name in ("comparisons", "claims")]
+    if arguments.add:
+        results["together"] = []
+    tables: list[Any] = [table_of_comparisons(results, seeds), table_of_claims(results)]
+    for path, rows, column in zip(paths, tables, ("claim", "name"), strict=True):
+        write(path, with_others(path, rows, column) if arguments.add else rows)
+    if arguments.add:
+        return
+    if seeds:
+        write(folder / "seeds.csv", z_table(seeds))
+    setting = {name: results[name] for name in (*SHARED, "seconds")}
+    setting["seeds"] = {"seeds": [each["seed"] for each in seeds], "failures": failures(seeds)}
+    text = json.dumps(setting, indent=1)
+    (folder / "run.json").write_text(f"{text}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""Steps of gradient descent at settings that the seed draws.
+
+For contexts, dimensions, inputs, noise, rates and preconditioning drawn from wide ranges, the
+simulated losses of one step, of two steps and of two layers of GD++ equal the exact ones.  Another
+seed draws other settings.
+
+Source: {vonoswald2023}, Proposition 1 and GD++; exact losses: documentation.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from iclimit.asymptotics.descent import (
+    learning_rate_loss,
+    optimal_learning_rate,
+    optimal_schedule,
+    schedule_loss,
+)
+from iclimit.asymptotics.gdpp import gdpp_loss
+from iclimit.simulate.descent import simulate_learning_rate, simulate_schedule
+from iclimit.simulate.gdpp import simulate_gdpp
+from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claims.random_settings import RandomSetting, describe, random_rows
+from iclimit.validation.rows import Rows
+
+LAWS = ("gaussian", "uniform", "rademacher", "laplace")
+DIMS = (3, 10)
+# Pairs over dimension.  In short contexts two steps have rare losses that carry their mean.
+FEW, MANY = (0.8, 4.0), (3.0, 6.0)
+# Rates over the optimal ones, strength of preconditioning, and noise ratio.
+RATES, GAMMAS, NOISE = (0.5, 1.1), (0.0, 0.15), (0.0, 0.3)
+
+
+def sizes(generator: np.random.Generator, ratio: tuple[float, float]) -> dict[str, int]:
+    """Context and dimension."""
+    dim = int(generator.integers(DIMS[0], DIMS[1] + 1))
+    return {"context": max(2, round(generator.uniform(*ratio) * dim)), "dim": dim}
+
+
+def random_step(*, number: int, repeats: int, rng: Any) -> RandomSetting:  # noqa: ARG001
+    """Loss of one step from simulated tasks with labels."""
+    where, runs = rng.spawn(2)
+    generator = np.random.default_rng(where)
+    setting: dict[str, Any] = sizes(generator, FEW)
+    setting |= {
+        "input_law": str(generator.choice(LAWS)),
+        "task_variance": float(generator.uniform(0.5, 2.0)),
+        "noise_variance": float(generator.uniform(0.0, 2.0)),
+    }
+    rate = float(optimal_learning_rate(**setting).rate * generator.uniform(*RATES))
+    found = simulate_learning_rate(**setting, contexts=repeats, rng=runs)
+    values = {"loss": (float(learning_rate_loss(rate, **setting)), found.loss(rate))}
+    return RandomSetting(describe(**setting, rate=rate), values)
+
+
+def random_layers(*, number: int, repeats: int, rng: Any) -> RandomSetting:  # noqa: ARG001
+    """Losses of two steps, and of two layers of GD++, on simulated contexts."""
+    where, *seeds = rng.spawn(3)
+    generator = np.random.default_rng(where)
+    setting: dict[str, Any] = sizes(generator, MANY)
+    setting["noise_ratio"] = float(generator.uniform(*NOISE))
+    rates = optimal_schedule(steps=2, **setting).rates * generator.uniform(*RATES, size=2)
+    gammas = (float(generator.uniform(*GAMMAS)),)
+    steps, layers = (
+        simulate(*arguments, **setting, contexts=repeats, rng=seed)
+        for simulate, arguments, seed in (
+            (simulate_schedule, ([rates],), seeds[0]),
+            (simulate_gdpp, (rates, gammas), seeds[1]),
+        )
+    )
+    values = {
+        "two steps": (float(schedule_loss(rates, **setting)), steps.losses[0]),
+        "two layers": (float(gdpp_loss(rates, gammas=gammas, **setting)), layers.loss),
+    }
+    words = describe(**setting, rates=rates.round(4).tolist(), gamma=gammas[0])
+    return RandomSetting(words, values)
+
+
+def rows(effort: Effort) -> Rows:
+    """One step, two steps and two layers at every drawn setting."""
+    yield from random_rows(effort, "one step", random_step, 20_000, {"loss": "learning_rate_loss"})
+    of = {"two steps": "schedule_loss", "two layers": "gdpp_loss"}
+    yield from random_rows(effort, "more steps", random_layers, 10_000, of)
+
+
+claim = Claim.of("random-steps", __doc__, rows, figure=False)

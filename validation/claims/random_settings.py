@@ -1,0 +1,58 @@
+"""Claims at settings that the seed of a validation draws: other seeds explore other settings."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from iclimit.results import Estimate
+from iclimit.validation.claim import Effort
+from iclimit.validation.rows import Rows, call, mean, note, run
+
+# Settings of each kind.
+NUMBER = 2
+
+
+@dataclass(frozen=True)
+class RandomSetting:
+    """Theory and simulation at a setting that was drawn.
+
+    Attributes
+    ----------
+    words : str
+        The setting.
+    values : dict
+        Theory and estimate by what is compared.
+    """
+
+    words: str
+    values: Mapping[str, tuple[Estimate | float, Estimate]]
+
+
+def describe(**setting: Any) -> str:
+    """A setting in words."""
+    return " ".join(
+        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in setting.items()
+    )
+
+
+def random_rows(
+    effort: Effort,
+    kind: str,
+    function: Callable[..., RandomSetting],
+    repeats: int,
+    of: Mapping[str, str],
+) -> Rows:
+    """Comparisons at settings that a function draws, simulates and predicts.
+
+    ``of`` names what is compared, and the functions of the theory behind it.
+    """
+    for number in range(NUMBER):
+        drawn = run(function, number=number, repeats=effort(repeats))
+        for name, tested in of.items():
+            theory, estimate = (drawn.values[name][side] for side in range(2))
+            label = f"{name}, {kind}, drawn setting {number + 1}"
+            yield mean(label, theory, estimate, of=tested, draws=(kind, number))
+        yield note(
+            call(f"{kind.capitalize()}, drawn setting {number + 1}: {{}}.".format, drawn.words)
+        )
