@@ -128,7 +128,7 @@ GALLERY = {
     ),
     "recurrent": ("recurrent_rules", "gates"),
     "yours": (
-        *("plan_runs", "check_runs", "which_algorithm", "trained_weights"),
+        *("plan_runs", "check_runs", "fit_runs", "which_algorithm", "trained_weights"),
         *("many_seeds", "validate"),
     ),
 }

@@ -204,6 +204,9 @@ BEFORE = {
     "check lu_letey_linear_simulations.csv": lambda: shutil.copy(
         REFERENCE / "lu_letey_linear_simulations.csv", "."
     ),
+    "fit runs.csv": write_runs,
+    "fit runs.csv --free rho,tau --columns icl=test_loss": lambda: write_runs(icl="test_loss"),
+    "fit runs.csv --free factor,offset": lambda: write_runs("rho"),
     "check-curve curve.csv": lambda: write_curve(f"{MERGED} --steps 12000 --record 50"),
     "check-curve runs.csv": lambda: write_curve(
         f"{SEPARATE} --steps 9000 --record 50", column="seed"
@@ -221,7 +224,7 @@ BEFORE = {
 
 
 # Verbs whose exit status 1 is a verdict.
-JUDGES = {"check", "check-curve", "train"}
+JUDGES = {"check", "check-curve", "fit", "train"}
 
 
 @pytest.mark.slow

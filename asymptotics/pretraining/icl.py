@@ -129,7 +129,7 @@ def icl_error(
     >>> icl_error(tau=[0.5, 1.0, 2.0], alpha=1.0, kappa=0.5, rho=0.1).round(3)
     array([1.483,   inf, 1.471])
     """
-    return _errors(tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge)[0]
+    return both_errors(tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge)[0]
 
 
 def idg_error(
@@ -161,7 +161,7 @@ def idg_error(
     >>> round(float(idg_error(tau=1.6, alpha=1.0, kappa=0.5, rho=0.1)), 4)
     1.0967
     """
-    return _errors(tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge)[1]
+    return both_errors(tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge)[1]
 
 
 def task_gap(
@@ -187,7 +187,7 @@ def task_gap(
     >>> round(float(task_gap(tau=1.6, alpha=1.0, kappa=0.5, rho=0.1)), 4)
     0.7497
     """
-    icl, idg = _errors(tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge)
+    icl, idg = both_errors(tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge)
     math_ = namespace(icl=icl, idg=idg)
     with math_.quiet():
         return math_.finish(
@@ -195,13 +195,14 @@ def task_gap(
         )
 
 
-def _errors(**parameters: Any) -> tuple[Value, Value]:
-    """Both errors, from unchecked arguments to finished values."""
-    math_, (tau, alpha, kappa, rho, ridge) = checked(**parameters)
-
+def both_errors(
+    *, tau: Number, alpha: Number, kappa: Number, rho: Number, ridge: Number = 0.0
+) -> tuple[Value, Value]:
+    """ICL and IDG error, with the arguments of `icl_error`, at the cost of one."""
+    math_, values = checked(tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge)
     errors = partial(_errors_of_block, math_)
     with math_.quiet():
-        icl, idg = in_blocks(errors, tau, alpha, kappa, rho, ridge, results=2)
+        icl, idg = in_blocks(errors, *values, results=2)
     return math_.finish(icl), math_.finish(idg)
 
 

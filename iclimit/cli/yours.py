@@ -14,16 +14,16 @@ from iclimit.cli.diagrams import SPECTRA, add_spectra
 from iclimit.cli.flags import Settings, add_flag, add_flags, arguments
 from iclimit.cli.output import add_format, add_output, add_style, output, print_result, stated
 from iclimit.cli.theory import add_covariance
-from iclimit.cli.values import parse_values
+from iclimit.cli.values import parse_names, parse_values
 from iclimit.cli.verbs import OneLineParser, verb
 from iclimit.tables import rows_text
 
 if TYPE_CHECKING:
     from iclimit.problem import Problem
-    from iclimit.validation import CurveCheck
+    from iclimit.validation import CurveCheck, RunFit
     from iclimit.validation.yours.runs.check import RunCheck
 
-Checked = TypeVar("Checked", "RunCheck", "CurveCheck")
+Checked = TypeVar("Checked", "RunCheck", "RunFit", "CurveCheck")
 
 TABLE: Settings = {"flag": "table", "metavar": "FILE", "text": "table of results"}
 
@@ -77,12 +77,56 @@ def check(options: argparse.Namespace) -> int:
     """
     from iclimit.validation.yours.runs.check import check_runs
 
+    result = _check(options, check_runs, _reading(options))
+    if not result.judged:
+        raise ValueError("no row has a standard error and a finite prediction: nothing is judged")
+    return 0 if result.holds else 1
+
+
+def _reading(options: argparse.Namespace) -> Settings:
+    """Arguments of `check_runs`."""
+    from iclimit.validation.yours.runs.check import check_runs
+
     given = arguments(options, check_runs)
     shared = {name: getattr(options, name) for name in options.parameters}
     given["parameters"] = {name: each for name, each in shared.items() if each is not None}
-    result = _check(options, check_runs, given)
-    if not result.judged:
-        raise ValueError("no row has a standard error and a finite prediction: nothing is judged")
+    return given
+
+
+def _fit_flags(parser: OneLineParser) -> None:
+    text = "what is fitted: tau, alpha, kappa, rho, ridge, factor, offset, task_norm (default rho)"
+    names: Settings = {"type": parse_names, "metavar": "LIST", "default": ("rho",)}
+    parser.add_argument("--free", help=text, **names)
+    _check_flags(parser)
+
+
+@verb("fit", _fit_flags)
+def fit(options: argparse.Namespace) -> int:
+    """Fit effective parameters to your own results of pretrained linear attention.
+
+    FILE is a table as of iclimit check; rows without error bars are single runs.
+    The parameters of --free are changed until the theory at finite size fits best,
+    by least squares on the logarithms of the errors. A parameter for which all rows
+    have the same value gets another one; otherwise the values of the rows are
+    multiplied by a factor. A free parameter needs no column. factor multiplies all
+    errors, offset is added to them, task_norm is the squared norm of the tasks
+    over d.
+
+    Intervals are those of the profile of chi-square. Parameters that the table does
+    not tell apart are named, with the combination that it does fix.
+
+    The exit status is 0 if the theory explains the table at the fitted values, 1 if
+    it does not at any, 2 if the table cannot be used.
+
+    Examples
+    --------
+      iclimit fit runs.csv
+      iclimit fit runs.csv --free rho,tau --columns icl=test_loss -o fit.png
+      iclimit fit runs.csv --free factor,offset --rho 0.1 --format json
+    """
+    from iclimit.validation import fit_runs
+
+    result = _check(options, fit_runs, _reading(options) | {"free": options.free})
     return 0 if result.holds else 1
 
 

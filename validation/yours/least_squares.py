@@ -39,7 +39,9 @@ POINTS, REACH, RISE = 5, 3.0, 5.0
 # Distance of the starting points from the first one, and how many are followed to their minimum.
 FAR, FOLLOWED = 1.5, 3
 
+# Residuals (..., n) at parameters (..., p), and ends of the ranges of these.
 Residuals = Callable[[np.ndarray], np.ndarray]
+Bounds = tuple[np.ndarray, np.ndarray]
 
 # Combinations of parameters in words, as gradients of their logarithms.
 Combinations = Mapping[str, Mapping[str, float]]
@@ -162,71 +164,88 @@ class Profile:
     points: np.ndarray
     best: int
 
+    def root(self, values: np.ndarray | float) -> np.ndarray:
+        """Signed root of the rise, which is nearly linear in the parameter."""
+        sides = np.sign(np.arange(len(self.values)) - self.best)
+        return np.asarray(PchipInterpolator(self.values, sides * np.sqrt(self.rises))(values))
+
     def interval(self, level: int) -> tuple[float, float]:
         """Ends of an interval of 68 or 95 %; ends of the range where it is open."""
-        roots = np.sqrt(self.rises) * np.sign(np.arange(len(self.values)) - self.best)
-        curve = PchipInterpolator(self.values, roots)
-        ends = []
-        for side, end in ((-1, self.values[0]), (1, self.values[-1])):
-            level_root = side * math.sqrt(LEVELS[level])
-            if side * (curve(end) - level_root) <= 0:
-                ends.append(float(end))
-            else:
-                middle = self.values[self.best]
-                ends.append(float(brentq(lambda x, at=level_root: curve(x) - at, middle, end)))
+        middle, size, ends = self.values[self.best], math.sqrt(LEVELS[level]), []
+        for side, end in ((-1, float(self.values[0])), (1, float(self.values[-1]))):
+            if side * self.root(end) > size:
+                end = brentq(lambda x, side=side: self.root(x) - side * size, middle, end)
+            ends.append(float(end))
         return ends[0], ends[1]
 
 
-def minimum(
-    residuals: Residuals, start: np.ndarray, bounds: tuple[np.ndarray, np.ndarray]
-) -> np.ndarray:
+def follow(residuals: Residuals, start: np.ndarray, bounds: Bounds) -> np.ndarray:
+    """Parameters of a minimum of the sum of squares near the start."""
+    start = np.clip(start, *bounds)
+    if not len(start):
+        return start
+    last: tuple[np.ndarray, np.ndarray] = start, np.empty(0)
+
+    def values(x: np.ndarray) -> np.ndarray:
+        """Residuals, with their slopes from the same call."""
+        nonlocal last
+        here, slopes = values_and_slopes(residuals, x)
+        last = x.copy(), slopes
+        return here
+
+    def slopes(x: np.ndarray) -> np.ndarray:
+        known, found = last
+        return found if np.array_equal(x, known) else values_and_slopes(residuals, x)[1]
+
+    settings = {"xtol": 1e-6, "max_nfev": 50}
+    return least_squares(values, start, jac=slopes, bounds=bounds, **settings).x
+
+
+def minimum(residuals: Residuals, start: np.ndarray, bounds: Bounds) -> np.ndarray:
     """Parameters of the least sum of squares, from several starting points."""
     steps = product((0.0, -FAR, FAR), repeat=min(len(start), 3))
-    starts = [start + np.resize(step, len(start)) for step in steps]
-    starts = [np.clip(each, *bounds) for each in starts]
-    starts.sort(key=lambda x: float(np.sum(residuals(x) ** 2)))
-    fits = [least_squares(residuals, x, bounds=bounds) for x in starts[:FOLLOWED]]
-    return np.asarray(min(fits, key=lambda fit: float(fit.cost)).x)
+    starts = np.array([start + np.resize(step, len(start)) for step in steps]).clip(*bounds)
+    order = np.argsort(_squares(residuals, starts), kind="stable")
+    ends = [follow(residuals, starts[i], bounds) for i in order[:FOLLOWED]]
+    return ends[int(np.argmin(_squares(residuals, np.array(ends))))]
 
 
-def slopes_of(residuals: Residuals, x: np.ndarray, step: float = 1e-4) -> np.ndarray:
-    """Slopes (n, p) of residuals by central differences."""
+def _squares(residuals: Residuals, x: np.ndarray) -> np.ndarray:
+    return np.asarray(np.sum(residuals(x) ** 2, axis=-1))
+
+
+def values_and_slopes(
+    function: Residuals, x: np.ndarray, step: float = 1e-4
+) -> tuple[np.ndarray, np.ndarray]:
+    """Values (n,) and slopes (n, p) of a function of parameters (..., p), in one call of it."""
     moves = step * np.eye(len(x))
-    return np.transpose([(residuals(x + h) - residuals(x - h)) / (2 * step) for h in moves])
+    here, low, high = np.split(function(np.vstack([x, x - moves, x + moves])), [1, len(x) + 1])
+    return here[0], (high - low).T / (2 * step)
 
 
 def profile(
-    residuals: Residuals,
-    best: np.ndarray,
-    index: int,
-    error: float,
-    bounds: tuple[np.ndarray, np.ndarray],
+    residuals: Residuals, best: np.ndarray, index: int, error: float, bounds: Bounds
 ) -> Profile:
     """Profile of a parameter around the best values, which has this standard error."""
-    low, high = bounds
-    others = np.arange(len(best)) != index
-    least = float(np.sum(residuals(best) ** 2))
+    least, others = float(_squares(residuals, best)), np.arange(len(best)) != index
+    free = bounds[0][others], bounds[1][others]
     points = [(0.0, best)]
-    for side in (-1, 1):
-        end, x = (low, high)[side > 0][index], best
-        step = side * min(REACH * error, 1.0) / POINTS
-        number = 0
-        while x[index] != end and (number < POINTS or points[-1][0] < RISE):
+    for side, ends in zip((-1, 1), bounds, strict=True):
+        x, rise, number, step = best, 0.0, 0, side * min(REACH * error, 1.0) / POINTS
+        while x[index] != ends[index] and (number < POINTS or rise < RISE):
             number += 1
-            step *= 1 if number <= POINTS else 1.5
-            value = np.clip(x[index] + step, low[index], high[index])
+            step *= 1.0 if number <= POINTS else 1.5
             x = x.copy()
-            x[index] = value
-            if np.any(others):
+            x[index] = np.clip(x[index] + step, bounds[0][index], bounds[1][index])
 
-                def rest(y: np.ndarray, x: np.ndarray = x) -> np.ndarray:
-                    moved = x.copy()
-                    moved[others] = y
-                    return residuals(moved)
+            def rest(y: np.ndarray, x: np.ndarray = x) -> np.ndarray:
+                moved = np.broadcast_to(x, (*y.shape[:-1], len(x))).copy()
+                moved[..., others] = y
+                return residuals(moved)
 
-                ends = low[others], high[others]
-                x[others] = least_squares(rest, x[others], bounds=ends, xtol=1e-4).x
-            points.append((max(float(np.sum(residuals(x) ** 2)) - least, 0.0), x))
+            x[others] = follow(rest, x[others], free)
+            rise = max(float(_squares(residuals, x)) - least, 0.0)
+            points.append((rise, x))
     points.sort(key=lambda point: float(point[1][index]))
     rises, places = zip(*points, strict=True)
     number = next(i for i, x in enumerate(places) if x is best)

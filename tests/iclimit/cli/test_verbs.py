@@ -31,6 +31,7 @@ RESULTS = {
     "dynamics merged --dim 2 --heads 2": TABLES + PICTURES,
     "dynamics separate --dim 2 --heads 2 --init-scale 1e-2 --curve 20": TABLES + PICTURES,
     "check runs.csv": TABLES + PICTURES,
+    "fit runs.csv": TABLES + PICTURES,
     f"check-curve curve.csv --columns run=repeat {CURVE}": TABLES + PICTURES,
     "train descent --training-set 60 --steps 60": TABLES + PICTURES,
     "train linear-transformer --noise-law uniform:1 --context 4 --dim 2 --starts 1 --contexts 512 "
@@ -77,7 +78,7 @@ def test_results_are_written_in_every_ending(command, folder, tmp_path, capsys, 
         path = tmp_path / f"out{ending}"
         printed = result(f"{command} -o {path}", capsys)
         assert path.read_bytes().startswith(STARTS[ending])
-        if ending in TABLES and not printed and "check" not in command:
+        if ending in TABLES and not printed and not command.startswith(("check", "fit")):
             assert path.read_text() == result(f"{command} --format {ending[1:]}", capsys)
     beside = {".nc"} if "phase" in command else {".json"} if "prompts" in command else set()
     assert {path.suffix for path in tmp_path.iterdir()} == {*RESULTS[command], *beside}
@@ -97,7 +98,7 @@ def test_formats_agree(command, folder, capsys, monkeypatch):
     text = result(f"{command} --format text", capsys)
     head, *lines = text.split("\n\n")[0].splitlines()
     if head.split() != rows[0]:  # a verdict in words
-        assert command.startswith("check")
+        assert command.startswith(("check", "fit"))
         return
     for line, row in zip(lines, rows[1:], strict=True):
         for word, entry in zip(line.split(), filter(None, row), strict=True):

@@ -10,7 +10,7 @@ from iclimit.validation.yours.least_squares import (
     fisher_matrix,
     minimum,
     profile,
-    slopes_of,
+    values_and_slopes,
 )
 
 WIDE = np.full(2, -50.0), np.full(2, 50.0)
@@ -26,14 +26,15 @@ def linear():
     inverse = np.linalg.inv(covariance)
     normal = slopes.T @ inverse @ slopes
     best = np.linalg.solve(normal, slopes.T @ inverse @ data)
-    return lambda x: np.linalg.solve(root, slopes @ x - data), slopes, covariance, normal, best
+    whitening = np.linalg.inv(root).T
+    return lambda x: (x @ slopes.T - data) @ whitening, slopes, covariance, normal, best
 
 
 def test_linear_model_has_the_exact_minimum_and_slopes(linear):
     residuals, slopes, covariance, normal, best = linear
     np.testing.assert_allclose(minimum(residuals, np.zeros(2), WIDE), best, atol=1e-7)
     np.testing.assert_allclose(fisher_matrix(slopes, covariance), normal)
-    whitened = slopes_of(residuals, best)
+    whitened = values_and_slopes(residuals, best)[1]
     np.testing.assert_allclose(whitened.T @ whitened, normal, rtol=1e-8)
 
 
@@ -60,7 +61,7 @@ def test_interval_is_open_where_the_range_ends():
 
 def test_the_lowest_of_two_minima_is_found():
     def residuals(x):
-        return np.array([(x[0] ** 2 - 1), 0.3 * (x[0] + 1)])
+        return np.concatenate([x**2 - 1, 0.3 * (x + 1)], axis=-1)
 
     ends = np.array([-3.0]), np.array([3.0])
     assert minimum(residuals, np.array([1.0]), ends)[0] == pytest.approx(-1)

@@ -31,7 +31,7 @@ from iclimit.validation.yours.runs.judgement import (
     compare_run,
     verdict,
 )
-from iclimit.validation.yours.runs.measured import MEASURED, read_runs
+from iclimit.validation.yours.runs.measured import MEASURED, MeasuredRun, read_runs
 from iclimit.validation.yours.runs.predictions import Prediction, Theory, limits, predict
 from iclimit.validation.yours.runs.report import (
     outcome_lines,
@@ -272,35 +272,23 @@ def check_runs(
     >>> check.holds
     True
     """
-    for name, value, choices in (
-        ("task_sets", task_sets, TASK_SETS),
-        ("task_law", task_law, (None, *TASK_LAWS)),
-    ):
-        if value is not None:
-            check_choice(name, value, [each for each in choices if each])
-    if draws is not None:
-        check_integers(draws=draws)
-    if task_sets == "one" and draws == 1:
-        raise ValueError(f"draws must be >= 2 for the spread over task sets, got {draws}")
-    units = get_convention(convention)
-    structure = parse_structure(task_spectrum, test_spectrum, input_spectrum)
-    runs = read_runs(
+    runs, theory, units, one_set = read_with_theory(
         table,
         columns=columns,
         ignore=ignore,
         parameters=parameters,
-        convention=units,
+        convention=convention,
         rounding=rounding,
         ddof=ddof,
-    )
-    theory = Theory(
-        task_law=task_law or units.task_law,
-        balanced=bool(balanced),
-        structure=structure,
+        task_sets=task_sets,
+        balanced=balanced,
+        task_law=task_law,
+        task_spectrum=task_spectrum,
+        test_spectrum=test_spectrum,
+        input_spectrum=input_spectrum,
         draws=draws,
-        root=int(np.random.default_rng(rng).integers(2**62)),
+        rng=rng,
     )
-    one_set = task_sets == "one"
     bar = tqdm(runs, disable=not progress, unit="row", desc="predicting", leave=False)
     rows, unpredicted = [], []
     for run in bar:
@@ -317,7 +305,50 @@ def check_runs(
     notes = unpredicted + _notes(rows, units)
     scatter = scatter_ratios(rows, one_set=one_set)
     hints = scatter_lines(scatter) + scatter_hint(rows)
-    return RunCheck(rows, limits(runs, structure), fits, tried, hints, notes, theory, scatter)
+    return RunCheck(
+        rows, limits(runs, theory.structure), fits, tried, hints, notes, theory, scatter
+    )
+
+
+def read_with_theory(
+    table: Any,
+    *,
+    convention: str | Convention = "lu2025",
+    task_sets: str = "many",
+    balanced: bool = False,
+    task_law: str | None = None,
+    task_spectrum: Spectrum | None = None,
+    test_spectrum: Spectrum | None = None,
+    input_spectrum: Spectrum | None = None,
+    draws: int | None = None,
+    rng: Seed = 0,
+    **reading: Any,
+) -> tuple[list[MeasuredRun], Theory, Convention, bool]:
+    """Runs of a table, its theory and convention, and whether the runs of a row share a task set.
+
+    Arguments and errors are those of `check_runs`; ``reading`` is for `read_runs`.
+    """
+    for name, value, choices in (
+        ("task_sets", task_sets, TASK_SETS),
+        ("task_law", task_law, (None, *TASK_LAWS)),
+    ):
+        if value is not None:
+            check_choice(name, value, [each for each in choices if each])
+    if draws is not None:
+        check_integers(draws=draws)
+    if task_sets == "one" and draws == 1:
+        raise ValueError(f"draws must be >= 2 for the spread over task sets, got {draws}")
+    units = get_convention(convention)
+    structure = parse_structure(task_spectrum, test_spectrum, input_spectrum)
+    runs = read_runs(table, convention=units, **reading)
+    theory = Theory(
+        task_law=task_law or units.task_law,
+        balanced=bool(balanced),
+        structure=structure,
+        draws=draws,
+        root=int(np.random.default_rng(rng).integers(2**62)),
+    )
+    return runs, theory, units, task_sets == "one"
 
 
 def _notes(rows: Sequence[RowDeviation], units: Convention) -> list[str]:

@@ -17,20 +17,21 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
-from scipy.linalg import block_diag, solve_triangular
+from scipy.linalg import block_diag
 
 from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.checks import check_choice
 from iclimit.results import Estimate
-from iclimit.validation.yours.least_squares import Precision, fisher_matrix, slopes_of
+from iclimit.validation.yours.least_squares import Precision, fisher_matrix, values_and_slopes
 from iclimit.validation.yours.runs.judgement import likeness
-from iclimit.validation.yours.runs.measured import MEASURED, RATIOS, MeasuredRun
+from iclimit.validation.yours.runs.measured import ATTENTION, MEASURED, RATIOS, MeasuredRun
 from iclimit.validation.yours.runs.predictions import (
     Prediction,
     Theory,
-    limits,
+    limit_errors,
     predict,
     predicted_scatter,
 )
@@ -51,14 +52,14 @@ LEVEL = ("kappa",)
 # Factors of what a table says, and values of a noise or a ridge that is 0 there.
 FACTORS, VALUES = (0.02, 50.0), (1e-5, 50.0)
 
-# First value of a noise or a ridge that is 0 in the table, and offsets over the mean error.
+# First value of a noise or a ridge that is 0 in the table, and offsets in units of label variance.
 START, OFFSETS = 0.1, (-2.0, 20.0)
 
 # Step of the logarithms over which corrections are differenced.
 STEP = 0.2
 
-# Least predicted error, and largest correlation of two errors.
-TINY, MOST_ALIKE = 1e-9, 0.999
+# Range of predicted errors, and largest correlation of two errors.
+POSSIBLE, MOST_ALIKE = (1e-9, 1e9), 0.999
 
 # Task sets over which the predicted spread of a run is averaged.
 SPREAD_SETS = 10
@@ -87,6 +88,8 @@ class RunModel:
         Free parameters (`FREE`).
     structure : Structure or None
         Spectra of tasks, tests and inputs.
+    absolute : set of str
+        Free parameters that are 0 in the table: their values are fitted, not factors.
     predictions : list of Prediction
         Predictions of the runs at the central parameters.
     places : ndarray (runs, parameters)
@@ -100,16 +103,21 @@ class RunModel:
     runs: Sequence[MeasuredRun]
     free: tuple[str, ...]
     structure: Structure | None
+    absolute: frozenset[str]
     predictions: list[Prediction] = field(default_factory=list)
     places: np.ndarray = field(default_factory=lambda: np.zeros(0))
     corrections: np.ndarray = field(default_factory=lambda: np.zeros(0))
     slopes: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
-    @cached_property
-    def absolute(self) -> set[str]:
-        """Free parameters that are 0 in the table: their values are fitted, not factors."""
-        possible = {"rho", "ridge"} & set(self.free)
-        return {name for name in possible if not any(getattr(run, name) for run in self.runs)}
+    @classmethod
+    def of(
+        cls, runs: Sequence[MeasuredRun], free: tuple[str, ...], structure: Structure | None
+    ) -> RunModel:
+        """Model of the runs of a table, without corrections yet."""
+        possible = {"rho", "ridge"} & set(free)
+        zero = {name for name in possible if not any(getattr(run, name) for run in runs)}
+        slopes = np.zeros((len(runs), len(LIMIT), 2))
+        return cls(runs, free, structure, frozenset(zero), slopes=slopes)
 
     @property
     def start(self) -> np.ndarray:
@@ -127,18 +135,11 @@ class RunModel:
         low, high = np.transpose(ends)
         return low, high
 
-    @cached_property
-    def unit(self) -> float:
-        """Unit of the offset: the mean size of the measured or predicted errors."""
-        sizes = [abs(each.mean) for run in self.runs for each in run.errors.values()]
-        sizes = [size for size in sizes if math.isfinite(size)]
-        return float(np.mean(sizes)) if sizes else 1.0
-
-    def logs(self, x: np.ndarray) -> dict[str, float]:
+    def logs(self, x: np.ndarray) -> dict[str, Any]:
         """Logarithms by which parameters of the limit and errors are multiplied."""
         powers = [FREE[name] for name in self.free]
         return {
-            name: sum(power.get(name, 0.0) * each for power, each in zip(powers, x, strict=True))
+            name: sum(power.get(name, 0.0) * x[..., i] for i, power in enumerate(powers))
             for name in (*LIMIT, "factor")
         }
 
@@ -153,17 +154,16 @@ class RunModel:
             changes[name] = value * math.exp(logs[name]) if value else 0.0
         return run.at(**changes)
 
-    def _log_limits(self, runs: Sequence[MeasuredRun]) -> np.ndarray:
-        """Logarithms (runs, 2) of the limit, with the threshold where that of the runs is."""
-        shifted = []
-        for run in runs:
-            dim, prompts = run.sizes["dim"], run.sizes["prompts"]
-            shifted.append(run.at(prompts=prompts * dim / (dim + 1)))
-        both = [[each["icl"], each["idg"]] for each in limits(shifted, self.structure)]
-        return np.log(both)
+    def _log_limits(self, ratios: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Logarithms of the limit (..., runs, 2), with the threshold where that of the runs is."""
+        attention = np.array([run.estimator == ATTENTION for run in self.runs])
+        dims = np.array([run.sizes["dim"] for run in self.runs])
+        shifted = {**ratios, "tau": ratios["tau"] * dims / (dims + 1)}
+        with np.errstate(divide="ignore"):
+            return np.log(np.where(attention[:, None], limit_errors(shifted, self.structure), 1.0))
 
     def centred(self, x: np.ndarray, predict: Predict, cheap: Predict | None = None) -> RunModel:
-        """The model with corrections at these parameters, and their slopes by cheap predictions.
+        """The model with corrections at these parameters, and new slopes by cheap predictions.
 
         Raises
         ------
@@ -176,51 +176,61 @@ class RunModel:
         for run, prediction in zip(runs, predictions, strict=True):
             if not (prediction.finite and np.all(prediction.mean > 0)):
                 raise ValueError(f"{run.label}: there is no finite prediction")
-        means = np.array([each.mean for each in predictions])
-        corrections = np.log(means) - self._log_limits(runs)
-        slopes = np.zeros((len(runs), len(LIMIT), 2))
-        moving = {name for each in self.free for name in FREE[each]} - {*LEVEL, "factor"}
-        for number, name in enumerate(LIMIT):
-            if cheap is not None and name in moving:
-                ends = []
-                for step in (-STEP, STEP):
-                    there = [
-                        self.moved(run, logs | {name: logs[name] + step}, True)
-                        for run in self.runs
-                    ]
-                    values = np.log([cheap(run).mean for run in there])
-                    ends.append((values - self._log_limits(there), self._places(there)[:, number]))
-                (low, a), (high, b) = ends
-                with np.errstate(divide="ignore", invalid="ignore"):
-                    slope = (high - low) / (b - a)[:, None]
-                slopes[:, number] = np.where(np.isfinite(slope), slope, 0.0)
         return replace(
             self,
             predictions=predictions,
             places=self._places(runs),
-            corrections=corrections,
-            slopes=slopes,
+            corrections=self._corrections(runs, predictions),
+            slopes=self.slopes if cheap is None else self._slopes(logs, cheap),
         )
+
+    def _slopes(self, logs: Mapping[str, Any], cheap: Predict) -> np.ndarray:
+        """Slopes (runs, parameters, 2) of corrections."""
+        slopes = np.zeros((len(self.runs), len(LIMIT), 2))
+        for name in {name for each in self.free for name in FREE[each]} - {*LEVEL, "factor"}:
+            ends, places = [], []
+            for step in (-STEP, STEP):
+                changed = {**logs, name: logs[name] + step}
+                there = [self.moved(run, changed, whole=True) for run in self.runs]
+                ends.append(self._corrections(there, list(map(cheap, there))))
+                places.append(self._places(there)[:, LIMIT.index(name)])
+            with np.errstate(divide="ignore", invalid="ignore"):
+                slope = np.diff(ends, axis=0)[0] / np.diff(places, axis=0)[0][:, None]
+            slopes[:, LIMIT.index(name)] = np.where(np.isfinite(slope), slope, 0.0)
+        return slopes
+
+    def _corrections(
+        self, runs: Sequence[MeasuredRun], predictions: Sequence[Prediction]
+    ) -> np.ndarray:
+        """Logarithms (runs, 2) of predictions over the limit."""
+        return np.log([each.mean for each in predictions]) - self._log_limits(_ratios(runs))
 
     def _places(self, runs: Sequence[MeasuredRun]) -> np.ndarray:
         """Logarithms (runs, parameters) of parameters of the limit over those of the table."""
-        places = np.zeros((len(runs), len(LIMIT)))
-        for row, (run, stated) in enumerate(zip(runs, self.runs, strict=True)):
-            for number, name in enumerate(LIMIT):
-                value, own = run.ratios[name], stated.ratios[name]
-                own = 1.0 if name in self.absolute else own
-                if 0 < own < math.inf:
-                    places[row, number] = math.log(value / own)
-        return places
+        stated = _ratios(self.runs)
+        own = [1.0 + 0 * stated[n] if n in self.absolute else stated[n] for n in LIMIT]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            places = np.log(np.divide(list(_ratios(runs).values()), own)).T
+        return np.where(np.isfinite(places), places, 0.0)
 
     def errors(self, x: np.ndarray) -> np.ndarray:
-        """ICL and IDG errors (runs, 2) as they would be measured at these parameters."""
-        logs = self.logs(x)
-        log_limits = self._log_limits([self.moved(run, logs, whole=False) for run in self.runs])
-        away = np.array([logs[name] for name in LIMIT]) - self.places
-        corrections = self.corrections + np.einsum("rp,rpe->re", away, self.slopes)
-        offset = sum(x[i] for i, name in enumerate(self.free) if name == "offset") * self.unit
-        return np.exp(log_limits + corrections + logs["factor"]) + offset
+        """ICL and IDG errors (..., runs, 2) as they would be measured at parameters (..., p)."""
+        logs, ratios = self.logs(x), {}
+        away = np.zeros((*np.shape(x)[:-1], *self.places.shape))
+        for number, (name, stated) in enumerate(_ratios(self.runs).items()):
+            moved = np.asarray(logs[name])[..., None]
+            away[..., number] = moved - self.places[:, number]
+            ratios[name] = np.exp(moved) * (1.0 if name in self.absolute else stated)
+        corrections = self.corrections + np.einsum("...rp,rpe->...re", away, self.slopes)
+        logs_of_errors = self._log_limits(ratios) + corrections
+        offset = sum(x[..., i] for i, name in enumerate(self.free) if name == "offset")
+        factor, offset = (np.asarray(each)[..., None, None] for each in (logs["factor"], offset))
+        return np.exp(logs_of_errors + factor) + offset
+
+
+def _ratios(runs: Sequence[MeasuredRun]) -> dict[str, np.ndarray]:
+    """Parameters of the limit by name, in the order of `LIMIT`."""
+    return {name: np.array([run.ratios[name] for run in runs]) for name in LIMIT}
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,17 +261,18 @@ class Measurements:
     skews: np.ndarray
 
     def predicted(self, errors: np.ndarray) -> np.ndarray:
-        """Values that follow from errors (runs, 2)."""
-        linear = np.sum(self.weights * errors[self.rows], axis=1)
-        return np.where(self.logged, np.log(np.maximum(linear, TINY)) + self.skews, linear)
+        """Values (..., n) that follow from errors (..., runs, 2)."""
+        linear = np.sum(self.weights * errors[..., self.rows, :], axis=-1)
+        logs = np.log(np.clip(linear, *POSSIBLE)) + self.skews
+        return np.where(self.logged, logs, linear)
 
     @cached_property
-    def _root(self) -> np.ndarray:
-        return np.linalg.cholesky(self.covariance)
+    def _whitening(self) -> np.ndarray:
+        return np.linalg.inv(np.linalg.cholesky(self.covariance))
 
     def residuals(self, errors: np.ndarray) -> np.ndarray:
-        """Deviations from these errors, independent and of variance 1."""
-        return solve_triangular(self._root, self.predicted(errors) - self.values, lower=True)
+        """Deviations (..., n) from these errors, independent and of variance 1."""
+        return (self.predicted(errors) - self.values) @ self._whitening.T
 
 
 def measurements(
@@ -357,7 +368,7 @@ def forecaster(
     """
     unknown = {name: Estimate(math.nan, math.inf, 0) for name in measured}
     planned = [replace(run, errors=unknown) for run in runs]
-    model = RunModel(planned, check_free(free), theory.structure)
+    model = RunModel.of(planned, check_free(free), theory.structure)
     cheap = partial(predict, theory=replace(theory, cheap=True))
     model = model.centred(model.start, partial(predict, theory=theory), cheap)
     spreads = [run_spread(run, theory) for run in planned]
@@ -412,5 +423,5 @@ def check_free(free: Sequence[str]) -> tuple[str, ...]:
 
 def precision(model: RunModel, data: Measurements, x: np.ndarray) -> Precision:
     """Fisher matrix of measurements at these parameters."""
-    slopes = slopes_of(lambda x: data.predicted(model.errors(x)), x)
+    _, slopes = values_and_slopes(lambda x: data.predicted(model.errors(x)), x)
     return Precision(list(model.free), fisher_matrix(slopes, data.covariance), combinations(model))

@@ -214,14 +214,22 @@ def read_runs(
     convention: Convention,
     rounding: str = "exact",
     ddof: int = 1,
+    starts: Mapping[str, float] | None = None,
+    planned: bool = False,
 ) -> list[MeasuredRun]:
-    """Read a table of measured errors; arguments and errors are those of `check_runs`."""
+    """Read a table of measured errors; arguments and errors are those of `check_runs`.
+
+    ``starts`` are values of parameters that the table need not have; ``planned``: it need not
+    have errors.
+    """
     if ddof not in (0, 1):
         raise ValueError(f"ddof must be 0 or 1, got {ddof!r}")
     entries = read_table(table, KNOWN, columns=columns, ignore=ignore, hint=_hint)
     entries = _with_parameters(entries, parameters or {})
+    lacking = {name: value for name, value in (starts or {}).items() if not _has(entries, name)}
+    entries = _with_parameters(entries, lacking)
     names = [name for name in MEASURED if name in entries]
-    if not names:
+    if not (names or planned):
         raise ValueError(f"the table needs a column {', '.join(MEASURED)}: what was measured?")
     estimators = [ATTENTION] * len(entries)
     if "estimator" in entries:
@@ -279,6 +287,12 @@ def read_runs(
             )
         )
     return runs
+
+
+def _has(table: Table, name: str) -> bool:
+    """Whether a table says something about a parameter of the limit."""
+    others = {ratio: size for size, ratio in RATIOS.items()} | {"rho": "noise_variance"}
+    return name in table or others.get(name, name) in table
 
 
 def _weights(

@@ -9,9 +9,8 @@ multiplied by the mean ratio over a few sets.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -23,10 +22,9 @@ from iclimit.asymptotics.pretraining import (
     dmmse_errors,
     finite_size_errors,
     finite_size_spread,
-    icl_error,
-    idg_error,
     structured_errors,
 )
+from iclimit.asymptotics.pretraining.icl import both_errors
 from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.simulate.pretraining import SimulatedErrors, simulate_estimator
 from iclimit.validation.yours.runs.measured import ATTENTION, MEASURED, MeasuredRun
@@ -275,22 +273,25 @@ def _between(ends: tuple[int, int], count: int) -> int:
 
 def limits(runs: Sequence[MeasuredRun], structure: Structure | None) -> list[dict[str, float]]:
     """Asymptotic errors of all runs by name."""
-    ratios: dict[str, Any] = {
-        name: np.array([run.ratios[name] for run in runs]) for name in runs[0].ratios
-    }
-    if structure is None:
-        pairs = np.array([icl_error(**ratios), idg_error(**ratios)])
-    else:
-        errors = structured_errors(**ratios, spectrum=structure.joint)
-        pairs = np.array([errors.icl, errors.idg])
+    pairs = limit_errors(
+        {name: np.array([run.ratios[name] for run in runs]) for name in runs[0].ratios}, structure
+    )
     for number, run in enumerate(runs):
         if run.estimator != ATTENTION:
-            pairs[:, number] = _estimator_limit(run)
+            pairs[number] = _estimator_limit(run)
     with np.errstate(invalid="ignore"):  # inf - inf at a threshold
         return [
             {name: float(np.dot(weights, pair)) for name, weights in MEASURED.items()}
-            for pair in pairs.T
+            for pair in pairs
         ]
+
+
+def limit_errors(ratios: Mapping[str, np.ndarray], structure: Structure | None) -> np.ndarray:
+    """Asymptotic ICL and IDG error, along a last axis, at arrays of parameters by name."""
+    if structure is None:
+        return np.stack(both_errors(**ratios), axis=-1)
+    errors = structured_errors(**ratios, spectrum=structure.joint)
+    return np.stack([errors.icl, errors.idg], axis=-1)
 
 
 def _estimator_limit(run: MeasuredRun) -> list[float]:
