@@ -35,15 +35,13 @@ from iclimit.validation.yours.runs.fitting import (
     check_free,
     measurements,
     precision,
-    run_spread,
 )
 from iclimit.validation.yours.runs.measured import ATTENTION, MEASURED
 from iclimit.validation.yours.runs.predictions import Theory, predict
 
-# Task sets of a prediction, rounds of corrections, and the move of a parameter that ends them.
-#
-# Corrections are those of mean moments until the parameters are close to where they stay.
-DRAWS, ROUNDS, MOVED = 25, 10, 0.05
+# Task sets of a prediction, rounds of corrections, those in which their slopes are found, too, and
+# the move of a parameter that ends them.
+DRAWS, ROUNDS, WITH_SLOPES, MOVED = 10, 6, 2, 0.05
 
 # Where the search begins for free parameters that the table does not have.
 STARTS = {"tau": 2.0, "alpha": 1.0, "kappa": 1.0, "rho": 0.1}
@@ -415,22 +413,14 @@ def fit_model(
     """Best parameters, and the model with corrections there."""
     cheap = partial(predict, theory=replace(theory, cheap=True))
     precise = partial(predict, theory=replace(theory, draws=theory.draws or DRAWS))
-    # Cheap predictions are for another task set at each number of tasks.
-    rough = precise if "kappa" in model.free else cheap
-    x, settled = model.start, False
+    x = model.start
     for number in range(ROUNDS):
-        model = model.centred(x, precise if settled else rough, None if settled else cheap)
-        if settled or not number:
-            logs = model.logs(x)
-            moved = [model.moved(run, logs, whole=True) for run in model.runs]
-            spreads = [run_spread(run, theory) for run in moved]
-        data = measurements(model, spreads, one_set=one_set)
+        model = model.centred(x, precise, cheap if number < WITH_SLOPES else None)
+        data = measurements(model, one_set=one_set)
         residuals, before = partial(_residuals, model, data), x
         x = (follow if number else minimum)(residuals, x, model.bounds)
-        close = bool(np.max(abs(x - before)) < MOVED)
-        if close and settled:
+        if number and np.max(abs(x - before)) < MOVED:
             break
-        settled = settled or close or number > ROUNDS // 2
     return model, data, x
 
 

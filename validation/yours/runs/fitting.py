@@ -28,13 +28,7 @@ from iclimit.results import Estimate
 from iclimit.validation.yours.least_squares import Precision, fisher_matrix, values_and_slopes
 from iclimit.validation.yours.runs.judgement import likeness
 from iclimit.validation.yours.runs.measured import ATTENTION, MEASURED, RATIOS, MeasuredRun
-from iclimit.validation.yours.runs.predictions import (
-    Prediction,
-    Theory,
-    limit_errors,
-    predict,
-    predicted_scatter,
-)
+from iclimit.validation.yours.runs.predictions import Prediction, Theory, limit_errors, predict
 
 # What may be free, as the powers with which it multiplies parameters and errors.
 FREE: dict[str, dict[str, float]] = {
@@ -61,19 +55,11 @@ STEP = 0.2
 # Range of predicted errors, and largest correlation of two errors.
 POSSIBLE, MOST_ALIKE = (1e-9, 1e9), 0.999
 
-# Task sets over which the predicted spread of a run is averaged.
-SPREAD_SETS = 10
-
 # Correlation of the two errors of a run where it is neither measured nor predicted.
 TYPICAL = 0.7
 
 # What predicts the errors of a run.
 Predict = Callable[[MeasuredRun], Prediction]
-
-
-def run_spread(run: MeasuredRun, theory: Theory) -> np.ndarray:
-    """Predicted covariance (2, 2) of the errors of one run; infinite where it is."""
-    return predicted_scatter(run, theory, SPREAD_SETS).covariance
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,17 +261,13 @@ class Measurements:
         return (self.predicted(errors) - self.values) @ self._whitening.T
 
 
-def measurements(
-    model: RunModel, spreads: Sequence[np.ndarray | None], *, one_set: bool
-) -> Measurements:
+def measurements(model: RunModel, *, one_set: bool) -> Measurements:
     """Measured errors of the runs of a centred model, with their covariance there.
 
     Parameters
     ----------
     model : RunModel
         With predictions.
-    spreads : sequence of ndarray (2, 2) or None
-        Predicted covariance of the errors of single runs; None where it is not known.
     one_set : bool
         Whether the runs of a row share a task set.
     """
@@ -304,8 +286,8 @@ def measurements(
     for number, (run, prediction) in enumerate(zip(model.runs, model.predictions, strict=True)):
         here = rows == number
         weight, unit = weights[here], scale[here]
-        scatter = _scatter(run, names[number], spreads[number], logged[here], unit)
-        sets = prediction.covariance + (prediction.spread if one_set else 0.0)
+        scatter = _scatter(run, names[number], prediction, one_set, logged[here], unit)
+        sets = prediction.covariance + prediction.spread * one_set
         blocks.append((scatter, weight @ sets @ weight.T / np.outer(unit, unit)))
         loadings.append(np.kron(alike[number], weight @ prediction.doubts / unit[:, None]))
     doubts = np.vstack(loadings)
@@ -320,24 +302,25 @@ def measurements(
 def _scatter(
     run: MeasuredRun,
     names: Sequence[str],
-    spread: np.ndarray | None,
+    prediction: Prediction,
+    one_set: bool,
     logged: np.ndarray,
     unit: np.ndarray,
 ) -> np.ndarray:
     """Covariance of the values of a run because of the scatter of its runs."""
     weights = np.array([MEASURED[name] for name in names])
-    errors = np.array([run.errors[name].standard_error for name in names])
-    single = any(len(run.errors[name].samples) for name in names)
-    if single or not np.all(np.isfinite(errors)):
-        if spread is None or not np.all(np.isfinite(spread)):
+    predicted = prediction.scatter + prediction.spread * (not one_set)
+    known = bool(np.all(np.isfinite(predicted)))
+    if any(run.lacks_error_bar(name) for name in names):
+        if not known:
             raise ValueError(f"{run.label}: there are neither error bars nor a predicted scatter")
-        return weights @ spread @ weights.T / (run.runs or 1) / np.outer(unit, unit)
+        return weights @ predicted @ weights.T / (run.runs or 1) / np.outer(unit, unit)
     size = np.array([abs(run.errors[name].mean) for name in names])
-    errors = errors / np.where(logged, size, 1.0)
+    errors = [run.errors[name].standard_error for name in names] / np.where(logged, size, 1.0)
     if run.correlation is not None:
         covariance = run.covariance(names)
     else:
-        assumed = np.array([[1.0, TYPICAL], [TYPICAL, 1.0]]) if spread is None else spread
+        assumed = predicted if known else np.array([[1.0, TYPICAL], [TYPICAL, 1.0]])
         covariance = weights @ assumed @ weights.T
     scales = np.sqrt(np.diag(covariance))
     correlations = np.clip(covariance / np.outer(scales, scales), -MOST_ALIKE, MOST_ALIKE)
@@ -371,13 +354,12 @@ def forecaster(
     model = RunModel.of(planned, check_free(free), theory.structure)
     cheap = partial(predict, theory=replace(theory, cheap=True))
     model = model.centred(model.start, partial(predict, theory=theory), cheap)
-    spreads = [run_spread(run, theory) for run in planned]
 
     def at(repeats: int | None = None) -> Precision:
         numbers = [run.runs if repeats is None else repeats for run in planned]
         pairs = zip(planned, numbers, strict=True)
         repeated = replace(model, runs=[replace(run, runs=number) for run, number in pairs])
-        data = measurements(repeated, spreads, one_set=False)
+        data = measurements(repeated, one_set=False)
         return precision(repeated, data, repeated.start)
 
     return at
