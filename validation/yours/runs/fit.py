@@ -151,7 +151,7 @@ class RunFit(Result):
         names = ("chi_square", "count", "degrees", "p_value", "holds", "conclusions")
         numbers = {name: getattr(self, name) for name in names}
         return numbers | {
-            "parameters": self.rows(),
+            "rows": self.rows(),
             "correlations": self.precision.correlations.tolist(),
         }
 
@@ -355,7 +355,7 @@ def fit_runs(
     Examples
     --------
     >>> import iclimit
-    >>> table = {"dim": [24] * 3, "tau": [1, 2, 4], "icl": [1.074, 0.844, 0.746]}
+    >>> table = {"dim": [24] * 3, "tau": [1, 2, 4], "icl": [2.13, 1.36, 0.99]}
     >>> table |= {"icl_se": [0.01, 0.007, 0.006]}
     >>> shared = {"alpha": 2, "kappa": 1, "ridge": 0.05}
     >>> fit = iclimit.fit_runs(table, free="rho", parameters=shared)
