@@ -55,6 +55,10 @@ QUESTIONS: dict[str, dict[str, Any]] = {
         **{"question": "difference", **SETTING, **USUAL, "against": {"alpha": 2.0}},
         **{"dim": [16, 20]},
     },
+    "tests alone have longer contexts": {
+        **{"question": "difference", **SETTING, **USUAL, "against": {"test_alpha": 1.25}},
+        **{"significance": 6.5, "dim": [16, 20, 24]},
+    },
     "place of the transition to 25 %": {
         **{"question": "transition", **SETTING, **USUAL, "tau": 4, "alpha": 2, "ridge": 0.05},
         **{"kappa": [0.25, 0.5, 1, 2, 4], "effect": 0.25, "dim": [16, 20]},
@@ -77,7 +81,8 @@ def means(point: Point, repeats: int, seed: int) -> np.ndarray:
 def right(question: str, best: Proposal, seed: int) -> np.ndarray:
     """Whether each play gave the right answer."""
     points = best.design.points
-    measured = [means(p, best.repeats, seed + number) for number, p in enumerate(points)]
+    step = 0 if best.design.paired else 1
+    measured = [means(p, best.repeats, seed + step * number) for number, p in enumerate(points)]
     predicted = np.array([point.mean for point in points])
     others = np.array(best.design.others(best.effect))
     _, second = best.contrast.errors(best.repeats)

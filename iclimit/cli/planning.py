@@ -113,9 +113,9 @@ def plan(options: argparse.Namespace) -> int:
       iclimit plan difference --tau 0.5 --alpha 1 --kappa 0.5 --rho 0.1 --against tau=2 \
           --significance 3 -o power.png --runs runs.csv
       iclimit plan transition --tau 4 --alpha 2 --kappa 0.25:4:6:log --rho 0.1 --max-cost 60 \
-          --dim 24,32,48
+          --dim 24,32
       iclimit plan forecast --tau 2 --alpha 0.5,1,2 --kappa 1 --rho 0.2 --ridge 0.1 \
-          --free rho,tau --effect 0.2 --dim 24,32
+          --free rho,tau --effect 0.2 --dim 24
     """
     from iclimit.validation import plan_runs
 
