@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
+from iclimit.asymptotics.pretraining import error_spread
 from iclimit.checks import check_arguments, given
 from iclimit.diagrams.axes import Scale
 from iclimit.diagrams.planning import Plan, plan_cells
@@ -77,7 +78,8 @@ class Simulation:
     repeats : int
         Repeats at the largest size, at first; smaller ones get more.
     target_standard_error, target_relative_error : float, optional
-        Standard error to reach by more repeats, absolute or relative to the value.
+        Standard error to reach by more repeats, absolute or relative to the value: at first by
+        those that the predicted scatter of runs takes, then as their error bars say.
     most_repeats : int
         Repeats at which a point that misses the target is left as it is.
     time_limit : float, optional
@@ -146,11 +148,31 @@ class Simulation:
         largest = self.sizes[-1]
         return tuple(math.ceil(most * (largest / dim) ** _REPEATS_POWER) for dim in self.sizes)
 
+    def repeats_at(self, quantity: Quantity, point: Mapping[str, float]) -> tuple[int, ...]:
+        """Repeats at each size to begin with at a point: what a precision takes by theory.
+
+        The scatter of runs is predicted for isotropic data, and not for an extrapolation.
+        """
+        first, dim = self.first_repeats, self.sizes[-1]
+        wanted = self._wanted(float(quantity.evaluate(point)))
+        known = quantity.structure is None and len(self.sizes) < LEAST_SIZES
+        if not (known and 0 < wanted < math.inf):
+            return first
+        scatter = float(getattr(error_spread(**point), quantity.part)) / dim
+        factor = (scatter / wanted) ** 2 / first[-1]
+        if not 1 < factor < math.inf:
+            return first
+        return tuple(max(n, min(math.ceil(factor * n), self.most_repeats)) for n in first)
+
+    def _wanted(self, value: float) -> float:
+        """Standard error of a value that is wanted; inf if none is."""
+        relative = self.target_relative_error
+        wanted = math.inf if relative is None else relative * abs(value)
+        return min(self.target_standard_error or math.inf, wanted)
+
     def growth(self, value: SimulatedValue) -> float:
         """Factor of repeats that the wanted precision takes, from the error bar so far."""
-        wanted = self.target_standard_error or math.inf
-        if self.target_relative_error is not None:
-            wanted = min(wanted, self.target_relative_error * abs(value.estimate.mean))
+        wanted = self._wanted(value.estimate.mean)
         error = value.estimate.standard_error
         if error <= wanted:
             return 1.0
@@ -261,7 +283,7 @@ def simulate_values(
         If the runs of all points fail.
     """
     where = simulation.execution
-    repeats = dict.fromkeys(range(len(points)), simulation.first_repeats)
+    repeats = {i: simulation.repeats_at(quantity, point) for i, point in enumerate(points)}
     values: dict[int, SimulatedValue] = {}
     results: dict[Cell, Any] = {}
     failures: list[Exception] = []

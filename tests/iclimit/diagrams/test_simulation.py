@@ -89,6 +89,21 @@ def test_precision_is_reached_by_extending(target, tmp_path):
     assert again == values
 
 
+def test_first_repeats_are_those_that_the_predicted_scatter_takes():
+    scatter = float(iclimit.pretraining.error_spread(**POINT).icl) / 24
+    wanted = scatter / 10
+    fine = Simulation((24,), target_standard_error=wanted * (1 + 1e-9))
+    assert fine.repeats_at(ICL, POINT) == (100,)
+    relative = Simulation((24,), target_relative_error=wanted / float(ICL.evaluate(POINT)))
+    assert abs(relative.repeats_at(ICL, POINT)[0] - 100) <= 1
+    assert Simulation((24,), target_standard_error=scatter).repeats_at(ICL, POINT) == (32,)
+    assert Simulation((24,), repeats=7).repeats_at(ICL, POINT) == (7,)
+    least = Simulation((24,), target_standard_error=wanted, most_repeats=50)
+    assert least.repeats_at(ICL, POINT) == (50,)
+    threshold = POINT | {"tau": 1.0, "ridge": 0.0}
+    assert fine.repeats_at(ICL, threshold) == (32,)
+
+
 def test_precision_has_a_limit():
     target = simulation(6, repeats=8, target_standard_error=1e-6, most_repeats=50)
     with pytest.warns(RuntimeWarning, match="1 of 1 points have larger standard errors than"):
