@@ -11,10 +11,8 @@ example
 In the eigenbasis of H they are sums over the eigenvalues, so a context is decomposed once for all
 filters and parameters.  The other families run as algorithms do.
 
-The delta rule with the best steps (:math:`\beta_t = v_t/[v_t(1 + 2/d) + \rho]`,
-:math:`v_{t+1} = v_t(1 - \beta_t/d)` from :math:`v_0 = 1`, for inputs of variance 1/d, tasks of
-variance 1 and label noise of variance :math:`\rho`) is the best of all recurrences with as many
-numbers in memory.
+The delta rule with the best steps (`iclimit.asymptotics.recurrent.delta_rule`) is the best of all
+recurrences with as many numbers in memory.
 """
 
 from __future__ import annotations
@@ -27,6 +25,7 @@ from functools import cached_property, partial
 import numpy as np
 from scipy.special import expit, logit
 
+from iclimit.asymptotics.recurrent import recurrent_errors
 from iclimit.problem import Problem
 from iclimit.simulate.gdpp.preconditioned_descent import context_covariance
 from iclimit.simulate.probing.predictors import (
@@ -478,9 +477,5 @@ def _heads(examples: Examples, inverse_temperature: float, *, opposite: bool) ->
 
 
 def best_steps(context: int, dim: int, noise_ratio: float) -> np.ndarray:
-    """Best steps of the delta rule, (context,), for inputs of variance 1/dim (see the module)."""
-    left, steps = 1.0, []
-    for _ in range(context):
-        steps.append(left / (left * (1 + 2 / dim) + noise_ratio))
-        left *= 1 - steps[-1] / dim
-    return np.array(steps)
+    """Best steps of the delta rule, (context,), for inputs of variance 1/dim."""
+    return recurrent_errors("delta", context=context, dim=dim, rho=noise_ratio).step_size[1:]
