@@ -1,8 +1,9 @@
 "use strict";
 // The explorer: which panel is shown, its state, its link and what is drawn from it.
 //
-// A panel is {id, name, title, intro, controls, compute(state)}; compute returns {charts, summary,
-// python, formulas} and, if it needs them, a note and what is computed later.
+// A panel is {id, name, title, intro, guide, controls, compute(state)}.  The guide lists steps to try,
+// [text, values].  compute returns {charts, summary, python, formulas} and, if it needs them, a note
+// and what is computed later.
 
 const explorer = {
   panels: [],
@@ -66,6 +67,11 @@ const explorer = {
     byId("title").textContent = panel.title;
     byId("intro").textContent = panel.intro;
     byId("charts").replaceChildren();
+    byId("guide").replaceChildren(...panel.guide.map(([text, values]) => {
+      const button = controls.element("button", { type: "button" }, text);
+      button.addEventListener("click", () => change(values));
+      return controls.element("li", {}, button);
+    }));
     const change = (name, value) => {
       const isSlider = panel.controls.some((control) => control.name === name && controls.isSlider(control));
       Object.assign(explorer.states[panel.id], typeof name === "string" ? { [name]: value } : name, isSlider ? {} : { axes: "" });

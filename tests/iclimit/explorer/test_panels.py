@@ -182,6 +182,23 @@ def test_every_slider_changes_what_is_drawn(browser, page):
     assert not console_errors(browser)
 
 
+def test_guides_lead_to_what_they_name(browser, page):
+    """Three steps a panel; their values are of its controls, and none is changed on the way."""
+    load(browser, page)
+    for panel in identities(browser):
+        show(browser, f"#panel={panel}")
+        guide = browser.execute_script("return explorer.panel.guide")
+        assert len(guide) == 3, panel
+        for number, (text, values) in enumerate(guide):
+            script = "document.querySelectorAll('#guide button')[arguments[0]].click()"
+            browser.execute_script(f"{script}; await new Promise(requestAnimationFrame)", number)
+            rest(browser)
+            assert text[-1] == "."
+            assert state(browser).items() >= values.items(), text
+            assert all(browser.execute_script(INK)), text
+    assert not console_errors(browser)
+
+
 def test_many_views_in_one_task(browser, page):
     """Charts draw after the task: those that have given way do not see another's axes."""
     load(browser, page)

@@ -98,6 +98,11 @@
     name: "Depth",
     title: "Depth and test-time steps",
     intro: "A layer of linear attention can be repeated at test time. After little pretraining its weights are noisy, and more steps make the answer worse instead of better.",
+    guide: [
+      ["Pretrain little, τ = 1.2: after some steps the error grows. That is overthinking.", { view: "steps", alpha: 2, tau: 1.2, noise_variance: 0, dampening: 1 }],
+      ["Pretrain more, τ = 100: each step lowers the error.", { view: "steps", alpha: 2, tau: 100, noise_variance: 0, dampening: 1 }],
+      ["Now train layers with contexts shorter than the dimension: no depth sees what they do not show.", { view: "layers", alpha: 0.5 }],
+    ],
     controls: [
       { name: "view", label: "Look at", value: "steps", options: [["steps", "Test-time steps"], ["layers", "Layers"]] },
       parameters.slider("alpha", { min: 0.2, max: 20, value: 2 }),

@@ -224,6 +224,11 @@
     name: "Gradient descent",
     title: "Gradient descent in context",
     intro: "A layer of linear attention can take a step of gradient descent on the pairs of its context. Its best rate depends on their number and on the dimension.",
+    guide: [
+      ["Shorten the context to 5 pairs: the best rate falls, and a step gains less.", { view: "step", context: 5, dim: 5 }],
+      ["Now take 8 steps: rates that differ leave far less than one rate for all.", { view: "steps", ratio: 0.5, steps: 8 }],
+      ["Repeat one layer: beyond the dashed line many steps diverge.", { view: "dampening", ratio: 1, noise_ratio: 0 }],
+    ],
     controls: [
       { name: "view", label: "Look at", long: true, value: "step", options: [["step", "One step and its rate"], ["context", "Context length (Figures 9 and 10)"], ["steps", "Several steps and their polynomial"], ["dampening", "Dampening of a repeated layer (Figure 13)"]] },
       { name: "inputs", label: "Inputs", value: "uniform", options: [["gaussian", "Gaussian"], ["uniform", "uniform"]], ...only("context") },

@@ -181,6 +181,11 @@
     name: "ICL error",
     title: "How well does it learn in context?",
     intro: "Linear attention is pretrained on n prompts from k tasks and then sees a new task. The curves are the limit of large dimension d; points are finite models.",
+    guide: [
+      ["Raise the ridge λ to 0.1: the peak at τ = 1, the interpolation threshold, goes away.", { axis: "tau", alpha: 1, kappa: 0.5, rho: 0.01, ridge: 0.1 }],
+      ["Now vary the tasks, after long pretraining: the error on new tasks falls where κ passes 1.", { axis: "kappa", tau: 10, alpha: 10, rho: 0.01, ridge: 0 }],
+      ["With few tasks, κ = 0.2, lengthen the context: the error on new tasks falls, and then rises.", { axis: "alpha", tau: 2, kappa: 0.2, rho: 0.01, ridge: 0 }],
+    ],
     controls: [
       { name: "axis", label: "Against", value: "tau", options: [["tau", "τ prompts"], ["alpha", "α context"], ["kappa", "κ tasks"]] },
       ...["tau", "alpha", "kappa"].map(slider),

@@ -117,6 +117,11 @@
     name: "GD++",
     title: "GD++: layers that squeeze the spectrum",
     intro: "A layer may also transform the inputs of its context, so that all directions are learned at the same speed: the spread of their eigenvalues shrinks from layer to layer.",
+    guide: [
+      ["Bring d/N near 1: the spectrum is wide, and few layers still squeeze it.", { view: "squeeze", ratio: 0.9, layers: 5 }],
+      ["Raise the condition number to 1000 and count the layers that are needed.", { view: "worst", condition_number: 1000, tol: 0.01 }],
+      ["Compare with trained networks: one linear layer is one step of gradient descent.", { view: "published", model: "linear" }],
+    ],
     controls: [
       { name: "view", label: "Look at", long: true, value: "squeeze", options: [["squeeze", "A spectrum, layer by layer"], ["worst", "Layers that are needed"], ["published", "Layers of trained networks (Figures 7, 8)"]] },
       parameters.slider("ratio", { label: "dimension over context pairs, d/N", max: 0.95, value: 0.5, ...only("squeeze") }),

@@ -20,6 +20,13 @@
     recurrent: "Recurrent layers",
   };
 
+  // Maps to start with; the others follow by subject.
+  const FIRST = [
+    "icl_error", "idg_error", "task_gap", "optimal_ridge", "optimal_icl_error", "budget_icl_error",
+    "dmmse_icl_error", "constant_schedule_loss", "optimal_schedule_bound", "test_time_error",
+    "tied_depth_loss", "gated_error",
+  ];
+
   // The axes of a state; those of another quantity give way to its first two parameters.
   const chosen = (s) => {
     const possible = axesOf(s.quantity);
@@ -165,8 +172,16 @@
     name: "Phases",
     title: "Phase diagrams",
     intro: "Any quantity of the theory over two of its parameters, with the boundaries at which something changes.",
+    guide: [
+      ["Start with contexts and tasks: long contexts help only above κ = 1.", { quantity: "icl_error", x: "alpha", y: "kappa", tau: 2, rho: 0.01, ridge: 0 }],
+      ["Now prompts and ridge: a small ridge leaves a ridge of errors at τ = 1.", { quantity: "icl_error", x: "tau", y: "ridge", alpha: 1, kappa: 0.5, rho: 0.01 }],
+      ["Then the gap between new and pretraining tasks: it closes with many tasks.", { quantity: "task_gap", x: "tau", y: "kappa", alpha: 10, rho: 0.01, ridge: 0.01 }],
+    ],
     controls: [
-      { name: "quantity", label: "Quantity", long: true, value: "icl_error", options: quantities.map((name) => [name, explorer.data.formulas[name].title, shelf(name)]) },
+      { name: "quantity", label: "Quantity", long: true, value: "icl_error", options: [
+        ...FIRST.map((name) => [name, explorer.data.formulas[name].title, "Start with"]),
+        ...quantities.filter((name) => !FIRST.includes(name)).map((name) => [name, explorer.data.formulas[name].title, `More: ${shelf(name)}`]),
+      ] },
       { name: "x", label: "Across", long: true, value: "alpha", options: (s) => axesOf(s.quantity).map((name) => [name, parameters.symbol(name)]) },
       { name: "y", label: "Up", long: true, value: "kappa", options: (s) => axesOf(s.quantity).map((name) => [name, parameters.symbol(name)]) },
       { name: "size", label: "Context and dimension", long: true, value: "20,10", options: sizes, when: (s) => sizeOf(s.quantity).length > 0 },

@@ -165,6 +165,11 @@
     name: "Softmax",
     title: "Softmax heads and their temperature",
     intro: "A softmax head weighs the pairs of its context by how similar they are to the query. Too cold, it listens to few pairs; too hot, it cannot tell them apart.",
+    guide: [
+      ["Find the best temperature: in the limit the loss of one head is least at t = 1.", { view: "temperature", heads: 1 }],
+      ["Take two opposite heads: at high temperature they reach linear attention.", { view: "temperature", heads: 2 }],
+      ["Now lengthen the context: a softmax head needs e = 2.7 times as many pairs.", { view: "ratio" }],
+    ],
     controls: [
       { name: "view", label: "Look at", value: "temperature", options: [["temperature", "Temperature"], ["ratio", "Context"]] },
       { name: "heads", label: "Drawn contexts for", value: 1, options: [[1, "one head"], [2, "two heads"]], ...only("temperature") },

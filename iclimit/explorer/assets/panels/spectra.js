@@ -76,6 +76,11 @@
     name: "Spectra",
     title: "The Marchenko–Pastur law and its resolvent",
     intro: "Errors, learning rates and schedules are averages over the eigenvalues of a context's covariance. In high dimension a single context already shows the limit.",
+    guide: [
+      ["Make context and dimension equal, d/N = 1: the smallest eigenvalue goes to 0.", { ratio: 1, dim: 120 }],
+      ["Go on to d/N = 2: half of the eigenvalues are 0, the others fill an interval.", { ratio: 2, dim: 120 }],
+      ["Lower the dimension to 10: one sample scatters around the law.", { ratio: 0.5, dim: 10 }],
+    ],
     controls: [
       parameters.slider("ratio", { label: "dimension over context pairs, d/N" }),
       parameters.slider("dim", { min: 10, max: 200, value: 120, label: "dimension of the sample" }),

@@ -227,6 +227,11 @@
     name: "Training",
     title: "Training: plateaus and sudden drops",
     intro: "Linear attention that starts from small weights does nothing for a long time, and then learns one direction of the inputs after the other, each in a moment.",
+    guide: [
+      ["Start the heads at 0.002: the steps come later, in the same order.", { view: "staircase", start: 0.002 }],
+      ["Merge key and query: all directions are learned in one drop.", { view: "drop", init_scale: 1e-4 }],
+      ["Compare with a published run: its plateaus are those of the theory.", { view: "runs", run: 2 }],
+    ],
     controls: [
       { name: "view", label: "Look at", long: true, value: "staircase", options: [["staircase", "Staircase of separate heads"], ["drop", "Drop of merged heads"], ["runs", "Published runs"], ["landscape", "Loss landscape (Figure 11)"], ["lstm", "LSTM networks (Figures 14 to 16)"]] },
       { name: "run", label: "Run", long: true, value: 2, options: explorer.data.training_runs.map(({ label }, i) => [i, label]), ...only("runs") },
