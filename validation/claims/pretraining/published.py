@@ -82,7 +82,7 @@ def compare_with_ours(
         squares = (n - 1) * n * own.standard_error**2 + (m - 1) * m * theirs.standard_error**2
         error = math.sqrt(squares / (n + m - 2) * (1 / n + 1 / m))
         label = f"published {name.upper()} against ours d={dim} {point}"
-        yield Comparison(label, own.mean, theirs.mean, error)
+        yield Comparison(label, own.mean, theirs.mean, error, degrees=n + m - 2)
 
 
 def with_our_spread(gap: Estimate, ours: Estimate) -> Estimate:
