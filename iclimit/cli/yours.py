@@ -122,7 +122,7 @@ def fit(options: argparse.Namespace) -> int:
     --------
       iclimit fit runs.csv
       iclimit fit runs.csv --free rho,tau --columns icl=test_loss -o fit.png
-      iclimit fit runs.csv --free factor,offset --rho 0.1 --format json
+      iclimit fit runs.csv --free factor,offset --rho 0.1 --ignore seed --format json
     """
     from iclimit.validation import fit_runs
 
