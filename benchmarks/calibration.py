@@ -65,6 +65,17 @@ def z_table(results: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
             }
 
 
+def describe(name: str, z: list[float]) -> str:
+    """The same of some z in one line of text."""
+    found = np.array(z)
+    shares = [float(np.mean(abs(found) > tail)) for tail in TAILS]
+    p_value = stats.kstest(found, "norm").pvalue
+    return (
+        f"{name:22}  {found.size:6}  {found.mean():+6.3f}  {found.std():5.3f}  "
+        f"{shares[0]:6.4f}  {shares[1]:6.4f}  {p_value:8.2g}"
+    )
+
+
 def main() -> None:
     """Validate with all seeds and print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.calibration", description=__doc__)

@@ -80,10 +80,11 @@ def key_of(claim: str, comparison: Comparison) -> Key:
 
 
 def _recorded(row: dict[str, str]) -> RecordedComparison:
-    numbers = ("theory", "estimate", "standard_error", "allowance", "degrees")
+    names = ("theory", "estimate", "standard_error", "allowance", "degrees")
+    numbers: dict[str, Any] = {name: float(row[name]) for name in names}
     found = Comparison(
         row["label"],
-        *(float(row[name]) for name in numbers),
+        **numbers,
         upper_bound=row["upper_bound"] == "1",
         of=row["of"],
         pooled=int(row["pooled"]),

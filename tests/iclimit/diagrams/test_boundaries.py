@@ -398,6 +398,25 @@ def test_unseen_directions_are_left_below_one():
     assert vertices[:, 0] == pytest.approx(1)
 
 
+def test_the_best_number_of_prompts_jumps_where_few_and_many_prompts_err_alike():
+    """On a fine grid the best tau is below 1 on one side of the line, and above on the other."""
+    grid = {"budget": np.geomspace(2.5, 6, 9), "rho": np.array([0.0, 0.2, 0.6])}
+    vertices = lines_of("jump", "ridgeless_budget_icl_error", **grid)
+    tau = np.concatenate([np.linspace(0.02, 0.98, 400), np.geomspace(1.05, 40, 400)])
+    for budget, rho in some(vertices, 4):
+        best = [
+            tau[
+                np.argmin(
+                    asymptotics.pretraining.icl_error(
+                        tau=tau, alpha=near * budget / tau, kappa=np.inf, rho=rho
+                    )
+                )
+            ]
+            for near in (0.97, 1.03)
+        ]
+        assert best[0] < 1 < best[1]
+
+
 def test_every_boundary_is_tested_here():
     source = Path(__file__).read_text(encoding="utf-8")
     by_objective = ["idg_context"]

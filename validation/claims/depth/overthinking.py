@@ -215,7 +215,10 @@ def rows(effort: Effort) -> Rows:
             for dim, count in repeats.items()
         }
         theory = call(depth.overthinking_ratio, **setting)
-        words = {"fit_label": f"chi-square of the fit, {name}", "name": f"Limit of {name}"}
+        words: dict[str, Any] = {
+            "fit_label": f"chi-square of the fit, {name}",
+            "name": f"Limit of {name}",
+        }
         yield limit({name: theory}, runs, order=order, draws=name, **words)
     yield note("Means are not compared: rare contexts carry them at finite d.")
     yield note(

@@ -47,7 +47,9 @@ def components(
 ) -> np.ndarray:
     """Component of matrices along their predicted mean, in units of it, (count,)."""
     device, context, prompts = get_backend("numpy"), round(alpha * dim), round(tau * dim**2)
-    levels = {name: np.repeat(pair, dim // 2) for name, pair in LEVELS.items() if structured}
+    levels: dict[str, Any] = {
+        name: np.repeat(pair, dim // 2) for name, pair in LEVELS.items() if structured
+    }
     law = SummaryLaw(device, Problem(dim, context, noise_variance=rho, **levels))
     size: dict[str, Any] = {"context": context, "prompts": prompts, "rho": rho, "ridge": ridge}
     ratios = []
