@@ -218,11 +218,12 @@ def _best_loss(math_: Namespace, alpha: Value, rho: Value) -> Value:
         noisy = rho / LambertW(rho * math_.exp(rho + alpha))
         return math_.where(rho > 0, lambda: noisy, lambda: math_.exp(-alpha))
     # The left-hand side is convex and increases, so that Newton's method converges from above.
-    bound = math_.where(rho > 0, lambda: math_.log1p(math_.divide(alpha, rho)), lambda: alpha)
+    noise = math_.where(rho > 0, lambda: rho, lambda: 1)
+    bound = math_.log1p(math_.divide(alpha, noise))
     y = math_.where(bound < alpha, lambda: bound, lambda: alpha)
     for _ in range(_NEWTON_STEPS + 4 * isinstance(math_, MpMath)):
-        y = y - (y + rho * math_.expm1(y) - alpha) / (1 + rho * math_.exp(y))
-    return math_.exp(-y)
+        y = y - (y + noise * math_.expm1(y) - alpha) / (1 + noise * math_.exp(y))
+    return math_.where(rho > 0, lambda: math_.exp(-y), lambda: math_.exp(-alpha))
 
 
 def constant_delta_step(*, alpha: Number, rho: Number, drift: Number = 0.0) -> DeltaStep:

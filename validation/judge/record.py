@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -148,8 +148,8 @@ def compare_with_record(run: ValidationRun, record: Record = LARGEST) -> RecordC
     """Hold a validation against one on record.
 
     A theory without random numbers has the value on record, up to rounding.  Simulated values,
-    and theories that are averages over draws, agree within the standard error of the difference,
-    as if the two runs were independent.  With the same seed the run on record begins with the
+    over theory where that is drawn, too, agree within the standard error of the difference, as if
+    the two runs were independent.  With the same seed the run on record begins with the
     draws of the other one, and z is smaller than that of independent runs.
 
     Parameters
@@ -201,8 +201,12 @@ def _differences(recorded: RecordedComparison, own: Comparison) -> list[Comparis
     error = math.hypot(known.standard_error, own.standard_error)
     if not math.isfinite(error) or (recorded.drawn and not error):  # both sides are drawn
         return []
-    if recorded.drawn:
-        theory = replace(theory, standard_error=error)
+    if recorded.drawn:  # another preset may draw other problems: ratios to theory are compared
+        return (
+            []
+            if own.upper_bound or not known.theory * own.theory
+            else [_ratios(where, known, own)]
+        )
     if own.upper_bound:  # how far an estimate lies below its bound may depend on the preset
         return [theory]
     simulated = Comparison(
@@ -214,6 +218,20 @@ def _differences(recorded: RecordedComparison, own: Comparison) -> list[Comparis
         degrees=min(known.degrees, own.degrees),
     )
     return [theory, simulated]
+
+
+def _ratios(where: str, known: Comparison, own: Comparison) -> Comparison:
+    """Compare estimates over theory."""
+    sides = [
+        (each.estimate / each.theory, each.standard_error / abs(each.theory))
+        for each in (known, own)
+    ]
+    allowed = sum(each.allowance / abs(each.theory) for each in (known, own))
+    error = math.hypot(*(error for _, error in sides))
+    degrees = min(known.degrees, own.degrees)
+    first, second = (ratio for ratio, _ in sides)
+    label = f"{where}, over theory"
+    return Comparison(label, first, second, error, allowance=allowed + ROUNDING, degrees=degrees)
 
 
 def _names(keys: Iterable[Key]) -> list[str]:
