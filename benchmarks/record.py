@@ -2,7 +2,9 @@
 
 Writes the folder of the preset in ``validation/reference``, from results of ``iclimit validate``.
 Results of single claims that were run again, given after those of all, replace theirs.  With
-``--seeds`` the distribution of z over seeds is written from results of the quick preset.
+``--seeds`` the distribution of z over seeds is written from results of the quick preset.  Theories
+that differ between these and the record vary with the seed or the preset; ``--varies`` marks them
+in what is on record already.
 
 After a change of a claim, ``iclimit validate CLAIM --preset full --out DIR`` and ``python -m
 benchmarks.record DIR/results.json --add`` put it on record and keep the others.
@@ -20,6 +22,7 @@ from iclimit.validation import CLAIMS
 from iclimit.validation.claim import Effort
 from iclimit.validation.judge.coverage import TOGETHER
 from iclimit.validation.judge.record import ROUNDING
+from iclimit.validation.reference import LARGEST
 from iclimit.validation.rows import Limit, Single, cells_of
 
 FOLDER = Path(__file__).parents[1] / "validation" / "reference"
@@ -58,7 +61,7 @@ def drawn_labels(name: str, preset: Any) -> set[str]:
 
 
 def varying(results: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
-    """Claims and labels of the comparisons whose theory differs from seed to seed."""
+    """Claims and labels of the comparisons whose theory differs from run to run."""
     first: dict[tuple[str, str, str], float] = {}
     found = set()
     for claim, row in (pair for each in results for pair in comparisons_of(each)):
@@ -80,7 +83,7 @@ def table_of_comparisons(
     results: Mapping[str, Any], seeds: Sequence[Mapping[str, Any]]
 ) -> Iterator[dict[str, Any]]:
     """Rows of the table of comparisons."""
-    differ = varying(seeds)
+    differ = varying([results, *seeds])
     drawn = {
         (claim["name"], label)
         for claim in results["claims"]
@@ -93,7 +96,7 @@ def table_of_comparisons(
             **{"claim": claim, "label": row["label"], "of": row["of"], "pooled": row["pooled"]},
             **numbers,
             "upper_bound": int(row["upper_bound"]),
-            "drawn": int((claim, row["label"]) in differ | drawn),
+            "varies": int((claim, row["label"]) in differ | drawn),
         }
 
 
@@ -125,6 +128,17 @@ def with_others(path: Path, rows: Iterable[Mapping[str, Any]], column: str) -> l
     return sorted(both, key=lambda row: order[row[column]])
 
 
+def mark_varying(path: Path, results: Mapping[str, Any]) -> None:
+    """Mark the comparisons on record whose theory is another one in these results."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    recorded = {"claims": [{"name": row["claim"], "comparisons": [row]} for row in rows]}
+    differ = varying([recorded, results])
+    for row in rows:
+        row["varies"] = int(row["varies"] == "1" or (row["claim"], row["label"]) in differ)
+    write(path, rows)
+
+
 def write(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write a table."""
     rows = list(rows)
@@ -140,10 +154,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.record", description=__doc__)
     parser.add_argument("results", type=Path, nargs="+", help="results.json of one preset")
     parser.add_argument("--add", action="store_true", help="keep what is on record of others")
+    parser.add_argument("--varies", action="store_true", help="mark what differs from the record")
     parser.add_argument("--seeds", type=Path, nargs="+", default=[], help="of other seeds")
     arguments = parser.parse_args()
     results = merged(arguments.results)
     folder = FOLDER / results["preset"]
+    if arguments.varies:
+        mark_varying(FOLDER / LARGEST / "comparisons.csv", results)
+        return
     seeds = [json.loads(path.read_text(encoding="utf-8")) for path in arguments.seeds]
     folder.mkdir(exist_ok=True)
     paths = [folder / f"{name}.csv" for name in ("comparisons", "claims")]

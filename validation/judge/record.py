@@ -38,8 +38,9 @@ class RecordedComparison:
     claim : str
     comparison : Comparison
         Without its draws.
-    drawn : bool
-        Whether its theory depends on random draws, such as the tasks of a finite-size prediction.
+    varies : bool
+        Whether its theory depends on the seed, as those for drawn tasks do, or on the preset,
+        which may have sizes of its own.
     threshold, would_notice : float
         Largest absolute z that was accepted, and smallest relative change of the theory that would
         have been noticed.
@@ -47,7 +48,7 @@ class RecordedComparison:
 
     claim: str
     comparison: Comparison
-    drawn: bool
+    varies: bool
     threshold: float
     would_notice: float
 
@@ -60,7 +61,7 @@ def read_record(record: Record = LARGEST) -> dict[Key, RecordedComparison]:
     --------
     >>> from iclimit.validation.judge.record import read_record
     >>> row = read_record()["ridgeless", "ICL d=inf tau=4 alpha=1 kappa=1 rho=0.1", "icl_error"]
-    >>> round(row.comparison.theory, 6), row.drawn
+    >>> round(row.comparison.theory, 6), row.varies
     (0.982627, False)
     """
     check_choice("record", record, RECORDS)
@@ -91,7 +92,7 @@ def _recorded(row: dict[str, str]) -> RecordedComparison:
     )
     reach = float(row["would_notice"])
     return RecordedComparison(
-        row["claim"], found, row["drawn"] == "1", float(row["threshold"]), reach
+        row["claim"], found, row["varies"] == "1", float(row["threshold"]), reach
     )
 
 
@@ -102,8 +103,8 @@ class RecordComparison(Result):
     Attributes
     ----------
     verdict : Verdict
-        On the values of theories without random numbers, which must be equal, and on simulated
-        values, which must agree within the standard error of their difference.
+        On the values of theories that do not vary, which must be equal, and on simulated values,
+        which must agree within the standard error of their difference.
     shared : int
         Comparisons that both validations have.
     new, missing : list of str
@@ -147,10 +148,10 @@ class RecordComparison(Result):
 def compare_with_record(run: ValidationRun, record: Record = LARGEST) -> RecordComparison:
     """Hold a validation against one on record.
 
-    A theory without random numbers has the value on record, up to rounding.  Simulated values,
-    over theory where that is drawn, too, agree within the standard error of the difference, as if
-    the two runs were independent.  With the same seed the run on record begins with the
-    draws of the other one, and z is smaller than that of independent runs.
+    A theory that depends on neither seed nor preset has the value on record, up to rounding.
+    Simulated values, over theory where that varies, agree within the standard error of the
+    difference, as if the two runs were independent.  With the same seed the run on record begins
+    with the draws of the other one, and z is smaller than that of independent runs.
 
     Parameters
     ----------
@@ -199,14 +200,11 @@ def _differences(recorded: RecordedComparison, own: Comparison) -> list[Comparis
     known, where = recorded.comparison, f"{recorded.claim}: {own.label}"
     theory = compare(f"theory of {where}", known.theory, own.theory, relative=ROUNDING)
     error = math.hypot(known.standard_error, own.standard_error)
-    if not math.isfinite(error) or (recorded.drawn and not error):  # both sides are drawn
+    if not math.isfinite(error):
         return []
-    if recorded.drawn:  # another preset may draw other problems: ratios to theory are compared
-        return (
-            []
-            if own.upper_bound or not known.theory * own.theory
-            else [_ratios(where, known, own)]
-        )
+    if recorded.varies:
+        alike = error > 0 and known.theory and own.theory and not own.upper_bound
+        return [_ratios(where, known, own)] if alike else []
     if own.upper_bound:  # how far an estimate lies below its bound may depend on the preset
         return [theory]
     simulated = Comparison(

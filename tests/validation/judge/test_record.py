@@ -41,7 +41,6 @@ def test_names_and_theory_on_record_are_those_of_the_claims(claim):
     for label, of, theory in rows_of(claim):
         row = known[claim, label, of]
         if not any(cells_of(theory)):
-            assert not row.drawn
             expected = float(value(theory))
             assert row.comparison.theory == pytest.approx(expected, rel=record.ROUNDING)
 
@@ -117,17 +116,36 @@ def test_other_names_fail_at_the_preset_of_the_record_only(run):
     assert not compare_with_record(replace(other, preset=LARGEST)).holds
 
 
-def test_bounds_and_what_both_sides_draw_are_not_compared_as_numbers():
+def test_bounds_and_exact_numbers_that_vary_are_not_compared():
     known = read_record()
     bounds = [row for row in known.values() if row.comparison.upper_bound]
-    drawn = [row for row in known.values() if row.drawn and row.comparison.standard_error == 0]
+    varying = [row for row in known.values() if row.varies and row.comparison.standard_error == 0]
     assert bounds
-    assert drawn
+    assert varying
     for row in bounds:
         lower = replace(row.comparison, estimate=-math.inf)
         assert all("theory of" in each.label for each in record._differences(row, lower))
-    for row in drawn:
+    for row in varying:
         assert record._differences(row, row.comparison) == []
+
+
+def test_where_theory_varies_ratios_to_it_are_compared():
+    row = next(
+        each
+        for each in read_record().values()
+        if each.varies and each.comparison.standard_error > 0 and not each.comparison.upper_bound
+    )
+    known = row.comparison
+    other = replace(
+        known,
+        theory=2 * known.theory,
+        estimate=2 * known.estimate,
+        standard_error=2 * known.standard_error,
+    )
+    [alike] = record._differences(row, other)
+    assert alike.z == 0
+    [different] = record._differences(row, replace(other, estimate=3 * known.estimate))
+    assert abs(different.z) > 4
 
 
 def test_unknown_records_are_refused():
