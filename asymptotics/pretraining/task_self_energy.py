@@ -42,9 +42,10 @@ taken as a Gamma variable of its exact mean and variance, and its correlation wi
    \operatorname{Var} q = \operatorname{tr} N D .
 
 **Solution.**  The fixed point is real at s = 0.  The derivative M' then solves a linear fixed
-point, whose map is the derivative of the same code along a complex step of 1e-20.  Both are
-accelerated, for all draws at once, in the coordinates in which the solution without fluctuations
-is the identity.  M and s are scaled by :math:`\lambda` where that makes a vanishing ridge regular.
+point, whose map is the derivative of the same code along a complex step of 1e-20; the averages
+over q enter it with their derivatives, which are found once.  Both are accelerated, for all draws
+at once, in the coordinates in which the solution without fluctuations is the identity.  M and s
+are scaled by :math:`\lambda` where that makes a vanishing ridge regular.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -190,6 +191,10 @@ class TaskDraws:
         return (1.0, self.ridge) if few else (self.ridge, 1.0)
 
 
+# E f and E[(q - Eq) f]/Var q, given s and the mean and variance of q.
+Saturations = Callable[[complex, np.ndarray, np.ndarray], tuple[np.ndarray, ...]]
+
+
 class SelfEnergy(NamedTuple):
     """Blocks of Sigma: (b, d + 1, d + 1) and (b, d + 1, d)."""
 
@@ -264,12 +269,13 @@ def solve(draws: TaskDraws, correction: Correction = _NONE) -> Resolvent:
 
     M = outwards(_positive_fixed_point(step, np.broadcast_to(np.eye(len(one)), root.shape)))
     cross = self_energy(draws, M).cross + correction.value.cross
+    saturations = _linear_saturations(draws, M)
     source = correction.slope - cross @ transposed(cross)
     drift = appended_drift(draws, M, cross)
 
     def response(x: np.ndarray) -> np.ndarray:
         dual = M + 1j * STEP * outwards(x)
-        slope = self_energy(draws, dual, 1j * STEP, drift).summary.imag / STEP
+        slope = self_energy(draws, dual, 1j * STEP, drift, saturations).summary.imag / STEP
         return inwards(-M @ (slope + source) @ M)
 
     slope, solved = fixed_points(response, 0 * M, tolerance=_TOLERANCE, limit=_LIMIT)
@@ -355,18 +361,23 @@ def leverage(
 
 
 def self_energy(
-    draws: TaskDraws, M: np.ndarray, s: complex = 0.0, drift: np.ndarray | None = None
+    draws: TaskDraws,
+    M: np.ndarray,
+    s: complex = 0.0,
+    drift: np.ndarray | None = None,
+    saturations: Saturations | None = None,
 ) -> SelfEnergy:
     r"""Self-energy given M and :math:`N_{ab}w/\sqrt d`, which is s times the drift.
 
-    The cross block is the one at s = 0.
+    The cross block is the one at s = 0.  The averages over q may be given as a function.
     """
     d, a, C, U = draws.dim, draws.noise, draws.means, draws.units
     chi, chi_weight = label_norms(draws.context)
     chi = chi[:, None, None]
     q = leverage(draws, M, chi, s, drift)
-    f, g = _saturations(draws, s, q.mean, q.variance)
-    f, g = (chi_weight[:, None, None] * draws.shares * x for x in (f, g))
+    f, g = (saturations or partial(_saturations, draws))(s, q.mean, q.variance)
+    share = chi_weight[:, None, None] * draws.shares
+    f, g = share * f, share * g
 
     # (m m^T + chi A) f + D g, summed over nodes and tasks.
     second, third = (2 * a * np.sum(g * chi**power, axis=0) for power in (2, 3))
@@ -399,11 +410,41 @@ def _saturations(
     z = (samples * draws.scales[1] + s * draws.rho) / r
     mean, variance = mean[..., None], variance[..., None]
     ratio = variance / mean**2
-    K = np.zeros(1)
-    for i in range(_LEVELS, 0, -1):
-        K = 1 / (z + mean * (1 + 2 * i * ratio) - (i + 1) * (1 + i * ratio) * variance * K)
+    K = 1 / (z + mean * (1 + 2 * _LEVELS * ratio))
+    for i in range(_LEVELS - 1, 0, -1):
+        K *= -(i + 1) * (1 + i * ratio) * variance
+        K += mean * (1 + 2 * i * ratio)
+        K += z
+        np.divide(1, K, out=K)
     F = 1 / (z + mean - variance * K)
-    return samples * (F @ weight), -samples * ((K * F) @ weight)
+    K *= F
+    return samples * (F @ weight), -samples * (K @ weight)
+
+
+def _linear_saturations(draws: TaskDraws, M: np.ndarray) -> Saturations:
+    """`_saturations` of these draws to first order in s and the deviations from those of a real M.
+
+    Complex steps through the continued fraction would be most of the time of each response.
+    """
+    q = leverage(draws, M, label_norms(draws.context)[0][:, None, None], 0.0, None)
+    step = 1j * STEP
+    values = _saturations(draws, 0.0, q.mean, q.variance)
+    along_s = _saturations(draws, step, q.mean, q.variance)
+    along_mean = _saturations(draws, 0.0, q.mean + step, q.variance)
+    along_variance = _saturations(draws, 0.0, q.mean, q.variance + step)
+    slopes = [
+        [each.imag / STEP for each in part]
+        for part in zip(along_s, along_mean, along_variance, strict=True)
+    ]
+
+    def linear(s: complex, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, ...]:
+        moves = s, mean - q.mean, variance - q.variance
+        return tuple(
+            value + sum(slope * move for slope, move in zip(each, moves, strict=True))
+            for value, each in zip(values, slopes, strict=True)
+        )
+
+    return linear
 
 
 def appended_drift(draws: TaskDraws, M: np.ndarray, cross: np.ndarray) -> np.ndarray:

@@ -140,9 +140,9 @@ def simulate_recurrent(
     Examples
     --------
     >>> from iclimit.simulate.recurrent import simulate_recurrent
-    >>> run = simulate_recurrent(dim=8, context=16, rho=0.25, step_sizes=0.6, rng=0, contexts=4000)
+    >>> run = simulate_recurrent(dim=8, context=16, rho=0.25, step_sizes=0.6, rng=0, contexts=100)
     >>> print(run.means[16])
-    0.55178(55)
+    0.5513(35)
     """
     parameters = {name: value for name, value in locals().items() if name not in NOT_SETTINGS}
     check_arguments(dim=dim, context=context, rho=rho, contexts=contexts)
