@@ -1,5 +1,6 @@
 """What the documentation takes from the library: API pages, help texts, tables, papers."""
 
+import csv
 import os
 import re
 import sys
@@ -58,6 +59,7 @@ def write_generated():
     _write(folder / "boundaries.inc", table("20 46 34", _boundaries()))
     _write(folder / "conventions.inc", table("16 24 18 22 20", _conventions()))
     _write(folder / "top-level.inc", table("35 65", _top_level()))
+    _write(folder / "public-names.inc", "\n".join(_public_names()) + "\n")
     _write(folder / "papers.inc", "\n".join(papers()) + "\n")
     _write(folder / "house.inc", table("16 12 12 12 12 12 12 12", house()))
     _write(folder / "errata.inc", "\n".join(errata()) + "\n")
@@ -135,6 +137,29 @@ def _top_level():
             continue
         summary = re.split(r"\.\s|\.$", " ".join((one.__doc__ or "").split("\n\n")[0].split()))[0]
         yield f"`iclimit.{name}`", f"{summary}."
+
+
+def _public_names():
+    """Yield what is public, folded by namespace."""
+    with (HERE.parent / "tests" / "shared" / "public_names.csv").open(encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    groups = {}
+    for name, call in rows:
+        parts = name.split(".")
+        console = " " in name
+        namespace = "console" if console else ".".join(parts[:-1]) if len(parts) > 1 else name
+        if not console and namespace.rpartition(".")[2][:1].isupper():
+            namespace = namespace.rpartition(".")[0]  # of a method: where its class is
+        groups.setdefault(namespace, []).append((name.removeprefix(f"{namespace}."), call))
+    for namespace, names in groups.items():
+        yield from (f".. dropdown:: {namespace}: {len(names)} names", "")
+        text = table("40 60", [("Name", "Parameters or fields"), *map(_literals, names)])
+        yield from (f"   {line}" for line in text.splitlines())
+        yield ""
+
+
+def _literals(cells):
+    return [f"``{cell}``" if cell else "none" for cell in cells]
 
 
 def _times(factor):

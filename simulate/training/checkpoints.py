@@ -17,6 +17,13 @@ import numpy as np
 from iclimit.files import replacing
 from iclimit.simulate.arrays import to_host
 
+# Version of the form of checkpoints and of files of models.
+FORMAT = 1
+
+
+class FormatError(ValueError):
+    """A file has another format, because an older or a newer version has written it."""
+
 
 def check_checkpoint(path: Path) -> None:
     """Raise an OSError if no checkpoint can be written there, before the training begins."""
@@ -58,11 +65,13 @@ def load_checkpoint(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        If it is no checkpoint, or one of a training with other settings.
+        If it is no checkpoint, one of another format, or one of a training with other settings.
     """
     try:
         tree = read_tree(path)
         known, state = dict(tree["settings"]), dict(tree["state"])
+    except FormatError:
+        raise
     except Exception as error:  # a file can be broken in any way
         raise ValueError(f"checkpoint must be a training's own file, got {path}") from error
     wanted = json.loads(json.dumps(settings, default=lambda number: number.item()))
@@ -78,7 +87,7 @@ def write_tree(path: Path, tree: Mapping[str, Any]) -> None:
     """Write numbers, texts, lists, mappings and arrays to an .npz file, whole or not at all.
 
     Arrays are named by their places, such as ``weights.key``; the array description holds the
-    rest as JSON.
+    rest, and the `FORMAT`, as JSON.
     """
     arrays: dict[str, Any] = {}
 
@@ -94,18 +103,29 @@ def write_tree(path: Path, tree: Mapping[str, Any]) -> None:
         arrays[place[1:]] = to_host(value)
         return {"array": place[1:]}
 
-    description = np.array(json.dumps(encode(tree, "")))
+    description = np.array(json.dumps(encode({"format": FORMAT, **tree}, "")))
     # Given a name savez would append .npz.
     with replacing(path) as partial, partial.open("wb") as file:
         np.savez(file, description=description, **arrays)
 
 
 def read_tree(path: Path) -> dict[str, Any]:
-    """Read what `write_tree` has written, without pickle; a broken file raises any error."""
+    """Read what `write_tree` has written, without pickle; a broken file raises any error.
+
+    Raises
+    ------
+    FormatError
+        If the file has another format.
+    """
 
     def decode(value: dict[str, Any]) -> Any:
         return file[value["array"]] if value.keys() == {"array"} else value
 
     with path.open("rb") as stream, np.load(stream) as file:
         tree: dict[str, Any] = json.loads(str(file["description"]), object_hook=decode)
+    if tree["format"] != FORMAT:
+        raise FormatError(
+            f"{path} must have the format {FORMAT} of this iclimit, got {tree['format']!r}, "
+            "which another version has written"
+        )
     return tree

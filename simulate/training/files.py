@@ -11,7 +11,7 @@ from typing import Any
 from iclimit.checks import parse_array
 from iclimit.results import Ending, Estimate
 from iclimit.simulate.gdpp.linear_transformer import LinearTransformer
-from iclimit.simulate.training.checkpoints import read_tree, write_tree
+from iclimit.simulate.training.checkpoints import FormatError, read_tree, write_tree
 from iclimit.simulate.training.networks import TrainedNetwork
 
 # Networks that files may hold, and their modules: nothing else is imported for a file.
@@ -31,8 +31,8 @@ def save_model(model: TrainedNetwork | LinearTransformer, path: str | os.PathLik
     """Write a trained network or a linear transformer to an .npz file.
 
     The file has the weights by name, such as ``weights.key``, and the array description: JSON with
-    the class of the model and its sizes.  That of a trained network also has the array losses, and
-    the settings and the result of the training in the description.
+    the format, the class of the model and its sizes.  That of a trained network also has the array
+    losses, and the settings and the result of the training in the description.
 
     Parameters
     ----------
@@ -99,7 +99,8 @@ def load_model(path: str | os.PathLike) -> TrainedNetwork | LinearTransformer:
     Raises
     ------
     ValueError
-        If the file is not of that form, or its weights are of other shapes or not finite.
+        If the file is not of that form or of another format, or its weights are of other shapes
+        or not finite.
     OSError
         If there is no such file, or it cannot be read.
 
@@ -125,7 +126,7 @@ def load_model(path: str | os.PathLike) -> TrainedNetwork | LinearTransformer:
         rest = {key: tree[key] for key in PARTS}
         rest["held_out"], rest["ending"] = Estimate(*tree["held_out"]), Ending(tree["ending"])
         names = weights.keys()
-    except OSError:
+    except (OSError, FormatError):
         raise
     except Exception as error:  # a file can be broken in any way
         raise ValueError(f"path must be a file of save_model, got {path}") from error

@@ -73,6 +73,12 @@ def test_broken_files(path):
         load_checkpoint(path.parent, SETTINGS)
 
 
+def test_another_format_is_named(path):
+    write_tree(path, read_tree(path) | {"format": 2})
+    with pytest.raises(ValueError, match="run must have the format 1 of this iclimit, got 2"):
+        load_checkpoint(path, SETTINGS)
+
+
 @pytest.mark.parametrize("place", ["savez", "replace"])
 def test_an_interruption_leaves_the_old_one(path, place, monkeypatch):
     before = path.read_bytes()

@@ -105,6 +105,14 @@ def test_other_descriptions_are_refused(name, value, tmp_path):
             load_model(path)
 
 
+def test_another_format_is_named(tmp_path):
+    path = tmp_path / "network.npz"
+    save_model(trained(NETWORKS[0]), path)
+    write_tree(path, read_tree(path) | {"format": 2})
+    with pytest.raises(ValueError, match="network.npz must have the format 1 of this iclimit"):
+        load_model(path)
+
+
 def test_what_is_no_file_of_a_network(tmp_path):
     (tmp_path / "text").write_text("weights")
     with pytest.raises(ValueError, match="path must be a file of save_model"):
