@@ -90,7 +90,9 @@ def _call(function):
     text = str(inspect.Signature(bare))[1:-1]
     for each in parameters:
         if each.default is not each.empty:
-            text = re.sub(rf"\b{each.name}\b", f"{each.name}={_default(each.default)}", text, count=1)
+            text = re.sub(
+                rf"\b{each.name}\b", f"{each.name}={_default(each.default)}", text, count=1
+            )
     return text
 
 

@@ -11,7 +11,9 @@ import pytest
 from iclimit.simulate.training.checkpoints import (
     check_checkpoint,
     load_checkpoint,
+    read_tree,
     save_checkpoint,
+    write_tree,
 )
 
 SETTINGS = {"rate": 0.1, "steps": 5, "sizes": [1, 2], "set": math.inf, "task": None}
