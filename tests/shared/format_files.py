@@ -1,7 +1,7 @@
 """Files of every format that iclimit writes: ``python tests/shared/format_files.py``.
 
-Writes the folder ``formats``, once for each version of a format.  Files of older formats stay there
-for ever: they are read, or refused by name.
+Writes the folder ``formats``, once for each version of a format.  Files of older formats stay
+there for ever: they are read, or refused by name.
 """
 
 from pathlib import Path
