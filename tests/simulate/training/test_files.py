@@ -109,7 +109,7 @@ def test_another_format_is_named(tmp_path):
     path = tmp_path / "network.npz"
     save_model(trained(NETWORKS[0]), path)
     write_tree(path, read_tree(path) | {"format": 2})
-    with pytest.raises(ValueError, match="network.npz must have the format 1 of this iclimit"):
+    with pytest.raises(ValueError, match="must have the format 1 of this iclimit"):
         load_model(path)
 
 
