@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile
 # The tests start many processes, each of which would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: validate test test-slow browser unit slow lint types docs site pages wheel bench clean
+.PHONY: validate test test-slow browser unit slow lint types docs site pages wheel bench oldest release clean
 
 validate: .venv/run
 	$(BIN)/iclimit validate --preset quick --out iclimit-report
@@ -66,6 +66,18 @@ wheel: .venv/dev
 bench: .venv/dev
 	$(BIN)/python -m benchmarks
 
+# The tests with the oldest declared versions of everything that iclimit needs.
+oldest:
+	$(PYTHON) -m venv --clear .venv-oldest
+	.venv-oldest/bin/python -m pip install -qq --disable-pip-version-check --no-compile \
+	    -c tests/oldest.txt -e '.[tests]'
+	.venv-oldest/bin/python -m pytest -n auto --dist worksteal -m "not slow" -W "default::DeprecationWarning"
+
+# Archives of the sources, the wheel and the documentation, each checked, in dist/.
+release: .venv/dev docs
+	$(BIN)/python tests/check_release.py dist
+	tar -czf dist/iclimit-docs.tar.gz -C docs/_build html
+
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "iclimit needs Python >= 3.11, PYTHON=... chooses one")'
 	$(PYTHON) -m venv .venv
@@ -80,4 +92,4 @@ bench: .venv/dev
 	touch $@ .venv/run
 
 clean:
-	rm -rf .venv build dist docs/_build docs/gallery docs/api/generated iclimit-report *.egg-info
+	rm -rf .venv .venv-oldest build dist docs/_build docs/gallery docs/api/generated iclimit-report *.egg-info

@@ -1,0 +1,124 @@
+"""Build the archives of a release twice, compare them, and use the wheel as a stranger would.
+
+Run as ``python tests/check_release.py FOLDER``, which puts the source archive and the wheel there;
+exits with a message if one of them is not what it should be.  The stranger has nothing but the
+wheel: an empty folder, a home that cannot be written, no locale, a narrow terminal and no tty.
+"""
+
+import gzip
+import hashlib
+import io
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# Lines of the README's command line that need files, or that write hundreds of megabytes.
+NEEDS_FILES = {"check", "fit", "probe"}
+
+
+def build(place, epoch):
+    """Build both archives of what git tracks; the wheel is built from the source archive."""
+    source, out = place / "iclimit", place / "dist"
+    export = ["git", "checkout-index", "--all", f"--prefix={source}/"]
+    subprocess.run(export, cwd=ROOT, check=True)
+    subprocess.run(
+        [sys.executable, "-m", "build", "--outdir", out, source],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        env=os.environ | {"SOURCE_DATE_EPOCH": str(epoch)},
+    )
+    (archive,) = out.glob("*.tar.gz")
+    archive.write_bytes(same_everywhere(archive.read_bytes(), epoch))
+    return {path.name: path for path in out.iterdir()}
+
+
+def same_everywhere(archive, epoch):
+    """The same archive without times, owners and the order of the machine that made it."""
+    plain = io.BytesIO()
+    with (
+        tarfile.open(fileobj=io.BytesIO(archive)) as old,
+        tarfile.open(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT) as new,
+    ):
+        for member in sorted(old.getmembers(), key=lambda each: each.name):
+            content = old.extractfile(member) if member.isfile() else None
+            member.mtime, member.uid, member.gid, member.pax_headers = epoch, 0, 0, {}
+            member.uname = member.gname = ""
+            new.addfile(member, content)
+    return gzip.compress(plain.getvalue(), mtime=epoch)
+
+
+def readme_commands():
+    """Commands of the README that need no files of the user."""
+    [block] = re.findall(
+        r"## Command line\n\n```sh\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL
+    )
+    for line in block.splitlines():
+        words = shlex.split(line, comments=True)
+        if words[1] not in NEEDS_FILES:
+            yield words
+
+
+def readme_session():
+    """The README's Python lines with what they print, as a file for doctest."""
+    return "\n\n".join(
+        re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    )
+
+
+def use(wheel, place):
+    """Install a wheel into a new environment and run the README's lines in an empty folder."""
+    environment, empty, home = place / "venv", place / "empty", place / "home"
+    empty.mkdir()
+    home.mkdir(mode=0o500)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
+    python = environment / "bin" / "python"
+    install = [sys.executable, "-m", "pip", "--python", python, "install", "-q"]
+    subprocess.run([*install, "--disable-pip-version-check", wheel], check=True)
+    stranger = {"PATH": f"{environment / 'bin'}:/usr/bin:/bin", "LANG": "C", "COLUMNS": "40"}
+    settings = {"cwd": empty, "stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+    (empty / "readme.txt").write_text(readme_session(), encoding="utf-8")
+    session = ["python", "-m", "doctest", "readme.txt"]
+    validate = ["iclimit", "validate", "ridgeless", "--preset", "tiny"]
+    for variables, commands in (
+        ({"HOME": str(home)}, [session, *readme_commands()]),
+        ({}, [validate]),
+    ):
+        for words in commands:
+            done = subprocess.run(words, env=stranger | variables, **settings)
+            if done.returncode:
+                sys.exit(f"{shlex.join(words)} ended with {done.returncode}:\n{done.stderr}")
+            print(f"ran {shlex.join(words)}", flush=True)
+
+
+def main():
+    """Build twice, compare, check, use, keep."""
+    kept = Path(sys.argv[1])
+    dated = ["git", "log", "-1", "--format=%ct"]
+    epoch = int(subprocess.run(dated, cwd=ROOT, check=True, capture_output=True).stdout)
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        archives, again = (build(place / name, epoch) for name in ("first", "second"))
+        for name, path in archives.items():
+            one, two = (
+                hashlib.sha256(each.read_bytes()).hexdigest() for each in (path, again[name])
+            )
+            if one != two:
+                sys.exit(f"{name} differs from a second one: {one}, {two}")
+            print(f"{name} is built the same twice: sha256 {one}", flush=True)
+        check = [sys.executable, "-m", "twine", "check", "--strict", *archives.values()]
+        subprocess.run(check, check=True)
+        use(next(path for name, path in archives.items() if name.endswith(".whl")), place)
+        kept.mkdir(exist_ok=True)
+        for path in archives.values():
+            shutil.copy(path, kept)
+
+
+if __name__ == "__main__":
+    main()
