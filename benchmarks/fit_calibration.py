@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.fit_calibration`` simulates tables of single runs, without error bars, and
 fits parameters to them.  The standard error of a share of 200 tables is 3 % at 68 % and 1.5 % at
-95 %.  The width of z is that of the deviation of logarithms over their standard errors.
+95 %.  z is the root of the rise of chi-square at the truth, with the sign of the deviation.
 ``--write`` keeps the output in ``benchmarks/fit_calibration.txt``.
 """
 
@@ -70,8 +70,9 @@ def coverage(number: int, tables: int) -> list[str]:
                 found.low_68 < value < found.high_68,
                 found.low_95 < value < found.high_95,
             ]
-            relative = found.standard_error / found.value
-            z[found.name].append(math.log(found.value / value) / relative)
+            curve = fit.profiles[found.name]
+            place = curve.values[curve.best] + math.log(value / found.value)
+            z[found.name].append(-float(curve.root(np.clip(place, *curve.values[[0, -1]]))))
     lines = []
     for name, counts in inside.items():
         shares = 100 * counts / tables

@@ -33,6 +33,7 @@ from iclimit.validation.yours.runs.fitting import (
     Measurements,
     RunModel,
     check_free,
+    fit_residuals,
     measurements,
     precision,
 )
@@ -227,8 +228,8 @@ class RunFit(Result):
         band = np.sqrt(np.sum((slopes @ self.precision.covariance) * slopes, axis=1))
         ratio, bars = data.values - fitted, np.sqrt(np.diag(data.covariance))
         numbers = np.array([self._model.runs[row].rows[0] for row in data.rows])
-        for (name, weights), colour in zip(MEASURED.items(), COLOURS, strict=False):
-            here = np.all(data.weights == weights, axis=1)
+        for name, colour in zip(MEASURED, COLOURS, strict=False):
+            here = np.array(data.names) == name
             if np.any(here):
                 order = np.argsort(numbers[here], kind="stable")
                 at, size = numbers[here][order], band[here][order]
@@ -375,7 +376,7 @@ def fit_runs(
     )
     steps.update()
 
-    residuals = partial(_residuals, model, data)
+    residuals = partial(fit_residuals, model, data)
     known = precision(model, data, best)
     profiles, parameters = {}, []
     for index, (name, error) in enumerate(known.standard_errors.items()):
@@ -392,7 +393,7 @@ def fit_runs(
     notes = []
     if units.name != "lu2025":
         notes.append("Values are in the units of lu2025.")
-    chi_square = float(np.sum(residuals(best) ** 2))
+    chi_square = float(np.sum(residuals(best)[:-1] ** 2))
     return RunFit(
         parameters,
         chi_square,
@@ -417,13 +418,8 @@ def fit_model(
     for number in range(ROUNDS):
         model = model.centred(x, precise, cheap if number < WITH_SLOPES else None)
         data = measurements(model, one_set=one_set)
-        residuals, before = partial(_residuals, model, data), x
+        residuals, before = partial(fit_residuals, model, data), x
         x = (follow if number else minimum)(residuals, x, model.bounds)
         if number and np.max(abs(x - before)) < MOVED:
             break
     return model, data, x
-
-
-def _residuals(model: RunModel, data: Measurements, x: np.ndarray) -> np.ndarray:
-    """Independent deviations of variance 1 at these parameters."""
-    return data.residuals(model.errors(x))

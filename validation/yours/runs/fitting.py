@@ -9,6 +9,16 @@ moves to the best fit.
 measured as negative, as they are.  The covariance has four parts: the scatter of the runs, by
 their error bars or as `iclimit.finite_size_spread` predicts it; the spread of the prediction over
 task sets; and the doubt of the prediction, which rows that are alike share.
+
+A predicted scatter depends on the parameters, too: with a ridge of 0.4 instead of 0.1 a run
+scatters 30 % less.  It is multiplied by the factor that its limit changes by, and the likelihood
+has the determinant of the covariance.  With the scatter of the best fit everywhere, intervals
+would be too narrow on the side where runs scatter more.  As p parameters follow n errors, these
+scatter less about the fit than about the truth, and the fit would prefer parameters of small
+scatter.  So the logarithm of the determinant counts (n - p)/n, as in restricted likelihood, where
+this is exact for a common factor.  Six single runs and two parameters that are hardly told apart:
+intervals of 95 % cover 91 % with the scatter of the best fit, 94 % with the whole determinant, and
+95 % so (2000 tables).
 """
 
 from __future__ import annotations
@@ -16,12 +26,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy.linalg import block_diag
 
+from iclimit.asymptotics.pretraining import error_spread
 from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.checks import check_choice
 from iclimit.results import Estimate
@@ -55,6 +66,10 @@ STEP = 0.2
 # Range of predicted errors, and largest correlation of two errors.
 POSSIBLE, MOST_ALIKE = (1e-9, 1e9), 0.999
 
+# Range of the factor by which a predicted scatter changes with the parameters, and more than the
+# logarithm of a variance then falls by.
+SCATTERS, LARGEST_LOG = (1e-2, 1e2), 20.0
+
 # Correlation of the two errors of a run where it is neither measured nor predicted.
 TYPICAL = 0.7
 
@@ -80,6 +95,8 @@ class RunModel:
         Predictions of the runs at the central parameters.
     places : ndarray (runs, parameters)
         Logarithms of parameters of the limit there, over those of the table.
+    centre : ndarray (p,)
+        The central parameters.
     corrections : ndarray (runs, 2)
         Logarithms of the prediction over the limit there.
     slopes : ndarray (runs, parameters, 2)
@@ -92,6 +109,7 @@ class RunModel:
     absolute: frozenset[str]
     predictions: list[Prediction] = field(default_factory=list)
     places: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    centre: np.ndarray = field(default_factory=lambda: np.zeros(0))
     corrections: np.ndarray = field(default_factory=lambda: np.zeros(0))
     slopes: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
@@ -166,6 +184,7 @@ class RunModel:
             self,
             predictions=predictions,
             places=self._places(runs),
+            centre=x,
             corrections=self._corrections(runs, predictions),
             slopes=self.slopes if cheap is None else self._slopes(logs, cheap),
         )
@@ -201,17 +220,32 @@ class RunModel:
 
     def errors(self, x: np.ndarray) -> np.ndarray:
         """ICL and IDG errors (..., runs, 2) as they would be measured at parameters (..., p)."""
-        logs, ratios = self.logs(x), {}
-        away = np.zeros((*np.shape(x)[:-1], *self.places.shape))
-        for number, (name, stated) in enumerate(_ratios(self.runs).items()):
-            moved = np.asarray(logs[name])[..., None]
-            away[..., number] = moved - self.places[:, number]
-            ratios[name] = np.exp(moved) * (1.0 if name in self.absolute else stated)
+        logs = self.logs(x)
+        moved = np.stack([np.asarray(logs[name])[..., None] for name in LIMIT], axis=-1)
+        away = moved - self.places
         corrections = self.corrections + np.einsum("...rp,rpe->...re", away, self.slopes)
-        logs_of_errors = self._log_limits(ratios) + corrections
+        logs_of_errors = self._log_limits(self._moved_ratios(logs)) + corrections
         offset = sum(x[..., i] for i, name in enumerate(self.free) if name == "offset")
         factor, offset = (np.asarray(each)[..., None, None] for each in (logs["factor"], offset))
         return np.exp(logs_of_errors + factor) + offset
+
+    def scatters(self, x: np.ndarray) -> np.ndarray:
+        """Limits of d times the scatter of ICL, IDG and gap (..., runs, 3)."""
+        logs = self.logs(x)
+        ratios = self._moved_ratios(logs)
+        if self.structure is not None:
+            return np.ones((*np.broadcast_shapes(*map(np.shape, ratios.values())), len(MEASURED)))
+        spread = error_spread(**ratios)
+        limits = np.stack([getattr(spread, name) for name in MEASURED], axis=-1)
+        return np.asarray(limits * np.exp(np.asarray(logs["factor"]))[..., None, None])
+
+    def _moved_ratios(self, logs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Parameters of the limit (..., runs) that are moved by these logarithms."""
+        return {
+            name: np.exp(np.asarray(logs[name])[..., None])
+            * (1.0 if name in self.absolute else stated)
+            for name, stated in _ratios(self.runs).items()
+        }
 
 
 def _ratios(runs: Sequence[MeasuredRun]) -> dict[str, np.ndarray]:
@@ -229,36 +263,83 @@ class Measurements:
         Logarithms of errors, and differences.
     rows : ndarray (n,)
         Number of the run.
-    weights : ndarray (n, 2)
-        Combination of the ICL and the IDG error.
+    names : list of str
+        What was measured (`MEASURED`).
     logged : ndarray (n,)
         Whether it is a logarithm.
-    covariance : ndarray (n, n)
-        Covariance of the values.
-    skews : ndarray (n,)
-        Mean logarithm minus the logarithm of the mean.
+    scatter : ndarray (n, n)
+        Covariance of the values because of the scatter of runs.
+    doubt : ndarray (n, n)
+        Covariance because of the prediction.
+    scatters : ndarray (n,)
+        Limit of the scatter there if it is predicted, so that it depends on the parameters; NaN
+        where it does not.
     """
 
     values: np.ndarray
     rows: np.ndarray
-    weights: np.ndarray
+    names: list[str]
     logged: np.ndarray
-    covariance: np.ndarray
-    skews: np.ndarray
+    scatter: np.ndarray
+    doubt: np.ndarray
+    scatters: np.ndarray
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """Covariance of the values at the centre of the model."""
+        return self.scatter + self.doubt
+
+    def linear(self, errors: np.ndarray) -> np.ndarray:
+        """Measured combinations (..., n) of errors (..., runs, 2)."""
+        weights = np.array([MEASURED[name] for name in self.names])
+        return np.asarray(np.sum(weights * errors[..., self.rows, :], axis=-1))
 
     def predicted(self, errors: np.ndarray) -> np.ndarray:
         """Values (..., n) that follow from errors (..., runs, 2)."""
-        linear = np.sum(self.weights * errors[..., self.rows, :], axis=-1)
-        logs = np.log(np.clip(linear, *POSSIBLE)) + self.skews
-        return np.where(self.logged, logs, linear)
+        linear = self.linear(errors)
+        return np.where(self.logged, np.log(np.clip(linear, *POSSIBLE)), linear)
 
-    @cached_property
-    def _whitening(self) -> np.ndarray:
-        return np.linalg.inv(np.linalg.cholesky(self.covariance))
 
-    def residuals(self, errors: np.ndarray) -> np.ndarray:
-        """Deviations (..., n) from these errors, independent and of variance 1."""
-        return (self.predicted(errors) - self.values) @ self._whitening.T
+def fit_residuals(model: RunModel, data: Measurements, x: np.ndarray) -> np.ndarray:
+    """Deviations (..., n + 1) at parameters (..., p): their squares are -2 ln(likelihood).
+
+    The first n are independent and of variance 1 for true parameters.  The square of the last one
+    is the share (n - p)/n of the logarithm of the determinant of the covariance, plus a constant.
+    """
+    errors = model.errors(x)
+    growth = _scatter_growth(model, data, x, errors)
+    scatter = data.scatter * growth[..., :, None] * growth[..., None, :]
+    cholesky = np.linalg.cholesky(scatter + data.doubt)
+    # A logarithm is on average lower than that of the mean.
+    skews = np.where(data.logged, np.diagonal(scatter, axis1=-2, axis2=-1) / 2, 0.0)
+    deviations = data.predicted(errors) - skews - data.values
+    whitened = np.linalg.solve(cholesky, deviations[..., None])
+    sizes = np.diagonal(cholesky, axis1=-2, axis2=-1) / np.sqrt(np.diag(data.covariance))
+    # Each term is within the logarithms of SCATTERS, unless correlations matter.
+    count = len(data.values)
+    determinant = 2 * np.sum(np.log(sizes), axis=-1) + LARGEST_LOG * count
+    determinant *= max(count - np.shape(x)[-1], 0) / count
+    return np.concatenate([whitened[..., 0], np.sqrt(determinant)[..., None]], axis=-1)
+
+
+def _scatter_growth(
+    model: RunModel, data: Measurements, x: np.ndarray, errors: np.ndarray
+) -> np.ndarray:
+    """Predicted standard deviations (..., n) of values over those at the centre of the model."""
+    known = np.isfinite(data.scatters)
+    if not np.any(known):
+        return np.ones((*np.shape(x)[:-1], len(known)))
+    growth = _limit_scatters(model, data, x, errors) / np.where(known, data.scatters, 1.0)
+    return np.where(known, np.clip(growth, *SCATTERS), 1.0)
+
+
+def _limit_scatters(
+    model: RunModel, data: Measurements, x: np.ndarray, errors: np.ndarray
+) -> np.ndarray:
+    """Limits of the standard deviations (..., n) of the values of single runs."""
+    columns = [list(MEASURED).index(name) for name in data.names]
+    scale = np.where(data.logged, np.clip(data.linear(errors), *POSSIBLE), 1.0)
+    return np.asarray(model.scatters(x)[..., data.rows, columns] / scale)
 
 
 def measurements(model: RunModel, *, one_set: bool) -> Measurements:
@@ -271,9 +352,10 @@ def measurements(model: RunModel, *, one_set: bool) -> Measurements:
     one_set : bool
         Whether the runs of a row share a task set.
     """
-    names = [[name for name in MEASURED if name in run.errors][:2] for run in model.runs]
+    names = [_informative(run) for run in model.runs]
     rows = np.repeat(np.arange(len(names)), list(map(len, names)))
-    weights = np.array([MEASURED[name] for each in names for name in each])
+    every = [name for each in names for name in each]
+    weights = np.array([MEASURED[name] for name in every])
     measured = [
         run.errors[name].mean for run, each in zip(model.runs, names, strict=True) for name in each
     ]
@@ -281,22 +363,46 @@ def measurements(model: RunModel, *, one_set: bool) -> Measurements:
     logged = (weights[:, 1] >= 0) & ~(values <= 0)
     means = np.array([each.mean for each in model.predictions])
     scale = np.where(logged, np.sum(weights * means[rows], axis=1), 1.0)
-    blocks, loadings = [], []
+    scatters, sets, loadings = [], [], []
     alike = likeness(model.runs)
     for number, (run, prediction) in enumerate(zip(model.runs, model.predictions, strict=True)):
         here = rows == number
         weight, unit = weights[here], scale[here]
-        scatter = _scatter(run, names[number], prediction, one_set, logged[here], unit)
-        sets = prediction.covariance + prediction.spread * one_set
-        blocks.append((scatter, weight @ sets @ weight.T / np.outer(unit, unit)))
+        scatters.append(_scatter(run, names[number], prediction, one_set, logged[here], unit))
+        of_sets = prediction.covariance + prediction.spread * one_set
+        sets.append(weight @ of_sets @ weight.T / np.outer(unit, unit))
         loadings.append(np.kron(alike[number], weight @ prediction.doubts / unit[:, None]))
     doubts = np.vstack(loadings)
-    scatter = block_diag(*(each for each, _ in blocks))
-    covariance = scatter + block_diag(*(each for _, each in blocks)) + doubts @ doubts.T
     with np.errstate(invalid="ignore"):
         values = np.where(logged, np.log(np.where(logged, values, 1.0)), values)
-    skews = np.where(logged, -np.diag(scatter) / 2, 0.0)
-    return Measurements(values, rows, weights, logged, covariance, skews)
+    data = Measurements(
+        values,
+        rows,
+        every,
+        logged,
+        block_diag(*scatters),
+        block_diag(*sets) + doubts @ doubts.T,
+        np.full(len(rows), np.nan),
+    )
+    x = model.centre
+    single = np.array([_lacks_error_bars(model.runs[row], names[row]) for row in rows])
+    if not np.any(single):
+        return data
+    scatters_there = _limit_scatters(model, data, x, model.errors(x))
+    usable = single & (scatters_there > 0)  # the gap of infinitely many tasks does not scatter
+    return replace(data, scatters=np.where(usable, scatters_there, np.nan))
+
+
+def _informative(run: MeasuredRun) -> list[str]:
+    """Measured errors of which none follows from the others."""
+    names = [name for name in MEASURED if name in run.errors][:2]
+    same = run.sizes["tasks"] == math.inf and _lacks_error_bars(run, names)
+    equal = len({run.errors[name].mean for name in names if name != "gap"}) == 1
+    return names[:1] if same and equal else names
+
+
+def _lacks_error_bars(run: MeasuredRun, names: Sequence[str]) -> bool:
+    return any(run.lacks_error_bar(name) for name in names)
 
 
 def _scatter(
@@ -311,7 +417,7 @@ def _scatter(
     weights = np.array([MEASURED[name] for name in names])
     predicted = prediction.scatter + prediction.spread * (not one_set)
     known = bool(np.all(np.isfinite(predicted)))
-    if any(run.lacks_error_bar(name) for name in names):
+    if _lacks_error_bars(run, names):
         if not known:
             raise ValueError(f"{run.label}: there are neither error bars nor a predicted scatter")
         return weights @ predicted @ weights.T / (run.runs or 1) / np.outer(unit, unit)

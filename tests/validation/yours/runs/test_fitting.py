@@ -7,9 +7,17 @@ import numpy as np
 import pytest
 
 from iclimit.asymptotics.pretraining import finite_size_errors, finite_size_spread
-from iclimit.validation.yours.runs.fitting import FREE, check_free, forecast_precision
+from iclimit.results import Estimate
+from iclimit.validation.yours.runs.fitting import (
+    FREE,
+    RunModel,
+    check_free,
+    fit_residuals,
+    forecast_precision,
+    measurements,
+)
 from iclimit.validation.yours.runs.measured import MeasuredRun
-from iclimit.validation.yours.runs.predictions import Theory
+from iclimit.validation.yours.runs.predictions import Theory, predict
 
 SIZES = {"dim": 16, "context": 32, "tasks": math.inf, "prompts": 500}
 RUN = MeasuredRun((1,), SIZES, rho=0.2, ridge=0.1, errors={}, runs=8)
@@ -71,3 +79,43 @@ def test_names_of_free_parameters():
         with pytest.raises(ValueError, match="free must be one or more different names"):
             check_free(wrong)
     assert set(FREE) > {"tau", "alpha", "kappa", "rho", "ridge", "factor", "offset"}
+
+
+def single_run(**changes):
+    """A single run with the errors of the prediction at other parameters."""
+    means, _ = predicted(**changes)
+    errors = {"icl": Estimate(means[0], math.inf, 0), "idg": Estimate(means[1], math.inf, 0)}
+    return replace(RUN, errors=errors, runs=1)
+
+
+def test_predicted_scatter_follows_the_parameters():
+    """The weights of deviations at another ridge are those of a prediction there."""
+    runs = [single_run(), replace(single_run(), rows=(2,))]
+    model = RunModel.of(runs, ("ridge",), None).centred(np.zeros(1), lambda r: predict(r, THEORY))
+    data = measurements(model, one_set=False)
+    x = np.array([math.log(5.0)])
+    growth = np.sqrt(np.diag(data.scatter))
+    weights = []
+    for place in (np.zeros(1), x):
+        # The residual of the first value is its deviation over the standard deviation.
+        shift = 1e-3 * np.eye(len(data.values))[0]
+        moved = replace(data, values=data.values + shift)
+        change = fit_residuals(model, data, place)[0] - fit_residuals(model, moved, place)[0]
+        weights.append(change / 1e-3)
+    spreads = [
+        finite_size_spread(**SIZES, rho=RUN.rho, ridge=ridge, rng=0).icl
+        / predicted(ridge=ridge)[0][0]
+        for ridge in (0.1, 0.5)
+    ]
+    assert growth[0] == pytest.approx(spreads[0], rel=0.02)
+    # The change is that of the limit, which is off by a term of order 1/d: 6 % of a factor of 1.6.
+    assert weights[1] / weights[0] == pytest.approx(spreads[0] / spreads[1], rel=0.08)
+
+
+def test_two_errors_of_fresh_tasks_are_one_measurement():
+    """With infinitely many tasks the two errors of a run are the same number."""
+    model = RunModel.of([single_run()], ("rho",), None)
+    model = model.centred(np.zeros(1), lambda run: predict(run, THEORY))
+    assert len(measurements(model, one_set=False).values) == 1
+    told = replace(single_run(), errors={n: Estimate(1.0, 0.1, 1) for n in ("icl", "idg")})
+    assert len(measurements(replace(model, runs=[told]), one_set=False).values) == 2
