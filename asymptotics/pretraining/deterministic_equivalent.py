@@ -81,6 +81,8 @@ from scipy.optimize import brentq
 from iclimit.asymptotics.numbers import ArrayMath
 from iclimit.asymptotics.pretraining.icl import ridge_bracket
 from iclimit.asymptotics.pretraining.summary_moments import TaskMoments, summary_moments
+from iclimit.asymptotics.pretraining.summary_nodes import Nodes, label_nodes, quadratic_form
+from iclimit.asymptotics.pretraining.timed_contexts import TimedContexts
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,9 @@ class Inputs:
         """Multiply whitened summaries, along the first axis, by the root."""
         return np.vstack([self.root @ summaries[:-1], summaries[-1:]])
 
+
+# Groups of timed contexts for the variance of a quadratic form.
+FORM_GROUPS = 160
 
 _UNDEFINED = (
     "the prediction is not defined in float64 here: few tasks without noise make the moments "
@@ -302,6 +307,8 @@ class SummaryLaw:
         Context length.
     rho : float
         Noise variance.
+    timed : TimedContexts, optional
+        Contexts in which the order of the pairs matters.
     """
 
     second: np.ndarray
@@ -310,10 +317,43 @@ class SummaryLaw:
     tasks: np.ndarray
     context: int
     rho: float
+    timed: TimedContexts | None = None
+
+    def units(self) -> np.ndarray:
+        """Vectors u of the tasks, along which the noise of a summary lacks something, (k, d)."""
+        if self.timed:
+            return self.tasks / math.sqrt(self.tasks.shape[1])
+        labels = np.sum(self.tasks**2, axis=1) + self.tasks.shape[1] * self.rho
+        return self.tasks / np.sqrt(labels)[:, None]
+
+    def nodes(self) -> Nodes:
+        """Nodes that are exact for the variance of quadratic forms."""
+        if self.timed:
+            return self.timed.nodes(FORM_GROUPS)
+        chi, weight = gamma_rule(2 / self.context, 4)
+        d = self.tasks.shape[1]
+        labels = np.sum(self.tasks**2, axis=1) / d + self.rho
+        return label_nodes(chi, weight, labels, d / self.context * labels)
 
 
-def task_set_law(tasks: np.ndarray, context: int, rho: float) -> SummaryLaw:
+def timed_law(timed: TimedContexts, tasks: np.ndarray | None = None) -> SummaryLaw:
+    """Law of the summary of timed contexts: for tasks (k, d), or fresh ones of the sphere."""
+    d, moments = timed.dim, timed.moments
+    scatter, mean = np.eye(d), np.zeros(d)
+    if tasks is not None:
+        scatter, mean = tasks.T @ tasks / len(tasks), np.mean(tasks, axis=0)
+    cross = np.vstack([moments.signal * scatter, moments.tail * mean])
+    drawn = math.sqrt(d) * np.eye(1, d) if tasks is None else tasks
+    at = len(timed.gates), timed.rho, timed
+    return SummaryLaw(moments.second(scatter, mean), cross, 1 + timed.rho, drawn, *at)
+
+
+def task_set_law(
+    tasks: np.ndarray, context: int, rho: float, timed: TimedContexts | None = None
+) -> SummaryLaw:
     """Law of the summary when the task is drawn from the rows of tasks, shape (k, d)."""
+    if timed:
+        return timed_law(timed, tasks)
     k, d = tasks.shape
     label = np.sum(tasks**2, axis=1) / d + rho
     return _assemble(tasks.T @ tasks / k, label @ tasks / k, label, tasks, context, rho)
@@ -383,34 +423,8 @@ def _assemble(
 
 
 def quadratic_form_variance(law: SummaryLaw, F: np.ndarray) -> float:
-    r"""Variance of :math:`h^\top F h` over its squared mean, for symmetric F.
-
-    With :math:`c = (w, v)`, the form is :math:`\chi^2 c^\top F c` plus a term linear in g plus
-    :math:`\chi` times a Gaussian quadratic form; the chi-square moments are
-    :math:`E\chi^m = \prod_{i<m}(1 + 2i/\ell)`.
-    """
-    w, length = law.tasks, law.context
-    d = w.shape[1]
-    v = np.sum(w**2, axis=1) / d + law.rho
-    head = F[:d, :d]
-    pushed = np.column_stack([w, v]) @ F
-    signal = np.sum(pushed[:, :d] * w, axis=1) + pushed[:, d] * v
-    side = pushed[:, :d]
-    side_squared = np.sum(side**2, axis=1) - np.sum(side * w, axis=1) ** 2 / (d * v)
-    once = np.sum((w @ head) * w, axis=1) / (d * v)
-    twice = np.sum((w @ head) ** 2, axis=1) / (d * v)
-    scale = d * v / length
-    noise = scale * (np.trace(head) - once)
-    noise_variance = 2 * scale**2 * (np.sum(head**2) - 2 * twice + once**2)
-    second = 1 + 2 / length
-    third = second * (1 + 4 / length)
-    fourth = third * (1 + 6 / length)
-    mean = second * signal + noise
-    variance = (
-        (fourth - second**2) * signal**2
-        + 2 * (third - second) * signal * noise
-        + (second - 1) * noise**2
-        + second * noise_variance
-        + 4 * third * scale * side_squared
-    )
-    return float((np.mean(variance) + np.var(mean)) / np.mean(mean) ** 2)
+    r"""Variance of :math:`h^\top F h` over its squared mean, for symmetric F."""
+    nodes = law.nodes()
+    form = quadratic_form(law.tasks, law.units(), nodes, F)
+    mean, square = (nodes.weight @ x for x in (form.mean, form.variance + form.mean**2))
+    return float(np.mean(square) / np.mean(mean) ** 2 - 1)

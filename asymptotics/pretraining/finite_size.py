@@ -26,12 +26,14 @@ from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     matrix_root,
     sphere_task_law,
     task_set_law,
+    timed_law,
     undefined_in_float64,
 )
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrices
 from iclimit.asymptotics.pretraining.task_corrections import task_errors
 from iclimit.asymptotics.pretraining.task_self_energy import TaskDraws
-from iclimit.checks import check_choice, check_flags, refuse_masked
+from iclimit.asymptotics.pretraining.timed_contexts import TimedContexts
+from iclimit.checks import check_arguments, check_choice, check_flags, parse_array, refuse_masked
 from iclimit.results import Estimate, Result
 
 TASK_LAWS = ("sphere", "gaussian")
@@ -103,6 +105,12 @@ def finite_size_errors(
     test_context: int | None = None,
     test_rho: float | None = None,
     input_covariance: Any = None,
+    drift: float = 0.0,
+    correlation: float = 0.0,
+    gates: Any = None,
+    test_drift: float | None = None,
+    test_correlation: float | None = None,
+    test_gates: Any = None,
     approach: str = "tasks",
     balanced: bool = False,
 ) -> FiniteSizeErrors:
@@ -143,6 +151,17 @@ def finite_size_errors(
     input_covariance : array of shape (d, d) or (d,), optional
         Covariance :math:`\Sigma` of inputs :math:`x \sim N(0, \Sigma/d)`.  It need not commute
         with the covariances of the tasks.
+    drift : float >= 0
+        Rate :math:`\vartheta` at which tasks change from pair to pair: :math:`e^{-\vartheta/d}` is
+        the correlation of neighbouring ones, and of the last one with that of the query.
+    correlation : float in (-1, 1)
+        Correlation of the inputs of neighbouring pairs; the query is independent of them.
+    gates : array (context,) of numbers in [0, 1], optional
+        Weights of the pairs in the context summary.
+    test_drift, test_correlation : float, optional
+        The same in the prompts behind the ICL error; None: as in training.
+    test_gates : array (test_context,) of numbers in [0, 1], optional
+        Gates there; None: ``gates``, which then must fit ``test_context``.
     approach : {"tasks", "moments"}
         ``"tasks"`` predicts task by task where it can: for d >= 8, away from the ridgeless
         threshold, with several tasks, or infinitely many of an isotropic law.  Otherwise, or for
@@ -224,12 +243,18 @@ def finite_size_errors(
         test_context=test_context,
         test_rho=test_rho,
         input_covariance=input_covariance,
+        drift=drift,
+        correlation=correlation,
+        gates=gates,
+        test_drift=test_drift,
+        test_correlation=test_correlation,
+        test_gates=test_gates,
     )
     rho, ridge, inputs, plain = run.rho, run.ridge, run.inputs, Inputs.of(None, dim)
     sets, laws, test, fresh_law = run.sets, run.laws, run.test, run.fresh_law
     count = len(sets[0]) if sets else math.inf
     few, features = ridge == 0 and prompts < dim * (dim + 1), dim * (dim + 1)
-    if few and context <= LEAST_INTERPOLATED:
+    if few and run.counted <= LEAST_INTERPOLATED:
         return FiniteSizeErrors(_estimate(np.array([math.inf])), _estimate(np.array([math.inf])))
 
     def by_moments(laws: list[SummaryLaw], ridge: float, inputs: Inputs) -> np.ndarray:
@@ -238,12 +263,14 @@ def finite_size_errors(
 
     def by_tasks(sets: list[np.ndarray], ridge: float) -> tuple[np.ndarray, float]:
         """Errors of isotropic inputs task by task, of a fresh task in each prompt without sets."""
-        law = fresh_task_law(dim, context, rho, task_law)
+        law = fresh_law(None, context, rho, run.timed)
         stacked = np.stack(sets * draws if len(sets) == 1 else sets or [law.tasks])
         shares = np.full(stacked.shape[:2], 1 / stacked.shape[1])
         if sets and not balanced:
             shares = run.generator.multinomial(prompts, shares) / prompts
-        trained = TaskDraws(stacked, shares, context, prompts, rho, ridge, fresh=not sets)
+        trained = TaskDraws(
+            stacked, shares, context, prompts, rho, ridge, fresh=not sets, timed=run.timed
+        )
         with undefined_in_float64():
             return task_errors(trained, test, None if sets else law)
 
@@ -265,7 +292,11 @@ def finite_size_errors(
     elif possible and isotropic and count > 1:
         errors = by_moments(laws, ridge, plain)
         fresh, uncertainty = by_tasks([], ridge)
-        errors = errors * fresh[0] / by_moments([fresh_law(None, context, rho)], ridge, plain)
+        errors = (
+            errors
+            * fresh[0]
+            / by_moments([fresh_law(None, context, rho, run.timed)], ridge, plain)
+        )
         uncertainty += RIDGELESS_LOSS * few
     else:
         errors = by_moments(laws, ridge, inputs)
@@ -286,13 +317,20 @@ class Run:
     test : SummaryLaw
         Law of the summaries behind the ICL error.
     fresh_law : callable
-        Law with a fresh task in each prompt, of a covariance, a context and a noise level.
+        Law with a fresh task in each prompt, of a covariance, a context and a noise level, or of
+        timed contexts.
+    timed : TimedContexts, optional
+        Training contexts in which the order of the pairs matters.
+    counted : int
+        Number of pairs of a training context whose gates are not zero.
     """
 
     sets: list[np.ndarray]
     laws: list[SummaryLaw]
     test: SummaryLaw
-    fresh_law: Callable[[np.ndarray | None, int, float], SummaryLaw]
+    fresh_law: Callable[..., SummaryLaw]
+    timed: TimedContexts | None
+    counted: int
     inputs: Inputs
     task_covariance: np.ndarray | None
     input_covariance: np.ndarray | None
@@ -317,14 +355,25 @@ def read_run(
     test_context: int | None,
     test_rho: float | None,
     input_covariance: Any,
+    drift: float,
+    correlation: float,
+    gates: Any,
+    test_drift: float | None,
+    test_correlation: float | None,
+    test_gates: Any,
 ) -> Run:
     """Check the arguments of `finite_size_errors` and draw the task sets."""
     check_integers(dim=dim, context=context, prompts=prompts, draws=draws)
     test_context = context if test_context is None else test_context
     test_rho = rho if test_rho is None else test_rho
     check_integers(test_context=test_context)
-    _, numbers = checked(systems="numpy", single=True, rho=rho, ridge=ridge, test_rho=test_rho)
-    rho, ridge, test_rho = map(float, numbers)
+    times: dict[str, Any] = {"drift": drift, "correlation": correlation}
+    times["test_drift"] = drift if test_drift is None else test_drift
+    times["test_correlation"] = correlation if test_correlation is None else test_correlation
+    _, numbers = checked(
+        systems="numpy", single=True, rho=rho, ridge=ridge, test_rho=test_rho, **times
+    )
+    rho, ridge, test_rho, drift, correlation, test_drift, test_correlation = map(float, numbers)
     check_choice("task_law", task_law, TASK_LAWS)
     C, C_test, Sigma = covariance_matrices(
         dim,
@@ -333,9 +382,23 @@ def read_run(
         input_covariance=input_covariance,
     )
     inputs = Inputs.of(Sigma, dim)
+    timed = _timed("gates", gates, dim, context, rho, drift, correlation)
+    own = ("gates", gates) if test_gates is None else ("test_gates", test_gates)
+    test_timed = _timed(*own, dim, test_context, test_rho, test_drift, test_correlation)
+    if timed or test_timed:
+        _check_isotropic(
+            tasks,
+            dim,
+            task_law,
+            {"task_covariance": C, "input_covariance": Sigma, "test_covariance": C_test},
+        )
 
-    def fresh_law(covariance: np.ndarray | None, context: int, rho: float) -> SummaryLaw:
+    def fresh_law(
+        covariance: np.ndarray | None, context: int, rho: float, timed: TimedContexts | None = None
+    ) -> SummaryLaw:
         """Law of whitened summaries with a fresh task in each prompt."""
+        if timed:
+            return timed_law(timed)
         if covariance is None and Sigma is None:
             return fresh_task_law(dim, context, rho, task_law)
         root = inputs.root
@@ -347,9 +410,43 @@ def read_run(
     generator = np.random.default_rng(rng)
     task_sets = _task_sets(tasks, dim, task_law, C, generator, draws)
     sets = [task_set @ inputs.root for task_set in task_sets if task_set is not None]
-    laws = [task_set_law(each, context, rho) for each in sets] or [fresh_law(C, context, rho)]
-    test = fresh_law(C if C_test is None else C_test, test_context, test_rho)
-    return Run(sets, laws, test, fresh_law, inputs, C, Sigma, rho, ridge, generator)
+    laws = [task_set_law(each, context, rho, timed) for each in sets]
+    laws = laws or [fresh_law(C, context, rho, timed)]
+    test = fresh_law(C if C_test is None else C_test, test_context, test_rho, test_timed)
+    counted = int(np.count_nonzero(timed.gates)) if timed else context
+    return Run(
+        sets, laws, test, fresh_law, timed, counted, inputs, C, Sigma, rho, ridge, generator
+    )
+
+
+def _timed(
+    name: str, gates: Any, dim: int, context: int, rho: float, drift: float, correlation: float
+) -> TimedContexts | None:
+    """Contexts in which the order of the pairs matters; None where it does not."""
+    weights = np.ones(context)
+    if gates is not None:
+        weights = parse_array(name, gates, (context,))
+        for each in (weights.min(), weights.max()):
+            check_arguments(gates=float(each))
+        if not np.any(weights):
+            raise ValueError(f"{name} must not all be zero, got {gates!r}")
+    if not (drift or correlation or gates is not None):
+        return None
+    return TimedContexts(dim, rho, tuple(weights.tolist()), drift, correlation)
+
+
+def _check_isotropic(tasks: Any, dim: int, task_law: str, covariances: dict[str, Any]) -> None:
+    """Refuse what the law of timed contexts is not known for."""
+    reason = "with gates, drift or correlation"
+    if task_law != "sphere":
+        raise ValueError(f"task_law must be sphere {reason}, got {task_law!r}")
+    for name, covariance in covariances.items():
+        if covariance is not None:
+            raise ValueError(f"{name} must be None {reason}")
+    if np.ndim(tasks) == 2:
+        squares = np.sum(np.asarray(tasks, dtype=float) ** 2, axis=1)
+        if not np.allclose(squares, dim):
+            raise ValueError(f"tasks must have squared norm {dim} {reason}, got {squares}")
 
 
 def _estimate(errors: np.ndarray) -> Estimate:

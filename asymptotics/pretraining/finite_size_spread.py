@@ -95,6 +95,12 @@ def finite_size_spread(
     test_context: int | None = None,
     test_rho: float | None = None,
     input_covariance: Any = None,
+    drift: float = 0.0,
+    correlation: float = 0.0,
+    gates: Any = None,
+    test_drift: float | None = None,
+    test_correlation: float | None = None,
+    test_gates: Any = None,
     test_prompts: int | None = None,
 ) -> FiniteSizeSpread:
     r"""Predict how much the errors of one run at exactly these integers scatter.
@@ -108,6 +114,8 @@ def finite_size_spread(
     draws : int >= 1
         Number of task sets over which the mean errors scatter.
     task_law, task_covariance, test_covariance, test_context, test_rho, input_covariance
+        As in `finite_size_errors`.
+    drift, correlation, gates, test_drift, test_correlation, test_gates
         As in `finite_size_errors`.
     test_prompts : int >= 1, optional
         Test prompts per error; None for errors that are computed exactly.
@@ -160,9 +168,15 @@ def finite_size_spread(
         test_context=test_context,
         test_rho=test_rho,
         input_covariance=input_covariance,
+        drift=drift,
+        correlation=correlation,
+        gates=gates,
+        test_drift=test_drift,
+        test_correlation=test_correlation,
+        test_gates=test_gates,
     )
     spare = prompts - dim * (dim + 1)
-    short = spare < 0 and context <= LEAST_INTERPOLATED
+    short = spare < 0 and run.counted <= LEAST_INTERPOLATED
     if run.ridge == 0 and (short or abs(spare) <= INTERPOLATED):
         infinite = np.full((2, 2), math.inf)
         return FiniteSizeSpread(math.inf, math.inf, math.inf, 1.0, infinite, np.zeros((2, 2)))
@@ -191,7 +205,7 @@ def paired_covariance(
     Parameters
     ----------
     tests : sequence of mapping
-        Each with any of ``test_covariance``, ``test_context`` and ``test_rho``.
+        Each with any arguments of `finite_size_spread` that are about tests.
     prompts, **setting
         Other arguments of `finite_size_spread`, with a finite variance there; ``rng`` is a seed.
 

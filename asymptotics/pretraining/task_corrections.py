@@ -45,6 +45,7 @@ from collections.abc import Callable
 import numpy as np
 
 from iclimit.asymptotics.pretraining.deterministic_equivalent import SummaryLaw, gamma_rule
+from iclimit.asymptotics.pretraining.summary_nodes import dot
 from iclimit.asymptotics.pretraining.task_self_energy import (
     NODES,
     STEP,
@@ -54,8 +55,6 @@ from iclimit.asymptotics.pretraining.task_self_energy import (
     TaskDraws,
     appended_drift,
     diagonal,
-    dot,
-    label_norms,
     leverage,
     self_energy,
     solve,
@@ -113,7 +112,7 @@ def task_errors(
             by_shared = (1 - radius**8) * (1 - closeness**4) * change(shared)
     except (ArithmeticError, np.linalg.LinAlgError):  # a run next to a threshold
         return errors, 1.0
-    uncertainty = _FLOOR + _SIZE_ERROR / draws.dim**2 + _CONTEXT_ERROR / draws.context**2
+    uncertainty = _FLOOR + _SIZE_ERROR / draws.dim**2 + _CONTEXT_ERROR / draws.effective_context**2
     uncertainty += doubt + float(np.max(0.5 * np.abs(by_shared)))
     return errors * (1 + by_real + by_shared), min(uncertainty, 1.0)
 
@@ -227,15 +226,14 @@ def _leverage_moments(
     draws: TaskDraws, M: np.ndarray, s: complex, drift: np.ndarray
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Means of the powers 1 to 3 of the leverage, and its mean variance within tasks, (b,)."""
-    chi, chi_weight = label_norms(draws.context)
-    q = leverage(draws, M, chi[:, None, None], s, drift)
+    q = leverage(draws, M, s, drift)
     z, z_weight = np.polynomial.hermite_e.hermegauss(_NORMAL_NODES)
     r, r_weight = gamma_rule(2 / draws.dim, NODES, tilt=1)
     # The cube root of a quadratic form is nearly normal (Wilson and Hilferty).
     c = (q.variance / (9 * q.mean**2))[..., None]
     y = (q.mean[..., None] * (1 - c + z * np.sqrt(c)) ** 3)[..., None] * r
     level = y / (draws.prompts / draws.dim * draws.scales[1] + s * draws.rho + y)
-    weight = chi_weight, z_weight / z_weight.sum(), r_weight
+    weight = draws.nodes.weight, z_weight / z_weight.sum(), r_weight
     means = [np.einsum("cbkzr,c,z,r->bk", level**power, *weight) for power in (1, 2, 3)]
     averages = [np.sum(draws.shares * mean, axis=1) for mean in means]
     within = averages[0] ** 2 if draws.fresh else np.sum(draws.shares * means[0] ** 2, axis=1)

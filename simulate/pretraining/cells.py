@@ -150,6 +150,9 @@ def simulate_errors(
     drift: float | None = None,
     correlation: float | None = None,
     gates: Any = None,
+    test_drift: float | None = None,
+    test_correlation: float | None = None,
+    test_gates: Any = None,
 ) -> SimulatedErrors:
     r"""Pretrain reduced linear attention on random prompts and measure its test errors.
 
@@ -215,6 +218,10 @@ def simulate_errors(
         Correlation of the inputs of neighbouring pairs.
     gates : array (context,) of numbers in [0, 1], optional
         Weights of the pairs in the context summary, as gated linear attention has them.
+    test_drift, test_correlation : float, optional
+        The same in prompts with fresh tasks; as in training by default.
+    test_gates : array (test_context,) of numbers in [0, 1], optional
+        Gates there; ``gates`` by default, which then must fit ``test_context``.
 
     Returns
     -------
@@ -249,11 +256,10 @@ def simulate_errors(
     )
     problem = pretraining_problem(problem, keywords)
     gaussian = problem.input_law == "gaussian"
-    weights = None if gates is None else _parse_gates(gates, problem.context, test_context)
-    known = gaussian and not is_timed(problem, weights)
     structured = problem.input_covariance is not None
     shifts = given(test_context=test_context, test_rho=test_rho)
-    check_arguments(ridge=ridge, **shifts)
+    times = given(test_drift=test_drift, test_correlation=test_correlation)
+    check_arguments(ridge=ridge, **shifts, **times)
     check_arguments(repeats=repeats, first_repeat=first_repeat, test_prompts=test_prompts)
     check_choice("sampler", sampler, SAMPLERS)
     if structured and not gaussian:
@@ -261,18 +267,31 @@ def simulate_errors(
             "input_law must be gaussian where input_covariance is given, "
             f"got {problem.input_law!r}"
         )
-    if sampler == "summaries" and not known:
-        raise ValueError(f"sampler must be 'tokens' for such prompts, got {sampler!r}")
-    if sampler == "auto":
-        sampler = "summaries" if known else "tokens"
     arrays = get_backend(backend)
     tested = given(context=test_context, noise_variance=test_rho)
+    tested |= given(drift=test_drift, correlation=test_correlation)
     if test_covariance is not None:
         covariance = parse_covariance("test_covariance", test_covariance, problem.dim)
         tested |= {"task_covariance": covariance, "task_law": "gaussian"}
     test_problem = replace(problem, tasks=math.inf, **tested)
-    pairs = None if weights is None else arrays.asarray(weights)
-    train, test = (SummaryLaw(arrays, each, sampler, pairs) for each in (problem, test_problem))
+    weights, test_weights = (
+        _parse_gates(*each)
+        for each in (
+            ("gates", gates, problem.context),
+            ("gates", gates, test_problem.context)
+            if test_gates is None
+            else ("test_gates", test_gates, test_problem.context),
+        )
+    )
+    known = gaussian and not (is_timed(problem, weights) or is_timed(test_problem, test_weights))
+    if sampler == "summaries" and not known:
+        raise ValueError(f"sampler must be 'tokens' for such prompts, got {sampler!r}")
+    if sampler == "auto":
+        sampler = "summaries" if known else "tokens"
+    train, test = (
+        SummaryLaw(arrays, law, sampler, None if own is None else arrays.asarray(own))
+        for law, own in ((problem, weights), (test_problem, test_weights))
+    )
     # Features that differ, r (r + 1) of them, decide whether prompts can be interpolated.
     count = int(problem.prompts or 0)
     method = choose_method(count, covariance_rank(problem.input_covariance, problem.dim))
@@ -296,18 +315,20 @@ def simulate_errors(
         test_covariance=None if test_covariance is None else test_problem.task_covariance,
         input_covariance=problem.input_covariance,
         gates=weights,
+        test_gates=None if test_gates is None else test_weights,
     )
     laws |= {name: value for name, value in vars(problem).items() if name in _TIMES and value}
+    laws |= times
     laws |= {name: fingerprint(each) for name, each in covariances.items()}
     parameters = {**numbers, "tasks": problem.task_count, **ratios, **laws, **shifts}
     return SimulatedErrors.of(parameters, list(zip(*runs, strict=True)))
 
 
-def _parse_gates(gates: Any, context: int, test_context: int | None) -> np.ndarray:
-    """Gates of a context, in their range."""
-    if test_context is not None:
-        raise ValueError(f"test_context must be None with gates, got {test_context!r}")
-    weights = parse_array("gates", gates, (context,))
+def _parse_gates(name: str, gates: Any, context: int) -> np.ndarray | None:
+    """Gates of a context, in their range; None for plain attention."""
+    if gates is None:
+        return None
+    weights = parse_array(name, gates, (context,))
     for each in (weights.min(), weights.max()):
         check_arguments(gates=float(each))
     return weights

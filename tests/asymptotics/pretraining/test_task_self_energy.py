@@ -136,8 +136,7 @@ def test_moments_of_the_leverage_against_contexts(context):
     draws = task_draws(4, dim=16, count=1, context=context, prompts=40, rho=1.0, ridge=0.1)
     root = rng.standard_normal((17, 17))
     M = (root @ root.T / 17 + np.eye(17))[None]
-    chi, weight = task_self_energy.label_norms(context)
-    q = task_self_energy.leverage(draws, M, chi[:, None, None], 0.0, None)
+    q, weight = task_self_energy.leverage(draws, M, 0.0, None), draws.nodes.weight
     mean = weight @ q.mean[:, 0, 0]
     variance = weight @ (q.variance + q.mean**2)[:, 0, 0] - mean**2
     h = sampled_summaries(draws, 2_400_000 // max(context, 12), rng)

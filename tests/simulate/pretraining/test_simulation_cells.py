@@ -305,7 +305,7 @@ def test_gates_that_do_nothing_change_nothing():
     [
         ({"gates": [1.0]}, r"gates must have shape \("),
         ({"gates": 1.5 * np.ones(SMALL["context"])}, "gates must be from 0 to 1, got 1.5"),
-        ({"gates": np.ones(SMALL["context"]), "test_context": 9}, "test_context must be None"),
+        ({"gates": np.ones(SMALL["context"]), "test_context": 9}, "gates must have shape"),
         ({"drift": 0.5, "sampler": "summaries"}, "sampler must be 'tokens' for such prompts"),
     ],
 )
