@@ -2,7 +2,8 @@
 
 Mistakes are tried if the table as it stands contradicts the theory; none is ever applied.  All are
 first tried with predictions from mean moments: the ratio of two of these multiplies the full
-prediction.  Those that may agree are confirmed by full predictions.
+prediction.  Those that may agree are confirmed by full predictions.  Values are fitted as
+`iclimit.fit_runs` fits them.
 
 **Likelihood.**  A mistake changes predictions and error bars, so the likelihood of what was
 measured is that of normal deviations.  The sum over deviations is multiplied by the share of them
@@ -18,19 +19,25 @@ deviations only if these have both signs and are as large as the wider bars say.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 
 import numpy as np
-from scipy.interpolate import PchipInterpolator
-from scipy.optimize import brentq, minimize_scalar
 from scipy.special import stdtr
 from tqdm.auto import tqdm
 
 from iclimit.validation.judge.comparisons import Comparison
+from iclimit.validation.yours.least_squares import LEVELS, profile
+from iclimit.validation.yours.runs.fitting import (
+    RunModel,
+    fit_model,
+    fit_residuals,
+    precision,
+    predictors,
+)
 from iclimit.validation.yours.runs.judgement import (
     ChiSquare,
     RowDeviation,
@@ -64,12 +71,6 @@ NOTICED = 0.5
 # Probability with which deviations of one sign, or far below wider error bars, are excluded.
 EXCLUDED = 0.01
 
-# Range of fitted values, and how many predictions are made: in all of it, then near the best.
-RANGE, COARSE, FINE = (0.02, 50.0), 9, 7
-
-# Change of twice the log-likelihood at the ends of an interval of 95 %.
-INTERVAL = 3.84
-
 # Rows that are left out or exchanged: the worst ones.  As many must remain.
 WORST_ROWS, LEFT_ROWS = 30, 3
 
@@ -101,9 +102,6 @@ class Fit:
     likelihood: float = 1.0
 
 
-# Predictions of the true errors of all rows, by a fitted value.
-_Curve = Callable[[float], list[Prediction]]
-
 # Mistakes without a fitted value by their text, with predictions of the true errors.
 _Predicted = dict[str, tuple[Mistake, list[Prediction]]]
 
@@ -115,31 +113,30 @@ class _Table:
         self.rows, self.theory, self.one_set = rows, theory, one_set
         total = chi_square(rows)
         self.share = total.degrees / total.count
-        self.means: dict[tuple[object, ...], np.ndarray] = {}
+        self.numbers = {row.run.rows: row for row in rows}
 
     def predictions(self, mistake: Mistake, value: float, *, cheap: bool) -> list[Prediction]:
-        """Predictions of true errors; cheap ones multiply those of the table by a ratio."""
-        theory, found = mistake.theory or self.theory, []
-        for row in self.rows:
-            run = mistake.true_run(row.run, value)
-            if theory == self.theory and run.setting == row.run.setting:
-                found.append(row.prediction)
-            elif not cheap:
-                found.append(predict(run, theory))
-            elif mistake.theory:  # mean moments do not see the difference
-                draws = min(theory.draws or LAW_DRAWS, LAW_DRAWS)
-                found.append(predict(run, replace(theory, draws=draws)))
-            elif run.estimator != row.run.estimator:
-                found.append(predict(run, replace(theory, cheap=True)))
-            else:
-                ratio = self._cheap_mean(run) / self._cheap_mean(row.run)
-                found.append(row.prediction.scaled(ratio))
-        return found
+        """Predictions of true errors."""
+        runs = [mistake.true_run(row.run, value) for row in self.rows]
+        theory = mistake.theory or self.theory
+        if cheap and mistake.theory:  # mean moments do not see the difference
+            draws = min(theory.draws or LAW_DRAWS, LAW_DRAWS)
+            return [predict(run, replace(theory, draws=draws)) for run in runs]
+        return [self.prediction(run) if cheap else predict(run, theory) for run in runs]
 
-    def _cheap_mean(self, run: MeasuredRun) -> np.ndarray:
-        if run.setting not in self.means:
-            self.means[run.setting] = predict(run, replace(self.theory, cheap=True)).mean
-        return self.means[run.setting]
+    def prediction(self, run: MeasuredRun) -> Prediction:
+        """Prediction of a row that is changed: that of the row times the ratio of cheap ones."""
+        row = self.numbers[run.rows]
+        if run.setting == row.run.setting:
+            return row.prediction
+        now = self.cheap(run)
+        if run.estimator != row.run.estimator:
+            return now
+        return row.prediction.scaled(now.mean / self.cheap(row.run).mean)
+
+    def cheap(self, run: MeasuredRun) -> Prediction:
+        """Prediction from mean moments."""
+        return predict(run, replace(self.theory, cheap=True))
 
     def changed(
         self, mistake: Mistake, value: float, predictions: Sequence[Prediction]
@@ -163,30 +160,6 @@ class _Table:
                 return math.inf
             total += sum(map(_misfit, now.judged.values()))
         return self.share * total
-
-    def curve(self, mistake: Mistake, values: np.ndarray) -> _Curve:
-        """Predictions at any value, interpolated between cheap ones at these values."""
-        if all(mistake.true_run(row.run, 2.0).setting == row.run.setting for row in self.rows):
-            return lambda _: [row.prediction for row in self.rows]
-        nodes = [self.predictions(mistake, value, cheap=True) for value in values]
-        splines = []
-        for number, row in enumerate(self.rows):
-            ratios = np.array([node[number].mean for node in nodes]) / row.prediction.mean
-            runs = [mistake.true_run(row.run, value) for value in values]
-            pairs = zip(runs, values, strict=True)
-            places = np.log([mistake.actual(row.run, *pair) for pair in pairs])
-            usable = np.all(np.isfinite(ratios) & (ratios > 0), axis=1)
-            places, first = np.unique(places[usable], return_index=True)
-            splines.append(PchipInterpolator(places, np.log(ratios[usable][first])))
-
-        def predictions(value: float) -> list[Prediction]:
-            found = []
-            for row, spline in zip(self.rows, splines, strict=True):
-                ratio = np.exp(spline(np.clip(math.log(value), spline.x[0], spline.x[-1])))
-                found.append(row.prediction.scaled(ratio))
-            return found
-
-        return predictions
 
 
 def _misfit(row: Comparison) -> float:
@@ -230,25 +203,25 @@ def explain(
     fits = list(_rearranged(table))
     fast = [each for each in tried if not each.slow]
     slow = [each for each in tried if each.slow]
-    candidates: list[_Candidate] = []
     predicted: _Predicted = {}
-    for mistake in tqdm(fast, disable=not progress, desc="trying mistakes", leave=False):
-        with suppress(ValueError):  # there is no prediction
-            if mistake.fitted:
-                candidates.append(_fitted(screened, mistake))
-            else:
-                candidates.append(_tried(screened, mistake, predicted))
-    fits += _confirmed(table, screened, candidates)
-    if not fits or max(row.run.sizes["dim"] for row in rows) <= SLOW_DIM:
+
+    def explanations(chosen: Sequence[Mistake], kept: _Predicted) -> Iterator[Fit]:
         candidates = []
-        for mistake in tqdm(slow, disable=not progress, desc="trying laws", leave=False):
-            with suppress(ValueError):
-                candidates.append(_tried(screened, mistake, {}))
-        fits += _confirmed(table, screened, candidates)
+        for mistake in tqdm(chosen, disable=not progress, desc="trying mistakes", leave=False):
+            with suppress(ValueError):  # there is no prediction
+                if mistake.free:
+                    candidates.append(_fitted(screened, mistake))
+                else:
+                    candidates.append(_tried(screened, mistake, kept))
+        return _confirmed(table, screened, candidates)
+
+    fits += explanations(fast, predicted)
+    if not fits or max(row.run.sizes["dim"] for row in rows) <= SLOW_DIM:
+        fits += explanations(slow, {})
     if not fits:
         pairs = list(_pairs(predicted))
         penalty = 2 * math.log(len(tried))
-        candidates = []
+        candidates = list[_Candidate]()
         for pair, predictions in pairs:
             misfit = screened.misfit(screened.changed(pair, math.nan, predictions))
             candidates.append(_Candidate(pair, misfit, penalty))
@@ -267,34 +240,29 @@ def _tried(table: _Table, mistake: Mistake, predicted: _Predicted) -> _Candidate
 
 
 def _fitted(table: _Table, mistake: Mistake) -> _Candidate:
-    """A mistake with the value that makes the data likeliest."""
-    coarse = np.geomspace(*RANGE, COARSE)
-    step = coarse[1] / coarse[0]
-
-    def misfit(value: float) -> float:
-        return table.misfit(table.changed(mistake, value, curve(value)))
-
-    curve = table.curve(mistake, coarse)
-    best = min(np.geomspace(*RANGE, 8 * COARSE - 7), key=misfit)
-    reach = math.sqrt(step)
-    fine = np.geomspace(best / reach, best * reach, FINE)
-    curve = table.curve(mistake, np.sort([*coarse, *fine]))
-    ends = np.log([best / reach, best * reach])
-    found = minimize_scalar(lambda x: misfit(math.exp(x)), bounds=ends, method="bounded")
-    best, least = math.exp(found.x), float(found.fun)
-    limits = []
-    for end in RANGE:
-        high = misfit(end) - least > INTERVAL
-
-        def excess(x: float) -> float:
-            return misfit(math.exp(x)) - least - INTERVAL
-
-        limits.append(math.exp(brentq(excess, found.x, math.log(end))) if high else end)
-    lower, upper = limits
+    """A mistake with the value that fits best, and its interval, as `fit_runs` finds them."""
+    runs = [_judged_run(row) for row in table.rows]
+    model = RunModel.of(runs, (mistake.free,), table.theory.structure)
+    precise, cheap = predictors(table.theory)
+    precise = precise if mistake.slow else table.prediction
+    model, data, best = fit_model(model, precise, cheap, one_set=table.one_set)
+    error = precision(model, data, best).standard_errors[mistake.free]
+    curve = profile(partial(fit_residuals, model, data), best, 0, error, model.bounds)
+    ends = curve.interval(95)
+    value, lower, upper = np.exp([best[0], *ends]).tolist()
+    predictions = table.predictions(mistake, value, cheap=not mistake.slow)
+    misfit = table.misfit(table.changed(mistake, value, predictions))
     # Of a normal likelihood, this share of a uniform law in the logarithm.
-    covered = math.sqrt(2 * math.pi) * math.log(upper / lower) / (2 * math.sqrt(INTERVAL))
-    penalty = -2 * math.log(covered / math.log(RANGE[1] / RANGE[0]))
-    return _Candidate(mistake, least, penalty, (best, lower, upper))
+    covered = math.sqrt(2 * math.pi / LEVELS[95]) * (ends[1] - ends[0]) / 2
+    penalty = 2 * math.log(float(np.ptp(model.bounds)) / covered)
+    return _Candidate(mistake, misfit, penalty, (value, lower, upper))
+
+
+def _judged_run(row: RowDeviation) -> MeasuredRun:
+    """The run with those errors that are judged."""
+    errors = {name: row.run.errors[name] for name in row.judged}
+    paired = {"icl", "idg"} <= set(errors)
+    return replace(row.run, errors=errors, correlation=row.run.correlation if paired else None)
 
 
 def _pairs(predicted: _Predicted) -> Iterator[tuple[Mistake, list[Prediction]]]:

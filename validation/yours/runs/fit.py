@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,8 +21,6 @@ from iclimit.validation.yours.least_squares import (
     LEVELS,
     Precision,
     Profile,
-    follow,
-    minimum,
     profile,
     values_and_slopes,
 )
@@ -33,16 +31,13 @@ from iclimit.validation.yours.runs.fitting import (
     Measurements,
     RunModel,
     check_free,
+    fit_model,
     fit_residuals,
-    measurements,
     precision,
+    predictors,
 )
 from iclimit.validation.yours.runs.measured import ATTENTION, MEASURED
-from iclimit.validation.yours.runs.predictions import Theory, predict
-
-# Task sets of a prediction, rounds of corrections, those in which their slopes are found, too, and
-# the move of a parameter that ends them.
-DRAWS, ROUNDS, WITH_SLOPES, MOVED = 10, 6, 2, 0.05
+from iclimit.validation.yours.runs.predictions import predict
 
 # Where the search begins for free parameters that the table does not have.
 STARTS = {"tau": 2.0, "alpha": 1.0, "kappa": 1.0, "rho": 0.1}
@@ -371,9 +366,8 @@ def fit_runs(
             "estimator must be 'attention' in all rows: only its parameters are fitted"
         )
     steps = tqdm(total=3, disable=not progress, desc="fitting", leave=False)
-    model, data, best = fit_model(
-        RunModel.of(runs, names, theory.structure), theory, one_set=one_set
-    )
+    model = RunModel.of(runs, names, theory.structure)
+    model, data, best = fit_model(model, *predictors(theory), one_set=one_set)
     steps.update()
 
     residuals = partial(fit_residuals, model, data)
@@ -406,20 +400,3 @@ def fit_runs(
         best,
         reading,
     )
-
-
-def fit_model(
-    model: RunModel, theory: Theory, *, one_set: bool
-) -> tuple[RunModel, Measurements, np.ndarray]:
-    """Best parameters, and the model with corrections there."""
-    cheap = partial(predict, theory=replace(theory, cheap=True))
-    precise = partial(predict, theory=replace(theory, draws=theory.draws or DRAWS))
-    x = model.start
-    for number in range(ROUNDS):
-        model = model.centred(x, precise, cheap if number < WITH_SLOPES else None)
-        data = measurements(model, one_set=one_set)
-        residuals, before = partial(fit_residuals, model, data), x
-        x = (follow if number else minimum)(residuals, x, model.bounds)
-        if number and np.max(abs(x - before)) < MOVED:
-            break
-    return model, data, x

@@ -24,7 +24,7 @@ intervals of 95 % cover 91 % with the scatter of the best fit, 94 % with the who
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -36,7 +36,13 @@ from iclimit.asymptotics.pretraining import error_spread
 from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.checks import check_choice
 from iclimit.results import Estimate
-from iclimit.validation.yours.least_squares import Precision, fisher_matrix, values_and_slopes
+from iclimit.validation.yours.least_squares import (
+    Precision,
+    fisher_matrix,
+    follow,
+    minimum,
+    values_and_slopes,
+)
 from iclimit.validation.yours.runs.judgement import likeness
 from iclimit.validation.yours.runs.measured import ATTENTION, MEASURED, RATIOS, MeasuredRun
 from iclimit.validation.yours.runs.predictions import Prediction, Theory, limit_errors, predict
@@ -72,6 +78,10 @@ SCATTERS, LARGEST_LOG = (1e-2, 1e2), 20.0
 
 # Correlation of the two errors of a run where it is neither measured nor predicted.
 TYPICAL = 0.7
+
+# Task sets of a prediction, rounds of corrections, those in which their slopes are found, too, and
+# the move of a parameter that ends them.
+DRAWS, ROUNDS, WITH_SLOPES, MOVED = 10, 6, 2, 0.05
 
 # What predicts the errors of a run.
 Predict = Callable[[MeasuredRun], Prediction]
@@ -118,10 +128,8 @@ class RunModel:
         cls, runs: Sequence[MeasuredRun], free: tuple[str, ...], structure: Structure | None
     ) -> RunModel:
         """Model of the runs of a table, without corrections yet."""
-        possible = {"rho", "ridge"} & set(free)
-        zero = {name for name in possible if not any(getattr(run, name) for run in runs)}
         slopes = np.zeros((len(runs), len(LIMIT), 2))
-        return cls(runs, free, structure, frozenset(zero), slopes=slopes)
+        return cls(runs, free, structure, absent(runs) & set(free), slopes=slopes)
 
     @property
     def start(self) -> np.ndarray:
@@ -149,14 +157,7 @@ class RunModel:
 
     def moved(self, run: MeasuredRun, logs: Mapping[str, float], whole: bool) -> MeasuredRun:
         """The run at other parameters, with integers or without rounding."""
-        changes: dict[str, float] = {}
-        for size, ratio in RATIOS.items():
-            value = run.sizes[size] * math.exp(logs[ratio])
-            changes[size] = max(1, round(value)) if whole and value < math.inf else value
-        for name in ("rho", "ridge"):
-            value = 1.0 if name in self.absolute else getattr(run, name)
-            changes[name] = value * math.exp(logs[name]) if value else 0.0
-        return run.at(**changes)
+        return run.at(**changes_by(run, logs, self.absolute, whole))
 
     def _log_limits(self, ratios: Mapping[str, np.ndarray]) -> np.ndarray:
         """Logarithms of the limit (..., runs, 2), with the threshold where that of the runs is."""
@@ -246,6 +247,30 @@ class RunModel:
             * (1.0 if name in self.absolute else stated)
             for name, stated in _ratios(self.runs).items()
         }
+
+
+def absent(runs: Sequence[MeasuredRun]) -> frozenset[str]:
+    """Which of noise and ridge are 0 in all rows, so that values are fitted, not factors."""
+    return frozenset(
+        name for name in ("rho", "ridge") if not any(getattr(run, name) for run in runs)
+    )
+
+
+def changes_by(
+    run: MeasuredRun, logs: Mapping[str, float], absolute: Collection[str], whole: bool = True
+) -> dict[str, Any]:
+    """Sizes, noise and ridge of a run that are multiplied by these logarithms.
+
+    Of ``absolute`` ones they are the logarithms themselves; ``whole``: sizes are integers.
+    """
+    changes: dict[str, Any] = {}
+    for size, ratio in RATIOS.items():
+        value = run.sizes[size] * math.exp(logs.get(ratio, 0.0))
+        changes[size] = max(1, round(value)) if whole and value < math.inf else value
+    for name in ("rho", "ridge"):
+        value = 1.0 if name in absolute and name in logs else getattr(run, name)
+        changes[name] = value * math.exp(logs.get(name, 0.0)) if value else 0.0
+    return changes
 
 
 def _ratios(runs: Sequence[MeasuredRun]) -> dict[str, np.ndarray]:
@@ -340,6 +365,28 @@ def _limit_scatters(
     columns = [list(MEASURED).index(name) for name in data.names]
     scale = np.where(data.logged, np.clip(data.linear(errors), *POSSIBLE), 1.0)
     return np.asarray(model.scatters(x)[..., data.rows, columns] / scale)
+
+
+def predictors(theory: Theory) -> tuple[Predict, Predict]:
+    """Predictions for a fit: precise ones, and cheap ones for slopes."""
+    precise = replace(theory, draws=theory.draws or DRAWS)
+    cheap = replace(theory, cheap=True)
+    return partial(predict, theory=precise), partial(predict, theory=cheap)
+
+
+def fit_model(
+    model: RunModel, precise: Predict, cheap: Predict, *, one_set: bool
+) -> tuple[RunModel, Measurements, np.ndarray]:
+    """Best parameters, and the model with corrections there."""
+    x = model.start
+    for number in range(ROUNDS):
+        model = model.centred(x, precise, cheap if number < WITH_SLOPES else None)
+        data = measurements(model, one_set=one_set)
+        residuals, before = partial(fit_residuals, model, data), x
+        x = (follow if number else minimum)(residuals, x, model.bounds)
+        if number and np.max(abs(x - before)) < MOVED:
+            break
+    return model, data, x
 
 
 def measurements(model: RunModel, *, one_set: bool) -> Measurements:
@@ -458,7 +505,7 @@ def forecaster(
     unknown = {name: Estimate(math.nan, math.inf, 0) for name in measured}
     planned = [replace(run, errors=unknown) for run in runs]
     model = RunModel.of(planned, check_free(free), theory.structure)
-    cheap = partial(predict, theory=replace(theory, cheap=True))
+    _, cheap = predictors(theory)
     model = model.centred(model.start, partial(predict, theory=theory), cheap)
 
     def at(repeats: int | None = None) -> Precision:

@@ -8,7 +8,7 @@ is fitted, such as a factor.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.notation import ratios_of, size_of
+from iclimit.validation.yours.runs.fitting import FREE, LEVEL, absent, changes_by
 from iclimit.validation.yours.runs.measured import RATIOS, MeasuredRun
 from iclimit.validation.yours.runs.predictions import Theory
 
@@ -41,8 +42,8 @@ class Mistake:
         What is true of the settings instead of what the table says.
     outcome : callable, optional
         What was reported instead of the errors.
-    fitted : bool
-        Whether the two have a value that is fitted.
+    free : str
+        Parameter whose value is fitted (`fitting.FREE`), if one is.
     bars : callable, optional
         From a run to one with the true error bars.
     one_set : bool, optional
@@ -51,19 +52,16 @@ class Mistake:
         What is true instead of what was said.
     slow : bool
         Whether trying it takes full predictions.
-    size : str
-        Integer that the fitted value multiplies, if it does.
     """
 
     text: str
     setting: Setting = lambda *_: {}
     outcome: Outcome | None = None
-    fitted: bool = False
+    free: str = ""
     bars: Callable[[MeasuredRun], MeasuredRun] | None = None
     one_set: bool | None = None
     theory: Theory | None = None
     slow: bool = False
-    size: str = ""
 
     @property
     def widens(self) -> bool:
@@ -73,10 +71,6 @@ class Mistake:
     def true_run(self, run: MeasuredRun, value: float = math.nan) -> MeasuredRun:
         """The run that was made if the table has it as this one."""
         return run.at(**self.setting(run, value))
-
-    def actual(self, run: MeasuredRun, true: MeasuredRun, value: float) -> float:
-        """The value, or the ratio of integers that came out of it."""
-        return true.sizes[self.size] / run.sizes[self.size] if self.size else value
 
 
 def mistakes(runs: Sequence[MeasuredRun], theory: Theory, *, one_set: bool) -> list[Mistake]:
@@ -104,7 +98,7 @@ def mistakes(runs: Sequence[MeasuredRun], theory: Theory, *, one_set: bool) -> l
     for mistake in possible:
         changed = [mistake.true_run(run, 2.0).setting for run in runs]
         plain = mistake.outcome is None and not mistake.widens and mistake.theory is None
-        if plain and not mistake.fitted:
+        if plain and not mistake.free:
             if changed in seen:
                 continue
             seen.append(changed)
@@ -176,12 +170,6 @@ def _pairs(number: int) -> Setting:
     return lambda run, _: {"context": max(1, run.sizes["context"] + number)}
 
 
-def _task_size(run: MeasuredRun, value: float, size: Number | None = None) -> dict[str, float]:
-    """Noise and ridge in units of the labels if tasks have the squared norm size times d."""
-    factor = size(run) if size else value
-    return {"rho": run.rho / factor, "ridge": run.ridge / factor}
-
-
 def _inverse_dim(run: MeasuredRun) -> float:
     return 1 / run.sizes["dim"]
 
@@ -215,7 +203,7 @@ SETTINGS = (
     Mistake("there is no label noise", _constant(rho=0.0)),
     Mistake(
         "tasks have the norm 1 instead of the root of d",
-        partial(_task_size, size=_inverse_dim),
+        lambda run, _: {name: getattr(run, name) * run.sizes["dim"] for name in ("rho", "ridge")},
         lambda run, _, errors: errors / run.sizes["dim"],
     ),
     _ridge("the ridge is d times as large", lambda run: run.sizes["dim"]),
@@ -243,47 +231,39 @@ SETTINGS = (
 )
 
 
-def _fitted(runs: Sequence[MeasuredRun]) -> list[Mistake]:
+# Mistakes of one value, by the parameter that is fitted.
+FITTED = {
+    "factor": "errors are {} times the squared errors",
+    "task_norm": "tasks have the squared norm {} d",
+    "rho": "rho is {} times as large",
+    "ridge": "the ridge is {} times as large",
+    "tau": "there are {} times as many prompts",
+    "alpha": "contexts are {} times as long",
+    "kappa": "there are {} times as many pretraining tasks",
+}
+
+
+def _fitted(runs: Sequence[MeasuredRun]) -> Iterator[Mistake]:
     """Mistakes of one value; without any noise or ridge, the value is the noise or the ridge."""
-    rows = [
-        Mistake(
-            "errors are {} times the squared errors",
-            outcome=lambda _, value, errors: value * errors,
-            fitted=True,
-        ),
-        Mistake(
-            "tasks have the squared norm {} d",
-            _task_size,
-            lambda _, value, errors: value * errors,
-            fitted=True,
-        ),
-    ]
-    for name in ("rho", "ridge"):
-        words = "the ridge" if name == "ridge" else name
-        if any(getattr(run, name) for run in runs):
-            text = f"{words} is {{}} times as large"
-            rows.append(Mistake(text, partial(_multiple, name=name), fitted=True))
-        else:
-            text = f"{words} is {{}}"
-            rows.append(Mistake(text, partial(_absolute, name=name), fitted=True))
-    for name, text in (
-        ("prompts", "there are {} times as many prompts"),
-        ("context", "contexts are {} times as long"),
-    ):
-        rows.append(Mistake(text, partial(_resized, name=name), fitted=True, size=name))
-    return rows
+    absolute = absent(runs)
+    for name, text in FITTED.items():
+        if name == "kappa" and all(run.sizes["tasks"] == math.inf for run in runs):
+            continue
+        words = text.removesuffix(" times as large") if name in absolute else text
+        setting = partial(_moved, powers=FREE[name], absolute=absolute)
+        outcome = _multiple if "factor" in FREE[name] else None
+        yield Mistake(words, setting, outcome, free=name, slow=name in LEVEL)
 
 
-def _multiple(run: MeasuredRun, value: float, name: str) -> dict[str, float]:
-    return {name: getattr(run, name) * value}
+def _moved(
+    run: MeasuredRun, value: float, powers: Mapping[str, float], absolute: Collection[str]
+) -> dict[str, Any]:
+    logs = {name: power * math.log(value) for name, power in powers.items()}
+    return changes_by(run, logs, absolute)
 
 
-def _absolute(_: MeasuredRun, value: float, name: str) -> dict[str, float]:
-    return {name: value}
-
-
-def _resized(run: MeasuredRun, value: float, name: str) -> dict[str, int]:
-    return {name: max(1, round(run.sizes[name] * value))}
+def _multiple(_: MeasuredRun, value: float, errors: np.ndarray) -> np.ndarray:
+    return value * errors
 
 
 def _wider_bars(run: MeasuredRun) -> MeasuredRun:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -177,6 +179,18 @@ def predict(run: MeasuredRun, theory: Theory) -> Prediction:
     ValueError
         If there is no prediction at this setting.
     """
+    try:
+        return _prediction(tuple(run.sizes.items()), run.rho, run.ridge, run.estimator, theory)
+    except ValueError as error:
+        raise ValueError(f"{run.label}: {error}") from None
+
+
+@lru_cache(maxsize=10_000)
+def _prediction(
+    sizes: tuple[tuple[str, Any], ...], rho: float, ridge: float, estimator: str, theory: Theory
+) -> Prediction:
+    """Predict the errors at a setting once: a table may have many rows of it, and explanations."""
+    run = MeasuredRun((), dict(sizes), rho, ridge, {}, estimator=estimator)
     prediction = _predicted_means(run, theory)
     known = run.estimator == ATTENTION and run.sizes["dim"] <= LARGEST_DIM and not theory.cheap
     if not (known and prediction.finite):
@@ -205,7 +219,7 @@ def _predicted_means(run: MeasuredRun, theory: Theory) -> Prediction:
     numbers = dim * sizes["tasks"] if sizes["tasks"] < math.inf else 0
     if dim > MOST_DIM or numbers > MOST_NUMBERS:
         most = f"a dimension of {MOST_DIM} or task sets of {MOST_NUMBERS:,} numbers"
-        raise ValueError(f"{run.label}: predictions go up to {most}")
+        raise ValueError(f"predictions go up to {most}")
     if run.estimator != ATTENTION:
         return _estimator_prediction(run, theory)
     seeds = (dim, sizes["tasks"]) if theory.cheap else sizes.values()
@@ -226,7 +240,7 @@ def _predicted_means(run: MeasuredRun, theory: Theory) -> Prediction:
         if dim <= LARGEST_DIM and not theory.cheap:
             exact = finite_size_errors(**arguments, draws=full)
     except ArithmeticError as error:
-        raise ValueError(f"{run.label}: {error}") from None
+        raise ValueError(str(error)) from None
     prediction = Prediction.of(cheap, exact.uncertainty)
     if exact is cheap or not prediction.finite:
         return prediction
@@ -250,7 +264,7 @@ def _estimator_prediction(run: MeasuredRun, theory: Theory) -> Prediction:
     dim, context, tasks, _ = run.sizes.values()
     if theory.structure is not None or not run.rho:
         which = "isotropic data and rho > 0"
-        raise ValueError(f"{run.label}: Bayes estimators are predicted for {which}")
+        raise ValueError(f"Bayes estimators are predicted for {which}")
     if run.estimator == "ridge" or tasks == math.inf:
         variance = run.rho * dim  # for inputs of variance 1
         risk = 2 * ridge_risk(variance, noise_variance=variance, context=context, dim=dim) / dim

@@ -126,6 +126,10 @@ PLANTED |= {
         lambda row: row | {"prompts": round(1.25 * row["prompts"])},
         {},
     ),
+    "there are {0.5} times as many pretraining tasks": (
+        lambda row: row | {"tasks": 2 * row["tasks"]},
+        {},
+    ),
 }
 # What else is tried, as well as the mistakes in what was reported.
 RIVALS = ("the ridge is", "rho is", "products", "tasks have", "tau counts", "the columns", "there")
