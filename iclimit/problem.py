@@ -28,6 +28,7 @@ import numpy as np
 from iclimit.checks import (
     check_arguments,
     check_choice,
+    check_flags,
     parse_array,
     parse_covariance,
     parse_tasks,
@@ -164,8 +165,10 @@ class Problem:
         of the query's task; a pair earlier it is :math:`e^{-\vartheta/d}` times this one plus a
         Gaussian part with the covariance of the tasks.
     correlation : float in (-1, 1)
-        Correlation of the inputs of neighbouring pairs, a first-order autoregression; the query is
-        independent.  For Gaussian inputs.
+        Correlation of the inputs of neighbouring pairs, a first-order autoregression, for Gaussian
+        inputs.
+    correlated_query : bool
+        Whether the query continues the autoregression; otherwise it is independent of the pairs.
 
     Raises
     ------
@@ -200,12 +203,14 @@ class Problem:
     shared_task: Any = None
     drift: float = 0.0
     correlation: float = 0.0
+    correlated_query: bool = False
 
     def __post_init__(self) -> None:
         numbers = ["dim", "context", "task_variance", "noise_variance", "fresh_fraction"]
         numbers += ["drift", "correlation"]
         numbers += [name for name in ("prompts", "scale") if getattr(self, name) is not None]
         check_arguments(**{name: getattr(self, name) for name in numbers})
+        check_flags(correlated_query=self.correlated_query)
         check_choice("input_law", self.input_law, tuple(COORDINATE_VARIANCE))
         check_choice("task_law", self.task_law, TASK_LAWS)
         if self.correlation and self.input_law != "gaussian":

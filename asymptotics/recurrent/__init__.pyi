@@ -2,6 +2,8 @@ from .context import OptimalForgetting as OptimalForgetting
 from .context import effective_context as effective_context
 from .context import gated_error as gated_error
 from .context import optimal_forgetting as optimal_forgetting
+from .correlated_query import QueryErrors as QueryErrors
+from .correlated_query import correlated_query_errors as correlated_query_errors
 from .delta_rule import DeltaStep as DeltaStep
 from .delta_rule import constant_delta_step as constant_delta_step
 from .delta_rule import delta_rule_error as delta_rule_error

@@ -115,7 +115,7 @@ class SimulatedErrors(Result):
 
 
 # What a problem says about the order of its pairs.
-_TIMES = ("drift", "correlation")
+_TIMES = ("drift", "correlation", "correlated_query")
 
 SAMPLERS = ("auto", "summaries", "tokens")
 
@@ -149,6 +149,7 @@ def simulate_errors(
     test_rho: float | None = None,
     drift: float | None = None,
     correlation: float | None = None,
+    correlated_query: bool | None = None,
     gates: Any = None,
     test_drift: float | None = None,
     test_correlation: float | None = None,
@@ -200,8 +201,9 @@ def simulate_errors(
         Draw context summaries from their exact law in O(d), or token by token.  "auto" takes the
         former where it is known: for Gaussian inputs without gates, drift and correlation.
     test_prompts : int >= 1
-        Test prompts per error that is found by Monte Carlo: for inputs that are not Gaussian, and
-        for gates, drift and correlation with tasks not from the sphere.  Otherwise it is exact.
+        Test prompts per error that is found by Monte Carlo: for inputs that are not Gaussian, for
+        gates, drift and correlation with tasks not from the sphere, and for a correlated query.
+        Otherwise it is exact.
     task_covariance : array (d,) or (d, d), optional
         Covariance C of training tasks from N(0, C), positive semidefinite, or the eigenvalues of
         a diagonal one.  Without it they follow ``task_law``.
@@ -216,6 +218,8 @@ def simulate_errors(
         Rate at which tasks change from pair to pair, as in `iclimit.Problem`.
     correlation : float in (-1, 1), optional
         Correlation of the inputs of neighbouring pairs.
+    correlated_query : bool, optional
+        Whether that of the last pair and the query is the same; otherwise they are independent.
     gates : array (context,) of numbers in [0, 1], optional
         Weights of the pairs in the context summary, as gated linear attention has them.
     test_drift, test_correlation : float, optional
@@ -252,7 +256,7 @@ def simulate_errors(
         **{"dim": dim, "context": context, "tasks": tasks, "prompts": prompts, "rho": rho},
         **{"task_law": task_law, "input_law": input_law},
         **{"input_covariance": input_covariance, "task_covariance": task_covariance},
-        **{"drift": drift, "correlation": correlation},
+        **{"drift": drift, "correlation": correlation, "correlated_query": correlated_query},
     )
     problem = pretraining_problem(problem, keywords)
     gaussian = problem.input_law == "gaussian"

@@ -172,7 +172,7 @@ def draw_prompts(
     x = draw_inputs(problem, backend, generator, (count, problem.context + 1))
     if problem.correlation:
         fresh = math.sqrt(1 - problem.correlation**2)
-        for token in range(1, problem.context):
+        for token in range(1, problem.context + problem.correlated_query):
             x[:, token, :] = problem.correlation * x[:, token - 1, :] + fresh * x[:, token, :]
     return label_prompts(problem, backend, generator, x, tasks, variance)
 

@@ -190,6 +190,8 @@ def has_known_moments(problem: Problem, gates: Array | None) -> bool:
     """Whether the moments of summaries are known exactly."""
     isotropic = problem.input_covariance is None and problem.task_covariance is None
     unit_tasks = problem.task_law == "sphere" and problem.task_set is None and isotropic
+    if problem.correlation and problem.correlated_query:
+        return False
     return problem.input_law == "gaussian" and (unit_tasks or not is_timed(problem, gates))
 
 

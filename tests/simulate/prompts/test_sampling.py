@@ -123,6 +123,8 @@ def test_inputs_of_neighbours_are_correlated():
         expected = (-0.6) ** power * covariance
         assert_mean(x[:, i, :, None] * x[:, j, None, :], expected)
     assert_mean(x[:, 3, :, None] * x[:, 4, None, :], np.zeros((3, 3)))
+    x = all_inputs(drawn(correlation=-0.6, correlated_query=True, mixing=MIXING))
+    assert_mean(x[:, 3, :, None] * x[:, 4, None, :], -0.6 * covariance)
 
 
 def test_gaussian_tasks_have_the_covariance_asked_for():

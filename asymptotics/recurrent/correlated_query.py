@@ -1,0 +1,197 @@
+r"""Pretraining where the query continues a sequence of correlated tokens.
+
+In the setting of `iclimit.asymptotics.recurrent.context` without drift, neighbouring inputs have
+the correlation r, and so have the last one and the query: :math:`E\, x_i x_q^\top = k_i I/d`.  The
+part of the summary along the query acts on a prediction through :math:`\operatorname{tr} \Gamma`
+only,
+
+.. math:: x_q^\top \Gamma h = x_q^\top \Gamma h_\perp + \frac{\operatorname{tr} \Gamma}d\, \phi,
+   \qquad \phi = \frac1\alpha \sum_i g_i k_i y_i .
+
+So the features gain a spike along one direction, :math:`E = [I\ 0]/\sqrt d`.  With
+:math:`p = r^2`, and gates that are 1 for the tokens next to the query, its size is
+
+.. math:: f_1 = E \phi^2 = \frac1{\alpha^2} \Bigl[\frac{p (1 + p)}{(1 - p)^2}
+   + \frac{\rho\, p}{1 - p}\Bigr], \qquad
+   f_2 = E\, \phi \langle x_q, w\rangle = \frac1\alpha\, \frac p{1 - p} .
+
+One direction changes neither the effective ridge :math:`\xi` nor the degrees of freedom, but the
+bias and the target do change.  After the summary is divided by a (so that q, :math:`f_1` and the
+ridge are over :math:`a^2`, and :math:`f_2` over a) the best matrix at :math:`\xi` is
+:math:`X = (b - E y - (V + f_1 E) x) K`, with :math:`b = (\hat C + f_2)/\sqrt d`,
+:math:`V = f_2 \hat C/\sqrt d`, :math:`K = 1/(\hat C + \nu)`, :math:`\nu = q + \xi`, and the two
+numbers :math:`x = \langle E, X\rangle`, :math:`y = \langle V, X\rangle` solve
+
+.. math:: \begin{pmatrix} 1 + \langle E, (V + f_1 E) K\rangle & \langle E, E K\rangle \\
+   \langle V, (V + f_1 E) K\rangle & 1 + \langle V, E K\rangle \end{pmatrix}
+   \begin{pmatrix} x \\ y \end{pmatrix} =
+   \begin{pmatrix} \langle E, b K\rangle \\ \langle V, b K\rangle \end{pmatrix} .
+
+With :math:`G = \hat C + q` the errors are
+
+.. math::
+
+   e_{IDG} &= \frac{1 + \rho - 2 \langle b, X\rangle + \langle X, X G\rangle + 2 x y + f_1 x^2}
+   {1 - \frac1\tau \langle (G K)^2\rangle}, \\
+   e_{ICL} &= 1 + \rho - 2 (1 + f_2) x + (1 + q) |X|^2 + (f_1 + 2 f_2) x^2
+   + \frac{1 + q}\tau\, \langle G K^2\rangle\, e_{IDG},
+
+where all averages over the spectrum of :math:`\hat C` follow from the Wishart resolvent
+:math:`M(\nu)` and its derivative.  Many prompts and tasks leave
+
+.. math:: e = 1 + \rho - \frac{(1 + f_2)^2}{1 + q + f_1 + 2 f_2} .
+
+Without gates and ridge the ICL error is that of Letey, Lu, Pehlevan and Zavatone-Veth ("Sequential
+correlations change in-context learning", 2026); the rest is derived here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from iclimit.asymptotics.checks import checked
+from iclimit.asymptotics.numbers import Namespace, Number, Value
+from iclimit.asymptotics.pretraining.icl import solve_fixed_point
+from iclimit.asymptotics.recurrent.delta_rule import mean_decay
+from iclimit.asymptotics.spectra.resolvent import excess, resolvent
+from iclimit.results import Result
+
+_RANGES = {"alpha": "(0, inf)"}
+
+
+@dataclass(frozen=True, repr=False)
+class QueryErrors(Result):
+    """Errors on queries that are correlated with the context.
+
+    Attributes
+    ----------
+    icl, idg : number or array
+        Mean squared errors on noisy query labels, for fresh and for the training tasks.
+    """
+
+    icl: Value
+    idg: Value
+
+
+def correlated_query_errors(
+    *,
+    tau: Number,
+    alpha: Number,
+    kappa: Number,
+    rho: Number,
+    correlation: Number,
+    ridge: Number = 0.0,
+    forgetting: Number = 0.0,
+) -> QueryErrors:
+    r"""ICL and IDG error where the query continues a sequence of correlated tokens.
+
+    Parameters
+    ----------
+    tau : number or array > 0
+        Number of training prompts over the squared dimension.
+    alpha : number or array > 0
+        Context length over dimension.
+    kappa : number or array > 0, or inf
+        Number of training tasks over dimension.
+    rho : number or array >= 0
+        Variance of the label noise.
+    correlation : number or array in (-1, 1)
+        Correlation r of the inputs of neighbouring tokens, and of the last one and the query.
+    ridge : number or array >= 0
+        Ridge :math:`\lambda`, on the summary with its gates.
+    forgetting : number or array >= 0
+        Rate :math:`\omega` of the gate, which is :math:`e^{-\omega/d}` a token.
+
+    Returns
+    -------
+    QueryErrors
+        With fields ``icl`` and ``idg``; NumPy arrays, mpmath numbers.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or the shapes do not broadcast.
+    TypeError
+        If an argument is not a number, or number systems mix.
+
+    Notes
+    -----
+    The limit of large dimensions at a correlation length of some tokens.  Where the query is
+    independent, all formulas of `iclimit.pretraining` hold at the `effective_context`.
+
+    References
+    ----------
+    Module `iclimit.asymptotics.recurrent.correlated_query`.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.recurrent import correlated_query_errors
+    >>> setting = {"tau": 4, "alpha": 4, "kappa": 10, "rho": 0.01}
+    >>> correlated_query_errors(**setting, correlation=[0, 0.6]).icl.round(4)
+    array([0.2897, 0.4384])
+    """
+    math_, (tau, alpha, kappa, rho, r, ridge, omega) = checked(
+        systems="host",
+        ranges=_RANGES,
+        tau=tau,
+        alpha=alpha,
+        kappa=kappa,
+        rho=rho,
+        correlation=correlation,
+        ridge=ridge,
+        forgetting=forgetting,
+    )
+    with math_.quiet():
+        q, f1, f2, a = _spike(math_, alpha, rho, r, omega)
+
+        def cases(below: Value) -> tuple[Value, Value]:
+            xi, _ = solve_fixed_point(math_, below, tau, q, kappa, ridge / a**2)
+            return _errors(math_, tau, kappa, rho, q, f1, f2, xi)
+
+        return QueryErrors(*map(math_.finish, math_.branch(tau < 1, cases)))
+
+
+def _spike(
+    math_: Namespace, alpha: Value, rho: Value, r: Value, omega: Value
+) -> tuple[Value, Value, Value, Value]:
+    """Noise q, spike f1 and f2 of the summary over its signal a, and a."""
+    p = r**2
+    a = mean_decay(math_, omega * alpha)
+    noise = ((1 + p) / (1 - p) + rho) * mean_decay(math_, 2 * omega * alpha) / alpha
+    square = (p * (1 + p) / (1 - p) ** 2 + rho * p / (1 - p)) / alpha**2
+    return noise / a**2, square / a**2, p / (1 - p) / (alpha * a), a
+
+
+def _errors(
+    math_: Namespace,
+    tau: Value,
+    kappa: Value,
+    rho: Value,
+    q: Value,
+    f1: Value,
+    f2: Value,
+    xi: Value,
+) -> tuple[Value, Value]:
+    """ICL and IDG error at the effective ridge."""
+    nu, offset = q + xi, excess(math_, kappa, 1)
+    M = resolvent(math_, nu, kappa, offset)
+    M2 = M * (1 + M / kappa) / (2 * nu * M / kappa + nu + offset)  # mean of K^2
+    once = 1 - nu * M  # mean of c K
+    twice = 1 - nu * once  # mean of c^2 K
+    # Rows of the equations for x and y.
+    first = 1 + f2 * once + f1 * M, M, once + f2 * M
+    second = f2 * (f2 * twice + f1 * once), 1 + f2 * once, f2 * (twice + f2 * once)
+    determinant = first[0] * second[1] - first[1] * second[0]
+    x = (first[2] * second[1] - first[1] * second[2]) / determinant
+    y = (first[0] * second[2] - first[2] * second[0]) / determinant
+    # X = (slope c + constant) K = slope + rest K.
+    slope = 1 - f2 * x
+    rest = f2 - y - f1 * x - slope * nu
+    linear = slope + rest * once  # mean of c X
+    square = slope**2 + 2 * slope * rest * M + rest**2 * M2
+    weighted = slope**2 + 2 * slope * rest * once + rest**2 * (M - nu * M2)  # mean of c X^2
+    bias = 1 + rho - 2 * (linear + f2 * x) + weighted + q * square + 2 * x * y + f1 * x**2
+    freedom = (1 - 2 * xi * M + xi**2 * M2) / tau
+    idg = math_.divide(bias, 1 - freedom)
+    own = 1 + rho - 2 * (1 + f2) * x + (1 + q) * square + (f1 + 2 * f2) * x**2
+    return own + (1 + q) / tau * (M - xi * M2) * idg, idg
