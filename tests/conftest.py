@@ -9,6 +9,7 @@ for library in ("OMP", "OPENBLAS", "MKL"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 import array_api_strict
+import numpy as np
 import pytest
 from hypothesis import settings
 from started_browser import started_browser
@@ -40,6 +41,17 @@ def own_store(stores, monkeypatch):
     path = stores / f"{uuid4()}.sqlite"
     monkeypatch.setenv("ICLIMIT_STORE", str(path))
     return path
+
+
+@pytest.fixture(scope="module")
+def few_predictions():
+    """Curves with simulations are predicted at few points, from few task sets: that takes long."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("iclimit.diagrams.simulation._POINTS", 4)
+        patch.setattr("iclimit.diagrams.simulation._DRAWS", 20)
+        patch.setattr("iclimit.diagrams.simulation._STEPS", np.array([0.5]))
+        patch.setattr("iclimit.diagrams.simulated_points._PREDICTION_DRAWS", 100)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -235,14 +235,14 @@ def phase_diagram(
     >>> import numpy as np
     >>> import iclimit
     >>> diagram = iclimit.phase_diagram(
-    ...     "task_gap", x="alpha", y="kappa", alpha=np.geomspace(0.1, 100, 50),
-    ...     kappa=np.geomspace(0.1, 10, 40), tau=4, rho=0.1,
+    ...     "task_gap", x="alpha", y="kappa", alpha=np.geomspace(0.1, 100, 16),
+    ...     kappa=np.geomspace(0.1, 10, 12), tau=4, rho=0.1,
     ... )
     >>> diagram.values.shape
-    (40, 50)
+    (12, 16)
     >>> for label, lines in diagram.boundaries.items():
     ...     print(label, [line.shape for line in lines])
-    $\kappa = 1$: memorisation transition, sharp as $\alpha \to \infty$ [(13, 2)]
+    $\kappa = 1$: memorisation transition, sharp as $\alpha \to \infty$ [(4, 2)]
     """
     if x == y:
         raise ValueError(f"x and y must be different parameters, got {x!r} for both")

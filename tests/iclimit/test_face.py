@@ -13,6 +13,8 @@ from matplotlib.figure import Figure
 import iclimit
 from iclimit.diagrams.axes import is_geometric
 
+pytestmark = pytest.mark.usefixtures("few_predictions")
+
 SHELVES = (
     *("pretraining", "descent", "gdpp", "dynamics"),
     *("networks", "softmax", "depth", "recurrent", "spectra"),

@@ -26,17 +26,11 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize(
-    ("command", "first"),
-    [
-        ("curve bayes_error --alpha 1:2:20000 --rho 0.1", "source,quantity"),
-        ("dynamics merged --curve 20000 --format csv", "time,loss"),
-    ],
-)
-def test_a_closed_pipe_is_no_error(command, first):
+def test_a_closed_pipe_is_no_error():
+    command = "dynamics merged --curve 20000 --format csv"
     with started(*ICLIMIT, *command.split()) as process:
         assert process.stdout is not None
-        assert process.stdout.readline().startswith(first)
+        assert process.stdout.readline().startswith("time,loss")
         process.stdout.close()
         _, errors = process.communicate(timeout=PATIENCE)
     assert errors == ""

@@ -15,6 +15,8 @@ import iclimit
 from iclimit.figure_files import figure_parameters
 from iclimit.results import Ending, Estimate, Judgement, Result
 
+pytestmark = pytest.mark.usefixtures("few_predictions")
+
 CURVE = {"tau": np.linspace(1.5, 3, 40), "alpha": 1, "kappa": 1, "rho": 0.1}
 DERIVED = {"plot", "to_pandas", "endings", "__repr__", "_repr_html_"}
 """What follows from the rest of a result; no class has its own."""

@@ -3,7 +3,7 @@
 import csv
 import inspect
 from contextlib import contextmanager
-from functools import wraps
+from functools import cache, wraps
 from importlib import import_module
 from pathlib import Path
 
@@ -19,6 +19,7 @@ def table():
         return {row["argument"]: (row["claim"], row["reason"]) for row in csv.DictReader(file)}
 
 
+@cache
 def judged_functions():
     """Public functions of the theory that claims judge, by name."""
     shelves = [import_module(f"iclimit.asymptotics.{subject}") for subject in SHELVES]
@@ -40,6 +41,12 @@ def optional_arguments():
     }
 
 
+@cache
+def _parameters(function):
+    """Parameters of a function, whose signature takes long to read."""
+    return inspect.signature(function).parameters
+
+
 @contextmanager
 def recording():
     """Collect the optional arguments that are given within, with other values than the default.
@@ -50,7 +57,7 @@ def recording():
     given, depth, cells = set(), [0], []
 
     def recorded(function):
-        parameters = inspect.signature(function).parameters
+        parameters = _parameters(function)
 
         @wraps(function)
         def call(*arguments, **named):

@@ -292,7 +292,7 @@ def test_constant_rate_by_a_dense_scan(setting, steps):
     )
     for v, loss in zip(noises, best.loss, strict=True):
         lowest = 1e-3 / (steps * ((1 + math.sqrt(c)) ** 2 + v))
-        scan = np.geomspace(lowest, 6 / (1 + c), 400)
+        scan = np.geomspace(lowest, 6 / (1 + c), 120)
         rates = np.repeat(scan[:, None], steps, axis=1)
         losses = schedule_loss(rates, **_where(setting), noise_ratio=v)
         assert loss <= losses.min() * (1 + FLOAT64)

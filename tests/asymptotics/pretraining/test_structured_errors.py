@@ -248,7 +248,8 @@ def test_is_the_limit_of_finite_sizes(setting):
         law = {"task_covariance": task, "test_covariance": test, "input_covariance": inputs}
         law |= {"rho": setting["rho"], "test_rho": 0.4, "ridge": setting["ridge"]}
         prompts = round(tau * d * d)
-        run = finite_size_errors(dim=d, prompts=prompts, **sizes, **law, rng=2, draws=30)
+        sizes |= {"prompts": prompts, "approach": "moments"}
+        run = finite_size_errors(dim=d, **sizes, **law, rng=2, draws=30)
         predictions.append(np.array([run.icl.mean, run.idg.mean]))
         spreads.append(np.array([run.icl.standard_error, run.idg.standard_error]))
     expected = errors(SKEW, **setting, test_alpha=3.0, test_rho=0.4)

@@ -193,8 +193,7 @@ def by_partitions(p, alpha, rank):
     return sum(a * b * term(i, j) for i, a in enumerate(p) for j, b in enumerate(p))
 
 
-@pytest.mark.parametrize("width", [0.3, 0.9])
-@pytest.mark.parametrize("alpha", [0.7, 3.0, np.inf])
+@pytest.mark.parametrize(("alpha", "width"), [(0.7, 0.9), (3.0, 0.3), (np.inf, 0.9)])
 def test_width_by_partitions(alpha, width):
     """Exact fractions for three steps, at finite width and with both finite."""
     rate = Fraction(2, 5)

@@ -16,6 +16,8 @@ from iclimit.simulate.descent import simulate_critical_dampening, simulate_learn
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.validation.claims.gdpp.trained import train_model
 
+pytestmark = pytest.mark.usefixtures("few_predictions")
+
 SMALL = {"dim": 4, "context": 4, "prompts": 30, "rho": 0.1, "ridge": 0.1}
 ERRORS = Cell.of(simulate_errors, tasks=float("inf"), repeats=4, **SMALL)
 RATE = Cell.of(simulate_learning_rate, contexts=20, dim=3, context=6, input_law="uniform")

@@ -15,6 +15,8 @@ from iclimit.diagrams.quantities import QUANTITIES
 from iclimit.diagrams.simulated_points import can_be_extrapolated
 from iclimit.statistics import z_threshold
 
+pytestmark = pytest.mark.usefixtures("few_predictions")
+
 ICL = QUANTITIES["icl_error"]
 FIXED = {"alpha": 1.0, "rho": 0.1, "ridge": 0.1}
 GRIDS = {"tau": np.geomspace(0.5, 8, 40), "kappa": np.linspace(0.5, 2, 30)}

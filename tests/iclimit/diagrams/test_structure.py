@@ -15,6 +15,8 @@ from iclimit.cli import main
 from iclimit.diagrams.boundaries import BOUNDARIES
 from iclimit.diagrams.simulated_points import can_be_extrapolated, cells_at
 
+pytestmark = pytest.mark.usefixtures("few_predictions")
+
 SETTING = {"tau": 1.7, "alpha": 1.5, "kappa": 0.8, "rho": 0.1, "ridge": 0.05}
 
 

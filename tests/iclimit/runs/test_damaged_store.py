@@ -15,6 +15,8 @@ from iclimit.runs.encoding import encode
 from iclimit.runs.execution import run_cells
 from iclimit.runs.store import RunStore, StoredBatch, StoreError
 
+pytestmark = pytest.mark.usefixtures("few_predictions")
+
 FLIPS = 150
 """Single bits that are flipped, one at a time."""
 

@@ -146,9 +146,10 @@ def test_a_training_that_is_cut_anywhere_ends_in_the_same_bits(name, tmp_path, m
     whole = trainer()
     count = cut.calls
     assert not whole.interrupted
-    for seconds in (0.0, 1e9):  # a checkpoint at every step, or only where the training is cut
+    # A checkpoint at every step, or only where the training is cut.
+    for seconds, numbers in ((0.0, (2, count // 2, count)), (1e9, (3, count // 3))):
         monkeypatch.setattr(loop, "SAVE_SECONDS", seconds)
-        for number in (2, 3, count // 3, count // 2, count):
+        for number in numbers:
             path.unlink(missing_ok=True)
             cut.at(number)
             try:

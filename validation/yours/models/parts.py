@@ -105,7 +105,7 @@ def probe_parts(
     ...     second = first + 0.5 * np.mean(left[:, :, None] * inputs, axis=1)
     ...     return np.stack([np.vecdot(query, first), np.vecdot(query, second)], axis=1)
     >>> found = iclimit.validation.probe_parts(
-    ...     steps, problem, names=("layer 1", "layer 2"), test_prompts=1000
+    ...     steps, problem, names=("layer 1", "layer 2"), test_prompts=300
     ... )
     >>> print(found["layer 1"].verdict.sentence.partition(". ")[0])
     It is one gradient step of rate 0.5: it leaves 0 % of the mean square unexplained

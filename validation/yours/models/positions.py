@@ -318,7 +318,7 @@ def probe_positions(
     ...     before = np.cumsum(labels[:, :-1, None] * inputs[:, :-1], axis=1)
     ...     weights = before / np.arange(1, inputs.shape[1])[:, None]
     ...     return np.pad(np.sum(weights * inputs[:, 1:], axis=2), ((0, 0), (1, 0)))
-    >>> found = probe_positions(averaging, Problem(scale=1, dim=5, context=20), test_prompts=500)
+    >>> found = probe_positions(averaging, Problem(scale=1, dim=5, context=20), test_prompts=200)
     >>> max(abs(ladder["averaging"].difference.mean) for ladder in found.ladders) < 1e-12
     True
     """

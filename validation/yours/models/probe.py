@@ -280,7 +280,7 @@ def probe(
     ...     gram = inputs.mT @ inputs + 0.25 * np.eye(5)
     ...     weights = np.linalg.solve(gram, inputs.mT @ labels[:, :, None])
     ...     return (query[:, None, :] @ weights)[:, 0, 0]
-    >>> report = iclimit.probe(ridge, problem, test_prompts=1000, rng=0)
+    >>> report = iclimit.probe(ridge, problem, test_prompts=300, rng=0)
     >>> print(report.verdict.sentence.partition(". ")[0])
     It is ridge regression with the best penalty: it leaves 0 % of the mean square unexplained
     """

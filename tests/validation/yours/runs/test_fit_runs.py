@@ -2,6 +2,7 @@
 
 import json
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -16,11 +17,16 @@ PROMPTS = (150, 300, 500)
 TRUE = {"dim": 16, "context": 32, "tasks": math.inf, "rho": 0.2, "ridge": 0.1}
 
 
+@cache
+def true_errors(prompts):
+    return iclimit.finite_size_errors(**TRUE, prompts=prompts, rng=0)
+
+
 def table_of(errors=lambda icl, idg: (icl, idg), bar=0.01, **stated):
     """Rows with exact predictions at the true parameters, and what the table says of these."""
     rows = []
     for prompts in PROMPTS:
-        run = iclimit.finite_size_errors(**TRUE, prompts=prompts, rng=0)
+        run = true_errors(prompts)
         pair = dict(zip(("icl", "idg"), errors(run.icl.mean, run.idg.mean), strict=True))
         bars = {f"{name}_se": bar * abs(value) for name, value in pair.items()}
         rows.append({**TRUE, "prompts": prompts, **pair, **bars, **stated})
