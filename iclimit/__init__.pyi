@@ -42,6 +42,7 @@ from .simulate.prompts import sample_prompts as sample_prompts
 from .simulate.softmax import train_softmax as train_softmax
 from .validation import check_curve as check_curve
 from .validation import check_runs as check_runs
+from .validation import fit_curve as fit_curve
 from .validation import fit_runs as fit_runs
 from .validation import plan_runs as plan_runs
 from .validation import probe as probe

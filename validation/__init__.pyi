@@ -16,6 +16,8 @@ from .judge.run_claims import validate as validate
 from .judge.verdict import Verdict as Verdict
 from .yours.curves.check import CurveCheck as CurveCheck
 from .yours.curves.check import check_curve as check_curve
+from .yours.curves.fit import CurveFit as CurveFit
+from .yours.curves.fit import fit_curve as fit_curve
 from .yours.models.baselines import best_loss as best_loss
 from .yours.models.parts import PartReports as PartReports
 from .yours.models.parts import probe_parts as probe_parts

@@ -20,10 +20,10 @@ from iclimit.tables import rows_text
 
 if TYPE_CHECKING:
     from iclimit.problem import Problem
-    from iclimit.validation import CurveCheck, RunFit
+    from iclimit.validation import CurveCheck, CurveFit, RunFit
     from iclimit.validation.yours.runs.check import RunCheck
 
-Checked = TypeVar("Checked", "RunCheck", "RunFit", "CurveCheck")
+Checked = TypeVar("Checked", "RunCheck", "RunFit", "CurveCheck", "CurveFit")
 
 TABLE: Settings = {"flag": "table", "metavar": "FILE", "text": "table of results"}
 
@@ -202,6 +202,41 @@ def check_training_curve(options: argparse.Namespace) -> int:
     result = _check(options, check_curve, arguments(options, check_curve))
     if result.verdict.kind == "unusable":
         raise ValueError("nothing but the initial loss can be compared")
+    return 0 if result.holds else 1
+
+
+def _fit_curve_flags(parser: OneLineParser) -> None:
+    text = "init_scale, learning_rate, eigenvalues, trace, factor (default init_scale)"
+    names: Settings = {"type": parse_names, "metavar": "LIST", "default": ("init_scale",)}
+    parser.add_argument("--free", help=f"what is fitted: {text}", **names)
+    _check_curve_flags(parser)
+
+
+@verb("fit-curve", _fit_curve_flags)
+def fit_training_curve(options: argparse.Namespace) -> int:
+    r"""Fit initial scale, learning rate or eigenvalues to your own training curves.
+
+    FILE and the other options are those of iclimit check-curve. The parameters of
+    --free begin at what is stated and are changed until plateaus, drops, durations
+    and the losses at both ends fit best. eigenvalues are fitted each by itself,
+    trace is their sum, factor multiplies the recorded losses.
+
+    Intervals are those of the profile of chi-square. Parameters that the curves do
+    not tell apart are named, with the combination that they do fix.
+
+    The exit status is 0 if the theory explains the curves at the fitted values, 1 if
+    it does not at any, 2 if they cannot be used.
+
+    Examples
+    --------
+      iclimit fit-curve curve.csv --white 5 --context 20 --heads 8 --init-scale 1e-3 \
+          --learning-rate 0.01
+      iclimit fit-curve runs.csv --free learning_rate --model separate --context 20 \
+          --eigenvalues 0.5,0.3,0.2 --heads 5 --init-scale 1e-2 --learning-rate 0.02 -o fit.png
+    """
+    from iclimit.validation import check_curve, fit_curve
+
+    result = _check(options, fit_curve, arguments(options, check_curve) | {"free": options.free})
     return 0 if result.holds else 1
 
 

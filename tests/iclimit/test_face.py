@@ -47,6 +47,7 @@ def test_headlines_are_few_and_from_the_rooms():
     verbs = {
         "check_curve",
         "check_runs",
+        "fit_curve",
         "fit_runs",
         "curve",
         "cite",

@@ -16,6 +16,7 @@ VERBS = (
     iclimit.check_curve,
     iclimit.check_runs,
     iclimit.plan_runs,
+    iclimit.fit_curve,
     iclimit.fit_runs,
     iclimit.probe,
     iclimit.validate,

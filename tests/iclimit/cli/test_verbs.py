@@ -34,6 +34,7 @@ RESULTS = {
     "check runs.csv": TABLES + PICTURES,
     "fit runs.csv": TABLES + PICTURES,
     f"check-curve curve.csv --columns run=repeat {CURVE}": TABLES + PICTURES,
+    f"fit-curve curve.csv --columns run=repeat {CURVE}": TABLES + PICTURES,
     "train descent --training-set 60 --steps 60": TABLES + PICTURES,
     "train linear-transformer --noise-law uniform:1 --context 4 --dim 2 --starts 1 --contexts 512 "
     "--held-out 3000": (".npz",),

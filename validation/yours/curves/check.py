@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -197,29 +197,34 @@ class CurveCheck(Result):
 
     def draw(self, ax: Axes) -> None:
         """Draw the curves as lines, plateaus and the mean predicted curve as dashes."""
-        last = max(float(each.steps[-1]) for each in self.curves)
-        for number, curve in enumerate(self.curves):
-            label = "found" if number == 0 else None
-            ax.plot(curve.steps, curve.losses, color=COLOURS[0], alpha=0.6, label=label)
-        steps = np.linspace(0, last, 600)
-        halves = self.theory.half_drops
-        timed = self.theory.setting.timed
-        for number, level in enumerate(self.theory.levels):
-            label = None if timed or number else "losses of the theory"
-            ax.axhline(level, color="0.8", linewidth=0.7, zorder=0, label=label)
-        if timed:
-            ax.plot(steps, self.theory.loss(steps), "k--", linewidth=1, label="theory")
-        errors = np.sqrt(self.theory.start.variance + self.theory.staircase_variance)
-        for drop, (at, error) in enumerate(zip(halves, errors, strict=True)):
-            if at * math.exp(error) < 2 * last and error > 0:
-                middle = float(np.mean(self.theory.levels[drop : drop + 2]))
-                ends = [[at - at * math.exp(-error)], [at * math.exp(error) - at]]
-                label = None if drop else "standard deviation over runs"
-                style: dict[str, Any] = {"color": "k", "capsize": 2, "linewidth": 0.8}
-                ax.errorbar(at, middle, xerr=ends, label=label, **style)
-        ax.set_xlim(0, last)
-        ax.grid(visible=False)
-        finish(ax, self.axis, "loss", legend="")
+        draw_curves(ax, self.curves, self.theory, self.axis)
+
+
+def draw_curves(ax: Axes, curves: Sequence[Curve], theory: CurveTheory, axis: str) -> None:
+    """Draw curves as lines, plateaus and the mean predicted curve as dashes."""
+    last = max(float(each.steps[-1]) for each in curves)
+    for number, curve in enumerate(curves):
+        label = "found" if number == 0 else None
+        ax.plot(curve.steps, curve.losses, color=COLOURS[0], alpha=0.6, label=label)
+    steps = np.linspace(0, last, 600)
+    halves = theory.half_drops
+    timed = theory.setting.timed
+    for number, level in enumerate(theory.levels):
+        label = None if timed or number else "losses of the theory"
+        ax.axhline(level, color="0.8", linewidth=0.7, zorder=0, label=label)
+    if timed:
+        ax.plot(steps, theory.loss(steps), "k--", linewidth=1, label="theory")
+    errors = np.sqrt(theory.start.variance + theory.staircase_variance)
+    for drop, (at, error) in enumerate(zip(halves, errors, strict=True)):
+        if at * math.exp(error) < 2 * last and error > 0:
+            middle = float(np.mean(theory.levels[drop : drop + 2]))
+            ends = [[at - at * math.exp(-error)], [at * math.exp(error) - at]]
+            label = None if drop else "standard deviation over runs"
+            style: dict[str, Any] = {"color": "k", "capsize": 2, "linewidth": 0.8}
+            ax.errorbar(at, middle, xerr=ends, label=label, **style)
+    ax.set_xlim(0, last)
+    ax.grid(visible=False)
+    finish(ax, axis, "loss", legend="")
 
 
 def _percent(share: float) -> str:
@@ -367,22 +372,7 @@ def check_curve(
     >>> check.verdict.kind, check.fits
     ('contradicts', ('losses are recorded with half the stated factor',))
     """
-    given = locals()
-    check_integers(draws=draws, **({} if record is None else {"record": record}))
-    if draws < 2:
-        raise ValueError(f"draws must be an integer >= 2, got {draws!r}")
-    if isinstance(rng, bool) or not isinstance(rng, int) or rng < 0:
-        raise TypeError(f"rng must be an integer >= 0, got {rng!r}")
-    curves, axis, left_out = read_curves(table, columns=columns, ignore=ignore, record=record)
-    if (axis == "step") != (learning_rate is not None) and optimizer != OPTIMIZERS[1]:
-        needed = "be given for a table with steps" if axis == "step" else "not be given with times"
-        raise ValueError(f"learning_rate must {needed}, got {learning_rate!r}")
-    stated = {each.name: given[each.name] for each in fields(CurveSetting) if each.name in given}
-    stated["eigenvalues"] = tuple(np.asarray(eigenvalues, dtype=float).ravel().tolist())
-    if shared_task is not None:
-        stated["shared_task"] = tuple(np.asarray(shared_task, dtype=float).ravel().tolist())
-    setting = CurveSetting(**stated)
-    weights = _parse_initial(initial, setting, len(curves))
+    curves, axis, left_out, setting, weights, draws, rng = read_with_setting(**locals())
     theory = predict_curve(setting, weights, draws, rng)
     rows, remarks = compare_curves(curves, theory)
     outliers, unexpected = outliers_of(rows), unexpected_plateaus(curves, theory)
@@ -401,6 +391,41 @@ def check_curve(
         theory,
         axis,
     )
+
+
+def read_with_setting(
+    table: Any,
+    *,
+    eigenvalues: Sequence[float] | np.ndarray,
+    shared_task: Sequence[float] | None = None,
+    initial: Mapping[str, Any] | str | os.PathLike | None = None,
+    record: int | None = None,
+    columns: Mapping[str, str] | None = None,
+    ignore: Sequence[str] | str = (),
+    draws: int = 16,
+    rng: int = 0,
+    **stated: Any,
+) -> tuple[list[Curve], str, list[str], CurveSetting, list[dict[str, np.ndarray]], int, int]:
+    """Curves of a table, their axis, what was left out, the setting, weights, draws and seed.
+
+    Arguments and errors are those of `check_curve`; ``stated`` is for `CurveSetting`.
+    """
+    check_integers(draws=draws, **({} if record is None else {"record": record}))
+    if draws < 2:
+        raise ValueError(f"draws must be an integer >= 2, got {draws!r}")
+    if isinstance(rng, bool) or not isinstance(rng, int) or rng < 0:
+        raise TypeError(f"rng must be an integer >= 0, got {rng!r}")
+    curves, axis, left_out = read_curves(table, columns=columns, ignore=ignore, record=record)
+    rate = stated["learning_rate"]
+    if (axis == "step") != (rate is not None) and stated["optimizer"] != OPTIMIZERS[1]:
+        needed = "be given for a table with steps" if axis == "step" else "not be given with times"
+        raise ValueError(f"learning_rate must {needed}, got {rate!r}")
+    stated["eigenvalues"] = tuple(np.asarray(eigenvalues, dtype=float).ravel().tolist())
+    if shared_task is not None:
+        stated["shared_task"] = tuple(np.asarray(shared_task, dtype=float).ravel().tolist())
+    setting = CurveSetting(**stated)
+    weights = _parse_initial(initial, setting, len(curves))
+    return curves, axis, left_out, setting, weights, draws, rng
 
 
 def _parse_initial(

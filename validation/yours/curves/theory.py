@@ -83,29 +83,35 @@ class Fluctuations:
         Of the growth rate before each drop.
     bias : float
         How far the final training loss can be below its limit, relative.
+    correlations : ndarray (2 drops + 1, 2 drops + 1)
+        Of the losses and then the rates.
     """
 
     losses: np.ndarray
     rates: np.ndarray
     bias: float
+    correlations: np.ndarray
 
 
 def find_fluctuations(setting: CurveSetting) -> Fluctuations:
     """Find what a training set of the size of the setting changes."""
     if math.isinf(setting.training_set):
         count = len(setting.learned)
-        return Fluctuations(np.zeros(count), np.zeros(count - 1), 0.0)
+        return Fluctuations(np.zeros(count), np.zeros(count - 1), 0.0, np.eye(2 * count - 1))
     lam = setting.eigenvalues if setting.mixed else setting.law["eigenvalues"].tolist()
-    losses, rates, bias = _small_sets(
+    losses, rates, bias, correlations = _small_sets(
         replace(setting, eigenvalues=tuple(lam), **NEUTRAL), setting.standardize
     )
     shrink = math.sqrt(max(SET_SIZE, 4 * len(lam)) / setting.training_set)
-    return Fluctuations(shrink * losses, shrink * rates, bias / setting.training_set)
+    biases = bias / setting.training_set
+    return Fluctuations(shrink * losses, shrink * rates, biases, correlations)
 
 
 @lru_cache(maxsize=32)
-def _small_sets(setting: CurveSetting, standardize: bool) -> tuple[np.ndarray, np.ndarray, float]:
-    """Relative standard deviations over small sets, of losses and rates, and the bias times P."""
+def _small_sets(
+    setting: CurveSetting, standardize: bool
+) -> tuple[np.ndarray, np.ndarray, float, np.ndarray]:
+    """What small sets change: `Fluctuations`, with the bias times P."""
     problem, dim, stops = setting.problem, len(setting.eigenvalues), setting.learned
     lam = np.diag(problem.covariance_of_inputs)
     numpy, generator = get_backend("numpy"), np.random.default_rng(0)
@@ -136,7 +142,8 @@ def _small_sets(setting: CurveSetting, standardize: bool) -> tuple[np.ndarray, n
     deviations = (
         np.std(each, axis=0, ddof=1) / np.abs(np.mean(each, axis=0)) for each in (losses, rates)
     )
-    return (*deviations, more * float(np.mean(biases)))
+    correlations = np.corrcoef(np.hstack([losses, rates]), rowvar=False)
+    return (*deviations, more * float(np.mean(biases)), correlations)
 
 
 # Relative tolerance of predicted waits, far below their spread over starts.
@@ -399,7 +406,11 @@ class CurveTheory:
 
 
 def predict_curve(
-    setting: CurveSetting, initial: Sequence[Weights], draws: int, seed: int
+    setting: CurveSetting,
+    initial: Sequence[Weights],
+    draws: int,
+    seed: int,
+    fluctuations: Fluctuations | None = None,
 ) -> CurveTheory:
     """Predict plateaus and drops.
 
@@ -411,7 +422,11 @@ def predict_curve(
         Initial weights of each run, empty if they are not known.
     draws, seed : int
         Random starts of separate attention, and their seed.
+    fluctuations : Fluctuations, optional
+        What a finite training set changes, if it is known.
     """
+    if fluctuations is None:
+        fluctuations = find_fluctuations(setting)
     count, separate = len(setting.learned) - 1, setting.model == "separate"
     if not setting.timed:
         unknown, zero = np.full(count, np.nan), np.zeros(count)
@@ -430,7 +445,7 @@ def predict_curve(
             growth,
             np.zeros((2, count)),
             _start_loss(setting),
-            find_fluctuations(setting),
+            fluctuations,
         )
     if separate:
         start = separate_start(setting, initial, draws, seed)
@@ -452,7 +467,7 @@ def predict_curve(
         growth,
         delays,
         _start_loss(setting),
-        find_fluctuations(setting),
+        fluctuations,
     )
 
 

@@ -9,21 +9,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.special import chdtrc
 from tqdm.auto import tqdm
 
-from iclimit.drawing import COLOURS, Axes, Figure, draw_points, finish, panels
-from iclimit.notation import PARAMETERS
-from iclimit.results import Result, Table
-from iclimit.statistics import FALSE_ALARM
-from iclimit.tables import aligned
-from iclimit.validation.yours.least_squares import (
-    LEVELS,
-    Precision,
-    Profile,
-    profile,
-    values_and_slopes,
-)
+from iclimit.drawing import COLOURS, Axes, draw_points, finish
+from iclimit.results import Table
+from iclimit.validation.yours.fitted_parameters import ParameterFit, fitted_parameter
+from iclimit.validation.yours.least_squares import profile, values_and_slopes
 from iclimit.validation.yours.runs.check import read_with_theory
 from iclimit.validation.yours.runs.figure import whole_numbers
 from iclimit.validation.yours.runs.fitting import (
@@ -43,131 +34,14 @@ from iclimit.validation.yours.runs.predictions import predict
 STARTS = {"tau": 2.0, "alpha": 1.0, "kappa": 1.0, "rho": 0.1}
 
 
-@dataclass(frozen=True)
-class FittedParameter:
-    """An effective parameter.
-
-    Attributes
-    ----------
-    name : str
-        Name of the parameter.
-    value : float
-        The best value; the factor of what the table says if the rows have different values.
-    standard_error : float
-        By the Fisher matrix.
-    low_68, high_68, low_95, high_95 : float
-        Ends of intervals by the profile of chi-square; an end of the searched range where open.
-    start : float
-        Where the search began: what the table says, if it says anything.
-    factor : bool
-        Whether the value is a factor of what the rows say.
-    """
-
-    name: str
-    value: float
-    standard_error: float
-    low_68: float
-    high_68: float
-    low_95: float
-    high_95: float
-    start: float
-    factor: bool
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class RunFit(Result):
-    """Effective parameters of a table (`fit_runs`).
+class RunFit(ParameterFit):
+    """Effective parameters of a table (`fit_runs`)."""
 
-    Attributes
-    ----------
-    parameters : list of FittedParameter
-        The free parameters with their intervals.
-    chi_square : float
-        Weighted sum of squared deviations at the best values.
-    count : int
-        Number of measured errors.
-    precision : Precision
-        Fisher matrix, standard errors, correlations and degeneracies of the logarithms.
-    profiles : dict of Profile
-        Chi-square around the best values by name, over logarithms.
-    notes : list of str
-        What was assumed.
-    """
-
-    parameters: list[FittedParameter]
-    chi_square: float
-    count: int
-    precision: Precision
-    profiles: dict[str, Profile]
-    notes: list[str]
     _model: RunModel
     _data: Measurements
     _best: np.ndarray
     _reading: Mapping[str, Any]
-
-    @property
-    def values(self) -> dict[str, float]:
-        """Best values by name."""
-        return {each.name: each.value for each in self.parameters}
-
-    @property
-    def degrees(self) -> int:
-        """Degrees of freedom: errors minus parameters."""
-        return self.count - len(self.parameters)
-
-    @property
-    def p_value(self) -> float:
-        """Probability of a larger chi-square if runs follow the theory at some parameters."""
-        return float(chdtrc(self.degrees, self.chi_square)) if self.degrees > 0 else 1.0
-
-    @property
-    def holds(self) -> bool:
-        """Whether the theory at these parameters explains the table."""
-        return self.p_value >= FALSE_ALARM
-
-    @property
-    def conclusions(self) -> list[str]:
-        """Whether the parameters explain the table, and what is not told apart."""
-        words = (
-            "1 parameter" if len(self.parameters) == 1 else f"{len(self.parameters)} parameters"
-        )
-        head = f"chi-square {self.chi_square:.1f} for {self.count} errors and {words}"
-        verdict = f"p = {self.p_value:.2g}: "
-        verdict += "the theory explains the table" if self.holds else "no values explain the table"
-        if self.degrees <= 0:
-            verdict = "as many parameters as errors: nothing is left to contradict them"
-        return [f"{head}, {verdict}.", *self.precision.degeneracies, *self.notes]
-
-    def rows(self) -> list[dict[str, Any]]:
-        """The parameters with their intervals."""
-        return [vars(each) for each in self.parameters]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain numbers and lists."""
-        names = ("chi_square", "count", "degrees", "p_value", "holds", "conclusions")
-        numbers = {name: getattr(self, name) for name in names}
-        return numbers | {
-            "rows": self.rows(),
-            "correlations": self.precision.correlations.tolist(),
-        }
-
-    def __str__(self) -> str:
-        """Table of the parameters, and what they say."""
-        lines = [["", "value", *(f"{level} %" for level in LEVELS), "started from"]]
-        for each in self.parameters:
-            spans = [
-                f"{low:.4g} to {high:.4g}"
-                for low, high in ((each.low_68, each.high_68), (each.low_95, each.high_95))
-            ]
-            lines.append(
-                [
-                    each.name,
-                    f"{each.value:.4g}",
-                    *spans,
-                    f"{each.start:.4g}{' (factor)' * each.factor}",
-                ]
-            )
-        return "\n".join([*aligned(lines, "<>"), *self.conclusions])
 
     def predict(self, table: Any) -> Table:
         """Predict errors at other settings with the fitted parameters.
@@ -211,10 +85,6 @@ class RunFit(Result):
             lines.append(line)
         return Table(lines)
 
-    def _natural(self, name: str, x: np.ndarray) -> np.ndarray:
-        """Values of a parameter from logarithms, or from offsets themselves."""
-        return _value(self._model, name, x)
-
     def draw(self, ax: Axes) -> None:
         """Draw measured over fitted errors, with the band of the fit."""
         data = self._data
@@ -234,59 +104,6 @@ class RunFit(Result):
         finish(ax, "row", "ln(measured / fitted)", legend="")
         whole_numbers(ax)
 
-    def draw_figure(self, figure: Figure, /, **_: Any) -> list[Axes]:
-        """Draw profiles of chi-square, ellipses of pairs of parameters, and the deviations."""
-        names, size = self.precision.names, max(len(self.parameters), 2)
-        axes = panels(
-            figure,
-            size,
-            size if len(names) > 1 else 1,
-            width=3.6 * size,
-            height=3.2 * (size if len(names) > 1 else 1),
-        )
-        for i, first in enumerate(names):
-            self._draw_profile(axes[i * size + i], first)
-            for j in range(i):
-                self._draw_pair(axes[i * size + j], j, i)
-            for j in range(i + 1, size):
-                axes[i * size + j].set_visible(j == size - 1 and i == 0)
-        self.draw(axes[size - 1])
-        return axes
-
-    def _draw_profile(self, ax: Axes, name: str) -> None:
-        curve = self.profiles[name]
-        fine = np.linspace(curve.values[0], curve.values[-1], 200)
-        ax.plot(self._natural(name, fine), curve.root(fine) ** 2)
-        for level, rise in LEVELS.items():
-            ax.axhline(rise, color="0.6", linewidth=0.8, linestyle="--")
-            ax.text(0.02, rise, f"{level} %", transform=ax.get_yaxis_transform(), fontsize="small")
-        ax.set_ylim(0, 2 * LEVELS[95])
-        finish(ax, _label(self._model, name), "rise of chi-square")
-
-    def _draw_pair(self, ax: Axes, j: int, i: int) -> None:
-        names = self.precision.names
-        part = self.precision.covariance[np.ix_([j, i], [j, i])]
-        circle = np.exp(1j * np.linspace(0, 2 * np.pi, 200))
-        for level, colour in zip((0.68, 0.95), ("0.2", "0.6"), strict=True):
-            radius = math.sqrt(-2 * math.log(1 - level))
-            ring = radius * np.linalg.cholesky(part) @ [circle.real, circle.imag]
-            places = [
-                self._natural(names[k], self._best[k] + each)
-                for k, each in zip((j, i), ring, strict=True)
-            ]
-            ax.plot(*places, color=colour)
-        for k in (j, i):
-            points = self.profiles[names[k]].points
-            ax.plot(*(self._natural(names[m], points[:, m]) for m in (j, i)), ":", linewidth=1)
-        ax.plot(*(self._natural(names[m], self._best[m]) for m in (j, i)), "k+")
-        finish(ax, _label(self._model, names[j]), _label(self._model, names[i]))
-
-
-def _label(model: RunModel, name: str) -> str:
-    symbol = PARAMETERS[name].symbol if name in STARTS or name == "ridge" else ""
-    text = f"${symbol}$" if symbol else name.replace("_", " ")
-    return text if _stated(model, name) is not None else f"factor of {text}"
-
 
 def _stated(model: RunModel, name: str) -> float | None:
     """What all rows say of a parameter; 1 for a factor and 0 for an offset."""
@@ -294,14 +111,6 @@ def _stated(model: RunModel, name: str) -> float | None:
         return float(name != "offset")
     values = [run.ratios[name] for run in model.runs]
     return float(values[0]) if max(values) <= min(values) * (1 + 1e-9) else None
-
-
-def _value(model: RunModel, name: str, x: np.ndarray) -> np.ndarray:
-    """Value of a parameter, or the factor of what the rows say of it."""
-    if name == "offset":
-        return x
-    stated = _stated(model, name)
-    return np.asarray(np.exp(x) * (1.0 if name in model.absolute or not stated else stated))
 
 
 def fit_runs(
@@ -375,13 +184,14 @@ def fit_runs(
     profiles, parameters = {}, []
     for index, (name, error) in enumerate(known.standard_errors.items()):
         curve = profiles[name] = profile(residuals, best, index, error, model.bounds)
-        ends = [end for level in LEVELS for end in curve.interval(level)]
-        numbers = _value(model, name, np.array([best[index], model.start[index], *ends]))
-        value, start, low_68, high_68, low_95, high_95 = numbers.tolist()
-        error *= value if name != "offset" else 1.0
-        spans = low_68, high_68, low_95, high_95
-        factor = _stated(model, name) is None
-        parameters.append(FittedParameter(name, value, error, *spans, start, factor))
+        stated = _stated(model, name)
+        unit = 1.0 if name in model.absolute or not stated else stated
+        start = (
+            float(model.start[index]) if name == "offset" else unit * math.exp(model.start[index])
+        )
+        parameters.append(
+            fitted_parameter(name, curve, unit, error, start=start, factor=stated is None)
+        )
         steps.update(2 / len(names))
     steps.close()
     notes = []

@@ -1,0 +1,347 @@
+"""Initial scale, learning rate and eigenvalues that training curves were made with.
+
+Plateaus, drops and their durations are found in the curves as by `iclimit.check_curve`, and the
+theory of training is fitted to them.
+
+**Covariance.**  A number that was found has the standard error that the check gives it, and half
+of its allowance counts as a further one.  Half-drops of random initial weights have the covariance
+of their law.  Losses and times vary together over training sets, as small sets that are drawn at
+random do.  The law of merged half-drops is skewed: deviations are those of normal numbers with the
+same probability.
+
+**Expansion.**  Losses and times are nearly powers of the parameters.  So their logarithms are
+expanded to first order about the best values, and these are found again until they stay.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from inspect import signature
+from typing import Any, ClassVar
+
+import numpy as np
+
+from iclimit.checks import check_choice
+from iclimit.drawing import Axes
+from iclimit.validation.yours.curves.check import check_curve, draw_curves, read_with_setting
+from iclimit.validation.yours.curves.rows import CurveRow, compare_curves
+from iclimit.validation.yours.curves.setting import CurveSetting
+from iclimit.validation.yours.curves.table import Curve
+from iclimit.validation.yours.curves.theory import DURATION_SPREAD, CurveTheory, predict_curve
+from iclimit.validation.yours.fitted_parameters import ParameterFit, fitted_parameter
+from iclimit.validation.yours.least_squares import (
+    Bounds,
+    Precision,
+    Profile,
+    follow,
+    profile,
+    values_and_slopes,
+)
+
+# What may be free; ``eigenvalues`` stands for one parameter each.
+FREE = ("init_scale", "learning_rate", "eigenvalues", "trace", "factor")
+
+# Range of factors of what is stated, and of the initial scale.
+FACTORS, SCALES = (0.02, 50.0), (1e-6, 1e3)
+
+# No number that is found in a curve is known better than this.
+SHARPEST = 1e-3
+
+# Rounds in which numbers are found in the curves again, as theory says where to look, and the move
+# of a parameter that ends them, in standard errors.
+ROUNDS, MOVED = 10, 0.02
+
+# Step of the logarithms over which theory is differenced, and the furthest a round goes.
+STEP, FURTHEST = 0.05, 2.0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CurveFit(ParameterFit):
+    """Parameters that training curves were made with (`fit_curve`).
+
+    Attributes
+    ----------
+    rows_found : list of CurveRow
+        What was found in the curves, beside the fitted theory.
+    curves : list of Curve
+        The curves that were used.
+    theory : CurveTheory
+        The prediction at the fitted values.
+    axis : str
+        "step" or "time".
+    """
+
+    rows_found: list[CurveRow]
+    curves: list[Curve]
+    theory: CurveTheory
+    axis: str
+
+    kind: ClassVar[str] = "numbers"
+    data: ClassVar[str] = "curves"
+
+    def draw(self, ax: Axes) -> None:
+        """Draw the curves as lines, and the fitted theory as dashes."""
+        draw_curves(ax, self.curves, self.theory, self.axis)
+
+
+def fit_curve(table: Any, free: str | Sequence[str] = ("init_scale",), **stated: Any) -> CurveFit:
+    r"""Fit the initial scale, the learning rate or the eigenvalues to your own training curves.
+
+    Parameters
+    ----------
+    table : path, data frame, mapping of columns, sequence of rows, or TrainingCurves
+        As of `check_curve`.
+    free : str or sequence of str
+        What is fitted: ``init_scale``; ``learning_rate``; ``eigenvalues``, each of them;
+        ``trace``, their sum; ``factor``, of the recorded losses.
+    **stated
+        How the curves were trained: the other arguments of `check_curve`.  Those of free
+        parameters are where the search begins.
+
+    Returns
+    -------
+    CurveFit
+        Values with intervals of 68 and 95 %, ``chi_square`` and ``holds``; ``print`` shows them,
+        ``plot`` draws the profiles and the curves.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, a name in ``free`` is unknown or cannot be fitted to
+        this table, or the curves have nothing to fit it to.
+    TypeError
+        If an argument is of another kind, or unknown.
+
+    Notes
+    -----
+    Plateaus, half-drops, durations and the losses at both ends are fitted by least squares on
+    logarithms; their errors are those of `check_curve`.  Initial weights that are not given are
+    random: for one run of merged attention with H heads that leaves the initial scale uncertain by
+    a factor of about :math:`1 \pm 1/\sqrt{2H}`.
+
+    References
+    ----------
+    Zhang, Singh, Latham and Saxe, ICML 2025 (arXiv:2501.16265).
+
+    Examples
+    --------
+    >>> import iclimit
+    >>> law = {"eigenvalues": [0.4, 0.3, 0.2, 0.1], "context": 31}
+    >>> times = [5 * k for k in range(40)]
+    >>> curve = iclimit.dynamics.merged_attention_curve(times, init_scale=1.5e-3, **law)
+    >>> more = {"model": "merged", "heads": 8, "init_scale": 1e-2, **law}
+    >>> fit = iclimit.fit_curve({"time": times, "loss": curve}, **more)
+    >>> fit.holds, 0.0005 < fit.values["init_scale"] < 0.002
+    (True, True)
+    """
+    names = (free,) if isinstance(free, str) else tuple(free)
+    for name in names:
+        check_choice("free", name, FREE)
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"free must be one or more different names, got {free!r}")
+    given = signature(check_curve).bind(table, **stated)
+    given.apply_defaults()
+    curves, axis, left_out, setting, *law = read_with_setting(**given.arguments)
+    _refuse_free(names, setting, known_start=bool(law[0]))
+    every = [each for name in names for each in _parameters(name, setting)]
+    bounds = tuple(
+        np.log([SCALES[end] if name == "init_scale" else FACTORS[end] for name in every])
+        for end in (0, 1)
+    )
+    x = np.zeros(len(every))
+    for _ in range(ROUNDS):
+        model = CurveModel.of(curves, every, setting, law, x)
+        near = np.maximum(bounds[0], x - FURTHEST), np.minimum(bounds[1], x + FURTHEST)
+        before, x = x, follow(model.residuals, x, near)
+        known = model.precision(x)
+        errors = np.array(list(known.standard_errors.values()))
+        if np.all(abs(x - before) < MOVED * np.maximum(errors, SHARPEST)):
+            break
+    profiles, parameters = _profiles(model, x, known, bounds, setting)
+    return CurveFit(
+        parameters,
+        float(np.sum(model.residuals(x) ** 2)),
+        len(model.rows),
+        known,
+        profiles,
+        left_out,
+        model.rows,
+        curves,
+        model.theory,
+        axis,
+    )
+
+
+def _refuse_free(names: Sequence[str], setting: CurveSetting, *, known_start: bool) -> None:
+    """Refuse what cannot be fitted."""
+    if not setting.timed and {"init_scale", "learning_rate"} & set(names):
+        raise ValueError(
+            "free must be eigenvalues, trace or factor where theory has no times (mixtures, other "
+            f"optimizers), got {', '.join(names)}"
+        )
+    if "init_scale" in names and known_start:
+        raise ValueError("free must not have init_scale if initial weights are given")
+    if "learning_rate" in names and setting.learning_rate is None:
+        raise ValueError("free must not have learning_rate for a table with times")
+    if {"eigenvalues", "trace"} <= set(names):
+        raise ValueError("free must have eigenvalues or trace, their common factor, not both")
+
+
+def _parameters(name: str, setting: CurveSetting) -> list[str]:
+    """Names of the numbers that a free name stands for."""
+    if name != "eigenvalues":
+        return [name]
+    return [f"eigenvalue_{number}" for number in range(1, len(setting.eigenvalues) + 1)]
+
+
+def _stated(name: str, setting: CurveSetting) -> float:
+    """What is stated of a parameter."""
+    if name.startswith("eigenvalue_"):
+        return setting.eigenvalues[int(name.removeprefix("eigenvalue_")) - 1]
+    special = {"trace": sum(setting.eigenvalues), "factor": setting.loss_unit}
+    return float(special[name] if name in special else getattr(setting, name))
+
+
+def changed_setting(setting: CurveSetting, names: Sequence[str], x: np.ndarray) -> CurveSetting:
+    """The setting with parameters multiplied by the exponentials of x."""
+    factors = dict(zip(names, np.exp(x).tolist(), strict=True))
+    eigenvalues = tuple(
+        value * factors.get("trace", 1.0) * factors.get(f"eigenvalue_{number}", 1.0)
+        for number, value in enumerate(setting.eigenvalues, 1)
+    )
+    rate = setting.learning_rate
+    return replace(
+        setting,
+        eigenvalues=eigenvalues,
+        init_scale=setting.init_scale * factors.get("init_scale", 1.0),
+        learning_rate=None if rate is None else rate * factors.get("learning_rate", 1.0),
+        loss_unit=setting.loss_unit * factors.get("factor", 1.0),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class CurveModel:
+    """What was found in curves, and what theory says of it at other parameters.
+
+    Attributes
+    ----------
+    names : sequence of str
+        Free parameters.
+    centre : ndarray (p,)
+        Where the numbers were found, and theory is expanded.
+    theory : CurveTheory
+        Prediction there.
+    rows : list of CurveRow
+        The numbers, with one standard error each.
+    slopes : ndarray (rows, p)
+        Of the logarithms of what theory says.
+    whitening : ndarray (rows, rows)
+        Makes the deviations independent.
+    """
+
+    names: Sequence[str]
+    centre: np.ndarray
+    theory: CurveTheory
+    rows: list[CurveRow]
+    slopes: np.ndarray
+    whitening: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        curves: Sequence[Curve],
+        names: Sequence[str],
+        setting: CurveSetting,
+        law: Sequence[Any],
+        x: np.ndarray,
+    ) -> CurveModel:
+        """Model of what is found in the curves with the theory at these parameters."""
+        theory = predict_curve(changed_setting(setting, names, x), *law)
+        # What all half-drops have in common is no further number.
+        rows = [row for row in compare_curves(curves, theory)[0] if row.quantity != "half-drops"]
+        rows = [row for row in rows if row.found > 0 and math.isfinite(row.theory)]
+        if len(rows) < 2:
+            raise ValueError("nothing but the initial loss is found in the curves")
+        columns = []
+        for move in STEP * np.eye(len(x)):
+            high, low = (
+                predict_curve(changed_setting(setting, names, end), *law, theory.fluctuations)
+                for end in (x + move, x - move)
+            )
+            columns.append([math.log(_value(r, high) / _value(r, low)) / (2 * STEP) for r in rows])
+        sized = [_with_one_error(row) for row in rows]
+        cholesky = np.linalg.cholesky(_correlations(rows, sized, theory))
+        return cls(names, x, theory, sized, np.transpose(columns), np.linalg.inv(cholesky))
+
+    def residuals(self, x: np.ndarray) -> np.ndarray:
+        """Independent deviations of variance 1 (..., rows) at parameters (..., p)."""
+        factors = np.exp(np.asarray(x - self.centre) @ self.slopes.T)
+        lines = factors.reshape(-1, len(self.rows)).tolist()
+        z = [[_at(row, f).z for row, f in zip(self.rows, line, strict=True)] for line in lines]
+        return np.reshape(z, factors.shape) @ self.whitening.T
+
+    def precision(self, x: np.ndarray) -> Precision:
+        """Fisher matrix at these parameters."""
+        _, slopes = values_and_slopes(self.residuals, x)
+        return Precision(list(self.names), slopes.T @ slopes)
+
+
+def _at(row: CurveRow, factor: float) -> CurveRow:
+    """The row beside another theory."""
+    return replace(row, theory=row.theory * factor)
+
+
+def _value(row: CurveRow, theory: CurveTheory) -> float:
+    """What theory says of a row, up to a factor that hardly depends on the parameters."""
+    number = theory.setting.learned.index(row.learned)
+    if row.quantity in ("half-drop", "duration"):
+        times = theory.half_drops if row.quantity == "half-drop" else theory.durations
+        return float(times[number - 1])
+    return (
+        2 * float(theory.growth[0]) if row.quantity == "growth" else float(theory.levels[number])
+    )
+
+
+def _with_one_error(row: CurveRow) -> CurveRow:
+    """The row with half of its allowance as a further standard error."""
+    error = math.hypot(row.standard_error, row.allowed / 2, SHARPEST)
+    return replace(row, standard_error=error, allowance=0.0, below=0.0, above=0.0)
+
+
+def _correlations(
+    rows: Sequence[CurveRow], sized: Sequence[CurveRow], theory: CurveTheory
+) -> np.ndarray:
+    """Correlations of the deviations: of half-drops over starts, of all over training sets."""
+    fluctuations, start, losses = theory.fluctuations, theory.start, len(theory.levels)
+    numbers = [theory.setting.learned.index(row.learned) for row in rows]
+    halves = np.array([row.quantity == "half-drop" for row in rows])
+    timed = np.array([row.quantity in ("half-drop", "duration", "growth") for row in rows])
+    drops = np.maximum(np.array(numbers) - 1, 0)
+    counts = np.sqrt([row.curves for row in rows])
+    # Training sets on which weights grow faster have larger losses and earlier drops.
+    sizes = np.where(timed, -fluctuations.rates[drops], fluctuations.losses[numbers])
+    sizes *= np.where([row.quantity == "duration" for row in rows], DURATION_SPREAD, 1.0)
+    sizes *= np.where([row.quantity == "growth" for row in rows], -1.0, 1.0) / counts
+    places = np.where(timed, losses + drops, numbers)
+    covariance = np.outer(sizes, sizes) * fluctuations.correlations[np.ix_(places, places)]
+    of_starts = np.nan_to_num(start.covariance[np.ix_(drops, drops)])
+    shares = 1 / np.outer(counts, counts) + 1 / start.draws
+    covariance += np.outer(halves, halves) * of_starts * shares
+    errors = np.array([row.standard_error for row in sized])
+    correlations = covariance / np.outer(errors, errors)
+    np.fill_diagonal(correlations, 1.0)
+    return correlations
+
+
+def _profiles(
+    model: CurveModel, x: np.ndarray, known: Precision, bounds: Bounds, setting: CurveSetting
+) -> tuple[dict[str, Profile], list[Any]]:
+    """Profiles by name, and parameters with their intervals."""
+    profiles, parameters = {}, []
+    for index, (name, error) in enumerate(known.standard_errors.items()):
+        curve = profiles[name] = profile(model.residuals, x, index, error, bounds)
+        start = _stated(name, setting)
+        parameters.append(fitted_parameter(name, curve, start, error, start=start, factor=False))
+    return profiles, parameters

@@ -1,0 +1,225 @@
+"""Fitted parameters with their intervals, as text, numbers and figures."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import chdtrc
+
+from iclimit.drawing import Axes, Figure, finish, panels
+from iclimit.notation import PARAMETERS
+from iclimit.results import Result
+from iclimit.statistics import FALSE_ALARM
+from iclimit.tables import aligned
+from iclimit.validation.yours.least_squares import LEVELS, Precision, Profile
+
+# Parameters that are known by themselves, not by their logarithms.
+LINEAR = ("offset",)
+
+
+@dataclass(frozen=True)
+class FittedParameter:
+    """An effective parameter.
+
+    Attributes
+    ----------
+    name : str
+        Name of the parameter.
+    value : float
+        The best value; the factor of what the table says if the rows have different values.
+    standard_error : float
+        By the Fisher matrix.
+    low_68, high_68, low_95, high_95 : float
+        Ends of intervals by the profile of chi-square; an end of the searched range where open.
+    start : float
+        Where the search began: what the table says, if it says anything.
+    factor : bool
+        Whether the value is a factor of what the rows say.
+    """
+
+    name: str
+    value: float
+    standard_error: float
+    low_68: float
+    high_68: float
+    low_95: float
+    high_95: float
+    start: float
+    factor: bool
+
+
+def fitted_parameter(
+    name: str, curve: Profile, unit: float, error: float, *, start: float, factor: bool
+) -> FittedParameter:
+    """Parameter from its profile over the logarithm of its value in this unit."""
+    ends = [end for level in LEVELS for end in curve.interval(level)]
+    numbers = np.array([curve.values[curve.best], *ends])
+    numbers = numbers if name in LINEAR else unit * np.exp(numbers)
+    value, *spans = numbers.tolist()
+    error *= 1.0 if name in LINEAR else value
+    return FittedParameter(name, value, error, *spans, start, factor)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ParameterFit(Result):
+    """Parameters that explain data best.
+
+    Attributes
+    ----------
+    parameters : list of FittedParameter
+        The free parameters with their intervals.
+    chi_square : float
+        Weighted sum of squared deviations at the best values.
+    count : int
+        Number of measured values.
+    precision : Precision
+        Fisher matrix, standard errors, correlations and degeneracies of the logarithms.
+    profiles : dict of Profile
+        Chi-square around the best values by name, over logarithms.
+    notes : list of str
+        What was assumed.
+    """
+
+    parameters: list[FittedParameter]
+    chi_square: float
+    count: int
+    precision: Precision
+    profiles: dict[str, Profile]
+    notes: list[str]
+
+    # What was measured, and what it was read from, in words.
+    kind: ClassVar[str] = "errors"
+    data: ClassVar[str] = "table"
+
+    @property
+    def values(self) -> dict[str, float]:
+        """Best values by name."""
+        return {each.name: each.value for each in self.parameters}
+
+    @property
+    def degrees(self) -> int:
+        """Degrees of freedom: errors minus parameters."""
+        return self.count - len(self.parameters)
+
+    @property
+    def p_value(self) -> float:
+        """Probability of a larger chi-square if runs follow the theory at some parameters."""
+        return float(chdtrc(self.degrees, self.chi_square)) if self.degrees > 0 else 1.0
+
+    @property
+    def holds(self) -> bool:
+        """Whether the theory at these parameters explains the table."""
+        return self.p_value >= FALSE_ALARM
+
+    @property
+    def conclusions(self) -> list[str]:
+        """Whether the parameters explain the table, and what is not told apart."""
+        words = (
+            "1 parameter" if len(self.parameters) == 1 else f"{len(self.parameters)} parameters"
+        )
+        head = f"chi-square {self.chi_square:.1f} for {self.count} {self.kind} and {words}"
+        verdict = f"p = {self.p_value:.2g}: "
+        verdict += (
+            f"the theory explains the {self.data}"
+            if self.holds
+            else f"no values explain the {self.data}"
+        )
+        if self.degrees <= 0:
+            verdict = f"as many parameters as {self.kind}: nothing is left to contradict them"
+        return [f"{head}, {verdict}.", *self.precision.degeneracies, *self.notes]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The parameters with their intervals."""
+        return [vars(each) for each in self.parameters]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers and lists."""
+        names = ("chi_square", "count", "degrees", "p_value", "holds", "conclusions")
+        numbers = {name: getattr(self, name) for name in names}
+        return numbers | {
+            "rows": self.rows(),
+            "correlations": self.precision.correlations.tolist(),
+        }
+
+    def __str__(self) -> str:
+        """Table of the parameters, and what they say."""
+        lines = [["", "value", *(f"{level} %" for level in LEVELS), "started from"]]
+        for each in self.parameters:
+            spans = [
+                f"{low:.4g} to {high:.4g}"
+                for low, high in ((each.low_68, each.high_68), (each.low_95, each.high_95))
+            ]
+            lines.append(
+                [
+                    each.name,
+                    f"{each.value:.4g}",
+                    *spans,
+                    f"{each.start:.4g}{' (factor)' * each.factor}",
+                ]
+            )
+        return "\n".join([*aligned(lines, "<>"), *self.conclusions])
+
+    def _natural(self, number: int, x: np.ndarray) -> np.ndarray:
+        """Values of a parameter from logarithms, or from offsets themselves."""
+        found = self.parameters[number]
+        curve = self.profiles[found.name]
+        if found.name in LINEAR:
+            return x
+        return np.asarray(found.value * np.exp(x - curve.values[curve.best]))
+
+    def draw_figure(self, figure: Figure, /, **_: Any) -> list[Axes]:
+        """Draw profiles of chi-square, ellipses of pairs of parameters, and the deviations."""
+        names, size = self.precision.names, max(len(self.parameters), 2)
+        axes = panels(
+            figure,
+            size,
+            size if len(names) > 1 else 1,
+            width=3.6 * size,
+            height=3.2 * (size if len(names) > 1 else 1),
+        )
+        for i in range(len(names)):
+            self._draw_profile(axes[i * size + i], i)
+            for j in range(i):
+                self._draw_pair(axes[i * size + j], j, i)
+            for j in range(i + 1, size):
+                axes[i * size + j].set_visible(j == size - 1 and i == 0)
+        self.draw(axes[size - 1])
+        return axes
+
+    def _draw_profile(self, ax: Axes, number: int) -> None:
+        curve = self.profiles[self.precision.names[number]]
+        fine = np.linspace(curve.values[0], curve.values[-1], 200)
+        ax.plot(self._natural(number, fine), curve.root(fine) ** 2)
+        for level, rise in LEVELS.items():
+            ax.axhline(rise, color="0.6", linewidth=0.8, linestyle="--")
+            ax.text(0.02, rise, f"{level} %", transform=ax.get_yaxis_transform(), fontsize="small")
+        ax.set_ylim(0, 2 * LEVELS[95])
+        finish(ax, _label(self.parameters[number]), "rise of chi-square")
+
+    def _draw_pair(self, ax: Axes, j: int, i: int) -> None:
+        names = self.precision.names
+        best = [self.profiles[name].values[self.profiles[name].best] for name in names]
+        part = self.precision.covariance[np.ix_([j, i], [j, i])]
+        circle = np.exp(1j * np.linspace(0, 2 * np.pi, 200))
+        for level, colour in zip((0.68, 0.95), ("0.2", "0.6"), strict=True):
+            radius = math.sqrt(-2 * math.log(1 - level))
+            ring = radius * np.linalg.cholesky(part) @ [circle.real, circle.imag]
+            places = [
+                self._natural(k, best[k] + each) for k, each in zip((j, i), ring, strict=True)
+            ]
+            ax.plot(*places, color=colour)
+        for k in (j, i):
+            points = self.profiles[names[k]].points
+            ax.plot(*(self._natural(m, points[:, m]) for m in (j, i)), ":", linewidth=1)
+        ax.plot(*(self._natural(m, best[m]) for m in (j, i)), "k+")
+        finish(ax, *(_label(self.parameters[m]) for m in (j, i)))
+
+
+def _label(found: FittedParameter) -> str:
+    known = PARAMETERS.get(found.name)
+    text = f"${known.symbol}$" if known is not None and known.symbol else ""
+    text = text or found.name.replace("_", " ")
+    return f"factor of {text}" if found.factor else text
