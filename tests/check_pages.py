@@ -1,15 +1,19 @@
-"""Every built page, opened from disk in a browser: `make site` builds them and runs this.
+"""Every built page in a browser: `make site` builds them and runs this.
+
+A page of each kind is opened from disk.  The contents of the others, of which there are hundreds,
+are shown one after another within an open page, which loads styles and scripts once.
 
 The name keeps it out of the other tests, which do not build the documentation.
 """
 
 import re
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from started_browser import console_errors, open_page, serious_findings
 
-HTML = Path(__file__).resolve().parents[1] / "docs" / "_build" / "html"
+HTML = (Path(__file__).resolve().parents[1] / "docs" / "_build" / "html").resolve()
 PAGES = sorted(page for page in HTML.rglob("*.html") if "_static" not in page.parts)
 
 TELEPHONE, SCREEN = 390, 1400
@@ -30,9 +34,35 @@ TYPICAL = (
     "theory/pretraining/icl.html",
     "notation.html",
 )
-"""A page of each kind."""
+"""A page of each kind; only the explorer's has a frame."""
+
+FRAME = HTML / TYPICAL[5]
+"""Within which the others are shown; it has formulas, so that it draws theirs."""
 
 TEX = re.compile(r"\\[(\[]|\$\$|\\[a-zA-Z]{2,}")
+
+SHOW = """
+const [text, address] = arguments, done = arguments[arguments.length - 1];
+const page = new DOMParser().parseFromString(text, "text/html");
+document.querySelectorAll("img").forEach(each => each.removeAttribute("src"));
+document.querySelector("link[rel=icon]")?.remove(); // it would be looked for beside the page shown
+document.body.remove();
+document.querySelector("base")?.remove();
+const base = document.createElement("base");
+base.href = address; // of images
+document.head.prepend(base);
+document.title = page.title;
+performance.clearResourceTimings();
+MathJax.startup.document.clear();
+MathJax.texReset();
+const images = page.querySelectorAll("img");
+images.forEach(each => { each.loading = "eager"; });
+document.documentElement.append(document.adoptNode(page.body));
+const loaded = [...images].map(each => each.complete
+  ? null : new Promise(end => { each.onload = each.onerror = end; }));
+Promise.all([MathJax.typesetPromise(), ...loaded]).then(() => done());
+"""
+"""Scripts that a page has in its body are not run, and no copy buttons are made."""
 
 LOOK = """
 const done = arguments[arguments.length - 1];
@@ -51,6 +81,9 @@ drawn.then(() => {
 });
 """
 
+ROWS = "document.querySelectorAll('tr:nth-child(n+16)').forEach(each => each.remove())"
+"""Tables end after some rows, as the others are like them and take axe-core ten seconds."""
+
 CUT = """
 return [...document.querySelectorAll("div.math svg")].filter(formula => {
   const box = formula.closest("div.math"), number = box.querySelector(".eqno");
@@ -61,17 +94,20 @@ return [...document.querySelectorAll("div.math svg")].filter(formula => {
 """Displayed formulas that reach beyond their column, or below their number."""
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(HTML)))
-def test_page(browser, page):
-    open_page(browser, page)
-    found = browser.execute_async_script(LOOK)
-    assert not TEX.findall(found["text"])
-    assert found["formulas"] <= found["drawn"]
-    assert not found["misread"]
-    assert [name for name in found["requests"] if not name.startswith(("file:", "data:"))] == []
+def name_of(page):
+    return page.relative_to(HTML).as_posix()
+
+
+def check(browser):
+    """What is in the page, and what it says, is drawn without errors and in its width."""
+    seen = browser.execute_async_script(LOOK)
+    assert not TEX.findall(seen["text"])
+    assert seen["formulas"] <= seen["drawn"]
+    assert not seen["misread"]
+    assert [name for name in seen["requests"] if not name.startswith(("file:", "data:"))] == []
     assert console_errors(browser) == []
     both = sorted((TELEPHONE, SCREEN), key=lambda width: width not in LAST)
-    widths = both if found["formulas"] else [TELEPHONE]
+    widths = both if seen["formulas"] else [TELEPHONE]
     LAST[:] = widths[-1:]
     for width in widths:
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
@@ -82,17 +118,47 @@ def test_page(browser, page):
             assert browser.execute_script(CUT) == []
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("name", TYPICAL)
-def test_accessibility_without_serious_findings(browser, name, theme):
-    features = [{"name": "prefers-color-scheme", "value": theme}]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-    open_page(browser, HTML / name)
-    browser.execute_async_script(LOOK)
-    # Themes differ in their colours only.
-    rules = {"runOnly": {"type": "rule", "values": ["color-contrast"]}} if theme == "dark" else {}
-    assert serious_findings(browser, **rules) == []
+def test_opened_page(browser, name):
+    for theme in ("dark", "light"):
+        features = [{"name": "prefers-color-scheme", "value": theme}]
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        open_page(browser, HTML / name)
+        check(browser)
+        browser.execute_script(ROWS)
+        # Themes differ in their colours only.
+        dark = theme == "dark"
+        rules = {"runOnly": {"type": "rule", "values": ["color-contrast"]}} if dark else {}
+        assert serious_findings(browser, **rules) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_content_of_page(browser, page):
+    if browser.current_url != FRAME.as_uri():
+        open_page(browser, FRAME)
+        browser.execute_async_script(LOOK)
+    browser.execute_async_script(SHOW, page.read_text("utf-8"), page.as_uri())
+    check(browser)
+
+
+def test_what_pages_refer_to_is_there():
+    """Pictures, styles and scripts, and the pages behind links."""
+    exists, missing = {}, set()
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        for name in set(re.findall(r"""\s(?:src|href)=["']([^"']+)["']""", text)):
+            path, _, _ = unquote(name).partition("#")
+            if path and not re.match(r"[a-z]+:", path):
+                target = (page.parent / path.partition("?")[0]).resolve()
+                if target not in exists:
+                    exists[target] = target.exists()
+                if not exists[target]:
+                    missing.add((name_of(page), name))
+    assert missing == set()
 
 
 def test_there_are_pages():
     assert len(PAGES) > 300
+    assert all((HTML / name).exists() for name in TYPICAL)
+    frames = [name_of(page) for page in PAGES if "<iframe" in page.read_text("utf-8")]
+    assert frames == ["explorer.html"]

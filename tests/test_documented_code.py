@@ -44,8 +44,9 @@ LEFT_OUT = {
     "--simulate dim=32:48:64 --scheduler tcp://10.0.0.1:8786 -o phase.png": "needs a Dask cluster",
 }
 
-# Flags behind those of the commands with these beginnings, which then learn or ask less.
+# What follows the commands with these beginnings, which then learn, simulate or judge less.
 SHORTENED = {
+    "validate --compare": "solver task-alignment",  # all claims: `test_resolution.py`
     "curve icl_error --tau 0.5:4:30": "--target-relative-error 20%",
     "curve icl_error --kappa": "--simulate dim=8,points=2,repeats=2",
     "curve task_gap": "--simulate dim=8,points=2,repeats=2",
@@ -225,6 +226,14 @@ BEFORE = {
 
 # Verbs whose exit status 1 is a verdict.
 JUDGES = {"check", "check-curve", "fit", "train"}
+
+
+@pytest.fixture(autouse=True)
+def own_store(stores, monkeypatch):
+    """One run store for all pages, so that what several of them show is simulated once."""
+    path = stores / "documentation.sqlite"
+    monkeypatch.setenv("ICLIMIT_STORE", str(path))
+    return path
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import pytest
 
 from iclimit.validation import CLAIMS, validate
 from iclimit.validation.judge.coverage import coverage, uncovered_reason
+from iclimit.validation.judge.record import compare_with_record
 
 COVERED = 0.02
 """Largest resolution of a function that counts as covered."""
@@ -21,6 +22,7 @@ def test_what_a_validation_states_that_it_would_have_noticed():
     claims_hold_and_fail_when_the_theory_is_off_by_the_stated_resolution(run)
     no_allowance_is_larger_than_a_third_of_the_resolution(run)
     every_function_is_covered_or_there_is_a_reason(run)
+    assert compare_with_record(run).holds
 
 
 def claims_hold_and_fail_when_the_theory_is_off_by_the_stated_resolution(run):
