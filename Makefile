@@ -27,9 +27,11 @@ unit: .venv/dev
 test-slow: .venv/dev browser
 	$(MAKE) --no-print-directory -j2 slow site
 
-# Importing the files without long tests would take each worker ten seconds.
+# Importing the files without long tests would take each worker ten seconds.  The validation of all
+# claims, the longest test, comes first.
 slow: .venv/dev
-	$(BIN)/python -m pytest -n auto --dist worksteal -m slow $$(grep -rl mark.slow tests --include='test_*.py')
+	$(BIN)/python -m pytest -n auto --dist worksteal -m slow tests/validation/judge/test_resolution.py \
+	    $$(grep -rl mark.slow tests --include='test_*.py')
 
 # Chromium for the tests of pages, which are skipped without it.
 browser:

@@ -186,7 +186,7 @@ SMALL_PROMPTS = (
 )
 SMALL_HEAD = "train softmax --dim 5 --context 10 --steps 20 -o head.npz"
 SMALL_SIMULATION = (
-    "curve icl_error --tau 0.5,2 --alpha 1 --kappa 0.5 --rho 0.1 --simulate dim=8,repeats=2 "
+    "curve icl_error --tau 2 --alpha 1 --kappa 0.5 --rho 0.1 --simulate dim=8,repeats=2 "
     "-o simulated.csv"
 )
 MERGED = "--white 5 --context 20 --heads 8 --init-scale 1e-3 --learning-rate 0.01"

@@ -96,8 +96,8 @@ for (const each of document.getAnimations())
 document.querySelectorAll("mjx-container > *").forEach(each => each.replaceChildren());
 return axe.run({exclude: [["mjx-container"]]}, arguments[0]);
 """
-"""Colours are judged behind a transition.  Formulas, thousands of strokes, would take minutes: they
-are emptied."""
+"""Colours are judged behind a transition.  Formulas, thousands of strokes, are emptied: they would
+take minutes."""
 
 
 def serious_findings(driver, **options):
