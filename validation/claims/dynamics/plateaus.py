@@ -24,7 +24,7 @@ from iclimit.validation.claims.dynamics.staircase_flows import (
 )
 from iclimit.validation.rows import Rows, call, drawing, judged, run
 
-SCALES = (1e-4, 1e-6)
+SCALES = (1e-6, 1e-8)
 # Relative, at the smaller initial weights (measured: at most 2e-14).
 HEIGHT_TOLERANCE = 1e-8
 
@@ -41,8 +41,8 @@ def rows(effort: Effort) -> Rows:
     }
     # Relative, of what the wait between two drops of one head gains from the larger to the smaller
     # initial weights.  Errors fall as powers of the weights that are the smaller, the closer the
-    # eigenvalues (measured: at most 3e-5 for D = 4, 2e-3 for D = 8).
-    tolerance = effort.pick(quick=1e-3, medium=1e-2)
+    # eigenvalues (measured: at most 3e-7 for D = 4, 4e-3 for D = 8).
+    tolerance = effort.pick(quick=1e-5, medium=1e-2)
     yield judged(call(compare_flows, dim, tolerance, flows))
     yield drawing(draw, dim, {rank: flows[rank, 0][-1] for rank in ranks})
 
