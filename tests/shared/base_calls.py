@@ -5,9 +5,10 @@ import inspect
 
 import numpy as np
 from public_functions import FUNCTIONS, parameters_of
+from sympy import Eq, Symbol
 
 from iclimit.asymptotics.depth import balanced_saddle, depth_loss
-from iclimit.asymptotics.descent import derive_learning_rate
+from iclimit.asymptotics.derivation import Derivation
 from iclimit.asymptotics.dynamics import merged_attention_drop, separate_attention_staircase
 from iclimit.asymptotics.pretraining import JointSpectrum
 from iclimit.asymptotics.spectra import (
@@ -123,7 +124,7 @@ INSTANCES = {
     "TwoPoint": TwoPoint(ATOMS, alpha=1.0),
     "Uniform": Uniform(1.0, 2.0),
     "Wishart": Wishart(context=6, dim=3),
-    "Derivation": derive_learning_rate(),
+    "Derivation": Derivation((("state the loss", Eq(Symbol("L"), Symbol("x") ** 2)),)),
     "Staircase": separate_attention_staircase(**HEADS, eigenvalues=[1.0, 2.0], context=6),
     "MergedDrop": merged_attention_drop(eigenvalues=[1.0, 2.0], context=6, init_scale=0.01),
     "BalancedSaddle": balanced_saddle([1.0, 2.0], weights=[0.5, 0.5], depth=2),
