@@ -23,9 +23,9 @@ PAGES = [
     if ">>>" in page.read_text(encoding="utf-8")
 ]
 MODULES = [
-    name
-    for _, name, _ in pkgutil.walk_packages(iclimit.__path__, "iclimit.", onerror=lambda _: None)
-    if not name.endswith("__main__")
+    each.name
+    for each in pkgutil.walk_packages(iclimit.__path__, "iclimit.", onerror=lambda _: None)
+    if b">>>" in Path(each.module_finder.find_spec(each.name).origin).read_bytes()
 ]
 
 
