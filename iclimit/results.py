@@ -31,6 +31,9 @@ _SCALARS = (int, float, str)
 # in a notebook.
 _FEW, _LONGEST, _ROWS = 6, 60, 10
 
+# Width and height of the figure in a notebook, in inches.
+_SMALL = 4.8, 3.2
+
 
 class Result:
     """Base of data classes that hold results.
@@ -207,6 +210,18 @@ class Result:
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def _repr_html_(self) -> str:
+        """Text or table, and the figure below it if there is one."""
+        if type(self).draw is Result.draw:
+            return self._text_html()
+        from iclimit.drawing import house_style, new_figure, picture
+        from iclimit.html_parts import embedded
+
+        with house_style():
+            figure = new_figure(*_SMALL)
+            self.draw_figure(figure)
+            return self._text_html() + embedded(picture(figure, ".png"), type(self).__name__)
+
+    def _text_html(self) -> str:
         own = type(self)
         if own.__str__ is not object.__str__:
             return f"<pre>{html.escape(str(self))}</pre>"

@@ -119,7 +119,7 @@ def test_long_results_print_in_short():
     ):
         assert len(repr(result)) < 500
         assert "\n" not in repr(result)
-        assert len(result._repr_html_()) < 5000
+        assert len(result._text_html()) < 5000
 
 
 def test_numbers_are_in_what_is_printed():
