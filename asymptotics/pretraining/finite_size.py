@@ -423,6 +423,8 @@ def _timed(
     name: str, gates: Any, dim: int, context: int, rho: float, drift: float, correlation: float
 ) -> TimedContexts | None:
     """Contexts in which the order of the pairs matters; None where it does not."""
+    if gates is None and not (drift or correlation):
+        return None
     weights = np.ones(context)
     if gates is not None:
         weights = parse_array(name, gates, (context,))
@@ -430,8 +432,6 @@ def _timed(
             check_arguments(gates=float(each))
         if not np.any(weights):
             raise ValueError(f"{name} must not all be zero, got {gates!r}")
-    if not (drift or correlation or gates is not None):
-        return None
     return TimedContexts(dim, rho, tuple(weights.tolist()), drift, correlation)
 
 

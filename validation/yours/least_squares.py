@@ -68,7 +68,7 @@ class Precision(Result):
     @property
     def covariance(self) -> np.ndarray:
         """Inverse of the Fisher matrix; enormous along what the data do not fix."""
-        scales = np.sqrt(np.maximum(np.diag(self.fisher), 1e-300))
+        scales = np.sqrt(np.maximum(np.diag(self.fisher), 1e-250))
         values, vectors = np.linalg.eigh(self.fisher / np.outer(scales, scales))
         directions = vectors / scales[:, None]
         return np.asarray((directions / np.maximum(values, 1e-12)) @ directions.T)

@@ -84,3 +84,4 @@ def test_degeneracies_are_named():
 def test_inverse_of_a_singular_matrix_is_enormous():
     errors = Precision(["a", "b"], np.ones((2, 2))).standard_errors
     assert min(errors.values()) > 1e5
+    assert Precision(["a"], np.zeros((1, 1))).standard_errors["a"] > 1e5

@@ -172,9 +172,10 @@ def _misfit(row: Comparison) -> float:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A mistake with its fitted value and interval, and twice its negative log-likelihood."""
+    """A mistake, also in words, with twice its negative log-likelihood and its fitted value."""
 
     mistake: Mistake
+    text: str
     misfit: float
     penalty: float = 0.0
     values: tuple[float, float, float] | None = None
@@ -224,7 +225,7 @@ def explain(
         candidates = list[_Candidate]()
         for pair, predictions in pairs:
             misfit = screened.misfit(screened.changed(pair, math.nan, predictions))
-            candidates.append(_Candidate(pair, misfit, penalty))
+            candidates.append(_Candidate(pair, pair.text, misfit, penalty))
         fits += _confirmed(table, screened, candidates)
         tried += [pair for pair, _ in pairs]
     fits.sort(key=lambda fit: fit.misfit)
@@ -236,7 +237,8 @@ def _tried(table: _Table, mistake: Mistake, predicted: _Predicted) -> _Candidate
     """A mistake without a fitted value; its predictions are kept."""
     predictions = table.predictions(mistake, math.nan, cheap=True)
     predicted[mistake.text] = mistake, predictions
-    return _Candidate(mistake, table.misfit(table.changed(mistake, math.nan, predictions)))
+    misfit = table.misfit(table.changed(mistake, math.nan, predictions))
+    return _Candidate(mistake, mistake.text, misfit)
 
 
 def _fitted(table: _Table, mistake: Mistake) -> _Candidate:
@@ -255,7 +257,11 @@ def _fitted(table: _Table, mistake: Mistake) -> _Candidate:
     # Of a normal likelihood, this share of a uniform law in the logarithm.
     covered = math.sqrt(2 * math.pi / LEVELS[95]) * (ends[1] - ends[0]) / 2
     penalty = 2 * math.log(float(np.ptp(model.bounds)) / covered)
-    return _Candidate(mistake, misfit, penalty, (value, lower, upper))
+    below, above = np.isclose(ends, np.ravel(model.bounds))
+    span = f"{lower:.4g} or more" if above else f"{lower:.4g} to {upper:.4g}"
+    span = f"{upper:.4g} or less" if below else span
+    text = mistake.text.format(f"{value:.4g} ({span})")
+    return _Candidate(mistake, text, misfit, penalty, (value, lower, upper))
 
 
 def _judged_run(row: RowDeviation) -> MeasuredRun:
@@ -294,11 +300,7 @@ def _confirmed(table: _Table, screened: _Table, candidates: Sequence[_Candidate]
         misfit = table.misfit(changed)
         if misfit < whole - BETTER and _explains(table, mistake, changed):
             misfit += candidate.penalty
-            if values:
-                text = mistake.text.format("{:.4g} ({:.4g} to {:.4g})".format(*values))
-                yield Fit(text, chi_square(changed), misfit, *values)
-            else:
-                yield Fit(mistake.text, chi_square(changed), misfit)
+            yield Fit(candidate.text, chi_square(changed), misfit, *(values or ()))
 
 
 def _explains(table: _Table, mistake: Mistake, changed: Sequence[RowDeviation]) -> bool:

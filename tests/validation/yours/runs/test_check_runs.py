@@ -600,6 +600,9 @@ def test_extreme_rows_are_not_judged_or_contradict(monkeypatch):
     check = check_runs(rows, draws=2)
     assert check.judged == 1
     assert sum("predictions go up to" in note for note in check.notes) == 2
+    # As many prompts as no memory holds, and contexts as long if columns are exchanged.
+    long = check_runs([GOOD | {"tau": 1e15, "icl": 0.5}], draws=2)
+    assert (long.judged, long.holds) == (1, False)
     zero = check_runs([GOOD | {"icl": 0.0}], draws=2)
     assert (zero.judged, zero.holds) == (1, False)
     with pytest.raises(TypeError, match="columns must map names to those of the table, got"):
