@@ -38,6 +38,8 @@ def _check_flags(parser: OneLineParser) -> None:
     add_flags(parser, check_runs, table=TABLE, **changes)
     group = parser.add_argument_group("parameters that all rows share")
     written = {"runs": ("int", "runs behind each mean")}
+    written["test_context"] = ("int", "examples in a test prompt, if not those of the pretraining")
+    written["test_rho"] = ("float", "noise of test prompts, if not that of the pretraining")
     written["estimator"] = ('{"attention", "dmmse", "ridge"}', "whose errors these are")
     for name in PARAMETER_COLUMNS:
         add_flag(group, name, written.get(name, ("", "")))
@@ -51,8 +53,9 @@ def check(options: argparse.Namespace) -> int:
     """Check your own results of pretrained linear attention against the theory.
 
     FILE is a table (.csv, .json, .parquet). Its columns are dim; context or alpha;
-    tasks or kappa; prompts or tau; rho or noise_variance; ridge (0 without it); and
-    what was measured: icl, the error on fresh tasks; idg, that on the pretraining
+    tasks or kappa; prompts or tau; rho or noise_variance; ridge (0 without it);
+    test_context and test_rho, where tests differ from the pretraining; and what was
+    measured: icl, the error on fresh tasks; idg, that on the pretraining
     tasks; or gap, their difference. A row is a mean, with its standard error
     (icl_se) or with the standard deviation and the number of runs (icl_sd, runs).
     Rows without these are single runs, and those of one setting are averaged.

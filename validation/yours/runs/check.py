@@ -195,7 +195,8 @@ def check_runs(
     table : path, data frame, mapping of columns or sequence of rows
         A file (.csv, .json or .parquet), or anything with columns or with rows that are mappings.
         Columns: ``dim``; ``context`` or ``alpha``; ``tasks`` or ``kappa``; ``prompts`` or
-        ``tau``; ``rho`` or ``noise_variance``; ``ridge`` (0 without it); one or more of ``icl``,
+        ``tau``; ``rho`` or ``noise_variance``; ``ridge`` (0 without it); ``test_context`` and
+        ``test_rho`` where test prompts differ from the pretraining; one or more of ``icl``,
         ``idg`` and ``gap`` (their difference).  A row is either a mean, with its standard error
         (``icl_se``) or the standard deviation of its runs (``icl_sd`` and ``runs``), or a single
         run: without such columns, rows of one setting are taken together.  Where there is no error

@@ -45,7 +45,13 @@ from iclimit.validation.yours.least_squares import (
 )
 from iclimit.validation.yours.runs.judgement import likeness
 from iclimit.validation.yours.runs.measured import ATTENTION, MEASURED, RATIOS, MeasuredRun
-from iclimit.validation.yours.runs.predictions import Prediction, Theory, limit_errors, predict
+from iclimit.validation.yours.runs.predictions import (
+    Prediction,
+    Theory,
+    limit_errors,
+    predict,
+    ratios_of_tests,
+)
 
 # What may be free, as the powers with which it multiplies parameters and errors.
 FREE: dict[str, dict[str, float]] = {
@@ -163,7 +169,8 @@ class RunModel:
         """Logarithms of the limit (..., runs, 2), with the threshold where that of the runs is."""
         attention = np.array([run.estimator == ATTENTION for run in self.runs])
         dims = np.array([run.sizes["dim"] for run in self.runs])
-        shifted = {**ratios, "tau": ratios["tau"] * dims / (dims + 1)}
+        tests = ratios_of_tests(self.runs)
+        shifted = {**ratios, **tests, "tau": ratios["tau"] * dims / (dims + 1)}
         with np.errstate(divide="ignore"):
             return np.log(np.where(attention[:, None], limit_errors(shifted, self.structure), 1.0))
 

@@ -101,6 +101,9 @@ ERROR_BARS = {"_se": ("stderr", "sem", "err", "error", "ste"), "_sd": ("std", "s
 ATTENTION = "attention"
 ESTIMATORS = (ATTENTION, "dmmse", "ridge")
 
+# Law of the test prompts where it is not that of the pretraining: examples, and noise.
+TESTS = ("test_context", "test_rho")
+
 PARAMETER_COLUMNS = (
     "dim",
     *(name for pair in RATIOS.items() for name in pair),
@@ -109,6 +112,7 @@ PARAMETER_COLUMNS = (
     "ridge",
     "runs",
     "estimator",
+    *TESTS,
 )
 
 # From fewer single runs their error bar is not estimated, but predicted.
@@ -149,6 +153,8 @@ class MeasuredRun:
         Whether standard deviations of single runs were given.
     estimator : {"attention", "dmmse", "ridge"}
         Whose errors these are.
+    tests : dict
+        Law of the test prompts (`TESTS`) where the table states it.
     """
 
     rows: tuple[int, ...]
@@ -161,18 +167,21 @@ class MeasuredRun:
     unrounded: Mapping[str, float] = field(default_factory=dict)
     deviations_given: bool = False
     estimator: str = ATTENTION
+    tests: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
         """Rows and parameters in words."""
         rows = f"row {self.rows[0]}" if len(self.rows) == 1 else f"{len(self.rows)} rows"
         sizes = "d={dim} l={context} k={tasks:g} n={prompts}".format(**self.sizes)
-        return f"{rows}: {sizes} rho={self.rho:g}" + (f" ridge={self.ridge:g}" * (self.ridge > 0))
+        tests = "".join(f" {name}={value:g}" for name, value in self.tests.items())
+        ridge = f" ridge={self.ridge:g}" * (self.ridge > 0)
+        return f"{rows}: {sizes} rho={self.rho:g}{ridge}{tests}"
 
     @property
     def setting(self) -> tuple[object, ...]:
         """What its prediction depends on."""
-        return (*self.sizes.values(), self.rho, self.ridge, self.estimator)
+        return (*self.sizes.values(), self.rho, self.ridge, self.estimator, *self.tests.values())
 
     def at(self, **changes: Any) -> MeasuredRun:
         """The run at other sizes, noise variance, ridge or estimator."""
@@ -193,6 +202,14 @@ class MeasuredRun:
     def ratios(self) -> dict[str, float]:
         """Parameters of the limit."""
         return ratios_of(**self.sizes) | {"rho": self.rho, "ridge": self.ridge}
+
+    @property
+    def test_ratios(self) -> dict[str, float]:
+        """The law of the test prompts, as parameters of the limit."""
+        ratios = dict(self.tests)
+        if "test_context" in ratios:
+            ratios["test_alpha"] = ratios.pop("test_context") / self.sizes["dim"]
+        return ratios
 
     def covariance(self, names: Sequence[str]) -> np.ndarray:
         """Covariance of some of the means; an unknown correlation counts as 1."""
@@ -246,8 +263,10 @@ def read_runs(
     counts = np.array(entries.numbers("runs", "[1, inf)")) if "runs" in entries else None
     single = not (np.isfinite(list(bars.values())).any() or "runs" in entries)
 
+    tests = _tests(entries, estimators, sizes["context"], rho)
     groups: defaultdict[tuple[Any, ...], list[int]] = defaultdict(list)
-    for row, key in enumerate(zip(*sizes.values(), rho, ridge, estimators, strict=True)):
+    keys = zip(*sizes.values(), rho, ridge, estimators, *tests.values(), strict=True)
+    for row, key in enumerate(keys):
         groups[key].append(row)
     runs = []
     for members in groups.values():
@@ -284,9 +303,28 @@ def read_runs(
                 unrounded={name: values[row] for name, values in unrounded.items()},
                 deviations_given=any(f"{name}_sd" in entries for name in names),
                 estimator=estimators[row],
+                tests={name: values[row] for name, values in tests.items()},
             )
         )
     return runs
+
+
+def _tests(
+    table: Table, estimators: Sequence[str], contexts: Sequence[float], rho: Sequence[float]
+) -> dict[str, list[Any]]:
+    """Columns of the law of the test prompts; that of the pretraining where they are empty."""
+    tests: dict[str, list[Any]] = {}
+    for name, own in zip(TESTS, (contexts, rho), strict=True):
+        if name in table:
+            pairs = zip(table.entries[name], own, strict=True)
+            filled = [each if entry in (None, "") else entry for entry, each in pairs]
+            whole = Table({**table.entries, name: filled}, table.names, len(table))
+            tests[name] = whole.numbers(name)
+    if tests and set(estimators) != {ATTENTION}:
+        raise ValueError(f"{' and '.join(tests)}: only attention has predictions of other tests")
+    if "test_context" in tests:
+        tests["test_context"] = list(map(int, tests["test_context"]))
+    return tests
 
 
 def _has(table: Table, name: str) -> bool:

@@ -180,17 +180,23 @@ def predict(run: MeasuredRun, theory: Theory) -> Prediction:
         If there is no prediction at this setting.
     """
     try:
-        return _prediction(tuple(run.sizes.items()), run.rho, run.ridge, run.estimator, theory)
+        sizes, tests = (tuple(each.items()) for each in (run.sizes, run.tests))
+        return _prediction(sizes, run.rho, run.ridge, run.estimator, tests, theory)
     except ValueError as error:
         raise ValueError(f"{run.label}: {error}") from None
 
 
 @lru_cache(maxsize=10_000)
 def _prediction(
-    sizes: tuple[tuple[str, Any], ...], rho: float, ridge: float, estimator: str, theory: Theory
+    sizes: tuple[tuple[str, Any], ...],
+    rho: float,
+    ridge: float,
+    estimator: str,
+    tests: tuple[tuple[str, Any], ...],
+    theory: Theory,
 ) -> Prediction:
     """Predict the errors at a setting once: a table may have many rows of it, and explanations."""
-    run = MeasuredRun((), dict(sizes), rho, ridge, {}, estimator=estimator)
+    run = MeasuredRun((), dict(sizes), rho, ridge, {}, estimator=estimator, tests=dict(tests))
     prediction = _predicted_means(run, theory)
     known = run.estimator == ATTENTION and run.sizes["dim"] <= LARGEST_DIM and not theory.cheap
     if not (known and prediction.finite):
@@ -206,7 +212,7 @@ def predicted_scatter(run: MeasuredRun, theory: Theory, draws: int) -> FiniteSiz
     structure, sizes = theory.structure, run.sizes
     law = {"task_law": theory.task_law}
     return finite_size_spread(
-        **{**sizes, "rho": run.rho, "ridge": run.ridge},
+        **{**sizes, "rho": run.rho, "ridge": run.ridge, **run.tests},
         **(law if structure is None else structure.covariances(sizes["dim"])),
         rng=[theory.root, *(0 if size == math.inf else size for size in sizes.values())],
         draws=1 if sizes["tasks"] == math.inf else draws,
@@ -224,7 +230,7 @@ def _predicted_means(run: MeasuredRun, theory: Theory) -> Prediction:
         return _estimator_prediction(run, theory)
     seeds = (dim, sizes["tasks"]) if theory.cheap else sizes.values()
     arguments = {
-        **{**sizes, "rho": run.rho, "ridge": run.ridge},
+        **{**sizes, "rho": run.rho, "ridge": run.ridge, **run.tests},
         **({"task_law": theory.task_law} if structure is None else structure.covariances(dim)),
         "balanced": theory.balanced,
         "rng": [theory.root, *(0 if size == math.inf else size for size in seeds)],
@@ -287,9 +293,8 @@ def _between(ends: tuple[int, int], count: int) -> int:
 
 def limits(runs: Sequence[MeasuredRun], structure: Structure | None) -> list[dict[str, float]]:
     """Asymptotic errors of all runs by name."""
-    pairs = limit_errors(
-        {name: np.array([run.ratios[name] for run in runs]) for name in runs[0].ratios}, structure
-    )
+    ratios = {name: np.array([run.ratios[name] for run in runs]) for name in runs[0].ratios}
+    pairs = limit_errors(ratios | ratios_of_tests(runs), structure)
     for number, run in enumerate(runs):
         if run.estimator != ATTENTION:
             pairs[number] = _estimator_limit(run)
@@ -300,11 +305,16 @@ def limits(runs: Sequence[MeasuredRun], structure: Structure | None) -> list[dic
         ]
 
 
+def ratios_of_tests(runs: Sequence[MeasuredRun]) -> dict[str, np.ndarray]:
+    """Laws of the test prompts as parameters of the limit, where runs have such."""
+    return {name: np.array([r.test_ratios[name] for r in runs]) for name in runs[0].test_ratios}
+
+
 def limit_errors(ratios: Mapping[str, np.ndarray], structure: Structure | None) -> np.ndarray:
     """Asymptotic ICL and IDG error, along a last axis, at arrays of parameters by name."""
-    if structure is None:
+    if structure is None and not {"test_alpha", "test_rho"} & set(ratios):
         return np.stack(both_errors(**ratios), axis=-1)
-    errors = structured_errors(**ratios, spectrum=structure.joint)
+    errors = structured_errors(**ratios, spectrum=structure.joint if structure else None)
     return np.stack([errors.icl, errors.idg], axis=-1)
 
 

@@ -673,3 +673,25 @@ def test_z_is_standard_normal_for_runs_that_follow_the_theory():
     assert law.p_value > 1e-3
     assert law.width == pytest.approx(1, abs=4 / math.sqrt(2 * 120))
     assert sum(abs(each) > 3.29 for each in z) <= 2  # 0.12 expected
+
+
+def test_tests_of_other_length_and_noise():
+    """Runs that are tested otherwise agree if the table says so: the ICL error doubles by it."""
+    setting = {"dim": 16, "context": 32, "tasks": 16, "rho": 0.2, "ridge": 0.1}
+    tests = {"test_context": 8, "test_rho": 0.6}
+    rows = []
+    for prompts in (200, 500):
+        run = iclimit.simulate_errors(**setting, **tests, prompts=prompts, rng=1, repeats=40)
+        row = {**setting, **tests, "prompts": prompts}
+        for name in ("icl", "idg"):
+            error = getattr(run, name)
+            row |= {name: error.mean, f"{name}_se": error.standard_error}
+        rows.append(row)
+    check = iclimit.check_runs(rows)
+    assert check.holds, str(check)
+    assert "test_context=8" in check.deviations[0].run.label
+    with pytest.raises(ValueError, match="test_context and test_rho: only attention"):
+        iclimit.check_runs([row | {"estimator": "ridge"} for row in rows])
+    fit = iclimit.fit_runs([row | {"ridge": 0.2} for row in rows], "ridge")
+    (found,) = fit.parameters
+    assert abs(found.value - 0.1) < 3.5 * found.standard_error
