@@ -103,8 +103,8 @@ def test_schedule_against_numerical_equioscillation(method, excess, steps, digit
 def test_float64_and_fifty_digits(method, cap, margin):
     # Under a cap errors are of one sign; the monotone schedule knows none.
     largest = 1e20 if cap < math.inf and method == "optimal" else 1e99
-    starts = np.array([x for x in EXCESSES if x <= largest])
-    starts = np.append(starts, np.random.default_rng(5).uniform(1, 10, 3) * largest / 10)
+    starts = np.array([x for x in EXCESSES[::2] if x <= largest])
+    starts = np.append(starts, np.random.default_rng(5).uniform(1, 10, 2) * largest / 10)
     more = {"cap": cap, "margin": margin, "method": method}
     schedule = condition_number_schedule(excess=starts, tol=SMALLEST, **more)
     steps = schedule.gammas.shape[-1]
