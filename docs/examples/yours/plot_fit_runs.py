@@ -44,3 +44,21 @@ print(fit.predict({"dim": [40], "context": [80], "tasks": [40], "prompts": [3200
 # look like noise.
 
 print(iclimit.fit_runs(table, free=["rho", "alpha"]))
+
+# %%
+# A training curve says with which learning rate it was made: the durations of drops do not depend
+# on the initial weights.  Here the rate was 0.05.
+
+problem = iclimit.Problem(dim=3, context=20, input_covariance=[0.6, 0.3, 0.1], scale=1)
+run = iclimit.dynamics.simulate_gradient_descent(
+    problem,
+    heads=4,
+    init_scale=1e-4,
+    learning_rate=0.05,
+    steps=1600,
+    record=4,
+    rng=3,
+    training_set=float("inf"),
+)
+stated = {"eigenvalues": [0.6, 0.3, 0.1], "context": 20, "heads": 4, "init_scale": 1e-4}
+print(iclimit.fit_curve(run, ["learning_rate", "init_scale"], **stated, learning_rate=0.02))
