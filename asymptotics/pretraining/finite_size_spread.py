@@ -139,6 +139,9 @@ def finite_size_spread(
     Where the spread is more than a tenth of the error, the law of single runs is skewed: judge the
     logarithm of the error, whose standard deviation is spread / error.
 
+    With gates that leave 7 pairs at d = 16 the spreads of 300 runs were 11(4) % below the
+    predicted ones; with correlated inputs that leave 16 pairs at d = 20, 1 to 2(4) %.
+
     References
     ----------
     Module `iclimit.asymptotics.pretraining.finite_size_spread`.
