@@ -153,7 +153,9 @@ def fitted_changes(
             ratio = 1 / late
         else:  # exponentially
             growths = float(theory.growth[0] * theory.half_drops[0])
-            ratio, error = math.exp(min(growths * (1 - late), WRONG)), growths * error
+            ratio = math.exp(min(growths * (1 - late), WRONG))
+            error *= growths
+        error = min(error, WRONG)
         text = f"init_scale is {_words(setting.init_scale * ratio, error)}"
         for deviations in DEVIATIONS:
             scale = setting.init_scale * ratio * math.exp(deviations * error)
@@ -179,4 +181,5 @@ def _words(value: float, error: float) -> str:
     """Value with the interval of two standard errors of its logarithm."""
     if error < EXACT:
         return f"{value:.4g}"
-    return f"{value:.3g} ({value * math.exp(-2 * error):.2g} to {value * math.exp(2 * error):.2g})"
+    factor = math.exp(min(2 * error, WRONG))
+    return f"{value:.3g} ({value / factor:.2g} to {value * factor:.2g})"

@@ -30,6 +30,9 @@ USUAL = {
 # Fewest records of a curve.
 FEWEST = 5
 
+# Range of steps and times, so that their squares are finite.
+STEPS = "[0, 1e100)"
+
 # A run counts as diverged if its loss exceeds the first one by this factor.
 DIVERGED = 100.0
 
@@ -119,7 +122,7 @@ def _axis(table: Table, record: float | None) -> tuple[str, np.ndarray]:
             "say how many steps there are from one row to the next"
         )
     if axes:
-        return axes[0], np.array(table.numbers(axes[0], "[0, inf)"))
+        return axes[0], np.array(table.numbers(axes[0], STEPS))
     steps = np.zeros(len(table))
     for rows in _runs(table).values():
         steps[rows] = float(record or 1) * np.arange(len(rows))
@@ -133,6 +136,8 @@ def _losses(table: Table, name: str) -> np.ndarray:
         if entry is None or str(entry).strip() == "":
             raise table.fault(row, name, "is missing")
         try:
+            if np.iscomplexobj(entry):  # NumPy would drop the imaginary part
+                raise TypeError
             losses.append(float(entry))
         except (TypeError, ValueError):
             raise table.fault(row, name, f"must be a number, got {entry!r}") from None

@@ -468,9 +468,10 @@ CURVE = {"step": list(range(10)), "loss": [1.0] * 9 + [0.9]}
         (CURVE | {"time": range(10)}, {}, "the table has both step and time"),
         (CURVE, {"record": 10}, "record must not be given, as the table has a column step"),
         (CURVE | {"loss": ["x"] * 10}, {}, "row 1: loss must be a number, got 'x'"),
+        (CURVE | {"loss": np.ones(10) + 1j}, {}, "row 1: loss must be a number, got np.complex"),
         (CURVE | {"loss": [None] * 10}, {}, "row 1: loss is missing"),
         (CURVE | {"step": [0] * 10}, {}, "the curve has 0 twice as step or time: a column run"),
-        (CURVE | {"step": range(-1, 9)}, {}, "row 1: step must be >= 0 and finite, got -1"),
+        (CURVE | {"step": range(-1, 9)}, {}, r"row 1: step must be >= 0 and < 1e\+100, got -1"),
         (CURVE | {"loss": [-1.0] * 10}, {}, "the curve is no mean squared error: its loss is -1"),
         ({"step": [0, 1], "loss": [1, 1]}, {}, "the curve has 2 records, fewer than 5"),
         (CURVE, {"model": "seperate"}, "model must be one of .*'seperate'; did you mean separate"),
@@ -497,6 +498,16 @@ CURVE = {"step": list(range(10)), "loss": [1.0] * 9 + [0.9]}
 def test_what_cannot_be_used_is_named(table, more, message):
     with pytest.raises(ValueError, match=message):
         iclimit.check_curve(table, **MERGED | LAW | more)
+
+
+@pytest.mark.parametrize("changes", [{"step": 1e90}, {"step": 1e90, "model": "separate"}])
+def test_times_of_any_order_are_judged(changes):
+    steps = np.arange(200.0)
+    curve = {
+        "step": steps * changes.pop("step", 1.0),
+        "loss": 0.2 + 1 / (1 + np.exp(steps / 5 - 12)),
+    }
+    assert not iclimit.check_curve(curve, **MERGED | LAW | changes).holds
 
 
 def test_times_take_no_learning_rate():
