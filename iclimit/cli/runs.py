@@ -1,4 +1,4 @@
-"""The verbs ``runs``: list, show, export and delete results on record."""
+"""The verbs ``runs``: list, show, export and delete results on record; and ``devices``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from iclimit.cli.execution import add_store, store_path
-from iclimit.cli.output import add_format, add_output
+from iclimit.cli.output import add_format, add_output, print_result
 from iclimit.cli.values import parse_positive, parse_time
 from iclimit.cli.verbs import GROUPS, OneLineParser, verb
 from iclimit.files import printable
@@ -266,3 +266,23 @@ def _counted(number: int, noun: str) -> str:
 def _width() -> int:
     """Columns of the terminal, or more than any line has."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 10**6
+
+
+@verb("devices", add_format)
+def print_devices(options: argparse.Namespace) -> int:
+    """Show what this machine has for simulations, and check it.
+
+    Solve, train and sample on every device that --backend can name, compare with
+    NumPy, and print the deviations and the seconds. The exit status is 0 if every
+    device computes what NumPy computes, otherwise 1.
+
+    Examples
+    --------
+      iclimit devices
+      iclimit devices --format json
+    """
+    from iclimit.simulate.devices import check_devices
+
+    devices = check_devices()
+    print_result(devices, options.format)
+    return 0 if devices.holds else 1
