@@ -2,9 +2,9 @@
 
 Linear attention whose context summary weighs pairs by gates is pretrained on simulated prompts of
 3d correlated tokens, along which tasks drift.  The gate is such that the context is worth exactly
-d pairs.  ICL and IDG errors over the finite-size prediction of plain attention on d pairs,
-extrapolated to infinite dimension, give the limits of plain attention.  At the largest dimension
-they equal the prediction for these gates, drift and correlation.
+d pairs.  ICL and IDG errors over the finite-size prediction for these gates, drift and
+correlation, extrapolated to infinite dimension, give the limits of plain attention on d pairs.  At
+the largest dimension they equal the prediction.
 
 Source: Derived in the documentation; {lu2025} for plain attention.
 """
@@ -62,10 +62,10 @@ def pretrained(*, dim: int, repeats: int, rng: Any) -> np.ndarray:
     return np.array([errors.icl.samples, errors.idg.samples])
 
 
-def predicted(*, dim: int, draws: int, rng: Any) -> FiniteSizeErrors:
+def predicted(*, dim: int, rng: Any, approach: str = "tasks") -> FiniteSizeErrors:
     """Prediction at the integers of a run."""
     sizes = {**POINT.integers(dim), **gated_layer(dim), "context": LENGTH * dim}
-    return finite_size_errors(**sizes, **TIMES, draws=draws, rng=rng)
+    return finite_size_errors(**sizes, **TIMES, draws=DRAWS, rng=rng, approach=approach)
 
 
 def samples_of(errors: np.ndarray) -> SimpleNamespace:
@@ -77,11 +77,9 @@ def rows(effort: Effort) -> Rows:
     """Both errors, extrapolated."""
     counts = effort.by_size(REPEATS)
     runs = {dim: run(pretrained, dim=dim, repeats=count) for dim, count in counts.items()}
-    predictions = {dim: POINT.predicted(dim, DRAWS, "moments") for dim in counts} | {
-        dim: POINT.predicted(dim, DRAWS, "moments") for dim in ANCHORS
-    }
+    predictions = {dim: run(predicted, dim=dim, approach="moments") for dim in (*counts, *ANCHORS)}
     largest = max(counts)
-    theory = call(with_uncertainty, run(predicted, dim=largest, draws=DRAWS))
+    theory = call(with_uncertainty, run(predicted, dim=largest))
     label = f"d={largest} with gates, {POINT}"
     found = call(samples_of, runs[largest])
     yield from both_errors(label, theory, found, of="finite_size_errors", draws="pretraining")
@@ -94,7 +92,7 @@ def rows(effort: Effort) -> Rows:
         anchors=ANCHORS,
         draws="pretraining",
         fit_label="chi-square of the ratios",
-        name="Ratio to the prediction of plain attention",
+        name="Ratio to the prediction from mean moments",
     )
 
 
