@@ -119,8 +119,8 @@ def check_devices() -> Devices:
             checks.append(DeviceRow(device, check, deviation, deviation <= ROUNDING, seconds))
         sample, seconds = _timed(_label_squares, backend)
         # The mean square of labels of unit variance, whose noise has a tenth of it.
-        error = float(np.std(sample) / math.sqrt(len(sample)))
-        z = abs(float(np.mean(sample)) - 1.1) / error
+        standard_error = float(np.std(sample) / math.sqrt(len(sample)))
+        z = abs(float(np.mean(sample)) - 1.1) / standard_error
         checks.append(DeviceRow(device, "sample", z, z <= CHANCE, seconds))
     return Devices(checks, missing)
 
@@ -144,8 +144,8 @@ def _solved(backend: Backend) -> Any:
     rng = np.random.default_rng(0)
     x, h = rng.standard_normal((PROMPTS, DIM)), rng.standard_normal((PROMPTS, DIM + 1))
     y = np.sum(x * h[:, :DIM], axis=1) + rng.standard_normal(PROMPTS)
-    given = (backend.asarray(each) for each in (x, h, y))
-    return solve_ridge(*given, ridge=0.01, tolerance=1e-10).gamma
+    x, h, y = (backend.asarray(each) for each in (x, h, y))
+    return solve_ridge(x, h, y, 0.01, tolerance=1e-10).gamma
 
 
 def _gradient(backend: Backend) -> Any:

@@ -58,9 +58,9 @@ def fitted_parameter(
     ends = [end for level in LEVELS for end in curve.interval(level)]
     numbers = np.array([curve.values[curve.best], *ends])
     numbers = numbers if name in LINEAR else unit * np.exp(numbers)
-    value, *spans = numbers.tolist()
+    value, low_68, high_68, low_95, high_95 = numbers.tolist()
     error *= 1.0 if name in LINEAR else value
-    return FittedParameter(name, value, error, *spans, start, factor)
+    return FittedParameter(name, value, error, low_68, high_68, low_95, high_95, start, factor)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

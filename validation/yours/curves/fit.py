@@ -29,7 +29,12 @@ from iclimit.validation.yours.curves.check import check_curve, draw_curves, read
 from iclimit.validation.yours.curves.rows import CurveRow, compare_curves
 from iclimit.validation.yours.curves.setting import CurveSetting
 from iclimit.validation.yours.curves.table import Curve
-from iclimit.validation.yours.curves.theory import DURATION_SPREAD, CurveTheory, predict_curve
+from iclimit.validation.yours.curves.theory import (
+    DURATION_SPREAD,
+    CurveTheory,
+    Weights,
+    predict_curve,
+)
 from iclimit.validation.yours.fitted_parameters import ParameterFit, fitted_parameter
 from iclimit.validation.yours.least_squares import (
     Bounds,
@@ -143,13 +148,12 @@ def fit_curve(table: Any, free: str | Sequence[str] = ("init_scale",), **stated:
         raise ValueError(f"free must be one or more different names, got {free!r}")
     given = signature(check_curve).bind(table, **stated)
     given.apply_defaults()
-    curves, axis, left_out, setting, *law = read_with_setting(**given.arguments)
-    _refuse_free(names, setting, known_start=bool(law[0]))
+    curves, axis, left_out, setting, initial, draws, seed = read_with_setting(**given.arguments)
+    law = initial, draws, seed
+    _refuse_free(names, setting, known_start=bool(initial))
     every = [each for name in names for each in _parameters(name, setting)]
-    bounds = tuple(
-        np.log([SCALES[end] if name == "init_scale" else FACTORS[end] for name in every])
-        for end in (0, 1)
-    )
+    ends = [SCALES if name == "init_scale" else FACTORS for name in every]
+    bounds = np.log([low for low, _ in ends]), np.log([high for _, high in ends])
     x = np.zeros(len(every))
     for _ in range(ROUNDS):
         model = CurveModel.of(curves, every, setting, law, x)
@@ -254,7 +258,7 @@ class CurveModel:
         curves: Sequence[Curve],
         names: Sequence[str],
         setting: CurveSetting,
-        law: Sequence[Any],
+        law: tuple[Sequence[Weights], int, int],
         x: np.ndarray,
     ) -> CurveModel:
         """Model of what is found in the curves with the theory at these parameters."""
@@ -267,7 +271,9 @@ class CurveModel:
         columns = []
         for move in STEP * np.eye(len(x)):
             high, low = (
-                predict_curve(changed_setting(setting, names, end), *law, theory.fluctuations)
+                predict_curve(
+                    changed_setting(setting, names, end), *law, fluctuations=theory.fluctuations
+                )
                 for end in (x + move, x - move)
             )
             columns.append([math.log(_value(r, high) / _value(r, low)) / (2 * STEP) for r in rows])

@@ -439,7 +439,7 @@ def measurements(model: RunModel, *, one_set: bool) -> Measurements:
         np.full(len(rows), np.nan),
     )
     x = model.centre
-    single = np.array([_lacks_error_bars(model.runs[row], names[row]) for row in rows])
+    single = np.array([_lacks_error_bars(model.runs[row], names[row]) for row in rows.tolist()])
     if not np.any(single):
         return data
     scatters_there = _limit_scatters(model, data, x, model.errors(x))
