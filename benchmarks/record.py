@@ -46,7 +46,7 @@ def merged(paths: Sequence[Path]) -> dict[str, Any]:
     lacking = CLAIMS.keys() - claims.keys()
     print(f"claims no longer there: {sorted(unknown)}; without results: {sorted(lacking)}")
     kept = [claims[name] for name in CLAIMS if name in claims]
-    return runs[0] | {"claims": kept, "seconds": sum(each["seconds"] for each in runs)}
+    return runs[0] | {"claims": kept}
 
 
 def drawn_labels(name: str, preset: Any) -> set[str]:
@@ -174,7 +174,7 @@ def main() -> None:
         return
     if seeds:
         write(folder / "seeds.csv", z_table(seeds))
-    setting = {name: results[name] for name in (*SHARED, "seconds")}
+    setting = {name: results[name] for name in SHARED}
     setting["seeds"] = {"seeds": [each["seed"] for each in seeds], "failures": failures(seeds)}
     text = json.dumps(setting, indent=1)
     (folder / "run.json").write_text(f"{text}\n", encoding="utf-8")

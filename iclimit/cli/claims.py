@@ -67,7 +67,7 @@ def validate(options: argparse.Namespace) -> int:
     --------
       iclimit validate
       iclimit validate ridgeless ridge --preset full
-      iclimit validate --compare medium
+      iclimit validate --compare full
     """
     from iclimit.validation import select_claims
     from iclimit.validation.judge.report import write_report
