@@ -214,6 +214,7 @@ BEFORE = {
     ),
     "check-curve curve.json": lambda: write_published("attnM_H8_init1e-6", "curve.json"),
     "check-curve rank-1.csv": lambda: write_published("attnS_D4_H5_R1_P80000", "rank-1.csv"),
+    "fit-curve curve.csv": lambda: write_curve(f"{MERGED} --steps 12000 --record 50"),
     "curve": lambda: np.savetxt("eigenvalues.csv", [3, 1.5, 0.9, 0.4, 0.2]),
     "explorer --store": simulate,
     "probe prompts.npz predictions.npz": answer_prompts,
@@ -225,7 +226,7 @@ BEFORE = {
 
 
 # Verbs whose exit status 1 is a verdict.
-JUDGES = {"check", "check-curve", "fit", "train"}
+JUDGES = {"check", "check-curve", "fit", "fit-curve", "train"}
 
 
 @pytest.fixture(autouse=True)

@@ -234,8 +234,8 @@ def fit_training_curve(options: argparse.Namespace) -> int:
     --------
       iclimit fit-curve curve.csv --white 5 --context 20 --heads 8 --init-scale 1e-3 \
           --learning-rate 0.01
-      iclimit fit-curve runs.csv --free learning_rate --model separate --context 20 \
-          --eigenvalues 0.5,0.3,0.2 --heads 5 --init-scale 1e-2 --learning-rate 0.02 -o fit.png
+      iclimit fit-curve curve.csv --free learning_rate --white 5 --context 20 --heads 8 \
+          --init-scale 1e-3 --learning-rate 0.01 -o fit.png
     """
     from iclimit.validation import check_curve, fit_curve
 
