@@ -266,8 +266,8 @@ class CurveModel:
         # What all half-drops have in common is no further number.
         rows = [row for row in compare_curves(curves, theory)[0] if row.quantity != "half-drops"]
         rows = [row for row in rows if row.found > 0 and math.isfinite(row.theory)]
-        if len(rows) < 2:
-            raise ValueError("nothing but the initial loss is found in the curves")
+        if sum(not row.at_least for row in rows) < 2:
+            raise ValueError(_why_unusable(curves, theory))
         columns = []
         for move in STEP * np.eye(len(x)):
             high, low = (
@@ -292,6 +292,18 @@ class CurveModel:
         """Fisher matrix at these parameters."""
         _, slopes = values_and_slopes(self.residuals, x)
         return Precision(list(self.names), slopes.T @ slopes)
+
+
+def _why_unusable(curves: Sequence[Curve], theory: CurveTheory) -> str:
+    """Why there is nothing to fit: a drop that has not come yet only bounds the parameters."""
+    message = "nothing but the initial loss is found in the curves"
+    if not theory.setting.timed:
+        return message
+    last = max(float(curve.steps[-1]) for curve in curves)
+    return (
+        f"{message}: not all reach half of their first drop before the end at {last:g}, which "
+        "only bounds the parameters; train for longer, or check the curves instead"
+    )
 
 
 def _at(row: CurveRow, factor: float) -> CurveRow:

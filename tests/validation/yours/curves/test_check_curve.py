@@ -14,42 +14,32 @@ import iclimit
 from benchmarks.curve_calibration import otherwise, random_setting
 from iclimit.problem import Problem
 from iclimit.published import settings
-from iclimit.simulate.dynamics import (
-    AttentionModel,
-    initial_weights,
-    simulate_gradient_descent,
-    simulate_gradient_flow,
-)
+from iclimit.simulate.dynamics import simulate_gradient_descent, simulate_gradient_flow
 from iclimit.simulate.dynamics.feature_moments import population_moments
 from iclimit.validation.reference.curves import CURVES
 from iclimit.validation.yours.curves.mixtures import least_merged_loss, mixture_losses
 from iclimit.validation.yours.curves.rows import CurveRow
 from iclimit.validation.yours.curves.theory import find_fluctuations
+from tests.shared.trained_curves import (
+    CONTEXT,
+    LAM,
+    LAW,
+    MERGED,
+    PROBLEM,
+    SEPARATE,
+    merged_descents,
+    separate_flow,
+)
 
-LAM, CONTEXT = (0.6, 0.3, 0.1), 20
-LAW = {"eigenvalues": LAM, "context": CONTEXT}
-PROBLEM = Problem(dim=len(LAM), context=CONTEXT, input_covariance=LAM, scale=1)
-MERGED = {"heads": 4, "init_scale": 1e-4, "learning_rate": 0.05}
-SEPARATE = {"model": "separate", "heads": 4, "init_scale": 1e-2, **LAW}
 
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def merged():
-    """Descent of merged attention on the law of the data, six runs."""
-    run = {"training_set": math.inf, "repeats": 6, "rng": 1}
-    return simulate_gradient_descent(PROBLEM, steps=1600, record=4, **run, **MERGED)
+    return merged_descents(6)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def separate():
-    """Flow of separate attention, as a table, and its initial weights."""
-    scale = SEPARATE["init_scale"]
-    model = {"model": "separate", "heads": 4, "init_scale": scale}
-    flow = simulate_gradient_flow(PROBLEM, **model, duration=4000.0, rtol=1e-6, rng=5)
-    value, key, query = initial_weights(AttentionModel("separate", 3, 4), scale, rng=5)
-    times = np.arange(0, 4000, 0.5)
-    weights = {"value": value[:, -1], "key": key[..., :-1], "query": query}
-    return {"time": times, "loss": flow.at(times)}, weights
+    return separate_flow()
 
 
 def rows_of(check):

@@ -7,36 +7,18 @@ import numpy as np
 import pytest
 
 import iclimit
-from iclimit.problem import Problem
-from iclimit.simulate.dynamics import (
-    AttentionModel,
-    initial_weights,
-    simulate_gradient_descent,
-    simulate_gradient_flow,
-)
-
-LAM, CONTEXT = (0.6, 0.3, 0.1), 20
-LAW = {"eigenvalues": LAM, "context": CONTEXT}
-PROBLEM = Problem(dim=len(LAM), context=CONTEXT, input_covariance=LAM, scale=1)
-MERGED = {"heads": 4, "init_scale": 1e-4, "learning_rate": 0.05}
+from tests.shared.trained_curves import LAM, LAW, MERGED, SEPARATE, merged_descents, separate_flow
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def merged():
-    """Descents of merged attention, fifty runs."""
-    law = {"training_set": math.inf, "repeats": 50, "rng": 1}
-    return simulate_gradient_descent(PROBLEM, steps=1600, record=4, **law, **MERGED)
+    """Fifty runs."""
+    return merged_descents(50)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def separate():
-    """Flow of separate attention as a table, and its initial weights."""
-    model = {"model": "separate", "heads": 4, "init_scale": 1e-2}
-    flow = simulate_gradient_flow(PROBLEM, **model, duration=4000.0, rtol=1e-6, rng=5)
-    value, key, query = initial_weights(AttentionModel("separate", 3, 4), 1e-2, rng=5)
-    times = np.arange(0, 4000, 0.5)
-    weights = {"value": value[:, -1], "key": key[..., :-1], "query": query}
-    return {"time": times, "loss": flow.at(times)}, weights
+    return separate_flow()
 
 
 def one(run, number):
@@ -83,9 +65,9 @@ def test_learning_rate_of_descent(merged):
 def test_eigenvalues_of_a_staircase(separate):
     """Plateaus tell the eigenvalues one by one, with given initial weights the times do, too."""
     table, weights = separate
-    stated = {"model": "separate", "heads": 4, "init_scale": 1e-2, "context": CONTEXT}
     wrong = (0.5, 0.35, 0.12)
-    fit = iclimit.fit_curve(table, "eigenvalues", **stated, eigenvalues=wrong, initial=weights)
+    stated = SEPARATE | {"eigenvalues": wrong, "initial": weights}
+    fit = iclimit.fit_curve(table, "eigenvalues", **stated)
     assert [each.start for each in fit.parameters] == list(wrong)
     for found, true in zip(fit.parameters, LAM, strict=True):
         assert found.value == pytest.approx(true, rel=0.05)
@@ -117,6 +99,18 @@ def test_results_and_figure(merged):
     assert sum(ax.get_visible() for ax in fit.plot()) == 4
 
 
+@pytest.mark.parametrize("free", ["init_scale", "learning_rate"])
+def test_curves_that_end_before_a_drop_only_bound_it(merged, free):
+    """A bound contradicts fast trainings, and fixes no parameter of slow ones."""
+    early = {"step": merged.recorded_at[:40], "loss": merged.losses[0, :40]}
+    stated = MERGED | {"learning_rate": 0.5}
+    assert iclimit.check_curve(early, **stated, **LAW).verdict.kind == "contradicts"
+    with pytest.raises(
+        ValueError, match="not all reach half of their first drop before the end at 156"
+    ):
+        iclimit.fit_curve(early, free, **stated, **LAW)
+
+
 @pytest.mark.parametrize(
     ("free", "changes", "message"),
     [
@@ -133,12 +127,11 @@ def test_refusals(merged, free, changes, message):
 
 def test_refusals_of_the_statement(separate):
     table, weights = separate
-    stated = {"model": "separate", "heads": 4, "init_scale": 1e-2, **LAW}
     with pytest.raises(ValueError, match="must not have init_scale if initial weights are given"):
-        iclimit.fit_curve(table, **stated, initial=weights)
+        iclimit.fit_curve(table, **SEPARATE, initial=weights)
     with pytest.raises(ValueError, match="must not have learning_rate for a table with times"):
-        iclimit.fit_curve(table, "learning_rate", **stated)
+        iclimit.fit_curve(table, "learning_rate", **SEPARATE)
     with pytest.raises(TypeError, match="headz"):
-        iclimit.fit_curve(table, headz=3, **stated)
+        iclimit.fit_curve(table, headz=3, **SEPARATE)
     with pytest.raises(TypeError, match="context"):
         iclimit.fit_curve(table, eigenvalues=LAM, heads=4, init_scale=1e-2)
