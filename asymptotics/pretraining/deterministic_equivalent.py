@@ -172,7 +172,7 @@ def _equivalent(
     if inflation >= 1:  # no positive variance solves the equation
         return math.inf, math.inf
     V = (factor * noise + inflation * bias) / (1 - inflation)
-    test_feature = sigma * np.einsum("ia,ij,ja->a", pushed, fresh.second, pushed, optimize=True)
+    test_feature = sigma * np.sum(pushed * (fresh.second @ pushed), axis=0)
     transfer = np.sum(test_feature * feature * resolved**2) / df2
     return float(_risk(gamma, fresh) + V * transfer), float(_risk(gamma, train) + V)
 

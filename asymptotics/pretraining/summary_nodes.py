@@ -97,8 +97,8 @@ def quadratic_form(tasks: np.ndarray, units: np.ndarray, nodes: Nodes, M: np.nda
     side = pushed - dot(units, pushed)[..., None] * units
     tail_side = tail - dot(units, tail)[..., None] * units
     once = dot(units, Mu)
-    trace, square = (np.sum(x, axis=(-2, -1))[..., None] for x in (head * np.eye(d), head**2))
-    trace = trace - once
+    trace = np.einsum("...ii->...", head)[..., None] - once
+    square = np.einsum("...ij,...ij->...", head, head)[..., None]
     squares = square - 2 * dot(Mu, Mu) + once**2
     mean = chi**2 * dot(tasks, pushed) + 2 * chi * eta * dot(tasks, tail)
     mean = mean + eta**2 * M[..., d:, d] + noise * trace
@@ -111,4 +111,4 @@ def quadratic_form(tasks: np.ndarray, units: np.ndarray, nodes: Nodes, M: np.nda
 
 def dot(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Scalar products along the last axis."""
-    return np.sum(x * y, axis=-1)
+    return np.einsum("...i,...i->...", x, y)

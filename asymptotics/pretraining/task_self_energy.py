@@ -55,7 +55,7 @@ from functools import cached_property, lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy.special import gammainccinv
 
 from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     SummaryLaw,
@@ -102,11 +102,11 @@ def label_norms(context: int) -> tuple[np.ndarray, np.ndarray]:
     """
     if context > _SHORT:
         return gamma_rule(2 / context, NODES, tilt=2)
-    law = stats.gamma(context / 2, scale=2 / context)
+    shape = context / 2
     z, weight = np.polynomial.legendre.leggauss(_SHORT_NODES)
     z = (z + 1) / 2
-    chi = law.isf(_TAIL) * z**4
-    weight = weight * z**3 * law.pdf(chi)
+    chi = gammainccinv(shape, _TAIL) / shape * z**4
+    weight = weight * z**3 * chi ** (shape - 1) * np.exp(-shape * chi)
     return chi, weight / weight.sum()
 
 

@@ -151,15 +151,17 @@ class Planner:
         options = self.options
         try:
             prediction = predict(self.run(plain), self.theory)
+            covariance = prediction.spread + prediction.scatter
             if tests and prediction.finite:  # the ratio over a few task sets that are the same
                 sets = {"draws": SHIFTED_SETS, **options}
                 pair = [finite_size_errors(**plain, **each, **sets) for each in (tests, {})]
                 ratio = pair[0].icl.mean / pair[1].icl.mean
                 prediction = prediction.scaled(np.array([ratio, 1.0]))
-            spread = finite_size_spread(**plain, **tests, **options, draws=SPREAD_SETS)
+                sets["draws"] = SPREAD_SETS
+                covariance = finite_size_spread(**plain, **tests, **sets).covariance
         except (ArithmeticError, ValueError) as error:
             raise NotProposed(str(error).removeprefix("row 1: ")) from None
-        if not (prediction.finite and np.all(np.isfinite(spread.covariance))):
+        if not (prediction.finite and np.all(np.isfinite(covariance))):
             raise NotProposed("the error or its variance is infinite")
         if self.cost is None:
             cost = estimate_cost(**plain).seconds
@@ -167,7 +169,7 @@ class Planner:
             cost = float(self.cost(*(plain[name] for name in SIZES)))
             if not 0 < cost < math.inf:
                 raise ValueError(f"cost must return a number > 0 and finite, got {cost!r}")
-        return Point({**plain, **tests}, prediction, spread.covariance, cost, self.quantity)
+        return Point({**plain, **tests}, prediction, covariance, cost, self.quantity)
 
     @property
     def options(self) -> dict[str, Any]:
