@@ -28,7 +28,10 @@ MODULES = (
 )
 
 # Panels, in the order of the page.
-PANELS = (*("errors", "phases", "spectra", "descent"), *("gdpp", "training", "softmax", "depth"))
+PANELS = (
+    *("errors", "phases", "budgets", "spectra", "descent"),
+    *("gdpp", "training", "softmax", "depth"),
+)
 
 # Colours of the house on a dark page: the bright ones first.
 _DARK_ORDER = (5, 4, 2, 3, 1, 0, 6)

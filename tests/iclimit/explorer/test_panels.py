@@ -447,6 +447,7 @@ CORNERS = [
     "#panel=icl&axis=kappa&tau=1&ridge=0",
     "#panel=icl&axis=alpha&tau=10&kappa=0.05&rho=0&ridge=0&dim=12",
     "#panel=phases&quantity=icl_error&x=kappa&y=rho&tau=1&ridge=0",
+    "#panel=budgets&view=splits&budget=0.1&rho=2",
     "#panel=softmax&heads=2&ratio=0.05&dim=60",
     "#panel=training&view=landscape&dim=1&context=1&u=0&w=0",
     "#panel=descent&view=step&context=1&dim=1&noise_variance=10",

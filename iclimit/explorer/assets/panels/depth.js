@@ -1,5 +1,5 @@
 "use strict";
-// Panel 8: depth, and steps at test time after finite pretraining.
+// Panel 9: depth, and steps at test time after finite pretraining.
 
 {
   const testTime = (s) => {

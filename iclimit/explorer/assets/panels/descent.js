@@ -1,5 +1,5 @@
 "use strict";
-// Panel 4: gradient descent in context: one step, its best rate, many steps, dampening.
+// Panel 5: gradient descent in context: one step, its best rate, many steps, dampening.
 
 {
   const CONTEXTS = 400;

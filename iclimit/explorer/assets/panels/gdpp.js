@@ -1,5 +1,5 @@
 "use strict";
-// Panel 5: GD++ squeezes the spectrum of the context layer by layer; layers of trained networks.
+// Panel 6: GD++ squeezes the spectrum of the context layer by layer; layers of trained networks.
 
 {
   let drawn = { key: "" };

@@ -1,5 +1,5 @@
 "use strict";
-// Panel 7: softmax heads: what a temperature costs.
+// Panel 8: softmax heads: what a temperature costs.
 
 {
   const CONTEXTS = 200;

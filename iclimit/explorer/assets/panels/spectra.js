@@ -1,5 +1,5 @@
 "use strict";
-// Panel 3: the Marchenko-Pastur law and its resolvent, beside a drawn sample.
+// Panel 4: the Marchenko-Pastur law and its resolvent, beside a drawn sample.
 
 {
   const BINS = 36;

@@ -1,5 +1,5 @@
 "use strict";
-// Panel 6: training: the staircase of separate heads, the drop of merged ones, the loss landscape.
+// Panel 7: training: the staircase of separate heads, the drop of merged ones, the loss landscape.
 
 {
   const DIRECTIONS = [1, 2, 3, 4];
