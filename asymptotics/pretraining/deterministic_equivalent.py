@@ -60,6 +60,11 @@ with :math:`\ell\chi` chi-square of :math:`\ell` degrees of freedom and :math:`g
 independent: labels and inputs are jointly Gaussian, so given the labels the inputs are linear in
 them plus an independent part.
 
+**Query correlated with the context.**  The features then have the second moments of
+`iclimit.asymptotics.pretraining.query_moments`.  Their best :math:`\Gamma` at the effective ridge
+and its errors change at order 1.  The effective ridge, the variance V and the law of leverages
+change by O(1/d^2) and stay those of an independent query.
+
 Inputs of covariance :math:`\Sigma/d` are :math:`\Sigma^{1/2}` times isotropic ones: their
 summaries are :math:`\Sigma^{1/2}` times those of isotropic inputs for the tasks
 :math:`\Sigma^{1/2} w`, so the laws here are for isotropic inputs only.
@@ -70,8 +75,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -80,6 +85,7 @@ from scipy.optimize import brentq
 
 from iclimit.asymptotics.numbers import ArrayMath
 from iclimit.asymptotics.pretraining.icl import ridge_bracket
+from iclimit.asymptotics.pretraining.query_moments import QueryMoments
 from iclimit.asymptotics.pretraining.summary_moments import TaskMoments, summary_moments
 from iclimit.asymptotics.pretraining.summary_nodes import Nodes, label_nodes, quadratic_form
 from iclimit.asymptotics.pretraining.timed_contexts import TimedContexts
@@ -160,9 +166,14 @@ def _equivalent(
     sigma, samples = inputs.values, prompts / inputs.multiplicity
     g, pushed, feature, query, u, weight, t, xi = leverages(train, prompts, ridge, inputs)
     resolved = 1 / (feature + xi)
-    target = inputs.basis.T @ train.cross.T @ pushed
-    gamma = inputs.basis @ (sigma * resolved * target) @ pushed.T
-    misfit = train.label - np.sum(target**2 / g) / len(gamma) - train.rho
+    if train.features:
+        gamma, ridgeless = (train.features.best(each) for each in (xi, 0.0))
+        explained = np.vdot(ridgeless, train.features.target)
+    else:
+        target = inputs.basis.T @ train.cross.T @ pushed
+        gamma = inputs.basis @ (sigma * resolved * target) @ pushed.T
+        explained = np.sum(target**2 / g)
+    misfit = train.label - explained / len(gamma) - train.rho
     bias = _risk(gamma, train) - misfit - train.rho
 
     df2 = np.sum((feature * resolved) ** 2)
@@ -226,6 +237,8 @@ def leverages(train: SummaryLaw, prompts: int, ridge: float, inputs: Inputs) -> 
 
 def _risk(gamma: np.ndarray, law: SummaryLaw) -> float:
     """Test error of a given Gamma on isotropic inputs."""
+    if law.features:
+        return law.features.error(gamma, law.label)
     linear = np.vdot(gamma.T, law.cross)
     quadratic = np.vdot(gamma @ law.second, gamma)
     return law.label + (quadratic - 2 * linear) / len(gamma)
@@ -318,6 +331,18 @@ class SummaryLaw:
     context: int
     rho: float
     timed: TimedContexts | None = None
+
+    @cached_property
+    def features(self) -> QueryMoments | None:
+        """Moments of the features where the query is correlated with the context."""
+        if self.timed is None or not self.timed.correlated_query:
+            return None
+        return QueryMoments(self.timed, self.second, self.cross)
+
+    def with_independent_query(self) -> SummaryLaw:
+        """The law of the same summaries, of prompts with independent queries."""
+        timed = self.timed and replace(self.timed, correlated_query=False)
+        return replace(self, timed=timed)
 
     def units(self) -> np.ndarray:
         """Vectors u of the tasks, along which the noise of a summary lacks something, (k, d)."""

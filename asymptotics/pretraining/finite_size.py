@@ -49,6 +49,9 @@ MOMENTS_LOSS, SHARED_LOSS, INPUTS_LOSS = 0.8, 5.0, 0.6
 # Added relative error for tasks that hardly share prompts, without a ridge below the threshold.
 RIDGELESS_LOSS = 0.002
 
+# Added for a query that is correlated with the context: a constant, and a number over d^2.
+QUERY_LOSS = 0.001, 0.7
+
 # Where the prediction is made task by task.  The expansion in 1/d is poor in small dimensions, the
 # correction takes O(k^3) operations, and tasks with fewer than two prompts hardly share anything.
 LEAST_DIM, MOST_TASKS, LEAST_SHARED = 8, 1000, 2
@@ -111,6 +114,7 @@ def finite_size_errors(
     test_drift: float | None = None,
     test_correlation: float | None = None,
     test_gates: Any = None,
+    correlated_query: bool = False,
     approach: str = "tasks",
     balanced: bool = False,
 ) -> FiniteSizeErrors:
@@ -155,13 +159,16 @@ def finite_size_errors(
         Rate :math:`\vartheta` at which tasks change from pair to pair: :math:`e^{-\vartheta/d}` is
         the correlation of neighbouring ones, and of the last one with that of the query.
     correlation : float in (-1, 1)
-        Correlation of the inputs of neighbouring pairs; the query is independent of them.
+        Correlation of the inputs of neighbouring pairs.
     gates : array (context,) of numbers in [0, 1], optional
         Weights of the pairs in the context summary.
     test_drift, test_correlation : float, optional
         The same in the prompts behind the ICL error; None: as in training.
     test_gates : array (test_context,) of numbers in [0, 1], optional
         Gates there; None: ``gates``, which then must fit ``test_context``.
+    correlated_query : bool
+        Whether the correlation of the last pair and the query is the same; otherwise the query is
+        independent of the context.
     approach : {"tasks", "moments"}
         ``"tasks"`` predicts task by task where it can: for d >= 8, away from the ridgeless
         threshold, with several tasks, or infinitely many of an isotropic law.  Otherwise, or for
@@ -200,7 +207,7 @@ def finite_size_errors(
     these numbers do not matter, simulations are within 0.8/d.  That fails for d below about 10 and
     for contexts below six pairs.
 
-    *Both*: two predictions are mean moments, times the ratio of the approaches in a case nearby.
+    *Both*: three predictions are mean moments, times the ratio of the approaches in a case nearby.
 
     - Tasks that get fewer than two prompts on average, or more than 1000 tasks: the ratio is that
       of fresh tasks.  Four runs at kappa = 20 to 100, d = 16 to 32: 0 to 0.8(6) % off, of up to
@@ -209,6 +216,8 @@ def finite_size_errors(
       geometric mean of their eigenvalues.  This adds 0.6/d to the uncertainty.  Five settings at
       d = 16 and 24, eigenvalues from 0.2 to 2.5: 0.6 to 2.6(12) % off, of up to 7 % with mean
       moments alone.  Without a ridge and with more prompts than features, whitening is exact.
+    - Correlated queries: the ratio is that of independent queries after the same contexts.  This
+      adds 0.1 % + 0.7/d^2 to the uncertainty.
 
     Covariances of the tasks and tests alone need no such ratio: the prediction task by task is for
     any tasks and any test law.
@@ -226,7 +235,7 @@ def finite_size_errors(
     >>> round(run.icl.mean, 2), round(run.idg.mean, 2)  # published simulation: 1.279(4), 0.625(3)
     (1.28, 0.63)
     """
-    check_flags(balanced=balanced)
+    check_flags(balanced=balanced, correlated_query=correlated_query)
     check_choice("approach", approach, APPROACHES)
     run = read_run(
         dim=dim,
@@ -249,6 +258,7 @@ def finite_size_errors(
         test_drift=test_drift,
         test_correlation=test_correlation,
         test_gates=test_gates,
+        correlated_query=correlated_query,
     )
     rho, ridge, inputs, plain = run.rho, run.ridge, run.inputs, Inputs.of(None, dim)
     sets, laws, test, fresh_law = run.sets, run.laws, run.test, run.fresh_law
@@ -257,8 +267,14 @@ def finite_size_errors(
     if few and run.counted <= LEAST_INTERPOLATED:
         return FiniteSizeErrors(_estimate(np.array([math.inf])), _estimate(np.array([math.inf])))
 
-    def by_moments(laws: list[SummaryLaw], ridge: float, inputs: Inputs) -> np.ndarray:
-        errors = [equivalent_errors(each, test, prompts, ridge, inputs) for each in laws]
+    def by_moments(
+        laws: list[SummaryLaw], ridge: float, inputs: Inputs, *, independent: bool = False
+    ) -> np.ndarray:
+        """Errors from mean moments, with a query that is independent or as the run has it."""
+        fresh, *own = (
+            each.with_independent_query() if independent else each for each in (test, *laws)
+        )
+        errors = [equivalent_errors(each, fresh, prompts, ridge, inputs) for each in own]
         return np.array(errors)
 
     def by_tasks(sets: list[np.ndarray], ridge: float) -> tuple[np.ndarray, float]:
@@ -274,6 +290,7 @@ def finite_size_errors(
         with undefined_in_float64():
             return task_errors(trained, test, None if sets else law)
 
+    query_loss = QUERY_LOSS[0] + QUERY_LOSS[1] / dim**2 if test.features else 0.0
     shared = 2 <= count <= min(prompts / LEAST_SHARED, MOST_TASKS)
     isotropic = run.task_covariance is None and run.input_covariance is None
     singular = (ridge == 0 and prompts == features) or np.min(inputs.values) < LEAST_EIGENVALUE
@@ -282,6 +299,10 @@ def finite_size_errors(
     whitened = run.input_covariance is None or (ridge == 0 and prompts > features)
     if possible and whitened and (shared or (isotropic and not sets)):
         errors, uncertainty = by_tasks(sets, ridge)
+        if test.features:
+            errors = by_moments(laws, ridge, plain) * np.mean(errors, axis=0)
+            errors /= np.mean(by_moments(laws, ridge, plain, independent=True), axis=0)
+            uncertainty += query_loss
     elif possible and shared:
         errors = by_moments(laws, ridge, inputs)
         size = math.exp(float(np.mean(np.log(inputs.values))))
@@ -292,12 +313,9 @@ def finite_size_errors(
     elif possible and isotropic and count > 1:
         errors = by_moments(laws, ridge, plain)
         fresh, uncertainty = by_tasks([], ridge)
-        errors = (
-            errors
-            * fresh[0]
-            / by_moments([fresh_law(None, context, rho, run.timed)], ridge, plain)
-        )
-        uncertainty += RIDGELESS_LOSS * few
+        law = fresh_law(None, context, rho, run.timed)
+        errors = errors * fresh[0] / by_moments([law], ridge, plain, independent=True)
+        uncertainty += RIDGELESS_LOSS * few + query_loss
     else:
         errors = by_moments(laws, ridge, inputs)
         uncertainty = (SHARED_LOSS if shared else MOMENTS_LOSS) / dim
@@ -361,6 +379,7 @@ def read_run(
     test_drift: float | None,
     test_correlation: float | None,
     test_gates: Any,
+    correlated_query: bool = False,
 ) -> Run:
     """Check the arguments of `finite_size_errors` and draw the task sets."""
     check_integers(dim=dim, context=context, prompts=prompts, draws=draws)
@@ -382,9 +401,10 @@ def read_run(
         input_covariance=input_covariance,
     )
     inputs = Inputs.of(Sigma, dim)
-    timed = _timed("gates", gates, dim, context, rho, drift, correlation)
+    continued = correlated_query and bool(correlation or test_correlation)
+    timed = _timed("gates", gates, dim, context, rho, drift, correlation, continued)
     own = ("gates", gates) if test_gates is None else ("test_gates", test_gates)
-    test_timed = _timed(*own, dim, test_context, test_rho, test_drift, test_correlation)
+    test_timed = _timed(*own, dim, test_context, test_rho, test_drift, test_correlation, continued)
     if timed or test_timed:
         _check_isotropic(
             tasks,
@@ -420,10 +440,17 @@ def read_run(
 
 
 def _timed(
-    name: str, gates: Any, dim: int, context: int, rho: float, drift: float, correlation: float
+    name: str,
+    gates: Any,
+    dim: int,
+    context: int,
+    rho: float,
+    drift: float,
+    correlation: float,
+    correlated_query: bool,
 ) -> TimedContexts | None:
     """Contexts in which the order of the pairs matters; None where it does not."""
-    if gates is None and not (drift or correlation):
+    if gates is None and not (drift or correlation or correlated_query):
         return None
     weights = np.ones(context)
     if gates is not None:
@@ -432,7 +459,7 @@ def _timed(
             check_arguments(gates=float(each))
         if not np.any(weights):
             raise ValueError(f"{name} must not all be zero, got {gates!r}")
-    return TimedContexts(dim, rho, tuple(weights.tolist()), drift, correlation)
+    return TimedContexts(dim, rho, tuple(weights.tolist()), drift, correlation, correlated_query)
 
 
 def _check_isotropic(tasks: Any, dim: int, task_law: str, covariances: dict[str, Any]) -> None:

@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -66,6 +66,8 @@ class TimedContexts:
         Weights of the pairs, from the first to the last.
     drift, correlation : float
         Rate at which tasks change, and correlation of neighbouring inputs.
+    correlated_query : bool
+        Whether the query continues the sequence; the law of summaries is the same.
     """
 
     dim: int
@@ -73,6 +75,7 @@ class TimedContexts:
     gates: tuple[float, ...]
     drift: float
     correlation: float
+    correlated_query: bool = False
 
     @cached_property
     def moments(self) -> TimedMoments:
@@ -104,7 +107,7 @@ class TimedContexts:
 
     def nodes(self, groups: int) -> Nodes:
         """Quadrature over contexts, (nodes, 1), with two nodes for each group of draws."""
-        return _nodes(self, groups)
+        return _nodes(replace(self, correlated_query=False), groups)
 
 
 @dataclass(frozen=True)
