@@ -36,6 +36,7 @@ of order 1/d.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -116,7 +117,7 @@ class QueryMoments:
         shape = d, d + 1
         start = np.linalg.inv(self.second + xi * np.eye(d + 1))
 
-        def operator(function: object) -> LinearOperator:
+        def operator(function: Callable[[np.ndarray], np.ndarray]) -> LinearOperator:
             return LinearOperator((d * (d + 1),) * 2, matvec=function, dtype=float)
 
         system = operator(

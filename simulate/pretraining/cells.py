@@ -23,7 +23,7 @@ from iclimit.simulate.arrays import Array, Backend, Generator, Seed, get_backend
 from iclimit.simulate.pretraining.ridge import choose_method, solve_ridge
 from iclimit.simulate.prompts.covariances import covariance_rank, fingerprint
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
-from iclimit.simulate.prompts.summaries import SummaryLaw, is_timed
+from iclimit.simulate.prompts.summaries import SummaryLaw
 
 
 @dataclass(frozen=True, repr=False)
@@ -198,8 +198,9 @@ def simulate_errors(
         Covariance of Gaussian inputs times d: a positive semidefinite matrix, or the eigenvalues
         of a diagonal one.
     sampler : {"auto", "summaries", "tokens"}
-        Draw context summaries from their exact law in O(d), or token by token.  "auto" takes the
-        former where it is known: for Gaussian inputs without gates, drift and correlation.
+        Draw context summaries from their exact law in O(d), or in O(d + context) with gates or
+        correlation, or token by token.  "auto" takes the former where it is known: for Gaussian
+        inputs without drift.
     test_prompts : int >= 1
         Test prompts per error that is found by Monte Carlo: for inputs that are not Gaussian, for
         gates, drift and correlation with tasks not from the sphere, and for a correlated query.
@@ -287,7 +288,7 @@ def simulate_errors(
             else ("test_gates", test_gates, test_problem.context),
         )
     )
-    known = gaussian and not (is_timed(problem, weights) or is_timed(test_problem, test_weights))
+    known = gaussian and not (problem.drift or test_problem.drift)
     if sampler == "summaries" and not known:
         raise ValueError(f"sampler must be 'tokens' for such prompts, got {sampler!r}")
     if sampler == "auto":

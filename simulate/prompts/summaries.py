@@ -2,7 +2,9 @@ r"""Context summaries, from their exact law or from tokens, and the test error f
 
 For Gaussian inputs the summary
 :math:`h = (\frac d\ell\sum_i y_i x_i, \frac1\ell\sum_i y_i^2)` needs no tokens: it is drawn in
-O(d).  With :math:`x_i = z_i/\sqrt d` split :math:`z_i` along the task,
+O(d).  (With gates or correlated tokens in :math:`O(\ell + d)`: module
+`iclimit.simulate.prompts.correlated_summaries`.)
+With :math:`x_i = z_i/\sqrt d` split :math:`z_i` along the task,
 :math:`a_i = \langle z_i, w\rangle/|w|`, and across.  The labels depend on :math:`a` and the noise
 :math:`\epsilon = \sqrt\rho\, b` only, and given the labels the transverse part of
 :math:`\sum_i y_i z_i` is Gaussian with variance :math:`|y|^2`.  All that is needed of
@@ -29,6 +31,7 @@ from array_api_compat import array_namespace
 
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import Array, Backend, Generator, row_blocks, to_host
+from iclimit.simulate.prompts.correlated_summaries import sample_correlated_summaries
 from iclimit.simulate.prompts.covariances import times_root
 from iclimit.simulate.prompts.sampling import (
     context_summary,
@@ -230,9 +233,13 @@ class SummaryLaw:
     def draw(self, generator: Generator, count: int, task_set: Array | None) -> Drawn:
         """Draw (query, summary, query_label) of prompts."""
         whole = self.sampler == "summaries"
-        numbers = self.problem.dim * (self.problem.context + 1)
-        block = count if whole else max(1, TOKEN_BLOCK // numbers)
-        sample = self._from_law if whole else self._from_tokens
+        numbers = self.problem.dim * (1 if whole else self.problem.context + 1)
+        block = max(1, TOKEN_BLOCK // numbers)
+        sample = self._from_tokens
+        if whole and is_timed(self.problem, self.gates):
+            sample = self._from_correlated_law
+        elif whole:
+            sample, block = self._from_law, count
         parts = []
         for start in range(0, count, block):
             size = min(block, count - start)
@@ -305,6 +312,18 @@ class SummaryLaw:
                 summary[rows, :dim] = times_root(summary[rows, :dim], root)
         y += math.sqrt(rho) * generator.standard_normal(n)
         return x, summary, y
+
+    def _from_correlated_law(
+        self, generator: Generator, tasks: Array, chosen: Array | None
+    ) -> Drawn:
+        root = self.input_root
+        seen = times_root(tasks_of(tasks, chosen, slice(None)), root)
+        drawn = sample_correlated_summaries(
+            self.problem, self.backend, generator, seen, self.gates
+        )
+        query, summary, label = drawn
+        summary[:, :-1] = times_root(summary[:, :-1], root)
+        return times_root(query, root), summary, label
 
     def _from_tokens(self, generator: Generator, tasks: Array, chosen: Array | None) -> Drawn:
         own = tasks_of(tasks, chosen, slice(None))

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from iclimit.asymptotics.pretraining import finite_size_errors, icl_error, idg_error
+from iclimit.asymptotics.pretraining import icl_error, idg_error
 from iclimit.asymptotics.recurrent import correlated_query_errors, effective_context
-from iclimit.simulate.pretraining import simulate_errors
 
 SETTINGS = [
     {"tau": 2, "alpha": 3, "kappa": 1.5, "rho": 0.1, "ridge": 0.05, "correlation": 0.6},
@@ -116,23 +115,3 @@ def test_the_query_helps():
         assert correlated_query_errors(**setting, alpha=4, correlation=r).icl < icl_error(
             **setting, alpha=alpha
         )
-
-
-def test_simulated_pretraining():
-    """Errors over their limits are those of independent queries, to 2.5 % at d = 12 to 32."""
-    dim, r = 16, 0.6
-    sizes = {"dim": dim, "context": 32, "tasks": 24, "prompts": 400, "rho": 0.1, "ridge": 0.1}
-    limit = {"tau": 400 / dim**2, "kappa": 1.5, "rho": 0.1, "ridge": 0.1}
-    runs = simulate_errors(
-        **sizes, correlation=r, correlated_query=True, rng=1, repeats=60, test_prompts=2000
-    )
-    independent = finite_size_errors(**sizes, correlation=r, rng=0, draws=40)
-    alpha = effective_context(alpha=2, rho=0.1, correlation=r)
-    query = correlated_query_errors(**limit, alpha=2, correlation=r)
-    for name, plain in (("icl", icl_error), ("idg", idg_error)):
-        found, theory = getattr(runs, name), getattr(query, name)
-        ratio = theory / plain(**limit, alpha=alpha)
-        expected = ratio * getattr(independent, name).mean
-        assert ratio < 0.92
-        assert found.standard_error < 0.013 * expected
-        assert abs(found.mean - expected) < 3 * found.standard_error + 0.025 * expected

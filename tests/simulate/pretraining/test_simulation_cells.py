@@ -295,7 +295,7 @@ def test_other_arguments_are_checked(changes, message):
 
 def test_gates_that_do_nothing_change_nothing():
     plain = run(sampler="tokens", task_law="sphere")
-    gated = run(gates=np.ones(SMALL["context"]), task_law="sphere")
+    gated = run(sampler="tokens", gates=np.ones(SMALL["context"]), task_law="sphere")
     np.testing.assert_allclose(gated.icl.samples, plain.icl.samples, rtol=1e-9)
     np.testing.assert_allclose(gated.idg.samples, plain.idg.samples, rtol=1e-9)
 

@@ -1,0 +1,51 @@
+"""Summaries of correlated tokens from their law, against those of the tokens."""
+
+import numpy as np
+import pytest
+
+from iclimit.problem import Problem
+from iclimit.simulate.arrays import get_backend
+from iclimit.simulate.prompts.summaries import SummaryLaw
+
+DIM, CONTEXT, COUNT = 3, 5, 40_000
+GATES = np.array([0.2, 0.9, 0.5, 0.7, 1.0])
+# In standard errors, of 66 products each.
+LARGEST = 4.2
+
+
+def products(sampler, seed, gates, setting, tasks):
+    """Products of all entries of (query, summary, query label), and squares of the labels."""
+    problem = Problem(DIM, CONTEXT, noise_variance=0.3, **setting)
+    law = SummaryLaw(get_backend("numpy"), problem, sampler, gates)
+    x, h, y = law.draw(np.random.default_rng(seed), COUNT, tasks)
+    assert (x.shape, h.shape, y.shape) == ((COUNT, DIM), (COUNT, DIM + 1), (COUNT,))
+    every = np.column_stack([x, h, y])
+    first, second = np.triu_indices(every.shape[1])
+    mixed = x[:, :, None] * h[:, None, :]
+    squares = mixed.reshape(COUNT, -1) ** 2
+    return np.hstack(
+        [every[:, first] * every[:, second], squares, mixed.reshape(COUNT, -1) * y[:, None]]
+    )
+
+
+@pytest.mark.parametrize(
+    ("setting", "gates", "tasks"),
+    [
+        ({"correlation": 0.7, "correlated_query": True}, GATES, np.diag([1.0, 2.0, 0.0])),
+        ({"correlation": -0.5, "task_law": "sphere"}, None, None),
+        (
+            {"correlation": 0.6, "correlated_query": True, "input_covariance": [2.0, 0.5, 0.5]},
+            None,
+            None,
+        ),
+        ({"input_covariance": [2.0, 0.5, 0.5]}, GATES, None),
+    ],
+)
+def test_same_moments_as_of_tokens(setting, gates, tasks):
+    fast, slow = (
+        products(sampler, seed, gates, setting, tasks)
+        for seed, sampler in enumerate(("summaries", "tokens"))
+    )
+    error = np.sqrt((fast.var(axis=0) + slow.var(axis=0)) / COUNT)
+    z = (fast.mean(axis=0) - slow.mean(axis=0)) / np.maximum(error, 1e-12)
+    assert np.max(np.abs(z)) < LARGEST
