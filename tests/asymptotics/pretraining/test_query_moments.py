@@ -80,7 +80,7 @@ RUN = {"dim": 12, "context": 24, "tasks": 18, "prompts": 216, "rho": 0.1, "ridge
     [
         {"correlation": 0.6},
         {"correlation": 0.5, "gates": 0.96 ** np.arange(23, -1, -1.0), "test_correlation": 0.2},
-        {"correlation": 0.7, "tasks": math.inf, "ridge": 0.02},
+        {"correlation": 0.7, "tasks": math.inf},
     ],
 )
 def test_predicts_runs(setting):
