@@ -26,6 +26,7 @@ OTHERS = {
 DERIVATIONS = {
     "pretraining.icl": ("pretraining/icl", "ICL and IDG errors of linear attention"),
     "pretraining.bayes": ("pretraining/bayes", "Bayes estimators"),
+    "pretraining.fluctuations": ("pretraining/fluctuations", "How much one run scatters"),
     "pretraining.budgets": ("pretraining/budgets", "How to spend a budget of label pairs"),
     "pretraining.deterministic_equivalent": (
         "pretraining/finite-size",

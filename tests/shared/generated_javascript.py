@@ -28,7 +28,7 @@ MINIMA = {
 """Places of minima, by the function that is least there and its argument.  Rounding leaves them
 uncertain by about the root of 1e-16, so the values of that function are compared."""
 
-DIFFERENCES = {"task_gap": "icl_error"}
+DIFFERENCES = {"task_gap": "icl_error", "gap_spread": "icl_spread"}
 """Differences of larger numbers, relative to which they are accurate."""
 
 

@@ -357,7 +357,7 @@ return [python.script(explorer.result), charts.map(({ lines }) => (lines ?? []).
 
 def test_the_python_script_draws_every_curve(browser, page):
     load(browser, page)
-    for link in views(browser):
+    for link in (*views(browser), "#panel=icl&axis=kappa&runs=shown"):
         for change in ("&dim=40", "&rho=0.3&tau=0.7&ratio=0.8&noise_variance=0.2&dim=12"):
             follow(browser, link + change)
             script, charts = browser.execute_script(SCRIPT)
@@ -447,6 +447,7 @@ CORNERS = [
     "#panel=icl&axis=kappa&tau=1&ridge=0",
     "#panel=icl&axis=alpha&tau=10&kappa=0.05&rho=0&ridge=0&dim=12",
     "#panel=phases&quantity=icl_error&x=kappa&y=rho&tau=1&ridge=0",
+    "#panel=icl&axis=tau&ridge=0&rho=0&dim=12&runs=shown",
     "#panel=budgets&view=splits&budget=0.1&rho=2",
     "#panel=softmax&heads=2&ratio=0.05&dim=60",
     "#panel=training&view=landscape&dim=1&context=1&u=0&w=0",

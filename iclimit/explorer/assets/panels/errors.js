@@ -112,6 +112,18 @@
     ];
   };
 
+  // One standard deviation of a single run on either side of the curves: of its logarithm, so that
+  // an error stays positive.
+  const bands = (s, values, x, errors) => ["icl", "idg"].flatMap((name, colour) => {
+    const spread = explorer.curve(`${name}_spread`, values, s.axis, x);
+    return [1, -1].map((sign) => ({
+      label: sign > 0 ? `${name.toUpperCase()}, single runs at d = ${s.dim}: ± one standard deviation` : "",
+      x, colour, width: 0.75,
+      y: errors[name].map((error, i) => error * Math.exp((sign * spread[i]) / (s.dim * error))),
+      python: `${name} * np.exp(${sign} * spread.${name} / (${s.dim} * ${name}))`,
+    })).filter(isFinite);
+  });
+
   const compute = (s, complete = false) => {
     const ends = axes.chosen(s, "0x", theory.meta.icl_error.ranges[s.axis]) ?? ENDS[s.axis];
     const x = numbers.geomspace(...ends, 400);
@@ -124,7 +136,7 @@
     ];
     const waiting = !complete && slow(s);
     const dashed = waiting ? [] : predicted(s);
-    lines.push(...dashed.filter(isFinite));
+    lines.push(...dashed.filter(isFinite), ...(s.runs === "shown" ? bands(s, values, x, { icl, idg }) : []));
     const points = [];
     let count = 0;
     for (const [label, set] of stored(s)) {
@@ -159,6 +171,7 @@
       `icl = ${explorer.call("icl_error", values, s.axis)}`,
       `idg = ${explorer.call("idg_error", values, s.axis)}`,
       ...finiteRuns(s, dashed.some(isFinite)),
+      ...(s.runs === "shown" ? [`spread = ${explorer.call("icl_spread", values, s.axis).replace(/\.icl$/, "")}`] : []),
     ].join("\n");
     const symbol = parameters.symbol(s.axis);
     return {
@@ -172,7 +185,7 @@
       note: `${accuracy(s, dashed.length && !dashed.some(isFinite))}${count ? "" : " No stored simulation has these parameters; the buttons below the sliders lead to some."}`,
       later: waiting ? () => compute(s, true) : undefined,
       python: setup,
-      formulas: ["icl_error", "effective_ridge", "context_noise"],
+      formulas: ["icl_error", "effective_ridge", "context_noise", ...(s.runs === "shown" ? ["icl_spread"] : [])],
     };
   };
 
@@ -192,6 +205,7 @@
       parameters.slider("rho"),
       parameters.slider("ridge"),
       parameters.slider("dim", { label: "dimension of the prediction at finite size", min: 12, max: 200, value: 100 }),
+      { name: "runs", label: "Scatter of single runs", value: "hidden", options: [["hidden", "hidden"], ["shown", "shown"]] },
       { name: "stored", presets: true, label: "Go to stored simulations", options: explorer.data.presets },
     ],
     compute,
