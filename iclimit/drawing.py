@@ -42,8 +42,12 @@ STYLES = ("screen", *COLUMNS, "talk")
 # Panels narrower than this, in inches, are stacked, each with this height.
 _STACKED, _PANEL = 2.2, 2.3
 
-# How much larger a figure with several panels is in a talk.
-_TALK = 1.5
+# Size in inches of a figure with several panels, which is that of a talk for all of them: with
+# one width for all figures of a report, their type has one size.
+WIDTH, _TALK = 8.6, 12.0
+
+# Inches beside a panel that a legend above it leaves free, and entries from which it is small.
+_BESIDE, _MANY = 0.75, 7
 
 _style: ContextVar[str] = ContextVar("style", default="screen")
 
@@ -111,13 +115,16 @@ def panels(
     columns: int = 2,
     rows: int = 1,
     *,
-    width: float = 8.6,
+    width: float = WIDTH,
     height: float = 3.7,
+    foot: float = 0.0,
     **sharing: Any,
 ) -> list[Axes]:
     """Divide a figure of this size into axes, row by row.
 
-    The styles for papers have a width of their own, to which the panels are fitted or stacked.
+    The last axes, below the others and as wide as all of them, are ``foot`` inches high, if it is
+    not 0.  The styles for papers have a width of their own, to which the panels are fitted or
+    stacked.
     """
     style = _style.get()
     if limit := COLUMNS.get(style):
@@ -128,9 +135,21 @@ def panels(
             height *= max(limit / width, _PANEL * rows / height)
         width = limit
     elif style == "talk":
-        width, height = _TALK * width, _TALK * height
-    figure.set_size_inches(width, height)
-    return list(figure.subplots(rows, columns, squeeze=False, **sharing).flat)
+        width, height, foot = (_TALK / WIDTH * size for size in (width, height, foot))
+    figure.set_size_inches(width, height + foot)
+    if not foot:
+        return list(figure.subplots(rows, columns, squeeze=False, **sharing).flat)
+    if not rows:
+        return [figure.subplots()]
+    heights = [height / rows] * rows + [foot]
+    grid = figure.add_gridspec(rows + 1, columns, height_ratios=heights)
+    above = [figure.add_subplot(grid[k, i]) for k in range(rows) for i in range(columns)]
+    return [*above, figure.add_subplot(grid[rows, :])]
+
+
+def write_key(figure: Figure, key: str) -> None:
+    """Say above a figure what lines and points are."""
+    figure.suptitle(key, fontsize="small", color="0.3", wrap=True)
 
 
 def draw_points(
@@ -233,15 +252,35 @@ def finish(
     log : {"", "x", "y", "xy"}
         Axes that are logarithmic.
     legend : str, optional
-        Title of the legend, possibly empty; without it there is no legend.
+        Title of the legend, possibly empty; without it there is no legend.  It stands above the
+        axes, where it hides nothing.
     beside : bool
         Whether the legend stands to the right of the axes.
     """
     ax.set(xlabel=LABELS.get(x, x), ylabel=LABELS.get(y, y), title=title)
     log_scale(ax, log)
-    if legend is not None:
-        beside_axes: Any = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
-        ax.legend(title=legend, **(beside_axes if beside else {}))
+    if legend is not None and beside:
+        ax.legend(title=legend, loc="center left", bbox_to_anchor=(1, 0.5))
+    elif legend is not None:
+        _legend_above(ax, legend)
+
+
+def _legend_above(ax: Axes, heading: str) -> None:
+    """Draw a legend between axes and their title, in as many columns as there is room for."""
+    entries, spec = ax.get_legend_handles_labels(), ax.get_subplotspec()
+    share = len(spec.colspan) / spec.get_gridspec().ncols if spec else 1
+    most = share * ax.figure.bbox.width - _BESIDE * ax.figure.dpi
+    look: Any = {"loc": "lower left", "bbox_to_anchor": (0, 1), "alignment": "left"}
+    look |= {"borderaxespad": 0.2, "title": heading, "handlelength": 1.5, "columnspacing": 1.2}
+    if len(entries[1]) >= _MANY:
+        look |= {"fontsize": "x-small"}
+    for columns in range(min(len(entries[1]), 4), 0, -1):
+        drawn = ax.legend(*entries, ncols=columns, **look)
+        box = drawn.get_window_extent()
+        if box.width <= most:
+            break
+    if entries[1]:
+        ax.set_title(ax.get_title(), pad=72 * box.height / ax.figure.dpi + 6)
 
 
 def log_scale(ax: Axes, axes: str) -> None:
@@ -251,13 +290,16 @@ def log_scale(ax: Axes, axes: str) -> None:
     """
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+    spec = ax.get_subplotspec()
     for name in axes:
+        # A third of a figure has room for few labels below it.
+        wide = name == "y" or spec is None or spec.get_gridspec().ncols < 3
         getattr(ax, f"set_{name}scale")("log")
         axis, (low, high) = getattr(ax, f"{name}axis"), getattr(ax, f"get_{name}lim")()
         axis.set_minor_formatter(NullFormatter())
         if high < 4 * low:  # no two powers of ten, and few of 1, 2, 5
             axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-        elif high < 300 * low:
+        elif high < (300 if wide else 10) * low:
             axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         if high < 300 * low or (low > 1e-4 and high < 5e3):
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

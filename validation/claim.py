@@ -158,10 +158,11 @@ def verdict_on(rows: Iterable[Row], value: Values) -> Verdict:
         if drawings:
             value(drawings[0]).draw(figure)
         else:
-            draw_rows(figure, judged)
+            draw_rows(figure, judged, verdict)
 
-    return Verdict(
+    verdict = Verdict(
         [each for row in judged for each in row.comparisons()],
         draw,
         [text for row in judged for text in row.notes()],
     )
+    return verdict

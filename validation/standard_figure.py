@@ -1,58 +1,117 @@
-"""The figure of claims that have none of their own, made from their rows."""
+"""The figure of claims that have none of their own, made from their rows and the verdict."""
 
+from __future__ import annotations
+
+import re
 from collections.abc import Sequence
+from itertools import takewhile
 from textwrap import wrap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from iclimit.drawing import COLOURS, Axes, Figure, draw_points, draw_sizes, finish, panels
+import numpy as np
+
+from iclimit.drawing import (
+    COLOURS,
+    Axes,
+    Figure,
+    draw_points,
+    draw_sizes,
+    finish,
+    panels,
+    write_key,
+)
+from iclimit.notation import PARAMETERS
 from iclimit.results import Estimate
 from iclimit.validation.judge.comparisons import Comparison
 from iclimit.validation.rows import Limit, Row, Single
 
-# Panels in a row of the figure, and limits that have panels.
-MOST = 4
-# Most entries of a legend.
-LEGEND = 8
-# Characters in a line of a legend.
-WIDTH = 36
-# Deviations are drawn as at least this, in units of what is allowed: some are 0.
-SMALLEST = 1e-4
+if TYPE_CHECKING:
+    from iclimit.validation.judge.verdict import Verdict
+
+# Columns of panels by the number of panels, and most limits that have a panel.
+COLUMNS, MOST = {0: 1, 1: 1, 3: 3}, 4
+# Fewest values of a parameter along which a family is drawn.
+LEAST = 3
+# Most values that are ticks, if they are integers.
+MOST_TICKS = 6
+# Inches of a panel, of a row of deviations, and of what is below and above these rows.
+HEIGHT, ROW, MARGIN = 2.7, 0.28, 0.8
+# Characters in a line of a title by the number of columns, with those of formulas, and in a line
+# of a legend.
+TITLE, WIDTH = {1: 120, 2: 60, 3: 30}, 44
+# Deviations are drawn up to this multiple of what is accepted, and as triangles beyond.
+FARTHEST = 1.5
+# Vertical places of the points in a row, one after the other: they hide each other less.
+PLACES = np.array([0, 0.5, -0.5, 0.25, -0.25]) / 2
+# What labels say of a limit, which the figure shows.
+LIMITS = re.compile(r",? ?\b(d=inf|[dN] to infinity|extrapolated)\b")
+KEY = "points: simulation; stars and lines: theory; dots: extrapolation to infinite size"
 
 
-def draw_rows(figure: Figure, rows: Sequence[Row]) -> None:
-    """Draw limits against 1/d, families along their parameter, and other rows as ratios."""
-    limits = [row for row in rows if isinstance(row, Limit)][:MOST]
+def draw_rows(figure: Figure, rows: Sequence[Row], verdict: Verdict) -> None:
+    """Draw limits against 1 / size, families along their parameter, and below all deviations."""
+    limits = [row for row in rows if isinstance(row, Limit) and len(row.runs) >= LEAST][:MOST]
     families: dict[str, dict[str, list[tuple[float, Comparison]]]] = {}
-    others = []
     for row in rows:
-        comparisons = row.comparisons()
         if isinstance(row, Single) and row.x:
             name, x = row.x
-            families.setdefault(name, {}).setdefault(row.family, []).append((x, comparisons[0]))
-        elif row not in limits:
-            others += comparisons
-    ratios = [each for each in others if each.standard_error and each.theory]
-    rounded = [each for each in others if not each.standard_error and each.allowance]
-    count = len(limits) + len(families) + bool(ratios) + bool(rounded)
-    columns, lines = min(count, MOST), -(-count // MOST)
-    places = iter(panels(figure, columns, lines, width=3.3 * columns + 1, height=3.6 * lines))
+            point = x, row.comparisons()[0]
+            families.setdefault(name, {}).setdefault(row.family, []).append(point)
+    drawn = {
+        name: members
+        for name, members in families.items()
+        if max(map(len, members.values())) >= LEAST
+    }
+    count = len(limits) + len(drawn)
+    columns = COLUMNS.get(count, 2)
+    lines = -(-count // columns)
+    functions = by_function(verdict.comparisons)
+    foot = ROW * len(functions) + MARGIN
+    *above, deviations = panels(figure, columns, lines, height=HEIGHT * lines, foot=foot)
+    places = iter(above)
     for row in limits:
-        draw_limit(next(places), row)
-    for name, members in families.items():
+        draw_limit(next(places), row, TITLE[columns])
+    for name, members in drawn.items():
         draw_families(next(places), name, members)
-    if ratios:
-        draw_ratios(next(places), ratios)
-    if rounded:
-        draw_deviations(next(places), rounded)
     for ax in places:
         ax.remove()
+    draw_shares(deviations, verdict, functions)
+    if count:
+        write_key(figure, KEY if limits else "lines: theory; points: simulation")
 
 
-def draw_limit(ax: Axes, row: Limit) -> None:
-    """Draw all quantities of a limit."""
-    for number, (label, colour) in enumerate(zip(row.theories, COLOURS, strict=False)):
+def draw_limit(ax: Axes, row: Limit, width: int) -> None:
+    """Draw all quantities of a limit, under a title with lines of so many characters."""
+    title, labels = headed(list(row.theories))
+    for number, (label, colour) in enumerate(zip(labels, COLOURS, strict=False)):
         draw_quantity(ax, row, number, colour, label)
-    finish(ax, "1 / size", "simulation; stars: limit", legend="")
+    words = "\n".join(wrap(title, width))
+    finish(ax, "1 / size", "estimate", title=words, legend="" if any(labels) else None)
+
+
+def headed(labels: Sequence[str]) -> tuple[str, list[str]]:
+    """What labels have in common, as a title, and what differs; parameters by their symbols."""
+    words = [LIMITS.sub("", label).split() for label in labels]
+    if len(words) == 1:
+        return in_symbols(words[0]), [""]
+    same = [len(set(column)) == 1 for column in zip(*words, strict=False)]
+    head = sum(1 for _ in takewhile(bool, same))
+    turned = [len(set(column)) == 1 for column in zip(*map(reversed, words), strict=False)]
+    tail = min(sum(1 for _ in takewhile(bool, turned)), min(map(len, words)) - head)
+    ends = words[0][:head], words[0][len(words[0]) - tail :]
+    common = " ... ".join(in_symbols(each) for each in ends if each)
+    return common, [in_symbols(each[head : len(each) - tail]) for each in words]
+
+
+def in_symbols(words: Sequence[str]) -> str:
+    """Words, with ``name=value`` written with the symbol of the parameter."""
+    written = []
+    for word in words:
+        name, _, value = word.partition("=")
+        numeric = re.fullmatch(r"[\d.e+-]+|inf", value)
+        symbol = PARAMETERS[name].symbol if numeric and name in PARAMETERS else ""
+        written.append(f"${symbol}={value.replace('inf', chr(92) + 'infty')}$" if symbol else word)
+    return " ".join(written).strip(" ,")
 
 
 def draw_quantity(ax: Axes, row: Limit, number: int, colour: str, label: str = "") -> None:
@@ -88,43 +147,59 @@ def draw_families(
         ax.plot(x, [row.theory for _, row in points], color=colour, label=family)
         errors = [row.standard_error for _, row in points]
         draw_points(ax, x, [row.estimate for _, row in points], errors, colour)
-    positive = all(min(x, row.theory) > 0 for each in families.values() for x, row in each)
-    legend = "" if any(families) and len(families) <= LEGEND else None
-    finish(ax, name, "lines: theory", log="xy" if positive else "", legend=legend)
+    points = [point for each in families.values() for point in each]
+    positive = all(min(x, row.theory) > 0 for x, row in points)
+    words = PARAMETERS[name].meaning if name in PARAMETERS else name
+    of = {row.of.replace("_", " ") for _, row in points}
+    y = of.pop() if len(of) == 1 else "estimate"
+    finish(ax, words, y, log="xy" if positive else "", legend="" if any(families) else None)
+    values = sorted({x for x, _ in points})
+    if len(values) <= MOST_TICKS and all(float(x).is_integer() for x in values):
+        ax.set_xticks(values, [f"{x:,.10g}" for x in values])
+        ax.set_xticks([], minor=True)
 
 
-def draw_ratios(ax: Axes, rows: Sequence[Comparison]) -> None:
-    """Draw estimates over theory, one after the other, in a colour for each function."""
-    for name, colour, numbers in _by_function(rows):
-        mine = [rows[number] for number in numbers]
-        ratios = [row.estimate / row.theory for row in mine]
-        errors = [row.standard_error / abs(row.theory) for row in mine]
-        draw_points(ax, numbers, ratios, errors, colour, label=name)
-    ax.axhline(1, color="0.4")
-    finish(ax, "comparison", "estimate / theory", legend=_legend(ax))
+def draw_shares(ax: Axes, verdict: Verdict, functions: dict[str, list[Comparison]]) -> None:
+    """Draw all deviations from theory as shares of what is accepted, by function.
+
+    On the right is the smallest error of each function that would be noticed.
+    """
+    from iclimit.validation.judge.coverage import sharpness  # which is built on claims
+
+    words = []
+    for height, (name, comparisons) in enumerate(functions.items()):
+        colour = COLOURS[height % len(COLOURS)]
+        shares = np.array([verdict.share(row) for row in comparisons])
+        places = height + PLACES[np.arange(len(shares)) % len(PLACES)]
+        inside = np.abs(shares) <= FARTHEST
+        ax.plot(shares[inside], places[inside], "o", color=colour, markersize=4, alpha=0.7)
+        for side, marker in ((1, ">"), (-1, "<")):
+            beyond = ~inside & (np.sign(shares) == side)
+            ax.plot(np.full(beyond.sum(), side * FARTHEST), places[beyond], marker, color=colour)
+        sharpest = verdict.sharpest.get(name)
+        words.append(
+            sharpness(verdict.resolution(sharpest), sharpest.standard_error == 0)
+            if sharpest
+            else ""
+        )
+    ax.axvspan(-1, 1, color="0.93", zorder=0)
+    ax.axvline(0, color="0.4", linewidth=0.8)
+    ticks = range(len(functions))
+    ax.set(xlim=(-1.05 * FARTHEST, 1.05 * FARTHEST), ylim=(len(functions) - 0.4, -0.6))
+    ax.set_yticks(ticks, [name or "other checks" for name in functions], fontsize="small")
+    ax.grid(visible=False, axis="y")
+    finish(ax, "deviation from the theory / largest accepted (shaded)", "function")
+    if any(words):
+        right = ax.secondary_yaxis("right")
+        right.set_yticks(ticks, words, fontsize="small")
+        right.tick_params(length=0)
+        right.spines["right"].set_visible(False)
+        ax.text(1.0, 1.0, "error noticed", transform=ax.transAxes, fontsize="small", ha="left")
 
 
-def draw_deviations(ax: Axes, rows: Sequence[Comparison]) -> None:
-    """Draw deviations from theory in units of what is allowed."""
-    for name, colour, numbers in _by_function(rows):
-        shares = [
-            max(abs(rows[k].estimate - rows[k].theory) / rows[k].allowance, SMALLEST)
-            for k in numbers
-        ]
-        ax.plot(numbers, shares, "o", color=colour, markersize=4, label=name)
-    ax.axhline(1, color="0.4", linestyle="--")
-    finish(ax, "comparison", "deviation / allowed", log="y", legend=_legend(ax))
-
-
-def _by_function(rows: Sequence[Comparison]) -> list[tuple[str, str, list[int]]]:
-    """Functions of the theory that rows test, each with a colour and the numbers of its rows."""
-    numbers: dict[str, list[int]] = {}
-    for number, row in enumerate(rows):
-        numbers.setdefault(row.of or "checks", []).append(number)
-    return [
-        (name, COLOURS[k % len(COLOURS)], mine) for k, (name, mine) in enumerate(numbers.items())
-    ]
-
-
-def _legend(ax: Axes) -> str | None:
-    return "" if len(ax.get_legend_handles_labels()[1]) <= LEGEND else None
+def by_function(comparisons: Sequence[Comparison]) -> dict[str, list[Comparison]]:
+    """Comparisons by the function that gave the theory; what tests no function comes last."""
+    groups: dict[str, list[Comparison]] = {}
+    for row in sorted(comparisons, key=lambda row: not row.of):
+        groups.setdefault(row.of, []).append(row)
+    return groups

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -9,7 +10,7 @@ from typing import Any
 
 from iclimit.drawing import Axes, Figure, draw_ratios
 from iclimit.results import Result
-from iclimit.statistics import FALSE_ALARM, z_threshold
+from iclimit.statistics import FALSE_ALARM, student_deviate, z_threshold
 from iclimit.validation.judge.comparisons import Comparison
 from iclimit.validation.judge.pooling import pool
 
@@ -74,6 +75,19 @@ class Verdict(Result):
     def resolution(self, row: Comparison) -> float:
         """Smallest relative change of the theory that this comparison notices."""
         return row.resolution(self.threshold(row))
+
+    def share(self, row: Comparison) -> float:
+        """Deviation from the theory as a share of the largest that is accepted, with its sign.
+
+        It is at most 1 in size where the comparison holds.  An estimate below a bound has share 0.
+        """
+        deviation = row.estimate - row.theory
+        if deviation == 0 or (row.upper_bound and deviation < 0):
+            return 0.0
+        accepted = row.allowance
+        if row.standard_error > 0:
+            accepted += row.standard_error * student_deviate(self.threshold(row), row.degrees)
+        return deviation / accepted if accepted else math.copysign(math.inf, deviation)
 
     @cached_property
     def sharpest(self) -> dict[str, Comparison]:

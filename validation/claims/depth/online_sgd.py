@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.depth import OnlineErrors, online_sgd_errors
-from iclimit.drawing import COLOURS, Figure, draw_estimates, draw_points, finish, panels
+from iclimit.drawing import COLOURS, Figure, draw_estimates, draw_points, finish, panels, write_key
 from iclimit.results import Estimate
 from iclimit.simulate.depth import train_depth
 from iclimit.validation.claim import Claim, Effort
@@ -114,7 +114,7 @@ def rows(effort: Effort) -> Rows:
 
 def draw(figure: Figure, runs: dict[int, np.ndarray], row: Limit) -> None:
     """Draw the curves of training, and the extrapolation of late losses."""
-    first, second = panels(figure, width=9.0, height=3.6)
+    first, second = panels(figure)
     fine, dims = np.arange(STEPS + 1), list(runs)
     at = [*EARLY, RECORDS[RECORDS >= LATE].mean()]
     for which, ((field, label), colour) in enumerate(zip(LOSSES.items(), COLOURS, strict=False)):
@@ -129,6 +129,7 @@ def draw(figure: Figure, runs: dict[int, np.ndarray], row: Limit) -> None:
     title = f"points: $d = {dims[-1]}$; dotted: floor"
     finish(first, "steps of SGD", "loss", title=title, legend="")
     finish(second, "$1/d$", "loss", title=f"{LATE} to {STEPS} steps")
+    write_key(figure, "lines and stars: theory; points: simulation")
 
 
 claim = Claim.of("online-sgd", __doc__, rows)

@@ -18,7 +18,7 @@ import numpy as np
 
 from iclimit.asymptotics import descent
 from iclimit.asymptotics.spectra import largest_eigenvalue_cdf
-from iclimit.drawing import COLOURS, Figure, draw_estimates, finish, panels
+from iclimit.drawing import COLOURS, Figure, draw_estimates, finish, panels, write_key
 from iclimit.results import Estimate
 from iclimit.simulate.descent import ContextLosses, simulate_critical_dampening, simulate_schedule
 from iclimit.validation.claim import Claim, Effort
@@ -155,12 +155,12 @@ def draw(
     for ax in (law, loss):
         for value in PUBLISHED:
             ax.axvline(value, color="0.5", linestyle="--", linewidth=1)
-    finish(law, r"critical dampening $\lambda_c$", "probability that it lies below")
-    law.legend(fontsize=7.5)
+    finish(law, r"critical dampening $\lambda_c$", "probability that it lies below", legend="")
     loss.set(ylim=(0.05, 20))
     title = f"{ROLL_OUT} repetitions, {ROLL_OUT_CONTEXTS:,} tasks, U(-1/2, 1/2)"
     x, y = r"dampening $\lambda$", "loss / null predictor"
     finish(loss, x, y, title=title, log="y", legend="")
+    write_key(figure, "left: theory as lines, simulation as points; dashes: published")
 
 
 claim = Claim.of("gd-dampening", __doc__, rows)

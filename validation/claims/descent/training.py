@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.descent import LearningRate, optimal_learning_rate, preconditioner_loss
-from iclimit.drawing import COLOURS, Figure, draw_training, finish, panels
+from iclimit.drawing import COLOURS, Figure, draw_training, finish, panels, write_key
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.alignment import descent_predictor
@@ -110,9 +110,9 @@ def draw(figure: Figure, layers: Mapping[int, tuple[Paired, np.ndarray, Aligned]
         aligned.draw(metrics, colour)
     metrics.plot([], [], color="0.3", label="relative distance")
     metrics.plot([], [], color="0.3", linestyle=":", label="cosine")
-    finish(loss, "training step", "training loss", legend="dashed: one step at $\\eta^*$")
-    finish(metrics, "training step", "query gradients, layer against step")
-    metrics.legend(loc="center right")
+    finish(loss, "training step", "training loss", legend="")
+    finish(metrics, "training step", "layer against gradient step", legend="")
+    write_key(figure, "dashes: theory, one step at the best rate; lines: trained layer")
 
 
 claim = Claim.of("gd-training", __doc__, rows)

@@ -18,7 +18,7 @@ from iclimit.asymptotics.descent import (
     optimal_learning_rate,
     preconditioner_loss,
 )
-from iclimit.drawing import COLOURS, Figure, draw_estimates, finish, panels
+from iclimit.drawing import COLOURS, Figure, draw_estimates, finish, panels, write_key
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.alignment import interpolate, labels_only
@@ -127,21 +127,21 @@ def rows(effort: Effort) -> Rows:
 
 def draw(figure: Figure, cases: dict[Case, Paired], errors: np.ndarray) -> None:
     """Draw losses on other inputs and tasks, and errors of the repeated layer."""
-    *axes, rolled = panels(figure, 3, height=3.2)
+    *axes, rolled = panels(figure, 3, height=3.4)
     for ax, (kind, factors) in zip(axes, SCALES.items(), strict=True):
         grid = np.geomspace(min(factors), max(factors), 50)
         exact = [step_loss((kind, factor)) for factor in grid]
-        ax.plot(grid, exact, color=COLOURS[0], label="gradient descent")
+        ax.plot(grid, exact, color=COLOURS[0])
         losses = [cases[kind, factor].loss for factor in factors]
-        draw_estimates(ax, factors, losses, COLOURS[1], label="trained layer")
+        draw_estimates(ax, factors, losses, COLOURS[1])
         finish(ax, f"{kind[:-1]} scale", "loss", log="xy")
-    axes[0].legend()
     steps = np.arange(REPETITIONS + 1)
     rolled.plot(steps, errors[1], color=COLOURS[0])
     rolled.plot(steps, errors[0], "o", color=COLOURS[1], markersize=4)
     rolled.set_xticks(steps[::2])
     title = rf"dampening {DAMPENING:g}"
     finish(rolled, "repetitions", "median squared error", title=title, log="y")
+    write_key(figure, "lines: gradient descent; points: trained layer")
 
 
 claim = Claim.of("gd-transfer", __doc__, rows)

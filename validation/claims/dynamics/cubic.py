@@ -19,7 +19,7 @@ from iclimit.asymptotics.dynamics import (
     merged_curve_drop_time,
     plateau_losses,
 )
-from iclimit.drawing import COLOURS, Figure, draw_sizes, finish, panels
+from iclimit.drawing import COLOURS, Figure, draw_sizes, finish, panels, write_key
 from iclimit.results import Estimate
 from iclimit.simulate.dynamics import AttentionModel, initial_weights, simulate_gradient_descent
 from iclimit.validation.claim import Claim, Effort
@@ -127,7 +127,7 @@ def draw(
     (steps, first, second), (_, merged, cubic) = (
         runs[size]["losses"] for size in (math.inf, SETS[0])
     )
-    left, right = panels(figure, width=8.0, height=3.6)
+    left, right = panels(figure)
     names = ("merged attention", "network on cubic features")
     draw_prediction(left, steps, first, second, COLOURS[0], names)
     left.plot(steps, merged, color=COLOURS[1], label=f"merged, {SETS[0]} sequences")
@@ -136,6 +136,7 @@ def draw(
     draw_sizes(right, SETS, [*gaps.values()], COLOURS[1])
     right.set_ylim(bottom=0)
     finish(right, "1 / training set", "network minus merged attention")
+    write_key(figure, "lines: training losses; points: simulation, towards 0 in theory")
 
 
 claim = Claim.of("dynamics-cubic", __doc__, rows)

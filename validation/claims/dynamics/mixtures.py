@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.dynamics import mixture_growth_rate, mixture_predictor
-from iclimit.drawing import COLOURS, Figure, finish, panels
+from iclimit.drawing import COLOURS, Figure, finish, panels, write_key
 from iclimit.problem import Problem
 from iclimit.published import settings
 from iclimit.results import Estimate
@@ -200,7 +200,7 @@ def draw(
     """Draw losses at the end by the fraction of random tasks, and test losses on the way."""
     import matplotlib as mpl
 
-    left, *curves = panels(figure, 3, width=9.4, height=3.4)
+    left, *curves = panels(figure, 3)
     fine = np.linspace(0, 1, 101)
     best = mixture_predictor(fine, **LAW).train_loss
     left.plot(fine, best, color=COLOURS[0], label="linear in the labels")
@@ -216,8 +216,9 @@ def draw(
         curves[0].plot(training["steps"], training["icl"], color=shade, label=f"{c:g}")
         if "iwl" in training:
             curves[1].plot(training["steps"], training["iwl"], color=shade)
-    finish(curves[0], "step", "test loss, random tasks", legend="random tasks")
-    finish(curves[1], "step", "test loss, shared task, noise labels")
+    finish(curves[0], "step", "test loss", title="random tasks", legend="share of random tasks")
+    finish(curves[1], "step", "test loss", title="shared task, labels of noise")
+    write_key(figure, "left: theory as lines and bars, training as points")
 
 
 claim = Claim.of("dynamics-mixtures", __doc__, rows)

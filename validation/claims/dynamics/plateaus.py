@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.dynamics import plateau_losses
-from iclimit.drawing import COLOURS, Figure, panels
+from iclimit.drawing import COLOURS, Figure, panels, write_key
 from iclimit.validation import Comparison, compare
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.dynamics.setting import CONTEXT, TIME, eigenvalues
@@ -77,7 +77,7 @@ def draw(figure: Figure, dim: int, flows: Mapping[int, FlowCell]) -> None:
     """Draw a flow of each rank, and the plateaus."""
     heights = plateau_losses(eigenvalues(dim), context=CONTEXT)
     first = min(flow.predicted[0] for flow in flows.values())
-    axes = panels(figure, len(flows), width=9.0, height=3.2, sharex=True, sharey=True)
+    axes = panels(figure, len(flows), height=3.4, sharex=True, sharey=True)
     for ax, (rank, flow), colour in zip(axes, flows.items(), COLOURS, strict=False):
         for count, height in enumerate(heights):
             shade = "0.8" if count % rank else "0.2"
@@ -87,7 +87,7 @@ def draw(figure: Figure, dim: int, flows: Mapping[int, FlowCell]) -> None:
         ax.set_xlim(left=first / 3)
         ax.grid(visible=False)
         ax.label_outer()
-    figure.suptitle(f"separate key and query, D = {dim}; dashed: plateaus, dark: multiples of R")
+    write_key(figure, f"D = {dim}; lines: simulation; dashes: plateaus, dark: multiples of R")
 
 
 claim = Claim.of("dynamics-plateaus", __doc__, rows)

@@ -117,7 +117,7 @@ def describe_missing(curves: Sequence[Curve], trained: Sequence[CurvesCell]) -> 
 
 def draw(figure: Figure, trained: Sequence[CurvesCell]) -> None:
     """Draw the published curves over those of our seeds."""
-    axes = panels(figure, 2, len(trained) // 2, width=8.0, height=1.4 * len(trained))
+    axes = panels(figure, 2, len(trained) // 2, height=1.5 * len(trained))
     for ax, (index, cell) in zip(axes, enumerate(trained), strict=True):
         published = CURVES[index]
         for seed, losses in enumerate(cell.losses):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics import gdpp
-from iclimit.drawing import COLOURS, Figure, draw_family, finish, panels
+from iclimit.drawing import COLOURS, Figure, draw_family, finish, panels, write_key
 from iclimit.problem import NoiseLaw, Problem
 from iclimit.results import Estimate
 from iclimit.simulate.gdpp import SimulatedBaselines, simulate_ridge_baselines
@@ -152,7 +152,7 @@ def law_rows(law: str, given: Later) -> Rows:
 
 def draw(figure: Figure, given: Mapping[str, LossesGivenInputs]) -> None:
     """Draw losses against the largest noise level: theory, simulated, published."""
-    (ax,) = panels(figure, 1, width=6.4, height=4.0)
+    (ax,) = panels(figure, 1)
     maxima = np.array([0.5, 1, 2, 3, 4, 5, 6, 7])
     for number, ((name, field), colour) in enumerate(zip(METHODS.items(), COLOURS, strict=False)):
         curve = [getattr(baselines(f"uniform:{x:g}"), field) for x in maxima]
@@ -160,8 +160,8 @@ def draw(figure: Figure, given: Mapping[str, LossesGivenInputs]) -> None:
         draw_family(ax, (maxima, curve), (range(1, 8), losses), colour, name)
         table = [published_table()[name, 0, law] for law in UNIFORM[1:]]
         ax.plot(range(1, 8), table, "x", color="0.3", markersize=8, zorder=5)
-    ax.plot([], [], "x", color="0.3", markersize=8, label="published")
     finish(ax, r"largest noise level $\sigma_{\max}$", "adjusted loss", legend="")
+    write_key(figure, "lines: theory; points: simulation; crosses: published")
 
 
 claim = Claim.of("noisy-baselines", __doc__, rows)

@@ -14,13 +14,20 @@ Source: {vonoswald2023}, Figures 3 and 6; exact losses derived in the documentat
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from iclimit.asymptotics.descent import optimal_learning_rate
 from iclimit.asymptotics.gdpp import gdpp_loss
-from iclimit.drawing import COLOURS, Figure, draw_estimates, draw_training, finish, panels
+from iclimit.drawing import (
+    COLOURS,
+    Figure,
+    draw_estimates,
+    draw_training,
+    finish,
+    panels,
+    write_key,
+)
 from iclimit.results import Estimate
 from iclimit.validation import Comparison, compare
 from iclimit.validation.claim import Claim, Effort
@@ -210,7 +217,7 @@ def compare_all(layers: Mapping[Kind, Sequence[Layers]], most: float) -> Iterato
 def draw(figure: Figure, layers: Mapping[Kind, Sequence[Layers]]) -> None:
     """Draw training and alignment of the first shared run, and how it generalises."""
     shown = {kind: [*kept_runs(layers, kind).values()] or runs for kind, runs in layers.items()}
-    loss, aligned, rolled, mixed, shifted, depths = panels(figure, 3, 2, width=11, height=6.6)
+    loss, aligned, rolled, mixed, shifted, empty = panels(figure, 3, 2, height=6.8)
     first = shown[SHARED][0]
     draw_training(loss, first.training, COLOURS[1], label="trained")
     for label, steps, colour in (("GD", True, COLOURS[2]), ("best GD++", False, COLOURS[0])):
@@ -218,8 +225,8 @@ def draw(figure: Figure, layers: Mapping[Kind, Sequence[Layers]]) -> None:
     finish(loss, "training step", "loss", log="xy", legend="", title="two shared layers")
     for label, colour in (("GD", COLOURS[2]), ("GD++", COLOURS[0])):
         first.aligned[label].draw(aligned, colour, label)
-    title = "sensitivity distance (lines), cosine (dotted)"
-    finish(aligned, "training step", "trained against", log="x", legend="", title=title)
+    title = "distance; dotted: cosine"
+    finish(aligned, "training step", "trained layers against", log="x", legend="", title=title)
     styles = (("trained", "o", 1), ("GD++", "-", 0), ("GD", "--", 2))
     for row, (label, style, number) in zip(first.rolled, styles, strict=True):
         rolled.plot(row, style, color=COLOURS[number], markersize=4, label=label)
@@ -231,7 +238,7 @@ def draw(figure: Figure, layers: Mapping[Kind, Sequence[Layers]]) -> None:
     ratios = [ratio(each, first.losses["GD++"]) for each in losses]
     draw_estimates(mixed, weights, ratios, COLOURS[1])
     mixed.axhline(1, color=COLOURS[0], linestyle="--")
-    y = "loss / GD++ on the same prompts"
+    y = "loss / GD++"
     finish(mixed, "weight of the construction", y, title="interpolated")
     for what, colour in (("inputs", COLOURS[3]), ("tasks", COLOURS[4])):
         grid = np.linspace(min(SCALES[what]), max(SCALES[what]), 40)
@@ -240,26 +247,10 @@ def draw(figure: Figure, layers: Mapping[Kind, Sequence[Layers]]) -> None:
         shifted.plot(grid, descent, "--", color=colour, linewidth=1)
         found = [first.shifted[what, factor]["trained"] for factor in SCALES[what]]
         draw_estimates(shifted, SCALES[what], found, colour, label=f"{what} scaled")
-    title = "trained, GD++ (lines), GD (dashed)"
+    title = "GD++; dashes: GD"
     finish(shifted, "factor", "loss", log="xy", legend="", title=title)
-    for shared, marker in ((True, "s"), (False, "o")):
-        runs = [(depth, x) for (depth, same), xs in shown.items() if same == shared for x in xs]
-        label, numbers = "shared" if shared else "separate", [depth for depth, _ in runs]
-        for what, colour, style, values in (
-            ("GD", COLOURS[2], f"{marker}-", [NULL * x.best.step_loss for _, x in runs]),
-            ("GD++", COLOURS[0], f"{marker}-", [NULL * x.best.loss for _, x in runs]),
-            ("trained", COLOURS[1], marker, [typical(x.losses["trained"]) for _, x in runs]),
-        ):
-            if runs:
-                options: dict[str, Any] = {
-                    "label": f"{what}, {label}",
-                    "mfc": "none",
-                    "markersize": 4,
-                }
-                depths.plot(numbers, values, style, color=colour, **options)
-    depths.set_xticks(sorted({kind[0] for kind in shown}))
-    finish(depths, "number of layers", "loss (trained: median)", log="y", title="by depth")
-    depths.legend(fontsize=7)
+    empty.remove()
+    write_key(figure, "blue: theory of GD++; green: theory of GD; others: trained")
 
 
 claim = Claim.of("linear-layers", __doc__, rows)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from iclimit.asymptotics.gdpp import baseline_profiles, one_layer, ridge_risk
-from iclimit.drawing import COLOURS, Figure, draw_estimates, draw_family, finish, panels
+from iclimit.drawing import COLOURS, Figure, draw_estimates, draw_family, finish, panels, write_key
 from iclimit.results import Estimate
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.gdpp.baselines import METHODS, tuned_penalty
@@ -90,7 +90,7 @@ def draw(
     for ax in (left, right):
         ax.set_ylim(-0.02, 1.15)
         finish(ax, r"noise level $\sigma$ of the prompt", "adjusted loss", legend="")
-    figure.suptitle(rf"tuned and trained for $\sigma$ uniform on $[0, {HIGHEST_NOISE}]$")
+    write_key(figure, rf"tuned and trained for $\sigma$ uniform on $[0, {HIGHEST_NOISE}]$")
 
 
 claim = Claim.of("noisy-profiles", __doc__, rows)

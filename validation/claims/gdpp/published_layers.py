@@ -18,7 +18,7 @@ import numpy as np
 
 from iclimit.asymptotics.descent import optimal_learning_rate
 from iclimit.asymptotics.gdpp import GDPlusPlus, gdpp_minima
-from iclimit.drawing import COLOURS, Figure, finish, panels
+from iclimit.drawing import COLOURS, Figure, finish, panels, write_key
 from iclimit.results import Estimate
 from iclimit.simulate.gdpp import simulate_gdpp
 from iclimit.validation import Comparison, compare
@@ -153,10 +153,8 @@ def draw(figure: Figure) -> None:
         bands = published_layers("linear", layers)
         style = {"label": layer_count(layers), "markersize": 3, "capsize": 0}
         draw_bands(losses, bands, [*bands], colour, **style)
-    title = "published (points), theory (lines)"
     losses.set_ylim(1e-16, 3)
-    finish(losses, "context length $N$", "loss (half the square)", log="y", title=title)
-    losses.legend(fontsize=7.5, loc="lower left", ncols=3)
+    finish(losses, "context length $N$", "loss (half the square)", log="y", legend="")
     drawn = (
         (steps, step_theory, ".", "0.6", "one step, Figure 9"),
         (one, step_theory, "o", COLOURS[0], "1 layer, Figure 8"),
@@ -168,6 +166,7 @@ def draw(figure: Figure) -> None:
     ratios.axhline(1, color="0.4")
     ratios.axvline(TRAINED + 2, color="0.7", linestyle=":")
     finish(ratios, "context length $N$", "published / theory", legend="")
+    write_key(figure, "lines: theory; points: published")
 
 
 claim = Claim.of("published-layers", __doc__, rows)

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from iclimit.drawing import Figure, draw_estimates, finish, panels
+from iclimit.drawing import Figure, finish, panels, write_key
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.gdpp.trained import (
     NAMES,
     Trained,
     as_published,
+    layer_count,
     published_row,
     train_model,
 )
@@ -188,22 +189,25 @@ def _beside_plain(weighted: Trained, plain: Trained) -> str:
 def draw_table(
     figure: Figure, kind: str, columns: Mapping[str, Sequence[Trained]], bound: bool
 ) -> None:
-    """Draw the loss against the layers, one colour for each noise law."""
-    (ax,) = panels(figure, 1, width=6.6, height=4.4)
+    """Draw the losses of all models, in one colour for each noise law."""
+    (ax,) = panels(figure, 1, height=0.32 * sum(map(len, columns.values())) + 1.3)
+    names: list[str] = []
     for noise_law, models in columns.items():
-        colour = shade(noise_law)
-        layers, losses = range(1, len(models) + 1), [model.evaluation for model in models]
-        draw_estimates(ax, layers, losses, colour, fmt="o-", label=noise_law)
-        published = [published_table()[NAMES[kind], each, noise_law] for each in layers]
-        ax.plot(layers, published, "x", color=colour, markersize=8, zorder=5)
-        if bound and baselines(noise_law).constant > 0:
-            ax.axhline(baselines(noise_law).constant, color=colour, linestyle=":", linewidth=1)
-    ax.plot([], [], "x", color="0.3", markersize=8, label="published")
-    if bound:
-        ax.plot([], [], ":", color="0.3", linewidth=1, label="ConstRR")
-    ax.set_xticks(range(1, max(map(len, columns.values())) + 1))
+        colour, own = shade(noise_law), published_table()
+        for layers, model in enumerate(models, 1):
+            place, loss = len(names), model.evaluation
+            bar = {"xerr": loss.standard_error, "fmt": "o", "markersize": 5, "color": colour}
+            ax.errorbar(loss.mean, place, **bar)
+            print_of = own[NAMES[kind], layers, noise_law]
+            ax.plot(print_of, place, "x", color="0.2", markersize=8)
+            if bound and (least := baselines(noise_law).constant) > 0:
+                ax.plot(least, place, "|", color="0.5", markersize=14)
+            names.append(f"{noise_law.replace(':', ' ')}, {layer_count(layers)}")
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(len(names) - 0.5, -0.5)
     title = f"{NAMES[kind]}, $N = {SIZE['context']}$, $d = {SIZE['dim']}$"
-    finish(ax, "layers", "adjusted loss", title=title, log="y", legend="noise", beside=True)
+    finish(ax, "adjusted loss", "noise of training", title=title, log="x")
+    write_key(figure, "points: trained here; crosses: published" + "; bars: ConstRR" * bound)
 
 
 def shade(noise_law: str) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.drawing import Figure, finish, panels
+from iclimit.drawing import Figure, finish, panels, write_key
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.gdpp import LinearTransformer, implicit_weights, train_linear_transformer
@@ -66,18 +66,21 @@ def rows(effort: Effort) -> Rows:
 
 def draw(figure: Figure, models: Mapping[str, LinearTransformer]) -> None:
     """Draw the scalars of each layer."""
-    axes = panels(figure, 2, 2, width=7.6, height=5.0)
+    axes = panels(figure, 2, 2, height=5.4)
     for ax, (i, j) in zip(axes, np.ndindex(2, 2), strict=True):
-        for law, model in models.items():
+        for number, (law, model) in enumerate(models.items()):
             omegas = model.omegas[:, i, j]
             if i == 0:
                 omegas[-1] = np.nan  # without effect on the prediction
-            layers = range(1, model.depth + 1)
-            ax.plot(layers, omegas, "o-", markersize=4, color=shade(law), label=law)
-        ax.set_xticks(range(1, max(model.depth for model in models.values()) + 1))
-        legend = "noise" if (i, j) == (0, 1) else None
+            layers = np.arange(1, model.depth + 1) + 0.06 * number
+            ax.plot(
+                layers, omegas, "o", markersize=5, color=shade(law), label=law.replace(":", " ")
+            )
+        deepest = max(model.depth for model in models.values())
+        ax.set(xticks=range(1, deepest + 1), xlim=(0.7, deepest + 0.5))
         y = rf"$\omega_{{{'xy'[i]}{'xy'[j]}}}$"
-        finish(ax, "layer", y, legend=legend, beside=True)
+        finish(ax, "layer", f"scalar {y}", legend="" if i == 0 else None)
+    write_key(figure, "points: trained scalars, by the noise of training")
 
 
 claim = Claim.of("noisy-weights", __doc__, rows)

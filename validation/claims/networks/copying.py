@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.descent import optimal_learning_rate
-from iclimit.drawing import COLOURS, Figure, draw_training, finish, panels
+from iclimit.drawing import COLOURS, Figure, draw_training, finish, panels, write_key
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.networks import AttentionNetwork, token_sensitivities, train_network
@@ -126,20 +126,19 @@ def rows(effort: Effort) -> Rows:
 
 def draw(figure: Figure, runs: list[dict[str, Any]], least: dict[str, Any], step: float) -> None:
     """Draw losses of the trainings, and sensitivities before and after the best one."""
-    left, right = panels(figure, 2, height=3.2)
+    left, right = panels(figure)
     for colour, each in zip(COLOURS, runs, strict=False):
         draw_training(left, each["losses"], colour, lw=0.9)
     left.axhline(step, color="black", ls="--", label="one step of descent")
-    finish(left, "training steps", "loss", title="trained on separate tokens", log="x")
-    left.legend()
+    finish(left, "training steps", "loss", title="trained on separate tokens", log="x", legend="")
     names = ("own", "following", "others")
     for place, (label, name) in enumerate({"before training": "before", "after": "after"}.items()):
         where = np.arange(3) + 0.4 * (place - 0.5)
         heights = [getattr(least[name], token) for token in names]
         right.bar(where, heights, 0.36, color=COLOURS[place], label=label)
     right.set_xticks(range(3), [f"{name} token" for name in names[:2]] + ["other tokens"])
-    finish(right, "", "sensitivity of a token", title="after the first layer")
-    right.legend()
+    finish(right, "", "sensitivity of a token", title="after the first layer", legend="")
+    write_key(figure, "dashes: theory; lines and bars: trained")
 
 
 claim = Claim.of("copying", __doc__, rows)

@@ -15,7 +15,15 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.descent import optimal_learning_rate
-from iclimit.drawing import COLOURS, Figure, draw_estimates, draw_training, finish, panels
+from iclimit.drawing import (
+    COLOURS,
+    Figure,
+    draw_estimates,
+    draw_training,
+    finish,
+    panels,
+    write_key,
+)
 from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
@@ -279,7 +287,8 @@ def draw(figure: Figure, pairs: Pairs) -> None:
     ends.set_ylim(bottom=0)
     ends.set_xticks([1, 2])
     finish(curves, "step", "training loss (half the square)", log="y", legend="")
-    finish(ends, "layers", "loss on fresh prompts", legend="lines: theory of one layer")
+    finish(ends, "number of layers", "loss on fresh prompts", legend="")
+    write_key(figure, "right: theory of one layer as lines, trained layers as points")
 
 
 claim = Claim.of("layer-norm", __doc__, rows)

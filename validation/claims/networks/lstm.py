@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.descent import optimal_learning_rate
-from iclimit.drawing import COLOURS, Figure, draw_points, draw_training, finish, panels
+from iclimit.drawing import COLOURS, Figure, draw_points, draw_training, finish, panels, write_key
 from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend, seed_sequences
@@ -231,7 +231,7 @@ def rows(effort: Effort) -> Rows:
 
 def draw(figure: Figure, runs: dict[tuple[bool, int], OwnLstm]) -> None:
     """Draw losses against steps, and final losses against the distance from the step."""
-    left, right = panels(figure, width=9.0, height=3.9)
+    left, right = panels(figure, height=4.2)
     for both, colour in zip(KINDS, COLOURS, strict=False):
         for layers in LAYERS:
             steps, median, *_ = published_curve("14", LOSSES[both], layers)
@@ -266,6 +266,7 @@ def draw(figure: Figure, runs: dict[tuple[bool, int], OwnLstm]) -> None:
         ax.axhline(LAW, color="0", linewidth=1, label="gradient-descent step")
     finish(left, "training step", "loss (half mean square)", legend="")
     finish(right, "distance of predictions from the step", "final loss", legend="")
+    write_key(figure, "black: theory; lines: training; points: after training")
 
 
 claim = Claim.of("lstm", __doc__, rows)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.softmax import FunctionalOptimum, functional_optimum, sine_optimum
-from iclimit.drawing import COLOURS, Figure, draw_training, finish, panels
+from iclimit.drawing import COLOURS, Figure, draw_training, finish, panels, write_key
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.networks import AttentionNetwork, EmbeddedDescent, SineTask, train_network
@@ -198,18 +198,18 @@ def draw(
 ) -> None:
     """Draw the trainings and the optima."""
     for ax, (tied, trained) in zip(
-        panels(figure, len(runs), height=3.2), runs.items(), strict=True
+        panels(figure, len(runs), height=3.7), runs.items(), strict=True
     ):
         for colour, (embedded, label) in zip(COLOURS, NAMES.items(), strict=False):
             value = optimum(tied, embedded == "tokens")
-            ax.axhline(value, color=colour, ls="--", label=f"best {label}: {value:.5f}")
+            ax.axhline(value, color=colour, ls="--", label=f"best {label}")
             if embedded in trained:
                 loss, _, losses = trained[embedded]
                 draw_training(ax, losses, colour, lw=0.8, alpha=0.6)
                 end = sizes[embedded]["steps"]
-                ax.plot(end, loss.mean, "o", color=colour, label="trained")
-        finish(ax, "training steps", "loss", title=LAWS[tied], log="xy")
-        ax.legend(fontsize="small")
+                ax.plot(end, loss.mean, "o", color=colour)
+        finish(ax, "training steps", "loss", title=LAWS[tied], log="xy", legend="")
+    write_key(figure, "dashes: theory; lines and points: trained")
 
 
 NAMES = {"inputs": "embedding of inputs", "tokens": "embedding of whole tokens"}

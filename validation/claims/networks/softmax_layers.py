@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.drawing import COLOURS, Figure, finish, panels
+from iclimit.drawing import COLOURS, Figure, finish, panels, write_key
 from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.networks import AttentionNetwork, train_repeats
@@ -149,7 +149,7 @@ def rows(effort: Effort) -> Rows:
 
 def draw(figure: Figure, runs: Runs) -> None:
     """Draw losses of linear layers, published softmax layers, and ours."""
-    [ax] = panels(figure, 1, width=6.4, height=4.2)
+    [ax] = panels(figure, 1, height=4.2)
     grid = sorted(medians(2))
     for layers, colour in zip((1, 2, 3), COLOURS, strict=False):
         line = [linear_loss(layers, context) for context in grid]
@@ -163,9 +163,8 @@ def draw(figure: Figure, runs: Runs) -> None:
         means = [each.mean for each in own]
         style: dict[str, Any] = {"markerfacecolor": "none", "markersize": 8, "color": "0"}
         ax.plot([context] * len(means), means, "s", label=name, **style)
-    title = "exact (lines), published (dashed, points)"
-    finish(ax, "context length $N$", "loss (half the square)", log="y", title=title)
-    ax.legend(ncols=2, fontsize=8)
+    finish(ax, "context length $N$", "loss (half the square)", log="y", legend="")
+    write_key(figure, "lines: theory; dashes and points: published; squares: trained here")
 
 
 claim = Claim.of("softmax-layers", __doc__, rows)

@@ -8,7 +8,7 @@ Source: {lu2025}, Figure 1.
 
 from collections.abc import Sequence
 
-from iclimit.drawing import COLOURS, Axes, Figure, finish, panels
+from iclimit.drawing import COLOURS, Axes, Figure, finish, panels, write_key
 from iclimit.notation import PARAMETERS
 from iclimit.published import settings
 from iclimit.validation.claim import Claim, Effort
@@ -48,14 +48,13 @@ def draw_both_errors(
     figure: Figure, results: Sequence[CurveResults], parameter: str, title: str, log: str
 ) -> list[Axes]:
     """Draw ICL errors on the left and IDG errors on the right; curves differ in a parameter."""
-    axes = panels(figure, width=8.4, height=3.6)
+    axes = panels(figure)
     for ax, name in zip(axes, ("icl", "idg"), strict=True):
         for each, colour in zip(results, COLOURS, strict=False):
             value = getattr(each.curve.base, parameter)
             each.draw(ax, name, colour, f"${PARAMETERS[parameter].symbol} = {value:g}$")
-        finish(ax, results[0].curve.axis, f"{name}_error", log=log)
-    axes[1].legend(title=title)
-    figure.suptitle(LEGEND.format(results[0].dim), fontsize=8, wrap=True)
+        finish(ax, results[0].curve.axis, f"{name}_error", log=log, title=title, legend="")
+    write_key(figure, LEGEND.format(results[0].dim))
     return axes
 
 

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from iclimit.asymptotics.pretraining import icl_error
-from iclimit.drawing import COLOURS, Axes, Figure, finish, panels
+from iclimit.drawing import COLOURS, Axes, Figure, finish, panels, write_key
 from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.claims.pretraining.curves import Curve, CurveResults, curve_rows
+from iclimit.validation.claims.pretraining.curves import LEGEND, Curve, CurveResults, curve_rows
 from iclimit.validation.claims.pretraining.points import Point
 from iclimit.validation.rows import Rows, drawing
 
@@ -61,8 +61,9 @@ def draw(figure: Figure, results: Sequence[CurveResults]) -> None:
     _draw_region(figure, region)
     for each, colour in zip(results, COLOURS, strict=False):
         each.draw(ax, "icl", colour, rf"$\kappa = {each.curve.base.kappa:g}$")
-    legend = rf"$\rho = {RHO},\ d = {results[0].dim}$; left: circle, square"
-    finish(ax, "alpha", "icl_error", log="x", legend=legend)
+    title = rf"$\rho = {RHO}$, at the circle and the square"
+    finish(ax, "alpha", "icl_error", log="x", title=title, legend="")
+    write_key(figure, LEGEND.format(results[0].dim))
 
 
 def _draw_region(figure: Figure, ax: Axes) -> None:

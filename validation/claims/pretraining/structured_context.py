@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from iclimit.drawing import COLOURS, Figure, finish, panels
+from iclimit.drawing import COLOURS, Figure, finish, panels, write_key
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.pretraining.curves import LEGEND, Curve, CurveResults, curve_rows
 from iclimit.validation.claims.pretraining.points import Point
@@ -83,7 +83,7 @@ def draw(
     title = r"tests at $\alpha' = 8$ (vertical line); triangle: least"
     x = r"context in training, $\alpha$"
     finish(right, x, "icl_error", title=title, log="x", legend="")
-    figure.suptitle(LEGEND.format(each.dim), fontsize=8, wrap=True)
+    write_key(figure, LEGEND.format(each.dim))
 
 
 claim = Claim.of("structured-context", __doc__, rows)

@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from iclimit.drawing import COLOURS, Figure, finish, panels
+from iclimit.drawing import COLOURS, Figure, finish, panels, write_key
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.pretraining.curves import LEGEND, Curve, CurveResults, curve_rows
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
@@ -71,7 +71,7 @@ def draw(figure: Figure, curves: Mapping[str, CurveResults], limits: Sequence[Li
         sizes, "$1/d$", "icl_error", title=r"outside, $\kappa = \infty$; stars: limit", legend=""
     )
     figure.legend(*errors.get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    figure.suptitle(LEGEND.format(training.dim), fontsize=8, wrap=True)
+    write_key(figure, LEGEND.format(training.dim))
 
 
 claim = Claim.of("structured-rank", __doc__, rows)

@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from iclimit.drawing import COLOURS, Figure, finish, panels
+from iclimit.drawing import COLOURS, Figure, finish, panels, write_key
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.pretraining.curves import LEGEND, Curve, CurveResults, curve_rows
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
@@ -47,12 +47,14 @@ def rows(effort: Effort) -> Rows:
 
 def draw(figure: Figure, curves: Mapping[str, CurveResults], limits: Sequence[Limit]) -> None:
     """Draw both errors against kappa, and the extrapolations."""
-    icl, idg, sizes = panels(figure, 3, width=9.6, height=3.8)
+    icl, idg, sizes = panels(figure, 3, height=3.8)
     for (test, curve), colour in zip(curves.items(), COLOURS, strict=False):
         curve.draw(icl, "icl", colour, TESTS[test])
     curves["aligned"].draw(idg, "idg", COLOURS[3])
     for point, limit, colour in zip(LIMITS, limits, COLOURS[2:], strict=False):
-        draw_quantity(sizes, limit, 0, colour, rf"$\kappa = {point.kappa:g}$")
+        draw_quantity(
+            sizes, limit, 0, colour, rf"$\kappa = {point.kappa:g}$".replace("inf", r"\infty")
+        )
     title = r"power law 0.9, $\tau = 2,\ \alpha = 2,\ \rho = 0.01$"
     finish(icl, "kappa", "icl_error", title=title, log="x")
     finish(idg, "kappa", "idg_error", title="training tasks", log="x")
@@ -60,7 +62,7 @@ def draw(figure: Figure, curves: Mapping[str, CurveResults], limits: Sequence[Li
         sizes, "$1/d$", "icl_error", title=r"misaligned, $\lambda = 0.4$; stars: limit", legend=""
     )
     figure.legend(*icl.get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    figure.suptitle(LEGEND.format(curves["aligned"].dim), fontsize=8, wrap=True)
+    write_key(figure, LEGEND.format(curves["aligned"].dim))
 
 
 claim = Claim.of("structured-tests", __doc__, rows)

@@ -17,12 +17,12 @@ import mpmath
 import numpy as np
 
 from iclimit.asymptotics import pretraining
-from iclimit.drawing import COLOURS, Axes, Figure, draw_family, finish, panels
+from iclimit.drawing import COLOURS, Axes, Figure, draw_family, finish, panels, write_key
 from iclimit.published import settings
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_estimator
 from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.claims.pretraining.curves import LINE_SETS
+from iclimit.validation.claims.pretraining.curves import LEGEND, LINE_SETS
 from iclimit.validation.claims.pretraining.points import Point, with_uncertainty
 from iclimit.validation.rows import Later, Rows, call, drawing, exact, mean, run
 
@@ -99,7 +99,7 @@ def draw(figure: Figure, drawn: Mapping[str, Mapping[tuple[float, int], Any]]) -
     """Draw the gap of linear attention and of dMMSE: theory, prediction, simulation."""
     for ax, alpha in zip(panels(figure, sharey=True), ALPHAS, strict=True):
         draw_gaps(ax, alpha, drawn)
-    ax.legend(fontsize=7.5, loc="lower left")
+    write_key(figure, LEGEND.format(DIM))
 
 
 def draw_gaps(
@@ -113,22 +113,21 @@ def draw_gaps(
     kappa, simulated = np.geomspace(TASKS[0], TASKS[-1], 300) / DIM, np.array(counts) / DIM
     limit = pretraining.task_gap(tau=SETTING["tau"], alpha=alpha, kappa=kappa, rho=RHO)
     gaps = [drawn["ours"][alpha, tasks].gap for tasks in counts]
-    label = f"linear attention: asymptotic; simulated, d = {DIM}"
-    draw_family(ax, (kappa, limit), (simulated, gaps), COLOURS[0], label, markersize=3.5)
+    draw_family(
+        ax, (kappa, limit), (simulated, gaps), COLOURS[0], "linear attention", markersize=3.5
+    )
     predicted = [predicted_gap(drawn["predicted"][alpha, tasks]).mean for tasks in line]
-    label = f"its prediction at d = {DIM}"
-    ax.plot(np.array(line) / DIM, predicted, "--", color=COLOURS[0], label=label)
+    ax.plot(np.array(line) / DIM, predicted, "--", color=COLOURS[0])
     bayes = pretraining.dmmse_errors(
         theta=np.log(kappa * DIM) / DIM, alpha=alpha, rho=RHO, dim=DIM
     )
     theory = kappa, bayes.icl - bayes.idg
     gaps = [drawn["dmmse"][alpha, tasks].gap for tasks in counts]
-    label = f"dMMSE: theory and simulation, d = {DIM}"
-    draw_family(ax, theory, (simulated, gaps), COLOURS[1], label, markersize=3.5)
+    draw_family(ax, theory, (simulated, gaps), COLOURS[1], "dMMSE", markersize=3.5)
     ax.axvline(1, color="0.6", linewidth=0.8, zorder=0)
     ax.set(ylim=(1e-3, 6))
     title = rf"$\alpha = {alpha:g},\ \tau = {SETTING['tau']:g},\ \rho = {RHO:g}$"
-    finish(ax, "kappa", "task_gap", title=title, log="xy")
+    finish(ax, "kappa", "task_gap", title=title, log="xy", legend="")
 
 
 claim = Claim.of("task-diversity", __doc__, rows)

@@ -19,7 +19,7 @@ import numpy as np
 
 from iclimit.asymptotics.pretraining import icl_error, task_gap
 from iclimit.asymptotics.softmax import optimal_softmax
-from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
+from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels, write_key
 from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
@@ -211,11 +211,11 @@ def rows(effort: Effort) -> Rows:
 
 def draw(figure: Figure, fits: dict[float, FittedHeads]) -> None:
     """Draw errors against tau, and the task gap against kappa."""
-    left, right = panels(figure, width=9.0, height=3.9)
+    left, right = panels(figure, height=4.2)
     taus = np.geomspace(0.25, 110, 300)
     linear = icl_error(tau=taus, alpha=1, kappa=math.inf, rho=RHO)
-    left.plot(taus, np.minimum(linear, 30), color="0.6", label="linear attention, theory")
-    left.axhline(best_error(), color=COLOURS[0], linewidth=1, label="best head, theory")
+    left.plot(taus, np.minimum(linear, 30), color="0.6", label="linear attention")
+    left.axhline(best_error(), color=COLOURS[0], linewidth=1, label="best head")
     left.axhline(NULL, color="0", linestyle=":", linewidth=1, label="predicting zero")
     for name, marker in (("test", "o"), ("training", "v")):
         for tau, heads in fits.items():
@@ -228,21 +228,21 @@ def draw(figure: Figure, fits: dict[float, FittedHeads]) -> None:
         for row in rows:
             x = [float(row[name]) for name in ("tau_of_largest_mean", "largest_tau")]
             y = [float(row[name]) for name in ("largest_mean", "mean_at_largest_tau")]
-            label = f"published, {BLOCKS[panel]}" if row is rows[0] else ""
-            left.plot(x, y, "s--", color=colour, markersize=4, linewidth=0.7, label=label)
+            label = BLOCKS[panel] if row is rows[0] else ""
+            left.plot(x, y, "s", color=colour, markersize=4, label=label)
     left.set_ylim(0.018, 35)
     kappas = np.geomspace(0.02, 25, 200)
     theory = task_gap(kappa=kappas, **DIVERSITY)
-    right.plot(kappas, theory, color="0.6", label="linear attention, theory")
+    right.plot(kappas, theory, color="0.6", label="linear attention")
     for dim, colour in zip(("20", "40", "80"), COLOURS[2:], strict=False):
         rows = [row for row in read_reference("lu_fig6_gap.csv") if row["d"] == dim]
         kappa, gap, error = (
             [float(row[name]) for row in rows] for name in ("kappa", "gap_mean", "gap_se_paired")
         )
         draw_points(right, kappa, gap, error, colour, label=f"published, d = {dim}", markersize=3)
-    finish(left, "tau", "error (training below 0.02 drawn there)", log="xy", legend="")
-    left.legend(fontsize=7)
+    finish(left, "tau", "error (at least 0.02)", log="xy", legend="")
     finish(right, "kappa", "task_gap", log="x", legend="")
+    write_key(figure, "lines: theory; open points: simulation; filled points: published")
 
 
 claim = Claim.of("softmax-double-descent", __doc__, rows)

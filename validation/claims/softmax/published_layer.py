@@ -15,7 +15,7 @@ from typing import Any
 
 from iclimit.asymptotics.descent import optimal_learning_rate
 from iclimit.asymptotics.softmax import SoftmaxHead, uniform_softmax
-from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
+from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels, write_key
 from iclimit.results import Estimate
 from iclimit.simulate.training.repeats import MISSED
 from iclimit.validation.claim import Claim, Effort
@@ -128,6 +128,7 @@ def draw(figure: Figure, lengths: list[int], simulated: dict[int, Estimate]) -> 
     right.axhline(0, color="0.4")
     right.set_ylim(-2.5, 2.5)
     finish(right, "context length $N$", "above the exact loss (%)", legend="")
+    write_key(figure, "lines: theory; points: published or simulated")
 
 
 claim = Claim.of("softmax-published", __doc__, rows)
