@@ -23,6 +23,7 @@ gc.disable()
 def pytest_collection_finish():
     gc.freeze()
     gc.enable()
+    gc.set_threshold(50_000, 20, 20)  # of the usual one, tests of symbols take 4 % longer
 
 
 settings.register_profile("reproducible", derandomize=True, deadline=None, max_examples=60)

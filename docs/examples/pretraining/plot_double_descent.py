@@ -13,14 +13,14 @@ import numpy as np
 import iclimit
 
 # %%
-# The peak is at :math:`\tau = 1`.  Two curves, twelve simulated points on each.  The lines are the
-# limit of infinite dimension.  At d = 20 the runs are visibly above them, and the dashes,
+# The peak is at :math:`\tau = 1`.  The line is the limit of infinite dimension.  At d = 20
+# the twelve simulated points are visibly above it, and the dashes,
 # `iclimit.finite_size_errors` at the same integers, say by how much.
 
-curves = iclimit.curve(
+simulated = iclimit.curve(
     "icl_error",
     tau=np.geomspace(0.2, 6, 240),
-    alpha=[1, 4],
+    alpha=1,
     kappa=0.5,
     rho=0.05,
     simulation={"dim": 20, "repeats": 12},
@@ -28,12 +28,12 @@ curves = iclimit.curve(
     jobs=1,
 )
 figure, ax = plt.subplots(figsize=(6.4, 4))
-curves.plot(ax)
+simulated.plot(ax)
 ax.set_ylim(0.6, 30)
-ax.set_title("Ridgeless ICL error: limit (lines), d = 20 (points), prediction (dashes)")
+ax.set_title("Ridgeless ICL error: limit (line), d = 20 (points), prediction (dashes)")
 
 # %%
-# The same numbers as a table in long form: ``curves.rows()``.  The peak lies at
+# The same numbers as a table in long form: ``simulated.rows()``.  The peak lies at
 # :math:`n = d (d + 1)` prompts, a little to the right of :math:`\tau = 1`.  A ridge removes it.
 
 figure, ax = plt.subplots(figsize=(6.4, 4))

@@ -13,7 +13,7 @@ import numpy as np
 import iclimit
 
 # %%
-# Sizes 8, 12 and 16 are extrapolated to infinite dimension.  The grid of 2 x 4 points is refined
+# Sizes 8, 12 and 16 are extrapolated to infinite dimension.  The grid of 2 x 2 points is refined
 # once, where a boundary passes or the gap changes most.  With ``store=`` the simulation would be
 # kept, and go on from there with more points or repeats (:doc:`/runs`).
 
@@ -26,7 +26,7 @@ diagram = iclimit.phase_diagram(
     alpha=30,
     rho=0.1,
     ridge=0.005,
-    simulation={"dim": (8, 12, 16), "points": (2, 4), "repeats": 5},
+    simulation={"dim": (8, 12, 16), "points": (2, 2), "repeats": 5},
     refine=1,
     jobs=1,
 )

@@ -22,10 +22,10 @@ N = D = 10
 # simulation each, beside linear attention on N and on N - 1 pairs.  Right: two heads trained from
 # random weights.  Their values have opposite signs, and so have their key-query matrices.
 
-t = np.geomspace(0.05, 3, 24)
+t = np.geomspace(0.05, 3, 16)
 one, two = [], []
 for each in t / np.sqrt(D):
-    heads = simulate_softmax([each, -each], context=N, dim=D, contexts=20_000, rng=0)
+    heads = simulate_softmax([each, -each], context=N, dim=D, contexts=10_000, rng=0)
     (signal, power) = heads.signal.mean(axis=0), heads.power.mean(axis=0)
     one.append((heads.null.mean() - signal[0] ** 2 / power[0, 0]) / D)
     two.append(heads.loss(heads.best_value).mean / D)

@@ -51,7 +51,7 @@ rng = np.random.default_rng(0)
 d, context, rho, ridge = 10, 30, 0.1, 0.1
 table = []
 for tasks in (5, 20):
-    for n in (100, 200, 400):
+    for n in (100, 400):
         for _ in range(10):
             icl, idg = pretrain(rng, d, context, tasks, n, rho, ridge)
             table.append({"d": d, "l": context, "k": tasks, "n": n, "icl": icl, "idg": idg})
