@@ -46,6 +46,9 @@ _STACKED, _PANEL = 2.2, 2.3
 # one width for all figures of a report, their type has one size.
 WIDTH, _TALK = 8.6, 12.0
 
+# Width of lines in the style of the house.
+_LINE = 1.6
+
 # Inches beside a panel that a legend above it leaves free, and entries from which it is small.
 _BESIDE, _MANY = 0.75, 7
 
@@ -156,7 +159,12 @@ def draw_points(
     ax: Axes, x: ArrayLike, mean: ArrayLike, standard_error: ArrayLike, colour: str, **options: Any
 ) -> Any:
     """Draw simulated points with bars of one standard error."""
+    from matplotlib import rcParams
+
+    # Points of a talk are as much larger as its lines are wider.
+    wider = max(1.0, rcParams["lines.linewidth"] / _LINE)
     style: dict[str, Any] = {"fmt": "o", "markersize": 4, "capsize": 2, "linewidth": 1.2} | options
+    style |= {name: wider * style[name] for name in ("markersize", "capsize", "linewidth")}
     return ax.errorbar(x, mean, yerr=np.asarray(standard_error), color=colour, **style)
 
 

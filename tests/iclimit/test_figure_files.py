@@ -61,6 +61,6 @@ def test_panels_fit_the_columns_of_a_paper(style):
         assert len(panels(figure, 3, 2)) == 6
         width, height = figure.get_size_inches()
         rows = figure.axes[0].get_subplotspec().get_gridspec().nrows
-    expected = {"screen": (8.6, 2), "paper": (3.4, 6), "paper-wide": (7.0, 2), "talk": (12.9, 2)}
+    expected = {"screen": (8.6, 2), "paper": (3.4, 6), "paper-wide": (7.0, 2), "talk": (12.0, 2)}
     assert (width, rows) == (pytest.approx(expected[style][0]), expected[style][1])
     assert height / rows >= 1.8
