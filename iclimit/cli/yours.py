@@ -209,7 +209,10 @@ def check_training_curve(options: argparse.Namespace) -> int:
 
 
 def _fit_curve_flags(parser: OneLineParser) -> None:
-    text = "init_scale, learning_rate, eigenvalues, trace, factor (default init_scale)"
+    text = (
+        "init_scale, learning_rate, eigenvalues, trace, context, noise_variance, factor "
+        "(default init_scale)"
+    )
     names: Settings = {"type": parse_names, "metavar": "LIST", "default": ("init_scale",)}
     parser.add_argument("--free", help=f"what is fitted: {text}", **names)
     _check_curve_flags(parser)
@@ -217,12 +220,13 @@ def _fit_curve_flags(parser: OneLineParser) -> None:
 
 @verb("fit-curve", _fit_curve_flags)
 def fit_training_curve(options: argparse.Namespace) -> int:
-    r"""Fit initial scale, learning rate or eigenvalues to your own training curves.
+    r"""Fit initial scale, learning rate or law of the data to your own training curves.
 
     FILE and the other options are those of iclimit check-curve. The parameters of
     --free begin at what is stated and are changed until plateaus, drops, durations
     and the losses at both ends fit best. eigenvalues are fitted each by itself,
-    trace is their sum, factor multiplies the recorded losses.
+    trace is their sum, context is the number of pairs that a prompt is worth, factor
+    multiplies the recorded losses.
 
     Intervals are those of the profile of chi-square. Parameters that the curves do
     not tell apart are named, with the combination that they do fix.

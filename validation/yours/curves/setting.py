@@ -38,7 +38,8 @@ class CurveSetting:
 
     ``eigenvalues`` is a tuple.  ``learning_rate`` is None for curves over the time of the flow.
     ``time_unit`` and ``loss_unit`` are factors of the time of a step and of recorded losses that
-    the other parameters do not explain; 1 as stated.
+    the other parameters do not explain, ``context_factor`` is one of the pairs that a prompt is
+    worth; 1 as stated.
     """
 
     model: str
@@ -60,6 +61,7 @@ class CurveSetting:
     shared_task: tuple[float, ...] | None = None
     time_unit: float = 1.0
     loss_unit: float = 1.0
+    context_factor: float = 1.0
 
     def __post_init__(self) -> None:
         lam = real_array("eigenvalues", self.eigenvalues, "(0, inf)")
@@ -109,9 +111,19 @@ class CurveSetting:
         """Arguments that functions of the theory share."""
         return {
             "eigenvalues": np.sort(self.eigenvalues)[::-1],
-            "context": self.context,
+            "context": self.effective_context,
             "noise_variance": self.noise_variance,
         }
+
+    @property
+    def effective_context(self) -> float:
+        """Number of pairs that a prompt is worth."""
+        return self.context * self.context_factor
+
+    @property
+    def moments(self) -> tuple[tuple[float, ...], float, float]:
+        """Eigenvalues, effective context and noise variance."""
+        return self.eigenvalues, self.effective_context, self.noise_variance
 
     @property
     def step_time(self) -> float:

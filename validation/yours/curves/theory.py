@@ -67,6 +67,7 @@ NEUTRAL: dict[str, Any] = {
     "optimizer": "gradient-descent",
     "time_unit": 1.0,
     "loss_unit": 1.0,
+    "context_factor": 1.0,
     "loss_factor": 1.0,
 }
 
@@ -218,7 +219,7 @@ def separate_start(
     """Law of separate attention from random starts, or the times of given initial weights."""
     count = len(setting.learned) - 1
     lam, top = setting.eigenvalues, max(setting.eigenvalues)
-    sizes = None if setting.rank == 1 else (setting.context, setting.noise_variance)
+    sizes = None if setting.rank == 1 else setting.moments[1:]
     factor = setting.weight_factor if initial else setting.start / TINY
     # Of heads of rank one only escape times are random.  They are one over the scale and the
     # square of the eigenvalues, so that one set of starts serves many settings.
@@ -260,7 +261,7 @@ def _random_staircases(
     initialization: str,
     draws: int,
     seed: int,
-    sizes: tuple[int, float] | None,
+    sizes: tuple[float, float] | None,
 ) -> list[np.ndarray]:
     """Times of `_staircase` from random weights of the scale TINY."""
     model = AttentionModel("separate", len(eigenvalues), heads, rank)
@@ -276,7 +277,10 @@ def _random_staircases(
 
 
 def _staircase(
-    eigenvalues: tuple[float, ...], factor: float, start: Weights, sizes: tuple[int, float] | None
+    eigenvalues: tuple[float, ...],
+    factor: float,
+    start: Weights,
+    sizes: tuple[float, float] | None,
 ) -> np.ndarray:
     """Half-drop times of weights times a factor, largest eigenvalues first; it takes 0.1 s.
 
@@ -298,7 +302,7 @@ def _staircase(
 
 def _merged_time(setting: CurveSetting, scale: float) -> float:
     """Time at which half of the drop of merged attention has happened."""
-    law = setting.eigenvalues, setting.context, setting.noise_variance
+    law = setting.moments
     if scale > SMALL:
         try:
             return merged_half_drop(*law, scale)
@@ -311,7 +315,7 @@ def _merged_time(setting: CurveSetting, scale: float) -> float:
 
 @lru_cache(maxsize=512)
 def merged_half_drop(
-    eigenvalues: tuple[float, ...], context: int, noise_variance: float, scale: float
+    eigenvalues: tuple[float, ...], context: float, noise_variance: float, scale: float
 ) -> float:
     """Time at which half of the drop has happened, from balanced weights of this scale."""
     law: dict[str, Any] = {"eigenvalues": eigenvalues, "context": context}
@@ -320,8 +324,8 @@ def merged_half_drop(
 
 def grown_heads(setting: CurveSetting) -> tuple[np.ndarray, dict[str, Any]]:
     """Final values of the heads that learn each direction, and arguments of their growth."""
-    lam = setting.law["eigenvalues"]
-    sizes = {"context": setting.context, "noise_variance": setting.noise_variance}
+    sizes = setting.law
+    lam = sizes.pop("eigenvalues")
     values = plateau_head_values(lam, **sizes)
     return values, {"eigenvalue": lam, "trace": float(np.sum(lam)), **sizes}
 
@@ -387,7 +391,7 @@ class CurveTheory:
             return np.zeros(np.shape(steps))
         since = np.asarray(steps, dtype=float) * setting.step_time
         if setting.model != "separate":
-            shape = _merged_shape(setting.eigenvalues, setting.context, setting.noise_variance)
+            shape = _merged_shape(*setting.moments)
             return np.clip(shape(np.clip(since, *shape.x[[0, -1]])), 0, 1)
         values, head = grown_heads(setting)
         at = range(len(self.half_drops))[drop]
@@ -473,7 +477,7 @@ def predict_curve(
 
 @lru_cache(maxsize=32)
 def _merged_shape(
-    eigenvalues: tuple[float, ...], context: int, noise_variance: float
+    eigenvalues: tuple[float, ...], context: float, noise_variance: float
 ) -> PchipInterpolator:
     """Part of the drop of merged attention that is ahead, by the time since half of it."""
     law: dict[str, Any] = {"eigenvalues": eigenvalues, "context": context}
@@ -492,7 +496,7 @@ def _durations(setting: CurveSetting) -> tuple[np.ndarray, np.ndarray]:
     """Times from a quarter to three quarters of each drop, and the growth of weights in a step."""
     lam = setting.law["eigenvalues"]
     if setting.model != "separate":
-        shape = _merged_shape(setting.eigenvalues, setting.context, setting.noise_variance)
+        shape = _merged_shape(*setting.moments)
         ends = float(shape.x[0]), float(shape.x[-1])
         begin, end = (brentq(lambda t, f=part: shape(t) - 1 + f, *ends) for part in QUARTERS)
         return np.array([end - begin]), setting.step_time * np.array([np.linalg.norm(lam**2)])

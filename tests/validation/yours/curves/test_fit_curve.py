@@ -2,12 +2,23 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import iclimit
-from tests.shared.trained_curves import LAM, LAW, MERGED, SEPARATE, merged_descents, separate_flow
+from iclimit.simulate.dynamics import simulate_gradient_descent
+from tests.shared.trained_curves import (
+    CONTEXT,
+    LAM,
+    LAW,
+    MERGED,
+    PROBLEM,
+    SEPARATE,
+    merged_descents,
+    separate_flow,
+)
 
 
 @pytest.fixture
@@ -85,6 +96,33 @@ def test_factor_and_sum_of_eigenvalues(merged):
     assert fit.holds
 
 
+def test_context_of_a_staircase_from_far_away(separate):
+    """At 12 pairs the last plateau lies below the middle of a drop, which counts as made."""
+    table, weights = separate
+    fit = iclimit.fit_curve(table, "context", **SEPARATE | {"context": 12, "initial": weights})
+    (found,) = fit.parameters
+    assert found.value == pytest.approx(CONTEXT, rel=1e-3)
+    assert found.start == 12
+    assert fit.holds
+
+
+def test_context_and_noise_are_told_apart_by_the_noise_of_query_labels():
+    problem = replace(PROBLEM, noise_variance=0.2)
+    law = {"training_set": math.inf, "rng": 2}
+    run = simulate_gradient_descent(problem, steps=1200, record=4, **law, **MERGED)
+    free, stated = ["context", "noise_variance"], LAW | {"context": 30, "noise_variance": 0.1}
+    noisy = iclimit.fit_curve(one(run, 0), free, **MERGED, **stated)
+    assert noisy.holds
+    for found, true in zip(noisy.parameters, (CONTEXT, 0.2), strict=True):
+        assert found.low_95 < true < found.high_95
+        assert found.standard_error < 0.02 * true
+    clean = one(run, 0) | {"loss": run.losses[0] - 0.2}
+    alone = iclimit.fit_curve(clean, free, **MERGED, **stated, query_noise=False)
+    assert alone.holds
+    assert alone.parameters[1].high_95 > 5 * alone.parameters[1].low_95
+    assert "context and noise_variance are hardly told apart" in str(alone)
+
+
 def test_what_no_value_explains_does_not_hold(merged):
     other = LAW | {"eigenvalues": [0.9, 0.05, 0.05]}
     fit = iclimit.fit_curve(one(merged, 0), **MERGED, **other)
@@ -117,6 +155,8 @@ def test_curves_that_end_before_a_drop_only_bound_it(merged, free):
         ("rate", {}, "free must be one of"),
         ([], {}, "one or more different names"),
         (["eigenvalues", "trace"], {}, "not both"),
+        ("noise_variance", {}, "noise_variance must be > 0, where the search begins"),
+        ("context", {"shared_task": [1.0] * 3, "fresh_fraction": 0.5}, "must not have context"),
         ("init_scale", {"optimizer": "other"}, "eigenvalues, trace or factor"),
     ],
 )
