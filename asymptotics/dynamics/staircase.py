@@ -150,7 +150,7 @@ def separate_attention_staircase(
     key: Number,
     query: Number,
     eigenvalues: Number,
-    context: float,
+    context: Number,
     noise_variance: float = 0,
     rtol: float = 1e-11,
 ) -> Staircase:
