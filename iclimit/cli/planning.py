@@ -31,12 +31,14 @@ def parse_against(text: str) -> Against:
         return {name.strip(): float(value) for name, value in pairs}
     if text in ESTIMATORS:
         return text
-    from iclimit.diagrams.quantities import find_quantity
+    from iclimit.checks import check_choice
+    from iclimit.diagrams.quantities import QUANTITIES, find_quantity
 
     try:
-        quantity = find_quantity(text)
+        check_choice("against", text, [*ESTIMATORS[1:], *QUANTITIES])
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+    quantity = find_quantity(text)
 
     def theory(**given: Any) -> Any:
         known = quantity.all_parameters

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from iclimit.drawing import COLOURS, Axes, Figure, draw_points, finish, panels
+from iclimit.notation import PARAMETERS
 
 if TYPE_CHECKING:
     from iclimit.validation.yours.plan.plan import Proposal, RunPlan
@@ -29,11 +30,14 @@ def draw_plan(figure: Figure, plan: RunPlan) -> list[Axes]:
         rows = [each.row() for each in ordered]
         for name, colour in zip((n for n in rows[0] if n.endswith("_se")), COLOURS, strict=False):
             errors = [row[name] for row in rows]
-            right.plot([row["dim"] for row in rows], errors, "o-", color=colour, label=name[:-3])
+            symbol = getattr(PARAMETERS.get(name[:-3]), "symbol", "")
+            label = f"${symbol}$" if symbol else name[:-3].replace("_", " ")
+            right.plot([row["dim"] for row in rows], errors, "o-", color=colour, label=label)
         finish(right, "dim", "relative standard error of the fit", legend="")
     else:
         _draw_theories(right, [each.dim for each in ordered], [(each, 0) for each in ordered])
         finish(right, "dim", "error", legend="expected at the repeats proposed")
+    right.locator_params(axis="x", integer=True)
     return [left, right]
 
 

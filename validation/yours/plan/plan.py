@@ -289,13 +289,14 @@ class RunPlan(Result):
         best = self.best
         runs = f"{best.repeats} run{'s' * (best.repeats > 1)}"
         runs += " of each setting" * (best.design.runs > 1) + f" at d = {best.dim}"
+        s = "s" * (best.repeats == 1)
         effect, z = f"{best.effect:.2%}", f" at {best.significance:.3g} standard errors"
         what = {
-            "precision": f"measure the limit to {effect}",
-            "forecast": f"fix every parameter to {effect}",
-            "difference": f"tell the errors, which differ by {effect},{z}",
-            "theories": f"tell the theories, which differ by {effect},{z}",
-            "transition": f"notice a shift along {self.along} by {effect}{z}",
+            "precision": f"measure{s} the limit to {effect}",
+            "forecast": f"fix{s} every parameter to {effect}",
+            "difference": f"tell{s} the errors, which differ by {effect},{z}",
+            "theories": f"tell{s} the theories, which differ by {effect},{z}",
+            "transition": f"notice{s} a shift along {self.along} by {effect}{z}",
         }[self.question]
         return f"{runs} {what} with probability {best.power:.3f}."
 
@@ -423,7 +424,9 @@ def plan_runs(
     fixed |= {"repeats": repeats, "max_cost": max_cost}
     check_arguments(**given(**fixed))
     if question == "forecast":
-        check_free(free)
+        for name in check_free(free):
+            if name in ("rho", "ridge") and not np.all(rho if name == "rho" else ridge):
+                raise ValueError(f"{name} must be > 0 to be fitted within a share of it, got 0")
     elif free:
         raise ValueError(f"free must be left out for {question}, got {free!r}")
     goal = Goal(question, **fixed)

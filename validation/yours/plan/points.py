@@ -149,8 +149,9 @@ class Planner:
         plain = {name: values[name] for name in (*SIZES, "rho", "ridge")}
         tests = {name: each for name, each in values.items() if "test_" in name}
         options = self.options
+        run = self.run(plain)
         try:
-            prediction = predict(self.run(plain), self.theory)
+            prediction = predict(run, self.theory)
             covariance = prediction.spread + prediction.scatter
             if tests and prediction.finite:  # the ratio over a few task sets that are the same
                 sets = {"draws": SHIFTED_SETS, **options}
@@ -160,7 +161,7 @@ class Planner:
                 sets["draws"] = SPREAD_SETS
                 covariance = finite_size_spread(**plain, **tests, **sets).covariance
         except (ArithmeticError, ValueError) as error:
-            raise NotProposed(str(error).removeprefix("row 1: ")) from None
+            raise NotProposed(str(error).removeprefix(f"{run.label}: ")) from None
         if not (prediction.finite and np.all(np.isfinite(covariance))):
             raise NotProposed("the error or its variance is infinite")
         if self.cost is None:

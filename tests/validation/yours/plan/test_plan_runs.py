@@ -230,7 +230,7 @@ def test_figure_has_power_and_theories(tmp_path):
     assert "kappa" in right.get_xlabel()
     fit = planned("forecast", free=["rho"], effect=1.0)
     _, right = fit.plot()
-    assert [text.get_text() for text in right.get_legend().get_texts()] == ["rho"]
+    assert [text.get_text() for text in right.get_legend().get_texts()] == [r"$\rho$"]
 
 
 @pytest.mark.parametrize(
@@ -270,6 +270,7 @@ def test_figure_has_power_and_theories(tmp_path):
         ),
         ("difference", {"against": "dmmse"}, "against must be parameters that differ"),
         ("forecast", {"effect": 0.1, "free": ["kapa"]}, "did you mean kappa"),
+        ("forecast", {"effect": 0.1, "free": ["ridge"], "ridge": 0.0}, "ridge must be > 0 to be"),
         ("forecast", {"effect": 0.1, "free": ["rho"], "test_rho": 0.1}, "test_rho must be left"),
         (
             "forecast",
@@ -309,6 +310,7 @@ def test_verb_prints_and_writes(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["theories", "--against", "bayes_eror"], "did you mean bayes_error"),
+        (["theories", "--against", "dmsme"], "did you mean dmmse"),
         (["theories", "--against", "softmax_loss"], "softmax_loss takes inverse_temperature"),
         (["theories", "--against", "kappa=x"], "must be NAME=VALUE"),
         (["precision", "--cost", "nowhere.py:f"], "must be FILE.py:FUNCTION"),
