@@ -10,6 +10,7 @@ from evidence_page import write_evidence
 from house import house
 from markup import table
 from paper_pages import errata, papers
+from schematics import write_schematics
 
 import iclimit
 from iclimit import notation
@@ -65,6 +66,7 @@ def write_generated():
     _write(folder / "errata.inc", "\n".join(errata()) + "\n")
     for name, text in write_evidence(folder).items():
         _write(folder / name, text)
+    write_schematics(folder / "schematics")
 
 
 def _api_page(shelf):
