@@ -203,8 +203,8 @@ def simulate_errors(
         inputs without drift.
     test_prompts : int >= 1
         Test prompts per error that is found by Monte Carlo: for inputs that are not Gaussian, for
-        gates, drift and correlation with tasks not from the sphere, and for a correlated query.
-        Otherwise it is exact.
+        gates, drift and correlation with tasks not from the sphere, and for a correlated query
+        with drift.  Otherwise it is exact.
     task_covariance : array (d,) or (d, d), optional
         Covariance C of training tasks from N(0, C), positive semidefinite, or the eigenvalues of
         a diagonal one.  Without it they follow ``task_law``.

@@ -33,6 +33,7 @@ from iclimit.problem import Problem
 from iclimit.simulate.arrays import Array, Backend, Generator, row_blocks, to_host
 from iclimit.simulate.prompts.correlated_summaries import sample_correlated_summaries
 from iclimit.simulate.prompts.covariances import times_root
+from iclimit.simulate.prompts.query_errors import QueryMoments, correlated_query_error
 from iclimit.simulate.prompts.sampling import (
     context_summary,
     draw_fresh_tasks,
@@ -190,12 +191,13 @@ def is_timed(problem: Problem, gates: Array | None) -> bool:
 
 
 def has_known_moments(problem: Problem, gates: Array | None) -> bool:
-    """Whether the moments of summaries are known exactly."""
+    """Whether the moments of features, and with them test errors, are known exactly."""
     isotropic = problem.input_covariance is None and problem.task_covariance is None
     unit_tasks = problem.task_law == "sphere" and problem.task_set is None and isotropic
+    known = unit_tasks or not is_timed(problem, gates)
     if problem.correlation and problem.correlated_query:
-        return False
-    return problem.input_law == "gaussian" and (unit_tasks or not is_timed(problem, gates))
+        known = unit_tasks and not problem.drift
+    return problem.input_law == "gaussian" and known
 
 
 @dataclass(frozen=True)
@@ -258,10 +260,18 @@ class SummaryLaw:
     ) -> float:
         """Test error of a reduced matrix Gamma: exact for Gaussian inputs, else sampled."""
         if has_known_moments(self.problem, self.gates):
+            if self.problem.correlation and self.problem.correlated_query:
+                rho = self.problem.noise_variance
+                return correlated_query_error(gamma, self.query_moments, rho, task_set)
             whitened = whitened_gamma(gamma, self.input_root)
             return float(exact_error(whitened, self.moments(task_set)))
         errors = squared_errors(gamma, *self.draw(generator, test_prompts, task_set))
         return float(self.backend.xp.mean(errors))
+
+    @cached_property
+    def query_moments(self) -> QueryMoments:
+        """Moments of contexts that the query continues."""
+        return QueryMoments.of(self.problem, self.gates)
 
     def moments(self, task_set: Array | None) -> SummaryMoments:
         """Moments of the summaries of Gaussian inputs, as inputs of covariance I/d see them."""

@@ -49,3 +49,18 @@ def test_same_moments_as_of_tokens(setting, gates, tasks):
     error = np.sqrt((fast.var(axis=0) + slow.var(axis=0)) / COUNT)
     z = (fast.mean(axis=0) - slow.mean(axis=0)) / np.maximum(error, 1e-12)
     assert np.max(np.abs(z)) < LARGEST
+
+
+@pytest.mark.parametrize("tasks", [None, np.array([[1.0, 1.0, 1.0], [1.5, 0.5, -(0.5**0.5)]])])
+@pytest.mark.parametrize("correlated_query", [True, False])
+def test_error_of_a_matrix_is_exact(tasks, correlated_query):
+    setting = {"correlation": 0.7, "correlated_query": correlated_query, "task_law": "sphere"}
+    problem = Problem(DIM, CONTEXT, noise_variance=0.3, **setting)
+    law = SummaryLaw(get_backend("numpy"), problem, "tokens", GATES)
+    rng = np.random.default_rng(4)
+    gamma = 0.4 * rng.standard_normal((DIM, DIM + 1)) + 0.5 * np.eye(DIM, DIM + 1)
+    x, h, y = law.draw(rng, COUNT, tasks)
+    errors = (y - np.sum((x @ gamma) * h, axis=1)) ** 2
+    exact = law.test_error(rng, gamma, 1, tasks)
+    assert abs(errors.mean() - exact) < 4 * errors.std() / COUNT**0.5
+    assert errors.std() / COUNT**0.5 < 0.03 * exact
