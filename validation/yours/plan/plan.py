@@ -277,11 +277,16 @@ class RunPlan(Result):
     def __str__(self) -> str:
         """Table of the proposals, the runs of the best one, and what was assumed."""
         if not self.proposals:
-            return "\n".join(["No size is proposed.", *self.notes])
+            return "\n".join(self.conclusions)
         rows = self.rows()
         named = [f"cost [{self.unit}]" if name == "cost" else name for name in rows[0]]
         lines = [[_short(value) for value in row.values()] for row in rows]
         return "\n".join([*aligned([named, *lines]), self.sentence, *self.commands, *self.notes])
+
+    @property
+    def conclusions(self) -> list[str]:
+        """What the best proposal promises, and what was assumed."""
+        return [self.sentence if self.proposals else "No size is proposed.", *self.notes]
 
     @property
     def sentence(self) -> str:

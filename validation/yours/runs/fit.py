@@ -187,7 +187,9 @@ def fit_runs(
         stated = _stated(model, name)
         unit = 1.0 if name in model.absolute or not stated else stated
         start = (
-            float(model.start[index]) if name == "offset" else unit * math.exp(model.start[index])
+            float(model.start[index]) + 0.0
+            if name == "offset"
+            else unit * math.exp(model.start[index])
         )
         parameters.append(
             fitted_parameter(name, curve, unit, error, start=start, factor=stated is None)
