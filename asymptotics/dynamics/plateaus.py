@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 # Most directions: these have a million fixed points.
 _MOST_DIRECTIONS = 20
 
+# Share of a linear axis that two drops take at least to be seen apart.
+_NARROW = 0.03
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PredictedTraining(Result, ABC):
@@ -57,10 +60,26 @@ class PredictedTraining(Result, ABC):
     def loss(self, t: Number) -> np.ndarray:
         """Loss at given times >= 0, of any shape, infinity included."""
 
+    @property
+    def drops(self) -> np.ndarray:
+        """Times of the drops that are shown apart, in their order."""
+        return np.array([self.end])
+
     def draw(self, ax: Axes, *, count: int = 1000, **line: Any) -> None:
-        """Draw the loss at so many times from the start to `end`."""
-        times = np.linspace(0, self.end, count)
+        """Draw the loss at so many times from the start to `end`.
+
+        Times are on a logarithmic axis where drops would merge on a linear one.
+        """
+        from iclimit.drawing import log_scale
+
+        start = self.drops[0] / 3
+        gap = float(np.diff(self.drops, append=np.inf).min()) / self.end
+        apart = np.diff(np.log(self.drops), append=np.inf).min() / np.log(self.end / start)
+        merged = bool(gap < _NARROW and apart > 2 * gap)
+        space = np.geomspace if merged else np.linspace
+        times = space(start if merged else 0, self.end, count)
         ax.plot(times, self.loss(times), **line)
+        log_scale(ax, "x" if merged else "")
         ax.set(xlabel=r"time $t/\tau$", ylabel="loss")
 
 

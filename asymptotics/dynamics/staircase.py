@@ -111,6 +111,11 @@ class Staircase(PredictedTraining):
         ends = np.maximum(self.times, self.drop_times)
         return 1.3 * float(ends[np.isfinite(ends)].max())
 
+    @property
+    def drops(self) -> np.ndarray:
+        """Times of the drops of this run, in their order."""
+        return np.sort(self.drop_times[np.isfinite(self.drop_times)])
+
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each plateau, with the drop before it."""
         columns = {

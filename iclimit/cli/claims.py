@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from iclimit.cli.execution import add_execution, check_execution, execution, open_store
 from iclimit.cli.flags import add_flag
-from iclimit.cli.output import add_output, output_file, stated
+from iclimit.cli.output import add_output, output, output_file, stated
 from iclimit.cli.verbs import OneLineParser, PrintAndExit, verb
-from iclimit.tables import PICTURES
+from iclimit.tables import PICTURES, TABLES
 from iclimit.validation.reference import RECORDS
 
 if TYPE_CHECKING:
@@ -151,12 +151,28 @@ def _claims_flags(parser: OneLineParser) -> None:
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="print statement and source too"
     )
+    add_output(parser, TABLES, formats=())
 
 
 @verb("claims", _claims_flags)
 def list_claims(options: argparse.Namespace) -> None:
-    """List the claims that iclimit validate checks."""
-    print_claims(verbose=options.verbose)
+    """List the claims that iclimit validate checks.
+
+    Examples
+    --------
+      iclimit claims
+      iclimit claims --verbose
+      iclimit claims -o claims.csv
+    """
+    from iclimit.results import Table
+    from iclimit.validation import CLAIMS
+
+    if options.output is None:
+        print_claims(verbose=options.verbose)
+        return
+    names = ("name", "subject", "title", "statement", "source")
+    lines = [{name: getattr(claim, name) for name in names} for claim in CLAIMS.values()]
+    output(options, Table(lines))
 
 
 def print_claims(*, verbose: bool = False, figures: bool = False) -> None:

@@ -5,11 +5,13 @@ from pathlib import Path
 
 from iclimit.cli.output import add_output, output_file
 from iclimit.cli.verbs import OneLineParser, verb
+from iclimit.tables import write_text
 
 
 def _cite_flags(parser: OneLineParser) -> None:
     text = "quantity (iclimit phase --list), claim (iclimit claims), function, or key of an entry"
     parser.add_argument("names", nargs="+", metavar="NAME", help=text)
+    add_output(parser, (".bib",), "write the entries (.bib)", formats=())
 
 
 @verb("cite", _cite_flags)
@@ -23,11 +25,15 @@ def print_citations(options: argparse.Namespace) -> None:
     Examples
     --------
       iclimit cite icl_error
-      iclimit cite optimal_schedule_loss double-descent gdpp.optimal_gdpp > references.bib
+      iclimit cite optimal_schedule_loss double-descent gdpp.optimal_gdpp -o references.bib
     """
     from iclimit.citations import cite
 
-    print(cite(*options.names))
+    text = cite(*options.names)
+    if options.output is None:
+        print(text)
+    else:
+        write_text(options.output, f"{text}\n")
 
 
 def _explorer_flags(parser: OneLineParser) -> None:
@@ -51,7 +57,6 @@ def write_explorer(options: argparse.Namespace) -> None:
       iclimit explorer --store runs.sqlite
     """
     from iclimit.explorer.page import explorer_page
-    from iclimit.tables import write_text
 
     path = options.output or output_file([".html"])("explorer.html")
     write_text(path, explorer_page(options.store))

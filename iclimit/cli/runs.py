@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from iclimit.cli.execution import add_store, store_path
-from iclimit.cli.output import add_format, add_output, print_result
+from iclimit.cli.output import add_format, add_output, output
 from iclimit.cli.values import parse_positive, parse_time
 from iclimit.cli.verbs import GROUPS, OneLineParser, verb
 from iclimit.files import printable
-from iclimit.tables import aligned, rows_text, shortened
+from iclimit.tables import TABLES, aligned, rows_text, shortened
 
 if TYPE_CHECKING:
     from iclimit.runs.store import RunStore, StoredBatch
@@ -268,7 +268,11 @@ def _width() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 10**6
 
 
-@verb("devices", add_format)
+def _devices_flags(parser: OneLineParser) -> None:
+    add_output(parser, TABLES)
+
+
+@verb("devices", _devices_flags)
 def print_devices(options: argparse.Namespace) -> int:
     """Show what this machine has for simulations, and check it.
 
@@ -280,9 +284,10 @@ def print_devices(options: argparse.Namespace) -> int:
     --------
       iclimit devices
       iclimit devices --format json
+      iclimit devices -o devices.csv
     """
     from iclimit.simulate.devices import check_devices
 
     devices = check_devices()
-    print_result(devices, options.format)
+    output(options, devices)
     return 0 if devices.holds else 1

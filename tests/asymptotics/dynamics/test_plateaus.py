@@ -20,6 +20,8 @@ from iclimit.asymptotics.dynamics import (
     plateau_losses,
     time_from_pole,
 )
+from iclimit.asymptotics.dynamics.plateaus import PredictedTraining
+from iclimit.drawing import new_figure
 
 # A handful of operations on positive terms; measured 9e-15.
 FLOAT64 = 1e-12
@@ -292,3 +294,28 @@ def test_aligned_start_goes_through_the_plateaus():
     assert np.allclose(run.y[:4].diagonal(), 0.5 * ends, rtol=1e-6, atol=0)
     escapes = escape_time(w, eigenvalue=lam)
     assert np.all(np.abs(halves / escapes - 1) < 2 * w / ends)
+
+
+class ThreeDrops(PredictedTraining):
+    """A loss that drops at given times, before 10."""
+
+    def __init__(self, *drops):
+        self._drops = np.array(drops)
+
+    end = 10.0
+    drops = property(lambda self: self._drops)
+
+    def loss(self, t):
+        return 3.0 - (np.asarray(t)[..., None] > self._drops).sum(-1)
+
+
+@pytest.mark.parametrize(
+    ("drops", "scale"),
+    [((0.02, 0.05, 6.0), "log"), ((2.0, 5.0, 8.0), "linear"), ((9.0,), "linear")],
+)
+def test_times_are_logarithmic_where_drops_would_merge(drops, scale):
+    figure = new_figure()
+    ax = figure.subplots()
+    ThreeDrops(*drops).draw(ax)
+    assert ax.get_xscale() == scale
+    assert set(ax.lines[0].get_ydata()) == set(range(3 - len(drops), 4))

@@ -161,3 +161,15 @@ def test_bad_input_is_one_line_and_status_2(arguments, message, capsys):
 def test_too_many_points_are_no_traceback(capsys):
     assert main(["curve", "icl_error", "--tau", "1:2:1000000000000", *SETTING]) == 1
     assert "not enough memory" in capsys.readouterr().err
+
+
+def test_claims_and_citations_go_to_files(tmp_path, capsys):
+    table, entries = tmp_path / "claims.csv", tmp_path / "papers.bib"
+    assert main(["claims", "-o", str(table)]) == 0
+    with table.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["name"] for row in rows] == list(CLAIMS)
+    assert main(["cite", "icl_error", "-o", str(entries)]) == 0
+    assert capsys.readouterr().out == ""
+    assert main(["cite", "icl_error"]) == 0
+    assert capsys.readouterr().out == entries.read_text(encoding="utf-8")

@@ -144,3 +144,27 @@ def test_exact_comparisons_state_their_tolerance():
     words = [sharpness(judged.resolution(row), row.standard_error == 0) for row in judged.evidence]
     assert words == ["4.9 %", "within 1e-09", "within 10 %"]
     assert sharpness(math.inf, True) == "-"
+
+
+def test_shares_of_what_is_accepted_say_what_holds():
+    rng = np.random.default_rng(0)
+    rows = [
+        compare(
+            str(k),
+            1.0,
+            Estimate.of(rng.normal(1 + rng.choice([0, 0.1, 0.4]), 0.1, size=rng.integers(3, 30))),
+            allowance=rng.choice([0, 0.1]),
+            upper_bound=bool(k % 3),
+            of="f",
+        )
+        for k in range(200)
+    ]
+    rows += [compare("exact", 1.0, 1.0 + step, allowance=0.1) for step in (0, 0.05, -0.2)]
+    judged = verdict(rows)
+    failing = {row.label for row in judged.failures if not row.pooled}
+    assert 10 < len(failing) < 190
+    assert {row.label for row in rows if abs(judged.share(row)) > 1} >= failing
+    assert judged.share(rows[-3]) == 0
+    assert judged.share(rows[-2]) == pytest.approx(0.5)
+    assert judged.share(rows[-1]) == pytest.approx(-2)
+    assert all(abs(judged.share(row)) <= 1 for row in rows[:200] if row.label not in failing)
