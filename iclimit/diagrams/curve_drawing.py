@@ -78,7 +78,8 @@ def draw(
         ax.set_ylabel(ylabel)
     write_title(ax, title, setting_lines(curves.quantity, curves.fixed))
     all_finite = np.all(np.any(np.isfinite(curves.values), axis=1))
-    place_legend(ax, legend, least=1 if named or not all_finite else 2)
+    explained = named or not all_finite or curves.run_sd is not None
+    place_legend(ax, legend, least=1 if explained else 2)
 
 
 def _one_each(name: str, given: Any, count: int) -> Sequence[Any]:
@@ -159,6 +160,10 @@ def _draw_simulated(ax: Axes, curves: Curves, index: int, colour: Any, marker: A
 
 def _explain(ax: Axes, curves: Curves, marker: Any) -> None:
     """Say in the legend what lines, dashes and points are, once for each in the axes."""
+    present = ax.get_legend_handles_labels()[1]
+    scatter = f"one run at $d = {curves.band}$: ± one standard deviation"
+    if curves.run_sd is not None and scatter not in present:
+        ax.plot([], [], color="0.4", alpha=_BAND, linewidth=7, label=scatter, gid=OURS)
     value = next(itertools.chain(*curves.simulated), None)
     if value is None:
         return
@@ -169,7 +174,6 @@ def _explain(ax: Axes, curves: Curves, marker: Any) -> None:
     if len(value.sizes) >= LEAST_SIZES:
         entries = limit
         points = f"extrapolated from $d = {sizes}$"
-    present = ax.get_legend_handles_labels()[1]
     for name, style in (entries | {points: marker}).items():
         if name not in present:
             ax.plot([], [], style, color="0.4", markersize=4, label=name, gid=OURS)

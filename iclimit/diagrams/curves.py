@@ -58,6 +58,8 @@ class Curves(Result):
         simulated, or if simulations are extrapolated to infinite size.
     run_sd : ndarray (curves, points), optional
         Predicted standard deviation of one run at the dimension of a band.
+    band : int, optional
+        This dimension.
     """
 
     quantity: Quantity
@@ -68,6 +70,7 @@ class Curves(Result):
     simulated: list[list[SimulatedValue]] = field(default_factory=list)
     finite_size: list[list[SizedPrediction]] = field(default_factory=list)
     run_sd: np.ndarray | None = None
+    band: int | None = None
 
     def rows(self) -> list[dict[str, Any]]:
         """Theory, finite-size prediction and simulation as rows of a table, in long form."""
@@ -267,7 +270,7 @@ def curve(
     theory = chosen.evaluate(columns | {x: grid[None, :]})
     theory = np.broadcast_to(theory, (len(family), grid.size))
     run_sd = None if band is None else _run_sd(chosen, columns | {x: grid[None, :]}, band)
-    curves = Curves(chosen, x, grid, family, theory, run_sd=run_sd)
+    curves = Curves(chosen, x, grid, family, theory, run_sd=run_sd, band=band)
     if simulation is None:
         return curves
     where = {"rng": rng, "jobs": jobs, "backend": backend, "scheduler": scheduler, "store": store}

@@ -217,8 +217,11 @@ def test_a_band_is_the_scatter_of_one_run():
     assert curves.run_sd[1, 3] == pytest.approx(sd)
     assert curves.rows()[-1]["run_sd"] == pytest.approx(sd)
     assert "run_sd" not in iclimit.curve("icl_error", tau=tau, **at).rows()[0]
-    bands = curves.plot().collections
+    ax = curves.plot()
+    bands = ax.collections
     assert len(bands) == 2
+    texts = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert texts[-1] == "one run at $d = 24$: ± one standard deviation"
     ends = np.concatenate([path.vertices for path in bands[1].get_paths()])
     error = float(iclimit.icl_error(**point))
     at_end = ends[ends[:, 0] == 1.5, 1]
