@@ -116,7 +116,7 @@ def rows(effort: Effort) -> Rows:
             input_law=law,
             optimum=tuple(map(tuple, optimum.tolist())),
             held_out=10 * held_out(effort),
-            batch=effort.pick(tiny=20_000, quick=TRAINING_SET),
+            batch=effort.pick(tiny=8_000, quick=TRAINING_SET),
         )
         best, found = call(optimal_preconditioner, **statistics(law)), trained[0]
         yield mean(f"loss of the optimal step, {name}", best.loss, found.step)

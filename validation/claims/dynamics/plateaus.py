@@ -32,7 +32,7 @@ HEIGHT_TOLERANCE = 1e-8
 def rows(effort: Effort) -> Rows:
     """Heights and ends of the long plateaus, and the growth of the short waits."""
     dim, heads = effort.pick(quick=(4, 5), medium=(8, 9))
-    ranks = effort.pick(quick=(1, 4), medium=(1, 2, 4, 8))
+    ranks = effort.pick(tiny=(4,), quick=(1, 4), medium=(1, 2, 4, 8))
     setting: dict[str, Any] = {"dim": dim, "heads": heads, "scales": SCALES}
     flows = {
         (rank, seed): run(separate_flows, rank=rank, seed=seed, **setting)
