@@ -39,7 +39,10 @@ def document(title: str, body: str, *, heading: bool = True) -> str:
 
 
 def embedded(picture: bytes, title: str) -> str:
-    """Picture (PNG) within the page, as WebP, which takes a fifth of the bytes."""
+    """Picture (PNG) within the page, as WebP, which takes a fifth of the bytes.
+
+    On a telephone it stays large enough to be read, and is scrolled.
+    """
     from PIL import Image
 
     with Image.open(io.BytesIO(picture)) as image:
@@ -48,9 +51,11 @@ def embedded(picture: bytes, title: str) -> str:
         small, file = image.convert("RGB").resize((width, height)), io.BytesIO()
     small.save(file, "WEBP", quality=QUALITY)
     encoded = base64.b64encode(file.getvalue()).decode()
+    words = html.escape(title, quote=True)
     return (
-        f"<img alt='{html.escape(title, quote=True)}' width='{width}' height='{height}' "
-        f"loading='lazy' decoding='async' src='data:image/webp;base64,{encoded}'>"
+        f"<div class='scroll' tabindex='0' role='group' aria-label='{words}'>"
+        f"<img alt='{words}' width='{width}' height='{height}' "
+        f"loading='lazy' decoding='async' src='data:image/webp;base64,{encoded}'></div>"
     )
 
 
