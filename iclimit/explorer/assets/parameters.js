@@ -16,9 +16,7 @@ const parameters = {
     depth: [1, 16, 4, "integer"], penalty: [1e-3, 1000, 1], eigenvalue: [0.01, 6, 1],
     initial_value: [1e-6, 0.1, 1e-3], value: [0.01, 3, 0.1], trace: [2, 10, 3],
     inverse_temperature: [0.01, 3, 1], tol: [1e-8, 0.5, 0.01],
-    budget: [0.01, 100, 2], step_size: [0.01, 1.5, 0.5, "linear"], drift: [0.001, 10, 0.1, "zero"],
-    forgetting: [0.001, 10, 0.1, "zero"], correlation: [-0.9, 0.9, 0, "linear"],
-    forgetting: [0.01, 10, 0, "zero"], drift: [0.01, 10, 0, "zero"], step_size: [0.01, 2, 0.5],
+    budget: [0.01, 100, 2], forgetting: [0.01, 10, 0, "zero"], drift: [0.01, 10, 0, "zero"], step_size: [0.01, 2, 0.5],
     correlation: [0, 0.9, 0, "linear"],
   },
 
