@@ -1,10 +1,11 @@
-"""Pretraining of gated attention on tasks that change and on correlated tokens.
+"""Pretraining of gated attention on correlated tokens and on tasks that change.
 
 Linear attention whose context summary weighs pairs by gates is pretrained on simulated prompts of
-3d correlated tokens, along which tasks drift.  The gate is such that the context is worth exactly
-d pairs.  ICL and IDG errors over the finite-size prediction for these gates, drift and
-correlation, extrapolated to infinite dimension, give the limits of plain attention on d pairs.  At
-the largest dimension they equal the prediction.
+correlated tokens.  Where queries are independent, the gate is such that the context of 3d tokens
+is worth exactly d pairs: ICL and IDG errors, extrapolated to infinite dimension by their ratios to
+the finite-size prediction, give the limits of plain attention on d pairs.  Where queries continue
+the sequence, they give the limits for such queries.  With tasks that drift along the context, too,
+errors at one size equal the finite-size prediction.
 
 Source: Derived in the documentation; {lu2025} for plain attention.
 """
@@ -16,38 +17,57 @@ import numpy as np
 from scipy.optimize import brentq
 
 from iclimit.asymptotics.pretraining import FiniteSizeErrors, finite_size_errors
-from iclimit.asymptotics.recurrent import gated_context
+from iclimit.asymptotics.recurrent import correlated_query_errors, gated_context
 from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.statistics import extrapolate_ratios
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.pretraining.points import ANCHORS, Point, with_uncertainty
-from iclimit.validation.rows import Rows, both_errors, call, limit, run
+from iclimit.validation.rows import Later, Rows, both_errors, call, limit, run
 
 POINT = Point(tau=0.5, alpha=1, kappa=2, rho=0.1, ridge=0.3)
-TIMES: dict[str, Any] = {"drift": 0.1, "correlation": 0.4}
-LENGTH = 3
+LENGTH, CORRELATION = 3, 0.4
+# Rate of the gate where queries continue the sequence.
+FORGETTING = 0.5
+# Rate at which tasks change.
+DRIFT = 0.1
 
-REPEATS = {8: 600, 12: 300, 20: 120}
-# Task sets of each prediction.
-DRAWS = 50
+# Without drift prompts are cheap: they come from their law.
+REPEATS = {12: 240, 20: 200, 32: 160}
+DRIFTING_DIM, DRIFTING_REPEATS = 16, 150
+# Task sets of a prediction task by task; dimension times task sets from mean moments.
+DRAWS, DRAWN = 20, 1600
 
 
-def gated_layer(dim: int) -> dict[str, Any]:
-    """Gates and the ridge that acts on summaries of unit signal."""
+def gated_layer(dim: int, drift: float = 0.0) -> dict[str, Any]:
+    """Gates that leave d pairs, and the ridge that acts on summaries of unit signal."""
     ages = np.arange(LENGTH * dim - 1, -1, -1) / dim
 
     def left(forgetting: float) -> Any:
         """What the gates leave of the context."""
-        return gated_context(np.exp(-forgetting * ages), dim=dim, rho=POINT.rho, **TIMES)
+        times = {"drift": drift, "correlation": CORRELATION}
+        return gated_context(np.exp(-forgetting * ages), dim=dim, rho=POINT.rho, **times)
 
     forgetting = brentq(lambda rate: left(rate).alpha - POINT.alpha, 0.5, 6.0)
     context = left(forgetting)
     return {"ridge": POINT.ridge * context.signal**2, "gates": context.gates}
 
 
-def pretrained(*, dim: int, repeats: int, rng: Any) -> np.ndarray:
+def query_layer(dim: int) -> dict[str, Any]:
+    """Gates and ridge where queries continue the sequence."""
+    ages = np.arange(LENGTH * dim - 1, -1, -1) / dim
+    return {"ridge": POINT.ridge, "gates": np.exp(-FORGETTING * ages)}
+
+
+def layer(dim: int, drift: float, correlated_query: bool) -> dict[str, Any]:
+    """Gates and ridge of a setting."""
+    return query_layer(dim) if correlated_query else gated_layer(dim, drift)
+
+
+def pretrained(
+    *, dim: int, repeats: int, rng: Any, drift: float = 0.0, correlated_query: bool = False
+) -> np.ndarray:
     """ICL and IDG errors, (2, repeats)."""
     problem = Problem(
         dim,
@@ -56,16 +76,31 @@ def pretrained(*, dim: int, repeats: int, rng: Any) -> np.ndarray:
         prompts=round(POINT.tau * dim**2),
         noise_variance=POINT.rho,
         task_law="sphere",
-        **TIMES,
+        correlation=CORRELATION,
+        drift=drift,
+        correlated_query=correlated_query,
     )
-    errors = simulate_errors(problem, **gated_layer(dim), repeats=repeats, rng=rng)
+    gated = layer(dim, drift, correlated_query)
+    errors = simulate_errors(problem, **gated, repeats=repeats, rng=rng)
     return np.array([errors.icl.samples, errors.idg.samples])
 
 
-def predicted(*, dim: int, rng: Any, approach: str = "tasks") -> FiniteSizeErrors:
+def predicted(
+    *,
+    dim: int,
+    rng: Any,
+    drift: float = 0.0,
+    correlated_query: bool = False,
+    approach: str = "tasks",
+) -> FiniteSizeErrors:
     """Prediction at the integers of a run."""
-    sizes = {**POINT.integers(dim), **gated_layer(dim), "context": LENGTH * dim}
-    return finite_size_errors(**sizes, **TIMES, draws=DRAWS, rng=rng, approach=approach)
+    gated = layer(dim, drift, correlated_query)
+    sizes = {**POINT.integers(dim), **gated, "context": LENGTH * dim}
+    times: dict[str, Any] = {"correlation": CORRELATION, "correlated_query": correlated_query}
+    draws = DRAWS if approach == "tasks" else DRAWN // dim
+    return finite_size_errors(
+        **sizes, **times, drift=drift, draws=draws, rng=rng, approach=approach
+    )
 
 
 def samples_of(errors: np.ndarray) -> SimpleNamespace:
@@ -73,27 +108,51 @@ def samples_of(errors: np.ndarray) -> SimpleNamespace:
     return SimpleNamespace(icl=Estimate.of(errors[0]), idg=Estimate.of(errors[1]))
 
 
-def rows(effort: Effort) -> Rows:
-    """Both errors, extrapolated."""
-    counts = effort.by_size(REPEATS)
-    runs = {dim: run(pretrained, dim=dim, repeats=count) for dim, count in counts.items()}
-    predictions = {dim: run(predicted, dim=dim, approach="moments") for dim in (*counts, *ANCHORS)}
-    largest = max(counts)
-    theory = call(with_uncertainty, run(predicted, dim=largest))
-    label = f"d={largest} with gates, {POINT}"
-    found = call(samples_of, runs[largest])
-    yield from both_errors(label, theory, found, of="finite_size_errors", draws="pretraining")
-    icl, idg = POINT.theories()
+def extrapolated(
+    names: tuple[str, str], theories: tuple[Later, Later], runs: dict[int, Later], **setting: Any
+) -> Rows:
+    """Both limits against runs."""
+    sizes = (*runs, *ANCHORS)
+    predictions = {dim: run(predicted, dim=dim, approach="moments", **setting) for dim in sizes}
     yield limit(
-        {f"ICL at the effective context, {POINT}": icl, f"IDG, {POINT}": idg},
+        dict(zip(names, theories, strict=True)),
         runs,
         fit=extrapolate_ratios,
         predictions={dim: (each.icl, each.idg) for dim, each in predictions.items()},
         anchors=ANCHORS,
-        draws="pretraining",
-        fit_label="chi-square of the ratios",
-        name="Ratio to the prediction from mean moments",
+        draws=names,
+        fit_label=f"chi-square of the ratios, {names[0]}",
+        name=f"{names[0]}: ratio to the prediction from mean moments",
     )
+
+
+def rows(effort: Effort) -> Rows:
+    """Limits for both kinds of queries, and single sizes with and without drift."""
+    counts = effort.by_size(REPEATS)
+    query: dict[str, Any] = {"correlated_query": True}
+    for kind, setting in (("gates", {}), ("gates and a correlated query", query)):
+        runs = {
+            dim: run(pretrained, dim=dim, repeats=count, **setting)
+            for dim, count in counts.items()
+        }
+        if setting:
+            given = vars(POINT) | {"alpha": LENGTH, "correlation": CORRELATION}
+            errors = call(correlated_query_errors, **given, forgetting=FORGETTING)
+            theories = errors.icl, errors.idg
+        else:
+            theories = POINT.theories()
+        yield from extrapolated((f"ICL, {kind}", f"IDG, {kind}"), theories, runs, **setting)
+        largest = max(counts)
+        theory = call(with_uncertainty, run(predicted, dim=largest, **setting))
+        found, label = call(samples_of, runs[largest]), f"d={largest}, {kind}"
+        yield from both_errors(label, theory, found, of="finite_size_errors", draws=kind)
+    drifting = {"dim": DRIFTING_DIM, "drift": DRIFT}
+    found = call(samples_of, run(pretrained, **drifting, repeats=effort(DRIFTING_REPEATS)))
+    theory, label = (
+        call(with_uncertainty, run(predicted, **drifting)),
+        f"d={DRIFTING_DIM} and drift",
+    )
+    yield from both_errors(label, theory, found, of="finite_size_errors", draws="drift")
 
 
 claim = Claim.of("recurrent-pretraining", __doc__, rows, figure=False)

@@ -3,9 +3,9 @@
 Published ICL errors at d = 32, of contexts whose tokens have a correlation length of up to ten
 tokens, equal the finite-size prediction at the integers simulated.  So do those of shorter
 contexts of independent tokens, which were published as equally informative, and those of queries
-that continue the sequence: the limit for these, times the ratio of prediction and limit for
-independent queries, is within some per cent.  The tasks are Gaussian; the prediction is for tasks
-of one norm, and takes what Gaussian ones change from contexts of independent tokens.
+that continue the sequence.  The tasks are Gaussian; the prediction is for tasks of one norm, and
+takes what Gaussian ones change from contexts of independent tokens.  Own runs at the published
+sizes, with tasks of one norm and queries that continue the sequence, equal the prediction itself.
 
 Source: Letey, Lu, Pehlevan and Zavatone-Veth, "Sequential correlations change in-context learning"
 (2026), data of its public repository (validation/reference/README.md).
@@ -20,20 +20,19 @@ from iclimit.asymptotics.pretraining import (
     FiniteSizeErrors,
     finite_size_errors,
     finite_size_spread,
-    icl_error,
 )
-from iclimit.asymptotics.recurrent import correlated_query_errors, effective_context, gated_context
+from iclimit.asymptotics.recurrent import gated_context
 from iclimit.results import Estimate
+from iclimit.simulate.pretraining import simulate_errors
 from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claims.pretraining.points import with_uncertainty
 from iclimit.validation.reference import read_reference
-from iclimit.validation.rows import Later, Rows, call, mean, note, run
+from iclimit.validation.rows import Later, Rows, both_errors, call, mean, note, run
 
 DIM, RHO = 32, 0.01
 SIZES: dict[str, Any] = {"dim": DIM, "prompts": 4096, "tasks": 320, "rho": RHO}
-LIMIT = {"tau": 4.0, "kappa": 10.0, "rho": RHO}
-# Relative uncertainty of a limit for correlated queries times the ratio of independent ones:
-# simulations over their limits differ by 1 to 2.5 % between the two at d = 12 to 32.
-QUERY_LOSS = 0.025
+# Correlation lengths of own runs with correlated queries, and their repeats.
+OWN_LENGTHS, OWN_REPEATS = (2, 10), 16
 # Published runs of all settings share seeds.
 SEEDS = "published"
 # How a published run was made and tested, for the spread of its error.
@@ -52,26 +51,28 @@ def rows(effort: Effort) -> Rows:
         found = Estimate(float(row["best_fresh_test_loss"]), spread / math.sqrt(count), count)
         if not length and row["curve_name"] != "corr0":
             continue  # the same runs, or the same law
-        theory = predicted(context, correlation, draws)
+        theory = predicted(context, correlation, draws, continued)
         name = f"{context} tokens, correlation length {length:g}"
-        if not continued:
-            yield mean(f"ICL, {name}", theory, found, of="finite_size_errors.icl", draws=SEEDS)
-            continue
-        setting: dict[str, Any] = {"alpha": context / DIM, "correlation": correlation}
-        query = call(correlated_query_errors, **LIMIT, **setting).icl
-        independent = icl_error(**LIMIT, alpha=effective_context(**setting, rho=RHO))
-        ratio = call(with_query, theory, query, independent)
-        yield mean(
-            f"ICL, correlated query, {name}", ratio, found, of="correlated_query_errors.icl"
-        )
+        name = f"correlated query, {name}" if continued else name
+        yield mean(f"ICL, {name}", theory, found, of="finite_size_errors.icl", draws=SEEDS)
+        if continued and length in OWN_LENGTHS:
+            setting = {"context": context, "correlation": correlation, "correlated_query": True}
+            own_theory = call(
+                with_uncertainty, run(finite_size_errors, **SIZES, **setting, draws=draws)
+            )
+            own = run(simulate_errors, **SIZES, **setting, repeats=effort(OWN_REPEATS))
+            yield from both_errors(
+                f"{name}, own runs", own_theory, own, of="finite_size_errors", draws=name
+            )
     context, spread = int(published[0]["P_tr"]), float(published[0]["best_fresh_test_loss_std"])
-    own = run(finite_size_spread, **SIZES, context=context, **RUN)
-    yield note(call(describe_spread, own.icl, spread))
+    predicted_spread = run(finite_size_spread, **SIZES, context=context, **RUN)
+    yield note(call(describe_spread, predicted_spread.icl, spread))
 
 
-def predicted(context: int, correlation: float, draws: int) -> Later:
+def predicted(context: int, correlation: float, draws: int, correlated_query: bool) -> Later:
     """Prediction for Gaussian tasks, with its uncertainty."""
-    given = {"context": context, "correlation": correlation, "draws": draws}
+    given: dict[str, Any] = {"context": context, "correlation": correlation, "draws": draws}
+    given["correlated_query"] = correlated_query
     errors = run(finite_size_errors, **SIZES, **given)
     left = gated_context(np.ones(context), dim=DIM, rho=RHO, correlation=correlation)
     plain = {"context": round(DIM * left.alpha), "draws": draws, "approach": "moments"}
@@ -88,13 +89,6 @@ def with_gaussian_tasks(
     ratio = gaussian.icl.mean / sphere.icl.mean
     doubt = math.hypot(errors.icl.standard_error, errors.uncertainty / 2 * errors.icl.mean)
     return Estimate(ratio * errors.icl.mean, ratio * doubt, errors.icl.repeats)
-
-
-def with_query(independent: Estimate, query: float, limit: float) -> Estimate:
-    """Limit of correlated queries times the ratio of prediction and limit of independent ones."""
-    ratio = query / limit
-    doubt = math.hypot(independent.standard_error, QUERY_LOSS / 2 * independent.mean)
-    return Estimate(ratio * independent.mean, ratio * doubt, independent.repeats)
 
 
 def describe_spread(own: float, published: float) -> str:
