@@ -108,6 +108,7 @@ mathjax3_config = {
 
 def reset_style(gallery_conf, name):  # noqa: ARG001
     """Give every example the style of the library's own figures."""
+    gc.freeze()  # after each example garbage is collected, which would look through all modules
     mpl.rcdefaults()
     matplotlib.style.use(STYLE)
     mpl.rcParams.update({"savefig.dpi": 110, "figure.constrained_layout.use": True})

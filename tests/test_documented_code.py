@@ -234,6 +234,8 @@ def own_store(stores, monkeypatch):
     """One run store for all pages, so that what several of them show is simulated once."""
     path = stores / "documentation.sqlite"
     monkeypatch.setenv("ICLIMIT_STORE", str(path))
+    # Processes of each test worker would import everything again, on cores that are busy.
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
     return path
 
 
