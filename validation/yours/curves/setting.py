@@ -20,6 +20,9 @@ from iclimit.validation.yours.curves.mixtures import mixture_losses
 # How training goes: by full-batch descent with small steps, which the flow describes, or not.
 OPTIMIZERS = ("gradient-descent", "other")
 
+# Eigenvalues, scales and rates between this and its inverse: no square or product overflows.
+LARGEST = 1e20
+
 # Layers of weights whose product is the prediction.
 LAYERS = {"merged": 2, "cubic": 2, "separate": 3}
 
@@ -82,6 +85,12 @@ class CurveSetting:
         names = ("context", "init_scale", "noise_variance", "loss_factor", "training_set")
         numbers = {name: getattr(self, name) for name in names}
         check_arguments(**numbers, **given(learning_rate=self.learning_rate))
+        rates = given(learning_rate=self.learning_rate, init_scale=self.init_scale)
+        for name, value in (("eigenvalues", lam.min()), ("eigenvalues", lam.max()), *rates.items()):
+            if not 1 / LARGEST <= value <= LARGEST:
+                raise ValueError(
+                    f"{name} must be from {1 / LARGEST:.0e} to {LARGEST:.0e}, got {value}"
+                )
 
     @property
     def mixed(self) -> bool:
