@@ -7,6 +7,7 @@ task whose worker has died (joblib 1.6), and it takes tasks in threads that must
 A job computes with one BLAS thread wherever it runs, because rounding depends on their number.
 """
 
+import logging
 import math
 import os
 import pickle
@@ -133,11 +134,15 @@ class Workers:
             computed: Computed = future.result()
         except BrokenExecutor:
             raise
-        except CancelledError as error:
-            raise ConnectionError("the Dask scheduler does not answer any more") from error
-        except Exception as error:  # what could not be moved from or to a worker
-            return Computed(_movable(error), 0.0, "")
+        except Exception as error:
+            if isinstance(error, CancelledError) or self._lost():
+                raise ConnectionError("the Dask scheduler does not answer any more") from error
+            return Computed(_movable(error), 0.0, "")  # it could not be moved from or to a worker
         return computed
+
+    def _lost(self) -> bool:
+        """Whether there is a cluster without a connection to it."""
+        return self._client is not None and self._client.status != "running"
 
     def close(self, *, unfinished: bool) -> None:
         """Leave, and end what is unfinished."""
@@ -176,6 +181,7 @@ def dask_client() -> Any:
 
 def _connect(address: str) -> Any:
     client: Any = import_extra("distributed", "cluster", "scheduler").Client
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # its errors are raised here
 
     class UnclosedClient(client):
         def __del__(self) -> None:
