@@ -7,12 +7,15 @@ are no rows of it.
 import math
 from collections.abc import Callable, Collection
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from iclimit.notation import PARAMETERS, did_you_mean
+
+# Source of random numbers.
+Seed: TypeAlias = int | np.random.SeedSequence | np.random.Generator
 
 # Asymmetry and negative eigenvalues of a covariance relative to its largest entry, times d, that
 # are rounding.

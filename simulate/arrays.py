@@ -14,6 +14,7 @@ import array_api_compat
 import numpy as np
 from array_api_compat import is_cupy_namespace
 
+from iclimit.checks import Seed
 from iclimit.extras import import_extra
 
 # An array of the chosen backend.
@@ -21,9 +22,6 @@ Array: TypeAlias = Any
 
 # A random generator of the chosen backend: NumPy's, or CuPy's, which has the same methods.
 Generator: TypeAlias = Any
-
-# A root seed of random numbers.
-Seed: TypeAlias = int | np.random.SeedSequence | np.random.Generator
 
 # A dataclass of arrays.
 Fields = TypeVar("Fields")

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from iclimit.asymptotics.checks import check_integers, real_array
@@ -73,7 +74,7 @@ class BalancedSaddle(Result):
         return (-np.log(start) / self.growth_rate)[()]
 
 
-def balanced_saddle(eigenvalues: Any, *, weights: Any, depth: int) -> BalancedSaddle:
+def balanced_saddle(eigenvalues: ArrayLike, *, weights: Any, depth: int) -> BalancedSaddle:
     r"""The best balanced point of untied layers, and how fast its symmetry breaks.
 
     Parameters

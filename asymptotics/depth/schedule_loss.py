@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from iclimit.asymptotics.checks import checked, real_array
 from iclimit.asymptotics.depth.population import Population
@@ -41,7 +42,7 @@ _CONJUGATE = 1e-9
 def depth_schedule_loss(
     rates: Any,
     *,
-    gammas: Any = None,
+    gammas: ArrayLike | None = None,
     spectrum: Any = None,
     task_spectrum: Any = None,
     alpha: Number = np.inf,

@@ -25,6 +25,7 @@ Jacobi,
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from iclimit.asymptotics.checks import check_integers, checked, real_array, real_number
 from iclimit.asymptotics.depth.continued_fraction import (
@@ -43,7 +44,7 @@ _DEEPEST = 400
 
 
 def untied_depth(
-    eigenvalues: Any,
+    eigenvalues: ArrayLike,
     *,
     weights: Any,
     depth: int,
@@ -256,7 +257,7 @@ def untied_power_law_steps(beta: Number, *, depth: int) -> Value:
     return tuple(sorted(1 / zero for zero in zeros))
 
 
-def parse_label_spectrum(eigenvalues: Any, weights: Any) -> tuple[np.ndarray, np.ndarray]:
+def parse_label_spectrum(eigenvalues: ArrayLike, weights: Any) -> tuple[np.ndarray, np.ndarray]:
     """Distinct eigenvalues in ascending order with their positive weights."""
     x, mass = real_array("eigenvalues", eigenvalues), real_array("weights", weights, "[0, inf)")
     if x.ndim != 1 or x.shape != mass.shape:

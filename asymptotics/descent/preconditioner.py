@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from iclimit.asymptotics.checks import checked, real_array
 from iclimit.asymptotics.numbers import Number, Value
@@ -58,9 +59,9 @@ class Preconditioner(Result):
 
 
 def optimal_preconditioner(
-    input_covariance: Any,
+    input_covariance: ArrayLike | None,
     *,
-    task_covariance: Any = None,
+    task_covariance: ArrayLike | None = None,
     context: Number,
     noise_variance: Number = 0.0,
     excess_kurtosis: Any = 0.0,
@@ -148,8 +149,8 @@ def optimal_preconditioner(
 def preconditioner_loss(
     matrix: Any,
     *,
-    input_covariance: Any,
-    task_covariance: Any = None,
+    input_covariance: ArrayLike | None,
+    task_covariance: ArrayLike | None = None,
     context: Number,
     noise_variance: Number = 0.0,
     excess_kurtosis: Any = 0.0,

@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from iclimit.asymptotics.checks import check_range, checked
 from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, SymPyMath, Value
@@ -260,7 +261,7 @@ def _residuals(lam: list[Value], context: Value, noise_variance: Value) -> list[
 
 
 def parse_eigenvalues(
-    eigenvalues: Any, allowed: str = "[0, inf)", **others: Any
+    eigenvalues: ArrayLike, allowed: str = "[0, inf)", **others: Any
 ) -> tuple[Namespace, list[Value], list[Value]]:
     """Number system, eigenvalues one by one (arrays: along the last axis), other arguments."""
     math_, (lam, *values) = checked(

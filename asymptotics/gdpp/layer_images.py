@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from iclimit.asymptotics.checks import broadcast_shape, checked
 from iclimit.asymptotics.gdpp.condition_number import by_layer
@@ -37,7 +38,7 @@ class SpectralInterval:
     condition_number: Value
 
 
-def eigenvalues_after(eigenvalues: Number, *, gammas: Any) -> Value:
+def eigenvalues_after(eigenvalues: Number, *, gammas: ArrayLike) -> Value:
     r"""Eigenvalues at the start and after every layer, :math:`\lambda (1 - \gamma\lambda)^2`.
 
     Parameters
@@ -85,7 +86,7 @@ def eigenvalues_after(eigenvalues: Number, *, gammas: Any) -> Value:
     return math_.finish(np.stack(spectra)) if isinstance(math_, ArrayMath) else tuple(spectra)
 
 
-def interval_after(gammas: Any, *, lower: Number, upper: Number) -> SpectralInterval:
+def interval_after(gammas: ArrayLike, *, lower: Number, upper: Number) -> SpectralInterval:
     r"""Image of an interval under layers of GD++, whatever interval they were made for.
 
     The largest value is at an end or at :math:`1/(3\gamma)`, the smallest at an end or at the

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from iclimit.asymptotics.checks import check_integers, checked
 from iclimit.asymptotics.pretraining.deterministic_equivalent import (
@@ -33,7 +34,14 @@ from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrices
 from iclimit.asymptotics.pretraining.task_corrections import task_errors
 from iclimit.asymptotics.pretraining.task_self_energy import TaskDraws
 from iclimit.asymptotics.pretraining.timed_contexts import TimedContexts
-from iclimit.checks import check_arguments, check_choice, check_flags, parse_array, refuse_masked
+from iclimit.checks import (
+    Seed,
+    check_arguments,
+    check_choice,
+    check_flags,
+    parse_array,
+    refuse_masked,
+)
 from iclimit.results import Estimate, Result
 
 TASK_LAWS = ("sphere", "gaussian")
@@ -100,20 +108,20 @@ def finite_size_errors(
     prompts: int,
     rho: float,
     ridge: float = 0.0,
-    rng: Any = None,
+    rng: Seed | None = None,
     draws: int = 10,
     task_law: str = "sphere",
-    task_covariance: Any = None,
-    test_covariance: Any = None,
+    task_covariance: ArrayLike | None = None,
+    test_covariance: ArrayLike | None = None,
     test_context: int | None = None,
     test_rho: float | None = None,
-    input_covariance: Any = None,
+    input_covariance: ArrayLike | None = None,
     drift: float = 0.0,
     correlation: float = 0.0,
-    gates: Any = None,
+    gates: ArrayLike | None = None,
     test_drift: float | None = None,
     test_correlation: float | None = None,
-    test_gates: Any = None,
+    test_gates: ArrayLike | None = None,
     correlated_query: bool = False,
     approach: str = "tasks",
     balanced: bool = False,
@@ -365,20 +373,20 @@ def read_run(
     prompts: int,
     rho: float,
     ridge: float,
-    rng: Any,
+    rng: Seed | None,
     draws: int,
     task_law: str,
-    task_covariance: Any,
-    test_covariance: Any,
+    task_covariance: ArrayLike | None,
+    test_covariance: ArrayLike | None,
     test_context: int | None,
     test_rho: float | None,
-    input_covariance: Any,
+    input_covariance: ArrayLike | None,
     drift: float,
     correlation: float,
-    gates: Any,
+    gates: ArrayLike | None,
     test_drift: float | None,
     test_correlation: float | None,
-    test_gates: Any,
+    test_gates: ArrayLike | None,
     correlated_query: bool = False,
 ) -> Run:
     """Check the arguments of `finite_size_errors` and draw the task sets."""
@@ -441,7 +449,7 @@ def read_run(
 
 def _timed(
     name: str,
-    gates: Any,
+    gates: ArrayLike | None,
     dim: int,
     context: int,
     rho: float,

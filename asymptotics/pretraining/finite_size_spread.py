@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from iclimit.asymptotics.checks import check_integers
@@ -42,6 +43,7 @@ from iclimit.asymptotics.pretraining.deterministic_equivalent import (
 )
 from iclimit.asymptotics.pretraining.finite_size import LEAST_INTERPOLATED, Run, read_run
 from iclimit.asymptotics.pretraining.ridge_fluctuations import INTERPOLATED
+from iclimit.checks import Seed
 from iclimit.results import Result
 
 # Step of the differences in v: their error is a millionth.
@@ -87,20 +89,20 @@ def finite_size_spread(
     prompts: int,
     rho: float,
     ridge: float = 0.0,
-    rng: Any = None,
+    rng: Seed | None = None,
     draws: int = 100,
     task_law: str = "sphere",
-    task_covariance: Any = None,
-    test_covariance: Any = None,
+    task_covariance: ArrayLike | None = None,
+    test_covariance: ArrayLike | None = None,
     test_context: int | None = None,
     test_rho: float | None = None,
-    input_covariance: Any = None,
+    input_covariance: ArrayLike | None = None,
     drift: float = 0.0,
     correlation: float = 0.0,
-    gates: Any = None,
+    gates: ArrayLike | None = None,
     test_drift: float | None = None,
     test_correlation: float | None = None,
-    test_gates: Any = None,
+    test_gates: ArrayLike | None = None,
     test_prompts: int | None = None,
 ) -> FiniteSizeSpread:
     r"""Predict how much the errors of one run at exactly these integers scatter.

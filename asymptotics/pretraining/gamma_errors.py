@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 import array_api_compat
 import numpy as np
+from numpy.typing import ArrayLike
 
 from iclimit.asymptotics.checks import check_integers, checked
 from iclimit.asymptotics.losses import TaskErrors
@@ -71,11 +72,11 @@ def errors_of_gamma(
     rho: Number,
     tasks: Number = math.inf,
     task_law: str = "sphere",
-    task_covariance: Any = None,
-    test_covariance: Any = None,
+    task_covariance: ArrayLike | None = None,
+    test_covariance: ArrayLike | None = None,
     test_context: Number | None = None,
     test_rho: Number | None = None,
-    input_covariance: Any = None,
+    input_covariance: ArrayLike | None = None,
 ) -> TaskErrors:
     r"""Exact ICL and IDG error of linear attention with a given reduced matrix.
 
@@ -189,8 +190,8 @@ def optimal_gamma(
     dim: int | None = None,
     tasks: Number = math.inf,
     task_law: str = "sphere",
-    task_covariance: Any = None,
-    input_covariance: Any = None,
+    task_covariance: ArrayLike | None = None,
+    input_covariance: ArrayLike | None = None,
 ) -> OptimalGamma:
     r"""Matrix :math:`\Gamma` of least error, on fresh tasks or on a set of tasks.
 
@@ -253,8 +254,8 @@ def expected_gamma(
     dim: int | None = None,
     tasks: Number = math.inf,
     task_law: str = "sphere",
-    task_covariance: Any = None,
-    input_covariance: Any = None,
+    task_covariance: ArrayLike | None = None,
+    input_covariance: ArrayLike | None = None,
 ) -> np.ndarray:
     r"""Mean of the matrix :math:`\Gamma` that ridge regression on n prompts finds.
 

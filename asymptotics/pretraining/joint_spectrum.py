@@ -21,6 +21,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from iclimit.asymptotics.checks import check_integers, real_array
 from iclimit.asymptotics.spectra.atoms import Atoms
@@ -92,7 +93,10 @@ class JointSpectrum:
 
     @classmethod
     def of_matrices(
-        cls, task_covariance: Any, test_covariance: Any = None, input_covariance: Any = None
+        cls,
+        task_covariance: ArrayLike | None,
+        test_covariance: ArrayLike | None = None,
+        input_covariance: ArrayLike | None = None,
     ) -> JointSpectrum:
         """Joint spectrum of given covariance matrices.
 

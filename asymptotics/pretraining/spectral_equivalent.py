@@ -28,6 +28,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from iclimit.asymptotics.numbers import Value, numpy_namespace
 from iclimit.asymptotics.pretraining.icl import ridge_bracket
@@ -217,7 +218,7 @@ def _mean_share(t: Value, variance: Value, dim: Value) -> Value:
 
 
 def spectral_errors(
-    eigenvalues: Any,
+    eigenvalues: ArrayLike,
     mean_square: Any,
     *,
     tasks: Any,

@@ -56,6 +56,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from iclimit.asymptotics.checks import check_integers, real_array, real_number
 from iclimit.checks import check_choice, check_flags
@@ -323,7 +324,7 @@ def _run(
 def _layer(
     dim: int | None,
     rho: float,
-    eigenvalues: Any,
+    eigenvalues: ArrayLike | None,
     task_variances: Any,
     drift: Any,
     channel_gates: Any,

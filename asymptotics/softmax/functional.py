@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from iclimit.asymptotics.checks import checked, real_array
 from iclimit.asymptotics.numbers import Number, Value
@@ -197,7 +198,11 @@ def _optimum(
 
 
 def finite_rank_loss(
-    *, task_covariance: Any, feature_moments: Any, scaled_moments: Any, context: Number
+    *,
+    task_covariance: ArrayLike | None,
+    feature_moments: Any,
+    scaled_moments: Any,
+    context: Number,
 ) -> Value:
     r"""Least loss of attention on functions :math:`y = f(x) \cdot c` of finitely many features.
 

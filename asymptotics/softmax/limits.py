@@ -28,9 +28,9 @@ times :math:`e^{t^2}/t^2`, which is least, e, at t = 1.  With
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.numbers import Number, Value
@@ -122,9 +122,9 @@ def _expanded(value: Value) -> Value:
 
 
 def optimal_softmax_matrix(
-    input_covariance: Any,
+    input_covariance: ArrayLike | None,
     *,
-    task_covariance: Any = None,
+    task_covariance: ArrayLike | None = None,
     context: Number,
     noise_variance: float = 0.0,
 ) -> SoftmaxMatrix:

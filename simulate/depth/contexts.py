@@ -24,6 +24,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from iclimit.checks import check_arguments, parse_array
 from iclimit.simulate.arrays import Seed, get_backend, row_blocks, to_host
@@ -37,7 +38,7 @@ _MATRICES = 6
 
 def simulate_depth_loss(
     *,
-    eigenvalues: Any,
+    eigenvalues: ArrayLike,
     rates: Any,
     task_spectrum: Any = None,
     context: int | float = math.inf,

@@ -57,7 +57,7 @@ class MatrixFlow(Result):
 def simulate_matrix_flow(
     *,
     depth: int,
-    eigenvalues: Any,
+    eigenvalues: ArrayLike,
     task_spectrum: Any = None,
     rotations: Any = None,
     shared: bool = False,

@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
+from numpy.typing import ArrayLike
 
 from iclimit.checks import check_arguments, check_choice, check_flags, parse_array
 from iclimit.simulate.arrays import Array, Seed, get_backend, to_host
@@ -53,7 +54,7 @@ MEASURES = ("held_out", "median", "standard_error", "traces", "squares")
 def train_depth(
     *,
     depth: int,
-    eigenvalues: Any,
+    eigenvalues: ArrayLike,
     task_spectrum: Any = None,
     setting: str = "rrs",
     shared: bool = False,

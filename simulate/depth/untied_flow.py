@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from iclimit.checks import parse_array
 from iclimit.results import Result
@@ -45,7 +46,7 @@ class UntiedFlow(Result):
 
 
 def simulate_untied_flow(
-    *, eigenvalues: Any, weights: Any, initial: Any, times: Any
+    *, eigenvalues: ArrayLike, weights: Any, initial: Any, times: Any
 ) -> UntiedFlow:
     r"""Follow gradient flow of the gains of untied layers.
 

@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
+from numpy.typing import ArrayLike
 
 from iclimit.checks import check_arguments, check_choice, parse_array
 from iclimit.problem import COORDINATE_VARIANCE
@@ -38,7 +39,7 @@ from iclimit.simulate.gdpp.linear_transformer import LinearTransformer, build
 
 def simulate_gdpp(
     rates: Any,
-    gammas: Any,
+    gammas: ArrayLike,
     *,
     context: int,
     dim: int,
@@ -104,7 +105,9 @@ def simulate_gdpp(
     return ContextLosses.of(np.concat(losses)[:, None], parameters)
 
 
-def gdpp_transformer(rates: Any, gammas: Any, *, context: int, dim: int) -> LinearTransformer:
+def gdpp_transformer(
+    rates: Any, gammas: ArrayLike, *, context: int, dim: int
+) -> LinearTransformer:
     r"""Linear transformer that performs GD++.
 
     A layer has :math:`\omega_{yx} = -\eta/N` and :math:`\omega_{xx} = -\gamma/N`.
@@ -140,7 +143,7 @@ def gdpp_transformer(rates: Any, gammas: Any, *, context: int, dim: int) -> Line
     return build("gd++", np.stack(columns, axis=1)[:, None, :], dim)
 
 
-def layer_spectra(x: Array, gammas: Any) -> Array:
+def layer_spectra(x: Array, gammas: ArrayLike) -> Array:
     r"""Eigenvalues of the covariance of the inputs before and after each preconditioning.
 
     Parameters
@@ -178,7 +181,7 @@ def layer_spectra(x: Array, gammas: Any) -> Array:
     return xp.stack(spectra)
 
 
-def _parse_layers(rates: Any, gammas: Any) -> tuple[np.ndarray, np.ndarray]:
+def _parse_layers(rates: Any, gammas: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     etas = parse_array("rates", rates, (None,))
     return etas, parse_array("gammas", gammas, (len(etas) - 1,))
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from iclimit.checks import (
     check_arguments,
@@ -140,20 +141,20 @@ def simulate_errors(
     backend: str = "numpy",
     task_law: str | None = None,
     input_law: str | None = None,
-    input_covariance: Any = None,
+    input_covariance: ArrayLike | None = None,
     sampler: str = "auto",
     test_prompts: int = 10_000,
-    task_covariance: Any = None,
-    test_covariance: Any = None,
+    task_covariance: ArrayLike | None = None,
+    test_covariance: ArrayLike | None = None,
     test_context: int | None = None,
     test_rho: float | None = None,
     drift: float | None = None,
     correlation: float | None = None,
     correlated_query: bool | None = None,
-    gates: Any = None,
+    gates: ArrayLike | None = None,
     test_drift: float | None = None,
     test_correlation: float | None = None,
-    test_gates: Any = None,
+    test_gates: ArrayLike | None = None,
 ) -> SimulatedErrors:
     r"""Pretrain reduced linear attention on random prompts and measure its test errors.
 
@@ -329,7 +330,7 @@ def simulate_errors(
     return SimulatedErrors.of(parameters, list(zip(*runs, strict=True)))
 
 
-def _parse_gates(name: str, gates: Any, context: int) -> np.ndarray | None:
+def _parse_gates(name: str, gates: ArrayLike | None, context: int) -> np.ndarray | None:
     """Gates of a context, in their range; None for plain attention."""
     if gates is None:
         return None

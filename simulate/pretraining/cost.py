@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import psutil
+from numpy.typing import ArrayLike
 
 from iclimit.checks import check_arguments, given
 from iclimit.problem import Problem
@@ -145,9 +146,9 @@ def estimate_cost(
     rho: float,
     ridge: float = 0.0,
     repeats: int = 1,
-    input_covariance: Any = None,
-    task_covariance: Any = None,
-    test_covariance: Any = None,  # noqa: ARG001
+    input_covariance: ArrayLike | None = None,
+    task_covariance: ArrayLike | None = None,
+    test_covariance: ArrayLike | None = None,  # noqa: ARG001
     test_context: int | None = None,
     test_rho: float | None = None,
 ) -> CellCost:

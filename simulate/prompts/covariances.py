@@ -7,6 +7,7 @@ same shape; None stands for the identity.
 import hashlib
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from iclimit.simulate.arrays import Array
 
@@ -19,11 +20,12 @@ def covariance_root(covariance: np.ndarray) -> np.ndarray:
     return np.asarray((basis * np.sqrt(np.maximum(eigenvalues, 0))) @ basis.T)
 
 
-def covariance_rank(covariance: np.ndarray | None, dim: int) -> int:
+def covariance_rank(covariance: ArrayLike | None, dim: int) -> int:
     """Number of eigenvalues that are more than rounding."""
     if covariance is None:
         return dim
-    matrix = np.diag(covariance) if covariance.ndim == 1 else covariance
+    matrix = np.asarray(covariance)
+    matrix = np.diag(matrix) if matrix.ndim == 1 else matrix
     return int(np.linalg.matrix_rank(matrix, hermitian=True))
 
 

@@ -14,9 +14,9 @@ are those of `TimedMoments`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from iclimit.problem import Problem
 
@@ -45,7 +45,7 @@ class TimedMoments:
     tail_square: float
 
 
-def timed_moments(problem: Problem, gates: Any) -> TimedMoments:
+def timed_moments(problem: Problem, gates: ArrayLike | None) -> TimedMoments:
     """Coefficients for a problem and gates (context,), exact at any size."""
     d, rho, context = problem.dim, float(problem.noise_variance), problem.context
     ages = np.arange(context, 0, -1)

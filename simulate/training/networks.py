@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from iclimit.checks import check_arguments, check_choice, check_flags, check_integers
+from iclimit.checks import Seed, check_arguments, check_choice, check_flags, check_integers
 from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import Array, get_backend, seed_sequence, seed_sequences, to_host
@@ -127,7 +127,7 @@ def train_network(
     query_noise: bool = False,
     held_out: int = 20_000,
     snapshots: Collection[int] = (),
-    rng: Any,
+    rng: Seed,
     backend: str = "numpy",
     checkpoint: str | os.PathLike | None = None,
     progress: bool = False,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.checks import check_arguments
+from iclimit.checks import Seed, check_arguments
 from iclimit.problem import Problem
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import seed_sequences
@@ -151,7 +151,7 @@ def train_repeats(
     *,
     repeats: int,
     first_repeat: int = 0,
-    rng: Any,
+    rng: Seed,
     checkpoint: str | os.PathLike | None = None,
     **settings: Any,
 ) -> TrainedRepeats:

@@ -15,6 +15,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 from scipy.integrate import solve_ivp
 from scipy.optimize import minimize_scalar
 
@@ -78,7 +79,9 @@ INTEGRATED = 1e-8
 MINIMISED = {"loss": 1e-10, "gamma": 1e-6}
 
 
-def isotropic_losses(*, dim: int, context: int, step: float, repeats: int, rng: Any) -> np.ndarray:
+def isotropic_losses(
+    *, dim: int, context: int, step: float, repeats: int, rng: SeedSequence
+) -> np.ndarray:
     """Losses of contexts at all depths, of the same draws; shape (depths, repeats)."""
     setting: dict[str, Any] = {"eigenvalues": np.ones(dim), "context": context, "rng": rng}
     runs = [
@@ -88,7 +91,7 @@ def isotropic_losses(*, dim: int, context: int, step: float, repeats: int, rng: 
     return np.array([run.loss.samples for run in runs])
 
 
-def flow(*, setting: str, rng: Any) -> np.ndarray:  # noqa: ARG001
+def flow(*, setting: str, rng: SeedSequence) -> np.ndarray:  # noqa: ARG001
     """Loss of gradient flow at the times, summed over modes, by integration in log(1 + t)."""
     law = infinite_law()
     x, labels, counts = law.eigenvalues, law.labels, law.counts
@@ -112,7 +115,7 @@ def flow(*, setting: str, rng: Any) -> np.ndarray:  # noqa: ARG001
     return np.array([np.sum(counts * labels * left(gain)[0] ** 2) for gain in found.y.T])
 
 
-def matrix_flow(*, rng: Any) -> np.ndarray:  # noqa: ARG001
+def matrix_flow(*, rng: SeedSequence) -> np.ndarray:  # noqa: ARG001
     """Loss of gradient flow of the matrix that all layers share, with fixed covariances."""
     return simulate_matrix_flow(
         depth=FIXED_DEPTH,
@@ -123,7 +126,7 @@ def matrix_flow(*, rng: Any) -> np.ndarray:  # noqa: ARG001
     ).losses
 
 
-def best_stack(*, depth: int, rng: Any) -> tuple[float, float]:
+def best_stack(*, depth: int, rng: SeedSequence) -> tuple[float, float]:
     """Least loss of a stack at infinite context, and its gain: a search over the common step."""
 
     def loss(step: float) -> float:
@@ -139,7 +142,7 @@ def best_stack(*, depth: int, rng: Any) -> tuple[float, float]:
     return float(found.fun), float(found.x) * depth
 
 
-def drawn_losses(*, copies: int, repeats: int, rng: Any) -> np.ndarray:
+def drawn_losses(*, copies: int, repeats: int, rng: SeedSequence) -> np.ndarray:
     """Losses that any number of steps leaves, (widths and contexts, repeats), of the same draws.
 
     A projection on random directions, orthogonal in the metric of the inputs, and the residual of
@@ -160,7 +163,7 @@ def drawn_losses(*, copies: int, repeats: int, rng: Any) -> np.ndarray:
     return losses.reshape(-1, repeats)
 
 
-def local_exponents(*, beta: float, repeats: int, rng: Any) -> tuple[float, float]:
+def local_exponents(*, beta: float, repeats: int, rng: SeedSequence) -> tuple[float, float]:
     """Exponents of width and context between two sizes, from losses of many drawn modes."""
     generator, k = np.random.default_rng(rng), np.arange(1.0, MODES + 1)
     x, labels = k**-NU, k ** (-NU * beta - 1)

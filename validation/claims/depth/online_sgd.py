@@ -13,6 +13,7 @@ another start and another loss; derived in the documentation.
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.depth import OnlineErrors, online_sgd_errors
 from iclimit.drawing import COLOURS, Figure, draw_estimates, draw_points, finish, panels, write_key
@@ -48,7 +49,7 @@ HELD_OUT = 64
 LOSSES = {"loss": "context of training", "long_context_loss": "infinite context"}
 
 
-def train(*, dim: int, repeats: int, rng: Any) -> np.ndarray:
+def train(*, dim: int, repeats: int, rng: SeedSequence) -> np.ndarray:
     r"""Losses at the records, (2, repeats, records): fresh contexts, and infinite ones.
 
     The loss on an infinite context is :math:`|\Gamma - I|^2/d`.  Context and queries have one

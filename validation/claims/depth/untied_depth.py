@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.depth import (
     BalancedSaddle,
@@ -133,7 +134,13 @@ def from_zero(*, time: float, rate: float, **setting: Any) -> TrainingCurves:
 
 
 def settled(
-    *, start: TrainingCurves, settle: float, average: float, rate: float, rng: Any, **setting: Any
+    *,
+    start: TrainingCurves,
+    settle: float,
+    average: float,
+    rate: float,
+    rng: SeedSequence,
+    **setting: Any,
 ) -> np.ndarray:
     """Relative losses (parts, repeats) at one learning rate after the other, the largest first."""
     null, gammas, losses = theory(setting["eigenvalues"])[-1], start.weights[0], []
@@ -159,7 +166,9 @@ def at_zero_rate(losses: np.ndarray) -> Estimate:
     return Estimate.of(np.linalg.solve(powers, losses)[0])
 
 
-def growth(*, eigenvalues: Sequence[float], rate: float, rng: Any, **setting: Any) -> np.ndarray:
+def growth(
+    *, eigenvalues: Sequence[float], rate: float, rng: SeedSequence, **setting: Any
+) -> np.ndarray:
     """Growth rates (repeats,) of asymmetry from both sides of the balanced point."""
     saddle, _, null = theory(eigenvalues)
     # The time in which it grows by e; that of the saddle is for relative losses.
@@ -182,7 +191,7 @@ def growth(*, eigenvalues: Sequence[float], rate: float, rng: Any, **setting: An
     return np.log(difference / ASYMMETRY) / (steps * rate) * 2 / null
 
 
-def on_contexts(*, depth: int, dim: int, repeats: int, rng: Any) -> np.ndarray:
+def on_contexts(*, depth: int, dim: int, repeats: int, rng: SeedSequence) -> np.ndarray:
     """Losses (2, repeats) of the best tied and untied layers on the same contexts."""
     tied, best = finite_theory(depth)
     seed = int(np.random.default_rng(rng).integers(2**31))
@@ -206,7 +215,7 @@ def finite_theory(depth: int) -> tuple[Any, UntiedDepth]:
     return tied, untied_depth(EIGENVALUES, weights=EIGENVALUES, depth=depth, alpha=ALPHA)
 
 
-def exact_loss(*, depth: int, rng: Any) -> float:
+def exact_loss(*, depth: int, rng: SeedSequence) -> float:
     """Relative loss of the best untied layers at infinite context."""
     lam, shares = harmonic_law()
     best = untied_depth(lam, weights=shares, depth=depth)

@@ -13,6 +13,7 @@ optimum derived in the documentation.
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 from scipy.special import roots_sh_jacobi
 
 from iclimit.asymptotics.depth import (
@@ -80,7 +81,7 @@ def end_time(law: str, depth: int) -> float:
     return END * float(balanced_saddle(values, weights=shares, depth=depth).escape_time(ASYMMETRY))
 
 
-def flow(*, law: str, depth: int, asymmetry: float, rng: Any) -> UntiedFlow:  # noqa: ARG001
+def flow(*, law: str, depth: int, asymmetry: float, rng: SeedSequence) -> UntiedFlow:  # noqa: ARG001
     """Flow from gains that are zero but for given differences."""
     values, shares = LAWS[law]
     return simulate_untied_flow(
@@ -91,7 +92,7 @@ def flow(*, law: str, depth: int, asymmetry: float, rng: Any) -> UntiedFlow:  # 
     )
 
 
-def matrix_flow(*, setting: str, shared: bool, rng: Any) -> MatrixFlow:  # noqa: ARG001
+def matrix_flow(*, setting: str, shared: bool, rng: SeedSequence) -> MatrixFlow:  # noqa: ARG001
     """Flow of all entries of the matrices from zero."""
     values, shares = LAWS["power law"]
     shifts = np.stack([np.roll(np.eye(values.size), k, axis=0) for k in range(values.size)])

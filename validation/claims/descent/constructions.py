@@ -13,6 +13,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
@@ -49,7 +50,9 @@ SHARPNESS = tuple(float(s) for s in np.linspace(5, 80, 16))
 DECAY = (1e-10, 1e-3)
 
 
-def construction_errors(*, noise_variance: float, initial: bool, rng: Any) -> dict[str, float]:
+def construction_errors(
+    *, noise_variance: float, initial: bool, rng: SeedSequence
+) -> dict[str, float]:
     """Largest deviations of constructed layers from gradient descent, relative."""
     generator = np.random.default_rng(rng)
     problem = Problem(
@@ -84,7 +87,7 @@ def construction_errors(*, noise_variance: float, initial: bool, rng: Any) -> di
     return errors
 
 
-def softmax_copying(*, rng: Any) -> list[float]:
+def softmax_copying(*, rng: SeedSequence) -> list[float]:
     """Relative error of softmax copying and a descent step, at each sharpness."""
     problem = Problem(dim=DIM, context=CONTEXT, input_law="uniform", scale=1)
     prompts = draw_prompts(problem, get_backend("numpy"), np.random.default_rng(rng), PROMPTS)

@@ -5,6 +5,7 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 from scipy.optimize import minimize, root
 
 from iclimit.results import Estimate
@@ -24,7 +25,7 @@ def mean_traces(
     input_law: str = "gaussian",
     most: int,
     contexts: int,
-    rng: Any,
+    rng: SeedSequence,
     backend: str = "numpy",
 ) -> np.ndarray:
     """Means of tr H^k/d, k = 0 to ``most``, over each block of contexts: (BLOCKS, most + 1)."""

@@ -14,6 +14,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.derivation import Derivation
 from iclimit.asymptotics.descent import (
@@ -42,7 +43,9 @@ SEARCHED = 2_000
 SEARCH_TOLERANCE = 1e-4
 
 
-def search(*, input_law: str, noise_variance: float, tasks: int, rng: Any) -> tuple[float, float]:
+def search(
+    *, input_law: str, noise_variance: float, tasks: int, rng: SeedSequence
+) -> tuple[float, float]:
     """Rate of a line search and of the data-based formula on the same tasks."""
     problem = Problem(**SIZES, input_law=input_law, noise_variance=noise_variance, scale=1)
     prompts = draw_prompts(problem, get_backend("numpy"), np.random.default_rng(rng), tasks)

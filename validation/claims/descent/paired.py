@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.pretraining.deterministic_equivalent import matrix_root
 from iclimit.drawing import Axes
@@ -65,7 +66,7 @@ class Training:
         return self.snapshots | {len(self.losses): self.layers}
 
 
-def train_layer(*, context: int, rng: Any) -> Training:
+def train_layer(*, context: int, rng: SeedSequence) -> Training:
     """Train one layer on uniform inputs in ten dimensions."""
     problem = Problem(dim=DIM, context=context, input_law="uniform", scale=1)
     return Training.of(train_attention(problem, snapshots=SNAPSHOTS, rng=rng))

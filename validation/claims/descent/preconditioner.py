@@ -13,6 +13,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.descent import optimal_preconditioner, preconditioner_loss
 from iclimit.problem import Problem
@@ -59,7 +60,7 @@ def trained_preconditioner(
     input_law: str,
     optimum: tuple[tuple[float, ...], ...],
     held_out: int,
-    rng: Any,
+    rng: SeedSequence,
     batch: int = TRAINING_SET,
 ) -> tuple[Paired, tuple[Estimate, ...]]:
     """Train layers on anisotropic inputs, and compare the best one with the optimal step.
@@ -87,7 +88,7 @@ def trained_preconditioner(
     return paired, best_diagonal(problem, held_out, contexts)
 
 
-def best_diagonal(problem: Problem, contexts: int, rng: Any) -> tuple[Estimate, ...]:
+def best_diagonal(problem: Problem, contexts: int, rng: SeedSequence) -> tuple[Estimate, ...]:
     """Diagonal of the preconditioner of least mean loss over simulated contexts.
 
     With beta = H w + X^T noise/N it solves A E[beta beta^T] = E[w w^T] E[x x^T], and only the mean

@@ -10,6 +10,7 @@ Source: {vonoswald2023}, Proposition 1 and GD++; exact losses: documentation.
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.descent import (
     learning_rate_loss,
@@ -38,7 +39,7 @@ def sizes(generator: np.random.Generator, ratio: tuple[float, float]) -> dict[st
     return {"context": max(2, round(generator.uniform(*ratio) * dim)), "dim": dim}
 
 
-def random_step(*, number: int, repeats: int, rng: Any) -> RandomSetting:  # noqa: ARG001
+def random_step(*, number: int, repeats: int, rng: SeedSequence) -> RandomSetting:  # noqa: ARG001
     """Loss of one step from simulated tasks with labels."""
     where, runs = rng.spawn(2)
     generator = np.random.default_rng(where)
@@ -54,7 +55,7 @@ def random_step(*, number: int, repeats: int, rng: Any) -> RandomSetting:  # noq
     return RandomSetting(describe(**setting, rate=rate), values)
 
 
-def random_layers(*, number: int, repeats: int, rng: Any) -> RandomSetting:  # noqa: ARG001
+def random_layers(*, number: int, repeats: int, rng: SeedSequence) -> RandomSetting:  # noqa: ARG001
     """Losses of two steps, and of two layers of GD++, on simulated contexts."""
     where, *seeds = rng.spawn(3)
     generator = np.random.default_rng(where)

@@ -13,6 +13,7 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics import descent
 from iclimit.problem import Problem
@@ -85,7 +86,7 @@ def token_loss(
     dim: int,
     noise_ratio: float,
     tasks: int,
-    rng: Any,
+    rng: SeedSequence,
     backend: str = "numpy",
 ) -> Estimate:
     """Relative squared error of the weights of gradient descent on tokens."""

@@ -10,9 +10,9 @@ Source: {vonoswald2023}, Figure 2; {rossi2024}, Figures 9, 10 and 12.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.descent import LearningRate, optimal_learning_rate, preconditioner_loss
 from iclimit.drawing import COLOURS, Figure, draw_training, finish, panels, write_key
@@ -48,7 +48,7 @@ BOUNDED = (
 
 
 def trained_layer(
-    *, trained: Training, context: int, rate: float, held_out: int, rng: Any
+    *, trained: Training, context: int, rate: float, held_out: int, rng: SeedSequence
 ) -> tuple[Paired, np.ndarray, Aligned]:
     """Losses of a trained layer and of a step, losses of the training, and their alignment."""
     problem = Problem(dim=DIM, context=context, input_law="uniform", scale=1)

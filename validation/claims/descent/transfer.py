@@ -12,6 +12,7 @@ Source: {vonoswald2023}, Figures 1, 2 and 6.
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.descent import (
     learning_rate_loss,
@@ -53,7 +54,7 @@ Case = tuple[str, float]
 
 
 def transferred_layer(
-    *, trained: Training, rate: float, held_out: int, rng: Any
+    *, trained: Training, rate: float, held_out: int, rng: SeedSequence
 ) -> tuple[dict[Case, Paired], np.ndarray]:
     """Test a layer on other inputs and tasks, interpolated, and repeated.
 

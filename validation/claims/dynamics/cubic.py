@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.dynamics import (
     effective_init_scale,
@@ -55,7 +56,7 @@ TIME_TOLERANCE = 1e-4
 
 
 def paired_descent(
-    *, training_set: float, repeats: int, rng: Any, backend: str = "numpy"
+    *, training_set: float, repeats: int, rng: SeedSequence, backend: str = "numpy"
 ) -> dict[str, Any]:
     """Gradient descent of both models from the same weights.
 
@@ -75,7 +76,7 @@ def paired_descent(
     }
 
 
-def descent_times(*, rng: Any) -> tuple[list[float], list, list]:
+def descent_times(*, rng: SeedSequence) -> tuple[list[float], list, list]:
     """Times of descent of the network at which it has fallen by ``FRACTIONS``, extrapolated.
 
     The initial weights, which come with them, are the same at every learning rate.

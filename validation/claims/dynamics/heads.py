@@ -11,6 +11,7 @@ Source: {zhang2025}, sections 4 and 5.
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics import dynamics
 from iclimit.simulate.dynamics import AttentionModel, simulate_gradient_flow
@@ -39,7 +40,7 @@ RTOL = 1e-10
 
 
 def aligned_heads(
-    *, directions: tuple[int, ...], start: float, duration: float, rng: Any
+    *, directions: tuple[int, ...], start: float, duration: float, rng: SeedSequence
 ) -> tuple[float, list[float], float]:
     """Flow of heads of rank one whose weights start balanced, each in a direction of its own.
 
@@ -61,7 +62,7 @@ def aligned_heads(
     return float(flow.losses[-1]), flow.weights[0][:, -1].tolist(), float(half)
 
 
-def few_heads(*, heads: int, rank: int, seed: int, rng: Any) -> float:
+def few_heads(*, heads: int, rank: int, seed: int, rng: SeedSequence) -> float:
     """Last loss of a flow of separate attention with few heads."""
     del seed  # cells of different seeds differ
     model = AttentionModel("separate", DIM, heads, rank)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.dynamics import (
     effective_init_scale,
@@ -48,7 +49,7 @@ LAW_HEADS = (1, 8)
 BLOCK = 5000
 
 
-def merged_flow(*, spectrum: str, rng: Any) -> dict[str, Any]:
+def merged_flow(*, spectrum: str, rng: SeedSequence) -> dict[str, Any]:
     """Flow of merged attention from random weights.
 
     Initial value and lookup matrix of each head, norm of the values after exponential growth over
@@ -83,7 +84,9 @@ def merged_flow(*, spectrum: str, rng: Any) -> dict[str, Any]:
     }
 
 
-def balanced_flow(*, spectrum: str, rng: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def balanced_flow(
+    *, spectrum: str, rng: SeedSequence
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Flow of one balanced and aligned head: times, losses there, and times of the fractions."""
     del rng
     lam = SPECTRA[spectrum]
@@ -104,7 +107,7 @@ def balanced_flow(*, spectrum: str, rng: Any) -> tuple[np.ndarray, np.ndarray, n
     return times, flow.at(times), flow.crossing_times(levels)
 
 
-def log_scales(*, heads: int, blocks: int, rng: Any) -> np.ndarray:
+def log_scales(*, heads: int, blocks: int, rng: SeedSequence) -> np.ndarray:
     """Means and standard deviations, by blocks, of ln(effective scale / scale): (2, blocks)."""
     lam = SPECTRA["4:3:2:1"]
     direction = lam**2 / np.linalg.norm(lam**2)

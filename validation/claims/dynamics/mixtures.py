@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.dynamics import mixture_growth_rate, mixture_predictor
 from iclimit.drawing import COLOURS, Figure, finish, panels, write_key
@@ -87,7 +88,9 @@ class MixtureFlow:
     gamma: list[list[float]]
 
 
-def mixture_flow(*, fresh_fraction: float, noise_variance: float = 0.0, rng: Any) -> MixtureFlow:
+def mixture_flow(
+    *, fresh_fraction: float, noise_variance: float = 0.0, rng: SeedSequence
+) -> MixtureFlow:
     """Flows of merged attention, early and to the end, and of the network on cubic features."""
     early_seed, late_seed, cubic_seed = rng.spawn(3)
     law = problem(fresh_fraction, noise_variance)
@@ -123,7 +126,7 @@ def mixture_flow(*, fresh_fraction: float, noise_variance: float = 0.0, rng: Any
 
 
 def mixture_descent(
-    *, fresh_fraction: float, size: float, repeats: int, rng: Any, backend: str = "numpy"
+    *, fresh_fraction: float, size: float, repeats: int, rng: SeedSequence, backend: str = "numpy"
 ) -> dict[str, Any]:
     """Gradient descent with the published settings on sets of one size, and on the law.
 

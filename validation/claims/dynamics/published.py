@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.dynamics import plateau_losses
 from iclimit.drawing import COLOURS, Figure, finish, panels
@@ -44,7 +45,9 @@ class CurvesCell:
     losses: list[list[float]]
 
 
-def trained_curves(*, curve: int, repeats: int, rng: Any, backend: str = "numpy") -> CurvesCell:
+def trained_curves(
+    *, curve: int, repeats: int, rng: SeedSequence, backend: str = "numpy"
+) -> CurvesCell:
     """Curves with the settings of a published one."""
     published = CURVES[curve]
     training = published.settings

@@ -2,9 +2,9 @@
 
 import itertools
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.dynamics import separate_attention_staircase
 from iclimit.simulate.dynamics import AttentionModel, simulate_gradient_flow
@@ -61,7 +61,7 @@ def separate_flows(
     scales: tuple[float, ...],
     noise_variance: float = 0.0,
     seed: int,
-    rng: Any,
+    rng: SeedSequence,
 ) -> tuple[FlowCell, ...]:
     """Flows from random weights of several scales, proportional to each other."""
     del seed  # cells of different seeds differ

@@ -10,6 +10,7 @@ Source: {zhang2025}, setup; asymptotics of least squares (sandwich).
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.dynamics import plateau_losses
 from iclimit.simulate.arrays import get_backend, seed_sequences
@@ -65,7 +66,7 @@ def draw_features(generator: np.random.Generator, *shape: int) -> tuple[np.ndarr
 BEST = np.diag(LAM**1.5 / np.sqrt(SECOND_MOMENT)).ravel()
 
 
-def least_squares_gaps(*, size: int, repeats: int, rng: Any) -> np.ndarray:
+def least_squares_gaps(*, size: int, repeats: int, rng: SeedSequence) -> np.ndarray:
     """Excess losses of least squares on plain sequences, times the size, in blocks of sets.
 
     Returns
@@ -92,7 +93,9 @@ def least_squares_gaps(*, size: int, repeats: int, rng: Any) -> np.ndarray:
     return np.transpose(found)
 
 
-def trained_minus_least_squares(*, repeats: int, rng: Any, backend: str = "numpy") -> float:
+def trained_minus_least_squares(
+    *, repeats: int, rng: SeedSequence, backend: str = "numpy"
+) -> float:
     """Largest relative difference of trainings to their end from least squares."""
     law, numpy, size = problem(4), get_backend("numpy"), TRAINING["training_set"]
     run = simulate_gradient_descent(law, repeats=repeats, rng=rng, backend=backend, **TRAINING)

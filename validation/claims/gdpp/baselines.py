@@ -11,9 +11,9 @@ documentation.
 import math
 from collections.abc import Mapping
 from itertools import product
-from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics import gdpp
 from iclimit.drawing import COLOURS, Figure, draw_family, finish, panels, write_key
@@ -72,7 +72,7 @@ def simulate_prompts(
     noise_law: str,
     tuned: tuple[float, float],
     contexts: int,
-    rng: Any,
+    rng: SeedSequence,
     queries: bool = False,
     backend: str = "numpy",
 ) -> SimulatedBaselines:

@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.gdpp import gdpp_loss, gdpp_minima, optimal_gdpp
 from iclimit.results import Estimate
@@ -44,7 +45,7 @@ def simulated_loss(
     gammas: tuple[float, ...],
     dim: int,
     contexts: int,
-    rng: Any,
+    rng: SeedSequence,
     backend: str = "numpy",
 ) -> Estimate:
     """Loss of simulated GD++, with the traces of the same contexts as control variates."""
@@ -64,7 +65,9 @@ def limiting_spectrum() -> tuple[np.ndarray, np.ndarray]:
     return eigenvalues, weights / np.sum(weights)
 
 
-def limiting_minima(*, layers: int, noise_ratio: float, starts: int, rng: Any) -> list[float]:
+def limiting_minima(
+    *, layers: int, noise_ratio: float, starts: int, rng: SeedSequence
+) -> list[float]:
     """Losses at the local minima over the limiting spectrum, best first."""
     nodes, weights = limiting_spectrum()
     found = local_minima(nodes, weights, noise_ratio, layers=layers, starts=starts, rng=rng)

@@ -8,9 +8,8 @@ regression with the mean noise variance.
 Source: {vladymyrov2024}, Table 1 and Figure 1; exact loss at finite size: documentation.
 """
 
-from typing import Any
-
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.gdpp import gdpp_minima
 from iclimit.problem import NoiseLaw
@@ -50,7 +49,7 @@ BELOW_BOUND = {("uniform:5", layers) for layers in range(3, 8)}
 UNREACHED = ("uniform:0", 4)
 
 
-def sampled_minimum(*, noise_law: str, contexts: int, rng: Any) -> Estimate:
+def sampled_minimum(*, noise_law: str, contexts: int, rng: SeedSequence) -> Estimate:
     """Least loss of two layers over sampled eigenvalues."""
     context, dim = SIZE["context"], SIZE["dim"]
     draw_seed, start_seed = seed_sequences(rng, 2)

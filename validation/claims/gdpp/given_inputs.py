@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 from scipy.special import chdtri
 
 from iclimit.problem import NoiseLaw
@@ -60,7 +61,7 @@ def losses_given_inputs(
     rate: float,
     penalties: tuple[tuple[float, float], ...],
     contexts: int,
-    rng: Any,
+    rng: SeedSequence,
 ) -> LossesGivenInputs:
     """Losses of a step of some rate and of ridge regression with several penalties.
 

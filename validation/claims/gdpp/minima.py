@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 from scipy.optimize import least_squares
 
 # Rates and gammas of the starts, drawn log-uniformly, in inverse mean eigenvalues.
@@ -29,7 +30,13 @@ def errors(
 
 
 def local_minima(
-    nodes: np.ndarray, weights: np.ndarray, noise: float, *, layers: int, starts: int, rng: Any
+    nodes: np.ndarray,
+    weights: np.ndarray,
+    noise: float,
+    *,
+    layers: int,
+    starts: int,
+    rng: SeedSequence,
 ) -> list[np.ndarray]:
     """Parameters of distinct minima of the mean loss over weighted eigenvalues, best first."""
     generator = np.random.default_rng(rng)

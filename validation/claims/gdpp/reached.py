@@ -2,9 +2,9 @@
 
 import math
 from itertools import product
-from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.gdpp.condition_number import ConditionSchedule, condition_number_schedule
 from iclimit.simulate.gdpp import gdpp_transformer, layer_spectra
@@ -24,7 +24,11 @@ DENSE, POINTS, FINE = 30, 4001, 20_001
 
 
 def reached_layers(
-    *, condition_number: float, gammas: tuple[float, ...], rates: tuple[float, ...], rng: Any
+    *,
+    condition_number: float,
+    gammas: tuple[float, ...],
+    rates: tuple[float, ...],
+    rng: SeedSequence,
 ) -> list[float]:
     """Relative errors of a last step after 0, 1, ... layers.
 
@@ -52,7 +56,7 @@ def largest_error(
     rates: tuple[float, ...],
     gammas: tuple[float, ...],
     condition_number: float,
-    rng: Any,  # noqa: ARG001
+    rng: SeedSequence,  # noqa: ARG001
 ) -> float:
     """Largest relative error over all eigenvalues in an interval, from tokens.
 
@@ -68,7 +72,13 @@ def largest_error(
     return float(np.max(np.abs(prediction(regression_tokens(prompts), model.layers) - 1)))
 
 
-def image_ends(*, gammas: tuple[float, ...], lower: float, upper: float, rng: Any) -> np.ndarray:  # noqa: ARG001
+def image_ends(
+    *,
+    gammas: tuple[float, ...],
+    lower: float,
+    upper: float,
+    rng: SeedSequence,  # noqa: ARG001
+) -> np.ndarray:
     """Least and largest eigenvalue before and after every layer, shape (2, layers + 1).
 
     Contexts of one pair in one dimension have one eigenvalue each.

@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.gdpp import condition_number_schedule, eigenvalues_after, interval_after
 from iclimit.asymptotics.spectra import MarchenkoPastur, Wishart
@@ -44,7 +45,7 @@ MISJUDGED = 1.005
 
 
 def spectral_means(
-    *, gammas: tuple[float, ...], dim: int, contexts: int, rng: Any
+    *, gammas: tuple[float, ...], dim: int, contexts: int, rng: SeedSequence
 ) -> tuple[list[Estimate], np.ndarray]:
     """Mean eigenvalue of Z^T Z/N after every layer, with traces as control variates.
 

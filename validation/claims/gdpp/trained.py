@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.problem import Problem
 from iclimit.results import Estimate
@@ -96,7 +97,7 @@ def train_model(
     sequences: int = EVALUATED,
     warm: Sequence[Trained] = (),
     rare: bool = True,
-    rng: Any,
+    rng: SeedSequence,
     backend: str = "numpy",
 ) -> Trained:
     """Train one model, from random weights and those of other models, and measure it.

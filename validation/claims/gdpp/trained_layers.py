@@ -1,9 +1,9 @@
 """Trained stacks of linear layers beside gradient descent and GD++ on the same prompts."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.problem import Problem
 from iclimit.results import Estimate
@@ -48,7 +48,7 @@ def train_layers(
     batch: int,
     learning_rate: float,
     run: int,  # noqa: ARG001
-    rng: Any,
+    rng: SeedSequence,
 ) -> Training:
     """Train a stack; ``run`` numbers trainings that differ in their seed only."""
     trained = train_attention(
@@ -97,7 +97,7 @@ class Layers:
 
 
 def tested_layers(
-    *, trained: Training, best: BestLayers, shared: bool, held_out: int, rng: Any
+    *, trained: Training, best: BestLayers, shared: bool, held_out: int, rng: SeedSequence
 ) -> Layers:
     """Compare trained layers with steps of gradient descent and with layers of GD++."""
     generator = np.random.default_rng(rng)

@@ -6,9 +6,8 @@ and either noise level, vanishes in the limit of long contexts.
 Source: {vladymyrov2024}, Theorem 5.2.
 """
 
-from typing import Any
-
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.results import Estimate
 from iclimit.simulate.gdpp import two_level_ridge_transformer
@@ -22,7 +21,9 @@ DIM, LEVELS = 3, (0.6, 1.5)
 SIZES = (250, 500, 1000, 2000, 4000)
 
 
-def two_level_loss(*, noise_level: float, context: int, contexts: int, rng: Any) -> Estimate:
+def two_level_loss(
+    *, noise_level: float, context: int, contexts: int, rng: SeedSequence
+) -> Estimate:
     """Adjusted loss with inputs N(0, I/N)."""
     model = two_level_ridge_transformer(
         LEVELS, context=context, dim=DIM, input_variance=1 / context

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.drawing import Figure, finish, panels, write_key
 from iclimit.problem import Problem
@@ -29,7 +30,7 @@ from iclimit.validation.rows import Rows, drawing, exact, run
 RECURSION_ACCURACY = 1e-10
 
 
-def recursion_errors(*, noise_law: str, layers: int, rng: Any) -> dict[str, float]:
+def recursion_errors(*, noise_law: str, layers: int, rng: SeedSequence) -> dict[str, float]:
     """Largest relative differences of predictions from tokens and from implicit weights.
 
     By the lemma that gives the implicit weights of trained models.

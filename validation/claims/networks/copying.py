@@ -11,6 +11,7 @@ Source: {vonoswald2023}, section 4, Proposition 3 and Figure 5.
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.descent import optimal_learning_rate
 from iclimit.drawing import COLOURS, Figure, draw_training, finish, panels, write_key
@@ -56,7 +57,7 @@ def trained_copy(
     batch: int,
     learning_rate: float,
     repeat: int,  # noqa: ARG001 - another repeat is another cell, with another seed
-    rng: Any,
+    rng: SeedSequence,
 ) -> dict[str, Any]:
     """Train a softmax layer and a linear one on separate tokens.
 

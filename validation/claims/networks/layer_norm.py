@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.descent import optimal_learning_rate
 from iclimit.drawing import (
@@ -35,6 +36,7 @@ from iclimit.validation.judge.comparisons import Comparison, compare
 from iclimit.validation.rows import Rows, call, drawing, judged, note, run
 
 SIZE: dict[str, Any] = {"context": 10, "dim": 10, "input_law": "uniform"}
+
 # Inputs U(-1/2, 1/2), as in the published code; losses are half the squared error.
 PROBLEM = Problem(**SIZE, scale=0.5)
 # The best step for inputs U(-1, 1).
@@ -110,7 +112,7 @@ def standardised(tokens: np.ndarray) -> np.ndarray:
     return centred / np.sqrt(np.mean(centred**2, axis=-1, keepdims=True) + TINY)
 
 
-def best_multiples(count: int, rng: Any) -> np.ndarray:
+def best_multiples(count: int, rng: SeedSequence) -> np.ndarray:
     """Factors of the two features with the least squared error on fresh prompts."""
     square, along = np.zeros((2, 2)), np.zeros(2)
     for prompts in prompt_blocks(PROBLEM, count, rng=rng):
@@ -120,7 +122,7 @@ def best_multiples(count: int, rng: Any) -> np.ndarray:
 
 
 def normalised_pair(
-    *, layers: int, steps: int, batch: int, held_out: int, repeat: int, rng: Any
+    *, layers: int, steps: int, batch: int, held_out: int, repeat: int, rng: SeedSequence
 ) -> NormalisedPair:
     """Train with and without layer normalisation, and test on the same prompts."""
     train_seed, fit_seed, fresh_seed = seed_sequences(seed_sequences(rng, repeat + 1)[repeat], 3)

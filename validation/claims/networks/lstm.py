@@ -19,6 +19,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.descent import optimal_learning_rate
 from iclimit.drawing import COLOURS, Figure, draw_points, draw_training, finish, panels, write_key
@@ -98,7 +99,7 @@ class OwnLstm:
 
 
 def trained_lstm(
-    *, layers: int, hidden: int, bidirectional: bool, batch: int, steps: int, rng: Any
+    *, layers: int, hidden: int, bidirectional: bool, batch: int, steps: int, rng: SeedSequence
 ) -> OwnLstm:
     """Train a network and compare it with the best step."""
     train_seed, fresh_seed = seed_sequences(rng, 2)

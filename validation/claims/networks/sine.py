@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.softmax import FunctionalOptimum, functional_optimum, sine_optimum
 from iclimit.drawing import COLOURS, Figure, draw_training, finish, panels, write_key
@@ -29,6 +30,7 @@ from iclimit.validation.rows import Later, Rows, bound, call, drawing, mean, run
 CONTEXT = 10
 
 # Whether amplitudes are tied to phases, as by the published code.
+
 TIED = {"quick": (False,), "medium": (False, True)}
 
 # Networks and their trainings.  Two functions of an input make the best kernel, so small networks
@@ -100,14 +102,14 @@ def kernel_predictions(kernel: Kernel, prompts: Prompts, tied: bool) -> np.ndarr
     return np.vecdot(features(prompts.query[:, 0]) @ np.array(kernel), summary)
 
 
-def blocks(task: SineTask, count: int, rng: Any) -> Iterator[Prompts]:
+def blocks(task: SineTask, count: int, rng: SeedSequence) -> Iterator[Prompts]:
     """Draw prompts in blocks."""
     generator = np.random.default_rng(rng)
     for start in range(0, count, BLOCK):
         yield task.draw(get_backend("numpy"), generator, min(BLOCK, count - start))
 
 
-def kernel_loss(*, tied: bool, kernel: Kernel, held_out: int, rng: Any) -> Estimate:
+def kernel_loss(*, tied: bool, kernel: Kernel, held_out: int, rng: SeedSequence) -> Estimate:
     """Loss of a kernel on simulated prompts."""
     errors = [
         kernel_predictions(kernel, prompts, tied) - prompts.target
@@ -117,7 +119,7 @@ def kernel_loss(*, tied: bool, kernel: Kernel, held_out: int, rng: Any) -> Estim
 
 
 def trained_sine(
-    *, embedded: str, tied: bool, kernel: Kernel, held_out: int, rng: Any, **sizes: Any
+    *, embedded: str, tied: bool, kernel: Kernel, held_out: int, rng: SeedSequence, **sizes: Any
 ) -> tuple[Estimate, Estimate, np.ndarray]:
     """Train a network and measure it beside a kernel on fresh prompts.
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.drawing import COLOURS, Figure, finish, panels, write_key
 from iclimit.problem import Problem
@@ -28,6 +29,7 @@ from iclimit.validation.rows import Rows, bound, call, drawing, judged, note, ru
 SHORTEST = 10
 # Layers that are compared.  Losses of four, and of three linear layers in long contexts, are down
 # to the single precision of the published training.
+
 DEPTHS = (2, 3)
 
 # Layers and contexts of our own trainings.
@@ -49,7 +51,7 @@ LEARNING_RATE, INIT_SCALE = 0.01, 1.0
 
 
 def softmax_runs(
-    *, layers: int, context: int, width: int, rng: Any, **training: Any
+    *, layers: int, context: int, width: int, rng: SeedSequence, **training: Any
 ) -> list[Estimate]:
     """Half the squared error on fresh prompts of each training that did not fail."""
     found = train_repeats(

@@ -12,6 +12,7 @@ Source: {letey2025}: alignment of tasks and tests; polynomials derived in the do
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 from scipy.optimize import brentq
 
 from iclimit.asymptotics.pretraining import (
@@ -49,7 +50,14 @@ ROUNDING = 1e-12
 
 
 def sampled_resolvents(
-    *, dim: int, tau: float, alpha: float, kappa: float, ridge: float, count: int, rng: Any
+    *,
+    dim: int,
+    tau: float,
+    alpha: float,
+    kappa: float,
+    ridge: float,
+    count: int,
+    rng: SeedSequence,
 ) -> np.ndarray:
     """Resolvent at q, resolvent alignment and effective ridge of samples, shape (3, count)."""
     generator, q, tasks = np.random.default_rng(rng), (1 + RHO) / alpha, round(kappa * dim)

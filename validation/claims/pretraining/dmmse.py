@@ -10,9 +10,9 @@ Source: Estimators: Raventos et al., arXiv:2306.15063; limits derived in the doc
 """
 
 import math
-from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.pretraining import bayes_error, dmmse_errors
 from iclimit.results import Estimate
@@ -41,7 +41,9 @@ CONTEXTS = {
 }
 
 
-def posterior_errors(*, dim: int, alpha: float, rho: float, count: int, rng: Any) -> np.ndarray:
+def posterior_errors(
+    *, dim: int, alpha: float, rho: float, count: int, rng: SeedSequence
+) -> np.ndarray:
     """Error of the Bayes estimator on all tasks given random contexts, (count,)."""
     generator, context = np.random.default_rng(rng), round(alpha * dim)
     singular = [

@@ -12,6 +12,7 @@ Source: Moments of the context summary at finite context length; derived in the 
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.pretraining import errors_of_gamma, optimal_gamma
 from iclimit.problem import Problem
@@ -39,7 +40,7 @@ def wishart(generator: np.random.Generator) -> np.ndarray:
     return factors @ factors.T / (2 * DIM)
 
 
-def risk_pair(*, prompts: int, rng: Any) -> dict[str, tuple[float, Estimate]]:
+def risk_pair(*, prompts: int, rng: SeedSequence) -> dict[str, tuple[float, Estimate]]:
     """Closed-form and Monte Carlo errors of a random Gamma and of the best one."""
     backend, generator = get_backend("numpy"), np.random.default_rng(rng)
     task_set = draw_fresh_tasks(SPHERE, backend, generator, TASKS)
@@ -117,7 +118,7 @@ def monte_carlo(
     return Estimate.of(squared, keep=False)
 
 
-def moment_pair(*, rng: Any) -> dict[str, tuple[float, float]]:
+def moment_pair(*, rng: SeedSequence) -> dict[str, tuple[float, float]]:
     """Theory, and the same numbers from the moments that the simulation has."""
     backend, generator = get_backend("numpy"), np.random.default_rng(rng)
     task_set = draw_fresh_tasks(SPHERE, backend, generator, TASKS)

@@ -10,6 +10,7 @@ Source: Deterministic equivalent of ridge regression; derived in the documentati
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.pretraining import expected_gamma
 from iclimit.problem import Problem
@@ -43,7 +44,7 @@ def components(
     ridge: float,
     structured: bool,
     count: int,
-    rng: Any,
+    rng: SeedSequence,
 ) -> np.ndarray:
     """Component of matrices along their predicted mean, in units of it, (count,)."""
     device, context, prompts = get_backend("numpy"), round(alpha * dim), round(tau * dim**2)

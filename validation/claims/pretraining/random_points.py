@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.pretraining import finite_size_errors
 from iclimit.simulate.pretraining import simulate_errors
@@ -48,7 +49,7 @@ def drawn_setting(generator: np.random.Generator) -> dict[str, Any]:
     }
 
 
-def random_point(*, number: int, repeats: int, rng: Any) -> RandomSetting:  # noqa: ARG001
+def random_point(*, number: int, repeats: int, rng: SeedSequence) -> RandomSetting:  # noqa: ARG001
     """Simulated and predicted errors at a setting that is drawn."""
     where, runs, sets = rng.spawn(3)
     setting = drawn_setting(np.random.default_rng(where))

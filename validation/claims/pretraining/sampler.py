@@ -6,9 +6,8 @@ tokens, and so do the errors of models trained on either.
 Source: Bartlett decomposition of the 2 x 2 Gram matrix; derived in the documentation.
 """
 
-from typing import Any
-
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.problem import Problem
 from iclimit.results import Estimate
@@ -36,7 +35,7 @@ FUNCTIONALS = {
 }
 
 
-def summary_sample(*, sampler: str, prompts: int, rng: Any) -> dict[str, Estimate]:
+def summary_sample(*, sampler: str, prompts: int, rng: SeedSequence) -> dict[str, Estimate]:
     """Means of functionals of the summaries, token by token or from the exact law."""
     backend, generator = get_backend("numpy"), np.random.default_rng(rng)
     law = Problem(DIM, CONTEXT, noise_variance=RHO)

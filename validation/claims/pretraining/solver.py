@@ -8,9 +8,9 @@ Source: Khatri-Rao structure of the features; see iclimit.simulate.pretraining.r
 """
 
 import math
-from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
@@ -29,7 +29,7 @@ RIDGES = (0.0, 1e-6, 0.1)
 TOLERANCE = 1e-8
 
 
-def solver_difference(*, prompts: int, ridge: float, rng: Any) -> float:
+def solver_difference(*, prompts: int, ridge: float, rng: SeedSequence) -> float:
     """Relative difference of Gamma from the structured solver and from dense least squares."""
     backend, generator = get_backend("numpy"), np.random.default_rng(rng)
     law = Problem(DIM, 2 * DIM, noise_variance=0.1, task_law="sphere")

@@ -10,9 +10,9 @@ Source: {letey2025}: the error is affine in the test covariance; derived in the 
 """
 
 import math
-from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 from scipy.optimize import minimize_scalar
 
 from iclimit.asymptotics import pretraining
@@ -65,7 +65,7 @@ def spread(values: tuple[float, ...], dim: int) -> np.ndarray:
     return np.repeat(values, dim // 2)
 
 
-def direction_errors(*, dim: int, count: int, rng: Any) -> np.ndarray:
+def direction_errors(*, dim: int, count: int, rng: SeedSequence) -> np.ndarray:
     """Errors of trained models on all tests, (tests, count)."""
     there, context = get_backend("numpy"), round(ALPHA * dim)
     law = SummaryLaw(
@@ -84,7 +84,7 @@ def direction_errors(*, dim: int, count: int, rng: Any) -> np.ndarray:
     return np.array(errors).T
 
 
-def predicted_errors(*, dim: int, rng: Any) -> np.ndarray:
+def predicted_errors(*, dim: int, rng: SeedSequence) -> np.ndarray:
     """Finite-size predictions of the errors on all tests, without random numbers."""
     return np.array(
         [

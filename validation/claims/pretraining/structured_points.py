@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.pretraining import (
     FiniteSizeErrors,
@@ -84,7 +85,7 @@ def structured_run(
     law: Law,
     repeats: int,
     first_repeat: int = 0,
-    rng: Any,
+    rng: SeedSequence,
     backend: str = "numpy",
     **parameters: Any,
 ) -> SimulatedErrors:
@@ -95,7 +96,9 @@ def structured_run(
     return simulate_errors(dim=dim, rng=rng, backend=backend, **given)
 
 
-def structured_prediction(*, dim: int, law: Law, rng: Any, **parameters: Any) -> FiniteSizeErrors:
+def structured_prediction(
+    *, dim: int, law: Law, rng: SeedSequence, **parameters: Any
+) -> FiniteSizeErrors:
     """Finite-size prediction with described covariances."""
     return finite_size_errors(dim=dim, **covariances(dim, *law), rng=rng, **parameters)
 

@@ -13,6 +13,7 @@ Source: Derived in the documentation.
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics import recurrent
 from iclimit.simulate.recurrent import simulate_forgetting, simulate_recurrent
@@ -38,7 +39,7 @@ REGRESSIONS = {"any": (0.4, 0.5), "best": (0.229, 1.68)}
 CONTEXTS, ORDER = {6: 3000, 8: 2400, 12: 1500, 20: 500, 32: 150}, 2
 
 
-def scheduled(*, dim: int, contexts: int, rng: Any) -> np.ndarray:
+def scheduled(*, dim: int, contexts: int, rng: SeedSequence) -> np.ndarray:
     """Errors at the end of contexts, with the best step at every token."""
     loss, steps = 1.0, []
     for _ in range(ALPHA * dim):
@@ -55,7 +56,7 @@ def last(*, dim: int, alpha: int = ALPHA, forgetting: float = 0.0, **setting: An
 
 
 def gated(
-    *, dim: int, alpha: int, forgetting: float, drift: float, contexts: int, rng: Any
+    *, dim: int, alpha: int, forgetting: float, drift: float, contexts: int, rng: SeedSequence
 ) -> np.ndarray:
     """Samples of the error with the best readout and of the effective context, (2, contexts).
 

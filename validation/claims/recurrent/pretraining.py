@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 from scipy.optimize import brentq
 
 from iclimit.asymptotics.pretraining import FiniteSizeErrors, finite_size_errors
@@ -66,7 +67,7 @@ def layer(dim: int, drift: float, correlated_query: bool) -> dict[str, Any]:
 
 
 def pretrained(
-    *, dim: int, repeats: int, rng: Any, drift: float = 0.0, correlated_query: bool = False
+    *, dim: int, repeats: int, rng: SeedSequence, drift: float = 0.0, correlated_query: bool = False
 ) -> np.ndarray:
     """ICL and IDG errors, (2, repeats)."""
     problem = Problem(
@@ -88,7 +89,7 @@ def pretrained(
 def predicted(
     *,
     dim: int,
-    rng: Any,
+    rng: SeedSequence,
     drift: float = 0.0,
     correlated_query: bool = False,
     approach: str = "tasks",

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.pretraining import icl_error, task_gap
 from iclimit.asymptotics.softmax import optimal_softmax
@@ -89,7 +90,7 @@ class FittedHeads:
         return errors[:, errors[1] < (np.min(errors[1]) + NULL) / 2]
 
 
-def fitted_heads(*, tau: float, repeats: int, iterations: int, rng: Any) -> FittedHeads:
+def fitted_heads(*, tau: float, repeats: int, iterations: int, rng: SeedSequence) -> FittedHeads:
     """Fit one head for each seed."""
     problem = Problem(dim=DIM, context=DIM, scale=1 / math.sqrt(DIM), noise_variance=RHO)
     runs = [

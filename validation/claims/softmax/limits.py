@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics import softmax
 from iclimit.results import Estimate
@@ -23,6 +24,7 @@ from iclimit.validation.rows import Later, Limit, Rows, call, limit, run
 # Prompts at the largest size; as many scores at the others.
 CONTEXTS = {"tiny": 1_000, "quick": 4_000, "medium": 10_000, "full": 50_000}
 # d/N and the noise variance over N.
+
 POINTS = ((2.0, 0.0), (1.0, 0.0), (0.5, 0.0), (0.5, 0.25))
 # d/N of a head that is the best one, and d/N of the prompts that it is tested on.
 TESTED = (0.5, 0.25)
@@ -68,7 +70,9 @@ def matrix_setting(dim: int) -> dict[str, Any]:
     }
 
 
-def matrix_loss(*, dim: int, contexts: int, rng: Any, value: float, key_query: Table) -> Estimate:
+def matrix_loss(
+    *, dim: int, contexts: int, rng: SeedSequence, value: float, key_query: Table
+) -> Estimate:
     """Loss of a head with a matrix of keys and queries, over the dimension."""
     found = head_loss(
         inverse_temperatures=(1.0,),

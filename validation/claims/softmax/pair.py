@@ -13,6 +13,8 @@ Source: derived in the theory pages; {he2025} for small weights; {vonoswald2023}
 from functools import cache
 from typing import Any
 
+from numpy.random import SeedSequence
+
 from iclimit.asymptotics import softmax
 from iclimit.asymptotics.descent import LearningRate, optimal_learning_rate
 from iclimit.results import Estimate
@@ -59,7 +61,14 @@ BATCH = {"tiny": 128, "quick": 512, "medium": 2048}
 
 
 def uniform_pair(
-    *, context: int, dim: int, beta: float, value: float, rate: float, contexts: int, rng: Any
+    *,
+    context: int,
+    dim: int,
+    beta: float,
+    value: float,
+    rate: float,
+    contexts: int,
+    rng: SeedSequence,
 ) -> tuple[Estimate, Estimate]:
     """Losses of a pair of heads and of a linear layer on the same prompts."""
     setting: dict[str, Any] = {"context": context, "dim": dim, "input_law": "uniform"}
@@ -74,7 +83,7 @@ def warm_pair(
     betas: tuple[float, float],
     values: tuple[float, float],
     contexts: int,
-    rng: Any,
+    rng: SeedSequence,
     **size: Any,
 ) -> tuple[Estimate, Estimate]:
     """Losses of two pairs of heads with opposite keys and values, on the same prompts."""

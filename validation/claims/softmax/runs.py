@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.softmax import SoftmaxHead
 from iclimit.problem import parse_problem
@@ -43,7 +44,7 @@ def head_loss(
     inverse_temperatures: tuple[float, ...],
     values: tuple[float, ...],
     contexts: int,
-    rng: Any,
+    rng: SeedSequence,
     kernel: str = "softmax",
     **setting: Any,
 ) -> Estimate:
@@ -94,7 +95,7 @@ def trained_heads(
     best: tuple[float, float],
     held_out: int,
     heads: int,
-    rng: Any,
+    rng: SeedSequence,
     batch: int = 2048,
     **problem: Any,
 ) -> TrainedHeads:

@@ -8,9 +8,8 @@ product of the two.
 Source: Voiculescu (1986, 1987); subordination: Biane, Math. Z. 227 (1998) 143.
 """
 
-from typing import Any
-
 import numpy as np
+from numpy.random import SeedSequence
 from scipy.optimize import brentq
 
 from iclimit.asymptotics.spectra import FreeSum, SpectralMeasure, spectrum
@@ -27,7 +26,7 @@ PRODUCT_POINTS = (0.3, 1.0, 3.0)
 
 
 def rotated_eigenvalues(
-    *, first: str, second: str, operation: str, dim: int, count: int, rng: Any
+    *, first: str, second: str, operation: str, dim: int, count: int, rng: SeedSequence
 ) -> np.ndarray:
     """Ascending eigenvalues of A + U B U^T or of the root of A times U B U^T times it."""
     generator = np.random.default_rng(rng)

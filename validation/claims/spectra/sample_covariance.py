@@ -18,6 +18,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics import spectra
 from iclimit.validation.claim import Claim, Effort
@@ -91,7 +92,7 @@ def isotropic_statistics() -> matrices.Statistics:
 
 
 def sample_eigenvalues(
-    *, covariance: str, ratio: float, dim: int, count: int, rng: Any
+    *, covariance: str, ratio: float, dim: int, count: int, rng: SeedSequence
 ) -> np.ndarray:
     """Ascending eigenvalues of sample covariances, (count, d)."""
     generator = np.random.default_rng(rng)

@@ -214,7 +214,9 @@ def predicted_scatter(run: MeasuredRun, theory: Theory, draws: int) -> FiniteSiz
     return finite_size_spread(
         **{**sizes, "rho": run.rho, "ridge": run.ridge, **run.tests},
         **(law if structure is None else structure.covariances(sizes["dim"])),
-        rng=[theory.root, *(0 if size == math.inf else size for size in sizes.values())],
+        rng=np.random.SeedSequence(
+            [theory.root, *(0 if size == math.inf else int(size) for size in sizes.values())]
+        ),
         draws=1 if sizes["tasks"] == math.inf else draws,
     )
 

@@ -469,7 +469,11 @@ CURVE = {"step": list(range(10)), "loss": [1.0] * 9 + [0.9]}
         (CURVE, {"learning_rate": None}, "learning_rate must be given for a table with steps"),
         (CURVE, {"eigenvalues": [1.0, 0.0]}, "eigenvalues must be > 0 and finite, got 0.0"),
         (CURVE, {"eigenvalues": []}, "eigenvalues must be a list of numbers > 0"),
-        (CURVE, {"eigenvalues": [1e150]}, "eigenvalues must be from 1e-20 to 1e\\+20, got 1e\\+150"),
+        (
+            CURVE,
+            {"eigenvalues": [1e150]},
+            "eigenvalues must be from 1e-20 to 1e\\+20, got 1e\\+150",
+        ),
         (CURVE, {"learning_rate": 1e200}, "learning_rate must be from 1e-20 to 1e\\+20"),
         (CURVE, {"heads": 0}, "heads must be an integer >= 1"),
         (CURVE, {"rank": 2}, "rank must be 1 for model 'merged'"),
