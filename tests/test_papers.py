@@ -16,6 +16,7 @@ from iclimit.validation import CLAIMS
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
+pytest.importorskip("pybtex")  # of the documentation
 PAGES = importlib.import_module("paper_pages")
 KEYS, makers, mark, read = PAGES.KEYS, PAGES.makers, PAGES.mark, PAGES.read
 FIGURES = read("paper_figures.csv")

@@ -11,6 +11,8 @@ look at the images and commit them.
 import os
 from pathlib import Path
 
+import matplotlib
+import pytest
 from matplotlib.figure import Figure
 from matplotlib.testing.compare import compare_images
 from PIL import Image
@@ -38,6 +40,8 @@ def assert_looks_as_before(picture, name, tmp_path):
     tmp_path : Path
         Where the small image and, if it differs, the image of the differences are written.
     """
+    if matplotlib.__version_info__ < (3, 10):
+        pytest.skip("the reference images are not drawn as older versions of matplotlib do")
     if isinstance(picture, Figure):
         path = tmp_path / f"{name}-full.png"
         picture.savefig(path, dpi=200)
