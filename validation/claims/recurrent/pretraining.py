@@ -67,7 +67,12 @@ def layer(dim: int, drift: float, correlated_query: bool) -> dict[str, Any]:
 
 
 def pretrained(
-    *, dim: int, repeats: int, rng: SeedSequence, drift: float = 0.0, correlated_query: bool = False
+    *,
+    dim: int,
+    repeats: int,
+    rng: SeedSequence,
+    drift: float = 0.0,
+    correlated_query: bool = False,
 ) -> np.ndarray:
     """ICL and IDG errors, (2, repeats)."""
     problem = Problem(
