@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from importlib import util
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from iclimit.cli.execution import add_execution, execution, open_store
@@ -224,7 +226,8 @@ def phase(options: argparse.Namespace) -> int:
     Compute a quantity over two of its parameters; the others are single numbers.
     A picture also shows where the quantity changes its character: where it
     diverges, or where a longer context begins to hurt. Its data are written
-    beside it as NetCDF: phase.nc beside phase.png.
+    beside it as NetCDF, phase.nc beside phase.png, or as CSV if what writes
+    NetCDF (pip install 'iclimit[labelled]') is not installed.
 
     Examples
     --------
@@ -242,7 +245,7 @@ def phase(options: argparse.Namespace) -> int:
 
     path, data = options.output, None
     if path is not None and path.suffix in PICTURES:
-        data = output_file((".nc",))(str(path.with_suffix(".nc")))
+        data = _data_beside(path)
     if options.refine and options.simulate is None:
         raise ValueError("--refine needs --simulate")
     axes = {"x": options.x[0], "y": options.y[0], "refine": options.refine}
@@ -253,6 +256,15 @@ def phase(options: argparse.Namespace) -> int:
         diagram.write(data)
     output(options, diagram)
     return _status(options, bool(diagram.simulated))
+
+
+def _data_beside(picture: Path) -> Path:
+    """File for the data of a picture."""
+    ending = ".nc" if util.find_spec("h5netcdf") and util.find_spec("xarray") else ".csv"
+    try:
+        return output_file((ending,))(str(picture.with_suffix(ending)))
+    except argparse.ArgumentTypeError as error:
+        raise ValueError(f"--output: the data beside the picture {error}") from error
 
 
 def _sensitivity_flags(parser: OneLineParser) -> None:

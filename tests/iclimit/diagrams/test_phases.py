@@ -145,6 +145,20 @@ def test_a_picture_has_its_data_beside_it(tmp_path):
     assert mpl.rcParams["savefig.dpi"] == "figure"  # the user's settings are left alone
 
 
+def test_a_picture_has_its_data_beside_it_without_what_writes_netcdf(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    path = tmp_path / "phase.pdf"
+    assert main(["phase", "constant_rate_loss", *AXES, "--steps", "3", "-o", str(path)]) == 0
+    assert sorted(p.name for p in tmp_path.glob("phase*")) == ["phase.csv", "phase.pdf"]
+
+
+def test_data_beside_a_picture_that_cannot_be_written_are_named(tmp_path, capsys):
+    (tmp_path / "phase.nc").mkdir()
+    path = tmp_path / "phase.pdf"
+    assert main(["phase", "constant_rate_loss", *AXES, "--steps", "3", "-o", str(path)]) == 2
+    assert "the data beside the picture must be a file" in capsys.readouterr().err
+
+
 def test_data_alone(tmp_path):
     for ending in ("nc", "csv", "json"):
         path = tmp_path / f"phase.{ending}"
