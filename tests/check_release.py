@@ -85,7 +85,7 @@ def use(wheel, place):
     settings = {"cwd": empty, "stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
     (empty / "readme.txt").write_text(readme_session(), encoding="utf-8")
     session = ["python", "-m", "doctest", "readme.txt"]
-    validate = ["iclimit", "validate", "ridgeless", "--preset", "tiny"]
+    validate = ["iclimit", "validate", "ridgeless"]
     for variables, commands in (
         ({"HOME": str(home)}, [session, *readme_commands()]),
         ({}, [validate]),

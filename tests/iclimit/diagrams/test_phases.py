@@ -146,7 +146,7 @@ def test_a_picture_has_its_data_beside_it(tmp_path):
 
 
 def test_a_picture_has_its_data_beside_it_without_what_writes_netcdf(tmp_path, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda *_: None)
     path = tmp_path / "phase.pdf"
     assert main(["phase", "constant_rate_loss", *AXES, "--steps", "3", "-o", str(path)]) == 0
     assert sorted(p.name for p in tmp_path.glob("phase*")) == ["phase.csv", "phase.pdf"]
