@@ -214,7 +214,8 @@ def prune_runs(options: argparse.Namespace) -> None:
             runs = [run for run in [_the_run(store, options.identity)] if run in runs]
         if options.obsolete:
             # Runs of other functions count too: these may have needed their results.
-            runs = [run for run in obsolete(store.runs()) if run in runs]
+            chosen = set(runs)
+            runs = [run for run in obsolete(store.runs()) if run in chosen]
         if options.older_than:
             latest = options.older_than.astimezone(UTC).strftime(TIME_FORMAT)
             runs = [run for run in runs if run.finished < latest]
