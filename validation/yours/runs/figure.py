@@ -67,20 +67,24 @@ def draw_errors(ax: Axes, rows: Sequence[RowDeviation], theory: Theory) -> None:
     if len(groups) == len(rows) > 1:
         return _draw_rows(ax, rows)
     varied = [i for i in range(len(others)) if len({key[i] for key in groups}) > 1]
-    names = [name for name in MEASURED if any(name in row.comparisons for row in rows)]
+    names = [
+        (place, name)
+        for place, name in enumerate(MEASURED)
+        if any(name in row.comparisons for row in rows)
+    ]
     few = len(groups) * len(names) <= MOST_LABELS
     for number, (key, members) in enumerate(groups.items()):
-        colour = COLOURS[number % len(COLOURS)]
         values = [_label(others[i], key[i]) for i in varied]
         x, means = zip(*_curve(members, parameter, theory), strict=True)
-        for name in names:
+        for place, name in names:
+            colour = COLOURS[(place if len(groups) == 1 else number) % len(COLOURS)]
             drawn = [row for row in members if name in row.comparisons]
             style: Any = {"linestyle": LINES[name], "linewidth": 1} if len(x) > 1 else PREDICTED
             ax.plot(x, means @ np.array(MEASURED[name]), color=colour, **style)
             label = ", ".join([name.upper(), *values]) if few else None
             places = [_parameter(row.run, parameter) for row in drawn]
             _draw_measured(ax, places, drawn, name, colour, label)
-    finish(ax, parameter, "error", legend="" if few else None)
+    finish(ax, parameter, "error", legend="lines: predicted" if few else None)
     places = [_parameter(row.run, parameter) for row in rows]
     if min(places) > 0 and LOG_FROM * min(places) < max(places) < math.inf:
         log_scale(ax, "x")
