@@ -70,7 +70,7 @@ OTHER_LINES = {
 
 # Blocks of Python in which this is found need a model of PyTorch or JAX, on which the project
 # does not depend: they compile.
-OTHER_LIBRARIES = re.compile(r"\b(torch|jax|attention\.query)\b")
+OTHER_LIBRARIES = re.compile(r"\b(torch|jax|dask_jobqueue|dask_kubernetes|attention\.query)\b")
 
 
 def commands(page):
