@@ -155,7 +155,7 @@ def separate_attention_staircase(
     key: Number,
     query: Number,
     eigenvalues: Number,
-    context: float,
+    context: int | float,
     noise_variance: float = 0,
     rtol: float = 1e-11,
 ) -> Staircase:
