@@ -57,7 +57,7 @@ TRAINED = {
     "medium": ((6, 4, 2), (10, 10, 2)),
     "full": ((6, 4, 2), (10, 10, 2), (10, 10, 4)),
 }
-BATCH = {"tiny": 128, "quick": 512, "medium": 2048}
+BATCH = {"tiny": 256, "quick": 512, "medium": 2048}
 
 
 def uniform_pair(
