@@ -181,9 +181,8 @@ def dask_client() -> Any:
 
 def _connect(address: str) -> Any:
     client: Any = import_extra("distributed", "cluster", "scheduler").Client
-    logging.getLogger("distributed.client").setLevel(
-        logging.CRITICAL
-    )  # its errors are raised here
+    # What it logs is raised here.
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
 
     class UnclosedClient(client):
         def __del__(self) -> None:

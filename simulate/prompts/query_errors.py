@@ -42,7 +42,7 @@ from iclimit.simulate.arrays import to_host
 
 
 @dataclass(frozen=True)
-class QueryMoments:
+class ContextMeans:
     """Means of products of the numbers of a context; names say which, ``a2`` is a squared.
 
     ``power`` is the sum of the squares of sigma and tau.
@@ -64,7 +64,7 @@ class QueryMoments:
     a_sigma_eta: float
 
     @classmethod
-    def of(cls, problem: Problem, gates: Any) -> QueryMoments:
+    def of(cls, problem: Problem, gates: Any) -> ContextMeans:
         """Moments for the context of a problem, whose pairs are weighed by gates or not."""
         d, context, r = problem.dim, problem.context, problem.correlation
         g = np.ones(context) if gates is None else to_host(gates)
@@ -139,7 +139,7 @@ class _Averages:
 
 
 def correlated_query_error(
-    gamma: Any, moments: QueryMoments, noise_variance: float, task_set: Any
+    gamma: Any, moments: ContextMeans, noise_variance: float, task_set: Any
 ) -> float:
     """Mean squared error on noisy query labels, for tasks (k, d) or fresh ones of the sphere."""
     host = np.asarray(to_host(gamma))

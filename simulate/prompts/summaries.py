@@ -33,7 +33,7 @@ from iclimit.problem import Problem
 from iclimit.simulate.arrays import Array, Backend, Generator, row_blocks, to_host
 from iclimit.simulate.prompts.correlated_summaries import sample_correlated_summaries
 from iclimit.simulate.prompts.covariances import times_root
-from iclimit.simulate.prompts.query_errors import QueryMoments, correlated_query_error
+from iclimit.simulate.prompts.query_errors import ContextMeans, correlated_query_error
 from iclimit.simulate.prompts.sampling import (
     context_summary,
     draw_fresh_tasks,
@@ -269,9 +269,9 @@ class SummaryLaw:
         return float(self.backend.xp.mean(errors))
 
     @cached_property
-    def query_moments(self) -> QueryMoments:
+    def query_moments(self) -> ContextMeans:
         """Moments of contexts that the query continues."""
-        return QueryMoments.of(self.problem, self.gates)
+        return ContextMeans.of(self.problem, self.gates)
 
     def moments(self, task_set: Array | None) -> SummaryMoments:
         """Moments of the summaries of Gaussian inputs, as inputs of covariance I/d see them."""
