@@ -4,7 +4,9 @@ import argparse
 import os
 import platform
 import sys
+from datetime import date
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.suite import PAIRS, report, report_noise, report_pairs, run_all, run_pairs
@@ -14,7 +16,7 @@ BEGIN, END = "<!-- results -->", "<!-- end of results -->"
 
 
 def machine() -> str:
-    """Describe processor and libraries."""
+    """Processor, libraries and date."""
     processor = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
@@ -28,7 +30,9 @@ def machine() -> str:
         f"{platform.system()}, Python {platform.python_version()}",
         f"numpy {version('numpy')}, scipy {version('scipy')}, {blas['name']} {blas['version']}",
     ]
-    return "; ".join(parts)
+    if find_spec("torch"):
+        parts[-1] += f", PyTorch {version('torch')}"
+    return "; ".join([*parts, f"{date.today():%Y-%m-%d}"])
 
 
 def main() -> None:

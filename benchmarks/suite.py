@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from statistics import median
 
 from tqdm import tqdm
@@ -31,6 +32,10 @@ PAIRS: dict[str, tuple[str, str, dict[str, float | str]]] = {
     **{
         f"training, N = {context}": ("training", "plain_training", {"context": context})
         for context in CONTEXTS
+    },
+    **{
+        f"training, N = {context}, PyTorch": ("training", "torch_training", {"context": context})
+        for context in (CONTEXTS if find_spec("torch") else ())
     },
     **{
         f"transformer, {layers} layers": ("transformer", "plain_transformer", {"layers": layers})

@@ -198,6 +198,17 @@ def plain_training(context: int, seed: int) -> dict[str, float]:
     return {"seconds": (time.process_time() - start) * STEPS / TIMED_STEPS}
 
 
+def torch_training(context: int, seed: int) -> dict[str, float]:
+    """The plain way in PyTorch, scaled to all its steps."""
+    from benchmarks.plain_training import STEPS
+    from benchmarks.torch_training import train
+
+    train(context, DIM, 2, seed)
+    start = time.process_time()
+    train(context, DIM, TIMED_STEPS, seed)
+    return {"seconds": (time.process_time() - start) * STEPS / TIMED_STEPS}
+
+
 def transformer(layers: int, seed: int) -> dict[str, float]:
     """A diagonal transformer of each depth up to this one, and the last one's held-out loss."""
     from iclimit.simulate.gdpp import Problem, held_out_losses, train_linear_transformer
