@@ -78,7 +78,8 @@ def test_copying_notices_what_is_not_learned(loss, others, label):
         after = TokenSensitivities(own=1.0, following=1.0, others=others)
         value = loss if repeat == 0 else 1.0
         held_out = Estimate(value, 1e-3, 100)
-        return {"loss": held_out, "losses": np.ones(3), "before": after, "after": after}
+        runs = {"loss": held_out, "losses": np.ones(3), "failed": int(loss == 0.9)}
+        return runs | {"before": after, "after": after}
 
     verdict = judged("copying", run, "quick")
     failures = [row.label for row in verdict.failures]

@@ -23,9 +23,16 @@ from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.rows import Rows, bound, call, drawing, note, run
 
 # Dimension, which is the context length too, and the training.  The published ones in
-# ``day``.
+# ``day``.  About one training in four fails: a single run tries again.
 SIZES: dict[str, dict[str, Any]] = {
-    "quick": {"size": 3, "positions": 6, "steps": 2_000, "batch": 96, "learning_rate": 8e-3},
+    "quick": {
+        "size": 3,
+        "positions": 6,
+        "steps": 2_000,
+        "batch": 96,
+        "learning_rate": 8e-3,
+        "attempts": 5,
+    },
     "medium": {"size": 3, "positions": 6, "steps": 4_000, "batch": 128, "learning_rate": 8e-3},
     "full": {"size": 4, "positions": 8, "steps": 20_000, "batch": 256, "learning_rate": 5e-3},
     "day": {"size": 10, "positions": 10, "steps": 10_000, "batch": 2048, "learning_rate": 1e-3},
@@ -57,11 +64,13 @@ def trained_copy(
     batch: int,
     learning_rate: float,
     repeat: int,  # noqa: ARG001 - another repeat is another cell, with another seed
+    attempts: int = 1,
     rng: SeedSequence,
 ) -> dict[str, Any]:
-    """Train a softmax layer and a linear one on separate tokens.
+    """Train a softmax layer and a linear one on separate tokens, again if the training fails.
 
-    Loss on fresh prompts, losses of the training, and what tokens after the first layer depend on.
+    Loss on fresh prompts, losses of the training, what tokens after the first layer depend on, and
+    the number of attempts that failed.
     """
     problem = Problem(dim=size, context=size, input_law="uniform", scale=1)
     network = AttentionNetwork(
@@ -72,22 +81,33 @@ def trained_copy(
         positions=positions,
         init_scale=INIT_SCALE,
     )
-    root, probe_seed = seed_sequences(rng, 2)
-    run = train_network(
-        network,
-        problem,
-        steps=steps,
-        batch=batch,
-        learning_rate=learning_rate,
-        clip=CLIP,
-        patience=steps,
-        held_out=HELD_OUT,
-        rng=root,
-    )
+    first, probe_seed, *others = seed_sequences(rng, 1 + attempts)
+    failed = 0
+    for root in [first, *others]:
+        run = train_network(
+            network,
+            problem,
+            steps=steps,
+            batch=batch,
+            learning_rate=learning_rate,
+            clip=CLIP,
+            patience=steps,
+            held_out=HELD_OUT,
+            rng=root,
+        )
+        if run.held_out.mean <= worst_loss(size):
+            break
+        failed += 1
     prompts = sample_prompts(problem, PROBED, rng=probe_seed)
     start = network.initial(np.random.default_rng(seed_sequences(root, 1)[0]))
     before, after = (token_sensitivities(network, each, prompts) for each in (start, run.weights))
-    return {"loss": run.held_out, "losses": run.losses, "before": before, "after": after}
+    return {
+        "loss": run.held_out,
+        "losses": run.losses,
+        "before": before,
+        "after": after,
+        "failed": failed,
+    }
 
 
 def step_loss(size: int) -> float:
@@ -107,9 +127,10 @@ def best(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def count_failed(runs: list[dict[str, Any]], size: int) -> str:
-    """How many runs failed, in words."""
-    failed = sum(each["loss"].mean > worst_loss(size) for each in runs)
-    return f"{failed} of {len(runs)} seeds failed"
+    """How many trainings failed, in words."""
+    failed = sum(each["failed"] for each in runs)
+    learned = sum(each["loss"].mean <= worst_loss(size) for each in runs)
+    return f"{failed} of {failed + learned} seeds failed"
 
 
 def rows(effort: Effort) -> Rows:
