@@ -80,6 +80,9 @@ class OneLineParser(argparse.ArgumentParser):
             flags = [each[2:].replace("-", "_") for each in self._option_string_actions]
             hint = did_you_mean(flag[1].replace("-", "_"), flags)
             hint = re.sub("mean ([a-z_]+)", lambda m: f"mean --{m[1].replace('_', '-')}", hint)
+            if not hint and (names := self.get_default("parameters")):
+                takes = ", ".join(f"--{name.replace('_', '-')}" for name in names)
+                hint = f"; the parameters here are {takes}"
         self.exit(2, f"{self.prog}: error: {message}{hint}\n")
 
 

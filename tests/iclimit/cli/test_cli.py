@@ -130,6 +130,10 @@ def test_a_figure_is_drawn(tmp_path):
         ("validate rigeless", "got 'rigeless'; did you mean ridgeless?"),
         ("figure double-decent", "got 'double-decent'; did you mean double-descent?"),
         ("curve icl_error --kapa 1", "curve: error: unrecognized arguments: --kapa 1; did"),
+        (
+            "curve gated_error --dim 20",
+            "--dim 20; the parameters here are --alpha, --rho, --forgetting, --drift",
+        ),
         ("curve icl_error --l 1", "did you mean --alpha (context length over dimension)?"),
         ("learning-rate --N 10 --dim 3", "did you mean --context (context length)?"),
         ("train descent --init-scal 1", "did you mean --init-scale?"),
