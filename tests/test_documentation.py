@@ -68,3 +68,15 @@ def test_every_public_function_is_used_in_the_gallery():
     """Its page then links to the examples that use it."""
     examples = "".join(page.read_text("utf-8") for page in (DOCS / "examples").rglob("*.py"))
     assert sorted(set(FUNCTIONS) - set(re.findall(r"\w+", examples))) == []
+
+
+def test_the_version_is_the_same_everywhere():
+    stated = {
+        "CHANGELOG.md": r"^## (\S+)",
+        "CITATION.cff": r"^version: (\S+)",
+        "conda/meta.yaml": r'"ICLIMIT_VERSION", "(\S+)"',
+    }
+    for name, pattern in stated.items():
+        found = re.search(pattern, (ROOT / name).read_text(encoding="utf-8"), re.M)
+        assert found is not None, name
+        assert found[1] == iclimit.__version__, name
