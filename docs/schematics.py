@@ -49,8 +49,9 @@ def draw_curves(
     *,
     log: str = "",
     top: float | None = None,
+    sketch: bool = False,
 ) -> None:
-    """Draw curves without ticks, with their names."""
+    """Draw curves without ticks, with their names; a sketch says that it is one."""
     for (label, y), colour in zip(curves.items(), COLOURS, strict=False):
         ax.plot(x, y, color=colour, label=label)
     for axis in log:
@@ -61,6 +62,8 @@ def draw_curves(
     ax.set(xticks=[], yticks=[])
     ax.set_xlabel(words[0], fontsize=8)
     ax.set_ylabel(words[1], fontsize=8)
+    if sketch:
+        ax.set_title("sketch", fontsize=7, color="0.35", loc="right", pad=2)
     if any(curves):
         ax.legend(fontsize=7, handlelength=1.2, borderaxespad=0.1)
 
@@ -120,6 +123,7 @@ def schematics() -> dict[str, tuple[tuple[str, ...], Callable[[Axes], None]]]:
                 np.arange(1, 13),
                 {"training": np.arange(1, 13) ** -0.9, "tests": np.arange(12, 0, -1) ** -0.9},
                 ("direction", "task variance"),
+                sketch=True,
             ),
         ),
         "finite-size": (
@@ -135,6 +139,7 @@ def schematics() -> dict[str, tuple[tuple[str, ...], Callable[[Axes], None]]]:
                 line,
                 {"prediction": 1 + line**0.9, "limit": np.ones_like(line)},
                 ("$1/d$", "error"),
+                sketch=True,
             ),
         ),
         "fluctuations": (
@@ -150,6 +155,7 @@ def schematics() -> dict[str, tuple[tuple[str, ...], Callable[[Axes], None]]]:
                 spread,
                 {"large $d$": 2 * np.exp(-2 * spread**2), "small $d$": np.exp(-(spread**2) / 2)},
                 ("error of a run", "density"),
+                sketch=True,
             ),
         ),
         "budgets": (
@@ -273,7 +279,7 @@ def schematics() -> dict[str, tuple[tuple[str, ...], Callable[[Axes], None]]]:
             partial(
                 draw_curves,
                 unit,
-                {"before": unit, "after a layer": unit * (1 - 2 * unit / 3) ** 2 * 4},
+                {"before": unit, "after, $\\times 4$": 4 * unit * (1 - 2 * unit / 3) ** 2},
                 ("eigenvalue before", "after"),
             ),
         ),
@@ -301,7 +307,13 @@ def schematics() -> dict[str, tuple[tuple[str, ...], Callable[[Axes], None]]]:
                 "wait at\na plateau",
                 "a direction\nis learnt: drop",
             ),
-            partial(draw_curves, 3 * line, {"": staircase(3 * line)}, ("training time", "loss")),
+            partial(
+                draw_curves,
+                3 * line,
+                {"": staircase(3 * line)},
+                ("training time", "loss"),
+                sketch=True,
+            ),
         ),
         "softmax": (
             (
@@ -331,6 +343,7 @@ def schematics() -> dict[str, tuple[tuple[str, ...], Callable[[Axes], None]]]:
                 {f"$L = {layers}$": (1 + steps / 3) ** -float(layers) for layers in (1, 2, 3)},
                 ("context length", "loss"),
                 log="y",
+                sketch=True,
             ),
         ),
         "lstm": (
@@ -344,6 +357,7 @@ def schematics() -> dict[str, tuple[tuple[str, ...], Callable[[Axes], None]]]:
                     "step of descent": np.full_like(line, 0.5),
                 },
                 ("training", "loss"),
+                sketch=True,
             ),
         ),
         "tied": (
@@ -359,6 +373,7 @@ def schematics() -> dict[str, tuple[tuple[str, ...], Callable[[Axes], None]]]:
                 steps,
                 {"finite context": 0.15 + 0.7**steps, "all data": 0.7**steps + 0.01},
                 ("layers $L$", "loss"),
+                sketch=True,
             ),
         ),
         "untied": (
@@ -383,6 +398,7 @@ def schematics() -> dict[str, tuple[tuple[str, ...], Callable[[Axes], None]]]:
                 line,
                 {"loss": 0.3 + np.exp(-2 * line), "floor": np.full_like(line, 0.3)},
                 ("training steps", "loss"),
+                sketch=True,
             ),
         ),
         "test-time": (
@@ -398,6 +414,7 @@ def schematics() -> dict[str, tuple[tuple[str, ...], Callable[[Axes], None]]]:
                 steps,
                 {"": 0.85**steps + 0.012 * steps},
                 ("steps at test time", "error"),
+                sketch=True,
             ),
         ),
         "contexts": (
@@ -427,6 +444,7 @@ def schematics() -> dict[str, tuple[tuple[str, ...], Callable[[Axes], None]]]:
                 {"linear attention": 1 / (1 + tokens / 10), "delta rule": 0.9**tokens},
                 ("position", "error"),
                 log="y",
+                sketch=True,
             ),
         ),
     }
@@ -439,7 +457,7 @@ def write_schematics(folder: Path) -> None:
         with house_style():
             figure = Figure(figsize=SIZE)
             boxes, curves = figure.subplots(1, 2, width_ratios=[BOXES, 1])
-            figure.subplots_adjust(left=0.0, right=0.99, bottom=0.14, top=0.97, wspace=0.06)
+            figure.subplots_adjust(left=0.0, right=0.99, bottom=0.14, top=0.93, wspace=0.06)
             draw_boxes(boxes, texts)
             draw(curves)
             figure.savefig(folder / f"{name}.svg", metadata={"Date": None})

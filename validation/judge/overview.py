@@ -35,7 +35,7 @@ def draw_deviations(ax: Axes, z: Sequence[float] | np.ndarray) -> None:
     ax.plot(expected, expected, color="0.4", linewidth=0.8)
     ax.plot(expected, found, ".", color=COLOURS[0], markersize=3, label=f"{count:,} comparisons")
     title = "All deviations, against those of chance"
-    finish(ax, "expected of the normal law", "z of theory against runs", title=title, legend="")
+    finish(ax, "z expected by chance", "z of theory against runs", title=title, legend="")
 
 
 def draw_resolutions(ax: Axes, covered: Iterable[Coverage]) -> None:
@@ -51,6 +51,9 @@ def draw_resolutions(ax: Axes, covered: Iterable[Coverage]) -> None:
             label = labels.pop(exact, None) if kept else None
             ax.plot(change, height + offsets[kept], "o", color=colour, markersize=4, label=label)
     ax.set_yticks(range(len(SHELVES)), reversed(SHELVES))
+    ax.set_ylim(-0.6, len(SHELVES) - 0.4)
     title = "Errors of the theory that would be noticed"
-    finish(ax, "change of a function in per cent", "", title=title, legend="")
+    finish(
+        ax, "smallest error of a function that is noticed, per cent", "", title=title, legend=""
+    )
     log_scale(ax, "x")

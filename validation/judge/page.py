@@ -76,7 +76,7 @@ def _evidence(run: ValidationRun) -> str:
     worst, allowed = max(rows, key=lambda each: abs(each[0].z) / each[1])
     tested = [each for each in coverage(run) if each.claim]
     half = _half(tested)
-    noticed = f"; of half of them a change by {half} would have been noticed in simulated runs"
+    noticed = f".  In half of these, simulated runs would have shown an error of {half}"
     return (
         f"{len(rows):,} comparisons, {random:,} of them with simulated runs.  The largest "
         f"deviation is {abs(worst.z):.2f} standard errors where {allowed:.2f} are allowed.  "

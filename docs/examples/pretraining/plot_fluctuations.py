@@ -37,7 +37,7 @@ mean = np.array([each.icl.mean for each in means])
 spread = np.array([each.icl for each in spreads])
 points = np.array([each.icl.samples for each in simulated])
 
-figure, (ax, relative) = plt.subplots(1, 2, figsize=(9.6, 4.2))
+figure, ax = plt.subplots()
 ax.fill_between(taus, mean - spread, mean + spread, alpha=0.3, label="one standard deviation")
 ax.plot(taus, mean, label="prediction at d = 20")
 ax.plot(np.repeat(taus, runs), points.ravel(), ".", color="black", ms=4, label="single runs")
@@ -51,6 +51,7 @@ ax.legend()
 # ridge it diverges at the threshold, faster than the error itself.
 
 tau = np.geomspace(0.2, 10, 400)
+figure, relative = plt.subplots()
 for ridge in (0.0, 0.02, 0.2):
     point = {"tau": tau, "alpha": 2.0, "kappa": 1.5, "rho": 0.1, "ridge": ridge}
     ratio = iclimit.pretraining.error_spread(**point).icl / iclimit.icl_error(**point)
