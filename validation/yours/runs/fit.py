@@ -78,7 +78,7 @@ class RunFit(ParameterFit):
         bars = np.sqrt(np.sum((slopes @ self.precision.covariance) * slopes, axis=1))
         lines = []
         for run, errors, sizes in zip(runs, model.errors(x), bars.reshape(-1, 2), strict=True):
-            true = model.moved(run, logs, whole=True)
+            true = model.moved(run, logs)
             line = {"row": run.rows[0], **run.sizes, "rho": true.rho, "ridge": true.ridge}
             for name, error, bar in zip(("icl", "idg"), errors, sizes, strict=True):
                 line |= {name: float(error), f"{name}_se": float(bar)}

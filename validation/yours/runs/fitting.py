@@ -161,9 +161,9 @@ class RunModel:
             for name in (*LIMIT, "factor")
         }
 
-    def moved(self, run: MeasuredRun, logs: Mapping[str, float], whole: bool) -> MeasuredRun:
-        """The run at other parameters, with integers or without rounding."""
-        return run.at(**changes_by(run, logs, self.absolute, whole))
+    def moved(self, run: MeasuredRun, logs: Mapping[str, float]) -> MeasuredRun:
+        """The run at other parameters."""
+        return run.at(**changes_by(run, logs, self.absolute))
 
     def _log_limits(self, ratios: Mapping[str, np.ndarray]) -> np.ndarray:
         """Logarithms of the limit (..., runs, 2), with the threshold where that of the runs is."""
@@ -183,7 +183,7 @@ class RunModel:
             If there is no finite prediction at a run.
         """
         logs = self.logs(x)
-        runs = [self.moved(run, logs, whole=True) for run in self.runs]
+        runs = [self.moved(run, logs) for run in self.runs]
         predictions = [predict(run) for run in runs]
         for run, prediction in zip(runs, predictions, strict=True):
             if not (prediction.finite and np.all(prediction.mean > 0)):
@@ -204,7 +204,7 @@ class RunModel:
             ends, places = [], []
             for step in (-STEP, STEP):
                 changed = {**logs, name: logs[name] + step}
-                there = [self.moved(run, changed, whole=True) for run in self.runs]
+                there = [self.moved(run, changed) for run in self.runs]
                 ends.append(self._corrections(there, list(map(cheap, there))))
                 places.append(self._places(there)[:, LIMIT.index(name)])
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -264,16 +264,16 @@ def absent(runs: Sequence[MeasuredRun]) -> frozenset[str]:
 
 
 def changes_by(
-    run: MeasuredRun, logs: Mapping[str, float], absolute: Collection[str], whole: bool = True
+    run: MeasuredRun, logs: Mapping[str, float], absolute: Collection[str]
 ) -> dict[str, Any]:
     """Sizes, noise and ridge of a run that are multiplied by these logarithms.
 
-    Of ``absolute`` ones they are the logarithms themselves; ``whole``: sizes are integers.
+    Of ``absolute`` ones they are the logarithms themselves.
     """
     changes: dict[str, Any] = {}
     for size, ratio in RATIOS.items():
         value = run.sizes[size] * math.exp(logs.get(ratio, 0.0))
-        changes[size] = max(1, round(value)) if whole and value < math.inf else value
+        changes[size] = max(1, round(value)) if value < math.inf else value
     for name in ("rho", "ridge"):
         value = 1.0 if name in absolute and name in logs else getattr(run, name)
         changes[name] = value * math.exp(logs.get(name, 0.0)) if value else 0.0

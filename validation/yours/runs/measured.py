@@ -24,6 +24,12 @@ from iclimit.validation.yours.reading import Table, read_table
 # Integers of a run, each with the ratio that may stand for it.
 RATIOS = {"context": "alpha", "tasks": "kappa", "prompts": "tau"}
 
+# All integers, as the columns of a table name them.
+SIZES = ("dim", *RATIOS)
+
+# Estimator of a run, and its arguments by name.
+Setting = tuple[str, tuple[tuple[str, Any], ...]]
+
 # A number is an integer if it is within this relative distance: ratios are written shortly.
 WHOLE = 1e-6
 
@@ -179,9 +185,14 @@ class MeasuredRun:
         return f"{rows}: {sizes} rho={self.rho:g}{ridge}{tests}"
 
     @property
-    def setting(self) -> tuple[object, ...]:
+    def arguments(self) -> dict[str, Any]:
+        """Sizes, noise, ridge and law of the tests, as `simulate_errors` takes them."""
+        return {**self.sizes, "rho": self.rho, "ridge": self.ridge, **self.tests}
+
+    @property
+    def setting(self) -> Setting:
         """What its prediction depends on."""
-        return (*self.sizes.values(), self.rho, self.ridge, self.estimator, *self.tests.values())
+        return self.estimator, tuple(self.arguments.items())
 
     def at(self, **changes: Any) -> MeasuredRun:
         """The run at other sizes, noise variance, ridge or estimator."""

@@ -19,7 +19,6 @@ import numpy as np
 from iclimit.asymptotics.gdpp import ridge_risk
 from iclimit.asymptotics.pretraining import (
     FiniteSizeErrors,
-    FiniteSizeSpread,
     bayes_error,
     dmmse_errors,
     finite_size_errors,
@@ -29,7 +28,7 @@ from iclimit.asymptotics.pretraining import (
 from iclimit.asymptotics.pretraining.icl import both_errors
 from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.simulate.pretraining import SimulatedErrors, simulate_estimator
-from iclimit.validation.yours.runs.measured import ATTENTION, MEASURED, MeasuredRun
+from iclimit.validation.yours.runs.measured import ATTENTION, MEASURED, SIZES, MeasuredRun, Setting
 
 # Fewest and most task sets that are predicted task by task, and by what their number is limited:
 # dimension squared (or times tasks) times the sets.
@@ -98,6 +97,11 @@ class Theory:
     draws: int | None = None
     root: int = 0
     cheap: bool = False
+
+    def law(self, dim: int) -> dict[str, Any]:
+        """Laws of tasks and inputs, as `finite_size_errors` takes them."""
+        structure = self.structure
+        return {"task_law": self.task_law} if structure is None else structure.covariances(dim)
 
 
 @dataclass(frozen=True)
@@ -180,67 +184,52 @@ def predict(run: MeasuredRun, theory: Theory) -> Prediction:
         If there is no prediction at this setting.
     """
     try:
-        sizes, tests = (tuple(each.items()) for each in (run.sizes, run.tests))
-        return _prediction(sizes, run.rho, run.ridge, run.estimator, tests, theory)
+        return _prediction(run.setting, theory)
     except ValueError as error:
         raise ValueError(f"{run.label}: {error}") from None
 
 
 @lru_cache(maxsize=10_000)
-def _prediction(
-    sizes: tuple[tuple[str, Any], ...],
-    rho: float,
-    ridge: float,
-    estimator: str,
-    tests: tuple[tuple[str, Any], ...],
-    theory: Theory,
-) -> Prediction:
+def _prediction(setting: Setting, theory: Theory) -> Prediction:
     """Predict the errors at a setting once: a table may have many rows of it, and explanations."""
-    run = MeasuredRun((), dict(sizes), rho, ridge, {}, estimator=estimator, tests=dict(tests))
-    prediction = _predicted_means(run, theory)
-    known = run.estimator == ATTENTION and run.sizes["dim"] <= LARGEST_DIM and not theory.cheap
-    if not (known and prediction.finite):
-        return prediction
-    try:
-        return replace(prediction, scatter=predicted_scatter(run, theory, SCATTER_SETS).prompts)
-    except ArithmeticError:  # next to a threshold with hardly any ridge
-        return prediction
-
-
-def predicted_scatter(run: MeasuredRun, theory: Theory, draws: int) -> FiniteSizeSpread:
-    """Predict how much the errors of single runs scatter, over so many task sets."""
-    structure, sizes = theory.structure, run.sizes
-    law = {"task_law": theory.task_law}
-    return finite_size_spread(
-        **{**sizes, "rho": run.rho, "ridge": run.ridge, **run.tests},
-        **(law if structure is None else structure.covariances(sizes["dim"])),
-        rng=np.random.SeedSequence(
-            [theory.root, *(0 if size == math.inf else int(size) for size in sizes.values())]
-        ),
-        draws=1 if sizes["tasks"] == math.inf else draws,
-    )
-
-
-def _predicted_means(run: MeasuredRun, theory: Theory) -> Prediction:
-    """Predict the errors of a run and their spread over task sets."""
-    structure, sizes, dim = theory.structure, run.sizes, run.sizes["dim"]
-    numbers = dim * sizes["tasks"] if sizes["tasks"] < math.inf else 0
-    if dim > MOST_DIM or numbers > MOST_NUMBERS:
+    estimator, items = setting
+    numbers = dict(items)
+    dim, tasks = numbers["dim"], numbers["tasks"]
+    size = dim * tasks if tasks < math.inf else 0
+    if dim > MOST_DIM or size > MOST_NUMBERS:
         most = f"a dimension of {MOST_DIM} or task sets of {MOST_NUMBERS:,} numbers"
         raise ValueError(f"predictions go up to {most}")
-    if run.estimator != ATTENTION:
-        return _estimator_prediction(run, theory)
-    seeds = (dim, sizes["tasks"]) if theory.cheap else sizes.values()
+    if estimator != ATTENTION:
+        return _estimator_prediction(estimator, numbers, theory)
+    prediction = _predicted_means(numbers, theory)
+    if dim > LARGEST_DIM or theory.cheap or not prediction.finite:
+        return prediction
+    draws = 1 if tasks == math.inf else SCATTER_SETS
+    seed = np.random.SeedSequence(_seed(theory, numbers, SIZES))
+    try:
+        spread = finite_size_spread(**numbers, **theory.law(dim), rng=seed, draws=draws)
+    except ArithmeticError:  # next to a threshold with hardly any ridge
+        return prediction
+    return replace(prediction, scatter=spread.prompts)
+
+
+def _seed(theory: Theory, numbers: Mapping[str, float], names: Sequence[str]) -> list[int]:
+    """Seed of task sets that are the same wherever these sizes are."""
+    sizes = [numbers[name] for name in names]
+    return [theory.root, *(0 if size == math.inf else int(size) for size in sizes)]
+
+
+def _predicted_means(numbers: Mapping[str, Any], theory: Theory) -> Prediction:
+    """Predict the errors of linear attention and their spread over task sets."""
+    dim, tasks = numbers["dim"], numbers["tasks"]
     arguments = {
-        **{**sizes, "rho": run.rho, "ridge": run.ridge, **run.tests},
-        **({"task_law": theory.task_law} if structure is None else structure.covariances(dim)),
-        "balanced": theory.balanced,
-        "rng": [theory.root, *(0 if size == math.inf else size for size in seeds)],
+        **{**numbers, **theory.law(dim), "balanced": theory.balanced},
+        "rng": _seed(theory, numbers, ("dim", "tasks") if theory.cheap else SIZES),
     }
     draws = theory.draws or _between(SETS, SETS_SIZE // dim**2)
     draws = _between(PAIRED_SETS, FULL_SIZE // dim**2) if theory.cheap else draws
-    draws = 1 if sizes["tasks"] == math.inf else draws
-    full = 1 if draws == 1 else _between(FULL_SETS, FULL_SIZE // (dim * max(dim, sizes["tasks"])))
+    draws = 1 if tasks == math.inf else draws
+    full = 1 if draws == 1 else _between(FULL_SETS, FULL_SIZE // (dim * max(dim, tasks)))
     full = min(full, draws)
     try:
         cheap = finite_size_errors(**arguments, approach="moments", draws=draws)
@@ -267,20 +256,22 @@ def _predicted_means(run: MeasuredRun, theory: Theory) -> Prediction:
     )
 
 
-def _estimator_prediction(run: MeasuredRun, theory: Theory) -> Prediction:
+def _estimator_prediction(
+    estimator: str, numbers: Mapping[str, Any], theory: Theory
+) -> Prediction:
     """Errors of ridge regression, exact, or of dMMSE, simulated: its theory is less sharp."""
-    dim, context, tasks, _ = run.sizes.values()
-    if theory.structure is not None or not run.rho:
+    dim, context, tasks, rho = (numbers[name] for name in ("dim", "context", "tasks", "rho"))
+    if theory.structure is not None or not rho:
         which = "isotropic data and rho > 0"
         raise ValueError(f"Bayes estimators are predicted for {which}")
-    if run.estimator == "ridge" or tasks == math.inf:
-        variance = run.rho * dim  # for inputs of variance 1
+    if estimator == "ridge" or tasks == math.inf:
+        variance = rho * dim  # for inputs of variance 1
         risk = 2 * ridge_risk(variance, noise_variance=variance, context=context, dim=dim) / dim
-        return Prediction(np.full(2, run.rho + float(risk)))
+        return Prediction(np.full(2, rho + float(risk)))
     sets = _between(ESTIMATOR_SETS, ESTIMATOR_SIZE // (context * max(dim, tasks)))
     errors = simulate_estimator(
         "dmmse",
-        **{"dim": dim, "context": context, "tasks": tasks, "rho": run.rho},
+        **{"dim": dim, "context": context, "tasks": tasks, "rho": rho},
         rng=np.random.SeedSequence([theory.root, dim, context, tasks]),
         repeats=ESTIMATOR_SETS[0] if theory.cheap else theory.draws or sets,
         test_prompts=ESTIMATOR_PROMPTS,
