@@ -73,7 +73,7 @@ def operations(dim: int, _context: int, _tasks: float, prompts: int) -> float:
 
 def means(point: Point, repeats: int, seed: int) -> np.ndarray:
     """Mean errors of all plays."""
-    run = simulate_errors(**point.arguments, rng=seed, repeats=PLAYS * repeats)
+    run = simulate_errors(**point.run.arguments, rng=seed, repeats=PLAYS * repeats)
     samples = getattr(run, point.quantity).samples
     return np.asarray(samples.reshape(PLAYS, repeats).mean(axis=1))
 

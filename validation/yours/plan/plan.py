@@ -169,7 +169,7 @@ class Proposal:
     @property
     def dim(self) -> int:
         """Dimension."""
-        return int(self.design.points[0].arguments["dim"])
+        return int(self.design.points[0].run.sizes["dim"])
 
     @property
     def cost(self) -> float:
@@ -179,8 +179,8 @@ class Proposal:
     def row(self) -> dict[str, Any]:
         """Row of the table; sizes that differ between the settings are left out."""
         points, contrast = self.design.points, self.contrast
-        shared = set.intersection(*({*each.sizes.items()} for each in points))
-        numbers = {name: size for name, size in points[0].sizes.items() if (name, size) in shared}
+        sizes = [each.run.sizes.items() for each in points]
+        numbers = dict(pair for pair in sizes[0] if all(pair in each for each in sizes))
         numbers |= {"repeats": self.repeats, "runs": self.repeats * self.design.runs}
         numbers |= {"effect": self.effect, "z": contrast.change / contrast.errors(self.repeats)[0]}
         numbers |= {} if contrast.interval else {"significance": self.significance}
@@ -240,7 +240,7 @@ class RunPlan(Result):
         best = self.best
         return [
             {
-                **point.arguments,
+                **point.run.arguments,
                 **({"runs": best.repeats} if best.repeats > 1 else {}),
                 point.quantity: point.mean,
                 f"{point.quantity}_se": math.sqrt(point.variance / best.repeats),
@@ -258,7 +258,7 @@ class RunPlan(Result):
         best, lines = self.best, []
         for number, point in enumerate(best.design.points):
             seed = 0 if best.design.paired else number
-            numbers = {**point.arguments, "repeats": best.repeats, "rng": seed}
+            numbers = {**point.run.arguments, "repeats": best.repeats, "rng": seed}
             text = ", ".join(
                 f"{name}=float('inf')" if each == math.inf else f"{name}={each!r}"
                 for name, each in numbers.items()

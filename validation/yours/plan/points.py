@@ -15,12 +15,11 @@ from iclimit.asymptotics.pretraining import (
     structured_errors,
 )
 from iclimit.asymptotics.pretraining.finite_size_spread import paired_covariance
-from iclimit.notation import ratios_of, sizes_of
+from iclimit.notation import sizes_of
 from iclimit.simulate.pretraining.cost import estimate_cost
-from iclimit.validation.yours.runs.measured import MEASURED, MeasuredRun
+from iclimit.validation.yours.runs.measured import MEASURED, SIZES, MeasuredRun
 from iclimit.validation.yours.runs.predictions import Prediction, Theory, predict
 
-SIZES = ("dim", "context", "tasks", "prompts")
 TESTS = ("test_alpha", "test_rho")
 UNSIZED = ("rho", "ridge", "test_rho")
 
@@ -44,8 +43,8 @@ class Point:
 
     Attributes
     ----------
-    arguments : dict
-        Integers, noise, ridge and test laws, as `simulate_errors` takes them.
+    run : MeasuredRun
+        A run that has not been measured.
     prediction : Prediction
         Predicted errors.
     covariance : ndarray (2, 2)
@@ -56,33 +55,16 @@ class Point:
         What is measured.
     """
 
-    arguments: Mapping[str, Any]
+    run: MeasuredRun
     prediction: Prediction
     covariance: np.ndarray
     cost: float
     quantity: str
 
     @property
-    def sizes(self) -> dict[str, Any]:
-        """The integers."""
-        return {name: self.arguments[name] for name in SIZES}
-
-    @property
-    def tests(self) -> dict[str, Any]:
-        """Tests that differ from the training."""
-        return {name: each for name, each in self.arguments.items() if "test_" in name}
-
-    @property
-    def pretraining(self) -> dict[str, Any]:
-        """Arguments without the tests."""
-        return {name: each for name, each in self.arguments.items() if "test_" not in name}
-
-    @property
     def ratios(self) -> dict[str, float]:
         """Parameters of the limit that the integers stand for."""
-        numbers = dict(self.arguments)
-        sizes = [name for name in numbers if name in SIZES or name == "test_context"]
-        return ratios_of(**{name: numbers.pop(name) for name in sizes}) | numbers
+        return self.run.ratios | self.run.test_ratios
 
     @property
     def weights(self) -> np.ndarray:
@@ -146,31 +128,31 @@ class Planner:
         numbers = dict(setting)
         ratios = {name: numbers.pop(name) for name in setting if name not in UNSIZED}
         values: dict[str, Any] = {"dim": dim, **sizes_of(dim, **ratios), **numbers}
-        plain = {name: values[name] for name in (*SIZES, "rho", "ridge")}
         tests = {name: each for name, each in values.items() if "test_" in name}
-        options = self.options
-        run = self.run(plain)
+        sizes = {name: values[name] for name in SIZES}
+        plain = MeasuredRun((1,), sizes, values["rho"], values["ridge"], {})
+        run = replace(plain, tests=tests)
         try:
-            prediction = predict(run, self.theory)
+            prediction = predict(plain, self.theory)
             covariance = prediction.spread + prediction.scatter
             if tests and prediction.finite:  # the ratio over a few task sets that are the same
-                sets = {"draws": SHIFTED_SETS, **options}
-                pair = [finite_size_errors(**plain, **each, **sets) for each in (tests, {})]
+                sets = {"draws": SHIFTED_SETS, **self.options}
+                pair = [finite_size_errors(**each.arguments, **sets) for each in (run, plain)]
                 ratio = pair[0].icl.mean / pair[1].icl.mean
                 prediction = prediction.scaled(np.array([ratio, 1.0]))
                 sets["draws"] = SPREAD_SETS
-                covariance = finite_size_spread(**plain, **tests, **sets).covariance
+                covariance = finite_size_spread(**run.arguments, **sets).covariance
         except (ArithmeticError, ValueError) as error:
-            raise NotProposed(str(error).removeprefix(f"{run.label}: ")) from None
+            raise NotProposed(str(error).removeprefix(f"{plain.label}: ")) from None
         if not (prediction.finite and np.all(np.isfinite(covariance))):
             raise NotProposed("the error or its variance is infinite")
         if self.cost is None:
-            cost = estimate_cost(**plain).seconds
+            cost = estimate_cost(**plain.arguments).seconds
         else:
-            cost = float(self.cost(*(plain[name] for name in SIZES)))
+            cost = float(self.cost(*sizes.values()))
             if not 0 < cost < math.inf:
                 raise ValueError(f"cost must return a number > 0 and finite, got {cost!r}")
-        return Point({**plain, **tests}, prediction, covariance, cost, self.quantity)
+        return Point(run, prediction, covariance, cost, self.quantity)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -179,12 +161,7 @@ class Planner:
 
     def paired_variance(self, points: Sequence[Point]) -> float:
         """Variance of the difference of two tests of the same runs."""
-        tests, setting = [point.tests for point in points], points[0].pretraining
+        tests = [point.run.tests for point in points]
+        setting = points[0].run.at(tests={}).arguments
         covariance = paired_covariance(tests, **setting, **self.options, draws=SPREAD_SETS)
         return float(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
-
-    def run(self, arguments: Mapping[str, Any], estimator: str = "attention") -> MeasuredRun:
-        """Run of linear attention, or of a Bayes estimator, that has not been measured."""
-        sizes = {name: arguments[name] for name in SIZES}
-        rho, ridge = arguments["rho"], arguments["ridge"]
-        return MeasuredRun((1,), sizes, rho, ridge, {}, estimator=estimator)

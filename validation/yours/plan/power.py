@@ -18,7 +18,6 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from scipy.special import ndtr, ndtri
 
@@ -26,9 +25,18 @@ from scipy.special import ndtr, ndtri
 MOST_REPEATS = 10**9
 
 
-def scatter(variance: float, rival: float, floor: float, repeats: float) -> tuple[float, float]:
-    """Standard errors under two theories: of one repeat, over the repeats, and a floor."""
-    return math.sqrt(variance / repeats + floor), math.sqrt(rival / repeats + floor)
+# From the repeats to the standard errors if the first or the second theory is true.
+Errors = Callable[[float], tuple[float, float]]
+
+
+def scatter(variances: tuple[float, float], floor: float = 0.0) -> Errors:
+    """Standard errors for these variances of a repeat, and that of the predicted mean."""
+
+    def errors(repeats: float) -> tuple[float, float]:
+        first, second = variances
+        return math.sqrt(first / repeats + floor), math.sqrt(second / repeats + floor)
+
+    return errors
 
 
 @dataclass(frozen=True)
@@ -49,20 +57,8 @@ class Contrast:
 
     change: float
     doubt: float
-    errors: Callable[[float], tuple[float, float]]
+    errors: Errors
     interval: bool = False
-
-    @classmethod
-    def of(
-        cls,
-        change: float,
-        doubt: float,
-        variances: tuple[float, float],
-        floor: float = 0.0,
-        interval: bool = False,
-    ) -> "Contrast":
-        """Contrast with these variances of a repeat and that of the predicted mean."""
-        return cls(change, doubt, partial(scatter, *variances, floor), interval)
 
     def power(self, repeats: float, significance: float) -> float:
         """Probability of the right answer with so many repeats."""

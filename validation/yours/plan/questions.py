@@ -18,7 +18,7 @@ from scipy.interpolate import PchipInterpolator
 from iclimit.checks import check_choice
 from iclimit.validation.yours.least_squares import Precision
 from iclimit.validation.yours.plan.points import TESTS, NotProposed, Planner, Point, Setting
-from iclimit.validation.yours.plan.power import Contrast
+from iclimit.validation.yours.plan.power import Contrast, scatter
 from iclimit.validation.yours.runs.fitting import forecaster
 from iclimit.validation.yours.runs.measured import ESTIMATORS
 from iclimit.validation.yours.runs.predictions import Prediction, predict
@@ -72,7 +72,7 @@ class Design:
 
 def same_runs(points: Sequence[Point]) -> bool:
     """Whether points are tests of the same runs."""
-    return all(point.pretraining == points[0].pretraining for point in points)
+    return len({point.run.at(tests={}).setting for point in points}) == 1
 
 
 def precision(points: Sequence[Point]) -> Design:
@@ -82,7 +82,7 @@ def precision(points: Sequence[Point]) -> Design:
 
     def contrast(effect: float) -> Contrast:
         change = effect * abs(point.mean)
-        return Contrast.of(change, point.doubt, variances, point.floor, interval=True)
+        return Contrast(change, point.doubt, scatter(variances, point.floor), interval=True)
 
     return Design(points, lambda effect: [point.mean * (1 + effect)], contrast)
 
@@ -98,7 +98,7 @@ def difference(planner: Planner, points: Sequence[Point]) -> Design:
     if len(points) > 1 and same_runs(points):  # predictions are multiples of the same one
         floor = points[0].floor * (change / means[0]) ** 2
         variance = planner.paired_variance(points)
-    contrast = Contrast.of(change, doubt, (variance, variance), floor)
+    contrast = Contrast(change, doubt, scatter((variance, variance), floor))
     return Design(points, lambda _: others, lambda _: contrast)
 
 
@@ -106,14 +106,14 @@ def theories(planner: Planner, points: Sequence[Point], against: Against | Setti
     """Tell two theories of the same runs from each other; a mapping is the whole setting."""
     (point,) = points
     if isinstance(against, Mapping):
-        rival = planner.at(against, point.arguments["dim"])
+        rival = planner.at(against, point.run.sizes["dim"])
     elif isinstance(against, str):
-        rival = point.under(predict(planner.run(point.arguments, against), planner.theory))
+        rival = point.under(predict(point.run.at(estimator=against), planner.theory))
     else:
         rival = point.under(own_prediction(against, point))
     change, doubt = abs(point.mean - rival.mean), point.doubt + rival.doubt
     variances, floor = (point.variance, rival.variance), point.floor + rival.floor
-    contrast = Contrast.of(change, doubt, variances, floor)
+    contrast = Contrast(change, doubt, scatter(variances, floor))
     return Design(points, lambda _: [rival.mean], lambda _: contrast)
 
 
@@ -122,7 +122,10 @@ def own_prediction(function: Callable[..., float], point: Point) -> Prediction:
 
     One that takes no size is a limit: it may be off by as much as that of linear attention is.
     """
-    given, named = point.ratios | point.sizes, inspect.signature(function).parameters.values()
+    given, named = (
+        {**point.ratios, **point.run.sizes},
+        inspect.signature(function).parameters.values(),
+    )
     if all(each.kind is not each.VAR_KEYWORD for each in named):
         taken = [each.name for each in named if each.default is each.empty or each.name in given]
         if unknown := [name for name in taken if name not in given]:
@@ -136,7 +139,7 @@ def own_prediction(function: Callable[..., float], point: Point) -> Prediction:
     means, place = point.prediction.mean.copy(), int(point.quantity == "idg")
     means[place] = value + means[1] if point.quantity == "gap" else value
     doubts = np.zeros((2, 2))
-    if not point.sizes.keys() & given.keys():
+    if not point.run.sizes.keys() & given.keys():
         doubts[place, place] = abs(value * (point.mean / float(point.limit()) - 1)) / 2
     return Prediction(means, doubts=doubts)
 
@@ -167,14 +170,14 @@ def transition(points: Sequence[Point], along: str) -> Design:
         weights = changes / variances
         change, doubt = float(weights @ changes), float(abs(weights) @ doubts)
         variance, floor = (float(weights**2 @ each) for each in (variances, floors))
-        return Contrast.of(change, doubt, (variance, variance), floor)
+        return Contrast(change, doubt, scatter((variance, variance), floor))
 
     return Design(points, lambda effect: shifted(effect).tolist(), contrast)
 
 
 def forecast(planner: Planner, points: Sequence[Point], free: Sequence[str]) -> Design:
     """Fit parameters, the worst of them to a relative standard error."""
-    runs = [planner.run(point.arguments) for point in points]
+    runs = [point.run for point in points]
     at = forecaster(runs, free, planner.theory, measured=[planner.quantity])
 
     def errors(repeats: float) -> tuple[float, float]:

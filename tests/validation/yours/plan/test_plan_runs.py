@@ -9,10 +9,10 @@ import pytest
 import iclimit
 from iclimit.cli import main
 from iclimit.validation import check_runs
-from iclimit.validation.yours.plan.points import SIZES, Planner
+from iclimit.validation.yours.plan.points import Planner
 from iclimit.validation.yours.plan.questions import transition
 from iclimit.validation.yours.runs.fitting import forecast_precision
-from iclimit.validation.yours.runs.measured import MeasuredRun
+from iclimit.validation.yours.runs.measured import SIZES, MeasuredRun
 from iclimit.validation.yours.runs.predictions import Theory
 
 SETTING = {"tau": 2.0, "alpha": 1.0, "kappa": 0.5, "rho": 0.2, "ridge": 0.3}
@@ -35,7 +35,7 @@ def test_precision_follows_simulated_scatter():
     """
     best = planned("precision", effect=0.03, dim=16).best
     (point,) = best.design.points
-    run = iclimit.simulate_errors(**point.arguments, rng=1, repeats=400)
+    run = iclimit.simulate_errors(**point.run.arguments, rng=1, repeats=400)
     assert math.sqrt(point.variance) == pytest.approx(np.std(run.icl.samples), rel=0.1)
     assert abs(run.icl.mean - point.mean) < point.doubt + 3 * run.icl.standard_error
     room = 0.03 * point.mean - point.doubt
@@ -91,7 +91,7 @@ def test_tests_of_the_same_runs_are_paired():
     best = planned("difference", against={"test_alpha": 3.0}, repeats=4).best
     first, second = best.design.points
     runs = [
-        iclimit.simulate_errors(**point.arguments, rng=3, repeats=200).icl.samples
+        iclimit.simulate_errors(**point.run.arguments, rng=3, repeats=200).icl.samples
         for point in (first, second)
     ]
     predicted = math.sqrt(
@@ -171,7 +171,7 @@ def test_tests_on_other_contexts_have_other_errors():
     (point,) = longer.design.points
     sizes = {"dim": 12, "context": 12, "tasks": 6, "prompts": 288}
     arguments = sizes | {"rho": 0.2, "ridge": 0.3, "test_context": 48, "test_rho": 0.1}
-    assert point.arguments == arguments
+    assert point.run.arguments == arguments
     run = iclimit.simulate_errors(**arguments, rng=2, repeats=200)
     assert abs(run.icl.mean - point.mean) < point.doubt + 3 * run.icl.standard_error
 
@@ -202,7 +202,7 @@ def test_proposals_are_ranked_by_cost():
     assert costs == sorted(costs)
     assert {row["dim"] for row in plan.rows()} == {12, 16, 24}
     assert plan.rows()[0]["cost"] == pytest.approx(
-        plan.best.repeats * count(*plan.best.design.points[0].sizes.values())
+        plan.best.repeats * count(*plan.best.design.points[0].run.sizes.values())
     )
 
 

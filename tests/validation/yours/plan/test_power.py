@@ -5,21 +5,21 @@ import math
 import numpy as np
 import pytest
 
-from iclimit.validation.yours.plan.power import Contrast
+from iclimit.validation.yours.plan.power import Contrast, scatter
 
 SIMULATED = 200_000
 """Random contrasts: a power of 0.9 has a standard error of 0.0007."""
 
 
 def test_five_sigma_with_power_95_per_cent_takes_44_variances():
-    contrast = Contrast.of(1.0, 0.0, (1.0, 1.0))
+    contrast = Contrast(1.0, 0.0, scatter((1.0, 1.0)))
     assert contrast.least_repeats(5.0, 0.95) == math.ceil((5 + 1.6448536) ** 2)
-    halved = Contrast.of(1.5, 1.0, (1.0, 1.0))  # the doubt is subtracted
+    halved = Contrast(1.5, 1.0, scatter((1.0, 1.0)))  # the doubt is subtracted
     assert halved.least_repeats(5.0, 0.95) == math.ceil(4 * (5 + 1.6448536) ** 2)
 
 
 def test_precision_is_a_confidence_interval():
-    contrast = Contrast.of(0.1, 0.0, (1.0, 1.0), interval=True)
+    contrast = Contrast(0.1, 0.0, scatter((1.0, 1.0)), interval=True)
     assert contrast.least_repeats(0.0, 0.95) == math.ceil((1.959964 / 0.1) ** 2)
     assert contrast.power(100, 0.0) == pytest.approx(0.6826895, abs=1e-7)
 
@@ -27,7 +27,7 @@ def test_precision_is_a_confidence_interval():
 @pytest.mark.parametrize("interval", [False, True])
 @pytest.mark.parametrize("variances", [(1.0, 1.0), (0.3, 2.0), (2.0, 0.3)])
 def test_repeats_and_power_are_inverse(variances, interval):
-    contrast = Contrast.of(0.2, 0.05, variances, 1e-4, interval)
+    contrast = Contrast(0.2, 0.05, scatter(variances, 1e-4), interval)
     for significance, power in ((2.0, 0.8), (5.0, 0.99)):
         repeats = contrast.least_repeats(significance, power)
         assert contrast.power(repeats, significance) >= power
@@ -35,7 +35,7 @@ def test_repeats_and_power_are_inverse(variances, interval):
 
 
 def test_significance_and_power_are_inverse():
-    contrast = Contrast.of(0.2, 0.05, (0.3, 2.0), 1e-4)
+    contrast = Contrast(0.2, 0.05, scatter((0.3, 2.0), 1e-4))
     for repeats in (3, 40, 900):
         for power in (0.1, 0.5, 0.95):
             assert contrast.power(repeats, contrast.significance(repeats, power)) == pytest.approx(
@@ -44,8 +44,8 @@ def test_significance_and_power_are_inverse():
 
 
 def test_no_repeats_suffice_within_the_doubt_or_the_error_of_the_prediction():
-    assert Contrast.of(0.2, 0.2, (1.0, 1.0)).least_repeats(1.0, 0.9) is None
-    assert Contrast.of(0.2, 0.0, (1.0, 1.0), 0.1**2).least_repeats(1.0, 0.9) is None
+    assert Contrast(0.2, 0.2, scatter((1.0, 1.0))).least_repeats(1.0, 0.9) is None
+    assert Contrast(0.2, 0.0, scatter((1.0, 1.0), 0.1**2)).least_repeats(1.0, 0.9) is None
 
 
 def test_power_is_that_of_simulated_decisions():
@@ -62,5 +62,5 @@ def test_power_is_that_of_simulated_decisions():
         measured = sign * change + errors[0] * generator.standard_normal(SIMULATED)
         excluded = np.abs(measured) > z * errors[1] + doubt
         shares.append(np.mean(excluded))
-    power = Contrast.of(change, doubt, variances, floor).power(repeats, z)
+    power = Contrast(change, doubt, scatter(variances, floor)).power(repeats, z)
     assert power == pytest.approx(min(shares), abs=0.004)
