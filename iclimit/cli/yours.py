@@ -20,8 +20,7 @@ from iclimit.tables import rows_text
 
 if TYPE_CHECKING:
     from iclimit.problem import Problem
-    from iclimit.validation import CurveCheck, CurveFit, RunFit
-    from iclimit.validation.yours.runs.check import RunCheck
+    from iclimit.validation import CurveCheck, CurveFit, RunCheck, RunFit
 
 Checked = TypeVar("Checked", "RunCheck", "RunFit", "CurveCheck", "CurveFit")
 

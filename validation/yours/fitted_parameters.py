@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import chdtrc
 
+from iclimit.checks import check_choice
 from iclimit.drawing import Axes, Figure, finish, panels
 from iclimit.notation import PARAMETERS
 from iclimit.results import Result
 from iclimit.statistics import FALSE_ALARM
 from iclimit.tables import aligned
-from iclimit.validation.yours.least_squares import LEVELS, Precision, Profile
+from iclimit.validation.yours.least_squares import (
+    LEVELS,
+    Bounds,
+    Precision,
+    Profile,
+    Residuals,
+    profile,
+)
 
 # Parameters that are known by themselves, not by their logarithms.
 LINEAR = ("offset",)
@@ -51,16 +60,38 @@ class FittedParameter:
     factor: bool
 
 
-def fitted_parameter(
-    name: str, curve: Profile, unit: float, error: float, *, start: float, factor: bool
-) -> FittedParameter:
-    """Parameter from its profile over the logarithm of its value in this unit."""
-    ends = [end for level in LEVELS for end in curve.interval(level)]
-    numbers = np.array([curve.values[curve.best], *ends])
-    numbers = numbers if name in LINEAR else unit * np.exp(numbers)
-    value, low_68, high_68, low_95, high_95 = numbers.tolist()
-    error *= 1.0 if name in LINEAR else value
-    return FittedParameter(name, value, error, low_68, high_68, low_95, high_95, start, factor)
+def check_free(free: str | Sequence[str], known: Collection[str]) -> tuple[str, ...]:
+    """Names of free parameters, at least one and none twice."""
+    names = (free,) if isinstance(free, str) else tuple(free)
+    for name in names:
+        check_choice("free", name, known)
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"free must be one or more different names, got {free!r}")
+    return names
+
+
+def profiled(
+    residuals: Residuals,
+    best: np.ndarray,
+    known: Precision,
+    bounds: Bounds,
+    stated: Mapping[str, tuple[float, float, bool]],
+) -> tuple[list[FittedParameter], dict[str, Profile]]:
+    """Parameters with intervals by their profiles of chi-square, and these profiles.
+
+    ``stated`` has the unit of each parameter, where its search began, and whether it is a factor.
+    """
+    parameters, profiles = [], {}
+    for index, (name, error) in enumerate(known.standard_errors.items()):
+        unit, start, factor = stated[name]
+        curve = profiles[name] = profile(residuals, best, index, error, bounds)
+        ends = [end for level in LEVELS for end in curve.interval(level)]
+        numbers = np.array([curve.values[curve.best], *ends])
+        numbers = numbers if name in LINEAR else unit * np.exp(numbers)
+        value, *intervals = numbers.tolist()
+        error *= 1.0 if name in LINEAR else value
+        parameters.append(FittedParameter(name, value, error, *intervals, start, factor))
+    return parameters, profiles
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -78,6 +78,10 @@ class Precision(Result):
         """Standard errors by name: relative ones of what is known by its logarithm."""
         return dict(zip(self.names, np.sqrt(np.diag(self.covariance)).tolist(), strict=True))
 
+    def error_bars(self, slopes: np.ndarray) -> np.ndarray:
+        """Standard errors (n,) of functions of the parameters with these slopes (n, p)."""
+        return np.asarray(np.sqrt(np.sum((slopes @ self.covariance) * slopes, axis=1)))
+
     @property
     def correlations(self) -> np.ndarray:
         """Correlations (p, p)."""

@@ -25,7 +25,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from iclimit.checks import check_choice
 from iclimit.drawing import Axes
 from iclimit.validation.yours.curves.check import check_curve, draw_curves, read_with_setting
 from iclimit.validation.yours.curves.rows import CurveRow, compare_curves
@@ -37,15 +36,8 @@ from iclimit.validation.yours.curves.theory import (
     Weights,
     predict_curve,
 )
-from iclimit.validation.yours.fitted_parameters import ParameterFit, fitted_parameter
-from iclimit.validation.yours.least_squares import (
-    Bounds,
-    Precision,
-    Profile,
-    follow,
-    profile,
-    values_and_slopes,
-)
+from iclimit.validation.yours.fitted_parameters import ParameterFit, check_free, profiled
+from iclimit.validation.yours.least_squares import Bounds, Precision, follow, values_and_slopes
 
 # What may be free; ``eigenvalues`` stands for one parameter each.
 FREE = (
@@ -154,11 +146,7 @@ def fit_curve(table: Any, free: str | Sequence[str] = ("init_scale",), **stated:
     >>> fit.holds, 0.0005 < fit.values["init_scale"] < 0.002
     (True, True)
     """
-    names = (free,) if isinstance(free, str) else tuple(free)
-    for name in names:
-        check_choice("free", name, FREE)
-    if not names or len(set(names)) < len(names):
-        raise ValueError(f"free must be one or more different names, got {free!r}")
+    names = check_free(free, FREE)
     given = signature(check_curve).bind(table, **stated)
     given.apply_defaults()
     curves, axis, left_out, setting, initial, draws, seed = read_with_setting(**given.arguments)
@@ -176,19 +164,12 @@ def fit_curve(table: Any, free: str | Sequence[str] = ("init_scale",), **stated:
             with suppress(ValueError):  # there is nothing to compare, or no theory
                 found.append(search(move))
         model, x, known = min(found, key=lambda each: _misfit(*each[:2]))
-    profiles, parameters = _profiles(model, x, known, bounds, setting)
-    return CurveFit(
-        parameters,
-        float(np.sum(model.residuals(x) ** 2)),
-        len(model.rows),
-        known,
-        profiles,
-        left_out,
-        model.rows,
-        curves,
-        model.theory,
-        axis,
-    )
+    values = {name: _stated(name, setting) for name in every}
+    starts = {name: (value, value, False) for name, value in values.items()}
+    parameters, profiles = profiled(model.residuals, x, known, bounds, starts)
+    chi_square, count = float(np.sum(model.residuals(x) ** 2)), len(model.rows)
+    found = parameters, chi_square, count, known, profiles, left_out
+    return CurveFit(*found, model.rows, curves, model.theory, axis)
 
 
 def _search(
@@ -405,15 +386,3 @@ def _correlations(
     correlations = covariance / np.outer(errors, errors)
     np.fill_diagonal(correlations, 1.0)
     return correlations
-
-
-def _profiles(
-    model: CurveModel, x: np.ndarray, known: Precision, bounds: Bounds, setting: CurveSetting
-) -> tuple[dict[str, Profile], list[Any]]:
-    """Profiles by name, and parameters with their intervals."""
-    profiles, parameters = {}, []
-    for index, (name, error) in enumerate(known.standard_errors.items()):
-        curve = profiles[name] = profile(model.residuals, x, index, error, bounds)
-        start = _stated(name, setting)
-        parameters.append(fitted_parameter(name, curve, start, error, start=start, factor=False))
-    return profiles, parameters

@@ -17,6 +17,7 @@ from iclimit.drawing import Axes, Figure
 from iclimit.results import Result
 from iclimit.simulate.arrays import Seed
 from iclimit.tables import aligned, entry, write_rows
+from iclimit.validation.yours.fitted_parameters import check_free
 from iclimit.validation.yours.plan.figure import draw_plan, draw_power
 from iclimit.validation.yours.plan.points import TESTS, Cost, NotProposed, Planner
 from iclimit.validation.yours.plan.power import Contrast
@@ -30,7 +31,7 @@ from iclimit.validation.yours.plan.questions import (
     theories,
     transition,
 )
-from iclimit.validation.yours.runs.fitting import check_free
+from iclimit.validation.yours.runs.fitting import FREE
 from iclimit.validation.yours.runs.measured import MEASURED
 from iclimit.validation.yours.runs.predictions import Theory
 
@@ -429,7 +430,7 @@ def plan_runs(
     fixed |= {"repeats": repeats, "max_cost": max_cost}
     check_arguments(**given(**fixed))
     if question == "forecast":
-        for name in check_free(free):
+        for name in check_free(free, FREE):
             if name in ("rho", "ridge") and not np.all(rho if name == "rho" else ridge):
                 raise ValueError(f"{name} must be > 0 to be fitted within a share of it, got 0")
     elif free:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,159 +12,17 @@ from tqdm.auto import tqdm
 from iclimit.asymptotics.checks import check_integers
 from iclimit.asymptotics.pretraining.finite_size import TASK_LAWS
 from iclimit.asymptotics.pretraining.structure import Spectrum, parse_structure
-from iclimit.checks import check_choice
-from iclimit.drawing import Axes, Figure
-from iclimit.results import Result
+from iclimit.checks import check_choice, given
 from iclimit.simulate.arrays import Seed
-from iclimit.tables import plain
 from iclimit.units import Convention, get_convention
-from iclimit.validation.judge.verdict import Verdict
 from iclimit.validation.yours.runs.explanations import Fit, explain
-from iclimit.validation.yours.runs.figure import draw_check, draw_errors
-from iclimit.validation.yours.runs.judgement import (
-    ChiSquare,
-    RowDeviation,
-    ZDistribution,
-    chi_square,
-    compare_run,
-    verdict,
-)
-from iclimit.validation.yours.runs.measured import MEASURED, MeasuredRun, read_runs
+from iclimit.validation.yours.runs.judgement import RowDeviation, compare_run, verdict
+from iclimit.validation.yours.runs.measured import MeasuredRun, read_runs
 from iclimit.validation.yours.runs.predictions import Prediction, Theory, limits, predict
-from iclimit.validation.yours.runs.report import (
-    outcome_lines,
-    row_numbers,
-    scatter_hint,
-    summary_lines,
-    table_lines,
-)
-from iclimit.validation.yours.runs.scatter import ScatterRatio, scatter_lines, scatter_ratios
+from iclimit.validation.yours.runs.report import RunCheck
+from iclimit.validation.yours.runs.scatter import scatter_hints, scatter_ratios
 
 TASK_SETS = ("many", "one")
-
-
-@dataclass(frozen=True, repr=False)
-class RunCheck(Result):
-    """A table of results, compared with the theory (`check_runs`).
-
-    Attributes
-    ----------
-    deviations : list of RowDeviation
-        What was measured and predicted, row by row.
-    limits : list of dict
-        Asymptotic errors of the rows by name.
-    fits : list of Fit
-        All explanations with which the table agrees, the likeliest first, with likelihoods.  Empty
-        where nothing contradicts the theory, or nothing that was tried explains it.
-    tried : int
-        How many explanations were tried.
-    hints : list of str
-        What else is remarkable, such as a scatter far below the error bars.
-    notes : list of str
-        What was assumed.
-    theory : Theory
-        What the table was compared with.
-    scatter : dict of ScatterRatio
-        By error: whether runs scatter as predicted, where the table says how they do.
-    """
-
-    deviations: list[RowDeviation]
-    limits: list[dict[str, float]]
-    fits: list[Fit]
-    tried: int
-    hints: list[str]
-    notes: list[str]
-    theory: Theory
-    scatter: dict[str, ScatterRatio]
-
-    @cached_property
-    def verdict(self) -> Verdict:
-        """Verdict on all z, their sum of squares, and a common factor of each error."""
-        return verdict(self.deviations, self.draw_figure, self.notes)
-
-    @property
-    def judged(self) -> int:
-        """Number of measured errors that have a z."""
-        return self.chi_square.count
-
-    @property
-    def holds(self) -> bool | None:
-        """Whether nothing contradicts the theory; None if nothing was judged."""
-        return self.verdict.holds if self.judged else None
-
-    @cached_property
-    def chi_square(self) -> ChiSquare:
-        """Sum of squares of all z."""
-        return chi_square(self.deviations)
-
-    @cached_property
-    def z(self) -> dict[str, ZDistribution]:
-        """Distribution of z over the rows, for each error."""
-        scores = {
-            name: [row.comparisons[name].z for row in self.deviations if name in row.comparisons]
-            for name in MEASURED
-        }
-        return {name: ZDistribution.of(values) for name, values in scores.items() if values}
-
-    @property
-    def resolutions(self) -> dict[str, float]:
-        """For each error, the least common relative deviation that would have been noticed."""
-        return {of.rpartition(".")[2]: value for of, value in self.verdict.resolutions.items()}
-
-    def rows(self) -> list[dict[str, Any]]:
-        """What was measured, with limits, predictions, deviations and z, row by row."""
-        return list(map(row_numbers, self.deviations, self.limits))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain lists and numbers, for JSON."""
-        total, judged = self.chi_square, self.verdict
-        entries: dict[str, Any] = plain(
-            {
-                "holds": self.holds,
-                "judged": self.judged,
-                "chi_square": vars(total) | {"p_value": total.p_value},
-                "z": self.z,
-                "resolutions": self.resolutions,
-                "failures": [
-                    {"label": row.label, "z": row.z, "accepted": judged.threshold(row)}
-                    for row in judged.failures
-                ],
-                "fits": [vars(fit) | {"chi_square": fit.chi_square.value} for fit in self.fits],
-                "explanations_tried": self.tried,
-                "scatter": {
-                    name: {"ratio": each.ratio, "p_value": each.p_value, "holds": each.holds}
-                    for name, each in self.scatter.items()
-                },
-                "hints": self.hints,
-                "notes": self.notes,
-                "rows": self.rows(),
-            }
-        )
-        return entries
-
-    def draw(self, ax: Axes) -> None:
-        """Draw the errors on predicted curves, by the most varied parameter."""
-        draw_errors(ax, self.deviations, self.theory)
-
-    def draw_figure(self, figure: Figure, /, **_: Any) -> list[Axes]:
-        """Draw the errors on predicted curves, z by row, and the conclusions."""
-        sentences = outcome_lines(self.verdict, self.fits, self.tried) if self.judged else []
-        draw_check(figure, self.deviations, self.verdict, self.theory, sentences)
-        return figure.axes
-
-    def __str__(self) -> str:
-        """Table of the rows, and what they say together."""
-        return "\n".join([*table_lines(self.deviations, self.limits), *self.conclusions])
-
-    @property
-    def conclusions(self) -> list[str]:
-        """What all rows say together, in sentences."""
-        if not self.judged:
-            reason = "No row has a standard error and a finite prediction"
-            return [f"{reason}: nothing is judged.", *self.notes]
-        summary = summary_lines(self.chi_square, self.z, self.resolutions)
-        outcome = outcome_lines(self.verdict, self.fits, self.tried)
-        return [*summary, *outcome, *self.hints, *self.notes]
 
 
 def check_runs(
@@ -273,23 +129,9 @@ def check_runs(
     >>> check.holds
     True
     """
-    runs, theory, units, one_set = read_with_theory(
-        table,
-        columns=columns,
-        ignore=ignore,
-        parameters=parameters,
-        convention=convention,
-        rounding=rounding,
-        ddof=ddof,
-        task_sets=task_sets,
-        balanced=balanced,
-        task_law=task_law,
-        task_spectrum=task_spectrum,
-        test_spectrum=test_spectrum,
-        input_spectrum=input_spectrum,
-        draws=draws,
-        rng=rng,
-    )
+    stated = dict(locals())
+    del stated["progress"]
+    runs, theory, units, one_set = read_with_theory(**stated)
     bar = tqdm(runs, disable=not progress, unit="row", desc="predicting", leave=False)
     rows, unpredicted = [], []
     for run in bar:
@@ -305,10 +147,9 @@ def check_runs(
         fits, tried = explain(rows, theory, one_set=one_set, progress=progress)
     notes = unpredicted + _notes(rows, units)
     scatter = scatter_ratios(rows, one_set=one_set)
-    hints = scatter_lines(scatter) + scatter_hint(rows)
-    return RunCheck(
-        rows, limits(runs, theory.structure), fits, tried, hints, notes, theory, scatter
-    )
+    hints = scatter_hints(rows, scatter)
+    errors = limits(runs, theory.structure)
+    return RunCheck(rows, errors, fits, tried, hints, notes, theory, scatter)
 
 
 def read_with_theory(
@@ -329,14 +170,10 @@ def read_with_theory(
 
     Arguments and errors are those of `check_runs`; ``reading`` is for `read_runs`.
     """
-    for name, value, choices in (
-        ("task_sets", task_sets, TASK_SETS),
-        ("task_law", task_law, (None, *TASK_LAWS)),
-    ):
-        if value is not None:
-            check_choice(name, value, [each for each in choices if each])
-    if draws is not None:
-        check_integers(draws=draws)
+    check_choice("task_sets", task_sets, TASK_SETS)
+    if task_law is not None:
+        check_choice("task_law", task_law, TASK_LAWS)
+    check_integers(**given(draws=draws))
     if task_sets == "one" and draws == 1:
         raise ValueError(f"draws must be >= 2 for the spread over task sets, got {draws}")
     units = get_convention(convention)

@@ -102,10 +102,6 @@ class Fit:
     likelihood: float = 1.0
 
 
-# Mistakes without a fitted value by their text, with predictions of the true errors.
-_Predicted = dict[str, tuple[Mistake, list[Prediction]]]
-
-
 class _Table:
     """Rows of a table, and what they would be if a mistake was made."""
 
@@ -172,10 +168,14 @@ def _misfit(row: Comparison) -> float:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A mistake, also in words, with twice its negative log-likelihood and its fitted value."""
+    """A mistake, also in words, with twice its negative log-likelihood and its fitted value.
+
+    Predictions are of the true errors of the rows that are tried first.
+    """
 
     mistake: Mistake
     text: str
+    predictions: Sequence[Prediction]
     misfit: float
     penalty: float = 0.0
     values: tuple[float, float, float] | None = None
@@ -201,44 +201,35 @@ def explain(
     table = _Table(rows, theory, one_set)
     screened = _Table(rows[:: math.ceil(len(rows) / SCREENED_ROWS)], theory, one_set)
     tried = mistakes([row.run for row in rows], theory, one_set=one_set)
-    fits = list(_rearranged(table))
-    fast = [each for each in tried if not each.slow]
-    slow = [each for each in tried if each.slow]
-    predicted: _Predicted = {}
-
-    def explanations(chosen: Sequence[Mistake], kept: _Predicted) -> Iterator[Fit]:
-        candidates = []
-        for mistake in tqdm(chosen, disable=not progress, desc="trying mistakes", leave=False):
-            with suppress(ValueError):  # there is no prediction
-                if mistake.free:
-                    candidates.append(_fitted(screened, mistake))
-                else:
-                    candidates.append(_tried(screened, mistake, kept))
-        return _confirmed(table, screened, candidates)
-
-    fits += explanations(fast, predicted)
+    fits, count = list(_rearranged(table)), len(tried)
+    fast = list(_candidates(screened, [each for each in tried if not each.slow], progress))
+    fits += _confirmed(table, screened, fast)
     if not fits or max(row.run.sizes["dim"] for row in rows) <= SLOW_DIM:
-        fits += explanations(slow, {})
+        slow = _candidates(screened, [each for each in tried if each.slow], progress)
+        fits += _confirmed(table, screened, list(slow))
     if not fits:
-        pairs = list(_pairs(predicted))
-        penalty = 2 * math.log(len(tried))
-        candidates = list[_Candidate]()
-        for pair, predictions in pairs:
-            misfit = screened.misfit(screened.changed(pair, math.nan, predictions))
-            candidates.append(_Candidate(pair, pair.text, misfit, penalty))
-        fits += _confirmed(table, screened, candidates)
-        tried += [pair for pair, _ in pairs]
+        pairs = list(_pairs(screened, fast, 2 * math.log(count)))
+        fits += _confirmed(table, screened, pairs)
+        count += len(pairs)
     fits.sort(key=lambda fit: fit.misfit)
     best = fits[0].misfit if fits else 0.0
-    return [replace(fit, likelihood=math.exp((best - fit.misfit) / 2)) for fit in fits], len(tried)
+    return [replace(fit, likelihood=math.exp((best - fit.misfit) / 2)) for fit in fits], count
 
 
-def _tried(table: _Table, mistake: Mistake, predicted: _Predicted) -> _Candidate:
-    """A mistake without a fitted value; its predictions are kept."""
+def _candidates(
+    table: _Table, mistakes: Sequence[Mistake], progress: bool
+) -> Iterator[_Candidate]:
+    """Mistakes of which there are predictions, with their likelihoods."""
+    for mistake in tqdm(mistakes, disable=not progress, desc="trying mistakes", leave=False):
+        with suppress(ValueError):  # there is no prediction
+            yield _fitted(table, mistake) if mistake.free else _tried(table, mistake)
+
+
+def _tried(table: _Table, mistake: Mistake) -> _Candidate:
+    """A mistake without a fitted value."""
     predictions = table.predictions(mistake, math.nan, cheap=True)
-    predicted[mistake.text] = mistake, predictions
     misfit = table.misfit(table.changed(mistake, math.nan, predictions))
-    return _Candidate(mistake, mistake.text, misfit)
+    return _Candidate(mistake, mistake.text, predictions, misfit)
 
 
 def _fitted(table: _Table, mistake: Mistake) -> _Candidate:
@@ -261,7 +252,7 @@ def _fitted(table: _Table, mistake: Mistake) -> _Candidate:
     span = f"{lower:.4g} or more" if above else f"{lower:.4g} to {upper:.4g}"
     span = f"{upper:.4g} or less" if below else span
     text = mistake.text.format(f"{value:.4g} ({span})")
-    return _Candidate(mistake, text, misfit, penalty, (value, lower, upper))
+    return _Candidate(mistake, text, predictions, misfit, penalty, (value, lower, upper))
 
 
 def _judged_run(row: RowDeviation) -> MeasuredRun:
@@ -271,15 +262,18 @@ def _judged_run(row: RowDeviation) -> MeasuredRun:
     return replace(row.run, errors=errors, correlation=row.run.correlation if paired else None)
 
 
-def _pairs(predicted: _Predicted) -> Iterator[tuple[Mistake, list[Prediction]]]:
-    """Pairs of a mistake in what was reported and one in the settings, with predictions."""
-    fixed = list(predicted.values())
-    for reported, _ in fixed:
-        if reported in ERRORS:
-            for mistake, predictions in fixed:
-                if mistake.outcome is None and not mistake.widens:
-                    text = f"{reported.text}, and {mistake.text}"
-                    yield replace(mistake, text=text, outcome=reported.outcome), predictions
+def _pairs(
+    table: _Table, candidates: Sequence[_Candidate], penalty: float
+) -> Iterator[_Candidate]:
+    """Pairs of a mistake in what was reported and one in the settings."""
+    fixed = [each for each in candidates if not each.mistake.free]
+    for reported in (each.mistake for each in fixed if each.mistake in ERRORS):
+        for each in fixed:
+            if each.mistake.outcome is None and not each.mistake.widens:
+                text = f"{reported.text}, and {each.text}"
+                pair = replace(each.mistake, text=text, outcome=reported.outcome)
+                misfit = table.misfit(table.changed(pair, math.nan, each.predictions))
+                yield _Candidate(pair, text, each.predictions, misfit, penalty)
 
 
 def _confirmed(table: _Table, screened: _Table, candidates: Sequence[_Candidate]) -> Iterator[Fit]:

@@ -13,15 +13,15 @@ from tqdm.auto import tqdm
 
 from iclimit.drawing import COLOURS, Axes, draw_points, finish
 from iclimit.results import Table
-from iclimit.validation.yours.fitted_parameters import ParameterFit, fitted_parameter
-from iclimit.validation.yours.least_squares import profile, values_and_slopes
+from iclimit.validation.yours.fitted_parameters import ParameterFit, check_free, profiled
+from iclimit.validation.yours.least_squares import values_and_slopes
 from iclimit.validation.yours.runs.check import read_with_theory
 from iclimit.validation.yours.runs.figure import whole_numbers
 from iclimit.validation.yours.runs.fitting import (
+    FREE,
     LIMIT,
     Measurements,
     RunModel,
-    check_free,
     fit_model,
     fit_residuals,
     precision,
@@ -32,6 +32,10 @@ from iclimit.validation.yours.runs.predictions import predict
 
 # Where the search begins for free parameters that the table does not have.
 STARTS = {"tau": 2.0, "alpha": 1.0, "kappa": 1.0, "rho": 0.1}
+
+
+# Free parameters that a table says nothing of: factors, which are 1.
+NEUTRAL = ("factor", "task_norm")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -75,9 +79,9 @@ class RunFit(ParameterFit):
         x, logs = self._best, model.logs(self._best)
         model = model.centred(x, partial(predict, theory=theory))
         _, slopes = values_and_slopes(lambda x: model.errors(x).reshape(len(x), -1), x)
-        bars = np.sqrt(np.sum((slopes @ self.precision.covariance) * slopes, axis=1))
+        bars = self.precision.error_bars(slopes).reshape(-1, 2)
         lines = []
-        for run, errors, sizes in zip(runs, model.errors(x), bars.reshape(-1, 2), strict=True):
+        for run, errors, sizes in zip(runs, model.errors(x), bars, strict=True):
             true = model.moved(run, logs)
             line = {"row": run.rows[0], **run.sizes, "rho": true.rho, "ridge": true.ridge}
             for name, error, bar in zip(("icl", "idg"), errors, sizes, strict=True):
@@ -90,7 +94,7 @@ class RunFit(ParameterFit):
         data = self._data
         fitted = data.predicted(self._model.errors(self._best))
         _, slopes = values_and_slopes(lambda x: data.predicted(self._model.errors(x)), self._best)
-        band = np.sqrt(np.sum((slopes @ self.precision.covariance) * slopes, axis=1))
+        band = self.precision.error_bars(slopes)
         ratio, bars = data.values - fitted, np.sqrt(np.diag(data.covariance))
         numbers = np.array([self._model.runs[row].rows[0] for row in data.rows])
         for name, colour in zip(MEASURED, COLOURS, strict=False):
@@ -105,12 +109,15 @@ class RunFit(ParameterFit):
         whole_numbers(ax)
 
 
-def _stated(model: RunModel, name: str) -> float | None:
-    """What all rows say of a parameter; 1 for a factor and 0 for an offset."""
-    if name in ("factor", "task_norm", "offset"):
-        return float(name != "offset")
-    values = [run.ratios[name] for run in model.runs]
-    return float(values[0]) if max(values) <= min(values) * (1 + 1e-9) else None
+def _stated(model: RunModel, index: int) -> tuple[float, float, bool]:
+    """Unit of a parameter, what the table says of it, and whether it is a factor of the rows."""
+    name, start = model.free[index], float(model.start[index])
+    if name == "offset":
+        return 1.0, start + 0.0, False
+    values = [1.0] if name in NEUTRAL else [run.ratios[name] for run in model.runs]
+    factor = max(values) > min(values) * (1 + 1e-9)
+    unit = 1.0 if factor or name in model.absolute else float(values[0]) or 1.0
+    return unit, unit * math.exp(start), factor
 
 
 def fit_runs(
@@ -167,48 +174,23 @@ def fit_runs(
     >>> round(fit.values["rho"], 2)
     0.2
     """
-    names = check_free(free)
+    names = check_free(free, FREE)
     starts = {name: STARTS[name] for name in names if name in STARTS}
     runs, theory, units, one_set = read_with_theory(table, **reading, starts=starts)
     if any(run.estimator != ATTENTION for run in runs):
         raise ValueError(
             "estimator must be 'attention' in all rows: only its parameters are fitted"
         )
-    steps = tqdm(total=3, disable=not progress, desc="fitting", leave=False)
+    steps = tqdm(total=2, disable=not progress, desc="fitting", leave=False)
     model = RunModel.of(runs, names, theory.structure)
     model, data, best = fit_model(model, *predictors(theory), one_set=one_set)
     steps.update()
-
     residuals = partial(fit_residuals, model, data)
     known = precision(model, data, best)
-    profiles, parameters = {}, []
-    for index, (name, error) in enumerate(known.standard_errors.items()):
-        curve = profiles[name] = profile(residuals, best, index, error, model.bounds)
-        stated = _stated(model, name)
-        unit = 1.0 if name in model.absolute or not stated else stated
-        start = (
-            float(model.start[index]) + 0.0
-            if name == "offset"
-            else unit * math.exp(model.start[index])
-        )
-        parameters.append(
-            fitted_parameter(name, curve, unit, error, start=start, factor=stated is None)
-        )
-        steps.update(2 / len(names))
+    stated = {name: _stated(model, index) for index, name in enumerate(names)}
+    parameters, profiles = profiled(residuals, best, known, model.bounds, stated)
     steps.close()
-    notes = []
-    if units.name != "lu2025":
-        notes.append("Values are in the units of lu2025.")
-    chi_square = float(np.sum(residuals(best)[:-1] ** 2))
-    return RunFit(
-        parameters,
-        chi_square,
-        len(data.values),
-        known,
-        profiles,
-        notes,
-        model,
-        data,
-        best,
-        reading,
-    )
+    notes = ["Values are in the units of lu2025."] * (units.name != "lu2025")
+    chi_square, count = float(np.sum(residuals(best)[:-1] ** 2)), len(data.values)
+    found = parameters, chi_square, count, known, profiles, notes
+    return RunFit(*found, model, data, best, reading)

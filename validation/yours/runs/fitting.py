@@ -34,8 +34,8 @@ from scipy.linalg import block_diag
 
 from iclimit.asymptotics.pretraining import error_spread
 from iclimit.asymptotics.pretraining.structure import Structure
-from iclimit.checks import check_choice
 from iclimit.results import Estimate
+from iclimit.validation.yours.fitted_parameters import check_free
 from iclimit.validation.yours.least_squares import (
     Precision,
     fisher_matrix,
@@ -511,7 +511,7 @@ def forecaster(
     """
     unknown = {name: Estimate(math.nan, math.inf, 0) for name in measured}
     planned = [replace(run, errors=unknown) for run in runs]
-    model = RunModel.of(planned, check_free(free), theory.structure)
+    model = RunModel.of(planned, check_free(free, FREE), theory.structure)
     _, cheap = predictors(theory)
     model = model.centred(model.start, partial(predict, theory=theory), cheap)
 
@@ -551,16 +551,6 @@ def forecast_precision(
         Fisher matrix at the parameters of the runs, standard errors and degeneracies.
     """
     return forecaster(runs, free, theory, measured=measured)(None)
-
-
-def check_free(free: Sequence[str]) -> tuple[str, ...]:
-    """Names of free parameters, at least one and none twice."""
-    names = (free,) if isinstance(free, str) else tuple(free)
-    for name in names:
-        check_choice("free", name, FREE)
-    if not names or len(set(names)) < len(names):
-        raise ValueError(f"free must be one or more different names, got {free!r}")
-    return names
 
 
 def precision(model: RunModel, data: Measurements, x: np.ndarray) -> Precision:

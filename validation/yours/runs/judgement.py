@@ -137,6 +137,12 @@ class RowDeviation:
             if math.isfinite(each.standard_error)
         }
 
+    def relative(self, name: str) -> float | None:
+        """Measured over predicted minus 1; None where that means nothing."""
+        theory = self.comparisons[name].theory
+        usable = math.isfinite(theory) and theory != 0
+        return self.run.errors[name].mean / theory - 1 if usable else None
+
 
 def compare_run(run: MeasuredRun, prediction: Prediction, *, one_set: bool) -> RowDeviation:
     """Compare the errors of a run with its prediction; ``one_set``: its runs share a task set."""

@@ -18,11 +18,15 @@ from scipy.special import chdtr, chdtrc
 
 from iclimit.statistics import FALSE_ALARM
 from iclimit.validation.judge.comparisons import ERRORS
-from iclimit.validation.yours.runs.judgement import RowDeviation
+from iclimit.validation.yours.runs.judgement import RowDeviation, chi_square, compare_run
+from iclimit.validation.yours.runs.predictions import Prediction
 
 # Doubt of the logarithm of a predicted standard deviation: constant, times 1/d, and in units of
 # the relative uncertainty of the predicted mean, which is large near thresholds.
 DOUBT, DOUBT_OF_SIZE, DOUBT_OF_MEAN = 0.04, 1.0, 5.0
+
+# Below this probability the deviations count as far below the error bars.
+FAR_BELOW = 1e-3
 
 # An explanation agrees if the logarithm of its ratio is within so many standard errors.
 NEAR = 2.0
@@ -139,8 +143,8 @@ def _ratio(rows: Sequence[RowDeviation], name: str, one_set: bool) -> ScatterRat
     )
 
 
-def scatter_lines(ratios: Mapping[str, ScatterRatio]) -> list[str]:
-    """Sentences on errors that do not scatter as predicted."""
+def scatter_hints(rows: Sequence[RowDeviation], ratios: Mapping[str, ScatterRatio]) -> list[str]:
+    """Sentences on errors that do not scatter as predicted, or far less than their error bars."""
     lines = []
     for name, each in ratios.items():
         if each.copies:
@@ -151,4 +155,12 @@ def scatter_lines(ratios: Mapping[str, ScatterRatio]) -> list[str]:
                 f"{name.upper()} errors scatter {each.ratio:.2g} times as much from run to run as "
                 f"predicted (p = {each.p_value:.1g}): as if {', or '.join(each.explanations())}."
             )
+    alone = [compare_run(row.run, Prediction(row.prediction.mean), one_set=False) for row in rows]
+    total = chi_square(alone)
+    if total.lower_p_value <= FAR_BELOW:
+        lines.append(
+            f"The scatter is far below the error bars: chi-square {total.value:.2g} for "
+            f"{total.count} errors, p = {total.lower_p_value:.1g}. Are these standard deviations "
+            "of single runs, not standard errors of their mean?"
+        )
     return lines

@@ -8,10 +8,10 @@ import pytest
 
 from iclimit.asymptotics.pretraining import finite_size_errors, finite_size_spread
 from iclimit.results import Estimate
+from iclimit.validation.yours.fitted_parameters import check_free
 from iclimit.validation.yours.runs.fitting import (
     FREE,
     RunModel,
-    check_free,
     fit_residuals,
     forecast_precision,
     measurements,
@@ -72,12 +72,12 @@ def test_one_error_cannot_tell_two_parameters():
 
 
 def test_names_of_free_parameters():
-    assert check_free("rho") == ("rho",)
+    assert check_free("rho", FREE) == ("rho",)
     with pytest.raises(ValueError, match="did you mean kappa"):
-        check_free(["kapa"])
+        check_free(["kapa"], FREE)
     for wrong in ([], ["rho", "rho"]):
         with pytest.raises(ValueError, match="free must be one or more different names"):
-            check_free(wrong)
+            check_free(wrong, FREE)
     assert set(FREE) > {"tau", "alpha", "kappa", "rho", "ridge", "factor", "offset"}
 
 
