@@ -88,8 +88,9 @@ def profiled(
         ends = [end for level in LEVELS for end in curve.interval(level)]
         numbers = np.array([curve.values[curve.best], *ends])
         numbers = numbers if name in LINEAR else unit * np.exp(numbers)
-        value, *intervals = numbers.tolist()
+        value, low_68, high_68, low_95, high_95 = numbers.tolist()
         error *= 1.0 if name in LINEAR else value
+        intervals = low_68, high_68, low_95, high_95
         parameters.append(FittedParameter(name, value, error, *intervals, start, factor))
     return parameters, profiles
 

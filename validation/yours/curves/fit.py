@@ -168,8 +168,10 @@ def fit_curve(table: Any, free: str | Sequence[str] = ("init_scale",), **stated:
     starts = {name: (value, value, False) for name, value in values.items()}
     parameters, profiles = profiled(model.residuals, x, known, bounds, starts)
     chi_square, count = float(np.sum(model.residuals(x) ** 2)), len(model.rows)
-    found = parameters, chi_square, count, known, profiles, left_out
-    return CurveFit(*found, model.rows, curves, model.theory, axis)
+    notes, theory = left_out, model.theory
+    return CurveFit(
+        parameters, chi_square, count, known, profiles, notes, model.rows, curves, theory, axis
+    )
 
 
 def _search(

@@ -192,5 +192,6 @@ def fit_runs(
     steps.close()
     notes = ["Values are in the units of lu2025."] * (units.name != "lu2025")
     chi_square, count = float(np.sum(residuals(best)[:-1] ** 2)), len(data.values)
-    found = parameters, chi_square, count, known, profiles, notes
-    return RunFit(*found, model, data, best, reading)
+    return RunFit(
+        parameters, chi_square, count, known, profiles, notes, model, data, best, reading
+    )
