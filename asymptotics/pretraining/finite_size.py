@@ -31,6 +31,7 @@ from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     undefined_in_float64,
 )
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrices
+from iclimit.asymptotics.pretraining.row_self_energy import row_errors
 from iclimit.asymptotics.pretraining.task_corrections import task_errors
 from iclimit.asymptotics.pretraining.task_self_energy import TaskDraws
 from iclimit.asymptotics.pretraining.timed_contexts import TimedContexts
@@ -51,8 +52,7 @@ APPROACHES = ("tasks", "moments")
 # Relative errors of the prediction from mean moments, times d.
 #
 # The second one where tasks share prompts and contexts are long: the numbers of prompts matter.
-# The third one is added where the ratio to the prediction task by task is that of whitened inputs.
-MOMENTS_LOSS, SHARED_LOSS, INPUTS_LOSS = 0.8, 5.0, 0.6
+MOMENTS_LOSS, SHARED_LOSS = 0.8, 5.0
 
 # Added relative error for tasks that hardly share prompts, without a ridge below the threshold.
 RIDGELESS_LOSS = 0.002
@@ -215,17 +215,20 @@ def finite_size_errors(
     these numbers do not matter, simulations are within 0.8/d.  That fails for d below about 10 and
     for contexts below six pairs.
 
-    *Both*: three predictions are mean moments, times the ratio of the approaches in a case nearby.
+    *Both*: two predictions are mean moments, times the ratio of the approaches in a case nearby.
 
     - Tasks that get fewer than two prompts on average, or more than 1000 tasks: the ratio is that
       of fresh tasks.  Four runs at kappa = 20 to 100, d = 16 to 32: 0 to 0.8(6) % off, of up to
       2.4 % with mean moments alone.
-    - Inputs with a covariance: the ratio is that of whitened inputs, at the ridge over the squared
-      geometric mean of their eigenvalues.  This adds 0.6/d to the uncertainty.  Five settings at
-      d = 16 and 24, eigenvalues from 0.2 to 2.5: 0.6 to 2.6(12) % off, of up to 7 % with mean
-      moments alone.  Without a ridge and with more prompts than features, whitening is exact.
     - Correlated queries: the ratio is that of independent queries after the same contexts.  This
       adds 0.1 % + 0.7/d^2 to the uncertainty.
+
+    *Inputs with a covariance* are predicted task by task, too, where every row of Gamma has a
+    self-energy of its own (module `iclimit.asymptotics.pretraining.row_self_energy`).  Eleven
+    settings at d = 16 to 32, eigenvalues from 0.2 to 2.5, two of them next to a threshold: 0 to
+    0.4(3) % off in the ICL error, 0 to 0.7(3) % in the IDG error, of up to 7 % with mean moments.
+    The time grows as d^4: a second at d = 64, some 20 seconds at d = 200.  Without a ridge and
+    with more prompts than features, whitening is exact.
 
     Covariances of the tasks and tests alone need no such ratio: the prediction task by task is for
     any tasks and any test law.
@@ -285,8 +288,8 @@ def finite_size_errors(
         errors = [equivalent_errors(each, fresh, prompts, ridge, inputs) for each in own]
         return np.array(errors)
 
-    def by_tasks(sets: list[np.ndarray], ridge: float) -> tuple[np.ndarray, float]:
-        """Errors of isotropic inputs task by task, of a fresh task in each prompt without sets."""
+    def by_tasks(sets: list[np.ndarray], inputs: Inputs | None = None) -> tuple[np.ndarray, float]:
+        """Errors task by task, of a fresh task in each prompt without sets."""
         law = fresh_law(None, context, rho, run.timed)
         stacked = np.stack(sets * draws if len(sets) == 1 else sets or [law.tasks])
         shares = np.full(stacked.shape[:2], 1 / stacked.shape[1])
@@ -296,6 +299,8 @@ def finite_size_errors(
             stacked, shares, context, prompts, rho, ridge, fresh=not sets, timed=run.timed
         )
         with undefined_in_float64():
+            if inputs is not None:
+                return row_errors(trained, test, inputs)
             return task_errors(trained, test, None if sets else law)
 
     query_loss = QUERY_LOSS[0] + QUERY_LOSS[1] / dim**2 if test.features else 0.0
@@ -306,21 +311,16 @@ def finite_size_errors(
     # Without a ridge, and with more prompts than features, whitening is exact.
     whitened = run.input_covariance is None or (ridge == 0 and prompts > features)
     if possible and whitened and (shared or (isotropic and not sets)):
-        errors, uncertainty = by_tasks(sets, ridge)
+        errors, uncertainty = by_tasks(sets)
         if test.features:
             errors = by_moments(laws, ridge, plain) * np.mean(errors, axis=0)
             errors /= np.mean(by_moments(laws, ridge, plain, independent=True), axis=0)
             uncertainty += query_loss
     elif possible and shared:
-        errors = by_moments(laws, ridge, inputs)
-        size = math.exp(float(np.mean(np.log(inputs.values))))
-        same, uncertainty = by_tasks(sets, ridge / size**2)
-        errors = errors * np.mean(same, axis=0)
-        errors /= np.mean(by_moments(laws, ridge / size**2, plain), axis=0)
-        uncertainty += INPUTS_LOSS / dim
+        errors, uncertainty = by_tasks(sets, inputs)
     elif possible and isotropic and count > 1:
         errors = by_moments(laws, ridge, plain)
-        fresh, uncertainty = by_tasks([], ridge)
+        fresh, uncertainty = by_tasks([])
         law = fresh_law(None, context, rho, run.timed)
         errors = errors * fresh[0] / by_moments([law], ridge, plain, independent=True)
         uncertainty += RIDGELESS_LOSS * few + query_loss

@@ -131,6 +131,8 @@ class TaskDraws:
         Whether every prompt has a task of its own.
     timed : TimedContexts, optional
         Contexts in which the order of the pairs matters.
+    spread : float
+        Variance of :math:`|x_q|^2` in the leverage, over that of isotropic inputs.
     """
 
     tasks: np.ndarray
@@ -141,6 +143,7 @@ class TaskDraws:
     ridge: float
     fresh: bool = False
     timed: TimedContexts | None = None
+    spread: float = 1.0
 
     def averaged(self, block: np.ndarray) -> np.ndarray:
         """Average of a block (b, i, j) over the directions of fresh tasks; itself for others."""
@@ -307,30 +310,37 @@ def solve(draws: TaskDraws, correction: Correction = _NONE) -> Resolvent:
         Sigma = self_energy(draws, outwards(x)).summary + correction.value.summary
         return inwards(np.linalg.inv(one + Sigma))
 
-    M = outwards(_positive_fixed_point(step, np.broadcast_to(np.eye(len(one)), root.shape)))
+    M = outwards(positive_fixed_point(step, np.broadcast_to(np.eye(len(one)), root.shape)))
     cross = self_energy(draws, M).cross + correction.value.cross
-    saturations = _linear_saturations(draws, M)
+    averages = linear_saturations(draws, M)
     source = correction.slope - cross @ transposed(cross)
     drift = appended_drift(draws, M, cross)
 
     def response(x: np.ndarray) -> np.ndarray:
         dual = M + 1j * STEP * outwards(x)
-        slope = self_energy(draws, dual, 1j * STEP, drift, saturations).summary.imag / STEP
+        slope = self_energy(draws, dual, 1j * STEP, drift, averages).summary.imag / STEP
         return inwards(-M @ (slope + source) @ M)
 
-    slope, solved = fixed_points(response, 0 * M, tolerance=_TOLERANCE, limit=_LIMIT)
+    return Resolvent(M, outwards(response_fixed_point(response, 0 * M)), M @ cross)
+
+
+def response_fixed_point(
+    response: Callable[[np.ndarray], np.ndarray], start: np.ndarray
+) -> np.ndarray:
+    """Fixed point of the map of a derivative along s."""
+    slope, solved = fixed_points(response, start, tolerance=_TOLERANCE, limit=_LIMIT)
     if not solved:
         raise ArithmeticError("the response of the self-energy did not converge")
-    return Resolvent(M, outwards(slope), M @ cross)
+    return slope
 
 
-def _positive_fixed_point(
+def positive_fixed_point(
     step: Callable[[np.ndarray], np.ndarray], start: np.ndarray
 ) -> np.ndarray:
-    """Fixed point with positive eigenvalues."""
+    """Fixed point whose first square block has positive eigenvalues."""
 
     def positive(x: np.ndarray) -> np.ndarray:
-        return np.linalg.eigvalsh(x)[:, 0] > 0
+        return np.linalg.eigvalsh(x[:, :, : x.shape[1]])[:, 0] > 0
 
     x, solved = fixed_points(step, start, tolerance=_TOLERANCE, limit=_LIMIT)
     if not (solved and _all_positive(x)):  # diverged, or another root: watch every step
@@ -343,7 +353,7 @@ def _positive_fixed_point(
 def _all_positive(x: np.ndarray) -> bool:
     """Whether all matrices are positive definite, at a tenth of the cost of eigenvalues."""
     try:
-        np.linalg.cholesky(x)
+        np.linalg.cholesky(x[:, :, : x.shape[1]])
     except np.linalg.LinAlgError:
         return False
     return True
@@ -397,7 +407,7 @@ def self_energy(
     M: np.ndarray,
     s: complex = 0.0,
     drift: np.ndarray | None = None,
-    saturations: Saturations | None = None,
+    averages: Saturations | None = None,
 ) -> SelfEnergy:
     r"""Self-energy given M and :math:`N_{ab}w/\sqrt d`, which is s times the drift.
 
@@ -407,7 +417,7 @@ def self_energy(
     chi, noise, eta = nodes.signal, nodes.noise, nodes.tail
     q = leverage(draws, M, s, drift)
     form, (scale, loss) = q.form, nodes.shape(d)
-    f, g = (saturations or partial(_saturations, draws))(s, q.mean, q.variance)
+    f, g = (averages or partial(saturations, draws))(s, q.mean, q.variance)
     share = nodes.weight[:, None, None] * draws.shares
     f, g = share * f, share * g
 
@@ -441,7 +451,7 @@ def self_energy(
     return SelfEnergy(draws.averaged(Sigma), draws.averaged(crossed))
 
 
-def _saturations(
+def saturations(
     draws: TaskDraws, s: complex, mean: np.ndarray, variance: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     r"""E f and E[(q - Eq) f]/Var q for :math:`f = r/(\lambda_s + \frac dn r q)` and Gamma q.
@@ -450,7 +460,7 @@ def _saturations(
     1/(z + Eq - K Var q), and E[(q - Eq)/(z + q)] = -K F Var q without cancellation.
     """
     samples = draws.prompts / draws.dim
-    r, weight = gamma_rule(2 / draws.dim, NODES, tilt=1)
+    r, weight = gamma_rule(2 * draws.spread / draws.dim, NODES, tilt=1)
     z = (samples * draws.scales[1] + s * draws.rho) / r
     mean, variance = mean[..., None], variance[..., None]
     ratio = variance / mean**2
@@ -465,17 +475,19 @@ def _saturations(
     return samples * (F @ weight), -samples * (K @ weight)
 
 
-def _linear_saturations(draws: TaskDraws, M: np.ndarray) -> Saturations:
-    """`_saturations` of these draws to first order in s and the deviations from those of a real M.
+def linear_saturations(
+    draws: TaskDraws, M: np.ndarray, averages: Saturations | None = None
+) -> Saturations:
+    """Averages over q to first order in s and in the deviations from the leverage of a real M.
 
     Complex steps through the continued fraction would be most of the time of each response.
     """
     q = leverage(draws, M, 0.0, None)
-    step = 1j * STEP
-    values = _saturations(draws, 0.0, q.mean, q.variance)
-    along_s = _saturations(draws, step, q.mean, q.variance)
-    along_mean = _saturations(draws, 0.0, q.mean + step, q.variance)
-    along_variance = _saturations(draws, 0.0, q.mean, q.variance + step)
+    average, step = averages or partial(saturations, draws), 1j * STEP
+    values = average(0.0, q.mean, q.variance)
+    along_s = average(step, q.mean, q.variance)
+    along_mean = average(0.0, q.mean + step, q.variance)
+    along_variance = average(0.0, q.mean, q.variance + step)
     slopes = [
         [each.imag / STEP for each in part]
         for part in zip(along_s, along_mean, along_variance, strict=True)

@@ -54,7 +54,7 @@ def test_saturations_against_integration(spread):
     """Gamma averages of the continued fraction and the Gauss rule for the query norm."""
     draws = task_draws(0, dim=16, count=1, context=40, prompts=400, rho=0.1, ridge=0.7)
     mean, variance = 3.0, spread * 9.0
-    f, g = task_self_energy._saturations(draws, 0.0, *np.array([[[[mean]]], [[[variance]]]]))
+    f, g = task_self_energy.saturations(draws, 0.0, *np.array([[[[mean]]], [[[variance]]]]))
     # Midpoints in probability.
     middle = (np.arange(2000) + 0.5) / 2000
     q = stats.gamma(1 / spread, scale=mean * spread).ppf(middle)

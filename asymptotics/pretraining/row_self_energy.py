@@ -1,0 +1,193 @@
+r"""Errors of a run of finite size, task by task, for inputs with a covariance.
+
+In the eigenbasis of the inputs' covariance the law of prompts does not change when a coordinate of
+the query changes its sign, so the mean resolvent of
+`iclimit.asymptotics.pretraining.task_self_energy` has one block for each row i of
+:math:`\Gamma`, the one that multiplies the query's coordinate :math:`x_i`.  In whitened
+coordinates the penalty on row i gives it the prior covariance :math:`P_i = \sigma_i\,
+\operatorname{diag}(\sigma_1, \dots, \sigma_d, 1)`.  One feature :math:`x_i w_i` with the prior
+variance s is appended to each row, and to first order in s
+
+.. math:: M_i = (P_i^{-1} + \Sigma_i - s\, S_i S_i^\top)^{-1}, \qquad
+   S_i = \sum_t p_t\, w_{ti}\, E[f_i h \mid t], \\
+   e - \rho_{test} = \frac1d \sum_i \bigl[\operatorname{tr} G M_i' - 2 A_i^\top M_i S_i
+   + E w_i^2\bigr], \qquad A_i = E\, h w_i .
+
+**Self-energy.**  With :math:`x \sim N(0, 1)` and the mean block N = :math:`\frac1d \sum_i M_i`,
+
+.. math:: \Sigma_i = \sum_t p_t\, E\Bigl[\frac{x_i^2\, h h^\top}{\lambda_s + \frac dn \cdot
+   \frac1d \sum_j x_j^2\, h^\top M_j h}\Bigr], \qquad \frac1d \sum_j x_j^2\, h^\top M_j h
+   \approx r\, h^\top N h ,
+
+where r is a Gamma variable of mean 1 and variance :math:`\frac2d \overline{\beta^2}`, with the
+parts :math:`\beta_j = \operatorname{tr} G M_j/\operatorname{tr} G N` of the rows in the
+leverage.  The factor :math:`x_i^2` shifts the mean of r by :math:`\frac2d \beta_i`, where a factor
+r shifts it by :math:`\frac2d \overline{\beta^2}`.  So :math:`\Sigma_i` is the self-energy of
+isotropic inputs with the leverage times :math:`1 + \frac2d (\beta_i - \overline{\beta^2})`, to
+first order in this shift.  The parts, and the variance of r, change along s.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from iclimit.asymptotics.pretraining.deterministic_equivalent import (
+    Inputs,
+    SummaryLaw,
+    effective_ridge,
+)
+from iclimit.asymptotics.pretraining.summary_nodes import dot
+from iclimit.asymptotics.pretraining.task_corrections import task_errors
+from iclimit.asymptotics.pretraining.task_self_energy import (
+    STEP,
+    Resolvent,
+    Saturations,
+    SelfEnergy,
+    TaskDraws,
+    linear_saturations,
+    positive_fixed_point,
+    response_fixed_point,
+    saturations,
+    self_energy,
+    solve,
+    transposed,
+)
+
+# Change of the spread for a derivative by it.
+_WIDER = 1e-4
+
+# Draws whose rows are solved, times the fourth power of the dimension.
+_SOLVED = 2e7
+
+
+def row_errors(draws: TaskDraws, test: SummaryLaw, inputs: Inputs) -> tuple[np.ndarray, float]:
+    """ICL and IDG error of each draw of whitened tasks, and the estimated relative error.
+
+    The errors are those of white inputs, at the ridge over the squared geometric mean of the
+    eigenvalues, times a factor that varies little between draws and is found for the first ones.
+    The corrections of the self-energy, known for white inputs, count as uncertainty.
+    """
+    scale = math.exp(2 * float(np.mean(np.log(inputs.values))))
+    white = replace(draws, ridge=draws.ridge / scale)
+    errors, uncertainty = task_errors(white, test)
+    rows = max(1, round(_SOLVED / draws.dim**4)) * draws.tasks.shape[1]
+    first = draws.head(rows)
+    solved = np.mean(solve_rows(first, inputs).errors(first, test), axis=0)
+    plain = np.mean(solve(white.head(rows)).errors(first, test), axis=0)
+    corrected = np.mean(errors[: len(first.tasks)], axis=0)
+    uncertainty += float(np.max(np.abs(corrected / plain - 1)))
+    return errors * solved / corrected, min(uncertainty, 1.0)
+
+
+def solve_rows(draws: TaskDraws, inputs: Inputs) -> Resolvent:
+    """Solve for the mean blocks N and N' and for all :math:`M_i S_i`, of whitened tasks.
+
+    Raises
+    ------
+    ArithmeticError
+        If there is no positive solution in float64.
+    """
+    d, basis, values = draws.dim, inputs.basis, inputs.values[:, 0]
+    draws = replace(draws, tasks=draws.tasks @ basis)
+    spectrum = np.append(values, 1.0)
+    penalty = draws.scales[0] / (inputs.values * spectrum)  # of each row and entry, (d, d + 1)
+    penalty = penalty[..., None] * np.eye(d + 1)
+    second, root = draws.second_moment, np.sqrt(spectrum)
+    g = np.linalg.eigvalsh(root[:, None] * second * root)
+    levels = inputs.values * g[:, None, :]
+    xi = effective_ridge(levels, len(second) * draws.prompts, draws.ridge)
+    rows = np.linalg.inv(penalty + draws.scales[0] / xi * second[:, None])
+    spread = float(np.mean(_parts(second, rows) ** 2))
+    draws = replace(draws, spread=spread)
+    root = np.linalg.cholesky(np.mean(rows, axis=1))
+    inverse = np.linalg.inv(root)
+
+    def outwards(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Block N and parts of the rows from the coordinates of the search."""
+        return root @ x[:, :, : d + 1] @ transposed(root), x[:, :d, d + 1]
+
+    def inwards(N: np.ndarray, parts: np.ndarray) -> np.ndarray:
+        column = np.pad(parts, ((0, 0), (0, 1)))[..., None]
+        return np.concatenate([inverse @ N @ transposed(inverse), column], axis=2)
+
+    def rows_at(N: np.ndarray, parts: np.ndarray) -> np.ndarray:
+        level, tilt = (each.summary[:, None] for each in _energies(draws, N))
+        return np.linalg.inv(penalty + level + (parts - spread)[..., None, None] * tilt)
+
+    def step(x: np.ndarray) -> np.ndarray:
+        found = rows_at(*outwards(x))
+        return inwards(np.mean(found, axis=1), _parts(second, found))
+
+    start = inwards(np.mean(rows, axis=1), _parts(second, rows))
+    N, parts = outwards(positive_fixed_point(step, start))
+    rows = rows_at(N, parts)
+    level, tilt = _energies(draws, N)
+    wider = self_energy(replace(draws, spread=spread + _WIDER), N).summary
+    widening = (wider - level.summary) / _WIDER - tilt.summary
+    cross = level.cross + (parts - spread)[:, None, :] * tilt.cross
+    pushed = np.einsum("biuv,bvi->bui", rows, cross)  # M_i S_i over the root of d, in columns
+    drift = -draws.tasks @ transposed(pushed) / math.sqrt(d)
+    linear = [linear_saturations(draws, N, each) for each in _tilted(draws)]
+    source = d * cross[:, :, None] * cross[:, None]  # of each row, in the last axis
+    weighed = draws.shares[..., None] * draws.tasks
+    mixed = np.sum(transposed(draws.means) @ weighed * pushed, axis=1) * math.sqrt(d)
+    appended = dot(transposed(draws.tasks), transposed(weighed)) - 2 * mixed
+    trace = np.einsum("buv,bivu->bi", second, rows)
+
+    def rows_along(N_slope: np.ndarray, parts_slope: np.ndarray) -> np.ndarray:
+        dual = N + 1j * STEP * N_slope
+        slopes = [
+            each.summary.imag[:, None] / STEP
+            for each in _energies(draws, dual, 1j * STEP, drift, linear)
+        ]
+        energy = slopes[0] + (parts - spread)[..., None, None] * slopes[1]
+        energy = energy + parts_slope[..., None, None] * tilt.summary[:, None]
+        spread_slope = 2 * np.mean(parts * parts_slope, axis=1)
+        energy = energy + (spread_slope[:, None, None] * widening)[:, None]
+        return -rows @ (energy - np.moveaxis(source, -1, 1)) @ rows
+
+    def response(x: np.ndarray) -> np.ndarray:
+        found = rows_along(*outwards(x))
+        change = np.einsum("buv,bivu->bi", second, found) + appended
+        mean = np.mean(trace, axis=1, keepdims=True)
+        change = (change - parts * np.mean(change, axis=1, keepdims=True)) / mean
+        return inwards(np.mean(found, axis=1), change)
+
+    slope, _ = outwards(response_fixed_point(response, 0 * start))
+    turn = np.eye(d + 1)
+    turn[:d, :d] = basis
+    return Resolvent(turn @ N @ turn.T, turn @ slope @ turn.T, turn @ pushed @ basis.T)
+
+
+def _parts(second: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Parts of the rows in the mean leverage, of mean 1, (b, d)."""
+    trace = np.einsum("buv,bivu->bi", second, rows)
+    return trace / np.mean(trace, axis=1, keepdims=True)
+
+
+def _tilted(draws: TaskDraws) -> list[Saturations]:
+    """Averages over the leverage, and with the leverage times 1 + 2/d."""
+    factor = 1 + 2 / draws.dim
+
+    def tilted(
+        s: complex, mean: np.ndarray, variance: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        f, g = saturations(draws, s, factor * mean, factor**2 * variance)
+        return f, factor * g
+
+    return [lambda *moments: saturations(draws, *moments), tilted]
+
+
+def _energies(
+    draws: TaskDraws,
+    N: np.ndarray,
+    s: complex = 0.0,
+    drift: np.ndarray | None = None,
+    averages: list[Saturations] | None = None,
+) -> tuple[SelfEnergy, SelfEnergy]:
+    """Self-energy without a tilt, and its change by one of 2/d."""
+    plain, tilted = (self_energy(draws, N, s, drift, each) for each in averages or _tilted(draws))
+    return plain, SelfEnergy(*(b - a for a, b in zip(plain, tilted, strict=True)))
