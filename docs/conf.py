@@ -1,9 +1,11 @@
 """Sphinx configuration.  Build: python -m sphinx -W --keep-going -b html docs docs/_build/html."""
 
 import gc
+import inspect
 import re
 import sys
-from functools import partial
+from functools import partial, reduce
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +16,7 @@ from docutils import nodes
 from jinja2 import FileSystemBytecodeCache
 from jinja2.sandbox import SandboxedEnvironment
 from numpydoc import docscrape_sphinx
+from sphinx.addnodes import desc_signature
 from sphinx_gallery.sorting import ExplicitOrder
 from threadpoolctl import threadpool_limits
 
@@ -22,6 +25,7 @@ from iclimit.drawing import STYLE
 from iclimit.explorer.page import explorer_page
 
 HERE = Path(__file__).parent
+ROOT = HERE.parent
 sys.path.insert(0, str(HERE))
 from generated_pages import SHELVES, write_generated
 
@@ -178,6 +182,10 @@ html_theme_options = {
     "header_links_before_dropdown": 6,
     "pygments_light_style": "a11y-high-contrast-light",
 }
+# Where the texts of the modules are.
+SOURCES = "_static/source"
+# An example draws from the first such line on; fewer lines are not folded.
+DRAWS, FOLDED = re.compile(r"(figure|fig|ax|axes|_), |(figure|fig|ax|axes|plt)\b[ .]"), 8
 # Pages without subpages have no section navigation.
 html_sidebars = {
     page: []
@@ -212,16 +220,55 @@ def keep_punctuation(app, doctree):  # noqa: ARG001
             after.parent.replace(after, nodes.Text(after[marks.end() :]))
 
 
-def write_explorer(app, exception):
-    """Write the explorer beside the pages, where one of them embeds it."""
+def link_sources(app, doctree):
+    """Link functions and classes to the texts of their modules, which `write_beside` copies."""
+    up = "../" * app.env.docname.count("/")
+    for signature in doctree.findall(desc_signature):
+        if signature.parent["objtype"] in ("function", "class", "method"):
+            path = signature["fullname"].split(".")
+            found = inspect.unwrap(reduce(getattr, path, import_module(signature["module"])))
+            file = Path(inspect.getsourcefile(found)).resolve().relative_to(ROOT)
+            line = f"{'class' if inspect.isclass(found) else 'def'}%20{found.__name__}"
+            address = f"{up}{SOURCES}/{file}.txt#:~:text={line}"
+            link = nodes.reference("", "[source]", refuri=address, internal=True)
+            signature += nodes.inline("", "", link, classes=["viewcode-link"])
+
+
+def fold_drawing(app, doctree):
+    """Fold the end of a block of an example that only draws: what is computed is what is read."""
+    if not app.env.docname.startswith("gallery/"):
+        return
+    for block in list(doctree.findall(nodes.literal_block)):
+        lines = block.astext().splitlines()
+        first = next((n for n, line in enumerate(lines) if DRAWS.match(line)), len(lines))
+        if len(lines) - first < FOLDED or any(line.startswith("print") for line in lines[first:]):
+            continue
+        computed, drawing = (
+            nodes.literal_block(text, text, **block.attributes)
+            for text in ("\n".join(lines[:first]).rstrip(), "\n".join(lines[first:]))
+        )
+        start = "<details class='drawing'><summary>Code of the figure</summary>"
+        start, end = (nodes.raw("", text, format="html") for text in (start, "</details>"))
+        block.replace_self([computed] * bool(first) + [start, drawing, end])
+
+
+def write_beside(app, exception):
+    """Write the explorer and the sources beside the pages, which embed or link them."""
     if exception is None and app.builder.format == "html":
         path = Path(app.outdir) / "_static" / "explorer.html"
         path.write_text(explorer_page(docs="../"), encoding="utf-8")
+        for folder in ("iclimit", "asymptotics", "simulate", "validation"):
+            for file in (ROOT / folder).rglob("*.py"):
+                copy = Path(app.outdir) / SOURCES / f"{file.relative_to(ROOT)}.txt"
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                copy.write_bytes(file.read_bytes())
 
 
 def setup(app):
     app.connect("doctree-read", keep_punctuation)
-    app.connect("build-finished", write_explorer)
+    app.connect("doctree-read", link_sources)
+    app.connect("doctree-read", fold_drawing)
+    app.connect("build-finished", write_beside)
     app.connect("missing-reference", resolve_public)
 
 

@@ -133,6 +133,20 @@ def test_opened_page(browser, name):
         assert serious_findings(browser, **rules) == []
 
 
+def test_search_shows_no_tex(browser):
+    """Neither in the titles of results nor in what is quoted from their pages."""
+    open_page(browser, HTML / "search.html")
+    titles, quoted = browser.execute_script("""
+const formula = String.raw`<span class="math">\\(\\frac d\\ell \\tau = n/d^2\\)</span>`;
+const { titles, alltitles } = Search._index;
+const quoted = Search.htmlToText(`<div role="main">${formula}</div>`);
+return [[...titles, ...Object.keys(alltitles)], quoted];
+""")
+    assert len(titles) > 300
+    assert not any(TEX.search(title) for title in titles)
+    assert quoted.strip() == "d/ℓτ= n/d^2"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_content_of_page(browser, page):
     if browser.current_url != FRAME.as_uri():
