@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import chdtrc, fdtrc, ndtr, ndtri, ndtri_exp, stdtrit
+from scipy.special import chdtrc, fdtrc, gammaln, ndtr, ndtri, ndtri_exp, stdtr, stdtrit
 
 from iclimit.results import Estimate, Result
 
@@ -41,14 +41,18 @@ def z_score(
         return 0.0
     size = excess / standard_error if standard_error > 0 else math.inf
     if math.isfinite(degrees) and math.isfinite(size):
-        from scipy.stats import t  # a second, which workers do without
-
-        tail = t.logsf(size, degrees)
-        if math.isinf(tail):  # below the smallest float: the leading term of the tail
-            slope = (degrees + 1) * size / (degrees + size**2)
-            tail = t.logpdf(size, degrees) - math.log(slope)
-        size = float(-ndtri_exp(tail))
+        # Importing the law of scipy.stats would take longer than most comparisons.
+        share = stdtr(degrees, -size)
+        size = float(-ndtri_exp(math.log(share) if share > 0 else _far_tail(size, degrees)))
     return math.copysign(size, estimate - theory)
+
+
+def _far_tail(size: float, degrees: float) -> float:
+    """Logarithm of the share of Student's law beyond a large size: the leading term."""
+    half = (degrees + 1) / 2
+    density = gammaln(half) - gammaln(degrees / 2) - math.log(math.pi * degrees) / 2
+    density -= half * math.log1p(size**2 / degrees)
+    return float(density - math.log((degrees + 1) * size / (degrees + size**2)))
 
 
 def student_deviate(z: float, degrees: float) -> float:

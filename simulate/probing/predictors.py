@@ -252,30 +252,36 @@ def lasso_weights(prompts: Prompts, penalty: float) -> Array:
     They minimise :math:`|y - X w|^2/2N + \lambda |w|_1`, as in scikit-learn and Garg et al.
     (arXiv:2208.01066).
     """
-    xp, (length, dim) = array_namespace(prompts.inputs), prompts.inputs.shape[1:]
-    gram = context_covariance(prompts.inputs)
-    residual = (xp.matrix_transpose(prompts.inputs) @ prompts.labels[:, :, None])[:, :, 0] / length
-    weights, numbers = xp.zeros_like(residual), xp.arange(residual.shape[0])
+    xp, (count, length, dim) = array_namespace(prompts.inputs), prompts.inputs.shape
+    # Prompts come last, and flattening copies: what is read for a coordinate lies together.
+    covariances = xp.reshape(context_covariance(prompts.inputs), (count, dim * dim))
+    flat = xp.reshape(xp.matrix_transpose(covariances), (dim * dim * count,))
+    gram = xp.reshape(flat, (dim, dim, count))
+    products = (xp.matrix_transpose(prompts.inputs) @ prompts.labels[:, :, None])[:, :, 0]
+    residual = xp.matrix_transpose(products) / length
+    weights, numbers = xp.zeros_like(residual), xp.arange(count)
     settled: list[tuple[Array, Array]] = []
     for sweep in range(SWEEPS):
-        columns = [weights[:, j] for j in range(dim)]
-        for j, old in enumerate(columns):
-            curvature = xp.where(gram[:, j, j] > 0, gram[:, j, j], 1.0)
-            target = residual[:, j] + curvature * old
+        rows = [weights[j, :] for j in range(dim)]
+        for j, old in enumerate(rows):
+            curvature = xp.where(gram[j, j, :] > 0, gram[j, j, :], 1.0)
+            target = residual[j, :] + curvature * old
             size = xp.abs(target) - penalty
-            columns[j] = xp.where(size > 0, xp.sign(target) * size, 0.0) / curvature
-            residual = residual - (columns[j] - old)[:, None] * gram[:, :, j]
-        before, weights = weights, xp.stack(columns, axis=1)
-        change, size = (xp.max(xp.abs(each), axis=1) for each in (weights - before, weights))
+            signed = xp.where(target > 0, size, -size)
+            rows[j] = xp.where(size > 0, signed, 0.0) / curvature
+            residual = residual - (rows[j] - old) * gram[j, :, :]
+        before, weights = weights, xp.stack(rows)
+        change, size = (xp.max(xp.abs(each), axis=0) for each in (weights - before, weights))
         moving = (change > SETTLED * size) & (sweep < SWEEPS - 1)
-        settled.append((numbers[~moving], weights[~moving, ...]))
-        gram, residual, weights, numbers = (
-            each[moving, ...] for each in (gram, residual, weights, numbers)
-        )
-        if not numbers.shape[0]:
+        settled.append((numbers[~moving], weights[:, ~moving]))
+        (kept,) = xp.nonzero(moving)
+        if not kept.shape[0]:
             break
-    order, found = (xp.concat(each) for each in zip(*settled, strict=True))
-    return xp.take(found, xp.argsort(order), axis=0)
+        gram, residual, weights, numbers = (
+            xp.take(each, kept, axis=-1) for each in (gram, residual, weights, numbers)
+        )
+    order, found = (xp.concat(each, axis=-1) for each in zip(*settled, strict=True))
+    return xp.matrix_transpose(xp.take(found, xp.argsort(order), axis=1))
 
 
 def gaussian_smoother(prompts: Prompts, bandwidth: float) -> Array:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from scipy.special import ndtri
-from scipy.stats import beta
+from scipy.special import betaincinv, ndtri
 
 from iclimit.drawing import COLOURS, Axes, finish, log_scale
 from iclimit.validation.judge.coverage import SHELVES, Coverage
@@ -29,7 +28,8 @@ def draw_deviations(ax: Axes, z: Sequence[float] | np.ndarray) -> None:
     """Draw deviations, sorted, against those of as many normal numbers, with their band."""
     found, count = np.sort(z), len(z)
     rank = np.arange(1, count + 1)
-    ends = [ndtri(beta.ppf(p, rank, count + 1 - rank)) for p in ((1 - BAND) / 2, (1 + BAND) / 2)]
+    tails = (1 - BAND) / 2, (1 + BAND) / 2
+    ends = [ndtri(betaincinv(rank, count + 1 - rank, tail)) for tail in tails]
     expected = ndtri((rank - 0.5) / count)
     ax.fill_between(expected, *ends, color="0.85", label=f"{BAND:.0%} of exact theories")
     ax.plot(expected, expected, color="0.4", linewidth=0.8)
