@@ -7,6 +7,7 @@ import contextlib
 import csv
 import json
 import operator
+import os
 import re
 import runpy
 import shlex
@@ -51,12 +52,12 @@ SHORTENED = {
     "curve icl_error --kappa": "--simulate dim=8,points=2,repeats=2",
     "curve task_gap": "--simulate dim=8,points=2,repeats=2",
     "phase task_gap": "--simulate dim=12:16:20,points=2x2,repeats=2 --refine 0",
-    "train linear-transformer": "--steps 2 --contexts 500",
-    "train attention": "--steps 20 --repeats 1",
+    "train linear-transformer": "--steps 2 --contexts 500 --held-out 2000",
+    "train attention": "--steps 20 --repeats 1 --held-out 2000",
     "train descent": "--steps 30 --training-set 2000",
-    "train network": "--steps 20 --repeats 1",
-    "train lstm": "--steps 20",
-    "train softmax": "--steps 50 --repeats 2",
+    "train network": "--steps 20 --repeats 1 --held-out 2000",
+    "train lstm": "--steps 20 --held-out 2000",
+    "train softmax": "--steps 50 --repeats 2 --held-out 2000",
     "prompts": "--test-prompts 500",
 }
 
@@ -230,9 +231,11 @@ JUDGES = {"check", "check-curve", "fit", "fit-curve", "train"}
 
 
 @pytest.fixture(autouse=True)
-def own_store(stores, monkeypatch):
-    """One run store for all pages, so that what several of them show is simulated once."""
-    path = stores / "documentation.sqlite"
+def own_store(tmp_path_factory, monkeypatch):
+    """One run store for all pages and workers: what several pages show is simulated once."""
+    folder = tmp_path_factory.getbasetemp()
+    shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    path = shared / "documentation.sqlite"
     monkeypatch.setenv("ICLIMIT_STORE", str(path))
     # Processes of each test worker would import everything again, on cores that are busy.
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
@@ -241,7 +244,7 @@ def own_store(stores, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: str(page.relative_to(ROOT)))
-def test_code_runs(page, tmp_path, monkeypatch, own_store):
+def test_code_runs(page, tmp_path, monkeypatch, own_store, few_predictions):
     """Commands in their order in one folder, then the blocks, which read their files."""
     monkeypatch.chdir(tmp_path)
     for command in dict.fromkeys(commands(page)):

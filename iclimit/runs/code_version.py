@@ -9,7 +9,7 @@ import ast
 import hashlib
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -69,20 +69,33 @@ def _source(module: str) -> tuple[str, frozenset[str]]:
     if path is None:
         return "", frozenset()
     with open(path, encoding="utf-8") as file:
-        tree = _WithoutDocstrings().visit(ast.parse(file.read()))
-    return ast.unparse(tree), frozenset(_imported(tree))
+        tree = ast.parse(file.read())
+    statements = list(_without_docstrings(tree))
+    return ast.unparse(tree), frozenset(_imported(statements))
 
 
-class _WithoutDocstrings(ast.NodeTransformer):
-    """Removes statements that are only a constant."""
+def _without_docstrings(node: ast.AST) -> Iterator[ast.stmt]:
+    """Statements within a node, from which those that are only a constant are removed.
 
-    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
-        return None if isinstance(node.value, ast.Constant) else node
+    Expressions, which have none, are not gone through: they would take most of the time.
+    """
+    for inner in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+        yield from _without_docstrings(inner)
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(node, name, [])
+        block[:] = [
+            each
+            for each in block
+            if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
+        ]
+        for each in block:
+            yield each
+            yield from _without_docstrings(each)
 
 
-def _imported(tree: ast.AST) -> Iterator[str]:
-    """Modules of this package that define what is imported, anywhere in a module."""
-    for node in ast.walk(tree):
+def _imported(statements: Iterable[ast.stmt]) -> Iterator[str]:
+    """Modules of this package that define what these statements import."""
+    for node in statements:
         if not isinstance(node, ast.ImportFrom) or not node.module:
             continue
         if node.module.partition(".")[0] != _PACKAGE:

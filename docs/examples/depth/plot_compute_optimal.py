@@ -83,9 +83,9 @@ for name, loss, most, colour in (
     ("untied", untied_loss, 20, ORANGE),
 ):
     shapes = []
-    for compute in np.geomspace(60, 1.5e4, 7):
+    for compute in np.geomspace(60, 1.5e4, 5):
         least = np.inf
-        for layers in np.unique(np.geomspace(2, most, 24).round().astype(int)):
+        for layers in np.unique(np.geomspace(2, most, 16).round().astype(int)):
             width = np.sqrt(compute / layers)
             value = loss(int(layers), width)
             if value > least:  # along a compute the loss has one minimum

@@ -65,7 +65,7 @@ for context in (10, 20, 40, 80):
     best = uniform_softmax(context=context, dim=5, heads=2)
     linear = optimal_learning_rate(context=context, **size)
     ax.plot(context, best.loss / linear.loss, "_", color=GREEN, markersize=18)
-    setting = {"context": context, "contexts": 20_000, "rng": 1, **size}
+    setting = {"context": context, "contexts": 8_000, "rng": 1, **size}
     beta, v = best.inverse_temperature, best.value
     pair = simulate_softmax([beta, -beta], **setting).loss([v, -v])
     step = simulate_softmax(1.0, score_function=lambda s: s, **setting)

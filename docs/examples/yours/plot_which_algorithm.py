@@ -79,7 +79,7 @@ def one_layer(inputs, labels, query):
     return answer(linear, inputs, labels, query, "linear")
 
 
-report = iclimit.probe(one_layer, problem, test_prompts=5000, rng=2)
+report = iclimit.probe(one_layer, problem, test_prompts=2000, rng=2)
 print(report)
 
 # %%
@@ -92,7 +92,7 @@ def smoothing(inputs, labels, query):
     return answer(softmax, inputs, labels, query, "softmax")
 
 
-smoother = iclimit.probe(smoothing, problem, test_prompts=5000, rng=2)
+smoother = iclimit.probe(smoothing, problem, test_prompts=2000, rng=2)
 print(smoother.verdict)
 print(f"nonlinear in the labels: {smoother.diagnosis['nonlinearity'].mean:.1g}")
 print(f"linear attention explains {smoother.linear.explained}")
@@ -108,7 +108,7 @@ trained = iclimit.train_attention(
     rng=0,
 )
 
-deeper = iclimit.probe(trained, problem, test_prompts=5000, rng=2)
+deeper = iclimit.probe(trained, problem, test_prompts=2000, rng=2)
 print(deeper.verdict)
 
 # %%

@@ -7,7 +7,7 @@ from started_browser import console_errors, open_page
 
 from iclimit.explorer.functions import VECTORS, functions, javascript
 
-QUICK, MANY, SPECTRA = 25, 2000, 200
+QUICK, MANY, SPECTRA = 25, 800, 80
 """Points of each function in Node and in a browser; there fewer if each has a spectrum of its own,
 for which Python solves a fixed point by itself."""
 

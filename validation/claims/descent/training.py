@@ -67,7 +67,7 @@ def best_step(context: int) -> LearningRate:
 
 def rows(effort: Effort) -> Rows:
     """Losses, predictions and query gradients by context, the longest first."""
-    contexts = effort.pick(tiny=(5,), quick=(5, 10), medium=(5, 10, 20, 50))
+    contexts = effort.pick(tiny=(10,), quick=(5, 10), medium=(5, 10, 20, 50))
     layers = {}
     for context in reversed(contexts):
         layers[context] = run(

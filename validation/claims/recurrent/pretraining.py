@@ -98,12 +98,13 @@ def predicted(
     drift: float = 0.0,
     correlated_query: bool = False,
     approach: str = "tasks",
+    draws: int | None = None,
 ) -> FiniteSizeErrors:
-    """Prediction at the integers of a run."""
+    """Prediction at the integers of a run; by default from as many task sets as runs need."""
     gated = layer(dim, drift, correlated_query)
     sizes = {**POINT.integers(dim), **gated, "context": LENGTH * dim}
     times: dict[str, Any] = {"correlation": CORRELATION, "correlated_query": correlated_query}
-    draws = DRAWS if approach == "tasks" else DRAWN // dim
+    draws = draws or (DRAWS if approach == "tasks" else DRAWN // dim)
     return finite_size_errors(
         **sizes, **times, drift=drift, draws=draws, rng=rng, approach=approach
     )
@@ -136,6 +137,7 @@ def rows(effort: Effort) -> Rows:
     """Limits for both kinds of queries, and single sizes with and without drift."""
     counts = effort.by_size(REPEATS)
     query: dict[str, Any] = {"correlated_query": True}
+    sets: dict[str, Any] = effort.pick(tiny={"draws": 4}, quick={})
     for kind, setting in (("gates", {}), ("gates and a correlated query", query)):
         runs = {
             dim: run(pretrained, dim=dim, repeats=count, **setting)
@@ -147,15 +149,17 @@ def rows(effort: Effort) -> Rows:
             theories = errors.icl, errors.idg
         else:
             theories = POINT.theories()
-        yield from extrapolated((f"ICL, {kind}", f"IDG, {kind}"), theories, runs, **setting)
+        yield from extrapolated(
+            (f"ICL, {kind}", f"IDG, {kind}"), theories, runs, **setting, **sets
+        )
         largest = max(counts)
-        theory = call(with_uncertainty, run(predicted, dim=largest, **setting))
+        theory = call(with_uncertainty, run(predicted, dim=largest, **setting, **sets))
         found, label = call(samples_of, runs[largest]), f"d={largest}, {kind}"
         yield from both_errors(label, theory, found, of="finite_size_errors", draws=kind)
     drifting = {"dim": DRIFTING_DIM, "drift": DRIFT}
     found = call(samples_of, run(pretrained, **drifting, repeats=effort(DRIFTING_REPEATS)))
     theory, label = (
-        call(with_uncertainty, run(predicted, **drifting)),
+        call(with_uncertainty, run(predicted, **drifting, **sets)),
         f"d={DRIFTING_DIM} and drift",
     )
     yield from both_errors(label, theory, found, of="finite_size_errors", draws="drift")
