@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evidence_page import write_evidence
 from house import house
-from markup import table
+from markup import folded, table
 from paper_pages import errata, papers
 from schematics import write_schematics
 
@@ -48,19 +48,14 @@ def write_generated():
     verbs = next(a.choices for a in parser._actions if a.dest == "verb")
     for name, one in {"main": parser, **verbs}.items():
         _write(folder / f"cli-{name}.txt", one.format_help())
-    lines = []
-    for name, claim in CLAIMS.items():
-        statement = claim.statement.replace("|", r"\|")
-        lines += [f"``{name}``", f"   *{claim.title}.*", "", f"   {statement}", ""]
-        lines += [f"   Source: {claim.source}.", ""]
-    _write(folder / "claims.inc", "\n".join(lines))
+    _write(folder / "claims.inc", _claims())
     for shelf in notation.SHELVES:
         _write(folder / f"notation-{shelf}.inc", table("12 20 48 20", _parameters(shelf)))
-    _write(folder / "quantities.inc", table("22 30 24 24", _quantities()))
+    _write(folder / "quantities.inc", _quantities())
     _write(folder / "boundaries.inc", table("20 46 34", _boundaries()))
     _write(folder / "conventions.inc", table("16 24 18 22 20", _conventions()))
     _write(folder / "top-level.inc", table("35 65", _top_level()))
-    _write(folder / "public-names.inc", "\n".join(_public_names()) + "\n")
+    _write(folder / "public-names.inc", _public_names())
     _write(folder / "papers.inc", "\n".join(papers()) + "\n")
     _write(folder / "house.inc", table("16 12 12 12 12 12 12 12", house()))
     _write(folder / "errata.inc", "\n".join(errata()) + "\n")
@@ -97,8 +92,24 @@ def _parameters(shelf):
             yield symbol, f"``{name}``", definition + row.meaning, row.allowed
 
 
+def _claims():
+    """What each claim says, folded by subject."""
+    subjects = {}
+    for name, claim in CLAIMS.items():
+        statement = claim.statement.replace("|", r"\|")
+        lines = [f"``{name}``", f"   *{claim.title}.*", "", f"   {statement}", ""]
+        lines += [f"   Source: {claim.source}.", ""]
+        subjects.setdefault(claim.subject, []).append("\n".join(lines))
+    return "".join(
+        folded(f"{subject}: {len(claims)} claims", "\n".join(claims))
+        for subject, claims in subjects.items()
+    )
+
+
 def _quantities():
-    yield "Name", "Meaning", "Parameters (optional ones in brackets)", "Cite"
+    """What can be drawn, folded by subject."""
+    heads = ("Name", "Meaning", "Parameters (optional ones in brackets)", "Cite")
+    subjects = {}
     for name, quantity in QUANTITIES.items():
         given = ", ".join(quantity.parameters)
         optional = f" [{', '.join(quantity.optional)}]" if quantity.optional else ""
@@ -106,7 +117,14 @@ def _quantities():
         keys = [key for key in papers if key != DERIVED]
         cite = [f":cite:t:`{','.join(keys)}`"] if keys else []
         cite += ["in part derived here" if keys else "derived here"] * (DERIVED in papers)
-        yield f"``{name}``", quantity.meaning, given + optional, "; ".join(cite)
+        row = (f"``{name}``", quantity.meaning, given + optional, "; ".join(cite))
+        shelf, dot, _ = REGISTRY[name].function.partition(".")
+        subjects.setdefault(shelf if dot else "combinations", [heads]).append(row)
+    last = {"combinations": subjects.pop("combinations")}  # of functions of several subjects
+    return "".join(
+        folded(f"{subject}: {len(rows) - 1} quantities", table("22 30 24 24", rows))
+        for subject, rows in (subjects | last).items()
+    )
 
 
 def _boundaries():
@@ -142,7 +160,7 @@ def _top_level():
 
 
 def _public_names():
-    """Yield what is public, folded by namespace."""
+    """What is public, folded by namespace."""
     with (HERE.parent / "tests" / "shared" / "public_names.csv").open(encoding="utf-8") as file:
         rows = list(csv.reader(file))
     groups = {}
@@ -153,11 +171,11 @@ def _public_names():
         if not console and namespace.rpartition(".")[2][:1].isupper():
             namespace = namespace.rpartition(".")[0]  # of a method: where its class is
         groups.setdefault(namespace, []).append((name.removeprefix(f"{namespace}."), call))
-    for namespace, names in groups.items():
-        yield from (f".. dropdown:: {namespace}: {len(names)} names", "")
-        text = table("40 60", [("Name", "Parameters or fields"), *map(_literals, names)])
-        yield from (f"   {line}" for line in text.splitlines())
-        yield ""
+    heads = ("Name", "Parameters or fields")
+    return "".join(
+        folded(f"{namespace}: {len(names)} names", table("40 60", [heads, *map(_literals, names)]))
+        for namespace, names in groups.items()
+    )
 
 
 def _literals(cells):

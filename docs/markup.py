@@ -1,4 +1,4 @@
-"""Tables in the markup of the documentation."""
+"""Tables, and long texts that are folded, in the markup of the documentation."""
 
 
 def table(widths, rows):
@@ -13,3 +13,9 @@ def table(widths, rows):
     for first, *others in rows:
         lines += [f"   * - {first}", *(f"     - {cell}" for cell in others)]
     return "\n".join(lines) + "\n"
+
+
+def folded(head, text):
+    """Text that a click on its heading shows."""
+    body = [f"   {line}".rstrip() for line in text.splitlines()]
+    return "\n".join([f".. dropdown:: {head}", "", *body, "", ""])
