@@ -432,42 +432,31 @@ def predict_curve(
     if fluctuations is None:
         fluctuations = find_fluctuations(setting)
     count, separate = len(setting.learned) - 1, setting.model == "separate"
-    if not setting.timed:
-        unknown, zero = np.full(count, np.nan), np.zeros(count)
-        growth = zero
-        if setting.mixed and setting.optimizer == "gradient-descent":
-            growth = setting.step_time * np.array(
-                [first_growth_rate(setting.problem, setting.model)]
-            )
-        return CurveTheory(
-            setting,
-            setting.levels,
-            unknown,
-            unknown,
-            StartLaw(unknown, np.zeros((count, count)), zero),
-            zero,
-            growth,
-            np.zeros((2, count)),
-            _start_loss(setting),
-            fluctuations,
-        )
-    if separate:
+    unknown, zero = np.full(count, np.nan), np.zeros(count)
+    if setting.timed and separate:
         start = separate_start(setting, initial, draws, seed)
-    else:
+    elif setting.timed:
         start = merged_start(setting, initial)
+    else:
+        start = StartLaw(unknown, np.zeros((count, count)), zero)
     half_drops = np.exp(start.mean) / setting.step_time
-    durations, growth = _durations(setting)
-    # Weights that grow as 1/(t_0 - t) are delayed by the logarithm of their growth, in steps.
-    wait = max(-math.log(setting.start), 1.0) / half_drops if separate else growth / 2
-    delays = np.stack([wait, growth]) * (setting.learning_rate is not None)
-    order = np.arange(len(start.mean)) // setting.rank
+    durations, growth, delays, variance = unknown, zero, np.zeros((2, count)), zero
+    if setting.timed:
+        durations, growth = _durations(setting)
+        # Weights that grow as 1/(t_0 - t) are delayed by the logarithm of their growth, in steps.
+        wait = max(-math.log(setting.start), 1.0) / half_drops if separate else growth / 2
+        delays = np.stack([wait, growth]) * (setting.learning_rate is not None)
+        variance = (STAIRCASE_ERROR * setting.start * (np.arange(count) // setting.rank)) ** 2
+    elif setting.mixed and setting.optimizer == "gradient-descent":
+        rate = first_growth_rate(setting.problem, setting.model)
+        growth = setting.step_time * np.array([rate])
     return CurveTheory(
         setting,
         setting.levels,
         half_drops,
         durations / setting.step_time,
         start,
-        (STAIRCASE_ERROR * setting.start * order) ** 2,
+        variance,
         growth,
         delays,
         _start_loss(setting),

@@ -316,27 +316,6 @@ def _shown(answers: np.ndarray, index: tuple[int, ...]) -> str:
     return f"{answers[index]:.6g}"
 
 
-@dataclass(frozen=True)
-class LastPosition:
-    """A model that answers at every position, asked for the query after a full context.
-
-    Attributes
-    ----------
-    model : Model
-        Of the form per position.
-    """
-
-    model: Model
-
-    def answer(self, drawn: Prompts, *, section: str, first: int) -> np.ndarray:
-        """Answers (n,) to the queries."""
-        return self.model.answer(drawn, section=section, first=first)[:, -1]
-
-    def check(self, drawn: Prompts, *, section: str) -> None:
-        """Ask some first prompts again, also with other pairs behind a position."""
-        self.model.check(drawn, section=section)
-
-
 class Answering(Protocol):
     """What answers prompts: a model, or a file of its predictions."""
 
@@ -352,18 +331,21 @@ def ask(
     baselines: Iterable[Baseline],
     section: Section,
     *,
+    positions: bool = False,
     advance: Callable[[int], object] | None = None,
 ) -> Answers:
     """Answers of a model and of baselines to one section.
 
     Parameters
     ----------
-    model : Model, LastPosition or Recorded
+    model : Model or Recorded
         What is asked.
     baselines : iterable of Baseline
         Algorithms that are asked the same.
     section : Section
         The prompts.
+    positions : bool
+        Whether all positions count, of what answers at every one, or only the query.
     advance : callable, optional
         Called with the number of prompts after each block.
 
@@ -380,8 +362,10 @@ def ask(
         own = model.answer(block, section=section.name, first=first)
         others = [np.asarray(each.predict(block)) for each in baselines]
         target = block.target
-        if own.ndim > 1:  # at every position
+        if positions:
             target = (all_inputs(block) @ block.tasks[:, :, None])[:, :, 0]
+        elif own.ndim > 1:
+            own = own[:, -1]
         columns.append([own, target, block.noise_variance, *others])
         first += len(block)
         if advance is not None:
@@ -395,18 +379,21 @@ def ask_all(
     baselines: Sequence[Baseline],
     sections: Iterable[Section],
     *,
+    positions: bool = False,
     progress: bool = False,
 ) -> dict[str, Answers]:
     """Answers to several sections by name, after a check of the model on the first of them.
 
     Parameters
     ----------
-    model : Model, LastPosition or Recorded
+    model : Model or Recorded
         What is asked.
     baselines : sequence of Baseline
         Algorithms that are asked the same.
     sections : iterable of Section
         The prompts.
+    positions : bool
+        As in `ask`.
     progress : bool
         Whether to show a progress bar.
 
@@ -432,5 +419,7 @@ def ask_all(
     with tqdm(total=sum(map(len, sections)), unit="prompt", disable=not progress) as bar:
         for section in sections:
             bar.set_description(section.name)
-            answers[section.name] = ask(model, baselines, section, advance=bar.update)
+            answers[section.name] = ask(
+                model, baselines, section, positions=positions, advance=bar.update
+            )
     return answers

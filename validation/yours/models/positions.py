@@ -348,7 +348,8 @@ def ask_positions(
     progress : bool
         Whether to show a progress bar.
     """
-    answers = ask_all(model, baselines, [section], progress=progress)[section.name]
+    asked = ask_all(model, baselines, [section], positions=True, progress=progress)
+    answers = asked[section.name]
     return PositionErrors(
         problem=section.problem,
         ladders=tuple(

@@ -19,7 +19,7 @@ from iclimit.simulate.prompts.sampling import concatenate_fields
 from iclimit.validation.yours.models.baselines import Baseline, choose_baselines
 from iclimit.validation.yours.models.baselines import baselines as best_baselines
 from iclimit.validation.yours.models.context_use import context_use
-from iclimit.validation.yours.models.families import Examples, Family, families
+from iclimit.validation.yours.models.families import Examples, families
 from iclimit.validation.yours.models.files import PromptFile
 from iclimit.validation.yours.models.fitting import fit_families, fit_size
 from iclimit.validation.yours.models.identification import TOLERANCE, identify
@@ -37,7 +37,7 @@ from iclimit.validation.yours.models.linear_attention import (
     attention_features,
     linear_part,
 )
-from iclimit.validation.yours.models.model import Answering, Answers, LastPosition, Model, ask_all
+from iclimit.validation.yours.models.model import Answering, Answers, Model, ask_all
 from iclimit.validation.yours.models.positions import (
     PositionErrors,
     ask_positions,
@@ -65,43 +65,38 @@ Wanted: TypeAlias = Sequence[str | Baseline] | Mapping[str, Callable[..., Any]] 
 
 
 def judge(
-    problem: Problem,
+    model: Answering,
     baselines: Sequence[Baseline],
     sections: Sequence[Section],
-    answers: Mapping[str, Answers],
     *,
-    rows: Sequence[Family] = (),
-    tolerance: float = TOLERANCE,
-    gradients: Mapping[str, np.ndarray] | None = None,
+    tolerance: float,
+    gradients: Callable[..., Any] | None = None,
     positions: PositionErrors | None = None,
     seed: str = "",
+    progress: bool = False,
 ) -> AlgorithmReport:
-    """Make a report of the answers of a model and of baselines.
+    """Ask a model and baselines, and make a report of their answers.
 
     Parameters
     ----------
-    problem : Problem
-        Law of the prompts.
+    model : Model or Recorded
+        What is judged.
     baselines : sequence of Baseline
         Algorithms.
     sections : sequence of Section
-        What was asked.
-    answers : mapping of str to Answers
-        By section.
-    rows : sequence of Family
-        Families that are fitted to the answers.
-    tolerance : float
-        Share of the mean square that an algorithm may leave unexplained.
-    gradients : mapping of str to array, optional
-        Derivatives of the model by "query" and by "labels", instead of finite differences.
+        What is asked, fresh prompts first.
+    tolerance, gradients, progress
+        As in `probe`.
     positions : PositionErrors, optional
         Errors by position.
     seed : str
         Of the prompts, for the record.
     """
-    plan, fresh = _by_name(sections), answers["fresh"]
-    used = fit_size(problem, len(fresh.model)) if rows else 0
-    fits, near = fit_families(rows, plan["fresh"], fresh.model, tolerance)
+    answers = ask_all(model, baselines, sections, progress=progress)
+    plan, fresh = {section.name: section for section in sections}, answers["fresh"]
+    problem, used = plan["fresh"].problem, fit_size(plan["fresh"].problem, len(fresh.model))
+    given = None if gradients is None else given_gradients(gradients, plan)
+    fits, near = fit_families(families(problem), plan["fresh"], fresh.model, tolerance)
     some = min(len(fresh.model), 2 * fit_size(problem, 2 * len(fresh.model)))
     first = Examples(concatenate_fields(replace(plan["fresh"], drawn=some).blocks()))
     chosen = [*baselines, *near]
@@ -125,8 +120,8 @@ def judge(
     for moved in MOVED:
         if f"{moved}:plus" in answers and f"{moved}:minus" in answers:
             moved_answers = derivatives(moved, plan, answers)
-            if gradients is not None:
-                moved_answers = replace(moved_answers, model=gradients[moved])
+            if given is not None:
+                moved_answers = replace(moved_answers, model=given[moved])
             sensitivities[moved] = cosines(moved_answers)
             compared[f"derivatives by the {moved}"] = moved_answers
     shifts = [each.name for each in sections if each.purpose == "shift" and each.name in answers]
@@ -296,19 +291,9 @@ def probe(
         problem, test_prompts=test_prompts, rng=rng, context_lengths=context_lengths
     )
     model = Model(predict, batch, deterministic, form == "positions")
-    of_queries = LastPosition(model) if form == "positions" else model
-    answers = ask_all(of_queries, chosen, sections, progress=progress)
-    return judge(
-        problem,
-        chosen,
-        sections,
-        answers,
-        rows=families(problem),
-        tolerance=tolerance,
-        gradients=None if gradients is None else given_gradients(gradients, _by_name(sections)),
-        positions=_positions(model, chosen, sections[0]) if form == "positions" else None,
-        seed=str(rng),
-    )
+    positions = _positions(model, chosen, sections[0]) if form == "positions" else None
+    options: dict[str, Any] = {"tolerance": tolerance, "seed": str(rng), "progress": progress}
+    return judge(model, chosen, sections, gradients=gradients, positions=positions, **options)
 
 
 def judge_predictions(
@@ -343,14 +328,13 @@ def judge_predictions(
     check_prompts(prompts.test_prompts)
     known = partial(known_baselines, prompts.problem, trained_on, ridge)
     chosen = all_baselines(known, baselines)
-    recorded = Recorded(predictions, prompts.sections)
-    answers = ask_all(recorded, chosen, prompts.sections, progress=progress)
-    options: dict[str, Any] = {"tolerance": tolerance, "seed": str(prompts.seed)}
-    options["rows"] = families(prompts.problem)
+    sections, by_position = prompts.sections, None
     if positions is not None:
-        recorded = Recorded(positions, prompts.sections)
-        options["positions"] = _positions(recorded, chosen, prompts.sections[0], len(positions))
-    return judge(prompts.problem, chosen, prompts.sections, answers, **options)
+        recorded = Recorded(positions, sections)
+        by_position = _positions(recorded, chosen, sections[0], len(positions))
+    recorded = Recorded(predictions, sections)
+    options: dict[str, Any] = {"tolerance": tolerance, "seed": str(prompts.seed)}
+    return judge(recorded, chosen, sections, positions=by_position, progress=progress, **options)
 
 
 def all_baselines(
@@ -427,10 +411,6 @@ def _positions(
     names = {each.name for each in chosen} | {"fixed_step"}
     known = position_baselines(fresh.problem, names)
     return ask_positions(model, known, replace(fresh, drawn=min(fresh.drawn, most)))
-
-
-def _by_name(sections: Sequence[Section]) -> dict[str, Section]:
-    return {section.name: section for section in sections}
 
 
 def _linear_part(fresh: Section, answers: Answers, problem: Problem) -> LinearPart | None:

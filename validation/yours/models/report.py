@@ -5,8 +5,9 @@ from __future__ import annotations
 import html
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -173,14 +174,28 @@ class AlgorithmReport(Result):
     @property
     def figures(self) -> list[str]:
         """Names of the figures that there are, as `draw` takes them."""
-        missing = {
-            "positions": self.positions is None,
-            "filter": self.use is None,
-            "recency": self.use is None or not self.use.weights,
-            "spectrum": self.linear is None,
-            "shifts": not self.shifts,
+        return [name for name in TITLES if name in self._drawings()]
+
+    def _drawings(self) -> dict[str, Callable[[Axes], None]]:
+        """What draws each figure that there is."""
+        noise, verdict = self.problem.mean_noise_variance, self.verdict
+        drawings: dict[str, Callable[[Axes], None]] = {
+            "ladder": partial(draw_ladder, ladder=self.fresh, noise=noise),
+            "likeness": partial(draw_likeness, identification=verdict),
         }
-        return [name for name in TITLES if not missing.get(name)]
+        if self.positions is not None:
+            drawings["positions"] = self.positions.draw
+        if self.use is not None:
+            drawings["filter"] = partial(self.use.draw, fits=verdict.fits)
+        if self.use is not None and self.use.weights:
+            drawings["recency"] = self.use.draw_positions
+        if self.linear is not None:
+            drawings["spectrum"] = partial(draw_spectrum, linear=self.linear)
+        if self.shifts:
+            ladders, nearest = (self.fresh, *self.shifts), verdict.likenesses[:3]
+            names = [each.name for each in nearest]
+            drawings["shifts"] = partial(draw_shifts, ladders=ladders, nearest=names)
+        return drawings
 
     def draw(self, ax: Axes, *, figure: str = "ladder") -> None:
         """Draw one of the figures.
@@ -203,21 +218,7 @@ class AlgorithmReport(Result):
             }.get(figure, "")
             known = ", ".join(self.figures)
             raise ValueError(f"figure must be one of {known}, got {figure!r}{hint}")
-        if figure == "ladder":
-            draw_ladder(ax, self.fresh, self.problem.mean_noise_variance)
-        elif figure == "likeness":
-            draw_likeness(ax, self.verdict)
-        elif figure == "shifts":
-            nearest = [each.name for each in self.verdict.likenesses[:3]]
-            draw_shifts(ax, (self.fresh, *self.shifts), nearest)
-        elif figure == "filter" and self.use is not None:
-            self.use.draw(ax, fits=self.verdict.fits)
-        elif figure == "recency" and self.use is not None:
-            self.use.draw_positions(ax)
-        elif figure == "spectrum" and self.linear is not None:
-            draw_spectrum(ax, self.linear)
-        elif self.positions is not None:
-            self.positions.draw(ax)
+        self._drawings()[figure](ax)
 
     def write(
         self,

@@ -6,7 +6,7 @@ import pytest
 from iclimit.problem import Problem
 from iclimit.simulate.prompts import sample_prompts
 from iclimit.validation.yours.models.baselines import Baseline
-from iclimit.validation.yours.models.model import LastPosition, Model, ask, ask_all
+from iclimit.validation.yours.models.model import Model, ask, ask_all
 from iclimit.validation.yours.models.sections import plan_sections
 
 PROBLEM = Problem(dim=3, context=6, noise_variance=0.2, scale=1)
@@ -281,4 +281,4 @@ def test_a_section_is_asked_in_blocks():
 def test_models_per_position_are_checked_when_they_are_probed():
     ahead = Model(lambda _, labels: labels + 0.0, per_position=True)
     with pytest.raises(ValueError, match="is attention causal"):
-        ask_all(LastPosition(ahead), [], sections())
+        ask_all(ahead, [], sections())
