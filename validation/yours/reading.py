@@ -25,7 +25,7 @@ from iclimit.notation import PARAMETERS, Interval, did_you_mean
 ENDINGS = (".csv", ".json", ".parquet")
 
 
-def read_columns(table: Any) -> dict[str, list[Any]]:
+def read_columns(table: object) -> dict[str, list[Any]]:
     """Columns of a table by the user's names; forms and errors are those of `read_table`."""
     if isinstance(table, (str, os.PathLike)):
         return file_columns(Path(table))
@@ -212,7 +212,7 @@ class Table:
 
 
 def read_table(
-    table: Any,
+    table: object,
     known: Collection[str],
     *,
     columns: Mapping[str, str] | None = None,
@@ -333,6 +333,6 @@ def _number(entry: Any) -> float | None:
         return math.nan
 
 
-def _shown(entry: Any) -> str:
+def _shown(entry: object) -> str:
     text = repr(entry)
     return text if len(text) <= 40 else f"{text[:37]}..."

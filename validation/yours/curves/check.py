@@ -242,7 +242,7 @@ WEIGHTS = ("value", "key_query"), ("value", "key", "query")
 
 
 def check_curve(
-    table: Any,
+    table: object,
     *,
     model: str = "merged",
     eigenvalues: Sequence[float] | np.ndarray,
@@ -394,7 +394,7 @@ def check_curve(
 
 
 def read_with_setting(
-    table: Any,
+    table: object,
     *,
     eigenvalues: Sequence[float] | np.ndarray,
     shared_task: Sequence[float] | None = None,

@@ -161,7 +161,7 @@ def find_features(
     steps: np.ndarray,
     losses: np.ndarray,
     levels: np.ndarray,
-    remainder: Callable[[float], float],
+    remainder: Callable[[float], np.ndarray],
     distinct: float,
 ) -> CurveFeatures:
     """Find plateaus and drops of one curve.
@@ -195,7 +195,8 @@ def find_features(
     heights, contrasts, drifts = _plateaus(steps, smooth, half_drops, distinct)
     spacings = np.array([_spacing(steps, at) for at in half_drops])
     above = heights[-1] if len(heights) else initial
-    end = _end(final, above, remainder(float(steps[-1] - half_drops[-1])))
+    ahead = float(remainder(float(steps[-1] - half_drops[-1])))
+    end = _end(final, above, ahead)
     ends = np.concatenate([[initial], heights, [end]])
     durations = np.array([_duration(steps, smooth, *pair) for pair in itertools.pairwise(ends)])
     durations[(window - 1) * spacings > BLUR * durations] = np.nan

@@ -91,7 +91,9 @@ class CurveFit(ParameterFit):
         draw_curves(ax, self.curves, self.theory, self.axis)
 
 
-def fit_curve(table: Any, free: str | Sequence[str] = ("init_scale",), **stated: Any) -> CurveFit:
+def fit_curve(
+    table: object, free: str | Sequence[str] = ("init_scale",), **stated: Any
+) -> CurveFit:
     r"""Fit initial scale, learning rate or the law of the data to your own training curves.
 
     Parameters

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -55,7 +54,7 @@ class Curve:
 
 
 def read_curves(
-    table: Any,
+    table: object,
     *,
     columns: Mapping[str, str] | None,
     ignore: Sequence[str] | str,

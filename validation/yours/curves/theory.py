@@ -384,7 +384,7 @@ class CurveTheory:
     start_loss: float
     fluctuations: Fluctuations
 
-    def remainder(self, steps: Any, drop: int = -1) -> Any:
+    def remainder(self, steps: np.ndarray | float, drop: int = -1) -> np.ndarray:
         """Part of a drop that is ahead so many steps after half of it."""
         setting = self.setting
         if not setting.timed:
@@ -440,7 +440,9 @@ def predict_curve(
     else:
         start = StartLaw(unknown, np.zeros((count, count)), zero)
     half_drops = np.exp(start.mean) / setting.step_time
-    durations, growth, delays, variance = unknown, zero, np.zeros((2, count)), zero
+    durations, growth = unknown, zero
+    delays: np.ndarray = np.zeros((2, count))
+    variance: np.ndarray = zero
     if setting.timed:
         durations, growth = _durations(setting)
         # Weights that grow as 1/(t_0 - t) are delayed by the logarithm of their growth, in steps.

@@ -255,7 +255,7 @@ class _Where:
         return f"prompts {self.first} to {self.first + count - 1} of section {self.section!r}"
 
 
-def _as_array(returned: Any) -> np.ndarray:
+def _as_array(returned: object) -> np.ndarray:
     """What a model returned as an array of NumPy."""
     refuse_masked("predictions", returned)
     # CuPy converts only when asked to.  Tensors of PyTorch, without "get", may refuse to say

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -249,7 +250,7 @@ class RunPlan(Result):
             for point in best.design.points
         ]
 
-    def write_runs(self, path: Any) -> None:
+    def write_runs(self, path: str | os.PathLike) -> None:
         """Write the table of runs to a file that ends in .csv or .json."""
         write_rows(path, self.runs())
 
@@ -307,7 +308,7 @@ class RunPlan(Result):
         return f"{runs} {what} with probability {best.power:.3f}."
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     """Entry of the printed table."""
     return ("yes" if value else "") if isinstance(value, bool) else entry(value, 3)
 

@@ -97,7 +97,7 @@ class Point:
         spreads = np.sqrt(np.diag(self.covariance)) / self.prediction.mean
         return float(np.max(spreads[self.weights != 0]))
 
-    def limit(self, **changes: Any) -> Any:
+    def limit(self, **changes: Any) -> np.ndarray:
         """Limit of what is measured at the ratios of the point, or at others."""
         errors, (icl, idg) = structured_errors(**self.ratios | changes), self.weights
         return icl * errors.icl + idg * errors.idg

@@ -26,7 +26,7 @@ TASK_SETS = ("many", "one")
 
 
 def check_runs(
-    table: Any,
+    table: object,
     *,
     columns: Mapping[str, str] | None = None,
     ignore: Sequence[str] | str = (),
@@ -153,7 +153,7 @@ def check_runs(
 
 
 def read_with_theory(
-    table: Any,
+    table: object,
     *,
     convention: str | Convention = "lu2025",
     task_sets: str = "many",

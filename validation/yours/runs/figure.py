@@ -79,7 +79,7 @@ def draw_errors(ax: Axes, rows: Sequence[RowDeviation], theory: Theory) -> None:
         for place, name in names:
             colour = COLOURS[(place if len(groups) == 1 else number) % len(COLOURS)]
             drawn = [row for row in members if name in row.comparisons]
-            style: Any = {"linestyle": LINES[name], "linewidth": 1} if len(x) > 1 else PREDICTED
+            style = {"linestyle": LINES[name], "linewidth": 1} if len(x) > 1 else PREDICTED
             ax.plot(x, means @ np.array(MEASURED[name]), color=colour, **style)
             label = ", ".join([name.upper(), *values]) if few else None
             places = [_parameter(row.run, parameter) for row in drawn]

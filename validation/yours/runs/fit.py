@@ -47,7 +47,7 @@ class RunFit(ParameterFit):
     _best: np.ndarray
     _reading: Mapping[str, Any]
 
-    def predict(self, table: Any) -> Table:
+    def predict(self, table: object) -> Table:
         """Predict errors at other settings with the fitted parameters.
 
         Parameters
@@ -121,7 +121,7 @@ def _stated(model: RunModel, index: int) -> tuple[float, float, bool]:
 
 
 def fit_runs(
-    table: Any, free: str | Sequence[str] = ("rho",), *, progress: bool = False, **reading: Any
+    table: object, free: str | Sequence[str] = ("rho",), *, progress: bool = False, **reading: Any
 ) -> RunFit:
     r"""Fit effective parameters to your own errors of pretrained linear attention.
 

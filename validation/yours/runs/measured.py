@@ -234,7 +234,7 @@ class MeasuredRun:
 
 
 def read_runs(
-    table: Any,
+    table: object,
     *,
     columns: Mapping[str, str] | None = None,
     ignore: Sequence[str] | str = (),

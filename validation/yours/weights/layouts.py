@@ -148,6 +148,10 @@ def get_layout(layout: str | Layout, **changes: Any) -> Layout:
     return replace(layout, convention=replace(layout.convention, **variances), **changes)
 
 
+# Weights of a layer by name, or a layer of the simulator.
+Weights = Mapping[str, Any] | Layer
+
+
 @dataclass(frozen=True)
 class Products:
     """What a layer computes with: products of its weights on columns.
@@ -169,7 +173,7 @@ class Products:
         return self.lookup.shape[-1] - 1
 
 
-def parse_layer(layer: Any, layout: Layout, heads: int = 1) -> Products:
+def parse_layer(layer: Weights, layout: Layout, heads: int = 1) -> Products:
     """Products of the weights of one layer.
 
     Parameters

@@ -46,6 +46,7 @@ from iclimit.validation.yours.weights.label_free import LabelFree
 from iclimit.validation.yours.weights.layouts import (
     Layout,
     Products,
+    Weights,
     get_layout,
     of_sums,
     parse_layer,
@@ -413,7 +414,7 @@ class ReducedGamma(Result):
 
 @explaining
 def reduced_gamma(
-    layer: Any,
+    layer: Weights,
     *,
     layout: str | Layout = "lu2025",
     context: int,

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +29,13 @@ from iclimit.simulate.probing.predictors import softmax_heads
 from iclimit.simulate.prompts import Prompts, sample_prompts
 from iclimit.tables import aligned
 from iclimit.validation.yours.ratios import percent, ratio
-from iclimit.validation.yours.weights.layouts import Layout, Products, get_layout, parse_layer
+from iclimit.validation.yours.weights.layouts import (
+    Layout,
+    Products,
+    Weights,
+    get_layout,
+    parse_layer,
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,7 +74,7 @@ class ReducedSoftmax(Result):
 
 @explaining
 def reduced_softmax(
-    layer: Any,
+    layer: Weights,
     *,
     layout: str | Layout = "lu2025",
     context: int,

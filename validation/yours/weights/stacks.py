@@ -28,7 +28,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -43,7 +42,13 @@ from iclimit.simulate.models.transformer import Layer, apply_layer, prediction
 from iclimit.simulate.prompts import Prompts, draw_prompts, regression_tokens
 from iclimit.tables import aligned
 from iclimit.validation.yours.ratios import percent, ratio
-from iclimit.validation.yours.weights.layouts import Layout, Products, get_layout, parse_layer
+from iclimit.validation.yours.weights.layouts import (
+    Layout,
+    Products,
+    Weights,
+    get_layout,
+    parse_layer,
+)
 
 # What a stack is compared with, from few numbers to more.
 MODELS = ("gd++", "diag", "preconditioned")
@@ -116,7 +121,7 @@ class ReducedStack(Result):
 
 @explaining
 def reduced_stack(
-    stack: Sequence[Any],
+    stack: Sequence[Weights],
     *,
     layout: str | Layout = "vonoswald2023",
     context: int,
@@ -233,7 +238,7 @@ def reduced_stack(
 
 @explaining
 def stack_parts(
-    stack: Sequence[Any],
+    stack: Sequence[Weights],
     *,
     by: str = "layers",
     layout: str | Layout = "vonoswald2023",
@@ -336,7 +341,7 @@ def _head(layer: Layer, number: int) -> Layer:
     return Layer(*(each[number : number + 1] for each in parts))
 
 
-def _parsed(stack: Sequence[Any], layout: Layout, context: int, heads: int) -> list[Products]:
+def _parsed(stack: Sequence[Weights], layout: Layout, context: int, heads: int) -> list[Products]:
     """Layers on tokens of one size, in a layout that reads minus the label's entry."""
     if layout.sign > 0:
         raise ValueError(
