@@ -68,6 +68,8 @@ CLOSER, STRAIGHTER = 0.7, 0.5
 # Most by which the median error after all repetitions differs from that of GD++, relative to it:
 # deviations of the layer add up.  Measured: up to 0.17 in quick.
 ROLLED = 0.3
+# Bootstrap samples of a ratio of medians.
+RESAMPLED = 400
 
 
 def rows(effort: Effort) -> Rows:
@@ -107,6 +109,15 @@ def name(kind: Kind) -> str:
 def typical(loss: Estimate) -> float:
     """Median over groups of prompts: rare prompts make the mean loss of deep trained stacks."""
     return float(np.median(loss.samples))
+
+
+def typical_ratio(loss: Estimate, other: Estimate) -> Estimate:
+    """Ratio of medians over the same groups of prompts, with the error of a bootstrap."""
+    groups = len(loss.samples)
+    drawn = np.random.default_rng(0).integers(groups, size=(RESAMPLED, groups))
+    medians, others = (np.median(each.samples[drawn], axis=1) for each in (loss, other))
+    value = typical(loss) / typical(other)
+    return Estimate(value, float(np.std(medians / others, ddof=1)), groups)
 
 
 def on_plateau(found: Layers, shallower: float) -> bool:
@@ -149,12 +160,12 @@ def compare_trained(most: float, kind: Kind, found: Layers, where: str) -> list[
     descent, built = (found.aligned[name].last for name in ("GD", "GD++"))
     _, *later = found.aligned["GD"].stages.values()
     nearest = min(each.prediction_distance.mean for each in later)
-    gain = typical(losses["trained"]) / typical(losses["GD"])
+    gain = typical_ratio(losses["trained"], losses["GD"])
     distance, slope = descent.prediction_distance.mean, descent.gradient_distance.mean
     closer = built.prediction_distance.mean / distance
     straighter = (1 - built.cosine.mean) / (1 - descent.cosine.mean)
     gradients = built.gradient_distance.mean / slope
-    bounds = {
+    bounds: dict[str, tuple[float, float | Estimate]] = {
         "trained over gradient descent, typical loss": (1.0, gain),
         "distance of predictions from GD++ over that from GD": (CLOSER, closer),
         "distance of sensitivities from GD++ over that from GD": (CLOSER, gradients),
@@ -164,7 +175,7 @@ def compare_trained(most: float, kind: Kind, found: Layers, where: str) -> list[
     if kind[0] <= EXACT:
         for (what, factor), each in found.shifted.items():
             label = f"trained over gradient descent, {what} times {factor:g}, typical loss"
-            bounds[label] = 1.0, typical(each["trained"]) / typical(each["GD"])
+            bounds[label] = 1.0, typical_ratio(each["trained"], each["GD"])
     rows = [
         compare(f"{label}, {where}", bound, value, upper_bound=True)
         for label, (bound, value) in bounds.items()

@@ -48,14 +48,14 @@ RATE = STEP.rate / PROBLEM.input_scale**2 / PROBLEM.context
 # 0.01 to 0.12 after 300 steps, by the seed: too early for a quick look.
 TRAINING: dict[str, dict[int, dict[str, Any]]] = {
     "tiny": {1: {"steps": 300, "batch": 128}},
-    "quick": {1: {"steps": 500, "batch": 256}},
+    "quick": {1: {"steps": 500, "batch": 256, "attempts": 4}},
     "medium": {1: {"steps": 600, "batch": 512}, 2: {"steps": 1000, "batch": 256}},
     "full": {1: {"steps": 1000, "batch": 1024}, 2: {"steps": 3000, "batch": 512}},
     "day": {1: {"steps": 3000, "batch": 1024}, 2: {"steps": 6000, "batch": 1024}},
 }
-# Of all trainings, from weights of the default size: no seed of five failed.  With ``init_scale``
-# 0.05, a normalised layer stayed at the null loss for 350 steps, and at half the rate two pairs of
-# four were still there after 500.
+# Of all trainings, from weights of the default size: few fail, and a single run tries again.  With
+# ``init_scale`` 0.05, a normalised layer stayed at the null loss for 350 steps, and at half the
+# rate two pairs of four were still there after 500.
 LEARNING_RATE = 0.01
 SEEDS = {"quick": 1, "medium": 2, "full": 3, "day": 5}
 # Fresh prompts that networks are tested on, and as many that the features are fitted to.
@@ -122,10 +122,27 @@ def best_multiples(count: int, rng: SeedSequence) -> np.ndarray:
 
 
 def normalised_pair(
-    *, layers: int, steps: int, batch: int, held_out: int, repeat: int, rng: SeedSequence
+    *,
+    layers: int,
+    steps: int,
+    batch: int,
+    held_out: int,
+    repeat: int,
+    attempts: int = 1,
+    rng: SeedSequence,
 ) -> NormalisedPair:
-    """Train with and without layer normalisation, and test on the same prompts."""
-    train_seed, fit_seed, fresh_seed = seed_sequences(seed_sequences(rng, repeat + 1)[repeat], 3)
+    """Train with and without layer normalisation, again if one fails, and test both."""
+    for seed in seed_sequences(rng, repeat + attempts)[repeat:]:
+        pair = _trained_pair(layers, steps, batch, held_out, seed)
+        if learned(pair, np.array([LAW, pair.features.mean])):
+            break
+    return pair
+
+
+def _trained_pair(
+    layers: int, steps: int, batch: int, held_out: int, rng: SeedSequence
+) -> NormalisedPair:
+    train_seed, fit_seed, fresh_seed = seed_sequences(rng, 3)
     runs = [
         train_network(
             AttentionNetwork(
@@ -198,12 +215,13 @@ def trained(pairs: Pairs, layers: int) -> dict[int, NormalisedPair]:
     best = np.min([(pair.plain.mean, pair.normalised.mean) for pair in own.values()], axis=0)
     if layers == 1:
         best = np.array([LAW, own[0].features.mean])
+    return {repeat: pair for repeat, pair in own.items() if learned(pair, best)}
+
+
+def learned(pair: NormalisedPair, best: np.ndarray) -> bool:
+    """Whether both networks come near the best losses."""
     worst = best + MISSED * (NULL - best)
-    return {
-        repeat: pair
-        for repeat, pair in own.items()
-        if np.all([pair.plain.mean, pair.normalised.mean] < worst)
-    }
+    return bool(np.all([pair.plain.mean, pair.normalised.mean] < worst))
 
 
 def compare_pairs(pairs: Pairs, excess: float) -> Iterator[Comparison]:
