@@ -21,6 +21,7 @@ CLASSES = {
     "LinearAttention": f"{MODELS}.linear_attention",
     "LstmNetwork": f"{MODELS}.lstm",
     "MergedHeads": f"{MODELS}.merged_heads",
+    "RecurrentLayer": f"{MODELS}.recurrent_layer",
 }
 
 # What a file has of a training as it is.

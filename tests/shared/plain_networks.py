@@ -8,6 +8,7 @@ from iclimit.simulate.models.embedded_descent import EmbeddedDescent
 from iclimit.simulate.models.linear_attention import LinearAttention
 from iclimit.simulate.models.lstm import LstmNetwork
 from iclimit.simulate.models.merged_heads import MergedHeads
+from iclimit.simulate.models.recurrent_layer import RecurrentLayer
 from iclimit.simulate.models.stack import AttentionNetwork
 
 
@@ -154,6 +155,23 @@ def embedded_descent(network, w, x, y, query):
     return anp.mean(anp.einsum("nw,niw->ni", embed(query), embed(x)) * y, axis=1)
 
 
+def recurrent_layer(network, w, x, y, query):
+    """Predictions from the matrices that multiply the memory of a prompt, pair by pair."""
+    n, context, dim = x.shape
+    scale = w["preconditioner"] if network.preconditioned else anp.ones(dim)
+    gate = w["gate"] * anp.ones(dim) if network.gated else anp.ones(dim)
+    steps = w["step"] * anp.ones(context) if "step" in w else anp.ones(context)
+    answers = []
+    for prompt in range(n):
+        memory = anp.zeros(dim)
+        for t in range(context):
+            written = steps[t] * scale * x[prompt, t]
+            moved = anp.eye(dim) - network.corrects * anp.outer(written, x[prompt, t])
+            memory = anp.dot(moved, gate * memory) + written * y[prompt, t]
+        answers.append(w["readout"][0] * anp.dot(query[prompt], memory))
+    return anp.stack(answers)
+
+
 PLAIN = {
     AttentionNetwork: lambda network, w, *prompts: attention(
         network, w, tokens_of(network, *prompts)
@@ -162,4 +180,5 @@ PLAIN = {
     LinearAttention: linear_attention,
     LstmNetwork: lstm,
     MergedHeads: merged_heads,
+    RecurrentLayer: recurrent_layer,
 }

@@ -14,6 +14,7 @@ from iclimit.simulate.models.embedded_descent import EmbeddedDescent
 from iclimit.simulate.models.linear_attention import LinearAttention
 from iclimit.simulate.models.lstm import LstmNetwork
 from iclimit.simulate.models.merged_heads import MergedHeads
+from iclimit.simulate.models.recurrent_layer import RecurrentLayer
 from iclimit.simulate.models.stack import AttentionNetwork
 from iclimit.simulate.prompts import Prompts, sample_prompts
 
@@ -37,6 +38,10 @@ NETWORKS = [
     LstmNetwork(3, hidden=5, layers=3, bidirectional=True),
     LstmNetwork(3, hidden=5, layers=2),
     MergedHeads(3, heads=2, init_scale=0.5),
+    RecurrentLayer(3),
+    RecurrentLayer(3, corrects=False),
+    RecurrentLayer(3, corrects=False, gated=False, preconditioned=True),
+    RecurrentLayer(3, by_channel=True, by_token=True, preconditioned=True, context=4),
 ]
 ROUNDING = 1e-12  # of the largest entry; the largest seen is 1e-15
 

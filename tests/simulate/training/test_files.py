@@ -17,6 +17,7 @@ from iclimit.simulate.networks import (
     train_network,
 )
 from iclimit.simulate.prompts import sample_prompts
+from iclimit.simulate.recurrent import RecurrentLayer
 from iclimit.simulate.softmax import MergedHeads
 from iclimit.simulate.training.checkpoints import read_tree, write_tree
 from iclimit.simulate.training.files import CLASSES
@@ -27,6 +28,7 @@ NETWORKS = [
     LstmNetwork(dim=3, hidden=4, layers=2, bidirectional=True),
     AttentionNetwork(dim=3, layers=2, attention=("softmax", "linear"), width=4, positions=2),
     LinearAttention(dim=3, layers=2, shared=True),
+    RecurrentLayer(dim=3, by_token=True, context=5),
 ]
 
 

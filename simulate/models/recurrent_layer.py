@@ -1,0 +1,167 @@
+r"""A linear recurrent layer with trained gate, steps, preconditioner and readout.
+
+A memory u of d numbers decays, answers the key of the next pair, and is corrected by its error,
+
+.. math:: u \leftarrow \gamma \circ u, \qquad
+   u \leftarrow u + \beta_t\, D x_t\, (y_t - \langle x_t, u\rangle) ,
+
+and the prediction is :math:`c\, \langle x_q, u\rangle`.  Weights are the gate :math:`\gamma`, one
+number or one for each channel, the step :math:`\beta`, one number or one for each token, the
+diagonal of D, and c.  This is one value channel of a gated delta rule (Yang et al.,
+arXiv:2412.06464), of DeltaNet without the gate and, without the correction, of gated linear
+attention (RetNet, GLA, Mamba-2), whose gates do not depend on the inputs here.
+
+The gradient goes back through the tokens in the same way: with the derivative p of the loss by u
+after a pair, that by u before its correction is :math:`p - \beta_t x_t \langle D x_t, p\rangle`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from iclimit.checks import check_arguments, check_flags
+from iclimit.simulate.arrays import Array
+from iclimit.simulate.models.network import Network, Pullback, Pulled
+from iclimit.simulate.prompts import Prompts
+
+
+@dataclass(frozen=True)
+class RecurrentLayer(Network):
+    """A linear recurrent layer that is read at the query.
+
+    Parameters
+    ----------
+    dim : int >= 1
+        Dimension of the inputs.
+    corrects : bool
+        Whether a pair is written as the delta rule does, less what the memory answers; otherwise
+        its label is written.
+    gated : bool
+        Whether the memory decays.
+    by_channel : bool
+        Whether each channel has a gate of its own.
+    by_token : bool
+        Whether each token has a step of its own; prompts then have ``context`` pairs.
+    preconditioned : bool
+        Whether each channel has a step of its own, times that of the token.
+    context : int >= 1
+        Number of pairs that have steps of their own.
+
+    Raises
+    ------
+    ValueError
+        If a size is outside its range, or an option needs another one.
+    TypeError
+        If an option is not True or False.
+
+    Examples
+    --------
+    The delta rule finds its best step, which is 0.56:
+
+    >>> import iclimit
+    >>> from iclimit.recurrent import RecurrentLayer
+    >>> problem = iclimit.Problem(dim=8, context=16, noise_variance=0.25)
+    >>> layer = RecurrentLayer(dim=8, gated=False)
+    >>> run = iclimit.networks.train_network(
+    ...     layer, problem, optimizer="lbfgs", batch=4000, held_out=2000, rng=0
+    ... )
+    >>> run.weights["step"].round(2), run.weights["readout"].round(2)
+    (array([0.56]), array([1.01]))
+    """
+
+    dim: int
+    corrects: bool = True
+    gated: bool = True
+    by_channel: bool = False
+    by_token: bool = False
+    preconditioned: bool = False
+    context: int = 1
+
+    def __post_init__(self) -> None:
+        check_arguments(dim=self.dim, context=self.context)
+        check_flags(
+            corrects=self.corrects,
+            gated=self.gated,
+            by_channel=self.by_channel,
+            by_token=self.by_token,
+            preconditioned=self.preconditioned,
+        )
+        if self.by_channel and not self.gated:
+            raise ValueError("by_channel must be False without a gate, got True")
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The weights that there are; without correction the readout is the step of all tokens."""
+        shapes: dict[str, tuple[int, ...]] = {}
+        if self.gated:
+            shapes["gate"] = (self.dim if self.by_channel else 1,)
+        if self.corrects or self.by_token:
+            shapes["step"] = (self.context if self.by_token else 1,)
+        if self.preconditioned:
+            shapes["preconditioner"] = (self.dim,)
+        return shapes | {"readout": (1,)}
+
+    def initial(self, generator: np.random.Generator) -> dict[str, np.ndarray]:
+        """Gates between 1/2 and 1, other weights between 0 and 1, all of a kind alike."""
+        ranges = {"gate": (0.5, 1.0)}
+        return {
+            name: np.full(shape, generator.uniform(*ranges.get(name, (0.0, 1.0))))
+            for name, shape in self.shapes.items()
+        }
+
+    def forward(self, weights: Mapping[str, Array], examples: Prompts) -> tuple[Array, Pullback]:
+        """Predictions (n,) of the query labels, and how derivatives go back."""
+        xp = array_namespace(examples.query)
+        # Tokens first, prompts last: what is done to one number of all prompts runs over memory.
+        inputs = xp.permute_dims(examples.inputs, (1, 2, 0))
+        labels, query = examples.labels.T, examples.query.T
+        context = inputs.shape[0]
+        if self.by_token and context != self.context:
+            raise ValueError(f"prompts must have context = {self.context} pairs, got {context}")
+        one = xp.ones((1,), dtype=query.dtype)
+        gate, step, scale = (weights.get(name, one) for name in ("gate", "step", "preconditioner"))
+        steps = xp.broadcast_to(step, (context,))
+        gate, scale, readout = gate[:, None], scale[:, None], weights["readout"]
+        memory, memories, residuals = xp.zeros_like(query), [], []
+        for t in range(context):
+            memories.append(memory)
+            decayed, residual = gate * memory, labels[t, :]
+            if self.corrects:
+                residual = residual - xp.sum(inputs[t, :, :] * decayed, axis=0)
+            residuals.append(residual)
+            memory = decayed + scale * inputs[t, :, :] * (steps[t] * residual)
+        answers = xp.sum(query * memory, axis=0)
+
+        def pullback(by_prediction: Array) -> Pulled:
+            by_memory = readout * query * by_prediction
+            by_gate, by_scale = xp.zeros_like(query), xp.zeros_like(query)
+            by_steps = []
+            for t in reversed(range(context)):
+                x = inputs[t, :, :]
+                by_scale = by_scale + by_memory * x * (steps[t] * residuals[t])
+                by_write = xp.sum(by_memory * scale * x, axis=0)
+                by_steps.append(xp.sum(by_write * residuals[t]))
+                if self.corrects:
+                    by_memory = by_memory - x * (steps[t] * by_write)
+                by_gate = by_gate + by_memory * memories[t]
+                by_memory = gate * by_memory
+            step_gradient = xp.stack(by_steps[::-1])
+            gradients = {
+                "gate": xp.sum(by_gate, axis=1),
+                "step": step_gradient,
+                "preconditioner": xp.sum(by_scale, axis=1),
+                "readout": xp.sum(answers * by_prediction)[None],
+            }
+            found = {
+                name: gradients[name]
+                if shape == gradients[name].shape
+                else xp.sum(gradients[name])[None]
+                for name, shape in self.shapes.items()
+            }
+            return Pulled(found, (readout * memory * by_prediction).T)
+
+        return readout * answers, pullback
