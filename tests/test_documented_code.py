@@ -26,12 +26,13 @@ from iclimit.runs import RunStore
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 REFERENCE = ROOT / "iclimit" / "validation" / "reference"
+# Help texts, which take longest, come first: workers then end together.
 PAGES = [
+    *sorted((ROOT / "iclimit" / "cli").glob("*.py"), reverse=True),
     ROOT / "README.md",
     *sorted(DOCS.glob("*.rst")),
     *sorted(DOCS.glob("*/*.rst")),
     *sorted(DOCS.glob("theory/*/*.rst")),
-    *sorted((ROOT / "iclimit" / "cli").glob("*.py")),
 ]
 
 # Commands that are read but not run, with the reason.
