@@ -39,6 +39,8 @@ HEIGHT, ROW, MARGIN = 2.7, 0.28, 0.8
 # Characters in a line of a title by the number of columns, with those of formulas, and in a line
 # of a legend.
 TITLE, WIDTH = {1: 120, 2: 60, 3: 30}, 44
+# Lines of families that share a colour.
+LINES = ("-", "--", ":", "-.")
 # Deviations are drawn up to this multiple of what is accepted, and as triangles beyond.
 FARTHEST = 1.5
 # Vertical places of the points in a row, one after the other: they hide each other less.
@@ -142,9 +144,11 @@ def draw_families(
     ax: Axes, name: str, families: dict[str, list[tuple[float, Comparison]]]
 ) -> None:
     """Draw families along a parameter: theory as lines, estimates as points."""
-    for number, (family, points) in enumerate(families.items()):
-        colour, x = COLOURS[number % len(COLOURS)], [each for each, _ in points]
-        ax.plot(x, [row.theory for _, row in points], color=colour, label=family)
+    for (family, points), (colour, line) in zip(
+        families.items(), family_styles(list(families)), strict=True
+    ):
+        x = [each for each, _ in points]
+        ax.plot(x, [row.theory for _, row in points], line, color=colour, label=family)
         errors = [row.standard_error for _, row in points]
         draw_points(ax, x, [row.estimate for _, row in points], errors, colour)
     points = [point for each in families.values() for point in each]
@@ -157,6 +161,18 @@ def draw_families(
     if len(values) <= MOST_TICKS and all(float(x).is_integer() for x in values):
         ax.set_xticks(values, [f"{x:,.10g}" for x in values])
         ax.set_xticks([], minor=True)
+
+
+def family_styles(families: Sequence[str]) -> list[tuple[str, str]]:
+    """Colour and line of each family; if colours are too few, lines show what follows a comma."""
+    if len(families) <= len(COLOURS):
+        return [(colour, "-") for colour in COLOURS[: len(families)]]
+    parts = [name.partition(", ")[::2] for name in families]
+    heads, tails = (list(dict.fromkeys(each)) for each in zip(*parts, strict=True))
+    return [
+        (COLOURS[heads.index(head) % len(COLOURS)], LINES[tails.index(tail) % len(LINES)])
+        for head, tail in parts
+    ]
 
 
 def draw_shares(ax: Axes, verdict: Verdict, functions: dict[str, list[Comparison]]) -> None:

@@ -66,21 +66,19 @@ def rows(effort: Effort) -> Rows:
 
 
 def draw(figure: Figure, models: Mapping[str, LinearTransformer]) -> None:
-    """Draw the scalars of each layer."""
-    axes = panels(figure, 2, 2, height=5.4)
-    for ax, (i, j) in zip(axes, np.ndindex(2, 2), strict=True):
-        for number, (law, model) in enumerate(models.items()):
-            omegas = model.omegas[:, i, j]
-            if i == 0:
-                omegas[-1] = np.nan  # without effect on the prediction
-            layers = np.arange(1, model.depth + 1) + 0.06 * number
-            ax.plot(
-                layers, omegas, "o", markersize=5, color=shade(law), label=law.replace(":", " ")
-            )
-        deepest = max(model.depth for model in models.values())
-        ax.set(xticks=range(1, deepest + 1), xlim=(0.7, deepest + 0.5))
-        y = rf"$\omega_{{{'xy'[i]}{'xy'[j]}}}$"
-        finish(ax, "layer", f"scalar {y}", legend="" if i == 0 else None)
+    """Draw the scalars of each layer, one below the other."""
+    [ax] = panels(figure, 1, height=4)
+    ax.set_xscale("symlog", linthresh=1e-4)
+    for number, (law, model) in enumerate(models.items()):
+        # The input part of the last layer has no effect on the prediction.
+        kept = [at for at in np.ndindex(model.omegas.shape) if at[:2] != (model.depth - 1, 0)]
+        heights = np.arange(len(kept)) + 0.15 * number
+        values = [model.omegas[at] for at in kept]
+        ax.plot(values, heights, "o", markersize=5, color=shade(law), label=law.replace(":", " "))
+    parts = [rf"$\omega_{{{'xy'[i]}{'xy'[j]}}}$, layer {layer + 1}" for layer, i, j in kept]
+    ax.set_yticks(range(len(parts)), parts)
+    ax.invert_yaxis()
+    finish(ax, "trained scalar (symmetric logarithmic scale)", "", legend="")
     write_key(figure, "points: trained scalars, by the noise of training")
 
 

@@ -286,29 +286,21 @@ def rows(effort: Effort) -> Rows:
 
 
 def draw(figure: Figure, pairs: Pairs) -> None:
-    """Draw training losses, and losses on fresh prompts."""
-    curves, ends = panels(figure, height=3.6)
+    """Draw training losses, with the losses on fresh prompts behind their ends."""
+    [ax] = panels(figure, 1, height=4)
     names = ("without", "with normalisation")
     for layers, own in pairs.items():
         for repeat, pair in own.items():
-            at = layers + 0.08 * (repeat - (len(own) - 1) / 2)
-            ends_of = (pair.plain, pair.normalised)
-            for name, colour, losses, loss in zip(
-                names, COLOURS, pair.losses, ends_of, strict=False
-            ):
+            ends = (pair.plain, pair.normalised)
+            for name, colour, losses, end in zip(names, COLOURS, pair.losses, ends, strict=False):
                 label = f"{layers} layer{'s' * (layers > 1)}, {name}" if not repeat else None
                 line = "-" if layers == 1 else "--"
-                draw_training(curves, losses, colour, points=25, linestyle=line, label=label)
-                label = name if (layers, repeat) == (1, 0) else None
-                draw_estimates(ends, [at], [loss], colour, label=label)
+                draw_training(ax, losses, colour, points=25, linestyle=line, label=label)
+                draw_estimates(ax, [(1.03 + 0.02 * repeat) * len(losses)], [end], colour)
     for level, colour in ((LAW, COLOURS[0]), (pairs[1][0].features.mean, COLOURS[1])):
-        ends.plot([0.7, 1.3], [level, level], color=colour)
-    ends.set_xlim(0.5, 2.5)
-    ends.set_ylim(bottom=0)
-    ends.set_xticks([1, 2])
-    finish(curves, "step", "training loss (half the square)", log="y", legend="")
-    finish(ends, "number of layers", "loss on fresh prompts", legend="")
-    write_key(figure, "right: theory of one layer as lines, trained layers as points")
+        ax.axhline(level, color=colour, linestyle=":")
+    finish(ax, "step", "loss (half the square)", log="y", legend="")
+    write_key(figure, "lines: training; dots: theory of one layer; points: on fresh prompts")
 
 
 claim = Claim.of("layer-norm", __doc__, rows)
