@@ -32,6 +32,8 @@ import numpy as np
 from iclimit.asymptotics.numbers import (
     ArrayMath,
     Namespace,
+    Number,
+    Value,
     convert,
     namespace,
     numpy_namespace,
@@ -88,7 +90,7 @@ def checked(
     return math_, [values.get(name) for name in arguments]
 
 
-def _items(name: str, value: Any) -> list[Any]:
+def _items(name: str, value: Value) -> list[Any]:
     """Numbers of a list; they decide about the number system, those of an array do not."""
     if isinstance(value, (str, bytes)) or not (isinstance(value, Sequence) or np.ndim(value)):
         raise TypeError(f"{name} must be a sequence of numbers, got {value!r}")
@@ -105,7 +107,7 @@ def _namespace(systems: Systems, given: dict[str, Any], lists: dict[str, list]) 
     return numpy_namespace(**given) if on_host else math_
 
 
-def real_array(name: str, value: Any, allowed: str | None = None) -> np.ndarray:
+def real_array(name: str, value: Number, allowed: str | None = None) -> np.ndarray:
     """Convert one argument to a NumPy array of real numbers in a range."""
     math_ = numpy_namespace(**{name: value})
     array: np.ndarray = convert(math_, name, value)
@@ -113,7 +115,7 @@ def real_array(name: str, value: Any, allowed: str | None = None) -> np.ndarray:
     return array
 
 
-def real_number(name: str, value: Any, allowed: str | None = None) -> float:
+def real_number(name: str, value: Number, allowed: str | None = None) -> float:
     """Convert one argument to one real number in a range."""
     number = real_array(name, value, allowed)
     if number.ndim:
@@ -121,7 +123,7 @@ def real_number(name: str, value: Any, allowed: str | None = None) -> float:
     return float(number)
 
 
-def check_range(math_: Namespace, name: str, value: Any, allowed: str | None = None) -> None:
+def check_range(math_: Namespace, name: str, value: Number, allowed: str | None = None) -> None:
     """Raise a ValueError unless a converted value lies in a range.
 
     The range is that of the notation unless ``allowed`` gives one, such as ``"(0, 1)"``.
@@ -131,7 +133,7 @@ def check_range(math_: Namespace, name: str, value: Any, allowed: str | None = N
         require(math_, name, value, lambda v: _inside(v, interval), str(interval))
 
 
-def _inside(value: Any, interval: Interval) -> Any:
+def _inside(value: Value, interval: Interval) -> Value:
     above = value > interval.lower if interval.open_lower else value >= interval.lower
     if interval.upper == math.inf and not interval.open_upper:
         return above

@@ -54,34 +54,34 @@ class ArrayMath:
         self.log, self.log1p, self.exp, self.expm1 = xp.log, xp.log1p, xp.exp, xp.expm1
         self.atan = xp.atan
 
-    def convert(self, value: Number) -> Any:
+    def convert(self, value: Number) -> Value:
         return self._xp.asarray(value, dtype=self._xp.float64)
 
-    def cos(self, value: Any) -> Any:
+    def cos(self, value: Value) -> Value:
         return self._xp.cos(self.convert(value))
 
-    def where(self, condition: Any, yes: Thunk, no: Thunk) -> Any:
+    def where(self, condition: Value, yes: Thunk, no: Thunk) -> Value:
         return self._xp.where(condition, self.convert(yes()), self.convert(no()))
 
     stable = where
 
-    def all_of(self, *conditions: Any) -> Any:
+    def all_of(self, *conditions: Value) -> Value:
         return reduce(self._xp.logical_and, conditions)
 
-    def branch(self, condition: Any, cases: Callable[[Any], tuple]) -> tuple:
+    def branch(self, condition: Value, cases: Callable[[Any], tuple]) -> tuple:
         """Evaluate cases(condition); for undecided symbols, a Piecewise of both cases."""
         return cases(condition)
 
-    def divide(self, a: Any, b: Any) -> Any:
+    def divide(self, a: Value, b: Value) -> Value:
         return a / b
 
-    def host(self, value: Any) -> np.ndarray:
+    def host(self, value: Value) -> np.ndarray:
         """Copy to NumPy, for what only SciPy can do."""
         if array_api_compat.is_cupy_array(value):
             value = array_api_compat.to_device(value, "cpu")
         return np.asarray(value)
 
-    def violates(self, value: Any, allowed: Callable[[Any], Any]) -> Any:
+    def violates(self, value: Value, allowed: Callable[[Any], Any]) -> Value:
         """Return the first element for which ``allowed`` is not true, or None."""
         wrong = self._xp.logical_not(allowed(value))
         if not bool(self._xp.any(wrong)):
@@ -92,7 +92,7 @@ class ArrayMath:
         """Discarded branches may divide by zero or overflow: no warning leaks."""
         return np.errstate(all="ignore")
 
-    def finish(self, value: Any) -> Any:
+    def finish(self, value: Value) -> Value:
         """Scalars in, scalar out, as for NumPy's ufuncs; never a silent NaN."""
         if bool(self._xp.any(self._xp.isnan(value))):
             raise ArithmeticError("arguments too extreme for float64: pass mpmath numbers")
@@ -107,18 +107,18 @@ class MpMath:
 
         self._mp = mpmath.mp
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Value:
         """Functions and constants that mpmath has under the same name."""
         return getattr(self._mp, name)
 
     @property
-    def tiny(self) -> Any:
+    def tiny(self) -> Value:
         return self._mp.eps**4
 
-    def convert(self, value: Number) -> Any:
+    def convert(self, value: Number) -> Value:
         return self._mp.mpf(value)
 
-    def where(self, condition: bool, yes: Thunk, no: Thunk) -> Any:
+    def where(self, condition: bool, yes: Thunk, no: Thunk) -> Value:
         return yes() if condition else no()
 
     stable = where
@@ -129,16 +129,16 @@ class MpMath:
     def all_of(self, *conditions: bool) -> bool:
         return all(conditions)
 
-    def divide(self, a: Any, b: Any) -> Any:
+    def divide(self, a: Value, b: Value) -> Value:
         return a / b if b else self.inf
 
-    def violates(self, value: Any, allowed: Callable[[Any], Any]) -> Any:
+    def violates(self, value: Value, allowed: Callable[[Any], Any]) -> Value:
         return None if allowed(value) else value
 
     def quiet(self) -> AbstractContextManager:
         return nullcontext()
 
-    def finish(self, value: Any) -> Any:
+    def finish(self, value: Value) -> Value:
         return value
 
 
@@ -156,7 +156,7 @@ class SymPyMath:
         self.sqrt, self.log, self.exp = sympy.sqrt, sympy.log, sympy.exp
         self.cos, self.atan = sympy.cos, sympy.atan
 
-    def convert(self, value: Number) -> Any:
+    def convert(self, value: Number) -> Value:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         expression = self._sympy.sympify(value)
@@ -164,39 +164,39 @@ class SymPyMath:
             raise TypeError
         return expression
 
-    def hypot(self, a: Any, b: Any) -> Any:
+    def hypot(self, a: Value, b: Value) -> Value:
         return self._sympy.sqrt(a**2 + b**2)
 
-    def log1p(self, value: Any) -> Any:
+    def log1p(self, value: Value) -> Value:
         return self._sympy.log(1 + value)
 
-    def expm1(self, value: Any) -> Any:
+    def expm1(self, value: Value) -> Value:
         return self._sympy.exp(value) - 1
 
-    def isinf(self, value: Any) -> bool:
+    def isinf(self, value: Value) -> bool:
         return value.is_infinite is True
 
-    def where(self, condition: Any, yes: Thunk, no: Thunk) -> Any:
+    def where(self, condition: Value, yes: Thunk, no: Thunk) -> Value:
         if condition in (True, False):
             return yes() if condition else no()
         return self._sympy.Piecewise((yes(), condition), (no(), True))
 
-    def stable(self, condition: Any, yes: Thunk, no: Thunk) -> Any:  # noqa: ARG002
+    def stable(self, condition: Value, yes: Thunk, no: Thunk) -> Value:  # noqa: ARG002
         return yes()
 
-    def branch(self, condition: Any, cases: Callable[[bool], tuple]) -> tuple:
+    def branch(self, condition: Value, cases: Callable[[bool], tuple]) -> tuple:
         if condition in (True, False):
             return cases(bool(condition))
         pairs = zip(cases(True), cases(False), strict=True)
         return tuple(self._sympy.Piecewise((yes, condition), (no, True)) for yes, no in pairs)
 
-    def all_of(self, *conditions: Any) -> Any:
+    def all_of(self, *conditions: Value) -> Value:
         return self._sympy.And(*conditions)
 
-    def divide(self, a: Any, b: Any) -> Any:
+    def divide(self, a: Value, b: Value) -> Value:
         return self.inf if b == 0 else a / b
 
-    def violates(self, value: Any, allowed: Callable[[Any], Any]) -> Any:
+    def violates(self, value: Value, allowed: Callable[[Any], Any]) -> Value:
         try:
             return value if allowed(value) in (False, self._sympy.false) else None
         except TypeError:  # NaN and expressions known not to be real cannot be compared
@@ -205,7 +205,7 @@ class SymPyMath:
     def quiet(self) -> AbstractContextManager:
         return nullcontext()
 
-    def finish(self, value: Any) -> Any:
+    def finish(self, value: Value) -> Value:
         if value is self._sympy.nan:
             raise ArithmeticError(
                 "undetermined at these infinite SymPy arguments: take sympy.limit, or pass numbers"
@@ -248,7 +248,7 @@ def _is_from(library: str, value: Number) -> bool:
     return library in sys.modules and type(value).__module__.split(".")[0] == library
 
 
-def _number_system(values: Iterable[Any]) -> Any:
+def _number_system(values: Iterable[Any]) -> Value:
     """Number system that one of the numbers brings, or None."""
     return next((v.number_system for v in values if hasattr(v, "number_system")), None)
 
@@ -281,7 +281,7 @@ def namespace(**arguments: Number) -> Namespace:
     return ArrayMath(array_api_compat.array_namespace(*foreign) if foreign else np)
 
 
-def _may_be_real(value: Any) -> bool:
+def _may_be_real(value: Value) -> bool:
     """Tell apart what conversion would accept in silence: strings, truth values, complex."""
     if array_api_compat.is_array_api_obj(value):
         xp = array_api_compat.array_namespace(value)
@@ -291,7 +291,7 @@ def _may_be_real(value: Any) -> bool:
     return value is not None and not isinstance(value, (str, bytes, bool, complex))
 
 
-def convert(math_: Namespace, name: str, value: Number) -> Any:
+def convert(math_: Namespace, name: str, value: Number) -> Value:
     """Convert one argument, naming it when it is not a real number or an array of them."""
     refuse_masked(name, value)
     try:
@@ -323,7 +323,7 @@ def numpy_namespace(**arguments: Number) -> ArrayMath:
 
 
 def require(
-    math_: Namespace, name: str, value: Any, allowed: Callable[[Any], Any], description: str
+    math_: Namespace, name: str, value: Value, allowed: Callable[[Any], Any], description: str
 ) -> None:
     """Raise a ValueError naming the argument unless every element is allowed.
 

@@ -83,7 +83,7 @@ def depth_loss(
     width_ratio: Number = np.inf,
     noise_variance: Number = 0.0,
     setting: str = "rrs",
-    gamma: Any = None,
+    gamma: Value = None,
 ) -> DepthLoss:
     r"""Loss of linear attention with L tied layers, and its optimum over the reduced matrix.
 

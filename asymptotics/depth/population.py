@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.checks import real_array
+from iclimit.asymptotics.numbers import Number
 from iclimit.asymptotics.pretraining import JointSpectrum
 from iclimit.asymptotics.spectra import Atoms, SpectralMeasure, TwoPoint, spectrum
 from iclimit.checks import check_choice
@@ -42,7 +43,7 @@ class Population:
     tasks: np.ndarray | None
 
     @classmethod
-    def parse(cls, setting: str, inputs: Any, tasks: Any) -> Population:
+    def parse(cls, setting: str, inputs: Any, tasks: Number) -> Population:
         """Population from what a user gives."""
         check_choice("setting", setting, SETTINGS)
         if setting == "iso":
@@ -80,7 +81,12 @@ class Population:
 
     @classmethod
     def of_setting(
-        cls, setting: str, inputs: Any, tasks: Any, widths: np.ndarray, matrix: np.ndarray | None
+        cls,
+        setting: str,
+        inputs: Any,
+        tasks: Number,
+        widths: np.ndarray,
+        matrix: np.ndarray | None,
     ) -> tuple[Population, float]:
         """Population that scalar steps act on, and the factor of its loss.
 
@@ -103,7 +109,7 @@ class Population:
         return cls(atoms, np.bincount(which, weights * tasks) / atoms.weights)
 
     @classmethod
-    def preconditioned(cls, inputs: Any, tasks: Any, matrix: np.ndarray) -> Population:
+    def preconditioned(cls, inputs: Any, tasks: Number, matrix: np.ndarray) -> Population:
         """Population that fixed covariances have after a commuting matrix of given eigenvalues."""
         values = real_array("spectrum", inputs, "[0, inf)")
         omega = np.ones_like(values) if tasks is None else real_array("task_spectrum", tasks)

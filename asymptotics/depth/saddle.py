@@ -15,7 +15,6 @@ So for L >= 2 every balanced point is a saddle or worse.  In the time of
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,7 +22,7 @@ from scipy.optimize import brentq
 
 from iclimit.asymptotics.checks import check_integers, real_array
 from iclimit.asymptotics.depth.untied import parse_label_spectrum
-from iclimit.asymptotics.numbers import Value
+from iclimit.asymptotics.numbers import Number, Value
 from iclimit.results import Result
 
 
@@ -50,7 +49,7 @@ class BalancedSaddle(Result):
     curvature: float
     growth_rate: float
 
-    def escape_time(self, asymmetry: Any) -> Value:
+    def escape_time(self, asymmetry: Number) -> Value:
         """Time in which a small difference of gains grows to order one.
 
         Parameters
@@ -74,7 +73,7 @@ class BalancedSaddle(Result):
         return (-np.log(start) / self.growth_rate)[()]
 
 
-def balanced_saddle(eigenvalues: ArrayLike, *, weights: Any, depth: int) -> BalancedSaddle:
+def balanced_saddle(eigenvalues: ArrayLike, *, weights: Number, depth: int) -> BalancedSaddle:
     r"""The best balanced point of untied layers, and how fast its symmetry breaks.
 
     Parameters

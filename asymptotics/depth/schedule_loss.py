@@ -40,7 +40,7 @@ _CONJUGATE = 1e-9
 
 
 def depth_schedule_loss(
-    rates: Any,
+    rates: Number,
     *,
     gammas: ArrayLike | None = None,
     spectrum: Any = None,
@@ -49,7 +49,7 @@ def depth_schedule_loss(
     width_ratio: Number = np.inf,
     noise_variance: Number = 0.0,
     setting: str = "rrs",
-    gamma: Any = None,
+    gamma: Number | None = None,
 ) -> BoundedLoss:
     r"""Loss of linear attention whose layers make given steps: constant, Chebyshev, GD++, any.
 

@@ -32,7 +32,7 @@ from iclimit.asymptotics.checks import checked, real_array
 from iclimit.asymptotics.depth.depth_loss import RANGES, check_depths
 from iclimit.asymptotics.depth.population import Population
 from iclimit.asymptotics.depth.tied_loss import TiedLoss, largest_gamma
-from iclimit.asymptotics.numbers import Value
+from iclimit.asymptotics.numbers import Number, Value
 from iclimit.results import Result
 
 # Relative accuracy of the integration of gamma; errors of a flow to a minimum do not grow.
@@ -61,7 +61,7 @@ class TiedFlow(Result):
 
 def tied_flow(
     *,
-    times: Any,
+    times: Number,
     depth: int | float,
     spectrum: Any = None,
     task_spectrum: Any = None,

@@ -32,13 +32,12 @@ module evaluates one quadratic form for all depths and all :math:`\gamma` at onc
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.optimize import elementwise
 from scipy.special import expm1, log1p
 
-from iclimit.asymptotics.numbers import Value
+from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.spectra.two_point import QuadraticForm, TwoPoint
 
 # Optima are looked for where the residual at the upper end of the spectrum is below this: there
@@ -90,7 +89,7 @@ class TiedLoss:
 
         return cls(law, law.form(functions, outer=tasks, inner=law.values))
 
-    def value(self, depth: Any, gamma: Any, noise: Any) -> Value:
+    def value(self, depth: Number, gamma: Number, noise: Number) -> Value:
         """Loss, broadcast over depths, gammas and noise variances."""
         z = self.form.nodes[0]
         p = residual(z, depth, gamma)
@@ -101,7 +100,7 @@ class TiedLoss:
             [learned(z, depth, gamma) ** 2 / z]
         )
 
-    def error(self, depth: Any, gamma: Any, noise: Any) -> Value:
+    def error(self, depth: Number, gamma: Number, noise: Number) -> Value:
         """Numerical error of the loss."""
         p = [residual(z, depth, gamma) for z in self.form.nodes]
         error = self.form.pair_error(p)
@@ -110,7 +109,7 @@ class TiedLoss:
         q = [learned(z, depth, gamma) ** 2 / z for z in self.form.nodes]
         return error + self._per_token(noise) * self.form.single_error(q)
 
-    def slope(self, depth: Any, gamma: Any, noise: Any) -> Value:
+    def slope(self, depth: Number, gamma: Number, noise: Number) -> Value:
         """Derivative of the loss by gamma."""
         z = self.form.nodes[0]
         p, change = residual(z, depth, gamma, slope=True)
@@ -123,7 +122,7 @@ class TiedLoss:
     def _per_token(self, noise: Value) -> Value:
         return noise / self.law.alpha
 
-    def best_of_one_layer(self, noise: Any) -> Value:
+    def best_of_one_layer(self, noise: Number) -> Value:
         """Gamma of least loss of one layer, where the loss is a parabola."""
         nodes = self.form.nodes
         square = self.form.pair(nodes) + self._per_token(noise) * self.form.single(nodes)
@@ -162,7 +161,7 @@ class TiedLoss:
         return np.where(root.success, root.x, middle)
 
 
-def residual(z: np.ndarray, depth: Any, gamma: Any, slope: bool = False) -> Value:
+def residual(z: np.ndarray, depth: Number, gamma: Number, slope: bool = False) -> Value:
     """p(z) = (1 - gamma z/L)^L with a last axis for z, and on demand its derivative by gamma."""
     depth, gamma = np.asarray(depth, float)[..., None], np.asarray(gamma, float)[..., None]
     with np.errstate(invalid="ignore", over="ignore"):
@@ -173,7 +172,7 @@ def residual(z: np.ndarray, depth: Any, gamma: Any, slope: bool = False) -> Valu
         return (power * base, -z * power) if slope else power * base
 
 
-def learned(z: np.ndarray, depth: Any, gamma: Any) -> Value:
+def learned(z: np.ndarray, depth: Number, gamma: Number) -> Value:
     """1 - p(z) for complex z, accurate for small gamma too, which much noise makes the best."""
     depth, gamma = np.asarray(depth, float)[..., None], np.asarray(gamma, float)[..., None]
     with np.errstate(invalid="ignore", over="ignore"):

@@ -22,8 +22,6 @@ Jacobi,
    {(\beta + 2k - 2)(\beta + 2k - 1)}, \qquad e_k = \frac{k^2}{(\beta + 2k - 1)(\beta + 2k)} .
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -46,7 +44,7 @@ _DEEPEST = 400
 def untied_depth(
     eigenvalues: ArrayLike,
     *,
-    weights: Any,
+    weights: Number,
     depth: int,
     alpha: float = np.inf,
     width_ratio: float = np.inf,
@@ -257,7 +255,7 @@ def untied_power_law_steps(beta: Number, *, depth: int) -> Value:
     return tuple(sorted(1 / zero for zero in zeros))
 
 
-def parse_label_spectrum(eigenvalues: ArrayLike, weights: Any) -> tuple[np.ndarray, np.ndarray]:
+def parse_label_spectrum(eigenvalues: ArrayLike, weights: Number) -> tuple[np.ndarray, np.ndarray]:
     """Distinct eigenvalues in ascending order with their positive weights."""
     x, mass = real_array("eigenvalues", eigenvalues), real_array("weights", weights, "[0, inf)")
     if x.ndim != 1 or x.shape != mass.shape:

@@ -15,7 +15,6 @@ is an extreme value, different for every set of test tasks and decreasing with T
 
 import math
 from functools import cache
-from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -24,7 +23,7 @@ from scipy.special import gammainccinv
 from iclimit.asymptotics.checks import check_integers, real_array, real_number
 from iclimit.asymptotics.descent.best_rates import constant_schedule
 from iclimit.asymptotics.descent.learning_rate import optimal_learning_rate
-from iclimit.asymptotics.numbers import Value
+from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.spectra.wishart_eigenvalues import largest_eigenvalue_tail
 
 # Gamma law that stands for the Tracy-Widom law of real matrices (Chiani, J. Multivariate Anal. 129
@@ -33,7 +32,7 @@ _SHAPE, _SCALE, _SHIFT, _NEAR = 46.446, 0.186054, 9.84801, 0.02
 
 
 def critical_dampening(
-    probability: Any, *, context: int, dim: int, test_tasks: int, noise_ratio: float = 0.0
+    probability: Number, *, context: int, dim: int, test_tasks: int, noise_ratio: float = 0.0
 ) -> Value:
     r"""Quantiles of the dampening factor beyond which a recurrent layer diverges.
 

@@ -64,8 +64,8 @@ def optimal_preconditioner(
     task_covariance: ArrayLike | None = None,
     context: Number,
     noise_variance: Number = 0.0,
-    excess_kurtosis: Any = 0.0,
-    mixing: Any = None,
+    excess_kurtosis: Number = 0.0,
+    mixing: Number | None = None,
 ) -> Preconditioner:
     r"""Preconditioner of one gradient-descent step with the least expected loss.
 
@@ -147,14 +147,14 @@ def optimal_preconditioner(
 
 
 def preconditioner_loss(
-    matrix: Any,
+    matrix: Number,
     *,
     input_covariance: ArrayLike | None,
     task_covariance: ArrayLike | None = None,
     context: Number,
     noise_variance: Number = 0.0,
-    excess_kurtosis: Any = 0.0,
-    mixing: Any = None,
+    excess_kurtosis: Number = 0.0,
+    mixing: Number | None = None,
 ) -> Value:
     r"""Expected loss of one gradient-descent step with any preconditioner.
 

@@ -5,9 +5,9 @@ polynomial.  The best real rates are then found by Newton's method from many sta
 of a grid at once.  The theory is in `iclimit.asymptotics.descent.schedules`.
 """
 
-from typing import Any
-
 import numpy as np
+
+from iclimit.asymptotics.numbers import Value
 
 # Starts of the search.  With complex zeros the loss has many local minima: from the real parts of
 # the zeros alone the result was up to 3.3 times the optimum.
@@ -26,7 +26,7 @@ _DAMPING = (1e-9, 1e6)
 _BATCH = 2_000_000
 
 
-def residual_zeros_matrix(theta: Any, noise: Any) -> np.ndarray:
+def residual_zeros_matrix(theta: Value, noise: Value) -> np.ndarray:
     """Matrices whose eigenvalues are the zeros of the optimal residual P."""
     difference = theta[..., :, None] - theta[..., None, :]
     diagonal = np.eye(theta.shape[-1], dtype=bool)

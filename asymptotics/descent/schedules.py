@@ -196,7 +196,7 @@ def make_schedule(
 
 
 def parse_setting(
-    steps: int, ratio: Any, context: Any, dim: Any, noise_ratio: Any
+    steps: int, ratio: Number, context: Number, dim: Number, noise_ratio: Number
 ) -> tuple[Namespace, Spectrum, Value]:
     """Number system, spectrum and noise ratio of a schedule, checked and converted."""
     check_integers(steps=steps)
@@ -246,7 +246,7 @@ def _loss(math_: Namespace, rates: list[Value], spectrum: Spectrum, noise: Value
     return math_.finish(moment_loss(math_, rates, spectrum, noise))
 
 
-def quadrature_loss(rates: Iterable[Any], nodes: Any, weights: Any, noise: Any) -> Value:
+def quadrature_loss(rates: Iterable[Any], nodes: Number, weights: Number, noise: Number) -> Value:
     """Loss by a quadrature rule, all terms positive; infinite where a factor overflows."""
     with np.errstate(over="ignore", invalid="ignore"):
         P, Q = np.ones_like(nodes), np.zeros_like(nodes)

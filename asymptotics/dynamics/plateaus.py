@@ -288,7 +288,7 @@ def collected(math_: Namespace, values: Sequence[Value]) -> Value:
     return math_.finish(np.stack(np.broadcast_arrays(*values), axis=-1))
 
 
-def excess(lam: Any, trace: Any, context: Any, noise_variance: Any) -> Value:
+def excess(lam: Value, trace: Value, context: Value, noise_variance: Value) -> Value:
     r"""What the fluctuations of the context add to :math:`\lambda`: :math:`\lambda (c - 1)`."""
     return (lam + trace + noise_variance) / context
 

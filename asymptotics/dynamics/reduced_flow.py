@@ -316,7 +316,7 @@ class _ReducedFlow:
         """Weights of the model over their final values: (D,) or (D, times)."""
         return (y[1:].T * self.slopes).T * y[0]
 
-    def linear(self, time: Any) -> np.ndarray:
+    def linear(self, time: Number) -> np.ndarray:
         """State during the exponential growth: (D + 1,) or (D + 1, times)."""
         w = np.exp(self.log_start + self.rate * np.asarray(time, dtype=float))
         return np.concatenate([w[None], np.multiply.outer(self.squares / self.rate, w)])

@@ -143,7 +143,7 @@ class Staircase(PredictedTraining):
         return loss_at_shares(self.losses, share)
 
 
-def loss_at_shares(losses: Any, share: Any) -> Value:
+def loss_at_shares(losses: Value, share: Value) -> Value:
     """Loss from those at the plateaus (..., D + 1) and the shares (..., D) that are learned."""
     drops = losses[..., :-1] - losses[..., 1:]
     return losses[..., -1] + np.sum(drops * (1 - share) ** 2, axis=-1)

@@ -136,11 +136,11 @@ class ConditionSchedule(Result):
 
 
 def condition_number_schedule(
-    condition_number: Number = None,
+    condition_number: Number | None = None,
     *,
-    excess: Number = None,
+    excess: Number | None = None,
     steps: int | None = None,
-    tol: Number = None,
+    tol: Number | None = None,
     method: str = "optimal",
     cap: Number = math.inf,
     margin: Number = 0.0,
@@ -238,10 +238,10 @@ def condition_number_schedule(
 
 
 def steps_needed(
-    condition_number: Number = None,
+    condition_number: Number | None = None,
     *,
-    tol: Number = None,
-    excess: Number = None,
+    tol: Number | None = None,
+    excess: Number | None = None,
     method: str = "optimal",
 ) -> Value:
     r"""Least number of layers of GD++ after which the condition number is at most 1 + tol.

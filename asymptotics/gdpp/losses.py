@@ -63,10 +63,10 @@ _ROWS = 2_000_000
 
 
 def gdpp_loss(
-    rates: Any,
+    rates: Number,
     *,
-    gammas: Any,
-    ratio: Number = None,
+    gammas: Number,
+    ratio: Number | None = None,
     context: Number | None = None,
     dim: Number | None = None,
     input_law: str = "gaussian",
@@ -138,7 +138,9 @@ def gdpp_loss(
     return math_.finish(rule_loss(rates, gammas, *spectrum.quadrature(degree(layers)), noise))
 
 
-def rule_loss(rates: Any, gammas: Any, nodes: Any, weights: Any, noise: Any) -> Value:
+def rule_loss(
+    rates: Number, gammas: Number, nodes: Number, weights: Number, noise: Number
+) -> Value:
     """Loss by a quadrature rule, whose terms are all positive; infinite where one overflows."""
     with np.errstate(over="ignore", invalid="ignore"):
         P, Q = residual(rates, gammas, nodes)
@@ -173,7 +175,7 @@ def _times(a: list[Value], b: list[Value]) -> list[Value]:
     return [c.expand() if hasattr(c, "expand") else c for c in np.convolve(a, b)]
 
 
-def worst_case_residual(rates: Any, *, gammas: Any, condition_number: Any) -> Value:
+def worst_case_residual(rates: Number, *, gammas: Number, condition_number: Number) -> Value:
     r"""Largest residual :math:`|P|` of GD++ over eigenvalues within a condition number.
 
     The largest eigenvalue is 1.  For a largest eigenvalue :math:`\nu`, pass :math:`\nu\eta_l` and

@@ -57,7 +57,7 @@ _DISTINCT = 1e-8
 Objective = Callable[[np.ndarray], tuple[Any, Any, Any]]
 
 
-def residual(rates: Any, gammas: Any, nodes: Any) -> tuple[Value, Value]:
+def residual(rates: Value, gammas: Value, nodes: Value) -> tuple[Value, Value]:
     """P and Q at the nodes, (..., n), of rates (..., L) and gammas (..., L - 1)."""
     P, Q, scale = np.ones_like(nodes), np.zeros_like(nodes), np.ones_like(nodes)
     for layer in range(rates.shape[-1]):
@@ -204,7 +204,7 @@ def perturbed_starts(minima: np.ndarray, count: int) -> np.ndarray:
     return (minima * change).reshape(-1, minima.shape[-1])
 
 
-def angles_to_points(angle: Any, lower: Any) -> Value:
+def angles_to_points(angle: Value, lower: Value) -> Value:
     """Point of [lower, 1] at an angle; P is an even trigonometric polynomial of it."""
     return lower + (1 - lower) * np.cos(angle / 2) ** 2
 

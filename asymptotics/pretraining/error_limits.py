@@ -85,7 +85,7 @@ class _Algebra:
         self.M, self.w, self.u = elements[7:10]
         self.oo, self.sqrt = sympy.oo, sympy.sqrt
 
-    def limits(self, values: Any, point: dict[str, Any], *below: Any) -> Value:
+    def limits(self, values: Value, point: dict[str, Any], *below: Any) -> Value:
         """Rational functions at a point; factors below 0 change sign, to print as positive."""
         import sympy
 
@@ -110,12 +110,12 @@ class _Algebra:
 
         return tuple(tidy(value) for value in values)
 
-    def at_context(self, t: Any, w: Any) -> tuple[Value, Value]:
+    def at_context(self, t: Value, w: Value) -> tuple[Value, Value]:
         """Both errors at fixed q; the number of tasks follows from w."""
         M = t / (self.q + 1 / w)
         return _errors(self.rho, self.tau, M / (w - 1), self.q, (1 - t) / M, 1 - t / self.tau, M)
 
-    def at_tasks(self, t: Any, w: Any) -> tuple[tuple[Value, Value], Value]:
+    def at_tasks(self, t: Value, w: Value) -> tuple[tuple[Value, Value], Value]:
         """Both errors at fixed kappa, and the q that follows from w."""
         M = self.kappa * (w - 1)
         q = t / M - 1 / w

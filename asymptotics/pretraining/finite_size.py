@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from iclimit.asymptotics.checks import check_integers, checked
+from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     Inputs,
     SummaryLaw,
@@ -369,7 +370,7 @@ def read_run(
     *,
     dim: int,
     context: int,
-    tasks: Any,
+    tasks: Number,
     prompts: int,
     rho: float,
     ridge: float,
@@ -470,7 +471,7 @@ def _timed(
     return TimedContexts(dim, rho, tuple(weights.tolist()), drift, correlation, correlated_query)
 
 
-def _check_isotropic(tasks: Any, dim: int, task_law: str, covariances: dict[str, Any]) -> None:
+def _check_isotropic(tasks: Value, dim: int, task_law: str, covariances: dict[str, Any]) -> None:
     """Refuse what the law of timed contexts is not known for."""
     reason = "with gates, drift or correlation"
     if task_law != "sphere":
@@ -492,7 +493,7 @@ def _estimate(errors: np.ndarray) -> Estimate:
 
 
 def _task_sets(
-    tasks: Any,
+    tasks: Value,
     dim: int,
     task_law: str,
     covariance: np.ndarray | None,

@@ -66,7 +66,7 @@ class OptimalGamma(Result):
 
 
 def errors_of_gamma(
-    gamma: Any,
+    gamma: Number,
     *,
     context: Number,
     rho: Number,
@@ -322,7 +322,7 @@ def expected_gamma(
 
 
 def fresh_task_moments(
-    covariance: np.ndarray | None, sigma: np.ndarray | None, d: int, task_law: str, rho: Any
+    covariance: np.ndarray | None, sigma: np.ndarray | None, d: int, task_law: str, rho: Value
 ) -> TaskMoments:
     r"""Moments of fresh tasks: Gaussian ones of a covariance, else isotropic ones of the law.
 
@@ -341,7 +341,7 @@ def fresh_task_moments(
     return TaskMoments(second, 0 * unit[0], label, label**2 + spread / d**2)
 
 
-def task_set_moments(tasks: np.ndarray, sigma: np.ndarray | None, rho: Any) -> TaskMoments:
+def task_set_moments(tasks: np.ndarray, sigma: np.ndarray | None, rho: Number) -> TaskMoments:
     """Moments of tasks that are drawn from the rows of an array (k, d), all equally likely."""
     k, d = tasks.shape
     label = np.sum(tasks * (tasks if sigma is None else tasks @ sigma), axis=1) / d + rho

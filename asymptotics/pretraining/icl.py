@@ -237,7 +237,7 @@ def _errors_of_block(
 Let = Callable[[str, Any], Any]
 
 
-def unnamed(name: str, value: Any) -> Value:  # noqa: ARG001
+def unnamed(name: str, value: Value) -> Value:  # noqa: ARG001
     """Return the value; a derivation returns a symbol in its place (`error_derivations`)."""
     return value
 
@@ -276,7 +276,7 @@ def errors_of(
 
 
 def error_parts(
-    tau: Any, kappa: Any, rho: Any, q: Any, xi: Any, M: Any, let: Let = unnamed
+    tau: Value, kappa: Value, rho: Value, q: Value, xi: Value, M: Value, let: Let = unnamed
 ) -> tuple[Value, ...]:
     """A, the numerator of the IDG error, and own and factor of ICL = own + factor * IDG."""
     nu = let("nu", q + xi)
@@ -374,7 +374,7 @@ def _effective_ridge(tau: Value, q: Value, kappa: Value, ridge: Value) -> np.nda
     return np.exp(find_root(math_, residual, (lower, upper), setting, "fixed point"))
 
 
-def effective_ridge_mp(tau: Any, q: Any, kappa: Any, ridge: Any) -> Value:
+def effective_ridge_mp(tau: Value, q: Value, kappa: Value, ridge: Value) -> Value:
     """Effective ridge xi at ridge > 0 at mpmath's current precision."""
     import mpmath
 

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from iclimit.asymptotics.checks import check_integers, real_array
+from iclimit.asymptotics.numbers import Number
 from iclimit.asymptotics.spectra.atoms import Atoms
 from iclimit.asymptotics.spectra.measure import SpectralMeasure, parse_measure
 from iclimit.checks import check_choice
@@ -238,7 +239,7 @@ def covariance_matrices(dim: int, **covariances: Any) -> list[np.ndarray | None]
     ]
 
 
-def covariance_matrix(name: str, value: Any, dim: int | None = None) -> np.ndarray:
+def covariance_matrix(name: str, value: Number, dim: int | None = None) -> np.ndarray:
     """Convert a covariance to a (d, d) matrix; eigenvalues of shape (d,) make it diagonal.
 
     Raises

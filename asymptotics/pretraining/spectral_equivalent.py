@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from iclimit.asymptotics.numbers import Value, numpy_namespace
+from iclimit.asymptotics.numbers import Number, Value, numpy_namespace
 from iclimit.asymptotics.pretraining.icl import ridge_bracket
 from iclimit.asymptotics.searches import find_root
 
@@ -53,7 +53,7 @@ class _Summaries:
     The index of an eigenvalue is the last one; ``xi``, the effective ridge, has none.
     """
 
-    def __init__(self, spectrum: Any, law: Any, xi: Any) -> None:
+    def __init__(self, spectrum: Any, law: Any, xi: Value) -> None:
         self.r, self.mean_square = spectrum
         self.tasks, context, rho = law
         self.dim, self.context, self.xi = _dimension(self.r), context, xi
@@ -91,7 +91,7 @@ class _Summaries:
         outer = (bent * self.size) ** 2 + 2 * bent**2 * self.size
         return _sum((self.head / self.D) ** 2) - 2 * bent * mixed + outer + (1 - bent) ** 2
 
-    def transferred(self, head: Any, corner: Any) -> Value:
+    def transferred(self, head: Number, corner: Any) -> Value:
         r"""Trace of a diagonal matrix times :math:`(G + \xi)^{-1} G (G + \xi)^{-1}`."""
         squares = 2 * _sum(self.arrow / self.D) + self.size * (self.size + 1) / self.schur
         first = _sum(self.head / self.D**2) + (self.size - self.xi * squares) / self.schur
@@ -219,13 +219,13 @@ def _mean_share(t: Value, variance: Value, dim: Value) -> Value:
 
 def spectral_errors(
     eigenvalues: ArrayLike,
-    mean_square: Any,
+    mean_square: Number,
     *,
-    tasks: Any,
-    context: Any,
+    tasks: Number,
+    context: Number,
     prompts: Any,
-    rho: Any,
-    ridge: Any = 0.0,
+    rho: Number,
+    ridge: Number = 0.0,
 ) -> tuple[Value, Value]:
     r"""ICL and IDG error of a run whose tasks on the sphere have a given spectrum.
 

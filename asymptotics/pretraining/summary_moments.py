@@ -15,7 +15,6 @@ Over a law of tasks, :math:`G = E\,hh^\top` and :math:`A = E\,hw^\top` need
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -43,7 +42,7 @@ class TaskMoments:
 
 
 def summary_moments(
-    tasks: TaskMoments, context: Any, sigma: np.ndarray | None = None
+    tasks: TaskMoments, context: Value, sigma: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     r"""Moments :math:`G = E\,hh^\top`, (d + 1, d + 1), and :math:`A = E\,hw^\top`, (d + 1, d).
 

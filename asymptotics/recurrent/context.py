@@ -56,7 +56,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.numbers import MpMath, Namespace, Number, Value
@@ -242,7 +241,7 @@ def optimal_forgetting(
 
 
 def _checked(
-    alpha: Any, rho: Any, forgetting: Any, drift: Any, correlation: Any
+    alpha: Value, rho: Value, forgetting: Value, drift: Value, correlation: Value
 ) -> tuple[Namespace, list[Value]]:
     return checked(
         systems="host",

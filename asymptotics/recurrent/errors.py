@@ -59,6 +59,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from iclimit.asymptotics.checks import check_integers, real_array, real_number
+from iclimit.asymptotics.numbers import Value
 from iclimit.checks import check_choice, check_flags
 from iclimit.results import Result
 
@@ -325,10 +326,10 @@ def _layer(
     dim: int | None,
     rho: float,
     eigenvalues: ArrayLike | None,
-    task_variances: Any,
-    drift: Any,
-    channel_gates: Any,
-    preconditioner: Any,
+    task_variances: Value,
+    drift: Value,
+    channel_gates: Value,
+    preconditioner: Value,
     unit_keys: bool,
 ) -> _Layer:
     """Check what belongs to channels.  One stands for all coordinates where these are alike."""
@@ -363,7 +364,7 @@ def _layer(
     return _Layer(dim, real_number("rho", rho), count, lam, omega, kept, gate, D, unit_keys)
 
 
-def _by_token(name: str, value: Numbers | None, context: int) -> Any:
+def _by_token(name: str, value: Numbers | None, context: int) -> Value:
     """Numbers of all tokens; None stays None."""
     if value is None:
         return None

@@ -24,7 +24,6 @@ equation on the nodes of a quadrature of the input law (Nystroem's method).
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -200,8 +199,8 @@ def _optimum(
 def finite_rank_loss(
     *,
     task_covariance: ArrayLike | None,
-    feature_moments: Any,
-    scaled_moments: Any,
+    feature_moments: Number,
+    scaled_moments: Number,
     context: Number,
 ) -> Value:
     r"""Least loss of attention on functions :math:`y = f(x) \cdot c` of finitely many features.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.checks import check_integers, real_array
-from iclimit.asymptotics.numbers import Value
+from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.spectra.integration import Intervals, merged_atoms, merged_intervals
 from iclimit.asymptotics.spectra.measure import SpectralMeasure
 
@@ -52,7 +52,7 @@ class Atoms(SpectralMeasure):
     (1.3, 0.467032967033)
     """
 
-    def __init__(self, values: Any, weights: Any = None) -> None:
+    def __init__(self, values: Value, weights: Value = None) -> None:
         x = real_array("values", values)
         if x.ndim != 1 or not x.size or not np.all(np.isfinite(x)):
             raise ValueError(f"values must be a non-empty list of finite numbers, got {values}")
@@ -63,7 +63,7 @@ class Atoms(SpectralMeasure):
         self.atoms = tuple(zip(self.values.tolist(), self.weights.tolist(), strict=True))
 
     @classmethod
-    def of_matrix(cls, matrix: Any) -> Atoms:
+    def of_matrix(cls, matrix: Number) -> Atoms:
         """Eigenvalues of a symmetric matrix.
 
         Parameters
@@ -125,7 +125,7 @@ class Atoms(SpectralMeasure):
         check_integers(order=order)
         return float(self.weights @ self.values**order)
 
-    def cdf(self, x: Any) -> Value:
+    def cdf(self, x: Number) -> Value:
         below = np.searchsorted(self.values, real_array("x", x), side="right")
         return np.concatenate([[0.0], self._cumulated])[below][()]
 
@@ -134,7 +134,7 @@ class Atoms(SpectralMeasure):
         total = np.cumsum(self.weights)
         return total / total[-1]
 
-    def quantile(self, probability: Any) -> Value:
+    def quantile(self, probability: Number) -> Value:
         p = real_array("probability", probability)
         return self.values[np.searchsorted(self._cumulated, p)][()]
 
@@ -169,7 +169,7 @@ class Mixture(SpectralMeasure):
     (((0.5, 1.5), (5.0, 5.0)), 1.4)
     """
 
-    def __init__(self, measures: Sequence[SpectralMeasure], weights: Any) -> None:
+    def __init__(self, measures: Sequence[SpectralMeasure], weights: Value) -> None:
         given = measures if isinstance(measures, Sequence) else ()
         if not given or not all(isinstance(measure, SpectralMeasure) for measure in given):
             raise ValueError(f"measures must be spectral measures, got {measures}")
@@ -188,7 +188,7 @@ class Mixture(SpectralMeasure):
         pairs = zip(self.measures, self.weights.tolist(), strict=True)
         return merged_atoms((x, weight * p) for measure, weight in pairs for x, p in measure.atoms)
 
-    def density(self, x: Any) -> Value:
+    def density(self, x: Number) -> Value:
         return self._mean_of(lambda measure: measure.density(x))
 
     def _rule(self, order: int) -> tuple[np.ndarray, np.ndarray]:
@@ -197,16 +197,16 @@ class Mixture(SpectralMeasure):
         pairs = zip(self.weights, rules, strict=True)
         return nodes, np.concatenate([weight * masses for weight, (_, masses) in pairs])
 
-    def expect(self, kernel: Callable[..., Any], pole: Any, *arguments: Any) -> Value:
+    def expect(self, kernel: Callable[..., Any], pole: Number, *arguments: Any) -> Value:
         return self._mean_of(lambda measure: measure.expect(kernel, pole, *arguments))
 
     def moment(self, order: int) -> Value:
         return self._mean_of(lambda measure: measure.moment(order))
 
-    def cdf(self, x: Any) -> Value:
+    def cdf(self, x: Number) -> Value:
         return self._mean_of(lambda measure: measure.cdf(x))
 
-    def stieltjes(self, z: Any, *, derivative: int = 0) -> Value:
+    def stieltjes(self, z: Number, *, derivative: int = 0) -> Value:
         return self._mean_of(lambda measure: measure.stieltjes(z, derivative=derivative))
 
 

@@ -190,7 +190,7 @@ def _quotients(t: np.ndarray, omega: Value) -> tuple[np.ndarray, np.ndarray]:
         return t / (t - omega), np.where(t > 0, omega / (t - omega), 0.0)
 
 
-def shrinkage(t: np.ndarray, omega: Any, c: Any, excess: Any) -> np.ndarray:
+def shrinkage(t: np.ndarray, omega: Value, c: Value, excess: Value) -> np.ndarray:
     r"""Integrand of :math:`z/\omega`, in the form in which no more cancels than must."""
     r, small = _quotients(t, omega)
     return np.where(c > _LARGE, 1 - c * r, excess - c * small)
@@ -202,7 +202,7 @@ def _shrinkage_size(t: np.ndarray, omega: Value, c: Value, excess: Value) -> np.
     return np.where(c > _LARGE, 1 + c * abs(r), abs(excess) + c * abs(small))
 
 
-def slope(t: np.ndarray, omega: Any, c: Any, excess: Any) -> np.ndarray:
+def slope(t: np.ndarray, omega: Value, c: Value, excess: Value) -> np.ndarray:
     r"""Integrand of :math:`\Phi'`."""
     r, small = _quotients(t, omega)
     with np.errstate(all="ignore"):

@@ -16,14 +16,13 @@ F_2^{-1}(F) - F` on a pair of branches, where z increases with F.
 
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from scipy.optimize import elementwise
 from scipy.special import expit
 
 from iclimit.asymptotics.checks import check_derivative, check_integers
-from iclimit.asymptotics.numbers import Value
+from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.spectra.fixed_points import follow
 from iclimit.asymptotics.spectra.free_transforms import cumulants_of_moments, moments_of_cumulants
 from iclimit.asymptotics.spectra.integration import Angle, Chart, Intervals, density_on
@@ -114,7 +113,7 @@ class FreeSum(SpectralMeasure):
     def _charts(self) -> list[Chart]:
         return [Angle(lower, upper) for lower, upper in self._bands]
 
-    def density(self, x: Any) -> Value:
+    def density(self, x: Number) -> Value:
         def function(x: np.ndarray) -> np.ndarray:
             F = self._evaluate(x + 0j)[0]
             return F.imag / (np.pi * abs(F) ** 2)
@@ -132,11 +131,11 @@ class FreeSum(SpectralMeasure):
         ]
         return moments_of_cumulants([a + b for a, b in zip(*parts, strict=True)])[-1]
 
-    def r_transform(self, x: Any, *, derivative: int = 0) -> Value:
+    def r_transform(self, x: Number, *, derivative: int = 0) -> Value:
         parts = [law.r_transform(x, derivative=derivative) for law in (self.first, self.second)]
         return parts[0] + parts[1]
 
-    def stieltjes(self, z: Any, *, derivative: int = 0) -> Value:
+    def stieltjes(self, z: Number, *, derivative: int = 0) -> Value:
         r"""Stieltjes transform :math:`m(z) = \int d\mu(x) / (x - z)` or its derivative in z.
 
         Parameters
@@ -242,7 +241,7 @@ _REACH, _REACH_INTEGRATED = 33.0, 16.0
 _INVERSIONS = 60
 
 
-def reciprocal(law: SpectralMeasure, omega: Any) -> tuple[Value, Value]:
+def reciprocal(law: SpectralMeasure, omega: Number) -> tuple[Value, Value]:
     """F = -1/m and its derivative."""
     with np.errstate(all="ignore"):
         m, slope = law.stieltjes(omega), law.stieltjes(omega, derivative=1)

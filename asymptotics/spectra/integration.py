@@ -20,7 +20,7 @@ from scipy.fft import dct
 from scipy.special import expit
 
 from iclimit.asymptotics.checks import real_array
-from iclimit.asymptotics.numbers import Value
+from iclimit.asymptotics.numbers import Number, Value
 
 # Sorted disjoint intervals (lower, upper); also sorted pairs (position, mass) of atoms.
 Intervals = tuple[tuple[float, float], ...]
@@ -36,7 +36,7 @@ def inside(x: np.ndarray, intervals: Iterable[tuple[float, float]], closed: bool
 
 def density_on(
     intervals: Iterable[tuple[float, float]],
-    x: Any,
+    x: Number,
     function: Callable[[np.ndarray], Any],
     closed: bool = True,
 ) -> Value:

@@ -15,7 +15,6 @@ function is elementary and the quadrature nodes are Chebyshev's.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy.optimize import elementwise
@@ -92,7 +91,7 @@ class MarchenkoPastur(SpectralMeasure):
         math_, c = self._math, self.ratio
         return math_.finish(math_.where(c > 1, lambda: (c - 1) / c, lambda: 0 * c))
 
-    def density(self, x: Any) -> Value:
+    def density(self, x: Number) -> Value:
         """Density of the continuous part at x; zero outside the edges."""
         x = real_array("x", x)
         lower, upper = self.edges
@@ -101,7 +100,7 @@ class MarchenkoPastur(SpectralMeasure):
             value = np.sqrt((upper - x) * (x - lower)) / (2 * np.pi * self.ratio * x)
         return np.where(inside, value, 0.0)[()]
 
-    def cdf(self, x: Any) -> Value:
+    def cdf(self, x: Number) -> Value:
         """Distribution function: mass of (-inf, x]."""
         x = real_array("x", x)
         lower, upper = self.edges
@@ -121,7 +120,7 @@ class MarchenkoPastur(SpectralMeasure):
         area = (1 + c) * angle - 2 * abs(1 - c) * turned
         return (area / (2 * c) - np.sin(angle) / root) / np.pi
 
-    def quantile(self, probability: Any) -> Value:
+    def quantile(self, probability: Number) -> Value:
         """Inverse of the distribution function; zero on the atom.
 
         Raises
@@ -153,7 +152,7 @@ class MarchenkoPastur(SpectralMeasure):
             total = total + narayana * c**j
         return self._math.finish(total + 0 * c)
 
-    def stieltjes(self, z: Any, *, derivative: int = 0) -> Value:
+    def stieltjes(self, z: Number, *, derivative: int = 0) -> Value:
         r"""Stieltjes transform :math:`m(z) = \int d\mu(x) / (x - z)` or its derivative in z.
 
         Parameters
@@ -222,7 +221,7 @@ class MarchenkoPastur(SpectralMeasure):
             # The derivative of c z m^2 - (1 - c - z) m + 1 = 0, taken twice.
             return (-2 * slope * (1 + 2 * c * m + c * z * slope) / root)[()]
 
-    def companion_stieltjes(self, z: Any, *, derivative: int = 0) -> Value:
+    def companion_stieltjes(self, z: Number, *, derivative: int = 0) -> Value:
         r"""Transform of the companion law, the spectrum of :math:`ZZ^\top/N`.
 
         Equal to :math:`-(1-c)/z + c\, m(z)`.  It is computed as the transform of the law of ratio

@@ -23,7 +23,7 @@ import numpy as np
 from scipy.optimize import elementwise
 
 from iclimit.asymptotics.checks import check_derivative, check_integers, real_array
-from iclimit.asymptotics.numbers import Value, numpy_namespace
+from iclimit.asymptotics.numbers import Number, Value, numpy_namespace
 from iclimit.asymptotics.spectra import free_transforms, integration
 from iclimit.asymptotics.spectra.integration import (
     Angle,
@@ -79,7 +79,7 @@ class SpectralMeasure:
         given = (getattr(self, name, "...") for name in signature(type(self)).parameters)
         return f"{type(self).__name__}({', '.join(map(str, given))})"
 
-    def density(self, x: Any) -> Value:
+    def density(self, x: Number) -> Value:
         """Density of the continuous part at x; zero outside the support."""
         return np.zeros(real_array("x", x).shape)[()]
 
@@ -217,7 +217,7 @@ class SpectralMeasure:
                 return value, error
             count *= 2
 
-    def expect(self, kernel: Callable[..., Any], pole: Any, *arguments: Any) -> Value:
+    def expect(self, kernel: Callable[..., Any], pole: Number, *arguments: Any) -> Value:
         """Integrals of many functions, each with a singularity near or far.
 
         Parameters
@@ -261,7 +261,7 @@ class SpectralMeasure:
         """First moment."""
         return self.moment(1)
 
-    def cdf(self, x: Any) -> Value:
+    def cdf(self, x: Number) -> Value:
         """Distribution function: mass of (-inf, x]."""
         x = real_array("x", x)
         nodes, weights = fejer(256)
@@ -277,7 +277,7 @@ class SpectralMeasure:
             total = total + self._weighted(points, half * weights * slope)[1].sum(axis=-1)
         return np.clip(total, 0.0, 1.0)[()]
 
-    def quantile(self, probability: Any) -> Value:
+    def quantile(self, probability: Number) -> Value:
         """Inverse of the distribution function.
 
         Raises
@@ -326,7 +326,7 @@ class SpectralMeasure:
 
     # Transforms
 
-    def stieltjes(self, z: Any, *, derivative: int = 0) -> Value:
+    def stieltjes(self, z: Number, *, derivative: int = 0) -> Value:
         r"""Stieltjes transform :math:`m(z) = \int d\mu(x) / (x - z)` or a derivative in z.
 
         Parameters
@@ -376,7 +376,7 @@ class SpectralMeasure:
         reject_inside(name, z.real[within], f"{self.support}")
         return z
 
-    def eta_transform(self, snr: Any, *, derivative: int = 0) -> Value:
+    def eta_transform(self, snr: Number, *, derivative: int = 0) -> Value:
         r"""Eta transform :math:`\int d\mu(x) / (1 + \gamma x)` or a derivative in gamma.
 
         Parameters
@@ -398,7 +398,7 @@ class SpectralMeasure:
             lambda x, g: factor * (x / (1 + g * x)) ** derivative / (1 + g * x), pole, snr
         )
 
-    def shannon_transform(self, snr: Any, *, derivative: int = 0) -> Value:
+    def shannon_transform(self, snr: Number, *, derivative: int = 0) -> Value:
         r"""Shannon transform :math:`\int \log(1 + \gamma x)\, d\mu(x)` or a derivative in gamma.
 
         Parameters
@@ -436,7 +436,7 @@ class SpectralMeasure:
         self._outside("-1/snr", pole)
         return snr, np.where(np.isinf(pole), integration.FAR, pole)
 
-    def r_transform(self, x: Any, *, derivative: int = 0) -> Value:
+    def r_transform(self, x: Number, *, derivative: int = 0) -> Value:
         r"""R-transform, the solution of :math:`G(R(x) + 1/x) = x`, or its derivative.
 
         Parameters
@@ -455,7 +455,7 @@ class SpectralMeasure:
         check_derivative(derivative, most=1)
         return free_transforms.r_transform(self, real_array("x", x, "(-inf, inf)"), derivative)
 
-    def s_transform(self, x: Any, *, derivative: int = 0) -> Value:
+    def s_transform(self, x: Number, *, derivative: int = 0) -> Value:
         r"""S-transform, with :math:`\eta(-x S(x) / (1 + x)) = 1 + x`, or its derivative.
 
         Parameters
@@ -503,7 +503,7 @@ def is_atomic(measure: SpectralMeasure) -> bool:
     return all(lower == upper for lower, upper in measure.support)
 
 
-def parse_measure(name: str, value: Any, bounded: bool = False) -> SpectralMeasure:
+def parse_measure(name: str, value: Number, bounded: bool = False) -> SpectralMeasure:
     """Return an argument that is a measure, of bounded support where that is needed."""
     if not isinstance(value, SpectralMeasure):
         raise TypeError(f"{name} must be a SpectralMeasure, got {value!r}")

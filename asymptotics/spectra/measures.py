@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ive
 
 from iclimit.asymptotics.checks import check_derivative, check_integers, real_array, real_number
-from iclimit.asymptotics.numbers import Value
+from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.spectra.atoms import Atoms
 from iclimit.asymptotics.spectra.integration import Chart, density_on
 from iclimit.asymptotics.spectra.marchenko_pastur import MarchenkoPastur
@@ -43,7 +43,7 @@ class Uniform(SpectralMeasure):
         self.support = ((self.lower, self.upper),)
         self._centre, self._half = (self.lower + self.upper) / 2, (self.upper - self.lower) / 2
 
-    def density(self, x: Any) -> Value:
+    def density(self, x: Number) -> Value:
         return density_on(self.support, x, lambda _: 0.5 / self._half)
 
     def moment(self, order: int) -> float:
@@ -51,14 +51,14 @@ class Uniform(SpectralMeasure):
         powers = np.arange(order + 1)
         return float((self.lower**powers * self.upper ** powers[::-1]).mean())
 
-    def cdf(self, x: Any) -> Value:
+    def cdf(self, x: Number) -> Value:
         return np.clip((real_array("x", x) - self.lower) / (2 * self._half), 0.0, 1.0)[()]
 
-    def quantile(self, probability: Any) -> Value:
+    def quantile(self, probability: Number) -> Value:
         p = real_array("probability", probability)
         return (self.lower * (1 - p) + self.upper * p)[()]
 
-    def stieltjes(self, z: Any, *, derivative: int = 0) -> Value:
+    def stieltjes(self, z: Number, *, derivative: int = 0) -> Value:
         check_derivative(derivative, most=2)
         z = self._outside("z", z)
         with np.errstate(all="ignore"):
@@ -73,7 +73,7 @@ class Uniform(SpectralMeasure):
             value = np.where(abs(slope) > 0.5, near, np.arctanh(slope) / self._half)
         return np.where(np.isinf(z), 0.0, value)[()]
 
-    def r_transform(self, x: Any, *, derivative: int = 0) -> Value:
+    def r_transform(self, x: Number, *, derivative: int = 0) -> Value:
         r"""R-transform, :math:`c + h(\coth hx - 1/(hx))` for [c - h, c + h], at every real x."""
         check_derivative(derivative, most=1)
         y = self._half * real_array("x", x, "(-inf, inf)")
@@ -124,7 +124,7 @@ class PowerLaw(SpectralMeasure):
     def _charts(self) -> list[Chart]:
         return [_PowerTail(self.exponent)] if self.exponent else []
 
-    def density(self, x: Any) -> Value:
+    def density(self, x: Number) -> Value:
         a = self.exponent
         return density_on(self._intervals, x, lambda x: (x / (1 - a)) ** (-1 / a) / (a * x))
 
@@ -133,13 +133,13 @@ class PowerLaw(SpectralMeasure):
         heaviness = order * self.exponent
         return (1 - self.exponent) ** order / (1 - heaviness) if heaviness < 1 else np.inf
 
-    def cdf(self, x: Any) -> Value:
+    def cdf(self, x: Number) -> Value:
         x, least = real_array("x", x), 1 - self.exponent
         if not self.exponent:
             return np.where(x >= 1, 1.0, 0.0)[()]
         return -np.expm1(-np.log(np.maximum(x / least, 1.0)) / self.exponent)
 
-    def quantile(self, probability: Any) -> Value:
+    def quantile(self, probability: Number) -> Value:
         p = real_array("probability", probability)
         with np.errstate(divide="ignore"):
             return ((1 - self.exponent) * (1 - p) ** -self.exponent)[()]
@@ -197,7 +197,7 @@ class Exponential(SpectralMeasure):
     def _charts(self) -> list[Chart]:
         return [_Logarithm(self._lower, self._upper)]
 
-    def density(self, x: Any) -> Value:
+    def density(self, x: Number) -> Value:
         return density_on(self.support, x, lambda x: 1 / (self.decay * x))
 
     def moment(self, order: int) -> float:
@@ -205,11 +205,11 @@ class Exponential(SpectralMeasure):
         power = order * self.decay
         return float(self._upper**order * -np.expm1(-power) / power) if order else 1.0
 
-    def cdf(self, x: Any) -> Value:
+    def cdf(self, x: Number) -> Value:
         inside = np.clip(real_array("x", x), self._lower, self._upper)
         return np.clip(1 + np.log(inside / self._upper) / self.decay, 0.0, 1.0)[()]
 
-    def quantile(self, probability: Any) -> Value:
+    def quantile(self, probability: Number) -> Value:
         p = real_array("probability", probability)
         return (self._upper * np.exp(-self.decay * (1 - p)))[()]
 
@@ -273,7 +273,7 @@ class DensityMeasure(SpectralMeasure):
     def __repr__(self) -> str:
         return f"DensityMeasure({self._function!r}, {self.support})"
 
-    def density(self, x: Any) -> Value:
+    def density(self, x: Number) -> Value:
         return density_on(self.support, x, self._function)
 
 

@@ -21,7 +21,6 @@ all j and k at once: sums of products, exact in exact arithmetic.
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -36,14 +35,14 @@ Product = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def pair_moments(
-    values: Any,
+    values: Value,
     *,
     order: int,
-    alpha: Any,
-    weights: Any = None,
-    outer: Any = None,
-    inner: Any = None,
-    rate: Any = None,
+    alpha: Value,
+    weights: Value = None,
+    outer: Value = None,
+    inner: Value = None,
+    rate: Value = None,
 ) -> np.ndarray:
     r"""Moments :math:`E \operatorname{tr} B S^j A S^k/d` of a sample covariance, for large d.
 
@@ -133,7 +132,7 @@ def _convolved(s: Value, f: Value) -> Value:
     return sum(a * b for a, b in zip(reversed(s), f, strict=True))
 
 
-def _array(name: str, values: Any) -> np.ndarray:
+def _array(name: str, values: Value) -> np.ndarray:
     """Array of floats, or of the objects that were given."""
     refuse_masked(name, values)
     array = np.asarray(values)

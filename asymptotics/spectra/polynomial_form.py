@@ -17,12 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 
-from iclimit.asymptotics.numbers import Value
+from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.spectra.contours import GROWTH
 from iclimit.asymptotics.spectra.interval_polynomials import IntervalPolynomials
 from iclimit.asymptotics.spectra.two_point import Contour, Function, TwoPoint
@@ -92,7 +91,7 @@ class PolynomialForm:
     contours: tuple[Contour, Contour]
 
     @classmethod
-    def of(cls, law: TwoPoint, degree: int, outer: Any, inner: Any) -> PolynomialForm:
+    def of(cls, law: TwoPoint, degree: int, outer: Number, inner: Number) -> PolynomialForm:
         """Form of a law of sample covariances, up to a degree >= 1.
 
         Raises

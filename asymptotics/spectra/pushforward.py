@@ -20,7 +20,7 @@ from numpy.polynomial import Polynomial
 from scipy.optimize import elementwise
 
 from iclimit.asymptotics.checks import check_derivative, check_integers, real_array, real_number
-from iclimit.asymptotics.numbers import Value
+from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.spectra.integration import Intervals, merged_atoms, merged_intervals
 from iclimit.asymptotics.spectra.measure import SpectralMeasure, parse_measure
 
@@ -92,7 +92,7 @@ class Pushforward(SpectralMeasure):
     def atoms(self) -> Intervals:
         return merged_atoms((float(self.polynomial(x)), mass) for x, mass in self.measure.atoms)
 
-    def density(self, x: Any) -> Value:
+    def density(self, x: Number) -> Value:
         x = real_array("x", x)
         roots = self._preimages(np.where(np.isfinite(x), x, 0.0))
         real = abs(roots.imag) <= _REAL * (1 + abs(roots))
@@ -129,7 +129,7 @@ class Pushforward(SpectralMeasure):
         power = (self.polynomial**order).coef
         return sum(c * self.measure.moment(k) for k, c in enumerate(power.tolist()))
 
-    def expect(self, kernel: Callable[..., Any], pole: Any, *arguments: Any) -> Value:
+    def expect(self, kernel: Callable[..., Any], pole: Number, *arguments: Any) -> Value:
         pole = np.asarray(pole)
         roots = self._preimages(pole)
         ends = np.array(self.measure.support)
@@ -140,7 +140,7 @@ class Pushforward(SpectralMeasure):
             lambda x, *rest: kernel(self.polynomial(x), *rest), nearest, *arguments
         )
 
-    def cdf(self, x: Any) -> Value:
+    def cdf(self, x: Number) -> Value:
         """Distribution function: mass of (-inf, x]."""
         x = real_array("x", x)
         total = np.zeros(x.shape)
@@ -161,7 +161,7 @@ class Pushforward(SpectralMeasure):
         """Distribution function of the measure without its atoms."""
         return self.measure.cdf(x) - self.measure._mass_of_atoms(np.asarray(x))
 
-    def stieltjes(self, z: Any, *, derivative: int = 0) -> Value:
+    def stieltjes(self, z: Number, *, derivative: int = 0) -> Value:
         r"""Stieltjes transform :math:`\int d\mu(x) / (p(x) - z)` or its derivative in z.
 
         Parameters
@@ -228,17 +228,17 @@ class Affine(Pushforward):
     def _preimages(self, y: np.ndarray) -> np.ndarray:
         return ((y - self.shift) / self.factor)[..., None]
 
-    def cdf(self, x: Any) -> Value:
+    def cdf(self, x: Number) -> Value:
         return self.measure.cdf(self._preimages(real_array("x", x))[..., 0])
 
-    def quantile(self, probability: Any) -> Value:
+    def quantile(self, probability: Number) -> Value:
         return self.factor * self.measure.quantile(probability) + self.shift
 
-    def stieltjes(self, z: Any, *, derivative: int = 0) -> Value:
+    def stieltjes(self, z: Number, *, derivative: int = 0) -> Value:
         origin = self._preimages(self._outside("z", z))[..., 0]
         value = self.measure.stieltjes(origin, derivative=derivative)
         return value / self.factor ** (derivative + 1)
 
-    def r_transform(self, x: Any, *, derivative: int = 0) -> Value:
+    def r_transform(self, x: Number, *, derivative: int = 0) -> Value:
         value = self.measure.r_transform(self.factor * real_array("x", x), derivative=derivative)
         return value * self.factor ** (derivative + 1) + (0.0 if derivative else self.shift)

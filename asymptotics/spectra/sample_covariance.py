@@ -23,7 +23,6 @@ For :math:`z < 0`, :math:`y = -\omega > 0` solves a convex equation.
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy.optimize import elementwise
@@ -209,7 +208,7 @@ class SampleCovariance(SpectralMeasure):
             lambda t, w: fixed_points.shrinkage(t, w, c, excess), omega, omega
         )
 
-    def density(self, x: Any) -> Value:
+    def density(self, x: Number) -> Value:
         def function(x: np.ndarray) -> np.ndarray:
             omega = self._solve(x + 0j, np.broadcast_to(self.ratio, x.shape))
             return omega.imag / (np.pi * self.ratio * abs(omega) ** 2)
@@ -224,7 +223,7 @@ class SampleCovariance(SpectralMeasure):
         moments = [self.population.moment(k) for k in range(1, order + 1)]
         return (moments_of_cumulants([self.ratio * m for m in moments])[-1] / self.ratio)[()]
 
-    def subordination(self, z: Any) -> Value:
+    def subordination(self, z: Number) -> Value:
         r"""Point :math:`\omega(z)` with :math:`E(\hat C - z)^{-1} \simeq \frac{\omega}{z}
         (C - \omega)^{-1}`.
 
@@ -240,7 +239,7 @@ class SampleCovariance(SpectralMeasure):
         z = self._points(z, bool(np.any(self._excess < 0) or self._at_zero))
         return self._at(z)[0][()]
 
-    def stieltjes(self, z: Any, *, derivative: int = 0) -> Value:
+    def stieltjes(self, z: Number, *, derivative: int = 0) -> Value:
         r"""Stieltjes transform :math:`m(z) = \int d\mu(x) / (x - z)` or its derivative in z.
 
         Parameters
@@ -279,7 +278,7 @@ class SampleCovariance(SpectralMeasure):
         m_slope = self.population.stieltjes(omega, derivative=1)
         return (speed * ((1 - c) * m_slope + c * m**2) / shrunk**2)[()]
 
-    def companion_stieltjes(self, z: Any, *, derivative: int = 0) -> Value:
+    def companion_stieltjes(self, z: Number, *, derivative: int = 0) -> Value:
         r"""Transform :math:`v(z) = c\, m(z) - (1 - c)/z` of the spectrum of the Gram matrix.
 
         Parameters, errors and broadcasting are those of `stieltjes`, for the support of the
@@ -289,14 +288,14 @@ class SampleCovariance(SpectralMeasure):
         omega, _, speed = self._at(self._points(z, bool(np.any(self._excess > 0))))
         return (speed / omega**2 if derivative else -1 / omega)[()]
 
-    def eta_transform(self, snr: Any, *, derivative: int = 0) -> Value:
+    def eta_transform(self, snr: Number, *, derivative: int = 0) -> Value:
         check_derivative(derivative, most=2)
         if derivative:
             return super().eta_transform(snr, derivative=derivative)
         snr = real_array("snr", snr, "(0, inf)")
         return self.population.eta_transform(snr * self._at(-1 / snr)[1])
 
-    def shannon_transform(self, snr: Any, *, derivative: int = 0) -> Value:
+    def shannon_transform(self, snr: Number, *, derivative: int = 0) -> Value:
         check_derivative(derivative, most=2)
         if derivative > 1:
             return super().shannon_transform(snr, derivative=derivative)
@@ -305,7 +304,7 @@ class SampleCovariance(SpectralMeasure):
         inner = self.population.shannon_transform(snr * s, derivative=derivative)
         return s * inner if derivative else inner + (s - 1 - np.log(s)) / self.ratio
 
-    def s_transform(self, x: Any, *, derivative: int = 0) -> Value:
+    def s_transform(self, x: Number, *, derivative: int = 0) -> Value:
         check_derivative(derivative, most=1)
         inner = self.population.s_transform(x)
         factor = 1 / (1 + self.ratio * x)

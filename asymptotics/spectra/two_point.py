@@ -42,7 +42,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from iclimit.asymptotics.checks import real_array, real_number
-from iclimit.asymptotics.numbers import Value
+from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.spectra.contours import Ellipse, choose_ellipse
 from iclimit.asymptotics.spectra.measure import SpectralMeasure, is_atomic, parse_measure
 
@@ -125,7 +125,7 @@ class TwoPoint:
         return bool(self.alpha == np.inf and self.width_ratio == np.inf)
 
     def mean(
-        self, function: Function, *, outer: Any = None, inner: Any = None
+        self, function: Function, *, outer: Number | None = None, inner: Number | None = None
     ) -> tuple[float, float]:
         r"""Mean of :math:`\operatorname{tr} B\, p(S)^\top A\, p(S)/d`.
 
@@ -151,7 +151,9 @@ class TwoPoint:
         p = [np.asarray(function(z)) for z in form.nodes]
         return float(form.pair(p)), float(form.pair_error(p))
 
-    def form(self, functions: Function, *, outer: Any = None, inner: Any = None) -> QuadraticForm:
+    def form(
+        self, functions: Function, *, outer: Number | None = None, inner: Number | None = None
+    ) -> QuadraticForm:
         """Quadratic form of which `mean` is a value, for many functions.
 
         Parameters
@@ -183,7 +185,7 @@ class TwoPoint:
             count *= 2
         return form
 
-    def null_mean(self, *, outer: Any = None, inner: Any = None) -> float:
+    def null_mean(self, *, outer: Number | None = None, inner: Number | None = None) -> float:
         r"""Mean of :math:`\operatorname{tr} B\, \Pi_0^\top A\, \Pi_0/d`, null projector of S.
 
         Parameters

@@ -291,7 +291,7 @@ def _moments_of(context: Value, dim: Value) -> Value:
 
 
 def stein_terms(
-    powers: tuple[int, ...], context: Any, dim: Any
+    powers: tuple[int, ...], context: Value, dim: Value
 ) -> list[tuple[Value, tuple[int, ...]]]:
     """One step of the recursion: factors and the mixed moments (descending powers) they multiply.
 
@@ -310,7 +310,7 @@ def stein_terms(
 
 
 @lru_cache(maxsize=4096)
-def mean_trace(order: int, context: Any, dim: Any) -> Value:
+def mean_trace(order: int, context: Value, dim: Value) -> Value:
     """Mean of tr W^order by zonal polynomials."""
     if order == 0:
         return dim

@@ -42,13 +42,12 @@ Multivariate Anal. 129 (2014) 69.
 
 import math
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from scipy.special import expit, gammaincc, gammaln
 
 from iclimit.asymptotics.checks import check_integers, real_array
-from iclimit.asymptotics.numbers import Value
+from iclimit.asymptotics.numbers import Number, Value
 
 # Spacing of log x in the bulk times sqrt(N d), the number of oscillations per unit of log x.
 _FINE = 0.5
@@ -69,7 +68,7 @@ _TERMS = 10**6
 _NEGLIGIBLE = 1e-18
 
 
-def wishart_density(x: Any, *, context: int, dim: int) -> Value:
+def wishart_density(x: Number, *, context: int, dim: int) -> Value:
     r"""Mean density of the eigenvalues of :math:`H = X^\top X/N`, X Gaussian, at finite size.
 
     Parameters
@@ -170,7 +169,7 @@ def eigenvalue_rule(context: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
     return nodes, weights
 
 
-def largest_eigenvalue_cdf(x: Any, *, context: int, dim: int) -> Value:
+def largest_eigenvalue_cdf(x: Number, *, context: int, dim: int) -> Value:
     r"""Distribution function of the largest eigenvalue of :math:`H = X^\top X/N`, X Gaussian.
 
     Parameters
