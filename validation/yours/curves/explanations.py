@@ -1,18 +1,28 @@
-"""What would explain curves that contradict the theory: one change of the statement at a time."""
+"""What would explain curves that contradict the theory: one change of the statement at a time.
+
+Changes are likely mistakes, and parameters that are fitted to one kind of row each.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import bisect
+import math
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from iclimit.simulate.descent.constructions import NORMALIZATIONS
+from iclimit.simulate.dynamics.attention_models import INITIALIZATIONS
 from iclimit.validation.yours.curves.features import inner_plateau
-from iclimit.validation.yours.curves.mistakes import fitted_changes, likely_mistakes
 from iclimit.validation.yours.curves.rows import CurveRow, compare_curves, outliers_of
+from iclimit.validation.yours.curves.setting import CurveSetting
 from iclimit.validation.yours.curves.table import Curve
 from iclimit.validation.yours.curves.theory import CurveTheory, predict_curve
+
+# What is changed of a setting, field by field.
+Changes = dict[str, Any]
 
 # A plateau in the single drop of merged attention is reported if the loss falls there at less than
 # this part of its speed on both sides.
@@ -49,7 +59,7 @@ def explanations(
     needed, known = {row.quantity for row in outliers} & LASTING, bool(law[0])
     texts, explained = [], set[str]()
 
-    def agrees(changes: dict[str, Any]) -> tuple[bool, CurveTheory | None]:
+    def agrees(changes: Changes) -> tuple[bool, CurveTheory | None]:
         """Whether the curves agree once fields are changed, and the theory then."""
         try:
             changed = replace(theory.setting, **changes)
@@ -111,3 +121,172 @@ def unexpected_plateaus(curves: Sequence[Curve], theory: CurveTheory) -> list[st
                 f"{theory.setting.model!r}"
             )
     return plateaus
+
+
+# Traces within this relative distance count as the same.
+SAME = 0.01
+
+# Rows that a wrong unit of time is found from, the one that is best known first.
+RATES = "duration", "growth", "half-drops", "half-drop"
+
+# A value that is known better than this is shown without an interval.
+EXACT = 1e-3
+
+# No loss or initial scale is wrong by a factor with a logarithm as large as this.
+WRONG = 30.0
+
+# The initial loss can ask for another scale than the half-drop: standard errors from it.
+DEVIATIONS = 0, 1, -1, 2, -2
+
+# Contexts up to this one are tried.
+LONGEST = 10**5
+
+
+def likely_mistakes(
+    setting: CurveSetting, known_start: bool, staircase: bool
+) -> list[tuple[str, Changes]]:
+    """What could be otherwise than stated, in words after "fits if", and the changed fields.
+
+    Parameters
+    ----------
+    setting : CurveSetting
+        As it was stated.
+    known_start : bool
+        Whether the initial weights are given, so that their law does not matter.
+    staircase : bool
+        Whether the curves have plateaus that the stated model does not.
+    """
+    N, dim, trace = setting.context, len(setting.eigenvalues), sum(setting.eigenvalues)
+    stepped, separate = setting.learning_rate is not None, setting.model == "separate"
+    noisy, start = setting.noise_variance > 0, not known_start
+    what, factor = "learning rate" if stepped else "unit of time", 0.5 / setting.loss_factor
+    uneven = np.ptp(setting.eigenvalues) > SAME * trace / dim
+    words = {"mean": "divided by N", "sum": "not divided by N"}
+    other = next(name for name in NORMALIZATIONS if name != setting.normalization)
+    start_law = next(name for name in INITIALIZATIONS if name != setting.initialization)
+    rows: list[tuple[bool, str, Changes]] = [
+        (
+            stepped,
+            f"the loss that is trained on and recorded has the factor {factor:g}",
+            {"loss_factor": factor},
+        ),
+        (True, "losses are recorded with half the stated factor", {"loss_unit": 0.5}),
+        (True, "losses are recorded with twice the stated factor", {"loss_unit": 2.0}),
+        (True, f"the {what} is half of what is stated", {"time_unit": 0.5}),
+        (True, f"the {what} is twice what is stated", {"time_unit": 2.0}),
+        (True, "there is momentum 0.9, which makes steps count ten times", {"time_unit": 10.0}),
+        (True, f"scores are {words[other]} (normalization {other})", {"normalization": other}),
+        *(
+            (True, f"the {what} counts {name} times", {"time_unit": float(N) ** power})
+            for name, power in (("N", 1), ("1/N", -1), ("N^2", 2), ("1/N^2", -2))
+        ),
+        *(
+            (
+                abs(trace / wanted - 1) > SAME,
+                f"the eigenvalues have the sum {wanted:g}",
+                {"eigenvalues": tuple(wanted / trace * each for each in setting.eigenvalues)},
+            )
+            for wanted in {1.0, float(dim)}
+        ),
+        (uneven, "the eigenvalues are all equal", {"eigenvalues": (trace / dim,) * dim}),
+        (N > 1, f"there are {N - 1} pairs besides the query", {"context": N - 1}),
+        (True, f"there are {N + 1} pairs besides the query", {"context": N + 1}),
+        (
+            noisy,
+            f"recorded losses are of labels with {'no ' * setting.query_noise}noise",
+            {"query_noise": not setting.query_noise},
+        ),
+        (
+            noisy,
+            "noise_variance is a standard deviation",
+            {"noise_variance": setting.noise_variance**2},
+        ),
+        (start, "init_scale is a variance", {"init_scale": math.sqrt(setting.init_scale)}),
+        (start and separate, f"initialization is {start_law}", {"initialization": start_law}),
+        (start and separate, "key and query are merged", {"model": "merged", "rank": 1}),
+        (
+            start and staircase and not separate,
+            "key and query are separate",
+            {"model": "separate"},
+        ),
+        (setting.mixed, "all tasks are random", {"fresh_fraction": 1.0, "shared_task": None}),
+        (
+            setting.mixed,
+            "fresh_fraction is the fraction of sequences with the shared task",
+            {"fresh_fraction": 1 - setting.fresh_fraction},
+        ),
+    ]
+    return [(text, changes) for applies, text, changes in rows if applies]
+
+
+def fitted_changes(
+    theory: CurveTheory, rows: Sequence[CurveRow], known_start: bool
+) -> Iterator[tuple[str, Changes]]:
+    """Yield one parameter at a time with the value that fits best, in words and as fields.
+
+    Each is found from one kind of row; whether it explains the others is for the caller to see.
+    """
+    setting, factors = theory.setting, {row.quantity: _factor(row) for row in rows[::-1]}
+    trace, dim = sum(setting.eigenvalues), len(setting.eigenvalues)
+    loss, error = factors["initial loss"]
+    if SAME < abs(math.log(max(loss, 1e-300))) < WRONG:
+        unit = setting.loss_unit * loss
+        yield (
+            f"losses are recorded with {_words(unit, error)} times the stated factor",
+            {"loss_unit": unit},
+        )
+        square = rows[0].found / (setting.loss_unit * setting.loss_factor)
+        signal = square - setting.noise_variance * setting.query_noise
+        if signal > 0 and not setting.mixed:
+            scaled = tuple(signal / trace * each for each in setting.eigenvalues)
+            yield f"the eigenvalues have the sum {signal:.4g}", {"eigenvalues": scaled}
+            text = f"the inputs are white, of variance {signal / dim:.4g}"
+            yield text, {"eigenvalues": (signal / dim,) * dim}
+            if setting.query_noise and square > trace:
+                yield f"noise_variance is {square - trace:.4g}", {"noise_variance": square - trace}
+    timing = next((name for name in RATES if name in factors), None)
+    if timing is not None:
+        factor, error = factors[timing]
+        unit = setting.time_unit * (factor if timing == "growth" else 1 / factor)
+        axis = "times" if setting.learning_rate is None else "steps"
+        words = f"{axis} count {_words(unit, error)} times"
+        if setting.learning_rate is not None:
+            words += f": the learning rate is {unit * setting.learning_rate:.3g}"
+            words += f", or there is momentum {1 - 1 / unit:.3g}" if unit > 1 else ""
+        yield words, {"time_unit": unit}
+    if "half-drop" in factors and not known_start:
+        late, error = factors["half-drop"]
+        if setting.model == "separate":  # weights grow as 1/(t_0 - t)
+            ratio = 1 / late
+        else:  # exponentially
+            growths = float(theory.growth[0] * theory.half_drops[0])
+            ratio = math.exp(min(growths * (1 - late), WRONG))
+            error *= growths
+        error = min(error, WRONG)
+        text = f"init_scale is {_words(setting.init_scale * ratio, error)}"
+        for deviations in DEVIATIONS:
+            scale = setting.init_scale * ratio * math.exp(deviations * error)
+            yield text, {"init_scale": scale}
+    final = next((row for row in rows if row.quantity == "final loss"), None)
+    if final is not None and abs(final.z) > 1:
+        wanted = final.found - (final.theory - float(theory.levels[-1]))
+
+        def reached(context: int) -> float:
+            return -float(replace(setting, context=context).levels[-1])
+
+        context = bisect.bisect_left(range(LONGEST), -wanted, 1, key=reached)
+        closest = min((max(context - 1, 1), context), key=lambda N: abs(reached(N) + wanted))
+        yield f"there are {closest} pairs besides the query", {"context": closest}
+
+
+def _factor(row: CurveRow) -> tuple[float, float]:
+    """Found over theory, and the standard error of its logarithm."""
+    return row.found / row.theory, math.hypot(row.standard_error, row.allowance)
+
+
+def _words(value: float, error: float) -> str:
+    """Value with the interval of two standard errors of its logarithm."""
+    if error < EXACT:
+        return f"{value:.4g}"
+    factor = math.exp(min(2 * error, WRONG))
+    return f"{value:.3g} ({value / factor:.2g} to {value * factor:.2g})"
