@@ -144,8 +144,8 @@ LONGEST = 10**5
 
 def likely_mistakes(
     setting: CurveSetting, known_start: bool, staircase: bool
-) -> list[tuple[str, Changes]]:
-    """What could be otherwise than stated, in words after "fits if", and the changed fields.
+) -> Iterator[tuple[str, Changes]]:
+    """Yield what could be otherwise than stated, in words after "fits if", and as fields.
 
     Parameters
     ----------
@@ -157,66 +157,46 @@ def likely_mistakes(
         Whether the curves have plateaus that the stated model does not.
     """
     N, dim, trace = setting.context, len(setting.eigenvalues), sum(setting.eigenvalues)
-    stepped, separate = setting.learning_rate is not None, setting.model == "separate"
-    noisy, start = setting.noise_variance > 0, not known_start
-    what, factor = "learning rate" if stepped else "unit of time", 0.5 / setting.loss_factor
-    uneven = np.ptp(setting.eigenvalues) > SAME * trace / dim
+    separate, noise = setting.model == "separate", setting.noise_variance
+    what = "unit of time" if setting.learning_rate is None else "learning rate"
+    if setting.learning_rate is not None:
+        factor = 0.5 / setting.loss_factor
+        text = f"the loss that is trained on and recorded has the factor {factor:g}"
+        yield text, {"loss_factor": factor}
+    yield "losses are recorded with half the stated factor", {"loss_unit": 0.5}
+    yield "losses are recorded with twice the stated factor", {"loss_unit": 2.0}
+    yield f"the {what} is half of what is stated", {"time_unit": 0.5}
+    yield f"the {what} is twice what is stated", {"time_unit": 2.0}
+    yield "there is momentum 0.9, which makes steps count ten times", {"time_unit": 10.0}
     words = {"mean": "divided by N", "sum": "not divided by N"}
     other = next(name for name in NORMALIZATIONS if name != setting.normalization)
-    start_law = next(name for name in INITIALIZATIONS if name != setting.initialization)
-    rows: list[tuple[bool, str, Changes]] = [
-        (
-            stepped,
-            f"the loss that is trained on and recorded has the factor {factor:g}",
-            {"loss_factor": factor},
-        ),
-        (True, "losses are recorded with half the stated factor", {"loss_unit": 0.5}),
-        (True, "losses are recorded with twice the stated factor", {"loss_unit": 2.0}),
-        (True, f"the {what} is half of what is stated", {"time_unit": 0.5}),
-        (True, f"the {what} is twice what is stated", {"time_unit": 2.0}),
-        (True, "there is momentum 0.9, which makes steps count ten times", {"time_unit": 10.0}),
-        (True, f"scores are {words[other]} (normalization {other})", {"normalization": other}),
-        *(
-            (True, f"the {what} counts {name} times", {"time_unit": float(N) ** power})
-            for name, power in (("N", 1), ("1/N", -1), ("N^2", 2), ("1/N^2", -2))
-        ),
-        *(
-            (
-                abs(trace / wanted - 1) > SAME,
-                f"the eigenvalues have the sum {wanted:g}",
-                {"eigenvalues": tuple(wanted / trace * each for each in setting.eigenvalues)},
-            )
-            for wanted in {1.0, float(dim)}
-        ),
-        (uneven, "the eigenvalues are all equal", {"eigenvalues": (trace / dim,) * dim}),
-        (N > 1, f"there are {N - 1} pairs besides the query", {"context": N - 1}),
-        (True, f"there are {N + 1} pairs besides the query", {"context": N + 1}),
-        (
-            noisy,
-            f"recorded losses are of labels with {'no ' * setting.query_noise}noise",
-            {"query_noise": not setting.query_noise},
-        ),
-        (
-            noisy,
-            "noise_variance is a standard deviation",
-            {"noise_variance": setting.noise_variance**2},
-        ),
-        (start, "init_scale is a variance", {"init_scale": math.sqrt(setting.init_scale)}),
-        (start and separate, f"initialization is {start_law}", {"initialization": start_law}),
-        (start and separate, "key and query are merged", {"model": "merged", "rank": 1}),
-        (
-            start and staircase and not separate,
-            "key and query are separate",
-            {"model": "separate"},
-        ),
-        (setting.mixed, "all tasks are random", {"fresh_fraction": 1.0, "shared_task": None}),
-        (
-            setting.mixed,
-            "fresh_fraction is the fraction of sequences with the shared task",
-            {"fresh_fraction": 1 - setting.fresh_fraction},
-        ),
-    ]
-    return [(text, changes) for applies, text, changes in rows if applies]
+    yield f"scores are {words[other]} (normalization {other})", {"normalization": other}
+    for name, power in (("N", 1), ("1/N", -1), ("N^2", 2), ("1/N^2", -2)):
+        yield f"the {what} counts {name} times", {"time_unit": float(N) ** power}
+    for wanted in {1.0, float(dim)}:
+        if abs(trace / wanted - 1) > SAME:
+            scaled = tuple(wanted / trace * each for each in setting.eigenvalues)
+            yield f"the eigenvalues have the sum {wanted:g}", {"eigenvalues": scaled}
+    if np.ptp(setting.eigenvalues) > SAME * trace / dim:
+        yield "the eigenvalues are all equal", {"eigenvalues": (trace / dim,) * dim}
+    for count in (N - 1, N + 1) if N > 1 else (N + 1,):
+        yield f"there are {count} pairs besides the query", {"context": count}
+    if noise > 0:
+        text = f"recorded losses are of labels with {'no ' * setting.query_noise}noise"
+        yield text, {"query_noise": not setting.query_noise}
+        yield "noise_variance is a standard deviation", {"noise_variance": noise**2}
+    if not known_start:
+        yield "init_scale is a variance", {"init_scale": math.sqrt(setting.init_scale)}
+    if not known_start and separate:
+        law = next(name for name in INITIALIZATIONS if name != setting.initialization)
+        yield f"initialization is {law}", {"initialization": law}
+        yield "key and query are merged", {"model": "merged", "rank": 1}
+    elif not known_start and staircase:
+        yield "key and query are separate", {"model": "separate"}
+    if setting.mixed:
+        yield "all tasks are random", {"fresh_fraction": 1.0, "shared_task": None}
+        text = "fresh_fraction is the fraction of sequences with the shared task"
+        yield text, {"fresh_fraction": 1 - setting.fresh_fraction}
 
 
 def fitted_changes(

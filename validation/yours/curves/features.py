@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from iclimit.validation.yours.curves.table import Curve
+
 # A plateau counts as distinct if the loss falls there at most at this part of its speed in the
 # slower one of the two drops beside it.
 CONTRAST = 0.5
@@ -57,6 +59,8 @@ class CurveFeatures:
 
     Attributes
     ----------
+    curve : Curve
+        The curve.
     initial, final : float
         Loss at the start, and of the last records.
     early : int
@@ -81,6 +85,7 @@ class CurveFeatures:
         Distance of the records at the half-drops.
     """
 
+    curve: Curve
     initial: float
     final: float
     early: int
@@ -158,18 +163,14 @@ def smoothed(losses: np.ndarray) -> tuple[np.ndarray, float, int]:
 
 
 def find_features(
-    steps: np.ndarray,
-    losses: np.ndarray,
-    levels: np.ndarray,
-    remainder: Callable[[float], np.ndarray],
-    distinct: float,
+    curve: Curve, levels: np.ndarray, remainder: Callable[[float], np.ndarray], distinct: float
 ) -> CurveFeatures:
     """Find plateaus and drops of one curve.
 
     Parameters
     ----------
-    steps, losses : ndarray (n,)
-        The curve, steps ascending.
+    curve : Curve
+        The curve.
     levels : ndarray (drops + 1,)
         Expected losses at the start, at the plateaus and at the end.
     remainder : function
@@ -177,6 +178,7 @@ def find_features(
     distinct : float
         Largest contrast of a plateau.
     """
+    steps, losses = curve.steps, curve.losses
     smooth, noise, window = smoothed(losses)
     middles = (levels[1:] + levels[:-1]) / 2
     initial = float(smooth[window // 2])
@@ -202,6 +204,7 @@ def find_features(
     durations[(window - 1) * spacings > BLUR * durations] = np.nan
     durations[noise / np.sqrt(window) > NOISY * -np.diff(levels) * initial / levels[0]] = np.nan
     return CurveFeatures(
+        curve=curve,
         initial=initial,
         final=final,
         early=early,
@@ -273,7 +276,6 @@ def _plateaus(
         if not np.isfinite(before) or np.isnan(after) or np.sum(inside) < FEWEST:
             continue
         # Momentum overshoots, so that the loss also rises for a while.
-        height = slowest_loss(smooth, np.abs(speeds), inside)
         slowest = int(np.argmin(np.where(inside, np.abs(speeds), np.inf)))
         earlier = half_drops[m - 1] if m else -np.inf
         later = half_drops[m + 2] if m + 2 < len(half_drops) else np.inf
@@ -289,7 +291,8 @@ def _plateaus(
         if np.any(speeds[inside] < 0):  # momentum overshoots, so that speeds vanish for a moment
             speed = max(speed, float(np.median(np.abs(speeds[inside]))))
         drift = speed * gap
-        plateaus[:, m] = height if contrast <= distinct else np.nan, contrast, drift
+        height = smooth[slowest] if contrast <= distinct else np.nan
+        plateaus[:, m] = height, contrast, drift
     return plateaus
 
 

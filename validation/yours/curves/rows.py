@@ -201,11 +201,8 @@ def compare_curves(
 ) -> tuple[list[CurveRow], list[str]]:
     """Compare what is found in curves with the theory; also remarks on what cannot be compared."""
     distinct = CONTRAST if theory.setting.timed else DISTINCT
-    features = [
-        find_features(each.steps, each.losses, theory.levels, theory.remainder, distinct)
-        for each in curves
-    ]
-    comparing = _Comparing(theory, curves, features)
+    features = [find_features(each, theory.levels, theory.remainder, distinct) for each in curves]
+    comparing = _Comparing(theory, features)
     return comparing.rows(), comparing.remarks
 
 
@@ -214,7 +211,6 @@ class _Comparing:
     """Theory beside what was found in the curves; remarks are added as rows are made."""
 
     theory: CurveTheory
-    curves: Sequence[Curve]
     features: Sequence[CurveFeatures]
     remarks: list[str] = field(default_factory=list)
 
@@ -224,7 +220,7 @@ class _Comparing:
         # What random weights change in the loss has grown until the first record.
         grown = theory.start_loss
         if theory.setting.model != "separate":
-            first = max(float(each.steps[0]) for each in self.curves)
+            first = max(float(each.curve.steps[0]) for each in self.features)
             grown *= math.exp(min(2 * float(theory.growth[0]) * first, LARGE))
         initial = [each.initial for each in self.features]
         rows = [self._loss("initial loss", 0, initial, grown - theory.start_loss)]
@@ -247,8 +243,8 @@ class _Comparing:
         theory = self.theory
         rates = np.array(
             [
-                growth_rate(curve.steps, curve.losses, theory.start_loss + each.noise)
-                for curve, each in zip(self.curves, self.features, strict=True)
+                growth_rate(each.curve.steps, each.curve.losses, theory.start_loss + each.noise)
+                for each in self.features
             ]
         )
         if not np.isfinite(rates).all():
@@ -274,7 +270,7 @@ class _Comparing:
 
     def _together(self, made: Sequence[tuple[int, CurveRow]]) -> list[CurveRow]:
         """Row of the factor that several half-drops of random starts have in common."""
-        theory, count = self.theory, len(self.curves)
+        theory, count = self.theory, len(self.features)
         if len(made) < 2 or math.isinf(theory.start.draws):
             return []
         drops, rows = [list(each) for each in zip(*made, strict=True)]
@@ -305,7 +301,7 @@ class _Comparing:
         noise = np.mean([f.noise**2 / (f.early if first else f.window) for f in self.features])
         variance = theory.fluctuations.losses[m] ** 2
         variance += (noise + theory.start_loss**2) / level**2
-        rounding = max(_rounding(each.losses) for each in self.curves)
+        rounding = max(_rounding(each.curve.losses) for each in self.features)
         # Initial weights enter by products of normal numbers, whose sums over the heads have the
         # excess kurtosis 6/H: as a Student t of H + 4 degrees of freedom.
         by_start = first and theory.start_loss**2 > variance * level**2 / 2
@@ -344,7 +340,8 @@ class _Comparing:
 
     def _half_drop(self, drop: int, halves: np.ndarray) -> list[CurveRow]:
         """Row of the step at which half of a drop has happened."""
-        theory, ends = self.theory, np.array([each.steps[-1] for each in self.curves])
+        theory = self.theory
+        ends = np.array([each.curve.steps[-1] for each in self.features])
         predicted, m = float(theory.half_drops[drop]), theory.setting.learned[drop + 1]
         reached, count = np.isfinite(halves), len(halves)
         if math.isinf(predicted):
@@ -434,8 +431,8 @@ class _Comparing:
         """Row of the final loss, with what is left of the last drop."""
         theory, level = self.theory, float(self.theory.levels[-1])
         parts = [
-            theory.remainder(float(curve.steps[-1] - each.half_drops[-1]))
-            for curve, each in zip(self.curves, self.features, strict=True)
+            theory.remainder(float(each.curve.steps[-1] - each.half_drops[-1]))
+            for each in self.features
         ]
         rest = float(np.mean(parts)) * float(theory.levels[-2] - level)
         uncertain = TAIL * rest + theory.fluctuations.bias * level
@@ -443,8 +440,8 @@ class _Comparing:
         setting, above, below = theory.setting, 0.0, 0.0
         if not setting.timed:
             ahead = [
-                last_fall(curve.steps, curve.losses) + self._unlearned(curve, each)
-                for curve, each in zip(self.curves, self.features, strict=True)
+                last_fall(each.curve.steps, each.curve.losses) + self._unlearned(each)
+                for each in self.features
             ]
             above = max(ahead) / level
             if above > HOPELESS:
@@ -459,14 +456,14 @@ class _Comparing:
         row = self._loss("final loss", -1, losses, uncertain, level + rest)
         return [replace(row, below=below, above=above)]
 
-    def _unlearned(self, curve: Curve, features: CurveFeatures) -> float:
+    def _unlearned(self, features: CurveFeatures) -> float:
         """Loss of directions that, at their smaller rate, cannot have been learned by the end.
 
         A direction takes as much longer than the first as the squares of their eigenvalues differ.
         """
         setting = self.theory.setting
         lam = np.sort(setting.eigenvalues)[::-1]
-        late = curve.steps[-1] < features.half_drops[0] * (lam[0] / lam) ** 2
+        late = features.curve.steps[-1] < features.half_drops[0] * (lam[0] / lam) ** 2
         return float(setting.loss_unit * setting.loss_factor * np.sum(lam[late]))
 
     def _crossing_error(self, drop: int) -> float:

@@ -138,10 +138,6 @@ ERRORS = (
 )
 
 
-def _ridge(text: str, factor: Number) -> Mistake:
-    return Mistake(text, lambda run, _: {"ridge": run.ridge * factor(run)})
-
-
 def _rounded(run: MeasuredRun, _: float, function: Callable[[float], int]) -> dict[str, int]:
     """Sizes that came out of ratios, rounded otherwise; integers stay."""
     return {
@@ -170,63 +166,81 @@ def _pairs(number: int) -> Setting:
     return lambda run, _: {"context": max(1, run.sizes["context"] + number)}
 
 
-def _inverse_dim(run: MeasuredRun) -> float:
-    return 1 / run.sizes["dim"]
+def _scaled(run: MeasuredRun, _: float, name: str, factor: Number) -> dict[str, float]:
+    """Noise or ridge of another size."""
+    return {name: getattr(run, name) * factor(run)}
+
+
+# Factors by which the noise is wrong, and the ridge.
+NOISES: dict[str, Number] = {
+    "rho is a standard deviation": lambda run: run.rho,
+    "rho is d times as large": lambda run: run.sizes["dim"],
+    "rho is smaller by the factor d": lambda run: 1 / run.sizes["dim"],
+    "there is no label noise": lambda _: 0.0,
+}
+RIDGES: dict[str, Number] = {
+    "the ridge is d times as large": lambda run: run.sizes["dim"],
+    "the ridge is smaller by the factor d": lambda run: 1 / run.sizes["dim"],
+    "the ridge is n/d times as large": lambda run: run.sizes["prompts"] / run.sizes["dim"],
+    "the ridge is the factor of the squared norm of Gamma, without n/d": (
+        lambda run: run.sizes["dim"] / run.sizes["prompts"]
+    ),
+    "the ridge is n times as large": lambda run: run.sizes["prompts"],
+    "the ridge is smaller by the factor n": lambda run: 1 / run.sizes["prompts"],
+    "the ridge is tau times as large": lambda run: run.ratios["tau"],
+    "the ridge is smaller by the factor tau": lambda run: 1 / run.ratios["tau"],
+    "the ridge is twice as large": lambda _: 2.0,
+    "the ridge is half as large": lambda _: 0.5,
+    "the ridge is 0": lambda _: 0.0,
+    "products of the context are summed without the factor d/l": (
+        lambda run: (run.sizes["dim"] / run.sizes["context"]) ** 2
+    ),
+    "products of the context are averaged without the factor d": (
+        lambda run: run.sizes["dim"] ** 2
+    ),
+}
+
+# Columns that may be exchanged.
+EXCHANGED = (("tau", "alpha"), ("tau", "kappa"), ("alpha", "kappa"), ("rho", "ridge"))
+
+# How ratios may be rounded.
+ROUNDED: dict[str, Callable[[float], int]] = {
+    "down": math.floor,
+    "up": math.ceil,
+    "to the nearest": round,
+}
+
+
+def _by_features(run: MeasuredRun, _: float) -> dict[str, int]:
+    dim, prompts = run.sizes["dim"], run.sizes["prompts"]
+    return {"prompts": max(1, round(prompts * (1 + 1 / dim)))}
 
 
 # Mistakes in the settings.
 SETTINGS = (
-    Mistake(
-        "tau counts prompts over d (d + 1)",
-        lambda run, _: {
-            "prompts": max(1, round(run.sizes["prompts"] * (1 + 1 / run.sizes["dim"])))
-        },
-    ),
+    Mistake("tau counts prompts over d (d + 1)", _by_features),
     Mistake("the context has one pair more", _pairs(1)),
     Mistake("the context has one pair less", _pairs(-1)),
-    Mistake("ratios are rounded down", partial(_rounded, function=math.floor)),
-    Mistake("ratios are rounded up", partial(_rounded, function=math.ceil)),
-    Mistake("ratios are rounded to the nearest", partial(_rounded, function=round)),
     *(
-        Mistake(
-            f"the columns {first} and {second} are exchanged",
-            partial(_exchanged, first=first, second=second),
-        )
-        for first, second in (
-            *(("tau", "alpha"), ("tau", "kappa"), ("alpha", "kappa")),
-            ("rho", "ridge"),
-        )
+        Mistake(f"ratios are rounded {how}", partial(_rounded, function=function))
+        for how, function in ROUNDED.items()
     ),
-    Mistake("rho is a standard deviation", lambda run, _: {"rho": run.rho**2}),
-    Mistake("rho is d times as large", lambda run, _: {"rho": run.rho * run.sizes["dim"]}),
-    Mistake("rho is smaller by the factor d", lambda run, _: {"rho": run.rho / run.sizes["dim"]}),
-    Mistake("there is no label noise", _constant(rho=0.0)),
+    *(
+        Mistake(f"the columns {a} and {b} are exchanged", partial(_exchanged, first=a, second=b))
+        for a, b in EXCHANGED
+    ),
+    *(
+        Mistake(text, partial(_scaled, name="rho", factor=factor))
+        for text, factor in NOISES.items()
+    ),
     Mistake(
         "tasks have the norm 1 instead of the root of d",
         lambda run, _: {name: getattr(run, name) * run.sizes["dim"] for name in ("rho", "ridge")},
         lambda run, _, errors: errors / run.sizes["dim"],
     ),
-    _ridge("the ridge is d times as large", lambda run: run.sizes["dim"]),
-    _ridge("the ridge is smaller by the factor d", _inverse_dim),
-    _ridge("the ridge is n/d times as large", lambda run: run.sizes["prompts"] / run.sizes["dim"]),
-    _ridge(
-        "the ridge is the factor of the squared norm of Gamma, without n/d",
-        lambda run: run.sizes["dim"] / run.sizes["prompts"],
-    ),
-    _ridge("the ridge is n times as large", lambda run: run.sizes["prompts"]),
-    _ridge("the ridge is smaller by the factor n", lambda run: 1 / run.sizes["prompts"]),
-    _ridge("the ridge is tau times as large", lambda run: run.ratios["tau"]),
-    _ridge("the ridge is smaller by the factor tau", lambda run: 1 / run.ratios["tau"]),
-    _ridge("the ridge is twice as large", lambda _: 2.0),
-    _ridge("the ridge is half as large", lambda _: 0.5),
-    _ridge("the ridge is 0", lambda _: 0.0),
-    _ridge(
-        "products of the context are summed without the factor d/l",
-        lambda run: (run.sizes["dim"] / run.sizes["context"]) ** 2,
-    ),
-    _ridge(
-        "products of the context are averaged without the factor d",
-        lambda run: run.sizes["dim"] ** 2,
+    *(
+        Mistake(text, partial(_scaled, name="ridge", factor=factor))
+        for text, factor in RIDGES.items()
     ),
 )
 
