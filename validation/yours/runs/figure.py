@@ -46,11 +46,13 @@ def draw_check(
     theory: Theory,
     sentences: Sequence[str],
 ) -> None:
-    """Draw the errors on predicted curves, z by row, and what they say."""
+    """Draw the errors on predicted curves, z by row, the verdict above and its reasons below."""
     errors, pulls = panels(figure, 2, width=10.4, height=4.4, width_ratios=[1.5, 1])
     draw_errors(errors, rows, theory)
     _draw_pulls(pulls, rows, verdict)
-    text = "\n".join(fill(line, WIDTH) for line in sentences)
+    for line in sentences[:1]:
+        figure.suptitle(fill(line, WIDTH), x=0.01, ha="left", fontsize="medium", weight="bold")
+    text = "\n".join(fill(line, WIDTH) for line in sentences[1:])
     figure.supxlabel(text, x=0.01, ha="left", fontsize="small")
 
 
@@ -186,7 +188,8 @@ def _draw_pulls(ax: Axes, rows: Sequence[RowDeviation], verdict: Verdict) -> Non
         level = side * verdict.threshold(judged[0])
         ax.axhline(level, color="0.5", linestyle="--", linewidth=0.8)
     ax.axhline(0, color="0.4", linewidth=0.8, zorder=0)
-    finish(ax, "setting" if grouped else "row", "z", legend="" if len(names) > 1 else None)
+    words = "setting" if grouped else "row", "z: deviation in standard errors"
+    finish(ax, *words, legend="" if len(names) > 1 else None)
     whole_numbers(ax)
 
 
