@@ -1,6 +1,6 @@
 """Are families and their parameters found?  ``python -m benchmarks.probe_families``.
 
-Members of twelve families, with three parameters each and in two sizes, answer prompts of many
+Members of thirteen families, with three parameters each and in two sizes, answer prompts of many
 seeds.  Noise that depends on nothing is added to their answers, half of the tolerance in mean
 square, as a trained model deviates from any algorithm.  A verdict is right if it names the family,
 alone or as what the prompts do not tell from the one that it names, and all its parameters are in
@@ -58,6 +58,10 @@ MEMBERS: dict[str, list[dict[str, float]]] = {
     "recency_step": [{"rate": 0.7, "decay": value} for value in (0.6, 0.8, 0.9)],
     "last_ridge": [{"penalty": 0.5, "pairs": value} for value in (4, 6, 8)],
     "delta_rule": [{"step": value} for value in (0.3, 0.6, 0.9)],
+    "gated_delta_rule": [
+        {"step": step, "decay": decay, "readout": readout}
+        for step, decay, readout in ((0.6, 0.8, 1.0), (0.8, 0.9, 0.9), (0.5, 0.7, 0.7))
+    ],
     "softmax": [
         {"inverse_temperature": 0.3, "value": 2.0},
         {"inverse_temperature": -0.5, "value": -1.0},
@@ -85,7 +89,7 @@ class Setting:
     def member(self, name: str, parameters: dict[str, float]) -> Predictor:
         """A member of a family."""
         values, family = dict(parameters), self.families[name]
-        if name == "delta_rule":
+        if "delta_rule" in name:
             values["step"] /= self.problem.dim
         factor = values.pop(family.factor, 1.0)
         return lambda prompts: factor * family.answer(Examples(prompts), **values)
@@ -127,7 +131,7 @@ def outcome(found: Identification, name: str, parameters: dict[str, float], dim:
     if found.kind not in ("algorithm", "ambiguous") or name not in named:
         return f"{found.kind} {named[0] if named else ''}".strip()
     truth = dict(parameters)
-    if name == "delta_rule":
+    if "delta_rule" in name:
         truth["step"] /= dim
     ends = found.fit(name).intervals
     inside = all(ends[key][0] <= value <= ends[key][1] for key, value in truth.items())

@@ -220,7 +220,7 @@ def nearest_neighbours(prompts: Prompts, neighbours: int) -> Array:
     return xp.sum(weight * prompts.labels, axis=1) / count
 
 
-def delta_rule_weights(prompts: Prompts, steps: Any) -> Array:
+def delta_rule_weights(prompts: Prompts, steps: Any, gate: float = 1.0) -> Array:
     r"""Weights after the delta rule, a step of gradient descent on each pair in turn.
 
     Parameters
@@ -230,12 +230,14 @@ def delta_rule_weights(prompts: Prompts, steps: Any) -> Array:
     steps : float or array (context,)
         Steps :math:`\beta_t` of :math:`w \leftarrow w + \beta_t\, x_t (y_t - x_t \cdot w)` from 0,
         for inputs as they are (least mean squares of Widrow and Hoff).
+    gate : float
+        Factor of the weights before each pair, as in Gated DeltaNet.
     """
     xp, length = array_namespace(prompts.inputs), prompts.inputs.shape[1]
     each_step = xp.zeros(length, dtype=prompts.inputs.dtype) + xp.asarray(steps)
     weights = xp.zeros_like(prompts.inputs[:, 0, :])
     for t in range(length):
-        x = prompts.inputs[:, t, :]
+        x, weights = prompts.inputs[:, t, :], gate * weights
         residual = prompts.labels[:, t] - xp.vecdot(x, weights)
         weights = weights + each_step[t] * residual[:, None] * x
     return weights

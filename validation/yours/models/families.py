@@ -12,7 +12,8 @@ In the eigenbasis of H they are sums over the eigenvalues, so a context is decom
 filters and parameters.  The other families run as algorithms do.
 
 The delta rule with the best steps (`iclimit.asymptotics.recurrent.delta_rule`) is the best of all
-recurrences with as many numbers in memory.
+recurrences with as many numbers in memory.  In a gated delta rule the weights decay before each
+pair is read.  Where they decay after it, the answers have one factor of the decay more.
 """
 
 from __future__ import annotations
@@ -242,6 +243,7 @@ class _Scales:
     penalty: Parameter
     rate: Parameter
     pairs: Sequence[int]
+    decay: Parameter
 
     @classmethod
     def of(cls, problem: Problem) -> _Scales:
@@ -251,7 +253,8 @@ class _Scales:
         rates = np.concatenate([np.geomspace(0.02, 0.3, 5), np.geomspace(0.4, 2, 17)])
         rate = Parameter(rates / units.input_variance)
         pairs = sorted({round(each) for each in np.geomspace(1, N, 8)})
-        return cls(problem, units, penalty, rate, pairs)
+        decay = Parameter(np.exp(-1 / (N * np.geomspace(1 / 16, 4, 7))), "logit")
+        return cls(problem, units, penalty, rate, pairs, decay)
 
     @property
     def best(self) -> dict[str, float]:
@@ -306,22 +309,20 @@ def _spectral(scales: _Scales) -> list[Family]:
 
 def _weighted(scales: _Scales) -> list[Family]:
     """Families in which the last pairs count more."""
-    memories = scales.problem.context * np.geomspace(1 / 16, 4, 7)
-    decay = Parameter(np.exp(-1 / memories), "logit")
     few_penalties = Parameter(scales.penalty.start[::2])
     return [
         Family(
             "recency_ridge",
             "ridge regression with penalty {penalty} and weights that decay by {decay} a pair",
             _recency_ridge,
-            {"penalty": few_penalties, "decay": decay},
+            {"penalty": few_penalties, "decay": scales.decay},
             contains=("ridge", "least_squares"),
         ),
         Family(
             "recency_step",
             "one gradient step of rate {rate} on pairs whose weights decay by {decay} a pair",
             _recency_step,
-            {"decay": decay},
+            {"decay": scales.decay},
             factor="rate",
             contains=("averaging", "one_step", "descent"),
         ),
@@ -359,6 +360,17 @@ def _online(scales: _Scales) -> list[Family]:
                 steps=best_steps(examples.pairs, d, noise_variance / signal) / (d * m),
             ),
             {"noise_variance": Parameter(signal * np.geomspace(1e-3, 10, 7))},
+        ),
+        Family(
+            "gated_delta_rule",
+            "a gated delta rule with step {step}, a memory that decays by {decay} before each "
+            "pair, and answers times {readout}",
+            lambda examples, step, decay: _linear(
+                examples, delta_rule_weights, steps=step, gate=decay
+            ),
+            {"step": Parameter(np.geomspace(0.05, 1.5, 6) / (d * m)), "decay": scales.decay},
+            factor="readout",
+            contains=("delta_rule", "recency_step", "averaging", "one_step", "descent"),
         ),
         Family(
             "lasso",
