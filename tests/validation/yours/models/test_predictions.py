@@ -1,10 +1,10 @@
 """Files of predictions: every form is read alike, every fault is named."""
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hostile_files import Bomb
 
 from iclimit.problem import Problem
 from iclimit.validation.yours.models.baselines import Baseline
@@ -159,13 +159,6 @@ def test_other_files(tmp_path):
     for ending in ("npz", "npy", "csv"):
         with pytest.raises(FileNotFoundError):
             read_predictions(tmp_path / f"none.{ending}", PROMPTS)
-
-
-class Bomb:
-    """Runs code when it is unpickled."""
-
-    def __reduce__(self):
-        return os.mkdir, ("harmed",)
 
 
 @pytest.mark.parametrize("kind", ["npz", "npy"])

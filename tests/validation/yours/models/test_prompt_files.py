@@ -2,13 +2,13 @@
 
 import csv
 import json
-import os
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hostile_files import Bomb
 
 from iclimit.problem import Problem
 from iclimit.validation.yours.models.files import (
@@ -169,13 +169,6 @@ def test_other_numbers_of_sections(path):
         read_prompts(rewritten(path, section=codes))
 
 
-class Bomb:
-    """Runs code when it is unpickled."""
-
-    def __reduce__(self):
-        return os.mkdir, ("harmed",)
-
-
 @pytest.mark.parametrize("name", ["description", "inputs", "section", "pretraining_tasks"])
 def test_pickled_code_is_not_run(path, name, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
@@ -261,7 +254,7 @@ def test_an_interrupted_writer_leaves_the_old_file(path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         write_prompts(path, PROMPTS)
     assert path.read_bytes() == before
-    assert os.listdir(path.parent) == [path.name]
+    assert list(path.parent.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("float32", [False, True])

@@ -107,6 +107,12 @@ def random_weights(layout, seed=0):
     return {name: generator.standard_normal(shape) for name, shape in SHAPES[layout].items()}
 
 
+def read(layer, layout="lu2025", **changes):
+    """A layer as it is read at the usual context length and noise."""
+    setting = {"layout": layout, "context": CONTEXT, "noise_variance": 0.1}
+    return reduced_gamma(layer, **setting | changes)
+
+
 def scales(layout):
     """Standard deviations of inputs, tasks and noiseless labels, as the papers have them."""
     inputs = {
@@ -133,7 +139,7 @@ def summary(layout, x, y):
 @pytest.mark.parametrize("layout", FORWARD)
 def test_forward_passes_are_gamma_and_what_sees_no_label(layout):
     weights = random_weights(layout)
-    reduced = reduced_gamma(weights, layout=layout, context=CONTEXT, noise_variance=0.2)
+    reduced = read(weights, layout, noise_variance=0.2)
     generator, (s, _, label) = np.random.default_rng(1), scales(layout)
     assert 0 < reduced.ignored < 1
     for _ in range(3):
@@ -151,14 +157,8 @@ def test_ignored_share_and_errors_against_sampled_tokens(layout):
     s, _, label = scales(layout)
     noise = 0.2 * label**2
     mixing = np.array([[1.2, 0, 0], [0.3, 0.8, 0], [0, -0.2, 0.7]])
-    reduced = reduced_gamma(
-        weights,
-        layout=layout,
-        context=CONTEXT,
-        noise_variance=noise,
-        task_law="gaussian",
-        input_covariance=mixing @ mixing.T,
-    )
+    law = {"task_law": "gaussian", "input_covariance": mixing @ mixing.T}
+    reduced = read(weights, layout, noise_variance=noise, **law)
     assert reduced.rho == pytest.approx(0.2)
     generator = np.random.default_rng(3)
     ignored, errors, squares = [], [], []
@@ -249,7 +249,7 @@ def test_weights_that_were_made_from_gamma_are_read_back():
     gamma = np.random.default_rng(4).standard_normal((D, D + 1))
     value, key, query = weights_from_gamma(gamma)
     layer = {"V": value, "K": key, "Q": query}
-    reduced = reduced_gamma(layer, layout="lu2025", context=CONTEXT, noise_variance=0.1)
+    reduced = read(layer)
     assert reduced.gamma == pytest.approx(gamma, rel=ROUNDING)
     assert reduced.ignored == 0
     exact = iclimit.errors_of_gamma(gamma, context=CONTEXT, rho=0.1)
@@ -262,7 +262,7 @@ def test_a_constructed_step_is_read_as_its_preconditioner(normalization):
     layer = descent_layer(
         0.4, context=CONTEXT, dim=D, preconditioner=matrix, normalization=normalization
     )
-    reduced = reduced_gamma(layer, layout="versatile2024", context=CONTEXT, noise_variance=0.3)
+    reduced = read(layer, "versatile2024", noise_variance=0.3)
     # The sum over the context is the layer's own; its rate may be divided by the context.
     rate = 0.4 if normalization == "mean" else 0.4 * CONTEXT
     # A layer looks up K^T Q = A^T, and the step is A X^T y.
@@ -288,35 +288,35 @@ def test_a_trained_layer_reaches_the_optimum():
 
 def test_rows_are_columns_transposed():
     weights = random_weights("vonoswald2023", 6)
-    setting = {"layout": "vonoswald2023", "context": CONTEXT, "noise_variance": 0.1}
-    columns = reduced_gamma(weights, **setting)
+    columns = read(weights, "vonoswald2023")
     transposed = {name: np.swapaxes(each, -1, -2) for name, each in weights.items()}
-    rows = reduced_gamma(transposed, orientation="rows", **setting)
+    rows = read(transposed, "vonoswald2023", orientation="rows")
     assert rows.gamma == pytest.approx(columns.gamma, rel=ROUNDING)
     assert rows.ignored == pytest.approx(columns.ignored, rel=ROUNDING)
     # Heads as PyTorch stacks them, and products instead of factors.
     stacked = {name: np.concatenate(each) for name, each in weights.items() if name != "P"}
     stacked["W_O"] = np.concatenate(weights["P"], axis=1)
-    assert reduced_gamma(stacked, heads=HEADS, **setting).gamma == pytest.approx(columns.gamma)
+    found = read(stacked, "vonoswald2023", heads=HEADS)
+    assert found.gamma == pytest.approx(columns.gamma)
     products = {
         "W_KQ": np.swapaxes(weights["W_K"], 1, 2) @ weights["W_Q"],
         "W_PV": weights["P"] @ weights["W_V"],
     }
-    assert reduced_gamma(products, **setting).gamma == pytest.approx(columns.gamma, rel=ROUNDING)
+    found = read(products, "vonoswald2023")
+    assert found.gamma == pytest.approx(columns.gamma, rel=ROUNDING)
 
 
 def test_heads_of_jax():
     """Kernels (D, H, rows) and (H, rows, D) of Flax, and the same with joined axes."""
     weights = random_weights("vonoswald2023", 13)
-    setting = {"layout": "vonoswald2023", "context": CONTEXT, "noise_variance": 0.1}
-    columns = reduced_gamma(weights, **setting)
+    columns = read(weights, "vonoswald2023")
     kernels = {name: weights[name].transpose(2, 0, 1) for name in ("W_Q", "W_K", "W_V")}
     out = weights["P"].transpose(0, 2, 1)
     split = {name: each.transpose(1, 0, 2) for name, each in kernels.items()} | {"W_O": out}
     joined = {name: each.reshape(D + 1, -1) for name, each in kernels.items()}
     joined["W_O"] = out.reshape(-1, D + 1)
     for layer, heads in ((split, 1), (joined, HEADS)):
-        rows = reduced_gamma(layer, orientation="rows", heads=heads, **setting)
+        rows = read(layer, "vonoswald2023", orientation="rows", heads=heads)
         assert rows.gamma == pytest.approx(columns.gamma, rel=ROUNDING)
 
 
@@ -326,64 +326,59 @@ def test_any_readout_and_the_residual_connection(residual):
     weights = random_weights("lu2025", 14)
     readout = np.array([0.5, -0.3, 0.2, 1.5])
     layout = replace(LAYOUTS["lu2025"], residual=residual, normalization="tokens")
-    setting = {"context": CONTEXT, "noise_variance": 0.2}
-    reduced = reduced_gamma(weights, layout=layout, readout=readout, **setting)
+    reduced = read(weights, layout, readout=readout)
     generator, squares = np.random.default_rng(15), []
 
-    def read(x, y, query):
+    def forward(x, y, query):
         Z = embedding(x, y, query)
         change = weights["V"] @ Z @ (weights["K"] @ Z).T @ (weights["Q"] @ Z) / (len(y) + 1)
         return float(readout @ (residual * Z + change)[:, -1])
 
     for _ in range(2000):
         x, y, query = random_prompt("lu2025", generator)
-        without = read(x, 0 * y, query)
+        without = forward(x, 0 * y, query)
         squares.append(without**2)
         if len(squares) <= 3:
             by_gamma = query @ reduced.gamma @ summary("lu2025", x, y)
-            assert read(x, y, query) - without == pytest.approx(by_gamma, rel=ROUNDING)
+            assert forward(x, y, query) - without == pytest.approx(by_gamma, rel=ROUNDING)
     assert_mean(np.array(squares), reduced.label_free.square(CONTEXT, None))
     # A number is a factor of the last entry.
-    unit = reduced_gamma(weights, layout="lu2025", **setting)
-    double = reduced_gamma(weights, layout="lu2025", readout=2.0, **setting)
+    unit, double = read(weights), read(weights, readout=2.0)
     assert double.gamma == pytest.approx(2 * unit.gamma, rel=ROUNDING)
 
 
 def test_files_are_mappings(tmp_path):
     weights = random_weights("zhang2024", 16)
     np.savez(tmp_path / "layer.npz", **weights)
-    setting = {"layout": "zhang2024", "context": 5, "noise_variance": 0.1}
     with np.load(tmp_path / "layer.npz") as layer:
-        found = reduced_gamma(layer, **setting).gamma
-    assert np.array_equal(found, reduced_gamma(weights, **setting).gamma)
+        found = read(layer, "zhang2024").gamma
+    assert np.array_equal(found, read(weights, "zhang2024").gamma)
 
 
 def test_a_wrong_layout_shows_in_the_ignored_share():
     """A good layer, read as if its label came first: tokens (y, x) instead of (x, y)."""
     value, key, query = weights_from_gamma(0.6 * np.eye(D, D + 1))
-    setting = {"layout": "lu2025", "context": CONTEXT, "noise_variance": 0.1}
-    right = reduced_gamma({"V": value, "K": key, "Q": query}, **setting)
+    right = read({"V": value, "K": key, "Q": query})
     turn = np.roll(np.eye(D + 1), 1, axis=0)
     wrong = {"V": turn @ value @ turn.T, "K": turn @ key @ turn.T, "Q": turn @ query @ turn.T}
     assert right.ignored == 0
-    assert "the prediction is 0" in str(reduced_gamma(wrong, **setting))
+    assert "the prediction is 0" in str(read(wrong))
     # With some weights everywhere, as after training.
     generator = np.random.default_rng(7)
     noisy = {n: each + 0.1 * generator.standard_normal((4, 4)) for n, each in wrong.items()}
-    found = reduced_gamma(noisy, **setting)
+    found = read(noisy)
     assert found.ignored > 0.3
     assert "a large share is ignored: another layout" in str(found)
-    backwards = reduced_gamma({"V": -value, "K": key, "Q": query}, **setting)
-    assert "worse than predicting 0" in str(backwards)
+    assert "worse than predicting 0" in str(read({"V": -value, "K": key, "Q": query}))
 
 
 def test_other_context_lengths():
     weights = random_weights("versatile2024", 8)
     for normalization, factor in {"sum": 3.0, "mean": 1.0, "tokens": 3 * 5 / 13}.items():
-        setting = {"layout": "versatile2024", "noise_variance": 0.1}
-        setting |= {"normalization": normalization}
-        short = reduced_gamma(weights, context=CONTEXT, **setting)
-        long = reduced_gamma(weights, context=3 * CONTEXT, **setting)
+        short, long = (
+            read(weights, "versatile2024", context=context, normalization=normalization)
+            for context in (CONTEXT, 3 * CONTEXT)
+        )
         assert short.gamma_at(3 * CONTEXT) == pytest.approx(long.gamma, rel=ROUNDING)
         assert long.gamma == pytest.approx(factor * short.gamma, rel=ROUNDING)
         found = short.errors(test_context=3 * CONTEXT)
@@ -394,11 +389,10 @@ def test_other_context_lengths():
 def test_tasks_come_in_the_units_of_the_layout():
     weights = random_weights("zhang2024", 9)
     tasks = np.random.default_rng(10).standard_normal((5, D))
-    setting = {"layout": "zhang2024", "context": CONTEXT}
-    plain = reduced_gamma(weights, noise_variance=0.3, **setting)
+    plain = read(weights, "zhang2024", noise_variance=0.3)
     # Labels twice as large: the same layer on them has a prediction of half the relative size
     # in the part of Gamma that multiplies labels once.
-    double = reduced_gamma(weights, noise_variance=1.2, task_variance=4.0, **setting)
+    double = read(weights, "zhang2024", noise_variance=1.2, task_variance=4.0)
     assert double.rho == pytest.approx(plain.rho)
     assert double.gamma[:, :D] == pytest.approx(plain.gamma[:, :D])
     assert double.gamma[:, D] == pytest.approx(2 * plain.gamma[:, D])
@@ -412,9 +406,7 @@ def test_comparison_with_pretraining():
     run = {"tasks": 6, "prompts": 100, "ridge": 0.1, "repeats": 20}
     best = iclimit.pretraining.optimal_gamma(dim=8, context=10, rho=0.1)
     value, key, query = weights_from_gamma(best.gamma)
-    reduced = reduced_gamma(
-        {"V": value, "K": key, "Q": query}, layout="lu2025", context=10, noise_variance=0.1
-    )
+    reduced = read({"V": value, "K": key, "Q": query}, context=10)
     found = reduced.against_pretraining(rng=1, **run)
     assert found.z() < -4
     simulated = found.simulated.icl
@@ -454,7 +446,7 @@ def test_usual_pretrainings_are_found_usual():
         gram = flat.T @ flat + prompts / d * ridge * np.eye(flat.shape[1])
         gamma = np.linalg.solve(gram, flat.T @ seen.query_label).reshape(d, d + 1)
         layer = dict(zip("VKQ", weights_from_gamma(gamma), strict=True))
-        reduced = reduced_gamma(layer, layout="lu2025", context=context, noise_variance=0.1)
+        reduced = read(layer, context=context)
         run = reduced.against_pretraining(tasks=tasks, prompts=prompts, ridge=ridge, rng=seed)
         found.append([run.z("icl"), run.z("idg")])
     deviations = np.array(found)
@@ -466,8 +458,7 @@ def test_usual_pretrainings_are_found_usual():
 
 def test_table_and_picture():
     value, key, query = weights_from_gamma(0.6 * np.eye(D, D + 1))
-    layer = {"V": value, "K": key, "Q": query}
-    reduced = reduced_gamma(layer, layout="lu2025", context=CONTEXT, noise_variance=0.1)
+    reduced = read({"V": value, "K": key, "Q": query})
     assert f"{reduced.errors().icl:.5g}" in str(reduced)
     assert "ignored share of the prediction: 0 %" in str(reduced)
     ax = Figure().subplots()
@@ -500,11 +491,10 @@ EYE = {"V": np.eye(4), "K": np.eye(4), "Q": np.eye(4)}
     ],
 )
 def test_bad_input_is_named(change, message):
-    good = {"layer": EYE, "layout": "lu2025", "context": CONTEXT, "noise_variance": 0.1}
     with pytest.raises(ValueError, match=message):
-        reduced_gamma(**good | change)
+        read(**{"layer": EYE} | change)
     with pytest.raises(TypeError, match="layer must be a mapping"):
-        reduced_gamma(np.eye(4), context=CONTEXT, noise_variance=0.1)
+        read(np.eye(4))
 
 
 def test_layouts_are_those_of_the_tests():
