@@ -238,7 +238,8 @@ def fold_drawing(app, doctree):
     """Fold the end of a block of an example that only draws: what is computed is what is read."""
     if not app.env.docname.startswith("gallery/"):
         return
-    for block in list(doctree.findall(nodes.literal_block)):
+    examples = [b for b in doctree.findall(nodes.literal_block) if b.get("language") == "Python"]
+    for block in examples:
         lines = block.astext().splitlines()
         first = next((n for n, line in enumerate(lines) if DRAWS.match(line)), len(lines))
         if len(lines) - first < FOLDED or any(line.startswith("print") for line in lines[first:]):
