@@ -193,7 +193,7 @@ def curve(options: argparse.Namespace) -> int:
       iclimit curve misalignment_error --tau 0.2:4:100 --alpha 1 --kappa 1 --rho 0.1 \
           --task-spectrum eigenvalues.csv --test-spectrum isotropic --test-alpha 1,10
     """
-    from iclimit.diagrams.curves import curve as compute
+    from iclimit.diagrams.scans import curve as compute
 
     with _open_store(options) as store:
         result = compute(store=store, band=options.band, **diagram_options(options))
@@ -241,7 +241,7 @@ def phase(options: argparse.Namespace) -> int:
       iclimit phase tied_loss --x alpha=0.1:32:30:log --y depth=1:256:9:log \
           --input-spectrum powerlaw:1.2,200 -o depth.png
     """
-    from iclimit.diagrams.phases import phase_diagram
+    from iclimit.diagrams.scans import phase_diagram
 
     path, data = options.output, None
     if path is not None and path.suffix in PICTURES:

@@ -1,38 +1,43 @@
-"""Families of curves of a quantity, with simulated points over them."""
+"""Families of curves of a quantity, and their pictures."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from iclimit.asymptotics.pretraining import error_spread
-from iclimit.asymptotics.pretraining.structure import Spectrum, parse_structure
-from iclimit.diagrams import curve_drawing
-from iclimit.diagrams.axes import at_least, parse_axis
+from iclimit.diagrams.axes import log_axis
+from iclimit.diagrams.dense_lines import Line, dense_line
 from iclimit.diagrams.labelled_arrays import labelled_values
-from iclimit.diagrams.planning import Plan
-from iclimit.diagrams.quantities import Quantity, get_quantity
+from iclimit.diagrams.legends import OURS, place_legend, setting_lines, stated, write_title
+from iclimit.diagrams.quantities import Quantity
 from iclimit.diagrams.simulated_points import LEAST_SIZES, SimulatedValue, SizedPrediction
-from iclimit.diagrams.simulation import (
-    parse_simulation,
-    points_at_sizes,
-    predict_lines,
-    simulate_values,
-)
+from iclimit.diagrams.smooth_predictions import smooth_prediction
+from iclimit.drawing import draw_points, log_scale
 from iclimit.results import Result
-from iclimit.runs.store import RunStore
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# Integers along a curve up to which they are marked.
+_FEW = 60
 
-# Between neighbours on the grid a smooth curve changes by less than this factor; beside a pole the
-# values of three neighbours differ by more.
-_POINTED = 1.5
+# Ratio of the largest to the least value from which the values are on a logarithmic axis.
+_RANGE = 10
+
+# Values that are drawn are within this factor of 1, the order of all quantities, if they go far
+# beyond it on both sides or one.
+_FARTHEST = 1e8
+
+# Opacity of bands.
+_BAND = 0.2
+
+# Characters of an axis label that names several quantities.
+_LONGEST = 60
 
 
 @dataclass(frozen=True, repr=False)
@@ -177,158 +182,138 @@ class Curves(Result):
         title : str, optional
             Default: the parameters that all curves share, unless the axes have a title.
         """
-        look: dict[str, Any] = {"label": label, "color": color, "marker": marker}
-        curve_drawing.draw(self, ax, **look, ylabel=ylabel, legend=legend, title=title)
+        named = label is not None
+        known, others, count = self.quantity.all_parameters, bool(ax.lines), len(self.family)
+        if label is None or isinstance(label, str):
+            label = [_name(self, parameters, label, others) for parameters in self.family]
+        given = {"label": label, "color": color, "marker": marker}
+        names, colours, markers = (_one_each(name, each, count) for name, each in given.items())
+        for index, name in enumerate(names):
+            colour = _draw_theory(ax, self, index, name, colours[index], markers[index])
+            if self.run_sd is not None:
+                _draw_band(ax, self, index, colour)
+            if self.finite_size:
+                _draw_finite_size(ax, self, index, colour)
+            if self.simulated:
+                _draw_simulated(ax, self, index, colour, markers[index] or "o")
+        _explain(ax, self, markers[0] or "o")
+        log_axis(ax, "x", self.grid)
+        low, high = ax.dataLim.intervaly
+        if 0 < _RANGE * low < high < math.inf:
+            if high > low * _FARTHEST**2:
+                ax.set_ylim(max(low, 1 / _FARTHEST), min(high, _FARTHEST))
+            log_scale(ax, "y")
+        ax.set_xlabel(known[self.x].label)
+        if ylabel is None:
+            _name_values(ax, self.quantity.label)
+        else:
+            ax.set_ylabel(ylabel)
+        write_title(ax, title, setting_lines(self.quantity, self.fixed))
+        all_finite = np.all(np.any(np.isfinite(self.values), axis=1))
+        explained = named or not all_finite or self.run_sd is not None
+        place_legend(ax, legend, least=1 if explained else 2)
 
 
-def curve(
-    quantity: str | Callable[..., Any],
-    *,
-    task_spectrum: Spectrum | None = None,
-    test_spectrum: Spectrum | None = None,
-    input_spectrum: Spectrum | None = None,
-    normalize: bool = False,
-    band: int | None = None,
-    simulation: Mapping[str, Any] | None = None,
-    rng: int = 0,
-    jobs: int = -1,
-    backend: str = "numpy",
-    scheduler: str | None = None,
-    store: RunStore | None = None,
-    progress: bool = False,
-    announce: Callable[[Plan], None] | None = None,
-    **parameters: Any,
-) -> Curves:
-    """Compute a quantity along one parameter, for every combination of the others.
-
-    Parameters
-    ----------
-    quantity : str or callable
-        Name of a quantity (``iclimit phase --list`` lists them); or a function that takes its
-        parameters as keyword arguments and broadcasts, of the theory or of your own.
-    task_spectrum, test_spectrum, input_spectrum : str, SpectralMeasure or array (n,), optional
-        Structured data, as of `iclimit.asymptotics.pretraining.structure.Structure`, for
-        icl_error, idg_error, task_gap, misalignment_error, scalar_error and null_error, which then
-        take ``test_alpha`` and ``test_rho`` too; and for the losses of deep linear attention
-        (tied_loss, tied_flow_loss, untied_loss) without a test spectrum.
-    normalize : bool
-        Divide each spectrum by its mean.
-    band : int, optional
-        Dimension of runs: a band around each curve shows how much one run scatters (icl_error,
-        idg_error and task_gap of isotropic data; the limit of the scatter, see `error_spread`).
-    simulation : mapping, optional
-        Simulate points of the curves (icl_error, idg_error and task_gap only): ``dim``, the
-        dimension or several of them, three or more being extrapolated; optionally ``repeats``
-        (default 10), ``points`` per curve (default 12; some of them where it turns) or a list of
-        places along it, ``target_standard_error``, ``target_relative_error`` and ``time_limit`` as
-        in `iclimit.diagrams.simulation.Simulation`.
-    rng : int
-        Root seed of the simulation.
-    jobs, backend, scheduler, store
-        As in `iclimit.validation.validate`.
-    progress : bool
-        Show a progress bar for the simulation.
-    announce : callable, optional
-        Gets the estimated cost of the simulation, a `iclimit.diagrams.planning.Plan`, before it
-        starts.
-    **parameters : number or sequence
-        The quantity's parameters.  The longest sequence runs along the curves; every other
-        sequence multiplies them.
-
-    Returns
-    -------
-    Curves
-        With ``.rows()``, ``.to_pandas()``, ``.to_xarray()``, ``.plot(ax=None)`` and
-        ``.write(path)``.
-
-    Raises
-    ------
-    ValueError
-        If the quantity or a parameter is unknown, missing or out of range.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import iclimit
-    >>> curves = iclimit.curve(
-    ...     "icl_error", tau=np.linspace(1.5, 5, 8), alpha=[1, 10], kappa=0.5, rho=0.01
-    ... )
-    >>> curves.x, curves.values.shape
-    ('tau', (2, 8))
-    """
-    structure = parse_structure(task_spectrum, test_spectrum, input_spectrum, normalize)
-    chosen = get_quantity(quantity, parameters, structure)
-    values = {name: parse_axis(name, value) for name, value in parameters.items()}
-    x = max(values, key=lambda name: values[name].size)
-    others = {name: list(dict.fromkeys(v.tolist())) for name, v in values.items() if name != x}
-    family = [
-        dict(zip(others, combination, strict=True))
-        for combination in itertools.product(*others.values())
-    ]
-    columns = {name: np.array([p[name] for p in family])[:, None] for name in others}
-    grid = values[x]
-    theory = chosen.evaluate(columns | {x: grid[None, :]})
-    theory = np.broadcast_to(theory, (len(family), grid.size))
-    run_sd = None if band is None else _run_sd(chosen, columns | {x: grid[None, :]}, band)
-    curves = Curves(chosen, x, grid, family, theory, run_sd=run_sd, band=band)
-    if simulation is None:
-        return curves
-    where = {"rng": rng, "jobs": jobs, "backend": backend, "scheduler": scheduler, "store": store}
-    where |= {"progress": progress, "announce": announce}
-    settings, points = parse_simulation(chosen, simulation, 12, **where)
-    lines = [
-        [parameters | {x: place} for place in _places(chosen, x, grid, line, parameters, points)]
-        for parameters, line in zip(family, theory, strict=True)
-    ]
-    lines = points_at_sizes(lines, settings.sizes, (x,))
-    each_value = iter(simulate_values(chosen, list(itertools.chain(*lines)), settings))
-    simulated = [
-        [value for value in itertools.islice(each_value, len(points)) if value is not None]
-        for points in lines
-    ]
-    if len(settings.sizes) >= LEAST_SIZES:
-        return replace(curves, simulated=simulated)
-    finite_size = predict_lines(chosen, x, grid, family, settings)
-    return replace(curves, simulated=simulated, finite_size=finite_size)
+def _one_each(name: str, given: Any, count: int) -> Sequence[Any]:
+    """What each curve has: what is given for all of them, or its own entry of a list."""
+    if not isinstance(given, list):
+        return [given] * count
+    if len(given) < count:
+        raise ValueError(f"{name} must be one for all curves or {count} of them, got {given!r}")
+    return given
 
 
-def _run_sd(quantity: Quantity, at: Mapping[str, np.ndarray], dim: int) -> np.ndarray:
-    """Predicted standard deviation of one run at a dimension."""
-    if quantity.structure is not None or not quantity.simulated:
-        which = "icl_error, idg_error or task_gap of isotropic data"
-        raise ValueError(f"quantity must be {which} for a band, got {quantity.name!r}")
-    if not at_least(1, dim):
-        raise ValueError(f"band must be an integer >= 1, got {dim!r}")
-    spread = getattr(error_spread(**at), quantity.part)
-    return (
-        np.asarray(np.broadcast_to(spread, np.broadcast_shapes(*map(np.shape, at.values())))) / dim
-    )
+def _name(curves: Curves, parameters: dict[str, float], label: str | None, others: bool) -> str:
+    """Entry of a curve in the legend: what is given, else the quantity if there are others."""
+    varied = {name: parameters[name] for name in curves.varied}
+    parts = [label] if label else [curves.quantity.label] if others or not varied else []
+    parts.append(stated(curves.quantity.all_parameters, varied))
+    return ", ".join(filter(None, parts))
 
 
-def _places(
-    quantity: Quantity,
-    x: str,
-    grid: np.ndarray,
-    values: np.ndarray,
-    parameters: Mapping[str, float],
-    points: Any,
-) -> list[float]:
-    """Places along a curve to simulate: those given, or a number of them on its grid.
+def _draw_theory(
+    ax: Axes, curves: Curves, index: int, label: str, colour: Any, marker: Any
+) -> Any:
+    """Draw the limit; return its colour."""
+    parameters, values = curves.family[index], curves.values[index]
+    if not np.any(np.isfinite(values)):
+        label = f"{label}: infinite"
+    by_points = curves.quantity.by_points(curves.x)
+    if by_points or values.size == 1:
+        finite = np.where(np.isfinite(values), values, np.nan)
+        line = Line(curves.grid, finite, finite)
+    else:
+        line = dense_line(
+            lambda x: curves.quantity.evaluate(parameters | {curves.x: x}), curves.grid, values
+        )
+    style: dict[str, Any] = {}
+    if not curves.simulated and (marker or (by_points and values.size <= _FEW)):
+        style = {"marker": marker or "o", "markersize": 5 if marker else 3}
+        style["markevery"] = np.flatnonzero(np.isin(line.x, curves.grid)).tolist()
+    (drawn,) = ax.plot(line.x, line.framed, color=colour, label=label, **style)
+    drawn.set_ydata(line.y)  # the limits of the axes are those without the divergences
+    return drawn.get_color()
 
-    A number of points is spread evenly, and the next one moves to where the curve turns.
-    """
-    if np.ndim(points) == 1:
-        given = parse_axis("points of the simulation", points)
-        quantity.evaluate({**parameters, x: given})  # which refuses what is out of range
-        return given.tolist()
-    if not at_least(2, points):
-        allowed = f"an integer >= 2, or values of {x}"
-        raise ValueError(f"points of the simulation must be {allowed}, got {points!r}")
-    chosen = np.linspace(0, grid.size - 1, min(points, grid.size)).round().astype(int)
-    inner, size = chosen[1:-1], np.where(np.isfinite(values), abs(values), np.inf)
-    low, high = (pick(size[:-2], size[2:]) for pick in (np.minimum, np.maximum))
-    smooth = np.maximum(high, size[1:-1]) < _POINTED * np.minimum(low, size[1:-1])
-    for turn in 1 + np.flatnonzero(smooth & ((size[1:-1] < low) | (size[1:-1] > high))):
-        if inner.size:
-            inner[np.argmin(abs(inner - turn))] = turn
-    return grid[np.unique(chosen)].tolist()
+
+def _draw_band(ax: Axes, curves: Curves, index: int, colour: Any) -> None:
+    """Draw a standard deviation of a run around a curve, that of the logarithm for errors."""
+    middle, sd = curves.values[index], np.asarray(curves.run_sd)[index]
+    with np.errstate(all="ignore"):
+        ends = np.array([middle - sd, middle + sd])
+        if curves.quantity.part != "gap":
+            ends = middle * np.exp(np.array([-sd, sd]) / middle)
+    known = np.all(np.isfinite(ends), axis=0)
+    low, high = ends
+    ax.fill_between(curves.grid, low, high, where=known, color=colour, alpha=_BAND, linewidth=0)
+
+
+def _draw_finite_size(ax: Axes, curves: Curves, index: int, colour: Any) -> None:
+    """Draw the finite-size prediction, where it is finite."""
+    runs = [value.runs[-1] for value in curves.simulated[index]]
+    predictions = [*curves.finite_size[index], *runs]
+    at = {each.parameters[curves.x]: each.prediction for each in predictions}
+    curve = smooth_prediction(curves.quantity, curves.x, curves.family[index], predictions)
+    if curve is None:
+        return
+    x = np.array(sorted(at))
+    line = dense_line(curve, x, curve(x))
+    (drawn,) = ax.plot(line.x, line.framed, "--", color=colour)
+    drawn.set(ydata=line.y, linewidth=0.7 * drawn.get_linewidth())
+
+
+def _draw_simulated(ax: Axes, curves: Curves, index: int, colour: Any, marker: Any) -> None:
+    values = curves.simulated[index]
+    errors = [value.estimate.standard_error for value in values]
+    bars = [error if math.isfinite(error) else 0 for error in errors]
+    at = [value.parameters[curves.x] for value in values]
+    means = [value.estimate.mean for value in values]
+    draw_points(ax, at, means, bars, colour, fmt=marker)
+
+
+def _explain(ax: Axes, curves: Curves, marker: Any) -> None:
+    """Say in the legend what lines, dashes and points are, once for each in the axes."""
+    present = ax.get_legend_handles_labels()[1]
+    scatter = f"one run at $d = {curves.band}$: ± one standard deviation"
+    if curves.run_sd is not None and scatter not in present:
+        ax.plot([], [], color="0.4", alpha=_BAND, linewidth=7, label=scatter, gid=OURS)
+    value = next(itertools.chain(*curves.simulated), None)
+    if value is None:
+        return
+    sizes = ", ".join(map(str, value.sizes))
+    limit = {"limit": "-"} if len(curves.family) > 1 else {}
+    entries = limit | {f"prediction, $d = {value.sizes[-1]}$": "--"}
+    points = f"simulation, $d = {value.sizes[-1]}$"
+    if len(value.sizes) >= LEAST_SIZES:
+        entries = limit
+        points = f"extrapolated from $d = {sizes}$"
+    for name, style in (entries | {points: marker}).items():
+        if name not in present:
+            ax.plot([], [], style, color="0.4", markersize=4, label=name, gid=OURS)
+
+
+def _name_values(ax: Axes, label: str) -> None:
+    """Label the axis of the values with all quantities that are drawn, if that is no long list."""
+    present = ax.get_ylabel()
+    if label not in present.split(", "):
+        longer = f"{present}, {label}" if present else label
+        ax.set_ylabel(longer if len(longer) < _LONGEST else "")

@@ -1,33 +1,46 @@
-"""Phase diagrams: a quantity over two parameters, with its boundaries."""
+"""Phase diagrams, a quantity over two parameters with its boundaries, and their pictures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from iclimit.asymptotics.pretraining.structure import Spectrum, parse_structure
-from iclimit.diagrams import phase_drawing
-from iclimit.diagrams.axes import parse_axis
+from iclimit.diagrams.axes import cell_edges, log_axis
 from iclimit.diagrams.boundaries import boundary_curves
 from iclimit.diagrams.labelled_arrays import labelled_values
-from iclimit.diagrams.phase_points import points_to_simulate
-from iclimit.diagrams.planning import Plan
-from iclimit.diagrams.quantities import Quantity, get_quantity
-from iclimit.diagrams.simulated_points import SimulatedValue
-from iclimit.diagrams.simulation import parse_simulation, points_at_sizes, simulate_values
+from iclimit.diagrams.legends import boundary_legend, broken, setting_lines, write_title
+from iclimit.diagrams.quantities import Quantity
+from iclimit.diagrams.simulated_points import LEAST_SIZES, SimulatedValue
+from iclimit.drawing import panels
 from iclimit.results import Result
-from iclimit.runs.store import RunStore
+from iclimit.statistics import z_threshold
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+    from matplotlib.collections import PathCollection
     from matplotlib.figure import Figure
 
 # Height in inches that a boundary adds to the legend above a picture.
 _LEGEND_ROW = 0.18
+
+# Line styles and colours of the boundaries, in their order.
+_STYLES: tuple[Any, ...] = (
+    "-",
+    (0, (5, 2)),
+    (0, (1, 1.2)),
+    (0, (6, 2, 1, 2)),
+    (0, (3, 1, 1, 1, 1, 1)),
+    (0, (9, 3)),
+)
+_BOUNDARY_COLOURS = ("#d55e00", "#000000", "#cc79a7", "#56b4e9", "#e69f00", "#882255")
+
+# Colour of infinite values.
+_INFINITE = "#b0b0b0"
 
 
 @dataclass(frozen=True, repr=False)
@@ -140,14 +153,12 @@ class PhaseDiagram(Result):
             If errors are to be drawn, and nothing was simulated.
         """
         if errors:
-            phase_drawing.draw_errors(self, ax)
+            _draw_errors(self, ax)
         else:
-            phase_drawing.draw(self, ax, legend, title)
+            _draw_diagram(self, ax, legend, title)
 
     def draw_figure(self, figure: Figure, /, **line: Any) -> Axes:
         """Draw the diagram, with the errors of simulated points beside it; return its axes."""
-        from iclimit.drawing import panels
-
         rows = len(self.boundaries) + bool(self.simulated) + bool(self.quantity.structure)
         errors = any(value.z is not None for value in self.simulated) and not line.get("errors")
         columns = 2 if errors else 1
@@ -159,118 +170,121 @@ class PhaseDiagram(Result):
         return first
 
 
-def phase_diagram(
-    quantity: str | Callable[..., Any],
-    *,
-    x: str,
-    y: str,
-    task_spectrum: Spectrum | None = None,
-    test_spectrum: Spectrum | None = None,
-    input_spectrum: Spectrum | None = None,
-    normalize: bool = False,
-    simulation: Mapping[str, Any] | None = None,
-    refine: int = 0,
-    rng: int = 0,
-    jobs: int = -1,
-    backend: str = "numpy",
-    scheduler: str | None = None,
-    store: RunStore | None = None,
-    progress: bool = False,
-    announce: Callable[[Plan], None] | None = None,
-    **parameters: Any,
-) -> PhaseDiagram:
-    r"""Compute a quantity over two of its parameters.
+def _draw_diagram(
+    diagram: PhaseDiagram, ax: Axes, legend: bool = True, title: str | None = None
+) -> None:
+    """Draw the values with contours, boundaries and simulated points."""
+    from matplotlib.patches import Patch
 
-    Parameters
-    ----------
-    quantity : str or callable
-        Name of a quantity (``iclimit phase --list`` lists them); or a function that takes its
-        parameters as keyword arguments and broadcasts, of the theory or of your own.
-    x, y : str
-        Names of the parameters along the axes.
-    task_spectrum, test_spectrum, input_spectrum : str, SpectralMeasure or array (n,), optional
-        Structured data, as of `iclimit.asymptotics.pretraining.structure.Structure`, for
-        icl_error, idg_error, task_gap, misalignment_error, scalar_error and null_error, which then
-        take ``test_alpha`` and ``test_rho`` too; and for the losses of deep linear attention
-        (tied_loss, tied_flow_loss, untied_loss) without a test spectrum.
-        A million points take minutes, with an input spectrum hours.
-    normalize : bool
-        Divide each spectrum by its mean.
-    simulation : mapping, optional
-        Simulate points of the diagram (icl_error, idg_error and task_gap only): ``dim``, the
-        dimension or several of them, three or more being extrapolated; optionally ``points``, the
-        number along each axis or both numbers (default 6), ``repeats`` (default 10),
-        ``target_standard_error``, ``target_relative_error`` and ``time_limit`` as in
-        `iclimit.diagrams.simulation.Simulation`.  Points are left out instead of extrapolated if
-        integers at one of the sizes miss them by more than a tenth, or lie on the other side of
-        the interpolation threshold.
-    refine : int >= 0
-        How often the rectangles between simulated points are split in four where a boundary
-        passes or the quantity changes most.
-    rng : int
-        Root seed of the simulation.
-    jobs, backend, scheduler, store
-        As in `iclimit.validation.validate`.
-    progress : bool
-        Show a progress bar for the simulation.
-    announce : callable, optional
-        Gets the estimated cost of the simulation, a `iclimit.diagrams.planning.Plan`, before it
-        starts.
-    **parameters : number or sequence
-        The quantity's parameters: ascending sequences for x and y, numbers for the rest.
+    for name, grid in ((diagram.x, diagram.x_grid), (diagram.y, diagram.y_grid)):
+        if not np.all(np.isfinite(grid)):
+            raise ValueError(f"{name} must be finite on an axis to be drawn, got {grid}")
+    mesh = _draw_values(diagram, ax)
+    handles = _draw_boundaries(diagram, ax)
+    if np.any(np.isinf(diagram.values)):
+        handles.append(Patch(color=_INFINITE, label="infinite"))
+    if diagram.simulated:
+        values = [v.estimate.mean for v in diagram.simulated]
+        colours = {"norm": mesh.norm, "cmap": mesh.cmap, "edgecolors": "black"}
+        label = f"simulated, {_sizes(diagram)}"
+        dots = _draw_dots(diagram, diagram.simulated, ax, values, s=34, label=label, **colours)
+        dots.set_linewidth(0.8)
+        handles.append(dots)
+    _label(diagram, ax, handles, legend, title)
 
-    Returns
-    -------
-    PhaseDiagram
-        With ``.values``, ``.boundaries``, ``.simulated``, ``.rows()``, ``.to_pandas()``,
-        ``.to_xarray()``, ``.plot(ax=None)`` and ``.plot(errors=True)``.
 
-    Raises
-    ------
-    ValueError
-        If the quantity or a parameter is unknown, missing or out of range.
+def _draw_errors(diagram: PhaseDiagram, ax: Axes) -> None:
+    """Draw the z of the simulated points over the boundaries."""
+    compared = [v for v in diagram.simulated if v.z is not None]
+    if not compared:
+        raise ValueError("simulation must be given to draw its errors")
+    z = np.array([v.z for v in compared], dtype=float)
+    allowed = z_threshold(len(compared))
+    edges = np.where(np.abs(z) > allowed, "black", "0.6").tolist()
+    colours = {"cmap": "RdBu_r", "vmin": -allowed, "vmax": allowed, "edgecolors": edges}
+    dots = _draw_dots(diagram, compared, ax, z, s=60, **colours)
+    ax.figure.colorbar(dots, ax=ax, label="$z$ of simulation against theory")
+    _draw_boundaries(diagram, ax)
+    ax.set(xlim=diagram.x_grid[[0, -1]], ylim=diagram.y_grid[[0, -1]])
+    _label(diagram, ax, [], legend=False, title="")
+    ax.set_title(
+        f"largest $|z|$ of {len(compared)}: {np.max(np.abs(z)):.1f} "
+        f"(allowed: {allowed:.1f})\n{_sizes(diagram)}",
+        pad=12,
+    )
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import iclimit
-    >>> diagram = iclimit.phase_diagram(
-    ...     "task_gap", x="alpha", y="kappa", alpha=np.geomspace(0.1, 100, 16),
-    ...     kappa=np.geomspace(0.1, 10, 12), tau=4, rho=0.1,
-    ... )
-    >>> diagram.values.shape
-    (12, 16)
-    >>> for label, lines in diagram.boundaries.items():
-    ...     print(label, [line.shape for line in lines])
-    $\kappa = 1$: memorisation transition, sharp as $\alpha \to \infty$ [(4, 2)]
-    """
-    if x == y:
-        raise ValueError(f"x and y must be different parameters, got {x!r} for both")
-    structure = parse_structure(task_spectrum, test_spectrum, input_spectrum, normalize)
-    chosen = get_quantity(quantity, parameters, structure)
-    for axis, name in (("x", x), ("y", y)):
-        if name not in parameters:
-            raise ValueError(f"{axis} must be one of {', '.join(parameters)}, got {name!r}")
-    given = {name: parse_axis(name, value) for name, value in parameters.items()}
-    grids = {name: given.pop(name) for name in (x, y)}
-    for name, grid in grids.items():
-        if grid.size < 2 or not np.all(np.diff(grid) > 0):
-            raise ValueError(f"{name} must be an ascending sequence of at least two numbers")
-    for name in given:
-        if np.ndim(parameters[name]):
-            value = parameters[name]
-            raise ValueError(f"{name} must be a number (x is {x}, y is {y}), got {value!r}")
-    fixed = {name: float(value[0]) for name, value in given.items()}
-    values = chosen.evaluate(fixed | {x: grids[x][None, :], y: grids[y][:, None]})
-    values = np.broadcast_to(values, (grids[y].size, grids[x].size))
-    diagram = PhaseDiagram(chosen, x, y, grids[x], grids[y], fixed, values)
-    if simulation is None:
-        return diagram
-    where = {"rng": rng, "jobs": jobs, "backend": backend, "scheduler": scheduler, "store": store}
-    where |= {"progress": progress, "announce": announce}
-    settings, shape = parse_simulation(chosen, simulation, 6, **where)
-    lines = [line for lines in diagram.boundaries.values() for line in lines]
-    points = points_to_simulate(chosen, grids, fixed, lines, shape, refine)
-    [points] = points_at_sizes([points], settings.sizes, (x, y))
-    simulated = simulate_values(chosen, points, settings)
-    return replace(diagram, simulated=tuple(value for value in simulated if value is not None))
+
+def _draw_dots(
+    diagram: PhaseDiagram, values: Sequence[SimulatedValue], ax: Axes, colour: Any, **style: Any
+) -> PathCollection:
+    """Draw a coloured point for each simulated value, also where it is cut by the frame."""
+    x, y = ([value.parameters[name] for value in values] for name in (diagram.x, diagram.y))
+    return ax.scatter(x, y, c=colour, zorder=4, clip_on=False, **style)
+
+
+def _sizes(diagram: PhaseDiagram) -> str:
+    sizes = diagram.simulated[0].sizes
+    text = f"$d = {', '.join(map(str, sizes))}$"
+    return text + (r" extrapolated to $\infty$" if len(sizes) >= LEAST_SIZES else "")
+
+
+def _label(
+    diagram: PhaseDiagram, ax: Axes, handles: list[Artist], legend: bool, title: str | None
+) -> None:
+    """Set scales, axis labels, and the legend or title with the parameters that are fixed."""
+    for name, grid in (("x", diagram.x_grid), ("y", diagram.y_grid)):
+        log_axis(ax, name, grid)
+    parameters = diagram.quantity.all_parameters
+    ax.set(xlabel=parameters[diagram.x].label, ylabel=parameters[diagram.y].label)
+    ax.grid(visible=False)
+    lines = setting_lines(diagram.quantity, diagram.fixed)
+    if legend and handles:
+        text = broken(ax, lines) if title is None else title
+        boundary_legend(ax, handles, text or None)
+    else:
+        write_title(ax, title, lines)
+
+
+def _draw_values(diagram: PhaseDiagram, ax: Axes) -> Any:
+    from matplotlib import colormaps
+    from matplotlib.colors import LogNorm, Normalize
+    from matplotlib.ticker import LogLocator, MaxNLocator
+
+    axes, shown = (diagram.x_grid, diagram.y_grid), np.ma.masked_invalid(diagram.values)
+    low, high = np.percentile(shown.compressed(), [0, 98]) if shown.count() else (0.0, 1.0)
+    logarithmic = low > 0 and high > 20 * low
+    norm = (LogNorm if logarithmic else Normalize)(low, high)
+    cmap = colormaps["viridis"].with_extremes(bad=_INFINITE)
+    edges = (cell_edges(grid) for grid in axes)
+    mesh = ax.pcolormesh(*edges, shown, norm=norm, cmap=cmap, rasterized=True)
+    extend = "max" if shown.count() and shown.max() > high else "neither"
+    short = logarithmic and high < 1e3 * low
+    locator = LogLocator(subs=(1, 2, 5) if short else (1,)) if logarithmic else MaxNLocator(8)
+    ticks: dict[str, Any] = {"ticks": locator, "format": "%g"} if short else {}
+    bar = ax.figure.colorbar(mesh, ax=ax, label=diagram.quantity.label, extend=extend, **ticks)
+    if short:
+        bar.minorticks_off()
+    levels = [v for v in locator.tick_values(low, high) if low < v < high]
+    if levels and not np.all(shown == np.round(shown)):
+        bar.add_lines(ax.contour(*axes, shown, levels=levels, colors="white", linewidths=0.6))
+    return mesh
+
+
+def _draw_boundaries(diagram: PhaseDiagram, ax: Axes) -> list[Artist]:
+    from matplotlib import rcParams
+    from matplotlib.lines import Line2D
+    from matplotlib.patheffects import Normal, Stroke
+
+    handles: list[Artist] = []
+    width = 1.1 * rcParams["lines.linewidth"]
+    for index, (label, lines) in enumerate(diagram.boundaries.items()):
+        style: dict[str, Any] = {
+            "color": _BOUNDARY_COLOURS[index % len(_BOUNDARY_COLOURS)],
+            "linestyle": _STYLES[index % len(_STYLES)],
+            "linewidth": width,
+        }
+        outline = [Stroke(linewidth=1.8 * width, foreground="white", alpha=0.8), Normal()]
+        for line in lines:
+            ax.plot(*line.T, **style, path_effects=outline)
+        handles.append(Line2D([], [], label=label, **style))
+    return handles

@@ -9,7 +9,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import iclimit
-from iclimit.diagrams.curves import _places
+from iclimit.diagrams.scans import _places
 
 TAU = np.linspace(0.2, 5, 9)
 SETTING = {"kappa": 0.5, "rho": 0.01}
