@@ -69,6 +69,11 @@ class Network(ABC):
     def initial(self, generator: np.random.Generator) -> dict[str, np.ndarray]:
         """Draw the weights that a training starts from."""
 
+    @property
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """Ranges that a training keeps weights in, by name; weights without one are free."""
+        return {}
+
     @abstractmethod
     def forward(self, weights: Mapping[str, Array], examples: Prompts) -> tuple[Array, Pullback]:
         """Predictions (n,) of the query labels, and how derivatives go back."""
@@ -100,6 +105,19 @@ class Network(ABC):
         """Loss and gradient as a function of the weights, on prompts that stay the same."""
         kept = list(examples)
         return lambda weights: self.mean_loss(weights, kept, count)
+
+    @property
+    def bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Least and largest values of all weights, in one vector each; None if all are free."""
+        if not self.ranges:
+            return None
+        ends = np.concat(
+            [
+                np.tile(self.ranges.get(name, (-math.inf, math.inf)), (math.prod(shape), 1))
+                for name, shape in self.shapes.items()
+            ]
+        )
+        return ends[:, 0], ends[:, 1]
 
     @property
     def size(self) -> int:

@@ -17,6 +17,7 @@ after a pair, that by u before its correction is :math:`p - \beta_t x_t \langle 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -104,6 +105,12 @@ class RecurrentLayer(Network):
         if self.preconditioned:
             shapes["preconditioner"] = (self.dim,)
         return shapes | {"readout": (1,)}
+
+    @property
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """Gates let through a part of the memory, and steps go towards the label."""
+        ranges = {"gate": (0.0, 1.0), "step": (0.0, math.inf), "preconditioner": (0.0, math.inf)}
+        return {name: ranges[name] for name in self.shapes if name in ranges}
 
     def initial(self, generator: np.random.Generator) -> dict[str, np.ndarray]:
         """Gates between 1/2 and 1, other weights between 0 and 1, all of a kind alike."""

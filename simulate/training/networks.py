@@ -270,12 +270,15 @@ def train_network(
         fresh = blocks(seed, batch, query_noise)
         return packed(*network.mean_loss(network.unpack(weights[0]), fresh, batch))
 
+    bounds = network.bounds and (*map(device.asarray, network.bounds),)
     with loop:
         if optimizer == "adam":
-            loop.descend(fresh_loss, Adam(learning_rate, clip, patience))
+            loop.descend(fresh_loss, Adam(learning_rate, clip, patience, bounds))
         else:
             fixed_loss = network.fixed_loss(blocks(prompt_seed, batch, query_noise), batch)
-            descend_lbfgs(loop, lambda weights: packed(*fixed_loss(network.unpack(weights[0]))))
+            descend_lbfgs(
+                loop, lambda weights: packed(*fixed_loss(network.unpack(weights[0]))), bounds
+            )
     [vector] = loop.state.weights
     loss, null_loss = _held_out(network, vector, blocks(fresh_seed, held_out, False))
     return TrainedNetwork(

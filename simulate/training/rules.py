@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from array_api_compat import array_namespace
-from scipy.optimize import OptimizeResult, minimize
+from scipy.optimize import Bounds, OptimizeResult, minimize
 
 from iclimit.simulate.arrays import Array, to_host
 from iclimit.simulate.training.loop import State, TrainingLoop
@@ -60,11 +60,14 @@ class Adam:
         The rate goes to zero linearly, over half as many steps as were taken before, once the mean
         loss over so many steps is not significantly below that over as many before, or with the
         last third of the steps.
+    bounds : pair of array, optional
+        Least and largest values of the weights; a step that leads beyond ends there.
     """
 
     rate: float
     clip: float = math.inf
     patience: int | None = None
+    bounds: tuple[Array, Array] | None = None
 
     def last_step(self, loop: TrainingLoop) -> float:
         """The last step, which a plateau brings forward."""
@@ -94,7 +97,8 @@ class Adam:
         ):
             mean = DECAY[0] * mean + (1 - DECAY[0]) * gradient
             square = DECAY[1] * square + (1 - DECAY[1]) * gradient**2
-            weights.append(weight - rate * (scale * (mean / (xp.sqrt(square) + TINY))))
+            weight = weight - rate * (scale * (mean / (xp.sqrt(square) + TINY)))
+            weights.append(xp.clip(weight, *self.bounds) if self.bounds else weight)
             memory["first"].append(mean)
             memory["second"].append(square)
         steps, converged = steps + 1, state.converged
@@ -120,7 +124,9 @@ def stalled(losses: np.ndarray, patience: int) -> bool:
 
 
 def descend_lbfgs(
-    loop: TrainingLoop, objective: Callable[[list[Array]], tuple[Array, list[Array]]]
+    loop: TrainingLoop,
+    objective: Callable[[list[Array]], tuple[Array, list[Array]]],
+    bounds: tuple[Array, Array] | None = None,
 ) -> None:
     """L-BFGS of SciPy on the loss and gradient of one array of weights."""
     [start], backend = loop.start.weights, loop.backend
@@ -154,6 +160,7 @@ def descend_lbfgs(
             jac=True,
             method="L-BFGS-B",
             callback=after,
+            bounds=None if bounds is None else Bounds(*map(to_host, bounds)),
             options={"maxiter": loop.steps, "maxfun": math.inf, "ftol": FALL, "gtol": 0.0},
         )
     loop.state = replace(loop.state, converged=bool(result.success))

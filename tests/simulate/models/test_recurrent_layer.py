@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from iclimit.problem import Problem
+from iclimit.simulate.networks import train_network
 from iclimit.simulate.prompts import sample_prompts
 from iclimit.simulate.recurrent import RecurrentLayer
 
@@ -32,3 +33,18 @@ def test_bad_input_is_named():
     drawn = sample_prompts(Problem(dim=3, context=5), 2, rng=0)
     with pytest.raises(ValueError, match="prompts must have context = 4 pairs, got 5"):
         layer.forward(weights, drawn)
+
+
+@pytest.mark.parametrize("settings", [{"optimizer": "lbfgs"}, {"learning_rate": 0.2}])
+def test_trained_gates_and_steps_stay_in_their_ranges(settings):
+    """Sixteen prompts are fitted best by weights outside; the bounds are reached and kept."""
+    layer = RecurrentLayer(3, by_channel=True, by_token=True, context=5)
+    problem = Problem(dim=3, context=5, noise_variance=0.2)
+    size = {"steps": 40, "batch": 16, "held_out": 2, "rng": 0}
+    run = train_network(layer, problem, snapshots=(1, 5, 40), **settings, **size)
+    gates, steps = (
+        np.array([each[name] for each in (*run.snapshots.values(), run.weights)])
+        for name in ("gate", "step")
+    )
+    assert np.all((gates >= 0) & (gates <= 1) & (steps >= 0).all(axis=1, keepdims=True))
+    assert np.any(gates == 1) or np.any(steps == 0)

@@ -78,7 +78,7 @@ def draw(figure: Figure, models: Mapping[str, LinearTransformer]) -> None:
     parts = [rf"$\omega_{{{'xy'[i]}{'xy'[j]}}}$, layer {layer + 1}" for layer, i, j in kept]
     ax.set_yticks(range(len(parts)), parts)
     ax.invert_yaxis()
-    finish(ax, "trained scalar (symmetric logarithmic scale)", "", legend="")
+    finish(ax, "trained scalar (symmetric logarithmic scale)", "scalar of a layer", legend="")
     write_key(figure, "points: trained scalars, by the noise of training")
 
 
