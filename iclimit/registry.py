@@ -62,13 +62,18 @@ def _pairs(text: str) -> dict[str, str]:
     return {name: value for name, _, value in (item.partition("=") for item in text.split())}
 
 
+def parse_ranges(text: str) -> dict[str, tuple[float, ...]]:
+    """Entries ``name=low..high`` by name."""
+    return {name: tuple(map(float, ends.split(".."))) for name, ends in _pairs(text).items()}
+
+
 # How columns are read that are more than text.
 _PARSERS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(
         ("parameters", "single", "papers", "formula"), lambda text: tuple(text.split())
     ),
     "optional": lambda text: {n: float(v) if v else None for n, v in _pairs(text).items()},
-    "ranges": lambda text: {n: tuple(map(float, v.split(".."))) for n, v in _pairs(text).items()},
+    "ranges": parse_ranges,
 }
 
 # Rows by name.

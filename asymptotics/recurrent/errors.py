@@ -26,7 +26,7 @@ the steps are
       + 2 \eta \Bigl[\frac1d D \lambda r - \beta\, q(r)\Bigr]
       + \eta^2 \Bigl[q(\omega) + \frac\rho d D^2 \lambda\Bigr], \\
    & r \leftarrow r - \frac\beta d D \lambda r + \frac\eta d D \lambda \omega,
-   \qquad q(v) = \frac{D^2 \lambda}{d^2} \bigl(2 \lambda v + \langle \lambda v\rangle\bigr) ,
+   \qquad q(z) = \frac{D^2 \lambda}{d^2} \bigl(2 \lambda z + \langle \lambda z\rangle\bigr) ,
 
 because
 :math:`E\, x x^\top M x x^\top = (2 \Lambda M \Lambda + \Lambda\, \mathrm{tr} \Lambda M)/d^2` and
@@ -250,11 +250,11 @@ def recurrent_errors(
 
 @dataclass(frozen=True)
 class _Layer:
-    """What does not change from token to token, in channels that stand for so many coordinates."""
+    """What does not change from token to token; one coordinate where all are alike."""
 
-    dim: int
-    rho: float
-    count: int
+    dim: Value
+    rho: Value
+    alike: bool
     eigenvalues: np.ndarray
     task_variances: np.ndarray
     kept: np.ndarray  # of a task, at each token
@@ -264,7 +264,8 @@ class _Layer:
 
     def mean(self, values: np.ndarray) -> np.ndarray:
         """Sum over coordinates of eigenvalues times values, over the dimension."""
-        return self.eigenvalues @ values * self.count / self.dim
+        lam = self.eigenvalues
+        return lam * values if self.alike else lam @ values / self.dim
 
     def changes(self, p: np.ndarray, r: np.ndarray) -> list[np.ndarray]:
         """Factors of the step and the write of a token, in the change of p and of r.
@@ -300,26 +301,64 @@ def _run(
     readout: float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Signal, power and step at every position."""
-    p, r = np.zeros((2, len(layer.eigenvalues)))
+    p, r = np.zeros((2, *layer.eigenvalues.shape))
     result = np.zeros((3, len(gates) + 1))
-    for token, kept in enumerate(gates):
-        gate = kept * layer.gates
-        before, after = (gate, 1.0) if gate_first else (1.0, gate)
-        p, r = before**2 * p, before * r
-        step1, step2, write1, both, write2, r_step, r_write = layer.changes(p, r)
-        if steps is None:
-            gain = layer.mean(after * layer.kept * (r_write - r_step))
-            slope = gain - readout * layer.mean(after**2 * (write1 - step1)) / 2
-            curvature = readout * layer.mean(after**2 * (step2 - both + write2))
-            step = max(float(slope / curvature), 0.0) if curvature else 0.0
-        else:
-            step = steps[token]
-        write = step if writes is None else writes[token]
-        p = p - step * step1 + step**2 * step2 + write * (write1 - step * both + write * write2)
-        p = after**2 * p
-        r = after * layer.kept * (r - step * r_step + write * r_write)
-        result[:, token + 1] = layer.mean(r), layer.mean(p), step
+    for token, gate in enumerate(gates):
+        step = None if steps is None else steps[token]
+        write = None if writes is None else writes[token]
+        p, r, taken = _token(layer, p, r, gate * layer.gates, step, write, gate_first, readout)
+        result[:, token + 1] = layer.mean(r), layer.mean(p), taken
     return result[0], result[1], result[2]
+
+
+def _token(
+    layer: _Layer,
+    p: Value,
+    r: Value,
+    gate: Value,
+    step: Value,
+    write: Value,
+    gate_first: bool,
+    readout: float,
+) -> tuple[Value, Value, Value]:
+    """Moments after a token, and its step; by default the best step, and it is written."""
+    before, after = (gate, 1.0) if gate_first else (1.0, gate)
+    p, r = before**2 * p, before * r
+    step1, step2, write1, both, write2, r_step, r_write = layer.changes(p, r)
+    if step is None:
+        gain = layer.mean(after * layer.kept * (r_write - r_step))
+        slope = gain - readout * layer.mean(after**2 * (write1 - step1)) / 2
+        curvature = readout * layer.mean(after**2 * (step2 - both + write2))
+        best = slope / np.where(curvature == 0, 1.0, curvature)
+        step = np.maximum(np.where(curvature == 0, 0.0, best), 0.0)
+    write = step if write is None else write
+    p = p - step * step1 + step**2 * step2 + write * (write1 - step * both + write * write2)
+    r = after * layer.kept * (r - step * r_step + write * r_write)
+    return after**2 * p, r, step
+
+
+def token_moments(
+    *,
+    power: Value,
+    signal: Value,
+    dim: Value,
+    rho: Value,
+    drift: Value,
+    gate: Value,
+    step_size: Value = None,
+    write: Value = None,
+) -> Value:
+    """Moments of a recurrent memory after one token, for isotropic inputs.
+
+    These are power, signal and step, along a last axis; the explorer repeats it.  A ``step_size``
+    and a ``write`` are those of a layer that decays first; without them the token has its best
+    step, and the memory decays last.
+    """
+    one, kept = np.ones(()), np.exp(-drift / dim)
+    layer = _Layer(dim, rho, True, one, one, kept, one, one, False)
+    gate_first = step_size is not None
+    moments = _token(layer, power, signal, gate, step_size, write, gate_first, 1.0)
+    return np.stack(moments, axis=-1)
 
 
 def _layer(
@@ -357,11 +396,10 @@ def _layer(
         raise ValueError("unit_keys must be False where coordinates differ, got True")
     alike = all(value.ndim == 0 for value in values.values())
     lam, omega, theta, gate, D = (
-        np.broadcast_to(value, 1 if alike else dim) for value in values.values()
+        np.broadcast_to(value, () if alike else dim) for value in values.values()
     )
     kept = np.exp(-theta / dim)
-    count = dim if alike else 1
-    return _Layer(dim, real_number("rho", rho), count, lam, omega, kept, gate, D, unit_keys)
+    return _Layer(dim, real_number("rho", rho), alike, lam, omega, kept, gate, D, unit_keys)
 
 
 def _by_token(name: str, value: Numbers | None, context: int) -> Value:

@@ -43,6 +43,7 @@ DERIVATIONS = {
     "dynamics": ("dynamics/dynamics", "Training dynamics of linear attention"),
     "softmax": ("softmax/softmax", "Softmax attention"),
     "recurrent.context": ("recurrent/contexts", "What gates leave of a context"),
+    "recurrent.correlated_query": ("recurrent/contexts", "What gates leave of a context"),
     "recurrent": ("recurrent/layers", "Recurrent layers"),
     "depth.test_time": ("depth/test-time", "Steps at test time"),
     "depth.overthinking": ("depth/test-time", "Steps at test time"),
@@ -60,7 +61,7 @@ _COMMON = (
 
 # Commands that are no symbols.
 _COMMANDS = re.compile(
-    r"\\([Bb]ig[lr]|arctan|binom|cos|dot|t?frac|in|infty|int|le|lim|ln|log|max|pi|pm|prod|q?quad"
+    r"\\([Bb]ig[lr]|arctan|binom|cos|dot|t?frac|in|infty|int|le|leftarrow|lim|ln|log|max|pi|pm|prod|q?quad"
     r"|sqrt|sum|to|top)"
 )
 

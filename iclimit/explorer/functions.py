@@ -21,12 +21,13 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from iclimit.asymptotics.recurrent.errors import token_moments
 from iclimit.diagrams.boundaries import BOUNDARIES
 from iclimit.diagrams.quantities import find_function, python_call
 from iclimit.explorer.javascript import javascript_function
 from iclimit.explorer.recording import Recorded
 from iclimit.explorer.symbols import plain_label
-from iclimit.registry import REGISTRY, Row
+from iclimit.registry import REGISTRY, Row, parse_ranges
 
 # Arguments that the Python source counts with: each value is a case of its own.
 COUNTED = ("steps", "layers", "heads", "depth")
@@ -77,9 +78,27 @@ class Function:
 
 @cache
 def functions() -> tuple[Function, ...]:
-    """All functions of the registry that have a formula, and the margins of boundaries."""
+    """All functions of the registry that have a formula, margins of boundaries, and tokens."""
     named = [_function(row) for row in REGISTRY.values() if row.formula]
-    return (*named, *_margins({function.name: function for function in named}))
+    return (*named, *_margins({function.name: function for function in named}), *_tokens())
+
+
+def _tokens() -> Iterator[Function]:
+    """What a token does to a recurrent layer: with a step that is given, and with the best one."""
+    common = "power=0..2 signal=0..1 dim=1..1e4 rho=0..10 drift=0..10 gate=0..1"
+    layers = {"recurrent_token": " step_size=0..2 write=-1..2", "best_recurrent_token": ""}
+    for name, own in layers.items():
+        ranges = parse_ranges(common + own)
+        yield Function(
+            name,
+            token_moments,
+            tuple(ranges),
+            {},
+            "iclimit.asymptotics.recurrent.errors.token_moments({})",
+            formula("recurrent.errors", "1"),
+            "iclimit.asymptotics.recurrent.errors",
+            ranges,
+        )
 
 
 def _margins(quantities: Mapping[str, Function]) -> Iterator[Function]:

@@ -30,7 +30,7 @@ MODULES = (
 # Panels, in the order of the page.
 PANELS = (
     *("errors", "phases", "budgets", "spectra", "descent"),
-    *("gdpp", "training", "softmax", "depth"),
+    *("gdpp", "training", "softmax", "depth", "recurrent"),
 )
 
 # Colours of the house on a dark page: the bright ones first.

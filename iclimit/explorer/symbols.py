@@ -6,7 +6,7 @@ import unicodedata
 from iclimit.notation import PARAMETERS
 
 _WORDS = {
-    **{"lambda": "λ", "ell": "ℓ", "log": "log", "infty": "∞"},
+    **{"lambda": "λ", "ell": "ℓ", "log": "log", "infty": "∞", "vartheta": "ϑ"},
     **{"partial": "∂", "to": "→", "propto": "∝ ", "leq": "≤ ", "max": "max"},
 }
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
