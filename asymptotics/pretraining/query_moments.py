@@ -113,23 +113,29 @@ class QueryMoments:
 
     def best(self, xi: float) -> np.ndarray:
         """Gamma of the population at the effective ridge, (d, d + 1)."""
-        d = self.contexts.dim
-        shape = d, d + 1
-        start = np.linalg.inv(self.second + xi * np.eye(d + 1))
-
-        def operator(function: Callable[[np.ndarray], np.ndarray]) -> LinearOperator:
-            return LinearOperator((d * (d + 1),) * 2, matvec=function, dtype=float)
-
-        system = operator(
-            lambda x: (self.applied(x.reshape(shape)) + xi * x.reshape(shape)).ravel()
-        )
-        start_of = operator(lambda x: (x.reshape(shape) @ start).ravel())
-        found, failed = cg(system, self.target.ravel(), rtol=_RESIDUAL, M=start_of)
-        if failed:
-            raise ArithmeticError("the moments of the features are singular")
-        return found.reshape(shape)
+        start = np.linalg.inv(self.second + xi * np.eye(len(self.second)))
+        return solve_features(lambda x: self.applied(x) + xi * x, self.target, start)
 
     def error(self, gamma: np.ndarray, label: float) -> float:
         """Mean squared error of a matrix Gamma on query labels of this variance."""
         change = self.applied(gamma) - 2 * self.target
         return float(label + np.vdot(gamma, change) / self.contexts.dim)
+
+
+def solve_features(
+    applied: Callable[[np.ndarray], np.ndarray], target: np.ndarray, start: np.ndarray
+) -> np.ndarray:
+    """Solve for the matrix that an operator maps to a target; ``target @ start`` is near it."""
+
+    def operator(function: Callable[[np.ndarray], np.ndarray]) -> LinearOperator:
+        return LinearOperator(
+            (target.size,) * 2,
+            matvec=lambda x: function(x.reshape(target.shape)).ravel(),
+            dtype=float,
+        )
+
+    near = operator(lambda x: x @ start)
+    found, failed = cg(operator(applied), target.ravel(), rtol=_RESIDUAL, M=near)
+    if failed:
+        raise ArithmeticError("the moments of the features are singular")
+    return found.reshape(target.shape)
