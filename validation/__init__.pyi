@@ -31,6 +31,7 @@ from .yours.runs.check import check_runs as check_runs
 from .yours.runs.fit import RunFit as RunFit
 from .yours.runs.fit import fit_runs as fit_runs
 from .yours.runs.report import RunCheck as RunCheck
+from .yours.weights.recurrent_weights import reduced_recurrence as reduced_recurrence
 from .yours.weights.reduced import reduced_gamma as reduced_gamma
 from .yours.weights.softmax_weights import reduced_softmax as reduced_softmax
 from .yours.weights.stacks import reduced_stack as reduced_stack

@@ -201,7 +201,7 @@ def parse_layer(layer: Weights, layout: Layout, heads: int = 1) -> Products:
     matrices = _by_role(layer, layout)
     names = {role: name for role, (name, _) in matrices.items()}
     weights = {
-        role: _stacked(name, role, value, layout, heads)
+        role: parse_matrices(name, role, value, layout, heads)
         for role, (name, value) in matrices.items()
     }
     _check_complete(weights, layout)
@@ -267,7 +267,7 @@ def _by_role(layer: Mapping[str, Any], layout: Layout) -> dict[str, tuple[str, A
     return matrices
 
 
-def _stacked(name: str, role: str, value: Any, layout: Layout, heads: int) -> np.ndarray:
+def parse_matrices(name: str, role: str, value: Any, layout: Layout, heads: int) -> np.ndarray:
     """Matrices of the heads, on columns: (H, rows, columns)."""
     if np.iscomplexobj(value):
         raise TypeError(f"{name} must be an array of real numbers, got complex ones")
