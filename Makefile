@@ -77,6 +77,7 @@ oldest:
 
 # Archives of the sources, the wheel and the documentation, each checked, in dist/.
 release: .venv/dev docs
+	$(BIN)/python -m pytest -q -n 0 tests/check_pages.py -k refer_to
 	$(BIN)/python tests/check_release.py dist
 	tar -czf dist/iclimit-docs.tar.gz -C docs/_build html
 

@@ -56,6 +56,7 @@ def write_generated():
     _write(folder / "conventions.inc", table("16 24 18 22 20", _conventions()))
     _write(folder / "top-level.inc", table("35 65", _top_level()))
     _write(folder / "public-names.inc", _public_names())
+    _write(folder / "backends.inc", table("24 76", _backends()))
     _write(folder / "papers.inc", "\n".join(papers()) + "\n")
     _write(folder / "house.inc", table("16 12 12 12 12 12 12 12", house()))
     _write(folder / "errata.inc", "\n".join(errata()) + "\n")
@@ -159,12 +160,26 @@ def _top_level():
         yield f"`iclimit.{name}`", f"{summary}."
 
 
+def _signatures():
+    """Public names with their parameters, fields or options."""
+    with (HERE.parent / "tests" / "shared" / "public_names.csv").open(encoding="utf-8") as file:
+        return list(csv.reader(file))
+
+
+def _backends():
+    """Where a backend can be chosen."""
+    named = [name for name, call in _signatures() if re.search("--backend|backend='numpy'", call)]
+    yield "Where", "What"
+    verbs = [f"``{name}``" for name in named if " " in name]
+    yield "Console, ``--backend``", ", ".join(verbs)
+    functions = [f"`{name}`" for name in named if " " not in name]
+    yield "Python, ``backend=``", ", ".join(functions)
+
+
 def _public_names():
     """What is public, folded by namespace."""
-    with (HERE.parent / "tests" / "shared" / "public_names.csv").open(encoding="utf-8") as file:
-        rows = list(csv.reader(file))
     groups = {}
-    for name, call in rows:
+    for name, call in _signatures():
         parts = name.split(".")
         console = " " in name
         namespace = "console" if console else ".".join(parts[:-1]) if len(parts) > 1 else name

@@ -6,7 +6,9 @@ are shown one after another within an open page, which loads styles and scripts 
 The name keeps it out of the other tests, which do not build the documentation.
 """
 
+import html
 import re
+from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -156,18 +158,24 @@ def test_content_of_page(browser, page):
     check(browser)
 
 
+@cache
+def places(target):
+    """What links can lead to in a page: its identifiers; none if there is no such file."""
+    if target.suffix != ".html" or not target.exists():
+        return {""} if target.exists() else set()
+    return {"", *re.findall(r"""\s(?:id|name)=["']([^"']+)["']""", target.read_text("utf-8"))}
+
+
 def test_what_pages_refer_to_is_there():
-    """Pictures, styles and scripts, and the pages behind links."""
-    exists, missing = {}, set()
+    """Pictures, styles and scripts, and the pages and places behind links."""
+    missing = set()
     for page in PAGES:
         text = page.read_text("utf-8")
         for name in set(re.findall(r"""\s(?:src|href)=["']([^"']+)["']""", text)):
-            path, _, _ = unquote(name).partition("#")
-            if path and not re.match(r"[a-z]+:", path):
-                target = (page.parent / path.partition("?")[0]).resolve()
-                if target not in exists:
-                    exists[target] = target.exists()
-                if not exists[target]:
+            path, _, place = html.unescape(unquote(name)).partition("#")
+            if not re.match(r"[a-z]+:", path):
+                target = (page.parent / path.partition("?")[0]).resolve() if path else page
+                if not places(target) >= {"", place}:
                     missing.add((name_of(page), name))
     assert missing == set()
 

@@ -4,10 +4,16 @@ import csv
 import inspect
 import re
 import runpy
+import tomllib
 from pathlib import Path
+
+import jinja2
+import yaml
 
 import iclimit
 from iclimit.cli import main
+from iclimit.diagrams.quantities import QUANTITIES
+from iclimit.validation import CLAIMS
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -70,13 +76,45 @@ def test_every_public_function_is_used_in_the_gallery():
     assert sorted(set(FUNCTIONS) - set(re.findall(r"\w+", examples))) == []
 
 
-def test_the_version_is_the_same_everywhere():
+def test_version_and_date_are_the_same_everywhere():
     stated = {
-        "CHANGELOG.md": r"^## (\S+)",
-        "CITATION.cff": r"^version: (\S+)",
-        "conda/meta.yaml": r'"ICLIMIT_VERSION", "(\S+)"',
+        "CHANGELOG.md": r"^## (\S+) \((\S+)\)",
+        "CITATION.cff": r"^version: (\S+)\ndate-released: (\S+)",
+        "codemeta.json": r'"version": "(\S+)",\n  "datePublished": "(\S+)"',
+        "conda/meta.yaml": r'set version = "(\S+)"',
     }
+    dates = set()
     for name, pattern in stated.items():
         found = re.search(pattern, (ROOT / name).read_text(encoding="utf-8"), re.M)
         assert found is not None, name
         assert found[1] == iclimit.__version__, name
+        dates |= set(found.groups()[1:])
+    assert len(dates) == 1, dates
+
+
+def test_the_conda_recipe_needs_what_pip_needs():
+    text = (ROOT / "conda" / "meta.yaml").read_text(encoding="utf-8")
+    assert not re.search(r"\]$", text, re.M), "brackets at the end of a line are a condition"
+
+    def load(name):
+        return tomllib.loads((ROOT / name).read_text(encoding="utf-8"))
+
+    recipe = yaml.safe_load(jinja2.Template(text).render(load_file_data=load, PYTHON="python"))
+    needed = load("pyproject.toml")["project"]["dependencies"]
+    python, *run = recipe["requirements"]["run"]
+    assert python == "python >=3.11"
+    assert [each.replace("-base", "") for each in run] == needed
+    assert "matplotlib-base>=3.9" in run
+    assert all((ROOT / each).is_file() for each in recipe["about"]["license_file"])
+
+
+def test_the_paper_counts_and_cites_what_there_is():
+    text = (ROOT / "paper" / "paper.md").read_text(encoding="utf-8")
+    assert len(text.split()) < 1500
+    assert f"{len(QUANTITIES)} quantities" in text
+    assert f"all {len(CLAIMS)} claims" in text
+    known = re.findall(r"^@\w+\{(\w+),", (ROOT / "paper" / "paper.bib").read_text("utf-8"), re.M)
+    assert set(re.findall(r"@(\w+)", text)) <= set(known)
+    figures = re.findall(r"\]\((\S+)\)", text)
+    assert figures
+    assert all((ROOT / "paper" / figure).is_file() for figure in figures)
