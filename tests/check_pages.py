@@ -41,6 +41,9 @@ TYPICAL = (
 FRAME = HTML / TYPICAL[5]
 """Within which the others are shown; it has formulas, so that it draws theirs."""
 
+TEXT = ":~:text="
+"""Before the words that a browser shows."""
+
 TEX = re.compile(r"\\[(\[]|\$\$|\\[a-zA-Z]{2,}")
 
 SHOW = """
@@ -159,24 +162,40 @@ def test_content_of_page(browser, page):
 
 
 @cache
+def written(target):
+    """What a file has; None if it is not there."""
+    if target.suffix not in {".html", ".txt"}:
+        return "" if target.exists() else None
+    return target.read_text("utf-8") if target.exists() else None
+
+
+@cache
 def places(target):
-    """What links can lead to in a page: its identifiers; none if there is no such file."""
-    if target.suffix != ".html" or not target.exists():
-        return {""} if target.exists() else set()
-    return {"", *re.findall(r"""\s(?:id|name)=["']([^"']+)["']""", target.read_text("utf-8"))}
+    """Identifiers of a page."""
+    return set(re.findall(r"""\s(?:id|name)=["']([^"']+)["']""", written(target)))
+
+
+def leads_somewhere(page, name):
+    """Whether a link has a file and, in it, the place that it names."""
+    path, _, place = html.unescape(unquote(name)).partition("#")
+    if re.match(r"[a-z]+:", path):
+        return True
+    target = (page.parent / path.partition("?")[0]).resolve() if path else page
+    if written(target) is None:
+        return False
+    if place.startswith(TEXT):
+        return place.removeprefix(TEXT) in written(target)
+    return not place or place in places(target)
 
 
 def test_what_pages_refer_to_is_there():
     """Pictures, styles and scripts, and the pages and places behind links."""
-    missing = set()
-    for page in PAGES:
-        text = page.read_text("utf-8")
-        for name in set(re.findall(r"""\s(?:src|href)=["']([^"']+)["']""", text)):
-            path, _, place = html.unescape(unquote(name)).partition("#")
-            if not re.match(r"[a-z]+:", path):
-                target = (page.parent / path.partition("?")[0]).resolve() if path else page
-                if not places(target) >= {"", place}:
-                    missing.add((name_of(page), name))
+    missing = {
+        (name_of(page), name)
+        for page in PAGES
+        for name in set(re.findall(r"""\s(?:src|href)=["']([^"']+)["']""", written(page)))
+        if not leads_somewhere(page, name)
+    }
     assert missing == set()
 
 
