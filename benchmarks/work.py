@@ -211,7 +211,8 @@ def torch_training(context: int, seed: int) -> dict[str, float]:
 
 def transformer(layers: int, seed: int) -> dict[str, float]:
     """A diagonal transformer of each depth up to this one, and the last one's held-out loss."""
-    from iclimit.simulate.gdpp import Problem, held_out_losses, train_linear_transformer
+    from iclimit.problem import Problem
+    from iclimit.simulate.gdpp import held_out_losses, train_linear_transformer
 
     problem = Problem(dim=10, context=20, noise_law="uniform:5", scale=1)
     start, before = time.process_time(), []
@@ -431,7 +432,7 @@ def dynamics_flow(seed: int) -> dict[str, float]:
 
 def _problem(dim: int) -> Any:
     """Law of the published simulations: eigenvalues proportional to D, ..., 1 with the sum 1."""
-    from iclimit.simulate.dynamics import Problem
+    from iclimit.problem import Problem
 
     eigenvalues = np.arange(dim, 0, -1) / (dim * (dim + 1) / 2)
     return Problem(dim=dim, context=CONTEXT, input_covariance=eigenvalues, scale=1)

@@ -1,6 +1,7 @@
 """Who may import whom, under which name, and at what cost."""
 
 import ast
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,15 @@ def test_rooms_import_only_what_they_may(room):
             assert top not in FOLDERS, f"{file} imports {name} under its bare name"
             if top == "iclimit":
                 assert rest.split(".")[0] in MAY_IMPORT[room], f"{file} imports {name}"
+
+
+def test_benchmarks_and_examples_import_what_there_is():
+    """Their functions import what they need when they run, which the tests do not wait for."""
+    for folder in ("benchmarks", "docs/examples"):
+        for file in (ROOT / folder).rglob("*.py"):
+            for name in imported_modules(file):
+                if name.startswith("iclimit."):
+                    pkgutil.resolve_name(name)
 
 
 @pytest.mark.parametrize("room", ["asymptotics", "simulate", "validation"])
