@@ -46,7 +46,7 @@ def timed_run(count: int, path: Path) -> str:
 
 def verb(words: tuple[str, ...], path: Path, folder: Path) -> str:
     """Seconds and peak memory of a verb of ``iclimit runs`` in a process of its own."""
-    command = [sys.executable, "-m", "iclimit", "runs", *words, "--store", path]
+    command = [sys.executable, "-m", "iclimit", "runs", *words, "--store", str(path)]
     start = time.perf_counter()
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)

@@ -18,8 +18,8 @@ def loss_and_gradient(
             both = []
             for direction in range(1 + bidirectional):
                 read = states[::-1] if direction else states
-                own = [weights[f"{part}_{layer}"][direction] for part in ("input", "recurrent")]
-                found = _read(read, *own, weights[f"bias_{layer}"][direction])
+                own = (weights[f"{part}_{layer}"] for part in ("input", "recurrent", "bias"))
+                found = _read(read, [each[direction] for each in own])
                 both.append(found[::-1] if direction else found)
             states = [anp.hstack(each) for each in zip(*both, strict=True)]
         return anp.mean((anp.dot(states[-1], weights["readout"]) - target) ** 2)
@@ -27,7 +27,8 @@ def loss_and_gradient(
     return value_and_grad(loss)(weights)
 
 
-def _read(tokens: list[Any], inputs: Any, recurrent: Any, bias: Any) -> list[Any]:
+def _read(tokens: list[Any], weights: list[Any]) -> list[Any]:
+    inputs, recurrent, bias = weights
     hidden, states = recurrent.shape[1], []
     h = c = np.zeros((len(tokens[0]), hidden))
     for token in tokens:

@@ -4,12 +4,13 @@ Every algorithm is a few lines of NumPy on one prompt, least squares by `numpy.l
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 NEIGHBOURS = 3
 
-Algorithm = Callable[[np.ndarray, np.ndarray, np.ndarray], float]
+Algorithm = Callable[[np.ndarray, np.ndarray, np.ndarray], Any]
 
 
 def plain_algorithms(

@@ -105,8 +105,7 @@ class Setting:
             for name, each in known.items()
         }
         return {
-            name: lambda p, run=run: run(p.inputs, p.labels, p.query)  # type: ignore[misc]
-            for name, run in runs.items()
+            name: lambda p, run=run: run(p.inputs, p.labels, p.query) for name, run in runs.items()
         }
 
     def verdict(self, predictor: Predictor, seed: int) -> Identification:
@@ -159,7 +158,7 @@ def main() -> None:
             print(dim, name, parameters, dict(tally), flush=True)
         noise = np.random.default_rng(dim)
         others = setting.networks()
-        others["random"] = lambda prompts, noise=noise: noise.standard_normal(len(prompts))  # type: ignore[misc]
+        others["random"] = lambda prompts, noise=noise: noise.standard_normal(len(prompts))
         for name, predictor in others.items():
             tally = counts.setdefault(name, Counter())
             for seed in range(arguments.seeds):

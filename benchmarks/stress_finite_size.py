@@ -93,10 +93,8 @@ def compare(point: dict[str, Any], simulated: list[float]) -> list[float]:
     predicted = finite_size_errors(**point, rng=3, draws=draws)
     cost = (time.process_time() - start) / draws
     row = []
-    for expected, mean, error in (
-        (predicted.icl, *simulated[:2]),
-        (predicted.idg, *simulated[2:]),
-    ):
+    parts = (predicted.icl, predicted.idg)
+    for expected, mean, error in zip(parts, simulated[::2], simulated[1::2], strict=True):
         relative = math.hypot(error / mean, expected.standard_error / expected.mean)
         row += [100 * (mean / expected.mean - 1), 100 * relative]
     return [

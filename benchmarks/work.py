@@ -215,7 +215,8 @@ def transformer(layers: int, seed: int) -> dict[str, float]:
     from iclimit.simulate.gdpp import held_out_losses, train_linear_transformer
 
     problem = Problem(dim=10, context=20, noise_law="uniform:5", scale=1)
-    start, before = time.process_time(), []
+    start = time.process_time()
+    before: list[Any] = []
     for depth in range(1, layers + 1):
         run = train_linear_transformer(problem, layers=depth, starts=8, initial=before, rng=seed)
         before = [run.model]
@@ -443,7 +444,7 @@ def moments(seed: int) -> dict[str, float]:
     from iclimit.asymptotics.spectra import Wishart, wishart
 
     def run(call: int) -> dict[str, float]:  # noqa: ARG001
-        wishart._mean_trace.cache_clear()
+        wishart.mean_trace.cache_clear()
         law = Wishart(context=20, dim=10)
         return {"last": float([law.moment(k) for k in range(MOMENTS + 1)][-1])}
 
@@ -608,7 +609,7 @@ class _Probe:
 
     def __init__(self) -> None:
         factor = np.random.default_rng(0).standard_normal((self.SIZE, self.SIZE))
-        self.factors = [factor, factor.astype(np.float32)]
+        self.factors: list[np.ndarray] = [factor, factor.astype(np.float32)]
         self.out = [np.empty_like(each) for each in self.factors]
         self.seconds = [0.0, 0.0]
         self.calls, self.spent = 0, 0.0
