@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,16 +16,22 @@ from numpy.typing import ArrayLike
 from iclimit.figure_files import metadata
 from iclimit.files import replacing
 from iclimit.notation import LABELS
-from iclimit.results import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
     from matplotlib.figure import Figure as Figure
-
-    from iclimit.statistics import Extrapolation
-    from iclimit.validation.judge.comparisons import Comparison
 else:  # matplotlib is loaded when something is drawn
     Axes = Figure = Any
+
+
+class Measured(Protocol):
+    """A mean with a standard error, such as an Estimate."""
+
+    @property
+    def mean(self) -> float: ...
+    @property
+    def standard_error(self) -> float: ...
+
 
 # Okabe and Ito's colours, distinguishable with any colour vision.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
@@ -169,7 +175,7 @@ def draw_points(
 
 
 def draw_estimates(
-    ax: Axes, x: ArrayLike, estimates: Sequence[Estimate], colour: str, **options: Any
+    ax: Axes, x: ArrayLike, estimates: Sequence[Measured], colour: str, **options: Any
 ) -> Any:
     """Draw estimates as points with bars of one standard error."""
     means, errors = [each.mean for each in estimates], [each.standard_error for each in estimates]
@@ -179,7 +185,7 @@ def draw_estimates(
 def draw_family(
     ax: Axes,
     line: tuple[ArrayLike, ArrayLike],
-    points: tuple[ArrayLike, Sequence[Estimate]],
+    points: tuple[ArrayLike, Sequence[Measured]],
     colour: str,
     label: str | None = None,
     **options: Any,
@@ -202,39 +208,18 @@ def draw_training(
 def draw_sizes(
     ax: Axes,
     sizes: Sequence[int],
-    estimates: Sequence[Estimate],
+    estimates: Sequence[Measured],
     colour: str,
     *,
     limit: float | None = None,
-    fit: Extrapolation | None = None,
-    quantity: int = 0,
     label: str | None = None,
 ) -> None:
-    """Draw estimates against the inverse size, with their limit and the fit that extrapolates.
-
-    The limit is a star at 0, the fit a dotted line that ends in the extrapolated value;
-    ``quantity`` is the number of the quantity in the fit.
-    """
-    inverse = 1 / np.asarray(sizes, float)
-    draw_estimates(ax, inverse, estimates, colour, label=label)
-    if fit is not None:
-        fine = np.linspace(1e-4, max(inverse), 200)
-        ax.plot(fine, fit.curve(1 / fine)[:, quantity], ":", color=colour, linewidth=0.9)
-        value, error = fit.value[quantity], fit.standard_error[quantity]
-        draw_points(ax, [0], [value], [error], colour, fmt="none")
+    """Draw estimates against the inverse size, with their limit as a star at 0."""
+    draw_estimates(ax, 1 / np.asarray(sizes, float), estimates, colour, label=label)
     if limit is not None:
         ax.plot(0, limit, "*", color=colour, markersize=11, clip_on=False, zorder=5)
     ax.set_xlim(left=0)
     ax.set_xlabel("$1/d$")
-
-
-def draw_ratios(ax: Axes, comparisons: Sequence[Comparison], colour: str = COLOURS[0]) -> None:
-    """Draw estimates over theory, one comparison after the other."""
-    ratios = [each.estimate / each.theory for each in comparisons]
-    errors = [each.standard_error / abs(each.theory) for each in comparisons]
-    draw_points(ax, range(len(ratios)), ratios, errors, colour)
-    ax.axhline(1, color="0.4")
-    finish(ax, "comparison", "simulation / theory")
 
 
 def finish(

@@ -8,6 +8,7 @@ and the transfer to the host need the backend by name.
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, TypeAlias, TypeVar
 
 import array_api_compat
@@ -34,7 +35,7 @@ class Backend:
     """An array namespace with its random generators."""
 
     name: str
-    xp: Any
+    xp: ModuleType
 
     def generator(self, seed: np.random.SeedSequence) -> Generator:
         """Random generator of this backend, seeded by a SeedSequence."""
@@ -155,12 +156,12 @@ DEVICE_BLOCK = 2**28
 SYNC_EVERY = 8
 
 
-def looks_every(xp: Any) -> int:
+def looks_every(xp: ModuleType) -> int:
     """Steps of a loop between two looks at its results."""
     return SYNC_EVERY if is_cupy_namespace(xp) else 1
 
 
-def row_blocks(xp: Any, rows: int, row_bytes: int) -> Iterator[slice]:
+def row_blocks(xp: ModuleType, rows: int, row_bytes: int) -> Iterator[slice]:
     """Slices that cover the rows in order, one block each; a row takes ``row_bytes``."""
     block = DEVICE_BLOCK if is_cupy_namespace(xp) else HOST_BLOCK
     step = max(1, block // row_bytes)

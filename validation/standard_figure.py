@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from itertools import takewhile
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,10 +23,9 @@ from iclimit.drawing import (
 from iclimit.notation import PARAMETERS
 from iclimit.results import Estimate
 from iclimit.validation.judge.comparisons import Comparison
+from iclimit.validation.judge.coverage import sharpness
+from iclimit.validation.judge.verdict import Verdict
 from iclimit.validation.rows import Limit, Row, Single
-
-if TYPE_CHECKING:
-    from iclimit.validation.judge.verdict import Verdict
 
 # Columns of panels by the number of panels, and most limits that have a panel.
 COLUMNS, MOST = {0: 1, 1: 1, 3: 3}, 4
@@ -123,16 +122,16 @@ def draw_quantity(ax: Axes, row: Limit, number: int, colour: str, label: str = "
     """
     runs, limits = [_estimates(run) for run in row.runs.values()], [*row.theories.values()]
     estimates, limit = [run[number] for run in runs], float(limits[number])
-    text, predictions = "\n".join(wrap(label, WIDTH)), row.options.get("predictions")
-    options = {} if predictions else {"fit": row.fit, "quantity": number}
-    draw_sizes(ax, list(row.runs), estimates, colour, limit=limit, label=text, **options)
-    if not predictions:
-        return
+    text, sizes = "\n".join(wrap(label, WIDTH)), list(row.runs)
+    draw_sizes(ax, sizes, estimates, colour, limit=limit, label=text)
     value, error = row.fit.value[number], row.fit.standard_error[number]
     draw_points(ax, [0], [value], [error], colour, fmt="none")
-    predictions = sorted(predictions.items())
-    line = [float(each[number]) for _, each in predictions]
-    ax.plot([1 / size for size, _ in predictions], line, color=colour, linewidth=1.2)
+    if predictions := sorted((row.options.get("predictions") or {}).items()):
+        line = [float(each[number]) for _, each in predictions]
+        ax.plot([1 / size for size, _ in predictions], line, color=colour, linewidth=1.2)
+    else:
+        fine = np.linspace(1e-4, 1 / min(sizes), 200)
+        ax.plot(fine, row.fit.curve(1 / fine)[:, number], ":", color=colour, linewidth=0.9)
 
 
 def _estimates(run: Any) -> list[Estimate]:
@@ -180,8 +179,6 @@ def draw_shares(ax: Axes, verdict: Verdict, functions: dict[str, list[Comparison
 
     On the right is the smallest error of each function that would be noticed.
     """
-    from iclimit.validation.judge.coverage import sharpness  # which is built on claims
-
     words = []
     for height, (name, comparisons) in enumerate(functions.items()):
         colour = COLOURS[height % len(COLOURS)]

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from iclimit.asymptotics.checks import checked, real_array
-from iclimit.asymptotics.depth.population import Population
+from iclimit.asymptotics.depth.population import Inputs, Population
 from iclimit.asymptotics.depth.tied_loss import TiedLoss, largest_gamma
 from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.spectra import TwoPoint
@@ -77,8 +78,8 @@ class DepthLoss(Result):
 def depth_loss(
     *,
     depth: Number,
-    spectrum: Any = None,
-    task_spectrum: Any = None,
+    spectrum: Inputs | None = None,
+    task_spectrum: ArrayLike | None = None,
     alpha: Number = np.inf,
     width_ratio: Number = np.inf,
     noise_variance: Number = 0.0,

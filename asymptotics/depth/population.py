@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from iclimit.asymptotics.checks import real_array
-from iclimit.asymptotics.numbers import Number
 from iclimit.asymptotics.pretraining import JointSpectrum
+from iclimit.asymptotics.pretraining.structure import Spectrum
 from iclimit.asymptotics.spectra import Atoms, SpectralMeasure, TwoPoint, spectrum
 from iclimit.checks import check_choice
 
@@ -24,6 +25,10 @@ _LARGEST = 1e50
 
 # Noise over alpha: beyond it losses are those of the null predictor to rounding.
 _NOISIEST = 1e15
+
+
+# Spectrum of the inputs, or inputs and tasks together.
+Inputs: TypeAlias = Spectrum | JointSpectrum | None
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ class Population:
     tasks: np.ndarray | None
 
     @classmethod
-    def parse(cls, setting: str, inputs: Any, tasks: Number) -> Population:
+    def parse(cls, setting: str, inputs: Inputs, tasks: ArrayLike | None) -> Population:
         """Population from what a user gives."""
         check_choice("setting", setting, SETTINGS)
         if setting == "iso":
@@ -83,8 +88,8 @@ class Population:
     def of_setting(
         cls,
         setting: str,
-        inputs: Any,
-        tasks: Number,
+        inputs: Inputs,
+        tasks: ArrayLike | None,
         widths: np.ndarray,
         matrix: np.ndarray | None,
     ) -> tuple[Population, float]:
@@ -109,7 +114,9 @@ class Population:
         return cls(atoms, np.bincount(which, weights * tasks) / atoms.weights)
 
     @classmethod
-    def preconditioned(cls, inputs: Any, tasks: Number, matrix: np.ndarray) -> Population:
+    def preconditioned(
+        cls, inputs: Inputs, tasks: ArrayLike | None, matrix: np.ndarray
+    ) -> Population:
         """Population that fixed covariances have after a commuting matrix of given eigenvalues."""
         values = real_array("spectrum", inputs, "[0, inf)")
         omega = np.ones_like(values) if tasks is None else real_array("task_spectrum", tasks)

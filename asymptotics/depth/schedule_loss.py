@@ -13,13 +13,11 @@ contours serve all polynomials of a degree: one may be tiny on the spectrum and 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from iclimit.asymptotics.checks import checked, real_array
-from iclimit.asymptotics.depth.population import Population
+from iclimit.asymptotics.depth.population import Inputs, Population
 from iclimit.asymptotics.gdpp.search import degree, residual
 from iclimit.asymptotics.losses import BoundedLoss
 from iclimit.asymptotics.numbers import Number, Value
@@ -43,8 +41,8 @@ def depth_schedule_loss(
     rates: Number,
     *,
     gammas: ArrayLike | None = None,
-    spectrum: Any = None,
-    task_spectrum: Any = None,
+    spectrum: Inputs | None = None,
+    task_spectrum: ArrayLike | None = None,
     alpha: Number = np.inf,
     width_ratio: Number = np.inf,
     noise_variance: Number = 0.0,

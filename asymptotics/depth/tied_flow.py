@@ -26,11 +26,12 @@ from itertools import count
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.integrate import solve_ivp
 
 from iclimit.asymptotics.checks import checked, real_array
 from iclimit.asymptotics.depth.depth_loss import RANGES, check_depths
-from iclimit.asymptotics.depth.population import Population
+from iclimit.asymptotics.depth.population import Inputs, Population
 from iclimit.asymptotics.depth.tied_loss import TiedLoss, largest_gamma
 from iclimit.asymptotics.numbers import Number, Value
 from iclimit.results import Result
@@ -63,8 +64,8 @@ def tied_flow(
     *,
     times: Number,
     depth: int | float,
-    spectrum: Any = None,
-    task_spectrum: Any = None,
+    spectrum: Inputs | None = None,
+    task_spectrum: ArrayLike | None = None,
     alpha: float = np.inf,
     width_ratio: float = np.inf,
     noise_variance: float = 0.0,

@@ -225,7 +225,7 @@ def _paired(functions: list[RankFunction], order: int) -> tuple[list[np.ndarray]
     return [f.means(ends) for f in functions], np.diff(ends)
 
 
-def check_spectrum(spectrum: Any) -> None:
+def check_spectrum(spectrum: object) -> None:
     """Refuse what is no joint spectrum."""
     if not isinstance(spectrum, JointSpectrum):
         raise TypeError(f"spectrum must be a JointSpectrum, got {type(spectrum).__name__}")

@@ -118,8 +118,8 @@ def solve_rows(draws: TaskDraws, inputs: Inputs) -> Resolvent:
         return np.linalg.inv(penalty + level + (parts - spread)[..., None, None] * tilt)
 
     def step(x: np.ndarray) -> np.ndarray:
-        found = rows_at(*outwards(x))
-        return inwards(np.mean(found, axis=1), _parts(second, found))
+        solved = rows_at(*outwards(x))
+        return inwards(np.mean(solved, axis=1), _parts(second, solved))
 
     start = inwards(np.mean(rows, axis=1), _parts(second, rows))
     N, parts = outwards(positive_fixed_point(step, start))
@@ -150,11 +150,11 @@ def solve_rows(draws: TaskDraws, inputs: Inputs) -> Resolvent:
         return -rows @ (energy - np.moveaxis(source, -1, 1)) @ rows
 
     def response(x: np.ndarray) -> np.ndarray:
-        found = rows_along(*outwards(x))
-        change = np.einsum("buv,bivu->bi", second, found) + appended
+        solved = rows_along(*outwards(x))
+        change = np.einsum("buv,bivu->bi", second, solved) + appended
         mean = np.mean(trace, axis=1, keepdims=True)
         change = (change - parts * np.mean(change, axis=1, keepdims=True)) / mean
-        return inwards(np.mean(found, axis=1), change)
+        return inwards(np.mean(solved, axis=1), change)
 
     slope, _ = outwards(response_fixed_point(response, 0 * start))
     turn = np.eye(d + 1)

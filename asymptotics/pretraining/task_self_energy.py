@@ -279,13 +279,13 @@ class Resolvent(NamedTuple):
 
         The latter is by default that of the training tasks with equal weights.
         """
-        found = []
+        variances = []
         for i, tasks in enumerate(draws.tasks):
             own = task_set_law(tasks, draws.context, draws.rho, draws.timed)
             for law in (test, train or own):
                 linear = np.vdot(law.cross, self.cross[i]) / math.sqrt(draws.dim)
-                found.append(law.label + np.vdot(law.second, self.slope[i]) - 2 * linear)
-        return np.reshape(found, (-1, 2))
+                variances.append(law.label + np.vdot(law.second, self.slope[i]) - 2 * linear)
+        return np.reshape(variances, (-1, 2))
 
 
 def solve(draws: TaskDraws, correction: Correction = _NONE) -> Resolvent:

@@ -425,8 +425,8 @@ class Contour:
     def matrix(self, p: np.ndarray) -> np.ndarray:
         """The form between all pairs of k functions, from their values (k, m)."""
         p = p * self._weights
-        found = 2 * (p @ self._same @ p.T + p @ self._mirrored @ np.conj(p).T).real
-        return (found + found.T) / 2
+        matrix = 2 * (p @ self._same @ p.T + p @ self._mirrored @ np.conj(p).T).real
+        return (matrix + matrix.T) / 2
 
     def pair(self, p: np.ndarray, q: np.ndarray) -> Value:
         left = _real_parts(p)

@@ -232,7 +232,7 @@ def _name(curves: Curves, parameters: dict[str, float], label: str | None, other
 
 
 def _draw_theory(
-    ax: Axes, curves: Curves, index: int, label: str, colour: Any, marker: Any
+    ax: Axes, curves: Curves, index: int, label: str, colour: str, marker: Any
 ) -> Any:
     """Draw the limit; return its colour."""
     parameters, values = curves.family[index], curves.values[index]
@@ -255,7 +255,7 @@ def _draw_theory(
     return drawn.get_color()
 
 
-def _draw_band(ax: Axes, curves: Curves, index: int, colour: Any) -> None:
+def _draw_band(ax: Axes, curves: Curves, index: int, colour: str) -> None:
     """Draw a standard deviation of a run around a curve, that of the logarithm for errors."""
     middle, sd = curves.values[index], np.asarray(curves.run_sd)[index]
     with np.errstate(all="ignore"):
@@ -267,7 +267,7 @@ def _draw_band(ax: Axes, curves: Curves, index: int, colour: Any) -> None:
     ax.fill_between(curves.grid, low, high, where=known, color=colour, alpha=_BAND, linewidth=0)
 
 
-def _draw_finite_size(ax: Axes, curves: Curves, index: int, colour: Any) -> None:
+def _draw_finite_size(ax: Axes, curves: Curves, index: int, colour: str) -> None:
     """Draw the finite-size prediction, where it is finite."""
     runs = [value.runs[-1] for value in curves.simulated[index]]
     predictions = [*curves.finite_size[index], *runs]
@@ -281,7 +281,7 @@ def _draw_finite_size(ax: Axes, curves: Curves, index: int, colour: Any) -> None
     drawn.set(ydata=line.y, linewidth=0.7 * drawn.get_linewidth())
 
 
-def _draw_simulated(ax: Axes, curves: Curves, index: int, colour: Any, marker: Any) -> None:
+def _draw_simulated(ax: Axes, curves: Curves, index: int, colour: str, marker: Any) -> None:
     values = curves.simulated[index]
     errors = [value.estimate.standard_error for value in values]
     bars = [error if math.isfinite(error) else 0 for error in errors]

@@ -21,7 +21,6 @@ Only S and :math:`\Pi` are drawn, so the only scatter is that between contexts.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -39,8 +38,8 @@ _MATRICES = 6
 def simulate_depth_loss(
     *,
     eigenvalues: ArrayLike,
-    rates: Any,
-    task_spectrum: Any = None,
+    rates: ArrayLike,
+    task_spectrum: ArrayLike | None = None,
     context: int | float = math.inf,
     width: int | float = math.inf,
     noise_variance: float = 0.0,

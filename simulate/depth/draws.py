@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -59,7 +59,7 @@ class HeldOut:
     query_root: Array
     task_root: Array
 
-    def blocks(self, xp: Any) -> Iterator[tuple[Array, Array, Array]]:
+    def blocks(self, xp: ModuleType) -> Iterator[tuple[Array, Array, Array]]:
         """Blocks of contexts of all repeats."""
         repeats, contexts, dim, _ = self.covariance.shape
         for rows in row_blocks(xp, contexts, 8 * repeats * dim**2):

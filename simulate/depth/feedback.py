@@ -21,6 +21,7 @@ With :math:`S = T T^\top`, also for contexts shorter than d,
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -165,7 +166,7 @@ def simulate_overthinking_ratio(
     return SimulatedRatio(returned, resummed, parameters)
 
 
-def _sums(xp: Any, gamma: Array, T: Array) -> np.ndarray:
+def _sums(xp: ModuleType, gamma: Array, T: Array) -> np.ndarray:
     """Sums over contexts of what is returned and of the inverse squares of R and of R_0."""
     size, rank = T.shape[1:]
     across, one = xp.matrix_transpose(T), xp.eye(rank)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -58,11 +57,11 @@ def simulate_matrix_flow(
     *,
     depth: int,
     eigenvalues: ArrayLike,
-    task_spectrum: Any = None,
-    rotations: Any = None,
+    task_spectrum: ArrayLike | None = None,
+    rotations: ArrayLike | None = None,
     shared: bool = False,
-    initial: Any = 0.0,
-    times: Any,
+    initial: ArrayLike = 0.0,
+    times: ArrayLike,
 ) -> MatrixFlow:
     r"""Follow gradient flow of the matrices of deep linear attention at infinite context.
 

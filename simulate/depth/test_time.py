@@ -175,8 +175,8 @@ def simulate_test_time(
         size = 8 * dim * (context + 1 if whole else _MATRICES * dim)
         for rows in row_blocks(device.xp, contexts, size):
             sample = _sampled_errors if whole else _mean_errors
-            found = sample(law, generator, gamma, rows.stop - rows.start, steps)
-            run[rows] = to_host(found)
+            drawn = sample(law, generator, gamma, rows.stop - rows.start, steps)
+            run[rows] = to_host(drawn)
     # What exceeds float64 becomes inf - inf.
     errors[np.isnan(errors)] = math.inf
     return SimulatedSteps(errors, parameters)

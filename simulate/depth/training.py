@@ -24,7 +24,6 @@ Covariances are those of the two settings of Bordelon, Letey and Pehlevan (arXiv
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -55,7 +54,7 @@ def train_depth(
     *,
     depth: int,
     eigenvalues: ArrayLike,
-    task_spectrum: Any = None,
+    task_spectrum: ArrayLike | None = None,
     setting: str = "rrs",
     shared: bool = False,
     context: int | float = math.inf,
@@ -63,7 +62,7 @@ def train_depth(
     width: int | float = math.inf,
     noise_variance: float = 0.0,
     query_noise_variance: float = 0.0,
-    initial: Any = 0.0,
+    initial: ArrayLike = 0.0,
     batch: int,
     learning_rate: float,
     optimizer: str = "sgd",
@@ -247,7 +246,7 @@ def train_depth(
     )
 
 
-def _parse_initial(initial: Any, matrices: int, repeats: int, dim: int) -> np.ndarray:
+def _parse_initial(initial: ArrayLike, matrices: int, repeats: int, dim: int) -> np.ndarray:
     """Matrices at the start, (repeats, matrices, d, d)."""
     shape = (repeats, matrices, dim, dim)
     given = parse_array("initial", initial, (), (matrices,), shape)

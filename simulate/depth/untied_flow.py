@@ -15,7 +15,6 @@ Gains that are equal have the same sequence of roundings here, so they stay equa
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -46,7 +45,7 @@ class UntiedFlow(Result):
 
 
 def simulate_untied_flow(
-    *, eigenvalues: ArrayLike, weights: Any, initial: Any, times: Any
+    *, eigenvalues: ArrayLike, weights: ArrayLike, initial: ArrayLike, times: ArrayLike
 ) -> UntiedFlow:
     r"""Follow gradient flow of the gains of untied layers.
 

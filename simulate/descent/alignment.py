@@ -8,9 +8,9 @@ the weight vector it uses.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from array_api_compat import array_namespace
+from numpy.typing import ArrayLike
 
 from iclimit.checks import check_arguments, check_finite, parse_array
 from iclimit.results import Estimate, Result
@@ -87,7 +87,11 @@ def network_predictor(network: Network, weights: Mapping[str, Array]) -> Predict
 
 
 def descent_predictor(
-    rates: Any, *, scale: float, initial: Array | None = None, preconditioner: Array | None = None
+    rates: ArrayLike,
+    *,
+    scale: float,
+    initial: Array | None = None,
+    preconditioner: Array | None = None,
 ) -> Predictor:
     """Gradient descent as in `descend`, at rates for inputs of unscaled coordinates.
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
+from numpy.typing import ArrayLike
 
 from iclimit.checks import (
     check_arguments,
@@ -44,8 +45,8 @@ def descent_layer(
     *,
     context: int,
     dim: int,
-    initial: Any = None,
-    preconditioner: Any = None,
+    initial: ArrayLike | None = None,
+    preconditioner: ArrayLike | None = None,
     normalization: str = "mean",
     backend: str = "numpy",
 ) -> Layer:

@@ -202,5 +202,5 @@ def search_learning_rate(
         layer = descent_layer(rate, context=context, dim=dim, normalization=normalization)
         return float(np.mean((prediction(tokens, [layer]) - prompts.query_label) ** 2))
 
-    found = minimize_scalar(loss, method="golden", tol=tolerance)
-    return float(found.x), int(found.nfev)
+    minimum = minimize_scalar(loss, method="golden", tol=tolerance)
+    return float(minimum.x), int(minimum.nfev)

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
+from numpy.typing import ArrayLike
 from scipy.special import logit
 
 from iclimit.checks import check_arguments, check_choice, check_positive, parse_array
@@ -93,7 +94,7 @@ class ContextLosses(Result):
 
 
 def simulate_schedule(
-    rates: Any,
+    rates: ArrayLike,
     *,
     context: int,
     dim: int,

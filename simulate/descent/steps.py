@@ -10,9 +10,8 @@ gradient descent from :math:`w_0` leaves minus its prediction in the last entry 
 arXiv:2212.07677).
 """
 
-from typing import Any
-
 from array_api_compat import array_namespace
+from numpy.typing import ArrayLike
 
 from iclimit.checks import check_shape, parse_array
 from iclimit.simulate.arrays import Array
@@ -21,7 +20,7 @@ from iclimit.simulate.prompts import Prompts
 
 def descend(
     prompts: Prompts,
-    rates: Any,
+    rates: ArrayLike,
     *,
     initial: Array | None = None,
     preconditioner: Array | None = None,

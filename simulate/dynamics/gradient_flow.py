@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.integrate import solve_ivp
 from scipy.interpolate import CubicHermiteSpline
 
@@ -78,7 +79,7 @@ class FlowCurve(Result):
     def _curve(self) -> CubicHermiteSpline:
         return CubicHermiteSpline(self.times, self.losses, -self.speeds)
 
-    def at(self, times: Any) -> np.ndarray:
+    def at(self, times: ArrayLike) -> np.ndarray:
         """Loss at given times, any shape.
 
         The Hermite interpolation has an error of about 1e-7 of the initial loss at the default

@@ -23,10 +23,10 @@ what is free:
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
+from numpy.typing import ArrayLike
 
 from iclimit.checks import check_arguments, check_choice, check_shape, parse_array
 from iclimit.results import Result
@@ -95,7 +95,7 @@ class LinearTransformer(Result):
             for depth in range(self.depth)
         ]
 
-    def __call__(self, inputs: Any, labels: Any, query: Any) -> np.ndarray:
+    def __call__(self, inputs: ArrayLike, labels: ArrayLike, query: ArrayLike) -> np.ndarray:
         """Predictions (n,), in the form that ``iclimit.probe`` asks models in."""
         prompts = parse_question(inputs, labels, query, self.dim)
         return np.asarray(prediction(regression_tokens(prompts), self.layers))

@@ -24,7 +24,6 @@ eigenvalue is computed.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -38,7 +37,7 @@ from iclimit.simulate.gdpp.linear_transformer import LinearTransformer, build
 
 
 def simulate_gdpp(
-    rates: Any,
+    rates: ArrayLike,
     gammas: ArrayLike,
     *,
     context: int,
@@ -106,7 +105,7 @@ def simulate_gdpp(
 
 
 def gdpp_transformer(
-    rates: Any, gammas: ArrayLike, *, context: int, dim: int
+    rates: ArrayLike, gammas: ArrayLike, *, context: int, dim: int
 ) -> LinearTransformer:
     r"""Linear transformer that performs GD++.
 
@@ -181,7 +180,7 @@ def layer_spectra(x: Array, gammas: ArrayLike) -> Array:
     return xp.stack(spectra)
 
 
-def _parse_layers(rates: Any, gammas: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+def _parse_layers(rates: ArrayLike, gammas: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     etas = parse_array("rates", rates, (None,))
     return etas, parse_array("gammas", gammas, (len(etas) - 1,))
 

@@ -79,8 +79,8 @@ def add_attention(
     """The last ``asking`` tokens, with what attention to the first ``source`` ones adds."""
     xp, start = array_namespace(state), state.shape[1] - asking
     seen, back_norm = normalize(state, weights, "attention")
-    asked, read = seen[:, start:, :], seen[:, :source, :]
-    queries, back_queries = dense(asked, weights, "query")
+    queried, read = seen[:, start:, :], seen[:, :source, :]
+    queries, back_queries = dense(queried, weights, "query")
     keys, back_keys = dense(read, weights, "key")
     values, back_values = dense(read, weights, "value")
     queries, keys, values = (_split(each, heads) for each in (queries, keys, values))

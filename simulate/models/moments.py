@@ -8,7 +8,6 @@ prompts.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -30,7 +29,7 @@ class FeatureMoments:
         Mean of f f^T.
     """
 
-    label: Any
+    label: Array
     cross: Array
     second: Array
 

@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from array_api_compat import array_namespace
+from numpy.typing import ArrayLike
 
 from iclimit.checks import parse_array
 from iclimit.simulate.arrays import Array
@@ -20,7 +19,7 @@ TOKENS = ("pairs", "separate")
 LONGEST = 10_000.0
 
 
-def parse_question(inputs: Any, labels: Any, query: Any, dim: int) -> Prompts:
+def parse_question(inputs: ArrayLike, labels: ArrayLike, query: ArrayLike, dim: int) -> Prompts:
     """Prompts that a model is asked with, on the host.
 
     Parameters

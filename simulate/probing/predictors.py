@@ -175,11 +175,11 @@ class _SingularValues:
 
     def __init__(self, inputs: Array, labels: Array) -> None:
         xp = array_namespace(inputs)
-        left, values, self.right = xp.linalg.svd(inputs, full_matrices=False)
+        basis, values, self.right = xp.linalg.svd(inputs, full_matrices=False)
         floor = max(inputs.shape[1:]) * xp.finfo(values.dtype).eps * values[:, :1]
         self.kept = values > floor
-        self.values, self.left, self.labels = values, left, labels
-        self.coordinates = (labels[:, None, :] @ left)[:, 0, :]
+        self.values, self.left, self.labels = values, basis, labels
+        self.coordinates = (labels[:, None, :] @ basis)[:, 0, :]
 
     def weights(self, penalty: Array | float) -> Array:
         """Weights of ridge regression with a penalty, one or (n,)."""
@@ -282,8 +282,8 @@ def lasso_weights(prompts: Prompts, penalty: float) -> Array:
         gram, residual, weights, numbers = (
             xp.take(each, kept, axis=-1) for each in (gram, residual, weights, numbers)
         )
-    order, found = (xp.concat(each, axis=-1) for each in zip(*settled, strict=True))
-    return xp.matrix_transpose(xp.take(found, xp.argsort(order), axis=1))
+    order, columns = (xp.concat(each, axis=-1) for each in zip(*settled, strict=True))
+    return xp.matrix_transpose(xp.take(columns, xp.argsort(order), axis=1))
 
 
 def gaussian_smoother(prompts: Prompts, bandwidth: float) -> Array:

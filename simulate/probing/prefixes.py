@@ -15,7 +15,7 @@ outside of it is added by Gram-Schmidt, twice for its rounding.
 """
 
 from collections.abc import Callable
-from typing import Any
+from types import ModuleType
 
 from array_api_compat import array_namespace
 
@@ -99,7 +99,7 @@ def prefix_regression(
 class _Factor:
     """Triangular factors of growing least-squares problems, one for each prompt."""
 
-    def __init__(self, xp: Any, diagonal: Array, dim: int) -> None:
+    def __init__(self, xp: ModuleType, diagonal: Array, dim: int) -> None:
         self.xp = xp
         # Row j from its diagonal on, and its right side in the last column.
         count, first = diagonal.shape[0], diagonal[:, None]

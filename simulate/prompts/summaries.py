@@ -25,6 +25,7 @@ of :math:`\Sigma^{1/2}\, \Gamma\, \mathrm{diag}(\Sigma^{1/2}, 1)` on x and those
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from types import ModuleType
 from typing import Any, TypeAlias
 
 from array_api_compat import array_namespace
@@ -108,7 +109,7 @@ class SummaryMoments:
 
     second: Array
     cross: Array
-    label: Any
+    label: Array
 
 
 def task_set_moments(backend: Backend, tasks: Array, context: int, rho: float) -> SummaryMoments:
@@ -143,7 +144,7 @@ def fresh_task_moments(
 
 
 def _moments(
-    xp: Any, scatter: Array, side: Array, label: Any, label_square: Any, context: int
+    xp: ModuleType, scatter: Array, side: Array, label: Array, label_square: Array, context: int
 ) -> SummaryMoments:
     """Moments from E w w^T, E v w^T as a row, E v and E v^2, where v is the label variance."""
     d, corner = scatter.shape[0], 1 + 2 / context

@@ -27,6 +27,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from array_api_compat import array_namespace
+from numpy.typing import ArrayLike
 
 from iclimit.checks import check_arguments, check_flags, parse_array
 from iclimit.results import Estimate, Result
@@ -73,11 +74,11 @@ def simulate_recurrent(
     eigenvalues: Any = 1.0,
     task_variances: Any = 1.0,
     drift: Any = 0.0,
-    gates: Any = 1.0,
+    gates: ArrayLike = 1.0,
     channel_gates: Any = 1.0,
     step_sizes: Any = 0.0,
     writes: Any = None,
-    preconditioner: Any = 1.0,
+    preconditioner: ArrayLike = 1.0,
     gate_first: bool = True,
     unit_keys: bool = False,
     readout: Any = 1.0,

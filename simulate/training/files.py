@@ -132,8 +132,8 @@ def load_model(path: str | os.PathLike) -> TrainedNetwork | LinearTransformer:
     except Exception as error:  # a file can be broken in any way
         raise ValueError(f"path must be a file of save_model, got {path}") from error
     if names != network.shapes.keys():
-        wanted, found = (", ".join(sorted(each)) for each in (network.shapes, names))
-        raise ValueError(f"{path} must have the weights {wanted}, got {found}")
+        wanted, present = (", ".join(sorted(each)) for each in (network.shapes, names))
+        raise ValueError(f"{path} must have the weights {wanted}, got {present}")
     parsed = {
         name: parse_array(f"{name} in {path}", weights[name], shape)
         for name, shape in network.shapes.items()

@@ -10,9 +10,10 @@ import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from iclimit.checks import Seed, check_arguments, check_choice, check_flags, check_integers
 from iclimit.problem import Problem
@@ -89,7 +90,7 @@ class TrainedNetwork(Training, Generic[SomeNetwork]):
             raise AttributeError(f"layers are those of LinearAttention, not of {self.network!r}")
         return self.network.stack(self.weights)
 
-    def __call__(self, inputs: Any, labels: Any, query: Any) -> np.ndarray:
+    def __call__(self, inputs: ArrayLike, labels: ArrayLike, query: ArrayLike) -> np.ndarray:
         """Predictions (n,), in the form that ``iclimit.probe`` asks models in.
 
         Parameters

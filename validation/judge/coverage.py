@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 
 from iclimit.registry import REGISTRY
-from iclimit.validation.judge.run_claims import ValidationRun
+from iclimit.validation.judge.verdict import Verdict
 
 # Subjects, in the order of reports.
 SHELVES = (
@@ -60,16 +61,15 @@ def uncovered_reason(function: str) -> str:
     return REGISTRY[function].reason if function in REGISTRY else ""
 
 
-def coverage(run: ValidationRun) -> list[Coverage]:
-    """Coverage of every public function of the theory by judged claims, by subject."""
-    judged = {each.claim.name: each.verdict for each in run.results if each.verdict is not None}
+def coverage(verdicts: Mapping[str, Verdict]) -> list[Coverage]:
+    """Coverage of every public function of the theory by verdicts of claims, by subject."""
     best: dict[str, tuple[float, str, bool]] = {}
     nothing = math.inf, "", False
-    for claim, verdict in (judged | {TOGETHER: run.together}).items():
+    for claim, verdict in verdicts.items():
         for of, row in verdict.sharpest.items():
             function, exact = of.partition(".")[0], row.standard_error == 0
-            found = verdict.resolution(row), claim, exact
-            best[function] = min(best.get(function, nothing), found)
+            sharpest = verdict.resolution(row), claim, exact
+            best[function] = min(best.get(function, nothing), sharpest)
     return [
         Coverage(function, subject, *best.get(function, nothing))
         for subject in SHELVES

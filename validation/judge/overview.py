@@ -26,14 +26,14 @@ def deviations(verdicts: Iterable[Verdict]) -> np.ndarray:
 
 def draw_deviations(ax: Axes, z: Sequence[float] | np.ndarray) -> None:
     """Draw deviations, sorted, against those of as many normal numbers, with their band."""
-    found, count = np.sort(z), len(z)
+    ordered, count = np.sort(z), len(z)
     rank = np.arange(1, count + 1)
     tails = (1 - BAND) / 2, (1 + BAND) / 2
     ends = [ndtri(betaincinv(rank, count + 1 - rank, tail)) for tail in tails]
     expected = ndtri((rank - 0.5) / count)
     ax.fill_between(expected, *ends, color="0.85", label=f"{BAND:.0%} of exact theories")
     ax.plot(expected, expected, color="0.4", linewidth=0.8)
-    ax.plot(expected, found, ".", color=COLOURS[0], markersize=3, label=f"{count:,} comparisons")
+    ax.plot(expected, ordered, ".", color=COLOURS[0], markersize=3, label=f"{count:,} comparisons")
     title = "All deviations, against those of chance"
     finish(ax, "z expected by chance", "z of theory against runs", title=title, legend="")
 

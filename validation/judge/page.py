@@ -15,14 +15,12 @@ from iclimit.validation.judge.coverage import (
     SHELVES,
     TOGETHER,
     Coverage,
-    coverage,
     percent,
     sharpness,
     uncovered_reason,
 )
 from iclimit.validation.judge.overview import deviations, draw_deviations, draw_resolutions
 from iclimit.validation.judge.run_claims import ClaimResult, ValidationRun
-from iclimit.validation.judge.verdict import Verdict
 from iclimit.versions import versions
 
 # Numbers of a comparison that are shown.
@@ -68,13 +66,16 @@ def _verdict(run: ValidationRun) -> str:
 
 def _evidence(run: ValidationRun) -> str:
     """What the verdict rests on, in sentences."""
-    verdicts = _judged(run)
-    rows = [(row, verdict.threshold(row)) for verdict in verdicts for row in verdict.evidence]
+    rows = [
+        (row, verdict.threshold(row))
+        for verdict in run.verdicts.values()
+        for row in verdict.evidence
+    ]
     if not rows:
         return ""
     random = sum(row.standard_error > 0 for row, _ in rows)
     worst, allowed = max(rows, key=lambda each: abs(each[0].z) / each[1])
-    tested = [each for each in coverage(run) if each.claim]
+    tested = [each for each in run.coverage if each.claim]
     half = _half(tested)
     noticed = f".  In half of these, simulated runs would have shown an error of {half}"
     return (
@@ -90,18 +91,14 @@ def _half(covered: Iterable[Coverage]) -> str:
     return percent(median(sharp)) if sharp else ""
 
 
-def _judged(run: ValidationRun) -> list[Verdict]:
-    return [result.verdict for result in run.results if result.verdict is not None]
-
-
 def _glance(run: ValidationRun, pictures: Mapping[str, bytes]) -> str:
     """Pictures of all deviations and all resolutions, and the first claim's figure."""
-    z = deviations(_judged(run))
+    z = deviations(run.verdicts.values())
     drawn = []
     if len(z) >= FEWEST:
         drawn.append(_drawn("all deviations", lambda ax: draw_deviations(ax, z)))
-    if any(each.claim for each in coverage(run)):
-        drawn.append(_drawn("all resolutions", lambda ax: draw_resolutions(ax, coverage(run))))
+    if any(each.claim for each in run.coverage):
+        drawn.append(_drawn("all resolutions", lambda ax: draw_resolutions(ax, run.coverage)))
     return f"<div class='pair'>{''.join(drawn)}</div>" + _hero(run, pictures)
 
 
@@ -126,7 +123,7 @@ def _hero(run: ValidationRun, pictures: Mapping[str, bytes]) -> str:
 
 def _cards(run: ValidationRun) -> str:
     """A card for each subject, with a link to its claims."""
-    covered, cards = coverage(run), []
+    covered, cards = run.coverage, []
     for subject in _subjects(run):
         results = [each for each in run.results if each.claim.subject == subject]
         held = sum(each.holds for each in results)
@@ -159,7 +156,7 @@ def _link(result: ClaimResult) -> str:
 
 def _resolutions(run: ValidationRun) -> str:
     """Functions of each subject with what would have been noticed, and those not covered."""
-    covered = coverage(run)
+    covered = run.coverage
     head = "a relative change that would have been noticed, or (within) the tolerance of a "
     rows = [html_row("Subject", f"{head}comparison without random numbers", tag="th")]
     for subject in SHELVES:

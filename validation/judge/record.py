@@ -83,7 +83,7 @@ def key_of(claim: str, comparison: Comparison) -> Key:
 def _recorded(row: dict[str, str]) -> RecordedComparison:
     names = ("theory", "estimate", "standard_error", "allowance", "degrees")
     numbers: dict[str, Any] = {name: float(row[name]) for name in names}
-    found = Comparison(
+    comparison = Comparison(
         row["label"],
         **numbers,
         upper_bound=row["upper_bound"] == "1",
@@ -92,7 +92,7 @@ def _recorded(row: dict[str, str]) -> RecordedComparison:
     )
     reach = float(row["would_notice"])
     return RecordedComparison(
-        row["claim"], found, row["varies"] == "1", float(row["threshold"]), reach
+        row["claim"], comparison, row["varies"] == "1", float(row["threshold"]), reach
     )
 
 
@@ -178,10 +178,9 @@ def compare_with_record(run: ValidationRun, record: Record = LARGEST) -> RecordC
     """
     known = read_record(record)
     made = {
-        key_of(each.claim.name, row): row
-        for each in run.results
-        if each.verdict is not None
-        for row in each.verdict.evidence
+        key_of(claim, row): row
+        for claim, verdict in run.verdicts.items()
+        for row in verdict.evidence
     }
     claims = {each.claim.name for each in run.results}
     rows = [row for key in made if key in known for row in _differences(known[key], made[key])]

@@ -17,6 +17,7 @@ from iclimit.runs.execution import Outcome, check_run, run_cells
 from iclimit.runs.store import RunStore
 from iclimit.simulate.arrays import get_backend
 from iclimit.validation.claim import PRESETS, Claim, Preset
+from iclimit.validation.judge.coverage import TOGETHER, Coverage, coverage
 from iclimit.validation.judge.pooling import pool
 from iclimit.validation.judge.verdict import Verdict
 from iclimit.versions import versions
@@ -86,18 +87,26 @@ class ValidationRun(Result):
     recalled: int = 0
     missing: list[str] = field(default_factory=list)
 
+    @property
+    def verdicts(self) -> dict[str, Verdict]:
+        """Verdicts by the names of their claims."""
+        return {each.claim.name: each.verdict for each in self.results if each.verdict}
+
     @cached_property
     def together(self) -> Verdict:
         """All claims together: for functions in several of them, the common factor."""
-        judged = [each.verdict for each in self.results if each.verdict is not None]
+        judged = self.verdicts.values()
         claims = Counter(of for verdict in judged for of in verdict.resolutions)
         rows = [row for verdict in judged for row in verdict.comparisons if claims[row.of] > 1]
         return Verdict(pool(rows), lambda _: None)
 
+    @cached_property
+    def coverage(self) -> list[Coverage]:
+        """How sharply each public function of the theory was tested."""
+        return coverage(self.verdicts | {TOGETHER: self.together})
+
     def to_dict(self) -> dict[str, Any]:
         """All results by name, with versions of what computed them."""
-        from iclimit.validation.judge.coverage import coverage
-
         names = ("holds", "interrupted", "missing", "preset", "backend", "cells")
         return {
             **{name: getattr(self, name) for name in names},
@@ -105,7 +114,7 @@ class ValidationRun(Result):
             "seconds": round(self.seconds, 2),
             "cells_on_record": self.recalled,
             "versions": versions(),
-            "would_notice": list(map(vars, coverage(self))),
+            "would_notice": list(map(vars, self.coverage)),
             "together": self.together.rows(),
             "claims": [each.to_dict() for each in self.results],
         }

@@ -1,7 +1,7 @@
 """Results of a validation for the terminal: a line per claim, and what would have been noticed."""
 
 from iclimit.validation.claims import CLAIMS
-from iclimit.validation.judge.coverage import SHELVES, coverage, percent
+from iclimit.validation.judge.coverage import SHELVES, percent
 from iclimit.validation.judge.run_claims import ClaimResult, ValidationRun
 
 # Of the names of claims.
@@ -41,7 +41,7 @@ def table(run: ValidationRun) -> str:
 
 def resolution_table(run: ValidationRun) -> str:
     """By subject, what change of which function would have been noticed."""
-    entries = coverage(run)
+    entries = run.coverage
     lines = [
         f"all claims together: {row.label}: {row.estimate:.4g} +- {row.standard_error:.2g}, "
         f"z = {row.z:.1f}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from iclimit.drawing import Axes, Figure, draw_ratios
+from iclimit.drawing import COLOURS, Axes, Figure, draw_points, finish
 from iclimit.results import Result
 from iclimit.statistics import FALSE_ALARM, student_deviate, z_threshold
 from iclimit.validation.judge.comparisons import Comparison
@@ -145,7 +145,12 @@ class Verdict(Result):
 
     def draw(self, ax: Axes, **line: Any) -> None:
         """Draw the comparisons with numbers that are not 0 over the theory."""
-        draw_ratios(ax, [each for each in self.comparisons if each.theory], **line)
+        shown = [each for each in self.comparisons if each.theory]
+        ratios = [each.estimate / each.theory for each in shown]
+        errors = [each.standard_error / abs(each.theory) for each in shown]
+        draw_points(ax, range(len(ratios)), ratios, errors, **{"colour": COLOURS[0]} | line)
+        ax.axhline(1, color="0.4")
+        finish(ax, "comparison", "simulation / theory")
 
     def draw_figure(self, figure: Figure, /, **_: Any) -> list[Axes]:
         """Draw the figure of the claim."""

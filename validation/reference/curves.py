@@ -63,19 +63,19 @@ class Curve:
             """Index of the first loss below the middle of two plateaus; their number if none."""
             return first_below(losses, (plateaus[above] + plateaus[below]) / 2)
 
-        found = {"first loss": float(losses[0])}
+        summary = {"first loss": float(losses[0])}
         for k, pair in enumerate(itertools.pairwise((0, *self.learned, dim)), start=1):
             at = middle(*pair)
             reached = at < len(losses)
-            found[f"ln(step) of drop {k}"] = math.log(float(steps[at])) if reached else math.nan
+            summary[f"ln(step) of drop {k}"] = math.log(float(steps[at])) if reached else math.nan
         for m in self.learned:
             start, stop = middle(m - 1, m), middle(m, m + 1)
             number = np.arange(len(losses) - 1)
             height = slowest_loss(losses, -np.diff(losses), (number >= start) & (number < stop))
-            found[f"height with {m} learned"] = height
+            summary[f"height with {m} learned"] = height
         if not self.learned:
-            found["last loss"] = float(losses[-1])
-        return found
+            summary["last loss"] = float(losses[-1])
+        return summary
 
 
 CURVES = (

@@ -27,7 +27,7 @@ def gap_runs() -> list[MeasuredRun]:
     Only rows whose number of tasks is an integer, so that no rounding has to be guessed.  The
     published spread ignores the correlation of the two errors and is not used.
     """
-    found = [
+    gaps = [
         run
         for dim in (10, 32)
         for run in read_runs(
@@ -38,4 +38,4 @@ def gap_runs() -> list[MeasuredRun]:
             rounding="nearest",
         )
     ]
-    return [run for run in found if abs(run.unrounded["tasks"] - run.sizes["tasks"]) < 1e-9]
+    return [run for run in gaps if abs(run.unrounded["tasks"] - run.sizes["tasks"]) < 1e-9]

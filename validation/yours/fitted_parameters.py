@@ -196,11 +196,11 @@ class ParameterFit(Result):
 
     def _natural(self, number: int, x: np.ndarray) -> np.ndarray:
         """Values of a parameter from logarithms, or from offsets themselves."""
-        found = self.parameters[number]
-        curve = self.profiles[found.name]
-        if found.name in LINEAR:
+        parameter = self.parameters[number]
+        curve = self.profiles[parameter.name]
+        if parameter.name in LINEAR:
             return x
-        return np.asarray(found.value * np.exp(x - curve.values[curve.best]))
+        return np.asarray(parameter.value * np.exp(x - curve.values[curve.best]))
 
     def draw_figure(self, figure: Figure, /, **_: Any) -> list[Axes]:
         """Draw profiles of chi-square, ellipses of pairs of parameters, and the deviations."""
@@ -250,8 +250,8 @@ class ParameterFit(Result):
         finish(ax, *(_label(self.parameters[m]) for m in (j, i)))
 
 
-def _label(found: FittedParameter) -> str:
-    known = PARAMETERS.get(found.name)
+def _label(parameter: FittedParameter) -> str:
+    known = PARAMETERS.get(parameter.name)
     text = f"${known.symbol}$" if known is not None and known.symbol else ""
-    text = text or found.name.replace("_", " ")
-    return f"factor of {text}" if found.factor else text
+    text = text or parameter.name.replace("_", " ")
+    return f"factor of {text}" if parameter.factor else text

@@ -198,8 +198,8 @@ def follow(residuals: Residuals, start: np.ndarray, bounds: Bounds) -> np.ndarra
         return here
 
     def slopes(x: np.ndarray) -> np.ndarray:
-        known, found = last
-        return found if np.array_equal(x, known) else values_and_slopes(residuals, x)[1]
+        known, last_slopes = last
+        return last_slopes if np.array_equal(x, known) else values_and_slopes(residuals, x)[1]
 
     settings = {"xtol": 1e-6, "max_nfev": 50}
     return least_squares(values, start, jac=slopes, bounds=bounds, **settings).x

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from iclimit.validation import CLAIMS, validate
-from iclimit.validation.judge.coverage import coverage, uncovered_reason
+from iclimit.validation.judge.coverage import uncovered_reason
 from iclimit.validation.judge.record import compare_with_record
 
 COVERED = 0.02
@@ -59,7 +59,7 @@ def no_allowance_is_larger_than_a_third_of_the_resolution(run):
 def every_function_is_covered_or_there_is_a_reason(run):
     blunt = {
         each.function: each.resolution
-        for each in coverage(run)
+        for each in run.coverage
         if not each.resolution <= BLUNT.get(each.function, COVERED)
         and not uncovered_reason(each.function)
     }

@@ -111,8 +111,8 @@ def flow(*, setting: str, rng: SeedSequence) -> np.ndarray:  # noqa: ARG001
 
     start = np.zeros(x.size if setting == "fs" else 1)
     at = np.log1p(TIMES)
-    found = solve_ivp(speed, (0, at[-1]), start, "DOP853", at, rtol=1e-11, atol=1e-12)
-    return np.array([np.sum(counts * labels * left(gain)[0] ** 2) for gain in found.y.T])
+    flowed = solve_ivp(speed, (0, at[-1]), start, "DOP853", at, rtol=1e-11, atol=1e-12)
+    return np.array([np.sum(counts * labels * left(gain)[0] ** 2) for gain in flowed.y.T])
 
 
 def matrix_flow(*, rng: SeedSequence) -> np.ndarray:  # noqa: ARG001
@@ -138,8 +138,8 @@ def best_stack(*, depth: int, rng: SeedSequence) -> tuple[float, float]:
             repeats=1,
         ).loss.mean
 
-    found = minimize_scalar(loss, bounds=(0, 2), method="bounded", options={"xatol": 1e-9})
-    return float(found.fun), float(found.x) * depth
+    minimum = minimize_scalar(loss, bounds=(0, 2), method="bounded", options={"xatol": 1e-9})
+    return float(minimum.fun), float(minimum.x) * depth
 
 
 def drawn_losses(*, copies: int, repeats: int, rng: SeedSequence) -> np.ndarray:
@@ -155,8 +155,8 @@ def drawn_losses(*, copies: int, repeats: int, rng: SeedSequence) -> np.ndarray:
         rows = generator.standard_normal((max(SIZES) * copies, x.size))
         for which, size in enumerate(SIZES):
             z = rows[: size * copies]
-            met = np.sum(z * np.linalg.solve((z * x) @ z.T, z), axis=0)
-            losses[0, which, draw] = np.mean(tasks * (x - x**2 * met))
+            covered = np.sum(z * np.linalg.solve((z * x) @ z.T, z), axis=0)
+            losses[0, which, draw] = np.mean(tasks * (x - x**2 * covered))
             tokens = z * np.sqrt(x)
             null = np.eye(x.size) - tokens.T @ np.linalg.solve(tokens @ tokens.T, tokens)
             losses[1, which, draw] = np.mean(tasks * (null**2 @ x))
@@ -172,8 +172,8 @@ def local_exponents(*, beta: float, repeats: int, rng: SeedSequence) -> tuple[fl
         rows = generator.standard_normal((max(FAR), MODES))
         for which, size in enumerate(FAR):
             z, tokens = rows[:size], rows[:size] * np.sqrt(x)
-            met = np.sum(z * np.linalg.solve((z * x) @ z.T, z), axis=0)
-            losses[0, which] += labels @ (1 - x * met)
+            covered = np.sum(z * np.linalg.solve((z * x) @ z.T, z), axis=0)
+            losses[0, which] += labels @ (1 - x * covered)
             # The projection on the tokens is A^T B A with B = tokens tokens^T.
             A = np.linalg.solve(tokens @ tokens.T, tokens)
             spread = np.sum(A * (((tokens * x) @ tokens.T) @ A), axis=0)
@@ -211,8 +211,8 @@ def isotropic_minimum(depth: int) -> tuple[float, float]:
     def loss(step: float) -> float:
         return float(weights @ (1 - step * x) ** (2 * depth))
 
-    found = minimize_scalar(loss, bounds=(0, 1), method="bounded", options={"xatol": 1e-9})
-    return float(found.fun), float(found.x) * depth
+    minimum = minimize_scalar(loss, bounds=(0, 1), method="bounded", options={"xatol": 1e-9})
+    return float(minimum.fun), float(minimum.x) * depth
 
 
 def best_rows(label: str, theory: Later, which: int, best: Later) -> Rows:

@@ -71,18 +71,18 @@ def construction_errors(
 
     errors = {}
     for steps in (1, STEPS):
-        found = forward(tokens, layers[:steps])[:, :, -1]
-        errors[f"every token after {steps} steps"] = deviation(found, descended(RATES[:steps]))
+        labels = forward(tokens, layers[:steps])[:, :, -1]
+        errors[f"every token after {steps} steps"] = deviation(labels, descended(RATES[:steps]))
     mixing = generator.standard_normal((DIM, DIM))
     layer = descent_layer(0.5, **size, preconditioner=mixing)
-    found = apply_layer(tokens, layer)[:, :, -1]
-    errors["a preconditioned step"] = deviation(found, descended((0.5,), preconditioner=mixing))
+    labels = apply_layer(tokens, layer)[:, :, -1]
+    errors["a preconditioned step"] = deviation(labels, descended((0.5,), preconditioner=mixing))
     positions = one_hot_positions(CONTEXT)
     separate = separate_tokens(prompts, positions, first)
     copied = apply_layer(separate, copying_layer(positions, dim=DIM))
-    found = forward(copied, [widen_layer(layer, separate.shape[-1]) for layer in layers])
+    labels = forward(copied, [widen_layer(layer, separate.shape[-1]) for layer in layers])
     errors["copying, then gradient descent"] = deviation(
-        found[:, ::2, : DIM + 1], forward(tokens, layers)
+        labels[:, ::2, : DIM + 1], forward(tokens, layers)
     )
     return errors
 
@@ -99,23 +99,23 @@ def softmax_copying(*, rng: SeedSequence) -> list[float]:
     for sharpness in SHARPNESS:
         copying = copying_layer(positions, dim=DIM, sharpness=sharpness)
         copied = apply_layer(separate, copying, softmax=True)
-        found = apply_layer(copied, widen_layer(layer, separate.shape[-1]))
-        errors.append(deviation(found[:, ::2, : DIM + 1], expected))
+        stepped = apply_layer(copied, widen_layer(layer, separate.shape[-1]))
+        errors.append(deviation(stepped[:, ::2, : DIM + 1], expected))
     return errors
 
 
-def deviation(found: np.ndarray, expected: np.ndarray) -> float:
+def deviation(tokens: np.ndarray, expected: np.ndarray) -> float:
     """Largest deviation over the largest number."""
-    return float(np.max(np.abs(found - expected)) / np.max(np.abs(expected)))
+    return float(np.max(np.abs(tokens - expected)) / np.max(np.abs(expected)))
 
 
 def decay(errors: Sequence[float]) -> float:
     """Decay of softmax copying per sharpness, over the gap between positions."""
-    found, sharpness = np.array(errors), np.array(SHARPNESS)
+    sizes, sharpness = np.array(errors), np.array(SHARPNESS)
     positions = sinusoidal_positions(CONTEXT, PAIRS)
     gap = 1 - float(np.sort(positions @ positions[0])[-2])
-    straight = (found > DECAY[0]) & (found < DECAY[1])
-    return np.polyfit(sharpness[straight], np.log(found[straight]), 1)[0] / gap
+    straight = (sizes > DECAY[0]) & (sizes < DECAY[1])
+    return np.polyfit(sharpness[straight], np.log(sizes[straight]), 1)[0] / gap
 
 
 def rows(_: Effort) -> Rows:

@@ -29,7 +29,7 @@ def mean_traces(
     backend: str = "numpy",
 ) -> np.ndarray:
     """Means of tr H^k/d, k = 0 to ``most``, over each block of contexts: (BLOCKS, most + 1)."""
-    found = []
+    sums = []
     for z in context_blocks(context, dim, input_law, contexts, rng, backend):
         x = to_host(z)
         H = np.swapaxes(x, 1, 2) @ x / context
@@ -37,8 +37,8 @@ def mean_traces(
         while 2 * len(powers) - 2 < most:
             powers.append(powers[-1] @ H)
         halves = [(k // 2, k - k // 2) for k in range(most + 1)]
-        found.append([np.sum(powers[i] * powers[j], axis=(1, 2)) / dim for i, j in halves])
-    traces = np.concatenate(found, axis=1)
+        sums.append([np.sum(powers[i] * powers[j], axis=(1, 2)) / dim for i, j in halves])
+    traces = np.concatenate(sums, axis=1)
     return np.stack([np.mean(part, axis=1) for part in np.array_split(traces, BLOCKS, axis=1)])
 
 

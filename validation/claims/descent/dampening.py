@@ -146,8 +146,8 @@ def draw(
         (quantiles[tasks], colour, "o", None) for tasks, colour in simulated
     ]
     drawn.append((quantiles["uniform"], COLOURS[4], "s", f"uniform, {PUBLISHED_TASKS:,} tasks"))
-    for found, colour, marker, label in drawn:
-        means, errors = np.array([(q.mean, q.standard_error) for q in found]).T
+    for each, colour, marker, label in drawn:
+        means, errors = np.array([(q.mean, q.standard_error) for q in each]).T
         style: dict[str, Any] = {"fmt": marker, "markersize": 4, "capsize": 2}
         law.errorbar(means, QUANTILES, xerr=errors, color=colour, label=label, **style)
     loss.plot(ROLL_OUT_FACTORS, rolled.medians, color=COLOURS[0], label="median")

@@ -11,9 +11,9 @@ Ann. Stat. 29 (2001) 295; documentation.
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from iclimit.asymptotics.descent import divergence_rate, schedule_loss
 from iclimit.asymptotics.spectra import largest_eigenvalue_cdf
@@ -41,7 +41,7 @@ MEANS, SIMULATED = (2, 3), (2, 3, 8, 12, 16, LONG)
 EDGE = 0.05
 
 
-def convergent(rates: Any, dim: int) -> np.ndarray:
+def convergent(rates: ArrayLike, dim: int) -> np.ndarray:
     """Probability that a context converges at a constant rate."""
     return largest_eigenvalue_cdf(2 / np.array(rates), context=round(dim / RATIO), dim=dim)
 
@@ -78,9 +78,9 @@ def compare_threshold(largest: Mapping[int, np.ndarray]) -> Iterator[Comparison]
     runs = [(x - TRACY_WIDOM_MEAN * scale * dim ** (-2 / 3))[None] for dim, x in largest.items()]
     fit = extrapolate_runs(list(largest), runs, order=1)
     edge, error = float(fit.value[0]), float(fit.standard_error[0])
-    theory, found = float(divergence_rate(RATIO)), Estimate(2 / edge, 2 * error / edge**2, 2)
+    theory, estimate = float(divergence_rate(RATIO)), Estimate(2 / edge, 2 * error / edge**2, 2)
     label, degrees = "rate of divergence, d to infinity", fit.error_degrees
-    yield compare(label, theory, found, degrees=degrees, of="divergence_rate")
+    yield compare(label, theory, estimate, degrees=degrees, of="divergence_rate")
     yield compare_p_value("chi-square of its fit in 1/d", fit.p_value)
 
 
@@ -90,9 +90,9 @@ def compare_fractions(
     """Compare fractions of contexts that converge."""
     for rate, theory in zip(RATES, probabilities, strict=True):
         if EDGE < theory < 1 - EDGE:
-            label, found = f"fraction converging at rate {rate:g}, d={dim}", largest < 2 / rate
+            label, converged = f"fraction converging at rate {rate:g}, d={dim}", largest < 2 / rate
             of = "largest_eigenvalue_cdf"
-            yield compare(label, theory, Estimate.of(found), of=of, draws=dim)
+            yield compare(label, theory, Estimate.of(converged), of=of, draws=dim)
 
 
 def describe_rare(losses: ContextLosses) -> str:

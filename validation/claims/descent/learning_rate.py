@@ -49,8 +49,8 @@ def search(
     """Rate of a line search and of the data-based formula on the same tasks."""
     problem = Problem(**SIZES, input_law=input_law, noise_variance=noise_variance, scale=1)
     prompts = draw_prompts(problem, get_backend("numpy"), np.random.default_rng(rng), tasks)
-    found, _ = search_learning_rate(prompts, tolerance=SEARCH_TOLERANCE, normalization="sum")
-    return found, estimate_learning_rate(prompts, normalization="sum").rate.mean
+    searched, _ = search_learning_rate(prompts, tolerance=SEARCH_TOLERANCE, normalization="sum")
+    return searched, estimate_learning_rate(prompts, normalization="sum").rate.mean
 
 
 def setting(law: str, noise: float) -> dict[str, Any]:

@@ -119,11 +119,11 @@ def rows(effort: Effort) -> Rows:
             held_out=10 * held_out(effort),
             batch=effort.pick(tiny=8_000, quick=TRAINING_SET),
         )
-        best, found = call(optimal_preconditioner, **statistics(law)), trained[0]
-        yield mean(f"loss of the optimal step, {name}", best.loss, found.step)
-        own = call(preconditioner_loss, found.matrix, **statistics(law))
-        yield mean(f"loss of descent in the layer, {name}", own, found.descent)
-        yield excess_row(name, found)
+        best, layer = call(optimal_preconditioner, **statistics(law)), trained[0]
+        yield mean(f"loss of the optimal step, {name}", best.loss, layer.step)
+        own = call(preconditioner_loss, layer.matrix, **statistics(law))
+        yield mean(f"loss of descent in the layer, {name}", own, layer.descent)
+        yield excess_row(name, layer)
         for k in range(len(SPECTRUM)):
             label = f"entry {k + 1}, {k + 1} of the preconditioner, {name}"
             yield mean(label, best.matrix[k][k], trained[1][k], draws=law)

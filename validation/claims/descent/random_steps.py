@@ -50,8 +50,8 @@ def random_step(*, number: int, repeats: int, rng: SeedSequence) -> RandomSettin
         "noise_variance": float(generator.uniform(0.0, 2.0)),
     }
     rate = float(optimal_learning_rate(**setting).rate * generator.uniform(*RATES))
-    found = simulate_learning_rate(**setting, contexts=repeats, rng=runs)
-    values = {"loss": (float(learning_rate_loss(rate, **setting)), found.loss(rate))}
+    simulated = simulate_learning_rate(**setting, contexts=repeats, rng=runs)
+    values = {"loss": (float(learning_rate_loss(rate, **setting)), simulated.loss(rate))}
     return RandomSetting(describe(**setting, rate=rate), values)
 
 

@@ -125,13 +125,13 @@ def rows(effort: Effort) -> Rows:
                 yield mean(label, theory, losses["optimal"], of=of, draws=noise)
     yield from rate_rows(traces, max(STEPS), MUCH_NOISE)
     best = call(descent.optimal_schedule, **setting(max(STEPS), MUCH_NOISE))
-    found = call(mean_loss, traces, best.rates, MUCH_NOISE)
+    measured = call(mean_loss, traces, best.rates, MUCH_NOISE)
     label = f"optimal rates, L={max(STEPS)} v={MUCH_NOISE:g}"
-    yield mean(label, best.loss, found, draws="traces")
+    yield mean(label, best.loss, measured, draws="traces")
     for order in (2, 3):
-        theory, found = call(derived_moment, order), traces[:, order]
+        theory, measured = call(derived_moment, order), traces[:, order]
         label, of = f"derived moment of order {order}", "derive_wishart_moment"
-        yield mean(label, theory, found, of=of, draws="traces")
+        yield mean(label, theory, measured, of=of, draws="traces")
     noise = NOISES[1]
     tokens = run(
         token_loss,
@@ -200,10 +200,10 @@ def rate_rows(traces: Later, steps: int, noise: float) -> Rows:
     """The rates that are best on contexts."""
     for name, constant in (("optimal", False), ("constant", True)):
         rates = call(METHODS[name], **setting(steps, noise)).rates
-        found = call(rates_of_contexts, traces, steps, noise, constant)
+        measured = call(rates_of_contexts, traces, steps, noise, constant)
         for k in range(1 if constant else steps):
             label = f"{name} rate {k + 1}, L={steps} v={noise:g}"
-            yield mean(label, rates[k], found[k], draws="traces")
+            yield mean(label, rates[k], measured[k], draws="traces")
 
 
 def rates_of_contexts(

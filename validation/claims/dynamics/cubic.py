@@ -85,14 +85,14 @@ def descent_times(*, rng: SeedSequence) -> tuple[list[float], list, list]:
     levels = losses[0] - np.array(FRACTIONS) * (losses[0] - losses[-1])
     setting: dict[str, Any] = {"model": "cubic", "init_scale": SCALE, "training_set": math.inf}
     growth = float(np.linalg.norm(LAM**2))
-    found = []
+    halved = []
     for rate in RATES:
         steps = int(-1.5 * math.log(SCALE) / (2 * rate * growth))
         run = simulate_gradient_descent(
             problem(4), learning_rate=rate, steps=steps, record=1, rng=rng, **setting
         )
-        found.append(np.interp(-levels, -run.losses[0], run.times))
-    first, second, third = found  # h, h / 2, h / 4: without terms in h and in h^2
+        halved.append(np.interp(-levels, -run.losses[0], run.times))
+    first, second, third = halved  # h, h / 2, h / 4: without terms in h and in h^2
     times = (8 * third - 6 * second + first) / 3
     value, lookup = initial_weights(AttentionModel("cubic", 4, 8), SCALE, rng=rng)
     return times.tolist(), value[:, 0].tolist(), lookup.tolist()

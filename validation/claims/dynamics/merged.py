@@ -111,13 +111,13 @@ def log_scales(*, heads: int, blocks: int, rng: SeedSequence) -> np.ndarray:
     """Means and standard deviations, by blocks, of ln(effective scale / scale): (2, blocks)."""
     lam = SPECTRA["4:3:2:1"]
     direction = lam**2 / np.linalg.norm(lam**2)
-    model, found = AttentionModel("cubic", len(lam), heads * BLOCK), []
+    model, laws = AttentionModel("cubic", len(lam), heads * BLOCK), []
     for seed in rng.spawn(blocks):
         value, lookup = model.random_weights(np.random.default_rng(seed), 1.0)
         growing = value[:, 0] / 2 + np.einsum("hdd,d->h", lookup, direction) / 2
         logs = np.log(np.linalg.norm(growing.reshape(BLOCK, heads), axis=1))
-        found.append((np.mean(logs), np.std(logs, ddof=1)))
-    return np.transpose(found)
+        laws.append((np.mean(logs), np.std(logs, ddof=1)))
+    return np.transpose(laws)
 
 
 def rows(effort: Effort) -> Rows:
@@ -169,18 +169,18 @@ def predictions(spectrum: str, run: dict[str, Any]) -> list[tuple[str, Any, Any]
     more: dict[str, Any] = {"init_scale": scale, **SIZES}
     drops = [merged_curve_drop_time(part, eigenvalues=lam, **more) for part in FRACTIONS]
     times, losses = run["times"][20::4], run["losses"][20::4]
-    found = [
+    comparisons = [
         ("effective_init_scale", [scale], [run["grown"]]),
         ("merged_curve_drop_time", drops, run["crossings"]),
         ("merged_attention_curve", merged_attention_curve(times, eigenvalues=lam, **more), losses),
     ]
     if spectrum == "white":
         white: dict[str, Any] = {"dim": len(lam), "input_variance": lam[0], **more}
-        found += [
+        comparisons += [
             ("merged_drop_time", merged_drop_time(np.array(FRACTIONS), **white), run["crossings"]),
             ("merged_attention_loss", merged_attention_loss(times, **white), losses),
         ]
-    return found
+    return comparisons
 
 
 claim = Claim.of("dynamics-merged", __doc__, rows, figure=False)

@@ -141,14 +141,16 @@ def mixture_descent(
         "backend": backend,
     }
     law = simulate_gradient_descent(problem(fresh_fraction), **same | {"training_set": math.inf})
-    found = law
+    trained = law
     if size < math.inf:
-        found = simulate_gradient_descent(problem(fresh_fraction), **same | {"training_set": size})
+        trained = simulate_gradient_descent(
+            problem(fresh_fraction), **same | {"training_set": size}
+        )
     return {
-        "steps": found.recorded_at,
-        "training": np.mean(found.losses, axis=0),
-        **{name: np.mean(each, axis=0) for name, each in found.measures.items()},
-        "gap": Estimate.of(found.losses[:, -1] - law.losses[:, -1]),
+        "steps": trained.recorded_at,
+        "training": np.mean(trained.losses, axis=0),
+        **{name: np.mean(each, axis=0) for name, each in trained.measures.items()},
+        "gap": Estimate.of(trained.losses[:, -1] - law.losses[:, -1]),
     }
 
 

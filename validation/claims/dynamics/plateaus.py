@@ -55,7 +55,7 @@ def compare_flows(
     drop_times = "separate_attention_staircase.drop_times"
     for (rank, seed), (large, small) in flows.items():
         with np.errstate(invalid="ignore"):  # drops that are not predicted or did not happen
-            predicted, found = (
+            predicted, measured = (
                 np.diff(getattr(small, name)) - np.diff(getattr(large, name))
                 for name in ("predicted", "crossings")
             )
@@ -63,7 +63,7 @@ def compare_flows(
             where = f"rank {rank}, {m} learned, seed {seed}"
             if m % rank:
                 label = f"growth of the wait within a head, {where}"
-                pair, tolerance = (predicted[m - 1], found[m - 1]), wait_tolerance
+                pair, tolerance = (predicted[m - 1], measured[m - 1]), wait_tolerance
             else:
                 label = f"end of the plateau, {where}"
                 pair, tolerance = (small.predicted[m], small.crossings[m]), TIME_TOLERANCE

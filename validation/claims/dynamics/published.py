@@ -55,10 +55,10 @@ def trained_curves(
     result = simulate_gradient_descent(
         problem(dim), repeats=repeats, rng=rng, backend=backend, **training
     )
-    found = [published.summarise(result.recorded_at, losses) for losses in result.losses]
+    summaries = [published.summarise(result.recorded_at, losses) for losses in result.losses]
     kept = np.linspace(0, len(result.recorded_at) - 1, 300).astype(int)
     return CurvesCell(
-        {name: [each[name] for each in found] for name in found[0]},
+        {name: [each[name] for each in summaries] for name in summaries[0]},
         result.recorded_at[kept].tolist(),
         result.losses[:, kept].tolist(),
     )

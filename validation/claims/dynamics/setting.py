@@ -19,11 +19,11 @@ def problem(dim: int, noise_variance: float = 0.0) -> Problem:
 def draw_prediction(
     ax: Axes,
     x: ArrayLike,
-    found: ArrayLike,
+    simulated: ArrayLike,
     theory: ArrayLike,
     colour: str,
     labels: tuple[str | None, str | None] = (None, None),
 ) -> None:
     """Draw a simulated curve as a broad line, and its prediction as a dashed one on top."""
-    ax.plot(x, found, color=colour, linewidth=3, alpha=0.4, label=labels[0])
+    ax.plot(x, simulated, color=colour, linewidth=3, alpha=0.4, label=labels[0])
     ax.plot(x, theory, color=colour, linestyle="--", linewidth=1.2, label=labels[1])

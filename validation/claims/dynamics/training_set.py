@@ -76,21 +76,21 @@ def least_squares_gaps(*, size: int, repeats: int, rng: SeedSequence) -> np.ndar
         loss; loss on fresh sequences minus the least loss; and the squared mean of residual times
         whitened features, whose mean is the sandwich for any size.
     """
-    found = []
+    columns = []
     for seed in rng.spawn(repeats // BLOCK):
         features, label = draw_features(np.random.default_rng(seed), BLOCK, size)
         residual = label - features @ BEST
         second = features.swapaxes(1, 2) @ features
         cross = np.einsum("rpf,rp->rf", features, residual)
         change = np.linalg.solve(second, cross[..., None])[..., 0]
-        found.append(
+        columns.append(
             (
                 -np.mean(np.sum(change * cross, axis=1)),
                 np.mean(np.sum(change**2, axis=1)) * size,
                 np.mean(np.sum(cross**2, axis=1)) / size,
             )
         )
-    return np.transpose(found)
+    return np.transpose(columns)
 
 
 def trained_minus_least_squares(

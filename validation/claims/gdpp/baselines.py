@@ -118,9 +118,9 @@ def rows(effort: Effort) -> Rows:
 def published_row(name: str, law: str) -> Row:
     """A published loss of a baseline."""
     loss = getattr(baselines(law), METHODS[name])
-    found = Estimate(published_table()[name, 0, law], published_error(loss, law), 2)
+    in_print = Estimate(published_table()[name, 0, law], published_error(loss, law), 2)
     options = {"of": f"ridge_baselines.{METHODS[name]}", "degrees": math.inf}
-    return published(f"published {name}, {law}", loss, found, **options)
+    return published(f"published {name}, {law}", loss, in_print, **options)
 
 
 def law_rows(law: str, given: Later) -> Rows:

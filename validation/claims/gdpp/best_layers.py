@@ -43,7 +43,7 @@ def best_layers(*, layers: int, shared: bool, rng: SeedSequence) -> BestLayers:
     """Layers and steps of least mean loss; shared ones have one rate and one gamma."""
     nodes, weights = spectrum(layers, rng)
 
-    def loss(rates: Any, gammas: ArrayLike) -> float:
+    def loss(rates: ArrayLike, gammas: ArrayLike) -> float:
         return float(rule_loss(np.array(rates), np.array(gammas), nodes, weights, 0.0))
 
     def plain(x: np.ndarray) -> float:
@@ -58,8 +58,8 @@ def best_layers(*, layers: int, shared: bool, rng: SeedSequence) -> BestLayers:
     else:
         positive, top = nodes > 0, nodes.max()
         # The search starts from spectra on [lower, 1]; lower only spreads its starts.
-        found = average_minima(layers, nodes[positive] / top, weights[positive], 0.0, 0.01)[0]
-        rates, gammas = np.split(found / top, [layers])
+        minimum = average_minima(layers, nodes[positive] / top, weights[positive], 0.0, 0.01)[0]
+        rates, gammas = np.split(minimum / top, [layers])
     return BestLayers(
         tuple(rates.tolist()),
         tuple(gammas.tolist()),

@@ -70,8 +70,8 @@ def limiting_minima(
 ) -> list[float]:
     """Losses at the local minima over the limiting spectrum, best first."""
     nodes, weights = limiting_spectrum()
-    found = local_minima(nodes, weights, noise_ratio, layers=layers, starts=starts, rng=rng)
-    return [float(sum(weights @ e**2 for e in errors(x, nodes, noise_ratio))) for x in found]
+    minima = local_minima(nodes, weights, noise_ratio, layers=layers, starts=starts, rng=rng)
+    return [float(sum(weights @ e**2 for e in errors(x, nodes, noise_ratio))) for x in minima]
 
 
 def least_loss(degree: int, noise_ratio: float) -> float:

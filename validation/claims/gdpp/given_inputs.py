@@ -116,5 +116,5 @@ def _block(
     mean_variance = np.mean(variance, axis=-1)
     inverse = square + mean_variance * np.sum(e, axis=(1, 2)) / (context * dim)
     oracle, step = mean_loss(v / (e + v)), adjusted(rate)
-    found = [oracle + step, inverse, mean_variance, oracle, step, *ridges]
-    return np.stack(found), controls.T
+    columns = [oracle + step, inverse, mean_variance, oracle, step, *ridges]
+    return np.stack(columns), controls.T

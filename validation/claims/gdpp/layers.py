@@ -62,29 +62,31 @@ def rows(_: Effort) -> Rows:
         for target in reached.TARGETS:
             label = f"layers from {start:g} to an error of {target:g}, {method}"
             options = {"x": ("condition number", start), "family": f"{method}, {target:g}"}
-            found, of = call(counted, errors, target), "steps_needed"
+            measured, of = call(counted, errors, target), "steps_needed"
             whole = predicted(start, target, method)
-            yield exact(label, whole, found, allowance=HALF, of=of, **options)
+            yield exact(label, whole, measured, allowance=HALF, of=of, **options)
     for method in reached.METHODS:
         schedule = gdpp.condition_number_schedule(DEEP, tol=DEEP_EXCESS**2, method=method)
         gammas = tuple(schedule.gammas.tolist())
-        found = call(
+        measured = call(
             first_below, run(reached.image_ends, gammas=gammas, lower=1 / DEEP, upper=1.0)
         )
         label = f"layers from {DEEP:g} to an excess of {DEEP_EXCESS:g}, {method}"
         theory = call(gdpp.steps_needed, DEEP, tol=DEEP_EXCESS, method=method)
-        yield exact(label, theory, found, allowance=HALF)
+        yield exact(label, theory, measured, allowance=HALF)
     for condition, layers in WORST.items():
         best = best_layers(condition)
         rates, gammas = tuple(best.rates.tolist()), tuple(best.gammas.tolist())
-        found = run(reached.largest_error, rates=rates, gammas=gammas, condition_number=condition)
+        measured = run(
+            reached.largest_error, rates=rates, gammas=gammas, condition_number=condition
+        )
         residual = call(
             gdpp.worst_case_residual, best.rates, gammas=best.gammas, condition_number=condition
         )
         label = f"largest error of {layers} layers, condition number {condition:g}"
         of = "optimal_gdpp.loss"
-        yield exact(label, best.loss, found, relative=WORST_ACCURACY, of=of)
-        yield exact(label, residual, found, relative=WORST_ACCURACY)
+        yield exact(label, best.loss, measured, relative=WORST_ACCURACY, of=of)
+        yield exact(label, residual, measured, relative=WORST_ACCURACY)
     for method, factor in FACTORS.items():
         yield from growth_rows(method, factor)
 

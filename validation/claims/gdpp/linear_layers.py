@@ -120,17 +120,19 @@ def typical_ratio(loss: Estimate, other: Estimate) -> Estimate:
     return Estimate(value, float(np.std(medians / others, ddof=1)), groups)
 
 
-def on_plateau(found: Layers, shallower: float) -> bool:
+def on_plateau(tested: Layers, shallower: float) -> bool:
     """Whether a run ended nearer to the best GD++ of one layer less than to that of its own.
 
     Distances are those of logarithms of the loss.
     """
-    return typical(found.losses["trained"]) > math.sqrt(shallower * NULL * found.best.loss)
+    return typical(tested.losses["trained"]) > math.sqrt(shallower * NULL * tested.best.loss)
 
 
-def theory(found: Layers, what: str = "inputs", factor: float = 1.0, steps: bool = False) -> float:
+def theory(
+    tested: Layers, what: str = "inputs", factor: float = 1.0, steps: bool = False
+) -> float:
     """Exact loss of the layers of GD++, or of the steps, on inputs or tasks times a factor."""
-    best = found.best
+    best = tested.best
     rates = best.steps if steps else best.rates
     gammas = [0.0] * len(best.gammas) if steps else best.gammas
     square = factor**2 if what == "inputs" else 1.0
@@ -139,26 +141,28 @@ def theory(found: Layers, what: str = "inputs", factor: float = 1.0, steps: bool
     return NULL * factor**2 * float(loss)
 
 
-def compare_exact(found: Layers, where: str) -> list[Comparison]:
+def compare_exact(tested: Layers, where: str) -> list[Comparison]:
     """Compare losses of GD++ and of gradient descent on tokens with the theory."""
     rows = [
-        compare(f"loss of {kind}, {where}", value, found.losses[kind], of="gdpp_loss", draws=where)
-        for kind, value in (("GD++", theory(found)), ("GD", theory(found, steps=True)))
+        compare(
+            f"loss of {kind}, {where}", value, tested.losses[kind], of="gdpp_loss", draws=where
+        )
+        for kind, value in (("GD++", theory(tested)), ("GD", theory(tested, steps=True)))
     ]
-    for (what, factor), losses in found.shifted.items():
+    for (what, factor), losses in tested.shifted.items():
         # Rare contexts make a fifth of the mean loss for larger inputs: too few for an error bar.
         if what == "tasks" or factor < 1:
-            value = theory(found, what, factor)
+            value = theory(tested, what, factor)
             label = f"loss of GD++, {where}, {what} times {factor:g}"
             rows.append(compare(label, value, losses["GD++"], of="gdpp_loss"))
     return rows
 
 
-def compare_trained(most: float, kind: Kind, found: Layers, where: str) -> list[Comparison]:
+def compare_trained(most: float, kind: Kind, tested: Layers, where: str) -> list[Comparison]:
     """Compare a trained stack with gradient descent and GD++ on the same prompts."""
-    losses = found.losses
-    descent, built = (found.aligned[name].last for name in ("GD", "GD++"))
-    _, *later = found.aligned["GD"].stages.values()
+    losses = tested.losses
+    descent, built = (tested.aligned[name].last for name in ("GD", "GD++"))
+    _, *later = tested.aligned["GD"].stages.values()
     nearest = min(each.prediction_distance.mean for each in later)
     gain = typical_ratio(losses["trained"], losses["GD"])
     distance, slope = descent.prediction_distance.mean, descent.gradient_distance.mean
@@ -173,7 +177,7 @@ def compare_trained(most: float, kind: Kind, found: Layers, where: str) -> list[
         "least distance from GD during training over the last": (1.0, nearest / distance),
     }
     if kind[0] <= EXACT:
-        for (what, factor), each in found.shifted.items():
+        for (what, factor), each in tested.shifted.items():
             label = f"trained over gradient descent, {what} times {factor:g}, typical loss"
             bounds[label] = 1.0, typical_ratio(each["trained"], each["GD"])
     rows = [
@@ -189,7 +193,7 @@ def compare_trained(most: float, kind: Kind, found: Layers, where: str) -> list[
             label = f"layer with weight {weight:g} of the construction over the trained, {where}"
             mixed = ratio(losses[f"interpolated {weight:g}"], losses["trained"])
             rows.append(compare(label, 1.0, mixed, upper_bound=True))
-        ours, theirs, steps = found.rolled[:, -1]
+        ours, theirs, steps = tested.rolled[:, -1]
         label = f"median error after {REPETITIONS} repetitions"
         rows += [
             compare(f"{label}, trained over GD++, {where}", 1.0, ours / theirs, allowance=ROLLED),
@@ -256,8 +260,8 @@ def draw(figure: Figure, layers: Mapping[Kind, Sequence[Layers]]) -> None:
         shifted.plot(grid, [theory(first, what, x) for x in grid], color=colour)
         descent = [theory(first, what, x, steps=True) for x in grid]
         shifted.plot(grid, descent, "--", color=colour, linewidth=1)
-        found = [first.shifted[what, factor]["trained"] for factor in SCALES[what]]
-        draw_estimates(shifted, SCALES[what], found, colour, label=f"{what} scaled")
+        measured = [first.shifted[what, factor]["trained"] for factor in SCALES[what]]
+        draw_estimates(shifted, SCALES[what], measured, colour, label=f"{what} scaled")
     title = "GD++; dashes: GD"
     finish(shifted, "factor", "loss", log="xy", legend="", title=title)
     empty.remove()

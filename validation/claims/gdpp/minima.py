@@ -46,16 +46,16 @@ def local_minima(
         return np.concatenate([roots * each for each in errors(parameters, nodes, noise)])
 
     lower, upper = np.log(np.repeat([RATES, GAMMAS], [layers, layers - 1], axis=0)).T
-    found = []
+    ends = []
     for _ in range(starts):
         start = np.exp(generator.uniform(lower, upper))
         end = least_squares(residuals, start, method="lm", xtol=1e-14, ftol=1e-14, gtol=1e-14)
         if np.max(np.abs(end.grad)) < CONVERGED * end.cost < CONVERGED / 2:
-            found.append(end)
-    found.sort(key=lambda end: end.cost)
+            ends.append(end)
+    ends.sort(key=lambda end: end.cost)
     distinct = [
         end
-        for number, end in enumerate(found)
-        if number == 0 or end.cost > found[number - 1].cost * (1 + SAME)
+        for number, end in enumerate(ends)
+        if number == 0 or end.cost > ends[number - 1].cost * (1 + SAME)
     ]
     return [end.x for end in distinct]

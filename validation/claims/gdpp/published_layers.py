@@ -119,13 +119,13 @@ def compare_published() -> Iterator[Comparison]:
         yield compare(label, 1.0, ratio, upper_bound=True)
 
 
-def compare_curve(what: str, found: Curve, theory: Curve, of: str) -> list[Comparison]:
+def compare_curve(what: str, losses: Curve, theory: Curve, of: str) -> list[Comparison]:
     """Compare published losses with the theory, one context length after the other.
 
     The size of the published test sets is not stated.  So the relative error of a loss is the
     scatter of the ratios of all lengths about their own mean.
     """
-    ratios = Estimate.of([found[context] / theory[context] for context in found])
+    ratios = Estimate.of([losses[context] / theory[context] for context in losses])
     scatter = float(np.std(ratios.samples, ddof=1))
     return [
         compare(
@@ -134,7 +134,7 @@ def compare_curve(what: str, found: Curve, theory: Curve, of: str) -> list[Compa
             Estimate(loss, theory[context] * scatter, ratios.repeats),
             of=of,
         )
-        for context, loss in found.items()
+        for context, loss in losses.items()
     ]
 
 
@@ -160,9 +160,9 @@ def draw(figure: Figure) -> None:
         (one, step_theory, "o", COLOURS[0], "1 layer, Figure 8"),
         (two, layer_theory, "s", COLOURS[1], "2 layers, Figure 8"),
     )
-    for found, theory, marker, colour, label in drawn:
-        values = [loss / theory[context] for context, loss in found.items()]
-        ratios.plot(list(found), values, marker, color=colour, markersize=4, label=label)
+    for shown, theory, marker, colour, label in drawn:
+        values = [loss / theory[context] for context, loss in shown.items()]
+        ratios.plot(list(shown), values, marker, color=colour, markersize=4, label=label)
     ratios.axhline(1, color="0.4")
     ratios.axvline(TRAINED + 2, color="0.7", linestyle=":")
     finish(ratios, "context length $N$", "published / theory", legend="")

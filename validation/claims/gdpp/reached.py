@@ -36,10 +36,10 @@ def reached_layers(
     largest over the eigendirections of |prediction - <w, x>| / (|w| |x|), from tokens.
     """
     generator = np.random.default_rng(rng)
-    left = np.linalg.qr(generator.standard_normal((2 * DENSE, DENSE)))[0]
+    basis = np.linalg.qr(generator.standard_normal((2 * DENSE, DENSE)))[0]
     right = np.linalg.qr(generator.standard_normal((DENSE, DENSE)))[0]
     roots = np.geomspace(1 / condition_number, 1, DENSE) ** 0.5
-    x = math.sqrt(2 * DENSE) * (left * roots) @ right.T
+    x = math.sqrt(2 * DENSE) * (basis * roots) @ right.T
     # For w along an eigendirection the worst query is along it too.
     labels = x @ right
     prompts = Prompts(np.broadcast_to(x, (DENSE, *x.shape)), labels.T, right.T, np.ones(DENSE))

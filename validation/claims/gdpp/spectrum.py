@@ -83,8 +83,8 @@ def rows(effort: Effort) -> Rows:
             for end, place in (("least", 0), ("largest", -1)):
                 label = f"{end} eigenvalue of a context after {layer} layers, {method}"
                 ordered = call(np.sort, theory[layer])[place]
-                found, of = spectra[1][layer, place], "eigenvalues_after"
-                yield exact(label, ordered, found, relative=ROUNDING, of=of)
+                largest, of = spectra[1][layer, place], "eigenvalues_after"
+                yield exact(label, ordered, largest, relative=ROUNDING, of=of)
         for start in STARTS:
             schedule = tuple(schedule_of(method, start).gammas.tolist())
             images = {
@@ -126,7 +126,7 @@ def compare_images(
         ]
         if upper == 1:
             total = least + largest
-            found = {
+            measured = {
                 "condition_number": largest / least,
                 "excess": largest / least - 1,
                 "top": largest,
@@ -135,7 +135,7 @@ def compare_images(
             }
             rows += [
                 ("condition_number_schedule", field, schedule, values)
-                for field, values in found.items()
+                for field, values in measured.items()
             ]
         for function, field, predicted, values in rows:
             theory, kept = getattr(predicted, field), slice(None)

@@ -44,9 +44,9 @@ def recursion_errors(*, noise_law: str, layers: int, rng: SeedSequence) -> dict[
     ).model
     prompts = draw_prompts(problem, get_backend("numpy"), np.random.default_rng(test_seed), 200)
 
-    def error(found: Any, model: Any) -> float:
+    def error(weights: Any, model: Any) -> float:
         exact = prediction(regression_tokens(prompts), model.layers)
-        ours = np.sum(found.weights[-1] * prompts.query, axis=-1)
+        ours = np.sum(weights.weights[-1] * prompts.query, axis=-1)
         return float(np.max(np.abs(ours - exact)) / np.max(np.abs(exact)))
 
     return {

@@ -54,7 +54,7 @@ def softmax_runs(
     *, layers: int, context: int, width: int, rng: SeedSequence, **training: Any
 ) -> list[Estimate]:
     """Half the squared error on fresh prompts of each training that did not fail."""
-    found = train_repeats(
+    trained = train_repeats(
         AttentionNetwork(DIM, layers=layers, width=width, init_scale=INIT_SCALE),
         Problem(dim=DIM, context=context, input_law="uniform", scale=1),
         learning_rate=LEARNING_RATE,
@@ -62,7 +62,7 @@ def softmax_runs(
         rng=rng,
         **training,
     )
-    good = [run for run, bad in zip(found.runs, found.failed, strict=True) if run and not bad]
+    good = [run for run, bad in zip(trained.runs, trained.failed, strict=True) if run and not bad]
     return [run.held_out.scaled(0.5) for run in good]
 
 

@@ -62,7 +62,7 @@ def sampled_resolvents(
     """Resolvent at q, resolvent alignment and effective ridge of samples, shape (3, count)."""
     generator, q, tasks = np.random.default_rng(rng), (1 + RHO) / alpha, round(kappa * dim)
     task, test = (np.repeat(values, dim // 2) for values in (TASK, TEST))
-    found = []
+    draws = []
     for _ in range(count):
         sample = generator.standard_normal((tasks, dim)) * np.sqrt(task)
         eigenvalues, vectors = np.linalg.eigh(sample.T @ sample / tasks)
@@ -73,8 +73,8 @@ def sampled_resolvents(
 
         xi = brentq(excess, 1e-9, 1e3, xtol=1e-13) if effective(tau, ridge) else 0.0
         aligned = np.mean(test @ vectors**2 / (shift + xi))
-        found.append((np.mean(1 / shift), aligned, xi))
-    return np.array(found).T
+        draws.append((np.mean(1 / shift), aligned, xi))
+    return np.array(draws).T
 
 
 def effective(tau: float, ridge: float) -> bool:
@@ -101,13 +101,13 @@ def expected(point: dict[str, float], steps: tuple[Any, Any]) -> dict[str, float
     inflation = 1 - (1 - q * M) / kappa
     xi = real_roots(steps[1], "xi", **{"tau": tau, "q": q, "kappa": kappa, "lambda": ridge})
     aligned = resolvent_alignment(**point, rho=RHO, spectrum=SPECTRUM)
-    found = {
+    values = {
         "derive_resolvent": M[(inflation > 0) & (inflation < 1)],
         "resolvent_alignment": aligned,
     }
     if effective(tau, ridge):
-        found["derive_effective_ridge"] = xi[(xi > 0) & ((1 - tau) * xi + tau * ridge > 0)]
-    return {name: float(np.squeeze(value)) for name, value in found.items()}
+        values["derive_effective_ridge"] = xi[(xi > 0) & ((1 - tau) * xi + tau * ridge > 0)]
+    return {name: float(np.squeeze(value)) for name, value in values.items()}
 
 
 def traces() -> tuple[JointSpectrum, dict[str, float]]:

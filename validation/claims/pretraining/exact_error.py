@@ -60,11 +60,11 @@ def risk_pair(*, prompts: int, rng: SeedSequence) -> dict[str, tuple[float, Esti
         "structured": (structured.icl, gamma, correlated, sigma),
         "best": (best.error, best.gamma, drawn, None),
     }
-    found = {}
+    pairs = {}
     for name, (theory, matrix, truth, covariance) in cases.items():
         law = Problem(DIM, CONTEXT, noise_variance=RHO, input_covariance=covariance)
-        found[name] = theory, monte_carlo(matrix, law, truth, generator)
-    return found | options_pair(gamma, task_set, (C, sigma), prompts // 4, generator)
+        pairs[name] = theory, monte_carlo(matrix, law, truth, generator)
+    return pairs | options_pair(gamma, task_set, (C, sigma), prompts // 4, generator)
 
 
 def options_pair(

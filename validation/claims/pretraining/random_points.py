@@ -53,9 +53,9 @@ def random_point(*, number: int, repeats: int, rng: SeedSequence) -> RandomSetti
     """Simulated and predicted errors at a setting that is drawn."""
     where, runs, sets = rng.spawn(3)
     setting = drawn_setting(np.random.default_rng(where))
-    found = simulate_errors(**setting, repeats=repeats, rng=runs)
+    simulated = simulate_errors(**setting, repeats=repeats, rng=runs)
     theory = with_uncertainty(finite_size_errors(**setting, draws=TASK_SETS, rng=sets))
-    values = {"ICL": (theory.icl, found.icl), "IDG": (theory.idg, found.idg)}
+    values = {"ICL": (theory.icl, simulated.icl), "IDG": (theory.idg, simulated.idg)}
     return RandomSetting(describe(**setting), values)
 
 

@@ -67,18 +67,18 @@ def spread(values: tuple[float, ...], dim: int) -> np.ndarray:
 
 def direction_errors(*, dim: int, count: int, rng: SeedSequence) -> np.ndarray:
     """Errors of trained models on all tests, (tests, count)."""
-    there, context = get_backend("numpy"), round(ALPHA * dim)
+    backend, context = get_backend("numpy"), round(ALPHA * dim)
     law = SummaryLaw(
-        there, Problem(dim, context, noise_variance=RHO, task_covariance=spread(TASK, dim))
+        backend, Problem(dim, context, noise_variance=RHO, task_covariance=spread(TASK, dim))
     )
     moments = [
         fresh_task_moments(
-            there, dim, context, RHO, "gaussian", covariance=np.diag(spread(test, dim))
+            backend, dim, context, RHO, "gaussian", covariance=np.diag(spread(test, dim))
         )
         for test in TESTS.values()
     ]
     errors = []
-    for generator in there.generators(rng, count):
+    for generator in backend.generators(rng, count):
         gamma = solve_ridge(*law.draw(generator, round(TAU * dim**2), None), RIDGE).gamma
         errors.append([float(exact_error(gamma, each)) for each in moments])
     return np.array(errors).T

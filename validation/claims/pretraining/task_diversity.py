@@ -64,14 +64,14 @@ def rows(effort: Effort) -> Rows:
         )
         label = f"dMMSE IDG is the noise, d={DIM} k={tasks} alpha={alpha:g}"
         yield mean(label, RHO, dmmse.idg, relative=0.01)
-        found = call(differences, here)
+        changes = call(differences, here)
         spectrum = call(pretraining.JointSpectrum.of_matrices, np.ones(1))
         gap, slope = (
             call(pretraining.task_gap, **vars(here)),
             call(pretraining.diversity_slope, **vars(here), spectrum=spectrum),
         )
-        yield exact(f"gap of the errors, {here}", gap, found[0], relative=ACCURACY)
-        yield exact(f"slope of ICL in kappa, {here}", slope, found[1], relative=ACCURACY)
+        yield exact(f"gap of the errors, {here}", gap, changes[0], relative=ACCURACY)
+        yield exact(f"slope of ICL in kappa, {here}", slope, changes[1], relative=ACCURACY)
         drawn["predicted"][key], drawn["ours"][key], drawn["dmmse"][key] = predicted, ours, dmmse
     for alpha, tasks in product(ALPHAS, effort.pick(tiny=(), quick=BETWEEN)):
         drawn["predicted"][alpha, tasks] = point(alpha, tasks).predicted(DIM, LINE_SETS)

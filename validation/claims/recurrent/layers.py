@@ -68,23 +68,23 @@ def rows(effort: Effort) -> Rows:
     size: dict[str, Any] = {"dim": DIM, "context": CONTEXT, "rho": RHO}
     more = {"contexts": effort(CONTEXTS)}
     for name, (rule, layer) in LAYERS.items():
-        found = run(simulate_recurrent, **size, **layer, **more).means
+        simulated = run(simulate_recurrent, **size, **layer, **more).means
         errors = call(recurrent_errors, rule, **size, **layer).error
         for position in POSITIONS:
             where = f"{name}, position {position}"
             yield mean(
                 where,
                 errors[position],
-                found[position],
+                simulated[position],
                 draws=name,
                 x=("context", position),
                 family=name,
             )
-    found = run(simulate_recurrent, **size, **more, step_sizes=best_steps()).means
+    simulated = run(simulate_recurrent, **size, **more, step_sizes=best_steps()).means
     best = call(recurrent_errors, "delta", **size)
     for position in POSITIONS:
         label = f"best steps, position {position}"
-        yield mean(label, best.error[position], found[position], draws="best")
+        yield mean(label, best.error[position], simulated[position], draws="best")
     constant = {"rho": RHO, "step_size": STEP, "dim": DIM}
     plain = run(simulate_recurrent, **size, **more, step_sizes=STEP).means
     tracked = run(simulate_recurrent, **size, **more, **TRACKING, gate_first=False).means

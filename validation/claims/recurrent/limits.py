@@ -97,22 +97,22 @@ def rows(effort: Effort) -> Rows:
     yield extrapolated({"best steps": best}, runs(scheduled), draws="steps")
     for drift, step in zip((0.0, DRIFT), STEPS, strict=True):
         theory = call(recurrent.constant_delta_step, **at, drift=drift).error
-        found = runs(last, step_sizes=step, drift=drift, forgetting=drift)
+        simulated = runs(last, step_sizes=step, drift=drift, forgetting=drift)
         yield extrapolated(
-            {f"best constant step, drift {drift:g}": theory}, found, draws=f"step {drift}"
+            {f"best constant step, drift {drift:g}": theory}, simulated, draws=f"step {drift}"
         )
 
     endless = {"drift": FAST, "rho": RHO}
     tracking = call(recurrent.optimal_tracking, **endless).error
-    found = runs(last, alpha=LONG, drift=FAST, forgetting=FAST, step_sizes=TRACKING_STEP)
-    yield extrapolated({"best gated delta rule": tracking}, found, draws="tracking")
+    simulated = runs(last, alpha=LONG, drift=FAST, forgetting=FAST, step_sizes=TRACKING_STEP)
+    yield extrapolated({"best gated delta rule": tracking}, simulated, draws="tracking")
     layer = {"forgetting": FORGETTING, "step_size": STEP}
     tracking = call(recurrent.tracking_error, **endless, **layer)
-    found = runs(last, alpha=LONG, drift=FAST, forgetting=FORGETTING, step_sizes=STEP)
-    yield extrapolated({"gated delta rule": tracking}, found, draws="gate")
+    simulated = runs(last, alpha=LONG, drift=FAST, forgetting=FORGETTING, step_sizes=STEP)
+    yield extrapolated({"gated delta rule": tracking}, simulated, draws="gate")
 
     gate: dict[str, Any] = {"forgetting": FORGETTING, "drift": DRIFT}
-    found = runs(gated, times=3, alpha=ALPHA, **gate)
+    simulated = runs(gated, times=3, alpha=ALPHA, **gate)
     # Both numbers are functions of the same ratio, so that they are extrapolated one by one.
     for number, (name, function) in enumerate(
         (
@@ -121,11 +121,11 @@ def rows(effort: Effort) -> Rows:
         )
     ):
         theory = call(function, **at, **gate)
-        samples = {dim: each[number] for dim, each in found.items()}
+        samples = {dim: each[number] for dim, each in simulated.items()}
         yield extrapolated({name: theory}, samples, draws="gated")
-    found = runs(gated, alpha=LONG, forgetting=BEST_FORGETTING, drift=FAST)
+    simulated = runs(gated, alpha=LONG, forgetting=BEST_FORGETTING, drift=FAST)
     theory = call(recurrent.optimal_forgetting, rho=RHO, drift=FAST).error
-    errors = {dim: each[0] for dim, each in found.items()}
+    errors = {dim: each[0] for dim, each in simulated.items()}
     yield extrapolated({"best gate": theory}, errors, draws="best gate")
     for name, (penalty, rate) in REGRESSIONS.items():
         memory: dict[str, Any] = {"penalty": penalty, "forgetting": rate}
@@ -134,9 +134,9 @@ def rows(effort: Effort) -> Rows:
             if name == "best"
             else call(recurrent.forgetting_error, **at, **memory, drift=DRIFT)
         )
-        found = runs(regressed, drift=DRIFT, **memory)
+        simulated = runs(regressed, drift=DRIFT, **memory)
         yield extrapolated(
-            {f"regression, {name} memory": theory}, found, draws=f"regression {name}"
+            {f"regression, {name} memory": theory}, simulated, draws=f"regression {name}"
         )
 
 

@@ -154,15 +154,15 @@ def rows(effort: Effort) -> Rows:
         )
         largest = max(counts)
         theory = call(with_uncertainty, run(predicted, dim=largest, **setting, **sets))
-        found, label = call(samples_of, runs[largest]), f"d={largest}, {kind}"
-        yield from both_errors(label, theory, found, of="finite_size_errors", draws=kind)
+        simulated, label = call(samples_of, runs[largest]), f"d={largest}, {kind}"
+        yield from both_errors(label, theory, simulated, of="finite_size_errors", draws=kind)
     drifting = {"dim": DRIFTING_DIM, "drift": DRIFT}
-    found = call(samples_of, run(pretrained, **drifting, repeats=effort(DRIFTING_REPEATS)))
+    simulated = call(samples_of, run(pretrained, **drifting, repeats=effort(DRIFTING_REPEATS)))
     theory, label = (
         call(with_uncertainty, run(predicted, **drifting, **sets)),
         f"d={DRIFTING_DIM} and drift",
     )
-    yield from both_errors(label, theory, found, of="finite_size_errors", draws="drift")
+    yield from both_errors(label, theory, simulated, of="finite_size_errors", draws="drift")
 
 
 claim = Claim.of("recurrent-pretraining", __doc__, rows, figure=False)

@@ -52,13 +52,13 @@ def rows(effort: Effort) -> Rows:
         correlation = math.exp(-1 / length) if length else 0.0
         continued = row["curve_name"] == "corr_query"
         count, spread = int(row["num_runs"]), float(row["best_fresh_test_loss_std"])
-        found = Estimate(float(row["best_fresh_test_loss"]), spread / math.sqrt(count), count)
+        printed = Estimate(float(row["best_fresh_test_loss"]), spread / math.sqrt(count), count)
         if not length and row["curve_name"] != "corr0":
             continue  # the same runs, or the same law
         theory = predicted(context, correlation, draws, continued)
         name = f"{context} tokens, correlation length {length:g}"
         name = f"correlated query, {name}" if continued else name
-        yield mean(f"ICL, {name}", theory, found, of="finite_size_errors.icl", draws=SEEDS)
+        yield mean(f"ICL, {name}", theory, printed, of="finite_size_errors.icl", draws=SEEDS)
         if continued and length in OWN_LENGTHS:
             setting = {"context": context, "correlation": correlation, "correlated_query": True}
             own_theory = call(
@@ -78,8 +78,8 @@ def predicted(context: int, correlation: float, draws: int, correlated_query: bo
     given: dict[str, Any] = {"context": context, "correlation": correlation, "draws": draws}
     given["correlated_query"] = correlated_query
     errors = run(finite_size_errors, **SIZES, **given)
-    left = gated_context(np.ones(context), dim=DIM, rho=RHO, correlation=correlation)
-    plain = {"context": round(DIM * left.alpha), "draws": draws, "approach": "moments"}
+    gated = gated_context(np.ones(context), dim=DIM, rho=RHO, correlation=correlation)
+    plain = {"context": round(DIM * gated.alpha), "draws": draws, "approach": "moments"}
     laws = [
         run(finite_size_errors, **SIZES, **plain, task_law=law) for law in ("gaussian", "sphere")
     ]

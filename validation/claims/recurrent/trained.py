@@ -54,9 +54,9 @@ def trained_layers(
         problem = replace(problem, input_covariance=EIGENVALUES)
     layer = RecurrentLayer(DIM, **LAYERS[name])
     settings: dict[str, Any] = {"optimizer": "lbfgs", "batch": prompts, "repeats": repeats}
-    found = train_repeats(layer, problem, rng=rng, **settings)
-    pairs = zip(found.runs, found.failed, strict=True)
-    return found.failures, [(r.weights, r.held_out) for r, bad in pairs if r and not bad]
+    trained = train_repeats(layer, problem, rng=rng, **settings)
+    pairs = zip(trained.runs, trained.failed, strict=True)
+    return trained.failures, [(r.weights, r.held_out) for r, bad in pairs if r and not bad]
 
 
 def loss(name: str, weights: dict[str, Any]) -> float:
@@ -112,9 +112,9 @@ def rows(effort: Effort) -> Rows:
     """The excess over the least loss, and held-out losses, of all layers."""
     prompts = effort.pick(tiny=PROMPTS // 4, quick=PROMPTS)
     for name in LAYERS:
-        found = run(trained_layers, name=name, repeats=REPEATS, prompts=prompts)
-        yield exact(f"failed seeds, {name}", 0.0, found[0])
-        result = call(pooled, name, found[1], call(least_loss, name))
+        trained = run(trained_layers, name=name, repeats=REPEATS, prompts=prompts)
+        yield exact(f"failed seeds, {name}", 0.0, trained[0])
+        result = call(pooled, name, trained[1], call(least_loss, name))
         label = f"largest loss over the least, {name}"
         of, excess = "recurrent_errors", allowed_excess(name, prompts)
         yield exact(label, 1.0, result[0], relative=excess, of=of)

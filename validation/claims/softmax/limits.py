@@ -74,7 +74,7 @@ def matrix_loss(
     *, dim: int, contexts: int, rng: SeedSequence, value: float, key_query: Table
 ) -> Estimate:
     """Loss of a head with a matrix of keys and queries, over the dimension."""
-    found = head_loss(
+    simulated = head_loss(
         inverse_temperatures=(1.0,),
         values=(value,),
         key_query=key_query,
@@ -83,7 +83,7 @@ def matrix_loss(
         rng=rng,
         **matrix_setting(dim),
     )
-    return Estimate.of(found.samples / dim)
+    return Estimate.of(simulated.samples / dim)
 
 
 def head_losses(

@@ -31,15 +31,15 @@ def rotated_eigenvalues(
     """Ascending eigenvalues of A + U B U^T or of the root of A times U B U^T times it."""
     generator = np.random.default_rng(rng)
     a, b = (spectrum(each).quantiles(dim) for each in (first, second))
-    found = np.empty((count, dim))
-    for row in found:
+    eigenvalues = np.empty((count, dim))
+    for row in eigenvalues:
         U = np.linalg.qr(generator.standard_normal((dim, dim)))[0]
         rotated = (U * b) @ U.T
         together = (
             rotated + np.diag(a) if operation == "sum" else np.sqrt(np.outer(a, a)) * rotated
         )
         row[:] = np.linalg.eigvalsh(together)
-    return found
+    return eigenvalues
 
 
 def product_eta(first: SpectralMeasure, second: SpectralMeasure, gamma: float) -> float:

@@ -82,15 +82,15 @@ def all_statistics(law: SpectralMeasure, points: Sequence[float]) -> dict[int, S
     """
     linear = linear_statistics(law, points)
     ends, shifts = np.ravel(law.support), edge_shifts(law)
-    found, edge = {}, f"{type(law).__name__}.support"
+    statistics, edge = {}, f"{type(law).__name__}.support"
     for dim in SIZES:
         ranks = (0, dim // 2 - 1, dim // 2, dim - 1)
         limits = ends + shifts * dim ** (-2 / 3)
-        found[dim] = linear | {
+        statistics[dim] = linear | {
             f"edge at {end:.3f}": (itemgetter((slice(None), rank)), float(limit), edge)
             for end, rank, limit in zip(ends, ranks, limits, strict=True)
         }
-    return found
+    return statistics
 
 
 def eigenvalue_runs(

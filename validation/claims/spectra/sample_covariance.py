@@ -97,11 +97,11 @@ def sample_eigenvalues(
     """Ascending eigenvalues of sample covariances, (count, d)."""
     generator = np.random.default_rng(rng)
     roots = np.sqrt(spectra.spectrum(covariance).quantiles(dim))
-    found = np.empty((count, dim))
-    for row in found:
+    samples = np.empty((count, dim))
+    for row in samples:
         z = generator.standard_normal((round(dim / ratio), dim)) * roots
         row[:] = np.linalg.eigvalsh(z.T @ z / len(z))
-    return found
+    return samples
 
 
 def unit_trace(eigenvalues: np.ndarray) -> np.ndarray:
@@ -126,12 +126,12 @@ def rows(effort: Effort) -> Rows:
     for ends in pairwise(SHARES):
         label = "share between {:g} and {:g}".format(*ends)
         share = call(integrated_density, *ends, **options)
-        found = call(share_between, few, *ends)
-        yield mean(f"{label}, d={dim}", share, found, of="wishart_density", draws="few")
+        measured = call(share_between, few, *ends)
+        yield mean(f"{label}, d={dim}", share, measured, of="wishart_density", draws="few")
     for powers in POWERS:
         label = f"mean product of traces of powers {', '.join(map(str, powers))}, d={dim}"
-        found = call(trace_products, few, powers, **options)
-        yield mean(label, call(spectra.wishart_moment, powers, **options), found, draws="few")
+        measured = call(trace_products, few, powers, **options)
+        yield mean(label, call(spectra.wishart_moment, powers, **options), measured, draws="few")
 
 
 def integrated_density(lower: float, upper: float, *, context: int, dim: int) -> float:

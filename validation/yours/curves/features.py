@@ -187,9 +187,9 @@ def find_features(
         early = int(np.searchsorted(steps, BEFORE * min(first, steps[-1]), side="right"))
         early = max(1, early)
         initial = float(np.mean(losses[:early]))
-    unsure = record_noise(losses[:early]) if noise and early > FEWEST else noise
+    doubt = record_noise(losses[:early]) if noise and early > FEWEST else noise
     falls = bool(np.all(np.diff(losses[:early]) <= 0))
-    if falls or abs(initial - losses[0]) >= TYPICAL * unsure:  # not noise but the drop
+    if falls or abs(initial - losses[0]) >= TYPICAL * doubt:  # not noise but the drop
         initial, early = float(losses[0]), 1
     scaled = middles * initial / levels[0]
     half_drops = np.array([crossing_step(steps, smooth, level) for level in scaled])
@@ -219,17 +219,17 @@ def find_features(
     )
 
 
-def growth_rate(steps: np.ndarray, losses: np.ndarray, unsure: float) -> float:
+def growth_rate(steps: np.ndarray, losses: np.ndarray, doubt: float) -> float:
     """Rate at which the part of the drop that has happened grows at first; NaN if not known.
 
-    ``unsure`` is what the initial weights and the noise change in the loss.
+    ``doubt`` is what the initial weights and the noise change in the loss.
     """
     gone = losses[0] - losses
     total = float(gone.max())
     begin, end = FIRST_GROWTH
     if total <= 0:
         return float("nan")
-    begin = max(begin, 10 * unsure / total)
+    begin = max(begin, 10 * doubt / total)
     inside = slice(*(first_below(losses, losses[0] - part * total) for part in (begin, end)))
     if begin > end / 3 or len(steps[inside]) < FEWEST or np.any(gone[inside] <= 0):
         return float("nan")

@@ -161,11 +161,11 @@ def fit_curve(
     model, x, known = search(np.zeros(len(every)))
     if _misfit(model, x) > MISFIT:
         # Drops that are taken for others hold a search at a wrong place.
-        found = [(model, x, known)]
+        searches = [(model, x, known)]
         for move in np.kron(FAR, np.eye(len(every))):
             with suppress(ValueError):  # there is nothing to compare, or no theory
-                found.append(search(move))
-        model, x, known = min(found, key=lambda each: _misfit(*each[:2]))
+                searches.append(search(move))
+        model, x, known = min(searches, key=lambda each: _misfit(*each[:2]))
     values = {name: _stated(name, setting) for name in every}
     starts = {name: (value, value, False) for name, value in values.items()}
     parameters, profiles = profiled(model.residuals, x, known, bounds, starts)

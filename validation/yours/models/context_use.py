@@ -132,8 +132,8 @@ def context_use(
     # A function that is 1 at one knot, 0 at the others and linear between them, for each.
     hats = [np.vecdot(np.interp(values, knots, hat), loads) for hat in np.eye(len(knots))]
     columns = np.stack(hats, axis=1)
-    found = _estimates(model, columns)
-    left = ratio((model - columns @ [each.mean for each in found]) ** 2, model**2)
+    fitted = _estimates(model, columns)
+    unexplained = ratio((model - columns @ [each.mean for each in fitted]) ** 2, model**2)
     count, of_pairs, number = examples.pairs, tuple[Estimate, ...](), 0.0
     if len(model) >= FEWEST * count:
         of_pairs = _estimates(model, examples.products / count)
@@ -144,8 +144,8 @@ def context_use(
     penalties = [each.parameters["penalty"] for each in fits if each.family == "ridge"]
     return ContextUse(
         knots,
-        found,
-        Estimate(1 - left.mean, left.standard_error, left.repeats),
+        fitted,
+        Estimate(1 - unexplained.mean, unexplained.standard_error, unexplained.repeats),
         of_pairs,
         number,
         best_factor(model, np.mean(examples.products, axis=1)),

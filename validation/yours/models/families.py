@@ -120,10 +120,10 @@ def flow_filter(h: np.ndarray, _: int, time: float) -> np.ndarray:
 
 def gdpp_filter(h: np.ndarray, _: int, layers: int, rate: float, gamma: float) -> np.ndarray:
     """Filter of layers of GD++ with one rate and gamma."""
-    left, moved = np.ones_like(h), h
+    residual, moved = np.ones_like(h), h
     for _layer in range(layers):
-        left, moved = left * (1 - rate * moved), moved * (1 - gamma * moved) ** 2
-    return _divided(1 - left, h, layers * rate)
+        residual, moved = residual * (1 - rate * moved), moved * (1 - gamma * moved) ** 2
+    return _divided(1 - residual, h, layers * rate)
 
 
 def _divided(part: np.ndarray, h: np.ndarray, limit: float) -> np.ndarray:

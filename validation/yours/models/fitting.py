@@ -97,8 +97,8 @@ def fit_size(problem: Problem, count: int) -> int:
 def finite_answers(family: Family, examples: Examples, values: Mapping[str, float]) -> np.ndarray:
     """Answers of a member of a family, where it overflows with a finite size."""
     with np.errstate(all="ignore"):
-        found = family.answer(examples, **values)
-    return np.clip(np.nan_to_num(found, nan=LARGEST), -LARGEST, LARGEST)
+        answers = family.answer(examples, **values)
+    return np.clip(np.nan_to_num(answers, nan=LARGEST), -LARGEST, LARGEST)
 
 
 @dataclass
@@ -253,7 +253,7 @@ def fit_family(family: Family, examples: Examples, model: np.ndarray) -> tuple[F
 
 def _estimates(search: _Search, count: int) -> dict[str, tuple[Estimate, tuple[float, float]]]:
     """Parameters with a whole number, with their standard errors and intervals."""
-    family, found = search.family, {}
+    family, estimates = search.family, {}
     names = [family.factor] * bool(family.factor) + list(family.parameters)
     if not names:
         return {}
@@ -276,8 +276,8 @@ def _estimates(search: _Search, count: int) -> dict[str, tuple[Estimate, tuple[f
             ends = _ends(parameter, x, limit * error)
         # What is below rounding of float64 is none.
         error = abs(slope) * error if abs(slope) * error > FLOAT64 * abs(mean) else 0.0
-        found[name] = Estimate(float(f"{mean:.12g}"), error, len(residual)), ends
-    return found
+        estimates[name] = Estimate(float(f"{mean:.12g}"), error, len(residual)), ends
+    return estimates
 
 
 def _ends(parameter: Parameter, free: float, half: float) -> tuple[float, float]:
@@ -326,23 +326,25 @@ def fit_families(
     last = min(used + JUDGED * used, len(model))
     prompts = concatenate_fields(replace(section, drawn=last).blocks())
     first, later = Examples(prompts[:used]), Examples(prompts[used:])
-    found, square = list[tuple[Fit, Baseline, np.ndarray]](), model[used:last] ** 2
+    fitted, square = list[tuple[Fit, Baseline, np.ndarray]](), model[used:last] ** 2
     for family in rows if np.mean(model**2) > 0 else ():
         fit, member = fit_family(family, first, model[:used])
-        left = (model[used:last] - member.predict(later)) ** 2
-        found.append((replace(fit, unexplained=ratio(left, square)), member, left))
-    found.sort(key=lambda each: each[0].unexplained.mean)
-    near, limit = list[Baseline](), quantile(len(found))
+        residual = (model[used:last] - member.predict(later)) ** 2
+        fitted.append((replace(fit, unexplained=ratio(residual, square)), member, residual))
+    fitted.sort(key=lambda each: each[0].unexplained.mean)
+    near, limit = list[Baseline](), quantile(len(fitted))
     within = {
-        fit.family: left
-        for fit, _, left in found
+        fit.family: residual
+        for fit, _, residual in fitted
         if fit.unexplained.mean + limit * fit.unexplained.standard_error < tolerance
     }
-    for fit, member, left in found:
+    for fit, member, residual in fitted:
         share = fit.unexplained
         simpler = [within[name] for name in member.contains if name in within]
         rounding = ROUNDING**2 * float(np.mean(square))
-        new = all(other is left or larger(other, left, limit, rounding) for other in simpler)
+        new = all(
+            other is residual or larger(other, residual, limit, rounding) for other in simpler
+        )
         if new and (not near or share.mean - limit * share.standard_error < tolerance):
             near.append(member)
-    return [fit for fit, _, _ in found], near
+    return [fit for fit, _, _ in fitted], near

@@ -173,7 +173,7 @@ def differences(
     name : str
         The algorithm.
     """
-    found, limit = [], quantile(len(compared))
+    different, limit = [], quantile(len(compared))
     for description, answers in compared.items():
         square = np.reshape(
             (answers.model - answers.baselines[name]) ** 2, (len(answers.model), -1)
@@ -182,8 +182,8 @@ def differences(
         if answers.section == "labels:zero":
             allowed = np.full(square.shape, np.mean(fresh**2))
         if larger(np.sum(square, axis=1), tolerance * np.sum(allowed, axis=1), limit):
-            found.append(description)
-    return tuple(found)
+            different.append(description)
+    return tuple(different)
 
 
 def probe(

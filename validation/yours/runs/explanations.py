@@ -331,8 +331,8 @@ def _rearranged(table: _Table) -> Iterator[Fit]:
             1 + 2 * math.log(max(abs(each.estimate - each.theory), each.standard_error))
             for each in rows[k].judged.values()
         ]
-        found = table.share * (sum(lost) - sum(map(_misfit, rows[k].judged.values())))
-        misfit = plain + found + 2 * math.log(len(rows))
+        gained = table.share * (sum(lost) - sum(map(_misfit, rows[k].judged.values())))
+        misfit = plain + gained + 2 * math.log(len(rows))
         if misfit < plain - BETTER and verdict(rest).holds:
             yield Fit(f"row {rows[k].run.rows[0]} is left out", chi_square(rest), misfit)
     count = len(rows) * (len(rows) - 1) / 2

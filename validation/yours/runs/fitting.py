@@ -204,9 +204,9 @@ class RunModel:
             ends, places = [], []
             for step in (-STEP, STEP):
                 changed = {**logs, name: logs[name] + step}
-                there = [self.moved(run, changed) for run in self.runs]
-                ends.append(self._corrections(there, list(map(cheap, there))))
-                places.append(self._places(there)[:, LIMIT.index(name)])
+                moved = [self.moved(run, changed) for run in self.runs]
+                ends.append(self._corrections(moved, list(map(cheap, moved))))
+                places.append(self._places(moved)[:, LIMIT.index(name)])
             with np.errstate(divide="ignore", invalid="ignore"):
                 slope = np.diff(ends, axis=0)[0] / np.diff(places, axis=0)[0][:, None]
             slopes[:, LIMIT.index(name)] = np.where(np.isfinite(slope), slope, 0.0)

@@ -104,7 +104,7 @@ def scatter_ratios(rows: Sequence[RowDeviation], *, one_set: bool) -> dict[str, 
 
 
 def _ratio(rows: Sequence[RowDeviation], name: str, one_set: bool) -> ScatterRatio | None:
-    place, found, copies, given = ERRORS.index(name), [], 0, "standard errors"
+    place, compared, copies, given = ERRORS.index(name), [], 0, "standard errors"
     for row in rows:
         run, prediction, count = row.run, row.prediction, row.run.runs or 1
         prompts, tasks = prediction.scatter[place, place], prediction.spread[place, place]
@@ -124,12 +124,12 @@ def _ratio(rows: Sequence[RowDeviation], name: str, one_set: bool) -> ScatterRat
             doubt = 2 * np.linalg.norm(prediction.doubts[place]) / mean
             doubt = DOUBT + DOUBT_OF_SIZE / run.sizes["dim"] + DOUBT_OF_MEAN * doubt
             total = prompts + (0.0 if one_set else tasks)
-            found.append(
+            compared.append(
                 (count, measured * mean**2 / total, total / mean**2, prompts / total, doubt)
             )
-    if not found:
+    if not compared:
         return None
-    runs, squares, totals, shares, doubts = np.transpose(found)
+    runs, squares, totals, shares, doubts = np.transpose(compared)
     weights = (runs - 1) / np.sum(runs - 1)
     degrees = 1 / (1 / np.sum(runs - 1) + 2 * float(weights @ doubts) ** 2)
     return ScatterRatio(
