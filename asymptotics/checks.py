@@ -158,7 +158,7 @@ def check_integers(least: int | None = None, **arguments: Any) -> None:
             raise ValueError(f"{name} must be {allowed}, got {value!r}")
 
 
-def check_derivative(derivative: Any, most: int) -> None:
+def check_derivative(derivative: object, most: int) -> None:
     """Raise a ValueError unless the order of a derivative is 0, 1 or, for most = 2, 2."""
     if type(derivative) is not int or derivative not in range(most + 1):
         orders = {1: "0 or 1", 2: "0, 1 or 2"}[most]

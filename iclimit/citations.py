@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module, resources
 from typing import Any
@@ -103,7 +104,7 @@ def _functions() -> dict[str, Any]:
     return functions
 
 
-def _of_function(function: Any) -> tuple[str, ...]:
+def _of_function(function: Callable[..., Any]) -> tuple[str, ...]:
     """Papers that the docstring names, else those of its module, else of modules named there."""
     module = sys.modules[function.__module__].__doc__ or ""
     others = re.findall(r"`(iclimit\.asymptotics[\w.]+)`", module)

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from itertools import takewhile
 from textwrap import wrap
-from typing import Any
 
 import numpy as np
 
@@ -134,7 +133,7 @@ def draw_quantity(ax: Axes, row: Limit, number: int, colour: str, label: str = "
         ax.plot(fine, row.fit.curve(1 / fine)[:, number], ":", color=colour, linewidth=0.9)
 
 
-def _estimates(run: Any) -> list[Estimate]:
+def _estimates(run: Estimate | Sequence[Estimate | np.ndarray]) -> list[Estimate]:
     several = [run] if isinstance(run, Estimate) else run
     return [each if isinstance(each, Estimate) else Estimate.of(each) for each in several]
 

@@ -28,7 +28,6 @@ of gradient flow in Zhang, Frei and Bartlett (JMLR 2024, arXiv:2306.09927).
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -214,7 +213,7 @@ def preconditioner_loss(
     return float(noise + np.trace(missed @ K @ missed.T) + np.trace(C @ R @ C.T) / N)
 
 
-def _is_symbolic(*values: Any) -> bool:
+def _is_symbolic(*values: object) -> bool:
     return any(hasattr(value, "free_symbols") for value in values)
 
 

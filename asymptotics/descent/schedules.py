@@ -257,7 +257,7 @@ def quadrature_loss(rates: Iterable[Any], nodes: Number, weights: Number, noise:
         return np.where(np.isnan(loss), np.inf, loss)
 
 
-def moment_loss(math_: Namespace, rates: list[Value], spectrum: Any, noise: Value) -> Value:
+def moment_loss(math_: Namespace, rates: list[Value], spectrum: Spectrum, noise: Value) -> Value:
     """Loss as a combination of moments, in exact or multi-precision arithmetic."""
     extra = 8 * len(rates) * isinstance(math_, MpMath)
     with more_digits(math_, extra):
@@ -306,7 +306,7 @@ def interval_points(math_: Namespace, c: Value, turns: Iterable[int], q: int) ->
     return [node(p) for p in turns]
 
 
-def lower_bound(math_: Namespace, steps: int, spectrum: Any, noise: Value) -> Value:
+def lower_bound(math_: Namespace, steps: int, spectrum: Spectrum, noise: Value) -> Value:
     """Least loss over residual polynomials."""
     if isinstance(spectrum, MarchenkoPastur):
         c = spectrum.ratio

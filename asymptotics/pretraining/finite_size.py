@@ -101,6 +101,10 @@ class FiniteSizeErrors(Result):
         return Estimate(difference, error, self.icl.repeats)
 
 
+# Arguments that are not about the run, but about its prediction.
+NOT_OF_RUN = ("approach", "balanced")
+
+
 def finite_size_errors(
     *,
     dim: int,
@@ -247,31 +251,10 @@ def finite_size_errors(
     >>> round(run.icl.mean, 2), round(run.idg.mean, 2)  # published simulation: 1.279(4), 0.625(3)
     (1.28, 0.63)
     """
+    stated = {name: each for name, each in locals().items() if name not in NOT_OF_RUN}
     check_flags(balanced=balanced, correlated_query=correlated_query)
     check_choice("approach", approach, APPROACHES)
-    run = read_run(
-        dim=dim,
-        context=context,
-        tasks=tasks,
-        prompts=prompts,
-        rho=rho,
-        ridge=ridge,
-        rng=rng,
-        draws=draws,
-        task_law=task_law,
-        task_covariance=task_covariance,
-        test_covariance=test_covariance,
-        test_context=test_context,
-        test_rho=test_rho,
-        input_covariance=input_covariance,
-        drift=drift,
-        correlation=correlation,
-        gates=gates,
-        test_drift=test_drift,
-        test_correlation=test_correlation,
-        test_gates=test_gates,
-        correlated_query=correlated_query,
-    )
+    run = read_run(**stated)
     rho, ridge, inputs, plain = run.rho, run.ridge, run.inputs, Inputs.of(None, dim)
     sets, laws, test, fresh_law = run.sets, run.laws, run.test, run.fresh_law
     count = len(sets[0]) if sets else math.inf

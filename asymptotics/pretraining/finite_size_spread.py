@@ -164,32 +164,11 @@ def finite_size_spread(
     >>> round(run.icl, 3), round(run.idg, 3), round(run.correlation, 2)
     (0.057, 0.04, 0.71)
     """
+    stated = {name: each for name, each in locals().items() if name != "test_prompts"}
     check_flags(correlated_query=correlated_query)
     if test_prompts is not None:
         check_integers(test_prompts=test_prompts)
-    run = read_run(
-        dim=dim,
-        context=context,
-        tasks=tasks,
-        prompts=prompts,
-        rho=rho,
-        ridge=ridge,
-        rng=rng,
-        draws=draws,
-        task_law=task_law,
-        task_covariance=task_covariance,
-        test_covariance=test_covariance,
-        test_context=test_context,
-        test_rho=test_rho,
-        input_covariance=input_covariance,
-        drift=drift,
-        correlation=correlation,
-        gates=gates,
-        test_drift=test_drift,
-        test_correlation=test_correlation,
-        test_gates=test_gates,
-        correlated_query=correlated_query,
-    )
+    run = read_run(**stated)
     spare = prompts - dim * (dim + 1)
     short = spare < 0 and run.counted <= LEAST_INTERPOLATED
     if run.ridge == 0 and (short or abs(spare) <= INTERPOLATED):

@@ -168,15 +168,15 @@ def context_information(*, alpha: Number, rho: Number) -> Value:
 class _Point(NamedTuple):
     """Solution of the fixed point, in the symbols of the module; ``M_slope`` is M'."""
 
-    tau: Any
-    kappa: Any
-    rho: Any
-    q: Any
-    xi: Any
-    eta: Any
-    M: Any
-    M_slope: Any
-    A: Any
+    tau: Value
+    kappa: Value
+    rho: Value
+    q: Value
+    xi: Value
+    eta: Value
+    M: Value
+    M_slope: Value
+    A: Value
 
 
 def _point(objective: str, **parameters: Any) -> tuple[Namespace, _Point]:

@@ -25,12 +25,13 @@ convergents are the Gauss rules for the mean of :math:`1/(t + u)`, and no nodes 
 """
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from iclimit.asymptotics.numbers import Number, Value, numpy_namespace
+from iclimit.asymptotics.numbers import Namespace, Number, Value, numpy_namespace
 from iclimit.asymptotics.pretraining.icl import ridge_bracket
 from iclimit.asymptotics.searches import find_root
 
@@ -39,6 +40,9 @@ _ORDER = 16
 
 # Relative widening of brackets: rounding must not hide the change of sign.
 _SLACK = 1e-9
+
+# Several numbers or arrays: of a spectrum, of a law.
+Values: TypeAlias = Sequence[Value]
 
 # What the law of a prompt is made of.
 _LAW = ("tasks", "context", "rho")
@@ -53,7 +57,7 @@ class _Summaries:
     The index of an eigenvalue is the last one; ``xi``, the effective ridge, has none.
     """
 
-    def __init__(self, spectrum: Any, law: Any, xi: Value) -> None:
+    def __init__(self, spectrum: Values, law: Values, xi: Value) -> None:
         self.r, self.mean_square = spectrum
         self.tasks, context, rho = law
         self.dim, self.context, self.xi = _dimension(self.r), context, xi
@@ -278,7 +282,7 @@ def spectral_errors(
 
 
 def _plain_ridge(
-    math_: Any, spectrum: Any, law: Any, samples: Value, ridge: Value, free: Value
+    math_: Namespace, spectrum: Values, law: Values, samples: Value, ridge: Value, free: Value
 ) -> Value:
     """Effective ridge for leverages that do not fluctuate; 0 if ridgeless and determined."""
     zero = np.zeros_like(samples)
@@ -287,7 +291,7 @@ def _plain_ridge(
     # By convexity the harmonic and the arithmetic mean eigenvalue bound the effective ridge.
     ends = features / start.inverse_trace(), start.trace() / features
 
-    def residual(log_xi: Value, samples: Value, ridge: Value, *law: Any) -> Value:
+    def residual(log_xi: Value, samples: Value, ridge: Value, *law: Value) -> Value:
         xi = np.exp(log_xi)
         return samples * (1 - ridge / xi) - _Summaries(spectrum, law, xi).freedom()
 
@@ -301,14 +305,16 @@ def _plain_ridge(
 
 
 def _leverage_scale(
-    math_: Any, spectrum: Any, law: Any, leverage: Value, samples: Value, ridge: Value
+    math_: Namespace, spectrum: Values, law: Values, leverage: Value, samples: Value, ridge: Value
 ) -> Value:
     """Root t of f(t) = df1/samples at the effective ridge ridge/(t f(t))."""
     start = _Summaries(spectrum, law, np.zeros_like(samples))
     dim = start.dim
     share = (dim + 1) / samples
 
-    def residual(log_t: Value, leverage: Value, samples: Value, ridge: Value, *law: Any) -> Value:
+    def residual(
+        log_t: Value, leverage: Value, samples: Value, ridge: Value, *law: Value
+    ) -> Value:
         t = np.exp(log_t)
         f = _mean_share(t, leverage, dim)
         return f - _Summaries(spectrum, law, ridge / (t * f)).freedom() / samples
@@ -325,7 +331,13 @@ def _leverage_scale(
 
 
 def _errors(
-    spectrum: Any, law: Any, samples: Value, xi: Value, t: Value, share: Value, leverage: Value
+    spectrum: Values,
+    law: Values,
+    samples: Value,
+    xi: Value,
+    t: Value,
+    share: Value,
+    leverage: Value,
 ) -> tuple[Value, Value]:
     """ICL and IDG error at the effective ridge, for leverages of mean share f at the scale t."""
     summaries = _Summaries(spectrum, law, xi)

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.asymptotics.numbers import Value
 from iclimit.asymptotics.pretraining import diversity_slope
 from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.diagrams.combinations import memorisation_width
@@ -145,13 +146,15 @@ def structured_boundaries(structure: Structure) -> dict[str, Boundary]:
     def null(**p: Any) -> Any:
         return 1 / icl.evaluate(p) - 1 / predicting_zero.evaluate(p)
 
-    def width(*, kappa: Any, rho: Any, ridge: Any = 0.0, tau: Any, alpha: Any, **_: Any) -> Any:
+    def width(
+        *, kappa: Value, rho: Value, ridge: Value = 0.0, tau: Value, alpha: Value, **_: Any
+    ) -> Any:
         """Width of the transition where the least eigenvalue would be that of all directions."""
         noise = np.maximum((carried + np.asarray(rho)) / least - 1, 0)
         scaled = {"kappa": kappa / rank, "rho": noise, "ridge": np.divide(ridge, least)}
         return memorisation_width(tau=tau, alpha=alpha, **scaled)
 
-    def diversity(tau: Any, alpha: Any, **p: Any) -> Any:
+    def diversity(tau: Value, alpha: Value, **p: Any) -> Any:
         ridgeless = np.asarray(p.get("ridge", 0.0)) == 0
         undefined = (np.asarray(tau) == 1) & ridgeless | np.isinf(alpha)
         # Any numbers do where the slope is undefined.

@@ -20,7 +20,9 @@ from iclimit.simulate.prompts.summaries import SummaryLaw, sample_summaries
 TARGETS = ("labels", "weights")
 
 
-def parse_pretraining(target: str, dim: int, prompts: int, tasks: Any, ridge: float) -> Any:
+def parse_pretraining(
+    target: str, dim: int, prompts: int, tasks: int | float, ridge: float
+) -> Any:
     """Return the number of tasks.
 
     Raises

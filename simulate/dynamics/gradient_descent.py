@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -170,9 +171,8 @@ def simulate_gradient_descent(
     settings = {name: value for name, value in locals().items() if name not in NOT_SETTINGS}
     check_sequences(problem)
     layer = AttentionModel(model, problem.dim, heads, rank)
-    check_arguments(
-        steps=steps, **{name: settings[name] for name in NUMBERS}, **given(batch=batch)
-    )
+    numbers = {name: settings[name] for name in NUMBERS} | given(batch=batch)
+    check_arguments(steps=steps, **numbers)
     check_choice("normalization", normalization, NORMALIZATIONS)
     if batch is not None and (batch > training_set or training_set == math.inf):
         raise ValueError(
@@ -182,10 +182,8 @@ def simulate_gradient_descent(
     seeds = [seed_sequences(seed, 3) for seed in seed_sequences(rng, repeats)]
     settings["problem"] = identify(problem)
     settings["seed"] = [str(seeds[0][0].entropy), list(seeds[0][0].spawn_key[:-2])]
-    drawn = [
-        layer.random_weights(np.random.default_rng(seed), init_scale, initialization)
-        for _, seed, _ in seeds
-    ]
+    generators = [np.random.default_rng(seed) for _, seed, _ in seeds]
+    drawn = [layer.random_weights(each, init_scale, initialization) for each in generators]
     loop = TrainingLoop(
         State([device.asarray(np.stack(each)) for each in zip(*drawn, strict=True)]),
         steps=steps,
@@ -201,13 +199,8 @@ def simulate_gradient_descent(
         return MomentLoss(layer, stack_moments(device, moments))
 
     law = partial(population_moments, normalization=normalization)
-    laws = {}
-    if tests:
-        laws["icl"] = of_moments([law(problem.with_fresh_tasks())])
-        if problem.shared_task is not None:
-            laws["iwl"] = of_moments(
-                [law(replace(problem, fresh_fraction=0.0), noise_labels=True)]
-            )
+    tested = _test_moments(problem, law) if tests else {}
+    laws = {name: of_moments([each]) for name, each in tested.items()}
 
     def training_loss() -> Objective:
         """Losses (repeats,) and halves of the gradients at a step."""
@@ -222,23 +215,18 @@ def simulate_gradient_descent(
             by_moments = of_moments(moments or [law(problem)])
             return lambda _, weights: by_moments(weights)
         by_sequences = SequenceLoss(layer, list(sets), normalization)
+        words = [seed.generate_state(4) for _, _, seed in seeds]
 
         def on_batch(step: int, weights: list[Array]) -> tuple[Array, list[Array]]:
-            drawn = [
-                np.random.default_rng([*seed.generate_state(4), step]).integers(
-                    int(training_set), size=batch
-                )
-                for _, _, seed in seeds
-            ]
-            return by_sequences(weights, device.asarray(np.stack(drawn)))
+            drawing = (np.random.default_rng([*each, step]) for each in words)
+            rows = [each.integers(int(training_set), size=batch) for each in drawing]
+            return by_sequences(weights, device.asarray(np.stack(rows)))
 
         return on_batch
 
     def measure(weights: list[Array], halves: list[Array]) -> dict[str, Array]:
-        return {
-            "square": _squared_norm(halves),
-            **{k: each(weights)[0] for k, each in laws.items()},
-        }
+        losses = {name: each(weights)[0] for name, each in laws.items()}
+        return {"square": _squared_norm(halves), **losses}
 
     def curves() -> TrainingCurves:
         return curves_of(
@@ -256,18 +244,35 @@ def simulate_gradient_descent(
         raise
     run = curves()
     if batch is None and not run.interrupted:
-        falls = 4 * learning_rate * loop.column("square")
-        for repeat, (losses, fall) in enumerate(zip(run.losses, falls, strict=True)):
-            since = unsettled_since(run.recorded_at, losses, fall, steps, problem.label_square)
-            if since is not None:
-                late = losses[run.recorded_at >= since]
-                raise UnstableTraining(
-                    f"learning_rate = {learning_rate!r} is too large: the loss of repeat {repeat} "
-                    f"stays between {late.min():.3g} and {late.max():.3g} from {since} to {steps} "
-                    "steps, though its gradient does not vanish",
-                    replace(run, ending=Ending("diverged")),
-                )
+        _refuse_unsettled(run, learning_rate, loop.column("square"), problem.label_square)
     return run
+
+
+def _test_moments(
+    problem: Problem, law: Callable[..., FeatureMoments]
+) -> dict[str, FeatureMoments]:
+    """Moments of new sequences of random tasks, and of the shared task if there is one."""
+    moments = {"icl": law(problem.with_fresh_tasks())}
+    if problem.shared_task is not None:
+        moments["iwl"] = law(replace(problem, fresh_fraction=0.0), noise_labels=True)
+    return moments
+
+
+def _refuse_unsettled(
+    run: TrainingCurves, learning_rate: float, squares: np.ndarray, null: float
+) -> None:
+    """Raise an UnstableTraining if a repeat has not settled; ``squares`` are of the gradients."""
+    falls = 4 * learning_rate * squares
+    for repeat, (losses, fall) in enumerate(zip(run.losses, falls, strict=True)):
+        since = unsettled_since(run.recorded_at, losses, fall, run.steps, null)
+        if since is not None:
+            late = losses[run.recorded_at >= since]
+            raise UnstableTraining(
+                f"learning_rate = {learning_rate!r} is too large: the loss of repeat {repeat} "
+                f"stays between {late.min():.3g} and {late.max():.3g} from {since} to {run.steps} "
+                "steps, though its gradient does not vanish",
+                replace(run, ending=Ending("diverged")),
+            )
 
 
 def _squared_norm(arrays: list[Array]) -> Array:

@@ -295,7 +295,7 @@ def _run_round(
         state.descents = [Descent(each.parameters, each.loss) for each in kept]
 
 
-def _known_parameters(model: Any, kind: str, layers: int, heads: int, dim: int) -> np.ndarray:
+def _known_parameters(model: object, kind: str, layers: int, heads: int, dim: int) -> np.ndarray:
     """Parameters of a given start that is not too deep."""
     if not isinstance(model, LinearTransformer):
         raise TypeError(f"initial must hold LinearTransformers, got {model!r}")

@@ -280,23 +280,17 @@ def simulate_errors(
         covariance = parse_covariance("test_covariance", test_covariance, problem.dim)
         tested |= {"task_covariance": covariance, "task_law": "gaussian"}
     test_problem = replace(problem, tasks=math.inf, **tested)
-    weights, test_weights = (
-        _parse_gates(*each)
-        for each in (
-            ("gates", gates, problem.context),
-            ("gates", gates, test_problem.context)
-            if test_gates is None
-            else ("test_gates", test_gates, test_problem.context),
-        )
-    )
+    weights = _parse_gates("gates", gates, problem.context)
+    own = ("gates", gates) if test_gates is None else ("test_gates", test_gates)
+    test_weights = _parse_gates(*own, test_problem.context)
     known = gaussian and not (problem.drift or test_problem.drift)
     if sampler == "summaries" and not known:
         raise ValueError(f"sampler must be 'tokens' for such prompts, got {sampler!r}")
     if sampler == "auto":
         sampler = "summaries" if known else "tokens"
     train, test = (
-        SummaryLaw(arrays, law, sampler, None if own is None else arrays.asarray(own))
-        for law, own in ((problem, weights), (test_problem, test_weights))
+        SummaryLaw(arrays, law, sampler, None if each is None else arrays.asarray(each))
+        for law, each in ((problem, weights), (test_problem, test_weights))
     )
     # Features that differ, r (r + 1) of them, decide whether prompts can be interpolated.
     count = int(problem.prompts or 0)

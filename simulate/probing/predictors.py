@@ -5,9 +5,9 @@ with the query.  None looks at the task of a prompt; those that are told the noi
 prompt say so.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from array_api_compat import array_namespace
 
@@ -59,7 +59,7 @@ def in_blocks(predict: Predictor, numbers: int) -> Predictor:
     return blockwise
 
 
-def gdpp_weights(prompts: Prompts, rates: Any, gammas: Any) -> Array:
+def gdpp_weights(prompts: Prompts, rates: Sequence[float], gammas: Sequence[float]) -> Array:
     """Weights after layers of GD++, see `iclimit.simulate.gdpp.preconditioned_descent`."""
     xp = array_namespace(prompts.inputs)
     moments = xp.matrix_transpose(prompts.inputs) @ prompts.labels[:, :, None]
@@ -220,7 +220,7 @@ def nearest_neighbours(prompts: Prompts, neighbours: int) -> Array:
     return xp.sum(weight * prompts.labels, axis=1) / count
 
 
-def delta_rule_weights(prompts: Prompts, steps: Any, gate: float = 1.0) -> Array:
+def delta_rule_weights(prompts: Prompts, steps: Array | float, gate: float = 1.0) -> Array:
     r"""Weights after the delta rule, a step of gradient descent on each pair in turn.
 
     Parameters

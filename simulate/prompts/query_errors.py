@@ -36,6 +36,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import to_host
@@ -64,7 +65,7 @@ class ContextMeans:
     a_sigma_eta: float
 
     @classmethod
-    def of(cls, problem: Problem, gates: Any) -> ContextMeans:
+    def of(cls, problem: Problem, gates: ArrayLike | None) -> ContextMeans:
         """Moments for the context of a problem, whose pairs are weighed by gates or not."""
         d, context, r = problem.dim, problem.context, problem.correlation
         g = np.ones(context) if gates is None else to_host(gates)

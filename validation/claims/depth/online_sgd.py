@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.random import SeedSequence
+from numpy.typing import ArrayLike
 
 from iclimit.asymptotics.depth import OnlineErrors, online_sgd_errors
 from iclimit.drawing import COLOURS, Figure, draw_estimates, draw_points, finish, panels, write_key
@@ -76,7 +77,7 @@ def train(*, dim: int, repeats: int, rng: SeedSequence) -> np.ndarray:
     return np.array([run.measures["held_out"], long])
 
 
-def theory(steps: Any) -> OnlineErrors:
+def theory(steps: ArrayLike) -> OnlineErrors:
     """Errors of the recursion."""
     return online_sgd_errors(steps=steps, **SETTING)
 

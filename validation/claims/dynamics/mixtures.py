@@ -194,7 +194,7 @@ def flow_rows(c: float, flow: Later, noise: float = 0.0) -> Rows:
     yield exact(label, theory, largest, relative=LINEAR_TOLERANCE, of=of)
 
 
-def at_largest(gamma: np.ndarray, matrix: Any) -> float:
+def at_largest(gamma: np.ndarray, matrix: np.ndarray) -> float:
     """Entry of a matrix where gamma is largest."""
     return float(np.ravel(matrix)[int(np.argmax(np.abs(gamma)))])
 

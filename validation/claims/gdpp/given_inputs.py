@@ -7,7 +7,6 @@ q X^T y the mean adjusted loss is the sum of e (q (e + v) - 1)^2 / (e + v) / 2.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.random import SeedSequence
@@ -106,7 +105,7 @@ def _block(
     def mean_loss(terms: np.ndarray) -> np.ndarray:
         return np.mean(np.sum(terms, axis=-1), axis=-1) / 2
 
-    def adjusted(q: Any) -> np.ndarray:
+    def adjusted(q: np.ndarray | float) -> np.ndarray:
         return mean_loss(e * (q * (e + v) - 1) ** 2 / (e + v))
 
     ridges = [

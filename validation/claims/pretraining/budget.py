@@ -42,7 +42,7 @@ BEST, FACTORS = Point(tau=2, alpha=4, kappa=math.inf, rho=0.1, ridge=0.2), (1 / 
 DIM, REPEATS = 12, 100
 
 
-def searched(budget: float, rho: float, ridge: Any, kappa: float) -> dict[str, float]:
+def searched(budget: float, rho: float, ridge: float | None, kappa: float) -> dict[str, float]:
     """Least error over splits and ridges: the best of a grid, then of finer grids around it."""
     free = ridge == "optimal"
     center, width = CENTER, WIDTH

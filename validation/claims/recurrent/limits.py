@@ -10,6 +10,7 @@ parameters of the theory, around which the error is flat.
 Source: Derived in the documentation.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,7 @@ def extrapolated(theories: dict[str, Any], runs: dict[int, Any], draws: str) -> 
 def rows(effort: Effort) -> Rows:
     """Limits against extrapolated errors, one run at each size for each."""
 
-    def runs(function: Any, times: int = 1, **setting: Any) -> dict[int, Any]:
+    def runs(function: Callable[..., Any], times: int = 1, **setting: Any) -> dict[int, Any]:
         return {
             dim: run(function, dim=dim, contexts=times * count, **setting)
             for dim, count in effort.by_size(CONTEXTS).items()

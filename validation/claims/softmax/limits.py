@@ -19,7 +19,7 @@ from iclimit.asymptotics import softmax
 from iclimit.results import Estimate
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.softmax.runs import SIZES, head_loss, simulated_loss
-from iclimit.validation.rows import Later, Limit, Rows, call, limit, run
+from iclimit.validation.rows import Later, Limit, Number, Rows, call, limit, run
 
 # Prompts at the largest size; as many scores at the others.
 CONTEXTS = {"tiny": 1_000, "quick": 4_000, "medium": 10_000, "full": 50_000}
@@ -105,7 +105,7 @@ def head_losses(
     return {dim: loss.scaled(1 / dim) for dim, loss in losses.items()}
 
 
-def extrapolated(label: str, theory: Any, of: str, runs: dict[int, Later]) -> Limit:
+def extrapolated(label: str, theory: Number, of: str, runs: dict[int, Later]) -> Limit:
     """Limit of losses, with the goodness of the fit."""
     fit = f"fit of {label}"
     return limit({label: theory}, runs, of=[of], draws=label, fit_label=fit, name=label)
