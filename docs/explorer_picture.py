@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from iclimit.explorer.page import explorer_page
 
 # What is shown, the width and the height in pixels, and seconds for it to be drawn.
-LINK, SIZE, SECONDS = "#panel=icl&axis=alpha&tau=4&kappa=0.5&rho=0.25", "1280,800", 10
+LINK, SIZE, SECONDS = "#panel=icl&axis=kappa&tau=10&alpha=10&rho=0.25", "1280,800", 10
 
 
 def main(path: str) -> None:

@@ -60,8 +60,10 @@ const explorer = {
     explorer.charts = [];
     explorer.ends = [];
     for (const link of document.querySelectorAll("nav a")) {
-      if (link.dataset.panel === panel.id) link.setAttribute("aria-current", "page");
-      else link.removeAttribute("aria-current");
+      if (link.dataset.panel === panel.id) {
+        link.setAttribute("aria-current", "page");
+        link.parentElement.scrollLeft = link.offsetLeft - link.parentElement.offsetWidth / 3; // on a telephone
+      } else link.removeAttribute("aria-current");
     }
     const byId = (id) => document.getElementById(id);
     byId("title").textContent = panel.title;
@@ -223,6 +225,11 @@ const explorer = {
       return make("article", {}, make("h4", {}, title), math, meanings, explorer.origin(source, page), details);
     });
     document.getElementById("formulas").replaceChildren(...parts);
+    // Long formulas are drawn smaller, down to three quarters, before they are scrolled.
+    for (const math of document.querySelectorAll("#formulas .math")) {
+      const share = math.clientWidth / math.scrollWidth;
+      if (share < 1) math.style.fontSize = `${Math.max(share * 0.99, 0.75) * parseFloat(getComputedStyle(math).fontSize)}px`;
+    }
   },
 
   // Where a formula is derived, and the module that computes it.

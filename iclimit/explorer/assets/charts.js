@@ -209,10 +209,13 @@ const charts = {
       const width = ctx.measureText(mark.label).width;
       const gap = 6 * scale;
       const [least, most] = [bbox.left + gap, bbox.left + bbox.width - gap - width];
+      // Beside the line; over it where there is room on neither side.
+      const sides = [along + gap, along - gap - width].filter((x) => x >= least && x <= most);
+      const beside = sides.length ? sides : [most, least];
       const places = mark.x === undefined
         ? [-16, 5].flatMap((shift) => [0, 1, 0.5, 0.25, 0.75].map((share) => [least + share * (most - least), along + shift * scale]))
-        : [0, 1, 2, 3, 4, 5, 10, 15].flatMap((row) => [along + gap, along - gap - width].filter((x) => x >= least && x <= most).map((x) => [x, bbox.top + gap + row * 17 * scale]));
-      const place = places.find((each) => isFree(each, width)) ?? places[0] ?? [least, bbox.top + gap];
+        : [0, 1, 2, 3, 4, 5, 10, 15].flatMap((row) => beside.map((x) => [x, bbox.top + gap + row * 17 * scale]));
+      const place = places.find((each) => isFree(each, width)) ?? places.find((each) => isFree(each, width, true)) ?? places[0];
       if (!spec.heat) {
         ctx.strokeStyle = charts.css("--card");
         ctx.lineWidth = 4 * scale;
@@ -225,18 +228,19 @@ const charts = {
     ctx.restore();
   },
 
-  // Whether a label of some width at a place covers neither curves nor points nor an earlier label.
+  // Whether a label of some width at a place covers no earlier label, and neither curves nor points
+  // unless there is no place without.
   freePlaces(u, spec, scale) {
     const { bbox } = u;
     const drawn = spec.marks?.some(({ label }) => label) ? [...(spec.lines ?? []), ...(spec.points ?? [])].flatMap(({ x, y }) =>
       Array.from(x, (each, i) => [u.valToPos(each, "x", true), u.valToPos(y[i], "y", true)])) : [];
     const taken = [];
     const height = 15 * scale;
-    return ([left, top], width) => {
+    return ([left, top], width, overCurves = false) => {
       const covers = ([x, y]) => x > left - 3 && x < left + width + 3 && y > top - 3 && y < top + height;
       const meets = (box) => left < box[2] && box[0] < left + width && top < box[3] && box[1] < top + height;
       const inside = top >= bbox.top && top + height <= bbox.top + bbox.height;
-      if (!inside || drawn.some(covers) || taken.some(meets)) return false;
+      if (!inside || taken.some(meets) || (!overCurves && drawn.some(covers))) return false;
       taken.push([left, top, left + width, top + height]);
       return true;
     };

@@ -125,7 +125,10 @@
   });
 
   const compute = (s, complete = false) => {
-    const ends = axes.chosen(s, "0x", theory.meta.icl_error.ranges[s.axis]) ?? ENDS[s.axis];
+    const [low, high] = ENDS[s.axis];
+    const places = [...stored(s)].flatMap(([, set]) => set.map((point) => point[s.axis]));
+    const reach = [Math.min(low, ...places), Math.max(high, ...places.map((place) => 1.2 * place))];
+    const ends = axes.chosen(s, "0x", theory.meta.icl_error.ranges[s.axis]) ?? reach;
     const x = numbers.geomspace(...ends, 400);
     const values = settingOf(s, s.axis);
     const icl = explorer.curve("icl_error", values, s.axis, x);
@@ -193,7 +196,7 @@
     id: "icl",
     name: "ICL error",
     title: "How well does it learn in context?",
-    intro: "Linear attention is pretrained on n prompts from k tasks and then sees a new task. The curves are the limit of large dimension d; points are finite models.",
+    intro: "Linear attention is pretrained on n prompts from k tasks and then sees a new task. Lines: the theory in the limit of large dimension d. Points: simulations that others published.",
     guide: [
       ["Raise the ridge λ to 0.1: the peak at τ = 1, the interpolation threshold, goes away.", { axis: "tau", alpha: 1, kappa: 0.5, rho: 0.01, ridge: 0.1 }],
       ["Now vary the tasks, after long pretraining: the error on new tasks falls where κ passes 1.", { axis: "kappa", tau: 10, alpha: 10, rho: 0.01, ridge: 0 }],
