@@ -275,7 +275,15 @@ ERRORS = {
     "task_gap": r"e_{\mathrm{ICL}} - e_{\mathrm{IDG}}",
 }
 
+# What the most common ones are, in words that fit below a panel.
+_WORDS = {
+    **{"tau": "prompts", "alpha": "context length", "kappa": "tasks"},
+    **{"rho": "noise variance", "ridge": "ridge"},
+    **{"icl_error": "error on new tasks", "idg_error": "error on pretraining tasks"},
+}
+
 # Axis labels by name.
 LABELS = {name: parameter.label for name, parameter in PARAMETERS.items()} | {
     name: f"${symbol}$" for name, symbol in ERRORS.items()
 }
+LABELS |= {name: f"{words}, {LABELS[name]}" for name, words in _WORDS.items()}

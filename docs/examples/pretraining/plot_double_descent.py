@@ -30,7 +30,10 @@ simulated = iclimit.curve(
 figure, ax = plt.subplots(figsize=(6.4, 4))
 simulated.plot(ax)
 ax.set_ylim(0.6, 30)
-ax.set_title("Ridgeless ICL error: limit (line), d = 20 (points), prediction (dashes)")
+ax.set(
+    xlabel=r"prompts over squared dimension, $\tau = n/d^2$",
+    ylabel=r"error on new tasks, $e_{\mathrm{ICL}}$",
+)
 
 # %%
 # The same numbers as a table in long form: ``simulated.rows()``.  The peak lies at
