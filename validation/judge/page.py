@@ -77,7 +77,7 @@ def _evidence(run: ValidationRun) -> str:
     worst, allowed = max(rows, key=lambda each: abs(each[0].z) / each[1])
     tested = [each for each in run.coverage if each.claim]
     half = _half(tested)
-    noticed = f".  In half of these, simulated runs would have shown an error of {half}"
+    noticed = f"; for half of them, simulated runs would have shown an error of {half}"
     return (
         f"{len(rows):,} comparisons, {random:,} of them with simulated runs.  The largest "
         f"deviation is {abs(worst.z):.2f} standard errors where {allowed:.2f} are allowed.  "
@@ -104,7 +104,7 @@ def _glance(run: ValidationRun, pictures: Mapping[str, bytes]) -> str:
 
 def _drawn(title: str, draw: Callable[[Axes], None]) -> str:
     with house_style():
-        figure = new_figure(5.2, 3.6)
+        figure = new_figure(5.2, 2.9)
         draw(figure.subplots())
         return embedded(picture(figure, ".png"), title)
 
@@ -115,9 +115,8 @@ def _hero(run: ValidationRun, pictures: Mapping[str, bytes]) -> str:
         name, title = result.claim.name, html.escape(result.claim.title)
         if result.claim.figure and name in pictures and result.holds and len(run.results) > 1:
             image = embedded(pictures[name], result.claim.title)
-            return (
-                f"<figure>{image}<figcaption><a href='#{name}'>{title}</a></figcaption></figure>"
-            )
+            caption = f"<figcaption><a href='#{name}'>{title}</a></figcaption>"
+            return f"<figure class='hero'>{image}{caption}</figure>"
     return ""
 
 

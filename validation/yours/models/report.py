@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -251,30 +251,43 @@ class AlgorithmReport(Result):
         """Page that needs no other file: verdict, figures in a style, tables."""
         text, figures = html.escape, {name: self._embedded(name, style) for name in self.figures}
         numbers = ", ".join(f"{name} {value}" for name, value in versions().items())
-        tables = {"ladder": self.cells(), "shifts": self._shift_cells()}
-        tables["filter"] = fit_cells(self.verdict.fits)
+        first, _, others = self.verdict.sentence.partition(". ")
+        rungs = self.fresh.rungs
+        words = [[rung.name, rung.description] for rung in rungs]
         parts = [
-            f"<p><strong>{text(self.verdict.sentence)}</strong></p>",
-            f"<p class='small'>{text(f'{self._setting()} Seed {self.seed}. {numbers}')}</p>",
-            *(f"<p>{text(line)}</p>" for line in self.sentences()),
+            f"<p class='small'>iclimit probe: which of {len(rungs)} algorithms does the model "
+            f"perform?  {text(self._setting())}</p>",
+            f"<h1>{text(first.rstrip('.'))}.</h1>",
+            f"<p class='lead'>{text(others)}</p>" * bool(others),
+            _pair(figures.pop(name) for name in ("likeness", "ladder") if name in figures),
+            f"<ul>{''.join(f'<li>{text(line)}</li>' for line in self.sentences())}</ul>",
+            "<h2>Algorithm by algorithm</h2>",
+            escaped_table(self.cells()),
+            f"<p class='small'>{EXPLANATION}</p>",
+            _folded("The algorithms", escaped_table(words, heading=False)),
+            "<h2>What it does with a context</h2>",
+            _pair(figures.values()),
+            *(_folded(title, escaped_table(cells)) for title, cells in self._tables()),
+            f"<p class='small'>{text(f'Seed {self.seed}. {numbers}')}</p>",
         ]
-        for name, shown_figure in figures.items():
-            parts += [f"<h2>{TITLES[name]}</h2>", shown_figure]
-            parts += [escaped_table(tables[name])] if name in tables else []
-            if name == "ladder":
-                words = [[rung.name, rung.description] for rung in self.fresh.rungs]
-                table = escaped_table(words, heading=False)
-                parts += [f"<p class='small'>{EXPLANATION}</p>", _folded("The algorithms", table)]
+        return document("Which algorithm is it?", "\n".join(parts), heading=False)
+
+    def _tables(self) -> Iterator[tuple[str, list[list[str]]]]:
+        """Yield tables that the page folds, with their titles."""
+        if self.verdict.fits:
+            yield "The nearest member of each family", fit_cells(self.verdict.fits)
+        if self.shifts:
+            yield "Errors on other prompts", self._shift_cells()
         for ladder in self.ladders[1:]:
-            parts.append(_folded(ladder.description, escaped_table(ladder_cells(ladder))))
-        return document("Which algorithm is it?", "\n".join(parts))
+            yield ladder.description, ladder_cells(ladder)
 
     def _embedded(self, name: str, style: str) -> str:
         with house_style(style):
             figure = new_figure()
-            ax = panels(figure, 1, width=7.2 if name == "positions" else 6.4, height=4.2)[0]
+            ax = panels(figure, 1, width=5.2, height=3.8)[0]
             self.draw(ax, figure=name)
-            return embedded(picture(figure, ".png"), TITLES[name])
+            image = embedded(picture(figure, ".png"), TITLES[name])
+            return f"<figure>{image}<figcaption>{TITLES[name]}</figcaption></figure>"
 
     def cells(self) -> list[list[str]]:
         """The ladder as lines of text, with headings."""
@@ -363,6 +376,10 @@ def _cell(name: str, value: Estimate | str | float) -> str:
 def _shown_z(z: float) -> str:
     """A z as text; a difference without any scatter has none."""
     return f"{z:.1f}" if math.isfinite(z) else "exact"
+
+
+def _pair(figures: Iterable[str]) -> str:
+    return f"<div class='pair'>{''.join(figures)}</div>"
 
 
 def _folded(title: str, content: str) -> str:

@@ -36,13 +36,13 @@ def draw_ladder(ax: Axes, ladder: Ladder, noise: float) -> None:
     _draw_points(ax, kept, heights[inside], BASELINE, "algorithm")
     theory = np.array([rung.theory for rung in rungs])
     if (known := theory > LEAST_SHARE * largest).any():
-        style: dict[str, Any] = {"color": THEORY, "markersize": 9, "label": "its exact error"}
+        style: dict[str, Any] = {"color": THEORY, "markersize": 9, "label": "exactly"}
         ax.plot(theory[known], heights[known], "|", **style)
     band = error.mean - error.standard_error, error.mean + error.standard_error
     ax.axvspan(*band, color=MODEL, alpha=0.2, linewidth=0)
     ax.axvline(error.mean, color=MODEL, label="model", zorder=1)
     if noise:
-        ax.axvline(noise, color="0.7", linestyle=":", label="label noise")
+        ax.axvline(noise, color="0.7", linestyle=":", label="noise")
     ax.set_yticks(heights, [rung.name.replace("_", " ") for rung in rungs])
     finish(ax, "mean squared error, fresh tasks", "", legend="")
     if largest > 5 * min(rungs[-1].error.mean, error.mean):

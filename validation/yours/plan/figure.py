@@ -50,6 +50,7 @@ def draw_power(ax: Axes, proposals: Sequence[Proposal], unit: str) -> None:
         style = "-" if number < len(COLOURS) else "--"
         ax.plot(repeats * each.design.cost, powers, style, color=colour, label=f"{each.dim}")
         ax.plot(each.cost, each.power, "o", color=colour, markersize=5)
+    ax.set_ylim(-0.03, 1.03)
     finish(ax, f"cost [{unit}]", "power", log="x", legend="$d$")
 
 
