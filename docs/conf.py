@@ -7,6 +7,7 @@ import sys
 from functools import partial, reduce
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,6 +18,7 @@ from jinja2 import FileSystemBytecodeCache
 from jinja2.sandbox import SandboxedEnvironment
 from numpydoc import docscrape_sphinx
 from sphinx.addnodes import desc_signature
+from sphinx_gallery.directives import imgsgnode
 from sphinx_gallery.sorting import ExplicitOrder
 from threadpoolctl import threadpool_limits
 
@@ -28,6 +30,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 sys.path.insert(0, str(HERE))
 from generated_pages import SHELVES, write_generated
+from theory_heads import add_head
 
 threadpool_limits(1)  # the matrices of the examples are small
 # Page trees stay to the end: looking through them for garbage again and again took a sixth of the
@@ -172,6 +175,7 @@ html_css_files = ["site.css"]
 html_logo = html_favicon = "_static/logo.svg"
 html_context = {"default_mode": "auto"}
 html_theme_options = {
+    "logo": {"text": "iclimit"},
     "navbar_end": ["theme-switcher"],
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
@@ -234,23 +238,37 @@ def link_sources(app, doctree):
             signature += nodes.inline("", "", link, classes=["viewcode-link"])
 
 
-def fold_drawing(app, doctree):
-    """Fold the end of a block of an example that only draws: what is computed is what is read."""
+def arrange_example(app, doctree):
+    """Show what examples draw before their code, and fold what only imports or draws."""
     if not app.env.docname.startswith("gallery/"):
         return
     examples = [b for b in doctree.findall(nodes.literal_block) if b.get("language") == "Python"]
+    ends = (nodes.paragraph, nodes.section, nodes.raw)
     for block in examples:
+        follows = block.parent.children[block.parent.index(block) + 1 :]
+        own = takewhile(lambda n: n not in examples and not isinstance(n, ends), follows)
+        figures = [node for node in own if isinstance(node, (imgsgnode, nodes.bullet_list))]
+        for figure in figures:
+            block.parent.remove(figure)
         lines = block.astext().splitlines()
         first = next((n for n, line in enumerate(lines) if DRAWS.match(line)), len(lines))
         if len(lines) - first < FOLDED or any(line.startswith("print") for line in lines[first:]):
-            continue
-        computed, drawing = (
-            nodes.literal_block(text, text, **block.attributes)
-            for text in ("\n".join(lines[:first]).rstrip(), "\n".join(lines[first:]))
-        )
-        start = "<details class='drawing'><summary>Code of the figure</summary>"
-        start, end = (nodes.raw("", text, format="html") for text in (start, "</details>"))
-        block.replace_self([computed] * bool(first) + [start, drawing, end])
+            first = len(lines)
+        only_imports = all(re.match(r"import |from |$", line) for line in lines)
+        computed, drawing = "\n".join(lines[:first]).rstrip(), "\n".join(lines[first:])
+        heads = "Imports" if only_imports else None, "Code of the figure"
+        parts = zip((computed, drawing), heads, strict=True)
+        code = [node for text, head in parts if text for node in listing(block, text, head)]
+        block.replace_self([*figures, *code])
+
+
+def listing(block, text, heading):
+    """Lines of a block, folded below a heading if there is one."""
+    code = nodes.literal_block(text, text, **block.attributes)
+    if heading is None:
+        return [code]
+    start = f"<details class='drawing'><summary>{heading}</summary>"
+    return [nodes.raw("", start, format="html"), code, nodes.raw("", "</details>", format="html")]
 
 
 def write_beside(app, exception):
@@ -268,7 +286,8 @@ def write_beside(app, exception):
 def setup(app):
     app.connect("doctree-read", keep_punctuation)
     app.connect("doctree-read", link_sources)
-    app.connect("doctree-read", fold_drawing)
+    app.connect("doctree-read", arrange_example)
+    app.connect("source-read", add_head)
     app.connect("build-finished", write_beside)
     app.connect("missing-reference", resolve_public)
 

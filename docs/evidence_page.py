@@ -17,6 +17,7 @@ from iclimit.validation.judge.coverage import (
     sharpness,
     theory_functions,
 )
+from iclimit.validation.judge.overview import draw_deviations
 from iclimit.validation.judge.record import RecordedComparison, read_record, read_setting
 from iclimit.validation.reference import LARGEST, read_reference
 
@@ -30,17 +31,24 @@ def tested(row: RecordedComparison) -> bool:
     return found.standard_error > 0 and not found.allowance and not found.upper_bound
 
 
-def run_in_words() -> Iterator[str]:
-    """Yield sentences on the run: what holds, how long it took, and with which versions."""
-    setting = read_setting()
-    claims = [row for row in ROWS if row.claim != TOGETHER]
+def verdict() -> str:
+    """How much was compared, and what holds."""
+    compared = [row for row in ROWS if row.claim != TOGETHER]
     holding = sum(int(row["holds"]) for row in CLAIMS)
+    return (
+        f"**{holding} of {len(CLAIMS)} claims hold**, in {len(compared):,} comparisons of theory "
+        "with simulations, published runs and exact values.\n"
+    )
+
+
+def run_in_words() -> Iterator[str]:
+    """Yield sentences on the run: how long it took, and with which versions."""
+    setting = read_setting()
     hours = sum(float(row["cpu_seconds"]) for row in CLAIMS) / 3600
     cells = sum(int(row["cells"]) for row in CLAIMS)
     yield f"``iclimit validate --preset {setting['preset']}`` was run once.  What is kept: theory,"
     yield "simulated value, standard error, z, and the smallest error of the theory that would"
     yield "have been noticed."
-    yield f"{holding} of {len(CLAIMS)} claims hold, in {len(claims)} comparisons."
     yield (
         f"{cells} simulations took {hours:.1f} hours of a core, which had other work, too; the "
         f"seed is {setting['seed']}."
@@ -123,18 +131,23 @@ def false_alarms() -> str:
 
 def draw_quantiles(path: Path) -> None:
     """Draw z of all comparisons over the quantiles of the standard normal law."""
-    groups = {
-        "single comparisons": [row for row in ROWS if tested(row) and not row.comparison.pooled],
-        "common factors": [row for row in ROWS if tested(row) and row.comparison.pooled],
-    }
+    singles, factors = (
+        np.sort(
+            [
+                row.comparison.z
+                for row in ROWS
+                if tested(row) and bool(row.comparison.pooled) == pooled
+            ]
+        )
+        for pooled in (False, True)
+    )
     with house_style():
         figure = new_figure()
         [ax] = panels(figure, 1, width=5.4, height=4.2)
-        ax.plot([-4, 4], [-4, 4], color="0.6", linewidth=1)
-        for (label, rows), colour in zip(groups.items(), COLOURS, strict=False):
-            z = np.sort([row.comparison.z for row in rows])
-            quantiles = stats.norm.ppf((np.arange(z.size) + 0.5) / z.size)
-            ax.plot(quantiles, z, ".", color=colour, markersize=3, label=f"{z.size} {label}")
+        draw_deviations(ax, singles)
+        quantiles = stats.norm.ppf((np.arange(factors.size) + 0.5) / factors.size)
+        style = {"color": COLOURS[1], "markersize": 3, "label": f"{factors.size} common factors"}
+        ax.plot(quantiles, factors, ".", **style)
         finish(ax, "quantile of the standard normal law", "z", legend="")
         save_picture(figure, path, {"command": f"iclimit validate --preset {LARGEST}"})
 
@@ -143,6 +156,7 @@ def write_evidence(folder: Path) -> dict[str, str]:
     """Draw the figure and return the parts of the page by the names of their files."""
     draw_quantiles(folder / "evidence.svg")
     return {
+        "evidence-verdict.inc": verdict(),
         "evidence-run.inc": "\n".join(run_in_words()) + "\n",
         "evidence-claims.inc": table("22 8 10 10 10 12 8 20", claims_table()),
         "evidence-resolutions.inc": table("18 82", resolutions()),

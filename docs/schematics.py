@@ -13,29 +13,32 @@ from iclimit.asymptotics.gdpp import ridge_risk
 from iclimit.asymptotics.spectra import Atoms, MarchenkoPastur, SampleCovariance
 from iclimit.drawing import COLOURS, Axes, house_style
 
-# Width and height in inches, and the share of the width that the boxes have.
+# Width and height in inches, and the share of the width that the boxes have; on a telephone the
+# boxes stand below each other.
 SIZE, BOXES = (8.6, 1.9), 2.3
+NARROW, NARROW_BOXES = (3.7, 2.7), 0.9
 
 # One direction after another is learnt: times of the drops, and losses of the plateaus.
 DROPS, PLATEAUS = np.array([2.0, 4.5, 8.0]), np.array([1.0, 0.6, 0.3, 0.1])
 
 
-def draw_boxes(ax: Axes, texts: tuple[str, ...]) -> None:
-    """Draw boxes with texts from left to right, and arrows between them."""
+def draw_boxes(ax: Axes, texts: tuple[str, ...], down: bool = False) -> None:
+    """Draw boxes with texts from left to right, or down, and arrows between them."""
     count, before = len(texts), None
     for place, text in enumerate(texts):
         ends = place == count - 1
         frame = {
-            "boxstyle": "round,pad=0.45",
+            "boxstyle": f"round,pad={0.25 if down else 0.45}",
             "facecolor": "#eaf3fa" if not ends else "#fdf0e6",
             "edgecolor": COLOURS[0] if not ends else COLOURS[1],
         }
-        x = (place + 0.5) / count
-        drawn = ax.text(x, 0.5, text, ha="center", va="center", fontsize=8, bbox=frame)
+        along, last = (place + 0.5) / count, (place - 0.5) / count
+        here, there = [(0.5, 1 - each) if down else (each, 0.5) for each in (along, last)]
+        drawn = ax.text(*here, text, ha="center", va="center", fontsize=8, bbox=frame)
         if before is not None:
             arrow = {"arrowstyle": "->", "color": "0.4", "shrinkA": 0, "shrinkB": 0}
             arrow |= {"patchA": before.get_bbox_patch(), "patchB": drawn.get_bbox_patch()}
-            ax.annotate("", (x, 0.5), ((place - 0.5) / count, 0.5), arrowprops=arrow)
+            ax.annotate("", here, there, arrowprops=arrow)
         before = drawn
     ax.set(xlim=(0, 1), ylim=(0, 1))
     ax.axis("off")
@@ -454,10 +457,15 @@ def write_schematics(folder: Path) -> None:
     """Draw the figures of all pages."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, (texts, draw) in schematics().items():
-        with house_style():
-            figure = Figure(figsize=SIZE)
-            boxes, curves = figure.subplots(1, 2, width_ratios=[BOXES, 1])
-            figure.subplots_adjust(left=0.0, right=0.99, bottom=0.14, top=0.93, wspace=0.06)
-            draw_boxes(boxes, texts)
-            draw(curves)
-            figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
+        for narrow in (False, True):
+            size, share = (NARROW, NARROW_BOXES) if narrow else (SIZE, BOXES)
+            with house_style():
+                figure = Figure(figsize=size)
+                boxes, curves = figure.subplots(1, 2, width_ratios=[share, 1])
+                bottom, top = (0.1, 0.94) if narrow else (0.14, 0.93)
+                space = 0.2 if narrow else 0.06
+                figure.subplots_adjust(0, bottom, 0.99, top, wspace=space)
+                draw_boxes(boxes, texts, narrow)
+                draw(curves)
+                ending = "-narrow" * narrow
+                figure.savefig(folder / f"{name}{ending}.svg", metadata={"Date": None})

@@ -31,7 +31,8 @@ const list = (query) => Array.from(document.querySelectorAll(query)).filter(visi
 return {
   blocks: list('header, nav, .head, .side, .stage, .below > section, footer'),
   controls: list('.control'), charts: list('.chart canvas'),
-  links: list('nav a'), current: list('nav a[aria-current]'), texts: list('h2, h3, #summary, #intro, .keys, label, pre, .math'),
+  links: list('nav a'), current: list('nav a[aria-current]'),
+  texts: list('h2, h3, #summary, #intro, .keys, label, pre, .math'),
   page: [document.documentElement.scrollWidth, innerWidth],
 };
 """
