@@ -271,10 +271,10 @@ def parse_matrices(name: str, role: str, value: Any, layout: Layout, heads: int)
     """Matrices of the heads, on columns: (H, rows, columns)."""
     if np.iscomplexobj(value):
         raise TypeError(f"{name} must be an array of real numbers, got complex ones")
+    refuse_masked(name, value)
     try:
-        refuse_masked(name, value)
         array = np.asarray(to_host(value) if is_array_api_obj(value) else value, dtype=float)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must be an array of real numbers, got {value!r}") from error
     if role == "value_row" and array.ndim in (1, 2):
         array = np.atleast_2d(array)[:, None, :]

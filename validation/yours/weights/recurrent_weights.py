@@ -47,7 +47,7 @@ from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Seed
 from iclimit.simulate.prompts import sample_prompts
 from iclimit.tables import aligned
-from iclimit.validation.yours.ratios import best_factor, percent, ratio
+from iclimit.validation.yours.ratios import best_factor, percent, ratio, shown
 from iclimit.validation.yours.weights.layouts import get_layout, parse_matrices
 
 # Names of weights in the state dictionaries of layers, with the role that says how heads are
@@ -198,8 +198,8 @@ class ReducedRecurrence(Result):
                 f"recurrent heads in layout {self.layout}",
                 *aligned(rows),
                 f"missed: {percent(self.ignored)}",
-                f"error: {self.error}{known}, {self.best:.4g} for the best gated delta rule",
-                f"best factor of its answers: {self.factor}",
+                f"error: {shown(self.error)}{known}, {self.best:.4g} for the best gated delta rule",
+                f"best factor of its answers: {shown(self.factor)}",
             ]
         )
 
@@ -314,7 +314,8 @@ def _reduced(
     tokens = np.concatenate([pairs, np.pad(prompts.query, ((0, 0), (0, 1)))[:, None]], axis=1)
     d, seen = problem.dim, pairs.reshape(-1, problem.dim + 1)
     gates, steps = whole.gate(seen), whole.step(seen)
-    gate = np.exp(np.mean(np.log(gates), axis=(0, 2)))
+    with np.errstate(divide="ignore"):
+        gate = np.exp(np.mean(np.log(gates), axis=(0, 2)))
     step, count = np.mean(steps, axis=0), len(whole.key)
     keys, queries = whole.key[:, :, :d], whole.query[:, :, :d]
     square = np.sum(keys**2, axis=(1, 2)) / d
