@@ -9,7 +9,11 @@ and the prediction is :math:`c\, \langle x_q, u\rangle`.  Weights are the gate :
 number or one for each channel, the step :math:`\beta`, one number or one for each token, the
 diagonal of D, and c.  This is one value channel of a gated delta rule (Yang et al.,
 arXiv:2412.06464), of DeltaNet without the gate and, without the correction, of gated linear
-attention (RetNet, GLA, Mamba-2), whose gates do not depend on the inputs here.
+attention (RetNet, GLA, Mamba-2), whose gates do not depend on the inputs.
+
+A selective layer has gates and steps that do: :math:`\gamma^{\delta_t}` and
+:math:`\beta_t \delta_t` with :math:`\delta_t = 2 / (1 + e^{-\langle s, (x_t, y_t)\rangle})`,
+one time step for both as in Mamba.  Its weights s are the selectivity, and 0 is the layer above.
 
 The gradient goes back through the tokens in the same way: with the derivative p of the loss by u
 after a pair, that by u before its correction is :math:`p - \beta_t x_t \langle D x_t, p\rangle`.
@@ -28,6 +32,9 @@ from iclimit.checks import check_arguments, check_flags
 from iclimit.simulate.arrays import Array
 from iclimit.simulate.models.network import Network, Pullback, Pulled
 from iclimit.simulate.prompts import Prompts
+
+# Selective gates below this have slopes as if they were this: those at 0 may be infinite.
+_LEAST_GATE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,8 @@ class RecurrentLayer(Network):
         Whether each channel has a step of its own, times that of the token.
     context : int >= 1
         Number of pairs that have steps of their own.
+    selective : bool
+        Whether gates and steps depend on the pair that is read.
 
     Raises
     ------
@@ -81,6 +90,7 @@ class RecurrentLayer(Network):
     by_token: bool = False
     preconditioned: bool = False
     context: int = 1
+    selective: bool = False
 
     def __post_init__(self) -> None:
         check_arguments(dim=self.dim, context=self.context)
@@ -90,6 +100,7 @@ class RecurrentLayer(Network):
             by_channel=self.by_channel,
             by_token=self.by_token,
             preconditioned=self.preconditioned,
+            selective=self.selective,
         )
         if self.by_channel and not self.gated:
             raise ValueError("by_channel must be False without a gate, got True")
@@ -104,6 +115,8 @@ class RecurrentLayer(Network):
             shapes["step"] = (self.context if self.by_token else 1,)
         if self.preconditioned:
             shapes["preconditioner"] = (self.dim,)
+        if self.selective:
+            shapes["selectivity"] = (self.dim + 1,)
         return shapes | {"readout": (1,)}
 
     @property
@@ -132,35 +145,45 @@ class RecurrentLayer(Network):
         one = xp.ones((1,), dtype=query.dtype)
         gate, step, scale = (weights.get(name, one) for name in ("gate", "step", "preconditioner"))
         steps = xp.broadcast_to(step, (context,))
+        times = _time_steps(weights.get("selectivity"), inputs, labels)
         gate, scale, readout = gate[:, None], scale[:, None], weights["readout"]
         memory, memories, residuals = xp.zeros_like(query), [], []
         for t in range(context):
             memories.append(memory)
-            decayed, residual = gate * memory, labels[t, :]
+            decayed, residual = gate ** times[t, :] * memory, labels[t, :]
             if self.corrects:
                 residual = residual - xp.sum(inputs[t, :, :] * decayed, axis=0)
             residuals.append(residual)
-            memory = decayed + scale * inputs[t, :, :] * (steps[t] * residual)
+            memory = decayed + scale * inputs[t, :, :] * (steps[t] * times[t, :] * residual)
         answers = xp.sum(query * memory, axis=0)
 
         def pullback(by_prediction: Array) -> Pulled:
             by_memory = readout * query * by_prediction
             by_gate, by_scale = xp.zeros_like(query), xp.zeros_like(query)
+            by_selectivity = xp.zeros((self.dim + 1,), dtype=query.dtype)
             by_steps = []
+            base = xp.where(gate > _LEAST_GATE, gate, _LEAST_GATE)
             for t in reversed(range(context)):
-                x = inputs[t, :, :]
-                by_scale = by_scale + by_memory * x * (steps[t] * residuals[t])
+                x, time, residual = inputs[t, :, :], times[t, :], residuals[t]
+                by_scale = by_scale + by_memory * x * (steps[t] * time * residual)
                 by_write = xp.sum(by_memory * scale * x, axis=0)
-                by_steps.append(xp.sum(by_write * residuals[t]))
+                by_steps.append(xp.sum(by_write * time * residual))
                 if self.corrects:
-                    by_memory = by_memory - x * (steps[t] * by_write)
-                by_gate = by_gate + by_memory * memories[t]
-                by_memory = gate * by_memory
-            step_gradient = xp.stack(by_steps[::-1])
+                    by_memory = by_memory - x * (steps[t] * time * by_write)
+                kept, by_kept = gate**time, by_memory * memories[t]
+                by_gate = by_gate + by_kept * (time * base ** (time - 1))
+                if self.selective:
+                    by_time = xp.sum(by_kept * kept * xp.log(base), axis=0)
+                    by_time = by_time + by_write * steps[t] * residual
+                    by_logit = by_time * time * (1 - time / 2)
+                    pair = xp.concat([x, labels[t, :][None, :]], axis=0)
+                    by_selectivity = by_selectivity + pair @ by_logit
+                by_memory = kept * by_memory
             gradients = {
                 "gate": xp.sum(by_gate, axis=1),
-                "step": step_gradient,
+                "step": xp.stack(by_steps[::-1]),
                 "preconditioner": xp.sum(by_scale, axis=1),
+                "selectivity": by_selectivity,
                 "readout": xp.sum(answers * by_prediction)[None],
             }
             found = {
@@ -172,3 +195,12 @@ class RecurrentLayer(Network):
             return Pulled(found, (readout * memory * by_prediction).T)
 
         return readout * answers, pullback
+
+
+def _time_steps(selectivity: Array | None, inputs: Array, labels: Array) -> Array:
+    """Factors of the steps of all tokens, (context, n), or (context, 1) where all are 1."""
+    xp = array_namespace(inputs)
+    if selectivity is None:
+        return xp.ones((labels.shape[0], 1), dtype=inputs.dtype)
+    logits = xp.sum(inputs * selectivity[:-1][:, None], axis=1) + labels * selectivity[-1]
+    return 2 / (1 + xp.exp(-logits))

@@ -165,9 +165,12 @@ def recurrent_layer(network, w, x, y, query):
     for prompt in range(n):
         memory = anp.zeros(dim)
         for t in range(context):
-            written = steps[t] * scale * x[prompt, t]
+            pair = anp.append(x[prompt, t], y[prompt, t])
+            logit = anp.dot(w["selectivity"], pair) if network.selective else 0.0
+            time = 2 / (1 + anp.exp(-logit))
+            written = steps[t] * time * scale * x[prompt, t]
             moved = anp.eye(dim) - network.corrects * anp.outer(written, x[prompt, t])
-            memory = anp.dot(moved, gate * memory) + written * y[prompt, t]
+            memory = anp.dot(moved, gate**time * memory) + written * y[prompt, t]
         answers.append(w["readout"][0] * anp.dot(query[prompt], memory))
     return anp.stack(answers)
 

@@ -42,6 +42,8 @@ NETWORKS = [
     RecurrentLayer(3, corrects=False),
     RecurrentLayer(3, corrects=False, gated=False, preconditioned=True),
     RecurrentLayer(3, by_channel=True, by_token=True, preconditioned=True, context=4),
+    RecurrentLayer(3, selective=True),
+    RecurrentLayer(3, corrects=False, by_channel=True, selective=True),
 ]
 ROUNDING = 1e-12  # of the largest entry; the largest seen is 1e-15
 

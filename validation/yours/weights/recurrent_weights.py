@@ -192,13 +192,13 @@ class ReducedRecurrence(Result):
             steps = ["-", "-"] if math.isnan(step) else [f"{step:.4f}", f"{100 * moves:.3g} %"]
             gates, ends = [f"{gate:.4f}", f"{100 * varies:.3g} %"], [f"{100 * off:.3g} %"]
             rows.append([str(number), *gates, *steps, f"{readout:.4f}", *ends])
-        known = "" if math.isnan(self.predicted) else f", {self.predicted:.4g} by these numbers"
+        known = "" if math.isnan(self.predicted) else f"{self.predicted:.4g} by these numbers, "
         return "\n".join(
             [
                 f"recurrent heads in layout {self.layout}",
                 *aligned(rows),
                 f"missed: {percent(self.ignored)}",
-                f"error: {shown(self.error)}{known}, {self.best:.4g} for the best gated delta rule",
+                f"error: {shown(self.error)}, {known}{self.best:.4g} for the best delta rule",
                 f"best factor of its answers: {shown(self.factor)}",
             ]
         )
