@@ -16,6 +16,7 @@ from .forgetting import optimal_memory as optimal_memory
 from .gates import GatedContext as GatedContext
 from .gates import gated_context as gated_context
 from .gates import optimal_gates as optimal_gates
+from .positions import memory_weights as memory_weights
 from .tracking import Tracking as Tracking
 from .tracking import optimal_tracking as optimal_tracking
 from .tracking import tracking_error as tracking_error

@@ -381,17 +381,14 @@ def _layer(
         "channel_gates": 1.0 if channel_gates is None else channel_gates,
         "preconditioner": 1.0 if preconditioner is None else preconditioner,
     }
-    values = {name: real_array(name, value) for name, value in arrays.items()}
-    spectrum = values["eigenvalues"]
-    if eigenvalues is not None and not (spectrum.ndim == 1 and spectrum.size):
+    if eigenvalues is not None and not (np.ndim(eigenvalues) == 1 and np.size(eigenvalues)):
         raise ValueError(f"eigenvalues must have shape (dim,), got {eigenvalues!r}")
-    if dim is None and eigenvalues is None:
-        raise ValueError("dim must be given where eigenvalues are not, got None")
-    dim = len(spectrum) if dim is None else dim
+    if dim is None:
+        if eigenvalues is None:
+            raise ValueError("dim must be given where eigenvalues are not, got None")
+        dim = np.size(eigenvalues)
     check_integers(dim=dim)
-    for name, value in values.items():
-        if value.shape not in ((), (dim,)):
-            raise ValueError(f"{name} must be a number or have shape {(dim,)}, got {value.shape}")
+    values = {name: _number_or_row(name, value, dim) for name, value in arrays.items()}
     if unit_keys and any(value.ndim for value in values.values()):
         raise ValueError("unit_keys must be False where coordinates differ, got True")
     alike = all(value.ndim == 0 for value in values.values())
@@ -404,9 +401,14 @@ def _layer(
 
 def _by_token(name: str, value: Numbers | None, context: int) -> Value:
     """Numbers of all tokens; None stays None."""
-    if value is None:
-        return None
+    return (
+        None if value is None else np.broadcast_to(_number_or_row(name, value, context), context)
+    )
+
+
+def _number_or_row(name: str, value: Value, length: int) -> np.ndarray:
+    """A number, or so many numbers, in the range of their name."""
     array = real_array(name, value)
-    if array.shape not in ((), (context,)):
-        raise ValueError(f"{name} must be a number or have shape {(context,)}, got {array.shape}")
-    return np.broadcast_to(array, context)
+    if array.shape not in ((), (length,)):
+        raise ValueError(f"{name} must be a number or have shape {(length,)}, got {array.shape}")
+    return array

@@ -11,20 +11,24 @@ the answers that it explains says whether the model is such a predictor: ridge r
 **Positions.**  The weights :math:`c_i` of the pairs minimise :math:`E[f - \frac1N \sum_i c_i y_i\,
 x_i \cdot x_q]^2`.  They are equal if the order does not matter.  The number of examples that count
 is :math:`(\sum_i c_i)^2/\sum_i c_i^2`, and the effective rate the one weight that fits best for
-all.
+all.  Those of a fitted delta rule or decay are known (`iclimit.asymptotics.recurrent.positions`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from iclimit.asymptotics.recurrent import memory_weights, recurrent_errors
 from iclimit.drawing import COLOURS, Axes, draw_estimates, finish
+from iclimit.problem import Problem
 from iclimit.results import Estimate, Result
 from iclimit.validation.yours.models.families import FILTERS, Examples
 from iclimit.validation.yours.models.fitting import Fit
+from iclimit.validation.yours.models.problem_units import ProblemUnits
 from iclimit.validation.yours.ratios import best_factor, best_weights, percent, ratio, shown
 
 # Eigenvalues at which the filter is found, and least prompts over such and over positions.
@@ -92,13 +96,39 @@ class ContextUse(Result):
         ax.set_ylim(min(0.0, *(1.3 * each.mean for each in self.filter)), max(top, 0.0))
         finish(ax, "eigenvalue h of the context", r"filter $\varphi(h)$", legend="")
 
-    def draw_positions(self, ax: Axes) -> None:
-        """Draw the weight of the pair at each position."""
+    def draw_positions(
+        self, ax: Axes, *, fits: Iterable[Fit] = (), problem: Problem | None = None
+    ) -> None:
+        """Draw the weight of the pair at each position, beside that of the nearest recurrence."""
+        for fit in fits if problem is not None and ProblemUnits(problem).solved else ():
+            if (known := expected_weights(fit, problem)) is not None:
+                label = f"{fit.family.replace('_', ' ')}, theory"
+                ax.plot(range(1, self.pairs + 1), known, color=COLOURS[0], label=label)
+                break
         draw_estimates(ax, range(1, self.pairs + 1), self.weights, COLOURS[1], label="model")
         ax.axhline(self.rate.mean, color="0.45", linestyle="--", label="equal weights")
         ax.locator_params(axis="x", integer=True)
         ax.set_ylim(bottom=min(0.0, *(each.mean for each in self.weights)))
         finish(ax, "position of the pair", "its weight", legend="")
+
+
+def expected_weights(fit: Fit, problem: Problem) -> np.ndarray | None:
+    """Weights of the positions by theory; None for a family that is no linear recurrence."""
+    values = {name: each.mean for name, each in fit.parameters.items()}
+    size: dict[str, Any] = {"context": problem.context, "dim": problem.dim}
+    if fit.family == "recency_step":
+        return values["rate"] * np.asarray(memory_weights(**size, gates=values["decay"]))
+    norm = problem.dim * problem.input_variance
+    if fit.family == "best_delta_rule":
+        noise = values["noise_variance"] / problem.label_unit
+        steps = recurrent_errors("delta", **size, rho=noise).step_size[1:]
+    elif fit.family in ("delta_rule", "gated_delta_rule"):
+        steps = values["step"] * norm
+    else:
+        return None
+    law = {"rho": problem.mean_noise_variance / problem.label_unit, "drift": problem.drift}
+    found = memory_weights(**size, **law, gates=values.get("decay", 1.0), step_sizes=steps)
+    return np.asarray(values.get("readout", 1.0) * problem.context / norm * found)
 
 
 def context_use(

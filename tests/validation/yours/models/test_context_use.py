@@ -1,13 +1,17 @@
 """The spectral filter and the weights of positions of predictors that are known."""
 
+from dataclasses import replace
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
 import iclimit
+from iclimit.results import Estimate
 from iclimit.simulate.prompts import Prompts, sample_prompts
-from iclimit.validation.yours.models.context_use import context_use
+from iclimit.validation.yours.models.context_use import context_use, expected_weights
 from iclimit.validation.yours.models.families import Examples
+from iclimit.validation.yours.models.fitting import Fit
 
 D, N = 4, 12
 DRAWN = sample_prompts(iclimit.Problem(dim=D, context=N, noise_variance=0.2, scale=1), 2000, rng=0)
@@ -55,6 +59,32 @@ def test_weights_of_positions_and_the_number_of_examples_that_count(decay):
     expected = (1 - decay**N) * (1 + decay) / (1 - decay) / (1 + decay**N) if decay < 1 else N
     assert use.examples == pytest.approx(expected)
     assert "12 examples count" in use.sentence
+
+
+def test_positions_stand_beside_the_theory_of_a_gated_delta_rule():
+    """A memory that is written pair by pair, in units of unit inputs and other tasks."""
+    problem = iclimit.Problem(
+        dim=D, context=N, noise_variance=0.4, scale=1, task_variance=0.5, drift=0.3
+    )
+    drawn = sample_prompts(problem, 20_000, rng=1)
+    memory = np.zeros_like(drawn.query)
+    for x, y in zip(np.moveaxis(drawn.inputs, 1, 0), drawn.labels.T, strict=True):
+        memory = 0.9 * memory
+        memory = memory + 0.15 * (y - np.vecdot(x, memory))[:, None] * x
+    answers = 0.8 * np.vecdot(drawn.query, memory)
+    values = {"readout": 0.8, "step": 0.15, "decay": 0.9}
+    parameters = {name: Estimate(each, 0.0, 1) for name, each in values.items()}
+    fit = Fit("gated_delta_rule", "", "", parameters, {}, Estimate(0.0, 0.0, 1))
+    expected = expected_weights(fit, problem)
+    use = context_use(Examples(drawn), answers)
+    z = [(w.mean - e) / w.standard_error for w, e in zip(use.weights, expected, strict=True)]
+    assert np.max(np.abs(z)) < 4
+    assert np.max([each.standard_error for each in use.weights]) < 0.02 * expected[-1]
+    _, ax = plt.subplots()
+    use.draw_positions(ax, fits=[fit], problem=problem)
+    assert ax.get_legend_handles_labels()[1][0] == "gated delta rule, theory"
+    plt.close()
+    assert expected_weights(replace(fit, family="ridge"), problem) is None
 
 
 def test_too_few_prompts_and_no_answers():
