@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import iclimit
-from iclimit.recurrent import gated_context, optimal_forgetting, optimal_gates
+from iclimit.recurrent import gated_context, memory_weights, optimal_forgetting, optimal_gates
 
 BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"
 
@@ -53,4 +53,20 @@ ax.plot(best.gates, color=ORANGE, label=f"best: {20 * best.alpha:.2f} pairs")
 constant = np.exp(-rates[np.argmax(worth)] / 20 * ages)
 ax.plot(constant, color=BLUE, label=f"constant: {20 * max(worth):.2f} pairs")
 ax.set(xlabel="token", ylabel="gate $g_i$")
+ax.legend()
+
+# %%
+# Which pairs of 60 a memory uses, over the weight of the last one.  A gate forgets older ones.  A
+# delta rule corrects itself with every pair: it loses a little of the older ones, and with many
+# pairs of one task it needs them less.
+
+_, ax = plt.subplots()
+for label, colour, layer in (
+    ("gate 0.95", BLUE, {"gates": 0.95}),
+    (r"delta rule, $\beta = 0.6$", GREEN, {"step_sizes": 0.6}),
+    ("both", ORANGE, {"gates": 0.95, "step_sizes": 0.6}),
+):
+    weights = memory_weights(context=60, dim=20, rho=0.25, **layer)
+    ax.plot(np.arange(1, 61), weights / weights[-1], color=colour, label=label)
+ax.set(xlabel="position of the pair", ylabel="weight in the memory", ylim=(0, 1.05))
 ax.legend()
