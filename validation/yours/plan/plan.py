@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,17 +13,16 @@ from tqdm.auto import tqdm
 
 from iclimit.asymptotics.pretraining.finite_size import TASK_LAWS
 from iclimit.checks import check_arguments, check_choice, check_integers, given
-from iclimit.drawing import Axes, Figure
+from iclimit.drawing import COLOURS, Axes, Figure, draw_points, finish, panels
+from iclimit.notation import PARAMETERS
 from iclimit.results import Result
 from iclimit.simulate.arrays import Seed
 from iclimit.tables import aligned, entry, write_rows
 from iclimit.validation.yours.fitted_parameters import check_free
-from iclimit.validation.yours.plan.figure import draw_plan, draw_power
 from iclimit.validation.yours.plan.points import TESTS, Cost, NotProposed, Planner
-from iclimit.validation.yours.plan.power import Contrast
+from iclimit.validation.yours.plan.proposals import Goal, Proposal
 from iclimit.validation.yours.plan.questions import (
     Against,
-    Design,
     checked_against,
     difference,
     forecast,
@@ -36,9 +34,8 @@ from iclimit.validation.yours.runs.fitting import FREE
 from iclimit.validation.yours.runs.measured import MEASURED
 from iclimit.validation.yours.runs.predictions import Theory
 
-# What can be asked, and which of these questions need an effect.
+# What can be asked.
 QUESTIONS = ("precision", "difference", "theories", "transition", "forecast")
-NEED_EFFECT = ("precision", "transition", "forecast")
 
 # What is better if it is larger.
 UPWARDS = ("power", "significance")
@@ -49,147 +46,11 @@ DIMENSIONS = (12, 16, 20, 24, 32, 48, 64)
 # Task sets that predictions are averaged over, and fewest points of a sweep.
 SETS, FEWEST_VALUES = 30, 4
 
-# Standard errors and power unless they are given.
-SIGNIFICANCE, POWER = 5.0, 0.95
-
-# Errors of single runs are skewed if their standard deviation is a larger share of the mean; their
-# mean is nearly normal from so many runs on.
-SKEWED, FEWEST = 0.1, 10
+# What is said of skewed errors.
 SKEWED_NOTE = (
     "Where skewed says yes, single runs scatter by more than a tenth of the error: judge means of "
     "ten or more, or logarithms."
 )
-
-# Effects among which the least one is searched for.
-EFFECTS = np.geomspace(1e-4, 10, 1000)
-
-
-@dataclass(frozen=True)
-class Goal:
-    """What is fixed, as of `plan_runs`; what is None is computed, or has its default."""
-
-    question: str
-    effect: float | None
-    significance: float | None
-    power: float | None
-    repeats: int | None
-    max_cost: float | None
-
-    @property
-    def unknown(self) -> str:
-        """What is computed.
-
-        Raises
-        ------
-        ValueError
-            If too much or too little is given.
-        """
-        question, free = self.question, self.question in NEED_EFFECT
-        interval = question in ("precision", "forecast")
-        if self.effect is not None and not free:
-            raise ValueError(f"effect must be left out for {question}, got {self.effect!r}")
-        if self.significance is not None and interval:
-            raise ValueError(f"significance must be left out, got {self.significance!r}")
-        if self.repeats is not None and self.max_cost is not None:
-            raise ValueError("repeats or max_cost must be left out: each fixes the other")
-        if self.repeats is None and self.max_cost is None:
-            if free and self.effect is None:
-                raise ValueError(f"effect must be given for {question}, or repeats or max_cost")
-            return "repeats"
-        if free and self.effect is None:
-            return "effect"
-        names = ("power", "significance")[: 1 if interval else 2]
-        if missing := [name for name in names if getattr(self, name) is None]:
-            return missing[0]
-        raise ValueError("power must be left out: the number of runs and the effect fix it")
-
-    def proposal(self, design: Design) -> Proposal:
-        """Proposal of a design that reaches the goal.
-
-        Raises
-        ------
-        NotProposed
-            If none does.
-        """
-        effect, z, power = self.effect, self.significance or SIGNIFICANCE, self.power or POWER
-        skewed = max(point.relative_spread for point in design.points) > SKEWED
-        if self.unknown == "repeats":
-            needed = design.contrast(effect).least_repeats(z, power)
-            if needed is None:
-                raise NotProposed("the prediction is not sharp enough for any number of runs")
-            repeats = max(needed, FEWEST * skewed)
-        else:
-            repeats = self.repeats or math.floor((self.max_cost or 0.0) / design.cost)
-            if not repeats:
-                raise NotProposed(f"one run of each setting costs {design.cost:.3g}")
-        if self.unknown == "effect":
-            place = bisect_left(
-                EFFECTS, True, key=lambda each: design.contrast(each).power(repeats, z) >= power
-            )
-            if place == len(EFFECTS):
-                raise NotProposed(f"no effect up to {EFFECTS[-1]:g} is noticed")
-            effect = float(EFFECTS[place])
-        contrast = design.contrast(effect)
-        if self.unknown == "significance":
-            z = contrast.significance(repeats, power)
-        else:
-            power = contrast.power(repeats, z)
-        if effect is None:
-            point = design.points[0]
-            effect = contrast.change / float(point.prediction.mean[int(point.quantity == "idg")])
-        return Proposal(design, contrast, repeats, effect, z, power, skewed)
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """Runs at one size that answer the question.
-
-    Attributes
-    ----------
-    design : Design
-        The runs.
-    contrast : Contrast
-        Contrast of their errors.
-    repeats : int
-        Runs of each setting.
-    effect : float
-        Relative change that is noticed: of the error, or of the place of a transition.
-    significance, power : float
-        Standard errors, and probability of the right answer.
-    skewed : bool
-        Whether errors of single runs are skewed.
-    """
-
-    design: Design
-    contrast: Contrast
-    repeats: int
-    effect: float
-    significance: float
-    power: float
-    skewed: bool
-
-    @property
-    def dim(self) -> int:
-        """Dimension."""
-        return int(self.design.points[0].run.sizes["dim"])
-
-    @property
-    def cost(self) -> float:
-        """Cost of all runs."""
-        return self.repeats * self.design.cost
-
-    def row(self) -> dict[str, Any]:
-        """Row of the table; sizes that differ between the settings are left out."""
-        points, contrast = self.design.points, self.contrast
-        sizes = [each.run.sizes.items() for each in points]
-        numbers = dict(pair for pair in sizes[0] if all(pair in each for each in sizes))
-        numbers |= {"repeats": self.repeats, "runs": self.repeats * self.design.runs}
-        numbers |= {"effect": self.effect, "z": contrast.change / contrast.errors(self.repeats)[0]}
-        numbers |= {} if contrast.interval else {"significance": self.significance}
-        if self.design.forecast:
-            errors = self.design.forecast(self.repeats).standard_errors
-            numbers |= {f"{name}_se": error for name, error in errors.items()}
-        return {**numbers, "power": self.power, "cost": self.cost, "skewed": self.skewed}
 
 
 @dataclass(frozen=True, repr=False)
@@ -269,12 +130,42 @@ class RunPlan(Result):
         return lines
 
     def draw(self, ax: Axes) -> None:
-        """Draw power against cost."""
-        draw_power(ax, self.proposals, self.unit)
+        """Draw the power of each size against the cost of its runs, the proposal as a point."""
+        for number, each in enumerate(sorted(self.proposals, key=lambda each: each.dim)):
+            colour = COLOURS[number % len(COLOURS)]
+            repeats = np.unique(np.geomspace(1, 4 * each.repeats, 200).round())
+            powers = [each.contrast.power(count, each.significance) for count in repeats]
+            style = "-" if number < len(COLOURS) else "--"
+            ax.plot(repeats * each.design.cost, powers, style, color=colour, label=f"{each.dim}")
+            ax.plot(each.cost, each.power, "o", color=colour, markersize=5)
+        ax.set_ylim(-0.03, 1.03)
+        finish(ax, f"cost [{self.unit}]", "power", log="x", legend="$d$")
 
     def draw_figure(self, figure: Figure, /, **_: Any) -> list[Axes]:
-        """Draw power against cost, and the two theories with expected error bars."""
-        return draw_plan(figure, self)
+        """Draw power against cost, and the theories by dimension or along a transition."""
+        left, right = panels(figure, 2, width=9.6, height=3.9)
+        self.draw(left)
+        if self.along:
+            best = self.best
+            x = [point.ratios[self.along] for point in best.design.points]
+            _draw_theories(right, x, [(best, number) for number in range(len(x))])
+            finish(right, self.along, "error", log="x", legend=f"d = {best.dim}")
+            return [left, right]
+        ordered = sorted(self.proposals, key=lambda each: each.dim)
+        if self.question == "forecast":
+            rows = [each.row() for each in ordered]
+            names = [name for name in rows[0] if name.endswith("_se")]
+            for name, colour in zip(names, COLOURS, strict=False):
+                errors = [row[name] for row in rows]
+                symbol = getattr(PARAMETERS.get(name[:-3]), "symbol", "")
+                label = f"${symbol}$" if symbol else name[:-3].replace("_", " ")
+                right.plot([row["dim"] for row in rows], errors, "o-", color=colour, label=label)
+            finish(right, "dim", "relative standard error of the fit", legend="")
+        else:
+            _draw_theories(right, [each.dim for each in ordered], [(each, 0) for each in ordered])
+            finish(right, "dim", "error", legend="expected at the repeats proposed")
+        right.locator_params(axis="x", integer=True)
+        return [left, right]
 
     def __str__(self) -> str:
         """Table of the proposals, the runs of the best one, and what was assumed."""
@@ -306,6 +197,18 @@ class RunPlan(Result):
             "transition": f"notice{s} a shift along {self.along} by {effect}{z}",
         }[self.question]
         return f"{runs} {what} with probability {best.power:.3f}."
+
+
+def _draw_theories(ax: Axes, x: Sequence[float], places: Sequence[tuple[Proposal, int]]) -> None:
+    """Draw what two theories say of the points, with the error bars of the repeats proposed."""
+    points = [each.design.points[number] for each, number in places]
+    bars = [
+        math.sqrt(point.variance / each.repeats)
+        for point, (each, _) in zip(points, places, strict=True)
+    ]
+    others = [each.design.others(each.effect)[number] for each, number in places]
+    draw_points(ax, x, [point.mean for point in points], bars, COLOURS[0], fmt="o-", label="runs")
+    ax.plot(x, others, "--", color=COLOURS[1], label="to be told from")
 
 
 def _short(value: object) -> str:
