@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from iclimit.cli.execution import add_store, store_path
+from iclimit.cli.flags import Settings
 from iclimit.cli.output import add_format, add_output, output
 from iclimit.cli.values import parse_positive, parse_time
 from iclimit.cli.verbs import GROUPS, OneLineParser, verb
@@ -53,41 +54,25 @@ Examples
 
 def _flags(*names: str, more: Callable[[OneLineParser], Any] | None = None) -> Any:
     """Function that adds flags of these names, --store and more."""
-    known: dict[str, dict[str, Any]] = {
-        "identity": {"metavar": "ID", "help": "the identity of a run, or its first digits"},
-        "--function": {
-            "metavar": "TEXT",
-            "default": "",
-            "help": "only functions with this in their name",
-        },
-        "--since": {
-            "type": parse_time,
-            "metavar": "TIME",
-            "help": "finished at this time or later",
-        },
-        "--limit": {
-            "type": parse_positive,
-            "metavar": "N",
-            "help": f"only the newest N (default: {FEW} as text, all as csv and json)",
-        },
-        "--older-than": {
-            "type": parse_time,
-            "metavar": "TIME",
-            "help": "finished before this time",
-        },
-        "--obsolete": {"action": "store_true", "help": "computed by code that has changed since"},
-        "--dry-run": {
-            "action": "store_true",
-            "help": "list what would be deleted, delete nothing",
-        },
+    optional: Settings = {"nargs": "?"} if len(names) > 1 else {}
+    time: Settings = {"type": parse_time, "metavar": "TIME"}
+    word: Settings = {"metavar": "TEXT", "default": ""}
+    number: Settings = {"type": parse_positive, "metavar": "N"}
+    switch: Settings = {"action": "store_true"}
+    known: dict[str, tuple[str, Settings]] = {
+        "identity": ("the identity of a run, or its first digits", {"metavar": "ID", **optional}),
+        "--function": ("only functions with this in their name", word),
+        "--since": ("finished at this time or later", time),
+        "--limit": (f"only the newest N (default: {FEW} as text, all as csv and json)", number),
+        "--older-than": ("finished before this time", time),
+        "--obsolete": ("computed by code that has changed since", switch),
+        "--dry-run": ("list what would be deleted, delete nothing", switch),
     }
 
     def add_flags(parser: OneLineParser) -> None:
         for name in names:
-            optional: dict[str, Any] = (
-                {"nargs": "?"} if name == "identity" and len(names) > 1 else {}
-            )
-            parser.add_argument(name, **known[name], **optional)
+            text, settings = known[name]
+            parser.add_argument(name, help=text, **settings)
         add_store(parser, "store of runs")
         if more is not None:
             more(parser)

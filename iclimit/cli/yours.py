@@ -95,14 +95,26 @@ def _reading(options: argparse.Namespace) -> Settings:
     return given
 
 
-def _fit_flags(parser: OneLineParser) -> None:
-    text = "what is fitted: tau, alpha, kappa, rho, ridge, factor, offset, task_norm (default rho)"
-    names: Settings = {"type": parse_names, "metavar": "LIST", "default": ("rho",)}
-    parser.add_argument("--free", help=text, **names)
-    _check_flags(parser)
+def _free(
+    text: str, default: str, more: Callable[[OneLineParser], None]
+) -> Callable[[OneLineParser], None]:
+    """Function that adds --free, whose help names what may be fitted, and more flags."""
+
+    def add_flags(parser: OneLineParser) -> None:
+        names: Settings = {"type": parse_names, "metavar": "LIST", "default": (default,)}
+        names["help"] = f"what is fitted: {text} (default {default})"
+        parser.add_argument("--free", **names)
+        more(parser)
+
+    return add_flags
 
 
-@verb("fit", _fit_flags)
+# What may be fitted to tables, and to curves.
+OF_RUNS = "tau, alpha, kappa, rho, ridge, factor, offset, task_norm"
+OF_CURVES = "init_scale, learning_rate, eigenvalues, trace, context, noise_variance, factor"
+
+
+@verb("fit", _free(OF_RUNS, "rho", _check_flags))
 def fit(options: argparse.Namespace) -> int:
     """Fit effective parameters to your own results of pretrained linear attention.
 
@@ -207,17 +219,7 @@ def check_training_curve(options: argparse.Namespace) -> int:
     return 0 if result.holds else 1
 
 
-def _fit_curve_flags(parser: OneLineParser) -> None:
-    text = (
-        "init_scale, learning_rate, eigenvalues, trace, context, noise_variance, factor "
-        "(default init_scale)"
-    )
-    names: Settings = {"type": parse_names, "metavar": "LIST", "default": ("init_scale",)}
-    parser.add_argument("--free", help=f"what is fitted: {text}", **names)
-    _check_curve_flags(parser)
-
-
-@verb("fit-curve", _fit_curve_flags)
+@verb("fit-curve", _free(OF_CURVES, "init_scale", _check_curve_flags))
 def fit_training_curve(options: argparse.Namespace) -> int:
     r"""Fit initial scale, learning rate or law of the data to your own training curves.
 
