@@ -286,6 +286,7 @@ def limit(
     draws: Hashable = None,
     fit_label: str = "",
     name: str = "",
+    about: str = "",
     **options: Any,
 ) -> Limit:
     """Limits against runs at several sizes, extrapolated to infinite size.
@@ -305,7 +306,12 @@ def limit(
         Label under which the goodness of the fit is compared; without it, it is not.
     name : str
         Begins the note that describes the fit; without it there is no note.
+    about : str
+        What is extrapolated: ``draws``, ``fit_label`` and ``name`` are made of it.
     """
+    if about:
+        draws, name = about, f"Limit of {about}"
+        fit_label = f"chi-square of the fit, {about}"
     functions = [_function_of(each) for each in theories.values()] if of is None else of
     runs = {size: call(_estimates, each) for size, each in runs.items()}
     later = call(fit, list(runs), list(runs.values()), **options)

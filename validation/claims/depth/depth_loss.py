@@ -74,8 +74,7 @@ def rows(effort: Effort) -> Rows:
         rates = np.full(depth, gamma / depth)
         runs, label = contexts(effort, rates, **sizes), f"loss, {name}, {depth} layers"
         limits = {label: call(depth_loss, **SPECTRA, **point).loss}
-        test = f"chi-square of the fit, {name}"
-        yield limit(limits, runs, draws=name, fit_label=test, name=f"Limit of {name}")
+        yield limit(limits, runs, about=name)
         if "noise_variance" in point:
             given = call(depth_schedule_loss, rates, **SPECTRA, **sizes).loss
             yield limit({f"{label}, steps given": given}, runs, draws=name)
@@ -83,14 +82,7 @@ def rows(effort: Effort) -> Rows:
     best = untied_depth(EIGENVALUES, weights=labels, depth=UNTIED_DEPTH, alpha=UNTIED_ALPHA)
     runs = contexts(effort, best.steps, alpha=UNTIED_ALPHA)
     limits = {f"loss, {UNTIED}, {UNTIED_DEPTH} layers": best.loss * labels.mean()}
-    yield limit(
-        limits,
-        runs,
-        of=["untied_depth.losses"],
-        draws=UNTIED,
-        fit_label=f"chi-square of the fit, {UNTIED}",
-        name=f"Limit of {UNTIED}",
-    )
+    yield limit(limits, runs, of=["untied_depth.losses"], about=UNTIED)
 
 
 claim = Claim.of("depth-loss", __doc__, rows, figure=False)

@@ -164,9 +164,7 @@ def steps_rows(effort: Effort) -> Rows:
             {label: theory for label, (theory, _) in limits.items()},
             {dim: call(chosen, each, steps, earlier) for dim, each in runs.items()},
             of=[each for _, each in limits.values()],
-            draws=name,
-            fit_label=f"chi-square of the fit, {name}",
-            name=f"Limit of {name}",
+            about=name,
         )
 
 
@@ -200,8 +198,7 @@ def rows(effort: Effort) -> Rows:
             )
             for dim, count in repeats.items()
         }
-        test = f"chi-square of the fit, {name}"
-        yield limit(limits, runs, draws=name, fit_label=test, name=f"Limit of {name}")
+        yield limit(limits, runs, about=name)
     for name, (setting, repeats, order) in RATIOS.items():
         runs = {
             dim: run(
@@ -215,11 +212,7 @@ def rows(effort: Effort) -> Rows:
             for dim, count in repeats.items()
         }
         theory = call(depth.overthinking_ratio, **setting)
-        words: dict[str, Any] = {
-            "fit_label": f"chi-square of the fit, {name}",
-            "name": f"Limit of {name}",
-        }
-        yield limit({name: theory}, runs, order=order, draws=name, **words)
+        yield limit({name: theory}, runs, order=order, about=name)
     yield note("Means are not compared: rare contexts carry them at finite d.")
     yield note(
         "The ratio for few prompts is known to half of it only: few pretrainings are affordable "
