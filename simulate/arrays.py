@@ -15,7 +15,7 @@ import array_api_compat
 import numpy as np
 from array_api_compat import is_cupy_namespace
 
-from iclimit.checks import Seed
+from iclimit.checks import Seed, check_choice
 from iclimit.extras import import_extra
 
 # An array of the chosen backend.
@@ -68,10 +68,9 @@ def get_backend(name: str) -> Backend:
     RuntimeError
         If CuPy is not installed or finds no GPU.
     """
+    check_choice("backend", name, BACKENDS)
     if name == "numpy":
         return Backend(name, array_api_compat.array_namespace(np.empty(0)))
-    if name != "cupy":
-        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {name!r}")
     cupy = import_extra("cupy", "gpu", "backend 'cupy'")
     try:
         cupy.cuda.runtime.getDeviceCount()

@@ -35,6 +35,7 @@ from numpy.typing import ArrayLike
 from iclimit.asymptotics.checks import checked, real_array
 from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
+from iclimit.checks import check_shape
 from iclimit.results import Result
 
 # Relative size up to which singular values are rounding.
@@ -199,14 +200,14 @@ def preconditioner_loss(
     if _is_symbolic(matrix, input_covariance, task_covariance, context, noise_variance):
         Lambda, W = _symbolic(input_covariance, task_covariance, excess_kurtosis)
         A, one = _symbolic_matrix("matrix", matrix), Lambda.eye(Lambda.rows)
-        _check_shape("matrix", A, one.shape)
+        check_shape("matrix", A, one.shape)
         spread = Lambda * W * Lambda + ((W * Lambda).trace() + noise) * Lambda
         missed = one - A * Lambda
         loss = (Lambda * missed * W * missed.T).trace() + (Lambda * A * spread * A.T).trace() / N
         return noise + loss
     T, W, kurtosis = _arrays(input_covariance, task_covariance, excess_kurtosis, mixing)
     A = _matrix("matrix", matrix)
-    _check_shape("matrix", A, T.shape)
+    check_shape("matrix", A, T.shape)
     K, C = T.T @ W @ T, T.T @ A @ T
     R = K + (np.trace(K) + noise) * np.eye(len(K)) + np.diag(kurtosis * np.diag(K))
     missed = np.eye(len(K)) - C
@@ -248,7 +249,7 @@ def _arrays(
     given = np.ones(d) if task_covariance is None else task_covariance
     W = covariance_matrix("task_covariance", given, d)
     kurtosis = real_array("excess_kurtosis", excess_kurtosis)
-    _check_shape("excess_kurtosis", kurtosis, (), (d,))
+    check_shape("excess_kurtosis", kurtosis, (), (d,))
     if mixing is None:
         values, vectors = np.linalg.eigh(Lambda)
         return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T, W, kurtosis
@@ -256,12 +257,6 @@ def _arrays(
     if T.shape != (d, d) or not np.allclose(T @ T.T, Lambda, rtol=0, atol=1e-8 * np.max(Lambda)):
         raise ValueError("mixing must be a (d, d) matrix T with T T^T = input_covariance")
     return T, W, kurtosis
-
-
-def _check_shape(name: str, value: Value, *shapes: tuple[int, ...]) -> None:
-    if value.shape not in shapes:
-        allowed = " or ".join(map(str, shapes))
-        raise ValueError(f"{name} must have shape {allowed}, got {value.shape}")
 
 
 def _matrix(name: str, value: Value) -> np.ndarray:

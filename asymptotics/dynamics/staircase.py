@@ -50,6 +50,7 @@ from iclimit.asymptotics.dynamics.plateaus import (
     plateau_losses,
 )
 from iclimit.asymptotics.numbers import Number, Value
+from iclimit.checks import check_shape
 
 # A head has escaped when its value has grown by this factor.
 ESCAPED = 1e6
@@ -257,10 +258,7 @@ def separate_attention_staircase(
 def _parse_array(name: str, value: Number, shape: tuple[int | None, ...]) -> np.ndarray:
     """Return an array of finite floats of that shape; None stands for any size."""
     array = real_array(name, value, "(-inf, inf)")
-    fits = array.ndim == len(shape) and array.size
-    if not fits or any(w not in (None, n) for w, n in zip(shape, array.shape, strict=True)):
-        wanted = str(shape).replace("None", "any")
-        raise ValueError(f"{name} must have shape {wanted}, got {array.shape}")
+    check_shape(name, array, shape)
     return array
 
 

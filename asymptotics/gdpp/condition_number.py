@@ -67,6 +67,7 @@ import numpy as np
 from iclimit.asymptotics.checks import broadcast_shape, check_integers, checked
 from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, SymPyMath, Value, require
 from iclimit.asymptotics.searches import count_until
+from iclimit.checks import check_choice
 from iclimit.results import Result
 
 if TYPE_CHECKING:
@@ -323,8 +324,7 @@ def _start(
     condition_number: Number, excess: Number, method: str, **limits: Any
 ) -> tuple[Value, ...]:
     """Number system, excess at the start (with its margin), and the limits, checked."""
-    if not isinstance(method, str) or method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+    check_choice("method", method, METHODS)
     if (condition_number is None) == (excess is None):
         raise ValueError(
             "give either condition_number or excess, got "

@@ -35,6 +35,7 @@ import numpy as np
 
 from iclimit.asymptotics.checks import check_integers, real_array, real_number
 from iclimit.asymptotics.pretraining.deterministic_equivalent import effective_ridge
+from iclimit.checks import check_shape
 from iclimit.results import Result
 
 # Numbers of samples next to the number of features for which interpolation of Gaussian features
@@ -130,8 +131,7 @@ def ridge_fluctuations(
     shapes = {"feature_covariance": (S, (p, p)), "label_weights": (target, (p,))}
     shapes |= {"test_covariances": (B, (m, p, p)), "test_label_weights": (t, (m, p))}
     for name, (array, shape) in shapes.items():
-        if array.shape != shape:
-            raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
+        check_shape(name, array, shape)
     eigenvalues = np.linalg.eigvalsh(S)
     if not eigenvalues[0] > 0:
         raise ValueError(

@@ -16,6 +16,7 @@ import numpy as np
 from iclimit.asymptotics.pretraining import JointSpectrum
 from iclimit.asymptotics.pretraining.joint_spectrum import RankFunction
 from iclimit.asymptotics.spectra import Atoms, SpectralMeasure, spectrum
+from iclimit.checks import check_flags
 
 # Spectra, with the symbols of their covariances.
 _SYMBOLS = {"task_spectrum": "$C$", "test_spectrum": "$C'$", "input_spectrum": r"$\Sigma$"}
@@ -143,8 +144,7 @@ def parse_structure(
     """
     if task_spectrum is None and test_spectrum is not None:
         raise ValueError(f"test_spectrum needs task_spectrum, got only {test_spectrum!r}")
-    if not isinstance(normalize, bool):
-        raise TypeError(f"normalize must be True or False, got {normalize!r}")
+    check_flags(normalize=normalize)
     if task_spectrum is None and input_spectrum is None:
         if normalize:
             raise ValueError("normalize needs a spectrum, got none")

@@ -19,6 +19,7 @@ import numpy as np
 from iclimit import asymptotics
 from iclimit.asymptotics.pretraining import JointSpectrum, structured_errors
 from iclimit.asymptotics.pretraining.structure import Structure
+from iclimit.checks import check_choice
 from iclimit.diagrams import combinations
 from iclimit.notation import PARAMETERS, Parameter, did_you_mean
 from iclimit.registry import REGISTRY, Row
@@ -290,13 +291,9 @@ def find_quantity(
     if callable(quantity):
         known = (each for each in QUANTITIES.values() if each.function is quantity)
         chosen = next(known, None) or own_quantity(quantity, given)
-    elif quantity in QUANTITIES:
-        chosen = QUANTITIES[quantity]
     else:
-        raise ValueError(
-            f"quantity must be one of {', '.join(QUANTITIES)}, "
-            f"got {quantity!r}{did_you_mean(quantity, QUANTITIES)}"
-        )
+        check_choice("quantity", quantity, QUANTITIES)
+        chosen = QUANTITIES[quantity]
     if structure is None:
         return chosen
     if chosen.spectral:

@@ -11,6 +11,7 @@ import numpy as np
 
 from iclimit.asymptotics.pretraining import error_spread
 from iclimit.asymptotics.pretraining.structure import Spectrum, parse_structure
+from iclimit.checks import check_choice, check_integers
 from iclimit.diagrams.axes import at_least, parse_axis
 from iclimit.diagrams.curves import Curves
 from iclimit.diagrams.phase_points import points_to_simulate
@@ -147,8 +148,7 @@ def _run_sd(quantity: Quantity, at: Mapping[str, np.ndarray], dim: int) -> np.nd
     if quantity.structure is not None or not quantity.simulated:
         which = "icl_error, idg_error or task_gap of isotropic data"
         raise ValueError(f"quantity must be {which} for a band, got {quantity.name!r}")
-    if not at_least(1, dim):
-        raise ValueError(f"band must be an integer >= 1, got {dim!r}")
+    check_integers(band=dim)
     spread = getattr(error_spread(**at), quantity.part)
     return (
         np.asarray(np.broadcast_to(spread, np.broadcast_shapes(*map(np.shape, at.values())))) / dim
@@ -274,8 +274,7 @@ def phase_diagram(
     structure = parse_structure(task_spectrum, test_spectrum, input_spectrum, normalize)
     chosen = get_quantity(quantity, parameters, structure)
     for axis, name in (("x", x), ("y", y)):
-        if name not in parameters:
-            raise ValueError(f"{axis} must be one of {', '.join(parameters)}, got {name!r}")
+        check_choice(axis, name, parameters)
     given = {name: parse_axis(name, value) for name, value in parameters.items()}
     grids = {name: given.pop(name) for name in (x, y)}
     for name, grid in grids.items():

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
 
-from iclimit.notation import did_you_mean
+from iclimit.checks import check_choice
 from iclimit.validation.claim import Claim
 
 # Shelves and files of the claims, in the order of the report: the theory first, then the
@@ -47,10 +47,6 @@ def select_claims(names: Sequence[str]) -> list[Claim]:
     ValueError
         If a name is unknown.
     """
-    unknown = [name for name in names if name not in CLAIMS]
-    if unknown:
-        raise ValueError(
-            f"claim must be one of {', '.join(CLAIMS)}, "
-            f"got {unknown[0]!r}{did_you_mean(unknown[0], CLAIMS)}"
-        )
+    for name in names:
+        check_choice("claim", name, CLAIMS)
     return [CLAIMS[name] for name in dict.fromkeys(names)] if names else list(CLAIMS.values())

@@ -11,6 +11,7 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
+from iclimit.checks import check_choice
 from iclimit.results import Result
 from iclimit.runs.cell import Cell
 from iclimit.runs.execution import Outcome, check_run, run_cells
@@ -185,8 +186,7 @@ def validate(
     (True, 12)
     """
     claims = _claims(claims)
-    if preset not in PRESETS:
-        raise ValueError(f"preset must be one of {', '.join(PRESETS)}, got {preset!r}")
+    check_choice("preset", preset, PRESETS)
     check_run(rng, jobs)
     get_backend(backend)
     start, interrupted = time.perf_counter(), False

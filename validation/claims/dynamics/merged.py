@@ -9,7 +9,7 @@ documentation.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -136,51 +136,44 @@ def rows(effort: Effort) -> Rows:
 
 def compare_flow(spectrum: str, flow: dict[str, Any]) -> Iterator[Comparison]:
     """Compare a flow with what is predicted from its initial weights."""
-    for name, theories, values in predictions(spectrum, flow):
-        for number, pair in enumerate(zip(theories, values, strict=True), start=1):
-            label = f"{name} {number}, {spectrum}"
-            yield compare(label, *pair, relative=TOLERANCE, of=name)
+    start = {name: flow[name] for name in ("value", "key_query")}
+    scale = float(effective_init_scale(**start, eigenvalues=SPECTRA[spectrum]))
+    of = "effective_init_scale"
+    yield compare(f"{of} 1, {spectrum}", scale, flow["grown"], relative=TOLERANCE, of=of)
+    curve = flow["times"][20::4], flow["losses"][20::4]
+    yield from compare_curve(spectrum, scale, curve, (FRACTIONS, flow["crossings"]))
 
 
 def compare_large(spectrum: str, flow: tuple[np.ndarray, ...]) -> Iterator[Comparison]:
     """Compare a flow from weights that are not small with what holds for balanced ones."""
-    lam, (times, losses, crossings) = SPECTRA[spectrum], flow
-    more: dict[str, Any] = {"init_scale": LARGE, **SIZES}
-    drops = [merged_curve_drop_time(part, eigenvalues=lam, **more) for part in FRACTIONS[1:]]
-    curve = merged_attention_curve(times, eigenvalues=lam, **more)
+    times, losses, crossings = flow
+    drops = FRACTIONS[1:], crossings
+    yield from compare_curve(spectrum, LARGE, (times, losses), drops, " from large weights")
+
+
+def compare_curve(
+    spectrum: str,
+    scale: float,
+    curve: tuple[np.ndarray, np.ndarray],
+    drops: tuple[Sequence[float], np.ndarray],
+    words: str = "",
+) -> Iterator[Comparison]:
+    """Compare losses, and times of parts of the drop, with the law of an initial scale."""
+    lam, (times, losses), (parts, crossings) = SPECTRA[spectrum], curve, drops
+    more: dict[str, Any] = {"init_scale": scale, **SIZES}
+    predicted = [merged_curve_drop_time(part, eigenvalues=lam, **more) for part in parts]
     pairs = {
-        "merged_curve_drop_time": (drops, crossings),
-        "merged_attention_curve": (curve, losses),
+        "merged_curve_drop_time": (predicted, crossings),
+        "merged_attention_curve": (merged_attention_curve(times, eigenvalues=lam, **more), losses),
     }
     if spectrum == "white":
         white: dict[str, Any] = {"dim": len(lam), "input_variance": lam[0], **more}
-        pairs["merged_drop_time"] = merged_drop_time(np.array(FRACTIONS[1:]), **white), crossings
+        pairs["merged_drop_time"] = merged_drop_time(np.array(parts), **white), crossings
         pairs["merged_attention_loss"] = merged_attention_loss(times, **white), losses
     for name, values in pairs.items():
         for number, pair in enumerate(zip(*values, strict=True), start=1):
-            label = f"{name} {number} from large weights, {spectrum}"
+            label = f"{name} {number}{words}, {spectrum}"
             yield compare(label, *pair, relative=TOLERANCE, of=name)
-
-
-def predictions(spectrum: str, run: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Functions with what they predict and what was found, arrays of the same length."""
-    lam = SPECTRA[spectrum]
-    scale = float(effective_init_scale(run["value"], key_query=run["key_query"], eigenvalues=lam))
-    more: dict[str, Any] = {"init_scale": scale, **SIZES}
-    drops = [merged_curve_drop_time(part, eigenvalues=lam, **more) for part in FRACTIONS]
-    times, losses = run["times"][20::4], run["losses"][20::4]
-    comparisons = [
-        ("effective_init_scale", [scale], [run["grown"]]),
-        ("merged_curve_drop_time", drops, run["crossings"]),
-        ("merged_attention_curve", merged_attention_curve(times, eigenvalues=lam, **more), losses),
-    ]
-    if spectrum == "white":
-        white: dict[str, Any] = {"dim": len(lam), "input_variance": lam[0], **more}
-        comparisons += [
-            ("merged_drop_time", merged_drop_time(np.array(FRACTIONS), **white), run["crossings"]),
-            ("merged_attention_loss", merged_attention_loss(times, **white), losses),
-        ]
-    return comparisons
 
 
 claim = Claim.of("dynamics-merged", __doc__, rows, figure=False)

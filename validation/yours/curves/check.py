@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.checks import check_integers
-from iclimit.checks import parse_array
+from iclimit.checks import given, parse_array
 from iclimit.drawing import COLOURS, Axes, finish
 from iclimit.results import Judgement, Result
 from iclimit.statistics import POWER, z_threshold
@@ -410,9 +410,8 @@ def read_with_setting(
 
     Arguments and errors are those of `check_curve`; ``stated`` is for `CurveSetting`.
     """
-    check_integers(draws=draws, **({} if record is None else {"record": record}))
-    if draws < 2:
-        raise ValueError(f"draws must be an integer >= 2, got {draws!r}")
+    check_integers(least=2, draws=draws)
+    check_integers(**given(record=record))
     if isinstance(rng, bool) or not isinstance(rng, int) or rng < 0:
         raise TypeError(f"rng must be an integer >= 0, got {rng!r}")
     curves, axis, left_out = read_curves(table, columns=columns, ignore=ignore, record=record)

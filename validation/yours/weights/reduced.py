@@ -33,6 +33,7 @@ from iclimit.asymptotics.pretraining import (
 )
 from iclimit.asymptotics.pretraining.gamma_errors import fresh_task_moments, task_set_moments
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
+from iclimit.checks import check_choice
 from iclimit.drawing import COLOURS, Axes, finish
 from iclimit.notation import explaining
 from iclimit.problem import Problem
@@ -89,9 +90,7 @@ class PretrainingComparison(Result):
 
     def z(self, error: str = "icl") -> float:
         """Distance from the prediction in standard deviations of one simulated pretraining."""
-        if error not in self._compared:
-            known = ", ".join(self._compared)
-            raise ValueError(f"error must be one of {known}, got {error!r}")
+        check_choice("error", error, self._compared)
         distance = getattr(self.errors, error) - getattr(self.predicted, error).mean
         return float(distance / self._run(error).standard_error)
 
