@@ -134,10 +134,15 @@ def prompt_blocks(
     """
     device, root = get_backend(backend), seed_sequence(rng)
     problem = fix_tasks(problem, root)
-    numbers = BLOCK_NUMBERS if block_numbers is None else block_numbers
-    block = max(1, numbers // ((problem.context + 1) * problem.dim))
+    block = block_size(problem, block_numbers)
     for generator, size in device.blocks(root, count, block):
         yield draw_prompts(problem, device, generator, block)[slice(size)]
+
+
+def block_size(problem: Problem, numbers: int | None = None) -> int:
+    """Prompts that are drawn from one seed."""
+    numbers = BLOCK_NUMBERS if numbers is None else numbers
+    return max(1, numbers // ((problem.context + 1) * problem.dim))
 
 
 def fix_tasks(problem: Problem, rng: Seed) -> Problem:

@@ -45,16 +45,36 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from iclimit.checks import check_arguments
 from iclimit.problem import Problem, check_problem
-from iclimit.simulate.arrays import Seed, seed_sequences
-from iclimit.simulate.prompts import Prompts, prompt_blocks, sample_prompts
-from iclimit.simulate.prompts.sampling import BLOCK_NUMBERS, linear_labels
+from iclimit.simulate.arrays import Seed, concatenate_fields, seed_sequence, seed_sequences
+from iclimit.simulate.prompts import Prompts, prompt_blocks
+from iclimit.simulate.prompts.sampling import BLOCK_NUMBERS, block_size, linear_labels
+
+
+def drawn_blocks(problem: Problem, count: int, seed: Seed) -> Iterator[Prompts]:
+    """Blocks of `prompt_blocks`, of which what most sections share is drawn once."""
+    root, size = seed_sequence(seed), block_size(problem)
+    if count > size:
+        yield from prompt_blocks(problem, count, rng=root)
+        return
+    entropy = root.entropy if isinstance(root.entropy, int) else tuple(root.entropy or ())
+    block = _first_block(problem, size, entropy, root.spawn_key)[slice(count)]
+    # Copies, since a model may change what it is given.
+    yield Prompts(*(None if each is None else each.copy() for each in vars(block).values()))
+
+
+@lru_cache(maxsize=8)
+def _first_block(
+    problem: Problem, size: int, entropy: int | tuple[int, ...], key: tuple[int, ...]
+) -> Prompts:
+    """First block of prompts, some megabytes, of which a few would cost as much to draw."""
+    return next(prompt_blocks(problem, size, rng=np.random.SeedSequence(entropy, spawn_key=key)))
 
 
 def round_to_float32(drawn: Prompts) -> Prompts:
@@ -85,7 +105,8 @@ def add_other_labels(
     The noise variance stays that of the prompt: an algorithm that is told it uses the same one for
     all labels.
     """
-    other = sample_prompts(problem.with_fresh_tasks(), len(drawn), rng=_child(seed, block))
+    blocks = drawn_blocks(problem.with_fresh_tasks(), len(drawn), _child(seed, block))
+    other = concatenate_fields(blocks)
     noise = other.labels - linear_labels(other.inputs, other.tasks)
     labels = linear_labels(drawn.inputs, other.tasks) + noise
     query_label = np.vecdot(drawn.query, other.tasks) + other.query_label - other.target
@@ -262,7 +283,7 @@ class Section:
     def _changed_blocks(self) -> Iterator[Prompts]:
         known = self.name == "pretraining"
         law = self.problem if known else self.problem.with_fresh_tasks()
-        for index, block in enumerate(prompt_blocks(law, self.drawn, rng=self.seed)):
+        for index, block in enumerate(drawn_blocks(law, self.drawn, self.seed)):
             if self.change is None:
                 yield block
                 continue
