@@ -56,6 +56,17 @@ def few_predictions():
 
 
 @pytest.fixture(scope="module")
+def few_families():
+    """A probe fits ridge regression only: the other families take most of the time."""
+    from iclimit.validation.yours.models import probe
+    from iclimit.validation.yours.models.families import families
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(probe, "families", lambda problem: families(problem)[:1])
+        yield
+
+
+@pytest.fixture(scope="module")
 def browser():
     """Selenium's driver of a headless browser; the test is skipped where there is none."""
     with started_browser() as driver:

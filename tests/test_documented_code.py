@@ -244,7 +244,7 @@ def own_store(tmp_path_factory, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("few_predictions")
+@pytest.mark.usefixtures("few_predictions", "few_families")
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: str(page.relative_to(ROOT)))
 def test_code_runs(page, tmp_path, monkeypatch, own_store):
     """Commands in their order in one folder, then the blocks, which read their files."""

@@ -62,7 +62,7 @@ def test_predictor_solves_the_normal_equations(fresh_fraction, noise):
 
 
 def test_losses_in_simulation():
-    N, noise, fresh_fraction, samples = 7, 0.5, 0.4, 200_000
+    N, noise, fresh_fraction, samples = 7, 0.5, 0.4, 100_000
     law = {"input_covariance": COVARIANCE, "shared_task": TASK, "context": N}
     best = mixture_predictor(fresh_fraction, **law, noise_variance=noise)
     rng = np.random.default_rng(0)
@@ -93,7 +93,7 @@ def test_one_kind_of_sequences_only():
 @pytest.mark.parametrize("noise", [0.0, 0.8])
 def test_first_growth_in_simulation(fresh_fraction, noise):
     """Every entry of the tensor, and the growth along the predicted directions."""
-    N, samples, D = 5, 200_000, 3
+    N, samples, D = 5, 100_000, 3
     x, y, query, label = draw(np.random.default_rng(3), samples, fresh_fraction, N, noise)
     tokens = np.zeros((samples, N + 1, D + 1))
     tokens[:, :N, :D], tokens[:, :N, D], tokens[:, N, :D] = x, y, query

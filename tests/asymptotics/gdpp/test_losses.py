@@ -279,7 +279,7 @@ def test_no_search_finds_a_better_worst_case_with_two_layers(condition_number):
         1 / condition_number
         + (1 - 1 / condition_number) * np.sin(np.linspace(0, np.pi / 2, 401)) ** 2
     )
-    found = evolve(lambda P: np.abs(P).max(axis=-1), roots, 2, 300)
+    found = evolve(lambda P: np.abs(P).max(axis=-1), roots, 2, 200)
     assert best(2, condition_number=condition_number).loss <= found * (1 + POINTS)
 
 
@@ -334,7 +334,7 @@ def test_notes_without_noise():
 def test_extrema_of_the_best_worst_case_are_of_equal_height(condition_number, layers):
     """One more than there are rates and gammas: then no small change lowers all of them."""
     found = best(layers, condition_number=condition_number)
-    roots = np.sqrt(np.linspace(1 / condition_number, 1, 400_001))
+    roots = np.sqrt(np.linspace(1 / condition_number, 1, 200_001))
     P = np.abs(scalar_residual(roots, list(found.rates), list(found.gammas)))
     peaks = P[1:-1][(P[1:-1] >= P[:-2]) & (P[1:-1] > P[2:])]
     peaks = np.concatenate([peaks, P[:1], P[-1:]])

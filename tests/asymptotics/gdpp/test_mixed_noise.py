@@ -53,7 +53,7 @@ def test_simulated_prompts_have_these_losses(spec):
     best = baselines(spec)
     run = simulate_ridge_baselines(
         Problem(dim=D, context=N, scale=1.0, noise_law=spec),
-        contexts=20_000,
+        contexts=10_000,
         rng=1,
         multiplier=best.multiplier,
         threshold=best.threshold,

@@ -219,7 +219,7 @@ def test_predicts_an_actual_run(structure, ridge):
     """Regressions on tokens, their errors measured on fresh prompts."""
     run = RUN | structure | {"ridge": ridge}
     tokens = simulate_errors(**run, sampler="tokens", test_prompts=2000, repeats=25, rng=8)
-    prediction = finite_size_errors(**run, rng=0, draws=200)
+    prediction = finite_size_errors(**run, rng=0, draws=50)
     for found, expected in ((tokens.icl, prediction.icl), (tokens.idg, prediction.idg)):
         allowed = STANDARD_ERRORS * found.standard_error + prediction.uncertainty * expected.mean
         assert abs(found.mean - expected.mean) < allowed
@@ -245,7 +245,7 @@ SPREAD = np.repeat([1.8, 0.2, 1.6, 0.4], 4)
 def test_what_is_stated_is_small_and_holds(changes, stated):
     run = RUN | {"ridge": 0.05, "context": 32} | changes
     runs = simulate_errors(**run, repeats=200, rng=1)
-    prediction = finite_size_errors(**run, rng=0, draws=60)
+    prediction = finite_size_errors(**run, rng=0, draws=30)
     assert prediction.uncertainty < stated
     for found, expected in ((runs.icl, prediction.icl), (runs.idg, prediction.idg)):
         error = math.hypot(found.standard_error, expected.standard_error)

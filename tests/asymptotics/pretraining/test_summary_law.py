@@ -12,7 +12,7 @@ from iclimit.asymptotics.pretraining.deterministic_equivalent import (
 )
 
 D, CONTEXT, RHO = 3, 4, 0.3
-SAMPLES, BATCHES = 400_000, 100
+SAMPLES, BATCHES = 200_000, 100
 # Of up to 31 statistics per test, with fixed seeds: chance of a false alarm 2e-4.
 STANDARD_ERRORS = 4.5
 

@@ -143,7 +143,7 @@ def test_averages_against_contexts(context, prompts):
     q, weight = task_self_energy.leverage(draws, M, 0.0, None), draws.nodes.weight
     mean = weight @ q.mean[:, 0, 0]
     variance = weight @ (q.variance + q.mean**2)[:, 0, 0] - mean**2
-    h = sampled_summaries(draws, 2_400_000 // max(context, 12), rng)
+    h = sampled_summaries(draws, 1_200_000 // max(context, 12), rng)
     sampled = np.einsum("ni,ij,nj->n", h, M[0], h)
     error = np.std(sampled) / math.sqrt(len(h))
     assert mean == pytest.approx(np.mean(sampled), abs=4 * error)
@@ -171,8 +171,8 @@ def test_averages_against_contexts(context, prompts):
 def test_runs_beside_the_threshold(dim, context, tasks, prompts, rho, ridge):
     """Where the corrections matter: they change the errors by 2 to 5 %."""
     run = {"dim": dim, "context": context, "tasks": tasks, "prompts": prompts, "rho": rho}
-    predicted = finite_size_errors(**run, ridge=ridge, rng=0, draws=30)
-    runs = simulate_errors(**run, ridge=ridge, rng=0, repeats=400)
+    predicted = finite_size_errors(**run, ridge=ridge, rng=0, draws=15)
+    runs = simulate_errors(**run, ridge=ridge, rng=0, repeats=250)
     for name in ("icl", "idg"):
         expected, estimate = getattr(predicted, name), getattr(runs, name)
         error = math.hypot(expected.standard_error, estimate.standard_error)

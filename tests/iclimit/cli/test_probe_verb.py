@@ -9,19 +9,11 @@ from refusals import refused_command
 
 from iclimit.cli import main
 from iclimit.figure_files import figure_parameters
-from iclimit.validation.yours.models import probe as module
-from iclimit.validation.yours.models.families import families
 
 PROMPTS = ["--dim", "3", "--context", "6", "--noise-variance", "0.4", "--test-prompts", "100"]
 FEW = ["--baselines", "null,one_step,ridge"]
 
-
-@pytest.fixture(autouse=True, scope="module")
-def few_families():
-    """Fit ridge regression only: the other families take most of the time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "families", lambda problem: families(problem)[:1])
-        yield
+pytestmark = pytest.mark.usefixtures("few_families")
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,7 @@ import pytest
 
 import iclimit
 from iclimit.tables import json_text
-from iclimit.validation.yours.models import probe as module
 from iclimit.validation.yours.models.baselines import Baseline
-from iclimit.validation.yours.models.families import families
 from iclimit.validation.yours.models.ladder import diagnose
 from iclimit.validation.yours.models.report import TITLES
 
@@ -18,13 +16,7 @@ TASKS = np.random.default_rng(7).standard_normal((5, 3))
 PROBLEM = iclimit.Problem(dim=3, context=8, noise_variance=0.3, tasks=TASKS, scale=1)
 PROMPTS = 600
 
-
-@pytest.fixture(autouse=True, scope="module")
-def few_families():
-    """Fit ridge regression only: the other families take most of the time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "families", lambda problem: families(problem)[:1])
-        yield
+pytestmark = pytest.mark.usefixtures("few_families")
 
 
 def ridge(inputs, labels, query):
