@@ -50,6 +50,11 @@ class Curve:
         """The points that are simulated."""
         return [self.at(value) for value in self.values]
 
+    def thinned(self, effort: Effort) -> "Curve":
+        """With fewer points where little is simulated."""
+        few = self.values[:: 2 if len(self.values) > 4 else 1]
+        return replace(self, values=effort.pick(tiny=few, quick=self.values))
+
     def between(self, dim: int) -> list[Point]:
         """Points between those, on a logarithmic scale, that a run of this size can have."""
         scale, values = float(dim) ** STEPS[self.axis], []
@@ -62,12 +67,12 @@ class Curve:
 
     def results(self, effort: Effort) -> Later:
         """What is drawn: simulations, and predictions at more points."""
-        dim, repeats = size(effort)
+        (dim, repeats), curve = size(effort), self.thinned(effort)
         between = effort.pick(tiny=[], quick=self.between(dim))
         predicted = {point: point.predicted(dim, LINE_SETS) for point in between}
-        predicted |= {point: point.predicted(dim) for point in self.points}
-        simulated = [point.simulated(dim, repeats) for point in self.points]
-        return call(CurveResults, self, dim, simulated, predicted)
+        predicted |= {point: point.predicted(dim) for point in curve.points}
+        simulated = [point.simulated(dim, repeats) for point in curve.points]
+        return call(CurveResults, curve, dim, simulated, predicted)
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,9 @@ def curve_rows(
     effort: Effort, curves: Iterable[Curve], rises: Mapping[str, tuple[Point, Point]] | None = None
 ) -> Rows:
     """Both errors at all points of curves, and differences of the ICL errors at pairs of them."""
-    for point in dict.fromkeys(point for curve in curves for point in curve.points):
+    for point in dict.fromkeys(
+        point for curve in curves for point in curve.thinned(effort).points
+    ):
         yield from point.rows(*size(effort))
     for label, pair in (rises or {}).items():
         yield rise(label, *pair, *size(effort))
