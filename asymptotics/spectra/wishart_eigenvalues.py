@@ -64,6 +64,9 @@ _LOWEST = -140.0
 # Most terms of the series of an incomplete gamma function, enough for N and d up to 1e9.
 _TERMS = 10**6
 
+# Most eigenvalues whose largest has a law here: a point takes minutes, as their number cubed.
+_MOST_EIGENVALUES = 500
+
 # Nodes are dropped whose weight is below this fraction of the largest one.
 _NEGLIGIBLE = 1e-18
 
@@ -243,6 +246,10 @@ def _digits(context: int, dim: int) -> int:
     The Pfaffian loses up to 1 + log10(m/s) per eigenvalue (measured for s to 100, m/s to 1e5).
     """
     fewer, more = sorted((context, dim))
+    if fewer > _MOST_EIGENVALUES:
+        raise ArithmeticError(
+            f"the smaller of context and dim must be <= {_MOST_EIGENVALUES}, got {fewer}"
+        )
     return 40 + math.ceil(fewer * (2 + math.log10(more / fewer)))
 
 

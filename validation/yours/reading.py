@@ -248,7 +248,8 @@ def read_table(
     TypeError
         If it is no table.
     """
-    if columns is not None and not isinstance(columns, Mapping):
+    named = isinstance(columns, Mapping) and all(isinstance(own, str) for own in columns.values())
+    if columns is not None and not named:
         raise TypeError(f"columns must map names to those of the table, got {columns!r}")
     given = read_columns(table)
     kept = _names(given, known, columns or {}, ignore, hint)

@@ -137,6 +137,9 @@ def test_many_columns_and_few_tasks():
         ArithmeticError, match=r"context and dim must be smaller, got one of 1e\+12"
     ):
         critical_dampening(0.5, context=1, dim=10**12, test_tasks=1)
+    # The law of so many eigenvalues would take as long as one waits.
+    with pytest.raises(ArithmeticError, match="must be <= 500, got 1000000000"):
+        critical_dampening(0.5, context=10**9, dim=10**9, test_tasks=10)
 
 
 def test_the_law_is_evaluated_a_few_times(monkeypatch):

@@ -311,7 +311,7 @@ def _named(
         subject = "On these prompts it is" if differences[best.name] else "It is"
         sentences = [f"{subject} {_title(best, known)}: {share}{refined}"]
     around = [each for each in known.values() if best.name in each.contains]
-    if around:
+    if around and best.name != "least_squares":  # a limit: its parameters are 0 or infinite
         sentences.append(f"Fitted, it is {min(around, key=lambda each: each.parameters).words}")
     if differences[best.name]:
         sentences.append(f"On others it is not: it differs at {_some(differences[best.name])}")

@@ -229,6 +229,8 @@ class Model:
             returned = self.predict(*copies.values())
         except Exception as error:
             error.add_note(f"raised by predict for {where.prompts(shape[0])}")
+            if isinstance(error, TypeError) and not self.per_position:
+                error.add_note("a model of inputs and labels alone takes form='positions'")
             raise
         for name, copy in copies.items():
             if not np.array_equal(copy, arguments[name]):

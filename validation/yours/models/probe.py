@@ -15,8 +15,9 @@ import numpy as np
 from iclimit.checks import check_arguments, check_choice
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import Seed
+from iclimit.simulate.prompts import Prompts
 from iclimit.simulate.prompts.sampling import concatenate_fields
-from iclimit.validation.yours.models.baselines import Baseline, choose_baselines
+from iclimit.validation.yours.models.baselines import TITLES, Baseline, choose_baselines
 from iclimit.validation.yours.models.baselines import baselines as best_baselines
 from iclimit.validation.yours.models.context_use import context_use
 from iclimit.validation.yours.models.families import Examples, families
@@ -355,7 +356,7 @@ def all_baselines(
         return [*choose_baselines(known, None), *own]
     if wanted is not None and not isinstance(wanted, str):
         wanted = [
-            own_baseline(each.rpartition(":")[2], load_function(each))
+            own_baseline(_own_name(each), load_function(each))
             if isinstance(each, str) and ":" in each
             else each
             for each in wanted
@@ -365,7 +366,26 @@ def all_baselines(
 
 def own_baseline(name: str, function: Callable[..., Any]) -> Baseline:
     """Algorithm of one's own, a function of inputs, labels and query as a model is."""
-    return Baseline(name, f"your own {name}", Model(function).answer)
+    if name in TITLES:
+        raise ValueError(f"baselines must not be called as ours are, got {name!r}: rename yours")
+    if not callable(function):
+        raise TypeError(f"baselines must be functions by name, got {function!r} for {name!r}")
+    model = Model(function)
+
+    def answer(prompts: Prompts) -> np.ndarray:
+        try:
+            return model.answer(prompts)
+        except (TypeError, ValueError) as error:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"baselines: {name}: {error}") from error
+
+    return Baseline(name, f"your own {name}", answer)
+
+
+def _own_name(text: str) -> str:
+    """Name of the function "module:function", which is all of it if ours is called so."""
+    name = text.rpartition(":")[2]
+    return text if name in TITLES else name
 
 
 def load_function(text: str) -> Callable[..., Any]:

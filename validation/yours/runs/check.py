@@ -196,7 +196,9 @@ def _notes(rows: Sequence[RowDeviation], units: Convention) -> list[str]:
     if any(len(run.rows) > 1 for run in runs):
         count = sum(len(run.rows) for run in runs)
         settings = "one setting" if len(runs) == 1 else f"{len(runs)} settings"
-        notes.append(f"{count} single runs of {settings} are taken together.")
+        single = any(len(each.samples) for run in runs for each in run.errors.values())
+        kind = "single runs" if single else "means"
+        notes.append(f"{count} {kind} of {settings} are taken together.")
     if not any(run.ridge for run in runs):
         notes.append("The ridge is 0.")
     lacking = [row for row in rows if any(row.run.lacks_error_bar(name) for name in row.judged)]

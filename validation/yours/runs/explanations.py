@@ -247,7 +247,7 @@ def _fitted(table: _Table, mistake: Mistake) -> _Candidate:
     misfit = table.misfit(table.changed(mistake, value, predictions))
     # Of a normal likelihood, this share of a uniform law in the logarithm.
     covered = math.sqrt(2 * math.pi / LEVELS[95]) * (ends[1] - ends[0]) / 2
-    penalty = 2 * math.log(float(np.ptp(model.bounds)) / covered)
+    penalty = 2 * math.log(float(np.ptp(model.bounds)) / max(covered, 1e-300))
     below, above = np.isclose(ends, np.ravel(model.bounds))
     span = f"{lower:.4g} or more" if above else f"{lower:.4g} to {upper:.4g}"
     span = f"{upper:.4g} or less" if below else span

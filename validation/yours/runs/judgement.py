@@ -36,6 +36,9 @@ from iclimit.validation.yours.runs.predictions import Prediction, welch_degrees
 # Below this a p-value has no normal deviate in float64.
 LEAST_P_VALUE = 1e-300
 
+# Relative error of any prediction: numbers of tables are rounded.
+ROUNDING = 1e-9
+
 
 @dataclass(frozen=True)
 class ChiSquare:
@@ -154,7 +157,7 @@ def compare_run(run: MeasuredRun, prediction: Prediction, *, one_set: bool) -> R
     weights = np.array([MEASURED[name] for name in judged]).reshape(-1, 2)
     places = [names.index(name) for name in judged]
     sets = prediction.covariance + (prediction.spread if one_set else 0.0)
-    doubt = prediction.doubts @ prediction.doubts.T
+    doubt = prediction.doubts @ prediction.doubts.T + np.diag((ROUNDING * prediction.mean) ** 2)
     others = (weights @ each @ weights.T for each in (sets, doubt))
     parts = [of_runs[np.ix_(places, places)], *others]
     total = sum(parts)

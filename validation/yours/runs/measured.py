@@ -372,6 +372,8 @@ def _hint(own: str) -> str:
 
 def _with_parameters(table: Table, parameters: Mapping[str, Any]) -> Table:
     """Table with more columns, of one value each."""
+    if not isinstance(parameters, Mapping):
+        raise TypeError(f"parameters must map names to values, got {parameters!r}")
     for name in parameters:
         if name not in PARAMETER_COLUMNS:
             known, hint = ", ".join(PARAMETER_COLUMNS), did_you_mean(name, PARAMETER_COLUMNS)

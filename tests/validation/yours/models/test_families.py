@@ -273,6 +273,10 @@ def test_the_best_algorithm_is_named_before_its_family():
     found = verdict(ridge)
     assert found.names == ("ridge",)
     assert "Fitted, it is ridge regression with penalty 0.25 (the best)." in found.sentence
+    # Least squares is a limit of families, whose parameters have no value there.
+    found = verdict(lambda *p: ridge(*p, penalty=1e-9))
+    assert found.names == ("least_squares",)
+    assert "Fitted" not in found.sentence
 
 
 def test_steps_that_diverge_are_named_although_few_contexts_rule_their_answers():

@@ -169,10 +169,29 @@ def test_own_algorithms_stand_beside_ours(tmp_path, monkeypatch):
     (tmp_path / "own_algorithm.py").write_text("def null(x, y, q):\n    return 0 * q[:, 0]\n")
     monkeypatch.chdir(tmp_path)
     found = iclimit.probe(ridge, PROBLEM, test_prompts=100, baselines=["own_algorithm:null"])
-    assert found.fresh["null"].error.mean > found.fresh.error.mean
+    assert found.fresh["own_algorithm:null"].error.mean > found.fresh.error.mean
     for name in ("own_algorithm:none", "no_such_module:null", ":null"):
         with pytest.raises(ValueError, match=f"module:function of your own, got '{name}'"):
             iclimit.probe(ridge, PROBLEM, test_prompts=100, baselines=[name])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        ({"ridge": halved}, ValueError, "must not be called as ours are, got 'ridge'"),
+        ({"mine": 3}, TypeError, "must be functions by name, got 3 for 'mine'"),
+        ({"mine": divmod}, TypeError, "baselines: mine: divmod expected 2 arguments, got 3"),
+        (
+            {"mine": lambda *given: given[2]},
+            ValueError,
+            r"baselines: mine: .* shape \(100,\), got",
+        ),
+    ],
+)
+def test_own_algorithms_that_cannot_be_compared(wrong, error, message):
+    """A function called ridge was "ridge regression with the best penalty" in the verdict."""
+    with pytest.raises(error, match=message):
+        iclimit.probe(ridge, PROBLEM, test_prompts=100, baselines=wrong)
 
 
 @pytest.mark.parametrize(

@@ -424,6 +424,22 @@ def test_rows_without_error_bars_are_judged_by_the_predicted_scatter(table, monk
     assert not wrong.holds
 
 
+def test_error_bars_below_rounding_count_as_rounding():
+    """Errors of dMMSE are those of the noise where all tasks are told apart: 0.1(3e-18) here."""
+    row = {"dim": 4, "context": 64, "tasks": 2, "rho": 0.01, "estimator": "dmmse"}
+    exact = row | {"idg": 0.01 * (1 + 1e-14), "idg_se": 3e-19}
+    assert check_runs([exact], draws=10).holds
+    wrong = check_runs([exact | {"idg": 0.02}], draws=10)
+    assert not wrong.holds
+    assert wrong.tried > 10
+
+
+def test_means_of_one_setting_are_not_called_runs():
+    row = GOOD | {"icl": 0.9}
+    check = check_runs([row, row], draws=2)
+    assert "2 means of one setting are taken together." in check.notes
+
+
 def test_what_has_no_predicted_scatter_is_not_judged():
     # Ridge regression is exact, and the scatter of a user's estimates of it is unknown.
     setting = {"dim": 8, "context": 10, "tasks": 5, "prompts": 90, "rho": 0.1}
@@ -605,8 +621,11 @@ def test_extreme_rows_are_not_judged_or_contradict(monkeypatch):
     assert (long.judged, long.holds) == (1, False)
     zero = check_runs([GOOD | {"icl": 0.0}], draws=2)
     assert (zero.judged, zero.holds) == (1, False)
-    with pytest.raises(TypeError, match="columns must map names to those of the table, got"):
-        check_runs([GOOD], columns=["icl"])
+    for columns in (["icl"], {"icl": 3}):
+        with pytest.raises(TypeError, match="columns must map names to those of the table, got"):
+            check_runs([GOOD], columns=columns)
+    with pytest.raises(TypeError, match="parameters must map names to values, got"):
+        check_runs([GOOD], parameters=["rho"])
 
 
 def test_command_says_by_its_status_what_the_table_says(tmp_path, table, capsys):
