@@ -2,9 +2,10 @@
 
 Draws slips of one place (`benchmarks.mutations`), as many from each shelf, makes each in a copy of
 the repository, and runs the tests of its shelf, or the claims that execute the place (preset
-quick).  Outcomes are appended to ``mutants.csv`` as they come: what is there is not judged again,
-and Ctrl-C loses the slip in progress only.  ``mutant_verdicts.csv`` says which slips change
-nothing, and why.
+quick) up to the first that fails.  Outcomes are appended to ``mutants.csv`` as they come: what is
+there is not judged again, and Ctrl-C loses the slip in progress only.  ``mutant_verdicts.csv``
+says which slips change nothing, and why.  Slips chosen by hand stand in a table (``--slips``), and
+have a row of scores of their own.
 """
 
 import argparse
@@ -23,10 +24,11 @@ from collections import defaultdict
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
+from types import FrameType
 
 from tqdm.auto import tqdm
 
-from benchmarks.mutations import KINDS, Slip, slips
+from benchmarks.mutations import KINDS, Slip, function_around, slips
 
 ROOT = Path(__file__).parents[1]
 OUTCOMES = ROOT / "benchmarks" / "mutants.csv"
@@ -36,6 +38,8 @@ BEGIN, END = "<!-- mutants -->", "<!-- end of mutants -->"
 ROOMS = ("asymptotics", "simulate")
 COLUMNS = ("judge", "key", "room", "shelf", "path", "line", "kind", "before", "after")
 COLUMNS += ("outcome", "noticed_by", "seconds")
+# Kind of slips that a table chooses.
+CHOSEN = "chosen"
 
 # Seconds that the tests of a shelf, or the claims that execute a place, may take.
 LIMITS = {"tests": 600, "claims": 1200}
@@ -82,11 +86,30 @@ def draw(room: str, count: int, seed: int, shelf: str | None = None) -> list[Mut
     return [mutant for mutant in mixed if mutant][:count]
 
 
+def chosen(table: Path) -> list[Mutant]:
+    """Mutants of a table of lines before and after."""
+    mutants = []
+    for row in read(table):
+        path, before = row["path"], row["before"]
+        source = (ROOT / path).read_text(encoding="utf-8")
+        lines = [line.strip() for line in source.splitlines()]
+        if lines.count(before) != 1:
+            raise SystemExit(f"{path} must have the line once: {before}")
+        line, start = lines.index(before) + 1, source.encode().index(before.encode())
+        stop = start + len(before.encode())
+        around = function_around(source, line)
+        slip = Slip(line, around, CHOSEN, before, row["after"], start, stop, row["after"])
+        room, *folders, _ = Path(path).parts
+        mutants.append(Mutant(room, folders[0] if folders else ".", path, slip))
+    return mutants
+
+
 def copy_tree(place: Path) -> Path:
     """Copy of all files that git knows of, and of those that it does not ignore."""
     command = ["git", "ls-files", "-co", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     tree = place / "tree"
+    shutil.rmtree(tree, ignore_errors=True)
     for name in listed.stdout.splitlines():
         if (ROOT / name).exists():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
@@ -94,15 +117,20 @@ def copy_tree(place: Path) -> Path:
     return tree
 
 
-def run(command: list[str], tree: Path, seconds: float) -> tuple[int | None, str]:
-    """Exit status and output of a Python command in a tree; None if it takes too long."""
+def environment(tree: Path) -> dict[str, str]:
+    """Environment of processes in a tree: one thread each, and a store beside the tree."""
     threads = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
     paths = {"PYTHONPATH": str(tree), "ICLIMIT_STORE": str(tree.parent / "runs.sqlite")}
+    return os.environ | threads | paths | {"PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def run(command: list[str], tree: Path, seconds: float) -> tuple[int | None, str]:
+    """Exit status and output of a Python command in a tree; None if it takes too long."""
     try:
         done = subprocess.run(
             [sys.executable, *command],
             cwd=tree,
-            env=os.environ | threads | paths | {"PYTHONDONTWRITEBYTECODE": "1"},
+            env=environment(tree),
             capture_output=True,
             text=True,
             timeout=seconds,
@@ -150,22 +178,39 @@ def judge_by_tests(
 def judge_by_claims(
     mutant: Mutant, tree: Path, executed: dict[str, list[str]]
 ) -> tuple[int | str | None, str]:
-    """Exit status of the claims that execute the place, and those that fail."""
+    """Exit status of the claims that execute the place, up to the first that fails, and its name.
+
+    Those come first that execute little but functions of this file.
+    """
     place = f"{mutant.path}:{mutant.slip.function}"
-    claims = [name for name, places in executed.items() if place in places]
+
+    def share(name: str) -> float:
+        places = executed[name]
+        return sum(each.startswith(f"{mutant.path}:") for each in places) / len(places)
+
+    claims = sorted((name for name in executed if place in executed[name]), key=share)[::-1]
     if not claims:
         return "not executed", ""
-    out = tree.parent / "report"
-    shutil.rmtree(out, ignore_errors=True)
-    command = ["-m", "iclimit", "validate", *claims, "--jobs", "1", "--out", str(out)]
-    status, _ = run(command, tree, LIMITS["claims"])
-    if status != 1 or not (out / "results.json").exists():
-        return status, ""
-    results = json.loads((out / "results.json").read_text(encoding="utf-8"))["claims"]
-    return status, " ".join(each["name"] for each in results if not each["holds"])
+    code = f"from benchmarks.mutants import first_failing; first_failing({claims})"
+    status, output = run(["-c", code], tree, LIMITS["claims"])
+    return status, output.partition(FAILS)[2].strip()
+
+
+def first_failing(claims: list[str]) -> None:
+    """Validate claims one by one, in this process, and end with the status 1 at a failure."""
+    from iclimit.runs import RunStore
+    from iclimit.validation import validate
+
+    with RunStore(os.environ["ICLIMIT_STORE"]) as store:
+        for name in claims:
+            if not validate([name], jobs=1, store=store).results[0].holds:
+                sys.exit(f"{FAILS}{name}")
 
 
 JUDGES = {"tests": judge_by_tests, "claims": judge_by_claims}
+
+# Stands before the name of the claim that fails.
+FAILS = "fails: "
 
 # Words for exit statuses; all others have noticed.
 OUTCOMES_OF = {0: "survived", None: "timeout", "not executed": "not executed"}
@@ -173,40 +218,50 @@ OUTCOMES_OF = {0: "survived", None: "timeout", "not executed": "not executed"}
 
 def executed_by_claims(tree: Path, keep: Path) -> dict[str, list[str]]:
     """Functions, as path:line, that each claim executes; its cells are put on record meanwhile."""
-    known = json.loads(keep.read_text(encoding="utf-8")) if keep.exists() else {}
-    code = "from iclimit.validation import CLAIMS; print(*CLAIMS)"
-    names = run(["-c", code], tree, 60)[1].split()
-    for name in tqdm([each for each in names if each not in known], desc="tracing", unit="claim"):
-        part = tree.parent / "executed.json"
-        code = f"from benchmarks.mutants import trace; trace({name!r}, {str(part)!r})"
-        run(["-c", code], tree, LIMITS["claims"])
-        known[name] = json.loads(part.read_text(encoding="utf-8"))
-        keep.write_text(json.dumps(known), encoding="utf-8")
+    code = f"from benchmarks.mutants import trace_claims; trace_claims({str(keep)!r})"
+    subprocess.run([sys.executable, "-c", code], cwd=tree, env=environment(tree), check=True)
+    known: dict[str, list[str]] = json.loads(keep.read_text(encoding="utf-8"))
     return known
 
 
-def trace(claim: str, path: str) -> None:
-    """Validate a claim in this process and write down which functions of the rooms it executes."""
+def trace_claims(keep: str) -> None:
+    """Write down, for each claim that is not in a file yet, which functions it executes.
+
+    Each is validated in a fork of this process, so that no value is known from another one.
+    """
+    from iclimit.validation import CLAIMS
+
+    path = Path(keep)
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    for name in tqdm([each for each in CLAIMS if each not in known], desc="tracing", unit="claim"):
+        pid = os.fork()
+        if not pid:
+            known[name] = executed_by(name)
+            path.write_text(json.dumps(known), encoding="utf-8")
+            os._exit(0)
+        if os.waitpid(pid, 0)[1]:
+            raise SystemExit(f"{name} cannot be validated")
+        known = json.loads(path.read_text(encoding="utf-8"))
+
+
+def executed_by(claim: str) -> list[str]:
+    """Functions of the rooms, as path:line, that a claim executes."""
+    from iclimit.runs import RunStore
+    from iclimit.validation import validate
+
     seen = set()
 
-    def note(frame: object, event: str, _: object) -> None:
-        if event == "call":
-            seen.add(frame.f_code)  # type: ignore[attr-defined]
+    def note(frame: FrameType, event: str, _: object) -> None:  # noqa: ARG001
+        seen.add(frame.f_code)
 
-    from iclimit.cli import main as command
-
-    threading.setprofile(note)
-    sys.setprofile(note)
-    try:
-        command(["validate", claim, "--jobs", "1", "--out", f"{path}.report"])
-    except SystemExit:
-        pass
-    finally:
-        sys.setprofile(None)
+    threading.settrace(note)
+    sys.settrace(note)
+    with RunStore(os.environ["ICLIMIT_STORE"]) as store:
+        validate([claim], jobs=1, store=store)
+    sys.settrace(None)
     places = ((Path(code.co_filename).resolve(), code.co_firstlineno) for code in seen)
     inside = ((file.relative_to(ROOT), line) for file, line in places if file.is_relative_to(ROOT))
-    text = sorted(f"{file.as_posix()}:{line}" for file, line in inside if file.parts[0] in ROOMS)
-    Path(path).write_text(json.dumps(text), encoding="utf-8")
+    return sorted(f"{file.as_posix()}:{line}" for file, line in inside if file.parts[0] in ROOMS)
 
 
 def read(path: Path) -> list[dict[str, str]]:
@@ -231,7 +286,8 @@ def judge(mutants: list[Mutant], by: str, path: Path, work: Path, again: bool) -
     """Judge those that have no outcome yet, or that have survived, and write each down."""
     rows = {row["key"]: row for row in read(path) if row["judge"] == by}
     decided = {row["key"] for row in read(VERDICTS)} if again else set(rows)
-    done = {key for key, row in rows.items() if row["outcome"] != "survived" or key in decided}
+    open_ = ("survived", "not executed")
+    done = {key for key, row in rows.items() if row["outcome"] not in open_ or key in decided}
     left = [mutant for mutant in mutants if mutant.key not in done]
     if not left:
         return
@@ -260,7 +316,7 @@ def report(path: Path) -> tuple[str, str]:
     for row in rows:
         noticed = row["outcome"] in ("noticed", "timeout")
         same = not noticed and row["key"] in equivalent
-        for shelf in (row["shelf"], "all shelves"):
+        for shelf in [CHOSEN] if row["kind"] == CHOSEN else (row["shelf"], "all shelves"):
             groups[row["room"], shelf, row["judge"]].append((same, noticed))
         if not noticed and not same:
             place = f"{row['path']}:{row['line']} ({row['kind']}, {row['outcome']})"
@@ -270,7 +326,8 @@ def report(path: Path) -> tuple[str, str]:
     for (room, shelf, by), group in sorted(groups.items()):
         same, noticed = (sum(column) for column in zip(*group, strict=True))
         score = f"{noticed} of {len(group) - same}, {noticed / max(1, len(group) - same):.0%}"
-        place = f"{room}, {'beside the shelves' if shelf == '.' else shelf}"
+        words = {".": "beside the shelves", CHOSEN: "chosen by hand"}
+        place = f"{room}, {words.get(shelf, shelf)}"
         lines.append(f"| {place} | {by} | {len(group)} | {same} | {score} |")
     return "\n".join(lines), "\n\n".join(survivors)
 
@@ -282,6 +339,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=0, help="mutants of each room")
     parser.add_argument("--room", choices=ROOMS, help="default: both")
     parser.add_argument("--shelf", help="only mutants of this shelf")
+    parser.add_argument("--slips", type=Path, help="table of chosen slips instead of random ones")
     parser.add_argument("--judge", choices=tuple(JUDGES), default="tests")
     parser.add_argument(
         "--again", action="store_true", help="also what has survived without a verdict"
@@ -292,6 +350,8 @@ def main() -> None:
     options = parser.parse_args()
     rooms = (options.room,) if options.room else ROOMS
     drawn = [draw(room, options.count, options.seed, options.shelf) for room in rooms]
+    if options.slips:
+        drawn = [[each for each in chosen(options.slips) if each.room in rooms]]
     try:
         with tempfile.TemporaryDirectory() as folder:
             work = options.work or Path(folder)

@@ -64,6 +64,15 @@ def slips(source: str) -> Iterator[Slip]:
             yield Slip(node.lineno, function, kind, *texts, start, stop, text)
 
 
+def function_around(source: str, line: int) -> int:
+    """First line of the innermost function around a line, or of its decorators."""
+    return max(
+        min([node.lineno, *(each.lineno for each in node.decorator_list)])
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef) and node.lineno <= line <= (node.end_lineno or 0)
+    )
+
+
 def _places(tree: ast.Module) -> Iterator[tuple[ast.expr, int]]:
     """Expressions inside functions that may be mathematics, with the line of their function."""
 

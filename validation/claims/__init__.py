@@ -18,7 +18,7 @@ FILES = (
     ("gdpp", "weights two_levels published_layers linear_layers"),
     ("dynamics", "merged cubic plateaus drop_times heads mixtures training_set published"),
     ("softmax", "head published_layer pair limits kernels"),
-    ("networks", "sine copying softmax_layers layer_norm"),
+    ("networks", "sine copying softmax_layers layer_norm algorithms"),
     ("depth", "overthinking depth_loss untied_flow untied_depth depth_scaling compute_optimal"),
     ("depth", "online_sgd"),
     ("recurrent", "layers limits pretraining published trained"),
@@ -27,7 +27,7 @@ FILES = (
     ("softmax", "double_descent"),
     ("networks", "lstm"),
     ("spectra", "sample_covariance free_convolution"),
-    ("pretraining", "mean_matrix random_points solver sampler exact_error"),
+    ("pretraining", "mean_matrix random_points number_systems solver sampler exact_error"),
 )
 
 _CLAIMS: list[Claim] = [

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics import depth
+from iclimit.asymptotics.pretraining import idg_error
 from iclimit.simulate.depth import simulate_overthinking_ratio, simulate_test_time
 from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Rows, call, limit, note, run
+from iclimit.validation.rows import Rows, call, exact, limit, note, run
 
 WEIGHTS: dict[str, dict[str, Any]] = {
     "noise: early stopping": {"alpha": 4, "tau": 3, "noise_variance": 0.4, "dampening": 1.0},
@@ -37,6 +38,11 @@ TASKS = "labels of few tasks"
 LABELS: dict[str, Any] = {"alpha": 8, "tau": 1, "noise_variance": 0.1, "dampening": 0.8}
 # Pretraining from labels.
 KAPPA, RIDGE = 0.5, 1.0
+
+# Where pushes that alternate are fed back most.
+ALTERNATING: dict[str, Any] = {"alpha": 8, "tau": 2, "noise_variance": 0.3, "dampening": 0.95}
+# Long contexts without noise, where the errors vanish in the end.
+NOISELESS: dict[str, Any] = {"alpha": 2, "tau": 4, "noise_variance": 0.0, "dampening": 0.8}
 
 # Steps whose errors are compared; with noise, 6 are best.  The last error with noise, and that for
 # few tasks, is compared less an earlier one.  After 24 steps on short contexts it is within 3e-4
@@ -173,6 +179,18 @@ def threshold_of(ratio: np.ndarray, tau: float, count: int) -> np.ndarray:
     return 1 + (tau - 1) * ratio[:count]
 
 
+def ratio_by_threshold() -> float:
+    """Ratio for labels without a ridge, by the threshold of weight prediction.
+
+    Both are the same feedback times the scatter of the learned matrix.
+    """
+    tau, alpha, rho = (ALTERNATING[name] for name in ("tau", "alpha", "noise_variance"))
+    setting = {name: value for name, value in ALTERNATING.items() if name != "tau"}
+    q = (1 + rho) / alpha
+    scatter = idg_error(tau=tau, alpha=alpha, kappa=np.inf, rho=rho) * (1 + q) / tau
+    return float(scatter / q * (depth.overthinking_threshold(**setting) - 1))
+
+
 def rows(effort: Effort) -> Rows:
     """Errors after steps, and the feedback that decides on overthinking."""
     yield from steps_rows(effort)
@@ -213,6 +231,12 @@ def rows(effort: Effort) -> Rows:
         }
         theory = call(depth.overthinking_ratio, **setting)
         yield limit({name: theory}, runs, order=order, about=name)
+    ratio, value = call(depth.overthinking_ratio, **ALTERNATING), call(ratio_by_threshold)
+    label = "ratio with little dampening, by the threshold"
+    yield exact(label, ratio, value, of="", relative=1e-12)  # theory against theory
+    final = call(depth.final_test_time_error, **NOISELESS)
+    label = "error after infinitely many steps without noise"
+    yield exact(label, final, 0.0, of="", allowance=1e-12)
     yield note("Means are not compared: rare contexts carry them at finite d.")
     yield note(
         "The ratio for few prompts is known to half of it only: few pretrainings are affordable "

@@ -3,6 +3,7 @@
 Gradient flow of merged attention from tiny random weights grows and drops as predicted from its
 effective initial scale: by the sigmoid for white inputs, and by the reduced equations for any
 others.  The effective scales of random weights have the predicted mean and spread of logarithms.
+One balanced flow has inputs, context, noise and scale that the seed draws.
 
 Source: {zhang2025}, eq. (10) and Figure 1; any covariance, law of the effective scale:
 documentation.
@@ -42,8 +43,9 @@ TOLERANCE = 1e-6
 # Growth of the weights, still small, from which the effective scale is found.
 GROWTH = 1e4
 
-# Balanced and aligned weights that are not small: the law of the drop is then exact.
-LARGE = 0.3
+# Balanced and aligned weights that are not small: the law of the drop is then exact.  The last of
+# the parts of the drop comes soon after the start.
+LARGE, LARGE_FRACTIONS = 0.3, (0.5, 0.9, 0.042)
 
 LAW_HEADS = (1, 8)
 BLOCK = 5000
@@ -89,20 +91,39 @@ def balanced_flow(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Flow of one balanced and aligned head: times, losses there, and times of the fractions."""
     del rng
-    lam = SPECTRA[spectrum]
+    return balanced(SPECTRA[spectrum], LARGE, SIZES, LARGE_FRACTIONS)
+
+
+def drawn_flow(*, rng: SeedSequence) -> tuple[dict[str, Any], tuple[np.ndarray, ...]]:
+    """Setting of a balanced flow that the seed draws, and the flow."""
+    generator = np.random.default_rng(rng)
+    lam = generator.uniform(0.1, 1, int(generator.integers(1, 7)))
+    scale = float(np.exp(generator.uniform(np.log(1e-3), np.log(LARGE))))
+    sizes = {
+        "context": int(generator.integers(1, 101)),
+        "noise_variance": float(generator.uniform(0, 1)),
+    }
+    setting = {"eigenvalues": lam, "init_scale": scale, **sizes}
+    return setting, balanced(lam, scale, sizes, FRACTIONS[1:])
+
+
+def balanced(
+    lam: np.ndarray, scale: float, sizes: dict[str, Any], fractions: Sequence[float]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Flow of one balanced and aligned head: times, losses there, and times of the fractions."""
     dim, growing = len(lam), np.diag(lam**2 / np.linalg.norm(lam**2))
     value, lookup = np.zeros((1, dim + 1)), np.zeros((1, dim + 1, dim))
-    value[0, -1], lookup[0, :dim] = LARGE, LARGE * growing
+    value[0, -1], lookup[0, :dim] = scale, scale * growing
     flow = simulate_gradient_flow(
-        Problem(dim, **SIZES, input_covariance=lam, scale=1),
+        Problem(dim, **sizes, input_covariance=lam, scale=1),
         model="merged",
         heads=1,
         initial=[value, lookup],
-        duration=10 / float(np.linalg.norm(lam**2)),
+        duration=(10 - 2 * math.log(scale / LARGE)) / float(np.linalg.norm(lam**2)),
         rtol=RTOL,
     )
-    first, last = plateau_losses(lam, **SIZES)[[0, -1]]
-    levels = first - np.array(FRACTIONS[1:]) * (first - last)
+    first, last = plateau_losses(lam, **sizes)[[0, -1]]
+    levels = first - np.array(fractions) * (first - last)
     times = np.linspace(0, flow.times[-1], 9)
     return times, flow.at(times), flow.crossing_times(levels)
 
@@ -126,6 +147,7 @@ def rows(effort: Effort) -> Rows:
         yield judged(call(compare_flow, spectrum, run(merged_flow, spectrum=spectrum)))
     for spectrum in list(SPECTRA)[:2]:
         yield judged(call(compare_large, spectrum, run(balanced_flow, spectrum=spectrum)))
+    yield judged(call(compare_drawn, run(drawn_flow)))
     for heads in LAW_HEADS:
         samples = run(log_scales, heads=heads, blocks=effort(40))
         law = call(effective_init_scale_moments, heads)
@@ -141,33 +163,43 @@ def compare_flow(spectrum: str, flow: dict[str, Any]) -> Iterator[Comparison]:
     of = "effective_init_scale"
     yield compare(f"{of} 1, {spectrum}", scale, flow["grown"], relative=TOLERANCE, of=of)
     curve = flow["times"][20::4], flow["losses"][20::4]
-    yield from compare_curve(spectrum, scale, curve, (FRACTIONS, flow["crossings"]))
+    setting = {"eigenvalues": SPECTRA[spectrum], "init_scale": scale, **SIZES}
+    yield from compare_curve(spectrum, setting, curve, (FRACTIONS, flow["crossings"]))
 
 
 def compare_large(spectrum: str, flow: tuple[np.ndarray, ...]) -> Iterator[Comparison]:
     """Compare a flow from weights that are not small with what holds for balanced ones."""
     times, losses, crossings = flow
+    setting = {"eigenvalues": SPECTRA[spectrum], "init_scale": LARGE, **SIZES}
+    drops = LARGE_FRACTIONS, crossings
+    yield from compare_curve(spectrum, setting, (times, losses), drops, " from large weights")
+
+
+def compare_drawn(drawn: tuple[dict[str, Any], tuple[np.ndarray, ...]]) -> Iterator[Comparison]:
+    """Compare the flow at the drawn setting with what holds for balanced weights."""
+    setting, (times, losses, crossings) = drawn
     drops = FRACTIONS[1:], crossings
-    yield from compare_curve(spectrum, LARGE, (times, losses), drops, " from large weights")
+    yield from compare_curve("drawn setting", setting, (times, losses), drops)
 
 
 def compare_curve(
     spectrum: str,
-    scale: float,
+    setting: dict[str, Any],
     curve: tuple[np.ndarray, np.ndarray],
     drops: tuple[Sequence[float], np.ndarray],
     words: str = "",
 ) -> Iterator[Comparison]:
     """Compare losses, and times of parts of the drop, with the law of an initial scale."""
-    lam, (times, losses), (parts, crossings) = SPECTRA[spectrum], curve, drops
-    more: dict[str, Any] = {"init_scale": scale, **SIZES}
-    predicted = [merged_curve_drop_time(part, eigenvalues=lam, **more) for part in parts]
+    (times, losses), (parts, crossings) = curve, drops
+    predicted = [merged_curve_drop_time(part, **setting) for part in parts]
     pairs = {
         "merged_curve_drop_time": (predicted, crossings),
-        "merged_attention_curve": (merged_attention_curve(times, eigenvalues=lam, **more), losses),
+        "merged_attention_curve": (merged_attention_curve(times, **setting), losses),
     }
     if spectrum == "white":
-        white: dict[str, Any] = {"dim": len(lam), "input_variance": lam[0], **more}
+        lam = setting["eigenvalues"]
+        white: dict[str, Any] = {name: setting[name] for name in ("init_scale", *SIZES)}
+        white |= {"dim": len(lam), "input_variance": lam[0]}
         pairs["merged_drop_time"] = merged_drop_time(np.array(parts), **white), crossings
         pairs["merged_attention_loss"] = merged_attention_loss(times, **white), losses
     for name, values in pairs.items():

@@ -2,15 +2,16 @@
 
 On mixtures of random and shared tasks the loss of merged attention begins to fall at the
 predicted rate.  The network on cubic features ends as the best predictor linear in the labels;
-merged attention ends between it and the least loss of all features.  Finite training sets approach
-the law of the data.
+merged attention ends between it and the least loss of all features.  The losses of the trained
+network on drawn sequences are those of the predictor.  Finite training sets approach the law of
+the data.
 
 Source: {zhang2025}, section 6; growth rate and best predictor: documentation.
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,15 +22,17 @@ from iclimit.drawing import COLOURS, Figure, finish, panels, write_key
 from iclimit.problem import Problem
 from iclimit.published import settings
 from iclimit.results import Estimate
+from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.dynamics import (
     AttentionModel,
     simulate_gradient_descent,
     simulate_gradient_flow,
 )
-from iclimit.simulate.dynamics.attention_models import MomentLoss
+from iclimit.simulate.dynamics.attention_models import MomentLoss, SequenceLoss
 from iclimit.simulate.dynamics.feature_moments import population_moments
+from iclimit.simulate.prompts.training_sets import draw_training_set
 from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Later, Rows, bound, call, drawing, exact, limit, run
+from iclimit.validation.rows import Later, Rows, bound, call, drawing, exact, limit, mean, run
 
 # Fractions of sequences with random tasks, as published.
 FRACTIONS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
@@ -56,6 +59,8 @@ END = 30_000.0
 END_TOLERANCE, LINEAR_TOLERANCE = 1e-4, 1e-10
 # Losses of the predictor on random tasks, on the shared task, and there with noise labels.
 TESTS = ("icl_loss", "iwl_loss", "iwl_noise_loss")
+# Fractions of random tasks whose networks are tested on drawn sequences, and sequences in a block.
+DRAWN, BLOCK = (0.4, NOISY), 1000
 
 
 def problem(fresh_fraction: float, noise_variance: float = 0.0) -> Problem:
@@ -113,16 +118,38 @@ def mixture_flow(
     network: dict[str, Any] = {"model": "cubic", "heads": HEADS, "init_scale": 1e-3}
     cubic = simulate_gradient_flow(law, duration=END, rtol=1e-10, rng=cubic_seed, **network)
     value, lookup = cubic.weights
-    random, shared = problem(1.0, noise_variance), problem(0.0, noise_variance)
-    tests = (random, False), (shared, False), (shared, True)
     linear = {"train_loss": float(cubic.losses[-1])}
-    for name, (task, noise) in zip(TESTS, tests, strict=True):
+    for name, (task, noise) in tests(noise_variance).items():
         loss = MomentLoss(
             AttentionModel("cubic", task.dim, HEADS), population_moments(task, noise_labels=noise)
         )
         linear[name] = float(loss([value[None], lookup[None]])[0][0])
     gamma = np.einsum("h,hij->ij", value[:, 0], lookup)
     return MixtureFlow(rate, float(late.losses[-1]), least, linear, gamma.tolist())
+
+
+def tests(noise_variance: float) -> dict[str, tuple[Problem, bool]]:
+    """Laws of the tests, and whether labels in the context are noise."""
+    random, shared = problem(1.0, noise_variance), problem(0.0, noise_variance)
+    return dict(zip(TESTS, ((random, False), (shared, False), (shared, True)), strict=True))
+
+
+def drawn_losses(
+    *, flow: MixtureFlow, noise_variance: float, blocks: int, rng: SeedSequence
+) -> dict[str, Estimate]:
+    """Losses of the network at the end of a flow on drawn sequences."""
+    device, laws, found = get_backend("numpy"), tests(noise_variance), {}
+    weights = [np.ones((1, 1, 1)), np.array(flow.gamma)[None, None]]
+    for (name, (law, noise)), seed in zip(laws.items(), rng.spawn(3), strict=True):
+        losses = []
+        for generator in device.generators(seed, blocks):
+            drawn = draw_training_set(law, device, generator, BLOCK, standardize=False)
+            if noise:
+                drawn = replace(drawn, labels=generator.standard_normal(drawn.labels.shape))
+            model = AttentionModel("cubic", law.dim, 1)
+            losses.append(float(SequenceLoss(model, [drawn])(weights)[0][0]))
+        found[name] = Estimate.of(losses)
+    return found
 
 
 def mixture_descent(
@@ -162,8 +189,19 @@ def rows(effort: Effort) -> Rows:
         yield from flow_rows(c, flow)
     noisy = run(mixture_flow, fresh_fraction=NOISY, noise_variance=NOISE)
     yield from flow_rows(NOISY, noisy, NOISE)
+    for c, flow, noise in zip(DRAWN, (flows[DRAWN[0]], noisy), (0.0, NOISE), strict=True):
+        drawn = run(
+            drawn_losses,
+            flow=flow,
+            noise_variance=noise,
+            blocks=effort.pick(tiny=10, quick=100, medium=400),
+        )
+        best = call(mixture_predictor, c, **LAW, noise_variance=noise)
+        for name in TESTS:
+            label = f"{name} of the network on drawn sequences, {where(c, noise)}"
+            yield mean(label, getattr(best, name), drawn[name])
     for c in effort.pick(quick=(0.4,), medium=FRACTIONS):
-        repeats = effort.pick(tiny=4, quick=20, full=40)
+        repeats = effort.pick(tiny=6, quick=20, full=40)
         label = f"training loss minus that on the law, {c:g} of the tasks random, extrapolated"
         gaps = {
             size: run(mixture_descent, fresh_fraction=c, size=size, repeats=repeats)["gap"]
@@ -176,20 +214,25 @@ def rows(effort: Effort) -> Rows:
     yield drawing(draw, flows, trainings)
 
 
+def where(c: float, noise: float) -> str:
+    """Fraction of random tasks, and whether labels are noisy, in words."""
+    return f"{c:g} of the tasks random{', noise' * (noise > 0)}"
+
+
 def flow_rows(c: float, flow: Later, noise: float = 0.0) -> Rows:
     """The first growth, and the ends of merged attention and of the network."""
-    where = f"{c:g} of the tasks random{', noise' * (noise > 0)}"
+    here = where(c, noise)
     best = call(mixture_predictor, c, **LAW, noise_variance=noise)
     rate = call(mixture_growth_rate, c, **LAW, noise_variance=noise)
-    yield exact(f"rate of the first growth, {where}", rate, flow.rate, relative=RATE_TOLERANCE)
-    label = f"end of the flow, {where}: at most the best linear predictor"
+    yield exact(f"rate of the first growth, {here}", rate, flow.rate, relative=RATE_TOLERANCE)
+    label = f"end of the flow, {here}: at most the best linear predictor"
     yield bound(label, best.train_loss, flow.end, relative=END_TOLERANCE)
-    label = f"end of the flow, {where}: the least loss of the features"
+    label = f"end of the flow, {here}: the least loss of the features"
     yield exact(label, flow.least, flow.end, relative=END_TOLERANCE)
     for name in ("train_loss", *TESTS):
-        label, loss = f"{name} of the network, {where}", flow.linear[name]
+        label, loss = f"{name} of the network, {here}", flow.linear[name]
         yield exact(label, getattr(best, name), loss, relative=LINEAR_TOLERANCE)
-    label, of = f"largest of gamma, {where}", "mixture_predictor.gamma"
+    label, of = f"largest of gamma, {here}", "mixture_predictor.gamma"
     theory, largest = (call(at_largest, best.gamma, each) for each in (best.gamma, flow.gamma))
     yield exact(label, theory, largest, relative=LINEAR_TOLERANCE, of=of)
 

@@ -1,7 +1,8 @@
 """Context summaries drawn from their exact law have the law of token-level ones.
 
 Moments up to the fourth of summaries drawn in O(d) equal those of summaries computed from
-tokens, and so do the errors of models trained on either.
+tokens, and so do the errors of models trained on either.  Contexts drawn more often where they are
+rare have their law under the importance weights.
 
 Source: Bartlett decomposition of the 2 x 2 Gram matrix; derived in the documentation.
 """
@@ -12,6 +13,7 @@ from numpy.random import SeedSequence
 from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
+from iclimit.simulate.gdpp.contexts import draw_contexts
 from iclimit.simulate.prompts import context_summary, draw_prompts
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 from iclimit.simulate.prompts.summaries import sample_summaries
@@ -34,6 +36,9 @@ FUNCTIONALS = {
     "first coordinate, fourth power": lambda h, _: h[:, 0] ** 4,
 }
 
+# Means over contexts with one noise level, by what is averaged, and contexts in a block.
+RARE, BLOCK = {"weights": 1.0, "squared input": 1.0, "squared label": DIM + 1.0}, 2000
+
 
 def summary_sample(*, sampler: str, prompts: int, rng: SeedSequence) -> dict[str, Estimate]:
     """Means of functionals of the summaries, token by token or from the exact law."""
@@ -51,6 +56,18 @@ def summary_sample(*, sampler: str, prompts: int, rng: SeedSequence) -> dict[str
     }
 
 
+def rare_contexts(*, blocks: int, rng: SeedSequence) -> dict[str, np.ndarray]:
+    """Means of the weights, and of the weighted squares of labels and inputs, by block."""
+    device = get_backend("numpy")
+    law = Problem(DIM, CONTEXT, scale=1, noise_law="fixed:1")
+    means = []
+    for generator in device.generators(rng, blocks):
+        drawn = draw_contexts(law, device, generator, BLOCK, rare=True)
+        squares = drawn.weights[:, None] * np.diagonal(drawn.gram, axis1=1, axis2=2) / CONTEXT
+        means.append((np.mean(drawn.weights), *np.mean(squares, axis=0)[[0, -1]]))
+    return dict(zip(RARE, np.transpose(means), strict=True))
+
+
 def rows(effort: Effort) -> Rows:
     """Moments of the summaries, and errors of models trained on them: exact law and tokens."""
     prompts = effort.pick(quick=100_000, medium=1_000_000, full=2_000_000)
@@ -66,6 +83,9 @@ def rows(effort: Effort) -> Rows:
         for sampler in ("summaries", "tokens")
     )
     yield from both_errors(f"d={POINT_DIM} {POINT}", tokens, fast, of="simulate_errors")
+    weighted = run(rare_contexts, blocks=effort.pick(tiny=8, quick=30, medium=100))
+    for name, theory in RARE.items():
+        yield mean(f"mean of {name}, rare contexts", theory, weighted[name], draws="rare")
 
 
 claim = Claim.of("sampler", __doc__, rows, figure=False)

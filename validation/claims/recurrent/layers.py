@@ -4,7 +4,7 @@ Mean errors of linear recurrent layers on simulated contexts, averaged over task
 exactly, equal the recursion of two moments at the same integers: linear attention, a gate, a gate
 for each channel, the delta rule, unit keys, and everything at once for unlike inputs and tasks
 that drift, with the gate first or last.  Steps are given, or the best ones.  The delta rule at a
-constant step has its closed form.
+constant step has its closed form.  Layers with everything drawn by the seed are compared, too.
 
 Source: Derived in the documentation.
 """
@@ -12,10 +12,12 @@ Source: Derived in the documentation.
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.recurrent import delta_rule_error, recurrent_errors
 from iclimit.simulate.recurrent import simulate_recurrent
 from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claims.random_settings import RandomSetting, describe, random_rows
 from iclimit.validation.rows import Rows, call, mean, run
 
 DIM, CONTEXT, RHO = 8, 24, 0.25
@@ -63,8 +65,37 @@ def best_steps() -> tuple[float, ...]:
     return tuple(steps)
 
 
+def random_layer(*, number: int, repeats: int, rng: SeedSequence) -> RandomSetting:  # noqa: ARG001
+    """Last error of a layer whose size, gates, steps, spectra and drift are drawn."""
+    where, contexts = rng.spawn(2)
+    generator = np.random.default_rng(where)
+    dim = int(generator.integers(2, 11))
+    context = int(generator.integers(1, 4 * dim))
+
+    def channels(low: float, high: float) -> tuple[float, ...]:
+        return tuple(generator.uniform(low, high, dim))
+
+    size: dict[str, Any] = {"dim": dim, "context": context, "rho": float(generator.uniform(0, 1))}
+    layer: dict[str, Any] = {
+        "eigenvalues": channels(0.3, 1.7),
+        "task_variances": channels(0.5, 1.5),
+        "drift": channels(0, 1),
+        "preconditioner": channels(0.5, 1.5),
+        "gates": tuple(generator.uniform(0.9, 1, context)),
+        "channel_gates": channels(0.9, 1),
+        "step_sizes": tuple(generator.uniform(0.2, 0.8, context)),
+        "writes": tuple(generator.uniform(0.3, 1, context)),
+        "readout": float(generator.uniform(0.5, 1.2)),
+        "gate_first": bool(generator.integers(2)),
+    }
+    found = simulate_recurrent(**size, **layer, contexts=repeats, rng=contexts)
+    theory = float(recurrent_errors("gated-delta", **size, **layer).error[-1])
+    words = describe(**size, rate_of_last=layer["step_sizes"][-1], readout=layer["readout"])
+    return RandomSetting(words, {"error": (theory, found.means[context])})
+
+
 def rows(effort: Effort) -> Rows:
-    """Errors of all layers, of the best steps, and in closed form."""
+    """Errors of all layers, of the best steps, in closed form, and of drawn layers."""
     size: dict[str, Any] = {"dim": DIM, "context": CONTEXT, "rho": RHO}
     more = {"contexts": effort(CONTEXTS)}
     for name, (rule, layer) in LAYERS.items():
@@ -95,6 +126,9 @@ def rows(effort: Effort) -> Rows:
         theory = call(delta_rule_error, alpha=alpha, **constant, drift=DRIFT)
         label = f"closed form with drift, position {position}"
         yield mean(label, theory, tracked[position], draws="drift")
+    yield from random_rows(
+        effort, "layer", random_layer, CONTEXTS, {"error": "recurrent_errors.error"}
+    )
 
 
 claim = Claim.of("recurrent-layers", __doc__, rows, figure=False)

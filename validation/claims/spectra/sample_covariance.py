@@ -4,7 +4,8 @@ Means of 1/(1 + x) and log(1 + x) over the eigenvalues of simulated sample covar
 to those of the Marchenko-Pastur law for an isotropic population, and of the free convolution for a
 two-level and a power-law population.  For two levels so does their distribution function, and the
 outermost eigenvalues of both bands extrapolate to the four edges of the support, once the
-Tracy-Widom means are taken off.  At 20 samples in 10 dimensions shares of the eigenvalues are
+Tracy-Widom means are taken off.  Transforms of the Marchenko-Pastur law are integrals of its
+density.  At 20 samples in 10 dimensions shares of the eigenvalues are
 those of the exact mean density, and moments the exact ones.
 
 Source: Silverstein, J. Multivariate Anal. 55 (1995) 331; edges: Silverstein and Choi (1995);
@@ -12,7 +13,7 @@ Wishart matrices: documentation.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -21,9 +22,10 @@ import numpy as np
 from numpy.random import SeedSequence
 
 from iclimit.asymptotics import spectra
+from iclimit.validation import Comparison, compare
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.spectra import matrices
-from iclimit.validation.rows import Rows, call, mean, run
+from iclimit.validation.rows import Rows, call, judged, mean, run
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,9 @@ ISOTROPIC, SHIFT = 0.5, 0.6
 FEW: dict[str, Any] = {"dim": 10, "ratio": 0.5}
 # Between neighbours of these the share of eigenvalues is compared.
 SHARES = (0.0, 0.4, 1.0, 2.5)
+# Points, the first of them complex, at which transforms of the Marchenko-Pastur law are compared
+# with integrals of its density, midpoints of the rule, and relative tolerance.
+POINTS, MIDPOINTS, TRANSFORMS = (1.0 + 0.5j, -0.4), 400, 1e-11
 # Exponents of the products of traces whose mean is compared.
 POWERS = ((2,), (3,), (2, 1))
 
@@ -89,6 +94,42 @@ def isotropic_statistics() -> matrices.Statistics:
             "wishart_resolvent",
         ),
     }
+
+
+def transforms() -> Iterator[Comparison]:
+    """Transforms of the Marchenko-Pastur law, beside integrals of its density."""
+    law, c = spectra.MarchenkoPastur(ISOTROPIC), ISOTROPIC
+    angle = (np.arange(MIDPOINTS) + 0.5) * np.pi / MIDPOINTS
+    x = 1 + c + 2 * math.sqrt(c) * np.cos(angle)
+    mass = 2 * np.sin(angle) ** 2 / x / MIDPOINTS  # the midpoint rule is exact to rounding
+    pairs: dict[str, tuple[complex, complex]] = {}
+    for z in POINTS:
+        powers = [complex(mass @ (x - z) ** -(k + 1.0)) for k in range(3)]
+        for k, value in enumerate(powers):
+            found = complex(law.stieltjes(z if z.imag else z.real, derivative=k))
+            name = f"stieltjes, derivative {k} at {z:g}"
+            pairs[f"{name}, real part"] = found.real, math.factorial(k) * value.real
+            if z.imag:
+                pairs[f"{name}, imaginary part"] = found.imag, math.factorial(k) * value.imag
+            found = complex(law.companion_stieltjes(z if z.imag else z.real, derivative=k))
+            value = c * value - (1 - c) * (-1) ** k / z ** (k + 1)
+            pairs[f"companion_{name}, real part"] = found.real, math.factorial(k) * value.real
+    # Inverse functions of G = -m at the last point, and of eta - 1.
+    G, slope = -powers[0].real, -powers[1].real
+    pairs["r_transform"] = float(law.r_transform(G)), POINTS[-1].real - 1 / G
+    pairs["r_transform, derivative"] = (
+        float(law.r_transform(G, derivative=1)),
+        1 / slope + 1 / G**2,
+    )
+    eta, fall = float(mass @ (1 / (1 + x))), -float(mass @ (x / (1 + x) ** 2))
+    pairs["s_transform"] = float(law.s_transform(eta - 1)), eta / (1 - eta)
+    pairs["s_transform, derivative"] = (
+        float(law.s_transform(eta - 1, derivative=1)),
+        (eta / (1 - eta) + fall / (1 - eta) ** 2) / fall,
+    )
+    for name, (theory, value) in pairs.items():
+        label, of = f"{name}, isotropic", f"MarchenkoPastur.{name.partition(',')[0]}"
+        yield compare(label, theory.real, value.real, relative=TRANSFORMS, of=of)
 
 
 def sample_eigenvalues(
@@ -120,6 +161,7 @@ def rows(effort: Effort) -> Rows:
             statistics = call(dict.fromkeys, matrices.SIZES, call(isotropic_statistics))
             eigenvalues = {dim: call(unit_trace, each) for dim, each in eigenvalues.items()}
         yield from matrices.statistics_rows(population.name, statistics, eigenvalues)
+    yield judged(call(transforms))
     few = run(sample_eigenvalues, covariance="isotropic", count=effort(30_000), **FEW)
     context, dim = round(FEW["dim"] / FEW["ratio"]), FEW["dim"]
     options: dict[str, Any] = {"context": context, "dim": dim}
