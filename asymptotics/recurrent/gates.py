@@ -17,7 +17,8 @@ is exact at any size.  For gates :math:`e^{-\omega k/d}` without drift and corre
 :math:`\tanh(\omega \alpha/2)\,/\,[d \tanh(\omega/(2d))]`.
 
 *Best gates.*  :math:`a = g^\top m/\ell` and :math:`b = g^\top B g/\ell^2`, so that the largest
-:math:`\alpha_{\mathrm{eff}} = (1 + \rho)\, m^\top B^{-1} m` belongs to :math:`g \propto B^{-1} m`.
+:math:`\alpha_{\mathrm{eff}} = (1 + \rho)\, m^\top B^{-1} m` belongs to :math:`g \propto B^{-1} m`,
+or, where some of these are negative, to the least :math:`g^\top B g/2 - m^\top g` without such.
 The formulas are derived here.
 """
 
@@ -27,9 +28,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import nnls
 
 from iclimit.asymptotics.checks import check_integers, real_array, real_number
+from iclimit.asymptotics.numbers import Number
 from iclimit.results import Result
+
+# Negative eigenvalues of a kernel up to this, times its size, are rounding.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, repr=False)
@@ -60,7 +66,7 @@ def gated_context(
     dim: int,
     rho: float,
     drift: float = 0.0,
-    correlation: float = 0.0,
+    correlation: float | np.ndarray = 0.0,
 ) -> GatedContext:
     r"""Effective context of any gates, exact at any size.
 
@@ -76,8 +82,8 @@ def gated_context(
     drift : float >= 0
         Rate :math:`\vartheta` at which tasks change; :math:`e^{-\vartheta/d}` is the correlation
         of the tasks of neighbouring tokens, and of the last token and the query.
-    correlation : float in (-1, 1)
-        Correlation r of the inputs of neighbouring tokens.
+    correlation : float in (-1, 1), or array (context, context)
+        Correlation r of the inputs of neighbouring tokens, or the kernel K of all correlations.
 
     Returns
     -------
@@ -87,7 +93,7 @@ def gated_context(
     Raises
     ------
     ValueError
-        If an argument is outside its range, or all gates are zero.
+        If an argument is outside its range, all gates are zero, or a kernel is not positive.
     TypeError
         If an argument is not a number or an array of them.
 
@@ -114,7 +120,12 @@ def gated_context(
 
 
 def optimal_gates(
-    *, context: int, dim: int, rho: float, drift: float = 0.0, correlation: float = 0.0
+    *,
+    context: int,
+    dim: int,
+    rho: float,
+    drift: float = 0.0,
+    correlation: float | np.ndarray = 0.0,
 ) -> GatedContext:
     r"""Gates with the largest effective context, exact at any size.
 
@@ -149,7 +160,11 @@ def optimal_gates(
     """
     check_integers(context=context)
     signal, noise = _moments(context, dim, rho, drift, correlation)
-    gates = np.linalg.solve(noise, signal)
+    # A kernel may be singular.
+    gates = np.linalg.lstsq(noise, signal)[0]
+    if np.any(gates < 0):  # the best ones that are not, minimising gBg/2 - mg
+        root = np.linalg.cholesky(noise)
+        gates = nnls(root.T, np.linalg.solve(root, signal))[0]
     return gated_context(
         np.clip(gates / np.max(gates), 0.0, 1.0),
         dim=dim,
@@ -160,18 +175,33 @@ def optimal_gates(
 
 
 def _moments(
-    context: int, dim: int, rho: float, drift: float, correlation: float
+    context: int, dim: int, rho: float, drift: float, correlation: float | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Vector m and matrix B of the moments."""
     check_integers(dim=dim)
-    rho, theta, r = (
-        real_number(name, value)
-        for name, value in (("rho", rho), ("drift", drift), ("correlation", correlation))
-    )
+    rho, theta = real_number("rho", rho), real_number("drift", drift)
     ages = np.arange(context, 0, -1)
     apart = np.abs(ages[:, None] - ages)
+    if np.ndim(correlation):
+        kernel = _kernel(correlation, context)
+    else:
+        kernel = real_number("correlation", correlation) ** apart
     signal = np.exp(-theta / dim * ages)
     drifting = np.exp(-theta / dim * apart) - signal[:, None] * signal
-    squared = r ** (2.0 * apart)
+    squared = kernel**2
     noise = drifting * (1 + squared) + dim * squared * np.exp(-theta / dim * apart)
     return signal, noise + dim * rho * np.eye(context)
+
+
+def _kernel(correlation: Number, context: int) -> np.ndarray:
+    """Correlations of all tokens: symmetric, 1 on the diagonal, and of no negative variance."""
+    kernel = real_array("correlation", correlation, "[-1, 1]")
+    if kernel.shape != (context, context):
+        raise ValueError(
+            f"correlation must be a number or have shape {(context, context)}, got {kernel.shape}"
+        )
+    if np.any(np.diagonal(kernel) != 1) or np.any(kernel != kernel.T):
+        raise ValueError("correlation must be symmetric with 1 on its diagonal")
+    if (least := float(np.linalg.eigvalsh(kernel)[0])) < -_ROUNDING * context:
+        raise ValueError(f"correlation must have no negative eigenvalue, got {least:.3g}")
+    return kernel

@@ -59,6 +59,60 @@ def test_best_gates_are_unbeaten(drift, correlation):
     assert best.gates.max() == 1
 
 
+def test_kernels():
+    """That of neighbours; two groups of tokens, by the covariance of sampled summaries."""
+    ages = np.arange(6)
+    setting = {"dim": 3, "rho": 0.2, "drift": 0.5}
+    near, whole = (
+        gated_context([0.3, 1, 0.8, 0.5, 1, 0.9], **setting, correlation=each)
+        for each in (0.6, 0.6 ** np.abs(ages[:, None] - ages))
+    )
+    assert whole.alpha == pytest.approx(near.alpha, rel=1e-14)
+    kernel = np.kron(np.eye(2), np.full((2, 2), 0.5)) + np.eye(4) / 2
+    rng, contexts, dim = np.random.default_rng(3), 40000, 3
+    x = np.linalg.cholesky(kernel) @ rng.standard_normal((contexts, 4, dim))
+    y = x[:, :, 0] + 0.5 * rng.standard_normal((contexts, 4))  # |w|^2 = dim, along the first axis
+    across = np.sum(y * x[:, :, 1], axis=1) * np.sqrt(dim) / 4
+    theory = gated_context(np.ones(4), dim=dim, rho=0.25, correlation=kernel)
+    assert np.mean(across**2) == pytest.approx(theory.noise, rel=0.05)
+    best = optimal_gates(context=4, dim=dim, rho=0.25, correlation=kernel)
+    assert best.alpha == pytest.approx(theory.alpha, rel=1e-12)  # by symmetry
+    same = optimal_gates(context=3, dim=dim, rho=0.0, correlation=np.ones((3, 3)))
+    assert dim * same.alpha == pytest.approx(1, rel=1e-12)  # one pair, thrice
+
+
+def test_best_gates_under_a_kernel_that_would_make_some_negative():
+    """The token between two others says nothing of its own."""
+    kernel = np.array([[1, 0.9, 0.3], [0.9, 1, 0.6], [0.3, 0.6, 1]])
+    setting = {"dim": 4, "rho": 0.05, "correlation": kernel}
+    best = optimal_gates(context=3, **setting)
+    found = minimize(
+        lambda gates: -gated_context(gates, **setting).alpha, np.full(3, 0.5), bounds=[(0, 1)] * 3
+    )
+    assert best.gates[1] == 0
+    assert -found.fun == pytest.approx(best.alpha, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (np.eye(3), r"correlation must be a number or have shape \(2, 2\), got \(3, 3\)"),
+        ([[1, 0.5], [0.4, 1]], "correlation must be symmetric with 1 on its diagonal"),
+        ([[0.9, 0.5], [0.5, 0.9]], "correlation must be symmetric with 1 on its diagonal"),
+        ([[1, 2], [2, 1]], "correlation must be from -1 to 1, got 2.0"),
+    ],
+)
+def test_bad_kernels_are_named(kernel, message):
+    with pytest.raises(ValueError, match=message):
+        gated_context([1, 1], dim=3, rho=0.1, correlation=kernel)
+
+
+def test_kernels_that_are_not_positive_are_named():
+    kernel = np.array([[1, 0.9, 0.9], [0.9, 1, -0.9], [0.9, -0.9, 1]])
+    with pytest.raises(ValueError, match=r"have no negative eigenvalue, got -0\.8"):
+        gated_context([1, 1, 1], dim=3, rho=0.1, correlation=kernel)
+
+
 @pytest.mark.parametrize("gates", [[], [0.0, 0.0], [[1.0]]])
 def test_bad_gates_are_named(gates):
     with pytest.raises(ValueError, match=r"gates must have shape \(context,\)"):
