@@ -85,11 +85,17 @@ def memory_weights(
     """
     if writes is None:
         writes = step_sizes if np.any(step_sizes) else 1.0
-    layer = {"gates": gates, "step_sizes": step_sizes, "writes": writes}
     known = recurrent_errors(
-        "gated-delta", context=context, dim=dim, rho=rho, drift=drift, **layer
+        "gated-delta",
+        context=context,
+        dim=dim,
+        rho=rho,
+        drift=drift,
+        gates=gates,
+        step_sizes=step_sizes,
+        writes=writes,
     )
-    gate, step, write = (np.broadcast_to(each, context) for each in layer.values())
+    gate, step, write = (np.broadcast_to(each, context) for each in (gates, step_sizes, writes))
     age = np.arange(context)
     kept = np.exp(-drift / dim * np.abs(age[:, None] - age))
     second = 1 + 2 / dim

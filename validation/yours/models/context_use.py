@@ -100,8 +100,9 @@ class ContextUse(Result):
         self, ax: Axes, *, fits: Iterable[Fit] = (), problem: Problem | None = None
     ) -> None:
         """Draw the weight of the pair at each position, beside that of the nearest recurrence."""
-        for fit in fits if problem is not None and ProblemUnits(problem).solved else ():
-            if (known := expected_weights(fit, problem)) is not None:
+        for fit in fits:
+            known = None if problem is None else expected_weights(fit, problem)
+            if known is not None:
                 label = f"{fit.family.replace('_', ' ')}, theory"
                 ax.plot(range(1, self.pairs + 1), known, color=COLOURS[0], label=label)
                 break
@@ -113,12 +114,15 @@ class ContextUse(Result):
 
 
 def expected_weights(fit: Fit, problem: Problem) -> np.ndarray | None:
-    """Weights of the positions by theory; None for a family that is no linear recurrence."""
+    """Weights of the positions by theory; None where there is none."""
+    if not ProblemUnits(problem).solved:
+        return None
     values = {name: each.mean for name, each in fit.parameters.items()}
     size: dict[str, Any] = {"context": problem.context, "dim": problem.dim}
     if fit.family == "recency_step":
         return values["rate"] * np.asarray(memory_weights(**size, gates=values["decay"]))
     norm = problem.dim * problem.input_variance
+    steps: float | np.ndarray
     if fit.family == "best_delta_rule":
         noise = values["noise_variance"] / problem.label_unit
         steps = recurrent_errors("delta", **size, rho=noise).step_size[1:]
@@ -126,8 +130,8 @@ def expected_weights(fit: Fit, problem: Problem) -> np.ndarray | None:
         steps = values["step"] * norm
     else:
         return None
-    law = {"rho": problem.mean_noise_variance / problem.label_unit, "drift": problem.drift}
-    found = memory_weights(**size, **law, gates=values.get("decay", 1.0), step_sizes=steps)
+    size |= {"rho": problem.mean_noise_variance / problem.label_unit, "drift": problem.drift}
+    found = memory_weights(**size, gates=values.get("decay", 1.0), step_sizes=steps)
     return np.asarray(values.get("readout", 1.0) * problem.context / norm * found)
 
 

@@ -188,8 +188,9 @@ class AlgorithmReport(Result):
         if self.use is not None:
             drawings["filter"] = partial(self.use.draw, fits=verdict.fits)
         if self.use is not None and self.use.weights:
-            known = {"fits": verdict.fits, "problem": self.problem}
-            drawings["recency"] = partial(self.use.draw_positions, **known)
+            drawings["recency"] = partial(
+                self.use.draw_positions, fits=verdict.fits, problem=self.problem
+            )
         if self.linear is not None:
             drawings["spectrum"] = partial(draw_spectrum, linear=self.linear)
         if self.shifts:
