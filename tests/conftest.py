@@ -49,9 +49,9 @@ def few_predictions():
     """Curves with simulations are predicted at few points, from few task sets: that takes long."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("iclimit.diagrams.simulation._POINTS", 4)
-        patch.setattr("iclimit.diagrams.simulation._DRAWS", 20)
+        patch.setattr("iclimit.diagrams.simulation._DRAWS", 8)
         patch.setattr("iclimit.diagrams.simulation._STEPS", np.array([0.5]))
-        patch.setattr("iclimit.diagrams.simulated_points._PREDICTION_DRAWS", 100)
+        patch.setattr("iclimit.diagrams.simulated_points._PREDICTION_DRAWS", 30)
         yield
 
 
