@@ -9,6 +9,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,9 @@ OTHER_OPTIMIZER = (
     "losses agree, only times do not: the theory is of gradient flow, and momentum, Adam, a "
     "changing learning rate and minibatches change times (optimizer = 'other' leaves them out)"
 )
+
+# Letters of a line of the verdict above the picture.
+TITLE_WIDTH = 80
 
 # First words of the text, by verdict.
 VERDICTS = {
@@ -197,10 +201,14 @@ class CurveCheck(Result):
 
     def draw(self, ax: Axes) -> None:
         """Draw the curves as lines, plateaus and the mean predicted curve as dashes."""
-        draw_curves(ax, self.curves, self.theory, self.axis)
+        lines = [self.verdict.sentence, *(f"It agrees if {text}." for text in self.fits[:1])]
+        title = "\n".join(fill(line, TITLE_WIDTH) for line in lines)
+        draw_curves(ax, self.curves, self.theory, self.axis, title)
 
 
-def draw_curves(ax: Axes, curves: Sequence[Curve], theory: CurveTheory, axis: str) -> None:
+def draw_curves(
+    ax: Axes, curves: Sequence[Curve], theory: CurveTheory, axis: str, title: str = ""
+) -> None:
     """Draw curves as lines, plateaus and the mean predicted curve as dashes."""
     last = max(float(each.steps[-1]) for each in curves)
     for number, curve in enumerate(curves):
@@ -224,7 +232,7 @@ def draw_curves(ax: Axes, curves: Sequence[Curve], theory: CurveTheory, axis: st
             ax.errorbar(at, middle, xerr=ends, label=label, **style)
     ax.set_xlim(0, last)
     ax.grid(visible=False)
-    finish(ax, axis, "loss", legend="")
+    finish(ax, axis, "loss", title=title, legend="")
 
 
 def _percent(share: float) -> str:
