@@ -1,12 +1,14 @@
 """All claims are judged once: what they state that they would have noticed, they notice."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from iclimit.validation import CLAIMS, validate
 from iclimit.validation.judge.coverage import uncovered_reason
 from iclimit.validation.judge.record import compare_with_record
+from iclimit.validation.judge.report import write_report
 
 COVERED = 0.02
 """Largest resolution of a function that counts as covered."""
@@ -15,14 +17,24 @@ BLUNT = {"finite_size_spread": 0.12}
 """Known less well: standard deviations need thousands of runs for a per cent."""
 
 
+LARGEST_REPORT = 4e6
+"""Bytes of the page of all claims."""
+
+
 @pytest.mark.slow
-def test_what_a_validation_states_that_it_would_have_noticed():
+def test_what_a_validation_states_that_it_would_have_noticed(tmp_path):
     # One test, so that parallel workers do not validate once each.
     run = validate(list(CLAIMS.values()))
     claims_hold_and_fail_when_the_theory_is_off_by_the_stated_resolution(run)
     no_allowance_is_larger_than_a_third_of_the_resolution(run)
     every_function_is_covered_or_there_is_a_reason(run)
     assert compare_with_record(run).holds
+    the_report_of_every_third_claim_has_less_than_a_third_of_the_bytes(run, tmp_path)
+
+
+def the_report_of_every_third_claim_has_less_than_a_third_of_the_bytes(run, folder):
+    third = replace(run, results=run.results[::3])
+    assert write_report(third, folder).stat().st_size < LARGEST_REPORT / 3
 
 
 def claims_hold_and_fail_when_the_theory_is_off_by_the_stated_resolution(run):
