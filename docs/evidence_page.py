@@ -158,7 +158,7 @@ def write_evidence(folder: Path) -> dict[str, str]:
     return {
         "evidence-verdict.inc": verdict(),
         "evidence-run.inc": "\n".join(run_in_words()) + "\n",
-        "evidence-claims.inc": table("22 8 10 10 10 12 8 20", claims_table()),
+        "evidence-claims.inc": table("22 8 10 10 10 12 8 20", claims_table(), "numbers"),
         "evidence-resolutions.inc": table("18 82", resolutions()),
         "evidence-seeds.inc": seeds(),
         "evidence-alarms.inc": false_alarms(),

@@ -1,11 +1,14 @@
 """Tables, and long texts that are folded, in the markup of the documentation."""
 
 
-def table(widths, rows):
-    """A table of text, which becomes one block a row where the screen is narrow."""
+def table(widths, rows, style="stacked"):
+    """A table of text, which becomes one block a row where the screen is narrow.
+
+    In the style "numbers" it is scrolled there.
+    """
     lines = [
         ".. list-table::",
-        "   :class: stacked",
+        f"   :class: {style}",
         "   :header-rows: 1",
         f"   :widths: {widths}",
         "",
