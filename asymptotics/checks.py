@@ -23,8 +23,6 @@ that did not come from `checked`.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -39,6 +37,7 @@ from iclimit.asymptotics.numbers import (
     numpy_namespace,
     require,
 )
+from iclimit.checks import check_integers as check_integers
 from iclimit.notation import PARAMETERS, Interval
 
 Systems = Literal["every", "host", "numpy"]
@@ -138,24 +137,6 @@ def _inside(value: Value, interval: Interval) -> Value:
     if interval.upper == math.inf and not interval.open_upper:
         return above
     return above & (value < interval.upper if interval.open_upper else value <= interval.upper)
-
-
-def check_integers(least: int | None = None, **arguments: Any) -> None:
-    """Raise a ValueError unless all are integers in the range that the notation gives them.
-
-    A lower end ``least`` replaces that of the notation.
-    """
-    for name, value in arguments.items():
-        parameter = PARAMETERS[name]
-        interval = parameter.range
-        assert interval is not None, f"{name} has no range"
-        if least is not None:
-            interval = replace(interval, lower=least)
-        number = isinstance(value, Integral) and not isinstance(value, bool)
-        number = number or (isinstance(value, float) and value == math.inf)
-        if not number or value not in interval:
-            allowed = parameter.allowed if least is None else f"an integer >= {least}"
-            raise ValueError(f"{name} must be {allowed}, got {value!r}")
 
 
 def check_derivative(derivative: object, most: int) -> None:

@@ -6,13 +6,14 @@ are no rows of it.
 
 import math
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from iclimit.notation import PARAMETERS, did_you_mean
+from iclimit.notation import PARAMETERS, Interval, did_you_mean
 
 # Source of random numbers.
 Seed: TypeAlias = int | np.random.SeedSequence | np.random.Generator
@@ -38,11 +39,24 @@ def given(**values: object) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def check_integers(**values: object) -> None:
-    """Raise a ValueError unless every value is an integer >= 1."""
+def check_integers(least: int | None = None, **values: Any) -> None:
+    """Raise a ValueError unless all are integers in the range that the notation gives them.
+
+    A lower end ``least`` replaces that of the notation; it is 1 for names without a range.
+    """
     for name, value in values.items():
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{name} must be an integer >= 1, got {value!r}")
+        known = PARAMETERS.get(name)
+        interval = known.range if known else None
+        if least is not None or interval is None:
+            lower = 1 if least is None else least
+            interval = replace(interval or Interval.parse("[1, inf)"), lower=lower)
+            allowed = f"an integer >= {lower}"
+        else:
+            allowed = PARAMETERS[name].allowed
+        number = isinstance(value, Integral) and not isinstance(value, bool)
+        number = number or (isinstance(value, float) and value == math.inf)
+        if not number or value not in interval:
+            raise ValueError(f"{name} must be {allowed}, got {value!r}")
 
 
 def check_positive(**values: object) -> None:

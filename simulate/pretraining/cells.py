@@ -105,7 +105,7 @@ class SimulatedErrors(Result):
         ValueError
             If there are fewer.
         """
-        check_integers(count=count)
+        check_integers(least=1, count=count)
         if count > self.repeats:
             raise ValueError(f"count must be at most the {self.repeats} repeats, got {count}")
         return SimulatedErrors.of(self.parameters, [column[:count] for column in self._columns])
