@@ -36,14 +36,7 @@ from iclimit.asymptotics.pretraining.row_self_energy import row_errors
 from iclimit.asymptotics.pretraining.task_corrections import task_errors
 from iclimit.asymptotics.pretraining.task_self_energy import TaskDraws
 from iclimit.asymptotics.pretraining.timed_contexts import TimedContexts
-from iclimit.checks import (
-    Seed,
-    check_arguments,
-    check_choice,
-    check_flags,
-    parse_array,
-    refuse_masked,
-)
+from iclimit.checks import Seed, check_arguments, check_choice, check_flags, parse_array
 from iclimit.results import Estimate, Result
 
 TASK_LAWS = ("sphere", "gaussian")
@@ -494,10 +487,4 @@ def _task_sets(
         elif task_law == "sphere":
             drawn *= math.sqrt(dim) / np.linalg.norm(drawn, axis=-1, keepdims=True)
         return list(drawn)
-    refuse_masked("tasks", tasks)
-    tasks = np.asarray(tasks, dtype=float)
-    if tasks.ndim != 2 or tasks.shape[1] != dim or len(tasks) == 0:
-        raise ValueError(f"tasks must have shape (k, {dim}) with k >= 1, got shape {tasks.shape}")
-    if not np.all(np.isfinite(tasks)):
-        raise ValueError("tasks must be finite, got NaN or inf among the task vectors")
-    return [tasks]
+    return [parse_array("tasks", tasks, (None, dim))]

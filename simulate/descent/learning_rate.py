@@ -22,7 +22,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from scipy.optimize import minimize_scalar
 
-from iclimit.checks import check_arguments, check_choice, check_positive
+from iclimit.checks import check_arguments, check_choice, check_integers, check_positive
 from iclimit.problem import Problem, parse_problem
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Seed
@@ -159,9 +159,7 @@ def simulate_learning_rate(
     >>> abs(found.rate.z(10 / 21)) < 4
     True
     """
-    check_arguments(contexts=contexts)
-    if contexts < 2:
-        raise ValueError(f"contexts must be an integer >= 2, got {contexts!r}")
+    check_integers(least=2, contexts=contexts)
     law = parse_problem(problem, settings)
     blocks = prompt_blocks(law, contexts, rng=rng, backend=backend, block_numbers=BLOCK_NUMBERS)
     return estimate_learning_rate(blocks, normalization=normalization)

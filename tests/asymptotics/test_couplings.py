@@ -354,7 +354,7 @@ def test_pretraining():
         ({"task_covariance": -np.ones(8)}, "task_covariance must have eigenvalues >= 0"),
         ({"test_covariance": np.eye(3)}, "test_covariance must have shape (8, 8)"),
         ({"input_covariance": np.triu(np.ones((8, 8)))}, "input_covariance must be symmetric"),
-        ({"tasks": np.ones((3, 5))}, "tasks must have shape (k, 8)"),
+        ({"tasks": np.ones((3, 5))}, "tasks must have shape (any, 8)"),
         # Singular moments and extreme ridges or contexts: never a warning, a NaN or nonsense.
         ({"tasks": 1, "rho": 0.0}, "not defined in float64"),
         ({"ridge": 1e15, "approach": "moments"}, "not defined in float64"),
