@@ -40,7 +40,7 @@ LABELS: dict[str, Any] = {"alpha": 8, "tau": 1, "noise_variance": 0.1, "dampenin
 KAPPA, RIDGE = 0.5, 1.0
 
 # Where pushes that alternate are fed back most.
-ALTERNATING: dict[str, Any] = {"alpha": 8, "tau": 2, "noise_variance": 0.3, "dampening": 0.95}
+ALTERNATING: dict[str, Any] = {"alpha": 2, "tau": 2, "noise_variance": 0.1, "dampening": 0.95}
 # Long contexts without noise, where the errors vanish in the end.
 NOISELESS: dict[str, Any] = {"alpha": 2, "tau": 4, "noise_variance": 0.0, "dampening": 0.8}
 

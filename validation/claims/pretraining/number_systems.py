@@ -33,6 +33,12 @@ POINT: dict[str, Any] = {"tau": RATIO, "alpha": RATIO, "kappa": RATIO, "rho": NO
 SIZE: dict[str, Any] = {"context": range(8, 65), "dim": range(1, 9), "noise_variance": NOISE}
 DROP: dict[str, Any] = SIZE | {"init_scale": (0.0625, 0.25), "input_variance": (0.25, 1.25)}
 STEPS: dict[str, Any] = {"alpha": RATIO, "noise_variance": NOISE, "dampening": (0.25, 1.0)}
+# Where pushes that alternate are fed back most.
+ALTERNATING: dict[str, Any] = {
+    "alpha": (1.25, 3.25),
+    "noise_variance": (0.0, 0.125),
+    "dampening": (0.9375, 1.0),
+}
 SGD: dict[str, Any] = {
     **{"alpha": RATIO, "steps": range(1, 20), "learning_rate": (0.0, 0.125)},
     **{"batch_ratio": RATIO, "query_ratio": RATIO},
@@ -57,7 +63,7 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("merged_attention_loss", DROP | {"t": (0.0, 8.0)}),
     ("attention_loss", {"efficiency": (0.25, 1.0), "ratio": RATIO, "noise_ratio": NOISE}),
     ("overthinking_threshold", STEPS),
-    ("overthinking_threshold", STEPS | {"dampening": (0.875, 1.0)}),
+    ("overthinking_threshold", ALTERNATING),
     ("overthinking_ratio", STEPS | {"tau": RATIO, "ridge": (0.0625, 2.0625)}),
     ("overthinking_ratio", STEPS | {"tau": (1.25, 5.25)}),
     ("final_test_time_error", STEPS | {"alpha": (0.125, 0.625), "tau": (12.0, 20.0)}),
