@@ -331,6 +331,12 @@ def _covariance(predictions: Sequence[Estimate]) -> np.ndarray:
     return own + np.diag((ROUNDING * means) ** 2)
 
 
+def estimates_of(run: Estimate | Sequence[Estimate | np.ndarray] | np.ndarray) -> list[Estimate]:
+    """Estimates of the quantities of a run: an Estimate, several, or samples (m, repeats)."""
+    several = [run] if isinstance(run, Estimate) else run
+    return [each if isinstance(each, Estimate) else Estimate.of(each) for each in several]
+
+
 def _moments(
     run: Estimate | Sequence[Estimate] | np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
@@ -338,8 +344,7 @@ def _moments(
     if isinstance(run, Estimate) and not run.samples.size:
         mean, variance = np.array([run.mean]), np.array([[run.standard_error**2]])
         return mean, variance, np.empty((1, 0)), run.repeats
-    several = [run] if isinstance(run, Estimate) else run
-    estimates = [each if isinstance(each, Estimate) else Estimate.of(each) for each in several]
+    estimates = estimates_of(run)
     deviations = np.array([each.deviations for each in estimates])
     means = np.array([each.mean for each in estimates])
     return means, deviations @ deviations.T, deviations, estimates[0].repeats

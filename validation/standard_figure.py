@@ -20,7 +20,7 @@ from iclimit.drawing import (
     write_key,
 )
 from iclimit.notation import PARAMETERS
-from iclimit.results import Estimate
+from iclimit.statistics import estimates_of
 from iclimit.validation.judge.comparisons import Comparison
 from iclimit.validation.judge.coverage import sharpness
 from iclimit.validation.judge.verdict import Verdict
@@ -119,7 +119,7 @@ def draw_quantity(ax: Axes, row: Limit, number: int, colour: str, label: str = "
 
     A line shows the predictions, where the fit is one of ratios to these.
     """
-    runs, limits = [_estimates(run) for run in row.runs.values()], [*row.theories.values()]
+    runs, limits = [estimates_of(run) for run in row.runs.values()], [*row.theories.values()]
     estimates, limit = [run[number] for run in runs], float(limits[number])
     text, sizes = "\n".join(wrap(label, WIDTH)), list(row.runs)
     draw_sizes(ax, sizes, estimates, colour, limit=limit, label=text)
@@ -131,11 +131,6 @@ def draw_quantity(ax: Axes, row: Limit, number: int, colour: str, label: str = "
     else:
         fine = np.linspace(1e-4, 1 / min(sizes), 200)
         ax.plot(fine, row.fit.curve(1 / fine)[:, number], ":", color=colour, linewidth=0.9)
-
-
-def _estimates(run: Estimate | Sequence[Estimate | np.ndarray]) -> list[Estimate]:
-    several = [run] if isinstance(run, Estimate) else run
-    return [each if isinstance(each, Estimate) else Estimate.of(each) for each in several]
 
 
 def draw_families(

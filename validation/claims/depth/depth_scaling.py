@@ -12,6 +12,7 @@ and 4; corrections, constants and finite sizes derived in the documentation.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -138,7 +139,12 @@ def best_stack(*, depth: int, rng: SeedSequence) -> tuple[float, float]:
             repeats=1,
         ).loss.mean
 
-    minimum = minimize_scalar(loss, bounds=(0, 2), method="bounded", options={"xatol": 1e-9})
+    return least(loss, 2.0, depth)
+
+
+def least(loss: Callable[[float], float], most: float, depth: int) -> tuple[float, float]:
+    """Least value of a loss of the common step, and its gain."""
+    minimum = minimize_scalar(loss, bounds=(0, most), method="bounded", options={"xatol": 1e-9})
     return float(minimum.fun), float(minimum.x) * depth
 
 
@@ -211,8 +217,7 @@ def isotropic_minimum(depth: int) -> tuple[float, float]:
     def loss(step: float) -> float:
         return float(weights @ (1 - step * x) ** (2 * depth))
 
-    minimum = minimize_scalar(loss, bounds=(0, 1), method="bounded", options={"xatol": 1e-9})
-    return float(minimum.fun), float(minimum.x) * depth
+    return least(loss, 1.0, depth)
 
 
 def best_rows(label: str, theory: Later, which: int, best: Later) -> Rows:

@@ -9,7 +9,8 @@ too.
 Source: Moments of the context summary at finite context length; derived in the documentation.
 """
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.random import SeedSequence
@@ -33,6 +34,9 @@ MATRICES = 6
 # Relative difference of two ways to compute the same number; 1e-14 was seen.
 ROUNDING = 1e-12
 
+# Theory, matrix, law of the prompts and tasks, by name.
+Cases: TypeAlias = dict[str, tuple[float, np.ndarray, Problem, np.ndarray]]
+
 
 def wishart(generator: np.random.Generator) -> np.ndarray:
     """Covariance in a random basis."""
@@ -54,17 +58,23 @@ def risk_pair(*, prompts: int, rng: SeedSequence) -> dict[str, tuple[float, Esti
     drawn = task_set[generator.integers(0, TASKS, prompts)]
     law = Problem(DIM, CONTEXT, task_covariance=C)
     correlated = draw_fresh_tasks(law, backend, generator, prompts)
-    cases: dict[str, tuple[float, np.ndarray, np.ndarray, np.ndarray | None]] = {
-        "fresh": (exact.icl, gamma, fresh, None),
-        "training": (exact.idg, gamma, drawn, None),
-        "structured": (structured.icl, gamma, correlated, sigma),
-        "best": (best.error, best.gamma, drawn, None),
+    plain = Problem(DIM, CONTEXT, noise_variance=RHO)
+    cases: Cases = {
+        "fresh": (exact.icl, gamma, plain, fresh),
+        "training": (exact.idg, gamma, plain, drawn),
+        "structured": (structured.icl, gamma, replace(plain, input_covariance=sigma), correlated),
+        "best": (best.error, best.gamma, plain, drawn),
     }
-    pairs = {}
-    for name, (theory, matrix, truth, covariance) in cases.items():
-        law = Problem(DIM, CONTEXT, noise_variance=RHO, input_covariance=covariance)
-        pairs[name] = theory, monte_carlo(matrix, law, truth, generator)
+    pairs = simulated(cases, generator)
     return pairs | options_pair(gamma, task_set, (C, sigma), prompts // 4, generator)
+
+
+def simulated(cases: Cases, generator: np.random.Generator) -> dict[str, tuple[float, Estimate]]:
+    """Theory, and the error over prompts."""
+    return {
+        name: (theory, monte_carlo(matrix, law, truth, generator))
+        for name, (theory, matrix, law, truth) in cases.items()
+    }
 
 
 def options_pair(
@@ -90,23 +100,16 @@ def options_pair(
     def tasks(**law: Any) -> np.ndarray:
         return draw_fresh_tasks(Problem(DIM, CONTEXT, **law), backend, generator, prompts)
 
-    cases = {
-        "sphere, correlated inputs": (fixed.icl, gamma, train, tasks(task_law="sphere")),
-        "training, correlated inputs": (
-            fixed.idg,
-            gamma,
-            train,
-            task_set[generator.integers(0, TASKS, prompts)],
-        ),
+    fresh, drawn = tasks(task_law="sphere"), task_set[generator.integers(0, TASKS, prompts)]
+    cases: Cases = {
+        "sphere, correlated inputs": (fixed.icl, gamma, train, fresh),
+        "training, correlated inputs": (fixed.idg, gamma, train, drawn),
         "Gaussian, correlated inputs": (gaussian.icl, gamma, train, tasks(task_law="gaussian")),
         "shifted": (shifted.icl, gamma, longer, tasks(**correlated)),
         "best, correlated": (best.error, best.gamma, train, tasks(**correlated)),
         "best, Gaussian": (spheres.error, spheres.gamma, train, tasks(task_law="gaussian")),
     }
-    return {
-        name: (theory, monte_carlo(matrix, law, truth, generator))
-        for name, (theory, matrix, law, truth) in cases.items()
-    }
+    return simulated(cases, generator)
 
 
 def monte_carlo(
