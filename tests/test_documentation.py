@@ -65,7 +65,7 @@ def test_every_public_function_with_arguments_says_what_it_raises():
     silent = [
         name
         for name, each in FUNCTIONS.items()
-        if inspect.signature(each).parameters and "    Raises\n" not in (each.__doc__ or "")
+        if inspect.signature(each).parameters and "\nRaises\n" not in (inspect.getdoc(each) or "")
     ]
     assert silent == []
 

@@ -58,7 +58,9 @@ def path(tmp_path):
 
 def test_rows_never_vanish_without_a_word(path):
     """Blocks of a file that were never written are zero, or hold something else."""
-    reference, content = RunStore(path).runs(), path.read_bytes()
+    with RunStore(path) as store:
+        reference = store.runs()
+    content = path.read_bytes()
     chance, silent = random.Random(1), []
     for _ in range(600):
         changed, size = bytearray(content), chance.choice([1, 16, 256, 4096])
