@@ -7,7 +7,7 @@ Claims are data, one in a file of ``validation/claims/``, and the file reads fro
    ``{lu2025}`` there stands for a paper of ``PAPERS`` of `iclimit.published`.
 2. Constants: points, sizes and tolerances.  Published settings come from `iclimit.settings`.  A
    constant is explained above it in a sentence.
-3. ``rows(effort)``, a generator of the rows of `iclimit.validation.rows`: theory, simulation and
+3. ``rows(effort)``, a generator of rows (`iclimit.validation.rows`): theory, simulation and
    how they are compared.  ``effort(400)`` is a number of repeats: 400 in the quick preset, six
    times as many in the medium one.
 4. If the figure belongs beside those of papers, a function that draws, with the helpers of
@@ -27,8 +27,31 @@ from iclimit.drawing import Figure
 from iclimit.published import PAPERS
 from iclimit.runs.cell import Cell
 from iclimit.validation.judge.verdict import Verdict
-from iclimit.validation.rows import Drawing, Row, Values, cells_of
+from iclimit.validation.rows import (
+    Drawing,
+    Later,
+    Limit,
+    Number,
+    Row,
+    Rows,
+    Values,
+    both_errors,
+    bound,
+    call,
+    cells_of,
+    drawing,
+    exact,
+    judged,
+    limit,
+    mean,
+    note,
+    run,
+)
 from iclimit.validation.standard_figure import draw_rows
+
+# What a file of a claim imports from here: the words that rows are made of stand in ``rows``.
+__all__ = ["Claim", "Effort", "Later", "Limit", "Number", "Row", "Rows", "both_errors", "bound"]
+__all__ += ["call", "drawing", "exact", "judged", "limit", "mean", "note", "run"]
 
 T = TypeVar("T")
 

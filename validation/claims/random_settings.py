@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from iclimit.results import Estimate
-from iclimit.validation.claim import Effort
-from iclimit.validation.rows import Rows, call, mean, note, run
+from iclimit.validation.claim import Effort, Rows, call, mean, note, run
 
 # Settings of each kind.
 NUMBER = 2

@@ -11,9 +11,8 @@ constants, closed form and exact numbers derived in the documentation.
 import numpy as np
 
 from iclimit.asymptotics.depth import tied_flow
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, call, limit, run
 from iclimit.validation.claims.depth.power_law import PowerLaw, context_losses
-from iclimit.validation.rows import Rows, call, limit, run
 
 NU, BETA = 2.0, 0.7
 DRAWN = PowerLaw.of(NU, BETA, single=32)

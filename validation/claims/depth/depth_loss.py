@@ -12,9 +12,8 @@ derived in the documentation.
 import numpy as np
 
 from iclimit.asymptotics.depth import depth_loss, depth_schedule_loss, untied_depth
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Later, Rows, call, limit, run
 from iclimit.validation.claims.depth.power_law import context_losses
-from iclimit.validation.rows import Later, Rows, call, limit, run
 
 # Eigenvalues of inputs and tasks, each d/5 times.  Neither decides on the other, so that the loss
 # is no integral over one spectrum.

@@ -20,8 +20,7 @@ from iclimit.asymptotics.depth import OnlineErrors, online_sgd_errors
 from iclimit.drawing import COLOURS, Figure, draw_estimates, draw_points, finish, panels, write_key
 from iclimit.results import Estimate
 from iclimit.simulate.depth import train_depth
-from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Later, Limit, Rows, call, drawing, limit, run
+from iclimit.validation.claim import Claim, Effort, Later, Limit, Rows, call, drawing, limit, run
 from iclimit.validation.standard_figure import draw_quantity
 
 NOISE = 0.25

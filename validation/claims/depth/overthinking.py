@@ -20,8 +20,7 @@ import numpy as np
 from iclimit.asymptotics import depth
 from iclimit.asymptotics.pretraining import idg_error
 from iclimit.simulate.depth import simulate_overthinking_ratio, simulate_test_time
-from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Rows, call, exact, limit, note, run
+from iclimit.validation.claim import Claim, Effort, Rows, call, exact, limit, note, run
 
 WEIGHTS: dict[str, dict[str, Any]] = {
     "noise: early stopping": {"alpha": 4, "tau": 3, "noise_variance": 0.4, "dampening": 1.0},

@@ -29,8 +29,7 @@ from iclimit.asymptotics.depth import (
 from iclimit.results import Estimate
 from iclimit.simulate.depth import simulate_depth_loss, train_depth
 from iclimit.simulate.training.results import TrainingCurves
-from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Limit, Rows, call, exact, limit, mean, run
+from iclimit.validation.claim import Claim, Effort, Limit, Rows, call, exact, limit, mean, run
 
 
 @dataclass(frozen=True)

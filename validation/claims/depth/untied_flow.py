@@ -29,8 +29,7 @@ from iclimit.simulate.depth import (
     simulate_matrix_flow,
     simulate_untied_flow,
 )
-from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Later, Rows, call, exact, run
+from iclimit.validation.claim import Claim, Effort, Later, Rows, call, exact, run
 
 BETA = 1.5
 _NODES, _SHARES = roots_sh_jacobi(8, BETA, BETA)

@@ -28,8 +28,7 @@ from iclimit.simulate.descent.constructions import (
 from iclimit.simulate.descent.steps import descend
 from iclimit.simulate.models.transformer import apply_layer, forward
 from iclimit.simulate.prompts import draw_prompts, regression_tokens
-from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Rows, call, exact, run
+from iclimit.validation.claim import Claim, Effort, Rows, call, exact, run
 
 CONTEXT, DIM, PROMPTS, STEPS = 10, 6, 200, 4
 RATES = (0.9, 0.5, 0.7, 0.3)

@@ -22,9 +22,8 @@ from iclimit.simulate.descent import ContextLosses, simulate_schedule
 from iclimit.simulate.descent.schedules import largest_eigenvalues
 from iclimit.statistics import extrapolate_runs
 from iclimit.validation import Comparison, compare, compare_p_value
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, call, judged, mean, note, run
 from iclimit.validation.claims.spectra.matrices import TRACY_WIDOM_MEAN
-from iclimit.validation.rows import Rows, call, judged, mean, note, run
 
 RATIO = 0.5
 SIZE = {"context": 20, "dim": 10}

@@ -28,9 +28,8 @@ from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent import estimate_learning_rate, simulate_learning_rate
 from iclimit.simulate.descent.learning_rate import search_learning_rate
 from iclimit.simulate.prompts import draw_prompts
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, call, exact, mean, run
 from iclimit.validation.claims.descent.contexts import jackknife, mean_loss, mean_traces
-from iclimit.validation.rows import Rows, call, exact, mean, run
 
 LAWS = ("gaussian", "uniform", "rademacher", "laplace")
 NOISES = (0.0, 0.4)

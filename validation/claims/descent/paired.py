@@ -27,9 +27,8 @@ from iclimit.simulate.models.linear_attention import LinearAttention
 from iclimit.simulate.models.transformer import Layer, prediction
 from iclimit.simulate.prompts import Prompts, draw_prompts, regression_tokens
 from iclimit.simulate.training.networks import TrainedNetwork
-from iclimit.validation.claim import Effort
+from iclimit.validation.claim import Effort, Later, Row, bound, call
 from iclimit.validation.judge.comparisons import ratio
-from iclimit.validation.rows import Later, Row, bound, call
 
 DIM = 10
 # U(-1, 1) in the theory of preconditioners.

@@ -21,10 +21,9 @@ from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.training import train_attention
 from iclimit.simulate.prompts import draw_prompts
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, call, mean, run
 from iclimit.validation.claims.descent.contexts import BLOCKS, jackknife
 from iclimit.validation.claims.descent.paired import Paired, excess_row, held_out, paired_losses
-from iclimit.validation.rows import Rows, call, mean, run
 
 SETTING: dict[str, Any] = {"context": 12, "noise_variance": 0.2}
 SPECTRUM = (3.0, 1.5, 0.8, 0.4, 0.2)

@@ -21,9 +21,8 @@ from iclimit.asymptotics.descent import (
 from iclimit.asymptotics.gdpp import gdpp_loss
 from iclimit.simulate.descent import simulate_learning_rate, simulate_schedule
 from iclimit.simulate.gdpp import simulate_gdpp
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows
 from iclimit.validation.claims.random_settings import RandomSetting, describe, random_rows
-from iclimit.validation.rows import Rows
 
 LAWS = ("gaussian", "uniform", "rademacher", "laplace")
 DIMS = (3, 10)

@@ -23,14 +23,13 @@ from iclimit.simulate.descent import simulate_schedule
 from iclimit.simulate.descent.steps import descend
 from iclimit.simulate.prompts import draw_prompts
 from iclimit.validation import difference
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Later, Rows, call, limit, mean, note, run
 from iclimit.validation.claims.descent.contexts import (
     best_rates,
     jackknife,
     mean_loss,
     mean_traces,
 )
-from iclimit.validation.rows import Later, Rows, call, limit, mean, note, run
 
 RATIO = 0.5
 SIZE = {"context": 20, "dim": 10}

@@ -20,7 +20,7 @@ from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.alignment import descent_predictor
 from iclimit.simulate.prompts import draw_prompts
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, bound, call, drawing, mean, run
 from iclimit.validation.claims.descent.paired import (
     DIM,
     UNIFORM,
@@ -32,7 +32,6 @@ from iclimit.validation.claims.descent.paired import (
     paired_losses,
     train_layer,
 )
-from iclimit.validation.rows import Rows, bound, call, drawing, mean, run
 
 # Prompts on which predictions are compared.
 ALIGNED = 4_000

@@ -26,7 +26,7 @@ from iclimit.simulate.descent.alignment import interpolate, labels_only
 from iclimit.simulate.descent.constructions import descent_layer
 from iclimit.simulate.models.transformer import Layer
 from iclimit.simulate.prompts import draw_prompts
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, call, drawing, exact, mean, run
 from iclimit.validation.claims.descent.paired import (
     DIM,
     UNIFORM,
@@ -38,7 +38,6 @@ from iclimit.validation.claims.descent.paired import (
     shifted,
     train_layer,
 )
-from iclimit.validation.rows import Rows, call, drawing, exact, mean, run
 
 SIZE: dict[str, Any] = {"context": 10, "dim": DIM}
 # Factors of the inputs and of the tasks.

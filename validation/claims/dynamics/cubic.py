@@ -23,14 +23,13 @@ from iclimit.asymptotics.dynamics import (
 from iclimit.drawing import COLOURS, Figure, draw_sizes, finish, panels, write_key
 from iclimit.results import Estimate
 from iclimit.simulate.dynamics import AttentionModel, initial_weights, simulate_gradient_descent
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, call, drawing, exact, limit, run
 from iclimit.validation.claims.dynamics.setting import (
     CONTEXT,
     draw_prediction,
     eigenvalues,
     problem,
 )
-from iclimit.validation.rows import Rows, call, drawing, exact, limit, run
 
 LAM = eigenvalues(4)
 # Sizes of the training set.

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 
 from iclimit.validation import Comparison, compare
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, call, judged, run
 from iclimit.validation.claims.dynamics.staircase_flows import (
     TIME_TOLERANCE,
     FlowCell,
     separate_flows,
 )
-from iclimit.validation.rows import Rows, call, judged, run
 
 DIM, HEADS, SCALE = 4, 5, 1e-6
 # Two heads of rank two, each of which learns two directions, and noisy labels.

@@ -15,9 +15,8 @@ from numpy.random import SeedSequence
 
 from iclimit.asymptotics import dynamics
 from iclimit.simulate.dynamics import AttentionModel, simulate_gradient_flow
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Later, Rows, call, exact, run
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, problem
-from iclimit.validation.rows import Later, Rows, call, exact, run
 
 DIM, SCALE, NOISE = 4, 0.02, 0.1
 LAM = eigenvalues(DIM)

@@ -28,9 +28,8 @@ from iclimit.asymptotics.dynamics import (
 from iclimit.problem import Problem
 from iclimit.simulate.dynamics import AttentionModel, simulate_gradient_flow
 from iclimit.validation import Comparison, compare
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, call, judged, mean, run
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues
-from iclimit.validation.rows import Rows, call, judged, mean, run
 
 SPECTRA = {"white": np.full(4, 0.25), "4:3:2:1": eigenvalues(4), "8:...:1": eigenvalues(8)}
 HEADS, SCALE, RTOL = 8, 1e-8, 1e-10

@@ -15,14 +15,13 @@ import numpy as np
 from iclimit.asymptotics.dynamics import plateau_losses
 from iclimit.drawing import COLOURS, Figure, panels, write_key
 from iclimit.validation import Comparison, compare
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, call, drawing, judged, run
 from iclimit.validation.claims.dynamics.setting import CONTEXT, TIME, eigenvalues
 from iclimit.validation.claims.dynamics.staircase_flows import (
     TIME_TOLERANCE,
     FlowCell,
     separate_flows,
 )
-from iclimit.validation.rows import Rows, call, drawing, judged, run
 
 SCALES = (1e-6, 1e-8)
 # Relative, at the smaller initial weights (measured: at most 2e-14).

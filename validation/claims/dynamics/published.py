@@ -18,10 +18,9 @@ from iclimit.asymptotics.dynamics import plateau_losses
 from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.simulate.dynamics import simulate_gradient_descent
 from iclimit.validation import Comparison
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, call, drawing, judged, note, run
 from iclimit.validation.claims.dynamics.setting import problem
 from iclimit.validation.reference.curves import CONTEXT, CURVES, Curve, eigenvalues
-from iclimit.validation.rows import Rows, call, drawing, judged, note, run
 
 # Fewest seeds whose spread is used.
 FEWEST = 3

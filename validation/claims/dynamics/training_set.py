@@ -17,9 +17,8 @@ from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.dynamics import simulate_gradient_descent
 from iclimit.simulate.dynamics.feature_moments import population_moments
 from iclimit.simulate.prompts.training_sets import draw_training_set
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, call, exact, limit, run
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, problem
-from iclimit.validation.rows import Rows, call, exact, limit, run
 
 SETS = (500, 1000, 2000, 4000)
 BLOCK = 20

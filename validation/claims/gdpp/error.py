@@ -17,10 +17,9 @@ from iclimit.asymptotics.gdpp import gdpp_loss, gdpp_minima, optimal_gdpp
 from iclimit.results import Estimate
 from iclimit.simulate.descent.schedules import context_blocks
 from iclimit.simulate.gdpp import simulate_gdpp
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Later, Rows, call, exact, limit, mean, run
 from iclimit.validation.claims.gdpp.controls import controlled, trace_controls
 from iclimit.validation.claims.gdpp.minima import errors, local_minima
-from iclimit.validation.rows import Later, Rows, call, exact, limit, mean, run
 
 # Rates and gammas by number of layers, tame up to the largest eigenvalues that occur.  At the best
 # rates of the limit the mean of three layers, of degree 26 in the eigenvalues, comes from contexts

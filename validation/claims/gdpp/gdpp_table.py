@@ -16,7 +16,7 @@ from iclimit.problem import NoiseLaw
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.validation import Comparison
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, bound, call, judged, mean, note, run
 from iclimit.validation.claims.gdpp.controls import controlled, spectral_controls
 from iclimit.validation.claims.gdpp.minima import errors, local_minima
 from iclimit.validation.claims.gdpp.tables import GDPP
@@ -27,7 +27,6 @@ from iclimit.validation.reference.noise_levels import (
     published_error,
     published_table,
 )
-from iclimit.validation.rows import Rows, bound, call, judged, mean, note, run
 
 # Up to this many layers trained models are compared with the best minimum.  From three layers on,
 # rates chosen on a sample have means that no sample shows.

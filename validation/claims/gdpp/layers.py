@@ -14,9 +14,8 @@ from functools import cache
 import numpy as np
 
 from iclimit.asymptotics import gdpp
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, call, exact, run
 from iclimit.validation.claims.gdpp import reached
-from iclimit.validation.rows import Rows, call, exact, run
 
 # Half a layer: numbers of layers are whole.
 HALF = 0.5

@@ -30,7 +30,7 @@ from iclimit.drawing import (
 )
 from iclimit.results import Estimate
 from iclimit.validation import Comparison, compare
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Later, Rows, call, drawing, judged, run
 from iclimit.validation.claims.gdpp.best_layers import EXACT, SIZE, best_layers
 from iclimit.validation.claims.gdpp.trained_layers import (
     DIM,
@@ -42,7 +42,6 @@ from iclimit.validation.claims.gdpp.trained_layers import (
     train_layers,
 )
 from iclimit.validation.judge.comparisons import ratio
-from iclimit.validation.rows import Later, Rows, call, drawing, judged, run
 
 # Number of layers, and whether they share their weights.
 Kind = tuple[int, bool]

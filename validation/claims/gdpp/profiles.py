@@ -14,7 +14,7 @@ import numpy as np
 from iclimit.asymptotics.gdpp import baseline_profiles, one_layer, ridge_risk
 from iclimit.drawing import COLOURS, Figure, draw_estimates, draw_family, finish, panels, write_key
 from iclimit.results import Estimate
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, call, drawing, mean, run
 from iclimit.validation.claims.gdpp.baselines import METHODS, tuned_penalty
 from iclimit.validation.claims.gdpp.given_inputs import (
     ENDLESS,
@@ -24,7 +24,6 @@ from iclimit.validation.claims.gdpp.given_inputs import (
 from iclimit.validation.claims.gdpp.tables import DIAG, GDPP
 from iclimit.validation.claims.gdpp.trained import Trained, layer_count
 from iclimit.validation.reference.noise_levels import SIZE, baselines
-from iclimit.validation.rows import Rows, call, drawing, mean, run
 
 # Noise law for which the baselines are tuned, and noise levels at which they are measured.
 HIGHEST_NOISE = 5

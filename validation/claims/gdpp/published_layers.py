@@ -22,11 +22,10 @@ from iclimit.drawing import COLOURS, Figure, finish, panels, write_key
 from iclimit.results import Estimate
 from iclimit.simulate.gdpp import simulate_gdpp
 from iclimit.validation import Comparison, compare
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, call, drawing, judged, mean, note, run
 from iclimit.validation.claims.gdpp.trained import layer_count
 from iclimit.validation.reference import read_reference
 from iclimit.validation.reference.layers import draw_bands, published_layers
-from iclimit.validation.rows import Rows, call, drawing, judged, mean, note, run
 
 DIM = 5
 # Half the mean square of a label for inputs U(-1, 1): the published units.

@@ -21,10 +21,9 @@ from iclimit.asymptotics.spectra import MarchenkoPastur, Wishart
 from iclimit.results import Estimate
 from iclimit.simulate.gdpp import layer_spectra
 from iclimit.validation import Comparison, compare
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, call, exact, judged, mean, run
 from iclimit.validation.claims.gdpp.controls import controlled, trace_controls
 from iclimit.validation.claims.gdpp.reached import METHODS, STARTS, image_ends, schedule_of
-from iclimit.validation.rows import Rows, call, exact, judged, mean, run
 
 RATIO, LAYERS = 0.25, 3
 SIZES = (24, 32, 48)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from iclimit.drawing import Figure, finish, panels, write_key
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Later, Row, Rows, call, drawing, note, run
 from iclimit.validation.claims.gdpp.trained import (
     NAMES,
     Trained,
@@ -23,7 +23,6 @@ from iclimit.validation.reference.noise_levels import (
     baselines,
     published_table,
 )
-from iclimit.validation.rows import Later, Row, Rows, call, drawing, note, run
 
 # Models whose published loss (1.19e-4) is a mean over sequences without the rare ones that
 # determine it.  Trained on plain contexts they reach it (measured: median 1.1e-4, mean 1e5).

@@ -14,8 +14,7 @@ from iclimit.simulate.gdpp import two_level_ridge_transformer
 from iclimit.simulate.gdpp.contexts import gram_matrices
 from iclimit.simulate.gdpp.gram_pass import GramPass
 from iclimit.simulate.pretraining.estimators import ridge_weights
-from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Rows, limit, run
+from iclimit.validation.claim import Claim, Effort, Rows, limit, run
 
 DIM, LEVELS = 3, (0.6, 1.5)
 SIZES = (250, 500, 1000, 2000, 4000)

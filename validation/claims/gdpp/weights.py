@@ -20,11 +20,10 @@ from iclimit.simulate.gdpp import LinearTransformer, implicit_weights, train_lin
 from iclimit.simulate.gdpp.implicit_weights import diagonal_recursion
 from iclimit.simulate.models.transformer import prediction
 from iclimit.simulate.prompts import draw_prompts, regression_tokens
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, drawing, exact, run
 from iclimit.validation.claims.gdpp.profiles import PROFILED
 from iclimit.validation.claims.gdpp.tables import DIAG, shade
 from iclimit.validation.reference.noise_levels import SIZE
-from iclimit.validation.rows import Rows, drawing, exact, run
 
 # Relative difference of implicit weights and forward pass.
 RECURSION_ACCURACY = 1e-10

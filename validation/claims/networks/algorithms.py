@@ -24,8 +24,7 @@ from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.probing import predictors, prefixes
 from iclimit.simulate.prompts import Prompts, draw_prompts
-from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Rows, call, exact, mean, run
+from iclimit.validation.claim import Claim, Effort, Rows, call, exact, mean, run
 
 DIM, CONTEXT, NOISE = 4, 10, 0.5
 SIZE: dict[str, Any] = {"context": CONTEXT, "dim": DIM}

@@ -19,8 +19,7 @@ from iclimit.problem import Problem
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.networks import AttentionNetwork, token_sensitivities, train_network
 from iclimit.simulate.prompts import sample_prompts
-from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Rows, bound, call, drawing, note, run
+from iclimit.validation.claim import Claim, Effort, Rows, bound, call, drawing, note, run
 
 # Dimension, which is the context length too, and the training.  The published ones in
 # ``day``.  About one training in four fails: a single run tries again.

@@ -31,9 +31,8 @@ from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.networks import AttentionNetwork, train_network
 from iclimit.simulate.prompts import Prompts, prompt_blocks
 from iclimit.simulate.training.repeats import MISSED
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, call, drawing, judged, note, run
 from iclimit.validation.judge.comparisons import Comparison, compare
-from iclimit.validation.rows import Rows, call, drawing, judged, note, run
 
 SIZE: dict[str, Any] = {"context": 10, "dim": 10, "input_law": "uniform"}
 

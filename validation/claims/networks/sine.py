@@ -23,9 +23,8 @@ from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.networks import AttentionNetwork, EmbeddedDescent, SineTask, train_network
 from iclimit.simulate.prompts import Prompts
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Later, Rows, bound, call, drawing, mean, run
 from iclimit.validation.judge.comparisons import ratio
-from iclimit.validation.rows import Later, Rows, bound, call, drawing, mean, run
 
 CONTEXT = 10
 

@@ -19,11 +19,10 @@ from iclimit.drawing import COLOURS, Figure, finish, panels, write_key
 from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.networks import AttentionNetwork, train_repeats
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, bound, call, drawing, judged, note, run
 from iclimit.validation.claims.gdpp.published_layers import DIM, layers_loss, step_loss
 from iclimit.validation.judge.comparisons import Comparison, compare
 from iclimit.validation.reference.layers import draw_bands, published_layers
-from iclimit.validation.rows import Rows, bound, call, drawing, judged, note, run
 
 # Fewest pairs that are compared: at two, all depths have nearly the same loss.
 SHORTEST = 10

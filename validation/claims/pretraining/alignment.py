@@ -23,8 +23,7 @@ from iclimit.asymptotics.pretraining import (
     resolvent_alignment,
     trace_ratio,
 )
-from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Rows, call, exact, limit, run
+from iclimit.validation.claim import Claim, Effort, Rows, call, exact, limit, run
 
 # Eigenvalues of training tasks, equally frequent, and variances of tests along them.
 TASK, TEST = (0.4, 1.6), (1.4, 0.6)

@@ -16,9 +16,8 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
 from iclimit.asymptotics.pretraining import compute_optimal_pretraining, critical_budget, icl_error
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, call, exact
 from iclimit.validation.claims.pretraining.points import Point, rise
-from iclimit.validation.rows import Rows, call, exact
 
 # Budget, label noise, ridge and tasks over dimension.
 SETTINGS = (

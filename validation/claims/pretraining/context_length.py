@@ -9,11 +9,10 @@ Source: {lu2025}, Figure 2.
 from collections.abc import Sequence
 
 from iclimit.drawing import Figure
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, drawing
 from iclimit.validation.claims.pretraining.curves import Curve, CurveResults, curve_rows
 from iclimit.validation.claims.pretraining.double_descent import draw_both_errors
 from iclimit.validation.claims.pretraining.points import Point
-from iclimit.validation.rows import Rows, drawing
 
 ALPHAS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 CURVES = tuple(

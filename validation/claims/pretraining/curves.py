@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from iclimit.drawing import Axes, draw_estimates
-from iclimit.validation.claim import Effort
+from iclimit.validation.claim import Effort, Later, Rows, call
 from iclimit.validation.claims.pretraining.points import Point, rise
-from iclimit.validation.rows import Later, Rows, call
 
 # Task sets of predictions that are only drawn, and the factor from one to the next at most.
 LINE_SETS, LINE_STEP = 2, 1.7

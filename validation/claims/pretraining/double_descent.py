@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from iclimit.drawing import COLOURS, Axes, Figure, finish, panels, write_key
 from iclimit.notation import PARAMETERS
 from iclimit.published import settings
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, call, drawing, exact
 from iclimit.validation.claims.pretraining.curves import LEGEND, Curve, CurveResults, curve_rows
 from iclimit.validation.claims.pretraining.points import Point
-from iclimit.validation.rows import Rows, call, drawing, exact
 
 SETTING = settings["lu2025-figure-1"]
 TAUS = (0.25, 0.5, 0.75, 0.875, 1.125, 1.25, 1.5, 2.0, 3.0, 4.0)

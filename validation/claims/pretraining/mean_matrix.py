@@ -17,8 +17,7 @@ from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining.ridge import solve_ridge
 from iclimit.simulate.prompts.summaries import SummaryLaw
-from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Rows, limit, run
+from iclimit.validation.claim import Claim, Effort, Rows, limit, run
 
 # Ratios, label noise and ridge; tasks over dimension, 0 for a fresh task in every prompt.
 POINTS: dict[str, dict[str, float]] = {

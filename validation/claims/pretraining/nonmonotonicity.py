@@ -13,10 +13,9 @@ import numpy as np
 
 from iclimit.asymptotics.pretraining import icl_error
 from iclimit.drawing import COLOURS, Axes, Figure, finish, panels, write_key
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, drawing
 from iclimit.validation.claims.pretraining.curves import LEGEND, Curve, CurveResults, curve_rows
 from iclimit.validation.claims.pretraining.points import Point
-from iclimit.validation.rows import Rows, drawing
 
 RHO = 0.5
 ALPHAS = (2.0, 8.0, 64.0)

@@ -18,8 +18,7 @@ from numpy.random import SeedSequence
 
 from iclimit.asymptotics import depth, descent, dynamics, pretraining, recurrent, softmax, spectra
 from iclimit.validation import Comparison, compare
-from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Rows, call, judged, run
+from iclimit.validation.claim import Claim, Effort, Rows, call, judged, run
 
 SHELVES = (pretraining, descent, dynamics, softmax, depth, recurrent, spectra)
 # Fractions are multiples of this part of a range.

@@ -16,10 +16,9 @@ from iclimit.asymptotics.pretraining import finite_size_errors
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import SimulatedErrors
 from iclimit.validation import Comparison
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, call, judged, mean, note, run
 from iclimit.validation.claims.pretraining.points import Point
 from iclimit.validation.reference.runs import error_runs, gap_runs
-from iclimit.validation.rows import Rows, call, judged, mean, note, run
 from iclimit.validation.yours.runs.judgement import RowDeviation, chi_square, compare_run
 from iclimit.validation.yours.runs.measured import MeasuredRun
 from iclimit.validation.yours.runs.predictions import Prediction

@@ -15,10 +15,9 @@ from numpy.random import SeedSequence
 
 from iclimit.asymptotics.pretraining import finite_size_errors
 from iclimit.simulate.pretraining import simulate_errors
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows
 from iclimit.validation.claims.pretraining.points import with_uncertainty
 from iclimit.validation.claims.random_settings import RandomSetting, describe, random_rows
-from iclimit.validation.rows import Rows
 
 # Ranges of a logarithmic law, and prompts over entries of the matrix that a run without a ridge
 # stays away from.

@@ -14,10 +14,9 @@ from numpy.polynomial import Polynomial
 from scipy.optimize import brentq
 
 from iclimit.asymptotics.pretraining import icl_error, optimal_ridge
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, call, exact
 from iclimit.validation.claims.pretraining import ridgeless
 from iclimit.validation.claims.pretraining.points import Point
-from iclimit.validation.rows import Rows, call, exact
 
 POINTS = (
     Point(tau=0.25, alpha=2, kappa=0.5, rho=0.1, ridge=0.1),

@@ -17,9 +17,8 @@ import numpy as np
 from iclimit.asymptotics.pretraining import task_gap
 from iclimit.statistics import Extrapolation
 from iclimit.validation import Comparison
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, call, judged
 from iclimit.validation.claims.pretraining.points import Point
-from iclimit.validation.rows import Rows, call, judged
 
 POINTS = (
     Point(tau=0.5, alpha=1, kappa=0.5, rho=0.1),

@@ -17,9 +17,8 @@ from iclimit.simulate.gdpp.contexts import draw_contexts
 from iclimit.simulate.prompts import context_summary, draw_prompts
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 from iclimit.simulate.prompts.summaries import sample_summaries
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, both_errors, mean, run
 from iclimit.validation.claims.pretraining.points import Point
-from iclimit.validation.rows import Rows, both_errors, mean, run
 
 DIM, CONTEXT, RHO = 6, 5, 0.3
 POINT, POINT_DIM = Point(tau=1.5, alpha=1, kappa=1, rho=0.2, ridge=0.01), 16

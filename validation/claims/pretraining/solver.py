@@ -16,8 +16,7 @@ from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining.ridge import solve_ridge
 from iclimit.simulate.prompts import context_summary, draw_prompts
-from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Rows, exact, run
+from iclimit.validation.claim import Claim, Effort, Rows, exact, run
 
 DIM = 12
 FEATURES = DIM * (DIM + 1)

@@ -18,8 +18,7 @@ import numpy as np
 from iclimit.asymptotics.pretraining import FiniteSizeSpread, error_spread, finite_size_spread
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import SimulatedErrors, simulate_errors
-from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Rows, call, exact, mean, run
+from iclimit.validation.claim import Claim, Effort, Rows, call, exact, mean, run
 
 # Dimension, context, tasks, prompts, label noise, ridge.
 SETTINGS = (

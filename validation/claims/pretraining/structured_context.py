@@ -15,11 +15,10 @@ from dataclasses import replace
 import numpy as np
 
 from iclimit.drawing import COLOURS, Figure, finish, panels, write_key
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, drawing
 from iclimit.validation.claims.pretraining.curves import LEGEND, Curve, CurveResults, curve_rows
 from iclimit.validation.claims.pretraining.points import Point
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
-from iclimit.validation.rows import Rows, drawing
 
 FEW = StructuredPoint(tau=2, alpha=2, kappa=0.5, rho=0.1, task="powerlaw:0.9", test_alpha=8.0)
 MANY = replace(FEW, kappa=4.0)

@@ -21,8 +21,7 @@ from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining.ridge import solve_ridge
 from iclimit.simulate.prompts.summaries import SummaryLaw, exact_error, fresh_task_moments
 from iclimit.statistics import extrapolate_ratios
-from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Rows, call, exact, limit, run
+from iclimit.validation.claim import Claim, Effort, Rows, call, exact, limit, run
 
 TAU, ALPHA, RHO, RIDGE = 0.5, 2.0, 0.1, 0.4
 POINT = {"tau": TAU, "alpha": ALPHA, "kappa": math.inf, "rho": RHO, "ridge": RIDGE}

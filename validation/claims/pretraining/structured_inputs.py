@@ -11,10 +11,9 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows
 from iclimit.validation.claims.pretraining.curves import Curve, curve_rows
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
-from iclimit.validation.rows import Rows
 
 SPECTRA: dict[str, Any] = {"task": "atoms:0.4,1.6", "inputs": "uniform:0.2,1.8"}
 ENDLESS = StructuredPoint(

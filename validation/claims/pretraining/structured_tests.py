@@ -14,10 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from iclimit.drawing import COLOURS, Figure, finish, panels, write_key
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Limit, Rows, drawing
 from iclimit.validation.claims.pretraining.curves import LEGEND, Curve, CurveResults, curve_rows
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
-from iclimit.validation.rows import Limit, Rows, drawing
 from iclimit.validation.standard_figure import draw_quantity
 
 POWER_LAW = StructuredPoint(tau=2, alpha=2, kappa=1, rho=0.01, task="powerlaw:0.9")

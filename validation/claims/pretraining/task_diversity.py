@@ -21,10 +21,9 @@ from iclimit.drawing import COLOURS, Axes, Figure, draw_family, finish, panels, 
 from iclimit.published import settings
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_estimator
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Later, Rows, call, drawing, exact, mean, run
 from iclimit.validation.claims.pretraining.curves import LEGEND, LINE_SETS
 from iclimit.validation.claims.pretraining.points import Point, with_uncertainty
-from iclimit.validation.rows import Later, Rows, call, drawing, exact, mean, run
 
 SETTING = settings["lu2025-task-diversity"]
 RHO = SETTING["rho"]

@@ -16,9 +16,8 @@ from numpy.random import SeedSequence
 
 from iclimit.asymptotics.recurrent import delta_rule_error, recurrent_errors
 from iclimit.simulate.recurrent import simulate_recurrent
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, call, mean, run
 from iclimit.validation.claims.random_settings import RandomSetting, describe, random_rows
-from iclimit.validation.rows import Rows, call, mean, run
 
 DIM, CONTEXT, RHO = 8, 24, 0.25
 POSITIONS = (4, 12, 24)

@@ -18,8 +18,7 @@ from numpy.random import SeedSequence
 
 from iclimit.asymptotics import recurrent
 from iclimit.simulate.recurrent import simulate_forgetting, simulate_recurrent
-from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Row, Rows, call, limit, run
+from iclimit.validation.claim import Claim, Effort, Row, Rows, call, limit, run
 
 RHO, ALPHA = 0.25, 3
 # Drift of a context of this length, and of endless ones, which are this long.

@@ -23,9 +23,8 @@ from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.statistics import extrapolate_ratios
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Later, Rows, both_errors, call, limit, run
 from iclimit.validation.claims.pretraining.points import ANCHORS, Point, with_uncertainty
-from iclimit.validation.rows import Later, Rows, both_errors, call, limit, run
 
 POINT = Point(tau=0.5, alpha=1, kappa=2, rho=0.1, ridge=0.3)
 LENGTH, CORRELATION = 3, 0.4

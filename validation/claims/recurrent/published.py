@@ -24,10 +24,9 @@ from iclimit.asymptotics.pretraining import (
 from iclimit.asymptotics.recurrent import gated_context
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_errors
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Later, Rows, both_errors, call, mean, note, run
 from iclimit.validation.claims.pretraining.points import with_uncertainty
 from iclimit.validation.reference import read_reference
-from iclimit.validation.rows import Later, Rows, both_errors, call, mean, note, run
 
 DIM, RHO = 32, 0.01
 SIZES: dict[str, Any] = {"dim": DIM, "prompts": 4096, "tasks": 320, "rho": RHO}

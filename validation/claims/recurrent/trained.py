@@ -23,8 +23,7 @@ from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.networks import train_repeats
 from iclimit.simulate.recurrent import RecurrentLayer
-from iclimit.validation.claim import Claim, Effort
-from iclimit.validation.rows import Rows, call, exact, mean, run
+from iclimit.validation.claim import Claim, Effort, Rows, call, exact, mean, run
 
 DIM, CONTEXT, RHO, DRIFT = 6, 12, 0.25, 0.6
 EIGENVALUES = (0.2, 0.3, 0.5, 1.0, 1.5, 2.5)

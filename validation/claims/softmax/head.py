@@ -16,9 +16,8 @@ import numpy as np
 
 from iclimit.asymptotics.softmax import SoftmaxHead, optimal_softmax, softmax_loss
 from iclimit.simulate.arrays import seed_sequences
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, bound, call, exact, mean
 from iclimit.validation.claims.softmax.runs import TrainedHeads, simulated_loss, trained_rows
-from iclimit.validation.rows import Rows, bound, call, exact, mean
 
 # Random settings.
 COUNT = {"quick": 8, "medium": 20, "full": 40}

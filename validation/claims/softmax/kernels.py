@@ -16,9 +16,8 @@ import numpy as np
 
 from iclimit.asymptotics import softmax
 from iclimit.results import Estimate
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, call, limit, mean, run
 from iclimit.validation.claims.softmax.runs import KERNELS, SIZES, head_loss, simulated_loss
-from iclimit.validation.rows import Rows, call, limit, mean, run
 
 # c = d/N.
 RATIO = 0.5

@@ -17,9 +17,8 @@ from numpy.random import SeedSequence
 
 from iclimit.asymptotics import softmax
 from iclimit.results import Estimate
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Later, Limit, Number, Rows, call, limit, run
 from iclimit.validation.claims.softmax.runs import SIZES, head_loss, simulated_loss
-from iclimit.validation.rows import Later, Limit, Number, Rows, call, limit, run
 
 # Prompts at the largest size; as many scores at the others.
 CONTEXTS = {"tiny": 1_000, "quick": 4_000, "medium": 10_000, "full": 50_000}

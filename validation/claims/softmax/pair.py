@@ -19,7 +19,7 @@ from iclimit.asymptotics import softmax
 from iclimit.asymptotics.descent import LearningRate, optimal_learning_rate
 from iclimit.results import Estimate
 from iclimit.simulate.softmax import simulate_softmax
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, bound, call, mean, run
 from iclimit.validation.claims.softmax.runs import (
     KERNELS,
     TrainedHeads,
@@ -27,7 +27,6 @@ from iclimit.validation.claims.softmax.runs import (
     trained_rows,
 )
 from iclimit.validation.judge.comparisons import difference
-from iclimit.validation.rows import Rows, bound, call, mean, run
 
 # Prompts of a simulation of scores.
 CONTEXTS = {"tiny": 4_000, "quick": 25_000, "medium": 150_000, "full": 1_000_000}

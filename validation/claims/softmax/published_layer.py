@@ -18,10 +18,9 @@ from iclimit.asymptotics.softmax import SoftmaxHead, uniform_softmax
 from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels, write_key
 from iclimit.results import Estimate
 from iclimit.simulate.training.repeats import MISSED
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Later, Rows, bound, call, drawing, mean, note
 from iclimit.validation.claims.softmax.runs import simulated_loss
 from iclimit.validation.reference.layers import draw_bands, published_layers
-from iclimit.validation.rows import Later, Rows, bound, call, drawing, mean, note
 
 DIM = 5
 # Half the mean square of a label for inputs U(-1, 1): the published units.

@@ -13,9 +13,8 @@ from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.prompts import prompt_blocks
 from iclimit.simulate.softmax import MergedHeads, simulate_softmax, train_softmax
-from iclimit.validation.claim import Effort
+from iclimit.validation.claim import Effort, Later, Row, bound, run
 from iclimit.validation.judge.comparisons import ratio
-from iclimit.validation.rows import Later, Row, bound, run
 
 # Kernels of attention by name.
 KERNELS: Mapping[str, Any] = {

@@ -13,9 +13,8 @@ from numpy.random import SeedSequence
 from scipy.optimize import brentq
 
 from iclimit.asymptotics.spectra import FreeSum, SpectralMeasure, spectrum
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, call
 from iclimit.validation.claims.spectra import matrices
-from iclimit.validation.rows import Rows, call
 
 # Spectra of the two matrices that are added or multiplied.
 MATRICES = {"sum": ("atoms:0,3", "uniform:0,2"), "product": ("atoms:0.5,2", "uniform:0.2,1.8")}

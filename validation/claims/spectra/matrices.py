@@ -11,8 +11,7 @@ import numpy as np
 from iclimit.asymptotics.spectra import SpectralMeasure
 from iclimit.statistics import Extrapolation, extrapolate_runs
 from iclimit.validation import Comparison, compare_limits, compare_p_value
-from iclimit.validation.claim import Effort
-from iclimit.validation.rows import Later, Rows, call, judged, note, run
+from iclimit.validation.claim import Effort, Later, Rows, call, judged, note, run
 
 SIZES = (40, 60, 80, 120, 160)
 # Eigenvalues drawn at every size.

@@ -23,9 +23,8 @@ from numpy.random import SeedSequence
 
 from iclimit.asymptotics import spectra
 from iclimit.validation import Comparison, compare
-from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claim import Claim, Effort, Rows, call, judged, mean, run
 from iclimit.validation.claims.spectra import matrices
-from iclimit.validation.rows import Rows, call, judged, mean, run
 
 
 @dataclass(frozen=True)
