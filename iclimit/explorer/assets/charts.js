@@ -188,7 +188,9 @@ const charts = {
     ctx.textBaseline = "top";
     ctx.textAlign = "left";
     const isFree = charts.freePlaces(u, spec, scale);
-    for (const mark of spec.marks ?? []) {
+    // Those across come first: their labels have fewer places.
+    const across = (spec.marks ?? []).filter((mark) => mark.x === undefined);
+    for (const mark of [...across, ...(spec.marks ?? []).filter((each) => each.x !== undefined)]) {
       const { min, max } = u.scales[mark.x === undefined ? "y" : "x"];
       if (!((mark.x ?? mark.y) >= min && (mark.x ?? mark.y) <= max)) continue;
       ctx.strokeStyle = ctx.fillStyle = charts.css(spec.heat ? "--on-heat" : "--muted");
