@@ -188,8 +188,9 @@ html_theme_options = {
 }
 # Where the texts of the modules are.
 SOURCES = "_static/source"
-# An example draws from the first such line on; fewer lines are not folded.
-DRAWS, FOLDED = re.compile(r"(figure|fig|ax|axes|_), |(figure|fig|ax|axes|plt)\b[ .]"), 8
+# An example draws from the first such line on; fewer lines are not folded.  The first figure of an
+# example stands at its top, too, if more lines would be before it.
+DRAWS, FOLDED, LATE = re.compile(r"(figure|fig|ax|axes|_), |(figure|fig|ax|axes|plt)\b[ .]"), 8, 25
 # Pages without subpages have no section navigation.
 html_sidebars = {
     page: []
@@ -244,22 +245,42 @@ def arrange_example(app, doctree):
         return
     examples = [b for b in doctree.findall(nodes.literal_block) if b.get("language") == "Python"]
     ends = (nodes.paragraph, nodes.section, nodes.raw)
+    before, shown = 0, None  # lines before the first figure, and that
     for block in examples:
         follows = block.parent.children[block.parent.index(block) + 1 :]
         own = takewhile(lambda n: n not in examples and not isinstance(n, ends), follows)
         figures = [node for node in own if isinstance(node, (imgsgnode, nodes.bullet_list))]
         for figure in figures:
             block.parent.remove(figure)
+        shown = shown or next(iter(figures), None)
         lines = block.astext().splitlines()
+        before += 0 if shown else len(lines)
+        start = imports(lines)
         first = next((n for n, line in enumerate(lines) if DRAWS.match(line)), len(lines))
         if len(lines) - first < FOLDED or any(line.startswith("print") for line in lines[first:]):
             first = len(lines)
-        only_imports = all(re.match(r"import |from |$", line) for line in lines)
-        computed, drawing = "\n".join(lines[:first]).rstrip(), "\n".join(lines[first:])
-        heads = "Imports" if only_imports else None, "Code of the figure"
-        parts = zip((computed, drawing), heads, strict=True)
-        code = [node for text, head in parts if text for node in listing(block, text, head)]
+        parts = lines[:start], lines[start:first], lines[first:]
+        code = [
+            node
+            for part, head in zip(parts, ("Imports", None, "Code of the figure"), strict=True)
+            if any(part)
+            for node in listing(block, "\n".join(part).strip("\n"), head)
+        ]
         block.replace_self([*figures, *code])
+    if shown and before > LATE:
+        title = next(doctree.findall(nodes.title))
+        title.parent.insert(title.parent.index(title) + 2, shown.deepcopy())  # behind the summary
+
+
+def imports(lines):
+    """Number of the first lines that import."""
+    count, inside = 0, False
+    for number, line in enumerate(lines, start=1):
+        if inside or re.match(r"import |from ", line):
+            count, inside = number, ("(" in line or inside) and ")" not in line
+        elif line:
+            break
+    return count
 
 
 def listing(block, text, heading):
