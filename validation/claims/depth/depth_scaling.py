@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.random import SeedSequence
 from scipy.integrate import solve_ivp
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
 
 from iclimit.asymptotics.depth import depth_loss, scaling_exponents, tied_flow
 from iclimit.simulate.depth import simulate_depth_loss, simulate_matrix_flow
@@ -67,6 +67,9 @@ SIZES = (3, 6, 12)
 DRAWS = 800
 
 RESOURCES = ("width", "context")
+# Exponents that follow from others, and relative accuracy of a search for them.
+COMBINED = ("depth_of_width", "context_of_width", "time_of_width", "compute", "time_of_weights")
+SEARCHED = 1e-5
 
 # Relative deviation of the local exponent at the last times (measured: 5e-7), and between two
 # widths or context lengths of many modes (measured: 1 to 4 %, scatter 1 %).
@@ -260,6 +263,37 @@ def exact_rows() -> Rows:
         yield from best_rows(label, deep, which, call(isotropic_minimum, depth))
 
 
+def combined_exponents(beta: float) -> list[float]:
+    """The ``COMBINED`` exponents, by searching where a budget is best spent and by integration."""
+    found = scaling_exponents(nu=NU, beta=beta)
+    powers = np.array([float(getattr(found, name)) for name in ("time", "depth", *RESOURCES)])
+    costs = np.array([1, 1, 2, 2])  # of the compute t L N^2 P^2
+
+    def resources(free: np.ndarray, budget: float) -> np.ndarray:
+        return np.append(free, (budget - costs[:-1] @ free) / costs[-1])
+
+    def loss(free: np.ndarray, budget: float) -> float:
+        return float(np.logaddexp.reduce(-powers * resources(free, budget)))
+
+    budgets, ends, least = (100.0, 200.0), [], []
+    for budget in budgets:
+        start = np.full(3, budget / costs.sum())
+        search = minimize(loss, start, args=(budget,), method="BFGS", tol=1e-9)
+        ends.append(resources(search.x, budget))
+        least.append(search.fun)
+    time, depth, width, context = ends[1] - ends[0]
+    compute = (least[0] - least[1]) / (budgets[1] - budgets[0])
+
+    def grow(log_time: float, log_gamma: np.ndarray) -> np.ndarray:
+        """Growth of gamma = w^5 whose weights w descend a loss of gamma^-beta."""
+        return np.exp(log_time + (8 / 5 - beta - 2) * log_gamma)
+
+    late = (50, 60)
+    steps = solve_ivp(grow, (0, 60), [0.0], rtol=1e-9, atol=1e-9, method="LSODA", t_eval=late)
+    by_weights = beta * np.diff(steps.y[0])[0] / (late[1] - late[0])
+    return [depth / width, context / width, time / width, compute, by_weights]
+
+
 def rows(effort: Effort) -> Rows:
     """Simulations at finite sizes."""
     yield from exact_rows()
@@ -293,6 +327,10 @@ def rows(effort: Effort) -> Rows:
                 getattr(exponents, resource),
             )
             yield exact(label, theory, drawn[which], relative=LOCAL)
+        searched = call(combined_exponents, beta)
+        for which, name in enumerate(COMBINED):
+            label = f"{name.replace('_', ' ')} by search, beta = {beta:g}"
+            yield exact(label, getattr(exponents, name), searched[which], relative=SEARCHED, of="")
     modes = len(DRAWN.ranks)
     yield limit(
         {

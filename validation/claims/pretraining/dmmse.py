@@ -63,6 +63,8 @@ def simulation(estimator: str, case: tuple[int, int, float, float], sets: int) -
 
 def rows(effort: Effort) -> Rows:
     """Both estimators."""
+    single = call(dmmse_errors, theta=0.0, alpha=1.0, rho=0.3).icl
+    yield exact("dMMSE of one task on fresh ones", single, 2 + 0.3, relative=1e-12, of="")
     for case in (*FROZEN, CONTINUUM):
         dim, tasks, alpha, rho = case
         limits = call(dmmse_errors, theta=math.log(tasks) / dim, alpha=alpha, rho=rho, dim=dim)

@@ -9,6 +9,7 @@ too.
 Source: Moments of the context summary at finite context length; derived in the documentation.
 """
 
+import itertools
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -38,10 +39,10 @@ ROUNDING = 1e-12
 Cases: TypeAlias = dict[str, tuple[float, np.ndarray, Problem, np.ndarray]]
 
 
-def wishart(generator: np.random.Generator) -> np.ndarray:
+def wishart(generator: np.random.Generator, dim: int = DIM) -> np.ndarray:
     """Covariance in a random basis."""
-    factors = generator.standard_normal((DIM, 2 * DIM))
-    return factors @ factors.T / (2 * DIM)
+    factors = generator.standard_normal((dim, 2 * dim))
+    return factors @ factors.T / (2 * dim)
 
 
 def risk_pair(*, prompts: int, rng: SeedSequence) -> dict[str, tuple[float, Estimate]]:
@@ -131,7 +132,15 @@ def moment_pair(*, rng: SeedSequence) -> dict[str, tuple[float, float]]:
     training = summaries.task_set_moments(backend, task_set, CONTEXT, RHO)
     least = np.linalg.solve(training.second, training.cross).T
     best = optimal_gamma(context=CONTEXT, rho=RHO, tasks=task_set)
+    # Means over the corners of the 24-cell are those over the sphere for polynomials of degree 5.
+    corners = [*(2 * np.eye(4)), *(-2 * np.eye(4)), *itertools.product((-1.0, 1.0), repeat=4)]
+    narrow: dict[str, Any] = {"context": CONTEXT, "rho": RHO}
+    narrow["input_covariance"] = wishart(generator, 4)
+    matrix = generator.standard_normal((4, 5)) / 4
+    sphere = errors_of_gamma(matrix, **narrow)
+    cell = errors_of_gamma(matrix, **narrow, tasks=np.array(corners))
     return {
+        "sphere": (sphere.icl, cell.idg),
         "fresh": (exact.icl, float(summaries.exact_error(gamma, fresh))),
         "training": (exact.idg, float(summaries.exact_error(gamma, training))),
         "best": (best.error, float(summaries.exact_error(least, training))),
@@ -156,6 +165,8 @@ def rows(effort: Effort) -> Rows:
         label = f"moments of the simulation, {name} tasks"
         theory, same = pairs[name][0], pairs[name][1]
         yield exact(label, theory, same, relative=ROUNDING, of=functions[name])
+    label, both = "sphere and 24-cell, correlated inputs", pairs["sphere"]
+    yield exact(label, both[0], both[1], relative=ROUNDING, of="")  # theory against theory
 
 
 claim = Claim.of("test-error", __doc__, rows, figure=False)

@@ -13,8 +13,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
+from iclimit.asymptotics.pretraining import JointSpectrum, structured_errors
+from iclimit.asymptotics.spectra import Atoms
 from iclimit.drawing import COLOURS, Figure, finish, panels, write_key
-from iclimit.validation.claim import Claim, Effort, Limit, Rows, drawing
+from iclimit.validation.claim import Claim, Effort, Limit, Rows, call, drawing, exact
 from iclimit.validation.claims.pretraining.curves import LEGEND, Curve, CurveResults, curve_rows
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
 from iclimit.validation.standard_figure import draw_quantity
@@ -36,8 +40,22 @@ RISES = {
 }
 
 
+def opposite_error(by: str) -> float:
+    """ICL error where the test covariance has the opposite order, by measures or by matrices."""
+    if by == "measures":
+        levels = Atoms([1.0, 2.0]), Atoms([1.0, 3.0], [0.75, 0.25])
+        spectrum = JointSpectrum.of_measures(*levels, pairing="reversed")
+    else:
+        matrices = (np.diag([float(x) for x in row]) for row in ([1, 1, 2, 2], [3, 1, 1, 1]))
+        spectrum = JointSpectrum.of_matrices(*matrices)
+    return float(structured_errors(tau=2, alpha=2, kappa=1, rho=0.1, spectrum=spectrum).icl)
+
+
 def rows(effort: Effort) -> Rows:
     """Errors along the curves, their differences, and the limits with a ridge."""
+    label, pair = "opposite order, measures and matrices", ("measures", "matrices")
+    theory, same = (call(opposite_error, by) for by in pair)
+    yield exact(label, theory, same, relative=1e-12, of="")
     limits = [point.extrapolated(effort.by_size(**SIZES)) for point in LIMITS]
     yield from limits
     yield from curve_rows(effort, CURVES.values(), RISES)
