@@ -65,6 +65,19 @@ def all_inputs(prompts: Prompts) -> Array:
     return xp.concat([prompts.inputs, prompts.query[:, None, :]], axis=1)
 
 
+def prefix_delta_rule(prompts: Prompts, steps: Array) -> Array:
+    """Predictions (n, N + 1) of the delta rule with steps (N,)."""
+    inputs, labels = all_inputs(prompts), prompts.labels
+    xp = array_namespace(inputs)
+    weights, answers = xp.zeros_like(prompts.query), []
+    for t in range(inputs.shape[1]):
+        answers.append(xp.vecdot(inputs[:, t, :], weights))
+        if t < labels.shape[1]:
+            residual = labels[:, t] - answers[-1]
+            weights = weights + float(steps[t]) * residual[:, None] * inputs[:, t, :]
+    return xp.stack(answers, axis=1)
+
+
 def prefix_regression(
     prompts: Prompts, penalty: Array | float = 0.0, *, task_root: Array | None = None
 ) -> Array:

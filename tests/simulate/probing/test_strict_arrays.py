@@ -9,7 +9,12 @@ import pytest
 from iclimit.problem import Problem
 from iclimit.simulate.descent.steps import descend
 from iclimit.simulate.probing import predictors
-from iclimit.simulate.probing.prefixes import by_prefix, prefix_dmmse, prefix_regression
+from iclimit.simulate.probing.prefixes import (
+    by_prefix,
+    prefix_delta_rule,
+    prefix_dmmse,
+    prefix_regression,
+)
 from iclimit.simulate.prompts import Prompts, sample_prompts
 
 TASKS = np.random.default_rng(0).standard_normal((5, 3))
@@ -30,6 +35,7 @@ ALGORITHMS = {
     "in blocks": lambda drawn, _: predictors.in_blocks(
         partial(predictors.nearest_neighbours, neighbours=2), predictors.BLOCK_NUMBERS // 2
     )(drawn),
+    "delta rule at positions": lambda drawn, to: prefix_delta_rule(drawn, to(np.full(99, 0.1))),
     "regression at positions": lambda drawn, _: prefix_regression(drawn, 0.0),
     "ridge at positions": lambda drawn, to: prefix_regression(drawn, 0.3, task_root=to(ROOT)),
     "dmmse at positions": lambda drawn, to: prefix_dmmse(drawn, to(TASKS)),

@@ -8,9 +8,10 @@ algorithms answer the same sequences, and the model is compared with each on the
 Position i has i pairs before it.  An algorithm has the parameters that are best for each number of
 pairs: at each position it is the one of `iclimit.validation.yours.models.baselines` for prompts of
 this length.  A layer of a transformer cannot do that, since its weights are the same at all
-positions; the best that one layer of causal linear attention can do is "fixed_step".  GD++, whose
-best parameters take a search for every number of pairs, and estimates of a varying noise level are
-left out.
+positions; the best that one layer of causal linear attention can do is "fixed_step", and the best
+that a linear recurrence with a vector of memory can do is "best_delta_rule".  GD++, whose best
+parameters take a search for every number of pairs, and estimates of a varying noise level are left
+out.
 """
 
 from __future__ import annotations
@@ -23,14 +24,20 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.asymptotics.recurrent import recurrent_errors
 from iclimit.checks import check_arguments
 from iclimit.drawing import COLOURS, Axes, draw_estimates, finish
-from iclimit.problem import Problem
+from iclimit.problem import Problem, check_problem
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Seed
 from iclimit.simulate.descent.steps import descend
 from iclimit.simulate.probing.predictors import Predictor, in_blocks, linear_predictor
-from iclimit.simulate.probing.prefixes import by_prefix, prefix_dmmse, prefix_regression
+from iclimit.simulate.probing.prefixes import (
+    by_prefix,
+    prefix_delta_rule,
+    prefix_dmmse,
+    prefix_regression,
+)
 from iclimit.simulate.prompts import Prompts
 from iclimit.simulate.prompts.covariances import covariance_root
 from iclimit.tables import aligned
@@ -47,7 +54,7 @@ from iclimit.validation.yours.models.fitted_layers import context_moments
 from iclimit.validation.yours.models.ladder import Ladder, ladder
 from iclimit.validation.yours.models.model import Answering, Model, ask_all
 from iclimit.validation.yours.models.problem_units import ProblemUnits
-from iclimit.validation.yours.models.sections import Section
+from iclimit.validation.yours.models.sections import LAW, Section
 
 # Numbers of steps of gradient descent beside one.
 STEPS = (2, 5)
@@ -77,7 +84,7 @@ def position_baselines(problem: Problem, names: Collection[str] | None = None) -
         position.  "null", "averaging", "nearest_neighbours", "one_step", "fixed_step",
         "preconditioner" (where there is a covariance), "steps_2", "steps_5", "least_squares",
         "ridge" (where it is not least squares), "oracle_ridge" (where the noise level varies),
-        "dmmse" (where tasks are given).
+        "dmmse" (where tasks are given), "best_delta_rule" (for isotropic Gaussian inputs).
 
     Examples
     --------
@@ -100,6 +107,8 @@ def position_baselines(problem: Problem, names: Collection[str] | None = None) -
         algorithms.append(_position_baseline(lengths, chosen[-1], predict, losses))
         if name == "one_step":
             algorithms.append(_fixed_step(lengths))
+    if lengths[-1].solved:
+        algorithms.append(_best_delta_rule(problem))
     return [each for each in algorithms if names is None or each.name in names]
 
 
@@ -158,6 +167,21 @@ def _fixed_step(lengths: Sequence[ProblemUnits]) -> Baseline:
 
     step = Baseline("fixed_step", text, predictor(last.problem.context))
     return _position_baseline(lengths, step, by_prefix(predictor), losses(rate))
+
+
+def _best_delta_rule(problem: Problem) -> Baseline:
+    """The best linear recurrence with a vector of memory: the delta rule with the best steps."""
+    best = recurrent_errors(
+        "delta",
+        context=problem.context,
+        dim=problem.dim,
+        rho=problem.mean_noise_variance,
+        task_variances=problem.label_unit,
+    )
+    steps = best.step_size[1:] / (problem.dim * problem.input_variance)
+    text = f"the delta rule with its best step at each pair, {steps[-1]:.4g} at the last"
+    predict = partial(prefix_delta_rule, steps=steps)
+    return Baseline("best_delta_rule", text, predict, loss=best.error)
 
 
 def _position_baseline(
@@ -324,6 +348,7 @@ def probe_positions(
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be an iclimit.Problem, got {problem!r}")
+    check_problem(problem, *LAW)
     check_arguments(test_prompts=test_prompts)
     chosen = choose_baselines(partial(position_baselines, problem), baselines)
     model = Model(predict, batch, deterministic, per_position=True)

@@ -428,7 +428,7 @@ def _positions(
     model: Answering, chosen: Sequence[Baseline], fresh: Section, most: int = POSITION_PROMPTS
 ) -> PositionErrors:
     """Errors at all positions of the first fresh prompts, with those algorithms that have them."""
-    names = {each.name for each in chosen} | {"fixed_step"}
+    names = {each.name for each in chosen} | {"fixed_step", "best_delta_rule"}
     known = position_baselines(fresh.problem, names)
     return ask_positions(model, known, replace(fresh, drawn=min(fresh.drawn, most)))
 

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -226,7 +226,7 @@ def reduced_recurrence(
         Weights by their names in a state dictionary, with any prefix; matrices act on columns, as
         ``weight`` of PyTorch's Linear does, and on tokens of d + 1 numbers (x, y).
     problem : Problem
-        Law of the prompts, with isotropic Gaussian inputs; tasks may drift.
+        Law of the prompts, with isotropic Gaussian inputs and fresh tasks; these may drift.
     layout : {"gla", "deltanet", "gated-deltanet", "mamba2"}
         Which layer: those of flash-linear-attention, or Mamba-2 with the rows x, B, C and dt of
         ``in_proj.weight``.
@@ -303,94 +303,92 @@ def reduced_recurrence(
         score_factor = 1.0 if layout == "mamba2" else read["key"].shape[1] ** -0.5
     factor = real_number("score_factor", score_factor, "(-inf, inf)")
     whole = Heads(**read, unit_keys=unit_keys, factor=factor)
-    return _reduced(whole, problem, layout, test_prompts, rng)
+    return _reduced(whole, problem.with_fresh_tasks(), layout, test_prompts, rng)
 
 
 def _reduced(
     whole: Heads, problem: Problem, layout: str, test_prompts: int, rng: Seed
 ) -> ReducedRecurrence:
+    """Read the numbers of the heads, and compare with the heads themselves on prompts."""
     prompts = sample_prompts(problem, test_prompts, rng=rng)
     pairs = np.concatenate([prompts.inputs, prompts.labels[:, :, None]], axis=2)
     tokens = np.concatenate([pairs, np.pad(prompts.query, ((0, 0), (0, 1)))[:, None]], axis=1)
-    d, seen = problem.dim, pairs.reshape(-1, problem.dim + 1)
+    d, unit_keys, norm = problem.dim, whole.unit_keys, problem.input_variance * problem.dim
+    seen = pairs.reshape(-1, d + 1)
     gates, steps = whole.gate(seen), whole.step(seen)
     with np.errstate(divide="ignore"):
         gate = np.exp(np.mean(np.log(gates), axis=(0, 2)))
-    step, count = np.mean(steps, axis=0), len(whole.key)
+    step = np.mean(steps, axis=0)
+    # Keys are so many times as large as inputs, and queries so many times as large as keys.
     keys, queries = whole.key[:, :, :d], whole.query[:, :, :d]
-    square = np.sum(keys**2, axis=(1, 2)) / d
     blocks = keys.swapaxes(1, 2) @ queries
-    across = np.trace(blocks, axis1=1, axis2=2) / d
-    norm = problem.input_variance * d
-    if whole.unit_keys:
-        # The scale of queries does not count; that of unit ones is one over that of the inputs.
-        size = np.sqrt(square * np.sum(queries**2, axis=(1, 2)) / d * norm)
-        across = np.divide(across, size, out=np.zeros(count), where=size > 0)
-        square = np.ones(count)
-    off = np.sum(blocks**2, axis=(1, 2))
-    share = np.trace(blocks, axis1=1, axis2=2) ** 2 / d
-    one = np.eye(d, d + 1)
-    size = np.sqrt(square)[:, None, None]
-    rest = Heads(
-        size * one,
-        np.divide(across, np.sqrt(square), out=np.zeros(count), where=square > 0)[:, None, None]
-        * one,
-        whole.value[:, d:] * np.eye(d + 1)[d],
-        lambda _: gate[:, None],
-        lambda _: step,
-        whole.corrects,
-        False,
-        whole.factor,
-        np.zeros(count),
+    traces, squares = np.trace(blocks, axis1=1, axis2=2), np.sum(blocks**2, axis=(1, 2))
+    key = np.sqrt(np.sum(keys**2, axis=(1, 2)) / d)
+    if unit_keys:  # a query of unit length is its input over the size of inputs
+        query = _divide(traces, key * np.linalg.norm(queries, axis=(1, 2)) * math.sqrt(d * norm))
+        key = np.ones(len(key))
+    else:
+        query = _divide(traces, d * key**2)
+    one, label = np.eye(d, d + 1), np.eye(d + 1)[d]
+    fitted = replace(
+        whole,
+        key=key[:, None, None] * one,
+        query=(query * key)[:, None, None] * one,
+        value=whole.value[:, d:] * label,
+        gate=lambda _: gate[:, None],
+        step=lambda _: step,
+        unit_keys=False,
+        skip=np.zeros(len(key)),
     )
     answers = whole.predict(tokens)
-    fitted = _unit_keyed(rest, tokens) if whole.unit_keys else rest.predict(tokens)
-    clean = np.vecdot(prompts.query, prompts.tasks)
-    scaled = step * (1.0 if whole.unit_keys else square * norm)
-    # For inputs of squared norm 1.
-    readout = whole.factor * across * whole.value[:, d] * gate
-    readout = readout * (math.sqrt(norm) if whole.unit_keys else norm)
-    if whole.corrects:
-        readout = readout / np.where(square > 0, square * (1 if whole.unit_keys else norm), 1.0)
-    else:
-        readout = readout * step
-    # Means of the factor of an answer along the answer, and of its square.
-    own = scaled if whole.corrects else np.zeros(count)
-    if whole.unit_keys:
-        length = math.sqrt(2 / d) * math.exp(math.lgamma((d + 1) / 2) - math.lgamma(d / 2))
-        along, size_square = (1 - own) * length, (1 - own) ** 2
-    else:
-        second = 1 + 2 / d
-        along = 1 - own * second
-        size_square = 1 - 2 * own * second + own**2 * second * (1 + 4 / d)
-    label = norm * problem.task_variance
+    rest = _unit_keyed(fitted, tokens) if unit_keys else fitted.predict(tokens)
+    # For inputs of squared norm 1; without correction the step is part of the readout.
+    size = step if unit_keys else step * key**2 * norm
+    readout = whole.factor * whole.value[:, d] * gate * query
+    readout = readout * (math.sqrt(norm) if unit_keys else 1.0)
+    if not whole.corrects:
+        readout, size = readout * size, np.zeros(len(key))
+    along, square = _own_token(size, d, unit_keys)
     law: dict[str, Any] = {"dim": d, "context": problem.context, "rho": problem.noise_variance}
-    law |= {"task_variances": label, "drift": problem.drift, "unit_keys": whole.unit_keys}
+    law |= {"task_variances": problem.label_unit, "drift": problem.drift, "unit_keys": unit_keys}
     predicted = math.nan
-    if count == 1:
+    if len(key) == 1:
+        own: dict[str, Any] = {"step_sizes": float(size[0])} if whole.corrects else {}
         rule = "gated-delta" if whole.corrects else "decay"
-        steps_of: dict[str, Any] = {"step_sizes": float(scaled[0])} if whole.corrects else {}
-        known = recurrent_errors(rule, **law, **steps_of, gates=float(gate[0]))
-        c = float(readout[0])
-        explained = 2 * c * along[0] * known.signal[-1] - c**2 * size_square[0] * known.power[-1]
-        predicted = float(problem.noise_variance + label - explained)
-    readout = readout * along
-    best = recurrent_errors("gated-delta", **law, gate_first=False).error[-1]
+        known = recurrent_errors(rule, **law, **own, gates=float(gate[0]))
+        c, signal, power = float(readout[0]), known.signal[-1], known.power[-1]
+        predicted = problem.noise_variance + problem.label_unit
+        predicted -= float(2 * c * along[0] * signal - c**2 * square[0] * power)
+    clean = np.vecdot(prompts.query, prompts.tasks)
     loss = Estimate.of((answers - clean) ** 2, keep=False)
     return ReducedRecurrence(
         gate,
-        scaled if whole.corrects else np.full(count, math.nan),
-        readout,
+        size if whole.corrects else np.full(len(key), math.nan),
+        readout * along,
         _spread(gates),
         _spread(steps[..., None]),
-        np.divide(off - share, off, out=np.zeros(count), where=off > 0).clip(0.0),
-        ratio((answers - fitted) ** 2, answers**2),
+        _divide(squares - traces**2 / d, squares).clip(0.0),
+        ratio((answers - rest) ** 2, answers**2),
         Estimate(loss.mean + problem.noise_variance, loss.standard_error, loss.repeats),
         predicted,
-        float(best),
+        float(recurrent_errors("gated-delta", **law, gate_first=False).error[-1]),
         best_factor(clean, answers),
         layout,
     )
+
+
+def _own_token(step: np.ndarray, dim: int, unit_keys: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Means of the factor that the query's own token gives an answer, and of its square."""
+    if unit_keys:
+        length = math.exp(math.lgamma((dim + 1) / 2) - math.lgamma(dim / 2)) * math.sqrt(2 / dim)
+        return (1 - step) * length, (1 - step) ** 2
+    second, fourth = 1 + 2 / dim, (1 + 2 / dim) * (1 + 4 / dim)
+    return 1 - step * second, 1 - 2 * step * second + step**2 * fourth
+
+
+def _divide(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """Ratios, 0 where there is nothing."""
+    return np.divide(part, whole, out=np.zeros(len(whole)), where=whole != 0)
 
 
 def _unit_keyed(rest: Heads, tokens: np.ndarray) -> np.ndarray:
@@ -403,9 +401,7 @@ def _unit_keyed(rest: Heads, tokens: np.ndarray) -> np.ndarray:
 
 def _spread(values: np.ndarray) -> np.ndarray:
     """Standard deviation over tokens and channels, over the mean, of (n, H, r)."""
-    mean = np.mean(values, axis=(0, 2))
-    spread = np.std(values, axis=(0, 2))
-    found = np.divide(spread, mean, out=np.zeros(len(mean)), where=mean != 0)
+    found = _divide(np.std(values, axis=(0, 2)), np.mean(values, axis=(0, 2)))
     return np.where(found < 1e-12, 0.0, found)
 
 
@@ -415,7 +411,7 @@ def _check_isotropic(problem: Problem) -> None:
         raise TypeError(f"problem must be a Problem, got {type(problem).__name__}")
     usual = Problem(1, 1)
     names = ["noise_law", "input_law", "input_covariance", "mixing", "task_covariance"]
-    for name in (*names, "fresh_fraction", "correlation"):
+    for name in (*names, "correlation"):
         value, wanted = getattr(problem, name), getattr(usual, name)
         if value is not wanted and not np.array_equal(value, wanted):
             raise ValueError(f"{name} of the problem must be {wanted!r}, got {value!r}")

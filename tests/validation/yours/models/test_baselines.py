@@ -213,6 +213,8 @@ def test_labels_must_depend_on_inputs():
         (AttentionNetwork(2), {}, "softmax_1"),
         (AttentionNetwork(2, attention="linear"), {"input_law": "uniform"}, "one_step"),
         (LinearAttention(2, heads=2), {"input_law": "uniform"}, "one_step"),
+        (LinearAttention(2), {"drift": 0.4}, None),
+        (LinearAttention(2), {"correlation": 0.4}, None),
         (LinearAttention(2, layers=2), {}, None),
         (AttentionNetwork(2, layers=2), {}, None),
         (AttentionNetwork(2, mlp=3), {}, None),

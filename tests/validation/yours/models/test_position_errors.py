@@ -50,7 +50,8 @@ def test_last_position_is_the_query_after_a_full_context(monkeypatch):
     problem = Problem(dim=3, context=8, noise_variance=0.3, tasks=tasks, scale=1)
     drawn = sample_prompts(problem, 10, rng=0)
     single = {each.name: each for each in baselines(problem)}
-    compared = [each for each in position_baselines(problem) if each.name != "fixed_step"]
+    alone = ("fixed_step", "best_delta_rule")
+    compared = [each for each in position_baselines(problem) if each.name not in alone]
     assert {each.name for each in compared} >= {"ridge", "least_squares", "dmmse", "steps_5"}
     for baseline in compared:
         expected = single[baseline.name]
@@ -145,5 +146,7 @@ def test_models_and_names_are_checked():
         probe_positions(ridge(1.0), problem, baselines="null")
     with pytest.raises(TypeError, match="problem must be an iclimit"):
         probe_positions(ridge(1.0), {"dim": 3})
+    with pytest.raises(ValueError, match=r"problem must have drift = 0.0 here, got 0.5"):
+        probe_positions(ridge(1.0), Problem(dim=2, context=4, drift=0.5))
     with pytest.raises(ValueError, match="pairs before it"):
         probe_positions(lambda _, labels: np.flip(labels, axis=1), problem, test_prompts=10)
