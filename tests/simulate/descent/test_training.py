@@ -55,7 +55,7 @@ def weights(run):
     return np.stack([np.stack([w.key, w.query, w.value, w.projection]) for w in run.layers])
 
 
-@pytest.mark.parametrize("context", [5, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("context", [5, pytest.param(20, marks=pytest.mark.slow)])
 def test_one_layer_learns_one_step_of_gradient_descent(context):
     problem = Problem(dim=10, context=context, input_law="uniform", scale=1)
     run = train_attention(problem, rng=context)
