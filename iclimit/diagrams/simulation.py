@@ -333,7 +333,8 @@ def predict_lines(
 ) -> list[list[SizedPrediction]]:
     """Predictions along each curve of a family for the largest size of a simulation.
 
-    Predictions that fail, or that are not finished in time, are left out.
+    Predictions that fail, that are not finished in time, or that state an error of 100 %, as next
+    to thresholds of small sizes, are left out.
     """
     dim = simulation.sizes[-1]
     draws = 2 ** math.ceil(math.log2(max(1, _DRAWS / dim)))
@@ -346,8 +347,11 @@ def predict_lines(
     where, predictions = {**simulation.execution, "time_limit": simulation.remaining}, {}
     progress = {"disable": not simulation.progress, "unit": "cell", "desc": "predicting"}
     for outcome in tqdm(run_cells(cells, **where), total=len(cells), **progress):
-        if not isinstance(outcome.result, Exception):
-            predictions[outcome.cell] = getattr(outcome.result, quantity.part)
+        result = outcome.result
+        if isinstance(result, Exception):
+            continue
+        if result.uncertainty < 1 or math.isinf(result.icl.mean):
+            predictions[outcome.cell] = getattr(result, quantity.part)
     return [
         [
             SizedPrediction({"dim": dim, **moved_to_integers(at, dim)}, predictions[cell])

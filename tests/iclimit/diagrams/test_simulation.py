@@ -7,10 +7,18 @@ import pytest
 from scipy import stats
 
 import iclimit
+from iclimit.asymptotics.pretraining import FiniteSizeErrors
 from iclimit.diagrams.quantities import QUANTITIES
 from iclimit.diagrams.simulated_points import can_be_extrapolated, cells_at
-from iclimit.diagrams.simulation import Simulation, parse_simulation, simulate_values
+from iclimit.diagrams.simulation import (
+    Simulation,
+    parse_simulation,
+    predict_lines,
+    simulate_values,
+)
+from iclimit.results import Estimate
 from iclimit.runs.cell import Cell
+from iclimit.runs.execution import Outcome
 from iclimit.runs.store import RunStore
 from iclimit.simulate.pretraining import simulate_errors
 
@@ -36,6 +44,24 @@ def test_one_size_is_the_run_itself():
     allowed = 4.5 * math.hypot(sized.prediction.standard_error, error)
     assert abs(sized.prediction.mean - predicted.icl.mean) < allowed
     assert sized.prediction.standard_error == pytest.approx(error * math.sqrt(600 / 128), rel=0.3)
+
+
+def test_predictions_that_state_an_error_of_100_percent_are_left_out(monkeypatch):
+    """Next to thresholds of small sizes they are 20 % off, which was a kink in the dashed line."""
+    asked = []
+
+    def run_cells(cells, **_):
+        for number, cell in enumerate(cells):
+            asked.append(cell)
+            error = Estimate(math.inf if number == 1 else 2.0, 0.1, 8)
+            errors = FiniteSizeErrors(error, error, float(number in (1, 2)))
+            yield Outcome(cell, errors, seconds=0.0, stored=False)
+
+    monkeypatch.setattr("iclimit.diagrams.simulation.run_cells", run_cells)
+    family = [{name: value for name, value in POINT.items() if name != "tau"}]
+    [line] = predict_lines(ICL, "tau", np.linspace(2, 4, 9), family, simulation(8))
+    assert len(line) == len(asked) - 1
+    assert [math.isinf(each.prediction.mean) for each in line[:3]] == [False, True, False]
 
 
 def test_the_gap_keeps_the_correlation():

@@ -38,9 +38,12 @@ def draw_ladder(ax: Axes, ladder: Ladder, noise: float) -> None:
     if (known := theory > LEAST_SHARE * largest).any():
         style: dict[str, Any] = {"color": THEORY, "markersize": 9, "label": "exactly"}
         ax.plot(theory[known], heights[known], "|", **style)
-    band = error.mean - error.standard_error, error.mean + error.standard_error
-    ax.axvspan(*band, color=MODEL, alpha=0.2, linewidth=0)
-    ax.axvline(error.mean, color=MODEL, label="model", zorder=1)
+    least, label = LEAST_SHARE * largest, "model, below"
+    if error.mean > least:
+        band = error.mean - error.standard_error, error.mean + error.standard_error
+        ax.axvspan(*band, color=MODEL, alpha=0.2, linewidth=0)
+        least, label = error.mean, "model"
+    ax.axvline(least, color=MODEL, label=label, zorder=1)
     if noise:
         ax.axvline(noise, color="0.7", linestyle=":", label="noise")
     ax.set_yticks(heights, [rung.name.replace("_", " ") for rung in rungs])

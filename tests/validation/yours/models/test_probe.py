@@ -1,16 +1,19 @@
 """A probe of whole models: the report, its forms, and what is refused."""
 
 import json
+from dataclasses import replace
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
 import iclimit
+from iclimit.results import Estimate
 from iclimit.tables import json_text
 from iclimit.validation.yours.models.baselines import Baseline
 from iclimit.validation.yours.models.ladder import diagnose
 from iclimit.validation.yours.models.report import TITLES
+from iclimit.validation.yours.models.report_figures import draw_ladder
 
 TASKS = np.random.default_rng(7).standard_normal((5, 3))
 PROBLEM = iclimit.Problem(dim=3, context=8, noise_variance=0.3, tasks=TASKS, scale=1)
@@ -149,7 +152,12 @@ def test_report_is_text_json_arrays_figures_and_a_page(report):
     assert float(data.unexplained.sel(algorithm="ridge")) == 0
     assert data.error.sel(section="fresh", algorithm="ridge") == report.fresh.error.mean
     assert float(data.model_error.sel(section="inputs:half")) == report.shifts[0].error.mean
+    # Where the model has no error but rounding, its line is at the end of what is drawn.
+    exact = replace(report.fresh, error=Estimate(1e-29, 1e-30, 100))
     figure, axes = plt.subplots(6)
+    draw_ladder(axes[0], exact, 0.0)
+    assert axes[0].get_xlim()[0] > 1e-8
+    axes[0].clear()
     for name, ax in zip(report.figures, axes, strict=True):
         assert report.plot(ax, figure=name) is ax
     plt.close(figure)
