@@ -102,7 +102,7 @@ def test_empty_batches_do_not_count():
 
 @pytest.mark.parametrize("law", COORDINATE_VARIANCE)
 def test_standard_errors_are_the_spread_over_replications(law):
-    count, tasks = 1500, 200
+    count, tasks = 1000, 200
     prompts = draw(count * tasks, law, seed=2)
     found = [
         estimate_learning_rate(part(prompts, slice(k * tasks, (k + 1) * tasks)))

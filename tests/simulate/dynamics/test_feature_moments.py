@@ -122,7 +122,7 @@ def test_population_moments_against_sampling(fresh_fraction, noise_labels):
         shared_task=shared,
         scale=1,
     )
-    count = 60_000
+    count = 30_000
     generator = np.random.default_rng(1)
     prompts = draw_prompts(problem, NUMPY, generator, count)
     if noise_labels:

@@ -68,8 +68,8 @@ def test_losses_equal_explicit_solves(noise, context, dim):
 def test_conditional_losses_are_those_of_the_definition(noise, context, dim):
     problem = Problem(dim=dim, context=context, noise_law=noise, scale=1)
     tuned = {"multiplier": 1.3, "threshold": 6.0}
-    exact = simulate_ridge_baselines(problem, contexts=10_000, rng=1, **tuned)
-    raw = simulate_ridge_baselines(problem, contexts=20_000, rng=2, queries=True, **tuned)
+    exact = simulate_ridge_baselines(problem, contexts=5000, rng=1, **tuned)
+    raw = simulate_ridge_baselines(problem, contexts=10_000, rng=2, queries=True, **tuned)
     for name in exact.losses:
         error = math.hypot(exact.losses[name].standard_error, raw.losses[name].standard_error)
         assert abs(exact.losses[name].mean - raw.losses[name].mean) <= Z_LIMIT * error
@@ -133,7 +133,7 @@ def test_published_table(noise, published):
     best = tune_ridge(problem, contexts=2**13, rng=4)
     assert best.ending.converged
     found = simulate_ridge_baselines(
-        problem, contexts=20_000, rng=5, multiplier=best.multiplier, threshold=best.threshold
+        problem, contexts=10_000, rng=5, multiplier=best.multiplier, threshold=best.threshold
     )
     raw = simulate_ridge_baselines(
         problem,

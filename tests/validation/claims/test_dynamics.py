@@ -33,7 +33,7 @@ def test_drops_are_compared_if_they_are_predicted_before_the_end():
 
 def test_features_of_the_shortcut_have_the_law_of_whole_sequences():
     """The sandwich, a moment of high order, from sequences with all their inputs."""
-    lam, size = eigenvalues(4), 200_000
+    lam, size = eigenvalues(4), 100_000
     features, label = training_set.draw_features(np.random.default_rng(8), size)
     generator = np.random.default_rng(9)
     x = generator.standard_normal((size, CONTEXT, 4)) * np.sqrt(lam)
