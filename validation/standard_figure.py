@@ -36,7 +36,9 @@ MOST_TICKS = 6
 HEIGHT, ROW, MARGIN = 2.7, 0.28, 0.8
 # Characters in a line of a title by the number of columns, with those of formulas, and in a line
 # of a legend.
-TITLE, WIDTH = {1: 120, 2: 60, 3: 30}, 44
+TITLE, WIDTH = {1: 120, 2: 50, 3: 30}, 44
+# Characters of a title that has no room in three columns.
+LONGEST = 90
 # Lines of families that share a colour.
 LINES = ("-", "--", ":", "-.")
 # Deviations are drawn up to this multiple of what is accepted, and as triangles beyond.
@@ -63,7 +65,8 @@ def draw_rows(figure: Figure, rows: Sequence[Row], verdict: Verdict) -> None:
         if max(map(len, members.values())) >= LEAST
     }
     count = len(limits) + len(drawn)
-    columns = COLUMNS.get(count, 2)
+    title = max((len(headed(list(row.theories))[0]) for row in limits), default=0)
+    columns = COLUMNS.get(count, 2) if title <= LONGEST else min(count, 2)
     lines = -(-count // columns)
     functions = by_function(verdict.comparisons)
     foot = ROW * len(functions) + MARGIN
