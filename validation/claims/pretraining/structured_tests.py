@@ -41,13 +41,15 @@ RISES = {
 
 
 def opposite_error(by: str) -> float:
-    """ICL error where the test covariance has the opposite order, by measures or by matrices."""
+    """ICL error where the inputs have the opposite order, by measures or by matrices."""
     if by == "measures":
         levels = Atoms([1.0, 2.0]), Atoms([1.0, 3.0], [0.75, 0.25])
-        spectrum = JointSpectrum.of_measures(*levels, pairing="reversed")
+        spectrum = JointSpectrum.of_measures(
+            levels[0], input_spectrum=levels[1], input_pairing="reversed"
+        )
     else:
-        matrices = (np.diag([float(x) for x in row]) for row in ([1, 1, 2, 2], [3, 1, 1, 1]))
-        spectrum = JointSpectrum.of_matrices(*matrices)
+        task, inputs = (np.diag([float(x) for x in row]) for row in ([1, 1, 2, 2], [3, 1, 1, 1]))
+        spectrum = JointSpectrum.of_matrices(task, input_covariance=inputs)
     return float(structured_errors(tau=2, alpha=2, kappa=1, rho=0.1, spectrum=spectrum).icl)
 
 
