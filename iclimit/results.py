@@ -6,7 +6,7 @@ import html
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -432,6 +432,10 @@ class Ending:
         return self.kind
 
 
+# Estimates below this power of ten have an exponent.
+_SMALLEST = -9
+
+
 @dataclass(frozen=True)
 class Estimate:
     """Mean of independent samples, or their median, with its standard error.
@@ -527,8 +531,12 @@ class Estimate:
 
     def __str__(self) -> str:
         """Mean with the standard error of its last digits in parentheses: 1.284(12)."""
-        if not (math.isfinite(self.standard_error) and self.standard_error > 0):
+        if not 1e-300 < self.standard_error < math.inf:
             return f"{self.mean:.6g}"
+        size = math.floor(math.log10(max(abs(self.mean), self.standard_error)))
+        if size < _SMALLEST:
+            mean, error = self.mean / 10.0**size, self.standard_error / 10.0**size
+            return f"{replace(self, mean=mean, standard_error=error)}e{size}"
         digits = 1 - math.floor(math.log10(self.standard_error))
         last = round(self.standard_error * 10**digits)
         if last == 100:  # 0.0996 rounds to 0.10

@@ -158,6 +158,21 @@ def test_endings_have_advice():
         Ending("done")
 
 
+@pytest.mark.parametrize(
+    ("mean", "error", "text"),
+    [
+        (1.284, 0.012, "1.284(12)"),
+        (1.59e-29, 1.3e-30, "1.59(13)e-29"),
+        (-3e-12, 2e-13, "-3.00(20)e-12"),
+        (0.2, 5e-14, "0.200000000000000(50)"),
+        (0.0, 1e-30, "0.0(10)e-30"),
+        (5e-324, 5e-324, "4.94066e-324"),
+    ],
+)
+def test_tiny_numbers_have_an_exponent(mean, error, text):
+    assert str(Estimate(mean, error, 9)) == text
+
+
 def test_error_of_the_median_is_that_of_all_samples_with_replacement():
     drawn = [0.3, 1.0, 1.7, 4.0, 9.0]
     medians = [np.median(each) for each in itertools.product(drawn, repeat=5)]
