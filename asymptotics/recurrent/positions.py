@@ -83,6 +83,9 @@ def memory_weights(
     >>> memory_weights(context=4, dim=20, rho=0.25, step_sizes=0.6).round(3)
     array([0.55 , 0.554, 0.557, 0.56 ])
     """
+    for name, value in (("gates", gates), ("step_sizes", step_sizes)):
+        if value is None:
+            raise TypeError(f"{name} must be a number or an array, got None")
     if writes is None:
         writes = step_sizes if np.any(step_sizes) else 1.0
     known = recurrent_errors(
