@@ -40,7 +40,7 @@ def ratio(part: np.ndarray, whole: np.ndarray) -> Estimate:
     The standard error is that of the linearised ratio.  It is 0/0 = 0 where both vanish.
     """
     count, mean = len(part), float(np.mean(whole))
-    if mean == 0:
+    if abs(mean) <= 1e-100 * float(np.mean(abs(part))):  # squares of larger ratios overflow
         return Estimate(0.0 if not np.any(part) else math.inf, 0.0, count)
     value = float(np.mean(part)) / mean
     spread = float(np.std(part - value * whole, ddof=1)) if count > 1 else math.inf

@@ -63,6 +63,9 @@ NOTHING = -math.inf, math.inf
 # A parameter that is known to no better than this, in these coordinates, is not determined.
 VAGUE = 1.5
 
+# Mean square of answers over that of the labels below which no family is fitted.
+LEAST_SQUARE = 1e-60
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -327,7 +330,8 @@ def fit_families(
     prompts = concatenate_fields(replace(section, drawn=last).blocks())
     first, later = Examples(prompts[:used]), Examples(prompts[used:])
     fitted, square = list[tuple[Fit, Baseline, np.ndarray]](), model[used:last] ** 2
-    for family in rows if np.mean(model**2) > 0 else ():
+    # Answers that are nothing beside the labels would overflow when they are divided by.
+    for family in rows if np.mean(model**2) > LEAST_SQUARE * np.mean(prompts.labels**2) else ():
         fit, member = fit_family(family, first, model[:used])
         residual = (model[used:last] - member.predict(later)) ** 2
         fitted.append((replace(fit, unexplained=ratio(residual, square)), member, residual))
