@@ -15,7 +15,7 @@ from iclimit.validation import CLAIMS
 
 TABLES = Path(__file__).parent / "tables"
 BIBLIOGRAPHY = parse_file(TABLES.parents[1] / "iclimit" / "references.bib").entries
-KEYS = (*PAPERS, "bordelon2026")
+KEYS = (*PAPERS, "bordelon2026", "takanami2025")
 """Papers whose figures are listed."""
 KINDS = {
     "misprint": "what a paper prints and is wrong",
