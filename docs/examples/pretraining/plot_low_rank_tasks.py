@@ -2,13 +2,13 @@ r"""
 Tasks of low rank
 =================
 
-Tasks that share a structure, here a space of fewer dimensions than the inputs have, are learnt from
-fewer examples.  What a model learnt about this space does not help outside it.
+Tasks that share a structure, here a space of fewer dimensions than the inputs have, are learnt
+from fewer examples.  What a model learnt about this space does not help outside it.
 
 Takanami, Takahashi and Kabashima (`arXiv:2510.04548 <https://arxiv.org/abs/2510.04548>`__) study
-linear attention that is trained on tasks of low rank, and find a sharp transition.  It is contained
-in the theory of :doc:`structured data </theory/pretraining/structured-data>`: the covariance of the
-tasks has rank r and the trace d.
+linear attention that is trained on tasks of low rank, and find a sharp transition.  It is
+contained in the theory of :doc:`structured data </theory/pretraining/structured-data>`: the
+covariance of the tasks has rank r and the trace d.
 """
 
 import matplotlib.pyplot as plt
@@ -43,9 +43,9 @@ ax.set(xlabel=r"$\kappa$", ylabel="error on new tasks of the space", ylim=(0, No
 ax.legend(title="rank / d")
 
 # %%
-# Data that are limited smooth the kink.  Lines are the limit, dashes the prediction at the integers
-# of a run, points the mean of four runs at d = 24.  Thick lines are new tasks of the space, thin
-# ones the training tasks: where they meet, nothing is memorised any more.
+# Data that are limited smooth the kink.  Lines are the limit, dashes the prediction at the
+# integers of a run, points the mean of four runs at d = 24.  Thick lines are new tasks of the
+# space, thin ones the training tasks: where they meet, nothing is memorised any more.
 
 context, prompts, ridge = 4 * d, 3 * d**2, 0.02
 setting = {"tau": prompts / d**2, "alpha": context / d, "rho": rho, "ridge": ridge}
