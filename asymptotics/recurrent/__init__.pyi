@@ -13,6 +13,7 @@ from .errors import recurrent_errors as recurrent_errors
 from .forgetting import BestMemory as BestMemory
 from .forgetting import forgetting_error as forgetting_error
 from .forgetting import optimal_memory as optimal_memory
+from .gated_pretraining import gated_pretraining_errors as gated_pretraining_errors
 from .gates import GatedContext as GatedContext
 from .gates import gated_context as gated_context
 from .gates import optimal_gates as optimal_gates

@@ -141,7 +141,7 @@ def effective_context(
     """
     math_, values = _checked(alpha, rho, forgetting, drift, correlation)
     with math_.quiet():
-        return math_.finish(_effective(math_, *values))
+        return math_.finish(effective(math_, *values))
 
 
 def gated_error(
@@ -184,7 +184,7 @@ def gated_error(
     """
     math_, values = _checked(alpha, rho, forgetting, drift, correlation)
     with math_.quiet():
-        return math_.finish(_readout_error(values[1], _effective(math_, *values)))
+        return math_.finish(_readout_error(values[1], effective(math_, *values)))
 
 
 def optimal_forgetting(
@@ -262,9 +262,10 @@ def _readout_error(rho: Value, alpha: Value) -> Value:
     return rho + (1 + rho) / (1 + rho + alpha)
 
 
-def _effective(
+def effective(
     math_: Namespace, alpha: Value, rho: Value, omega: Value, theta: Value, r: Value
 ) -> Value:
+    """`effective_context` of checked arguments."""
     noise = _squared_kernel(r) + rho
     lost = omega + theta
 
@@ -273,14 +274,22 @@ def _effective(
         return math_.where(lost > 0, lambda: share, lambda: math_.inf)
 
     def finite() -> Value:
-        c, p = lost * alpha, 2 * omega * alpha
-        drifting = math_.where(
-            theta == 0, lambda: 0, lambda: 4 * theta * alpha**2 * _divided(math_, p, c)
-        )
-        q = noise * mean_decay(math_, p) + drifting
-        return (1 + rho) * alpha * mean_decay(math_, c) ** 2 / q
+        a, q = signal_and_noise(math_, alpha, rho, omega, theta, r)
+        return (1 + rho) * a**2 / q
 
     return math_.where(math_.isinf(alpha), endless, finite)
+
+
+def signal_and_noise(
+    math_: Namespace, alpha: Value, rho: Value, omega: Value, theta: Value, r: Value
+) -> tuple[Value, Value]:
+    """Weight a of the task in the summary and variance q of its noise, at finite alpha."""
+    c, p = (omega + theta) * alpha, 2 * omega * alpha
+    drifting = math_.where(
+        theta == 0, lambda: 0, lambda: 4 * theta * alpha * _divided(math_, p, c)
+    )
+    q = (_squared_kernel(r) + rho) * mean_decay(math_, p) / alpha + drifting
+    return mean_decay(math_, c), q
 
 
 def _divided(math_: Namespace, p: Value, c: Value) -> Value:

@@ -61,7 +61,7 @@ _RANGES = {"alpha": "(0, inf)"}
 
 @dataclass(frozen=True, repr=False)
 class QueryErrors(Result):
-    """Errors on queries that are correlated with the context.
+    """Errors after pretraining on contexts in which the order of the pairs matters.
 
     Attributes
     ----------

@@ -36,8 +36,8 @@ EXACT = {
     *("scaling_exponents", "scaling_terms", "schedule_loss", "softmax_loss", "task_gap"),
     *("test_time_errors", "time_from_pole", "untied_power_law_loss", "untied_power_law_steps"),
     "wishart_resolvent",
-    *("delta_rule_error", "effective_context", "gated_error", "optimal_delta_step"),
-    *("optimal_forgetting", "optimal_tracking", "tracking_error"),
+    *("delta_rule_error", "effective_context", "gated_error", "gated_pretraining_errors"),
+    *("optimal_delta_step", "optimal_forgetting", "optimal_tracking", "tracking_error"),
 }
 """Functions of mpmath and SymPy numbers."""
 SOME = {"mixture_growth_rate", "test_time_errors"}

@@ -10,7 +10,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import iclimit
-from iclimit.recurrent import gated_context, memory_weights, optimal_forgetting, optimal_gates
+from iclimit.recurrent import (
+    gated_context,
+    gated_pretraining_errors,
+    memory_weights,
+    optimal_forgetting,
+    optimal_gates,
+)
 
 BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"
 
@@ -69,4 +75,21 @@ for label, colour, layer in (
     weights = memory_weights(context=60, dim=20, rho=0.25, **layer)
     ax.plot(np.arange(1, 61), weights / weights[-1], color=colour, label=label)
 ax.set(xlabel="position of the pair", ylabel="weight in the memory", ylim=(0, 1.05))
+ax.legend()
+
+# %%
+# A layer that is pretrained on contexts of 2d pairs, in contexts of other lengths.  The state of a
+# recurrent layer is a sum over the pairs.  Without a gate it grows with the context, and with it
+# the predictions: at 2.5 times the length of training the layer is worse than predicting 0.  A
+# gate bounds the sum, and one that forgets fast makes long contexts harmless.
+
+test_alpha = np.geomspace(0.2, 20, 100)
+_, ax = plt.subplots()
+for rate, colour in ((0.0, BLUE), (0.3, GREEN), (1.0, ORANGE)):
+    layer = {"tau": 20, "alpha": 2, "kappa": 8, "rho": 0.1, "forgetting": rate}
+    errors = gated_pretraining_errors(**layer, test_alpha=test_alpha, running_sum=True)
+    ax.plot(test_alpha, errors.icl, color=colour, label=rf"$\omega = {rate:g}$")
+ax.axhline(1.1, color="0.6", linestyle=":", label="predicting 0")
+ax.axvline(2, color="0.6", linewidth=1)
+ax.set(xscale="log", ylim=(0, 2), xlabel=r"test length $\ell'/d$", ylabel=r"$e_{\mathrm{ICL}}$")
 ax.legend()

@@ -4,8 +4,9 @@ Linear attention whose context summary weighs pairs by gates is pretrained on si
 correlated tokens.  Where queries are independent, the gate is such that the context of 3d tokens
 is worth exactly d pairs: ICL and IDG errors, extrapolated to infinite dimension by their ratios to
 the finite-size prediction, give the limits of plain attention on d pairs.  Where queries continue
-the sequence, they give the limits for such queries.  With tasks that drift along the context, too,
-errors at one size equal the finite-size prediction.
+the sequence, they give the limits for such queries, and where tests have no gates those for such
+tests.  With tasks that drift along the context, too, errors at one size equal the finite-size
+prediction.
 
 Source: Derived in the documentation; {lu2025} for plain attention.
 """
@@ -18,7 +19,11 @@ from numpy.random import SeedSequence
 from scipy.optimize import brentq
 
 from iclimit.asymptotics.pretraining import FiniteSizeErrors, finite_size_errors
-from iclimit.asymptotics.recurrent import correlated_query_errors, gated_context
+from iclimit.asymptotics.recurrent import (
+    correlated_query_errors,
+    gated_context,
+    gated_pretraining_errors,
+)
 from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_errors
@@ -28,7 +33,7 @@ from iclimit.validation.claims.pretraining.points import ANCHORS, Point, with_un
 
 POINT = Point(tau=0.5, alpha=1, kappa=2, rho=0.1, ridge=0.3)
 LENGTH, CORRELATION = 3, 0.4
-# Rate of the gate where queries continue the sequence.
+# Rate of the gate where queries continue the sequence, and where tests have none.
 FORGETTING = 0.5
 # Rate at which tasks change.
 DRIFT = 0.1
@@ -60,8 +65,12 @@ def query_layer(dim: int) -> dict[str, Any]:
     return {"ridge": POINT.ridge, "gates": np.exp(-FORGETTING * ages)}
 
 
-def layer(dim: int, drift: float, correlated_query: bool) -> dict[str, Any]:
+def layer(
+    dim: int, drift: float, correlated_query: bool, plain_tests: bool = False
+) -> dict[str, Any]:
     """Gates and ridge of a setting."""
+    if plain_tests:
+        return query_layer(dim) | {"test_gates": np.ones(LENGTH * dim)}
     return query_layer(dim) if correlated_query else gated_layer(dim, drift)
 
 
@@ -72,6 +81,7 @@ def pretrained(
     rng: SeedSequence,
     drift: float = 0.0,
     correlated_query: bool = False,
+    plain_tests: bool = False,
 ) -> np.ndarray:
     """ICL and IDG errors, (2, repeats)."""
     problem = Problem(
@@ -85,7 +95,7 @@ def pretrained(
         drift=drift,
         correlated_query=correlated_query,
     )
-    gated = layer(dim, drift, correlated_query)
+    gated = layer(dim, drift, correlated_query, plain_tests)
     errors = simulate_errors(problem, **gated, repeats=repeats, rng=rng)
     return np.array([errors.icl.samples, errors.idg.samples])
 
@@ -96,11 +106,12 @@ def predicted(
     rng: SeedSequence,
     drift: float = 0.0,
     correlated_query: bool = False,
+    plain_tests: bool = False,
     approach: str = "tasks",
     draws: int | None = None,
 ) -> FiniteSizeErrors:
     """Prediction at the integers of a run; by default from as many task sets as runs need."""
-    gated = layer(dim, drift, correlated_query)
+    gated = layer(dim, drift, correlated_query, plain_tests)
     sizes = {**POINT.integers(dim), **gated, "context": LENGTH * dim}
     times: dict[str, Any] = {"correlation": CORRELATION, "correlated_query": correlated_query}
     draws = draws or (DRAWS if approach == "tasks" else DRAWN // dim)
@@ -136,15 +147,16 @@ def rows(effort: Effort) -> Rows:
     """Limits for both kinds of queries, and single sizes with and without drift."""
     counts = effort.by_size(REPEATS)
     query: dict[str, Any] = {"correlated_query": True}
+    tests: dict[str, Any] = {"plain_tests": True}
     sets: dict[str, Any] = effort.pick(tiny={"draws": 4}, quick={})
+    given = vars(POINT) | {"alpha": LENGTH, "correlation": CORRELATION, "forgetting": FORGETTING}
     for kind, setting in (("gates", {}), ("gates and a correlated query", query)):
         runs = {
             dim: run(pretrained, dim=dim, repeats=count, **setting)
             for dim, count in counts.items()
         }
         if setting:
-            given = vars(POINT) | {"alpha": LENGTH, "correlation": CORRELATION}
-            errors = call(correlated_query_errors, **given, forgetting=FORGETTING)
+            errors = call(correlated_query_errors, **given)
             theories = errors.icl, errors.idg
         else:
             theories = POINT.theories()
@@ -155,6 +167,12 @@ def rows(effort: Effort) -> Rows:
         theory = call(with_uncertainty, run(predicted, dim=largest, **setting, **sets))
         simulated, label = call(samples_of, runs[largest]), f"d={largest}, {kind}"
         yield from both_errors(label, theory, simulated, of="finite_size_errors", draws=kind)
+    runs = {
+        dim: run(pretrained, dim=dim, repeats=count // 2, **tests) for dim, count in counts.items()
+    }
+    errors = call(gated_pretraining_errors, **given, test_forgetting=0.0)
+    names = "ICL, tests without gates", "IDG, tests without gates"
+    yield from extrapolated(names, (errors.icl, errors.idg), runs, **tests, **sets)
     drifting = {"dim": DRIFTING_DIM, "drift": DRIFT}
     simulated = call(samples_of, run(pretrained, **drifting, repeats=effort(DRIFTING_REPEATS)))
     theory, label = (
