@@ -17,8 +17,8 @@ range that the notation gives its name, and checks that their shapes broadcast::
 
 A range is written as in the notation, ``"(0, 1]"``.  `check_range` checks one converted value,
 `real_array` and `real_number` convert and check one argument that only takes NumPy's numbers,
-`check_integers` is for sizes and orders that must be integers, and `broadcast_shape` for arrays
-that did not come from `checked`.
+`check_integers` is for sizes and orders that must be integers, `require_whole` for converted
+ones, and `broadcast_shape` for arrays that did not come from `checked`.
 """
 
 import math
@@ -144,6 +144,14 @@ def check_derivative(derivative: object, most: int) -> None:
     if type(derivative) is not int or derivative not in range(most + 1):
         orders = {1: "0 or 1", 2: "0, 1 or 2"}[most]
         raise ValueError(f"derivative must be {orders}, got {derivative!r}")
+
+
+def require_whole(**values: Any) -> None:
+    """Raise a ValueError for a converted number, or one in an array, that is no integer."""
+    for name, value in values.items():
+        fraction = np.ravel(value)[np.ravel(value) % 1 != 0]
+        if fraction.size:
+            raise ValueError(f"{name} must be an integer, got {fraction[0]:g}")
 
 
 def broadcast_shape(**arrays: Any) -> tuple[int, ...]:

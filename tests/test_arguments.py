@@ -45,6 +45,7 @@ RANGES = {
             *("constant_delta_step", "delta_rule_error", "forgetting_error", "optimal_memory"),
         )
     },
+    ("classification_accuracy", "separation"): "[0, 30]",
     ("delta_rule_error", "dim"): "[1, inf]",
     ("forgetting_error", "forgetting"): "[0, 300]",
     ("optimal_forgetting", "drift"): "(0, inf)",

@@ -1,3 +1,4 @@
+from .classification import classification_accuracy as classification_accuracy
 from .context import OptimalForgetting as OptimalForgetting
 from .context import effective_context as effective_context
 from .context import gated_error as gated_error

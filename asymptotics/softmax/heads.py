@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.checks import check_integers, checked
+from iclimit.asymptotics.checks import check_integers, checked, require_whole
 from iclimit.asymptotics.numbers import Namespace, Number, Value
 from iclimit.asymptotics.softmax.brackets import brackets
 from iclimit.asymptotics.softmax.temperature_search import COARSE, TemperatureSearch
@@ -273,9 +273,6 @@ def _parse(
     if heads > 2:
         raise ValueError(f"heads must be 1 or 2 at finite context and dim, got {heads}")
     math_, values = checked(systems="numpy", **more, **chosen, ranges=ranges)
-    for name, value in zip(chosen, values[len(more) :], strict=True):
-        if name in ("context", "dim"):
-            fraction = np.ravel(value)[np.ravel(value) % 1 != 0]
-            if fraction.size:
-                raise ValueError(f"{name} must be an integer, got {fraction[0]:g}")
+    sizes = zip(chosen, values[len(more) :], strict=True)
+    require_whole(**{name: value for name, value in sizes if name in ("context", "dim")})
     return math_, values

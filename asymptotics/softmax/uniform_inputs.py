@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from iclimit.asymptotics.checks import check_integers, checked
+from iclimit.asymptotics.checks import check_integers, checked, require_whole
 from iclimit.asymptotics.numbers import Number
 from iclimit.asymptotics.softmax.heads import SoftmaxHead
 
@@ -201,9 +201,7 @@ def _parse(context: Number, dim: Number, noise_variance: Number, heads: int) -> 
     ranges = {"context": "[2, 1000]", "dim": f"[1, {_LARGEST}]"}
     size: dict[str, Any] = {"context": context, "dim": dim, "noise_variance": noise_variance}
     _, values = checked(systems="numpy", single=True, ranges=ranges, **size)
-    for name, value in zip(ranges, values, strict=False):
-        if value % 1:
-            raise ValueError(f"{name} must be an integer, got {float(value):g}")
+    require_whole(context=values[0], dim=values[1])
     return [float(value) for value in values]
 
 

@@ -151,7 +151,7 @@ def simulate_recurrent(
     if writes is None:
         writes = step_sizes if np.any(step_sizes) else 1.0
     lam, omega, theta, channel, D = (
-        _numbers(name, value, dim)
+        parse_numbers(name, value, dim)
         for name, value in (
             ("eigenvalues", eigenvalues),
             ("task_variances", task_variances),
@@ -161,7 +161,7 @@ def simulate_recurrent(
         )
     )
     token, beta, eta = (
-        _numbers(name, value, context)
+        parse_numbers(name, value, context)
         for name, value in (("gates", gates), ("step_sizes", step_sizes), ("writes", writes))
     )
     c = np.broadcast_to(parse_array("readout", readout, (), (context + 1,)), context + 1)
@@ -179,7 +179,7 @@ def simulate_recurrent(
     return SimulatedRecurrence(errors, signal, power, parameters)
 
 
-def _numbers(name: str, value: Any, count: int) -> np.ndarray:
+def parse_numbers(name: str, value: Any, count: int) -> np.ndarray:
     """So many numbers in the range of their name."""
     array = np.broadcast_to(parse_array(name, value, (), (count,)), count)
     for each in array[np.argsort(array)[[0, -1]]].tolist():

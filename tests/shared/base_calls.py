@@ -62,8 +62,14 @@ BASE = {
     **{"feature_moments": np.array([[2.0, 0.5], [0.5, 1.0]]), "arguments": (1.0,)},
     **{"scaled_moments": np.array([[3.0, 0.5], [0.5, 2.0]]), "coefficients": np.ones((4, 2))},
     **{"features": lambda x: np.stack([np.ones_like(x), x])},
-    **{"rule": "gated-delta", "forgetting": 0.4, "drift": 0.3, "step_size": 0.6},
-    **{"gates": [0.8, 0.9, 1.0], "correlation": 0.4, "test_correlation": 0.2},
+    **{
+        "rule": "gated-delta",
+        "forgetting": 0.4,
+        "drift": 0.3,
+        "step_size": 0.6,
+        "separation": 1.5,
+    },
+    **{"gates": [0.8, 0.9, 1.0], "correlation": 0.4, "test_correlation": 0.2, "separation": 1.5},
     **{"density": np.ones_like, "covariance": lambda x, y: np.minimum(x, y), "inputs": (0.0, 1.0)},
 }
 SIMULATED = {

@@ -21,7 +21,7 @@ FILES = (
     ("networks", "sine copying softmax_layers layer_norm algorithms"),
     ("depth", "overthinking depth_loss untied_flow untied_depth depth_scaling compute_optimal"),
     ("depth", "online_sgd"),
-    ("recurrent", "layers limits pretraining published trained"),
+    ("recurrent", "layers limits pretraining published trained flipped_labels"),
     ("pretraining", "structured_tests structured_context structured_rank structured_inputs"),
     ("pretraining", "structured_directions alignment"),
     ("softmax", "double_descent"),

@@ -19,6 +19,7 @@ VALUES = {
     **{"inverse_temperature": 0.4, "efficiency": 0.5, "depth": 3, "width_ratio": 0.7, "beta": 0.7},
     **{"budget": 10, "drift": 0.3, "correlation": 0.4, "forgetting": 0.5, "step_size": 0.6},
     **{"test_drift": 0.1, "test_correlation": -0.3, "test_forgetting": 0.2},
+    **{"separation": 1.5, "flips": 0.2},
 }
 """A value of every parameter at which every quantity is defined."""
 
