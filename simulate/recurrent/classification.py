@@ -69,7 +69,7 @@ def simulate_classification(
     --------
     >>> from iclimit.simulate.recurrent import simulate_classification
     >>> print(simulate_classification(dim=10, context=20, separation=1.5, flips=0.1, rng=0))
-    0.8991(17)
+    0.90063(78)
     """
     check_arguments(dim=dim, context=context, contexts=contexts)
     check_arguments(separation=separation, flips=flips)

@@ -20,17 +20,16 @@ from iclimit.simulate.recurrent import simulate_classification
 from iclimit.validation.claim import Claim, Effort, Rows, call, limit, mean, run
 from iclimit.validation.claims.random_settings import RandomSetting, describe, random_rows
 
-SETTINGS = (
-    {"dim": 10, "context": 5, "separation": 1.5, "flips": 0.1},
-    {"dim": 10, "context": 40, "separation": 1.5, "flips": 0.1},
-    {"dim": 10, "context": 40, "separation": 1.5, "flips": 0.3},
-    {"dim": 40, "context": 20, "separation": 3.0, "flips": 0.2},
-    {"dim": 2, "context": 7, "separation": 0.8, "flips": 0.0},
+FLIPS = (0.0, 0.1, 0.2, 0.3, 0.4)
+SIZES: tuple[dict[str, Any], ...] = (
+    {"dim": 10, "context": 5, "separation": 2.0},
+    {"dim": 10, "context": 40, "separation": 2.0},
+    {"dim": 2, "context": 7, "separation": 0.8},
 )
 GATED = {"separation": 2.0, "flips": 0.2}
 ALPHA, FORGETTING = 2, 1.0
-CONTEXTS = 4000
-SIZES, ORDER = {12: 4000, 20: 3000, 32: 1500, 64: 600}, 2
+CONTEXTS = 2500
+CONTEXTS_BY_DIM, ORDER = {12: 4000, 20: 3000, 32: 1500, 64: 600}, 2
 
 
 def gated(*, dim: int, contexts: int, rng: SeedSequence) -> Estimate:
@@ -64,17 +63,21 @@ def random_setting(*, number: int, repeats: int, rng: SeedSequence) -> RandomSet
 
 def rows(effort: Effort) -> Rows:
     """Exact accuracies, and the limit with a gate."""
-    for setting in SETTINGS:
-        theory = call(recurrent.classification_accuracy, **setting)
-        label = ", ".join(f"{name} {value:g}" for name, value in setting.items())
-        yield mean(
-            label, theory, run(simulate_classification, **setting, contexts=effort(CONTEXTS))
-        )
+    for size in SIZES:
+        family = ", ".join(f"{name} {value:g}" for name, value in size.items())
+        for flips in FLIPS:
+            simulated = run(
+                simulate_classification, **size, flips=flips, contexts=effort(CONTEXTS)
+            )
+            theory = call(recurrent.classification_accuracy, **size, flips=flips)
+            label = f"{family}, flips {flips:g}"
+            yield mean(label, theory, simulated, x=("flips", flips), family=family)
     tested = {"accuracy": "classification_accuracy"}
     yield from random_rows(effort, "flipped labels", random_setting, CONTEXTS, tested)
     theory = call(limit_with_gate)
     runs = {
-        dim: run(gated, dim=dim, contexts=count) for dim, count in effort.by_size(SIZES).items()
+        dim: run(gated, dim=dim, contexts=count)
+        for dim, count in effort.by_size(CONTEXTS_BY_DIM).items()
     }
     yield limit({"with a gate": theory}, runs, order=ORDER, of=["effective_context"])
 
