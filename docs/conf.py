@@ -138,7 +138,7 @@ GALLERY = {
         *("depth_scaling", "untied_depth", "compute_optimal", "overthinking"),
         "finite_contexts",
     ),
-    "recurrent": ("recurrent_rules", "gates", "correlated_tokens"),
+    "recurrent": ("recurrent_rules", "gates", "correlated_tokens", "flipped_labels"),
     "yours": (
         *("plan_runs", "check_runs", "fit_runs", "which_algorithm", "trained_weights"),
         *("many_seeds", "validate"),
