@@ -37,7 +37,9 @@ With :math:`G = \hat C + q` the errors are
    + \frac{1 + q}\tau\, \langle G K^2\rangle\, e_{IDG},
 
 where all averages over the spectrum of :math:`\hat C` follow from the Wishart resolvent
-:math:`M(\nu)` and its derivative.  Many prompts and tasks leave
+:math:`M(\nu)` and its derivative.  With :math:`u = 1 + M/\kappa` and :math:`D = \nu u + 1/u`
+all of them are sums of positive terms, as :math:`\langle K^2\rangle = M u/D` and
+:math:`\langle \hat C K\rangle = M/u`.  Many prompts and tasks leave
 
 .. math:: e = 1 + \rho - \frac{(1 + f_2)^2}{1 + q + f_1 + 2 f_2} .
 
@@ -142,11 +144,11 @@ def correlated_query_errors(
         forgetting=forgetting,
     )
     with math_.quiet():
-        q, f1, f2, a = _spike(math_, alpha, rho, r, omega)
+        q, f2, own, a = _spike(math_, alpha, rho, r, omega)
 
         def cases(below: Value) -> tuple[Value, Value]:
             xi, _ = solve_fixed_point(math_, below, tau, q, kappa, ridge / a**2)
-            return _errors(math_, tau, kappa, rho, q, f1, f2, xi)
+            return _errors(math_, tau, kappa, rho, q, f2, own, xi)
 
         return QueryErrors(*map(math_.finish, math_.branch(tau < 1, cases)))
 
@@ -154,12 +156,12 @@ def correlated_query_errors(
 def _spike(
     math_: Namespace, alpha: Value, rho: Value, r: Value, omega: Value
 ) -> tuple[Value, Value, Value, Value]:
-    """Noise q, spike f1 and f2 of the summary over its signal a, and a."""
+    """Noise q, spike f2 and f1 - f2**2 of the summary over its signal a, and a."""
     p = r**2
     a = mean_decay(math_, omega * alpha)
     noise = ((1 + p) / (1 - p) + rho) * mean_decay(math_, 2 * omega * alpha) / alpha
-    square = (p * (1 + p) / (1 - p) ** 2 + rho * p / (1 - p)) / alpha**2
-    return noise / a**2, square / a**2, p / (1 - p) / (alpha * a), a
+    f2 = p / (1 - p) / (alpha * a)
+    return noise / a**2, f2, f2 * (1 / (1 - p) + rho) / (alpha * a), a
 
 
 def _errors(
@@ -168,30 +170,31 @@ def _errors(
     kappa: Value,
     rho: Value,
     q: Value,
-    f1: Value,
     f2: Value,
+    own: Value,
     xi: Value,
 ) -> tuple[Value, Value]:
-    """ICL and IDG error at the effective ridge."""
-    nu, offset = q + xi, excess(math_, kappa, 1)
-    M = resolvent(math_, nu, kappa, offset)
-    M2 = M * (1 + M / kappa) / (2 * nu * M / kappa + nu + offset)  # mean of K^2
-    once = 1 - nu * M  # mean of c K
-    twice = 1 - nu * once  # mean of c^2 K
-    # Rows of the equations for x and y.
-    first = 1 + f2 * once + f1 * M, M, once + f2 * M
-    second = f2 * (f2 * twice + f1 * once), 1 + f2 * once, f2 * (twice + f2 * once)
-    determinant = first[0] * second[1] - first[1] * second[0]
-    x = (first[2] * second[1] - first[1] * second[2]) / determinant
-    y = (first[0] * second[2] - first[2] * second[0]) / determinant
-    # X = (slope c + constant) K = slope + rest K.
-    slope = 1 - f2 * x
-    rest = f2 - y - f1 * x - slope * nu
-    linear = slope + rest * once  # mean of c X
-    square = slope**2 + 2 * slope * rest * M + rest**2 * M2
-    weighted = slope**2 + 2 * slope * rest * once + rest**2 * (M - nu * M2)  # mean of c X^2
+    """ICL and IDG error at the effective ridge, in sums of positive terms where there are some."""
+    nu, f1 = q + xi, own + f2**2
+    M = resolvent(math_, nu, kappa, excess(math_, kappa, 1))
+    g = M / kappa
+    u = 1 + g
+    D = nu * u + 1 / u
+    # Means of K^2, c K, c^2 K, c K^2, c^2 K^2 and c^3 K^2.
+    K2, cK, ccK = M * u / D, M / u, (g * u + M) / u**2
+    cK2, ccK2 = K2 / u**2, cK * (nu * g + 1 / u) / D
+    cccK2 = (nu * g * (g + 2 * M / u) + (g + M / u) / u) / (u * D)
+    # The numbers x and y, and X = (slope c + constant) K.
+    determinant = 1 + 2 * f2 * cK + M * (own + f2**2 / u)
+    x = (cK + f2 * M / u) / determinant
+    y = f2 * (ccK + f2 * cK + own * M * g / u) / determinant
+    slope = (1 + f2 * cK + own * M) / determinant
+    constant = cK * (f2 * nu - own) / determinant
+    linear = slope * ccK + constant * cK  # mean of c X
+    square = slope**2 * ccK2 + 2 * slope * constant * cK2 + constant**2 * K2
+    weighted = slope**2 * cccK2 + 2 * slope * constant * ccK2 + constant**2 * cK2
     bias = 1 + rho - 2 * (linear + f2 * x) + weighted + q * square + 2 * x * y + f1 * x**2
-    freedom = (1 - 2 * xi * M + xi**2 * M2) / tau
+    freedom = (ccK2 + 2 * q * cK2 + q**2 * K2) / tau
     idg = math_.divide(bias, 1 - freedom)
-    own = 1 + rho - 2 * (1 + f2) * x + (1 + q) * square + (f1 + 2 * f2) * x**2
-    return own + (1 + q) / tau * (M - xi * M2) * idg, idg
+    test = 1 + rho - 2 * (1 + f2) * x + (1 + q) * square + (f1 + 2 * f2) * x**2
+    return test + (1 + q) / tau * (cK2 + q * K2) * idg, idg
