@@ -6,6 +6,7 @@ import re
 
 import pytest
 from public_functions import FUNCTIONS, documented_names, parameters_of
+from refusals import type_error
 
 import iclimit
 from iclimit.diagrams.quantities import QUANTITIES
@@ -63,9 +64,8 @@ def test_synonyms_are_other_names():
         assert len(set(row.synonyms)) == len(row.synonyms)
 
 
-@pytest.mark.parametrize(
-    ("function", "name", "message"),
-    [
+def test_unknown_arguments_are_answered_with_what_was_meant():
+    for function, name, message in (
         (iclimit.icl_error, "kapa", "icl_error takes tau, alpha, kappa, rho, ridge, got 'kapa'; "),
         (iclimit.icl_error, "kapa", "'kapa'; did you mean kappa?"),
         (iclimit.icl_error, "l", "'l'; did you mean alpha (context length over dimension)?"),
@@ -75,18 +75,13 @@ def test_synonyms_are_other_names():
         (iclimit.simulate_errors, "d", "'d'; did you mean dim (dimension of the inputs)?"),
         (iclimit.optimal_schedule, "N", "'N'; did you mean context (context length)?"),
         (iclimit.Problem, "N", "Problem takes dim, context, "),
-    ],
-)
-def test_unknown_arguments_are_answered_with_what_was_meant(function, name, message):
-    with pytest.raises(TypeError, match=re.escape(message)):
-        function(**{name: 1})
+    ):
+        type_error(re.escape(message), function, **{name: 1})
 
 
 def test_missing_arguments_are_named():
-    with pytest.raises(TypeError, match=r"^icl_error needs kappa, rho, got tau, alpha$"):
-        iclimit.icl_error(tau=1, alpha=1)
-    with pytest.raises(TypeError, match=r"^Problem needs dim, got context$"):
-        iclimit.Problem(context=3)
+    type_error(r"^icl_error needs kappa, rho, got tau, alpha$", iclimit.icl_error, tau=1, alpha=1)
+    type_error(r"^Problem needs dim, got context$", iclimit.Problem, context=3)
 
 
 def test_other_errors_of_a_call_are_as_they_are():

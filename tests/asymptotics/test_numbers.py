@@ -5,7 +5,6 @@ import math
 import array_api_strict
 import mpmath
 import numpy as np
-import pytest
 import sympy
 
 from iclimit.asymptotics.numbers import ArrayMath, MpMath, SymPyMath, namespace
@@ -62,9 +61,8 @@ INVALID = {
 ARGUMENTS = [(name, argument) for name, (_, kwargs) in THEORY.items() for argument in kwargs]
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
+def test_namespace_follows_the_argument():
+    for value, expected in (
         (1, ArrayMath),
         (1.0, ArrayMath),
         ([1.0, 2.0], ArrayMath),
@@ -74,10 +72,8 @@ ARGUMENTS = [(name, argument) for name, (_, kwargs) in THEORY.items() for argume
         (mpmath.mpf(1), MpMath),
         (sympy.Symbol("x"), SymPyMath),
         (sympy.Rational(1, 2), SymPyMath),
-    ],
-)
-def test_namespace_follows_the_argument(value, expected):
-    assert isinstance(namespace(a=value, b=1.0), expected)
+    ):
+        assert isinstance(namespace(a=value, b=1.0), expected)
 
 
 def test_sympy_precedes_mpmath():

@@ -7,6 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 import sympy
+from refusals import value_error
 
 import iclimit
 from iclimit.asymptotics.checks import broadcast_shape, check_integers, check_range, checked
@@ -29,13 +30,11 @@ def test_values_pass_exactly_inside_the_range_of_the_notation(name):
             _, (converted,) = checked(**{name: number(value)})
             assert converted == value
         else:
-            with pytest.raises(ValueError, match=f"^{name} must be .*, got "):
-                checked(**{name: number(value)})
+            value_error(f"^{name} must be .*, got ", checked, **{name: number(value)})
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
+def test_messages():
+    for arguments, error, message in (
         ({"tau": -1.0}, ValueError, "tau must be > 0, or inf, got -1.0"),
         ({"tau": [1.0, -2.0]}, ValueError, "tau must be > 0, or inf, got -2.0"),
         ({"tau": math.nan}, ValueError, "tau must be > 0, or inf, got nan"),
@@ -56,23 +55,19 @@ def test_values_pass_exactly_inside_the_range_of_the_notation(name):
             ValueError,
             r"rates without its last axis, noise_ratio must have shapes that broadcast, got \(3,",
         ),
-    ],
-)
-def test_messages(arguments, error, message):
-    with pytest.raises(error, match=f"^{message}"):
-        checked(**arguments)
+    ):
+        with pytest.raises(error, match=f"^{message}"):
+            checked(**arguments)
 
 
-@pytest.mark.parametrize(
-    ("value", "system"), [(2, ArrayMath), (mpmath.mpf(2), MpMath), (x, SymPyMath)]
-)
-def test_sequences_come_back_step_by_step(value, system):
-    math_, (rates, rho) = checked(rates=[1, value], rho=1, sequences=["rates"])
-    assert isinstance(math_, system)
-    assert rates == [1, value]
-    assert rho == 1
-    _, (rates,) = checked(rates=[[1, 2], [3, 4], [5, 6]], sequences=["rates"])
-    np.testing.assert_array_equal(rates, [[1, 3, 5], [2, 4, 6]])
+def test_sequences_come_back_step_by_step():
+    for value, system in ((2, ArrayMath), (mpmath.mpf(2), MpMath), (x, SymPyMath)):
+        math_, (rates, rho) = checked(rates=[1, value], rho=1, sequences=["rates"])
+        assert isinstance(math_, system)
+        assert rates == [1, value]
+        assert rho == 1
+        _, (rates,) = checked(rates=[[1, 2], [3, 4], [5, 6]], sequences=["rates"])
+        np.testing.assert_array_equal(rates, [[1, 3, 5], [2, 4, 6]])
 
 
 def test_optional_arguments_stay_none():
@@ -90,12 +85,9 @@ def test_a_range_in_every_number_system():
 @pytest.mark.parametrize("value", [0, -1, 2.0, math.nan, True, None, "3"])
 def test_integers(value):
     check_integers(context=1, tasks=math.inf, derivative=0)
-    with pytest.raises(ValueError, match="context must be an integer >= 1, got"):
-        check_integers(context=value)
-    with pytest.raises(ValueError, match="order must be an integer >= 1, got"):
-        check_integers(least=1, order=value)
-    with pytest.raises(ValueError, match="tasks must be an integer >= 1, or inf, got"):
-        check_integers(tasks=value)
+    value_error("context must be an integer >= 1, got", check_integers, context=value)
+    value_error("order must be an integer >= 1, got", check_integers, least=1, order=value)
+    value_error("tasks must be an integer >= 1, or inf, got", check_integers, tasks=value)
 
 
 def test_shapes():
@@ -107,9 +99,9 @@ def test_shapes():
 MASKED = np.ma.masked_array([0.5, 2.0], mask=[False, True])
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
+def test_masked_entries_are_refused():
+    """A conversion would take what is below the mask for values."""
+    for call in (
         lambda: icl_error(tau=MASKED, alpha=1, kappa=1, rho=0),
         lambda: icl_error(tau=[MASKED, MASKED], alpha=1, kappa=1, rho=0),
         lambda: schedule_loss(MASKED, ratio=1),
@@ -124,12 +116,8 @@ MASKED = np.ma.masked_array([0.5, 2.0], mask=[False, True])
         lambda: iclimit.phase_diagram(
             "icl_error", x="tau", y="alpha", tau=MASKED, alpha=[1, 2], kappa=1, rho=0
         ),
-    ],
-)
-def test_masked_entries_are_refused(call):
-    """A conversion would take what is below the mask for values."""
-    with pytest.raises(ValueError, match="must have no masked entries"):
-        call()
+    ):
+        value_error("must have no masked entries", call)
 
 
 def test_an_empty_mask_is_no_mask():

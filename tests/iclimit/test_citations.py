@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from refusals import value_error
 
 import iclimit
 from iclimit.citations import papers_of, references
@@ -72,10 +73,8 @@ def test_unknown_names_get_a_hint(name, meant, capsys):
 
 
 def test_names_belong_to_their_namespace():
-    with pytest.raises(ValueError, match=r"got 'softmax\.dmmse_errors'"):
-        iclimit.cite("softmax.dmmse_errors")
-    with pytest.raises(ValueError, match=r"names must be quantities, claims .*, got none"):
-        iclimit.cite()
+    value_error(r"got 'softmax\.dmmse_errors'", iclimit.cite, "softmax.dmmse_errors")
+    value_error(r"names must be quantities, claims .*, got none", iclimit.cite)
 
 
 def test_the_command_prints_bibtex(capsys):

@@ -157,20 +157,17 @@ def test_plots_draw_into_given_axes():
     assert len(ax.lines) == 2
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
+def test_bad_input_is_named():
+    for call, message in (
         (lambda: iclimit.curve("error", tau=1), "quantity must be one of icl_error, .*'error'"),
         (lambda: iclimit.curve("icl_error", tau=1, alpha=1), "icl_error needs kappa, rho"),
         (
             lambda: iclimit.curve("bayes_error", alpha=[1, 2], rho=0.1, simulation={"dim": 8}),
             "to be simulated",
         ),
-    ],
-)
-def test_bad_input_is_named(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
 
 
 def test_geometric_grids_are_recognised():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import type_error, value_error
 
 import iclimit
 from iclimit.notation import ratios_of, sizes_of
@@ -17,24 +18,21 @@ COVARIANCE = np.array([[1.0, 0.3], [0.3, 0.5]])
 SHARED = np.array([0.8, -1.1])
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "levels", "mean_variance"),
-    [
+def test_noise_laws():
+    for text, kind, levels, mean_variance in (
         ("fixed:0", "fixed", (0.0,), 0.0),
         ("fixed:2", "fixed", (2.0,), 4.0),
         ("uniform: 1e-3", "uniform", (1e-3,), 1e-6 / 3),
         ("categorical:1,3", "categorical", (1.0, 3.0), 5.0),
         ("categorical:1,1,4", "categorical", (1.0, 1.0, 4.0), 6.0),
         ("fixed:1e100", "fixed", (1e100,), 1e200),
-    ],
-)
-def test_noise_laws(text, kind, levels, mean_variance):
-    law = NoiseLaw.parse(text)
-    assert (law.kind, law.levels) == (kind, levels)
-    assert law.mean_variance == pytest.approx(mean_variance, rel=1e-15)
-    assert NoiseLaw.parse(law) is law
-    assert Problem(2, 3, noise_law=text).noise_law == law
-    assert law.times(0.5).mean_variance == pytest.approx(mean_variance / 4)
+    ):
+        law = NoiseLaw.parse(text)
+        assert (law.kind, law.levels) == (kind, levels)
+        assert law.mean_variance == pytest.approx(mean_variance, rel=1e-15)
+        assert NoiseLaw.parse(law) is law
+        assert Problem(2, 3, noise_law=text).noise_law == law
+        assert law.times(0.5).mean_variance == pytest.approx(mean_variance / 4)
 
 
 @given(
@@ -64,16 +62,14 @@ def test_wrong_noise_laws(wrong):
     with pytest.raises(ValueError, match=r"^noise_law must be fixed:SIGMA, .* got ") as caught:
         Problem(2, 3, noise_law=wrong)
     assert str(caught.value).endswith(f"got {wrong!r}")
-    with pytest.raises(ValueError, match="noise_law must be fixed:SIGMA"):
-        NoiseLaw("fixed", ())
+    value_error("noise_law must be fixed:SIGMA", NoiseLaw, "fixed", ())
 
 
 SYMMETRIC = "input_covariance must be symmetric"
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+def test_wrong_arguments_are_named():
+    for changes, message in (
         ({"tasks": 0}, "tasks must be an integer >= 1, or inf, got 0"),
         ({"tasks": np.ones((3, 4))}, r"tasks must have shape \(any, 2\)"),
         ({"input_law": "cauchy"}, "input_law must be one of gaussian, .*, got 'cauchy'"),
@@ -95,11 +91,8 @@ SYMMETRIC = "input_covariance must be symmetric"
         ({"drift": -1.0}, "drift must be >= 0 and finite, got -1.0"),
         ({"correlation": 1.0}, "correlation must be > -1 and < 1, got 1.0"),
         ({"correlation": 0.5, "input_law": "uniform"}, "input_law must be gaussian for corr"),
-    ],
-)
-def test_wrong_arguments_are_named(changes, message):
-    with pytest.raises(ValueError, match=message):
-        Problem(**{"dim": 2, "context": 3} | changes)
+    ):
+        value_error(message, Problem, **{"dim": 2, "context": 3} | changes)
 
 
 def test_a_problem_keeps_copies():
@@ -216,15 +209,12 @@ def test_description_rebuilds_the_problem():
 def test_functions_say_what_they_do_not_understand():
     problem = Problem(2, 3, noise_variance=0.1)
     check_problem(problem, "noise_variance")
-    with pytest.raises(ValueError, match=r"problem must have noise_variance = 0.0 here, got 0.1"):
-        check_problem(problem)
+    value_error(r"problem must have noise_variance = 0.0 here, got 0.1", check_problem, problem)
     with pytest.raises(ValueError, match="problem must have prompts here, got none"):
         check_problem(problem, "noise_variance", needed=("prompts",))
-    with pytest.raises(TypeError, match="problem must be a Problem, got 3"):
-        check_problem(3)
+    type_error("problem must be a Problem, got 3", check_problem, 3)
     assert parse_problem(problem, {}) is problem
     assert parse_problem(None, {"dim": 2, "context": 3}).scale == 1
-    with pytest.raises(TypeError, match="dim must not be given beside a problem"):
-        parse_problem(problem, {"dim": 2})
+    type_error("dim must not be given beside a problem", parse_problem, problem, {"dim": 2})
     with pytest.raises(TypeError, match=r"Problem takes dim, context, .*, got 'prompt'; did you"):
         iclimit.Problem(dim=2, context=3, prompt=4)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 import pytest
+from refusals import type_error, value_error
 from result_contract import Cells
 
 import iclimit
@@ -96,10 +97,8 @@ def test_columns_are_declared_once(errors, tmp_path):
 
 def test_a_result_without_a_figure_says_so(tmp_path):
     best = iclimit.optimal_learning_rate(context=10, dim=10)
-    with pytest.raises(TypeError, match="LearningRate has no figure"):
-        best.plot()
-    with pytest.raises(ValueError, match="path must end in"):
-        best.write(tmp_path / "best.png")
+    type_error("LearningRate has no figure", best.plot)
+    value_error("path must end in", best.write, tmp_path / "best.png")
 
 
 def test_long_results_print_in_short():
@@ -154,23 +153,19 @@ def test_endings_have_advice():
     assert Ending.of(converged=True, interrupted=True).interrupted
     assert Ending.of(converged=True).advice == ""
     assert "allow more" in Ending.of(converged=False).advice
-    with pytest.raises(ValueError, match=r"kind must be one of converged, .*, got 'done'"):
-        Ending("done")
+    value_error(r"kind must be one of converged, .*, got 'done'", Ending, "done")
 
 
-@pytest.mark.parametrize(
-    ("mean", "error", "text"),
-    [
+def test_tiny_numbers_have_an_exponent():
+    for mean, error, text in (
         (1.284, 0.012, "1.284(12)"),
         (1.59e-29, 1.3e-30, "1.59(13)e-29"),
         (-3e-12, 2e-13, "-3.00(20)e-12"),
         (0.2, 5e-14, "0.200000000000000(50)"),
         (0.0, 1e-30, "0.0(10)e-30"),
         (5e-324, 5e-324, "4.94066e-324"),
-    ],
-)
-def test_tiny_numbers_have_an_exponent(mean, error, text):
-    assert str(Estimate(mean, error, 9)) == text
+    ):
+        assert str(Estimate(mean, error, 9)) == text
 
 
 def test_error_of_the_median_is_that_of_all_samples_with_replacement():

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from refusals import value_error
 
 from iclimit.asymptotics.descent import optimal_learning_rate
 from iclimit.units import CONVENTIONS, QUANTITIES, get_convention
@@ -107,15 +108,12 @@ def test_tasks_of_another_norm_rescale_labels():
 
 
 def test_unknown_names_and_values_are_refused():
-    with pytest.raises(ValueError, match=r"convention must be one of .*did you mean lu2025"):
-        get_convention("lu2024")
+    value_error(r"convention must be one of .*did you mean lu2025", get_convention, "lu2024")
     units = get_convention(CONVENTIONS["lu2025"]).units(dim=3, context=4)
-    with pytest.raises(ValueError, match=r"quantity must be one of .*did you mean ridge"):
-        units.to_library("rigde", 1.0)
+    value_error(r"quantity must be one of .*did you mean ridge", units.to_library, "rigde", 1.0)
     with pytest.raises(ValueError, match=r"gamma must have shape \(3, 3\) or \(3, 4\), got"):
         units.to_library("gamma", np.eye(2))
-    with pytest.raises(ValueError, match="error must be finite, got nan"):
-        units.to_library("error", math.nan)
+    value_error("error must be finite, got nan", units.to_library, "error", math.nan)
     with pytest.raises(ValueError, match="noise_variance must be >= 0"):
         get_convention("lu2025").units(dim=3, context=4, noise_variance=-1.0)
     with pytest.raises(ValueError, match="oracle_loss must be given: losses of versatile2024"):

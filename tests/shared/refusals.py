@@ -13,6 +13,24 @@ def refuse(message, function, *args, **kwargs):
         function(*args, **kwargs)
 
 
+def value_error(pattern, function, /, *args, **kwargs):
+    """Assert that a call raises a ValueError whose message matches a pattern."""
+    with pytest.raises(ValueError, match=pattern):
+        function(*args, **kwargs)
+
+
+def type_error(pattern, function, /, *args, **kwargs):
+    """Assert that a call raises a TypeError whose message matches a pattern."""
+    with pytest.raises(TypeError, match=pattern):
+        function(*args, **kwargs)
+
+
+def arithmetic_error(pattern, function, /, *args, **kwargs):
+    """Assert that a call raises an ArithmeticError whose message matches a pattern."""
+    with pytest.raises(ArithmeticError, match=pattern):
+        function(*args, **kwargs)
+
+
 def refused_command(capsys, words, status=2):
     """The one line on standard error with which the command line refuses these words."""
     try:

@@ -4,6 +4,7 @@ import importlib.util
 
 import numpy as np
 import pytest
+from refusals import type_error, value_error
 
 from iclimit.simulate.arrays import get_backend, seed_sequences, to_host
 
@@ -46,13 +47,11 @@ def test_generator_is_advanced_once():
 
 @pytest.mark.parametrize("rng", [None, "seed", 1.0, True, [1, 2]])
 def test_other_seeds_are_refused(rng):
-    with pytest.raises(TypeError, match="rng must be an int, SeedSequence or Generator, got"):
-        seed_sequences(rng, 1)
+    type_error("rng must be an int, SeedSequence or Generator, got", seed_sequences, rng, 1)
 
 
 def test_negative_seeds_are_refused():
-    with pytest.raises(ValueError, match="rng must be an integer >= 0, got -1"):
-        seed_sequences(-1, 1)
+    value_error("rng must be an integer >= 0, got -1", seed_sequences, -1, 1)
 
 
 def test_numpy_backend():
@@ -66,8 +65,7 @@ def test_numpy_backend():
 
 
 def test_unknown_backend():
-    with pytest.raises(ValueError, match="backend must be one of numpy, cupy, got 'torch'"):
-        get_backend("torch")
+    value_error("backend must be one of numpy, cupy, got 'torch'", get_backend, "torch")
 
 
 @pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="CuPy is installed")

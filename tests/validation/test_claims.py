@@ -7,6 +7,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from refusals import value_error
 
 from iclimit.asymptotics.softmax import SoftmaxHead
 from iclimit.results import Estimate
@@ -104,9 +105,8 @@ def test_a_judgement_that_fails_is_the_claims_own_error():
     assert "LinAlgError in its judgement: singular" in outcome.results[0].error
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_bad_arguments_are_named_before_any_work():
+    for options, message in (
         ({"preset": "slow"}, "preset must be one of tiny, quick, medium, full, day, got 'slow'"),
         ({"backend": "torch"}, "backend must be one of numpy, cupy, got 'torch'"),
         ({"rng": -1}, r"rng \(--seed\) must be an integer >= 0, got -1"),
@@ -115,17 +115,13 @@ def test_a_judgement_that_fails_is_the_claims_own_error():
         ({"claims": [1]}, "claims must be a list of names or claims, at least one, got"),
         ({"claims": "solver"}, r"names or claims, at least one, such as \['solver'\], got"),
         ({"claims": ["ridgeles"]}, "got 'ridgeles'; did you mean ridgeless?"),
-    ],
-)
-def test_bad_arguments_are_named_before_any_work(options, message):
-    with pytest.raises(ValueError, match=message):
-        validate(**({"claims": [GOOD]} | options))
+    ):
+        value_error(message, validate, **({"claims": [GOOD]} | options))
 
 
 @pytest.mark.parametrize("name", ["", "../../x", "a<b>", "a b", "A", "a--b", "-a", "a\n"])
 def test_names_of_claims_can_be_files_and_anchors(name):
-    with pytest.raises(ValueError, match="name of a claim must be lower-case letters and digits"):
-        replace(GOOD, name=name)
+    value_error("name of a claim must be lower-case letters and digits", replace, GOOD, name=name)
 
 
 def test_interruption_keeps_what_is_finished(monkeypatch, tmp_path):
@@ -215,8 +211,7 @@ def test_bounds_are_no_default_and_count_for_the_threshold():
 def test_select_claims():
     assert [c.name for c in select_claims(["ridge", "solver", "ridge"])] == ["ridge", "solver"]
     assert len(select_claims([])) == len(CLAIMS)
-    with pytest.raises(ValueError, match=r"claim must be one of ridgeless, .*, got 'nope'"):
-        select_claims(["nope"])
+    value_error(r"claim must be one of ridgeless, .*, got 'nope'", select_claims, ["nope"])
 
 
 @pytest.mark.parametrize("preset", PRESETS)

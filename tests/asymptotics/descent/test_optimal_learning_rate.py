@@ -86,43 +86,37 @@ HALF = (1 / 12, 1 / 80)
 """Moments of U(-1/2, 1/2), the law in the code of von Oswald et al."""
 
 
-@pytest.mark.parametrize(
-    ("law", "context", "rate", "half_loss"),
-    [
+def test_settings_of_the_published_experiments():
+    for law, context, rate, half_loss in (
         (HALF, 10, 6.06061, 0.20623),
         (HALF, 4, 3.47826, 0.29589),
         (HALF, 20, 8.05369, 0.13702),
         ("uniform", 10, 1.51515, 0.82492),
-    ],
-)
-def test_settings_of_the_published_experiments(law, context, rate, half_loss):
-    best = optimal_learning_rate(context=context, dim=10, input_law=law)
-    assert abs(best.rate - rate) < PRINTED * 5e-6
-    assert abs(best.loss / 2 - half_loss) < PRINTED * 5e-6
+    ):
+        best = optimal_learning_rate(context=context, dim=10, input_law=law)
+        assert abs(best.rate - rate) < PRINTED * 5e-6
+        assert abs(best.loss / 2 - half_loss) < PRINTED * 5e-6
 
 
-@pytest.mark.parametrize(
-    ("law", "rate", "loss", "digits"),
-    [
+def test_settings_checked_by_simulation():
+    """Four hundred thousand tasks each, table of section 1.3 of the theory notes."""
+    for law, rate, loss, digits in (
         ("uniform", 0.181753, 1.74013, 5e-6),
         ("gaussian", 0.058020, 4.68191, 5e-6),
         ("rademacher", 0.065637, 3.90502, 5e-6),
         ("laplace", 0.024854, 10.6597, 5e-5),
-        ((1, 9), 0.043038, 6.21013, 5e-6),  # Exp(1) - 1, skewed
-    ],
-)
-def test_settings_checked_by_simulation(law, rate, loss, digits):
-    """Four hundred thousand tasks each, table of section 1.3 of the theory notes."""
-    best = optimal_learning_rate(
-        context=10,
-        dim=6,
-        input_law=law,
-        noise_variance=0.4,
-        task_variance=1.7,
-        normalization="sum",
-    )
-    assert abs(best.rate - rate) < PRINTED * 5e-7
-    assert abs(best.loss - loss) < PRINTED * digits
+        ((1, 9), 0.043038, 6.21013, 5e-6),  # Exp(1) - 1, skewed,
+    ):
+        best = optimal_learning_rate(
+            context=10,
+            dim=6,
+            input_law=law,
+            noise_variance=0.4,
+            task_variance=1.7,
+            normalization="sum",
+        )
+        assert abs(best.rate - rate) < PRINTED * 5e-7
+        assert abs(best.loss - loss) < PRINTED * digits
 
 
 GRID = list(

@@ -5,6 +5,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from refusals import arithmetic_error, value_error
 from scipy.integrate import solve_ivp
 from scipy.optimize import brentq
 
@@ -169,12 +170,10 @@ def test_waits_of_any_length():
     )
     assert np.all(np.isinf(staircase([0.0], [[1, 2]], [[0, 0]], [1, 0.5]).times))  # at rest
     assert np.all(np.isinf(staircase([-2.0], [[1, 1]], [[1, 1]], [1, 0.5]).times))  # runs away
-    with pytest.raises(ArithmeticError, match="gave up"):
-        staircase([0.0], [[1e-300, 0.01]], [[1e-300, 0.01]], [1, 1e-8])
+    arithmetic_error("gave up", staircase, [0.0], [[1e-300, 0.01]], [[1e-300, 0.01]], [1, 1e-8])
     with pytest.raises(ValueError, match="so large that times fit"):
         staircase([1e-320], [[0, 1e-320]], [[0, 1e-320]], [1, 0.5])
-    with pytest.raises(ValueError, match="squares of eigenvalues"):
-        staircase([0.01], weights, weights, [1, 1e-160])
+    value_error("squares of eigenvalues", staircase, [0.01], weights, weights, [1, 1e-160])
 
 
 # The flow of all heads, written from its formula

@@ -5,6 +5,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from refusals import value_error
 from scipy.optimize import minimize, minimize_scalar
 
 from iclimit.asymptotics.pretraining import (
@@ -196,10 +197,8 @@ def test_other_costs():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="ridge must be"):
-        compute_optimal_pretraining(budget=1.0, rho=0.1, ridge="best")
-    with pytest.raises(ValueError, match="budget must be > 0"):
-        compute_optimal_pretraining(budget=0.0, rho=0.1)
+    value_error("ridge must be", compute_optimal_pretraining, budget=1.0, rho=0.1, ridge="best")
+    value_error("budget must be > 0", compute_optimal_pretraining, budget=0.0, rho=0.1)
     with pytest.raises(ValueError, match="budget must pay for some prompts, got 5"):
         compute_optimal_pretraining(
             budget=5.0, rho=0.1, cost_law=lambda tau, alpha: tau + alpha + 9

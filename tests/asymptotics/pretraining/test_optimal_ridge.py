@@ -46,20 +46,17 @@ def test_error_belongs_to_the_ridge_and_rises_on_both_sides(point, objective):
             assert nearby >= best.error * (1 - ROUNDING)
 
 
-@pytest.mark.parametrize(
-    ("objective", "point"),
-    [
+def test_no_ridge_where_every_ridge_hurts():
+    for objective, point in (
         ("icl", {"tau": 3000.0, "alpha": 2.0, "kappa": 3.0, "rho": 1.4}),
         ("icl", {"tau": 14.0, "alpha": 32.0, "kappa": 9.0, "rho": 0.0}),
         ("idg", {"tau": 0.11, "alpha": 0.05, "kappa": 0.0024, "rho": 0.0}),
         ("idg", {"tau": math.inf, "alpha": 1.0, "kappa": 0.5, "rho": 0.1}),
-    ],
-)
-def test_no_ridge_where_every_ridge_hurts(objective, point):
-    best = optimal_ridge(**point, objective=objective)
-    assert best.ridge == 0
-    assert best.error == ERRORS[objective](**point)
-    assert np.all(np.diff(ERRORS[objective](**point, ridge=np.geomspace(1e-3, 1e3, 50))) > 0)
+    ):
+        best = optimal_ridge(**point, objective=objective)
+        assert best.ridge == 0
+        assert best.error == ERRORS[objective](**point)
+        assert np.all(np.diff(ERRORS[objective](**point, ridge=np.geomspace(1e-3, 1e3, 50))) > 0)
 
 
 @pytest.mark.parametrize("objective", ["icl", "idg"])

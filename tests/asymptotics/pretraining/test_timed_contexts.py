@@ -134,9 +134,8 @@ def test_two_pairs_that_count_are_interpolated():
 RUN = {"dim": 8, "context": 5, "tasks": 4, "prompts": 100, "rho": 0.1}
 
 
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
+def test_refuses_what_it_does_not_know():
+    for setting, message in (
         ({"gates": [0.5] * 4}, "gates must have shape"),
         ({"gates": [0.5] * 4 + [1.5]}, "gates must be"),
         ({"gates": [0.0] * 5}, "gates must not all be zero"),
@@ -146,8 +145,6 @@ RUN = {"dim": 8, "context": 5, "tasks": 4, "prompts": 100, "rho": 0.1}
         ({"drift": 0.2, "task_law": "gaussian"}, "task_law must be sphere"),
         ({"drift": 0.2, "input_covariance": np.ones(8)}, "input_covariance must be None"),
         ({"test_drift": 0.2, "tasks": np.ones((2, 8)) / 2}, "tasks must have squared norm 8"),
-    ],
-)
-def test_refuses_what_it_does_not_know(setting, message):
-    with pytest.raises(ValueError, match=message):
-        finite_size_errors(**(RUN | setting), rng=0, draws=1)
+    ):
+        with pytest.raises(ValueError, match=message):
+            finite_size_errors(**(RUN | setting), rng=0, draws=1)

@@ -193,9 +193,8 @@ def test_unstable_steps_grow_to_infinity():
     assert best.error[-1] == 1.1
 
 
-@pytest.mark.parametrize(
-    ("rule", "more", "message"),
-    [
+def test_bad_input_is_named():
+    for rule, more, message in (
         ("deltas", {}, "rule must be one of linear, .*, got 'deltas'; did you mean delta"),
         ("linear", {"gates": 0.9}, "gates must be None for rule linear, got 0.9"),
         ("decay", {"step_sizes": 0.9}, "step_sizes must be None for rule decay, got 0.9"),
@@ -208,8 +207,6 @@ def test_unstable_steps_grow_to_infinity():
         ("linear", {"unit_keys": True, "eigenvalues": [1.0]}, "unit_keys must be False"),
         ("linear", {"unit_keys": True, "drift": [1.0, 1.0, 2.0]}, "unit_keys must be False"),
         ("linear", {"readout": "worst"}, "readout must be one of best, got 'worst'"),
-    ],
-)
-def test_bad_input_is_named(rule, more, message):
-    with pytest.raises(ValueError, match=message):
-        recurrent_errors(rule, **{"dim": 3, "context": 6} | more)
+    ):
+        with pytest.raises(ValueError, match=message):
+            recurrent_errors(rule, **{"dim": 3, "context": 6} | more)

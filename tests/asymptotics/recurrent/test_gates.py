@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from refusals import value_error
 from scipy.optimize import minimize
 
 from iclimit.asymptotics.recurrent import gated_context, optimal_gates
@@ -93,18 +94,14 @@ def test_best_gates_under_a_kernel_that_would_make_some_negative():
     assert -found.fun == pytest.approx(best.alpha, rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "message"),
-    [
+def test_bad_kernels_are_named():
+    for kernel, message in (
         (np.eye(3), r"correlation must be a number or have shape \(2, 2\), got \(3, 3\)"),
         ([[1, 0.5], [0.4, 1]], "correlation must be symmetric with 1 on its diagonal"),
         ([[0.9, 0.5], [0.5, 0.9]], "correlation must be symmetric with 1 on its diagonal"),
         ([[1, 2], [2, 1]], "correlation must be from -1 to 1, got 2.0"),
-    ],
-)
-def test_bad_kernels_are_named(kernel, message):
-    with pytest.raises(ValueError, match=message):
-        gated_context([1, 1], dim=3, rho=0.1, correlation=kernel)
+    ):
+        value_error(message, gated_context, [1, 1], dim=3, rho=0.1, correlation=kernel)
 
 
 def test_kernels_that_are_not_positive_are_named():
@@ -115,5 +112,4 @@ def test_kernels_that_are_not_positive_are_named():
 
 @pytest.mark.parametrize("gates", [[], [0.0, 0.0], [[1.0]]])
 def test_bad_gates_are_named(gates):
-    with pytest.raises(ValueError, match=r"gates must have shape \(context,\)"):
-        gated_context(gates, dim=3, rho=0.1)
+    value_error(r"gates must have shape \(context,\)", gated_context, gates, dim=3, rho=0.1)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from refusals import value_error
 
 from iclimit.asymptotics.recurrent import memory_weights
 
@@ -49,7 +50,5 @@ def test_without_correction_they_are_products_of_gates():
 
 
 def test_bad_input_is_named():
-    with pytest.raises(ValueError, match="gates must be from 0 to 1"):
-        memory_weights(context=4, dim=5, gates=1.1)
-    with pytest.raises(ValueError, match="context must be an integer >= 1"):
-        memory_weights(context=0, dim=5)
+    value_error("gates must be from 0 to 1", memory_weights, context=4, dim=5, gates=1.1)
+    value_error("context must be an integer >= 1", memory_weights, context=0, dim=5)

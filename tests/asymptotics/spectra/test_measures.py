@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from plain_measures import Arcsine, Bare, Singular
-from refusals import refuse
+from refusals import arithmetic_error, refuse, value_error
 
 from iclimit.asymptotics.spectra import (
     Atoms,
@@ -166,8 +166,7 @@ def test_jumps_belong_at_ends_of_intervals():
     def steps(x):
         return np.where(x < 1 / 3, 2.0, 0.5)
 
-    with pytest.raises(ValueError, match="must end where the density is not smooth"):
-        DensityMeasure(steps, (0, 1))
+    value_error("must end where the density is not smooth", DensityMeasure, steps, (0, 1))
     law = DensityMeasure(steps, [(0, 1 / 3), (1 / 3, 1)])
     expected = 2 * math.log(4 / 3) + 0.5 * math.log(2 / (4 / 3))
     assert law.stieltjes(-1.0) == pytest.approx(expected, rel=ROUNDING)
@@ -242,13 +241,11 @@ def test_atoms_from_a_file(tmp_path, text, values):
 def test_other_files_are_refused(tmp_path, text, message):
     path = tmp_path / "wrong.txt"
     path.write_text(text)
-    with pytest.raises(ValueError, match=f"path must be a file of eigenvalues in .*, {message}"):
-        Atoms.from_file(path)
+    value_error(f"path must be a file of eigenvalues in .*, {message}", Atoms.from_file, path)
 
 
-@pytest.mark.parametrize(
-    ("spec", "name", "mean"),
-    [
+def test_specifications():
+    for spec, name, mean in (
         ("isotropic", "Atoms", 1.0),
         ("powerlaw:0.9", "PowerLaw", 1.0),
         ("exponential:3", "Exponential", 1.0),
@@ -256,12 +253,10 @@ def test_other_files_are_refused(tmp_path, text, message):
         ("mp:0.5", "MarchenkoPastur", 1.0),
         ("atoms:0.4,1.8", "Atoms", 1.1),
         ("atoms:0.4,1.6;0.3,0.7", "Atoms", 1.24),
-    ],
-)
-def test_specifications(spec, name, mean):
-    law = spectrum(spec)
-    assert type(law).__name__ == name
-    assert law.mean == pytest.approx(mean)
+    ):
+        law = spectrum(spec)
+        assert type(law).__name__ == name
+        assert law.mean == pytest.approx(mean)
 
 
 def test_a_law_of_wrong_mass_is_refused_when_it_is_used():
@@ -269,8 +264,7 @@ def test_a_law_of_wrong_mass_is_refused_when_it_is_used():
         def density(self, x):
             return super().density(x) / 2
 
-    with pytest.raises(ValueError, match=r"must have total mass 1, got 0\.5"):
-        Half().stieltjes(0.0)
+    value_error(r"must have total mass 1, got 0\.5", Half().stieltjes, 0.0)
 
 
 def test_quantiles_at_an_atom_below_a_density():
@@ -281,8 +275,7 @@ def test_quantiles_at_an_atom_below_a_density():
 def test_moments_that_diverge_say_so():
     law = DensityMeasure(lambda x: 2 / x**3, (1.0, np.inf))
     assert law.mean == pytest.approx(2.0, rel=1e-9)
-    with pytest.raises(ArithmeticError, match="diverges"):
-        law.moment(2)
+    arithmetic_error("diverges", law.moment, 2)
 
 
 def test_files_of_spreadsheets_and_pictures(tmp_path):

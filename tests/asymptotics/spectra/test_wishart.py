@@ -59,11 +59,9 @@ def isserlis(powers):
     return sympy.expand(total)
 
 
-@pytest.mark.parametrize(
-    "powers", [(1,), (2,), (3,), (4,), (1, 1), (2, 1), (1, 1, 1), (2, 2), (3, 1)]
-)
-def test_moments_are_sums_over_pairings(powers):
-    assert wishart_moment(powers, context=N, dim=d) == isserlis(powers)
+def test_moments_are_sums_over_pairings():
+    for powers in ((1,), (2,), (3,), (4,), (1, 1), (2, 1), (1, 1, 1), (2, 2), (3, 1)):
+        assert wishart_moment(powers, context=N, dim=d) == isserlis(powers)
 
 
 @pytest.mark.parametrize("order", range(1, 8))

@@ -112,21 +112,18 @@ def test_other_quantities_are_drawn(quantity, setting, tmp_path):
     figure.savefig(tmp_path / "drawn.png")
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
+def test_bad_input_is_named():
+    for changed, message in (
         ({"y": "alpha"}, "x and y must be different parameters"),
         ({"alpha": [2, 1]}, "alpha must be an ascending sequence"),
         ({"x": "tau"}, "x must be one of alpha, rho, got 'tau'"),
         ({"tau": 1}, "bayes_error takes alpha, rho, got 'tau'"),
         ({"alpha": [1, 2j]}, "alpha must be a number or a sequence of numbers, got"),
         ({"rho": "ab"}, "rho must be a number or a sequence of numbers, got 'ab'"),
-    ],
-)
-def test_bad_input_is_named(changed, message):
-    arguments = {"x": "alpha", "y": "rho", "alpha": [1, 2], "rho": [0, 1]} | changed
-    with pytest.raises(ValueError, match=message):
-        iclimit.phase_diagram("bayes_error", **arguments)
+    ):
+        arguments = {"x": "alpha", "y": "rho", "alpha": [1, 2], "rho": [0, 1]} | changed
+        with pytest.raises(ValueError, match=message):
+            iclimit.phase_diagram("bayes_error", **arguments)
 
 
 # The verb.

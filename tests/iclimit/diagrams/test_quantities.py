@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from refusals import value_error
 
 import iclimit
 from iclimit import asymptotics
@@ -110,19 +111,15 @@ def test_one_at_a_time_calls_once_for_each_combination():
     assert sorted(calls) == [(1, 0.5), (2, 0.5)]
 
 
-@pytest.mark.parametrize(
-    ("name", "parameters", "message"),
-    [
+def test_names_and_parameters_are_checked():
+    for name, parameters, message in (
         ("icl_error", {"tau": 1, "alpha": 1}, "icl_error needs kappa, rho"),
         ("icl_error", {"theta": 1}, "icl_error takes tau, alpha, kappa, rho, ridge, got 'theta'"),
         ("icl_eror", {}, "quantity must be one of .*; did you mean icl_error"),
         ("optimal_gdp_loss", {}, "quantity must be one of .*; did you mean optimal_gdpp_loss"),
         ("bayes_error", {"alhpa": 1}, r"got 'alhpa'; did you mean alpha\?"),
-    ],
-)
-def test_names_and_parameters_are_checked(name, parameters, message):
-    with pytest.raises(ValueError, match=message):
-        iclimit.diagrams.quantities.get_quantity(name, parameters)
+    ):
+        value_error(message, iclimit.diagrams.quantities.get_quantity, name, parameters)
 
 
 def excess_over_bayes(tau, alpha, kappa=np.inf, rho=0.1):
@@ -195,15 +192,11 @@ def test_functions_of_ones_own_are_told_apart_from_those_of_the_theory():
 AXES = {"tau": [0.5, 2.0], "rho": [0.1, 0.2]}
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_what_a_function_of_ones_own_does_not_take():
+    for options, message in (
         ({"tau": [1, 2]}, "excess_over_bayes needs alpha"),
         ({"tau": [1, 2], "alhpa": 1}, r"got 'alhpa'; did you mean alpha"),
         ({"tau": [1, 2], "alpha": 1, "task_spectrum": "atoms:1,2"}, "to take a spectrum"),
         ({"tau": [1, 2], "alpha": 1, "simulation": {"dim": 8}}, "to be simulated"),
-    ],
-)
-def test_what_a_function_of_ones_own_does_not_take(options, message):
-    with pytest.raises(ValueError, match=message):
-        iclimit.curve(excess_over_bayes, **options)
+    ):
+        value_error(message, iclimit.curve, excess_over_bayes, **options)

@@ -126,16 +126,13 @@ def test_the_command_line(tmp_path, own_store, capsys):
     assert (tmp_path / "phase.nc").exists()
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
+def test_bad_input():
+    for changed, message in (
         ({"simulation": {"dim": 8, "points": 1}}, "points of the simulation must be one or two"),
         ({"simulation": {"dim": 8, "points": (2, 2, 2)}}, "points of the simulation must be one"),
         ({"refine": -1}, "refine must be an integer >= 0, got -1"),
         ({"tau": [1, 2, np.inf]}, "tau must be finite to simulate, got inf"),
-    ],
-)
-def test_bad_input(changed, message):
-    options = {"tau": [1, 2], "kappa": [1, 2], "simulation": {"dim": 8}, "jobs": 1}
-    with pytest.raises(ValueError, match=message):
-        iclimit.phase_diagram("icl_error", x="tau", y="kappa", **FIXED, **options | changed)
+    ):
+        options = {"tau": [1, 2], "kappa": [1, 2], "simulation": {"dim": 8}, "jobs": 1}
+        with pytest.raises(ValueError, match=message):
+            iclimit.phase_diagram("icl_error", x="tau", y="kappa", **FIXED, **options | changed)

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from refusals import type_error, value_error
 from scipy import stats
 
 import iclimit
@@ -184,9 +185,8 @@ def test_a_divergent_prediction_has_no_z():
     assert math.isfinite(found.estimate.mean)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_bad_settings():
+    for options, message in (
         ({}, "simulation takes dim and optionally"),
         ({"dim": 8, "size": 3}, "simulation takes dim and optionally .* got dim, size"),
         ({"d": 8, "n": 3}, r"got d, n; did you mean dim \(dimension of the inputs\)\?"),
@@ -197,18 +197,14 @@ def test_a_divergent_prediction_has_no_z():
         ({"dim": 8, "target_standard_error": 0.0}, "_error must be > 0 and finite, got 0.0"),
         ({"dim": 8, "target_relative_error": math.nan}, "_error must be > 0 and finite, got nan"),
         ({"dim": 8, "time_limit": -1}, "time_limit must be > 0 and finite, got -1"),
-    ],
-)
-def test_bad_settings(options, message):
-    with pytest.raises(ValueError, match=message):
-        parse_simulation(ICL, options, 12)
+    ):
+        value_error(message, parse_simulation, ICL, options, 12)
 
 
 def test_sizes_may_be_an_array_and_options_are_a_mapping():
     found, points = parse_simulation(ICL, {"dim": np.array([8, 12])}, 12)
     assert (found.sizes, points) == ((8, 12), 12)
-    with pytest.raises(TypeError, match=r"simulation must be a mapping such as .*, got 20"):
-        parse_simulation(ICL, 20, 12)
+    type_error(r"simulation must be a mapping such as .*, got 20", parse_simulation, ICL, 20, 12)
 
 
 def test_what_cannot_be_simulated():

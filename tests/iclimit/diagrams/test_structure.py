@@ -306,9 +306,8 @@ def test_runs_show_the_ends_of_long_lists(tmp_path, capsys):
     assert main(["runs", "export", "-o", str(tmp_path / "runs.nc"), *store]) == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_wrong_spectra_are_told():
+    for arguments, message in (
         ({"task_spectrum": "power:1"}, "task_spectrum: spec must be one of isotropic, powerlaw"),
         ({"task_spectrum": "reversed"}, "task_spectrum: spec must be one of isotropic"),
         ({"task_spectrum": "powerlaw:1.5"}, r"task_spectrum: exponent must be >= 0 and < 1"),
@@ -320,11 +319,9 @@ def test_runs_show_the_ends_of_long_lists(tmp_path, capsys):
         ({"input_spectrum": "atoms:0,1"}, "input_spectrum must have eigenvalues > 0, got 0.0"),
         ({"input_spectrum": "reversed:mp:2"}, "input_spectrum must have eigenvalues > 0"),
         ({"normalize": True}, "normalize needs a spectrum, got none"),
-    ],
-)
-def test_wrong_spectra_are_told(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        parse_structure(**arguments)
+    ):
+        with pytest.raises(ValueError, match=message):
+            parse_structure(**arguments)
 
 
 @pytest.mark.parametrize("given", [[1, 2.0], (2, 1), np.array([1.0, 2.0])])

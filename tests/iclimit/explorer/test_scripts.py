@@ -3,7 +3,6 @@
 import json
 from importlib import resources
 
-import pytest
 from generated_javascript import run_node
 
 ASSETS = resources.files("iclimit.explorer") / "assets"
@@ -42,17 +41,16 @@ def test_typed_values_are_understood_or_it_is_said():
     assert dict(zip(TYPED, map(tuple, found), strict=True)) == TYPED
 
 
-@pytest.mark.parametrize(
-    ("kind", "text", "expected"),
-    [
+def test_typed_values_of_integers_and_of_sliders_with_a_zero():
+    for kind, text, expected in (
         ({"integer": True}, "2.6", [3, "Only whole numbers: 2.6 became 3."]),
         ({"zero": True}, "0", [0, ""]),
         ({"zero": True}, "0.01", [0.1, "Values go 0 or from 0.1 to 2000: 0.01 became 0.1."]),
-    ],
-)
-def test_typed_values_of_integers_and_of_sliders_with_a_zero(kind, text, expected):
-    control = json.dumps(SLIDER | kind)
-    assert run(f"controls.understand({control}, {text!r}, 7)", "numbers", "controls") == expected
+    ):
+        control = json.dumps(SLIDER | kind)
+        assert (
+            run(f"controls.understand({control}, {text!r}, 7)", "numbers", "controls") == expected
+        )
 
 
 def test_ticks_of_axes():
@@ -70,19 +68,16 @@ def test_ticks_of_axes():
     assert free == {}
 
 
-@pytest.mark.parametrize(
-    ("values", "texts"),
-    [
+def test_colour_bars_say_where_they_end():
+    """Ends are those of the colours, with a sign where values go beyond them."""
+    for values, texts in (
         ([0.02, 0.05, 1, 4, 9], {"first": "≤ 0.05", "last": "≥ 4"}),
         ([0.05, 1, 4], {"first": "0.05", "last": "4"}),
-    ],
-)
-def test_colour_bars_say_where_they_end(values, texts):
-    """Ends are those of the colours, with a sign where values go beyond them."""
-    script = f"heat.ticks({{ low: 0.05, high: 4, log: true, values: {values} }})"
-    ticks = run(script, "numbers", "heat", "charts")
-    assert (ticks[0]["text"], ticks[-1]["text"]) == (texts["first"], texts["last"])
-    assert (ticks[0]["place"], ticks[-1]["place"]) == (0, 1)
-    places = [tick["place"] for tick in ticks]
-    assert len(places) > 2
-    assert places == sorted(places)
+    ):
+        script = f"heat.ticks({{ low: 0.05, high: 4, log: true, values: {values} }})"
+        ticks = run(script, "numbers", "heat", "charts")
+        assert (ticks[0]["text"], ticks[-1]["text"]) == (texts["first"], texts["last"])
+        assert (ticks[0]["place"], ticks[-1]["place"]) == (0, 1)
+        places = [tick["place"] for tick in ticks]
+        assert len(places) > 2
+        assert places == sorted(places)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from refusals import type_error, value_error
 
 from iclimit.results import Estimate
 from iclimit.runs.encoding import decode, encode
@@ -73,9 +74,8 @@ def test_results_read_back_bit_for_bit(result):
     assert text.isascii()
 
 
-@pytest.mark.parametrize(
-    "result",
-    [
+def test_results_of_cells_read_back_bit_for_bit():
+    for result in (
         simulate_errors(
             dim=4, context=4, tasks=2, prompts=30, rho=0.1, ridge=0.1, rng=0, repeats=3
         ),
@@ -83,22 +83,17 @@ def test_results_read_back_bit_for_bit(result):
         simulate_schedule((0.3, 0.2), context=8, dim=3, contexts=5, rng=0),
         LinearTransformer("full", *np.arange(64.0).reshape(2, 2, 1, 4, 4)),
         {"whole": Estimate(math.nan, math.inf, 3), "parts": (Estimate.of([0.1, 0.3]), [1.5])},
-    ],
-    ids=lambda result: type(result).__name__,
-)
-def test_results_of_cells_read_back_bit_for_bit(result):
-    found = decode(encode(result))
-    assert fingerprint(found) == fingerprint(result)
-    assert pickle.dumps(summary_numbers(found)) == pickle.dumps(summary_numbers(result))
+    ):
+        found = decode(encode(result))
+        assert fingerprint(found) == fingerprint(result)
+        assert pickle.dumps(summary_numbers(found)) == pickle.dumps(summary_numbers(result))
 
 
-@pytest.mark.parametrize(
-    "array", [np.ones((3, 4), order="F"), np.ones((3, 4)), np.ones((4, 6))[::2]]
-)
-def test_the_order_in_memory_is_that_of_a_pickled_array(array):
-    found, pickled = decode(encode(array)), pickle.loads(pickle.dumps(array))
-    assert found.strides == pickled.strides
-    assert found.flags.writeable
+def test_the_order_in_memory_is_that_of_a_pickled_array():
+    for array in (np.ones((3, 4), order="F"), np.ones((3, 4)), np.ones((4, 6))[::2]):
+        found, pickled = decode(encode(array)), pickle.loads(pickle.dumps(array))
+        assert found.strides == pickled.strides
+        assert found.flags.writeable
 
 
 class Color(enum.IntEnum):
@@ -110,9 +105,8 @@ class Foreign:
     x: int = 1
 
 
-@pytest.mark.parametrize(
-    ("result", "named"),
-    [
+def test_what_cannot_be_encoded_is_named():
+    for result, named in (
         (object(), "builtins.object"),
         ({1, 2}, "builtins.set"),
         ([1, (2, b"x")], "builtins.bytes"),
@@ -123,16 +117,12 @@ class Foreign:
         (np.ma.array([1.0]), "MaskedArray of dtype float64"),
         (Foreign(), "Foreign"),
         ({"a": [len]}, "builtins.builtin_function_or_method"),
-    ],
-)
-def test_what_cannot_be_encoded_is_named(result, named):
-    with pytest.raises(TypeError, match=f"result must be made of .*{named}"):
-        encode(result)
+    ):
+        type_error(f"result must be made of .*{named}", encode, result)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_damaged_text_is_a_value_error():
+    for text in (
         "",
         "{",
         "{}",
@@ -149,18 +139,14 @@ def test_what_cannot_be_encoded_is_named(result, named):
         '{"type":"dataclass","module":"iclimit.simulate.pretraining.cells","name":"SimulatedErrors","fields":{}}',
         '{"type":"dataclass","module":5,"name":"X","fields":{}}',
         "[" * 5000 + "]" * 5000,
-    ],
-)
-def test_damaged_text_is_a_value_error(text):
-    with pytest.raises(ValueError, match="text must be a result encoded by iclimit"):
-        decode(text)
+    ):
+        value_error("text must be a result encoded by iclimit", decode, text)
 
 
 @pytest.mark.parametrize("module", ["subprocess", "this", "iclimitx.evil", "os.path", ""])
 def test_reading_imports_nothing_from_elsewhere(module):
     text = json.dumps({"type": "dataclass", "module": module, "name": "Popen", "fields": {}})
-    with pytest.raises(ValueError, match="outside iclimit"):
-        decode(text)
+    value_error("outside iclimit", decode, text)
     assert "this" not in sys.modules
     assert "iclimitx" not in sys.modules
 

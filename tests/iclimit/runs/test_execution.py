@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import joblib
 import pytest
+from refusals import type_error, value_error
 from sample_cells import blas_threads, blocks_interrupts, dies, draws, fails, number, total
 from started_commands import PATIENCE, POLL
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -210,23 +211,18 @@ def test_ctrl_c_is_not_for_workers_even_while_they_start():
     assert not blocks_interrupts(rng=0)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+def test_bad_arguments():
+    for changes, message in (
         ({"rng": -1}, r"rng \(--seed\) must be an integer >= 0, got -1"),
         ({"jobs": 0}, "jobs must be >= 1, or -1 for all cores, got 0"),
         ({"time_limit": 0}, "time_limit must be a number of seconds > 0, got 0"),
         ({"time_limit": float("nan")}, "time_limit must be"),
-    ],
-)
-def test_bad_arguments(changes, message):
-    with pytest.raises(ValueError, match=message):
-        run_cells(NUMBERS, **({"rng": 0, "jobs": 1} | changes))
+    ):
+        value_error(message, run_cells, NUMBERS, **({"rng": 0, "jobs": 1} | changes))
 
 
 def test_bad_cells():
-    with pytest.raises(TypeError, match="cells must be Cell objects, got 3"):
-        list(run_cells([3], rng=0))
+    type_error("cells must be Cell objects, got 3", list, run_cells([3], rng=0))
     check_run(0, -1)
 
 

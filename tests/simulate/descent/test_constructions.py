@@ -3,6 +3,7 @@
 import array_api_strict
 import numpy as np
 import pytest
+from refusals import value_error
 
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
@@ -175,16 +176,14 @@ def test_sinusoidal_positions_are_cyclic_and_of_unit_norm():
 
 def test_positions_need_a_linear_map_to_the_next():
     random = np.random.default_rng(5).standard_normal((7, 6))
-    with pytest.raises(ValueError, match="positions must be moved to the next, cyclically"):
-        copying_layer(random, dim=2)
+    value_error("positions must be moved to the next, cyclically", copying_layer, random, dim=2)
     angle = np.arange(7.0)[:, None]  # moved by a rotation, but never back to the first
     with pytest.raises(ValueError, match="positions must be moved to the next, cyclically"):
         copying_layer(np.concat([np.cos(angle), np.sin(angle)], axis=1), dim=2)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
+def test_errors():
+    for call, message in (
         (lambda: descent_layer(np.nan, context=3, dim=2), "rate must be finite, got nan"),
         (lambda: descent_layer(1, context=0, dim=2), "context must be an integer >= 1, got 0"),
         (
@@ -209,11 +208,8 @@ def test_positions_need_a_linear_map_to_the_next():
             lambda: copying_layer(one_hot_positions(2), dim=2, sharpness=0),
             "sharpness must be a number > 0 and finite, got 0",
         ),
-    ],
-)
-def test_errors(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+    ):
+        value_error(message, call)
 
 
 def test_strict_arrays(strict_backend, monkeypatch):

@@ -113,9 +113,8 @@ def test_one_task_has_the_quantiles_of_the_eigenvalue():
     np.testing.assert_allclose(numbers(found)[0], np.quantile(4 / top, p), rtol=2e-3)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+def test_errors():
+    for changes, message in (
         ({"probability": [[0.5]]}, r"probability must have shape \(any,\), got \(1, 1\)"),
         ({"probability": []}, r"probability must have shape \(any,\), got \(0,\)"),
         # Nothing lies on the other side of this quantile: its error would be zero.
@@ -124,13 +123,11 @@ def test_one_task_has_the_quantiles_of_the_eigenvalue():
             "contexts must be >= 50000000.. for these quantiles, got 1000",
         ),
         ({"probability": [1e-300]}, "contexts must be >= inf for these quantiles, got 1000"),
-    ],
-)
-def test_errors(changes, message):
-    setting = {"probability": [0.5], "rate": 0.5, "test_tasks": 20, **SIZE}
-    setting |= {"contexts": 1000, "rng": 0} | changes
-    with pytest.raises(ValueError, match=message):
-        simulate_critical_dampening(setting.pop("probability"), **setting)
+    ):
+        setting = {"probability": [0.5], "rate": 0.5, "test_tasks": 20, **SIZE}
+        setting |= {"contexts": 1000, "rng": 0} | changes
+        with pytest.raises(ValueError, match=message):
+            simulate_critical_dampening(setting.pop("probability"), **setting)
 
 
 def test_the_contexts_asked_for_are_enough():

@@ -176,9 +176,8 @@ def test_mean_rate_is_the_sum_rate_times_the_context():
     assert pair(mean.loss()) == pytest.approx(pair(total.loss()), rel=1e-10)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
+def test_errors():
+    for call, message in (
         (lambda: estimate_learning_rate([]), "samples must hold at least 2 tasks .*, got 0"),
         (lambda: estimate_learning_rate(draw(1)), "samples must hold at least 2 tasks .*, got 1"),
         (
@@ -205,8 +204,6 @@ def test_mean_rate_is_the_sum_rate_times_the_context():
             lambda: search_learning_rate(draw(3), normalization="none"),
             "normalization must be one of mean, sum, got 'none'",
         ),
-    ],
-)
-def test_errors(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()

@@ -145,9 +145,8 @@ def test_overflowing_losses_are_infinite(noise):
     assert run.loss.mean == run.loss.standard_error == run.medians[0] == math.inf
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
+def test_errors():
+    for call, message in (
         (lambda: descend(draw(3, 2), []), r"rates must have shape \(any,\), got \(0,\)"),
         (lambda: descend(draw(3, 2), [math.nan]), "rates must be finite"),
         (
@@ -174,11 +173,9 @@ def test_overflowing_losses_are_infinite(noise):
             lambda: largest_eigenvalues(context=3, dim=2, rng=0, contexts=1, scale=0.0),
             "scale must be > 0 and finite, got 0.0",
         ),
-    ],
-)
-def test_errors(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
 
 
 @pytest.mark.parametrize(("context", "dim"), [(3, 5), (6, 4)])

@@ -5,6 +5,7 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
+from refusals import type_error, value_error
 
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
@@ -194,9 +195,8 @@ def test_what_is_conserved():
 HEADS = 400  # so many random weights of a kind at least
 
 
-@pytest.mark.parametrize(
-    ("kind", "rank", "initialization", "deviations"),
-    [
+def test_random_weights():
+    for kind, rank, initialization, deviations in (
         ("merged", 1, "per-head", (0.2, 0.2)),
         ("cubic", 1, "per-layer", (0.2, 0.2)),
         ("separate", 2, "per-head", (0.2, 0.2 / math.sqrt(8), 0.2 / math.sqrt(8))),
@@ -206,25 +206,23 @@ HEADS = 400  # so many random weights of a kind at least
             "per-layer",
             (0.2 / math.sqrt(HEADS * 16), 0.2 / math.sqrt(HEADS * 8), 0.2 / math.sqrt(HEADS * 8)),
         ),
-    ],
-)
-def test_random_weights(kind, rank, initialization, deviations):
-    model = AttentionModel(kind, 3, HEADS, rank)
-    weights = model.random_weights(np.random.default_rng(3), 0.2, initialization)
-    assert [each.shape for each in weights] == list(model.shapes)
-    value, lookup = weights[:2]
-    free = [value[:, -1], lookup, *weights[2:]]
-    if kind != "cubic":
-        assert not np.any(value[:, :-1])
-        unread, free[1] = (
-            (lookup[:, -1], lookup[:, :-1])
-            if kind == "merged"
-            else (lookup[:, :, -1], lookup[:, :, :-1])
-        )
-        assert not np.any(unread)
-    for each, deviation in zip(free, deviations, strict=True):
-        ratio = np.mean(each**2) / deviation**2
-        assert abs(ratio - 1) < 4 * math.sqrt(2 / each.size)
+    ):
+        model = AttentionModel(kind, 3, HEADS, rank)
+        weights = model.random_weights(np.random.default_rng(3), 0.2, initialization)
+        assert [each.shape for each in weights] == list(model.shapes)
+        value, lookup = weights[:2]
+        free = [value[:, -1], lookup, *weights[2:]]
+        if kind != "cubic":
+            assert not np.any(value[:, :-1])
+            unread, free[1] = (
+                (lookup[:, -1], lookup[:, :-1])
+                if kind == "merged"
+                else (lookup[:, :, -1], lookup[:, :, :-1])
+            )
+            assert not np.any(unread)
+        for each, deviation in zip(free, deviations, strict=True):
+            ratio = np.mean(each**2) / deviation**2
+            assert abs(ratio - 1) < 4 * math.sqrt(2 / each.size)
 
 
 @pytest.mark.parametrize("model", MODELS, ids=str)
@@ -249,9 +247,8 @@ def test_strict_arrays(model, strict_backend):
     assert_equal(np.from_dlpack(model.conserved(moved)), model.conserved(weights))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_wrong_models():
+    for arguments, message in (
         (("softmax", 2, 1), "model must be one of merged, separate, cubic, got 'softmax'"),
         (("merged", 0, 1), "dim must be an integer >= 1, got 0"),
         (("merged", 2, 0), "heads must be an integer >= 1, got 0"),
@@ -259,11 +256,8 @@ def test_strict_arrays(model, strict_backend):
         (("separate", 2, 1, 0), "rank must be an integer >= 1, got 0"),
         (("separate", 2, 1, 3), "rank must be at most the dimension 2, got 3"),
         (("merged", 2, 1, 2), "rank must be 1 for model 'merged', got 2"),
-    ],
-)
-def test_wrong_models(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        AttentionModel(*arguments)
+    ):
+        value_error(message, AttentionModel, *arguments)
 
 
 def test_wrong_weights():
@@ -282,14 +276,11 @@ def test_wrong_weights():
         ValueError, match=r"initial\[1\] must have shape \(3, 3, 2\), got \(3, 3\)"
     ):
         model.parse_weights([good[0], good[0]])
-    with pytest.raises(ValueError, match=r"initial\[0\] must be finite"):
-        model.parse_weights([math.nan * good[0], good[1]])
-    with pytest.raises(TypeError, match="initial must be a sequence of arrays, got 3"):
-        model.parse_weights(3)
+    value_error(r"initial\[0\] must be finite", model.parse_weights, [math.nan * good[0], good[1]])
+    type_error("initial must be a sequence of arrays, got 3", model.parse_weights, 3)
 
 
 def test_moments_of_another_dimension():
     moments = FeatureMoments(1.0, np.ones(12), np.ones((12, 12)))
     message = "moments must have 30 features for dim 3, got 12"
-    with pytest.raises(ValueError, match=message):
-        MomentLoss(AttentionModel("cubic", 3, 1), moments)
+    value_error(message, MomentLoss, AttentionModel("cubic", 3, 1), moments)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from refusals import value_error
 
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
@@ -192,8 +193,6 @@ def test_moments_of_a_set(dim, normalization, monkeypatch):
 def test_wrong_arguments():
     problem = Problem(dim=1, context=2, input_covariance=[1.0], scale=1)
     message = "normalization must be one of mean, sum, got 'none'"
-    with pytest.raises(ValueError, match=message):
-        population_moments(problem, normalization="none")
+    value_error(message, population_moments, problem, normalization="none")
     prompts = draw_prompts(problem, NUMPY, np.random.default_rng(0), 2)
-    with pytest.raises(ValueError, match=message):
-        sequence_moments(prompts, normalization="none")
+    value_error(message, sequence_moments, prompts, normalization="none")

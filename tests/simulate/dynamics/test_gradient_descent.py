@@ -480,16 +480,13 @@ def test_minibatches_need_no_population_moments(monkeypatch):
     simulate_gradient_descent(wide, training_set=70, batch=5, heads=2, steps=10, rng=0)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+def test_arguments_that_do_not_fit_each_other():
+    for changes, message in (
         ({"rank": 2}, "rank must be 1 for model 'merged', got 2"),
         ({"model": "separate", "rank": 3}, "rank must be at most the dimension 2, got 3"),
         ({"training_set": 2}, "training_set must be > 2 to be standardised, got 2"),
         ({"batch": 21}, "batch must be at most a finite training_set, got 21 of 20"),
         ({"batch": 5, "training_set": math.inf}, "a finite training_set, got 5 of inf"),
-    ],
-)
-def test_arguments_that_do_not_fit_each_other(changes, message):
-    with pytest.raises(ValueError, match=message):
-        simulate_gradient_descent(PROBLEM, **CHECKED | changes)
+    ):
+        with pytest.raises(ValueError, match=message):
+            simulate_gradient_descent(PROBLEM, **CHECKED | changes)

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from refusals import type_error, value_error
 from scipy.integrate import solve_ivp
 from scipy.optimize import OptimizeResult
 
@@ -291,9 +292,8 @@ def test_weights_are_those_of_gradient_descent():
 GOOD = {"heads": 2, "duration": 1.0, "rng": 0}
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+def test_wrong_arguments():
+    for changes, message in (
         ({"rank": 2}, "rank must be 1 for model 'merged', got 2"),
         ({"model": "separate", "rank": 3}, "rank must be at most the dimension 2, got 3"),
         ({"initial": [np.ones((2, 3))]}, "initial must hold 2 arrays for model 'merged', got 1"),
@@ -305,16 +305,12 @@ GOOD = {"heads": 2, "duration": 1.0, "rng": 0}
             {"initial": [np.zeros((2, 3)), np.zeros((2, 3, 2))]},
             "initial must not all be zero, where the flow stands still",
         ),
-    ],
-)
-def test_wrong_arguments(changes, message):
-    with pytest.raises(ValueError, match=message):
-        simulate_gradient_flow(PROBLEM, **GOOD | changes)
+    ):
+        value_error(message, simulate_gradient_flow, PROBLEM, **GOOD | changes)
 
 
 def test_wrong_kinds():
-    with pytest.raises(TypeError, match="problem must be a Problem, got 'x'"):
-        simulate_gradient_flow("x", duration=1.0)
+    type_error("problem must be a Problem, got 'x'", simulate_gradient_flow, "x", duration=1.0)
     with pytest.raises(TypeError, match="rng must be an int, SeedSequence or Generator, got None"):
         simulate_gradient_flow(PROBLEM, duration=1.0)
     with pytest.raises(TypeError, match="initial must be a sequence of arrays, got 3"):
@@ -324,14 +320,11 @@ def test_wrong_kinds():
 def test_wrong_times_and_levels():
     run = simulate_gradient_flow(PROBLEM, **GOOD)
     for times in (-0.1, 1.1, [0.5, math.nan]):
-        with pytest.raises(ValueError, match=r"times must lie between 0 and 1\.0, got"):
-            run.at(times)
+        value_error(r"times must lie between 0 and 1\.0, got", run.at, times)
     for levels in (run.losses[0], 5.0, [0.1, math.nan]):
-        with pytest.raises(ValueError, match="levels must be below the initial loss"):
-            run.crossing_times(levels)
+        value_error("levels must be below the initial loss", run.crossing_times, levels)
     for contrast in (-0.1, 1.1, math.nan):
-        with pytest.raises(ValueError, match=f"contrast must be from 0 to 1, got {contrast}"):
-            run.plateaus(contrast)
+        value_error(f"contrast must be from 0 to 1, got {contrast}", run.plateaus, contrast)
 
 
 def test_a_failing_integrator(monkeypatch):

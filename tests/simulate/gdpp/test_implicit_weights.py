@@ -191,9 +191,8 @@ def test_units_of_inputs_and_labels():
     )
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
+def test_errors():
+    for call, message in (
         (
             lambda: implicit_weights(draw(4, 3), random_model("diag", 4, 2)),
             "model must be of dimension 3, got 2",
@@ -210,11 +209,9 @@ def test_units_of_inputs_and_labels():
             lambda: two_level_ridge_transformer([1, -1], context=4, dim=2),
             r"noise_levels must be >= 0, got \[1, -1\]",
         ),
-    ],
-)
-def test_errors(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
 
 
 def test_strict_arrays():

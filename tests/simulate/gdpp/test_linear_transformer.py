@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from refusals import value_error
 
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
@@ -119,8 +120,7 @@ def test_kinds_that_contain_others(small, large):
 @pytest.mark.parametrize(("small", "large"), CHAIN)
 def test_kinds_that_do_not_contain_others(small, large):
     message = f"weights must be of kind '{small}'.*got other entries.*of kind '{large}'"
-    with pytest.raises(ValueError, match=message.replace("+", r"\+")):
-        free_parameters(random_model(large), small)
+    value_error(message.replace("+", r"\+"), free_parameters, random_model(large), small)
 
 
 @pytest.mark.parametrize("size", [1e-9, 1.0])
@@ -128,8 +128,7 @@ def test_kinds_that_do_not_contain_others(small, large):
 def test_one_entry_out_of_place_is_seen(entry, size):
     model = random_model("diag", dim=3)
     model.lookup[1, 0, *entry] += size
-    with pytest.raises(ValueError, match="weights must be of kind 'diag'"):
-        free_parameters(model, "diag")
+    value_error("weights must be of kind 'diag'", free_parameters, model, "diag")
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
@@ -238,27 +237,19 @@ def test_wrong_numbers_of_random_parameters(name):
 def test_unknown_kinds():
     message = r"kind must be one of full, axial, diag, gd\+\+, got 'gd'"
     one = np.zeros((1, 1, 3, 3))
-    with pytest.raises(ValueError, match=message):
-        ties("gd", 2)
-    with pytest.raises(ValueError, match=message):
-        LinearTransformer("gd", one, one)
-    with pytest.raises(ValueError, match=message):
-        random_parameters(np.random.default_rng(0), kind="gd", layers=1, **SIZES)
-    with pytest.raises(ValueError, match=message):
-        free_parameters(LinearTransformer("diag", one, one), "gd")
+    value_error(message, ties, "gd", 2)
+    value_error(message, LinearTransformer, "gd", one, one)
+    value_error(message, random_parameters, np.random.default_rng(0), kind="gd", layers=1, **SIZES)
+    value_error(message, free_parameters, LinearTransformer("diag", one, one), "gd")
 
 
-@pytest.mark.parametrize(
-    ("projection", "lookup", "message"),
-    [
+def test_wrong_shapes():
+    for projection, lookup, message in (
         ((1, 1, 3, 2), (1, 1, 3, 2), r"projection must have shape \(any, any, 2, 2\)"),
         ((1, 3, 3), (1, 3, 3), r"projection must have shape \(any, any, 3, 3\), got \(1, 3, 3\)"),
         ((0, 1, 3, 3), (0, 1, 3, 3), r"projection must have shape .* got \(0, 1, 3, 3\)"),
         ((), (), r"projection must have shape .* got \(\)"),
         ((1, 1, 3, 3), (1, 1, 4, 4), r"lookup must have shape \(1, 1, 3, 3\), got \(1, 1, 4, 4\)"),
         ((1, 1, 3, 3), (1, 2, 3, 3), r"lookup must have shape \(1, 1, 3, 3\), got \(1, 2, 3, 3\)"),
-    ],
-)
-def test_wrong_shapes(projection, lookup, message):
-    with pytest.raises(ValueError, match=message):
-        LinearTransformer("full", np.zeros(projection), np.zeros(lookup))
+    ):
+        value_error(message, LinearTransformer, "full", np.zeros(projection), np.zeros(lookup))

@@ -128,9 +128,8 @@ def test_spectra_are_those_of_the_layers_tokens(context, dim):
                 values = values * (1 - gammas[depth] * values) ** 2
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
+def test_errors():
+    for call, message in (
         (
             lambda: simulate_gdpp([], [], context=3, dim=2, rng=0),
             r"rates must have shape \(any,\), got \(0,\)",
@@ -140,11 +139,9 @@ def test_spectra_are_those_of_the_layers_tokens(context, dim):
             r"gammas must have shape \(1,\), got \(2,\)",
         ),
         (lambda: layer_spectra(np.ones((1, 2, 2)), []), "gammas must have shape"),
-    ],
-)
-def test_errors(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
 
 
 def test_strict_arrays():

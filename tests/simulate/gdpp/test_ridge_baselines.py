@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from refusals import type_error, value_error
 
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend, seed_sequences
@@ -191,9 +192,8 @@ def test_tuning_at_one_level():
 PROBLEM = Problem(dim=2, context=6, noise_law="uniform:1", scale=1)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
+def test_errors():
+    for call, message in (
         (
             lambda: simulate_ridge_baselines(
                 Problem(dim=4, context=4, noise_law="fixed:1", scale=1), contexts=2, rng=0
@@ -224,13 +224,9 @@ PROBLEM = Problem(dim=2, context=6, noise_law="uniform:1", scale=1)
             lambda: tune_ridge(Problem(dim=4, context=3, noise_law="fixed:1", scale=1), rng=0),
             "problem must have context > dim, got 3 and 4",
         ),
-    ],
-)
-def test_errors(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+    ):
+        value_error(message, call)
 
 
 def test_the_problem_must_be_one():
-    with pytest.raises(TypeError, match="problem must be a Problem, got 'uniform:1'"):
-        tune_ridge("uniform:1", rng=0)
+    type_error("problem must be a Problem, got 'uniform:1'", tune_ridge, "uniform:1", rng=0)

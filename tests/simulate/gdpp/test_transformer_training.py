@@ -5,6 +5,7 @@ import os
 
 import numpy as np
 import pytest
+from refusals import arithmetic_error, type_error, value_error
 
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend, seed_sequences
@@ -295,8 +296,7 @@ def huge_parameters(*args, **law):
 def test_starts_that_all_overflow(kind, monkeypatch):
     monkeypatch.setattr(transformer_training, "random_parameters", huge_parameters)
     message = "the loss of every start is infinite in round 1, after step 3$"
-    with pytest.raises(ArithmeticError, match=message):
-        train_linear_transformer(SMALL, kind=kind, **CHECKED)
+    arithmetic_error(message, train_linear_transformer, SMALL, kind=kind, **CHECKED)
 
 
 def test_one_good_start_is_enough(monkeypatch):
@@ -317,8 +317,7 @@ def test_overflow_in_a_later_round(monkeypatch):
 
     monkeypatch.setattr(AdjustedLoss, "expand", overflowing)
     message = r"infinite in round 3, after step \d+, 0\.\d+ in round 1$"
-    with pytest.raises(ArithmeticError, match=message):
-        train_linear_transformer(SMALL, **CHECKED)
+    arithmetic_error(message, train_linear_transformer, SMALL, **CHECKED)
 
 
 def test_start_of_zeros_is_harmless():
@@ -345,19 +344,15 @@ def test_one_context_is_overfitted():
     assert run.loss < 1e-6
 
 
-@pytest.mark.parametrize(
-    ("initial", "message"),
-    [
+def test_starts_that_do_not_fit():
+    for initial, message in (
         ([MODEL, build("full", np.ones((1, 1, 18)), 2)], "weights must be of kind 'd"),
         ([build("diag", np.ones((3, 1, 4)), 2)], "initial must have at most 2 .*, got 3, 1 and 2"),
         ([build("diag", np.ones((1, 2, 4)), 2)], "initial must have at most 2 .*, got 1, 2 and 2"),
         ([build("diag", np.ones((1, 1, 4)), 3)], "initial must have at most 2 .*, got 1, 1 and 3"),
         ([build("diag", np.full((1, 1, 4), math.nan), 2)], "weights must be finite, got NaN"),
-    ],
-)
-def test_starts_that_do_not_fit(initial, message):
-    with pytest.raises(ValueError, match=message):
-        train_linear_transformer(SMALL, **CHECKED, initial=initial)
+    ):
+        value_error(message, train_linear_transformer, SMALL, **CHECKED, initial=initial)
 
 
 def test_starts_tell_trainings_apart(tmp_path):
@@ -373,10 +368,8 @@ def test_wrong_kinds():
         train_linear_transformer(SMALL, initial=MODEL, rng=0)
     with pytest.raises(TypeError, match="initial must hold LinearTransformers, got 3"):
         train_linear_transformer(SMALL, initial=[3], rng=0)
-    with pytest.raises(TypeError, match="model must be a LinearTransformer, got 'x'"):
-        held_out_losses("x", SMALL, rng=0)
-    with pytest.raises(TypeError, match="problem must be a Problem, got 'x'"):
-        held_out_losses(MODEL, "x", rng=0)
+    type_error("model must be a LinearTransformer, got 'x'", held_out_losses, "x", SMALL, rng=0)
+    type_error("problem must be a Problem, got 'x'", held_out_losses, MODEL, "x", rng=0)
 
 
 def test_wrong_arguments_of_held_out_losses():

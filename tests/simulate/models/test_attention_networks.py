@@ -75,15 +75,12 @@ def test_one_step_of_gradient_descent_is_one_linear_layer():
     np.testing.assert_allclose(found, np.einsum("nj,nj->n", step, PROMPTS.query), rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
+def test_bad_arguments_are_named():
+    for wrong, message in (
         ({"positions": 3}, "positions must be even, got 3"),
         ({"attention": ("linear",), "layers": 2}, r"got \('linear',\) with layers=2"),
         ({"attention": 3}, "attention must be"),
         ({"init_scale": 0.0}, "init_scale must be"),
-    ],
-)
-def test_bad_arguments_are_named(wrong, message):
-    with pytest.raises(ValueError, match=message):
-        AttentionNetwork(3, **wrong)
+    ):
+        with pytest.raises(ValueError, match=message):
+            AttentionNetwork(3, **wrong)

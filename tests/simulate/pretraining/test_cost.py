@@ -5,6 +5,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from refusals import value_error
 
 from iclimit.simulate.pretraining import cost, simulate_errors
 from iclimit.simulate.pretraining.cost import (
@@ -62,22 +63,19 @@ def test_iterations_and_memory(case):
         assert 1 / FACTOR < expected / found.iterations < FACTOR
 
 
-@pytest.mark.parametrize(
-    "structure",
-    [
+def test_iterations_of_structured_data():
+    for structure in (
         {"task_covariance": [*[2.0] * 15, *[0.0] * 15]},
         {"task_covariance": np.diag(1 / np.arange(1.0, 31.0)), "ridge": 0.1},
         # Half the directions: 25 * 26 features.
         {"dim": 50, "input_covariance": [*[2.0] * 25, *[0.0] * 25]},
         {"dim": 50, "input_covariance": [*[2.0] * 25, *[0.0] * 25], "prompts": 1100, "ridge": 0.1},
         {"tasks": math.inf, "task_covariance": np.full(30, 3.0), "ridge": 0.1},
-    ],
-)
-def test_iterations_of_structured_data(structure):
-    arguments = cell(30, 2.0, 1.0, 0.5, 0.0) | structure
-    found = simulate_errors(**arguments, rng=0)
-    expected = estimate_cost(**arguments).iterations
-    assert 1 / FACTOR < expected / found.iterations < FACTOR
+    ):
+        arguments = cell(30, 2.0, 1.0, 0.5, 0.0) | structure
+        found = simulate_errors(**arguments, rng=0)
+        expected = estimate_cost(**arguments).iterations
+        assert 1 / FACTOR < expected / found.iterations < FACTOR
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.1, 3.0])
@@ -141,24 +139,17 @@ def test_free_memory(monkeypatch):
     assert 2**20 < cost.free_memory() < 2**60
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+def test_arguments_are_checked():
+    for changes, message in (
         (
             {"input_covariance": np.ones(4)},
             r"input_covariance must have shape \(10,\) or \(10, 10\)",
         ),
         ({"task_covariance": -np.ones(10)}, "task_covariance must have eigenvalues >= 0, got -1"),
-    ],
-)
-def test_arguments_are_checked(changes, message):
-    with pytest.raises(ValueError, match=message):
-        estimate_cost(**cell(10, 2.0, 1.0, 0.5, 0.0) | changes)
+    ):
+        value_error(message, estimate_cost, **cell(10, 2.0, 1.0, 0.5, 0.0) | changes)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"), [({"memory": 10.0}, "memory must be enough for d = 1, got 10.0")]
-)
-def test_arguments_of_the_largest_dimension(changes, message):
-    with pytest.raises(ValueError, match=message):
-        largest_dimension(**{"tau": 2.0, "memory": 2.0**30} | changes)
+def test_arguments_of_the_largest_dimension():
+    for changes, message in (({"memory": 10.0}, "memory must be enough for d = 1, got 10.0"),):
+        value_error(message, largest_dimension, **{"tau": 2.0, "memory": 2.0**30} | changes)

@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from refusals import value_error
 from sampled_means import ALLOWANCE, P_VALUE, assert_same_mean
 from scipy import stats
 
@@ -46,21 +47,18 @@ def test_more_repeats_extend_fewer(changes):
     np.testing.assert_array_equal(many.idg.samples[:2], few.idg.samples)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
+def test_run_is_continued_bit_for_bit():
+    for changes in (
         {},
         {"prompts": 10},
         {"rng": np.random.SeedSequence(5)},
         {"input_law": "laplace", "test_prompts": 50},
-    ],
-)
-def test_run_is_continued_bit_for_bit(changes):
-    whole = run(repeats=12, **changes)
-    joined = run(repeats=8, **changes).concatenate(run(first_repeat=8, repeats=4, **changes))
-    assert_same_run(joined, whole)
-    assert_same_run(whole.head(8), run(repeats=8, **changes))
-    assert_same_run(whole.head(12), whole)
+    ):
+        whole = run(repeats=12, **changes)
+        joined = run(repeats=8, **changes).concatenate(run(first_repeat=8, repeats=4, **changes))
+        assert_same_run(joined, whole)
+        assert_same_run(whole.head(8), run(repeats=8, **changes))
+        assert_same_run(whole.head(12), whole)
 
 
 def assert_same_run(found, expected):
@@ -93,16 +91,12 @@ def test_other_runs_are_not_joined():
         run().concatenate(run(rho=0.3))
 
 
-@pytest.mark.parametrize(
-    ("count", "message"),
-    [
+def test_count_of_leading_repeats():
+    for count, message in (
         (3, "count must be at most the 2 repeats, got 3"),
         (0, "count must be an integer >= 1, got 0"),
-    ],
-)
-def test_count_of_leading_repeats(count, message):
-    with pytest.raises(ValueError, match=message):
-        run(repeats=2).head(count)
+    ):
+        value_error(message, run(repeats=2).head, count)
 
 
 # What is simulated.
@@ -272,9 +266,8 @@ def test_numpy_integers_are_integers():
     np.testing.assert_array_equal(found.icl.samples, run().icl.samples)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+def test_other_arguments_are_checked():
+    for changes, message in (
         (
             {"input_law": "uniform", "sampler": "summaries"},
             "sampler must be 'tokens' for such prompts, got 'summaries'",
@@ -286,11 +279,8 @@ def test_numpy_integers_are_integers():
         ({"tasks": np.ones((3, 4))}, "tasks must have shape (any, 5), got (3, 4)"),
         ({"tasks": np.ones(5)}, "tasks must have shape (any, 5), got (5,)"),
         ({"tasks": np.ones((0, 5))}, "tasks must have shape (any, 5), got (0, 5)"),
-    ],
-)
-def test_other_arguments_are_checked(changes, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        run(**changes)
+    ):
+        value_error(re.escape(message), run, **changes)
 
 
 def test_gates_that_do_nothing_change_nothing():
@@ -300,15 +290,11 @@ def test_gates_that_do_nothing_change_nothing():
     np.testing.assert_allclose(gated.idg.samples, plain.idg.samples, rtol=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
+def test_bad_gates_are_named():
+    for more, message in (
         ({"gates": [1.0]}, r"gates must have shape \("),
         ({"gates": 1.5 * np.ones(SMALL["context"])}, "gates must be from 0 to 1, got 1.5"),
         ({"gates": np.ones(SMALL["context"]), "test_context": 9}, "gates must have shape"),
         ({"drift": 0.5, "sampler": "summaries"}, "sampler must be 'tokens' for such prompts"),
-    ],
-)
-def test_bad_gates_are_named(more, message):
-    with pytest.raises(ValueError, match=message):
-        run(**more)
+    ):
+        value_error(message, run, **more)

@@ -299,15 +299,12 @@ def test_parameters_tell_structured_runs_apart():
     )
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+def test_other_arguments_are_checked():
+    for changes, message in (
         (
             {"tasks": GIVEN, "task_covariance": SPECTRUM},
             "task_covariance must be None where the task vectors are given",
-        )
-    ],
-)
-def test_other_arguments_are_checked(changes, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        run(**changes)
+        ),
+    ):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            run(**changes)

@@ -53,17 +53,14 @@ def test_strict_arrays(fresh_fraction, strict_backend):
         np.testing.assert_allclose(np.from_dlpack(value), same, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("fresh_fraction", "count", "message"),
-    [
+def test_too_few_sequences():
+    for fresh_fraction, count, message in (
         (1.0, 2, "training_set must be > 2 to be standardised, got 2"),
         (0.0, 1, "training_set must be > 1 to be standardised, got 1"),
         (0.1, 4, r"large enough for both kinds of tasks, got 4 with fresh_fraction = 0\.1"),
         (0.9, 4, r"large enough for both kinds of tasks, got 4 with fresh_fraction = 0\.9"),
-    ],
-)
-def test_too_few_sequences(fresh_fraction, count, message):
-    law = problem(fresh_fraction)
-    with pytest.raises(ValueError, match=message):
-        draw_training_set(law, NUMPY, np.random.default_rng(0), count)
-    draw_training_set(law, NUMPY, np.random.default_rng(0), count + 3)
+    ):
+        law = problem(fresh_fraction)
+        with pytest.raises(ValueError, match=message):
+            draw_training_set(law, NUMPY, np.random.default_rng(0), count)
+        draw_training_set(law, NUMPY, np.random.default_rng(0), count + 3)

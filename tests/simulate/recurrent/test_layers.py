@@ -91,15 +91,12 @@ def test_unstable_steps_are_infinite():
     assert np.all(run.errors[:, -1] == np.inf)
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
+def test_bad_input_is_named():
+    for more, message in (
         ({"gates": 1.1}, "gates must be from 0 to 1, got 1.1"),
         ({"gates": [0.5, 1.0]}, r"gates must have shape \(\) or \(6,\), got \(2,\)"),
         ({"drift": [0.1, -0.1, 1]}, "drift must be >= 0 and finite, got -0.1"),
         ({"readout": [1.0]}, r"readout must have shape \(\) or \(7,\)"),
-    ],
-)
-def test_bad_input_is_named(more, message):
-    with pytest.raises(ValueError, match=message):
-        simulate_recurrent(dim=3, context=6, rng=0, **more)
+    ):
+        with pytest.raises(ValueError, match=message):
+            simulate_recurrent(dim=3, context=6, rng=0, **more)

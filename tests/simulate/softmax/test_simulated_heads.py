@@ -104,9 +104,8 @@ def test_losses_of_one_simulation():
     np.testing.assert_allclose(alone.loss(2.0).samples, found.loss([2.0, 0.0]).samples[:3])
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
+def test_bad_arguments_are_named():
+    for wrong, message in (
         ({"sampler": "scores", "input_law": "uniform"}, "sampler must be 'tokens' with this"),
         ({"inverse_temperatures": [[1.0]]}, r"inverse_temperatures must have shape \(\) or"),
         ({"key_query": np.eye(2)}, r"key_query must have shape \(3, 3\)"),
@@ -114,13 +113,11 @@ def test_losses_of_one_simulation():
         ({"score_function": lambda s: np.nan * s}, "score_function must return finite weights"),
         ({"score_function": lambda s: s[:1]}, "score_function must return a weight for each"),
         ({"score_function": lambda s: s.sum()}, "score_function must return a weight for each"),
-    ],
-)
-def test_bad_arguments_are_named(wrong, message):
-    with pytest.raises(ValueError, match=message):
-        simulate_softmax(**{"inverse_temperatures": 0.5, "rng": 0, **SIZE, **wrong})
-    with pytest.raises(ValueError, match=r"value must have shape \(1,\)"):
-        simulate_softmax(0.5, **SIZE, contexts=200, rng=0).loss([1.0, 2.0])
+    ):
+        with pytest.raises(ValueError, match=message):
+            simulate_softmax(**{"inverse_temperatures": 0.5, "rng": 0, **SIZE, **wrong})
+        with pytest.raises(ValueError, match=r"value must have shape \(1,\)"):
+            simulate_softmax(0.5, **SIZE, contexts=200, rng=0).loss([1.0, 2.0])
 
 
 def test_what_is_no_function_is_refused():

@@ -7,6 +7,7 @@ import tempfile
 
 import numpy as np
 import pytest
+from refusals import value_error
 
 from iclimit.simulate.training.checkpoints import (
     check_checkpoint,
@@ -43,8 +44,7 @@ def test_numbers_of_numpy_are_those_of_python(path):
     assert load_checkpoint(path, same)["losses"] == RECORD["losses"]
     save_checkpoint(path, SETTINGS | {"rate": np.float32(0.5)}, {"step": np.int64(4)})
     assert load_checkpoint(path, SETTINGS | {"rate": 0.5}) == {"step": 4}
-    with pytest.raises(ValueError, match=r"another rate$"):
-        load_checkpoint(path, SETTINGS | {"rate": np.float32(0.25)})
+    value_error(r"another rate$", load_checkpoint, path, SETTINGS | {"rate": np.float32(0.25)})
 
 
 @pytest.mark.parametrize("name", list(SETTINGS))
@@ -61,18 +61,15 @@ def test_broken_files(path):
     contents.append(whole[:300] + bytes(50) + whole[350:])
     for content in contents:
         path.write_bytes(content)
-        with pytest.raises(
-            ValueError, match=r"checkpoint must be a training's own file, got .*run"
-        ):
-            load_checkpoint(path, SETTINGS)
+        value_error(
+            r"checkpoint must be a training's own file, got .*run", load_checkpoint, path, SETTINGS
+        )
     others = [{}, [], 3, {"settings": 3, "state": {}}, {"settings": {}, "state": 3}]
     for described in others:
         with path.open("wb") as file:
             np.savez(file, description=np.array(json.dumps(described)))
-        with pytest.raises(ValueError, match="checkpoint must be a training's own file"):
-            load_checkpoint(path, SETTINGS)
-    with pytest.raises(ValueError, match="checkpoint must be a training's own file"):
-        load_checkpoint(path.parent, SETTINGS)
+        value_error("checkpoint must be a training's own file", load_checkpoint, path, SETTINGS)
+    value_error("checkpoint must be a training's own file", load_checkpoint, path.parent, SETTINGS)
 
 
 def test_another_format_is_named(path):

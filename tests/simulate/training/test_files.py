@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from refusals import type_error, value_error
 
 from iclimit.problem import Problem
 from iclimit.simulate.gdpp.linear_transformer import KINDS, build, random_parameters
@@ -81,8 +82,7 @@ def test_other_weights_are_refused(changes, message, tmp_path):
     path = tmp_path / "network.npz"
     save_model(trained(NETWORKS[0]), path)
     write_tree(path, read_tree(path) | {"weights": WEIGHTS | changes})
-    with pytest.raises(ValueError, match=message):
-        load_model(path)
+    value_error(message, load_model, path)
 
 
 @pytest.mark.parametrize(
@@ -103,22 +103,19 @@ def test_other_descriptions_are_refused(name, value, tmp_path):
     tree = read_tree(path)
     for changed in (tree | {name: value}, {key: tree[key] for key in tree if key != name}):
         write_tree(path, changed)
-        with pytest.raises(ValueError, match=f"path must be a file of save_model, got {path}"):
-            load_model(path)
+        value_error(f"path must be a file of save_model, got {path}", load_model, path)
 
 
 def test_another_format_is_named(tmp_path):
     path = tmp_path / "network.npz"
     save_model(trained(NETWORKS[0]), path)
     write_tree(path, read_tree(path) | {"format": 2})
-    with pytest.raises(ValueError, match="must have the format 1 of this iclimit"):
-        load_model(path)
+    value_error("must have the format 1 of this iclimit", load_model, path)
 
 
 def test_what_is_no_file_of_a_network(tmp_path):
     (tmp_path / "text").write_text("weights")
-    with pytest.raises(ValueError, match="path must be a file of save_model"):
-        load_model(tmp_path / "text")
+    value_error("path must be a file of save_model", load_model, tmp_path / "text")
     for name in ("absent", "."):
         with pytest.raises(OSError, match=name):
             load_model(tmp_path / name)
@@ -130,8 +127,7 @@ class Own(MergedHeads):
 
 
 def test_what_is_no_trained_network_is_refused(tmp_path):
-    with pytest.raises(TypeError, match="model must be a TrainedNetwork or a Li"):
-        save_model(3, tmp_path / "a.npz")
+    type_error("model must be a TrainedNetwork or a Li", save_model, 3, tmp_path / "a.npz")
     with pytest.raises(TypeError, match="network must be one of AttentionNetwork, "):
         save_model(trained(Own(3)), tmp_path / "a.npz")
     assert not list(tmp_path.iterdir())
@@ -152,5 +148,4 @@ def test_linear_transformers_come_back_and_answer(kind, tmp_path):
     tokens[:, :5, :3], tokens[:, :5, 3], tokens[:, 5, :3] = drawn.inputs, drawn.labels, drawn.query
     asked = drawn.inputs, drawn.labels, drawn.query
     np.testing.assert_allclose(again(*asked), prediction(tokens, model.layers), rtol=1e-12)
-    with pytest.raises(ValueError, match="query must have shape"):
-        again(drawn.inputs, drawn.labels, drawn.query[:2])
+    value_error("query must have shape", again, drawn.inputs, drawn.labels, drawn.query[:2])

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import type_error, value_error
 
 from iclimit.notation import PARAMETERS
 from iclimit.problem import Problem
@@ -236,15 +237,13 @@ def test_checkpoints_of_other_trainings_are_refused(name, tmp_path):
         if name == "descent, batches" and other == "rank":
             continue
         message = "must be of the same training" if other != "rank" else "rank must be 1"
-        with pytest.raises(ValueError, match=message):
-            trainer(checkpoint=path, **{other: value})
+        value_error(message, trainer, checkpoint=path, **{other: value})
     *models, problem = trainer.problem
     moved = replace(problem, context=7)
     with pytest.raises(ValueError, match=r"of the same training, got .* another problem"):
         replace(trainer, problem=(*models, moved))(checkpoint=path)
     path.write_bytes(before[:-9])
-    with pytest.raises(ValueError, match="checkpoint must be a training's own file"):
-        trainer(checkpoint=path)
+    value_error("checkpoint must be a training's own file", trainer, checkpoint=path)
     with pytest.raises(FileNotFoundError, match="checkpoint must be a file that can be written"):
         trainer(checkpoint=tmp_path / "absent" / "run")
 
@@ -275,14 +274,12 @@ def test_wrong_arguments_are_named(name):
         least = row.range.lower if row.range.open_lower else row.range.lower - 1
         wrong = [least, math.nan, "a", True, *([1.5] if row.integer else [])]
         for value in wrong:
-            with pytest.raises(ValueError, match=rf"^{argument} must be .*, got {value!r}"):
-                trainer(**{argument: value})
+            value_error(rf"^{argument} must be .*, got {value!r}", trainer, **{argument: value})
     for argument, each in arguments_of(trainer).items():
         if isinstance(each.default, str):
             with pytest.raises(ValueError, match=rf"^{argument} must be one of .*, got 'other'"):
                 trainer(**{argument: "other"})
-    with pytest.raises(TypeError, match="rng must be an int, SeedSequence or Generator, got None"):
-        trainer(rng=None)
+    type_error("rng must be an int, SeedSequence or Generator, got None", trainer, rng=None)
     if trainer.problem:
         with pytest.raises(TypeError, match=r"problem must be a Problem.*, got 'x'"):
             replace(trainer, problem=(*trainer.problem[:-1], "x"))()

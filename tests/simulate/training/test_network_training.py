@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from refusals import type_error, value_error
 
 from iclimit.problem import Problem
 from iclimit.simulate.networks import AttentionNetwork, LstmNetwork, train_network
@@ -38,8 +39,7 @@ def test_wide_networks_take_fewer_prompts_at_a_time():
 
 
 def test_what_is_no_network_is_refused():
-    with pytest.raises(TypeError, match="network must be a Network, got 3"):
-        train_network(3, PROBLEM, rng=0)
+    type_error("network must be a Network, got 3", train_network, 3, PROBLEM, rng=0)
 
 
 def test_network_and_problem_have_one_dimension():
@@ -75,32 +75,24 @@ def test_noise_levels_that_vary_are_trained_on():
     assert abs(run.held_out.mean - 3) < 0.2
 
 
-@pytest.mark.parametrize(
-    ("shapes", "message"),
-    [
+def test_arrays_of_other_shapes_are_named():
+    for shapes, message in (
         (((2, 5, 4), (2, 5), (2, 4)), r"inputs must have shape \(any, any, 3\), got \(2, 5, 4\)"),
         (((2, 5, 3), (2, 4), (2, 3)), r"labels must have shape \(2, 5\), got \(2, 4\)"),
         (((2, 5, 3), (2, 5), (3,)), r"query must have shape \(2, 3\), got \(3,\)"),
-    ],
-)
-def test_arrays_of_other_shapes_are_named(shapes, message):
-    run = train_network(HEADS, PROBLEM, steps=1, batch=4, rng=0, held_out=10)
-    with pytest.raises(ValueError, match=message):
-        run(*map(np.zeros, shapes))
+    ):
+        run = train_network(HEADS, PROBLEM, steps=1, batch=4, rng=0, held_out=10)
+        value_error(message, run, *map(np.zeros, shapes))
 
 
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
+def test_entries_that_are_no_numbers_are_named():
+    for labels, message in (
         (np.full((2, 5), np.nan), "labels must be finite"),
         (np.ma.masked_array(np.zeros((2, 5)), mask=True), "labels must have no masked entries"),
         ("none", "labels must be an array of real numbers, got 'none'"),
-    ],
-)
-def test_entries_that_are_no_numbers_are_named(labels, message):
-    run = train_network(HEADS, PROBLEM, steps=1, batch=4, rng=0, held_out=10)
-    with pytest.raises(ValueError, match=message):
-        run(np.zeros((2, 5, 3)), labels, np.zeros((2, 3)))
+    ):
+        run = train_network(HEADS, PROBLEM, steps=1, batch=4, rng=0, held_out=10)
+        value_error(message, run, np.zeros((2, 5, 3)), labels, np.zeros((2, 3)))
 
 
 @pytest.mark.parametrize("optimizer", SETTINGS)

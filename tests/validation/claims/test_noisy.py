@@ -62,9 +62,8 @@ def test_the_published_table_is_read_whole():
     ]
 
 
-@pytest.mark.parametrize(
-    ("method", "layers", "noise", "value"),
-    [
+def test_published_numbers():
+    for method, layers, noise, value in (
         ("GD++", 1, "uniform:0", 1.768),
         ("GD++", 3, "uniform:5", 0.344),
         ("GD++", 7, "uniform:0", 2.65e-12),
@@ -72,10 +71,8 @@ def test_the_published_table_is_read_whole():
         ("Full", 1, "uniform:7", 0.806),
         ("AdaRR", 0, "uniform:6", 0.081),
         ("TunedRR", 0, "categorical:1,3,5", 0.054),
-    ],
-)
-def test_published_numbers(method, layers, noise, value):
-    assert published_table()[method, layers, noise] == value
+    ):
+        assert published_table()[method, layers, noise] == value
 
 
 @pytest.mark.parametrize(("loss", "spread"), [(0.4, 0.0), (0.05, 0.1), (0.02, 0.0), (5e-4, 1e-3)])

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from refusals import value_error
 
 from iclimit.results import Estimate
 from iclimit.statistics import extrapolate, extrapolate_runs
@@ -84,8 +85,7 @@ def test_limits_in_the_order_of_the_fit():
     assert rows[0].standard_error == pytest.approx(fit.standard_error[0])
     assert rows[1].standard_error == pytest.approx(math.hypot(fit.standard_error[1], 0.2))
     assert all(abs(row.z) < 4 for row in rows)
-    with pytest.raises(ValueError, match="zip"):
-        compare_limits({"a": 3.0}, fit)
+    value_error("zip", compare_limits, {"a": 3.0}, fit)
 
 
 def test_a_single_estimate_at_each_size():
@@ -96,7 +96,6 @@ def test_a_single_estimate_at_each_size():
 
 
 def test_what_cannot_be_compared_is_refused():
-    with pytest.raises(ValueError, match=r"p_value must be in \[0, 1\], got nan"):
-        compare_p_value("fit", math.nan)
+    value_error(r"p_value must be in \[0, 1\], got nan", compare_p_value, "fit", math.nan)
     with pytest.raises(ValueError, match=r"equally many samples, got \[2, 3\]"):
         difference(Estimate.of([1.0, 2.0]), Estimate.of([1.0, 2.0, 3.0]))

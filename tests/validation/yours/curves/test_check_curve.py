@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from refusals import type_error, value_error
 
 import iclimit
 from benchmarks.curve_calibration import otherwise, random_setting
@@ -448,9 +449,8 @@ def test_tables_of_all_forms_give_the_same(merged, tmp_path):
 CURVE = {"step": list(range(10)), "loss": [1.0] * 9 + [0.9]}
 
 
-@pytest.mark.parametrize(
-    ("table", "more", "message"),
-    [
+def test_what_cannot_be_used_is_named():
+    for table, more, message in (
         ({"step": [1], "train_loss": [1]}, {}, "unknown column 'train_loss'; did you mean loss"),
         ({"iter": [1, 2], "loss": [1, 1]}, {}, "unknown column 'iter'; did you mean step"),
         ({"loss": [1.0] * 10}, {}, "the table must have a column step or time"),
@@ -489,11 +489,8 @@ CURVE = {"step": list(range(10)), "loss": [1.0] * 9 + [0.9]}
             r"initial\['value'\] must have shape \(1, 4\) or \(4,\), got \(3,\)",
         ),
         ("no.csv", {}, "there is no file 'no.csv'"),
-    ],
-)
-def test_what_cannot_be_used_is_named(table, more, message):
-    with pytest.raises(ValueError, match=message):
-        iclimit.check_curve(table, **MERGED | LAW | more)
+    ):
+        value_error(message, iclimit.check_curve, table, **MERGED | LAW | more)
 
 
 @pytest.mark.parametrize("changes", [{"step": 1e90}, {"step": 1e90, "model": "separate"}])
@@ -509,8 +506,7 @@ def test_times_of_any_order_are_judged(changes):
 def test_times_take_no_learning_rate():
     with pytest.raises(ValueError, match="learning_rate must not be given with times, got 0"):
         iclimit.check_curve({"time": range(10), "loss": [1.0] * 10}, **MERGED, **LAW)
-    with pytest.raises(TypeError, match="rng must be an integer"):
-        iclimit.check_curve(CURVE, **MERGED, **LAW, rng=None)
+    type_error("rng must be an integer", iclimit.check_curve, CURVE, **MERGED, **LAW, rng=None)
 
 
 # What is shown

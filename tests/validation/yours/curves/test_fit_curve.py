@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from refusals import type_error, value_error
 
 import iclimit
 from iclimit.simulate.dynamics import simulate_gradient_descent
@@ -161,8 +162,7 @@ def test_curves_that_end_before_a_drop_only_bound_it(merged, free):
     ],
 )
 def test_refusals(merged, free, changes, message):
-    with pytest.raises(ValueError, match=message):
-        iclimit.fit_curve(one(merged, 0), free, **MERGED | changes, **LAW)
+    value_error(message, iclimit.fit_curve, one(merged, 0), free, **MERGED | changes, **LAW)
 
 
 def test_refusals_of_the_statement(separate):
@@ -171,7 +171,5 @@ def test_refusals_of_the_statement(separate):
         iclimit.fit_curve(table, **SEPARATE, initial=weights)
     with pytest.raises(ValueError, match="must not have learning_rate for a table with times"):
         iclimit.fit_curve(table, "learning_rate", **SEPARATE)
-    with pytest.raises(TypeError, match="headz"):
-        iclimit.fit_curve(table, headz=3, **SEPARATE)
-    with pytest.raises(TypeError, match="context"):
-        iclimit.fit_curve(table, eigenvalues=LAM, heads=4, init_scale=1e-2)
+    type_error("headz", iclimit.fit_curve, table, headz=3, **SEPARATE)
+    type_error("context", iclimit.fit_curve, table, eigenvalues=LAM, heads=4, init_scale=1e-2)

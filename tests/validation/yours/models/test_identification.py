@@ -58,9 +58,8 @@ def test_every_algorithm_is_found_through_noise():
         assert found[name].unexplained.mean < 0.01, name
 
 
-@pytest.mark.parametrize(
-    ("predictor", "kind", "names"),
-    [
+def test_verdicts():
+    for predictor, kind, names in (
         (lambda known: known["one_step"], "algorithm", {"one_step"}),
         (
             lambda known: 0.5 * (known["ridge"] + known["one_step"]),
@@ -72,11 +71,9 @@ def test_every_algorithm_is_found_through_noise():
         (lambda known: known["ridge"] + 0.5 * common_noise(), "none", set()),
         (lambda _: common_noise(), "none", set()),
         (smoother, "none", set()),
-    ],
-)
-def test_verdicts(predictor, kind, names):
-    found = identify(asked(predictor))
-    assert (found.kind, set(found.names)) == (kind, names)
+    ):
+        found = identify(asked(predictor))
+        assert (found.kind, set(found.names)) == (kind, names)
 
 
 def test_what_is_between_two_algorithms_is_told_from_neither():

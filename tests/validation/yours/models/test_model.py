@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from refusals import type_error, value_error
 
 from iclimit.problem import Problem
 from iclimit.simulate.prompts import sample_prompts
@@ -149,8 +150,7 @@ def test_errors_of_the_model_say_where_they_were_raised():
     assert caught.value.__notes__ == [
         "raised by predict for prompts 20 to 39 of section 'inputs:half'"
     ]
-    with pytest.raises(TypeError, match="positional arguments"):
-        Model(running_mean).answer(DRAWN)
+    type_error("positional arguments", Model(running_mean).answer, DRAWN)
 
 
 def test_random_answers():
@@ -163,8 +163,7 @@ def test_random_answers():
         )
 
     message = "the same batch alike, got .* for prompt 5 of section 'fresh': dropout"
-    with pytest.raises(ValueError, match=message):
-        Model(predict).check(DRAWN)
+    value_error(message, Model(predict).check, DRAWN)
     Model(predict, deterministic=False).check(DRAWN)
 
 
@@ -182,8 +181,7 @@ def test_batch_statistics():
         return one_step(inputs, labels, (query - query.mean(axis=0)) / query.std(axis=0))
 
     message = "in every batch, got .* in a batch of 50 and .* in one of 8 for prompt 0 of section"
-    with pytest.raises(ValueError, match=message):
-        Model(predict).check(DRAWN)
+    value_error(message, Model(predict).check, DRAWN)
     Model(predict, deterministic=False).check(DRAWN)
 
 
@@ -191,8 +189,7 @@ def test_answers_that_depend_on_the_place_in_the_batch():
     def predict(inputs, labels, query):
         return one_step(inputs, labels, query) * np.linspace(1, 2, len(query))
 
-    with pytest.raises(ValueError, match="for prompt 0 of section"):
-        Model(predict, batch=3).check(DRAWN)
+    value_error("for prompt 0 of section", Model(predict, batch=3).check, DRAWN)
 
 
 def test_answers_per_position():
@@ -202,8 +199,7 @@ def test_answers_per_position():
     assert answers.shape == (50, 7)
     assert np.allclose(answers[:, 3], DRAWN.labels[:, :3].mean(axis=1))
     late = Model(lambda *arrays: running_mean(*arrays)[:, 1:], per_position=True)
-    with pytest.raises(ValueError, match=r"shape \(50, 7\), got \(50, 6\)"):
-        late.answer(DRAWN)
+    value_error(r"shape \(50, 7\), got \(50, 6\)", late.answer, DRAWN)
 
     def broken(inputs, labels):
         answers = running_mean(inputs, labels)
@@ -214,25 +210,19 @@ def test_answers_per_position():
         Model(broken, per_position=True).answer(DRAWN)
 
 
-@pytest.mark.parametrize(
-    ("predict", "position"),
-    [
+def test_models_that_look_ahead():
+    for predict, position in (
         (lambda _, labels: np.cumsum(labels, axis=1), 3),
         (lambda inputs, labels: running_mean(inputs, labels) + labels.sum(axis=1)[:, None], 0),
         (lambda inputs, labels: np.roll(inputs[:, :, 0], -1, axis=1) + 0 * labels, 3),
-    ],
-)
-def test_models_that_look_ahead(predict, position):
-    message = f"another answer at position {position} of prompt 0 .* labels from position 3 on"
-    with pytest.raises(ValueError, match=message):
-        Model(predict, per_position=True).check(DRAWN)
+    ):
+        message = f"another answer at position {position} of prompt 0 .* labels from position 3 on"
+        value_error(message, Model(predict, per_position=True).check, DRAWN)
 
 
 def test_wrong_settings():
-    with pytest.raises(TypeError, match="predict must be a function, got 'ridge'"):
-        Model("ridge")
-    with pytest.raises(ValueError, match="batch must be an integer >= 1, got 0"):
-        Model(one_step, batch=0)
+    type_error("predict must be a function, got 'ridge'", Model, "ridge")
+    value_error("batch must be an integer >= 1, got 0", Model, one_step, batch=0)
 
 
 def sections():
@@ -280,5 +270,4 @@ def test_a_section_is_asked_in_blocks():
 
 def test_models_per_position_are_checked_when_they_are_probed():
     ahead = Model(lambda _, labels: labels + 0.0, per_position=True)
-    with pytest.raises(ValueError, match="is attention causal"):
-        ask_all(ahead, [], sections())
+    value_error("is attention causal", ask_all, ahead, [], sections())

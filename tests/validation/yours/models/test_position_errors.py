@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from refusals import type_error, value_error
 from sampled_means import ALLOWANCE
 
 from iclimit.drawing import new_figure
@@ -140,12 +141,10 @@ def test_figure_has_the_model_and_every_algorithm(found):
 
 def test_models_and_names_are_checked():
     problem = Problem(dim=2, context=4, scale=1)
-    with pytest.raises(ValueError, match="did you mean null"):
-        probe_positions(ridge(1.0), problem, baselines=["nul"])
+    value_error("did you mean null", probe_positions, ridge(1.0), problem, baselines=["nul"])
     with pytest.raises(TypeError, match="baselines must be a list of names"):
         probe_positions(ridge(1.0), problem, baselines="null")
-    with pytest.raises(TypeError, match="problem must be an iclimit"):
-        probe_positions(ridge(1.0), {"dim": 3})
+    type_error("problem must be an iclimit", probe_positions, ridge(1.0), {"dim": 3})
     with pytest.raises(ValueError, match=r"problem must have drift = 0.0 here, got 0.5"):
         probe_positions(ridge(1.0), Problem(dim=2, context=4, drift=0.5))
     with pytest.raises(ValueError, match="pairs before it"):

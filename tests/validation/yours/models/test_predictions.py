@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hostile_files import Bomb
+from refusals import value_error
 
 from iclimit.problem import Problem
 from iclimit.validation.yours.models.baselines import Baseline
@@ -85,12 +86,10 @@ def test_rows_in_any_order(tmp_path):
     assert np.array_equal(read_predictions(path, PROMPTS), VALUES)
     twice = [*lines[:-1], lines[0]]
     path = rows(tmp_path / "rows.csv", "index,section,prediction", *twice)
-    with pytest.raises(ValueError, match=f"row {COUNT}: index occurs twice: {order[0]}"):
-        read_predictions(path, PROMPTS)
+    value_error(f"row {COUNT}: index occurs twice: {order[0]}", read_predictions, path, PROMPTS)
     lines[7] = f"0.5,fresh,{VALUES[0]}"
     path = rows(tmp_path / "rows.csv", "index,section,prediction", *lines)
-    with pytest.raises(ValueError, match=r"row 8: index is no integer: 0\.5"):
-        read_predictions(path, PROMPTS)
+    value_error(r"row 8: index is no integer: 0\.5", read_predictions, path, PROMPTS)
 
 
 def test_parquet(tmp_path):
@@ -106,8 +105,7 @@ def test_the_first_prediction_that_is_not_finite_is_named(tmp_path, kind, value)
     values = VALUES.copy()
     values[[45, 60]] = value
     message = r"finite .* for prompt 45, in section 'permuted'|row 46: prediction is missing"
-    with pytest.raises(ValueError, match=message):
-        read_predictions(saved(tmp_path, values, kind), PROMPTS)
+    value_error(message, read_predictions, saved(tmp_path, values, kind), PROMPTS)
 
 
 @pytest.mark.parametrize("kind", ["npz", "npy"])
@@ -125,8 +123,7 @@ def test_the_first_prediction_that_is_not_finite_is_named(tmp_path, kind, value)
     ],
 )
 def test_wrong_arrays(tmp_path, kind, values, message):
-    with pytest.raises(ValueError, match=message):
-        read_predictions(saved(tmp_path, values, kind), PROMPTS)
+    value_error(message, read_predictions, saved(tmp_path, values, kind), PROMPTS)
 
 
 @pytest.mark.parametrize(
@@ -141,16 +138,14 @@ def test_wrong_arrays(tmp_path, kind, values, message):
     ],
 )
 def test_wrong_tables(tmp_path, lines, message):
-    with pytest.raises(ValueError, match=message):
-        read_predictions(rows(tmp_path / "rows.csv", *lines), PROMPTS)
+    value_error(message, read_predictions, rows(tmp_path / "rows.csv", *lines), PROMPTS)
 
 
 def test_other_files(tmp_path):
     write_prompts(tmp_path / "prompts.npz", PROMPTS)
     with pytest.raises(ValueError, match=r"got prompts in .*: the prompts come first"):
         read_predictions(tmp_path / "prompts.npz", PROMPTS)
-    with pytest.raises(ValueError, match="with predictions: it comes first"):
-        read_prompts(saved(tmp_path, VALUES, "npz"))
+    value_error("with predictions: it comes first", read_prompts, saved(tmp_path, VALUES, "npz"))
     np.savez(tmp_path / "other.npz", prediction=VALUES)
     with pytest.raises(ValueError, match="got prediction; did you mean prediction"):
         read_predictions(tmp_path / "other.npz", PROMPTS)
@@ -165,14 +160,12 @@ def test_other_files(tmp_path):
 def test_hostile_files(tmp_path, kind, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = saved(tmp_path, np.array([Bomb()] * COUNT, dtype=object), kind)
-    with pytest.raises(ValueError, match="must be an array of numbers, got object"):
-        read_predictions(path, PROMPTS)
+    value_error("must be an array of numbers, got object", read_predictions, path, PROMPTS)
     assert not Path("harmed").exists()
     whole = saved(tmp_path, VALUES, kind).read_bytes()
     for length in (0, 5, 60, 200, len(whole) - 200, len(whole) - 1):
         path.write_bytes(whole[:length])
-        with pytest.raises(ValueError, match=r"predictions\.np. must be intact"):
-            read_predictions(path, PROMPTS)
+        value_error(r"predictions\.np. must be intact", read_predictions, path, PROMPTS)
 
 
 def test_a_pickle_is_no_array(tmp_path, monkeypatch):
@@ -235,8 +228,7 @@ def test_positions_of_a_model_elsewhere(tmp_path):
 def test_wrong_positions(tmp_path, positions, message):
     path = tmp_path / "predictions.npz"
     np.savez(path, predictions=VALUES, positions=positions)
-    with pytest.raises(ValueError, match=message):
-        read_positions(path, PROMPTS, read_predictions(path, PROMPTS))
+    value_error(message, read_positions, path, PROMPTS, read_predictions(path, PROMPTS))
 
 
 def test_files_without_positions(tmp_path):

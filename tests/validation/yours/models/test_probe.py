@@ -6,6 +6,7 @@ from dataclasses import replace
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from refusals import value_error
 
 import iclimit
 from iclimit.results import Estimate
@@ -71,8 +72,7 @@ def test_linear_attention_is_trained_where_prompts_are_given():
     options = {"test_prompts": 100, "baselines": ["null", "linear_attention"]}
     found = iclimit.probe(ridge, PROBLEM, prompts=500, ridge=0.1, **options)
     assert "500 prompts with ridge 0.1" in found.fresh["linear_attention"].description
-    with pytest.raises(ValueError, match="baselines must be of null, "):
-        iclimit.probe(ridge, PROBLEM, **options)
+    value_error("baselines must be of null, ", iclimit.probe, ridge, PROBLEM, **options)
 
 
 def test_order_and_squares_of_labels_are_noticed():
@@ -111,8 +111,7 @@ def test_positions_are_asked_with_the_same_prompts(report):
     assert arrays["position_error"].dims == ("position_algorithm", "examples")
     assert float(arrays["position_model_error"][0, 8]) == positions.ladders[8].error.mean
     assert len(found.to_dict()["positions"]["ladders"]) == 9
-    with pytest.raises(ValueError, match="positions are there with form='positions'"):
-        report.plot(figure="positions")
+    value_error("positions are there with form='positions'", report.plot, figure="positions")
 
 
 def test_gradients_take_the_place_of_differences():
@@ -183,9 +182,9 @@ def test_own_algorithms_stand_beside_ours(tmp_path, monkeypatch):
             iclimit.probe(ridge, PROBLEM, test_prompts=100, baselines=[name])
 
 
-@pytest.mark.parametrize(
-    ("wrong", "error", "message"),
-    [
+def test_own_algorithms_that_cannot_be_compared():
+    """A function called ridge was "ridge regression with the best penalty" in the verdict."""
+    for wrong, error, message in (
         ({"ridge": halved}, ValueError, "must not be called as ours are, got 'ridge'"),
         ({"mine": 3}, TypeError, "must be functions by name, got 3 for 'mine'"),
         ({"mine": divmod}, TypeError, "baselines: mine: divmod expected 2 arguments, got 3"),
@@ -194,17 +193,13 @@ def test_own_algorithms_stand_beside_ours(tmp_path, monkeypatch):
             ValueError,
             r"baselines: mine: .* shape \(100,\), got",
         ),
-    ],
-)
-def test_own_algorithms_that_cannot_be_compared(wrong, error, message):
-    """A function called ridge was "ridge regression with the best penalty" in the verdict."""
-    with pytest.raises(error, match=message):
-        iclimit.probe(ridge, PROBLEM, test_prompts=100, baselines=wrong)
+    ):
+        with pytest.raises(error, match=message):
+            iclimit.probe(ridge, PROBLEM, test_prompts=100, baselines=wrong)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
+def test_wrong_arguments_are_named():
+    for wrong, message in (
         ({"form": "tokens"}, "form must be one of query, positions, got 'tokens'"),
         ({"tolerance": 1.0}, "tolerance must be > 0 and < 1, got 1.0"),
         ({"baselines": ["rigde"]}, "got 'rigde'; did you mean ridge?"),
@@ -214,10 +209,8 @@ def test_own_algorithms_that_cannot_be_compared(wrong, error, message):
         ({"test_prompts": 0}, "test_prompts must be an integer >= 1, got 0"),
         ({"test_prompts": 19}, "test_prompts must be >= 20, got 19"),
         ({"predict": lambda *_: np.full(60, np.nan)}, "finite numbers, got nan"),
-    ],
-)
-def test_wrong_arguments_are_named(wrong, message):
-    arguments = {"predict": ridge, "problem": PROBLEM, "test_prompts": 60} | wrong
-    with pytest.raises((ValueError, TypeError)) as caught:
-        iclimit.probe(**arguments)
-    assert message in str(caught.value)
+    ):
+        arguments = {"predict": ridge, "problem": PROBLEM, "test_prompts": 60} | wrong
+        with pytest.raises((ValueError, TypeError)) as caught:
+            iclimit.probe(**arguments)
+        assert message in str(caught.value)

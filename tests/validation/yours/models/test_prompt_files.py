@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hostile_files import Bomb
+from refusals import value_error
 
 from iclimit.problem import Problem
 from iclimit.validation.yours.models.files import (
@@ -141,8 +142,7 @@ def test_other_rounding_is_no_change(path):
     ],
 )
 def test_changed_descriptions(path, change, message):
-    with pytest.raises(ValueError, match=message):
-        read_prompts(described(path, **change))
+    value_error(message, read_prompts, described(path, **change))
 
 
 @pytest.mark.parametrize(
@@ -159,8 +159,7 @@ def test_changed_descriptions(path, change, message):
     ],
 )
 def test_files_with_other_arrays(path, changes, message):
-    with pytest.raises(ValueError, match=message):
-        read_prompts(rewritten(path, **changes))
+    value_error(message, read_prompts, rewritten(path, **changes))
 
 
 def test_other_numbers_of_sections(path):
@@ -173,8 +172,7 @@ def test_other_numbers_of_sections(path):
 def test_pickled_code_is_not_run(path, name, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     rewritten(path, **{name: np.array([Bomb()], dtype=object)})
-    with pytest.raises(ValueError, match=f"{name} in .* must be an array of numbers, got object"):
-        read_prompts(path)
+    value_error(f"{name} in .* must be an array of numbers, got object", read_prompts, path)
     assert not Path("harmed").exists()
 
 
@@ -198,8 +196,7 @@ def test_what_is_larger_than_its_file_is_refused(path, name):
     count = FREE_BYTES // 4 + 1
     forge(path, name, "<U1", (count,), 4 * count)
     assert path.stat().st_size < 10**5
-    with pytest.raises(ValueError, match=f"{name} in .* must not be larger than the file"):
-        read_prompts(path)
+    value_error(f"{name} in .* must not be larger than the file", read_prompts, path)
 
 
 def test_headers_that_lie(path):
@@ -207,8 +204,7 @@ def test_headers_that_lie(path):
     for shape in [(10**9, 3, 2), (-1, 3, 2), (-5, -6)]:
         path.write_bytes(whole)
         forge(path, "pretraining_tasks", "<f8", shape, 240)
-        with pytest.raises(ValueError, match=r"pretraining_tasks in .* must be intact, got 240"):
-            read_prompts(path)
+        value_error(r"pretraining_tasks in .* must be intact, got 240", read_prompts, path)
 
 
 def test_damaged_files(path):
@@ -240,8 +236,7 @@ def test_other_files(tmp_path):
     with pytest.raises(ValueError, match=r"written to \.npz, \.csv, \.parquet, got .*rows\.txt"):
         write_prompts(tmp_path / "rows.txt", PROMPTS)
     (tmp_path / "other.json").write_bytes(b"\xff\xfe{}")
-    with pytest.raises(ValueError, match="prompts must be a file of iclimit prompts"):
-        read_prompts(tmp_path / "other.json")
+    value_error("prompts must be a file of iclimit prompts", read_prompts, tmp_path / "other.json")
 
 
 def test_an_interrupted_writer_leaves_the_old_file(path, monkeypatch):

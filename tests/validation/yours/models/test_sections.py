@@ -184,25 +184,21 @@ def test_a_longer_run_extends_a_shorter_one():
             assert not differing(drawn, first), name
 
 
-@pytest.mark.parametrize(
-    ("name", "size"),
-    [
+def test_blocks_are_of_bounded_memory_and_the_same_again():
+    for name, size in (
         *((name, (40, 20)) for name in ("fresh", "permuted", "labels:plus", "labels:sum")),
         ("labels:plus", (200, 50)),
-    ],
-)
-def test_blocks_are_of_bounded_memory_and_the_same_again(name, size):
-    section = planned(Problem(*size[::-1], scale=1), 3000)[name]
-    blocks = list(section.blocks())
-    assert sum(map(len, blocks)) == len(section)
-    assert max(block.inputs.nbytes for block in blocks) <= 2**22
-    for first, second in zip(blocks, section.blocks(), strict=True):
-        assert not differing(first, second)
+    ):
+        section = planned(Problem(*size[::-1], scale=1), 3000)[name]
+        blocks = list(section.blocks())
+        assert sum(map(len, blocks)) == len(section)
+        assert max(block.inputs.nbytes for block in blocks) <= 2**22
+        for first, second in zip(blocks, section.blocks(), strict=True):
+            assert not differing(first, second)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
+def test_numbers_that_single_precision_cannot_square():
+    for wrong, message in (
         ({"scale": 1e160}, "scale of a problem must be 0 or from 1e-12 to 1e"),
         ({"scale": 1e-200}, r"scale of .*, got 1e-200"),
         ({"task_variance": 1e300}, "task_variance of"),
@@ -210,11 +206,9 @@ def test_blocks_are_of_bounded_memory_and_the_same_again(name, size):
         ({"noise_law": "uniform:1e100"}, "noise_variance of"),
         ({"tasks": np.full((2, 3), -1e20)}, "tasks of .*, got 1e"),
         ({"input_covariance": np.full(3, 1e-30)}, "input_covariance of"),
-    ],
-)
-def test_numbers_that_single_precision_cannot_square(wrong, message):
-    with pytest.raises(ValueError, match=message):
-        plan_sections(Problem(3, 4, **{"scale": 1} | wrong), test_prompts=5)
+    ):
+        with pytest.raises(ValueError, match=message):
+            plan_sections(Problem(3, 4, **{"scale": 1} | wrong), test_prompts=5)
 
 
 @pytest.mark.parametrize(("size", "drawn"), [((40, 20), 50), ((120, 80), 20), ((900, 100), 10)])

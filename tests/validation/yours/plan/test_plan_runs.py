@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from refusals import value_error
 
 import iclimit
 from iclimit.cli import main
@@ -187,8 +188,7 @@ def test_infinite_variance_is_not_proposed():
     plan = planned("precision", ridge=0.0, tau=1.0 + 1 / 12, effect=0.5)
     assert plan.proposals == []
     assert "infinite" in str(plan)
-    with pytest.raises(ValueError, match="no size is proposed"):
-        plan.runs()
+    value_error("no size is proposed", plan.runs)
 
 
 def test_equal_theories_are_not_told_apart():
@@ -233,9 +233,8 @@ def test_figure_has_power_and_theories(tmp_path):
     assert [text.get_text() for text in right.get_legend().get_texts()] == [r"$\rho$"]
 
 
-@pytest.mark.parametrize(
-    ("question", "changes", "message"),
-    [
+def test_refusals_name_the_argument():
+    for question, changes, message in (
         ("precission", {"effect": 0.1}, "did you mean precision"),
         ("precision", {}, "effect must be given for precision"),
         ("precision", {"effect": 0.1, "significance": 3.0}, "significance must be left out"),
@@ -281,11 +280,8 @@ def test_figure_has_power_and_theories(tmp_path):
         ("theories", {"against": "dmmse", "test_rho": 0.1}, "the tests of the training"),
         ("transition", {"effect": 0.1}, "exactly one parameter may have several"),
         ("transition", {"effect": 0.1, "tau": [1, 2, 4]}, "tau must be one number, or 4 or more"),
-    ],
-)
-def test_refusals_name_the_argument(question, changes, message):
-    with pytest.raises(ValueError, match=message):
-        planned(question, **changes)
+    ):
+        value_error(message, planned, question, **changes)
 
 
 ARGUMENTS = ["--tau", "2", "--alpha", "1", "--kappa", "0.5", "--rho", "0.2", "--ridge", "0.3"]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import type_error, value_error
 
 import iclimit
 from benchmarks.check_calibration import MISTAKES, exchanged, is_named
@@ -548,9 +549,8 @@ def test_a_row_that_cannot_be_predicted_leaves_the_others(table):
 GOOD = {"dim": 10, "alpha": 1.0, "kappa": 0.5, "tau": 2.0, "rho": 0.1, "icl": 1.0, "icl_se": 0.1}
 
 
-@pytest.mark.parametrize(
-    ("changes", "options", "message"),
-    [
+def test_nothing_is_guessed():
+    for changes, options, message in (
         ({"alpha": 1.23}, {}, r"row 1: alpha gives 12.3 context, which is no integer: give"),
         ({"alpha": 0.01}, {"rounding": "floor"}, "row 1: alpha gives 0.1 context, but there must"),
         ({"dim": 10.5}, {}, r"row 1: dim must be an integer >= 1, got 10.5"),
@@ -591,12 +591,9 @@ GOOD = {"dim": 10, "alpha": 1.0, "kappa": 0.5, "tau": 2.0, "rho": 0.1, "icl": 1.
             {},
             "row 1: estimator must be one of attention, dmmse, ridge, got",
         ),
-    ],
-)
-def test_nothing_is_guessed(changes, options, message):
-    row = {name: value for name, value in (GOOD | changes).items() if value is not ...}
-    with pytest.raises(ValueError, match=message):
-        check_runs([row], **options)
+    ):
+        row = {name: value for name, value in (GOOD | changes).items() if value is not ...}
+        value_error(message, check_runs, [row], **options)
 
 
 def test_means_of_one_setting_are_pooled():
@@ -626,8 +623,7 @@ def test_extreme_rows_are_not_judged_or_contradict(monkeypatch):
     for columns in (["icl"], {"icl": 3}):
         with pytest.raises(TypeError, match="columns must map names to those of the table, got"):
             check_runs([GOOD], columns=columns)
-    with pytest.raises(TypeError, match="parameters must map names to values, got"):
-        check_runs([GOOD], parameters=["rho"])
+    type_error("parameters must map names to values, got", check_runs, [GOOD], parameters=["rho"])
 
 
 def test_command_says_by_its_status_what_the_table_says(tmp_path, table, capsys):

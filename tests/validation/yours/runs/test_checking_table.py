@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from refusals import type_error, value_error
 
 from iclimit.validation.yours.reading import read_table
 
@@ -51,8 +52,7 @@ def test_files_frames_columns_and_rows_are_one_table(tmp_path, monkeypatch):
     frame = pd.DataFrame(columns)
     for missing in ("pandas", "pyarrow", "pyarrow.parquet"):
         monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(ValueError, match="Parquet files need pyarrow, or pandas"):
-        read_table(parquet, KNOWN)
+    value_error("Parquet files need pyarrow, or pandas", read_table, parquet, KNOWN)
     reader = SimpleNamespace(read_parquet=lambda _: frame)
     monkeypatch.setitem(sys.modules, "pandas", reader)
     assert same(parquet)
@@ -72,9 +72,8 @@ def test_columns_are_renamed_and_ignored_only_on_demand():
     assert same(theirs | {"seed": [1, 2]}, columns=names, ignore="others")
 
 
-@pytest.mark.parametrize(
-    ("table", "options", "message"),
-    [
+def test_faulty_columns():
+    for table, options, message in (
         ({"d": [1]}, {}, r"unknown column 'd'; did you mean dim \(.*\)\? name it \(columns="),
         ({"seed": [1]}, {}, r"unknown column 'seed'; name it .* --ignore seed\); known are dim, "),
         ({"dim": [1]}, {"columns": {"dmi": "dim"}}, "columns must map one of dim, .*mean dim"),
@@ -85,16 +84,12 @@ def test_columns_are_renamed_and_ignored_only_on_demand():
         ({"dim": [1], "icl": [1, 2]}, {}, "same length, got 1 entries of 'dim' and 2 of 'icl'"),
         ({"dim": []}, {}, "no rows"),
         ([], {}, "no rows"),
-    ],
-)
-def test_faulty_columns(table, options, message):
-    with pytest.raises(ValueError, match=message):
-        read_table(table, KNOWN, **options)
+    ):
+        value_error(message, read_table, table, KNOWN, **options)
 
 
-@pytest.mark.parametrize(
-    ("entry", "message"),
-    [
+def test_faulty_entries_are_named_with_row_and_column():
+    for entry, message in (
         (None, "is missing"),
         ("", "is missing"),
         ("NaN", "is missing"),
@@ -108,14 +103,11 @@ def test_faulty_columns(table, options, message):
         ([1], r"must be a number, got \[1\]"),
         (-0.5, "must be >= 0 and finite, got -0.5"),
         ("inf", "must be >= 0 and finite, got inf"),
-    ],
-)
-def test_faulty_entries_are_named_with_row_and_column(entry, message):
-    table = read_table({"noise": [0.1, entry]}, KNOWN, columns={"rho": "noise"})
-    with pytest.raises(ValueError, match=rf"row 2: noise \(rho\) {message}"):
-        table.numbers("rho")
-    with pytest.raises(ValueError, match=rf"row 2: rho {message}"):
-        read_table([{"rho": 0.1}, {"rho": entry}], KNOWN).numbers("rho")
+    ):
+        table = read_table({"noise": [0.1, entry]}, KNOWN, columns={"rho": "noise"})
+        value_error(rf"row 2: noise \(rho\) {message}", table.numbers, "rho")
+        with pytest.raises(ValueError, match=rf"row 2: rho {message}"):
+            read_table([{"rho": 0.1}, {"rho": entry}], KNOWN).numbers("rho")
 
 
 @pytest.mark.parametrize(
@@ -135,20 +127,15 @@ def test_faulty_entries_are_named_with_row_and_column(entry, message):
 )
 def test_faulty_files(tmp_path, name, text, message):
     (tmp_path / name).write_text(text)
-    with pytest.raises(ValueError, match=message):
-        read_table(tmp_path / name, KNOWN)
+    value_error(message, read_table, tmp_path / name, KNOWN)
 
 
 def test_what_is_no_table_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"there is no file .*nothing.csv"):
-        read_table(tmp_path / "nothing.csv", KNOWN)
+    value_error(r"there is no file .*nothing.csv", read_table, tmp_path / "nothing.csv", KNOWN)
     (tmp_path / "latin.csv").write_bytes(b"dim\n\xe9\n")
-    with pytest.raises(ValueError, match="must be text in UTF-8"):
-        read_table(tmp_path / "latin.csv", KNOWN)
+    value_error("must be text in UTF-8", read_table, tmp_path / "latin.csv", KNOWN)
     for wrong in (3, [1, 2], np.eye(2)):
-        with pytest.raises(TypeError, match="table must be a file, a mapping of columns"):
-            read_table(wrong, KNOWN)
-    with pytest.raises(TypeError, match="column 'dim' must be a sequence of entries, got 3"):
-        read_table({"dim": 3}, KNOWN)
+        type_error("table must be a file, a mapping of columns", read_table, wrong, KNOWN)
+    type_error("column 'dim' must be a sequence of entries, got 3", read_table, {"dim": 3}, KNOWN)
     with pytest.raises(ValueError, match="column names must differ, got 'dim' twice"):
         read_table(pd.DataFrame([[1, 2]], columns=["dim", "dim"]), KNOWN)

@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from refusals import type_error, value_error
 
 import iclimit
 from iclimit.cli import main
@@ -153,19 +154,15 @@ def test_results_and_figures(tmp_path, capsys):
 
 def test_refusals(capsys):
     rows = table_of()
-    with pytest.raises(ValueError, match="did you mean ridge"):
-        iclimit.fit_runs(rows, "rigde")
-    with pytest.raises(TypeError, match="roundng"):
-        iclimit.fit_runs(rows, roundng="nearest")
+    value_error("did you mean ridge", iclimit.fit_runs, rows, "rigde")
+    type_error("roundng", iclimit.fit_runs, rows, roundng="nearest")
     with pytest.raises(ValueError, match="estimator must be 'attention' in all rows"):
         iclimit.fit_runs([row | {"estimator": "ridge"} for row in rows])
     threshold = [row | {"prompts": 16 * 17, "ridge": 0} for row in rows[:1]]
-    with pytest.raises(ValueError, match="there is no finite prediction"):
-        iclimit.fit_runs(threshold)
+    value_error("there is no finite prediction", iclimit.fit_runs, threshold)
     unbarred = [{k: v for k, v in threshold[0].items() if not k.endswith("_se")}]
     unbarred[0]["prompts"] += 2
-    with pytest.raises(ValueError, match="neither error bars nor a predicted scatter"):
-        iclimit.fit_runs(unbarred)
+    value_error("neither error bars nor a predicted scatter", iclimit.fit_runs, unbarred)
     assert main(["fit", "none.csv"]) == 2
     assert "there is no file" in capsys.readouterr().err
 

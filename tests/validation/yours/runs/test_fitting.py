@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from refusals import value_error
 
 from iclimit.asymptotics.pretraining import finite_size_errors, finite_size_spread
 from iclimit.results import Estimate
@@ -73,11 +74,9 @@ def test_one_error_cannot_tell_two_parameters():
 
 def test_names_of_free_parameters():
     assert check_free("rho", FREE) == ("rho",)
-    with pytest.raises(ValueError, match="did you mean kappa"):
-        check_free(["kapa"], FREE)
+    value_error("did you mean kappa", check_free, ["kapa"], FREE)
     for wrong in ([], ["rho", "rho"]):
-        with pytest.raises(ValueError, match="free must be one or more different names"):
-            check_free(wrong, FREE)
+        value_error("free must be one or more different names", check_free, wrong, FREE)
     assert set(FREE) > {"tau", "alpha", "kappa", "rho", "ridge", "factor", "offset"}
 
 

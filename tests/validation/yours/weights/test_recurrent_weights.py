@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from refusals import type_error, value_error
 
 import iclimit
 from iclimit.validation import reduced_recurrence
@@ -165,9 +166,8 @@ def test_an_optimal_layer_is_orthogonal_to_its_error():
         assert abs(found.factor.mean - factor) < 4 * found.factor.standard_error
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_bad_weights_are_named():
+    for change, message in (
         ({"o_norm.weight": np.ones(2)}, "norms of the output are no linear recurrence"),
         ({"q_conv1d.weight": np.ones((2, 1, 4))}, "short convolutions are no linear recurrence"),
         ({"w_proj.weight": LABEL}, "does not know: it knows q_proj.weight"),
@@ -175,23 +175,19 @@ def test_an_optimal_layer_is_orthogonal_to_its_error():
         ({"b_proj.weight": np.zeros((2, 4))}, "b_proj.weight must have shape"),
         ({"k_proj.weight": np.nan * INPUTS}, "k_proj.weight must be finite"),
         ({"a.b_proj.weight": 0 * LABEL}, "must be one layer, got two of 'b_proj.weight'"),
-    ],
-)
-def test_bad_weights_are_named(change, message):
-    layer = {
-        **{"q_proj.weight": INPUTS, "k_proj.weight": INPUTS, "v_proj.weight": LABEL},
-        **{"o_proj.weight": LABEL.T, "b_proj.weight": 0 * LABEL},
-    } | change
-    layer = {name: value for name, value in layer.items() if value is not None}
-    with pytest.raises(ValueError, match=message):
-        reduced_recurrence(layer, PROBLEM, layout="deltanet")
+    ):
+        layer = {
+            **{"q_proj.weight": INPUTS, "k_proj.weight": INPUTS, "v_proj.weight": LABEL},
+            **{"o_proj.weight": LABEL.T, "b_proj.weight": 0 * LABEL},
+        } | change
+        layer = {name: value for name, value in layer.items() if value is not None}
+        value_error(message, reduced_recurrence, layer, PROBLEM, layout="deltanet")
 
 
 def test_bad_arguments_are_named():
     with pytest.raises(ValueError, match="layout must be one of gla, deltanet"):
         reduced_recurrence({}, PROBLEM, layout="retnet")
-    with pytest.raises(TypeError, match="layer must be a mapping"):
-        reduced_recurrence([], PROBLEM, layout="gla")
+    type_error("layer must be a mapping", reduced_recurrence, [], PROBLEM, layout="gla")
     problem = iclimit.Problem(dim=D, context=7, correlation=0.5)
     with pytest.raises(ValueError, match=r"correlation of the problem must be 0.0, got 0.5"):
         reduced_recurrence({}, problem, layout="gla")

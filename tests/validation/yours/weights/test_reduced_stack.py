@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from refusals import arithmetic_error, value_error
 
 import iclimit
 from iclimit.problem import Problem
@@ -148,21 +149,17 @@ def test_table_and_picture():
     assert ax.lines[0].get_ydata() == pytest.approx([0.9, 1.1])
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_bad_input_is_named():
+    for change, message in (
         ({"layout": "lu2025"}, "layout must be one in which the prediction is minus"),
         ({"stack": [{"P": np.eye(4)}]}, "layer lacks key and query"),
         ({"stack": [{"P": np.eye(n), "Q": np.eye(n)} for n in (3, 4)]}, "tokens of one size"),
         ({"context": 0}, "context must be an integer >= 1"),
         ({"test_prompts": 0}, "test_prompts must be an integer >= 2"),
         ({"input_variance": 0.0}, "input_variance must be > 0"),
-    ],
-)
-def test_bad_input_is_named(change, message):
-    good = {"stack": [{"P": np.eye(4), "Q": np.eye(4)}]} | SETTING
-    with pytest.raises(ValueError, match=message):
-        reduced_stack(**good | change)
+    ):
+        good = {"stack": [{"P": np.eye(4), "Q": np.eye(4)}]} | SETTING
+        value_error(message, reduced_stack, **good | change)
 
 
 def test_a_stack_is_a_sequence():
@@ -172,5 +169,4 @@ def test_a_stack_is_a_sequence():
 
 def test_overflow_is_said():
     layer = {"P": 1e200 * np.eye(4), "Q": np.eye(4)}
-    with pytest.raises(ArithmeticError, match="predictions overflow"):
-        reduced_stack([layer] * 2, **SETTING)
+    arithmetic_error("predictions overflow", reduced_stack, [layer] * 2, **SETTING)
