@@ -38,7 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, cg
@@ -69,26 +69,11 @@ class QueryMoments:
     @cached_property
     def _known(self) -> tuple[float, float, np.ndarray, np.ndarray, np.ndarray]:
         """Numbers f1 and f2, matrices B and T, and the vector b1 f2/d times the mean task."""
-        contexts, moments = self.contexts, self.contexts.moments
-        d, r, g = contexts.dim, float(contexts.correlation), np.array(contexts.gates)
-        ages = np.arange(len(g), 0, -1)
-        apart = np.abs(ages[:, None] - ages)
-        K, c = r**apart, np.exp(-contexts.drift / d * apart)
-        k, m = r**ages, np.exp(-contexts.drift / d * ages)
-        p = m[:, None] * m
-        scatter, identity = self.cross[:d] / moments.signal, np.eye(d)
-
-        def total(summands: np.ndarray) -> float:
-            return float(g @ summands @ g) / len(g) ** 2
-
-        def matrix(summands: np.ndarray) -> np.ndarray:
-            return total(summands * p) * scatter + total(summands * (c - p)) * identity
-
-        repeated = k[:, None] * k * K
-        f1 = d**2 * total(k[:, None] * k * (K * c + contexts.rho * np.eye(len(g))))
-        f2 = d * float(np.mean(g * k**2 * m))
-        tail = f2 / d * self.cross[d]
-        return f1, f2, matrix(k[:, None] ** 2 + repeated), matrix(repeated), tail
+        d = self.contexts.dim
+        f1, f2, *pairs = _sums(self.contexts)
+        scatter = self.cross[:d] / self.contexts.moments.signal
+        B, T = (of_task * scatter + drifted * np.eye(d) for of_task, drifted in pairs)
+        return f1, f2, B, T, f2 / d * self.cross[d]
 
     @cached_property
     def target(self) -> np.ndarray:
@@ -120,6 +105,29 @@ class QueryMoments:
         """Mean squared error of a matrix Gamma on query labels of this variance."""
         change = self.applied(gamma) - 2 * self.target
         return float(label + np.vdot(gamma, change) / self.contexts.dim)
+
+
+@lru_cache(maxsize=64)
+def _sums(
+    contexts: TimedContexts,
+) -> tuple[float, float, tuple[float, float], tuple[float, float]]:
+    """Numbers f1 and f2, and the coefficients of w w^T and the identity in B and T."""
+    d, r, g = contexts.dim, float(contexts.correlation), np.array(contexts.gates)
+    ages = np.arange(len(g), 0, -1)
+    apart = np.abs(ages[:, None] - ages)
+    K, c = r**apart, np.exp(-contexts.drift / d * apart)
+    k, m = r**ages, np.exp(-contexts.drift / d * ages)
+    p = m[:, None] * m
+
+    def total(summands: np.ndarray) -> float:
+        return float(g @ summands @ g) / len(g) ** 2
+
+    repeated = k[:, None] * k * K
+    f1 = d**2 * total(k[:, None] * k * (K * c + contexts.rho * np.eye(len(g))))
+    f2 = d * float(np.mean(g * k**2 * m))
+    both = k[:, None] ** 2 + repeated
+    B, T = ((total(each * p), total(each * (c - p))) for each in (both, repeated))
+    return f1, f2, B, T
 
 
 def solve_features(

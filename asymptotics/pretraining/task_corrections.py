@@ -99,7 +99,7 @@ def task_errors(
         """Relative change of the two errors by a correction, found from a part of it."""
         value = SelfEnergy(*(part * x for x in correction.value))
         scaled = Correction(value, part * correction.slope, correction.radius)
-        corrected = solve(first, scaled).errors(first, test, train)
+        corrected = solve(first, scaled, start).errors(first, test, train)
         return (np.mean(corrected, axis=0) / plain - 1) / part
 
     real = real_correction_at(first, start)

@@ -288,8 +288,12 @@ class Resolvent(NamedTuple):
         return np.reshape(variances, (-1, 2))
 
 
-def solve(draws: TaskDraws, correction: Correction = _NONE) -> Resolvent:
+def solve(
+    draws: TaskDraws, correction: Correction = _NONE, near: Resolvent | None = None
+) -> Resolvent:
     """Solve for M and M', with the self-energy or with a correction added to it.
+
+    The iterations start near another solution, if there is one.
 
     Raises
     ------
@@ -310,7 +314,8 @@ def solve(draws: TaskDraws, correction: Correction = _NONE) -> Resolvent:
         Sigma = self_energy(draws, outwards(x)).summary + correction.value.summary
         return inwards(np.linalg.inv(one + Sigma))
 
-    M = outwards(positive_fixed_point(step, np.broadcast_to(np.eye(len(one)), root.shape)))
+    start = np.broadcast_to(np.eye(len(one)), root.shape) if near is None else inwards(near.value)
+    M = outwards(positive_fixed_point(step, start))
     cross = self_energy(draws, M).cross + correction.value.cross
     averages = linear_saturations(draws, M)
     source = correction.slope - cross @ transposed(cross)
@@ -321,7 +326,8 @@ def solve(draws: TaskDraws, correction: Correction = _NONE) -> Resolvent:
         slope = self_energy(draws, dual, 1j * STEP, drift, averages).summary.imag / STEP
         return inwards(-M @ (slope + source) @ M)
 
-    return Resolvent(M, outwards(response_fixed_point(response, 0 * M)), M @ cross)
+    slope = response_fixed_point(response, 0 * M if near is None else inwards(near.slope))
+    return Resolvent(M, outwards(slope), M @ cross)
 
 
 def response_fixed_point(

@@ -47,9 +47,9 @@ import numpy as np
 from iclimit.asymptotics.pretraining.summary_nodes import Nodes
 from iclimit.asymptotics.recurrent.gates import GatedContext, gated_context
 
-# Draws, and their least number with drift, where a context costs so much that this many numbers
-# are drawn of each kind.
-_DRAWS, _LEAST_DRAWS, _NUMBERS = 16_000, 1600, 2**23
+# Draws up to this dimension; above it there are fewer, as 1/d, because fluctuations matter as 1/d.
+# With drift a context costs so much that this many numbers are drawn of each kind.
+_DRAWS, _LEAST_DRAWS, _ALL_UP_TO, _NUMBERS = 16_000, 1600, 32, 2**23
 
 
 @dataclass(frozen=True)
@@ -80,24 +80,7 @@ class TimedContexts:
     @cached_property
     def moments(self) -> TimedMoments:
         """Coefficients of the moments of the summary."""
-        d, rho, g = self.dim, self.rho, np.array(self.gates)
-        ages = np.arange(len(g), 0, -1)
-        apart = np.abs(ages[:, None] - ages)
-        K2 = float(self.correlation) ** (2 * apart)
-        own = np.eye(len(g))
-        m, c = np.exp(-self.drift / d * ages), np.exp(-self.drift / d * apart)
-        first, second = m[:, None], m[None, :]
-        p, label = first * second, 1 + rho
-        z = c - p
-        around = c * second + (first * (1 - second**2) + second * z) / d
-        mixed = label * first + 2 / d * z * second + 2 * K2 * around + 2 * rho * own * second
-        product = c**2 + (1 - 2 * p**2 + c**2) / d
-        squares = label**2 + 2 / d * (c**2 - p**2) + 2 * K2 * product
-        summands = p * (1 + K2), mixed, squares + 2 * rho * (2 + rho) * own
-        square, mixed, squares = (float(g @ x @ g) / len(g) ** 2 for x in summands)
-        tail = label * float(np.mean(g))
-        left = self.left
-        return TimedMoments(left.signal, square, left.noise, mixed, tail, squares)
+        return _moments(replace(self, correlated_query=False))
 
     @cached_property
     def left(self) -> GatedContext:
@@ -144,6 +127,28 @@ class TimedMoments:
 
 
 @lru_cache(maxsize=64)
+def _moments(contexts: TimedContexts) -> TimedMoments:
+    d, rho, g = contexts.dim, contexts.rho, np.array(contexts.gates)
+    ages = np.arange(len(g), 0, -1)
+    apart = np.abs(ages[:, None] - ages)
+    K2 = float(contexts.correlation) ** (2 * apart)
+    own = np.eye(len(g))
+    m, c = np.exp(-contexts.drift / d * ages), np.exp(-contexts.drift / d * apart)
+    first, second = m[:, None], m[None, :]
+    p, label = first * second, 1 + rho
+    z = c - p
+    around = c * second + (first * (1 - second**2) + second * z) / d
+    mixed = label * first + 2 / d * z * second + 2 * K2 * around + 2 * rho * own * second
+    product = c**2 + (1 - 2 * p**2 + c**2) / d
+    squares = label**2 + 2 / d * (c**2 - p**2) + 2 * K2 * product
+    summands = p * (1 + K2), mixed, squares + 2 * rho * (2 + rho) * own
+    square, mixed, squares = (float(g @ x @ g) / len(g) ** 2 for x in summands)
+    tail = label * float(np.mean(g))
+    left = contexts.left
+    return TimedMoments(left.signal, square, left.noise, mixed, tail, squares)
+
+
+@lru_cache(maxsize=64)
 def _nodes(contexts: TimedContexts, count: int) -> Nodes:
     numbers = _draws(contexts)
     numbers = numbers[:, np.argsort(numbers[1])]
@@ -180,16 +185,17 @@ def _steady(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Draw chi, Q and eta of contexts without drift, backwards in time."""
     d, context, r = contexts.dim, len(contexts.gates), contexts.correlation
-    along = rng.standard_normal(_DRAWS)
-    chi, eta, square, kept = np.zeros((4, _DRAWS))
+    count = max(_DRAWS * _ALL_UP_TO // max(d, _ALL_UP_TO), _LEAST_DRAWS)
+    along = rng.standard_normal(count)
+    chi, eta, square, kept = np.zeros((4, count))
     for gate in reversed(contexts.gates):
-        y = along + math.sqrt(contexts.rho) * rng.standard_normal(_DRAWS)
+        y = along + math.sqrt(contexts.rho) * rng.standard_normal(count)
         chi += gate * y * along / context
         eta += gate * y**2 / context
         kept = r * kept + gate * y  # sum of K_ij (gy)_j over the pairs seen
         square += gate * y * (2 * kept - gate * y)
-        along = r * along + math.sqrt(1 - r**2) * rng.standard_normal(_DRAWS)
-    across = rng.chisquare(d - 1, _DRAWS) / (d - 1) if d > 1 else 1.0
+        along = r * along + math.sqrt(1 - r**2) * rng.standard_normal(count)
+    across = rng.chisquare(d - 1, count) / (d - 1) if d > 1 else 1.0
     return chi, d / context**2 * square * across, eta
 
 

@@ -137,52 +137,61 @@ class RecurrentLayer(Network):
         """Predictions (n,) of the query labels, and how derivatives go back."""
         xp = array_namespace(examples.query)
         # Tokens first, prompts last: what is done to one number of all prompts runs over memory.
-        inputs = xp.permute_dims(examples.inputs, (1, 2, 0))
-        labels, query = examples.labels.T, examples.query.T
-        context = inputs.shape[0]
+        count, context, dim = examples.inputs.shape
+        inputs = xp.empty((context, dim, count), dtype=examples.inputs.dtype)
+        inputs[...] = xp.permute_dims(examples.inputs, (1, 2, 0))
+        query, labels = xp.zeros_like(inputs[0, :, :]), examples.labels.T
+        query[...] = examples.query.T
         if self.by_token and context != self.context:
             raise ValueError(f"prompts must have context = {self.context} pairs, got {context}")
         one = xp.ones((1,), dtype=query.dtype)
         gate, step, scale = (weights.get(name, one) for name in ("gate", "step", "preconditioner"))
         steps = xp.broadcast_to(step, (context,))
         times = _time_steps(weights.get("selectivity"), inputs, labels)
-        gate, scale, readout = gate[:, None], scale[:, None], weights["readout"]
+        gate, readout = gate[:, None], weights["readout"]
+        scaled = scale[:, None] * inputs if self.preconditioned else inputs
         memory, memories, residuals = xp.zeros_like(query), [], []
         for t in range(context):
             memories.append(memory)
-            decayed, residual = gate ** times[t, :] * memory, labels[t, :]
+            residual = labels[t, :]
+            if self.gated:
+                memory = gate ** times[t, :] * memory
             if self.corrects:
-                residual = residual - xp.sum(inputs[t, :, :] * decayed, axis=0)
+                residual = residual - xp.sum(inputs[t, :, :] * memory, axis=0)
             residuals.append(residual)
-            memory = decayed + scale * inputs[t, :, :] * (steps[t] * times[t, :] * residual)
+            memory = memory + scaled[t, :, :] * (steps[t] * times[t, :] * residual)
         answers = xp.sum(query * memory, axis=0)
 
         def pullback(by_prediction: Array) -> Pulled:
             by_memory = readout * query * by_prediction
-            by_gate, by_scale = xp.zeros_like(query), xp.zeros_like(query)
+            by_gate, by_scale = (xp.zeros((dim,), dtype=query.dtype) for _ in range(2))
             by_selectivity = xp.zeros((self.dim + 1,), dtype=query.dtype)
             by_steps = []
             base = xp.where(gate > _LEAST_GATE, gate, _LEAST_GATE)
             for t in reversed(range(context)):
                 x, time, residual = inputs[t, :, :], times[t, :], residuals[t]
-                by_scale = by_scale + by_memory * x * (steps[t] * time * residual)
-                by_write = xp.sum(by_memory * scale * x, axis=0)
+                if self.preconditioned:
+                    by_scale = by_scale + xp.vecdot(by_memory, x * (steps[t] * time * residual))
+                by_write = xp.sum(by_memory * scaled[t, :, :], axis=0)
                 by_steps.append(xp.sum(by_write * time * residual))
                 if self.corrects:
                     by_memory = by_memory - x * (steps[t] * time * by_write)
-                kept, by_kept = gate**time, by_memory * memories[t]
-                by_gate = by_gate + by_kept * (time * base ** (time - 1))
                 if self.selective:
+                    kept, by_kept = gate**time, by_memory * memories[t]
+                    by_gate = by_gate + xp.sum(by_kept * (time * base ** (time - 1)), axis=1)
                     by_time = xp.sum(by_kept * kept * xp.log(base), axis=0)
                     by_time = by_time + by_write * steps[t] * residual
                     by_logit = by_time * time * (1 - time / 2)
                     pair = xp.concat([x, labels[t, :][None, :]], axis=0)
                     by_selectivity = by_selectivity + pair @ by_logit
-                by_memory = kept * by_memory
+                    by_memory = kept * by_memory
+                elif self.gated:
+                    by_gate = by_gate + xp.vecdot(by_memory, memories[t])
+                    by_memory = gate * by_memory
             gradients = {
-                "gate": xp.sum(by_gate, axis=1),
+                "gate": by_gate,
                 "step": xp.stack(by_steps[::-1]),
-                "preconditioner": xp.sum(by_scale, axis=1),
+                "preconditioner": by_scale,
                 "selectivity": by_selectivity,
                 "readout": xp.sum(answers * by_prediction)[None],
             }

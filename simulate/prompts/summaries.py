@@ -42,7 +42,7 @@ from iclimit.simulate.prompts.sampling import (
     input_root,
     task_root,
 )
-from iclimit.simulate.prompts.timed_moments import timed_moments
+from iclimit.simulate.prompts.timed_moments import TimedMoments, timed_moments
 
 
 def sample_summaries(
@@ -274,6 +274,11 @@ class SummaryLaw:
         """Moments of contexts that the query continues."""
         return ContextMeans.of(self.problem, self.gates)
 
+    @cached_property
+    def timed_moments(self) -> TimedMoments:
+        """Coefficients of moments where the order of the pairs matters."""
+        return timed_moments(self.problem, None if self.gates is None else to_host(self.gates))
+
     def moments(self, task_set: Array | None) -> SummaryMoments:
         """Moments of the summaries of Gaussian inputs, as inputs of covariance I/d see them."""
         device, problem = self.backend, self.problem
@@ -292,8 +297,7 @@ class SummaryLaw:
     def _timed_moments(self, task_set: Array | None) -> SummaryMoments:
         """Moments where the order of the pairs matters, of tasks of squared norm d."""
         xp, d = self.backend.xp, self.problem.dim
-        gates = None if self.gates is None else to_host(self.gates)
-        known = timed_moments(self.problem, gates)
+        known = self.timed_moments
         scatter, side = xp.eye(d), xp.zeros(d)
         if task_set is not None:
             scatter, side = task_set.T @ task_set / task_set.shape[0], xp.mean(task_set, axis=0)

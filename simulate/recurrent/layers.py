@@ -199,29 +199,40 @@ def _moments(
 ) -> tuple[list[Array], list[Array]]:
     """Signal and power (n,) after each of the inputs (n, context, dim), and before the first."""
     xp = array_namespace(inputs)
+    # Contexts last, so that what is done to one number of all contexts runs over memory.
     lam, omega, kept, channel, D = vectors
     count, context, dim = inputs.shape
-    C, S = xp.zeros((count, dim, dim)), xp.zeros((count, dim, dim))
+    tokens = xp.empty((context, dim, count))
+    tokens[...] = xp.permute_dims(inputs, (1, 2, 0))
+    C, half = xp.zeros((dim, dim, count)), xp.zeros((dim, dim, count))
     signal, power = [xp.zeros(count)], [xp.zeros(count)]
+    drifts, gated = bool(xp.any(kept != 1)), bool(xp.any(channel != 1)) or np.any(gates != 1)
+
+    def decay(gate: Array) -> None:
+        if gated:
+            C[...] *= gate[:, None, None]
+            half[...] *= (gate[:, None] * gate)[:, :, None]
+
     with np.errstate(over="ignore", invalid="ignore"):
         for token in range(context):
-            x = inputs[:, token, :]
-            key = x / xp.linalg.vector_norm(x, axis=1, keepdims=True) if unit_keys else x
+            x = tokens[token, :, :]
+            key = x / xp.sqrt(xp.sum(x**2, axis=0)) if unit_keys else x
             gate = float(gates[token]) * channel
             if gate_first:
-                C, S = gate[:, None] * C, gate[:, None] * gate * S
-            C, S = _written(C, S, x, key, D, omega, rho, float(steps[token]), float(writes[token]))
+                decay(gate)
+            _write(C, half, x, key, D, omega, rho, float(steps[token]), float(writes[token]))
             if not gate_first:
-                C, S = gate[:, None] * C, gate[:, None] * gate * S
-            C = C * kept
-            signal.append(xp.linalg.diagonal(C) @ lam / dim)
-            power.append(xp.linalg.diagonal(S) @ lam / dim)
+                decay(gate)
+            if drifts:
+                C *= kept[:, None]
+            signal.append(xp.einsum("iin,i->n", C, lam) / dim)
+            power.append(xp.einsum("iin,i->n", half, lam) * (2 / dim))
     return signal, power
 
 
-def _written(
+def _write(
     C: Array,
-    S: Array,
+    half: Array,
     x: Array,
     key: Array,
     D: Array,
@@ -229,16 +240,16 @@ def _written(
     rho: float,
     step: float,
     write: float,
-) -> tuple[Array, Array]:
-    """Moments after a write."""
+) -> None:
+    """Change the moments (dim, dim, n) by a write; S is half plus its transpose."""
     xp = array_namespace(x)
-    signal, read = (C @ x[:, :, None])[:, :, 0], (S @ key[:, :, None])[:, :, 0]
-    known = (key[:, None, :] @ C)[:, 0, :]
-    square = write**2 * (xp.vecdot(x, omega * x) + rho) - 2 * write * step * xp.vecdot(key, signal)
-    square = square + step**2 * xp.vecdot(key, read)
-    written = D * key
-    # Half of the square on either side of the symmetric update.
-    change = write * signal - step * read + square[:, None] * written / 2
-    C = C + written[:, :, None] * (write * omega * x - step * known)[:, None, :]
-    update = written[:, :, None] * change[:, None, :]
-    return C, S + update + xp.matrix_transpose(update)
+    aim, written = write * omega[:, None] * x, D[:, None] * key
+    signal = xp.einsum("ijn,jn->in", C, x)
+    change, square = write * signal, write * xp.sum(aim * x, axis=0) + write**2 * rho
+    if step:
+        read = xp.einsum("ijn,jn->in", half, key) + xp.einsum("ijn,in->jn", half, key)
+        aim = aim - step * xp.einsum("ijn,in->jn", C, key)
+        change = change - step * read
+        square = square + step * xp.sum(key * (step * read - 2 * write * signal), axis=0)
+    C += written[:, None, :] * aim
+    half += written[:, None, :] * (change + square * written / 2)
