@@ -6,6 +6,7 @@ import json
 import math
 import re
 from html.parser import HTMLParser
+from unittest.mock import patch
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -56,12 +57,14 @@ def check_contract(result, folder):
     arrays = result.to_xarray()
     if type(result).to_xarray is Result.to_xarray:
         assert not rows or math.prod(arrays.sizes.values()) == len(rows), name
-    for ending in result.endings:
-        if ending not in PICTURES[1:]:  # another format of the same figure
-            path = folder / f"{name}{ending}"
-            result.write(path)
-            assert path.stat().st_size > 0, path
-            path.unlink()
+    # The figure is in the page already: drawing it for each file would take most of the time.
+    with patch.object(type(result), "_repr_html_", lambda _: page):
+        for ending in result.endings:
+            if ending not in PICTURES:
+                path = folder / f"{name}{ending}"
+                result.write(path)
+                assert path.stat().st_size > 0, path
+                path.unlink()
     if set(PICTURES) <= set(result.endings):
         check_figure(result)
 
