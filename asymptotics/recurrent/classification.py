@@ -26,14 +26,12 @@ formulas are derived here; the setting is that of Frei and Vardi (arXiv:2410.017
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import binom
 
 from iclimit.asymptotics.checks import checked, require_whole
 from iclimit.asymptotics.numbers import Number, Value
 
 # Gauss-Legendre nodes on (0, 1), as many as the oscillation at the largest separation needs.
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(256)
-_NODES, _WEIGHTS = (_NODES + 1) / 2, _WEIGHTS / 2
+_NODES = 256
 
 # Standard deviations of the integrand and of the number of flips beyond which nothing is left, and
 # the flips that are added where few are expected.
@@ -115,14 +113,17 @@ def _mean_over_flips(
     context: np.ndarray, dim: np.ndarray, R: np.ndarray, flips: np.ndarray, flipped: np.ndarray
 ) -> np.ndarray:
     """Mean accuracy over so many flipped labels (points, numbers), all others (points,)."""
+    from scipy.stats import binom  # takes a third of a second, and other shelves import this one
+
+    nodes, masses = np.polynomial.legendre.leggauss(_NODES)
     weights = binom.pmf(flipped, context[:, None], flips[:, None])
     context, dim, R = (each[:, None] for each in (context, dim, R))
     M = (context - 2 * flipped) / np.sqrt(context)
     narrow = R**2 * (1 + M**2) + dim - 1
     end = np.pi / 2 * np.minimum(1, _WIDTH / np.sqrt(np.maximum(narrow, 1)))
     R, M, dim = (each[..., None] for each in (R, M, dim))
-    phi = end[..., None] * _NODES
+    phi = end[..., None] * (nodes + 1) / 2
     sine = np.sin(phi)
     falling = -(R**2) * (1 + M**2) * sine**2 / 2 + (dim - 1) * np.log1p(-(sine**2)) / 2
     values = np.sin(R**2 * M / 2 * np.sin(2 * phi)) * np.exp(falling) / sine
-    return 0.5 + np.sum(weights * end * (values @ _WEIGHTS), axis=1) / np.pi
+    return 0.5 + np.sum(weights * end * (values @ masses / 2), axis=1) / np.pi
