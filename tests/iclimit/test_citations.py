@@ -27,12 +27,12 @@ def test_entries_are_whole():
         assert re.search(r"^  title = \{.+\},?$", entry, re.MULTILINE), key
 
 
-@pytest.mark.parametrize("name", QUANTITIES)
-def test_every_quantity_has_papers_or_is_derived_here(name):
-    keys = REGISTRY[name].papers
-    assert keys
-    assert set(keys) <= {DERIVED, *references()}
-    assert len(set(keys)) == len(keys)
+def test_every_quantity_has_papers_or_is_derived_here():
+    for name in QUANTITIES:
+        keys = REGISTRY[name].papers
+        assert keys
+        assert set(keys) <= {DERIVED, *references()}
+        assert len(set(keys)) == len(keys)
 
 
 def test_every_claim_and_function_can_be_cited():

@@ -59,22 +59,22 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("d", "N", "noise", "kurtosis"), CASES)
-def test_equals_the_sum_over_fourth_moments(d, N, noise, kurtosis):
+def test_equals_the_sum_over_fourth_moments():
     """Non-commuting covariances, an asymmetric mixing and unequal kurtosis."""
-    T = np.random.default_rng(d).standard_normal((d, d))
-    W = covariance(10 + d, d)
-    each = kurtosis * np.linspace(0.2, 1, d)
-    A, best, loss = brute(T, W, N, noise, each)
-    setting = {"context": N, "noise_variance": noise, "excess_kurtosis": each, "mixing": T}
-    found = optimal_preconditioner(T @ T.T, task_covariance=W, **setting)
-    assert found.matrix == pytest.approx(A, rel=ROUNDING, abs=ROUNDING)
-    assert found.loss == pytest.approx(best, rel=ROUNDING)
-    other = A + np.random.default_rng(1).standard_normal((d, d))
-    setting |= {"input_covariance": T @ T.T, "task_covariance": W}
-    assert preconditioner_loss(other, **setting) == pytest.approx(loss(other), rel=ROUNDING)
-    again = preconditioner_loss(found.matrix, **setting)
-    assert again == pytest.approx(found.loss, rel=ROUNDING)
+    for d, N, noise, kurtosis in CASES:
+        T = np.random.default_rng(d).standard_normal((d, d))
+        W = covariance(10 + d, d)
+        each = kurtosis * np.linspace(0.2, 1, d)
+        A, best, loss = brute(T, W, N, noise, each)
+        setting = {"context": N, "noise_variance": noise, "excess_kurtosis": each, "mixing": T}
+        found = optimal_preconditioner(T @ T.T, task_covariance=W, **setting)
+        assert found.matrix == pytest.approx(A, rel=ROUNDING, abs=ROUNDING)
+        assert found.loss == pytest.approx(best, rel=ROUNDING)
+        other = A + np.random.default_rng(1).standard_normal((d, d))
+        setting |= {"input_covariance": T @ T.T, "task_covariance": W}
+        assert preconditioner_loss(other, **setting) == pytest.approx(loss(other), rel=ROUNDING)
+        again = preconditioner_loss(found.matrix, **setting)
+        assert again == pytest.approx(found.loss, rel=ROUNDING)
 
 
 SAMPLERS = {
@@ -84,27 +84,26 @@ SAMPLERS = {
 }
 
 
-@pytest.mark.parametrize("law", SAMPLERS)
-@pytest.mark.parametrize("optimal", [True, False])
-def test_simulated_loss(law, optimal):
-    d, N, noise, tasks = 3, 4, 0.2, 150_000
-    kurtosis, draw = SAMPLERS[law]
-    rng = np.random.default_rng(5)
-    T = np.array([[1.5, 0.2, 0.0], [0.3, 0.7, 0.1], [0.0, -0.4, 0.9]])
-    root = np.array([[1.0, 0.0, 0.0], [0.8, 0.5, 0.0], [-0.2, 0.1, 0.6]])
-    setting = {"context": N, "noise_variance": noise, "excess_kurtosis": kurtosis, "mixing": T}
-    A = np.diag([0.5, -0.2, 0.3]) + 0.1
-    if optimal:
-        A = optimal_preconditioner(T @ T.T, task_covariance=root @ root.T, **setting).matrix
-    x = draw(rng, (tasks, N + 1, d)) @ T.T
-    w = rng.standard_normal((tasks, d)) @ root.T
-    y = np.einsum("tnd,td->tn", x, w) + np.sqrt(noise) * rng.standard_normal((tasks, N + 1))
-    beta = np.einsum("tnd,tn->td", x[:, :N], y[:, :N]) / N
-    errors = (y[:, N] - np.einsum("td,de,te->t", x[:, N], A, beta)) ** 2
-    theory = preconditioner_loss(
-        A, input_covariance=T @ T.T, task_covariance=root @ root.T, **setting
-    )
-    assert abs(errors.mean() - theory) < SIGMAS * errors.std() / np.sqrt(tasks)
+def test_simulated_loss():
+    for law, optimal in itertools.product(SAMPLERS, [True, False]):
+        d, N, noise, tasks = 3, 4, 0.2, 150_000
+        kurtosis, draw = SAMPLERS[law]
+        rng = np.random.default_rng(5)
+        T = np.array([[1.5, 0.2, 0.0], [0.3, 0.7, 0.1], [0.0, -0.4, 0.9]])
+        root = np.array([[1.0, 0.0, 0.0], [0.8, 0.5, 0.0], [-0.2, 0.1, 0.6]])
+        setting = {"context": N, "noise_variance": noise, "excess_kurtosis": kurtosis, "mixing": T}
+        A = np.diag([0.5, -0.2, 0.3]) + 0.1
+        if optimal:
+            A = optimal_preconditioner(T @ T.T, task_covariance=root @ root.T, **setting).matrix
+        x = draw(rng, (tasks, N + 1, d)) @ T.T
+        w = rng.standard_normal((tasks, d)) @ root.T
+        y = np.einsum("tnd,td->tn", x, w) + np.sqrt(noise) * rng.standard_normal((tasks, N + 1))
+        beta = np.einsum("tnd,tn->td", x[:, :N], y[:, :N]) / N
+        errors = (y[:, N] - np.einsum("td,de,te->t", x[:, N], A, beta)) ** 2
+        theory = preconditioner_loss(
+            A, input_covariance=T @ T.T, task_covariance=root @ root.T, **setting
+        )
+        assert abs(errors.mean() - theory) < SIGMAS * errors.std() / np.sqrt(tasks)
 
 
 @pytest.mark.parametrize("kurtosis", [0.0, -1.2])
@@ -133,23 +132,23 @@ def test_nothing_to_learn():
         assert found.loss == 0.25
 
 
-@pytest.mark.parametrize("spread", [1e-10, 1e-5, 1.0])
-@pytest.mark.parametrize("N", [1, 100, 1e9])
-@pytest.mark.parametrize("noise", [0.0, 1e-300, 1e-12, 1e6])
-def test_float64_within_the_promise(spread, N, noise):
+def test_float64_within_the_promise():
     """Diagonal covariances of large condition, against the eigenvalue form in 50 digits."""
-    values, tasks = np.geomspace(spread, 1.0, 4), np.array([1.0, 1e-3, 10.0, 0.1])
-    found = optimal_preconditioner(
-        np.diag(values), task_covariance=np.diag(tasks), context=N, noise_variance=noise
-    )
-    with mpmath.workdps(50):
-        b = [mpmath.mpf(x) * w for x, w in zip(values, tasks, strict=True)]
-        rest = sum(b) + mpmath.mpf(noise)
-        loss = noise + sum(v * (v + rest) / ((N + 1) * v + rest) for v in b)
-        assert abs(found.loss / loss - 1) < FLOAT64
-        for i, v in enumerate(b):
-            entry = N * v / ((N + 1) * v + rest) / mpmath.mpf(values[i])
-            assert abs(found.matrix[i, i] / entry - 1) < FLOAT64
+    for spread, N, noise in itertools.product(
+        [1e-10, 1e-5, 1.0], [1, 100, 1e9], [0.0, 1e-300, 1e-12, 1e6]
+    ):
+        values, tasks = np.geomspace(spread, 1.0, 4), np.array([1.0, 1e-3, 10.0, 0.1])
+        found = optimal_preconditioner(
+            np.diag(values), task_covariance=np.diag(tasks), context=N, noise_variance=noise
+        )
+        with mpmath.workdps(50):
+            b = [mpmath.mpf(x) * w for x, w in zip(values, tasks, strict=True)]
+            rest = sum(b) + mpmath.mpf(noise)
+            loss = noise + sum(v * (v + rest) / ((N + 1) * v + rest) for v in b)
+            assert abs(found.loss / loss - 1) < FLOAT64
+            for i, v in enumerate(b):
+                entry = N * v / ((N + 1) * v + rest) / mpmath.mpf(values[i])
+                assert abs(found.matrix[i, i] / entry - 1) < FLOAT64
 
 
 @given(

@@ -163,23 +163,22 @@ def test_little_noise_reaches_the_lower_bound(steps, setting):
     assert loss == pytest.approx(best.loss, rel=RATES)
 
 
-@pytest.mark.parametrize("c", [1e-9, 0.3, 1.0, 2.0, 1e9])
-@pytest.mark.parametrize("steps", [1, 4, 25, 60])
-def test_limit_without_noise(c, steps):
-    best = optimal_schedule(steps=steps, ratio=c)
-    with mpmath.workdps(50):
-        exact = mpmath.mpf(c)
-        nodes = [
-            1 + exact + 2 * mpmath.sqrt(exact) * mpmath.cos(mpmath.pi * k / (steps + 1))
-            for k in range(1, steps + 1)
-        ]
-        assert all(abs(r * x - 1) < FLOAT64 for r, x in zip(best.rates, nodes, strict=True))
-        loss = 1 / sum(exact**-k for k in range(steps + 1))
-        # c^L can be below the least float.
-        assert abs(best.loss - loss) <= FLOAT64 * loss + mpmath.mpf("1e-300")
-        multi = optimal_schedule(steps=steps, ratio=exact)
-        assert abs(multi.loss / loss - 1) < mpmath.mpf("1e-47")
-        assert abs(multi.rates[0] * nodes[0] - 1) < mpmath.mpf("1e-47")
+def test_limit_without_noise():
+    for c, steps in itertools.product([1e-9, 0.3, 1.0, 2.0, 1e9], [1, 4, 25, 60]):
+        best = optimal_schedule(steps=steps, ratio=c)
+        with mpmath.workdps(50):
+            exact = mpmath.mpf(c)
+            nodes = [
+                1 + exact + 2 * mpmath.sqrt(exact) * mpmath.cos(mpmath.pi * k / (steps + 1))
+                for k in range(1, steps + 1)
+            ]
+            assert all(abs(r * x - 1) < FLOAT64 for r, x in zip(best.rates, nodes, strict=True))
+            loss = 1 / sum(exact**-k for k in range(steps + 1))
+            # c^L can be below the least float.
+            assert abs(best.loss - loss) <= FLOAT64 * loss + mpmath.mpf("1e-300")
+            multi = optimal_schedule(steps=steps, ratio=exact)
+            assert abs(multi.loss / loss - 1) < mpmath.mpf("1e-47")
+            assert abs(multi.rates[0] * nodes[0] - 1) < mpmath.mpf("1e-47")
 
 
 def expand(setting, steps, v):
@@ -265,17 +264,16 @@ def test_divergence_rate_is_twice_over_the_upper_edge(c):
     assert losses[0] < 1 < losses[1]
 
 
-@pytest.mark.parametrize("c", [1e-6, 0.2, 0.999, 1.0, 5.0])
-@pytest.mark.parametrize("steps", [1, 2, 7, 40])
-def test_constant_rate_without_noise(c, steps):
+def test_constant_rate_without_noise():
     """The rate 1/(1 + c) for every L, with a loss in Catalan numbers."""
-    best = constant_schedule(steps=steps, ratio=c)
-    assert best.rates == pytest.approx(np.full(steps, 1 / (1 + c)), rel=FLOAT64)
-    with mpmath.workdps(400):
-        exact = mpmath.mpf(c)
-        z = exact / (1 + exact) ** 2
-        head = sum(mpmath.mpf(math.comb(2 * j, j)) / (j + 1) * z**j for j in range(steps))
-        assert abs(best.loss / (1 - head / (1 + exact)) - 1) < FLOAT64
+    for c, steps in itertools.product([1e-6, 0.2, 0.999, 1.0, 5.0], [1, 2, 7, 40]):
+        best = constant_schedule(steps=steps, ratio=c)
+        assert best.rates == pytest.approx(np.full(steps, 1 / (1 + c)), rel=FLOAT64)
+        with mpmath.workdps(400):
+            exact = mpmath.mpf(c)
+            z = exact / (1 + exact) ** 2
+            head = sum(mpmath.mpf(math.comb(2 * j, j)) / (j + 1) * z**j for j in range(steps))
+            assert abs(best.loss / (1 - head / (1 + exact)) - 1) < FLOAT64
 
 
 @pytest.mark.parametrize("setting", [0.01, 0.5, 1.0, 7.0, (20, 10), (3, 8), (1, 1)], ids=str)
@@ -481,12 +479,11 @@ def test_float_arguments_beside_mpmath_rates():
         assert abs(schedule_loss(rates, ratio=0.5) / exact - 1) < FLOAT64
 
 
-@pytest.mark.parametrize("ratio", [1e-100, 1e-33, 1e-3, 1.0, 1e40, 1e100])
-@pytest.mark.parametrize("steps", [2, 300, 800])
-def test_noiseless_schedules_at_the_ends_of_the_domain(ratio, steps):
-    best = optimal_schedule(steps=steps, ratio=ratio)
-    assert np.all(np.isfinite(best.rates))
-    assert best.loss == best.lower_bound
+def test_noiseless_schedules_at_the_ends_of_the_domain():
+    for ratio, steps in itertools.product([1e-100, 1e-33, 1e-3, 1.0, 1e40, 1e100], [2, 300, 800]):
+        best = optimal_schedule(steps=steps, ratio=ratio)
+        assert np.all(np.isfinite(best.rates))
+        assert best.loss == best.lower_bound
 
 
 def test_given_rates_have_their_loss_and_the_bound_of_the_best():

@@ -78,22 +78,21 @@ def direct(excess, steps, method):
     return gammas, tops, found
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize(
-    ("excess", "steps", "digits"),
-    [(1e-300, 1, 1400), (1e-30, 3, 700), (0.7, 6, 300), (99.0, 9, 400), (1e100, 5, 700)],
-)
-def test_schedule_against_numerical_equioscillation(method, excess, steps, digits):
-    schedule = condition_number_schedule(excess=excess, steps=steps, method=method)
-    with mpmath.workdps(digits):
-        gammas, tops, found = direct(excess, steps, method)
-        for value, target in itertools.chain(
-            zip(schedule.gammas, gammas, strict=True),
-            zip(schedule.top, tops, strict=True),
-            zip(schedule.excess, found, strict=True),
-            zip(schedule.condition_number, (1 + x for x in found), strict=True),
-        ):
-            assert close(value, target)
+def test_schedule_against_numerical_equioscillation():
+    for method, (excess, steps, digits) in itertools.product(
+        METHODS,
+        [(1e-300, 1, 1400), (1e-30, 3, 700), (0.7, 6, 300), (99.0, 9, 400), (1e100, 5, 700)],
+    ):
+        schedule = condition_number_schedule(excess=excess, steps=steps, method=method)
+        with mpmath.workdps(digits):
+            gammas, tops, found = direct(excess, steps, method)
+            for value, target in itertools.chain(
+                zip(schedule.gammas, gammas, strict=True),
+                zip(schedule.top, tops, strict=True),
+                zip(schedule.excess, found, strict=True),
+                zip(schedule.condition_number, (1 + x for x in found), strict=True),
+            ):
+                assert close(value, target)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -160,19 +159,19 @@ COUNTS = {
 """Layers until the condition number is 1 to a tolerance, table of section 3.2 of the notes."""
 
 
-@pytest.mark.parametrize(("method", "condition_number"), COUNTS)
-def test_table_of_counts(method, condition_number):
-    counts = COUNTS[method, condition_number]
-    with mpmath.workdps(200):
-        _, _, found = direct(mpmath.mpf(condition_number) - 1, counts[-1], method)
-        for tol, count in zip(TOLERANCES, counts, strict=True):
-            assert found[count] <= mpmath.mpf(tol) < found[count - 1]
-            numbers = mpmath.mpf(condition_number), mpmath.mpf(tol)
-            assert steps_needed(numbers[0], tol=numbers[1], method=method) == count
-    start, tolerances = float(condition_number), np.array(TOLERANCES, dtype=float)
-    assert steps_needed(start, tol=tolerances, method=method).tolist() == list(counts)
-    schedule = condition_number_schedule(start, tol=tolerances[-1], method=method)
-    assert len(schedule.gammas) == counts[-1]
+def test_table_of_counts():
+    for method, condition_number in COUNTS:
+        counts = COUNTS[method, condition_number]
+        with mpmath.workdps(200):
+            _, _, found = direct(mpmath.mpf(condition_number) - 1, counts[-1], method)
+            for tol, count in zip(TOLERANCES, counts, strict=True):
+                assert found[count] <= mpmath.mpf(tol) < found[count - 1]
+                numbers = mpmath.mpf(condition_number), mpmath.mpf(tol)
+                assert steps_needed(numbers[0], tol=numbers[1], method=method) == count
+        start, tolerances = float(condition_number), np.array(TOLERANCES, dtype=float)
+        assert steps_needed(start, tol=tolerances, method=method).tolist() == list(counts)
+        schedule = condition_number_schedule(start, tol=tolerances[-1], method=method)
+        assert len(schedule.gammas) == counts[-1]
 
 
 # Optimality

@@ -42,16 +42,16 @@ def test_effective_context_by_quadrature(setting):
     assert effective_context(alpha=alpha, rho=rho, **setting) == pytest.approx(exact, rel=ROUNDING)
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_effective_context_is_the_limit_of_token_sums(setting):
-    alpha, rho, sums = 1.5, 0.2, []
-    given = {name: setting.get(name, 0.0) for name in ("drift", "correlation")}
-    for dim in (200, 400):
-        ages = np.arange(int(alpha * dim) - 1, -1, -1)
-        gates = np.exp(-setting.get("forgetting", 0.0) / dim * ages)
-        sums.append(gated_context(gates, dim=dim, rho=rho, **given).alpha)
-    limit = effective_context(alpha=alpha, rho=rho, **setting)
-    assert 2 * sums[1] - sums[0] == pytest.approx(limit, rel=2e-5)
+def test_effective_context_is_the_limit_of_token_sums():
+    for setting in SETTINGS:
+        alpha, rho, sums = 1.5, 0.2, []
+        given = {name: setting.get(name, 0.0) for name in ("drift", "correlation")}
+        for dim in (200, 400):
+            ages = np.arange(int(alpha * dim) - 1, -1, -1)
+            gates = np.exp(-setting.get("forgetting", 0.0) / dim * ages)
+            sums.append(gated_context(gates, dim=dim, rho=rho, **given).alpha)
+        limit = effective_context(alpha=alpha, rho=rho, **setting)
+        assert 2 * sums[1] - sums[0] == pytest.approx(limit, rel=2e-5)
 
 
 def test_effective_context_to_many_digits():

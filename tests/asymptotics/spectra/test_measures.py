@@ -140,10 +140,10 @@ INTEGRALS = {
 """A law, a function, its integral in closed form, and how well it must be found."""
 
 
-@pytest.mark.parametrize(("law", "f", "exact", "most"), INTEGRALS.values(), ids=INTEGRALS.keys())
-def test_error_estimates_are_honest_and_integrals_converge(law, f, exact, most):
-    value, error = law.integrate(f)
-    assert abs(value - exact) <= error <= most * max(1, abs(exact))
+def test_error_estimates_are_honest_and_integrals_converge():
+    for law, f, exact, most in INTEGRALS.values():
+        value, error = law.integrate(f)
+        assert abs(value - exact) <= error <= most * max(1, abs(exact))
 
 
 @pytest.mark.parametrize("place", np.random.default_rng(5).uniform(0.05, 0.95, 40))

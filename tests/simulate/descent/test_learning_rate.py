@@ -59,39 +59,38 @@ def slopes(prompts, normalization):
     return g / N if normalization == "mean" else g
 
 
-@pytest.mark.parametrize("normalization", ["mean", "sum"])
-@pytest.mark.parametrize("law", COORDINATE_VARIANCE)
-def test_estimate_equals_a_fit_on_all_data(law, normalization):
+def test_estimate_equals_a_fit_on_all_data():
     """Least squares through the origin, and the sandwich (A^-1 B A^-1) written as such."""
-    prompts = draw(200, law)
-    g, y = slopes(prompts, normalization), prompts.query_label
-    (rate,), *_ = np.linalg.lstsq(g[:, None], y)
-    found = estimate_learning_rate(prompts, normalization=normalization)
-    assert found.rate.repeats == 200
-    assert found.rate.mean == pytest.approx(rate, rel=ROUNDING)
-    curvature, scores = np.mean(2 * g**2), 2 * g * (y - rate * g)
-    sandwich = np.mean(scores**2) / curvature**2 / 200
-    assert found.rate.standard_error == pytest.approx(math.sqrt(sandwich), rel=1e-10)
-    for tried in (None, 0.0, 0.7 * rate, -3.0, np.float64(2 * rate)):
-        errors = (y - (rate if tried is None else tried) * g) ** 2
-        loss = found.loss(tried)
-        assert loss.mean == pytest.approx(np.mean(errors), rel=1e-10)
-        # Fourth powers of y - eta g summed as a polynomial lose some digits.
-        assert loss.standard_error == pytest.approx(
-            np.std(errors, ddof=1) / math.sqrt(200), rel=1e-8
-        )
+    for normalization, law in itertools.product(["mean", "sum"], COORDINATE_VARIANCE):
+        prompts = draw(200, law)
+        g, y = slopes(prompts, normalization), prompts.query_label
+        (rate,), *_ = np.linalg.lstsq(g[:, None], y)
+        found = estimate_learning_rate(prompts, normalization=normalization)
+        assert found.rate.repeats == 200
+        assert found.rate.mean == pytest.approx(rate, rel=ROUNDING)
+        curvature, scores = np.mean(2 * g**2), 2 * g * (y - rate * g)
+        sandwich = np.mean(scores**2) / curvature**2 / 200
+        assert found.rate.standard_error == pytest.approx(math.sqrt(sandwich), rel=1e-10)
+        for tried in (None, 0.0, 0.7 * rate, -3.0, np.float64(2 * rate)):
+            errors = (y - (rate if tried is None else tried) * g) ** 2
+            loss = found.loss(tried)
+            assert loss.mean == pytest.approx(np.mean(errors), rel=1e-10)
+            # Fourth powers of y - eta g summed as a polynomial lose some digits.
+            assert loss.standard_error == pytest.approx(
+                np.std(errors, ddof=1) / math.sqrt(200), rel=1e-8
+            )
 
 
-@pytest.mark.parametrize("cuts", [[], [1], [199], [3, 4, 5], [50, 100, 150], list(range(1, 200))])
-def test_any_split_into_batches_gives_the_same(cuts):
-    prompts = draw(200, "laplace")
-    whole = estimate_learning_rate(prompts)
-    ends = [0, *cuts, 200]
-    batches = (part(prompts, slice(a, b)) for a, b in itertools.pairwise(ends))
-    found = estimate_learning_rate(batches)
-    assert found.rate.repeats == 200
-    assert_same_rate(found, whole)
-    assert pair(found.loss(0.2)) == pytest.approx(pair(whole.loss(0.2)), rel=1e-10)
+def test_any_split_into_batches_gives_the_same():
+    for cuts in ([], [1], [199], [3, 4, 5], [50, 100, 150], list(range(1, 200))):
+        prompts = draw(200, "laplace")
+        whole = estimate_learning_rate(prompts)
+        ends = [0, *cuts, 200]
+        batches = (part(prompts, slice(a, b)) for a, b in itertools.pairwise(ends))
+        found = estimate_learning_rate(batches)
+        assert found.rate.repeats == 200
+        assert_same_rate(found, whole)
+        assert pair(found.loss(0.2)) == pytest.approx(pair(whole.loss(0.2)), rel=1e-10)
 
 
 def test_empty_batches_do_not_count():
@@ -123,18 +122,17 @@ def test_standard_errors_are_the_spread_over_replications(law):
     assert whole.rate.standard_error < 0.01 * expected  # the comparison sees one part in 25
 
 
-@pytest.mark.parametrize("normalization", ["mean", "sum"])
-@pytest.mark.parametrize("law", COORDINATE_VARIANCE)
-def test_line_search_agrees(law, normalization):
-    prompts = draw(300, law)
-    expected = estimate_learning_rate(prompts, normalization=normalization).rate.mean
-    for tolerance in (1e-2, 1e-5):
-        found, evaluations = search_learning_rate(
-            prompts, tolerance=tolerance, normalization=normalization
-        )
-        assert found == pytest.approx(expected, rel=2 * tolerance)
-        # A golden section shrinks the bracket by .618, after a few steps to find it.
-        assert evaluations < 20 + math.log(1 / tolerance) / math.log(1.618)
+def test_line_search_agrees():
+    for normalization, law in itertools.product(["mean", "sum"], COORDINATE_VARIANCE):
+        prompts = draw(300, law)
+        expected = estimate_learning_rate(prompts, normalization=normalization).rate.mean
+        for tolerance in (1e-2, 1e-5):
+            found, evaluations = search_learning_rate(
+                prompts, tolerance=tolerance, normalization=normalization
+            )
+            assert found == pytest.approx(expected, rel=2 * tolerance)
+            # A golden section shrinks the bracket by .618, after a few steps to find it.
+            assert evaluations < 20 + math.log(1 / tolerance) / math.log(1.618)
 
 
 def collected(monkeypatch, **arguments):

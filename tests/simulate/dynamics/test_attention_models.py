@@ -137,19 +137,19 @@ def test_moments_and_sequences_of_each_repeat(model, normalization):
             assert_equal(gradient[0], half[repeat])
 
 
-@pytest.mark.parametrize("model", MODELS, ids=str)
-def test_chosen_sequences(model):
-    sets, weights = [sequences(model.dim, rng) for rng in range(2)], some_weights(model, 2)
-    chosen = np.array([[3, 3, 11, 0], [5, 2, 2, 2]])
-    parts = [
-        Prompts(*(getattr(each, f.name)[rows] for f in fields(Prompts)))
-        for each, rows in zip(sets, chosen, strict=True)
-    ]
-    losses, halves = SequenceLoss(model, sets)(weights, chosen)
-    expected, others = SequenceLoss(model, parts)(weights)
-    assert_equal(losses, expected)
-    for half, other in zip(halves, others, strict=True):
-        assert_equal(half, other)
+def test_chosen_sequences():
+    for model in MODELS:
+        sets, weights = [sequences(model.dim, rng) for rng in range(2)], some_weights(model, 2)
+        chosen = np.array([[3, 3, 11, 0], [5, 2, 2, 2]])
+        parts = [
+            Prompts(*(getattr(each, f.name)[rows] for f in fields(Prompts)))
+            for each, rows in zip(sets, chosen, strict=True)
+        ]
+        losses, halves = SequenceLoss(model, sets)(weights, chosen)
+        expected, others = SequenceLoss(model, parts)(weights)
+        assert_equal(losses, expected)
+        for half, other in zip(halves, others, strict=True):
+            assert_equal(half, other)
 
 
 @pytest.mark.parametrize("kind", ["merged", "separate"])
@@ -167,19 +167,19 @@ def test_random_tasks_do_not_leave_the_small_network(kind):
     assert np.max(np.abs(halves[0][..., -1])) > 1e-3
 
 
-@pytest.mark.parametrize("model", MODELS, ids=str)
-def test_conserved_along_the_gradient(model):
-    weights = some_weights(model, 2)
-    _, halves = MomentLoss(model, sequence_moments(sequences(model.dim)))(weights)
-    moved = [old - 1e-30j * half for old, half in zip(weights, halves, strict=True)]
-    rate = model.conserved(moved).imag / 1e-30
-    number = model.heads * (1 + model.rank) if model.kind == "separate" else model.heads**2
-    assert rate.shape == model.conserved(weights).shape == (2, number)
-    scale = max(
-        np.max(np.abs(w)) * np.max(np.abs(h)) for w, h in zip(weights, halves, strict=True)
-    )
-    assert np.max(np.abs(rate)) < ROUNDING * scale
-    assert np.all(model.conserved(weights) != 0)
+def test_conserved_along_the_gradient():
+    for model in MODELS:
+        weights = some_weights(model, 2)
+        _, halves = MomentLoss(model, sequence_moments(sequences(model.dim)))(weights)
+        moved = [old - 1e-30j * half for old, half in zip(weights, halves, strict=True)]
+        rate = model.conserved(moved).imag / 1e-30
+        number = model.heads * (1 + model.rank) if model.kind == "separate" else model.heads**2
+        assert rate.shape == model.conserved(weights).shape == (2, number)
+        scale = max(
+            np.max(np.abs(w)) * np.max(np.abs(h)) for w, h in zip(weights, halves, strict=True)
+        )
+        assert np.max(np.abs(rate)) < ROUNDING * scale
+        assert np.all(model.conserved(weights) != 0)
 
 
 def test_what_is_conserved():

@@ -90,29 +90,29 @@ def test_predictions_and_gradients(network):
             assert_equal(gradient[name], value)
 
 
-@pytest.mark.parametrize("network", NETWORKS, ids=str)
-def test_arrays_of_the_standard(network):
-    weights = weights_of(network)
-    strict = {name: array_api_strict.asarray(each) for name, each in weights.items()}
-    prompts = Prompts(*map(array_api_strict.asarray, vars(PROMPTS).values()))
-    loss, gradient = network.loss_and_gradient(strict, prompts)
-    expected, gradients = network.loss_and_gradient(weights, PROMPTS)
-    assert_equal(float(loss), expected)
-    for name, value in gradients.items():
-        assert_equal(np.from_dlpack(gradient[name]), value)
-    slopes = np.from_dlpack(network_predictor(network, strict)(prompts)[1])
-    assert_equal(slopes, network_predictor(network, weights)(PROMPTS)[1])
+def test_arrays_of_the_standard():
+    for network in NETWORKS:
+        weights = weights_of(network)
+        strict = {name: array_api_strict.asarray(each) for name, each in weights.items()}
+        prompts = Prompts(*map(array_api_strict.asarray, vars(PROMPTS).values()))
+        loss, gradient = network.loss_and_gradient(strict, prompts)
+        expected, gradients = network.loss_and_gradient(weights, PROMPTS)
+        assert_equal(float(loss), expected)
+        for name, value in gradients.items():
+            assert_equal(np.from_dlpack(gradient[name]), value)
+        slopes = np.from_dlpack(network_predictor(network, strict)(prompts)[1])
+        assert_equal(slopes, network_predictor(network, weights)(PROMPTS)[1])
 
 
-@pytest.mark.parametrize("network", {type(each): each for each in NETWORKS}.values(), ids=str)
-def test_bad_sizes_are_named(network):
-    for name, value in vars(network).items():
-        row = PARAMETERS.get(name)
-        if isinstance(value, bool):
-            with pytest.raises(TypeError, match=f"{name} must be True or False, got 1"):
-                type(network)(**vars(network) | {name: 1})
-        elif row is not None and row.range is not None:
-            least = row.range.lower if row.range.open_lower else row.range.lower - 1
-            for wrong in (least, "a", np.nan, *([1.5] if row.integer else [])):
-                with pytest.raises(ValueError, match=rf"^{name} must be .*, got {wrong!r}"):
-                    type(network)(**vars(network) | {name: wrong})
+def test_bad_sizes_are_named():
+    for network in {type(each): each for each in NETWORKS}.values():
+        for name, value in vars(network).items():
+            row = PARAMETERS.get(name)
+            if isinstance(value, bool):
+                with pytest.raises(TypeError, match=f"{name} must be True or False, got 1"):
+                    type(network)(**vars(network) | {name: 1})
+            elif row is not None and row.range is not None:
+                least = row.range.lower if row.range.open_lower else row.range.lower - 1
+                for wrong in (least, "a", np.nan, *([1.5] if row.integer else [])):
+                    with pytest.raises(ValueError, match=rf"^{name} must be .*, got {wrong!r}"):
+                        type(network)(**vars(network) | {name: wrong})

@@ -1,7 +1,6 @@
 """Linear attention on token matrices, its reduced form, and explicit loops."""
 
 import numpy as np
-import pytest
 from token_attention import features, linear_attention, predict, token_matrix, weights_from_gamma
 
 from iclimit.problem import Problem
@@ -55,22 +54,22 @@ def test_forward_pass_equals_loops():
     np.testing.assert_array_equal(predict(Z, value, key, query), out[:, 2, 3])
 
 
-@pytest.mark.parametrize(("d", "context"), SIZES)
-def test_full_pass_equals_reduced_form(d, context):
-    prompts, gamma = draw(d, context)
-    full = predict(token_matrix(prompts), *weights_from_gamma(gamma))
-    summary = context_summary(prompts)
-    inner = np.sum(gamma * features(prompts.query, summary), axis=(1, 2))
-    bilinear = np.array([x @ gamma @ h for x, h in zip(prompts.query, summary, strict=True)])
-    scale = np.max(np.abs(full))
-    np.testing.assert_allclose(inner, full, rtol=0, atol=ROUNDING * scale)
-    np.testing.assert_allclose(bilinear, full, rtol=0, atol=ROUNDING * scale)
-    np.testing.assert_allclose(
-        squared_errors(gamma, prompts.query, summary, prompts.query_label),
-        (prompts.query_label - full) ** 2,
-        rtol=0,
-        atol=ROUNDING * (scale + np.max(np.abs(prompts.query_label))) ** 2,
-    )
+def test_full_pass_equals_reduced_form():
+    for d, context in SIZES:
+        prompts, gamma = draw(d, context)
+        full = predict(token_matrix(prompts), *weights_from_gamma(gamma))
+        summary = context_summary(prompts)
+        inner = np.sum(gamma * features(prompts.query, summary), axis=(1, 2))
+        bilinear = np.array([x @ gamma @ h for x, h in zip(prompts.query, summary, strict=True)])
+        scale = np.max(np.abs(full))
+        np.testing.assert_allclose(inner, full, rtol=0, atol=ROUNDING * scale)
+        np.testing.assert_allclose(bilinear, full, rtol=0, atol=ROUNDING * scale)
+        np.testing.assert_allclose(
+            squared_errors(gamma, prompts.query, summary, prompts.query_label),
+            (prompts.query_label - full) ** 2,
+            rtol=0,
+            atol=ROUNDING * (scale + np.max(np.abs(prompts.query_label))) ** 2,
+        )
 
 
 def test_context_summary_equals_loops():

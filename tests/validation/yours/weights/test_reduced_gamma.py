@@ -137,46 +137,46 @@ def summary(layout, x, y):
     return np.append(D / len(y) * (y @ x), np.mean(y**2))
 
 
-@pytest.mark.parametrize("layout", FORWARD)
-def test_forward_passes_are_gamma_and_what_sees_no_label(layout):
-    weights = random_weights(layout)
-    reduced = read(weights, layout, noise_variance=0.2)
-    generator, (s, _, label) = np.random.default_rng(1), scales(layout)
-    assert 0 < reduced.ignored < 1
-    for _ in range(3):
-        x, y, query = random_prompt(layout, generator)
-        predicted = FORWARD[layout](weights, x, y, query)
-        without = FORWARD[layout](weights, x, 0 * y, query)
-        by_gamma = query / s / math.sqrt(D) @ reduced.gamma @ summary(layout, x, y)
-        assert predicted - without == pytest.approx(label * by_gamma, rel=ROUNDING)
+def test_forward_passes_are_gamma_and_what_sees_no_label():
+    for layout in FORWARD:
+        weights = random_weights(layout)
+        reduced = read(weights, layout, noise_variance=0.2)
+        generator, (s, _, label) = np.random.default_rng(1), scales(layout)
+        assert 0 < reduced.ignored < 1
+        for _ in range(3):
+            x, y, query = random_prompt(layout, generator)
+            predicted = FORWARD[layout](weights, x, y, query)
+            without = FORWARD[layout](weights, x, 0 * y, query)
+            by_gamma = query / s / math.sqrt(D) @ reduced.gamma @ summary(layout, x, y)
+            assert predicted - without == pytest.approx(label * by_gamma, rel=ROUNDING)
 
 
-@pytest.mark.parametrize("layout", FORWARD)
-def test_ignored_share_and_errors_against_sampled_tokens(layout):
+def test_ignored_share_and_errors_against_sampled_tokens():
     """Few prompts, since the forward passes are loops; other tests are sharper."""
-    weights = {name: 0.5 * each for name, each in random_weights(layout, 2).items()}
-    s, _, label = scales(layout)
-    noise = 0.2 * label**2
-    mixing = np.array([[1.2, 0, 0], [0.3, 0.8, 0], [0, -0.2, 0.7]])
-    law = {"task_law": "gaussian", "input_covariance": mixing @ mixing.T}
-    reduced = read(weights, layout, noise_variance=noise, **law)
-    assert reduced.rho == pytest.approx(0.2)
-    generator = np.random.default_rng(3)
-    ignored, errors, squares = [], [], []
-    for _ in range(800):
-        x = s * generator.standard_normal((CONTEXT + 1, D)) @ mixing.T
-        y = x @ generator.standard_normal(D) + math.sqrt(noise) * generator.standard_normal(
-            CONTEXT + 1
-        )
-        predicted = FORWARD[layout](weights, x[:-1], y[:-1], x[-1])
-        without = FORWARD[layout](weights, x[:-1], 0 * y[:-1], x[-1])
-        ignored.append((without / label) ** 2)
-        squares.append((predicted / label) ** 2)
-        errors.append(((predicted - y[-1]) / label) ** 2)
-    square = reduced.label_free.square(CONTEXT, mixing @ mixing.T)
-    assert_mean(np.array(ignored), square)
-    assert_mean(np.array(squares), square / reduced.ignored)
-    assert_mean(np.array(errors), reduced.errors(whole=True).icl)
+    for layout in FORWARD:
+        weights = {name: 0.5 * each for name, each in random_weights(layout, 2).items()}
+        s, _, label = scales(layout)
+        noise = 0.2 * label**2
+        mixing = np.array([[1.2, 0, 0], [0.3, 0.8, 0], [0, -0.2, 0.7]])
+        law = {"task_law": "gaussian", "input_covariance": mixing @ mixing.T}
+        reduced = read(weights, layout, noise_variance=noise, **law)
+        assert reduced.rho == pytest.approx(0.2)
+        generator = np.random.default_rng(3)
+        ignored, errors, squares = [], [], []
+        for _ in range(800):
+            x = s * generator.standard_normal((CONTEXT + 1, D)) @ mixing.T
+            y = x @ generator.standard_normal(D) + math.sqrt(noise) * generator.standard_normal(
+                CONTEXT + 1
+            )
+            predicted = FORWARD[layout](weights, x[:-1], y[:-1], x[-1])
+            without = FORWARD[layout](weights, x[:-1], 0 * y[:-1], x[-1])
+            ignored.append((without / label) ** 2)
+            squares.append((predicted / label) ** 2)
+            errors.append(((predicted - y[-1]) / label) ** 2)
+        square = reduced.label_free.square(CONTEXT, mixing @ mixing.T)
+        assert_mean(np.array(ignored), square)
+        assert_mean(np.array(squares), square / reduced.ignored)
+        assert_mean(np.array(errors), reduced.errors(whole=True).icl)
 
 
 @pytest.mark.parametrize("include_query", [True, False])
