@@ -9,7 +9,6 @@ from functools import partial
 import array_api_strict
 import mpmath
 import numpy as np
-import pytest
 import sympy
 from refusals import refuse
 
@@ -524,13 +523,13 @@ LAWS = [
 ]
 
 
-@pytest.mark.parametrize("law", LAWS, ids=repr)
-def test_points_of_the_support(law):
-    for lower, upper in law.support:
-        for z in (lower, (lower + upper) / 2, upper):
-            refuse("z must lie outside the support", law.stieltjes, z)
-    for z in (np.nan, complex(np.nan, 1)):
-        refuse("z must", law.stieltjes, z)
+def test_points_of_the_support():
+    for law in LAWS:
+        for lower, upper in law.support:
+            for z in (lower, (lower + upper) / 2, upper):
+                refuse("z must lie outside the support", law.stieltjes, z)
+        for z in (np.nan, complex(np.nan, 1)):
+            refuse("z must", law.stieltjes, z)
 
 
 def test_transforms():

@@ -76,9 +76,9 @@ def test_nothing_steers_a_terminal():
     assert printable("\x1b[31mrot\u202e\r\nzwei  ü") == "\\x1b[31mrot\\u202e\\r\nzwei  ü"
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)"])
-def test_nothing_is_a_formula(text):
-    assert harmless(f"\t{text}\x1b") == f"\\t{text}\\x1b"
-    assert harmless(text) == f"'{text}"
-    assert harmless(-1.5) == -1.5
-    assert harmless("inf") == "inf"
+def test_nothing_is_a_formula():
+    for text in ("=1+1", "+1", "-1", "@SUM(A1)"):
+        assert harmless(f"\t{text}\x1b") == f"\\t{text}\\x1b"
+        assert harmless(text) == f"'{text}"
+        assert harmless(-1.5) == -1.5
+        assert harmless("inf") == "inf"

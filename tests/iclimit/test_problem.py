@@ -108,15 +108,15 @@ def test_a_problem_keeps_copies():
 VARIANCES = {"gaussian": 1, "uniform": 1 / 3, "rademacher": 1, "laplace": 2}
 
 
-@pytest.mark.parametrize("law", VARIANCES)
-def test_units_of_the_library(law):
+def test_units_of_the_library():
     """Inputs of variance 1/d by default, and as their law has them at scale 1."""
-    unit, plain = (Problem(5, 3, input_law=law, scale=scale) for scale in (None, 1))
-    assert unit.input_variance == 1 / 5
-    assert unit.input_scale**2 * VARIANCES[law] == pytest.approx(1 / 5)
-    assert unit.label_square == pytest.approx(1)
-    assert plain.input_variance == VARIANCES[law]
-    np.testing.assert_allclose(plain.covariance_of_inputs, VARIANCES[law] * np.eye(5))
+    for law in VARIANCES:
+        unit, plain = (Problem(5, 3, input_law=law, scale=scale) for scale in (None, 1))
+        assert unit.input_variance == 1 / 5
+        assert unit.input_scale**2 * VARIANCES[law] == pytest.approx(1 / 5)
+        assert unit.label_square == pytest.approx(1)
+        assert plain.input_variance == VARIANCES[law]
+        np.testing.assert_allclose(plain.covariance_of_inputs, VARIANCES[law] * np.eye(5))
 
 
 def test_covariances_and_the_mean_square_of_labels():
@@ -170,29 +170,29 @@ def test_the_limit_has_what_is_defined():
     assert sizes_of(10, test_alpha=0.01) == {"test_context": 1}
 
 
-@pytest.mark.parametrize("name", CONVENTIONS)
-def test_the_units_of_a_paper(name):
+def test_the_units_of_a_paper():
     """The same law: the same limit and tasks, labels times a number."""
-    law = {"input_law": "uniform", "noise_law": "categorical:0,1", "tasks": np.eye(4)[:2]}
-    problem = Problem(4, 6, prompts=32, **law)
-    moved = problem.in_units(name)
-    assert moved.limit == pytest.approx(problem.limit)
-    units = CONVENTIONS[name].units(dim=4, context=6)
-    assert moved.input_variance == pytest.approx(units.value("input_variance"))
-    labels = units.from_library("noise_variance", 1.0)
-    assert moved.label_unit == pytest.approx(labels)
-    assert moved.mean_noise_variance == pytest.approx(labels / 2)
-    factor = math.sqrt(moved.input_variance * 4), math.sqrt(moved.task_variance)
-    drawn, scaled = (sample_prompts(each, 10, rng=0) for each in (problem, moved))
-    np.testing.assert_allclose(scaled.inputs, factor[0] * drawn.inputs)
-    np.testing.assert_allclose(scaled.tasks, factor[1] * drawn.tasks)
-    np.testing.assert_allclose(scaled.labels, factor[0] * factor[1] * drawn.labels)
-    back = moved.in_units("lu2025")
-    assert (back.input_scale, back.label_unit) == pytest.approx((problem.input_scale, 1))
-    own = Problem.of_paper(name, dim=4, context=6)
-    assert own.input_variance == pytest.approx(moved.input_variance)
-    with pytest.raises(ValueError, match="scale must not be given with units of"):
-        Problem.of_paper(name, dim=4, context=6, scale=1)
+    for name in CONVENTIONS:
+        law = {"input_law": "uniform", "noise_law": "categorical:0,1", "tasks": np.eye(4)[:2]}
+        problem = Problem(4, 6, prompts=32, **law)
+        moved = problem.in_units(name)
+        assert moved.limit == pytest.approx(problem.limit)
+        units = CONVENTIONS[name].units(dim=4, context=6)
+        assert moved.input_variance == pytest.approx(units.value("input_variance"))
+        labels = units.from_library("noise_variance", 1.0)
+        assert moved.label_unit == pytest.approx(labels)
+        assert moved.mean_noise_variance == pytest.approx(labels / 2)
+        factor = math.sqrt(moved.input_variance * 4), math.sqrt(moved.task_variance)
+        drawn, scaled = (sample_prompts(each, 10, rng=0) for each in (problem, moved))
+        np.testing.assert_allclose(scaled.inputs, factor[0] * drawn.inputs)
+        np.testing.assert_allclose(scaled.tasks, factor[1] * drawn.tasks)
+        np.testing.assert_allclose(scaled.labels, factor[0] * factor[1] * drawn.labels)
+        back = moved.in_units("lu2025")
+        assert (back.input_scale, back.label_unit) == pytest.approx((problem.input_scale, 1))
+        own = Problem.of_paper(name, dim=4, context=6)
+        assert own.input_variance == pytest.approx(moved.input_variance)
+        with pytest.raises(ValueError, match="scale must not be given with units of"):
+            Problem.of_paper(name, dim=4, context=6, scale=1)
 
 
 def test_description_rebuilds_the_problem():

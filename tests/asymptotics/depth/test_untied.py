@@ -45,14 +45,14 @@ def jacobi_measure(beta, count):
     return (1 + nodes) / 2, weights / weights.sum()
 
 
-@pytest.mark.parametrize(("count", "decay"), [(25, 1.0), (25, 3.0), (14, 0.3)])
-def test_losses_solve_the_normal_equations(count, decay):
-    rng = np.random.default_rng(count)
-    x, mass = np.arange(1.0, count + 1) ** -decay, rng.uniform(0.1, 2, count)
-    losses = untied_depth(x, weights=mass, depth=12).losses
-    for depth in (1, 2, 5, 12):
-        exact = normal_equations(x, mass, depth)
-        assert abs(losses[depth - 1] / exact - 1) < ROUNDING
+def test_losses_solve_the_normal_equations():
+    for count, decay in ((25, 1.0), (25, 3.0), (14, 0.3)):
+        rng = np.random.default_rng(count)
+        x, mass = np.arange(1.0, count + 1) ** -decay, rng.uniform(0.1, 2, count)
+        losses = untied_depth(x, weights=mass, depth=12).losses
+        for depth in (1, 2, 5, 12):
+            exact = normal_equations(x, mass, depth)
+            assert abs(losses[depth - 1] / exact - 1) < ROUNDING
 
 
 def test_steps_reach_the_loss_and_no_others_do():
@@ -70,20 +70,20 @@ def test_steps_reach_the_loss_and_no_others_do():
             assert loss(other) > best.loss
 
 
-@pytest.mark.parametrize("beta", [0.3, 1.0, 1.7])
-def test_continuous_power_law(beta):
-    # With x = u^10 the density is a polynomial in u: Gauss-Legendre nodes are accurate near 0.
-    u, weights = np.polynomial.legendre.leggauss(660)
-    u = (1 + u) / 2
-    best = untied_depth(u**10, weights=weights * u ** (10 * beta - 1), depth=64)
-    closed = [untied_power_law_loss(beta, depth=depth) for depth in (1, 8, 64)]
-    assert best.losses[[0, 7, 63]] == pytest.approx(closed, rel=CLOSED)
-    steps = untied_power_law_steps(beta, depth=64)
-    assert best.steps == pytest.approx(steps, rel=CLOSED)
-    # Zeros of the Jacobi polynomial, by its change of sign.
-    zeros, near = 2 / steps - 1, 1e-9 / steps
-    below, above = (eval_jacobi(64, 0, beta, zeros + side) for side in (-near, near))
-    assert np.all(below * above < 0)
+def test_continuous_power_law():
+    for beta in (0.3, 1.0, 1.7):
+        # With x = u^10 the density is a polynomial in u: Gauss-Legendre nodes are accurate near 0.
+        u, weights = np.polynomial.legendre.leggauss(660)
+        u = (1 + u) / 2
+        best = untied_depth(u**10, weights=weights * u ** (10 * beta - 1), depth=64)
+        closed = [untied_power_law_loss(beta, depth=depth) for depth in (1, 8, 64)]
+        assert best.losses[[0, 7, 63]] == pytest.approx(closed, rel=CLOSED)
+        steps = untied_power_law_steps(beta, depth=64)
+        assert best.steps == pytest.approx(steps, rel=CLOSED)
+        # Zeros of the Jacobi polynomial, by its change of sign.
+        zeros, near = 2 / steps - 1, 1e-9 / steps
+        below, above = (eval_jacobi(64, 0, beta, zeros + side) for side in (-near, near))
+        assert np.all(below * above < 0)
 
 
 def test_number_systems_of_the_power_law():
@@ -118,11 +118,11 @@ def power_law(nu, beta, modes=1500):
     return k**-nu, mass * k ** (-nu * beta - 1)
 
 
-@pytest.mark.parametrize(("nu", "beta"), [(1.0, 1.0), (1.5, 0.7), (2.0, 0.5), (0.6, 1.0)])
-def test_exponent_of_discrete_power_laws(nu, beta):
-    eigenvalues, mass = power_law(nu, beta)
-    losses = untied_depth(eigenvalues, weights=mass, depth=256).losses
-    assert math.log2(losses[127] / losses[255]) == pytest.approx((2 + nu) * beta, rel=0.02)
+def test_exponent_of_discrete_power_laws():
+    for nu, beta in ((1.0, 1.0), (1.5, 0.7), (2.0, 0.5), (0.6, 1.0)):
+        eigenvalues, mass = power_law(nu, beta)
+        losses = untied_depth(eigenvalues, weights=mass, depth=256).losses
+        assert math.log2(losses[127] / losses[255]) == pytest.approx((2 + nu) * beta, rel=0.02)
 
 
 def test_as_many_layers_as_eigenvalues():

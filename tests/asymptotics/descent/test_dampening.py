@@ -28,21 +28,21 @@ def one_step_rate(context, dim, noise=0.0):
     return context / (context + dim + 1 + noise * context)
 
 
-@pytest.mark.parametrize(("context", "dim"), [(10, 3), (3, 5), (4, 1)])
-def test_simulated_extremes(context, dim):
+def test_simulated_extremes():
     """Share of draws of T tasks whose critical factor lies below the quantiles."""
-    tasks, draws, noise = 20, 4000, 0.1
-    X = np.random.default_rng(11).standard_normal((draws * tasks, context, dim))
-    gram = X @ X.mT if context < dim else X.mT @ X
-    largest = np.linalg.eigvalsh(gram)[:, -1] / context
-    worst = largest.reshape(draws, tasks).max(axis=1)
-    critical = 2 / (one_step_rate(context, dim, noise) * worst)
-    for p in (0.05, 0.5, 0.9):
-        factor = critical_dampening(
-            p, context=context, dim=dim, test_tasks=tasks, noise_ratio=noise
-        )
-        share = np.mean(critical < factor)
-        assert abs(share - p) < SIGMAS * math.sqrt(p * (1 - p) / draws)
+    for context, dim in ((10, 3), (3, 5), (4, 1)):
+        tasks, draws, noise = 20, 4000, 0.1
+        X = np.random.default_rng(11).standard_normal((draws * tasks, context, dim))
+        gram = X @ X.mT if context < dim else X.mT @ X
+        largest = np.linalg.eigvalsh(gram)[:, -1] / context
+        worst = largest.reshape(draws, tasks).max(axis=1)
+        critical = 2 / (one_step_rate(context, dim, noise) * worst)
+        for p in (0.05, 0.5, 0.9):
+            factor = critical_dampening(
+                p, context=context, dim=dim, test_tasks=tasks, noise_ratio=noise
+            )
+            share = np.mean(critical < factor)
+            assert abs(share - p) < SIGMAS * math.sqrt(p * (1 - p) / draws)
 
 
 @pytest.mark.parametrize(("context", "dim"), [(10, 10), (20, 4), (2, 6), (1, 1)])

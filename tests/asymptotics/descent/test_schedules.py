@@ -94,24 +94,23 @@ def _where(setting):
     return {"ratio": setting}
 
 
-@pytest.mark.parametrize(("context", "dim"), [(8, 3), (3, 5)])
-@pytest.mark.parametrize("rates", [[0.4], [0.2, 0.5, 0.3]])
-def test_simulated_descent(context, dim, rates):
+def test_simulated_descent():
     """Steps taken on drawn contexts, with labels of noise."""
-    tasks, task_variance, noise_variance = 60_000, 1.7, 0.9
-    rng = np.random.default_rng(2)
-    X = rng.standard_normal((tasks, context, dim))
-    w = math.sqrt(task_variance) * rng.standard_normal((tasks, dim))
-    noise = math.sqrt(noise_variance) * rng.standard_normal((tasks, context))
-    y = np.einsum("tnd,td->tn", X, w) + noise
-    guess = np.zeros_like(w)
-    for rate in rates:
-        residual = y - np.einsum("tnd,td->tn", X, guess)
-        guess += rate * np.einsum("tnd,tn->td", X, residual) / context
-    errors = np.sum((w - guess) ** 2, axis=1) / (task_variance * dim)
-    v = noise_variance / (context * task_variance)
-    theory = schedule_loss(rates, context=context, dim=dim, noise_ratio=v)
-    assert abs(errors.mean() - theory) < SIGMAS * errors.std() / math.sqrt(tasks)
+    for (context, dim), rates in itertools.product([(8, 3), (3, 5)], [[0.4], [0.2, 0.5, 0.3]]):
+        tasks, task_variance, noise_variance = 60_000, 1.7, 0.9
+        rng = np.random.default_rng(2)
+        X = rng.standard_normal((tasks, context, dim))
+        w = math.sqrt(task_variance) * rng.standard_normal((tasks, dim))
+        noise = math.sqrt(noise_variance) * rng.standard_normal((tasks, context))
+        y = np.einsum("tnd,td->tn", X, w) + noise
+        guess = np.zeros_like(w)
+        for rate in rates:
+            residual = y - np.einsum("tnd,td->tn", X, guess)
+            guess += rate * np.einsum("tnd,tn->td", X, residual) / context
+        errors = np.sum((w - guess) ** 2, axis=1) / (task_variance * dim)
+        v = noise_variance / (context * task_variance)
+        theory = schedule_loss(rates, context=context, dim=dim, noise_ratio=v)
+        assert abs(errors.mean() - theory) < SIGMAS * errors.std() / math.sqrt(tasks)
 
 
 def moments(setting, count):
@@ -256,12 +255,12 @@ def test_largest_noise_with_real_zeros():
     assert abs(noisy.loss - 0.158455) < PRINTED * 5e-7
 
 
-@pytest.mark.parametrize("c", [1e-9, 0.2, 1.0, 30.0])
-def test_divergence_rate_is_twice_over_the_upper_edge(c):
-    rate = divergence_rate(c)
-    assert rate == pytest.approx(2 / (1 + math.sqrt(c)) ** 2, rel=FLOAT64)
-    losses = [schedule_loss([f * rate] * 2000, ratio=c) for f in (0.99, 1.05)]
-    assert losses[0] < 1 < losses[1]
+def test_divergence_rate_is_twice_over_the_upper_edge():
+    for c in (1e-9, 0.2, 1.0, 30.0):
+        rate = divergence_rate(c)
+        assert rate == pytest.approx(2 / (1 + math.sqrt(c)) ** 2, rel=FLOAT64)
+        losses = [schedule_loss([f * rate] * 2000, ratio=c) for f in (0.99, 1.05)]
+        assert losses[0] < 1 < losses[1]
 
 
 def test_constant_rate_without_noise():
@@ -353,26 +352,26 @@ def test_no_rates_are_below_the_bound_and_their_order_is_irrelevant(rates, c, v)
     assert schedule_loss([*rates, 0.0], ratio=c, noise_ratio=v) == pytest.approx(loss, rel=1e-9)
 
 
-@pytest.mark.parametrize("function", [optimal_schedule, constant_schedule, chebyshev_schedule])
-def test_shapes(function):
-    c, v = np.array([[0.3], [1.0], [4.0]]), np.array([0.0, 0.2])
-    schedule = function(steps=3, ratio=c, noise_ratio=v)
-    assert schedule.rates.shape == (3, 2, 3)
-    assert schedule.loss.shape == schedule.lower_bound.shape == (3, 2)
-    again = schedule_loss(schedule.rates, ratio=c, noise_ratio=v)
-    assert again == pytest.approx(schedule.loss, rel=RATES)
-    for i, j in np.ndindex(3, 2):
-        single = function(steps=3, ratio=c[i, 0], noise_ratio=v[j])
-        assert isinstance(single, Schedule)
-        assert single.rates.shape == (3,)
-        assert isinstance(single.loss, float)
-        assert isinstance(single.lower_bound, float)
-        assert single.loss == pytest.approx(schedule.loss[i, j], rel=FLOAT64)
-        assert single.rates == pytest.approx(schedule.rates[i, j], rel=1e-6)
-    finite = function(steps=2, context=5, dim=3, noise_ratio=v)
-    assert finite.rates.shape == (2, 2)
-    assert finite.loss.shape == (2,)
-    assert function(steps=2, ratio=[], noise_ratio=0.1).rates.shape == (0, 2)
+def test_shapes():
+    for function in (optimal_schedule, constant_schedule, chebyshev_schedule):
+        c, v = np.array([[0.3], [1.0], [4.0]]), np.array([0.0, 0.2])
+        schedule = function(steps=3, ratio=c, noise_ratio=v)
+        assert schedule.rates.shape == (3, 2, 3)
+        assert schedule.loss.shape == schedule.lower_bound.shape == (3, 2)
+        again = schedule_loss(schedule.rates, ratio=c, noise_ratio=v)
+        assert again == pytest.approx(schedule.loss, rel=RATES)
+        for i, j in np.ndindex(3, 2):
+            single = function(steps=3, ratio=c[i, 0], noise_ratio=v[j])
+            assert isinstance(single, Schedule)
+            assert single.rates.shape == (3,)
+            assert isinstance(single.loss, float)
+            assert isinstance(single.lower_bound, float)
+            assert single.loss == pytest.approx(schedule.loss[i, j], rel=FLOAT64)
+            assert single.rates == pytest.approx(schedule.rates[i, j], rel=1e-6)
+        finite = function(steps=2, context=5, dim=3, noise_ratio=v)
+        assert finite.rates.shape == (2, 2)
+        assert finite.loss.shape == (2,)
+        assert function(steps=2, ratio=[], noise_ratio=0.1).rates.shape == (0, 2)
 
 
 def test_shapes_of_the_loss():

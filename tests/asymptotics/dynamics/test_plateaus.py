@@ -165,21 +165,21 @@ def test_growth_time_against_quadrature(setting):
             assert abs(time_from_pole(float(v), **setting) - limit) < FLOAT64 * scale
 
 
-@pytest.mark.parametrize("setting", DIRECTIONS)
-def test_growth_time_in_float64_up_to_both_ends(setting):
-    with mpmath.workdps(50):
-        exact = {name: mpmath.mpf(value) for name, value in setting.items()}
-        end = fixed_point(exact)
-        parts = [1e-300, 1e-100, 1e-9, 0.1, 0.6, 0.9, 0.999, 1 - 1e-6, 1 - 1e-12]
-        for low, high in itertools.combinations(parts, 2):
-            v0, v = float(low * end), float(high * end)
-            truth = growth_time(mpmath.mpf(v), initial_value=mpmath.mpf(v0), **exact)
-            allowed = FLOAT64 + RESOLVED / (1 - high)
-            assert abs(growth_time(v, initial_value=v0, **setting) / truth - 1) < allowed
-            near = np.nextafter(v0, 2 * v0)
-            truth = growth_time(mpmath.mpf(near), initial_value=mpmath.mpf(v0), **exact)
-            allowed = FLOAT64 + RESOLVED / (1 - low)
-            assert abs(growth_time(near, initial_value=v0, **setting) / truth - 1) < allowed
+def test_growth_time_in_float64_up_to_both_ends():
+    for setting in DIRECTIONS:
+        with mpmath.workdps(50):
+            exact = {name: mpmath.mpf(value) for name, value in setting.items()}
+            end = fixed_point(exact)
+            parts = [1e-300, 1e-100, 1e-9, 0.1, 0.6, 0.9, 0.999, 1 - 1e-6, 1 - 1e-12]
+            for low, high in itertools.combinations(parts, 2):
+                v0, v = float(low * end), float(high * end)
+                truth = growth_time(mpmath.mpf(v), initial_value=mpmath.mpf(v0), **exact)
+                allowed = FLOAT64 + RESOLVED / (1 - high)
+                assert abs(growth_time(v, initial_value=v0, **setting) / truth - 1) < allowed
+                near = np.nextafter(v0, 2 * v0)
+                truth = growth_time(mpmath.mpf(near), initial_value=mpmath.mpf(v0), **exact)
+                allowed = FLOAT64 + RESOLVED / (1 - low)
+                assert abs(growth_time(near, initial_value=v0, **setting) / truth - 1) < allowed
 
 
 def test_fixed_point_takes_for_ever():
@@ -208,21 +208,21 @@ def test_symbolic_growth_time_solves_the_flow():
     assert growth_time(v, initial_value=v, **more) == 0
 
 
-@pytest.mark.parametrize("setting", DIRECTIONS)
-def test_head_growth_inverts_the_time(setting):
-    worst = 0.0
-    with mpmath.workdps(40):
-        exact = {name: mpmath.mpf(value) for name, value in setting.items()}
-        end = fixed_point(exact)
-        parts = [1e-290, 1e-150, 1e-12, 1e-3, 0.2, 0.5, 0.7, 0.8, 0.95, 1 - 1e-4, 1 - 1e-15]
-        for part in (*map(mpmath.mpf, parts), 1 - mpmath.mpf("1e-30")):
-            v = part * end
-            t = float(time_from_pole(v, **exact))
-            # The rounded time is what the function is given.
-            slope = exact["eigenvalue"] ** 2 * v**2 * (1 - (v / end) ** 3)
-            truth = v + slope * (mpmath.mpf(t) - time_from_pole(v, **exact))
-            worst = max(worst, float(abs(head_growth(t, **setting) / truth - 1)))
-    assert worst < FLOAT64
+def test_head_growth_inverts_the_time():
+    for setting in DIRECTIONS:
+        worst = 0.0
+        with mpmath.workdps(40):
+            exact = {name: mpmath.mpf(value) for name, value in setting.items()}
+            end = fixed_point(exact)
+            parts = [1e-290, 1e-150, 1e-12, 1e-3, 0.2, 0.5, 0.7, 0.8, 0.95, 1 - 1e-4, 1 - 1e-15]
+            for part in (*map(mpmath.mpf, parts), 1 - mpmath.mpf("1e-30")):
+                v = part * end
+                t = float(time_from_pole(v, **exact))
+                # The rounded time is what the function is given.
+                slope = exact["eigenvalue"] ** 2 * v**2 * (1 - (v / end) ** 3)
+                truth = v + slope * (mpmath.mpf(t) - time_from_pole(v, **exact))
+                worst = max(worst, float(abs(head_growth(t, **setting) / truth - 1)))
+        assert worst < FLOAT64
 
 
 @given(st.floats(-1e3, 1e3), st.floats(0.01, 10), st.floats(1, 20), st.floats(1, 1e6))

@@ -127,18 +127,18 @@ def test_errors_under_a_cap_are_up_to_tenfold(method, cap):
             assert abs(a - b) <= 10 * (ROUNDING if b >= SMALL else DOUBLED) * b or b < SMALLEST
 
 
-@pytest.mark.parametrize("digits", [15, 50, 400])
-def test_mpmath_loses_few_digits(digits):
+def test_mpmath_loses_few_digits():
     """A relative error doubles in a layer, so it grows as the number of zeros; measured 6e3."""
-    with mpmath.workdps(digits):
-        value = condition_number_schedule(mpmath.mpf(2) ** 133, tol=mpmath.mpf(10) ** -5000)
-    with mpmath.workdps(digits + 40):
-        exact = condition_number_schedule(mpmath.mpf(2) ** 133, tol=mpmath.mpf(10) ** -5000)
-        assert value.excess[-1] < mpmath.mpf(10) ** -5000
-        for name in FIELDS:
-            for a, b in zip(getattr(value, name), getattr(exact, name), strict=True):
-                assert abs(a / b - 1) < mpmath.mpf(10) ** (5 - digits)
-                assert isinstance(a, mpmath.mpf)
+    for digits in (15, 50, 400):
+        with mpmath.workdps(digits):
+            value = condition_number_schedule(mpmath.mpf(2) ** 133, tol=mpmath.mpf(10) ** -5000)
+        with mpmath.workdps(digits + 40):
+            exact = condition_number_schedule(mpmath.mpf(2) ** 133, tol=mpmath.mpf(10) ** -5000)
+            assert value.excess[-1] < mpmath.mpf(10) ** -5000
+            for name in FIELDS:
+                for a, b in zip(getattr(value, name), getattr(exact, name), strict=True):
+                    assert abs(a / b - 1) < mpmath.mpf(10) ** (5 - digits)
+                    assert isinstance(a, mpmath.mpf)
 
 
 TOLERANCES = ("1e-2", "1e-10", "1e-15", "1e-30")
@@ -221,18 +221,18 @@ def remez(low, high):
     raise AssertionError("no convergence")
 
 
-@pytest.mark.parametrize("condition_number", [1.5, 10, 100, 1e6])
-def test_layers_are_the_optimal_odd_cubics(condition_number):
+def test_layers_are_the_optimal_odd_cubics():
     """Polar Express: minimax polynomials of sign on the singular values, one after the other."""
-    with mpmath.workdps(60):
-        schedule = condition_number_schedule(mpmath.mpf(condition_number), steps=5)
-        low, high, scale = 1 / mpmath.sqrt(condition_number), mpmath.mpf(1), mpmath.mpf(1)
-        for k in range(5):
-            a, b, error = remez(low, high)
-            assert abs(schedule.gammas[k] / (-b / a * scale**2) - 1) < mpmath.mpf("1e-35")
-            low, high, scale = 1 - error, 1 + error, scale * a
-            kappa_next = (high / low) ** 2
-            assert abs(schedule.condition_number[k + 1] - kappa_next) < mpmath.mpf("1e-35")
+    for condition_number in (1.5, 10, 100, 1e6):
+        with mpmath.workdps(60):
+            schedule = condition_number_schedule(mpmath.mpf(condition_number), steps=5)
+            low, high, scale = 1 / mpmath.sqrt(condition_number), mpmath.mpf(1), mpmath.mpf(1)
+            for k in range(5):
+                a, b, error = remez(low, high)
+                assert abs(schedule.gammas[k] / (-b / a * scale**2) - 1) < mpmath.mpf("1e-35")
+                low, high, scale = 1 - error, 1 + error, scale * a
+                kappa_next = (high / low) ** 2
+                assert abs(schedule.condition_number[k + 1] - kappa_next) < mpmath.mpf("1e-35")
 
 
 kappas = st.floats(1 + 1e-9, 1e12)

@@ -57,22 +57,21 @@ def test_tends_to_the_asymptotic_errors_as_one_over_d(approach, point):
 RUN = {"dim": 16, "context": 20, "tasks": 10, "prompts": 400, "rho": 0.1}
 
 
-@pytest.mark.parametrize("d", [4, 16, 40])
-def test_interpolation_threshold_is_infinite(d):
-    run = {**RUN, "dim": d, "prompts": d * (d + 1), "rng": 0}
-    errors = finite_size_errors(**run)
-    assert errors.icl == errors.idg == Estimate(math.inf, 0.0, 10)
-    assert math.isfinite(finite_size_errors(**run, ridge=1e-3).icl.mean)
+def test_interpolation_threshold_is_infinite():
+    for d in (4, 16, 40):
+        run = {**RUN, "dim": d, "prompts": d * (d + 1), "rng": 0}
+        errors = finite_size_errors(**run)
+        assert errors.icl == errors.idg == Estimate(math.inf, 0.0, 10)
+        assert math.isfinite(finite_size_errors(**run, ridge=1e-3).icl.mean)
 
 
-@pytest.mark.parametrize("ridge", [0.0, 0.1])
-@pytest.mark.parametrize("task_law", ["sphere", "gaussian"])
-def test_infinitely_many_tasks_have_no_gap_and_no_spread(task_law, ridge):
-    run = {**RUN, "tasks": math.inf, "prompts": 600}
-    errors = finite_size_errors(**run, ridge=ridge, task_law=task_law)
-    assert errors.icl.mean == pytest.approx(errors.idg.mean, rel=1e-12)
-    for error in (errors.icl, errors.idg):
-        assert (error.standard_error, error.repeats) == (0, 1)
+def test_infinitely_many_tasks_have_no_gap_and_no_spread():
+    for ridge, task_law in itertools.product([0.0, 0.1], ["sphere", "gaussian"]):
+        run = {**RUN, "tasks": math.inf, "prompts": 600}
+        errors = finite_size_errors(**run, ridge=ridge, task_law=task_law)
+        assert errors.icl.mean == pytest.approx(errors.idg.mean, rel=1e-12)
+        for error in (errors.icl, errors.idg):
+            assert (error.standard_error, error.repeats) == (0, 1)
 
 
 def test_contexts_of_one_or_two_pairs_have_infinite_errors_of_interpolation():

@@ -79,23 +79,23 @@ def test_edges_of_two_levels(kappa):
         assert np.min(np.abs(zeros - edge)) < 1e-7 * edge
 
 
-@pytest.mark.parametrize("tau", ["0.4", "1", "1.6"])
-def test_effective_ridge_is_the_one_zero_of_its_kind(tau):
-    derivation = derive_effective_ridge()
-    with mpmath.workdps(30):
-        tau_, q, kappa, ridge = (mpmath.mpf(v) for v in (tau, "0.7", "0.5", "0.05"))
-        symbols = positive("tau q kappa lambda")
-        xi = sympy.Symbol("xi", positive=True)
-        values = dict(zip(symbols, map(sympy.Float, (tau_, q, kappa, ridge)), strict=True))
-        coefficients = sympy.Poly(derivation.result.subs(values), xi).all_coeffs()
-        zeros = mpmath.polyroots(
-            [mpmath.mpf(c) for c in coefficients], maxsteps=500, extraprec=200
-        )
-        real = [z.real for z in map(mpmath.mpc, zeros) if abs(z.imag) < 1e-15 and z.real > 0]
-        allowed = [z for z in real if (1 - tau_) * z + tau_ * ridge > 0]
-        expected = effective_ridge_mp(tau_, q, kappa, ridge)
-        assert len(allowed) == 1
-        assert abs(allowed[0] / expected - 1) < 1e-20
+def test_effective_ridge_is_the_one_zero_of_its_kind():
+    for tau in ("0.4", "1", "1.6"):
+        derivation = derive_effective_ridge()
+        with mpmath.workdps(30):
+            tau_, q, kappa, ridge = (mpmath.mpf(v) for v in (tau, "0.7", "0.5", "0.05"))
+            symbols = positive("tau q kappa lambda")
+            xi = sympy.Symbol("xi", positive=True)
+            values = dict(zip(symbols, map(sympy.Float, (tau_, q, kappa, ridge)), strict=True))
+            coefficients = sympy.Poly(derivation.result.subs(values), xi).all_coeffs()
+            zeros = mpmath.polyroots(
+                [mpmath.mpf(c) for c in coefficients], maxsteps=500, extraprec=200
+            )
+            real = [z.real for z in map(mpmath.mpc, zeros) if abs(z.imag) < 1e-15 and z.real > 0]
+            allowed = [z for z in real if (1 - tau_) * z + tau_ * ridge > 0]
+            expected = effective_ridge_mp(tau_, q, kappa, ridge)
+            assert len(allowed) == 1
+            assert abs(allowed[0] / expected - 1) < 1e-20
 
 
 def error_of(kappa, spectrum, tau, q, rho):

@@ -130,10 +130,10 @@ def test_the_fraction_is_the_gauss_rule(t, variance):
     assert _fraction(t, variance) == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("dim", [2, 12, 400])
-def test_the_query_has_a_gauss_rule_of_three_nodes(dim):
-    nodes, weights = _query_rule(np.array(float(dim)))
-    expected, expected_weights = gamma_rule(2 / dim, 3)
-    order = np.argsort(nodes)
-    assert nodes[order] == pytest.approx(expected, rel=1e-12)
-    assert weights[order] == pytest.approx(expected_weights, rel=1e-11)
+def test_the_query_has_a_gauss_rule_of_three_nodes():
+    for dim in (2, 12, 400):
+        nodes, weights = _query_rule(np.array(float(dim)))
+        expected, expected_weights = gamma_rule(2 / dim, 3)
+        order = np.argsort(nodes)
+        assert nodes[order] == pytest.approx(expected, rel=1e-12)
+        assert weights[order] == pytest.approx(expected_weights, rel=1e-11)

@@ -49,19 +49,19 @@ def test_error_is_the_derivative_of_a_posterior_variance():
     assert posterior_variance(1e-20j).imag / 1e-20 == pytest.approx(error, rel=1e-12)
 
 
-@pytest.mark.parametrize("spread", [0.05, 0.3, 1.0])
-def test_saturations_against_integration(spread):
+def test_saturations_against_integration():
     """Gamma averages of the continued fraction and the Gauss rule for the query norm."""
-    draws = task_draws(0, dim=16, count=1, context=40, prompts=400, rho=0.1, ridge=0.7)
-    mean, variance = 3.0, spread * 9.0
-    f, g = task_self_energy.saturations(draws, 0.0, *np.array([[[[mean]]], [[[variance]]]]))
-    # Midpoints in probability.
-    middle = (np.arange(2000) + 0.5) / 2000
-    q = stats.gamma(1 / spread, scale=mean * spread).ppf(middle)
-    r = stats.gamma(8, scale=1 / 8).ppf(middle)[:, None]
-    values = r / (draws.scales[1] + 16 / 400 * r * q)
-    assert f.item() == pytest.approx(np.mean(values), rel=2e-4)
-    assert g.item() == pytest.approx(np.mean(values * (q - mean)) / variance, rel=5e-3)
+    for spread in (0.05, 0.3, 1.0):
+        draws = task_draws(0, dim=16, count=1, context=40, prompts=400, rho=0.1, ridge=0.7)
+        mean, variance = 3.0, spread * 9.0
+        f, g = task_self_energy.saturations(draws, 0.0, *np.array([[[[mean]]], [[[variance]]]]))
+        # Midpoints in probability.
+        middle = (np.arange(2000) + 0.5) / 2000
+        q = stats.gamma(1 / spread, scale=mean * spread).ppf(middle)
+        r = stats.gamma(8, scale=1 / 8).ppf(middle)[:, None]
+        values = r / (draws.scales[1] + 16 / 400 * r * q)
+        assert f.item() == pytest.approx(np.mean(values), rel=2e-4)
+        assert g.item() == pytest.approx(np.mean(values * (q - mean)) / variance, rel=5e-3)
 
 
 @pytest.mark.parametrize("prompts", [40, 70, 120])

@@ -15,16 +15,16 @@ from iclimit.asymptotics.recurrent import (
 ROUNDING = 1e-12
 
 
-@pytest.mark.parametrize(("forgetting", "step"), [(0.0, 0.6), (1.3, 0.6), (1.5, 2.4)])
-def test_stationary_error_is_the_end_of_the_recursion(forgetting, step):
+def test_stationary_error_is_the_end_of_the_recursion():
     """At two sizes, extrapolated in 1/d."""
-    drift, rho, ends = 0.5, 0.2, []
-    for dim in (100, 200):
-        layer = {"gates": np.exp(-forgetting / dim), "step_sizes": step}
-        setting = {"context": 20 * dim, "drift": drift, "rho": rho}
-        ends.append(recurrent_errors("gated-delta", dim=dim, **setting, **layer).error[-1])
-    error = tracking_error(drift=drift, rho=rho, step_size=step, forgetting=forgetting)
-    assert 2 * ends[1] - ends[0] == pytest.approx(error, rel=2e-3)
+    for forgetting, step in ((0.0, 0.6), (1.3, 0.6), (1.5, 2.4)):
+        drift, rho, ends = 0.5, 0.2, []
+        for dim in (100, 200):
+            layer = {"gates": np.exp(-forgetting / dim), "step_sizes": step}
+            setting = {"context": 20 * dim, "drift": drift, "rho": rho}
+            ends.append(recurrent_errors("gated-delta", dim=dim, **setting, **layer).error[-1])
+        error = tracking_error(drift=drift, rho=rho, step_size=step, forgetting=forgetting)
+        assert 2 * ends[1] - ends[0] == pytest.approx(error, rel=2e-3)
 
 
 def test_long_contexts_are_stationary():

@@ -30,16 +30,16 @@ def covariance(tmp_path):
     return matrix, str(path)
 
 
-@pytest.mark.parametrize("name", ["icl_error", "idg_error", "task_gap"])
-def test_isotropic_spectra_are_the_isotropic_quantity(name):
-    ranges = {"tau": [0.5, 1.0, 3.0], "kappa": [0.3, 2.0, np.inf], "alpha": [0.5, 30.0]}
-    cases = [{"task_spectrum": "isotropic"}, {"input_spectrum": "isotropic"}]
-    cases.append(cases[0] | {"test_spectrum": "atoms:1", "input_spectrum": "atoms:1"})
-    for ridge in (0.2, 0.0):
-        plain = iclimit.curve(name, **ranges, rho=0.1, ridge=ridge)
-        for spectra in cases:
-            found = iclimit.curve(name, **ranges, rho=0.1, ridge=ridge, **spectra)
-            np.testing.assert_allclose(found.values, plain.values, rtol=1e-12, atol=1e-12)
+def test_isotropic_spectra_are_the_isotropic_quantity():
+    for name in ("icl_error", "idg_error", "task_gap"):
+        ranges = {"tau": [0.5, 1.0, 3.0], "kappa": [0.3, 2.0, np.inf], "alpha": [0.5, 30.0]}
+        cases = [{"task_spectrum": "isotropic"}, {"input_spectrum": "isotropic"}]
+        cases.append(cases[0] | {"test_spectrum": "atoms:1", "input_spectrum": "atoms:1"})
+        for ridge in (0.2, 0.0):
+            plain = iclimit.curve(name, **ranges, rho=0.1, ridge=ridge)
+            for spectra in cases:
+                found = iclimit.curve(name, **ranges, rho=0.1, ridge=ridge, **spectra)
+                np.testing.assert_allclose(found.values, plain.values, rtol=1e-12, atol=1e-12)
 
 
 def test_curves_are_those_of_matrices(covariance):
@@ -324,17 +324,17 @@ def test_wrong_spectra_are_told():
             parse_structure(**arguments)
 
 
-@pytest.mark.parametrize("given", [[1, 2.0], (2, 1), np.array([1.0, 2.0])])
-def test_a_list_is_its_eigenvalues(given):
-    setting = {"tau": [1.5, 2], "alpha": 1, "kappa": 1, "rho": 0.1}
-    found, expected = (
-        iclimit.curve("icl_error", **setting, task_spectrum=spectrum, test_spectrum="reversed")
-        for spectrum in (given, Atoms([1, 2]))
-    )
-    assert found.values.tolist() == expected.values.tolist()
-    assert found.quantity.spectra == expected.quantity.spectra
-    with pytest.raises(ValueError, match="task_spectrum: values must be a non-empty list"):
-        iclimit.curve("icl_error", **setting, task_spectrum=[])
+def test_a_list_is_its_eigenvalues():
+    for given in ([1, 2.0], (2, 1), np.array([1.0, 2.0])):
+        setting = {"tau": [1.5, 2], "alpha": 1, "kappa": 1, "rho": 0.1}
+        found, expected = (
+            iclimit.curve("icl_error", **setting, task_spectrum=spectrum, test_spectrum="reversed")
+            for spectrum in (given, Atoms([1, 2]))
+        )
+        assert found.values.tolist() == expected.values.tolist()
+        assert found.quantity.spectra == expected.quantity.spectra
+        with pytest.raises(ValueError, match="task_spectrum: values must be a non-empty list"):
+            iclimit.curve("icl_error", **setting, task_spectrum=[])
 
 
 @pytest.mark.parametrize(

@@ -143,12 +143,12 @@ def test_damaged_text_is_a_value_error():
         value_error("text must be a result encoded by iclimit", decode, text)
 
 
-@pytest.mark.parametrize("module", ["subprocess", "this", "iclimitx.evil", "os.path", ""])
-def test_reading_imports_nothing_from_elsewhere(module):
-    text = json.dumps({"type": "dataclass", "module": module, "name": "Popen", "fields": {}})
-    value_error("outside iclimit", decode, text)
-    assert "this" not in sys.modules
-    assert "iclimitx" not in sys.modules
+def test_reading_imports_nothing_from_elsewhere():
+    for module in ("subprocess", "this", "iclimitx.evil", "os.path", ""):
+        text = json.dumps({"type": "dataclass", "module": module, "name": "Popen", "fields": {}})
+        value_error("outside iclimit", decode, text)
+        assert "this" not in sys.modules
+        assert "iclimitx" not in sys.modules
 
 
 def test_reading_does_not_call_the_class():

@@ -12,40 +12,40 @@ LAM = np.array([1.7, 1.1, 0.6, 0.4, 0.2])
 OMEGA = np.array([0.3, 2.0, 1.0, 0.5, 1.5])
 
 
-@pytest.mark.parametrize(("context", "width"), [(7, math.inf), (math.inf, 3), (7, 3)])
-def test_losses_are_those_of_descent_on_tokens(context, width):
+def test_losses_are_those_of_descent_on_tokens():
     """Weights in the projected space, from labels of one task or one noise at a time."""
-    rates, noise = [0.3, 0.9, 0.5], 0.4
-    run = simulate_depth_loss(
-        eigenvalues=LAM,
-        task_spectrum=OMEGA,
-        rates=rates,
-        context=context,
-        width=width,
-        noise_variance=noise,
-        rng=5,
-        repeats=3,
-    )
-    for generator, loss in zip(
-        get_backend("numpy").generators(5, 3), run.loss.samples, strict=True
-    ):
-        x = np.diag(np.sqrt(5 * LAM))
-        if context < math.inf:
-            x = generator.standard_normal((7, 5)) * np.sqrt(LAM)
-        basis = np.eye(5)
-        if width < math.inf:
-            basis, _ = np.linalg.qr(generator.standard_normal((5, 3)))
-        seen = x @ basis
-        # Tasks of variance omega, and, at a finite context, noise of each label.
-        tasks = np.hstack([np.diag(np.sqrt(OMEGA / 5)), np.zeros((5, len(x)))])
-        labels = x @ tasks + np.hstack(
-            [np.zeros((len(x), 5)), math.sqrt(noise) * np.eye(len(x)) * (context < math.inf)]
+    for context, width in ((7, math.inf), (math.inf, 3), (7, 3)):
+        rates, noise = [0.3, 0.9, 0.5], 0.4
+        run = simulate_depth_loss(
+            eigenvalues=LAM,
+            task_spectrum=OMEGA,
+            rates=rates,
+            context=context,
+            width=width,
+            noise_variance=noise,
+            rng=5,
+            repeats=3,
         )
-        found = np.zeros((seen.shape[1], labels.shape[1]))
-        for rate in rates:
-            found = found + rate * seen.T @ (labels - seen @ found) / len(x)
-        error = tasks - basis @ found
-        assert loss == pytest.approx(np.sum(LAM[:, None] * error**2), rel=1e-12)
+        for generator, loss in zip(
+            get_backend("numpy").generators(5, 3), run.loss.samples, strict=True
+        ):
+            x = np.diag(np.sqrt(5 * LAM))
+            if context < math.inf:
+                x = generator.standard_normal((7, 5)) * np.sqrt(LAM)
+            basis = np.eye(5)
+            if width < math.inf:
+                basis, _ = np.linalg.qr(generator.standard_normal((5, 3)))
+            seen = x @ basis
+            # Tasks of variance omega, and, at a finite context, noise of each label.
+            tasks = np.hstack([np.diag(np.sqrt(OMEGA / 5)), np.zeros((5, len(x)))])
+            labels = x @ tasks + np.hstack(
+                [np.zeros((len(x), 5)), math.sqrt(noise) * np.eye(len(x)) * (context < math.inf)]
+            )
+            found = np.zeros((seen.shape[1], labels.shape[1]))
+            for rate in rates:
+                found = found + rate * seen.T @ (labels - seen @ found) / len(x)
+            error = tasks - basis @ found
+            assert loss == pytest.approx(np.sum(LAM[:, None] * error**2), rel=1e-12)
 
 
 def test_without_draws_the_loss_is_exact_and_repeats_extend():

@@ -45,47 +45,47 @@ def assert_close(found, expected):
         np.testing.assert_allclose(a, b, rtol=0, atol=ROUNDING * np.max(np.abs(b)))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_loss_is_the_weighted_mean_over_contexts(kind):
+def test_loss_is_the_weighted_mean_over_contexts():
     """Against predictions on tokens for unit queries; contexts of unequal weights and losses."""
-    count, dim, heads = 30, 2, 2
-    prompts = draw_prompts(PROBLEM, NUMPY, np.random.default_rng(3), count)
-    generator = np.random.default_rng(4)
-    weights, ridge = generator.random(count), generator.random(count)
-    oracle = ridge_weights(prompts.inputs, prompts.labels, ridge)
-    summaries = ContextSummaries(
-        gram_matrices(prompts.inputs, prompts.labels), oracle, ridge**0.5, weights
-    )
-    parameters = start(kind, heads=heads)
-    layers, losses = build(kind, parameters, dim).layers, np.zeros(count)
-    for k in range(dim):
-        query = np.tile(np.eye(dim)[k], (count, 1))
-        guess = prediction(regression_tokens(replace(prompts, query=query)), layers)
-        losses += (guess - oracle[:, k]) ** 2 / 2
-    assert losses.max() > 3 * losses.mean() > 0
-    expected = np.mean(weights * 1e4 * np.log(1 + losses / 1e4))
-    objective = objective_of(summaries, kind)
-    assert objective.loss(parameters) == pytest.approx(expected, rel=1e-11)
-    assert objective.expand(parameters)[0] == pytest.approx(expected, rel=1e-11)
+    for kind in KINDS:
+        count, dim, heads = 30, 2, 2
+        prompts = draw_prompts(PROBLEM, NUMPY, np.random.default_rng(3), count)
+        generator = np.random.default_rng(4)
+        weights, ridge = generator.random(count), generator.random(count)
+        oracle = ridge_weights(prompts.inputs, prompts.labels, ridge)
+        summaries = ContextSummaries(
+            gram_matrices(prompts.inputs, prompts.labels), oracle, ridge**0.5, weights
+        )
+        parameters = start(kind, heads=heads)
+        layers, losses = build(kind, parameters, dim).layers, np.zeros(count)
+        for k in range(dim):
+            query = np.tile(np.eye(dim)[k], (count, 1))
+            guess = prediction(regression_tokens(replace(prompts, query=query)), layers)
+            losses += (guess - oracle[:, k]) ** 2 / 2
+        assert losses.max() > 3 * losses.mean() > 0
+        expected = np.mean(weights * 1e4 * np.log(1 + losses / 1e4))
+        objective = objective_of(summaries, kind)
+        assert objective.loss(parameters) == pytest.approx(expected, rel=1e-11)
+        assert objective.expand(parameters)[0] == pytest.approx(expected, rel=1e-11)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_gradient_is_exact(kind):
-    objective, parameters = objective_of(summaries_of(40), kind), start(kind, 2, 2)
-    _, gradient, matrix = objective.expand(parameters)
-    assert (gradient.shape, matrix.shape) == ((parameters.size,), (parameters.size,) * 2)
-    expected = np.empty_like(gradient)
-    for entry, index in enumerate(np.ndindex(parameters.shape)):
-        h, moved = 1e-2 * np.std(parameters), parameters.copy()
-        values = {}
-        for k in (-3, -2, -1, 1, 2, 3):
-            moved[index] = parameters[index] + k * h
-            values[k] = objective.loss(moved)
-        slopes = [(values[k] - values[-k]) / (2 * k * h) for k in (1, 2, 3)]
-        expected[entry] = 1.5 * slopes[0] - 0.6 * slopes[1] + 0.1 * slopes[2]
-    np.testing.assert_allclose(
-        gradient, expected, rtol=0, atol=DIFFERENCES * np.abs(gradient).max()
-    )
+def test_gradient_is_exact():
+    for kind in KINDS:
+        objective, parameters = objective_of(summaries_of(40), kind), start(kind, 2, 2)
+        _, gradient, matrix = objective.expand(parameters)
+        assert (gradient.shape, matrix.shape) == ((parameters.size,), (parameters.size,) * 2)
+        expected = np.empty_like(gradient)
+        for entry, index in enumerate(np.ndindex(parameters.shape)):
+            h, moved = 1e-2 * np.std(parameters), parameters.copy()
+            values = {}
+            for k in (-3, -2, -1, 1, 2, 3):
+                moved[index] = parameters[index] + k * h
+                values[k] = objective.loss(moved)
+            slopes = [(values[k] - values[-k]) / (2 * k * h) for k in (1, 2, 3)]
+            expected[entry] = 1.5 * slopes[0] - 0.6 * slopes[1] + 0.1 * slopes[2]
+        np.testing.assert_allclose(
+            gradient, expected, rtol=0, atol=DIFFERENCES * np.abs(gradient).max()
+        )
 
 
 @pytest.mark.parametrize(("kind", "layers"), [("gd++", 2), ("diag", 2), ("axial", 1), ("full", 1)])

@@ -139,10 +139,10 @@ def test_weights_that_are_not_finite(bad):
         free_parameters(model, "full")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_transformer_of_zeros(kind):
-    zero = LinearTransformer("gd++", np.zeros((2, 1, 3, 3)), np.zeros((2, 1, 3, 3)))
-    assert not np.any(free_parameters(zero, kind))
+def test_transformer_of_zeros():
+    for kind in KINDS:
+        zero = LinearTransformer("gd++", np.zeros((2, 1, 3, 3)), np.zeros((2, 1, 3, 3)))
+        assert not np.any(free_parameters(zero, kind))
 
 
 @pytest.mark.parametrize("kind", KINDS)

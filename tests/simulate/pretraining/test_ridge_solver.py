@@ -172,12 +172,12 @@ def test_blocks_of_rows_do_not_matter(monkeypatch):
     assert relative(parts, whole) < 1e-10
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_zero_labels_give_zero(method):
-    x, h, y = draw(20)
-    found = solve_ridge(x, h, 0 * y, 0.1, method=method)
-    assert found.residual == 0
-    np.testing.assert_array_equal(found.gamma, np.zeros((D, D + 1)))
+def test_zero_labels_give_zero():
+    for method in METHODS:
+        x, h, y = draw(20)
+        found = solve_ridge(x, h, 0 * y, 0.1, method=method)
+        assert found.residual == 0
+        np.testing.assert_array_equal(found.gamma, np.zeros((D, D + 1)))
 
 
 # The reported residual, recomputed from explicit matrices.  The tolerance is loose so that there

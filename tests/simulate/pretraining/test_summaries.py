@@ -138,13 +138,13 @@ def test_law_agrees_with_tokens_for_random_tasks(task_law):
         assert stats.ks_2samp(first, second).pvalue > P_VALUE
 
 
-@pytest.mark.parametrize("context", [1, 2, 9])
-def test_without_noise_the_parts_are_bound(context):
+def test_without_noise_the_parts_are_bound():
     """With rho = 0, <w, h_1..d> = (d/l) sum y_i^2 = d h_{d+1} for every prompt."""
-    generator = np.random.default_rng(21)
-    tasks = draw_fresh_tasks(Problem(6, 1, task_law="gaussian"), BACKEND, generator, 500)
-    h = sample_summaries(BACKEND, generator, tasks, context, 0.0)
-    np.testing.assert_allclose(np.sum(h[:, :6] * tasks, axis=1), 6 * h[:, 6], rtol=1e-10)
+    for context in (1, 2, 9):
+        generator = np.random.default_rng(21)
+        tasks = draw_fresh_tasks(Problem(6, 1, task_law="gaussian"), BACKEND, generator, 500)
+        h = sample_summaries(BACKEND, generator, tasks, context, 0.0)
+        np.testing.assert_allclose(np.sum(h[:, :6] * tasks, axis=1), 6 * h[:, 6], rtol=1e-10)
 
 
 def test_rows_use_their_own_task():
@@ -165,21 +165,21 @@ def assert_moments(moments, h, tasks, y):
     assert_mean(y**2, float(moments.label))
 
 
-@pytest.mark.parametrize(("context", "rho"), [(1, 0.3), (3, 0.0), (6, 0.5)])
-def test_task_set_moments_against_tokens(context, rho):
-    generator = np.random.default_rng(23)
-    # Tasks of unequal norms: the covariance of |w|^2 and w must be right too.
-    given = draw_fresh_tasks(Problem(4, 1, task_law="gaussian"), BACKEND, generator, 3) * np.array(
-        [[0.5], [1.0], [2.0]]
-    )
-    tasks = given[generator.integers(0, 3, size=SAMPLES)]
-    prompts = draw_prompts(
-        Problem(tasks.shape[1], context, noise_variance=rho), BACKEND, generator, tasks=tasks
-    )
-    moments = task_set_moments(BACKEND, given, context, rho)
-    assert moments.second.shape == (5, 5)
-    assert moments.cross.shape == (5, 4)
-    assert_moments(moments, context_summary(prompts), tasks, prompts.query_label)
+def test_task_set_moments_against_tokens():
+    for context, rho in ((1, 0.3), (3, 0.0), (6, 0.5)):
+        generator = np.random.default_rng(23)
+        # Tasks of unequal norms: the covariance of |w|^2 and w must be right too.
+        given = draw_fresh_tasks(
+            Problem(4, 1, task_law="gaussian"), BACKEND, generator, 3
+        ) * np.array([[0.5], [1.0], [2.0]])
+        tasks = given[generator.integers(0, 3, size=SAMPLES)]
+        prompts = draw_prompts(
+            Problem(tasks.shape[1], context, noise_variance=rho), BACKEND, generator, tasks=tasks
+        )
+        moments = task_set_moments(BACKEND, given, context, rho)
+        assert moments.second.shape == (5, 5)
+        assert moments.cross.shape == (5, 4)
+        assert_moments(moments, context_summary(prompts), tasks, prompts.query_label)
 
 
 @pytest.mark.parametrize("task_law", TASK_LAWS)

@@ -72,17 +72,17 @@ def test_inputs_have_the_moments_of_their_law(law, scale):
         np.testing.assert_allclose(np.abs(x), math.sqrt(square))
 
 
-@pytest.mark.parametrize("law", COORDINATE_VARIANCE)
-def test_inputs_have_the_covariance_asked_for(law):
-    expected = 0.5**2 * MOMENTS[law][0]
-    for given, covariance in (
-        ({"mixing": MIXING}, MIXING @ MIXING.T),
-        ({"input_covariance": COVARIANCE}, COVARIANCE),
-        ({"input_covariance": [2.0, 1.0, 0.5]}, np.diag([2.0, 1.0, 0.5])),
-    ):
-        x = all_inputs(drawn(input_law=law, scale=0.5, **given))
-        assert_mean(x[:, :, :, None] * x[:, :, None, :], expected * covariance)
-        assert_mean(x[:, 0, :, None] * x[:, 4, None, :], np.zeros((3, 3)))
+def test_inputs_have_the_covariance_asked_for():
+    for law in COORDINATE_VARIANCE:
+        expected = 0.5**2 * MOMENTS[law][0]
+        for given, covariance in (
+            ({"mixing": MIXING}, MIXING @ MIXING.T),
+            ({"input_covariance": COVARIANCE}, COVARIANCE),
+            ({"input_covariance": [2.0, 1.0, 0.5]}, np.diag([2.0, 1.0, 0.5])),
+        ):
+            x = all_inputs(drawn(input_law=law, scale=0.5, **given))
+            assert_mean(x[:, :, :, None] * x[:, :, None, :], expected * covariance)
+            assert_mean(x[:, 0, :, None] * x[:, 4, None, :], np.zeros((3, 3)))
 
 
 def test_mixing_is_a_linear_map_of_the_same_coordinates():
@@ -177,12 +177,12 @@ def test_a_number_of_tasks_is_drawn_once():
         draw_prompts(problem, NUMPY, np.random.default_rng(0), 2)
 
 
-@pytest.mark.parametrize(("fraction", "own"), [(0.0, 0), (0.29, 29), (0.5, 50), (0.999, 100)])
-def test_the_last_prompts_of_a_mixture_have_the_shared_task(fraction, own):
-    prompts = drawn(100, fresh_fraction=fraction, shared_task=SHARED)
-    shared = np.all(prompts.tasks == SHARED, axis=1)
-    np.testing.assert_array_equal(shared, np.arange(100) >= own)
-    np.testing.assert_allclose(noise_of(prompts), 0, atol=10 * ROUNDING)
+def test_the_last_prompts_of_a_mixture_have_the_shared_task():
+    for fraction, own in ((0.0, 0), (0.29, 29), (0.5, 50), (0.999, 100)):
+        prompts = drawn(100, fresh_fraction=fraction, shared_task=SHARED)
+        shared = np.all(prompts.tasks == SHARED, axis=1)
+        np.testing.assert_array_equal(shared, np.arange(100) >= own)
+        np.testing.assert_allclose(noise_of(prompts), 0, atol=10 * ROUNDING)
 
 
 @pytest.mark.parametrize("law", [{}, {"mixing": MIXING, "input_law": "laplace", "scale": None}])
@@ -217,26 +217,26 @@ SQUARE_AND_FOURTH = {  # of the noise level
 }
 
 
-@pytest.mark.parametrize("law", SQUARE_AND_FOURTH)
-def test_noise_levels_have_their_law(law):
-    problem = Problem(3, 4, noise_law=law)
-    levels = draw_noise_levels(problem.noise_law, NUMPY, np.random.default_rng(1), COUNT)
-    assert levels.shape == (COUNT,)
-    square, fourth = SQUARE_AND_FOURTH[law]
-    assert problem.mean_noise_variance == pytest.approx(square)
-    assert_mean(levels**2, square)
-    assert_mean(levels**4, fourth)
-    if law == "uniform:3":
-        assert stats.kstest(levels / 3, "uniform").pvalue > P_VALUE
-    else:
-        assert set(levels) == set(problem.noise_law.levels)
-    prompts = drawn(noise_law=law)
-    noise, variance = noise_of(prompts), prompts.noise_variance
-    assert_mean(variance, square)
-    np.testing.assert_allclose(noise[variance == 0], 0, atol=10 * ROUNDING)
-    if square:
-        scaled = noise / np.sqrt(variance)[:, None]
-        assert stats.kstest(scaled.ravel(), "norm").pvalue > P_VALUE
+def test_noise_levels_have_their_law():
+    for law in SQUARE_AND_FOURTH:
+        problem = Problem(3, 4, noise_law=law)
+        levels = draw_noise_levels(problem.noise_law, NUMPY, np.random.default_rng(1), COUNT)
+        assert levels.shape == (COUNT,)
+        square, fourth = SQUARE_AND_FOURTH[law]
+        assert problem.mean_noise_variance == pytest.approx(square)
+        assert_mean(levels**2, square)
+        assert_mean(levels**4, fourth)
+        if law == "uniform:3":
+            assert stats.kstest(levels / 3, "uniform").pvalue > P_VALUE
+        else:
+            assert set(levels) == set(problem.noise_law.levels)
+        prompts = drawn(noise_law=law)
+        noise, variance = noise_of(prompts), prompts.noise_variance
+        assert_mean(variance, square)
+        np.testing.assert_allclose(noise[variance == 0], 0, atol=10 * ROUNDING)
+        if square:
+            scaled = noise / np.sqrt(variance)[:, None]
+            assert stats.kstest(scaled.ravel(), "norm").pvalue > P_VALUE
 
 
 def test_given_tasks_replace_drawn_ones():

@@ -75,25 +75,25 @@ def test_published_numbers():
         assert published_table()[method, layers, noise] == value
 
 
-@pytest.mark.parametrize(("loss", "spread"), [(0.4, 0.0), (0.05, 0.1), (0.02, 0.0), (5e-4, 1e-3)])
-def test_the_published_error_is_that_of_its_model(loss, spread):
+def test_the_published_error_is_that_of_its_model():
     """Contexts of mean loss a and standard deviation s, normal differences, rounded means."""
-    generator, count = np.random.default_rng(0), 400_000
-    oracle = baselines("uniform:3").oracle
-    of_context = np.full(count, loss)
-    if spread:
-        of_context = generator.gamma((loss / spread) ** 2, spread**2 / loss, count)
-    delta = np.sqrt(2 * of_context) * generator.standard_normal(count)
-    rest = math.sqrt(2 * oracle) * generator.standard_normal(count)
-    values = delta**2 / 2 + delta * rest
-    assert abs(np.mean(values) - loss) < 4.5 * np.std(values) / math.sqrt(count)
-    # Three digits: steps of 0.001, below it of 1e-6 and so on.
-    step = 1e-3 if loss > 1e-3 else 1e-6
-    means = loss + 100 * step * generator.random(count)
-    rounding = np.std(np.round(means / step) * step - means)
-    expected = math.hypot(np.std(values) / math.sqrt(EVALUATED), rounding)
-    # The fourth moments of these variables are below 40 squares of their variance.
-    assert published_error(loss, "uniform:3", spread) == pytest.approx(expected, rel=0.03)
+    for loss, spread in ((0.4, 0.0), (0.05, 0.1), (0.02, 0.0), (5e-4, 1e-3)):
+        generator, count = np.random.default_rng(0), 400_000
+        oracle = baselines("uniform:3").oracle
+        of_context = np.full(count, loss)
+        if spread:
+            of_context = generator.gamma((loss / spread) ** 2, spread**2 / loss, count)
+        delta = np.sqrt(2 * of_context) * generator.standard_normal(count)
+        rest = math.sqrt(2 * oracle) * generator.standard_normal(count)
+        values = delta**2 / 2 + delta * rest
+        assert abs(np.mean(values) - loss) < 4.5 * np.std(values) / math.sqrt(count)
+        # Three digits: steps of 0.001, below it of 1e-6 and so on.
+        step = 1e-3 if loss > 1e-3 else 1e-6
+        means = loss + 100 * step * generator.random(count)
+        rounding = np.std(np.round(means / step) * step - means)
+        expected = math.hypot(np.std(values) / math.sqrt(EVALUATED), rounding)
+        # The fourth moments of these variables are below 40 squares of their variance.
+        assert published_error(loss, "uniform:3", spread) == pytest.approx(expected, rel=0.03)
 
 
 @pytest.mark.parametrize("noise", ["uniform:1", "uniform:5"])
@@ -125,29 +125,29 @@ def model_of(kind, layers, noise, loss, **changes):
     return Trained(**values | changes)
 
 
-@pytest.mark.parametrize(("kind", "name"), [("gd++", "GD++"), ("diag", "Diag"), ("axial", "Full")])
-def test_a_model_is_contradicted_above_the_published_loss_only(kind, name):
-    bound = published_table()[name, 2, "uniform:3"]
-    for factor in (0.0, 0.5, 0.99, 1.0):
-        assert compare_published(model_of(kind, 2, "uniform:3", factor * bound)).z == 0
-    above = compare_published(model_of(kind, 2, "uniform:3", 1.2 * bound, spread=0.1))
-    assert above.label == f"{name}, 2 layers, uniform:3: at most the published"
-    assert (above.theory, above.estimate) == (bound, pytest.approx(1.2 * bound))
-    error = math.hypot(0.003 * 1.2 * bound, published_error(bound, "uniform:3", 0.1 / 1.2))
-    assert above.standard_error == pytest.approx(error)
-    assert above.z == pytest.approx(0.2 * bound / error)
-    assert not abs(compare_published(model_of(kind, 2, "uniform:3", math.nan)).z) < 10
-    overflowed = model_of(kind, 2, "uniform:3", math.inf, spread=math.nan)
-    assert not abs(compare_published(overflowed).z) < 10
+def test_a_model_is_contradicted_above_the_published_loss_only():
+    for kind, name in (("gd++", "GD++"), ("diag", "Diag"), ("axial", "Full")):
+        bound = published_table()[name, 2, "uniform:3"]
+        for factor in (0.0, 0.5, 0.99, 1.0):
+            assert compare_published(model_of(kind, 2, "uniform:3", factor * bound)).z == 0
+        above = compare_published(model_of(kind, 2, "uniform:3", 1.2 * bound, spread=0.1))
+        assert above.label == f"{name}, 2 layers, uniform:3: at most the published"
+        assert (above.theory, above.estimate) == (bound, pytest.approx(1.2 * bound))
+        error = math.hypot(0.003 * 1.2 * bound, published_error(bound, "uniform:3", 0.1 / 1.2))
+        assert above.standard_error == pytest.approx(error)
+        assert above.z == pytest.approx(0.2 * bound / error)
+        assert not abs(compare_published(model_of(kind, 2, "uniform:3", math.nan)).z) < 10
+        overflowed = model_of(kind, 2, "uniform:3", math.inf, spread=math.nan)
+        assert not abs(compare_published(overflowed).z) < 10
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 8, 9])
-def test_the_median_evaluation_is_one_of_them(count):
-    losses = np.random.default_rng(count).exponential(size=50 * count)
-    found = trained.median_evaluation(losses, 50)
-    parts = [losses[50 * k : 50 * (k + 1)].tolist() for k in range(count)]
-    assert found.tolist() in parts
-    assert np.mean(found) == pytest.approx(median_low([fmean(part) for part in parts]))
+def test_the_median_evaluation_is_one_of_them():
+    for count in (1, 2, 3, 8, 9):
+        losses = np.random.default_rng(count).exponential(size=50 * count)
+        found = trained.median_evaluation(losses, 50)
+        parts = [losses[50 * k : 50 * (k + 1)].tolist() for k in range(count)]
+        assert found.tolist() in parts
+        assert np.mean(found) == pytest.approx(median_low([fmean(part) for part in parts]))
 
 
 def evaluated(losses, noise, layers):
@@ -344,23 +344,23 @@ def test_minima_are_those_of_published_and_exact_losses():
     assert [round(loss, 4) for loss in minima("uniform:0", 2)[:2]] == [0.2679, 0.3416]
 
 
-@pytest.mark.parametrize("noise", ["uniform:3", "categorical:1,3,5", "fixed:2"])
-def test_losses_given_the_inputs_are_means_over_prompts(noise):
-    settings = {"penalty": 2.0, "multiplier": 1.3, "threshold": 3.0}
-    prompts = simulate_ridge_baselines(
-        Problem(**SIZE, noise_law=noise, scale=1), contexts=6000, rng=0, **settings
-    ).losses
-    found = losses_given_inputs(
-        noise_law=noise,
-        rate=0.02,
-        penalties=((ENDLESS, 2.0), (1.0, ENDLESS), (1.3, 3.0)),
-        contexts=300,
-        rng=1,
-    )
-    names = ("oracle", "ConstRR", "AdaRR", "TunedRR")
-    for name, ours in zip(names, (found.oracle, *found.ridges), strict=True):
-        error = math.hypot(prompts[name].standard_error, ours.standard_error)
-        assert abs(prompts[name].mean - ours.mean) < 4.5 * error
+def test_losses_given_the_inputs_are_means_over_prompts():
+    for noise in ("uniform:3", "categorical:1,3,5", "fixed:2"):
+        settings = {"penalty": 2.0, "multiplier": 1.3, "threshold": 3.0}
+        prompts = simulate_ridge_baselines(
+            Problem(**SIZE, noise_law=noise, scale=1), contexts=6000, rng=0, **settings
+        ).losses
+        found = losses_given_inputs(
+            noise_law=noise,
+            rate=0.02,
+            penalties=((ENDLESS, 2.0), (1.0, ENDLESS), (1.3, 3.0)),
+            contexts=300,
+            rng=1,
+        )
+        names = ("oracle", "ConstRR", "AdaRR", "TunedRR")
+        for name, ours in zip(names, (found.oracle, *found.ridges), strict=True):
+            error = math.hypot(prompts[name].standard_error, ours.standard_error)
+            assert abs(prompts[name].mean - ours.mean) < 4.5 * error
 
 
 def test_controls_have_the_mean_zero_and_sharpen():

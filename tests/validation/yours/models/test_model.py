@@ -88,13 +88,13 @@ def test_what_is_no_array_of_answers(returned, error, message):
         model.answer(DRAWN)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e200])
-def test_the_first_answer_that_is_not_finite_is_named(value):
-    message = f"finite numbers, got {value:g} for prompt 1023 of section 'permuted'".replace(
-        "+", r"\+"
-    )
-    with pytest.raises(ValueError, match=message):
-        Model(changed(23, value), batch=10).answer(DRAWN, section="permuted", first=1000)
+def test_the_first_answer_that_is_not_finite_is_named():
+    for value in (np.nan, np.inf, -np.inf, 1e200):
+        message = f"finite numbers, got {value:g} for prompt 1023 of section 'permuted'".replace(
+            "+", r"\+"
+        )
+        with pytest.raises(ValueError, match=message):
+            Model(changed(23, value), batch=10).answer(DRAWN, section="permuted", first=1000)
 
 
 def test_arrays_of_other_libraries():

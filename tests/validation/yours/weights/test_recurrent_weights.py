@@ -89,23 +89,23 @@ def forward(layout, layer, tokens, heads=2, rows=4):
 LAYOUTS = ["gla", "deltanet", "gated-deltanet", "mamba2"]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_layers_predict_what_a_forward_pass_does(layout):
-    layer = random_layer(layout)
-    named = {f"model.layers.3.attn.{name}": each for name, each in layer.items()}
-    settings = {"heads": 2, "negative_eigenvalues": True, "test_prompts": 40, "rng": 3}
-    found = reduced_recurrence(named, PROBLEM, layout=layout, **settings)
-    drawn, squares = iclimit.sample_prompts(PROBLEM, 40, rng=3), []
-    for x, y, query, task in zip(
-        drawn.inputs, drawn.labels, drawn.query, drawn.tasks, strict=True
-    ):
-        tokens = np.vstack([np.column_stack([x, y]), [*query, 0.0]])
-        squares.append((forward(layout, layer, tokens) - query @ task) ** 2)
-    assert found.error.mean == pytest.approx(np.mean(squares) + 0.1)
-    assert np.isnan(found.predicted)
-    assert found.ignored.mean > 0.01
-    assert np.all(found.gate_spread > 0) == (layout != "deltanet")
-    assert "head" in str(found)
+def test_layers_predict_what_a_forward_pass_does():
+    for layout in LAYOUTS:
+        layer = random_layer(layout)
+        named = {f"model.layers.3.attn.{name}": each for name, each in layer.items()}
+        settings = {"heads": 2, "negative_eigenvalues": True, "test_prompts": 40, "rng": 3}
+        found = reduced_recurrence(named, PROBLEM, layout=layout, **settings)
+        drawn, squares = iclimit.sample_prompts(PROBLEM, 40, rng=3), []
+        for x, y, query, task in zip(
+            drawn.inputs, drawn.labels, drawn.query, drawn.tasks, strict=True
+        ):
+            tokens = np.vstack([np.column_stack([x, y]), [*query, 0.0]])
+            squares.append((forward(layout, layer, tokens) - query @ task) ** 2)
+        assert found.error.mean == pytest.approx(np.mean(squares) + 0.1)
+        assert np.isnan(found.predicted)
+        assert found.ignored.mean > 0.01
+        assert np.all(found.gate_spread > 0) == (layout != "deltanet")
+        assert "head" in str(found)
 
 
 CONSTANT = {
