@@ -7,6 +7,7 @@ are no rows of it.
 import math
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import lru_cache
 from numbers import Integral
 from typing import Any, TypeAlias
 
@@ -126,6 +127,41 @@ def parse_array(name: str, value: object, *shapes: tuple[int | None, ...]) -> np
     if not np.all(np.isfinite(array)):
         raise ValueError(f"{name} must be finite, got NaN or inf among its entries")
     return array
+
+
+def parse_kernel(name: str, value: object, tokens: int) -> np.ndarray:
+    """Correlations of tokens at distances 0, 1, ..., of which there are so many.
+
+    A number is that of neighbours in a first-order autoregression; a list begins with 1, and where
+    it ends correlations are 0.
+    """
+    if np.ndim(value) == 0:  # type: ignore[arg-type]
+        check_arguments(**{name: value})
+        return np.asarray(float(value) ** np.arange(tokens))  # type: ignore[arg-type]
+    given = parse_array(name, value, (None,))
+    if given[0] != 1:
+        shown = f"{given[:4].tolist()}{' and more' * (len(given) > 4)}"
+        raise ValueError(
+            f"{name} must be a number or begin with 1, that of a token with itself, got {shown}"
+        )
+    if np.any(np.abs(given) > 1):
+        raise ValueError(f"{name} must be from -1 to 1, got {given[np.argmax(np.abs(given))]}")
+    kernel = np.zeros(tokens)
+    kernel[: len(given)] = given[:tokens]
+    if (least := _least_eigenvalue(tuple(kernel.tolist()))) < -ROUNDING * tokens:
+        raise ValueError(
+            f"{name} must have no negative eigenvalue over {tokens} tokens, got {least:.3g}; "
+            "correlations are 0 beyond those given"
+        )
+    return kernel
+
+
+@lru_cache(maxsize=16)
+def _least_eigenvalue(kernel: tuple[float, ...]) -> float:
+    """The least eigenvalue of a stationary kernel, kept since a problem is often copied."""
+    distances = np.arange(len(kernel))
+    matrix = np.array(kernel)[np.abs(distances[:, None] - distances)]
+    return float(np.linalg.eigvalsh(matrix)[0])
 
 
 def parse_tasks(tasks: Any, dim: int) -> tuple[float, np.ndarray | None]:

@@ -31,6 +31,7 @@ from iclimit.checks import (
     check_flags,
     parse_array,
     parse_covariance,
+    parse_kernel,
     parse_tasks,
 )
 from iclimit.notation import explaining, ratios_of, sizes_of
@@ -164,11 +165,12 @@ class Problem:
         Rate :math:`\vartheta` at which the task changes from pair to pair.  The law above is that
         of the query's task; a pair earlier it is :math:`e^{-\vartheta/d}` times this one plus a
         Gaussian part with the covariance of the tasks.
-    correlation : float in (-1, 1)
+    correlation : float in (-1, 1), or array
         Correlation of the inputs of neighbouring pairs, a first-order autoregression, for Gaussian
-        inputs.
+        inputs; or the correlations at distances 0, 1, ... of any stationary process, the first of
+        them 1, and 0 beyond those given.
     correlated_query : bool
-        Whether the query continues the autoregression; otherwise it is independent of the pairs.
+        Whether the query continues the sequence; otherwise it is independent of the pairs.
 
     Raises
     ------
@@ -202,18 +204,22 @@ class Problem:
     fresh_fraction: float = 1.0
     shared_task: Any = None
     drift: float = 0.0
-    correlation: float = 0.0
+    correlation: Any = 0.0
     correlated_query: bool = False
 
     def __post_init__(self) -> None:
         numbers = ["dim", "context", "task_variance", "noise_variance", "fresh_fraction"]
-        numbers += ["drift", "correlation"]
+        numbers += ["drift"]
         numbers += [name for name in ("prompts", "scale") if getattr(self, name) is not None]
         check_arguments(**{name: getattr(self, name) for name in numbers})
         check_flags(correlated_query=self.correlated_query)
         check_choice("input_law", self.input_law, tuple(COORDINATE_VARIANCE))
         check_choice("task_law", self.task_law, TASK_LAWS)
-        if self.correlation and self.input_law != "gaussian":
+        parse_kernel("correlation", self.correlation, self.context + self.correlated_query)
+        if np.ndim(self.correlation):
+            lags = np.asarray(self.correlation, dtype=float)
+            self._set(correlation=lags if np.any(lags[1:]) else 0.0)
+        if self.is_correlated and self.input_law != "gaussian":
             raise ValueError(
                 f"input_law must be gaussian for correlated inputs, got {self.input_law!r}"
             )
@@ -392,6 +398,17 @@ class Problem:
     def task_count(self) -> float:
         """Number of tasks; inf where every prompt has one of its own."""
         return len(self.tasks) if isinstance(self.tasks, np.ndarray) else self.tasks
+
+    @property
+    def is_correlated(self) -> bool:
+        """Whether inputs of different pairs are correlated."""
+        return bool(np.any(self.correlation))
+
+    @property
+    def kernel(self) -> np.ndarray:
+        """Correlations at distances 0, 1, ... of the inputs of pairs and of a correlated query."""
+        tokens = self.context + self.correlated_query
+        return parse_kernel("correlation", self.correlation, tokens)
 
     @property
     def input_scale(self) -> float:

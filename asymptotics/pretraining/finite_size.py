@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from iclimit.asymptotics.checks import check_integers, checked
+from iclimit.asymptotics.checks import check_integers, checked, real_number
 from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     Inputs,
@@ -36,7 +36,14 @@ from iclimit.asymptotics.pretraining.row_self_energy import row_errors
 from iclimit.asymptotics.pretraining.task_corrections import task_errors
 from iclimit.asymptotics.pretraining.task_self_energy import TaskDraws
 from iclimit.asymptotics.pretraining.timed_contexts import TimedContexts
-from iclimit.checks import Seed, check_arguments, check_choice, check_flags, parse_array
+from iclimit.checks import (
+    Seed,
+    check_arguments,
+    check_choice,
+    check_flags,
+    parse_array,
+    parse_kernel,
+)
 from iclimit.results import Estimate, Result
 
 TASK_LAWS = ("sphere", "gaussian")
@@ -115,10 +122,10 @@ def finite_size_errors(
     test_rho: float | None = None,
     input_covariance: ArrayLike | None = None,
     drift: float = 0.0,
-    correlation: float = 0.0,
+    correlation: float | ArrayLike = 0.0,
     gates: ArrayLike | None = None,
     test_drift: float | None = None,
-    test_correlation: float | None = None,
+    test_correlation: float | ArrayLike | None = None,
     test_gates: ArrayLike | None = None,
     correlated_query: bool = False,
     approach: str = "tasks",
@@ -164,11 +171,12 @@ def finite_size_errors(
     drift : float >= 0
         Rate :math:`\vartheta` at which tasks change from pair to pair: :math:`e^{-\vartheta/d}` is
         the correlation of neighbouring ones, and of the last one with that of the query.
-    correlation : float in (-1, 1)
-        Correlation of the inputs of neighbouring pairs.
+    correlation : float in (-1, 1), or array
+        Correlation of the inputs of neighbouring pairs, or the correlations at distances 0, 1,
+        ..., of which the first is 1 and those beyond are 0.
     gates : array (context,) of numbers in [0, 1], optional
         Weights of the pairs in the context summary.
-    test_drift, test_correlation : float, optional
+    test_drift, test_correlation : as those above, optional
         The same in the prompts behind the ICL error; None: as in training.
     test_gates : array (test_context,) of numbers in [0, 1], optional
         Gates there; None: ``gates``, which then must fit ``test_context``.
@@ -359,10 +367,10 @@ def read_run(
     test_rho: float | None,
     input_covariance: ArrayLike | None,
     drift: float,
-    correlation: float,
+    correlation: float | ArrayLike,
     gates: ArrayLike | None,
     test_drift: float | None,
-    test_correlation: float | None,
+    test_correlation: float | ArrayLike | None,
     test_gates: ArrayLike | None,
     correlated_query: bool = False,
 ) -> Run:
@@ -371,13 +379,21 @@ def read_run(
     test_context = context if test_context is None else test_context
     test_rho = rho if test_rho is None else test_rho
     check_integers(test_context=test_context)
-    times: dict[str, Any] = {"drift": drift, "correlation": correlation}
-    times["test_drift"] = drift if test_drift is None else test_drift
-    times["test_correlation"] = correlation if test_correlation is None else test_correlation
+    test_drift = drift if test_drift is None else test_drift
+    test_correlation = correlation if test_correlation is None else test_correlation
     _, numbers = checked(
-        systems="numpy", single=True, rho=rho, ridge=ridge, test_rho=test_rho, **times
+        systems="numpy",
+        single=True,
+        rho=rho,
+        ridge=ridge,
+        test_rho=test_rho,
+        drift=drift,
+        test_drift=test_drift,
     )
-    rho, ridge, test_rho, drift, correlation, test_drift, test_correlation = map(float, numbers)
+    rho, ridge, test_rho, drift, test_drift = map(float, numbers)
+    last = int(correlated_query)
+    kernel = _correlation("correlation", correlation, context + last)
+    test_kernel = _correlation("test_correlation", test_correlation, test_context + last)
     check_choice("task_law", task_law, TASK_LAWS)
     C, C_test, Sigma = covariance_matrices(
         dim,
@@ -386,10 +402,10 @@ def read_run(
         input_covariance=input_covariance,
     )
     inputs = Inputs.of(Sigma, dim)
-    continued = correlated_query and bool(correlation or test_correlation)
-    timed = _timed("gates", gates, dim, context, rho, drift, correlation, continued)
+    continued = correlated_query and bool(kernel or test_kernel)
+    timed = _timed("gates", gates, dim, context, rho, drift, kernel, continued)
     own = ("gates", gates) if test_gates is None else ("test_gates", test_gates)
-    test_timed = _timed(*own, dim, test_context, test_rho, test_drift, test_correlation, continued)
+    test_timed = _timed(*own, dim, test_context, test_rho, test_drift, test_kernel, continued)
     if timed or test_timed:
         _check_isotropic(
             tasks,
@@ -424,6 +440,16 @@ def read_run(
     )
 
 
+def _correlation(
+    name: str, correlation: float | ArrayLike, tokens: int
+) -> float | tuple[float, ...]:
+    """Correlation of neighbours, or correlations by distance; 0.0 of independent inputs."""
+    if np.ndim(correlation) == 0:
+        return real_number(name, correlation)
+    kernel = parse_kernel(name, correlation, tokens)
+    return tuple(kernel.tolist()) if np.any(kernel[1:]) else 0.0
+
+
 def _timed(
     name: str,
     gates: ArrayLike | None,
@@ -431,7 +457,7 @@ def _timed(
     context: int,
     rho: float,
     drift: float,
-    correlation: float,
+    correlation: float | tuple[float, ...],
     correlated_query: bool,
 ) -> TimedContexts | None:
     """Contexts in which the order of the pairs matters; None where it does not."""

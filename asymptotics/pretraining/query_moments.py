@@ -1,7 +1,7 @@
 r"""Second moments of the features where the query is correlated with the context.
 
 In contexts of `iclimit.asymptotics.pretraining.timed_contexts` the query may continue the
-sequence: :math:`E\, x_i x_q^\top = k_i I/d` with :math:`k_i = r^{\ell + 1 - i}`.  Then the
+sequence: :math:`E\, x_i x_q^\top = k_i I/d` with :math:`k_i = K_{i, \ell + 1}`.  Then the
 prediction :math:`x_q^\top \Gamma h`, :math:`\Gamma = (H, \gamma)`, has a query that is not
 independent of h.  Given the tasks, query, inputs and labels are jointly Gaussian with
 :math:`E\, y_i x_q = k_i w_i/d`.  The 15 pairings of :math:`E (x_q^\top H h)^2` and the three of
@@ -112,11 +112,11 @@ def _sums(
     contexts: TimedContexts,
 ) -> tuple[float, float, tuple[float, float], tuple[float, float]]:
     """Numbers f1 and f2, and the coefficients of w w^T and the identity in B and T."""
-    d, r, g = contexts.dim, float(contexts.correlation), np.array(contexts.gates)
+    d, kernel, g = contexts.dim, contexts.kernel, np.array(contexts.gates)
     ages = np.arange(len(g), 0, -1)
     apart = np.abs(ages[:, None] - ages)
-    K, c = r**apart, np.exp(-contexts.drift / d * apart)
-    k, m = r**ages, np.exp(-contexts.drift / d * ages)
+    K, c = kernel[apart], np.exp(-contexts.drift / d * apart)
+    k, m = kernel[ages], np.exp(-contexts.drift / d * ages)
     p = m[:, None] * m
 
     def total(summands: np.ndarray) -> float:

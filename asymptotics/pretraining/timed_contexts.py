@@ -1,7 +1,8 @@
 r"""Law of the context summary where the order of the pairs matters: gates, drift, correlation.
 
 The summary :math:`h = (\frac d\ell \sum_i g_i y_i x_i, \frac1\ell \sum_i g_i y_i^2)` weighs pair
-i by :math:`g_i`; inputs have :math:`E\, x_i x_j^\top = K_{ij} I/d`, :math:`K_{ij} = r^{|i - j|}`.
+i by :math:`g_i`; inputs have :math:`E\, x_i x_j^\top = K_{ij} I/d`, such as
+:math:`K_{ij} = r^{|i - j|}`.
 The task of pair i is :math:`w_i = m_i w + \zeta_i` with the query's task w, :math:`|w|^2 = d`, and
 Gaussian :math:`\zeta`, where :math:`m_i = e^{-\vartheta (\ell + 1 - i)/d}` and
 :math:`c_{ij} = e^{-\vartheta |i - j|/d}` is the correlation of two tasks.
@@ -39,6 +40,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -64,8 +66,10 @@ class TimedContexts:
         Noise variance.
     gates : tuple of float
         Weights of the pairs, from the first to the last.
-    drift, correlation : float
-        Rate at which tasks change, and correlation of neighbouring inputs.
+    drift : float
+        Rate at which tasks change.
+    correlation : float or tuple of float
+        Correlation of neighbouring inputs, or the correlations at distances 0, 1, ...
     correlated_query : bool
         Whether the query continues the sequence; the law of summaries is the same.
     """
@@ -74,8 +78,16 @@ class TimedContexts:
     rho: float
     gates: tuple[float, ...]
     drift: float
-    correlation: float
+    correlation: float | tuple[float, ...]
     correlated_query: bool = False
+
+    @property
+    def kernel(self) -> np.ndarray:
+        """Correlations of inputs at distances 0, 1, ... up to the context length."""
+        tokens = len(self.gates) + 1
+        if isinstance(self.correlation, tuple):
+            return np.array((self.correlation + tokens * (0.0,))[:tokens])
+        return np.asarray(float(self.correlation) ** np.arange(tokens))
 
     @cached_property
     def moments(self) -> TimedMoments:
@@ -85,8 +97,8 @@ class TimedContexts:
     @cached_property
     def left(self) -> GatedContext:
         """What gates, drift and correlation leave of the context."""
-        times = {"drift": self.drift, "correlation": self.correlation}
-        return gated_context(self.gates, dim=self.dim, rho=self.rho, **times)
+        times = {"drift": self.drift, "rho": self.rho}
+        return gated_context(self.gates, dim=self.dim, correlation=self.correlation, **times)
 
     def nodes(self, groups: int) -> Nodes:
         """Quadrature over contexts, (nodes, 1), with two nodes for each group of draws."""
@@ -131,7 +143,7 @@ def _moments(contexts: TimedContexts) -> TimedMoments:
     d, rho, g = contexts.dim, contexts.rho, np.array(contexts.gates)
     ages = np.arange(len(g), 0, -1)
     apart = np.abs(ages[:, None] - ages)
-    K2 = float(contexts.correlation) ** (2 * apart)
+    K2 = contexts.kernel[apart] ** 2
     own = np.eye(len(g))
     m, c = np.exp(-contexts.drift / d * ages), np.exp(-contexts.drift / d * apart)
     first, second = m[:, None], m[None, :]
@@ -186,15 +198,22 @@ def _steady(
     """Draw chi, Q and eta of contexts without drift, backwards in time."""
     d, context, r = contexts.dim, len(contexts.gates), contexts.correlation
     count = max(_DRAWS * _ALL_UP_TO // max(d, _ALL_UP_TO), _LEAST_DRAWS)
-    along = rng.standard_normal(count)
     chi, eta, square, kept = np.zeros((4, count))
+    labels = []
+    inputs = _inputs(contexts, (count,), rng)
     for gate in reversed(contexts.gates):
+        along = next(inputs)
         y = along + math.sqrt(contexts.rho) * rng.standard_normal(count)
         chi += gate * y * along / context
         eta += gate * y**2 / context
+        if isinstance(r, tuple):
+            labels.append(gate * y)
+            continue
         kept = r * kept + gate * y  # sum of K_ij (gy)_j over the pairs seen
         square += gate * y * (2 * kept - gate * y)
-        along = r * along + math.sqrt(1 - r**2) * rng.standard_normal(count)
+    next(inputs)
+    if isinstance(r, tuple):
+        square = np.sum((_root(contexts).T @ labels) ** 2, axis=0)
     across = rng.chisquare(d - 1, count) / (d - 1) if d > 1 else 1.0
     return chi, d / context**2 * square * across, eta
 
@@ -203,19 +222,46 @@ def _drifting(
     contexts: TimedContexts, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Draw chi, Q and eta of contexts with drift, token by token and backwards in time."""
-    d, context, r = contexts.dim, len(contexts.gates), contexts.correlation
+    d, context = contexts.dim, len(contexts.gates)
     count = min(max(_LEAST_DRAWS, _NUMBERS // (d * context)), _DRAWS)
     kept = math.exp(-contexts.drift / d)
     task = np.zeros((count, d))
     task[:, 0] = math.sqrt(d)
-    x = rng.standard_normal((count, d))
     head, eta = np.zeros((count, d)), np.zeros(count)
+    inputs = _inputs(contexts, (count, d), rng)
     for gate in reversed(contexts.gates):
+        x = next(inputs)
         task = kept * task + math.sqrt(1 - kept**2) * rng.standard_normal((count, d))
         y = np.sum(x * task, axis=1) / math.sqrt(d)
         y += math.sqrt(contexts.rho) * rng.standard_normal(count)
         head += (gate * math.sqrt(d) / context * y)[:, None] * x
         eta += gate * y**2 / context
-        x = r * x + math.sqrt(1 - r**2) * rng.standard_normal((count, d))
     across = np.sum(head[:, 1:] ** 2, axis=1) / max(d - 1, 1)
     return head[:, 0] / math.sqrt(d), across, eta
+
+
+def _inputs(
+    contexts: TimedContexts, shape: tuple[int, ...], rng: np.random.Generator
+) -> Iterator[np.ndarray]:
+    """Draw the inputs of one token after the other, times sqrt(d), and one beyond them."""
+    r = contexts.correlation
+    if isinstance(r, tuple):
+        root = _root(contexts)
+        drawn = np.empty((len(root), *shape))
+        for token, row in enumerate(root):
+            drawn[token] = rng.standard_normal(shape)
+            yield np.tensordot(row[: token + 1], drawn[: token + 1], 1)
+        yield rng.standard_normal(shape)
+        return
+    x = rng.standard_normal(shape)
+    while True:
+        yield x
+        x = r * x + math.sqrt(1 - r**2) * rng.standard_normal(shape)
+
+
+def _root(contexts: TimedContexts) -> np.ndarray:
+    """Lower triangular root of the correlations of the inputs, which may be singular."""
+    times = np.arange(len(contexts.gates))
+    values, basis = np.linalg.eigh(contexts.kernel[np.abs(times[:, None] - times)])
+    _, upper = np.linalg.qr((basis * np.sqrt(np.maximum(values, 0.0))) @ basis.T)
+    return np.asarray((upper * np.where(np.diag(upper) < 0, -1.0, 1.0)[:, None]).T)

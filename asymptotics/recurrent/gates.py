@@ -32,6 +32,7 @@ from scipy.optimize import nnls
 
 from iclimit.asymptotics.checks import check_integers, real_array, real_number
 from iclimit.asymptotics.numbers import Number
+from iclimit.checks import parse_kernel
 from iclimit.results import Result
 
 # Negative eigenvalues of a kernel up to this, times its size, are rounding.
@@ -66,7 +67,7 @@ def gated_context(
     dim: int,
     rho: float,
     drift: float = 0.0,
-    correlation: float | np.ndarray = 0.0,
+    correlation: float | Sequence[float] | np.ndarray = 0.0,
 ) -> GatedContext:
     r"""Effective context of any gates, exact at any size.
 
@@ -82,8 +83,10 @@ def gated_context(
     drift : float >= 0
         Rate :math:`\vartheta` at which tasks change; :math:`e^{-\vartheta/d}` is the correlation
         of the tasks of neighbouring tokens, and of the last token and the query.
-    correlation : float in (-1, 1), or array (context, context)
-        Correlation r of the inputs of neighbouring tokens, or the kernel K of all correlations.
+    correlation : float in (-1, 1), or array
+        Correlation r of the inputs of neighbouring tokens; the correlations at distances 0, 1,
+        ..., of which the first is 1 and those beyond are 0; or the kernel K of all tokens, of
+        shape (context, context).
 
     Returns
     -------
@@ -125,7 +128,7 @@ def optimal_gates(
     dim: int,
     rho: float,
     drift: float = 0.0,
-    correlation: float | np.ndarray = 0.0,
+    correlation: float | Sequence[float] | np.ndarray = 0.0,
 ) -> GatedContext:
     r"""Gates with the largest effective context, exact at any size.
 
@@ -175,14 +178,20 @@ def optimal_gates(
 
 
 def _moments(
-    context: int, dim: int, rho: float, drift: float, correlation: float | np.ndarray
+    context: int,
+    dim: int,
+    rho: float,
+    drift: float,
+    correlation: float | Sequence[float] | np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Vector m and matrix B of the moments."""
     check_integers(dim=dim)
     rho, theta = real_number("rho", rho), real_number("drift", drift)
     ages = np.arange(context, 0, -1)
     apart = np.abs(ages[:, None] - ages)
-    if np.ndim(correlation):
+    if np.ndim(correlation) == 1:
+        kernel = parse_kernel("correlation", correlation, context)[apart]
+    elif np.ndim(correlation):
         kernel = _kernel(correlation, context)
     else:
         kernel = real_number("correlation", correlation) ** apart
@@ -198,7 +207,8 @@ def _kernel(correlation: Number, context: int) -> np.ndarray:
     kernel = real_array("correlation", correlation, "[-1, 1]")
     if kernel.shape != (context, context):
         raise ValueError(
-            f"correlation must be a number or have shape {(context, context)}, got {kernel.shape}"
+            f"correlation must be a number, a list or have shape {(context, context)}, "
+            f"got {kernel.shape}"
         )
     if np.any(np.diagonal(kernel) != 1) or np.any(kernel != kernel.T):
         raise ValueError("correlation must be symmetric with 1 on its diagonal")

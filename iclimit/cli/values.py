@@ -63,6 +63,13 @@ def parse_values(text: str) -> np.ndarray:
     return np.geomspace(start, stop, points) if log else np.linspace(start, stop, points)
 
 
+@expects("be a number or a list 1,a,b,...")
+def parse_correlation(text: str) -> float | list[float]:
+    """Parse the correlation of neighbours, or correlations at distances 0, 1, ..."""
+    numbers = [float(part) for part in text.split(",")]
+    return numbers if len(numbers) > 1 else numbers[0]
+
+
 @expects("be an integer or inf")
 def parse_count(text: str) -> float:
     """Parse an integer or inf."""

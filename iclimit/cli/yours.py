@@ -14,7 +14,7 @@ from iclimit.cli.diagrams import SPECTRA, add_spectra
 from iclimit.cli.flags import Settings, add_flag, add_flags, arguments
 from iclimit.cli.output import add_format, add_output, add_style, output, print_result, stated
 from iclimit.cli.theory import add_covariance
-from iclimit.cli.values import parse_names, parse_values
+from iclimit.cli.values import parse_correlation, parse_names, parse_values
 from iclimit.cli.verbs import OneLineParser, verb
 from iclimit.tables import rows_text
 
@@ -277,6 +277,11 @@ def add_problem(parser: argparse.ArgumentParser, *, tasks: str) -> None:
         "--units that of the paper)"
     )
     changes["noise_law"] = {"metavar": "LAW"}
+    changes["correlation"] = {
+        "type": parse_correlation,
+        "text": "correlation of the inputs of neighbouring pairs, or a list 1,a,b,... of those at "
+        "distances 0, 1, 2, ... (default 0)",
+    }
     add_flags(parser, Problem, **changes)
     text = "inputs and tasks as in a paper: lu2025, vonoswald2023, blog2024, ..."
     add_flag(parser, "units", text=text, metavar="NAME")

@@ -17,6 +17,7 @@ from iclimit.checks import (
     given,
     parse_array,
     parse_covariance,
+    parse_kernel,
 )
 from iclimit.problem import Problem, check_problem
 from iclimit.results import Estimate, Result
@@ -149,11 +150,11 @@ def simulate_errors(
     test_context: int | None = None,
     test_rho: float | None = None,
     drift: float | None = None,
-    correlation: float | None = None,
+    correlation: float | ArrayLike | None = None,
     correlated_query: bool | None = None,
     gates: ArrayLike | None = None,
     test_drift: float | None = None,
-    test_correlation: float | None = None,
+    test_correlation: float | ArrayLike | None = None,
     test_gates: ArrayLike | None = None,
 ) -> SimulatedErrors:
     r"""Pretrain reduced linear attention on random prompts and measure its test errors.
@@ -218,13 +219,14 @@ def simulate_errors(
         Variance of the label noise in prompts with fresh tasks; ``rho`` by default.
     drift : float >= 0, optional
         Rate at which tasks change from pair to pair, as in `iclimit.Problem`.
-    correlation : float in (-1, 1), optional
-        Correlation of the inputs of neighbouring pairs.
+    correlation : float in (-1, 1), or array, optional
+        Correlation of the inputs of neighbouring pairs, or the correlations at distances 0, 1,
+        ..., of which the first is 1.
     correlated_query : bool, optional
         Whether that of the last pair and the query is the same; otherwise they are independent.
     gates : array (context,) of numbers in [0, 1], optional
         Weights of the pairs in the context summary, as gated linear attention has them.
-    test_drift, test_correlation : float, optional
+    test_drift, test_correlation : as those above, optional
         The same in prompts with fresh tasks; as in training by default.
     test_gates : array (test_context,) of numbers in [0, 1], optional
         Gates there; ``gates`` by default, which then must fit ``test_context``.
@@ -264,8 +266,12 @@ def simulate_errors(
     gaussian = problem.input_law == "gaussian"
     structured = problem.input_covariance is not None
     shifts = given(test_context=test_context, test_rho=test_rho)
-    times = given(test_drift=test_drift, test_correlation=test_correlation)
+    times = given(test_drift=test_drift)
     check_arguments(ridge=ridge, **shifts, **times)
+    if test_correlation is not None:
+        tokens = shifts.get("test_context", problem.context) + problem.correlated_query
+        parse_kernel("test_correlation", test_correlation, tokens)
+        times["test_correlation"] = test_correlation
     check_arguments(repeats=repeats, first_repeat=first_repeat, test_prompts=test_prompts)
     check_choice("sampler", sampler, SAMPLERS)
     if structured and not gaussian:
@@ -317,9 +323,9 @@ def simulate_errors(
         gates=weights,
         test_gates=None if test_gates is None else test_weights,
     )
-    laws |= {name: value for name, value in vars(problem).items() if name in _TIMES and value}
-    laws |= times
-    laws |= {name: fingerprint(each) for name, each in covariances.items()}
+    laws |= {name: each for name, each in vars(problem).items() if name in _TIMES and np.any(each)}
+    laws |= times | covariances
+    laws |= {n: fingerprint(np.asarray(each)) for n, each in laws.items() if np.ndim(each)}
     parameters = {**numbers, "tasks": problem.task_count, **ratios, **laws, **shifts}
     return SimulatedErrors.of(parameters, list(zip(*runs, strict=True)))
 

@@ -67,12 +67,12 @@ class ContextMeans:
     @classmethod
     def of(cls, problem: Problem, gates: ArrayLike | None) -> ContextMeans:
         """Moments for the context of a problem, whose pairs are weighed by gates or not."""
-        d, context, r = problem.dim, problem.context, problem.correlation
+        d, context = problem.dim, problem.context
         g = np.ones(context) if gates is None else to_host(gates)
         times = np.arange(context + 1)
         # Inputs along the task, that of the query last, and noise of the labels of pairs.
         covariance = np.zeros((2 * context + 1,) * 2)
-        covariance[: context + 1, : context + 1] = float(r) ** np.abs(times[:, None] - times)
+        covariance[: context + 1, : context + 1] = problem.kernel[np.abs(times[:, None] - times)]
         covariance[context + 1 :, context + 1 :] = problem.noise_variance * np.eye(context)
         inputs = np.eye(context, 2 * context + 1)
         labels = inputs + np.eye(context, 2 * context + 1, context + 1)

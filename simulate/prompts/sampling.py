@@ -26,7 +26,7 @@ from iclimit.simulate.arrays import (
     get_backend,
     seed_sequence,
 )
-from iclimit.simulate.prompts.covariances import covariance_root, times_root
+from iclimit.simulate.prompts.covariances import covariance_root, kernel_root, times_root
 
 # Input numbers drawn from one seed (4 MiB): part of what a seed means.
 BLOCK_NUMBERS = 2**19
@@ -175,7 +175,10 @@ def draw_prompts(
     if tasks is None:
         tasks = draw_tasks(problem, backend, generator, count)
     x = draw_inputs(problem, backend, generator, (count, problem.context + 1))
-    if problem.correlation:
+    if np.ndim(problem.correlation):
+        root = backend.asarray(kernel_root(problem.kernel))
+        x[:, : len(root), :] = root @ x[:, : len(root), :]
+    elif problem.is_correlated:
         fresh = math.sqrt(1 - problem.correlation**2)
         for token in range(1, problem.context + problem.correlated_query):
             x[:, token, :] = problem.correlation * x[:, token - 1, :] + fresh * x[:, token, :]

@@ -28,6 +28,7 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any, TypeAlias
 
+import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.problem import Problem
@@ -188,7 +189,7 @@ TOKEN_BLOCK = 2**22
 
 def is_timed(problem: Problem, gates: Array | None) -> bool:
     """Whether the order of the pairs matters."""
-    return bool(problem.drift or problem.correlation or gates is not None)
+    return bool(problem.drift or problem.is_correlated or gates is not None)
 
 
 def has_known_moments(problem: Problem, gates: Array | None) -> bool:
@@ -196,7 +197,7 @@ def has_known_moments(problem: Problem, gates: Array | None) -> bool:
     isotropic = problem.input_covariance is None and problem.task_covariance is None
     unit_tasks = problem.task_law == "sphere" and problem.task_set is None and isotropic
     known = unit_tasks or not is_timed(problem, gates)
-    if problem.correlation and problem.correlated_query:
+    if problem.is_correlated and problem.correlated_query:
         known = unit_tasks and not problem.drift
     return problem.input_law == "gaussian" and known
 
@@ -236,7 +237,10 @@ class SummaryLaw:
     def draw(self, generator: Generator, count: int, task_set: Array | None) -> Drawn:
         """Draw (query, summary, query_label) of prompts."""
         whole = self.sampler == "summaries"
-        numbers = self.problem.dim * (1 if whole else self.problem.context + 1)
+        context = self.problem.context
+        numbers = self.problem.dim * (1 if whole else context + 1)
+        if np.ndim(self.problem.correlation):  # all tokens are drawn at once
+            numbers += context
         block = max(1, TOKEN_BLOCK // numbers)
         sample = self._from_tokens
         if whole and is_timed(self.problem, self.gates):
@@ -261,7 +265,7 @@ class SummaryLaw:
     ) -> float:
         """Test error of a reduced matrix Gamma: exact for Gaussian inputs, else sampled."""
         if has_known_moments(self.problem, self.gates):
-            if self.problem.correlation and self.problem.correlated_query:
+            if self.problem.is_correlated and self.problem.correlated_query:
                 rho = self.problem.noise_variance
                 return correlated_query_error(gamma, self.query_moments, rho, task_set)
             whitened = whitened_gamma(gamma, self.input_root)

@@ -53,7 +53,7 @@ def timed_moments(problem: Problem, gates: ArrayLike | None) -> TimedMoments:
     g = np.ones(context) if gates is None else np.asarray(gates, dtype=float)
     m = np.exp(-problem.drift / d * ages)
     z = np.exp(-problem.drift / d * apart) - m[:, None] * m
-    K = float(problem.correlation) ** apart
+    K = problem.kernel[apart]
     same, own = rho * np.eye(context), np.diag(z)
     mm, first, second = m[:, None] * m, m[:, None], m[None, :]
 

@@ -1,6 +1,7 @@
 """The law of prompts as data: parsing, units, the limit."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -91,6 +92,12 @@ def test_wrong_arguments_are_named():
         ({"drift": -1.0}, "drift must be >= 0 and finite, got -1.0"),
         ({"correlation": 1.0}, "correlation must be > -1 and < 1, got 1.0"),
         ({"correlation": 0.5, "input_law": "uniform"}, "input_law must be gaussian for corr"),
+        ({"correlation": [1, 0.5], "input_law": "laplace"}, "input_law must be gaussian for corr"),
+        ({"correlation": [0.5]}, "correlation must be a number or begin with 1, that of a token"),
+        ({"correlation": [1, 0.8]}, "correlation must have no negative eigenvalue over 3 tokens"),
+        ({"correlation": [1, -2]}, "correlation must be from -1 to 1, got -2.0"),
+        ({"correlation": []}, "correlation must have shape"),
+        ({"correlation": "ar"}, "correlation must be > -1 and < 1, got 'ar'"),
     ):
         value_error(message, Problem, **{"dim": 2, "context": 3} | changes)
 
@@ -103,6 +110,20 @@ def test_a_problem_keeps_copies():
     covariance[:], task[:] = 7, 7
     np.testing.assert_array_equal(problem.input_covariance, COVARIANCE)
     np.testing.assert_array_equal(problem.shared_task, SHARED)
+
+
+def test_correlations_by_distance():
+    """They may be those of any number of tokens, and lists without any are none."""
+    kernel = np.array([1, 0.6, 0.2])
+    problem = Problem(2, 2, correlation=kernel)
+    kernel[1] = 7
+    assert problem.kernel.tolist() == [1, 0.6]
+    longer = replace(problem, context=4, correlated_query=True)
+    assert longer.kernel.tolist() == [1, 0.6, 0.2, 0, 0]
+    assert longer.is_correlated
+    assert Problem(**longer.describe()) == longer != problem
+    assert Problem(2, 3, correlation=[1.0, 0.0]) == Problem(2, 3)
+    np.testing.assert_array_equal(Problem(2, 3, correlation=-0.5).kernel, [1, -0.5, 0.25])
 
 
 VARIANCES = {"gaussian": 1, "uniform": 1 / 3, "rademacher": 1, "laplace": 2}

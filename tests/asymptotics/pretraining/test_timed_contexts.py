@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.linalg import toeplitz
 
 from iclimit.asymptotics.pretraining import finite_size_errors, finite_size_spread
 from iclimit.asymptotics.pretraining.deterministic_equivalent import (
@@ -17,19 +18,29 @@ from iclimit.simulate.pretraining import simulate_errors
 D, RHO = 4, 0.3
 GATES = (0.4, 1.0, 0.7, 0.2, 0.9, 1.0)
 STANDARD_ERRORS = 4.5
+# Correlations by distance, of no autoregression of first order.
+KERNEL = (1.0, 0.5, 0.1, -0.15)
 # All of drift, correlated inputs and gates, and correlated inputs alone, which have other draws.
-CASES = {"drifting": (0.8, 0.5), "steady": (0.0, 0.6)}
+CASES = {
+    **{"drifting": (0.8, 0.5), "steady": (0.0, 0.6)},
+    **{"drifting kernel": (0.8, KERNEL), "kernel": (0.0, KERNEL)},
+}
 
 
 def sampled(contexts, tasks, seed=0):
     """Summaries of prompts of those tasks (count, d), by matrices of covariances of the tokens."""
-    drift, r, gates = contexts.drift, contexts.correlation, np.array(contexts.gates)
+    drift, gates = contexts.drift, np.array(contexts.gates)
     rng, length, (count, D) = np.random.default_rng(seed), len(gates), tasks.shape
     times = np.arange(length + 1)
     apart = np.abs(times[:, None] - times)
+    kernel = np.zeros(length)
+    if isinstance(contexts.correlation, tuple):
+        kernel[: len(KERNEL)] = contexts.correlation
+    else:
+        kernel = contexts.correlation ** times[:length]
     x = np.einsum(
         "ij,njd->nid",
-        np.linalg.cholesky(r ** apart[:length, :length]),
+        np.linalg.cholesky(toeplitz(kernel)),
         rng.standard_normal((count, length, D)) / math.sqrt(D),
     )
     kept = np.exp(-drift / D * (length - times[:length]))
@@ -124,6 +135,37 @@ def test_predicts_runs(tasks, ridge, shift):
         assert allowed < 0.08 * expected.mean
 
 
+@pytest.mark.parametrize("setting", [{}, {"drift": 0.3}, {"correlated_query": True}])
+def test_predicts_runs_of_any_kernel(setting):
+    """Also of one that has no Cholesky factor: its least eigenvalue is 0 but for rounding."""
+    run = {"dim": 12, "context": 30, "tasks": 18, "prompts": 250, "rho": 0.1, "ridge": 0.1}
+    smooth = np.exp(-(np.arange(30.0) ** 2) / 18)
+    for kernel in (KERNEL, smooth)[: 1 if setting else 2]:
+        run |= setting | {"correlation": kernel, "gates": np.linspace(0.3, 1, 30)}
+        predicted = finite_size_errors(**run, rng=0, draws=20)
+        runs = simulate_errors(**run, rng=0, repeats=60)
+        for name in ("icl", "idg"):
+            expected, estimate = getattr(predicted, name), getattr(runs, name)
+            error = math.hypot(expected.standard_error, estimate.standard_error)
+            allowed = predicted.uncertainty * expected.mean + 3 * error
+            assert abs(estimate.mean - expected.mean) < allowed
+            assert allowed < 0.08 * expected.mean
+
+
+@pytest.mark.parametrize("setting", [{}, {"drift": 0.3}, {"correlated_query": True}])
+def test_an_autoregression_by_distance_is_its_number(setting):
+    run = {"dim": 8, "context": 20, "tasks": 12, "prompts": 100, "rho": 0.1, "ridge": 0.05}
+    run |= setting | {"gates": np.linspace(0.3, 1, 20)}
+    pairs = [(-0.6, (-0.6) ** np.arange(30)), (0.3, 0.3 ** np.arange(21))]
+    for first, second in zip(*pairs, strict=True):
+        kernels = {"correlation": first, "test_correlation": second}
+        errors = finite_size_errors(**run, **kernels, rng=0, draws=2)
+        sampled = simulate_errors(**run, **kernels, rng=0, repeats=2)
+        pairs.append([getattr(each, n) for each in (errors, sampled) for n in ("icl", "idg")])
+    for number, by_distance in zip(*pairs[2:], strict=True):
+        np.testing.assert_allclose(by_distance.samples, number.samples, rtol=1e-9)
+
+
 def test_two_pairs_that_count_are_interpolated():
     gates = [0, 0, 0, 0.5, 1]
     run = {"dim": 8, "context": 5, "tasks": 4, "prompts": 40, "rho": 0.1, "gates": gates}
@@ -140,6 +182,14 @@ def test_refuses_what_it_does_not_know():
         ({"gates": [0.5] * 4 + [1.5]}, "gates must be"),
         ({"gates": [0.0] * 5}, "gates must not all be zero"),
         ({"correlation": 1.0}, "correlation must be"),
+        (
+            {"correlation": [0.5, 0.2]},
+            "correlation must be a number or begin with 1, that of a token with itself",
+        ),
+        ({"correlation": [1, 0.9]}, "correlation must have no negative eigenvalue over 5 tokens"),
+        ({"correlation": [1, math.nan]}, "correlation must be finite"),
+        ({"correlation": np.eye(5)}, "correlation must have shape"),
+        ({"test_correlation": [1, -0.9]}, "test_correlation must have no negative"),
         ({"drift": -1}, "drift must be"),
         ({"gates": [0.5] * 5, "test_context": 6}, "gates must have shape"),
         ({"drift": 0.2, "task_law": "gaussian"}, "task_law must be sphere"),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from refusals import value_error
+from scipy.linalg import toeplitz
 from scipy.optimize import minimize
 
 from iclimit.asymptotics.recurrent import gated_context, optimal_gates
@@ -69,6 +70,11 @@ def test_kernels():
         for each in (0.6, 0.6 ** np.abs(ages[:, None] - ages))
     )
     assert whole.alpha == pytest.approx(near.alpha, rel=1e-14)
+    by_distance, matrix = (
+        optimal_gates(context=6, **setting, correlation=each)
+        for each in ([1, 0.6, 0.2], toeplitz([1, 0.6, 0.2, 0, 0, 0]))
+    )
+    np.testing.assert_array_equal(by_distance.gates, matrix.gates)
     kernel = np.kron(np.eye(2), np.full((2, 2), 0.5)) + np.eye(4) / 2
     rng, contexts, dim = np.random.default_rng(3), 40000, 3
     x = np.linalg.cholesky(kernel) @ rng.standard_normal((contexts, 4, dim))
@@ -96,10 +102,12 @@ def test_best_gates_under_a_kernel_that_would_make_some_negative():
 
 def test_bad_kernels_are_named():
     for kernel, message in (
-        (np.eye(3), r"correlation must be a number or have shape \(2, 2\), got \(3, 3\)"),
+        (np.eye(3), r"correlation must be a number, a list or have shape \(2, 2\), got \(3, 3\)"),
         ([[1, 0.5], [0.4, 1]], "correlation must be symmetric with 1 on its diagonal"),
         ([[0.9, 0.5], [0.5, 0.9]], "correlation must be symmetric with 1 on its diagonal"),
         ([[1, 2], [2, 1]], "correlation must be from -1 to 1, got 2.0"),
+        ([0.5, 0.2], "correlation must be a number or begin with 1"),
+        ([1, -1.1], "correlation must be from -1 to 1, got -1.1"),
     ):
         value_error(message, gated_context, [1, 1], dim=3, rho=0.1, correlation=kernel)
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from refusals import refused_command
 
-from iclimit.cli import main
+from iclimit.cli import build_parser, main
+from iclimit.cli.yours import parse_problem
 from iclimit.problem import Problem
 from iclimit.units import CONVENTIONS
 from iclimit.validation.yours.models.files import read_prompts
@@ -56,6 +57,13 @@ def test_flags_are_those_of_the_problem(tmp_path, flags, settings):
             assert found[name] == value, name
 
 
+@pytest.mark.parametrize(("flag", "value"), [("-0.5", -0.5), ("1,0.5,0.2", [1, 0.5, 0.2])])
+def test_correlations_are_a_number_or_a_list(flag, value):
+    given = ["train", "attention", "--dim", "4", "--context", "3", "--correlation", flag]
+    problem = parse_problem(build_parser().parse_args([*given, "-o", "a.npz"]))
+    assert problem.describe()["correlation"] == value
+
+
 @pytest.mark.parametrize("name", list(CONVENTIONS))
 def test_units_of_a_paper(tmp_path, name):
     problem, _ = written(tmp_path, f"--dim 4 --context 3 --units {name} --noise-variance 0.1")
@@ -93,6 +101,8 @@ def test_what_is_printed(tmp_path, capsys):
         ("--units lu2024", "got 'lu2024'; did you mean lu2025?"),
         ("--units lu2025 --scale 2", "scale must not be given with units of lu2025, which fix it"),
         ("--task-spectrum 3", "task_spectrum: spec must be one of isotropic"),
+        ("--correlation 1,0.9", "correlation must have no negative eigenvalue over 3 tokens"),
+        ("--correlation 1,x", "argument --correlation: must be a number or a list 1,a,b,..."),
         ("--tasks tasks.txt", "tasks must be a file .npy or .csv, got 'tasks.txt'"),
         ("--tasks none.npy", "tasks must be a file, but there is none called 'none.npy'"),
         ("--tasks empty.csv", "tasks must have a task in each row, got the empty file"),

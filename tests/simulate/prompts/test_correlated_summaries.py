@@ -9,6 +9,8 @@ from iclimit.simulate.prompts.summaries import SummaryLaw
 
 DIM, CONTEXT, COUNT = 3, 5, 40_000
 GATES = np.array([0.2, 0.9, 0.5, 0.7, 1.0])
+# Correlations by distance, 0 from the fourth token on.
+KERNEL = [1.0, 0.5, 0.1, -0.15]
 # In standard errors, of 66 products each.
 LARGEST = 4.2
 
@@ -32,6 +34,8 @@ def test_same_moments_as_of_tokens():
     for setting, gates, tasks in (
         ({"correlation": 0.7, "correlated_query": True}, GATES, np.diag([1.0, 2.0, 0.0])),
         ({"correlation": -0.5, "task_law": "sphere"}, None, None),
+        ({"correlation": KERNEL, "correlated_query": True}, GATES, np.diag([1.0, 2.0, 0.0])),
+        ({"correlation": KERNEL}, None, None),
         (
             {"correlation": 0.6, "correlated_query": True, "input_covariance": [2.0, 0.5, 0.5]},
             None,
@@ -50,8 +54,13 @@ def test_same_moments_as_of_tokens():
 
 @pytest.mark.parametrize("tasks", [None, np.array([[1.0, 1.0, 1.0], [1.5, 0.5, -(0.5**0.5)]])])
 @pytest.mark.parametrize("correlated_query", [True, False])
-def test_error_of_a_matrix_is_exact(tasks, correlated_query):
-    setting = {"correlation": 0.7, "correlated_query": correlated_query, "task_law": "sphere"}
+@pytest.mark.parametrize("correlation", [0.7, KERNEL])
+def test_error_of_a_matrix_is_exact(tasks, correlated_query, correlation):
+    setting = {
+        "correlation": correlation,
+        "correlated_query": correlated_query,
+        "task_law": "sphere",
+    }
     problem = Problem(DIM, CONTEXT, noise_variance=0.3, **setting)
     law = SummaryLaw(get_backend("numpy"), problem, "tokens", GATES)
     rng = np.random.default_rng(4)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sampled_means import P_VALUE, assert_mean
 from scipy import stats
+from scipy.linalg import toeplitz
 from token_attention import token_matrix
 
 from iclimit.problem import COORDINATE_VARIANCE, Problem
@@ -125,6 +126,17 @@ def test_inputs_of_neighbours_are_correlated():
     assert_mean(x[:, 3, :, None] * x[:, 4, None, :], np.zeros((3, 3)))
     x = all_inputs(drawn(correlation=-0.6, correlated_query=True, mixing=MIXING))
     assert_mean(x[:, 3, :, None] * x[:, 4, None, :], -0.6 * covariance)
+
+
+@pytest.mark.parametrize("query", [True, False])
+def test_inputs_have_the_correlations_of_their_distance(query):
+    """Four pairs and a query; beyond the list there are none."""
+    kernel = np.array([1.0, 0.5, 0.2])
+    x = all_inputs(drawn(correlation=kernel, correlated_query=query))
+    expected = toeplitz([*kernel, 0, 0])
+    if not query:
+        expected[4, :4] = expected[:4, 4] = 0
+    assert_mean(np.sum(x[:, :, None] * x[:, None, :], axis=3), 3 * expected)
 
 
 def test_gaussian_tasks_have_the_covariance_asked_for():

@@ -372,7 +372,7 @@ def best_loss(network: Network, problem: Problem) -> float | None:
     2.932
     """
     units = ProblemUnits(problem)
-    ordered = problem.drift or problem.correlation  # then theory has the least loss of no layer
+    ordered = problem.drift or problem.is_correlated  # then theory has the least loss of no layer
     if problem.task_count != math.inf or units.signal == 0 or ordered:
         return None
     kind = "softmax"
