@@ -40,8 +40,6 @@ EVOLUTION = 1e-6
 POINTS = 1.3e-4
 # Numbers of the notes are rounded to the last digit printed.
 PRINTED = 1.01
-# Standard errors that the worst of the simulated losses may lie off.
-SIGMAS = 4.0
 
 LAYERS = [
     ([0.4], []),

@@ -104,15 +104,6 @@ def test_ridgeless_training_error_grows_with_noise(setting, factor):
     assert high[1] > low[1]
 
 
-VALID = {
-    "tau": st.one_of(log_uniform(-2, 4), st.sampled_from([1.0, np.inf])),
-    "alpha": st.one_of(log_uniform(-2, 6), st.just(np.inf)),
-    "kappa": st.one_of(log_uniform(-2, 3), st.just(np.inf)),
-    "rho": st.floats(0, 2),
-    "ridge": RIDGES,
-}
-
-
 @pytest.mark.parametrize("ridge", [0.0, 0.05, np.geomspace(1e-8, 10, 50)])
 def test_blocks_change_no_bit(ridge, monkeypatch):
     rng = np.random.default_rng(0)

@@ -120,9 +120,6 @@ def test_arrays_cannot_be_changed():
         spectrum.task[0] = 5
 
 
-NOT_COMMUTING = np.array([[1.0, 0.5], [0.5, 1.0]])
-
-
 def test_rounding_of_a_null_space_is_zero():
     turn = rotation(6, 0)
     C = turn @ np.diag([2.0, 1.0, 0.5, 0.0, 0.0, 0.0]) @ turn.T

@@ -1,6 +1,5 @@
 """Verdicts on predictors whose algorithm is known."""
 
-from collections.abc import Callable, Mapping
 from functools import cache
 
 import numpy as np
@@ -32,9 +31,6 @@ def known_answers():
 def common_noise():
     scale = np.std(known_answers()["ridge"])
     return scale * np.random.default_rng(0).standard_normal(len(DRAWN))
-
-
-Predictor = Callable[[Mapping[str, np.ndarray]], np.ndarray]
 
 
 def smoother(_):

@@ -4,7 +4,6 @@ import csv
 import json
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -32,7 +31,6 @@ PROBLEM = Problem(
     tasks=np.arange(6.0).reshape(3, 2),
 )
 PROMPTS = PromptFile(PROBLEM, test_prompts=8, seed=3)
-Arrays = dict[str, Any]
 
 
 @pytest.fixture(autouse=True)
