@@ -19,8 +19,11 @@ validate: .venv/run
 test: lint
 	$(MAKE) --no-print-directory -j3 unit types wheel
 
+# Rewriting the assertions of all files would take each worker three seconds: only tests that fail
+# are run with it.
 unit: .venv/dev
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist worksteal --assert=plain -m "not slow" \
+	    || { test $$? = 1 && $(BIN)/python -m pytest --last-failed -m "not slow"; false; }
 
 # The long tests, and the documentation with the examples of its gallery executed and its pages
 # opened in a browser.  Neither keeps all cores busy to its end.

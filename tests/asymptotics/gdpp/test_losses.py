@@ -332,11 +332,11 @@ def test_notes_without_noise():
 def test_extrema_of_the_best_worst_case_are_of_equal_height(condition_number, layers):
     """One more than there are rates and gammas: then no small change lowers all of them."""
     found = best(layers, condition_number=condition_number)
-    roots = np.sqrt(np.linspace(1 / condition_number, 1, 200_001))
+    roots = np.sqrt(np.linspace(1 / condition_number, 1, 100_001))
     P = np.abs(scalar_residual(roots, list(found.rates), list(found.gammas)))
     peaks = P[1:-1][(P[1:-1] >= P[:-2]) & (P[1:-1] > P[2:])]
     peaks = np.concatenate([peaks, P[:1], P[-1:]])
-    # The grid misses the extrema by less than 1e-7 of their height.
+    # The grid misses the extrema by less than 4e-7 of their height.
     assert np.sum(peaks > found.loss * (1 - 1e-6)) == 2 * layers
 
 

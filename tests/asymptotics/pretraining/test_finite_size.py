@@ -45,7 +45,7 @@ RICHARDSON = 3e-3
     [*(("moments", point) for point in LIMITS), ("tasks", LIMITS[1]), ("tasks", LIMITS[2])],
 )
 def test_tends_to_the_asymptotic_errors_as_one_over_d(approach, point):
-    errors = [predicted(d, point, draws=10, approach=approach) for d in SIZES[approach]]
+    errors = [predicted(d, point, draws=6, approach=approach) for d in SIZES[approach]]
     gaps = [error - limit(point) for error in errors]
     for smaller, larger in itertools.pairwise(gaps):
         ratio = larger / smaller
@@ -243,8 +243,8 @@ SPREAD = np.repeat([1.8, 0.2, 1.6, 0.4], 4)
 )
 def test_what_is_stated_is_small_and_holds(changes, stated):
     run = RUN | {"ridge": 0.05, "context": 32} | changes
-    runs = simulate_errors(**run, repeats=200, rng=1)
-    prediction = finite_size_errors(**run, rng=0, draws=30)
+    runs = simulate_errors(**run, repeats=120, rng=1)
+    prediction = finite_size_errors(**run, rng=0, draws=20)
     assert prediction.uncertainty < stated
     for found, expected in ((runs.icl, prediction.icl), (runs.idg, prediction.idg)):
         error = math.hypot(found.standard_error, expected.standard_error)

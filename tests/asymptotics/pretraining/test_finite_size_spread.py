@@ -106,9 +106,9 @@ def test_fresh_tasks_have_one_error_on_correlated_queries():
 
 
 def test_correlated_queries_scatter_as_runs_do():
-    """With independent queries the spread is 28 % larger; 400 runs know it to 4 %."""
+    """With independent queries the spread is 28 % larger; 250 runs know it to 5 %."""
     run = finite_size_spread(**CONTINUED, rng=0)
-    found = simulate_errors(**CONTINUED, rng=1, repeats=400)
+    found = simulate_errors(**CONTINUED, rng=1, repeats=250)
     icl, idg = (np.asarray(each.samples) for each in (found.icl, found.idg))
     gap = np.std(icl - idg)
     ratios = [np.std(icl) / run.icl, np.std(idg) / run.idg, gap / run.gap]

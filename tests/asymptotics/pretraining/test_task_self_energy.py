@@ -143,7 +143,7 @@ def test_averages_against_contexts(context, prompts):
     q, weight = task_self_energy.leverage(draws, M, 0.0, None), draws.nodes.weight
     mean = weight @ q.mean[:, 0, 0]
     variance = weight @ (q.variance + q.mean**2)[:, 0, 0] - mean**2
-    h = sampled_summaries(draws, 1_200_000 // max(context, 12), rng)
+    h = sampled_summaries(draws, 600_000 // max(context, 12), rng)
     sampled = np.einsum("ni,ij,nj->n", h, M[0], h)
     error = np.std(sampled) / math.sqrt(len(h))
     assert mean == pytest.approx(np.mean(sampled), abs=4 * error)
@@ -202,8 +202,8 @@ STANDARD_ERRORS = 4.5
 def test_predicts_runs_near_a_threshold(row):
     run = dict(zip(("dim", "context", "tasks", "prompts", "rho"), row, strict=True))
     runs = simulate_errors(**run, sampler="tokens", test_prompts=300, repeats=300, rng=4)
-    prediction = finite_size_errors(**run, rng=0, draws=200)
-    moments = finite_size_errors(**run, rng=0, draws=200, approach="moments")
+    prediction = finite_size_errors(**run, rng=0, draws=100)
+    moments = finite_size_errors(**run, rng=0, draws=100, approach="moments")
     for name in ("icl", "idg"):
         expected, found = getattr(prediction, name), getattr(runs, name)
         error = math.hypot(found.standard_error, expected.standard_error)

@@ -124,7 +124,7 @@ def test_predicts_runs(tasks, ridge, shift):
     run["gates"] = 0.95 ** np.arange(context - 1, -1, -1.0)
     if shift:
         shift = shift | {"test_context": 64, "test_gates": np.linspace(0, 1, 64)}
-    predicted = finite_size_errors(**run, **shift, rng=0, draws=20)
+    predicted = finite_size_errors(**run, **shift, rng=0, draws=10)
     runs = simulate_errors(**run, **shift, rng=0, repeats=40)
     assert predicted.uncertainty < 0.03
     for name in ("icl", "idg"):

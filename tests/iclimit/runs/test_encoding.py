@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from refusals import type_error, value_error
@@ -66,6 +67,7 @@ def fingerprint(value):
     return type(value), value
 
 
+@hypothesis_settings(max_examples=25)
 @given(RESULTS)
 def test_results_read_back_bit_for_bit(result):
     text = encode(result)

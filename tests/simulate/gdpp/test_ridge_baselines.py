@@ -131,21 +131,21 @@ def test_enormous_noise_overflows_nowhere():
 def test_published_table(noise, published):
     """Both sides are Monte Carlo: the table's error is that of the definition on 100,000."""
     problem = Problem(dim=10, context=20, noise_law=noise, scale=1)
-    best = tune_ridge(problem, contexts=2**13, rng=4)
+    best = tune_ridge(problem, contexts=2**12, rng=4)
     assert best.ending.converged
     found = simulate_ridge_baselines(
-        problem, contexts=10_000, rng=5, multiplier=best.multiplier, threshold=best.threshold
+        problem, contexts=6000, rng=5, multiplier=best.multiplier, threshold=best.threshold
     )
     raw = simulate_ridge_baselines(
         problem,
-        contexts=5000,
+        contexts=3000,
         rng=6,
         queries=True,
         multiplier=best.multiplier,
         threshold=best.threshold,
     )
     for name, value in zip(NAMES, published, strict=True):
-        of_table = raw.losses[name].standard_error * math.sqrt(5000 / 100_000)
+        of_table = raw.losses[name].standard_error * math.sqrt(3000 / 100_000)
         allowance = (
             Z_LIMIT * math.hypot(found.losses[name].standard_error, of_table) + TABLE_DIGITS
         )
