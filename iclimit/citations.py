@@ -4,8 +4,6 @@ Entries are those of ``references.bib``.  A quantity names its papers in the reg
 its source, a function in its docstring or that of its module.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import sys

@@ -1,7 +1,5 @@
 """House style of figures: theory as lines, simulation as points with error bars."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

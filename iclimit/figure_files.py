@@ -1,7 +1,5 @@
 """Parameters of a figure in the metadata of its file."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Parts of pages that need no other file: the style of all reports, pictures, and text."""
 
-from __future__ import annotations
-
 import base64
 import html
 import io

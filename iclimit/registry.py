@@ -27,8 +27,6 @@ read these rows.  The columns are:
 Vectors, matrices and what needs random task sets (`iclimit.finite_size_errors`) have no label.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

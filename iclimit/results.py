@@ -8,17 +8,14 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from iclimit import tables
 from iclimit.checks import check_choice
+from iclimit.drawing import Axes, Figure, house_style, new_figure, picture, saved_figure
 from iclimit.extras import import_extra, import_xarray
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 # Probability below which a sample counts as never being the median of samples that are drawn with
 # replacement.
@@ -200,8 +197,6 @@ class Result:
 
             tables.write_text(path, document(type(self).__name__, self._repr_html_()))
         else:
-            from iclimit.drawing import saved_figure
-
             with saved_figure(Path(path), style, parameters) as figure:
                 self.draw_figure(figure, **line)
 
@@ -213,7 +208,6 @@ class Result:
         """Text or table, and the figure below it if there is one."""
         if type(self).draw is Result.draw:
             return self._text_html()
-        from iclimit.drawing import house_style, new_figure, picture
         from iclimit.html_parts import embedded
 
         with house_style():

@@ -4,8 +4,6 @@ Numbers have ten digits in columns of text and are exact in CSV and JSON.  JSON 
 that it has no words for are the strings ``inf``, ``-inf`` and ``nan``.
 """
 
-from __future__ import annotations
-
 import csv
 import html
 import io

@@ -2,7 +2,6 @@
 
 import platform
 from functools import cache
-from importlib import metadata
 
 VERSIONED = ("iclimit", "numpy", "scipy", "mpmath", "sympy", "matplotlib", "joblib")
 
@@ -10,6 +9,8 @@ VERSIONED = ("iclimit", "numpy", "scipy", "mpmath", "sympy", "matplotlib", "jobl
 @cache
 def versions() -> dict[str, str]:
     """Versions of Python and of the libraries that results come from."""
+    from importlib import metadata  # loads for a hundredth of a second
+
     installed = {"python": platform.python_version()}
     for name in VERSIONED:
         try:

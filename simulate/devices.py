@@ -1,7 +1,5 @@
 """What a machine has for simulations, and whether it computes there what NumPy computes."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

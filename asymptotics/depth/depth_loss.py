@@ -3,8 +3,6 @@ r"""Loss of depth-L linear attention: the public function.
 The theory is in `iclimit.asymptotics.depth.tied_loss`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

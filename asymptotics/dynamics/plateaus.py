@@ -24,22 +24,18 @@ Zhang, Singh, Latham and Saxe, ICML 2025 (arXiv:2501.16265), section 4 and its a
 label noise is not in the paper.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from iclimit.asymptotics.checks import check_range, checked
 from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, SymPyMath, Value
+from iclimit.drawing import Axes, log_scale
 from iclimit.results import Result
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 # Most directions: these have a million fixed points.
 _MOST_DIRECTIONS = 20
@@ -71,8 +67,6 @@ class PredictedTraining(Result, ABC):
 
         Times are on a logarithmic axis where drops would merge on a linear one.
         """
-        from iclimit.drawing import log_scale
-
         start = self.drops[0] / 3
         gap = float(np.diff(self.drops, append=np.inf).min()) / self.end
         apart = np.diff(np.log(self.drops), append=np.inf).min() / np.log(self.end / start)

@@ -54,13 +54,11 @@ direction in many layers: the error is then 1e-12 for :math:`\kappa \le 10^{20}`
 times that at :math:`10^{100}`.  mpmath numbers lose as many digits of their precision.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -68,10 +66,8 @@ from iclimit.asymptotics.checks import broadcast_shape, check_integers, checked
 from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, SymPyMath, Value, require
 from iclimit.asymptotics.searches import count_until
 from iclimit.checks import check_choice
+from iclimit.drawing import Axes, log_scale
 from iclimit.results import Result
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 METHODS = ("optimal", "monotone")
 
@@ -124,8 +120,6 @@ class ConditionSchedule(Result):
     def draw(self, ax: Axes, **line: Any) -> None:
         """Draw the excess by layer."""
         from matplotlib.ticker import MaxNLocator
-
-        from iclimit.drawing import log_scale
 
         excess = np.array(self.excess, dtype=float)
         shown = excess > 0  # a logarithmic axis has no place for 0

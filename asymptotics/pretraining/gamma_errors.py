@@ -21,11 +21,10 @@ The formula of the error is written once for all number systems: NumPy and CuPy 
 :math:`\Gamma` along the leading axes), mpmath and SymPy matrices.
 """
 
-from __future__ import annotations
-
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import array_api_compat
 import numpy as np
@@ -42,9 +41,6 @@ from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrices, 
 from iclimit.asymptotics.pretraining.summary_moments import TaskMoments, summary_moments
 from iclimit.checks import check_choice, refuse_masked
 from iclimit.results import Result
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 TASK_LAWS = ("sphere", "gaussian")
 

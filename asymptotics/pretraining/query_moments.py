@@ -34,8 +34,6 @@ independent query, :math:`\Gamma G`, and a term of order 1 along one direction,
 of order 1/d.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache

@@ -27,8 +27,6 @@ isotropic inputs with the leverage times :math:`1 + \frac2d (\beta_i - \overline
 first order in this shift.  The parts, and the variance of r, change along s.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

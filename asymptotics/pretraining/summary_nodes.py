@@ -20,8 +20,6 @@ With :math:`m = (\chi w, \eta)`, the form :math:`q = h^\top M h` has
 s = 1 and t = 0 for Gaussian noise, s = (d - 1)/(d + 1) and t = 1/(d - 1) on the sphere.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

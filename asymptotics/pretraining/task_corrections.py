@@ -37,8 +37,6 @@ l^j`, V the mean over tasks of its variance, :math:`G = E h h^\top`, :math:`S = 
 factor 1 + 1/(n - p) that turns n - p into n - p - 1.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

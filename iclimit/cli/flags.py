@@ -6,8 +6,6 @@ number or text, and its range; the signature its default; the docstring what it 
 is no number is written down once, in `WRITTEN`.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import inspect

@@ -1,7 +1,5 @@
 """The verbs ``train``: their flags describe a network, the law of its prompts and a training."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import inspect

@@ -1,17 +1,12 @@
 """Axes of curves and diagrams: their spacing, and positions along them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from iclimit.checks import refuse_masked
-from iclimit.drawing import log_scale
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from iclimit.drawing import Axes, log_scale
 
 # A geometric grid of at most so many times the points becomes integers of which many coincide.
 _ROUNDED = 4

@@ -1,12 +1,10 @@
 """Families of curves of a quantity, and their pictures."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,11 +15,8 @@ from iclimit.diagrams.legends import OURS, place_legend, setting_lines, stated, 
 from iclimit.diagrams.quantities import Quantity
 from iclimit.diagrams.simulated_points import LEAST_SIZES, SimulatedValue, SizedPrediction
 from iclimit.diagrams.smooth_predictions import smooth_prediction
-from iclimit.drawing import draw_points, log_scale
+from iclimit.drawing import Axes, draw_points, log_scale
 from iclimit.results import Result
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 # Integers along a curve up to which they are marked.
 _FEW = 60

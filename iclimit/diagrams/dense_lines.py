@@ -1,7 +1,5 @@
 """Curves for drawing: on a dense grid, climbing out of the picture where they diverge."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

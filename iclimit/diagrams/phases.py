@@ -15,15 +15,13 @@ from iclimit.diagrams.labelled_arrays import labelled_values
 from iclimit.diagrams.legends import boundary_legend, broken, setting_lines, write_title
 from iclimit.diagrams.quantities import Quantity
 from iclimit.diagrams.simulated_points import LEAST_SIZES, SimulatedValue
-from iclimit.drawing import panels
+from iclimit.drawing import Axes, Figure, panels
 from iclimit.results import Result
 from iclimit.statistics import z_threshold
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
-    from matplotlib.axes import Axes
     from matplotlib.collections import PathCollection
-    from matplotlib.figure import Figure
 
 # Height in inches that a boundary adds to the legend above a picture.
 _LEGEND_ROW = 0.18

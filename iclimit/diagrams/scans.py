@@ -1,7 +1,5 @@
 """A quantity along one parameter or over two of them, with simulated points."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """How a quantity answers to each of its parameters, and to errors of these."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The page: template, style sheet, scripts and data in one HTML file that loads nothing."""
 
-from __future__ import annotations
-
 import html
 import json
 from importlib import resources

@@ -1,7 +1,5 @@
 """Simulated points of the explorer, as rows with their parameters and standard errors."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence

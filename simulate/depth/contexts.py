@@ -18,8 +18,6 @@ noise in closed form,
 Only S and :math:`\Pi` are drawn, so the only scatter is that between contexts.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -5,8 +5,6 @@ eigenbasis of a context is Q of the QR decomposition of a Gaussian matrix; up to
 columns, which do not matter for covariances, it is a random rotation.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -18,8 +18,6 @@ With :math:`S = T T^\top`, also for contexts shorter than d,
 :math:`R = T (z - 1 + s\,T^\top \Gamma T)^{-1} T^\top`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any

@@ -13,8 +13,6 @@ keep :math:`\Gamma_l = \gamma_l I`, as random rotations do, and the gains :math:
 same equations.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

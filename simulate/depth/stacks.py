@@ -23,8 +23,6 @@ A *root* of a covariance S is a matrix R with :math:`R^\top R = S`: tokens over
 the shape (repeats, contexts, ...) and vectors are rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from array_api_compat import array_namespace

@@ -19,8 +19,6 @@ Its scatter between contexts is 1/d of its size, that of sampled tasks is
 :math:`1/\sqrt d`.  Sampling whole tokens is the reference.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import Any

@@ -21,8 +21,6 @@ Covariances are those of the two settings of Bordelon, Letey and Pehlevan (arXiv
 :math:`O \Lambda O^\top` and :math:`O \Omega O^\top` with a random rotation O of each context.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -12,8 +12,6 @@ a gain :math:`\gamma_l` each.  Directions of eigenvalue :math:`\lambda_k` with t
 Gains that are equal have the same sequence of roundings here, so they stay equal to the last bit.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

@@ -7,8 +7,6 @@ steps correspond to the time :math:`2 \eta s` of the flow
 :math:`\dot W = -\frac12\, \partial L / \partial W`.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable

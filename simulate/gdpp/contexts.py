@@ -21,8 +21,6 @@ of it tasks and noise are larger, or the inputs are wider or narrower along one 
 weights, at most 5/3, turn means over the mixture into means over the law itself.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ Here :math:`p_{ij} = s_{ij}` (linear attention) or the softmax over j of :math:`
 with :math:`s_{ij} = \langle Q_h e_i, K_h e_j\rangle` for keys with k entries.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import TypeAlias

@@ -9,8 +9,6 @@ map and a perceptron with a residual connection, is trained; it takes the rate :
 This is "gradient descent on a deep embedding" of von Oswald et al. (arXiv:2212.07677).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

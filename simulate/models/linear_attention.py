@@ -7,8 +7,6 @@ depends on given prompts through moments of these only, so that a step of L-BFGS
 any number of prompts (`iclimit.simulate.models.moments`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -15,8 +15,6 @@ At that token the second direction has read nothing but the query.  So it adds l
 of one layer, while the second of two layers reads states that know the query at every token.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

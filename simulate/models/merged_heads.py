@@ -9,8 +9,6 @@ These are all heads that one layer of softmax attention can have, where the quer
 keys and only the last entry of its token is read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

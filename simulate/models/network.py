@@ -5,8 +5,6 @@ array API of its weights: ``forward`` returns the predictions and a function tha
 derivative of a loss by these back to the weights and to the query.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping

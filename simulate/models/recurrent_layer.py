@@ -19,8 +19,6 @@ The gradient goes back through the tokens in the same way: with the derivative p
 after a pair, that by u before its correction is :math:`p - \beta_t x_t \langle D x_t, p\rangle`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

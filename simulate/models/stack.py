@@ -12,8 +12,6 @@ Layer normalisation comes before every map, also before the first, where they ha
 networks only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 

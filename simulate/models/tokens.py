@@ -3,8 +3,6 @@
 "pairs" are (x_i, y_i) and (x_q, 0) last; "separate" are x_1, (0, ..., 0, y_1), x_2, ..., x_q.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import ArrayLike

@@ -1,7 +1,5 @@
 """How much tokens after the first layer depend on those of the prompt: what it copies."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

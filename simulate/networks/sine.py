@@ -6,8 +6,6 @@ A prompt is a function :math:`y = a \sin(x + \phi)` with :math:`a \sim U(0.1, 0.
 :math:`a = 0.1 + 0.4\,\phi/\pi`: the amplitude is tied to the phase.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -23,8 +23,6 @@ prompts are stratified: one from each of 100 equally likely intervals.  Groups a
 their means have a fourth to a half of the variance.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -7,8 +7,6 @@ these defaults leave 0.1 % of the loss of one head and 0.5 % of that of two, in 
 seconds.  Batches of 512 prompts leave 1.2 % for two heads.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from iclimit.problem import Problem

@@ -1,7 +1,5 @@
 """Files of trained models: .npz without pickle, whose class is one of a fixed list."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import asdict
 from pathlib import Path

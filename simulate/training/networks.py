@@ -4,8 +4,6 @@ Prompts of a step depend on the seed and the number of the step only, so that a 
 on from a checkpoint ends in the same bits.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field

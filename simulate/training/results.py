@@ -1,20 +1,15 @@
 """Results of trainings."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from iclimit.drawing import COLOURS
+from iclimit.drawing import COLOURS, Axes
 from iclimit.results import Ending, Result
 from iclimit.simulate.arrays import to_host
 from iclimit.simulate.training.loop import TrainingLoop
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 # Measures that are losses on fresh prompts, and what they are called in a figure.
 LABELS = {

@@ -5,8 +5,6 @@ its two moments.  L-BFGS keeps the losses and gradients that it has computed: it
 the start and takes those from memory.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
