@@ -1,5 +1,3 @@
-from .best_steps import BestSteps as BestSteps
-from .best_steps import best_test_time_steps as best_test_time_steps
 from .depth_loss import DepthLoss as DepthLoss
 from .depth_loss import depth_loss as depth_loss
 from .exponents import ScalingExponents as ScalingExponents
@@ -17,6 +15,8 @@ from .overthinking import overthinking_threshold as overthinking_threshold
 from .saddle import BalancedSaddle as BalancedSaddle
 from .saddle import balanced_saddle as balanced_saddle
 from .schedule_loss import depth_schedule_loss as depth_schedule_loss
+from .test_time import BestSteps as BestSteps
+from .test_time import best_test_time_steps as best_test_time_steps
 from .test_time import test_time_errors as test_time_errors
 from .tied_flow import TiedFlow as TiedFlow
 from .tied_flow import tied_flow as tied_flow

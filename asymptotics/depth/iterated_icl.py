@@ -50,7 +50,6 @@ and the averages at a single time are
 """
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -140,18 +139,11 @@ def iterated_icl_errors(
     0.5542
     """
     check_integers(steps=steps)
-    given: dict[str, Any] = {
-        "tau": tau,
-        "alpha": alpha,
-        "kappa": kappa,
-        "noise_variance": noise_variance,
-    }
-    given |= {"ridge": ridge, "dampening": dampening}
-    math_, numbers = checked(systems="numpy", single=True, ranges=_RANGES, **given)
+    math_, numbers = checked(systems="numpy", single=True, ranges=_RANGES, **locals())
     assert isinstance(math_, ArrayMath)
-    tau, alpha, kappa, rho, ridge, dampening = map(float, numbers)
+    tau, alpha, kappa, _, rho, ridge, dampening = map(float, numbers)
     with math_.quiet():
-        K, Q, share = _learned_matrix(math_, numbers[:5], steps)
+        K, Q, share = _learned_matrix(math_, [*numbers[:3], *numbers[4:6]], steps)
         mean = _Mean(dampening * K, dampening * (dampening * Q), share, alpha, 2 * steps + 1)
         errors = rho + mean.errors(steps, rho / alpha)
     errors[1:][~np.isfinite(errors[1:])] = math.inf

@@ -158,10 +158,7 @@ def compute_optimal(*, compute: Number, nu: Number, beta: Number) -> OptimalShap
     >>> [round(float(v), 1) for v in (best.time, best.depth, best.width, best.context)]
     [3506632.4, 425.4, 744.2, 347.9]
     """
-    ranges = _RANGES | {"compute": "(0, inf)"}
-    math_, (C, nu, beta) = checked(
-        systems="host", ranges=ranges, compute=compute, nu=nu, beta=beta
-    )
+    math_, (C, nu, beta) = checked(systems="host", ranges=_RANGES, **locals())
     exponents = beta / (2 + beta), beta, nu * beta, nu * beta
     terms = list(zip(_terms(math_, nu, beta), exponents, _COSTS, strict=True))
     # At the minimum a_i c_i r_i^-a_i = price m_i for all resources, with the compute's price.

@@ -41,6 +41,9 @@ from iclimit.asymptotics.numbers import Namespace, Number, Value
 # Ranges of weight prediction: finite contexts, and more contexts than dimensions.
 RANGES = {"alpha": "(0, inf)", "tau": "(1, inf]", "dampening": "(0, inf)"}
 
+# The threshold is also that of small steps, at dampening 0.
+_THRESHOLD_RANGES = RANGES | {"dampening": "[0, inf)"}
+
 
 def overthinking_threshold(
     *, alpha: Number, noise_variance: Number = 0.0, dampening: Number = 1.0
@@ -90,10 +93,7 @@ def overthinking_threshold(
     >>> float(overthinking_threshold(alpha=4.0, dampening=0))
     1.25
     """
-    ranges = RANGES | {"dampening": "[0, inf)"}
-    math_, (alpha, noise, factor) = checked(
-        ranges=ranges, alpha=alpha, noise_variance=noise_variance, dampening=dampening
-    )
+    math_, (alpha, noise, factor) = checked(ranges=_THRESHOLD_RANGES, **locals())
     with math_.quiet():
         at_zero, at_pi = edge_values(math_, alpha, noise, factor)
         # g (1 - g) over g^2 is (1 + noise)/alpha.
@@ -180,9 +180,7 @@ def final_test_time_error(
     array([[1.125 , 0.1333],
            [   inf,    inf]])
     """
-    math_, (alpha, tau, noise, factor) = checked(
-        ranges=RANGES, alpha=alpha, tau=tau, noise_variance=noise_variance, dampening=dampening
-    )
+    math_, (alpha, tau, noise, factor) = checked(ranges=RANGES, **locals())
     with math_.quiet():
         at_zero, at_pi = edge_values(math_, alpha, noise, factor)
         ratio = (1 + noise) / (alpha * (tau - 1))

@@ -134,9 +134,7 @@ def schedule_loss(
     >>> round(float(schedule_loss([0.5, 1.0], context=20, dim=10)), 12)
     0.1865625
     """
-    math_, spectrum, (noise, steps) = _parse(
-        ratio, context, dim, noise_ratio=noise_ratio, rates=rates
-    )
+    math_, spectrum, (steps, noise) = _parse(**locals())
     return _loss(math_, steps, spectrum, noise)
 
 
@@ -177,9 +175,7 @@ def given_schedule(
     >>> given_schedule([0.5, 1.0], ratio=0.5)
     Schedule(rates=[0.5, 1], loss=0.15625, lower_bound=0.142857)
     """
-    math_, spectrum, (noise, steps) = _parse(
-        ratio, context, dim, noise_ratio=noise_ratio, rates=rates
-    )
+    math_, spectrum, (steps, noise) = _parse(**locals())
     return make_schedule(math_, steps, spectrum, noise)
 
 

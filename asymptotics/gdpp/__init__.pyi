@@ -6,14 +6,14 @@ from .layer_images import eigenvalues_after as eigenvalues_after
 from .layer_images import interval_after as interval_after
 from .losses import gdpp_loss as gdpp_loss
 from .losses import worst_case_residual as worst_case_residual
-from .one_layer import OneLayer as OneLayer
-from .one_layer import one_layer as one_layer
 from .optimum import GDPlusPlus as GDPlusPlus
 from .optimum import gdpp_minima as gdpp_minima
 from .optimum import optimal_gdpp as optimal_gdpp
 from .ridge_baselines import BaselineLosses as BaselineLosses
+from .ridge_baselines import OneLayer as OneLayer
 from .ridge_baselines import RidgeBaselines as RidgeBaselines
 from .ridge_baselines import baseline_profiles as baseline_profiles
+from .ridge_baselines import one_layer as one_layer
 from .ridge_baselines import ridge_baselines as ridge_baselines
 from .ridge_losses import adaptive_ridge_loss as adaptive_ridge_loss
 from .ridge_losses import constant_ridge_loss as constant_ridge_loss

@@ -11,8 +11,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.optimize import minimize
 
-from iclimit.asymptotics.gdpp.noise_laws import level_rule, parse_noise_law
-from iclimit.asymptotics.gdpp.one_layer import one_layer
+from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.gdpp.ridge_excess import (
     adaptive_excess,
     clipped_excess,
@@ -25,8 +24,10 @@ from iclimit.asymptotics.gdpp.ridge_losses import (
     check_scales,
     check_size,
     constant_ridge_loss,
+    level_rule,
     level_step,
     oracle_risk,
+    parse_noise_law,
 )
 from iclimit.asymptotics.numbers import Number, Value
 from iclimit.problem import NoiseLaw
@@ -234,3 +235,66 @@ def _tune(law: NoiseLaw, constant: float, context: int, dim: int) -> tuple[float
     if tuned >= constant * _BETTER:
         return labels_do_not_help
     return tuned, multiplier, threshold
+
+
+# Sizes of one layer, which need not be integers.
+_SIZES = dict.fromkeys(("context", "dim"), "(0, inf)")
+
+
+@dataclass(frozen=True, repr=False)
+class OneLayer(Result):
+    r"""Best single step of gradient descent.
+
+    Attributes
+    ----------
+    rate : number, array or SymPy expression
+        Step on the sum over the context: :math:`-w_{yx}` of the paper's layer.
+    loss : number, array or SymPy expression
+        Loss, not adjusted.
+    """
+
+    rate: Value
+    loss: Value
+
+
+def one_layer(mean_noise_variance: Number, *, context: Number, dim: Number) -> OneLayer:
+    r"""Best single step of gradient descent, :math:`\hat w = \eta X^\top y`.
+
+    Parameters
+    ----------
+    mean_noise_variance : number or array >= 0
+        Mean noise variance :math:`E \sigma^2`.
+    context, dim : number or array > 0
+        Number N of pairs and dimension d.
+
+    Returns
+    -------
+    OneLayer
+        :math:`\eta = 1/(N + d + 1 + E \sigma^2)` and the loss :math:`\frac d2 (1 - N \eta)`;
+        broadcast, and of the number system of the arguments (NumPy or another array library,
+        mpmath, SymPy).
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    TypeError
+        If an argument is not a number, or number systems mix.
+
+    References
+    ----------
+    arXiv:2402.14180, the one-layer rows of Table 1; follows from
+    :math:`E \operatorname{tr} S = N d` and :math:`E \operatorname{tr} S^2 = N d (N + d + 1)`.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.gdpp import one_layer
+    >>> from sympy import symbols
+    >>> N, d, v = symbols("N d v", positive=True)
+    >>> one_layer(v, context=N, dim=d).loss
+    d*(d + v + 1)/(2*N + 2*d + 2*v + 2)
+    """
+    math_, (variance, context, dim) = checked(ranges=_SIZES, **locals())
+    rest = dim + 1 + variance
+    total = context + rest
+    return OneLayer(math_.finish(1 / total), math_.finish(dim * rest / (2 * total)))

@@ -131,9 +131,7 @@ def error_spread(
     >>> round(float(spread.icl_prompts), 3), round(float(spread.icl_tasks), 3)
     (1.334, 0.164)
     """
-    math_, values = checked(
-        ranges={"alpha": "(0, inf)"}, tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge
-    )
+    math_, values = checked(ranges={"alpha": "(0, inf)"}, **locals())
 
     def spreads(*block: Value) -> tuple[Value, ...]:
         return _spreads(math_, *block)

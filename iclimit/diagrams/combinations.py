@@ -54,8 +54,7 @@ def memorisation_width(
 
     The resolvent of k tasks at the effective noise nu bends at kappa = 1 over 2 sqrt(nu).
     """
-    numbers: dict[str, Any] = {"tau": tau, "alpha": alpha, "kappa": kappa, "rho": rho}
-    math_, [tau, alpha, kappa, rho, ridge] = checked(systems="numpy", **numbers, ridge=ridge)
+    math_, [tau, alpha, kappa, rho, ridge] = checked(systems="numpy", **locals())
     q = context_noise(math_, alpha, rho)
     return 2 * np.sqrt(q + solve_fixed_point(math_, tau < 1, tau, q, kappa, ridge)[0])
 

@@ -24,31 +24,7 @@ OTHERS = {
 # Page of the documentation that derives the formulas of a module, or of all in a shelf, and its
 # title.
 DERIVATIONS = {
-    "pretraining.icl": ("pretraining/icl", "ICL and IDG errors of linear attention"),
-    "pretraining.bayes": ("pretraining/bayes", "Bayes estimators"),
-    "pretraining.fluctuations": ("pretraining/fluctuations", "How much one run scatters"),
-    "pretraining.budgets": ("pretraining/budgets", "How to spend a budget of label pairs"),
-    "pretraining.deterministic_equivalent": (
-        "pretraining/finite-size",
-        "What a run of finite size shows",
-    ),
-    "spectra": ("spectra/resolvent", "The Wishart resolvent and the Marchenko-Pastur law"),
-    "descent.learning_rate": ("descent/gradient-descent", "One step of gradient descent"),
-    "descent": ("descent/schedules", "Several steps: schedules, spectra and dampening"),
-    "gdpp.condition_number": ("gdpp/gdpp", "GD++: layers that precondition"),
-    "gdpp.ridge_losses": (
-        "gdpp/noisy-regression",
-        "Random noise levels: linear transformers and ridge baselines",
-    ),
-    "dynamics": ("dynamics/dynamics", "Training dynamics of linear attention"),
-    "softmax": ("softmax/softmax", "Softmax attention"),
-    "recurrent.context": ("recurrent/contexts", "What gates leave of a context"),
-    "recurrent.correlated_query": ("recurrent/contexts", "What gates leave of a context"),
-    "recurrent": ("recurrent/layers", "Recurrent layers"),
-    "depth.test_time": ("depth/test-time", "Steps at test time"),
-    "depth.overthinking": ("depth/test-time", "Steps at test time"),
-    "depth.tied_loss": ("depth/tied", "Finite context and width"),
-    "depth.untied": ("depth/untied", "Depth: tied layers, untied layers and exponents"),
+    row["place"]: (row["page"], row["title"]) for row in read_table("explorer/derivations.csv")
 }
 
 _TABLE = "explorer/formula_symbols.csv"

@@ -10,11 +10,10 @@ from typing import Any
 import iclimit
 from iclimit.asymptotics.pretraining import finite_size
 from iclimit.drawing import COLOURS
-from iclimit.explorer import blog, points
+from iclimit.explorer import points
 from iclimit.explorer.formulas import formulas
 from iclimit.explorer.functions import javascript
 from iclimit.explorer.symbols import notation, quantities
-from iclimit.explorer.training_runs import training_runs
 
 # Scripts of others, in ``vendor``: charts and level lines.
 LIBRARIES = ("uPlot.iife.min.js", "d3-array.min.js", "d3-contour.min.js")
@@ -117,8 +116,8 @@ def _data(store: Path | None, docs: str) -> dict[str, Any]:
             "prompts_per_task": finite_size.LEAST_SHARED,
             "context": SHORTEST,
         },
-        "blog": blog.figures(),
-        "training_runs": training_runs(),
+        "blog": points.blog_figures(),
+        "training_runs": points.training_runs(),
         "docs": docs,
         "formulas": formulas(),
         "notation": notation(),

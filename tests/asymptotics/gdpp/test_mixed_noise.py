@@ -22,7 +22,7 @@ from iclimit.asymptotics.gdpp import (
     ridge_baselines,
     ridge_risk,
 )
-from iclimit.asymptotics.gdpp.noise_laws import level_rule
+from iclimit.asymptotics.gdpp.ridge_losses import level_rule
 from iclimit.asymptotics.spectra import Wishart, wishart_resolvent
 from iclimit.problem import NoiseLaw, Problem
 from iclimit.simulate.gdpp import simulate_ridge_baselines

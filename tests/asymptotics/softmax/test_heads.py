@@ -9,10 +9,10 @@ import sympy
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from iclimit.asymptotics.softmax import optimal_softmax, softmax_loss, temperature_search
+from iclimit.asymptotics.softmax import optimal_softmax, softmax_loss
 from iclimit.asymptotics.softmax.brackets import brackets, query_norms
+from iclimit.asymptotics.softmax.heads import TemperatureSearch
 from iclimit.asymptotics.softmax.pair_averages import _differences, pair_averages
-from iclimit.asymptotics.softmax.temperature_search import TemperatureSearch
 from iclimit.asymptotics.softmax.weight_averages import weight_averages
 
 # The averages are trapezoidal sums; measured 3e-14 for few pairs, 3e-11 for the variance at 1e6.
@@ -170,7 +170,7 @@ def test_optimum_is_one(context, dim, noise):
 @pytest.mark.parametrize(("context", "heads"), [(2, 1), (3, 2)])
 def test_best_temperature_is_no_end_of_the_search(context, heads, monkeypatch):
     """Of short contexts in one dimension, whose best temperatures are largest."""
-    monkeypatch.setattr(temperature_search, "_SEARCH", {1: 1.5, 2: 1.5})
+    monkeypatch.setattr("iclimit.asymptotics.softmax.heads._SEARCH", {1: 1.5, 2: 1.5})
     search = TemperatureSearch(context, 1, heads)
     assert 1.03 * search.optimum(0.0)[0] < search._scale[1]
 

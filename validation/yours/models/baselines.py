@@ -12,8 +12,7 @@ import numpy as np
 
 from iclimit.asymptotics.descent import optimal_preconditioner, optimal_schedule
 from iclimit.asymptotics.gdpp import optimal_gdpp
-from iclimit.asymptotics.gdpp.noise_laws import level_rule
-from iclimit.asymptotics.gdpp.ridge_losses import level_step
+from iclimit.asymptotics.gdpp.ridge_losses import level_rule, level_step
 from iclimit.asymptotics.softmax import SoftmaxHead, optimal_softmax
 from iclimit.notation import did_you_mean
 from iclimit.problem import Problem
