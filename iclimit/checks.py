@@ -6,7 +6,7 @@ are no rows of it.
 
 import math
 from collections.abc import Callable, Collection
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from numbers import Integral
 from typing import Any, TypeAlias
@@ -82,6 +82,19 @@ def check_flags(**values: object) -> None:
     for name, value in values.items():
         if not isinstance(value, (bool, np.bool_)):
             raise TypeError(f"{name} must be True or False, got {value!r}")
+
+
+def check_fields(model: Any) -> None:
+    """Check numbers and flags of a dataclass by the notation; None may stand where it is usual.
+
+    Fields with a text as their default are left to the class.
+    """
+    for each in fields(model):
+        value = getattr(model, each.name)
+        if isinstance(each.default, bool):
+            check_flags(**{each.name: value})
+        elif not isinstance(each.default, str) and not (value is None and each.default is None):
+            check_arguments(**{each.name: value})
 
 
 def check_choice(name: str, value: object, choices: Collection[str]) -> None:
@@ -171,6 +184,16 @@ def parse_tasks(tasks: Any, dim: int) -> tuple[float, np.ndarray | None]:
         return tasks, None
     fixed = parse_array("tasks", tasks, (None, dim))
     return len(fixed), fixed
+
+
+def parse_gates(name: str, gates: ArrayLike | None, context: int) -> np.ndarray | None:
+    """Weights of the pairs of a context as an array; None stands for equal ones."""
+    if gates is None:
+        return None
+    weights = parse_array(name, gates, (context,))
+    for each in (weights.min(), weights.max()):
+        check_arguments(gates=float(each))
+    return weights
 
 
 def parse_covariance(name: str, value: object, dim: int) -> np.ndarray:

@@ -86,7 +86,12 @@ from scipy.optimize import brentq
 from iclimit.asymptotics.numbers import ArrayMath
 from iclimit.asymptotics.pretraining.icl import ridge_bracket
 from iclimit.asymptotics.pretraining.query_moments import QueryMoments
-from iclimit.asymptotics.pretraining.summary_moments import TaskMoments, summary_moments
+from iclimit.asymptotics.pretraining.summary_moments import (
+    TaskMoments,
+    centred_moments,
+    summary_moments,
+    task_set_moments,
+)
 from iclimit.asymptotics.pretraining.summary_nodes import Nodes, label_nodes, quadratic_form
 from iclimit.asymptotics.pretraining.timed_contexts import TimedContexts
 
@@ -379,9 +384,7 @@ def task_set_law(
     """Law of the summary when the task is drawn from the rows of tasks, shape (k, d)."""
     if timed:
         return timed_law(timed, tasks)
-    k, d = tasks.shape
-    label = np.sum(tasks**2, axis=1) / d + rho
-    return _assemble(tasks.T @ tasks / k, label @ tasks / k, label, tasks, context, rho)
+    return _law(task_set_moments(tasks, None, rho), tasks, context, rho)
 
 
 def fresh_task_law(d: int, context: int, rho: float, task_law: str) -> SummaryLaw:
@@ -389,29 +392,28 @@ def fresh_task_law(d: int, context: int, rho: float, task_law: str) -> SummaryLa
     # Two norms with the mean d and the variance 2 d of |w|^2.
     spread = np.sqrt(2 / d) * np.array([-1, 1]) if task_law == "gaussian" else np.zeros(1)
     norms = np.sqrt(np.maximum(d * (1 + spread), 0.0))
-    tasks = norms[:, None] * np.eye(1, d)
-    label = 1 + spread + rho
-    return _assemble(np.eye(d), np.zeros(d), label, tasks, context, rho)
+    moments = centred_moments(np.eye(d), None, rho, sphere=task_law == "sphere")
+    return _law(moments, norms[:, None] * np.eye(1, d), context, rho)
 
 
 def sphere_task_law(root: np.ndarray, context: int, rho: float) -> SummaryLaw:
     """Law of the summary for tasks root w, with w uniform on the sphere |w|^2 = d."""
     d = len(root)
-    second = root @ root.T
-    mean = np.trace(second) / d
-    variance = 2 * (np.sum(second**2) / d - mean**2) / (d + 2)
     directions = _representatives(d)
     directions *= np.sqrt(d) / np.linalg.norm(directions, axis=1, keepdims=True)
-    return _population(second, mean, variance, directions @ root.T, context, rho)
+    moments = centred_moments(root @ root.T, None, rho, sphere=True)
+    return _law(moments, directions @ root.T, context, rho)
 
 
 def gaussian_task_law(covariance: np.ndarray, context: int, rho: float) -> SummaryLaw:
     """Law of the summary for tasks from N(0, covariance)."""
-    d = len(covariance)
-    variance = 2 * np.sum(covariance**2) / d**2
-    root = matrix_root(covariance)
-    tasks = _representatives(d) @ root
-    return _population(covariance, np.trace(covariance) / d, variance, tasks, context, rho)
+    tasks = _representatives(len(covariance)) @ matrix_root(covariance)
+    return _law(centred_moments(covariance, None, rho, sphere=False), tasks, context, rho)
+
+
+def _law(moments: TaskMoments, tasks: np.ndarray, context: int, rho: float) -> SummaryLaw:
+    G, A = summary_moments(moments, context)
+    return SummaryLaw(G, A, float(moments.label), tasks, context, rho)
 
 
 def _representatives(d: int) -> np.ndarray:
@@ -424,27 +426,6 @@ def matrix_root(covariance: np.ndarray) -> np.ndarray:
     """Symmetric root of a covariance matrix."""
     values, basis = np.linalg.eigh(covariance)
     return (basis * np.sqrt(np.maximum(values, 0.0))) @ basis.T
-
-
-def _population(
-    second: np.ndarray, mean: float, variance: float, tasks: np.ndarray, context: int, rho: float
-) -> SummaryLaw:
-    """Law for tasks without third moments, whose noiseless labels have this variance's law."""
-    label = mean + rho + np.sqrt(max(variance, 0.0)) * np.array([-1, 1])
-    return _assemble(second, np.zeros(len(second)), label, tasks, context, rho)
-
-
-def _assemble(
-    second: np.ndarray,
-    cross: np.ndarray,
-    label: np.ndarray,
-    tasks: np.ndarray,
-    context: int,
-    rho: float,
-) -> SummaryLaw:
-    moments = TaskMoments(second, cross, np.mean(label), np.mean(label**2))
-    G, A = summary_moments(moments, context)
-    return SummaryLaw(G, A, float(np.mean(label)), tasks, context, rho)
 
 
 def quadratic_form_variance(law: SummaryLaw, F: np.ndarray) -> float:

@@ -36,17 +36,9 @@ from iclimit.asymptotics.pretraining.row_self_energy import row_errors
 from iclimit.asymptotics.pretraining.task_corrections import task_errors
 from iclimit.asymptotics.pretraining.task_self_energy import TaskDraws
 from iclimit.asymptotics.pretraining.timed_contexts import TimedContexts
-from iclimit.checks import (
-    Seed,
-    check_arguments,
-    check_choice,
-    check_flags,
-    parse_array,
-    parse_kernel,
-)
+from iclimit.checks import Seed, check_choice, check_flags, parse_array, parse_gates, parse_kernel
+from iclimit.problem import TASK_LAWS
 from iclimit.results import Estimate, Result
-
-TASK_LAWS = ("sphere", "gaussian")
 
 APPROACHES = ("tasks", "moments")
 
@@ -463,13 +455,11 @@ def _timed(
     """Contexts in which the order of the pairs matters; None where it does not."""
     if gates is None and not (drift or correlation or correlated_query):
         return None
-    weights = np.ones(context)
-    if gates is not None:
-        weights = parse_array(name, gates, (context,))
-        for each in (weights.min(), weights.max()):
-            check_arguments(gates=float(each))
-        if not np.any(weights):
-            raise ValueError(f"{name} must not all be zero, got {gates!r}")
+    weights = parse_gates(name, gates, context)
+    if weights is None:
+        weights = np.ones(context)
+    elif not np.any(weights):
+        raise ValueError(f"{name} must not all be zero, got {gates!r}")
     return TimedContexts(dim, rho, tuple(weights.tolist()), drift, correlation, correlated_query)
 
 

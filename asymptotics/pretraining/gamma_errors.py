@@ -24,7 +24,6 @@ The formula of the error is written once for all number systems: NumPy and CuPy 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import array_api_compat
 import numpy as np
@@ -38,11 +37,15 @@ from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     undefined_in_float64,
 )
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrices, covariance_matrix
-from iclimit.asymptotics.pretraining.summary_moments import TaskMoments, summary_moments
+from iclimit.asymptotics.pretraining.summary_moments import (
+    TaskMoments,
+    centred_moments,
+    summary_moments,
+    task_set_moments,
+)
 from iclimit.checks import check_choice, refuse_masked
+from iclimit.problem import TASK_LAWS
 from iclimit.results import Result
-
-TASK_LAWS = ("sphere", "gaussian")
 
 
 @dataclass(frozen=True, repr=False)
@@ -159,7 +162,7 @@ def errors_of_gamma(
         for name, value in covariances.items()
     )
     # Matrices of mpmath or SymPy make the numbers beside them such numbers too.
-    entry = 0.0 if exact is None else _exact_matrix("gamma", exact).flat[0]
+    entry = 0.0 if exact is None else _entries("gamma", exact).flat[0]
     _, (context, rho, test_context, test_rho, _) = checked(
         single=True,
         context=context,
@@ -320,29 +323,11 @@ def expected_gamma(
 def fresh_task_moments(
     covariance: np.ndarray | None, sigma: np.ndarray | None, d: int, task_law: str, rho: Value
 ) -> TaskMoments:
-    r"""Moments of fresh tasks: Gaussian ones of a covariance, else isotropic ones of the law.
-
-    The variance of :math:`w^\top \Sigma w` is :math:`2 \operatorname{tr} (C \Sigma)^2`, and on the
-    sphere :math:`\frac2{d + 2} (d \operatorname{tr} \Sigma^2 - (\operatorname{tr} \Sigma)^2)`.
-    """
+    """Moments of fresh tasks: Gaussian ones of a covariance, else isotropic ones of the law."""
     unit = np.eye(d, dtype=int) * (1 + 0 * rho)  # of the number system of rho
+    sphere = covariance is None and task_law == "sphere"
     second = unit if covariance is None else covariance
-    scatter = second if sigma is None else second @ sigma
-    trace, square = np.trace(scatter), np.sum(scatter * scatter.T)
-    if covariance is None and task_law == "sphere":
-        spread = 2 * (d * square - trace**2) / (d + 2)
-    else:
-        spread = 2 * square
-    label = trace / d + rho
-    return TaskMoments(second, 0 * unit[0], label, label**2 + spread / d**2)
-
-
-def task_set_moments(tasks: np.ndarray, sigma: np.ndarray | None, rho: Number) -> TaskMoments:
-    """Moments of tasks that are drawn from the rows of an array (k, d), all equally likely."""
-    k, d = tasks.shape
-    label = np.sum(tasks * (tasks if sigma is None else tasks @ sigma), axis=1) / d + rho
-    second, third = tasks.T @ tasks / k, label @ tasks / k
-    return TaskMoments(second, third, np.sum(label) / k, np.sum(label**2) / k)
+    return centred_moments(second, sigma, rho, sphere=sphere)
 
 
 def _parse_law(
@@ -395,25 +380,25 @@ def _is_exact(value: Value) -> bool:
     return objects or type(value).__module__.startswith(("mpmath.", "sympy."))
 
 
-def _exact_matrix(name: str, value: Value) -> np.ndarray:
-    """Array of Python objects from a matrix of any number system."""
-    entries = np.array(value.tolist() if hasattr(value, "tolist") else value, dtype=object)
-    for entry in entries.flat:
-        convert(namespace(**{name: entry}), name, entry)
-    return entries
+def _entries(name: str, value: Value, exact: bool = False) -> Value:
+    """Array of Python objects from exact numbers, else a finite one of the value's library."""
+    if exact or _is_exact(value):
+        entries = np.array(value.tolist() if hasattr(value, "tolist") else value, dtype=object)
+        for entry in entries.flat:
+            convert(namespace(**{name: entry}), name, entry)
+        return entries
+    refuse_masked(name, value)
+    math_ = namespace(**{name: value})
+    assert isinstance(math_, ArrayMath)
+    array = convert(math_, name, value)
+    if math_.violates(array, lambda v: abs(v) < math.inf) is not None:
+        raise ValueError(f"{name} must be finite, got NaN or inf among its entries")
+    return array
 
 
 def _gamma(value: Value) -> Value:
     """Reduced matrices as an array whose last two axes are (d, d + 1) or (d, d)."""
-    if _is_exact(value):
-        matrix: Any = _exact_matrix("gamma", value)
-    else:
-        refuse_masked("gamma", value)
-        math_ = namespace(gamma=value)
-        assert isinstance(math_, ArrayMath)
-        matrix = convert(math_, "gamma", value)
-        if math_.violates(matrix, lambda v: abs(v) < math.inf) is not None:
-            raise ValueError("gamma must be finite, got NaN or inf among its entries")
+    matrix = _entries("gamma", value)
     shape: Sequence[int] = matrix.shape
     if len(shape) < 2 or shape[-2] < 1 or shape[-1] - shape[-2] not in (0, 1):
         raise ValueError(f"gamma must have shape (..., d, d + 1) or (..., d, d), got {shape}")
@@ -424,7 +409,7 @@ def _covariance(name: str, value: Value, d: int, exact: bool) -> np.ndarray:
     """Covariance of any number system."""
     if not (exact or _is_exact(value)):
         return covariance_matrix(name, value, d)
-    matrix = _exact_matrix(name, value)
+    matrix = _entries(name, value, exact)
     matrix = np.diag(matrix) if matrix.ndim == 1 else matrix
     if matrix.shape != (d, d) or not np.all(matrix == matrix.T):
         raise ValueError(f"{name} must be a symmetric matrix of shape ({d}, {d})")
@@ -437,14 +422,7 @@ def _task_set(tasks: Value, d: int, exact: bool) -> np.ndarray | None:
         if tasks != math.inf:
             raise ValueError(f"tasks must be inf or an array of shape (k, {d}), got {tasks!r}")
         return None
-    if exact or _is_exact(tasks):
-        task_set = _exact_matrix("tasks", tasks)
-    else:
-        math_ = namespace(tasks=tasks)
-        assert isinstance(math_, ArrayMath)
-        task_set = math_.host(convert(math_, "tasks", tasks))
-        if not np.all(np.isfinite(task_set)):
-            raise ValueError("tasks must be finite, got NaN or inf among the task vectors")
+    task_set = ArrayMath(np).host(_entries("tasks", tasks, exact))
     if task_set.ndim != 2 or task_set.shape[1] != d or not len(task_set):
         shape = task_set.shape
         raise ValueError(f"tasks must have shape (k, {d}) with k >= 1, got shape {shape}")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iclimit.asymptotics.numbers import Value
+from iclimit.asymptotics.numbers import Number, Value
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,33 @@ class TaskMoments:
     third: np.ndarray
     label: Value
     label_square: Value
+
+
+def centred_moments(
+    second: np.ndarray, sigma: np.ndarray | None, rho: Value, *, sphere: bool
+) -> TaskMoments:
+    r"""Moments of tasks of mean zero: Gaussian ones, or a linear image of those on a sphere.
+
+    With :math:`S = C \Sigma` and the second moment C, the variance of :math:`w^\top \Sigma w` is
+    :math:`2 \operatorname{tr} S^2`, and for the sphere
+    :math:`\frac2{d + 2} (d \operatorname{tr} S^2 - (\operatorname{tr} S)^2)`.
+    """
+    d = len(second)
+    scatter = second if sigma is None else second @ sigma
+    trace, square = np.trace(scatter), np.sum(scatter * scatter.T)
+    spread = 2 * square
+    if sphere:
+        spread = 2 * (d * square - trace**2) / (d + 2)
+    label = trace / d + rho
+    return TaskMoments(second, 0 * second[0], label, label**2 + spread / d**2)
+
+
+def task_set_moments(tasks: np.ndarray, sigma: np.ndarray | None, rho: Number) -> TaskMoments:
+    """Moments of tasks that are drawn from the rows of an array (k, d), all equally likely."""
+    k, d = tasks.shape
+    label = np.sum(tasks * (tasks if sigma is None else tasks @ sigma), axis=1) / d + rho
+    second, third = tasks.T @ tasks / k, label @ tasks / k
+    return TaskMoments(second, third, np.sum(label) / k, np.sum(label**2) / k)
 
 
 def summary_moments(

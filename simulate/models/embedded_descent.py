@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from array_api_compat import array_namespace
 
-from iclimit.checks import check_arguments
+from iclimit.checks import check_fields
 from iclimit.simulate.arrays import Array
 from iclimit.simulate.models.blocks import add_perceptron, dense, perceptron_shapes
 from iclimit.simulate.models.network import Network, Pullback, Pulled
@@ -54,7 +54,7 @@ class EmbeddedDescent(Network):
     mlp: int = 160
 
     def __post_init__(self) -> None:
-        check_arguments(dim=self.dim, width=self.width, mlp=self.mlp)
+        check_fields(self)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
-from iclimit.checks import check_arguments, check_flags
+from iclimit.checks import check_fields
 from iclimit.simulate.arrays import Array
 from iclimit.simulate.models.gram_stack import run_stack, weight_gradients
 from iclimit.simulate.models.moments import FeatureLoss, pair_numbers, readout_moments
@@ -64,9 +64,7 @@ class LinearAttention(Network):
     init_scale: float = 0.03
 
     def __post_init__(self) -> None:
-        names = ("dim", "layers", "heads", "init_scale")
-        check_arguments(**{name: getattr(self, name) for name in names})
-        check_flags(shared=self.shared, include_query=self.include_query)
+        check_fields(self)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:

@@ -23,7 +23,7 @@ from typing import TypeAlias
 import numpy as np
 from array_api_compat import array_namespace
 
-from iclimit.checks import check_arguments, check_flags
+from iclimit.checks import check_fields
 from iclimit.simulate.arrays import Array
 from iclimit.simulate.models.network import Network, Pullback, Pulled
 from iclimit.simulate.prompts import Prompts
@@ -64,8 +64,7 @@ class LstmNetwork(Network):
     bidirectional: bool = False
 
     def __post_init__(self) -> None:
-        check_arguments(dim=self.dim, hidden=self.hidden, layers=self.layers)
-        check_flags(bidirectional=self.bidirectional)
+        check_fields(self)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:

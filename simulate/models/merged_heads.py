@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
-from iclimit.checks import check_arguments, parse_array
+from iclimit.checks import check_fields, parse_array
 from iclimit.results import Result
 from iclimit.simulate.arrays import Array, softmax
 from iclimit.simulate.models.network import Network, Pullback, Pulled
@@ -66,7 +66,7 @@ class MergedHeads(Network):
     init_scale: float = 0.1
 
     def __post_init__(self) -> None:
-        check_arguments(dim=self.dim, heads=self.heads, init_scale=self.init_scale)
+        check_fields(self)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 from array_api_compat import array_namespace
 
-from iclimit.checks import check_arguments, check_flags
+from iclimit.checks import check_fields
 from iclimit.simulate.arrays import Array
 from iclimit.simulate.models.network import Network, Pullback, Pulled
 from iclimit.simulate.prompts import Prompts
@@ -91,15 +91,7 @@ class RecurrentLayer(Network):
     selective: bool = False
 
     def __post_init__(self) -> None:
-        check_arguments(dim=self.dim, context=self.context)
-        check_flags(
-            corrects=self.corrects,
-            gated=self.gated,
-            by_channel=self.by_channel,
-            by_token=self.by_token,
-            preconditioned=self.preconditioned,
-            selective=self.selective,
-        )
+        check_fields(self)
         if self.by_channel and not self.gated:
             raise ValueError("by_channel must be False without a gate, got True")
 

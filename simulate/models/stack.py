@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from array_api_compat import array_namespace
 
-from iclimit.checks import check_arguments, check_choice, check_flags, given
+from iclimit.checks import check_choice, check_fields
 from iclimit.simulate.arrays import Array
 from iclimit.simulate.models.blocks import (
     ATTENTION,
@@ -103,12 +103,7 @@ class AttentionNetwork(Network):
     init_scale: float = 1 / 3
 
     def __post_init__(self) -> None:
-        numbers = ("dim", "layers", "heads", "positions", "init_scale")
-        check_arguments(**{name: getattr(self, name) for name in numbers})
-        hidden = {name: getattr(self, name) for name in ("width", "mlp", "embedding_mlp")}
-        check_arguments(**given(**hidden))
-        flags = ("layer_norm", "shared", "include_query")
-        check_flags(**{name: getattr(self, name) for name in flags})
+        check_fields(self)
         check_choice("tokens", self.tokens, TOKENS)
         if isinstance(self.attention, list):
             object.__setattr__(self, "attention", tuple(self.attention))

@@ -15,8 +15,8 @@ from iclimit.checks import (
     check_choice,
     check_integers,
     given,
-    parse_array,
     parse_covariance,
+    parse_gates,
     parse_kernel,
 )
 from iclimit.problem import Problem, check_problem
@@ -286,9 +286,9 @@ def simulate_errors(
         covariance = parse_covariance("test_covariance", test_covariance, problem.dim)
         tested |= {"task_covariance": covariance, "task_law": "gaussian"}
     test_problem = replace(problem, tasks=math.inf, **tested)
-    weights = _parse_gates("gates", gates, problem.context)
+    weights = parse_gates("gates", gates, problem.context)
     own = ("gates", gates) if test_gates is None else ("test_gates", test_gates)
-    test_weights = _parse_gates(*own, test_problem.context)
+    test_weights = parse_gates(*own, test_problem.context)
     known = gaussian and not (problem.drift or test_problem.drift)
     if sampler == "summaries" and not known:
         raise ValueError(f"sampler must be 'tokens' for such prompts, got {sampler!r}")
@@ -328,16 +328,6 @@ def simulate_errors(
     laws |= {n: fingerprint(np.asarray(each)) for n, each in laws.items() if np.ndim(each)}
     parameters = {**numbers, "tasks": problem.task_count, **ratios, **laws, **shifts}
     return SimulatedErrors.of(parameters, list(zip(*runs, strict=True)))
-
-
-def _parse_gates(name: str, gates: ArrayLike | None, context: int) -> np.ndarray | None:
-    """Gates of a context, in their range; None for plain attention."""
-    if gates is None:
-        return None
-    weights = parse_array(name, gates, (context,))
-    for each in (weights.min(), weights.max()):
-        check_arguments(gates=float(each))
-    return weights
 
 
 def pretraining_problem(problem: Problem | None, keywords: dict[str, Any]) -> Problem:

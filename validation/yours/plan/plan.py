@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from iclimit.asymptotics.pretraining.finite_size import TASK_LAWS
 from iclimit.checks import check_arguments, check_choice, check_integers, given
 from iclimit.drawing import COLOURS, Axes, Figure, draw_points, finish, panels
 from iclimit.notation import PARAMETERS
+from iclimit.problem import TASK_LAWS
 from iclimit.results import Result
 from iclimit.simulate.arrays import Seed
 from iclimit.tables import aligned, entry, write_rows

@@ -10,9 +10,9 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from iclimit.asymptotics.checks import check_integers
-from iclimit.asymptotics.pretraining.finite_size import TASK_LAWS
 from iclimit.asymptotics.pretraining.structure import Spectrum, parse_structure
 from iclimit.checks import check_choice, given
+from iclimit.problem import TASK_LAWS
 from iclimit.simulate.arrays import Seed
 from iclimit.units import Convention, get_convention
 from iclimit.validation.yours.runs.explanations import Fit, explain

@@ -31,8 +31,9 @@ from iclimit.asymptotics.pretraining import (
     finite_size_errors,
     optimal_gamma,
 )
-from iclimit.asymptotics.pretraining.gamma_errors import fresh_task_moments, task_set_moments
+from iclimit.asymptotics.pretraining.gamma_errors import fresh_task_moments
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
+from iclimit.asymptotics.pretraining.summary_moments import task_set_moments
 from iclimit.checks import check_choice
 from iclimit.drawing import COLOURS, Axes, finish
 from iclimit.notation import explaining
