@@ -10,7 +10,7 @@ by 1 to 15 %.  Nearly all of that is predictable, by one of two laws:
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from iclimit.asymptotics.checks import check_integers, checked, real_number
-from iclimit.asymptotics.numbers import Number, Value
+from iclimit.asymptotics.numbers import Value
 from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     Inputs,
     SummaryLaw,
@@ -41,6 +41,7 @@ from iclimit.problem import TASK_LAWS
 from iclimit.results import Estimate, Result
 
 APPROACHES = ("tasks", "moments")
+COVARIANCES = ("task_covariance", "test_covariance", "input_covariance")
 
 # Relative errors of the prediction from mean moments, times d.
 #
@@ -247,7 +248,7 @@ def finite_size_errors(
     stated = {name: each for name, each in locals().items() if name not in NOT_OF_RUN}
     check_flags(balanced=balanced, correlated_query=correlated_query)
     check_choice("approach", approach, APPROACHES)
-    run = read_run(**stated)
+    run = read_run(stated)
     rho, ridge, inputs, plain = run.rho, run.ridge, run.inputs, Inputs.of(None, dim)
     sets, laws, test, fresh_law = run.sets, run.laws, run.test, run.fresh_law
     count = len(sets[0]) if sets else math.inf
@@ -342,69 +343,33 @@ class Run:
     generator: np.random.Generator
 
 
-def read_run(
-    *,
-    dim: int,
-    context: int,
-    tasks: Number,
-    prompts: int,
-    rho: float,
-    ridge: float,
-    rng: Seed | None,
-    draws: int,
-    task_law: str,
-    task_covariance: ArrayLike | None,
-    test_covariance: ArrayLike | None,
-    test_context: int | None,
-    test_rho: float | None,
-    input_covariance: ArrayLike | None,
-    drift: float,
-    correlation: float | ArrayLike,
-    gates: ArrayLike | None,
-    test_drift: float | None,
-    test_correlation: float | ArrayLike | None,
-    test_gates: ArrayLike | None,
-    correlated_query: bool = False,
-) -> Run:
-    """Check the arguments of `finite_size_errors` and draw the task sets."""
-    check_integers(dim=dim, context=context, prompts=prompts, draws=draws)
-    test_context = context if test_context is None else test_context
-    test_rho = rho if test_rho is None else test_rho
+def read_run(stated: Mapping[str, Any]) -> Run:
+    """Check the arguments of `finite_size_errors`, by name, and draw the task sets."""
+    dim, context, tasks, task_law = (stated[n] for n in ("dim", "context", "tasks", "task_law"))
+    own = {name: stated[f"test_{name}"] for name in ("context", "rho", "drift", "correlation")}
+    tested = {name: stated[name] if each is None else each for name, each in own.items()}
+    test_context = tested["context"]
+    check_integers(dim=dim, context=context, prompts=stated["prompts"], draws=stated["draws"])
     check_integers(test_context=test_context)
-    test_drift = drift if test_drift is None else test_drift
-    test_correlation = correlation if test_correlation is None else test_correlation
-    _, numbers = checked(
-        systems="numpy",
-        single=True,
-        rho=rho,
-        ridge=ridge,
-        test_rho=test_rho,
-        drift=drift,
-        test_drift=test_drift,
-    )
-    rho, ridge, test_rho, drift, test_drift = map(float, numbers)
-    last = int(correlated_query)
-    kernel = _correlation("correlation", correlation, context + last)
-    test_kernel = _correlation("test_correlation", test_correlation, test_context + last)
+    law = {name: stated[name] for name in ("rho", "drift", "ridge")}
+    tests = {f"test_{name}": tested[name] for name in ("rho", "drift")}
+    _, numbers = checked(systems="numpy", single=True, **law, **tests)
+    rho, drift, ridge, test_rho, test_drift = map(float, numbers)
+    last = int(stated["correlated_query"])
+    kernel = _correlation("correlation", stated["correlation"], context + last)
+    test_kernel = _correlation("test_correlation", tested["correlation"], test_context + last)
     check_choice("task_law", task_law, TASK_LAWS)
-    C, C_test, Sigma = covariance_matrices(
-        dim,
-        task_covariance=task_covariance,
-        test_covariance=test_covariance,
-        input_covariance=input_covariance,
-    )
+    covariances = {name: stated[name] for name in COVARIANCES}
+    C, C_test, Sigma = covariance_matrices(dim, **covariances)
     inputs = Inputs.of(Sigma, dim)
-    continued = correlated_query and bool(kernel or test_kernel)
-    timed = _timed("gates", gates, dim, context, rho, drift, kernel, continued)
-    own = ("gates", gates) if test_gates is None else ("test_gates", test_gates)
-    test_timed = _timed(*own, dim, test_context, test_rho, test_drift, test_kernel, continued)
+    query = {"dim": dim, "correlated_query": bool(last and (kernel or test_kernel))}
+    law = {"rho": rho, "drift": drift, "correlation": kernel}
+    timed = _timed("gates", stated["gates"], context, **law, **query)
+    law = {"rho": test_rho, "drift": test_drift, "correlation": test_kernel}
+    name = "gates" if stated["test_gates"] is None else "test_gates"
+    test_timed = _timed(name, stated[name], test_context, **law, **query)
     if timed or test_timed:
-        _check_isotropic(
-            tasks,
-            dim,
-            task_law,
-            {"task_covariance": C, "input_covariance": Sigma, "test_covariance": C_test},
-        )
+        _check_isotropic(tasks, dim, task_law, covariances)
 
     def fresh_law(
         covariance: np.ndarray | None, context: int, rho: float, timed: TimedContexts | None = None
@@ -420,8 +385,8 @@ def read_run(
         whitened = root @ root if covariance is None else root @ covariance @ root
         return gaussian_task_law(whitened, context, rho)
 
-    generator = np.random.default_rng(rng)
-    task_sets = _task_sets(tasks, dim, task_law, C, generator, draws)
+    generator = np.random.default_rng(stated["rng"])
+    task_sets = _task_sets(tasks, dim, task_law, C, generator, stated["draws"])
     sets = [task_set @ inputs.root for task_set in task_sets if task_set is not None]
     laws = [task_set_law(each, context, rho, timed) for each in sets]
     laws = laws or [fresh_law(C, context, rho, timed)]
@@ -442,25 +407,16 @@ def _correlation(
     return tuple(kernel.tolist()) if np.any(kernel[1:]) else 0.0
 
 
-def _timed(
-    name: str,
-    gates: ArrayLike | None,
-    dim: int,
-    context: int,
-    rho: float,
-    drift: float,
-    correlation: float | tuple[float, ...],
-    correlated_query: bool,
-) -> TimedContexts | None:
+def _timed(name: str, gates: ArrayLike | None, context: int, **law: Any) -> TimedContexts | None:
     """Contexts in which the order of the pairs matters; None where it does not."""
-    if gates is None and not (drift or correlation or correlated_query):
+    if gates is None and not (law["drift"] or law["correlation"] or law["correlated_query"]):
         return None
     weights = parse_gates(name, gates, context)
     if weights is None:
         weights = np.ones(context)
     elif not np.any(weights):
         raise ValueError(f"{name} must not all be zero, got {gates!r}")
-    return TimedContexts(dim, rho, tuple(weights.tolist()), drift, correlation, correlated_query)
+    return TimedContexts(gates=tuple(weights.tolist()), **law)
 
 
 def _check_isotropic(tasks: Value, dim: int, task_law: str, covariances: dict[str, Any]) -> None:

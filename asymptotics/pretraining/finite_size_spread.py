@@ -168,7 +168,7 @@ def finite_size_spread(
     check_flags(correlated_query=correlated_query)
     if test_prompts is not None:
         check_integers(test_prompts=test_prompts)
-    run = read_run(**stated)
+    run = read_run(stated)
     spare = prompts - dim * (dim + 1)
     short = spare < 0 and run.counted <= LEAST_INTERPOLATED
     if run.ridge == 0 and (short or abs(spare) <= INTERPOLATED):
@@ -210,7 +210,7 @@ def paired_covariance(
     known = inspect.signature(finite_size_spread).parameters.values()
     usual = {each.name: each.default for each in known if each.name != "test_prompts"}
     usual |= setting | {"prompts": prompts}
-    runs = [read_run(**{**usual, **test}) for test in tests]
+    runs = [read_run({**usual, **test}) for test in tests]
     first, laws = runs[0], [run.test for run in runs]
     at = prompts, first.ridge, first.inputs
     with undefined_in_float64():
