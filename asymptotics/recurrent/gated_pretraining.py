@@ -99,7 +99,7 @@ def gated_pretraining_errors(
     QueryErrors
         With fields ``icl``, for fresh tasks in test prompts, and ``idg``, for the training tasks
         in prompts as in training; NumPy arrays, mpmath numbers, SymPy expressions (ridge 0).
-        ``inf`` where an error diverges: tau = 1 without a ridge.
+        ``inf`` where an error diverges: tau = 1 without a ridge, and endless sums without gates.
 
     Raises
     ------
