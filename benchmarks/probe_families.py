@@ -1,12 +1,12 @@
 """Are families and their parameters found?  ``python -m benchmarks.probe_families``.
 
-Members of thirteen families, with three parameters each and in two sizes, answer prompts of many
+Members of fifteen families, with three parameters each and in two sizes, answer prompts of many
 seeds.  Noise that depends on nothing is added to their answers, half of the tolerance in mean
 square, as a trained model deviates from any algorithm.  A verdict is right if it names the family,
 alone or as what the prompts do not tell from the one that it names, and all its parameters are in
 their intervals, which hold together with 99 %.  Networks that are none of them, and random
-answers, must be called none, or next to nothing.  ``--write`` keeps the output in
-``benchmarks/probe_families.txt``.
+answers, must be called none, or next to nothing.  ``--only`` judges members of the named families;
+``--write`` keeps the output in ``benchmarks/probe_families.txt``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ PROMPTS = 1000
 SHARE = TOLERANCE / 2
 
 # Parameters of the members, in units that do not depend on the size: penalties and label noise of
-# the given tasks as they are, delta rule's steps over 1/d.
+# the given tasks as they are, steps of `PER_DIM` over 1/d.
+PER_DIM = ("delta_rule", "gated_delta_rule")
 MEMBERS: dict[str, list[dict[str, float]]] = {
     "ridge": [{"penalty": value} for value in (1.0, 5.0, 20.0)],
     "flow": [{"time": value} for value in (0.7, 1.5, 3.0)],
@@ -61,6 +62,15 @@ MEMBERS: dict[str, list[dict[str, float]]] = {
     "gated_delta_rule": [
         {"step": step, "decay": decay, "readout": readout}
         for step, decay, readout in ((0.6, 0.8, 1.0), (0.8, 0.9, 0.9), (0.5, 0.7, 0.7))
+    ],
+    "unit_delta_rule": [
+        {"step": step, "readout": readout, "unit_queries": unit}
+        for step, readout, unit in ((0.3, 1.5, 1), (0.6, 1.0, 0), (0.9, 2.0, 1))
+    ],
+    "gated_unit_delta_rule": [
+        {"step": 0.6, "decay": 0.8, "readout": 2.0, "unit_queries": 1},
+        {"step": 0.8, "decay": 0.9, "readout": 1.0, "unit_queries": 0},
+        {"step": 0.5, "decay": 0.7, "readout": 1.0, "unit_queries": 1},
     ],
     "softmax": [
         {"inverse_temperature": 0.3, "value": 2.0},
@@ -89,7 +99,7 @@ class Setting:
     def member(self, name: str, parameters: dict[str, float]) -> Predictor:
         """A member of a family."""
         values, family = dict(parameters), self.families[name]
-        if "delta_rule" in name:
+        if name in PER_DIM:
             values["step"] /= self.problem.dim
         factor = values.pop(family.factor, 1.0)
         return lambda prompts: factor * family.answer(Examples(prompts), **values)
@@ -130,7 +140,7 @@ def outcome(found: Identification, name: str, parameters: dict[str, float], dim:
     if found.kind not in ("algorithm", "ambiguous") or name not in named:
         return f"{found.kind} {named[0] if named else ''}".strip()
     truth = dict(parameters)
-    if "delta_rule" in name:
+    if name in PER_DIM:
         truth["step"] /= dim
     ends = found.fit(name).intervals
     inside = all(ends[key][0] <= value <= ends[key][1] for key, value in truth.items())
@@ -141,13 +151,14 @@ def main() -> None:
     """Judge all members with all seeds and print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.probe_families")
     parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--only", nargs="+", choices=MEMBERS, metavar="FAMILY")
     parser.add_argument("--write", action="store_true", help=f"keep it in {OUTPUT.name}")
     arguments = parser.parse_args()
     counts: dict[str, Counter[str]] = {}
     cancelling = 0
     for dim, context in SIZES:
         setting = Setting(dim, context)
-        cases = [(name, each) for name, rows in MEMBERS.items() for each in rows]
+        cases = [(name, each) for name in arguments.only or MEMBERS for each in MEMBERS[name]]
         for name, parameters in cases:
             tally = counts.setdefault(name, Counter())
             for seed in range(arguments.seeds):
@@ -157,8 +168,9 @@ def main() -> None:
                 cancelling += any(term.weight.mean < 0 for term in found.mixture.terms[1:])
             print(dim, name, parameters, dict(tally), flush=True)
         noise = np.random.default_rng(dim)
-        others = setting.networks()
-        others["random"] = lambda prompts, noise=noise: noise.standard_normal(len(prompts))
+        others = {} if arguments.only else setting.networks()
+        if not arguments.only:
+            others["random"] = lambda prompts, noise=noise: noise.standard_normal(len(prompts))
         for name, predictor in others.items():
             tally = counts.setdefault(name, Counter())
             for seed in range(arguments.seeds):
@@ -175,7 +187,7 @@ def main() -> None:
     for name, tally in counts.items():
         wrong = "; ".join(f"{key}: {count}" for key, count in tally.items() if key != "right")
         lines.append(f"{name:20}  {tally['right'] / tally.total():6.1%}  {wrong}".rstrip())
-    total = sum((counts[name] for name in MEMBERS), Counter())
+    total = sum((counts[name] for name in arguments.only or MEMBERS), Counter())
     lines += [
         f"{'all families':20}  {total['right'] / total.total():6.1%}",
         "",

@@ -275,8 +275,7 @@ class _Layer:
         """
         d, lam, D, omega = self.dim, self.eigenvalues, self.preconditioner, self.task_variances
         if self.unit_keys:
-            # The mean norm of an input.
-            norm = math.exp(math.lgamma((d + 1) / 2) - math.lgamma(d / 2)) * math.sqrt(2 / d)
+            norm = mean_norm(d)
             cross = 2 * norm * r / d
             noise = (omega + self.rho) / d
             return [2 * p / d, p / d, cross, cross, noise, r / d, norm * omega / d]
@@ -290,6 +289,11 @@ class _Layer:
             *(2 * linear * p, four(p), 2 * linear * r, 2 * four(r), noise),
             *(linear * r, linear * omega),
         ]
+
+
+def mean_norm(dim: int) -> float:
+    """Mean norm of an input from N(0, I/d)."""
+    return math.exp(math.lgamma((dim + 1) / 2) - math.lgamma(dim / 2)) * math.sqrt(2 / dim)
 
 
 def _run(

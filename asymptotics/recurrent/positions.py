@@ -19,6 +19,9 @@ has one with its own, in which R is :math:`E \langle u, w\rangle/d` before it:
    b_t = \gamma R\, \Bigl[1 - \beta \Bigl(1 + \frac2d\Bigr)\Bigr]
    + \eta \Bigl(1 + \frac2d + \rho\Bigr) .
 
+With keys :math:`x/|x|` the writes :math:`\eta` carry a factor :math:`m_1 = E |x|`, and the token's
+own product has :math:`1 - \beta` and :math:`1 + 1/d + \rho` for its two brackets.
+
 Without correction :math:`c_i` is the product of the later gates; a delta rule forgets a pair by
 about :math:`\gamma (1 - \beta/d)` at every later token.  The formulas are derived here.
 """
@@ -27,7 +30,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from iclimit.asymptotics.recurrent.errors import Numbers, recurrent_errors
+from iclimit.asymptotics.recurrent.errors import Numbers, mean_norm, recurrent_errors
 
 
 def memory_weights(
@@ -39,6 +42,7 @@ def memory_weights(
     gates: Numbers = 1.0,
     step_sizes: Numbers = 0.0,
     writes: Numbers | None = None,
+    unit_keys: bool = False,
 ) -> np.ndarray:
     r"""Weight of each pair of a context in a memory that decays before it is written.
 
@@ -58,6 +62,8 @@ def memory_weights(
         Step :math:`\beta` of each token; 0 for a memory without correction.
     writes : float or array (context,), optional
         Factor :math:`\eta` of what is written; by default the steps, and 1 where they are all 0.
+    unit_keys : bool
+        Whether keys are inputs divided by their norms.
 
     Returns
     -------
@@ -97,15 +103,19 @@ def memory_weights(
         gates=gates,
         step_sizes=step_sizes,
         writes=writes,
+        unit_keys=unit_keys,
     )
     gate, step, write = (np.broadcast_to(each, context) for each in (gates, step_sizes, writes))
     age = np.arange(context)
     kept = np.exp(-drift / dim * np.abs(age[:, None] - age))
     second = 1 + 2 / dim
+    # Means of the norm of an input over that of its key, and with two more factors of the input.
+    norm, read, written = (mean_norm(dim), 1.0, 1 + 1 / dim) if unit_keys else (1, second, second)
+    write = norm * write
     products = np.zeros(context)
     for t in range(context):
         products[:t] = gate[t] * (1 - step[t] / dim) * products[:t] + write[t] * kept[t, :t] / dim
-        own = gate[t] * known.signal[t] * (1 - step[t] * second)
-        products[t] = own + write[t] * (second + rho)
+        own = gate[t] * known.signal[t] * (1 - step[t] * read)
+        products[t] = own + write[t] * (written + rho)
     gram = kept / dim + (second + rho - 1 / dim) * np.eye(context)
     return np.linalg.solve(gram, products)

@@ -21,21 +21,26 @@ def drawn(rho, drift):
     return x, y
 
 
+UNLIKE = 0.7, np.linspace(0.7, 1, N), np.linspace(1.1, 0.4, N), 0.9
+
+
 @pytest.mark.parametrize(
-    ("drift", "gates", "steps", "writes"),
-    [(0.0, 1.0, 0.8, None), (0.7, np.linspace(0.7, 1, N), np.linspace(1.1, 0.4, N), 0.9)],
+    ("drift", "gates", "steps", "writes", "unit_keys"),
+    [(0.0, 1.0, 0.8, None, False), (*UNLIKE, False), (*UNLIKE, True)],
 )
-def test_weights_are_those_of_least_squares(drift, gates, steps, writes):
+def test_weights_are_those_of_least_squares(drift, gates, steps, writes, unit_keys):
     x, y = drawn(0.3, drift)
-    layer = {"gates": gates, "step_sizes": steps}
+    layer = {"gates": gates, "step_sizes": steps, "unit_keys": unit_keys}
     gate, step, write = (
         np.broadcast_to(each, N) for each in (gates, steps, steps if writes is None else writes)
     )
-    u = np.zeros((COUNT, D))
+    u, keys = np.zeros((COUNT, D)), x
+    if unit_keys:
+        keys = x / np.sqrt(np.sum(x**2, axis=2, keepdims=True))
     for t in range(N):
         u = gate[t] * u
-        answer = np.sum(x[:, t] * u, axis=1)
-        u = u + (write[t] * y[:, t] - step[t] * answer)[:, None] * x[:, t]
+        answer = np.sum(keys[:, t] * u, axis=1)
+        u = u + (write[t] * y[:, t] - step[t] * answer)[:, None] * keys[:, t]
     columns = np.moveaxis(y[:, :, None] * x, 1, 2).reshape(-1, N)
     found, *_ = np.linalg.lstsq(columns, u.ravel())
     expected = memory_weights(context=N, dim=D, rho=0.3, drift=drift, writes=writes, **layer)

@@ -16,6 +16,7 @@ all.  Those of a fitted delta rule or decay are known (`iclimit.asymptotics.recu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.recurrent import memory_weights, recurrent_errors
+from iclimit.asymptotics.recurrent.errors import mean_norm
 from iclimit.drawing import COLOURS, Axes, draw_estimates, finish
 from iclimit.problem import Problem
 from iclimit.results import Estimate, Result
@@ -121,18 +123,23 @@ def expected_weights(fit: Fit, problem: Problem) -> np.ndarray | None:
     size: dict[str, Any] = {"context": problem.context, "dim": problem.dim}
     if fit.family == "recency_step":
         return values["rate"] * np.asarray(memory_weights(**size, gates=values["decay"]))
-    norm = problem.dim * problem.input_variance
+    norm = unit = problem.dim * problem.input_variance
     steps: float | np.ndarray
     if fit.family == "best_delta_rule":
         noise = values["noise_variance"] / problem.label_unit
         steps = recurrent_errors("delta", **size, rho=noise).step_size[1:]
     elif fit.family in ("delta_rule", "gated_delta_rule"):
         steps = values["step"] * norm
+    elif fit.family in ("unit_delta_rule", "gated_unit_delta_rule"):
+        steps = values["step"]
+        # The memory is in units of the labels, and the query is in those of inputs or has none.
+        unit = norm / mean_norm(problem.dim) if values["unit_queries"] else math.sqrt(norm)
+        size["unit_keys"] = True
     else:
         return None
     size |= {"rho": problem.mean_noise_variance / problem.label_unit, "drift": problem.drift}
     found = memory_weights(**size, gates=values.get("decay", 1.0), step_sizes=steps)
-    return np.asarray(values.get("readout", 1.0) * problem.context / norm * found)
+    return np.asarray(values.get("readout", 1.0) * problem.context / unit * found)
 
 
 def context_use(

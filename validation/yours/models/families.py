@@ -13,7 +13,9 @@ filters and parameters.  The other families run as algorithms do.
 
 The delta rule with the best steps (`iclimit.asymptotics.recurrent.delta_rule`) is the best of all
 recurrences with as many numbers in memory.  In a gated delta rule the weights decay before each
-pair is read.  Where they decay after it, the answers have one factor of the decay more.
+pair is read.  Where they decay after it, the answers have one factor of the decay more.  DeltaNets
+divide keys, and most of them queries, by their norms; the step then has no unit, and the scale of
+the values is a factor of the answers.
 """
 
 from __future__ import annotations
@@ -44,6 +46,9 @@ from iclimit.validation.yours.models.problem_units import ProblemUnits
 
 # Most steps of gradient descent that are told from gradient flow.
 MOST_STEPS = 200
+
+# Inputs are divided by no less than this norm: zero stays zero.
+LEAST_NORM = 1e-150
 
 
 class Examples:
@@ -86,6 +91,18 @@ class Examples:
         return self.changed(
             pairs, lambda p: Prompts(p.inputs[:, -pairs:], p.labels[:, -pairs:], p.query)
         )
+
+    def unit(self, queries: bool) -> Examples:
+        """The same with inputs, and perhaps queries, divided by their norms."""
+
+        def change(prompts: Prompts) -> Prompts:
+            inputs, query = (
+                x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), LEAST_NORM)
+                for x in (prompts.inputs, prompts.query)
+            )
+            return Prompts(inputs, prompts.labels, query if queries else prompts.query)
+
+        return self.changed(("unit", queries), change)
 
     def rotated(self, root: np.ndarray) -> Examples:
         """The same with inputs in coordinates in which the tasks are isotropic."""
@@ -372,6 +389,7 @@ def _online(scales: _Scales) -> list[Family]:
             factor="readout",
             contains=("delta_rule", "recency_step", "averaging", "one_step", "descent"),
         ),
+        *_unit_keys(scales),
         Family(
             "lasso",
             "the lasso with penalty {penalty}",
@@ -380,6 +398,41 @@ def _online(scales: _Scales) -> list[Family]:
             contains=("least_squares",),
         ),
     ]
+
+
+def _unit_keys(scales: _Scales) -> list[Family]:
+    """Delta rules whose keys have unit length, and queries of unit length or as they are."""
+    step = Parameter(np.geomspace(0.05, 1.5, 6))
+    family = partial(
+        Family,
+        answer=_unit_delta_rule,
+        count="unit_queries",
+        counts=(0, 1),
+        counted=("unit length", "their own length"),
+        factor="readout",
+    )
+    return [
+        family(
+            "unit_delta_rule",
+            "the delta rule with keys of unit length, queries of {unit_queries}, step {step}, and "
+            "answers times {readout}",
+            parameters={"step": step},
+        ),
+        family(
+            "gated_unit_delta_rule",
+            "a gated delta rule with keys of unit length, queries of {unit_queries}, step {step}, "
+            "a memory that decays by {decay} before each pair, and answers times {readout}",
+            parameters={"step": step, "decay": scales.decay},
+            contains=("unit_delta_rule",),
+        ),
+    ]
+
+
+def _unit_delta_rule(
+    examples: Examples, unit_queries: int, step: float, decay: float = 1.0
+) -> np.ndarray:
+    unit = examples.unit(bool(unit_queries))
+    return _linear(unit, delta_rule_weights, steps=step, gate=decay)
 
 
 def _smoothers(scales: _Scales) -> list[Family]:

@@ -40,6 +40,7 @@ from scipy.special import expit
 
 from iclimit.asymptotics.checks import check_integers, real_number
 from iclimit.asymptotics.recurrent import recurrent_errors
+from iclimit.asymptotics.recurrent.errors import mean_norm
 from iclimit.checks import check_choice, check_flags
 from iclimit.notation import did_you_mean, explaining
 from iclimit.problem import Problem
@@ -380,8 +381,7 @@ def _reduced(
 def _own_token(step: np.ndarray, dim: int, unit_keys: bool) -> tuple[np.ndarray, np.ndarray]:
     """Means of the factor that the query's own token gives an answer, and of its square."""
     if unit_keys:
-        length = math.exp(math.lgamma((dim + 1) / 2) - math.lgamma(dim / 2)) * math.sqrt(2 / dim)
-        return (1 - step) * length, (1 - step) ** 2
+        return (1 - step) * mean_norm(dim), (1 - step) ** 2
     second, fourth = 1 + 2 / dim, (1 + 2 / dim) * (1 + 4 / dim)
     return 1 - step * second, 1 - 2 * step * second + step**2 * fourth
 

@@ -58,28 +58,37 @@ def test_weights_of_positions_and_the_number_of_examples_that_count(decay):
     assert "12 examples count" in use.sentence
 
 
-def test_positions_stand_beside_the_theory_of_a_gated_delta_rule():
+@pytest.mark.parametrize("unit", [None, 0, 1])
+def test_positions_stand_beside_the_theory_of_a_gated_delta_rule(unit):
     """A memory that is written pair by pair, in units of unit inputs and other tasks."""
     problem = iclimit.Problem(
         dim=D, context=N, noise_variance=0.4, scale=1, task_variance=0.5, drift=0.3
     )
     drawn = sample_prompts(problem, 20_000, rng=1)
-    memory = np.zeros_like(drawn.query)
-    for x, y in zip(np.moveaxis(drawn.inputs, 1, 0), drawn.labels.T, strict=True):
+    memory, keys, query = np.zeros_like(drawn.query), drawn.inputs, drawn.query
+    step = 0.15 if unit is None else 0.6
+    if unit is not None:
+        keys = keys / np.sqrt(np.sum(keys**2, axis=2, keepdims=True))
+    if unit:
+        query = query / np.sqrt(np.sum(query**2, axis=1, keepdims=True))
+    for x, y in zip(np.moveaxis(keys, 1, 0), drawn.labels.T, strict=True):
         memory = 0.9 * memory
-        memory = memory + 0.15 * (y - np.vecdot(x, memory))[:, None] * x
-    answers = 0.8 * np.vecdot(drawn.query, memory)
-    values = {"readout": 0.8, "step": 0.15, "decay": 0.9}
+        memory = memory + step * (y - np.vecdot(x, memory))[:, None] * x
+    answers = 0.8 * np.vecdot(query, memory)
+    values = {"readout": 0.8, "step": step, "decay": 0.9} | (
+        {"unit_queries": unit} if unit is not None else {}
+    )
     parameters = {name: Estimate(each, 0.0, 1) for name, each in values.items()}
-    fit = Fit("gated_delta_rule", "", "", parameters, {}, Estimate(0.0, 0.0, 1))
+    family = "gated_delta_rule" if unit is None else "gated_unit_delta_rule"
+    fit = Fit(family, "", "", parameters, {}, Estimate(0.0, 0.0, 1))
     expected = expected_weights(fit, problem)
     use = context_use(Examples(drawn), answers)
     z = [(w.mean - e) / w.standard_error for w, e in zip(use.weights, expected, strict=True)]
     assert np.max(np.abs(z)) < 4
-    assert np.max([each.standard_error for each in use.weights]) < 0.02 * expected[-1]
+    assert np.max([each.standard_error for each in use.weights]) < 0.03 * expected[-1]
     _, ax = plt.subplots()
     use.draw_positions(ax, fits=[fit], problem=problem)
-    assert ax.get_legend_handles_labels()[1][0] == "gated delta rule, theory"
+    assert ax.get_legend_handles_labels()[1][0] == f"{family.replace('_', ' ')}, theory"
     plt.close()
     assert expected_weights(replace(fit, family="ridge"), problem) is None
 

@@ -7,6 +7,7 @@ import pytest
 from scipy.linalg import expm
 
 import iclimit
+from iclimit.simulate.prompts import Prompts
 from iclimit.simulate.prompts.sampling import concatenate_fields
 from iclimit.validation.yours.models.families import Examples, families
 from iclimit.validation.yours.models.fitting import fit_families, fit_family
@@ -62,6 +63,10 @@ def delta_rule(x, y, q, steps, gate=1.0):
     return np.array(answers)
 
 
+def unit(x):
+    return x / np.sqrt(np.sum(x**2, axis=-1))[..., None]
+
+
 def best_delta_rule(x, y, q, noise):
     """The step that minimises the expected square of the error, token by token."""
     left, steps = 1.0, []
@@ -112,6 +117,14 @@ MEMBERS = {
         lambda *p: delta_rule(*p, [0.1] * N, 0.9),
         {"readout": 1.0, "step": 0.1, "decay": 0.9},
     ),
+    "unit_delta_rule": (
+        lambda x, y, q: 1.5 * delta_rule(unit(x), y, unit(q), [0.6] * N),
+        {"readout": 1.5, "step": 0.6, "unit_queries": 1},
+    ),
+    "gated_unit_delta_rule": (
+        lambda x, y, q: 0.8 * delta_rule(unit(x), y, q, [1.1] * N, 0.9),
+        {"readout": 0.8, "step": 1.1, "decay": 0.9, "unit_queries": 0},
+    ),
     "softmax": (lambda *p: heads(*p, -0.3, -2.0), {"inverse_temperature": -0.3, "value": -2}),
     "opposite_softmax": (
         lambda *p: heads(*p, 0.4, 2.0) + heads(*p, -0.4, -2.0),
@@ -158,6 +171,29 @@ def test_gated_delta_rules_are_found_with_their_order(dim, last):
     found = {key: each.mean for key, each in report.verdict.fits[0].parameters.items()}
     expected = {"readout": gate if last else 1.0, "step": step, "decay": gate}
     assert found == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("family", "gate", "unit_queries"),
+    [("unit_delta_rule", 1.0, 1), ("gated_unit_delta_rule", 0.9, 0)],
+)
+def test_keys_of_unit_length_are_found(family, gate, unit_queries):
+    """Keys as they are leave several per cent at this size."""
+
+    def model(x, y, q):
+        return 2 * delta_rule(unit(x), y, unit(q) if unit_queries else q, [0.7] * N, gate)
+
+    found = iclimit.probe(model, PROBLEM, test_prompts=300, baselines=FEW, rng=0).verdict
+    assert (found.kind, found.names[0].split("(")[0], found.tied) == ("algorithm", family, ())
+    truth = {"readout": 2.0, "step": 0.7, "decay": gate, "unit_queries": unit_queries}
+    for key, each in found.fit(family).parameters.items():
+        assert each.mean == pytest.approx(truth[key], rel=1e-6)
+    assert found.fit("gated_delta_rule").unexplained.mean > 0.01
+
+
+def test_inputs_that_are_zero_are_keys_that_are_zero():
+    prompts = Prompts(np.zeros((1, 2, D)), np.ones((1, 2)), np.zeros((1, D)))
+    assert not rows()["unit_delta_rule"].answer(Examples(prompts), step=0.5, unit_queries=1).any()
 
 
 def test_a_trained_layer_is_probed_and_nearly_the_best():
