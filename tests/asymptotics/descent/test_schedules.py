@@ -214,7 +214,7 @@ def test_no_search_finds_better_rates(setting, steps, v):
     loss = expand(setting, steps, v)
     c = setting[1] / setting[0] if isinstance(setting, tuple) else setting
     rng, top = np.random.default_rng(4), (1 + math.sqrt(c)) ** 2
-    for trial in range(9):
+    for trial in range(6):
         zeros = top * np.exp(rng.uniform(math.log(0.05), math.log(3), steps))
         if trial % 3:
             zeros = np.full(steps, zeros[0]) * (1 + 0.1 * rng.standard_normal(steps))
@@ -289,7 +289,7 @@ def test_constant_rate_by_a_dense_scan(setting, steps):
     )
     for v, loss in zip(noises, best.loss, strict=True):
         lowest = 1e-3 / (steps * ((1 + math.sqrt(c)) ** 2 + v))
-        scan = np.geomspace(lowest, 6 / (1 + c), 120)
+        scan = np.geomspace(lowest, 6 / (1 + c), 60)
         rates = np.repeat(scan[:, None], steps, axis=1)
         losses = schedule_loss(rates, **_where(setting), noise_ratio=v)
         assert loss <= losses.min() * (1 + FLOAT64)

@@ -85,7 +85,7 @@ RUN = {"dim": 12, "context": 24, "tasks": 18, "prompts": 216, "rho": 0.1, "ridge
 )
 def test_predicts_runs(setting):
     run = RUN | setting | {"correlated_query": True}
-    predicted = finite_size_errors(**run, rng=0, draws=20)
+    predicted = finite_size_errors(**run, rng=0, draws=10)
     runs = simulate_errors(**run, rng=1, repeats=80)
     assert predicted.uncertainty < 0.03
     for name in ("icl", "idg"):

@@ -38,13 +38,13 @@ def test_one_size_is_the_run_itself():
     run = simulate_errors(**integers, repeats=5, rng=cell.seed(3))
     assert found.estimate.mean == run.icl.mean
     assert found.estimate.standard_error == run.icl.standard_error
-    predicted = iclimit.finite_size_errors(**integers, draws=600, rng=1)
+    predicted = iclimit.finite_size_errors(**integers, draws=300, rng=1)
     [sized] = found.runs
     assert sized.prediction.mean == found.theory
     error = predicted.icl.standard_error
     allowed = 4.5 * math.hypot(sized.prediction.standard_error, error)
     assert abs(sized.prediction.mean - predicted.icl.mean) < allowed
-    assert sized.prediction.standard_error == pytest.approx(error * math.sqrt(600 / 128), rel=0.3)
+    assert sized.prediction.standard_error == pytest.approx(error * math.sqrt(300 / 128), rel=0.3)
 
 
 def test_predictions_that_state_an_error_of_100_percent_are_left_out(monkeypatch):

@@ -62,7 +62,7 @@ def test_rows_never_vanish_without_a_word(path):
         reference = store.runs()
     content = path.read_bytes()
     chance, silent = random.Random(1), []
-    for _ in range(600):
+    for _ in range(300):
         changed, size = bytearray(content), chance.choice([1, 16, 256, 4096])
         place = chance.randrange(len(content))
         changed[place : place + size] = chance.choice([bytes(size), chance.randbytes(size)])

@@ -69,8 +69,8 @@ def test_losses_equal_explicit_solves(noise, context, dim):
 def test_conditional_losses_are_those_of_the_definition(noise, context, dim):
     problem = Problem(dim=dim, context=context, noise_law=noise, scale=1)
     tuned = {"multiplier": 1.3, "threshold": 6.0}
-    exact = simulate_ridge_baselines(problem, contexts=5000, rng=1, **tuned)
-    raw = simulate_ridge_baselines(problem, contexts=10_000, rng=2, queries=True, **tuned)
+    exact = simulate_ridge_baselines(problem, contexts=3000, rng=1, **tuned)
+    raw = simulate_ridge_baselines(problem, contexts=6000, rng=2, queries=True, **tuned)
     for name in exact.losses:
         error = math.hypot(exact.losses[name].standard_error, raw.losses[name].standard_error)
         assert abs(exact.losses[name].mean - raw.losses[name].mean) <= Z_LIMIT * error

@@ -379,15 +379,15 @@ def test_p_values_of_correlated_rows_are_right_or_too_large(correlation, known):
     rng = np.random.default_rng(1)
     covariance = np.array([[1, correlation], [correlation, 1]])
     p_values = []
-    for _ in range(300):
+    for _ in range(200):
         z = rng.multivariate_normal([0, 0], covariance, size=5)
         rows = [deviation(each, correlation if known else None) for each in z]
         p_values.append(chi_square(rows).p_value)
     share = float(np.mean(np.array(p_values) < 0.05))
-    assert share < 0.05 + 3 * math.sqrt(0.05 / 300)
+    assert share < 0.05 + 3 * math.sqrt(0.05 / 200)
     if known:
-        assert share > 0.05 - 3 * math.sqrt(0.05 / 300)
-        assert abs(np.mean(p_values) - 0.5) < 3 * 0.29 / math.sqrt(300) + 0.01
+        assert share > 0.05 - 3 * math.sqrt(0.05 / 200)
+        assert abs(np.mean(p_values) - 0.5) < 3 * 0.29 / math.sqrt(200) + 0.01
 
 
 def test_the_distribution_of_z_is_told_from_others():
