@@ -108,13 +108,8 @@ def test_ends_and_exponents():
     rank = np.arange(1.0, 2e4)
     lam = rank**-1.5
     for name in ("fs", "rrs"):
-        flow = tied_flow(
-            times=[1e9, 1e10],
-            depth=np.inf,
-            spectrum=lam,
-            task_spectrum=rank**-2.5 / lam,
-            setting=name,
-        )
+        options = {"times": [1e9, 1e10], "depth": np.inf}
+        flow = tied_flow(**options, spectrum=lam, task_spectrum=rank**-2.5 / lam, setting=name)
         slope = -np.diff(np.log10(flow.loss))[0]
         expected = float(scaling_exponents(nu=1.5, beta=1.0, setting=name).time)
         # The local exponent; the next order is down by a power of the time.

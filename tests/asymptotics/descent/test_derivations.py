@@ -50,14 +50,8 @@ def test_learning_rate(law, normalization):
     check_text(derivation)
     loss, slope, rate, least = (equation for _, equation in derivation.steps)
     moments = sympy.symbols("m_2 m_4", positive=True) if law is None else law
-    setting = {
-        "context": N,
-        "dim": d,
-        "input_law": moments,
-        "noise_variance": sigma**2,
-        "task_variance": a**2,
-        "normalization": normalization,
-    }
+    setting = {"context": N, "dim": d, "input_law": moments, "noise_variance": sigma**2}
+    setting |= {"task_variance": a**2, "normalization": normalization}
     assert same(loss.rhs, learning_rate_loss(eta, **setting))
     assert same(slope.lhs, sympy.diff(loss.rhs, eta))
     assert (slope.rhs, rate.lhs, least.lhs) == (0, eta, LEAST)

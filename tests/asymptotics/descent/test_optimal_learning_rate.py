@@ -47,13 +47,8 @@ def expected_loss(N, d):
 def test_loss_is_the_mean_over_every_variable(N, d):
     """The third moment is left free: it must drop out."""
     brute = expected_loss(N, d)
-    setting = {
-        "context": sympy.Integer(N),
-        "dim": d,
-        "input_law": (m2, m4),
-        "noise_variance": s2,
-        "task_variance": a2,
-    }
+    setting = {"context": sympy.Integer(N), "dim": d, "input_law": (m2, m4), "noise_variance": s2}
+    setting |= {"task_variance": a2}
     loss = learning_rate_loss(eta, **setting, normalization="sum")
     assert sympy.expand(loss - brute) == 0
     mean = learning_rate_loss(N * eta, **setting)
@@ -106,14 +101,8 @@ def test_settings_checked_by_simulation():
         ("laplace", 0.024854, 10.6597, 5e-5),
         ((1, 9), 0.043038, 6.21013, 5e-6),  # Exp(1) - 1, skewed,
     ):
-        best = optimal_learning_rate(
-            context=10,
-            dim=6,
-            input_law=law,
-            noise_variance=0.4,
-            task_variance=1.7,
-            normalization="sum",
-        )
+        options = {"context": 10, "dim": 6, "input_law": law, "noise_variance": 0.4}
+        best = optimal_learning_rate(**options, task_variance=1.7, normalization="sum")
         assert abs(best.rate - rate) < PRINTED * 5e-7
         assert abs(best.loss - loss) < PRINTED * digits
 

@@ -18,15 +18,8 @@ def test_limit():
     spread = error_spread(**at)
     excess = []
     for dim in (24, 48):
-        run = finite_size_spread(
-            dim=dim,
-            context=2 * dim,
-            tasks=3 * dim // 2,
-            prompts=3 * dim**2 // 2,
-            rho=0.1,
-            ridge=0.05,
-            rng=0,
-        )
+        setting = {"dim": dim, "context": 2 * dim, "tasks": 3 * dim // 2}
+        run = finite_size_spread(**setting, prompts=3 * dim**2 // 2, rho=0.1, ridge=0.05, rng=0)
         parts = dim * np.sqrt(np.diag(run.prompts)) / [spread.icl_prompts, spread.idg_prompts]
         excess.append(parts - 1)
     assert np.all(excess[0] > 0.1)

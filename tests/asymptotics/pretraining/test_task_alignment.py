@@ -77,13 +77,8 @@ def test_measures_where_nothing_was_trained():
 
 
 def test_resolvent_alignment_of_isotropic_tasks_is_the_resolvent():
-    found = resolvent_alignment(
-        tau=2.0,
-        alpha=[1.0, 4.0],
-        kappa=[[0.5], [2.0]],
-        rho=0.1,
-        spectrum=JointSpectrum.of_matrices([1]),
-    )
+    options = {"tau": 2.0, "alpha": [1.0, 4.0], "kappa": [[0.5], [2.0]]}
+    found = resolvent_alignment(**options, rho=0.1, spectrum=JointSpectrum.of_matrices([1]))
     expected = wishart_resolvent(1.1 / np.array([1.0, 4.0]), kappa=np.array([[0.5], [2.0]]))
     np.testing.assert_allclose(found, expected, rtol=EXACT)
 

@@ -108,13 +108,8 @@ def test_fixed_points_of_a_batch():
     )
     assert solved
     assert found == pytest.approx(np.sqrt(targets), rel=1e-9)
-    found, solved = fixed_points(
-        lambda x: x + 0.1 * (targets - x**2),
-        np.ones((3, 1)),
-        tolerance=1e-12,
-        limit=1000,
-        allowed=lambda x: x[:, 0] > 0,
-    )
+    options = {"tolerance": 1e-12, "limit": 1000, "allowed": lambda x: x[:, 0] > 0}
+    found, solved = fixed_points(lambda x: x + 0.1 * (targets - x**2), np.ones((3, 1)), **options)
     assert solved
     assert found == pytest.approx(np.sqrt(targets), rel=1e-9)
 

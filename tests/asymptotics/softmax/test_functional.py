@@ -40,12 +40,8 @@ def test_finite_rank_is_the_kernel_equation():
     root = rng.standard_normal((3, 3))
     M, noise, N = root @ root.T, 0.3, 7
     variance = np.einsum("ni,ij,nj->n", x, M, x) + noise
-    best = functional_optimum(
-        covariance=lambda a, b: np.einsum("...i,ij,...j->...", a, M, b),
-        inputs=x,
-        context=N,
-        noise_variance=noise,
-    )
+    setting = {"covariance": lambda a, b: np.einsum("...i,ij,...j->...", a, M, b), "inputs": x}
+    best = functional_optimum(**setting, context=N, noise_variance=noise)
     found = finite_rank_loss(
         task_covariance=M,
         feature_moments=x.T @ x / 50,
@@ -110,12 +106,8 @@ def test_symbols():
     """The sine task for any number of pairs: S diagonal, M = kappa, G = S/kappa."""
     N, kappa, s = sympy.symbols("N kappa s", positive=True)
     S = sympy.diag(sympy.Rational(1, 2) + s, sympy.Rational(1, 2) - s)
-    loss = finite_rank_loss(
-        task_covariance=kappa * sympy.eye(2),
-        feature_moments=S,
-        scaled_moments=S / kappa,
-        context=N,
-    )
+    setting = {"task_covariance": kappa * sympy.eye(2), "feature_moments": S}
+    loss = finite_rank_loss(**setting, scaled_moments=S / kappa, context=N)
     numbers = {N: 10, kappa: (0.5**3 - 0.1**3) / 2.4, s: math.sin(10) / 20}
     assert float(loss.subs(numbers)) == pytest.approx(sine_optimum(context=10).loss, rel=1e-10)
 

@@ -245,12 +245,8 @@ def test_dashed_lines_are_the_predictions_of_the_library(browser, page, axis, se
     assert [icl[0], idg[0]] == [f"{name}, predicted at d = {dim}" for name in ("ICL", "IDG")]
     values = np.array([icl[2], idg[2]], dtype=float)
     known = {"alpha": 1, "tau": 1, "kappa": 1} | setting
-    run = {
-        "dim": dim,
-        "context": round(known["alpha"] * dim),
-        "tasks": round(known["kappa"] * dim),
-        "prompts": round(known["tau"] * dim**2),
-    }
+    run = {"dim": dim, "context": round(known["alpha"] * dim)}
+    run |= {"tasks": round(known["kappa"] * dim), "prompts": round(known["tau"] * dim**2)}
     draws = math.ceil(160 / dim)
     for place in range(1, len(icl[1]), len(icl[1]) // 4):
         count = round(icl[1][place] * (dim**2 if axis == "tau" else dim))

@@ -17,14 +17,8 @@ def test_computed_once_kept_if_complete(tmp_path):
             calls.append(count)
             return list(range(count))
 
-        return run_recorded(
-            Cell.of(numbers, count=count),
-            compute,
-            rng=rng,
-            backend="numpy",
-            store=store,
-            complete=lambda _: complete,
-        )
+        setting = {"rng": rng, "backend": "numpy", "store": store, "complete": lambda _: complete}
+        return run_recorded(Cell.of(numbers, count=count), compute, **setting)
 
     with RunStore(tmp_path / "runs.sqlite") as store:
         assert run(3, store, complete=False) == run(3, store) == run(3, store) == [0, 1, 2]

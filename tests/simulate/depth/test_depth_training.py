@@ -118,13 +118,8 @@ def test_mean_losses_sum_over_tasks_and_noises(drawn):
 def test_multiples_of_the_identity_lose_what_other_simulations_say():
     """The whole law of contexts, width and noise against independent draws."""
     rates = np.array([0.5, 0.9])
-    setting = {
-        "eigenvalues": LAM,
-        "task_spectrum": OMEGA,
-        "context": 7,
-        "width": 3,
-        "noise_variance": 0.4,
-    }
+    setting = {"eigenvalues": LAM, "task_spectrum": OMEGA, "context": 7, "width": 3}
+    setting |= {"noise_variance": 0.4}
     expected = simulate_depth_loss(**setting, rates=rates, rng=1, repeats=4000).loss
     for law in ("rrs", "fs"):
         run = train_depth(
@@ -152,17 +147,8 @@ def test_multiples_of_the_identity_lose_what_other_simulations_say():
 def test_one_layer_on_long_contexts_descends_like_its_scalar_recursion():
     """Fixed covariance, exact in expectation over tasks: E (I - eta lam^2 z z')^t is a product."""
     eta, steps = 0.05, 7
-    run = train_depth(
-        depth=1,
-        eigenvalues=LAM,
-        task_spectrum=OMEGA,
-        setting="fs",
-        batch=3,
-        learning_rate=eta,
-        steps=steps,
-        repeats=400,
-        rng=5,
-    )
+    options = {"depth": 1, "eigenvalues": LAM, "task_spectrum": OMEGA, "setting": "fs"}
+    run = train_depth(**options, batch=3, learning_rate=eta, steps=steps, repeats=400, rng=5)
     goal = (1 - (1 - eta * OMEGA * LAM**3) ** steps) / LAM
     for k, exact in enumerate(goal):
         assert abs(Estimate.of(run.weights[0][:, 0, k, k]).z(exact)) < 4
@@ -177,17 +163,8 @@ def test_one_layer_on_long_contexts_descends_like_its_scalar_recursion():
 
 def test_shared_layers_move_by_the_sum_of_gradients():
     """From equal layers one small step of each moves the loss alike, to first order."""
-    setting = {
-        "eigenvalues": LAM,
-        "context": 9,
-        "query_count": 4,
-        "initial": 0.4,
-        "batch": 5,
-        "learning_rate": 1e-7,
-        "steps": 1,
-        "rng": 4,
-        "repeats": 2,
-    }
+    setting = {"eigenvalues": LAM, "context": 9, "query_count": 4, "initial": 0.4, "batch": 5}
+    setting |= {"learning_rate": 1e-7, "steps": 1, "rng": 4, "repeats": 2}
     one = train_depth(**setting, depth=3, shared=True)
     own = train_depth(**setting, depth=3)
     moved, each = one.weights[0] - 0.4 * np.eye(4), own.weights[0] - 0.4 * np.eye(4)
@@ -208,16 +185,8 @@ def test_adam_makes_steps_of_the_size_of_its_rate():
 
 
 def test_repeats_extend_and_trainings_go_on_from_matrices():
-    setting = {
-        "depth": 2,
-        "eigenvalues": LAM,
-        "context": 12,
-        "width": 3,
-        "batch": 4,
-        "learning_rate": 0.1,
-        "steps": 5,
-        "record": 2,
-    }
+    setting = {"depth": 2, "eigenvalues": LAM, "context": 12, "width": 3, "batch": 4}
+    setting |= {"learning_rate": 0.1, "steps": 5, "record": 2}
     few = train_depth(**setting, rng=7, repeats=2)
     more = train_depth(**setting, rng=7, repeats=3)
     np.testing.assert_allclose(more.weights[0][:2], few.weights[0], rtol=1e-12)

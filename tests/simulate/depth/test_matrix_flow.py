@@ -14,14 +14,8 @@ TIMES = np.array([0.0, 3.0, 30.0])
 @pytest.mark.parametrize("depth", [1, 3])
 def test_shifts_reduce_to_gains(depth):
     gains = np.array([0.3, -0.2, 0.7])[:depth]
-    flow = simulate_matrix_flow(
-        depth=depth,
-        eigenvalues=LAM,
-        task_spectrum=OMEGA,
-        rotations=SHIFTS,
-        initial=gains,
-        times=TIMES,
-    )
+    options = {"depth": depth, "eigenvalues": LAM, "task_spectrum": OMEGA}
+    flow = simulate_matrix_flow(**options, rotations=SHIFTS, initial=gains, times=TIMES)
     null = np.mean(LAM * OMEGA)
     reduced = simulate_untied_flow(
         eigenvalues=LAM, weights=LAM * OMEGA, initial=gains, times=TIMES * null / 2

@@ -76,17 +76,8 @@ def test_standard_errors_are_honest(tasks, contexts):
 
 
 def test_signs_of_one_pair_have_one_eigenvalue():
-    found = simulate_critical_dampening(
-        [0.3, 0.5],
-        rate=0.5,
-        context=1,
-        dim=3,
-        test_tasks=7,
-        input_law="rademacher",
-        scale=2.0,
-        contexts=1000,
-        rng=0,
-    )
+    options = {"rate": 0.5, "context": 1, "dim": 3, "test_tasks": 7, "input_law": "rademacher"}
+    found = simulate_critical_dampening([0.3, 0.5], **options, scale=2.0, contexts=1000, rng=0)
     quantiles, errors = numbers(found)
     np.testing.assert_allclose(quantiles, 2 / (0.5 * 4 * 3), rtol=1e-12)
     np.testing.assert_allclose(errors, 0, atol=1e-12)

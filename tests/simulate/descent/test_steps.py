@@ -93,16 +93,8 @@ def test_one_step_has_the_exact_mean(law, second, kurtosis, context, dim, noise)
     scale = 0.8
     m = scale**2 * second
     rates = np.array([[0.2], [0.5], [1.0]]) / m
-    run = simulate_schedule(
-        rates,
-        context=context,
-        dim=dim,
-        input_law=law,
-        scale=scale,
-        noise_ratio=noise,
-        rng=5,
-        contexts=4000,
-    )
+    setting = {"context": context, "dim": dim, "input_law": law}
+    run = simulate_schedule(rates, **setting, scale=scale, noise_ratio=noise, rng=5, contexts=4000)
     rate = rates[:, 0]
     square = m**2 * (context + dim - 2 + kurtosis) / context
     expected = 1 - 2 * rate * m + rate**2 * (square + noise * m)

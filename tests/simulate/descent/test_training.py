@@ -87,15 +87,8 @@ def test_as_many_heads_as_token_entries_solve_the_normal_equations(include_query
 @pytest.mark.parametrize("include_query", [False, True])
 @pytest.mark.parametrize("heads", [1, 2])
 def test_moments_and_tokens_train_alike(heads, include_query, monkeypatch):
-    settings = {
-        "optimizer": "lbfgs",
-        "heads": heads,
-        "include_query": include_query,
-        "steps": 10,
-        "batch": 300,
-        "rng": 4,
-        "init_scale": 0.3,
-    }
+    settings = {"optimizer": "lbfgs", "heads": heads, "include_query": include_query, "steps": 10}
+    settings |= {"batch": 300, "rng": 4, "init_scale": 0.3}
     monkeypatch.setattr(networks, "BLOCK_NUMBERS", 1000)
     moments = train_attention(UNIFORM, **settings)
     monkeypatch.setattr(linear_attention, "MOMENT_FEATURES", 0)
@@ -148,16 +141,8 @@ def test_adam_equals_its_formula():
 
 
 def test_all_initial_weights_are_random_and_small():
-    run = train_attention(
-        Problem(dim=9, context=2, scale=1),
-        layers=2,
-        heads=5,
-        steps=1,
-        batch=2,
-        learning_rate=1e-12,
-        rng=7,
-        init_scale=0.2,
-    )
+    setting = {"layers": 2, "heads": 5, "steps": 1, "batch": 2, "learning_rate": 1e-12}
+    run = train_attention(Problem(dim=9, context=2, scale=1), **setting, rng=7, init_scale=0.2)
     start = weights(run)
     assert start.shape == (2, 4, 5, 10, 10)
     assert np.unique(start).size == start.size

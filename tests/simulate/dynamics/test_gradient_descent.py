@@ -149,13 +149,8 @@ def test_records():
 
 @pytest.mark.parametrize("batch", [None, 5])
 def test_repeats_extend_fewer(batch):
-    settings = {
-        "training_set": 20,
-        "batch": batch,
-        "learning_rate": 0.05,
-        "steps": 20,
-        "record": 5,
-    }
+    settings = {"training_set": 20, "batch": batch, "learning_rate": 0.05, "steps": 20}
+    settings |= {"record": 5}
     many = simulate_gradient_descent(PROBLEM, repeats=3, rng=3, **settings)
     few = simulate_gradient_descent(PROBLEM, repeats=2, rng=np.random.SeedSequence(3), **settings)
     np.testing.assert_allclose(many.losses[:2], few.losses, rtol=1e-12)
@@ -200,16 +195,8 @@ def test_every_repeat_and_step_has_its_own_batch(monkeypatch):
 
 @pytest.mark.parametrize("kind", ["merged", "cubic"])
 def test_losses_on_new_sequences(kind):
-    run = simulate_gradient_descent(
-        MIXED,
-        model=kind,
-        training_set=200,
-        init_scale=0.1,
-        learning_rate=0.02,
-        steps=400,
-        tests=True,
-        rng=7,
-    )
+    setting = {"model": kind, "training_set": 200, "init_scale": 0.1, "learning_rate": 0.02}
+    run = simulate_gradient_descent(MIXED, **setting, steps=400, tests=True, rng=7)
     weights = [each[0] for each in run.weights]
     generator = np.random.default_rng(8)
     random = draw_prompts(

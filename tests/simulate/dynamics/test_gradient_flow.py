@@ -155,16 +155,8 @@ def test_one_variable_against_another_integration_with_events():
     levels = variance * np.array([0.99, 0.9, 0.6, 0.35])
     events = [lambda _, y, level=level: loss(y[0] * y[1]) - level for level in levels]
     times = np.linspace(0, 40, 301)
-    direct = solve_ivp(
-        derivative,
-        (0, 40),
-        [start, 2 * start],
-        method="DOP853",
-        rtol=1e-12,
-        atol=1e-15,
-        events=events,
-        t_eval=times,
-    )
+    setting = {"method": "DOP853", "rtol": 1e-12, "atol": 1e-15, "events": events}
+    direct = solve_ivp(derivative, (0, 40), [start, 2 * start], **setting, t_eval=times)
     np.testing.assert_allclose(
         run.at(times), loss(direct.y[0] * direct.y[1]), rtol=0, atol=INTERPOLATED * variance
     )
@@ -253,14 +245,8 @@ def test_the_end_may_stand_still():
 
 
 def test_mixtures():
-    shared = Problem(
-        dim=2,
-        context=6,
-        input_covariance=[0.7, 0.3],
-        fresh_fraction=0.3,
-        shared_task=[1.0, 1.0],
-        scale=1,
-    )
+    setting = {"dim": 2, "context": 6, "input_covariance": [0.7, 0.3]}
+    shared = Problem(**setting, fresh_fraction=0.3, shared_task=[1.0, 1.0], scale=1)
     settings = {"heads": 3, "init_scale": 0.05, "duration": 60, "rng": 8}
     run = simulate_gradient_flow(shared, **settings)
     assert run.losses[0] == pytest.approx(1.0, rel=0.01)  # tr = w^T Lambda w = 1

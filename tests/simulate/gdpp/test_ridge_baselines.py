@@ -136,14 +136,8 @@ def test_published_table(noise, published):
     found = simulate_ridge_baselines(
         problem, contexts=6000, rng=5, multiplier=best.multiplier, threshold=best.threshold
     )
-    raw = simulate_ridge_baselines(
-        problem,
-        contexts=3000,
-        rng=6,
-        queries=True,
-        multiplier=best.multiplier,
-        threshold=best.threshold,
-    )
+    setting = {"contexts": 3000, "rng": 6, "queries": True, "multiplier": best.multiplier}
+    raw = simulate_ridge_baselines(problem, **setting, threshold=best.threshold)
     for name, value in zip(NAMES, published, strict=True):
         of_table = raw.losses[name].standard_error * math.sqrt(3000 / 100_000)
         allowance = (
@@ -158,14 +152,8 @@ def test_tuned_parameters_are_the_best():
     best = tune_ridge(problem, contexts=4096, rng=2)
 
     def losses(constant, multiplier, threshold):
-        run = simulate_ridge_baselines(
-            problem,
-            contexts=4096,
-            rng=2,
-            penalty=constant,
-            multiplier=multiplier,
-            threshold=threshold,
-        )
+        setting = {"contexts": 4096, "rng": 2, "penalty": constant, "multiplier": multiplier}
+        run = simulate_ridge_baselines(problem, **setting, threshold=threshold)
         return {name: loss.mean for name, loss in run.losses.items()}
 
     at_best = losses(best.penalty, best.multiplier, best.threshold)

@@ -68,16 +68,8 @@ def test_error_is_the_conditional_expectation_of_squared_errors(estimator):
     d, context, rho = 4, 6, 0.3
     generator = np.random.default_rng(3)
     task_set = draw_fresh_tasks(Problem(d, 1, task_law="gaussian"), BACKEND, generator, 3)
-    found = simulate_estimator(
-        estimator,
-        dim=d,
-        context=context,
-        tasks=task_set,
-        rho=rho,
-        rng=4,
-        repeats=20,
-        test_prompts=500,
-    )
+    setting = {"dim": d, "context": context, "tasks": task_set}
+    found = simulate_estimator(estimator, **setting, rho=rho, rng=4, repeats=20, test_prompts=500)
     fresh = draw_fresh_tasks(Problem(d, 1, task_law="gaussian"), BACKEND, generator, 40_000)
     chosen = task_set[generator.integers(0, 3, size=40_000)]
     for truth, mean, error in (

@@ -192,15 +192,8 @@ def test_exact_error_by_monte_carlo(inputs, law):
 
 @pytest.mark.parametrize("sampler", ["summaries", "tokens"])
 def test_largest_ridge_leaves_the_variance_of_the_labels(sampler):
-    found = run(
-        input_covariance=MATRIX,
-        task_covariance=SPECTRUM,
-        test_covariance=SPIKE,
-        test_rho=0.9,
-        ridge=1e9,
-        tasks=math.inf,
-        sampler=sampler,
-    )
+    setting = {"input_covariance": MATRIX, "task_covariance": SPECTRUM, "test_covariance": SPIKE}
+    found = run(**setting, test_rho=0.9, ridge=1e9, tasks=math.inf, sampler=sampler)
     assert found.icl.mean == pytest.approx(np.trace(MATRIX @ SPIKE) / D + 0.9, rel=1e-6)
     assert found.idg.mean == pytest.approx(
         np.trace(MATRIX @ np.diag(SPECTRUM)) / D + 0.2, rel=1e-6

@@ -56,11 +56,8 @@ def test_same_moments_as_of_tokens():
 @pytest.mark.parametrize("correlated_query", [True, False])
 @pytest.mark.parametrize("correlation", [0.7, KERNEL])
 def test_error_of_a_matrix_is_exact(tasks, correlated_query, correlation):
-    setting = {
-        "correlation": correlation,
-        "correlated_query": correlated_query,
-        "task_law": "sphere",
-    }
+    setting = {"correlation": correlation, "correlated_query": correlated_query}
+    setting |= {"task_law": "sphere"}
     problem = Problem(DIM, CONTEXT, noise_variance=0.3, **setting)
     law = SummaryLaw(get_backend("numpy"), problem, "tokens", GATES)
     rng = np.random.default_rng(4)

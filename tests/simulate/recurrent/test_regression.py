@@ -11,16 +11,8 @@ TASKS = 40000
 
 def test_averages_over_tasks_and_noise_are_exact():
     dim, context, rho, penalty, rate, drift = 3, 6, 0.3, 0.4, 0.7, 0.9
-    run = simulate_forgetting(
-        dim=dim,
-        context=context,
-        rho=rho,
-        penalty=penalty,
-        forgetting=rate,
-        drift=drift,
-        rng=2,
-        contexts=2,
-    )
+    setting = {"dim": dim, "context": context, "rho": rho, "penalty": penalty}
+    run = simulate_forgetting(**setting, forgetting=rate, drift=drift, rng=2, contexts=2)
     rng, phi = np.random.default_rng(0), np.exp(-drift / dim)
     for z, error in zip(
         next(context_blocks(context, dim, "gaussian", 2, 2, "numpy")), run.samples, strict=True

@@ -140,12 +140,8 @@ def test_where_theory_varies_ratios_to_it_are_compared():
         if each.varies and each.comparison.standard_error > 0 and not each.comparison.upper_bound
     )
     known = row.comparison
-    other = replace(
-        known,
-        theory=2 * known.theory,
-        estimate=2 * known.estimate,
-        standard_error=2 * known.standard_error,
-    )
+    setting = {"theory": 2 * known.theory, "estimate": 2 * known.estimate}
+    other = replace(known, **setting, standard_error=2 * known.standard_error)
     [alike] = record._differences(row, other)
     assert alike.z == 0
     [different] = record._differences(row, replace(other, estimate=3 * known.estimate))

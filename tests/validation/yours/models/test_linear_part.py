@@ -45,12 +45,8 @@ def test_one_step_is_linear_attention_in_the_units_of_the_theory():
 
 def test_best_preconditioner_has_the_best_eigenvalues_and_its_exact_error():
     found = part_of("preconditioner", TILTED)
-    best = optimal_preconditioner(
-        TILTED.input_covariance,
-        task_covariance=TILTED.task_covariance,
-        context=12,
-        noise_variance=0.2,
-    )
+    setting = {"task_covariance": TILTED.task_covariance, "context": 12}
+    best = optimal_preconditioner(TILTED.input_covariance, **setting, noise_variance=0.2)
     assert found.theory == pytest.approx(np.linalg.eigvalsh(best.matrix))
     assert [each.mean for each in found.eigenvalues] == pytest.approx(found.theory)
     assert found.error == pytest.approx(float(best.loss))
