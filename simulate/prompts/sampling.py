@@ -176,8 +176,9 @@ def draw_prompts(
         tasks = draw_tasks(problem, backend, generator, count)
     x = draw_inputs(problem, backend, generator, (count, problem.context + 1))
     if np.ndim(problem.correlation):
-        root = backend.asarray(kernel_root(problem.kernel))
-        x[:, : len(root), :] = root @ x[:, : len(root), :]
+        root = kernel_root(problem.kernel)
+        tokens = slice(len(root))
+        x[:, tokens, :] = backend.asarray(root) @ x[:, tokens, :]
     elif problem.is_correlated:
         fresh = math.sqrt(1 - problem.correlation**2)
         for token in range(1, problem.context + problem.correlated_query):

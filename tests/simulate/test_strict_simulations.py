@@ -45,6 +45,8 @@ DEPTH = {"noise_variance": 0.3, "query_count": 3, "query_noise_variance": 0.2, "
 VARIANTS = [
     *((name.rpartition(".")[2], {}) for name in ON_BACKENDS),
     *(("simulate_estimator", {"estimator": each, "context": 2}) for each in ("dmmse", "ridge")),
+    ("simulate_errors", {"correlation": [1.0, 0.4], "correlated_query": True}),
+    ("simulate_errors", {"correlation": [1.0, 0.4], "drift": 0.2}),
     ("simulate_softmax", {"input_law": "uniform"}),
     ("simulate_depth_loss", {"context": 7, "width": 3, "noise_variance": 0.3}),
     ("simulate_learning_rate", {"input_law": "laplace"}),

@@ -99,29 +99,33 @@ def test_without_gates_it_is_the_test_context():
     assert found == pytest.approx(structured_errors(**point, **tests).icl, rel=1e-12)
 
 
-@pytest.mark.parametrize("tasks", [np.inf, 1.5])
-def test_finite_sizes_tend_to_it(tasks):
-    """Differences to the finite-size prediction fall as 1/d, and extrapolate to nothing."""
-    alpha, rates, ridge = 2.0, (0.8, 0.2), 0.05
+@pytest.mark.parametrize(("kappa", "ratio"), [(np.inf, 1.5), (1.5, 1.0)])
+def test_finite_sizes_tend_to_it(kappa, ratio):
+    """Differences to the finite-size prediction fall as 1/d, and extrapolate to nothing.
+
+    A sum over a test context that is longer by a ratio is a mean after gates that are as much
+    smaller in training.
+    """
+    rates, ridge = (0.8, 0.2), 0.05
     tests = {"test_correlation": -0.3, "test_rho": 0.4, "test_drift": 0.0}
+    own = {"rho": 0.1, "drift": 0.1, "correlation": 0.4}
+    changed = {"forgetting": rates[0], "test_forgetting": rates[1], "test_alpha": ratio * 2}
     limit = gated_pretraining_errors(
-        **TAU | {"kappa": tasks}, forgetting=rates[0], correlation=0.4, drift=0.1, ridge=ridge,
-        test_forgetting=rates[1], **tests,
-    ).icl  # fmt: skip
+        tau=1.6, alpha=2, kappa=kappa, ridge=ridge, **own, **tests, **changed, running_sum=True
+    ).icl
     found = {}
     for dim in (48, 96):
-        ages = np.arange(round(alpha * dim))[::-1] / dim
+        ages, test_ages = (np.arange(round(2 * r * dim))[::-1] / dim for r in (1, ratio))
         found[dim] = finite_size_errors(
             dim=dim,
             context=len(ages),
-            tasks=np.inf if tasks == np.inf else round(tasks * dim),
-            prompts=round(TAU["tau"] * dim**2),
-            rho=0.1,
-            ridge=ridge,
-            drift=0.1,
-            correlation=0.4,
-            gates=np.exp(-rates[0] * ages),
-            test_gates=np.exp(-rates[1] * ages),
+            tasks=np.inf if kappa == np.inf else round(kappa * dim),
+            prompts=round(1.6 * dim**2),
+            ridge=ridge / ratio**2,
+            gates=np.exp(-rates[0] * ages) / ratio,
+            test_context=len(test_ages),
+            test_gates=np.exp(-rates[1] * test_ages),
+            **own,
             **tests,
             approach="moments",
             draws=4,
