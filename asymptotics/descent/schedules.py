@@ -260,14 +260,17 @@ def moment_loss(math_: Namespace, rates: list[Value], spectrum: Spectrum, noise:
         P: list[Any] = [1]
         for rate in rates:
             P = [a - rate * b for a, b in zip([*P, 0], [0, *P], strict=True)]
-        Q = [-a for a in P[1:]]
-        moments = [exact_number(math_, spectrum.moment(k)) for k in range(2 * len(rates) + 1)]
-        total = sum(
-            a * b * moments[i + j] for i, a in enumerate(P) for j, b in enumerate(P)
-        ) + noise * sum(
-            a * b * moments[i + j + 1] for i, a in enumerate(Q) for j, b in enumerate(Q)
-        )
+        total = polynomial_loss(math_, P, spectrum, noise)
     return +total
+
+
+def polynomial_loss(math_: Namespace, P: list[Any], spectrum: Spectrum, noise: Value) -> Value:
+    """Loss of a residual P with these coefficients, that of the constant first."""
+    Q = [-a for a in P[1:]]
+    moments = [exact_number(math_, spectrum.moment(k)) for k in range(2 * len(P) - 1)]
+    return sum(
+        a * b * moments[i + j] for i, a in enumerate(P) for j, b in enumerate(P)
+    ) + noise * sum(a * b * moments[i + j + 1] for i, a in enumerate(Q) for j, b in enumerate(Q))
 
 
 def more_digits(math_: Namespace, digits: int) -> Value:

@@ -69,9 +69,6 @@ LAG = math.log(3) / 2 - math.pi / (6 * math.sqrt(3)) - 1
 # Relative differences of eigenvalues and sizes of weights below this count as rounding.
 SAME = 1e-9
 
-# Smallest and largest relative tolerance of the integration.
-TOLERANCES = 1e-12, 1e-3
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Staircase(PredictedTraining):
@@ -222,9 +219,6 @@ def separate_attention_staircase(
     _, (context, noise_variance, rtol) = checked(
         systems="numpy", single=True, context=context, noise_variance=noise_variance, rtol=rtol
     )
-    least, most = TOLERANCES
-    if not least <= rtol <= most:
-        raise ValueError(f"rtol must be from {least} to {most}, got {float(rtol)!r}")
     lam = _parse_array("eigenvalues", eigenvalues, (None,))
     v = _parse_array("value", value, (None,))
     k, q = (

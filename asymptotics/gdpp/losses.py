@@ -44,7 +44,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.checks import Systems, checked
-from iclimit.asymptotics.descent.schedules import exact_number, more_digits, parse_spectrum
+from iclimit.asymptotics.descent.schedules import more_digits, parse_spectrum, polynomial_loss
 from iclimit.asymptotics.gdpp.search import degree, peaks, residual
 from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, Value
 
@@ -160,13 +160,7 @@ def _moment_loss(
             if gamma is not None:
                 root = [*one, *(-gamma * a for a in scale)]
                 scale = _times(scale, _times(root, root))
-        Q = [-a for a in P[1:]]
-        moments = [exact_number(math_, spectrum.moment(k)) for k in range(2 * len(P) - 1)]
-        bias, variance = (
-            sum((a * m for a, m in zip(_times(p, p), moments[shift:], strict=False)), start=0)
-            for p, shift in ((P, 0), (Q, 1))
-        )
-        total = bias + noise * variance
+        total = polynomial_loss(math_, P, spectrum, noise)
     return +total
 
 

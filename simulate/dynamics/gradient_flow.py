@@ -24,9 +24,6 @@ from iclimit.simulate.arrays import Seed
 from iclimit.simulate.dynamics.attention_models import AttentionModel, MomentLoss, initial_weights
 from iclimit.simulate.dynamics.feature_moments import check_sequences, population_moments
 
-# Smallest relative tolerance that float64 allows, and largest.
-TOLERANCES = 1e-12, 1e-3
-
 # Size of an imaginary step, by which the derivatives of polynomials are exact.
 COMPLEX_STEP = 1e-30
 
@@ -119,8 +116,7 @@ class FlowCurve(Result):
             Minima with a larger contrast are shoulders and are left out.  So are minima whose loss
             is within a millionth of the initial loss of its values at the start and at the end.
         """
-        if not 0 <= contrast <= 1:
-            raise ValueError(f"contrast must be from 0 to 1, got {contrast!r}")
+        check_arguments(contrast=contrast)
         small = 1e-6 * self.losses[0]
         moving = (self.losses < self.losses[0] - small) & (self.losses > self.losses[-1] + small)
         speed = self.speeds
@@ -196,9 +192,6 @@ def simulate_gradient_flow(
     check_sequences(problem)
     layer = AttentionModel(model, problem.dim, heads, rank)
     check_arguments(duration=duration, rtol=rtol)
-    least, most = TOLERANCES
-    if not least <= rtol <= most:
-        raise ValueError(f"rtol must be from {least} to {most}, got {rtol!r}")
     if initial is None:
         start = initial_weights(layer, init_scale, initialization, rng=rng)
     else:
