@@ -27,7 +27,7 @@ from iclimit.asymptotics.checks import check_integers, real_array
 from iclimit.asymptotics.numbers import Number
 from iclimit.asymptotics.spectra.atoms import Atoms
 from iclimit.asymptotics.spectra.measure import SpectralMeasure, parse_measure
-from iclimit.checks import check_choice
+from iclimit.checks import ROUNDING, check_choice, parse_covariance
 
 # Nodes or cells of a measure with a density.
 ORDER, ORDER_WITH_INPUTS = 100, 40
@@ -39,9 +39,6 @@ _RANGES = {"task": "[0, inf)", "test": "[0, inf)", "inputs": "(0, inf)", "weight
 
 # Largest commutator, relative to the product of the norms, that passes for rounding.
 _COMMUTING = 1e-9
-
-# Eigenvalues above minus this, relative to the largest, are zeros up to rounding.
-_NEGATIVE = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,14 +253,8 @@ def covariance_matrix(name: str, value: Number, dim: int | None = None) -> np.nd
         raise ValueError(
             f"{name} must have shape ({size}, {size}) or ({size},), got shape {matrix.shape}"
         )
-    if matrix.ndim == 1:
-        matrix = np.diag(matrix)
-    scale = np.max(np.abs(matrix))
-    if np.max(np.abs(matrix - matrix.T)) > _NEGATIVE * scale:
-        raise ValueError(f"{name} must be symmetric")
-    lowest = np.linalg.eigvalsh(matrix)[0]
-    if lowest < -_NEGATIVE * len(matrix) * scale:
-        raise ValueError(f"{name} must have eigenvalues >= 0, got {lowest}")
+    full = np.diag(matrix) if matrix.ndim == 1 else matrix
+    matrix = parse_covariance(name, full, len(full))
     return (matrix + matrix.T) / 2
 
 
@@ -286,7 +277,7 @@ def _diagonal(basis: np.ndarray, matrix: np.ndarray) -> np.ndarray:
     if np.array_equal(basis, np.eye(len(basis))):
         return np.diag(matrix)
     values = np.einsum("ia,ij,ja->a", basis, matrix, basis, optimize=True)
-    return np.where(values > _NEGATIVE * np.max(np.abs(matrix)), values, 0.0)
+    return np.where(values > ROUNDING * np.max(np.abs(matrix)), values, 0.0)
 
 
 def _merged(columns: list[np.ndarray], weight: np.ndarray) -> JointSpectrum:

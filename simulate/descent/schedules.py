@@ -148,7 +148,7 @@ def simulate_schedule(
     (2, True)
     """
     parameters = {name: value for name, value in locals().items() if name not in NOT_SETTINGS}
-    check_arguments(contexts=contexts, noise_ratio=noise_ratio)
+    check_arguments(noise_ratio=noise_ratio)
     schedules = parse_array("rates", rates, (None, None) if np.ndim(rates) > 1 else (None,))
     blocks = _eigenvalue_blocks(context, dim, input_law, scale, contexts, rng, backend)
     rows = np.reshape(schedules, (-1, schedules.shape[-1])).tolist()
@@ -206,7 +206,6 @@ def largest_eigenvalues(
     RuntimeError
         If the backend is not available.
     """
-    check_arguments(contexts=contexts)
     blocks = _eigenvalue_blocks(context, dim, input_law, scale, contexts, rng, backend)
     return np.concat([to_host(values[:, -1]) for values in blocks])
 
@@ -215,8 +214,7 @@ def _eigenvalue_blocks(
     context: int, dim: int, input_law: str, scale: float, contexts: int, rng: Seed, backend: str
 ) -> Iterator[Array]:
     """Ascending eigenvalues (block, min(context, dim)) of H, those that can be non-zero."""
-    check_arguments(context=context, dim=dim, scale=scale)
-    check_choice("input_law", input_law, tuple(COORDINATE_VARIANCE))
+    check_arguments(scale=scale)
     for z in context_blocks(context, dim, input_law, contexts, rng, backend):
         xp = array_namespace(z)
         transposed = xp.matrix_transpose(z)
@@ -228,6 +226,8 @@ def context_blocks(
     context: int, dim: int, input_law: str, contexts: int, rng: Seed, backend: str
 ) -> Iterator[Array]:
     """Coordinates (block, context, dim) of contexts, one block for each seed."""
+    check_arguments(context=context, dim=dim, contexts=contexts)
+    check_choice("input_law", input_law, tuple(COORDINATE_VARIANCE))
     device = get_backend(backend)
     block = max(1, BLOCK_NUMBERS // (context * dim))
     for generator, size in device.blocks(rng, contexts, block):

@@ -29,8 +29,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import ArrayLike
 
-from iclimit.checks import check_arguments, check_choice, parse_array
-from iclimit.problem import COORDINATE_VARIANCE
+from iclimit.checks import check_arguments, parse_array
 from iclimit.simulate.arrays import Array, Seed, to_host
 from iclimit.simulate.descent.schedules import ContextLosses, context_blocks
 from iclimit.simulate.gdpp.linear_transformer import LinearTransformer, build
@@ -93,8 +92,7 @@ def simulate_gdpp(
     """
     etas, strengths = _parse_layers(rates, gammas)
     numbers = {"context": context, "dim": dim, "noise_ratio": noise_ratio}
-    check_arguments(**numbers, contexts=contexts)
-    check_choice("input_law", input_law, tuple(COORDINATE_VARIANCE))
+    check_arguments(noise_ratio=noise_ratio)
     losses = [
         to_host(_loss(context_covariance(x), etas.tolist(), strengths.tolist(), noise_ratio))
         for x in context_blocks(context, dim, input_law, contexts, rng, backend)
