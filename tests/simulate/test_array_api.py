@@ -5,24 +5,14 @@ import math
 import array_api_strict
 import numpy as np
 import pytest
-from strict_arrays import StrictBackend, StrictGenerator
-from token_attention import token_matrix
+from strict_arrays import StrictBackend
 
-from iclimit.problem import COORDINATE_VARIANCE, Problem
 from iclimit.simulate import arrays
-from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining import cells, simulate_errors
 from iclimit.simulate.pretraining.ridge import solve_ridge
-from iclimit.simulate.prompts import context_summary, draw_prompts, summaries
-from iclimit.simulate.prompts.summaries import (
-    exact_error,
-    fresh_task_moments,
-    sample_summaries,
-    task_set_moments,
-)
+from iclimit.simulate.prompts import summaries
 
 ROUNDING = 1e-12  # relative; both namespaces do the same float64 operations
-NUMPY = get_backend("numpy")
 
 
 STRICT = StrictBackend("strict", array_api_strict)
@@ -43,56 +33,6 @@ def assert_equal(found, expected):
     """A strict array equal to a NumPy array to rounding."""
     scale = float(np.max(np.abs(expected)))
     np.testing.assert_allclose(host(found), expected, rtol=0, atol=ROUNDING * scale)
-
-
-def both_prompts(input_law="gaussian", law="sphere", covariance=None):
-    """The same tasks and prompts on both backends."""
-    drawn = []
-    problem = Problem(
-        *(3, 4), noise_variance=0.2, task_law=law, input_law=input_law, input_covariance=covariance
-    )
-    for backend, generator in ((STRICT, StrictGenerator(1)), (NUMPY, np.random.default_rng(1))):
-        prompts = draw_prompts(problem, backend, generator, 6)
-        drawn.append((prompts.tasks, prompts))
-    return drawn[0], drawn[1]
-
-
-@pytest.mark.parametrize("law", ["sphere", "gaussian"])
-@pytest.mark.parametrize(
-    ("input_law", "covariance"),
-    [*((name, None) for name in COORDINATE_VARIANCE), ("gaussian", np.diag([2.0, 1.0, 0.5]))],
-)
-def test_sampling(input_law, covariance, law):
-    (tasks, prompts), (expected_tasks, expected) = both_prompts(input_law, law, covariance)
-    assert_equal(tasks, expected_tasks)
-    for name in ("inputs", "labels", "query", "query_label"):
-        assert_equal(getattr(prompts, name), getattr(expected, name))
-    assert_equal(token_matrix(prompts), token_matrix(expected))
-    assert_equal(context_summary(prompts), context_summary(expected))
-
-
-def test_summaries():
-    (tasks, _), (expected, _) = both_prompts()
-    for context in (1, 7):
-        assert_equal(
-            sample_summaries(STRICT, StrictGenerator(2), tasks, context, 0.3),
-            sample_summaries(NUMPY, np.random.default_rng(2), expected, context, 0.3),
-        )
-
-
-def test_moments_and_risk():
-    (tasks, _), (expected_tasks, _) = both_prompts(law="gaussian")
-    gamma = np.random.default_rng(3).standard_normal((3, 4))
-    for law in ("sphere", "gaussian"):
-        found, expected = (fresh_task_moments(place, 3, 4, 0.2, law) for place in (STRICT, NUMPY))
-        assert_equal(found.second, expected.second)
-        assert_equal(found.cross, expected.cross)
-        assert_equal(exact_error(strict(gamma), found), exact_error(gamma, expected))
-    found = task_set_moments(STRICT, tasks, 4, 0.2)
-    expected = task_set_moments(NUMPY, expected_tasks, 4, 0.2)
-    assert_equal(found.second, expected.second)
-    assert_equal(found.cross, expected.cross)
-    assert_equal(exact_error(strict(gamma), found), exact_error(gamma, expected))
 
 
 @pytest.mark.parametrize(

@@ -43,16 +43,6 @@ def test_a_mixed_training_set_is_centred_only():
     assert np.abs(np.mean(tasks[:4], axis=0)).max() > 1e-3
 
 
-@pytest.mark.parametrize("fresh_fraction", [1.0, 0.5])
-def test_strict_arrays(fresh_fraction, strict_backend):
-    law, seed = problem(fresh_fraction, noise_variance=0.1), np.random.SeedSequence(4)
-    expected = draw_training_set(law, NUMPY, NUMPY.generator(seed), 8)
-    found = draw_training_set(law, strict_backend, strict_backend.generator(seed), 8)
-    for name, value in vars(found).items():
-        same = getattr(expected, name)
-        np.testing.assert_allclose(np.from_dlpack(value), same, rtol=0, atol=1e-12)
-
-
 def test_too_few_sequences():
     for fresh_fraction, count, message in (
         (1.0, 2, "training_set must be > 2 to be standardised, got 2"),
