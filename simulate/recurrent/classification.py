@@ -81,9 +81,9 @@ def simulate_classification(
     block = max(1, BLOCK_NUMBERS // (context * dim))
     scores: list[Any] = []
     for generator, size in device.blocks(rng, contexts, block):
-        classes = xp.where(generator.random((block, context)) < 0.5, -1.0, 1.0)
+        classes = 1.0 - 2.0 * xp.astype(generator.random((block, context)) < 0.5, xp.float64)
         labels = xp.where(generator.random((block, context)) < flips, -classes, classes)
         inputs = classes[..., None] * mean + generator.standard_normal((block, context, dim))
-        memory = xp.sum((weights * labels)[..., None] * inputs, axis=1)[:size]
+        memory = xp.sum((weights * labels)[..., None] * inputs, axis=1)[:size, :]
         scores.append(to_host(memory @ mean / xp.linalg.vector_norm(memory, axis=1)))
     return Estimate.of(ndtr(np.concat(scores)))

@@ -225,8 +225,8 @@ def _moments(
                 decay(gate)
             if drifts:
                 C *= kept[:, None]
-            signal.append(xp.einsum("iin,i->n", C, lam) / dim)
-            power.append(xp.einsum("iin,i->n", half, lam) * (2 / dim))
+            signal.append(sum(C[i, i, :] * lam[i] for i in range(dim)) / dim)
+            power.append(sum(half[i, i, :] * lam[i] for i in range(dim)) * (2 / dim))
     return signal, power
 
 
@@ -244,12 +244,20 @@ def _write(
     """Change the moments (dim, dim, n) by a write; S is half plus its transpose."""
     xp = array_namespace(x)
     aim, written = write * omega[:, None] * x, D[:, None] * key
-    signal = xp.einsum("ijn,jn->in", C, x)
+    signal = _times(C, x)
     change, square = write * signal, write * xp.sum(aim * x, axis=0) + write**2 * rho
     if step:
-        read = xp.einsum("ijn,jn->in", half, key) + xp.einsum("ijn,in->jn", half, key)
-        aim = aim - step * xp.einsum("ijn,in->jn", C, key)
+        read = _times(half, key) + _times(xp.permute_dims(half, (1, 0, 2)), key)
+        aim = aim - step * _times(xp.permute_dims(C, (1, 0, 2)), key)
         change = change - step * read
         square = square + step * xp.sum(key * (step * read - 2 * write * signal), axis=0)
     C += written[:, None, :] * aim
     half += written[:, None, :] * (change + square * written / 2)
+
+
+def _times(matrices: Array, vectors: Array) -> Array:
+    """Products of matrices (dim, dim, n) and vectors (dim, n)."""
+    xp = array_namespace(vectors)
+    if hasattr(xp, "einsum"):  # half the time, but not in the standard
+        return xp.einsum("ijn,jn->in", matrices, vectors)
+    return sum(matrices[:, i, :] * vectors[i, :] for i in range(vectors.shape[0]))
