@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from iclimit.asymptotics.descent import (
-    Schedule,
     chebyshev_schedule,
     constant_schedule,
     divergence_rate,
@@ -350,28 +349,6 @@ def test_no_rates_are_below_the_bound_and_their_order_is_irrelevant(rates, c, v)
     assert loss >= bound * (1 - FLOAT64)
     assert schedule_loss(rates[::-1], ratio=c, noise_ratio=v) == pytest.approx(loss, rel=1e-9)
     assert schedule_loss([*rates, 0.0], ratio=c, noise_ratio=v) == pytest.approx(loss, rel=1e-9)
-
-
-def test_shapes():
-    for function in (optimal_schedule, constant_schedule, chebyshev_schedule):
-        c, v = np.array([[0.3], [1.0], [4.0]]), np.array([0.0, 0.2])
-        schedule = function(steps=3, ratio=c, noise_ratio=v)
-        assert schedule.rates.shape == (3, 2, 3)
-        assert schedule.loss.shape == schedule.lower_bound.shape == (3, 2)
-        again = schedule_loss(schedule.rates, ratio=c, noise_ratio=v)
-        assert again == pytest.approx(schedule.loss, rel=RATES)
-        for i, j in np.ndindex(3, 2):
-            single = function(steps=3, ratio=c[i, 0], noise_ratio=v[j])
-            assert isinstance(single, Schedule)
-            assert single.rates.shape == (3,)
-            assert isinstance(single.loss, float)
-            assert isinstance(single.lower_bound, float)
-            assert single.loss == pytest.approx(schedule.loss[i, j], rel=FLOAT64)
-            assert single.rates == pytest.approx(schedule.rates[i, j], rel=1e-6)
-        finite = function(steps=2, context=5, dim=3, noise_ratio=v)
-        assert finite.rates.shape == (2, 2)
-        assert finite.loss.shape == (2,)
-        assert function(steps=2, ratio=[], noise_ratio=0.1).rates.shape == (0, 2)
 
 
 def test_shapes_of_the_loss():

@@ -190,12 +190,6 @@ def test_shannon_transform_is_the_integral(c, gamma):
     assert float(value) == pytest.approx(expected, rel=INTEGRATION)
 
 
-def test_quantiles_broadcast_over_the_ratios():
-    family = MarchenkoPastur([0.5, 2.0]).quantile(np.array([[0.1], [0.6], [0.9]]))
-    each = [MarchenkoPastur(c).quantile([0.1, 0.6, 0.9]) for c in (0.5, 2.0)]
-    np.testing.assert_allclose(family, np.transpose(each), rtol=1e-15)
-
-
 # Eigenvalues are rigid: distribution functions agree to O(1/d). Measured worst 2.3/d and 3.6/d.
 RIGIDITY = 6.0
 
