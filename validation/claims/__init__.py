@@ -25,9 +25,10 @@ FILES = (
     ("pretraining", "structured_tests structured_context structured_rank structured_inputs"),
     ("pretraining", "structured_directions alignment"),
     ("softmax", "double_descent"),
-    ("networks", "lstm"),
-    ("spectra", "sample_covariance free_convolution"),
-    ("pretraining", "mean_matrix random_points number_systems solver sampler exact_error"),
+    ("networks", "lstm gradients"),
+    ("spectra", "sample_covariance free_convolution transforms"),
+    ("pretraining", "mean_matrix random_points number_systems two_routes derivations"),
+    ("pretraining", "solver cost sampler exact_error"),
 )
 
 _CLAIMS: list[Claim] = [

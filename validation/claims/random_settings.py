@@ -1,11 +1,12 @@
 """Claims at settings that the seed of a validation draws: other seeds explore other settings."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from iclimit.results import Estimate
-from iclimit.validation.claim import Effort, Rows, call, mean, note, run
+from iclimit.validation.claim import Effort, Rows, call, judged, mean, note, run
+from iclimit.validation.judge.comparisons import Comparison, compare
 
 # Settings of each kind.
 NUMBER = 2
@@ -55,3 +56,22 @@ def random_rows(
         yield note(
             call(f"{kind.capitalize()}, drawn setting {number + 1}: {{}}.".format, drawn.words)
         )
+
+
+# Labels, the theory, the other number, and the relative difference that is allowed.
+Pair: TypeAlias = tuple[str, Any, Any, float]
+
+
+def compare_pairs(pairs: Iterable[Pair], of: Mapping[str, str]) -> Iterator[Comparison]:
+    """Comparisons of numbers; those that are to vanish have the allowance itself.
+
+    ``of`` names functions of the theory by the first words of a label, before a comma.
+    """
+    for label, theory, value, relative in pairs:
+        allowed = {"relative" if theory else "allowance": relative}
+        yield compare(label, theory, value, of=of.get(label.partition(",")[0], ""), **allowed)
+
+
+def pair_rows(function: Callable[..., list[Pair]], of: Mapping[str, str] | None = None) -> Rows:
+    """Comparisons of the pairs that a function draws and computes."""
+    yield judged(call(compare_pairs, run(function), of or {}))

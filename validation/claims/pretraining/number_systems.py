@@ -7,7 +7,7 @@ avoids differences of numbers that are nearly equal.  The seed draws the fractio
 Source: formulas in the documentation of each function.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -16,17 +16,26 @@ import numpy as np
 import sympy
 from numpy.random import SeedSequence
 
-from iclimit.asymptotics import depth, descent, dynamics, pretraining, recurrent, softmax, spectra
+from iclimit.asymptotics import (
+    depth,
+    descent,
+    dynamics,
+    gdpp,
+    pretraining,
+    recurrent,
+    softmax,
+    spectra,
+)
 from iclimit.validation import Comparison, compare
 from iclimit.validation.claim import Claim, Effort, Rows, call, judged, run
 
-SHELVES = (pretraining, descent, dynamics, softmax, depth, recurrent, spectra)
+SHELVES = (pretraining, descent, gdpp, dynamics, softmax, depth, recurrent, spectra)
 # Fractions are multiples of this part of a range.
 PARTS = 64
 # Relative difference of float64 from the others (measured: at most 4e-15), and digits of mpmath.
 TOLERANCE, DIGITS = 1e-11, 30
 
-# Ranges: of fractions, or of integers.
+# Ranges: of fractions, or of integers; of every number of a list.
 RATIO, NOISE = (0.25, 4.25), (0.0, 1.0)
 POINT: dict[str, Any] = {"tau": RATIO, "alpha": RATIO, "kappa": RATIO, "rho": NOISE}
 SIZE: dict[str, Any] = {"context": range(8, 65), "dim": range(1, 9), "noise_variance": NOISE}
@@ -47,6 +56,10 @@ HEAD: dict[str, Any] = {
     **{"eigenvalue": (0.5, 1.0), "trace": (1.0, 3.0), "context": range(8, 65)},
     "noise_variance": NOISE,
 }
+STEP: tuple[float, float] = (0.25, 1.0)
+LAYERS: dict[str, Any] = {"context": range(8, 33), "dim": range(1, 9), "rates": [STEP, STEP]}
+PAIR: dict[str, Any] = {"steps": range(2, 3), "context": range(8, 33), "dim": range(2, 9)}
+PAIR["noise_ratio"] = (0.0, 0.0)
 TASKS: dict[str, Any] = {"alpha": RATIO, "rho": (0.25, 1.25), "drift": NOISE}
 
 # Ranges of the arguments by function and field of its result.
@@ -72,23 +85,43 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("delta_rule_error", TASKS | {"step_size": (0.25, 1.0), "dim": range(4, 20)}),
     ("gated_error", TASKS | {"forgetting": NOISE, "correlation": (0.0, 0.5)}),
     ("wishart_resolvent", {"q": NOISE, "kappa": RATIO}),
+    ("schedule_loss", LAYERS | {"noise_ratio": NOISE}),
+    ("gdpp_loss", LAYERS | {"gammas": [(0.0, 0.25)], "noise_ratio": NOISE}),
+    ("optimal_schedule.loss", {"steps": range(1, 2), "ratio": RATIO, "noise_ratio": NOISE}),
+    ("optimal_schedule.rates", {"steps": range(2, 3), "ratio": RATIO}),
+    ("optimal_schedule.rates", PAIR),
+    ("test_time_errors", STEPS | {"tau": (1.25, 5.25), "steps": range(2, 4)}),
 )
 
 
-def fraction(limits: range | tuple[float, float], part: int) -> Fraction:
-    """Fraction in a range."""
+def drawn(limits: range | tuple[float, float], generator: np.random.Generator) -> int | Fraction:
+    """Integer or fraction in a range."""
+    part = int(generator.integers(1, PARTS))
     if isinstance(limits, range):
-        return Fraction(limits[part * len(limits) // PARTS])
+        return limits[part * len(limits) // PARTS]
     low, high = map(Fraction, limits)
     return low + (high - low) * Fraction(part, PARTS)
 
 
+def converted(arguments: Mapping[str, Any], number: Callable[[Fraction], Any]) -> dict[str, Any]:
+    """Arguments, and those in lists, in a number system; integers are Python's."""
+
+    def each(value: Any) -> Any:
+        if isinstance(value, list):
+            return [number(part) for part in value]
+        return value if isinstance(value, int) else number(value)
+
+    return {name: each(value) for name, value in arguments.items()}
+
+
 def value(of: str, arguments: Mapping[str, Any]) -> float:
-    """Value of a function, or of a field of its result, as a float."""
+    """Value of a function, or of a field of its result, as a float; the last of several."""
     function, _, field = of.partition(".")
     shelf = next(each for each in SHELVES if function in each.__all__)
     found = getattr(shelf, function)(**arguments)
     found = getattr(found, field) if field else found
+    if isinstance(found, (tuple, np.ndarray)) and np.ndim(found):
+        found = found[-1]
     return float(sympy.N(found, DIGITS) if isinstance(found, sympy.Basic) else found)
 
 
@@ -97,16 +130,20 @@ def exact_values(*, rng: SeedSequence) -> list[dict[str, Any]]:
     generator, found = np.random.default_rng(rng), []
     for of, ranges in CALLS:
         given = {
-            name: fraction(limits, int(generator.integers(1, PARTS)))
+            name: [drawn(part, generator) for part in limits]
+            if isinstance(limits, list)
+            else drawn(limits, generator)
             for name, limits in ranges.items()
         }
-        row: dict[str, Any] = {"arguments": {name: float(x) for name, x in given.items()}}
+        row: dict[str, Any] = {"arguments": converted(given, float)}
         with mpmath.workdps(DIGITS):
-            digits = {name: mpmath.mpf(x.numerator) / x.denominator for name, x in given.items()}
-            row["mpmath"] = value(of, digits)
+            row["mpmath"] = value(
+                of, converted(given, lambda x: mpmath.mpf(x.numerator) / x.denominator)
+            )
             if "ridge" not in ranges:  # else the fixed point is the root of a quartic
-                exact = {name: sympy.Rational(*x.as_integer_ratio()) for name, x in given.items()}
-                row["SymPy"] = value(of, exact)
+                row["SymPy"] = value(
+                    of, converted(given, lambda x: sympy.Rational(x.numerator, x.denominator))
+                )
         found.append(row)
     return found
 
