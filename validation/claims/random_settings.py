@@ -62,16 +62,13 @@ def random_rows(
 Pair: TypeAlias = tuple[str, Any, Any, float]
 
 
-def compare_pairs(pairs: Iterable[Pair], of: Mapping[str, str]) -> Iterator[Comparison]:
-    """Comparisons of numbers; those that are to vanish have the allowance itself.
-
-    ``of`` names functions of the theory by the first words of a label, before a comma.
-    """
+def compare_pairs(pairs: Iterable[Pair]) -> Iterator[Comparison]:
+    """Comparisons of numbers; where the theory is 0 the difference is absolute."""
     for label, theory, value, relative in pairs:
-        allowed = {"relative" if theory else "allowance": relative}
-        yield compare(label, theory, value, of=of.get(label.partition(",")[0], ""), **allowed)
+        allowance = 0.0 if theory else relative
+        yield compare(label, theory, value, relative=relative, allowance=allowance)
 
 
-def pair_rows(function: Callable[..., list[Pair]], of: Mapping[str, str] | None = None) -> Rows:
+def pair_rows(function: Callable[..., list[Pair]]) -> Rows:
     """Comparisons of the pairs that a function draws and computes."""
-    yield judged(call(compare_pairs, run(function), of or {}))
+    yield judged(call(compare_pairs, run(function)))

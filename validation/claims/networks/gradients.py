@@ -33,11 +33,16 @@ from iclimit.validation.claim import Claim, Effort, Rows, exact, run
 DIM, CONTEXT, PROMPTS = 2, 4, 5
 NETWORKS: dict[str, Network] = {
     "attention of embedded tokens": AttentionNetwork(
-        **{"dim": DIM, "layers": 2, "heads": 2, "width": 6, "mlp": 5, "embedding_mlp": 4},
+        dim=DIM,
+        layers=2,
+        heads=2,
+        width=6,
+        mlp=5,
         layer_norm=True,
         include_query=True,
         tokens="separate",
         positions=2,
+        embedding_mlp=4,
     ),
     "attention of two kinds": AttentionNetwork(dim=DIM, layers=2, attention=("linear", "softmax")),
     "LSTM": LstmNetwork(dim=DIM, hidden=3, layers=2, bidirectional=True),
@@ -80,7 +85,8 @@ def compared(
 
 def slopes(*, rng: SeedSequence) -> dict[str, tuple[float, float]]:
     """Slopes of all networks, and the answer of the LSTM."""
-    generator, found = np.random.default_rng(rng), {}
+    found: dict[str, tuple[float, float]] = {}
+    generator = np.random.default_rng(rng)
     law = Problem(DIM, CONTEXT, noise_variance=0.2, scale=1)
     prompts = draw_prompts(law, get_backend("numpy"), generator, PROMPTS)
     for name, network in NETWORKS.items():

@@ -12,6 +12,7 @@ Source: the sources of each derivation.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 import mpmath
@@ -81,7 +82,7 @@ def of_descent(draw: Callable[[float, float], Any]) -> Iterator[Sides]:
 
     c, x = draw(0.3, 2), draw(0.5, 2)
     loss, residual, product, least = sides(descent.derive_schedule(2))
-    best = descent.optimal_schedule(steps=2, ratio=float(c))
+    two = descent.optimal_schedule(steps=2, ratio=float(c))
     values = {"c": c, "lambda": x}
     first, second = (
         mpmath.diff(lambda y: number(residual.rhs, {"c": c, "lambda": y}), 0, n) / n
@@ -89,18 +90,15 @@ def of_descent(draw: Callable[[float, float], Any]) -> Iterator[Sides]:
     )
     at = values | {"r_1": first, "r_2": second}
     polynomial = mpmath.mpf(1)
-    for each in best.rates:
+    for each in two.rates:
         polynomial *= 1 - float(each) * x
     yield "residual of two steps", polynomial, number(residual.rhs, values)
     yield "zeros of two steps", polynomial, number(product.rhs, values)
-    yield "loss of two steps", float(best.loss), number(loss.rhs, at)
-    yield "least loss of two steps", float(best.loss), number(least.rhs, values)
-    best = descent.optimal_schedule(steps=2, context=9, dim=5)
-    yield (
-        "two steps at finite size",
-        best.loss,
-        descent.derive_schedule(2, context=9, dim=5).result,
-    )
+    yield "loss of two steps", float(two.loss), number(loss.rhs, at)
+    yield "least loss of two steps", float(two.loss), number(least.rhs, values)
+    size = {"context": 9, "dim": 5}
+    exact = descent.derive_schedule(2, **size).result
+    yield "two steps at finite size", descent.optimal_schedule(steps=2, **size).loss, exact
 
 
 def of_softmax(draw: Callable[[float, float], Any]) -> Iterator[Sides]:
@@ -173,6 +171,11 @@ def trace(x: Any, kappa: Any, levels: tuple[int, ...]) -> tuple[Any, Any]:
     return mean(s, 0), mean(s, 1)
 
 
+def left_over(tau: Any, ridge: Any, q: Any, kappa: Any, xi: Any) -> Any:
+    """What the fixed point of the effective ridge leaves."""
+    return xi * trace(q + xi, kappa, (1,))[0] - (1 - tau + tau * ridge / xi)
+
+
 def of_errors(draw: Callable[[float, float], Any]) -> Iterator[Sides]:
     """Errors, whose steps are put into each other, with a ridge, and without on both sides."""
     kappa, alpha, rho = draw(0.5, 2), draw(0.5, 4), draw(0.05, 1)
@@ -182,13 +185,7 @@ def of_errors(draw: Callable[[float, float], Any]) -> Iterator[Sides]:
         point["ridge"] = ridge * mpmath.mpf(1)
         xi = mpmath.mpf(0)
         if ridge or tau < 1:
-            xi = root(
-                lambda xi, tau=tau, ridge=ridge: (
-                    xi * trace(q + xi, kappa, (1,))[0] - (1 - tau + tau * ridge / xi)
-                ),
-                mpmath.mpf(10) ** -2,
-                4,
-            )
+            xi = root(partial(left_over, tau, ridge, q, kappa), mpmath.mpf(10) ** -2, 4)
         slope = mpmath.diff(lambda x: trace(x, kappa, (1,))[0], q + xi)
         expected = {
             **{"e_{ICL}": pretraining.icl_error(**point), "xi": xi, "M'": slope},

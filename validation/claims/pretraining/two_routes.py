@@ -104,7 +104,9 @@ def of_slopes(generator: Generator) -> Iterator[Pair]:
         point = {"tau": float(generator.uniform(low, high))}
         point["alpha"] = float(generator.uniform(0.5, 4))
         point |= {"kappa": float(generator.uniform(0.5, 3)), "rho": float(generator.uniform(0, 1))}
-        slopes = {"alpha": partial(pretraining.context_slope, ridge=ridge)}
+        slopes: dict[str, Callable[..., Any]] = {
+            "alpha": partial(pretraining.context_slope, ridge=ridge)
+        }
         if not ridge:
             slopes["ridge"] = pretraining.ridge_slope
         for name, function in slopes.items():
@@ -121,20 +123,17 @@ def of_slopes(generator: Generator) -> Iterator[Pair]:
 def of_structure(generator: Generator) -> Iterator[Pair]:
     """Rows of inputs that are isotropic after all, tasks of the sphere, and many levels."""
     w, rng = sphere(generator, 9, 12), int(generator.integers(1000))
+    inputs: tuple[dict[str, Any], ...] = {"input_covariance": np.ones(12)}, {}
     sizes: dict[str, Any] = {"dim": 12, "context": 20, "rho": 0.2, "rng": rng}
     for prompts, ridge in ((100, 0.05), (300, 0.1)):
         run = sizes | {"prompts": prompts, "ridge": ridge, "tasks": w, "draws": 2}
-        rows, plain = (
-            pretraining.finite_size_errors(**run, **more)
-            for more in ({"input_covariance": np.ones(12)}, {})
-        )
+        rows, plain = (pretraining.finite_size_errors(**run, **more) for more in inputs)
         for name in ("icl", "idg"):
             theory, value = (getattr(each, name).mean for each in (rows, plain))
             yield f"{name} by rows, {prompts} prompts", theory, value, BY_ROWS
     run = sizes | {"prompts": 300, "ridge": 0.1, "tasks": math.inf, "task_law": "sphere"}
     structured, plain = (
-        pretraining.finite_size_errors(**run, approach="moments", **more)
-        for more in ({"input_covariance": np.ones(12)}, {})
+        pretraining.finite_size_errors(**run, approach="moments", **more) for more in inputs
     )
     yield "tasks of the sphere", structured.icl.mean, plain.icl.mean, ROUNDING
 
@@ -188,7 +187,7 @@ def of_scaling(generator: Generator) -> Iterator[Pair]:
     nu, beta = float(generator.uniform(1.7, 1.9)), float(generator.uniform(0.5, 0.6))
     terms = depth.scaling_terms(nu=nu, beta=beta)
     rank = np.arange(1.0, MODES + 1)
-    modes = {"spectrum": rank**-nu, "task_spectrum": rank ** (nu - nu * beta - 1)}
+    modes: dict[str, Any] = {"spectrum": rank**-nu, "task_spectrum": rank ** (nu - nu * beta - 1)}
     flow = depth.tied_flow(times=TIME * MODES, depth=np.inf, **modes).loss
     yield "constant of time", terms.time, flow * MODES * TIME ** (beta / (2 + beta)), OF_SUMS
     deep = depth.depth_loss(depth=LAYERS, **modes).loss
@@ -324,8 +323,10 @@ def of_softmax(generator: Generator) -> Iterator[Pair]:
         yield f"whole tokens, context {N}", found, known, OF_BINS
 
 
-SECTIONS = (by_eigenvalues, of_slopes, of_structure, of_fluctuations, of_scaling)
-SECTIONS += (of_memories, of_stairs, of_softmax)
+SECTIONS = (
+    *(by_eigenvalues, of_slopes, of_structure, of_fluctuations),
+    *(of_scaling, of_memories, of_stairs, of_softmax),
+)
 
 
 def pairs(*, rng: SeedSequence) -> list[Pair]:
