@@ -27,10 +27,10 @@ from .yours.models.probe import probe as probe
 from .yours.models.report import AlgorithmReport as AlgorithmReport
 from .yours.plan.plan import RunPlan as RunPlan
 from .yours.plan.plan import plan_runs as plan_runs
+from .yours.runs.check import RunCheck as RunCheck
 from .yours.runs.check import check_runs as check_runs
 from .yours.runs.fit import RunFit as RunFit
 from .yours.runs.fit import fit_runs as fit_runs
-from .yours.runs.report import RunCheck as RunCheck
 from .yours.weights.recurrent_weights import reduced_recurrence as reduced_recurrence
 from .yours.weights.reduced import reduced_gamma as reduced_gamma
 from .yours.weights.softmax_weights import reduced_softmax as reduced_softmax

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from textwrap import fill
 from typing import Any
@@ -112,6 +112,7 @@ class CurveCheck(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """All results by name, of numbers, text and lists, as JSON has them."""
+        as_they_are = ("unexpected", "fits", "resolutions", "remarks", "errors")
         return {
             "verdict": self.verdict.to_dict(),
             "threshold": self.threshold,
@@ -119,11 +120,7 @@ class CurveCheck(Result):
             "curves": [each.label for each in self.curves],
             "rows": self.rows(),
             "outliers": [self.label(row) for row in self.outliers],
-            "unexpected": self.unexpected,
-            "fits": self.fits,
-            "resolutions": self.resolutions,
-            "remarks": self.remarks,
-            "errors": self.errors,
+            **{name: getattr(self, name) for name in as_they_are},
         }
 
     @property
@@ -460,41 +457,36 @@ def _parse_initial(
     return [{name: array[k] for name, array in weights.items()} for k in range(count)]
 
 
-def _errors(theory: CurveTheory, known_start: bool) -> list[str]:
+def _errors(theory: CurveTheory, known_start: bool) -> Iterator[str]:
     """What the theory does not know."""
     setting, fluctuations = theory.setting, theory.fluctuations
-    errors = []
     if setting.optimizer != "gradient-descent":
-        errors.append(
+        yield (
             "the theory is of gradient flow: times of this training are not compared, only the "
             "initial loss, plateaus and the final loss"
         )
     elif setting.mixed:
-        errors.append(
-            "training on mixtures: the theory has the first growth and bounds of the end"
-        )
+        yield "training on mixtures: the theory has the first growth and bounds of the end"
     if setting.timed and not known_start:
         spread = np.sqrt(theory.start.variance)
         shown = ", ".join(f"{each:.1%}" for each in spread)
-        errors.append(f"initial weights are not known: drop times of a run vary by {shown}")
+        yield f"initial weights are not known: drop times of a run vary by {shown}"
     if setting.model == "separate" and np.any(theory.staircase_variance > 0):
         largest = math.sqrt(float(theory.staircase_variance.max()))
-        errors.append(
-            f"initial weights are not small: predicted times are uncertain by up to {largest:.1%}"
-        )
+        words = "initial weights are not small: predicted times are uncertain"
+        yield f"{words} by up to {largest:.1%}"
     if setting.timed and setting.model != "separate":
-        errors.append(f"order of the initial weights: {setting.start:.1g} of drop times")
+        yield f"order of the initial weights: {setting.start:.1g} of drop times"
     if math.isinf(setting.training_set):
-        errors.append("training set: none, sequences are taken to be new in every step")
+        yield "training set: none, sequences are taken to be new in every step"
     else:
-        errors.append(
+        yield (
             f"{setting.training_set:g} training sequences: losses vary by up to "
             f"{fluctuations.losses.max():.1%}, rates by {fluctuations.rates.max():.1%}; the final "
             f"loss is lower by up to {fluctuations.bias:.1%}"
         )
     if setting.timed and setting.learning_rate is not None:
-        errors.append(
+        yield (
             f"steps of finite length: half-drops come later by up to {theory.delays[0].max():.1%},"
             f" durations are longer by up to {theory.delays[1].max():.1%}"
         )
-    return errors

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,13 +17,12 @@ from iclimit.asymptotics.dynamics import (
     plateau_losses,
     separate_attention_staircase,
 )
+from iclimit.drawing import Axes
 from iclimit.results import Result
 from iclimit.simulate.dynamics import AttentionModel, initial_weights
 from iclimit.simulate.training.results import TrainingCurves
+from iclimit.validation.yours.curves.features import first_below
 from iclimit.validation.yours.curves.setting import time_factor
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -79,8 +78,8 @@ class TrainingDrops(Result):
                 rows.append(first | last)
                 continue
             for drop, middle in enumerate(middles):
-                below = (losses < middle).nonzero()[0]
-                step = int(curves.recorded_at[below[0]]) if len(below) else math.inf
+                below = first_below(losses, middle)
+                step = int(curves.recorded_at[below]) if below < len(losses) else math.inf
                 time = 2 * setting["learning_rate"] * _time_factor(setting) * step
                 row = first | ({"learned": drop + 1} if separate else {})
                 row |= {"half_drop_step": step, "half_drop_time": time}

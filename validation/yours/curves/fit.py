@@ -39,11 +39,13 @@ from iclimit.validation.yours.curves.theory import (
 from iclimit.validation.yours.fitted_parameters import ParameterFit, check_free, profiled
 from iclimit.validation.yours.least_squares import Bounds, Precision, follow, values_and_slopes
 
-# What may be free; ``eigenvalues`` stands for one parameter each.
-FREE = (
-    *("init_scale", "learning_rate", "eigenvalues", "trace", "context", "noise_variance"),
-    "factor",
-)
+# What may be free, as fields of the setting with their name or another one, and by themselves:
+# ``eigenvalues`` stands for one parameter each, ``trace`` for their common factor.
+FIELDS = {
+    **{name: name for name in ("init_scale", "learning_rate", "noise_variance")},
+    **{"context": "context_factor", "factor": "loss_unit"},
+}
+FREE = (*FIELDS, "eigenvalues", "trace")
 
 # Range of factors of what is stated, and of the initial scale.
 FACTORS, SCALES = (0.02, 50.0), (1e-6, 1e3)
@@ -241,8 +243,8 @@ def _stated(name: str, setting: CurveSetting) -> float:
     """What is stated of a parameter."""
     if name.startswith("eigenvalue_"):
         return setting.eigenvalues[int(name.removeprefix("eigenvalue_")) - 1]
-    special = {"trace": sum(setting.eigenvalues), "factor": setting.loss_unit}
-    return float(special[name] if name in special else getattr(setting, name))
+    special = {"trace": sum(setting.eigenvalues), "context": setting.context}
+    return float(special[name] if name in special else getattr(setting, FIELDS[name]))
 
 
 def changed_setting(setting: CurveSetting, names: Sequence[str], x: np.ndarray) -> CurveSetting:
@@ -252,16 +254,9 @@ def changed_setting(setting: CurveSetting, names: Sequence[str], x: np.ndarray) 
         value * factors.get("trace", 1.0) * factors.get(f"eigenvalue_{number}", 1.0)
         for number, value in enumerate(setting.eigenvalues, 1)
     )
-    rate = setting.learning_rate
-    return replace(
-        setting,
-        eigenvalues=eigenvalues,
-        init_scale=setting.init_scale * factors.get("init_scale", 1.0),
-        context_factor=setting.context_factor * factors.get("context", 1.0),
-        noise_variance=setting.noise_variance * factors.get("noise_variance", 1.0),
-        learning_rate=None if rate is None else rate * factors.get("learning_rate", 1.0),
-        loss_unit=setting.loss_unit * factors.get("factor", 1.0),
-    )
+    fields = {FIELDS[name]: factor for name, factor in factors.items() if name in FIELDS}
+    scaled = {field: getattr(setting, field) * factor for field, factor in fields.items()}
+    return replace(setting, eigenvalues=eigenvalues, **scaled)
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,7 +319,10 @@ class CurveModel:
         """Independent deviations of variance 1 (..., rows) at parameters (..., p)."""
         factors = np.exp(np.asarray(x - self.centre) @ self.slopes.T)
         lines = factors.reshape(-1, len(self.rows)).tolist()
-        z = [[_at(row, f).z for row, f in zip(self.rows, line, strict=True)] for line in lines]
+        z = [
+            [replace(row, theory=row.theory * f).z for row, f in zip(self.rows, line, strict=True)]
+            for line in lines
+        ]
         return np.reshape(z, factors.shape) @ self.whitening.T
 
     def precision(self, x: np.ndarray) -> Precision:
@@ -343,11 +341,6 @@ def _why_unusable(curves: Sequence[Curve], theory: CurveTheory) -> str:
         f"{message}: not all reach half of their first drop before the end at {last:g}, which "
         "only bounds the parameters; train for longer, or check the curves instead"
     )
-
-
-def _at(row: CurveRow, factor: float) -> CurveRow:
-    """The row beside another theory."""
-    return replace(row, theory=row.theory * factor)
 
 
 def _value(row: CurveRow, theory: CurveTheory) -> float:

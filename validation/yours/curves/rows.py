@@ -21,7 +21,7 @@ from iclimit.validation.yours.curves.features import (
     growth_rate,
     last_fall,
 )
-from iclimit.validation.yours.curves.mixtures import least_merged_loss
+from iclimit.validation.yours.curves.setting import least_merged_loss
 from iclimit.validation.yours.curves.table import Curve
 from iclimit.validation.yours.curves.theory import DURATION_SPREAD, CurveTheory
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.checks import real_array
-from iclimit.asymptotics.dynamics import plateau_losses
+from iclimit.asymptotics.dynamics import mixture_growth_rate, mixture_predictor, plateau_losses
 from iclimit.checks import check_arguments, check_choice, given
 from iclimit.problem import Problem
 from iclimit.simulate.descent.constructions import NORMALIZATIONS
 from iclimit.simulate.dynamics import AttentionModel
 from iclimit.simulate.dynamics.attention_models import INITIALIZATIONS
-from iclimit.validation.yours.curves.mixtures import mixture_losses
+from iclimit.simulate.dynamics.feature_moments import population_moments
 
 # How training goes: by full-batch descent with small steps, which the flow describes, or not.
 OPTIMIZERS = ("gradient-descent", "other")
@@ -25,6 +25,9 @@ LARGEST = 1e20
 
 # Layers of weights whose product is the prediction.
 LAYERS = {"merged": 2, "cubic": 2, "separate": 3}
+
+# Largest dimension for which the least loss of merged attention is found: memory grows as D^6.
+LARGEST_DIM = 12
 
 
 def time_factor(model: str, context: float, normalization: str) -> float:
@@ -49,16 +52,16 @@ class CurveSetting:
     eigenvalues: tuple[float, ...]
     context: int
     heads: int
-    rank: int
     init_scale: float
-    initialization: str
-    learning_rate: float | None
-    normalization: str
-    noise_variance: float
-    query_noise: bool
-    loss_factor: float
-    training_set: float
-    standardize: bool
+    rank: int = 1
+    initialization: str = "per-head"
+    learning_rate: float | None = None
+    normalization: str = "mean"
+    noise_variance: float = 0.0
+    query_noise: bool = True
+    loss_factor: float = 1.0
+    training_set: float = math.inf
+    standardize: bool = False
     optimizer: str = "gradient-descent"
     fresh_fraction: float = 1.0
     shared_task: tuple[float, ...] | None = None
@@ -175,3 +178,45 @@ class CurveSetting:
         """Mean squared errors on noisy query labels as they are recorded."""
         noise = 0.0 if self.query_noise else self.noise_variance
         return self.loss_unit * self.loss_factor * (losses - noise)
+
+
+def mixture_losses(problem: Problem) -> np.ndarray:
+    """Loss at zero weights, and of the best predictor that is linear in the context labels."""
+    return np.array([problem.label_square, mixture_predictor(**_mixture(problem)).train_loss])
+
+
+def least_merged_loss(problem: Problem) -> float:
+    """Bound that no merged attention goes below: least squares on all that it sees."""
+    if problem.dim > LARGEST_DIM:
+        return problem.noise_variance
+    moments = population_moments(problem)
+    weights = np.linalg.lstsq(moments.second, moments.cross, rcond=None)[0]
+    return float(moments.label - moments.cross @ weights)
+
+
+def first_growth_rate(problem: Problem, model: str) -> float:
+    """Rate at which small weights grow first."""
+    if model == "merged":
+        return float(mixture_growth_rate(**_mixture(problem)))
+    return float(np.linalg.norm(feature_correlations(problem)))
+
+
+def feature_correlations(problem: Problem) -> np.ndarray:
+    """Means of the cubic features times the label, which drive the growth of small weights."""
+    lam = np.diag(problem.covariance_of_inputs)
+    if problem.shared_task is None:
+        return np.diag(lam**2)
+    shared = lam * problem.shared_task
+    fresh = problem.fresh_fraction
+    return fresh * np.diag(lam**2) + (1 - fresh) * np.outer(shared, shared)
+
+
+def _mixture(problem: Problem) -> dict[str, Any]:
+    """Arguments of the theory."""
+    return {
+        "fresh_fraction": problem.fresh_fraction,
+        "input_covariance": problem.covariance_of_inputs,
+        "shared_task": problem.shared_task,
+        "context": problem.context,
+        "noise_variance": problem.noise_variance,
+    }

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -49,27 +49,20 @@ from iclimit.simulate.dynamics import AttentionModel, initial_weights
 from iclimit.simulate.dynamics.feature_moments import feature_count
 from iclimit.simulate.prompts.training_sets import draw_training_set
 from iclimit.validation.yours.curves.features import QUARTERS
-from iclimit.validation.yours.curves.mixtures import feature_correlations, first_growth_rate
-from iclimit.validation.yours.curves.setting import CurveSetting
+from iclimit.validation.yours.curves.setting import (
+    CurveSetting,
+    feature_correlations,
+    first_growth_rate,
+)
 
 # Number and size of the training sets that are drawn: standard deviations are right to 8 %.
 SETS, SET_SIZE = 80, 300
 
-# What fluctuations over training sets do not depend on.
-NEUTRAL: dict[str, Any] = {
-    "training_set": math.inf,
-    "standardize": False,
-    "query_noise": True,
-    "init_scale": 1.0,
-    "initialization": "per-head",
-    "learning_rate": None,
-    "normalization": "mean",
-    "optimizer": "gradient-descent",
-    "time_unit": 1.0,
-    "loss_unit": 1.0,
-    "context_factor": 1.0,
-    "loss_factor": 1.0,
-}
+# What fluctuations over training sets depend on, beside the eigenvalues.
+FLUCTUATING = (
+    *("model", "context", "heads", "rank", "noise_variance", "fresh_fraction", "shared_task"),
+    "standardize",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,19 +93,16 @@ def find_fluctuations(setting: CurveSetting) -> Fluctuations:
         count = len(setting.learned)
         return Fluctuations(np.zeros(count), np.zeros(count - 1), 0.0, np.eye(2 * count - 1))
     lam = setting.eigenvalues if setting.mixed else setting.law["eigenvalues"].tolist()
-    losses, rates, bias, correlations = _small_sets(
-        replace(setting, eigenvalues=tuple(lam), **NEUTRAL), setting.standardize
-    )
+    stated = {name: getattr(setting, name) for name in FLUCTUATING}
+    small = _small_sets(CurveSetting(eigenvalues=tuple(lam), init_scale=1.0, **stated))
     shrink = math.sqrt(max(SET_SIZE, 4 * len(lam)) / setting.training_set)
-    biases = bias / setting.training_set
-    return Fluctuations(shrink * losses, shrink * rates, biases, correlations)
+    bias = small.bias / setting.training_set
+    return Fluctuations(shrink * small.losses, shrink * small.rates, bias, small.correlations)
 
 
 @lru_cache(maxsize=32)
-def _small_sets(
-    setting: CurveSetting, standardize: bool
-) -> tuple[np.ndarray, np.ndarray, float, np.ndarray]:
-    """What small sets change: `Fluctuations`, with the bias times P."""
+def _small_sets(setting: CurveSetting) -> Fluctuations:
+    """What small sets change, with the bias times P."""
     problem, dim, stops = setting.problem, len(setting.eigenvalues), setting.learned
     lam = np.diag(problem.covariance_of_inputs)
     numpy, generator = get_backend("numpy"), np.random.default_rng(0)
@@ -122,9 +112,8 @@ def _small_sets(
     )
     losses, rates, biases = [], [], []
     for _ in range(SETS):
-        drawn = draw_training_set(
-            problem, numpy, generator, max(SET_SIZE, 4 * dim), standardize=standardize
-        )
+        size = max(SET_SIZE, 4 * dim)
+        drawn = draw_training_set(problem, numpy, generator, size, standardize=setting.standardize)
         beta = np.mean(drawn.labels[..., None] * drawn.inputs, axis=1)
         label, query = drawn.query_label, drawn.query
         # Residuals with the first directions learned, one column for each plateau.
@@ -140,11 +129,11 @@ def _small_sets(
         biases.append(np.mean(squares[:, -1] * leverage) / np.mean(squares[:, -1]))
     # All layers but the narrow one also fit the moments of inputs and of labels.
     more = 1 if setting.model == "cubic" else feature_count(dim) / dim**2
-    deviations = (
+    of_losses, of_rates = (
         np.std(each, axis=0, ddof=1) / np.abs(np.mean(each, axis=0)) for each in (losses, rates)
     )
     correlations = np.corrcoef(np.hstack([losses, rates]), rowvar=False)
-    return (*deviations, more * float(np.mean(biases)), correlations)
+    return Fluctuations(of_losses, of_rates, more * float(np.mean(biases)), correlations)
 
 
 # Relative tolerance of predicted waits, far below their spread over starts.

@@ -168,13 +168,12 @@ def _misfit(row: Comparison) -> float:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A mistake, also in words, with twice its negative log-likelihood and its fitted value.
+    """A mistake with twice its negative log-likelihood and its fitted value.
 
     Predictions are of the true errors of the rows that are tried first.
     """
 
     mistake: Mistake
-    text: str
     predictions: Sequence[Prediction]
     misfit: float
     penalty: float = 0.0
@@ -229,7 +228,7 @@ def _tried(table: _Table, mistake: Mistake) -> _Candidate:
     """A mistake without a fitted value."""
     predictions = table.predictions(mistake, math.nan, cheap=True)
     misfit = table.misfit(table.changed(mistake, math.nan, predictions))
-    return _Candidate(mistake, mistake.text, predictions, misfit)
+    return _Candidate(mistake, predictions, misfit)
 
 
 def _fitted(table: _Table, mistake: Mistake) -> _Candidate:
@@ -251,8 +250,8 @@ def _fitted(table: _Table, mistake: Mistake) -> _Candidate:
     below, above = np.isclose(ends, np.ravel(model.bounds))
     span = f"{lower:.4g} or more" if above else f"{lower:.4g} to {upper:.4g}"
     span = f"{upper:.4g} or less" if below else span
-    text = mistake.text.format(f"{value:.4g} ({span})")
-    return _Candidate(mistake, text, predictions, misfit, penalty, (value, lower, upper))
+    named = replace(mistake, text=mistake.text.format(f"{value:.4g} ({span})"))
+    return _Candidate(named, predictions, misfit, penalty, (value, lower, upper))
 
 
 def _judged_run(row: RowDeviation) -> MeasuredRun:
@@ -270,10 +269,10 @@ def _pairs(
     for reported in (each.mistake for each in fixed if each.mistake in ERRORS):
         for each in fixed:
             if each.mistake.outcome is None and not each.mistake.widens:
-                text = f"{reported.text}, and {each.text}"
+                text = f"{reported.text}, and {each.mistake.text}"
                 pair = replace(each.mistake, text=text, outcome=reported.outcome)
                 misfit = table.misfit(table.changed(pair, math.nan, each.predictions))
-                yield _Candidate(pair, text, each.predictions, misfit, penalty)
+                yield _Candidate(pair, each.predictions, misfit, penalty)
 
 
 def _confirmed(table: _Table, screened: _Table, candidates: Sequence[_Candidate]) -> Iterator[Fit]:
@@ -294,7 +293,7 @@ def _confirmed(table: _Table, screened: _Table, candidates: Sequence[_Candidate]
         misfit = table.misfit(changed)
         if misfit < whole - BETTER and _explains(table, mistake, changed):
             misfit += candidate.penalty
-            yield Fit(candidate.text, chi_square(changed), misfit, *(values or ()))
+            yield Fit(mistake.text, chi_square(changed), misfit, *(values or ()))
 
 
 def _explains(table: _Table, mistake: Mistake, changed: Sequence[RowDeviation]) -> bool:

@@ -146,12 +146,9 @@ class RunModel:
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Range of the parameters."""
         values = [VALUES if name in self.absolute else FACTORS for name in self.free]
-        ends = [
-            OFFSETS if name == "offset" else (math.log(low), math.log(high))
-            for name, (low, high) in zip(self.free, values, strict=True)
-        ]
-        low, high = np.transpose(ends)
-        return low, high
+        low, high = np.log(values).T
+        offset = np.array(self.free) == "offset"
+        return np.where(offset, OFFSETS[0], low), np.where(offset, OFFSETS[1], high)
 
     def logs(self, x: np.ndarray) -> dict[str, Any]:
         """Logarithms by which parameters of the limit and errors are multiplied."""

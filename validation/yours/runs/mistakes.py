@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.notation import ratios_of, size_of
+from iclimit.notation import size_of
 from iclimit.validation.yours.runs.fitting import FREE, LEVEL, absent, changes_by
 from iclimit.validation.yours.runs.measured import RATIOS, MeasuredRun
 from iclimit.validation.yours.runs.predictions import Theory
@@ -91,7 +91,7 @@ def mistakes(runs: Sequence[MeasuredRun], theory: Theory, *, one_set: bool) -> l
         possible.append(Mistake(text, theory=other, slow=True))
         if all(run.rho for run in runs):
             possible += [
-                Mistake(f"errors are those of {words}", _constant(estimator=name), slow=True)
+                Mistake(f"errors are those of {words}", partial(_of, estimator=name), slow=True)
                 for name, words in ESTIMATED.items()
             ]
     seen, chosen = [[run.setting for run in runs]], []
@@ -106,8 +106,8 @@ def mistakes(runs: Sequence[MeasuredRun], theory: Theory, *, one_set: bool) -> l
     return chosen
 
 
-def _constant(**changes: Any) -> Setting:
-    return lambda *_: changes
+def _of(*_: object, estimator: str) -> dict[str, str]:
+    return {"estimator": estimator}
 
 
 # What Bayes estimators are called.
@@ -149,26 +149,30 @@ def _rounded(run: MeasuredRun, _: float, function: Callable[[float], int]) -> di
 
 def _exchanged(run: MeasuredRun, _: float, first: str, second: str) -> dict[str, Any]:
     """Sizes if the columns of two ratios are exchanged."""
-    values = {**ratios_of(**run.sizes), "rho": run.rho, "ridge": run.ridge}
-    if math.inf in (values[first], values[second]):
+    values = run.ratios[first], run.ratios[second]
+    if math.inf in values:
         return {}
-    changes = {first: values[second], second: values[first]}
-    sizes = {ratio: name for name, ratio in RATIOS.items()}
-    return {
-        sizes.get(name, name): max(1, round(size_of(name, each, run.sizes["dim"])))
-        if name in sizes
-        else each
-        for name, each in changes.items()
-    }
+    changes = {first: values[1], second: values[0]}
+    for size, ratio in RATIOS.items():
+        if ratio in changes:
+            exact = size_of(ratio, changes.pop(ratio), run.sizes["dim"])
+            changes[size] = max(1, round(exact))
+    return changes
 
 
-def _pairs(number: int) -> Setting:
-    return lambda run, _: {"context": max(1, run.sizes["context"] + number)}
+def _true(text: str, **changes: Number) -> Mistake:
+    """Mistake in the settings: what is true of a run; sizes are rounded, and 1 or more."""
+
+    def setting(run: MeasuredRun, _: float) -> dict[str, float]:
+        values = {name: each(run) for name, each in changes.items()}
+        return {n: max(1, round(v)) if n in run.sizes else v for n, v in values.items()}
+
+    return Mistake(text, setting)
 
 
-def _scaled(run: MeasuredRun, _: float, name: str, factor: Number) -> dict[str, float]:
+def _scaled(text: str, name: str, factor: Number) -> Mistake:
     """Noise or ridge of another size."""
-    return {name: getattr(run, name) * factor(run)}
+    return _true(text, **{name: lambda run: getattr(run, name) * factor(run)})
 
 
 # Factors by which the noise is wrong, and the ridge.
@@ -211,16 +215,14 @@ ROUNDED: dict[str, Callable[[float], int]] = {
 }
 
 
-def _by_features(run: MeasuredRun, _: float) -> dict[str, int]:
-    dim, prompts = run.sizes["dim"], run.sizes["prompts"]
-    return {"prompts": max(1, round(prompts * (1 + 1 / dim)))}
-
-
 # Mistakes in the settings.
 SETTINGS = (
-    Mistake("tau counts prompts over d (d + 1)", _by_features),
-    Mistake("the context has one pair more", _pairs(1)),
-    Mistake("the context has one pair less", _pairs(-1)),
+    _true(
+        "tau counts prompts over d (d + 1)",
+        prompts=lambda run: run.sizes["prompts"] * (1 + 1 / run.sizes["dim"]),
+    ),
+    _true("the context has one pair more", context=lambda run: run.sizes["context"] + 1),
+    _true("the context has one pair less", context=lambda run: run.sizes["context"] - 1),
     *(
         Mistake(f"ratios are rounded {how}", partial(_rounded, function=function))
         for how, function in ROUNDED.items()
@@ -229,19 +231,13 @@ SETTINGS = (
         Mistake(f"the columns {a} and {b} are exchanged", partial(_exchanged, first=a, second=b))
         for a, b in EXCHANGED
     ),
-    *(
-        Mistake(text, partial(_scaled, name="rho", factor=factor))
-        for text, factor in NOISES.items()
-    ),
+    *(_scaled(text, "rho", factor) for text, factor in NOISES.items()),
     Mistake(
         "tasks have the norm 1 instead of the root of d",
         lambda run, _: {name: getattr(run, name) * run.sizes["dim"] for name in ("rho", "ridge")},
         lambda run, _, errors: errors / run.sizes["dim"],
     ),
-    *(
-        Mistake(text, partial(_scaled, name="ridge", factor=factor))
-        for text, factor in RIDGES.items()
-    ),
+    *(_scaled(text, "ridge", factor) for text, factor in RIDGES.items()),
 )
 
 
@@ -265,7 +261,7 @@ def _fitted(runs: Sequence[MeasuredRun]) -> Iterator[Mistake]:
             continue
         words = text.removesuffix(" times as large") if name in absolute else text
         setting = partial(_moved, powers=FREE[name], absolute=absolute)
-        outcome = _multiple if "factor" in FREE[name] else None
+        outcome = (lambda _, value, errors: value * errors) if "factor" in FREE[name] else None
         yield Mistake(words, setting, outcome, free=name, slow=name in LEVEL)
 
 
@@ -274,10 +270,6 @@ def _moved(
 ) -> dict[str, Any]:
     logs = {name: power * math.log(value) for name, power in powers.items()}
     return changes_by(run, logs, absolute)
-
-
-def _multiple(_: MeasuredRun, value: float, errors: np.ndarray) -> np.ndarray:
-    return value * errors
 
 
 def _wider_bars(run: MeasuredRun) -> MeasuredRun:

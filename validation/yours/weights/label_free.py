@@ -46,7 +46,8 @@ import numpy as np
 
 from iclimit.asymptotics.pretraining.deterministic_equivalent import matrix_root
 from iclimit.asymptotics.pretraining.summary_moments import TaskMoments
-from iclimit.validation.yours.weights.layouts import Products
+from iclimit.units import Units
+from iclimit.validation.yours.weights.layouts import Layout, Products
 
 
 @dataclass(frozen=True)
@@ -68,18 +69,18 @@ class LabelFree:
     include_query: bool
 
     @classmethod
-    def of(cls, products: Products, readout: np.ndarray, residual: bool, query: bool) -> LabelFree:
-        """From the weights, which include the factor of the layer."""
+    def of(
+        cls, products: Products, readout: np.ndarray, layout: Layout, units: Units
+    ) -> LabelFree:
+        """From the weights, in the units of the library."""
         d = products.dim
-        read = np.einsum("m,hma->ha", readout, products.output)[:, :d]
-        form = np.einsum("ha,hbi->iab", read, products.lookup[:, :d, :d], optimize=True)
-        linear = readout[:d] if residual and len(readout) == d + 1 else np.zeros(d)
-        return cls((form + form.swapaxes(1, 2)) / 2, linear, query)
-
-    def in_units(self, inputs: float, labels: float) -> LabelFree:
-        """For inputs and labels divided by these numbers."""
-        form, linear = self.form * inputs**3 / labels, self.linear * inputs / labels
-        return replace(self, form=form, linear=linear)
+        inputs = math.sqrt(units.value("input_variance") * d)
+        labels = math.sqrt(units.factor("noise_variance"))
+        read = layout.factor(units.context) * np.einsum("m,hma->ha", readout, products.output)
+        form = np.einsum("ha,hbi->iab", read[:, :d], products.lookup[:, :d, :d], optimize=True)
+        form = (form + form.swapaxes(1, 2)) / 2 * inputs**3 / labels
+        linear = readout[:d] if layout.residual and len(readout) == d + 1 else np.zeros(d)
+        return cls(form, linear * inputs / labels, layout.include_query)
 
     def times(self, factor: float) -> LabelFree:
         """With another factor of the layer; the residual connection has none."""

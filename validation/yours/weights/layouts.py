@@ -25,7 +25,7 @@ from iclimit.checks import check_choice, given, refuse_masked
 from iclimit.notation import did_you_mean
 from iclimit.simulate.arrays import to_host
 from iclimit.simulate.models.transformer import Layer
-from iclimit.units import CONVENTIONS, Convention, Units
+from iclimit.units import CONVENTIONS, Convention
 
 # What a matrix can be: W_Q, W_K, W_V, W_O, W_K^T W_Q, or the one row of W_V that counts.
 ROLES = ("query", "key", "value", "projection", "key_query", "value_row")
@@ -146,6 +146,16 @@ def get_layout(layout: str | Layout, **changes: Any) -> Layout:
         if name in changes
     }
     return replace(layout, convention=replace(layout.convention, **variances), **changes)
+
+
+# What a call may state instead of the layout's choice.
+STATED = ("orientation", "normalization", "include_query", "input_variance", "task_variance")
+
+
+def stated_layout(arguments: Mapping[str, Any]) -> Layout:
+    """The layout among the arguments of a call, with the choices that these state."""
+    changes = {name: arguments[name] for name in STATED if name in arguments}
+    return get_layout(arguments["layout"], **changes)
 
 
 # Weights of a layer by name, or a layer of the simulator.
@@ -315,7 +325,8 @@ def _check_heads(name: str, first: np.ndarray, other: str, second: np.ndarray) -
         )
 
 
-def of_sums(units: Units) -> Units:
-    """The same units, with sums over the context in the summary."""
-    convention = replace(units.convention, product_factor="1", square_factor="1")
-    return replace(units, convention=convention)
+def off_identity(matrices: np.ndarray) -> np.ndarray:
+    """Share of the squared norm of matrices (n, d, d) that is no multiple of the identity."""
+    size, traces = np.sum(matrices**2, axis=(1, 2)), np.trace(matrices, axis1=1, axis2=2)
+    rest = np.maximum(size - traces**2 / matrices.shape[-1], 0.0)
+    return np.divide(rest, size, out=np.zeros_like(size), where=size > 0)

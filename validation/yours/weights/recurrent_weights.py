@@ -46,10 +46,10 @@ from iclimit.notation import did_you_mean, explaining
 from iclimit.problem import Problem
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Seed
-from iclimit.simulate.prompts import sample_prompts
+from iclimit.simulate.prompts import regression_tokens, sample_prompts
 from iclimit.tables import aligned
 from iclimit.validation.yours.ratios import best_factor, percent, ratio, shown
-from iclimit.validation.yours.weights.layouts import get_layout, parse_matrices
+from iclimit.validation.yours.weights.layouts import get_layout, off_identity, parse_matrices
 
 # Names of weights in the state dictionaries of layers, with the role that says how heads are
 # stacked; a question mark marks those that may be missing.
@@ -312,10 +312,9 @@ def _reduced(
 ) -> ReducedRecurrence:
     """Read the numbers of the heads, and compare with the heads themselves on prompts."""
     prompts = sample_prompts(problem, test_prompts, rng=rng)
-    pairs = np.concatenate([prompts.inputs, prompts.labels[:, :, None]], axis=2)
-    tokens = np.concatenate([pairs, np.pad(prompts.query, ((0, 0), (0, 1)))[:, None]], axis=1)
+    tokens = regression_tokens(prompts)
     d, unit_keys, norm = problem.dim, whole.unit_keys, problem.input_variance * problem.dim
-    seen = pairs.reshape(-1, d + 1)
+    seen = tokens[:, :-1].reshape(-1, d + 1)
     gates, steps = whole.gate(seen), whole.step(seen)
     with np.errstate(divide="ignore"):
         gate = np.exp(np.mean(np.log(gates), axis=(0, 2)))
@@ -323,7 +322,7 @@ def _reduced(
     # Keys are so many times as large as inputs, and queries so many times as large as keys.
     keys, queries = whole.key[:, :, :d], whole.query[:, :, :d]
     blocks = keys.swapaxes(1, 2) @ queries
-    traces, squares = np.trace(blocks, axis1=1, axis2=2), np.sum(blocks**2, axis=(1, 2))
+    traces = np.trace(blocks, axis1=1, axis2=2)
     key = np.sqrt(np.sum(keys**2, axis=(1, 2)) / d)
     if unit_keys:  # a query of unit length is its input over the size of inputs
         query = _divide(traces, key * np.linalg.norm(queries, axis=(1, 2)) * math.sqrt(d * norm))
@@ -368,7 +367,7 @@ def _reduced(
         readout * along,
         _spread(gates),
         _spread(steps[..., None]),
-        _divide(squares - traces**2 / d, squares).clip(0.0),
+        off_identity(blocks),
         ratio((answers - rest) ** 2, answers**2),
         Estimate(loss.mean + problem.noise_variance, loss.standard_error, loss.repeats),
         predicted,

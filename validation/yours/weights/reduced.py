@@ -49,9 +49,8 @@ from iclimit.validation.yours.weights.layouts import (
     Layout,
     Products,
     Weights,
-    get_layout,
-    of_sums,
     parse_layer,
+    stated_layout,
 )
 
 # Tasks (k, d), or how many fresh ones.
@@ -128,31 +127,8 @@ def block_eigenvalues(gamma: np.ndarray) -> np.ndarray:
     return np.linalg.eigvalsh((block + block.T) / 2)
 
 
-def compare_with_pretraining(
-    errors: TaskErrors, gamma: np.ndarray, run: dict[str, Any], repeats: int, rng: Seed
-) -> PretrainingComparison:
-    """Predict and simulate a run given by arguments of `simulate_errors`."""
-    check_integers(least=2, repeats=repeats)
-    theory, simulation, sets = seed_sequences(rng, 3)
-    predicted = finite_size_errors(**run, rng=theory, draws=DRAWS)
-    tasks, same_tasks = run["tasks"], not isinstance(run["tasks"], (int, float))
-    if same_tasks or tasks == math.inf:
-        drawn = [tasks]
-    else:
-        drawn = list(_task_sets(run, np.random.default_rng(sets)))
-    spectra = [block_eigenvalues(expected_gamma(**run | {"tasks": each})) for each in drawn]
-    return PretrainingComparison(
-        errors,
-        predicted,
-        simulate_errors(**run, rng=simulation, repeats=repeats),
-        eigenvalues=block_eigenvalues(gamma),
-        expected=np.mean(spectra, axis=0),
-        same_tasks=same_tasks,
-    )
-
-
 def _task_sets(run: dict[str, Any], generator: np.random.Generator) -> np.ndarray:
-    """Task sets of the law of a run, (DRAWS, k, d)."""
+    """Task sets (DRAWS, k, d) of the law of a run, given by arguments of `simulate_errors`."""
     covariance, law = run["task_covariance"], run["task_law"]
     if covariance is not None:
         covariance = covariance_matrix("task_covariance", covariance, run["dim"])
@@ -166,15 +142,13 @@ def draw_spectra(
     ax: Axes, values: np.ndarray, label: str, theory: dict[str, np.ndarray], title: str = ""
 ) -> None:
     """Draw eigenvalues as points and those of the theory, by their labels, as lines."""
-    from matplotlib.ticker import MaxNLocator
-
     index = np.arange(1, len(values) + 1)
     for colour, (name, line) in zip(COLOURS[:1] + COLOURS[2:], theory.items(), strict=False):
         ax.plot(index, line, color=colour, label=name)
     ax.plot(index, values, "o", color=COLOURS[1], markersize=4, label=label)
     every = np.concatenate([values, *theory.values()])
     ax.set_ylim(1.1 * min(0.0, every.min()), 1.25 * max(0.1, every.max()))
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.locator_params(axis="x", integer=True)
     finish(ax, "index, ascending", r"eigenvalue of $\Gamma$", title=title, legend="")
 
 
@@ -330,11 +304,23 @@ class ReducedGamma(Result):
         -------
         PretrainingComparison
         """
-        given = self._scaled(tasks) if np.ndim(tasks) else tasks
-        errors = self.errors(tasks=tasks if np.ndim(tasks) else math.inf, whole=True)
-        run = {"dim": self.dim, "context": self.context, "tasks": given, "prompts": prompts}
-        run |= {"rho": self.rho, "ridge": ridge} | self.law
-        return compare_with_pretraining(errors, self.gamma, run, repeats, rng)
+        check_integers(least=2, repeats=repeats)
+        theory, simulation, sets = seed_sequences(rng, 3)
+        same_tasks, given = bool(np.ndim(tasks)), self._scaled(tasks)
+        run: dict[str, Any] = {"dim": self.dim, "context": self.context, "tasks": given}
+        run |= {"prompts": prompts, "rho": self.rho, "ridge": ridge} | self.law
+        predicted = finite_size_errors(**run, rng=theory, draws=DRAWS)
+        several = not same_tasks and given != math.inf
+        drawn = _task_sets(run, np.random.default_rng(sets)) if several else [given]
+        spectra = [block_eigenvalues(expected_gamma(**run | {"tasks": each})) for each in drawn]
+        return PretrainingComparison(
+            self.errors(tasks=tasks if same_tasks else math.inf, whole=True),
+            predicted,
+            simulate_errors(**run, rng=simulation, repeats=repeats),
+            eigenvalues=self.eigenvalues,
+            expected=np.mean(spectra, axis=0),
+            same_tasks=same_tasks,
+        )
 
     def draw(self, ax: Axes) -> None:
         """Draw the eigenvalues of the block (d, d) beside those of the best matrix."""
@@ -505,14 +491,7 @@ def reduced_gamma(
     >>> round(reduced.errors().icl, 4), round(reduced.optimum.error, 4)
     (0.4396, 0.3638)
     """
-    chosen = get_layout(
-        layout,
-        orientation=orientation,
-        normalization=normalization,
-        include_query=include_query,
-        input_variance=input_variance,
-        task_variance=task_variance,
-    )
+    chosen = stated_layout(locals())
     check_integers(heads=heads, context=context)
     products = parse_layer(layer, chosen, heads)
     d, convention = products.dim, chosen.convention
@@ -526,7 +505,7 @@ def reduced_gamma(
     }
     read = _readout(readout, products, chosen)
     gamma = _summed(products, read, chosen, units)
-    part = _label_free(products, read, chosen, units)
+    part = LabelFree.of(products, read, chosen, units)
     reduced = ReducedGamma(gamma, 0.0, part, context, rho, chosen, units, law)
     return replace(reduced, ignored=_ignored(reduced))
 
@@ -552,17 +531,9 @@ def _summed(products: Products, readout: np.ndarray, layout: Layout, units: Unit
     first += np.einsum("h,hai->ia", read[:, d], lookup[:, :d])
     last = np.einsum("h,hi->i", read[:, d], lookup[:, d])
     # So far the matrix stands between the query and sums over the context.
-    return np.asarray(of_sums(units).to_library("gamma", np.column_stack([first, last])))
-
-
-def _label_free(
-    products: Products, readout: np.ndarray, layout: Layout, units: Units
-) -> LabelFree:
-    """Part without labels in the units of the library."""
-    part = LabelFree.of(products, readout, layout.residual, layout.include_query)
-    inputs = math.sqrt(units.value("input_variance") * products.dim)
-    labels = math.sqrt(units.factor("noise_variance"))
-    return part.times(layout.factor(units.context)).in_units(inputs, labels)
+    sums = replace(units.convention, product_factor="1", square_factor="1")
+    units = replace(units, convention=sums)
+    return np.asarray(units.to_library("gamma", np.column_stack([first, last])))
 
 
 def _ignored(reduced: ReducedGamma) -> float:

@@ -26,15 +26,16 @@ from iclimit.problem import Problem
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Seed, softmax
 from iclimit.simulate.probing.predictors import softmax_heads
-from iclimit.simulate.prompts import Prompts, sample_prompts
+from iclimit.simulate.prompts import Prompts, regression_tokens, sample_prompts
 from iclimit.tables import aligned
 from iclimit.validation.yours.ratios import percent, ratio
 from iclimit.validation.yours.weights.layouts import (
     Layout,
     Products,
     Weights,
-    get_layout,
+    off_identity,
     parse_layer,
+    stated_layout,
 )
 
 
@@ -132,19 +133,11 @@ def reduced_softmax(
     >>> found.inverse_temperature, found.value, found.ignored.mean
     (array([0.7]), array([2.]), 0.0)
     """
-    chosen = get_layout(
-        layout,
-        orientation=orientation,
-        include_query=include_query,
-        input_variance=input_variance,
-        task_variance=task_variance,
-    )
+    chosen = stated_layout(locals())
     check_integers(heads=heads, context=context)
     check_integers(least=2, test_prompts=test_prompts)
-    products, factor = (
-        parse_layer(layer, chosen, heads),
-        real_number("score_factor", score_factor, "(-inf, inf)"),
-    )
+    products = parse_layer(layer, chosen, heads)
+    factor = real_number("score_factor", score_factor, "(-inf, inf)")
     noise, d = real_number("noise_variance", noise_variance), products.dim
     units = chosen.convention.units(dim=d, context=context, noise_variance=noise)
     scale, variance = math.sqrt(units.value("input_variance")), units.value("task_variance")
@@ -152,27 +145,20 @@ def reduced_softmax(
     blocks = factor * products.lookup[:, :d, :d]
     temperature = np.trace(blocks, axis1=1, axis2=2) / d
     value = chosen.sign * products.output[:, -1, d]
-    squares = np.sum(blocks**2, axis=(1, 2))
-    rest = np.maximum(squares - d * temperature**2, 0.0)
     prompts = sample_prompts(law, test_prompts, rng=rng)
     whole = _prediction(prompts, products, chosen, factor)
     parts = zip(temperature.tolist(), value.tolist(), strict=True)
     fitted = sum(softmax_heads(prompts, *each) for each in parts)
     return ReducedSoftmax(
-        temperature,
-        value,
-        np.divide(rest, squares, out=np.zeros(len(rest)), where=squares > 0),
-        ratio((whole - fitted) ** 2, whole**2),
-        chosen,
+        temperature, value, off_identity(blocks), ratio((whole - fitted) ** 2, whole**2), chosen
     )
 
 
 def _prediction(prompts: Prompts, products: Products, layout: Layout, factor: float) -> np.ndarray:
     """What the layer itself predicts, from tokens (x, y) with the label 0 for the query."""
-    query = np.pad(prompts.query, ((0, 0), (0, 1)))
-    tokens = np.concatenate([prompts.inputs, prompts.labels[:, :, None]], axis=2)
-    if layout.include_query:
-        tokens = np.concatenate([tokens, query[:, None]], axis=1)
+    tokens = regression_tokens(prompts)
+    query = tokens[:, -1]
+    tokens = tokens if layout.include_query else tokens[:, :-1]
     total = np.zeros(len(query))
     for lookup, output in zip(products.lookup, products.output, strict=True):
         weights = softmax(factor * np.vecdot(tokens, (query @ lookup.T)[:, None]))

@@ -46,8 +46,9 @@ from iclimit.validation.yours.weights.layouts import (
     Layout,
     Products,
     Weights,
-    get_layout,
+    off_identity,
     parse_layer,
+    stated_layout,
 )
 
 # What a stack is compared with, from few numbers to more.
@@ -89,19 +90,15 @@ class ReducedStack(Result):
     @property
     def anisotropy(self) -> np.ndarray:
         """Share of each preconditioner's squared norm that is no multiple of the identity."""
-        size = np.sum(self.preconditioners**2, axis=(1, 2))
-        rest = size - self.preconditioners.shape[1] * (size > 0)
-        return np.divide(rest, size, out=np.zeros_like(size), where=size > 0)
+        return off_identity(self.preconditioners)
 
     def draw(self, ax: Axes) -> None:
         """Draw rates and strengths layer by layer."""
-        from matplotlib.ticker import MaxNLocator
-
         layers = np.arange(1, len(self.rates) + 1)
         ax.plot(layers, self.rates, "o-", color=COLOURS[0], label=r"rate $\eta_l$")
         ax.plot(layers[:-1], self.gammas, "s-", color=COLOURS[1], label=r"$\gamma_l$")
         ax.axhline(0, color="0.6", linewidth=0.8)
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        ax.locator_params(axis="x", integer=True)
         title = f"GD++ misses {100 * self.ignored['gd++'].mean:.3g} % of the prediction"
         finish(ax, "layer", "", title=title, legend="")
 
@@ -189,14 +186,7 @@ def reduced_stack(
     >>> found.ignored["gd++"].mean < 1e-20
     True
     """
-    chosen = get_layout(
-        layout,
-        orientation=orientation,
-        normalization=normalization,
-        include_query=include_query,
-        input_variance=input_variance,
-        task_variance=task_variance,
-    )
+    chosen = stated_layout(locals())
     check_integers(least=2, test_prompts=test_prompts)
     layers = _parsed(stack, chosen, context, heads)
     d = layers[0].dim
@@ -284,9 +274,7 @@ def stack_parts(
     (3, 2)
     """
     check_choice("by", by, ("layers", "heads"))
-    chosen = get_layout(
-        layout, orientation=orientation, normalization=normalization, include_query=include_query
-    )
+    chosen = stated_layout(locals())
     layers = _parsed(stack, chosen, context, heads)
     return StackParts(tuple(_stack(layers)), by, chosen.include_query)
 

@@ -18,8 +18,8 @@ from iclimit.published import settings
 from iclimit.simulate.dynamics import simulate_gradient_descent, simulate_gradient_flow
 from iclimit.simulate.dynamics.feature_moments import population_moments
 from iclimit.validation.reference.curves import CURVES
-from iclimit.validation.yours.curves.mixtures import least_merged_loss, mixture_losses
 from iclimit.validation.yours.curves.rows import CurveRow
+from iclimit.validation.yours.curves.setting import least_merged_loss, mixture_losses
 from iclimit.validation.yours.curves.theory import find_fluctuations
 from tests.shared.trained_curves import (
     CONTEXT,

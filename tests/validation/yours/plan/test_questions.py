@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from iclimit.validation.yours.plan.power import Contrast, scatter
+from iclimit.validation.yours.plan.questions import Contrast, scatter
 
 SIMULATED = 200_000
 """Random contrasts: a power of 0.9 has a standard error of 0.0007."""
