@@ -149,16 +149,10 @@ class ParameterFit(Result):
     @property
     def conclusions(self) -> list[str]:
         """Whether the parameters explain the table, and what is not told apart."""
-        words = (
-            "1 parameter" if len(self.parameters) == 1 else f"{len(self.parameters)} parameters"
-        )
+        words = f"{len(self.parameters)} parameter{'s' * (len(self.parameters) > 1)}"
         head = f"chi-square {self.chi_square:.1f} for {self.count} {self.kind} and {words}"
-        verdict = f"p = {self.p_value:.2g}: "
-        verdict += (
-            f"the theory explains the {self.data}"
-            if self.holds
-            else f"no values explain the {self.data}"
-        )
+        what = "the theory explains" if self.holds else "no values explain"
+        verdict = f"p = {self.p_value:.2g}: {what} the {self.data}"
         if self.degrees <= 0:
             verdict = f"as many parameters as {self.kind}: nothing is left to contradict them"
         return [f"{head}, {verdict}.", *self.precision.degeneracies, *self.notes]
@@ -180,18 +174,10 @@ class ParameterFit(Result):
         """Table of the parameters, and what they say."""
         lines = [["", "value", *(f"{level} %" for level in LEVELS), "started from"]]
         for each in self.parameters:
-            spans = [
-                f"{low:.4g} to {high:.4g}"
-                for low, high in ((each.low_68, each.high_68), (each.low_95, each.high_95))
-            ]
-            lines.append(
-                [
-                    each.name,
-                    f"{each.value:.4g}",
-                    *spans,
-                    f"{each.start:.4g}{' (factor)' * each.factor}",
-                ]
-            )
+            ends = (each.low_68, each.high_68), (each.low_95, each.high_95)
+            spans = [f"{low:.4g} to {high:.4g}" for low, high in ends]
+            start = f"{each.start:.4g}{' (factor)' * each.factor}"
+            lines.append([each.name, f"{each.value:.4g}", *spans, start])
         return "\n".join([*aligned(lines, "<>"), *self.conclusions])
 
     def _natural(self, number: int, x: np.ndarray) -> np.ndarray:
@@ -205,13 +191,8 @@ class ParameterFit(Result):
     def draw_figure(self, figure: Figure, /, **_: Any) -> list[Axes]:
         """Draw profiles of chi-square, ellipses of pairs of parameters, and the deviations."""
         names, size = self.precision.names, max(len(self.parameters), 2)
-        axes = panels(
-            figure,
-            size,
-            size if len(names) > 1 else 1,
-            width=3.6 * size,
-            height=3.2 * (size if len(names) > 1 else 1),
-        )
+        rows = size if len(names) > 1 else 1
+        axes = panels(figure, size, rows, width=3.6 * size, height=3.2 * rows)
         for i in range(len(names)):
             self._draw_profile(axes[i * size + i], i)
             for j in range(i):

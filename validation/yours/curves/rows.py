@@ -382,25 +382,15 @@ class _Comparing:
             )
             return []
         rates = float(self.theory.fluctuations.rates[drop])
-        random, allowance = self._duration_errors(drop)
+        random, allowance = 0.0, self._start_allowance()
+        if self.theory.setting.model == "separate":
+            random, allowance = (self.theory.setting.start * each for each in DURATION_ERRORS)
+            beside = [each.contrasts[max(drop - 1, 0) : drop + 1] for each in self.features]
+            allowance += float(np.max(np.nan_to_num(beside), initial=0.0))
         random = math.hypot(random, self._crossing_noise(drop))
         error = math.hypot(DURATION_SPREAD * rates, random) / math.sqrt(len(durations))
         allowance += SECOND_ORDER * rates**2
         return [self._time("duration", drop, durations, error, allowance)]
-
-    def _duration_errors(self, drop: int) -> tuple[float, float]:
-        """Errors of a duration because weights are not small, random and not random."""
-        if self.theory.setting.model != "separate":
-            return 0.0, self._start_allowance()
-        beside = [
-            each.contrasts[m]
-            for each in self.features
-            for m in (drop - 1, drop)
-            if 0 <= m < len(each.contrasts)
-        ]
-        contrast = np.max([0.0, *(c for c in beside if np.isfinite(c))])
-        random, fixed = self.theory.setting.start * np.array(DURATION_ERRORS)
-        return float(random), float(fixed + contrast)
 
     def _plateau(self, m: int) -> list[CurveRow]:
         """Row of the loss at a plateau between two drops."""

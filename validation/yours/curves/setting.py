@@ -121,22 +121,12 @@ class CurveSetting:
 
     @property
     def law(self) -> dict[str, Any]:
-        """Arguments that functions of the theory share."""
+        """Arguments that functions of the theory share, the largest eigenvalue first."""
         return {
-            "eigenvalues": np.sort(self.eigenvalues)[::-1],
-            "context": self.effective_context,
+            "eigenvalues": tuple(sorted(self.eigenvalues, reverse=True)),
+            "context": self.context * self.context_factor,  # what a prompt is worth
             "noise_variance": self.noise_variance,
         }
-
-    @property
-    def effective_context(self) -> float:
-        """Number of pairs that a prompt is worth."""
-        return self.context * self.context_factor
-
-    @property
-    def moments(self) -> tuple[tuple[float, ...], float, float]:
-        """Eigenvalues, effective context and noise variance."""
-        return self.eigenvalues, self.effective_context, self.noise_variance
 
     @property
     def step_time(self) -> float:

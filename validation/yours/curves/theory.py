@@ -92,9 +92,9 @@ def find_fluctuations(setting: CurveSetting) -> Fluctuations:
     if math.isinf(setting.training_set):
         count = len(setting.learned)
         return Fluctuations(np.zeros(count), np.zeros(count - 1), 0.0, np.eye(2 * count - 1))
-    lam = setting.eigenvalues if setting.mixed else setting.law["eigenvalues"].tolist()
+    lam = setting.eigenvalues if setting.mixed else setting.law["eigenvalues"]
     stated = {name: getattr(setting, name) for name in FLUCTUATING}
-    small = _small_sets(CurveSetting(eigenvalues=tuple(lam), init_scale=1.0, **stated))
+    small = _small_sets(CurveSetting(eigenvalues=lam, init_scale=1.0, **stated))
     shrink = math.sqrt(max(SET_SIZE, 4 * len(lam)) / setting.training_set)
     bias = small.bias / setting.training_set
     return Fluctuations(shrink * small.losses, shrink * small.rates, bias, small.correlations)
@@ -178,7 +178,6 @@ class StartLaw:
 
 def merged_start(setting: CurveSetting, initial: Sequence[Weights]) -> StartLaw:
     """Law of merged attention, or the times of given initial weights."""
-    lam = setting.law["eigenvalues"]
     if initial:
         scales = [
             float(
@@ -194,7 +193,7 @@ def merged_start(setting: CurveSetting, initial: Sequence[Weights]) -> StartLaw:
         return StartLaw(np.array([np.mean(logs)]), np.zeros((1, 1)), np.zeros(1))
     law = effective_init_scale_moments(setting.heads)
     time = _merged_time(setting, setting.start * math.exp(law.mean))
-    relative = float(law.std) / float(np.linalg.norm(lam**2)) / time
+    relative = float(law.std) / _merged_growth(setting) / time
     # The time is linear in the logarithm of the scale, which has the law of ln(chi-square)/2; the
     # logarithm of the time is less skewed.
     skewness = -float(polygamma(2, setting.heads / 2)) / (2 * float(law.std)) ** 3 - 3 * relative
@@ -208,7 +207,8 @@ def separate_start(
     """Law of separate attention from random starts, or the times of given initial weights."""
     count = len(setting.learned) - 1
     lam, top = setting.eigenvalues, max(setting.eigenvalues)
-    sizes = None if setting.rank == 1 else setting.moments[1:]
+    context, noise_variance = setting.law["context"], setting.noise_variance
+    sizes = None if setting.rank == 1 else (context, noise_variance)
     factor = setting.weight_factor if initial else setting.start / TINY
     # Of heads of rank one only escape times are random.  They are one over the scale and the
     # square of the eigenvalues, so that one set of starts serves many settings.
@@ -291,30 +291,31 @@ def _staircase(
 
 def _merged_time(setting: CurveSetting, scale: float) -> float:
     """Time at which half of the drop of merged attention has happened."""
-    law = setting.moments
+    law = setting.law
     if scale > SMALL:
         try:
-            return merged_half_drop(*law, scale)
+            return merged_half_drop(scale, **law)
         except ValueError:
             raise _too_large(setting) from None
     # Small weights grow exponentially: another scale only shifts the curve.
-    growth = float(np.linalg.norm(np.square(setting.eigenvalues)))
-    return merged_half_drop(*law, TINY) - math.log(scale / TINY) / growth
+    return merged_half_drop(TINY, **law) - math.log(scale / TINY) / _merged_growth(setting)
+
+
+def _merged_growth(setting: CurveSetting) -> float:
+    """Rate at which small weights of merged attention grow."""
+    return float(np.linalg.norm(np.square(setting.law["eigenvalues"])))
 
 
 @lru_cache(maxsize=512)
-def merged_half_drop(
-    eigenvalues: tuple[float, ...], context: float, noise_variance: float, scale: float
-) -> float:
+def merged_half_drop(scale: float, **law: Any) -> float:
     """Time at which half of the drop has happened, from balanced weights of this scale."""
-    law: dict[str, Any] = {"eigenvalues": eigenvalues, "context": context}
-    return merged_curve_drop_time(0.5, init_scale=scale, noise_variance=noise_variance, **law)
+    return merged_curve_drop_time(0.5, init_scale=scale, **law)
 
 
 def grown_heads(setting: CurveSetting) -> tuple[np.ndarray, dict[str, Any]]:
     """Final values of the heads that learn each direction, and arguments of their growth."""
     sizes = setting.law
-    lam = sizes.pop("eigenvalues")
+    lam = np.array(sizes.pop("eigenvalues"))
     values = plateau_head_values(lam, **sizes)
     return values, {"eigenvalue": lam, "trace": float(np.sum(lam)), **sizes}
 
@@ -380,7 +381,7 @@ class CurveTheory:
             return np.zeros(np.shape(steps))
         since = np.asarray(steps, dtype=float) * setting.step_time
         if setting.model != "separate":
-            shape = _merged_shape(*setting.moments)
+            shape = _merged_shape(**setting.law)
             return np.clip(shape(np.clip(since, *shape.x[[0, -1]])), 0, 1)
         values, head = grown_heads(setting)
         at = range(len(self.half_drops))[drop]
@@ -456,14 +457,10 @@ def predict_curve(
 
 
 @lru_cache(maxsize=32)
-def _merged_shape(
-    eigenvalues: tuple[float, ...], context: float, noise_variance: float
-) -> PchipInterpolator:
+def _merged_shape(**law: Any) -> PchipInterpolator:
     """Part of the drop of merged attention that is ahead, by the time since half of it."""
-    law: dict[str, Any] = {"eigenvalues": eigenvalues, "context": context}
-    law["noise_variance"] = noise_variance
-    unit = 1 / float(np.linalg.norm(np.square(eigenvalues)))
-    half = merged_half_drop(eigenvalues, context, noise_variance, TINY)
+    unit = 1 / float(np.linalg.norm(np.square(law["eigenvalues"])))
+    half = merged_half_drop(TINY, **law)
     times = unit * np.concatenate(
         [np.linspace(-SHAPE, SHAPE, 400), np.geomspace(SHAPE, LONGEST_TAIL, 200)[1:]]
     )
@@ -474,12 +471,12 @@ def _merged_shape(
 
 def _durations(setting: CurveSetting) -> tuple[np.ndarray, np.ndarray]:
     """Times from a quarter to three quarters of each drop, and the growth of weights in a step."""
-    lam = setting.law["eigenvalues"]
+    lam = np.array(setting.law["eigenvalues"])
     if setting.model != "separate":
-        shape = _merged_shape(*setting.moments)
+        shape = _merged_shape(**setting.law)
         ends = float(shape.x[0]), float(shape.x[-1])
         begin, end = (brentq(lambda t, f=part: shape(t) - 1 + f, *ends) for part in QUARTERS)
-        return np.array([end - begin]), setting.step_time * np.array([np.linalg.norm(lam**2)])
+        return np.array([end - begin]), setting.step_time * np.array([_merged_growth(setting)])
     count = len(setting.learned) - 1
     values, heads = grown_heads(setting)
     shares = 1 - np.sqrt(1 - np.array(QUARTERS))
@@ -498,4 +495,4 @@ def _start_loss(setting: CurveSetting) -> float:
         value = math.sqrt(heads) * (dim + 1) if setting.initialization == "per-layer" else 1
         weight *= scale / value / (layer * math.sqrt(rank) * (dim + 1))
     slope = 2 * setting.loss_unit * setting.loss_factor
-    return slope * float(np.linalg.norm(setting.law["eigenvalues"] ** 2)) * weight
+    return slope * _merged_growth(setting) * weight

@@ -106,7 +106,7 @@ def _draw_rows(ax: Axes, rows: Sequence[RowDeviation]) -> None:
             ax.plot(places, predicted, color=colour, **PREDICTED)
             _draw_measured(ax, places, kept, name, colour, name.upper())
     finish(ax, "setting", "error", legend="dashes: predicted")
-    whole_numbers(ax)
+    ax.locator_params(axis="x", integer=True)
 
 
 def _draw_measured(
@@ -125,13 +125,6 @@ def _draw_measured(
 
 def _label(name: str, value: float | str) -> str:
     return value if isinstance(value, str) else f"${PARAMETERS[name].symbol}$ = {value:.3g}"
-
-
-def whole_numbers(ax: Axes) -> None:
-    """Label the x-axis at whole numbers."""
-    from matplotlib.ticker import MaxNLocator
-
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _curve(
@@ -190,7 +183,7 @@ def _draw_pulls(ax: Axes, rows: Sequence[RowDeviation], verdict: Verdict) -> Non
     ax.axhline(0, color="0.4", linewidth=0.8, zorder=0)
     words = "setting" if grouped else "row", "z: deviation in standard errors"
     finish(ax, *words, legend="" if len(names) > 1 else None)
-    whole_numbers(ax)
+    ax.locator_params(axis="x", integer=True)
 
 
 def _parameter(run: MeasuredRun, name: str) -> Any:

@@ -16,7 +16,6 @@ from iclimit.results import Table
 from iclimit.validation.yours.fitted_parameters import ParameterFit, check_free, profiled
 from iclimit.validation.yours.least_squares import values_and_slopes
 from iclimit.validation.yours.runs.check import read_with_theory
-from iclimit.validation.yours.runs.figure import whole_numbers
 from iclimit.validation.yours.runs.fitting import (
     FREE,
     LIMIT,
@@ -106,7 +105,7 @@ class RunFit(ParameterFit):
                 draw_points(ax, numbers[here], ratio[here], bars[here], colour, label=name.upper())
         ax.axhline(0, color="0.4", linewidth=0.8)
         finish(ax, "row", "ln(measured / fitted)", legend="")
-        whole_numbers(ax)
+        ax.locator_params(axis="x", integer=True)
 
 
 def _stated(model: RunModel, index: int) -> tuple[float, float, bool]:

@@ -196,10 +196,8 @@ def _with_error_bars(
         single = prediction.scatter + (0.0 if one_set else prediction.spread)
         predicted = weights @ single @ weights.T / (run.runs or math.inf)
     errors = {name: run.errors[name] for name in names}
-    if not (prediction.finite and run.runs and np.all(np.isfinite(predicted))):
-        return errors, run.covariance(names)
     lacking = [name for name in names if run.lacks_error_bar(name)]
-    if not lacking:
+    if not (lacking and prediction.finite and run.runs and np.all(np.isfinite(predicted))):
         return errors, run.covariance(names)
     scales = np.sqrt(np.diag(predicted))
     for name, scale in zip(names, scales, strict=True):
