@@ -324,9 +324,9 @@ def _number(entry: Any) -> float | None:
     """Entry as a float; None if it is missing, NaN if it is no number."""
     if entry is None or entry is np.ma.masked or str(entry).strip().lower() in MISSING:
         return None
-    if isinstance(entry, (bool, np.bool_)) or (isinstance(entry, str) and "_" in entry):
-        return math.nan
-    if isinstance(entry, (complex, np.complexfloating)):  # NumPy would drop the imaginary part
+    # NumPy would drop the imaginary part, and Python reads 1_000.
+    odd = isinstance(entry, (bool, np.bool_, complex, np.complexfloating))
+    if odd or (isinstance(entry, str) and "_" in entry):
         return math.nan
     try:
         return float(entry)

@@ -217,7 +217,7 @@ def separate_start(
         times = [_staircase(relative, scale, start, sizes) for start in initial]
     else:
         layer = setting.heads, setting.rank, setting.initialization
-        times = _random_staircases(relative, scale, *layer, draws, seed, sizes)
+        times = _random_staircases(relative, scale, layer, draws, seed, sizes)
     if not sizes:
         values, heads = grown_heads(setting)
         growing = time_from_pole(HALF ** (1 / 3) * values, **heads)
@@ -245,14 +245,13 @@ def _too_large(setting: CurveSetting) -> ValueError:
 def _random_staircases(
     eigenvalues: tuple[float, ...],
     factor: float,
-    heads: int,
-    rank: int,
-    initialization: str,
+    layer: tuple[int, int, str],
     draws: int,
     seed: int,
     sizes: tuple[float, float] | None,
 ) -> list[np.ndarray]:
     """Times of `_staircase` from random weights of the scale TINY."""
+    heads, rank, initialization = layer
     model = AttentionModel("separate", len(eigenvalues), heads, rank)
     starts = (
         initial_weights(model, TINY, initialization, rng=seed, first_repeat=draw)

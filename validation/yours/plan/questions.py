@@ -196,10 +196,8 @@ def own_prediction(function: Callable[..., float], point: Point) -> Prediction:
 
     One that takes no size is a limit: it may be off by as much as that of linear attention is.
     """
-    given, named = (
-        {**point.ratios, **point.run.sizes},
-        inspect.signature(function).parameters.values(),
-    )
+    given = {**point.ratios, **point.run.sizes}
+    named = inspect.signature(function).parameters.values()
     if all(each.kind is not each.VAR_KEYWORD for each in named):
         taken = [each.name for each in named if each.default is each.empty or each.name in given]
         if unknown := [name for name in taken if name not in given]:

@@ -154,7 +154,7 @@ class RunCheck(Result):
 
     def draw_figure(self, figure: Figure, /, **_: Any) -> list[Axes]:
         """Draw the errors on predicted curves, z by row, and the conclusions."""
-        sentences = self._outcome if self.judged else []
+        sentences = list(self._outcome()) if self.judged else []
         draw_check(figure, self.deviations, self.verdict, self.theory, sentences)
         return figure.axes
 
@@ -179,20 +179,19 @@ class RunCheck(Result):
         if not self.judged:
             reason = "No row has a standard error and a finite prediction"
             return [f"{reason}: nothing is judged.", *self.notes]
-        return [*self._summary, *self._outcome, *self.hints, *self.notes]
+        return [*self._summary(), *self._outcome(), *self.hints, *self.notes]
 
-    @property
-    def _summary(self) -> list[str]:
+    def _summary(self) -> Iterator[str]:
         """Lines on chi-square, the distribution of z and what would have been noticed."""
         total = self.chi_square
         errors = "1 error" if total.count == 1 else f"{total.count} errors"
-        lines = [
+        yield (
             f"chi-square {total.value:.1f} for {errors} "
             f"({total.degrees:.1f} degrees of freedom), p = {total.p_value:.2g}"
-        ]
+        )
         for name, law in self.z.items():
             if law.count >= FEWEST_Z:
-                lines.append(
+                yield (
                     f"z of {name.upper()}: mean {law.mean:.2f}, width {law.width:.2f} over "
                     f"{law.count} rows, p = {law.p_value:.2g} for a standard normal law"
                 )
@@ -201,34 +200,34 @@ class RunCheck(Result):
             for name, value in self.resolutions.items()
             if math.isfinite(value)
         )
-        more = [f"would have been noticed: a common deviation of {noticed}"] * bool(noticed)
-        return lines + more
+        if noticed:
+            yield f"would have been noticed: a common deviation of {noticed}"
 
-    @property
-    def _outcome(self) -> list[str]:
+    def _outcome(self) -> Iterator[str]:
         """Lines on whether the table agrees, and on all that explains it if not."""
         verdict, fits = self.verdict, self.fits
         if verdict.holds:
-            return ["The table agrees with the theory."]
+            yield "The table agrees with the theory."
+            return
         worst, count = verdict.worst, len(verdict.failures)
         label = worst.label
         if worst.pooled:
             label = f"common factor of {worst.pooled} {worst.of.rpartition('.')[2].upper()} errors"
-        lines = [
+        yield (
             f"The table contradicts the theory: {count} of {len(verdict.evidence)} comparisons; "
             f"worst {label}, z = {worst.z:.1f}."
-        ]
-        if not fits:
-            return [*lines, f"None of {self.tried} explanations that were tried agrees with it."]
-        lines.append(f"{self.tried} explanations were tried. It would agree")
+        )
+        if fits:
+            yield f"{self.tried} explanations were tried. It would agree"
+        else:
+            yield f"None of {self.tried} explanations that were tried agrees with it."
         for fit in fits[:MOST_FITS]:
             likelihood = "1" if fit is fits[0] else f"{fit.likelihood:.2g}"
             total = f"chi-square {fit.chi_square.value:.1f}, likelihood {likelihood}"
-            lines.append(f"- if {fit.text}: {total}")
+            yield f"- if {fit.text}: {total}"
         if len(fits) > MOST_FITS:
             hidden = len(fits) - MOST_FITS
-            lines.append(f"- in {hidden} other cases, which are less likely")
-        return lines
+            yield f"- in {hidden} other cases, which are less likely"
 
 
 def _numbers(row: RowDeviation, limit: Mapping[str, float]) -> dict[str, Any]:
@@ -405,7 +404,7 @@ def check_runs(
         fits, tried = explain(rows, theory, one_set=one_set, progress=progress)
     notes = [*unpredicted, *_notes(rows, units)]
     scatter = scatter_ratios(rows, one_set=one_set)
-    hints = scatter_hints(rows, scatter)
+    hints = list(scatter_hints(rows, scatter))
     errors = limits(runs, theory.structure)
     return RunCheck(rows, errors, fits, tried, hints, notes, theory, scatter)
 

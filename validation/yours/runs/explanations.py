@@ -125,14 +125,11 @@ class _Table:
         row = self.numbers[run.rows]
         if run.setting == row.run.setting:
             return row.prediction
-        now = self.cheap(run)
+        cheap = replace(self.theory, cheap=True)
+        now = predict(run, cheap)
         if run.estimator != row.run.estimator:
             return now
-        return row.prediction.scaled(now.mean / self.cheap(row.run).mean)
-
-    def cheap(self, run: MeasuredRun) -> Prediction:
-        """Prediction from mean moments."""
-        return predict(run, replace(self.theory, cheap=True))
+        return row.prediction.scaled(now.mean / predict(row.run, cheap).mean)
 
     def changed(
         self, mistake: Mistake, value: float, predictions: Sequence[Prediction]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -73,8 +73,7 @@ class RunFit(ParameterFit):
         }
         reading = {**self._reading, "starts": STARTS | starts}
         runs, theory, *_ = read_with_theory(table, **reading, planned=True)
-        free = self._model.free, self._model.structure, self._model.absolute
-        model = RunModel(runs, *free, slopes=np.zeros((len(runs), len(LIMIT), 2)))
+        model = replace(self._model, runs=runs, slopes=np.zeros((len(runs), len(LIMIT), 2)))
         x, logs = self._best, model.logs(self._best)
         model = model.centred(x, partial(predict, theory=theory))
         _, slopes = values_and_slopes(lambda x: model.errors(x).reshape(len(x), -1), x)

@@ -61,14 +61,6 @@ _SHARING = np.linalg.cholesky([[1.0, SHARED_DOUBT], [SHARED_DOUBT, 1.0]])
 SCATTER_SETS = 2
 
 
-def _nothing() -> np.ndarray:
-    return np.zeros((2, 2))
-
-
-def _unknown() -> np.ndarray:
-    return np.full((2, 2), math.inf)
-
-
 @dataclass(frozen=True)
 class Theory:
     """Options of the theory that runs are compared with.
@@ -127,11 +119,11 @@ class Prediction:
     """
 
     mean: np.ndarray
-    covariance: np.ndarray = field(default_factory=_nothing)
-    spread: np.ndarray = field(default_factory=_nothing)
-    doubts: np.ndarray = field(default_factory=_nothing)
+    covariance: np.ndarray = field(default_factory=lambda: np.zeros((2, 2)))
+    spread: np.ndarray = field(default_factory=lambda: np.zeros((2, 2)))
+    doubts: np.ndarray = field(default_factory=lambda: np.zeros((2, 2)))
     degrees: float = math.inf
-    scatter: np.ndarray = field(default_factory=_unknown)
+    scatter: np.ndarray = field(default_factory=lambda: np.full((2, 2), math.inf))
 
     @classmethod
     def of(

@@ -143,24 +143,24 @@ def _ratio(rows: Sequence[RowDeviation], name: str, one_set: bool) -> ScatterRat
     )
 
 
-def scatter_hints(rows: Sequence[RowDeviation], ratios: Mapping[str, ScatterRatio]) -> list[str]:
+def scatter_hints(
+    rows: Sequence[RowDeviation], ratios: Mapping[str, ScatterRatio]
+) -> Iterator[str]:
     """Sentences on errors that do not scatter as predicted, or far less than their error bars."""
-    lines = []
     for name, each in ratios.items():
         if each.copies:
             which = f"{each.copies} single {name.upper()} errors"
-            lines.append(f"{which} repeat another one of their row exactly: do runs share seeds?")
+            yield f"{which} repeat another one of their row exactly: do runs share seeds?"
         if not each.holds:
-            lines.append(
+            yield (
                 f"{name.upper()} errors scatter {each.ratio:.2g} times as much from run to run as "
                 f"predicted (p = {each.p_value:.1g}): as if {', or '.join(each.explanations())}."
             )
     alone = [compare_run(row.run, Prediction(row.prediction.mean), one_set=False) for row in rows]
     total = chi_square(alone)
     if total.lower_p_value <= FAR_BELOW:
-        lines.append(
+        yield (
             f"The scatter is far below the error bars: chi-square {total.value:.2g} for "
             f"{total.count} errors, p = {total.lower_p_value:.1g}. Are these standard deviations "
             "of single runs, not standard errors of their mean?"
         )
-    return lines

@@ -462,11 +462,8 @@ def _attention(
     heads: dict[str, Any] = {"key": key, "query": query, "skip": np.zeros(count)}
     heads["value"] = (output[:, -1:] @ value)[:, 0]
     if layout == "gla":
-        return (
-            heads
-            | {"gate": _low_rank_gates(weights, (count, rows), dim, root)}
-            | {"step": lambda e: np.ones((len(e), count)), "corrects": False}
-        )
+        heads |= {"step": lambda e: np.ones((len(e), count)), "corrects": False}
+        return heads | {"gate": _low_rank_gates(weights, (count, rows), dim, root)}
     written = weights["b_proj.weight"][0]
     _check_shape("b_proj.weight", written, (count, dim + 1))
     heads |= {"step": lambda e: factor * expit(e @ written.T), "corrects": True}
