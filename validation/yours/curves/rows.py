@@ -283,8 +283,8 @@ class _Comparing:
         factor = math.exp(weights @ [math.log(row.found / row.theory) for row in rows])
         allowance = float(weights @ [row.allowance for row in rows])
         degrees = theory.start.draws - 1
-        row = CurveRow("half-drops", -1, factor, 1.0, math.nan, error, allowance, curves=count)
-        return [replace(row, degrees=degrees)]
+        numbers = factor, 1.0, math.nan, error, allowance
+        return [CurveRow("half-drops", -1, *numbers, curves=count, degrees=degrees)]
 
     def _loss(
         self,
@@ -325,8 +325,7 @@ class _Comparing:
         times: np.ndarray,
         error: float,
         allowance: float,
-        skewness: float = 0.0,
-        at_least: bool = False,
+        **more: Any,
     ) -> CurveRow:
         """Row of steps or times, of which the mean is the geometric one."""
         theory, half = self.theory, quantity == "half-drop"
@@ -334,9 +333,8 @@ class _Comparing:
         allowance += float(theory.delays[0 if half else 1, drop]) + theory.fluctuations.bias
         allowance += (1 if half else 2) * self._crossing_error(drop) / predicted
         m, logs = theory.setting.learned[drop + 1], np.log(times)
-        mean, spread = float(np.exp(np.mean(logs))), _spread(logs)
-        more = skewness, at_least, len(times)
-        return CurveRow(quantity, m, mean, predicted, spread, error, allowance, *more)
+        numbers = float(np.exp(np.mean(logs))), predicted, _spread(logs), error, allowance
+        return CurveRow(quantity, m, *numbers, curves=len(times), **more)
 
     def _half_drop(self, drop: int, halves: np.ndarray) -> list[CurveRow]:
         """Row of the step at which half of a drop has happened."""
@@ -357,8 +355,8 @@ class _Comparing:
         skewness = float(start.third[drop]) / count**2 / error**3 if error else 0.0
         steps, late = np.where(reached, halves, ends), not reached.all()
         allowance = self._start_allowance()
-        row = self._time("half-drop", drop, steps, error, allowance, skewness, late)
-        row = replace(row, degrees=start.draws - 1)
+        more = {"skewness": skewness, "at_least": late, "degrees": start.draws - 1}
+        row = self._time("half-drop", drop, steps, error, allowance, **more)
         if not late:
             return [row]
         who = "no curve" if not reached.any() else f"{reached.sum()} of {count} curves"

@@ -51,33 +51,21 @@ from iclimit.tables import aligned
 from iclimit.validation.yours.ratios import best_factor, percent, ratio, shown
 from iclimit.validation.yours.weights.layouts import get_layout, off_identity, parse_matrices
 
-# Names of weights in the state dictionaries of layers, with the role that says how heads are
-# stacked; a question mark marks those that may be missing.
+# Names of projections in the state dictionaries of layers, with the role that says how heads are
+# stacked, and all names by layout: other weights are whole matrices, anything else is a vector.
 _PROJECTIONS = {
     "q_proj.weight": "query",
     "k_proj.weight": "key",
     "v_proj.weight": "value",
     "o_proj.weight": "projection",
 }
-_TIMES = {"A_log": "vector", "dt_bias": "vector"}
-LAYOUTS: dict[str, dict[str, str]] = {
-    "gla": {
-        **_PROJECTIONS,
-        "gk_proj.0.weight": "whole",
-        "gk_proj.1.weight": "whole",
-        "gk_proj.1.bias": "vector",
-    },
-    "deltanet": {**_PROJECTIONS, "b_proj.weight": "whole"},
-    "gated-deltanet": {
-        **_PROJECTIONS,
-        "b_proj.weight": "whole",
-        "a_proj.weight": "whole",
-        **_TIMES,
-    },
-    "mamba2": {
-        **{"in_proj.weight": "whole", "out_proj.weight": "projection", "D": "vector"},
-        **_TIMES,
-    },
+_ROLES = _PROJECTIONS | {"out_proj.weight": "projection"}
+_TIMES = "A_log", "dt_bias"
+LAYOUTS = {
+    "gla": (*_PROJECTIONS, "gk_proj.0.weight", "gk_proj.1.weight", "gk_proj.1.bias"),
+    "deltanet": (*_PROJECTIONS, "b_proj.weight"),
+    "gated-deltanet": (*_PROJECTIONS, "b_proj.weight", "a_proj.weight", *_TIMES),
+    "mamba2": ("in_proj.weight", "out_proj.weight", "D", *_TIMES),
 }
 
 # What may be left out.
@@ -438,11 +426,10 @@ def _weights(layer: Mapping[str, Any], layout: str, heads: int) -> dict[str, np.
             )
         if name in found:
             raise ValueError(f"layer must be one layer, got two of {name!r}")
-        role = known[name]
-        stacked = value if role != "vector" else np.reshape(value, (1, -1))
-        count = heads if role in _PROJECTIONS.values() else 1
-        array = parse_matrices(name, role, stacked, columns, count)
-        found[name] = array[0, 0] if role == "vector" else array
+        role = _ROLES.get(name, "whole")
+        stacked = value if name.endswith("weight") else np.reshape(value, (1, -1))
+        array = parse_matrices(name, role, stacked, columns, heads if name in _ROLES else 1)
+        found[name] = array if name.endswith("weight") else array[0, 0]
     missing = [name for name in known if name not in found and name not in _OPTIONAL]
     if missing:
         raise ValueError(f"layer lacks {', '.join(missing)} in layout {layout!r}")

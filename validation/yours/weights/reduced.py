@@ -129,10 +129,8 @@ def block_eigenvalues(gamma: np.ndarray) -> np.ndarray:
 
 def _task_sets(run: dict[str, Any], generator: np.random.Generator) -> np.ndarray:
     """Task sets (DRAWS, k, d) of the law of a run, given by arguments of `simulate_errors`."""
-    covariance, law = run["task_covariance"], run["task_law"]
-    if covariance is not None:
-        covariance = covariance_matrix("task_covariance", covariance, run["dim"])
-        law = "gaussian"
+    covariance = run["task_covariance"]
+    law = run["task_law"] if covariance is None else "gaussian"
     problem = Problem(run["dim"], run["context"], task_law=law, task_covariance=covariance)
     drawn = draw_fresh_tasks(problem, get_backend("numpy"), generator, DRAWS * run["tasks"])
     return np.reshape(drawn, (DRAWS, run["tasks"], run["dim"]))
@@ -373,14 +371,10 @@ class ReducedGamma(Result):
         tasks: Tasks = math.inf,
     ) -> float:
         """What the part without labels adds to an error."""
-        d, law = self.dim, self.law
-        C, sigma = (
-            None if law[name] is None else covariance_matrix(name, law[name], d)
-            for name in ("task_covariance", "input_covariance")
-        )
+        d, law, C, sigma = self.dim, *self.law.values()
         if covariance is not None:
             C = covariance_matrix("test_covariance", covariance, d)
-        mean, moments = np.zeros(d), fresh_task_moments(C, sigma, d, law["task_law"], rho)
+        mean, moments = np.zeros(d), fresh_task_moments(C, sigma, d, law, rho)
         if isinstance(tasks, np.ndarray):
             mean, moments = np.mean(tasks, axis=0), task_set_moments(tasks, sigma, rho)
         part = self.label_free.times(
@@ -498,11 +492,10 @@ def reduced_gamma(
     noise = real_number("noise_variance", noise_variance)
     units = convention.units(dim=d, context=context, noise_variance=noise)
     rho = units.to_library("noise_variance", noise)
-    law = {
-        "task_law": convention.task_law if task_law is None else task_law,
-        "task_covariance": task_covariance,
-        "input_covariance": input_covariance,
-    }
+    law: dict[str, Any] = {"task_law": convention.task_law if task_law is None else task_law}
+    covariances = {"task_covariance": task_covariance, "input_covariance": input_covariance}
+    for name, value in covariances.items():
+        law[name] = None if value is None else covariance_matrix(name, value, d)
     read = _readout(readout, products, chosen)
     gamma = _summed(products, read, chosen, units)
     part = LabelFree.of(products, read, chosen, units)
@@ -542,10 +535,7 @@ def _ignored(reduced: ReducedGamma) -> float:
     law: dict[str, Any] = {"context": reduced.context, "rho": reduced.rho} | reduced.law
     both = np.stack([reduced.gamma, -reduced.gamma, 0 * reduced.gamma])
     plus, minus, null = errors_of_gamma(both, **law).icl
-    sigma = reduced.law["input_covariance"]
-    if sigma is not None:
-        sigma = covariance_matrix("input_covariance", sigma, reduced.dim)
-    square = reduced.label_free.square(reduced.context, sigma)
+    square = reduced.label_free.square(reduced.context, reduced.law["input_covariance"])
     total = (plus + minus) / 2 - null + reduced.errors(whole=True).icl - plus
     return float(square / total) if total > 0 else 0.0
 
