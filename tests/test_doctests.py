@@ -63,9 +63,8 @@ def test_examples_of_the_documentation(page):
 
 
 def test_the_walk_finds_the_modules():
-    assert {"iclimit.asymptotics.pretraining.icl", "iclimit.asymptotics.spectra.resolvent"} <= set(
-        MODULES
-    )
+    found = {"iclimit.asymptotics.pretraining.icl", "iclimit.asymptotics.spectra.resolvent"}
+    assert found <= set(MODULES)
 
 
 def test_the_finder_sees_public_functions():

@@ -16,10 +16,8 @@ PARAMETERS = {"claim": r"a (strange) \ name", "seed": 3, "tau": [1.5, 2.0]}
 def test_parameters_come_back(ending, tmp_path):
     path = tmp_path / f"figure.{ending}"
     save_picture(new_figure(1, 1), path, PARAMETERS)
-    assert iclimit.figure_files.figure_parameters(path) == {
-        "iclimit_version": iclimit.__version__,
-        **PARAMETERS,
-    }
+    found = {"iclimit_version": iclimit.__version__, **PARAMETERS}
+    assert iclimit.figure_files.figure_parameters(path) == found
 
 
 @pytest.mark.parametrize("ending", ["png", "pdf", "svg"])

@@ -20,6 +20,5 @@ def test_a_setting_is_passed_on_as_arguments():
     setting = iclimit.settings["lu2025-figure-1"]
     assert dict(setting) == {"kappa": 0.5, "rho": 0.01}
     assert len(setting) == 2
-    assert iclimit.icl_error(tau=2, alpha=1, **setting) == iclimit.icl_error(
-        tau=2, alpha=1, kappa=0.5, rho=0.01
-    )
+    found = iclimit.icl_error(tau=2, alpha=1, kappa=0.5, rho=0.01)
+    assert iclimit.icl_error(tau=2, alpha=1, **setting) == found

@@ -142,9 +142,8 @@ def test_gaps_do_not_spoil_a_mean():
     assert list(frame.columns) == list(curves.rows()[0])
     assert frame["standard_error"].mean() > 0
     assert frame["dim"].isna().sum() == 2
-    assert frame.groupby("source")["value"].mean().loc["theory"] == pytest.approx(
-        curves.values.mean()
-    )
+    expected = curves.values.mean()
+    assert frame.groupby("source")["value"].mean().loc["theory"] == pytest.approx(expected)
     texts = Cells(curves._repr_html_()).texts
     assert texts[:2] == ["source", "quantity"]
 

@@ -148,12 +148,8 @@ def test_report_is_complete_and_self_contained(tmp_path):
     outcome = validate([GOOD, WRONG, BROKEN], jobs=1, rng=5)
     path = write_report(outcome, tmp_path / "new" / "folder")
     page = path.read_text()
-    assert {p.name for p in path.parent.iterdir()} == {
-        "report.html",
-        "results.json",
-        "good.png",
-        "wrong.png",
-    }
+    found = {"report.html", "results.json", "good.png", "wrong.png"}
+    assert {p.name for p in path.parent.iterdir()} == found
     assert "src='data:image/webp;base64," in page
     assert "1 of 3 claims hold, not wrong, broken" in page
     assert "name='viewport'" in page

@@ -80,8 +80,7 @@ def test_many_digits_and_symbols():
     with mpmath.workdps(50):
         exact = compute_optimal(compute=mpmath.mpf(1e20), nu=mpmath.mpf(1.5), beta=mpmath.mpf(0.7))
         for name in ("loss", "time", "depth", "width", "context"):
-            assert float(getattr(best, name) / getattr(exact, name)) == pytest.approx(
-                1.0, rel=ROUNDING
-            )
+            found = float(getattr(best, name) / getattr(exact, name))
+            assert found == pytest.approx(1.0, rel=ROUNDING)
     symbolic = scaling_terms(nu=sympy.Integer(2), beta=sympy.Rational(1, 2))
     assert sympy.simplify(symbolic.width - sympy.pi**2 / 4) == 0

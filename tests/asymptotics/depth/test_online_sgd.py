@@ -111,9 +111,8 @@ def test_start_edges_and_symbols():
         steps=t, alpha=alpha, learning_rate=sympy.Rational(3, 50), batch_ratio=1, query_ratio=1
     )
     value = exact.loss.subs({t: 30, alpha: 1}).evalf()
-    assert float(value) == pytest.approx(
-        float(online_sgd_errors(steps=30, **SETTING).loss), rel=ROUNDING
-    )
+    expected = float(online_sgd_errors(steps=30, **SETTING).loss)
+    assert float(value) == pytest.approx(expected, rel=ROUNDING)
     for wrong in (2.5, np.array([1, 2.5]), mpmath.mpf("2.5"), sympy.Rational(5, 2)):
         with pytest.raises(ValueError, match=r"steps must be an integer >= 0, or inf, got [25]"):
             online_sgd_errors(steps=wrong, **SETTING)

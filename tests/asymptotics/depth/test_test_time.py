@@ -139,9 +139,8 @@ def test_closed_thresholds():
     few, many = np.array([0.01, 0.3, 0.999]), np.array([1.001, 2.0, 400.0])
     threshold = depth.overthinking_threshold
     assert threshold(alpha=few) == pytest.approx(1 + (1 + 3 * few) / (1 - few), rel=ROUNDING)
-    assert threshold(alpha=many) == pytest.approx(
-        1 + (many + 3) / (many * (many - 1)), rel=ROUNDING
-    )
+    expected = 1 + (many + 3) / (many * (many - 1))
+    assert threshold(alpha=many) == pytest.approx(expected, rel=ROUNDING)
     assert threshold(alpha=1.0) == math.inf
     assert threshold(alpha=2.0, dampening=3.0) == math.inf
     assert threshold(alpha=4.0, noise_variance=0.2, dampening=0) == pytest.approx(1.3)

@@ -95,9 +95,8 @@ def test_number_systems_of_the_power_law():
         polynomial = [mpmath.jacobi(6, 0, beta, 2 / step - 1) for step in steps]
         assert max(map(abs, polynomial)) < 1e-44
     assert untied_power_law_loss(0.7, depth=200) == pytest.approx(float(exact), rel=ROUNDING)
-    assert untied_power_law_steps(0.7, depth=6) == pytest.approx(
-        np.array(steps, dtype=float), rel=ROUNDING
-    )
+    expected = np.array(steps, dtype=float)
+    assert untied_power_law_steps(0.7, depth=6) == pytest.approx(expected, rel=ROUNDING)
     symbol = sympy.Symbol("beta", positive=True)
     formula = untied_power_law_loss(symbol, depth=3)
     binomial = sympy.binomial(symbol + 3, 3).expand(func=True)

@@ -66,9 +66,8 @@ def test_many_layers():
     assert np.all(np.diff(best.losses) < 0)
     assert best.loss < 0.95 * limit / np.mean(k**-2.2)
     assert best.error < CONTOUR * best.loss
-    assert untied_depth(k**-1.2, weights=k**-2.2, depth=32, alpha=0.5).losses == pytest.approx(
-        best.losses[:32], rel=CONTOUR
-    )
+    found = untied_depth(k**-1.2, weights=k**-2.2, depth=32, alpha=0.5).losses
+    assert found == pytest.approx(best.losses[:32], rel=CONTOUR)
     long = untied_depth(k**-1.2, weights=k**-2.2, depth=40, alpha=1e3)
     assert long.loss < 1e-7
     assert long.error < 1e-7 * long.loss
@@ -141,10 +140,8 @@ def test_zero_and_repeated_eigenvalues():
     spread = untied_depth(x, weights=[1.0, 3.0, 3.0, 0.0], depth=2, alpha=1.5)
     assert best.losses == pytest.approx(spread.losses, rel=CONTOUR)
     assert np.all(best.losses > 1 / 7)
-    assert untied_depth([0.0, 0.0], weights=[1.0, 2.0], depth=2, alpha=1.5).losses.tolist() == [
-        1.0,
-        1.0,
-    ]
+    found = untied_depth([0.0, 0.0], weights=[1.0, 2.0], depth=2, alpha=1.5).losses.tolist()
+    assert found == [1.0, 1.0]
     # Directions without label variance blur the others, but hold no loss.
     fewer = untied_depth([0.0, 0.0, 1.0, 1.0], weights=[1.0, 0.0, 2.0, 4.0], depth=2, alpha=1.5)
     assert best.loss > fewer.loss

@@ -62,9 +62,8 @@ def test_large_and_small_probabilities_and_many_tasks():
     many = critical_dampening(1e-3, context=6, dim=4, test_tasks=10**7)
     assert few == pytest.approx(many, rel=1e-4)  # 1e-3 relative in p/T, a tenth of it in log x
     assert critical_dampening(1e-300, context=3, dim=2, test_tasks=1) > 0
-    assert critical_dampening(0.5, context=10_000, dim=1, test_tasks=10) == pytest.approx(
-        2, rel=0.05
-    )
+    found = critical_dampening(0.5, context=10_000, dim=1, test_tasks=10)
+    assert found == pytest.approx(2, rel=0.05)
 
 
 def test_published_settings_are_within_reach():
@@ -133,9 +132,8 @@ def test_many_columns_and_few_tasks():
     # H = X'X/N has the eigenvalues of X X'/N = (d + W d^0.5)/N, W a Gaussian matrix of order one.
     assert np.all(abs(largest * 5 / 83256 - 1) < 12 / 83256**0.5)
     assert critical[0] < critical[1]
-    with pytest.raises(
-        ArithmeticError, match=r"context and dim must be smaller, got one of 1e\+12"
-    ):
+    message = r"context and dim must be smaller, got one of 1e\+12"
+    with pytest.raises(ArithmeticError, match=message):
         critical_dampening(0.5, context=1, dim=10**12, test_tasks=1)
     # The law of so many eigenvalues would take as long as one waits.
     with pytest.raises(ArithmeticError, match="must be <= 500, got 1000000000"):

@@ -120,9 +120,8 @@ def test_schedule_in_the_limit(steps):
 def test_schedule_at_finite_size(steps, context, dim):
     derivation = derive_schedule(steps, context=context, dim=dim)
     check_text(derivation)
-    assert derivation.result == sympy.Rational(
-        Wishart(context=context, dim=dim).christoffel(steps)
-    )
+    found = sympy.Rational(Wishart(context=context, dim=dim).christoffel(steps))
+    assert derivation.result == found
     loss, residual = (equation.rhs for _, equation in derivation.steps[:2])
     coefficients = sympy.Poly(residual, x).all_coeffs()[-2::-1]
     at = dict(zip(sympy.symbols(f"r_1:{steps + 1}"), coefficients, strict=True))

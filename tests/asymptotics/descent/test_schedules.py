@@ -207,9 +207,8 @@ SEARCHED = [
 @pytest.mark.parametrize(("setting", "steps", "v"), SEARCHED)
 def test_no_search_finds_better_rates(setting, steps, v):
     best = optimal_schedule(steps=steps, **_where(setting), noise_ratio=v)
-    assert schedule_loss(best.rates, **_where(setting), noise_ratio=v) == pytest.approx(
-        best.loss, rel=FLOAT64
-    )
+    value = schedule_loss(best.rates, **_where(setting), noise_ratio=v)
+    assert value == pytest.approx(best.loss, rel=FLOAT64)
     loss = expand(setting, steps, v)
     c = setting[1] / setting[0] if isinstance(setting, tuple) else setting
     rng, top = np.random.default_rng(4), (1 + math.sqrt(c)) ** 2
@@ -283,9 +282,8 @@ def test_constant_rate_by_a_dense_scan(setting, steps):
     noises = np.array([0.0, 0.03, 1.0, 1e6])
     best = constant_schedule(steps=steps, **_where(setting), noise_ratio=noises)
     assert np.all(best.rates == best.rates[:, :1])
-    assert schedule_loss(best.rates, **_where(setting), noise_ratio=noises) == pytest.approx(
-        best.loss, rel=FLOAT64
-    )
+    found = schedule_loss(best.rates, **_where(setting), noise_ratio=noises)
+    assert found == pytest.approx(best.loss, rel=FLOAT64)
     for v, loss in zip(noises, best.loss, strict=True):
         lowest = 1e-3 / (steps * ((1 + math.sqrt(c)) ** 2 + v))
         scan = np.geomspace(lowest, 6 / (1 + c), 60)
@@ -370,9 +368,8 @@ def test_sympy():
     c, v, s, t = sympy.symbols("c v s t", positive=True)
     N, d = sympy.symbols("N d", positive=True)
     loss = schedule_loss([s, t], ratio=c, noise_ratio=v)
-    assert loss.subs({s: 0.5, t: 1.0, c: 0.5, v: 0.2}) == pytest.approx(
-        schedule_loss([0.5, 1.0], ratio=0.5, noise_ratio=0.2), rel=FLOAT64
-    )
+    expected = schedule_loss([0.5, 1.0], ratio=0.5, noise_ratio=0.2)
+    assert loss.subs({s: 0.5, t: 1.0, c: 0.5, v: 0.2}) == pytest.approx(expected, rel=FLOAT64)
     one = optimal_schedule(steps=1, ratio=c, noise_ratio=v)
     assert sympy.simplify(one.rates[0] - 1 / (1 + c + v)) == 0
     assert sympy.simplify(one.loss - (c + v) / (1 + c + v)) == 0
@@ -413,9 +410,8 @@ def test_exact_rates_in_the_limit(function):
     rates = [float(rate.subs(c, 0.3)) for rate in symbolic.rates]
     np.testing.assert_allclose(rates, expected.rates, rtol=1e-12)
     assert float(symbolic.loss.subs(c, 0.3)) == pytest.approx(expected.loss, rel=1e-12)
-    assert float(symbolic.lower_bound.subs(c, 0.3)) == pytest.approx(
-        expected.lower_bound, rel=1e-12
-    )
+    found = float(symbolic.lower_bound.subs(c, 0.3))
+    assert found == pytest.approx(expected.lower_bound, rel=1e-12)
     precise = function(steps=3, ratio=mpmath.mpf("0.3"))
     assert float(precise.loss) == pytest.approx(expected.loss, rel=1e-12)
     with pytest.raises(ValueError, match="in the limit"):

@@ -165,9 +165,8 @@ def test_aligned_heads_of_very_different_eigenvalues():
 def test_waits_of_any_length():
     """Long waits are found, nothing that grows is infinite, and giving up is an error."""
     weights = [[0, 0.01]]
-    assert staircase([0.01], weights, weights, [1, 1e-5]).times == pytest.approx(
-        [np.inf, 1e12], rel=INTEGRATION
-    )
+    found = staircase([0.01], weights, weights, [1, 1e-5]).times
+    assert found == pytest.approx([np.inf, 1e12], rel=INTEGRATION)
     assert np.all(np.isinf(staircase([0.0], [[1, 2]], [[0, 0]], [1, 0.5]).times))  # at rest
     assert np.all(np.isinf(staircase([-2.0], [[1, 1]], [[1, 1]], [1, 0.5]).times))  # runs away
     arithmetic_error("gave up", staircase, [0.0], [[1e-300, 0.01]], [[1e-300, 0.01]], [1, 1e-8])
@@ -359,9 +358,8 @@ def test_loss():
     found = staircase(*start, noise_variance=0.2)
     losses = plateau_losses(LAM, context=N, noise_variance=0.2)
     assert np.array_equal(found.losses, losses)
-    assert found.losses[-1] == pytest.approx(
-        fixed_point_losses(LAM, context=N, noise_variance=0.2).losses[-1], rel=FLOAT64
-    )
+    expected = fixed_point_losses(LAM, context=N, noise_variance=0.2).losses[-1]
+    assert found.losses[-1] == pytest.approx(expected, rel=FLOAT64)
     assert found.loss(0) == pytest.approx(losses[0], rel=1e-6)
     assert found.loss(math.inf) == pytest.approx(losses[-1], rel=FLOAT64)
     assert np.shape(found.loss(3.0)) == ()

@@ -110,9 +110,8 @@ def test_uniform_level_by_adaptive_quadrature(context, dim, largest):
         return sum(pieces) / largest
 
     spec = f"uniform:{largest}"
-    assert oracle_risk(spec, **size) == pytest.approx(
-        mean(lambda s: ridge_risk(s**2, noise_variance=s**2, **size)), rel=ADAPTIVE
-    )
+    exact = mean(lambda s: ridge_risk(s**2, noise_variance=s**2, **size))
+    assert oracle_risk(spec, **size) == pytest.approx(exact, rel=ADAPTIVE)
     expected = mean(lambda s: adaptive_ridge_loss(NoiseLaw("fixed", (s,)), **size, **cut))
     assert adaptive_ridge_loss(spec, **size, **cut) == pytest.approx(expected, rel=ADAPTIVE)
 
@@ -227,13 +226,11 @@ def test_small_noise():
 
 
 def test_least_squares():
-    assert ridge_risk(0.0, noise_variance=2.0, **SIZE) == pytest.approx(
-        D / (N - D - 1), rel=ROUNDING
-    )
+    expected = D / (N - D - 1)
+    assert ridge_risk(0.0, noise_variance=2.0, **SIZE) == pytest.approx(expected, rel=ROUNDING)
     # Minimal norm: d - N directions without data, N with the variance of least squares.
-    assert ridge_risk(0.0, noise_variance=2.0, context=10, dim=20) == pytest.approx(
-        5 + 10 / 9, rel=ROUNDING
-    )
+    found = ridge_risk(0.0, noise_variance=2.0, context=10, dim=20)
+    assert found == pytest.approx(5 + 10 / 9, rel=ROUNDING)
     for context in (9, 10, 11):
         risk = ridge_risk(0.0, noise_variance=[0.0, 1.0], context=context, dim=10)
         assert list(risk) == [max(10 - context, 0) / 2, math.inf]

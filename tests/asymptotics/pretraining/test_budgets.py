@@ -32,9 +32,8 @@ def unbeaten(error, best):
             options={"xatol": 1e-8, "fatol": 1e-14, "maxfev": 300},
         )
         assert best.error <= found.fun * (1 + VALUE)
-    assert error(best.tau, *[best.ridge] * bool(best.ridge)) == pytest.approx(
-        best.error, rel=VALUE
-    )
+    expected = best.error
+    assert error(best.tau, *[best.ridge] * bool(best.ridge)) == pytest.approx(expected, rel=VALUE)
 
 
 @pytest.mark.parametrize(("budget", "rho"), [(0.3, 0.0), (7.0, 0.2), (60.0, 1.5), (1e4, 0.01)])

@@ -147,14 +147,12 @@ def test_identity_covariances_change_nothing(task_law, ridge):
     explicit = finite_size_errors(
         **run, input_covariance=np.eye(16), test_context=RUN["context"], test_rho=RUN["rho"]
     )
-    assert (explicit.icl.mean, explicit.idg.mean) == pytest.approx(
-        (plain.icl.mean, plain.idg.mean), rel=1e-10
-    )
+    expected = (plain.icl.mean, plain.idg.mean)
+    assert (explicit.icl.mean, explicit.idg.mean) == pytest.approx(expected, rel=1e-10)
     if task_law == "gaussian":
         tasks = finite_size_errors(**run, task_covariance=np.ones(16))
-        assert (tasks.icl.mean, tasks.idg.mean) == pytest.approx(
-            (plain.icl.mean, plain.idg.mean), rel=1e-10
-        )
+        found = (tasks.icl.mean, tasks.idg.mean)
+        assert found == pytest.approx((plain.icl.mean, plain.idg.mean), rel=1e-10)
 
 
 # Ten runs published with Lu et al. (icl-asymptotic), with n / k prompts of every task: mean and
@@ -183,9 +181,8 @@ def test_rotating_everything_changes_nothing(structure, approach, tolerance):
     run = RUN | {"ridge": 0.1, "rng": 0, "approach": approach}
     first = finite_size_errors(**(run | {"tasks": tasks}), **structure)
     second = finite_size_errors(**(run | {"tasks": tasks @ rotation}), **turned)
-    assert (first.icl.mean, first.idg.mean) == pytest.approx(
-        (second.icl.mean, second.idg.mean), rel=tolerance
-    )
+    expected = (second.icl.mean, second.idg.mean)
+    assert (first.icl.mean, first.idg.mean) == pytest.approx(expected, rel=tolerance)
 
 
 def test_laws_agree_far_from_the_thresholds():
@@ -205,9 +202,8 @@ def test_many_tasks_tend_to_infinitely_many(given):
     infinite = finite_size_errors(**(run | {"tasks": math.inf}), **structure)
     assert infinite.icl.mean == pytest.approx(infinite.idg.mean, rel=1e-12)
     # As 1/kappa and as the sampling error of the task moments; measured 4e-4.
-    assert (many.icl.mean, many.idg.mean) == pytest.approx(
-        (infinite.icl.mean, infinite.idg.mean), rel=2e-3
-    )
+    expected = (infinite.icl.mean, infinite.idg.mean)
+    assert (many.icl.mean, many.idg.mean) == pytest.approx(expected, rel=2e-3)
 
 
 STANDARD_ERRORS = 4.5

@@ -77,9 +77,8 @@ def test_several_tests_of_the_same_runs():
     np.testing.assert_allclose(np.sqrt(np.diag(together)), alone, rtol=1e-9)
     fresh = RUN | {"tasks": math.inf}
     other = finite_size_spread(**fresh, **tests[1])
-    np.testing.assert_allclose(
-        paired_covariance(tests[::-1], **fresh), other.covariance, rtol=1e-6
-    )
+    expected = other.covariance
+    np.testing.assert_allclose(paired_covariance(tests[::-1], **fresh), expected, rtol=1e-6)
 
 
 CONTINUED = {

@@ -121,9 +121,8 @@ def test_edge_of_infinite_context(tau, kappa, rho, icl, idg, number):
             assert close > 1e12
         else:
             assert float(value) == pytest.approx(close, rel=1e-10, abs=1e-13)
-    assert float(task_gap(alpha=number(math.inf), **point)) == values[0] - (
-        0 if math.isinf(values[0]) else values[1]
-    )
+    found = values[0] - (0 if math.isinf(values[0]) else values[1])
+    assert float(task_gap(alpha=number(math.inf), **point)) == found
 
 
 @pytest.mark.parametrize("kappa", [0.3, 0.5, 1.0, 2.0])

@@ -48,9 +48,8 @@ def test_many_dimensions_approach_the_normal_distribution():
 def test_symmetries_and_edges():
     setting = {"context": [5, 300], "separation": 2.0, "dim": 10}
     right = classification_accuracy(**setting, flips=0.2)
-    assert right + classification_accuracy(**setting, flips=0.8) == pytest.approx(
-        [1, 1], abs=1e-13
-    )
+    found = right + classification_accuracy(**setting, flips=0.8)
+    assert found == pytest.approx([1, 1], abs=1e-13)
     assert classification_accuracy(**setting, flips=0.5) == pytest.approx([0.5, 0.5], abs=1e-13)
     nothing = setting | {"separation": 0.0}
     assert classification_accuracy(**nothing) == pytest.approx([0.5, 0.5], abs=1e-13)

@@ -76,9 +76,8 @@ def test_without_drift_it_is_a_hyperbolic_tangent():
     alpha, omega = np.array([0.5, 3.0]), np.array([[0.2], [4.0]])
     x = omega * alpha / 2
     expected = alpha * np.tanh(x) / x
-    assert effective_context(alpha=alpha, rho=0.3, forgetting=omega) == pytest.approx(
-        expected, rel=ROUNDING
-    )
+    found = effective_context(alpha=alpha, rho=0.3, forgetting=omega)
+    assert found == pytest.approx(expected, rel=ROUNDING)
 
 
 def test_endless_contexts():

@@ -112,6 +112,5 @@ def test_the_query_helps():
     setting = {"tau": 4, "kappa": 10, "rho": 0.01}
     for r in (0.3, 0.9):
         alpha = effective_context(alpha=4, rho=0.01, correlation=r)
-        assert correlated_query_errors(**setting, alpha=4, correlation=r).icl < icl_error(
-            **setting, alpha=alpha
-        )
+        found = correlated_query_errors(**setting, alpha=4, correlation=r).icl
+        assert found < icl_error(**setting, alpha=alpha)

@@ -43,9 +43,8 @@ def test_regressions_approach_the_limit(setting):
 def test_without_forgetting_it_is_the_ridge_curve():
     alpha, rho = np.array([0.3, 1.0, 4.0]), np.array([[0.01], [1.0]])
     bayes = bayes_error(alpha=alpha, rho=rho)
-    assert forgetting_error(alpha=alpha, rho=rho, penalty=rho) == pytest.approx(
-        bayes, rel=ROUNDING
-    )
+    found = forgetting_error(alpha=alpha, rho=rho, penalty=rho)
+    assert found == pytest.approx(bayes, rel=ROUNDING)
     best = optimal_memory(alpha=alpha, rho=rho)
     assert best.error == pytest.approx(bayes, rel=ROUNDING)
     assert not np.any(best.forgetting)

@@ -29,9 +29,8 @@ def test_stationary_error_is_the_end_of_the_recursion():
 
 def test_long_contexts_are_stationary():
     setting = {"rho": 0.2, "drift": 0.5, "step_size": [0.1, 1.0, 2.1]}
-    assert tracking_error(**setting) == pytest.approx(
-        delta_rule_error(alpha=200, **setting), rel=ROUNDING
-    )
+    expected = delta_rule_error(alpha=200, **setting)
+    assert tracking_error(**setting) == pytest.approx(expected, rel=ROUNDING)
 
 
 def test_unstable_memories():
@@ -65,6 +64,5 @@ def test_many_digits():
             # The root of the stationary equation at the best step.
             wrong = 2 * mpmath.mpf(drift) * (1 - loss) - loss**2 / (loss + rho)
             assert abs(wrong) < 1e-30
-        assert optimal_tracking(drift=drift, rho=rho).error == pytest.approx(
-            float(exact.error), rel=ROUNDING
-        )
+        found = optimal_tracking(drift=drift, rho=rho).error
+        assert found == pytest.approx(float(exact.error), rel=ROUNDING)

@@ -243,9 +243,8 @@ def test_closed_forms_of_marchenko_pastur_are_the_generic_ones(law):
     gamma = np.array([-0.9 / law.edges[1], 0.0, 0.1, 30.0])
     for derivative in (0, 1, 2):
         value = law.eta_transform(gamma, derivative=derivative)
-        assert value == pytest.approx(
-            generic.eta_transform(gamma, derivative=derivative), rel=EXACT
-        )
+        expected = generic.eta_transform(gamma, derivative=derivative)
+        assert value == pytest.approx(expected, rel=EXACT)
 
 
 def test_marchenko_pastur_transforms_in_other_number_systems():

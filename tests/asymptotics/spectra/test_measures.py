@@ -88,9 +88,8 @@ def test_quantiles_are_eigenvalues_of_a_matrix_with_this_spectrum():
     ranks = (np.arange(d) + 0.5) / d
     for law, shape in [(PowerLaw(0.4), ranks**-0.4), (Exponential(2.0), np.exp(-2 * ranks))]:
         # Means of midpoint rules; the power law has a singular end, d^(-0.6) of the mean.
-        assert law.quantiles(d) / law.quantiles(d)[-1] == pytest.approx(
-            np.sort(shape) / shape.max(), rel=ROUNDING
-        )
+        expected = np.sort(shape) / shape.max()
+        assert law.quantiles(d) / law.quantiles(d)[-1] == pytest.approx(expected, rel=ROUNDING)
         assert law.quantiles(d).mean() == pytest.approx(1, abs=0.02)
     values = [0.3, 0.5, 2.0, 9.0]
     assert np.array_equal(Atoms(values).quantiles(4), values)
@@ -106,9 +105,8 @@ def test_moments_of_shapes():
     assert Uniform(-1.0, 2.0).moment(2) == pytest.approx(1)
     mixed = Mixture([Atoms([2.0]), Uniform(0.0, 2.0)], [0.25, 0.75])
     assert mixed.mean == pytest.approx(1.25)
-    assert Exponential(3.0).scaled(2.0).shifted(1.0).moment(2) == pytest.approx(
-        4 * Exponential(3.0).moment(2) + 4 + 1
-    )
+    expected = 4 * Exponential(3.0).moment(2) + 4 + 1
+    assert Exponential(3.0).scaled(2.0).shifted(1.0).moment(2) == pytest.approx(expected)
 
 
 UNIT = Uniform(0.0, 1.0)

@@ -83,9 +83,8 @@ def test_files(ending, file, tmp_path, capsys):
     assert checked(file, *RATE, "-o", str(path)) == 0
     assert capsys.readouterr().out.startswith("Agrees with the theory")
     if ending == ".json":
-        assert [row["quantity"] for row in json.loads(path.read_text())["rows"]] == [
-            *("initial loss", "half-drop", "duration", "final loss")
-        ]
+        found = [*("initial loss", "half-drop", "duration", "final loss")]
+        assert [row["quantity"] for row in json.loads(path.read_text())["rows"]] == found
     assert path.stat().st_size > 200
 
 
@@ -96,9 +95,8 @@ def test_a_curve_without_a_drop_is_status_2(file, tmp_path, capsys):
     assert checked(short, *RATE) == 2
     captured = capsys.readouterr()
     assert captured.out.startswith("Too little to compare (1 curve)")
-    assert captured.err == (
-        "iclimit check-curve: error: nothing but the initial loss can be compared\n"
-    )
+    found = captured.err
+    assert found == ("iclimit check-curve: error: nothing but the initial loss can be compared\n")
 
 
 @pytest.mark.parametrize(

@@ -142,11 +142,8 @@ def test_export_csv(tmp_path):
     assert main(["runs", "export", "-o", str(tmp_path / "runs.csv")]) == 0
     with (tmp_path / "runs.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert [(row["run"], row["number"]) for row in rows] == [
-        (identity(RATE), "rate"),
-        (identity(ERRORS), "icl"),
-        (identity(ERRORS), "idg"),
-    ]
+    found = [(identity(RATE), "rate"), (identity(ERRORS), "icl"), (identity(ERRORS), "idg")]
+    assert [(row["run"], row["number"]) for row in rows] == found
     whole = ERRORS.run(5)
     assert float(rows[1]["value"]) == whole.icl.mean
     assert float(rows[1]["standard_error"]) == whole.icl.standard_error
@@ -160,10 +157,8 @@ def test_export_netcdf(tmp_path):
     data = xarray.load_dataset(tmp_path / "runs.nc", engine="h5netcdf")
     run = data.sel(run=identity(ERRORS))
     whole = ERRORS.run(5)
-    assert (float(run.icl), float(run.icl_standard_error)) == (
-        whole.icl.mean,
-        whole.icl.standard_error,
-    )
+    found = (whole.icl.mean, whole.icl.standard_error)
+    assert (float(run.icl), float(run.icl_standard_error)) == found
     assert float(run.tasks) == np.inf
     assert np.isnan(float(run.rate))
     assert data.input_law.values.tolist() == ["uniform", ""]

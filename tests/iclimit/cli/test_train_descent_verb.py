@@ -117,9 +117,8 @@ def test_mixtures(printed, tmp_path):
     rows = printed(f"{flags} -o {path}")
     curves = json.loads(path.read_text())["rows"]
     assert list(curves[0]) == ["repeat", "step", "loss", "icl_loss", "iwl_loss"]
-    assert [(row["repeat"], row["step"]) for row in curves] == [
-        (repeat, step) for repeat in (0, 1) for step in (0, 20, 40, 60)
-    ]
+    found = [(repeat, step) for repeat in (0, 1) for step in (0, 20, 40, 60)]
+    assert [(row["repeat"], row["step"]) for row in curves] == found
     for row, last in zip(rows, curves[3::4], strict=True):
         assert list(row) == [*columns, "last_icl_loss", "last_iwl_loss"]
         for name in ("loss", "icl_loss", "iwl_loss"):

@@ -101,9 +101,8 @@ def test_the_verb_is_the_training_of_all_seeds(capsys, tmp_path, monkeypatch):
     assert sentence.endswith(f", {found['failures']} of 3 runs failed\n")
     assert train("softmax", *flags, "--repeats", "2", "--format", "csv") == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    assert [row["held_out_loss"] for row in rows] == [
-        str(row["held_out_loss"]) for row in found["runs"][:2]
-    ]
+    value = [str(row["held_out_loss"]) for row in found["runs"][:2]]
+    assert [row["held_out_loss"] for row in rows] == value
 
 
 def test_flags_describe_the_network_and_the_problem(tmp_path, capsys):

@@ -54,9 +54,8 @@ def test_json_is_the_training_and_its_losses(kind, layers, printed):
     fresh = held_out_losses(run.model, PROBLEM, contexts=3000, rng=np.random.SeedSequence([0, 1]))
     loss = (run.loss, fresh.loss.mean, fresh.loss.standard_error)
     assert list(data) == [*COLUMNS, "omegas"]
-    assert [data[name] for name in COLUMNS] == [
-        *(kind, layers, "uniform:1", *loss, 1, run.steps, run.converged)
-    ]
+    found = [*(kind, layers, "uniform:1", *loss, 1, run.steps, run.converged)]
+    assert [data[name] for name in COLUMNS] == found
     # A few hundred contexts and parameters: the loss on fresh ones is near that of the training.
     assert data["held_out_loss"] < 2 * data["training_loss"]
     tables = printed(*flags).split("\n\n")

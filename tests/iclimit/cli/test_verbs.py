@@ -207,9 +207,8 @@ def test_flags_are_the_arguments_of_a_function():
         **{"include_query": False, "shared": True},
     }
     given = "--tau inf --heads 4 --training-set 7 --kind second --include-query --no-shared"
-    assert [*vars(parser.parse_args(given.split())).values()] == [
-        *(math.inf, 4, 7, "second", True, False)
-    ]
+    found = [*(math.inf, 4, 7, "second", True, False)]
+    assert [*vars(parser.parse_args(given.split())).values()] == found
     text = " ".join(parser.format_help().split())
     for part in (
         "--tau X pretraining prompts over squared dimension (> 0, or inf)",

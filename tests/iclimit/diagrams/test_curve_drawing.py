@@ -231,9 +231,8 @@ def test_a_band_is_the_scatter_of_one_run():
     data = curves.to_xarray()
     assert data.run_sd.sel(tau=1.5, alpha=2.0).item() == pytest.approx(sd)
     gap = iclimit.curve("task_gap", tau=tau, **at, band=24)
-    assert gap.run_sd[1, 3] == pytest.approx(
-        float(iclimit.pretraining.error_spread(**point).gap) / 24
-    )
+    expected = float(iclimit.pretraining.error_spread(**point).gap) / 24
+    assert gap.run_sd[1, 3] == pytest.approx(expected)
     with pytest.raises(ValueError, match="for a band, got 'bayes_error'"):
         iclimit.curve("bayes_error", alpha=[1, 2], rho=0.1, band=24)
     with pytest.raises(ValueError, match="band must be an integer >= 1, got 0"):

@@ -106,9 +106,8 @@ def test_other_quantities_are_drawn(quantity, setting):
     x, y = list(setting)[:2]
     figure = Figure(layout="constrained")
     drawn = iclimit.phase_diagram(quantity, x=x, y=y, **setting)
-    assert isinstance(drawn.plot(figure.subplots()).collections[0].norm, LogNorm) == (
-        quantity == "escape_time"
-    )
+    found = isinstance(drawn.plot(figure.subplots()).collections[0].norm, LogNorm)
+    assert found == (quantity == "escape_time")
     figure.draw_without_rendering()
 
 

@@ -12,9 +12,8 @@ def flat(points):
 
 def test_without_rounds_it_is_the_grid():
     found = refined_points((3, 5), 0, flat)
-    assert sorted(map(tuple, found)) == [
-        (x, y) for x in (0.0, 0.5, 1.0) for y in (0.0, 0.25, 0.5, 0.75, 1.0)
-    ]
+    value = [(x, y) for x in (0.0, 0.5, 1.0) for y in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    assert sorted(map(tuple, found)) == value
 
 
 def test_flat_values_and_no_curve_change_nothing():

@@ -90,9 +90,8 @@ def test_published_training_curves_are_those_of_the_files(data):
         assert run["steps"][-1] == max(published)
     series = data["blog"]["lstm"]
     assert {each["figure"] for each in series} == {14, 15, 16}
-    assert sum(len(each["rows"]) for each in series) == len(
-        read_reference("blog_fig14_16_lstm.csv")
-    )
+    found = len(read_reference("blog_fig14_16_lstm.csv"))
+    assert sum(len(each["rows"]) for each in series) == found
 
 
 def test_every_button_leads_to_points(data):

@@ -164,11 +164,8 @@ def test_numbers_with_their_errors():
     assert summary_numbers(np.float32(2)) == {"value": (2.0, None)}
     assert summary_numbers(None) == summary_numbers("x") == summary_numbers(True) == {}
     assert summary_numbers([1.0, 2.0]) == summary_numbers(np.ones(3)) == {}
-    assert summary_numbers({"a": (1, 2.5), "b": {3: 4.0}}) == {
-        "a.0": (1.0, None),
-        "a.1": (2.5, None),
-        "b.3": (4.0, None),
-    }
+    found = {"a.0": (1.0, None), "a.1": (2.5, None), "b.3": (4.0, None)}
+    assert summary_numbers({"a": (1, 2.5), "b": {3: 4.0}}) == found
     nested = {"losses": (Estimate(1.0, 0.1, 7), Estimate(2.0, 0.2, 7)), "_own": 1, "data": [1]}
     assert summary_numbers(nested) == {"losses.0": (1.0, 0.1), "losses.1": (2.0, 0.2)}
     schedules = simulate_schedule([(0.3,), (0.4,)], context=8, dim=3, contexts=5, rng=0)

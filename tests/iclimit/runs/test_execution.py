@@ -313,9 +313,8 @@ def test_a_cluster_worker_that_is_killed(cluster):
     found = [next(run)]
     os.kill(cluster.workers[0].pid, signal.SIGKILL)
     found += run
-    assert {o.cell: o.result for o in found} == {
-        cell: number(rng=cell.seed(0), of=i) for i, cell in enumerate(cells)
-    }
+    value = {cell: number(rng=cell.seed(0), of=i) for i, cell in enumerate(cells)}
+    assert {o.cell: o.result for o in found} == value
 
 
 def test_cluster_out_of_reach(monkeypatch):

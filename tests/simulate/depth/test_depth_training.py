@@ -138,10 +138,8 @@ def test_multiples_of_the_identity_lose_what_other_simulations_say():
         error = math.hypot(found.standard_error, expected.standard_error)
         assert abs(found.mean - expected.mean) < 4 * error
         assert error < 0.04 * expected.mean
-        np.testing.assert_allclose(
-            run.measures["traces"][:, 0],
-            np.tile(2 * rates * 3 / 4, (len(run.measures["held_out"]), 1)),
-        )
+        exact = np.tile(2 * rates * 3 / 4, (len(run.measures["held_out"]), 1))
+        np.testing.assert_allclose(run.measures["traces"][:, 0], exact)
 
 
 def test_one_layer_on_long_contexts_descends_like_its_scalar_recursion():
@@ -156,9 +154,8 @@ def test_one_layer_on_long_contexts_descends_like_its_scalar_recursion():
     loss = np.sum(LAM[:, None] * errors**2 * OMEGA, axis=(1, 2)) / 4
     np.testing.assert_allclose(run.measures["held_out"][:, -1], loss, rtol=1e-12)
     assert np.all(run.measures["standard_error"] == 0)
-    np.testing.assert_allclose(
-        run.measures["squares"][:, -1, 0], np.mean(run.weights[0][:, 0] ** 2, (1, 2)) * 4
-    )
+    expected = np.mean(run.weights[0][:, 0] ** 2, (1, 2)) * 4
+    np.testing.assert_allclose(run.measures["squares"][:, -1, 0], expected)
 
 
 def test_shared_layers_move_by_the_sum_of_gradients():
@@ -194,9 +191,8 @@ def test_repeats_extend_and_trainings_go_on_from_matrices():
     assert few.recorded_at.tolist() == [0, 2, 4, 5]
     np.testing.assert_allclose(few.times, 0.1 * few.recorded_at)
     again = train_depth(**setting, rng=7, repeats=2, initial=few.weights[0])
-    np.testing.assert_allclose(
-        again.measures["traces"][:, 0], few.measures["traces"][:, -1], rtol=1e-12
-    )
+    expected = few.measures["traces"][:, -1]
+    np.testing.assert_allclose(again.measures["traces"][:, 0], expected, rtol=1e-12)
     assert np.all(np.linalg.matrix_rank(few.weights[0]) == 3)
     assert few.parameters["width"] == 3
 

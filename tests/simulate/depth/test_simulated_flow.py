@@ -28,9 +28,8 @@ def test_one_eigenvalue_conserves_differences_of_squares():
     )
     squares = (1 - flow.gains * 0.9 / 3) ** 2
     kept = (1 - initial * 0.9 / 3) ** 2
-    np.testing.assert_allclose(
-        squares - squares[:, :1], np.tile(kept - kept[0], (3, 1)), rtol=0, atol=1e-11
-    )
+    expected = np.tile(kept - kept[0], (3, 1))
+    np.testing.assert_allclose(squares - squares[:, :1], expected, rtol=0, atol=1e-11)
     equal = simulate_untied_flow(eigenvalues=[0.9], weights=[1.0], initial=[0.0] * 3, times=[5.0])
     factor = (1 + 4 * 2 * 0.9**2 / 3 * 5) ** (-1 / 4)
     np.testing.assert_allclose(1 - equal.gains * 0.9 / 3, factor, rtol=1e-10)

@@ -62,9 +62,8 @@ def test_gradients_are_those_of_the_predictions(predictor):
     for i, e in enumerate(np.eye(D)):
         ahead, behind = predictor(moved(prompts, h * e))[0], predictor(moved(prompts, -h * e))[0]
         # Central differences: rounding 1e-16/h times predictions of a few tens.
-        np.testing.assert_allclose(
-            gradient[:, i], (ahead - behind) / (2 * h), rtol=1e-6, atol=1e-8
-        )
+        expected = (ahead - behind) / (2 * h)
+        np.testing.assert_allclose(gradient[:, i], expected, rtol=1e-6, atol=1e-8)
 
 
 def numbers(found):
@@ -138,12 +137,9 @@ def test_interpolation_between_constructions_is_a_construction():
     tokens = regression_tokens(draw())
     first, second, between = (descent_layer(r, context=N, dim=D) for r in (0.4, 0.8, 0.5))
     disguised = Layer(-3 * second.key, 2 * second.query, second.value, second.projection / -6)
-    np.testing.assert_allclose(
-        forward(tokens, [interpolate(first, disguised, 0.25)]),
-        forward(tokens, [between]),
-        rtol=0,
-        atol=ROUNDING,
-    )
+    expected = forward(tokens, [between])
+    found = forward(tokens, [interpolate(first, disguised, 0.25)])
+    np.testing.assert_allclose(found, expected, rtol=0, atol=ROUNDING)
 
 
 def test_roll_out_of_any_layer_is_a_stack():

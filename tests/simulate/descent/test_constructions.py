@@ -85,9 +85,8 @@ def test_widened_layer_leaves_further_entries():
     layer = descent_layer(0.8, context=N, dim=D)
     extra = np.random.default_rng(4).standard_normal((*tokens.shape[:2], 3))
     out = apply_layer(np.concat([tokens, extra], axis=2), widen_layer(layer, D + 4))
-    np.testing.assert_allclose(
-        out[:, :, : D + 1], apply_layer(tokens, layer), rtol=0, atol=ROUNDING
-    )
+    expected = apply_layer(tokens, layer)
+    np.testing.assert_allclose(out[:, :, : D + 1], expected, rtol=0, atol=ROUNDING)
     np.testing.assert_array_equal(out[:, :, D + 1 :], extra)
 
 
@@ -98,12 +97,10 @@ def test_separate_tokens_entry_by_entry():
     assert tokens.shape == (5, 7, 5)
     for m in range(5):
         for i in range(3):
-            np.testing.assert_array_equal(
-                tokens[m, 2 * i], [*prompts.inputs[m, i], 0, *positions[2 * i]]
-            )
-            np.testing.assert_array_equal(
-                tokens[m, 2 * i + 1], [0, 0, prompts.labels[m, i], *positions[2 * i + 1]]
-            )
+            expected = [*prompts.inputs[m, i], 0, *positions[2 * i]]
+            np.testing.assert_array_equal(tokens[m, 2 * i], expected)
+            exact = [0, 0, prompts.labels[m, i], *positions[2 * i + 1]]
+            np.testing.assert_array_equal(tokens[m, 2 * i + 1], exact)
         guess = -(start @ prompts.query[m])
         np.testing.assert_allclose(
             tokens[m, -1], [*prompts.query[m], guess, *positions[-1]], rtol=ROUNDING

@@ -76,9 +76,8 @@ def test_estimate_equals_a_fit_on_all_data():
             loss = found.loss(tried)
             assert loss.mean == pytest.approx(np.mean(errors), rel=1e-10)
             # Fourth powers of y - eta g summed as a polynomial lose some digits.
-            assert loss.standard_error == pytest.approx(
-                np.std(errors, ddof=1) / math.sqrt(200), rel=1e-8
-            )
+            expected = np.std(errors, ddof=1) / math.sqrt(200)
+            assert loss.standard_error == pytest.approx(expected, rel=1e-8)
 
 
 def test_any_split_into_batches_gives_the_same():

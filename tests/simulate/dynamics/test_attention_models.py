@@ -272,10 +272,8 @@ def test_wrong_weights():
     assert all(a is b for a, b in zip(model.parse_weights(good), good, strict=True))
     with pytest.raises(ValueError, match="initial must hold 2 arrays for model 'merged', got 1"):
         model.parse_weights(good[:1])
-    with pytest.raises(
-        ValueError, match=r"initial\[1\] must have shape \(3, 3, 2\), got \(3, 3\)"
-    ):
-        model.parse_weights([good[0], good[0]])
+    message = r"initial\[1\] must have shape \(3, 3, 2\), got \(3, 3\)"
+    value_error(message, model.parse_weights, [good[0], good[0]])
     value_error(r"initial\[0\] must be finite", model.parse_weights, [math.nan * good[0], good[1]])
     type_error("initial must be a sequence of arrays, got 3", model.parse_weights, 3)
 

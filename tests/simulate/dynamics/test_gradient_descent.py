@@ -311,9 +311,8 @@ def test_unstable_trainings(batch, tmp_path):
 
 
 def test_infinite_losses_and_large_initial_weights():
-    with pytest.raises(
-        UnstableTraining, match=r"is nan after 1 steps: try a smaller learning_rate"
-    ):
+    message = r"is nan after 1 steps: try a smaller learning_rate"
+    with pytest.raises(UnstableTraining, match=message):
         simulate_gradient_descent(PROBLEM, **CHECKED | {"learning_rate": 1e200})
     with pytest.raises(
         UnstableTraining, match=r"diverged: .* after 0 steps: .* init_scale"
@@ -365,9 +364,8 @@ def test_swings_that_never_end(changes, tmp_path):
         with pytest.raises(UnstableTraining, match=SWINGING) as caught:
             simulate_gradient_descent(FOUR, **settings | {"record": record})
         curves = caught.value.curves
-        np.testing.assert_array_equal(
-            curves.recorded_at, np.union1d(np.arange(0, 1001, record), 1000)
-        )
+        expected = np.union1d(np.arange(0, 1001, record), 1000)
+        np.testing.assert_array_equal(curves.recorded_at, expected)
         words = str(caught.value).replace(",", "").split()
         low, high = (float(words[words.index(key) + 1]) for key in ("between", "and"))
         since = int(words[words.index("from") + 1])

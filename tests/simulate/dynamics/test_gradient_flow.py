@@ -69,9 +69,8 @@ def test_separate_attention_with_normalization_sum(settings):
     )
     times = np.linspace(0, 149.9, 50)
     assert mean.losses[-1] < 0.75 * mean.losses[0]
-    np.testing.assert_allclose(
-        total.at(times / unit**2), mean.at(times), rtol=0, atol=INTERPOLATED * mean.losses[0]
-    )
+    found = total.at(times / unit**2)
+    np.testing.assert_allclose(found, mean.at(times), rtol=0, atol=INTERPOLATED * mean.losses[0])
     for weight, other in zip(mean.weights, total.weights, strict=True):
         np.testing.assert_allclose(unit * other, weight, rtol=0, atol=1e-5)
 
@@ -157,9 +156,8 @@ def test_one_variable_against_another_integration_with_events():
     times = np.linspace(0, 40, 301)
     setting = {"method": "DOP853", "rtol": 1e-12, "atol": 1e-15, "events": events}
     direct = solve_ivp(derivative, (0, 40), [start, 2 * start], **setting, t_eval=times)
-    np.testing.assert_allclose(
-        run.at(times), loss(direct.y[0] * direct.y[1]), rtol=0, atol=INTERPOLATED * variance
-    )
+    exact = loss(direct.y[0] * direct.y[1])
+    np.testing.assert_allclose(run.at(times), exact, rtol=0, atol=INTERPOLATED * variance)
     expected = np.concatenate(direct.t_events)
     assert len(expected) == 4
     found = run.crossing_times(levels)

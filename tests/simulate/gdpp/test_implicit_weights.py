@@ -80,9 +80,8 @@ def test_tokens_after_every_layer(kind, recursion, spread, heads, context, dim):
         assert_close(inputs, layer[:, :, :-1])
         assert_close(labels, layer[:, :, -1])
         assert_close(found.labels(prompts)[depth], layer[:, :-1, -1])
-    assert_close(
-        found.weights[-1], GramPass(gram_matrices(prompts.inputs, prompts.labels), model).weights
-    )
+    expected = GramPass(gram_matrices(prompts.inputs, prompts.labels), model).weights
+    assert_close(found.weights[-1], expected)
     predicted = np.sum(found.weights[-1] * prompts.query, axis=1)
     assert_close(predicted, prediction(tokens, model.layers))
 
@@ -98,9 +97,8 @@ def test_recursions_agree_in_all_quantities(kind, context, dim):
         for name in ("matrix", "scale", "weights"):
             assert_close(getattr(found, name), getattr(expected, name))
         scale = max(1.0, np.max(np.abs(expected.shift)))
-        np.testing.assert_allclose(
-            found.shift, expected.shift, rtol=0, atol=ROUNDING * float(scale)
-        )
+        exact = expected.shift
+        np.testing.assert_allclose(found.shift, exact, rtol=0, atol=ROUNDING * float(scale))
 
 
 def test_the_printed_lemma_fails_from_the_second_layer_on():
@@ -186,9 +184,8 @@ def test_units_of_inputs_and_labels():
     levels = np.array([0.5, 1.0])
     one = two_level_ridge_transformer(levels, context=n, dim=3, input_variance=1 / n)
     other = two_level_ridge_transformer(root * levels, context=n, dim=3)
-    assert_close(
-        implicit_weights(small, one).weights[-1], implicit_weights(prompts, other).weights[-1]
-    )
+    expected = implicit_weights(prompts, other).weights[-1]
+    assert_close(implicit_weights(small, one).weights[-1], expected)
 
 
 def test_errors():

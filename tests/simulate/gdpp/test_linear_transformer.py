@@ -188,9 +188,8 @@ def test_omegas_are_the_scalars_of_a_layer(kind, heads):
 
 @pytest.mark.parametrize("kind", ["full", "axial"])
 def test_other_weights_have_no_omegas(kind):
-    with pytest.raises(
-        ValueError, match=rf"kind must be 'diag' or 'gd\+\+' for omegas, got '{kind}'"
-    ):
+    message = rf"kind must be 'diag' or 'gd\+\+' for omegas, got '{kind}'"
+    with pytest.raises(ValueError, match=message):
         _ = random_model(kind).omegas
 
 

@@ -70,9 +70,8 @@ def test_predictions_and_gradients(network):
     def total(query):
         return anp.sum(answers(network, weights, *context, query))
 
-    assert_equal(
-        network.forward(weights, PROMPTS)[0], answers(network, weights, *context, PROMPTS.query)
-    )
+    exact = answers(network, weights, *context, PROMPTS.query)
+    assert_equal(network.forward(weights, PROMPTS)[0], exact)
     found, gradient = network.loss_and_gradient(weights, PROMPTS)
     assert_equal(found, loss(weights))
     expected = autograd.grad(loss)(weights)

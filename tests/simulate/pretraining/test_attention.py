@@ -48,9 +48,8 @@ def test_forward_pass_equals_loops():
     value, key, query = generator.standard_normal((3, 3, 3))
     out = linear_attention(Z, value, key, query)
     for m in range(2):
-        np.testing.assert_allclose(
-            out[m], loop_attention(Z[m], value, key, query), rtol=ROUNDING, atol=ROUNDING
-        )
+        expected = loop_attention(Z[m], value, key, query)
+        np.testing.assert_allclose(out[m], expected, rtol=ROUNDING, atol=ROUNDING)
     np.testing.assert_array_equal(predict(Z, value, key, query), out[:, 2, 3])
 
 

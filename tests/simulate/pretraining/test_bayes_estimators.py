@@ -35,17 +35,15 @@ def draw(d, context, tasks, rho, n=20):
 
 def test_one_task_is_returned():
     prompts, truth, task_set = draw(4, 3, 1, 0.2)
-    np.testing.assert_array_equal(
-        dmmse_estimate(prompts.inputs, prompts.labels, task_set, 0.2), truth
-    )
+    found = dmmse_estimate(prompts.inputs, prompts.labels, task_set, 0.2)
+    np.testing.assert_array_equal(found, truth)
 
 
 def test_little_noise_gives_the_true_task():
     """Log weights reach -1e9: nothing may overflow or become NaN."""
     prompts, truth, task_set = draw(4, 8, 6, 1e-8)
-    np.testing.assert_allclose(
-        dmmse_estimate(prompts.inputs, prompts.labels, task_set, 1e-8), truth, rtol=1e-12
-    )
+    found = dmmse_estimate(prompts.inputs, prompts.labels, task_set, 1e-8)
+    np.testing.assert_allclose(found, truth, rtol=1e-12)
 
 
 @pytest.mark.parametrize(("context", "rho"), [(1, 0.5), (7, 0.1), (40, 1e-3)])

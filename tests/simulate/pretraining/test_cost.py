@@ -51,11 +51,8 @@ def test_iterations_and_memory(case):
     found = simulate_errors(**arguments, rng=1)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert (
-        1 / FACTOR
-        < cell_memory(dim=arguments["dim"], prompts=arguments["prompts"]) / peak
-        < FACTOR
-    )
+    value = cell_memory(dim=arguments["dim"], prompts=arguments["prompts"]) / peak
+    assert 1 / FACTOR < value < FACTOR
     expected = estimate_cost(**arguments).iterations
     if found.iterations == 0:
         assert expected == 0
@@ -127,9 +124,8 @@ def test_given_tasks_count():
 def test_largest_dimension_fits_and_the_next_does_not(tau, memory):
     d = largest_dimension(tau=tau, memory=memory)
     assert cell_memory(dim=d, prompts=math.ceil(tau * d**2)) <= memory
-    assert (
-        cell_memory(dim=d + 1, prompts=math.ceil(tau * (d + 1) ** 2)) + 24 * (d + 1) ** 2 > memory
-    )
+    found = cell_memory(dim=d + 1, prompts=math.ceil(tau * (d + 1) ** 2)) + 24 * (d + 1) ** 2
+    assert found > memory
 
 
 def test_free_memory(monkeypatch):

@@ -271,9 +271,8 @@ def test_nan_is_not_silent():
 
 
 def test_unknown_method():
-    with pytest.raises(
-        ValueError, match=r"method must be one of auto, primal-dense, primal-cg, .* got 'svd'"
-    ):
+    message = r"method must be one of auto, primal-dense, primal-cg, .* got 'svd'"
+    with pytest.raises(ValueError, match=message):
         solve_ridge(*draw(10), 0.1, method="svd")
 
 

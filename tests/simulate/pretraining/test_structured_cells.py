@@ -195,9 +195,8 @@ def test_largest_ridge_leaves_the_variance_of_the_labels(sampler):
     setting = {"input_covariance": MATRIX, "task_covariance": SPECTRUM, "test_covariance": SPIKE}
     found = run(**setting, test_rho=0.9, ridge=1e9, tasks=math.inf, sampler=sampler)
     assert found.icl.mean == pytest.approx(np.trace(MATRIX @ SPIKE) / D + 0.9, rel=1e-6)
-    assert found.idg.mean == pytest.approx(
-        np.trace(MATRIX @ np.diag(SPECTRUM)) / D + 0.2, rel=1e-6
-    )
+    expected = np.trace(MATRIX @ np.diag(SPECTRUM)) / D + 0.2
+    assert found.idg.mean == pytest.approx(expected, rel=1e-6)
 
 
 # Identities.
@@ -286,10 +285,8 @@ def test_parameters_tell_structured_runs_apart():
     assert found.parameters["test_context"] == 8
     assert found.parameters["test_rho"] == 0.4
     assert found.parameters["task_law"] == "gaussian"
-    assert (
-        run(task_covariance=SPECTRUM).parameters
-        == run(task_covariance=SPECTRUM.tolist()).parameters
-    )
+    value = run(task_covariance=SPECTRUM.tolist()).parameters
+    assert run(task_covariance=SPECTRUM).parameters == value
 
 
 def test_other_arguments_are_checked():

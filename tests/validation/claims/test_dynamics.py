@@ -156,9 +156,8 @@ def test_every_summary_of_a_published_curve_can_fail():
     for index in range(len(CURVES)):
         curve, right = CURVES[index], curves_result(index, 20)
         reached = {name: v for name, v in right.summaries.items() if math.isfinite(v[0])}
-        assert [row.label for row in script.compare_curve(curve, right)] == [
-            f"{curve.label}: {name}" for name in reached
-        ]
+        found = [f"{curve.label}: {name}" for name in reached]
+        assert [row.label for row in script.compare_curve(curve, right)] == found
         assert len(right.summaries) - len(reached) == len(curve.learned) // 3
         for number, (name, values) in enumerate(reached.items()):
             missing = [math.nan] * len(values)

@@ -55,11 +55,8 @@ def test_the_published_table_is_read_whole():
     assert len(NOISES) == 10
     assert set(table) == {(*row, noise) for row in rows for noise in NOISES}
     assert all(0 <= value < 2 for value in table.values())
-    assert [key[0] for key, value in table.items() if value == 0] == [
-        "ConstRR",
-        "AdaRR",
-        "TunedRR",
-    ]
+    found = ["ConstRR", "AdaRR", "TunedRR"]
+    assert [key[0] for key, value in table.items() if value == 0] == found
 
 
 def test_published_numbers():
@@ -264,10 +261,8 @@ def test_models_are_trained(kind):
     two = second.run(0, results={first: one})
     if kind == "gd++":
         assert numbers(second.run(0, results={first: one})) == numbers(two)
-    assert [(run.model.depth, run.kind, run.noise_law, run.starts) for run in (one, two)] == [
-        (1, NAMES[kind], "uniform:1", 4),
-        (2, NAMES[kind], "uniform:1", 6),
-    ]
+    found = [(1, NAMES[kind], "uniform:1", 4), (2, NAMES[kind], "uniform:1", 6)]
+    assert [(run.model.depth, run.kind, run.noise_law, run.starts) for run in (one, two)] == found
     assert 0 < two.held_out.mean < one.held_out.mean
     for run in (one, two):
         # Measured over seeds: at most 0.06.

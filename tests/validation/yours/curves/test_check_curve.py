@@ -59,12 +59,8 @@ def test_descent_of_merged_attention_agrees(merged):
     assert check.holds, str(check)
     assert check.verdict.kind == "agrees"
     rows = rows_of(check)
-    assert list(rows) == [
-        ("initial loss", 0),
-        ("half-drop", 3),
-        ("duration", 3),
-        ("final loss", 3),
-    ]
+    found = [("initial loss", 0), ("half-drop", 3), ("duration", 3), ("final loss", 3)]
+    assert list(rows) == found
     # Without the steps of finite length all but the start is known: the durations are the same.
     assert rows["duration", 3].spread < 1e-3
     assert abs(rows["duration", 3].deviation) < rows["duration", 3].allowance
@@ -310,9 +306,8 @@ def test_a_diverged_run_is_left_out_and_named(merged):
     assert [each.label for each in check.curves] == ["loss_0", "loss_3", "loss_4", "loss_5"]
     assert "loss_1 diverged: its loss is nan at 200" in check.remarks
     assert "loss_2 diverged" in str(check)
-    with pytest.raises(
-        ValueError, match="no curve can be used: the curve diverged: its loss is nan"
-    ):
+    message = "no curve can be used: the curve diverged: its loss is nan"
+    with pytest.raises(ValueError, match=message):
         iclimit.check_curve({"step": table["step"], "loss": table["loss_1"]}, **MERGED, **LAW)
 
 
@@ -404,9 +399,8 @@ def test_fluctuations_of_a_training_set_against_moments():
     level = setting.levels[-1]
     gap = 1 - float(run.losses[:, -1].mean()) / level
     assert gap == pytest.approx(found.bias * 2000 / 300, abs=4 * 0.14 / math.sqrt(40))
-    assert np.std(run.losses[:, -1]) / level == pytest.approx(
-        found.losses[-1] * math.sqrt(2000 / 300), rel=0.45
-    )
+    expected = found.losses[-1] * math.sqrt(2000 / 300)
+    assert np.std(run.losses[:, -1]) / level == pytest.approx(expected, rel=0.45)
 
 
 def test_finite_training_sets_agree_within_their_fluctuations():
@@ -520,9 +514,8 @@ def test_check_as_text_json_and_figure(merged):
         assert words in text
     found = json.loads(json.dumps(check.to_dict(), allow_nan=False))
     assert found["verdict"]["kind"] == "agrees"
-    assert [row["quantity"] for row in found["rows"]] == [
-        row.quantity for row in check.comparisons
-    ]
+    value = [row.quantity for row in check.comparisons]
+    assert [row["quantity"] for row in found["rows"]] == value
     assert found["rows"][1]["z"] == check.comparisons[1].z
     ax = check.plot()
     lines = {line.get_label(): np.array(line.get_data()) for line in ax.lines}

@@ -144,10 +144,8 @@ def test_curves_that_end_before_a_drop_only_bound_it(merged, free):
     early = {"step": merged.recorded_at[:40], "loss": merged.losses[0, :40]}
     stated = MERGED | {"learning_rate": 0.5}
     assert iclimit.check_curve(early, **stated, **LAW).verdict.kind == "contradicts"
-    with pytest.raises(
-        ValueError, match="not all reach half of their first drop before the end at 156"
-    ):
-        iclimit.fit_curve(early, free, **stated, **LAW)
+    message = "not all reach half of their first drop before the end at 156"
+    value_error(message, iclimit.fit_curve, early, free, **stated, **LAW)
 
 
 @pytest.mark.parametrize(

@@ -69,9 +69,8 @@ def test_parameters_of_others_are_not_searched_for(case, monkeypatch):
     for name in ("_best_gdpp", "_best_heads", "optimal_schedule", "context_moments"):
         monkeypatch.setattr(module, name, refuse)
     few = choose_baselines(lambda names: baselines(problem, names=names), ["ridge", "one_step"])
-    assert [each.description for each in few] == [
-        every[name].description for name in ("ridge", "one_step")
-    ]
+    found = [every[name].description for name in ("ridge", "one_step")]
+    assert [each.description for each in few] == found
     monkeypatch.setattr(position_module, "context_moments", refuse)
     known = position_baselines(problem, {"one_step", "fixed_step"})
     assert [each.name for each in known] == ["one_step", "fixed_step"]

@@ -157,9 +157,8 @@ def test_ladder_pairs_the_errors_and_checks_itself():
         assert rung.difference.standard_error == pytest.approx(spread)
         assert np.isnan(rung.theory_z) or abs(rung.theory_z) < 4
     assert found["ridge"].z == 0
-    assert [rung.error.mean for rung in found.rungs] == sorted(
-        (float(np.mean(each)) for each in errors.values()), reverse=True
-    )
+    value = sorted((float(np.mean(each)) for each in errors.values()), reverse=True)
+    assert [rung.error.mean for rung in found.rungs] == value
 
 
 def test_unknown_losses_and_other_tasks_have_no_theory():

@@ -119,10 +119,8 @@ def test_arrays_of_other_libraries():
         def get(self):
             return self.values
 
-    with pytest.raises(
-        TypeError, match=r"requires grad.*: return predictions\.detach\(\)\.cpu\(\)\.float"
-    ):
-        Model(lambda *_: Tensor()).answer(DRAWN)
+    message = r"requires grad.*: return predictions\.detach\(\)\.cpu\(\)\.float"
+    type_error(message, Model(lambda *_: Tensor()).answer, DRAWN)
     on_device = Model(lambda *arrays: DeviceArray(one_step(*arrays)))
     assert np.allclose(on_device.answer(DRAWN), Model(one_step).answer(DRAWN))
 
@@ -147,9 +145,8 @@ def test_errors_of_the_model_say_where_they_were_raised():
 
     with pytest.raises(KeyError, match="layer") as caught:
         Model(predict, batch=20).answer(DRAWN, section="inputs:half")
-    assert caught.value.__notes__ == [
-        "raised by predict for prompts 20 to 39 of section 'inputs:half'"
-    ]
+    found = ["raised by predict for prompts 20 to 39 of section 'inputs:half'"]
+    assert caught.value.__notes__ == found
     type_error("positional arguments", Model(running_mean).answer, DRAWN)
 
 

@@ -58,9 +58,8 @@ def test_theory_expects_the_mean_error_of_trainings(laws):
     found = Estimate.of(errors)
     # The prediction is good to 0.8/d from mean moments, and to 1 % task by task.
     share = 0.02 if "tasks" in laws else 0.04
-    assert abs(found.z(expected["at this size"])) < ALLOWANCE + share * found.mean / (
-        found.standard_error
-    )
+    value = ALLOWANCE + share * found.mean / (found.standard_error)
+    assert abs(found.z(expected["at this size"])) < value
     assert ("in the limit" in expected) == ("tasks" in laws)
 
 

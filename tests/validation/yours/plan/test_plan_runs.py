@@ -41,9 +41,8 @@ def test_precision_follows_simulated_scatter():
     assert abs(run.icl.mean - point.mean) < point.doubt + 3 * run.icl.standard_error
     room = 0.03 * point.mean - point.doubt
     error = math.sqrt(point.variance / best.repeats + point.floor)
-    assert (
-        room / error >= 1.96 > room / math.sqrt(point.variance / (best.repeats - 1) + point.floor)
-    )
+    found = room / math.sqrt(point.variance / (best.repeats - 1) + point.floor)
+    assert room / error >= 1.96 > found
 
 
 def test_solving_for_one_thing_and_back():
@@ -58,9 +57,8 @@ def test_solving_for_one_thing_and_back():
     significance = planned("theories", **other, repeats=best.repeats, power=0.95).best.significance
     assert significance == pytest.approx(3.0, abs=0.1)
     cost = best.cost
-    assert (
-        planned("theories", **other, significance=3.0, max_cost=cost).best.repeats == best.repeats
-    )
+    found = planned("theories", **other, significance=3.0, max_cost=cost).best.repeats
+    assert found == best.repeats
 
 
 def test_two_settings_take_twice_the_variance_of_two_theories():
@@ -68,9 +66,8 @@ def test_two_settings_take_twice_the_variance_of_two_theories():
     one, two = planned("theories", **other).best, planned("difference", **other).best
     first, second = two.design.points
     assert one.contrast.change == pytest.approx(two.contrast.change, rel=1e-9)
-    assert two.contrast.errors(1)[0] ** 2 == pytest.approx(
-        first.variance + second.variance + first.floor + second.floor
-    )
+    expected = first.variance + second.variance + first.floor + second.floor
+    assert two.contrast.errors(1)[0] ** 2 == pytest.approx(expected)
     scatter = [error**2 - (first.floor + second.floor) for error in one.contrast.errors(1)]
     assert scatter == pytest.approx([first.variance, second.variance])
     assert two.cost == pytest.approx(2 * one.cost)
@@ -80,9 +77,8 @@ def test_gap_of_the_same_runs_is_paired():
     best = planned("difference", quantity="gap", repeats=3).best
     (point,) = best.design.points
     covariance = point.covariance
-    assert point.variance == pytest.approx(
-        covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
-    )
+    expected = covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
+    assert point.variance == pytest.approx(expected)
     assert point.variance < covariance[0, 0] + covariance[1, 1]
     assert best.contrast.change == pytest.approx(point.mean)
 
@@ -142,9 +138,8 @@ def test_forecast_is_that_of_the_runs_by_hand():
     assert 1.959964 * max(row["rho_se"], row["tau_se"]) <= 0.2
     fewer = best.design.forecast(best.repeats - 1).standard_errors
     assert 1.959964 * max(fewer.values()) > 0.2
-    assert planned("forecast", **changes, repeats=best.repeats).best.effect == pytest.approx(
-        1.959964 * max(row["rho_se"], row["tau_se"]), rel=0.02
-    )
+    found = planned("forecast", **changes, repeats=best.repeats).best.effect
+    assert found == pytest.approx(1.959964 * max(row["rho_se"], row["tau_se"]), rel=0.02)
 
 
 def test_forecast_names_what_is_not_told_apart():
@@ -201,9 +196,8 @@ def test_proposals_are_ranked_by_cost():
     costs = [row["cost"] for row in plan.rows()]
     assert costs == sorted(costs)
     assert {row["dim"] for row in plan.rows()} == {12, 16, 24}
-    assert plan.rows()[0]["cost"] == pytest.approx(
-        plan.best.repeats * count(*plan.best.design.points[0].run.sizes.values())
-    )
+    expected = plan.best.repeats * count(*plan.best.design.points[0].run.sizes.values())
+    assert plan.rows()[0]["cost"] == pytest.approx(expected)
 
 
 def test_table_of_runs_is_read_back(tmp_path):

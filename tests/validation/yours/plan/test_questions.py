@@ -38,9 +38,8 @@ def test_significance_and_power_are_inverse():
     contrast = Contrast(0.2, 0.05, scatter((0.3, 2.0), 1e-4))
     for repeats in (3, 40, 900):
         for power in (0.1, 0.5, 0.95):
-            assert contrast.power(repeats, contrast.significance(repeats, power)) == pytest.approx(
-                power, abs=1e-9
-            )
+            found = contrast.power(repeats, contrast.significance(repeats, power))
+            assert found == pytest.approx(power, abs=1e-9)
 
 
 def test_no_repeats_suffice_within_the_doubt_or_the_error_of_the_prediction():

@@ -338,9 +338,8 @@ def test_predictions_are_those_of_the_finite_size_errors():
         mean = getattr(direct, name)
         error = math.hypot(mean.standard_error, math.sqrt(found.covariance[place, place]))
         assert abs(found.mean[place] - mean.mean) < 4 * error
-        assert math.sqrt(found.spread[place, place]) == pytest.approx(
-            np.std(mean.samples, ddof=1), rel=0.8
-        )
+        expected = np.std(mean.samples, ddof=1)
+        assert math.sqrt(found.spread[place, place]) == pytest.approx(expected, rel=0.8)
 
 
 def test_structured_tables_are_predicted_from_spectra():

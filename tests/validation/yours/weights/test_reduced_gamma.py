@@ -269,9 +269,8 @@ def test_a_constructed_step_is_read_as_its_preconditioner(normalization):
     # A layer looks up K^T Q = A^T, and the step is A X^T y.
     assert reduced.gamma[:, :D] == pytest.approx(rate * matrix, rel=ROUNDING)
     assert reduced.ignored == 0
-    assert reduced.asymmetry == pytest.approx(
-        0.25 * np.sum((matrix - matrix.T) ** 2) / np.sum(matrix**2)
-    )
+    expected = 0.25 * np.sum((matrix - matrix.T) ** 2) / np.sum(matrix**2)
+    assert reduced.asymmetry == pytest.approx(expected)
 
 
 def test_a_trained_layer_reaches_the_optimum():
@@ -397,9 +396,8 @@ def test_tasks_come_in_the_units_of_the_layout():
     assert double.rho == pytest.approx(plain.rho)
     assert double.gamma[:, :D] == pytest.approx(plain.gamma[:, :D])
     assert double.gamma[:, D] == pytest.approx(2 * plain.gamma[:, D])
-    assert double.errors(tasks=2 * tasks).idg == pytest.approx(
-        iclimit.errors_of_gamma(double.gamma, context=CONTEXT, rho=0.1, tasks=tasks).idg
-    )
+    expected = iclimit.errors_of_gamma(double.gamma, context=CONTEXT, rho=0.1, tasks=tasks).idg
+    assert double.errors(tasks=2 * tasks).idg == pytest.approx(expected)
 
 
 def test_comparison_with_pretraining():
