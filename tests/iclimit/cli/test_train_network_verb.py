@@ -73,10 +73,8 @@ def test_the_verb_is_the_training_of_all_seeds(capsys, tmp_path, monkeypatch):
     printed = capsys.readouterr()
     assert printed.err == ""  # no progress bar either: this is no terminal
     found = json.loads(printed.out, parse_constant=pytest.fail)
-    problem, best = (
-        iclimit.Problem(dim=2, context=8, scale=1),
-        optimal_softmax(context=8, dim=2).loss,
-    )
+    problem = iclimit.Problem(dim=2, context=8, scale=1)
+    best = optimal_softmax(context=8, dim=2).loss
     settings = {"batch": 128, "learning_rate": 0.02, "rng": 3}
     settings |= {"repeats": 1, "first_repeat": 1}
     [run] = train_repeats(MergedHeads(dim=2), problem, **settings).runs

@@ -263,11 +263,9 @@ def test_interruption_returns_the_best_so_far(monkeypatch):
 
 @pytest.mark.parametrize("later", [1, 2])
 def test_interruption_between_rounds_returns_the_best_of_the_last(later, monkeypatch):
-    whole, calls, summaries = (
-        train_linear_transformer(SMALL, **CHECKED),
-        [],
-        context_module.draw_contexts,
-    )
+    whole = train_linear_transformer(SMALL, **CHECKED)
+    calls = []
+    summaries = context_module.draw_contexts
 
     def interrupted(*args, **kwargs):
         calls.append(1)

@@ -223,10 +223,8 @@ def test_a_trained_layer_is_probed_and_nearly_the_best():
     best = iclimit.recurrent.recurrent_errors("gated-delta", **setting, gate_first=False)
     # A constant step costs 1e-4 here, chance in the weights 2e-3 at most.
     assert best.error[-1] <= trained.error[-1] < 1.003 * best.error[-1]
-    signal, power = (
-        found["readout"] * trained.signal[-1],
-        found["readout"] ** 2 * trained.power[-1],
-    )
+    signal = found["readout"] * trained.signal[-1]
+    power = found["readout"] ** 2 * trained.power[-1]
     known = 1.25 - best.error[-1]
     assert (signal, power) == pytest.approx((known, known), rel=0.1)
 
