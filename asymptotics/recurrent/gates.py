@@ -188,17 +188,16 @@ def _moments(
     check_integers(dim=dim)
     rho, theta = real_number("rho", rho), real_number("drift", drift)
     ages = np.arange(context, 0, -1)
-    apart = np.abs(ages[:, None] - ages)
+    apart, lags = np.abs(ages[:, None] - ages), np.arange(context)
     if np.ndim(correlation) == 1:
         kernel = parse_kernel("correlation", correlation, context)[apart]
     elif np.ndim(correlation):
         kernel = _kernel(correlation, context)
     else:
-        kernel = real_number("correlation", correlation) ** apart
-    signal = np.exp(-theta / dim * ages)
-    drifting = np.exp(-theta / dim * apart) - signal[:, None] * signal
+        kernel = (real_number("correlation", correlation) ** lags)[apart]
+    signal, kept = np.exp(-theta / dim * ages), np.exp(-theta / dim * lags)[apart]
     squared = kernel**2
-    noise = drifting * (1 + squared) + dim * squared * np.exp(-theta / dim * apart)
+    noise = (kept - signal[:, None] * signal) * (1 + squared) + dim * squared * kept
     return signal, noise + dim * rho * np.eye(context)
 
 
