@@ -182,14 +182,14 @@ def main() -> None:
         f"{arguments.seeds} seeds, 3 members and {len(SIZES)} sizes of each family, {PROMPTS} "
         f"prompts, noise in the answers {SHARE:.1%}, tolerance {TOLERANCE:.0%}",
         "",
-        f"{'predictor':20}  right",
+        f"{'predictor':21}  right",
     ]
     for name, tally in counts.items():
         wrong = "; ".join(f"{key}: {count}" for key, count in tally.items() if key != "right")
-        lines.append(f"{name:20}  {tally['right'] / tally.total():6.1%}  {wrong}".rstrip())
+        lines.append(f"{name:21}  {tally['right'] / tally.total():6.1%}  {wrong}".rstrip())
     total = sum((counts[name] for name in arguments.only or MEMBERS), Counter())
     lines += [
-        f"{'all families':20}  {total['right'] / total.total():6.1%}",
+        f"{'all families':21}  {total['right'] / total.total():6.1%}",
         "",
         f"mixtures with weights that cancel: {cancelling}",
     ]
