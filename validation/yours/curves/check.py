@@ -399,34 +399,25 @@ def check_curve(
 
 
 def read_with_setting(
-    table: object,
-    *,
-    eigenvalues: Sequence[float] | np.ndarray,
-    shared_task: Sequence[float] | None = None,
-    initial: Mapping[str, Any] | str | os.PathLike | None = None,
-    record: int | None = None,
-    columns: Mapping[str, str] | None = None,
-    ignore: Sequence[str] | str = (),
-    draws: int = 16,
-    rng: int = 0,
-    **stated: Any,
+    table: object, *, initial: Any, draws: int, rng: int, **stated: Any
 ) -> tuple[list[Curve], str, list[str], CurveSetting, list[dict[str, np.ndarray]], int, int]:
     """Curves of a table, their axis, what was left out, the setting, weights, draws and seed.
 
-    Arguments and errors are those of `check_curve`; ``stated`` is for `CurveSetting`.
+    Arguments, all of them, and errors are those of `check_curve`.
     """
+    reading = {name: stated.pop(name) for name in ("columns", "ignore", "record")}
     check_integers(least=2, draws=draws)
-    check_integers(**given(record=record))
+    check_integers(**given(record=reading["record"]))
     if isinstance(rng, bool) or not isinstance(rng, int) or rng < 0:
         raise TypeError(f"rng must be an integer >= 0, got {rng!r}")
-    curves, axis, left_out = read_curves(table, columns=columns, ignore=ignore, record=record)
+    curves, axis, left_out = read_curves(table, **reading)
     rate = stated["learning_rate"]
     if (axis == "step") != (rate is not None) and stated["optimizer"] != OPTIMIZERS[1]:
         needed = "be given for a table with steps" if axis == "step" else "not be given with times"
         raise ValueError(f"learning_rate must {needed}, got {rate!r}")
-    stated["eigenvalues"] = tuple(np.asarray(eigenvalues, dtype=float).ravel().tolist())
-    if shared_task is not None:
-        stated["shared_task"] = tuple(np.asarray(shared_task, dtype=float).ravel().tolist())
+    for name in ("eigenvalues", "shared_task"):
+        if stated[name] is not None:
+            stated[name] = tuple(np.asarray(stated[name], dtype=float).ravel().tolist())
     setting = CurveSetting(**stated)
     weights = _parse_initial(initial, setting, len(curves))
     return curves, axis, left_out, setting, weights, draws, rng

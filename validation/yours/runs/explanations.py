@@ -31,13 +31,7 @@ from tqdm.auto import tqdm
 
 from iclimit.validation.judge.comparisons import Comparison
 from iclimit.validation.yours.least_squares import LEVELS, profile
-from iclimit.validation.yours.runs.fitting import (
-    RunModel,
-    fit_model,
-    fit_residuals,
-    precision,
-    predictors,
-)
+from iclimit.validation.yours.runs.fitting import RunModel, fit_model, predictors
 from iclimit.validation.yours.runs.judgement import (
     ChiSquare,
     RowDeviation,
@@ -234,9 +228,9 @@ def _fitted(table: _Table, mistake: Mistake) -> _Candidate:
     model = RunModel.of(runs, (mistake.free,), table.theory.structure)
     precise, cheap = predictors(table.theory)
     precise = precise if mistake.slow else table.prediction
-    model, data, best = fit_model(model, precise, cheap, one_set=table.one_set)
-    error = precision(model, data, best).standard_errors[mistake.free]
-    curve = profile(partial(fit_residuals, model, data), best, 0, error, model.bounds)
+    data, best = fit_model(model, precise, cheap, one_set=table.one_set)
+    error = data.precision(best).standard_errors[mistake.free]
+    curve = profile(data.residuals, best, 0, error, model.bounds)
     ends = curve.interval(95)
     value, lower, upper = np.exp([best[0], *ends]).tolist()
     predictions = table.predictions(mistake, value, cheap=not mistake.slow)

@@ -22,8 +22,6 @@ from iclimit.validation.yours.runs.fitting import (
     Measurements,
     RunModel,
     fit_model,
-    fit_residuals,
-    precision,
     predictors,
 )
 from iclimit.validation.yours.runs.measured import ATTENTION, MEASURED
@@ -41,7 +39,6 @@ NEUTRAL = ("factor", "task_norm")
 class RunFit(ParameterFit):
     """Effective parameters of a table (`fit_runs`)."""
 
-    _model: RunModel
     _data: Measurements
     _best: np.ndarray
     _reading: Mapping[str, Any]
@@ -73,7 +70,7 @@ class RunFit(ParameterFit):
         }
         reading = {**self._reading, "starts": STARTS | starts}
         runs, theory, *_ = read_with_theory(table, **reading, planned=True)
-        model = replace(self._model, runs=runs, slopes=np.zeros((len(runs), len(LIMIT), 2)))
+        model = replace(self._data.model, runs=runs, slopes=np.zeros((len(runs), len(LIMIT), 2)))
         x, logs = self._best, model.logs(self._best)
         model = model.centred(x, partial(predict, theory=theory))
         _, slopes = values_and_slopes(lambda x: model.errors(x).reshape(len(x), -1), x)
@@ -90,11 +87,10 @@ class RunFit(ParameterFit):
     def draw(self, ax: Axes) -> None:
         """Draw measured over fitted errors, with the band of the fit."""
         data = self._data
-        fitted = data.predicted(self._model.errors(self._best))
-        _, slopes = values_and_slopes(lambda x: data.predicted(self._model.errors(x)), self._best)
+        fitted, slopes = values_and_slopes(data.predicted, self._best)
         band = self.precision.error_bars(slopes)
         ratio, bars = data.values - fitted, np.sqrt(np.diag(data.covariance))
-        numbers = np.array([self._model.runs[row].rows[0] for row in data.rows])
+        numbers = np.array([data.model.runs[row].rows[0] for row in data.rows])
         for name, colour in zip(MEASURED, COLOURS, strict=False):
             here = np.array(data.names) == name
             if np.any(here):
@@ -181,15 +177,12 @@ def fit_runs(
         )
     steps = tqdm(total=2, disable=not progress, desc="fitting", leave=False)
     model = RunModel.of(runs, names, theory.structure)
-    model, data, best = fit_model(model, *predictors(theory), one_set=one_set)
+    data, best = fit_model(model, *predictors(theory), one_set=one_set)
     steps.update()
-    residuals = partial(fit_residuals, model, data)
-    known = precision(model, data, best)
+    known = data.precision(best)
     stated = {name: _stated(model, index) for index, name in enumerate(names)}
-    parameters, profiles = profiled(residuals, best, known, model.bounds, stated)
+    parameters, profiles = profiled(data.residuals, best, known, model.bounds, stated)
     steps.close()
     notes = ["Values are in the units of lu2025."] * (units.name != "lu2025")
-    chi_square, count = float(np.sum(residuals(best)[:-1] ** 2)), len(data.values)
-    return RunFit(
-        parameters, chi_square, count, known, profiles, notes, model, data, best, reading
-    )
+    chi_square, count = float(np.sum(data.residuals(best)[:-1] ** 2)), len(data.values)
+    return RunFit(parameters, chi_square, count, known, profiles, notes, data, best, reading)

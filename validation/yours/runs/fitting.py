@@ -288,6 +288,8 @@ class Measurements:
 
     Attributes
     ----------
+    model : RunModel
+        What they should be at any parameters.
     values : ndarray (n,)
         Logarithms of errors, and differences.
     rows : ndarray (n,)
@@ -305,6 +307,7 @@ class Measurements:
         where it does not.
     """
 
+    model: RunModel
     values: np.ndarray
     rows: np.ndarray
     names: list[str]
@@ -318,57 +321,58 @@ class Measurements:
         """Covariance of the values at the centre of the model."""
         return self.scatter + self.doubt
 
-    def linear(self, errors: np.ndarray) -> np.ndarray:
-        """Measured combinations (..., n) of errors (..., runs, 2)."""
-        weights = np.array([MEASURED[name] for name in self.names])
-        return np.asarray(np.sum(weights * errors[..., self.rows, :], axis=-1))
+    def predicted(self, x: np.ndarray) -> np.ndarray:
+        """Values (..., n) at parameters (..., p)."""
+        return self._as_measured(self.linear(x))
 
-    def predicted(self, errors: np.ndarray) -> np.ndarray:
-        """Values (..., n) that follow from errors (..., runs, 2)."""
-        linear = self.linear(errors)
+    def linear(self, x: np.ndarray) -> np.ndarray:
+        """Measured combinations (..., n) of errors at parameters (..., p)."""
+        weights = np.array([MEASURED[name] for name in self.names])
+        return np.asarray(np.sum(weights * self.model.errors(x)[..., self.rows, :], axis=-1))
+
+    def _as_measured(self, linear: np.ndarray) -> np.ndarray:
         return np.where(self.logged, np.log(np.clip(linear, *POSSIBLE)), linear)
 
+    def residuals(self, x: np.ndarray) -> np.ndarray:
+        """Deviations (..., n + 1) at parameters (..., p): their squares are -2 ln(likelihood).
 
-def fit_residuals(model: RunModel, data: Measurements, x: np.ndarray) -> np.ndarray:
-    """Deviations (..., n + 1) at parameters (..., p): their squares are -2 ln(likelihood).
+        The first n are independent and of variance 1 for true parameters.  The square of the last
+        one is the share (n - p)/n of the logarithm of the determinant of the covariance, plus a
+        constant.
+        """
+        linear = self.linear(x)
+        growth = self._scatter_growth(x, linear)
+        scatter = self.scatter * growth[..., :, None] * growth[..., None, :]
+        cholesky = np.linalg.cholesky(scatter + self.doubt)
+        # A logarithm is on average lower than that of the mean.
+        skews = np.where(self.logged, np.diagonal(scatter, axis1=-2, axis2=-1) / 2, 0.0)
+        deviations = self._as_measured(linear) - skews - self.values
+        whitened = np.linalg.solve(cholesky, deviations[..., None])
+        sizes = np.diagonal(cholesky, axis1=-2, axis2=-1) / np.sqrt(np.diag(self.covariance))
+        # Each term is within the logarithms of SCATTERS, unless correlations matter.
+        count = len(self.values)
+        determinant = 2 * np.sum(np.log(sizes), axis=-1) + LARGEST_LOG * count
+        determinant *= max(count - np.shape(x)[-1], 0) / count
+        return np.concatenate([whitened[..., 0], np.sqrt(determinant)[..., None]], axis=-1)
 
-    The first n are independent and of variance 1 for true parameters.  The square of the last one
-    is the share (n - p)/n of the logarithm of the determinant of the covariance, plus a constant.
-    """
-    errors = model.errors(x)
-    growth = _scatter_growth(model, data, x, errors)
-    scatter = data.scatter * growth[..., :, None] * growth[..., None, :]
-    cholesky = np.linalg.cholesky(scatter + data.doubt)
-    # A logarithm is on average lower than that of the mean.
-    skews = np.where(data.logged, np.diagonal(scatter, axis1=-2, axis2=-1) / 2, 0.0)
-    deviations = data.predicted(errors) - skews - data.values
-    whitened = np.linalg.solve(cholesky, deviations[..., None])
-    sizes = np.diagonal(cholesky, axis1=-2, axis2=-1) / np.sqrt(np.diag(data.covariance))
-    # Each term is within the logarithms of SCATTERS, unless correlations matter.
-    count = len(data.values)
-    determinant = 2 * np.sum(np.log(sizes), axis=-1) + LARGEST_LOG * count
-    determinant *= max(count - np.shape(x)[-1], 0) / count
-    return np.concatenate([whitened[..., 0], np.sqrt(determinant)[..., None]], axis=-1)
+    def _scatter_growth(self, x: np.ndarray, linear: np.ndarray) -> np.ndarray:
+        """Predicted standard deviations (..., n) of values over those at the model's centre."""
+        known = np.isfinite(self.scatters)
+        if not np.any(known):
+            return np.ones((*np.shape(x)[:-1], len(known)))
+        growth = self.limit_scatters(x, linear) / np.where(known, self.scatters, 1.0)
+        return np.where(known, np.clip(growth, *SCATTERS), 1.0)
 
+    def limit_scatters(self, x: np.ndarray, linear: np.ndarray) -> np.ndarray:
+        """Limits of the standard deviations (..., n) of the values of single runs."""
+        columns = [list(MEASURED).index(name) for name in self.names]
+        scale = np.where(self.logged, np.clip(linear, *POSSIBLE), 1.0)
+        return np.asarray(self.model.scatters(x)[..., self.rows, columns] / scale)
 
-def _scatter_growth(
-    model: RunModel, data: Measurements, x: np.ndarray, errors: np.ndarray
-) -> np.ndarray:
-    """Predicted standard deviations (..., n) of values over those at the centre of the model."""
-    known = np.isfinite(data.scatters)
-    if not np.any(known):
-        return np.ones((*np.shape(x)[:-1], len(known)))
-    growth = _limit_scatters(model, data, x, errors) / np.where(known, data.scatters, 1.0)
-    return np.where(known, np.clip(growth, *SCATTERS), 1.0)
-
-
-def _limit_scatters(
-    model: RunModel, data: Measurements, x: np.ndarray, errors: np.ndarray
-) -> np.ndarray:
-    """Limits of the standard deviations (..., n) of the values of single runs."""
-    columns = [list(MEASURED).index(name) for name in data.names]
-    scale = np.where(data.logged, np.clip(data.linear(errors), *POSSIBLE), 1.0)
-    return np.asarray(model.scatters(x)[..., data.rows, columns] / scale)
+    def precision(self, x: np.ndarray) -> Precision:
+        """Fisher matrix at these parameters."""
+        fisher = fisher_matrix(values_and_slopes(self.predicted, x)[1], self.covariance)
+        return Precision(list(self.model.free), fisher, combinations(self.model))
 
 
 def predictors(theory: Theory) -> tuple[Predict, Predict]:
@@ -380,17 +384,16 @@ def predictors(theory: Theory) -> tuple[Predict, Predict]:
 
 def fit_model(
     model: RunModel, precise: Predict, cheap: Predict, *, one_set: bool
-) -> tuple[RunModel, Measurements, np.ndarray]:
-    """Best parameters, and the model with corrections there."""
+) -> tuple[Measurements, np.ndarray]:
+    """Measurements with a model that has its corrections at the best parameters, and these."""
     x = model.start
     for number in range(ROUNDS):
         model = model.centred(x, precise, cheap if number < WITH_SLOPES else None)
         data = measurements(model, one_set=one_set)
-        residuals, before = partial(fit_residuals, model, data), x
-        x = (follow if number else minimum)(residuals, x, model.bounds)
+        before, x = x, (follow if number else minimum)(data.residuals, x, model.bounds)
         if number and np.max(abs(x - before)) < MOVED:
             break
-    return model, data, x
+    return data, x
 
 
 def measurements(model: RunModel, *, one_set: bool) -> Measurements:
@@ -427,6 +430,7 @@ def measurements(model: RunModel, *, one_set: bool) -> Measurements:
     with np.errstate(invalid="ignore"):
         values = np.where(logged, np.log(np.where(logged, values, 1.0)), values)
     data = Measurements(
+        model,
         values,
         rows,
         every,
@@ -435,11 +439,10 @@ def measurements(model: RunModel, *, one_set: bool) -> Measurements:
         block_diag(*sets) + doubts @ doubts.T,
         np.full(len(rows), np.nan),
     )
-    x = model.centre
     single = np.array([_lacks_error_bars(model.runs[row], names[row]) for row in rows.tolist()])
     if not np.any(single):
         return data
-    scatters_there = _limit_scatters(model, data, x, model.errors(x))
+    scatters_there = data.limit_scatters(model.centre, data.linear(model.centre))
     usable = single & (scatters_there > 0)  # the gap of infinitely many tasks does not scatter
     return replace(data, scatters=np.where(usable, scatters_there, np.nan))
 
@@ -516,8 +519,7 @@ def forecaster(
         numbers = [run.runs if repeats is None else repeats for run in planned]
         pairs = zip(planned, numbers, strict=True)
         repeated = replace(model, runs=[replace(run, runs=number) for run, number in pairs])
-        data = measurements(repeated, one_set=False)
-        return precision(repeated, data, repeated.start)
+        return measurements(repeated, one_set=False).precision(repeated.start)
 
     return at
 
@@ -548,9 +550,3 @@ def forecast_precision(
         Fisher matrix at the parameters of the runs, standard errors and degeneracies.
     """
     return forecaster(runs, free, theory, measured=measured)(None)
-
-
-def precision(model: RunModel, data: Measurements, x: np.ndarray) -> Precision:
-    """Fisher matrix of measurements at these parameters."""
-    _, slopes = values_and_slopes(lambda x: data.predicted(model.errors(x)), x)
-    return Precision(list(model.free), fisher_matrix(slopes, data.covariance), combinations(model))

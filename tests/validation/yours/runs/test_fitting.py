@@ -10,13 +10,7 @@ from refusals import value_error
 from iclimit.asymptotics.pretraining import finite_size_errors, finite_size_spread
 from iclimit.results import Estimate
 from iclimit.validation.yours.fitted_parameters import check_free
-from iclimit.validation.yours.runs.fitting import (
-    FREE,
-    RunModel,
-    fit_residuals,
-    forecast_precision,
-    measurements,
-)
+from iclimit.validation.yours.runs.fitting import FREE, RunModel, forecast_precision, measurements
 from iclimit.validation.yours.runs.measured import MeasuredRun
 from iclimit.validation.yours.runs.predictions import Theory, predict
 
@@ -99,7 +93,7 @@ def test_predicted_scatter_follows_the_parameters():
         # The residual of the first value is its deviation over the standard deviation.
         shift = 1e-3 * np.eye(len(data.values))[0]
         moved = replace(data, values=data.values + shift)
-        change = fit_residuals(model, data, place)[0] - fit_residuals(model, moved, place)[0]
+        change = data.residuals(place)[0] - moved.residuals(place)[0]
         weights.append(change / 1e-3)
     spreads = [
         finite_size_spread(**SIZES, rho=RUN.rho, ridge=ridge, rng=0).icl
