@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import combinations, product
 
 import numpy as np
@@ -188,19 +189,12 @@ def follow(residuals: Residuals, start: np.ndarray, bounds: Bounds) -> np.ndarra
     start = np.clip(start, *bounds)
     if not len(start):
         return start
-    last: tuple[np.ndarray, np.ndarray] = start, np.empty(0)
 
-    def values(x: np.ndarray) -> np.ndarray:
-        """Residuals, with their slopes from the same call."""
-        nonlocal last
-        here, slopes = values_and_slopes(residuals, x)
-        last = x.copy(), slopes
-        return here
+    @lru_cache(maxsize=2)  # residuals and slopes are asked for one after the other
+    def both(x: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
+        return values_and_slopes(residuals, np.array(x))
 
-    def slopes(x: np.ndarray) -> np.ndarray:
-        known, last_slopes = last
-        return last_slopes if np.array_equal(x, known) else values_and_slopes(residuals, x)[1]
-
+    values, slopes = (lambda x, part=part: both(tuple(x))[part] for part in (0, 1))
     settings = {"xtol": 1e-6, "max_nfev": 50}
     return least_squares(values, start, jac=slopes, bounds=bounds, **settings).x
 

@@ -129,11 +129,8 @@ class CurveCheck(Result):
         smallest: dict[str, float] = {}
         for row in self.comparisons:
             name = "time" if row.quantity in TIMES else "loss"
-            reach = (
-                row.allowance
-                + max(row.below, row.above)
-                + row.standard_error * (self.threshold + POWER)
-            )
+            reach = row.allowance + max(row.below, row.above)
+            reach += row.standard_error * (self.threshold + POWER)
             if not row.at_least:
                 smallest[name] = min(smallest.get(name, math.inf), math.expm1(min(reach, 700.0)))
         return smallest

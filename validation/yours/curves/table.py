@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -54,20 +54,18 @@ class Curve:
 
 
 def read_curves(
-    table: object,
-    *,
-    columns: Mapping[str, str] | None,
-    ignore: Sequence[str] | str,
-    record: float | None,
+    table: object, *, record: float | None, **reading: Any
 ) -> tuple[list[Curve], str, list[str]]:
     """Read curves; return them, their axis ("step" or "time"), and which runs are left out, why.
 
     Parameters
     ----------
-    table, columns, ignore
+    table
         As in `iclimit.check_curve`.
     record : number, optional
         Steps from one row to the next, for tables without a column of steps.
+    **reading
+        How columns are called and which are ignored, as in `read_table`.
 
     Raises
     ------
@@ -81,7 +79,7 @@ def read_curves(
             "loss": table.losses.ravel(),
             "run": np.repeat(np.arange(repeats), records),
         }
-    entries = read_table(table, ROLES, columns=columns, ignore=ignore, hint=_hint)
+    entries = read_table(table, ROLES, hint=_hint, **reading)
     names = [name for name in ROLES if name.startswith("loss") and name in entries]
     if not names:
         raise ValueError("the table must have a column loss (columns={'loss': ...})")

@@ -276,15 +276,9 @@ def _staircase(
     """
     value, key, query = (factor * start[name] for name in ("value", "key", "query"))
     context, noise_variance = sizes or (1, 0.0)
-    steps = separate_attention_staircase(
-        value,
-        key=key,
-        query=query,
-        eigenvalues=eigenvalues,
-        context=context,
-        noise_variance=noise_variance,
-        rtol=RTOL,
-    )
+    law: dict[str, Any] = {"eigenvalues": eigenvalues, "context": context}
+    law["noise_variance"] = noise_variance
+    steps = separate_attention_staircase(value, key=key, query=query, rtol=RTOL, **law)
     return steps.drop_times if sizes else steps.times
 
 
