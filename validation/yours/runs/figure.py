@@ -80,12 +80,13 @@ def draw_errors(ax: Axes, rows: Sequence[RowDeviation], theory: Theory) -> None:
         x, means = zip(*_curve(members, parameter, theory), strict=True)
         for place, name in names:
             colour = COLOURS[(place if len(groups) == 1 else number) % len(COLOURS)]
-            drawn = [row for row in members if name in row.comparisons]
+            drawn = [
+                (_parameter(row.run, parameter), row) for row in members if name in row.comparisons
+            ]
             style = {"linestyle": LINES[name], "linewidth": 1} if len(x) > 1 else PREDICTED
             ax.plot(x, means @ np.array(MEASURED[name]), color=colour, **style)
             label = ", ".join([name.upper(), *values]) if few else None
-            places = [_parameter(row.run, parameter) for row in drawn]
-            _draw_measured(ax, places, drawn, name, colour, label)
+            _draw_measured(ax, drawn, name, colour, label)
     finish(ax, parameter, "error", legend="lines: predicted" if few else None)
     places = [_parameter(row.run, parameter) for row in rows]
     if min(places) > 0 and LOG_FROM * min(places) < max(places) < math.inf:
@@ -101,25 +102,20 @@ def _draw_rows(ax: Axes, rows: Sequence[RowDeviation]) -> None:
     for name, colour in zip(MEASURED, COLOURS, strict=False):
         drawn = [(number, row) for number, row in enumerate(rows, 1) if name in row.comparisons]
         if drawn:
-            places, kept = zip(*drawn, strict=True)
-            predicted = [row.prediction.value(name) for row in kept]
-            ax.plot(places, predicted, color=colour, **PREDICTED)
-            _draw_measured(ax, places, kept, name, colour, name.upper())
+            predicted = [(number, row.prediction.value(name)) for number, row in drawn]
+            ax.plot(*zip(*predicted, strict=True), color=colour, **PREDICTED)
+            _draw_measured(ax, drawn, name, colour, name.upper())
     finish(ax, "setting", "error", legend="dashes: predicted")
     ax.locator_params(axis="x", integer=True)
 
 
 def _draw_measured(
-    ax: Axes,
-    places: Sequence[float],
-    rows: Sequence[RowDeviation],
-    name: str,
-    colour: str,
-    label: str | None,
+    ax: Axes, rows: Sequence[tuple[float, RowDeviation]], name: str, colour: str, label: str | None
 ) -> None:
-    errors = [row.errors[name] for row in rows]
+    """Draw measured errors at their places, with error bars where these are known."""
+    errors = [row.errors[name] for _, row in rows]
     bars = [each.standard_error if math.isfinite(each.standard_error) else 0.0 for each in errors]
-    means = [each.mean for each in errors]
+    places, means = [place for place, _ in rows], [each.mean for each in errors]
     draw_points(ax, places, means, bars, colour, fmt=MARKERS[name], label=label)
 
 

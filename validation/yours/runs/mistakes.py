@@ -91,7 +91,7 @@ def mistakes(runs: Sequence[MeasuredRun], theory: Theory, *, one_set: bool) -> l
         possible.append(Mistake(text, theory=other, slow=True))
         if all(run.rho for run in runs):
             possible += [
-                Mistake(f"errors are those of {words}", partial(_of, estimator=name), slow=True)
+                Mistake(f"errors are those of {words}", partial(_bayes, name=name), slow=True)
                 for name, words in ESTIMATED.items()
             ]
     seen, chosen = [[run.setting for run in runs]], []
@@ -106,8 +106,8 @@ def mistakes(runs: Sequence[MeasuredRun], theory: Theory, *, one_set: bool) -> l
     return chosen
 
 
-def _of(*_: object, estimator: str) -> dict[str, str]:
-    return {"estimator": estimator}
+def _bayes(*_: object, name: str) -> dict[str, str]:
+    return {"estimator": name}
 
 
 # What Bayes estimators are called.
@@ -160,7 +160,7 @@ def _exchanged(run: MeasuredRun, _: float, first: str, second: str) -> dict[str,
     return changes
 
 
-def _true(text: str, **changes: Number) -> Mistake:
+def _wrong_setting(text: str, **changes: Number) -> Mistake:
     """Mistake in the settings: what is true of a run; sizes are rounded, and 1 or more."""
 
     def setting(run: MeasuredRun, _: float) -> dict[str, float]:
@@ -172,7 +172,7 @@ def _true(text: str, **changes: Number) -> Mistake:
 
 def _scaled(text: str, name: str, factor: Number) -> Mistake:
     """Noise or ridge of another size."""
-    return _true(text, **{name: lambda run: getattr(run, name) * factor(run)})
+    return _wrong_setting(text, **{name: lambda run: getattr(run, name) * factor(run)})
 
 
 # Factors by which the noise is wrong, and the ridge.
@@ -217,12 +217,12 @@ ROUNDED: dict[str, Callable[[float], int]] = {
 
 # Mistakes in the settings.
 SETTINGS = (
-    _true(
+    _wrong_setting(
         "tau counts prompts over d (d + 1)",
         prompts=lambda run: run.sizes["prompts"] * (1 + 1 / run.sizes["dim"]),
     ),
-    _true("the context has one pair more", context=lambda run: run.sizes["context"] + 1),
-    _true("the context has one pair less", context=lambda run: run.sizes["context"] - 1),
+    _wrong_setting("the context has one pair more", context=lambda run: run.sizes["context"] + 1),
+    _wrong_setting("the context has one pair less", context=lambda run: run.sizes["context"] - 1),
     *(
         Mistake(f"ratios are rounded {how}", partial(_rounded, function=function))
         for how, function in ROUNDED.items()
