@@ -119,6 +119,7 @@ def complaint(function, call, argument):
         allowed, _, given = outcome.partition("got ")
         last = str(value[-1] if isinstance(value, list) else value).lstrip("+-").rstrip("j")
         shown = last.replace("oo", "inf") in given.replace("oo", "inf") or "shape" in outcome
+        shown |= repr(value) in given
         named = re.match(rf"{argument}\b.* must ", allowed)
         if named and (shown or value is MASKED or "NaN" in given):
             return ""

@@ -38,7 +38,7 @@ ATOMS = Atoms([1.0, 2.0])
 IDENTITY = np.eye(3)
 BASE = {
     **{"tau": 1.6, "alpha": 1.5, "kappa": 0.5, "rho": 0.1, "theta": 0.05, "q": 1.0, "ratio": 0.5},
-    "budget": 10.0,
+    **{"budget": 10.0, "rtol": 1e-6},
     **{"dim": 3, "context": 6, "tasks": 3, "prompts": 60, "test_tasks": 100, "depth": 2},
     **{"steps": 2, "layers": 2, "order": 2, "derivative": 0, "bins": 10, "heads": 2},
     **{"probability": 0.5, "drop_fraction": 0.5, "x": 0.5, "z": -1.0},
