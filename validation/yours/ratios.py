@@ -69,17 +69,14 @@ def cosine(first: np.ndarray, second: np.ndarray) -> Estimate:
     """
     if first.ndim == 1:
         first, second = first[:, None], second[:, None]
-    product, a, b = (np.sum(x * y, axis=1) for x, y in _pairs(first, second))
+    pairs = (first, second), (first, first), (second, second)
+    product, a, b = (np.sum(x * y, axis=1) for x, y in pairs)
     size = math.sqrt(float(np.mean(a)) * float(np.mean(b)))
     if size == 0:
         return Estimate(math.nan, math.inf, len(a))
     value = float(np.mean(product)) / size
     slope = product / size - value / 2 * (a / np.mean(a) + b / np.mean(b))
     return without_rounding(value, float(np.std(slope, ddof=1)) / math.sqrt(len(a)), len(a))
-
-
-def _pairs(first: np.ndarray, second: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    return [(first, second), (first, first), (second, second)]
 
 
 def best_weights(target: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
