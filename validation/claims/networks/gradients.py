@@ -24,6 +24,7 @@ from iclimit.simulate.networks import (
     EmbeddedDescent,
     LinearAttention,
     LstmNetwork,
+    token_sensitivities,
 )
 from iclimit.simulate.prompts import Prompts, draw_prompts
 from iclimit.simulate.recurrent import RecurrentLayer
@@ -61,6 +62,8 @@ NETWORKS: dict[str, Network] = {
     ),
     "embedded descent": EmbeddedDescent(dim=DIM, width=4, mlp=5),
 }
+# Tokens that the first layer reads, and the relative tolerance of differences of second order.
+TOKENS, ROUGH = ("own", "following", "others"), 1e-5
 # Step of the differences, and tolerance of a slope over the product of the norms of gradient and
 # direction: 1e-11 was seen in 200 draws.
 STEP, TOLERANCE = 5e-4, 1e-8
@@ -96,6 +99,13 @@ def slopes(*, rng: SeedSequence) -> dict[str, tuple[float, float]]:
             f"{name}, by {what}": pair
             for what, pair in slopes_of(network, weights, prompts, generator).items()
         }
+        if name == "attention of two kinds" and isinstance(network, AttentionNetwork):
+            known = token_sensitivities(network, weights, prompts)
+            values = plain_sensitivities(network, weights, prompts)
+            found |= {
+                f"sensitivity to {token}": (getattr(known, token), value)
+                for token, value in zip(TOKENS, values, strict=True)
+            }
         if isinstance(network, LstmNetwork):
             answer = float(network.forward(weights, prompts)[0][0])
             found[f"{name}, answer"] = answer, plain_lstm(network, weights, prompts)
@@ -123,6 +133,35 @@ def slopes_of(
     }
 
 
+def plain_sensitivities(
+    network: AttentionNetwork, weights: dict[str, np.ndarray], prompts: Prompts
+) -> tuple[float, float, float]:
+    """Mean slopes of tokens of the first layer by themselves, the following, and any other one."""
+
+    def moved(step: float, pair: int, entry: int) -> np.ndarray:
+        inputs, labels = prompts.inputs.copy(), prompts.labels.copy()
+        if entry < DIM:
+            inputs[:, pair, entry] += step
+        else:
+            labels[:, pair] += step
+        state, _ = network.first_layer(weights, replace(prompts, inputs=inputs, labels=labels))
+        return np.asarray(np.mean(np.sum(state, axis=2), axis=0))
+
+    slopes = np.array(
+        [
+            [
+                (moved(STEP, pair, entry) - moved(-STEP, pair, entry)) / (2 * STEP)
+                for entry in range(DIM + 1)
+            ]
+            for pair in range(CONTEXT)
+        ]
+    )
+    norms = np.linalg.norm(slopes, axis=1)[:, : CONTEXT - 1]  # by pair, of all but two tokens
+    own, following = (np.mean(np.diagonal(norms, -k)) for k in (0, 1))
+    total = np.mean(np.sum(norms, axis=0))
+    return float(own), float(following), float(total - own - following) / (CONTEXT - 1)
+
+
 def plain_lstm(network: LstmNetwork, weights: Mapping[str, np.ndarray], prompts: Prompts) -> float:
     """Answer to the first prompt, gate by gate."""
     tokens = [*np.column_stack([prompts.inputs[0], prompts.labels[0]]), [*prompts.query[0], 0.0]]
@@ -145,8 +184,10 @@ def plain_lstm(network: LstmNetwork, weights: Mapping[str, np.ndarray], prompts:
 
 
 def rows(_: Effort) -> Rows:
-    """Slopes of all networks, and the answer of the LSTM."""
+    """Slopes of all networks, what the first layer reads, and the answer of the LSTM."""
     found = run(slopes)
+    for label in [f"sensitivity to {token}" for token in TOKENS]:
+        yield exact(label, found[label][0], found[label][1], relative=ROUGH)
     for label in [f"{name}, by {what}" for name in NETWORKS for what in ("weights", "queries")]:
         yield exact(label, found[label][0], found[label][1], allowance=TOLERANCE)
     answer = found["LSTM, answer"]

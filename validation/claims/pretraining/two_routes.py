@@ -26,6 +26,8 @@ from scipy.special import ndtri
 from iclimit.asymptotics import depth, dynamics, pretraining, recurrent, softmax
 from iclimit.asymptotics.pretraining.spectral_equivalent import spectral_errors
 from iclimit.asymptotics.recurrent.errors import token_moments
+from iclimit.problem import Problem
+from iclimit.simulate.dynamics import simulate_gradient_flow
 from iclimit.validation.claim import Claim, Effort, Rows
 from iclimit.validation.claims.random_settings import Pair, pair_rows
 
@@ -35,6 +37,8 @@ ROUNDING, SEARCHED = 1e-10, 1e-5
 BY_EIGENVALUES, DIMS = 3.0, (12, 128)
 # First order in the shift of the leverages of rows (0.4 % was seen).
 BY_ROWS = 0.01
+# Bases that stand for the sphere (2e-5 was seen).
+BASES, BY_BASES = 400, 2e-4
 # Regressions whose errors scatter, with so many features: of a mean, and of a covariance.
 REGRESSIONS, FEATURES, OF_MEAN, OF_SCATTER = 1500, 30, 0.03, 0.15
 # Modes of a power law, layers, time, and what sums over them lack of integrals.
@@ -43,6 +47,8 @@ MODES, LAYERS, TIME, OF_SUMS = 1000, 64, 1e4, 0.05
 BLOCKS, CONTEXTS, CHANCE = 30, 400, 5.0
 # Initial weights of a staircase, whose drops are then far apart.
 SMALL = 1e-4
+# A flow from larger ones (1e-5 was seen).
+BY_FLOW = 1e-3
 # Coefficients in each direction and bins of whole tokens, and what the bins reveal beside labels.
 POINTS, BINS, OF_BINS = 81, 32, 0.03
 
@@ -131,11 +137,15 @@ def of_structure(generator: Generator) -> Iterator[Pair]:
         for name in ("icl", "idg"):
             theory, value = (getattr(each, name).mean for each in (rows, plain))
             yield f"{name} by rows, {prompts} prompts", theory, value, BY_ROWS
-    run = sizes | {"prompts": 300, "ridge": 0.1, "tasks": math.inf, "task_law": "sphere"}
-    structured, plain = (
-        pretraining.finite_size_errors(**run, approach="moments", **more) for more in inputs
+    # Orthogonal bases, with both signs, have the odd and the second moments of the sphere.
+    bases = np.linalg.qr(generator.standard_normal((BASES, 12, 12)))[0].reshape(-1, 12)
+    known = np.concat([bases, -bases]) * math.sqrt(12)
+    run = sizes | {"prompts": 300, "ridge": 0.1, "task_law": "sphere", "approach": "moments"}
+    run["input_covariance"] = np.linspace(0.3, 1.7, 12)
+    theory, value = (
+        pretraining.finite_size_errors(**run, tasks=tasks).icl.mean for tasks in (math.inf, known)
     )
-    yield "tasks of the sphere", structured.icl.mean, plain.icl.mean, ROUNDING
+    yield "tasks of the sphere", theory, value, BY_BASES
 
     point = {"tau": 0.7, "alpha": 1.5, "kappa": 1.2, "rho": 0.1, "ridge": 0.2}
     slope, errors = generator.uniform(0.2, 0.7), []
@@ -294,6 +304,32 @@ def of_stairs(generator: Generator) -> Iterator[Pair]:
             yield label, middle, stair.loss(time), SEARCHED
 
 
+def of_plateaus(generator: Generator) -> Iterator[Pair]:
+    """Plateaus that a flow of separate attention finds by its speed, and growth by its time."""
+    eigenvalues, noise, small = np.array([1.0, 0.4]), 0.1, 0.01
+    problem = Problem(2, 30, noise_variance=noise, input_covariance=eigenvalues, scale=1)
+    value, key = np.zeros((2, 3)), np.zeros((2, 1, 3))
+    value[:, -1] = small * generator.uniform(0.8, 1.2, 2)
+    key[[0, 1], 0, [0, 1]] = small * generator.uniform(0.8, 1.2, 2)
+    flow = simulate_gradient_flow(
+        problem,
+        model="separate",
+        heads=2,
+        rank=1,
+        initial=[value, key, key[:, :, :2]],
+        duration=20 / small / eigenvalues[-1] ** 2,
+    )
+    head: dict[str, Any] = {"eigenvalue": 0.7, "trace": 1.9, "context": 30}
+    for time in (-float(generator.uniform(1, 50)), float(generator.uniform(1, 5))):
+        grown = dynamics.head_growth(time, **head)
+        again = float(dynamics.time_from_pole(grown, **head))
+        yield f"growth of a head, {'before' if time < 0 else 'after'}", time, again, ROUNDING
+    known = dynamics.plateau_losses(eigenvalues, context=30, noise_variance=noise)
+    found = flow.plateaus().losses
+    yield "number of plateaus", 1.0, len(found), ROUNDING
+    yield "plateau of a flow", known[1], found[0], BY_FLOW
+
+
 def of_softmax(generator: Generator) -> Iterator[Pair]:
     """Contexts of one pair, and whole tokens of functions with Gaussian coefficients."""
     noise, value, t = (float(generator.uniform(*ends)) for ends in ((0, 1), (0.2, 1), (0.2, 1)))
@@ -325,7 +361,7 @@ def of_softmax(generator: Generator) -> Iterator[Pair]:
 
 SECTIONS = (
     *(by_eigenvalues, of_slopes, of_structure, of_fluctuations),
-    *(of_scaling, of_memories, of_stairs, of_softmax),
+    *(of_scaling, of_memories, of_stairs, of_plateaus, of_softmax),
 )
 
 

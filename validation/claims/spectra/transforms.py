@@ -117,6 +117,10 @@ def pairs_of(
     yield f"eta_transform, {name}", float(law.eta_transform(snr)), eta, INTEGRALS
     found = float(law.eta_transform(snr, derivative=1))
     yield f"eta_transform, {name}, slope", found, fall, INTEGRALS
+    if name.startswith("MarchenkoPastur"):
+        found = float(law.eta_transform(snr, derivative=2))
+        bend = 2 * float(mass @ (x**2 / (1 + snr * x) ** 3))
+        yield f"eta_transform, {name}, curvature", found, bend, INTEGRALS
     shannon = float(mass @ np.log1p(snr * x))
     yield f"shannon_transform, {name}", float(law.shannon_transform(snr)), shannon, SLOPES
     if "s_transform" not in slow:
