@@ -28,6 +28,7 @@ from iclimit.asymptotics.pretraining.spectral_equivalent import spectral_errors
 from iclimit.asymptotics.recurrent.errors import token_moments
 from iclimit.problem import Problem
 from iclimit.simulate.dynamics import simulate_gradient_flow
+from iclimit.simulate.prompts.timed_moments import timed_moments
 from iclimit.validation.claim import Claim, Effort, Rows
 from iclimit.validation.claims.random_settings import Pair, pair_rows
 
@@ -49,6 +50,8 @@ BLOCKS, CONTEXTS, CHANCE = 30, 400, 5.0
 SMALL = 1e-4
 # A flow from larger ones (1e-5 was seen).
 BY_FLOW = 1e-3
+# Relative moves of a temperature around the best one, and what the third order shifts.
+MOVE, OF_VERTEX = 0.03, 0.02
 # Coefficients in each direction and bins of whole tokens, and what the bins reveal beside labels.
 POINTS, BINS, OF_BINS = 81, 32, 0.03
 
@@ -268,6 +271,27 @@ def of_memories(generator: Generator) -> Iterator[Pair]:
         yield f"context of the best gates, {name}", best.alpha, -search.fun, SEARCHED
 
 
+def of_plain_contexts(generator: Generator) -> Iterator[Pair]:
+    """Queries and contexts without correlations are plain ones, of another length and ridge."""
+    point = {"tau": 1.4, "kappa": 1.7, "rho": float(generator.uniform(0.1, 0.5))}
+    ridge, rate, alpha = (
+        float(generator.uniform(*ends)) for ends in ((0.1, 0.5), (0.3, 1), (1, 3))
+    )
+    context = {"alpha": alpha, "forgetting": rate}
+    found = recurrent.correlated_query_errors(**point, **context, correlation=0.0, ridge=ridge)
+    signal = -math.expm1(-rate * alpha) / (rate * alpha)
+    length = float(recurrent.effective_context(**context, rho=point["rho"]))
+    plain = point | {"alpha": length, "ridge": ridge / signal**2}
+    yield "icl of plain queries", pretraining.icl_error(**plain), found.icl, ROUNDING
+    yield "idg of plain queries", pretraining.idg_error(**plain), found.idg, ROUNDING
+    d, N, label = 4, 7, 1 + point["rho"]
+    moments = timed_moments(Problem(d, N, noise_variance=point["rho"], task_law="sphere"), None)
+    expected = {"signal": 1.0, "square": 1 + 1 / N, "noise": d * label / N, "tail": label}
+    expected |= {"mixed": label * (1 + 2 / N), "tail_square": label**2 * (1 + 2 / N)}
+    for name, value in expected.items():
+        yield f"{name} of a plain context", getattr(moments, name), value, ROUNDING
+
+
 def regressed_weights(
     generator: Generator, d: int, rho: float, drift: float, gates: np.ndarray, steps: np.ndarray
 ) -> np.ndarray:
@@ -331,12 +355,20 @@ def of_plateaus(generator: Generator) -> Iterator[Pair]:
 
 
 def of_softmax(generator: Generator) -> Iterator[Pair]:
-    """Contexts of one pair, and whole tokens of functions with Gaussian coefficients."""
+    """Contexts of one and two pairs, and whole tokens of functions with Gaussian coefficients."""
     noise, value, t = (float(generator.uniform(*ends)) for ends in ((0, 1), (0.2, 1), (0.2, 1)))
     one: dict[str, Any] = {"context": 1, "dim": 3, "noise_variance": noise, "value": value}
     yield "one pair and two heads", 3.0, softmax.softmax_loss(t, heads=2, **one), ROUNDING
     single = 3 + value**2 * (3 + noise)
     yield "one pair and a head", single, softmax.softmax_loss(t, heads=1, **one), ROUNDING
+    pair: dict[str, Any] = {"context": 2, "dim": 1, "noise_variance": noise}
+    best = softmax.optimal_softmax(**pair)
+    low, middle, high = (
+        softmax.softmax_loss(best.inverse_temperature * (1 + move), value=best.value, **pair)
+        for move in (-MOVE, 0, MOVE)
+    )
+    vertex = 1 + MOVE * (low - high) / (low - 2 * middle + high) / 2
+    yield "best temperature of two pairs", 1.0, vertex, OF_VERTEX
     z = ndtri((np.arange(POINTS) + 0.5) / POINTS)
     c = np.stack(np.meshgrid(z, z)).reshape(2, -1) / np.std(z)
     slope = float(generator.uniform(1, 3))
@@ -361,7 +393,7 @@ def of_softmax(generator: Generator) -> Iterator[Pair]:
 
 SECTIONS = (
     *(by_eigenvalues, of_slopes, of_structure, of_fluctuations),
-    *(of_scaling, of_memories, of_stairs, of_plateaus, of_softmax),
+    *(of_scaling, of_memories, of_plain_contexts, of_stairs, of_plateaus, of_softmax),
 )
 
 
