@@ -11,6 +11,7 @@ prediction.
 Source: Derived in the documentation; {lu2025} for plain attention.
 """
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,7 +29,17 @@ from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.statistics import extrapolate_ratios
-from iclimit.validation.claim import Claim, Effort, Later, Rows, both_errors, call, limit, run
+from iclimit.validation.claim import (
+    Claim,
+    Effort,
+    Later,
+    Rows,
+    both_errors,
+    call,
+    exact,
+    limit,
+    run,
+)
 from iclimit.validation.claims.pretraining.points import Point, with_uncertainty
 
 POINT = Point(tau=0.5, alpha=1, kappa=2, rho=0.1, ridge=0.3)
@@ -46,6 +57,8 @@ DRAWS = 20
 # Dimension times task sets from mean moments, and their largest number: they scatter far less than
 # runs.
 DRAWN, MOST_DRAWN = 1600, 60
+# Dimension of sums over tokens, and what they lack of the limit.
+TOKENS, OF_SUMS = 1000, 1e-3
 # Dimensions from which the limit of the predictions is extrapolated.  The first is that of runs.
 # Up to 1e-4 of the ICL error is lost by leaving out those in between.
 ANCHORS = (32, 56, 80, 136)
@@ -126,6 +139,17 @@ def predicted(
     )
 
 
+def summed(dim: int) -> float:
+    """Error in tests without gates after endless prompts and tasks, from sums over tokens."""
+    own, test = (
+        gated_context(gates, dim=dim, rho=POINT.rho, correlation=CORRELATION)
+        for gates in (query_layer(dim)["gates"], np.ones(LENGTH * dim))
+    )
+    slope = own.signal / (own.signal**2 + own.noise)
+    power = test.signal**2 + test.noise
+    return float(1 + POINT.rho - 2 * slope * test.signal + slope**2 * power)
+
+
 def samples_of(errors: np.ndarray) -> SimpleNamespace:
     """Estimates of the errors."""
     return SimpleNamespace(icl=Estimate.of(errors[0]), idg=Estimate.of(errors[1]))
@@ -179,6 +203,10 @@ def rows(effort: Effort) -> Rows:
     errors = call(gated_pretraining_errors, **given, test_forgetting=0.0)
     names = "ICL, tests without gates", "IDG, tests without gates"
     yield from extrapolated(names, (errors.icl, errors.idg), runs, **tests, **sets)
+    endless = {"tau": math.inf, "kappa": math.inf, "ridge": 0.0}
+    errors = call(gated_pretraining_errors, **given | endless, test_forgetting=0.0)
+    label = "ICL, tests without gates, endless prompts and tasks"
+    yield exact(label, errors.icl, call(summed, TOKENS), relative=OF_SUMS)
     drifting = {"dim": DRIFTING_DIM, "drift": DRIFT}
     simulated = call(samples_of, run(pretrained, **drifting, repeats=effort(DRIFTING_REPEATS)))
     theory, label = (
