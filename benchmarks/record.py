@@ -6,6 +6,7 @@ Results of single claims that were run again, given after those of all, replace 
 that differ between these and the record vary with the seed or the preset; ``--varies`` marks them
 in what is on record already.
 
+With ``--add``, what is given joins what is on record: seeds, or results of single claims.
 After a change of a claim, ``iclimit validate CLAIM --preset full --out DIR`` and ``python -m
 benchmarks.record DIR/results.json --add`` put it on record and keep the others.
 """
@@ -170,14 +171,14 @@ def main() -> None:
     tables: list[Any] = [table_of_comparisons(results, seeds), table_of_claims(results)]
     for path, rows, column in zip(paths, tables, ("claim", "name"), strict=True):
         write(path, with_others(path, rows, column) if arguments.add else rows)
-    if arguments.add:
-        return
+    about = folder / "run.json"
+    shared = {name: results[name] for name in SHARED}
+    setting = json.loads(about.read_text(encoding="utf-8")) if arguments.add else shared
+    if seeds or not arguments.add:
+        setting["seeds"] = {"seeds": [each["seed"] for each in seeds], "failures": failures(seeds)}
     if seeds:
         write(folder / "seeds.csv", z_table(seeds))
-    setting = {name: results[name] for name in SHARED}
-    setting["seeds"] = {"seeds": [each["seed"] for each in seeds], "failures": failures(seeds)}
-    text = json.dumps(setting, indent=1)
-    (folder / "run.json").write_text(f"{text}\n", encoding="utf-8")
+    about.write_text(f"{json.dumps(setting, indent=1)}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
