@@ -27,18 +27,24 @@ TAILS = (2.0, 3.0)
 
 
 def z_by_kind(results: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[float]]:
-    """Values of z of validations, as their dicts, by claim, by subject, and by being pooled."""
-    z: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    """Values of z of validations, as their dicts, by claim, by subject, and by being pooled.
+
+    Comparisons that are the same with all seeds, of published numbers with theory, are left out.
+    """
+    by_row: defaultdict[tuple[str, str, str, str, bool], list[float]] = defaultdict(list)
     for run in results:
         for claim in run["claims"]:
             for row in claim.get("comparisons", ()):
                 if row["standard_error"] > 0 and not row["allowance"] and not row["upper_bound"]:
-                    kinds = ("all", "pooled" if row["pooled"] else "single")
-                    for name in kinds:
-                        z["kind", name].append(row["z"])
-                    z["subject", claim["subject"]].append(row["z"])
-                    z["claim", claim["name"]].append(row["z"])
-        z["kind", TOGETHER] += [row["z"] for row in run["together"]]
+                    place = claim["subject"], claim["name"], row["label"], row["of"], row["pooled"]
+                    by_row[place].append(row["z"])
+    z: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    for (subject, claim, _, _, pooled), values in by_row.items():
+        if len(results) == 1 or len(set(values)) > 1:
+            kind = "pooled" if pooled else "single"
+            for place in (("kind", "all"), ("kind", kind), ("subject", subject), ("claim", claim)):
+                z[place] += values
+    z["kind", TOGETHER] += [row["z"] for run in results for row in run["together"]]
     return z
 
 

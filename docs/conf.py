@@ -127,7 +127,7 @@ GALLERY = {
     "pretraining": (
         *("double_descent", "phase_diagram", "simulated_phases", "memorisation"),
         *("extrapolation", "fluctuations", "optimal_ridge", "gamma", "structured_tasks"),
-        *("best_covariances", "exact", "derivations"),
+        *("low_rank_tasks", "best_covariances", "exact", "derivations"),
     ),
     "spectra": ("marchenko_pastur", "sample_covariance", "measures"),
     "descent": ("learning_rate", "schedules", "dampening", "preconditioner"),
