@@ -36,8 +36,8 @@ def z_by_kind(results: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], lis
         for claim in run["claims"]:
             for row in claim.get("comparisons", ()):
                 if row["standard_error"] > 0 and not row["allowance"] and not row["upper_bound"]:
-                    place = claim["subject"], claim["name"], row["label"], row["of"], row["pooled"]
-                    by_row[place].append(row["z"])
+                    names = claim["subject"], claim["name"], row["label"], row["of"]
+                    by_row[*names, row["pooled"]].append(row["z"])
     z: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     for (subject, claim, _, _, pooled), values in by_row.items():
         if len(results) == 1 or len(set(values)) > 1:
