@@ -115,8 +115,8 @@ def seeds() -> str:
         "runs by shelf.  Comparisons of a run share random draws, so that the p-values of the "
         "Kolmogorov-Smirnov test, which takes them as independent, are too small.  Published runs "
         "are the same in all of them, and what chance did to these counts once for each: those of "
-        "correlated contexts lie above their prediction, by 1.8 standard errors together, which "
-        "shows in the mean of *recurrent*."
+        "correlated contexts lie above their prediction, by nearly two standard errors together, "
+        "which shows in the mean of *recurrent*."
     )
     rows = read_reference(f"{LARGEST}/seeds.csv")
     return f"{text}\n\n" + table("25 12 12 12 13 13 13", seeds_table(rows))

@@ -19,8 +19,8 @@ fixed, neither :math:`M/\sqrt\ell` nor the length of u fluctuates, and
 
 .. math:: P \to \Phi\Bigl(\frac{(1 - 2p) R^2}{\sqrt{(1 - 2p)^2 R^2 + 1/\alpha}}\Bigr) .
 
-Flipped labels so cost as much as a context that is shorter by the factor :math:`(1 - 2p)^2`.  The
-formulas are derived here; the setting is that of Frei and Vardi (arXiv:2410.01774).
+Flipped labels cost as much as a context that is shorter by the factor :math:`(1 - 2p)^2` does.
+The formulas are derived here; the setting is that of Frei and Vardi (arXiv:2410.01774).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def classification_accuracy(
 
     Notes
     -----
-    A point takes a millisecond at 100 pairs, and 0.1 s at a million.
+    A point takes some milliseconds at 100 pairs, and 0.2 s at a million.
 
     References
     ----------

@@ -79,7 +79,8 @@ def rows(effort: Effort) -> Rows:
         dim: run(gated, dim=dim, contexts=count)
         for dim, count in effort.by_size(CONTEXTS_BY_DIM).items()
     }
-    yield limit({"with a gate": theory}, runs, order=ORDER, of=["effective_context"])
+    # A change of the context moves the accuracy far less: this does not say how well it is known.
+    yield limit({"with a gate": theory}, runs, order=ORDER, of=[""])
 
 
 claim = Claim.of("flipped-labels", __doc__, rows, figure=False)
