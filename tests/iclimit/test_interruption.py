@@ -90,7 +90,7 @@ def test_ctrl_c_within_an_import_is_not_lost(monkeypatch, capsys):
 @pytest.mark.slow
 @pytest.mark.usefixtures("own_store")
 def test_ctrl_c_keeps_finished_claims(tmp_path):
-    flags = ("--preset", "full", "--out", str(tmp_path), "--jobs", "2")
+    flags = ("--preset", "medium", "--out", str(tmp_path), "--jobs", "2")
     with started(*ICLIMIT, "validate", "solver", "ridgeless", *flags) as process:
         # The figure of a claim is written once it is judged.
         wait_until((tmp_path / "solver.png").exists, process)
