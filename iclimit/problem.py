@@ -119,7 +119,7 @@ class NoiseLaw:
         return NoiseLaw(self.kind, tuple(factor * level for level in self.levels))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Problem:
     r"""Law of the prompts that a model learns from and is judged on.
 
@@ -464,6 +464,10 @@ class Problem:
             own = self.shared_task @ inputs @ self.shared_task
             square += (1 - self.fresh_fraction) * float(own)
         return square + self.mean_noise_variance
+
+    def __repr__(self) -> str:
+        shown = (f"{name}={value!r}" for name, value in self.describe().items())
+        return f"Problem({', '.join(shown)})"
 
     def describe(self) -> dict[str, Any]:
         """What differs from the defaults, as numbers, text and lists."""

@@ -225,6 +225,7 @@ def test_description_rebuilds_the_problem():
     again = Problem(**content)
     assert again.describe() == content
     assert Problem(2, 3).describe() == {"dim": 2, "context": 3}
+    assert repr(Problem(2, 3, task_variance=2)) == "Problem(dim=2, context=3, task_variance=2)"
 
 
 def test_functions_say_what_they_do_not_understand():
