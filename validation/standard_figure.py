@@ -1,7 +1,5 @@
 """The figure of claims that have none of their own, made from their rows and the verdict."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from itertools import takewhile

@@ -23,8 +23,6 @@ Flipped labels cost as much as a context that is shorter by the factor :math:`(1
 The formulas are derived here; the setting is that of Frei and Vardi (arXiv:2410.01774).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from iclimit.asymptotics.checks import checked, require_whole
@@ -88,14 +86,7 @@ def classification_accuracy(
     >>> classification_accuracy(**setting, flips=[0, 0.1, 0.3]).round(4)
     array([0.9136, 0.8995, 0.7929])
     """
-    math_, values = checked(
-        systems="numpy",
-        ranges=_RANGES,
-        context=context,
-        dim=dim,
-        separation=separation,
-        flips=flips,
-    )
+    math_, values = checked(systems="numpy", ranges=_RANGES, **locals())
     require_whole(context=values[0], dim=values[1])
     points = np.broadcast_arrays(*values)
     context, dim, R, p = (np.ravel(point) for point in points)

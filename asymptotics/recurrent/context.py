@@ -52,8 +52,6 @@ The best one-layer readout of h has the error
 The formulas are derived here; constant gates are those of RetNet (Sun et al., arXiv:2307.08621).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -139,7 +137,7 @@ def effective_context(
     >>> round(float(iclimit.icl_error(tau=2, alpha=alpha, kappa=1.5, rho=0.1)), 4)
     1.3885
     """
-    math_, values = _checked(alpha, rho, forgetting, drift, correlation)
+    math_, values = checked(systems="host", **locals())
     with math_.quiet():
         return math_.finish(effective(math_, *values))
 
@@ -182,7 +180,7 @@ def gated_error(
     >>> gated_error(alpha=[1, 2, 4], rho=0.25).round(4)
     array([0.8056, 0.6346, 0.4881])
     """
-    math_, values = _checked(alpha, rho, forgetting, drift, correlation)
+    math_, values = checked(systems="host", **locals())
     with math_.quiet():
         return math_.finish(_readout_error(values[1], effective(math_, *values)))
 
@@ -230,27 +228,12 @@ def optimal_forgetting(
     >>> optimal_forgetting(rho=0.25, drift=0.1)
     OptimalForgetting(forgetting=0.412311, alpha=1.95194, error=0.640388)
     """
-    math_, (rho, theta, r) = checked(
-        ranges={"drift": "(0, inf)"}, rho=rho, drift=drift, correlation=correlation
-    )
+    math_, (rho, theta, r) = checked(ranges={"drift": "(0, inf)"}, **locals())
     with math_.quiet():
         noise = _squared_kernel(r) + rho
         omega = math_.sqrt(theta**2 + 2 * theta / noise)
         alpha = (1 + rho) / (noise * (theta + omega))
         return OptimalForgetting(*map(math_.finish, (omega, alpha, _readout_error(rho, alpha))))
-
-
-def _checked(
-    alpha: Value, rho: Value, forgetting: Value, drift: Value, correlation: Value
-) -> tuple[Namespace, list[Value]]:
-    return checked(
-        systems="host",
-        alpha=alpha,
-        rho=rho,
-        forgetting=forgetting,
-        drift=drift,
-        correlation=correlation,
-    )
 
 
 def _squared_kernel(r: Value) -> Value:

@@ -47,8 +47,6 @@ Without gates and ridge the ICL error is that of Letey, Lu, Pehlevan and Zavaton
 correlations change in-context learning", 2026); the rest is derived here.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from iclimit.asymptotics.checks import checked
@@ -133,15 +131,7 @@ def correlated_query_errors(
     array([0.2897, 0.4384])
     """
     math_, (tau, alpha, kappa, rho, r, ridge, omega) = checked(
-        systems="host",
-        ranges=_RANGES,
-        tau=tau,
-        alpha=alpha,
-        kappa=kappa,
-        rho=rho,
-        correlation=correlation,
-        ridge=ridge,
-        forgetting=forgetting,
+        systems="host", ranges=_RANGES, **locals()
     )
     with math_.quiet():
         q, f2, own, a = _spike(math_, alpha, rho, r, omega)

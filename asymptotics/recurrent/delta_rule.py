@@ -51,8 +51,6 @@ whose memory is d times larger.  Without noise :math:`\beta = 1` and :math:`v = 
 The formulas are derived here.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -136,15 +134,7 @@ def delta_rule_error(
     >>> delta_rule_error(alpha=Symbol("alpha", positive=True), rho=0, step_size=1)
     exp(-alpha)
     """
-    math_, (alpha, rho, beta, theta, d) = checked(
-        systems="host",
-        ranges=_RANGES,
-        alpha=alpha,
-        rho=rho,
-        step_size=step_size,
-        drift=drift,
-        dim=dim,
-    )
+    math_, (alpha, rho, beta, theta, d) = checked(systems="host", ranges=_RANGES, **locals())
     with math_.quiet():
         limit = math_.isinf(d)
         rate = 2 * theta + math_.where(

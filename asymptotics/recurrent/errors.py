@@ -48,8 +48,6 @@ inputs and :math:`m_1 = E |x|`
 positions (`iclimit.asymptotics.recurrent.delta_rule`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -28,8 +28,6 @@ equal ages, so the double integral uses :math:`J' = -\vartheta J + f`, whose sol
 are derived here; the Mesa layer is that of von Oswald et al. (arXiv:2506.05233).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 
@@ -116,15 +114,7 @@ def forgetting_error(
     ... ).round(4)
     array([0.5161, 0.8087])
     """
-    math_, values = checked(
-        systems="numpy",
-        ranges=_RANGES,
-        alpha=alpha,
-        rho=rho,
-        penalty=penalty,
-        forgetting=forgetting,
-        drift=drift,
-    )
+    math_, values = checked(systems="numpy", ranges=_RANGES, **locals())
     points = np.broadcast_arrays(*values)
     with math_.quiet():
         error = _error(*(point.ravel() for point in points))

@@ -35,8 +35,6 @@ nobody divides by the length of the test.  With ``running_sum`` it is
 The formulas are derived here.
 """
 
-from __future__ import annotations
-
 from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.numbers import Namespace, Number, Value
 from iclimit.asymptotics.pretraining.icl import error_parts, errors_of, solve_fixed_point
@@ -136,24 +134,10 @@ def gated_pretraining_errors(
     0.8188
     0.5048
     """
+    law = {name: each for name, each in locals().items() if name != "running_sum"}
     check_flags(running_sum=running_sum)
     math_, (tau, alpha, kappa, rho, ridge, omega, theta, r, *tests) = checked(
-        systems="host",
-        ranges={"alpha": "(0, inf)"},
-        optional=_TESTS,
-        tau=tau,
-        alpha=alpha,
-        kappa=kappa,
-        rho=rho,
-        ridge=ridge,
-        forgetting=forgetting,
-        drift=drift,
-        correlation=correlation,
-        test_alpha=test_alpha,
-        test_rho=test_rho,
-        test_forgetting=test_forgetting,
-        test_drift=test_drift,
-        test_correlation=test_correlation,
+        systems="host", ranges={"alpha": "(0, inf)"}, optional=_TESTS, **law
     )
     own = alpha, rho, omega, theta, r
     tests = [mine if each is None else each for each, mine in zip(tests, own, strict=True)]

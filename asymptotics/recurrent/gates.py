@@ -22,10 +22,9 @@ or, where some of these are negative, to the least :math:`g^\top B g/2 - m^\top 
 The formulas are derived here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
@@ -162,19 +161,14 @@ def optimal_gates(
     array([0.147, 0.216, 0.342, 0.569, 1.   ])
     """
     check_integers(context=context)
-    signal, noise = _moments(context, dim, rho, drift, correlation)
+    law: dict[str, Any] = {"dim": dim, "rho": rho, "drift": drift, "correlation": correlation}
+    signal, noise = _moments(context, **law)
     # A kernel may be singular.
     gates = np.linalg.lstsq(noise, signal)[0]
     if np.any(gates < 0):  # the best ones that are not, minimising gBg/2 - mg
         root = np.linalg.cholesky(noise)
         gates = nnls(root.T, np.linalg.solve(root, signal))[0]
-    return gated_context(
-        np.clip(gates / np.max(gates), 0.0, 1.0),
-        dim=dim,
-        rho=rho,
-        drift=drift,
-        correlation=correlation,
-    )
+    return gated_context(np.clip(gates / np.max(gates), 0.0, 1.0), **law)
 
 
 def _moments(

@@ -26,8 +26,6 @@ Without correction :math:`c_i` is the product of the later gates; a delta rule f
 about :math:`\gamma (1 - \beta/d)` at every later token.  The formulas are derived here.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from iclimit.asymptotics.recurrent.errors import Numbers, mean_norm, recurrent_errors
@@ -89,22 +87,13 @@ def memory_weights(
     >>> memory_weights(context=4, dim=20, rho=0.25, step_sizes=0.6).round(3)
     array([0.55 , 0.554, 0.557, 0.56 ])
     """
-    for name, value in (("gates", gates), ("step_sizes", step_sizes)):
-        if value is None:
+    setting = dict(locals())
+    for name in ("gates", "step_sizes"):
+        if setting[name] is None:
             raise TypeError(f"{name} must be a number or an array, got None")
     if writes is None:
         writes = step_sizes if np.any(step_sizes) else 1.0
-    known = recurrent_errors(
-        "gated-delta",
-        context=context,
-        dim=dim,
-        rho=rho,
-        drift=drift,
-        gates=gates,
-        step_sizes=step_sizes,
-        writes=writes,
-        unit_keys=unit_keys,
-    )
+    known = recurrent_errors("gated-delta", **setting | {"writes": writes})
     gate, step, write = (np.broadcast_to(each, context) for each in (gates, step_sizes, writes))
     age = np.arange(context)
     kept = np.exp(-drift / dim * np.abs(age[:, None] - age))

@@ -27,8 +27,6 @@ predictions.  The formulas are derived here; gated delta rules are those of Yang
 Hatamizadeh (arXiv:2412.06464).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from iclimit.asymptotics.checks import checked
@@ -101,9 +99,7 @@ def tracking_error(
     """
     if forgetting is None:
         forgetting = drift
-    math_, (theta, rho, beta, omega) = checked(
-        ranges=_RANGES, drift=drift, rho=rho, step_size=step_size, forgetting=forgetting
-    )
+    math_, (theta, rho, beta, omega) = checked(ranges=_RANGES, **locals())
     with math_.quiet():
         lost = theta + omega
         stability = 2 * omega + beta * (2 - beta)

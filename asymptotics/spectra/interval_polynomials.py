@@ -10,8 +10,6 @@ recurrence
 evaluates them elsewhere (Brubeck, Nakatsukasa and Trefethen, SIAM Review 63 (2021) 405).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

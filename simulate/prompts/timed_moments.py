@@ -11,8 +11,6 @@ are sums over pairs of tokens, by Wick's theorem.  The part that is linear in w 
 are those of `TimedMoments`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

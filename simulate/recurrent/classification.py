@@ -6,8 +6,6 @@ labels are flipped with a given probability.  The memory weighs pair i by
 probability :math:`\Phi(\langle u, \mu\rangle/|u|)`, so queries need no sampling.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

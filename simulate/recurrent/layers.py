@@ -20,8 +20,6 @@ with the covariance :math:`\Omega` of the tasks.  So tasks, labels and queries n
 and the scatter between contexts is about 1/d of the error.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 

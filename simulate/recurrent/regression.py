@@ -9,8 +9,6 @@ w_i w_j^\top = c_{ij} I` and
    + \frac1d \sum_{ij} (B^\top B)_{ij} \bigl[c_{ij} (X X^\top)_{ij} + \rho\, \delta_{ij}\bigr] .
 """
 
-from __future__ import annotations
-
 import numpy as np
 from array_api_compat import array_namespace
 

@@ -1,7 +1,5 @@
 """What a validation would have noticed: the sharpest comparison with each public function."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Mapping

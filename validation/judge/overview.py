@@ -1,7 +1,5 @@
 """A validation at a glance: all deviations against the normal law, and what would be noticed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

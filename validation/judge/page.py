@@ -1,7 +1,5 @@
 """The report as one HTML page, which needs no other file."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Callable, Iterable, Mapping
 from importlib import resources

@@ -7,8 +7,6 @@ scatter, weights from the scatter would bias the mean by up to its standard erro
 each comparison are divided into two halves, and the weights from one are used for the other.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence

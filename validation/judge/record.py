@@ -5,8 +5,6 @@ compared, ``claims.csv`` the claims, ``seeds.csv`` how z is distributed over see
 preset, and ``run.json`` seed, time and versions.  ``python -m benchmarks.record`` writes them.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Reports of a validation: a folder with report.html, results.json and a picture per claim."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

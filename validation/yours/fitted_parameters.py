@@ -1,7 +1,5 @@
 """Fitted parameters with their intervals, as text, numbers and figures."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ best values, and chi-square may rise by 1 (68 %) or 3.84 (95 %).  The Fisher mat
 information to second order.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Ratios of means over prompts, with standard errors and limits."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

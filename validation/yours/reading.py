@@ -6,8 +6,6 @@ Entries are numbers; a missing entry is an error.  Errors name the row, counted 
 column as the user calls it.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import math

@@ -3,8 +3,6 @@
 Mistakes in the statement of a training that would explain a curve are tried, never applied.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 Changes are likely mistakes, and parameters that are fitted to one kind of row each.
 """
 
-from __future__ import annotations
-
 import bisect
 import math
 from collections.abc import Collection, Iterator, Sequence

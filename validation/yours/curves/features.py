@@ -6,8 +6,6 @@ points.  The expected heights are first multiplied by one factor, so that they s
 loss that was found.  What is found does therefore not depend on the unit of the loss.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -194,7 +192,7 @@ def find_features(
     scaled = middles * initial / levels[0]
     half_drops = np.array([crossing_step(steps, smooth, level) for level in scaled])
     final = float(np.mean(losses[-window:]))
-    heights, contrasts, drifts = _plateaus(steps, smooth, half_drops, distinct)
+    heights, *flatness = _plateaus(steps, smooth, half_drops, distinct)
     spacings = np.array([_spacing(steps, at) for at in half_drops])
     above = heights[-1] if len(heights) else initial
     ahead = float(remainder(float(steps[-1] - half_drops[-1])))
@@ -203,20 +201,8 @@ def find_features(
     durations = np.array([_duration(steps, smooth, *pair) for pair in itertools.pairwise(ends)])
     durations[(window - 1) * spacings > BLUR * durations] = np.nan
     durations[noise / np.sqrt(window) > NOISY * -np.diff(levels) * initial / levels[0]] = np.nan
-    return CurveFeatures(
-        curve=curve,
-        initial=initial,
-        final=final,
-        early=early,
-        noise=noise,
-        window=window,
-        half_drops=half_drops,
-        durations=durations,
-        heights=heights,
-        contrasts=contrasts,
-        drifts=drifts,
-        spacings=spacings,
-    )
+    plateaus = half_drops, durations, heights, *flatness, spacings
+    return CurveFeatures(curve, initial, final, early, noise, window, *plateaus)
 
 
 def growth_rate(steps: np.ndarray, losses: np.ndarray, doubt: float) -> float:

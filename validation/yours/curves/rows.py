@@ -1,7 +1,5 @@
 """Plateaus and drops that were found in curves, each beside the theory, with z."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

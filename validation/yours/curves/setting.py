@@ -1,7 +1,5 @@
 """What a user's training curve was made with, in the user's units, and these units in theory's."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

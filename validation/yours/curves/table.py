@@ -1,7 +1,5 @@
 """Training curves as users have them: steps or times, and the losses of one or several runs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -19,8 +19,6 @@ loss is lower by about a/P, where a is the sandwich of least squares, :math:`E r
 f^\top]^{-1} f` with features f and residual r.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,17 +30,7 @@ from scipy.interpolate import PchipInterpolator
 from scipy.optimize import brentq
 from scipy.special import polygamma
 
-from iclimit.asymptotics.dynamics import (
-    effective_init_scale,
-    effective_init_scale_moments,
-    head_growth,
-    merged_attention_curve,
-    merged_curve_drop_time,
-    plateau_head_values,
-    plateau_losses,
-    separate_attention_staircase,
-    time_from_pole,
-)
+from iclimit.asymptotics import dynamics
 from iclimit.asymptotics.dynamics.staircase import HALF
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.dynamics import AttentionModel, initial_weights
@@ -181,7 +169,7 @@ def merged_start(setting: CurveSetting, initial: Sequence[Weights]) -> StartLaw:
     if initial:
         scales = [
             float(
-                effective_init_scale(
+                dynamics.effective_init_scale(
                     setting.weight_factor * each["value"],
                     key_query=setting.weight_factor * each["key_query"],
                     eigenvalues=setting.eigenvalues,
@@ -191,7 +179,7 @@ def merged_start(setting: CurveSetting, initial: Sequence[Weights]) -> StartLaw:
         ]
         logs = [math.log(_merged_time(setting, scale)) for scale in scales]
         return StartLaw(np.array([np.mean(logs)]), np.zeros((1, 1)), np.zeros(1))
-    law = effective_init_scale_moments(setting.heads)
+    law = dynamics.effective_init_scale_moments(setting.heads)
     time = _merged_time(setting, setting.start * math.exp(law.mean))
     relative = float(law.std) / _merged_growth(setting) / time
     # The time is linear in the logarithm of the scale, which has the law of ln(chi-square)/2; the
@@ -220,7 +208,7 @@ def separate_start(
         times = _random_staircases(relative, scale, layer, draws, seed, sizes)
     if not sizes:
         values, heads = grown_heads(setting)
-        growing = time_from_pole(HALF ** (1 / 3) * values, **heads)
+        growing = dynamics.time_from_pole(HALF ** (1 / 3) * values, **heads)
         times = [each / factor / top**2 + growing for each in times]
     drops = np.array(times)[:, :count]
     if not np.all(drops > 0):
@@ -278,7 +266,7 @@ def _staircase(
     context, noise_variance = sizes or (1, 0.0)
     law: dict[str, Any] = {"eigenvalues": eigenvalues, "context": context}
     law["noise_variance"] = noise_variance
-    steps = separate_attention_staircase(value, key=key, query=query, rtol=RTOL, **law)
+    steps = dynamics.separate_attention_staircase(value, key=key, query=query, rtol=RTOL, **law)
     return steps.drop_times if sizes else steps.times
 
 
@@ -302,14 +290,14 @@ def _merged_growth(setting: CurveSetting) -> float:
 @lru_cache(maxsize=512)
 def merged_half_drop(scale: float, **law: Any) -> float:
     """Time at which half of the drop has happened, from balanced weights of this scale."""
-    return merged_curve_drop_time(0.5, init_scale=scale, **law)
+    return dynamics.merged_curve_drop_time(0.5, init_scale=scale, **law)
 
 
 def grown_heads(setting: CurveSetting) -> tuple[np.ndarray, dict[str, Any]]:
     """Final values of the heads that learn each direction, and arguments of their growth."""
     sizes = setting.law
     lam = np.array(sizes.pop("eigenvalues"))
-    values = plateau_head_values(lam, **sizes)
+    values = dynamics.plateau_head_values(lam, **sizes)
     return values, {"eigenvalue": lam, "trace": float(np.sum(lam)), **sizes}
 
 
@@ -379,8 +367,8 @@ class CurveTheory:
         values, head = grown_heads(setting)
         at = range(len(self.half_drops))[drop]
         value, head["eigenvalue"] = values[at], head["eigenvalue"][at]
-        pole = time_from_pole(HALF ** (1 / 3) * value, **head)
-        return (1 - (head_growth(since + pole, **head) / value) ** 3) ** 2
+        pole = dynamics.time_from_pole(HALF ** (1 / 3) * value, **head)
+        return (1 - (dynamics.head_growth(since + pole, **head) / value) ** 3) ** 2
 
     def loss(self, steps: np.ndarray) -> np.ndarray:
         """Loss of a run whose drops come at the geometric means of their steps."""
@@ -457,8 +445,8 @@ def _merged_shape(**law: Any) -> PchipInterpolator:
     times = unit * np.concatenate(
         [np.linspace(-SHAPE, SHAPE, 400), np.geomspace(SHAPE, LONGEST_TAIL, 200)[1:]]
     )
-    losses = merged_attention_curve(half + times, init_scale=TINY, **law)
-    first, last = plateau_losses(**law)[[0, -1]]
+    losses = dynamics.merged_attention_curve(half + times, init_scale=TINY, **law)
+    first, last = dynamics.plateau_losses(**law)[[0, -1]]
     return PchipInterpolator(times, (losses - last) / (first - last))
 
 
@@ -473,7 +461,7 @@ def _durations(setting: CurveSetting) -> tuple[np.ndarray, np.ndarray]:
     count = len(setting.learned) - 1
     values, heads = grown_heads(setting)
     shares = 1 - np.sqrt(1 - np.array(QUARTERS))
-    begin, end = (time_from_pole(share ** (1 / 3) * values, **heads) for share in shares)
+    begin, end = (dynamics.time_from_pole(share ** (1 / 3) * values, **heads) for share in shares)
     # Other directions of a head of higher rank grow beside its first.
     durations = (end - begin if setting.rank == 1 else np.full(len(lam), np.nan))[:count]
     return durations, (setting.step_time * lam**2 * values)[:count]

@@ -1,7 +1,5 @@
 """Algorithms that a model is compared with, at the parameters that are best for a problem."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -14,8 +14,6 @@ is :math:`(\sum_i c_i)^2/\sum_i c_i^2`, and the effective rate the one weight th
 all.  Those of a fitted delta rule or decay are known (`iclimit.asymptotics.recurrent.positions`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

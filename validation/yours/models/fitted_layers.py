@@ -12,8 +12,6 @@ and :math:`\operatorname{tr} \Lambda H^{a+b-1}`: contexts are drawn once, tasks 
 all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -12,8 +12,6 @@ within its interval if its residuals are not significantly larger than those of 
 interval of another parameter is then the union over these whole numbers.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterable, Mapping

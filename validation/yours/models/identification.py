@@ -30,8 +30,6 @@ than thirty times the median one have less weight, so that it counts as thirty t
 method that diverges on few contexts would be judged by these alone.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ context labels say whether they react alike, the diagnosis whether the order of 
 matters and how far the answers are from linear in the labels.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace

@@ -15,8 +15,6 @@ variance 1; for Gaussian inputs of any covariance, see `iclimit.pretraining.opti
 the predicted errors are those of `iclimit.pretraining`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,13 +22,8 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri, stdtr
 
+from iclimit.asymptotics import pretraining
 from iclimit.asymptotics.descent import optimal_learning_rate
-from iclimit.asymptotics.pretraining import (
-    errors_of_gamma,
-    finite_size_errors,
-    icl_error,
-    optimal_gamma,
-)
 from iclimit.checks import check_arguments
 from iclimit.problem import Problem
 from iclimit.results import Estimate
@@ -179,7 +172,7 @@ def best_eigenvalues(problem: Problem) -> np.ndarray | None:
         return np.full(problem.dim, float(step.rate) * problem.input_variance / square)
     if problem.input_law != "gaussian":
         return None
-    best = optimal_gamma(context=problem.context, dim=problem.dim, **_laws(problem))
+    best = pretraining.optimal_gamma(context=problem.context, dim=problem.dim, **_laws(problem))
     return block_eigenvalues(best.gamma)
 
 
@@ -187,7 +180,7 @@ def exact_error(gamma: np.ndarray, problem: Problem) -> float | None:
     """Error of Gamma on fresh tasks in the units of the problem, where it has a closed form."""
     if problem.input_law != "gaussian" or problem.noise_law is not None:
         return None
-    errors = errors_of_gamma(gamma, context=problem.context, **_laws(problem))
+    errors = pretraining.errors_of_gamma(gamma, context=problem.context, **_laws(problem))
     return float(errors.icl) * units(problem)[1] ** 2
 
 
@@ -277,7 +270,7 @@ def expected_errors(problem: Problem, *, prompts: int, ridge: float) -> dict[str
         return {}
     unit, tasks = units(problem)[1] ** 2, problem.task_set
     rho = problem.noise_variance / unit
-    size = finite_size_errors(
+    size = pretraining.finite_size_errors(
         dim=problem.dim,
         context=problem.context,
         tasks=math.inf if tasks is None else tasks / math.sqrt(problem.task_variance),
@@ -293,5 +286,5 @@ def expected_errors(problem: Problem, *, prompts: int, ridge: float) -> dict[str
     expected = {"at this size": unit * size.icl.mean}
     if problem.input_covariance is None and problem.task_covariance is None:
         limit = replace(problem, prompts=prompts).limit
-        expected["in the limit"] = unit * float(icl_error(**limit, ridge=ridge))
+        expected["in the limit"] = unit * float(pretraining.icl_error(**limit, ridge=ridge))
     return expected

@@ -10,8 +10,6 @@ and standard errors are those of the second half, so that the choice does not ma
 better.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping, Sequence

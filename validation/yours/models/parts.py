@@ -1,7 +1,5 @@
 """Verdicts on the parts of a model: its answers after each layer, or what each head adds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -14,8 +14,6 @@ parameters take a search for every number of pairs, and estimates of a varying n
 out.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Predictions in files, of a model that ran elsewhere, for the prompts of a file."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass

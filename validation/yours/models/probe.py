@@ -1,7 +1,5 @@
 """Probe a model: ask it about a problem, and say which algorithm its answers come from."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -7,8 +7,6 @@ squared errors are multiplied by :math:`a^2 m`.  Only the covariance of the task
 their law: the errors are quadratic in the task.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """Figures of what a probe finds about a model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from textwrap import fill
 from typing import Any

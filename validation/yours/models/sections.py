@@ -40,8 +40,6 @@ mean square error was 7e-5 for the query and 7e-4 for labels in float32, and 2e-
 float64; twice and half the step were worse in float32, or the same within a tenth.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace

@@ -17,8 +17,6 @@ predicted mean.  Predictions at finite size may be off by u, in any direction.
   :math:`2\Phi((\delta - u)/s) - 1`.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 from bisect import bisect_left

@@ -1,7 +1,5 @@
 """Check of a table of results of pretrained linear attention against the theory."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -16,8 +16,6 @@ that could still be noticed, and if it makes the data likelier.  Wider error bar
 deviations only if these have both signs and are as large as the wider bars say.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress

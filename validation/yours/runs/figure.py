@@ -1,7 +1,5 @@
 """The figure of a check: the user's points on the predicted curves, pulls, and the verdict."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

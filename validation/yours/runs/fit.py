@@ -1,7 +1,5 @@
 """Effective parameters of a table of results of pretrained linear attention."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

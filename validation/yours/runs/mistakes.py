@@ -5,8 +5,6 @@ simulated, from the errors that they have, or from the error bars.  A mistake ma
 is fitted, such as a factor.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -7,8 +7,6 @@ standard deviation.  The prediction is doubted: its logarithm has the standard e
 :math:`0.04 + 1/d`, and more near thresholds, which lowers the degrees of freedom.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

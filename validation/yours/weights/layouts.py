@@ -11,8 +11,6 @@ prediction, and in whether matrices act on columns (W z, as PyTorch stores ``Lin
 rows (z W, as JAX stores a kernel).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any

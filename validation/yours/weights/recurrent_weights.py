@@ -28,8 +28,6 @@ At the best gate and steps the memory is orthogonal to its error,
 factor of the answers is known with a standard error.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace

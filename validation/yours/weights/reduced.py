@@ -12,8 +12,6 @@ Everything here is in the units of the library (`iclimit.units`): inputs of
 variance 1/d, tasks of variance 1, and so noiseless labels of variance 1.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property

@@ -13,8 +13,6 @@ x_q)`.  Everything else in the weights does not fit: its share of the prediction
 prompts.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 
