@@ -16,12 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.random import SeedSequence
 
+from iclimit.asymptotics import descent
 from iclimit.asymptotics.derivation import Derivation
-from iclimit.asymptotics.descent import (
-    derive_learning_rate,
-    learning_rate_loss,
-    optimal_learning_rate,
-)
 from iclimit.problem import COORDINATE_VARIANCE, Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
@@ -62,12 +58,12 @@ def rows(effort: Effort) -> Rows:
     for law in LAWS:
         size = {name: SIZES[name] for name in ("context", "dim")}
         traces = run(mean_traces, input_law=law, most=2, contexts=effort(50_000), **size)
-        derivation = call(derive_learning_rate, law, normalization="sum")
+        derivation = call(descent.derive_learning_rate, law, normalization="sum")
         for noise in NOISES:
             name, where = f"{law}, noise {noise:g}", setting(law, noise)
-            best = call(optimal_learning_rate, **where)
+            best = call(descent.optimal_learning_rate, **where)
             off = FACTOR * best.rate
-            off_loss = call(learning_rate_loss, off, **where)
+            off_loss = call(descent.learning_rate_loss, off, **where)
             for label, theory, rate in (
                 ("rate", best.rate, None),
                 ("loss at the optimal rate", best.loss, best.rate),

@@ -16,15 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.random import SeedSequence
 
-from iclimit.asymptotics.dynamics import (
-    effective_init_scale,
-    effective_init_scale_moments,
-    merged_attention_curve,
-    merged_attention_loss,
-    merged_curve_drop_time,
-    merged_drop_time,
-    plateau_losses,
-)
+from iclimit.asymptotics import dynamics
 from iclimit.problem import Problem
 from iclimit.simulate.dynamics import AttentionModel, simulate_gradient_flow
 from iclimit.validation import Comparison, compare
@@ -72,7 +64,7 @@ def merged_flow(*, spectrum: str, rng: SeedSequence) -> dict[str, Any]:
         )
         for growth in (GROWTH, SCALE**-2)
     )
-    first, last = plateau_losses(lam, **SIZES)[[0, -1]]
+    first, last = dynamics.plateau_losses(lam, **SIZES)[[0, -1]]
     crossings = whole.crossing_times(first - np.array(FRACTIONS) * (first - last))
     times = np.linspace(0, 1.8 * crossings[1], 41)
     return {
@@ -121,7 +113,7 @@ def balanced(
         duration=(10 - 2 * math.log(scale / LARGE)) / float(np.linalg.norm(lam**2)),
         rtol=RTOL,
     )
-    first, last = plateau_losses(lam, **sizes)[[0, -1]]
+    first, last = dynamics.plateau_losses(lam, **sizes)[[0, -1]]
     levels = first - np.array(fractions) * (first - last)
     times = np.linspace(0, flow.times[-1], 9)
     return times, flow.at(times), flow.crossing_times(levels)
@@ -149,7 +141,7 @@ def rows(effort: Effort) -> Rows:
     yield judged(call(compare_drawn, run(drawn_flow)))
     for heads in LAW_HEADS:
         samples = run(log_scales, heads=heads, blocks=effort(40))
-        law = call(effective_init_scale_moments, heads)
+        law = call(dynamics.effective_init_scale_moments, heads)
         for number, name in enumerate(("mean", "std")):
             label = f"{name} of the logarithm of the effective scale, {heads} heads"
             yield mean(label, getattr(law, name), samples[number], draws=heads)
@@ -158,7 +150,7 @@ def rows(effort: Effort) -> Rows:
 def compare_flow(spectrum: str, flow: dict[str, Any]) -> Iterator[Comparison]:
     """Compare a flow with what is predicted from its initial weights."""
     start = {name: flow[name] for name in ("value", "key_query")}
-    scale = float(effective_init_scale(**start, eigenvalues=SPECTRA[spectrum]))
+    scale = float(dynamics.effective_init_scale(**start, eigenvalues=SPECTRA[spectrum]))
     of = "effective_init_scale"
     yield compare(f"{of} 1, {spectrum}", scale, flow["grown"], relative=TOLERANCE, of=of)
     curve = flow["times"][20::4], flow["losses"][20::4]
@@ -190,17 +182,17 @@ def compare_curve(
 ) -> Iterator[Comparison]:
     """Compare losses, and times of parts of the drop, with the law of an initial scale."""
     (times, losses), (parts, crossings) = curve, drops
-    predicted = [merged_curve_drop_time(part, **setting) for part in parts]
+    predicted = [dynamics.merged_curve_drop_time(part, **setting) for part in parts]
     pairs = {
         "merged_curve_drop_time": (predicted, crossings),
-        "merged_attention_curve": (merged_attention_curve(times, **setting), losses),
+        "merged_attention_curve": (dynamics.merged_attention_curve(times, **setting), losses),
     }
     if spectrum == "white":
         lam = setting["eigenvalues"]
         white: dict[str, Any] = {name: setting[name] for name in ("init_scale", *SIZES)}
         white |= {"dim": len(lam), "input_variance": lam[0]}
-        pairs["merged_drop_time"] = merged_drop_time(np.array(parts), **white), crossings
-        pairs["merged_attention_loss"] = merged_attention_loss(times, **white), losses
+        pairs["merged_drop_time"] = dynamics.merged_drop_time(np.array(parts), **white), crossings
+        pairs["merged_attention_loss"] = dynamics.merged_attention_loss(times, **white), losses
     for name, values in pairs.items():
         for number, pair in enumerate(zip(*values, strict=True), start=1):
             label = f"{name} {number}{words}, {spectrum}"

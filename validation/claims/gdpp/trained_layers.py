@@ -1,6 +1,7 @@
 """Trained stacks of linear layers beside gradient descent and GD++ on the same prompts."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.random import SeedSequence
@@ -40,30 +41,13 @@ REPETITIONS, DAMPENING = 12, 0.75
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7)
 
 
-def train_layers(
-    *,
-    layers: int,
-    shared: bool,
-    steps: int,
-    batch: int,
-    learning_rate: float,
-    run: int,  # noqa: ARG001
-    rng: SeedSequence,
-) -> Training:
+def train_layers(*, steps: int, run: int, rng: SeedSequence, **setting: Any) -> Training:
     """Train a stack; ``run`` numbers trainings that differ in their seed only."""
-    trained = train_attention(
-        PROBLEM,
-        layers=layers,
-        shared=shared,
-        steps=steps,
-        batch=batch,
-        learning_rate=learning_rate,
-        # The rate decays over the last third only: long falls follow plateaus here.
-        patience=steps,
-        snapshots=[max(1, round(share * steps)) for share in SHARES],
-        rng=rng,
-    )
-    return Training.of(trained)
+    del run
+    snapshots = [max(1, round(share * steps)) for share in SHARES]
+    # The rate decays over the last third only: long falls follow plateaus here.
+    setting |= {"steps": steps, "patience": steps, "snapshots": snapshots}
+    return Training.of(train_attention(PROBLEM, **setting, rng=rng))
 
 
 @dataclass(frozen=True)

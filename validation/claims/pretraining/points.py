@@ -6,12 +6,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from iclimit.asymptotics.pretraining import (
-    FiniteSizeErrors,
-    finite_size_errors,
-    icl_error,
-    idg_error,
-)
+from iclimit.asymptotics import pretraining
 from iclimit.notation import sizes_of
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_errors
@@ -49,11 +44,13 @@ class Point:
     @property
     def limit(self) -> Any:
         """Asymptotic errors, as ``icl`` and ``idg``."""
-        return SimpleNamespace(icl=icl_error(**vars(self)), idg=idg_error(**vars(self)))
+        return SimpleNamespace(
+            icl=pretraining.icl_error(**vars(self)), idg=pretraining.idg_error(**vars(self))
+        )
 
     def theories(self) -> tuple[Later, Later]:
         """Asymptotic ICL and IDG error, as rows have them."""
-        return call(icl_error, **vars(self)), call(idg_error, **vars(self))
+        return call(pretraining.icl_error, **vars(self)), call(pretraining.idg_error, **vars(self))
 
     def integers(self, dim: int) -> dict[str, Any]:
         """Arguments of a run at this dimension."""
@@ -73,7 +70,7 @@ class Point:
         many = MOST_TASKS < given["tasks"] < math.inf
         draws = 1 if given["tasks"] == math.inf else draws
         approach = approach or ("moments" if many else "tasks")
-        return run(finite_size_errors, **given, draws=draws, approach=approach)
+        return run(pretraining.finite_size_errors, **given, draws=draws, approach=approach)
 
     def rows(self, dim: int, repeats: int) -> Rows:
         """Both errors at one dimension against the finite-size prediction."""
@@ -112,7 +109,7 @@ class Point:
         )
 
 
-def with_uncertainty(predicted: FiniteSizeErrors) -> SimpleNamespace:
+def with_uncertainty(predicted: pretraining.FiniteSizeErrors) -> SimpleNamespace:
     """Predicted errors, with the uncertainty of the theory in their standard errors.
 
     Nearly all runs are within the uncertainty, which so counts as two standard errors.

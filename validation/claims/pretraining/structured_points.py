@@ -6,12 +6,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.random import SeedSequence
 
-from iclimit.asymptotics.pretraining import (
-    FiniteSizeErrors,
-    JointSpectrum,
-    finite_size_errors,
-    structured_errors,
-)
+from iclimit.asymptotics import pretraining
 from iclimit.asymptotics.spectra import spectrum
 from iclimit.simulate.pretraining import SimulatedErrors, simulate_errors
 from iclimit.validation.claims.pretraining.points import TASK_SETS, Point
@@ -98,9 +93,9 @@ def structured_run(
 
 def structured_prediction(
     *, dim: int, law: Law, rng: SeedSequence, **parameters: Any
-) -> FiniteSizeErrors:
+) -> pretraining.FiniteSizeErrors:
     """Finite-size prediction with described covariances."""
-    return finite_size_errors(dim=dim, **covariances(dim, *law), rng=rng, **parameters)
+    return pretraining.finite_size_errors(dim=dim, **covariances(dim, *law), rng=rng, **parameters)
 
 
 @dataclass(frozen=True)
@@ -130,13 +125,13 @@ class StructuredPoint(Point):
         return self.task, self.test, self.inputs, self.alignment
 
     @property
-    def spectrum(self) -> JointSpectrum:
+    def spectrum(self) -> pretraining.JointSpectrum:
         """Joint spectrum of the limit."""
-        return JointSpectrum.of_matrices(*covariances(LEVELS, *self.law).values())
+        return pretraining.JointSpectrum.of_matrices(*covariances(LEVELS, *self.law).values())
 
     @property
     def limit(self) -> Any:
-        return structured_errors(**self.setting, spectrum=self.spectrum)
+        return pretraining.structured_errors(**self.setting, spectrum=self.spectrum)
 
     @property
     def setting(self) -> dict[str, Any]:
@@ -146,7 +141,7 @@ class StructuredPoint(Point):
 
     def theories(self) -> tuple[Later, Later]:
         spectrum = call(getattr, self, "spectrum")
-        errors = call(structured_errors, **self.setting, spectrum=spectrum)
+        errors = call(pretraining.structured_errors, **self.setting, spectrum=spectrum)
         return errors.icl, errors.idg
 
     def integers(self, dim: int) -> dict[str, Any]:

@@ -19,12 +19,8 @@ import numpy as np
 from numpy.random import SeedSequence
 from scipy.optimize import brentq
 
+from iclimit.asymptotics import recurrent
 from iclimit.asymptotics.pretraining import FiniteSizeErrors, finite_size_errors
-from iclimit.asymptotics.recurrent import (
-    correlated_query_errors,
-    gated_context,
-    gated_pretraining_errors,
-)
 from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_errors
@@ -71,7 +67,7 @@ def gated_layer(dim: int, drift: float = 0.0) -> dict[str, Any]:
     def left(forgetting: float) -> Any:
         """What the gates leave of the context."""
         times = {"drift": drift, "correlation": CORRELATION}
-        return gated_context(np.exp(-forgetting * ages), dim=dim, rho=POINT.rho, **times)
+        return recurrent.gated_context(np.exp(-forgetting * ages), dim=dim, rho=POINT.rho, **times)
 
     forgetting = brentq(lambda rate: left(rate).alpha - POINT.alpha, 0.5, 6.0)
     context = left(forgetting)
@@ -142,7 +138,7 @@ def predicted(
 def summed(dim: int) -> float:
     """Error in tests without gates after endless prompts and tasks, from sums over tokens."""
     own, test = (
-        gated_context(gates, dim=dim, rho=POINT.rho, correlation=CORRELATION)
+        recurrent.gated_context(gates, dim=dim, rho=POINT.rho, correlation=CORRELATION)
         for gates in (query_layer(dim)["gates"], np.ones(LENGTH * dim))
     )
     slope = own.signal / (own.signal**2 + own.noise)
@@ -186,7 +182,7 @@ def rows(effort: Effort) -> Rows:
             for dim, count in counts.items()
         }
         if setting:
-            errors = call(correlated_query_errors, **given)
+            errors = call(recurrent.correlated_query_errors, **given)
             theories = errors.icl, errors.idg
         else:
             theories = POINT.theories()
@@ -200,11 +196,11 @@ def rows(effort: Effort) -> Rows:
     runs = {
         dim: run(pretrained, dim=dim, repeats=count // 2, **tests) for dim, count in counts.items()
     }
-    errors = call(gated_pretraining_errors, **given, test_forgetting=0.0)
+    errors = call(recurrent.gated_pretraining_errors, **given, test_forgetting=0.0)
     names = "ICL, tests without gates", "IDG, tests without gates"
     yield from extrapolated(names, (errors.icl, errors.idg), runs, **tests, **sets)
     endless = {"tau": math.inf, "kappa": math.inf, "ridge": 0.0}
-    errors = call(gated_pretraining_errors, **given | endless, test_forgetting=0.0)
+    errors = call(recurrent.gated_pretraining_errors, **given | endless, test_forgetting=0.0)
     label = "ICL, tests without gates, endless prompts and tasks"
     yield exact(label, errors.icl, call(summed, TOKENS), relative=OF_SUMS)
     drifting = {"dim": DRIFTING_DIM, "drift": DRIFT}

@@ -9,14 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.dynamics import (
-    MergedDrop,
-    Staircase,
-    effective_init_scale,
-    merged_attention_drop,
-    plateau_losses,
-    separate_attention_staircase,
-)
+from iclimit.asymptotics import dynamics
 from iclimit.drawing import Axes
 from iclimit.results import Result
 from iclimit.simulate.dynamics import AttentionModel, initial_weights
@@ -38,7 +31,7 @@ class TrainingDrops(Result):
     """
 
     curves: TrainingCurves
-    predictions: Sequence[MergedDrop | Staircase]
+    predictions: Sequence[dynamics.MergedDrop | dynamics.Staircase]
 
     @classmethod
     def of(cls, curves: TrainingCurves, rng: int) -> TrainingDrops:
@@ -67,7 +60,7 @@ class TrainingDrops(Result):
         """Return losses of every repeat and, for random tasks only, the time of each drop."""
         curves, setting = self.curves, self.curves.parameters
         separate = setting["model"] == "separate"
-        levels = plateau_losses(**_law(setting))
+        levels = dynamics.plateau_losses(**_law(setting))
         middles = (levels[1:] + levels[:-1]) / 2 if separate else [(levels[0] + levels[-1]) / 2]
         rows = []
         for repeat, losses in enumerate(curves.losses):
@@ -101,7 +94,7 @@ class TrainingDrops(Result):
 
 def predict_drops(
     weights: Sequence[np.ndarray], init_scale: float, **law: Any
-) -> MergedDrop | Staircase:
+) -> dynamics.MergedDrop | dynamics.Staircase:
     """Drops of the loss from initial weights of this size, for scores divided by N.
 
     Raises
@@ -112,9 +105,11 @@ def predict_drops(
     value, first, *query = weights
     if not query:
         start = {"key_query": first[:, :-1], "eigenvalues": law["eigenvalues"]}
-        scale = float(effective_init_scale(value[:, -1], **start))
-        return merged_attention_drop(init_scale=scale, **law)
-    steps = separate_attention_staircase(value[:, -1], key=first[..., :-1], query=query[0], **law)
+        scale = float(dynamics.effective_init_scale(value[:, -1], **start))
+        return dynamics.merged_attention_drop(init_scale=scale, **law)
+    steps = dynamics.separate_attention_staircase(
+        value[:, -1], key=first[..., :-1], query=query[0], **law
+    )
     if not steps.waits:
         raise ValueError(
             "init_scale must be so small that heads wait for longer than they learn, "
