@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from iclimit.results import Estimate
-from iclimit.validation.claim import Effort, Rows, call, judged, mean, note, run
+from iclimit.validation.claim import Effort, Rows, call, judged, limit, mean, note, run
 from iclimit.validation.judge.comparisons import Comparison, compare
 
 # Settings of each kind.
@@ -42,13 +44,14 @@ def random_rows(
     function: Callable[..., RandomSetting],
     repeats: int,
     of: Mapping[str, str],
+    **given: Any,
 ) -> Rows:
     """Comparisons at settings that a function draws, simulates and predicts.
 
     ``of`` names what is compared, and the functions of the theory behind it.
     """
     for number in range(NUMBER):
-        drawn = run(function, number=number, repeats=effort(repeats))
+        drawn = run(function, number=number, repeats=effort(repeats), **given)
         for name, tested in of.items():
             theory, estimate = (drawn.values[name][side] for side in range(2))
             label = f"{name}, {kind}, drawn setting {number + 1}"
@@ -56,6 +59,45 @@ def random_rows(
         yield note(
             call(f"{kind.capitalize()}, drawn setting {number + 1}: {{}}.".format, drawn.words)
         )
+
+
+@dataclass(frozen=True)
+class RandomLimit:
+    """Limits at a setting that was drawn, and simulations at several sizes.
+
+    Attributes
+    ----------
+    words : str
+        The setting.
+    limits : dict
+        By what is compared.
+    runs : dict
+        Samples (quantities, repeats) by size.
+    """
+
+    words: str
+    limits: Mapping[str, float]
+    runs: Mapping[int, np.ndarray]
+
+
+def random_limit(
+    effort: Effort,
+    kind: str,
+    function: Callable[..., RandomLimit],
+    repeats: Mapping[int, int],
+    of: Mapping[str, str],
+    **options: Any,
+) -> Rows:
+    """Extrapolations at a setting that a function draws, simulates and predicts.
+
+    ``of`` is as in `random_rows`; the options are those of the fit.
+    """
+    where, sizes = f"{kind}, drawn setting", effort.by_size(repeats)
+    drawn = run(function, counts=tuple(sizes.items()))
+    theories = {f"{name}, {where}": drawn.limits[name] for name in of}
+    runs = {size: drawn.runs[size] for size in sizes}
+    yield limit(theories, runs, of=list(of.values()), about=where, **options)
+    yield note(call(f"{kind.capitalize()}, drawn setting: {{}}.".format, drawn.words))
 
 
 # Labels, the theory, the other number, and the relative difference that is allowed.

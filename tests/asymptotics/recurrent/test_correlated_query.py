@@ -3,10 +3,10 @@
 import mpmath
 import numpy as np
 import pytest
-from scipy.optimize import brentq
 
 from iclimit.asymptotics.pretraining import icl_error, idg_error
 from iclimit.asymptotics.recurrent import correlated_query_errors, effective_context
+from iclimit.validation.claims.recurrent.dense_operator import dense_errors, sums_over_tokens
 
 SETTINGS = [
     {"tau": 2, "alpha": 3, "kappa": 1.5, "rho": 0.1, "ridge": 0.05, "correlation": 0.6},
@@ -15,55 +15,6 @@ SETTINGS = [
     {"tau": 3, "alpha": 4, "kappa": 0.8, "rho": 0.1, "correlation": 0.5, "forgetting": 0.8},
     {"tau": 0.6, "alpha": 1.5, "kappa": 2, "rho": 0.3, "ridge": 0.05, "correlation": 0.6},
 ]
-SIZE = 600
-
-
-def spectrum(kappa):
-    """Eigenvalues of the Marchenko-Pastur law and their weights."""
-    edges = (1 + np.array([-1, 1]) / np.sqrt(kappa)) ** 2
-    angle = (np.arange(SIZE) + 0.5) * np.pi / SIZE
-    c = edges.mean() + np.cos(angle) * np.ptp(edges) / 2
-    weight = kappa * (np.sin(angle) * np.ptp(edges) / 2) ** 2 / (2 * c) / SIZE
-    if kappa < 1:
-        c, weight = np.append(c, 0.0), np.append(weight, 1 - kappa)
-    return c, weight
-
-
-def sums_over_tokens(alpha, rho, r, omega, dim=4000):
-    """Signal a, noise q and spike f1 and f2 from their definitions, for a long context."""
-    ages = np.arange(1, round(alpha * dim) + 1)
-    gates = np.exp(-omega * (ages - 1) / dim)
-    near = slice(0, 400)  # tokens further away do not see the query
-    g, k = gates[near], r ** ages[near]
-    K = float(r) ** np.abs(ages[near][:, None] - ages[near])
-    f1 = (g * k) @ (K + rho * np.eye(len(k))) @ (g * k) / alpha**2
-    f2 = g @ k**2 / alpha
-    lags = np.arange(400)
-    pairs = [gates[lag:] @ gates[: len(gates) - lag] * r ** (2 * lag) for lag in lags]
-    q = (2 * sum(pairs) - pairs[0] + rho * pairs[0]) / alpha**2 / dim
-    return np.mean(gates), q, f1, f2
-
-
-def dense_errors(*, tau, alpha, kappa, rho, correlation, ridge=0.0, forgetting=0.0):
-    """Ridge regression on the operator as a matrix; its coordinates are those on eigenvectors."""
-    a, q, f1, f2 = sums_over_tokens(alpha, rho, correlation, forgetting)
-    c, p = spectrum(kappa)
-    G = a**2 * c + q
-    features = np.diag(G) + np.outer(np.ones_like(c), p * (a * f2 * c + f1))
-    features += np.outer(a * f2 * c, p)
-
-    def excess(log_xi):
-        xi = np.exp(log_xi)
-        return tau * (1 - ridge / xi) - p @ (G / (G + xi))
-
-    xi = 0.0 if ridge == 0 and tau > 1 else np.exp(brentq(excess, -30, 5, xtol=1e-14))
-    target = a * c + f2
-    X = np.linalg.solve(features + xi * np.eye(len(c)), target)
-    df2 = p @ (G / (G + xi)) ** 2 / tau
-    idg = (1 + rho - 2 * p @ (target * X) + p @ (X * (features @ X))) / (1 - df2)
-    trace, square = p @ X, p @ X**2
-    icl = 1 + rho - 2 * (a + f2) * trace + (a**2 + q) * square + (f1 + 2 * a * f2) * trace**2
-    return icl + idg * (a**2 + q) * (p @ (G / (G + xi) ** 2)) / tau, idg
 
 
 def test_against_a_dense_operator():

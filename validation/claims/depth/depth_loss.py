@@ -3,17 +3,22 @@
 Residual linear attention is applied to drawn contexts, each of which has an exact loss.  Means
 over contexts, extrapolated to infinite dimension, equal the two-point theory: at finite context,
 with a narrow residual stream, with both and label noise, and for the best layers that are not
-tied.
+tied.  So they do for eigenvalues, tasks, layers, steps, context and noise that the seed draws.
 
 Source: Model of Bordelon, Letey and Pehlevan, arXiv:2510.01098; theory at finite context and width
 derived in the documentation.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.depth import depth_loss, depth_schedule_loss, untied_depth
 from iclimit.validation.claim import Claim, Effort, Later, Rows, call, limit, run
 from iclimit.validation.claims.depth.power_law import context_losses
+from iclimit.validation.claims.random_settings import RandomLimit, describe, random_limit
 
 # Eigenvalues of inputs and tasks, each d/5 times.  Neither decides on the other, so that the loss
 # is no integral over one spectrum.
@@ -65,6 +70,37 @@ def contexts(
     }
 
 
+def drawn_layers(*, counts: Sequence[tuple[int, int]], rng: SeedSequence) -> RandomLimit:
+    """Loss of untied layers on drawn eigenvalues, which every size has equally often.
+
+    Steps are so small that rare contexts do not carry the mean.
+    """
+    where, *seeds = rng.spawn(1 + len(counts))
+    generator = np.random.default_rng(where)
+    eigenvalues, tasks = (
+        generator.uniform(0.2, 1.6, EIGENVALUES.size),
+        generator.uniform(0.5, 2, EIGENVALUES.size),
+    )
+    alpha, width_ratio = generator.integers((4, 1), (9, 4)).tolist()
+    noise = float(generator.uniform(0, 0.5))
+    largest = np.max(eigenvalues) * (1 + alpha**-0.5) ** 2 * (1 + width_ratio**-0.5) ** 2
+    rates = generator.uniform(0.3, 1, int(generator.integers(2, 5))) / largest
+    options = {"rates": rates, "noise_variance": noise}
+    runs = {
+        dim: context_losses(
+            eigenvalues=np.repeat(eigenvalues, dim // eigenvalues.size),
+            task_spectrum=np.repeat(tasks, dim // eigenvalues.size),
+            **{"context": alpha * dim, "width": width_ratio * dim, "repeats": count, "rng": seed},
+            **options,
+        )[None]
+        for (dim, count), seed in zip(counts, seeds, strict=True)
+    }
+    sizes: dict[str, Any] = {"alpha": alpha, "width_ratio": width_ratio, "noise_variance": noise}
+    theory = depth_schedule_loss(rates, spectrum=eigenvalues, task_spectrum=tasks, **sizes).loss
+    words = describe(**sizes, rates=rates.round(4).tolist())
+    return RandomLimit(words, {"loss": float(theory)}, runs)
+
+
 def rows(effort: Effort) -> Rows:
     """Extrapolated means of losses, those of given steps by other contours."""
     for name, point in TIED.items():
@@ -82,6 +118,10 @@ def rows(effort: Effort) -> Rows:
     runs = contexts(effort, best.steps, alpha=UNTIED_ALPHA)
     limits = {f"loss, {UNTIED}, {UNTIED_DEPTH} layers": best.loss * labels.mean()}
     yield limit(limits, runs, of=["untied_depth.losses"], about=UNTIED)
+    repeats = {dim: CONTEXTS * DIMS[0] // dim // 2 for dim in DIMS}
+    yield from random_limit(
+        effort, "layers", drawn_layers, repeats, {"loss": "depth_schedule_loss.loss"}
+    )
 
 
 claim = Claim.of("depth-loss", __doc__, rows, figure=False)

@@ -4,7 +4,8 @@ Gradient flow of the gains of untied layers is integrated.  From equal gains it 
 tied layers and ends at their optimum.  From gains that differ by 1e-8 it first does the same; then
 the asymmetry grows at the rate of the balanced saddle, and the flow ends at the best untied
 layers.  The flow of all entries of the matrices has the losses of the flows in closed or reduced
-form, with fixed covariances and averaged over rotations that keep multiples of the identity.
+form, with fixed covariances and averaged over rotations that keep multiples of the identity.  For
+drawn eigenvalues, label variances and depths, flows of gains and of matrices are that of theory.
 
 Source: Balanced flow of Bordelon, Letey and Pehlevan, arXiv:2510.01098, Figure 8; saddle and
 optimum derived in the documentation.
@@ -30,6 +31,7 @@ from iclimit.simulate.depth import (
     simulate_untied_flow,
 )
 from iclimit.validation.claim import Claim, Effort, Later, Rows, call, exact, run
+from iclimit.validation.claims.random_settings import Pair, pair_rows
 
 BETA = 1.5
 _NODES, _SHARES = roots_sh_jacobi(8, BETA, BETA)
@@ -105,6 +107,30 @@ def matrix_flow(*, setting: str, shared: bool, rng: SeedSequence) -> MatrixFlow:
     )
 
 
+def drawn_flows(*, rng: SeedSequence) -> list[Pair]:
+    """Losses of tied layers of a drawn depth and spectrum, and of flows from equal gains."""
+    generator = np.random.default_rng(rng)
+    values, shares = generator.uniform(0.2, 1.5, 6), generator.dirichlet(np.ones(6))
+    depth, times = int(generator.integers(2, 6)), np.sort(generator.uniform(0.5, 30, 3))
+    law = {"eigenvalues": values, "task_spectrum": shares / values * values.size}
+    curve = tied_flow(
+        times=times, depth=depth, spectrum=values, task_spectrum=law["task_spectrum"]
+    ).loss
+    gains = simulate_untied_flow(
+        eigenvalues=values, weights=shares, initial=np.zeros(depth), times=times / 2
+    )
+    fixed = tied_flow(times=times, depth=depth, setting="fs", spectrum=values).loss
+    matrices = simulate_matrix_flow(depth=depth, eigenvalues=values, shared=True, times=times)
+    return [
+        (f"loss of drawn {name} at time {number + 1}", theory, value, ACCURACY)
+        for name, losses in (
+            ("gains", (curve, gains.losses)),
+            ("matrices", (fixed, matrices.losses)),
+        )
+        for number, (theory, value) in enumerate(zip(*losses, strict=True))
+    ]
+
+
 def growth_rate(flow: UntiedFlow) -> float:
     """Rate at which asymmetry grows in the window."""
     first, last = (round(part / END * (POINTS - 1)) for part in WINDOW)
@@ -170,6 +196,7 @@ def rows(effort: Effort) -> Rows:  # noqa: ARG001
         for number, time in enumerate(MATRIX_TIMES):
             label = f"loss of {layers} at time {time:g}, {setting}"
             yield exact(label, curve.loss[number], losses[number], relative=ACCURACY)
+    yield from pair_rows(drawn_flows)
 
 
 claim = Claim.of("untied-flow", __doc__, rows, figure=False)

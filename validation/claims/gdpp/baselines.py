@@ -3,6 +3,8 @@
 The losses of ConstRR, AdaRR, TunedRR and one step are integrals over the exact law of the
 eigenvalues and of the residual sum of squares; means over simulated inputs, simulated prompts and
 the published table agree with them.  No other multiplier or threshold nearby improves TunedRR.
+At drawn sizes, noise levels, penalties and thresholds, means over prompts agree with the
+integrals, too.
 
 Source: {vladymyrov2024}, Table 1, Figure 1 and section 6; integrals over the exact spectrum:
 documentation.
@@ -11,6 +13,7 @@ documentation.
 import math
 from collections.abc import Mapping
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.random import SeedSequence
@@ -27,6 +30,7 @@ from iclimit.validation.claims.gdpp.given_inputs import (
     LossesGivenInputs,
     losses_given_inputs,
 )
+from iclimit.validation.claims.random_settings import RandomSetting, describe, random_rows
 from iclimit.validation.reference.noise_levels import (
     NOISES,
     SIZE,
@@ -39,6 +43,9 @@ from iclimit.validation.rows import Later, Row, Rows, bound, call, drawing, mean
 
 # Baselines, and their fields of the theory.
 METHODS = {"ConstRR": "constant", "AdaRR": "adaptive", "TunedRR": "tuned"}
+
+# Functions of the losses of the oracle and of the baselines.
+RISKS = ("oracle_risk", "constant_ridge_loss", "adaptive_ridge_loss", "adaptive_ridge_loss")
 
 # Without noise all baselines are the oracle.
 NOISY = NOISES[1:]
@@ -89,6 +96,31 @@ def simulate_prompts(
     )
 
 
+def random_baselines(*, number: int, repeats: int, rng: SeedSequence) -> RandomSetting:
+    """Losses of baselines with other penalties on prompts of a size and noise that are drawn."""
+    where, prompts = rng.spawn(2)
+    generator = np.random.default_rng(where)
+    size: dict[str, Any] = {"dim": (dim := int(generator.integers(2, 9))), "context": 2 * dim + 3}
+    kind, levels = generator.choice(("uniform", "categorical")), generator.uniform(0.3, 4, 2)
+    law = NoiseLaw(str(kind), tuple(levels[: 1 + (kind == "categorical")].tolist()))
+    penalty, multiplier, threshold = generator.uniform((0.5, 0.6, 1), (4, 1.8, 8)).tolist()
+    tuned = {"multiplier": multiplier, "threshold": threshold}
+    found = simulate_ridge_baselines(
+        Problem(**size, noise_law=law, scale=1),
+        **{"penalty": penalty, **tuned, "queries": bool(number % 2)},
+        contexts=repeats,
+        rng=prompts,
+    ).losses
+    theory = {
+        "oracle": gdpp.oracle_risk(law, **size),
+        "ConstRR": gdpp.constant_ridge_loss(law, penalty=penalty, **size),
+        "AdaRR": gdpp.adaptive_ridge_loss(law, **size),
+        "TunedRR": gdpp.adaptive_ridge_loss(law, **tuned, **size),
+    }
+    words = describe(**size, noise_law=str(law), penalty=penalty, **tuned)
+    return RandomSetting(words, {name: (value, found[name]) for name, value in theory.items()})
+
+
 def rows(effort: Effort) -> Rows:
     """Simulated and published losses against the theory."""
     given = {}
@@ -110,6 +142,8 @@ def rows(effort: Effort) -> Rows:
                 theory, of = getattr(baselines(law), field), f"ridge_baselines.{field}"
                 label, loss = f"{name}, {words}, {law}", whole.losses[name]
                 yield mean(label, theory, loss, of=of, draws=(words, law))
+    risks = dict(zip(("oracle", *METHODS), RISKS, strict=True))
+    yield from random_rows(effort, "other sizes", random_baselines, 10_000, risks)
     for law, name in product(NOISY, METHODS):
         yield published_row(name, law)
     yield drawing(draw, given)

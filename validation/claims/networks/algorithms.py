@@ -4,7 +4,8 @@ On drawn prompts the predictors behind ``iclimit.probe`` have the exact mean los
 gradient descent, GD++, ridge regression with a penalty, with none and with an estimated noise
 level, the Bayes mixture of noise levels, the gated delta rule, softmax heads, the lasso without a
 penalty, and the mean label, which nearest neighbours and a smoother are for all pairs.  So has
-regression at every position, and dMMSE is there what it is after the whole context.
+regression at every position, and dMMSE is there what it is after the whole context.  On a few
+prompts with drawn settings the answers are those of their definitions, prompt by prompt.
 
 Source: losses in the documentation of each function.
 """
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.random import SeedSequence
+from scipy.stats import multivariate_normal
 
 from iclimit.asymptotics.descent import schedule_loss
 from iclimit.asymptotics.gdpp import adaptive_ridge_loss, gdpp_loss, ridge_risk
@@ -25,6 +27,7 @@ from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.probing import predictors, prefixes
 from iclimit.simulate.prompts import Prompts, draw_prompts
 from iclimit.validation.claim import Claim, Effort, Rows, call, exact, mean, run
+from iclimit.validation.claims.random_settings import Pair, pair_rows
 
 DIM, CONTEXT, NOISE = 4, 10, 0.5
 SIZE: dict[str, Any] = {"context": CONTEXT, "dim": DIM}
@@ -37,6 +40,8 @@ TEMPERATURE, VALUE = 0.4, 1.2
 POSITIONS = (2, 8)
 # Tasks of dMMSE, and the relative difference of its last position from the whole context.
 TASKS, ROUNDING = 5, 1e-10
+# Prompts that are answered by hand, too, and the relative difference.
+FEW, BY_HAND = 3, 1e-8
 
 ANSWERS: dict[str, Callable[[Prompts], np.ndarray]] = {
     "two steps": predictors.linear_predictor(
@@ -141,6 +146,86 @@ def theories() -> dict[str, float]:
     }
 
 
+def by_hand(*, rng: SeedSequence) -> list[Pair]:
+    """Answers to a few prompts, and what the definitions of the algorithms say of each."""
+    generator, device = np.random.default_rng(rng), get_backend("numpy")
+    law = Problem(DIM, CONTEXT, noise_variance=NOISE, scale=1)
+    drawn = draw_prompts(law, device, generator, FEW)
+    width, penalty, gate, task_variance = generator.uniform(
+        (0.5, 0.2, 0.8, 0.5), (2, 2, 1, 2)
+    ).tolist()
+    neighbours, steps = int(generator.integers(2, 5)), generator.uniform(0.05, 0.2, CONTEXT)
+    factor = generator.standard_normal((DIM, DIM))
+    root = factor @ factor.T / DIM
+    levels, chances = generator.uniform(0.05, 3, 3), generator.dirichlet(np.ones(3))
+    tasks, rates = generator.standard_normal((TASKS, DIM)), generator.uniform(0.2, 1, 2)
+
+    def ridge(x: np.ndarray, y: np.ndarray, noise: float) -> np.ndarray:
+        features = x @ root
+        gram = features.T @ features + noise / task_variance * np.eye(DIM)
+        return np.asarray(root @ np.linalg.solve(gram, features.T @ y))
+
+    def mixture(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        prior = task_variance * x @ root @ root.T @ x.T
+        laws = [multivariate_normal(cov=prior + level * np.eye(CONTEXT)) for level in levels]
+        likelihoods = chances * np.exp([each.logpdf(y) for each in laws])
+        weights = [ridge(x, y, level) for level in levels]
+        return np.asarray(likelihoods @ weights / np.sum(likelihoods))
+
+    def descent(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        w = np.zeros(DIM)
+        for rate in rates:
+            w = w + rate / CONTEXT * x.T @ (y - x @ w)
+        return w
+
+    def delta(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        w = np.zeros(DIM)
+        for step, token, label in zip(steps, x, y, strict=True):
+            w = gate * w
+            w = w + step * (label - token @ w) * token
+        return w
+
+    def known(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        weights = np.exp(-np.sum((y - tasks @ x.T) ** 2, axis=1) / (2 * NOISE))
+        return np.asarray(weights @ tasks / np.sum(weights))
+
+    def smoothed(x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
+        weights = np.exp(-np.sum((x - query) ** 2, axis=1) / (2 * width**2))
+        return float(weights @ y / np.sum(weights))
+
+    def nearest(x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
+        order = np.argsort(np.sum((x - query) ** 2, axis=1))
+        return float(np.mean(y[order[:neighbours]]))
+
+    options: dict[str, Any] = {"task_root": root}
+    linear: dict[str, tuple[np.ndarray, Callable[..., np.ndarray]]] = {
+        "ridge regression": (
+            predictors.regression_weights(drawn, penalty / task_variance, **options),
+            lambda x, y: ridge(x, y, penalty),
+        ),
+        "noise mixture": (
+            predictors.noise_mixture_weights(drawn, levels, chances, task_variance, **options),
+            mixture,
+        ),
+        "two steps": (predictors.gdpp_weights(drawn, rates.tolist(), (0.0,)), descent),
+        "gated delta rule": (predictors.delta_rule_weights(drawn, steps, gate), delta),
+        "dMMSE": (predictors.dmmse_weights(drawn, tasks), known),
+    }
+    answers: dict[str, tuple[np.ndarray, Callable[..., Any]]] = {
+        "smoother": (predictors.gaussian_smoother(drawn, width), smoothed),
+        "neighbours": (predictors.nearest_neighbours(drawn, neighbours), nearest),
+    }
+    for name, (weights, define) in linear.items():
+        found = np.sum(weights * drawn.query, axis=1)
+        answers[name] = found, lambda x, y, query, define=define: define(x, y) @ query
+    prompts = list(zip(drawn.inputs, drawn.labels, drawn.query, strict=True))
+    return [
+        (f"{name}, prompt {number + 1}", float(define(*prompt)), float(found[number]), BY_HAND)
+        for name, (found, define) in answers.items()
+        for number, prompt in enumerate(prompts)
+    ]
+
+
 def rows(effort: Effort) -> Rows:
     """Losses of all algorithms, and dMMSE."""
     found, values = run(losses, blocks=effort(20)), call(theories)
@@ -155,6 +240,7 @@ def rows(effort: Effort) -> Rows:
     difference = call(np.max, found["dMMSE"])
     label = "dMMSE at the last position less dMMSE"
     yield exact(label, 0.0, difference, allowance=ROUNDING)
+    yield from pair_rows(by_hand)
 
 
 claim = Claim.of("probe-algorithms", __doc__, rows, figure=False)

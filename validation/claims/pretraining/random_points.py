@@ -2,12 +2,15 @@
 
 At dimensions from 12 to 24, with ratios, label noise and ridge drawn from their whole range but
 for the neighbourhood of the interpolation threshold, simulated ICL and IDG errors equal the
-finite-size prediction.  Another seed draws other settings.
+finite-size prediction.  So do those of inputs and tasks with drawn covariances, tested on other
+tasks, contexts and noise, and those of gated contexts of tasks that drift and inputs that are
+correlated, tested without gates on others.  Another seed draws other settings.
 
 Source: {lu2025}: ICL and IDG error; finite size: documentation.
 """
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,14 +29,20 @@ RHO, RIDGE = (0.01, 1.0), (1e-2, 1.0)
 DIMS, BESIDE = (12, 24), (0.6, 1.7)
 # Task sets of the prediction.
 TASK_SETS = 8
+# Eigenvalues of covariances, before they have the mean 1.
+EIGENVALUES = (0.4, 1.6)
+# Pairs over dimension of contexts in time, and their forgetting, drift and correlation.
+LONG, FORGETTING, DRIFT, CORRELATION = (1.0, 3.0), (0.1, 1.0), (0.0, 0.5), (-0.5, 0.7)
+
+
+def logarithmic(generator: np.random.Generator, low: float, high: float) -> float:
+    """A number of a logarithmic law."""
+    return float(np.exp(generator.uniform(math.log(low), math.log(high))))
 
 
 def drawn_setting(generator: np.random.Generator) -> dict[str, Any]:
     """Integers, label noise and ridge, with the ridge 0 half of the time."""
-
-    def number(low: float, high: float) -> float:
-        return float(np.exp(generator.uniform(math.log(low), math.log(high))))
-
+    number = partial(logarithmic, generator)
     dim = int(generator.integers(DIMS[0], DIMS[1] + 1))
     tau, ridge = number(*TAU), number(*RIDGE) * int(generator.integers(2))
     while not ridge and BESIDE[0] < tau < BESIDE[1]:
@@ -48,20 +57,67 @@ def drawn_setting(generator: np.random.Generator) -> dict[str, Any]:
     }
 
 
-def random_point(*, number: int, repeats: int, rng: SeedSequence) -> RandomSetting:  # noqa: ARG001
+def structured_setting(generator: np.random.Generator) -> dict[str, Any]:
+    """Integers, covariances of inputs, tasks and tests, and other test prompts."""
+    setting = drawn_setting(generator)
+    covariances = generator.uniform(*EIGENVALUES, (3, setting["dim"]))
+    covariances /= np.mean(covariances, axis=1, keepdims=True)
+    names = ("input_covariance", "task_covariance", "test_covariance")
+    return {
+        **setting,
+        **dict(zip(names, covariances, strict=True)),
+        "ridge": logarithmic(generator, *RIDGE),
+        "test_context": round(logarithmic(generator, 0.5, 2) * setting["context"]) + 1,
+        "test_rho": logarithmic(generator, *RHO),
+    }
+
+
+def timed_setting(generator: np.random.Generator) -> dict[str, Any]:
+    """Integers, gates, drift and correlations, and tests without gates."""
+    setting = drawn_setting(generator)
+    length = round(generator.uniform(*LONG) * setting["dim"])
+    ages = np.arange(length - 1, -1, -1) / setting["dim"]
+    drift, correlation = (generator.uniform(*ends, 2).tolist() for ends in (DRIFT, CORRELATION))
+    return {
+        **setting,
+        "context": length,
+        "ridge": logarithmic(generator, *RIDGE),
+        "gates": np.exp(-generator.uniform(*FORGETTING) * ages),
+        "test_gates": np.ones(length),
+        **{"drift": drift[0], "test_drift": drift[1]},
+        **{"correlation": correlation[0], "test_correlation": correlation[1]},
+    }
+
+
+SETTINGS = {
+    "pretraining": drawn_setting,
+    "structured data": structured_setting,
+    "contexts in time": timed_setting,
+}
+
+
+def random_point(
+    *,
+    data: str = "pretraining",
+    number: int,  # noqa: ARG001
+    repeats: int,
+    rng: SeedSequence,
+) -> RandomSetting:
     """Simulated and predicted errors at a setting that is drawn."""
     where, runs, sets = rng.spawn(3)
-    setting = drawn_setting(np.random.default_rng(where))
+    setting = SETTINGS[data](np.random.default_rng(where))
     simulated = simulate_errors(**setting, repeats=repeats, rng=runs)
     theory = with_uncertainty(finite_size_errors(**setting, draws=TASK_SETS, rng=sets))
     values = {"ICL": (theory.icl, simulated.icl), "IDG": (theory.idg, simulated.idg)}
-    return RandomSetting(describe(**setting), values)
+    numbers = {name: value for name, value in setting.items() if np.ndim(value) == 0}
+    return RandomSetting(describe(**numbers), values)
 
 
 def rows(effort: Effort) -> Rows:
     """Both errors at every drawn setting."""
     of = {name: f"finite_size_errors.{name.lower()}" for name in ("ICL", "IDG")}
-    yield from random_rows(effort, "pretraining", random_point, 40, of)
+    for kind in SETTINGS:
+        yield from random_rows(effort, kind, random_point, 40, of, data=kind)
 
 
 claim = Claim.of("random-points", __doc__, rows, figure=False)

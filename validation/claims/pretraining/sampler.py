@@ -1,11 +1,14 @@
 """Context summaries drawn from their exact law have the law of token-level ones.
 
 Moments up to the fourth of summaries drawn in O(d) equal those of summaries computed from
-tokens, and so do the errors of models trained on either.  Contexts drawn more often where they are
+tokens, and so do the errors of models trained on either.  So do moments of gated summaries of
+correlated tokens and of the queries that continue them.  Contexts drawn more often where they are
 rare have their law under the importance weights.
 
 Source: Bartlett decomposition of the 2 x 2 Gram matrix; derived in the documentation.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.random import SeedSequence
@@ -15,6 +18,7 @@ from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.gdpp.contexts import draw_contexts
 from iclimit.simulate.prompts import context_summary, draw_prompts
+from iclimit.simulate.prompts.correlated_summaries import sample_correlated_summaries
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 from iclimit.simulate.prompts.summaries import sample_summaries
 from iclimit.validation.claim import Claim, Effort, Rows, both_errors, mean, run
@@ -35,6 +39,12 @@ FUNCTIONALS = {
     "first coordinate, fourth power": lambda h, _: h[:, 0] ** 4,
 }
 
+TIMED_FUNCTIONALS = (*FUNCTIONALS, "query along the summary", "query label along the query")
+
+# Gated contexts of correlated tokens, by a number and by distance, and prompts.
+GATES, TIMED = np.linspace(0.4, 1, CONTEXT), 20_000
+CORRELATIONS = {"neighbours": 0.6, "distances": (1.0, 0.4, -0.1)}
+
 # Means over contexts with one noise level, by what is averaged, and contexts in a block.
 RARE, BLOCK = {"weights": 1.0, "squared input": 1.0, "squared label": DIM + 1.0}, 2000
 
@@ -53,6 +63,27 @@ def summary_sample(*, sampler: str, prompts: int, rng: SeedSequence) -> dict[str
         name: Estimate.of(function(summaries, tasks), keep=False)
         for name, function in FUNCTIONALS.items()
     }
+
+
+def timed_sample(
+    *, correlation: float | Sequence[float], sampler: str, prompts: int, rng: SeedSequence
+) -> dict[str, Estimate]:
+    """Means of functionals of gated summaries of correlated tokens, and of the next one."""
+    backend, generator = get_backend("numpy"), np.random.default_rng(rng)
+    law = Problem(DIM, CONTEXT, noise_variance=RHO, correlation=correlation, correlated_query=True)
+    tasks = draw_fresh_tasks(law, backend, generator, prompts)
+    if sampler == "tokens":
+        drawn = draw_prompts(law, backend, generator, prompts, tasks=tasks)
+        query, label = drawn.query, drawn.query_label
+        summaries = context_summary(drawn, GATES)
+    else:
+        query, summaries, label = sample_correlated_summaries(
+            law, backend, generator, tasks, GATES
+        )
+    values = {name: function(summaries, tasks) for name, function in FUNCTIONALS.items()}
+    values["query along the summary"] = np.sum(query * summaries[:, :-1], axis=1)
+    values["query label along the query"] = label * np.sum(query * tasks, axis=1)
+    return {name: Estimate.of(value, keep=False) for name, value in values.items()}
 
 
 def rare_contexts(*, blocks: int, rng: SeedSequence) -> dict[str, np.ndarray]:
@@ -77,6 +108,14 @@ def rows(effort: Effort) -> Rows:
     for name in FUNCTIONALS:
         of = f"sample_summaries.{name}"
         yield mean(f"mean of {name}", tokens[name], fast[name], of=of)
+    for words, correlation in CORRELATIONS.items():
+        given = {"correlation": correlation, "prompts": effort(TIMED)}
+        fast, tokens = (
+            run(timed_sample, sampler=sampler, **given) for sampler in ("summaries", "tokens")
+        )
+        for name in TIMED_FUNCTIONALS:
+            label = f"mean of {name}, correlated {words}"
+            yield mean(label, tokens[name], fast[name], of="")
     fast, tokens = (
         POINT.simulated(POINT_DIM, effort(60), sampler=sampler)
         for sampler in ("summaries", "tokens")

@@ -5,8 +5,9 @@ compared that come from different functions, or from a function and what its def
 predictions by eigenvalues with those by matrices, slopes with differences, fluctuations of ridge
 regression with regressions, rows of structured inputs with isotropic ones, constants of scaling
 laws with sums over modes, best shapes and gates with searches, weights of pairs in a memory with
-regressions on contexts, and losses half-way down a stair with those of its plateaus.  The seed
-draws the settings.
+regressions on contexts, and losses half-way down a stair with those of its plateaus.  What is best
+is held to losses around it, endless contexts and many steps to long ones, and correlated queries
+to regression on a dense operator.  The seed draws the settings.
 
 Source: documentation of each function.
 """
@@ -24,12 +25,20 @@ from scipy.optimize import brentq, minimize
 from scipy.special import ndtri
 
 from iclimit.asymptotics import depth, dynamics, pretraining, recurrent, softmax
+from iclimit.asymptotics.pretraining.finite_size_spread import paired_covariance
 from iclimit.asymptotics.pretraining.spectral_equivalent import spectral_errors
 from iclimit.asymptotics.recurrent.errors import token_moments
 from iclimit.problem import Problem
 from iclimit.simulate.dynamics import simulate_gradient_flow
 from iclimit.simulate.prompts.timed_moments import timed_moments
 from iclimit.validation.claim import Claim, Effort, Rows
+from iclimit.validation.claims.pretraining.searched_optima import (
+    of_ends,
+    of_fractions,
+    of_layers,
+    of_optima,
+    of_queries,
+)
 from iclimit.validation.claims.random_settings import Pair, pair_rows
 
 # Relative differences: of rounding, and of numerical differences and searches.
@@ -193,6 +202,15 @@ def of_fluctuations(generator: Generator) -> Iterator[Pair]:
         yield f"scatter of errors, {name}", *spread, OF_SCATTER
     total = [each[0, 0] + each[1, 1] + 2 * each[0, 1] for each in (theory.covariance, covariance)]
     yield "scatter of the sum of errors", *np.sqrt(total), OF_SCATTER
+    run: dict[str, Any] = {"dim": 12, "context": 15, "tasks": 9, "prompts": 300, "rho": 0.2}
+    run |= {"ridge": float(generator.uniform(0.1, 0.5)), "rng": 0, "draws": 3}
+    tests: tuple[dict[str, Any], ...] = {}, {"test_rho": 0.5}, {}
+    paired = paired_covariance(tests, **run)
+    for k, test in enumerate(tests[:2]):
+        alone = pretraining.finite_size_spread(**run, **test).icl
+        yield f"scatter in test {k + 1} of several", alone, math.sqrt(paired[k, k]), ROUNDING
+        label = f"covariance of test {k + 1} with the first and with its copy"
+        yield label, paired[0, k], paired[k, 2], ROUNDING
 
 
 def of_scaling(generator: Generator) -> Iterator[Pair]:
@@ -394,6 +412,7 @@ def of_softmax(generator: Generator) -> Iterator[Pair]:
 SECTIONS = (
     *(by_eigenvalues, of_slopes, of_structure, of_fluctuations),
     *(of_scaling, of_memories, of_plain_contexts, of_stairs, of_plateaus, of_softmax),
+    *(of_optima, of_fractions, of_layers, of_ends, of_queries),
 )
 
 

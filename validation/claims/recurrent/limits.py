@@ -5,12 +5,13 @@ delta rule with the best step at every token and at its best constant step, with
 of delta rules with any and with the best gate in long contexts of tasks that change; of gated
 linear attention with its best readout, whose effective context is compared, too; and of ridge
 regression that gives recent pairs more weight.  Best gates and best regression are run at the
-parameters of the theory, around which the error is flat.
+parameters of the theory, around which the error is flat.  Gated attention and regression are also
+run in a context whose length, noise, drift and memory the seed draws.
 
 Source: Derived in the documentation.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.random import SeedSequence
 from iclimit.asymptotics import recurrent
 from iclimit.simulate.recurrent import simulate_forgetting, simulate_recurrent
 from iclimit.validation.claim import Claim, Effort, Row, Rows, call, limit, run
+from iclimit.validation.claims.random_settings import RandomLimit, describe, random_limit
 
 RHO, ALPHA = 0.25, 3
 # Drift of a context of this length, and of endless ones, which are this long.
@@ -33,6 +35,8 @@ BEST_FORGETTING = 1.612
 # Penalty and rate of forgetting of regressions: any, and the best ones for ALPHA and DRIFT.
 REGRESSIONS = {"any": (0.4, 0.5), "best": (0.229, 1.68)}
 
+# Contexts by dimension at a setting that is drawn.
+DRAWN = {6: 1200, 12: 800, 20: 100, 40: 60}
 # Contexts by dimension.  Their scatter falls as 1/d, their cost rises as d^3.  These numbers give
 # the limit at least cost, and the third size tests the fit.  Polynomials of second order in 1/d
 # miss the limits of the exact errors at these sizes by 1.3e-4, straight lines by 3e-3.
@@ -56,26 +60,59 @@ def last(*, dim: int, alpha: int = ALPHA, forgetting: float = 0.0, **setting: An
 
 
 def gated(
-    *, dim: int, alpha: int, forgetting: float, drift: float, contexts: int, rng: SeedSequence
+    *,
+    dim: int,
+    alpha: int,
+    forgetting: float,
+    drift: float,
+    rho: float = RHO,
+    contexts: int,
+    rng: SeedSequence,
 ) -> np.ndarray:
     """Samples of the error with the best readout and of the effective context, (2, contexts).
 
     They are linear in the samples of signal R and power P, around the means.
     """
-    sizes: dict[str, Any] = {"dim": dim, "context": alpha * dim, "rho": RHO, "drift": drift}
+    sizes: dict[str, Any] = {"dim": dim, "context": alpha * dim, "rho": rho, "drift": drift}
     gate = float(np.exp(-forgetting / dim))
     layer = simulate_recurrent(**sizes, gates=gate, contexts=contexts, rng=rng)
     R, P = layer.signal[:, -1], layer.power[:, -1]
     r, p = R.mean(), P.mean()
-    error = RHO + 1 - 2 * r / p * R + (r / p) ** 2 * P
+    error = rho + 1 - 2 * r / p * R + (r / p) ** 2 * P
     noise = p - r**2
-    context = (1 + RHO) * (r**2 / noise + (2 * r * p * (R - r) - r**2 * (P - p)) / noise**2)
+    context = (1 + rho) * (r**2 / noise + (2 * r * p * (R - r) - r**2 * (P - p)) / noise**2)
     return np.array([error, context])
 
 
 def regressed(*, dim: int, **setting: Any) -> np.ndarray:
     """Errors of regressions at the end of contexts."""
     return simulate_forgetting(dim=dim, context=ALPHA * dim, rho=RHO, **setting).samples
+
+
+def drawn_memories(*, counts: Sequence[tuple[int, int]], rng: SeedSequence) -> RandomLimit:
+    """Gated attention and regression for drawn lengths of contexts, noise, drift and gates."""
+    where, *seeds = rng.spawn(1 + len(counts))
+    generator = np.random.default_rng(where)
+    alpha = int(generator.integers(2, 6))
+    rho, drift, forgetting, penalty = generator.uniform(
+        (0.1, 0.1, 0.1, 0.2), (1.0, 1.0, 1.5, 1.5)
+    ).tolist()
+    memory = {"forgetting": forgetting, "drift": drift}
+    runs = {}
+    for (dim, count), seed in zip(counts, seeds, strict=True):
+        size: dict[str, Any] = {"dim": dim, "contexts": count, "rho": rho, **memory}
+        attention, regression = seed.spawn(2)
+        plain = gated(**size, alpha=alpha, rng=attention)[0]
+        context = {"context": alpha * dim, "penalty": penalty}
+        runs[dim] = np.stack(
+            [plain, simulate_forgetting(**size, **context, rng=regression).samples]
+        )
+    at: dict[str, Any] = {"alpha": alpha, "rho": rho, **memory}
+    limits = {
+        "gated attention": float(recurrent.gated_error(**at)),
+        "regression": float(recurrent.forgetting_error(**at, penalty=penalty)),
+    }
+    return RandomLimit(describe(**at, penalty=penalty), limits, runs)
 
 
 def extrapolated(theories: dict[str, Any], runs: dict[int, Any], draws: str) -> Row:
@@ -138,6 +175,8 @@ def rows(effort: Effort) -> Rows:
         yield extrapolated(
             {f"regression, {name} memory": theory}, simulated, draws=f"regression {name}"
         )
+    of = {"gated attention": "gated_error", "regression": "forgetting_error"}
+    yield from random_limit(effort, "memories", drawn_memories, DRAWN, of, order=ORDER)
 
 
 claim = Claim.of("recurrent-limits", __doc__, rows, figure=False)

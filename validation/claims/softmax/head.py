@@ -1,9 +1,10 @@
 """One softmax head on linear regression: its exact loss, and what training finds.
 
 The loss of a head of any temperature and value is that of simulated prompts, for random context
-lengths, dimensions, noise, temperatures and values, with scores drawn or whole tokens.  The best
-head has the loss of theory.  Heads trained from random weights come within a percent of its loss,
-with its temperature and value, and are isotropic.
+lengths, dimensions, noise, temperatures and values, with scores drawn or whole tokens; so is that
+of a head and of a pair at settings that the seed draws.  The best head has the loss of theory.
+Heads trained from random weights come within a percent of its loss, with its temperature and
+value, and are isotropic.
 
 Source: derived in the theory pages; head of {vonoswald2023}, Figure 12.
 """
@@ -13,10 +14,13 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from iclimit.asymptotics.softmax import SoftmaxHead, optimal_softmax, softmax_loss
 from iclimit.simulate.arrays import seed_sequences
+from iclimit.simulate.softmax import simulate_softmax
 from iclimit.validation.claim import Claim, Effort, Rows, bound, call, exact, mean
+from iclimit.validation.claims.random_settings import RandomSetting, describe, random_rows
 from iclimit.validation.claims.softmax.runs import TrainedHeads, simulated_loss, trained_rows
 
 # Random settings.
@@ -56,6 +60,24 @@ def random_settings(count: int) -> list[Setting]:
 def size_of(setting: Setting) -> dict[str, Any]:
     """Arguments of theory and simulation."""
     return dict(zip(("context", "dim", "noise_variance"), setting, strict=False))
+
+
+def random_heads(*, number: int, repeats: int, rng: SeedSequence) -> RandomSetting:
+    """Loss of a head, or of two opposite ones, at a setting that is drawn."""
+    where, prompts = rng.spawn(2)
+    generator = np.random.default_rng(where)
+    setting: dict[str, Any] = {
+        "context": int(generator.integers(2, 30)),
+        "dim": int(generator.integers(1, 12)),
+        "noise_variance": float(generator.uniform(0, 2)),
+    }
+    beta = float(generator.uniform(0.3, 1.2)) / math.sqrt(setting["dim"])
+    value, heads = float(generator.uniform(0.3, 1.2)) / beta / 2, 1 + number % 2
+    signs = (1, -1)[:heads]
+    run = simulate_softmax([s * beta for s in signs], **setting, contexts=repeats, rng=prompts)
+    theory = float(softmax_loss(beta, value=value, heads=heads, **setting))
+    words = describe(**setting, heads=heads, inverse_temperature=beta, value=value)
+    return RandomSetting(words, {"loss": (theory, run.loss([s * value for s in signs]))})
 
 
 @cache
@@ -102,6 +124,7 @@ def rows(effort: Effort) -> Rows:
         label = "loss, N={}, d={}, noise {:g}, beta {:.3g}, value {:.3g}".format(*setting)
         theory = call(softmax_loss, setting[3], value=setting[4], **size_of(setting))
         yield mean(label, theory, loss)
+    yield from random_rows(effort, "heads", random_heads, CONTEXTS, {"loss": "softmax_loss"})
     for context in CURVE:
         best = best_head(context, CURVE_DIM)
         size = {"context": context, "dim": CURVE_DIM, "contexts": effort(CONTEXTS)}

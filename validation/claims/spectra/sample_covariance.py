@@ -5,15 +5,15 @@ to those of the Marchenko-Pastur law for an isotropic population, and of the fre
 two-level and a power-law population.  For two levels so does their distribution function, and the
 outermost eigenvalues of both bands extrapolate to the four edges of the support, once the
 Tracy-Widom means are taken off.  Transforms of the Marchenko-Pastur law are integrals of its
-density.  At 20 samples in 10 dimensions shares of the eigenvalues are
-those of the exact mean density, and moments the exact ones.
+density.  At 20 samples in 10 dimensions shares of the eigenvalues are those of the exact mean
+density, and moments the exact ones; at drawn sizes so are moments for entries of three laws.
 
 Source: Silverstein, J. Multivariate Anal. 55 (1995) 331; edges: Silverstein and Choi (1995);
 Wishart matrices: documentation.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -22,8 +22,10 @@ import numpy as np
 from numpy.random import SeedSequence
 
 from iclimit.asymptotics import spectra
+from iclimit.results import Estimate
 from iclimit.validation import Comparison, compare
 from iclimit.validation.claim import Claim, Effort, Rows, call, judged, mean, run
+from iclimit.validation.claims.random_settings import RandomSetting, describe, random_rows
 from iclimit.validation.claims.spectra import matrices
 
 
@@ -75,6 +77,8 @@ SHARES = (0.0, 0.4, 1.0, 2.5)
 # Points, the first of them complex, at which transforms of the Marchenko-Pastur law are compared
 # with integrals of its density, midpoints of the rule, and relative tolerance.
 POINTS, MIDPOINTS, TRANSFORMS = (1.0 + 0.5j, -0.4), 400, 1e-11
+# Moments at drawn sizes.
+ORDERS = (1, 2, 3)
 # Exponents of the products of traces whose mean is compared.
 POWERS = ((2,), (3,), (2, 1))
 
@@ -149,6 +153,26 @@ def unit_trace(eigenvalues: np.ndarray) -> np.ndarray:
     return eigenvalues / np.mean(eigenvalues, axis=1, keepdims=True)
 
 
+def random_matrices(*, number: int, repeats: int, rng: SeedSequence) -> RandomSetting:  # noqa: ARG001
+    """Moments of sample covariances of a size and a law of the entries that are drawn."""
+    generator = np.random.default_rng(rng)
+    draw: dict[str, Callable[..., Any]] = {
+        "gaussian": generator.standard_normal,
+        "uniform": lambda size: generator.uniform(-1, 1, size),
+        "laplace": lambda size: generator.laplace(size=size),
+    }
+    context, dim = generator.integers(2, 13, 2).tolist()
+    setting = {"context": context, "dim": dim, "input_law": str(generator.choice(list(draw)))}
+    x = draw[setting["input_law"]]((repeats, context, dim))
+    power = sample = np.swapaxes(x, 1, 2) @ x / context
+    law, values = spectra.IndependentEntries(**setting), {}
+    for order in ORDERS:
+        traces = np.trace(power, axis1=1, axis2=2) / dim
+        values[f"moment {order}"] = float(law.moment(order)), Estimate.of(traces, keep=False)
+        power = power @ sample
+    return RandomSetting(describe(**setting), values)
+
+
 def rows(effort: Effort) -> Rows:
     """Statistics of all populations, and of many small matrices."""
     for population in (*POPULATIONS, Population("isotropic", "isotropic", ISOTROPIC)):
@@ -173,6 +197,8 @@ def rows(effort: Effort) -> Rows:
         label = f"mean product of traces of powers {', '.join(map(str, powers))}, d={dim}"
         measured = call(trace_products, few, powers, **options)
         yield mean(label, call(spectra.wishart_moment, powers, **options), measured, draws="few")
+    of = {f"moment {order}": "IndependentEntries.moment" for order in ORDERS}
+    yield from random_rows(effort, "independent entries", random_matrices, 10_000, of)
 
 
 def integrated_density(lower: float, upper: float, *, context: int, dim: int) -> float:
