@@ -3,26 +3,24 @@
 Linear attention is pretrained on simulated prompts and applied again and again to fresh contexts.
 Median errors, extrapolated to infinite dimension, equal the two-time theory: for weight prediction
 with noise, where the best number of steps is finite; with short contexts, where the errors
-saturate; with dampened steps, where undampened ones do harm; for ratios, noise and dampening that
-the seed draws; and for pretraining from labels of few tasks with a ridge.  The feedback of the
-noise in the learned matrix, which exceeds 1 beyond the threshold of overthinking, equals the
-theory for dampened steps and in the window of few prompts.
+saturate; with dampened steps, where undampened ones do harm; and for pretraining from labels of
+few tasks with a ridge.  The feedback of the noise in the learned matrix, which exceeds 1 beyond
+the threshold of overthinking, equals the theory for dampened steps and in the window of few
+prompts.
 
 Source: Question of Takanami and Pehlevan, arXiv:2606.03217 (abstract); formulas derived in the
 documentation.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.random import SeedSequence
 
 from iclimit.asymptotics import depth
 from iclimit.asymptotics.pretraining import idg_error
 from iclimit.simulate.depth import simulate_overthinking_ratio, simulate_test_time
 from iclimit.validation.claim import Claim, Effort, Rows, call, exact, limit, note, run
-from iclimit.validation.claims.random_settings import RandomLimit, describe, random_limit
 
 WEIGHTS: dict[str, dict[str, Any]] = {
     "noise: early stopping": {"alpha": 4, "tau": 3, "noise_variance": 0.4, "dampening": 1.0},
@@ -95,8 +93,6 @@ RATIOS: dict[str, tuple[dict[str, float], dict[int, int], int]] = {
         2,
     ),
 }
-# Steps at a setting that is drawn, and pretrainings by dimension.
-DRAWN_STEPS, DRAWN_REPEATS = (1, 3), {16: 150, 24: 100, 40: 40, 64: 40}
 # Test contexts of each pretraining.
 CONTEXTS, FEEDBACK_CONTEXTS = 5, 3
 
@@ -177,32 +173,6 @@ def steps_rows(effort: Effort) -> Rows:
         )
 
 
-def drawn_steps(*, counts: Sequence[tuple[int, int]], rng: SeedSequence) -> RandomLimit:
-    """Errors after some steps for ratios, noise and dampening that are drawn.
-
-    Ratios are eighths: sizes that 8 divides have them exactly.
-    """
-    where, *seeds = rng.spawn(1 + len(counts))
-    generator = np.random.default_rng(where)
-    setting = {
-        "alpha": int(generator.integers(12, 49)) / 8,
-        "tau": int(generator.integers(24, 65)) / 8,
-        "noise_variance": float(generator.uniform(0.05, 0.5)),
-        "dampening": float(generator.uniform(0.4, 0.8)),
-    }
-    errors = depth.test_time_errors(**setting, steps=max(DRAWN_STEPS))
-    options = {"tasks": np.inf, "ridge": 0.0, "steps": max(DRAWN_STEPS), "contexts": CONTEXTS}
-    runs = {
-        dim: medians(**sizes(dim, setting, "weights"), **options, repeats=count, rng=seed)
-        for (dim, count), seed in zip(counts, seeds, strict=True)
-    }
-    return RandomLimit(
-        describe(**setting),
-        {f"{k} steps": float(errors[k]) for k in DRAWN_STEPS},
-        {dim: chosen(each, DRAWN_STEPS, None) for dim, each in runs.items()},
-    )
-
-
 def threshold_of(ratio: np.ndarray, tau: float, count: int) -> np.ndarray:
     """Threshold of tau, from ratios, which are in proportion to 1/(tau - 1)."""
     return 1 + (tau - 1) * ratio[:count]
@@ -223,8 +193,6 @@ def ratio_by_threshold() -> float:
 def rows(effort: Effort) -> Rows:
     """Errors after steps, and the feedback that decides on overthinking."""
     yield from steps_rows(effort)
-    of = dict.fromkeys((f"{k} steps" for k in DRAWN_STEPS), "test_time_errors")
-    yield from random_limit(effort, "steps", drawn_steps, DRAWN_REPEATS, of, order=2)
     for name, (pushes, setting, repeats) in FEEDBACK.items():
         given = {key: value for key, value in setting.items() if key != "tau"}
         theory = call(depth.overthinking_threshold, **given)

@@ -1,17 +1,20 @@
 """Steps of gradient descent at settings that the seed draws.
 
 For contexts, dimensions, inputs, noise, rates and preconditioning drawn from wide ranges, the
-simulated losses of one step, of two steps and of two layers of GD++ equal the exact ones.  Another
-seed draws other settings.
+simulated losses of one step, of two steps and of two layers of GD++ equal the exact ones.  Errors
+of pretrained attention after steps at test time extrapolate to the limit.  Another seed draws
+other settings.
 
 Source: {vonoswald2023}, Proposition 1 and GD++; exact losses: documentation.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.random import SeedSequence
 
+from iclimit.asymptotics.depth import test_time_errors
 from iclimit.asymptotics.descent import (
     learning_rate_loss,
     optimal_learning_rate,
@@ -19,10 +22,17 @@ from iclimit.asymptotics.descent import (
     schedule_loss,
 )
 from iclimit.asymptotics.gdpp import gdpp_loss
+from iclimit.simulate.depth import simulate_test_time
 from iclimit.simulate.descent import simulate_learning_rate, simulate_schedule
 from iclimit.simulate.gdpp import simulate_gdpp
 from iclimit.validation.claim import Claim, Effort, Rows
-from iclimit.validation.claims.random_settings import RandomSetting, describe, random_rows
+from iclimit.validation.claims.random_settings import (
+    RandomLimit,
+    RandomSetting,
+    describe,
+    random_limit,
+    random_rows,
+)
 
 LAWS = ("gaussian", "uniform", "rademacher", "laplace")
 DIMS = (3, 10)
@@ -30,6 +40,10 @@ DIMS = (3, 10)
 FEW, MANY = (0.8, 4.0), (3.0, 6.0)
 # Rates over the optimal ones, strength of preconditioning, and noise ratio.
 RATES, GAMMAS, NOISE = (0.5, 1.1), (0.0, 0.15), (0.0, 0.3)
+
+# Steps of pretrained attention at test time, test contexts, and pretrainings by dimension.
+TEST_STEPS, CONTEXTS = (1, 3), 5
+PRETRAININGS = {16: 150, 24: 100, 40: 40, 64: 40}
 
 
 def sizes(generator: np.random.Generator, ratio: tuple[float, float]) -> dict[str, int]:
@@ -77,11 +91,39 @@ def random_layers(*, number: int, repeats: int, rng: SeedSequence) -> RandomSett
     return RandomSetting(words, values)
 
 
+def drawn_steps(*, counts: Sequence[tuple[int, int]], rng: SeedSequence) -> RandomLimit:
+    """Errors after some steps for ratios, noise and dampening that are drawn.
+
+    Ratios are eighths: sizes that 8 divides have them exactly.
+    """
+    where, *seeds = rng.spawn(1 + len(counts))
+    generator = np.random.default_rng(where)
+    learner: dict[str, Any] = {
+        "noise_variance": float(generator.uniform(0.05, 0.5)),
+        "dampening": float(generator.uniform(0.4, 0.8)),
+    }
+    alpha, tau = (generator.integers((12, 24), (49, 65)) / 8).tolist()
+    setting = {"alpha": alpha, "tau": tau, **learner}
+    errors = test_time_errors(**setting, steps=max(TEST_STEPS))
+    options: dict[str, Any] = {"steps": max(TEST_STEPS), "contexts": CONTEXTS, "target": "weights"}
+    runs = {}
+    for (dim, count), seed in zip(counts, seeds, strict=True):
+        size: dict[str, Any] = {"dim": dim, "context": round(alpha * dim)}
+        size |= {"prompts": round(tau * dim), "repeats": count}
+        steps = simulate_test_time(**size, **learner, **options, rng=seed)
+        runs[dim] = np.median(steps.errors, axis=1).T[list(TEST_STEPS)]
+    return RandomLimit(
+        describe(**setting), {f"{k} steps": float(errors[k]) for k in TEST_STEPS}, runs
+    )
+
+
 def rows(effort: Effort) -> Rows:
     """One step, two steps and two layers at every drawn setting."""
     yield from random_rows(effort, "one step", random_step, 20_000, {"loss": "learning_rate_loss"})
     of = {"two steps": "schedule_loss", "two layers": "gdpp_loss"}
     yield from random_rows(effort, "more steps", random_layers, 10_000, of)
+    of = dict.fromkeys((f"{k} steps" for k in TEST_STEPS), "test_time_errors")
+    yield from random_limit(effort, "test time", drawn_steps, PRETRAININGS, of, order=2)
 
 
 claim = Claim.of("random-steps", __doc__, rows, figure=False)

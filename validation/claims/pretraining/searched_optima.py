@@ -4,7 +4,7 @@ Sections of the claim `two-routes`: functions of the theory at drawn settings.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -32,9 +32,9 @@ OF_TOKENS = 5e-3
 Optimum: TypeAlias = tuple[str, tuple[float, ...], float, Callable[..., Any]]
 
 
-def of_optima(generator: Generator) -> Iterator[Pair]:
+def around(found: Iterable[Optimum]) -> Iterator[Pair]:
     """Least losses, and that the loss is stationary there and rises on both sides."""
-    for name, place, least, loss in optima(generator):
+    for name, place, least, loss in found:
         middle = float(loss(*place))
         yield f"{name}, least loss", least, middle, OF_LOSS
         for number, best in enumerate(place):
@@ -45,6 +45,11 @@ def of_optima(generator: Generator) -> Iterator[Pair]:
             curvature = max(low - 2 * middle + high, 0.0)
             vertex = 1 + MOVE * (low - high) / curvature / 2 if curvature else math.inf
             yield f"{name}, place {number + 1}", 1.0, vertex, OF_PLACE
+
+
+def of_optima(generator: Generator) -> Iterator[Pair]:
+    """What is best by the losses around it."""
+    yield from around(optima(generator))
 
 
 def optima(generator: Generator) -> Iterator[Optimum]:

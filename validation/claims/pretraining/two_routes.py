@@ -32,6 +32,12 @@ from iclimit.problem import Problem
 from iclimit.simulate.dynamics import simulate_gradient_flow
 from iclimit.simulate.prompts.timed_moments import timed_moments
 from iclimit.validation.claim import Claim, Effort, Rows
+from iclimit.validation.claims.pretraining.other_arguments import (
+    of_covariances,
+    of_depths,
+    of_structured_optima,
+    of_ways,
+)
 from iclimit.validation.claims.pretraining.searched_optima import (
     of_ends,
     of_fractions,
@@ -413,6 +419,7 @@ SECTIONS = (
     *(by_eigenvalues, of_slopes, of_structure, of_fluctuations),
     *(of_scaling, of_memories, of_plain_contexts, of_stairs, of_plateaus, of_softmax),
     *(of_optima, of_fractions, of_layers, of_ends, of_queries),
+    *(of_structured_optima, of_covariances, of_depths, of_ways),
 )
 
 
