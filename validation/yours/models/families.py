@@ -21,25 +21,18 @@ the values is a factor of the answers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
 from scipy.special import expit, logit
 
 from iclimit.asymptotics.recurrent import recurrent_errors
+from iclimit.notation import read_table
 from iclimit.problem import Problem
 from iclimit.simulate.gdpp.preconditioned_descent import context_covariance
-from iclimit.simulate.probing.predictors import (
-    delta_rule_weights,
-    dmmse_weights,
-    gaussian_smoother,
-    lasso_weights,
-    nearest_neighbours,
-    regression_weights,
-    softmax_heads,
-)
+from iclimit.simulate.probing import predictors
 from iclimit.simulate.prompts import Prompts
 from iclimit.simulate.prompts.covariances import covariance_root, times_root
 from iclimit.validation.yours.models.problem_units import ProblemUnits
@@ -195,12 +188,12 @@ class Family:
     ----------
     name : str
         Its name.
-    words : str
-        What it is in English, with its parameters in braces.
     answer : callable
         Answers (n,) to `Examples`, given the parameters by name.
     parameters : mapping of str to Parameter
         Numbers that are fitted.
+    words : str
+        What it is in English, with its parameters in braces.
     count, counts : str and sequence of int
         Name of a whole number that is fitted, and values that are tried first.
     counted : tuple of str
@@ -216,21 +209,39 @@ class Family:
     """
 
     name: str
-    words: str
     answer: Callable[..., np.ndarray]
-    parameters: Mapping[str, Parameter] = field(default_factory=dict)
-    count: str = ""
-    counts: Sequence[int] = (0,)
-    counted: tuple[str, str] = ("", "")
-    factor: str = ""
-    contains: tuple[str, ...] = ()
-    limit: str = ""
-    best: Mapping[str, float] = field(default_factory=dict)
+    parameters: Mapping[str, Parameter]
+    words: str
+    count: str
+    counts: Sequence[int]
+    counted: tuple[str, str]
+    factor: str
+    contains: tuple[str, ...]
+    limit: str
+    best: Mapping[str, float]
 
     @property
     def size(self) -> int:
         """Number of parameters."""
         return len(self.parameters) + bool(self.count) + bool(self.factor)
+
+
+# Names, words and relations of the families.
+TABLE = {row["name"]: row for row in read_table("validation/yours/models/families.csv")}
+
+
+def _family(
+    name: str,
+    answer: Callable[..., np.ndarray],
+    parameters: Mapping[str, Parameter],
+    counts: Sequence[int] = (0,),
+    best: Mapping[str, float] | None = None,
+) -> Family:
+    """The family of this name in the table."""
+    row = TABLE[name]
+    counted, contains = (row["one"], row["many"]), tuple(row["contains"].split())
+    described = row["words"], row["count"], counts, counted, row["factor"], contains, row["limit"]
+    return Family(name, answer, parameters, *described, best or {})
 
 
 def families(problem: Problem) -> list[Family]:
@@ -280,239 +291,105 @@ class _Scales:
         return {"penalty": penalty} if penalty else {}
 
 
-def _spectral(scales: _Scales) -> list[Family]:
+def _spectral(scales: _Scales) -> Iterator[Family]:
     """Families of `FILTERS`."""
-    m = scales.units.input_variance
+    m, correlated = scales.units.input_variance, scales.problem.task_covariance is not None
     gammas = np.linspace(-0.5, 1, 7)[[0, 1, 3, 4, 6]] / 2 / m
-    return [
-        Family(
-            "ridge",
-            "ridge regression with penalty {penalty}",
-            partial(filtered, name="ridge"),
-            {"penalty": scales.penalty},
-            contains=("ridge", "least_squares"),
-            best={} if scales.problem.task_covariance is not None else scales.best,
-        ),
-        Family(
-            "flow",
-            "gradient flow for the time {time}",
-            partial(filtered, name="flow"),
-            {"time": Parameter(np.geomspace(0.1, 100, 11) / m)},
-            contains=("least_squares",),
-        ),
-        Family(
-            "descent",
-            "{steps} of rate {rate}",
-            partial(filtered, name="descent"),
-            {"rate": scales.rate},
-            count="steps",
-            counts=(1, 2, 3, 5, 8, 13, 20, 30, 50, 80, 120, MOST_STEPS),
-            counted=("one gradient step", "{} gradient steps"),
-            contains=("averaging", "one_step", "least_squares"),
-            limit="flow",
-        ),
-        Family(
-            "gdpp",
-            "{layers} of rate {rate} and gamma {gamma}",
-            partial(filtered, name="gdpp"),
-            {"rate": scales.rate, "gamma": Parameter(gammas, "linear")},
-            count="layers",
-            counts=(2, 3, 4, 6),
-            counted=("one layer of GD++", "{} layers of GD++"),
-            contains=("averaging", "one_step", "least_squares"),
-        ),
-    ]
+    ridge, flow, descent, gdpp = (partial(filtered, name=name) for name in FILTERS)
+    best = {} if correlated else scales.best
+    yield _family("ridge", ridge, {"penalty": scales.penalty}, best=best)
+    yield _family("flow", flow, {"time": Parameter(np.geomspace(0.1, 100, 11) / m)})
+    counts = (1, 2, 3, 5, 8, 13, 20, 30, 50, 80, 120, MOST_STEPS)
+    yield _family("descent", descent, {"rate": scales.rate}, counts)
+    parameters = {"rate": scales.rate, "gamma": Parameter(gammas, "linear")}
+    yield _family("gdpp", gdpp, parameters, (2, 3, 4, 6))
 
 
-def _weighted(scales: _Scales) -> list[Family]:
+def _weighted(scales: _Scales) -> Iterator[Family]:
     """Families in which the last pairs count more."""
+
+    def last_ridge(examples: Examples, pairs: int, penalty: float) -> np.ndarray:
+        return filtered(examples.last(pairs), "ridge", penalty=penalty)
+
     few_penalties = Parameter(scales.penalty.start[::2])
-    return [
-        Family(
-            "recency_ridge",
-            "ridge regression with penalty {penalty} and weights that decay by {decay} a pair",
-            _recency_ridge,
-            {"penalty": few_penalties, "decay": scales.decay},
-            contains=("ridge", "least_squares"),
-        ),
-        Family(
-            "recency_step",
-            "one gradient step of rate {rate} on pairs whose weights decay by {decay} a pair",
-            _recency_step,
-            {"decay": scales.decay},
-            factor="rate",
-            contains=("averaging", "one_step", "descent"),
-        ),
-        Family(
-            "last_ridge",
-            "ridge regression with penalty {penalty} on {pairs}",
-            lambda examples, pairs, penalty: filtered(
-                examples.last(pairs), "ridge", penalty=penalty
-            ),
-            {"penalty": scales.penalty},
-            count="pairs",
-            counts=scales.pairs,
-            counted=("the last pair", "the last {} pairs"),
-            contains=("ridge", "least_squares"),
-        ),
-    ]
+    parameters = {"penalty": few_penalties, "decay": scales.decay}
+    yield _family("recency_ridge", _recency_ridge, parameters)
+    yield _family("recency_step", _recency_step, {"decay": scales.decay})
+    yield _family("last_ridge", last_ridge, {"penalty": scales.penalty}, scales.pairs)
 
 
-def _online(scales: _Scales) -> list[Family]:
+def _online(scales: _Scales) -> Iterator[Family]:
     """Families that read the pairs one by one, and the lasso."""
     d, m, signal = scales.problem.dim, scales.units.input_variance, scales.units.signal
-    return [
-        Family(
-            "delta_rule",
-            "the delta rule with step {step}",
-            lambda examples, step: _linear(examples, delta_rule_weights, steps=step),
-            {"step": Parameter(np.geomspace(0.02, 1.5, 9) / (d * m))},
-        ),
-        Family(
-            "best_delta_rule",
-            "the delta rule with the best steps for label noise of variance {noise_variance}",
-            lambda examples, noise_variance: _linear(
-                examples,
-                delta_rule_weights,
-                steps=best_steps(examples.pairs, d, noise_variance / signal) / (d * m),
-            ),
-            {"noise_variance": Parameter(signal * np.geomspace(1e-3, 10, 7))},
-        ),
-        Family(
-            "gated_delta_rule",
-            "a gated delta rule with step {step}, a memory that decays by {decay} before each "
-            "pair, and answers times {readout}",
-            lambda examples, step, decay: _linear(
-                examples, delta_rule_weights, steps=step, gate=decay
-            ),
-            {"step": Parameter(np.geomspace(0.05, 1.5, 6) / (d * m)), "decay": scales.decay},
-            factor="readout",
-            contains=("delta_rule", "recency_step", "averaging", "one_step", "descent"),
-        ),
-        *_unit_keys(scales),
-        Family(
-            "lasso",
-            "the lasso with penalty {penalty}",
-            lambda examples, penalty: _linear(examples, lasso_weights, penalty=penalty),
-            {"penalty": Parameter(math.sqrt(m * signal / d) * np.geomspace(1e-3, 3, 7))},
-            contains=("least_squares",),
-        ),
-    ]
+
+    def delta_rule(examples: Examples, step: float, decay: float = 1.0) -> np.ndarray:
+        return _linear(examples, predictors.delta_rule_weights, steps=step, gate=decay)
+
+    def best_delta_rule(examples: Examples, noise_variance: float) -> np.ndarray:
+        steps = best_steps(examples.pairs, d, noise_variance / signal) / (d * m)
+        return _linear(examples, predictors.delta_rule_weights, steps=steps)
+
+    def unit_delta_rule(examples: Examples, unit_queries: int, **memory: float) -> np.ndarray:
+        return delta_rule(examples.unit(bool(unit_queries)), **memory)
+
+    def lasso(examples: Examples, penalty: float) -> np.ndarray:
+        return _linear(examples, predictors.lasso_weights, penalty=penalty)
+
+    step = Parameter(np.geomspace(0.02, 1.5, 9) / (d * m))
+    yield _family("delta_rule", delta_rule, {"step": step})
+    noise = Parameter(signal * np.geomspace(1e-3, 10, 7))
+    yield _family("best_delta_rule", best_delta_rule, {"noise_variance": noise})
+    few_steps = np.geomspace(0.05, 1.5, 6)
+    memory = {"step": Parameter(few_steps / (d * m)), "decay": scales.decay}
+    yield _family("gated_delta_rule", delta_rule, memory)
+    # Keys have unit length, and queries unit length or their own.
+    memory = {"step": Parameter(few_steps), "decay": scales.decay}
+    yield _family("unit_delta_rule", unit_delta_rule, {"step": memory["step"]}, (0, 1))
+    yield _family("gated_unit_delta_rule", unit_delta_rule, memory, (0, 1))
+    penalty = Parameter(math.sqrt(m * signal / d) * np.geomspace(1e-3, 3, 7))
+    yield _family("lasso", lasso, {"penalty": penalty})
 
 
-def _unit_keys(scales: _Scales) -> list[Family]:
-    """Delta rules whose keys have unit length, and queries of unit length or as they are."""
-    step = Parameter(np.geomspace(0.05, 1.5, 6))
-    family = partial(
-        Family,
-        answer=_unit_delta_rule,
-        count="unit_queries",
-        counts=(0, 1),
-        counted=("unit length", "their own length"),
-        factor="readout",
-    )
-    return [
-        family(
-            "unit_delta_rule",
-            "the delta rule with keys of unit length, queries of {unit_queries}, step {step}, and "
-            "answers times {readout}",
-            parameters={"step": step},
-        ),
-        family(
-            "gated_unit_delta_rule",
-            "a gated delta rule with keys of unit length, queries of {unit_queries}, step {step}, "
-            "a memory that decays by {decay} before each pair, and answers times {readout}",
-            parameters={"step": step, "decay": scales.decay},
-            contains=("unit_delta_rule",),
-        ),
-    ]
-
-
-def _unit_delta_rule(
-    examples: Examples, unit_queries: int, step: float, decay: float = 1.0
-) -> np.ndarray:
-    unit = examples.unit(bool(unit_queries))
-    return _linear(unit, delta_rule_weights, steps=step, gate=decay)
-
-
-def _smoothers(scales: _Scales) -> list[Family]:
+def _smoothers(scales: _Scales) -> Iterator[Family]:
     """Families that average labels with weights of their inputs."""
     d, m = scales.problem.dim, scales.units.input_variance
+
+    def smoother(examples: Examples, bandwidth: float) -> np.ndarray:
+        return predictors.gaussian_smoother(examples.prompts, bandwidth)
+
+    def nearest(examples: Examples, neighbours: int) -> np.ndarray:
+        return predictors.nearest_neighbours(examples.prompts, neighbours)
+
     temperatures = np.geomspace(0.02, 2, 7) / m
     both_signs = Parameter(np.concatenate([-temperatures[::-1], temperatures]), "linear")
-    return [
-        Family(
-            "softmax",
-            "a softmax head of inverse temperature {inverse_temperature} and value {value}",
-            partial(_heads, opposite=False),
-            {"inverse_temperature": both_signs},
-            factor="value",
-            contains=("softmax_1", "softmax_minus"),
-        ),
-        Family(
-            "opposite_softmax",
-            "two opposite softmax heads of inverse temperature {inverse_temperature} and value "
-            "{value}",
-            partial(_heads, opposite=True),
-            {"inverse_temperature": Parameter(temperatures)},
-            factor="value",
-            contains=("softmax_2", "averaging", "one_step", "descent"),
-        ),
-        Family(
-            "gaussian_smoother",
-            "a kernel smoother of bandwidth {bandwidth}",
-            lambda examples, bandwidth: gaussian_smoother(examples.prompts, bandwidth),
-            {"bandwidth": Parameter(math.sqrt(m * d) * np.geomspace(0.1, 3, 7))},
-            contains=("neighbours",),
-        ),
-        Family(
-            "neighbours",
-            "the mean label of {neighbours}",
-            lambda examples, neighbours: nearest_neighbours(examples.prompts, neighbours),
-            count="neighbours",
-            counts=scales.pairs,
-            counted=("the nearest input", "the {} nearest inputs"),
-            contains=("nearest_neighbours",),
-        ),
-    ]
+    one, two = (partial(_heads, opposite=opposite) for opposite in (False, True))
+    yield _family("softmax", one, {"inverse_temperature": both_signs})
+    yield _family("opposite_softmax", two, {"inverse_temperature": Parameter(temperatures)})
+    bandwidth = Parameter(math.sqrt(m * d) * np.geomspace(0.1, 3, 7))
+    yield _family("gaussian_smoother", smoother, {"bandwidth": bandwidth})
+    yield _family("neighbours", nearest, {}, scales.pairs)
 
 
-def _informed(scales: _Scales) -> list[Family]:
+def _informed(scales: _Scales) -> Iterator[Family]:
     """Families that know the covariance of the tasks, or the tasks."""
-    rows, units = [], scales.units
-    if scales.problem.task_covariance is not None:
-        root = covariance_root(scales.problem.task_covariance)
-        rows.append(
-            Family(
-                "prior_ridge",
-                "ridge regression with penalty {penalty} under the covariance of the tasks",
-                lambda examples, penalty: filtered(
-                    examples.rotated(root), "ridge", penalty=penalty
-                ),
-                {"penalty": scales.penalty},
-                contains=("ridge",),
-                best=scales.best,
-            )
-        )
-    if scales.problem.task_set is not None:
-        noise = Parameter((units.noise_variance or units.signal) * np.geomspace(0.01, 100, 9))
-        rows.append(
-            Family(
-                "dmmse",
-                "the posterior mean over the given tasks for label noise of variance "
-                "{noise_variance}",
-                partial(_posterior, tasks=scales.problem.task_set),
-                {"noise_variance": noise},
-                contains=("dmmse",),
-                best={"noise_variance": units.noise_variance} if units.noise_variance else {},
-            )
-        )
-    return rows
+    problem, noise = scales.problem, scales.units.noise_variance
+    if problem.task_covariance is not None:
+        root = covariance_root(problem.task_covariance)
+
+        def prior_ridge(examples: Examples, penalty: float) -> np.ndarray:
+            return filtered(examples.rotated(root), "ridge", penalty=penalty)
+
+        yield _family("prior_ridge", prior_ridge, {"penalty": scales.penalty}, best=scales.best)
+    if problem.task_set is not None:
+        posterior = partial(_posterior, tasks=problem.task_set)
+        start = Parameter((noise or scales.units.signal) * np.geomspace(0.01, 100, 9))
+        best = {"noise_variance": noise} if noise else {}
+        yield _family("dmmse", posterior, {"noise_variance": start}, best=best)
 
 
 def _posterior(examples: Examples, noise_variance: float, *, tasks: np.ndarray) -> np.ndarray:
     told = replace(examples.prompts, noise_variance=np.full(len(examples), noise_variance))
-    return np.vecdot(told.query, dmmse_weights(told, tasks))
+    return np.vecdot(told.query, predictors.dmmse_weights(told, tasks))
 
 
 def _recency_step(examples: Examples, decay: float) -> np.ndarray:
@@ -534,11 +411,11 @@ def _recency_ridge(examples: Examples, penalty: float, decay: float) -> np.ndarr
     prompts = examples.prompts
     roots = np.sqrt(_decays(decay, examples.pairs))
     weighed = Prompts(prompts.inputs * roots[:, None], prompts.labels * roots, prompts.query)
-    return np.vecdot(prompts.query, regression_weights(weighed, penalty))
+    return np.vecdot(prompts.query, predictors.regression_weights(weighed, penalty))
 
 
 def _heads(examples: Examples, inverse_temperature: float, *, opposite: bool) -> np.ndarray:
-    return softmax_heads(examples.prompts, inverse_temperature, 1.0, opposite=opposite)
+    return predictors.softmax_heads(examples.prompts, inverse_temperature, 1.0, opposite=opposite)
 
 
 def best_steps(context: int, dim: int, noise_ratio: float) -> np.ndarray:
