@@ -3,7 +3,7 @@
 An argument becomes the flag of the same name.  The notation says whether it is an integer, a real
 number or text, and its range; the signature its default; the docstring what it means and, as
 ``{"a", "b"}``, between what one may choose.  What text on the command line is for an argument that
-is no number is written down once, in `WRITTEN`.
+is no number is written down once, in flags.csv.
 """
 
 import argparse
@@ -18,61 +18,22 @@ from pathlib import Path
 from typing import Any
 
 from iclimit.cli import values
-from iclimit.notation import PARAMETERS
+from iclimit.notation import PARAMETERS, read_table
 
 Settings = dict[str, Any]
 
-SPEC = {"metavar": "SPEC"}
+
+def _written(row: Mapping[str, str]) -> Settings:
+    """Settings of a row of flags.csv; types and actions are those of `iclimit.cli.values`."""
+    settings: Settings = {name: each for name, each in row.items() if each and name != "name"}
+    known = vars(values) | {"int": int}
+    return settings | {
+        name: known[settings[name]] for name in {"type", "action"} & settings.keys()
+    }
+
+
 # How arguments are written that are more than a number, a choice or a word.
-WRITTEN: dict[str, Settings] = {
-    "rng": {
-        "flag": "--seed",
-        "type": values.parse_seed,
-        "metavar": "N",
-        "text": "seed of all random numbers",
-    },
-    "backend": {"text": "compute with NumPy, or with CuPy on a GPU"},
-    "jobs": {"type": int, "metavar": "N", "text": "worker processes (default: one per core)"},
-    "scheduler": {"metavar": "ADDRESS", "text": "address of a Dask cluster, tcp://HOST:PORT"},
-    "time_limit": {
-        "flag": "--time",
-        "type": values.parse_duration,
-        "metavar": "DURATION",
-        "text": "stop after this time, such as 90s, 10m or 1.5h, and keep what is finished "
-        "(default: no limit)",
-    },
-    "checkpoint": {
-        "type": values.output_file((".npz",)),
-        "metavar": "FILE",
-        "text": "save the state of the training in this file (.npz) and continue from it if it "
-        "exists; the store of runs is then not used",
-    },
-    "columns": {
-        "type": values.parse_columns,
-        "action": values.Merge,
-        "metavar": "LIST",
-        "text": "names of your columns, as in icl=test_loss,dim=d; may be repeated",
-    },
-    "ignore": {
-        "type": values.parse_ignored,
-        "metavar": "LIST",
-        "text": "columns to ignore, as in seed,host; the word others ignores all unknown ones",
-    },
-    "eigenvalues": {"type": values.parse_values, "metavar": "LIST"},
-    "init_scale": {"type": values.parse_scale, "metavar": "X"},
-    "rates": {"type": values.parse_values, "metavar": "A,B,..."},
-    "baselines": {"type": values.parse_names, "metavar": "NAME,..."},
-    "task_spectrum": {**SPEC, "text": "covariance of the training tasks"},
-    "test_spectrum": {
-        **SPEC,
-        "text": "covariance of the test tasks: SPEC, reversed:SPEC, or the word reversed for the "
-        "training spectrum in the opposite order (default: the training spectrum)",
-    },
-    "input_spectrum": {
-        **SPEC,
-        "text": "covariance of the inputs: SPEC or reversed:SPEC (default: isotropic)",
-    },
-}
+WRITTEN = {row["name"]: _written(row) for row in read_table("cli/flags.csv")}
 
 # Arguments that no flag gives a value to.
 _BY_HAND = ("store", "progress", "announce", "finished")

@@ -195,3 +195,7 @@ def output_file(endings: Iterable[str]) -> Callable[[str], Path]:
         return path
 
     return parse
+
+
+# File of the state of a training.
+parse_checkpoint = output_file((".npz",))
