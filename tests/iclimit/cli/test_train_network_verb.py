@@ -126,7 +126,7 @@ def test_flags_describe_the_network_and_the_problem(tmp_path, capsys):
         init_scale=0.5,
     )
     assert "noise_law=" in model.parameters["problem"]
-    assert "tasks=array([[1., 1.]" in model.parameters["problem"]
+    assert "tasks=[[1.0, 1.0]" in model.parameters["problem"]
     assert "best_loss" not in capsys.readouterr().out
     small = ["--hidden", "4", "--bidirectional", "--optimizer", "lbfgs"]
     assert train("lstm", *out, *small, "--query-noise") == 1
