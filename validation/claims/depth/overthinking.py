@@ -20,7 +20,7 @@ import numpy as np
 from iclimit.asymptotics import depth
 from iclimit.asymptotics.pretraining import idg_error
 from iclimit.simulate.depth import simulate_overthinking_ratio, simulate_test_time
-from iclimit.validation.claim import Claim, Effort, Rows, call, exact, limit, note, run
+from iclimit.validation.claim import Claim, Effort, Later, Rows, call, exact, limit, note, run
 
 WEIGHTS: dict[str, dict[str, Any]] = {
     "noise: early stopping": {"alpha": 4, "tau": 3, "noise_variance": 0.4, "dampening": 1.0},
@@ -117,6 +117,21 @@ def sizes(dim: int, setting: Mapping[str, float], target: str) -> dict[str, Any]
     return {"dim": dim, "context": context, "prompts": round(prompts), "target": target, **given}
 
 
+def feedback(
+    effort: Effort,
+    setting: Mapping[str, float],
+    target: str,
+    repeats: Mapping[int, int],
+    **layer: Any,
+) -> dict[int, Later]:
+    """Runs of `ratios` by dimension."""
+    layer |= {"contexts": FEEDBACK_CONTEXTS}
+    return {
+        dim: run(ratios, **sizes(dim, setting, target), repeats=effort(count), **layer)
+        for dim, count in repeats.items()
+    }
+
+
 def chosen(errors: np.ndarray, steps: tuple[int, ...], earlier: int | None) -> np.ndarray:
     """Errors after some steps, the last one less an earlier one, (steps, repeats)."""
     run = errors[:, list(steps)].T
@@ -199,35 +214,14 @@ def rows(effort: Effort) -> Rows:
         limits = {name: theory}
         if name == RESUMMED:
             limits[f"{name}, from all rounds"] = theory
-        runs = {
-            dim: call(
-                threshold_of,
-                run(
-                    ratios,
-                    pushes=pushes,
-                    **sizes(dim, setting, "weights"),
-                    ridge=0.0,
-                    repeats=effort(count),
-                    contexts=FEEDBACK_CONTEXTS,
-                ),
-                setting["tau"],
-                len(limits),
-            )
-            for dim, count in repeats.items()
-        }
+        cells = feedback(effort, setting, "weights", repeats, pushes=pushes, ridge=0.0)
+        tau, count = setting["tau"], len(limits)
+        runs = {dim: call(threshold_of, each, tau, count) for dim, each in cells.items()}
         yield limit(limits, runs, about=name)
     for name, (setting, repeats, order) in RATIOS.items():
-        runs = {
-            dim: run(
-                ratios,
-                pushes="constant",
-                **sizes(dim, setting, "labels"),
-                ridge=setting["ridge"],
-                repeats=effort(count),
-                contexts=FEEDBACK_CONTEXTS,
-            )[:1]
-            for dim, count in repeats.items()
-        }
+        layer: dict[str, Any] = {"pushes": "constant", "ridge": setting["ridge"]}
+        cells = feedback(effort, setting, "labels", repeats, **layer)
+        runs = {dim: each[:1] for dim, each in cells.items()}
         theory = call(depth.overthinking_ratio, **setting)
         yield limit({name: theory}, runs, order=order, about=name)
     ratio, value = call(depth.overthinking_ratio, **ALTERNATING), call(ratio_by_threshold)

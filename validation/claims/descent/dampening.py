@@ -59,28 +59,20 @@ def rows(effort: Effort) -> Rows:
     contexts = effort.pick(quick=200_000, medium=1_000_000, full=6_000_000)
     blunt = effort.pick(quick=4, medium=1)
     quantiles: dict[Any, Later] = {}
+
+    def simulated(rate: float, tasks: int, contexts: int, **inputs: Any) -> Later:
+        setting = {"rate": rate, "test_tasks": tasks, "contexts": contexts, **SIZE, **inputs}
+        return run(simulate_critical_dampening, probability=QUANTILES, **setting).quantiles
+
     for tasks in TASKS:
-        quantiles[tasks] = run(
-            simulate_critical_dampening,
-            probability=QUANTILES,
-            **SIZE,
-            rate=GAUSSIAN_RATE,
-            test_tasks=tasks,
-            contexts=contexts // 2 // (1 if tasks == min(TASKS) else blunt),
-        ).quantiles
+        count = contexts // 2 // (1 if tasks == min(TASKS) else blunt)
+        quantiles[tasks] = simulated(GAUSSIAN_RATE, tasks, count)
         exact = call(descent.critical_dampening, QUANTILES, **SIZE, test_tasks=tasks)
         for k, p in enumerate(QUANTILES):
             label = f"critical factor of {tasks} tasks, Gaussian inputs, p={p:g}"
             yield mean(label, exact[k], quantiles[tasks][k], draws=tasks)
-    quantiles["uniform"] = uniform = run(
-        simulate_critical_dampening,
-        probability=QUANTILES,
-        **SIZE,
-        rate=UNIFORM_RATE,
-        test_tasks=PUBLISHED_TASKS,
-        contexts=contexts,
-        **UNIFORM,
-    ).quantiles
+    uniform = simulated(UNIFORM_RATE, PUBLISHED_TASKS, contexts, **UNIFORM)
+    quantiles["uniform"] = uniform
     for value in PUBLISHED:
         label = f"published factor {value:g}: one draw of the law"
         yield published(label, uniform[1].mean, call(one_draw, value, uniform), degrees=math.inf)

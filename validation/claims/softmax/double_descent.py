@@ -108,22 +108,18 @@ class FittedHeads:
         return errors[:, errors[1] < (np.min(errors[1]) + NULL) / 2]
 
 
+def fit_to(tau: float) -> dict[str, Any]:
+    """Settings of a fit of labels with noise in a given set of prompts."""
+    return {"optimizer": "lbfgs", "batch": round(tau * DIM**2), "query_noise": True}
+
+
 def fitted_heads(*, tau: float, repeats: int, iterations: int, rng: SeedSequence) -> FittedHeads:
     """Fit one head for each seed."""
     problem = Problem(dim=DIM, context=DIM, scale=1 / math.sqrt(DIM), noise_variance=RHO)
-    runs = [
-        train_network(
-            MergedHeads(DIM, init_scale=INIT_SCALE),
-            problem,
-            optimizer="lbfgs",
-            steps=iterations,
-            batch=round(tau * DIM**2),
-            query_noise=True,
-            held_out=HELD_OUT,
-            rng=seed,
-        )
-        for seed in seed_sequences(rng, repeats)
-    ]
+    head = MergedHeads(DIM, init_scale=INIT_SCALE)
+    setting: dict[str, Any] = {"steps": iterations, "held_out": HELD_OUT, **fit_to(tau)}
+    seeds = seed_sequences(rng, repeats)
+    runs = [train_network(head, problem, **setting, rng=seed) for seed in seeds]
     return FittedHeads(
         [run.held_out.mean + RHO for run in runs],
         [float(run.losses[-1]) for run in runs],
@@ -168,16 +164,8 @@ def few_tasks(*, network: str, tasks: int, repeats: int, rng: SeedSequence) -> F
         generator = np.random.default_rng(seed)
         known = generator.standard_normal((tasks, DIM))
         law = Problem(DIM, DIM, tasks=known, scale=1 / math.sqrt(DIM), noise_variance=RHO)
-        trained = train_network(
-            model,
-            law,
-            optimizer="lbfgs",
-            steps=iterations,
-            batch=round(DIVERSITY["tau"] * DIM**2),
-            query_noise=True,
-            held_out=2,
-            rng=seed,
-        )
+        setting: dict[str, Any] = {"steps": iterations, "held_out": 2, **fit_to(DIVERSITY["tau"])}
+        trained = train_network(model, law, **setting, rng=seed)
         errors = []
         for each in (law.with_fresh_tasks(), law):
             drawn = draw_prompts(each, device, generator, TESTED)

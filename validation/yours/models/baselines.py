@@ -271,13 +271,7 @@ def one_step_baselines(units: ProblemUnits) -> Iterator[Baseline]:
     text = f"a step of gradient descent at the best rate {rate:.4g}"
     yield _linear(units, "one_step", text, weights, units.step_loss(rate * eye))
     if not units.isotropic:
-        best = optimal_preconditioner(
-            units.input_covariance,
-            task_covariance=units.task_covariance,
-            context=units.problem.context,
-            noise_variance=units.noise_variance,
-            excess_kurtosis=units.excess_kurtosis,
-        )
+        best = optimal_preconditioner(**units.law)
         weights = partial(descend, rates=[1.0], preconditioner=best.matrix)
         text = "a step of gradient descent with the best preconditioner"
         yield _linear(units, "preconditioner", text, weights, float(best.loss))

@@ -9,6 +9,7 @@ their law: the errors are quadratic in the task.
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -89,18 +90,15 @@ class ProblemUnits:
         second, fourth = (top / bottom for top, bottom in MOMENTS[self.problem.input_law])
         return fourth / second**2 - 3
 
+    @property
+    def law(self) -> dict[str, Any]:
+        """Statistics of inputs, tasks and noise, as theory of one step takes them."""
+        names = ("input_covariance", "task_covariance", "noise_variance", "excess_kurtosis")
+        return {name: getattr(self, name) for name in names} | {"context": self.problem.context}
+
     def step_loss(self, matrix: np.ndarray) -> float:
         """Exact loss of one step with a preconditioner, a matrix (dim, dim)."""
-        return float(
-            preconditioner_loss(
-                matrix,
-                input_covariance=self.input_covariance,
-                task_covariance=self.task_covariance,
-                context=self.problem.context,
-                noise_variance=self.noise_variance,
-                excess_kurtosis=self.excess_kurtosis,
-            )
-        )
+        return float(preconditioner_loss(matrix, **self.law))
 
     def loss_of(self, relative: float) -> float | None:
         """Loss from that of a noiseless query over the null predictor's, where it is exact."""
