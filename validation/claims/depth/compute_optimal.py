@@ -8,8 +8,6 @@ Source: Bordelon, Letey and Pehlevan, arXiv:2510.01098 (version 1), Result 8 and
 constants, closed form and exact numbers derived in the documentation.
 """
 
-import numpy as np
-
 from iclimit.asymptotics.depth import tied_flow
 from iclimit.validation.claim import Claim, Effort, Rows, call, limit, run
 from iclimit.validation.claims.depth.power_law import PowerLaw, context_losses
@@ -30,13 +28,9 @@ def simulated_loss(compute: float) -> float:
     """Mean over the drawn eigenvalues of the exact loss at the shape that is simulated."""
     depth, width, context, _ = POINTS[compute]
     time, narrow = compute / (depth * width**2 * context**2), width / DRAWN.number
-    flow = tied_flow(
-        times=time * DRAWN.number / narrow**2,
-        depth=depth,
-        spectrum=DRAWN.joint,
-        alpha=context / DRAWN.number,
-        width_ratio=narrow,
-    )
+    times, alpha = time * DRAWN.number / narrow**2, context / DRAWN.number
+    law = DRAWN.joint
+    flow = tied_flow(times=times, depth=depth, spectrum=law, alpha=alpha, width_ratio=narrow)
     return float(flow.loss)
 
 
@@ -46,8 +40,7 @@ def rows(effort: Effort) -> Rows:
         runs = {
             copies: run(
                 context_losses,
-                eigenvalues=np.repeat(DRAWN.eigenvalues, copies),
-                task_spectrum=np.repeat(DRAWN.tasks, copies),
+                **DRAWN.levels(copies),
                 rates=[gain / depth] * depth,
                 width=width * copies,
                 context=context * copies,

@@ -121,26 +121,16 @@ def flow(*, setting: str, rng: SeedSequence) -> np.ndarray:  # noqa: ARG001
 
 def matrix_flow(*, rng: SeedSequence) -> np.ndarray:  # noqa: ARG001
     """Loss of gradient flow of the matrix that all layers share, with fixed covariances."""
-    return simulate_matrix_flow(
-        depth=FIXED_DEPTH,
-        eigenvalues=TRAINED.eigenvalues,
-        task_spectrum=TRAINED.tasks,
-        shared=True,
-        times=TIMES,
-    ).losses
+    law = TRAINED.levels()
+    return simulate_matrix_flow(depth=FIXED_DEPTH, **law, shared=True, times=TIMES).losses
 
 
 def best_stack(*, depth: int, rng: SeedSequence) -> tuple[float, float]:
     """Least loss of a stack at infinite context, and its gain: a search over the common step."""
 
     def loss(step: float) -> float:
-        return simulate_depth_loss(
-            eigenvalues=STACKED.eigenvalues,
-            task_spectrum=STACKED.tasks,
-            rates=[step] * depth,
-            rng=rng,
-            repeats=1,
-        ).loss.mean
+        rates = [step] * depth
+        return simulate_depth_loss(**STACKED.levels(), rates=rates, rng=rng, repeats=1).loss.mean
 
     return least(loss, 2.0, depth)
 
@@ -322,10 +312,8 @@ def rows(effort: Effort) -> Rows:
         exponents = call(scaling_exponents, nu=NU, beta=beta)
         drawn = run(local_exponents, beta=beta, repeats=effort(20))
         for which, resource in enumerate(RESOURCES):
-            label, theory = (
-                f"exponent of {resource}, beta = {beta:g}",
-                getattr(exponents, resource),
-            )
+            label = f"exponent of {resource}, beta = {beta:g}"
+            theory = getattr(exponents, resource)
             yield exact(label, theory, drawn[which], relative=LOCAL)
         searched = call(combined_exponents, beta)
         for which, name in enumerate(COMBINED):

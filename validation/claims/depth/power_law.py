@@ -68,6 +68,11 @@ class PowerLaw:
         """Eigenvalues of the tasks."""
         return self.labels / self.eigenvalues
 
+    def levels(self, copies: int = 1) -> dict[str, Any]:
+        """Eigenvalues of inputs and tasks, each so many times, as simulations take them."""
+        law = {"eigenvalues": self.eigenvalues, "task_spectrum": self.tasks}
+        return {name: np.repeat(each, copies) for name, each in law.items()}
+
     @property
     def joint(self) -> JointSpectrum:
         """Spectrum for functions of the theory, whose losses are means over modes."""

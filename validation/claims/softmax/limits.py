@@ -73,15 +73,9 @@ def matrix_loss(
     *, dim: int, contexts: int, rng: SeedSequence, value: float, key_query: Table
 ) -> Estimate:
     """Loss of a head with a matrix of keys and queries, over the dimension."""
-    simulated = head_loss(
-        inverse_temperatures=(1.0,),
-        values=(value,),
-        key_query=key_query,
-        dim=dim,
-        contexts=contexts,
-        rng=rng,
-        **matrix_setting(dim),
-    )
+    head: dict[str, Any] = {"inverse_temperatures": (1.0,), "values": (value,)}
+    setting = matrix_setting(dim) | {"dim": dim, "contexts": contexts, "rng": rng}
+    simulated = head_loss(**head, key_query=key_query, **setting)
     return Estimate.of(simulated.samples / dim)
 
 
