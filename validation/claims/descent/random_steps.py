@@ -1,13 +1,14 @@
 """Steps of gradient descent at settings that the seed draws.
 
 For contexts, dimensions, inputs, noise, rates and preconditioning drawn from wide ranges, the
-simulated losses of one step, of two steps and of two layers of GD++ equal the exact ones.  Errors
-of pretrained attention after steps at test time extrapolate to the limit.  Another seed draws
-other settings.
+simulated losses of one step, of two steps and of two layers of GD++ equal the exact ones.  So do
+those of a step with a matrix, on inputs and tasks with any covariances.  Errors of pretrained
+attention after steps at test time extrapolate to the limit.  Another seed draws other settings.
 
 Source: {vonoswald2023}, Proposition 1 and GD++; exact losses: documentation.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,12 +20,17 @@ from iclimit.asymptotics.descent import (
     learning_rate_loss,
     optimal_learning_rate,
     optimal_schedule,
+    preconditioner_loss,
     schedule_loss,
 )
 from iclimit.asymptotics.gdpp import gdpp_loss
+from iclimit.problem import Problem
+from iclimit.results import Estimate
+from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.depth import simulate_test_time
 from iclimit.simulate.descent import simulate_learning_rate, simulate_schedule
 from iclimit.simulate.gdpp import simulate_gdpp
+from iclimit.simulate.prompts import draw_prompts
 from iclimit.validation.claim import Claim, Effort, Rows
 from iclimit.validation.claims.random_settings import (
     RandomLimit,
@@ -91,6 +97,24 @@ def random_layers(*, number: int, repeats: int, rng: SeedSequence) -> RandomSett
     return RandomSetting(words, values)
 
 
+def random_matrix(*, number: int, repeats: int, rng: SeedSequence) -> RandomSetting:  # noqa: ARG001
+    """Loss of a step with a drawn matrix, on inputs and tasks with drawn covariances."""
+    where, prompts = rng.spawn(2)
+    generator, device = np.random.default_rng(where), get_backend("numpy")
+    size: dict[str, Any] = sizes(generator, FEW)
+    roots = generator.standard_normal((3, size["dim"], size["dim"])) / math.sqrt(size["dim"])
+    S, W, A = roots @ np.swapaxes(roots, 1, 2)
+    noise = float(generator.uniform(0.0, 2.0))
+    law = {"input_covariance": S, "task_covariance": W, "noise_variance": noise}
+    theory = preconditioner_loss(0.3 * A, context=size["context"], **law)
+    problem = Problem(**size, **law, scale=1)
+    drawn = draw_prompts(problem, device, np.random.default_rng(prompts), repeats)
+    summary = np.einsum("ni,nid->nd", drawn.labels, drawn.inputs) / size["context"]
+    errors = np.einsum("nd,de,ne->n", drawn.query, 0.3 * A, summary) - drawn.query_label
+    loss = Estimate.of(errors**2, keep=False)
+    return RandomSetting(describe(**size, noise_variance=noise), {"loss": (theory, loss)})
+
+
 def drawn_steps(*, counts: Sequence[tuple[int, int]], rng: SeedSequence) -> RandomLimit:
     """Errors after some steps for ratios, noise and dampening that are drawn.
 
@@ -120,6 +144,8 @@ def drawn_steps(*, counts: Sequence[tuple[int, int]], rng: SeedSequence) -> Rand
 def rows(effort: Effort) -> Rows:
     """One step, two steps and two layers at every drawn setting."""
     yield from random_rows(effort, "one step", random_step, 20_000, {"loss": "learning_rate_loss"})
+    of = {"loss": "preconditioner_loss"}
+    yield from random_rows(effort, "preconditioned step", random_matrix, 20_000, of)
     of = {"two steps": "schedule_loss", "two layers": "gdpp_loss"}
     yield from random_rows(effort, "more steps", random_layers, 10_000, of)
     of = dict.fromkeys((f"{k} steps" for k in TEST_STEPS), "test_time_errors")

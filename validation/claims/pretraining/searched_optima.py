@@ -107,6 +107,14 @@ def optima(generator: Generator) -> Iterator[Optimum]:
         return descent.schedule_loss(x if x[1:] else 3 * x, **noisy)
 
     yield "constant rate", (float(constant.rates[0]),), constant.loss, of_rates
+    noise = noisy["noise_ratio"] * size["context"]
+    one = descent.optimal_learning_rate(**size, noise_variance=noise)
+    factor = float(descent.optimal_dampening(steps=3, **noisy))
+
+    def of_factor(x: float) -> Any:
+        return descent.schedule_loss(3 * [x * float(one.rate)], **noisy)
+
+    yield "dampening", (factor,), float(of_factor(factor)), of_factor
     two = descent.optimal_schedule(steps=2, **noisy)
     yield "two rates", tuple(two.rates.tolist()), two.loss, of_rates
     yield from best_matrices(generator, size["context"])
