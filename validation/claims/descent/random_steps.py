@@ -28,14 +28,20 @@ from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.depth import simulate_test_time
-from iclimit.simulate.descent import simulate_learning_rate, simulate_schedule
+from iclimit.simulate.descent import (
+    estimate_learning_rate,
+    simulate_learning_rate,
+    simulate_schedule,
+)
 from iclimit.simulate.gdpp import simulate_gdpp
 from iclimit.simulate.prompts import draw_prompts
 from iclimit.validation.claim import Claim, Effort, Rows
 from iclimit.validation.claims.random_settings import (
+    Pair,
     RandomLimit,
     RandomSetting,
     describe,
+    pair_rows,
     random_limit,
     random_rows,
 )
@@ -47,6 +53,8 @@ FEW, MANY = (0.8, 4.0), (3.0, 6.0)
 # Rates over the optimal ones, strength of preconditioning, and noise ratio.
 RATES, GAMMAS, NOISE = (0.5, 1.1), (0.0, 0.15), (0.0, 0.3)
 
+# Relative difference of what is computed prompt by prompt.
+ROUNDING = 1e-9
 # Steps of pretrained attention at test time, test contexts, and pretrainings by dimension.
 TEST_STEPS, CONTEXTS = (1, 3), 5
 PRETRAININGS = {16: 150, 24: 100, 40: 40, 64: 40}
@@ -97,6 +105,29 @@ def random_layers(*, number: int, repeats: int, rng: SeedSequence) -> RandomSett
     return RandomSetting(words, values)
 
 
+def rate_by_hand(*, rng: SeedSequence) -> list[Pair]:
+    """Rate estimated from a few prompts, its standard error and a loss, prompt by prompt."""
+    where, prompts = rng.spawn(2)
+    generator, device = np.random.default_rng(where), get_backend("numpy")
+    size: dict[str, Any] = sizes(generator, FEW)
+    law = Problem(**size, noise_variance=0.5, scale=1)
+    drawn = draw_prompts(law, device, np.random.default_rng(prompts), 40)
+    pairs = zip(drawn.inputs, drawn.labels, drawn.query, strict=True)
+    g = np.array([query @ inputs.T @ labels / len(labels) for inputs, labels, query in pairs])
+    y, found = drawn.query_label, estimate_learning_rate(drawn)
+    rate = np.sum(g * y) / np.sum(g**2)
+    error = math.sqrt(np.sum(g**2 * (y - rate * g) ** 2)) / np.sum(g**2)
+    losses = (y - 0.7 * rate * g) ** 2
+    known = found.rate, found.loss(0.7 * rate)
+    scatter = float(np.std(losses, ddof=1)) / math.sqrt(losses.size)
+    return [
+        ("rate of a few prompts", float(rate), known[0].mean, ROUNDING),
+        ("standard error of the rate", error, known[0].standard_error, ROUNDING),
+        ("loss of a few prompts", float(np.mean(losses)), known[1].mean, ROUNDING),
+        ("standard error of the loss", scatter, known[1].standard_error, ROUNDING),
+    ]
+
+
 def random_matrix(*, number: int, repeats: int, rng: SeedSequence) -> RandomSetting:  # noqa: ARG001
     """Loss of a step with a drawn matrix, on inputs and tasks with drawn covariances."""
     where, prompts = rng.spawn(2)
@@ -144,6 +175,7 @@ def drawn_steps(*, counts: Sequence[tuple[int, int]], rng: SeedSequence) -> Rand
 def rows(effort: Effort) -> Rows:
     """One step, two steps and two layers at every drawn setting."""
     yield from random_rows(effort, "one step", random_step, 20_000, {"loss": "learning_rate_loss"})
+    yield from pair_rows(rate_by_hand)
     of = {"loss": "preconditioner_loss"}
     yield from random_rows(effort, "preconditioned step", random_matrix, 20_000, of)
     of = {"two steps": "schedule_loss", "two layers": "gdpp_loss"}

@@ -215,11 +215,16 @@ def by_hand(*, rng: SeedSequence) -> list[Pair]:
         "smoother": (predictors.gaussian_smoother(drawn, width), smoothed),
         "neighbours": (predictors.nearest_neighbours(drawn, neighbours), nearest),
     }
+    tied = draw_prompts(law, device, generator, 1)
+    tied.inputs[:, 1] = tied.inputs[:, 0]
+    tied.query[:] = tied.inputs[:, 0]
+    closest = float(predictors.nearest_neighbours(tied, 1)[0])
     for name, (weights, define) in linear.items():
         found = np.sum(weights * drawn.query, axis=1)
         answers[name] = found, lambda x, y, query, define=define: define(x, y) @ query
+    tie = "two nearest at one distance", float(np.mean(tied.labels[0, :2])), closest, BY_HAND
     prompts = list(zip(drawn.inputs, drawn.labels, drawn.query, strict=True))
-    return [
+    return [tie] + [
         (f"{name}, prompt {number + 1}", float(define(*prompt)), float(found[number]), BY_HAND)
         for name, (found, define) in answers.items()
         for number, prompt in enumerate(prompts)

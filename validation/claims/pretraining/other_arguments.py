@@ -158,6 +158,11 @@ def of_ways(generator: Generator) -> Iterator[Pair]:
     yield "layers by the excess", float(needed), float(layers), OF_ROUNDING
     dim, kappa = 40, float(generator.uniform(0.5, 3))
     point: dict[str, Any] = {"alpha": float(generator.uniform(0.5, 2)), "rho": 0.3, "dim": dim}
+    many = np.sort(generator.uniform(0.5, 3, 70_000))  # more than a block
+    errors = pretraining.icl_error(tau=many, alpha=1.5, kappa=kappa, rho=0.1, ridge=0.0)
+    for place in (0, -1):
+        alone = pretraining.icl_error(tau=many[place], alpha=1.5, kappa=kappa, rho=0.1, ridge=0.0)
+        yield f"{'first' if place == 0 else 'last'} of many", alone, errors[place], OF_ROUNDING
     by_tasks = pretraining.dmmse_errors(kappa=kappa, **point).icl
     by_theta = pretraining.dmmse_errors(theta=math.log(kappa * dim) / dim, **point).icl
     yield "dMMSE by its tasks", float(by_tasks), float(by_theta), OF_ROUNDING

@@ -2,13 +2,15 @@
 
 Moments up to the fourth of summaries drawn in O(d) equal those of summaries computed from
 tokens, and so do the errors of models trained on either.  So do moments of gated summaries of
-correlated tokens and of the queries that continue them.  Contexts drawn more often where they are
+correlated tokens and of the queries that continue them, and exact test errors of drawn matrices,
+also where tasks drift, are the mean errors on tokens.  Contexts drawn more often where they are
 rare have their law under the importance weights.
 
 Source: Bartlett decomposition of the 2 x 2 Gram matrix; derived in the documentation.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.random import SeedSequence
@@ -20,9 +22,11 @@ from iclimit.simulate.gdpp.contexts import draw_contexts
 from iclimit.simulate.prompts import context_summary, draw_prompts
 from iclimit.simulate.prompts.correlated_summaries import sample_correlated_summaries
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
-from iclimit.simulate.prompts.summaries import sample_summaries
-from iclimit.validation.claim import Claim, Effort, Rows, both_errors, mean, run
+from iclimit.simulate.prompts.summaries import SummaryLaw, sample_summaries, squared_errors
+from iclimit.simulate.prompts.timed_moments import timed_moments
+from iclimit.validation.claim import Claim, Effort, Rows, both_errors, call, mean, run
 from iclimit.validation.claims.pretraining.points import Point
+from iclimit.validation.claims.random_settings import RandomSetting, describe, random_rows
 
 DIM, CONTEXT, RHO = 6, 5, 0.3
 POINT, POINT_DIM = Point(tau=1.5, alpha=1, kappa=1, rho=0.2, ridge=0.01), 16
@@ -41,8 +45,9 @@ FUNCTIONALS = {
 
 TIMED_FUNCTIONALS = (*FUNCTIONALS, "query along the summary", "query label along the query")
 
-# Gated contexts of correlated tokens, by a number and by distance, and prompts.
+# Gated contexts of correlated tokens, of tasks that drift, and prompts.
 GATES, TIMED = np.linspace(0.4, 1, CONTEXT), 20_000
+DRIFTS = {1.0: 0.6, 3.0: -0.5}
 CORRELATIONS = {"neighbours": 0.6, "distances": (1.0, 0.4, -0.1)}
 
 # Means over contexts with one noise level, by what is averaged, and contexts in a block.
@@ -65,12 +70,24 @@ def summary_sample(*, sampler: str, prompts: int, rng: SeedSequence) -> dict[str
     }
 
 
+def timed_law(correlation: float | Sequence[float], drift: float) -> Problem:
+    """Correlated tokens that the query continues, or tasks on the sphere that drift."""
+    law = {"task_law": "sphere"} if drift else {"correlated_query": True}
+    times: dict[str, Any] = {"correlation": correlation, "drift": drift, **law}
+    return Problem(DIM, CONTEXT, noise_variance=RHO, **times)
+
+
 def timed_sample(
-    *, correlation: float | Sequence[float], sampler: str, prompts: int, rng: SeedSequence
+    *,
+    correlation: float | Sequence[float] = 0.0,
+    drift: float = 0.0,
+    sampler: str,
+    prompts: int,
+    rng: SeedSequence,
 ) -> dict[str, Estimate]:
     """Means of functionals of gated summaries of correlated tokens, and of the next one."""
     backend, generator = get_backend("numpy"), np.random.default_rng(rng)
-    law = Problem(DIM, CONTEXT, noise_variance=RHO, correlation=correlation, correlated_query=True)
+    law = timed_law(correlation, drift)
     tasks = draw_fresh_tasks(law, backend, generator, prompts)
     if sampler == "tokens":
         drawn = draw_prompts(law, backend, generator, prompts, tasks=tasks)
@@ -84,6 +101,24 @@ def timed_sample(
     values["query along the summary"] = np.sum(query * summaries[:, :-1], axis=1)
     values["query label along the query"] = label * np.sum(query * tasks, axis=1)
     return {name: Estimate.of(value, keep=False) for name, value in values.items()}
+
+
+def drawn_error(*, number: int, repeats: int, rng: SeedSequence) -> RandomSetting:
+    """Exact test error of a drawn matrix, on correlated queries or on tasks that drift."""
+    where, prompts = rng.spawn(2)
+    generator, d = np.random.default_rng(where), DIM
+    context, correlation = int(generator.integers(3, 9)), float(generator.uniform(-0.6, 0.8))
+    times: dict[str, Any] = {"correlation": correlation}
+    times |= {"drift": float(generator.uniform(0.5, 3))} if number else {"correlated_query": True}
+    problem = Problem(d, context, noise_variance=RHO, task_law="sphere", **times)
+    gates, few = generator.uniform(0.3, 1, context), bool(generator.integers(2))
+    gamma = 0.4 * np.eye(d, d + 1) + 0.2 * generator.standard_normal((d, d + 1))
+    law = SummaryLaw(get_backend("numpy"), problem, "tokens", gates)
+    tasks = law.fresh_tasks(generator, 3) if few else None
+    errors = squared_errors(gamma, *law.draw(np.random.default_rng(prompts), repeats, tasks))
+    theory = law.test_error(generator, gamma, repeats, tasks)
+    words = describe(context=context, **times, tasks="three" if few else "fresh")
+    return RandomSetting(words, {"test error": (theory, Estimate.of(errors, keep=False))})
 
 
 def rare_contexts(*, blocks: int, rng: SeedSequence) -> dict[str, np.ndarray]:
@@ -116,6 +151,14 @@ def rows(effort: Effort) -> Rows:
         for name in TIMED_FUNCTIONALS:
             label = f"mean of {name}, correlated {words}"
             yield mean(label, tokens[name], fast[name], of="")
+    for drift, correlation in DRIFTS.items():
+        times = {"correlation": correlation, "drift": drift}
+        tokens = run(timed_sample, sampler="tokens", prompts=effort(TIMED), **times)
+        moments = call(timed_moments, timed_law(**times), GATES)
+        for name, moment in (("label power", "tail"), ("label power, squared", "tail_square")):
+            label = f"mean of {name}, drift {drift:g}"
+            yield mean(label, getattr(moments, moment), tokens[name], of="")
+    yield from random_rows(effort, "any matrix", drawn_error, TIMED, {"test error": ""})
     fast, tokens = (
         POINT.simulated(POINT_DIM, effort(60), sampler=sampler)
         for sampler in ("summaries", "tokens")

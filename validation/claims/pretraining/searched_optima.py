@@ -213,6 +213,10 @@ def of_layers(generator: Generator) -> Iterator[Pair]:
     )
     best = gdpp.condition_number_schedule(start, steps=1).condition_number[1]
     yield "least condition number", best, math.exp(search.fun), OF_GRID
+    # Two layers make a polynomial of degree 4 with the value 1 at 0.
+    bound = 1 / math.cosh(4 * math.acosh((start + 1) / (start - 1)))
+    found = gdpp.optimal_gdpp(2, condition_number=start).lower_bound
+    yield "bound of all polynomials", bound, found, OF_ROUNDING
 
 
 def of_ends(generator: Generator) -> Iterator[Pair]:
