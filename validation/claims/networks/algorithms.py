@@ -42,6 +42,8 @@ POSITIONS = (2, 8)
 TASKS, ROUNDING = 5, 1e-10
 # Prompts that are answered by hand, too, and the relative difference.
 FEW, BY_HAND = 3, 1e-8
+# Pairs after which a position is answered.
+EARLY = 6
 
 ANSWERS: dict[str, Callable[[Prompts], np.ndarray]] = {
     "two steps": predictors.linear_predictor(
@@ -178,10 +180,10 @@ def by_hand(*, rng: SeedSequence) -> list[Pair]:
             w = w + rate / CONTEXT * x.T @ (y - x @ w)
         return w
 
-    def delta(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    def delta(x: np.ndarray, y: np.ndarray, kept: float = gate) -> np.ndarray:
         w = np.zeros(DIM)
-        for step, token, label in zip(steps, x, y, strict=True):
-            w = gate * w
+        for step, token, label in zip(steps, x, y, strict=False):
+            w = kept * w
             w = w + step * (label - token @ w) * token
         return w
 
@@ -222,6 +224,11 @@ def by_hand(*, rng: SeedSequence) -> list[Pair]:
     for name, (weights, define) in linear.items():
         found = np.sum(weights * drawn.query, axis=1)
         answers[name] = found, lambda x, y, query, define=define: define(x, y) @ query
+    early = prefixes.prefix_delta_rule(drawn, steps)[:, EARLY]
+    answers["delta rule of the first pairs"] = (
+        early,
+        lambda x, y, _: delta(x[:EARLY], y[:EARLY], 1.0) @ x[EARLY],
+    )
     tie = "two nearest at one distance", float(np.mean(tied.labels[0, :2])), closest, BY_HAND
     prompts = list(zip(drawn.inputs, drawn.labels, drawn.query, strict=True))
     return [tie] + [

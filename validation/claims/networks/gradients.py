@@ -4,20 +4,25 @@ At drawn weights and on drawn prompts, hand-written gradients by the weights and
 equal finite differences along random directions: of stacks of attention layers with all their
 options, of stacked LSTM layers in both directions, of recurrent layers whose gates and steps
 depend on the inputs, of merged softmax heads, of layers of linear attention and of gradient
-descent on an embedding.  Stacked LSTM layers are what their equations say, gate by gate.  The
-seed draws weights, prompts and directions.
+descent on an embedding.  Stacked LSTM layers are what their equations say, gate by gate.  A
+training that goes on from a checkpoint has the losses of one without a break, and a model that is
+read back gives the same answers.  The seed draws weights, prompts and directions.
 
 Source: networks as in the documentation of each class.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator, SeedSequence
 
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
+from iclimit.simulate.dynamics import simulate_gradient_descent
 from iclimit.simulate.models.network import Network
 from iclimit.simulate.networks import (
     AttentionNetwork,
@@ -29,7 +34,10 @@ from iclimit.simulate.networks import (
 from iclimit.simulate.prompts import Prompts, draw_prompts
 from iclimit.simulate.recurrent import RecurrentLayer
 from iclimit.simulate.softmax import MergedHeads
+from iclimit.simulate.training.files import load_model, save_model
+from iclimit.simulate.training.networks import train_network
 from iclimit.validation.claim import Claim, Effort, Rows, exact, run
+from iclimit.validation.claims.random_settings import Pair, pair_rows
 
 DIM, CONTEXT, PROMPTS = 2, 4, 5
 NETWORKS: dict[str, Network] = {
@@ -67,6 +75,8 @@ TOKENS, ROUGH = ("own", "following", "others"), 1e-5
 # Step of the differences, and tolerance of a slope over the product of the norms of gradient and
 # direction: 1e-11 was seen in 200 draws.
 STEP, TOLERANCE = 5e-4, 1e-8
+# Relative difference of trainings that are the same.
+KEPT = 1e-12
 
 
 def difference(function: Callable[[float], float]) -> float:
@@ -183,6 +193,31 @@ def plain_lstm(network: LstmNetwork, weights: Mapping[str, np.ndarray], prompts:
     return float(weights["readout"] @ tokens[-1])
 
 
+def kept_trainings(*, rng: SeedSequence) -> list[Pair]:
+    """A training that goes on from its checkpoint, and a model that is read back."""
+    generator = np.random.default_rng(rng)
+    seed, law = int(generator.integers(2**31)), Problem(DIM, CONTEXT, noise_variance=0.2, scale=1)
+    prompts = draw_prompts(law, get_backend("numpy"), generator, PROMPTS)
+    descent: dict[str, Any] = {"heads": 2, "training_set": 60, "record": 5, "rng": seed}
+    with TemporaryDirectory() as folder:
+        path, model = Path(folder, "run.npz"), Path(folder, "model.npz")
+        whole = simulate_gradient_descent(law, **descent, steps=20)
+        simulate_gradient_descent(law, **descent, steps=10, checkpoint=path)
+        again = simulate_gradient_descent(law, **descent, steps=20, checkpoint=path)
+        trained = train_network(
+            NETWORKS["gated attention"], law, steps=3, batch=64, held_out=200, rng=seed
+        )
+        save_model(trained, model)
+        read = load_model(model)
+    losses = (each.losses.ravel() for each in (whole, again))
+    answers = (each(prompts.inputs, prompts.labels, prompts.query) for each in (trained, read))
+    return [
+        (f"{name} {number + 1}", float(first), float(second), KEPT)
+        for name, pairs in (("loss with a break", losses), ("answer read back", answers))
+        for number, (first, second) in enumerate(zip(*pairs, strict=True))
+    ]
+
+
 def rows(_: Effort) -> Rows:
     """Slopes of all networks, what the first layer reads, and the answer of the LSTM."""
     found = run(slopes)
@@ -192,6 +227,7 @@ def rows(_: Effort) -> Rows:
         yield exact(label, found[label][0], found[label][1], allowance=TOLERANCE)
     answer = found["LSTM, answer"]
     yield exact("LSTM, answer", answer[0], answer[1], allowance=TOLERANCE)
+    yield from pair_rows(kept_trainings)
 
 
 claim = Claim.of("gradients", __doc__, rows, figure=False)
