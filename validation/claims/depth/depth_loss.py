@@ -47,6 +47,12 @@ TIED = {
 UNTIED, UNTIED_DEPTH, UNTIED_ALPHA = "best untied layers, $P = 8d$", 2, 8.0
 
 
+def spread(eigenvalues: np.ndarray, tasks: np.ndarray, dim: int) -> dict[str, Any]:
+    """Spectra of inputs and tasks that have every level equally often."""
+    levels = {"eigenvalues": eigenvalues, "task_spectrum": tasks}
+    return {name: np.repeat(each, dim // each.size) for name, each in levels.items()}
+
+
 def contexts(
     effort: Effort,
     rates: np.ndarray,
@@ -55,19 +61,14 @@ def contexts(
     noise_variance: float = 0.0,
 ) -> dict[int, Later]:
     """Losses by dimension; the integers have exactly the ratios of the limit."""
-    return {
-        dim: run(
-            context_losses,
-            eigenvalues=np.repeat(EIGENVALUES, dim // EIGENVALUES.size),
-            task_spectrum=np.repeat(TASKS, dim // EIGENVALUES.size),
-            rates=rates,
-            context=alpha * dim if np.isinf(alpha) else round(alpha * dim),
-            width=width_ratio * dim if np.isinf(width_ratio) else round(width_ratio * dim),
-            noise_variance=noise_variance,
-            repeats=effort(CONTEXTS * DIMS[0] // dim),
-        )
-        for dim in DIMS
-    }
+    runs = {}
+    for dim in DIMS:
+        ratios = alpha, width_ratio
+        context, width = (r * dim if np.isinf(r) else round(r * dim) for r in ratios)
+        setting = {"rates": rates, "noise_variance": noise_variance, "context": context}
+        setting |= {"width": width, "repeats": effort(CONTEXTS * DIMS[0] // dim)}
+        runs[dim] = run(context_losses, **spread(EIGENVALUES, TASKS, dim), **setting)
+    return runs
 
 
 def drawn_layers(*, counts: Sequence[tuple[int, int]], rng: SeedSequence) -> RandomLimit:
@@ -77,24 +78,17 @@ def drawn_layers(*, counts: Sequence[tuple[int, int]], rng: SeedSequence) -> Ran
     """
     where, *seeds = rng.spawn(1 + len(counts))
     generator = np.random.default_rng(where)
-    eigenvalues, tasks = (
-        generator.uniform(0.2, 1.6, EIGENVALUES.size),
-        generator.uniform(0.5, 2, EIGENVALUES.size),
-    )
+    eigenvalues = generator.uniform(0.2, 1.6, EIGENVALUES.size)
+    tasks = generator.uniform(0.5, 2, EIGENVALUES.size)
     alpha, width_ratio = generator.integers((4, 1), (9, 4)).tolist()
     noise = float(generator.uniform(0, 0.5))
     largest = np.max(eigenvalues) * (1 + alpha**-0.5) ** 2 * (1 + width_ratio**-0.5) ** 2
     rates = generator.uniform(0.3, 1, int(generator.integers(2, 5))) / largest
     options = {"rates": rates, "noise_variance": noise}
-    runs = {
-        dim: context_losses(
-            eigenvalues=np.repeat(eigenvalues, dim // eigenvalues.size),
-            task_spectrum=np.repeat(tasks, dim // eigenvalues.size),
-            **{"context": alpha * dim, "width": width_ratio * dim, "repeats": count, "rng": seed},
-            **options,
-        )[None]
-        for (dim, count), seed in zip(counts, seeds, strict=True)
-    }
+    runs = {}
+    for (dim, count), seed in zip(counts, seeds, strict=True):
+        size = {"context": alpha * dim, "width": width_ratio * dim, "repeats": count, "rng": seed}
+        runs[dim] = context_losses(**spread(eigenvalues, tasks, dim), **size, **options)[None]
     sizes: dict[str, Any] = {"alpha": alpha, "width_ratio": width_ratio, "noise_variance": noise}
     theory = depth_schedule_loss(rates, spectrum=eigenvalues, task_spectrum=tasks, **sizes).loss
     words = describe(**sizes, rates=rates.round(4).tolist())

@@ -18,7 +18,7 @@ from numpy.random import SeedSequence
 
 from iclimit.asymptotics import dynamics
 from iclimit.problem import Problem
-from iclimit.simulate.dynamics import AttentionModel, simulate_gradient_flow
+from iclimit.simulate.dynamics import AttentionModel, FlowCurve, simulate_gradient_flow
 from iclimit.validation import Comparison, compare
 from iclimit.validation.claim import Claim, Effort, Rows, call, judged, mean, run
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues
@@ -42,6 +42,15 @@ LAW_HEADS = (1, 8)
 BLOCK = 5000
 
 
+def flow_from(
+    weights: Sequence[np.ndarray], lam: np.ndarray, sizes: dict[str, Any], duration: float
+) -> FlowCurve:
+    """Flow of merged attention from given weights."""
+    law = Problem(len(lam), **sizes, input_covariance=lam, scale=1)
+    start: dict[str, Any] = {"heads": len(weights[0]), "initial": weights}
+    return simulate_gradient_flow(law, model="merged", **start, duration=duration, rtol=RTOL)
+
+
 def merged_flow(*, spectrum: str, rng: SeedSequence) -> dict[str, Any]:
     """Flow of merged attention from random weights.
 
@@ -53,17 +62,8 @@ def merged_flow(*, spectrum: str, rng: SeedSequence) -> dict[str, Any]:
     weights = AttentionModel("merged", dim, HEADS).random_weights(
         np.random.default_rng(rng), SCALE
     )
-    early, whole = (
-        simulate_gradient_flow(
-            Problem(len(lam), **SIZES, input_covariance=lam, scale=1),
-            model="merged",
-            heads=HEADS,
-            initial=weights,
-            duration=math.log(growth) / rate,
-            rtol=RTOL,
-        )
-        for growth in (GROWTH, SCALE**-2)
-    )
+    durations = (math.log(growth) / rate for growth in (GROWTH, SCALE**-2))
+    early, whole = (flow_from(weights, lam, SIZES, duration) for duration in durations)
     first, last = dynamics.plateau_losses(lam, **SIZES)[[0, -1]]
     crossings = whole.crossing_times(first - np.array(FRACTIONS) * (first - last))
     times = np.linspace(0, 1.8 * crossings[1], 41)
@@ -105,14 +105,8 @@ def balanced(
     dim, growing = len(lam), np.diag(lam**2 / np.linalg.norm(lam**2))
     value, lookup = np.zeros((1, dim + 1)), np.zeros((1, dim + 1, dim))
     value[0, -1], lookup[0, :dim] = scale, scale * growing
-    flow = simulate_gradient_flow(
-        Problem(dim, **sizes, input_covariance=lam, scale=1),
-        model="merged",
-        heads=1,
-        initial=[value, lookup],
-        duration=(10 - 2 * math.log(scale / LARGE)) / float(np.linalg.norm(lam**2)),
-        rtol=RTOL,
-    )
+    duration = (10 - 2 * math.log(scale / LARGE)) / float(np.linalg.norm(lam**2))
+    flow = flow_from([value, lookup], lam, sizes, duration)
     first, last = dynamics.plateau_losses(lam, **sizes)[[0, -1]]
     levels = first - np.array(fractions) * (first - last)
     times = np.linspace(0, flow.times[-1], 9)

@@ -43,6 +43,9 @@ from iclimit.validation.yours.ratios import (
 # first few of them choose where the search starts.
 FIT_NUMBERS, FEWEST, FIRST = 3 * 2**18, 200, 200
 
+# When a fit is solved.
+SOLVED = {"xtol": 1e-11, "ftol": 1e-12, "gtol": 1e-13, "max_nfev": 20}
+
 # Prompts that say what a fit leaves unexplained, at most, over those that it was fitted to.
 JUDGED = 2
 
@@ -149,16 +152,8 @@ class _Search:
             start = min(grid, key=lambda x: float(np.sum(self.residual(x, count, self.few) ** 2)))
             free = start
             if len(start):
-                free = least_squares(
-                    self.residual,
-                    start,
-                    args=(count, self.examples),
-                    bounds=self.bounds(),
-                    xtol=1e-11,
-                    ftol=1e-12,
-                    gtol=1e-13,
-                    max_nfev=20,
-                ).x
+                options = {"args": (count, self.examples), "bounds": self.bounds(), **SOLVED}
+                free = least_squares(self.residual, start, **options).x
             self.solved[count] = free, self.residual(free, count, self.examples)
         return self.solved[count]
 
