@@ -43,12 +43,15 @@ def one_kernel(kind: str) -> Any:
     return lambda s: float(KERNELS[kind](np.float64(s)))
 
 
+def size_at(dim: int) -> dict[str, int]:
+    """Context length and dimension."""
+    return {"context": round(dim / RATIO), "dim": dim}
+
+
 @cache
 def finite(kind: str, dim: int) -> softmax.KernelHead:
     """Best value of a kernel at a size, and its loss."""
-    return softmax.optimal_kernel(
-        KERNELS[kind], inverse_temperature=dim**-0.5, context=round(dim / RATIO), dim=dim
-    )
+    return softmax.optimal_kernel(KERNELS[kind], inverse_temperature=dim**-0.5, **size_at(dim))
 
 
 @cache
@@ -79,14 +82,9 @@ def rows(effort: Effort) -> Rows:
     for kind in KINDS:
         losses[kind] = {
             dim: simulated_loss(
-                dim**-0.5,
-                finite(kind, dim).value,
-                kernel=kind,
-                context=round(dim / RATIO),
-                dim=dim,
-                contexts=prompts[dim],
+                dim**-0.5, finite(kind, dim).value, kernel=kind, **size_at(dim), contexts=count
             )
-            for dim in sizes
+            for dim, count in prompts.items()
         }
         for dim, loss in losses[kind].items():
             theory, of = call(finite, kind, dim).loss, "optimal_kernel.loss"
@@ -98,18 +96,13 @@ def rows(effort: Effort) -> Rows:
         label = f"{kind} kernel, N={SHORT['context']}, d={SHORT['dim']}, noise"
         yield mean(label, best.loss, loss, of="optimal_kernel.loss")
     for name, t in HEADS.items():
-        factor = LARGER.get(name, 1)
-        losses[name] = {
-            factor * dim: run(
-                head_loss,
-                inverse_temperatures=tuple(each * (factor * dim) ** -0.5 for each in t),
-                values=best_values(t, factor * dim),
-                context=round(factor * dim / RATIO),
-                dim=factor * dim,
-                contexts=prompts[dim] // factor,
-            )
-            for dim in sizes
-        }
+        factor, losses[name] = LARGER.get(name, 1), {}
+        for dim, count in prompts.items():
+            larger = factor * dim
+            heads = {"inverse_temperatures": tuple(each * larger**-0.5 for each in t)}
+            heads["values"] = best_values(t, larger)
+            size = size_at(larger) | {"contexts": count // factor}
+            losses[name][larger] = run(head_loss, **heads, **size)
     for name, runs in losses.items():
         theory = (
             call(softmax.heads_efficiency, HEADS[name])
