@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.linalg import toeplitz
 from scipy.optimize import nnls
 
 from iclimit.asymptotics.checks import check_integers, real_array, real_number
@@ -181,18 +182,22 @@ def _moments(
     """Vector m and matrix B of the moments."""
     check_integers(dim=dim)
     rho, theta = real_number("rho", rho), real_number("drift", drift)
-    ages = np.arange(context, 0, -1)
-    apart, lags = np.abs(ages[:, None] - ages), np.arange(context)
+    lags = np.arange(context)
     if np.ndim(correlation) == 1:
-        kernel = parse_kernel("correlation", correlation, context)[apart]
+        squared = toeplitz(parse_kernel("correlation", correlation, context) ** 2)
     elif np.ndim(correlation):
-        kernel = _kernel(correlation, context)
+        squared = _kernel(correlation, context) ** 2
     else:
-        kernel = (real_number("correlation", correlation) ** lags)[apart]
-    signal, kept = np.exp(-theta / dim * ages), np.exp(-theta / dim * lags)[apart]
-    squared = kernel**2
-    noise = (kept - signal[:, None] * signal) * (1 + squared) + dim * squared * kept
-    return signal, noise + dim * rho * np.eye(context)
+        squared = toeplitz(real_number("correlation", correlation) ** (2 * lags))
+    signal, kept = np.exp(-theta / dim * (context - lags)), toeplitz(np.exp(-theta / dim * lags))
+    # (kept - signal signal^T) (1 + squared) + dim squared kept, in place: they may be large.
+    noise = kept - np.outer(signal, signal)
+    noise += noise * squared
+    squared *= dim
+    squared *= kept
+    noise += squared
+    noise.reshape(-1)[:: context + 1] += dim * rho
+    return signal, noise
 
 
 def _kernel(correlation: Number, context: int) -> np.ndarray:
