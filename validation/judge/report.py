@@ -57,7 +57,7 @@ def save_figure(verdict: Verdict, path: Path, *, pdf: bool = False, **parameters
         verdict.draw_figure(figure)
         if engine := figure.get_layout_engine():  # once; to save it matplotlib would draw twice
             engine.execute(figure)
-            figure.set_layout_engine("none")
+            figure.set_layout_engine(None)
         command = f"iclimit figure {path.stem} --preset {parameters.get('preset', 'quick')}"
         known = {"command": command, "claim": path.stem, **parameters}
         picture = save_picture(figure, path, known)
