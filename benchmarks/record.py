@@ -23,7 +23,6 @@ from iclimit.validation import CLAIMS
 from iclimit.validation.claim import Effort
 from iclimit.validation.judge.coverage import TOGETHER
 from iclimit.validation.judge.record import ROUNDING
-from iclimit.validation.reference import LARGEST
 from iclimit.validation.rows import Limit, Single, cells_of
 
 FOLDER = Path(__file__).parents[1] / "validation" / "reference"
@@ -119,11 +118,19 @@ def table_of_claims(results: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def with_others(path: Path, rows: Iterable[Mapping[str, Any]], column: str) -> list[Any]:
-    """Rows, and those on record of other claims, in the order of the claims."""
-    new = list(rows)
+    """Rows, and those on record of other claims, in the order of the claims.
+
+    What was marked as varying stays so.
+    """
+    new = [dict(row) for row in rows]
     own = {row[column] for row in new}
     with path.open(encoding="utf-8", newline="") as file:
-        old = [row for row in csv.DictReader(file) if row[column] not in own]
+        before = list(csv.DictReader(file))
+    old = [row for row in before if row[column] not in own]
+    marked = {(row["claim"], row["label"]) for row in before if row.get("varies") == "1"}
+    for row in new:
+        if (row.get("claim"), row.get("label")) in marked:
+            row["varies"] = 1
     order = {name: number for number, name in enumerate((*CLAIMS, TOGETHER))}
     both = (row for row in (*old, *new) if row[column] in order)
     return sorted(both, key=lambda row: order[row[column]])
@@ -161,7 +168,8 @@ def main() -> None:
     results = merged(arguments.results)
     folder = FOLDER / results["preset"]
     if arguments.varies:
-        mark_varying(FOLDER / LARGEST / "comparisons.csv", results)
+        for path in sorted(FOLDER.glob("*/comparisons.csv")):
+            mark_varying(path, results)
         return
     seeds = [json.loads(path.read_text(encoding="utf-8")) for path in arguments.seeds]
     folder.mkdir(exist_ok=True)
