@@ -47,7 +47,7 @@ TIMED_FUNCTIONALS = (*FUNCTIONALS, "query along the summary", "query label along
 
 # Gated contexts of correlated tokens, of tasks that drift, and prompts.
 GATES, TIMED = np.linspace(0.4, 1, CONTEXT), 20_000
-DRIFTS = {1.0: 0.6, 3.0: -0.5}
+DRIFTING = Problem(DIM, CONTEXT, noise_variance=RHO, task_law="sphere", correlation=0.9, drift=2.0)
 CORRELATIONS = {"neighbours": 0.6, "distances": (1.0, 0.4, -0.1)}
 
 # Means over contexts with one noise level, by what is averaged, and contexts in a block.
@@ -70,24 +70,12 @@ def summary_sample(*, sampler: str, prompts: int, rng: SeedSequence) -> dict[str
     }
 
 
-def timed_law(correlation: float | Sequence[float], drift: float) -> Problem:
-    """Correlated tokens that the query continues, or tasks on the sphere that drift."""
-    law = {"task_law": "sphere"} if drift else {"correlated_query": True}
-    times: dict[str, Any] = {"correlation": correlation, "drift": drift, **law}
-    return Problem(DIM, CONTEXT, noise_variance=RHO, **times)
-
-
 def timed_sample(
-    *,
-    correlation: float | Sequence[float] = 0.0,
-    drift: float = 0.0,
-    sampler: str,
-    prompts: int,
-    rng: SeedSequence,
+    *, correlation: float | Sequence[float], sampler: str, prompts: int, rng: SeedSequence
 ) -> dict[str, Estimate]:
     """Means of functionals of gated summaries of correlated tokens, and of the next one."""
     backend, generator = get_backend("numpy"), np.random.default_rng(rng)
-    law = timed_law(correlation, drift)
+    law = Problem(DIM, CONTEXT, noise_variance=RHO, correlation=correlation, correlated_query=True)
     tasks = draw_fresh_tasks(law, backend, generator, prompts)
     if sampler == "tokens":
         drawn = draw_prompts(law, backend, generator, prompts, tasks=tasks)
@@ -103,6 +91,17 @@ def timed_sample(
     return {name: Estimate.of(value, keep=False) for name, value in values.items()}
 
 
+def drifting_powers(*, blocks: int, rng: SeedSequence) -> np.ndarray:
+    """Means of the label power and of its square where tasks drift, (2, blocks)."""
+    device, means = get_backend("numpy"), []
+    for generator in device.generators(rng, blocks):
+        tasks = draw_fresh_tasks(DRIFTING, device, generator, TIMED // 2)
+        drawn = draw_prompts(DRIFTING, device, generator, TIMED // 2, tasks=tasks)
+        power = context_summary(drawn, GATES)[:, -1]
+        means.append((np.mean(power), np.mean(power**2)))
+    return np.transpose(means)
+
+
 def drawn_error(*, number: int, repeats: int, rng: SeedSequence) -> RandomSetting:
     """Exact test error of a drawn matrix, on correlated queries or on tasks that drift."""
     where, prompts = rng.spawn(2)
@@ -111,8 +110,9 @@ def drawn_error(*, number: int, repeats: int, rng: SeedSequence) -> RandomSettin
     times: dict[str, Any] = {"correlation": correlation}
     times |= {"drift": float(generator.uniform(0.5, 3))} if number else {"correlated_query": True}
     problem = Problem(d, context, noise_variance=RHO, task_law="sphere", **times)
-    gates, few = generator.uniform(0.3, 1, context), bool(generator.integers(2))
-    gamma = 0.4 * np.eye(d, d + 1) + 0.2 * generator.standard_normal((d, d + 1))
+    gates, few = generator.uniform(0.3, 1, context), not number
+    gamma = 0.3 * np.eye(d, d + 1) + 0.3 * generator.standard_normal((d, d + 1))
+    gamma[:, d] *= 3
     law = SummaryLaw(get_backend("numpy"), problem, "tokens", gates)
     tasks = law.fresh_tasks(generator, 3) if few else None
     errors = squared_errors(gamma, *law.draw(np.random.default_rng(prompts), repeats, tasks))
@@ -151,13 +151,11 @@ def rows(effort: Effort) -> Rows:
         for name in TIMED_FUNCTIONALS:
             label = f"mean of {name}, correlated {words}"
             yield mean(label, tokens[name], fast[name], of="")
-    for drift, correlation in DRIFTS.items():
-        times = {"correlation": correlation, "drift": drift}
-        tokens = run(timed_sample, sampler="tokens", prompts=effort(TIMED), **times)
-        moments = call(timed_moments, timed_law(**times), GATES)
-        for name, moment in (("label power", "tail"), ("label power, squared", "tail_square")):
-            label = f"mean of {name}, drift {drift:g}"
-            yield mean(label, getattr(moments, moment), tokens[name], of="")
+    powers = run(drifting_powers, blocks=effort.pick(tiny=8, quick=20, medium=60))
+    moments = call(timed_moments, DRIFTING, GATES)
+    expected = {"label power": moments.tail, "label power, squared": moments.tail_square}
+    for number, (name, moment) in enumerate(expected.items()):
+        yield mean(f"mean of {name}, tasks that drift", moment, powers[number], of="")
     yield from random_rows(effort, "any matrix", drawn_error, TIMED, {"test error": ""})
     fast, tokens = (
         POINT.simulated(POINT_DIM, effort(60), sampler=sampler)

@@ -23,20 +23,22 @@ MOVE, OF_LOSS, OF_PLACE = 1e-3, 1e-10, 1e-5
 GRID, OF_GRID = 4001, 1e-5
 # What rounding leaves.
 OF_ROUNDING = 1e-11
-# A context that is as good as endless, in units of what gates forget; nearly all steps.
-LONG, MANY = 60.0, 250
+# A context that is as good as endless, in units of what gates forget; nearly all steps, and what
+# the others change.
+LONG, MANY, OF_MANY = 60.0, 250, 1e-3
 # What sums over tokens lack of the limit (1.5e-3 was seen).
 OF_TOKENS = 5e-3
 
-# What is best, its least loss, and the loss at a place.
-Optimum: TypeAlias = tuple[str, tuple[float, ...], float, Callable[..., Any]]
+# What is best, where, its least loss if theory states one, and the loss at a place.
+Optimum: TypeAlias = tuple[str, tuple[float, ...], Any, Callable[..., Any]]
 
 
 def around(found: Iterable[Optimum]) -> Iterator[Pair]:
     """Least losses, and that the loss is stationary there and rises on both sides."""
     for name, place, least, loss in found:
         middle = float(loss(*place))
-        yield f"{name}, least loss", least, middle, OF_LOSS
+        if least is not None:
+            yield f"{name}, least loss", least, middle, OF_LOSS
         for number, best in enumerate(place):
             sides = [
                 [*place[:number], best * f, *place[number + 1 :]] for f in (1 - MOVE, 1 + MOVE)
@@ -114,7 +116,7 @@ def optima(generator: Generator) -> Iterator[Optimum]:
     def of_factor(x: float) -> Any:
         return descent.schedule_loss(3 * [x * float(one.rate)], **noisy)
 
-    yield "dampening", (factor,), float(of_factor(factor)), of_factor
+    yield "dampening", (factor,), None, of_factor
     two = descent.optimal_schedule(steps=2, **noisy)
     yield "two rates", tuple(two.rates.tolist()), two.loss, of_rates
     yield from best_matrices(generator, size["context"])
@@ -221,26 +223,22 @@ def of_layers(generator: Generator) -> Iterator[Pair]:
 
 def of_ends(generator: Generator) -> Iterator[Pair]:
     """Endless contexts and infinitely many steps, beside long ones."""
-
-    def draw(low: float, high: float) -> float:
-        return float(generator.uniform(low, high))
-
-    gate = {"forgetting": draw(0.3, 2), "drift": draw(0, 1), "correlation": draw(-0.4, 0.6)}
-    rho = draw(0.1, 1)
+    low, high = (0.3, 0, -0.4, 0.1, 0.15, 4, 0.05, 0.4), (2, 1, 0.6, 1, 0.3, 8, 0.5, 0.8)
+    *gates, rho, alpha, tau, noise, dampening = generator.uniform(low, high).tolist()
+    gate = dict(zip(("forgetting", "drift", "correlation"), gates, strict=True))
     for name, function in (
         ("effective context", recurrent.effective_context),
         ("gated error", recurrent.gated_error),
     ):
         end, far = (
-            float(function(alpha=alpha, rho=rho, **gate))
-            for alpha in (np.inf, LONG / gate["forgetting"])
+            float(function(alpha=length, rho=rho, **gate))
+            for length in (np.inf, LONG / gate["forgetting"])
         )
         yield f"endless {name}", end, far, OF_ROUNDING
-    setting = {"alpha": draw(0.15, 0.3), "tau": draw(4, 8), "noise_variance": draw(0.05, 0.5)}
-    setting["dampening"] = draw(0.4, 0.8)
+    setting = {"alpha": alpha, "tau": tau, "noise_variance": noise, "dampening": dampening}
     errors = depth.test_time_errors(**setting, steps=MANY)
     final = float(depth.final_test_time_error(**setting))
-    yield "error after many steps", final, errors[-1], 1e-3
+    yield "error after many steps", final, errors[-1], OF_MANY
     best = depth.best_test_time_steps(**setting, steps=MANY)
     yield "best number of steps", float(np.argmin(errors)), float(best.steps), OF_ROUNDING
     yield "error after the best number", float(np.min(errors)), float(best.error), OF_ROUNDING
