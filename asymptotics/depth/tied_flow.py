@@ -183,9 +183,16 @@ def _integrated(
         return float(scale * share[0] - most)
 
     leaves.terminal = True  # type: ignore[attr-defined]
-    options = {"method": "LSODA", "rtol": _ACCURACY, "atol": _ACCURACY * 1e-6, "events": leaves}
-    ends = 0.0, float(wanted[-1])
-    solution = solve_ivp(speed, ends, np.zeros(1), t_eval=wanted, **options)
+    solution = solve_ivp(
+        speed,
+        (0.0, float(wanted[-1])),
+        np.zeros(1),
+        method="LSODA",
+        t_eval=wanted,
+        rtol=_ACCURACY,
+        atol=_ACCURACY * 1e-6,
+        events=leaves,
+    )
     if solution.status != 0:
         raise ArithmeticError(
             f"the flow leaves gamma <= {most:g}, beyond which float64 does not resolve the loss, "

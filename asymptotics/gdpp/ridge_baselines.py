@@ -131,10 +131,16 @@ def ridge_baselines(noise_law: str | NoiseLaw, *, context: int, dim: int) -> Rid
     tuned, multiplier, threshold = _tune(law, constant, context, dim)
     rate = float(one_layer(law.mean_variance, context=context, dim=dim).rate)
     levels, chances = level_rule(law, level_step(context - dim))
-    one_step = float(chances @ step_excess(rate, levels**2, context, dim))
-    adaptive = adaptive_ridge_loss(law, context=context, dim=dim)
-    best = law.mean_variance, multiplier, threshold
-    return RidgeBaselines(oracle, one_step, constant, adaptive, tuned, *best)
+    return RidgeBaselines(
+        oracle=oracle,
+        one_layer=float(chances @ step_excess(rate, levels**2, context, dim)),
+        constant=constant,
+        adaptive=adaptive_ridge_loss(law, context=context, dim=dim),
+        tuned=tuned,
+        penalty=law.mean_variance,
+        multiplier=multiplier,
+        threshold=threshold,
+    )
 
 
 def baseline_profiles(

@@ -203,10 +203,14 @@ def recurrent_errors(
     [0.8104 0.6393 0.4917]
     [0.7394 0.524  0.3709]
     """
-    names = ("writes", "gates", "channel_gates", "step_sizes", "preconditioner")
-    stated = dict(locals())
-    given = {name: stated[name] for name in names}
     check_choice("rule", rule, RULES)
+    given = {
+        "writes": writes,
+        "gates": gates,
+        "channel_gates": channel_gates,
+        "step_sizes": step_sizes,
+        "preconditioner": preconditioner,
+    }
     for name, value in given.items():
         if value is not None and name not in RULES[rule]:
             raise ValueError(f"{name} must be None for rule {rule}, got {value!r}")

@@ -85,13 +85,20 @@ def functions() -> tuple[Function, ...]:
 
 def _tokens() -> Iterator[Function]:
     """What a token does to a recurrent layer: with a step that is given, and with the best one."""
-    module = "iclimit.asymptotics.recurrent.errors"
     common = "power=0..2 signal=0..1 dim=1..1e4 rho=0..10 drift=0..10 gate=0..1"
     layers = {"recurrent_token": " step_size=0..2 write=-1..2", "best_recurrent_token": ""}
     for name, own in layers.items():
         ranges = parse_ranges(common + own)
-        described = f"{module}.token_moments({{}})", formula("recurrent.errors", "1"), module
-        yield Function(name, token_moments, tuple(ranges), {}, *described, ranges)
+        yield Function(
+            name,
+            token_moments,
+            tuple(ranges),
+            {},
+            "iclimit.asymptotics.recurrent.errors.token_moments({})",
+            formula("recurrent.errors", "1"),
+            "iclimit.asymptotics.recurrent.errors",
+            ranges,
+        )
 
 
 def _margins(quantities: Mapping[str, Function]) -> Iterator[Function]:
@@ -112,10 +119,16 @@ def _margins(quantities: Mapping[str, Function]) -> Iterator[Function]:
 
 
 def _function(row: Row) -> Function:
-    arguments = (*row.parameters, *row.optional)
-    called = row.name, find_function(row.function), arguments, row.optional, python_call(row)
-    source = f"iclimit.asymptotics.{row.formula[0]}"
-    return Function(*called, formula(*row.formula), source, row.ranges)
+    return Function(
+        row.name,
+        find_function(row.function),
+        (*row.parameters, *row.optional),
+        row.optional,
+        python_call(row),
+        formula(*row.formula),
+        f"iclimit.asymptotics.{row.formula[0]}",
+        row.ranges,
+    )
 
 
 def formula(place: str, number: str) -> str:

@@ -89,7 +89,13 @@ def train_attention(
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {problem!r}")
-    network = LinearAttention(problem.dim, layers, heads, shared, include_query, init_scale)
-    settings |= {"batch": BATCH.get(optimizer) if batch is None else batch, "rng": rng}
-    settings |= {"optimizer": optimizer, "learning_rate": learning_rate}
-    return train_network(network, problem, query_noise=True, **settings)
+    return train_network(
+        LinearAttention(problem.dim, layers, heads, shared, include_query, init_scale),
+        problem,
+        optimizer=optimizer,
+        batch=BATCH.get(optimizer) if batch is None else batch,
+        learning_rate=learning_rate,
+        query_noise=True,
+        rng=rng,
+        **settings,
+    )

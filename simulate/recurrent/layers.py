@@ -148,8 +148,16 @@ def simulate_recurrent(
     check_flags(gate_first=gate_first, unit_keys=unit_keys)
     if writes is None:
         writes = step_sizes if np.any(step_sizes) else 1.0
-    names = ("eigenvalues", "task_variances", "drift", "channel_gates", "preconditioner")
-    lam, omega, theta, channel, D = (parse_numbers(n, parameters[n], dim) for n in names)
+    lam, omega, theta, channel, D = (
+        parse_numbers(name, value, dim)
+        for name, value in (
+            ("eigenvalues", eigenvalues),
+            ("task_variances", task_variances),
+            ("drift", drift),
+            ("channel_gates", channel_gates),
+            ("preconditioner", preconditioner),
+        )
+    )
     token, beta, eta = (
         parse_numbers(name, value, context)
         for name, value in (("gates", gates), ("step_sizes", step_sizes), ("writes", writes))

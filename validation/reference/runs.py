@@ -1,7 +1,5 @@
 """Published runs of linear attention, as tables of runs are read."""
 
-from typing import Any
-
 from iclimit.units import CONVENTIONS
 from iclimit.validation.reference import read_reference
 from iclimit.validation.yours.runs.measured import MeasuredRun, read_runs
@@ -12,15 +10,15 @@ ERROR_COLUMNS |= {"icl": "icl_mean", "icl_sd": "icl_std", "idg": "idg_mean", "id
 GAP_COLUMNS = {"dim": "d", "ridge": "lam", "gap": "gtask_mean", "runs": "numavg"}
 
 
-def _published(file: str, columns: dict[str, str], **reading: Any) -> list[MeasuredRun]:
-    units = CONVENTIONS["lu2025"]
-    return read_runs(read_reference(file), columns=columns, convention=units, **reading)
-
-
 def error_runs() -> list[MeasuredRun]:
     """Published ICL and IDG errors at d = 100, at the parameters actually simulated."""
-    reading: dict[str, Any] = {"ignore": ["tau", "kappa"], "ddof": 0}
-    return _published("lu_letey_linear_simulations.csv", ERROR_COLUMNS, **reading)
+    return read_runs(
+        read_reference("lu_letey_linear_simulations.csv"),
+        columns=ERROR_COLUMNS,
+        ignore=["tau", "kappa"],
+        convention=CONVENTIONS["lu2025"],
+        ddof=0,
+    )
 
 
 def gap_runs() -> list[MeasuredRun]:
@@ -29,7 +27,15 @@ def gap_runs() -> list[MeasuredRun]:
     Only rows whose number of tasks is an integer, so that no rounding has to be guessed.  The
     published spread ignores the correlation of the two errors and is not used.
     """
-    reading: dict[str, Any] = {"ignore": ["gtask_std"], "rounding": "nearest"}
-    files = (f"lu_letey_gtask_d{dim}.csv" for dim in (10, 32))
-    gaps = [run for file in files for run in _published(file, GAP_COLUMNS, **reading)]
+    gaps = [
+        run
+        for dim in (10, 32)
+        for run in read_runs(
+            read_reference(f"lu_letey_gtask_d{dim}.csv"),
+            columns=GAP_COLUMNS,
+            ignore=["gtask_std"],
+            convention=CONVENTIONS["lu2025"],
+            rounding="nearest",
+        )
+    ]
     return [run for run in gaps if abs(run.unrounded["tasks"] - run.sizes["tasks"]) < 1e-9]

@@ -56,13 +56,22 @@ def train(*, dim: int, repeats: int, rng: SeedSequence) -> np.ndarray:
     token more than the dimension, and the noise grows with it, so that second moments such as that
     of :math:`h` have no term in 1/d: the limit is the same and the finite sizes are closer to it.
     """
-    context, queries = (round(SETTING[name] * (dim + 1)) for name in ("alpha", "query_ratio"))
-    law: dict[str, Any] = {"eigenvalues": np.ones(dim), "context": context, "query_count": queries}
-    law |= {"noise_variance": NOISE * (dim + 1) / dim, "query_noise_variance": NOISE}
-    training: dict[str, Any] = {"steps": STEPS, "record": RECORD, "held_out": HELD_OUT}
-    training["learning_rate"] = SETTING["learning_rate"]
-    training |= {"batch": round(SETTING["batch_ratio"] * dim), "repeats": repeats, "rng": rng}
-    run = train_depth(depth=1, setting="fs", **law, **training)
+    run = train_depth(
+        depth=1,
+        eigenvalues=np.ones(dim),
+        setting="fs",
+        context=round(SETTING["alpha"] * (dim + 1)),
+        query_count=round(SETTING["query_ratio"] * (dim + 1)),
+        batch=round(SETTING["batch_ratio"] * dim),
+        noise_variance=NOISE * (dim + 1) / dim,
+        query_noise_variance=NOISE,
+        learning_rate=SETTING["learning_rate"],
+        steps=STEPS,
+        record=RECORD,
+        held_out=HELD_OUT,
+        repeats=repeats,
+        rng=rng,
+    )
     long = run.measures["squares"][..., 0] - 2 * run.measures["traces"][..., 0] + 1
     return np.array([run.measures["held_out"], long])
 

@@ -173,11 +173,19 @@ def growth(
     # The time in which it grows by e; that of the saddle is for relative losses.
     steps = round(2 / (saddle.growth_rate * null) / rate)
     seed = int(np.random.default_rng(rng).integers(2**31))
-    setting |= {"learning_rate": rate, "steps": steps, "record": steps, "held_out": 2, "rng": seed}
-    apart = ASYMMETRY / 2 * np.array([1.0, -1.0])
-    starts = saddle.gamma + apart, saddle.gamma - apart
-    runs = [train(eigenvalues=eigenvalues, initial=start, **setting) for start in starts]
-    ends = [run.measures["traces"][:, -1] for run in runs]
+    ends = [
+        train(
+            eigenvalues=eigenvalues,
+            initial=saddle.gamma + side * ASYMMETRY / 2 * np.array([1.0, -1.0]),
+            learning_rate=rate,
+            steps=steps,
+            record=steps,
+            held_out=2,
+            rng=seed,
+            **setting,
+        ).measures["traces"][:, -1]
+        for side in (1, -1)
+    ]
     difference = (ends[0] - ends[1]) @ [0.5, -0.5]
     return np.log(difference / ASYMMETRY) / (steps * rate) * 2 / null
 
@@ -186,11 +194,18 @@ def on_contexts(*, depth: int, dim: int, repeats: int, rng: SeedSequence) -> np.
     """Losses (2, repeats) of the best tied and untied layers on the same contexts."""
     tied, best = finite_theory(depth)
     seed = int(np.random.default_rng(rng).integers(2**31))
-    setting: dict[str, Any] = {"eigenvalues": np.repeat(EIGENVALUES, dim // EIGENVALUES.size)}
-    setting |= {"context": round(ALPHA * dim), "repeats": repeats, "rng": seed}
-    layers = np.full(depth, tied.gamma / depth), best.steps
-    runs = [simulate_depth_loss(**setting, rates=rates) for rates in layers]
-    return np.array([run.loss.samples for run in runs])
+    return np.array(
+        [
+            simulate_depth_loss(
+                eigenvalues=np.repeat(EIGENVALUES, dim // EIGENVALUES.size),
+                rates=rates,
+                context=round(ALPHA * dim),
+                repeats=repeats,
+                rng=seed,
+            ).loss.samples
+            for rates in (np.full(depth, tied.gamma / depth), best.steps)
+        ]
+    )
 
 
 def finite_theory(depth: int) -> tuple[Any, UntiedDepth]:

@@ -90,9 +90,16 @@ def rows(effort: Effort) -> Rows:
     """Losses against the exact ones, extrapolated losses against the limit, and minima."""
     contexts = effort.pick(tiny=400, quick=2000, medium=20_000, full=200_000)
     for layers, (rates, gammas) in SCHEDULES.items():
-        rule = {"rates": rates, "gammas": gammas}
-        counts = {dim: contexts * SIZES[0] // dim for dim in SIZES}
-        runs = {dim: run(simulated_loss, **rule, dim=dim, contexts=counts[dim]) for dim in SIZES}
+        runs = {
+            dim: run(
+                simulated_loss,
+                rates=rates,
+                gammas=gammas,
+                dim=dim,
+                contexts=contexts * SIZES[0] // dim,
+            )
+            for dim in SIZES
+        }
         for dim, loss in runs.items():
             label, theory = f"{layers} layers, d = {dim}, exact", call(exact_loss, layers, dim)
             yield mean(label, theory, loss, of="gdpp_loss")

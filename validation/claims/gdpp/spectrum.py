@@ -142,9 +142,15 @@ def compare_images(
                 kept = schedule.excess > SMALLEST_EXCESS
             layer = int(np.argmax(np.abs(values[kept] / theory[kept] - 1)))
             setting = f"up to {upper:g}, {method}, from {start:g}"
-            label = f"{field} {setting}: worst after {layer} layers"
-            options: dict[str, Any] = {"relative": INTERVAL_ACCURACY, "of": f"{function}.{field}"}
-            comparisons.append(compare(label, theory[layer], values[layer], **options))
+            comparisons.append(
+                compare(
+                    f"{field} {setting}: worst after {layer} layers",
+                    theory[layer],
+                    values[layer],
+                    relative=INTERVAL_ACCURACY,
+                    of=f"{function}.{field}",
+                )
+            )
     return comparisons
 
 

@@ -106,10 +106,17 @@ def train_model(
     """
     train_seed, fresh_seed, rare_seed = seed_sequences(rng, 3)
     problem = Problem(**SIZE, noise_law=noise_law, scale=1)
-    size: dict[str, Any] = {"layers": layers, "starts": starts, "contexts": contexts, "rare": rare}
-    where: dict[str, Any] = {"rng": train_seed, "backend": backend}
-    initial = [each.model for each in warm]
-    run = train_linear_transformer(problem, kind=kind, **size, initial=initial, **where)
+    run = train_linear_transformer(
+        problem,
+        kind=kind,
+        layers=layers,
+        starts=starts,
+        contexts=contexts,
+        initial=[each.model for each in warm],
+        rare=rare,
+        rng=train_seed,
+        backend=backend,
+    )
     fresh, weighted = (
         held_out_losses(run.model, problem, contexts=count, rare=law, rng=seed, backend=backend)
         for count, law, seed in (

@@ -60,10 +60,11 @@ def trained_copy(
     size: int,
     positions: int,
     steps: int,
+    batch: int,
+    learning_rate: float,
     repeat: int,  # noqa: ARG001 - another repeat is another cell, with another seed
     attempts: int = 1,
     rng: SeedSequence,
-    **training: Any,
 ) -> dict[str, Any]:
     """Train a softmax layer and a linear one on separate tokens, again if the training fails.
 
@@ -71,21 +72,41 @@ def trained_copy(
     the number of attempts that failed.
     """
     problem = Problem(dim=size, context=size, input_law="uniform", scale=1)
-    kinds: dict[str, Any] = {"attention": ("softmax", "linear"), "tokens": "separate"}
-    network = AttentionNetwork(size, layers=2, **kinds, positions=positions, init_scale=INIT_SCALE)
-    training |= {"steps": steps, "patience": steps, "clip": CLIP, "held_out": HELD_OUT}
+    network = AttentionNetwork(
+        dim=size,
+        layers=2,
+        attention=("softmax", "linear"),
+        tokens="separate",
+        positions=positions,
+        init_scale=INIT_SCALE,
+    )
     first, probe_seed, *others = seed_sequences(rng, 1 + attempts)
     failed = 0
     for root in [first, *others]:
-        run = train_network(network, problem, **training, rng=root)
+        run = train_network(
+            network,
+            problem,
+            steps=steps,
+            batch=batch,
+            learning_rate=learning_rate,
+            clip=CLIP,
+            patience=steps,
+            held_out=HELD_OUT,
+            rng=root,
+        )
         if run.held_out.mean <= worst_loss(size):
             break
         failed += 1
     prompts = sample_prompts(problem, PROBED, rng=probe_seed)
     start = network.initial(np.random.default_rng(seed_sequences(root, 1)[0]))
     before, after = (token_sensitivities(network, each, prompts) for each in (start, run.weights))
-    found = {"loss": run.held_out, "losses": run.losses, "failed": failed}
-    return found | {"before": before, "after": after}
+    return {
+        "loss": run.held_out,
+        "losses": run.losses,
+        "before": before,
+        "after": after,
+        "failed": failed,
+    }
 
 
 def step_loss(size: int) -> float:

@@ -10,7 +10,6 @@ Source: {vonoswald2023}, code and Figure 14; two features derived in the documen
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -143,10 +142,21 @@ def _trained_pair(
     layers: int, steps: int, batch: int, held_out: int, rng: SeedSequence
 ) -> NormalisedPair:
     train_seed, fit_seed, fresh_seed = seed_sequences(rng, 3)
-    setting: dict[str, Any] = {"steps": steps, "patience": steps, "batch": batch, "held_out": 2}
-    setting |= {"learning_rate": LEARNING_RATE, "rng": train_seed}
-    network = partial(AttentionNetwork, PROBLEM.dim, layers=layers, attention="linear")
-    runs = [train_network(network(layer_norm=each), PROBLEM, **setting) for each in (False, True)]
+    runs = [
+        train_network(
+            AttentionNetwork(
+                PROBLEM.dim, layers=layers, attention="linear", layer_norm=layer_norm
+            ),
+            PROBLEM,
+            steps=steps,
+            batch=batch,
+            learning_rate=LEARNING_RATE,
+            patience=steps,
+            held_out=2,
+            rng=train_seed,
+        )
+        for layer_norm in (False, True)
+    ]
     multiples = best_multiples(held_out, fit_seed)
 
     def step(prompts: Prompts) -> np.ndarray:

@@ -103,17 +103,18 @@ def trained_lstm(
 ) -> OwnLstm:
     """Train a network and compare it with the best step."""
     train_seed, fresh_seed = seed_sequences(rng, 2)
-    network, law = (
+    run = train_network(
         LstmNetwork(SIZE["dim"], hidden, layers, bidirectional),
         Problem(**SIZE, scale=1),
+        steps=steps,
+        batch=batch,
+        learning_rate=LEARNING_RATE,
+        patience=steps,  # it pauses on plateaus longer than any patience
+        rng=train_seed,
     )
-    # It pauses on plateaus longer than any patience.
-    training: dict[str, Any] = {"steps": steps, "patience": steps, "batch": batch}
-    training["learning_rate"] = LEARNING_RATE
-    run = train_network(network, law, **training, rng=train_seed)
     trained = network_predictor(run.network, run.weights)
     descent = descent_predictor([float(STEP.rate)], scale=1)
-    device = get_backend("numpy")
+    law, device = Problem(**SIZE, scale=1), get_backend("numpy")
     rows = []
     for generator in device.generators(fresh_seed, BLOCKS):
         prompts = draw_prompts(law, device, generator, BLOCK)
@@ -239,9 +240,17 @@ def draw(figure: Figure, runs: dict[tuple[bool, int], OwnLstm]) -> None:
             left.plot(steps, median, color=colour, alpha=0.35 + 0.12 * layers, lw=1, label=label)
             loss = published_loss("14", LOSSES[both], layers)
             distance = published_loss(FIGURES[both], DISTANCES["predictions"], layers)
-            style: dict[str, Any] = {"fmt": "s", "markersize": 4, "mfc": "none", "linewidth": 0.6}
-            style |= {"xerr": distance.standard_error, "yerr": loss.standard_error}
-            right.errorbar(distance.mean, loss.mean, color=colour, **style)
+            right.errorbar(
+                distance.mean,
+                loss.mean,
+                xerr=distance.standard_error,
+                yerr=loss.standard_error,
+                fmt="s",
+                markersize=4,
+                mfc="none",
+                linewidth=0.6,
+                color=colour,
+            )
             if both:
                 where: dict[str, Any] = {"xytext": (4, 4), "textcoords": "offset points"}
                 at = (distance.mean, loss.mean)

@@ -53,10 +53,14 @@ def softmax_runs(
     *, layers: int, context: int, width: int, rng: SeedSequence, **training: Any
 ) -> list[Estimate]:
     """Half the squared error on fresh prompts of each training that did not fail."""
-    network = AttentionNetwork(DIM, layers=layers, width=width, init_scale=INIT_SCALE)
-    law = Problem(dim=DIM, context=context, input_law="uniform", scale=1)
-    training |= {"learning_rate": LEARNING_RATE, "patience": training["steps"]}
-    trained = train_repeats(network, law, **training, rng=rng)
+    trained = train_repeats(
+        AttentionNetwork(DIM, layers=layers, width=width, init_scale=INIT_SCALE),
+        Problem(dim=DIM, context=context, input_law="uniform", scale=1),
+        learning_rate=LEARNING_RATE,
+        patience=training["steps"],
+        rng=rng,
+        **training,
+    )
     good = [run for run, bad in zip(trained.runs, trained.failed, strict=True) if run and not bad]
     return [run.held_out.scaled(0.5) for run in good]
 

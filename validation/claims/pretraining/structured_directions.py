@@ -10,7 +10,6 @@ Source: {letey2025}: the error is affine in the test covariance; derived in the 
 """
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.random import SeedSequence
@@ -86,14 +85,23 @@ def direction_errors(*, dim: int, count: int, rng: SeedSequence) -> np.ndarray:
 
 def predicted_errors(*, dim: int, rng: SeedSequence) -> np.ndarray:
     """Finite-size predictions of the errors on all tests, without random numbers."""
-    setting: dict[str, Any] = {"dim": dim, "context": round(ALPHA * dim), "tasks": math.inf}
-    setting |= {"prompts": round(TAU * dim**2), "rho": RHO, "ridge": RIDGE, "draws": 1, "rng": rng}
-    setting["task_covariance"] = spread(TASK, dim)
-    tests = (spread(test, dim) for test in TESTS.values())
-    errors = (
-        pretraining.finite_size_errors(**setting, test_covariance=test).icl for test in tests
+    return np.array(
+        [
+            pretraining.finite_size_errors(
+                dim=dim,
+                context=round(ALPHA * dim),
+                tasks=math.inf,
+                prompts=round(TAU * dim**2),
+                rho=RHO,
+                ridge=RIDGE,
+                task_covariance=spread(TASK, dim),
+                test_covariance=spread(test, dim),
+                draws=1,
+                rng=rng,
+            ).icl.mean
+            for test in TESTS.values()
+        ]
     )
-    return np.array([each.mean for each in errors])
 
 
 def measured(errors: np.ndarray) -> np.ndarray:

@@ -50,16 +50,25 @@ def rows(effort: Effort) -> Rows:
         yield from here.rows(DIM, repeats)
         predicted, ours = here.predicted(DIM), here.simulated(DIM, repeats)
         yield mean(f"ICL-IDG d={DIM} {here}", call(predicted_gap, predicted), ours.gap)
-        bayes: dict[str, Any] = {"dim": DIM, "context": round(alpha * DIM), "tasks": tasks}
-        bayes |= {"rho": RHO, "task_law": "sphere", "test_prompts": 40}
-        bayes["repeats"] = effort.pick(tiny=4, quick=8, medium=30, full=60)
-        dmmse = run(simulate_estimator, estimator="dmmse", **bayes)
+        dmmse = run(
+            simulate_estimator,
+            estimator="dmmse",
+            dim=DIM,
+            context=round(alpha * DIM),
+            tasks=tasks,
+            rho=RHO,
+            repeats=effort.pick(tiny=4, quick=8, medium=30, full=60),
+            test_prompts=40,
+            task_law="sphere",
+        )
         label = f"dMMSE IDG is the noise, d={DIM} k={tasks} alpha={alpha:g}"
         yield mean(label, RHO, dmmse.idg, relative=0.01)
         changes = call(differences, here)
         spectrum = call(pretraining.JointSpectrum.of_matrices, np.ones(1))
-        gap = call(pretraining.task_gap, **vars(here))
-        slope = call(pretraining.diversity_slope, **vars(here), spectrum=spectrum)
+        gap, slope = (
+            call(pretraining.task_gap, **vars(here)),
+            call(pretraining.diversity_slope, **vars(here), spectrum=spectrum),
+        )
         yield exact(f"gap of the errors, {here}", gap, changes[0], relative=ACCURACY)
         yield exact(f"slope of ICL in kappa, {here}", slope, changes[1], relative=ACCURACY)
         drawn["predicted"][key], drawn["ours"][key], drawn["dmmse"][key] = predicted, ours, dmmse

@@ -99,10 +99,17 @@ def pretrained(
     plain_tests: bool = False,
 ) -> np.ndarray:
     """ICL and IDG errors, (2, repeats)."""
-    law: dict[str, Any] = {"noise_variance": POINT.rho, "task_law": "sphere", "drift": drift}
-    law |= {"correlation": CORRELATION, "correlated_query": correlated_query}
-    tasks, prompts = round(POINT.kappa * dim), round(POINT.tau * dim**2)
-    problem = Problem(dim, LENGTH * dim, tasks=tasks, prompts=prompts, **law)
+    problem = Problem(
+        dim,
+        LENGTH * dim,
+        tasks=round(POINT.kappa * dim),
+        prompts=round(POINT.tau * dim**2),
+        noise_variance=POINT.rho,
+        task_law="sphere",
+        correlation=CORRELATION,
+        drift=drift,
+        correlated_query=correlated_query,
+    )
     gated = layer(dim, drift, correlated_query, plain_tests)
     errors = simulate_errors(problem, **gated, repeats=repeats, rng=rng)
     return np.array([errors.icl.samples, errors.idg.samples])
@@ -198,8 +205,10 @@ def rows(effort: Effort) -> Rows:
     yield exact(label, errors.icl, call(summed, TOKENS), relative=OF_SUMS)
     drifting = {"dim": DRIFTING_DIM, "drift": DRIFT}
     simulated = call(samples_of, run(pretrained, **drifting, repeats=effort(DRIFTING_REPEATS)))
-    theory = call(with_uncertainty, run(predicted, **drifting, **sets))
-    label = f"d={DRIFTING_DIM} and drift"
+    theory, label = (
+        call(with_uncertainty, run(predicted, **drifting, **sets)),
+        f"d={DRIFTING_DIM} and drift",
+    )
     yield from both_errors(label, theory, simulated, of="finite_size_errors", draws="drift")
 
 

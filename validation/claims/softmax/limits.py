@@ -73,9 +73,15 @@ def matrix_loss(
     *, dim: int, contexts: int, rng: SeedSequence, value: float, key_query: Table
 ) -> Estimate:
     """Loss of a head with a matrix of keys and queries, over the dimension."""
-    head: dict[str, Any] = {"inverse_temperatures": (1.0,), "values": (value,)}
-    setting = matrix_setting(dim) | {"dim": dim, "contexts": contexts, "rng": rng}
-    simulated = head_loss(**head, key_query=key_query, **setting)
+    simulated = head_loss(
+        inverse_temperatures=(1.0,),
+        values=(value,),
+        key_query=key_query,
+        dim=dim,
+        contexts=contexts,
+        rng=rng,
+        **matrix_setting(dim),
+    )
     return Estimate.of(simulated.samples / dim)
 
 

@@ -116,9 +116,14 @@ def trained_heads(
         ours.append((answers - drawn.target) ** 2)
         theirs.append((reference.forward(weights, drawn)[0] - drawn.target) ** 2)
     own, other = (Estimate.of(np.concatenate(each)) for each in (ours, theirs))
-    found = trained.inverse_temperature, trained.value, float(np.max(trained.lookup_rest))
-    loss = replace(own, samples=np.empty(0))
-    return TrainedHeads(*found, loss, ratio(own, other), training.steps)
+    return TrainedHeads(
+        trained.inverse_temperature,
+        trained.value,
+        float(np.max(trained.lookup_rest)),
+        replace(own, samples=np.empty(0)),
+        ratio(own, other),
+        training.steps,
+    )
 
 
 def trained_rows(
@@ -128,9 +133,13 @@ def trained_rows(
 
     One head, or two, cannot be better than the best; more heads can.
     """
-    setting |= {"heads": heads, "held_out": effort.pick(**HELD_OUT)}
-    reference = float(best.inverse_temperature), float(best.value)
-    trained = run(trained_heads, best=reference, **setting)
+    trained = run(
+        trained_heads,
+        best=(float(best.inverse_temperature), float(best.value)),
+        heads=heads,
+        held_out=effort.pick(**HELD_OUT),
+        **setting,
+    )
     label = f"loss of the trained heads over the least one, {where}"
     rows = [bound(label, 1 + EXCESS, trained.ratio)]
     if heads <= 2:

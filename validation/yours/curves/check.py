@@ -380,9 +380,17 @@ def check_curve(
     if outliers and setting.timed:
         losses = predict_curve(replace(setting, optimizer="other"), weights, draws, rng)
         remarks += [OTHER_OPTIMIZER] * is_explained(curves, losses)
-    errors = tuple(_errors(theory, bool(weights)))
-    found = tuple(fits), tuple(outliers), tuple(unexpected), tuple(curves)
-    return CurveCheck(tuple(rows), (*left_out, *remarks), errors, *found, theory, axis)
+    return CurveCheck(
+        tuple(rows),
+        (*left_out, *remarks),
+        tuple(_errors(theory, bool(weights))),
+        tuple(fits),
+        tuple(outliers),
+        tuple(unexpected),
+        tuple(curves),
+        theory,
+        axis,
+    )
 
 
 def read_with_setting(

@@ -107,9 +107,15 @@ class CurveSetting:
     @property
     def problem(self) -> Problem:
         """Law of the sequences."""
-        names = ("context", "noise_variance", "fresh_fraction", "shared_task")
-        law: dict[str, Any] = {name: getattr(self, name) for name in names}
-        return Problem(len(self.eigenvalues), **law, input_covariance=self.eigenvalues, scale=1)
+        return Problem(
+            dim=len(self.eigenvalues),
+            context=self.context,
+            input_covariance=self.eigenvalues,
+            noise_variance=self.noise_variance,
+            fresh_fraction=self.fresh_fraction,
+            shared_task=self.shared_task,
+            scale=1,
+        )
 
     @property
     def law(self) -> dict[str, Any]:

@@ -423,8 +423,18 @@ def predict_curve(
     elif setting.mixed and setting.optimizer == "gradient-descent":
         rate = first_growth_rate(setting.problem, setting.model)
         growth = setting.step_time * np.array([rate])
-    drops = half_drops, durations / setting.step_time, start, variance, growth, delays
-    return CurveTheory(setting, setting.levels, *drops, _start_loss(setting), fluctuations)
+    return CurveTheory(
+        setting,
+        setting.levels,
+        half_drops,
+        durations / setting.step_time,
+        start,
+        variance,
+        growth,
+        delays,
+        _start_loss(setting),
+        fluctuations,
+    )
 
 
 @lru_cache(maxsize=32)

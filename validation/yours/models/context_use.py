@@ -16,7 +16,7 @@ all.  Those of a fitted delta rule or decay are known (`iclimit.asymptotics.recu
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -180,10 +180,17 @@ def context_use(
         # Squares are too large by the variances of the errors.
         squares = np.sum(means**2) - sum(each.standard_error**2 for each in of_pairs)
         number = float(np.sum(means) ** 2 / max(squares, np.sum(means) ** 2 / count))
-    explained = replace(unexplained, mean=1 - unexplained.mean)
-    rate = best_factor(model, np.mean(examples.products, axis=1))
-    penalty = next((each.parameters["penalty"] for each in fits if each.family == "ridge"), None)
-    return ContextUse(knots, fitted, explained, of_pairs, number, rate, penalty, count)
+    penalties = [each.parameters["penalty"] for each in fits if each.family == "ridge"]
+    return ContextUse(
+        knots,
+        fitted,
+        Estimate(1 - unexplained.mean, unexplained.standard_error, unexplained.repeats),
+        of_pairs,
+        number,
+        best_factor(model, np.mean(examples.products, axis=1)),
+        penalties[0] if penalties else None,
+        count,
+    )
 
 
 def _estimates(target: np.ndarray, columns: np.ndarray) -> tuple[Estimate, ...]:

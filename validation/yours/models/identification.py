@@ -243,8 +243,19 @@ def identify(
         most = f"{LARGEST_OVER_MEDIAN:g} times the median"
         sentence += f" Answers above {most} ({large:,} of {len(weight):,}) count as that."
     holds, inside = kind in ("algorithm", "mixture"), tuple(each.name for each in within)
-    evidence = tuple(near), tuple(fits), mixture, tolerance
-    return Identification(kind, holds, sentence, names, alike, inside, told, *evidence)
+    return Identification(
+        kind,
+        holds,
+        sentence,
+        names,
+        alike,
+        inside,
+        told,
+        tuple(near),
+        tuple(fits),
+        mixture,
+        tolerance,
+    )
 
 
 # Kind, names, what is not told from them, and sentence of a verdict.

@@ -269,10 +269,20 @@ def expected_errors(problem: Problem, *, prompts: int, ridge: float) -> dict[str
     if problem.input_law != "gaussian" or problem.noise_law is not None:
         return {}
     unit, tasks = units(problem)[1] ** 2, problem.task_set
-    run = _laws(problem) | {"prompts": prompts, "ridge": ridge, "rng": 0, "draws": 1}
-    run |= {"dim": problem.dim, "context": problem.context}
-    run["tasks"] = math.inf if tasks is None else tasks / math.sqrt(problem.task_variance)
-    size = pretraining.finite_size_errors(**run)
+    rho = problem.noise_variance / unit
+    size = pretraining.finite_size_errors(
+        dim=problem.dim,
+        context=problem.context,
+        tasks=math.inf if tasks is None else tasks / math.sqrt(problem.task_variance),
+        prompts=prompts,
+        rho=rho,
+        ridge=ridge,
+        rng=0,
+        draws=1,
+        task_law=problem.task_law,
+        task_covariance=problem.task_covariance,
+        input_covariance=problem.input_covariance,
+    )
     expected = {"at this size": unit * size.icl.mean}
     if problem.input_covariance is None and problem.task_covariance is None:
         limit = replace(problem, prompts=prompts).limit

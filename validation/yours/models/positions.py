@@ -169,9 +169,13 @@ def _fixed_step(lengths: Sequence[ProblemUnits]) -> Baseline:
 
 def _best_delta_rule(problem: Problem) -> Baseline:
     """The best linear recurrence with a vector of memory: the delta rule with the best steps."""
-    law: dict[str, Any] = {"rho": problem.mean_noise_variance}
-    law["task_variances"] = problem.label_unit
-    best = recurrent_errors("delta", context=problem.context, dim=problem.dim, **law)
+    best = recurrent_errors(
+        "delta",
+        context=problem.context,
+        dim=problem.dim,
+        rho=problem.mean_noise_variance,
+        task_variances=problem.label_unit,
+    )
     steps = best.step_size[1:] / (problem.dim * problem.input_variance)
     text = f"the delta rule with its best step at each pair, {steps[-1]:.4g} at the last"
     predict = partial(prefix_delta_rule, steps=steps)

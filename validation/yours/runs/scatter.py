@@ -130,8 +130,15 @@ def _ratio(rows: Sequence[RowDeviation], name: str, one_set: bool) -> ScatterRat
     runs, squares, totals, shares, doubts = np.transpose(compared)
     weights = (runs - 1) / np.sum(runs - 1)
     degrees = 1 / (1 / np.sum(runs - 1) + 2 * float(weights @ doubts) ** 2)
-    ratio, total, share = (math.sqrt(weights @ each) for each in (squares, totals, shares))
-    return ScatterRatio(ratio, float(degrees), total, float(np.mean(runs)), copies, share, given)
+    return ScatterRatio(
+        math.sqrt(weights @ squares),
+        float(degrees),
+        math.sqrt(weights @ totals),
+        float(np.mean(runs)),
+        copies,
+        math.sqrt(weights @ shares),
+        given,
+    )
 
 
 def scatter_hints(

@@ -28,7 +28,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -195,9 +194,15 @@ def reduced_stack(
     units = chosen.convention.units(dim=d, context=context, noise_variance=noise)
     variance = units.value("input_variance")
     omegas, steps = (np.array([read(each) for each in layers]) for read in (_omegas, _step))
-    given: dict[str, Any] = {"noise_variance": noise, "scale": math.sqrt(variance)}
-    given |= {"input_covariance": input_covariance, "task_covariance": task_covariance}
-    law = Problem(d, context, **given, task_variance=units.value("task_variance"))
+    law = Problem(
+        dim=d,
+        context=context,
+        scale=math.sqrt(variance),
+        noise_variance=noise,
+        task_variance=units.value("task_variance"),
+        input_covariance=input_covariance,
+        task_covariance=task_covariance,
+    )
     kept = {"gd++": omegas * [[1, 0], [1, 0]], "diag": omegas, "preconditioned": omegas}
     models = {
         name: [
