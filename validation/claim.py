@@ -25,7 +25,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from iclimit.drawing import Figure
 from iclimit.published import PAPERS
-from iclimit.runs.cell import Cell
+from iclimit.runs.cell import Cell, distinct_cells
 from iclimit.validation.judge.verdict import Verdict
 from iclimit.validation.rows import (
     Drawing,
@@ -164,7 +164,7 @@ class Claim:
 
     def cells(self, preset: Preset) -> list[Cell]:
         """Cells that the rows need at a preset, each once."""
-        return list(dict.fromkeys(cells_of(list(self.rows(Effort(preset))))))
+        return distinct_cells(cells_of(list(self.rows(Effort(preset)))))
 
     def judge(self, preset: Preset, results: Results) -> Verdict:
         """Verdict at a preset, given the results of the cells."""

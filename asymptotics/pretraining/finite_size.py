@@ -39,6 +39,7 @@ from iclimit.asymptotics.pretraining.timed_contexts import TimedContexts
 from iclimit.checks import Seed, check_choice, check_flags, parse_array, parse_gates, parse_kernel
 from iclimit.problem import TASK_LAWS
 from iclimit.results import Estimate, Result
+from iclimit.statement import named_cell
 
 APPROACHES = ("tasks", "moments")
 COVARIANCES = ("task_covariance", "test_covariance", "input_covariance")
@@ -98,6 +99,7 @@ class FiniteSizeErrors(Result):
 NOT_OF_RUN = ("approach", "balanced")
 
 
+@named_cell("finite_size_errors")
 def finite_size_errors(
     *,
     dim: int,

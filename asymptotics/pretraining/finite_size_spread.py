@@ -50,6 +50,7 @@ from iclimit.asymptotics.pretraining.query_moments import solve_features
 from iclimit.asymptotics.pretraining.ridge_fluctuations import INTERPOLATED
 from iclimit.checks import Seed, check_flags
 from iclimit.results import Result
+from iclimit.statement import named_cell
 
 # Step of the differences in v: their error is a millionth.
 STEP = 1e-3
@@ -86,6 +87,7 @@ class FiniteSizeSpread(Result):
         return self.prompts + self.tasks
 
 
+@named_cell("finite_size_spread")
 def finite_size_spread(
     *,
     dim: int,

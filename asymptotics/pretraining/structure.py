@@ -9,17 +9,22 @@ other d the file is resampled.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from iclimit.asymptotics.pretraining import JointSpectrum
 from iclimit.asymptotics.pretraining.joint_spectrum import RankFunction
 from iclimit.asymptotics.spectra import Atoms, SpectralMeasure, spectrum
+from iclimit.asymptotics.spectra.measures import FILES
 from iclimit.checks import check_flags
+from iclimit.statement import Derived
 
 # Spectra, with the symbols of their covariances.
 _SYMBOLS = {"task_spectrum": "$C$", "test_spectrum": "$C'$", "input_spectrum": r"$\Sigma$"}
+
+# Begins the description of a spectrum that is paired in the opposite order.
+_REVERSE = "reversed:"
 
 Spectrum: TypeAlias = str | SpectralMeasure | Sequence[float] | np.ndarray
 
@@ -98,6 +103,28 @@ class Structure:
             for name, function in self._functions.items()
         }
 
+    def stated_covariances(self, dim: int) -> dict[str, Derived]:
+        """Eigenvalues of `covariances` as arguments of a run, called by what was given."""
+        return {
+            name: Derived(values, self._statements[name.replace("covariance", "spectrum")])
+            for name, values in self.covariances(dim).items()
+        }
+
+    @cached_property
+    def _statements(self) -> dict[str, Any]:
+        """Descriptions of the spectra that are given; of files and measures what is in them."""
+        statements: dict[str, Any] = {}
+        for name, description in self.described.items():
+            spec = getattr(self, name)
+            statements[name] = description
+            if not isinstance(spec, str) or spec.endswith(FILES):
+                reverse = isinstance(spec, str) and spec.startswith(_REVERSE)
+                order = "descending" if reverse else "ascending"
+                scale = "mean 1" if self.normalized else "as given"
+                measure = _parse(name, spec.removeprefix(_REVERSE) if reverse else spec)
+                statements[name] = (measure, order, scale)
+        return statements
+
     @property
     def described(self) -> dict[str, str]:
         """Descriptions of the spectra that are given."""
@@ -117,8 +144,8 @@ class Structure:
         for name in self.described:
             spec, descending = getattr(self, name), False
             if isinstance(spec, str) and name != "task_spectrum":
-                descending = spec.startswith("reversed:")
-                spec = spec.removeprefix("reversed:")
+                descending = spec.startswith(_REVERSE)
+                spec = spec.removeprefix(_REVERSE)
                 if name == "test_spectrum" and spec == "reversed":
                     spec, descending = self.task_spectrum, True
             measure = _parse(name, spec)

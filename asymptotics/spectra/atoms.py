@@ -14,6 +14,7 @@ from iclimit.asymptotics.checks import check_integers, real_array
 from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.spectra.integration import Intervals, merged_atoms, merged_intervals
 from iclimit.asymptotics.spectra.measure import SpectralMeasure
+from iclimit.statement import canonical
 
 # How far from 1 the sum of weights may be: weights are typed by hand, with rounded decimals.
 _WEIGHT_SUM = 1e-9
@@ -52,6 +53,9 @@ class Atoms(SpectralMeasure):
     (1.3, 0.467032967033)
     """
 
+    # The matrix whose eigenvalues these are, if one was given.
+    _matrix: np.ndarray | None = None
+
     def __init__(self, values: Value, weights: Value = None) -> None:
         x = real_array("values", values)
         if x.ndim != 1 or not x.size or not np.all(np.isfinite(x)):
@@ -84,7 +88,9 @@ class Atoms(SpectralMeasure):
             raise ValueError("matrix must be finite and symmetric")
         eigenvalues = np.linalg.eigvalsh(C)
         eigenvalues[abs(eigenvalues) <= _RANK * len(C) * abs(eigenvalues).max()] = 0.0
-        return cls(eigenvalues)
+        law = cls(eigenvalues)
+        law._matrix = C  # the digits of its eigenvalues differ between processors
+        return law
 
     @classmethod
     def from_file(cls, path: str | Path) -> Atoms:
@@ -120,6 +126,13 @@ class Atoms(SpectralMeasure):
 
     def __repr__(self) -> str:
         return f"Atoms({self.values.size} values in [{self.values[0]}, {self.values[-1]}])"
+
+    @property
+    def statement(self) -> dict[str, Any]:
+        if self._matrix is not None:
+            return {"measure": "Atoms.of_matrix", "matrix": canonical(self._matrix)}
+        arrays = {"values": canonical(self.values), "weights": canonical(self.weights)}
+        return {"measure": "Atoms", **arrays}
 
     def moment(self, order: int) -> float:
         check_integers(order=order)

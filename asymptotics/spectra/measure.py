@@ -79,6 +79,11 @@ class SpectralMeasure:
         given = (getattr(self, name, "...") for name in signature(type(self)).parameters)
         return f"{type(self).__name__}({', '.join(map(str, given))})"
 
+    @property
+    def statement(self) -> dict[str, Any]:
+        """What stands for this measure in the name of a run (`iclimit.statement`)."""
+        return {"measure": repr(self)}
+
     def density(self, x: Number) -> Value:
         """Density of the continuous part at x; zero outside the support."""
         return np.zeros(real_array("x", x).shape)[()]

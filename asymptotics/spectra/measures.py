@@ -14,6 +14,9 @@ from iclimit.asymptotics.spectra.integration import Chart, density_on
 from iclimit.asymptotics.spectra.marchenko_pastur import MarchenkoPastur
 from iclimit.asymptotics.spectra.measure import SpectralMeasure
 
+# Ends of the names of files that hold eigenvalues.
+FILES = (".csv", ".txt")
+
 
 class Uniform(SpectralMeasure):
     """Uniform distribution of eigenvalues.
@@ -273,6 +276,11 @@ class DensityMeasure(SpectralMeasure):
     def __repr__(self) -> str:
         return f"DensityMeasure({self._function!r}, {self.support})"
 
+    @property
+    def statement(self) -> dict[str, Any]:
+        name = getattr(self._function, "__qualname__", type(self._function).__qualname__)
+        return {"measure": f"DensityMeasure({name}, {self.support})"}
+
     def density(self, x: Number) -> Value:
         return density_on(self.support, x, self._function)
 
@@ -335,7 +343,7 @@ def _parse(spec: str) -> SpectralMeasure:
         raise TypeError(f"spec must be a string, got {spec!r}")
     if spec == "isotropic":
         return Atoms([1.0])
-    if spec.endswith((".csv", ".txt")):
+    if spec.endswith(FILES):
         return Atoms.from_file(spec)
     name, _, rest = spec.partition(":")
     groups = [_numbers(part) for part in rest.split(";")]

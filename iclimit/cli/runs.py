@@ -6,7 +6,7 @@ import argparse
 import json
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -122,6 +122,10 @@ def show_run(options: argparse.Namespace) -> None:
         batches = store.find(run.identity)
     lines = [f"run         {run.identity}", f"function    {run.function}"]
     lines += [f"  {name} = {_text(value)}" for name, value in run.arguments.items()]
+    derived = batches[0].derived_values
+    if derived:
+        lines.append("derived values")
+    lines += [f"  {name} = {_text(_plain(value))}" for name, value in derived.items()]
     lines += [f"seed        {run.seed}", f"backend     {run.backend or 'always NumPy'}"]
     lines += [f"code        {run.code}{' (has changed since)' if obsolete([run]) else ''}"]
     for batch in batches:
@@ -130,6 +134,8 @@ def show_run(options: argparse.Namespace) -> None:
             f"repeats     {batch.first} to {batch.first + batch.count - 1}",
             f"  finished {_local(batch.finished)} on {batch.host} after {batch.seconds:.4g} s",
         ]
+        if batch.note:
+            lines.append(f"  {batch.note}")
         if batch.residual is not None:
             lines.append(f"  worst residual {batch.residual:.3g}")
         lines.append(f"  {libraries}; {len(batch.result)} bytes")
@@ -231,14 +237,33 @@ def _what(run: StoredBatch) -> str:
 def _text(value: object, *, brief: bool = False) -> str:
     """Value of a parameter; in brief, long lists and the arguments of cells are cut."""
     if isinstance(value, dict):
-        given = (f"{name}={_text(each)}" for name, each in value["arguments"].items())
-        return f"{value['cell']}({'...' if brief else ', '.join(given)})"
+        return _text_of_statement(value, brief=brief)
     if isinstance(value, list):
         shown = [_text(each, brief=brief) for each in value]
         if brief and len(value) > _MOST_NUMBERS:
             return f"[{shown[0]}, ..., {shown[-1]}] ({len(value)})"
         return f"[{', '.join(shown)}]"
     return f"{value:.4g}" if brief and isinstance(value, float) else str(value)
+
+
+def _plain(value: Any) -> Any:
+    """Arrays and tuples as lists."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return list(map(_plain, value)) if isinstance(value, tuple) else value
+
+
+def _text_of_statement(value: Mapping[str, Any], *, brief: bool) -> str:
+    """What stands for a derived value, an array, a measure or another cell."""
+    if "derived" in value:
+        return _text(value["derived"], brief=brief)
+    if "array" in value:
+        return f"array of shape {tuple(value['array'])} ({value['digest'][:SHORT]})"
+    if "cell" in value:
+        given = (f"{name}={_text(entry)}" for name, entry in value["arguments"].items())
+        return f"{value['cell']}({'...' if brief else ', '.join(given)})"
+    more = (f"{name}: {_text(entry)}" for name, entry in value.items() if name != "measure")
+    return " ".join([str(value.get("measure", "")), *more])
 
 
 def _local(finished: str) -> str:

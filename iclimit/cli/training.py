@@ -14,7 +14,7 @@ from iclimit.cli.flags import Settings, add_flag, add_flags, arguments
 from iclimit.cli.output import add_output, output, print_result
 from iclimit.cli.theory import add_covariance
 from iclimit.cli.verbs import GROUPS, OneLineParser, verb
-from iclimit.cli.yours import add_problem, parse_problem
+from iclimit.cli.yours import add_problem, parse_problem, stated_covariances
 from iclimit.tables import PICTURES, json_text, rows_text
 
 GROUPS["train"] = ("MODEL", "Train a finite-size model and measure it on fresh prompts.")
@@ -157,7 +157,8 @@ def train_and_print(options: argparse.Namespace, kind: str) -> int:
     settings = arguments(options, train_network)
     if options.optimizer == "adam" and options.batch is None:
         settings["batch"] = own["batch"]
-    what = {"kind": kind, **problem.describe(), **asdict(network)}
+    law = problem.describe() | stated_covariances(options)
+    what = {"kind": kind, **law, **asdict(network)}
     trained = TrainedRepeats((), best_loss=best_loss(network, problem))
     for repeat in range(options.repeats):
         one = settings | {"repeats": 1, "first_repeat": repeat}

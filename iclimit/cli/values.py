@@ -23,6 +23,9 @@ Parsed = TypeVar("Parsed")
 # Eigenvalues and initial weights whose powers are numbers.
 POWERS = 1e-50, 1e50
 
+# Points of a range; each takes some microseconds to be rounded correctly.
+MOST_POINTS = 1_000_000
+
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -47,6 +50,8 @@ def parse_values(text: str) -> np.ndarray:
     """Parse a number, a list a,b,c or a range start:stop:points[:log]."""
     import numpy as np
 
+    from iclimit.grids import geometric_grid, linear_grid
+
     if ":" not in text:
         values = np.array([float(part) for part in text.split(",")])
         if np.any(np.isnan(values)):
@@ -56,11 +61,13 @@ def parse_values(text: str) -> np.ndarray:
     if log not in ([], ["log"]):
         raise ValueError
     start, stop, points = float(first), float(last), int(number)
-    if not (points >= 2 and -math.inf < start < stop < math.inf):
-        raise argparse.ArgumentTypeError(f"must have start < stop and points >= 2, got {text!r}")
+    if not -math.inf < start < stop < math.inf:
+        raise argparse.ArgumentTypeError(f"must have start < stop, got {text!r}")
+    if not 2 <= points <= MOST_POINTS:
+        raise argparse.ArgumentTypeError(f"must have 2 to {MOST_POINTS} points, got {text!r}")
     if log and start <= 0:
         raise argparse.ArgumentTypeError(f"must have start > 0 for log, got {text!r}")
-    return np.geomspace(start, stop, points) if log else np.linspace(start, stop, points)
+    return geometric_grid(start, stop, points) if log else linear_grid(start, stop, points)
 
 
 @expects("be a number or a list 1,a,b,...")

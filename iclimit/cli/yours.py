@@ -20,6 +20,7 @@ from iclimit.tables import rows_text
 
 if TYPE_CHECKING:
     from iclimit.problem import Problem
+    from iclimit.statement import Derived
     from iclimit.validation import CurveCheck, CurveFit, RunCheck, RunFit
 
 Checked = TypeVar("Checked", "RunCheck", "RunFit", "CurveCheck", "CurveFit")
@@ -290,20 +291,32 @@ def add_problem(parser: argparse.ArgumentParser, *, tasks: str) -> None:
     add_flag(parser, "task_spectrum", text="the same for tasks")
 
 
+def stated_covariances(options: argparse.Namespace) -> dict[str, Derived]:
+    """Eigenvalues of the covariances that spectra describe, called by their descriptions."""
+    from iclimit.asymptotics.pretraining.structure import parse_structure
+
+    spectra = {name: getattr(options, name) for name in ("input_spectrum", "task_spectrum")}
+    structure = parse_structure(**spectra)
+    if structure is None:
+        return {}
+    covariances = structure.stated_covariances(options.dim)
+    return {
+        name: values
+        for name, values in covariances.items()
+        if spectra[name.replace("covariance", "spectrum")]
+    }
+
+
 def parse_problem(options: argparse.Namespace) -> Problem:
     """Problem that the options describe."""
     from iclimit import problem
-    from iclimit.asymptotics.pretraining.structure import parse_structure
     from iclimit.validation.yours.models.files import read_tasks
 
     given = arguments(options, problem.Problem)
     defaults = {each.name: each.default for each in fields(problem.Problem)} | {"tasks": None}
     settings = {name: each for name, each in given.items() if each != defaults[name]}
-    spectra = {name: getattr(options, name) for name in ("input_spectrum", "task_spectrum")}
-    if (structure := parse_structure(**spectra)) is not None:
-        covariances = structure.covariances(options.dim)
-        names = [name.replace("spectrum", "covariance") for name, each in spectra.items() if each]
-        settings |= {name: covariances[name] for name in names}
+    for name, covariance in stated_covariances(options).items():
+        settings[name] = covariance.value
     if options.tasks is not None:
         settings["tasks"] = read_tasks(options.tasks)
     if options.units is not None:

@@ -7,6 +7,7 @@ import numpy as np
 
 from iclimit.checks import refuse_masked
 from iclimit.drawing import Axes, log_scale
+from iclimit.grids import geometric_points
 
 # A geometric grid of at most so many times the points becomes integers of which many coincide.
 _ROUNDED = 4
@@ -74,7 +75,8 @@ class Scale:
         """Parameter at a share of the length."""
         first, last = self.grid[0], self.grid[-1]
         if is_logarithmic(self.grid):
-            return first * (last / first) ** share
+            points = geometric_points(float(first), float(last), np.ravel(share).tolist())
+            return np.reshape(points, np.shape(share))
         return first + (last - first) * share
 
     def share(self, value: np.ndarray) -> np.ndarray:

@@ -4,7 +4,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import joblib
 
@@ -95,7 +94,7 @@ def plan_cells(
     workers: int | None = 1 if backend == "cupy" else joblib.cpu_count() if jobs == -1 else jobs
     if scheduler is not None or dask_client() is not None:
         workers = None
-    runs = [dict(cell.parameters) for cell in cells if cell.function is simulate_errors]
+    runs = [cell.keywords for cell in cells if cell.function is simulate_errors]
     needs = [(cell_memory(dim=run["dim"], prompts=run["prompts"]), run["dim"]) for run in runs]
     memory, largest = max(needs)
     fits = None
@@ -119,17 +118,17 @@ def plan_cells(
 
 def _seconds(cell: Cell, count: int) -> float:
     """Time of so many repeats of a cell on one core."""
-    arguments = dict(cell.parameters)
     if cell.function is simulate_errors:
-        return estimate_cost(**arguments | {"repeats": count}).seconds
-    return count * arguments["draws"] * _draw_seconds(tuple((arguments | {"draws": 2}).items()))
+        return estimate_cost(**cell.keywords | {"repeats": count}).seconds
+    stated = dict(cell.parameters)
+    return count * stated["draws"] * _draw_seconds(Cell.of(cell.function, **stated | {"draws": 2}))
 
 
 @cache
-def _draw_seconds(arguments: tuple[tuple[str, Any], ...]) -> float:
-    """Time of one drawn task set in a prediction."""
+def _draw_seconds(prediction: Cell) -> float:
+    """Time of one drawn task set in a prediction of two."""
     start = time.process_time()
-    finite_size_errors(**dict(arguments), rng=0)
+    finite_size_errors(**prediction.keywords, rng=0)
     return (time.process_time() - start) / 2
 
 

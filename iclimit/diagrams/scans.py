@@ -29,6 +29,12 @@ from iclimit.runs.store import RunStore
 # values of three neighbours differ by more.
 _POINTED = 1.5
 
+# Places at which a turn of a curve is looked for, for each simulated point.
+_CANDIDATES = 4
+
+# Part of its neighbours' value that a minimum must not exceed.
+_CLEAR = 1 - 1e-4
+
 
 def curve(
     quantity: str | Callable[..., Any],
@@ -172,14 +178,33 @@ def _places(
     if not at_least(2, points):
         allowed = f"an integer >= 2, or values of {x}"
         raise ValueError(f"points of the simulation must be {allowed}, got {points!r}")
-    chosen = np.linspace(0, grid.size - 1, min(points, grid.size)).round().astype(int)
-    inner, size = chosen[1:-1], np.where(np.isfinite(values), abs(values), np.inf)
-    low, high = (pick(size[:-2], size[2:]) for pick in (np.minimum, np.maximum))
-    smooth = np.maximum(high, size[1:-1]) < _POINTED * np.minimum(low, size[1:-1])
-    for turn in 1 + np.flatnonzero(smooth & ((size[1:-1] < low) | (size[1:-1] > high))):
+    chosen = _even(grid.size, points)
+    inner = chosen[1:-1]
+    for turn in _turns(values, points):
         if inner.size:
             inner[np.argmin(abs(inner - turn))] = turn
     return grid[np.unique(chosen)].tolist()
+
+
+def _even(size: int, points: int) -> np.ndarray:
+    """Numbers of the grid points that are spread most evenly."""
+    return np.linspace(0, size - 1, min(points, size)).round().astype(int)
+
+
+def _turns(values: np.ndarray, points: int) -> np.ndarray:
+    """Numbers of the grid points where a curve turns, to a fraction of the distance of the points.
+
+    Next to its turn a curve is flat: which of two neighbours on a fine grid is lower would hang on
+    the last digits of their values.
+    """
+    size = np.where(np.isfinite(values), abs(values), np.inf)
+    places = np.unique(_even(size.size, _CANDIDATES * points))
+    at, before, after = size[places[1:-1]], size[places[:-2]], size[places[2:]]
+    turns = places[1:-1]
+    clear = (at < _CLEAR * np.minimum(before, after)) | (at * _CLEAR > np.maximum(before, after))
+    neighbours = np.stack([size[turns - 1], size[turns], size[turns + 1]])
+    smooth = np.max(neighbours, axis=0) < _POINTED * np.min(neighbours, axis=0)
+    return turns[clear & smooth]
 
 
 def phase_diagram(

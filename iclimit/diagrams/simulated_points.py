@@ -94,7 +94,7 @@ def _arguments(
     if "test_rho" in parameters:
         arguments["test_rho"] = parameters["test_rho"]
     if structure is not None:
-        arguments |= structure.covariances(dim)
+        arguments |= structure.stated_covariances(dim)
     return arguments
 
 

@@ -13,7 +13,7 @@ from tqdm.auto import tqdm
 
 from iclimit.asymptotics.pretraining import error_spread
 from iclimit.checks import check_arguments, given
-from iclimit.diagrams.axes import Scale
+from iclimit.diagrams.axes import is_logarithmic
 from iclimit.diagrams.planning import Plan, plan_cells
 from iclimit.diagrams.quantities import Quantity
 from iclimit.diagrams.simulated_points import (
@@ -27,8 +27,9 @@ from iclimit.diagrams.simulated_points import (
     prediction_cell,
     value_at,
 )
+from iclimit.grids import geometric_grid, linear_grid
 from iclimit.notation import did_you_mean
-from iclimit.runs.cell import Cell
+from iclimit.runs.cell import Cell, distinct_cells
 from iclimit.runs.execution import check_run, run_cells
 from iclimit.runs.store import RunStore
 from iclimit.simulate.arrays import get_backend
@@ -298,7 +299,7 @@ def simulate_values(
                 ]
                 for i in open_points
             }
-            cells = list(dict.fromkeys(itertools.chain(*itertools.chain(*pairs.values()))))
+            cells = distinct_cells(itertools.chain(*itertools.chain(*pairs.values())))
             if simulation.announce is not None:
                 simulation.announce(plan_cells(cells, **simulation.execution))
             bar.total += len(cells)
@@ -343,7 +344,7 @@ def predict_lines(
         ridgeless = x == "tau" and parameters.get("ridge", 0.0) == 0
         points = [{**parameters, x: at} for at in _places(grid, dim, ridgeless).tolist()]
         lines.append({prediction_cell(p, dim, draws, quantity.structure): p for p in points})
-    cells = list(dict.fromkeys(itertools.chain(*lines)))
+    cells = distinct_cells(itertools.chain(*lines))
     where, predictions = {**simulation.execution, "time_limit": simulation.remaining}, {}
     progress = {"disable": not simulation.progress, "unit": "cell", "desc": "predicting"}
     for outcome in tqdm(run_cells(cells, **where), total=len(cells), **progress):
@@ -367,7 +368,8 @@ def _places(grid: np.ndarray, dim: int, ridgeless: bool) -> np.ndarray:
     grid = np.unique(grid[np.isfinite(grid)])
     if grid.size < 2:
         return grid
-    places = Scale(grid).value(np.linspace(0, 1, _POINTS))
+    make_grid = geometric_grid if is_logarithmic(grid) else linear_grid
+    places = make_grid(float(grid[0]), float(grid[-1]), _POINTS)
     if ridgeless:
         threshold = (dim + 1) / dim  # n = d (d + 1)
         beside = threshold * np.concatenate([[1.0], 1 - _STEPS, 1 + _STEPS])
@@ -377,7 +379,7 @@ def _places(grid: np.ndarray, dim: int, ridgeless: bool) -> np.ndarray:
 
 def _batch_repeats(cell: Cell) -> int:
     """Repeats that are put on record together."""
-    arguments = {name: value for name, value in cell.parameters if name != "repeats"}
+    arguments = {name: value for name, value in cell.keywords.items() if name != "repeats"}
     return max(1, int(_BATCH_SECONDS / estimate_cost(**arguments).seconds))
 
 

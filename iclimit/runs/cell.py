@@ -13,6 +13,15 @@ from typing import Any
 import numpy as np
 
 from iclimit.runs.code_version import code_version
+from iclimit.statement import (
+    Derived,
+    canonical,
+    cell_name,
+    derived_values,
+    disagreement,
+    statement,
+    without_statements,
+)
 
 # Number of entries of a tuple that messages show.
 SHOWN = 6
@@ -20,17 +29,34 @@ SHOWN = 6
 _REPEATS, _FIRST = "repeats", "first_repeat"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cell:
     """One piece of simulation: a function and its arguments, except the seed.
 
     The function is defined at module level (workers import it) and takes ``rng``, and ``backend``
-    if it can choose one.  Arguments are numbers, strings, None, tuples of these, or other cells,
-    whose results the function gets in their place.
+    if it can choose one.  Arguments are numbers, strings, None, arrays, tuples of these, other
+    cells, whose results the function gets in their place, and computed floats as
+    `iclimit.statement.Derived`.
+
+    Name, seed and equality of a cell come from the name that its function declares and from what
+    is *stated* (`iclimit.statement`): derived values are kept beside the result.  Arrays count by
+    the bytes of their float64.
 
     A cell is *extendable* if its function takes ``repeats`` and ``first_repeat``: repeat r then
     depends on the seed and r only, and results have ``concatenate(other)`` and ``head(count)``.
     Such a cell is the same piece of work whatever the number of repeats.
+
+    Examples
+    --------
+    >>> from iclimit.runs import Cell
+    >>> from iclimit.simulate.descent import simulate_schedule
+    >>> from iclimit.statement import Derived
+    >>> best = Derived((0.61, 0.83), "best rates")
+    >>> cell = Cell.of(simulate_schedule, rates=best, context=20, dim=10, contexts=100)
+    >>> cell.arguments
+    '{"context": 20, "contexts": 100, "dim": 10, "rates": {"derived": "best rates"}}'
+    >>> cell.derived
+    {'rates': (0.61, 0.83)}
     """
 
     function: Callable[..., Any]
@@ -38,14 +64,40 @@ class Cell:
 
     @classmethod
     def of(cls, function: Callable[..., Any], **parameters: object) -> Cell:
-        """Build a cell from keyword arguments; arrays become tuples."""
+        """Build a cell from keyword arguments; lists become tuples."""
         return cls(function, tuple(sorted((k, _frozen(v)) for k, v in parameters.items())))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Cell) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @cached_property
+    def _key(self) -> tuple[Callable[..., Any], str, int | None]:
+        return self.function, self.arguments, self.repeats
 
     @property
     def name(self) -> str:
         """Function and arguments, for messages."""
         arguments = ", ".join(f"{key}={_shown(value)}" for key, value in self.parameters)
         return f"{self.function.__name__}({arguments})"
+
+    @cached_property
+    def keywords(self) -> dict[str, Any]:
+        """Arguments as the function gets them, but for the results of other cells."""
+        return {key: without_statements(value) for key, value in self.parameters}
+
+    @cached_property
+    def derived(self) -> dict[str, Any]:
+        """Derived values by the place where they stand, with those of the cells it needs."""
+        values = {}
+        for key, value in self.parameters:
+            values.update(derived_values(key, value))
+        for place, need in enumerate(self.needs):
+            for path, value in need.derived.items():
+                values[f"needs[{place}].{path}"] = value
+        return values
 
     @cached_property
     def repeats(self) -> int | None:
@@ -72,20 +124,24 @@ class Cell:
 
     @cached_property
     def arguments(self) -> str:
-        """Canonical arguments, as JSON, without defaults and the repeats of an extendable cell."""
-        known = inspect.signature(self.function).parameters
-        return json.dumps(
-            {
-                key: _canonical(value)
-                for key, value in self.parameters
-                if not (self.repeats is not None and key == _REPEATS)
-                and not (key in known and _is(value, known[key].default))
-            }
-        )
+        """What is stated, as JSON, without defaults and the repeats of an extendable cell."""
+        stated = dict(self.parameters)
+        if self.repeats is not None:
+            stated.pop(_REPEATS, None)
+        return json.dumps(statement(self.function, stated))
+
+    @property
+    def statement(self) -> dict[str, Any]:
+        """What stands for this cell among the arguments of another."""
+        return {
+            "cell": cell_name(self.function),
+            "arguments": json.loads(self.arguments),
+            "repeats": self.repeats,
+        }
 
     def seed(self, root: int) -> np.random.SeedSequence:
         """Seed that depends on the root and on this cell only: any cell can be rerun alone."""
-        identity = json.dumps([self.function.__qualname__, self.arguments])
+        identity = json.dumps([cell_name(self.function), self.arguments])
         digest = hashlib.sha256(identity.encode()).digest()
         return np.random.SeedSequence(root, spawn_key=np.frombuffer(digest, np.uint32).tolist())
 
@@ -96,27 +152,49 @@ class Cell:
         return "-".join(sorted({code_version(self.function), *needed}))
 
     def identity(self, root: int, backend: str) -> str:
-        """Key of the result: function, arguments, seed, backend and code version, hashed."""
-        function = f"{self.function.__module__}.{self.function.__qualname__}"
+        """Key of the result: name, arguments, seed, backend and code version, hashed."""
+        name = cell_name(self.function)
         chosen = backend if self.depends_on_backend else ""
-        text = json.dumps([function, self.arguments, int(root), chosen, self.version])
+        text = json.dumps([name, self.arguments, int(root), chosen, self.version])
         return hashlib.sha256(text.encode()).hexdigest()
 
     def run(self, root: int, *, results: Mapping[Cell, Any] | None = None, **extra: Any) -> Any:
         """Run the cell, given the results of those it needs; ``extra`` overrides arguments."""
-        arguments = {key: _filled(value, results or {}) for key, value in self.parameters}
+        arguments = {key: _filled(value, results or {}) for key, value in self.keywords.items()}
         return self.function(**{**arguments, **extra}, rng=self.seed(root))
+
+
+def distinct_cells(cells: Iterable[Cell]) -> list[Cell]:
+    """Cells, of equal ones the first.
+
+    Raises
+    ------
+    ValueError
+        If derived values of equal cells differ.
+    """
+    first: dict[Cell, Cell] = {}
+    for cell in cells:
+        check_derived(first.setdefault(cell, cell), cell)
+    return list(first)
+
+
+def check_derived(first: Cell, second: Cell) -> None:
+    """Raise a ValueError if two cells of one statement have different derived values."""
+    if first is second or not first.derived:
+        return
+    if difference := disagreement(first.derived, second.derived):
+        raise ValueError(
+            f"cells with different arguments must state what differs: {difference}, "
+            f"and both are called {first.name}"
+        )
 
 
 def _frozen(value: object) -> object:
     if isinstance(value, np.ndarray):
+        if value.ndim and value.dtype.kind in "iuf":
+            return value.copy()  # what is done to it later must not change the cell
         value = value.tolist()
     return tuple(map(_frozen, value)) if isinstance(value, (list, tuple)) else value
-
-
-def _is(value: object, default: object) -> bool:
-    """Whether an argument is the default; True is not 1 here."""
-    return isinstance(value, bool) == isinstance(default, bool) and bool(value == default)
 
 
 def _cells(values: Iterable[object]) -> Iterator[Cell]:
@@ -132,33 +210,18 @@ def _filled(value: object, results: Mapping[Cell, Any]) -> Any:
     if isinstance(value, Cell):
         return results[value]
     if isinstance(value, tuple):
-        return tuple(_filled(each, results) for each in value)
+        return tuple(_filled(entry, results) for entry in value)
     return value
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, Derived):
+        return _shown(value.statement)
+    if isinstance(value, np.ndarray):
+        return f"array of shape {value.shape} ({canonical(value)['digest'][:8]})"
     if isinstance(value, tuple):
-        shown = [*map(_shown, value[:SHOWN]), *["..."] * (len(value) > SHOWN)]
+        shown = list(map(_shown, value[:SHOWN]))
+        if len(value) > SHOWN:
+            shown.append("...")
         return f"({', '.join(shown)})"
     return value.name if isinstance(value, Cell) else str(value)
-
-
-def _canonical(value: object) -> object:
-    """The same JSON value for arguments that are equal."""
-    if isinstance(value, Cell):
-        return {
-            "cell": value.function.__qualname__,
-            "arguments": json.loads(value.arguments),
-            "repeats": value.repeats,
-        }
-    if isinstance(value, (tuple, list)):
-        return [_canonical(each) for each in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
-        return int(value)
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    raise TypeError(
-        f"arguments of a cell must be numbers, strings, None, cells or tuples, got {value!r}"
-    )

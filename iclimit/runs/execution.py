@@ -10,14 +10,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from numbers import Integral, Real
 from typing import Any, TypeVar
 
 import joblib
 
-from iclimit.runs.cell import Cell
+from iclimit.runs.cell import Cell, check_derived
 from iclimit.runs.reservations import Reservations
 from iclimit.runs.store import RunStore, StoredBatch
 from iclimit.runs.workers import Computed, Workers
@@ -75,6 +75,8 @@ def run_cells(
     ----------
     cells : iterable of Cell
         Equal cells are run once.  Workers begin with the first while the others are asked for.
+        What is on record with other derived values (`iclimit.statement.AGREEMENT`) is computed
+        again.
     rng : int >= 0
         Root of all random numbers.
     jobs : int
@@ -101,7 +103,7 @@ def run_cells(
     Raises
     ------
     ValueError, TypeError
-        If an argument is not allowed.
+        If an argument is not allowed, or if equal cells have different derived values.
     RuntimeError
         If a worker process dies, or Dask is not available.  What was finished is on record.
     ConnectionError
@@ -112,7 +114,7 @@ def run_cells(
     Examples
     --------
     >>> from iclimit.simulate.pretraining import simulate_errors
-    >>> from iclimit.runs.cell import Cell
+    >>> from iclimit.runs.cell import Cell, check_derived
     >>> from iclimit.runs.execution import run_cells
     >>> cell = Cell.of(
     ...     simulate_errors, dim=10, context=10, tasks=5, prompts=200, rho=0.1, repeats=4
@@ -158,15 +160,55 @@ def run_recorded(
     -------
     object
     """
-    batches = [] if store is None else store.find(cell.identity(rng, backend))
-    if batches:
-        return batches[0].value
+    recalled = _recall(store, cell, cell.identity(rng, backend))
+    if recalled.batches:
+        return recalled.batches[0].value
     start = time.perf_counter()
     result = compute()
     if store is not None and complete(result):
         seconds = time.perf_counter() - start
-        store.add(StoredBatch.of(cell, result, rng=rng, backend=backend, seconds=seconds))
+        batch = StoredBatch.of(
+            cell, result, rng=rng, backend=backend, seconds=seconds, note=recalled.note
+        )
+        store.add(batch, replacing=recalled.outdated)
     return result
+
+
+@dataclass(frozen=True)
+class _Recalled:
+    """What is on record of a cell.
+
+    Attributes
+    ----------
+    batches : list of StoredBatch
+        Those with the derived values of the cell.
+    outdated : list of StoredBatch
+        Those with other ones.
+    note : str
+        Why these are computed again.
+    """
+
+    batches: list[StoredBatch | _Part] = field(default_factory=list)
+    outdated: list[StoredBatch] = field(default_factory=list)
+    note: str = ""
+
+
+def _recall(store: RunStore | None, cell: Cell, identity: str) -> _Recalled:
+    """Find what is on record of a cell, and whether its derived values are still the same."""
+    recalled = _Recalled()
+    if store is None:
+        return recalled
+    deviation = ""
+    for batch in store.find(identity):
+        differs = batch.deviation(cell)
+        if differs:
+            recalled.outdated.append(batch)
+        else:
+            recalled.batches.append(batch)
+        deviation = deviation or differs
+    if deviation:
+        return replace(recalled, note=f"computed again: {deviation}")
+    return recalled
 
 
 def _run(
@@ -251,6 +293,9 @@ class _Work:
     # Of the cells that this one needs.
     results: dict[Cell, Any] = field(default_factory=dict)
     parts: list[StoredBatch | _Part] = field(default_factory=list)
+    # On record with other derived values, and what is said of it.
+    outdated: list[StoredBatch] = field(default_factory=list)
+    note: str = ""
     # What is yet to be computed, once that is known.
     batches: deque[_Batch] | None = None
     running: int = 0
@@ -274,12 +319,15 @@ class _Sweep:
     backend: str
     store: RunStore | None
     batch_repeats: Callable[[Cell], int] | None
-    known: set[Cell] = field(default_factory=set)
+    # The first cell that was asked for, of each statement and number of repeats.
+    known: dict[Cell, Cell] = field(default_factory=dict)
+    # The first of each identity, with which the derived values of the others must agree.
+    stated: dict[str, Cell] = field(default_factory=dict)
     ready: deque[_Work] = field(default_factory=deque)
     # What is not finished yet, by identity.
     works: dict[str, _Work] = field(default_factory=dict)
     # What is finished and not on record, by identity.
-    finished: dict[str, Sequence[StoredBatch | _Part]] = field(default_factory=dict)
+    finished: dict[str, list[StoredBatch | _Part]] = field(default_factory=dict)
     reported: deque[Outcome] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
@@ -290,8 +338,9 @@ class _Sweep:
         for cell in cells:
             if not isinstance(cell, Cell):
                 raise TypeError(f"cells must be Cell objects, got {cell!r}")
-            if cell not in self.known:
-                self.known.add(cell)
+            known = self.known.setdefault(cell, cell)
+            check_derived(known, cell)
+            if known is cell:
                 self.ask(cell)
             return True
         return False
@@ -299,7 +348,8 @@ class _Sweep:
     def ask(self, cell: Cell, by: _Work | None = None) -> None:
         """Find the outcome on record, or plan what there is to do, what is needed first."""
         identity = cell.identity(self.root, self.backend)
-        parts = self._find(identity)
+        check_derived(self.stated.setdefault(identity, cell), cell)
+        parts = self._find(cell, identity).batches
         if not list(_gaps(parts, cell.repeats)):
             self._report(cell, by, parts)
             return
@@ -345,8 +395,9 @@ class _Sweep:
             try:
                 where: dict[str, Any] = {"backend": self.backend, "host": computed.host}
                 where |= {"first": batch.first, "count": batch.count}
-                where |= {"rng": self.root, "seconds": computed.seconds}
-                self.store.add(StoredBatch.of(work.cell, value, **where))
+                where |= {"rng": self.root, "seconds": computed.seconds, "note": work.note}
+                self.store.add(StoredBatch.of(work.cell, value, **where), replacing=work.outdated)
+                work.outdated = []
             except TypeError as error:  # not a result that can be written
                 value = error
         work.parts.append(_Part(batch.first, batch.count, computed.seconds, value))
@@ -366,10 +417,10 @@ class _Sweep:
         if self.reservations:
             self.reservations.close()
 
-    def _find(self, identity: str) -> Sequence[StoredBatch | _Part]:
-        if identity in self.finished or self.store is None:
-            return self.finished.get(identity, [])
-        return self.store.find(identity)
+    def _find(self, cell: Cell, identity: str) -> _Recalled:
+        if identity in self.finished:
+            return _Recalled(self.finished[identity])
+        return _recall(self.store, cell, identity)
 
     def _start(self, work: _Work) -> bool:
         """Cut what is missing by now into batches; False if another process computes it."""
@@ -380,7 +431,10 @@ class _Sweep:
                 return True
         if self.reservations and not self.reservations.reserve(work.identity):
             return False
-        work.parts = list(self._find(work.identity))
+        recalled = self._find(work.cell, work.identity)
+        work.parts = list(recalled.batches)
+        work.outdated = recalled.outdated
+        work.note = recalled.note
         work.batches = deque()
         for first, count in _gaps(work.parts, work.repeats):
             most = max(1, count)

@@ -67,11 +67,12 @@ def _columns(run: StoredBatch) -> dict[str, Any]:
         "finished": run.finished,
         "code": run.code,
     }
+    derived = {name: np.asarray(value).tolist() for name, value in run.derived_values.items()}
     return facts | {
         f"{name}_parameter" if name in {*facts, *NUMBER} else name: (
             json.dumps(value) if isinstance(value, (list, dict)) else value
         )
-        for name, value in arguments.items()
+        for name, value in (arguments | derived).items()
     }
 
 

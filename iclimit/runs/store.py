@@ -28,10 +28,11 @@ from iclimit.runs.cell import Cell
 from iclimit.runs.code_version import code_version
 from iclimit.runs.encoding import decode, encode
 from iclimit.runs.summary_numbers import summary_numbers
+from iclimit.statement import disagreement
 from iclimit.versions import versions
 
 # Version of the file format.
-FORMAT = 2
+FORMAT = 3
 
 # Marks SQLite files as run stores ("icLm").
 APPLICATION = 0x69634C6D
@@ -47,12 +48,19 @@ PACKAGE = __name__.partition(".")[0]
 # Bytes of the smallest SQLite file.
 _HEADER = 512
 
+# What helps with a store of an earlier format: its runs have other names and seeds.
+_OLDER = (
+    "its runs cannot be used here: name another file with --store, or move this one away and "
+    "they are computed again (iclimit 1.0 still reads it)"
+)
+
 _SCHEMA = """
 CREATE TABLE runs (
     identity TEXT NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL,
     function TEXT NOT NULL, parameters TEXT NOT NULL, seed TEXT NOT NULL, backend TEXT NOT NULL,
     code TEXT NOT NULL, seconds REAL NOT NULL, residual REAL, numbers TEXT NOT NULL,
     host TEXT NOT NULL, finished TEXT NOT NULL, versions TEXT NOT NULL, result TEXT NOT NULL,
+    derived TEXT NOT NULL, note TEXT NOT NULL,
     digest TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (identity, first)
 )
@@ -85,6 +93,10 @@ class StoredBatch:
         Where, when (UTC, ISO 8601) and with which libraries (JSON).
     result : str
         The encoded result.
+    derived : str
+        The encoded derived values, by the place where they stand among the arguments.
+    note : str
+        Why it was computed again, if it was: another derived value was on record.
     """
 
     identity: str
@@ -102,6 +114,8 @@ class StoredBatch:
     finished: str
     versions: str
     result: str = field(repr=False)
+    derived: str = field(repr=False)
+    note: str
 
     @classmethod
     def of(
@@ -115,6 +129,7 @@ class StoredBatch:
         host: str = platform.node(),
         first: int = 0,
         count: int = 1,
+        note: str = "",
     ) -> StoredBatch:
         """Record of a result that has just been computed.
 
@@ -140,13 +155,25 @@ class StoredBatch:
             finished=datetime.now(UTC).strftime(TIME_FORMAT),
             versions=json.dumps(versions()),
             result=encode(result),
+            derived=encode(cell.derived),
+            note=note,
         )
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Parameters as a dict."""
+        """What was stated, as a dict."""
         arguments: dict[str, Any] = json.loads(self.parameters)
         return arguments
+
+    @property
+    def derived_values(self) -> dict[str, Any]:
+        """Derived values by the place where they stand."""
+        values: dict[str, Any] = decode(self.derived)
+        return values
+
+    def deviation(self, cell: Cell) -> str:
+        """Where the derived values of a cell differ from those on record, in words, or nothing."""
+        return disagreement(self.derived_values, cell.derived, where=("on record", "now"))
 
     @property
     def value(self) -> Any:
@@ -280,8 +307,8 @@ class RunStore:
         """Batches of a cell, in the order of their repeats."""
         return list(self._batches("WHERE identity = ? ORDER BY first", [identity]))
 
-    def add(self, batch: StoredBatch) -> bool:
-        """Put a batch on record.
+    def add(self, batch: StoredBatch, *, replacing: Sequence[StoredBatch] = ()) -> bool:
+        """Put a batch on record, in place of others of its cell.
 
         Returns
         -------
@@ -301,7 +328,15 @@ class RunStore:
                 (SELECT 1 FROM runs WHERE identity = ? AND first < ? AND first + count > ?)
         """
         overlap = (batch.identity, batch.first + batch.count, batch.first)
-        return self._execute(query, (*row, _digest(row), *overlap)).rowcount == 1
+        with _explained(self.path), self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            for old in replacing:
+                self._connection.execute(
+                    "DELETE FROM runs WHERE identity = ? AND first = ? AND finished = ?",
+                    (old.identity, old.first, old.finished),
+                )
+            added = self._connection.execute(query, (*row, _digest(row), *overlap))
+        return added.rowcount == 1
 
     def runs(
         self, *, identity: str = "", function: str = "", since: datetime | None = None
@@ -401,10 +436,13 @@ class RunStore:
                 f"{str(self.path)!r} is a database of another program; name another file"
             )
         elif version != FORMAT:
-            other = "a newer" if version > FORMAT else "an older"
+            if version > FORMAT:
+                remedy = "a newer iclimit", "use that version or name another file"
+            else:
+                remedy = "an older iclimit", _OLDER
             raise StoreError(
-                f"run store {str(self.path)!r} was written by {other} iclimit (format {version}, "
-                f"this one reads {FORMAT}); use that version or name another file"
+                f"run store {str(self.path)!r} was written by {remedy[0]} (format {version}, "
+                f"this one reads {FORMAT}); {remedy[1]}"
             )
         self._check_columns()
         if not readonly:

@@ -29,6 +29,7 @@ from iclimit.simulate.arrays import Seed
 from iclimit.simulate.descent.constructions import NORMALIZATIONS, descent_layer
 from iclimit.simulate.models.transformer import prediction
 from iclimit.simulate.prompts import Prompts, prompt_blocks, regression_tokens
+from iclimit.statement import named_cell
 
 # Input numbers drawn from one seed (8 MiB).
 BLOCK_NUMBERS = 2**20
@@ -117,6 +118,7 @@ def estimate_learning_rate(
     return LearningRateEstimate(Estimate(rate, error, count), sums)
 
 
+@named_cell("simulate_learning_rate")
 def simulate_learning_rate(
     problem: Problem | None = None,
     *,

@@ -35,6 +35,7 @@ from iclimit.problem import COORDINATE_VARIANCE
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, Seed, get_backend, to_host
 from iclimit.simulate.prompts.sampling import draw_coordinates
+from iclimit.statement import named_cell
 
 # Input numbers drawn from one seed (2 MiB).  Runs of any length agree where they overlap, because
 # this number is part of what a seed means.
@@ -93,6 +94,7 @@ class ContextLosses(Result):
         return np.array([np.median(loss.samples) for loss in self.losses])
 
 
+@named_cell("simulate_schedule")
 def simulate_schedule(
     rates: ArrayLike,
     *,
@@ -173,6 +175,7 @@ def _loss(eigenvalues: Array, rates: list[float], dim: int, noise: float) -> Arr
     return xp.where(xp.isnan(total), xp.inf, (zero + total) / dim)
 
 
+@named_cell("largest_eigenvalues")
 def largest_eigenvalues(
     context: int,
     dim: int,
@@ -247,6 +250,7 @@ class CriticalDampening(Result):
     quantiles: tuple[Estimate, ...]
 
 
+@named_cell("simulate_critical_dampening")
 def simulate_critical_dampening(
     probability: Any,
     *,

@@ -35,6 +35,7 @@ from iclimit.simulate.training.loop import Objective, State, TrainingLoop, Unsta
 from iclimit.simulate.training.results import TrainingCurves, curves_of
 from iclimit.simulate.training.rules import GradientDescent
 from iclimit.simulate.training.stability import UNSTABLE, unsettled_since
+from iclimit.statement import named_cell
 
 # Arguments of `simulate_gradient_descent` that are numbers, besides steps and batch.
 NUMBERS = ("training_set", "record", "repeats", "init_scale", "learning_rate")
@@ -43,6 +44,7 @@ NUMBERS = ("training_set", "record", "repeats", "init_scale", "learning_rate")
 NOT_SETTINGS = ("problem", "steps", "rng", "checkpoint", "progress")
 
 
+@named_cell("simulate_gradient_descent")
 def simulate_gradient_descent(
     problem: Problem,
     *,

@@ -33,8 +33,10 @@ from iclimit.checks import check_arguments, parse_array
 from iclimit.simulate.arrays import Array, Seed, to_host
 from iclimit.simulate.descent.schedules import ContextLosses, context_blocks
 from iclimit.simulate.gdpp.linear_transformer import LinearTransformer, build
+from iclimit.statement import named_cell
 
 
+@named_cell("simulate_gdpp")
 def simulate_gdpp(
     rates: ArrayLike,
     gammas: ArrayLike,

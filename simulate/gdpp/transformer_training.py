@@ -38,6 +38,7 @@ from iclimit.simulate.gdpp.linear_transformer import (
 from iclimit.simulate.training.checkpoints import identify
 from iclimit.simulate.training.loop import State, TrainingLoop, UnstableTraining
 from iclimit.simulate.training.results import Training
+from iclimit.statement import named_cell
 
 # Rounds of a training: share of the contexts, starts kept for the round (None for all), and the
 # relative gain of a step below which a descent ends.
@@ -81,6 +82,7 @@ class TrainedTransformer(Training):
     start_losses: np.ndarray
 
 
+@named_cell("train_linear_transformer")
 def train_linear_transformer(
     problem: Problem,
     *,

@@ -26,6 +26,7 @@ from iclimit.simulate.pretraining.ridge import choose_method, solve_ridge
 from iclimit.simulate.prompts.covariances import covariance_rank, fingerprint
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 from iclimit.simulate.prompts.summaries import SummaryLaw
+from iclimit.statement import named_cell
 
 
 @dataclass(frozen=True, repr=False)
@@ -127,6 +128,7 @@ SAMPLERS = ("auto", "summaries", "tokens")
 TOLERANCE = 1e-5
 
 
+@named_cell("simulate_errors")
 def simulate_errors(
     problem: Problem | None = None,
     *,

@@ -20,6 +20,7 @@ from iclimit.simulate.arrays import Array, Generator, Seed, get_backend
 from iclimit.simulate.pretraining.cells import SimulatedErrors, draw_task_set
 from iclimit.simulate.prompts import draw_prompts
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
+from iclimit.statement import named_cell
 
 ESTIMATORS = ("dmmse", "ridge")
 # Most inputs or residuals held at a time (32 MiB each).
@@ -67,6 +68,7 @@ def ridge_weights(x: Array, y: Array, penalty: Array | float) -> Array:
     return xp.linalg.solve(gram, transposed @ labels)[:, :, 0]
 
 
+@named_cell("simulate_estimator")
 def simulate_estimator(
     estimator: str,
     *,

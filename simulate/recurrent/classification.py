@@ -17,8 +17,10 @@ from iclimit.results import Estimate
 from iclimit.simulate.arrays import Seed, get_backend, to_host
 from iclimit.simulate.descent.schedules import BLOCK_NUMBERS
 from iclimit.simulate.recurrent.layers import parse_numbers
+from iclimit.statement import named_cell
 
 
+@named_cell("simulate_classification")
 def simulate_classification(
     *,
     dim: int,

@@ -31,6 +31,7 @@ from iclimit.checks import check_arguments, check_flags, parse_array
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, Seed, get_backend, to_host
 from iclimit.simulate.descent.schedules import context_blocks
+from iclimit.statement import named_cell
 
 # Arguments of `simulate_recurrent` that the parameters of a result leave out.
 NOT_SETTINGS = ("rng", "contexts")
@@ -64,6 +65,7 @@ class SimulatedRecurrence(Result):
         return tuple(map(Estimate.of, self.errors.T))
 
 
+@named_cell("simulate_recurrent")
 def simulate_recurrent(
     *,
     dim: int,

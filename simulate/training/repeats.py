@@ -20,6 +20,7 @@ from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.models.network import Network, Task
 from iclimit.simulate.training.loop import UnstableTraining
 from iclimit.simulate.training.networks import TrainedNetwork, train_network
+from iclimit.statement import named_cell
 
 # A run that misses more than this part of what the best one has learned has failed.  Losses on
 # 20,000 prompts have errors of about 1 %, and the minima seen beside the best one miss a third.
@@ -145,6 +146,7 @@ class TrainedRepeats(Result):
         return f"{loss}, {self.failures} of {len(self.runs)} runs failed"
 
 
+@named_cell("train_repeats")
 def train_repeats(
     network: Network,
     problem: Problem | Task,

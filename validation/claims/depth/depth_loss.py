@@ -16,6 +16,7 @@ import numpy as np
 from numpy.random import SeedSequence
 
 from iclimit.asymptotics.depth import depth_loss, depth_schedule_loss, untied_depth
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Later, Rows, call, limit, run
 from iclimit.validation.claims.depth.power_law import context_losses
 from iclimit.validation.claims.random_settings import RandomLimit, describe, random_limit
@@ -71,6 +72,7 @@ def contexts(
     return runs
 
 
+@named_cell("drawn_layers")
 def drawn_layers(*, counts: Sequence[tuple[int, int]], rng: SeedSequence) -> RandomLimit:
     """Loss of untied layers on drawn eigenvalues, which every size has equally often.
 

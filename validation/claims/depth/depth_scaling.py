@@ -22,6 +22,7 @@ from scipy.optimize import minimize, minimize_scalar
 
 from iclimit.asymptotics.depth import depth_loss, scaling_exponents, tied_flow
 from iclimit.simulate.depth import simulate_depth_loss, simulate_matrix_flow
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.depth.power_law import PowerLaw
 from iclimit.validation.rows import Later, Rows, call, exact, limit, run
@@ -83,6 +84,7 @@ INTEGRATED = 1e-8
 MINIMISED = {"loss": 1e-10, "gamma": 1e-6}
 
 
+@named_cell("isotropic_losses")
 def isotropic_losses(
     *, dim: int, context: int, step: float, repeats: int, rng: SeedSequence
 ) -> np.ndarray:
@@ -95,6 +97,7 @@ def isotropic_losses(
     return np.array([run.loss.samples for run in runs])
 
 
+@named_cell("flow")
 def flow(*, setting: str, rng: SeedSequence) -> np.ndarray:  # noqa: ARG001
     """Loss of gradient flow at the times, summed over modes, by integration in log(1 + t)."""
     law = infinite_law()
@@ -119,12 +122,14 @@ def flow(*, setting: str, rng: SeedSequence) -> np.ndarray:  # noqa: ARG001
     return np.array([np.sum(counts * labels * left(gain)[0] ** 2) for gain in flowed.y.T])
 
 
+@named_cell("matrix_flow")
 def matrix_flow(*, rng: SeedSequence) -> np.ndarray:  # noqa: ARG001
     """Loss of gradient flow of the matrix that all layers share, with fixed covariances."""
     law = TRAINED.levels()
     return simulate_matrix_flow(depth=FIXED_DEPTH, **law, shared=True, times=TIMES).losses
 
 
+@named_cell("best_stack")
 def best_stack(*, depth: int, rng: SeedSequence) -> tuple[float, float]:
     """Least loss of a stack at infinite context, and its gain: a search over the common step."""
 
@@ -141,6 +146,7 @@ def least(loss: Callable[[float], float], most: float, depth: int) -> tuple[floa
     return float(minimum.fun), float(minimum.x) * depth
 
 
+@named_cell("drawn_losses")
 def drawn_losses(*, copies: int, repeats: int, rng: SeedSequence) -> np.ndarray:
     """Losses that any number of steps leaves, (widths and contexts, repeats), of the same draws.
 
@@ -162,6 +168,7 @@ def drawn_losses(*, copies: int, repeats: int, rng: SeedSequence) -> np.ndarray:
     return losses.reshape(-1, repeats)
 
 
+@named_cell("local_exponents")
 def local_exponents(*, beta: float, repeats: int, rng: SeedSequence) -> tuple[float, float]:
     """Exponents of width and context between two sizes, from losses of many drawn modes."""
     generator, k = np.random.default_rng(rng), np.arange(1.0, MODES + 1)

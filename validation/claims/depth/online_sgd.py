@@ -20,6 +20,7 @@ from iclimit.asymptotics.depth import OnlineErrors, online_sgd_errors
 from iclimit.drawing import COLOURS, Figure, draw_estimates, draw_points, finish, panels, write_key
 from iclimit.results import Estimate
 from iclimit.simulate.depth import train_depth
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Later, Limit, Rows, call, drawing, limit, run
 from iclimit.validation.standard_figure import draw_quantity
 
@@ -49,6 +50,7 @@ HELD_OUT = 64
 LOSSES = {"loss": "context of training", "long_context_loss": "infinite context"}
 
 
+@named_cell("train")
 def train(*, dim: int, repeats: int, rng: SeedSequence) -> np.ndarray:
     r"""Losses at the records, (2, repeats, records): fresh contexts, and infinite ones.
 

@@ -20,6 +20,7 @@ import numpy as np
 from iclimit.asymptotics import depth
 from iclimit.asymptotics.pretraining import idg_error
 from iclimit.simulate.depth import simulate_overthinking_ratio, simulate_test_time
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Later, Rows, call, exact, limit, note, run
 
 WEIGHTS: dict[str, dict[str, Any]] = {
@@ -97,11 +98,13 @@ RATIOS: dict[str, tuple[dict[str, float], dict[int, int], int]] = {
 CONTEXTS, FEEDBACK_CONTEXTS = 5, 3
 
 
+@named_cell("medians")
 def medians(**setting: Any) -> np.ndarray:
     """Median error over the contexts of each pretraining, (repeats, steps + 1)."""
     return np.median(simulate_test_time(**setting).errors, axis=1)
 
 
+@named_cell("ratios")
 def ratios(pushes: str, **setting: Any) -> np.ndarray:
     """Feedback to pushes of one kind in one round and from all rounds, (2, repeats)."""
     feedback = simulate_overthinking_ratio(**setting)

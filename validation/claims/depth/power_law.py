@@ -15,6 +15,7 @@ from scipy.special import roots_legendre
 
 from iclimit.asymptotics.pretraining import JointSpectrum
 from iclimit.simulate.depth import simulate_depth_loss
+from iclimit.statement import named_cell
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ class PowerLaw:
         )
 
 
+@named_cell("context_losses")
 def context_losses(**setting: Any) -> np.ndarray:
     """Losses of drawn contexts."""
     return simulate_depth_loss(**setting).loss.samples

@@ -29,6 +29,7 @@ from iclimit.asymptotics.depth import (
 from iclimit.results import Estimate
 from iclimit.simulate.depth import simulate_depth_loss, train_depth
 from iclimit.simulate.training.results import TrainingCurves
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Limit, Rows, call, exact, limit, mean, run
 
 
@@ -132,6 +133,7 @@ def from_zero(*, time: float, rate: float, **setting: Any) -> TrainingCurves:
     return train(**setting, learning_rate=rate, steps=steps, record=max(1, steps // 60))
 
 
+@named_cell("settled")
 def settled(
     *,
     start: TrainingCurves,
@@ -165,6 +167,7 @@ def at_zero_rate(losses: np.ndarray) -> Estimate:
     return Estimate.of(np.linalg.solve(powers, losses)[0])
 
 
+@named_cell("growth")
 def growth(
     *, eigenvalues: Sequence[float], rate: float, rng: SeedSequence, **setting: Any
 ) -> np.ndarray:
@@ -190,6 +193,7 @@ def growth(
     return np.log(difference / ASYMMETRY) / (steps * rate) * 2 / null
 
 
+@named_cell("on_contexts")
 def on_contexts(*, depth: int, dim: int, repeats: int, rng: SeedSequence) -> np.ndarray:
     """Losses (2, repeats) of the best tied and untied layers on the same contexts."""
     tied, best = finite_theory(depth)
@@ -214,6 +218,7 @@ def finite_theory(depth: int) -> tuple[Any, UntiedDepth]:
     return tied, untied_depth(EIGENVALUES, weights=EIGENVALUES, depth=depth, alpha=ALPHA)
 
 
+@named_cell("exact_loss")
 def exact_loss(*, depth: int, rng: SeedSequence) -> float:
     """Relative loss of the best untied layers at infinite context."""
     lam, shares = harmonic_law()

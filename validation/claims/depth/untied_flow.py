@@ -30,6 +30,7 @@ from iclimit.simulate.depth import (
     simulate_matrix_flow,
     simulate_untied_flow,
 )
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Later, Rows, call, exact, run
 from iclimit.validation.claims.random_settings import Pair, pair_rows
 
@@ -82,6 +83,7 @@ def end_time(law: str, depth: int) -> float:
     return END * float(balanced_saddle(values, weights=shares, depth=depth).escape_time(ASYMMETRY))
 
 
+@named_cell("flow")
 def flow(*, law: str, depth: int, asymmetry: float, rng: SeedSequence) -> UntiedFlow:  # noqa: ARG001
     """Flow from gains that are zero but for given differences."""
     values, shares = LAWS[law]
@@ -93,6 +95,7 @@ def flow(*, law: str, depth: int, asymmetry: float, rng: SeedSequence) -> Untied
     )
 
 
+@named_cell("matrix_flow")
 def matrix_flow(*, setting: str, shared: bool, rng: SeedSequence) -> MatrixFlow:  # noqa: ARG001
     """Flow of all entries of the matrices from zero."""
     values, shares = LAWS["power law"]
@@ -107,6 +110,7 @@ def matrix_flow(*, setting: str, shared: bool, rng: SeedSequence) -> MatrixFlow:
     )
 
 
+@named_cell("drawn_flows")
 def drawn_flows(*, rng: SeedSequence) -> list[Pair]:
     """Losses of tied layers of a drawn depth and spectrum, and of flows from equal gains."""
     generator = np.random.default_rng(rng)

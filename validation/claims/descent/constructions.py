@@ -28,6 +28,7 @@ from iclimit.simulate.descent.constructions import (
 from iclimit.simulate.descent.steps import descend
 from iclimit.simulate.models.transformer import apply_layer, forward
 from iclimit.simulate.prompts import draw_prompts, regression_tokens
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, call, exact, run
 
 CONTEXT, DIM, PROMPTS, STEPS = 10, 6, 200, 4
@@ -49,6 +50,7 @@ SHARPNESS = tuple(float(s) for s in np.linspace(5, 80, 16))
 DECAY = (1e-10, 1e-3)
 
 
+@named_cell("construction_errors")
 def construction_errors(
     *, noise_variance: float, initial: bool, rng: SeedSequence
 ) -> dict[str, float]:
@@ -86,6 +88,7 @@ def construction_errors(
     return errors
 
 
+@named_cell("softmax_copying")
 def softmax_copying(*, rng: SeedSequence) -> list[float]:
     """Relative error of softmax copying and a descent step, at each sharpness."""
     problem = Problem(dim=DIM, context=CONTEXT, input_law="uniform", scale=1)

@@ -11,6 +11,7 @@ from scipy.optimize import minimize, root
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import to_host
 from iclimit.simulate.descent.schedules import context_blocks
+from iclimit.statement import named_cell
 
 # Independent parts of a simulation, from which the errors of rates are found.
 BLOCKS = 50
@@ -18,6 +19,7 @@ BLOCKS = 50
 GRADIENT = 1e-7
 
 
+@named_cell("mean_traces")
 def mean_traces(
     *,
     context: int,

@@ -24,6 +24,7 @@ from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent import estimate_learning_rate, simulate_learning_rate
 from iclimit.simulate.descent.learning_rate import search_learning_rate
 from iclimit.simulate.prompts import draw_prompts
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, call, exact, mean, run
 from iclimit.validation.claims.descent.contexts import jackknife, mean_loss, mean_traces
 
@@ -38,6 +39,7 @@ SEARCHED = 2_000
 SEARCH_TOLERANCE = 1e-4
 
 
+@named_cell("search")
 def search(
     *, input_law: str, noise_variance: float, tasks: int, rng: SeedSequence
 ) -> tuple[float, float]:

@@ -21,6 +21,7 @@ from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.training import train_attention
 from iclimit.simulate.prompts import draw_prompts
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, call, mean, run
 from iclimit.validation.claims.descent.contexts import BLOCKS, jackknife
 from iclimit.validation.claims.descent.paired import Paired, excess_row, held_out, paired_losses
@@ -54,6 +55,7 @@ def statistics(law: str) -> dict[str, Any]:
     }
 
 
+@named_cell("trained_preconditioner")
 def trained_preconditioner(
     *,
     input_law: str,

@@ -35,6 +35,7 @@ from iclimit.simulate.descent import (
 )
 from iclimit.simulate.gdpp import simulate_gdpp
 from iclimit.simulate.prompts import draw_prompts
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows
 from iclimit.validation.claims.random_settings import (
     Pair,
@@ -66,6 +67,7 @@ def sizes(generator: np.random.Generator, ratio: tuple[float, float]) -> dict[st
     return {"context": max(2, round(generator.uniform(*ratio) * dim)), "dim": dim}
 
 
+@named_cell("random_step")
 def random_step(*, number: int, repeats: int, rng: SeedSequence) -> RandomSetting:  # noqa: ARG001
     """Loss of one step from simulated tasks with labels."""
     where, runs = rng.spawn(2)
@@ -82,6 +84,7 @@ def random_step(*, number: int, repeats: int, rng: SeedSequence) -> RandomSettin
     return RandomSetting(describe(**setting, rate=rate), values)
 
 
+@named_cell("random_layers")
 def random_layers(*, number: int, repeats: int, rng: SeedSequence) -> RandomSetting:  # noqa: ARG001
     """Losses of two steps, and of two layers of GD++, on simulated contexts."""
     where, *seeds = rng.spawn(3)
@@ -105,6 +108,7 @@ def random_layers(*, number: int, repeats: int, rng: SeedSequence) -> RandomSett
     return RandomSetting(words, values)
 
 
+@named_cell("rate_by_hand")
 def rate_by_hand(*, rng: SeedSequence) -> list[Pair]:
     """Rate estimated from a few prompts, its standard error and a loss, prompt by prompt."""
     where, prompts = rng.spawn(2)
@@ -128,6 +132,7 @@ def rate_by_hand(*, rng: SeedSequence) -> list[Pair]:
     ]
 
 
+@named_cell("random_matrix")
 def random_matrix(*, number: int, repeats: int, rng: SeedSequence) -> RandomSetting:  # noqa: ARG001
     """Loss of a step with a drawn matrix, on inputs and tasks with drawn covariances."""
     where, prompts = rng.spawn(2)
@@ -146,6 +151,7 @@ def random_matrix(*, number: int, repeats: int, rng: SeedSequence) -> RandomSett
     return RandomSetting(describe(**size, noise_variance=noise), {"loss": (theory, loss)})
 
 
+@named_cell("drawn_steps")
 def drawn_steps(*, counts: Sequence[tuple[int, int]], rng: SeedSequence) -> RandomLimit:
     """Errors after some steps for ratios, noise and dampening that are drawn.
 

@@ -22,6 +22,7 @@ from iclimit.simulate.arrays import get_backend, to_host
 from iclimit.simulate.descent import simulate_schedule
 from iclimit.simulate.descent.steps import descend
 from iclimit.simulate.prompts import draw_prompts
+from iclimit.statement import named_cell
 from iclimit.validation import difference
 from iclimit.validation.claim import Claim, Effort, Later, Rows, call, limit, mean, note, run
 from iclimit.validation.claims.descent.contexts import (
@@ -78,6 +79,7 @@ def limit_rates() -> Rates:
     return rates_of(LIMIT_STEPS, LIMIT_NOISE, ratio=RATIO)
 
 
+@named_cell("token_loss")
 def token_loss(
     *,
     rates: tuple[float, ...],

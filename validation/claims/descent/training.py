@@ -20,6 +20,7 @@ from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.alignment import descent_predictor
 from iclimit.simulate.prompts import draw_prompts
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, bound, call, drawing, mean, run
 from iclimit.validation.claims.descent.paired import (
     DIM,
@@ -46,6 +47,7 @@ BOUNDED = (
 )
 
 
+@named_cell("trained_layer")
 def trained_layer(
     *, trained: Training, context: int, rate: float, held_out: int, rng: SeedSequence
 ) -> tuple[Paired, np.ndarray, Aligned]:

@@ -26,6 +26,7 @@ from iclimit.simulate.descent.alignment import interpolate, labels_only
 from iclimit.simulate.descent.constructions import descent_layer
 from iclimit.simulate.models.transformer import Layer
 from iclimit.simulate.prompts import draw_prompts
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, call, drawing, exact, mean, run
 from iclimit.validation.claims.descent.paired import (
     DIM,
@@ -52,6 +53,7 @@ ROLL_OUT_ALLOWANCE = 0.1
 Case = tuple[str, float]
 
 
+@named_cell("transferred_layer")
 def transferred_layer(
     *, trained: Training, rate: float, held_out: int, rng: SeedSequence
 ) -> tuple[dict[Case, Paired], np.ndarray]:

@@ -23,6 +23,7 @@ from iclimit.asymptotics.dynamics import (
 from iclimit.drawing import COLOURS, Figure, draw_sizes, finish, panels, write_key
 from iclimit.results import Estimate
 from iclimit.simulate.dynamics import AttentionModel, initial_weights, simulate_gradient_descent
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, call, drawing, exact, limit, run
 from iclimit.validation.claims.dynamics.setting import (
     CONTEXT,
@@ -54,6 +55,7 @@ RATES = (0.16, 0.08, 0.04)
 TIME_TOLERANCE = 1e-4
 
 
+@named_cell("paired_descent")
 def paired_descent(
     *, training_set: float, repeats: int, rng: SeedSequence, backend: str = "numpy"
 ) -> dict[str, Any]:
@@ -75,6 +77,7 @@ def paired_descent(
     }
 
 
+@named_cell("descent_times")
 def descent_times(*, rng: SeedSequence) -> tuple[list[float], list, list]:
     """Times of descent of the network at which it has fallen by ``FRACTIONS``, extrapolated.
 

@@ -15,6 +15,7 @@ from numpy.random import SeedSequence
 
 from iclimit.asymptotics import dynamics
 from iclimit.simulate.dynamics import AttentionModel, simulate_gradient_flow
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Later, Rows, call, exact, run
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, problem
 
@@ -38,6 +39,7 @@ TIME_TOLERANCE = 1e-7
 RTOL = 1e-10
 
 
+@named_cell("aligned_heads")
 def aligned_heads(
     *, directions: tuple[int, ...], start: float, duration: float, rng: SeedSequence
 ) -> tuple[float, list[float], float]:
@@ -61,6 +63,7 @@ def aligned_heads(
     return float(flow.losses[-1]), flow.weights[0][:, -1].tolist(), float(half)
 
 
+@named_cell("few_heads")
 def few_heads(*, heads: int, rank: int, seed: int, rng: SeedSequence) -> float:
     """Last loss of a flow of separate attention with few heads."""
     del seed  # cells of different seeds differ

@@ -19,6 +19,7 @@ from numpy.random import SeedSequence
 from iclimit.asymptotics import dynamics
 from iclimit.problem import Problem
 from iclimit.simulate.dynamics import AttentionModel, FlowCurve, simulate_gradient_flow
+from iclimit.statement import named_cell
 from iclimit.validation import Comparison, compare
 from iclimit.validation.claim import Claim, Effort, Rows, call, judged, mean, run
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues
@@ -51,6 +52,7 @@ def flow_from(
     return simulate_gradient_flow(law, model="merged", **start, duration=duration, rtol=RTOL)
 
 
+@named_cell("merged_flow")
 def merged_flow(*, spectrum: str, rng: SeedSequence) -> dict[str, Any]:
     """Flow of merged attention from random weights.
 
@@ -77,6 +79,7 @@ def merged_flow(*, spectrum: str, rng: SeedSequence) -> dict[str, Any]:
     }
 
 
+@named_cell("balanced_flow")
 def balanced_flow(
     *, spectrum: str, rng: SeedSequence
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -85,6 +88,7 @@ def balanced_flow(
     return balanced(SPECTRA[spectrum], LARGE, SIZES, LARGE_FRACTIONS)
 
 
+@named_cell("drawn_flow")
 def drawn_flow(*, rng: SeedSequence) -> tuple[dict[str, Any], tuple[np.ndarray, ...]]:
     """Setting of a balanced flow that the seed draws, and the flow."""
     generator = np.random.default_rng(rng)
@@ -113,6 +117,7 @@ def balanced(
     return times, flow.at(times), flow.crossing_times(levels)
 
 
+@named_cell("log_scales")
 def log_scales(*, heads: int, blocks: int, rng: SeedSequence) -> np.ndarray:
     """Means and standard deviations, by blocks, of ln(effective scale / scale): (2, blocks)."""
     lam = SPECTRA["4:3:2:1"]

@@ -31,6 +31,7 @@ from iclimit.simulate.dynamics import (
 from iclimit.simulate.dynamics.attention_models import MomentLoss, SequenceLoss
 from iclimit.simulate.dynamics.feature_moments import population_moments
 from iclimit.simulate.prompts.training_sets import draw_training_set
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.rows import Later, Rows, bound, call, drawing, exact, limit, mean, run
 
@@ -93,6 +94,7 @@ class MixtureFlow:
     gamma: list[list[float]]
 
 
+@named_cell("mixture_flow")
 def mixture_flow(
     *, fresh_fraction: float, noise_variance: float = 0.0, rng: SeedSequence
 ) -> MixtureFlow:
@@ -134,6 +136,7 @@ def tests(noise_variance: float) -> dict[str, tuple[Problem, bool]]:
     return dict(zip(TESTS, ((random, False), (shared, False), (shared, True)), strict=True))
 
 
+@named_cell("drawn_losses")
 def drawn_losses(
     *, flow: MixtureFlow, noise_variance: float, blocks: int, rng: SeedSequence
 ) -> dict[str, Estimate]:
@@ -152,6 +155,7 @@ def drawn_losses(
     return found
 
 
+@named_cell("mixture_descent")
 def mixture_descent(
     *, fresh_fraction: float, size: float, repeats: int, rng: SeedSequence, backend: str = "numpy"
 ) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from numpy.random import SeedSequence
 from iclimit.asymptotics.dynamics import plateau_losses
 from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.simulate.dynamics import simulate_gradient_descent
+from iclimit.statement import named_cell
 from iclimit.validation import Comparison
 from iclimit.validation.claim import Claim, Effort, Rows, call, drawing, judged, note, run
 from iclimit.validation.claims.dynamics.setting import problem
@@ -44,6 +45,7 @@ class CurvesCell:
     losses: list[list[float]]
 
 
+@named_cell("trained_curves")
 def trained_curves(
     *, curve: int, repeats: int, rng: SeedSequence, backend: str = "numpy"
 ) -> CurvesCell:

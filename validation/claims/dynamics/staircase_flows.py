@@ -8,6 +8,7 @@ from numpy.random import SeedSequence
 
 from iclimit.asymptotics.dynamics import separate_attention_staircase
 from iclimit.simulate.dynamics import AttentionModel, simulate_gradient_flow
+from iclimit.statement import named_cell
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, problem
 from iclimit.validation.yours.curves.features import slowest_loss
 
@@ -53,6 +54,7 @@ class FlowCell:
         return np.array(self.predicted) < self.duration / MARGIN
 
 
+@named_cell("separate_flows")
 def separate_flows(
     *,
     dim: int,

@@ -17,6 +17,7 @@ from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.dynamics import simulate_gradient_descent
 from iclimit.simulate.dynamics.feature_moments import population_moments
 from iclimit.simulate.prompts.training_sets import draw_training_set
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, call, exact, limit, run
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, problem
 
@@ -65,6 +66,7 @@ def draw_features(generator: np.random.Generator, *shape: int) -> tuple[np.ndarr
 BEST = np.diag(LAM**1.5 / np.sqrt(SECOND_MOMENT)).ravel()
 
 
+@named_cell("least_squares_gaps")
 def least_squares_gaps(*, size: int, repeats: int, rng: SeedSequence) -> np.ndarray:
     """Excess losses of least squares on plain sequences, times the size, in blocks of sets.
 
@@ -92,6 +94,7 @@ def least_squares_gaps(*, size: int, repeats: int, rng: SeedSequence) -> np.ndar
     return np.transpose(columns)
 
 
+@named_cell("trained_minus_least_squares")
 def trained_minus_least_squares(
     *, repeats: int, rng: SeedSequence, backend: str = "numpy"
 ) -> float:

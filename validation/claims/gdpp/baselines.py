@@ -23,6 +23,7 @@ from iclimit.drawing import COLOURS, Figure, draw_family, finish, panels, write_
 from iclimit.problem import NoiseLaw, Problem
 from iclimit.results import Estimate
 from iclimit.simulate.gdpp import SimulatedBaselines, simulate_ridge_baselines
+from iclimit.statement import named_cell
 from iclimit.validation import difference
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.gdpp.given_inputs import (
@@ -74,6 +75,7 @@ def penalties(noise_law: str) -> tuple[tuple[float, float], ...]:
     return constant, (1.0, ENDLESS), (multiplier, threshold), BIASED, *others
 
 
+@named_cell("simulate_prompts")
 def simulate_prompts(
     *,
     noise_law: str,
@@ -96,6 +98,7 @@ def simulate_prompts(
     )
 
 
+@named_cell("random_baselines")
 def random_baselines(*, number: int, repeats: int, rng: SeedSequence) -> RandomSetting:
     """Losses of baselines with other penalties on prompts of a size and noise that are drawn."""
     where, prompts = rng.spawn(2)

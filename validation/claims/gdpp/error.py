@@ -17,6 +17,7 @@ from iclimit.asymptotics.gdpp import gdpp_loss, gdpp_minima, optimal_gdpp
 from iclimit.results import Estimate
 from iclimit.simulate.descent.schedules import context_blocks
 from iclimit.simulate.gdpp import simulate_gdpp
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Later, Rows, call, exact, limit, mean, run
 from iclimit.validation.claims.gdpp.controls import controlled, trace_controls
 from iclimit.validation.claims.gdpp.minima import errors, local_minima
@@ -38,6 +39,7 @@ MINIMUM_ACCURACY = 1e-10
 NODES = 400
 
 
+@named_cell("simulated_loss")
 def simulated_loss(
     *,
     rates: tuple[float, ...],
@@ -64,6 +66,7 @@ def limiting_spectrum() -> tuple[np.ndarray, np.ndarray]:
     return eigenvalues, weights / np.sum(weights)
 
 
+@named_cell("limiting_minima")
 def limiting_minima(
     *, layers: int, noise_ratio: float, starts: int, rng: SeedSequence
 ) -> list[float]:

@@ -15,6 +15,7 @@ from iclimit.asymptotics.gdpp import gdpp_minima
 from iclimit.problem import NoiseLaw
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
+from iclimit.statement import named_cell
 from iclimit.validation import Comparison
 from iclimit.validation.claim import Claim, Effort, Rows, bound, call, judged, mean, note, run
 from iclimit.validation.claims.gdpp.controls import controlled, spectral_controls
@@ -48,6 +49,7 @@ BELOW_BOUND = {("uniform:5", layers) for layers in range(3, 8)}
 UNREACHED = ("uniform:0", 4)
 
 
+@named_cell("sampled_minimum")
 def sampled_minimum(*, noise_law: str, contexts: int, rng: SeedSequence) -> Estimate:
     """Least loss of two layers over sampled eigenvalues."""
     context, dim = SIZE["context"], SIZE["dim"]

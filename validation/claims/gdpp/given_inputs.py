@@ -14,6 +14,7 @@ from scipy.special import chdtri
 
 from iclimit.problem import NoiseLaw
 from iclimit.results import Estimate
+from iclimit.statement import named_cell
 from iclimit.validation.claims.gdpp.controls import controlled, spectral_controls
 from iclimit.validation.reference.noise_levels import SIZE
 
@@ -54,6 +55,7 @@ class LossesGivenInputs:
     variance: Estimate
 
 
+@named_cell("losses_given_inputs")
 def losses_given_inputs(
     *,
     noise_law: str,

@@ -10,6 +10,7 @@ from iclimit.asymptotics.gdpp.condition_number import ConditionSchedule, conditi
 from iclimit.simulate.gdpp import gdpp_transformer, layer_spectra
 from iclimit.simulate.models.transformer import prediction
 from iclimit.simulate.prompts import Prompts, regression_tokens
+from iclimit.statement import named_cell
 from iclimit.validation.rows import Later, run
 
 # Schedules.
@@ -23,6 +24,7 @@ STARTS, TARGETS = (10.0, 100.0, 1e3, 1e4), (1e-2, 1e-4, 1e-8)
 DENSE, POINTS, FINE = 30, 4001, 20_001
 
 
+@named_cell("reached_layers")
 def reached_layers(
     *,
     condition_number: float,
@@ -51,6 +53,7 @@ def reached_layers(
     return errors
 
 
+@named_cell("largest_error")
 def largest_error(
     *,
     rates: tuple[float, ...],
@@ -72,6 +75,7 @@ def largest_error(
     return float(np.max(np.abs(prediction(regression_tokens(prompts), model.layers) - 1)))
 
 
+@named_cell("image_ends")
 def image_ends(
     *,
     gammas: tuple[float, ...],

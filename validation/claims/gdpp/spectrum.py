@@ -20,6 +20,7 @@ from iclimit.asymptotics.gdpp import condition_number_schedule, eigenvalues_afte
 from iclimit.asymptotics.spectra import MarchenkoPastur, Wishart
 from iclimit.results import Estimate
 from iclimit.simulate.gdpp import layer_spectra
+from iclimit.statement import named_cell
 from iclimit.validation import Comparison, compare
 from iclimit.validation.claim import Claim, Effort, Rows, call, exact, judged, mean, run
 from iclimit.validation.claims.gdpp.controls import controlled, trace_controls
@@ -43,6 +44,7 @@ SMALLEST_EXCESS = 1e-6
 MISJUDGED = 1.005
 
 
+@named_cell("spectral_means")
 def spectral_means(
     *, gammas: tuple[float, ...], dim: int, contexts: int, rng: SeedSequence
 ) -> tuple[list[Estimate], np.ndarray]:

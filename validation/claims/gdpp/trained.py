@@ -17,6 +17,7 @@ from iclimit.simulate.gdpp import (
     held_out_losses,
     train_linear_transformer,
 )
+from iclimit.statement import named_cell
 from iclimit.validation.reference.noise_levels import (
     EVALUATED,
     SIZE,
@@ -86,6 +87,7 @@ class Trained:
         return published_table()[self.kind, self.model.depth, self.noise_law]
 
 
+@named_cell("train_model")
 def train_model(
     *,
     noise_law: str,

@@ -18,6 +18,7 @@ from iclimit.simulate.descent.alignment import (
 from iclimit.simulate.descent.training import train_attention
 from iclimit.simulate.gdpp import gdpp_transformer
 from iclimit.simulate.prompts import draw_prompts
+from iclimit.statement import named_cell
 from iclimit.validation.claims.descent.paired import Aligned, Training, rolled_errors, shifted
 from iclimit.validation.claims.gdpp.best_layers import SIZE, BestLayers
 
@@ -80,6 +81,7 @@ class Layers:
     training: np.ndarray
 
 
+@named_cell("tested_layers")
 def tested_layers(
     *, trained: Training, best: BestLayers, shared: bool, held_out: int, rng: SeedSequence
 ) -> Layers:

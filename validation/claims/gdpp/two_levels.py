@@ -14,12 +14,14 @@ from iclimit.simulate.gdpp import two_level_ridge_transformer
 from iclimit.simulate.gdpp.contexts import gram_matrices
 from iclimit.simulate.gdpp.gram_pass import GramPass
 from iclimit.simulate.pretraining.estimators import ridge_weights
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, limit, run
 
 DIM, LEVELS = 3, (0.6, 1.5)
 SIZES = (250, 500, 1000, 2000, 4000)
 
 
+@named_cell("two_level_loss")
 def two_level_loss(
     *, noise_level: float, context: int, contexts: int, rng: SeedSequence
 ) -> Estimate:

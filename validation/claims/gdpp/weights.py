@@ -20,6 +20,7 @@ from iclimit.simulate.gdpp import LinearTransformer, implicit_weights, train_lin
 from iclimit.simulate.gdpp.implicit_weights import diagonal_recursion
 from iclimit.simulate.models.transformer import prediction
 from iclimit.simulate.prompts import draw_prompts, regression_tokens
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, drawing, exact, run
 from iclimit.validation.claims.gdpp.profiles import PROFILED
 from iclimit.validation.claims.gdpp.tables import DIAG, shade
@@ -29,6 +30,7 @@ from iclimit.validation.reference.noise_levels import SIZE
 RECURSION_ACCURACY = 1e-10
 
 
+@named_cell("recursion_errors")
 def recursion_errors(*, noise_law: str, layers: int, rng: SeedSequence) -> dict[str, float]:
     """Largest relative differences of predictions from tokens and from implicit weights.
 

@@ -26,6 +26,7 @@ from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.probing import predictors, prefixes
 from iclimit.simulate.prompts import Prompts, draw_prompts
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, call, exact, mean, run
 from iclimit.validation.claims.random_settings import Pair, pair_rows
 
@@ -88,6 +89,7 @@ FUNCTIONS = {
 }
 
 
+@named_cell("losses")
 def losses(*, blocks: int, rng: SeedSequence) -> dict[str, np.ndarray]:
     """Mean losses of all algorithms on blocks of prompts, and the difference of dMMSE."""
     law, device = Problem(DIM, CONTEXT, noise_variance=NOISE, scale=1), get_backend("numpy")
@@ -148,6 +150,7 @@ def theories() -> dict[str, float]:
     }
 
 
+@named_cell("by_hand")
 def by_hand(*, rng: SeedSequence) -> list[Pair]:
     """Answers to a few prompts, and what the definitions of the algorithms say of each."""
     generator, device = np.random.default_rng(rng), get_backend("numpy")

@@ -19,6 +19,7 @@ from iclimit.problem import Problem
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.networks import AttentionNetwork, token_sensitivities, train_network
 from iclimit.simulate.prompts import sample_prompts
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, bound, call, drawing, note, run
 
 # Dimension, which is the context length too, and the training.  The published ones in
@@ -55,6 +56,7 @@ FAINT = 0.1
 HELD_OUT, PROBED = 20_000, 500
 
 
+@named_cell("trained_copy")
 def trained_copy(
     *,
     size: int,

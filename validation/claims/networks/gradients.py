@@ -36,6 +36,7 @@ from iclimit.simulate.recurrent import RecurrentLayer
 from iclimit.simulate.softmax import MergedHeads
 from iclimit.simulate.training.files import load_model, save_model
 from iclimit.simulate.training.networks import train_network
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, exact, run
 from iclimit.validation.claims.random_settings import Pair, pair_rows
 
@@ -96,6 +97,7 @@ def compared(
     return float(np.vdot(gradient, direction)) / scale, slope / scale
 
 
+@named_cell("slopes")
 def slopes(*, rng: SeedSequence) -> dict[str, tuple[float, float]]:
     """Slopes of all networks, and the answer of the LSTM."""
     found: dict[str, tuple[float, float]] = {}
@@ -193,6 +195,7 @@ def plain_lstm(network: LstmNetwork, weights: Mapping[str, np.ndarray], prompts:
     return float(weights["readout"] @ tokens[-1])
 
 
+@named_cell("kept_trainings")
 def kept_trainings(*, rng: SeedSequence) -> list[Pair]:
     """A training that goes on from its checkpoint, and a model that is read back."""
     generator = np.random.default_rng(rng)

@@ -31,6 +31,7 @@ from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.networks import AttentionNetwork, train_network
 from iclimit.simulate.prompts import Prompts, prompt_blocks
 from iclimit.simulate.training.repeats import MISSED
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, call, drawing, judged, note, run
 from iclimit.validation.judge.comparisons import Comparison, compare
 
@@ -120,6 +121,7 @@ def best_multiples(count: int, rng: SeedSequence) -> np.ndarray:
     return np.linalg.solve(square, along)
 
 
+@named_cell("normalised_pair")
 def normalised_pair(
     *,
     layers: int,

@@ -29,6 +29,7 @@ from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.descent.alignment import alignment, descent_predictor, network_predictor
 from iclimit.simulate.networks import LstmNetwork, train_network
 from iclimit.simulate.prompts import draw_prompts
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.reference import read_reference
 from iclimit.validation.rows import Rows, bound, call, drawing, mean, note, published, run
@@ -98,6 +99,7 @@ class OwnLstm:
     surplus: Estimate
 
 
+@named_cell("trained_lstm")
 def trained_lstm(
     *, layers: int, hidden: int, bidirectional: bool, batch: int, steps: int, rng: SeedSequence
 ) -> OwnLstm:

@@ -23,6 +23,7 @@ from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.networks import AttentionNetwork, EmbeddedDescent, SineTask, train_network
 from iclimit.simulate.prompts import Prompts
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Later, Rows, bound, call, drawing, mean, run
 from iclimit.validation.judge.comparisons import ratio
 
@@ -108,6 +109,7 @@ def blocks(task: SineTask, count: int, rng: SeedSequence) -> Iterator[Prompts]:
         yield task.draw(get_backend("numpy"), generator, min(BLOCK, count - start))
 
 
+@named_cell("kernel_loss")
 def kernel_loss(*, tied: bool, kernel: Kernel, held_out: int, rng: SeedSequence) -> Estimate:
     """Loss of a kernel on simulated prompts."""
     errors = [
@@ -117,6 +119,7 @@ def kernel_loss(*, tied: bool, kernel: Kernel, held_out: int, rng: SeedSequence)
     return Estimate.of(np.concatenate(errors) ** 2, keep=False)
 
 
+@named_cell("trained_sine")
 def trained_sine(
     *, embedded: str, tied: bool, kernel: Kernel, held_out: int, rng: SeedSequence, **sizes: Any
 ) -> tuple[Estimate, Estimate, np.ndarray]:

@@ -19,6 +19,7 @@ from iclimit.drawing import COLOURS, Figure, finish, panels, write_key
 from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.networks import AttentionNetwork, train_repeats
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, bound, call, drawing, judged, note, run
 from iclimit.validation.claims.gdpp.published_layers import DIM, layers_loss, step_loss
 from iclimit.validation.judge.comparisons import Comparison, compare
@@ -49,6 +50,7 @@ TRAINING: dict[str, dict[str, Any]] = {
 LEARNING_RATE, INIT_SCALE = 0.01, 1.0
 
 
+@named_cell("softmax_runs")
 def softmax_runs(
     *, layers: int, context: int, width: int, rng: SeedSequence, **training: Any
 ) -> list[Estimate]:

@@ -23,6 +23,7 @@ from iclimit.asymptotics.pretraining import (
     resolvent_alignment,
     trace_ratio,
 )
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, call, exact, limit, run
 
 # Eigenvalues of training tasks, equally frequent, and variances of tests along them.
@@ -48,6 +49,7 @@ WORDS = {
 ROUNDING = 1e-12
 
 
+@named_cell("sampled_resolvents")
 def sampled_resolvents(
     *,
     dim: int,

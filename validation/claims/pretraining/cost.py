@@ -19,6 +19,7 @@ from numpy.random import SeedSequence
 from iclimit.simulate.devices import CHANCE, ROUNDING, check_devices
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.simulate.pretraining.cost import cell_memory, estimate_cost, largest_dimension
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, bound, exact, run
 
 HALF = (*[2.0] * 25, *[0.0] * 25)
@@ -54,12 +55,14 @@ FEWER, LESS = 0.3, 0.25
 ROOM, LIMIT = 2.0**24, {"tau": 2.0, "kappa": 3.0}
 
 
+@named_cell("iterations")
 def iterations(*, rng: SeedSequence, **setting: Any) -> tuple[float, float]:
     """Expected number of iterations, and that of a run."""
     expected = estimate_cost(**setting, rho=RHO).iterations
     return float(expected), float(simulate_errors(**setting, rho=RHO, rng=rng).iterations)
 
 
+@named_cell("memory")
 def memory(*, rng: SeedSequence, **setting: Any) -> tuple[float, float]:
     """Expected memory, and what a run has allocated at its peak."""
     seeds = rng.spawn(2)
@@ -71,6 +74,7 @@ def memory(*, rng: SeedSequence, **setting: Any) -> tuple[float, float]:
     return float(estimate_cost(**setting, rho=RHO).memory_bytes), float(peak)
 
 
+@named_cell("largest")
 def largest(*, rng: SeedSequence) -> tuple[float, float]:  # noqa: ARG001
     """Largest dimension that fits, and that of a scan."""
     tau, kappa = LIMIT.values()
@@ -82,6 +86,7 @@ def largest(*, rng: SeedSequence) -> tuple[float, float]:  # noqa: ARG001
     return float(largest_dimension(**LIMIT, memory=ROOM)), float(max(filter(fits, range(1, 99))))
 
 
+@named_cell("devices")
 def devices(*, rng: SeedSequence) -> dict[str, float]:  # noqa: ARG001
     """Largest deviation of any device by what is checked."""
     found: dict[str, float] = {}

@@ -22,6 +22,7 @@ from numpy.random import SeedSequence
 
 from iclimit.asymptotics import descent, pretraining, softmax, spectra
 from iclimit.asymptotics.derivation import Derivation
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows
 from iclimit.validation.claims.random_settings import Pair, pair_rows
 
@@ -302,6 +303,7 @@ def below_threshold(tau: Any, q: Any, rho: Any, kappa: Any, levels: tuple[int, .
 SECTIONS = (of_descent, of_softmax, of_errors, of_fixed_points)
 
 
+@named_cell("both_sides")
 def both_sides(*, rng: SeedSequence) -> list[Pair]:
     """Both sides of all equations, by label."""
     generator = np.random.default_rng(rng)

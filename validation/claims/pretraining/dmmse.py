@@ -17,6 +17,7 @@ from numpy.random import SeedSequence
 from iclimit.asymptotics.pretraining import bayes_error, dmmse_errors
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_estimator
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.rows import Later, Rows, both_errors, call, exact, limit, mean, run
 
@@ -41,6 +42,7 @@ CONTEXTS = {
 }
 
 
+@named_cell("posterior_errors")
 def posterior_errors(
     *, dim: int, alpha: float, rho: float, count: int, rng: SeedSequence
 ) -> np.ndarray:

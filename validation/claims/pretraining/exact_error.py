@@ -22,6 +22,7 @@ from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.prompts import context_summary, draw_prompts, summaries
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.rows import Rows, exact, mean, run
 
@@ -45,6 +46,7 @@ def wishart(generator: np.random.Generator, dim: int = DIM) -> np.ndarray:
     return factors @ factors.T / (2 * dim)
 
 
+@named_cell("risk_pair")
 def risk_pair(*, prompts: int, rng: SeedSequence) -> dict[str, tuple[float, Estimate]]:
     """Closed-form and Monte Carlo errors of a random Gamma and of the best one."""
     backend, generator = get_backend("numpy"), np.random.default_rng(rng)
@@ -122,6 +124,7 @@ def monte_carlo(
     return Estimate.of(squared, keep=False)
 
 
+@named_cell("moment_pair")
 def moment_pair(*, rng: SeedSequence) -> dict[str, tuple[float, float]]:
     """Theory, and the same numbers from the moments that the simulation has."""
     backend, generator = get_backend("numpy"), np.random.default_rng(rng)

@@ -17,6 +17,7 @@ from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining.ridge import solve_ridge
 from iclimit.simulate.prompts.summaries import SummaryLaw
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, limit, run
 
 # Ratios, label noise and ridge; tasks over dimension, 0 for a fresh task in every prompt.
@@ -33,6 +34,7 @@ LEVELS = {"task_covariance": (1.6, 0.4), "input_covariance": (0.6, 1.4)}
 REPEATS = {12: 160, 20: 40, 32: 20}
 
 
+@named_cell("components")
 def components(
     *,
     dim: int,

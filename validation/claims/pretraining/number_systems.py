@@ -26,6 +26,7 @@ from iclimit.asymptotics import (
     softmax,
     spectra,
 )
+from iclimit.statement import named_cell
 from iclimit.validation import Comparison, compare
 from iclimit.validation.claim import Claim, Effort, Rows, call, judged, run
 
@@ -125,6 +126,7 @@ def value(of: str, arguments: Mapping[str, Any]) -> float:
     return float(sympy.N(found, DIGITS) if isinstance(found, sympy.Basic) else found)
 
 
+@named_cell("exact_values")
 def exact_values(*, rng: SeedSequence) -> list[dict[str, Any]]:
     """Arguments of each call, drawn, and its value by system."""
     generator, found = np.random.default_rng(rng), []

@@ -18,6 +18,7 @@ from numpy.random import SeedSequence
 
 from iclimit.asymptotics.pretraining import finite_size_errors
 from iclimit.simulate.pretraining import simulate_errors
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows
 from iclimit.validation.claims.pretraining.points import with_uncertainty
 from iclimit.validation.claims.random_settings import RandomSetting, describe, random_rows
@@ -96,6 +97,7 @@ SETTINGS = {
 }
 
 
+@named_cell("random_point")
 def random_point(
     *,
     data: str = "pretraining",

@@ -24,6 +24,7 @@ from iclimit.simulate.prompts.correlated_summaries import sample_correlated_summ
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 from iclimit.simulate.prompts.summaries import SummaryLaw, sample_summaries, squared_errors
 from iclimit.simulate.prompts.timed_moments import timed_moments
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, both_errors, call, mean, run
 from iclimit.validation.claims.pretraining.points import Point
 from iclimit.validation.claims.random_settings import RandomSetting, describe, random_rows
@@ -54,6 +55,7 @@ CORRELATIONS = {"neighbours": 0.6, "distances": (1.0, 0.4, -0.1)}
 RARE, BLOCK = {"weights": 1.0, "squared input": 1.0, "squared label": DIM + 1.0}, 2000
 
 
+@named_cell("summary_sample")
 def summary_sample(*, sampler: str, prompts: int, rng: SeedSequence) -> dict[str, Estimate]:
     """Means of functionals of the summaries, token by token or from the exact law."""
     backend, generator = get_backend("numpy"), np.random.default_rng(rng)
@@ -70,6 +72,7 @@ def summary_sample(*, sampler: str, prompts: int, rng: SeedSequence) -> dict[str
     }
 
 
+@named_cell("timed_sample")
 def timed_sample(
     *, correlation: float | Sequence[float], sampler: str, prompts: int, rng: SeedSequence
 ) -> dict[str, Estimate]:
@@ -91,6 +94,7 @@ def timed_sample(
     return {name: Estimate.of(value, keep=False) for name, value in values.items()}
 
 
+@named_cell("drifting_powers")
 def drifting_powers(*, blocks: int, rng: SeedSequence) -> np.ndarray:
     """Means of the label power and of its square where tasks drift, (2, blocks)."""
     device, means = get_backend("numpy"), []
@@ -102,6 +106,7 @@ def drifting_powers(*, blocks: int, rng: SeedSequence) -> np.ndarray:
     return np.transpose(means)
 
 
+@named_cell("drawn_error")
 def drawn_error(*, number: int, repeats: int, rng: SeedSequence) -> RandomSetting:
     """Exact test error of a drawn matrix, on correlated queries or on tasks that drift."""
     where, prompts = rng.spawn(2)
@@ -121,6 +126,7 @@ def drawn_error(*, number: int, repeats: int, rng: SeedSequence) -> RandomSettin
     return RandomSetting(words, {"test error": (theory, Estimate.of(errors, keep=False))})
 
 
+@named_cell("rare_contexts")
 def rare_contexts(*, blocks: int, rng: SeedSequence) -> dict[str, np.ndarray]:
     """Means of the weights, and of the weighted squares of labels and inputs, by block."""
     device = get_backend("numpy")

@@ -16,6 +16,7 @@ from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining.ridge import solve_ridge
 from iclimit.simulate.prompts import context_summary, draw_prompts
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, exact, run
 
 DIM = 12
@@ -28,6 +29,7 @@ RIDGES = (0.0, 1e-6, 0.1)
 TOLERANCE = 1e-8
 
 
+@named_cell("solver_difference")
 def solver_difference(*, prompts: int, ridge: float, rng: SeedSequence) -> float:
     """Relative difference of Gamma from the structured solver and from dense least squares."""
     backend, generator = get_backend("numpy"), np.random.default_rng(rng)

@@ -20,6 +20,7 @@ from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining.ridge import solve_ridge
 from iclimit.simulate.prompts.summaries import SummaryLaw, exact_error, fresh_task_moments
+from iclimit.statement import named_cell
 from iclimit.statistics import extrapolate_ratios
 from iclimit.validation.claim import Claim, Effort, Rows, call, exact, limit, run
 
@@ -64,6 +65,7 @@ def spread(values: tuple[float, ...], dim: int) -> np.ndarray:
     return np.repeat(values, dim // 2)
 
 
+@named_cell("direction_errors")
 def direction_errors(*, dim: int, count: int, rng: SeedSequence) -> np.ndarray:
     """Errors of trained models on all tests, (tests, count)."""
     backend, context = get_backend("numpy"), round(ALPHA * dim)
@@ -83,6 +85,7 @@ def direction_errors(*, dim: int, count: int, rng: SeedSequence) -> np.ndarray:
     return np.array(errors).T
 
 
+@named_cell("predicted_errors")
 def predicted_errors(*, dim: int, rng: SeedSequence) -> np.ndarray:
     """Finite-size predictions of the errors on all tests, without random numbers."""
     return np.array(

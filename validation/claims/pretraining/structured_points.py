@@ -9,6 +9,7 @@ from numpy.random import SeedSequence
 from iclimit.asymptotics import pretraining
 from iclimit.asymptotics.spectra import spectrum
 from iclimit.simulate.pretraining import SimulatedErrors, simulate_errors
+from iclimit.statement import named_cell
 from iclimit.validation.claims.pretraining.points import TASK_SETS, Point
 from iclimit.validation.rows import Later, call, run
 
@@ -74,6 +75,7 @@ def _input_covariance(dim: int, inputs: str, alignment: str) -> np.ndarray | Non
 Law: TypeAlias = tuple[str, str, str, str]
 
 
+@named_cell("structured_run")
 def structured_run(
     *,
     dim: int,
@@ -91,6 +93,7 @@ def structured_run(
     return simulate_errors(dim=dim, rng=rng, backend=backend, **given)
 
 
+@named_cell("structured_prediction")
 def structured_prediction(
     *, dim: int, law: Law, rng: SeedSequence, **parameters: Any
 ) -> pretraining.FiniteSizeErrors:

@@ -31,6 +31,7 @@ from iclimit.asymptotics.recurrent.errors import token_moments
 from iclimit.problem import Problem
 from iclimit.simulate.dynamics import simulate_gradient_flow
 from iclimit.simulate.prompts.timed_moments import timed_moments
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows
 from iclimit.validation.claims.pretraining.other_arguments import (
     of_covariances,
@@ -423,6 +424,7 @@ SECTIONS = (
 )
 
 
+@named_cell("pairs")
 def pairs(*, rng: SeedSequence) -> list[Pair]:
     """All of them, with generators of their own."""
     generators = map(np.random.default_rng, rng.spawn(len(SECTIONS)))

@@ -17,6 +17,7 @@ from scipy.special import ndtr
 from iclimit.asymptotics import recurrent
 from iclimit.results import Estimate
 from iclimit.simulate.recurrent import simulate_classification
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, call, limit, mean, run
 from iclimit.validation.claims.random_settings import RandomSetting, describe, random_rows
 
@@ -32,6 +33,7 @@ CONTEXTS = 2500
 CONTEXTS_BY_DIM, ORDER = {12: 4000, 20: 3000, 32: 1500, 64: 600}, 2
 
 
+@named_cell("gated")
 def gated(*, dim: int, contexts: int, rng: SeedSequence) -> Estimate:
     """Accuracy of a memory with a gate."""
     sizes: dict[str, Any] = {"dim": dim, "context": ALPHA * dim, "contexts": contexts}
@@ -46,6 +48,7 @@ def limit_with_gate() -> float:
     return float(ndtr(GATED["separation"] * signal / np.sqrt(signal**2 + 1 / context)))
 
 
+@named_cell("random_setting")
 def random_setting(*, number: int, repeats: int, rng: SeedSequence) -> RandomSetting:  # noqa: ARG001
     """Accuracy at a size, a separation and a number of flips that are drawn."""
     where, contexts = rng.spawn(2)

@@ -16,6 +16,7 @@ from numpy.random import SeedSequence
 
 from iclimit.asymptotics.recurrent import delta_rule_error, recurrent_errors
 from iclimit.simulate.recurrent import simulate_recurrent
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, call, mean, run
 from iclimit.validation.claims.random_settings import RandomSetting, describe, random_rows
 
@@ -64,6 +65,7 @@ def best_steps() -> tuple[float, ...]:
     return tuple(steps)
 
 
+@named_cell("random_layer")
 def random_layer(*, number: int, repeats: int, rng: SeedSequence) -> RandomSetting:  # noqa: ARG001
     """Last error of a layer whose size, gates, steps, spectra and drift are drawn."""
     where, contexts = rng.spawn(2)

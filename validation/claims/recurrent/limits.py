@@ -19,6 +19,7 @@ from numpy.random import SeedSequence
 
 from iclimit.asymptotics import recurrent
 from iclimit.simulate.recurrent import simulate_forgetting, simulate_recurrent
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Row, Rows, call, limit, run
 from iclimit.validation.claims.random_settings import RandomLimit, describe, random_limit
 
@@ -43,6 +44,7 @@ DRAWN = {6: 1200, 12: 800, 20: 100, 40: 60}
 CONTEXTS, ORDER = {6: 1300, 12: 1100, 20: 110, 40: 105}, 2
 
 
+@named_cell("scheduled")
 def scheduled(*, dim: int, contexts: int, rng: SeedSequence) -> np.ndarray:
     """Errors at the end of contexts, with the best step at every token."""
     loss, steps = 1.0, []
@@ -52,6 +54,7 @@ def scheduled(*, dim: int, contexts: int, rng: SeedSequence) -> np.ndarray:
     return last(dim=dim, contexts=contexts, rng=rng, step_sizes=steps)
 
 
+@named_cell("last")
 def last(*, dim: int, alpha: int = ALPHA, forgetting: float = 0.0, **setting: Any) -> np.ndarray:
     """Errors at the end of contexts of a layer with a constant gate."""
     gate = float(np.exp(-forgetting / dim))
@@ -59,6 +62,7 @@ def last(*, dim: int, alpha: int = ALPHA, forgetting: float = 0.0, **setting: An
     return simulate_recurrent(**sizes, gates=gate, gate_first=False, **setting).errors[:, -1]
 
 
+@named_cell("gated")
 def gated(
     *,
     dim: int,
@@ -84,11 +88,13 @@ def gated(
     return np.array([error, context])
 
 
+@named_cell("regressed")
 def regressed(*, dim: int, **setting: Any) -> np.ndarray:
     """Errors of regressions at the end of contexts."""
     return simulate_forgetting(dim=dim, context=ALPHA * dim, rho=RHO, **setting).samples
 
 
+@named_cell("drawn_memories")
 def drawn_memories(*, counts: Sequence[tuple[int, int]], rng: SeedSequence) -> RandomLimit:
     """Gated attention and regression for drawn lengths of contexts, noise, drift and gates."""
     where, *seeds = rng.spawn(1 + len(counts))

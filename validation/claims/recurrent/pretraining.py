@@ -24,6 +24,7 @@ from iclimit.asymptotics.pretraining import FiniteSizeErrors, finite_size_errors
 from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_errors
+from iclimit.statement import named_cell
 from iclimit.statistics import extrapolate_ratios
 from iclimit.validation.claim import (
     Claim,
@@ -89,6 +90,7 @@ def layer(
     return query_layer(dim) if correlated_query else gated_layer(dim, drift)
 
 
+@named_cell("pretrained")
 def pretrained(
     *,
     dim: int,
@@ -115,6 +117,7 @@ def pretrained(
     return np.array([errors.icl.samples, errors.idg.samples])
 
 
+@named_cell("predicted")
 def predicted(
     *,
     dim: int,

@@ -23,6 +23,7 @@ from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.networks import train_repeats
 from iclimit.simulate.recurrent import RecurrentLayer
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, call, exact, mean, run
 
 DIM, CONTEXT, RHO, DRIFT = 6, 12, 0.25, 0.6
@@ -44,6 +45,7 @@ LAYERS: dict[str, dict[str, Any]] = {
 }
 
 
+@named_cell("trained_layers")
 def trained_layers(
     *, name: str, repeats: int, prompts: int, rng: SeedSequence
 ) -> tuple[int, list[tuple[dict[str, np.ndarray], Estimate]]]:

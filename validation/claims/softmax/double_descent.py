@@ -30,6 +30,7 @@ from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.networks import AttentionNetwork, train_network
 from iclimit.simulate.prompts import Prompts, draw_prompts
 from iclimit.simulate.softmax import MergedHeads
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.reference import read_reference
 from iclimit.validation.rows import Rows, bound, call, drawing, mean, note, published, run
@@ -113,6 +114,7 @@ def fit_to(tau: float) -> dict[str, Any]:
     return {"optimizer": "lbfgs", "batch": round(tau * DIM**2), "query_noise": True}
 
 
+@named_cell("fitted_heads")
 def fitted_heads(*, tau: float, repeats: int, iterations: int, rng: SeedSequence) -> FittedHeads:
     """Fit one head for each seed."""
     problem = Problem(dim=DIM, context=DIM, scale=1 / math.sqrt(DIM), noise_variance=RHO)
@@ -156,6 +158,7 @@ class FewTasks:
         return Estimate.of(np.divide(*pairs[0])), Estimate.of(np.divide(*pairs[1]))
 
 
+@named_cell("few_tasks")
 def few_tasks(*, network: str, tasks: int, repeats: int, rng: SeedSequence) -> FewTasks:
     """Train a network on a fixed set of prompts with few tasks, once for each seed."""
     device, found = get_backend("numpy"), []

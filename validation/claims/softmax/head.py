@@ -19,6 +19,7 @@ from numpy.random import SeedSequence
 from iclimit.asymptotics.softmax import SoftmaxHead, optimal_softmax, softmax_loss
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.softmax import simulate_softmax
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, bound, call, exact, mean
 from iclimit.validation.claims.random_settings import RandomSetting, describe, random_rows
 from iclimit.validation.claims.softmax.runs import TrainedHeads, simulated_loss, trained_rows
@@ -62,6 +63,7 @@ def size_of(setting: Setting) -> dict[str, Any]:
     return dict(zip(("context", "dim", "noise_variance"), setting, strict=False))
 
 
+@named_cell("random_heads")
 def random_heads(*, number: int, repeats: int, rng: SeedSequence) -> RandomSetting:
     """Loss of a head, or of two opposite ones, at a setting that is drawn."""
     where, prompts = rng.spawn(2)

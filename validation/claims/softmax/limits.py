@@ -17,6 +17,7 @@ from numpy.random import SeedSequence
 
 from iclimit.asymptotics import softmax
 from iclimit.results import Estimate
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Later, Limit, Number, Rows, call, limit, run
 from iclimit.validation.claims.softmax.runs import SIZES, head_loss, simulated_loss
 
@@ -69,6 +70,7 @@ def matrix_setting(dim: int) -> dict[str, Any]:
     }
 
 
+@named_cell("matrix_loss")
 def matrix_loss(
     *, dim: int, contexts: int, rng: SeedSequence, value: float, key_query: Table
 ) -> Estimate:

@@ -19,6 +19,7 @@ from iclimit.asymptotics import softmax
 from iclimit.asymptotics.descent import LearningRate, optimal_learning_rate
 from iclimit.results import Estimate
 from iclimit.simulate.softmax import simulate_softmax
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, bound, call, mean, run
 from iclimit.validation.claims.softmax.runs import (
     KERNELS,
@@ -59,6 +60,7 @@ TRAINED = {
 BATCH = {"tiny": 256, "quick": 512, "medium": 2048}
 
 
+@named_cell("uniform_pair")
 def uniform_pair(
     *,
     context: int,
@@ -77,6 +79,7 @@ def uniform_pair(
     return pair.loss((value, -value)), layer.loss(rate / context)
 
 
+@named_cell("warm_pair")
 def warm_pair(
     *,
     betas: tuple[float, float],

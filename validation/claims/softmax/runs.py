@@ -13,6 +13,7 @@ from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.prompts import prompt_blocks
 from iclimit.simulate.softmax import MergedHeads, simulate_softmax, train_softmax
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Effort, Later, Row, bound, run
 from iclimit.validation.judge.comparisons import ratio
 
@@ -38,6 +39,7 @@ HELD_OUT = {"quick": 50_000, "medium": 200_000, "full": 500_000}
 EXCESS = 0.01
 
 
+@named_cell("head_loss")
 def head_loss(
     *,
     inverse_temperatures: tuple[float, ...],
@@ -89,6 +91,7 @@ class TrainedHeads:
     steps: int
 
 
+@named_cell("trained_heads")
 def trained_heads(
     *,
     best: tuple[float, float],

@@ -13,6 +13,7 @@ from numpy.random import SeedSequence
 from scipy.optimize import brentq
 
 from iclimit.asymptotics.spectra import FreeSum, SpectralMeasure, spectrum
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, call
 from iclimit.validation.claims.spectra import matrices
 
@@ -24,6 +25,7 @@ SUM_POINTS = (1.0, 4.0)
 PRODUCT_POINTS = (0.3, 1.0, 3.0)
 
 
+@named_cell("rotated_eigenvalues")
 def rotated_eigenvalues(
     *, first: str, second: str, operation: str, dim: int, count: int, rng: SeedSequence
 ) -> np.ndarray:

@@ -23,6 +23,7 @@ from numpy.random import SeedSequence
 
 from iclimit.asymptotics import spectra
 from iclimit.results import Estimate
+from iclimit.statement import named_cell
 from iclimit.validation import Comparison, compare
 from iclimit.validation.claim import Claim, Effort, Rows, call, judged, mean, run
 from iclimit.validation.claims.random_settings import RandomSetting, describe, random_rows
@@ -135,6 +136,7 @@ def transforms() -> Iterator[Comparison]:
         yield compare(label, theory.real, value.real, relative=TRANSFORMS, of=of)
 
 
+@named_cell("sample_eigenvalues")
 def sample_eigenvalues(
     *, covariance: str, ratio: float, dim: int, count: int, rng: SeedSequence
 ) -> np.ndarray:
@@ -153,6 +155,7 @@ def unit_trace(eigenvalues: np.ndarray) -> np.ndarray:
     return eigenvalues / np.mean(eigenvalues, axis=1, keepdims=True)
 
 
+@named_cell("random_matrices")
 def random_matrices(*, number: int, repeats: int, rng: SeedSequence) -> RandomSetting:  # noqa: ARG001
     """Moments of sample covariances of a size and a law of the entries that are drawn."""
     generator = np.random.default_rng(rng)

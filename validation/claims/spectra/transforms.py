@@ -17,6 +17,7 @@ import numpy as np
 from numpy.random import Generator, SeedSequence
 
 from iclimit.asymptotics import spectra
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows
 from iclimit.validation.claims.random_settings import Pair, pair_rows
 
@@ -159,6 +160,7 @@ def distribution(
     yield f"cdf, {name}", float(law.cdf(place)), float(mass @ (x < place)), COUNTED
 
 
+@named_cell("pairs")
 def pairs(*, rng: SeedSequence) -> list[Pair]:
     """All laws."""
     generator = np.random.default_rng(rng)
