@@ -338,9 +338,10 @@ class _Sweep:
         for cell in cells:
             if not isinstance(cell, Cell):
                 raise TypeError(f"cells must be Cell objects, got {cell!r}")
-            known = self.known.setdefault(cell, cell)
-            check_derived(known, cell)
-            if known is cell:
+            if cell in self.known:
+                check_derived(self.known[cell], cell)
+            else:
+                self.known[cell] = cell
                 self.ask(cell)
             return True
         return False

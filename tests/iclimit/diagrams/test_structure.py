@@ -177,12 +177,17 @@ def test_simulation_agrees():
 def test_cells_have_integers_of_the_tests_and_eigenvalues():
     structure = Structure("atoms:0.5,1.5", "reversed", "atoms:1,2")
     point = SETTING | {"test_alpha": 2.6, "test_rho": 0.3}
-    run, predicted = (dict(cell.parameters) for cell in cells_at(point, 4, 2, structure))
+    cells = cells_at(point, 4, 2, structure)
+    run, predicted = (cell.keywords for cell in cells)
     assert run["test_context"] == predicted["test_context"] == 10
     assert run["test_rho"] == predicted["test_rho"] == 0.3
-    assert run["task_covariance"] == predicted["task_covariance"] == (0.5, 0.5, 1.5, 1.5)
-    assert run["test_covariance"] == predicted["test_covariance"] == (1.5, 1.5, 0.5, 0.5)
-    assert run["input_covariance"] == predicted["input_covariance"] == (1.0, 1.0, 2.0, 2.0)
+    for arguments in (run, predicted):
+        assert arguments["task_covariance"].tolist() == [0.5, 0.5, 1.5, 1.5]
+        assert arguments["test_covariance"].tolist() == [1.5, 1.5, 0.5, 0.5]
+        assert arguments["input_covariance"].tolist() == [1.0, 1.0, 2.0, 2.0]
+    for cell in cells:
+        assert '"task_covariance": {"derived": "atoms:0.5,1.5"}' in cell.arguments
+        assert '"test_covariance": {"derived": "reversed"}' in cell.arguments
     assert can_be_extrapolated({**point, "alpha": 1, "test_alpha": 1}, (10, 20, 30))
     assert not can_be_extrapolated({**point, "alpha": 1, "test_alpha": 0.02}, (10, 20, 30))
     with pytest.raises(ValueError, match="test_alpha must be finite to simulate"):
@@ -288,7 +293,7 @@ def test_both_verbs_take_spectra(tmp_path, capsys, covariance):
     assert listed.count("--task-spectrum, --test-spectrum, --input-spectrum") == 6
 
 
-def test_runs_show_the_ends_of_long_lists(tmp_path, capsys):
+def test_runs_show_descriptions_of_spectra_and_their_eigenvalues(tmp_path, capsys):
     store = ["--store", str(tmp_path / "runs.sqlite")]
     simulate = ["--simulate", "dim=8,repeats=2,points=2", "--jobs", "1"]
     setting = ["--tau", "2:3:2", "--alpha", "1", "--kappa", "1", "--rho", "0.1"]
@@ -297,11 +302,12 @@ def test_runs_show_the_ends_of_long_lists(tmp_path, capsys):
     capsys.readouterr()
     assert main(["runs", "list", "--function", "simulate_errors", *store]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "task_covariance=[0.5625, ..., 1.437] (8)" in lines[1]
+    assert "task_covariance=uniform:0.5,1.5" in lines[1]
     identity = lines[1].split()[0]
     assert main(["runs", "show", identity, *store]) == 0
     shown = capsys.readouterr().out
-    assert shown.count(", ", shown.index("task_covariance"), shown.index("seed")) >= 7
+    assert "  task_covariance = uniform:0.5,1.5\n" in shown
+    assert shown.count(", ", shown.index("derived values"), shown.index("repeats")) == 7
     assert main(["runs", "export", "-o", str(tmp_path / "runs.nc"), *store]) == 0
 
 

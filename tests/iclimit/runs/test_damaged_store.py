@@ -215,9 +215,9 @@ def test_a_count_that_is_wrong_ends(tmp_path, monkeypatch):
 def test_a_full_disk_is_a_failure(tmp_path, command, monkeypatch, capsys):
     path, add = tmp_path / "runs.sqlite", RunStore.add
 
-    def add_some(store, batch):
+    def add_some(store, batch, **options):
         store._execute("PRAGMA max_page_count = 4")
-        return add(store, batch)
+        return add(store, batch, **options)
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(RunStore, "add", add_some)

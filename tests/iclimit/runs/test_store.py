@@ -39,6 +39,8 @@ BATCH = StoredBatch(
     finished="2026-01-01T00:00:00.000000Z",
     versions="{}",
     result="1.5",
+    derived='{"type":"dict","items":[]}',
+    note="",
 )
 NOBODY = 65534
 
@@ -184,13 +186,19 @@ def test_database_of_another_program(path, readonly):
 
 
 @pytest.mark.parametrize("readonly", [False, True])
-@pytest.mark.parametrize(("step", "age"), [(1, "a newer"), (-1, "an older")])
-def test_other_formats_are_refused(path, readonly, step, age):
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (1, r"was written by a newer iclimit .*; use that version or name another file"),
+        (-1, r"was written by an older iclimit .*; its runs cannot be used here: name another"),
+    ],
+)
+def test_other_formats_are_refused(path, readonly, step, message):
     RunStore(path).close()
     with sqlite3.connect(path) as connection:
         connection.execute(f"PRAGMA user_version = {store_module.FORMAT + step}")
     connection.close()
-    with pytest.raises(StoreError, match=rf"runs\.sqlite' was written by {age} iclimit"):
+    with pytest.raises(StoreError, match=message):
         RunStore(path, readonly=readonly)
 
 
