@@ -9,7 +9,9 @@ a gain :math:`\gamma_l` each.  Directions of eigenvalue :math:`\lambda_k` with t
    = 2 \sum_k m_k \lambda_k\, (1 - \gamma_l \lambda_k/L)
    \prod_{j \ne l} (1 - \gamma_j \lambda_k/L)^2 .
 
-Gains that are equal have the same sequence of roundings here, so they stay equal to the last bit.
+Gains that start equal stay equal.  They are one variable of the integration here: as several they
+would differ by rounding, which depends on the processor and grows along the unstable direction of
+a saddle.
 """
 
 from dataclasses import dataclass, field
@@ -95,14 +97,24 @@ def simulate_untied_flow(
     start = parse_array("initial", initial, (None,))
     if not mass.sum() > 0:
         raise ValueError("weights must have a positive sum")
-    mass, depth = mass / mass.sum(), start.size
-    others = np.array([[j for j in range(depth) if j != layer] for layer in range(depth)], int)
+    mass = mass / mass.sum()
+    depth = start.size
+    firsts, variable = _distinct(start)
+    others = np.array([[j for j in range(depth) if j != layer] for layer in firsts], int)
 
-    def slope(gains: np.ndarray) -> np.ndarray:
-        factors = 1 - gains[:, None] * lam / depth
+    def slope(values: np.ndarray) -> np.ndarray:
+        factors = 1 - values[variable, None] * lam / depth
         rest = np.prod(factors[others], axis=1)
-        return 2 * np.sum(mass * lam * factors * rest**2, axis=1)
+        return 2 * np.sum(mass * lam * factors[firsts] * rest**2, axis=1)
 
-    when, gains = integrate_flow(slope, start, times)
+    when, values = integrate_flow(slope, start[firsts], times)
+    gains = values[:, variable]
     losses = np.prod(1 - gains[:, :, None] * lam / depth, axis=1) ** 2 @ mass
     return UntiedFlow(when, gains, losses)
+
+
+def _distinct(start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """First layer with each initial gain, and for each layer the number of its gain."""
+    _, firsts, inverse = np.unique(start, return_index=True, return_inverse=True)
+    order = np.argsort(firsts)
+    return firsts[order], np.argsort(order)[inverse]

@@ -8,6 +8,12 @@ from iclimit.simulate.depth import simulate_untied_flow
 LAM = np.array([1.5, 0.8, 0.3])
 MASS = np.array([1.0, 3.0, 2.0])
 
+ROUNDING = 1e-12
+"""Slopes of order one that vanish: some ten roundings, times what is left of the descent."""
+
+REPEATED = 1e-10
+"""Two integrations of one flow: each has an error of some 1e-11."""
+
 
 def test_one_layer_relaxes_exponentially():
     times = np.array([0.0, 0.5, 3.0, 20.0])
@@ -51,11 +57,25 @@ def test_velocity_is_the_gradient_of_the_loss():
     assert flow.losses[0] == pytest.approx(loss(start), rel=1e-14)
 
 
-def test_equal_gains_stay_equal():
-    flow = simulate_untied_flow(
-        eigenvalues=LAM, weights=MASS, initial=np.full(6, 0.1), times=[0.0, 3000.0]
-    )
+@pytest.mark.parametrize("layers", [6, 7])
+def test_equal_gains_stay_equal(layers):
+    """On the way to a saddle, whose unstable direction would amplify any difference."""
+    setting = {"eigenvalues": LAM, "weights": MASS, "times": [0.0, 100.0, 3000.0, 1e5]}
+    flow = simulate_untied_flow(**setting, initial=np.full(layers, 0.1))
     assert np.all(np.ptp(flow.gains, axis=1) == 0)
+    # Along the saddle's own direction the flow has come to rest.
+    factors = 1 - flow.gains[-1, 0] * LAM / layers
+    slope = np.sum(MASS * LAM * factors ** (2 * layers - 1)) / MASS.sum()
+    assert abs(slope) < ROUNDING
+    # Also beside a gain that differs; the order of the layers does not matter.
+    first = simulate_untied_flow(**setting, initial=[0.1, 0.3, 0.1])
+    last = simulate_untied_flow(**setting, initial=[0.1, 0.1, 0.3])
+    assert np.all(first.gains[:, 0] == first.gains[:, 2])
+    assert np.all(last.gains[:, 0] == last.gains[:, 1])
+    np.testing.assert_allclose(first.gains[:, [0, 2, 1]], last.gains, rtol=REPEATED)
+
+
+def test_no_time_changes_nothing():
     still = simulate_untied_flow(eigenvalues=LAM, weights=MASS, initial=[1.0, 2.0], times=[0.0])
     np.testing.assert_array_equal(still.gains, [[1.0, 2.0]])
 
