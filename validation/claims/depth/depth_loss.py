@@ -16,7 +16,7 @@ import numpy as np
 from numpy.random import SeedSequence
 
 from iclimit.asymptotics.depth import depth_loss, depth_schedule_loss, untied_depth
-from iclimit.statement import named_cell
+from iclimit.statement import Derived, named_cell
 from iclimit.validation.claim import Claim, Effort, Later, Rows, call, limit, run
 from iclimit.validation.claims.depth.power_law import context_losses
 from iclimit.validation.claims.random_settings import RandomLimit, describe, random_limit
@@ -56,7 +56,7 @@ def spread(eigenvalues: np.ndarray, tasks: np.ndarray, dim: int) -> dict[str, An
 
 def contexts(
     effort: Effort,
-    rates: np.ndarray,
+    rates: np.ndarray | Derived,
     alpha: float = np.inf,
     width_ratio: float = np.inf,
     noise_variance: float = 0.0,
@@ -111,7 +111,8 @@ def rows(effort: Effort) -> Rows:
             yield limit({f"{label}, steps given": given}, runs, draws=name)
     labels = EIGENVALUES * TASKS
     best = untied_depth(EIGENVALUES, weights=labels, depth=UNTIED_DEPTH, alpha=UNTIED_ALPHA)
-    runs = contexts(effort, best.steps, alpha=UNTIED_ALPHA)
+    steps = Derived(best.steps, ("best untied steps", UNTIED_DEPTH, UNTIED_ALPHA))
+    runs = contexts(effort, steps, alpha=UNTIED_ALPHA)
     limits = {f"loss, {UNTIED}, {UNTIED_DEPTH} layers": best.loss * labels.mean()}
     yield limit(limits, runs, of=["untied_depth.losses"], about=UNTIED)
     repeats = {dim: CONTEXTS * DIMS[0] // dim // 2 for dim in DIMS}

@@ -15,7 +15,7 @@ from scipy.special import roots_legendre
 
 from iclimit.asymptotics.pretraining import JointSpectrum
 from iclimit.simulate.depth import simulate_depth_loss
-from iclimit.statement import named_cell
+from iclimit.statement import Derived, named_cell
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,8 @@ class PowerLaw:
     def levels(self, copies: int = 1) -> dict[str, Any]:
         """Eigenvalues of inputs and tasks, each so many times, as simulations take them."""
         law = {"eigenvalues": self.eigenvalues, "task_spectrum": self.tasks}
-        return {name: np.repeat(each, copies) for name, each in law.items()}
+        stated = "power law", self.nu, self.beta, self.ranks.size, copies
+        return {name: Derived(np.repeat(values, copies), stated) for name, values in law.items()}
 
     @property
     def joint(self) -> JointSpectrum:

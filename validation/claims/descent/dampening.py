@@ -21,6 +21,7 @@ from iclimit.asymptotics.spectra import largest_eigenvalue_cdf
 from iclimit.drawing import COLOURS, Figure, draw_estimates, finish, panels, write_key
 from iclimit.results import Estimate
 from iclimit.simulate.descent import ContextLosses, simulate_critical_dampening, simulate_schedule
+from iclimit.statement import Derived
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.descent.contexts import (
     best_rates,
@@ -61,7 +62,8 @@ def rows(effort: Effort) -> Rows:
     quantiles: dict[Any, Later] = {}
 
     def simulated(rate: float, tasks: int, contexts: int, **inputs: Any) -> Later:
-        setting = {"rate": rate, "test_tasks": tasks, "contexts": contexts, **SIZE, **inputs}
+        best = Derived(rate, "best rate of one step")
+        setting = {"rate": best, "test_tasks": tasks, "contexts": contexts, **SIZE, **inputs}
         return run(simulate_critical_dampening, probability=QUANTILES, **setting).quantiles
 
     for tasks in TASKS:
@@ -78,7 +80,8 @@ def rows(effort: Effort) -> Rows:
         yield published(label, uniform[1].mean, call(one_draw, value, uniform), degrees=math.inf)
     schedules = tuple((factor * UNIFORM_RATE,) * ROLL_OUT for factor in ROLL_OUT_FACTORS)
     options = SIZE | UNIFORM | {"contexts": ROLL_OUT_CONTEXTS}
-    rolled = run(simulate_schedule, rates=schedules, **options)
+    stated = "best rate of one step times", ROLL_OUT_FACTORS, ROLL_OUT
+    rolled = run(simulate_schedule, rates=Derived(schedules, stated), **options)
     yield drawing(draw, quantiles, rolled)
 
 

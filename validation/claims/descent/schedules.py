@@ -22,7 +22,7 @@ from iclimit.simulate.arrays import get_backend, to_host
 from iclimit.simulate.descent import simulate_schedule
 from iclimit.simulate.descent.steps import descend
 from iclimit.simulate.prompts import draw_prompts
-from iclimit.statement import named_cell
+from iclimit.statement import Derived, named_cell
 from iclimit.validation import difference
 from iclimit.validation.claim import Claim, Effort, Later, Rows, call, limit, mean, note, run
 from iclimit.validation.claims.descent.contexts import (
@@ -112,7 +112,11 @@ def rows(effort: Effort) -> Rows:
             for rates in finite_rates(steps, noise).values()
         )
         simulated = run(
-            simulate_schedule, rates=schedules, **SIZE, noise_ratio=noise, contexts=contexts
+            simulate_schedule,
+            rates=Derived(schedules, ("rates of all methods", STEPS)),
+            **SIZE,
+            noise_ratio=noise,
+            contexts=contexts,
         )
         for number, steps in enumerate(STEPS):
             numbers = enumerate(LABELS, start=number * len(LABELS))
@@ -136,7 +140,7 @@ def rows(effort: Effort) -> Rows:
     noise = NOISES[1]
     tokens = run(
         token_loss,
-        rates=finite_rates(3, noise)["optimal"],
+        rates=Derived(finite_rates(3, noise)["optimal"], "optimal rates of 3 steps"),
         **SIZE,
         noise_ratio=noise,
         tasks=effort(20_000),
@@ -153,7 +157,7 @@ def rows(effort: Effort) -> Rows:
         {
             dim: run(
                 simulate_schedule,
-                rates=tuple(limit_rates().values()),
+                rates=Derived(tuple(limit_rates().values()), ("limit", LIMIT_STEPS)),
                 context=round(dim / RATIO),
                 dim=dim,
                 noise_ratio=LIMIT_NOISE,

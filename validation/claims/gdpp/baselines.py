@@ -13,7 +13,7 @@ documentation.
 import math
 from collections.abc import Mapping
 from itertools import product
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.random import SeedSequence
@@ -23,7 +23,7 @@ from iclimit.drawing import COLOURS, Figure, draw_family, finish, panels, write_
 from iclimit.problem import NoiseLaw, Problem
 from iclimit.results import Estimate
 from iclimit.simulate.gdpp import SimulatedBaselines, simulate_ridge_baselines
-from iclimit.statement import named_cell
+from iclimit.statement import Derived, named_cell
 from iclimit.validation import difference
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.gdpp.given_inputs import (
@@ -61,18 +61,36 @@ NEIGHBOURS = ((0.8, 1.0), (1.25, 1.0), (1.0, 0.9), (1.0, 1.1))
 BIASED = (SIZE["context"] - SIZE["dim"]) / SIZE["context"], ENDLESS
 
 
-def tuned_penalty(noise_law: str) -> tuple[float, float]:
-    """Multiplier and threshold of TunedRR, rounded: the loss is flat about them."""
+# Multiplier and threshold of a penalty.
+Penalty: TypeAlias = tuple[float | Derived, float | Derived]
+
+
+def tuned_penalty(noise_law: str, factors: tuple[float, float] = (1.0, 1.0)) -> Penalty:
+    """Multiplier and threshold of TunedRR for a noise law, times factors."""
     best = baselines(noise_law)
-    return round(best.multiplier, 4), round(best.threshold, 4)
+    words = f"TunedRR for {noise_law}"
+    return (
+        Derived(factors[0] * best.multiplier, (words, factors[0])),
+        Derived(factors[1] * best.threshold, (words, factors[1])),
+    )
 
 
-def penalties(noise_law: str) -> tuple[tuple[float, float], ...]:
+def constant_penalty(noise_law: str) -> Penalty:
+    """Multiplier and threshold that make ConstRR for a noise law."""
+    return ENDLESS, Derived(baselines(noise_law).penalty, f"ConstRR for {noise_law}")
+
+
+def step_rate(noise_law: str) -> Derived:
+    """Rate of one step that is best for a noise law."""
+    rate = gdpp.one_layer(baselines(noise_law).penalty, **SIZE).rate
+    return Derived(float(rate), f"best step for {noise_law}")
+
+
+def penalties(noise_law: str) -> tuple[Penalty, ...]:
     """Penalties of the baselines, of AdaRR with a biased estimate, and of the neighbours."""
-    multiplier, threshold = tuned_penalty(noise_law)
-    others = ((a * multiplier, b * threshold) for a, b in NEIGHBOURS)
-    constant = ENDLESS, baselines(noise_law).penalty
-    return constant, (1.0, ENDLESS), (multiplier, threshold), BIASED, *others
+    others = (tuned_penalty(noise_law, factors) for factors in NEIGHBOURS)
+    known = constant_penalty(noise_law), (1.0, ENDLESS), tuned_penalty(noise_law)
+    return *known, BIASED, *others
 
 
 @named_cell("simulate_prompts")
@@ -131,7 +149,7 @@ def rows(effort: Effort) -> Rows:
         given[law] = run(
             losses_given_inputs,
             noise_law=law,
-            rate=float(gdpp.one_layer(baselines(law).penalty, **SIZE).rate),
+            rate=step_rate(law),
             penalties=penalties(law),
             contexts=effort(2000),
         )

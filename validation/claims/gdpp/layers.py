@@ -14,6 +14,7 @@ from functools import cache
 import numpy as np
 
 from iclimit.asymptotics import gdpp
+from iclimit.statement import Derived
 from iclimit.validation.claim import Claim, Effort, Rows, call, exact, run
 from iclimit.validation.claims.gdpp import reached
 
@@ -66,7 +67,7 @@ def rows(_: Effort) -> Rows:
             yield exact(label, whole, measured, allowance=HALF, of=of, **options)
     for method in reached.METHODS:
         schedule = gdpp.condition_number_schedule(DEEP, tol=DEEP_EXCESS**2, method=method)
-        gammas = tuple(schedule.gammas.tolist())
+        gammas = Derived(schedule.gammas, (method, DEEP, DEEP_EXCESS))
         measured = call(
             first_below, run(reached.image_ends, gammas=gammas, lower=1 / DEEP, upper=1.0)
         )
@@ -75,9 +76,11 @@ def rows(_: Effort) -> Rows:
         yield exact(label, theory, measured, allowance=HALF)
     for condition, layers in WORST.items():
         best = best_layers(condition)
-        rates, gammas = tuple(best.rates.tolist()), tuple(best.gammas.tolist())
         measured = run(
-            reached.largest_error, rates=rates, gammas=gammas, condition_number=condition
+            reached.largest_error,
+            rates=Derived(best.rates, ("best", layers)),
+            gammas=Derived(best.gammas, ("best", layers)),
+            condition_number=condition,
         )
         residual = call(
             gdpp.worst_case_residual, best.rates, gammas=best.gammas, condition_number=condition

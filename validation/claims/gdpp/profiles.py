@@ -11,11 +11,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from iclimit.asymptotics.gdpp import baseline_profiles, one_layer, ridge_risk
+from iclimit.asymptotics.gdpp import baseline_profiles, ridge_risk
 from iclimit.drawing import COLOURS, Figure, draw_estimates, draw_family, finish, panels, write_key
 from iclimit.results import Estimate
 from iclimit.validation.claim import Claim, Effort, Rows, call, drawing, mean, run
-from iclimit.validation.claims.gdpp.baselines import METHODS, tuned_penalty
+from iclimit.validation.claims.gdpp.baselines import (
+    METHODS,
+    constant_penalty,
+    step_rate,
+    tuned_penalty,
+)
 from iclimit.validation.claims.gdpp.given_inputs import (
     ENDLESS,
     LossesGivenInputs,
@@ -39,8 +44,8 @@ def rows(effort: Effort) -> Rows:
         losses[level] = given = run(
             losses_given_inputs,
             noise_law=f"fixed:{level}",
-            rate=float(one_layer(best.penalty, **SIZE).rate),
-            penalties=((ENDLESS, best.penalty), (1.0, ENDLESS), tuned_penalty(PROFILED)),
+            rate=step_rate(PROFILED),
+            penalties=(constant_penalty(PROFILED), (1.0, ENDLESS), tuned_penalty(PROFILED)),
             contexts=effort(2000),
         )
         estimates = {"oracle": ("oracle", given.oracle), "one step": ("one_layer", given.step)}

@@ -21,6 +21,7 @@ from iclimit.asymptotics.gdpp import GDPlusPlus, gdpp_minima
 from iclimit.drawing import COLOURS, Figure, finish, panels, write_key
 from iclimit.results import Estimate
 from iclimit.simulate.gdpp import simulate_gdpp
+from iclimit.statement import Derived
 from iclimit.validation import Comparison, compare
 from iclimit.validation.claim import Claim, Effort, Rows, call, drawing, judged, mean, note, run
 from iclimit.validation.claims.gdpp.trained import layer_count
@@ -72,8 +73,13 @@ def rows(effort: Effort) -> Rows:
     yield judged(call(compare_published))
     for context in CHECKED:
         best, size = minima(context)[0], {"context": context, "dim": DIM, "input_law": "uniform"}
-        rates, gammas = tuple(best.rates.tolist()), tuple(best.gammas.tolist())
-        simulated = run(simulate_gdpp, rates=rates, gammas=gammas, **size, contexts=effort(25_000))
+        simulated = run(
+            simulate_gdpp,
+            rates=Derived(best.rates, "best two layers"),
+            gammas=Derived(best.gammas, "best two layers"),
+            **size,
+            contexts=effort(25_000),
+        )
         label = f"loss of the best two layers on simulated contexts, N={context}"
         loss = call(mul, NULL, simulated.loss.samples)
         yield mean(label, layers_loss(context), loss, of="gdpp_minima.loss")

@@ -10,7 +10,7 @@ from iclimit.asymptotics.gdpp.condition_number import ConditionSchedule, conditi
 from iclimit.simulate.gdpp import gdpp_transformer, layer_spectra
 from iclimit.simulate.models.transformer import prediction
 from iclimit.simulate.prompts import Prompts, regression_tokens
-from iclimit.statement import named_cell
+from iclimit.statement import Derived, named_cell
 from iclimit.validation.rows import Later, run
 
 # Schedules.
@@ -102,7 +102,11 @@ def reached_runs() -> dict[tuple[str, float], Later]:
     runs = {}
     for method, start in product(METHODS, STARTS):
         schedule = schedule_of(method, start)
-        gammas, rates = (tuple(x.tolist()) for x in (schedule.gammas, schedule.final_rate))
-        settings = {"condition_number": start, "gammas": gammas, "rates": rates}
-        runs[method, start] = run(reached_layers, **settings)
+        stated = method, min(TARGETS)
+        runs[method, start] = run(
+            reached_layers,
+            condition_number=start,
+            gammas=Derived(schedule.gammas, stated),
+            rates=Derived(schedule.final_rate, stated),
+        )
     return runs

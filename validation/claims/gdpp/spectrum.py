@@ -20,11 +20,17 @@ from iclimit.asymptotics.gdpp import condition_number_schedule, eigenvalues_afte
 from iclimit.asymptotics.spectra import MarchenkoPastur, Wishart
 from iclimit.results import Estimate
 from iclimit.simulate.gdpp import layer_spectra
-from iclimit.statement import named_cell
+from iclimit.statement import Derived, named_cell
 from iclimit.validation import Comparison, compare
 from iclimit.validation.claim import Claim, Effort, Rows, call, exact, judged, mean, run
 from iclimit.validation.claims.gdpp.controls import controlled, trace_controls
-from iclimit.validation.claims.gdpp.reached import METHODS, STARTS, image_ends, schedule_of
+from iclimit.validation.claims.gdpp.reached import (
+    METHODS,
+    STARTS,
+    TARGETS,
+    image_ends,
+    schedule_of,
+)
 
 RATIO, LAYERS = 0.25, 3
 SIZES = (24, 32, 48)
@@ -73,7 +79,8 @@ def rows(effort: Effort) -> Rows:
     for method in METHODS:
         gammas = gammas_of(method)
         for dim in SIZES:
-            spectra = run(spectral_means, gammas=gammas, dim=dim, contexts=drawn // dim)
+            schedule = Derived(gammas, (method, RATIO, LAYERS))
+            spectra = run(spectral_means, gammas=schedule, dim=dim, contexts=drawn // dim)
             theories = call(mean_eigenvalues, dim, gammas)
             for layer in range(1, LAYERS + 1):
                 label = f"mean eigenvalue after {layer} layers, {method}, d = {dim}"
@@ -87,7 +94,8 @@ def rows(effort: Effort) -> Rows:
                 largest, of = spectra[1][layer, place], "eigenvalues_after"
                 yield exact(label, ordered, largest, relative=ROUNDING, of=of)
         for start in STARTS:
-            schedule = tuple(schedule_of(method, start).gammas.tolist())
+            layers = schedule_of(method, start).gammas
+            schedule = Derived(layers, (method, start, min(TARGETS)))
             images = {
                 upper: run(image_ends, gammas=schedule, lower=1 / start, upper=upper)
                 for upper in (1.0, MISJUDGED)
