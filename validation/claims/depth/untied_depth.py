@@ -127,6 +127,7 @@ def train(*, eigenvalues: Sequence[float], **setting: Any) -> TrainingCurves:
     return train_depth(depth=DEPTH, eigenvalues=eigenvalues, task_spectrum=eigenvalues, **setting)
 
 
+@named_cell("from_zero")
 def from_zero(*, time: float, rate: float, **setting: Any) -> TrainingCurves:
     """Train from matrices of zeros for a time."""
     steps = round(time / rate)

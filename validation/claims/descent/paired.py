@@ -27,6 +27,7 @@ from iclimit.simulate.models.linear_attention import LinearAttention
 from iclimit.simulate.models.transformer import Layer, prediction
 from iclimit.simulate.prompts import Prompts, draw_prompts, regression_tokens
 from iclimit.simulate.training.networks import TrainedNetwork
+from iclimit.statement import named_cell
 from iclimit.validation.claim import Effort, Later, Row, bound, call
 from iclimit.validation.judge.comparisons import ratio
 
@@ -65,6 +66,7 @@ class Training:
         return self.snapshots | {len(self.losses): self.layers}
 
 
+@named_cell("train_layer")
 def train_layer(*, context: int, rng: SeedSequence) -> Training:
     """Train one layer on uniform inputs in ten dimensions."""
     problem = Problem(dim=DIM, context=context, input_law="uniform", scale=1)

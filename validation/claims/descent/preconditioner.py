@@ -21,7 +21,7 @@ from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.training import train_attention
 from iclimit.simulate.prompts import draw_prompts
-from iclimit.statement import named_cell
+from iclimit.statement import Derived, named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, call, mean, run
 from iclimit.validation.claims.descent.contexts import BLOCKS, jackknife
 from iclimit.validation.claims.descent.paired import Paired, excess_row, held_out, paired_losses
@@ -59,7 +59,7 @@ def statistics(law: str) -> dict[str, Any]:
 def trained_preconditioner(
     *,
     input_law: str,
-    optimum: tuple[tuple[float, ...], ...],
+    optimum: np.ndarray,
     held_out: int,
     rng: SeedSequence,
     batch: int = TRAINING_SET,
@@ -85,7 +85,7 @@ def trained_preconditioner(
         if np.min(losses) < LEVELS * np.max(losses):
             break
     layer, generator = runs[int(np.argmin(losses))].layers[0], np.random.default_rng(testing)
-    paired = paired_losses(problem, layer, np.array(optimum), held_out, generator)
+    paired = paired_losses(problem, layer, optimum, held_out, generator)
     return paired, best_diagonal(problem, held_out, contexts)
 
 
@@ -116,7 +116,7 @@ def rows(effort: Effort) -> Rows:
         trained = run(
             trained_preconditioner,
             input_law=law,
-            optimum=tuple(map(tuple, optimum.tolist())),
+            optimum=Derived(optimum, "optimal"),
             held_out=10 * held_out(effort),
             batch=effort.pick(tiny=8_000, quick=TRAINING_SET),
         )

@@ -20,7 +20,7 @@ from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.alignment import descent_predictor
 from iclimit.simulate.prompts import draw_prompts
-from iclimit.statement import named_cell
+from iclimit.statement import Derived, named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, bound, call, drawing, mean, run
 from iclimit.validation.claims.descent.paired import (
     DIM,
@@ -75,7 +75,7 @@ def rows(effort: Effort) -> Rows:
             trained_layer,
             trained=run(train_layer, context=context),
             context=context,
-            rate=float(best_step(context).rate),
+            rate=Derived(float(best_step(context).rate), "optimal"),
             held_out=held_out(effort),
         )
         losses, best, where = layers[context][0], call(best_step, context), f"N={context}"

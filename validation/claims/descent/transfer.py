@@ -26,7 +26,7 @@ from iclimit.simulate.descent.alignment import interpolate, labels_only
 from iclimit.simulate.descent.constructions import descent_layer
 from iclimit.simulate.models.transformer import Layer
 from iclimit.simulate.prompts import draw_prompts
-from iclimit.statement import named_cell
+from iclimit.statement import Derived, named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, call, drawing, exact, mean, run
 from iclimit.validation.claims.descent.paired import (
     DIM,
@@ -110,7 +110,8 @@ def describe(case: Case) -> str:
 
 def rows(effort: Effort) -> Rows:
     """Losses of layer and step in all cases, and the repeated layer beside descent."""
-    rate = float(optimal_learning_rate(input_law="uniform", **SIZE).rate)
+    best = optimal_learning_rate(input_law="uniform", **SIZE)
+    rate = Derived(float(best.rate), "optimal")
     trained = run(train_layer, context=SIZE["context"])
     tested = run(transferred_layer, trained=trained, rate=rate, held_out=held_out(effort))
     cases: list[Case] = [(kind, scale) for kind, scales in SCALES.items() for scale in scales]

@@ -15,6 +15,7 @@ from iclimit.asymptotics.gdpp.losses import rule_loss
 from iclimit.asymptotics.gdpp.search import average_minima, degree
 from iclimit.asymptotics.spectra import IndependentEntries
 from iclimit.simulate.descent.schedules import context_blocks
+from iclimit.statement import named_cell
 
 SIZE: dict[str, Any] = {"context": 10, "dim": 10, "input_law": "uniform"}
 # Contexts, by layers, whose spectra stand for the mean spectrum: only eight of its moments are
@@ -39,6 +40,7 @@ class BestLayers:
     step_loss: float
 
 
+@named_cell("best_layers")
 def best_layers(*, layers: int, shared: bool, rng: SeedSequence) -> BestLayers:
     """Layers and steps of least mean loss; shared ones have one rate and one gamma."""
     nodes, weights = spectrum(layers, rng)

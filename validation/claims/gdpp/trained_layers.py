@@ -42,6 +42,7 @@ REPETITIONS, DAMPENING = 12, 0.75
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7)
 
 
+@named_cell("train_layers")
 def train_layers(*, steps: int, run: int, rng: SeedSequence, **setting: Any) -> Training:
     """Train a stack; ``run`` numbers trainings that differ in their seed only."""
     del run

@@ -12,7 +12,7 @@ Source: {vonoswald2023}, section 3 and Figure 4; optima derived in the theory pa
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.random import SeedSequence
@@ -23,7 +23,7 @@ from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.networks import AttentionNetwork, EmbeddedDescent, SineTask, train_network
 from iclimit.simulate.prompts import Prompts
-from iclimit.statement import named_cell
+from iclimit.statement import Derived, named_cell
 from iclimit.validation.claim import Claim, Effort, Later, Rows, bound, call, drawing, mean, run
 from iclimit.validation.judge.comparisons import ratio
 
@@ -67,7 +67,7 @@ BLOCK = 20_000
 SHORT = {"tiny": 0.1, "quick": 0.04, "medium": 0.02}
 
 # Matrix A of a kernel f(x_q)' A f(x) with f = (cos, sin).
-Kernel = tuple[tuple[float, ...], ...]
+Kernel: TypeAlias = np.ndarray
 
 
 def features(x: np.ndarray) -> np.ndarray:
@@ -99,7 +99,7 @@ def kernel_predictions(kernel: Kernel, prompts: Prompts, tied: bool) -> np.ndarr
     """Sum over the context of K(x_q, x_i) y_i."""
     context = scaled_features(prompts.inputs[:, :, 0], tied)
     summary = (prompts.labels[:, None, :] @ context)[:, 0, :]
-    return np.vecdot(features(prompts.query[:, 0]) @ np.array(kernel), summary)
+    return np.vecdot(features(prompts.query[:, 0]) @ kernel, summary)
 
 
 def blocks(task: SineTask, count: int, rng: SeedSequence) -> Iterator[Prompts]:
@@ -165,9 +165,7 @@ def best_kernel(tied: bool) -> Kernel:
     query, context = map(
         np.linalg.pinv, (features(best.inputs), scaled_features(best.inputs, tied))
     )
-    kernel = query @ best.kernel @ context.T
-    # Seeds follow the arguments of a cell: they must not depend on the rounding of a machine.
-    return tuple(map(tuple, (np.round(kernel, 12) + 0.0).tolist()))
+    return query @ best.kernel @ context.T
 
 
 def rows(effort: Effort) -> Rows:
@@ -176,7 +174,8 @@ def rows(effort: Effort) -> Rows:
     runs: dict[bool, dict[str, Later]] = {}
     for tied in effort.pick(**TIED):
         law = LAWS[tied]
-        shared = {"tied": tied, "kernel": best_kernel(tied), "held_out": effort.pick(**HELD_OUT)}
+        kernel = Derived(best_kernel(tied), "best")
+        shared = {"tied": tied, "kernel": kernel, "held_out": effort.pick(**HELD_OUT)}
         runs[tied] = {
             embedded: run(trained_sine, embedded=embedded, **shared, **size)
             for embedded, size in reversed(sizes.items())

@@ -130,7 +130,7 @@ def rows(effort: Effort) -> Rows:
     for context in CURVE:
         best = best_head(context, CURVE_DIM)
         size = {"context": context, "dim": CURVE_DIM, "contexts": effort(CONTEXTS)}
-        loss = simulated_loss(best.inverse_temperature, best.value, **size)
+        loss = simulated_loss(best.inverse_temperature, best.value, head="best", **size)
         theory = call(best_head, context, CURVE_DIM).loss
         label, of = f"least loss, N={context}, d={CURVE_DIM}", "optimal_softmax.loss"
         yield mean(label, theory, loss, of=of)

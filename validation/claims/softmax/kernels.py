@@ -16,6 +16,7 @@ import numpy as np
 
 from iclimit.asymptotics import softmax
 from iclimit.results import Estimate
+from iclimit.statement import Derived
 from iclimit.validation.claim import Claim, Effort, Rows, call, limit, mean, run
 from iclimit.validation.claims.softmax.runs import KERNELS, SIZES, head_loss, simulated_loss
 
@@ -82,7 +83,12 @@ def rows(effort: Effort) -> Rows:
     for kind in KINDS:
         losses[kind] = {
             dim: simulated_loss(
-                dim**-0.5, finite(kind, dim).value, kernel=kind, **size_at(dim), contexts=count
+                dim**-0.5,
+                finite(kind, dim).value,
+                head="1/sqrt(d), best value",
+                kernel=kind,
+                **size_at(dim),
+                contexts=count,
             )
             for dim, count in prompts.items()
         }
@@ -91,7 +97,12 @@ def rows(effort: Effort) -> Rows:
             yield mean(f"{kind} kernel, d={dim}", theory, loss, of=of, draws=(kind, dim))
         best = call(finite_noisy, kind)
         loss = simulated_loss(
-            0.5, finite_noisy(kind).value, kernel=kind, **SHORT, contexts=effort(SHORT_PROMPTS)
+            0.5,
+            finite_noisy(kind).value,
+            head="1/2, best value",
+            kernel=kind,
+            **SHORT,
+            contexts=effort(SHORT_PROMPTS),
         )
         label = f"{kind} kernel, N={SHORT['context']}, d={SHORT['dim']}, noise"
         yield mean(label, best.loss, loss, of="optimal_kernel.loss")
@@ -99,10 +110,14 @@ def rows(effort: Effort) -> Rows:
         factor, losses[name] = LARGER.get(name, 1), {}
         for dim, count in prompts.items():
             larger = factor * dim
-            heads = {"inverse_temperatures": tuple(each * larger**-0.5 for each in t)}
-            heads["values"] = best_values(t, larger)
-            size = size_at(larger) | {"contexts": count // factor}
-            losses[name][larger] = run(head_loss, **heads, **size)
+            betas = tuple(score * larger**-0.5 for score in t)
+            losses[name][larger] = run(
+                head_loss,
+                inverse_temperatures=Derived(betas, ("over sqrt(d)", t)),
+                values=Derived(best_values(t, larger), "best in the limit"),
+                contexts=count // factor,
+                **size_at(larger),
+            )
     for name, runs in losses.items():
         theory = (
             call(softmax.heads_efficiency, HEADS[name])

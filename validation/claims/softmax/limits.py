@@ -17,7 +17,7 @@ from numpy.random import SeedSequence
 
 from iclimit.asymptotics import softmax
 from iclimit.results import Estimate
-from iclimit.statement import named_cell
+from iclimit.statement import Derived, named_cell
 from iclimit.validation.claim import Claim, Effort, Later, Limit, Number, Rows, call, limit, run
 from iclimit.validation.claims.softmax.runs import SIZES, head_loss, simulated_loss
 
@@ -45,13 +45,6 @@ LONG_NOISE = 0.5
 INPUT_BLOCK = np.array([[1.7, 0.5, 0, 0], [0.5, 0.9, 0, 0], [0, 0, 0.4, 0.1], [0, 0, 0.1, 1.0]])
 TASK_BLOCK = np.array([[0.3, 0, 0.2, 0], [0, 1.8, 0, 0], [0.2, 0, 1.1, 0.3], [0, 0, 0.3, 0.8]])
 
-Table = tuple[tuple[float, ...], ...]
-
-
-def table(matrix: np.ndarray) -> Table:
-    """A matrix as an argument of a cell."""
-    return tuple(tuple(map(float, row)) for row in matrix)
-
 
 @cache
 def limit_head(ratio: float, noise: float) -> softmax.SoftmaxHead:
@@ -72,7 +65,7 @@ def matrix_setting(dim: int) -> dict[str, Any]:
 
 @named_cell("matrix_loss")
 def matrix_loss(
-    *, dim: int, contexts: int, rng: SeedSequence, value: float, key_query: Table
+    *, dim: int, contexts: int, rng: SeedSequence, value: float, key_query: np.ndarray
 ) -> Estimate:
     """Loss of a head with a matrix of keys and queries, over the dimension."""
     simulated = head_loss(
@@ -88,14 +81,20 @@ def matrix_loss(
 
 
 def head_losses(
-    effort: Effort, head: softmax.SoftmaxHead, ratio: float, noise: float
+    effort: Effort, best_at: tuple[float, float], ratio: float, noise: float
 ) -> dict[int, Later]:
-    """Losses of a limiting head over the dimension, by size."""
+    """Losses over the dimension, by size, of the best head in the limit of another or this point.
+
+    The points are d/N and the noise variance over N.
+    """
+    head = limit_head(*best_at)
+    words = "best in the limit at d/N={:g}, noise/N={:g}".format(*best_at)
     sizes = effort.pick(**SIZES)
     losses = {
         dim: simulated_loss(
             float(head.inverse_temperature) / dim**0.5,
             float(head.value) * dim**0.5,
+            head=words,
             context=round(dim / ratio),
             dim=dim,
             noise_variance=noise * round(dim / ratio),
@@ -120,7 +119,7 @@ def matrix_limit(dim: int) -> float:
 def rows(effort: Effort) -> Rows:
     """Extrapolated losses against the limits."""
     for ratio, noise in POINTS:
-        runs = head_losses(effort, limit_head(ratio, noise), ratio, noise)
+        runs = head_losses(effort, (ratio, noise), ratio, noise)
         label = f"loss / d, d/N={ratio:g}, noise/N={noise:g}, d=inf"
         theory = call(limit_head, ratio, noise).loss
         yield extrapolated(label, theory, "optimal_softmax.loss", runs)
@@ -128,15 +127,17 @@ def rows(effort: Effort) -> Rows:
     head = limit_head(trained, 0.0)
     theory = call(softmax.softmax_loss, head.inverse_temperature, value=head.value, ratio=tested)
     label = f"loss / d, best head of d/N={trained:g} at d/N={tested:g}, d=inf"
-    yield extrapolated(label, theory, "softmax_loss", head_losses(effort, head, tested, 0.0))
+    yield extrapolated(
+        label, theory, "softmax_loss", head_losses(effort, (trained, 0.0), tested, 0.0)
+    )
     sizes, runs = effort.pick(**MATRIX_SIZES), {}
     for dim in sizes:
         best = softmax.optimal_softmax_matrix(**matrix_setting(dim))
         runs[dim] = run(
             matrix_loss,
             dim=dim,
-            value=best.value,
-            key_query=table(best.matrix),
+            value=Derived(best.value, "best"),
+            key_query=Derived(best.matrix, "best"),
             contexts=round(effort.pick(**MATRIX_CONTEXTS) * (sizes[-1] / dim) ** 2),
         )
     label, of = "loss / d, two covariances, d=inf", "optimal_softmax_matrix.loss"
@@ -147,6 +148,7 @@ def rows(effort: Effort) -> Rows:
         context: simulated_loss(
             long.inverse_temperature,
             long.value,
+            head="best in long contexts",
             context=context,
             dim=LONG_DIM,
             noise_variance=LONG_NOISE,

@@ -19,7 +19,7 @@ from iclimit.asymptotics import softmax
 from iclimit.asymptotics.descent import LearningRate, optimal_learning_rate
 from iclimit.results import Estimate
 from iclimit.simulate.softmax import simulate_softmax
-from iclimit.statement import named_cell
+from iclimit.statement import Derived, named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, bound, call, mean, run
 from iclimit.validation.claims.softmax.runs import (
     KERNELS,
@@ -159,8 +159,8 @@ def rows(effort: Effort) -> Rows:
         best, scale, draws = best_pair(context, dim), dim**-0.5, ("paired", context, dim)
         pair = run(
             warm_pair,
-            betas=(float(best.inverse_temperature), WARM * scale),
-            values=(float(best.value), warm_value(context, dim)),
+            betas=Derived((float(best.inverse_temperature), WARM * scale), "best, warm"),
+            values=Derived((float(best.value), warm_value(context, dim)), "best, warm"),
             contexts=contexts,
             **size,
         )
@@ -182,9 +182,9 @@ def rows(effort: Effort) -> Rows:
         best, step = best_uniform(context, dim), best_layer(context, dim)
         pair = run(
             uniform_pair,
-            beta=float(best.inverse_temperature),
-            value=float(best.value),
-            rate=float(step.rate),
+            beta=Derived(float(best.inverse_temperature), "best"),
+            value=Derived(float(best.value), "best"),
+            rate=Derived(float(step.rate), "best"),
             contexts=tokens,
             **size,
         )

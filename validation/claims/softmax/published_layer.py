@@ -85,7 +85,11 @@ def rows(effort: Effort) -> Rows:
         best = best_head(context)
         setting: dict[str, Any] = {"context": context, "dim": DIM, "input_law": "uniform"}
         losses = simulated_loss(
-            best.inverse_temperature, best.value, contexts=effort.pick(**PROMPTS), **setting
+            best.inverse_temperature,
+            best.value,
+            head="best",
+            contexts=effort.pick(**PROMPTS),
+            **setting,
         )
         simulated[context] = losses.scaled(0.5)
         label, theory = f"least loss on simulated prompts, N={context}", call(half_loss, context)

@@ -13,7 +13,7 @@ from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.prompts import prompt_blocks
 from iclimit.simulate.softmax import MergedHeads, simulate_softmax, train_softmax
-from iclimit.statement import named_cell
+from iclimit.statement import Derived, named_cell
 from iclimit.validation.claim import Effort, Later, Row, bound, run
 from iclimit.validation.judge.comparisons import ratio
 
@@ -56,12 +56,20 @@ def head_loss(
     return heads.loss(values)
 
 
-def simulated_loss(beta: float, value: float, *, heads: int = 1, **setting: Any) -> Later:
-    """Run of `head_loss` of one head, or of a pair with opposite keys and values."""
+def simulated_loss(
+    beta: float, value: float, *, heads: int = 1, head: str = "", **setting: Any
+) -> Later:
+    """Run of `head_loss` of one head, or of a pair with opposite keys and values.
+
+    Where theory computes the inverse temperature or the value, ``head`` says what both are.
+    """
     signs = (1, -1)[:heads]
-    inverse_temperatures, values = (
-        tuple(sign * float(each) for sign in signs) for each in (beta, value)
-    )
+    inverse_temperatures: Any = tuple(sign * float(beta) for sign in signs)
+    values: Any = tuple(sign * float(value) for sign in signs)
+    if head:
+        words = (head, f"minus {head}")[:heads]
+        inverse_temperatures = Derived(inverse_temperatures, words)
+        values = Derived(values, words)
     return run(head_loss, inverse_temperatures=inverse_temperatures, values=values, **setting)
 
 
@@ -138,7 +146,7 @@ def trained_rows(
     """
     trained = run(
         trained_heads,
-        best=(float(best.inverse_temperature), float(best.value)),
+        best=Derived((float(best.inverse_temperature), float(best.value)), "best"),
         heads=heads,
         held_out=effort.pick(**HELD_OUT),
         **setting,
