@@ -1,4 +1,4 @@
-"""Kills runs at random moments and checks the store after each; a process of its own, to fork."""
+"""Kills runs at random places and checks the store after each; a process of its own, to fork."""
 
 import os
 import pickle
@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+import sample_cells
 from sample_cells import draws, number, total
 
 from iclimit.runs.cell import Cell
@@ -18,8 +19,15 @@ from iclimit.runs.execution import run_cells
 from iclimit.runs.store import RunStore
 
 KILLS = 12
-LONGEST = 0.3
-"""Processor time that a run lives at most, as a part of what all cells take without a store."""
+
+FEWEST, MOST = 3, 8
+"""Repeats that a run begins before it is killed."""
+
+BATCH = 2
+"""Repeats in a batch, which is recorded as one."""
+
+SHORTEST = 1e-6
+"""Seconds of the shortest timer; none at all would switch it off."""
 
 
 def all_cells(log):
@@ -33,7 +41,7 @@ def all_cells(log):
 def table(cells, store, jobs, told):
     """Encoded results in the order of the cells; what has been told is written to a file."""
     found = {}
-    for outcome in run_cells(cells, rng=0, jobs=jobs, store=store, batch_repeats=lambda _: 2):
+    for outcome in run_cells(cells, rng=0, jobs=jobs, store=store, batch_repeats=lambda _: BATCH):
         found[outcome.cell] = encode(outcome.result)
         if told is not None:
             with open(told, "a") as file:
@@ -85,28 +93,53 @@ def run_with_store(path, cells, jobs, told, to):
         to.write_bytes(pickle.dumps(result))
 
 
-def run_for(life, path, cells, told):
-    """Run until the system ends this process, without a chance to clear up."""
-    signal.setitimer(signal.ITIMER_PROF, life)
+def run_until(begun, late, path, cells, told):
+    """Run until this process ends without a chance to clear up.
+
+    It ends as it begins its repeat of the given number, of which `sample_cells.note` tells.  If it
+    is to be late, it ends after some more processor time, in units of what a repeat has taken: then
+    perhaps within a write.
+    """
+    note = sample_cells.note
+    count = 0
+    start = time.process_time()
+
+    def noted(log, line):
+        nonlocal count
+        count += 1
+        note(log, line)
+        if count != begun:
+            return
+        if late is None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        share = (time.process_time() - start) / begun
+        signal.setitimer(signal.ITIMER_PROF, max(share * late, SHORTEST))
+
+    sample_cells.note = noted
     run_with_store(path, cells, 1, told, None)
 
 
 def kill_and_resume(folder):
     path, told, log = folder / "runs.sqlite", folder / "told", folder / "log"
     cells = all_cells(log)
-    start = time.process_time()
     reference = table(cells, None, 1, None)
-    # Moments in processor time do not depend on how busy the machine is.
-    longest = LONGEST * (time.process_time() - start)
-    moments = random.Random(0)
-    progress = []
-    for _ in range(KILLS):
-        life = moments.uniform(0, longest)
-        child = in_child(partial(run_for, life, path, cells, told))
-        assert os.waitpid(child, 0)[1] in (signal.SIGPROF, 0)  # 0 once all is on record
+    places = random.Random(0)
+    progress = [0]
+    for life in range(KILLS):
+        begun = places.randint(FEWEST, MOST)
+        late = places.uniform(0, 2) if life % 2 else None
+        child = in_child(partial(run_until, begun, late, path, cells, told))
+        status = os.waitpid(child, 0)[1]
         progress.append(check_store(path, cells, told))
-    assert progress == sorted(progress)
-    assert progress[-1] > progress[0]
+        # Only what was begun is asserted on: where a late end finds the run is up to the machine.
+        if status == 0:
+            check_store(path, cells, told, complete=True)
+        else:
+            assert status == (signal.SIGKILL if late is None else signal.SIGPROF)
+            assert progress[-1] >= progress[-2] + (begun - 1) // BATCH
+        if life == 0:
+            assert status == signal.SIGKILL
+            assert progress[-1] < begun
     print(progress)
     with RunStore(path) as store:
         assert table(cells, store, 1, told) == reference
