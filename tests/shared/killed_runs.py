@@ -97,8 +97,8 @@ def run_until(begun, late, path, cells, told):
     """Run until this process ends without a chance to clear up.
 
     It ends as it begins its repeat of the given number, of which `sample_cells.note` tells.  If it
-    is to be late, it ends after some more processor time, in units of what a repeat has taken: then
-    perhaps within a write.
+    is to be late, it ends after some more processor time, in units of what a repeat has taken:
+    then perhaps within a write.
     """
     note = sample_cells.note
     count = 0
