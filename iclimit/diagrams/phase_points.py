@@ -11,6 +11,10 @@ from iclimit.diagrams.quantities import Quantity
 # A rectangle is split if the change across it exceeds the mean over all by this factor.
 _STEEP = 2.0
 
+# Distance, in shares of the axes, up to which a curve beside a rectangle counts as crossing it: a
+# boundary may run along the side of a rectangle, and its last digits must not decide.
+_BESIDE = 1e-4
+
 _CORNERS = np.array([[0, 0], [1, 0], [0, 1], [1, 1]])
 
 
@@ -129,11 +133,15 @@ def refined_points(
 
 
 def _crossed(low: np.ndarray, size: np.ndarray, curves: Sequence[np.ndarray]) -> np.ndarray:
-    """Which rectangles a segment of a curve meets (the part of it between all four sides)."""
+    """Which rectangles a segment of a curve meets (the part of it between all four sides).
+
+    Curves that pass within `_BESIDE` count.
+    """
     crossed = np.zeros(len(low), bool)
     for curve in curves:
         start, step = curve[:-1], np.diff(curve, axis=0)
-        below, above = (side[:, None, :] - start for side in (low, low + size))
+        below = low[:, None, :] - _BESIDE - start
+        above = (low + size)[:, None, :] + _BESIDE - start
         with np.errstate(divide="ignore", invalid="ignore"):
             at = np.stack([below / step, above / step])
         along = np.where((below <= 0) & (above >= 0), np.inf, -np.inf)

@@ -68,3 +68,13 @@ def test_points_differ_and_earlier_ones_come_first():
     short, long = (refined_points((3, 3), rounds, flat, [curve]) for rounds in (1, 3))
     assert len(np.unique(np.round(long, 9), axis=0)) == len(long)
     assert np.array_equal(long[: len(short)], short)
+
+
+def test_a_curve_along_the_sides_of_rectangles_may_have_other_digits():
+    """Its last digits do not decide which rectangles are split."""
+    line = np.column_stack([np.full(20, 0.5), np.linspace(0, 1, 20)])
+    exact = refined_points((5, 5), 2, flat, [line])
+    noise = np.random.default_rng(0)
+    for _ in range(5):
+        moved = line + 1e-5 * noise.choice([-1, 1], size=line.shape)
+        assert np.array_equal(refined_points((5, 5), 2, flat, [moved]), exact)
