@@ -5,6 +5,7 @@ import time
 import psutil
 import pytest
 from started_browser import started_browser
+from started_commands import PATIENCE, POLL
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +30,7 @@ def test_nothing_is_left_even_of_a_browser_that_does_not_answer(stopped):
             for process in processes:
                 process.suspend()
     # Nobody may collect what has ended, so it is not waited for as a child is.
-    end = time.monotonic() + 20
+    end = time.monotonic() + PATIENCE
     while running(profile) and time.monotonic() < end:
-        time.sleep(0.05)
+        time.sleep(POLL)
     assert not running(profile)

@@ -28,7 +28,10 @@ MIXED = Problem(
     scale=1,
 )
 Z_MAX = 4.5
-PLAIN_LOOP = 1e-7  # rounding, magnified by the growth of small weights (seen: 1.5e-8)
+
+PLAIN_LOOP = 1e-13
+"""Rounding of 250 steps that magnify none of it (seen: 3e-15); at larger rates some weights swing
+from step to step, and their rounding grows a million times."""
 
 
 def sequence_losses(kind, weights, prompts, scale):
@@ -95,7 +98,7 @@ def assert_same(found, expected):
     [
         ("merged", 1, 0.08, 0.05),
         ("cubic", 1, 0.08, 0.05),
-        ("separate", 1, 0.2, 0.3),
+        ("separate", 1, 0.12, 0.3),
         ("separate", 2, 0.12, 0.3),
     ],
 )
