@@ -14,6 +14,7 @@ from iclimit.simulate.models.stack import AttentionNetwork
 from iclimit.simulate.pretraining.ridge import solve_ridge
 from iclimit.simulate.prompts.sampling import Prompts
 from iclimit.simulate.prompts.summaries import sample_summaries
+from iclimit.threads import one_blas_thread
 
 # Sizes of the checks: a second or two on one core.
 DIM, CONTEXT, PROMPTS = 40, 40, 8000
@@ -84,6 +85,7 @@ class Devices(Result):
         return "\n".join([*lines, *([f"no GPU: {self.missing}"] if self.missing else [])])
 
 
+@one_blas_thread
 def check_devices() -> Devices:
     """Solve, train and sample on every device, and compare with NumPy.
 

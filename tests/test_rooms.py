@@ -25,6 +25,7 @@ GROUND = {
     "statement",
     "statistics",
     "tables",
+    "threads",
     "units",
     "versions",
 }

@@ -15,6 +15,7 @@ from iclimit.asymptotics.depth.tied_loss import TiedLoss, largest_gamma
 from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.spectra import TwoPoint
 from iclimit.results import Result
+from iclimit.threads import one_blas_thread
 
 RANGES = {"depth": "[1, inf]", "gamma": "[0, inf)"}
 
@@ -73,6 +74,7 @@ class DepthLoss(Result):
         return self.headroom * np.sqrt(P / 2) + np.sqrt(2)
 
 
+@one_blas_thread
 def depth_loss(
     *,
     depth: Number,

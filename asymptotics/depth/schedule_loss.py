@@ -21,6 +21,7 @@ from iclimit.asymptotics.losses import BoundedLoss
 from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.spectra.polynomial_form import PolynomialForm
 from iclimit.asymptotics.spectra.two_point import TwoPoint
+from iclimit.threads import one_blas_thread
 
 # Highest degree of the residual: its matrix takes some 10 s.
 _HIGHEST = 400
@@ -35,6 +36,7 @@ _MOVED = 4 * float(np.finfo(float).eps)
 _CONJUGATE = 1e-9
 
 
+@one_blas_thread
 def depth_schedule_loss(
     rates: Number,
     *,

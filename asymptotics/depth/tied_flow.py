@@ -33,6 +33,7 @@ from iclimit.asymptotics.depth.population import Inputs, Population
 from iclimit.asymptotics.depth.tied_loss import TiedLoss, largest_gamma
 from iclimit.asymptotics.numbers import Number, Value
 from iclimit.results import Result
+from iclimit.threads import one_blas_thread
 
 # Relative accuracy of the integration of gamma; errors of a flow to a minimum do not grow.
 _ACCURACY = 1e-11
@@ -58,6 +59,7 @@ class TiedFlow(Result):
     gamma: Value
 
 
+@one_blas_thread
 def tied_flow(
     *,
     times: Number,

@@ -33,6 +33,7 @@ from iclimit.asymptotics.depth.continued_fraction import (
 )
 from iclimit.asymptotics.depth.untied_samples import UntiedDepth, best_on_samples
 from iclimit.asymptotics.numbers import ArrayMath, Number, SymPyMath, Value
+from iclimit.threads import one_blas_thread
 
 # Relative error for each eigenvalue.
 _ROUNDING = float(np.finfo(float).eps)
@@ -41,6 +42,7 @@ _ROUNDING = float(np.finfo(float).eps)
 _DEEPEST = 400
 
 
+@one_blas_thread
 def untied_depth(
     eigenvalues: ArrayLike,
     *,

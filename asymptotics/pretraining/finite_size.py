@@ -40,6 +40,7 @@ from iclimit.checks import Seed, check_choice, check_flags, parse_array, parse_g
 from iclimit.problem import TASK_LAWS
 from iclimit.results import Estimate, Result
 from iclimit.statement import named_cell
+from iclimit.threads import blas_threads_by_dim
 
 APPROACHES = ("tasks", "moments")
 COVARIANCES = ("task_covariance", "test_covariance", "input_covariance")
@@ -100,6 +101,7 @@ NOT_OF_RUN = ("approach", "balanced")
 
 
 @named_cell("finite_size_errors")
+@blas_threads_by_dim
 def finite_size_errors(
     *,
     dim: int,

@@ -51,6 +51,7 @@ from iclimit.asymptotics.pretraining.ridge_fluctuations import INTERPOLATED
 from iclimit.checks import Seed, check_flags
 from iclimit.results import Result
 from iclimit.statement import named_cell
+from iclimit.threads import blas_threads_by_dim
 
 # Step of the differences in v: their error is a millionth.
 STEP = 1e-3
@@ -88,6 +89,7 @@ class FiniteSizeSpread(Result):
 
 
 @named_cell("finite_size_spread")
+@blas_threads_by_dim
 def finite_size_spread(
     *,
     dim: int,

@@ -27,6 +27,7 @@ import numpy as np
 
 from iclimit.asymptotics.checks import checked, require_whole
 from iclimit.asymptotics.numbers import Number, Value
+from iclimit.threads import one_blas_thread
 
 # Gauss-Legendre nodes on (0, 1), as many as the oscillation at the largest separation needs.
 _NODES = 256
@@ -41,6 +42,7 @@ _BLOCK = 4096
 _RANGES = {"separation": "[0, 30]"}
 
 
+@one_blas_thread
 def classification_accuracy(
     *, context: Number, dim: Number, separation: Number, flips: Number = 0.0
 ) -> Value:

@@ -37,6 +37,7 @@ from scipy.optimize import minimize_scalar
 from iclimit.asymptotics.checks import check_integers, checked, require_whole
 from iclimit.asymptotics.numbers import Number
 from iclimit.asymptotics.softmax.heads import SoftmaxHead
+from iclimit.threads import one_blas_thread
 
 # Nodes of a coordinate of the inputs; more by 2 beta for cold scores, and 6 more for a score.
 _NODES = 10
@@ -133,6 +134,7 @@ def uniform_softmax(
     return SoftmaxHead(beta, fine.value, loss, error)
 
 
+@one_blas_thread
 def uniform_softmax_loss(
     inverse_temperature: Number,
     *,

@@ -29,6 +29,7 @@ from threadpoolctl import threadpool_limits
 from iclimit.extras import import_extra
 from iclimit.interrupts import deferred_interrupts
 from iclimit.runs.cell import Cell
+from iclimit.threads import one_blas_thread
 
 # Jobs in flight per worker process, so that none waits while this process judges and draws.
 AHEAD = 8
@@ -159,7 +160,7 @@ class _ThisProcess(Executor):
 
     def submit(self, function: Any, /, *arguments: Any) -> Future:  # type: ignore[override]
         future: Future = Future()
-        with threadpool_limits(1):
+        with one_blas_thread:
             future.set_result(function(*arguments))
         return future
 

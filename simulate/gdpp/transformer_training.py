@@ -20,7 +20,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from iclimit.checks import check_arguments, check_choice
 from iclimit.problem import Problem
@@ -39,6 +38,7 @@ from iclimit.simulate.training.checkpoints import identify
 from iclimit.simulate.training.loop import State, TrainingLoop, UnstableTraining
 from iclimit.simulate.training.results import Training
 from iclimit.statement import named_cell
+from iclimit.threads import one_blas_thread
 
 # Rounds of a training: share of the contexts, starts kept for the round (None for all), and the
 # relative gain of a step below which a descent ends.
@@ -274,7 +274,7 @@ def _run_round(
         context_blocks(problem, host, count, sample_seed, rare=settings["rare"])
     )
     # BLAS leaves the cores to the blocks of contexts.
-    with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as pool:
+    with one_blas_thread, ThreadPoolExecutor(os.cpu_count()) as pool:
         run = pool.map if backend.name == "numpy" else map
         probes = np.random.default_rng(probe_seed)
         objective = AdjustedLoss(summaries, kind, backend, probes, run)

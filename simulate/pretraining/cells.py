@@ -27,6 +27,7 @@ from iclimit.simulate.prompts.covariances import covariance_rank, fingerprint
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 from iclimit.simulate.prompts.summaries import SummaryLaw
 from iclimit.statement import named_cell
+from iclimit.threads import blas_threads_for
 
 
 @dataclass(frozen=True, repr=False)
@@ -304,14 +305,14 @@ def simulate_errors(
     count = int(problem.prompts or 0)
     method = choose_method(count, covariance_rank(problem.input_covariance, problem.dim))
     runs = []
-    for generator in arrays.generators(rng, repeats, first_repeat):
-        task_set = draw_task_set(problem, arrays, generator)
-        solution = solve_ridge(
-            *train.draw(generator, count, task_set), ridge, method=method, tolerance=TOLERANCE
-        )
-        icl = test.test_error(generator, solution.gamma, test_prompts, None)
-        idg = train.test_error(generator, solution.gamma, test_prompts, task_set)
-        runs.append((icl, idg, solution.residual, solution.iterations))
+    with blas_threads_for(problem.dim):
+        for generator in arrays.generators(rng, repeats, first_repeat):
+            task_set = draw_task_set(problem, arrays, generator)
+            drawn = train.draw(generator, count, task_set)
+            solution = solve_ridge(*drawn, ridge, method=method, tolerance=TOLERANCE)
+            icl = test.test_error(generator, solution.gamma, test_prompts, None)
+            idg = train.test_error(generator, solution.gamma, test_prompts, task_set)
+            runs.append((icl, idg, solution.residual, solution.iterations))
     sizes = {"dim": problem.dim, "context": problem.context, "prompts": problem.prompts}
     numbers = {**sizes, "rho": problem.noise_variance, "ridge": ridge}
     ratios = {name: problem.limit[name] for name in ("tau", "alpha", "kappa")}

@@ -21,6 +21,7 @@ from iclimit.simulate.pretraining.cells import SimulatedErrors, draw_task_set
 from iclimit.simulate.prompts import draw_prompts
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 from iclimit.statement import named_cell
+from iclimit.threads import blas_threads_by_dim
 
 ESTIMATORS = ("dmmse", "ridge")
 # Most inputs or residuals held at a time (32 MiB each).
@@ -69,6 +70,7 @@ def ridge_weights(x: Array, y: Array, penalty: Array | float) -> Array:
 
 
 @named_cell("simulate_estimator")
+@blas_threads_by_dim
 def simulate_estimator(
     estimator: str,
     *,

@@ -28,6 +28,7 @@ from iclimit.simulate.training.checkpoints import (
     load_checkpoint,
     save_checkpoint,
 )
+from iclimit.threads import one_blas_thread
 
 # Least time between two checkpoints.
 SAVE_SECONDS = 2.0
@@ -166,6 +167,7 @@ class TrainingLoop:
                 self._save(self.path)
         return self.interrupted
 
+    @one_blas_thread
     def descend(
         self,
         objective: Objective,
