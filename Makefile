@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile
 # The tests start many processes, each of which would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: validate test test-slow browser unit slow lint types docs site pages wheel bench oldest release clean
+.PHONY: validate test test-slow browser unit slow lint types docs site pages wheel bench machines release clean
 
 validate: .venv/run
 	$(BIN)/iclimit validate --preset quick --out iclimit-report
@@ -31,10 +31,12 @@ test-slow: .venv/dev browser
 	$(MAKE) --no-print-directory -j2 slow site
 
 # Importing the files without long tests would take each worker ten seconds.  The validation of all
-# claims, the longest test, comes first.
+# claims, the longest test, comes first.  Then the tests whose numbers are sensitive, with another
+# BLAS kernel and two threads.
 slow: .venv/dev
 	$(BIN)/python -m pytest -n auto --dist worksteal -m slow tests/validation/judge/test_resolution.py \
 	    $$(grep -rl mark.slow tests --include='test_*.py')
+	$(BIN)/python tests/machines.py --rows 6 --steps marked
 
 # Chromium for the tests of pages, which are skipped without it.
 browser:
@@ -71,12 +73,10 @@ wheel: .venv/dev
 bench: .venv/dev
 	$(BIN)/python -m benchmarks
 
-# The tests with the oldest declared versions of everything that iclimit needs.
-oldest:
-	$(PYTHON) -m venv --clear .venv-oldest
-	.venv-oldest/bin/python -m pip install -qq --disable-pip-version-check --no-compile \
-	    -c tests/oldest.txt -e '.[tests]'
-	.venv-oldest/bin/python -m pytest -n auto --dist worksteal -m "not slow" -W "default::DeprecationWarning"
+# Tests and validation with other BLAS kernels, SIMD instructions, threads and the oldest declared
+# versions, some hours; parts of it: make machines MACHINES="--rows 2 --steps unit".
+machines: .venv/dev
+	$(BIN)/python tests/machines.py $(MACHINES)
 
 # Archives of the sources, the wheel and the documentation, each checked, in dist/.
 release: .venv/dev docs
@@ -98,4 +98,4 @@ release: .venv/dev docs
 	touch $@ .venv/run
 
 clean:
-	rm -rf .venv .venv-oldest build dist docs/_build docs/gallery docs/api/generated iclimit-report *.egg-info
+	rm -rf .venv .venv-oldest build dist docs/_build docs/gallery docs/api/generated iclimit-report iclimit-machines *.egg-info
