@@ -2,10 +2,10 @@
 
 Another processor changes the last digits of what the theory computes.  Here every public function
 and method of it returns its floats times 1 + 1e-5 u, u = 1 or -1 anew for each float: no name and
-no seed of a cell may change.  Run as a script it prints the cells of a preset, so that constants
+no seed of a cell may change.  Run as a script it prints the cells of presets, so that constants
 that modules compute when they are imported are perturbed as well:
 
-    python -m perturbed_theory quick
+    python -m perturbed_theory medium full
 """
 
 import inspect
@@ -101,14 +101,17 @@ def with_noise(value, signs):
     return value
 
 
-def cells_of_preset(preset):
+def cells_of_presets(*presets):
     """Names and seeds of all cells of the claims, those that are needed by others too."""
     from iclimit.validation import CLAIMS
     from iclimit.validation.claim import Effort
     from iclimit.validation.rows import cells_of
 
     waiting = [
-        cell for claim in CLAIMS.values() for cell in cells_of(list(claim.rows(Effort(preset))))
+        cell
+        for preset in presets
+        for claim in CLAIMS.values()
+        for cell in cells_of(list(claim.rows(Effort(preset))))
     ]
     names = set()
     while waiting:
@@ -136,4 +139,4 @@ def recorded_cells():
 
 if __name__ == "__main__":
     with perturbed_theory():
-        json.dump(sorted(cells_of_preset(sys.argv[1])), sys.stdout)
+        json.dump(sorted(cells_of_presets(*sys.argv[1:])), sys.stdout)
