@@ -23,22 +23,16 @@ from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, bound, call, drawing, note, run
 
 # Dimension, which is the context length too, and the training.  The published ones in
-# ``day``.  About one training in four fails: a single run tries again.
+# ``day``.
 SIZES: dict[str, dict[str, Any]] = {
-    "quick": {
-        "size": 3,
-        "positions": 6,
-        "steps": 2_000,
-        "batch": 96,
-        "learning_rate": 8e-3,
-        "attempts": 5,
-    },
+    "quick": {"size": 3, "positions": 6, "steps": 2_000, "batch": 96, "learning_rate": 8e-3},
     "medium": {"size": 3, "positions": 6, "steps": 4_000, "batch": 128, "learning_rate": 8e-3},
     "full": {"size": 4, "positions": 8, "steps": 20_000, "batch": 256, "learning_rate": 5e-3},
     "day": {"size": 10, "positions": 10, "steps": 10_000, "batch": 2048, "learning_rate": 1e-3},
 }
 
-SEEDS = {"quick": 1, "medium": 3, "full": 4}
+# Starts.  About one in four fails; a training of ``day`` takes hours.
+SEEDS = {"tiny": 2, "quick": 4, "medium": 20, "day": 4}
 
 # Of the published code: variance of the initial weights times the inputs of their map, and the
 # largest norm of a gradient.
@@ -65,13 +59,11 @@ def trained_copy(
     batch: int,
     learning_rate: float,
     repeat: int,  # noqa: ARG001 - another repeat is another cell, with another seed
-    attempts: int = 1,
     rng: SeedSequence,
 ) -> dict[str, Any]:
-    """Train a softmax layer and a linear one on separate tokens, again if the training fails.
+    """Train a softmax layer and a linear one on separate tokens.
 
-    Loss on fresh prompts, losses of the training, what tokens after the first layer depend on, and
-    the number of attempts that failed.
+    Loss on fresh prompts, losses of the training, and what tokens after the first layer depend on.
     """
     problem = Problem(dim=size, context=size, input_law="uniform", scale=1)
     network = AttentionNetwork(
@@ -82,33 +74,22 @@ def trained_copy(
         positions=positions,
         init_scale=INIT_SCALE,
     )
-    first, probe_seed, *others = seed_sequences(rng, 1 + attempts)
-    failed = 0
-    for root in [first, *others]:
-        run = train_network(
-            network,
-            problem,
-            steps=steps,
-            batch=batch,
-            learning_rate=learning_rate,
-            clip=CLIP,
-            patience=steps,
-            held_out=HELD_OUT,
-            rng=root,
-        )
-        if run.held_out.mean <= worst_loss(size):
-            break
-        failed += 1
+    train_seed, probe_seed = seed_sequences(rng, 2)
+    run = train_network(
+        network,
+        problem,
+        steps=steps,
+        batch=batch,
+        learning_rate=learning_rate,
+        clip=CLIP,
+        patience=steps,
+        held_out=HELD_OUT,
+        rng=train_seed,
+    )
     prompts = sample_prompts(problem, PROBED, rng=probe_seed)
-    start = network.initial(np.random.default_rng(seed_sequences(root, 1)[0]))
+    start = network.initial(np.random.default_rng(seed_sequences(train_seed, 1)[0]))
     before, after = (token_sensitivities(network, each, prompts) for each in (start, run.weights))
-    return {
-        "loss": run.held_out,
-        "losses": run.losses,
-        "before": before,
-        "after": after,
-        "failed": failed,
-    }
+    return {"loss": run.held_out, "losses": run.losses, "before": before, "after": after}
 
 
 def step_loss(size: int) -> float:
@@ -127,11 +108,28 @@ def best(runs: list[dict[str, Any]]) -> dict[str, Any]:
     return min(runs, key=lambda each: each["loss"].mean)
 
 
+def learned(runs: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
+    """Runs that did not fail; the best alone if all did."""
+    return [run for run in runs if run["loss"].mean <= worst_loss(size)] or [best(runs)]
+
+
+def dependence(runs: list[dict[str, Any]]) -> float:
+    """Largest dependence on other tokens of a run, over that on the following one."""
+    return float(max(run["after"].others / run["after"].following for run in runs))
+
+
 def count_failed(runs: list[dict[str, Any]], size: int) -> str:
-    """How many trainings failed, in words."""
-    failed = sum(each["failed"] for each in runs)
-    learned = sum(each["loss"].mean <= worst_loss(size) for each in runs)
-    return f"{failed} of {failed + learned} seeds failed"
+    """How many trainings failed, and where these ended, in words."""
+    null, worst = size / 3, worst_loss(size)
+    shares = [
+        (null - run["loss"].mean) / (null - step_loss(size))
+        for run in runs
+        if run["loss"].mean > worst
+    ]
+    failed = f"{len(shares)} of {len(runs)} seeds failed"
+    if not shares:
+        return failed
+    return f"{failed}: they learned {min(shares):.0%} to {max(shares):.0%} of what one step learns"
 
 
 def rows(effort: Effort) -> Rows:
@@ -139,10 +137,11 @@ def rows(effort: Effort) -> Rows:
     sizes = effort.pick(**SIZES)
     runs = [run(trained_copy, repeat=seed, **sizes) for seed in range(effort.pick(**SEEDS))]
     least, size = call(best, runs), sizes["size"]
+    good = call(learned, runs, size)
     label = f"loss of the best run, at most {1 - LEARNED:.0%} short of one step"
     yield bound(label, call(worst_loss, size), least["loss"])
     label = "dependence on other tokens over that on the following one"
-    yield bound(label, FAINT, least["after"].others / least["after"].following)
+    yield bound(f"{label}, largest of the runs that learned", FAINT, call(dependence, good))
     yield note(call(count_failed, runs, size))
     yield drawing(draw, runs, least, step_loss(size))
 

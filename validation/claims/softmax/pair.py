@@ -3,13 +3,15 @@
 The exact loss of two heads with opposite keys and values is that of simulated prompts.  As their
 temperatures grow it is that of linear attention with one context pair less.  The best temperature
 is finite, and its gain is that of theory on the same prompts.  On uniform inputs and in long
-contexts the best two heads beat the best linear layer, by as much as theory says.  Two heads
-trained from random weights come within a percent of the best pair; more heads gain hardly more.
+contexts the best two heads beat the best linear layer, by as much as theory says.  Four in five
+trainings of two heads from random weights come within a percent of the best pair; the others end
+28 to 41 % above it, and are counted.  More heads gain hardly more.
 
 Source: derived in the theory pages; {he2025} for small weights; {vonoswald2023}, Figures 11 and
 12.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -58,6 +60,8 @@ TRAINED = {
     "full": ((6, 4, 2), (10, 10, 2), (10, 10, 4)),
 }
 BATCH = {"tiny": 256, "quick": 512, "medium": 2048}
+# Random starts of each: of 56 trainings of two heads 10 ended 28 to 41 % above the best pair.
+STARTS = {"tiny": 3, "quick": 4, "medium": 20}
 
 
 @named_cell("uniform_pair")
@@ -123,9 +127,10 @@ def warm_value(context: int, dim: int, noise: float = 0.0) -> float:
     return context / (context + dim + noise) / (2 * WARM / dim**0.5)
 
 
-def asymmetry(trained: TrainedHeads) -> float:
-    """Sum of the values over their size, in units of a twentieth."""
-    return float(abs(trained.value.sum()) / abs(trained.value).max() / 0.05)
+def asymmetry(trained: Sequence[TrainedHeads]) -> float:
+    """Largest sum of the values of a start over their size, in units of a twentieth."""
+    sums = [abs(heads.value.sum()) / abs(heads.value).max() for heads in trained]
+    return float(max(sums) / 0.05)
 
 
 def head_rows(effort: Effort) -> Rows:
@@ -133,7 +138,8 @@ def head_rows(effort: Effort) -> Rows:
     for context, dim, heads in reversed(effort.pick(**TRAINED)):
         best, where = best_pair(context, dim), f"{heads} heads, N={context}, d={dim}"
         setting = {"context": context, "dim": dim, "batch": effort.pick(**BATCH)}
-        trained, rows = trained_rows(effort, where, best, heads=heads, **setting)
+        starts = effort.pick(**STARTS)
+        trained, rows = trained_rows(effort, where, best, heads=heads, starts=starts, **setting)
         yield from rows
         if heads == 2:
             label = f"sum of the values over their size, {where}, over its bound"

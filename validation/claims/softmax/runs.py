@@ -1,6 +1,6 @@
 """Simulated and trained heads, as cells of several claims."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,8 @@ from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.prompts import prompt_blocks
 from iclimit.simulate.softmax import MergedHeads, simulate_softmax, train_softmax
 from iclimit.statement import Derived, named_cell
-from iclimit.validation.claim import Effort, Later, Row, bound, run
+from iclimit.validation.claim import Effort, Later, Row, bound, call, note, run
+from iclimit.validation.claims.starts import arrived, describe_starts
 from iclimit.validation.judge.comparisons import ratio
 
 # Kernels of attention by name.
@@ -107,6 +108,7 @@ def trained_heads(
     heads: int,
     rng: SeedSequence,
     batch: int = 2048,
+    start: int = 0,  # noqa: ARG001 - another start is another cell, with another seed
     **problem: Any,
 ) -> TrainedHeads:
     """Train heads and test them beside the best head, or the best opposite pair.
@@ -138,21 +140,51 @@ def trained_heads(
 
 
 def trained_rows(
-    effort: Effort, where: str, best: SoftmaxHead, *, heads: int, **setting: Any
+    effort: Effort, where: str, best: SoftmaxHead, *, heads: int, starts: int, **setting: Any
 ) -> tuple[Later, list[Row]]:
-    """Train heads; return them, and rows of their loss over that of the best head or pair.
+    """Train heads; return those that arrive, and rows of their loss over that of the best.
 
-    One head, or two, cannot be better than the best; more heads can.
+    Judged are the largest loss of the starts that arrive, or the least one if none does, and the
+    least loss of all: one head, or two, cannot be better than the best; more heads can.
     """
-    trained = run(
-        trained_heads,
-        best=Derived((float(best.inverse_temperature), float(best.value)), "best"),
-        heads=heads,
-        held_out=effort.pick(**HELD_OUT),
-        **setting,
-    )
+    trained = [
+        run(
+            trained_heads,
+            best=Derived((float(best.inverse_temperature), float(best.value)), "best"),
+            heads=heads,
+            held_out=effort.pick(**HELD_OUT),
+            start=start,
+            **setting,
+        )
+        for start in range(starts)
+    ]
+    losses: dict[str, float] = {"best": float(best.loss), "null": float(setting["dim"])}
+    good = call(arrived_heads, trained, **losses)
     label = f"loss of the trained heads over the least one, {where}"
-    rows = [bound(label, 1 + EXCESS, trained.ratio)]
+    rows = [bound(label, 1 + EXCESS, good[-1].ratio)]
     if heads <= 2:
-        rows.append(bound(f"minus the {label}", -1.0, trained.ratio.scaled(-1.0)))
-    return trained, rows
+        rows.append(bound(f"minus the {label}", -1.0, good[0].ratio.scaled(-1.0)))
+    if starts > 1:
+        rows.append(note(call(describe_heads, where, trained, **losses)))
+    return good, rows
+
+
+def arrived_heads(
+    trained: Sequence[TrainedHeads], *, best: float, null: float
+) -> list[TrainedHeads]:
+    """Heads of the starts that arrive, the best first; the best alone if none does."""
+    ordered = sorted(trained, key=lambda heads: heads.ratio.mean)
+    count = int(np.sum(arrived(losses_of(trained, best), best=best, null=null)))
+    return ordered[: max(count, 1)]
+
+
+def losses_of(trained: Sequence[TrainedHeads], best: float) -> list[float]:
+    """Losses at the ends, by their ratios to the best, which have the smaller errors."""
+    return [best * heads.ratio.mean for heads in trained]
+
+
+def describe_heads(
+    where: str, trained: Sequence[TrainedHeads], *, best: float, null: float
+) -> str:
+    """How many starts arrive, in words."""
+    return describe_starts(where, losses_of(trained, best), best=best, null=null)
