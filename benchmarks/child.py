@@ -8,11 +8,10 @@ import sys
 from typing import Any
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-ONE_THREAD = dict.fromkeys(THREADS, "1")
 
 
-def measure(function: str, **arguments: Any) -> dict[str, float]:
-    """Run a function of `benchmarks.work` in a single-threaded child process.
+def measure(function: str, *, threads: int = 1, **arguments: Any) -> dict[str, float]:
+    """Run a function of `benchmarks.work` in a child process with one thread, or several.
 
     Returns what the function returns and ``memory``, the peak resident memory in MiB.  A child
     inherits the peak of the process that starts it, so the parent must stay smaller than a
@@ -20,7 +19,7 @@ def measure(function: str, **arguments: Any) -> dict[str, float]:
     """
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.child", function, json.dumps(arguments)],
-        env=os.environ | ONE_THREAD,
+        env=os.environ | dict.fromkeys(THREADS, str(threads)),
         stdout=subprocess.PIPE,
         check=True,
         text=True,

@@ -85,6 +85,11 @@ PAIRS: dict[str, tuple[str, str, dict[str, float | str]]] = {
     "probing at every position, 5000 prompts": ("probing", "plain_probing", {"positions": True}),
     **{f"solver at d = {d}": ("solver", "", {"d": d}) for d in (80, 200)},
     "estimated cost": ("cost_estimates", "", {}),
+    "two BLAS threads on busy cores, d = 100": (
+        "limited_threads",
+        "all_threads",
+        {"d": 100, "threads": 2},
+    ),
 }
 # What a measurement of memory imports; that much is subtracted.
 BASELINES = {"structured": ["iclimit.simulate"], "dense": ["benchmarks.dense"]}
@@ -232,8 +237,8 @@ def report_pairs(results: Results) -> str:
 def report_noise(results: Results) -> str:
     """How far the CPU times of one measurement lie apart."""
     return (
-        f"Medians of {RUNS} processes, one thread each; the CPU times of one measurement "
-        f"typically spread by {100 * results.spread:.0f} %"
+        f"Medians of {RUNS} processes, one thread each unless the name says more; the CPU times of "
+        f"one measurement typically spread by {100 * results.spread:.0f} %"
         + (": noisy, read the ratios accordingly." if results.spread > NOISY else ".")
     )
 

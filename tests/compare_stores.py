@@ -128,8 +128,8 @@ def _deviation(array: np.ndarray, other: np.ndarray) -> float:
     if not np.array_equal(array[~finite], other[~finite], equal_nan=True):
         return math.inf
     sizes = abs(np.concatenate([array[finite], other[finite]]))
-    distance = np.max(abs(array[finite] - other[finite]), initial=0.0)
-    return float(distance / np.max(sizes, initial=LEAST_SIZE))
+    distances = abs(array[finite] - other[finite])
+    return float(np.max(distances, initial=0.0) / np.max(sizes, initial=LEAST_SIZE))
 
 
 def arrays(value: object, place: str = "") -> Iterator[tuple[str, np.ndarray]]:
@@ -143,7 +143,7 @@ def arrays(value: object, place: str = "") -> Iterator[tuple[str, np.ndarray]]:
     else:
         array = np.asarray(value)
         if array.dtype.kind in "iufc":
-            yield place, array
+            yield place, array.astype(complex if array.dtype.kind == "c" else float)
         return
     for name, part in parts:
         yield from arrays(part, f"{place}.{name}")

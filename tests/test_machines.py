@@ -95,6 +95,7 @@ def test_what_is_green(outcome, expected):
         ([1.0], [math.inf], math.inf),
         ([1.0], [1.0, 2.0], math.inf),
         (np.ones(2), np.ones(3), math.inf),
+        (np.empty(0, dtype=int), np.empty(0, dtype=int), 0.0),
     ],
 )
 def test_deviation(first, second, expected):
