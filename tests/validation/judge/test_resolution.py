@@ -13,10 +13,8 @@ from iclimit.validation.judge.report import write_report
 COVERED = 0.02
 """Largest resolution of a function that counts as covered."""
 
-BLUNT = {"finite_size_spread": 0.12, "heads_efficiency": 0.025}
-"""Known less well: standard deviations need thousands of runs for a per cent; efficiencies of
-heads are extrapolated, and the error bars of the runs vary: 1.3 to 1.6 per cent for eleven of
-twelve seeds, 2.2 for seed 0."""
+BLUNT = {"finite_size_spread": 0.12}
+"""Known less well: standard deviations need thousands of runs for a per cent."""
 
 
 LARGEST_REPORT = 4e6

@@ -37,6 +37,8 @@ HEADS: dict[str, tuple[float, ...]] = {
 }
 # Factor of the sizes: the values of three heads nearly cancel, and the terms in 1/d are large.
 LARGER = {"three heads": 4}
+# Factor of the prompts: an efficiency of heads should be known to 2 % with every seed.
+MORE = {"one head": 2, "two heads": 2}
 
 
 def one_kernel(kind: str) -> Any:
@@ -115,7 +117,7 @@ def rows(effort: Effort) -> Rows:
                 head_loss,
                 inverse_temperatures=Derived(betas, ("over sqrt(d)", t)),
                 values=Derived(best_values(t, larger), "best in the limit"),
-                contexts=count // factor,
+                contexts=count * MORE.get(name, 1) // factor,
                 **size_at(larger),
             )
     for name, runs in losses.items():
