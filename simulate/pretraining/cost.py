@@ -42,6 +42,9 @@ from iclimit.simulate.prompts.summaries import sample_summaries
 # Number of tasks over d from which their second moments are those of their law.
 MANY_TASKS = 100
 
+# Eigenvalues below this part of the largest are rounding, of either sign, and count as zero.
+NULL = 1e-12
+
 
 def _iterations(method: str, variances: np.ndarray, prompts: int, ridge: float) -> int:
     """Expected conjugate gradient iterations of one solve with features of these variances."""
@@ -70,10 +73,16 @@ def _feature_variances(problem: Problem) -> np.ndarray:
         drawn = np.random.default_rng(0).standard_normal((int(tasks), dim)) @ factor
         scatter = drawn.T @ drawn / tasks
     second = times_root(scatter + variance * dim / problem.context * np.eye(dim), query_root)
-    summaries = np.linalg.eigvalsh(times_root(second.T, query_root))
-    queries = np.linalg.eigvalsh(times_root(times_root(np.eye(dim), query_root).T, query_root))
-    products = np.maximum(np.multiply.outer(queries, summaries), 0)
+    summaries = _eigenvalues(times_root(second.T, query_root))
+    queries = _eigenvalues(times_root(times_root(np.eye(dim), query_root).T, query_root))
+    products = np.multiply.outer(queries, summaries)
     return np.asarray(np.mean(np.reshape(np.sort(products, axis=None), (dim, dim)), axis=1))
+
+
+def _eigenvalues(matrix: np.ndarray) -> np.ndarray:
+    """Eigenvalues of a covariance, without the rounding of its null space."""
+    values = np.linalg.eigvalsh(matrix)
+    return np.where(values > NULL * np.max(values), values, 0.0)
 
 
 def _primal_edges(summaries: np.ndarray, prompts: int, ridge: float) -> tuple[float, float]:

@@ -75,6 +75,18 @@ def test_iterations_of_structured_data():
         assert 1 / FACTOR < expected / found.iterations < FACTOR
 
 
+def test_eigenvalues_that_are_rounding_are_none():
+    """Half the directions again, in a basis in which their zeros are rounding of either sign."""
+    turn = np.linalg.qr(np.random.default_rng(0).standard_normal((50, 50)))[0]
+    half = np.diag([*[2.0] * 25, *[0.0] * 25])
+    estimates = [
+        estimate_cost(**cell(30, 2.0, 1.0, 0.5, 0.0) | {"dim": 50, "input_covariance": covariance})
+        for covariance in (half, turn @ half @ turn.T)
+    ]
+    diagonal, turned = (each.iterations for each in estimates)
+    assert abs(diagonal - turned) <= 1
+
+
 @pytest.mark.parametrize("ridge", [0.0, 0.1, 3.0])
 @pytest.mark.parametrize("prompts", [400, 800])
 def test_edges_are_those_of_explicit_random_features(prompts, ridge):
