@@ -237,8 +237,8 @@ def report_pairs(results: Results) -> str:
 def report_noise(results: Results) -> str:
     """How far the CPU times of one measurement lie apart."""
     return (
-        f"Medians of {RUNS} processes, one thread each unless the name says more; the CPU times of "
-        f"one measurement typically spread by {100 * results.spread:.0f} %"
+        f"Medians of {RUNS} processes, one thread each unless the name says more; the CPU times "
+        f"of one measurement typically spread by {100 * results.spread:.0f} %"
         + (": noisy, read the ratios accordingly." if results.spread > NOISY else ".")
     )
 

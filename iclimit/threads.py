@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ContextDecorator, nullcontext
 from functools import cache, wraps
-from numbers import Real
+from numbers import Integral
 from typing import Any, TypeVar, cast
 
 from threadpoolctl import ThreadpoolController
@@ -23,9 +23,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 # Measured on two cores, with one and with two threads in turn.  While other processes wanted both
 # cores, two threads took more CPU at all sizes: `finite_size_errors` 7 times as much at d = 64
 # (.5 s for .07), 19 times at 100 (4.8 s for .25), 7 times at 200, 3 times at 400 (12 s for 3.7),
-# `simulate_errors` 20 times at d = 40 and 100, and the wall time was longer by as much.  In quiet
-# moments two threads gained nothing for eigenvectors and solutions up to 200, and a third from 400
-# to 800 on.
+# `simulate_errors` 20 times at d = 40 and 100, and the wall time was longer by as much.  The least
+# of many times, which is that of a quiet moment, was the same at d = 100; with two threads products
+# were 1.8 times as fast at 200 and 1.5 times at 400, solutions 1.4 times at 200 and 1.3 times at
+# 800, eigenvectors 1.1 times at 200 and 1.2 times at 400.  So below the line threads lose much more
+# on a busy machine than they gain on a quiet one.
 LARGE = 400
 
 
@@ -128,7 +130,7 @@ def blas_threads_for(size: object) -> AbstractContextManager[object]:
     Parameters
     ----------
     size : int
-        Larger matrices get the threads that there are.  What is no number, and will be refused,
+        Larger matrices get the threads that there are.  What is no integer, and will be refused,
         counts as small.
 
     Examples
@@ -137,7 +139,7 @@ def blas_threads_for(size: object) -> AbstractContextManager[object]:
     >>> blas_threads_for(100) is one_blas_thread, blas_threads_for(LARGE) is one_blas_thread
     (True, False)
     """
-    if isinstance(size, Real) and size >= LARGE:
+    if isinstance(size, Integral) and int(size) >= LARGE:
         return nullcontext()
     return one_blas_thread
 
