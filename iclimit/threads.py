@@ -24,10 +24,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 # cores, two threads took more CPU at all sizes: `finite_size_errors` 7 times as much at d = 64
 # (.5 s for .07), 19 times at 100 (4.8 s for .25), 7 times at 200, 3 times at 400 (12 s for 3.7),
 # `simulate_errors` 20 times at d = 40 and 100, and the wall time was longer by as much.  The least
-# of many times, which is that of a quiet moment, was the same at d = 100; with two threads products
-# were 1.8 times as fast at 200 and 1.5 times at 400, solutions 1.4 times at 200 and 1.3 times at
-# 800, eigenvectors 1.1 times at 200 and 1.2 times at 400.  So below the line threads lose much more
-# on a busy machine than they gain on a quiet one.
+# of many times, which is that of a quiet moment, was the same at d = 100; with two threads
+# products were 1.8 times as fast at 200 and 1.5 times at 400, solutions 1.4 times at 200 and 1.3
+# times at 800, eigenvectors 1.1 times at 200 and 1.2 times at 400.  So below the line two threads
+# lose much more on a busy machine than they gain on a quiet one.
 LARGE = 400
 
 
