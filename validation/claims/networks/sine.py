@@ -1,7 +1,7 @@
 """Networks that embed sines reach the best loss that their embedding allows.
 
 The prediction of the best kernel between inputs, which theory gives, has the loss of theory on
-simulated prompts.  Gradient descent on a trained embedding of the inputs comes near that loss,
+simulated prompts.  Gradient descent on trained embeddings of the inputs comes near that loss,
 where amplitudes do not depend on phases, and never below it.  In the full preset a network of
 attention that embeds whole tokens, inputs with their labels, falls below the best of inputs alone,
 and not below the best of whole tokens.
@@ -9,7 +9,8 @@ and not below the best of whole tokens.
 Source: {vonoswald2023}, section 3 and Figure 4; optima derived in the theory pages.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, TypeAlias
@@ -24,7 +25,19 @@ from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.networks import AttentionNetwork, EmbeddedDescent, SineTask, train_network
 from iclimit.simulate.prompts import Prompts
 from iclimit.statement import Derived, named_cell
-from iclimit.validation.claim import Claim, Effort, Later, Rows, bound, call, drawing, mean, run
+from iclimit.validation.claim import (
+    Claim,
+    Effort,
+    Later,
+    Rows,
+    bound,
+    call,
+    drawing,
+    mean,
+    note,
+    run,
+)
+from iclimit.validation.claims.starts import arrived, describe_starts
 from iclimit.validation.judge.comparisons import ratio
 
 CONTEXT = 10
@@ -62,9 +75,17 @@ MORE = 10
 # Prompts that are drawn at a time.
 BLOCK = 20_000
 
-# What a trained embedding may be above the best kernel, relative: 1.3 to 2.4 % measured with three
-# seeds of the quick training, 0.5 to 1.6 % with three times as many prompts in all.
+# Starts of each.  They stay few in longer presets, where one takes 15 CPU seconds (medium), a
+# minute (full) or hours (day): all of 13 starts of the quick training arrived.
+STARTS = {"tiny": 2, "quick": 3, "day": 1}
+
+# What trained embeddings may be above the best kernel in the mean of the starts, relative.  Eight
+# of the quick training were 1.1 to 3.8 % above, 2.0 % in the mean; three with three times as many
+# prompts in all were 0.5 to 1.6 % above.
 SHORT = {"tiny": 0.1, "quick": 0.04, "medium": 0.02}
+
+# Loss of a trained network, this over that of the best kernel, and the losses of the training.
+Trained: TypeAlias = tuple[Estimate, Estimate, np.ndarray]
 
 # Matrix A of a kernel f(x_q)' A f(x) with f = (cos, sin).
 Kernel: TypeAlias = np.ndarray
@@ -121,8 +142,15 @@ def kernel_loss(*, tied: bool, kernel: Kernel, held_out: int, rng: SeedSequence)
 
 @named_cell("trained_sine")
 def trained_sine(
-    *, embedded: str, tied: bool, kernel: Kernel, held_out: int, rng: SeedSequence, **sizes: Any
-) -> tuple[Estimate, Estimate, np.ndarray]:
+    *,
+    embedded: str,
+    tied: bool,
+    kernel: Kernel,
+    held_out: int,
+    start: int = 0,  # noqa: ARG001 - another start is another cell, with another seed
+    rng: SeedSequence,
+    **sizes: Any,
+) -> Trained:
     """Train a network and measure it beside a kernel on fresh prompts.
 
     Its loss, this over that of the kernel, and the losses of the training.
@@ -168,16 +196,73 @@ def best_kernel(tied: bool) -> Kernel:
     return query @ best.kernel @ context.T
 
 
+@cache
+def null_loss(tied: bool) -> float:
+    """Loss of predicting zero: the mean square of a label."""
+    basis = features(10 * (np.arange(1000) + 0.5) / 1000 - 5)
+    return float(np.mean(np.einsum("nj,jk,nk->n", basis, moments(tied), basis)))
+
+
+def learned(runs: Sequence[Trained], tied: bool, whole_tokens: bool) -> list[Trained]:
+    """Runs of the starts that arrive, the best first; the best alone if none does."""
+    ordered = sorted(runs, key=lambda run: run[0].mean)
+    losses = [loss.mean for loss, *_ in ordered]
+    good = arrived(losses, best=optimum(tied, whole_tokens), null=null_loss(tied))
+    return ordered[: max(int(np.sum(good)), 1)]
+
+
+def describe_runs(runs: Sequence[Trained], tied: bool, embedded: str) -> str:
+    """How many starts arrive, in words."""
+    best = optimum(tied, embedded == "tokens")
+    losses = [loss.mean for loss, *_ in runs]
+    words = f"{NAMES[embedded].capitalize()}, {LAWS[tied]}"
+    return describe_starts(words, losses, best=best, null=null_loss(tied))
+
+
+def mean_ratio(runs: Sequence[Trained]) -> Estimate:
+    """Mean of the losses over those of the best kernel."""
+    ratios = [over_kernel for _, over_kernel, _ in runs]
+    error = math.hypot(*(each.standard_error for each in ratios)) / len(ratios)
+    return Estimate(float(np.mean([each.mean for each in ratios])), error, ratios[0].repeats)
+
+
+def least_ratio(runs: Sequence[Trained]) -> Estimate:
+    """Least loss over that of the best kernel."""
+    return min((over_kernel for _, over_kernel, _ in runs), key=lambda each: each.mean)
+
+
+def trained_rows(effort: Effort, tied: bool, runs: dict[str, list[Later]]) -> Rows:
+    """Trained networks against the optima."""
+    law, of = LAWS[tied], "sine_optimum.loss"
+    label = f"trained embedding over the best kernel, {law}"
+    good = call(learned, runs["inputs"], tied, False)
+    if not tied:  # small embeddings end 7 % above: they have to learn the variance of labels, too
+        most = 1 + effort.pick(**SHORT)
+        yield bound(f"{label}, mean of the starts", most, call(mean_ratio, good))
+    least = call(least_ratio, good)
+    yield bound(f"minus {label}, least of the starts, at most -1", -1.0, least.scaled(-1.0))
+    if "tokens" in runs:
+        loss, best = call(learned, runs["tokens"], tied, True)[0][0], call(optimum, tied, False)
+        yield bound(f"whole tokens: below the best of inputs, {law}", best, loss, of=of)
+        label = f"whole tokens: minus the loss, at most minus the optimum, {law}"
+        yield bound(label, -optimum(tied, True), loss.scaled(-1.0), of=of)
+    for embedded, trained in runs.items():
+        yield note(call(describe_runs, trained, tied, embedded))
+
+
 def rows(effort: Effort) -> Rows:
     """The best kernel against theory, and trained networks against the optima."""
     sizes, of = effort.pick(**SIZES), "sine_optimum.loss"
-    runs: dict[bool, dict[str, Later]] = {}
+    runs: dict[bool, dict[str, list[Later]]] = {}
     for tied in effort.pick(**TIED):
         law = LAWS[tied]
         kernel = Derived(best_kernel(tied), "best")
         shared = {"tied": tied, "kernel": kernel, "held_out": effort.pick(**HELD_OUT)}
         runs[tied] = {
-            embedded: run(trained_sine, embedded=embedded, **shared, **size)
+            embedded: [
+                run(trained_sine, embedded=embedded, start=start, **shared, **size)
+                for start in range(effort.pick(**STARTS))
+            ]
             for embedded, size in reversed(sizes.items())
         }
         loss = run(kernel_loss, **shared | {"held_out": MORE * effort.pick(**HELD_OUT)})
@@ -185,21 +270,12 @@ def rows(effort: Effort) -> Rows:
         yield mean(f"best kernel, {law}", best, loss, of=of, draws=law)
         functional, name = call(best_functional, tied).loss, "functional_optimum.loss"
         yield mean(f"best kernel, {law}", functional, loss, of=name, draws=law)
-        label, ratio = f"trained embedding over the best kernel, {law}", runs[tied]["inputs"][1]
-        if tied:  # small embeddings end 7 % above: they have to learn the variance of labels, too
-            yield bound(f"minus {label}, at most -1", -1.0, ratio.scaled(-1.0))
-        else:
-            yield mean(label, 1.0, ratio, relative=effort.pick(**SHORT))
-        if "tokens" in sizes:
-            loss = runs[tied]["tokens"][0]
-            yield bound(f"whole tokens: below the best of inputs, {law}", best, loss, of=of)
-            label = f"whole tokens: minus the loss, at most minus the optimum, {law}"
-            yield bound(label, -optimum(tied, True), loss.scaled(-1.0), of=of)
+        yield from trained_rows(effort, tied, runs[tied])
     yield drawing(draw, runs, sizes)
 
 
 def draw(
-    figure: Figure, runs: dict[bool, dict[str, Any]], sizes: dict[str, dict[str, Any]]
+    figure: Figure, runs: dict[bool, dict[str, list[Trained]]], sizes: dict[str, dict[str, Any]]
 ) -> None:
     """Draw the trainings and the optima."""
     for ax, (tied, trained) in zip(
@@ -208,8 +284,7 @@ def draw(
         for colour, (embedded, label) in zip(COLOURS, NAMES.items(), strict=False):
             value = optimum(tied, embedded == "tokens")
             ax.axhline(value, color=colour, ls="--", label=f"best {label}")
-            if embedded in trained:
-                loss, _, losses = trained[embedded]
+            for loss, _, losses in trained.get(embedded, []):
                 draw_training(ax, losses, colour, lw=0.8, alpha=0.6)
                 end = sizes[embedded]["steps"]
                 ax.plot(end, loss.mean, "o", color=colour)

@@ -28,8 +28,9 @@ from iclimit.validation.claim import Claim, Effort, Rows, call, exact, mean, run
 
 DIM, CONTEXT, RHO, DRIFT = 6, 12, 0.25, 0.6
 EIGENVALUES = (0.2, 0.3, 0.5, 1.0, 1.5, 2.5)
-# Trainings of a layer, and prompts that they learn from.
-REPEATS, PROMPTS = 2, 4096
+# Trainings of a layer from random weights, which all arrive, and prompts that they learn from.
+REPEATS = {"tiny": 2, "quick": 3, "medium": 20}
+PROMPTS = 4096
 # The loss at weights that minimise a mean over n prompts is above the least one by v chi^2/n with
 # as many degrees of freedom as weights, and by half as much again because squared errors and
 # slopes grow together.  A training with more has not found the minimum.
@@ -113,7 +114,8 @@ def rows(effort: Effort) -> Rows:
     """The excess over the least loss, and held-out losses, of all layers."""
     prompts = effort.pick(tiny=PROMPTS // 4, quick=PROMPTS)
     for name in LAYERS:
-        trained = run(trained_layers, name=name, repeats=REPEATS, prompts=prompts)
+        repeats = effort.pick(**REPEATS)
+        trained = run(trained_layers, name=name, repeats=repeats, prompts=prompts)
         yield exact(f"failed seeds, {name}", 0.0, trained[0])
         result = call(pooled, name, trained[1], call(least_loss, name))
         label = f"largest loss over the least, {name}"
