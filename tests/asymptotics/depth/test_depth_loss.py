@@ -116,6 +116,7 @@ def test_settings_agree():
     assert smooth.loss == pytest.approx(fine.loss, rel=1e-5)
 
 
+@pytest.mark.machine
 def test_edges():
     """No steps, divergence, the margin of the mean, and losses that float64 does not resolve."""
     null = depth_loss(depth=3, spectrum=LAM, alpha=1.0, gamma=0.0)

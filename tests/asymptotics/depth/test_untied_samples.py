@@ -33,6 +33,7 @@ def test_isotropic_inputs_have_the_closed_optimum(alpha):
     assert deep == pytest.approx(closed_form, rel=CONTOUR, abs=0)
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize(("decay", "alpha"), [(1.2, 2.0), (2.0, 200.0)])
 def test_power_laws_by_exact_moments(decay, alpha):
     """The normal equations of the monomials in 60 digits: no contour, no basis, no gaps."""

@@ -62,6 +62,7 @@ def test_moments_against_prompts(drift, r, given):
         assert abs(samples.mean() - theory) < 4 * samples.std() / math.sqrt(COUNT)
 
 
+@pytest.mark.machine
 def test_best_matrix_solves_the_dense_system():
     rng = np.random.default_rng(2)
     law = timed_law(TimedContexts(D, RHO, tuple(GATES), 0.4, 0.7, True), sphere(rng, 3))

@@ -6,6 +6,7 @@ from scipy.stats import binom, poisson
 from iclimit.asymptotics.recurrent import classification_accuracy
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize(
     ("context", "dim", "separation", "flips"),
     [

@@ -266,6 +266,7 @@ def test_two_heads_in_the_limit():
     assert 2 * sizes[1] - sizes[0] == pytest.approx(loss[2], rel=1e-3)
 
 
+@pytest.mark.machine
 def test_mirrored_heads_are_alike_and_one_pair_teaches_nothing():
     losses = softmax_loss([0.5, -0.5], value=[1.0, -1.0], context=5, dim=2)
     assert losses[0] == losses[1]

@@ -52,6 +52,7 @@ def by_fixed_point(function, alpha):
         return total.real
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("alpha", [0.7, 3.0])
 def test_forty_digits(alpha):
     law = TwoPoint(Atoms(VALUES), alpha=alpha)
@@ -67,6 +68,7 @@ def constant_steps(z, rate, steps):
     return (1 - rate * z) ** steps
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("alpha", [0.05, 1.0, 1.001, 40.0])
 @pytest.mark.parametrize(("steps", "share"), [(6, 1.9), (100, 1.0)])
 def test_many_steps_against_power_series(alpha, steps, share):
@@ -193,6 +195,7 @@ def by_partitions(p, alpha, rank):
     return sum(a * b * term(i, j) for i, a in enumerate(p) for j, b in enumerate(p))
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize(("alpha", "width"), [(0.7, 0.9), (3.0, 0.3), (np.inf, 0.9)])
 def test_width_by_partitions(alpha, width):
     """Exact fractions for three steps, at finite width and with both finite."""

@@ -46,6 +46,7 @@ def expected():
     return {cell: encode(found[cell]) for cell in CELLS}
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("jobs", [1, 2])
 @pytest.mark.parametrize("repeats", [None, 2])
 def test_same_bits_for_any_workers_order_and_batches(expected, jobs, repeats):

@@ -181,6 +181,7 @@ def test_adam_makes_steps_of_the_size_of_its_rate():
     assert np.all(longer.measures["held_out"][:, -1] < 0.2 * longer.measures["held_out"][:, 0])
 
 
+@pytest.mark.machine
 def test_repeats_extend_and_trainings_go_on_from_matrices():
     setting = {"depth": 2, "eigenvalues": LAM, "context": 12, "width": 3, "batch": 4}
     setting |= {"learning_rate": 0.1, "steps": 5, "record": 2}

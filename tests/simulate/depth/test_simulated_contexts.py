@@ -40,6 +40,7 @@ def test_losses_are_those_of_descent_on_tokens():
             assert loss == pytest.approx(np.sum(LAM[:, None] * error**2), rel=1e-12)
 
 
+@pytest.mark.machine
 def test_without_draws_the_loss_is_exact_and_repeats_extend():
     rates = np.array([0.4, 0.9])
     sure = simulate_depth_loss(eigenvalues=LAM, rates=rates, noise_variance=0.3, rng=1, repeats=2)

@@ -99,6 +99,7 @@ def test_one_step_from_labels_has_the_exact_icl_error():
     assert error < 0.03 * exact.icl.mean
 
 
+@pytest.mark.machine
 def test_repeats_extend_and_dampening_scales():
     few = simulated.simulate_test_time(**WEIGHTS, rng=7, repeats=2, contexts=5)
     more = simulated.simulate_test_time(**WEIGHTS, rng=7, repeats=3, contexts=5)
@@ -148,6 +149,7 @@ def test_feedback_by_series_of_pushes():
                 assert found[0, column] == pytest.approx(back, rel=1e-10)
 
 
+@pytest.mark.machine
 def test_feedback_repeats_and_refuses():
     setting = {name: value for name, value in WEIGHTS.items() if name != "steps"}
     few = simulated.simulate_overthinking_ratio(**setting, rng=7, repeats=2)

@@ -142,6 +142,7 @@ def test_interpolation_between_constructions_is_a_construction():
     np.testing.assert_allclose(found, expected, rtol=0, atol=ROUNDING)
 
 
+@pytest.mark.machine
 def test_roll_out_of_any_layer_is_a_stack():
     tokens, layer = regression_tokens(draw()), random_layer()
     found = roll_out(tokens, layer, 3, 0.75, include_query=True)

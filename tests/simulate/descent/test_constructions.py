@@ -47,6 +47,7 @@ def descent_loop(x, y, rates, w, matrix):
     return w
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("preconditioned", [False, True])
 @pytest.mark.parametrize("started", [False, True])
 @pytest.mark.parametrize("rates", [RATES[:1], RATES, [0.4] * 4])
@@ -113,6 +114,7 @@ def orthonormal_positions(context):
     return np.linalg.qr(np.random.default_rng(6).standard_normal((size, size)))[0]
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("include_query", [False, True])
 @pytest.mark.parametrize("encode", [one_hot_positions, orthonormal_positions])
 @pytest.mark.parametrize("context", [1, 2, N])

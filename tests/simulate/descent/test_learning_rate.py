@@ -148,6 +148,7 @@ def collected(monkeypatch, **arguments):
     return seen
 
 
+@pytest.mark.machine
 def test_more_tasks_extend_fewer(monkeypatch):
     monkeypatch.setattr(learning_rate, "BLOCK_NUMBERS", 7 * D * (N + 1))
     law = {"input_law": "uniform", "rng": 5, **SETTING}

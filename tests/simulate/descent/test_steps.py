@@ -102,6 +102,7 @@ def test_one_step_has_the_exact_mean(law, second, kurtosis, context, dim, noise)
         assert abs(loss.z(exact)) < Z_LIMIT
 
 
+@pytest.mark.machine
 def test_schedules_share_contexts_and_longer_runs_extend_shorter_ones(monkeypatch):
     monkeypatch.setattr(descent, "BLOCK_NUMBERS", 7 * 12)
     size = {"context": 4, "dim": 3, "input_law": "laplace", "rng": 8}

@@ -144,6 +144,7 @@ def test_population_moments_against_sampling(fresh_fraction, noise_labels):
     assert np.max(spread / math.sqrt(count) / np.sqrt(np.outer(*[np.diag(expected)] * 2))) < 0.1
 
 
+@pytest.mark.machine
 def test_gaussian_moments_of_dependent_variables():
     for order in (2, 4, 6):
         root = np.array([[1.0, 0.0], [0.4, 0.8], [-0.3, 0.2]])  # a singular covariance

@@ -93,6 +93,7 @@ def assert_same(found, expected):
         np.testing.assert_array_equal(weight, other)
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize(
     ("kind", "rank", "rate", "init_scale"),
     [
@@ -133,6 +134,7 @@ def test_moments_equal_a_loop_over_tokens(problem, kind, rank, rate, init_scale)
         np.testing.assert_allclose(found[0], expected, rtol=0, atol=PLAIN_LOOP)
 
 
+@pytest.mark.machine
 def test_records():
     settings = {"training_set": 20, "learning_rate": 0.05, "rng": 2, "repeats": 3}
     every = simulate_gradient_descent(PROBLEM, steps=25, record=1, **settings)

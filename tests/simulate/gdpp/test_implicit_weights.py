@@ -56,6 +56,7 @@ def assert_close(found, expected):
     np.testing.assert_allclose(found, expected, rtol=0, atol=ROUNDING * np.max(np.abs(expected)))
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize(
     ("kind", "recursion", "spread"),
     [(*case, False) for case in CASES] + [(*case, True) for case in CASES if case[0] == "full"],
@@ -86,6 +87,7 @@ def test_tokens_after_every_layer(kind, recursion, spread, heads, context, dim):
     assert_close(predicted, prediction(tokens, model.layers))
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("kind", ["diag", "gd++"])
 @pytest.mark.parametrize(("context", "dim"), SIZES)
 def test_recursions_agree_in_all_quantities(kind, context, dim):
@@ -145,6 +147,7 @@ def test_alignment_is_that_of_the_tokens_and_within_its_bound():
         assert np.all(np.abs(found) <= bound * (1 + ROUNDING))
 
 
+@pytest.mark.machine
 def test_the_bound_is_attained_by_a_linear_label():
     """Labels equal to the least squares fit of the squares, which no search can beat."""
     prompts = draw(30, 3, noise="fixed:0")

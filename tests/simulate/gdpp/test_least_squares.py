@@ -109,6 +109,7 @@ def test_gauss_newton_matrix_is_unbiased(kind, layers):
     assert np.max(error) < 0.1 * np.max(np.abs(expected))
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("kind", KINDS)
 def test_threads_and_blocks(kind, monkeypatch):
     """The same bits from any number of threads; other blocks only add in another order."""

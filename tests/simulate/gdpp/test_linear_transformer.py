@@ -85,6 +85,7 @@ def symmetries(dim):
     return found
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("dim", [1, 2, 3, 4, 7])
 def test_axial_weights_are_all_that_commute_with_the_symmetries(dim):
     size = dim + 1
@@ -99,6 +100,7 @@ def test_axial_weights_are_all_that_commute_with_the_symmetries(dim):
     assert parameter_count("axial", dim) == 2 * free
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("layers", "heads", "dim"), [(1, 1, 1), (3, 2, 4)])
 def test_parameters_come_back(kind, layers, heads, dim):
@@ -108,6 +110,7 @@ def test_parameters_come_back(kind, layers, heads, dim):
     np.testing.assert_allclose(found, parameters, rtol=COPYING)
 
 
+@pytest.mark.machine
 def test_kinds_that_contain_others():
     for small, large in CHAIN:
         model = random_model(small)

@@ -89,6 +89,7 @@ def test_without_preconditioning_it_is_gradient_descent_on_the_same_contexts(con
     assert (found.loss.repeats, found.parameters["gammas"].tolist()) == (30, [0, 0])
 
 
+@pytest.mark.machine
 def test_longer_runs_extend_shorter_ones(monkeypatch):
     monkeypatch.setattr(descent, "BLOCK_NUMBERS", 7 * 12)
     size = {"context": 4, "dim": 3, "rng": 8}

@@ -68,6 +68,7 @@ def last_round(problem, contexts, rng):
     return draw_contexts(problem, NUMPY, generator, contexts, rare=True)
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize(
     ("kind", "heads", "spec"),
     [
@@ -111,6 +112,7 @@ def test_noiseless_layer_of_the_paper(kind):
     assert run.model.omegas[0, 1, 0] == pytest.approx(-1 / 31, rel=RATE_ERROR)
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("kind", KINDS)
 def test_loss_is_that_of_the_model_on_the_last_contexts(kind):
     run = train_linear_transformer(SMALL, kind=kind, layers=2, heads=2, **QUICK)
@@ -193,6 +195,7 @@ def test_held_out_losses_are_those_on_prompts(kind):
     assert rare.loss.mean == pytest.approx(rare.weights @ rare.losses / HELD_OUT, rel=1e-12)
 
 
+@pytest.mark.machine
 def test_held_out_contexts_come_in_blocks(monkeypatch):
     model = build("gd++", np.array([[[0.0, -0.1, 1.0]]]), 2)
     monkeypatch.setattr(context_module, "_BLOCK", 50)
@@ -213,6 +216,7 @@ def test_one_context_has_no_standard_error():
     assert run.loss.standard_error == math.inf
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("power", [10, 20, 40, 80, 160, 300])
 def test_held_out_losses_overflow_to_infinity(kind, power):

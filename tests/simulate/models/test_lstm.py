@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
@@ -23,6 +24,7 @@ def weights_of(network):
     return {name: 2 * each for name, each in initial.items()}
 
 
+@pytest.mark.machine
 def test_one_layer_reads_nothing_but_the_query_backwards():
     network, both = (LstmNetwork(dim=3, hidden=5, bidirectional=each) for each in (False, True))
     weights, prompts = weights_of(both), drawn()

@@ -60,6 +60,7 @@ def assert_equal(found, expected):
     np.testing.assert_allclose(found, expected, rtol=0, atol=ROUNDING * largest)
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("network", NETWORKS, ids=str)
 def test_predictions_and_gradients(network):
     weights, context = weights_of(network), (PROMPTS.inputs, PROMPTS.labels)

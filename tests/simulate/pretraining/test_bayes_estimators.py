@@ -129,6 +129,7 @@ def test_dmmse_is_best_on_its_tasks_and_ridge_on_gaussian_ones():
     assert np.all(runs["dmmse"].idg.samples > 0.3)
 
 
+@pytest.mark.machine
 def test_seeds_and_parameters():
     few = simulate_estimator("dmmse", **SMALL, repeats=2)
     many = simulate_estimator("dmmse", **SMALL, repeats=4)

@@ -60,6 +60,7 @@ def test_iterations_and_memory(case):
         assert 1 / FACTOR < expected / found.iterations < FACTOR
 
 
+@pytest.mark.machine
 def test_iterations_of_structured_data():
     for structure in (
         {"task_covariance": [*[2.0] * 15, *[0.0] * 15]},
@@ -75,6 +76,7 @@ def test_iterations_of_structured_data():
         assert 1 / FACTOR < expected / found.iterations < FACTOR
 
 
+@pytest.mark.machine
 def test_eigenvalues_that_are_rounding_are_none():
     """Half the directions again, in a basis in which their zeros are rounding of either sign."""
     turn = np.linalg.qr(np.random.default_rng(0).standard_normal((50, 50)))[0]

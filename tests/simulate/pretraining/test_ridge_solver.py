@@ -242,6 +242,7 @@ def test_repeated_prompts_in_the_direct_solve():
         solve_ridge(x, h, np.concatenate([y, -y]), 0.0, method="dual-dense")
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("method", ["primal-dense", "primal-cg"])
 def test_summaries_in_a_plane_give_least_norm(method):
     """One task without noise: <w, h_1..d> = d h_{d+1}, so h spans d of its d + 1 dimensions."""
@@ -354,6 +355,7 @@ def test_conjugate_gradients_are_exact_after_as_many_steps_as_eigenvalues():
     np.testing.assert_allclose(solution, right / values, rtol=1e-11)
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("ridge", [0.0, 0.1])
 @pytest.mark.parametrize(("place", "method"), [("far", "primal-cg"), ("far below", "dual-cg")])
 def test_looking_at_convergence_rarely_changes_nothing(place, method, ridge, monkeypatch):

@@ -40,6 +40,7 @@ def test_same_seed_same_numbers():
     assert not np.any(run(rng=2, repeats=3).icl.samples == first.icl.samples)
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("changes", [{}, {"input_law": "uniform", "test_prompts": 50}])
 def test_more_repeats_extend_fewer(changes):
     few, many = run(repeats=2, **changes), run(repeats=5, **changes)
@@ -149,6 +150,7 @@ def test_given_tasks():
     assert null.icl.mean == pytest.approx(1.2, rel=1e-6)
 
 
+@pytest.mark.machine
 def test_one_task_without_noise():
     """Summaries of one noiseless task lie in a hyperplane: the least-norm solution is taken."""
     found = run(tasks=1, rho=0.0, prompts=500, repeats=5)

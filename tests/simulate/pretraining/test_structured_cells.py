@@ -235,6 +235,7 @@ def test_least_squares_see_whitened_inputs_and_their_tasks(inputs):
     np.testing.assert_allclose(found.idg.samples, white.idg.samples, rtol=SOLVED)
 
 
+@pytest.mark.machine
 def test_few_prompts_determine_inputs_of_low_rank():
     """Of rank two they have 2 * 3 features: fewer prompts than 4 * 5 suffice for least squares."""
     found = run(input_covariance=[1.0, 1.0, 0.0, 0.0], prompts=15, ridge=0.0, repeats=3)
@@ -258,6 +259,7 @@ def test_tests_do_not_touch_training():
 # Roots and inputs.
 
 
+@pytest.mark.machine
 def test_roots_and_ranks():
     for covariance in (MATRIX, SPIKE, np.zeros((D, D))):
         root = covariance_root(covariance)

@@ -62,6 +62,7 @@ def test_least_squares_is_that_of_lapack(prompts):
     assert_weights(predictors.regression_weights(prompts, 0.0, task_root=ROOT), rooted)
 
 
+@pytest.mark.machine
 def test_least_squares_takes_equal_inputs():
     x = np.array([[[1.0, 1.0], [1.0, 1.0], [-1.0, -1.0]]])
     prompts = Prompts(x, np.array([[2.0, 1.0, 0.0]]), x[:, 0], x[:, 0], np.ones(1))
@@ -136,6 +137,7 @@ def test_neighbours_at_one_distance_share_their_places():
     assert predictors.nearest_neighbours(drawn, 3)[0] == pytest.approx((10 + 2 / 3 * 6) / 3)
 
 
+@pytest.mark.machine
 def test_blocks_change_nothing():
     drawn = sample_prompts(Problem(dim=3, context=6, scale=1), 50, rng=0)
     predict = predictors.linear_predictor(lambda each: predictors.regression_weights(each, 0.0))

@@ -46,6 +46,7 @@ def test_regression_is_that_of_every_prefix(penalty):
     assert np.allclose(several, least_squares(drawn, drawn.noise_variance), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.machine
 def test_repeated_inputs_add_no_direction():
     drawn = sample_prompts(
         Problem(dim=4, context=12, input_law="rademacher", noise_variance=0.5, scale=1), 40, rng=0

@@ -259,6 +259,7 @@ def test_given_tasks_replace_drawn_ones():
     np.testing.assert_array_equal(all_labels(prompts)[1], 0)
 
 
+@pytest.mark.machine
 def test_a_longer_run_extends_a_shorter_one():
     problem = Problem(10, 20, noise_variance=0.1)
     short, long = sample_prompts(problem, 100, rng=5), sample_prompts(problem, 6000, rng=5)

@@ -24,6 +24,7 @@ def test_sampled_queries_are_answered_as_often():
     assert abs(run.mean - right.mean()) < 4 * error
 
 
+@pytest.mark.machine
 def test_more_contexts_keep_the_first():
     few, many = (simulate_classification(**SETTING, rng=3, contexts=n) for n in (5, 20_000))
     assert np.array_equal(few.samples, many.samples[:5])

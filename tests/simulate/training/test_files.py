@@ -37,6 +37,7 @@ def trained(network):
     return train_network(network, PROBLEM, steps=2, batch=8, held_out=20, rng=0)
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda each: type(each).__name__)
 def test_what_is_written_comes_back(network, tmp_path):
     run, path = trained(network), tmp_path / "network"

@@ -340,6 +340,7 @@ def test_snapshots_survive_an_interruption(tmp_path, monkeypatch):
     assert list(again.snapshots) == list(range(1, again.steps + 1))
 
 
+@pytest.mark.machine
 def test_losses_are_those_before_the_steps_and_after_the_last():
     """At a rate that moves nothing each is the loss of the start, on the prompts of its step."""
     trainer = TRAINERS["network, adam"]

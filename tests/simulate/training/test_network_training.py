@@ -14,6 +14,7 @@ PROBLEM = Problem(dim=3, context=5, noise_variance=0.1, scale=1)
 HEADS = MergedHeads(dim=3, heads=2)
 
 
+@pytest.mark.machine
 def test_blocks_change_nothing(monkeypatch):
     whole = train_network(HEADS, PROBLEM, steps=1, batch=30, rng=0, held_out=64)
     monkeypatch.setattr(networks, "BLOCK_NUMBERS", 6 * 4 * 30)

@@ -95,6 +95,7 @@ def test_the_error_of_the_median_is_that_of_its_law(found):
     assert np.mean(errors) == pytest.approx(np.std(np.median(drawn, axis=1)), rel=0.3)
 
 
+@pytest.mark.machine
 def test_repeats_depend_on_seed_and_number_only():
     few = SETTINGS | {"steps": 5, "held_out": 10}
     whole = train_repeats(HEAD, PROBLEM, repeats=3, **few)

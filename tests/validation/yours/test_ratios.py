@@ -33,6 +33,7 @@ def test_standard_errors_are_those_of_many_samples():
     assert np.all(np.abs(np.std(z, axis=0) - 1) < TOLERANCE + 0.05)
 
 
+@pytest.mark.machine
 def test_cosine_of_gradients_is_that_of_the_whole_vectors():
     rng = np.random.default_rng(1)
     first, second = rng.standard_normal((2, 50, 4))
@@ -42,6 +43,7 @@ def test_cosine_of_gradients_is_that_of_the_whole_vectors():
     assert math.isnan(cosine(first, 0 * first).mean)
 
 
+@pytest.mark.machine
 def test_equal_answers_have_ratios_without_rounding():
     x = np.random.default_rng(2).standard_normal(100)
     assert (best_factor(1.5 * x, x).mean, best_factor(1.5 * x, x).standard_error) == (1.5, 0)

@@ -534,6 +534,7 @@ def test_copies_of_runs_are_found():
     assert any("12 single ICL errors repeat another one" in each for each in check.hints)
 
 
+@pytest.mark.machine
 def test_a_row_that_cannot_be_predicted_leaves_the_others(table):
     # A ridge beside which float64 loses all else.  Moments that are singular, those of one task
     # without noise, would depend on rounding: not every processor notices that they are.
