@@ -31,8 +31,8 @@ def linear_grid(start: float, stop: float, points: int) -> np.ndarray:
     Examples
     --------
     >>> from iclimit.grids import linear_grid
-    >>> linear_grid(0.1, 0.4, 4).tolist()
-    [0.1, 0.2, 0.3, 0.4]
+    >>> linear_grid(0.5, 2.0, 4).tolist()
+    [0.5, 1.0, 1.5, 2.0]
     """
     first = Fraction(start)
     step = (Fraction(stop) - first) / (points - 1)
