@@ -115,11 +115,19 @@ def model_of(kind, layers, noise, loss, **changes):
         "evaluation": Estimate(loss, 0.003 * loss, EVALUATED),
         "spread": loss,
         "ruined": 1e-5,
-        "starts": 6,
+        "start_losses": [2.0, 1.05, 1.5, 1.0],
+        "random": 3,
         "levels": np.linspace(0.2, 4.8, 12).tolist(),
         "profile": [Estimate(loss, 0.002, 8000) for loss in np.linspace(0.1, 0.9, 12)],
     }
     return Trained(**values | changes)
+
+
+def test_random_starts_near_the_best_of_all_are_counted():
+    """Of 2, 1.05 and 1.5 only the second is near 1, the loss of a start that is not random."""
+    model = model_of("diag", 2, "uniform:5", 0.4)
+    assert model.arrived == 1
+    assert "1 of 3 (2 layers, uniform:5)" in tables.describe_starts([model])
 
 
 def test_a_model_is_contradicted_above_the_published_loss_only():
@@ -262,7 +270,9 @@ def test_models_are_trained(kind):
     if kind == "gd++":
         assert numbers(second.run(0, results={first: one})) == numbers(two)
     found = [(1, NAMES[kind], "uniform:1", 4), (2, NAMES[kind], "uniform:1", 6)]
-    assert [(run.model.depth, run.kind, run.noise_law, run.starts) for run in (one, two)] == found
+    assert [
+        (run.model.depth, run.kind, run.noise_law, len(run.start_losses)) for run in (one, two)
+    ] == found
     assert 0 < two.held_out.mean < one.held_out.mean
     for run in (one, two):
         # Measured over seeds: at most 0.06.
@@ -286,7 +296,8 @@ def test_models_start_from_those_of_a_smaller_kind():
     axial = small_cell("axial", 1, diag, **few)
     known = diag.run(0)
     run = axial.run(0, results={diag: known})
-    assert run.starts == 2
+    assert len(run.start_losses) == 2
+    assert run.random == 1
     assert run.held_out.mean < known.held_out.mean + 4.5 * math.hypot(
         run.held_out.standard_error, known.held_out.standard_error
     )

@@ -50,7 +50,7 @@ COMPARED = [1, 4, 8]
 # Depths of the isotropic integral, where the best residual is 1 at both ends of the spectrum.
 DEEP = (64, 256)
 
-# Eigenvalues of the flow of full matrices.
+# Eigenvalues of the flow of full matrices, which starts at zero, as the theory does.
 TRAINED = PowerLaw.of(NU, BETA, single=12)
 
 STACKED = PowerLaw.of(NU, BETA, single=48)

@@ -43,7 +43,7 @@ RECORDS = np.arange(0, STEPS + 1, RECORD)
 # At smaller dimensions single runs nearly diverge, and the errors are no short series in 1/d.
 DIMS = {"quick": (12, 16, 24), "medium": (12, 16, 24, 32), "full": (12, 16, 24, 32, 48)}
 
-# Trainings times dimension.
+# Trainings times dimension.  All start at zero, and the mean square is quadratic in the matrix.
 TRAININGS = {"tiny": 200, "quick": 1600, "medium": 8000, "full": 48000}
 
 HELD_OUT = 64

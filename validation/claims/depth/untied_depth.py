@@ -67,6 +67,7 @@ class Sizes:
 
 _DOUBLING = (1.6, 0.8, 0.4, 0.2, 0.1)
 _HARMONIC = tuple(1 / k for k in range(1, 17))
+# All trainings start at zero, and none is left out of the means: there is no start to choose.
 # At the best untied layers the slowest modes of the matrices relax in times of 140 and 2300; what
 # settling leaves of them changes the loss in second order.  Both laws keep a shared matrix stable
 # against antisymmetric parts, in which it may leave the identity too (see the documentation).

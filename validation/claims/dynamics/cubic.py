@@ -46,7 +46,8 @@ TRAINING: dict[str, Any] = {
 # Relative difference of two programs for the same curve.
 ROUNDING = 1e-11
 
-# Initial weights and parts of the drop for which descent is compared with the flow.
+# Initial weights and parts of the drop for which descent is compared with the flow.  One start:
+# the theory is that of the same weights.
 SCALE, FRACTIONS = 1e-6, (0.25, 0.5, 0.75)
 # Learning rates, each half of the one before; the largest grows the weights by 3 % in a step.
 RATES = (0.16, 0.08, 0.04)

@@ -25,6 +25,7 @@ from iclimit.validation.claim import Claim, Effort, Rows, call, judged, mean, ru
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues
 
 SPECTRA = {"white": np.full(4, 0.25), "4:3:2:1": eigenvalues(4), "8:...:1": eigenvalues(8)}
+# One start of each spectrum, which is held against the theory of its own weights.
 HEADS, SCALE, RTOL = 8, 1e-8, 1e-10
 SIZES: dict[str, Any] = {"context": CONTEXT, "noise_variance": 0.1}
 # Parts of the drop whose times are compared.

@@ -47,7 +47,9 @@ TRAINING = {**settings["zhang2025-mixtures"], "record": 20, "tests": True}
 # Fraction of random tasks, and label noise, of one more flow.
 NOISY, NOISE = 0.6, 0.2
 
-# Enough for all features.
+# Enough for all features.  One start: with as many heads as entries of a token, merged attention
+# and the network on cubic features are linear networks without other minima (Laurent, von Brecht,
+# arXiv:1712.01473).
 HEADS = 5
 # Initial weights of the early flow, and the relative falls of its loss that are exponential.
 EARLY_SCALE, EARLY_WINDOW = 1e-16, (1e-8, 1e-6)

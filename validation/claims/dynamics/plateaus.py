@@ -23,6 +23,7 @@ from iclimit.validation.claims.dynamics.staircase_flows import (
     separate_flows,
 )
 
+# Scales of the initial weights.  Few starts: each is held against the theory of its own weights.
 SCALES = (1e-6, 1e-8)
 # Relative, at the smaller initial weights (measured: at most 2e-14).
 HEIGHT_TOLERANCE = 1e-8

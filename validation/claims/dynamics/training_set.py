@@ -23,7 +23,8 @@ from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, pro
 
 SETS = (500, 1000, 2000, 4000)
 BLOCK = 20
-# Trainings to the end that are compared with least squares.
+# Trainings to the end, each of which is compared with least squares: a wide linear network has no
+# other minima.
 TRAINED = 8
 TRAINING: dict[str, Any] = {
     "model": "cubic",

@@ -20,7 +20,7 @@ from iclimit.validation import Comparison
 from iclimit.validation.claim import Claim, Effort, Rows, bound, call, judged, mean, note, run
 from iclimit.validation.claims.gdpp.controls import controlled, spectral_controls
 from iclimit.validation.claims.gdpp.minima import errors, local_minima
-from iclimit.validation.claims.gdpp.tables import GDPP
+from iclimit.validation.claims.gdpp.tables import GDPP, describe_starts
 from iclimit.validation.claims.gdpp.trained import Trained, layer_count, published_row
 from iclimit.validation.reference.noise_levels import (
     SIZE,
@@ -68,7 +68,8 @@ def sampled_minimum(*, noise_law: str, contexts: int, rng: SeedSequence) -> Esti
 
 def rows(effort: Effort) -> Rows:
     """Trained models, the published losses, the floor and the minima."""
-    for (law, layers), model in GDPP.trained(effort).items():
+    models = GDPP.trained(effort)
+    for (law, layers), model in models.items():
         where = f"{layer_count(layers)}, {law}"
         if (law, layers) == UNREACHED:
             yield note(call(describe_unreached, model))
@@ -91,6 +92,7 @@ def rows(effort: Effort) -> Rows:
         "Not compared: the published .344 of 3 to 7 layers at uniform:5.  No GD++ of any depth is "
         f"below ConstRR, {baselines('uniform:5').constant:.4f} (published: .365)."
     )
+    yield note(call(describe_starts, [*models.values()]))
     yield GDPP.drawing(effort, bound=True)
 
 

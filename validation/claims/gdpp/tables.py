@@ -92,6 +92,8 @@ class Table:
         return drawing(draw_table, self.kind, columns, bound)
 
 
+# Starts compete, on few contexts at first, as the published models are the best of five seeds.
+# Notes say how many random ones come near the best.
 TINY = {"starts": 1, "contexts": 2**9, "evaluations": 1, "sequences": EVALUATED // 100}
 QUICK = {"starts": 4, "contexts": 2**13, "evaluations": 1, "sequences": EVALUATED // 10}
 MEDIUM = {"starts": 6, "contexts": 2**14, "evaluations": 1, "sequences": EVALUATED}
@@ -149,6 +151,7 @@ def table_claim(table: Table, words: str, *remarks: str) -> Claim:
                     call(_beside_plain, table.model(effort, law, layers), models[law, layers])
                 )
         yield note(call(_notes, [*models.values()]))
+        yield note(call(describe_starts, [*models.values()]))
         yield table.drawing(effort)
 
     return Claim.of(f"noisy-{NAMES[table.kind].lower()}", words, rows)
@@ -174,6 +177,15 @@ def _notes(trained: Sequence[Trained]) -> list[str]:
         f"Without power, the standard error above {POWER:.0%} of the published loss: "
         f"{'; '.join(weak) or 'none'}.",
     ]
+
+
+def describe_starts(trained: Sequence[Trained]) -> str:
+    """How many random starts come near the best one, in words."""
+    shares = (f"{model.arrived} of {model.random} ({model.label})" for model in trained)
+    return (
+        "Random starts within a tenth of the best of all starts, after the first round of the "
+        f"training: {', '.join(shares)}."
+    )
 
 
 def _beside_plain(weighted: Trained, plain: Trained) -> str:

@@ -50,8 +50,8 @@ LOSSES = {False: "UNI-LSTM", True: "BI-LSTM"}
 TRANSFORMER = "GD-equivalent transformer"
 DISTANCES = {"predictions": "L2 error (predictions)", "gradients": "L2 error (gradients)"}
 
-# Our networks by direction and layers, one training each.  Sizes, batches and learning rates of
-# the published ones are not stated.
+# Our networks by direction and layers.  One training each: a network that is a counterexample
+# needs no second one.  Sizes, batches and learning rates of the published ones are not stated.
 OWN: dict[str, dict[tuple[bool, int], dict[str, Any]]] = {
     "quick": {},
     "full": {
