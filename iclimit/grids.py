@@ -91,7 +91,6 @@ def geometric_points(start: float, stop: float, shares: Iterable[float | Fractio
     with mp.workdps(_DIGITS):
         first = mp.mpf(float(start))
         length = mp.log(mp.mpf(float(stop)) / first)
-        exponents = [
-            mp.mpf(share.numerator) / share.denominator for share in map(Fraction, shares)
-        ]
+        exact = [Fraction(share) for share in shares]
+        exponents = [mp.mpf(share.numerator) / share.denominator for share in exact]
         return [float(first * mp.exp(exponent * length)) for exponent in exponents]

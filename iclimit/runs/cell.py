@@ -91,7 +91,7 @@ class Cell:
     @cached_property
     def derived(self) -> dict[str, Any]:
         """Derived values by the place where they stand, with those of the cells it needs."""
-        values = {}
+        values: dict[str, Any] = {}
         for key, value in self.parameters:
             values.update(derived_values(key, value))
         for place, need in enumerate(self.needs):

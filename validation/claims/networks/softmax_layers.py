@@ -77,7 +77,7 @@ def softmax_run(
         rng=rng,
         **training,
     ).runs
-    return trained and trained.held_out.scaled(0.5)
+    return None if trained is None else trained.held_out.scaled(0.5)
 
 
 def medians(layers: int) -> dict[int, float]:
