@@ -1,6 +1,7 @@
 """Tests and validation under other BLAS kernels, SIMD instructions, threads and versions of NumPy.
 
-All of it takes hours (``make machines``).  Parts of it:
+All of it takes an hour or two (``make machines``): unit tests and validation in all rows, the long
+tests in two.  Parts of it:
 
     python tests/machines.py --steps check              # only whether the rows are what they say
     python tests/machines.py --rows 1,3 --steps validate --claims "ridgeless ridge"
@@ -45,6 +46,9 @@ VERSIONS = {"newest": ROOT / ".venv", "oldest": ROOT / ".venv-oldest"}
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 STEPS = ("check", "unit", "marked", "slow", "validate", "compare")
 DEFAULT_STEPS = "unit,validate,compare"
+
+# Rows in which the long tests are run where no steps are chosen: of different kernel and NumPy.
+LONG = (4, 6)
 
 # Steps that are made in each row, with what pytest selects.
 MARKS_OF_TESTS = {"unit": "not slow", "marked": "machine and not slow", "slow": "slow"}
@@ -339,7 +343,8 @@ def run_row(row: Row, options: argparse.Namespace) -> tuple[dict[str, object], b
     row.folder.mkdir(parents=True, exist_ok=True)
     good = True
     for step in MADE:
-        if step not in options.steps:
+        long = step == "slow" and row.number in options.long
+        if step not in options.steps and not long:
             continue
         if step == "validate":
             outcome = validated(row, environment, options.claims)
@@ -400,14 +405,15 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rows", default=every, help=f"numbers of rows (default {every})")
     parser.add_argument(
         "--steps",
-        default=DEFAULT_STEPS,
-        help=f"some of {','.join(STEPS)} (default {DEFAULT_STEPS})",
+        default="",
+        help=f"some of {','.join(STEPS)} (default {DEFAULT_STEPS}, and slow in rows {LONG})",
     )
     parser.add_argument("--pytest", default="", help="arguments of pytest, such as a file")
     parser.add_argument("--claims", default="", help="arguments of validate, such as a claim")
     parser.add_argument("--write", action="store_true", help="write tables of the documentation")
     options = parser.parse_args()
-    options.steps = options.steps.split(",")
+    options.long = () if options.steps else LONG
+    options.steps = (options.steps or DEFAULT_STEPS).split(",")
     if unknown := set(options.steps) - set(STEPS):
         parser.error(f"steps must be some of {', '.join(STEPS)}, got {', '.join(unknown)}")
     numbers_chosen = options.rows.split(",")
