@@ -23,7 +23,7 @@ def arrived(losses: Sequence[float] | np.ndarray, *, best: float, null: float) -
 
 
 def describe_starts(
-    training: str, losses: Sequence[float] | np.ndarray, *, best: float, null: float
+    training: str, losses: Sequence[float] | np.ndarray, good: np.ndarray, *, best: float
 ) -> str:
     """How many starts arrive, and how far above the best loss the others end, in words.
 
@@ -31,21 +31,25 @@ def describe_starts(
     ----------
     training : str
         Name of the training.
-    losses, best, null
-        As in `arrived`.
+    losses : sequence of float
+        At the ends of the trainings.
+    good : ndarray of bool
+        Which of them arrive.
+    best : float
+        Least loss.
 
     Examples
     --------
+    >>> import numpy as np
     >>> from iclimit.validation.claims.starts import describe_starts
-    >>> describe_starts("Two heads", [2.0, 2.01, 2.6, 2.8], best=2.0, null=4.0)
+    >>> losses = np.array([2.0, 2.01, 2.6, 2.8])
+    >>> describe_starts("Two heads", losses, losses < 2.1, best=2.0)
     'Two heads: 2 of 4 starts arrive; the others end 30 to 40 % above the best loss.'
     """
-    good = arrived(losses, best=best, null=null)
     share = f"{training}: {np.sum(good)} of {good.size} starts arrive"
     if np.all(good):
         return f"{share}."
     above = 100 * (np.asarray(losses)[~good] / best - 1)
-    if above.size == 1:
-        return f"{share}; the other one ends {above[0]:.0f} % above the best loss."
-    least, most = np.min(above), np.max(above)
-    return f"{share}; the others end {least:.0f} to {most:.0f} % above the best loss."
+    ends = dict.fromkeys((f"{np.min(above):.0f}", f"{np.max(above):.0f}"))
+    who = "the other one ends" if above.size == 1 else "the others end"
+    return f"{share}; {who} {' to '.join(ends)} % above the best loss."

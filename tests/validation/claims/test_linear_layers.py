@@ -45,6 +45,15 @@ def test_layers_near_the_best_hold():
 def test_layers_that_do_not_precondition_are_on_a_plateau():
     layers = trained_results(best().steps, [0.0])
     assert failures(layers) == ["runs on a plateau, 2 shared layers"]
+    words = linear_layers.describe_runs(layers)
+    assert words == ["2 shared layers: 0 of 1 runs left their plateau."]
+
+
+def test_the_share_of_runs_is_said_in_words():
+    near = trained_results([1.03 * rate for rate in best().rates], best().gammas)
+    stuck = trained_results(best().steps, [0.0])
+    [words] = linear_layers.describe_runs({SHARED: near[SHARED] + stuck[SHARED]})
+    assert "1 of 2 runs left their plateau; they end " in words
 
 
 def test_layers_short_of_the_best_fail():

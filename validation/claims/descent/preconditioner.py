@@ -26,7 +26,7 @@ from iclimit.statement import Derived, named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, call, mean, note, run
 from iclimit.validation.claims.descent.contexts import BLOCKS, jackknife
 from iclimit.validation.claims.descent.paired import Paired, excess_row, held_out, paired_losses
-from iclimit.validation.claims.starts import describe_starts
+from iclimit.validation.claims.starts import arrived, describe_starts
 
 SETTING: dict[str, Any] = {"context": 12, "noise_variance": 0.2}
 SPECTRUM = (3.0, 1.5, 0.8, 0.4, 0.2)
@@ -113,7 +113,8 @@ def describe_losses(law: str, losses: list[float]) -> str:
     """How many starts arrive, in words; their losses are those on the prompts of the training."""
     best = float(optimal_preconditioner(**statistics(law)).loss)
     null = float(np.trace(MIXING @ MIXING.T @ TASK_ROOT @ TASK_ROOT.T)) + SETTING["noise_variance"]
-    return describe_starts(f"One layer, {law} inputs", losses, best=best, null=null)
+    good = arrived(losses, best=best, null=null)
+    return describe_starts(f"One layer, {law} inputs", losses, good, best=best)
 
 
 def rows(effort: Effort) -> Rows:

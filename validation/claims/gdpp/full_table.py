@@ -2,7 +2,8 @@
 
 Linear transformers with full weights, trained by least squares on Gram matrices within the
 axial ones, are, on fresh contexts, at or below the published losses within the standard errors of
-both.
+both.  Some random starts of two layers and more end in other minima; the best of all starts is
+compared, and notes count the others.
 
 Source: {vladymyrov2024}, Table 1 and Figures 1 and 5.
 """

@@ -1,7 +1,8 @@
 """GD++ with random noise levels: the table, its local minimum and its floor.
 
-GD++ trained from random starts is at or below the published loss, and not below the least loss
-found over the exact spectrum; descents over sampled spectra end at the same loss.  Without
+GD++ trained from random starts, of which the best is taken and notes count how many come near it,
+is at or below the published loss, and not below the least loss found over the exact spectrum;
+descents over sampled spectra end at the same loss.  Without
 noise the published loss of two layers is the second local minimum.  No depth is below ridge
 regression with the mean noise variance.
 

@@ -1,13 +1,14 @@
 """Several trained linear layers surpass gradient descent and become GD++.
 
 Two layers of shared weights, and in longer presets two to five of separate weights, are trained
-from random weights on ten uniform inputs and ten pairs.  They have a smaller loss than gradient
-descent with tuned rates, and two of them at most what training leaves above the best GD++ (tuned
-rates and gammas), whose loss is known exactly.  While the loss falls below that of gradient
-descent their predictions and sensitivities leave it and turn to GD++.  Weights between those of a
-trained shared layer and its construction do no worse.  Trained layers that
-are repeated with dampening follow GD++, and on inputs and tasks of other sizes they stay below
-gradient descent.
+from random weights on ten uniform inputs and ten pairs.  Of 20 trainings of shared layers one
+ended on a plateau, at 2.7 times the loss of the others; such trainings are counted.  The others
+have a smaller loss than gradient descent with tuned rates, and two layers at most what training
+leaves above the best GD++ (tuned rates and gammas), whose loss is known exactly.  While the loss
+falls below that of gradient descent their predictions and sensitivities leave it and turn to GD++.
+Weights between those of a trained shared layer and its construction do no worse.  Trained layers
+that are repeated with dampening follow GD++, and on inputs and tasks of other sizes they stay
+below gradient descent.
 
 Source: {vonoswald2023}, Figures 3 and 6; exact losses derived in the documentation.
 """
@@ -236,10 +237,12 @@ def describe_runs(layers: Mapping[Kind, Sequence[Layers]]) -> list[str]:
     lines = []
     for kind, runs in layers.items():
         kept = kept_runs(layers, kind).values()
-        share = f"{name(kind)}: {len(kept)} of {len(runs)} runs left their plateau"
-        above = [100 * (ratio(run.losses["trained"], run.losses["GD++"]).mean - 1) for run in kept]
-        ends = f"; they end {min(above):.1f} to {max(above):.1f} % above the best GD++"
-        lines.append(f"{share}{ends if above and kind[0] <= EXACT else ''}.")
+        line = f"{name(kind)}: {len(kept)} of {len(runs)} runs left their plateau"
+        if kept and kind[0] <= EXACT:
+            ratios = [ratio(run.losses["trained"], run.losses["GD++"]).mean for run in kept]
+            least, most = 100 * (min(ratios) - 1), 100 * (max(ratios) - 1)
+            line += f"; they end {least:.1f} to {most:.1f} % above the best GD++"
+        lines.append(f"{line}.")
     return lines
 
 

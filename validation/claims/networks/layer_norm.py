@@ -3,7 +3,8 @@
 One and two layers of linear attention are trained with and without normalisation of tokens before
 each layer, from the same seeds on the same prompts.  One layer without it reaches the loss of the
 best gradient-descent step.  With it, one layer reaches the best multiple of two features of
-normalised tokens, which is fitted to other prompts.  Two layers are worse with it too.
+normalised tokens, which is fitted to other prompts.  Two layers are worse with it too.  From 20
+starts all pairs of one layer arrived, and 6 of 8 pairs of two layers; the others are counted.
 
 Source: {vonoswald2023}, code and Figure 14; two features derived in the documentation.
 """

@@ -215,8 +215,9 @@ def describe_runs(runs: Sequence[Trained], tied: bool, embedded: str) -> str:
     """How many starts arrive, in words."""
     best = optimum(tied, embedded == "tokens")
     losses = [loss.mean for loss, *_ in runs]
+    good = arrived(losses, best=best, null=null_loss(tied))
     words = f"{NAMES[embedded].capitalize()}, {LAWS[tied]}"
-    return describe_starts(words, losses, best=best, null=null_loss(tied))
+    return describe_starts(words, losses, good, best=best)
 
 
 def mean_ratio(runs: Sequence[Trained]) -> Estimate:

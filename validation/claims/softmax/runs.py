@@ -15,7 +15,7 @@ from iclimit.simulate.prompts import prompt_blocks
 from iclimit.simulate.softmax import MergedHeads, simulate_softmax, train_softmax
 from iclimit.statement import Derived, named_cell
 from iclimit.validation.claim import Effort, Later, Row, bound, call, note, run
-from iclimit.validation.claims.starts import arrived, describe_starts
+from iclimit.validation.claims.starts import describe_starts
 from iclimit.validation.judge.comparisons import ratio
 
 # Kernels of attention by name.
@@ -144,8 +144,8 @@ def trained_rows(
 ) -> tuple[Later, list[Row]]:
     """Train heads; return those that arrive, and rows of their loss over that of the best.
 
-    Judged are the largest loss of the starts that arrive, or the least one if none does, and the
-    least loss of all: one head, or two, cannot be better than the best; more heads can.
+    A start arrives if its loss is within `EXCESS`.  The least loss of the starts is judged: one
+    head, or two, cannot be better than the best; more heads can.
     """
     trained = [
         run(
@@ -158,33 +158,24 @@ def trained_rows(
         )
         for start in range(starts)
     ]
-    losses: dict[str, float] = {"best": float(best.loss), "null": float(setting["dim"])}
-    good = call(arrived_heads, trained, **losses)
+    good = call(arrived_heads, trained)
     label = f"loss of the trained heads over the least one, {where}"
-    rows = [bound(label, 1 + EXCESS, good[-1].ratio)]
+    rows = [bound(label, 1 + EXCESS, good[0].ratio)]
     if heads <= 2:
         rows.append(bound(f"minus the {label}", -1.0, good[0].ratio.scaled(-1.0)))
     if starts > 1:
-        rows.append(note(call(describe_heads, where, trained, **losses)))
+        rows.append(note(call(describe_heads, where, trained)))
     return good, rows
 
 
-def arrived_heads(
-    trained: Sequence[TrainedHeads], *, best: float, null: float
-) -> list[TrainedHeads]:
+def arrived_heads(trained: Sequence[TrainedHeads]) -> list[TrainedHeads]:
     """Heads of the starts that arrive, the best first; the best alone if none does."""
     ordered = sorted(trained, key=lambda heads: heads.ratio.mean)
-    count = int(np.sum(arrived(losses_of(trained, best), best=best, null=null)))
+    count = sum(heads.ratio.mean <= 1 + EXCESS for heads in trained)
     return ordered[: max(count, 1)]
 
 
-def losses_of(trained: Sequence[TrainedHeads], best: float) -> list[float]:
-    """Losses at the ends, by their ratios to the best, which have the smaller errors."""
-    return [best * heads.ratio.mean for heads in trained]
-
-
-def describe_heads(
-    where: str, trained: Sequence[TrainedHeads], *, best: float, null: float
-) -> str:
+def describe_heads(where: str, trained: Sequence[TrainedHeads]) -> str:
     """How many starts arrive, in words."""
-    return describe_starts(where, losses_of(trained, best), best=best, null=null)
+    ratios = np.array([heads.ratio.mean for heads in trained])
+    return describe_starts(where, ratios, ratios <= 1 + EXCESS, best=1.0)
