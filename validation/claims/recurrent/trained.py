@@ -61,7 +61,7 @@ def trained_layers(
     layer = RecurrentLayer(DIM, **LAYERS[name])
     settings: dict[str, Any] = {"optimizer": "lbfgs", "batch": prompts, "repeats": repeats}
     trained = train_repeats(layer, problem, rng=rng, **settings)
-    return [run and (run.weights, run.held_out) for run in trained.runs]
+    return [(run.weights, run.held_out) if run else None for run in trained.runs]
 
 
 def loss(name: str, weights: dict[str, Any]) -> float:
