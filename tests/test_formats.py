@@ -8,7 +8,7 @@ import pytest
 
 from iclimit.networks import load_model
 from iclimit.runs.store import FORMAT as STORE
-from iclimit.runs.store import RunStore
+from iclimit.runs.store import RunStore, StoreError
 from iclimit.simulate.training.checkpoints import FORMAT as TREES
 from iclimit.simulate.training.checkpoints import load_checkpoint
 from iclimit.validation.yours.models.files import FORMAT as PROMPTS
@@ -27,7 +27,7 @@ def test_every_format_has_its_files():
 
 
 def test_run_stores(folder):
-    with RunStore(folder / "runs-2.sqlite") as store:
+    with RunStore(folder / "runs-3.sqlite") as store:
         [run] = store.runs()
         [batch] = store.find(run.identity)
     assert batch.function.endswith(".simulate_errors")
@@ -35,6 +35,13 @@ def test_run_stores(folder):
     drawn = format_files.CELL.run(0)
     np.testing.assert_allclose(batch.value.icl.samples, drawn.icl.samples, rtol=1e-9)
     assert batch.value.repeats == 5
+
+
+def test_run_stores_whose_seeds_were_others(folder):
+    """Format 2, of iclimit 1.0: names and seeds hung on last digits of floats."""
+    message = r"written by an older iclimit \(format 2, .*name another file with --store, or move"
+    with pytest.raises(StoreError, match=message):
+        RunStore(folder / "runs-2.sqlite")
 
 
 def test_prompts(folder):

@@ -37,7 +37,7 @@ def transformer():
 
 def main():
     FOLDER.mkdir(exist_ok=True)
-    with RunStore(FOLDER / "runs-2.sqlite") as store:
+    with RunStore(FOLDER / "runs-3.sqlite") as store:
         store.add(
             StoredBatch.of(CELL, CELL.run(0), rng=0, backend="numpy", seconds=0.1, host="any")
         )
