@@ -130,7 +130,8 @@ def count_failed(runs: list[dict[str, Any]], size: int) -> str:
     failed = f"{len(shares)} of {len(runs)} seeds failed"
     if not shares:
         return failed
-    return f"{failed}: they learned {min(shares):.0%} to {max(shares):.0%} of what one step learns"
+    ends = dict.fromkeys((f"{min(shares):.0%}", f"{max(shares):.0%}"))
+    return f"{failed}, with {' to '.join(ends)} of what one step learns"
 
 
 def rows(effort: Effort) -> Rows:
