@@ -3,19 +3,19 @@
 import inspect
 import json
 import os
+import pkgutil
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-from perturbed_theory import cells_of_presets, perturbed_theory, recorded_cells, with_noise
+from perturbed_theory import perturbed_theory, recorded_cells, with_noise
 
 from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.asymptotics.softmax import optimal_softmax
 from iclimit.cli import main
 from iclimit.notation import read_table
 from iclimit.statement import canonical, cell_name
-from iclimit.validation import CLAIMS
 from iclimit.validation.claim import PRESETS
 
 SIMULATE = ["--simulate", "dim=6,repeats=2,points=4", "--jobs", "1", "--no-store"]
@@ -32,16 +32,23 @@ COMMANDS = {
 }
 
 
+def listed_cells(digits, *presets):
+    """Function, statement and seed of the cells of presets, with exact or perturbed digits."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "perturbed_theory", digits, *presets]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
 @pytest.fixture(scope="module")
 def quick_cells():
-    return cells_of_presets("quick")
+    return listed_cells("exact", "quick")
 
 
-def cells_with_other_digits(*presets):
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-m", "perturbed_theory", *presets]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return {(name, text, tuple(seed)) for name, text, seed in json.loads(done.stdout)}
+@pytest.fixture(scope="module")
+def functions(quick_cells):
+    """Functions of all cells."""
+    return [pkgutil.resolve_name(place) for place in {place for place, *_ in quick_cells}]
 
 
 def test_the_perturbation_is_there():
@@ -56,14 +63,14 @@ def test_the_perturbation_is_there():
 
 
 def test_no_name_of_a_quick_cell_hangs_on_digits(quick_cells):
-    assert cells_with_other_digits("quick") == quick_cells
+    assert listed_cells("perturbed", "quick") == quick_cells
 
 
 @pytest.mark.slow
 def test_no_name_of_other_presets_hangs_on_digits():
     """In one process each, as presets share the searches of the theory."""
     presets = [preset for preset in PRESETS if preset != "quick"]
-    assert cells_with_other_digits(*presets) == cells_of_presets(*presets)
+    assert listed_cells("perturbed", *presets) == listed_cells("exact", *presets)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -79,26 +86,13 @@ def test_no_name_of_a_command_hangs_on_digits(name, few_predictions, tmp_path, c
     capsys.readouterr()
 
 
-def claim_functions():
-    """Functions of all cells, those that others need too."""
-    waiting = [cell for claim in CLAIMS.values() for cell in claim.cells("tiny")]
-    functions = set()
-    while waiting:
-        cell = waiting.pop()
-        functions.add(cell.function)
-        waiting.extend(cell.needs)
-    return functions
-
-
-def test_every_function_of_a_claim_declares_its_name(quick_cells):
+def test_every_function_of_a_claim_declares_its_name(quick_cells, functions):
     assert len(quick_cells) > 1000
-    functions = claim_functions()
     assert not [function for function in functions if not hasattr(function, "__cell_name__")]
 
 
-def test_the_table_has_the_defaults_of_the_signatures():
+def test_the_table_has_the_defaults_of_the_signatures(functions):
     """An argument that is left out has the default of the signature."""
-    functions = claim_functions()
     table = list(read_table("cells.csv"))
     for function in functions:
         declared = {

@@ -3,15 +3,17 @@
 Another processor changes the last digits of what the theory computes.  Here every public function
 and method of it returns its floats times 1 + 1e-5 u, u = 1 or -1 anew for each float: no name and
 no seed of a cell may change.  Run as a script it prints the cells of presets, so that constants
-that modules compute when they are imported are perturbed as well:
+that modules compute when they are imported are perturbed as well, and so that what claims keep of
+the theory is not kept for other tests:
 
-    python -m perturbed_theory medium full
+    python -m perturbed_theory exact medium full
+    python -m perturbed_theory perturbed medium full
 """
 
 import inspect
 import json
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from copy import copy
 from dataclasses import fields, is_dataclass
 from functools import wraps
@@ -102,7 +104,7 @@ def with_noise(value, signs):
 
 
 def cells_of_presets(*presets):
-    """Names and seeds of all cells of the claims, those that are needed by others too."""
+    """Function, statement and seed of all cells of the claims, those that others need too."""
     from iclimit.validation import CLAIMS
     from iclimit.validation.claim import Effort
     from iclimit.validation.rows import cells_of
@@ -117,7 +119,8 @@ def cells_of_presets(*presets):
     while waiting:
         cell = waiting.pop()
         waiting.extend(cell.needs)
-        names.add((cell.function.__name__, cell.arguments, tuple(cell.seed(0).spawn_key)))
+        place = f"{cell.function.__module__}:{cell.function.__qualname__}"
+        names.add((place, cell.arguments, str(cell.seed(0).spawn_key)))
     return names
 
 
@@ -138,5 +141,5 @@ def recorded_cells():
 
 
 if __name__ == "__main__":
-    with perturbed_theory():
-        json.dump(sorted(cells_of_presets(*sys.argv[1:])), sys.stdout)
+    with perturbed_theory() if sys.argv[1] == "perturbed" else nullcontext():
+        json.dump(sorted(cells_of_presets(*sys.argv[2:])), sys.stdout)

@@ -40,7 +40,7 @@ def rows(effort: Effort) -> Rows:
         runs = {
             copies: run(
                 context_losses,
-                **DRAWN.levels(copies),
+                **DRAWN.stated_levels(copies),
                 rates=[gain / depth] * depth,
                 width=width * copies,
                 context=context * copies,

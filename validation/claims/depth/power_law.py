@@ -69,11 +69,15 @@ class PowerLaw:
         """Eigenvalues of the tasks."""
         return self.labels / self.eigenvalues
 
-    def levels(self, copies: int = 1) -> dict[str, Any]:
+    def levels(self, copies: int = 1) -> dict[str, np.ndarray]:
         """Eigenvalues of inputs and tasks, each so many times, as simulations take them."""
         law = {"eigenvalues": self.eigenvalues, "task_spectrum": self.tasks}
-        stated = "power law", self.nu, self.beta, self.ranks.size, copies
-        return {name: Derived(np.repeat(values, copies), stated) for name, values in law.items()}
+        return {name: np.repeat(values, copies) for name, values in law.items()}
+
+    def stated_levels(self, copies: int) -> dict[str, Derived]:
+        """The same as arguments of a cell."""
+        words = "power law", self.nu, self.beta, self.ranks.size, copies
+        return {name: Derived(values, words) for name, values in self.levels(copies).items()}
 
     @property
     def joint(self) -> JointSpectrum:
