@@ -75,7 +75,7 @@ MORE = 10
 # Prompts that are drawn at a time.
 BLOCK = 20_000
 
-# Starts of each.  They stay few in longer presets, where one takes 15 CPU seconds (medium), a
+# Starts of each.  They stay few in longer presets, where one takes 30 CPU seconds (medium), a
 # minute (full) or hours (day): all of 13 starts of the quick training arrived.
 STARTS = {"tiny": 2, "quick": 3, "day": 1}
 
