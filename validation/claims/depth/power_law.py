@@ -69,7 +69,7 @@ class PowerLaw:
         """Eigenvalues of the tasks."""
         return self.labels / self.eigenvalues
 
-    def levels(self, copies: int = 1) -> dict[str, np.ndarray]:
+    def levels(self, copies: int = 1) -> dict[str, Any]:
         """Eigenvalues of inputs and tasks, each so many times, as simulations take them."""
         law = {"eigenvalues": self.eigenvalues, "task_spectrum": self.tasks}
         return {name: np.repeat(values, copies) for name, values in law.items()}

@@ -143,7 +143,7 @@ def rows(effort: Effort) -> Rows:
     label = f"loss of the best run, at most {1 - LEARNED:.0%} short of one step"
     yield bound(label, call(worst_loss, size), least["loss"])
     label = "dependence on other tokens over that on the following one"
-    yield bound(f"{label}, largest of the runs that learned", FAINT, call(dependence, good))
+    yield bound(label, FAINT, call(dependence, good))
     yield note(call(count_failed, runs, size))
     yield drawing(draw, runs, least, step_loss(size))
 
