@@ -48,7 +48,8 @@ PACKAGE = __name__.partition(".")[0]
 # Bytes of the smallest SQLite file.
 _HEADER = 512
 
-# What helps with a store of an earlier format: its runs have other names and seeds.
+# What helps with a store of another format.  Runs of an earlier one have other names and seeds.
+_NEWER = "use that version or name another file"
 _OLDER = (
     "its runs cannot be used here: name another file with --store, or move this one away and "
     "they are computed again (iclimit 1.0 still reads it)"
@@ -436,13 +437,11 @@ class RunStore:
                 f"{str(self.path)!r} is a database of another program; name another file"
             )
         elif version != FORMAT:
-            if version > FORMAT:
-                remedy = "a newer iclimit", "use that version or name another file"
-            else:
-                remedy = "an older iclimit", _OLDER
+            age = "a newer" if version > FORMAT else "an older"
+            remedy = _NEWER if version > FORMAT else _OLDER
             raise StoreError(
-                f"run store {str(self.path)!r} was written by {remedy[0]} (format {version}, "
-                f"this one reads {FORMAT}); {remedy[1]}"
+                f"run store {str(self.path)!r} was written by {age} iclimit (format {version}, "
+                f"this one reads {FORMAT}); {remedy}"
             )
         self._check_columns()
         if not readonly:
