@@ -114,7 +114,7 @@ def run_cells(
     Examples
     --------
     >>> from iclimit.simulate.pretraining import simulate_errors
-    >>> from iclimit.runs.cell import Cell, check_derived
+    >>> from iclimit.runs.cell import Cell
     >>> from iclimit.runs.execution import run_cells
     >>> cell = Cell.of(
     ...     simulate_errors, dim=10, context=10, tasks=5, prompts=200, rho=0.1, repeats=4
