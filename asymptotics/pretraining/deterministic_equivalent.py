@@ -82,6 +82,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
 from scipy.optimize import brentq
+from scipy.special import gammaincinv
 
 from iclimit.asymptotics.numbers import ArrayMath
 from iclimit.asymptotics.pretraining.icl import ridge_bracket
@@ -128,8 +129,8 @@ class Inputs:
         return np.vstack([self.root @ summaries[:-1], summaries[-1:]])
 
 
-# Groups of timed contexts for the variance of a quadratic form.
-FORM_GROUPS = 160
+# Tasks that stand for a law of structured ones, at least.
+_REPRESENTATIVES = 4000
 
 _UNDEFINED = (
     "the prediction is not defined in float64 here: few tasks without noise make the moments "
@@ -327,6 +328,8 @@ class SummaryLaw:
         Noise variance.
     timed : TimedContexts, optional
         Contexts in which the order of the pairs matters.
+    innovations : ndarray (d, d), optional
+        Covariance of what drift adds to the tasks; None for a multiple of the identity.
     """
 
     second: np.ndarray
@@ -336,6 +339,7 @@ class SummaryLaw:
     context: int
     rho: float
     timed: TimedContexts | None = None
+    innovations: np.ndarray | None = None
 
     @cached_property
     def features(self) -> QueryMoments | None:
@@ -349,77 +353,103 @@ class SummaryLaw:
         timed = self.timed and replace(self.timed, correlated_query=False)
         return replace(self, timed=timed)
 
-    def units(self) -> np.ndarray:
-        """Vectors u of the tasks, along which the noise of a summary lacks something, (k, d)."""
-        if self.timed:
-            return self.tasks / math.sqrt(self.tasks.shape[1])
-        labels = np.sum(self.tasks**2, axis=1) + self.tasks.shape[1] * self.rho
-        return self.tasks / np.sqrt(labels)[:, None]
-
     def nodes(self) -> Nodes:
         """Nodes that are exact for the variance of quadratic forms."""
-        if self.timed:
-            return self.timed.nodes(FORM_GROUPS)
-        chi, weight = gamma_rule(2 / self.context, 4)
         d = self.tasks.shape[1]
-        labels = np.sum(self.tasks**2, axis=1) / d + self.rho
-        return label_nodes(chi, weight, labels, d / self.context * labels)
+        norms = np.sum(self.tasks**2, axis=1) / d
+        if self.timed:
+            isotropic = self.innovations is None
+            return self.timed.nodes(norms, form_rule, isotropic=isotropic)
+        chi, weight = form_rule(self.context)
+        return label_nodes(chi, weight, norms + self.rho, dim=d, context=self.context)
 
 
-def timed_law(timed: TimedContexts, tasks: np.ndarray | None = None) -> SummaryLaw:
-    """Law of the summary of timed contexts: for tasks (k, d), or fresh ones of the sphere."""
-    d, moments = timed.dim, timed.moments
-    scatter, mean = np.eye(d), np.zeros(d)
-    if tasks is not None:
-        scatter, mean = tasks.T @ tasks / len(tasks), np.mean(tasks, axis=0)
-    cross = np.vstack([moments.signal * scatter, moments.tail * mean])
-    drawn = math.sqrt(d) * np.eye(1, d) if tasks is None else tasks
-    at = len(timed.gates), timed.rho, timed
-    return SummaryLaw(moments.second(scatter, mean), cross, 1 + timed.rho, drawn, *at)
+def form_rule(pairs: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rule for the label norm of so many pairs that is exact for variances."""
+    return gamma_rule(2 / pairs, 4)
 
 
 def task_set_law(
-    tasks: np.ndarray, context: int, rho: float, timed: TimedContexts | None = None
+    tasks: np.ndarray,
+    context: int,
+    rho: float,
+    timed: TimedContexts | None = None,
+    innovations: np.ndarray | None = None,
 ) -> SummaryLaw:
     """Law of the summary when the task is drawn from the rows of tasks, shape (k, d)."""
-    if timed:
-        return timed_law(timed, tasks)
-    return _law(task_set_moments(tasks, None, rho), tasks, context, rho)
+    moments = task_set_moments(tasks, None, rho)
+    return _law(moments, tasks, context, rho, timed, innovations)
 
 
-def fresh_task_law(d: int, context: int, rho: float, task_law: str) -> SummaryLaw:
+def fresh_task_law(
+    d: int, context: int, rho: float, task_law: str, timed: TimedContexts | None = None
+) -> SummaryLaw:
     """Law of the summary for tasks uniform on the sphere |w|^2 = d, or from N(0, I_d)."""
     # Two norms with the mean d and the variance 2 d of |w|^2.
     spread = np.sqrt(2 / d) * np.array([-1, 1]) if task_law == "gaussian" else np.zeros(1)
     norms = np.sqrt(np.maximum(d * (1 + spread), 0.0))
     moments = centred_moments(np.eye(d), None, rho, sphere=task_law == "sphere")
-    return _law(moments, norms[:, None] * np.eye(1, d), context, rho)
+    return _law(moments, norms[:, None] * np.eye(1, d), context, rho, timed)
 
 
-def sphere_task_law(root: np.ndarray, context: int, rho: float) -> SummaryLaw:
-    """Law of the summary for tasks root w, with w uniform on the sphere |w|^2 = d."""
-    d = len(root)
-    directions = _representatives(d)
-    directions *= np.sqrt(d) / np.linalg.norm(directions, axis=1, keepdims=True)
-    moments = centred_moments(root @ root.T, None, rho, sphere=True)
-    return _law(moments, directions @ root.T, context, rho)
+def structured_task_law(
+    root: np.ndarray,
+    context: int,
+    rho: float,
+    task_law: str,
+    timed: TimedContexts | None = None,
+    innovations: np.ndarray | None = None,
+) -> SummaryLaw:
+    """Law of the summary for tasks root w, with w of an isotropic law."""
+    sphere = task_law == "sphere"
+    moments = centred_moments(root @ root.T, None, rho, sphere=sphere)
+    tasks = representatives(len(root), sphere=sphere) @ root.T
+    return _law(moments, tasks, context, rho, timed, innovations)
 
 
-def gaussian_task_law(covariance: np.ndarray, context: int, rho: float) -> SummaryLaw:
-    """Law of the summary for tasks from N(0, covariance)."""
-    tasks = _representatives(len(covariance)) @ matrix_root(covariance)
-    return _law(centred_moments(covariance, None, rho, sphere=False), tasks, context, rho)
+def _law(
+    moments: TaskMoments,
+    tasks: np.ndarray,
+    context: int,
+    rho: float,
+    timed: TimedContexts | None = None,
+    innovations: np.ndarray | None = None,
+) -> SummaryLaw:
+    G, A = law_moments(moments, context, rho, timed, innovations)
+    return SummaryLaw(G, A, float(moments.label), tasks, context, rho, timed, innovations)
 
 
-def _law(moments: TaskMoments, tasks: np.ndarray, context: int, rho: float) -> SummaryLaw:
-    G, A = summary_moments(moments, context)
-    return SummaryLaw(G, A, float(moments.label), tasks, context, rho)
+def law_moments(
+    moments: TaskMoments,
+    context: int,
+    rho: float,
+    timed: TimedContexts | None = None,
+    innovations: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Moments G and A of the summaries for moments of the tasks."""
+    if timed is None:
+        return summary_moments(moments, context)
+    if innovations is None:
+        innovations = timed.innovation * np.eye(len(moments.second))
+    return timed.moments.second(moments, rho, innovations), timed.moments.cross(moments, rho)
 
 
-def _representatives(d: int) -> np.ndarray:
-    """Draws that stand for a law of tasks; only a correction of O(1/d) depends on them."""
-    count = min(max(2000, 4_000_000 // d**2), 20_000)
-    return np.random.default_rng(0).standard_normal((count, d))
+@lru_cache(maxsize=8)
+def representatives(d: int, *, sphere: bool) -> np.ndarray:
+    """Tasks (k, d) that stand for those on the sphere of squared norm d, or from N(0, I).
+
+    Their second moment is the identity, and their norms are quantiles of the norm.  Only
+    corrections of O(1/d) depend on them.
+    """
+    count = max(_REPRESENTATIVES, 4 * d)
+    drawn = np.random.default_rng(0).standard_normal((count, d))
+    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+    norms = np.full(count, float(d))
+    if not sphere:
+        norms = 2 * gammaincinv(d / 2, (np.arange(count) + 0.5) / count)
+    drawn *= np.sqrt(norms)[:, None]
+    values, basis = np.linalg.eigh(drawn.T @ drawn / count)
+    return np.asarray(drawn @ (basis / np.sqrt(values)) @ basis.T)
 
 
 def matrix_root(covariance: np.ndarray) -> np.ndarray:
@@ -431,6 +461,6 @@ def matrix_root(covariance: np.ndarray) -> np.ndarray:
 def quadratic_form_variance(law: SummaryLaw, F: np.ndarray) -> float:
     r"""Variance of :math:`h^\top F h` over its squared mean, for symmetric F."""
     nodes = law.nodes()
-    form = quadratic_form(law.tasks, law.units(), nodes, F)
+    form = quadratic_form(law.tasks, nodes, F, law.innovations)
     mean, square = (nodes.weight @ x for x in (form.mean, form.variance + form.mean**2))
     return float(np.mean(square) / np.mean(mean) ** 2 - 1)

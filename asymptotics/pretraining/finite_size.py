@@ -9,9 +9,11 @@ by 1 to 15 %.  Nearly all of that is predictable, by one of two laws:
   (`iclimit.asymptotics.pretraining.deterministic_equivalent`).
 """
 
+from __future__ import annotations
+
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,11 +26,9 @@ from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     SummaryLaw,
     equivalent_errors,
     fresh_task_law,
-    gaussian_task_law,
     matrix_root,
-    sphere_task_law,
+    structured_task_law,
     task_set_law,
-    timed_law,
     undefined_in_float64,
 )
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrices
@@ -182,8 +182,8 @@ def finite_size_errors(
         independent of the context.
     approach : {"tasks", "moments"}
         ``"tasks"`` predicts task by task where it can: for d >= 8, away from the ridgeless
-        threshold, with several tasks, or infinitely many of an isotropic law.  Otherwise, or for
-        ``"moments"``, the prediction comes from the mean moments; it costs 1 to 10 % of the time.
+        threshold, with several tasks or infinitely many.  Otherwise, or for ``"moments"``, the
+        prediction comes from the mean moments; it costs 1 to 10 % of the time.
     balanced : bool
         Whether all tasks have the same number of prompts, as in the published runs of Lu et al.;
         otherwise every prompt draws its task.  The mean moments do not see the difference.
@@ -254,7 +254,7 @@ def finite_size_errors(
     check_choice("approach", approach, APPROACHES)
     run = read_run(stated)
     rho, ridge, inputs, plain = run.rho, run.ridge, run.inputs, Inputs.of(None, dim)
-    sets, laws, test, fresh_law = run.sets, run.laws, run.test, run.fresh_law
+    sets, laws, test = run.sets, run.laws, run.test
     count = len(sets[0]) if sets else math.inf
     few, features = ridge == 0 and prompts < dim * (dim + 1), dim * (dim + 1)
     if few and run.counted <= LEAST_INTERPOLATED:
@@ -270,41 +270,49 @@ def finite_size_errors(
         errors = [equivalent_errors(each, fresh, prompts, ridge, inputs) for each in own]
         return np.array(errors)
 
-    def by_tasks(sets: list[np.ndarray], inputs: Inputs | None = None) -> tuple[np.ndarray, float]:
+    # Without a ridge, and with more prompts than features, whitening is exact.
+    whitened = run.input_covariance is None or (ridge == 0 and prompts > features)
+
+    def by_tasks(sets: list[np.ndarray]) -> tuple[np.ndarray, float]:
         """Errors task by task, of a fresh task in each prompt without sets."""
-        law = fresh_law(None, context, rho, run.timed)
+        law = run.fresh
         stacked = np.stack(sets * draws if len(sets) == 1 else sets or [law.tasks])
         shares = np.full(stacked.shape[:2], 1 / stacked.shape[1])
         if sets and not balanced:
             shares = run.generator.multinomial(prompts, shares) / prompts
         trained = TaskDraws(
-            stacked, shares, context, prompts, rho, ridge, fresh=not sets, timed=run.timed
+            tasks=stacked,
+            shares=shares,
+            context=context,
+            prompts=prompts,
+            rho=rho,
+            ridge=ridge,
+            fresh=not sets,
+            isotropic=run.isotropic,
+            timed=run.timed,
+            innovations=law.innovations,
         )
         with undefined_in_float64():
-            if inputs is not None:
-                return row_errors(trained, test, inputs)
+            if not whitened:
+                return row_errors(trained, test, inputs, None if sets else law)
             return task_errors(trained, test, None if sets else law)
 
     query_loss = QUERY_LOSS[0] + QUERY_LOSS[1] / dim**2 if test.features else 0.0
     shared = 2 <= count <= min(prompts / LEAST_SHARED, MOST_TASKS)
-    isotropic = run.task_covariance is None and run.input_covariance is None
     singular = (ridge == 0 and prompts == features) or np.min(inputs.values) < LEAST_EIGENVALUE
     possible = approach == "tasks" and dim >= LEAST_DIM and not singular
-    # Without a ridge, and with more prompts than features, whitening is exact.
-    whitened = run.input_covariance is None or (ridge == 0 and prompts > features)
-    if possible and whitened and (shared or (isotropic and not sets)):
+    if possible and (shared or not sets):
         errors, uncertainty = by_tasks(sets)
         if test.features:
             errors = by_moments(laws, ridge, plain) * np.mean(errors, axis=0)
             errors /= np.mean(by_moments(laws, ridge, plain, independent=True), axis=0)
             uncertainty += query_loss
-    elif possible and shared:
-        errors, uncertainty = by_tasks(sets, inputs)
-    elif possible and isotropic and count > 1:
-        errors = by_moments(laws, ridge, plain)
+    elif possible and count > 1:
+        errors = by_moments(laws, ridge, inputs)
+        if balanced and count >= prompts:  # a task of its own for each prompt is a fresh one
+            errors[:, 0] = by_moments([run.fresh], ridge, inputs)[:, 0]
         fresh, uncertainty = by_tasks([])
-        law = fresh_law(None, context, rho, run.timed)
-        errors = errors * fresh[0] / by_moments([law], ridge, plain, independent=True)
+        errors = errors * fresh[0] / by_moments([run.fresh], ridge, inputs, independent=True)
         uncertainty += RIDGELESS_LOSS * few + query_loss
     else:
         errors = by_moments(laws, ridge, inputs)
@@ -322,25 +330,26 @@ class Run:
         Whitened task sets, drawn or given; empty for infinitely many tasks.
     laws : list of SummaryLaw
         Laws of the training summaries: of each task set, or of fresh tasks.
+    fresh : SummaryLaw
+        Law of the training summaries with a fresh task in each prompt.
     test : SummaryLaw
         Law of the summaries behind the ICL error.
-    fresh_law : callable
-        Law with a fresh task in each prompt, of a covariance, a context and a noise level, or of
-        timed contexts.
     timed : TimedContexts, optional
         Training contexts in which the order of the pairs matters.
+    isotropic : bool
+        Whether fresh tasks, whitened, are of an isotropic law.
     counted : int
         Number of pairs of a training context whose gates are not zero.
     """
 
     sets: list[np.ndarray]
     laws: list[SummaryLaw]
+    fresh: SummaryLaw
     test: SummaryLaw
-    fresh_law: Callable[..., SummaryLaw]
     timed: TimedContexts | None
+    isotropic: bool
     counted: int
     inputs: Inputs
-    task_covariance: np.ndarray | None
     input_covariance: np.ndarray | None
     rho: float
     ridge: float
@@ -363,8 +372,7 @@ def read_run(stated: Mapping[str, Any]) -> Run:
     kernel = _correlation("correlation", stated["correlation"], context + last)
     test_kernel = _correlation("test_correlation", tested["correlation"], test_context + last)
     check_choice("task_law", task_law, TASK_LAWS)
-    covariances = {name: stated[name] for name in COVARIANCES}
-    C, C_test, Sigma = covariance_matrices(dim, **covariances)
+    C, C_test, Sigma = covariance_matrices(dim, **{name: stated[name] for name in COVARIANCES})
     inputs = Inputs.of(Sigma, dim)
     query = {"dim": dim, "correlated_query": bool(last and (kernel or test_kernel))}
     law = {"rho": rho, "drift": drift, "correlation": kernel}
@@ -372,33 +380,79 @@ def read_run(stated: Mapping[str, Any]) -> Run:
     law = {"rho": test_rho, "drift": test_drift, "correlation": test_kernel}
     name = "gates" if stated["test_gates"] is None else "test_gates"
     test_timed = _timed(name, stated[name], test_context, **law, **query)
-    if timed or test_timed:
-        _check_isotropic(tasks, dim, task_law, covariances)
+    if query["correlated_query"]:
+        _check_isotropic(tasks, dim, task_law, {name: stated[name] for name in COVARIANCES})
 
-    def fresh_law(
-        covariance: np.ndarray | None, context: int, rho: float, timed: TimedContexts | None = None
-    ) -> SummaryLaw:
-        """Law of whitened summaries with a fresh task in each prompt."""
-        if timed:
-            return timed_law(timed)
-        if covariance is None and Sigma is None:
-            return fresh_task_law(dim, context, rho, task_law)
-        root = inputs.root
-        if covariance is None and task_law == "sphere":
-            return sphere_task_law(root, context, rho)
-        whitened = root @ root if covariance is None else root @ covariance @ root
-        return gaussian_task_law(whitened, context, rho)
+    def law_of(covariance: np.ndarray | None) -> FreshTasks:
+        return FreshTasks.of(covariance, inputs, task_law)
 
+    train, test = law_of(C), law_of(C if C_test is None else C_test)
     generator = np.random.default_rng(stated["rng"])
     task_sets = _task_sets(tasks, dim, task_law, C, generator, stated["draws"])
     sets = [task_set @ inputs.root for task_set in task_sets if task_set is not None]
-    laws = [task_set_law(each, context, rho, timed) for each in sets]
-    laws = laws or [fresh_law(C, context, rho, timed)]
-    test = fresh_law(C if C_test is None else C_test, test_context, test_rho, test_timed)
-    counted = int(np.count_nonzero(timed.gates)) if timed else context
+    fresh = train.law(context, rho, timed)
+    laws = [task_set_law(each, context, rho, fresh.timed, fresh.innovations) for each in sets]
     return Run(
-        sets, laws, test, fresh_law, timed, counted, inputs, C, Sigma, rho, ridge, generator
+        sets=sets,
+        laws=laws or [fresh],
+        fresh=fresh,
+        test=test.law(test_context, test_rho, test_timed),
+        timed=fresh.timed,
+        isotropic=train.isotropic,
+        counted=int(np.count_nonzero(timed.gates)) if timed else context,
+        inputs=inputs,
+        input_covariance=Sigma,
+        rho=rho,
+        ridge=ridge,
+        generator=generator,
     )
+
+
+@dataclass(frozen=True)
+class FreshTasks:
+    """A law of whitened tasks: an isotropic one times a root, and what drift adds to them.
+
+    Attributes
+    ----------
+    root : ndarray (d, d)
+        A root of the covariance of whitened tasks.
+    task_law : str
+        Law of what the root is multiplied with.
+    added : ndarray (d, d)
+        Covariance of what drift adds, whose own law is Gaussian.
+    isotropic : bool
+        Whether the covariance is the identity.
+    """
+
+    root: np.ndarray
+    task_law: str
+    added: np.ndarray
+    isotropic: bool
+
+    @classmethod
+    def of(cls, covariance: np.ndarray | None, inputs: Inputs, task_law: str) -> FreshTasks:
+        """The law of tasks from N(0, covariance), or without one from ``task_law``."""
+        root = inputs.root
+        if covariance is not None:
+            root, task_law = root @ matrix_root(covariance), "gaussian"
+        added = root @ root.T
+        isotropic = _is_identity(added)
+        return cls(root, task_law, added, isotropic)
+
+    def law(self, context: int, rho: float, timed: TimedContexts | None) -> SummaryLaw:
+        """Law of the summaries with a fresh task in each prompt."""
+        if self.isotropic:
+            return fresh_task_law(len(self.root), context, rho, self.task_law, timed)
+        if timed is None:
+            return structured_task_law(self.root, context, rho, self.task_law)
+        timed = replace(timed, innovation=float(np.trace(self.added)) / len(self.root))
+        return structured_task_law(
+            self.root, context, rho, self.task_law, timed, self.added if timed.drift else None
+        )
+
+
+def _is_identity(matrix: np.ndarray) -> bool:
+    return bool(np.allclose(matrix, np.eye(len(matrix)), rtol=0, atol=LEAST_EIGENVALUE))
 
 
 def _correlation(
@@ -425,7 +479,7 @@ def _timed(name: str, gates: ArrayLike | None, context: int, **law: Any) -> Time
 
 def _check_isotropic(tasks: Value, dim: int, task_law: str, covariances: dict[str, Any]) -> None:
     """Refuse what the law of timed contexts is not known for."""
-    reason = "with gates, drift or correlation"
+    reason = "with a correlated query"
     if task_law != "sphere":
         raise ValueError(f"task_law must be sphere {reason}, got {task_law!r}")
     for name, covariance in covariances.items():

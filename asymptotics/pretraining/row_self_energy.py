@@ -61,23 +61,25 @@ _WIDER = 1e-4
 _SOLVED = 2e7
 
 
-def row_errors(draws: TaskDraws, test: SummaryLaw, inputs: Inputs) -> tuple[np.ndarray, float]:
+def row_errors(
+    draws: TaskDraws, test: SummaryLaw, inputs: Inputs, train: SummaryLaw | None = None
+) -> tuple[np.ndarray, float]:
     """ICL and IDG error of each draw of whitened tasks, and the estimated relative error.
 
     The errors are those of white inputs, at the ridge over the squared geometric mean of the
     eigenvalues, times a factor that varies little between draws and is found for the first ones.
-    The corrections of the self-energy, known for white inputs, count as uncertainty.
+    The corrections of the self-energy are those of white inputs.
     """
     scale = math.exp(2 * float(np.mean(np.log(inputs.values))))
     white = replace(draws, ridge=draws.ridge / scale)
-    errors, uncertainty = task_errors(white, test)
+    errors, uncertainty = task_errors(white, test, train)
     rows = max(1, round(_SOLVED / draws.dim**4)) * draws.tasks.shape[1]
     first = draws.head(rows)
-    solved = np.mean(solve_rows(first, inputs).errors(first, test), axis=0)
-    plain = np.mean(solve(white.head(rows)).errors(first, test), axis=0)
+    solved = np.mean(solve_rows(first, inputs).errors(first, test, train), axis=0)
+    plain = np.mean(solve(white.head(rows)).errors(first, test, train), axis=0)
     corrected = np.mean(errors[: len(first.tasks)], axis=0)
-    uncertainty += float(np.max(np.abs(corrected / plain - 1)))
-    return errors * solved / corrected, min(uncertainty, 1.0)
+    uncertainty += 0.5 * float(np.max(np.abs((corrected / plain - 1) * (solved / plain - 1))))
+    return errors * solved / plain, min(uncertainty, 1.0)
 
 
 def solve_rows(draws: TaskDraws, inputs: Inputs) -> Resolvent:
@@ -90,6 +92,8 @@ def solve_rows(draws: TaskDraws, inputs: Inputs) -> Resolvent:
     """
     d, basis, values = draws.dim, inputs.basis, inputs.values[:, 0]
     draws = replace(draws, tasks=draws.tasks @ basis)
+    if draws.innovations is not None:
+        draws = replace(draws, innovations=basis.T @ draws.innovations @ basis)
     spectrum = np.append(values, 1.0)
     penalty = draws.scales[0] / (inputs.values * spectrum)  # of each row and entry, (d, d + 1)
     penalty = penalty[..., None] * np.eye(d + 1)

@@ -29,13 +29,14 @@ class TaskMoments:
     ----------
     second : ndarray (d, d)
         :math:`E\,ww^\top`.
-    third : ndarray (d,)
-        :math:`E\,vw`.
+    mean, third : ndarray (d,)
+        :math:`E\,w` and :math:`E\,vw`.
     label, label_square : float
         :math:`E\,v` and :math:`E\,v^2` of the variance v of a noisy label.
     """
 
     second: np.ndarray
+    mean: np.ndarray
     third: np.ndarray
     label: Value
     label_square: Value
@@ -57,15 +58,31 @@ def centred_moments(
     if sphere:
         spread = 2 * (d * square - trace**2) / (d + 2)
     label = trace / d + rho
-    return TaskMoments(second, 0 * second[0], label, label**2 + spread / d**2)
+    zero = 0 * second[0]
+    return TaskMoments(second, zero, zero, label, label**2 + spread / d**2)
 
 
-def task_set_moments(tasks: np.ndarray, sigma: np.ndarray | None, rho: Number) -> TaskMoments:
-    """Moments of tasks that are drawn from the rows of an array (k, d), all equally likely."""
+def task_set_moments(
+    tasks: np.ndarray, sigma: np.ndarray | None, rho: Number, shares: np.ndarray | None = None
+) -> TaskMoments:
+    """Moments of tasks that are drawn from the rows of an array (k, d), by default equally."""
     k, d = tasks.shape
     label = np.sum(tasks * (tasks if sigma is None else tasks @ sigma), axis=1) / d + rho
-    second, third = tasks.T @ tasks / k, label @ tasks / k
-    return TaskMoments(second, third, np.sum(label) / k, np.sum(label**2) / k)
+    if shares is None:
+        return TaskMoments(
+            second=tasks.T @ tasks / k,
+            mean=np.sum(tasks, axis=0) / k,
+            third=label @ tasks / k,
+            label=np.sum(label) / k,
+            label_square=np.sum(label**2) / k,
+        )
+    return TaskMoments(
+        second=tasks.T @ (shares[:, None] * tasks),
+        mean=shares @ tasks,
+        third=(shares * label) @ tasks,
+        label=shares @ label,
+        label_square=shares @ label**2,
+    )
 
 
 def summary_moments(

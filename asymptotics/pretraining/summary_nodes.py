@@ -1,23 +1,25 @@
-r"""Quadratic forms of context summaries, given the three numbers that fluctuate with the context.
+r"""Quadratic forms of context summaries, given the numbers that fluctuate with the context.
 
-Rotations about the task w leave the law of contexts as it is.  So the summary is
+Given the labels of a context, the summary of a task w is Gaussian,
 
-.. math:: h = (\chi w + \sqrt Q\, P^{1/2} g,\ \eta), \qquad P = 1 - u u^\top, \qquad u \propto w,
+.. math:: h = (c\, w + S^{1/2} g,\ \eta), \qquad S = Q - e\, w w^\top + V B ,
 
-with a noise g that is independent of the three numbers :math:`\chi, Q, \eta`: the joint law of
-these, as a quadrature rule, is all that averages over contexts need.  Contexts of independent
-pairs of one task have one number, :math:`Q = \chi\, dv/\ell` and :math:`\eta = \chi v`, with
-:math:`|u|^2 = |w|^2/(dv)` and Gaussian g (module
-`iclimit.asymptotics.pretraining.deterministic_equivalent`).  Otherwise \|u\| = 1, and g is uniform
-on the sphere of squared norm d - 1 orthogonal to w: Q then has the fluctuations of the norm.
+with a noise g that is independent of the numbers c, Q, e, V and :math:`\eta`: the joint law of
+these, as a quadrature rule, is all that averages over contexts need.  B is the covariance of what
+drift adds to the task.  Contexts of independent pairs of one task have one number, the label norm
+:math:`\chi`:
 
-With :math:`m = (\chi w, \eta)`, the form :math:`q = h^\top M h` has
+.. math:: c = \chi, \qquad Q = \frac{d v}\ell \chi, \qquad e = \frac\chi\ell, \qquad V = 0, \qquad
+   \eta = v \chi ,
 
-.. math:: E q = m^\top M m + Q \operatorname{tr} P M, \qquad
-   \operatorname{Var} q = 4 Q\, m^\top M P M m + 2 s Q^2 \bigl[\operatorname{tr} (PM)^2
-   - t\, (\operatorname{tr} PM)^2\bigr] ,
+(module `iclimit.asymptotics.pretraining.deterministic_equivalent`); for others see
+`iclimit.asymptotics.pretraining.timed_contexts`.
 
-s = 1 and t = 0 for Gaussian noise, s = (d - 1)/(d + 1) and t = 1/(d - 1) on the sphere.
+With :math:`m = (c w, \eta)`, the first d entries y of :math:`M m` and the block H of the first d
+entries of M, the form :math:`q = h^\top M h` has
+
+.. math:: E q = m^\top M m + \operatorname{tr} S H, \qquad
+   \operatorname{Var} q = 4\, y^\top S y + 2 \operatorname{tr} S H S H .
 """
 
 from typing import NamedTuple
@@ -30,34 +32,30 @@ class Nodes(NamedTuple):
 
     Attributes
     ----------
-    signal, noise, tail : ndarray (nodes, ...)
-        Numbers :math:`\chi`, Q and :math:`\eta`; the other axes are those of the tasks.
+    signal, noise, along, drifted, tail : ndarray (nodes, ...)
+        Numbers c, Q, e, V and :math:`\eta`; the other axes are those of the tasks.
     weight : ndarray (nodes,)
         Weights, of sum 1.
-    on_sphere : bool
-        Whether the noise is uniform on a sphere; otherwise it is Gaussian.
     """
 
     signal: np.ndarray
     noise: np.ndarray
+    along: np.ndarray
+    drifted: np.ndarray
     tail: np.ndarray
     weight: np.ndarray
-    on_sphere: bool = False
-
-    def shape(self, dim: int) -> tuple[float, float]:
-        """Numbers s and t of the module docstring."""
-        return ((dim - 1) / (dim + 1), 1 / (dim - 1)) if self.on_sphere and dim > 1 else (1.0, 0.0)
 
 
 def label_nodes(
-    chi: np.ndarray, weight: np.ndarray, labels: np.ndarray, noise: np.ndarray
+    chi: np.ndarray, weight: np.ndarray, labels: np.ndarray, *, dim: int, context: int
 ) -> Nodes:
-    """Nodes of contexts of independent pairs, from those of the label norm.
+    """Nodes of contexts of independent pairs of one task, from those of the label norm.
 
-    ``labels`` and ``noise`` are the variances v of labels and dv/context of summaries, by task.
+    ``labels`` are the variances v of labels, by task.
     """
     chi = chi.reshape(-1, *(1,) * labels.ndim)
-    return Nodes(chi, chi * noise, chi * labels, weight)
+    noise = chi * (dim / context * labels)
+    return Nodes(chi, noise, chi / context, np.zeros_like(chi), chi * labels, weight)
 
 
 class Form(NamedTuple):
@@ -69,42 +67,51 @@ class Form(NamedTuple):
         At the nodes, for each task.
     pushed, tail : ndarray (..., k, d) and (..., 1, d)
         First d entries of :math:`M (w, 0)` and of :math:`M (0, 1)`.
-    side, tail_side : ndarray (..., k, d)
-        P times these.
-    once, trace : ndarray (..., k)
-        :math:`u^\top M u` and :math:`\operatorname{tr} PM`.
+    once : ndarray (..., k)
+        :math:`w^\top M w`.
+    across : ndarray (..., k)
+        :math:`w^\top M (0, 1)`.
     """
 
     mean: np.ndarray
     variance: np.ndarray
     pushed: np.ndarray
     tail: np.ndarray
-    side: np.ndarray
-    tail_side: np.ndarray
     once: np.ndarray
-    trace: np.ndarray
+    across: np.ndarray
 
 
-def quadratic_form(tasks: np.ndarray, units: np.ndarray, nodes: Nodes, M: np.ndarray) -> Form:
-    """Form of symmetric M (..., d + 1, d + 1) for tasks and their vectors u, (..., k, d)."""
+def quadratic_form(
+    tasks: np.ndarray, nodes: Nodes, M: np.ndarray, innovations: np.ndarray | None = None
+) -> Form:
+    """Form of symmetric M (..., d + 1, d + 1) for tasks (..., k, d).
+
+    ``innovations`` is the covariance B (d, d); without it V counts for nothing.
+    """
     d = tasks.shape[-1]
-    chi, noise, eta = nodes.signal, nodes.noise, nodes.tail
+    c, noise, along, eta = nodes.signal, nodes.noise, nodes.along, nodes.tail
     head, tail = M[..., :d, :d], M[..., d:, :d]
     pushed = tasks @ head
-    Mu = units @ head
-    side = pushed - dot(units, pushed)[..., None] * units
-    tail_side = tail - dot(units, tail)[..., None] * units
-    once = dot(units, Mu)
-    trace = np.einsum("...ii->...", head)[..., None] - once
-    square = np.einsum("...ij,...ij->...", head, head)[..., None]
-    squares = square - 2 * dot(Mu, Mu) + once**2
-    mean = chi**2 * dot(tasks, pushed) + 2 * chi * eta * dot(tasks, tail)
-    mean = mean + eta**2 * M[..., d:, d] + noise * trace
-    scale, loss = nodes.shape(d)
-    variance = chi**2 * dot(pushed, side) + 2 * chi * eta * dot(tail, side)
-    variance = 4 * noise * (variance + eta**2 * dot(tail, tail_side))
-    variance = variance + 2 * scale * noise**2 * (squares - loss * trace**2)
-    return Form(mean, variance, pushed, tail, side, tail_side, once, trace)
+    once, across = dot(tasks, pushed), dot(tasks, tail)
+    trace = np.einsum("...ii->...", head)[..., None]
+    mean = (c**2 - along) * once + 2 * c * eta * across + eta**2 * M[..., d:, d] + noise * trace
+    length = (
+        c**2 * dot(pushed, pushed) + 2 * c * eta * dot(pushed, tail) + eta**2 * dot(tail, tail)
+    )
+    linear = noise * length - along * (c * once + eta * across) ** 2
+    square = np.sum(head**2, axis=(-2, -1))[..., None]
+    squares = noise**2 * square - 2 * noise * along * dot(pushed, pushed) + (along * once) ** 2
+    if innovations is not None:
+        V, HB = nodes.drifted, head @ innovations
+        B_pushed, B_tail = pushed @ innovations, tail @ innovations
+        mean = mean + V * np.einsum("...ii->...", HB)[..., None]
+        turned = c**2 * dot(pushed, B_pushed) + 2 * c * eta * dot(pushed, B_tail)
+        linear = linear + V * (turned + eta**2 * dot(tail, B_tail))
+        crossed = noise * np.sum(HB * head, axis=(-2, -1))[..., None]
+        crossed = crossed - along * dot(pushed, B_pushed)
+        squares = squares + 2 * V * crossed
+        squares = squares + V**2 * np.einsum("...ij,...ji->...", HB, HB)[..., None]
+    return Form(mean, 4 * linear + 2 * squares, pushed, tail, once, across)
 
 
 def dot(x: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -65,9 +65,14 @@ _ROWS, _CORRECTED_ROWS = 1000, 200
 # Relative error far from a threshold: the first, plus the others over d^2 and context^2.
 _FLOOR, _SIZE_ERROR, _CONTEXT_ERROR = 0.004, 1.3, 0.03
 
-# Radius R beyond which the correction for real matrices is 1/\|n - p\|; change of the errors
-# beyond which it is taken to first order, and then at most this many times 1/\|n - p\|.
-_CLOSE, _LARGE, _MOST = 0.97, 0.08, 2.5
+# Relative change by the correction for shared prompts beyond which its series is of no use.
+_MOST_SHARED = 0.2
+
+# Relative errors of the two corrections.
+_REAL_ERROR, _SHARED_ERROR = 0.3, 0.5
+
+# Radii R between which the correction for real matrices becomes that of Gaussian features.
+_CLOSE = 0.9, 0.97
 
 # Nodes of the rule for the leverage given the label norm.
 _NORMAL_NODES = 5
@@ -101,40 +106,45 @@ def task_errors(
         return (np.mean(corrected, axis=0) / plain - 1) / part
 
     real = real_correction_at(first, start)
-    try:
-        by_real, doubt = _change_by_real(draws, real, change)
-        by_shared = np.zeros(2)
-        if not draws.fresh:
-            shared = correction_at(first, start)
-            radius, closeness = (min(float(np.mean(each.radius)), 1.0) for each in (shared, real))
-            by_shared = (1 - radius**8) * (1 - closeness**4) * change(shared)
-    except (ArithmeticError, np.linalg.LinAlgError):  # a run next to a threshold
-        return errors, 1.0
+    by_real = _change_by_real(draws, real, change)
+    by_shared = np.zeros(2)
+    if not draws.fresh:
+        shared = correction_at(first, start)
+        radius, closeness = (min(float(np.mean(each.radius)), 1.0) for each in (shared, real))
+        weight = (1 - radius**8) * (1 - closeness**4)
+        found = _change_where_solved(shared, change)
+        by_shared = weight * np.clip(found, -_MOST_SHARED, _MOST_SHARED)
     uncertainty = _FLOOR + _SIZE_ERROR / draws.dim**2 + _CONTEXT_ERROR / draws.effective_context**2
-    uncertainty += doubt + float(np.max(0.5 * np.abs(by_shared)))
+    uncertainty += _REAL_ERROR * float(np.max(np.abs(by_real)))
+    uncertainty += _SHARED_ERROR * float(np.max(np.abs(by_shared)))
     return errors * (1 + by_real + by_shared), min(uncertainty, 1.0)
+
+
+def _change_where_solved(correction: Correction, change: Callable[..., np.ndarray]) -> np.ndarray:
+    """Change of the errors by a correction; to first order in it where that has no solution."""
+    try:
+        return change(correction)
+    except (ArithmeticError, np.linalg.LinAlgError):
+        return change(correction, _LINEAR)
 
 
 def _change_by_real(
     draws: TaskDraws, real: Correction, change: Callable[..., np.ndarray]
-) -> tuple[np.ndarray, float]:
-    """Change of the errors by the correction for real matrices, and its relative error.
+) -> np.ndarray:
+    """Change of the errors by the correction for real matrices.
 
-    Next to the threshold, where the correction diverges, it is what it would be for isotropic
-    Gaussian features.
+    It is at most what it would be for isotropic Gaussian features, and becomes that next to the
+    threshold, where the correction diverges.
     """
     distance = max(abs(draws.prompts - draws.dim * (draws.dim + 1)), 1)
-    closeness = min(float(np.mean(real.radius)), 1.0)
+    closeness = min(float(np.max(real.radius)), 1.0)
     limit = min(1 / distance, 1 / max(draws.prompts * (1 - closeness), 1))
-    if np.max(real.radius) >= _CLOSE:
-        return np.full(2, limit), limit
-    try:
-        by_real = change(real)
-    except (ArithmeticError, np.linalg.LinAlgError):
-        by_real = np.full(2, np.inf)
-    if not np.all(np.abs(by_real) < _LARGE):
-        by_real = np.clip(change(real, _LINEAR), -_MOST * limit, _MOST * limit)
-    return by_real, 0.3 * float(np.max(np.abs(by_real)))
+    start, end = _CLOSE
+    part = min(max((closeness - start) / (end - start), 0.0), 1.0)
+    if part == 1:
+        return np.full(2, limit)
+    found = np.clip(_change_where_solved(real, change), -limit, limit)
+    return (1 - part) * found + part * limit
 
 
 def correction_at(draws: TaskDraws, solution: Resolvent) -> Correction:

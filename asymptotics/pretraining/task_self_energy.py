@@ -29,15 +29,15 @@ first order in s, with :math:`M = N_{aa}` the block of the summary,
 .. math:: \Sigma = \sum_t p_t\, E\Bigl[\frac{r\,\bar h \bar h^\top}{\lambda_s + \frac dn r q}
    \Bigm| t\Bigr] .
 
-Given the task and three numbers of the context, :math:`\bar h` has the mean
-:math:`m = (\chi w, \eta, w/\sqrt d)`, and the covariance Q P on its first d components (module
+Given the task and the labels of the context, :math:`\bar h` has the mean
+:math:`m = (c w, \eta, w/\sqrt d)`, and the covariance S on its first d components (module
 `iclimit.asymptotics.pretraining.summary_nodes`).  Then q is taken as a Gamma variable of its exact
 mean and variance, and its correlation with the direction of :math:`\bar h` enters linearly:
 
-.. math:: E[\bar h \bar h^\top f(q)] = (m m^\top + Q P)\,E f
+.. math:: E[\bar h \bar h^\top f(q)] = (m m^\top + S)\,E f
    + D\,\frac{E[(q - Eq) f]}{\operatorname{Var} q}, \\
-   D = 2 s Q^2 \bigl[P N P - t P \operatorname{tr} P N\bigr]
-   + 2 Q (m m^\top N P + P N m m^\top), \qquad \operatorname{Var} q = \operatorname{tr} N D .
+   D = 2 S N S + 2 (m m^\top N S + S N m m^\top), \qquad
+   \operatorname{Var} q = \operatorname{tr} N D .
 
 **Solution.**  The fixed point is real at s = 0.  The derivative M' then solves a linear fixed
 point, whose map is the derivative of the same code along a complex step of 1e-20; the averages
@@ -61,8 +61,10 @@ from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     SummaryLaw,
     effective_ridge,
     gamma_rule,
+    law_moments,
     task_set_law,
 )
+from iclimit.asymptotics.pretraining.summary_moments import task_set_moments
 from iclimit.asymptotics.pretraining.summary_nodes import (
     Form,
     Nodes,
@@ -80,9 +82,6 @@ STEP = 1e-20
 #
 # They change the errors by less than 2e-4 at d = 16 and a context of 16 against 12 and 16.
 NODES, _LEVELS = 4, 6
-
-# Groups of timed contexts; 64 of them change predicted errors at d = 16 by less than 1e-3.
-GROUPS = 16
 
 # Of the fixed points; 8 to 25 steps are usual.
 _TOLERANCE, _LIMIT, _SLOW = 1e-6, 100, 1000
@@ -114,8 +113,8 @@ def label_norms(context: int) -> tuple[np.ndarray, np.ndarray]:
 class TaskDraws:
     """Training tasks of b draws with their shares of the prompts.
 
-    Where every prompt has a fresh task of an isotropic law, the tasks are representatives, and
-    averages are also taken over their directions.
+    Where every prompt has a fresh task, the tasks are representatives, and averages are also taken
+    over the signs of tasks, or over their directions where their law is isotropic.
 
     Attributes
     ----------
@@ -129,8 +128,12 @@ class TaskDraws:
         Noise variance and ridge.
     fresh : bool
         Whether every prompt has a task of its own.
+    isotropic : bool
+        Whether fresh tasks are of an isotropic law.
     timed : TimedContexts, optional
         Contexts in which the order of the pairs matters.
+    innovations : ndarray (d, d), optional
+        Covariance of what drift adds to the tasks; None for a multiple of the identity.
     spread : float
         Variance of :math:`|x_q|^2` in the leverage, over that of isotropic inputs.
     """
@@ -142,15 +145,20 @@ class TaskDraws:
     rho: float
     ridge: float
     fresh: bool = False
+    isotropic: bool = True
     timed: TimedContexts | None = None
+    innovations: np.ndarray | None = None
     spread: float = 1.0
 
     def averaged(self, block: np.ndarray) -> np.ndarray:
-        """Average of a block (b, i, j) over the directions of fresh tasks; itself for others."""
+        """Average of a block (b, i, j) over what leaves the law of fresh tasks as it is."""
         if not self.fresh:
             return block
         d, mean = self.dim, np.zeros_like(block)
-        mean[:, :d, :d] = np.mean(diagonal(block[:, :d, :d]), axis=1)[:, None, None] * np.eye(d)
+        mean[:, :d, :d] = block[:, :d, :d]
+        if self.isotropic:
+            own = np.mean(diagonal(block[:, :d, :d]), axis=1)
+            mean[:, :d, :d] = own[:, None, None] * np.eye(d)
         mean[:, d:, d:] = block[:, d:, d:]
         return mean
 
@@ -171,60 +179,60 @@ class TaskDraws:
         return replace(self, tasks=self.tasks[part], shares=self.shares[part])
 
     @cached_property
-    def labels(self) -> np.ndarray:
-        """Label variances v, (b, k)."""
-        return np.sum(self.tasks**2, axis=-1) / self.dim + self.rho
-
-    @cached_property
-    def means(self) -> np.ndarray:
-        """Mean summaries c, (b, k, d + 1)."""
-        signal, tail = 1.0, self.labels
-        if self.timed:
-            signal, tail = self.timed.moments.signal, np.full_like(tail, self.timed.moments.tail)
-        return np.concatenate([signal * self.tasks, tail[..., None]], axis=-1)
-
-    @cached_property
-    def units(self) -> np.ndarray:
-        """Directions u that the noise of a summary lacks, (b, k, d)."""
-        square = np.ones_like(self.labels) if self.timed else self.labels
-        return self.tasks / np.sqrt(self.dim * square)[..., None]
-
-    @property
-    def noise(self) -> np.ndarray:
-        """Variance a of a summary in the other directions, (b, k)."""
-        if self.timed:
-            return np.full_like(self.labels, self.timed.moments.noise)
-        return self.dim * self.labels / self.context
+    def norms(self) -> np.ndarray:
+        r"""Squared norms of the tasks over d, :math:`\omega`, (b, k)."""
+        return np.sum(self.tasks**2, axis=-1) / self.dim
 
     @cached_property
     def nodes(self) -> Nodes:
         """Quadrature over contexts, (nodes, b, k)."""
         if self.timed:
-            nodes = self.timed.nodes(GROUPS)
-            return nodes._replace(
-                signal=nodes.signal[..., None],
-                noise=nodes.noise[..., None],
-                tail=nodes.tail[..., None],
-            )
-        return label_nodes(*label_norms(self.context), self.labels, self.noise)
+            isotropic = self.innovations is None
+            return self.timed.nodes(self.norms, label_norms, isotropic=isotropic)
+        rule = label_norms(self.context)
+        return label_nodes(*rule, self.norms + self.rho, dim=self.dim, context=self.context)
+
+    @cached_property
+    def means(self) -> np.ndarray:
+        """Mean summaries c, (b, k, d + 1)."""
+        signal, tail = 1.0, self.norms + self.rho
+        if self.timed:
+            moments = self.timed.moments
+            signal, tail = moments.signal, moments.tail[0] + moments.tail[1] * self.norms
+        return np.concatenate([signal * self.tasks, tail[..., None]], axis=-1)
+
+    @cached_property
+    def noise(self) -> np.ndarray:
+        """Mean variance a of a summary in all directions but that of the task, (b, k)."""
+        mean = np.tensordot(self.nodes.weight, self.nodes.noise, 1)
+        if self.timed and self.innovations is not None:
+            drifted = np.tensordot(self.nodes.weight, self.nodes.drifted, 1)
+            mean = mean + self.timed.innovation * drifted
+        return np.asarray(mean)
+
+    @cached_property
+    def units(self) -> np.ndarray:
+        """Directions u that the noise of a summary lacks, (b, k, d)."""
+        along = np.tensordot(self.nodes.weight, self.nodes.along, 1)
+        return self.tasks * np.sqrt(along / self.noise)[..., None]
 
     @property
     def effective_context(self) -> float:
-        """Context length of independent pairs of one task with as much noise."""
-        return self.dim * self.timed.left.alpha if self.timed else self.context
+        """Number of independent pairs whose noise Q fluctuates as much."""
+        weight, noise = self.nodes.weight, self.nodes.noise[..., :1, :1]
+        mean = np.tensordot(weight, noise, 1)
+        square = np.tensordot(weight, noise**2, 1)
+        return float(np.squeeze(2 / (square / mean**2 - 1)))
 
     @cached_property
     def second_moment(self) -> np.ndarray:
         """Mean of h h^T over the prompts, (b, d + 1, d + 1)."""
-        if self.timed:
-            mean = np.sum(self.shares[..., None] * self.tasks, axis=1)
-            G = self.timed.moments.second(gram(self.tasks, self.shares), mean)
-            return self.averaged(G)
-        d, weight = self.dim, self.shares * self.noise
-        G = (1 + 2 / self.context) * gram(self.means, self.shares)
-        G[:, :d, :d] += np.sum(weight, axis=1)[:, None, None] * np.eye(d)
-        G[:, :d, :d] -= gram(self.units, weight)
-        return self.averaged(G)
+        law = self.context, self.rho, self.timed, self.innovations
+        moments = [
+            law_moments(task_set_moments(tasks, None, self.rho, shares), *law)[0]
+            for tasks, shares in zip(self.tasks, self.shares, strict=True)
+        ]
+        return self.averaged(np.stack(moments))
 
     @property
     def scales(self) -> tuple[float, float]:
@@ -281,7 +289,7 @@ class Resolvent(NamedTuple):
         """
         variances = []
         for i, tasks in enumerate(draws.tasks):
-            own = task_set_law(tasks, draws.context, draws.rho, draws.timed)
+            own = task_set_law(tasks, draws.context, draws.rho, draws.timed, draws.innovations)
             for law in (test, train or own):
                 linear = np.vdot(law.cross, self.cross[i]) / math.sqrt(draws.dim)
                 variances.append(law.label + np.vdot(law.second, self.slope[i]) - 2 * linear)
@@ -384,7 +392,7 @@ class Leverage(NamedTuple):
     form : Form
         The quadratic form without its s-terms.
     added : ndarray (b, k, d)
-        P times the first d entries of s times the drift.
+        First d entries of s times the drift.
     """
 
     mean: np.ndarray
@@ -395,17 +403,22 @@ class Leverage(NamedTuple):
 
 def leverage(draws: TaskDraws, M: np.ndarray, s: complex, drift: np.ndarray | None) -> Leverage:
     """Leverage at the nodes of the contexts."""
-    d, W, U, nodes = draws.dim, draws.tasks, draws.units, draws.nodes
-    form = quadratic_form(W, U, nodes, M)
-    mean, variance, added = form.mean, form.variance, np.zeros(1)
-    if drift is not None:
-        chi, eta = nodes.signal, nodes.tail
-        head = drift[..., :d]
-        mean = mean + s * (2 * (chi * dot(W, head) + eta * drift[..., d]) + dot(W, W) / d)
-        added = s * (head - dot(U, head)[..., None] * U)
-        crossed = chi * dot(form.pushed, added) + eta * dot(form.tail, added)
-        variance = variance + 8 * nodes.noise * crossed
-    return Leverage(mean, variance, form, added)
+    d, W, nodes = draws.dim, draws.tasks, draws.nodes
+    form = quadratic_form(W, nodes, M, draws.innovations)
+    if drift is None:
+        return Leverage(form.mean, form.variance, form, np.zeros_like(W[..., :1]))
+    c, noise, along, eta = nodes.signal, nodes.noise, nodes.along, nodes.tail
+    added = s * drift[..., :d]
+    own = dot(W, added)
+    mean = form.mean + 2 * (c * own + s * eta * drift[..., d]) + s * dot(W, W) / d
+    crossed = noise * (c * dot(form.pushed, added) + eta * dot(form.tail, added))
+    crossed = crossed - along * (c * form.once + eta * form.across) * own
+    if draws.innovations is not None:
+        turned = added @ draws.innovations
+        crossed = crossed + nodes.drifted * (
+            c * dot(form.pushed, turned) + eta * dot(form.tail, turned)
+        )
+    return Leverage(mean, form.variance + 8 * crossed, form, added)
 
 
 def self_energy(
@@ -419,42 +432,55 @@ def self_energy(
 
     The cross block is the one at s = 0.  The averages over q may be given as a function.
     """
-    d, W, U, nodes = draws.dim, draws.tasks, draws.units, draws.nodes
-    chi, noise, eta = nodes.signal, nodes.noise, nodes.tail
+    d, W, nodes = draws.dim, draws.tasks, draws.nodes
+    c, noise, along, eta = nodes.signal, nodes.noise, nodes.along, nodes.tail
     q = leverage(draws, M, s, drift)
-    form, (scale, loss) = q.form, nodes.shape(d)
+    form, head = q.form, M[:, :d, :d]
     f, g = (averages or partial(saturations, draws))(s, q.mean, q.variance)
     share = nodes.weight[:, None, None] * draws.shares
-    f, g = share * f, share * g
+    f, g = share * f, 2 * share * g
 
     def summed(values: np.ndarray) -> np.ndarray:
-        return np.sum(values, axis=0)
+        """Sum over nodes of factors of vectors, (b, k, 1)."""
+        return np.sum(values, axis=0)[..., None]
 
-    # (m m^T + Q P) f + D g, summed over nodes and tasks.
-    g_noise = 2 * noise * g
-    once, both, tails = (summed(g_noise * x)[..., None] for x in (chi, chi * eta, eta**2))
-    side = summed(g_noise * chi**2)[..., None] * form.side + both * form.tail_side
-    side = side + once * q.added
-    beside = both * form.side + tails * form.tail_side
-    beside = beside + summed(g_noise * eta)[..., None] * q.added
-    Sigma = np.empty((len(W), d + 1, d + 1), dtype=np.result_type(f, side))
-    turned = transposed(side) @ W
-    Sigma[:, :d, :d] = gram(W, summed(f * chi**2)) + turned + transposed(turned)
-    column = np.sum(summed(f * chi * eta)[..., None] * W + beside, axis=1)
-    Sigma[:, :d, d] = Sigma[:, d, :d] = column
+    def pushed(weight: np.ndarray) -> np.ndarray:
+        """Weighted sum over nodes of y = M m, without its s-terms."""
+        return summed(weight * c) * form.pushed + summed(weight * eta) * form.tail
+
+    # Sums over nodes of m m^T f + S f + D g in parts: the coefficients of w w^T, the vectors that
+    # w goes with, and the matrices that all tasks share.
+    gQ, onto = g * noise, c * form.once + eta * form.across
+    beside = pushed(gQ * c) - summed(gQ * along) * form.pushed + summed(gQ * c) * q.added
+    column = pushed(gQ * eta) + summed(gQ * eta) * q.added
+    crossed = pushed(gQ)
+    matrix = np.sum(gQ * noise, axis=(0, 2))[:, None, None] * head
+    matrix = matrix + np.sum(f * noise, axis=(0, 2))[:, None, None] * np.eye(d)
+    if draws.innovations is not None:
+        B, gV = draws.innovations, g * nodes.drifted
+        turned = pushed(gV * c) - summed(gV * along) * form.pushed + summed(gV * c) * q.added
+        beside = beside + turned @ B
+        column = column + (pushed(gV * eta) + summed(gV * eta) * q.added) @ B
+        crossed = crossed + pushed(gV) @ B
+        HB = np.sum(gV * noise, axis=(0, 2))[:, None, None] * (head @ B)
+        matrix = matrix + HB + transposed(HB)
+        matrix = matrix + np.sum(f * nodes.drifted, axis=(0, 2))[:, None, None] * B
+        twice = np.sum(gV * nodes.drifted, axis=(0, 2))[:, None, None]
+        matrix = matrix + twice * (B @ head @ B)
+    crossed = crossed + summed(f * c - g * along * onto) * W
+    crossed = np.concatenate([crossed, summed(f * eta)], axis=-1)
+    if drift is not None:
+        onto = onto + dot(W, q.added)
+    own = f * (c**2 - along) + g * along * (along * form.once - 2 * c * onto)
+    column = column + summed(f * c * eta - g * along * eta * onto) * W
+
+    turned = transposed(beside) @ W
+    Sigma = np.empty((len(W), d + 1, d + 1), dtype=np.result_type(f, beside))
+    Sigma[:, :d, :d] = gram(W, np.sum(own, axis=0)) + turned + transposed(turned) + matrix
+    Sigma[:, :d, d] = Sigma[:, d, :d] = np.sum(column, axis=1)
     Sigma[:, d, d] = np.sum(f * eta**2, axis=(0, 2))
-    head, second = M[:, :d, :d], 2 * scale * summed(g * noise**2)
-    plain = summed(f * noise) - loss * second * form.trace
-    B = gram(U, second) @ head
-    block = np.sum(second, axis=1)[:, None, None] * head - B - transposed(B)
-    block = block + gram(U, second * form.once - plain)
-    Sigma[:, :d, :d] += block + np.sum(plain, axis=1)[:, None, None] * np.eye(d)
-    cross = np.concatenate(
-        [summed(f * chi)[..., None] * W + once * form.side, summed(f * eta)[..., None]], axis=-1
-    )
-    cross[..., :d] += summed(g_noise * eta)[..., None] * form.tail_side
-    crossed = transposed(cross) @ W / math.sqrt(d)
-    return SelfEnergy(draws.averaged(Sigma), draws.averaged(crossed))
+    cross = transposed(crossed) @ W / math.sqrt(d)
+    return SelfEnergy(draws.averaged(Sigma), draws.averaged(cross))
 
 
 def saturations(

@@ -3,60 +3,97 @@ r"""Law of the context summary where the order of the pairs matters: gates, drif
 The summary :math:`h = (\frac d\ell \sum_i g_i y_i x_i, \frac1\ell \sum_i g_i y_i^2)` weighs pair
 i by :math:`g_i`; inputs have :math:`E\, x_i x_j^\top = K_{ij} I/d`, such as
 :math:`K_{ij} = r^{|i - j|}`.
-The task of pair i is :math:`w_i = m_i w + \zeta_i` with the query's task w, :math:`|w|^2 = d`, and
-Gaussian :math:`\zeta`, where :math:`m_i = e^{-\vartheta (\ell + 1 - i)/d}` and
+The task of pair i is :math:`w_i = m_i w + \zeta_i` with the query's task w and Gaussian
+:math:`\zeta`, :math:`E\, \zeta_i \zeta_j^\top = z_{ij} B`, where
+:math:`m_i = e^{-\vartheta (\ell + 1 - i)/d}`, :math:`z_{ij} = c_{ij} - m_i m_j` and
 :math:`c_{ij} = e^{-\vartheta |i - j|/d}` is the correlation of two tasks.
 
 **Moments.**  Given all tasks, inputs and labels are jointly Gaussian with
 :math:`E\, y_i x_j = K_{ij} w_i/d` and
 :math:`E\, y_i y_j = K_{ij} \langle w_i, w_j\rangle/d + \rho\, \delta_{ij}`.  Isserlis' theorem
-gives the fourth moments of these, and averages over :math:`\zeta` with :math:`c_{ii} = 1` then
+gives the fourth moments of these, and then averages over :math:`\zeta`.  With
+:math:`\omega = |w|^2/d`, :math:`\beta = \operatorname{tr} B/d`, :math:`p_{ij} = m_i m_j`,
+:math:`o_{ij} = p_{ij} \omega + z_{ij} \beta` and :math:`v_i = o_{ii} + \rho`,
 
 .. math::
 
-   E h &= (a w, b_1), \qquad b_1 = \frac{1 + \rho}\ell \sum_i g_i, \\
-   E h_x h_x^\top &= a_2 w w^\top + b I, \qquad
-   E h_x h_\eta = e_1 w, \qquad E h_\eta^2 = e_2, \\
-   a_2 &= \sum p_{ij} (1 + K_{ij}^2), \\
-   e_1 &= \sum \Bigl[(1 + \rho) m_i + \frac2d z_{ij} m_j + 2 K_{ij}^2 \Bigl(c_{ij} m_j
-   + \frac{m_i (1 - m_j^2) + m_j z_{ij}}d\Bigr) + 2 \rho\, \delta_{ij} m_j\Bigr], \\
-   e_2 &= \sum \Bigl[(1 + \rho)^2 + \frac2d (c_{ij}^2 - p_{ij}^2)
-   + 2 K_{ij}^2 \Bigl(c_{ij}^2 + \frac{1 - 2 p_{ij}^2 + c_{ij}^2}d\Bigr)
-   + 2 (2 \rho + \rho^2)\, \delta_{ij}\Bigr],
+   E h &= (a w, b_1), \qquad b_1 = \frac1\ell \sum_i g_i v_i, \\
+   E h_x h_x^\top &= a_2 w w^\top + b I + b_B B, \qquad
+   E h_x h_\eta = e_1 w + e_B B w, \\
+   a_2 &= \sum p_{ij} (1 + K_{ij}^2), \qquad
+   b = d \sum (K_{ij}^2 o_{ij} + \rho\, \delta_{ij}), \qquad b_B = \sum z_{ij} (1 + K_{ij}^2), \\
+   e_1 &= \sum \bigl[m_i v_j + 2 K_{ij}^2 m_j o_{ij} + 2 \rho\, \delta_{ij} m_j\bigr], \\
+   e_B &= \frac2d \sum \bigl[m_j z_{ij} + K_{ij}^2 (m_i z_{jj} + m_j z_{ij})\bigr], \\
+   E h_\eta^2 &= \sum \Bigl[v_i v_j + 2 (K_{ij} o_{ij} + \rho\, \delta_{ij})^2
+   + \bigl(4 p_{ij} z_{ij} + 2 K_{ij}^2 (m_i^2 z_{jj} + m_j^2 z_{ii} + 2 p_{ij} z_{ij})\bigr)
+   \frac{w^\top B w}{d^2} \\
+   &\qquad + 2 \bigl(z_{ij}^2 + K_{ij}^2 (z_{ii} z_{jj} + z_{ij}^2)\bigr)
+   \frac{\operatorname{tr} B^2}{d^2}\Bigr] ,
 
-with :math:`p_{ij} = m_i m_j` and :math:`z = c - p`; a and b are those of
-`iclimit.asymptotics.recurrent.gates`.  Sums run over i and j and carry :math:`g_i g_j/\ell^2`.
+where a is that of `iclimit.asymptotics.recurrent.gates`.  Sums run over i and j and carry
+:math:`g_i g_j/\ell^2`.
 
-**Fluctuations.**  The three numbers of `iclimit.asymptotics.pretraining.summary_nodes` have no
-known closed law, but they are cheap to draw, once for all tasks.  Without drift labels depend on
-the inputs along w only, and
-:math:`Q = \frac d{\ell^2} (gy)^\top K\, (gy)\, \chi^2_{d-1}/(d - 1)`; with drift contexts are
-drawn.  The draws are ordered by Q and divided into groups.  Each group gets two nodes, one
-standard deviation of :math:`\chi` from its mean along the regressions on :math:`\chi`.  The nodes
-are then scaled to the exact moments.
+**Fluctuations.**  Labels are Gaussian with the covariance
+:math:`\Omega = K \circ o + \rho`, up to fluctuations of :math:`\langle w_i, w_j\rangle/d`, which
+vanish without drift.  Given the labels y and all tasks the inputs are Gaussian, so that with
+:math:`t = K (g \circ y)` the summary has the numbers of
+`iclimit.asymptotics.pretraining.summary_nodes`
+
+.. math::
+
+   c &= \frac1\ell \sum_i m_i a_i, \qquad a_i = t_i (\Omega^{-1} y)_i, \qquad
+   Q = \frac d{\ell^2}\, (g \circ y)^\top t, \qquad
+   e = \frac1{\ell^2} \sum m_i t_i \Omega^{-1}_{ij} t_j m_j, \\
+   V &= \frac1{\ell^2} \sum z_{ij} (a_i a_j - t_i t_j \Omega^{-1}_{ij}), \qquad
+   \eta = \frac1\ell \sum_i g_i y_i^2 .
+
+Now :math:`y = \sqrt{\ell \chi}\, \Omega^{1/2} u` with a unit vector u that is independent of
+:math:`\ell\chi`, which is chi-square.  With drift labels are also scaled by the norms of the
+tasks, which are drawn.  For :math:`\chi` there is a rule, that of independent pairs of one task,
+where nothing depends on u.  All numbers, for every :math:`\chi` of the rule and many u, are
+ordered by Q and divided into groups with the weights of the rule; each group gets two nodes, one
+standard deviation of c from its mean along the regressions on c.  These are scaled to the exact
+moments.  So contexts without gates, drift and correlation have the rule of the label norm itself.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike
 
+from iclimit.asymptotics.pretraining.summary_moments import TaskMoments
 from iclimit.asymptotics.pretraining.summary_nodes import Nodes
 from iclimit.asymptotics.recurrent.gates import GatedContext, gated_context
 
-# Draws up to this dimension; above it there are fewer, as 1/d, because fluctuations matter as 1/d.
-# With drift a context costs so much that this many numbers are drawn of each kind.
-_DRAWS, _LEAST_DRAWS, _ALL_UP_TO, _NUMBERS = 16_000, 1600, 32, 2**23
+# Contexts that are drawn: at most, at least, and pairs in all of them.
+_DRAWS, _LEAST_DRAWS, _NUMBERS = 4000, 500, 1_000_000
+
+# Norms of tasks for which nodes are found; those between are interpolated in their logarithm.
+_NORMS = 8
+
+# Nodes and weights for the label norm of a number of pairs.
+Rule: TypeAlias = Callable[[int], tuple[np.ndarray, np.ndarray]]
+
+# Groups that are added to those of the rule.
+GROUPS = 32
+
+# Weight of a label norm below which it is left out.
+_LEAST_WEIGHT = 1e-10
+
+# Relative range of norms, and size of an eigenvalue, that count as rounding.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
 class TimedContexts:
-    r"""Contexts in which the order of the pairs matters, of tasks with :math:`|w|^2 = d`.
+    r"""Contexts in which the order of the pairs matters.
 
     Attributes
     ----------
@@ -72,6 +109,8 @@ class TimedContexts:
         Correlation of neighbouring inputs, or the correlations at distances 0, 1, ...
     correlated_query : bool
         Whether the query continues the sequence; the law of summaries is the same.
+    innovation : float
+        Mean eigenvalue :math:`\beta` of the covariance B of what drift adds to the task.
     """
 
     dim: int
@@ -80,6 +119,7 @@ class TimedContexts:
     drift: float
     correlation: float | tuple[float, ...]
     correlated_query: bool = False
+    innovation: float = 1.0
 
     @property
     def kernel(self) -> np.ndarray:
@@ -92,176 +132,382 @@ class TimedContexts:
     @cached_property
     def moments(self) -> TimedMoments:
         """Coefficients of the moments of the summary."""
-        return _moments(replace(self, correlated_query=False))
+        return _moments(self._of_summary)
 
     @cached_property
     def left(self) -> GatedContext:
-        """What gates, drift and correlation leave of the context."""
+        """What gates, drift and correlation leave of the context of tasks of squared norm d."""
         times = {"drift": self.drift, "rho": self.rho}
         return gated_context(self.gates, dim=self.dim, correlation=self.correlation, **times)
 
-    def nodes(self, groups: int) -> Nodes:
-        """Quadrature over contexts, (nodes, 1), with two nodes for each group of draws."""
-        return _nodes(replace(self, correlated_query=False), groups)
+    def nodes(self, norms: np.ndarray, rule: Rule, *, isotropic: bool = True) -> Nodes:
+        r"""Quadrature over contexts, (nodes, ...), with two nodes for each group and label norm.
+
+        Parameters
+        ----------
+        norms : ndarray
+            Squared norms :math:`\omega` of the tasks over d.
+        rule : callable
+            Nodes and weights of the rule for the label norm of a number of pairs.
+        isotropic : bool
+            Whether B is a multiple of the identity, which belongs to the noise Q then.
+        """
+        lower, upper = float(np.min(norms)), float(np.max(norms))
+        lower = max(lower, _ROUNDING * upper)
+        levels = np.array([(lower + upper) / 2])
+        if upper - lower > _ROUNDING * upper:
+            angles = math.pi * (np.arange(_NORMS) + 0.5) / _NORMS
+            levels = np.exp(
+                math.log(lower * upper) / 2 + np.cos(angles) * math.log(upper / lower) / 2
+            )
+        found = _nodes(self._of_summary, tuple(levels.tolist()), rule, isotropic)
+        weights = _interpolation(np.log(levels), np.log(np.maximum(norms, lower)))
+        return Nodes(
+            signal=np.tensordot(found.signal, weights, 1),
+            noise=np.tensordot(found.noise, weights, 1),
+            along=np.tensordot(found.along, weights, 1),
+            drifted=np.tensordot(found.drifted, weights, 1),
+            tail=np.tensordot(found.tail, weights, 1),
+            weight=found.weight,
+        )
+
+    @property
+    def _of_summary(self) -> TimedContexts:
+        """The same law of summaries, whatever the query: one entry of a cache."""
+        return replace(self, correlated_query=False)
 
 
 @dataclass(frozen=True)
 class TimedMoments:
-    """Coefficients a, a_2, b, e_1, b_1 and e_2 of the moments of the summary (head, tail).
+    r"""Coefficients of the moments of the summary (head, tail), by powers of :math:`\omega`.
 
     Attributes
     ----------
     signal : float
         E head is so many times w.
-    square, noise : float
-        E head head^T is so many times w w^T, and the identity.
-    mixed : float
-        E head tail is so many times w.
-    tail, tail_square : float
+    square, drifted : float
+        Coefficients of w w^T and B in E head head^T.
+    noise : tuple of float
+        That of the identity.
+    mixed : tuple of float
+        Coefficient of w in E head tail.
+    mixed_drifted : float
+        That of B w.
+    tail, tail_square : tuple of float
         Mean and mean square of the tail.
+    tail_along, tail_drifted : float
+        Coefficients of w^T B w and tr B^2 in the mean square of the tail.
     """
 
     signal: float
     square: float
-    noise: float
-    mixed: float
-    tail: float
-    tail_square: float
+    drifted: float
+    noise: tuple[float, float]
+    mixed: tuple[float, float]
+    mixed_drifted: float
+    tail: tuple[float, float]
+    tail_square: tuple[float, float, float]
+    tail_along: float
+    tail_drifted: float
 
-    def second(self, scatter: np.ndarray, mean: np.ndarray) -> np.ndarray:
-        """E h h^T of tasks with E w w^T (..., d, d) and E w (..., d)."""
-        d = scatter.shape[-1]
-        G = np.empty((*scatter.shape[:-2], d + 1, d + 1))
-        G[..., :d, :d] = self.square * scatter + self.noise * np.eye(d)
-        G[..., :d, d] = G[..., d, :d] = self.mixed * mean
-        G[..., d, d] = self.tail_square
+    def tail_mean_square(self, norm: ArrayLike, dim: int, innovation: float) -> np.ndarray:
+        """Mean square of the tail of isotropic innovations for tasks of norms omega."""
+        norm = np.asarray(norm)
+        square = self.tail_square[0] + self.tail_square[1] * norm + self.tail_square[2] * norm**2
+        square = square + self.tail_along * dim * innovation * norm
+        return np.asarray(square + self.tail_drifted * dim * innovation**2)
+
+    def second(self, tasks: TaskMoments, rho: float, innovations: np.ndarray) -> np.ndarray:
+        """E h h^T for moments of tasks, of any leading axes, and the covariance B (d, d)."""
+        d = tasks.second.shape[-1]
+        norm = np.asarray(tasks.label - rho)
+        square = tasks.label_square - 2 * rho * tasks.label + rho**2
+        weighed = tasks.third - rho * tasks.mean
+        G = np.empty((*tasks.second.shape[:-2], d + 1, d + 1))
+        noise = self.noise[0] + self.noise[1] * norm
+        G[..., :d, :d] = self.square * tasks.second + self.drifted * innovations
+        G[..., :d, :d] += noise[..., None, None] * np.eye(d)
+        mixed = self.mixed[0] * tasks.mean + self.mixed[1] * weighed
+        mixed = mixed + self.mixed_drifted * tasks.mean @ innovations
+        G[..., :d, d] = G[..., d, :d] = mixed
+        tail = self.tail_square[0] + self.tail_square[1] * norm + self.tail_square[2] * square
+        along = np.sum(tasks.second * innovations, axis=(-2, -1))
+        tail = tail + self.tail_along * along + self.tail_drifted * np.sum(innovations**2)
+        G[..., d, d] = tail
         return G
+
+    def cross(self, tasks: TaskMoments, rho: float) -> np.ndarray:
+        """E h w^T, (d + 1, d)."""
+        tail = self.tail[0] * tasks.mean + self.tail[1] * (tasks.third - rho * tasks.mean)
+        return np.vstack([self.signal * tasks.second, tail])
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Matrices over pairs of tokens with a gate, and their gates."""
+
+    gates: np.ndarray
+    kept: np.ndarray
+    kernel: np.ndarray
+    drifted: np.ndarray
+
+    @classmethod
+    def of(cls, contexts: TimedContexts) -> _Pairs:
+        gates = np.array(contexts.gates)
+        ages = np.arange(len(gates), 0, -1)[gates > 0]
+        apart = np.abs(ages[:, None] - ages)
+        rate = contexts.drift / contexts.dim
+        kept = np.exp(-rate * ages)
+        drifted = np.exp(-rate * apart) - kept[:, None] * kept
+        return cls(gates[gates > 0], kept, contexts.kernel[apart], drifted)
 
 
 @lru_cache(maxsize=64)
 def _moments(contexts: TimedContexts) -> TimedMoments:
-    d, rho, g = contexts.dim, contexts.rho, np.array(contexts.gates)
-    ages = np.arange(len(g), 0, -1)
-    apart = np.abs(ages[:, None] - ages)
-    K2 = contexts.kernel[apart] ** 2
+    d, rho, beta = contexts.dim, contexts.rho, contexts.innovation
+    pairs = _Pairs.of(contexts)
+    g, m, z, K2 = pairs.gates, pairs.kept, pairs.drifted, pairs.kernel**2
     own = np.eye(len(g))
-    m, c = np.exp(-contexts.drift / d * ages), np.exp(-contexts.drift / d * apart)
     first, second = m[:, None], m[None, :]
-    p, label = first * second, 1 + rho
-    z = c - p
-    around = c * second + (first * (1 - second**2) + second * z) / d
-    mixed = label * first + 2 / d * z * second + 2 * K2 * around + 2 * rho * own * second
-    product = c**2 + (1 - 2 * p**2 + c**2) / d
-    squares = label**2 + 2 / d * (c**2 - p**2) + 2 * K2 * product
-    summands = p * (1 + K2), mixed, squares + 2 * rho * (2 + rho) * own
-    square, mixed, squares = (float(g @ x @ g) / len(g) ** 2 for x in summands)
-    tail = label * float(np.mean(g))
-    left = contexts.left
-    return TimedMoments(left.signal, square, left.noise, mixed, tail, squares)
+    p = first * second
+    length = len(contexts.gates)
+    # Label variances are kept^2 omega + fixed.
+    fixed = (1 - m**2) * beta + rho
+    changed = 1 - m**2
+
+    def total(summands: np.ndarray) -> float:
+        return float(g @ summands @ g) / length**2
+
+    drifted = total(z * (1 + K2))
+    noise = d * total(K2 * z * beta + rho * own), d * total(K2 * p)
+    mixed = (
+        total(first * fixed + 2 * K2 * second * z * beta + 2 * rho * own * second),
+        total(first * second**2 + 2 * K2 * second * p),
+    )
+    mixed_drifted = 2 / d * total(second * z + K2 * (first * changed + second * z))
+    tail = float(g @ fixed) / length, float(g @ m**2) / length
+    tail_square = (
+        total(
+            fixed[:, None] * fixed
+            + 2 * K2 * z**2 * beta**2
+            + own * (4 * rho * z * beta + 2 * rho**2)
+        ),
+        total(2 * first**2 * fixed + 4 * K2 * p * z * beta + 4 * rho * own * p),
+        total(p**2 * (1 + 2 * K2)),
+    )
+    crossed = first**2 * changed + second**2 * changed[:, None] + 2 * p * z
+    tail_along = total(4 * p * z + 2 * K2 * crossed) / d**2
+    tail_drifted = 2 * total(z**2 + K2 * (changed[:, None] * changed + z**2)) / d**2
+    return TimedMoments(
+        signal=float(g @ m) / length,
+        square=total(p * (1 + K2)),
+        drifted=drifted,
+        noise=noise,
+        mixed=mixed,
+        mixed_drifted=mixed_drifted,
+        tail=tail,
+        tail_square=tail_square,
+        tail_along=tail_along,
+        tail_drifted=tail_drifted,
+    )
+
+
+class _Sampled(NamedTuple):
+    """Numbers of summaries that are drawn, as those of `Nodes`."""
+
+    signal: np.ndarray
+    noise: np.ndarray
+    along: np.ndarray
+    drifted: np.ndarray
+    tail: np.ndarray
+
+
+class _Draws(NamedTuple):
+    """What is drawn of each context.
+
+    Attributes
+    ----------
+    directions : ndarray (tokens, draws)
+        Unit vectors: directions of the labels.
+    parallel, norms : ndarray (tokens, draws)
+        For each pair the component of its task along that of the query, and its squared norm,
+        both over d.
+    """
+
+    directions: np.ndarray
+    parallel: np.ndarray
+    norms: np.ndarray
+
+
+def _draws(contexts: TimedContexts, norm: float) -> _Draws:
+    """Draw contexts of tasks of a norm."""
+    rng = np.random.default_rng(0)
+    d, gates = contexts.dim, np.array(contexts.gates)
+    tokens = int(np.count_nonzero(gates))
+    count = min(max(_NUMBERS // tokens, _LEAST_DRAWS), _DRAWS)
+    directions = rng.standard_normal((tokens, count))
+    directions /= np.linalg.norm(directions, axis=0)
+    if contexts.drift == 0:
+        parallel = np.full_like(directions, math.sqrt(norm))
+        return _Draws(directions, parallel, np.full_like(directions, norm))
+    kept = math.exp(-contexts.drift / d)
+    change = math.sqrt((1 - kept**2) * contexts.innovation / d)
+    parallel, norms = np.empty((2, len(gates), count))
+    along, across = np.full(count, math.sqrt(norm)), np.zeros(count)
+    for token in reversed(range(len(gates))):
+        steps = rng.standard_normal((2, count))
+        other = rng.chisquare(d - 2, count) if d > 2 else 0.0
+        along = kept * along + change * steps[0]
+        across = np.sqrt((kept * across + change * steps[1]) ** 2 + change**2 * other)
+        parallel[token] = along
+        norms[token] = along**2 + across**2
+    return _Draws(directions, parallel[gates > 0], norms[gates > 0])
+
+
+def _sampled(
+    contexts: TimedContexts, pairs: _Pairs, norm: float, chi: np.ndarray, isotropic: bool
+) -> _Sampled:
+    """Numbers of summaries of tasks of a norm, for each label norm and what is drawn besides."""
+    d, g, m, z = contexts.dim, pairs.gates[:, None], pairs.kept[:, None], pairs.drifted
+    drawn, length = _draws(contexts, norm), len(contexts.gates)
+    expected = m * norm * m.T + contexts.innovation * z
+    values, basis = np.linalg.eigh(pairs.kernel * expected + contexts.rho * np.eye(len(z)))
+    roots = np.sqrt(np.maximum(values, 0.0))[:, None]
+    regular = roots > math.sqrt(_ROUNDING) * roots[-1]
+    inverse = np.divide(1.0, roots, out=np.zeros_like(roots), where=regular)
+    turned = math.sqrt(len(z)) * basis.T @ drawn.directions
+    # Tasks of another norm than the expected one scale the labels.
+    labels = np.diag(expected)[:, None] + contexts.rho
+    larger = np.sqrt((drawn.norms + contexts.rho) / labels)
+    y = larger * (basis @ (roots * turned))
+    t = pairs.kernel @ (g * y)
+    a = t * (basis @ (inverse * turned)) / larger
+    scaled = t / larger
+    along = np.sum((inverse * (basis.T @ (m * scaled))) ** 2, axis=0) / length**2
+    signal = np.sum(drawn.parallel * a, axis=0) / (length * math.sqrt(norm))
+    noise = d / length**2 * np.sum(g * y * t, axis=0)
+    tail = np.sum(g * y**2, axis=0) / length
+
+    def product(values: np.ndarray, power: int = 1) -> np.ndarray:
+        return np.outer(chi**power, values).ravel()
+
+    drifted = np.zeros(len(chi) * len(signal))
+    if contexts.drift:
+        weighed = (basis * inverse.T**2) @ basis.T * z
+        added = np.sum(a * (z @ a), axis=0) / length**2
+        removed = np.sum(scaled * (weighed @ scaled), axis=0) / length**2
+        drifted = product(added, 2) - product(removed)
+    # What drift adds along the task is drawn as part of the signal.
+    of_signal = contexts.innovation * drifted / (d * norm)
+    in_noise = contexts.innovation * drifted if isotropic else 0.0
+    return _Sampled(
+        signal=product(signal),
+        noise=product(noise) + in_noise,
+        along=product(along) + of_signal,
+        drifted=np.zeros_like(drifted) if isotropic else drifted,
+        tail=product(tail),
+    )
+
+
+def _scaled(values: np.ndarray, weight: np.ndarray, mean: float | np.ndarray) -> np.ndarray:
+    """Values (nodes, ...) times a number that gives them this mean."""
+    return np.asarray(values * (mean / (weight @ values)))
+
+
+def _stretched(
+    values: np.ndarray, weight: np.ndarray, mean: float | np.ndarray, variance: np.ndarray
+) -> np.ndarray:
+    """Values (nodes, ...) of this mean, and of this variance unless they are all equal."""
+    change = _scaled(values, weight, mean) - mean
+    found = weight @ change**2
+    varies = found > _ROUNDING * np.square(mean)
+    ratio = np.divide(np.maximum(variance, 0.0), found, out=np.ones_like(found), where=varies)
+    return np.asarray(mean + change * np.sqrt(ratio))
+
+
+def _groups(order: np.ndarray, weight: np.ndarray, bounds: np.ndarray) -> scipy.sparse.csr_array:
+    """Shares of samples in groups, (groups, samples), that end at bounds of the weight in order.
+
+    Samples at the ends of groups are divided between them.
+    """
+    ends = np.cumsum(weight[order])
+    edges = np.unique(np.concatenate([[0.0], ends, bounds]))
+    middles = (edges[1:] + edges[:-1]) / 2
+    sample = order[np.minimum(np.searchsorted(ends, middles), len(order) - 1)]
+    group = np.minimum(np.searchsorted(bounds, middles), len(bounds) - 1)
+    shape = len(bounds), len(order)
+    return scipy.sparse.coo_array((np.diff(edges), (group, sample)), shape=shape).tocsr()
+
+
+def _bounds(share: np.ndarray) -> np.ndarray:
+    """Ends of groups on the scale of the weights: those of a rule, and those of `GROUPS` more.
+
+    The latter are smaller at both ends, where Q varies most.
+    """
+    more = (1 - np.cos(math.pi * np.arange(1, GROUPS + 1) / GROUPS)) / 2
+    bounds = np.sort(np.concatenate([np.cumsum(share), more]))
+    apart = np.append(np.diff(bounds), 1.0)
+    return np.asarray(bounds[apart > _LEAST_WEIGHT])
+
+
+def _split(groups: scipy.sparse.csr_array, samples: _Sampled) -> _Sampled:
+    """Two nodes a group, one deviation of the signal from its mean, with regressions on it."""
+    means = _Sampled(*(groups @ each for each in samples))
+    variance = groups @ samples.signal**2 - means.signal**2
+    varies = variance > _ROUNDING * means.signal**2
+    deviation = np.sqrt(np.maximum(variance, 0.0))
+    inverse = np.divide(1.0, deviation, out=np.zeros_like(variance), where=varies)
+    slopes = [
+        (groups @ (samples.signal * each) - means.signal * mean) * inverse
+        for each, mean in zip(samples, means, strict=True)
+    ]
+    return _Sampled(
+        *(np.concatenate([mean + x, mean - x]) for mean, x in zip(means, slopes, strict=True))
+    )
 
 
 @lru_cache(maxsize=64)
-def _nodes(contexts: TimedContexts, count: int) -> Nodes:
-    numbers = _draws(contexts)
-    numbers = numbers[:, np.argsort(numbers[1])]
-    # Smaller groups at the ends, where Q varies most.
-    edges = (1 - np.cos(np.linspace(0, math.pi, count + 1))) / 2
-    edges = np.unique(np.round(numbers.shape[1] * edges).astype(int))
-    weight = np.diff(edges) / edges[-1]
-    centre, slopes = np.empty((2, 3, len(weight)))
-    for i, (start, end) in enumerate(itertools.pairwise(edges)):
-        group = numbers[:, start:end]
-        centre[:, i] = group.mean(axis=1)
-        chi = group[0] - centre[0, i]
-        deviation = math.sqrt(np.mean(chi**2))
-        slopes[:, i] = group @ chi / (len(chi) * deviation) if deviation else 0.0
-    chi, Q, eta = np.concatenate([centre + slopes, centre - slopes], axis=1)
-    weight = np.concatenate([weight, weight]) / 2
-    moments = contexts.moments
-    spread = moments.square + moments.noise / contexts.dim - moments.signal**2
-    chi = chi - weight @ chi
-    chi = moments.signal + chi * math.sqrt(max(spread, 0.0) / (weight @ chi**2))
-    Q, eta = Q * (moments.noise / (weight @ Q)), eta * (moments.tail / (weight @ eta))
-    return Nodes(chi[:, None], Q[:, None], eta[:, None], weight, on_sphere=True)
+def _nodes(
+    contexts: TimedContexts, norms: tuple[float, ...], rule: Rule, isotropic: bool
+) -> Nodes:
+    """Nodes (nodes, norms) of tasks of these norms; those of the middle one define the groups."""
+    pairs = _Pairs.of(contexts)
+    chi, share = rule(len(pairs.gates))
+    counts = share > _LEAST_WEIGHT
+    chi, share = chi[counts], share[counts] / np.sum(share[counts])
+    sampled = [_sampled(contexts, pairs, norm, chi, isotropic) for norm in norms]
+    samples = _Sampled(*(np.stack(each, axis=-1) for each in zip(*sampled, strict=True)))
+    drawn = len(samples.noise) // len(chi)
+    weight = np.repeat(share, drawn) / drawn
+    order = np.argsort(samples.noise[:, len(norms) // 2], kind="stable")
+    groups = _groups(order, weight, _bounds(share))
+    share = np.asarray(groups.sum(axis=1))
+    numbers = _split(scipy.sparse.diags_array(1 / share) @ groups, samples)
+
+    moments, omega, nodes = contexts.moments, np.array(norms), np.concatenate([share, share]) / 2
+    noise = moments.noise[0] + moments.noise[1] * omega
+    drifted = numbers.drifted
+    if isotropic:
+        noise = noise + contexts.innovation * moments.drifted
+    elif contexts.drift:
+        drifted = _scaled(drifted, nodes, moments.drifted)
+    spread = moments.square + nodes @ numbers.along - moments.signal**2
+    tail = moments.tail[0] + moments.tail[1] * omega
+    tail_square = moments.tail_mean_square(omega, contexts.dim, contexts.innovation)
+    return Nodes(
+        signal=_stretched(numbers.signal, nodes, moments.signal, spread),
+        noise=_scaled(numbers.noise, nodes, noise),
+        along=numbers.along,
+        drifted=drifted,
+        tail=_stretched(numbers.tail, nodes, tail, tail_square - tail**2),
+        weight=nodes,
+    )
 
 
-@lru_cache(maxsize=4)
-def _draws(contexts: TimedContexts) -> np.ndarray:
-    """Draws (3, n) of chi, Q and eta."""
-    numbers = _drifting if contexts.drift else _steady
-    return np.array(numbers(contexts, np.random.default_rng(0)))
-
-
-def _steady(
-    contexts: TimedContexts, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draw chi, Q and eta of contexts without drift, backwards in time."""
-    d, context, r = contexts.dim, len(contexts.gates), contexts.correlation
-    count = max(_DRAWS * _ALL_UP_TO // max(d, _ALL_UP_TO), _LEAST_DRAWS)
-    chi, eta, square, kept = np.zeros((4, count))
-    labels = []
-    inputs = _inputs(contexts, (count,), rng)
-    for gate in reversed(contexts.gates):
-        along = next(inputs)
-        y = along + math.sqrt(contexts.rho) * rng.standard_normal(count)
-        chi += gate * y * along / context
-        eta += gate * y**2 / context
-        if isinstance(r, tuple):
-            labels.append(gate * y)
-            continue
-        kept = r * kept + gate * y  # sum of K_ij (gy)_j over the pairs seen
-        square += gate * y * (2 * kept - gate * y)
-    next(inputs)
-    if isinstance(r, tuple):
-        square = np.sum((_root(contexts).T @ labels) ** 2, axis=0)
-    across = rng.chisquare(d - 1, count) / (d - 1) if d > 1 else 1.0
-    return chi, d / context**2 * square * across, eta
-
-
-def _drifting(
-    contexts: TimedContexts, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draw chi, Q and eta of contexts with drift, token by token and backwards in time."""
-    d, context = contexts.dim, len(contexts.gates)
-    count = min(max(_LEAST_DRAWS, _NUMBERS // (d * context)), _DRAWS)
-    kept = math.exp(-contexts.drift / d)
-    task = np.zeros((count, d))
-    task[:, 0] = math.sqrt(d)
-    head, eta = np.zeros((count, d)), np.zeros(count)
-    inputs = _inputs(contexts, (count, d), rng)
-    for gate in reversed(contexts.gates):
-        x = next(inputs)
-        task = kept * task + math.sqrt(1 - kept**2) * rng.standard_normal((count, d))
-        y = np.sum(x * task, axis=1) / math.sqrt(d)
-        y += math.sqrt(contexts.rho) * rng.standard_normal(count)
-        head += (gate * math.sqrt(d) / context * y)[:, None] * x
-        eta += gate * y**2 / context
-    across = np.sum(head[:, 1:] ** 2, axis=1) / max(d - 1, 1)
-    return head[:, 0] / math.sqrt(d), across, eta
-
-
-def _inputs(
-    contexts: TimedContexts, shape: tuple[int, ...], rng: np.random.Generator
-) -> Iterator[np.ndarray]:
-    """Draw the inputs of one token after the other, times sqrt(d), and one beyond them."""
-    r = contexts.correlation
-    if isinstance(r, tuple):
-        root = _root(contexts)
-        drawn = np.empty((len(root), *shape))
-        for token, row in enumerate(root):
-            drawn[token] = rng.standard_normal(shape)
-            yield np.tensordot(row[: token + 1], drawn[: token + 1], 1)
-        yield rng.standard_normal(shape)
-        return
-    x = rng.standard_normal(shape)
-    while True:
-        yield x
-        x = r * x + math.sqrt(1 - r**2) * rng.standard_normal(shape)
-
-
-def _root(contexts: TimedContexts) -> np.ndarray:
-    """Lower triangular root of the correlations of the inputs, which may be singular."""
-    times = np.arange(len(contexts.gates))
-    values, basis = np.linalg.eigh(contexts.kernel[np.abs(times[:, None] - times)])
-    _, upper = np.linalg.qr((basis * np.sqrt(np.maximum(values, 0.0))) @ basis.T)
-    return np.asarray((upper * np.where(np.diag(upper) < 0, -1.0, 1.0)[:, None]).T)
+def _interpolation(points: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Weights (points, ...) of Lagrange's interpolation."""
+    weights = np.ones((len(points), *at.shape))
+    for i, point in enumerate(points):
+        for other in np.delete(points, i):
+            weights[i] *= (at - other) / (point - other)
+    return weights

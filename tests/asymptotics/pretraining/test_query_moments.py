@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from iclimit.asymptotics.pretraining import finite_size_errors
-from iclimit.asymptotics.pretraining.deterministic_equivalent import timed_law
+from iclimit.asymptotics.pretraining.deterministic_equivalent import fresh_task_law, task_set_law
 from iclimit.asymptotics.pretraining.timed_contexts import TimedContexts
 from iclimit.asymptotics.recurrent import correlated_query_errors
 from iclimit.simulate.pretraining import simulate_errors
@@ -47,7 +47,10 @@ def test_moments_against_prompts(drift, r, given):
     rng = np.random.default_rng(5)
     tasks = sphere(rng, 5) if given else None
     own = tasks[rng.integers(0, 5, COUNT)] if given else sphere(rng, COUNT)
-    law = timed_law(TimedContexts(D, RHO, tuple(GATES), drift, r, True), tasks)
+    contexts = TimedContexts(D, RHO, tuple(GATES), drift, r, True)
+    law = fresh_task_law(D, len(GATES), RHO, "sphere", contexts)
+    if given:
+        law = task_set_law(tasks, len(GATES), RHO, contexts)
     gamma = 0.4 * rng.standard_normal((D, D + 1)) + 0.5 * np.eye(D, D + 1)
     if given:
         gamma[:, -1] = 0
@@ -65,7 +68,9 @@ def test_moments_against_prompts(drift, r, given):
 @pytest.mark.machine
 def test_best_matrix_solves_the_dense_system():
     rng = np.random.default_rng(2)
-    law = timed_law(TimedContexts(D, RHO, tuple(GATES), 0.4, 0.7, True), sphere(rng, 3))
+    law = task_set_law(
+        sphere(rng, 3), len(GATES), RHO, TimedContexts(D, RHO, tuple(GATES), 0.4, 0.7, True)
+    )
     basis = np.eye(D * (D + 1)).reshape(-1, D, D + 1)
     dense = np.array([law.features.applied(each).ravel() for each in basis])
     assert dense == pytest.approx(dense.T, abs=1e-14)

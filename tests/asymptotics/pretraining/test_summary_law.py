@@ -5,9 +5,8 @@ import pytest
 
 from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     fresh_task_law,
-    gaussian_task_law,
     quadratic_form_variance,
-    sphere_task_law,
+    structured_task_law,
     task_set_law,
 )
 
@@ -74,9 +73,9 @@ def test_moments_for_tasks_of_any_covariance(law):
     tasks = draw_tasks(law, rng) @ ROOT
     h, label = summaries(tasks, rng)
     if law == "sphere":
-        expected = sphere_task_law(ROOT, CONTEXT, RHO)
+        expected = structured_task_law(ROOT, CONTEXT, RHO, "sphere")
     else:
-        expected = gaussian_task_law(ROOT @ ROOT, CONTEXT, RHO)
+        expected = structured_task_law(ROOT, CONTEXT, RHO, "gaussian")
     assert_mean(h[:, :, None] * h[:, None, :], expected.second)
     assert_mean(h[:, :, None] * tasks[:, None, :], expected.cross)
     assert_mean(label**2, expected.label)
