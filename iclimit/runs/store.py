@@ -52,7 +52,7 @@ _HEADER = 512
 _NEWER = "use that version or name another file"
 _OLDER = (
     "its runs cannot be used here: name another file with --store, or move this one away and "
-    "they are computed again (iclimit 1.0 still reads it)"
+    "they are computed again (iclimit 1.0 reads format 2)"
 )
 
 _SCHEMA = """
