@@ -9,7 +9,7 @@ from statements import Quotation, one_line
 FILES = sorted((Path(__file__).parent / "theory").glob("test_*.py"))
 
 
-def tests_of(file):
+def judged_in(file):
     return {
         name: getattr(each, "quotations", [])
         for name, each in runpy.run_path(str(file)).items()
@@ -19,7 +19,7 @@ def tests_of(file):
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_pages_say_what_is_computed(file):
-    for name, quotations in tests_of(file).items():
+    for name, quotations in judged_in(file).items():
         assert quotations, f"{name} quotes nothing"
         gone = [each.text for each in quotations if not each.stands()]
         assert gone == [], f"{name} judges what its page no longer says: change both together"
