@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.special import gamma, gammaincc
 from statements import states
 
 import iclimit
@@ -65,12 +66,15 @@ def prompts(law, count, context, dim, noise, task):
         "uniform": lambda size: generator.uniform(-1, 1, size),
         "laplace": lambda size: generator.laplace(size=size),
     }[law]
-    x = draw((count, context + 1, dim))
-    w = math.sqrt(task) * generator.standard_normal((count, dim))
-    y = np.einsum("nid,nd->ni", x, w)
-    y += math.sqrt(noise) * generator.standard_normal(y.shape)
-    g = np.einsum("nd,nid,ni->n", x[:, -1], x[:, :-1], y[:, :-1])
-    return g, y[:, -1]
+    blocks = []
+    for _ in range(count // 50_000):
+        x = draw((50_000, context + 1, dim))
+        w = math.sqrt(task) * generator.standard_normal((50_000, dim))
+        y = np.vecdot(x, w[:, None])
+        y += math.sqrt(noise) * generator.standard_normal(y.shape)
+        summary = np.einsum("nid,ni->nd", x[:, :-1], y[:, :-1])
+        blocks.append((np.vecdot(summary, x[:, -1]), y[:, -1]))
+    return np.concatenate(blocks, axis=1)
 
 
 @states(
@@ -79,9 +83,12 @@ def prompts(law, count, context, dim, noise, task):
     "1.1 for uniform ones",
 )
 def test_the_textbook_error_is_too_small():
-    settings = (("gaussian", 10, 6, 0.4, 1.7, 1.4), ("laplace", 10, 6, 0.4, 1.7, 2.1))
-    for law, context, dim, noise, task, stated in (*settings, ("uniform", 10, 10, 0.0, 1.0, 1.1)):
-        g, y = prompts(law, 150_000, context, dim, noise, task)
+    for law, count, context, dim, noise, task, stated in (
+        ("gaussian", 150_000, 10, 6, 0.4, 1.7, 1.4),
+        ("laplace", 1_000_000, 10, 6, 0.4, 1.7, 2.1),
+        ("uniform", 150_000, 10, 10, 0.0, 1.0, 1.1),
+    ):
+        g, y = prompts(law, count, context, dim, noise, task)
         rate = (g @ y) / (g @ g)
         residual = y - rate * g
         honest = math.sqrt(np.sum(g**2 * residual**2)) / (g @ g)
@@ -240,7 +247,7 @@ def test_divergence():
         rate = iclimit.descent.divergence_rate(ratio)
         assert rate == pytest.approx(2 / (1 + math.sqrt(ratio)) ** 2)
         below, above = (
-            [float(schedule_loss([factor * rate] * steps, ratio=ratio)) for steps in (50, 400)]
+            [float(schedule_loss([factor * rate] * steps, ratio=ratio)) for steps in (50, 200)]
             for factor in (0.99, 1.01)
         )
         assert below[1] < below[0]
@@ -250,8 +257,8 @@ def test_divergence():
     assert [f"{each:.2g}" for each in means] == ["0.04", "2.8", "1.4e+13"]
     assert round(float(schedule_loss([0.5] * 10, ratio=0.5)), 4) != 0.0015
     assert round(float(schedule_loss([0.5] * 30, ratio=0.5)), 4) <= 0.0015
-    slow = [float(schedule_loss([0.3] * steps, **size)) for steps in (20, 40, 80)]
-    assert slow[2] > slow[0]
+    slow = [float(schedule_loss([0.3] * steps, **size)) for steps in (20, 40)]
+    assert slow[1] > slow[0]
 
 
 @states(
@@ -332,8 +339,6 @@ def test_critical_dampening():
 
 @states(SCHEDULES, "*The tail* has a simple bound")
 def test_the_bound_of_the_tail():
-    from scipy.special import gamma, gammaincc
-
     for context, dim in ((10, 10), (20, 5), (4, 8)):
         for x in np.linspace(1, 8, 15):
             bound = math.sqrt(math.pi) * gammaincc((context + dim - 1) / 2, context * x / 2)
