@@ -1,7 +1,7 @@
 """Sentences of the documentation, beside the computation that judges each of them.
 
-`states` quotes a sentence at the test that computes whether it is true.  The quotation is looked up
-in its page by ``tests/docs/test_quotations.py``, so a sentence does not change without its test.
+`states` quotes a sentence at the test that computes whether it is true.  The quotation is looked
+up in its page by ``tests/docs/test_quotations.py``: no sentence changes without its test.
 """
 
 from collections.abc import Callable

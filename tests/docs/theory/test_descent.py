@@ -20,12 +20,14 @@ from iclimit.spectra import largest_eigenvalue_cdf
 
 pytestmark = pytest.mark.slow
 
-STEP, SCHEDULES = "descent/gradient-descent", "descent/schedules"
+STEP = "descent/gradient-descent"
+SCHEDULES = "descent/schedules"
 
 
 @states(STEP, "kurtosis drops out", "it performs this step")
 def test_the_limit_of_one_step():
-    dim, context = 20_000, 40_000
+    dim = 20_000
+    context = 40_000
     for law in ("gaussian", "uniform", "rademacher"):
         best = iclimit.optimal_learning_rate(
             context=context, dim=dim, input_law=law, noise_variance=0.0
@@ -41,7 +43,9 @@ def test_the_limit_of_one_step():
 def test_even_features_do_not_help():
     """Least squares on all features of a layer, on contexts and their mirror images."""
     generator = np.random.default_rng(0)
-    count, dim, context = 20_000, 2, 4
+    count = 20_000
+    dim = 2
+    context = 4
     x = generator.standard_normal((count, context, dim))
     w = generator.standard_normal((count, dim))
     query = generator.standard_normal((count, dim))
@@ -79,7 +83,8 @@ def prompts(law, count, context, dim, noise, task):
 
 @states(
     STEP,
-    "in the table below by a factor 1.4 for Gaussian and 2.1 for Laplace inputs, and at N = d = 10 by "
+    "in the table below by a factor 1.4 for Gaussian and 2.1 for Laplace inputs, and at N = d = "
+    "10 by "
     "1.1 for uniform ones",
 )
 def test_the_textbook_error_is_too_small():
@@ -98,7 +103,8 @@ def test_the_textbook_error_is_too_small():
 
 @states(
     STEP,
-    "it is so in 24 % of the sets of one task, in 3.5 % of those of five, in 0.5 % of those of ten, "
+    "it is so in 24 % of the sets of one task, in 3.5 % of those of five, in 0.5 % of those of "
+    "ten, "
     "and in none of 4000 sets of fifty",
 )
 def test_negative_estimates():
@@ -125,7 +131,9 @@ def test_a_longer_context():
 @states(SCHEDULES, "The order of the rates does not matter")
 def test_the_order_of_rates():
     for setting in ({"ratio": 0.5, "noise_ratio": 0.1}, {"context": 20, "dim": 10}):
-        one, other = (schedule_loss(rates, **setting) for rates in ([1.2, 0.4, 0.7], [0.4, 0.7, 1.2]))
+        one, other = (
+            schedule_loss(rates, **setting) for rates in ([1.2, 0.4, 0.7], [0.4, 0.7, 1.2])
+        )
         assert one == pytest.approx(other)
 
 
@@ -153,7 +161,8 @@ def test_the_optimum_of_many_steps():
 @states(
     SCHEDULES,
     "no estimator linear in the labels can beat",
-    "The cost of real rates is small: at most 4.9 % for c = 0.5, 1, 2, up to 8 steps and v from 0.05 "
+    "The cost of real rates is small: at most 4.9 % for c = 0.5, 1, 2, up to 8 steps and v from "
+    "0.05 "
     "to 10",
     "At c = 1/2, v = 0.1 and L = 4 the loss is 0.15846 against the bound 0.15778",
 )
@@ -216,7 +225,8 @@ def test_constant_rates():
 
 @states(
     SCHEDULES,
-    "So :math:`\\mathcal L \\simeq 2c^L`, which is :math:`2/(1 - c)` times the optimum.  At c = 1, "
+    "So :math:`\\mathcal L \\simeq 2c^L`, which is :math:`2/(1 - c)` times the optimum.  At c = "
+    "1, "
     "where the interval reaches 0, it is 1/2 for every L",
 )
 def test_chebyshev_rates():
@@ -239,7 +249,8 @@ def test_chebyshev_rates():
     SCHEDULES,
     "In the limit a constant rate diverges as L grows if and only if",
     "the *mean* loss of every constant rate :math:`\\eta > 0` diverges",
-    "the exact mean is 0.040 after 10 steps, 2.8 after 16 and :math:`1.4\\cdot10^{13}` after 30; the "
+    "the exact mean is 0.040 after 10 steps, 2.8 after 16 and :math:`1.4\\cdot10^{13}` after "
+    "30; the "
     "limit says 0.0015 there",
 )
 def test_divergence():
@@ -262,8 +273,7 @@ def test_divergence():
 
 
 @states(
-    SCHEDULES,
-    "For U(-1, 1) or random signs :math:`\\lambda \\le d`, a value that is approached",
+    SCHEDULES, "For U(-1, 1) or random signs :math:`\\lambda \\le d`, a value that is approached"
 )
 def test_the_largest_eigenvalue_of_bounded_inputs():
     generator = np.random.default_rng(2)
@@ -275,7 +285,8 @@ def test_the_largest_eigenvalue_of_bounded_inputs():
 
 @states(
     SCHEDULES,
-    "In the mean the rates of the limit get worse beyond three steps; in the median they stay slightly "
+    "In the mean the rates of the limit get worse beyond three steps; in the median they stay "
+    "slightly "
     "better than those of the finite optimum",
 )
 def test_rates_of_the_limit_at_finite_size():
@@ -298,9 +309,7 @@ def test_rates_of_the_limit_at_finite_size():
         assert median(one.rates) < median(other.rates)
 
 
-@states(
-    SCHEDULES, "It reaches the bound at any noise"
-)
+@states(SCHEDULES, "It reaches the bound at any noise")
 def test_weight_decay():
     """Steps 1/(theta + v) on the ridge objective, in a Gauss rule of higher order."""
     law = iclimit.MarchenkoPastur(0.5)
@@ -312,9 +321,7 @@ def test_weight_decay():
             P = (noise + nodes * R) / (nodes + noise)
             Q = (1 - R) / (nodes + noise)
             loss = float(weights @ (P**2 + noise * nodes * Q**2))
-            bound = iclimit.optimal_schedule(
-                steps=steps, ratio=0.5, noise_ratio=noise
-            ).lower_bound
+            bound = iclimit.optimal_schedule(steps=steps, ratio=0.5, noise_ratio=noise).lower_bound
             assert loss == pytest.approx(bound, rel=1e-8)
 
 
@@ -354,5 +361,3 @@ def test_the_best_rate_is_best():
     losses = learning_rate_loss(rates, **setting)
     assert np.all(losses >= best.loss * (1 - 1e-12))
     assert np.ptp(np.diff(losses, 2)) < 1e-9
-
-

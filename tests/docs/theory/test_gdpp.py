@@ -8,6 +8,7 @@ from statements import states
 
 import iclimit
 from iclimit.gdpp import (
+    adaptive_ridge_loss,
     baseline_profiles,
     condition_number_schedule,
     constant_ridge_loss,
@@ -19,11 +20,11 @@ from iclimit.gdpp import (
     ridge_risk,
     steps_needed,
 )
-from iclimit.spectra import Wishart
 
 pytestmark = pytest.mark.slow
 
-GDPP, NOISY = "gdpp/gdpp", "gdpp/noisy-regression"
+GDPP = "gdpp/gdpp"
+NOISY = "gdpp/noisy-regression"
 CONDITIONS = 1 + np.geomspace(1e-4, 1e8, 400)
 
 
@@ -96,7 +97,9 @@ def test_one_layer_is_optimal():
         assert low == pytest.approx((1 - best) ** 2)
 
 
-@states(GDPP, "no L layers end below F applied L times", "One layer equalises a spectrum of two points")
+@states(
+    GDPP, "no L layers end below F applied L times", "One layer equalises a spectrum of two points"
+)
 def test_greedy_layers_are_optimal():
     generator = np.random.default_rng(0)
     condition = 50.0
@@ -113,10 +116,7 @@ def test_greedy_layers_are_optimal():
     assert image[0] == pytest.approx(image[1])
 
 
-@states(
-    GDPP,
-    "2.35` times as many layers; near 1 both converge quadratically",
-)
+@states(GDPP, "2.35` times as many layers; near 1 both converge quadratically")
 def test_rates_of_both_schedules():
     condition = 1e30
     counts = [steps_needed(condition, tol=1.0, method=each) for each in ("monotone", "optimal")]
@@ -130,7 +130,8 @@ def test_rates_of_both_schedules():
     GDPP,
     "a relative error of :math:`\\nu` is multiplied by -17.2 at :math:`\\kappa = 100`",
     "The monotone layer has the derivative 0 at :math:`\\nu`",
-    "If the true largest eigenvalue is 2 % larger, the double zero at 1.0101 lies inside the spectrum",
+    "If the true largest eigenvalue is 2 % larger, the double zero at 1.0101 lies inside the "
+    "spectrum",
     "Both cost little",
 )
 def test_sensitivity():
@@ -166,7 +167,12 @@ def test_sensitivity():
     "Fewer layers are enough",
 )
 def test_layers_for_a_relative_error():
-    for condition, row in ((10, (6, 7, 8)), (100, (9, 10, 11)), (1000, (12, 13, 14)), (1e4, (15, 16, 17))):
+    for condition, row in (
+        (10, (6, 7, 8)),
+        (100, (9, 10, 11)),
+        (1000, (12, 13, 14)),
+        (1e4, (15, 16, 17)),
+    ):
         for epsilon, count in zip((1e-2, 1e-4, 1e-8), row, strict=True):
             exact = steps_needed(condition, tol=2 * epsilon / (1 - epsilon), method="monotone")
             paper = steps_needed(condition, tol=epsilon / (2 * condition), method="monotone")
@@ -180,7 +186,8 @@ def test_layers_for_a_relative_error():
     "One layer reaches the bound",
     "With two layers GD++ all but reaches the bound of four plain steps",
     "The published schedule can be worse than no preconditioning at all",
-    "they have the mean loss 0.149, where the optimum at that size is 0.0536 and that of one layer "
+    "they have the mean loss 0.149, where the optimum at that size is 0.0536 and that of one "
+    "layer "
     "0.355",
 )
 def test_the_loss_of_layers():
@@ -205,10 +212,7 @@ def test_the_loss_of_layers():
     assert iclimit.optimal_gdpp(1, **size).loss == pytest.approx(0.355, abs=1e-3)
 
 
-@states(
-    NOISY,
-    "one ridge for all levels loses at the small and the large ones",
-)
+@states(NOISY, "one ridge for all levels loses at the small and the large ones")
 def test_one_ridge_for_all_levels():
     levels = np.linspace(0.05, 5, 40)
     profile = baseline_profiles(levels, noise_law="uniform:5", context=20, dim=10)
@@ -249,14 +253,19 @@ def test_gdpp_is_above_the_floor():
         loss = 5 * gdpp_minima(layers, noise_ratio=best.penalty / 20, **size)[0].loss - best.oracle
         assert loss > best.constant
     assert constant_ridge_loss("fixed:2", **size, penalty=4.0) == pytest.approx(0, abs=1e-9)
-    assert oracle_risk("fixed:2", **size) == pytest.approx(float(ridge_risk(4.0, noise_variance=4.0, **size)))
+    assert oracle_risk("fixed:2", **size) == pytest.approx(
+        float(ridge_risk(4.0, noise_variance=4.0, **size))
+    )
 
 
 @states(NOISY, "The table has 0.068: it is **N - d**")
-def test_the_tuned_baselines_are_ordered():
+def test_adaptive_baselines():
     for law in ("uniform:1", "uniform:3", "uniform:5", "uniform:7", "categorical:1,3"):
         best = ridge_baselines(law, context=20, dim=10)
         assert 0 < best.tuned < best.adaptive < best.constant < best.one_layer
+    for divisor, stated in ((10, 0.0693), (20, 0.2516), (12, 0.0908)):
+        found = adaptive_ridge_loss("uniform:5", context=20, dim=10, multiplier=10 / divisor)
+        assert found == pytest.approx(stated, rel=0.01)
 
 
 @states(NOISY, "*Two layers* have a second minimum up to a noise level between [0, 4] and [0, 5]")
@@ -281,7 +290,9 @@ def test_the_cosine_with_quadratic_labels():
 
 @states(NOISY, "Between the levels the limit is not the oracle")
 def test_two_levels_with_two_layers():
-    low, high, dim = 0.36, 2.25, 3
+    low = 0.36
+    high = 2.25
+    dim = 3
     total = 1 + low + high
     for noise, matched in ((low, True), (high, True), (1.0, False)):
         weight = total / ((1 + low) * (1 + high)) * (1 - noise / total)
@@ -293,7 +304,8 @@ def test_two_levels_with_two_layers():
 
 @states(GDPP, "rates made for the mean can be simulated, rates made for a sample cannot")
 def test_rates_made_for_a_sample():
-    rates, gammas = [0.34267221, 2.32815509, 13.40880879], [0.3236043, 1.76155491]
+    rates = [0.34267221, 2.32815509, 13.40880879]
+    gammas = [0.3236043, 1.76155491]
     size = {"context": 20, "dim": 10}
     assert float(gdpp_loss(rates, gammas=gammas, **size)) == pytest.approx(1.94, abs=0.01)
     generator = np.random.default_rng(2)
@@ -306,4 +318,3 @@ def test_rates_made_for_a_sample():
         residual *= 1 - rate * current
         scale *= 1 - gamma * current
     assert np.mean(residual**2) < 0.02
-    assert Wishart(**size).moment(1) == pytest.approx(1)

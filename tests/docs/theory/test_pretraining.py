@@ -5,6 +5,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from drawn_points import drawn
 from statements import states
 
 import iclimit
@@ -19,25 +20,14 @@ from iclimit.spectra import wishart_resolvent
 
 pytestmark = pytest.mark.slow
 
-POINTS = 400
 # Two float64 numbers that are equal but for rounding.
 ROUNDING = 1e-9
 
 
-def drawn(seed, count=POINTS, **ranges):
-    """Log-uniform parameters in given ranges."""
-    generator = np.random.default_rng(seed)
-    return {
-        name: np.exp(generator.uniform(*np.log(bounds), count)) for name, bounds in ranges.items()
-    }
-
-
-def random_points(seed, count=POINTS):
+def random_points(seed, count=400):
     """Random places of the limit, half of them without a ridge."""
     wide = (0.1, 10)
-    points = drawn(
-        seed, count, tau=wide, alpha=wide, kappa=wide, rho=(0.01, 2), ridge=(1e-3, 1)
-    )
+    points = drawn(seed, count, tau=wide, alpha=wide, kappa=wide, rho=(0.01, 2), ridge=(1e-3, 1))
     points["ridge"][::2] = 0
     return points
 
@@ -54,9 +44,9 @@ def shares(truths):
 )
 def test_no_icl_error_is_below_that_of_bayes():
     point = random_points(0, 2000)
-    assert np.all(iclimit.icl_error(**point) >= iclimit.bayes_error(
-        alpha=point["alpha"], rho=point["rho"]
-    ))
+    assert np.all(
+        iclimit.icl_error(**point) >= iclimit.bayes_error(alpha=point["alpha"], rho=point["rho"])
+    )
 
 
 @states(
@@ -164,7 +154,8 @@ def test_some_pretraining_is_better_than_none():
     "pretraining/budgets",
     "The ridge removes the divergence at :math:`\\tau = 1`, and with it the jump",
     "**With noise** it tends to 1/2",
-    "**Without noise** it tends to 1: :math:`e = 4/(B + 4)`, and the number of prompts stays below "
+    "**Without noise** it tends to 1: :math:`e = 4/(B + 4)`, and the number of prompts stays "
+    "below "
     ":math:`2d^2`",
 )
 def test_splits_with_the_best_ridge():
@@ -200,7 +191,8 @@ def test_digits_lost_by_cancellation():
 @states("pretraining/icl", "Every term is positive (:math:`w \\ge 1`)")
 def test_terms_of_the_errors_are_positive():
     point = random_points(3)
-    rho, kappa = point["rho"], point["kappa"]
+    rho = point["rho"]
+    kappa = point["kappa"]
     q = (1 + rho) / point["alpha"]
     for xi in (0.0, 0.1, 10.0):
         nu = q + xi
@@ -220,7 +212,8 @@ def test_limits_of_the_table():
     q = (1 + rho) / alpha
     M = wishart_resolvent(q, kappa=kappa)
     slope = wishart_resolvent(q, kappa=kappa, derivative=1)
-    null, idg = 1 + rho, rho * tau / (tau - 1)
+    null = 1 + rho
+    idg = rho * tau / (tau - 1)
 
     def near(stated_icl, stated_idg, rel=1e-5, **change):
         at = point | change
@@ -271,8 +264,12 @@ def test_threshold():
     "the roots at :math:`g = q` and :math:`g = 1 + q` bracket :math:`\\xi`",
 )
 def test_the_fixed_point():
-    point = drawn(6, tau=(0.1, 10), alpha=(0.1, 10), kappa=(0.1, 10), rho=(0.01, 2), ridge=(1e-3, 1))
-    tau, ridge, q = point["tau"], point["ridge"], (1 + point["rho"]) / point["alpha"]
+    point = drawn(
+        6, tau=(0.1, 10), alpha=(0.1, 10), kappa=(0.1, 10), rho=(0.01, 2), ridge=(1e-3, 1)
+    )
+    tau = point["tau"]
+    ridge = point["ridge"]
+    q = (1 + point["rho"]) / point["alpha"]
     xi = ridge * np.geomspace(1 + 1e-9, 1e6, 300)[:, None]
     effective = tau * (1 - ridge / xi)
     M = wishart_resolvent(q, kappa=point["kappa"] / np.minimum(effective, 1 - 1e-12))
@@ -341,7 +338,8 @@ def test_where_longer_contexts_hurt():
 
 @states(
     "pretraining/nonmonotonicity",
-    "For :math:`\\kappa < 1` and :math:`\\rho > 0` the error diverges with :math:`\\alpha`, so it is "
+    "For :math:`\\kappa < 1` and :math:`\\rho > 0` the error diverges with :math:`\\alpha`, so "
+    "it is "
     "always nonmonotonic",
 )
 def test_longer_contexts_hurt_with_fewer_tasks_than_dimensions():

@@ -72,7 +72,8 @@ def test_errors_are_affine_in_the_test_covariance():
     "fixed spectrum the largest variance goes to the least slope",
 )
 def test_best_tests():
-    task, test = spectra(4, 4), spectra(5, 4)
+    task = spectra(4, 4)
+    test = spectra(5, 4)
     for setting in SETTINGS:
         spectrum = SPECTRUM.of_matrices(task, test_covariance=test)
 
@@ -91,7 +92,10 @@ def test_best_tests():
         assert rank_one.icl < min(error(values) for values in random)
 
 
-@states(PAGE, "The best training covariance need not be that of the tests; here it is more concentrated")
+@states(
+    PAGE,
+    "The best training covariance need not be that of the tests; here it is more concentrated",
+)
 def test_the_best_training_is_not_the_tests():
     tests = np.array([2.5, 0.9, 0.6])
     spectrum = SPECTRUM.of_matrices(tests, test_covariance=tests)
@@ -111,7 +115,8 @@ def long_limit(setting, spectrum, **change):
     "the error diverges, unless nothing is lost or :math:`\\rho = 0`",
 )
 def test_limits_that_can_be_exchanged():
-    task, test = spectra(7, 5), spectra(8, 5)
+    task = spectra(7, 5)
+    test = spectra(8, 5)
     spectrum = SPECTRUM.of_matrices(task, test_covariance=test)
     point = {"tau": 3.0, "alpha": 1.0, "kappa": 2.0, "rho": 0.2}
     ratio = np.mean(test / task)
@@ -121,11 +126,11 @@ def test_limits_that_can_be_exchanged():
         long_limit(point, spectrum, **other), rel=1e-3
     )
     low_rank = SPECTRUM.of_matrices([2.0, 2.0, 0, 0], test_covariance=[1.0, 3.0, 0, 0])
-    for spectrum, kappa, lost in ((spectrum, 0.5, True), (low_rank, 0.75, False)):
-        context_first = long_limit(point, spectrum, kappa=kappa, alpha=1e10, tau=1e5)
-        data_first = long_limit(point, spectrum, kappa=kappa, alpha=1e5, tau=1e10)
+    for law, kappa, lost in ((spectrum, 0.5, True), (low_rank, 0.75, False)):
+        context_first = long_limit(point, law, kappa=kappa, alpha=1e10, tau=1e5)
+        data_first = long_limit(point, law, kappa=kappa, alpha=1e5, tau=1e10)
         assert bool(context_first > 2 * data_first) is lost
-        noiseless = long_limit(point, spectrum, kappa=kappa, alpha=1e10, tau=1e5, rho=0.0)
+        noiseless = long_limit(point, law, kappa=kappa, alpha=1e10, tau=1e5, rho=0.0)
         assert noiseless < 2
 
 
@@ -150,7 +155,8 @@ def test_threshold():
     "the misalignment ranks tests exactly as their errors do",
     "the resolvent alignment, which nearly always gives the same order",
     "- 1.0000 - 0.9998 to 1.0000 - 0.997 to 0.999 - 0.91 to 0.92",
-    "With an eigenvalue of 101 the last two are 0.993 to 0.999 and 0.87 to 0.88, with one of 4 0.999 "
+    "With an eigenvalue of 101 the last two are 0.993 to 0.999 and 0.87 to 0.88, with one of 4 "
+    "0.999 "
     "to 1.000 and 0.97",
 )
 @pytest.mark.parametrize(
@@ -199,7 +205,8 @@ def correlations(training, tests, setting):
 
 @states(
     PAGE,
-    "more tasks hurt below :math:`\\kappa = 0.591`.  At :math:`\\alpha = 2` they hurt below 0.745, "
+    "more tasks hurt below :math:`\\kappa = 0.591`.  At :math:`\\alpha = 2` they hurt below "
+    "0.745, "
     "and for two levels of 1.9 and 0.1 with isotropic tests and :math:`\\alpha = 3` below 0.90",
 )
 def test_where_more_tasks_hurt():
@@ -222,6 +229,6 @@ def test_where_more_tasks_hurt():
 def test_degree_of_the_effective_ridge():
     for eigenvalues in ([1], [1, 3]):
         weight = 1 / len(eigenvalues)
-        polynomial = derive_effective_ridge({each: weight for each in eigenvalues})
+        polynomial = derive_effective_ridge(dict.fromkeys(eigenvalues, weight))
         xi = next(s for s in polynomial.result.free_symbols if str(s) == "xi")
         assert polynomial.result.as_poly(xi).degree() == 3 * len(eigenvalues) + 1
