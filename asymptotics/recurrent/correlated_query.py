@@ -32,11 +32,16 @@ With :math:`G = \hat C + q` the errors are
 .. math::
 
    e_{IDG} &= \frac{1 + \rho - 2 \langle b, X\rangle + \langle X, X G\rangle + 2 x y + f_1 x^2}
-   {1 - \frac1\tau \langle (G K)^2\rangle}, \\
+   {\eta + \frac\xi\tau \langle G K^2\rangle}, \\
    e_{ICL} &= 1 + \rho - 2 (1 + f_2) x + (1 + q) |X|^2 + (f_1 + 2 f_2) x^2
    + \frac{1 + q}\tau\, \langle G K^2\rangle\, e_{IDG},
 
-where all averages over the spectrum of :math:`\hat C` follow from the Wishart resolvent
+where the denominator is :math:`1 - \langle (G K)^2\rangle/\tau` as a sum of positive terms: with
+:math:`G K = 1 - \xi K` and the equation :math:`\tau (1 - \eta) = 1 - \xi \langle K\rangle` of
+the effective ridge, :math:`\tau - \langle (G K)^2\rangle = \tau \eta + \xi \langle K - \xi
+K^2\rangle`.  It vanishes at :math:`\tau = 1` without a ridge, where both errors are infinite.
+
+All averages over the spectrum of :math:`\hat C` follow from the Wishart resolvent
 :math:`M(\nu)` and its derivative.  With :math:`u = 1 + M/\kappa` and :math:`D = \nu u + 1/u`
 all of them are sums of positive terms, as :math:`\langle K^2\rangle = M u/D` and
 :math:`\langle \hat C K\rangle = M/u`.  Many prompts and tasks leave
@@ -137,8 +142,8 @@ def correlated_query_errors(
         q, f2, own, a = _spike(math_, alpha, rho, r, omega)
 
         def cases(below: Value) -> tuple[Value, Value]:
-            xi, _ = solve_fixed_point(math_, below, tau, q, kappa, ridge / a**2)
-            return _errors(math_, tau, kappa, rho, q, f2, own, xi)
+            xi, eta = solve_fixed_point(math_, below, tau, q, kappa, ridge / a**2)
+            return _errors(math_, tau, kappa, rho, q, f2, own, xi, eta)
 
         return QueryErrors(*map(math_.finish, math_.branch(tau < 1, cases)))
 
@@ -163,8 +168,9 @@ def _errors(
     f2: Value,
     own: Value,
     xi: Value,
+    eta: Value,
 ) -> tuple[Value, Value]:
-    """ICL and IDG error at the effective ridge, in sums of positive terms where there are some."""
+    """ICL and IDG error at the effective ridge xi = ridge/eta, in sums of positive terms where there are some."""
     nu, f1 = q + xi, own + f2**2
     M = resolvent(math_, nu, kappa, excess(math_, kappa, 1))
     g = M / kappa
@@ -184,7 +190,7 @@ def _errors(
     square = slope**2 * ccK2 + 2 * slope * constant * cK2 + constant**2 * K2
     weighted = slope**2 * cccK2 + 2 * slope * constant * ccK2 + constant**2 * cK2
     bias = 1 + rho - 2 * (linear + f2 * x) + weighted + q * square + 2 * x * y + f1 * x**2
-    freedom = (ccK2 + 2 * q * cK2 + q**2 * K2) / tau
-    idg = math_.divide(bias, 1 - freedom)
+    A = cK2 + q * K2  # mean of G K^2
+    idg = math_.divide(bias, eta + xi * A / tau)
     test = 1 + rho - 2 * (1 + f2) * x + (1 + q) * square + (f1 + 2 * f2) * x**2
-    return test + (1 + q) / tau * (cK2 + q * K2) * idg, idg
+    return test + (1 + q) / tau * A * idg, idg
