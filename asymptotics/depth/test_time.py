@@ -129,7 +129,8 @@ def test_time_errors(
         scatter = rest * gain / (tau - 1)
         # One minus the step s g, without cancellation in long contexts.
         rest = 1 - factor + factor * rest
-    return ladder(math_, alpha, factor * gain, rest, factor**2 * scatter, noise, steps)
+        scatter = factor**2 * scatter
+    return ladder(math_, alpha, factor * gain, rest, scatter, noise, steps)
 
 
 # Its name does not make it a test where pytest finds it imported.

@@ -45,6 +45,10 @@ from iclimit.asymptotics.numbers import Number, Value, numpy_namespace
 from iclimit.asymptotics.searches import find_root_above
 from iclimit.asymptotics.spectra import MarchenkoPastur, wishart_resolvent
 
+# Noise over context beyond which pairs tell nothing together that they do not tell alone: then the
+# information of a context is alpha log(1 + 1/rho)/2, up to the square of its inverse.
+_WEAK = 1e50
+
 
 def bayes_error(*, alpha: Number, rho: Number) -> Value:
     r"""Error of the Bayes estimator on all tasks: optimally tuned ridge regression on the context.
@@ -157,12 +161,18 @@ def dmmse_errors(
             raise ValueError(f"kappa must be >= 1/dim and finite, got {kappa}, dim = {dim}")
         theta = np.log(tasks) / values[2]
     theta, alpha, rho, dim = np.broadcast_arrays(theta, *values)
-    at_noise = np.log(rho / alpha)
     continuum = math_.convert(bayes_error(alpha=alpha, rho=rho))
     icl = np.where(theta == 0, 2 + rho, continuum)
-    frozen = (_log_tasks_needed(at_noise, alpha, rho, dim) > theta) & (theta > 0)
+    with math_.quiet():
+        weak = rho / alpha > _WEAK
+        # Any numbers do where contexts are weak.
+        known_alpha, known_rho = np.where(weak, 1.0, alpha), np.where(weak, 1.0, rho)
+        at_noise = np.log(known_rho / known_alpha)
+        needed = _log_tasks_needed(at_noise, known_alpha, known_rho, dim)
+        information = _log_tasks_needed(at_noise, known_alpha, known_rho, np.inf)
+        information = np.where(weak, alpha * np.log1p(1 / rho) / 2, information)
+    frozen = (needed > theta) & (theta > 0) & ~weak
     icl[frozen] = _frozen_error(theta[frozen], alpha[frozen], rho[frozen], dim[frozen])
-    information = _log_tasks_needed(at_noise, alpha, rho, np.inf)
     idg = np.where(theta < information, rho, continuum)
     return TaskErrors(icl[()], idg[()])
 

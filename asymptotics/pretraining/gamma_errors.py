@@ -23,7 +23,7 @@ The formula of the error is written once for all number systems: NumPy and CuPy 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import array_api_compat
 import numpy as np
@@ -46,6 +46,9 @@ from iclimit.asymptotics.pretraining.summary_moments import (
 from iclimit.checks import check_choice, refuse_masked
 from iclimit.problem import TASK_LAWS
 from iclimit.results import Result
+
+# Standard deviations of labels, inputs and tasks up to this have products that float64 holds.
+_LARGE = 2.0**60
 
 
 @dataclass(frozen=True, repr=False)
@@ -163,7 +166,7 @@ def errors_of_gamma(
     )
     # Matrices of mpmath or SymPy make the numbers beside them such numbers too.
     entry = 0.0 if exact is None else _entries("gamma", exact).flat[0]
-    _, (context, rho, test_context, test_rho, _) = checked(
+    math_, (context, rho, test_context, test_rho, _) = checked(
         single=True,
         context=context,
         rho=rho,
@@ -172,14 +175,13 @@ def errors_of_gamma(
         gamma=entry,
     )
     task_set = _task_set(tasks, d, exact is not None)
-    test = fresh_task_moments(C if C_test is None else C_test, sigma, d, task_law, test_rho)
-    if task_set is None:
-        trained = fresh_task_moments(C, sigma, d, task_law, rho)
-    else:
-        trained = task_set_moments(task_set, sigma, rho)
-    return TaskErrors(
-        icl=_error(matrix, test, test_context, sigma), idg=_error(matrix, trained, context, sigma)
-    )
+    tested = C if C_test is None else C_test
+    test = _law(tested, sigma, None, d, task_law, test_context, test_rho)
+    trained = _law(C, sigma, task_set, d, task_law, context, rho)
+    if not isinstance(math_, ArrayMath):
+        return TaskErrors(icl=_error(matrix, test), idg=_error(matrix, trained))
+    with math_.quiet():
+        return TaskErrors(icl=_float_error(matrix, test), idg=_float_error(matrix, trained))
 
 
 def optimal_gamma(
@@ -235,13 +237,16 @@ def optimal_gamma(
     >>> round(optimal_gamma(context=8, rho=0.1, tasks=tasks).error, 3)
     0.343
     """
-    law = _parse_law(**locals())
-    G, A = summary_moments(*law)
+    given = _parse_law(**locals())
+    units = given.units()
+    law = given.measured_in(units)
+    G, A = law.summary_moments()
     # Squares of labels have another scale than inputs, which would move the cut-off of lstsq.
     scale = np.sqrt(np.maximum(np.diag(G), np.finfo(float).tiny))
     best = np.linalg.lstsq(G / np.outer(scale, scale), A / scale[:, None])[0]
     gamma = (best / scale[:, None]).T
-    return OptimalGamma(gamma, float(_error(gamma, *law)))
+    error = float(_error(gamma, law))
+    return OptimalGamma(gamma / units.of_gamma(len(G)), error * units.label * units.label)
 
 
 def expected_gamma(
@@ -303,10 +308,11 @@ def expected_gamma(
     (0.535, 0.625)
     """
     law = _parse_law(context, rho, dim, tasks, task_law, task_covariance, input_covariance)
-    Sigma = law[-1]
+    Sigma = law.sigma
     check_integers(prompts=prompts)
     _, (penalty,) = checked(systems="numpy", single=True, ridge=ridge)
-    G, A = summary_moments(*law)
+    with undefined_in_float64():
+        G, A = law.summary_moments()
     d = len(G) - 1
     sigma, basis = (np.ones(1), np.eye(d)) if Sigma is None else np.linalg.eigh(Sigma)
     g, right = np.linalg.eigh(G)
@@ -324,10 +330,81 @@ def fresh_task_moments(
     covariance: np.ndarray | None, sigma: np.ndarray | None, d: int, task_law: str, rho: Value
 ) -> TaskMoments:
     """Moments of fresh tasks: Gaussian ones of a covariance, else isotropic ones of the law."""
-    unit = np.eye(d, dtype=int) * (1 + 0 * rho)  # of the number system of rho
+    return _law(covariance, sigma, None, d, task_law, 1, rho).task_moments()
+
+
+@dataclass(frozen=True)
+class _Units:
+    """Standard deviations of labels and inputs, powers of two, that numbers are over."""
+
+    label: float
+    input: float
+
+    def of_gamma(self, columns: int) -> np.ndarray:
+        """Factors of the columns of Gamma; the last of d + 1 belongs to squares of labels."""
+        factors = np.full(columns, self.input * self.input)
+        factors[-1] = self.input * self.label
+        return factors
+
+
+@dataclass(frozen=True)
+class _Law:
+    """Law of prompts; of fresh tasks by their second moment, or of the rows of a task set."""
+
+    second: np.ndarray
+    sphere: bool
+    tasks: np.ndarray | None
+    sigma: np.ndarray | None
+    context: Value
+    rho: Value
+
+    def task_moments(self) -> TaskMoments:
+        if self.tasks is not None:
+            return task_set_moments(self.tasks, self.sigma, self.rho)
+        return centred_moments(self.second, self.sigma, self.rho, sphere=self.sphere)
+
+    def summary_moments(self) -> tuple[np.ndarray, np.ndarray]:
+        return summary_moments(self.task_moments(), self.context, self.sigma)
+
+    def units(self) -> _Units:
+        """Units in which fourth powers of labels and inputs stay finite; 1 where they do so."""
+        inputs = 1.0 if self.sigma is None else math.sqrt(np.max(np.abs(self.sigma)))
+        if self.tasks is None:
+            weights = math.sqrt(np.max(np.abs(self.second)))
+        else:
+            weights = float(np.max(np.abs(self.tasks)))
+        unit = _power_of_two(inputs)
+        return _Units(max(_power_of_two(math.sqrt(self.rho)), unit * _power_of_two(weights)), unit)
+
+    def measured_in(self, units: _Units) -> "_Law":
+        """Return the same law over these units, in which weights are labels over inputs."""
+        weight = units.label / units.input
+        return replace(
+            self,
+            second=self.second / weight / weight,
+            tasks=None if self.tasks is None else self.tasks / weight,
+            sigma=None if self.sigma is None else self.sigma / units.input / units.input,
+            rho=self.rho / units.label / units.label,
+        )
+
+
+def _law(
+    covariance: np.ndarray | None,
+    sigma: np.ndarray | None,
+    tasks: np.ndarray | None,
+    d: int,
+    task_law: str,
+    context: Value,
+    rho: Value,
+) -> _Law:
     sphere = covariance is None and task_law == "sphere"
-    second = unit if covariance is None else covariance
-    return centred_moments(second, sigma, rho, sphere=sphere)
+    unit = np.eye(d, dtype=int) * (1 + 0 * rho)  # of the number system of rho
+    return _Law(unit if covariance is None else covariance, sphere, tasks, sigma, context, rho)
+
+
+def _power_of_two(size: float) -> float:
+    """Return the power of two next to a size whose fourth power is too large for float64, or 1."""
+    return 2.0 ** round(math.log2(size)) if size > _LARGE else 1.0
 
 
 def _parse_law(
@@ -338,8 +415,8 @@ def _parse_law(
     task_law: str,
     task_covariance: Value,
     input_covariance: Value,
-) -> tuple[TaskMoments, float, np.ndarray | None]:
-    """Moments of the tasks, context and input covariance of the prompts of a fit.
+) -> _Law:
+    """Law of the prompts of a fit.
 
     The dimension is that of tasks or covariances unless it is given.
     """
@@ -355,14 +432,26 @@ def _parse_law(
     covariances = {"task_covariance": task_covariance, "input_covariance": input_covariance}
     C, sigma = covariance_matrices(d, **covariances)
     task_set = _task_set(tasks, d, exact=False)
-    if task_set is None:
-        return fresh_task_moments(C, sigma, d, task_law, noise), length, sigma
-    return task_set_moments(task_set, sigma, noise), length, sigma
+    return _law(C, sigma, task_set, d, task_law, length, noise)
 
 
-def _error(gamma: Value, tasks: TaskMoments, context: Value, sigma: np.ndarray | None) -> Value:
+def _float_error(gamma: Value, law: _Law) -> Value:
+    """Error in units in which nothing overflows before the error does."""
+    units = law.units()
+    xp = array_api_compat.array_namespace(gamma)
+    if units.label > 1 or units.input > 1:
+        gamma = gamma * xp.asarray(units.of_gamma(law.second.shape[0] + 1)[: gamma.shape[-1]])
+        law = law.measured_in(units)
+    error = xp.asarray(_error(gamma, law) * units.label * units.label)
+    # The form is not negative: where its terms exceed float64, and are inf - inf, so does it.
+    error = xp.where(xp.isnan(error), math.inf, error)
+    return error if error.ndim else float(error)
+
+
+def _error(gamma: Value, law: _Law) -> Value:
     """Quadratic form of the module docstring."""
-    G, A = summary_moments(tasks, context, sigma)
+    tasks, sigma = law.task_moments(), law.sigma
+    G, A = summary_moments(tasks, law.context, sigma)
     d, columns = gamma.shape[-2:]
     linear = A.T if sigma is None else sigma @ A.T
     xp = np if _is_exact(gamma) else array_api_compat.array_namespace(gamma)

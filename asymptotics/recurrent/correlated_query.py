@@ -170,7 +170,10 @@ def _errors(
     xi: Value,
     eta: Value,
 ) -> tuple[Value, Value]:
-    """ICL and IDG error at the effective ridge xi = ridge/eta, in sums of positive terms where there are some."""
+    """ICL and IDG error at the effective ridge xi, in sums of positive terms where there are some.
+
+    eta is the ridge over a^2 xi, or its limit.
+    """
     nu, f1 = q + xi, own + f2**2
     M = resolvent(math_, nu, kappa, excess(math_, kappa, 1))
     g = M / kappa

@@ -37,7 +37,7 @@ def resolvent(math_: Namespace, q: Value, kappa: Value, offset: Value) -> Value:
     coefficient says which of them adds numbers of equal sign (the other loses up to 11 digits).
     """
     linear = q + offset
-    root = math_.hypot(linear, 2 * math_.sqrt(q / kappa))
+    root = math_.hypot(linear, 2 * math_.sqrt(q) / math_.sqrt(kappa))
     return math_.stable(
         linear >= 0,
         lambda: math_.divide(2, linear + root),

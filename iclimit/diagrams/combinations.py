@@ -114,12 +114,14 @@ def chebyshev_residual(eigenvalue: Values, ratio: Values, steps: int) -> Any:
 
 def constant_residual(eigenvalue: Values, rate: Values, steps: int) -> Any:
     """Residual polynomial of one rate."""
-    return (1 - rate * eigenvalue) ** steps
+    with np.errstate(over="ignore"):
+        return (1 - rate * eigenvalue) ** steps
 
 
 def _residual(eigenvalue: Values, rates: Values) -> Any:
-    """Product of 1 - rate * eigenvalue."""
-    return np.prod(1 - rates * np.expand_dims(eigenvalue, -1), axis=-1)
+    """Product of 1 - rate * eigenvalue; infinite where it exceeds float64."""
+    with np.errstate(over="ignore"):
+        return np.prod(1 - rates * np.expand_dims(eigenvalue, -1), axis=-1)
 
 
 def gdpp_eigenvalue(eigenvalue: Values, gamma: Values) -> Any:

@@ -133,3 +133,22 @@ def test_few_tasks_are_worse_than_predicting_zero():
     theta = np.array([1e-4, 1e-6, 1e-8])
     missing = 2.3 - dmmse_errors(theta=theta, alpha=1.0, rho=0.3).icl
     assert missing[:-1] / missing[1:] == pytest.approx(10, rel=0.05)
+
+
+@pytest.mark.parametrize("setting", [{"alpha": 1e-300, "rho": 0.1}, {"alpha": 2, "rho": 1e300}])
+def test_contexts_that_tell_nothing(setting):
+    """The error is that of predicting zero, 1 + rho, and twice the labels for few tasks."""
+    none = 1 + setting["rho"]
+    errors = dmmse_errors(theta=[0.0, 0.1], **setting)
+    assert errors.icl == pytest.approx([2 + setting["rho"], none])
+    assert errors.idg == pytest.approx([setting["rho"], none])
+    near = dmmse_errors(theta=[0.0, 0.1], **setting, dim=20)
+    assert near.icl[1] == pytest.approx(none)
+
+
+def test_information_of_weak_contexts_joins_that_of_others():
+    """alpha log(1 + 1/rho)/2 on both sides of the size where the formula changes."""
+    for alpha in (1e-52, 1e-48):
+        known = alpha * np.log1p(1 / 0.1) / 2
+        idg = dmmse_errors(theta=[known * (1 - 1e-6), known * (1 + 1e-6)], alpha=alpha, rho=0.1).idg
+        assert idg == pytest.approx([0.1, 1.1])

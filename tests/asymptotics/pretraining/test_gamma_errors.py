@@ -219,3 +219,39 @@ def test_with_many_prompts_the_mean_matrix_is_the_best():
     assert many == pytest.approx(optimal_gamma(**setting).gamma, rel=1e-5, abs=1e-7)
     none = expected_gamma(**setting, dim=4, prompts=10**9)
     assert none == pytest.approx(optimal_gamma(**setting).gamma, rel=1e-9, abs=1e-11)
+
+
+TAIL = np.array([[0.5, 0.1, 0, 0.1], [0, 0.5, 0, -0.2], [0.2, 0, 0.5, 0.3]])
+
+
+@pytest.mark.parametrize("gamma", [TAIL[:, :3], TAIL * [1, 1, 1, 0], TAIL, 1e-200 * TAIL])
+@pytest.mark.parametrize(
+    "law",
+    [
+        *({"tasks": size * np.eye(3)} for size in (1e80, 1e150, 1e200)),
+        *({"rho": rho} for rho in (1e120, 1e300)),
+        *({"task_covariance": size * np.eye(3)} for size in (1e100, 1e250)),
+        *({"input_covariance": size * np.eye(3)} for size in (1e60, 1e200)),
+    ],
+)
+def test_large_numbers(gamma, law):
+    """Errors that float64 holds are those in 30 digits, and others are infinite."""
+    law = {"rho": 0.1} | law
+    found = errors_of_gamma(gamma, context=10, **law)
+    with mpmath.workdps(30):
+        exact = errors_of_gamma(
+            mpmath.matrix(gamma.tolist()),
+            context=10,
+            **{n: mpmath.matrix(v.tolist()) if np.ndim(v) else v for n, v in law.items()},
+        )
+    for error, known in ((found.icl, exact.icl), (found.idg, exact.idg)):
+        assert error == pytest.approx(float(known), rel=1e-13)
+
+
+def test_the_best_gamma_of_large_tasks():
+    """Tasks and noise of another unit have the same best matrix, in that unit."""
+    tasks = np.array([[1.0, 0.5, 0], [0, 2, 1]])
+    best = optimal_gamma(context=7, rho=0.3, tasks=tasks)
+    large = optimal_gamma(context=7, rho=0.3e200, tasks=1e100 * tasks)
+    np.testing.assert_allclose(large.gamma * [1, 1, 1, 1e100], best.gamma, rtol=1e-9, atol=1e-12)
+    assert large.error == pytest.approx(1e200 * best.error, rel=1e-12)

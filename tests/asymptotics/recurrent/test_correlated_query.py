@@ -65,3 +65,28 @@ def test_the_query_helps():
         alpha = effective_context(alpha=4, rho=0.01, correlation=r)
         found = correlated_query_errors(**setting, alpha=4, correlation=r).icl
         assert found < icl_error(**setting, alpha=alpha)
+
+
+def test_the_threshold_without_a_ridge():
+    """Both errors are infinite at tau = 1 and grow as its inverse distance beside it."""
+    rng = np.random.default_rng(0)
+    setting = {
+        "alpha": 10 ** rng.uniform(-1, 2, 200),
+        "kappa": 10 ** rng.uniform(-1, 2, 200),
+        "rho": rng.uniform(0, 2, 200),
+        "correlation": rng.uniform(-0.95, 0.95, 200),
+        "forgetting": rng.uniform(0, 3, 200),
+    }
+    found = correlated_query_errors(tau=1, **setting)
+    assert np.all(np.isposinf(found.icl)) and np.all(np.isposinf(found.idg))
+    for tau in (1 + 1e-9, 1 - 1e-9):
+        near = correlated_query_errors(tau=tau, **setting)
+        for place in (0, 57, 123):
+            with mpmath.workdps(50):
+                point = {name: mpmath.mpf(each[place]) for name, each in setting.items()}
+                exact = correlated_query_errors(tau=mpmath.mpf(tau), **point)
+            assert near.icl[place] == pytest.approx(float(exact.icl), rel=1e-12)
+            assert near.idg[place] == pytest.approx(float(exact.idg), rel=1e-12)
+    with mpmath.workdps(30):
+        point = {name: mpmath.mpf(each[0]) for name, each in setting.items()}
+        assert correlated_query_errors(tau=mpmath.mpf(1), **point).idg == mpmath.inf
