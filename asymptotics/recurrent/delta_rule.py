@@ -176,8 +176,8 @@ def optimal_delta_step(*, alpha: Number, rho: Number) -> DeltaStep:
 
     Notes
     -----
-    The limit of large dimensions; `recurrent_errors` has the best steps at finite dimension and
-    with drift.
+    The limit of large dimensions; `recurrent_errors` has the best steps at finite dimension, and
+    with drift those that are best for the end of a context.
 
     References
     ----------

@@ -150,5 +150,7 @@ def test_information_of_weak_contexts_joins_that_of_others():
     """alpha log(1 + 1/rho)/2 on both sides of the size where the formula changes."""
     for alpha in (1e-52, 1e-48):
         known = alpha * np.log1p(1 / 0.1) / 2
-        idg = dmmse_errors(theta=[known * (1 - 1e-6), known * (1 + 1e-6)], alpha=alpha, rho=0.1).idg
+        idg = dmmse_errors(
+            theta=[known * (1 - 1e-6), known * (1 + 1e-6)], alpha=alpha, rho=0.1
+        ).idg
         assert idg == pytest.approx([0.1, 1.1])

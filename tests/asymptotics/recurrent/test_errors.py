@@ -144,6 +144,65 @@ def test_best_step_is_a_minimum_also_for_unlike_channels(gate_first):
     assert last(steps[3]) < min(last(steps[3] - 1e-4), last(steps[3] + 1e-4))
 
 
+UNLIKE = {
+    "eigenvalues": np.array([0.3, 1.0, 2.5]),
+    "task_variances": np.array([0.4, 1.5, 1.0]),
+    "preconditioner": np.array([1.2, 0.5, 0.8]),
+    "drift": np.array([0.1, 0.9, 2.0]),
+    "rho": 0.2,
+    "context": 7,
+    "gates": np.linspace(0.8, 1, 7),
+}
+ALIKE = {"dim": 5, "rho": 0.25, "drift": 1.0, "context": 7}
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        ALIKE | {"gates": 1.0},
+        ALIKE | {"gates": 0.95, "gate_first": False, "readout": 0.8},
+        ALIKE | {"gates": 0.9, "unit_keys": True},
+        ALIKE | {"gates": 1.0, "readout": "best"},
+        UNLIKE,
+        UNLIKE | {"gate_first": False, "readout": "best"},
+    ],
+)
+def test_no_other_steps_are_better_at_the_end(setting):
+    """Searches from random steps end at the steps that are the default."""
+    best = recurrent_errors("gated-delta", **setting)
+
+    def error(roots):
+        return recurrent_errors("gated-delta", **setting, step_sizes=roots**2).error[-1]
+
+    rng = np.random.default_rng(0)
+    for _ in range(2):
+        found = minimize(error, rng.uniform(0.1, 1.2, 7), options={"gtol": 1e-7})
+        assert best.error[-1] == pytest.approx(found.fun, rel=1e-10)
+
+
+def test_steps_that_are_best_for_each_next_error_are_not_best_for_the_last():
+    """Under drift without a gate they end above predicting zero, which no best steps do."""
+    setting = {"dim": 40, "context": 160, "rho": 0.25}
+    for drift, next_best, constant in ((0.3, 0.830, 0.793), (1.0, 1.327, 1.130)):
+        steps, power, signal = [], 0.0, 0.0
+        for _ in range(160):
+            # The slope and the curvature of the next error, by hand.
+            kept, d = math.exp(-drift / 40), 40
+            gain = kept * (1 - signal) - (signal - power)
+            steps.append(gain / ((1 + 2 / d) * (power - 2 * signal + 1) + 0.25))
+            b = steps[-1]
+            noise = (1 + 2 / d) * (power - 2 * signal + 1) + 0.25
+            power += (2 * b * (signal - power) + b**2 * noise) / d
+            signal = kept * (signal + b * (1 - signal) / d)
+        greedy = recurrent_errors("delta", **setting, drift=drift, step_sizes=np.maximum(steps, 0))
+        assert greedy.error[-1] == pytest.approx(next_best, abs=2e-3)
+        best = recurrent_errors("delta", **setting, drift=drift)
+        assert best.error[-1] < constant - 0.04
+        assert best.error[-1] < 1.25
+        gated = recurrent_errors("gated-delta", **setting, drift=drift, gate_first=False)
+        assert gated.error[-1] < best.error[-1]
+
+
 def test_best_readout_is_a_minimum():
     setting = {"dim": 5, "context": 6, "rho": 0.2, "gates": 0.9}
     best = recurrent_errors("decay", **setting)
