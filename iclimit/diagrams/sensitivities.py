@@ -9,22 +9,12 @@ import numpy as np
 
 from iclimit.asymptotics.pretraining.structure import Spectrum, parse_structure
 from iclimit.diagrams.axes import parse_axis
+from iclimit.diagrams.derivatives import NoSlope, slope_of
 from iclimit.diagrams.quantities import Quantity, get_quantity
 from iclimit.drawing import Axes
-from iclimit.notation import Parameter, did_you_mean
+from iclimit.notation import did_you_mean
 from iclimit.results import Estimate, Result
 from iclimit.tables import aligned
-
-# Steps of differences of fourth order, relative to a parameter, or absolute for one that is 0.
-STEPS = (3e-2, 3e-3, 3e-4, 3e-5)
-
-# Offsets in steps and weights of slopes from both sides, and from above or, reversed, from below.
-BOTH = np.array([-1, -0.5, 0.5, 1]), np.array([1, -8, 8, -1]) / 6
-ABOVE = np.arange(5) / 4, np.array([-25, 48, -36, 16, -3]) / 3
-
-# Slopes of two steps must agree so well, relative to the slope or to the quantity over its
-# parameter.
-AGREE, SMALL = 1e-2, 1e-5
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,7 +28,7 @@ class Sensitivity(Result):
     value : float
         Its value.
     at : dict of float
-        Parameters; ``slopes`` and ``elasticities`` have those that are finite.
+        Parameters; ``slopes`` and ``elasticities`` have those that are finite and have a slope.
     slopes : dict of float
         Derivative of the quantity by each parameter; by an integer its change from one integer to
         the next.
@@ -48,6 +38,8 @@ class Sensitivity(Result):
         Standard errors of uncertain parameters.
     correlations : ndarray (errors, errors)
         Of these parameters.
+    without_slope : dict of str
+        Finite parameters by which the quantity has no slope, each with the reason.
     """
 
     quantity: Quantity
@@ -57,6 +49,7 @@ class Sensitivity(Result):
     elasticities: dict[str, float]
     errors: dict[str, float]
     correlations: np.ndarray
+    without_slope: dict[str, str]
 
     @property
     def standard_error(self) -> float:
@@ -89,7 +82,8 @@ class Sensitivity(Result):
         rows = self.rows()
         cells = [[v if isinstance(v, str) else f"{v:.4g}" for v in row.values()] for row in rows]
         table = aligned([list(rows[0]), *cells]) if rows else []
-        return "\n".join([f"{self.quantity.name} = {value}", *table])
+        missing = [f"no slope: {reason}" for reason in self.without_slope.values()]
+        return "\n".join([f"{self.quantity.name} = {value}", *table, *missing])
 
 
 def sensitivity(
@@ -119,21 +113,27 @@ def sensitivity(
     Returns
     -------
     Sensitivity
-        With ``value``, ``slopes``, ``elasticities`` and ``standard_error``; ``print`` shows a
-        table, ``.plot()`` the elasticities.
+        With ``value``, ``slopes``, ``elasticities``, ``standard_error`` and ``without_slope``;
+        ``print`` shows a table, ``.plot()`` the elasticities.
 
     Raises
     ------
     ValueError
         If a parameter is unknown, missing or out of range; if the quantity is not finite or is 0
-        there, or changes abruptly; or if errors or correlations are impossible.
+        there; if it has no slope by an uncertain parameter, or by none; or if errors or
+        correlations are impossible.
 
     Notes
     -----
-    Slopes are differences of fourth order, with the step at which two steps agree best: for closed
-    forms they are accurate to 1e-8, for quantities that are found by a search to 1e-3.  Errors are
-    propagated to first order: they must be small enough for the quantity to be a straight line
-    over them.
+    Slopes of closed forms, of the best ridge and of the best constant step are differences in many
+    digits, accurate to 1e-12 also next to thresholds and for tiny parameters.  Others are
+    differences of fourth order in float64, with steps below a tenth of the parameter and of the
+    distance to the nearest boundary: accurate to 1e-8, for quantities that are found by a search
+    to 1e-3.  Where no two steps agree beyond rounding there is no slope, and ``without_slope``
+    says why.
+
+    Errors are propagated to first order: they must be small enough for the quantity to be a
+    straight line over them.
 
     Examples
     --------
@@ -157,13 +157,19 @@ def sensitivity(
         raise ValueError(
             f"{chosen.name} must be finite and not 0 at these parameters, got {value}"
         )
-    slopes = {
-        name: _slope(chosen, point, name, value)
-        for name, number in point.items()
-        if math.isfinite(number)
-    }
+    slopes, without = dict[str, float](), dict[str, str]()
+    for name, number in point.items():
+        if not math.isfinite(number):
+            continue
+        try:
+            slopes[name] = slope_of(chosen, point, name, value)
+        except NoSlope as reason:
+            without[name] = f"{chosen.name} {reason} at {name} = {number:g}"
+    refused = [without[name] for name in without if spread.get(name) or not slopes]
+    if refused:
+        raise ValueError(f"{refused[0]}: no slope")
     elasticities = {name: slope * point[name] / value for name, slope in slopes.items()}
-    return Sensitivity(chosen, value, point, slopes, elasticities, spread, matrix)
+    return Sensitivity(chosen, value, point, slopes, elasticities, spread, matrix, without)
 
 
 def _number(name: str, given: Any) -> float:
@@ -196,34 +202,3 @@ def _checked(
 
 def _positive(matrix: np.ndarray) -> bool:
     return bool(np.linalg.eigvalsh(matrix)[0] > -1e-9)
-
-
-def _slope(quantity: Quantity, point: Mapping[str, float], name: str, value: float) -> float:
-    """Derivative by a parameter, or the change by an integer."""
-    parameter, number = quantity.all_parameters[name], point[name]
-
-    def values(places: np.ndarray) -> np.ndarray:
-        with np.errstate(all="ignore"):
-            return np.asarray(quantity.evaluate({**point, name: places}), dtype=float)
-
-    if parameter.integer:
-        low = number - 1 if _allowed(parameter, number - 1) else number
-        first, last = values(np.array([low, number + 1]))
-        return float(last - first) / (number + 1 - low)
-    scale = abs(number) or 1.0
-    least, most = (_allowed(parameter, number + side * STEPS[0] * scale) for side in (-1, 1))
-    offsets, weights = BOTH if least and most else ABOVE
-    side = 1 if most else -1
-    steps = np.array(STEPS) * scale * side
-    places = number + np.multiply.outer(steps, offsets)
-    slopes = (values(places.ravel()).reshape(places.shape) @ weights) / steps
-    changes = np.abs(np.diff(slopes))
-    best = int(np.argmin(np.where(np.isfinite(changes), changes, np.inf)))
-    tolerance = max(AGREE * abs(slopes[best]), SMALL * abs(value) / scale)
-    if not changes[best] <= tolerance:
-        raise ValueError(f"{quantity.name} changes abruptly at {name} = {number:g}: no slope")
-    return float(slopes[best])
-
-
-def _allowed(parameter: Parameter, number: float) -> bool:
-    return parameter.range is None or number in parameter.range

@@ -6,6 +6,7 @@ from refusals import value_error
 
 import iclimit
 from iclimit import asymptotics
+from iclimit.diagrams.derivatives import OPTIMA, _difference, _slope_in_many_digits
 from iclimit.diagrams.quantities import QUANTITIES, one_at_a_time
 from iclimit.notation import PARAMETERS
 
@@ -41,6 +42,24 @@ def test_every_quantity_takes_every_parameter_and_broadcasts(name):
         row = quantity.evaluate(required | {parameter: np.array([VALUES[parameter], other])})
         single = quantity.evaluate(required | {parameter: other})
         np.testing.assert_allclose(row, [alone, float(single)], rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", QUANTITIES)
+def test_slopes_in_many_digits_are_those_of_floats(name):
+    """No quantity rounds mpmath numbers in silence."""
+    quantity = QUANTITIES[name]
+    at = {n: float(VALUES[n]) for n in quantity.all_parameters}
+    value = float(quantity.evaluate(at))
+    for parameter, described in quantity.all_parameters.items():
+        if described.integer:
+            continue
+        exact = _slope_in_many_digits(quantity, at, parameter, value)
+        if exact is None:
+            continue
+        # An optimum is known to some 1e-8 in float64, of which a step is 3e-3 at least.
+        precision = 1e-5 if name in OPTIMA else 1e-7
+        allowed = precision * max(abs(exact), abs(value) / max(abs(at[parameter]), 1))
+        assert _difference(quantity, at, parameter, value) == pytest.approx(exact, abs=allowed)
 
 
 def test_registry_is_in_order():
