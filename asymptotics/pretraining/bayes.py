@@ -166,7 +166,8 @@ def dmmse_errors(
     with math_.quiet():
         weak = rho / alpha > _WEAK
         # Any numbers do where contexts are weak.
-        known_alpha, known_rho = np.where(weak, 1.0, alpha), np.where(weak, 1.0, rho)
+        known_alpha = np.where(weak, 1.0, alpha)
+        known_rho = np.where(weak, 1.0, rho)
         at_noise = np.log(known_rho / known_alpha)
         needed = _log_tasks_needed(at_noise, known_alpha, known_rho, dim)
         information = _log_tasks_needed(at_noise, known_alpha, known_rho, np.inf)

@@ -450,7 +450,8 @@ def _float_error(gamma: Value, law: _Law) -> Value:
 
 def _error(gamma: Value, law: _Law) -> Value:
     """Quadratic form of the module docstring."""
-    tasks, sigma = law.task_moments(), law.sigma
+    tasks = law.task_moments()
+    sigma = law.sigma
     G, A = summary_moments(tasks, law.context, sigma)
     d, columns = gamma.shape[-2:]
     linear = A.T if sigma is None else sigma @ A.T

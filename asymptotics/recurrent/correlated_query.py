@@ -142,8 +142,8 @@ def correlated_query_errors(
         q, f2, own, a = _spike(math_, alpha, rho, r, omega)
 
         def cases(below: Value) -> tuple[Value, Value]:
-            xi, eta = solve_fixed_point(math_, below, tau, q, kappa, ridge / a**2)
-            return _errors(math_, tau, kappa, rho, q, f2, own, xi, eta)
+            fixed_point = solve_fixed_point(math_, below, tau, q, kappa, ridge / a**2)
+            return _errors(math_, tau, kappa, rho, q, f2, own, fixed_point)
 
         return QueryErrors(*map(math_.finish, math_.branch(tau < 1, cases)))
 
@@ -167,14 +167,14 @@ def _errors(
     q: Value,
     f2: Value,
     own: Value,
-    xi: Value,
-    eta: Value,
+    fixed_point: tuple[Value, Value],
 ) -> tuple[Value, Value]:
-    """ICL and IDG error at the effective ridge xi, in sums of positive terms where there are some.
+    """ICL and IDG error, in sums of positive terms where there are some.
 
-    eta is the ridge over a^2 xi, or its limit.
+    The fixed point is the effective ridge xi and eta, the ridge over a^2 xi or its limit.
     """
-    nu, f1 = q + xi, own + f2**2
+    xi, eta = fixed_point
+    nu = q + xi
     M = resolvent(math_, nu, kappa, excess(math_, kappa, 1))
     g = M / kappa
     u = 1 + g
@@ -189,11 +189,11 @@ def _errors(
     y = f2 * (ccK + f2 * cK + own * M * g / u) / determinant
     slope = (1 + f2 * cK + own * M) / determinant
     constant = cK * (f2 * nu - own) / determinant
-    linear = slope * ccK + constant * cK  # mean of c X
     square = slope**2 * ccK2 + 2 * slope * constant * cK2 + constant**2 * K2
     weighted = slope**2 * cccK2 + 2 * slope * constant * ccK2 + constant**2 * cK2
-    bias = 1 + rho - 2 * (linear + f2 * x) + weighted + q * square + 2 * x * y + f1 * x**2
+    linear = slope * ccK + constant * cK + f2 * x  # mean of c X, and f2 x
+    bias = 1 + rho - 2 * linear + weighted + q * square + 2 * x * y + (own + f2**2) * x**2
     A = cK2 + q * K2  # mean of G K^2
     idg = math_.divide(bias, eta + xi * A / tau)
-    test = 1 + rho - 2 * (1 + f2) * x + (1 + q) * square + (f1 + 2 * f2) * x**2
-    return test + (1 + q) / tau * A * idg, idg
+    noise = (1 + q) * (square + A / tau * idg)
+    return 1 + rho - 2 * (1 + f2) * x + (own + f2**2 + 2 * f2) * x**2 + noise, idg

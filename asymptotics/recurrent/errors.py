@@ -334,15 +334,17 @@ class _Layer:
 
         The transposed linear part of `changes`.
         """
-        d, lam, D = self.dim, self.eigenvalues, self.preconditioner
+        d = self.dim
         if self.unit_keys:
-            norm, linear = mean_norm(d), 1 / d
+            norm = mean_norm(d)
+            linear = 1 / d
             twice = of_p / d
         else:
-            norm, linear = 1.0, D * lam / d
-            pushed = D * linear * of_p
+            norm = 1.0
+            linear = self.preconditioner * self.eigenvalues / d
+            pushed = self.preconditioner * linear * of_p
             total = d * pushed if self.alike else np.sum(pushed)
-            twice = lam / d * (2 * pushed + total)
+            twice = self.eigenvalues / d * (2 * pushed + total)
         once = linear * of_p
         cross = 2 * norm * step * (once - step * twice)
         return of_p - 2 * step * once + step**2 * twice, of_r - step * linear * of_r + cross
@@ -378,17 +380,20 @@ def _best_steps(
     """Steps of least error after the last token, at a readout or, for None, at its best one."""
     chosen = 1.0 if readout is None else readout
     weights = [layer.weights(chosen)] * len(gates)
-    steps, least = np.zeros(len(gates)), math.inf
+    steps = np.zeros(len(gates))
+    least = math.inf
     for _ in range(_SWEEPS):
         swept, p, r = _swept(layer, gates, weights, gate_first)
-        signal, power = float(layer.mean(r)), float(layer.mean(p))
+        signal = float(layer.mean(r))
+        power = float(layer.mean(p))
         if readout is None:
             chosen = signal / power if power > 0 else 0.0
         # The part of the error that depends on the memory, over the error of predicting zero.
         error = (chosen**2 * power - 2 * chosen * signal) / layer.null
         if not error < least - _SETTLED:
             break
-        steps, least = swept, error
+        steps = swept
+        least = error
         weights = _weights(layer, gates, steps, gate_first, chosen)
     return steps
 
@@ -416,7 +421,8 @@ def _weights(
         weights.append((of_p, of_r))
         before, after = _gates_around(gate * layer.gates, gate_first)
         of_p, of_r = layer.weights_before(after**2 * of_p, after * layer.kept * of_r, step)
-        of_p, of_r = before**2 * of_p, before * of_r
+        of_p = before**2 * of_p
+        of_r = before * of_r
     return weights[::-1]
 
 
@@ -445,7 +451,8 @@ def _token(
     step1, step2, write1, both, write2, r_step, r_write = layer.changes(p, r)
     if step is None:
         of_p, of_r = layer.weights(1.0) if weights is None else weights
-        of_p, of_r = after**2 * of_p, after * layer.kept * of_r
+        of_p = after**2 * of_p
+        of_r = after * layer.kept * of_r
         gain = layer.sum(of_r * (r_step - r_write) + of_p * (step1 - write1)) / 2
         curvature = layer.sum(of_p * (step2 - both + write2))
         best = gain / np.where(curvature == 0, 1.0, curvature)

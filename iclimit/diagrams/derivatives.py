@@ -25,16 +25,21 @@ from iclimit.diagrams.boundaries import BOUNDARIES, Boundary, structured_boundar
 from iclimit.diagrams.quantities import QUANTITIES, Quantity
 from iclimit.notation import Parameter
 
-# Steps in many digits relative to the parameter, and at 0; there features may be as narrow as the
-# square of the distance that float64 can state, 1e-32.
-_STEP, _STEP_AT_ZERO = 30, 50
+# Digits of a step in many digits, relative to the parameter.
+_STEP = 30
+
+# The same at 0, where features may be as narrow as the square of the distance that float64 can
+# state, 1e-32.
+_STEP_AT_ZERO = 50
 
 # Digits of a difference that are computed, which a step twice over (mixed derivatives) leaves.
 _DIGITS = 50
 
-# Largest step of differences in float64, relative to the distance that it may reach, and how many
-# there may be, each a tenth of the one before.
-_LARGEST, _MOST = 3e-2, 14
+# Largest step of differences in float64, relative to the distance that it may reach.
+_LARGEST = 3e-2
+
+# Most steps that are tried, each a tenth of the one before.
+_MOST = 14
 
 # Steps of differences that are compared.
 _COMPARED = 4
@@ -43,20 +48,27 @@ _COMPARED = 4
 BOTH = np.array([-1, -0.5, 0.5, 1]), np.array([1, -8, 8, -1]) / 6
 ABOVE = np.arange(5) / 4, np.array([-25, 48, -36, 16, -3]) / 3
 
-# Slopes of two steps must agree so well, relative to the slope or to the quantity over its
-# parameter, of which 1 is the least size here.
-AGREE, SMALL = 1e-2, 1e-5
+# Slopes of two steps must agree so well, relative to the slope.
+AGREE = 1e-2
+
+# Or so well relative to the quantity over its parameter, which counts as 1 at least.
+SMALL = 1e-5
 
 # Rounding of a difference of fourth order, relative to the quantity over the step.
 _ROUNDING = 2e-15
 
-# Distance to the places, relative to the parameter, between which a quantity jumps if it changes
-# by more than this share of itself and the slope explains less than a tenth of that.  Where a
+# Distance, relative to the parameter, to the places between which a jump is looked for.  Where a
 # quantity jumps is known to some units of the last digit only.
-_BESIDE, _JUMP = 1e-13, 1e-3
+_BESIDE = 1e-13
 
-# Relative change of a polished optimum at which it is found, in steps of Newton's method.
-_POLISHED, _NEWTON_STEPS = 1e-40, 12
+# Share of itself by which a quantity changes in a jump.  The slope explains less than a tenth.
+_JUMP = 1e-3
+
+# Relative change of a polished optimum at which it is found.
+_POLISHED = 1e-40
+
+# Most steps of Newton's method; eight digits become forty in three.
+_NEWTON_STEPS = 12
 
 # Relative difference that many digits may make to float64.
 _SAME = 1e-6
@@ -176,7 +188,7 @@ def _step_digits(number: float) -> int:
 
 
 def _multiprecise(quantity: Quantity, point: Mapping[str, float]) -> Callable[..., Any]:
-    """Quantity as a function of some of its parameters in many digits, the others at a point."""
+    """Quantity as a function of changes of a point, in many digits."""
     import mpmath
 
     fixed = {
@@ -184,8 +196,8 @@ def _multiprecise(quantity: Quantity, point: Mapping[str, float]) -> Callable[..
         for name, number in point.items()
     }
 
-    def value(**changed: Any) -> Any:
-        result = quantity.function(**fixed | changed)
+    def value(changes: Mapping[str, Any]) -> Any:
+        result = quantity.function(**{**fixed, **changes})
         if isinstance(result, np.ndarray):
             result = result.item()
         if not isinstance(result, mpmath.mpf):
@@ -198,11 +210,11 @@ def _multiprecise(quantity: Quantity, point: Mapping[str, float]) -> Callable[..
 def _exact_slope(quantity: Quantity, point: Mapping[str, float], name: str, value: float) -> float:
     """Difference of second order in many digits."""
     function = _multiprecise(quantity, point)
-    middle = function()
+    middle = function({})
     if not abs(middle - value) <= _SAME * abs(value):
         raise TypeError(f"{quantity.name} is another number in mpmath")
     parameter = quantity.all_parameters[name]
-    return _steepness(lambda x: function(**{name: x}), parameter, point[name], middle)
+    return _steepness(lambda x: function({name: x}), parameter, point[name], middle)
 
 
 def _steepness(
@@ -218,12 +230,14 @@ def _steepness(
     h = mpmath.mpf(10) ** -_step_digits(number) * max(abs(x), 1)
     below, above = _sides(parameter, number)
     if below and above:
-        first, last = function(x - h), function(x + h)
+        first = function(x - h)
+        last = function(x + h)
         slope = (last - first) / (2 * h)
         bend = last - 2 * middle + first
     else:
         h = h if above else -h
-        near, far = function(x + h), function(x + 2 * h)
+        near = function(x + h)
+        far = function(x + 2 * h)
         slope = (4 * near - far - 3 * middle) / (2 * h)
         bend = far - 2 * near + middle
     if slope == 0 == bend:
@@ -246,31 +260,39 @@ def _slope_of_optimum(
     objective = QUANTITIES[optimum.objective]
     parameters = objective.all_parameters
     error = _multiprecise(objective, {**point, optimum.argument: best})
+    here = mpmath.mpf(point[name])
 
-    def of_argument(x: Any, **changed: Any) -> Any:
-        return error(**{optimum.argument: x} | changed)
+    def at(x: Any, p: Any = here) -> Any:
+        return error({optimum.argument: x, name: p})
 
     if best == 0:
-        rise = _steepness(of_argument, parameters[optimum.argument], 0.0, error())
+        x = mpmath.mpf(0)
+        rise = _steepness(at, parameters[optimum.argument], 0.0, at(x))
         if is_argument and rise > 0:
             return 0.0
         if is_argument:
             raise NoSlope("begins to differ from 0")
-        x = mpmath.mpf(0)
     else:
-        x = _polished(of_argument, best)
-    at_best = partial(of_argument, x)
+        x = _polished(at, best)
     if not is_argument:
-        return _steepness(lambda p: at_best(**{name: p}), parameters[name], point[name], at_best())
+        return _steepness(partial(at, x), parameters[name], point[name], at(x))
+    return _implicit_slope(at, x, parameters[name], point[name])
+
+
+def _implicit_slope(
+    function: Callable[[Any, Any], Any], x: Any, parameter: Parameter, number: float
+) -> float:
+    """Slope, by a parameter, of the x at which a function of both is least."""
+    import mpmath
+
+    p = mpmath.mpf(number)
     k = x * mpmath.mpf(10) ** -_STEP
 
-    def rise_at(p: Any) -> Any:
-        return (of_argument(x + k, **{name: p}) - of_argument(x - k, **{name: p})) / (2 * k)
+    def rise(p: Any) -> Any:
+        return (function(x + k, p) - function(x - k, p)) / (2 * k)
 
-    curvature = (of_argument(x + k) - 2 * at_best() + of_argument(x - k)) / k**2
-    return -_steepness(rise_at, parameters[name], point[name], curvature * x * 0) / float(
-        curvature
-    )
+    curvature = (function(x + k, p) - 2 * function(x, p) + function(x - k, p)) / k**2
+    return -_steepness(rise, parameter, number, rise(p)) / float(curvature)
 
 
 def _polished(function: Callable[[Any], Any], start: float) -> Any:
@@ -280,7 +302,9 @@ def _polished(function: Callable[[Any], Any], start: float) -> Any:
     x = mpmath.mpf(start)
     for _ in range(_NEWTON_STEPS):
         k = abs(x) * mpmath.mpf(10) ** -_STEP
-        below, middle, above = function(x - k), function(x), function(x + k)
+        below = function(x - k)
+        middle = function(x)
+        above = function(x + k)
         move = -k * (above - below) / (2 * (above - 2 * middle + below))
         if not abs(move) < abs(x) / 10:
             break
@@ -294,7 +318,8 @@ def _refuse_jump(
     quantity: Quantity, point: Mapping[str, float], name: str, value: float, slope: float
 ) -> None:
     """Raise a NoSlope where values next to a number change by more than the slope explains."""
-    parameter, number = quantity.all_parameters[name], point[name]
+    parameter = quantity.all_parameters[name]
+    number = point[name]
     if not all(_sides(parameter, number)):
         return
     places = number + _BESIDE * abs(number) * np.array([-1, 1])
@@ -302,7 +327,8 @@ def _refuse_jump(
         first, last = _values(quantity, point, name, places)
     except (ValueError, ArithmeticError):
         return
-    change, explained = abs(last - first), abs(slope) * (places[1] - places[0])
+    change = abs(last - first)
+    explained = abs(slope) * (places[1] - places[0])
     if math.isfinite(change) and change > max(_JUMP * abs(value), 10 * explained):
         raise NoSlope("changes abruptly")
 
@@ -310,45 +336,61 @@ def _refuse_jump(
 # Float64.
 
 
+@dataclass(frozen=True)
+class _Step:
+    """Slope by a step, its rounding, and the difference of the slopes of the two sides."""
+
+    slope: float
+    rounding: float
+    gap: float
+
+
 def _difference(quantity: Quantity, point: Mapping[str, float], name: str, value: float) -> float:
     """Slope by the two steps that agree best."""
-    number = point[name]
+    steps = _steps(quantity, point, name, value)
+    if len(steps) < 2:
+        raise NoSlope("is not finite, or not defined, next to it")
+    changes = np.abs(np.diff([step.slope for step in steps]))
+    best = int(np.argmin(changes))
+    larger = steps[best]
+    smaller = steps[best + 1]
+    close = AGREE * abs(larger.slope)
+    tolerance = max(close, SMALL * abs(value) / max(abs(point[name]), 1.0))
+    if changes[best] > tolerance + larger.rounding:
+        raise NoSlope("changes abruptly")
+    if larger.rounding > tolerance:
+        raise NoSlope("changes by less than rounding")
+    # The gap shrinks with the step, unless there is a kink.
+    if smaller.gap > max(close + smaller.rounding, larger.gap / 3):
+        raise NoSlope("has a kink")
+    return larger.slope
+
+
+def _steps(quantity: Quantity, point: Mapping[str, float], name: str, value: float) -> list[_Step]:
+    """Steps at which the quantity is finite, the largest first."""
     reach, side = _reach(quantity, point, name)
     offsets, weights = ABOVE if side else BOTH
-    steps, slopes, gaps = [], [], []
+    steps = list[_Step]()
     for order in range(_MOST):
-        step = _LARGEST * reach / 10**order * (side or 1)
+        h = _LARGEST * reach / 10**order * (side or 1)
         try:
-            values = _values(quantity, point, name, number + step * offsets)
+            values = _values(quantity, point, name, point[name] + h * offsets)
         except (ValueError, ArithmeticError):  # outside the range of the function
             continue
         if not np.all(np.isfinite(values)):
             continue
-        steps.append(abs(step))
-        slopes.append(float(values @ weights) / step)
-        # Slopes of the two sides differ in proportion to the step, unless there is a kink.
-        gaps.append(0.0 if side else abs(values[0] + values[-1] - 2 * value) / abs(step))
+        slope = float(values @ weights) / h
+        gap = 0.0 if side else abs(values[0] + values[-1] - 2 * value) / abs(h)
+        steps.append(_Step(slope, _ROUNDING * abs(value) / abs(h), gap))
         if len(steps) == _COMPARED:
             break
-    if len(steps) < 2:
-        raise NoSlope("is not finite, or not defined, next to it")
-    changes = np.abs(np.diff(slopes))
-    best = int(np.argmin(changes))
-    slope, rounding = slopes[best], _ROUNDING * abs(value) / steps[best]
-    tolerance = max(AGREE * abs(slope), SMALL * abs(value) / max(abs(number), 1.0))
-    if changes[best] > tolerance + rounding:
-        raise NoSlope("changes abruptly")
-    if rounding > tolerance:
-        raise NoSlope("changes by less than rounding")
-    floor = AGREE * abs(slope) + _ROUNDING * abs(value) / steps[best + 1]
-    if gaps[best + 1] > max(floor, gaps[best] / 3):
-        raise NoSlope("has a kink")
-    return slope
+    return steps
 
 
 def _reach(quantity: Quantity, point: Mapping[str, float], name: str) -> tuple[float, int]:
     """Distance that nothing is within, and the only side that is allowed at an end, else 0."""
-    parameter, number = quantity.all_parameters[name], point[name]
+    parameter = quantity.all_parameters[name]
+    number = point[name]
     reach = abs(number) or 1.0
     if parameter.range is not None:
         ends = (parameter.range.lower, parameter.range.upper)

@@ -157,7 +157,8 @@ def sensitivity(
         raise ValueError(
             f"{chosen.name} must be finite and not 0 at these parameters, got {value}"
         )
-    slopes, without = dict[str, float](), dict[str, str]()
+    slopes = dict[str, float]()
+    without = dict[str, str]()
     for name, number in point.items():
         if not math.isfinite(number):
             continue
