@@ -5,7 +5,7 @@ import math
 import re
 import sys
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -261,7 +261,9 @@ def numbers_of(trainer):
     numbers = {}
     for name, each in arguments_of(trainer).items():
         row = PARAMETERS.get(name)
-        if row and row.range and re.search("int|float", str(each.annotation)):
+        # The annotation of arrays is a union of types, too, with numbers in older versions of NumPy.
+        types = set(get_args(each.annotation) or [each.annotation])
+        if row and row.range and types & {int, float} and types <= {int, float, type(None)}:
             numbers[name] = each.default
     return numbers
 
