@@ -2,7 +2,6 @@
 
 import inspect
 import math
-import re
 import sys
 from dataclasses import dataclass, fields, replace
 from typing import Any, get_args
@@ -261,7 +260,7 @@ def numbers_of(trainer):
     numbers = {}
     for name, each in arguments_of(trainer).items():
         row = PARAMETERS.get(name)
-        # The annotation of arrays is a union of types, too, with numbers in older versions of NumPy.
+        # In older versions of NumPy the annotation of arrays is a union with numbers, too.
         types = set(get_args(each.annotation) or [each.annotation])
         if row and row.range and types & {int, float} and types <= {int, float, type(None)}:
             numbers[name] = each.default
