@@ -68,11 +68,11 @@ _FLOOR, _SIZE_ERROR, _CONTEXT_ERROR = 0.004, 1.3, 0.03
 # Relative change by the correction for shared prompts beyond which its series is of no use.
 _MOST_SHARED = 0.2
 
-# Relative errors of the two corrections.
+# Relative errors of the two corrections, far from the threshold.
 _REAL_ERROR, _SHARED_ERROR = 0.3, 0.5
 
 # Radii R between which the correction for real matrices becomes that of Gaussian features.
-_CLOSE = 0.9, 0.97
+_CLOSE = 0.965, 0.99
 
 # Nodes of the rule for the leverage given the label norm.
 _NORMAL_NODES = 5
@@ -96,55 +96,53 @@ def task_errors(
     errors = np.concatenate([solution.errors(batch, test, train) for solution, batch in pairs])
     first = batches[0].head(_CORRECTED_ROWS)
     start = Resolvent(*(x[: len(first.tasks)] for x in solutions[0]))
-    plain = np.mean(errors[: len(first.tasks)], axis=0)
+    plain = errors[: len(first.tasks)]
 
-    def change(correction: Correction, part: float = 1.0) -> np.ndarray:
-        """Relative change of the two errors by a correction, found from a part of it."""
-        value = SelfEnergy(*(part * x for x in correction.value))
-        scaled = Correction(value, part * correction.slope, correction.radius)
-        corrected = solve(first, scaled, start).errors(first, test, train)
-        return (np.mean(corrected, axis=0) / plain - 1) / part
+    def change(correction: Correction, chosen: np.ndarray) -> np.ndarray:
+        """Relative changes of the errors of chosen draws by a correction, (draws, 2)."""
+        part, near = first.chosen(chosen), Resolvent(*(x[chosen] for x in start))
+        own = correction.of(chosen)
+        try:
+            return solve(part, own, near).errors(part, test, train) / plain[chosen] - 1
+        except (ArithmeticError, np.linalg.LinAlgError):  # to first order
+            solved = solve(part, own.times(_LINEAR), near).errors(part, test, train)
+            return (solved / plain[chosen] - 1) / _LINEAR
 
     real = real_correction_at(first, start)
-    by_real = _change_by_real(draws, real, change)
+    by_real, doubt = _change_by_real(draws, real, change)
     by_shared = np.zeros(2)
     if not draws.fresh:
         shared = correction_at(first, start)
         radius, closeness = (min(float(np.mean(each.radius)), 1.0) for each in (shared, real))
         weight = (1 - radius**8) * (1 - closeness**4)
-        found = _change_where_solved(shared, change)
+        found = np.mean(change(shared, np.full(len(plain), True)), axis=0)
         by_shared = weight * np.clip(found, -_MOST_SHARED, _MOST_SHARED)
     uncertainty = _FLOOR + _SIZE_ERROR / draws.dim**2 + _CONTEXT_ERROR / draws.effective_context**2
-    uncertainty += _REAL_ERROR * float(np.max(np.abs(by_real)))
-    uncertainty += _SHARED_ERROR * float(np.max(np.abs(by_shared)))
+    uncertainty += doubt + _SHARED_ERROR * float(np.max(np.abs(by_shared)))
     return errors * (1 + by_real + by_shared), min(uncertainty, 1.0)
 
 
-def _change_where_solved(correction: Correction, change: Callable[..., np.ndarray]) -> np.ndarray:
-    """Change of the errors by a correction; to first order in it where that has no solution."""
-    try:
-        return change(correction)
-    except (ArithmeticError, np.linalg.LinAlgError):
-        return change(correction, _LINEAR)
-
-
 def _change_by_real(
-    draws: TaskDraws, real: Correction, change: Callable[..., np.ndarray]
-) -> np.ndarray:
-    """Change of the errors by the correction for real matrices.
+    draws: TaskDraws, real: Correction, change: Callable[[Correction, np.ndarray], np.ndarray]
+) -> tuple[np.ndarray, float]:
+    """Change of the errors by the correction for real matrices, and its relative error.
 
     It is at most what it would be for isotropic Gaussian features, and becomes that next to the
     threshold, where the correction diverges.
     """
     distance = max(abs(draws.prompts - draws.dim * (draws.dim + 1)), 1)
-    closeness = min(float(np.max(real.radius)), 1.0)
-    limit = min(1 / distance, 1 / max(draws.prompts * (1 - closeness), 1))
+    spare = draws.prompts * (1 - np.minimum(real.radius, 1.0))
+    limit = 1 / np.maximum(distance, np.maximum(spare, 1.0))
     start, end = _CLOSE
-    part = min(max((closeness - start) / (end - start), 0.0), 1.0)
-    if part == 1:
-        return np.full(2, limit)
-    found = np.clip(_change_where_solved(real, change), -limit, limit)
-    return (1 - part) * found + part * limit
+    close = np.clip((real.radius - start) / (end - start), 0.0, 1.0)
+    changes = np.repeat(limit[:, None], 2, axis=1)
+    useful = close < 1
+    if np.any(useful):
+        bound, part = limit[useful, None], close[useful, None]
+        found = np.clip(change(real, useful), -bound, bound)
+        changes[useful] = (1 - part) * found + part * bound
+    doubts = (_REAL_ERROR * (1 - close) + close)[:, None] * np.abs(changes)
+    return np.mean(changes, axis=0), float(np.max(np.mean(doubts, axis=0)))
 
 
 def correction_at(draws: TaskDraws, solution: Resolvent) -> Correction:

@@ -169,13 +169,14 @@ class TaskDraws:
     def batches(self, rows: int) -> list[TaskDraws]:
         """Parts of at most so many tasks, of one draw at least."""
         size = max(1, rows // self.tasks.shape[1])
-        return [self._part(slice(i, i + size)) for i in range(0, len(self.tasks), size)]
+        return [self.chosen(slice(i, i + size)) for i in range(0, len(self.tasks), size)]
 
     def head(self, rows: int) -> TaskDraws:
         """First draws with at most so many tasks, one draw at least."""
-        return self._part(slice(0, max(1, rows // self.tasks.shape[1])))
+        return self.chosen(slice(0, max(1, rows // self.tasks.shape[1])))
 
-    def _part(self, part: slice) -> TaskDraws:
+    def chosen(self, part: slice | np.ndarray) -> TaskDraws:
+        """Some of the draws."""
         return replace(self, tasks=self.tasks[part], shares=self.shares[part])
 
     @cached_property
@@ -268,6 +269,16 @@ class Correction(NamedTuple):
     value: SelfEnergy
     slope: np.ndarray
     radius: np.ndarray
+
+    def of(self, chosen: np.ndarray) -> Correction:
+        """That of some of the draws."""
+        value = SelfEnergy(*(x[chosen] for x in self.value))
+        return Correction(value, self.slope[chosen], self.radius[chosen])
+
+    def times(self, part: float) -> Correction:
+        """A part of it."""
+        value = SelfEnergy(*(part * x for x in self.value))
+        return Correction(value, part * self.slope, self.radius)
 
 
 _NONE = Correction(SelfEnergy(np.zeros(()), np.zeros(())), np.zeros(()), np.zeros(()))
