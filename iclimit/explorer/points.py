@@ -1,18 +1,24 @@
 """What the explorer shows beside its formulas: simulated points and published numbers."""
 
+from __future__ import annotations
+
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from iclimit.asymptotics import descent, dynamics
+from iclimit.checks import check_arguments
 from iclimit.notation import ratios_of
 from iclimit.validation.reference import read_reference
 from iclimit.validation.reference.curves import CONTEXT, CURVES, eigenvalues
 from iclimit.validation.reference.runs import error_runs
+
+if TYPE_CHECKING:
+    from iclimit.runs.store import StoredBatch
 
 # What a point of errors depends on in the limit.
 PARAMETERS = ("tau", "alpha", "kappa", "rho", "ridge")
@@ -24,8 +30,21 @@ _NO_RIDGE = 1e-6
 _SHOWN = 3
 
 _SIZES = ("prompts", "context", "tasks")
-_OTHER_DATA = ("task_covariance", "test_covariance", "input_covariance")
-_OTHER_TESTS = ("test_context", "test_rho")
+
+# What a run of the view states, and what it may state besides: how it was computed, not of what.
+_STATED = ("dim", *_SIZES, "rho", "ridge")
+_WAYS = ("sampler", "test_prompts")
+
+# What says the same as leaving it out.  Tests are those of the training unless they say otherwise.
+_NEUTRAL: dict[str, Any] = {
+    "task_law": "sphere",
+    "input_law": "gaussian",
+    "drift": 0,
+    "correlation": 0,
+    "correlated_query": False,
+    "test_drift": 0,
+    "test_correlation": 0,
+}
 
 
 def published_errors() -> list[dict[str, Any]]:
@@ -41,37 +60,58 @@ def published_errors() -> list[dict[str, Any]]:
 
 
 def stored_errors(path: Path) -> list[dict[str, Any]]:
-    """ICL and IDG errors on record in a store of runs: isotropic data, plain tests."""
-    from iclimit.runs.store import RunStore, concatenated_numbers
+    """ICL and IDG errors on record in a store of runs, of those that the view predicts.
 
-    rows = []
+    These state sizes, label noise and a ridge only, so that tasks are on the sphere, inputs
+    Gaussian and isotropic, the context is not gated, and tests are as the training.
+    """
+    from iclimit.runs.store import RunStore
+    from iclimit.simulate.pretraining import simulate_errors
+
+    function = f"{simulate_errors.__module__}.{simulate_errors.__qualname__}"
     with RunStore(path, readonly=True) as store:
-        for run in store.runs(function="pretraining.cells.simulate_errors"):
-            given = run.arguments
-            if any(given.get(name) is not None for name in (*_OTHER_DATA, *_OTHER_TESTS)):
-                continue
-            try:
-                dim = int(given["dim"])
-                row: dict[str, Any] = {
-                    "source": "your runs",
-                    "dim": dim,
-                    **ratios_of(dim, **{name: float(given[name]) for name in _SIZES}),
-                    **{name: float(given.get(name, 0.0)) for name in ("rho", "ridge")},
-                }
-                numbers = concatenated_numbers(store.find(run.identity))
-                for name in ("icl", "idg"):
-                    value, error = numbers[name]
-                    row |= {name: value, f"{name}_se": math.inf if error is None else error}
-            except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError):
-                continue  # a record of another program
-            if all(math.isfinite(row[name]) for name in ("kappa", "icl", "idg")):
-                rows.append(_plain(row))
+        runs = [run for run in store.runs(function=function) if run.function == function]
+        found = (_stored_row(run.arguments, store.find(run.identity)) for run in runs)
+        rows = [row for row in found if row is not None]
     if not rows:
         raise ValueError(
-            "store must hold runs of simulate_errors with isotropic data, got none in "
-            f"{str(path)!r}"
+            "store must hold runs of simulate_errors with isotropic data, plain contexts and "
+            f"tests as in training, got none in {str(path)!r}"
         )
     return rows
+
+
+def _stored_row(given: Mapping[str, Any], batches: list[StoredBatch]) -> dict[str, Any] | None:
+    """Point of a run with these arguments; None if the view predicts another quantity."""
+    from iclimit.runs.store import concatenated_numbers
+
+    if not _is_plain(given):
+        return None
+    try:
+        stated = {name: given.get(name, 0.0) for name in _STATED}
+        check_arguments(**stated)
+        dim = int(stated["dim"])
+        row: dict[str, Any] = {"source": "your runs", "dim": dim}
+        row |= ratios_of(dim, **{name: float(stated[name]) for name in _SIZES})
+        row |= {name: float(stated[name]) for name in ("rho", "ridge")}
+        numbers = concatenated_numbers(batches)
+        for name in ("icl", "idg"):
+            value, error = numbers[name]
+            row |= {name: value, f"{name}_se": math.inf if error is None else error}
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
+        return None  # a record of another program, or of another version
+    # The view has no point for a fresh task in every prompt.
+    if not all(0 <= row[name] < math.inf for name in ("kappa", "icl", "idg")):
+        return None
+    return _plain(row)
+
+
+def _is_plain(given: Mapping[str, Any]) -> bool:
+    """Whether arguments are those of the view: each further one says what holds without it."""
+    tests = {"test_context": given.get("context"), "test_rho": given.get("rho")}
+    neutral = _NEUTRAL | tests
+    others = given.keys() - {*_STATED, *_WAYS}
+    return all(given[name] in (None, neutral.get(name)) for name in others)
 
 
 def presets(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, dict[str, Any]]]:

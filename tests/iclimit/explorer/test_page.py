@@ -1,10 +1,13 @@
 """The explorer's page: one file that loads nothing, with formulas, points and all panels."""
 
+import inspect
 import json
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from iclimit.cli import main
@@ -16,6 +19,7 @@ from iclimit.explorer.symbols import notation, quantities
 from iclimit.runs.cell import Cell
 from iclimit.runs.store import RunStore, StoredBatch
 from iclimit.simulate.pretraining import simulate_errors
+from iclimit.statement import Derived
 from iclimit.validation.reference import read_reference
 from iclimit.validation.reference.curves import CURVES
 
@@ -106,24 +110,93 @@ def test_every_button_leads_to_points(data):
         assert len(fitting) >= 4
 
 
-def test_runs_on_record_are_points(own_store):
-    run = {"dim": 8, "context": 16, "tasks": 4, "prompts": 128, "rho": 0.1, "ridge": 0.2}
-    cells = [Cell.of(simulate_errors, **run, repeats=3)]
-    cells += [Cell.of(simulate_errors, **run, repeats=3, test_context=5)]
-    with RunStore(own_store) as store:
+RUN = {"dim": 8, "context": 16, "tasks": 4, "prompts": 128, "rho": 0.1, "ridge": 0.2}
+"""A run that the view predicts."""
+
+OTHER = [
+    {"gates": np.linspace(0, 1, 16)},
+    {"drift": 1.0},
+    {"correlation": 0.5},
+    {"correlation": 0.5, "correlated_query": True},
+    {"task_law": "gaussian"},
+    {"task_covariance": np.linspace(0.5, 1.5, 8)},
+    {"tasks": np.eye(8)},
+    {"tasks": math.inf},
+    {"input_law": "rademacher"},
+    {"input_covariance": np.linspace(0.5, 1.5, 8)},
+    {"test_covariance": np.linspace(0.5, 1.5, 8)},
+    {"test_context": 5},
+    {"test_rho": 0.5},
+    {"test_drift": 1.0},
+    {"test_correlation": 0.5},
+    {"test_gates": np.linspace(0, 1, 16)},
+    {"ridge": Derived(0.2, "best ridge")},
+]
+"""What makes it a run of another quantity, one at a time."""
+
+SAME = [
+    {"sampler": "tokens", "test_prompts": 50},
+    {"task_law": "sphere", "input_law": "gaussian"},
+    {"test_context": 16, "test_rho": 0.1, "drift": 0.0, "test_drift": 0.0, "correlation": 0.0},
+]
+"""Further arguments of runs that the view predicts."""
+
+
+def put_on_record(path, cells):
+    with RunStore(path) as store:
         for cell in cells:
             batch = StoredBatch.of(cell, cell.run(0), rng=0, backend="numpy", seconds=0.1, count=3)
             store.add(batch)
-        # Records of other programs, which are left out.
-        whole = json.dumps(run)
-        for parameters, numbers in (("{}", "{}"), ('{"dim": "x"}', "{}"), (whole, '{"icl": [1]}')):
-            foreign = {"parameters": parameters, "numbers": numbers}
-            store.add(replace(batch, identity=f"{parameters}{numbers}", **foreign))
+
+
+def errors_cell(**more):
+    return Cell.of(simulate_errors, **RUN | more, repeats=3)
+
+
+def test_runs_on_record_are_points(own_store):
+    put_on_record(own_store, [errors_cell()])
     (point,) = stored_errors(own_store)
-    expected = cells[0].run(0)
+    expected = errors_cell().run(0)
     assert (point["tau"], point["alpha"], point["kappa"]) == (2, 2, 0.5)
     assert (point["icl"], point["icl_se"]) == (expected.icl.mean, expected.icl.standard_error)
     assert (point["idg"], point["idg_se"]) == (expected.idg.mean, expected.idg.standard_error)
+
+
+def test_only_runs_that_the_view_predicts_are_points(own_store):
+    put_on_record(own_store, [errors_cell(**more) for more in OTHER])
+    with pytest.raises(ValueError, match="store must hold runs of simulate_errors"):
+        stored_errors(own_store)
+    plain = [errors_cell(**more) for more in SAME]
+    put_on_record(own_store, plain)
+    shown = {point["icl"] for point in stored_errors(own_store)}
+    assert shown == {cell.run(0).icl.mean for cell in plain}
+
+
+def test_every_argument_that_changes_what_is_measured_was_tried():
+    tried = {name for more in OTHER for name in more}
+    ways = {"rng", "backend", "problem", "repeats", "first_repeat", "sampler", "test_prompts"}
+    plain = {"dim", "context", "prompts", "rho"}
+    assert tried | ways | plain == set(inspect.signature(simulate_errors).parameters)
+
+
+def test_records_of_other_programs_are_no_points(own_store):
+    put_on_record(own_store, [errors_cell()])
+    whole = json.dumps(RUN)
+    rows = [
+        {"parameters": "{}", "numbers": "{}"},
+        {"parameters": '{"dim": "x"}', "numbers": "{}"},
+        {"function": "laboratory.pretraining.cells.simulate_errors", "parameters": whole},
+    ]
+    sizes = [math.inf, math.nan, 0, -3, 8.5, 1e300, 10**4000, True, "8", None, [8], {"x": 1}]
+    rows += [{"parameters": json.dumps(RUN | {"dim": size})} for size in sizes]
+    rows += [{"parameters": json.dumps(RUN | {"rho": rho})} for rho in (math.nan, math.inf, -1)]
+    numbers = [{"icl": [1.0, 0.1]}, {"icl": [-1.0, 0.1], "idg": [1.0, 0.1]}]
+    rows += [{"parameters": whole, "numbers": json.dumps(each)} for each in numbers]
+    with RunStore(own_store) as store:
+        (batch,) = store.find(errors_cell().identity(0, "numpy"))
+        for number, changes in enumerate(rows):
+            store.add(replace(batch, identity=str(number), **changes))
+    assert len(stored_errors(own_store)) == 1
 
 
 def test_a_store_without_runs_is_refused(own_store):
