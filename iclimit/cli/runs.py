@@ -254,14 +254,15 @@ def _plain(value: Any) -> Any:
 
 
 def _text_of_statement(value: Mapping[str, Any], *, brief: bool) -> str:
-    """What stands for a derived value, an array, a measure or another cell."""
-    if "derived" in value:
-        return _text(value["derived"], brief=brief)
-    if "array" in value:
-        return f"array of shape {tuple(value['array'])} ({value['digest'][:SHORT]})"
-    if "cell" in value:
-        given = (f"{name}={_text(entry)}" for name, entry in value["arguments"].items())
-        return f"{value['cell']}({'...' if brief else ', '.join(given)})"
+    """What stands for a derived value, an array, another cell, or an object of a user."""
+    match value:
+        case {"derived": derived}:
+            return _text(derived, brief=brief)
+        case {"array": list(shape), "digest": str(digest)}:
+            return f"array of shape {tuple(shape)} ({digest[:SHORT]})"
+        case {"cell": str(name), "arguments": dict(arguments)}:
+            given = (f"{key}={_text(entry)}" for key, entry in arguments.items())
+            return f"{name}({'...' if brief else ', '.join(given)})"
     more = (f"{name}: {_text(entry)}" for name, entry in value.items() if name != "measure")
     return " ".join([str(value.get("measure", "")), *more])
 

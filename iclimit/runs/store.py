@@ -16,7 +16,7 @@ import pkgutil
 import platform
 import sqlite3
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, field, fields, replace
 from datetime import UTC, datetime
@@ -27,6 +27,8 @@ from typing import Any
 from iclimit.runs.cell import Cell
 from iclimit.runs.code_version import code_version
 from iclimit.runs.encoding import decode, encode
+from iclimit.runs.mending import bad_rows, is_sound, rebuild
+from iclimit.runs.records import TIME_FORMAT, check_record
 from iclimit.runs.summary_numbers import summary_numbers
 from iclimit.statement import disagreement
 from iclimit.versions import versions
@@ -39,9 +41,6 @@ APPLICATION = 0x69634C6D
 
 # Seconds to wait for another process that writes.
 TIMEOUT = 60.0
-
-# UTC, of fixed width, so that times sort as text.
-TIME_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -183,18 +182,22 @@ class StoredBatch:
 
 
 _COLUMNS = ", ".join(column.name for column in fields(StoredBatch))
+_ALL_COLUMNS = f"{_COLUMNS}, digest"
 
 
 def _digest(row: Sequence[Any]) -> str:
     """Digest of a row; empty if it is none that `StoredBatch.of` makes."""
     try:
-        batch = StoredBatch(*row)
-        texts = batch.parameters, batch.numbers, batch.versions
-        if batch.result.isascii() and all(isinstance(json.loads(text), dict) for text in texts):
-            return hashlib.sha256(json.dumps(row).encode()).hexdigest()
-    except (AttributeError, TypeError, ValueError):
-        pass
-    return ""
+        check_record(vars(StoredBatch(*row)))
+    except ValueError:
+        return ""
+    return hashlib.sha256(json.dumps(row).encode()).hexdigest()
+
+
+def _is_intact(row: Sequence[Any]) -> bool:
+    """Whether a row, with its digest at the end, is as it was written."""
+    *values, digest = row
+    return bool(digest) and _digest(values) == digest
 
 
 def concatenated_numbers(batches: Iterable[StoredBatch]) -> dict[str, tuple[float, float | None]]:
@@ -279,6 +282,9 @@ class RunStore:
 
     def __init__(self, path: str | Path, *, readonly: bool = False) -> None:
         self.path, self._readonly = Path(path), readonly
+        # The rows, and the places of those of them that are not read.
+        self._source = "runs"
+        self._left_out: dict[int, str] = {}
         _check_path(self.path, readonly)
         # SQLite needs leave to write even to read, so as to undo what a killed process has begun.
         uri = f"{self.path.absolute().as_uri()}?mode={'rw' if readonly else 'rwc'}"
@@ -290,6 +296,7 @@ class RunStore:
             self._connection.text_factory = lambda data: data.decode(errors="replace")
             try:
                 self._prepare(readonly)
+                self._report(self._look_for_damage())
             except BaseException:
                 self.close()
                 raise
@@ -324,7 +331,7 @@ class RunStore:
         """
         row = astuple(batch)
         query = f"""
-            INSERT INTO runs ({_COLUMNS}, digest) SELECT {", ".join("?" * (len(row) + 1))}
+            INSERT INTO runs ({_ALL_COLUMNS}) SELECT {", ".join("?" * (len(row) + 1))}
             WHERE NOT EXISTS
                 (SELECT 1 FROM runs WHERE identity = ? AND first < ? AND first + count > ?)
         """
@@ -377,41 +384,46 @@ class RunStore:
         query = "DELETE FROM runs WHERE identity IN (SELECT value FROM json_each(?))"
         deleted = self._execute(query, [json.dumps(list(identities))]).rowcount
         if deleted:
-            # Needs room for a second copy, and nobody else in the file: if not now, then later.
-            with suppress(sqlite3.OperationalError):
-                self._connection.execute("VACUUM")
+            self._give_back_space()
         return deleted
+
+    def _give_back_space(self) -> None:
+        # Needs room for a second copy, and nobody else in the file: if not now, then later.
+        with suppress(sqlite3.DatabaseError):
+            self._connection.execute("VACUUM")
 
     def _batches(self, condition: str, values: Sequence[Any]) -> Iterator[StoredBatch]:
         """Rows as they were written; what has changed since is reported and set aside."""
-        query = f"SELECT rowid, digest, {_COLUMNS} FROM runs {condition}"
-        damaged = []
+        query = f"SELECT rowid, {_ALL_COLUMNS} FROM {self._source} {condition}"
+        damaged = {}
         with _explained(self.path):
-            for place, digest, *row in self._connection.execute(query, values):
-                if digest and _digest(row) == digest:
-                    yield StoredBatch(*row)
+            for place, *row in self._connection.execute(query, values):
+                if place in self._left_out:
+                    continue
+                if _is_intact(row):
+                    yield StoredBatch(*row[:-1])
                 else:
-                    damaged.append((place, row[0]))
+                    damaged[place] = f"a damaged result of run {row[0]}"
             if damaged and not self._readonly:
-                self._set_aside([place for place, _ in damaged])
-        done = "left out" if self._readonly else "moved to the table 'damaged'"
-        for _, identity in damaged:
-            warnings.warn(
-                f"run store {str(self.path)!r} has a damaged result of run {identity}, {done}",
-                RuntimeWarning,
-                stacklevel=4,
-            )
+                damaged = self._mend()
+        self._report(damaged)
 
-    def _set_aside(self, places: Sequence[int]) -> None:
-        """Move rows to a table of their own."""
-        execute = self._connection.execute
-        chosen = "FROM runs WHERE rowid IN (SELECT value FROM json_each(?))"
+    def _mend(self) -> dict[int, str]:
+        """Set all rows aside that are not as they were written; what is wrong with them."""
         with self._connection:
-            execute("BEGIN IMMEDIATE")
-            execute("REINDEX runs")  # which may be what is damaged, or lead to what was
-            execute("CREATE TABLE IF NOT EXISTS damaged AS SELECT * FROM runs WHERE FALSE")
-            execute(f"INSERT INTO damaged SELECT * {chosen}", [json.dumps(places)])
-            execute(f"DELETE {chosen}", [json.dumps(places)])
+            self._connection.execute("BEGIN IMMEDIATE")
+            bad = bad_rows(self._connection, _ALL_COLUMNS, _is_intact)
+            rebuild(self._connection, _SCHEMA, _ALL_COLUMNS, list(bad))
+        self._give_back_space()
+        return bad
+
+    def _report(self, bad: Mapping[int, str]) -> None:
+        """Warn of rows that are bad."""
+        done = "left out" if self._readonly else "moved to the table 'damaged'"
+        for problem in bad.values():
+            warnings.warn(
+                f"run store {str(self.path)!r} has {problem}, {done}", RuntimeWarning, stacklevel=5
+            )
 
     def _execute(self, query: str, values: Iterable[Any] = ()) -> sqlite3.Cursor:
         with _explained(self.path):
@@ -453,14 +465,29 @@ class RunStore:
     def _check_columns(self) -> None:
         """Raise a StoreError for other columns, and for what would compute when it is read."""
         execute = self._connection.execute
-        columns = {column for _, column, *_ in execute("PRAGMA table_info(runs)")}
         (others,) = execute(
             "SELECT count(*) FROM sqlite_master WHERE type NOT IN ('table', 'index')"
         ).fetchone()
-        if others or columns != {"digest", *_COLUMNS.split(", ")}:
+        definition = execute("SELECT sql FROM sqlite_master WHERE name = 'runs'").fetchone()
+        aside = [column for _, column, *_ in execute("PRAGMA table_xinfo(damaged)")]
+        ours = definition is not None and str(definition[0]).split() == _SCHEMA.split()
+        if others or not ours or aside not in ([], _ALL_COLUMNS.split(", ")):
             raise StoreError(
                 f"run store {str(self.path)!r} is none that iclimit has written; name another file"
             )
+
+    def _look_for_damage(self) -> dict[int, str]:
+        """Mend an index that does not lead to all rows, or do without it; what is wrong with rows.
+
+        Otherwise what it hides would be computed again, and counted twice.
+        """
+        if is_sound(self._connection):
+            return {}
+        if self._readonly:
+            self._source = "runs NOT INDEXED"
+            self._left_out = bad_rows(self._connection, _ALL_COLUMNS, _is_intact)
+            return self._left_out
+        return self._mend()
 
 
 def _check_path(path: Path, readonly: bool) -> None:

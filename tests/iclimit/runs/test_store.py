@@ -299,7 +299,8 @@ def test_listing_is_newest_first_and_filtered(path):
         for number, function in enumerate(["m.f", "m.g", "m.f", "n.f_100%"]):
             finished = f"2026-01-0{number + 1}T00:00:00.000000Z"
             store.add(replace(BATCH, identity=f"{number}a", function=function, finished=finished))
-        store.add(replace(BATCH, identity="0a", function="m.f", first=1, finished="2026-02-01"))
+        late = "2026-02-01T00:00:00.000000Z"
+        store.add(replace(BATCH, identity="0a", function="m.f", first=1, finished=late))
         names = [run.identity for run in store.runs()]
         assert names == ["0a", "3a", "2a", "1a"]
         assert [run.identity for run in store.runs(function="m.f")] == ["0a", "2a"]
@@ -309,7 +310,7 @@ def test_listing_is_newest_first_and_filtered(path):
         since = datetime(2026, 1, 3, 1, tzinfo=UTC).astimezone()
         assert [run.identity for run in store.runs(since=since)] == ["0a", "3a"]
         first = store.runs(identity="0")[0]
-        assert (first.count, first.finished) == (2, "2026-02-01")
+        assert (first.count, first.finished) == (2, late)
 
 
 def test_pruning_deletes_whole_runs_and_gives_space_back(path):
