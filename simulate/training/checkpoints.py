@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.array_files import open_npz
 from iclimit.files import replacing
 from iclimit.simulate.arrays import to_host
 
@@ -117,12 +118,19 @@ def read_tree(path: Path) -> dict[str, Any]:
     FormatError
         If the file has another format.
     """
+    with open_npz(path) as file:
+        names = set(file.names)
 
-    def decode(value: dict[str, Any]) -> Any:
-        return file[value["array"]] if value.keys() == {"array"} else value
+        def decode(value: dict[str, Any]) -> Any:
+            if value.keys() != {"array"}:
+                return value
+            names.remove(value["array"])  # each one is read once, whatever the description says
+            return file[value["array"]].read().copy(order="K")
 
-    with path.open("rb") as stream, np.load(stream) as file:
-        tree: dict[str, Any] = json.loads(str(file["description"]), object_hook=decode)
+        description = file["description"]
+        if description.shape:
+            raise ValueError(f"description must be a text, got the shape {description.shape}")
+        tree: dict[str, Any] = json.loads(str(description.read()), object_hook=decode)
     if tree["format"] != FORMAT:
         raise FormatError(
             f"{path} must have the format {FORMAT} of this iclimit, got {tree['format']!r}, "

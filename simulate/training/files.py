@@ -1,12 +1,13 @@
 """Files of trained models: .npz without pickle, whose class is one of a fixed list."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from iclimit.checks import parse_array
+from iclimit.checks import check_integers, parse_array
 from iclimit.results import Ending, Estimate
 from iclimit.simulate.gdpp.linear_transformer import LinearTransformer
 from iclimit.simulate.training.checkpoints import FormatError, read_tree, write_tree
@@ -21,6 +22,9 @@ CLASSES = {
     "MergedHeads": f"{MODELS}.merged_heads",
     "RecurrentLayer": f"{MODELS}.recurrent_layer",
 }
+
+# Most layers of a network in a file: its shapes are listed before its weights are looked at.
+LAYERS = 10_000
 
 # What a file has of a training as it is.
 PARTS = ("null_loss", "steps", "losses", "parameters")
@@ -118,8 +122,11 @@ def load_model(path: str | os.PathLike) -> TrainedNetwork | LinearTransformer:
     try:
         tree = read_tree(Path(path))
         name, sizes, weights = tree["model"], tree["sizes"], tree["weights"]
+        if sizes.get("layers", 1) > LAYERS:
+            raise ValueError(f"layers must be at most {LAYERS}")
         if name == "LinearTransformer":
-            return LinearTransformer(**sizes, **weights)
+            parsed = {key: parse_array(key, each, 4 * (None,)) for key, each in weights.items()}
+            return LinearTransformer(**sizes, **parsed)
         lists = {key: tuple(each) for key, each in sizes.items() if isinstance(each, list)}
         network = resolve_name(f"{CLASSES[name]}:{name}")(**sizes | lists)
         rest = {key: tree[key] for key in PARTS}
@@ -129,6 +136,7 @@ def load_model(path: str | os.PathLike) -> TrainedNetwork | LinearTransformer:
         raise
     except Exception as error:  # a file can be broken in any way
         raise ValueError(f"path must be a file of save_model, got {path}") from error
+    _check_training(path, rest)
     if names != network.shapes.keys():
         wanted, present = (", ".join(sorted(each)) for each in (network.shapes, names))
         raise ValueError(f"{path} must have the weights {wanted}, got {present}")
@@ -137,3 +145,27 @@ def load_model(path: str | os.PathLike) -> TrainedNetwork | LinearTransformer:
         for name, shape in network.shapes.items()
     }
     return TrainedNetwork(network=network, weights=parsed, **rest)
+
+
+def _check_training(path: str | os.PathLike, parts: Mapping[str, Any]) -> None:
+    """Raise a ValueError unless what a file has of a training is of its kind."""
+    try:
+        check_integers(least=0, steps=parts["steps"])
+        _check_error("null_loss", parts["null_loss"])
+        parse_array("losses", parts["losses"], (None,), (0,))
+        held_out = parts["held_out"]
+        _check_error("held_out", held_out.mean)
+        _check_error("standard error of held_out", held_out.standard_error)
+        check_integers(repeats=held_out.repeats)
+        texts = parts["parameters"]
+        if not isinstance(texts, dict) or not isinstance(texts.get("problem"), str):
+            raise ValueError(f"parameters must have a problem as text, got {texts!r}")
+    except ValueError as error:
+        raise ValueError(f"path must be a file of save_model, got {path}: {error}") from error
+
+
+def _check_error(name: str, value: Any) -> None:
+    """Raise a ValueError unless a value is a mean square, or a standard error."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not value >= 0:
+        raise ValueError(f"{name} must be a number >= 0, got {value!r}")

@@ -21,6 +21,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from tqdm.auto import tqdm
 
+from iclimit.checks import check_flags, check_integers, parse_array
 from iclimit.results import Ending
 from iclimit.simulate.arrays import Array, Backend, get_backend, looks_every, to_host
 from iclimit.simulate.training.checkpoints import (
@@ -263,6 +264,12 @@ class TrainingLoop:
 
     def _load(self, path: Path) -> None:
         state = load_checkpoint(path, self.settings)
+        try:
+            _check_state(state, self.start)
+        except (ArithmeticError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"checkpoint must be a training's own file, got {path}: {error}"
+            ) from error
         columns = state.pop("records")
         rows = zip(*columns.values(), strict=True)
         records = [dict(zip(columns, row, strict=True)) for row in rows]
@@ -284,3 +291,47 @@ class TrainingLoop:
         if self.state.steps < self.steps:
             # The record after what was the last step is none of those of a longer training.
             self.records = [each for each in records if each["steps"] % self.record == 0]
+
+
+def _check_state(state: Mapping[str, Any], start: State) -> None:
+    """Raise an error unless a state that was read is one that a training from here writes."""
+    if state.keys() != {*vars(start), "records", "kept"}:
+        raise ValueError(f"other parts than those of a state, {', '.join(state)}")
+    steps = state["steps"]
+    check_integers(least=0, steps=steps)
+    check_flags(converged=state["converged"])
+    _check_weights("weights", state["weights"], start)
+    for taken, weights in state["kept"]:
+        check_integers(least=0, steps=taken)
+        _check_weights(f"weights after {taken} steps", weights, start)
+    if not isinstance(state["memory"], dict) or not _is_numbers(state["memory"]):
+        raise ValueError("memory must be of numbers")
+    records = state["records"]
+    if not isinstance(records, dict) or not _is_numbers(records):
+        raise ValueError("records must be of numbers")
+    if records:
+        taken = parse_array("steps of records", records["steps"], (None,))
+        if taken[0] < 0 or taken[-1] > steps or np.any(np.diff(taken) <= 0):
+            raise ValueError(f"steps of records must increase from 0 to {steps}, got {taken}")
+        lengths = {name: len(column) for name, column in records.items()}
+        if set(lengths.values()) != {len(taken)} or "loss" not in records:
+            raise ValueError(f"records must be of one length and have a loss, got {lengths}")
+
+
+def _check_weights(name: str, weights: Any, start: State) -> None:
+    """Raise an error unless weights have the shapes of those at the start."""
+    if not isinstance(weights, list) or len(weights) != len(start.weights):
+        raise ValueError(f"{name} must be {len(start.weights)} arrays, got others")
+    for number, (array, first) in enumerate(zip(weights, start.weights, strict=True)):
+        parse_array(f"{name}[{number}]", array, first.shape)
+
+
+def _is_numbers(value: Any) -> bool:
+    """Whether a tree has numbers, flags and arrays only."""
+    if isinstance(value, dict):
+        return all(map(_is_numbers, value.values()))
+    if isinstance(value, list):
+        return all(map(_is_numbers, value))
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "biuf"
+    return value is None or isinstance(value, (bool, int, float))

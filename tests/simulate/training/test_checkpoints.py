@@ -4,6 +4,8 @@ import json
 import math
 import os
 import tempfile
+import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
@@ -70,6 +72,67 @@ def test_broken_files(path):
             np.savez(file, description=np.array(json.dumps(described)))
         value_error("checkpoint must be a training's own file", load_checkpoint, path, SETTINGS)
     value_error("checkpoint must be a training's own file", load_checkpoint, path.parent, SETTINGS)
+
+
+def zeros(archive, name, count):
+    """Write so many zeros of one byte, which compress to a thousandth."""
+    with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+        header = {"descr": "|u1", "fortran_order": False, "shape": (count,)}
+        np.lib.format.write_array_header_1_0(stream, header)
+        for _ in range(count // 2**20):
+            stream.write(bytes(2**20))
+
+
+@pytest.mark.parametrize("arrays", [1, 3])
+def test_what_is_larger_than_its_file_is_not_read(path, arrays):
+    """One array of 72 MiB, or three of 24: neither may be read to find that out."""
+    names = [f"part{number}" for number in range(arrays)]
+    parts = [{"array": name} for name in names]
+    described = json.dumps({"format": 1, "settings": SETTINGS, "state": {"parts": parts}})
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in names:
+            zeros(archive, name, 72 * 2**20 // arrays)
+        with archive.open("description.npy", "w") as stream:
+            np.save(stream, np.array(described))
+    assert path.stat().st_size < 10**6
+    tracemalloc.start()
+    value_error("checkpoint must be a training's own file", load_checkpoint, path, SETTINGS)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**22
+
+
+def test_an_array_is_read_once(path):
+    """Otherwise a description of some bytes more would fill the memory."""
+    described = {"format": 1, "settings": SETTINGS, "state": {"parts": 2 * [{"array": "first"}]}}
+    with path.open("wb") as file:
+        np.savez(file, description=np.array(json.dumps(described)), first=ARRAY)
+    value_error("checkpoint must be a training's own file", load_checkpoint, path, SETTINGS)
+
+
+def test_headers_that_lie(path):
+    described = {"format": 1, "settings": SETTINGS, "state": {"first": {"array": "first"}}}
+    for shape in ((10**12,), (-1,), (2, 3), (-2, -3)):
+        with zipfile.ZipFile(path, "w") as archive:
+            with archive.open("description.npy", "w") as stream:
+                np.save(stream, np.array(json.dumps(described)))
+            with archive.open("first.npy", "w") as stream:
+                header = {"descr": "<f8", "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(stream, header)
+                stream.write(bytes(40))
+        value_error("checkpoint must be a training's own file", load_checkpoint, path, SETTINGS)
+
+
+@pytest.mark.parametrize(
+    "array", [ARRAY, np.asfortranarray(ARRAY), np.float32(ARRAY), np.ones(())]
+)
+def test_arrays_come_back_in_their_order(path, array):
+    """The order in memory decides the last bits of sums."""
+    save_checkpoint(path, SETTINGS, {"weights": array})
+    found = load_checkpoint(path, SETTINGS)["weights"]
+    assert (found.dtype, found.strides) == (array.dtype, array.strides)
+    assert found.flags.writeable
+    np.testing.assert_array_equal(found, array)
 
 
 def test_another_format_is_named(path):

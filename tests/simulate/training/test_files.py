@@ -1,13 +1,19 @@
 """Files of trained networks: the same network comes back, and nothing else is read."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
 from refusals import type_error, value_error
 
 from iclimit.problem import Problem
-from iclimit.simulate.gdpp.linear_transformer import KINDS, build, random_parameters
+from iclimit.simulate.gdpp.linear_transformer import (
+    KINDS,
+    LinearTransformer,
+    build,
+    random_parameters,
+)
 from iclimit.simulate.models.transformer import prediction
 from iclimit.simulate.networks import (
     AttentionNetwork,
@@ -105,6 +111,45 @@ def test_other_descriptions_are_refused(name, value, tmp_path):
     for changed in (tree | {name: value}, {key: tree[key] for key in tree if key != name}):
         write_tree(path, changed)
         value_error(f"path must be a file of save_model, got {path}", load_model, path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("steps", -5, "steps must be"),
+        ("steps", 2.5, "steps must be"),
+        ("steps", True, "steps must be"),
+        ("null_loss", "x", "null_loss must be a number >= 0, got 'x'"),
+        ("null_loss", math.nan, "null_loss must be a number >= 0, got nan"),
+        ("null_loss", -1.0, "null_loss must be a number >= 0, got -1.0"),
+        ("null_loss", None, "null_loss must be a number"),
+        ("losses", "x", "losses must be an array of real numbers"),
+        ("losses", np.zeros((2, 2)), "losses must have shape"),
+        ("held_out", ["x", 1.0, 3], "held_out must be a number"),
+        ("held_out", [1.0, -1.0, 3], "standard error of held_out must be a number >= 0"),
+        ("held_out", [1.0, 1.0, 0], "repeats must be"),
+        ("parameters", [1], "parameters must have a problem as text"),
+        ("parameters", {"problem": 3}, "parameters must have a problem as text"),
+        ("sizes", {"dim": 3, "layers": 10**9}, "layers must be at most 10000"),
+    ],
+)
+def test_parts_of_another_kind_are_refused(name, value, message, tmp_path):
+    path = tmp_path / "network.npz"
+    save_model(trained(NETWORKS[0]), path)
+    write_tree(path, read_tree(path) | {name: value})
+    found = f"path must be a file of save_model, got {path}"
+    value_error(found if name == "sizes" else f"{found}: {message}", load_model, path)
+
+
+@pytest.mark.parametrize("name", ["projection", "lookup"])
+@pytest.mark.parametrize("value", [np.full((1, 1, 4, 4), np.nan), np.full((1, 1, 4, 4), "a"), 3])
+def test_layers_of_another_kind_are_refused(name, value, tmp_path):
+    path = tmp_path / "layer.npz"
+    layer = np.ones((1, 1, 4, 4))
+    save_model(LinearTransformer("full", layer, layer), path)
+    tree = read_tree(path)
+    write_tree(path, tree | {"weights": tree["weights"] | {name: value}})
+    value_error("path must be a file of save_model", load_model, path)
 
 
 def test_another_format_is_named(tmp_path):

@@ -23,6 +23,7 @@ from iclimit.simulate.models import linear_attention
 from iclimit.simulate.models.linear_attention import LinearAttention
 from iclimit.simulate.models.merged_heads import MergedHeads
 from iclimit.simulate.training import loop, rules
+from iclimit.simulate.training.checkpoints import read_tree, write_tree
 from iclimit.simulate.training.loop import UnstableTraining
 from iclimit.simulate.training.networks import train_network
 
@@ -216,6 +217,37 @@ def test_ctrl_c_after_a_record_does_not_repeat_it(name, tmp_path, monkeypatch):
     assert trainer(checkpoint=path).steps == 14
     cut.at(0)
     assert_same(trainer(checkpoint=path), whole)
+
+
+@pytest.mark.parametrize("name", ["network, adam", "network, lbfgs", "descent"])
+def test_states_that_no_training_writes_are_refused(name, tmp_path):
+    trainer, path = TRAINERS[name], tmp_path / "run"
+    trainer(checkpoint=path)
+    tree = read_tree(path)
+    state = tree["state"]
+    records = state["records"]
+    [first, *others] = state["weights"]
+    changes = [{"steps": steps} for steps in (-5, 2.5, True, "x", None, [3], 10**400)]
+    changes += [{"converged": converged} for converged in (1, "x", None)]
+    weights = [np.full_like(first, np.nan), first[..., :-1], first.astype(str), 3, None]
+    changes += [{"weights": [each, *others]} for each in weights]
+    changes += [{"weights": each} for each in ([], [*others], [first, *others, first], 3, first)]
+    changes += [{"memory": memory} for memory in ({"first": "x"}, [1], 3, None)]
+    changes += [
+        {"kept": kept} for kept in (3, [[-1, state["weights"]]], [[1, [first[:0]]]], [[1]])
+    ]
+    changes += [{"records": each} for each in (3, {"loss": np.ones(2)}, {"steps": np.arange(3)})]
+    columns = [records["steps"][::-1], records["steps"] - 1, records["steps"][:-1], "x", 3]
+    changes += [{"records": records | {"steps": column}} for column in columns]
+    changes += [{"records": records | {"loss": each}} for each in (records["loss"][1:], "x", 3)]
+    changes += [{"more": 1}]
+    for change in changes:
+        write_tree(path, tree | {"state": state | change})
+        value_error("checkpoint must be a training's own file, got ", trainer, checkpoint=path)
+    for part in state:
+        missing = {key: value for key, value in state.items() if key != part}
+        write_tree(path, tree | {"state": missing})
+        value_error("checkpoint must be a training's own file, got ", trainer, checkpoint=path)
 
 
 @pytest.mark.parametrize("name", TRAINERS)

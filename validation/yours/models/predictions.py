@@ -7,16 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from iclimit.array_files import StoredArray, open_npz, parse_npy
 from iclimit.notation import did_you_mean
 from iclimit.simulate.networks import load_model
 from iclimit.simulate.prompts import Prompts
-from iclimit.validation.yours.models.files import (
-    PromptFile,
-    StoredArray,
-    columns_of,
-    open_npz,
-    parse_npy,
-)
+from iclimit.validation.yours.models.files import PromptFile, columns_of
 from iclimit.validation.yours.models.model import LARGEST, OTHER_BATCH, Model, first_unusable
 from iclimit.validation.yours.models.sections import Section
 from iclimit.validation.yours.reading import file_columns, read_table
