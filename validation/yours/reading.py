@@ -22,6 +22,9 @@ from iclimit.notation import PARAMETERS, Interval, did_you_mean
 
 ENDINGS = (".csv", ".json", ".parquet")
 
+# Entries that a Parquet file may hold whatever its size; a larger one has at most as many as bytes.
+FREE_ENTRIES = 2**23
+
 
 def read_columns(table: object) -> dict[str, list[Any]]:
     """Columns of a table by the user's names; forms and errors are those of `read_table`."""
@@ -109,6 +112,7 @@ def _no_name_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _parquet_columns(path: Path) -> dict[str, list[Any]]:
+    _check_entries(path)
     for library, function in (("pyarrow.parquet", "read_table"), ("pandas", "read_parquet")):
         try:
             return read_columns(getattr(import_module(library), function)(path))
@@ -118,6 +122,21 @@ def _parquet_columns(path: Path) -> dict[str, list[Any]]:
         "Parquet files need pyarrow, or pandas with fastparquet: pip install 'iclimit[parquet]', "
         f"or save the table as CSV, got {str(path)!r}"
     )
+
+
+def _check_entries(path: Path) -> None:
+    """Raise a ValueError if a file says that it holds far more than its bytes can tell apart."""
+    try:
+        content = import_module("pyarrow.parquet").read_metadata(path)
+    except ImportError:
+        return
+    entries = content.num_rows * content.num_columns
+    size = path.stat().st_size
+    if entries > max(FREE_ENTRIES, size):
+        raise ValueError(
+            f"a Parquet file must not hold more entries than bytes, got {entries} in the {size} "
+            f"bytes of {str(path)!r}"
+        )
 
 
 def _from_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:

@@ -8,6 +8,7 @@ from hostile_files import Bomb
 from refusals import value_error
 
 from iclimit.problem import Problem
+from iclimit.validation.yours import reading
 from iclimit.validation.yours.models.baselines import Baseline
 from iclimit.validation.yours.models.files import PromptFile, read_prompts, write_prompts
 from iclimit.validation.yours.models.model import Model, ask_all
@@ -90,6 +91,16 @@ def test_rows_in_any_order(tmp_path):
     lines[7] = f"0.5,fresh,{VALUES[0]}"
     path = rows(tmp_path / "rows.csv", "index,section,prediction", *lines)
     value_error(r"row 8: index is no integer: 0\.5", read_predictions, path, PROMPTS)
+
+
+def test_a_table_that_is_larger_than_its_file(tmp_path, monkeypatch):
+    """Equal entries take no bytes in Parquet."""
+    parquet, pyarrow = map(pytest.importorskip, ("pyarrow.parquet", "pyarrow"))
+    path = tmp_path / "predictions.parquet"
+    parquet.write_table(pyarrow.table({"prediction": np.zeros(10**5)}), path)
+    value_error("one for each prompt, got 100000", read_predictions, path, PROMPTS)
+    monkeypatch.setattr(reading, "FREE_ENTRIES", 1000)
+    value_error("must not hold more entries than bytes", read_predictions, path, PROMPTS)
 
 
 def test_parquet(tmp_path):
