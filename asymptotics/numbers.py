@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 import array_api_compat
 import numpy as np
 
-from iclimit.checks import refuse_masked
+from iclimit.checks import refuse_masked, shown
 
 if TYPE_CHECKING:
     import mpmath
@@ -299,7 +299,7 @@ def convert(math_: Namespace, name: str, value: Number) -> Value:
             raise TypeError
         return math_.convert(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise TypeError(f"{name} must be a real number or an array, got {value!r}") from error
+        raise TypeError(f"{name} must be a real number or an array, got {shown(value)}") from error
 
 
 def numpy_namespace(**arguments: Number) -> ArrayMath:

@@ -5,6 +5,7 @@ are no rows of it.
 """
 
 import math
+import sys
 from collections.abc import Callable, Collection
 from dataclasses import fields, replace
 from functools import lru_cache
@@ -24,6 +25,30 @@ Seed: TypeAlias = int | np.random.SeedSequence | np.random.Generator
 ROUNDING = 1e-12
 
 
+# Largest integer that is taken: beyond it float64 has no longer all of them.
+LARGEST_INTEGER = 2**53
+
+
+def shown(value: object) -> str:
+    """A value in a message; of an integer that is too long to be printed the size."""
+    if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
+        sign = "-" if value < 0 else ""
+        return f"{sign}10^{math.log10(2) * value.bit_length():.0f}"
+    try:
+        return repr(value)
+    except ValueError:  # has such an integer in it
+        return f"a {type(value).__name__} with a long integer"
+
+
+def _check_size(name: str, value: Any, *, integer: bool) -> None:
+    """Raise a ValueError for an integer that floats cannot stand for, or that is none of a run."""
+    if not isinstance(value, Integral):
+        return
+    largest = LARGEST_INTEGER if integer else sys.float_info.max
+    if abs(value) > largest:
+        raise ValueError(f"{name} must be at most {largest:g}, got {shown(value)}")
+
+
 def check_arguments(**values: Any) -> None:
     """Raise a ValueError unless every number is in the range that the notation gives its name."""
     for name, value in values.items():
@@ -32,7 +57,8 @@ def check_arguments(**values: Any) -> None:
         if fits and parameter.integer:
             fits = isinstance(value, Integral) or math.isinf(value)
         if not fits or parameter.range is None or value not in parameter.range:
-            raise ValueError(f"{name} must be {parameter.allowed}, got {value!r}")
+            raise ValueError(f"{name} must be {parameter.allowed}, got {shown(value)}")
+        _check_size(name, value, integer=parameter.integer)
 
 
 def given(**values: object) -> dict[str, Any]:
@@ -57,7 +83,8 @@ def check_integers(least: int | None = None, **values: Any) -> None:
         number = isinstance(value, Integral) and not isinstance(value, bool)
         number = number or (isinstance(value, float) and value == math.inf)
         if not number or value not in interval:
-            raise ValueError(f"{name} must be {allowed}, got {value!r}")
+            raise ValueError(f"{name} must be {allowed}, got {shown(value)}")
+        _check_size(name, value, integer=True)
 
 
 def check_positive(**values: object) -> None:
@@ -73,15 +100,17 @@ def check_finite(**values: object) -> None:
 def _check_numbers(values: dict[str, object], fits: Callable[[Any], bool], allowed: str) -> None:
     for name, value in values.items():
         number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+        if number:
+            _check_size(name, value, integer=False)
         if not number or not fits(value):
-            raise ValueError(f"{name} must be {allowed}, got {value!r}")
+            raise ValueError(f"{name} must be {allowed}, got {shown(value)}")
 
 
 def check_flags(**values: object) -> None:
     """Raise a TypeError unless every value is True or False."""
     for name, value in values.items():
         if not isinstance(value, (bool, np.bool_)):
-            raise TypeError(f"{name} must be True or False, got {value!r}")
+            raise TypeError(f"{name} must be True or False, got {shown(value)}")
 
 
 def check_fields(model: Any) -> None:
@@ -135,7 +164,7 @@ def parse_array(name: str, value: object, *shapes: tuple[int | None, ...]) -> np
             raise TypeError
         array = array.astype(float, casting="same_kind", copy=False)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be an array of real numbers, got {value!r}") from error
+        raise ValueError(f"{name} must be an array of real numbers, got {shown(value)}") from error
     check_shape(name, array, *shapes)
     if not np.all(np.isfinite(array)):
         raise ValueError(f"{name} must be finite, got NaN or inf among its entries")

@@ -15,7 +15,7 @@ import array_api_compat
 import numpy as np
 from array_api_compat import is_cupy_namespace
 
-from iclimit.checks import Seed, check_choice
+from iclimit.checks import Seed, check_choice, shown
 from iclimit.extras import import_extra
 
 # An array of the chosen backend.
@@ -136,7 +136,7 @@ def seed_sequence(rng: Seed | None) -> np.random.SeedSequence:
         rng = int(rng.integers(2**63))
     if isinstance(rng, (int, np.integer)) and not isinstance(rng, bool):
         if rng < 0:
-            raise ValueError(f"rng must be an integer >= 0, got {rng}")
+            raise ValueError(f"rng must be an integer >= 0, got {shown(rng)}")
         rng = np.random.SeedSequence(int(rng))
     if not isinstance(rng, np.random.SeedSequence):
         raise TypeError(f"rng must be an int, SeedSequence or Generator, got {rng!r}")

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from iclimit.cli.output import check_files
 from iclimit.cli.verbs import GROUPS, VERBS, OneLineParser, add_parser
 from iclimit.files import printable
 from iclimit.interrupts import deferred_interrupts
@@ -61,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options = build_parser().parse_args(given)
         options.command_line = shlex.join(["iclimit", *given])
         verb = f" {options.verb}"
+        check_files(options)
         status = options.run(options) or 0
         sys.stdout.flush()
         return status

@@ -17,6 +17,7 @@ from iclimit.cli.output import add_output, output
 from iclimit.cli.values import (
     expects,
     output_file,
+    parse_label,
     parse_positive,
     parse_range_of,
     parse_setting,
@@ -148,9 +149,10 @@ def _curve_flags(parser: OneLineParser) -> None:
     names = {"label": "curves", "color": "curves", "marker": "simulated points, as s or o,^"}
     for name, what in names.items():
         text = f"{name} of the {what}: one for all, or one for each with commas between them"
-        group.add_argument(f"--{name}", metavar=f"{name.upper()}S", help=text)
-    group.add_argument("--ylabel", metavar="TEXT", help="label of the axis of values")
-    group.add_argument("--title", metavar="TEXT", help="title of the picture")
+        group.add_argument(f"--{name}", type=parse_label, metavar=f"{name.upper()}S", help=text)
+    written = {"ylabel": "label of the axis of values", "title": "title of the picture"}
+    for name, text in written.items():
+        group.add_argument(f"--{name}", type=parse_label, metavar="TEXT", help=text)
     text = "place of the legend, such as 'upper left'; or none"
     group.add_argument("--legend", metavar="PLACE", help=text)
     add_output(parser, (*TABLES, ".nc", *PICTURES), formats=("csv", "json", "text"))

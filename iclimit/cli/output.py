@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from iclimit.cli.values import output_file
@@ -105,6 +108,41 @@ def print_result(result: Result, kind: str) -> None:
     else:
         text = rows_text(result.rows(), kind)
     sys.stdout.write(text)
+
+
+# Options that are files which are written.
+_WRITTEN = ("output", "runs", "checkpoint", "store")
+
+
+def check_files(options: argparse.Namespace) -> None:
+    """Raise a ValueError where a file would be written twice, or over one that is read."""
+    given = vars(options)
+    written: dict[Path, str] = {}
+    for name in _WRITTEN:
+        if not isinstance(given.get(name), Path):
+            continue
+        path = given[name].resolve()
+        if path in written:
+            raise ValueError(f"{written[path]} and --{name} must be two files, got {path}")
+        written[path] = f"--{name}"
+    for name, value in given.items():
+        for each in value if isinstance(value, list) else [value]:
+            if name not in _WRITTEN and isinstance(each, (str, Path)) and os.path.isfile(each):
+                path = Path(each).resolve()
+                if path in written:
+                    raise ValueError(f"{written[path]} must be no file that is read, got {path}")
+    if isinstance(given.get("checkpoint"), Path):
+        _check_checkpoints(given["checkpoint"].resolve(), given.get("repeats") or 1, written)
+
+
+def _check_checkpoints(first: Path, repeats: int, written: Mapping[Path, str]) -> None:
+    """Raise a ValueError where the checkpoint of a repeat, as `train_repeats` calls it, is."""
+    for path, flag in written.items():
+        number = path.stem.removeprefix(f"{first.stem}-")
+        if path.with_stem(first.stem) != first or not re.fullmatch("[1-9][0-9]*", number):
+            continue
+        if int(number) < repeats:
+            raise ValueError(f"{flag} must be no checkpoint of a repeat, got {path}")
 
 
 def stated(options: argparse.Namespace) -> dict[str, Any]:

@@ -57,7 +57,11 @@ def parse_function(text: str) -> Callable[..., float]:
     if spec is None or spec.loader is None or not Path(path).is_file():
         raise ValueError
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        problem = f"{type(error).__name__}: {error}"
+        raise argparse.ArgumentTypeError(f"must be a file that runs, got {problem}") from None
     if not callable(function := getattr(module, name, None)):
         raise ValueError
     return function

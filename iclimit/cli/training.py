@@ -137,13 +137,6 @@ def train_lstm(options: argparse.Namespace) -> int:
     return train_and_print(options, "lstm")
 
 
-def _check_files(options: argparse.Namespace) -> None:
-    """Refuse to write a model where the state of its training is."""
-    paths = [each.resolve() for each in (options.output, options.checkpoint) if each]
-    if len(paths) > len(set(paths)):
-        raise ValueError(f"--output must not be the checkpoint, got {str(options.output)!r}")
-
-
 def train_and_print(options: argparse.Namespace, kind: str) -> int:
     """Train what is not on record, write the best network and print the losses."""
     from iclimit.checks import check_arguments
@@ -151,7 +144,6 @@ def train_and_print(options: argparse.Namespace, kind: str) -> int:
     from iclimit.validation import best_loss
 
     check_arguments(repeats=options.repeats)
-    _check_files(options)
     cls, own = _kind(kind)
     network, problem = cls(**arguments(options, cls)), parse_problem(options)
     settings = arguments(options, train_network)
@@ -308,7 +300,6 @@ def train_transformer(options: argparse.Namespace) -> int:
     from iclimit.simulate.gdpp.transformer_training import TrainedTransformer
     from iclimit.simulate.networks import load_model, save_model
 
-    _check_files(options)
     law = {name: getattr(options, name) for name in ("dim", "context", "noise_law")}
     problem = Problem(**law, scale=1)
     settings = arguments(options, train_linear_transformer)

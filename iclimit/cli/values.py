@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from iclimit.extras import import_xarray
+from iclimit.files import printable
 from iclimit.notation import PARAMETERS
 
 if TYPE_CHECKING:
@@ -146,6 +147,11 @@ class Merge(argparse.Action):
         if twice := known.keys() & values.keys():
             raise argparse.ArgumentError(self, f"must name {min(twice)} once")
         setattr(namespace, self.dest, known | values)
+
+
+def parse_label(text: str) -> str:
+    """Text of a picture, with escapes in place of what no font has."""
+    return printable(text)
 
 
 def parse_names(text: str) -> list[str]:

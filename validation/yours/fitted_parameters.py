@@ -1,14 +1,14 @@
 """Fitted parameters with their intervals, as text, numbers and figures."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import chdtrc
 
-from iclimit.checks import check_choice
+from iclimit.checks import check_choice, shown
 from iclimit.drawing import Axes, Figure, finish, panels
 from iclimit.notation import PARAMETERS
 from iclimit.results import Result
@@ -60,6 +60,8 @@ class FittedParameter:
 
 def check_free(free: str | Sequence[str], known: Collection[str]) -> tuple[str, ...]:
     """Names of free parameters, at least one and none twice."""
+    if not isinstance(free, Iterable):
+        raise TypeError(f"free must be a name or several names, got {shown(free)}")
     names = (free,) if isinstance(free, str) else tuple(free)
     for name in names:
         check_choice("free", name, known)

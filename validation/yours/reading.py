@@ -22,7 +22,7 @@ from iclimit.notation import PARAMETERS, Interval, did_you_mean
 
 ENDINGS = (".csv", ".json", ".parquet")
 
-# Entries that a Parquet file may hold whatever its size; a larger one has at most as many as bytes.
+# Entries that a Parquet file may hold whatever its size; more of them need as many bytes.
 FREE_ENTRIES = 2**23
 
 

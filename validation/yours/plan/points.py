@@ -109,6 +109,19 @@ class Point:
         return replace(self, prediction=prediction, covariance=covariance)
 
 
+def _cost_of(function: Cost, sizes: Mapping[str, int]) -> float:
+    """What the user's function says of a run."""
+    allowed = "cost must return a number > 0 and finite"
+    try:
+        cost = float(function(*sizes.values()))
+    except (Exception, SystemExit) as error:
+        at = ", ".join(f"{name}={size}" for name, size in sizes.items())
+        raise ValueError(f"{allowed}, got {type(error).__name__}: {error} at {at}") from error
+    if not 0 < cost < math.inf:
+        raise ValueError(f"{allowed}, got {cost!r}")
+    return cost
+
+
 @dataclass(frozen=True)
 class Planner:
     """What is measured, what it costs and what predicts it."""
@@ -149,9 +162,7 @@ class Planner:
         if self.cost is None:
             cost = estimate_cost(**plain.arguments).seconds
         else:
-            cost = float(self.cost(*sizes.values()))
-            if not 0 < cost < math.inf:
-                raise ValueError(f"cost must return a number > 0 and finite, got {cost!r}")
+            cost = _cost_of(self.cost, sizes)
         return Point(run, prediction, covariance, cost, self.quantity)
 
     @property
