@@ -25,8 +25,8 @@ Seed: TypeAlias = int | np.random.SeedSequence | np.random.Generator
 ROUNDING = 1e-12
 
 
-# Largest integer that is taken: beyond it float64 has no longer all of them.
-LARGEST_INTEGER = 2**53
+# Largest integer of a run: that of the numbers that arrays count with.
+LARGEST_INTEGER = 2**63 - 1
 
 
 def shown(value: object) -> str:

@@ -97,7 +97,9 @@ def use(wheel, place):
     lines = list(readme_commands())
     lines.insert(1 + [words[1] for words in lines].index("prompts"), answer)
     validate = ["iclimit", "validate", "ridgeless"]
-    for variables, commands in (({"HOME": str(home)}, [session, *lines]), ({}, [validate])):
+    # The last step has no home, and so would use the data folder of whoever runs this.
+    own_store = {"ICLIMIT_STORE": str(place / "runs.sqlite")}
+    for variables, commands in (({"HOME": str(home)}, [session, *lines]), (own_store, [validate])):
         for words in commands:
             if words[1] in OWN_FILES:
                 name, text = OWN_FILES[words[1]]

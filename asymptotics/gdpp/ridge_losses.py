@@ -125,6 +125,8 @@ def ridge_risk(penalty: Number, *, noise_variance: Number, context: int, dim: in
         If an argument is outside its range.
     TypeError
         If an argument is not a number or a NumPy array.
+    ArithmeticError
+        If the law of so many eigenvalues would take minutes or more.
 
     References
     ----------
@@ -163,6 +165,8 @@ def oracle_risk(noise_law: str | NoiseLaw, *, context: int, dim: int) -> float:
     ------
     ValueError
         If an argument is outside its range.
+    ArithmeticError
+        If the law of so many eigenvalues would take minutes or more.
 
     Examples
     --------

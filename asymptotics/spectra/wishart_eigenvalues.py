@@ -64,8 +64,14 @@ _LOWEST = -140.0
 # Most terms of the series of an incomplete gamma function, enough for N and d up to 1e9.
 _TERMS = 10**6
 
-# Most eigenvalues whose largest has a law here: a point takes minutes, as their number cubed.
-_MOST_EIGENVALUES = 500
+# Most eigenvalues whose largest has a law here: a point then takes 10 to 30 seconds.  That grows
+# faster than their number cubed.
+_MOST_EIGENVALUES = 200
+
+# Most steps of the recursion of the density, times its points and what a step costs without them:
+# half a minute.
+_MOST_WORK = 1e9
+_STEP_WORK = 1000
 
 # Nodes are dropped whose weight is below this fraction of the largest one.
 _NEGLIGIBLE = 1e-18
@@ -93,11 +99,13 @@ def wishart_density(x: Number, *, context: int, dim: int) -> Value:
         If an argument is outside its range.
     TypeError
         If x is not a number or a NumPy array.
+    ArithmeticError
+        If the recursion would take minutes or more.
 
     Notes
     -----
-    The cost is a recursion of min(N, d) steps.  The relative error is below 1e-12 up to N = 100,
-    d = 50, in both tails as well.
+    The cost is a recursion of min(N, d) steps, at most 1e6 of them.  The relative error is below
+    1e-12 up to N = 100, d = 50, in both tails as well.
 
     References
     ----------
@@ -118,8 +126,19 @@ def wishart_density(x: Number, *, context: int, dim: int) -> Value:
     return (density * context / dim)[()]
 
 
+def _check_work(points: float, context: int, dim: int) -> None:
+    """Raise an ArithmeticError where the density at so many points would take minutes or more."""
+    if min(context, dim) * (_STEP_WORK + points) > _MOST_WORK:
+        raise ArithmeticError(
+            f"context and dim must be smaller, got {context} and {dim}: the density of their "
+            f"eigenvalues at {points:.3g} points would take a recursion of minutes or more; use "
+            "the limit"
+        )
+
+
 def eigenvalue_density(x: np.ndarray, context: int, dim: int) -> np.ndarray:
     """Density of the positive eigenvalues of S at x > 0, of integral min(N, d)."""
+    _check_work(x.size, context, dim)
     size, alpha = min(context, dim), abs(context - dim)
     # The first function underflows at large sizes: its logarithm is carried apart.
     log_scale = (alpha * np.log(x) - x - gammaln(alpha + 1)) / 2
@@ -154,10 +173,11 @@ def eigenvalue_rule(context: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
     For f analytic in a sector around the positive axis, such as :math:`e^j/(e + v)^k`, v >= 0.
     With one column this is the rule of the chi-square law of N degrees of freedom.
     """
-    fine = min(_FINE / np.sqrt(context * dim), _COARSE)
+    fine = min(_FINE / (np.sqrt(context) * np.sqrt(dim)), _COARSE)
     top = np.log(2 * (np.sqrt(context) + np.sqrt(dim)) ** 2 + 250)
     # Below this point the density is a power of x, or negligible.
     edge = np.log(1 / (context + dim)) - 2
+    _check_work((top - edge) / fine, context, dim)
     steps = np.arange(-np.ceil((edge - _LOWEST) / _COARSE), np.ceil((top - edge) / fine) + 1)
     shift = (_COARSE - fine) * _BLEND * np.logaddexp(0, -steps / _BLEND)
     nodes = np.exp(edge + fine * steps - shift)
@@ -191,11 +211,13 @@ def largest_eigenvalue_cdf(x: Number, *, context: int, dim: int) -> Value:
     ------
     ValueError
         If an argument is outside its range.
+    ArithmeticError
+        If the smaller of context and dim is above 200.
 
     Notes
     -----
     Computed point by point in multi-precision arithmetic, since the matrix is close to singular:
-    2 milliseconds for N = d = 10, 1 second for N = d = 100.
+    2 milliseconds for N = d = 10, 1 second for N = d = 100, 10 seconds for 200, the most.
 
     References
     ----------

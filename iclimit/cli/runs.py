@@ -199,7 +199,7 @@ def prune_runs(options: argparse.Namespace) -> None:
         raise ValueError(
             "at least one of ID, --obsolete, --older-than and --function must be given"
         )
-    with _opened(options, write=not options.dry_run) as store:
+    with _opened_to_delete(options) as store:
         runs = store.runs(function=options.function)
         if options.identity:
             runs = [run for run in [_the_run(store, options.identity)] if run in runs]
@@ -219,13 +219,26 @@ def prune_runs(options: argparse.Namespace) -> None:
         print(f"{_counted(len(runs), 'run')} {done} from {store.path}")
 
 
-def _opened(options: argparse.Namespace, *, write: bool = False) -> RunStore:
+def _opened(options: argparse.Namespace, *, write: bool = False, **more: bool) -> RunStore:
     from iclimit.runs.store import RunStore, StoreError
 
     path = store_path(options)
     if not path.exists():
         raise StoreError(f"run store {str(path)!r} does not exist: nothing is on record there")
-    return RunStore(path, readonly=not write)
+    return RunStore(path, readonly=not write, **more)
+
+
+def _opened_to_delete(options: argparse.Namespace) -> RunStore:
+    """The store; on a full disk, where deleting frees space, without a journal on the disk."""
+    from iclimit.runs.store import StoreError
+
+    try:
+        return _opened(options, write=not options.dry_run)
+    except StoreError as error:
+        if not error.on_full_disk:
+            raise
+    print("the disk is full: do not stop this until it is done", file=sys.stderr)
+    return _opened(options, write=True, journal_in_memory=True)
 
 
 def _what(run: StoredBatch) -> str:

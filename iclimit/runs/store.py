@@ -70,6 +70,11 @@ CREATE TABLE runs (
 class StoreError(OSError):
     """A run store cannot be opened, read or written; the message names the file and the remedy."""
 
+    @property
+    def on_full_disk(self) -> bool:
+        """Whether the disk is full."""
+        return getattr(self.__cause__, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+
 
 @dataclass(frozen=True)
 class StoredBatch:
@@ -257,6 +262,9 @@ class RunStore:
         The file; its folder must exist.
     readonly : bool
         Open an existing file for reading; works where nothing can be written.
+    journal_in_memory : bool
+        Keep what undoes a change in memory, so as to delete runs on a full disk. A process that is
+        killed within a change then leaves a damaged file.
 
     Raises
     ------
@@ -280,7 +288,9 @@ class RunStore:
     [True]
     """
 
-    def __init__(self, path: str | Path, *, readonly: bool = False) -> None:
+    def __init__(
+        self, path: str | Path, *, readonly: bool = False, journal_in_memory: bool = False
+    ) -> None:
         self.path, self._readonly = Path(path), readonly
         # The rows, and the places of those of them that are not read.
         self._source = "runs"
@@ -295,6 +305,8 @@ class RunStore:
             # What is no text makes a damaged row, and not an error of SQLite.
             self._connection.text_factory = lambda data: data.decode(errors="replace")
             try:
+                if journal_in_memory:
+                    self._connection.execute("PRAGMA journal_mode = MEMORY")
                 self._prepare(readonly)
                 self._report(self._look_for_damage())
             except BaseException:
@@ -380,9 +392,19 @@ class RunStore:
         return [run for run in newest.values() if run.finished >= earliest]
 
     def prune(self, identities: Iterable[str]) -> int:
-        """Delete all batches of cells, give their space back, and return how many batches."""
+        """Delete all batches of cells, give their space back, and return how many batches.
+
+        On a full disk, what undoes the change is kept in memory.
+        """
         query = "DELETE FROM runs WHERE identity IN (SELECT value FROM json_each(?))"
-        deleted = self._execute(query, [json.dumps(list(identities))]).rowcount
+        chosen = [json.dumps(list(identities))]
+        try:
+            deleted = self._execute(query, chosen).rowcount
+        except StoreError as error:
+            if not error.on_full_disk:
+                raise
+            self._execute("PRAGMA journal_mode = MEMORY")
+            deleted = self._execute(query, chosen).rowcount
         if deleted:
             self._give_back_space()
         return deleted

@@ -7,6 +7,7 @@ task whose worker has died (joblib 1.6), and it takes tasks in threads that must
 A job computes with one BLAS thread wherever it runs, because rounding depends on their number.
 """
 
+import atexit
 import logging
 import math
 import os
@@ -39,6 +40,9 @@ IDLE = 60
 
 # Seconds within which a Dask scheduler must answer.
 PATIENCE = 10.0
+
+# Where semaphores are.
+_SHARED = Path("/dev/shm")
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -103,7 +107,8 @@ class Workers:
 
             resource_tracker.ensure_running()  # whose start would let interrupts through
             self._submitting = deferred_interrupts
-            remove_abandoned(Path("/dev/shm"))
+            remove_abandoned(_SHARED)
+            claim_semaphores(_SHARED)
             self._executor = get_reusable_executor(
                 jobs, timeout=IDLE, env=_ONE_THREAD, initializer=_follow, initargs=(os.getpid(),)
             )
@@ -165,13 +170,40 @@ class _ThisProcess(Executor):
         return future
 
 
+def claim_semaphores(folder: Path) -> None:
+    """Leave a mark that this process has semaphores, until it ends or is killed.
+
+    Containers may share the folder, but not the numbers of processes, by which semaphores are
+    named: the mark has the space of these numbers as well.
+    """
+    with suppress(OSError):  # a system without such spaces
+        mark = folder / f"iclimit-{_space()}-{os.getpid()}"
+        mark.touch()
+        atexit.register(mark.unlink, missing_ok=True)
+
+
 def remove_abandoned(folder: Path) -> None:
     """Remove the semaphores of earlier runs that were killed with the process that clears up."""
-    for file in folder.glob("sem.loky-*-*"):
-        owner = file.name.split("-")[1]
-        with suppress(OSError):  # another process removes them too
-            if not Path("/proc", owner).exists() and file.stat().st_uid == os.getuid():
-                file.unlink()
+    with suppress(OSError):  # another process removes them too
+        for mark in folder.glob(f"iclimit-{_space()}-*"):
+            owner = mark.name.rpartition("-")[2]
+            if Path("/proc", owner).exists() or not _is_own(mark):
+                continue
+            elsewhere = len(list(folder.glob(f"iclimit-*-{owner}"))) > 1
+            for file in folder.glob(f"sem.loky-{owner}-*"):
+                if _is_own(file) and not elsewhere:
+                    file.unlink()
+            mark.unlink()
+
+
+def _space() -> int:
+    """Number of the space in which this process has its number."""
+    return Path("/proc/self/ns/pid").stat().st_ino
+
+
+def _is_own(file: Path) -> bool:
+    """Whether a file is of this user."""
+    return file.stat().st_uid == os.getuid()
 
 
 def dask_client() -> Any:

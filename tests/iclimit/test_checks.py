@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 from refusals import value_error
 
-from iclimit.checks import check_arguments, given, parse_array, parse_tasks
+import iclimit
+from iclimit.checks import (
+    check_arguments,
+    check_integers,
+    check_positive,
+    given,
+    parse_array,
+    parse_tasks,
+)
+from iclimit.simulate.arrays import seed_sequence
 
 
 def test_numbers_of_any_kind_pass():
@@ -26,6 +35,32 @@ def test_messages_give_the_range_of_the_notation():
         ("tasks", 2.5, "tasks must be an integer >= 1, or inf, got 2.5"),
     ):
         value_error(f"^{re.escape(message)}$", check_arguments, **{name: value})
+
+
+@pytest.mark.parametrize("digits", [300, 5000])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_integers_of_thousands_of_digits_are_named_by_their_size(digits, sign):
+    """Python refuses to print them, and floats to stand for them."""
+    value, size = sign * 10**digits, rf"{'-' if sign < 0 else ''}10\^{digits}$"
+    value_error(f"^dim must be .*, got {size}", check_arguments, dim=value)
+    value_error(f"^dim must be .*, got {size}", check_integers, dim=value)
+    value_error(f"^repeats must be .*, got {size}", check_integers, least=0, repeats=value)
+    value_error("^x must ", parse_array, "x", [value], (2,))
+    if digits > 308 or sign < 0:
+        value_error(f"^rho must be .*, got {size}", check_arguments, rho=value)
+        value_error(f"^step must be .*, got {size}", check_positive, step=value)
+    type_or_value = pytest.raises((TypeError, ValueError), match=f"^tau must be .*, got {size}")
+    if digits > 308:
+        with type_or_value:
+            iclimit.icl_error(tau=value, alpha=1, kappa=1, rho=0.1, ridge=0.1)
+    if sign < 0:
+        value_error(f"^rng must be .*, got {size}", seed_sequence, value)
+
+
+def test_the_largest_integer_passes():
+    check_arguments(dim=2**63 - 1, tau=2**70, rho=10**300)
+    message = re.escape("dim must be at most 9.22337e+18, got 10^19")
+    value_error(f"^{message}$", check_arguments, dim=2**63)
 
 
 def test_arguments_that_are_not_given_are_left_out():

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from iclimit.asymptotics.spectra import MarchenkoPastur, Wishart
+from iclimit.asymptotics.gdpp import oracle_risk, ridge_risk
+from iclimit.asymptotics.spectra import MarchenkoPastur, Wishart, largest_eigenvalue_cdf
 from iclimit.asymptotics.spectra.wishart_eigenvalues import (
     eigenvalue_rule,
     largest_eigenvalue_tail,
@@ -111,3 +112,24 @@ def test_zero_off_the_positive_axis_and_broadcasting():
     assert found.shape == (2, 2)
     assert np.all(found[0] == 0)
     assert found[1, 0] == wishart_density(0.5, context=6, dim=3)
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda: wishart_density(1.0, context=10**7, dim=10**7),
+        lambda: ridge_risk(1.0, noise_variance=1.0, context=10**6, dim=10**4),
+        lambda: ridge_risk(1.0, noise_variance=1.0, context=10**12, dim=10**12),
+        lambda: oracle_risk("uniform:1", context=10**6, dim=10**6),
+        lambda: largest_eigenvalue_cdf(1.0, context=359, dim=263),
+    ],
+)
+def test_what_would_take_minutes_is_refused(compute):
+    with pytest.raises(ArithmeticError, match="context and dim must be"):
+        compute()
+
+
+def test_long_contexts_of_small_dimensions_are_not_refused():
+    """Least squares, whose losses are d/(N - d - 1)/2."""
+    found = ridge_risk(0.0, noise_variance=1.0, context=10**6, dim=10)
+    assert found == pytest.approx(10 / (10**6 - 11) / 2, rel=1e-9)

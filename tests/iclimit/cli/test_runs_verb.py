@@ -1,6 +1,7 @@
 """The verb ``iclimit runs``: list, show, export, prune."""
 
 import csv
+import sqlite3
 from dataclasses import replace
 
 import numpy as np
@@ -54,6 +55,27 @@ def add_old(path, **changes):
     with RunStore(path) as store:
         [batch] = store.find(identity(RATE))
         store.add(replace(batch, **changes))
+
+
+@pytest.mark.parametrize("full", ["PRAGMA application_id =", "DELETE"])
+def test_prune_frees_space_on_a_full_disk(path, full, monkeypatch, capsys):
+    """Where even the journal of a change finds no room, on opening or only later."""
+
+    class FullDisk(sqlite3.Connection):
+        def execute(self, query, *values):
+            (journal,) = super().execute("PRAGMA journal_mode").fetchone()
+            if query.startswith(full) and journal != "memory":
+                error = sqlite3.OperationalError("database or disk is full")
+                error.sqlite_errorcode = sqlite3.SQLITE_FULL
+                raise error
+            return super().execute(query, *values)
+
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: connect(*a, factory=FullDisk, **k))
+    assert main(["runs", "prune", identity(RATE)]) == 0
+    assert "1 run deleted" in capsys.readouterr().out
+    with RunStore(path, readonly=True) as store:
+        assert [run.identity for run in store.runs()] == [identity(ERRORS)]
 
 
 def test_list(path, capsys):

@@ -50,6 +50,62 @@ STARTS = {
 }
 
 
+PLAN = "plan precision --tau 2 --alpha 1 --kappa 0.5 --rho 0.1 --effect 0.1 --dim 12"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("1 / 0", "--cost: must be a file that runs, got ZeroDivisionError: division by zero"),
+        ("def f(:", "--cost: must be a file that runs, got SyntaxError: "),
+        ("raise SystemExit(3)", "--cost: must be a file that runs, got SystemExit: 3"),
+        ("def f(*sizes): return 1 / 0", "got ZeroDivisionError: division by zero at dim=12, "),
+        ("def f(*sizes): return 'x'", "cost must return a number > 0 and finite, got ValueError"),
+        ("def f(*sizes): return None", "cost must return a number > 0 and finite, got TypeError"),
+        ("def f(*sizes): return -1", "cost must return a number > 0 and finite, got -1"),
+        ("def f(*sizes): raise SystemExit", "got SystemExit"),
+        ("def f(dim): return 1", "got TypeError: f() takes 1 positional argument"),
+    ],
+)
+def test_costs_that_fail(content, message, tmp_path, capsys):
+    (tmp_path / "cost.py").write_text(content)
+    words = [*PLAN.split(), "--cost", f"{tmp_path / 'cost.py'}:f"]
+    assert message in refused_command(capsys, words)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"{PLAN} --runs x.csv -o ./x.csv",
+        f"{PLAN} --runs x.csv -o link.csv",
+        "check own.csv -o own.csv",
+        "check own.csv -o ./own.csv",
+        "fit own.csv -o own.csv",
+        f"check-curve own.csv -o own.csv {CURVE}",
+        "train softmax --dim 2 --context 6 --repeats 3 --checkpoint ck.npz -o ck-2.npz",
+        "explorer --store x.html -o x.html",
+        f"curve icl_error --tau 1.5:3:5 {SETTING} --simulate dim=6 --store x.csv -o x.csv",
+    ],
+)
+def test_no_file_is_written_twice_or_over_one_that_is_read(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    own = tmp_path / "own.csv"
+    own.write_text("dim,tau\n")
+    (tmp_path / "link.csv").symlink_to("x.csv")
+    assert " must be " in refused_command(capsys, command.split())
+    assert own.read_text() == "dim,tau\n"
+    assert {each.name for each in tmp_path.iterdir()} == {"own.csv", "link.csv"}
+
+
+@pytest.mark.parametrize("flag", ["title", "ylabel", "label"])
+def test_labels_that_no_font_has_are_escaped(flag, tmp_path):
+    """A lone surrogate is what a byte of no text becomes on a command line."""
+    path = tmp_path / "x.svg"
+    words = f"{CURVES} -o {path}".split()
+    assert main([*words, f"--{flag}", "a\udc80b\0"]) == 0
+    assert path.read_bytes().startswith(STARTS[".svg"])
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A table of runs that agree with the theory, and a curve of a training."""

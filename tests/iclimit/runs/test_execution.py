@@ -326,13 +326,34 @@ def test_cluster_out_of_reach(monkeypatch):
             next(run_cells(NUMBERS, rng=0, scheduler=address))
 
 
-@pytest.mark.skipif(os.name != "posix", reason="processes of POSIX")
+@pytest.mark.skipif(sys.platform != "linux", reason="process numbers of Linux")
 def test_semaphores_of_killed_runs_are_removed(tmp_path):
-    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
-        ended.wait()
-    kept = [tmp_path / f"sem.loky-{os.getpid()}-a", tmp_path / f"sem.other-{ended.pid}-a"]
-    for file in (*kept, tmp_path / f"sem.loky-{ended.pid}-a"):
+    command = (
+        "import os, sys; from pathlib import Path; "
+        "from iclimit.runs.workers import claim_semaphores; "
+        "claim_semaphores(Path(sys.argv[1])); sys.argv[2:] and os._exit(1)"
+    )
+    folder = str(tmp_path)
+    pids = []
+    for words in ([], ["killed"]):
+        with subprocess.Popen([sys.executable, "-c", command, folder, *words]) as process:
+            process.wait()
+        pids.append(process.pid)
+    ended, killed = pids
+    [mark] = tmp_path.iterdir()  # which one that ended has removed
+    assert mark.name.endswith(f"-{killed}")
+    # Those of another space of process numbers have owners that cannot be seen here.
+    kept = [tmp_path / f"sem.loky-{pid}-a" for pid in (os.getpid(), ended, 2**30)]
+    kept += [tmp_path / f"sem.other-{killed}-a"]
+    for file in (*kept, tmp_path / f"sem.loky-{killed}-a"):
         file.touch()
+    foreign = tmp_path / f"iclimit-1-{killed}"
+    foreign.touch()
+    mark_again = mark.read_bytes()
+    remove_abandoned(tmp_path)
+    assert (tmp_path / f"sem.loky-{killed}-a").exists()
+    foreign.unlink()
+    mark.write_bytes(mark_again)
     remove_abandoned(tmp_path)
     assert set(tmp_path.iterdir()) == set(kept)
 

@@ -279,7 +279,10 @@ def _merged_time(setting: CurveSetting, scale: float) -> float:
         except ValueError:
             raise _too_large(setting) from None
     # Small weights grow exponentially: another scale only shifts the curve.
-    return merged_half_drop(TINY, **law) - math.log(scale / TINY) / _merged_growth(setting)
+    time = merged_half_drop(TINY, **law) - math.log(scale / TINY) / _merged_growth(setting)
+    if not time > 0:
+        raise _too_large(setting)
+    return time
 
 
 def _merged_growth(setting: CurveSetting) -> float:

@@ -271,7 +271,7 @@ def read_runs(
     ridge = [each.to_library("ridge", value) for each, value in zip(units, ridges, strict=True)]
     errors = {name: _errors(entries, name, units) for name in names}
     bars = {name: _error_bars(entries, name, units, ddof) for name in names}
-    counts = np.array(entries.numbers("runs", "[1, inf)")) if "runs" in entries else None
+    counts = _run_counts(entries) if "runs" in entries else None
     single = not (np.isfinite(list(bars.values())).any() or "runs" in entries)
 
     tests = _tests(entries, estimators, sizes["context"], rho)
@@ -318,6 +318,15 @@ def read_runs(
             )
         )
     return runs
+
+
+def _run_counts(table: Table) -> np.ndarray:
+    """Numbers of runs that the rows stand for."""
+    counts = table.numbers("runs", "[1, inf)")
+    for row, count in enumerate(counts, 1):
+        if count != int(count):
+            raise table.fault(row, "runs", f"must be an integer >= 1, got {count:g}")
+    return np.array(counts)
 
 
 def _tests(

@@ -19,7 +19,7 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 
 from iclimit.asymptotics.checks import real_number
-from iclimit.checks import check_choice, given, refuse_masked
+from iclimit.checks import check_choice, given, refuse_masked, shown
 from iclimit.notation import did_you_mean
 from iclimit.simulate.arrays import to_host
 from iclimit.simulate.models.transformer import Layer
@@ -275,15 +275,22 @@ def _by_role(layer: Mapping[str, Any], layout: Layout) -> dict[str, tuple[str, A
     return matrices
 
 
+# Kinds of arrays that NumPy would turn into numbers: flags, text, objects and times.
+_NO_NUMBERS = "bSUOmM"
+
+
 def parse_matrices(name: str, role: str, value: Any, layout: Layout, heads: int) -> np.ndarray:
     """Matrices of the heads, on columns: (H, rows, columns)."""
     if np.iscomplexobj(value):
         raise TypeError(f"{name} must be an array of real numbers, got complex ones")
     refuse_masked(name, value)
     try:
-        array = np.asarray(to_host(value) if is_array_api_obj(value) else value, dtype=float)
+        matrices = np.asarray(to_host(value) if is_array_api_obj(value) else value)
+        if matrices.dtype.kind in _NO_NUMBERS:
+            raise TypeError
+        array = matrices.astype(float)
     except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be an array of real numbers, got {value!r}") from error
+        raise TypeError(f"{name} must be an array of real numbers, got {shown(value)}") from error
     if role == "value_row" and array.ndim in (1, 2):
         array = np.atleast_2d(array)[:, None, :]
     elif layout.orientation == "rows" and array.ndim in (2, 3):

@@ -54,6 +54,14 @@ def table_of(run):
 # Agreement
 
 
+def test_noise_that_hides_all_labels_is_named():
+    """The final weights are then smaller than those at the start."""
+    table = {"step": range(6), "loss": [1.0, 0.9, 0.8, 0.7, 0.6, 0.6]}
+    law = {"noise_variance": 1e9, "context": 10, "eigenvalues": [1.0] * 5}
+    setting = {"heads": 2, "init_scale": 1e-3, "learning_rate": 0.01}
+    value_error("init_scale must be so small", iclimit.check_curve, table, **law, **setting)
+
+
 def test_descent_of_merged_attention_agrees(merged):
     check = iclimit.check_curve(merged, **MERGED, **LAW)
     assert check.holds, str(check)

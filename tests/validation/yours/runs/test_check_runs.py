@@ -584,6 +584,7 @@ def test_nothing_is_guessed():
         ({}, {"draws": 1, "task_sets": "one"}, "draws must be >= 2 for the spread"),
         ({}, {"parameters": {"rho": 1}}, "rho must be a column or among the parameters, not both"),
         ({}, {"parameters": {"rihdge": 1}}, "parameters must name one of .*did you mean ridge?"),
+        ({"runs": 2.5}, {}, "row 1: runs must be an integer >= 1, got 2.5"),
         ({"idg": 1, "idg_se": 0.1, "gap": 0, "gap_se": 0.3}, {}, "row 1: gap_se must be an error"),
         ({"icl": 1 + 1j}, {}, r"row 1: icl must be a number, got \(1\+1j\)"),
         ({"icl": np.complex128(1 + 1j)}, {}, "row 1: icl must be a number, got np.complex128"),

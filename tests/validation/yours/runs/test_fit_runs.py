@@ -155,6 +155,7 @@ def test_results_and_figures(tmp_path, capsys):
 def test_refusals(capsys):
     rows = table_of()
     value_error("did you mean ridge", iclimit.fit_runs, rows, "rigde")
+    type_error("free must be a name or several names, got 3", iclimit.fit_runs, rows, 3)
     type_error("roundng", iclimit.fit_runs, rows, roundng="nearest")
     with pytest.raises(ValueError, match="estimator must be 'attention' in all rows"):
         iclimit.fit_runs([row | {"estimator": "ridge"} for row in rows])

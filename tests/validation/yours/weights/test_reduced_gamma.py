@@ -490,5 +490,13 @@ def test_bad_input_is_named():
         type_error("layer must be a mapping", read, np.eye(4))
 
 
+@pytest.mark.parametrize("kind", [str, bytes, bool, object])
+def test_entries_that_are_no_numbers_are_refused(kind):
+    layer = EYE | {"V": np.eye(4).astype(kind)}
+    type_error("V must be an array of real numbers", read, layer)
+    for kept in (np.float32, np.int64):
+        assert read(EYE | {"V": np.eye(4).astype(kept)}).gamma.dtype == float
+
+
 def test_layouts_are_those_of_the_tests():
     assert set(LAYOUTS) == set(FORWARD)
