@@ -45,7 +45,7 @@ def _check_size(name: str, value: Any, *, integer: bool) -> None:
     if not isinstance(value, Integral):
         return
     largest = LARGEST_INTEGER if integer else sys.float_info.max
-    if abs(value) > largest:
+    if abs(int(value)) > largest:
         raise ValueError(f"{name} must be at most {largest:g}, got {shown(value)}")
 
 

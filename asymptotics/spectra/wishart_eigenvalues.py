@@ -173,7 +173,7 @@ def eigenvalue_rule(context: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
     For f analytic in a sector around the positive axis, such as :math:`e^j/(e + v)^k`, v >= 0.
     With one column this is the rule of the chi-square law of N degrees of freedom.
     """
-    fine = min(_FINE / (np.sqrt(context) * np.sqrt(dim)), _COARSE)
+    fine = min(_FINE / math.sqrt(context * dim), _COARSE)
     top = np.log(2 * (np.sqrt(context) + np.sqrt(dim)) ** 2 + 250)
     # Below this point the density is a power of x, or negligible.
     edge = np.log(1 / (context + dim)) - 2

@@ -230,12 +230,12 @@ def _opened(options: argparse.Namespace, *, write: bool = False, **more: bool) -
 
 def _opened_to_delete(options: argparse.Namespace) -> RunStore:
     """The store; on a full disk, where deleting frees space, without a journal on the disk."""
-    from iclimit.runs.store import StoreError
+    from iclimit.runs.store import StoreError, on_full_disk
 
     try:
         return _opened(options, write=not options.dry_run)
     except StoreError as error:
-        if not error.on_full_disk:
+        if not on_full_disk(error):
             raise
     print("the disk is full: do not stop this until it is done", file=sys.stderr)
     return _opened(options, write=True, journal_in_memory=True)

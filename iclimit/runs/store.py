@@ -70,10 +70,10 @@ CREATE TABLE runs (
 class StoreError(OSError):
     """A run store cannot be opened, read or written; the message names the file and the remedy."""
 
-    @property
-    def on_full_disk(self) -> bool:
-        """Whether the disk is full."""
-        return getattr(self.__cause__, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+
+def on_full_disk(error: StoreError) -> bool:
+    """Whether a store could not be written because the disk is full."""
+    return getattr(error.__cause__, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
 
 
 @dataclass(frozen=True)
@@ -401,7 +401,7 @@ class RunStore:
         try:
             deleted = self._execute(query, chosen).rowcount
         except StoreError as error:
-            if not error.on_full_disk:
+            if not on_full_disk(error):
                 raise
             self._execute("PRAGMA journal_mode = MEMORY")
             deleted = self._execute(query, chosen).rowcount

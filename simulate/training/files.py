@@ -125,8 +125,10 @@ def load_model(path: str | os.PathLike) -> TrainedNetwork | LinearTransformer:
         if sizes.get("layers", 1) > LAYERS:
             raise ValueError(f"layers must be at most {LAYERS}")
         if name == "LinearTransformer":
-            parsed = {key: parse_array(key, each, 4 * (None,)) for key, each in weights.items()}
-            return LinearTransformer(**sizes, **parsed)
+            matrices: dict[str, Any] = {
+                key: parse_array(key, each, 4 * (None,)) for key, each in weights.items()
+            }
+            return LinearTransformer(**sizes, **matrices)
         lists = {key: tuple(each) for key, each in sizes.items() if isinstance(each, list)}
         network = resolve_name(f"{CLASSES[name]}:{name}")(**sizes | lists)
         rest = {key: tree[key] for key in PARTS}

@@ -172,8 +172,8 @@ def test_stores_that_iclimit_has_not_made(path, statements, *, readonly):
 
 def flip_a_key(path, cell, entry=False):
     """Change a letter of a cell's identity: in its row, or in the index that leads to it."""
-    content, key = path.read_bytes(), identity(cell).encode()
-    places = [match.start() for match in re.finditer(key, content)]
+    content = path.read_bytes()
+    places = [match.start() for match in re.finditer(identity(cell).encode(), content)]
     connection = sqlite3.connect(path)
     query = "SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_runs_1'"
     ((page,),) = connection.execute(query)
@@ -213,7 +213,9 @@ def test_a_damaged_index_hides_no_run(path):
 
 
 def test_any_bit_of_the_index_can_change(path):
-    reference, content, chance = counts(path), path.read_bytes(), random.Random(3)
+    reference = counts(path)
+    content = path.read_bytes()
+    chance = random.Random(3)
     with sqlite3.connect(path) as connection:
         ((page,),) = connection.execute(
             "SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_runs_1'"
