@@ -10,6 +10,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from iclimit.asymptotics.checks import check_integers
+from iclimit.asymptotics.descent.learning_rate import MOMENTS
 from iclimit.asymptotics.pretraining.structure import Spectrum, parse_structure
 from iclimit.checks import check_choice, given
 from iclimit.drawing import Axes, Figure
@@ -363,7 +364,8 @@ def check_runs(
     -----
     Runs are compared with the finite-size prediction at exactly their integers
     (`iclimit.finite_size_errors`); half of its stated uncertainty counts as one standard error.
-    The prediction is for Gaussian inputs; other laws differ from it by O(1/d).
+    For uniform inputs, as some conventions have them, it is corrected by their kurtosis to order
+    1/d, and half of the correction counts as uncertainty.
 
     The scatter of runs is predicted, too (`iclimit.pretraining.finite_size_spread`), for errors
     that are computed exactly or tested on many prompts.  Single runs are compared by the logarithm
@@ -440,8 +442,16 @@ def read_with_theory(
         structure=structure,
         draws=draws,
         root=int(np.random.default_rng(rng).integers(2**62)),
+        excess_kurtosis=_excess_kurtosis(units.input_law),
     )
     return runs, theory, units, task_sets == "one"
+
+
+def _excess_kurtosis(input_law: str) -> float:
+    """Excess kurtosis of the coordinates of inputs."""
+    check_choice("input_law", input_law, tuple(MOMENTS))
+    second, fourth = (top / bottom for top, bottom in MOMENTS[input_law])
+    return fourth / second**2 - 3
 
 
 def _notes(rows: Sequence[RowDeviation], units: Convention) -> Iterator[str]:
@@ -468,4 +478,4 @@ def _notes(rows: Sequence[RowDeviation], units: Convention) -> Iterator[str]:
     if any(np.any(np.isinf(row.prediction.mean)) for row in rows):
         yield "Rows at the threshold prompts = d (d + 1) have no finite prediction."
     if units.input_law != "gaussian":
-        yield f"Predictions are for Gaussian inputs, not {units.input_law} ones."
+        yield f"Predictions are corrected to order 1/d for {units.input_law} inputs."
