@@ -124,8 +124,19 @@ PARAMETER_COLUMNS = (
 # From fewer single runs their error bar is not estimated, but predicted.
 FEW_RUNS = 10
 
-# Range of measured errors, so that their squares are finite.
-LIMITS = "(-1e100, 1e100)"
+# Range of measured errors, so that squares of their squares are finite.
+LIMITS = "(-1e50, 1e50)"
+
+# Range of standard errors in units of the library, so that the squares of their squares are finite
+# and not 0, and of the number of runs behind a mean.
+LEAST_BAR = 1e-50
+MOST_BAR = 1e50
+RUNS = "[1, 1e15]"
+SEVERAL_RUNS = "[2, 1e15]"
+
+# Range of a noise variance or a ridge that is not 0, in units of the library.
+LEAST_LEVEL = 1e-100
+MOST_LEVEL = 1e50
 
 # Columns that a table may have.
 KNOWN = (
@@ -269,6 +280,8 @@ def read_runs(
     rho = [each.to_library("noise_variance", each.noise_variance) for each in units]
     ridges = entries.numbers("ridge") if "ridge" in entries else [0.0] * len(entries)
     ridge = [each.to_library("ridge", value) for each, value in zip(units, ridges, strict=True)]
+    _refuse_extremes(entries, "rho" if "rho" in entries else "noise_variance", rho)
+    _refuse_extremes(entries, "ridge", ridge)
     errors = {name: _errors(entries, name, units) for name in names}
     bars = {name: _error_bars(entries, name, units, ddof) for name in names}
     counts = _run_counts(entries) if "runs" in entries else None
@@ -322,7 +335,7 @@ def read_runs(
 
 def _run_counts(table: Table) -> np.ndarray:
     """Numbers of runs that the rows stand for."""
-    counts = table.numbers("runs", "[1, inf)")
+    counts = table.numbers("runs", RUNS)
     for row, count in enumerate(counts, 1):
         if count != int(count):
             raise table.fault(row, "runs", f"must be an integer >= 1, got {count:g}")
@@ -423,6 +436,14 @@ def _units(
     return units_of_rows
 
 
+def _refuse_extremes(table: Table, name: str, levels: Sequence[float]) -> None:
+    """Refuse noise and ridge in units of the library of which predictions over- or underflow."""
+    for row, level in enumerate(levels, 1):
+        if level and not LEAST_LEVEL <= level <= MOST_LEVEL:
+            allowed = f"0 or from {LEAST_LEVEL:g} to {MOST_LEVEL:g} in units of the library"
+            raise table.fault(row, name, f"must be {allowed}, got {table.entries[name][row - 1]}")
+
+
 def _errors(table: Table, name: str, units: Sequence[Units]) -> np.ndarray:
     quantity = "difference" if name == "gap" else "error"
     values = table.numbers(name, LIMITS)
@@ -436,13 +457,21 @@ def _error_bars(table: Table, name: str, units: Sequence[Units], ddof: int) -> n
         return np.full(len(table), math.inf)
     if len(given) > 1:
         raise ValueError(f"{given[0]} and {given[1]} say the same: ignore one of them")
-    values = np.array(table.numbers(given[0], "(0, inf)"))
+    stated = np.array(table.numbers(given[0], "(0, inf)"))
+    bars = stated / np.array([each.factor("difference") for each in units])
     if given[0].endswith("_sd"):
         if "runs" not in table:
             raise ValueError(f"{given[0]} needs a column runs, or runs among the parameters")
-        counts = np.array(table.numbers("runs", "[2, inf)"))
-        values /= np.sqrt(counts - 1 + ddof)
-    return values / np.array([each.factor("difference") for each in units])
+        counts = np.array(table.numbers("runs", SEVERAL_RUNS))
+        bars /= np.sqrt(counts - 1 + ddof)
+    for row, bar in enumerate(bars, 1):
+        if not LEAST_BAR <= bar <= MOST_BAR:
+            problem = (
+                f"must give a standard error from {LEAST_BAR:g} to {MOST_BAR:g} (in units of the "
+                f"library), got {stated[row - 1]:g}"
+            )
+            raise table.fault(row, given[0], problem)
+    return bars
 
 
 def _sample_correlation(means: Mapping[str, Estimate]) -> float | None:

@@ -74,6 +74,9 @@ class ScatterRatio:
 
     def explanations(self) -> Iterator[str]:
         """What may be the reason, completing "as if"."""
+        if not self.ratio:
+            yield "runs share prompts and seeds"
+            return
         times, root = f"{1 / self.ratio**2:.2g}", math.sqrt(self.runs)
         if self.ratio < 1:
             if self._near(self.prompts) and self.prompts < 1:
