@@ -16,10 +16,11 @@ from iclimit.statistics import FALSE_ALARM
 from iclimit.tables import aligned
 from iclimit.validation.yours.least_squares import (
     LEVELS,
+    RISE,
     Bounds,
+    Minimum,
     Precision,
     Profile,
-    Residuals,
     profile,
 )
 
@@ -70,22 +71,27 @@ def check_free(free: str | Sequence[str], known: Collection[str]) -> tuple[str, 
     return names
 
 
-def profiled(
-    residuals: Residuals,
-    best: np.ndarray,
-    known: Precision,
-    bounds: Bounds,
-    stated: Mapping[str, tuple[float, float, bool]],
-) -> tuple[list[FittedParameter], dict[str, Profile]]:
-    """Parameters with intervals by their profiles of chi-square, and these profiles.
+def within_reach(minima: Sequence[Minimum]) -> list[Minimum]:
+    """The lowest minimum, which comes first, and those that data hardly tell from it."""
+    return [each for each in minima if each.height - minima[0].height < RISE]
 
-    ``stated`` has the unit of each parameter, where its search began, and whether it is a factor.
+
+def profiled(
+    minima: Sequence[Minimum], bounds: Bounds, stated: Mapping[str, tuple[float, float, bool]]
+) -> tuple[list[FittedParameter], dict[str, Profile]]:
+    """Parameters with intervals by their profiles of chi-square, and the profiles of the best.
+
+    The lowest minimum comes first.  An interval reaches over those minima that are not higher
+    than its level.  ``stated`` has the unit of each parameter, where its search began, and whether
+    it is a factor.
     """
     parameters, profiles = [], {}
-    for index, (name, error) in enumerate(known.standard_errors.items()):
+    for index, (name, error) in enumerate(minima[0].precision.standard_errors.items()):
         unit, start, factor = stated[name]
-        curve = profiles[name] = profile(residuals, best, index, error, bounds)
-        ends = [end for level in LEVELS for end in curve.interval(level)]
+        curves = [_profile(each, index, name, bounds) for each in minima]
+        rises = [each.height - minima[0].height for each in minima]
+        ends = [end for level in LEVELS for end in _interval(curves, rises, level)]
+        curve = profiles[name] = curves[0]
         numbers = np.array([curve.values[curve.best], *ends])
         numbers = numbers if name in LINEAR else unit * np.exp(numbers)
         value, low_68, high_68, low_95, high_95 = numbers.tolist()
@@ -93,6 +99,20 @@ def profiled(
         intervals = low_68, high_68, low_95, high_95
         parameters.append(FittedParameter(name, value, error, *intervals, start, factor))
     return parameters, profiles
+
+
+def _profile(minimum: Minimum, index: int, name: str, bounds: Bounds) -> Profile:
+    error = minimum.precision.standard_errors[name]
+    return profile(minimum.residuals, minimum.x, index, error, bounds)
+
+
+def _interval(
+    curves: Sequence[Profile], rises: Sequence[float], level: int
+) -> tuple[float, float]:
+    """Ends of an interval over the profiles of all minima that rise by less than its level."""
+    pairs = zip(curves, rises, strict=True)
+    ends = [curve.interval(level, rise) for curve, rise in pairs if rise < LEVELS[level]]
+    return min(low for low, _ in ends), max(high for _, high in ends)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -113,6 +133,9 @@ class ParameterFit(Result):
         Chi-square around the best values by name, over logarithms.
     notes : list of str
         What was assumed.
+    other_minima : list of dict
+        Values at other minima that the data hardly tell from the best one, with the ``rise`` of
+        minus twice the logarithm of the likelihood.
     """
 
     parameters: list[FittedParameter]
@@ -121,6 +144,7 @@ class ParameterFit(Result):
     precision: Precision
     profiles: dict[str, Profile]
     notes: list[str]
+    other_minima: list[dict[str, float]]
 
     # What was measured, and what it was read from, in words.
     kind: ClassVar[str] = "errors"
@@ -155,7 +179,8 @@ class ParameterFit(Result):
         verdict = f"p = {self.p_value:.2g}: {what} the {self.data}"
         if self.degrees <= 0:
             verdict = f"as many parameters as {self.kind}: nothing is left to contradict them"
-        return [f"{head}, {verdict}.", *self.precision.degeneracies, *self.notes]
+        others = map(_sentence, self.other_minima)
+        return [f"{head}, {verdict}.", *others, *self.precision.degeneracies, *self.notes]
 
     def rows(self) -> list[dict[str, Any]]:
         """The parameters with their intervals."""
@@ -168,6 +193,7 @@ class ParameterFit(Result):
         return numbers | {
             "rows": self.rows(),
             "correlations": self.precision.correlations.tolist(),
+            "other_minima": self.other_minima,
         }
 
     def __str__(self) -> str:
@@ -229,6 +255,18 @@ class ParameterFit(Result):
             ax.plot(*(self._natural(m, points[:, m]) for m in (j, i)), ":", linewidth=1)
         ax.plot(*(self._natural(m, best[m]) for m in (j, i)), "k+")
         finish(ax, *(_label(self.parameters[m]) for m in (j, i)))
+
+
+def _sentence(minimum: Mapping[str, float]) -> str:
+    """What is said of another minimum."""
+    values = ", ".join(
+        f"{name} = {value:.4g}" for name, value in minimum.items() if name != "rise"
+    )
+    reach = "intervals that reach so far go over both"
+    return (
+        f"There is another minimum at {values}, where minus twice the logarithm of the likelihood "
+        f"is {minimum['rise']:.2g} higher: {reach}."
+    )
 
 
 def _label(parameter: FittedParameter) -> str:

@@ -9,10 +9,11 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import combinations, product
+from itertools import combinations
 
 import numpy as np
 from scipy.interpolate import PchipInterpolator
+from scipy.ndimage import minimum_filter
 from scipy.optimize import brentq, least_squares
 from scipy.special import chdtri
 
@@ -35,8 +36,21 @@ LEVELS = {name: float(chdtri(1, 1 - name / 100)) for name in (68, 95)}
 # until chi-square has risen by so much.
 POINTS, REACH, RISE = 5, 3.0, 5.0
 
-# Distance of the starting points from the first one, and how many are followed to their minimum.
-FAR, FOLLOWED = 1.5, 3
+# A grid over the ranges of the parameters has about so many points.
+GRID = 300
+
+# It has at least and at most so many values of each parameter.
+AXIS = (3, 33)
+
+# So many of the points that are lower than their neighbours are followed to their minimum.
+FOLLOWED = 4
+
+# Two ends of searches are different minima if the sum of squares rises by more than this on the
+# way between them.
+BARRIER = 0.1
+
+# So many places are looked at on the way.
+WAY = 6
 
 # Residuals (..., n) at parameters (..., p), and ends of the ranges of these.
 Residuals = Callable[[np.ndarray], np.ndarray]
@@ -172,14 +186,43 @@ class Profile:
         sides = np.sign(np.arange(len(self.values)) - self.best)
         return np.asarray(PchipInterpolator(self.values, sides * np.sqrt(self.rises))(values))
 
-    def interval(self, level: int) -> tuple[float, float]:
-        """Ends of an interval of 68 or 95 %; ends of the range where it is open."""
-        middle, size, ends = self.values[self.best], math.sqrt(LEVELS[level]), []
-        for side, end in ((-1, float(self.values[0])), (1, float(self.values[-1]))):
-            if side * self.root(end) > size:
-                end = brentq(lambda x, side=side: self.root(x) - side * size, middle, end)
-            ends.append(float(end))
-        return ends[0], ends[1]
+    def interval(self, level: int, raised: float = 0.0) -> tuple[float, float]:
+        """Ends of an interval of 68 or 95 %; ends of the range where it is open.
+
+        The outermost places count where chi-square is not higher than the level.  ``raised`` is
+        how much the whole profile lies above the lowest minimum, less than the level.
+        """
+        size = math.sqrt(LEVELS[level] - raised)
+        inside = np.flatnonzero(np.sqrt(self.rises) <= size)
+        low = self.values[inside[0]]
+        high = self.values[inside[-1]]
+        if inside[0] > 0:
+            low = brentq(lambda x: self.root(x) + size, self.values[inside[0] - 1], low)
+        if inside[-1] < len(self.values) - 1:
+            high = brentq(lambda x: self.root(x) - size, high, self.values[inside[-1] + 1])
+        return float(low), float(high)
+
+
+@dataclass(frozen=True, eq=False)
+class Minimum:
+    """A minimum of minus twice the logarithm of a likelihood.
+
+    Attributes
+    ----------
+    residuals : callable
+        Residuals that hold around it.
+    x : ndarray (p,)
+        The parameters there.
+    height : float
+        Minus twice the logarithm of the likelihood, up to a constant of all minima.
+    precision : Precision
+        What is known of the parameters if this is the right minimum.
+    """
+
+    residuals: Residuals
+    x: np.ndarray
+    height: float
+    precision: Precision
 
 
 def follow(residuals: Residuals, start: np.ndarray, bounds: Bounds) -> np.ndarray:
@@ -197,16 +240,61 @@ def follow(residuals: Residuals, start: np.ndarray, bounds: Bounds) -> np.ndarra
     return least_squares(values, start, jac=slopes, bounds=bounds, **settings).x
 
 
-def minimum(residuals: Residuals, start: np.ndarray, bounds: Bounds) -> np.ndarray:
-    """Parameters of the least sum of squares, from several starting points."""
-    steps = product((0.0, -FAR, FAR), repeat=min(len(start), 3))
-    starts = np.array([start + np.resize(step, len(start)) for step in steps]).clip(*bounds)
-    order = np.argsort(_squares(residuals, starts), kind="stable")
-    ends = [follow(residuals, starts[i], bounds) for i in order[:FOLLOWED]]
-    return ends[int(np.argmin(_squares(residuals, np.array(ends))))]
+def minima(
+    residuals: Residuals, start: np.ndarray, bounds: Bounds, within: float = math.inf
+) -> list[np.ndarray]:
+    """Parameters of different minima of the sum of squares, the lowest first.
+
+    They are the ends of searches from the start and from the lowest places of a grid, unless they
+    are higher than the lowest one by more than ``within``.
+    """
+    starts = [start, *_lowest_places(residuals, bounds)]
+    ends = np.array([follow(residuals, each, bounds) for each in starts])
+    heights = sums_of_squares(residuals, ends)
+    found: list[np.ndarray] = []
+    for number in np.argsort(heights, kind="stable"):
+        end = ends[number]
+        high = heights[number] > np.min(heights) + within
+        if not high and all(differ(residuals, other, end, bounds) for other in found):
+            found.append(end)
+    return found
 
 
-def _squares(residuals: Residuals, x: np.ndarray) -> np.ndarray:
+def _lowest_places(residuals: Residuals, bounds: Bounds) -> np.ndarray:
+    """Points (m, p) of a grid that are not higher than their neighbours, the lowest first."""
+    size = len(bounds[0])
+    if not size:
+        return np.zeros((0, 0))
+    points = min(max(int(GRID ** (1 / size)), AXIS[0]), AXIS[1])
+    axes = [np.linspace(low, high, points) for low, high in zip(*bounds, strict=True)]
+    grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
+    # Point by point, the covariances of many data would take gigabytes.
+    lines = grid.reshape(-1, points, size)
+    heights = np.array([sums_of_squares(residuals, line) for line in lines])
+    heights = heights.reshape(grid.shape[:-1])
+    lowest = heights == minimum_filter(heights, size=3, mode="nearest")
+    order = np.argsort(heights[lowest], kind="stable")
+    return np.asarray(grid[lowest][order[:FOLLOWED]])
+
+
+def differ(residuals: Residuals, low: np.ndarray, high: np.ndarray, bounds: Bounds) -> bool:
+    """Whether there is a barrier between a minimum and a place that is not lower."""
+    limit = float(sums_of_squares(residuals, high)) + BARRIER
+    way = np.linspace(low, high, WAY + 2)
+    if np.all(sums_of_squares(residuals, way) <= limit):
+        return False
+    # A valley may be curved: one parameter moves, and all others follow.
+    index = int(np.argmax(abs(high - low)))
+    x = low
+    for value in way[1:, index].tolist():
+        x = _best_at(residuals, x, index, value, bounds)
+        if sums_of_squares(residuals, x) > limit:
+            return True
+    return False
+
+
+def sums_of_squares(residuals: Residuals, x: np.ndarray) -> np.ndarray:
+    """Sums of squared residuals (...) at parameters (..., p)."""
     return np.asarray(np.sum(residuals(x) ** 2, axis=-1))
 
 
@@ -223,26 +311,35 @@ def profile(
     residuals: Residuals, best: np.ndarray, index: int, error: float, bounds: Bounds
 ) -> Profile:
     """Profile of a parameter around the best values, which has this standard error."""
-    least, others = float(_squares(residuals, best)), np.arange(len(best)) != index
-    free = bounds[0][others], bounds[1][others]
+    least = float(sums_of_squares(residuals, best))
     points = [(0.0, best)]
     for side, ends in zip((-1, 1), bounds, strict=True):
         x, rise, number, step = best, 0.0, 0, side * min(REACH * error, 1.0) / POINTS
         while x[index] != ends[index] and (number < POINTS or rise < RISE):
             number += 1
             step *= 1.0 if number <= POINTS else 1.5
-            x = x.copy()
-            x[index] = np.clip(x[index] + step, bounds[0][index], bounds[1][index])
-
-            def rest(y: np.ndarray, x: np.ndarray = x) -> np.ndarray:
-                moved = np.broadcast_to(x, (*y.shape[:-1], len(x))).copy()
-                moved[..., others] = y
-                return residuals(moved)
-
-            x[others] = follow(rest, x[others], free)
-            rise = max(float(_squares(residuals, x)) - least, 0.0)
+            value = float(np.clip(x[index] + step, bounds[0][index], bounds[1][index]))
+            x = _best_at(residuals, x, index, value, bounds)
+            rise = max(float(sums_of_squares(residuals, x)) - least, 0.0)
             points.append((rise, x))
     points.sort(key=lambda point: float(point[1][index]))
     rises, places = zip(*points, strict=True)
     number = next(i for i, x in enumerate(places) if x is best)
     return Profile(np.array(places)[:, index], np.array(rises), np.array(places), number)
+
+
+def _best_at(
+    residuals: Residuals, x: np.ndarray, index: int, value: float, bounds: Bounds
+) -> np.ndarray:
+    """Parameters of which one has a value, and all others follow to their best values."""
+    others = np.arange(len(x)) != index
+    moved = x.copy()
+    moved[index] = value
+
+    def rest(y: np.ndarray) -> np.ndarray:
+        points = np.broadcast_to(moved, (*y.shape[:-1], len(x))).copy()
+        points[..., others] = y
+        return residuals(points)
+
+    moved[others] = follow(rest, x[others], (bounds[0][others], bounds[1][others]))
+    return moved

@@ -8,7 +8,7 @@ import pytest
 from iclimit.validation.yours.least_squares import (
     Precision,
     fisher_matrix,
-    minimum,
+    minima,
     profile,
     values_and_slopes,
 )
@@ -32,7 +32,7 @@ def linear():
 
 def test_linear_model_has_the_exact_minimum_and_slopes(linear):
     residuals, slopes, covariance, normal, best = linear
-    np.testing.assert_allclose(minimum(residuals, np.zeros(2), WIDE), best, atol=1e-7)
+    np.testing.assert_allclose(minima(residuals, np.zeros(2), WIDE)[0], best, atol=1e-7)
     np.testing.assert_allclose(fisher_matrix(slopes, covariance), normal)
     whitened = values_and_slopes(residuals, best)[1]
     np.testing.assert_allclose(whitened.T @ whitened, normal, rtol=1e-8)
@@ -55,16 +55,70 @@ def test_interval_is_open_where_the_range_ends():
         return np.exp(x) - 0.01
 
     ends = np.array([-5.0]), np.array([5.0])
-    best = minimum(residuals, np.array([0.0]), ends)
+    best = minima(residuals, np.array([0.0]), ends)[0]
     assert profile(residuals, best, 0, 100.0, ends).interval(95)[0] == -5
 
 
-def test_the_lowest_of_two_minima_is_found():
+def two_valleys(x):
+    """Two minima, near -1 and 1, of which the left one is lower."""
+    return np.concatenate([3 * (x**2 - 1), 0.3 * (x + 1)], axis=-1)
+
+
+def test_both_of_two_minima_are_found_the_lowest_first():
+    ends = np.array([-3.0]), np.array([3.0])
+    for start in (-2.0, 1.0):
+        found = minima(two_valleys, np.array([start]), ends)
+        assert len(found) == 2
+        assert found[0][0] == pytest.approx(-1)
+        # The slope 36 x (x^2 - 1) + 0.18 (x + 1) vanishes here, too.
+        (other,) = (x for x in np.roots([36, 0, 0.18 - 36, 0.18]).real if x > 0.5)
+        assert found[1][0] == pytest.approx(other, abs=1e-6)
+    # The right one is higher by 0.36.
+    assert len(minima(two_valleys, np.array([1.0]), ends, within=0.3)) == 1
+
+
+def test_minima_far_from_the_start_are_found():
+    """In two dimensions, in a corner of the range."""
+
     def residuals(x):
-        return np.concatenate([x**2 - 1, 0.3 * (x + 1)], axis=-1)
+        near = np.sum((x - [3.0, -3.0]) ** 2, axis=-1)
+        far = 0.5 + np.sum((x - [-3.0, 3.0]) ** 2, axis=-1)
+        return np.sqrt(np.minimum(near, far))[..., None]
+
+    ends = np.full(2, -4.0), np.full(2, 4.0)
+    found = minima(residuals, np.array([-2.0, 2.0]), ends)
+    np.testing.assert_allclose(found, [[3, -3], [-3, 3]], atol=1e-4)
+
+
+def test_a_curved_valley_is_one_minimum():
+    """Its ends are parted by a barrier on the straight line, but not along the valley."""
+
+    def residuals(x):
+        return 10 * (x[..., 1:] - x[..., :1] ** 2)
+
+    ends = np.full(2, -4.0), np.full(2, 4.0)
+    assert len(minima(residuals, np.array([1.5, 2.0]), ends)) == 1
+
+
+def test_an_interval_reaches_over_a_barrier_below_its_level():
+    """Between two minima at -1 and 1 chi-square rises by 1.5; to 3.84 it rises beyond both."""
+
+    def residuals(x):
+        return math.sqrt(1.5) * (x**2 - 1)
 
     ends = np.array([-3.0]), np.array([3.0])
-    assert minimum(residuals, np.array([1.0]), ends)[0] == pytest.approx(-1)
+    curve = profile(residuals, np.array([-1.0]), 0, 0.2, ends)
+    # 1.5 (x^2 - 1)^2 = 3.8415.
+    reach = math.sqrt(1 + math.sqrt(3.8415 / 1.5))
+    assert curve.interval(95)[0] == pytest.approx(-reach, abs=0.01)
+    # Far from the best value the profile has few points.
+    assert curve.interval(95)[1] == pytest.approx(reach, abs=0.15)
+    # The interval of 68 % ends before the barrier, at a rise of 0.989, but goes on behind it.
+    assert curve.interval(68)[1] == pytest.approx(math.sqrt(1 + math.sqrt(0.989 / 1.5)), abs=0.15)
+    # Of a profile that is 2 higher, a rise of 1.8415 is left.
+    left = math.sqrt(1 + math.sqrt(1.8415 / 1.5))
+    assert curve.interval(95, raised=2.0)[0] == pytest.approx(-left, abs=0.01)
+    assert curve.interval(95, raised=2.0)[1] == pytest.approx(left, abs=0.15)
 
 
 def test_degeneracies_are_named():

@@ -37,7 +37,13 @@ from iclimit.validation.yours.curves.theory import (
     predict_curve,
 )
 from iclimit.validation.yours.fitted_parameters import ParameterFit, check_free, profiled
-from iclimit.validation.yours.least_squares import Bounds, Precision, follow, values_and_slopes
+from iclimit.validation.yours.least_squares import (
+    Bounds,
+    Minimum,
+    Precision,
+    follow,
+    values_and_slopes,
+)
 
 # What may be free, as fields of the setting with their name or another one, and by themselves:
 # ``eigenvalues`` stands for one parameter each, ``trace`` for their common factor.
@@ -170,11 +176,22 @@ def fit_curve(
         model, x, known = min(searches, key=lambda each: _misfit(*each[:2]))
     values = {name: _stated(name, setting) for name in every}
     starts = {name: (value, value, False) for name, value in values.items()}
-    parameters, profiles = profiled(model.residuals, x, known, bounds, starts)
     chi_square, count = float(np.sum(model.residuals(x) ** 2)), len(model.rows)
+    best = Minimum(model.residuals, x, chi_square, known)
+    parameters, profiles = profiled([best], bounds, starts)
     notes, theory = left_out, model.theory
     return CurveFit(
-        parameters, chi_square, count, known, profiles, notes, model.rows, curves, theory, axis
+        parameters=parameters,
+        chi_square=chi_square,
+        count=count,
+        precision=known,
+        profiles=profiles,
+        notes=notes,
+        other_minima=[],
+        rows_found=model.rows,
+        curves=curves,
+        theory=theory,
+        axis=axis,
     )
 
 

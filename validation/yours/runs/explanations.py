@@ -119,7 +119,7 @@ class _Table:
             return row.prediction
         cheap = replace(self.theory, cheap=True)
         now = predict(run, cheap)
-        if run.estimator != row.run.estimator:
+        if run.estimator != row.run.estimator or not now.finite:
             return now
         return row.prediction.scaled(now.mean / predict(row.run, cheap).mean)
 
@@ -226,8 +226,10 @@ def _fitted(table: _Table, mistake: Mistake) -> _Candidate:
     model = RunModel.of(runs, (mistake.free,), table.theory.structure)
     precise, cheap = predictors(table.theory)
     precise = precise if mistake.slow else table.prediction
-    data, best = fit_model(model, precise, cheap, one_set=table.one_set)
-    error = data.precision(best).standard_errors[mistake.free]
+    solution = fit_model(model, precise, cheap, one_set=table.one_set)[0]
+    data = solution.data
+    best = solution.x
+    error = solution.precision.standard_errors[mistake.free]
     curve = profile(data.residuals, best, 0, error, model.bounds)
     ends = curve.interval(95)
     value, lower, upper = np.exp([best[0], *ends]).tolist()

@@ -11,8 +11,14 @@ from tqdm.auto import tqdm
 
 from iclimit.drawing import COLOURS, Axes, draw_points, finish
 from iclimit.results import Table
-from iclimit.validation.yours.fitted_parameters import ParameterFit, check_free, profiled
-from iclimit.validation.yours.least_squares import values_and_slopes
+from iclimit.validation.yours.fitted_parameters import (
+    LINEAR,
+    ParameterFit,
+    check_free,
+    profiled,
+    within_reach,
+)
+from iclimit.validation.yours.least_squares import Minimum, values_and_slopes
 from iclimit.validation.yours.runs.check import read_with_theory
 from iclimit.validation.yours.runs.fitting import (
     FREE,
@@ -175,12 +181,33 @@ def fit_runs(
         )
     steps = tqdm(total=2, disable=not progress, desc="fitting", leave=False)
     model = RunModel.of(runs, names, theory.structure)
-    data, best = fit_model(model, *predictors(theory), one_set=one_set)
+    solutions = fit_model(model, *predictors(theory), one_set=one_set)
     steps.update()
-    known = data.precision(best)
+    data = solutions[0].data
+    best = solutions[0].x
+    minima = within_reach([each.minimum for each in solutions])
     stated = {name: _stated(model, index) for index, name in enumerate(names)}
-    parameters, profiles = profiled(data.residuals, best, known, model.bounds, stated)
+    parameters, profiles = profiled(minima, model.bounds, stated)
     steps.close()
-    notes = ["Values are in the units of lu2025."] * (units.name != "lu2025")
-    chi_square, count = float(np.sum(data.residuals(best)[:-1] ** 2)), len(data.values)
-    return RunFit(parameters, chi_square, count, known, profiles, notes, data, best, reading)
+    return RunFit(
+        parameters=parameters,
+        chi_square=float(np.sum(data.residuals(best)[:-1] ** 2)),
+        count=len(data.values),
+        precision=minima[0].precision,
+        profiles=profiles,
+        notes=["Values are in the units of lu2025."] * (units.name != "lu2025"),
+        other_minima=[_other(each, minima[0], stated) for each in minima[1:]],
+        _data=data,
+        _best=best,
+        _reading=reading,
+    )
+
+
+def _other(
+    minimum: Minimum, best: Minimum, stated: Mapping[str, tuple[float, float, bool]]
+) -> dict[str, float]:
+    """Values at a minimum, and how much higher than the best one it is."""
+    values = {}
+    for (name, (unit, _, _)), x in zip(stated.items(), minimum.x.tolist(), strict=True):
+        values[name] = x if name in LINEAR else unit * math.exp(x)
+    return values | {"rise": minimum.height - best.height}

@@ -6,9 +6,9 @@ logarithm changes slowly: it is linear in the logarithms of the parameters, abou
 moves to the best fit.
 
 **Covariance.**  Errors are compared by their logarithms; differences, and errors that were
-measured as negative, as they are.  The covariance has four parts: the scatter of the runs, by
-their error bars or as `iclimit.finite_size_spread` predicts it; the spread of the prediction over
-task sets; and the doubt of the prediction, which rows that are alike share.
+measured as negative or hardly known, as they are.  The covariance has four parts: the scatter of
+the runs, by their error bars or as `iclimit.finite_size_spread` predicts it; the spread of the
+prediction over task sets; and the doubt of the prediction, which rows that are alike share.
 
 A predicted scatter depends on the parameters, too: with a ridge of 0.4 instead of 0.1 a run
 scatters 30 % less.  It is multiplied by the factor that its limit changes by, and the likelihood
@@ -19,6 +19,11 @@ scatter.  So the logarithm of the determinant counts (n - p)/n, as in restricted
 this is exact for a common factor.  Six single runs and two parameters that are hardly told apart:
 intervals of 95 % cover 91 % with the scatter of the best fit, 94 % with the whole determinant, and
 95 % so (2000 tables).
+
+**Several minima.**  Errors are alike on both sides of the peak at n = d (d + 1), so the likelihood
+has a minimum on either side, and corrections that were made on the wrong one may favour it.  So
+all minima that are seen from where corrections were made are visited, get corrections of their
+own, and are compared with these.
 """
 
 from __future__ import annotations
@@ -37,10 +42,12 @@ from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.results import Estimate
 from iclimit.validation.yours.fitted_parameters import check_free
 from iclimit.validation.yours.least_squares import (
+    Minimum,
     Precision,
+    differ,
     fisher_matrix,
-    follow,
-    minimum,
+    minima,
+    sums_of_squares,
     values_and_slopes,
 )
 from iclimit.validation.yours.runs.judgement import likeness
@@ -82,12 +89,30 @@ POSSIBLE, MOST_ALIKE = (1e-9, 1e9), 0.999
 # logarithm of a variance then falls by.
 SCATTERS, LARGEST_LOG = (1e-2, 1e2), 20.0
 
+# An error that is known to no better than this part of it is compared as it is: its logarithm has
+# no normal law.
+LOGGED = 0.5
+
 # Correlation of the two errors of a run where it is neither measured nor predicted.
 TYPICAL = 0.7
 
-# Task sets of a prediction, rounds of corrections, those in which their slopes are found, too, and
-# the move of a parameter that ends them.
-DRAWS, ROUNDS, WITH_SLOPES, MOVED = 10, 6, 2, 0.05
+# Task sets of a prediction.
+DRAWS = 10
+
+# Corrections are found at so many places at most.
+PLACES = 12
+
+# A search has come back to where its corrections were found if no parameter moves by more than
+# this, or by more than this part of its standard error.
+MOVED = 0.05
+SHARE_OF_ERROR = 0.25
+
+# Even of parameters that are hardly known, corrections are not used further away.
+MOST_MOVED = 0.3
+
+# Minima that are higher than the lowest one by more than this are not followed: corrections at
+# another place may be wrong by as much.
+TOO_HIGH = 25.0
 
 # What predicts the errors of a run.
 Predict = Callable[[MeasuredRun], Prediction]
@@ -355,6 +380,12 @@ class Measurements:
         determinant *= max(count - np.shape(x)[-1], 0) / count
         return np.concatenate([whitened[..., 0], np.sqrt(determinant)[..., None]], axis=-1)
 
+    def height(self, x: np.ndarray) -> float:
+        """Minus twice the logarithm of the likelihood, up to a constant of all models."""
+        share = max(len(self.values) - len(x), 0) / len(self.values)
+        sizes = np.log(np.diag(self.covariance))
+        return float(sums_of_squares(self.residuals, x) + share * np.sum(sizes))
+
     def _scatter_growth(self, x: np.ndarray, linear: np.ndarray) -> np.ndarray:
         """Predicted standard deviations (..., n) of values over those at the model's centre."""
         known = np.isfinite(self.scatters)
@@ -382,18 +413,104 @@ def predictors(theory: Theory) -> tuple[Predict, Predict]:
     return partial(predict, theory=precise), partial(predict, theory=cheap)
 
 
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """Best parameters by corrections that were found at one place.
+
+    Attributes
+    ----------
+    data : Measurements
+        Measured errors with a model that has its corrections there.
+    x : ndarray (p,)
+        The best parameters near that place.
+    height : float
+        Minus twice the logarithm of the likelihood, up to a constant of all solutions.
+    precision : Precision
+        What is known of the parameters there.
+    """
+
+    data: Measurements
+    x: np.ndarray
+    height: float
+    precision: Precision
+
+    @classmethod
+    def of(cls, data: Measurements, x: np.ndarray) -> Solution:
+        """Solution at these parameters."""
+        return cls(data, x, data.height(x), data.precision(x))
+
+    @property
+    def standard_errors(self) -> np.ndarray:
+        """Standard errors (p,) of the parameters."""
+        return np.array(list(self.precision.standard_errors.values()))
+
+    @property
+    def settled(self) -> bool:
+        """Whether its corrections were found where it is."""
+        return self.near(self.data.model.centre)
+
+    def near(self, x: np.ndarray) -> bool:
+        """Whether a place is so near that corrections need not be found anew."""
+        allowed = np.clip(SHARE_OF_ERROR * self.standard_errors, MOVED, MOST_MOVED)
+        return bool(np.all(abs(self.x - x) < allowed))
+
+    @property
+    def minimum(self) -> Minimum:
+        """The solution as one of a least-squares problem."""
+        return Minimum(self.data.residuals, self.x, self.height, self.precision)
+
+
 def fit_model(
     model: RunModel, precise: Predict, cheap: Predict, *, one_set: bool
-) -> tuple[Measurements, np.ndarray]:
-    """Measurements with a model that has its corrections at the best parameters, and these."""
-    x = model.start
-    for number in range(ROUNDS):
-        model = model.centred(x, precise, cheap if number < WITH_SLOPES else None)
+) -> list[Solution]:
+    """All minima of the likelihood that are found, each by corrections made there; lowest first.
+
+    Corrections are first found where the table says.  The minima that are seen from a place are
+    visited, lowest first, until each has been seen from where it is.
+    """
+    waiting = [(0.0, model.start)]
+    visited: list[np.ndarray] = []
+    solutions: list[Solution] = []
+    failure: ValueError | None = None
+    while waiting and len(visited) < PLACES:
+        _, x = waiting.pop(0)
+        visited.append(x)
+        try:
+            model = model.centred(x, precise, cheap)
+        except ValueError as error:  # there is no prediction
+            failure = error
+            continue
         data = measurements(model, one_set=one_set)
-        before, x = x, (follow if number else minimum)(data.residuals, x, model.bounds)
-        if number and np.max(abs(x - before)) < MOVED:
-            break
-    return data, x
+        ends = minima(data.residuals, x, model.bounds, TOO_HIGH)
+        seen = [Solution.of(data, end) for end in ends]
+        solutions += seen
+        lowest = min(each.height for each in solutions if each.settled or each in seen)
+        for each in seen:
+            new = not any(map(each.near, [*visited, *(place for _, place in waiting)]))
+            if new and each.height < lowest + TOO_HIGH:
+                waiting.append((each.height, each.x))
+        waiting.sort(key=lambda place: place[0])
+    settled = sorted((each for each in solutions if each.settled), key=lambda each: each.height)
+    if settled:
+        return _different(settled)
+    if failure is not None:
+        raise failure
+    return seen[:1]  # corrections go to and fro by the scatter of task sets
+
+
+def _different(solutions: Sequence[Solution]) -> list[Solution]:
+    """Solutions that are further than a standard error from lower ones, behind a barrier."""
+    kept: list[Solution] = []
+    for each in solutions:
+        residuals, bounds = each.data.residuals, each.data.model.bounds
+        apart = (
+            np.any(abs(other.x - each.x) > each.standard_errors)
+            and differ(residuals, other.x, each.x, bounds)
+            for other in kept
+        )
+        if all(apart):
+            kept.append(each)
+    return kept
 
 
 def measurements(model: RunModel, *, one_set: bool) -> Measurements:
@@ -414,7 +531,14 @@ def measurements(model: RunModel, *, one_set: bool) -> Measurements:
         run.errors[name].mean for run, each in zip(model.runs, names, strict=True) for name in each
     ]
     values = np.array(measured)
-    logged = (weights[:, 1] >= 0) & ~(values <= 0)
+    bars = np.array(
+        [
+            0.0 if run.lacks_error_bar(name) else run.errors[name].standard_error
+            for run, each in zip(model.runs, names, strict=True)
+            for name in each
+        ]
+    )
+    logged = (weights[:, 1] >= 0) & ~(values <= 0) & ~(bars > LOGGED * values)
     means = np.array([each.mean for each in model.predictions])
     scale = np.where(logged, np.sum(weights * means[rows], axis=1), 1.0)
     scatters, sets, loadings = [], [], []
