@@ -365,7 +365,7 @@ def check_runs(
     Runs are compared with the finite-size prediction at exactly their integers
     (`iclimit.finite_size_errors`); half of its stated uncertainty counts as one standard error.
     For uniform inputs, as some conventions have them, it is corrected by their kurtosis to order
-    1/d, and half of the correction counts as uncertainty.
+    1/d, and the size of the correction is added to the uncertainty.
 
     The scatter of runs is predicted, too (`iclimit.pretraining.finite_size_spread`), for errors
     that are computed exactly or tested on many prompts.  Single runs are compared by the logarithm

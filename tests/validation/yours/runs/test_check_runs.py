@@ -802,7 +802,7 @@ def test_true_table_of_uniform_inputs_agrees():
 
 @pytest.mark.slow
 def test_z_of_true_tables_of_uniform_inputs():
-    """Some hundred z: of variance at most 1, as half of the correction counts as uncertainty."""
+    """Some seventy z, of variance at most 1, as the correction is added to the uncertainty."""
     scores = []
     held = 0
     for seed in range(12):
