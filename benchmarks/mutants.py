@@ -5,7 +5,8 @@ the repository, and runs the tests of its shelf, or the claims that execute the 
 quick) up to the first that fails.  Outcomes are appended to ``mutants.csv`` as they come: what is
 there is not judged again, and Ctrl-C loses the slip in progress only.  ``mutant_verdicts.csv``
 says which slips change nothing, and why.  Slips chosen by hand stand in a table (``--slips``), and
-have a row of scores of their own.
+have a row of scores of their own.  ``--private --judge nearby`` asks of slips in private helpers
+whether the tests and claims next to them notice.
 """
 
 import argparse
@@ -44,6 +45,9 @@ CHOSEN = "chosen"
 # Seconds that the tests of a shelf, or the claims that execute a place, may take.
 LIMITS = {"tests": 600, "claims": 1200}
 
+# Claims that count as nearby: so many of those that execute little but functions of the file.
+NEARBY = 4
+
 
 @dataclass(frozen=True)
 class Mutant:
@@ -59,11 +63,14 @@ class Mutant:
         return self.slip.key(self.path)
 
 
-def draw(room: str, count: int, seed: int, shelf: str | None = None) -> list[Mutant]:
+def draw(
+    room: str, count: int, seed: int, shelf: str | None = None, *, private: bool = False
+) -> list[Mutant]:
     """Draw so many mutants of a room, as many from each shelf and of each kind as there are.
 
     The order is that of a hash of the seed and of each slip: a larger count extends a smaller one,
-    and a change of the code elsewhere leaves the others as they are.
+    and a change of the code elsewhere leaves the others as they are.  ``private`` ones are those
+    in helpers, whose names begin with an underscore.
     """
     shelves: dict[str, dict[str, list[tuple[str, Mutant]]]] = defaultdict(
         lambda: {kind: [] for kind in KINDS}
@@ -72,6 +79,8 @@ def draw(room: str, count: int, seed: int, shelf: str | None = None) -> list[Mut
         relative = path.relative_to(ROOT)
         name = relative.parts[1] if len(relative.parts) > 2 else "."
         for slip in slips(path.read_text(encoding="utf-8")):
+            if private and not slip.private:
+                continue
             mutant = Mutant(room, name, relative.as_posix(), slip)
             rank = hashlib.sha256(f"{seed} {mutant.key}".encode()).hexdigest()
             shelves[name][slip.kind].append((rank, mutant))
@@ -141,14 +150,24 @@ def run(command: list[str], tree: Path, seconds: float) -> tuple[int | None, str
 
 
 def tests_of(mutant: Mutant, tree: Path) -> list[str]:
-    """Tests of the shelf, after those anywhere that import the module or what it defines.
-
-    Slow ones are left out.
-    """
-    dotted = mutant.path.removesuffix(".py").replace("/", ".")
-    package, _, module = dotted.rpartition(".")
+    """Tests of the shelf, after those anywhere that import the module or what it defines."""
     own = tree / "tests" / mutant.room / mutant.shelf
     files = sorted(own.glob("*.py") if mutant.shelf == "." else own.rglob("*.py"))
+    found = importing_tests(mutant, tree)
+    found += [each for each in files if each.name.startswith("test_") and each not in found]
+    return [str(each.relative_to(tree)) for each in found]
+
+
+def tests_near(mutant: Mutant, tree: Path) -> list[str]:
+    """Tests named after the module, or else those that import it or what it defines."""
+    named = sorted((tree / "tests" / mutant.room).rglob(f"test_{Path(mutant.path).name}"))
+    return [str(each.relative_to(tree)) for each in named or importing_tests(mutant, tree)]
+
+
+def importing_tests(mutant: Mutant, tree: Path) -> list[Path]:
+    """Tests of the room that import the module or what it defines."""
+    dotted = mutant.path.removesuffix(".py").replace("/", ".")
+    package, _, module = dotted.rpartition(".")
     everywhere = sorted((tree / "tests" / mutant.room).rglob("test_*.py"))
     defined = re.findall(r"^(?:def|class) ([a-zA-Z]\w*)", (ROOT / mutant.path).read_text(), re.M)
 
@@ -160,17 +179,20 @@ def tests_of(mutant: Mutant, tree: Path) -> list[str]:
             re.findall(r"\w+", text)
         )
 
-    found = [each for each in everywhere if imports(each)]
-    found += [each for each in files if each.name.startswith("test_") and each not in found]
-    return [str(each.relative_to(tree)) for each in found]
+    return [each for each in everywhere if imports(each)]
 
 
 def judge_by_tests(
     mutant: Mutant, tree: Path, _: dict[str, list[str]]
 ) -> tuple[int | str | None, str]:
     """Exit status of the tests, and the test that has noticed."""
+    return failing_test(tests_of(mutant, tree), tree)
+
+
+def failing_test(files: list[str], tree: Path) -> tuple[int | None, str]:
+    """Exit status of the tests of these files that are not slow, and the first that fails."""
     command = ["-m", "pytest", "-xq", "-p", "no:cacheprovider", "-m", "not slow"]
-    status, output = run([*command, *tests_of(mutant, tree)], tree, LIMITS["tests"])
+    status, output = run([*command, *files], tree, LIMITS["tests"])
     lines = [each for each in output.splitlines() if each.startswith(("FAILED", "ERROR"))]
     return status, lines[0].split(" - ")[0].split(" ", 1)[1] if lines else ""
 
@@ -178,17 +200,34 @@ def judge_by_tests(
 def judge_by_claims(
     mutant: Mutant, tree: Path, executed: dict[str, list[str]]
 ) -> tuple[int | str | None, str]:
-    """Exit status of the claims that execute the place, up to the first that fails, and its name.
+    """Exit status of the claims that execute the place, and the first that fails."""
+    return failing_claim(claims_of(mutant, executed), tree)
 
-    Those come first that execute little but functions of this file.
-    """
+
+def judge_nearby(
+    mutant: Mutant, tree: Path, executed: dict[str, list[str]]
+) -> tuple[int | str | None, str]:
+    """Exit status of the tests near the place or, where these pass, of the claims near it."""
+    files = tests_near(mutant, tree)
+    status, noticed = failing_test(files, tree) if files else (0, "")
+    if status != 0:
+        return status, noticed
+    return failing_claim(claims_of(mutant, executed)[:NEARBY], tree)
+
+
+def claims_of(mutant: Mutant, executed: dict[str, list[str]]) -> list[str]:
+    """Claims that execute the place, first those that execute little but functions of its file."""
     place = f"{mutant.path}:{mutant.slip.function}"
 
     def share(name: str) -> float:
         places = executed[name]
         return sum(each.startswith(f"{mutant.path}:") for each in places) / len(places)
 
-    claims = sorted((name for name in executed if place in executed[name]), key=share)[::-1]
+    return sorted((name for name in executed if place in executed[name]), key=share)[::-1]
+
+
+def failing_claim(claims: list[str], tree: Path) -> tuple[int | str | None, str]:
+    """Exit status of claims up to the first that fails, and its name."""
     if not claims:
         return "not executed", ""
     code = f"from benchmarks.mutants import first_failing; first_failing({claims})"
@@ -207,7 +246,7 @@ def first_failing(claims: list[str]) -> None:
                 sys.exit(f"{FAILS}{name}")
 
 
-JUDGES = {"tests": judge_by_tests, "claims": judge_by_claims}
+JUDGES = {"tests": judge_by_tests, "claims": judge_by_claims, "nearby": judge_nearby}
 
 # Stands before the name of the claim that fails.
 FAILS = "fails: "
@@ -292,7 +331,7 @@ def judge(mutants: list[Mutant], by: str, path: Path, work: Path, again: bool) -
     if not left:
         return
     tree = copy_tree(work)
-    executed = executed_by_claims(tree, work / "executed_by_claims.json") if by == "claims" else {}
+    executed = executed_by_claims(tree, work / "executed_by_claims.json") if by != "tests" else {}
     for mutant in tqdm(left, desc=by, unit="mutant"):
         file, start = tree / mutant.path, time.monotonic()
         source = file.read_text(encoding="utf-8")
@@ -316,7 +355,12 @@ def report(path: Path) -> tuple[str, str]:
     for row in rows:
         noticed = row["outcome"] in ("noticed", "timeout")
         same = not noticed and row["key"] in equivalent
-        for shelf in [CHOSEN] if row["kind"] == CHOSEN else (row["shelf"], "all shelves"):
+        shelves = (row["shelf"], "all shelves")
+        if row["kind"] == CHOSEN:
+            shelves = (CHOSEN,)
+        elif row["judge"] == "nearby":
+            shelves = ("all shelves",)
+        for shelf in shelves:
             groups[row["room"], shelf, row["judge"]].append((same, noticed))
         if not noticed and not same:
             place = f"{row['path']}:{row['line']} ({row['kind']}, {row['outcome']})"
@@ -339,6 +383,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=0, help="mutants of each room")
     parser.add_argument("--room", choices=ROOMS, help="default: both")
     parser.add_argument("--shelf", help="only mutants of this shelf")
+    parser.add_argument("--private", action="store_true", help="only mutants in private helpers")
     parser.add_argument("--slips", type=Path, help="table of chosen slips instead of random ones")
     parser.add_argument("--judge", choices=tuple(JUDGES), default="tests")
     parser.add_argument(
@@ -349,7 +394,8 @@ def main() -> None:
     parser.add_argument("--work", type=Path, help="folder of the copy, its store and its traces")
     options = parser.parse_args()
     rooms = (options.room,) if options.room else ROOMS
-    drawn = [draw(room, options.count, options.seed, options.shelf) for room in rooms]
+    where = {"shelf": options.shelf, "private": options.private}
+    drawn = [draw(room, options.count, options.seed, **where) for room in rooms]
     if options.slips:
         drawn = [[each for each in chosen(options.slips) if each.room in rooms]]
     try:

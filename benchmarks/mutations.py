@@ -1,13 +1,15 @@
 """One-place slips of a source file: where they can be made, and how the file reads with one.
 
-A slip replaces one expression inside a function: a sign, a factor, an exponent, a number that is
-off by one, a term that is dropped, or two arguments that change places.  Places that hold no
-mathematics are left out: messages, checks of arguments, annotations, figures, and what is printed.
+A slip replaces one expression inside a function: a sign, a factor, an exponent, a number or an
+index that is off by one, a term that is dropped, or two arguments or indices that change places.
+Places that hold no mathematics are left out: messages, checks of arguments, annotations, figures,
+and what is printed.
 """
 
 import ast
 import copy
 import hashlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
@@ -26,7 +28,8 @@ QUIET_CALLS = ("isinstance", "getattr", "hasattr", "zip", "map", "check", "parse
 class Slip:
     """One slip: its line, that of the function around it, its kind, the line before and after.
 
-    The bytes from start to stop are replaced by the text.
+    The bytes from start to stop are replaced by the text.  It is private in a helper: a function,
+    or a class, whose name begins with an underscore.
     """
 
     line: int
@@ -37,6 +40,7 @@ class Slip:
     start: int
     stop: int
     text: str
+    private: bool = False
 
     def key(self, path: str) -> str:
         """Short name that does not change with what stands elsewhere in the file."""
@@ -53,7 +57,9 @@ def slips(source: str) -> Iterator[Slip]:
     """All slips of a file, in the order of its expressions."""
     lines = source.encode().splitlines(keepends=True)
     starts = [0, *accumulate(map(len, lines))]
-    for node, function in _places(ast.parse(source)):
+    tree = ast.parse(source)
+    helpers = _lines_of_helpers(tree)
+    for node, function in _places(tree):
         line, last = lines[node.lineno - 1], lines[node.end_lineno - 1]
         stop = starts[node.end_lineno - 1] + node.end_col_offset
         for kind, new in _changed(node):
@@ -61,7 +67,8 @@ def slips(source: str) -> Iterator[Slip]:
             after = line[: node.col_offset] + text.encode() + last[node.end_col_offset :]
             texts = line.decode().strip(), after.decode().strip()
             start = starts[node.lineno - 1] + node.col_offset
-            yield Slip(node.lineno, function, kind, *texts, start, stop, text)
+            private = node.lineno in helpers
+            yield Slip(node.lineno, function, kind, *texts, start, stop, text, private)
 
 
 def function_around(source: str, line: int) -> int:
@@ -71,6 +78,15 @@ def function_around(source: str, line: int) -> int:
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.FunctionDef) and node.lineno <= line <= (node.end_lineno or 0)
     )
+
+
+def _lines_of_helpers(tree: ast.Module) -> set[int]:
+    """Lines of functions and classes whose names begin with one underscore."""
+    lines: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and re.match("_(?!_)", node.name):
+            lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return lines
 
 
 def _places(tree: ast.Module) -> Iterator[tuple[ast.expr, int]]:
@@ -152,6 +168,11 @@ def _changed(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
                 new = copy.copy(node)
                 new.args = [*node.args[:place], *pair[::-1], *node.args[place + 2 :]]
                 yield "swapped argument", new
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
+        indices = node.slice.elts
+        if len(indices) > 1 and ast.dump(indices[0]) != ast.dump(indices[1]):
+            swapped = ast.Tuple([indices[1], indices[0], *indices[2:]])
+            yield "swapped argument", ast.Subscript(node.value, swapped)
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         swap = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
         if type(node.ops[0]) in swap:
