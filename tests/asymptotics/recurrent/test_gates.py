@@ -1,4 +1,6 @@
-"""Gates of any shape: moments of sampled contexts, the hyperbolic tangent, a search."""
+"""Gates of any shape: moments of sampled contexts, pairings, the hyperbolic tangent, a search."""
+
+import itertools
 
 import numpy as np
 import pytest
@@ -37,6 +39,50 @@ def test_moments_of_sampled_contexts():
         assert error < 0.02 * value
         assert abs(sample.mean() - value) < SIGMAS * error
     assert theory.alpha == pytest.approx(1.3 * theory.signal**2 / theory.noise, rel=1e-12)
+
+
+def test_moments_by_all_pairings():
+    """E h h^T entry by entry: four inputs pair up in three ways, labels are summed by hand."""
+    dim, context, rho, drift = 3, 4, 0.3, 1.7
+    rng = np.random.default_rng(8)
+    gates, query = rng.uniform(0.2, 1, context), rng.standard_normal(dim)
+    query *= np.sqrt(dim) / np.linalg.norm(query)
+    root = rng.standard_normal((context, context))
+    kernel = root @ root.T
+    kernel /= np.sqrt(np.outer(np.diag(kernel), np.diag(kernel)))
+    kernel = (kernel + kernel.T) / 2
+    np.fill_diagonal(kernel, 1.0)
+    ages = np.arange(context, 0, -1)
+    kept = np.exp(-drift / dim * ages)
+    alike = np.exp(-drift / dim * np.abs(ages[:, None] - ages))
+    one = np.eye(dim)
+
+    def pairs(i, a, j, b):
+        """Mean of coordinate a of input i times coordinate b of input j, times the dimension."""
+        return kernel[i, j] * one[a, b]
+
+    def product(i, a, j, b):
+        """Mean of y_i x_ia y_j x_jb, times the squared dimension."""
+        total = rho * dim * (i == j) * pairs(i, a, j, b)
+        for e, f in itertools.product(range(dim), repeat=2):
+            tasks = kept[i] * kept[j] * query[e] * query[f]
+            tasks += (alike[i, j] - kept[i] * kept[j]) * one[e, f]
+            inputs = pairs(i, e, i, a) * pairs(j, f, j, b)
+            inputs += pairs(i, e, j, f) * pairs(i, a, j, b)
+            inputs += pairs(i, e, j, b) * pairs(i, a, j, f)
+            total += tasks * inputs
+        return total
+
+    second = np.zeros((dim, dim))
+    for i, j in itertools.product(range(context), repeat=2):
+        weight = gates[i] * gates[j] / context**2
+        for a, b in itertools.product(range(dim), repeat=2):
+            second[a, b] += weight * product(i, a, j, b)
+    theory = gated_context(gates, dim=dim, rho=rho, drift=drift, correlation=kernel)
+    across = np.linalg.eigvalsh(second)
+    # One direction along the task, all others alike.
+    np.testing.assert_allclose(across[:2], theory.noise, rtol=1e-12)
+    assert theory.signal == pytest.approx(np.mean(gates * kept), rel=1e-12)
 
 
 @pytest.mark.parametrize("gate", [0.6, 0.99, 1.0])
