@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+from compared_arguments import compared
 from markup import table
 from scipy import stats
 
@@ -163,6 +164,7 @@ def write_evidence(folder: Path) -> dict[str, str]:
         "evidence-run.inc": "\n".join(run_in_words()) + "\n",
         "evidence-claims.inc": table("22 8 10 10 10 12 8 20", claims_table(), "numbers"),
         "evidence-resolutions.inc": table("18 82", resolutions()),
+        "evidence-compared.inc": compared(ROWS),
         "evidence-seeds.inc": seeds(),
         "evidence-alarms.inc": false_alarms(),
     }

@@ -12,6 +12,7 @@ products and methods of what comes later come later, too.
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -113,16 +114,35 @@ def cells_of(value: Any) -> Iterator[Cell]:
     """Yield the cells behind rows and values, which may stand in lists, tuples and dicts."""
     if isinstance(value, Cell):
         yield value
-    elif isinstance(value, Later):
+    for part in _parts_of(value):
+        yield from cells_of(part)
+
+
+def theory_calls(value: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the calls of the theory behind rows and values: function and stated arguments.
+
+    Calls that a function of the claim makes when the claim is judged are not among them.
+    """
+    if isinstance(value, Later):
+        function, arguments, keywords = value._call
+        # Attributes and entries of a value of the theory carry its name, too.
+        if value._of and getattr(function, "__name__", "") == value._of:
+            given = inspect.signature(function).bind(*arguments, **keywords)
+            yield value._of, given.arguments
+    for part in _parts_of(value):
+        yield from theory_calls(part)
+
+
+def _parts_of(value: Any) -> Sequence[Any]:
+    """What a row, a value that comes later, a list, a tuple or a dict consists of."""
+    if isinstance(value, Later):
         _, arguments, keywords = value._call
-        yield from cells_of([*arguments, *keywords.values()])
-    elif isinstance(value, Row):
-        yield from cells_of([getattr(value, field.name) for field in fields(value)])
-    elif isinstance(value, Mapping):
-        yield from cells_of([*value.values()])
-    elif isinstance(value, (list, tuple)):
-        for each in value:
-            yield from cells_of(each)
+        return [*arguments, *keywords.values()]
+    if isinstance(value, Row):
+        return [getattr(value, field.name) for field in fields(value)]
+    if isinstance(value, Mapping):
+        return [*value.values()]
+    return value if isinstance(value, (list, tuple)) else []
 
 
 class Values:

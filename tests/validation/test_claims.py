@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from refusals import value_error
 
+from iclimit.asymptotics.pretraining import error_spread, icl_error
 from iclimit.asymptotics.softmax import SoftmaxHead
 from iclimit.results import Estimate
 from iclimit.runs import Cell
@@ -24,7 +25,7 @@ from iclimit.validation.judge import run_claims as runs_module
 from iclimit.validation.judge.report import write_report
 from iclimit.validation.judge.summary import table
 from iclimit.validation.reference.runs import error_runs, gap_runs
-from iclimit.validation.rows import call, cells_of, drawing, judged, mean, note, run
+from iclimit.validation.rows import call, cells_of, drawing, judged, mean, note, run, theory_calls
 
 
 def draw_number(*, scale, rng):
@@ -220,6 +221,18 @@ def test_claims_ask_for_distinct_seeded_cells_without_a_backend(preset, monkeypa
         seeds = {tuple(cell.seed(0).spawn_key) for cell in cells}
         assert len(seeds) == len(set(cells)), claim.name
         assert not any("backend" in dict(cell.parameters) for cell in cells), claim.name
+
+
+def test_the_arguments_of_the_theory_behind_a_row():
+    """Through fields, arithmetic and lists; other functions are no theory."""
+    point = {"tau": 2.0, "alpha": 1.0, "kappa": 1.0, "rho": 0.1}
+    spread = call(error_spread, **point).gap * 2.0
+    estimate = call(max, [call(icl_error, **point, ridge=0.5), 0.0])
+    found = list(theory_calls(mean("d = 8", spread / 8, estimate)))
+    assert found == [("error_spread", point), ("icl_error", point | {"ridge": 0.5})]
+    assert not list(
+        theory_calls([note("nothing"), mean("number", 1.0, run(draw_number, scale=1.0))])
+    )
 
 
 def test_published_tables_are_read_with_their_provenance():

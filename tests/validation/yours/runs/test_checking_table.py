@@ -56,7 +56,10 @@ def test_files_frames_columns_and_rows_are_one_table(tmp_path, monkeypatch):
     reader = SimpleNamespace(read_parquet=lambda _: frame)
     monkeypatch.setitem(sys.modules, "pandas", reader)
     assert same(parquet)
-    arrow = SimpleNamespace(read_table=lambda _: SimpleNamespace(to_pydict=lambda: columns))
+    arrow = SimpleNamespace(
+        read_table=lambda _: SimpleNamespace(to_pydict=lambda: columns),
+        read_metadata=lambda _: SimpleNamespace(num_rows=2, num_columns=len(columns)),
+    )
     monkeypatch.setitem(sys.modules, "pyarrow", SimpleNamespace(parquet=arrow))
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", arrow)
     assert same(parquet)
