@@ -97,6 +97,15 @@ def test_escape_of_one_head_is_the_quadrature(seed):
     assert np.all(np.isinf(found.times[1:]))
 
 
+def test_weights_of_exactly_one_wait_as_others_do():
+    """Weights a third as large escape three times later, all others the same."""
+    v, k, q = np.array([0.5, 0.4]), np.ones((2, 1, 4)), np.ones((2, 1, 4))
+    q[1, 0, 2] = -1.0
+    found, scaled = (staircase(c * v, c * k, c * q) for c in (1.0, 1 / 3))
+    assert np.isfinite(found.times).tolist() == [True, True, False, False]
+    assert np.allclose(scaled.times / 3, found.times, rtol=INTEGRATION, atol=0)
+
+
 @pytest.mark.slow
 def test_symmetries():
     v, k, q = random_start(7, 2)
