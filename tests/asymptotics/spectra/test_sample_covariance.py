@@ -29,7 +29,7 @@ POPULATIONS = [
     Exponential(3.0),
     Mixture([Atoms([0.0]), Uniform(1.0, 3.0)], [0.3, 0.7]),
 ]
-COMPLEX_POINTS = np.array([0.5 + 0.2j, 3.0 - 0.1j, -1.0 + 1e-3j, 30.0 + 1e-6j, 1e-2j])
+COMPLEX_POINTS = np.array([0.5 + 0.2j, 3.0 - 0.1j, 2.0 + 1.0j, -1.0 + 1e-3j, 30.0 + 1e-6j, 1e-2j])
 
 
 @pytest.mark.parametrize("c", [0.1, 0.5, 1.0, 2.5])
