@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.asymptotics.pretraining import finite_size_errors, finite_size_spread
 from iclimit.simulate.pretraining import simulate_errors
 
 RUNS, OUTPUT, SUMMARY = (
@@ -38,6 +39,7 @@ CHUNK, REPEATS, MOST_REPEATS, TEST_PROMPTS = 40, 800, 4000, 2000
 # Relative standard error at which a simulation of enough repeats ends.
 PRECISION = 0.004
 
+ERRORS = ("icl", "idg")
 QUANTILES = (0.025, 0.16, 0.5, 0.84, 0.975)
 
 
@@ -209,6 +211,74 @@ def write_runs(seed: int, known: dict[int, dict[str, float]], drawn: list[dict[s
             table.writerow(head | numbers)
 
 
+def compare(drawn: dict[str, Any], found: dict[str, float]) -> dict[str, float]:
+    """Deviations from the prediction in percent, what is stated, and ratios of scatters."""
+    draws = max(4, 600 // drawn["dim"]) if math.isfinite(drawn["tasks"]) else 1
+    start = time.process_time()
+    predicted = finite_size_errors(**drawn, rng=3, draws=draws)
+    cost = time.process_time() - start
+    spread = finite_size_spread(**drawn, rng=3)
+    row = {"uncertainty": 100 * predicted.uncertainty}
+    for name in ("icl", "idg"):
+        expected = getattr(predicted, name)
+        error = found[f"{name}_sd"] / math.sqrt(found["repeats"])
+        relative = math.hypot(
+            error / found[f"{name}_mean"], expected.standard_error / expected.mean
+        )
+        row[name] = 100 * (found[f"{name}_mean"] / expected.mean - 1)
+        row[f"{name} s.e."] = 100 * relative
+        row[f"{name} scatter"] = found[f"{name}_sd"] / getattr(spread, name)
+    row["seconds"] = cost
+    return row
+
+
+def judged(rows: list[dict[str, Any]]) -> list[str]:
+    """Shares of settings that are as stated, and the worst five."""
+    excess = {"2 s.e.": 0, "4 s.e. and 1 %": 0}
+    scatters = []
+    for row in rows:
+        sigmas = [(abs(row[name]) - row["uncertainty"], row[f"{name} s.e."]) for name in ERRORS]
+        excess["2 s.e."] += any(far > 2 * error for far, error in sigmas)
+        excess["4 s.e. and 1 %"] += any(far > 4 * error + 1 for far, error in sigmas)
+        scatters += [row[f"{name} scatter"] for name in ERRORS]
+    lines = [
+        f"{number} of {len(rows)} settings beyond the uncertainty and {name}"
+        for name, number in excess.items()
+    ]
+    finite = [each for each in scatters if math.isfinite(each) and each > 0]
+    right = np.mean([0.9 <= each <= 1.15 for each in finite])
+    lines.append(f"{right:.1%} of {len(finite)} scatters are 0.9 to 1.15 times the predicted ones")
+    worst = sorted(rows, key=_distance, reverse=True)[:5]
+    lines += ["", "The worst five:", *(_line(row) for row in worst)]
+    return lines
+
+
+def _distance(row: dict[str, Any]) -> float:
+    """How far the simulation is beyond what is stated, in standard errors."""
+    return max((abs(row[n]) - row["uncertainty"]) / row[f"{n} s.e."] for n in ERRORS)
+
+
+def _line(row: dict[str, Any]) -> str:
+    errors = ", ".join(f"{n} {row[n]:+.1f}({row[f'{n} s.e.']:.1f}) %" for n in ERRORS)
+    return f"{row['number']}: {errors}, stated {row['uncertainty']:.1f} %: {row['setting']}"
+
+
+def write_comparison(known: dict[int, dict[str, float]], drawn: list[dict[str, Any]]) -> None:
+    """Compare all settings that are simulated, and keep and print the summary."""
+    rows = []
+    for number, found in sorted(known.items()):
+        row = compare(drawn[number], found)
+        rows.append({"number": number, "setting": described(drawn[number])} | row)
+    with OUTPUT.open("w", encoding="utf-8", newline="") as file:
+        table = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        table.writeheader()
+        for row in rows:
+            table.writerow({k: f"{v:.4g}" if isinstance(v, float) else v for k, v in row.items()})
+    lines = judged(rows)
+    SUMMARY.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print(*lines, sep="\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--seed", type=int, required=True)
@@ -221,6 +291,7 @@ def main() -> None:
             known[number] = simulate(each, options.seed * SETTINGS + number, options.seconds)
             write_runs(options.seed, known, drawn)
             print(number, described(each), flush=True)
+    write_comparison(known, drawn)
 
 
 if __name__ == "__main__":
