@@ -48,7 +48,8 @@ COVARIANCES = ("task_covariance", "test_covariance", "input_covariance")
 # Relative errors of the prediction from mean moments, times d.
 #
 # The second one where tasks share prompts and contexts are long: the numbers of prompts matter.
-MOMENTS_LOSS, SHARED_LOSS = 0.8, 5.0
+MOMENTS_LOSS = 0.8
+SHARED_LOSS = 5.0
 
 # Added relative error for tasks that hardly share prompts, without a ridge below the threshold.
 RIDGELESS_LOSS = 0.002
@@ -58,7 +59,9 @@ QUERY_LOSS = 0.001, 0.7
 
 # Where the prediction is made task by task.  The expansion in 1/d is poor in small dimensions, the
 # correction takes O(k^3) operations, and tasks with fewer than two prompts hardly share anything.
-LEAST_DIM, MOST_TASKS, LEAST_SHARED = 8, 1000, 2
+LEAST_DIM = 8
+MOST_TASKS = 1000
+LEAST_SHARED = 2
 
 # Inputs with a smaller eigenvalue count as singular: they cannot be whitened.
 LEAST_EIGENVALUE = 1e-9
@@ -250,10 +253,16 @@ def finite_size_errors(
     check_flags(balanced=balanced, correlated_query=correlated_query)
     check_choice("approach", approach, APPROACHES)
     run = read_run(stated)
-    rho, ridge, inputs, plain = run.rho, run.ridge, run.inputs, Inputs.of(None, dim)
-    sets, laws, test = run.sets, run.laws, run.test
+    rho = run.rho
+    ridge = run.ridge
+    inputs = run.inputs
+    plain = Inputs.of(None, dim)
+    sets = run.sets
+    laws = run.laws
+    test = run.test
     count = len(sets[0]) if sets else math.inf
-    few, features = ridge == 0 and prompts < dim * (dim + 1), dim * (dim + 1)
+    few = ridge == 0 and prompts < dim * (dim + 1)
+    features = dim * (dim + 1)
     if few and run.counted <= LEAST_INTERPOLATED:
         return FiniteSizeErrors(_estimate(np.array([math.inf])), _estimate(np.array([math.inf])))
 
@@ -383,7 +392,8 @@ def read_run(stated: Mapping[str, Any]) -> Run:
     def law_of(covariance: np.ndarray | None) -> FreshTasks:
         return FreshTasks.of(covariance, inputs, task_law)
 
-    train, test = law_of(C), law_of(C if C_test is None else C_test)
+    train = law_of(C)
+    test = law_of(C if C_test is None else C_test)
     generator = np.random.default_rng(stated["rng"])
     task_sets = _task_sets(tasks, dim, task_law, C, generator, stated["draws"])
     sets = [task_set @ inputs.root for task_set in task_sets if task_set is not None]
@@ -431,7 +441,8 @@ class FreshTasks:
         """The law of tasks from N(0, covariance), or without one from ``task_law``."""
         root = inputs.root
         if covariance is not None:
-            root, task_law = root @ matrix_root(covariance), "gaussian"
+            root = root @ matrix_root(covariance)
+            task_law = "gaussian"
         added = root @ root.T
         isotropic = _is_identity(added)
         return cls(root, task_law, added, isotropic)

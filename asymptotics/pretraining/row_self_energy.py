@@ -90,14 +90,17 @@ def solve_rows(draws: TaskDraws, inputs: Inputs) -> Resolvent:
     ArithmeticError
         If there is no positive solution in float64.
     """
-    d, basis, values = draws.dim, inputs.basis, inputs.values[:, 0]
+    d = draws.dim
+    basis = inputs.basis
+    values = inputs.values[:, 0]
     draws = replace(draws, tasks=draws.tasks @ basis)
     if draws.innovations is not None:
         draws = replace(draws, innovations=basis.T @ draws.innovations @ basis)
     spectrum = np.append(values, 1.0)
     penalty = draws.scales[0] / (inputs.values * spectrum)  # of each row and entry, (d, d + 1)
     penalty = penalty[..., None] * np.eye(d + 1)
-    second, root = draws.second_moment, np.sqrt(spectrum)
+    second = draws.second_moment
+    root = np.sqrt(spectrum)
     g = np.linalg.eigvalsh(root[:, None] * second * root)
     levels = inputs.values * g[:, None, :]
     xi = effective_ridge(levels, len(second) * draws.prompts, draws.ridge)

@@ -53,7 +53,8 @@ def centred_moments(
     """
     d = len(second)
     scatter = second if sigma is None else second @ sigma
-    trace, square = np.trace(scatter), np.sum(scatter * scatter.T)
+    trace = np.trace(scatter)
+    square = np.sum(scatter * scatter.T)
     spread = 2 * square
     if sphere:
         spread = 2 * (d * square - trace**2) / (d + 2)
@@ -95,9 +96,11 @@ def summary_moments(
     """
     d = len(tasks.second)
     inputs = np.eye(d, dtype=tasks.second.dtype) if sigma is None else sigma
-    head, third = tasks.second, tasks.third[:, None]
+    head = tasks.second
+    third = tasks.third[:, None]
     if sigma is not None:
-        head, third = sigma @ head @ sigma, sigma @ third
+        head = sigma @ head @ sigma
+        third = sigma @ third
     corner = 1 + 2 / context
     head = d / context * tasks.label * inputs + (1 + 1 / context) * head
     tail = np.full((1, 1), corner * tasks.label_square)

@@ -89,10 +89,15 @@ def quadratic_form(
     ``innovations`` is the covariance B (d, d); without it V counts for nothing.
     """
     d = tasks.shape[-1]
-    c, noise, along, eta = nodes.signal, nodes.noise, nodes.along, nodes.tail
-    head, tail = M[..., :d, :d], M[..., d:, :d]
+    c = nodes.signal
+    noise = nodes.noise
+    along = nodes.along
+    eta = nodes.tail
+    head = M[..., :d, :d]
+    tail = M[..., d:, :d]
     pushed = tasks @ head
-    once, across = dot(tasks, pushed), dot(tasks, tail)
+    once = dot(tasks, pushed)
+    across = dot(tasks, tail)
     trace = np.einsum("...ii->...", head)[..., None]
     mean = (c**2 - along) * once + 2 * c * eta * across + eta**2 * M[..., d:, d] + noise * trace
     length = (
@@ -102,8 +107,10 @@ def quadratic_form(
     square = np.sum(head**2, axis=(-2, -1))[..., None]
     squares = noise**2 * square - 2 * noise * along * dot(pushed, pushed) + (along * once) ** 2
     if innovations is not None:
-        V, HB = nodes.drifted, head @ innovations
-        B_pushed, B_tail = pushed @ innovations, tail @ innovations
+        V = nodes.drifted
+        HB = head @ innovations
+        B_pushed = pushed @ innovations
+        B_tail = tail @ innovations
         mean = mean + V * np.einsum("...ii->...", HB)[..., None]
         turned = c**2 * dot(pushed, B_pushed) + 2 * c * eta * dot(pushed, B_tail)
         linear = linear + V * (turned + eta**2 * dot(tail, B_tail))

@@ -60,16 +60,20 @@ from iclimit.asymptotics.pretraining.task_self_energy import (
 )
 
 # Tasks of all draws that are solved together, and that the corrections are found for.
-_ROWS, _CORRECTED_ROWS = 1000, 200
+_ROWS = 1000
+_CORRECTED_ROWS = 200
 
 # Relative error far from a threshold: the first, plus the others over d^2 and context^2.
-_FLOOR, _SIZE_ERROR, _CONTEXT_ERROR = 0.004, 1.3, 0.03
+_FLOOR = 0.004
+_SIZE_ERROR = 1.3
+_CONTEXT_ERROR = 0.03
 
 # Relative change by the correction for shared prompts beyond which its series is of no use.
 _MOST_SHARED = 0.2
 
 # Relative errors of the two corrections, far from the threshold.
-_REAL_ERROR, _SHARED_ERROR = 0.3, 0.5
+_REAL_ERROR = 0.3
+_SHARED_ERROR = 0.5
 
 # Radii R between which the correction for real matrices becomes that of Gaussian features.
 _CLOSE = 0.965, 0.99
@@ -100,7 +104,8 @@ def task_errors(
 
     def change(correction: Correction, chosen: np.ndarray) -> np.ndarray:
         """Relative changes of the errors of chosen draws by a correction, (draws, 2)."""
-        part, near = first.chosen(chosen), Resolvent(*(x[chosen] for x in start))
+        part = first.chosen(chosen)
+        near = Resolvent(*(x[chosen] for x in start))
         own = correction.of(chosen)
         try:
             return solve(part, own, near).errors(part, test, train) / plain[chosen] - 1
@@ -138,7 +143,8 @@ def _change_by_real(
     changes = np.repeat(limit[:, None], 2, axis=1)
     useful = close < 1
     if np.any(useful):
-        bound, part = limit[useful, None], close[useful, None]
+        bound = limit[useful, None]
+        part = close[useful, None]
         found = np.clip(change(real, useful), -bound, bound)
         changes[useful] = (1 - part) * found + part * bound
     doubts = (_REAL_ERROR * (1 - close) + close)[:, None] * np.abs(changes)
@@ -162,7 +168,12 @@ def _correction(
 
     Of the cross block only the real part is right.
     """
-    d, p, a, C, U, W = draws.dim, draws.shares, draws.noise, draws.means, draws.units, draws.tasks
+    d = draws.dim
+    p = draws.shares
+    a = draws.noise
+    C = draws.means
+    U = draws.units
+    W = draws.tasks
     ratio = d / draws.prompts
     head = M[:, :d, :d]
     pushed = C @ M + s * drift
@@ -170,8 +181,11 @@ def _correction(
     # c_t N c_t', u_t M u_t', x_t u_t' with the appended entries, (b, k, k).
     inner = pushed @ transposed(C) + s * (C @ transposed(drift) + W @ transposed(W) / d)
     Mu = U @ head
-    between, along = Mu @ transposed(U), x @ transposed(U)
-    once, twice, alpha = diagonal(between), dot(Mu, Mu), diagonal(inner)
+    between = Mu @ transposed(U)
+    along = x @ transposed(U)
+    once = diagonal(between)
+    twice = dot(Mu, Mu)
+    alpha = diagonal(inner)
     trace, square = (np.sum(y, axis=(1, 2)) for y in (head * np.eye(d), head**2))
     mixed = a[:, None, :] * (dot(x, x)[..., None] - along**2)
     noise = square[:, None, None] - twice[:, :, None] - twice[:, None, :] + between**2
@@ -200,15 +214,19 @@ def _correction(
 
 def real_correction_at(draws: TaskDraws, solution: Resolvent) -> Correction:
     """Correction for real matrices at a solution, and its derivative along s."""
-    d, samples, s = draws.dim, draws.prompts / draws.dim, 1j * STEP
-    M, G = solution.value, draws.second_moment
+    d = draws.dim
+    samples = draws.prompts / draws.dim
+    s = 1j * STEP
+    M = solution.value
+    G = draws.second_moment
     tasks = draws.tasks / math.sqrt(d)
     weighed = draws.shares[..., None] * tasks
     mixed = draws.averaged(transposed(draws.means) @ weighed)  # mean of h with the appended task
     appended = draws.averaged(transposed(tasks) @ weighed)
     across = G @ M @ mixed
     # N to first order in s, and mean(h h) N mean(h h).
-    N, coupled = M + s * solution.slope, -s * solution.cross
+    N = M + s * solution.slope
+    coupled = -s * solution.cross
     one_sided = G @ coupled @ transposed(mixed)
     GNG = G @ N @ G + one_sided + transposed(one_sided) + s * mixed @ transposed(mixed)
     trace = _product_trace(G, N) + 2 * _product_trace(mixed, coupled) + s * _trace(appended)
@@ -217,7 +235,8 @@ def real_correction_at(draws: TaskDraws, solution: Resolvent) -> Correction:
 
     cross = self_energy(draws, M).cross
     (L1, L2, L3), spread = _leverage_moments(draws, N, s, appended_drift(draws, M, cross))
-    S, g = trace / samples, samples * square / trace**2
+    S = trace / samples
+    g = samples * square / trace**2
     R = L2 * g
     scale = draws.prompts * S**2
     squared = ((L1**2 - 2 * L2) / (1 - R) - R * spread / (1 - R) ** 2) / scale

@@ -81,15 +81,20 @@ STEP = 1e-20
 # Nodes of the Gauss rules for the label and query norms, and levels of the continued fraction.
 #
 # They change the errors by less than 2e-4 at d = 16 and a context of 16 against 12 and 16.
-NODES, _LEVELS = 4, 6
+NODES = 4
+_LEVELS = 6
 
 # Of the fixed points; 8 to 25 steps are usual.
-_TOLERANCE, _LIMIT, _SLOW = 1e-6, 100, 1000
+_TOLERANCE = 1e-6
+_LIMIT = 100
+_SLOW = 1000
 
 
 # Contexts up to which the label norm has a rule of its own, its nodes, and the share of norms
 # beyond it.  Twice the nodes change errors by less than 1e-5 for contexts from 3 to 8.
-_SHORT, _SHORT_NODES, _TAIL = 16, 24, 1e-12
+_SHORT = 16
+_SHORT_NODES = 24
+_TAIL = 1e-12
 
 
 @lru_cache
@@ -154,7 +159,8 @@ class TaskDraws:
         """Average of a block (b, i, j) over what leaves the law of fresh tasks as it is."""
         if not self.fresh:
             return block
-        d, mean = self.dim, np.zeros_like(block)
+        d = self.dim
+        mean = np.zeros_like(block)
         mean[:, :d, :d] = block[:, :d, :d]
         if self.isotropic:
             own = np.mean(diagonal(block[:, :d, :d]), axis=1)
@@ -196,10 +202,12 @@ class TaskDraws:
     @cached_property
     def means(self) -> np.ndarray:
         """Mean summaries c, (b, k, d + 1)."""
-        signal, tail = 1.0, self.norms + self.rho
+        signal = 1.0
+        tail = self.norms + self.rho
         if self.timed:
             moments = self.timed.moments
-            signal, tail = moments.signal, moments.tail[0] + moments.tail[1] * self.norms
+            signal = moments.signal
+            tail = moments.tail[0] + moments.tail[1] * self.norms
         return np.concatenate([signal * self.tasks, tail[..., None]], axis=-1)
 
     @cached_property
@@ -220,7 +228,8 @@ class TaskDraws:
     @property
     def effective_context(self) -> float:
         """Number of independent pairs whose noise Q fluctuates as much."""
-        weight, noise = self.nodes.weight, self.nodes.noise[..., :1, :1]
+        weight = self.nodes.weight
+        noise = self.nodes.noise[..., :1, :1]
         mean = np.tensordot(weight, noise, 1)
         square = np.tensordot(weight, noise**2, 1)
         return float(np.squeeze(2 / (square / mean**2 - 1)))
@@ -386,7 +395,9 @@ def _all_positive(x: np.ndarray) -> bool:
 
 def _start(draws: TaskDraws) -> np.ndarray:
     """Resolvent without fluctuations, for the mean effective ridge of the draws."""
-    d, G, samples = draws.dim, draws.second_moment, draws.prompts / draws.dim
+    d = draws.dim
+    G = draws.second_moment
+    samples = draws.prompts / draws.dim
     xi = effective_ridge(np.linalg.eigvalsh(G), len(G) * samples, draws.ridge)
     one = draws.scales[0]
     strength = one / xi if xi > 0 else 1 - (d + 1) / samples
@@ -414,11 +425,16 @@ class Leverage(NamedTuple):
 
 def leverage(draws: TaskDraws, M: np.ndarray, s: complex, drift: np.ndarray | None) -> Leverage:
     """Leverage at the nodes of the contexts."""
-    d, W, nodes = draws.dim, draws.tasks, draws.nodes
+    d = draws.dim
+    W = draws.tasks
+    nodes = draws.nodes
     form = quadratic_form(W, nodes, M, draws.innovations)
     if drift is None:
         return Leverage(form.mean, form.variance, form, np.zeros_like(W[..., :1]))
-    c, noise, along, eta = nodes.signal, nodes.noise, nodes.along, nodes.tail
+    c = nodes.signal
+    noise = nodes.noise
+    along = nodes.along
+    eta = nodes.tail
     added = s * drift[..., :d]
     own = dot(W, added)
     mean = form.mean + 2 * (c * own + s * eta * drift[..., d]) + s * dot(W, W) / d
@@ -443,13 +459,20 @@ def self_energy(
 
     The cross block is the one at s = 0.  The averages over q may be given as a function.
     """
-    d, W, nodes = draws.dim, draws.tasks, draws.nodes
-    c, noise, along, eta = nodes.signal, nodes.noise, nodes.along, nodes.tail
+    d = draws.dim
+    W = draws.tasks
+    nodes = draws.nodes
+    c = nodes.signal
+    noise = nodes.noise
+    along = nodes.along
+    eta = nodes.tail
     q = leverage(draws, M, s, drift)
-    form, head = q.form, M[:, :d, :d]
+    form = q.form
+    head = M[:, :d, :d]
     f, g = (averages or partial(saturations, draws))(s, q.mean, q.variance)
     share = nodes.weight[:, None, None] * draws.shares
-    f, g = share * f, 2 * share * g
+    f = share * f
+    g = 2 * share * g
 
     def summed(values: np.ndarray) -> np.ndarray:
         """Sum over nodes of factors of vectors, (b, k, 1)."""
@@ -461,14 +484,16 @@ def self_energy(
 
     # Sums over nodes of m m^T f + S f + D g in parts: the coefficients of w w^T, the vectors that
     # w goes with, and the matrices that all tasks share.
-    gQ, onto = g * noise, c * form.once + eta * form.across
+    gQ = g * noise
+    onto = c * form.once + eta * form.across
     beside = pushed(gQ * c) - summed(gQ * along) * form.pushed + summed(gQ * c) * q.added
     column = pushed(gQ * eta) + summed(gQ * eta) * q.added
     crossed = pushed(gQ)
     matrix = np.sum(gQ * noise, axis=(0, 2))[:, None, None] * head
     matrix = matrix + np.sum(f * noise, axis=(0, 2))[:, None, None] * np.eye(d)
     if draws.innovations is not None:
-        B, gV = draws.innovations, g * nodes.drifted
+        B = draws.innovations
+        gV = g * nodes.drifted
         turned = pushed(gV * c) - summed(gV * along) * form.pushed + summed(gV * c) * q.added
         beside = beside + turned @ B
         column = column + (pushed(gV * eta) + summed(gV * eta) * q.added) @ B
@@ -505,7 +530,8 @@ def saturations(
     samples = draws.prompts / draws.dim
     r, weight = gamma_rule(2 * draws.spread / draws.dim, NODES, tilt=1)
     z = (samples * draws.scales[1] + s * draws.rho) / r
-    mean, variance = mean[..., None], variance[..., None]
+    mean = mean[..., None]
+    variance = variance[..., None]
     ratio = variance / mean**2
     K = 1 / (z + mean * (1 + 2 * _LEVELS * ratio))
     for i in range(_LEVELS - 1, 0, -1):
@@ -526,7 +552,8 @@ def linear_saturations(
     Complex steps through the continued fraction would be most of the time of each response.
     """
     q = leverage(draws, M, 0.0, None)
-    average, step = averages or partial(saturations, draws), 1j * STEP
+    average = averages or partial(saturations, draws)
+    step = 1j * STEP
     values = average(0.0, q.mean, q.variance)
     along_s = average(step, q.mean, q.variance)
     along_mean = average(0.0, q.mean + step, q.variance)

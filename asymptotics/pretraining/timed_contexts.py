@@ -73,7 +73,9 @@ from iclimit.asymptotics.pretraining.summary_nodes import Nodes
 from iclimit.asymptotics.recurrent.gates import GatedContext, gated_context
 
 # Contexts that are drawn: at most, at least, and pairs in all of them.
-_DRAWS, _LEAST_DRAWS, _NUMBERS = 4000, 500, 1_000_000
+_DRAWS = 4000
+_LEAST_DRAWS = 500
+_NUMBERS = 1_000_000
 
 # Norms of tasks for which nodes are found; those between are interpolated in their logarithm.
 _NORMS = 8
@@ -152,7 +154,8 @@ class TimedContexts:
         isotropic : bool
             Whether B is a multiple of the identity, which belongs to the noise Q then.
         """
-        lower, upper = float(np.min(norms)), float(np.max(norms))
+        lower = float(np.min(norms))
+        upper = float(np.max(norms))
         lower = max(lower, _ROUNDING * upper)
         levels = np.array([(lower + upper) / 2])
         if upper - lower > _ROUNDING * upper:
@@ -264,11 +267,17 @@ class _Pairs:
 
 @lru_cache(maxsize=64)
 def _moments(contexts: TimedContexts) -> TimedMoments:
-    d, rho, beta = contexts.dim, contexts.rho, contexts.innovation
+    d = contexts.dim
+    rho = contexts.rho
+    beta = contexts.innovation
     pairs = _Pairs.of(contexts)
-    g, m, z, K2 = pairs.gates, pairs.kept, pairs.drifted, pairs.kernel**2
+    g = pairs.gates
+    m = pairs.kept
+    z = pairs.drifted
+    K2 = pairs.kernel**2
     own = np.eye(len(g))
-    first, second = m[:, None], m[None, :]
+    first = m[:, None]
+    second = m[None, :]
     p = first * second
     length = len(contexts.gates)
     # Label variances are kept^2 omega + fixed.
@@ -342,7 +351,8 @@ class _Draws(NamedTuple):
 def _draws(contexts: TimedContexts, norm: float) -> _Draws:
     """Draw contexts of tasks of a norm."""
     rng = np.random.default_rng(0)
-    d, gates = contexts.dim, np.array(contexts.gates)
+    d = contexts.dim
+    gates = np.array(contexts.gates)
     tokens = int(np.count_nonzero(gates))
     count = min(max(_NUMBERS // tokens, _LEAST_DRAWS), _DRAWS)
     directions = rng.standard_normal((tokens, count))
@@ -353,7 +363,8 @@ def _draws(contexts: TimedContexts, norm: float) -> _Draws:
     kept = math.exp(-contexts.drift / d)
     change = math.sqrt((1 - kept**2) * contexts.innovation / d)
     parallel, norms = np.empty((2, len(gates), count))
-    along, across = np.full(count, math.sqrt(norm)), np.zeros(count)
+    along = np.full(count, math.sqrt(norm))
+    across = np.zeros(count)
     for token in reversed(range(len(gates))):
         steps = rng.standard_normal((2, count))
         other = rng.chisquare(d - 2, count) if d > 2 else 0.0
@@ -368,8 +379,12 @@ def _sampled(
     contexts: TimedContexts, pairs: _Pairs, norm: float, chi: np.ndarray, isotropic: bool
 ) -> _Sampled:
     """Numbers of summaries of tasks of a norm, for each label norm and what is drawn besides."""
-    d, g, m, z = contexts.dim, pairs.gates[:, None], pairs.kept[:, None], pairs.drifted
-    drawn, length = _draws(contexts, norm), len(contexts.gates)
+    d = contexts.dim
+    g = pairs.gates[:, None]
+    m = pairs.kept[:, None]
+    z = pairs.drifted
+    drawn = _draws(contexts, norm)
+    length = len(contexts.gates)
     expected = m * norm * m.T + contexts.innovation * z
     values, basis = np.linalg.eigh(pairs.kernel * expected + contexts.rho * np.eye(len(z)))
     roots = np.sqrt(np.maximum(values, 0.0))[:, None]
@@ -474,7 +489,8 @@ def _nodes(
     pairs = _Pairs.of(contexts)
     chi, share = rule(len(pairs.gates))
     counts = share > _LEAST_WEIGHT
-    chi, share = chi[counts], share[counts] / np.sum(share[counts])
+    chi = chi[counts]
+    share = share[counts] / np.sum(share[counts])
     sampled = [_sampled(contexts, pairs, norm, chi, isotropic) for norm in norms]
     samples = _Sampled(*(np.stack(each, axis=-1) for each in zip(*sampled, strict=True)))
     drawn = len(samples.noise) // len(chi)
@@ -484,7 +500,9 @@ def _nodes(
     share = np.asarray(groups.sum(axis=1))
     numbers = _split(scipy.sparse.diags_array(1 / share) @ groups, samples)
 
-    moments, omega, nodes = contexts.moments, np.array(norms), np.concatenate([share, share]) / 2
+    moments = contexts.moments
+    omega = np.array(norms)
+    nodes = np.concatenate([share, share]) / 2
     noise = moments.noise[0] + moments.noise[1] * omega
     drifted = numbers.drifted
     if isotropic:
