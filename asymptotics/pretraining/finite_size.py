@@ -31,6 +31,7 @@ from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     task_set_law,
     undefined_in_float64,
 )
+from iclimit.asymptotics.pretraining.drawn_features import query_correction
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrices
 from iclimit.asymptotics.pretraining.row_self_energy import row_errors
 from iclimit.asymptotics.pretraining.task_corrections import task_errors
@@ -323,6 +324,11 @@ def finite_size_errors(
     else:
         errors = by_moments(laws, ridge, inputs)
         uncertainty = (SHARED_LOSS if shared else MOMENTS_LOSS) / dim
+    if test.features and possible and count > 1:
+        at = {"prompts": prompts, "ridge": ridge, "balanced": balanced}
+        factors, doubt = query_correction(sets, laws, test, **at)
+        errors = errors * factors
+        uncertainty += doubt
     return FiniteSizeErrors(_estimate(errors[:, 0]), _estimate(errors[:, 1]), uncertainty)
 
 
