@@ -97,7 +97,7 @@ _ERRORS = 2.0
 # Of the fixed points, which take 6 to 10 steps.
 _TOLERANCE, _LIMIT = 1e-4, 60
 
-# Least share of a weight that is left where there are fewer features than prompts.
+# With fewer features than prompts, 1/w is at least so many times the inverse of theta.
 _LEAST_WEIGHT = 0.02
 
 
@@ -206,6 +206,7 @@ def _repeats(
         if at not in trained:
             trained[at] = [Moments.of(each) for each in (law, law.with_independent_query())]
         tasks = _tasks(sets[at] if sets else None, dim, size, prompts, balanced, rng)
+        assert law.timed is not None
         drawn = draw_features(law.timed, tasks, rng)
         try:
             pair = [
@@ -268,8 +269,10 @@ def draw_features(
     blocks = [
         _prompts(contexts, tasks[start : start + size], rng) for start in range(0, count, size)
     ]
-    parts = [np.concatenate(each) for each in zip(*blocks, strict=True)]
-    return Features(*parts, tasks)
+    summaries, independent, continued = (
+        np.concatenate(each) for each in zip(*blocks, strict=True)
+    )
+    return Features(summaries, independent, continued, tasks)
 
 
 def _prompts(
@@ -287,7 +290,7 @@ def _prompts(
         steps = np.concatenate(
             [tasks[None], math.sqrt(1 - kept**2) * rng.standard_normal((len(gates), *tasks.shape))]
         )
-        own = lfilter([1.0], [1.0, -kept], steps, axis=0)[:0:-1]
+        own = np.asarray(lfilter([1.0], [1.0, -kept], steps, axis=0))[:0:-1]
     y += np.sum(x[:-1] * own, axis=2)
     head = d * np.einsum("is,isd->sd", gates * y, x[:-1]) / len(gates)
     tail = np.mean(gates * y**2, axis=0)
@@ -300,12 +303,12 @@ def _correlated(contexts: TimedContexts, numbers: np.ndarray) -> np.ndarray:
     if isinstance(r, tuple):
         times = np.arange(len(numbers))
         values, basis = np.linalg.eigh(contexts.kernel[np.abs(times[:, None] - times)])
-        upper = np.linalg.qr((basis * np.sqrt(np.maximum(values, 0.0))).T, mode="r")
-        root = (upper * np.where(np.diag(upper) < 0, -1.0, 1.0)[:, None]).T
-        return np.tensordot(root, numbers, 1)
+        _, upper = np.linalg.qr((basis * np.sqrt(np.maximum(values, 0.0))).T)
+        root = np.asarray((upper * np.where(np.diag(upper) < 0, -1.0, 1.0)[:, None]).T)
+        return np.asarray(np.tensordot(root, numbers, 1))
     steps = math.sqrt(1 - r**2) * numbers
     steps[0] = numbers[0]
-    return lfilter([1.0], [1.0, -r], steps, axis=0)
+    return np.asarray(lfilter([1.0], [1.0, -r], steps, axis=0))
 
 
 @dataclass(frozen=True)
@@ -352,8 +355,10 @@ def _errors(
 
     def solved(q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Weights, the root L of the inverse of N, and L^-1 phi."""
-        least = _LEAST_WEIGHT * (unit + q / prompts)
-        weight = 1 / np.maximum(unit + missing * q, least)
+        inverse = unit + missing * q
+        if missing < 0:
+            inverse = np.maximum(inverse, _LEAST_WEIGHT * (unit + q / prompts))
+        weight = 1 / inverse
         scaled = phi * np.sqrt(weight / size)[:, None]
         root = np.linalg.cholesky(scaled.T @ scaled + penalty * np.eye(p))
         return weight, root, solve_triangular(root, phi.T, lower=True, check_finite=False)

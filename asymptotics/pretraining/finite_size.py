@@ -228,7 +228,12 @@ def finite_size_errors(
       of fresh tasks.  Four runs at kappa = 20 to 100, d = 16 to 32: 0 to 0.8(6) % off, of up to
       2.4 % with mean moments alone.
     - Correlated queries: the ratio is that of independent queries after the same contexts.  This
-      adds 0.1 % + 0.7/d^2 to the uncertainty.
+      adds 0.1 % + 0.7/d^2 to the uncertainty.  Where the query follows much of its context, mean
+      moments miss the law of leverages, and the features are drawn, which takes some seconds up
+      to d = 32 and adds 0.5 to 3 % (module `iclimit.asymptotics.pretraining.drawn_features`).
+      Five settings at d = 16 to 24, two with gates, r = 0.9 to -0.99: 0 to 1.5(5) % off in the
+      ICL error and 0 to 2.3(9) % in the IDG error, of up to 35 % with mean moments.  Above d = 32
+      the uncertainty grows to up to 100 % instead.
 
     *Any law.*  Tasks and inputs of any covariance, gates, drift, correlation and other tests go
     together: sixteen mixed settings at d = 16 were 0 to 1.2(5) % off.  Rows of Gamma have
@@ -325,8 +330,9 @@ def finite_size_errors(
         errors = by_moments(laws, ridge, inputs)
         uncertainty = (SHARED_LOSS if shared else MOMENTS_LOSS) / dim
     if test.features and possible and count > 1:
-        at = {"prompts": prompts, "ridge": ridge, "balanced": balanced}
-        factors, doubt = query_correction(sets, laws, test, **at)
+        factors, doubt = query_correction(
+            sets, laws, test, prompts=prompts, ridge=ridge, balanced=balanced
+        )
         errors = errors * factors
         uncertainty += doubt
     return FiniteSizeErrors(_estimate(errors[:, 0]), _estimate(errors[:, 1]), uncertainty)
