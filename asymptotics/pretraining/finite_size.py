@@ -211,7 +211,7 @@ def finite_size_errors(
     Notes
     -----
     *Task by task*: simulations are within the stated uncertainty, apart from their statistical
-    errors.  It is 0.4 % + 1.3/d^2 + 3 %/context^2 far from the thresholds n = d (d + 1) and, for
+    errors.  It is 0.4 % + 1.3/d^2 + 1 %/context^2 far from the thresholds n = d (d + 1) and, for
     long contexts without a ridge, n = d k.  Near them it rises, to 1 to 3 % where the prompts are
     within a fifth of a threshold.  Of 290 random settings, three quarters of them within 40 % of a
     threshold, it was below 1 % at 160, and 7 simulations were further from the prediction than it

@@ -66,7 +66,7 @@ _CORRECTED_ROWS = 200
 # Relative error far from a threshold: the first, plus the others over d^2 and context^2.
 _FLOOR = 0.004
 _SIZE_ERROR = 1.3
-_CONTEXT_ERROR = 0.03
+_CONTEXT_ERROR = 0.01
 
 # Relative change by the correction for shared prompts beyond which its series is of no use.
 _MOST_SHARED = 0.2

@@ -67,21 +67,26 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike
+from scipy.optimize import brentq
+from scipy.special import ndtri
 
 from iclimit.asymptotics.pretraining.summary_moments import TaskMoments
 from iclimit.asymptotics.pretraining.summary_nodes import Nodes
 from iclimit.asymptotics.recurrent.gates import GatedContext, gated_context
 
 # Contexts that are drawn: at most, at least, and pairs in all of them.
-_DRAWS = 4000
-_LEAST_DRAWS = 500
-_NUMBERS = 1_000_000
+_DRAWS = 16_000
+_LEAST_DRAWS = 1000
+_NUMBERS = 2_000_000
 
 # Norms of tasks for which nodes are found; those between are interpolated in their logarithm.
 _NORMS = 8
 
 # Nodes and weights for the label norm of a number of pairs.
 Rule: TypeAlias = Callable[[int], tuple[np.ndarray, np.ndarray]]
+
+# Entries of the directions that are spread evenly, not drawn.
+_SPREAD = 6
 
 # Groups that are added to those of the rule.
 GROUPS = 32
@@ -337,7 +342,7 @@ class _Draws(NamedTuple):
     Attributes
     ----------
     directions : ndarray (tokens, draws)
-        Unit vectors: directions of the labels.
+        Unit vectors: directions of the labels, the entries that matter most for Q first.
     parallel, norms : ndarray (tokens, draws)
         For each pair the component of its task along that of the query, and its squared norm,
         both over d.
@@ -348,6 +353,13 @@ class _Draws(NamedTuple):
     norms: np.ndarray
 
 
+def _evenly_spread(dimensions: int, count: int) -> np.ndarray:
+    """Points (dimensions, count) that fill a cube evenly: Kronecker's sequence of M. Roberts."""
+    root = brentq(lambda x: x ** (dimensions + 1) - x - 1, 1.0, 2.0)
+    steps = root ** -np.arange(1.0, dimensions + 1)
+    return (0.5 + np.outer(steps, np.arange(1, count + 1))) % 1.0
+
+
 def _draws(contexts: TimedContexts, norm: float) -> _Draws:
     """Draw contexts of tasks of a norm."""
     rng = np.random.default_rng(0)
@@ -356,6 +368,8 @@ def _draws(contexts: TimedContexts, norm: float) -> _Draws:
     tokens = int(np.count_nonzero(gates))
     count = min(max(_NUMBERS // tokens, _LEAST_DRAWS), _DRAWS)
     directions = rng.standard_normal((tokens, count))
+    spread = min(tokens, _SPREAD)
+    directions[:spread] = ndtri(_evenly_spread(spread, count))
     directions /= np.linalg.norm(directions, axis=0)
     if contexts.drift == 0:
         parallel = np.full_like(directions, math.sqrt(norm))
@@ -390,7 +404,9 @@ def _sampled(
     roots = np.sqrt(np.maximum(values, 0.0))[:, None]
     regular = roots > math.sqrt(_ROUNDING) * roots[-1]
     inverse = np.divide(1.0, roots, out=np.zeros_like(roots), where=regular)
-    turned = math.sqrt(len(z)) * basis.T @ drawn.directions
+    seen = roots * (basis.T @ (g * pairs.kernel * g.T) @ basis) * roots.T
+    _, first = np.linalg.eigh(seen)
+    turned = math.sqrt(len(z)) * first[:, ::-1] @ drawn.directions
     # Tasks of another norm than the expected one scale the labels.
     labels = np.diag(expected)[:, None] + contexts.rho
     larger = np.sqrt((drawn.norms + contexts.rho) / labels)
