@@ -117,15 +117,20 @@ class Goal:
         """
         effect, z, power = self.effect, self.significance or SIGNIFICANCE, self.power or POWER
         skewed = max(point.relative_spread for point in design.points) > SKEWED
+        fewest = max(FEWEST * skewed, *(point.fewest for point in design.points), 0)
+        heavy = max(point.fewest for point in design.points) > 0
         if self.unknown == "repeats":
             needed = design.contrast(effect).least_repeats(z, power)
             if needed is None:
                 raise NotProposed("the prediction is not sharp enough for any number of runs")
-            repeats = max(needed, FEWEST * skewed)
+            repeats = max(needed, fewest)
         else:
             repeats = self.repeats or math.floor((self.max_cost or 0.0) / design.cost)
             if not repeats:
                 raise NotProposed(f"one run of each setting costs {design.cost:.3g}")
+            if heavy and repeats < fewest:
+                tail = "the errors of single runs have a heavy tail"
+                raise NotProposed(f"{tail}: only means of {fewest} are nearly normal")
         if self.unknown == "effect":
             place = bisect_left(
                 EFFECTS, True, key=lambda each: design.contrast(each).power(repeats, z) >= power
@@ -458,8 +463,11 @@ def plan_runs(
     theory whose scatter is not known is taken to scatter as much, relative to its error.
 
     Where the standard deviation of a run is more than a tenth of the error, its law is skewed:
-    at least ten repeats are proposed, and if fewer are given, judge logarithms.  Sizes at which
-    the variance of a run is infinite are not proposed.
+    at least ten repeats are proposed, and if fewer are given, judge logarithms.  Where it has a
+    heavy tail (``heavy`` of `iclimit.pretraining.finite_size_spread`), twice as many as its
+    kurtosis are the fewest that are proposed.  Sizes at which the variance of a run is infinite
+    are not proposed: contexts of up to four pairs without a ridge, with fewer prompts than
+    d (d + 1).
 
     Examples
     --------

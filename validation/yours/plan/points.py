@@ -26,6 +26,9 @@ UNSIZED = ("rho", "ridge", "test_rho")
 # Task sets of the scatter of runs, and of a prediction of other tests.
 SPREAD_SETS, SHIFTED_SETS = 30, 4
 
+# Runs whose mean is nearly normal, over the kurtosis of the law of a run with a heavy tail.
+RUNS_OF_KURTOSIS = 2
+
 # Ratios, noise and ridge by name.
 Setting = Mapping[str, float]
 
@@ -90,6 +93,16 @@ class Point:
     def doubt(self) -> float:
         """Largest systematic error of the prediction."""
         return 2 * float(np.linalg.norm(self.weights @ self.prediction.doubts))
+
+    @property
+    def fewest(self) -> int:
+        """Runs from which on their mean is nearly normal: 0, or by the kurtosis of a heavy law."""
+        if not self.prediction.heavy:
+            return 0
+        drawn = self.prediction.law @ self.weights
+        drawn = drawn - np.mean(drawn)
+        kurtosis = float(np.mean(drawn**4) / np.mean(drawn**2) ** 2)
+        return math.ceil(RUNS_OF_KURTOSIS * kurtosis)
 
     @property
     def relative_spread(self) -> float:

@@ -56,6 +56,7 @@ from iclimit.validation.yours.runs.predictions import (
     Prediction,
     Theory,
     limit_errors,
+    normal_score,
     predict,
     ratios_of_tests,
 )
@@ -541,18 +542,23 @@ def measurements(model: RunModel, *, one_set: bool) -> Measurements:
     logged = (weights[:, 1] >= 0) & ~(values <= 0) & ~(bars > LOGGED * values)
     means = np.array([each.mean for each in model.predictions])
     scale = np.where(logged, np.sum(weights * means[rows], axis=1), 1.0)
-    scatters, sets, loadings = [], [], []
+    scatters, sets, loadings, scores = [], [], [], list[float]()
     alike = likeness(model.runs)
     for number, (run, prediction) in enumerate(zip(model.runs, model.predictions, strict=True)):
         here = rows == number
         weight, unit = weights[here], scale[here]
         scatters.append(_scatter(run, names[number], prediction, one_set, logged[here], unit))
+        scores += _scores(run, names[number], prediction)
         of_sets = prediction.covariance + prediction.spread * one_set
         sets.append(weight @ of_sets @ weight.T / np.outer(unit, unit))
         loadings.append(np.kron(alike[number], weight @ prediction.doubts / unit[:, None]))
     doubts = np.vstack(loadings)
     with np.errstate(invalid="ignore"):
         values = np.where(logged, np.log(np.where(logged, values, 1.0)), values)
+        # A value in the tail of a heavy law becomes what is as improbable in a normal one.
+        variances = np.concatenate([np.diag(each) for each in scatters])
+        likely = np.log(scale) - variances / 2 + np.sqrt(variances) * scores
+        values = np.where(logged & np.isfinite(scores), likely, values)
     data = Measurements(
         model,
         values,
@@ -583,6 +589,23 @@ def _lacks_error_bars(run: MeasuredRun, names: Sequence[str]) -> bool:
     return any(run.lacks_error_bar(name) for name in names)
 
 
+def _by_prediction(run: MeasuredRun, prediction: Prediction, names: Sequence[str]) -> bool:
+    """Whether the scatter of a run is that of its predicted law."""
+    return _lacks_error_bars(run, names) or bool(prediction.heavy and run.runs)
+
+
+def _scores(run: MeasuredRun, names: Sequence[str], prediction: Prediction) -> list[float]:
+    """Normal scores of errors in their predicted law where it is heavy; otherwise NaN."""
+    if not (prediction.heavy and _by_prediction(run, prediction, names)):
+        return [math.nan] * len(names)
+    weights = np.array([MEASURED[name] for name in names])
+    drawn = prediction.law_of_mean(weights, run.runs or 1)
+    return [
+        normal_score(run.errors[name].mean - prediction.value(name), drawn[:, place])
+        for place, name in enumerate(names)
+    ]
+
+
 def _scatter(
     run: MeasuredRun,
     names: Sequence[str],
@@ -593,12 +616,13 @@ def _scatter(
 ) -> np.ndarray:
     """Covariance of the values of a run because of the scatter of its runs."""
     weights = np.array([MEASURED[name] for name in names])
-    predicted = prediction.scatter + prediction.spread * (not one_set)
+    predicted = prediction.covariance_of_mean(np.eye(2), 1, one_set=one_set)
     known = bool(np.all(np.isfinite(predicted)))
-    if _lacks_error_bars(run, names):
+    if _by_prediction(run, prediction, names):
         if not known:
             raise ValueError(f"{run.label}: there are neither error bars nor a predicted scatter")
-        return weights @ predicted @ weights.T / (run.runs or 1) / np.outer(unit, unit)
+        of_mean = prediction.covariance_of_mean(weights, run.runs or 1, one_set=one_set)
+        return of_mean / np.outer(unit, unit)
     size = np.array([abs(run.errors[name].mean) for name in names])
     errors = [run.errors[name].standard_error for name in names] / np.where(logged, size, 1.0)
     if run.correlation is not None:

@@ -9,6 +9,10 @@ their error bar.  Single runs are skewed, and their logarithms hardly: such erro
 the logarithm, :math:`\log e` with the mean :math:`\log \bar e - s^2/2` and the standard deviation
 s = scatter over mean.
 
+Where the law of runs has a heavy tail, their own error bars say little: the tail that they have
+not met is not in them.  There a mean over a known number of runs is judged by its quantile in the
+predicted law, as the normal deviate of the same probability.
+
 **Chi-square** is the sum of the squares of all z.  It is compared with a multiple of a chi-square
 of fewer degrees of freedom, since deviations are correlated: of m deviations with correlations
 :math:`r_{ij}`, :math:`m^2/\sum_{ij} r_{ij}^2` of them, so that mean and variance are right.
@@ -31,7 +35,7 @@ from iclimit.results import Estimate
 from iclimit.validation.judge.comparisons import ERRORS, Comparison, compare_p_value
 from iclimit.validation.judge.verdict import Verdict
 from iclimit.validation.yours.runs.measured import MEASURED, MeasuredRun
-from iclimit.validation.yours.runs.predictions import Prediction, welch_degrees
+from iclimit.validation.yours.runs.predictions import Prediction, normal_score, welch_degrees
 
 # Below this a p-value has no normal deviate in float64.
 LEAST_P_VALUE = 1e-300
@@ -170,10 +174,14 @@ def compare_run(run: MeasuredRun, prediction: Prediction, *, one_set: bool) -> R
             place = judged.index(name)
             error = float(scales[place])
             variances = [float(part[place, place]) for part in parts]
-            lacking = run.lacks_error_bar(name)
+            lacking = _by_prediction(run, prediction, name)
             own = math.inf if lacking else run.degrees
             degrees = welch_degrees(variances, [own, prediction.degrees, math.inf])
-            if lacking and name in ERRORS and min(estimate, theory) > 0:
+            if lacking and prediction.heavy:
+                law = prediction.law_of_mean(weights[[place]], run.runs or 1)[:, 0]
+                score = normal_score(estimate - theory, law)
+                estimate = theory + math.sqrt(variances[0]) * score
+            elif lacking and name in ERRORS and min(estimate, theory) > 0:
                 skew = variances[0] / theory**2 / 2
                 estimate = theory * (1 + math.log(estimate / theory) + skew)
         comparisons[name] = Comparison(
@@ -187,16 +195,21 @@ def compare_run(run: MeasuredRun, prediction: Prediction, *, one_set: bool) -> R
     return RowDeviation(run, prediction, comparisons, total / np.outer(scales, scales), errors)
 
 
+def _by_prediction(run: MeasuredRun, prediction: Prediction, name: str) -> bool:
+    """Whether an error is judged by the predicted scatter, not by an error bar of its own."""
+    return run.lacks_error_bar(name) or bool(prediction.heavy and run.runs)
+
+
 def _with_error_bars(
     run: MeasuredRun, prediction: Prediction, names: Sequence[str], one_set: bool
 ) -> tuple[dict[str, Estimate], np.ndarray]:
     """Measured errors with predicted error bars where there are none, and their covariance."""
     weights = np.array([MEASURED[name] for name in names])
     with np.errstate(invalid="ignore"):
-        single = prediction.scatter + (0.0 if one_set else prediction.spread)
-        predicted = weights @ single @ weights.T / (run.runs or math.inf)
+        runs = run.runs or 1
+        predicted = prediction.covariance_of_mean(weights, runs, one_set=one_set)
     errors = {name: run.errors[name] for name in names}
-    lacking = [name for name in names if run.lacks_error_bar(name)]
+    lacking = [name for name in names if _by_prediction(run, prediction, name)]
     if not (lacking and prediction.finite and run.runs and np.all(np.isfinite(predicted))):
         return errors, run.covariance(names)
     scales = np.sqrt(np.diag(predicted))

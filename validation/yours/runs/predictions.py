@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from iclimit.asymptotics.gdpp import ridge_risk
 from iclimit.asymptotics.pretraining import (
@@ -63,6 +64,15 @@ _SHARING = np.linalg.cholesky([[1.0, SHARED_DOUBT], [SHARED_DOUBT, 1.0]])
 
 # Task sets over which the predicted scatter of runs is averaged; it hardly differs between them.
 SCATTER_SETS = 2
+
+# Range of the central 68 % of a normal law of variance 1.
+CENTRAL = 0.15865525393145707, 0.8413447460685429
+
+# Share of the draws that are the tail of a law, and least logarithm of a probability.
+TAIL, LEAST_LOG = 0.025, -700.0
+
+# Most runs whose mean is drawn; the law of a mean of more is narrower by the root of their ratio.
+MOST_DRAWN = 300
 
 
 @dataclass(frozen=True)
@@ -123,6 +133,8 @@ class Prediction:
     scatter : ndarray (2, 2)
         Covariance of the errors of a run over prompts, for one task set; not finite where it is
         not known.
+    law : ndarray (runs, 2)
+        Errors of drawn runs less the mean where their law has a heavy tail; otherwise empty.
     """
 
     mean: np.ndarray
@@ -131,6 +143,7 @@ class Prediction:
     doubts: np.ndarray = field(default_factory=lambda: np.zeros((2, 2)))
     degrees: float = math.inf
     scatter: np.ndarray = field(default_factory=lambda: np.full((2, 2), math.inf))
+    law: np.ndarray = field(default_factory=lambda: np.empty((0, 2)))
 
     @classmethod
     def of(
@@ -161,13 +174,14 @@ class Prediction:
     def mapped(self, function: Callable[[np.ndarray], np.ndarray]) -> Prediction:
         """Prediction of two functions of the errors, with errors to first order."""
         step = 1e-20
-        slopes = [function(self.mean + 1j * step * unit).imag / step for unit in np.eye(2)]
-        J = np.transpose(slopes)
         given = self.covariance, self.spread, self.scatter
         with np.errstate(invalid="ignore"):
+            slopes = [function(self.mean + 1j * step * unit).imag / step for unit in np.eye(2)]
+            J = np.transpose(slopes)
             covariance, spread, scatter = (J @ each @ J.T for each in given)
-        doubts = J @ self.doubts
-        return Prediction(function(self.mean), covariance, spread, doubts, self.degrees, scatter)
+            doubts = J @ self.doubts
+        at = function(self.mean), covariance, spread, doubts, self.degrees, scatter
+        return Prediction(*at, law=self.law @ J.T)
 
     def scaled(self, factors: np.ndarray) -> Prediction:
         """Prediction of multiples of the two errors."""
@@ -178,6 +192,35 @@ class Prediction:
         own = 2 * np.linalg.norm(self.doubts, axis=1) / self.mean
         both = np.hypot(own, uncertainty)
         return replace(self, doubts=(self.mean * both)[:, None] * _SHARING / 2)
+
+    @property
+    def heavy(self) -> bool:
+        """Whether the law of runs has a heavy tail."""
+        return len(self.law) > 0
+
+    def law_of_mean(self, weights: np.ndarray, runs: float) -> np.ndarray:
+        """Deviations (draws, m) of means over runs, of combinations with weights (m, 2)."""
+        single = self.law @ weights.T
+        rng = np.random.default_rng(0)
+        drawn = min(int(runs), MOST_DRAWN)
+        if drawn <= 1:
+            return np.asarray(single)
+        total = sum(single[rng.integers(len(single), size=len(single))] for _ in range(drawn))
+        return np.asarray(total / math.sqrt(drawn * runs))
+
+    def covariance_of_mean(
+        self, weights: np.ndarray, runs: float, *, one_set: bool = False
+    ) -> np.ndarray:
+        """Covariance of means over runs; of a heavy law, that of its central 68 %."""
+        if not self.heavy:
+            single = self.scatter + (0.0 if one_set else self.spread)
+            with np.errstate(invalid="ignore"):
+                return np.asarray(weights @ single @ weights.T / runs)
+        drawn = self.law_of_mean(weights, runs)
+        low, high = np.quantile(drawn, CENTRAL, axis=0)
+        ranks = np.argsort(np.argsort(drawn, axis=0), axis=0)
+        correlations = np.corrcoef(ranks.T).reshape(len(weights), -1)
+        return np.asarray(correlations * np.outer(high - low, high - low) / 4)
 
 
 def predict(run: MeasuredRun, theory: Theory) -> Prediction:
@@ -251,7 +294,10 @@ def _attention_prediction(numbers: Mapping[str, Any], theory: Theory) -> Predict
         spread = finite_size_spread(**numbers, **theory.law(dim), rng=seed, draws=draws)
     except ArithmeticError:  # next to a threshold with hardly any ridge
         return prediction
-    return replace(prediction, scatter=spread.prompts)
+    law = spread.deviations
+    if spread.heavy:
+        law = law * (prediction.mean / spread.mean)
+    return replace(prediction, scatter=spread.prompts, law=law)
 
 
 def _seed(theory: Theory, numbers: Mapping[str, float], names: Sequence[str]) -> list[int]:
@@ -319,6 +365,27 @@ def _estimator_prediction(
         task_law=theory.task_law,
     )
     return Prediction.of(errors)
+
+
+def normal_score(deviation: float, drawn: np.ndarray) -> float:
+    """Standard normal number as improbable as a deviation from a drawn law.
+
+    The upper tail is a power law with the index of Hill.  Below all draws the number grows in
+    proportion to the distance from their median.
+    """
+    ordered = np.sort(drawn)
+    count = len(ordered)
+    ordered = ordered - np.median(ordered)
+    place = deviation - float(np.median(drawn))
+    tail = ordered[-math.ceil(TAIL * count) :]
+    if place < ordered[0]:
+        return float(-ndtri(0.5 / count) * place / abs(ordered[0]))
+    if place > tail[0] > 0:
+        decay = float(np.mean(np.log(tail / tail[0])))
+        log_chance = math.log(TAIL) - math.log(place / tail[0]) / decay
+        return float(-ndtri(math.exp(max(log_chance, LEAST_LOG))))
+    scores = ndtri((np.arange(count) + 0.5) / count)
+    return float(np.interp(place, ordered, scores))
 
 
 def _between(ends: tuple[int, int], count: int) -> int:

@@ -109,7 +109,7 @@ def _ratio(rows: Sequence[RowDeviation], name: str, one_set: bool) -> ScatterRat
     for row in rows:
         run, prediction, count = row.run, row.prediction, row.run.runs or 1
         prompts, tasks = prediction.scatter[place, place], prediction.spread[place, place]
-        predicted = prediction.finite and 0 < prompts < math.inf
+        predicted = prediction.finite and 0 < prompts < math.inf and not prediction.heavy
         if name not in run.errors or count < 2 or not predicted:
             continue
         error, mean = run.errors[name], prediction.mean[place]
