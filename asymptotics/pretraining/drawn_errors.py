@@ -46,8 +46,8 @@ from scipy.special import gammaincinv
 from iclimit.asymptotics.pretraining.deterministic_equivalent import SummaryLaw
 from iclimit.asymptotics.pretraining.timed_contexts import TimedContexts
 
-# Drawn prompts, and runs that are drawn from them.
-PROMPTS, RUNS = 6000, 4000
+# Drawn prompts, and most runs and most of their prompts that are drawn from them.
+PROMPTS, RUNS, PROMPTS_OF_RUNS = 6000, 12_000, 3_000_000
 
 # Contexts of timed tokens that are drawn for each one that is kept.
 DRAWN_FOR_ONE = 6
@@ -322,9 +322,13 @@ def drawn_errors(
     tests: list[SummaryLaw],
     interactions: np.ndarray,
     rng: np.random.Generator,
-    runs: int = RUNS,
+    share: float = 1.0,
 ) -> DrawnErrors:
-    """Draw the errors of runs on several tests, with the covariance of the interactions."""
+    """Draw the errors of runs on several tests, with the covariance of the interactions.
+
+    ``share`` is that of all runs.
+    """
+    runs = math.ceil(share * min(RUNS, PROMPTS_OF_RUNS / fit.count))
     drawn = fit.prompts
     influences = [fit.influence(test) for test in tests]
     means = np.array([fit.error(test) for test in tests])

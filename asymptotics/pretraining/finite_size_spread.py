@@ -59,7 +59,6 @@ from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     undefined_in_float64,
 )
 from iclimit.asymptotics.pretraining.drawn_errors import (
-    RUNS,
     DrawnErrors,
     DrawnFit,
     DrawnPrompts,
@@ -85,9 +84,14 @@ DRAWN_SETS = 2
 # The law is drawn where leverages vary by at least so much relative to their mean (eight pairs).
 LEAST_VARIANCE = 0.3
 
-# The law is heavy where half the width of its central 68 % is below this share of its standard
-# deviation; 1 for a normal law.
-HEAVY = 0.9
+# The law is heavy where its central 68 % is narrower than this share of that of a log-normal law
+# with the same standard deviation.  That is at least LEAST_BULK of the standard deviation: wider
+# log-normal laws are heavy themselves.
+HEAVY, LEAST_BULK = 0.95, 0.9
+
+# Share of the runs that are drawn to see whether the law may be heavy, and the width below which
+# it may be.
+FEW, MAYBE_HEAVY = 0.1, 0.98
 
 # Range of the central 68 % of a normal law of variance 1.
 CENTRAL = 0.15865525393145707, 0.8413447460685429
@@ -355,18 +359,24 @@ def _drawn_law(run: Run, prompts: int, shared: np.ndarray) -> DrawnErrors | None
         for law in laws:
             drawn = DrawnPrompts.of(law, rng, fresh=not run.sets)
             fit = DrawnFit.of(drawn, prompts, run.rho, run.ridge)
-            parts.append(drawn_errors(fit, [test, law], shared, rng, RUNS // len(laws)))
+            if not parts:
+                few = drawn_errors(fit, [test, law], shared, rng, FEW)
+                if not _is_heavy(few, shared, MAYBE_HEAVY):
+                    return few
+            parts.append(drawn_errors(fit, [test, law], shared, rng, 1 / len(laws)))
     mean = np.mean([each.mean for each in parts], axis=0)
     covariance = np.mean([each.covariance for each in parts], axis=0)
     deviations = np.concatenate([each.deviations for each in parts])
     return DrawnErrors(mean, deviations, covariance)
 
 
-def _is_heavy(law: DrawnErrors, shared: np.ndarray) -> bool:
-    """Whether the bulk of a law is narrower than its standard deviation says."""
+def _is_heavy(law: DrawnErrors, shared: np.ndarray, share: float = HEAVY) -> bool:
+    """Whether the bulk of a law is narrower than that of a log-normal one of its variance."""
     low, high = np.quantile(law.deviations, CENTRAL, axis=0)
-    widths = np.sqrt(np.diag(law.covariance + shared))
-    return bool(np.any((high - low) / 2 < HEAVY * widths))
+    relative = np.sqrt(np.diag(law.covariance + shared)) / law.mean
+    usual = np.exp(-(relative**2) / 2) * np.sinh(relative) / relative
+    usual = np.maximum(usual, LEAST_BULK) * relative
+    return bool(np.any((high - low) / 2 < share * usual * law.mean))
 
 
 def _varied(run: Run, prompts: int) -> bool:
