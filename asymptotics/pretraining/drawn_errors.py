@@ -37,17 +37,21 @@ Expectations are sums over drawn prompts, which are denser where the summaries a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from scipy.special import gammaincinv
 
-from iclimit.asymptotics.pretraining.deterministic_equivalent import SummaryLaw
+from iclimit.asymptotics.pretraining.deterministic_equivalent import SummaryLaw, matrix_root
 from iclimit.asymptotics.pretraining.timed_contexts import TimedContexts
 
-# Drawn prompts, and most runs and most of their prompts that are drawn from them.
-PROMPTS, RUNS, PROMPTS_OF_RUNS = 6000, 12_000, 3_000_000
+# Drawn prompts.
+PROMPTS = 6000
+
+# Most runs that are drawn from them, and most prompts of all these runs.
+RUNS = 12_000
+PROMPTS_OF_RUNS = 3_000_000
 
 # Contexts of timed tokens that are drawn for each one that is kept.
 DRAWN_FOR_ONE = 6
@@ -59,7 +63,8 @@ POWER = 3
 LEAST_RIDGE = 1e-6
 
 # Relative accuracy of iterations, and the most of them.
-ACCURACY, MOST_STEPS = 1e-4, 2000
+ACCURACY = 1e-4
+MOST_STEPS = 2000
 
 # The interactions are a factor of what is at least this share of the mean error.
 LEAST_SHARE = 0.2
@@ -97,7 +102,7 @@ class DrawnPrompts:
         else:
             count = DRAWN_FOR_ONE * PROMPTS
             tasks = _drawn_tasks(law, count, rng, fresh)
-            summaries = _timed_summaries(law.timed, tasks, rng)
+            summaries = _timed_summaries(law.timed, law.innovations, tasks, rng)
             place = np.argsort(summaries[:, -1])[(count * z**POWER).astype(int)]
             summaries = summaries[place]
             tasks = tasks[place]
@@ -152,10 +157,16 @@ def _plain_summaries(
 
 
 def _timed_summaries(
-    contexts: TimedContexts, tasks: np.ndarray, rng: np.random.Generator
+    contexts: TimedContexts,
+    innovations: np.ndarray | None,
+    tasks: np.ndarray,
+    rng: np.random.Generator,
 ) -> np.ndarray:
     """Summaries of timed contexts, token by token and backwards in time."""
     count, dim = tasks.shape
+    if innovations is None:
+        innovations = contexts.innovation * np.eye(dim)
+    added = matrix_root(innovations)
     gates = np.array(contexts.gates)
     times = np.arange(len(gates))
     values, basis = np.linalg.eigh(contexts.kernel[abs(times[:, None] - times)])
@@ -168,7 +179,7 @@ def _timed_summaries(
     for token in times[::-1].tolist():
         inputs = np.tensordot(root[token], sources, 1)
         if contexts.drift:
-            new = rng.standard_normal((count, dim))
+            new = rng.standard_normal((count, dim)) @ added
             task = kept * task + math.sqrt(1 - kept**2) * new
         labels = np.sum(inputs * task, axis=1)
         labels += math.sqrt(contexts.rho) * rng.standard_normal(count)
@@ -211,7 +222,7 @@ class DrawnFit:
         """
         penalty = max(ridge, LEAST_RIDGE) * np.eye(prompts.summaries.shape[1])
         scale = prompts.tasks.shape[1] / count
-        resolvent = np.eye(len(penalty))
+        resolvent: np.ndarray = np.eye(len(penalty))
         for _ in range(MOST_STEPS):
             theta = 1 / (1 + scale * prompts.norms * prompts.forms(resolvent))
             before = resolvent
@@ -315,6 +326,21 @@ class DrawnErrors:
     mean: np.ndarray
     deviations: np.ndarray
     covariance: np.ndarray
+
+    @property
+    def without_deviations(self) -> DrawnErrors:
+        """Moments only."""
+        return replace(self, deviations=self.deviations[:0])
+
+    def tested(self, prompts: int, rng: np.random.Generator) -> DrawnErrors:
+        """The law of errors that are measured on so many test prompts each."""
+        relative = math.sqrt(2 / prompts)
+        noise = relative * rng.standard_normal(self.deviations.shape)
+        return replace(
+            self,
+            deviations=self.deviations + noise * (self.mean + self.deviations),
+            covariance=self.covariance + np.diag((relative * self.mean) ** 2),
+        )
 
 
 def drawn_errors(

@@ -87,11 +87,13 @@ LEAST_VARIANCE = 0.3
 # The law is heavy where its central 68 % is narrower than this share of that of a log-normal law
 # with the same standard deviation.  That is at least LEAST_BULK of the standard deviation: wider
 # log-normal laws are heavy themselves.
-HEAVY, LEAST_BULK = 0.95, 0.9
+HEAVY = 0.95
+LEAST_BULK = 0.9
 
 # Share of the runs that are drawn to see whether the law may be heavy, and the width below which
 # it may be.
-FEW, MAYBE_HEAVY = 0.1, 0.98
+FEW = 0.1
+MAYBE_HEAVY = 0.98
 
 # Range of the central 68 % of a normal law of variance 1.
 CENTRAL = 0.15865525393145707, 0.8413447460685429
@@ -145,17 +147,17 @@ class FiniteSizeSpread(Result):
         return len(self.deviations) > 0
 
     def quantiles(
-        self, probabilities: ArrayLike, *, quantity: str = "icl", mean: float | None = None
+        self, chances: ArrayLike, *, quantity: str = "icl", mean_error: float | None = None
     ) -> np.ndarray:
         """Quantiles of what one run shows.
 
         Parameters
         ----------
-        probabilities : array of numbers in (0, 1)
+        chances : array of numbers in (0, 1)
             Probabilities of a smaller value.
         quantity : {"icl", "idg", "gap"}
             Error, or the difference of the two.
-        mean : float, optional
+        mean_error : float, optional
             Mean of it if it is known better, as from `finite_size_errors`.
 
         Returns
@@ -179,22 +181,22 @@ class FiniteSizeSpread(Result):
         array([ 3.,  5., 15.])
         """
         check_choice("quantity", quantity, WEIGHTS)
-        chances = np.asarray(probabilities, dtype=float)
-        if not np.all((chances > 0) & (chances < 1)):
-            raise ValueError(f"probabilities must be in (0, 1), got {probabilities!r}")
+        values = np.asarray(chances, dtype=float)
+        if not np.all((values > 0) & (values < 1)):
+            raise ValueError(f"chances must be in (0, 1), got {chances!r}")
         width = float(getattr(self, quantity))
         if not (self.heavy or math.isfinite(width)):
             raise ArithmeticError("the law of runs is not known where their variance is infinite")
         weights = np.array(WEIGHTS[quantity])
         own = float(weights @ self.mean)
-        centre = own if mean is None else float(mean)
+        centre = own if mean_error is None else float(mean_error)
         if self.heavy:
-            drawn = np.quantile(self.deviations @ weights, chances)
+            drawn = np.quantile(self.deviations @ weights, values)
             return np.asarray(centre + drawn * (1.0 if quantity == "gap" else centre / own))
         if quantity == "gap":
-            return np.asarray(centre + width * ndtri(chances))
+            return np.asarray(centre + width * ndtri(values))
         relative = width / own
-        return np.asarray(centre * np.exp(relative * ndtri(chances) - relative**2 / 2))
+        return np.asarray(centre * np.exp(relative * ndtri(values) - relative**2 / 2))
 
 
 @named_cell("finite_size_spread")
@@ -289,18 +291,10 @@ def finite_size_spread(
         check_integers(test_prompts=test_prompts)
     run = read_run(stated)
     index = _tail_index(run, dim, prompts)
-    infinite = np.full((2, 2), math.inf)
-    nowhere = FiniteSizeSpread(
-        *(math.inf, math.inf, math.inf, 1.0),
-        prompts=infinite,
-        tasks=0 * np.eye(2),
-        tail_index=index,
-    )
-    few = prompts < dim * (dim + 1)
-    if run.ridge == 0 and few and run.counted <= LEAST_INTERPOLATED:
-        return nowhere
     if run.ridge == 0 and abs(prompts - dim * (dim + 1)) <= INTERPOLATED:
-        return nowhere
+        return _infinite(index)
+    if index <= LEAST_INTERPOLATED / 2:
+        return _infinite(index)
     at = prompts, run.ridge, run.inputs
     means = np.array([equivalent_errors(each, run.test, *at) for each in run.laws])
     with undefined_in_float64():
@@ -309,27 +303,41 @@ def finite_size_spread(
         ]
     alone, together = np.mean(parts, axis=0)
     from_tasks = np.cov(means.T) if len(means) > 1 else np.zeros((2, 2))
-    mean = means.mean(axis=0)
-    deviations = np.empty((0, 2))
-    drawn = _drawn_law(run, prompts, together + from_tasks)
-    if drawn is not None:
-        alone = drawn.covariance
-        mean = drawn.mean
-        if _is_heavy(drawn, together + from_tasks):
-            deviations = drawn.deviations
-    of_tests = np.diag(2 * mean**2 / (test_prompts or math.inf))
-    if len(deviations) and test_prompts is not None:
-        noise = run.generator.standard_normal(deviations.shape)
-        deviations = deviations + noise * np.sqrt(2 / test_prompts) * (mean + deviations)
+    law = _drawn_law(run, prompts, together + from_tasks)
+    if law is None:
+        law = DrawnErrors(means.mean(axis=0), np.empty((0, 2)), alone)
+    if test_prompts is not None:
+        law = law.tested(test_prompts, run.generator)
     if index <= VARIANCE:
-        return replace(nowhere, mean=mean, deviations=deviations)
-    from_prompts = alone + together + of_tests
+        return replace(_infinite(index), mean=law.mean, deviations=law.deviations)
+    from_prompts = law.covariance + together
     covariance = from_prompts + from_tasks
     icl, idg = np.sqrt(np.diag(covariance)).tolist()
     gap = math.sqrt(max(covariance[0, 0] - 2 * covariance[0, 1] + covariance[1, 1], 0.0))
-    correlation = float(covariance[0, 1] / (icl * idg))
     return FiniteSizeSpread(
-        icl, idg, gap, correlation, from_prompts, from_tasks, index, mean, deviations
+        icl,
+        idg,
+        gap,
+        correlation=float(covariance[0, 1] / (icl * idg)),
+        prompts=from_prompts,
+        tasks=from_tasks,
+        tail_index=index,
+        mean=law.mean,
+        deviations=law.deviations,
+    )
+
+
+def _infinite(index: float) -> FiniteSizeSpread:
+    """Spread of errors whose variance is infinite."""
+    infinite = np.full((2, 2), math.inf)
+    return FiniteSizeSpread(
+        icl=math.inf,
+        idg=math.inf,
+        gap=math.inf,
+        correlation=1.0,
+        prompts=infinite,
+        tasks=np.zeros((2, 2)),
+        tail_index=index,
     )
 
 
@@ -345,29 +353,33 @@ def _tail_index(run: Run, dim: int, prompts: int) -> float:
 def _drawn_law(run: Run, prompts: int, shared: np.ndarray) -> DrawnErrors | None:
     """Law of the errors where it may be heavy; None elsewhere, and where it cannot be drawn.
 
+    It has no deviations where it is not heavy.
+
     ``shared`` is the covariance of what is not the influence of single prompts.
     """
     dim = run.test.cross.shape[1]
     isotropic = np.allclose(run.inputs.root, np.eye(dim))
+    fresh = run.isotropic and not run.sets
     if prompts >= dim * (dim + 1) or not isotropic or not _varied(run, prompts):
         return None
     rng = np.random.default_rng(0)
     test = run.test.with_independent_query()
     laws = [each.with_independent_query() for each in run.laws[:DRAWN_SETS]]
-    parts = []
+    parts: list[DrawnErrors] = []
     with undefined_in_float64():
         for law in laws:
-            drawn = DrawnPrompts.of(law, rng, fresh=not run.sets)
+            drawn = DrawnPrompts.of(law, rng, fresh=fresh)
             fit = DrawnFit.of(drawn, prompts, run.rho, run.ridge)
             if not parts:
                 few = drawn_errors(fit, [test, law], shared, rng, FEW)
                 if not _is_heavy(few, shared, MAYBE_HEAVY):
-                    return few
+                    return few.without_deviations
             parts.append(drawn_errors(fit, [test, law], shared, rng, 1 / len(laws)))
     mean = np.mean([each.mean for each in parts], axis=0)
     covariance = np.mean([each.covariance for each in parts], axis=0)
     deviations = np.concatenate([each.deviations for each in parts])
-    return DrawnErrors(mean, deviations, covariance)
+    drawn_law = DrawnErrors(mean, deviations, covariance)
+    return drawn_law if _is_heavy(drawn_law, shared) else drawn_law.without_deviations
 
 
 def _is_heavy(law: DrawnErrors, shared: np.ndarray, share: float = HEAVY) -> bool:

@@ -84,7 +84,7 @@ def test_quantiles_of_simulated_runs(sizes, ridge, correlation, mean, quantiles,
     run = finite_size_spread(**sized(sizes, ridge=ridge, correlation=correlation))
     assert run.heavy or ridge == 0.1 or correlation == 0.95
     known = mean if run.tail_index > 2 else None
-    found = run.quantiles(PROBABILITIES, mean=known)
+    found = run.quantiles(PROBABILITIES, mean_error=known)
     deviations = abs(found - quantiles) - 3 * np.array(errors)
     assert np.all(deviations < LAW * np.array(quantiles))
 
@@ -177,7 +177,7 @@ def test_unknown_laws_are_refused():
     with pytest.raises(ArithmeticError, match="the law of runs is not known"):
         run.quantiles([0.5])
     finite = finite_size_spread(**sized((12, 24, 12, 300), ridge=0.1))
-    value_error(r"probabilities must be in \(0, 1\)", finite.quantiles, [0.0])
+    value_error(r"chances must be in \(0, 1\)", finite.quantiles, [0.0])
     value_error("quantity must be", finite.quantiles, [0.5], quantity="loss")
 
 
@@ -187,7 +187,7 @@ def test_ordinary_laws_are_log_normal_and_normal():
     share = run.icl / run.mean[0]
     expected = lognorm.ppf(PROBABILITIES, share, scale=run.mean[0] * np.exp(-(share**2) / 2))
     np.testing.assert_allclose(run.quantiles(PROBABILITIES), expected, rtol=1e-12)
-    found = run.quantiles(PROBABILITIES, quantity="gap", mean=2.0)
+    found = run.quantiles(PROBABILITIES, quantity="gap", mean_error=2.0)
     np.testing.assert_allclose(found, norm.ppf(PROBABILITIES, 2.0, run.gap), rtol=1e-12)
 
 

@@ -68,8 +68,11 @@ SCATTER_SETS = 2
 # Range of the central 68 % of a normal law of variance 1.
 CENTRAL = 0.15865525393145707, 0.8413447460685429
 
-# Share of the draws that are the tail of a law, and least logarithm of a probability.
-TAIL, LEAST_LOG = 0.025, -700.0
+# Share of the draws that are the tail of a law.
+TAIL = 0.025
+
+# Least logarithm of a probability: it must not underflow.
+LEAST_LOG = -700.0
 
 # Most runs whose mean is drawn; the law of a mean of more is narrower by the root of their ratio.
 MOST_DRAWN = 300
