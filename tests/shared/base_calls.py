@@ -10,7 +10,7 @@ from sympy import Eq, Symbol
 from iclimit.asymptotics.depth import balanced_saddle, depth_loss
 from iclimit.asymptotics.derivation import Derivation
 from iclimit.asymptotics.dynamics import merged_attention_drop, separate_attention_staircase
-from iclimit.asymptotics.pretraining import JointSpectrum
+from iclimit.asymptotics.pretraining import FiniteSizeSpread, JointSpectrum
 from iclimit.asymptotics.spectra import (
     Atoms,
     DensityMeasure,
@@ -39,6 +39,7 @@ IDENTITY = np.eye(3)
 BASE = {
     **{"tau": 1.6, "alpha": 1.5, "kappa": 0.5, "rho": 0.1, "theta": 0.05, "q": 1.0, "ratio": 0.5},
     **{"budget": 10.0, "rtol": 1e-6},
+    **{"chances": 0.4},
     **{"dim": 3, "context": 6, "tasks": 3, "prompts": 60, "test_tasks": 100, "depth": 2},
     **{"steps": 2, "layers": 2, "order": 2, "derivative": 0, "bins": 10, "heads": 2},
     **{"probability": 0.5, "drop_fraction": 0.5, "x": 0.5, "z": -1.0},
@@ -135,6 +136,9 @@ INSTANCES = {
     "MergedDrop": merged_attention_drop(eigenvalues=[1.0, 2.0], context=6, init_scale=0.01),
     "BalancedSaddle": balanced_saddle([1.0, 2.0], weights=[0.5, 0.5], depth=2),
     "DepthLoss": depth_loss(depth=2, spectrum=ATOMS),
+    "FiniteSizeSpread": FiniteSizeSpread(
+        *(0.1, 0.08, 0.05, 0.8), prompts=np.eye(2), tasks=np.eye(2), mean=np.ones(2)
+    ),
 }
 FIRST = {id(function): name for name, (function, _) in reversed(FUNCTIONS.items())}
 CALLABLES = [
