@@ -177,7 +177,7 @@ def test_unknown_laws_are_refused():
     with pytest.raises(ArithmeticError, match="the law of runs is not known"):
         run.quantiles([0.5])
     finite = finite_size_spread(**sized((12, 24, 12, 300), ridge=0.1))
-    value_error(r"chances must be in \(0, 1\)", finite.quantiles, [0.0])
+    value_error("chances must be > 0 and < 1", finite.quantiles, [0.0])
     value_error("quantity must be", finite.quantiles, [0.5], quantity="loss")
 
 
