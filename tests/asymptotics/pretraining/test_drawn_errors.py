@@ -90,10 +90,7 @@ def test_quantiles_of_simulated_runs(sizes, ridge, correlation, mean, quantiles,
 
 
 def test_one_prompt_more():
-    """Errors with and without a prompt, over data sets of the others: brute force, no theory.
-
-    A prompt of small labels adds eight times the error that prompts add or take on average.
-    """
+    """Difference that a prompt of small labels or one of large ones makes, by brute force."""
     dim, context, count, rho, ridge = 10, 4, 40, 0.3, 0.02
     rng = np.random.default_rng(1)
     tasks = rng.standard_normal((6, dim))
@@ -196,7 +193,7 @@ def test_neutral_options_have_the_law_of_none():
     plain = finite_size_spread(**setting)
     for option in ({"gates": np.ones(3)}, {"input_covariance": np.ones(12)}):
         other = finite_size_spread(**setting, **option)
-        # Interactions, a fortieth of the variance, come from another quadrature.
+        # Interactions come from another quadrature.
         ratio = other.quantiles(PROBABILITIES) / plain.quantiles(PROBABILITIES)
         np.testing.assert_allclose(ratio, 1, atol=0.02)
     drifting = finite_size_spread(**setting, drift=1e-9)
