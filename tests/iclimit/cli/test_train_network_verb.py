@@ -181,7 +181,7 @@ def test_ctrl_c_leaves_what_is_there_and_goes_on(tmp_path, monkeypatch, capsys):
         (["softmax", "--repeats", "0"], 2, "repeats must be an integer >= 1, got 0"),
         (["softmax", "--backend", "cupy"], 1, "backend 'cupy' "),
         (["softmax", "--learning-rate", "1e300", *SHORT], 1, "every training diverged"),
-        (["softmax", "--checkpoint", "a.npz", "-o", "a.npz"], 2, "--output must not be the check"),
+        (["softmax", "--checkpoint", "a.npz", "-o", "a.npz"], 2, "must be two files"),
         (["softmax", "--units", "lu2026"], 2, "lu2026"),
     ],
 )
