@@ -44,7 +44,7 @@ import numpy as np
 from scipy.special import gammaincinv
 
 from iclimit.asymptotics.pretraining.deterministic_equivalent import SummaryLaw, matrix_root
-from iclimit.asymptotics.pretraining.timed_contexts import TimedContexts
+from iclimit.asymptotics.pretraining.timed_contexts import Numbers
 
 # Drawn prompts.
 PROMPTS = 6000
@@ -52,9 +52,6 @@ PROMPTS = 6000
 # Most runs that are drawn from them, and most prompts of all these runs.
 RUNS = 12_000
 PROMPTS_OF_RUNS = 3_000_000
-
-# Contexts of timed tokens that are drawn for each one that is kept.
-DRAWN_FOR_ONE = 6
 
 # Prompts are drawn at the quantiles z^POWER of a uniform z.
 POWER = 3
@@ -94,20 +91,32 @@ class DrawnPrompts:
     @classmethod
     def of(cls, law: SummaryLaw, rng: np.random.Generator, *, fresh: bool) -> DrawnPrompts:
         """Draw prompts of a law; ``fresh``: its tasks stand for all directions."""
+        # Of its own, so that timed contexts leave the other random numbers as they are.
+        timed_rng = np.random.default_rng(0)
         z = (np.arange(PROMPTS) + 0.5) / PROMPTS
         weight = z ** (POWER - 1)
         tasks = _drawn_tasks(law, PROMPTS, rng, fresh)
-        if law.timed is None or _plain(law.timed):
-            summaries = _plain_summaries(law, tasks, z**POWER, rng)
-        else:
-            count = DRAWN_FOR_ONE * PROMPTS
-            tasks = _drawn_tasks(law, count, rng, fresh)
-            summaries = _timed_summaries(law.timed, law.innovations, tasks, rng)
-            place = np.argsort(summaries[:, -1])[(count * z**POWER).astype(int)]
-            summaries = summaries[place]
-            tasks = tasks[place]
         dim = tasks.shape[1]
+        squares = np.sum(tasks**2, axis=1)
+        noise = rng.standard_normal(tasks.shape)
         norms = rng.chisquare(dim, PROMPTS) / dim
+        pairs = law.context if law.timed is None else np.count_nonzero(law.timed.gates)
+        chi = gammaincinv(pairs / 2, z**POWER) * 2 / pairs
+        if law.timed is None:
+            labels = squares / dim + law.rho
+            spread = chi * dim * labels / law.context
+            along = chi / law.context
+            numbers = Numbers(chi, spread, along, np.zeros_like(chi), chi * labels)
+        else:
+            isotropic = law.innovations is None
+            chances = timed_rng.random(PROMPTS)
+            numbers, of_draws = law.timed.drawn(squares / dim, chi, chances, isotropic=isotropic)
+            weight = weight * of_draws
+        summaries = _summaries(numbers, tasks, noise)
+        if law.innovations is not None:
+            drifted = np.sqrt(np.maximum(numbers.drifted, 0.0))[:, None]
+            added = timed_rng.standard_normal(tasks.shape) @ matrix_root(law.innovations)
+            summaries[:, :dim] += drifted * added
         return cls(summaries, tasks, norms, weight / np.sum(weight))
 
     def second(self, values: np.ndarray) -> np.ndarray:
@@ -132,60 +141,16 @@ def _drawn_tasks(law: SummaryLaw, count: int, rng: np.random.Generator, fresh: b
     return directions * norms / np.linalg.norm(directions, axis=1, keepdims=True)
 
 
-def _plain(contexts: TimedContexts) -> bool:
-    """Whether the order of the pairs does not matter after all."""
-    alike = set(contexts.gates) == {1.0} and not np.any(contexts.kernel[1:])
-    return alike and contexts.drift == 0
-
-
-def _plain_summaries(
-    law: SummaryLaw, tasks: np.ndarray, quantiles: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
-    """Summaries of independent pairs, with label norms at these quantiles."""
-    dim = tasks.shape[1]
-    chi = gammaincinv(law.context / 2, quantiles) * 2 / law.context
+def _summaries(numbers: Numbers, tasks: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """Summaries of prompts, given their numbers; noise (m, d) is N(0, 1)."""
     squares = np.sum(tasks**2, axis=1)
-    labels = squares / dim + law.rho
-    noise = rng.standard_normal(tasks.shape)
-    # The root of P = 1 - w w'/(dv) shrinks the component along w.
-    left = np.sqrt(law.rho / labels)
-    along = np.sum(noise * tasks, axis=1) / np.where(squares > 0, squares, 1.0)
-    noise -= ((1 - left) * along)[:, None] * tasks
-    scale = np.sqrt(chi * dim * labels / law.context)
-    head = chi[:, None] * tasks + scale[:, None] * noise
-    return np.column_stack([head, chi * labels])
-
-
-def _timed_summaries(
-    contexts: TimedContexts,
-    innovations: np.ndarray | None,
-    tasks: np.ndarray,
-    rng: np.random.Generator,
-) -> np.ndarray:
-    """Summaries of timed contexts, token by token and backwards in time."""
-    count, dim = tasks.shape
-    if innovations is None:
-        innovations = contexts.innovation * np.eye(dim)
-    added = matrix_root(innovations)
-    gates = np.array(contexts.gates)
-    times = np.arange(len(gates))
-    values, basis = np.linalg.eigh(contexts.kernel[abs(times[:, None] - times)])
-    root = basis * np.sqrt(np.maximum(values, 0.0))
-    kept = math.exp(-contexts.drift / dim)
-    sources = rng.standard_normal((len(gates), count, dim)) / math.sqrt(dim)
-    head = np.zeros((count, dim))
-    tail = np.zeros(count)
-    task = tasks
-    for token in times[::-1].tolist():
-        inputs = np.tensordot(root[token], sources, 1)
-        if contexts.drift:
-            new = rng.standard_normal((count, dim)) @ added
-            task = kept * task + math.sqrt(1 - kept**2) * new
-        labels = np.sum(inputs * task, axis=1)
-        labels += math.sqrt(contexts.rho) * rng.standard_normal(count)
-        head += (gates[token] * dim / len(gates) * labels)[:, None] * inputs
-        tail += gates[token] * labels**2 / len(gates)
-    return np.column_stack([head, tail])
+    squares = np.where(squares > 0, squares, 1.0)
+    # The root of Q - e w w' shrinks the component along w.
+    left = np.sqrt(np.maximum(1 - numbers.along * squares / numbers.noise, 0.0))
+    along = np.sum(noise * tasks, axis=1) / squares
+    turned = noise - ((1 - left) * along)[:, None] * tasks
+    head = numbers.signal[:, None] * tasks + np.sqrt(numbers.noise)[:, None] * turned
+    return np.column_stack([head, numbers.tail])
 
 
 @dataclass(frozen=True)
@@ -350,9 +315,10 @@ def drawn_errors(
     rng: np.random.Generator,
     share: float = 1.0,
 ) -> DrawnErrors:
-    """Draw the errors of runs on several tests, with the covariance of the interactions.
+    """Draw the errors of runs on several tests.
 
-    ``share`` is that of all runs.
+    ``interactions`` is the relative covariance of what several prompts do together, ``share`` the
+    share of all runs.
     """
     runs = math.ceil(share * min(RUNS, PROMPTS_OF_RUNS / fit.count))
     drawn = fit.prompts
@@ -372,8 +338,9 @@ def drawn_errors(
             product = 2 * residual * slopes[test] + influence.fluctuation[place]
             sums[:, test] += influence.theta[place] * square + fit.theta[place] * product
     sums = sums / fit.count - [drawn.weight @ _expected(fit, each) for each in influences]
-    relative = interactions / np.outer(means, means)
-    sources = rng.multivariate_normal(-np.diag(relative) / 2, relative, runs, method="eigh")
+    sources = rng.multivariate_normal(
+        -np.diag(interactions) / 2, interactions, runs, method="eigh"
+    )
     errors = np.maximum(means + sums, LEAST_SHARE * means) * np.exp(sources)
     return DrawnErrors(means, errors - means, covariance)
 

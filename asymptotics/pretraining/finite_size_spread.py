@@ -64,7 +64,14 @@ from iclimit.asymptotics.pretraining.drawn_errors import (
     DrawnPrompts,
     drawn_errors,
 )
-from iclimit.asymptotics.pretraining.finite_size import LEAST_INTERPOLATED, Run, read_run
+from iclimit.asymptotics.pretraining.finite_size import (
+    APPROACHES,
+    LEAST_EIGENVALUE,
+    LEAST_INTERPOLATED,
+    Run,
+    finite_size_errors,
+    read_run,
+)
 from iclimit.asymptotics.pretraining.query_moments import solve_features
 from iclimit.asymptotics.pretraining.ridge_fluctuations import INTERPOLATED
 from iclimit.checks import Seed, check_choice, check_flags
@@ -78,16 +85,22 @@ STEP = 1e-3
 # Task sets over which the part of the prompts is averaged; it hardly differs between them.
 AVERAGED = 4
 
+# Task sets of which the mean errors are predicted task by task.
+CENTRED = 8
+
 # Task sets of a drawn law.
 DRAWN_SETS = 2
 
-# The law is drawn where leverages vary by at least so much relative to their mean (eight pairs).
-LEAST_VARIANCE = 0.3
+# With more prompts than features the law is drawn where leverages vary by at least so much
+# relative to their mean, and with up to so many more.
+LEAST_VARIANCE = 0.4
+MANY = 1.4
 
 # The law is heavy where its central 68 % is narrower than this share of that of a log-normal law
 # with the same standard deviation.  That is at least LEAST_BULK of the standard deviation: wider
-# log-normal laws are heavy themselves.
+# log-normal laws are heavy themselves, and beyond WIDE laws are no longer log-normal.
 HEAVY = 0.95
+WIDE = 0.4
 LEAST_BULK = 0.9
 
 # Share of the runs that are drawn to see whether the law may be heavy, and the width below which
@@ -301,14 +314,22 @@ def finite_size_spread(
         ]
     alone, together = np.mean(parts, axis=0)
     from_tasks = np.cov(means.T) if len(means) > 1 else np.zeros((2, 2))
-    law = _drawn_law(run, prompts, together + from_tasks)
+    moments = np.mean(means, axis=0)
+    squares = np.outer(moments, moments)
+    law = _drawn_law(run, prompts, (together + from_tasks) / squares)
     if law is None:
-        law = DrawnErrors(means.mean(axis=0), np.empty((0, 2)), alone)
+        law = DrawnErrors(moments, np.empty((0, 2)), alone)
     if test_prompts is not None:
         law = law.tested(test_prompts, run.generator)
+    # Relative scatters are better known than the means that belong to them.
+    centre = moments * _by_tasks(stated)
+    scale = centre / law.mean
+    deviations = law.deviations * scale
     if index <= VARIANCE:
-        return replace(_infinite(index), mean=law.mean, deviations=law.deviations)
-    from_prompts = law.covariance + together
+        return replace(_infinite(index), mean=centre, deviations=deviations)
+    own = np.outer(centre, centre) / squares
+    from_prompts = law.covariance * np.outer(scale, scale) + together * own
+    from_tasks = from_tasks * own
     covariance = from_prompts + from_tasks
     icl, idg = np.sqrt(np.diag(covariance)).tolist()
     gap = math.sqrt(max(covariance[0, 0] - 2 * covariance[0, 1] + covariance[1, 1], 0.0))
@@ -320,9 +341,18 @@ def finite_size_spread(
         prompts=from_prompts,
         tasks=from_tasks,
         tail_index=index,
-        mean=law.mean,
-        deviations=law.deviations,
+        mean=centre,
+        deviations=deviations,
     )
+
+
+def _by_tasks(stated: Mapping[str, Any]) -> np.ndarray:
+    """Mean errors task by task over those from mean moments, for some task sets."""
+    given = stated["rng"]
+    few = {**stated, "correlated_query": False, "draws": min(stated["draws"], CENTRED)}
+    few["rng"] = given if isinstance(given, int) else 0
+    tasks, moments = (finite_size_errors(**few, approach=each) for each in APPROACHES)
+    return np.array([tasks.icl.mean / moments.icl.mean, tasks.idg.mean / moments.idg.mean])
 
 
 def _infinite(index: float) -> FiniteSizeSpread:
@@ -351,23 +381,28 @@ def _tail_index(run: Run, dim: int, prompts: int) -> float:
 def _drawn_law(run: Run, prompts: int, shared: np.ndarray) -> DrawnErrors | None:
     """Law of the errors where it may be heavy; None elsewhere, and where it cannot be drawn.
 
-    It has no deviations where it is not heavy.
+    It has no deviations where it is not heavy.  Inputs with a covariance are whitened, at the
+    ridge over the squared geometric mean of their eigenvalues.
 
-    ``shared`` is the covariance of what is not the influence of single prompts.
+    ``shared`` is the covariance of what is not the influence of single prompts, over the products
+    of the means.
     """
     dim = run.test.cross.shape[1]
-    isotropic = np.allclose(run.inputs.root, np.eye(dim))
     fresh = run.isotropic and not run.sets
     continued = bool(run.test.features or run.fresh.features)
-    if prompts >= dim * (dim + 1) or not isotropic or continued or not _varied(run, prompts):
+    singular = float(np.min(run.inputs.values)) < LEAST_EIGENVALUE
+    threshold = dim * (dim + 1)
+    enough = prompts >= threshold and not _varied(run, prompts)
+    if singular or continued or enough or prompts >= MANY * threshold:
         return None
+    ridge = run.ridge / math.exp(2 * float(np.mean(np.log(run.inputs.values))))
     rng = np.random.default_rng(0)
     laws = run.laws[:DRAWN_SETS]
     parts: list[DrawnErrors] = []
     with undefined_in_float64():
         for law in laws:
             drawn = DrawnPrompts.of(law, rng, fresh=fresh)
-            fit = DrawnFit.of(drawn, prompts, run.rho, run.ridge)
+            fit = DrawnFit.of(drawn, prompts, run.rho, ridge)
             if not parts:
                 few = drawn_errors(fit, [run.test, law], shared, rng, FEW)
                 if not _is_heavy(few, shared, MAYBE_HEAVY):
@@ -383,10 +418,11 @@ def _drawn_law(run: Run, prompts: int, shared: np.ndarray) -> DrawnErrors | None
 def _is_heavy(law: DrawnErrors, shared: np.ndarray, share: float = HEAVY) -> bool:
     """Whether the bulk of a law is narrower than that of a log-normal one of its variance."""
     low, high = np.quantile(law.deviations, CENTRAL, axis=0)
-    relative = np.sqrt(np.diag(law.covariance + shared)) / law.mean
+    relative = np.sqrt(np.diag(law.covariance) / law.mean**2 + np.diag(shared))
     usual = np.exp(-(relative**2) / 2) * np.sinh(relative) / relative
     usual = np.maximum(usual, LEAST_BULK) * relative
-    return bool(np.any((high - low) / 2 < share * usual * law.mean))
+    narrow = (high - low) / 2 < share * usual * law.mean
+    return bool(np.any(narrow | (relative > WIDE)))
 
 
 def _varied(run: Run, prompts: int) -> bool:
@@ -414,14 +450,18 @@ def paired_covariance(
     known = inspect.signature(finite_size_spread).parameters.values()
     usual = {each.name: each.default for each in known if each.name != "test_prompts"}
     usual |= setting | {"prompts": prompts}
-    runs = [read_run({**usual, **test}) for test in tests]
-    first, laws = runs[0], [run.test for run in runs]
+    stated = [{**usual, **test} for test in tests]
+    runs = [read_run(each) for each in stated]
+    first = runs[0]
+    laws = [run.test for run in runs]
     at = prompts, first.ridge, first.inputs
     with undefined_in_float64():
         parts = [_prompt_covariance(e, first, prompts, laws) for e in first.laws[:AVERAGED]]
     means = [[equivalent_errors(each, test, *at)[0] for test in laws] for each in first.laws]
     from_tasks = np.cov(np.transpose(means)) if len(means) > 1 else 0.0
-    return np.asarray(np.mean(parts, axis=0).sum(axis=0)[:-1, :-1] + from_tasks)
+    covariance = np.mean(parts, axis=0).sum(axis=0)[:-1, :-1] + from_tasks
+    scale = np.array([_by_tasks(each)[0] for each in stated])
+    return np.asarray(covariance * np.outer(scale, scale))
 
 
 class Minimum(NamedTuple):

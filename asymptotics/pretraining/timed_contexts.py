@@ -88,6 +88,10 @@ Rule: TypeAlias = Callable[[int], tuple[np.ndarray, np.ndarray]]
 # Entries of the directions that are spread evenly, not drawn.
 _SPREAD = 6
 
+# Contexts of small Q are drawn at the power of their rank that is 1 and this number times the
+# relative variance of Q, up to 3.
+_MOST_POWER = 8.0
+
 # Groups that are added to those of the rule.
 GROUPS = 32
 
@@ -159,17 +163,8 @@ class TimedContexts:
         isotropic : bool
             Whether B is a multiple of the identity, which belongs to the noise Q then.
         """
-        lower = float(np.min(norms))
-        upper = float(np.max(norms))
-        lower = max(lower, _ROUNDING * upper)
-        levels = np.array([(lower + upper) / 2])
-        if upper - lower > _ROUNDING * upper:
-            angles = math.pi * (np.arange(_NORMS) + 0.5) / _NORMS
-            levels = np.exp(
-                math.log(lower * upper) / 2 + np.cos(angles) * math.log(upper / lower) / 2
-            )
-        found = _nodes(self._of_summary, tuple(levels.tolist()), rule, isotropic)
-        weights = _interpolation(np.log(levels), np.log(np.maximum(norms, lower)))
+        levels, weights = _levels(norms)
+        found = _nodes(self._of_summary, levels, rule, isotropic)
         return Nodes(
             signal=np.tensordot(found.signal, weights, 1),
             noise=np.tensordot(found.noise, weights, 1),
@@ -178,6 +173,31 @@ class TimedContexts:
             tail=np.tensordot(found.tail, weights, 1),
             weight=found.weight,
         )
+
+    def drawn(
+        self, norms: np.ndarray, chi: np.ndarray, chances: np.ndarray, *, isotropic: bool = True
+    ) -> tuple[Numbers, np.ndarray]:
+        r"""Numbers of contexts, (m,), and weights of what is drawn of them besides label norms.
+
+        Contexts with a small Q are drawn more often where Q varies, and count less.
+
+        Parameters
+        ----------
+        norms, chi : ndarray (m,)
+            Squared norms of the tasks over d, and label norms.
+        chances : ndarray (m,)
+            Uniform random numbers.
+        isotropic : bool
+            As for `nodes`.
+        """
+        levels, weights = _levels(norms)
+        unit = _ordered(self._of_summary, levels)
+        noise = unit.noise[:, len(levels) // 2]
+        power = 1 + min(_MOST_POWER * float(np.var(noise)) / float(np.mean(noise)) ** 2, 2.0)
+        place = (len(noise) * chances**power).astype(int)
+        chosen = _OfUnitNorm(*(np.sum(each[place] * weights.T, axis=1) for each in unit))
+        numbers = chosen.at(chi, norms, self, isotropic=isotropic)
+        return numbers, power * chances ** (power - 1)
 
     @property
     def _of_summary(self) -> TimedContexts:
@@ -326,14 +346,43 @@ def _moments(contexts: TimedContexts) -> TimedMoments:
     )
 
 
-class _Sampled(NamedTuple):
-    """Numbers of summaries that are drawn, as those of `Nodes`."""
+class Numbers(NamedTuple):
+    """Numbers c, Q, e, V and eta of summaries, as those of `Nodes`."""
 
     signal: np.ndarray
     noise: np.ndarray
     along: np.ndarray
     drifted: np.ndarray
     tail: np.ndarray
+
+
+class _OfUnitNorm(NamedTuple):
+    """Numbers of summaries of label norm 1, (draws, ...).
+
+    V is the square of the label norm times what drift adds, less the norm times what is removed.
+    """
+
+    signal: np.ndarray
+    noise: np.ndarray
+    along: np.ndarray
+    tail: np.ndarray
+    added: np.ndarray
+    removed: np.ndarray
+
+    def at(
+        self, chi: np.ndarray, norm: ArrayLike, contexts: TimedContexts, *, isotropic: bool
+    ) -> Numbers:
+        """Numbers at label norms, of tasks of norms omega; isotropic drift belongs to Q."""
+        drifted = chi**2 * self.added - chi * self.removed
+        noise = chi * self.noise
+        # What drift adds along the task is drawn as part of the signal.
+        along = chi * self.along + contexts.innovation * drifted / (
+            contexts.dim * np.asarray(norm)
+        )
+        if isotropic:
+            noise = noise + contexts.innovation * drifted
+            drifted = np.zeros_like(drifted)
+        return Numbers(chi * self.signal, noise, along, drifted, chi * self.tail)
 
 
 class _Draws(NamedTuple):
@@ -389,10 +438,8 @@ def _draws(contexts: TimedContexts, norm: float) -> _Draws:
     return _Draws(directions, parallel[gates > 0], norms[gates > 0])
 
 
-def _sampled(
-    contexts: TimedContexts, pairs: _Pairs, norm: float, chi: np.ndarray, isotropic: bool
-) -> _Sampled:
-    """Numbers of summaries of tasks of a norm, for each label norm and what is drawn besides."""
+def _of_unit_norm(contexts: TimedContexts, pairs: _Pairs, norm: float) -> _OfUnitNorm:
+    """Numbers of the summaries that are drawn, of tasks of a norm."""
     d = contexts.dim
     g = pairs.gates[:, None]
     m = pairs.kept[:, None]
@@ -414,30 +461,30 @@ def _sampled(
     t = pairs.kernel @ (g * y)
     a = t * (basis @ (inverse * turned)) / larger
     scaled = t / larger
-    along = np.sum((inverse * (basis.T @ (m * scaled))) ** 2, axis=0) / length**2
-    signal = np.sum(drawn.parallel * a, axis=0) / (length * math.sqrt(norm))
-    noise = d / length**2 * np.sum(g * y * t, axis=0)
-    tail = np.sum(g * y**2, axis=0) / length
-
-    def product(values: np.ndarray, power: int = 1) -> np.ndarray:
-        return np.outer(chi**power, values).ravel()
-
-    drifted = np.zeros(len(chi) * len(signal))
+    added = np.zeros(y.shape[1])
+    removed = added
     if contexts.drift:
         weighed = (basis * inverse.T**2) @ basis.T * z
         added = np.sum(a * (z @ a), axis=0) / length**2
         removed = np.sum(scaled * (weighed @ scaled), axis=0) / length**2
-        drifted = product(added, 2) - product(removed)
-    # What drift adds along the task is drawn as part of the signal.
-    of_signal = contexts.innovation * drifted / (d * norm)
-    in_noise = contexts.innovation * drifted if isotropic else 0.0
-    return _Sampled(
-        signal=product(signal),
-        noise=product(noise) + in_noise,
-        along=product(along) + of_signal,
-        drifted=np.zeros_like(drifted) if isotropic else drifted,
-        tail=product(tail),
+    return _OfUnitNorm(
+        signal=np.sum(drawn.parallel * a, axis=0) / (length * math.sqrt(norm)),
+        noise=d / length**2 * np.sum(g * y * t, axis=0),
+        along=np.sum((inverse * (basis.T @ (m * scaled))) ** 2, axis=0) / length**2,
+        tail=np.sum(g * y**2, axis=0) / length,
+        added=added,
+        removed=removed,
     )
+
+
+@lru_cache(maxsize=4)
+def _ordered(contexts: TimedContexts, norms: tuple[float, ...]) -> _OfUnitNorm:
+    """Numbers (draws, norms) of label norm 1, in the order of Q at the middle norm."""
+    pairs = _Pairs.of(contexts)
+    drawn = [_of_unit_norm(contexts, pairs, norm) for norm in norms]
+    numbers = _OfUnitNorm(*(np.stack(each, axis=-1) for each in zip(*drawn, strict=True)))
+    order = np.argsort(numbers.noise[:, len(norms) // 2], kind="stable")
+    return _OfUnitNorm(*(each[order] for each in numbers))
 
 
 def _scaled(values: np.ndarray, weight: np.ndarray, mean: float | np.ndarray) -> np.ndarray:
@@ -481,9 +528,9 @@ def _bounds(share: np.ndarray) -> np.ndarray:
     return np.asarray(bounds[apart > _LEAST_WEIGHT])
 
 
-def _split(groups: scipy.sparse.csr_array, samples: _Sampled) -> _Sampled:
+def _split(groups: scipy.sparse.csr_array, samples: Numbers) -> Numbers:
     """Two nodes a group, one deviation of the signal from its mean, with regressions on it."""
-    means = _Sampled(*(groups @ each for each in samples))
+    means = Numbers(*(groups @ each for each in samples))
     variance = groups @ samples.signal**2 - means.signal**2
     varies = variance > _ROUNDING * means.signal**2
     deviation = np.sqrt(np.maximum(variance, 0.0))
@@ -492,7 +539,7 @@ def _split(groups: scipy.sparse.csr_array, samples: _Sampled) -> _Sampled:
         (groups @ (samples.signal * each) - means.signal * mean) * inverse
         for each, mean in zip(samples, means, strict=True)
     ]
-    return _Sampled(
+    return Numbers(
         *(np.concatenate([mean + x, mean - x]) for mean, x in zip(means, slopes, strict=True))
     )
 
@@ -507,9 +554,11 @@ def _nodes(
     counts = share > _LEAST_WEIGHT
     chi = chi[counts]
     share = share[counts] / np.sum(share[counts])
-    sampled = [_sampled(contexts, pairs, norm, chi, isotropic) for norm in norms]
-    samples = _Sampled(*(np.stack(each, axis=-1) for each in zip(*sampled, strict=True)))
-    drawn = len(samples.noise) // len(chi)
+    unit = _ordered(contexts, norms)
+    drawn = len(unit.noise)
+    label_norms = np.repeat(chi, drawn)[:, None]
+    tiled = _OfUnitNorm(*(np.tile(each, (len(chi), 1)) for each in unit))
+    samples = tiled.at(label_norms, norms, contexts, isotropic=isotropic)
     weight = np.repeat(share, drawn) / drawn
     order = np.argsort(samples.noise[:, len(norms) // 2], kind="stable")
     groups = _groups(order, weight, _bounds(share))
@@ -536,6 +585,19 @@ def _nodes(
         tail=_stretched(numbers.tail, nodes, tail, tail_square - tail**2),
         weight=nodes,
     )
+
+
+def _levels(norms: np.ndarray) -> tuple[tuple[float, ...], np.ndarray]:
+    """Norms for which numbers are found, and the weights (levels, ...) of their interpolation."""
+    upper = float(np.max(norms))
+    lower = max(float(np.min(norms)), _ROUNDING * upper)
+    levels = np.array([(lower + upper) / 2])
+    if upper - lower > _ROUNDING * upper:
+        angles = math.pi * (np.arange(_NORMS) + 0.5) / _NORMS
+        middle = math.log(lower * upper) / 2
+        levels = np.exp(middle + np.cos(angles) * math.log(upper / lower) / 2)
+    weights = _interpolation(np.log(levels), np.log(np.maximum(norms, lower)))
+    return tuple(levels.tolist()), weights
 
 
 def _interpolation(points: np.ndarray, at: np.ndarray) -> np.ndarray:
