@@ -56,7 +56,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.signal import lfilter
 
 from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     Inputs,
@@ -291,11 +290,19 @@ def _prompts(
         steps = np.concatenate(
             [tasks[None], math.sqrt(1 - kept**2) * rng.standard_normal((len(gates), *tasks.shape))]
         )
-        own = np.asarray(lfilter([1.0], [1.0, -kept], steps, axis=0))[:0:-1]
+        own = _autoregression(steps, kept)[:0:-1]
     y += np.sum(x[:-1] * own, axis=2)
     head = d * np.einsum("is,isd->sd", gates * y, x[:-1]) / len(gates)
     tail = np.mean(gates * y**2, axis=0)
     return np.column_stack([head, tail]), numbers[-1] / math.sqrt(d), x[-1]
+
+
+def _autoregression(steps: np.ndarray, kept: float) -> np.ndarray:
+    """Sum of steps along the first axis, of which so much is kept from one to the next."""
+    path = steps.copy()
+    for token in range(1, len(path)):
+        path[token] += kept * path[token - 1]
+    return path
 
 
 def _correlated(contexts: TimedContexts, numbers: np.ndarray) -> np.ndarray:
@@ -309,7 +316,7 @@ def _correlated(contexts: TimedContexts, numbers: np.ndarray) -> np.ndarray:
         return np.asarray(np.tensordot(root, numbers, 1))
     steps = math.sqrt(1 - r**2) * numbers
     steps[0] = numbers[0]
-    return np.asarray(lfilter([1.0], [1.0, -r], steps, axis=0))
+    return _autoregression(steps, r)
 
 
 @dataclass(frozen=True)

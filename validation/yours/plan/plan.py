@@ -476,7 +476,7 @@ def plan_runs(
     >>> cost = lambda dim, context, tasks, prompts: prompts * dim**2 / 1e6
     >>> plan = iclimit.plan_runs("precision", **setting, effect=0.02, dim=[16, 24], cost=cost)
     >>> [(each["dim"], each["repeats"]) for each in plan.rows()]
-    [(16, 114), (24, 27)]
+    [(16, 113), (24, 27)]
     """
     check_choice("question", question, QUESTIONS)
     check_choice("quantity", quantity, MEASURED)
