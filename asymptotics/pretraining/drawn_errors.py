@@ -297,9 +297,9 @@ class DrawnErrors:
         """Moments only."""
         return replace(self, deviations=self.deviations[:0])
 
-    def tested(self, prompts: int, rng: np.random.Generator) -> DrawnErrors:
-        """The law of errors that are measured on so many test prompts each."""
-        relative = math.sqrt(2 / prompts)
+    def tested(self, variances: np.ndarray, rng: np.random.Generator) -> DrawnErrors:
+        """The law of errors that are measured, with relative variances (m,) of measuring."""
+        relative = np.sqrt(variances)
         noise = relative * rng.standard_normal(self.deviations.shape)
         return replace(
             self,

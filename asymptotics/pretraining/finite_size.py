@@ -354,8 +354,8 @@ class Run:
         Law of the summaries behind the ICL error.
     timed : TimedContexts, optional
         Training contexts in which the order of the pairs matters.
-    isotropic : bool
-        Whether fresh tasks, whitened, are of an isotropic law.
+    isotropic, test_isotropic : bool
+        Whether fresh tasks of training and of tests, whitened, are of an isotropic law.
     counted : int
         Number of pairs of a training context whose gates are not zero.
     """
@@ -366,6 +366,7 @@ class Run:
     test: SummaryLaw
     timed: TimedContexts | None
     isotropic: bool
+    test_isotropic: bool
     counted: int
     inputs: Inputs
     input_covariance: np.ndarray | None
@@ -418,6 +419,7 @@ def read_run(stated: Mapping[str, Any]) -> Run:
         test=test.law(test_context, test_rho, test_timed),
         timed=fresh.timed,
         isotropic=train.isotropic,
+        test_isotropic=test.isotropic,
         counted=int(np.count_nonzero(timed.gates)) if timed else context,
         inputs=inputs,
         input_covariance=Sigma,

@@ -320,7 +320,7 @@ def finite_size_spread(
     if law is None:
         law = DrawnErrors(moments, np.empty((0, 2)), alone)
     if test_prompts is not None:
-        law = law.tested(test_prompts, run.generator)
+        law = law.tested(_test_variances(run, prompts, means[0, 1]) / test_prompts, run.generator)
     # Relative scatters are better known than the means that belong to them.
     centre = moments * _by_tasks(stated)
     scale = centre / law.mean
@@ -344,6 +344,34 @@ def finite_size_spread(
         mean=centre,
         deviations=deviations,
     )
+
+
+def _test_variances(run: Run, prompts: int, idg: float) -> np.ndarray:
+    """Variances of the squared errors of single test prompts, over their squared means.
+
+    Given its summary and task a prompt's error is Gaussian, of a variance that differs between
+    prompts: by what the mean fit misses, and by the fluctuations of the fit.  Where queries are
+    correlated it counts as the same for all.  ``idg`` is the mean IDG error.
+    """
+    if run.test.features or run.fresh.features:
+        return np.full(2, 2.0)
+    train = run.laws[0]
+    xi = leverages(train, prompts, run.ridge, run.inputs).xi
+    xi /= math.exp(float(np.mean(np.log(np.maximum(run.inputs.values, LEAST_EIGENVALUE)))))
+    resolvent = np.linalg.inv(train.second + xi * np.eye(len(train.second)))
+    fit = train.cross.T @ resolvent
+    risk = train.label + np.vdot(fit @ train.second - 2 * train.cross.T, fit) / len(fit)
+    shape = resolvent @ train.second @ resolvent
+    variance = max(idg - risk, 0.0) / np.vdot(train.second, shape) * shape
+    fresh = {"icl": run.test_isotropic, "idg": run.isotropic and not run.sets}
+    variances = []
+    for law, isotropic in zip((run.test, train), fresh.values(), strict=True):
+        drawn = DrawnPrompts.of(law, np.random.default_rng(0), fresh=isotropic)
+        missed = drawn.tasks - drawn.summaries @ fit.T
+        squares = np.sum(missed**2, axis=1) / len(fit) + drawn.forms(variance)
+        own = law.rho + drawn.norms * squares
+        variances.append(3 * (drawn.weight @ own**2) / (drawn.weight @ own) ** 2 - 1)
+    return np.array(variances)
 
 
 def _by_tasks(stated: Mapping[str, Any]) -> np.ndarray:
