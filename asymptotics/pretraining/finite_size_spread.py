@@ -27,12 +27,16 @@ is what the leverages of single prompts change: :math:`O + u\omega` is the whole
 residual, with O at v = v' and :math:`\omega = \chi E[q^2 O u]/(1 - \chi E[u^2 q^2])`.  The task
 sets add the covariance of the mean errors over them.
 
-**Heavy tails.**  With short contexts, a small ridge and fewer prompts than features the first term
-is that of rare prompts, and the law of one run is far from normal.  There it is drawn prompt by
-prompt (`iclimit.asymptotics.pretraining.drawn_errors`), and the second term comes from here.
+**Drawn laws.**  With fewer prompts than features, or little more of short contexts, the first term
+is taken from drawn prompts (`iclimit.asymptotics.pretraining.drawn_errors`), and the second one
+comes from here.  With short contexts and a small ridge the first term is that of rare prompts, and
+the law of one run is far from normal: then it is drawn.
 Without a ridge a prompt whose label norm is chi adds 1/chi to the error, and the error next to
 :math:`n = p = d (d + 1)` is that of a nearly singular matrix: moments are finite up to the order
 l/2 (fewer prompts than features) and :math:`(|n - p| + 1)/2`, the smaller of the two.
+
+The relative scatter belongs to the mean errors task by task, which are
+better known than those from mean moments.
 
 Where the query is correlated with the context, G, B and A are operators on C, those of
 `iclimit.asymptotics.pretraining.query_moments`.  K, q and :math:`\theta` hardly change by the
@@ -276,8 +280,8 @@ def finite_size_spread(
     With short contexts, fewer prompts than d (d + 1) and a small ridge, rare prompts decide the
     errors: ``heavy`` says so, and ``quantiles`` come from a drawn law.  At d = 12, 3 to 6 pairs
     and ridges of 0 to 0.1 the quantiles 2.5, 16, 50, 84 and 97.5 % of 2500 simulated runs were
-    within 7 % of these.  Inputs with a covariance and correlated queries have no drawn law: at
-    short contexts their errors have a heavier tail than is said.
+    within 7 % of these.  Correlated queries have no drawn law: at short contexts their errors have
+    a heavier tail than is said.
 
     With gates that leave 7 pairs at d = 16 the spreads of 300 runs were 11(4) % below the
     predicted ones; with correlated inputs that leave 16 pairs at d = 20, 1 to 2(4) %.  With

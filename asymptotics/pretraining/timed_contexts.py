@@ -79,8 +79,13 @@ _DRAWS = 16_000
 _LEAST_DRAWS = 1000
 _NUMBERS = 2_000_000
 
-# Norms of tasks for which nodes are found; those between are interpolated in their logarithm.
-_NORMS = 8
+# Ratio of norms of tasks for which nodes are found.  Between these, polynomials through six of
+# them are taken, of which as many are beside the nearest two.
+_SCALE = math.sqrt(2)
+_BESIDE = 2
+
+# Norm over the largest one below which tasks count as if they had it.
+_LEAST_NORM = 1e-3
 
 # Nodes and weights for the label norm of a number of pairs.
 Rule: TypeAlias = Callable[[int], tuple[np.ndarray, np.ndarray]]
@@ -163,15 +168,21 @@ class TimedContexts:
         isotropic : bool
             Whether B is a multiple of the identity, which belongs to the noise Q then.
         """
-        levels, weights = _levels(norms)
-        found = _nodes(self._of_summary, levels, rule, isotropic)
+        levels = _Levels.of(norms)
+        law = self._of_summary
+        found = [_nodes(law, norm, levels.middle, rule, isotropic) for norm in levels.norms]
+
+        def interpolated(name: str) -> np.ndarray:
+            values = np.stack([getattr(each, name) for each in found], axis=-1)
+            return np.tensordot(values, levels.weights, 1)
+
         return Nodes(
-            signal=np.tensordot(found.signal, weights, 1),
-            noise=np.tensordot(found.noise, weights, 1),
-            along=np.tensordot(found.along, weights, 1),
-            drifted=np.tensordot(found.drifted, weights, 1),
-            tail=np.tensordot(found.tail, weights, 1),
-            weight=found.weight,
+            signal=interpolated("signal"),
+            noise=interpolated("noise"),
+            along=interpolated("along"),
+            drifted=interpolated("drifted"),
+            tail=interpolated("tail"),
+            weight=found[0].weight,
         )
 
     def drawn(
@@ -190,12 +201,17 @@ class TimedContexts:
         isotropic : bool
             As for `nodes`.
         """
-        levels, weights = _levels(norms)
-        unit = _ordered(self._of_summary, levels)
-        noise = unit.noise[:, len(levels) // 2]
+        levels = _Levels.of(norms)
+        noise = _drawn(self._of_summary, levels.middle).noise
         power = 1 + min(_MOST_POWER * float(np.var(noise)) / float(np.mean(noise)) ** 2, 2.0)
-        place = (len(noise) * chances**power).astype(int)
-        chosen = _OfUnitNorm(*(np.sum(each[place] * weights.T, axis=1) for each in unit))
+        place = np.argsort(noise, kind="stable")[(len(noise) * chances**power).astype(int)]
+        units = [_drawn(self._of_summary, norm) for norm in levels.norms]
+        chosen = _OfUnitNorm(
+            *(
+                np.sum(np.stack(each, axis=0)[:, place] * levels.weights, axis=0)
+                for each in zip(*units, strict=True)
+            )
+        )
         numbers = chosen.at(chi, norms, self, isotropic=isotropic)
         return numbers, power * chances ** (power - 1)
 
@@ -477,14 +493,10 @@ def _of_unit_norm(contexts: TimedContexts, pairs: _Pairs, norm: float) -> _OfUni
     )
 
 
-@lru_cache(maxsize=4)
-def _ordered(contexts: TimedContexts, norms: tuple[float, ...]) -> _OfUnitNorm:
-    """Numbers (draws, norms) of label norm 1, in the order of Q at the middle norm."""
-    pairs = _Pairs.of(contexts)
-    drawn = [_of_unit_norm(contexts, pairs, norm) for norm in norms]
-    numbers = _OfUnitNorm(*(np.stack(each, axis=-1) for each in zip(*drawn, strict=True)))
-    order = np.argsort(numbers.noise[:, len(norms) // 2], kind="stable")
-    return _OfUnitNorm(*(each[order] for each in numbers))
+@lru_cache(maxsize=32)
+def _drawn(contexts: TimedContexts, norm: float) -> _OfUnitNorm:
+    """Numbers (draws,) of label norm 1 of tasks of a norm."""
+    return _of_unit_norm(contexts, _Pairs.of(contexts), norm)
 
 
 def _scaled(values: np.ndarray, weight: np.ndarray, mean: float | np.ndarray) -> np.ndarray:
@@ -544,39 +556,58 @@ def _split(groups: scipy.sparse.csr_array, samples: Numbers) -> Numbers:
     )
 
 
-@lru_cache(maxsize=64)
-def _nodes(
-    contexts: TimedContexts, norms: tuple[float, ...], rule: Rule, isotropic: bool
-) -> Nodes:
-    """Nodes (nodes, norms) of tasks of these norms; those of the middle one define the groups."""
-    pairs = _Pairs.of(contexts)
-    chi, share = rule(len(pairs.gates))
+class _Grouping(NamedTuple):
+    """Label norms of a rule with their weights, and averages over groups of contexts.
+
+    ``average`` is (groups, label norms times draws), ``share`` are the weights of groups.
+    """
+
+    label_norms: np.ndarray
+    average: scipy.sparse.csr_array
+    share: np.ndarray
+
+    def samples(self, contexts: TimedContexts, norm: float, *, isotropic: bool) -> Numbers:
+        """Numbers of all contexts, for each label norm and what is drawn besides."""
+        unit = _drawn(contexts, norm)
+        chi = np.repeat(self.label_norms, len(unit.noise))
+        tiled = _OfUnitNorm(*(np.tile(each, len(self.label_norms)) for each in unit))
+        return tiled.at(chi, norm, contexts, isotropic=isotropic)
+
+
+@lru_cache(maxsize=8)
+def _grouping(contexts: TimedContexts, norm: float, rule: Rule, isotropic: bool) -> _Grouping:
+    """Groups of contexts by Q, for tasks of a norm."""
+    chi, share = rule(int(np.count_nonzero(contexts.gates)))
     counts = share > _LEAST_WEIGHT
     chi = chi[counts]
     share = share[counts] / np.sum(share[counts])
-    unit = _ordered(contexts, norms)
-    drawn = len(unit.noise)
-    label_norms = np.repeat(chi, drawn)[:, None]
-    tiled = _OfUnitNorm(*(np.tile(each, (len(chi), 1)) for each in unit))
-    samples = tiled.at(label_norms, norms, contexts, isotropic=isotropic)
+    start = _Grouping(chi, scipy.sparse.csr_array((0, 0)), share)
+    noise = start.samples(contexts, norm, isotropic=isotropic).noise
+    drawn = len(noise) // len(chi)
     weight = np.repeat(share, drawn) / drawn
-    order = np.argsort(samples.noise[:, len(norms) // 2], kind="stable")
-    groups = _groups(order, weight, _bounds(share))
-    share = np.asarray(groups.sum(axis=1))
-    numbers = _split(scipy.sparse.diags_array(1 / share) @ groups, samples)
+    groups = _groups(np.argsort(noise, kind="stable"), weight, _bounds(share))
+    of_groups = np.asarray(groups.sum(axis=1))
+    return _Grouping(chi, scipy.sparse.diags_array(1 / of_groups) @ groups, of_groups)
 
+
+@lru_cache(maxsize=128)
+def _nodes(
+    contexts: TimedContexts, norm: float, middle: float, rule: Rule, isotropic: bool
+) -> Nodes:
+    """Nodes (nodes,) for tasks of a norm, in the groups for tasks of a middle one."""
+    grouping = _grouping(contexts, middle, rule, isotropic)
+    numbers = _split(grouping.average, grouping.samples(contexts, norm, isotropic=isotropic))
     moments = contexts.moments
-    omega = np.array(norms)
-    nodes = np.concatenate([share, share]) / 2
-    noise = moments.noise[0] + moments.noise[1] * omega
+    nodes = np.concatenate([grouping.share, grouping.share]) / 2
+    noise = moments.noise[0] + moments.noise[1] * norm
     drifted = numbers.drifted
     if isotropic:
         noise = noise + contexts.innovation * moments.drifted
     elif contexts.drift:
         drifted = _scaled(drifted, nodes, moments.drifted)
     spread = moments.square + nodes @ numbers.along - moments.signal**2
-    tail = moments.tail[0] + moments.tail[1] * omega
-    tail_square = moments.tail_mean_square(omega, contexts.dim, contexts.innovation)
+    tail = moments.tail[0] + moments.tail[1] * norm
+    tail_square = moments.tail_mean_square(norm, contexts.dim, contexts.innovation)
     return Nodes(
         signal=_stretched(numbers.signal, nodes, moments.signal, spread),
         noise=_scaled(numbers.noise, nodes, noise),
@@ -587,23 +618,41 @@ def _nodes(
     )
 
 
-def _levels(norms: np.ndarray) -> tuple[tuple[float, ...], np.ndarray]:
-    """Norms for which numbers are found, and the weights (levels, ...) of their interpolation."""
-    upper = float(np.max(norms))
-    lower = max(float(np.min(norms)), _ROUNDING * upper)
-    levels = np.array([(lower + upper) / 2])
-    if upper - lower > _ROUNDING * upper:
-        angles = math.pi * (np.arange(_NORMS) + 0.5) / _NORMS
-        middle = math.log(lower * upper) / 2
-        levels = np.exp(middle + np.cos(angles) * math.log(upper / lower) / 2)
-    weights = _interpolation(np.log(levels), np.log(np.maximum(norms, lower)))
-    return tuple(levels.tolist()), weights
+class _Levels(NamedTuple):
+    """Norms for which numbers are found, weights of their interpolation, and a middle norm."""
+
+    norms: list[float]
+    weights: np.ndarray
+    middle: float
+
+    @classmethod
+    def of(cls, norms: np.ndarray) -> _Levels:
+        """Levels of a fixed scale around norms; their own one where they are all equal."""
+        upper = float(np.max(norms))
+        lower = max(float(np.min(norms)), _LEAST_NORM * upper)
+        if upper - lower <= _ROUNDING * upper:
+            middle = (lower + upper) / 2
+            return cls([middle], np.ones((1, *norms.shape)), middle)
+        first, last = (math.floor(math.log(x) / math.log(_SCALE)) for x in (lower, upper))
+        steps = np.arange(first - _BESIDE, last + _BESIDE + 2)
+        levels = _SCALE**steps
+        return cls(
+            levels.tolist(),
+            _interpolation(levels, np.maximum(norms, lower)),
+            float(levels[len(levels) // 2]),
+        )
 
 
-def _interpolation(points: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Weights (points, ...) of Lagrange's interpolation."""
-    weights = np.ones((len(points), *at.shape))
-    for i, point in enumerate(points):
-        for other in np.delete(points, i):
-            weights[i] *= (at - other) / (point - other)
+def _interpolation(levels: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Weights (levels, ...) of Lagrange's interpolation between the nearest levels."""
+    count = 2 * (_BESIDE + 1)
+    start = np.searchsorted(levels, at, side="right") - 1 - _BESIDE
+    start = np.clip(start, 0, len(levels) - count)
+    weights = np.zeros((len(levels), *at.shape))
+    for i in range(count):
+        own = np.ones(at.shape)
+        for other in range(count):
+            if other != i:
+                own *= (at - levels[start + other]) / (levels[start + i] - levels[start + other])
+        np.put_along_axis(weights, (start + i)[None], own[None], axis=0)
     return weights
