@@ -115,6 +115,9 @@ MAYBE_HEAVY = 0.98
 # Range of the central 68 % of a normal law of variance 1.
 CENTRAL = 0.15865525393145707, 0.8413447460685429
 
+# Variance of the gap, over that of the ICL error, that counts as rounding.
+ROUNDING = 1e-12
+
 # Moments that a variance needs.
 VARIANCE = 2.0
 
@@ -336,7 +339,11 @@ def finite_size_spread(
     from_tasks = from_tasks * own
     covariance = from_prompts + from_tasks
     icl, idg = np.sqrt(np.diag(covariance)).tolist()
-    gap = math.sqrt(max(covariance[0, 0] - 2 * covariance[0, 1] + covariance[1, 1], 0.0))
+    square = covariance[0, 0] - 2 * covariance[0, 1] + covariance[1, 1]
+    if square < ROUNDING * covariance[0, 0]:  # one error, as of tests that are like the training
+        square = 0.0
+        from_prompts = np.full((2, 2), from_prompts[0, 0])
+    gap = math.sqrt(square)
     return FiniteSizeSpread(
         icl,
         idg,
