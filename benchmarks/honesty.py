@@ -40,6 +40,9 @@ CHUNK, REPEATS, MOST_REPEATS, TEST_PROMPTS = 40, 800, 4000, 2000
 PRECISION = 0.004
 
 ERRORS = ("icl", "idg")
+# Standard error of a median over that of the mean, of a Gaussian law.
+MEDIAN_ERROR = 1.25
+
 QUANTILES = (0.025, 0.16, 0.5, 0.84, 0.975)
 
 
@@ -235,22 +238,23 @@ def compare(drawn: dict[str, Any], found: dict[str, float]) -> dict[str, Any]:
     row: dict[str, Any] = {"uncertainty": 100 * predicted.uncertainty, "heavy": heavy}
     for name in ERRORS:
         expected = getattr(predicted, name)
+        own = expected.standard_error / expected.mean
         if spread.heavy:
             low, median, high = spread.quantiles(
                 [0.16, 0.5, 0.84], quantity=name, mean_error=expected.mean
             )
             deviation = (found[f"{name}_0.84"] - found[f"{name}_0.16"]) / 2
-            error = 1.25 * deviation / math.sqrt(found["repeats"])
+            error = MEDIAN_ERROR * deviation / math.sqrt(found["repeats"])
             row[name] = 100 * (found[f"{name}_0.5"] / median - 1)
-            row[f"{name} s.e."] = 100 * error / found[f"{name}_0.5"]
+            row[f"{name} s.e."] = 100 * math.hypot(error / found[f"{name}_0.5"], own)
             row[f"{name} scatter"] = 2 * deviation / (high - low)
         else:
             error = found[f"{name}_sd"] / math.sqrt(found["repeats"])
-            own = expected.standard_error / expected.mean
             row[name] = 100 * (found[f"{name}_mean"] / expected.mean - 1)
             row[f"{name} s.e."] = 100 * math.hypot(error / found[f"{name}_mean"], own)
             row[f"{name} scatter"] = found[f"{name}_sd"] / getattr(spread, name)
     row["seconds"] = cost
+    row["repeats"] = int(found["repeats"])
     return row
 
 
@@ -262,7 +266,8 @@ def judged(rows: list[dict[str, Any]]) -> list[str]:
         sigmas = [(abs(row[name]) - row["uncertainty"], row[f"{name} s.e."]) for name in ERRORS]
         excess["2 s.e."] += any(far > 2 * error for far, error in sigmas)
         excess["4 s.e. and 1 %"] += any(far > 4 * error + 1 for far, error in sigmas)
-        scatters += [row[f"{name} scatter"] for name in ERRORS]
+        if row["repeats"] >= REPEATS:
+            scatters += [row[f"{name} scatter"] for name in ERRORS]
     lines = [
         f"{number} of {len(rows)} settings beyond the uncertainty and {name}"
         for name, number in excess.items()
@@ -270,7 +275,10 @@ def judged(rows: list[dict[str, Any]]) -> list[str]:
     finite = [each for each in scatters if math.isfinite(each) and each > 0]
     lines.append(f"{sum(row['heavy'] for row in rows)} of them have a heavy tail: by medians")
     right = np.mean([0.9 <= each <= 1.15 for each in finite])
-    lines.append(f"{right:.1%} of {len(finite)} scatters are 0.9 to 1.15 times the predicted ones")
+    lines.append(
+        f"{right:.1%} of {len(finite)} scatters are 0.9 to 1.15 times the predicted ones, "
+        f"of {REPEATS} or more runs"
+    )
     worst = sorted(rows, key=_distance, reverse=True)[:5]
     lines += ["", "The worst five:", *(_line(row) for row in worst)]
     return lines

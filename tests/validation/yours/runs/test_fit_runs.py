@@ -169,7 +169,7 @@ def test_intervals_contain_the_truth_as_often_as_they_say():
 
 
 def test_another_minimum_is_reported():
-    fit = peaked_fit(16, 24)
+    fit = peaked_fit(6, 24)
     (other,) = fit.other_minima
     best = fit.values["tau"]
     assert (best - 1.07) * (other["tau"] - 1.07) < 0  # n = d (d + 1) is tau = 1.07
