@@ -107,18 +107,38 @@ def quadratic_form(
     square = np.sum(head**2, axis=(-2, -1))[..., None]
     squares = noise**2 * square - 2 * noise * along * dot(pushed, pushed) + (along * once) ** 2
     if innovations is not None:
-        V = nodes.drifted
-        HB = head @ innovations
-        B_pushed = pushed @ innovations
-        B_tail = tail @ innovations
-        mean = mean + V * np.einsum("...ii->...", HB)[..., None]
-        turned = c**2 * dot(pushed, B_pushed) + 2 * c * eta * dot(pushed, B_tail)
-        linear = linear + V * (turned + eta**2 * dot(tail, B_tail))
-        crossed = noise * np.sum(HB * head, axis=(-2, -1))[..., None]
-        crossed = crossed - along * dot(pushed, B_pushed)
-        squares = squares + 2 * V * crossed
-        squares = squares + V**2 * np.einsum("...ij,...ji->...", HB, HB)[..., None]
+        drifted = _drift_terms(pushed, tail, nodes, head, innovations)
+        mean = mean + drifted.mean
+        linear = linear + drifted.linear
+        squares = squares + drifted.squares
     return Form(mean, 4 * linear + 2 * squares, pushed, tail, once, across)
+
+
+class _Terms(NamedTuple):
+    """Terms of a form: of its mean, of y'Sy, and of tr SHSH."""
+
+    mean: np.ndarray
+    linear: np.ndarray
+    squares: np.ndarray
+
+
+def _drift_terms(
+    pushed: np.ndarray, tail: np.ndarray, nodes: Nodes, head: np.ndarray, innovations: np.ndarray
+) -> _Terms:
+    """What the noise V B of drift adds to a form."""
+    V = nodes.drifted
+    HB = head @ innovations
+    B_pushed = pushed @ innovations
+    B_tail = tail @ innovations
+    own = nodes.signal**2 * dot(pushed, B_pushed) + nodes.tail**2 * dot(tail, B_tail)
+    own = own + 2 * nodes.signal * nodes.tail * dot(pushed, B_tail)
+    crossed = nodes.noise * np.sum(HB * head, axis=(-2, -1))[..., None]
+    crossed = crossed - nodes.along * dot(pushed, B_pushed)
+    return _Terms(
+        mean=V * np.einsum("...ii->...", HB)[..., None],
+        linear=V * own,
+        squares=2 * V * crossed + V**2 * np.einsum("...ij,...ji->...", HB, HB)[..., None],
+    )
 
 
 def dot(x: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -448,6 +448,23 @@ def leverage(draws: TaskDraws, M: np.ndarray, s: complex, drift: np.ndarray | No
     return Leverage(mean, form.variance + 8 * crossed, form, added)
 
 
+class _Parts(NamedTuple):
+    """Parts of the self-energy, summed over nodes.
+
+    Attributes
+    ----------
+    beside, column, crossed : ndarray (b, k, d)
+        Vectors that go with w, with the last row, and with the appended task.
+    matrix : ndarray (b, d, d)
+        What all tasks share.
+    """
+
+    beside: np.ndarray
+    column: np.ndarray
+    crossed: np.ndarray
+    matrix: np.ndarray
+
+
 def self_energy(
     draws: TaskDraws,
     M: np.ndarray,
@@ -461,62 +478,86 @@ def self_energy(
     """
     d = draws.dim
     W = draws.tasks
-    nodes = draws.nodes
-    c = nodes.signal
-    noise = nodes.noise
-    along = nodes.along
-    eta = nodes.tail
+    c, along, eta = draws.nodes.signal, draws.nodes.along, draws.nodes.tail
     q = leverage(draws, M, s, drift)
-    form = q.form
-    head = M[:, :d, :d]
     f, g = (averages or partial(saturations, draws))(s, q.mean, q.variance)
-    share = nodes.weight[:, None, None] * draws.shares
+    share = draws.nodes.weight[:, None, None] * draws.shares
     f = share * f
     g = 2 * share * g
 
-    def summed(values: np.ndarray) -> np.ndarray:
-        """Sum over nodes of factors of vectors, (b, k, 1)."""
-        return np.sum(values, axis=0)[..., None]
-
-    def pushed(weight: np.ndarray) -> np.ndarray:
-        """Weighted sum over nodes of y = M m, without its s-terms."""
-        return summed(weight * c) * form.pushed + summed(weight * eta) * form.tail
-
-    # Sums over nodes of m m^T f + S f + D g in parts: the coefficients of w w^T, the vectors that
-    # w goes with, and the matrices that all tasks share.
-    gQ = g * noise
-    onto = c * form.once + eta * form.across
-    beside = pushed(gQ * c) - summed(gQ * along) * form.pushed + summed(gQ * c) * q.added
-    column = pushed(gQ * eta) + summed(gQ * eta) * q.added
-    crossed = pushed(gQ)
-    matrix = np.sum(gQ * noise, axis=(0, 2))[:, None, None] * head
-    matrix = matrix + np.sum(f * noise, axis=(0, 2))[:, None, None] * np.eye(d)
+    # Mean of m m^T f + S f + D g; y = M m.  First what goes with vectors, then along w.
+    parts = _noise_parts(draws.nodes, q, M[:, :d, :d], f, g)
     if draws.innovations is not None:
-        B = draws.innovations
-        gV = g * nodes.drifted
-        turned = pushed(gV * c) - summed(gV * along) * form.pushed + summed(gV * c) * q.added
-        beside = beside + turned @ B
-        column = column + (pushed(gV * eta) + summed(gV * eta) * q.added) @ B
-        crossed = crossed + pushed(gV) @ B
-        HB = np.sum(gV * noise, axis=(0, 2))[:, None, None] * (head @ B)
-        matrix = matrix + HB + transposed(HB)
-        matrix = matrix + np.sum(f * nodes.drifted, axis=(0, 2))[:, None, None] * B
-        twice = np.sum(gV * nodes.drifted, axis=(0, 2))[:, None, None]
-        matrix = matrix + twice * (B @ head @ B)
-    crossed = crossed + summed(f * c - g * along * onto) * W
-    crossed = np.concatenate([crossed, summed(f * eta)], axis=-1)
+        drifted = _drift_parts(draws.nodes, q, M[:, :d, :d], f, g, draws.innovations)
+        parts = _Parts(*(x + y for x, y in zip(parts, drifted, strict=True)))
+    onto = c * q.form.once + eta * q.form.across  # w'y without its s-terms
+    crossed = parts.crossed + _summed(f * c - g * along * onto) * W
+    crossed = np.concatenate([crossed, _summed(f * eta)], axis=-1)
     if drift is not None:
         onto = onto + dot(W, q.added)
-    own = f * (c**2 - along) + g * along * (along * form.once - 2 * c * onto)
-    column = column + summed(f * c * eta - g * along * eta * onto) * W
+    own = f * (c**2 - along) + g * along * (along * q.form.once - 2 * c * onto)
+    column = parts.column + _summed(f * c * eta - g * along * eta * onto) * W
 
-    turned = transposed(beside) @ W
-    Sigma = np.empty((len(W), d + 1, d + 1), dtype=np.result_type(f, beside))
-    Sigma[:, :d, :d] = gram(W, np.sum(own, axis=0)) + turned + transposed(turned) + matrix
+    turned = transposed(parts.beside) @ W
+    Sigma = np.empty((len(W), d + 1, d + 1), dtype=np.result_type(f, turned))
+    Sigma[:, :d, :d] = gram(W, np.sum(own, axis=0)) + turned + transposed(turned) + parts.matrix
     Sigma[:, :d, d] = Sigma[:, d, :d] = np.sum(column, axis=1)
     Sigma[:, d, d] = np.sum(f * eta**2, axis=(0, 2))
     cross = transposed(crossed) @ W / math.sqrt(d)
     return SelfEnergy(draws.averaged(Sigma), draws.averaged(cross))
+
+
+def _noise_parts(
+    nodes: Nodes, q: Leverage, head: np.ndarray, f: np.ndarray, g: np.ndarray
+) -> _Parts:
+    """What the noise Q of the summaries adds."""
+    gQ = g * nodes.noise
+    c, eta = nodes.signal, nodes.tail
+    return _Parts(
+        beside=_pushed(nodes, q, gQ * c) - _summed(gQ * nodes.along) * q.form.pushed,
+        column=_pushed(nodes, q, gQ * eta),
+        crossed=_pushed(nodes, q, gQ, appended=False),
+        matrix=_shared(gQ * nodes.noise) * head + _shared(f * nodes.noise) * np.eye(len(head[0])),
+    )
+
+
+def _drift_parts(
+    nodes: Nodes,
+    q: Leverage,
+    head: np.ndarray,
+    f: np.ndarray,
+    g: np.ndarray,
+    innovations: np.ndarray,
+) -> _Parts:
+    """What the noise V B of drift adds, that its products with Q included."""
+    gV = g * nodes.drifted
+    turned = _shared(gV * nodes.noise) * (head @ innovations)
+    matrix = turned + transposed(turned) + _shared(f * nodes.drifted) * innovations
+    matrix = matrix + _shared(gV * nodes.drifted) * (innovations @ head @ innovations)
+    beside = _pushed(nodes, q, gV * nodes.signal) - _summed(gV * nodes.along) * q.form.pushed
+    return _Parts(
+        beside=beside @ innovations,
+        column=_pushed(nodes, q, gV * nodes.tail) @ innovations,
+        crossed=_pushed(nodes, q, gV, appended=False) @ innovations,
+        matrix=matrix,
+    )
+
+
+def _pushed(nodes: Nodes, q: Leverage, weight: np.ndarray, *, appended: bool = True) -> np.ndarray:
+    """Weighted sum over nodes of y = M m, with or without its s-terms, (b, k, d)."""
+    form = q.form
+    y = _summed(weight * nodes.signal) * form.pushed + _summed(weight * nodes.tail) * form.tail
+    return y + _summed(weight) * q.added if appended else y
+
+
+def _summed(values: np.ndarray) -> np.ndarray:
+    """Sum over nodes of factors of vectors, (b, k, 1)."""
+    return np.sum(values, axis=0)[..., None]
+
+
+def _shared(values: np.ndarray) -> np.ndarray:
+    """Sum over nodes and tasks of factors of matrices, (b, 1, 1)."""
+    return np.sum(values, axis=(0, 2))[:, None, None]
 
 
 def saturations(
