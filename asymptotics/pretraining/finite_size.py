@@ -214,7 +214,7 @@ def finite_size_errors(
     errors.  It is 0.4 % + 1.3/d^2 + 1 %/context^2 far from the thresholds n = d (d + 1) and, for
     long contexts without a ridge, n = d k.  Near them it rises, to 1 to 3 % where the prompts are
     within a fifth of a threshold.  Of 290 random settings, three quarters of them within 40 % of a
-    threshold, it was below 1 % at 160, and 7 simulations were further from the prediction than it
+    threshold, it was below 1 % at 182, and 4 simulations were further from the prediction than it
     plus two standard errors (``benchmarks/finite_size.csv``).
 
     *Mean moments*: these neglect that the numbers of prompts of the tasks are random.  Without a
