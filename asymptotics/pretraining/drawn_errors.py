@@ -145,11 +145,13 @@ def _summaries(numbers: Numbers, tasks: np.ndarray, noise: np.ndarray) -> np.nda
     """Summaries of prompts, given their numbers; noise (m, d) is N(0, 1)."""
     squares = np.sum(tasks**2, axis=1)
     squares = np.where(squares > 0, squares, 1.0)
+    # Between norms numbers are interpolated, so that noise may be below 0.
+    noises = np.maximum(numbers.noise, np.finfo(float).tiny)
     # The root of Q - e w w' shrinks the component along w.
-    left = np.sqrt(np.maximum(1 - numbers.along * squares / numbers.noise, 0.0))
+    left = np.sqrt(np.maximum(1 - numbers.along * squares / noises, 0.0))
     along = np.sum(noise * tasks, axis=1) / squares
     turned = noise - ((1 - left) * along)[:, None] * tasks
-    head = numbers.signal[:, None] * tasks + np.sqrt(numbers.noise)[:, None] * turned
+    head = numbers.signal[:, None] * tasks + np.sqrt(noises)[:, None] * turned
     return np.column_stack([head, numbers.tail])
 
 

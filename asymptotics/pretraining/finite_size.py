@@ -59,10 +59,10 @@ RIDGELESS_LOSS = 0.002
 QUERY_LOSS = 0.001, 0.7
 
 # Where the prediction is made task by task.  The expansion in 1/d is poor in small dimensions, the
-# correction takes O(k^3) operations, and tasks with fewer than two prompts hardly share anything.
+# correction takes O(k^3) operations, and tasks with a single prompt hardly share anything.
 LEAST_DIM = 8
 MOST_TASKS = 1000
-LEAST_SHARED = 2
+LEAST_SHARED = 1.25
 
 # Inputs with a smaller eigenvalue count as singular: they cannot be whitened.
 LEAST_EIGENVALUE = 1e-9
@@ -224,7 +224,7 @@ def finite_size_errors(
 
     *Both*: two predictions are mean moments, times the ratio of the approaches in a case nearby.
 
-    - Tasks that get fewer than two prompts on average, or more than 1000 tasks: the ratio is that
+    - Tasks that get fewer than 1.25 prompts on average, or more than 1000 tasks: the ratio is that
       of fresh tasks.  Four runs at kappa = 20 to 100, d = 16 to 32: 0 to 0.8(6) % off, of up to
       2.4 % with mean moments alone.
     - Correlated queries: the ratio is that of independent queries after the same contexts.  This

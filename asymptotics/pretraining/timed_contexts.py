@@ -100,6 +100,9 @@ _MOST_POWER = 8.0
 # Groups that are added to those of the rule.
 GROUPS = 32
 
+# Share of the noise Q that is left at least where drift removes some of it.
+_LEAST_NOISE = 1e-3
+
 # Weight of a label norm below which it is left out.
 _LEAST_WEIGHT = 1e-10
 
@@ -396,7 +399,7 @@ class _OfUnitNorm(NamedTuple):
             contexts.dim * np.asarray(norm)
         )
         if isotropic:
-            noise = noise + contexts.innovation * drifted
+            noise = np.maximum(noise + contexts.innovation * drifted, _LEAST_NOISE * noise)
             drifted = np.zeros_like(drifted)
         return Numbers(chi * self.signal, noise, along, drifted, chi * self.tail)
 
