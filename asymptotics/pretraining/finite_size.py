@@ -231,8 +231,9 @@ def finite_size_errors(
       adds 0.1 % + 0.7/d^2 to the uncertainty.  Where the query follows much of its context, mean
       moments miss the law of leverages, and the features are drawn, which takes some seconds up
       to d = 32 and adds 0.5 to 3 % (module `iclimit.asymptotics.pretraining.drawn_features`).
-      Five settings at d = 16 to 24, two with gates, r = 0.9 to -0.99: 0.5 to 1.8(9) % off in the
-      ICL error and 0.4 to 3.5(9) % in the IDG error, of up to 35 % with mean moments.  Above
+      Five settings at d = 16 to 24, two with gates, r = 0.9 to -0.99: 0.1 to 1.5(5) % off in the
+      ICL error and 0.2 to 2.1(9) % in the IDG error, of up to 35 % with mean moments.  Next to
+      n = d (d + 1) short contexts can be off by much more than is stated.  Above
       d = 32 the uncertainty grows to up to 100 % instead.
 
     *Any law.*  Tasks and inputs of any covariance, gates, drift, correlation and other tests go
