@@ -66,15 +66,23 @@ from iclimit.asymptotics.pretraining.deterministic_equivalent import (
 from iclimit.asymptotics.pretraining.timed_contexts import TimedContexts
 from iclimit.asymptotics.searches import fixed_points
 
-# Relative error of the ratio of mean moments: a number times the square of `strength`, at most 1.
+# Relative error of the ratio of mean moments: a number times the square of `strength`, and times
+# _MOMENTS_RANGE p/n with more prompts than that.
 #
-# Measured at five settings, from which the number was chosen: errors of 4, 2.5 and 6 % at
-# strengths of .26, .18 and .85, where it says 5, 2 and 50 %; with gates 6 and 35 % at .47 and .93,
-# where it says 15 and 61 %.
+# Measured at n <= 1.9 p, from which the number was chosen: errors of 4, 2.5 and 6 % at strengths of
+# .26, .18 and .85, where it says 5, 2 and 50 %; with gates 6 and 35 % at .47 and .93, where it says
+# 15 and 61 %.  At 3 to 4 p: 5.3, 7, 6, 8 and 9 % at .43, .8, .75, .58 and .5, where it says 8, 29,
+# 20, 15 and 10 %.
 _MOMENTS_LOSS = 0.7
+_MOMENTS_RANGE = 1.9
 
-# Below this error nothing is drawn: what that would change is at most a tenth of it.
-_NEGLIGIBLE = 0.002
+# Added next to a threshold: a number times the logarithm of this ratio and times that by which
+# mean moments miss the errors of independent queries.  There they miss the ratio as they miss the
+# errors: at n = d (d + 1) + 22, d = 18 and three pairs by 40 %, where this says 38 %.
+_THRESHOLD_LOSS = 2.0
+
+# Below this error nothing is drawn: the drawn ratio is hardly better known.
+_NEGLIGIBLE = 0.005
 
 # Largest dimension in which features are drawn: a call takes time in proportion to d^6.
 _MOST_DIM = 32
@@ -105,6 +113,7 @@ def query_correction(
     sets: list[np.ndarray],
     laws: list[SummaryLaw],
     test: SummaryLaw,
+    beyond: np.ndarray,
     *,
     prompts: int,
     ridge: float,
@@ -120,6 +129,8 @@ def query_correction(
         Laws of the training prompts: of each task set, or of fresh tasks.
     test : SummaryLaw
         Law of the test prompts.
+    beyond : ndarray (2,)
+        Errors of independent queries over those from mean moments.
     prompts, ridge, balanced
         As in `iclimit.asymptotics.pretraining.finite_size_errors`.
 
@@ -130,12 +141,16 @@ def query_correction(
     """
     dim = test.cross.shape[1]
     strongest = max(strength(each.timed) for each in (test, laws[0]) if each.timed)
-    doubt = min(_MOMENTS_LOSS * strongest**2, 1.0)
+    by_moments = _moments_ratio(laws, test, prompts, ridge)
+    if not np.all(np.isfinite(by_moments)):
+        return np.ones(2), 1.0
+    missed = float(np.max(abs(np.log(by_moments) * np.log(beyond))))
+    loss = _MOMENTS_LOSS * min(1.0, _MOMENTS_RANGE * dim * (dim + 1) / prompts)
+    doubt = min(loss * strongest**2 + _THRESHOLD_LOSS * missed, 1.0)
     if doubt < _NEGLIGIBLE or dim > _MOST_DIM:
         return np.ones(2), doubt
     pairs = _repeats(sets, laws, test, prompts, ridge, balanced)
-    by_moments = _moments_ratio(laws, test, prompts, ridge)
-    if len(pairs) < _FEWEST or not np.all(np.isfinite(by_moments)):
+    if len(pairs) < _FEWEST:
         return np.ones(2), doubt
     continued, independent = np.mean(pairs, axis=0)
     ratio = continued / independent

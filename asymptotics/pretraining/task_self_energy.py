@@ -181,6 +181,16 @@ class TaskDraws:
         """First draws with at most so many tasks, one draw at least."""
         return self.chosen(slice(0, max(1, rows // self.tasks.shape[1])))
 
+    def thinned(self, rows: int) -> TaskDraws:
+        """At most so many of the representatives of fresh tasks; all tasks of a run."""
+        count = self.tasks.shape[1]
+        if not self.fresh or count <= rows:
+            return self
+        step = math.ceil(count / rows)
+        shares = self.shares[:, ::step]
+        shares = shares / np.sum(shares, axis=1, keepdims=True)
+        return replace(self, tasks=self.tasks[:, ::step], shares=shares)
+
     def chosen(self, part: slice | np.ndarray) -> TaskDraws:
         """Some of the draws."""
         return replace(self, tasks=self.tasks[part], shares=self.shares[part])
@@ -233,6 +243,19 @@ class TaskDraws:
         mean = np.tensordot(weight, noise, 1)
         square = np.tensordot(weight, noise**2, 1)
         return float(np.squeeze(2 / (square / mean**2 - 1)))
+
+    @property
+    def drifted_spread(self) -> float:
+        """Part of drift in the tasks, times the variance of its squared norm beyond isotropic one.
+
+        The nodes do not know that pairs with a longer task say more of the directions in which
+        tasks are long.
+        """
+        if self.timed is None or self.innovations is None:
+            return 0.0
+        trace = np.trace(self.innovations)
+        beyond = 2 * (np.sum(self.innovations**2) / trace**2 - 1 / self.dim)
+        return float(self.timed.drifted_share * beyond)
 
     @cached_property
     def second_moment(self) -> np.ndarray:

@@ -159,6 +159,13 @@ class TimedContexts:
         times = {"drift": self.drift, "rho": self.rho}
         return gated_context(self.gates, dim=self.dim, correlation=self.correlation, **times)
 
+    @property
+    def drifted_share(self) -> float:
+        """Share of what drift added in the tasks of the pairs, weighted by squared gates."""
+        gates = np.array(self.gates)
+        tokens = np.arange(len(gates), 0, -1)
+        return float(np.average(-np.expm1(-2 * self.drift * tokens / self.dim), weights=gates**2))
+
     def nodes(self, norms: np.ndarray, rule: Rule, *, isotropic: bool = True) -> Nodes:
         r"""Quadrature over contexts, (nodes, ...), with two nodes for each group and label norm.
 
