@@ -69,10 +69,10 @@ from iclimit.asymptotics.searches import fixed_points
 # Relative error of the ratio of mean moments: a number times the square of `strength`, and times
 # _MOMENTS_RANGE p/n with more prompts than that.
 #
-# Measured at n <= 1.9 p, from which the number was chosen: errors of 4, 2.5 and 6 % at strengths of
-# .26, .18 and .85, where it says 5, 2 and 50 %; with gates 6 and 35 % at .47 and .93, where it says
-# 15 and 61 %.  At 3 to 4 p: 5.3, 7, 6, 8 and 9 % at .43, .8, .75, .58 and .5, where it says 8, 29,
-# 20, 15 and 10 %.
+# Measured at n <= 1.9 p, from which the number was chosen: errors of 4, 2.5 and 6 % at strengths
+# of .26, .18 and .85, where it says 5, 2 and 50 %; with gates 6 and 35 % at .47 and .93, where it
+# says 15 and 61 %.  At 3 to 4 p: 5.3, 7, 6, 8 and 9 % at .43, .8, .75, .58 and .5, where it says
+# 8, 29, 20, 15 and 10 %.
 _MOMENTS_LOSS = 0.7
 _MOMENTS_RANGE = 1.9
 

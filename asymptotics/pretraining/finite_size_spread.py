@@ -28,8 +28,8 @@ residual, with O at v = v' and :math:`\omega = \chi E[q^2 O u]/(1 - \chi E[u^2 q
 sets add the covariance of the mean errors over them.
 
 **Drawn laws.**  With fewer prompts than features, or up to three times as many of short contexts,
-the first term is taken from drawn prompts (`iclimit.asymptotics.pretraining.drawn_errors`), and the second one
-comes from here.  With short contexts and a small ridge the first term is that of rare prompts, and
+the first term is taken from drawn prompts (`iclimit.asymptotics.pretraining.drawn_errors`), and
+the second one comes from here.  With short contexts and a small ridge the first term is that of rare prompts, and
 the law of one run is far from normal: then it is drawn.
 Without a ridge a prompt whose label norm is chi adds 1/chi to the error, and the error next to
 :math:`n = p = d (d + 1)` is that of a nearly singular matrix: moments are finite up to the order
