@@ -29,8 +29,8 @@ sets add the covariance of the mean errors over them.
 
 **Drawn laws.**  With fewer prompts than features, or up to three times as many of short contexts,
 the first term is taken from drawn prompts (`iclimit.asymptotics.pretraining.drawn_errors`), and
-the second one comes from here.  With short contexts and a small ridge the first term is that of rare prompts, and
-the law of one run is far from normal: then it is drawn.
+the second one comes from here.  With short contexts and a small ridge the first term is that of
+rare prompts, and the law of one run is far from normal: then it is drawn.
 Without a ridge a prompt whose label norm is chi adds 1/chi to the error, and the error next to
 :math:`n = p = d (d + 1)` is that of a nearly singular matrix: moments are finite up to the order
 l/2 (fewer prompts than features) and :math:`(|n - p| + 1)/2`, the smaller of the two.
@@ -97,7 +97,8 @@ CENTRED = 8
 DRAWN_SETS = 2
 
 # With more prompts than features the law is drawn where leverages vary by at least so much
-# relative to their mean, and with up to so many times as many.
+# relative to their mean, times the number of prompts over that of features, and with up to MANY
+# times as many prompts.
 LEAST_VARIANCE = 0.4
 MANY = 3.0
 
@@ -469,7 +470,9 @@ def _is_heavy(law: DrawnErrors, shared: np.ndarray, share: float = HEAVY) -> boo
 def _varied(run: Run, prompts: int) -> bool:
     """Whether leverages vary so much that rare prompts may decide the errors."""
     at = leverages(run.laws[0], prompts, run.ridge, run.inputs)
-    return float(np.sum(at.weight * (at.u - 1) ** 2)) > LEAST_VARIANCE
+    variance = float(np.sum(at.weight * (at.u - 1) ** 2))
+    dim = run.test.cross.shape[1]
+    return variance * dim * (dim + 1) > LEAST_VARIANCE * prompts
 
 
 def paired_covariance(
