@@ -66,7 +66,8 @@ def checked(
     given = {k: v for k, v in arguments.items() if v is not None or k not in optional}
     lists = {name: _items(name, given[name]) for name in sequences if name in given}
     math_ = _namespace("host" if lists and systems == "every" else systems, given, lists)
-    values, shapes = dict[str, Any](), dict[str, Any]()
+    values = dict[str, Any]()
+    shapes = dict[str, Any]()
     for name, value in given.items():
         if name in lists and not isinstance(math_, ArrayMath):
             values[name] = [convert(math_, name, item) for item in lists[name]]
@@ -160,5 +161,6 @@ def broadcast_shape(**arrays: Any) -> tuple[int, ...]:
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
-        names, given = ", ".join(arrays), ", ".join(map(str, shapes))
+        names = ", ".join(arrays)
+        given = ", ".join(map(str, shapes))
         raise ValueError(f"{names} must have shapes that broadcast, got {given}") from None

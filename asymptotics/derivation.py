@@ -42,7 +42,8 @@ class Derivation:
         check_flags(compact=compact)
         if not compact:
             return "\n".join(f"{text}\n\\[ {sympy.latex(eq)} \\]" for text, eq in self.steps)
-        needed, lines = {self.steps[-1][1].lhs}, list[str]()
+        needed = {self.steps[-1][1].lhs}
+        lines = list[str]()
         for _, equation in reversed(self.steps):
             if equation.lhs not in needed:
                 continue

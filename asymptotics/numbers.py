@@ -43,15 +43,21 @@ Thunk = Callable[[], Any]
 class ArrayMath:
     """Elementwise mathematics on float64 arrays of one array API namespace."""
 
-    inf, pi = math.inf, math.pi
+    inf = math.inf
+    pi = math.pi
     # Stands for zero where a limit is taken from above: its square root is far below rounding
     # error and its square, divided by the smallest quantities of the theory, does not underflow.
     tiny = 1e-80
 
     def __init__(self, xp: Any) -> None:
         self._xp = xp
-        self.sqrt, self.hypot, self.isinf = xp.sqrt, xp.hypot, xp.isinf
-        self.log, self.log1p, self.exp, self.expm1 = xp.log, xp.log1p, xp.exp, xp.expm1
+        self.sqrt = xp.sqrt
+        self.hypot = xp.hypot
+        self.isinf = xp.isinf
+        self.log = xp.log
+        self.log1p = xp.log1p
+        self.exp = xp.exp
+        self.expm1 = xp.expm1
         self.atan = xp.atan
 
     def convert(self, value: Number) -> Value:
@@ -153,8 +159,11 @@ class SymPyMath:
         self._sympy = sympy
         self.inf = sympy.oo
         self.pi = sympy.pi
-        self.sqrt, self.log, self.exp = sympy.sqrt, sympy.log, sympy.exp
-        self.cos, self.atan = sympy.cos, sympy.atan
+        self.sqrt = sympy.sqrt
+        self.log = sympy.log
+        self.exp = sympy.exp
+        self.cos = sympy.cos
+        self.atan = sympy.atan
 
     def convert(self, value: Number) -> Value:
         if isinstance(value, float) and value.is_integer():

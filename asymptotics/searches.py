@@ -90,7 +90,8 @@ def find_minimum(
     shape = scanned.shape[1:]
     points = np.broadcast_to(points.T, scanned.T.shape).T.reshape(len(points), -1)
     scanned = scanned.reshape(points.shape)
-    best, value = np.argmin(scanned, axis=0), np.min(scanned, axis=0)
+    best = np.argmin(scanned, axis=0)
+    value = np.min(scanned, axis=0)
     inside = (best > 0) & (best < len(points) - 1)
     x, *bracket = (
         np.take_along_axis(points, np.where(inside, best + shift, best)[None], axis=0)[0]
@@ -103,7 +104,8 @@ def find_minimum(
             args=tuple(np.broadcast_to(v, shape).ravel()[inside] for v in args),
         )
     inside[inside] = minima.success
-    x[inside], value[inside] = minima.x[minima.success], minima.f_x[minima.success]
+    x[inside] = minima.x[minima.success]
+    value[inside] = minima.f_x[minima.success]
     return x.reshape(shape), value.reshape(shape)
 
 
@@ -115,7 +117,8 @@ def repeat_until_settled(
         return search(step, start, args, most)
     x = start
     for _ in range(most):
-        before, x = x, step(x, *args)
+        before = x
+        x = step(x, *args)
         if np.all(np.abs(x - before) <= _SETTLED * (1 + x)):
             break
     return x
@@ -125,7 +128,8 @@ def count_until(math_: Namespace, step: Callable[[Any], Any], start: Value, goal
     """How often a step is applied to x until x <= goal, elementwise."""
     if search := getattr(math_, "count_until", None):
         return search(step, start, goal)
-    x, count = start, np.zeros(broadcast_shape(start=start, goal=goal), dtype=int)
+    x = start
+    count = np.zeros(broadcast_shape(start=start, goal=goal), dtype=int)
     while np.any(above := np.asarray(x > goal, dtype=bool)):
         count += above
         x = step(x)
@@ -211,7 +215,8 @@ def fixed_points(
         size = np.linalg.norm(change, axis=1)
         if np.all(size <= tolerance * np.linalg.norm(new, axis=1)):
             return new.reshape(start.shape), True
-        points, changes = [*points[-_MEMORY:], x], [*changes[-_MEMORY:], change]
+        points = [*points[-_MEMORY:], x]
+        changes = [*changes[-_MEMORY:], change]
         x = new
         if count >= _PLAIN:
             faster = new - _combination(points, changes)

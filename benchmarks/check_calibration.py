@@ -149,7 +149,9 @@ def honesty(samples: list[Any], tables: int) -> list[str]:
         predictions.append((run, predict(run, Theory(draws=400))))
     for runs in RUNS:
         z: dict[str, list[float]] = {"icl": [], "idg": [], "gap": []}
-        alarms, small, scatters = 0, 0, 0
+        alarms = 0
+        small = 0
+        scatters = 0
         count = tables * (SINGLE if runs < FEW_RUNS else 1)
         for table in range(count):
             rows = []

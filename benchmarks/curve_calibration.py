@@ -92,7 +92,8 @@ def separate_flow(setting: Setting, rng: int) -> tuple[Any, Setting]:
 
 def mixture(setting: Setting, rng: int) -> tuple[Any, Setting]:
     """Curves of descent on a mixture of tasks."""
-    draw, model = np.random.default_rng(rng), ("merged", "cubic")[rng % 2]
+    draw = np.random.default_rng(rng)
+    model = ("merged", "cubic")[rng % 2]
     task = tuple(draw.normal(size=len(setting["eigenvalues"])).tolist())
     share = {"fresh_fraction": float(draw.uniform(0.2, 0.8)), "shared_task": task}
     run, stated = descent(setting | share, rng, model=model)
@@ -109,7 +110,9 @@ def otherwise(setting: Setting, rng: int, rule: str) -> tuple[Any, Setting]:
     loss = MomentLoss(layer, moments)
     rate, steps = drop_steps(setting)
     steps = 4000 if rule == "adam" else max(4000, steps // 5)
-    first, second, losses = [0 * each for each in weights], [0 * each for each in weights], []
+    first = [0 * each for each in weights]
+    second = [0 * each for each in weights]
+    losses = []
     for step in range(steps + 1):
         value, gradients = loss(weights)
         losses.append(float(value[0]))

@@ -18,7 +18,8 @@ def draw(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Feature matrix (n, d (d + 1)) and query labels of one prompt for each row of tasks."""
     n, d = tasks.shape
-    features, labels = np.empty((n, d * (d + 1))), np.empty(n)
+    features = np.empty((n, d * (d + 1)))
+    labels = np.empty(n)
     for start in range(0, n, TOKEN_BLOCK):
         w = tasks[start : start + TOKEN_BLOCK]
         x = generator.standard_normal((len(w), context + 1, d)) / np.sqrt(d)

@@ -316,7 +316,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=SECONDS, help="CPU seconds a setting")
     parser.add_argument("--first", type=int, default=SETTINGS, help="so many settings")
     options = parser.parse_args()
-    drawn, known = list(settings(options.seed)), read_runs(options.seed)
+    drawn = list(settings(options.seed))
+    known = read_runs(options.seed)
     for number, each in enumerate(drawn[: options.first]):
         if number not in known and not infinite(each):
             known[number] = simulate(each, options.seed * SETTINGS + number, options.seconds)

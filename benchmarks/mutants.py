@@ -99,12 +99,14 @@ def chosen(table: Path) -> list[Mutant]:
     """Mutants of a table of lines before and after."""
     mutants = []
     for row in read(table):
-        path, before = row["path"], row["before"]
+        path = row["path"]
+        before = row["before"]
         source = (ROOT / path).read_text(encoding="utf-8")
         lines = [line.strip() for line in source.splitlines()]
         if lines.count(before) != 1:
             raise SystemExit(f"{path} must have the line once: {before}")
-        line, start = lines.index(before) + 1, source.encode().index(before.encode())
+        line = lines.index(before) + 1
+        start = source.encode().index(before.encode())
         stop = start + len(before.encode())
         around = function_around(source, line)
         slip = Slip(line, around, CHOSEN, before, row["after"], start, stop, row["after"])
@@ -333,14 +335,16 @@ def judge(mutants: list[Mutant], by: str, path: Path, work: Path, again: bool) -
     tree = copy_tree(work)
     executed = executed_by_claims(tree, work / "executed_by_claims.json") if by != "tests" else {}
     for mutant in tqdm(left, desc=by, unit="mutant"):
-        file, start = tree / mutant.path, time.monotonic()
+        file = tree / mutant.path
+        start = time.monotonic()
         source = file.read_text(encoding="utf-8")
         try:
             file.write_text(mutant.slip.apply(source), encoding="utf-8")
             status, noticed = JUDGES[by](mutant, tree, executed)
         finally:
             file.write_text(source, encoding="utf-8")
-        seconds, word = round(time.monotonic() - start), OUTCOMES_OF.get(status, "noticed")
+        seconds = round(time.monotonic() - start)
+        word = OUTCOMES_OF.get(status, "noticed")
         found = {"outcome": word, "noticed_by": noticed, "seconds": seconds, "judge": by}
         values = vars(mutant) | vars(mutant.slip) | found | {"key": mutant.key}
         append(path, {name: values[name] for name in COLUMNS})
@@ -351,7 +355,8 @@ def report(path: Path) -> tuple[str, str]:
     equivalent = {row["key"] for row in read(VERDICTS) if row["verdict"] == "equivalent"}
     # The last outcome of a mutant counts.
     rows = {(row["judge"], row["key"]): row for row in read(path)}.values()
-    groups, survivors = defaultdict(list), []
+    groups = defaultdict(list)
+    survivors = []
     for row in rows:
         noticed = row["outcome"] in ("noticed", "timeout")
         same = not noticed and row["key"] in equivalent

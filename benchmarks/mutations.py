@@ -60,7 +60,8 @@ def slips(source: str) -> Iterator[Slip]:
     tree = ast.parse(source)
     helpers = _lines_of_helpers(tree)
     for node, function in _places(tree):
-        line, last = lines[node.lineno - 1], lines[node.end_lineno - 1]
+        line = lines[node.lineno - 1]
+        last = lines[node.end_lineno - 1]
         stop = starts[node.end_lineno - 1] + node.end_col_offset
         for kind, new in _changed(node):
             text = ast.unparse(new) if isinstance(node, ast.Constant) else f"({ast.unparse(new)})"
@@ -135,7 +136,8 @@ def _changed(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
         return ast.BinOp(left, operator, right)
 
     if isinstance(node, ast.BinOp) and not any(map(_sequence, (node.left, node.right))):
-        left, right = node.left, node.right
+        left = node.left
+        right = node.right
         if isinstance(node.op, (ast.Add, ast.Sub)):
             other = ast.Sub() if isinstance(node.op, ast.Add) else ast.Add()
             yield "sign", binary(left, other, right)

@@ -17,9 +17,12 @@ def drawn_curve(
         return np.sum(p @ pairs * p, axis=1)
 
     golden = (np.sqrt(5) - 1) / 2
-    lower, upper = np.zeros(depths.size), np.full(depths.size, 2 / values[-1])
+    lower = np.zeros(depths.size)
+    upper = np.full(depths.size, 2 / values[-1])
     for _ in range(30):
-        left, right = upper - golden * (upper - lower), lower + golden * (upper - lower)
+        left = upper - golden * (upper - lower)
+        right = lower + golden * (upper - lower)
         fall = losses(left) > losses(right)
-        lower, upper = np.where(fall, left, lower), np.where(fall, upper, right)
+        lower = np.where(fall, left, lower)
+        upper = np.where(fall, upper, right)
     return losses((lower + upper) / 2)

@@ -24,7 +24,8 @@ def descend(
     """
     losses = []
     for _ in range(steps):
-        loss, gradient = 0.0, [np.zeros_like(each) for each in weights]
+        loss = 0.0
+        gradient = [np.zeros_like(each) for each in weights]
         for start in range(0, len(target), CHUNK):
             part = slice(start, start + CHUNK)
             squares, parts = _squares_and_gradient(tokens[part], target[part], weights)

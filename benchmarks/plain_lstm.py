@@ -29,8 +29,10 @@ def loss_and_gradient(
 
 def _read(tokens: list[Any], weights: list[Any]) -> list[Any]:
     inputs, recurrent, bias = weights
-    hidden, states = recurrent.shape[1], []
-    h = c = np.zeros((len(tokens[0]), hidden))
+    hidden = recurrent.shape[1]
+    states = []
+    h = np.zeros((len(tokens[0]), hidden))
+    c = h
     for token in tokens:
         a = anp.dot(token, inputs.T) + anp.dot(h, recurrent.T) + bias
         i, f, o = (1 / (1 + anp.exp(-a[:, k * hidden : (k + 1) * hidden])) for k in range(3))

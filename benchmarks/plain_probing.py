@@ -68,5 +68,6 @@ def _gdpp(
         answer += rate * q @ fit
         gram = x.T @ x / len(y)
         y = y - rate * x @ fit
-        x, q = x - gamma * x @ gram, q - gamma * gram @ q
+        x = x - gamma * x @ gram
+        q = q - gamma * gram @ q
     return answer

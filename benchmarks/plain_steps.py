@@ -13,7 +13,8 @@ def plain_errors(alpha: float, tau: float, noise: float, steps: int) -> np.ndarr
     powers = (1 - g * nodes) ** np.arange(2 * steps + 1)[:, None]
     m0, m1, m2 = (powers @ (weights * nodes**r) for r in range(3))
     times = np.add.outer(np.arange(steps + 1), np.arange(steps + 1))
-    C, B = m0[times], m2[times]
+    C = m0[times]
+    B = m2[times]
     V = B + noise / alpha * m1[times]
     fit = np.cumsum(np.cumsum(m1[times], axis=0), axis=1)
     for k in range(steps):

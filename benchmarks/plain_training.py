@@ -15,7 +15,8 @@ def train(context: int, dim: int, steps: int, seed: int) -> float:
     rng = np.random.default_rng(seed)
     size = dim + 1
     weights = 0.1 * rng.standard_normal((4, size, size))
-    first, second = np.zeros_like(weights), np.zeros_like(weights)
+    first = np.zeros_like(weights)
+    second = np.zeros_like(weights)
     for step in range(1, steps + 1):
         x = rng.uniform(-1, 1, (BATCH, context + 1, dim))
         y = np.einsum("ntd,nd->nt", x, rng.standard_normal((BATCH, dim)))
@@ -39,7 +40,9 @@ def _loss_and_gradient(
     projection: np.ndarray,
 ) -> tuple[float, np.ndarray]:
     source = tokens[:, :-1, :]
-    keys, values, queries = source @ key.T, source @ value.T, tokens @ query.T
+    keys = source @ key.T
+    values = source @ value.T
+    queries = tokens @ query.T
     scores = queries @ keys.transpose(0, 2, 1)
     mixed = scores @ values
     out = tokens + mixed @ projection.T
@@ -50,7 +53,8 @@ def _loss_and_gradient(
     d_mixed = back @ projection
     d_scores = d_mixed @ values.transpose(0, 2, 1)
     d_values = scores.transpose(0, 2, 1) @ d_mixed
-    d_queries, d_keys = d_scores @ keys, d_scores.transpose(0, 2, 1) @ queries
+    d_queries = d_scores @ keys
+    d_keys = d_scores.transpose(0, 2, 1) @ queries
     gradient = [
         np.einsum("nti,ntj->ij", a, b)
         for a, b in ((d_keys, source), (d_queries, tokens), (d_values, source))

@@ -15,7 +15,8 @@ def train(layers: int, steps: int, seed: int, rate: float = RATE) -> list[float]
     """Train for so many steps; return the losses: half squared errors on noiseless queries."""
     rng = np.random.default_rng(seed)
     weights = 0.05 * rng.standard_normal((layers, 4)) * [1, 1, 1, 0.05]
-    first, second = np.zeros_like(weights), np.zeros_like(weights)
+    first = np.zeros_like(weights)
+    second = np.zeros_like(weights)
     losses = []
     for step in range(1, steps + 1):
         x = rng.standard_normal((BATCH, CONTEXT + 1, DIM))

@@ -88,7 +88,8 @@ def right(question: str, best: Proposal, seed: int) -> np.ndarray:
     _, second = best.contrast.errors(best.repeats)
     if question == "precision":
         return np.abs(measured[0] / predicted[0] - 1) < best.effect
-    weights, values = np.ones(1), np.array(measured) - others[:, None]
+    weights = np.ones(1)
+    values = np.array(measured) - others[:, None]
     if question == "difference":
         values = np.array([measured[0] - measured[1]])
     elif len(points) > 1:

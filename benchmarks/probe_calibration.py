@@ -197,7 +197,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--write", action="store_true", help=f"keep it in {OUTPUT.name}")
     arguments = parser.parse_args()
-    tally, sizes = Tally(), mean_squares()
+    tally = Tally()
+    sizes = mean_squares()
     for seed in range(arguments.seeds):
         one_seed(seed, tally, sizes)
     lines = lines_of(tally, arguments.seeds)

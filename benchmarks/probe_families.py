@@ -98,7 +98,8 @@ class Setting:
 
     def member(self, name: str, parameters: dict[str, float]) -> Predictor:
         """A member of a family."""
-        values, family = dict(parameters), self.families[name]
+        values = dict(parameters)
+        family = self.families[name]
         if name in PER_DIM:
             values["step"] /= self.problem.dim
         factor = values.pop(family.factor, 1.0)
@@ -129,7 +130,8 @@ class Setting:
         chosen = [*self.baselines, *near]
         judged = drawn[fit_size(self.problem, PROMPTS) :]
         known = {each.name: each.predict(judged) for each in chosen}
-        target, levels = judged.target, judged.noise_variance
+        target = judged.target
+        levels = judged.noise_variance
         answers = Answers("fresh", model[-len(judged) :], known, target, levels)
         return identify(answers, chosen, fits=fits)
 

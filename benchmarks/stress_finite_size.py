@@ -44,12 +44,15 @@ def points(rng: np.random.Generator) -> Iterator[tuple[str, dict[str, Any]]]:
     for group, count in GROUPS.items():
         for _ in range(count):
             d = int(rng.integers(12, 41))
-            context, tasks = between(1, 40 * d), between(0.1 * d, 8 * d)
+            context = between(1, 40 * d)
+            tasks = between(0.1 * d, 8 * d)
             ridge = 0.0 if rng.random() < 1 / 3 else between(1e-4, 0.1)
             if group == "features":
                 prompts = d * (d + 1) * between(1 / NEAR, NEAR)
             elif group == "tasks":
-                context, tasks, ridge = between(4 * d, 40 * d), between(0.2 * d, d), ridge / 100
+                context = between(4 * d, 40 * d)
+                tasks = between(0.2 * d, d)
+                ridge = ridge / 100
                 prompts = d * round(tasks) * between(1 / NEAR, NEAR)
             else:
                 prompts = d**2 * between(0.2, 4)
@@ -132,7 +135,8 @@ def main() -> None:
         table.writerow(
             ["group", *NAMES, "ICL %", "s.e.", "IDG %", "s.e.", "uncertainty %", "ms per draw"]
         )
-        beyond, count = 0, 0
+        beyond = 0
+        count = 0
         for group, point in points(np.random.default_rng(1)):
             if infinite(point):
                 continue

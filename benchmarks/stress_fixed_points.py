@@ -44,7 +44,8 @@ def stress(measures: int, seed: int) -> dict[str, float]:
     t[:, 0] = np.where(t.max(axis=1) > 0, t[:, 0], 1.0)
     weights = rng.dirichlet(np.full(ATOMS, 0.5), measures)
     c = 10 ** rng.uniform(-3, 3, measures)
-    mean, second = (weights * t).sum(axis=1), (weights * t**2).sum(axis=1)
+    mean = (weights * t).sum(axis=1)
+    second = (weights * t**2).sum(axis=1)
     excess = 1 - c * (weights * (t > 0)).sum(axis=1)
 
     def average(kernel: Any, omega: Any, c: Any, excess: Any, which: np.ndarray) -> np.ndarray:

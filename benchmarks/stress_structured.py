@@ -47,7 +47,8 @@ def stress(spectra: int, seed: int) -> dict[str, float]:
     ArithmeticError
         If a fixed point is not reached.
     """
-    rng, plain = np.random.default_rng(seed), structured_fixed_point.find_roots
+    rng = np.random.default_rng(seed)
+    plain = structured_fixed_point.find_roots
     counts: list[int] = []
     least = np.inf
 
@@ -94,8 +95,10 @@ def _parameters(rng: np.random.Generator) -> dict[str, np.ndarray]:
     def near_one() -> np.ndarray:
         return 1 + 10 ** rng.uniform(-15, -1, 30) * rng.choice([-1, 1], 30)
 
-    tau, kappa = 10 ** rng.uniform(-3, 6, POINTS), 10 ** rng.uniform(-3, 4, POINTS)
-    tau[TAU_NEAR_ONE], kappa[KAPPA_NEAR_ONE] = near_one(), near_one()
+    tau = 10 ** rng.uniform(-3, 6, POINTS)
+    kappa = 10 ** rng.uniform(-3, 4, POINTS)
+    tau[TAU_NEAR_ONE] = near_one()
+    kappa[KAPPA_NEAR_ONE] = near_one()
     tau[30:35] = kappa[10:20] = np.inf
     alpha = 10 ** rng.uniform(-6, 10, POINTS)
     alpha[-15:] = np.inf

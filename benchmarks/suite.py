@@ -193,7 +193,8 @@ def slope(measured: dict[int, Measured]) -> tuple[float, float]:
     x = [math.log(d) for d in measured]
     y = [math.log(m.seconds) for m in measured.values()]
     n = len(x)
-    mean_x, mean_y = sum(x) / n, sum(y) / n
+    mean_x = sum(x) / n
+    mean_y = sum(y) / n
     square = sum((a - mean_x) ** 2 for a in x)
     value = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / square
     rest = sum((b - mean_y - value * (a - mean_x)) ** 2 for a, b in zip(x, y, strict=True))
@@ -293,8 +294,10 @@ def report(results: Results) -> str:
             for ridge in THEORY
         ],
     )
-    a, b = results.structured[80], results.dense[80]
-    exponent, flow = slope(results.structured)[0], results.ours[FLOW].seconds
+    a = results.structured[80]
+    b = results.dense[80]
+    exponent = slope(results.structured)[0]
+    flow = results.ours[FLOW].seconds
     probing = results.ours[PROBING].seconds
     aims = markdown(
         ["Aim", "measured", "met"],

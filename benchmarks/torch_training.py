@@ -23,7 +23,8 @@ def train(context: int, dim: int, steps: int, seed: int) -> float:
         target = tokens[:, -1, -1].clone()
         tokens[:, -1, -1] = 0
         key, query, value, projection = weights
-        keys, values = tokens[:, :-1] @ key.T, tokens[:, :-1] @ value.T
+        keys = tokens[:, :-1] @ key.T
+        values = tokens[:, :-1] @ value.T
         mixed = (tokens @ query.T @ keys.transpose(1, 2)) @ values
         output = tokens + mixed @ projection.T
         loss = torch.mean((output[:, -1, -1] + target) ** 2)

@@ -354,7 +354,8 @@ def plain_probing(positions: bool, seed: int) -> dict[str, float]:
     algorithms = plain_algorithms(rates, layers, problem.tasks)
     count = PLAIN_PROMPTS // 10 if positions else PLAIN_PROMPTS
     drawn = sample_prompts(problem, count, rng=seed)
-    start, errors = time.process_time(), []
+    start = time.process_time()
+    errors = []
     for x, y, q, target in zip(drawn.inputs, drawn.labels, drawn.query, drawn.target, strict=True):
         sequence = np.concatenate([x, q[None]])
         for length in range(1, len(x)) if positions else ():
@@ -478,7 +479,8 @@ def test_time_steps(seed: int) -> dict[str, float]:
     """Errors after each of 200 steps, and how far thresholds are from their closed forms."""
     from iclimit.asymptotics.depth import overthinking_threshold, test_time_errors
 
-    few, many = np.geomspace(0.01, 0.99, 500), np.geomspace(1.01, 1000, 500)
+    few = np.geomspace(0.01, 0.99, 500)
+    many = np.geomspace(1.01, 1000, 500)
     closed = np.hstack([(1 + 3 * few) / (1 - few), (many + 3) / (many * (many - 1))])
     found = overthinking_threshold(alpha=np.hstack([few, many])) - 1
     off = float(np.max(np.abs(found / closed - 1)))
@@ -534,7 +536,8 @@ def plain_depth(alpha: float, seed: int) -> dict[str, float]:
     from benchmarks.plain_depth import drawn_curve
 
     lam, tasks = _depth_law()
-    context, depths = round(alpha * MODES), np.arange(1, DEEPEST + 1)
+    context = round(alpha * MODES)
+    depths = np.arange(1, DEEPEST + 1)
 
     def run(call: int) -> dict[str, float]:
         losses = drawn_curve(lam, tasks, context, depths, seed + call) / np.mean(lam * tasks)
@@ -577,7 +580,8 @@ def solver(d: int, seed: int) -> dict[str, float]:
 
     settings = cell(d)
     probe = _Probe()
-    plain_normal, plain_solve = ridge.normal, cells.solve_ridge
+    plain_normal = ridge.normal
+    plain_solve = cells.solve_ridge
     solved: list[float] = []
 
     def normal(blocks: Any, gamma: Any) -> Any:
@@ -590,11 +594,13 @@ def solver(d: int, seed: int) -> dict[str, float]:
         solved.append(time.process_time() - probe.spent - start)
         return found
 
-    ridge.normal, cells.solve_ridge = normal, solve
+    ridge.normal = normal
+    cells.solve_ridge = solve
     start = time.process_time()
     run = simulate_errors(**settings, rng=seed)
     seconds = time.process_time() - start - probe.spent
-    ridge.normal, cells.solve_ridge = plain_normal, plain_solve
+    ridge.normal = plain_normal
+    cells.solve_ridge = plain_solve
     operations = 4 * settings["prompts"] * d * (d + 1) * run.iterations
     rates = probe.rates()
     return {
@@ -616,7 +622,8 @@ class _Probe:
         self.factors: list[np.ndarray] = [factor, factor.astype(np.float32)]
         self.out = [np.empty_like(each) for each in self.factors]
         self.seconds = [0.0, 0.0]
-        self.calls, self.spent = 0, 0.0
+        self.calls = 0
+        self.spent = 0.0
 
     def run(self) -> None:
         begin = time.process_time()
@@ -684,7 +691,8 @@ def cost_estimates(seed: int) -> dict[str, float]:
     from iclimit.simulate.pretraining.cost import estimate_cost
 
     simulate_errors(**cell(10), rng=0)
-    ratios, total = [], 0.0
+    ratios = []
+    total = 0.0
     for d, tau, ridge, alpha, kappa in COSTED:
         settings = {
             "dim": d,

@@ -86,7 +86,8 @@ def _words(name: str, values: Sequence[Any]) -> str:
     numbers = [number for value in values for number in _numbers(value)]
     shown = []
     if numbers:
-        lowest, highest = f"{min(numbers):.3g}", f"{max(numbers):.3g}"
+        lowest = f"{min(numbers):.3g}"
+        highest = f"{max(numbers):.3g}"
         shown.append(lowest if lowest == highest else f"{lowest} to {highest}")
     if words:
         shown.append(", ".join(words))

@@ -40,7 +40,8 @@ gc.set_threshold(200_000, 20, 20)
 project = "iclimit"
 author = "The iclimit developers"
 project_copyright = "The iclimit developers"
-version = release = iclimit.__version__
+version = iclimit.__version__
+release = version
 
 extensions = [
     "sphinx.ext.autodoc",
@@ -172,7 +173,8 @@ html_title = f"iclimit {version}"
 html_show_sourcelink = False
 html_static_path = ["_static", str(_MATHJAX / mathjax_path)]
 html_css_files = ["site.css"]
-html_logo = html_favicon = "_static/logo.svg"
+html_logo = "_static/logo.svg"
+html_favicon = "_static/logo.svg"
 html_context = {"default_mode": "auto"}
 html_theme_options = {
     "logo": {"text": "iclimit"},
@@ -245,7 +247,9 @@ def arrange_example(app, doctree):
         return
     examples = [b for b in doctree.findall(nodes.literal_block) if b.get("language") == "Python"]
     ends = (nodes.paragraph, nodes.section, nodes.raw)
-    before, shown = 0, None  # lines before the first figure, and that
+    # lines before the first figure, and that
+    before = 0
+    shown = None
     for block in examples:
         follows = block.parent.children[block.parent.index(block) + 1 :]
         own = takewhile(lambda n: n not in examples and not isinstance(n, ends), follows)
@@ -274,10 +278,12 @@ def arrange_example(app, doctree):
 
 def imports(lines):
     """Number of the first lines that import."""
-    count, inside = 0, False
+    count = 0
+    inside = False
     for number, line in enumerate(lines, start=1):
         if inside or re.match(r"import |from ", line):
-            count, inside = number, ("(" in line or inside) and ")" not in line
+            count = number
+            inside = ("(" in line or inside) and ")" not in line
         elif line:
             break
     return count

@@ -105,7 +105,8 @@ def seeds_table(rows: Sequence[dict[str, str]]) -> Iterator[tuple[str, ...]]:
 def seeds() -> str:
     """What other seeds of the quick preset gave, as far as that is on record."""
     setting = read_setting()["seeds"]
-    runs, failed = len(setting["seeds"]), setting["failures"]
+    runs = len(setting["seeds"])
+    failed = setting["failures"]
     if not runs:
         return ""
     most = stats.gamma.ppf(0.95, len(failed) + 1) / runs  # Poisson

@@ -14,7 +14,8 @@ ROOMS = ("ground", "runs", "asymptotics", "simulate", "validation", "face")
 @cache
 def imported(file: Path) -> frozenset[str]:
     """First names, within the package, of what a file imports when it runs."""
-    names, nodes = set(), [ast.parse(file.read_text(encoding="utf-8"))]
+    names = set()
+    nodes = [ast.parse(file.read_text(encoding="utf-8"))]
     for node in nodes:
         for_types = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
         nodes += [] if for_types else ast.iter_child_nodes(node)
@@ -51,7 +52,8 @@ def house() -> list[tuple[str, ...]]:
     def room_of(name: str) -> str:
         return name if name in ROOMS else "ground" if name in bottom else "face"
 
-    rows, files = [("Files", "in all", *(f"import {room}" for room in ROOMS))], files_by_room()
+    rows = [("Files", "in all", *(f"import {room}" for room in ROOMS))]
+    files = files_by_room()
     for room in ROOMS:
         counted = Counter(
             other for file in files[room] for other in set(map(room_of, imported(file)))

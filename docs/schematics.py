@@ -24,7 +24,8 @@ DROPS, PLATEAUS = np.array([2.0, 4.5, 8.0]), np.array([1.0, 0.6, 0.3, 0.1])
 
 def draw_boxes(ax: Axes, texts: tuple[str, ...], down: bool = False) -> None:
     """Draw boxes with texts from left to right, or down, and arrows between them."""
-    count, before = len(texts), None
+    count = len(texts)
+    before = None
     for place, text in enumerate(texts):
         ends = place == count - 1
         frame = {
@@ -32,7 +33,8 @@ def draw_boxes(ax: Axes, texts: tuple[str, ...], down: bool = False) -> None:
             "facecolor": "#eaf3fa" if not ends else "#fdf0e6",
             "edgecolor": COLOURS[0] if not ends else COLOURS[1],
         }
-        along, last = (place + 0.5) / count, (place - 0.5) / count
+        along = (place + 0.5) / count
+        last = (place - 0.5) / count
         here, there = [(0.5, 1 - each) if down else (each, 0.5) for each in (along, last)]
         drawn = ax.text(*here, text, ha="center", va="center", fontsize=8, bbox=frame)
         if before is not None:
@@ -79,14 +81,18 @@ def staircase(times: np.ndarray) -> np.ndarray:
 
 def schematics() -> dict[str, tuple[tuple[str, ...], Callable[[Axes], None]]]:
     """Boxes and curves of each page."""
-    line, decades = np.linspace(0.02, 4, 200), np.geomspace(0.1, 100, 200)
+    line = np.linspace(0.02, 4, 200)
+    decades = np.geomspace(0.1, 100, 200)
     tau = np.geomspace(0.2, 5, 301)
     point = {"alpha": 1.0, "kappa": 0.5, "rho": 0.01}
     steps = np.arange(1, 31)
-    law, mixed = MarchenkoPastur(0.5), SampleCovariance(Atoms([1.0, 4.0]), ratio=0.1)
-    eigenvalues, wide = np.linspace(0.01, 3.2, 300), np.linspace(0.2, 7, 300)
+    law = MarchenkoPastur(0.5)
+    mixed = SampleCovariance(Atoms([1.0, 4.0]), ratio=0.1)
+    eigenvalues = np.linspace(0.01, 3.2, 300)
+    wide = np.linspace(0.2, 7, 300)
     unit = np.linspace(0, 1, 200)
-    first, second = np.polynomial.chebyshev.Chebyshev.basis(4), 1 + 2 * 0.1
+    first = np.polynomial.chebyshev.Chebyshev.basis(4)
+    second = 1 + 2 * 0.1
     chebyshev = first(second - 2 * unit * 1.1) / first(second)
     sigma = np.linspace(0.1, 5, 100)
     context = {"context": 10, "dim": 10}

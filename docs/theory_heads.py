@@ -46,7 +46,8 @@ def add_head(app, name, source):  # noqa: ARG001
     if not name.startswith("theory/") or figure is None:
         return
     narrow = f".. image:: {figure[1]}-narrow.svg\n   :class: schematic-narrow\n   :alt:\n\n"
-    before, after = source[0][: figure.start()], source[0][figure.end() :]
+    before = source[0][: figure.start()]
+    after = source[0][figure.end() :]
     found = _CODE.search(after)
     code = found[0] if found else ""
     main = FORMULAS.get(name.removeprefix("theory/"))

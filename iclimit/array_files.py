@@ -101,7 +101,8 @@ class NpzFile:
             present = ", ".join(self.names[:10]) or "none"
             hint = did_you_mean(array, self.names)
             raise ValueError(f"{self.path} must have an array {array!r}, got {present}{hint}")
-        member, name = self.archive.getinfo(f"{array}.npy"), f"{array} in {self.path}"
+        member = self.archive.getinfo(f"{array}.npy")
+        name = f"{array} in {self.path}"
         with naming_damage(name):
             stream = self.archive.open(member)
         return parse_npy(name, stream, member.file_size)

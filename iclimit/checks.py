@@ -229,7 +229,8 @@ def parse_covariance(name: str, value: object, dim: int) -> np.ndarray:
     """Return a covariance as an array: a matrix (d, d), or eigenvalues (d,) if it is diagonal."""
     covariance = parse_array(name, value, (dim,), (dim, dim))
     if covariance.ndim == 1:
-        eigenvalues, rounding = covariance, 0.0
+        eigenvalues = covariance
+        rounding = 0.0
     else:
         rounding = ROUNDING * dim * float(np.max(np.abs(covariance)))
         asymmetry = float(np.max(np.abs(covariance - covariance.T)))

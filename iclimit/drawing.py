@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
     from matplotlib.figure import Figure as Figure
 else:  # matplotlib is loaded when something is drawn
-    Axes = Figure = Any
+    Axes = Any
+    Figure = Axes
 
 
 class Measured(Protocol):
@@ -136,7 +137,8 @@ def panels(
     style = _style.get()
     if limit := COLUMNS.get(style):
         if limit < _STACKED * columns:
-            rows, columns = rows * columns, 1
+            rows = rows * columns
+            columns = 1
             height = max(_PANEL * rows, height * limit / width)
         else:
             height *= max(limit / width, _PANEL * rows / height)
@@ -176,7 +178,8 @@ def draw_estimates(
     ax: Axes, x: ArrayLike, estimates: Sequence[Measured], colour: str, **options: Any
 ) -> Any:
     """Draw estimates as points with bars of one standard error."""
-    means, errors = [each.mean for each in estimates], [each.standard_error for each in estimates]
+    means = [each.mean for each in estimates]
+    errors = [each.standard_error for each in estimates]
     return draw_points(ax, x, means, errors, colour, **options)
 
 
@@ -258,7 +261,8 @@ def finish(
 
 def _legend_above(ax: Axes, heading: str) -> None:
     """Draw a legend between axes and their title, in as many columns as there is room for."""
-    entries, spec = ax.get_legend_handles_labels(), ax.get_subplotspec()
+    entries = ax.get_legend_handles_labels()
+    spec = ax.get_subplotspec()
     share = len(spec.colspan) / spec.get_gridspec().ncols if spec else 1
     most = share * ax.figure.bbox.width - _BESIDE * ax.figure.dpi
     look: Any = {"loc": "lower left", "bbox_to_anchor": (0, 1), "alignment": "left"}

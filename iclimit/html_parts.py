@@ -47,8 +47,10 @@ def embedded(picture: bytes, title: str) -> str:
 
     with Image.open(io.BytesIO(picture)) as image:
         size = min(1.0, WIDTH / image.width)
-        width, height = round(size * image.width), round(size * image.height)
-        small, file = image.convert("RGB").resize((width, height)), io.BytesIO()
+        width = round(size * image.width)
+        height = round(size * image.height)
+        small = image.convert("RGB").resize((width, height))
+        file = io.BytesIO()
     small.point(_LEVELS).save(file, "WEBP", lossless=True, quality=60)
     encoded = base64.b64encode(file.getvalue()).decode()
     words = html.escape(title, quote=True)

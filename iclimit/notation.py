@@ -152,7 +152,8 @@ def attach_shelf(package: str, file: str) -> list[str]:
     Each function answers an unknown keyword argument with the name that was meant.  It is replaced
     where it is defined, too, because worker processes look for it there.
     """
-    shelf, names = vars(sys.modules[package]), []
+    shelf = vars(sys.modules[package])
+    names = []
     for node in ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8")).body:
         assert isinstance(node, ast.ImportFrom)
         module = vars(importlib.import_module("." * node.level + (node.module or ""), package))

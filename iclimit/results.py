@@ -483,7 +483,8 @@ class Estimate:
         from scipy.special import betainc  # loads for a tenth of a second
 
         mean = cls.of(samples)
-        count, ordered = mean.repeats, np.sort(mean.samples)
+        count = mean.repeats
+        ordered = np.sort(mean.samples)
         if count < 3:
             return mean  # the same
         ends = np.arange(count + 1) / count
@@ -529,12 +530,14 @@ class Estimate:
             return f"{self.mean:.6g}"
         size = math.floor(math.log10(max(abs(self.mean), self.standard_error)))
         if size < _SMALLEST:
-            mean, error = self.mean / 10.0**size, self.standard_error / 10.0**size
+            mean = self.mean / 10.0**size
+            error = self.standard_error / 10.0**size
             return f"{replace(self, mean=mean, standard_error=error)}e{size}"
         digits = 1 - math.floor(math.log10(self.standard_error))
         last = round(self.standard_error * 10**digits)
         if last == 100:  # 0.0996 rounds to 0.10
-            digits, last = digits - 1, 10
+            digits = digits - 1
+            last = 10
         if digits <= 0:
             return f"{round(self.mean, digits):.0f}({last * 10**-digits})"
         return f"{self.mean:.{digits}f}({last})" if digits > 1 or last >= 1 else f"{self.mean:g}"

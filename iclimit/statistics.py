@@ -190,7 +190,9 @@ def extrapolate(
         order = max(1, min(3, len(sizes) - 2))
     if len(set(sizes)) != len(sizes) or len(sizes) < order + 2:
         raise ValueError(f"sizes must be at least {order + 2} different ones, got {list(sizes)}")
-    d, means, covariances = np.array(sizes, float), np.array(means), np.array(covariances)
+    d = np.array(sizes, float)
+    means = np.array(means)
+    covariances = np.array(covariances)
     powers = np.vander(1 / d, order + 1, increasing=True)
     variances = np.einsum("sii->si", covariances)
     scaled = np.mean(variances / np.mean(variances, axis=0), axis=1)
@@ -342,7 +344,8 @@ def _moments(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """Means, their covariance, the contributions of the repeats, and the number of these."""
     if isinstance(run, Estimate) and not run.samples.size:
-        mean, variance = np.array([run.mean]), np.array([[run.standard_error**2]])
+        mean = np.array([run.mean])
+        variance = np.array([[run.standard_error**2]])
         return mean, variance, np.empty((1, 0)), run.repeats
     estimates = estimates_of(run)
     deviations = np.array([each.deviations for each in estimates])

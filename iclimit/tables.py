@@ -70,7 +70,8 @@ def aligned(
     widths = [max(map(len, column)) for column in zip(*filled, strict=True)]
     sides = align[:count].ljust(count, align[-1])
     if width is not None:
-        sides, room = f"{sides[: count - 1]}<", max(width - sum(widths[:-1]) - 2 * (count - 1), 20)
+        sides = f"{sides[: count - 1]}<"
+        room = max(width - sum(widths[:-1]) - 2 * (count - 1), 20)
         for line in filled:
             line[-1] = shortened(line[-1], room)
         widths[-1] = 0

@@ -185,7 +185,8 @@ class Units:
 
     @cached_property
     def _factors(self) -> Mapping[str, Any]:
-        variance, task = self.value("input_variance"), self.value("task_variance")
+        variance = self.value("input_variance")
+        task = self.value("task_variance")
         label = task * variance * self.dim
         loss = self.value("loss_factor") * label
         step = variance * self.context * self.value("product_factor")

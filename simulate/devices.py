@@ -103,7 +103,8 @@ def check_devices() -> Devices:
     >>> devices.holds, devices.checks[0].check
     (True, 'solve')
     """
-    backends, missing = [get_backend("numpy")], ""
+    backends = [get_backend("numpy")]
+    missing = ""
     try:
         backends.append(get_backend("cupy"))
     except RuntimeError as error:
@@ -142,7 +143,8 @@ def _timed(compute: Callable[[Backend], Any], backend: Backend) -> tuple[np.ndar
 
 def _solved(backend: Backend) -> Any:
     rng = np.random.default_rng(0)
-    x, h = rng.standard_normal((PROMPTS, DIM)), rng.standard_normal((PROMPTS, DIM + 1))
+    x = rng.standard_normal((PROMPTS, DIM))
+    h = rng.standard_normal((PROMPTS, DIM + 1))
     y = np.sum(x * h[:, :DIM], axis=1) + rng.standard_normal(PROMPTS)
     x, h, y = (backend.asarray(each) for each in (x, h, y))
     return solve_ridge(x, h, y, 0.01, tolerance=1e-10).gamma

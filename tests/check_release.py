@@ -35,7 +35,8 @@ OWN_FILES = {
 
 def build(place, epoch):
     """Build both archives of what git tracks; the wheel is built from the source archive."""
-    source, out = place / "iclimit", place / "dist"
+    source = place / "iclimit"
+    out = place / "dist"
     export = ["git", "checkout-index", "--all", f"--prefix={source}/"]
     subprocess.run(export, cwd=ROOT, check=True)
     subprocess.run(
@@ -58,7 +59,10 @@ def same_everywhere(archive, epoch):
     ):
         for member in sorted(old.getmembers(), key=lambda each: each.name):
             content = old.extractfile(member) if member.isfile() else None
-            member.mtime, member.uid, member.gid, member.pax_headers = epoch, 0, 0, {}
+            member.mtime = epoch
+            member.uid = 0
+            member.gid = 0
+            member.pax_headers = {}
             member.uname = member.gname = ""
             new.addfile(member, content)
     return gzip.compress(plain.getvalue(), mtime=epoch)
@@ -82,7 +86,9 @@ def readme_session():
 
 def use(wheel, place):
     """Install a wheel into a new environment and run the README's lines in an empty folder."""
-    environment, empty, home = place / "venv", place / "empty", place / "home"
+    environment = place / "venv"
+    empty = place / "empty"
+    home = place / "home"
     empty.mkdir()
     home.mkdir(mode=0o500)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)

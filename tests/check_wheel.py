@@ -60,9 +60,11 @@ def main():
         (wheel,) = place.glob("*.whl")
         packed = {n for n in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in n}
         if packed != tracked():
-            missing, extra = sorted(tracked() - packed), sorted(packed - tracked())
+            missing = sorted(tracked() - packed)
+            extra = sorted(packed - tracked())
             sys.exit(f"wheel and git differ; missing: {missing}, not in git: {extra}")
-        environment, elsewhere = place / "venv", place / "empty"
+        environment = place / "venv"
+        elsewhere = place / "empty"
         elsewhere.mkdir()
         # The pip that runs this serves the environment: installing another takes six seconds.
         new = [sys.executable, "-m", "venv", "--without-pip", str(environment)]

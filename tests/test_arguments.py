@@ -82,7 +82,8 @@ def numbers_outside(interval, integer):
 
 def wrong_values(parameter, label, valid):
     """Yield what an argument may not be."""
-    row, annotation = PARAMETERS[parameter.name], str(parameter.annotation)
+    row = PARAMETERS[parameter.name]
+    annotation = str(parameter.annotation)
     yield object()
     yield "nonsense"
     if parameter.default is not None:
@@ -135,7 +136,8 @@ def complaint(function, call, argument):
     "name", [*CALLABLES, *SIMULATIONS], ids=lambda name: name.split(".", 1)[-1]
 )
 def test_wrong_arguments_are_refused_by_name(name):
-    function, label = bound(name), name.split(".", 2)[-1]
+    function = bound(name)
+    label = name.split(".", 2)[-1]
     complaints = []
     for parameter in inspect.signature(function).parameters.values():
         argument = parameter.name

@@ -29,7 +29,8 @@ def annotation_of(parameter):
 def test_integers_of_the_notation_are_annotated_as_such():
     for name, (function, _) in FUNCTIONS.items():
         for parameter in parameters_of(function):
-            row, annotation = PARAMETERS.get(parameter.name), annotation_of(parameter)
+            row = PARAMETERS.get(parameter.name)
+            annotation = annotation_of(parameter)
             if row is None or row.range is None:
                 continue
             # In the limit and for symbols, sizes are numbers.

@@ -5,7 +5,8 @@ from public_names import committed, public_names
 
 def test_public_names_are_those_committed():
     """After a change that is meant: ``python tests/shared/public_names.py``, and CHANGELOG.md."""
-    known, now = committed(), dict(public_names())
+    known = committed()
+    now = dict(public_names())
     gone = sorted(known.keys() - now.keys())
     new = sorted(now.keys() - known.keys())
     changed = {name: (known[name], now[name]) for name in known.keys() & now.keys()}

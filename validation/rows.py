@@ -269,7 +269,8 @@ def both_errors(label: str, theory: Later, errors: Later, **options: Any) -> Row
     """Yield means of the ICL and the IDG error: results that have them as ``icl`` and ``idg``."""
     of = options.pop("of", _function_of(theory))
     for name in ERRORS:
-        estimate, own = getattr(errors, name), of and f"{of}.{name}"
+        estimate = getattr(errors, name)
+        own = of and f"{of}.{name}"
         yield mean(f"{name.upper()} {label}", getattr(theory, name), estimate, of=own, **options)
 
 
@@ -330,7 +331,8 @@ def limit(
         What is extrapolated: ``draws``, ``fit_label`` and ``name`` are made of it.
     """
     if about:
-        draws, name = about, f"Limit of {about}"
+        draws = about
+        name = f"Limit of {about}"
         fit_label = f"chi-square of the fit, {about}"
     functions = [_function_of(each) for each in theories.values()] if of is None else of
     runs = {size: call(_estimates, each) for size, each in runs.items()}

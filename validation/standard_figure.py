@@ -120,11 +120,15 @@ def draw_quantity(ax: Axes, row: Limit, number: int, colour: str, label: str = "
 
     A line shows the predictions, where the fit is one of ratios to these.
     """
-    runs, limits = [estimates_of(run) for run in row.runs.values()], [*row.theories.values()]
-    estimates, limit = [run[number] for run in runs], float(limits[number])
-    text, sizes = "\n".join(wrap(label, WIDTH)), list(row.runs)
+    runs = [estimates_of(run) for run in row.runs.values()]
+    limits = [*row.theories.values()]
+    estimates = [run[number] for run in runs]
+    limit = float(limits[number])
+    text = "\n".join(wrap(label, WIDTH))
+    sizes = list(row.runs)
     draw_sizes(ax, sizes, estimates, colour, limit=limit, label=text)
-    value, error = row.fit.value[number], row.fit.standard_error[number]
+    value = row.fit.value[number]
+    error = row.fit.standard_error[number]
     draw_points(ax, [0], [value], [error], colour, fmt="none")
     if predictions := sorted((row.options.get("predictions") or {}).items()):
         line = [float(each[number]) for _, each in predictions]

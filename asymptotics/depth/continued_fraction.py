@@ -31,7 +31,8 @@ def continued_fraction(
     share 1 - r that goes to e, and the shift t.  Levels beyond the number of eigenvalues so far
     hold arbitrary numbers, which r = 0 wipes out when their turn comes.
     """
-    x, mass = x[::-1], mass[::-1]
+    x = x[::-1]
+    mass = mass[::-1]
     total = np.cumsum(mass)
     gaps = np.append(x[:-1] - x[1:], x[-1])
     count = len(x) + depth - 1
@@ -39,10 +40,14 @@ def continued_fraction(
     padded[0, 1 : len(x)] = total[:-1] / total[1:]
     padded[1, : len(x)] = mass / total
     padded[2, : len(x)] = gaps
-    q, e = np.zeros(depth), np.zeros(depth)
+    q = np.zeros(depth)
+    e = np.zeros(depth)
     kept, lost, shift, gap = (np.zeros(depth) for _ in range(4))
     for tick in range(count):
-        kept[1:], lost[1:], shift[1:], gap[1:] = kept[:-1], lost[:-1], shift[:-1], gap[:-1]
+        kept[1:] = kept[:-1]
+        lost[1:] = lost[:-1]
+        shift[1:] = shift[:-1]
+        gap[1:] = gap[:-1]
         kept[0], lost[0], shift[0] = padded[:, tick]
         gap[0] = shift[0]
         # Levels that this eigenvalue has not reached or all have left stay as they are.
@@ -74,7 +79,8 @@ def reciprocal_zeros(q: np.ndarray, e: np.ndarray) -> np.ndarray:
     relative accuracy.  Its entries come from q and e by one subtraction-free transformation.
     """
     size = len(q)
-    squares, mixed = np.empty(size), np.empty(size - 1)
+    squares = np.empty(size)
+    mixed = np.empty(size - 1)
     carried = q[0]
     for k in range(size):
         squares[k] = carried + e[k]

@@ -158,7 +158,8 @@ def depth_loss(
     """
     matrix = None
     if setting == "fs" and np.ndim(gamma):
-        matrix, gamma = real_array("gamma", gamma, "(0, inf)"), 1.0
+        matrix = real_array("gamma", gamma, "(0, inf)")
+        gamma = 1.0
     given: dict[str, Any] = {"depth": depth, "alpha": alpha, "width_ratio": width_ratio}
     given |= {"noise_variance": noise_variance, "gamma": gamma}
     _, (L, alphas, widths, noise, chosen) = checked(
@@ -207,9 +208,12 @@ def _given(
         [np.full(depth.shape, np.inf), gamma, np.full(depth.shape, np.inf), headroom]
     )
     if np.any(finite):
-        L, sigma2, g = depth[finite], noise[finite], gamma[finite]
+        L = depth[finite]
+        sigma2 = noise[finite]
+        g = gamma[finite]
         loss = TiedLoss.reaching(law, population.tasks_at(law), L, g)
-        results[0, finite], results[2, finite] = loss.value(L, g, sigma2), loss.error(L, g, sigma2)
+        results[0, finite] = loss.value(L, g, sigma2)
+        results[2, finite] = loss.error(L, g, sigma2)
     return results
 
 
@@ -224,9 +228,11 @@ def _best(
     results = np.zeros((4, depth.size))
     if np.any(limit):
         results[0, limit] = law.null_mean(outer=tasks, inner=law.values)
-        results[1, limit], results[3, limit] = np.inf, np.nan
+        results[1, limit] = np.inf
+        results[3, limit] = np.nan
     if np.any(~limit):
-        L, sigma2 = depth[~limit], noise[~limit]
+        L = depth[~limit]
+        sigma2 = noise[~limit]
         most = largest_gamma(law, L)
         # The contour is for optima as they are with many layers; with few it hardly matters.
         loss = TiedLoss.reaching(law, tasks, L, np.minimum(most, 2.0 * L / law.edges[1]))

@@ -158,7 +158,8 @@ def scaling_exponents(*, nu: Number, beta: Number, setting: str = "rrs") -> Scal
     math_, (v, b) = checked(nu=nu, beta=beta)
     # What depends on one of the two has the shape of both.
     v, b = v + 0 * b, b + 0 * v
-    tied, fixed = setting == "rrs", setting == "fs"
+    tied = setting == "rrs"
+    fixed = setting == "fs"
     exponents: dict[str, Any] = dict.fromkeys(field.name for field in fields(ScalingExponents))
     if fixed:
         exponents["time"] = v * b / (v * b + 2 * v + 1)

@@ -222,7 +222,8 @@ def overthinking_ratio(
 
     def largest(step: Value, scatter: Value) -> Value:
         shown = math_.where(alpha < 1, lambda: alpha, lambda: 1 + 0 * alpha)
-        at_zero, at_pi = scatter * shown / step**2, feedback_at_pi(math_, alpha, step)
+        at_zero = scatter * shown / step**2
+        at_pi = feedback_at_pi(math_, alpha, step)
         # Where the mean steps diverge, so do they with infinite data.
         at_pi = math_.where(math_.isinf(at_pi), lambda: at_pi, lambda: scatter * at_pi)
         return math_.where(at_zero > at_pi, lambda: at_zero, lambda: at_pi)
@@ -249,7 +250,8 @@ def _learned_matrix(
     lower, upper = map(float, law.edges) if law else (1.0, 1.0)
     if law is None or lower == upper:  # up to rounding
         # Very few tasks span a fraction kappa of all directions.
-        nodes, share = np.array([0.0, max(1.0, 1 / kappa)]), np.array([1 - kappa, kappa])
+        nodes = np.array([0.0, max(1.0, 1 / kappa)])
+        share = np.array([1 - kappa, kappa])
         share = np.clip(share, 0.0, 1.0)
     else:
         # The functions have a pole at -nu only: the ellipse through it sets the convergence.
@@ -273,20 +275,28 @@ class _Mean:
     def __init__(
         self, K: np.ndarray, Q: np.ndarray, share: np.ndarray, alpha: float, count: int
     ) -> None:
-        self.K, self.Q, self.share, self.alpha = K, Q, share, alpha
-        f, h = np.empty((count, len(K))), np.empty((count, len(K)))
+        self.K = K
+        self.Q = Q
+        self.share = share
+        self.alpha = alpha
+        f = np.empty((count, len(K)))
+        h = np.empty((count, len(K)))
         s = np.empty(count)
         f[0] = h[0] = s[0] = 1.0
         for j in range(1, count):
             s[j] = -(share @ (K * h[j - 1])) / alpha
             f[j] = f[j - 1] - K * h[j - 1]
             h[j] = s[j::-1] @ f[: j + 1]
-        self.f, self.h = f, h
+        self.f = f
+        self.h = h
 
     def errors(self, steps: int, noise: float) -> np.ndarray:
         """Errors without the noise of the query label, after 0..steps steps."""
-        K, Q, share = self.K, self.Q, self.share
-        f, h = self.f[: steps + 1], self.h[: steps + 1]
+        K = self.K
+        Q = self.Q
+        share = self.share
+        f = self.f[: steps + 1]
+        h = self.h[: steps + 1]
         change = np.diff(f, axis=0, prepend=0.0)
 
         def average(weight: Value, rows: np.ndarray) -> np.ndarray:
@@ -308,7 +318,9 @@ class _Mean:
 
 def _series(source: np.ndarray, kernel: np.ndarray) -> np.ndarray:
     """Symmetric solution V of V = source + (kernel delayed by one in both times) * V."""
-    V, flipped, count = source.copy(), kernel[::-1, ::-1], len(source)
+    V = source.copy()
+    flipped = kernel[::-1, ::-1]
+    count = len(source)
     for j in range(1, count):
         for i in range(1, j + 1):
             V[j, i] += np.vdot(flipped[count - j :, count - i :], V[:j, :i])
@@ -318,7 +330,8 @@ def _series(source: np.ndarray, kernel: np.ndarray) -> np.ndarray:
 
 def _product(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Two-time convolution, as a sum over lags of the first time."""
-    count, total = len(first), np.zeros_like(second)
+    count = len(first)
+    total = np.zeros_like(second)
     lag = np.subtract.outer(np.arange(count), np.arange(count))
     for m in range(count):
         total[m:] += second[: count - m] @ np.where(lag >= 0, first[m, lag], 0.0).T

@@ -129,7 +129,8 @@ def online_sgd_errors(
         require(math_, "steps", t, lambda _: part <= 0, "an integer >= 0, or inf")
         excess = (1 + noise) / alpha
         A = 1 + excess
-        strength, spread = eta**2 / batch, 1 + 1 / queries
+        strength = eta**2 / batch
+        spread = 1 + 1 / queries
         b = strength * (spread * excess + A * query_noise / queries)
         # 1 - a, which small rates would round away.
         gap = eta * A * (2 - eta * A * (1 + spread / batch))

@@ -107,7 +107,8 @@ def edge_values(
     math_: Namespace, alpha: Value, noise: Value, factor: Value
 ) -> tuple[Value, Value]:
     """Values (s g)^2 f_0(1) and (s g)^2 f_pi(1) of the module docstring."""
-    a, G = math_.sqrt(alpha), alpha + 1 + noise
+    a = math_.sqrt(alpha)
+    G = alpha + 1 + noise
     # a - 1, without cancellation.
     near = ((alpha - 1) / (a + 1)) ** 2
     far = (a + 1) ** 2

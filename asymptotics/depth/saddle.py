@@ -120,7 +120,8 @@ def balanced_saddle(eigenvalues: ArrayLike, *, weights: Number, depth: int) -> B
     check_integers(depth=depth)
     if x[-1] == 0:
         raise ValueError("eigenvalues must have one > 0, got zeros only")
-    share, relative = mass / mass.sum(), x / x[-1]
+    share = mass / mass.sum()
+    relative = x / x[-1]
 
     def slope(step: float) -> float:
         return float(np.sum(share * relative * (1 - step * relative) ** (2 * depth - 1)))

@@ -167,12 +167,14 @@ def _losses(
     def moved(z: np.ndarray) -> np.ndarray:
         return pq(z, steps * (1 + _MOVED))[0]
 
-    error, variance = 0.0, (0.0, 0.0)
+    error = 0.0
+    variance = (0.0, 0.0)
     with np.errstate(over="ignore", invalid="ignore"):
         if law.is_deterministic:
             form = law.form(lambda z: pq(z)[0][None], outer=tasks, inner=law.values)
             z = form.nodes[0]
-            first, again = form.pair([pq(z)[0].real]), form.pair([moved(z).real])
+            first = form.pair([pq(z)[0].real])
+            again = form.pair([moved(z).real])
         else:
             matrix = PolynomialForm.of(law, _degree(steps, inner), tasks, law.values)
             first, error = matrix.pair(lambda z: pq(z)[0])

@@ -185,7 +185,8 @@ def _averages(
     angle = np.pi * np.arange(steps + 1) / (steps + 1)
     excess = np.where(angle > 0, c + 2 * np.sqrt(c) * np.cos(angle), -1.0)
     factor = rest[:, None] - gain[:, None] * excess
-    powers, sums = [weights], [0 * nodes]
+    powers = [weights]
+    sums = [0 * nodes]
     with np.errstate(all="ignore"):
         for _ in range(2 * steps):
             powers.append(powers[-1] * factor)
@@ -331,13 +332,17 @@ def best_test_time_steps(
     shape = points[0].shape
     setting = {name: point.ravel() for name, point in zip(given, points, strict=True)}
     limit = final_test_time_error(**setting)
-    best, error = np.full(limit.shape, np.inf), limit.copy()
-    unsettled, count = np.flatnonzero(limit > 0), 0
+    best = np.full(limit.shape, np.inf)
+    error = limit.copy()
+    unsettled = np.flatnonzero(limit > 0)
+    count = 0
     while unsettled.size and count < steps:
         count = min(max(_FIRST, 2 * count), steps)
         rest = {name: values[unsettled] for name, values in setting.items()}
         errors = test_time_errors(**rest, steps=count)
-        at, least, end = errors.argmin(axis=1), errors.min(axis=1), limit[unsettled]
+        at = errors.argmin(axis=1)
+        least = errors.min(axis=1)
+        end = limit[unsettled]
         with np.errstate(invalid="ignore"):  # infinite errors
             close = np.isfinite(end) & (np.abs(errors[:, -1] - end) <= _CLOSE * end)
         done = (2 * at <= count) | close | (count == steps)

@@ -148,7 +148,8 @@ def tied_flow(
 def _fixed(population: Population, t: np.ndarray, L: np.ndarray) -> TiedFlow:
     """The flow of each eigenvalue, in closed form."""
     law = population.law(np.inf, np.inf)
-    lam, omega = law.values, population.tasks_at(law)
+    lam = law.values
+    omega = population.tasks_at(law)
     with np.errstate(divide="ignore", invalid="ignore"):
         reach = t[..., None] * omega * lam**3
         many = np.log1p((2 - 2 / L) * reach) / (2 - 2 / L)

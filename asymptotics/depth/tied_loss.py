@@ -80,7 +80,8 @@ class TiedLoss:
         ]
         steepest = np.argmax(gamma / np.minimum(depth, 1e9))
         picked = np.unique(np.append(picked, [steepest, np.argmax(gamma)]))
-        depth, gamma = depth[picked], gamma[picked]
+        depth = depth[picked]
+        gamma = gamma[picked]
 
         def functions(z: np.ndarray) -> np.ndarray:
             return np.concatenate(
@@ -163,7 +164,8 @@ class TiedLoss:
 
 def residual(z: np.ndarray, depth: Number, gamma: Number, slope: bool = False) -> Value:
     """p(z) = (1 - gamma z/L)^L with a last axis for z, and on demand its derivative by gamma."""
-    depth, gamma = np.asarray(depth, float)[..., None], np.asarray(gamma, float)[..., None]
+    depth = np.asarray(depth, float)[..., None]
+    gamma = np.asarray(gamma, float)[..., None]
     with np.errstate(invalid="ignore", over="ignore"):
         base = 1 - gamma * z / depth
         power = base ** np.where(depth == np.inf, 0, depth - 1)
@@ -174,7 +176,8 @@ def residual(z: np.ndarray, depth: Number, gamma: Number, slope: bool = False) -
 
 def learned(z: np.ndarray, depth: Number, gamma: Number) -> Value:
     """1 - p(z) for complex z, accurate for small gamma too, which much noise makes the best."""
-    depth, gamma = np.asarray(depth, float)[..., None], np.asarray(gamma, float)[..., None]
+    depth = np.asarray(depth, float)[..., None]
+    gamma = np.asarray(gamma, float)[..., None]
     with np.errstate(invalid="ignore", over="ignore"):
         exponent = np.where(depth == np.inf, -gamma * z, depth * log1p(-gamma * z / depth))
         return -expm1(exponent)

@@ -127,7 +127,8 @@ def untied_depth(
     """
     x, mass = parse_label_spectrum(eigenvalues, weights)
     check_integers(depth=depth)
-    context, width = real_number("alpha", alpha), real_number("width_ratio", width_ratio)
+    context = real_number("alpha", alpha)
+    width = real_number("width_ratio", width_ratio)
     if (context < np.inf or width < 1) and x[-1] > 0:
         if depth > _DEEPEST:
             raise ValueError(
@@ -135,8 +136,10 @@ def untied_depth(
             )
         given = np.asarray(eigenvalues, dtype=float), np.asarray(weights, dtype=float)
         return best_on_samples(*given, depth, context, width)
-    at_zero, total = float(mass[x == 0].sum()), float(mass.sum())
-    x, mass = x[x > 0], mass[x > 0]
+    at_zero = float(mass[x == 0].sum())
+    total = float(mass.sum())
+    mass = mass[x > 0]
+    x = x[x > 0]
     if len(x) <= depth:
         steps = np.concatenate([np.zeros(depth - len(x)), 1 / x[::-1]])
         losses = np.full(depth, at_zero / total)
@@ -259,7 +262,8 @@ def untied_power_law_steps(beta: Number, *, depth: int) -> Value:
 
 def parse_label_spectrum(eigenvalues: ArrayLike, weights: Number) -> tuple[np.ndarray, np.ndarray]:
     """Distinct eigenvalues in ascending order with their positive weights."""
-    x, mass = real_array("eigenvalues", eigenvalues), real_array("weights", weights, "[0, inf)")
+    x = real_array("eigenvalues", eigenvalues)
+    mass = real_array("weights", weights, "[0, inf)")
     if x.ndim != 1 or x.shape != mass.shape:
         raise ValueError(
             "eigenvalues and weights must be lists of the same length, got shapes "

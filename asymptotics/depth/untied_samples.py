@@ -99,7 +99,8 @@ def best_polynomial(law: TwoPoint, outer: np.ndarray, depth: int) -> UntiedDepth
     at_zero = form.basis(np.zeros(1))[:, 0]
     roots = [_root(form, factor) for factor in (_MORE, 1.0)]
     above, y = (solve_triangular(R, at_zero, trans="T") for R in roots)
-    losses, R = 1 / np.cumsum(y**2), roots[1]
+    losses = 1 / np.cumsum(y**2)
+    R = roots[1]
     error = float(1 / (above @ above) - losses[-1])
     if error > _UNRESOLVED * losses[-1]:
         raise ArithmeticError(
@@ -124,7 +125,8 @@ def _best_real(
     basis: IntervalPolynomials, R: np.ndarray, steps: np.ndarray
 ) -> tuple[float, np.ndarray]:
     """Least |R p|^2 over real steps, near the real parts of given ones."""
-    x, project = basis.nodes, R @ basis.projection
+    x = basis.nodes
+    project = R @ basis.projection
     scale = abs(steps)
 
     def factors(t: np.ndarray) -> np.ndarray:
@@ -135,7 +137,8 @@ def _best_real(
 
     def slopes(t: np.ndarray) -> np.ndarray:
         each = factors(t)
-        before, after = np.ones_like(each), np.ones_like(each)
+        before = np.ones_like(each)
+        after = np.ones_like(each)
         before[1:] = np.cumprod(each[:-1], axis=0)
         after[:-1] = np.cumprod(each[:0:-1], axis=0)[::-1]
         return -project @ (before * after * x * scale[:, None]).T
@@ -161,7 +164,8 @@ def best_on_samples(
     ArithmeticError
         If float64 does not resolve the loss.
     """
-    positive, total = eigenvalues > 0, weights.sum()
+    positive = eigenvalues > 0
+    total = weights.sum()
     # Samples have no part in directions of eigenvalue 0, whose label variance is not explained.
     at_zero = float(weights[~positive].sum() / total)
     kept = positive if width_ratio >= 1 else np.ones_like(positive)
@@ -176,7 +180,8 @@ def best_on_samples(
         alpha=alpha * len(eigenvalues) / size,
         width_ratio=width_ratio,
     )
-    best, share = best_polynomial(law, outer, depth), size / total
+    best = best_polynomial(law, outer, depth)
+    share = size / total
     return UntiedDepth(
         at_zero + best.losses * share,
         best.steps / largest,

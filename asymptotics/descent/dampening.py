@@ -136,14 +136,18 @@ def _eigenvalue_exceeded_by(tail: float, context: int, dim: int) -> float:
 
     # The law of Tracy and Widom at finite size (Ma, Bernoulli 18 (2012) 322), as a gamma law
     # (Chiani): an evaluation takes up to seconds, and a bracket near the root saves half of them.
-    one, other = math.sqrt(context - 0.5), math.sqrt(dim - 0.5)
+    one = math.sqrt(context - 0.5)
+    other = math.sqrt(dim - 0.5)
     scale = (one + other) * (1 / one + 1 / other) ** (1 / 3)
     deviate = _SCALE * gammainccinv(_SHAPE, tail) - _SHIFT
     guess = max((one + other) ** 2 + scale * deviate, 1e-3 * (one + other) ** 2)
-    low = high = math.log(guess / context)
+    low = math.log(guess / context)
+    high = low
     width = min(_NEAR * scale / guess, 0.5)
     while excess(high) < 0:
-        low, high, width = high, high + width, 2 * width
+        low = high
+        high = high + width
+        width = 2 * width
     while excess(low) > 0:
         low, high, width = low - width, low, 2 * width
     return math.exp(float(brentq(excess, low, high, xtol=1e-13, rtol=1e-13)))

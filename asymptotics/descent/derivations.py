@@ -179,7 +179,8 @@ def derive_schedule(
     solution = sympy.solve([sympy.diff(loss, r) for r in unknown], unknown, dict=True)[0]
     polynomial = sum(r.subs(solution) * x**k for k, r in enumerate(residual))
     least = sympy.factor(sympy.cancel(loss.subs(solution)))
-    L, R = sympy.Symbol(r"\mathcal{L}"), sympy.Function("R")
+    L = sympy.Symbol(r"\mathcal{L}")
+    R = sympy.Function("R")
     name = "Marchenko-Pastur" if limit else "Wishart"
     collected = sympy.collect(sympy.expand(loss), unknown)
     equations = {

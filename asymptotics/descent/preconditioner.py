@@ -136,7 +136,9 @@ def optimal_preconditioner(
     T, W, kurtosis = _arrays(input_covariance, task_covariance, excess_kurtosis, mixing)
     left, scale, right = np.linalg.svd(T)
     kept = scale > _ROUNDING * len(scale) * scale[0]
-    left, scale, right = left[:, kept], scale[kept], right[kept]
+    left = left[:, kept]
+    scale = scale[kept]
+    right = right[kept]
     # In the coordinates u of x = (left * scale) u nothing is inverted but well-conditioned sums.
     K = right @ T.T @ W @ T @ right.T
     R = K + (np.trace(K) + noise) * np.eye(len(K))
@@ -199,7 +201,8 @@ def preconditioner_loss(
     _, (N, noise) = checked(single=True, context=context, noise_variance=noise_variance)
     if _is_symbolic(matrix, input_covariance, task_covariance, context, noise_variance):
         Lambda, W = _symbolic(input_covariance, task_covariance, excess_kurtosis)
-        A, one = _symbolic_matrix("matrix", matrix), Lambda.eye(Lambda.rows)
+        A = _symbolic_matrix("matrix", matrix)
+        one = Lambda.eye(Lambda.rows)
         check_shape("matrix", A, one.shape)
         spread = Lambda * W * Lambda + ((W * Lambda).trace() + noise) * Lambda
         missed = one - A * Lambda
@@ -208,7 +211,8 @@ def preconditioner_loss(
     T, W, kurtosis = _arrays(input_covariance, task_covariance, excess_kurtosis, mixing)
     A = _matrix("matrix", matrix)
     check_shape("matrix", A, T.shape)
-    K, C = T.T @ W @ T, T.T @ A @ T
+    K = T.T @ W @ T
+    C = T.T @ A @ T
     R = K + (np.trace(K) + noise) * np.eye(len(K)) + np.diag(kurtosis * np.diag(K))
     missed = np.eye(len(K)) - C
     return float(noise + np.trace(missed @ K @ missed.T) + np.trace(C @ R @ C.T) / N)

@@ -47,7 +47,8 @@ def best_real_rates(
     minimum in the rates, so Newton's method with Levenberg's damping converges quickly.
     """
     steps = roots.shape[-1]
-    rates, value = np.empty(roots.shape), np.empty(len(roots))
+    rates = np.empty(roots.shape)
+    value = np.empty(len(roots))
     size = max(1, _BATCH // (_STARTS * steps**2))
     for first in range(0, len(roots), size):
         part = slice(first, first + size)
@@ -60,7 +61,8 @@ def best_real_rates(
             order = np.argsort(losses.reshape(-1, count), axis=1)[:, :kept, None]
             candidates = np.take_along_axis(flat.reshape(-1, count, steps), order, axis=1)
             losses = np.take_along_axis(losses.reshape(-1, count), order[..., 0], axis=1)
-        rates[part], value[part] = candidates[:, 0], losses[:, 0]
+        rates[part] = candidates[:, 0]
+        value[part] = losses[:, 0]
     return np.sort(rates, axis=-1), value
 
 
@@ -70,8 +72,10 @@ def _starts(roots: np.ndarray, nodes: np.ndarray, noise: np.ndarray) -> np.ndarr
     The clusters are the same for every point, in units of its spectrum and noise.  So the result
     at a point does not depend on the other points of the grid.
     """
-    steps, rng = roots.shape[-1], np.random.default_rng(0)
-    top, v = nodes.max(axis=-1)[:, None, None], noise[:, None, None]
+    steps = roots.shape[-1]
+    rng = np.random.default_rng(0)
+    top = nodes.max(axis=-1)[:, None, None]
+    v = noise[:, None, None]
     spread = 1 + 0.05 * np.sign(roots.imag[:, None, :])
     parts = np.clip(roots.real[:, None, :], 1e-3 * top, steps * (top + v))
     zeros = [parts / spread]
@@ -98,7 +102,8 @@ def _descend(
     # A step too far may overflow; it is not taken.
     with np.errstate(over="ignore", invalid="ignore"):
         value, gradient, hessian = _expand_loss(rates, nodes, weights, noise)
-        damping, uneven = np.full(len(rates), 1e-3), np.diag(np.linspace(1, 1.01, rates.shape[-1]))
+        damping = np.full(len(rates), 1e-3)
+        uneven = np.diag(np.linspace(1, 1.01, rates.shape[-1]))
         for _ in range(newton_steps):
             active = np.flatnonzero(damping < _DAMPING[1])
             if not active.size:

@@ -245,10 +245,12 @@ def _loss(math_: Namespace, rates: list[Value], spectrum: Spectrum, noise: Value
 def quadrature_loss(rates: Iterable[Any], nodes: Number, weights: Number, noise: Number) -> Value:
     """Loss by a quadrature rule, all terms positive; infinite where a factor overflows."""
     with np.errstate(over="ignore", invalid="ignore"):
-        P, Q = np.ones_like(nodes), np.zeros_like(nodes)
+        P = np.ones_like(nodes)
+        Q = np.zeros_like(nodes)
         for each in rates:
             rate = np.expand_dims(each, -1)
-            P, Q = P * (1 - rate * nodes), Q + rate * P
+            Q = Q + rate * P
+            P = P * (1 - rate * nodes)
         loss = np.sum(weights * (P**2 + np.expand_dims(noise, -1) * nodes * Q**2), axis=-1)
         return np.where(np.isnan(loss), np.inf, loss)
 
@@ -316,7 +318,8 @@ def lower_bound(math_: Namespace, steps: int, spectrum: Spectrum, noise: Value) 
                 lambda: _noiseless_limit(math_, steps, c),
             )
     nodes, weights = spectrum.quadrature(steps)
-    v, theta = np.asarray(noise)[..., None], nodes[1:]
+    v = np.asarray(noise)[..., None]
+    theta = nodes[1:]
     residual = np.prod((nodes[:, None] - theta) / (-v[..., None] - theta), axis=-1)
     with np.errstate(all="ignore"):
         P = np.where(nodes > 0, (v + nodes * residual) / (nodes + v), 1.0)

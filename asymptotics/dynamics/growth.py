@@ -111,7 +111,9 @@ def growth_time(
     """
     math_, lam, root, (v, v0) = _head(**locals())
     with math_.quiet():
-        u, u0, step = root * v, root * v0, root * (v - v0)
+        u = root * v
+        u0 = root * v0
+        step = root * (v - v0)
         grown = v - v0
     check_range(math_, "value - initial_value", grown, "[0, inf)")
     _check_below(math_, "value", u)
@@ -270,7 +272,8 @@ def head_growth(
         z = np.maximum(-time - 1, 0.3 * np.exp(-3 * np.maximum(time - _END, 0)))
 
         def newton(z: Value, time: Value) -> Value:
-            u, remaining = 1 / (1 + z), z / (1 + z)
+            u = 1 / (1 + z)
+            remaining = z / (1 + z)
             wrong = 1 + z - _integral(math_, u, 0 * u, u, remaining) + time
             return np.maximum(z - wrong * remaining * (1 + u + u**2), z / 2)
 

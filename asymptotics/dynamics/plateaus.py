@@ -127,7 +127,8 @@ def plateau_losses(eigenvalues: Number, *, context: Number, noise_variance: Numb
         others = [0 * N * noise * lam[0]]
         for value in reversed(lam):
             others.append(others[-1] + value)
-        losses, learned = [noise + others[-1]], noise
+        losses = [noise + others[-1]]
+        learned = noise
         for residual, other in zip(residuals, reversed(others[:-1]), strict=True):
             learned = learned + residual
             losses.append(learned + other)

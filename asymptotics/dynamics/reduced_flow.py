@@ -156,7 +156,8 @@ def merged_curve_drop_time(
         eigenvalues, context=context, init_scale=init_scale, noise_variance=noise_variance
     )
     total = float(np.sum(flow.weights))
-    target, rest = float(part) * total, float(1 - part) * total
+    target = float(part) * total
+    rest = float(1 - part) * total
 
     def ahead(_: float, y: np.ndarray) -> float:
         # The smaller of the two parts resolves the fraction better.
@@ -272,11 +273,13 @@ def merged_attention_drop(
     setting: dict[str, Any] = {"eigenvalues": eigenvalues, "context": context}
     setting["noise_variance"] = noise_variance
     losses = plateau_losses(**setting)[[0, -1]]
-    scale, spread = init_scale, 0.0
+    scale = init_scale
+    spread = 0.0
     if heads is not None:
         law = effective_init_scale_moments(heads)
         growth = np.linalg.norm(np.square(np.asarray(eigenvalues, dtype=float)))
-        scale, spread = init_scale * math.exp(law.mean), float(law.std / growth)
+        scale = init_scale * math.exp(law.mean)
+        spread = float(law.std / growth)
     with np.errstate(over="ignore"):
         start = float(merged_attention_curve(0.0, init_scale=scale, **setting))
     if abs(start - losses[0]) > (losses[0] - losses[-1]) / 4:
@@ -338,12 +341,14 @@ class _ReducedFlow:
     converged.terminal = True  # type: ignore[attr-defined]
 
     def derivative(self, _: float, y: np.ndarray) -> np.ndarray:
-        w, b = y[0], y[1:]
+        w = y[0]
+        b = y[1:]
         force = self.squares * (1 - self.shares(y))
         return np.concatenate([[b @ force], w * force])
 
     def jacobian(self, _: float, y: np.ndarray) -> np.ndarray:
-        w, b = y[0], y[1:]
+        w = y[0]
+        b = y[1:]
         curvature = self.squares * self.slopes
         matrix = np.diag(np.concatenate([[-curvature @ b**2], -(w**2) * curvature]))
         matrix[0, 1:] = matrix[1:, 0] = self.squares - 2 * curvature * w * b

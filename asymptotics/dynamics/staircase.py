@@ -231,7 +231,8 @@ def separate_attention_staircase(
     lam = lam[order]
     k, q = (each.reshape(len(v), -1, len(lam))[..., order] for each in (k, q))
     sizes = {"context": context, "noise_variance": noise_variance}
-    values, losses = plateau_head_values(lam, **sizes), plateau_losses(lam, **sizes)
+    values = plateau_head_values(lam, **sizes)
+    losses = plateau_losses(lam, **sizes)
     with np.errstate(all="ignore"):
         rates = lam**2
     real_array("squares of eigenvalues", rates, f"[{np.finfo(float).tiny}, inf)")
@@ -266,14 +267,22 @@ def _escapes(
     dim = k.shape[-1]
     # Growing for v > 0, and for v < 0: (2, heads, rank, directions).
     weights = np.stack([k + q, k - q]) / 2
-    times, heads, amplitudes = np.full(dim, np.inf), np.full(dim, -1), np.zeros(dim)
-    missing, remaining, now = np.arange(dim), np.arange(len(v)), 0.0
+    times = np.full(dim, np.inf)
+    heads = np.full(dim, -1)
+    amplitudes = np.zeros(dim)
+    missing = np.arange(dim)
+    remaining = np.arange(len(v))
+    now = 0.0
     while len(missing):
         grows, rests = _fates(v, weights[..., missing], rates[missing])
-        v, remaining, moves, weights = v[grows], remaining[grows], ~rests[grows], weights[:, grows]
+        v = v[grows]
+        remaining = remaining[grows]
+        moves = ~rests[grows]
+        weights = weights[:, grows]
         if not np.any(moves):
             break
-        own, size = weights[:, moves][..., missing], float(np.max(np.abs(v[moves])))
+        own = weights[:, moves][..., missing]
+        size = float(np.max(np.abs(v[moves])))
         size = max(size, float(np.max(np.abs(own))))
         # Directions in which no head has weights do not affect the wait.
         used = np.any(own != 0, axis=(0, 1, 2))
@@ -282,12 +291,14 @@ def _escapes(
         waited, rest, place, speed = _wait(v[moves] / size, own[..., used] / size, rate, rtol)
         with np.errstate(over="ignore"):
             waited, rest = (x / size / rates[seen[0]] for x in (waited, rest))
-        now, pole = now + waited, now + waited + rest
+        pole = now + waited + rest
+        now = now + waited
         if not np.isfinite(pole):
             raise ValueError(
                 f"value, key and query must be so large that times fit into float64, got {size}"
             )
-        s, velocity = np.zeros((len(remaining), dim)), np.zeros(len(remaining))
+        s = np.zeros((len(remaining), dim))
+        velocity = np.zeros(len(remaining))
         s[np.ix_(moves, seen)] = np.outer(place, rate)
         velocity[moves] = speed
         # Weights that are zero stay zero, whatever the exponential.
@@ -295,7 +306,8 @@ def _escapes(
         winner = int(np.argmax(np.abs(velocity)))
         learned = _learn(weights, weights[int(velocity[winner] < 0), winner], rates, missing)
         directions = list(learned)
-        times[directions], heads[directions] = pole, remaining[winner]
+        times[directions] = pole
+        heads[directions] = remaining[winner]
         amplitudes[directions] = list(learned.values())
         missing = np.setdiff1d(missing, directions)
         v, remaining = (np.delete(x, winner) for x in (size * velocity, remaining))
@@ -311,7 +323,8 @@ def _fates(v: np.ndarray, weights: np.ndarray, rates: np.ndarray) -> tuple[np.nd
     size = np.maximum(np.abs(v), np.max(np.abs(weights), axis=(0, 2, 3)))
     size[size == 0] = 1
     hills = np.sum((weights / size[:, None, None]) ** 2, axis=2)
-    ahead, flat = np.stack([v, -v]) >= 0, np.all(weights == 0, axis=(2, 3))
+    ahead = np.stack([v, -v]) >= 0
+    flat = np.all(weights == 0, axis=(2, 3))
     stays = ahead & flat & ((v / size) ** 2 >= (1 - SAME) * np.sum(hills[::-1], axis=2))
     rate = np.where(np.any(weights != 0, axis=(0, 2)), rates, 0)
     largest = np.max(rate, axis=1, keepdims=True)
@@ -392,7 +405,8 @@ def _later_drops(
     value = cubes[0] ** (1 / 3)
     # After the first drop s is this plus value (t - time), by the closed form of head_growth.
     s = -(LAG + math.log(amplitudes[0] / value)) / rates[0]
-    times, speeds = np.zeros(len(rates)), np.zeros(len(rates))
+    times = np.zeros(len(rates))
+    speeds = np.zeros(len(rates))
     waiting = set(range(1, len(rates)))
     total = cubes[0]
     while waiting:
@@ -402,6 +416,7 @@ def _later_drops(
         value = total ** (1 / 3)
         time += (half[j] / rates[j] - s) / value
         s = half[j] / rates[j]
-        times[j], speeds[j] = time, 2 * value * rates[j]
+        times[j] = time
+        speeds[j] = 2 * value * rates[j]
         total += cubes[j]
     return times[1:], speeds[1:]

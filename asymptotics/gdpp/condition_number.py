@@ -209,7 +209,8 @@ def condition_number_schedule(
     shape = broadcast_shape(excess=x, tol=tol, cap=cap)
     top = 1 + margin
     gammas: list[Any] = []
-    excesses, tops = [x], [top]
+    excesses = [x]
+    tops = [top]
     while np.any(x > tol) if steps is None else len(gammas) < steps:
         x, zero = _layer(math_, x, method, cap - 1)
         gammas.append(1 / (zero * top))

@@ -138,7 +138,8 @@ def interval_after(gammas: ArrayLike, *, lower: Number, upper: Number) -> Spectr
             raise ValueError(f"{name} must be a number, got {value}")
     shape = broadcast_shape(lower=a, upper=b, gammas=layers[0] if layers else a)
     if isinstance(math_, ArrayMath):
-        a, b = np.broadcast_to(a, shape), np.broadcast_to(b, shape)
+        a = np.broadcast_to(a, shape)
+        b = np.broadcast_to(b, shape)
     require(math_, "lower", a, lambda v: v <= b, "<= upper")
     ends = [(a, b)]
     with math_.quiet():

@@ -154,7 +154,8 @@ def _moment_loss(
     """Loss as a combination of moments, in exact or multi-precision arithmetic."""
     with more_digits(math_, 8 * degree(len(rates))):
         one: list[Any] = [math_.convert(1)]
-        P, scale = one, one
+        P = one
+        scale = one
         for rate, gamma in zip(rates, [*gammas, None], strict=True):
             P = _times(P, [*one, *(-rate * a for a in scale)])
             if gamma is not None:
@@ -269,5 +270,6 @@ def _parse_layers(
             f"gammas must be one less than the {len(rates)} rates, got {len(gammas)} gammas"
         )
     if isinstance(math_, ArrayMath):
-        rates, gammas = np.stack(rates, -1), np.stack(gammas, -1) if gammas else np.empty(0)
+        rates = np.stack(rates, -1)
+        gammas = np.stack(gammas, -1) if gammas else np.empty(0)
     return math_, rates, gammas, others_checked

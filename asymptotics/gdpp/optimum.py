@@ -138,7 +138,8 @@ def optimal_gdpp(
     if input_law != "gaussian":
         raise ValueError(f"input_law must be gaussian in the worst case, got {input_law!r}")
     x = worst_minimum(layers, 1 / float(condition))
-    rates, gammas = x[:layers], x[layers:]
+    rates = x[:layers]
+    gammas = x[layers:]
     # 1/T_D at (kappa + 1)/(kappa - 1) for the condition number kappa, without overflow.
     decay = float((condition - 1) / (condition**0.5 + 1) ** 2) ** degree(layers)
     loss = worst_case_residual(rates, gammas=gammas, condition_number=condition)
@@ -201,7 +202,8 @@ def gdpp_minima(
     check_layers("layers", layers, _MOST_LAYERS["ratio"] if ratio else most_layers(input_law))
     given = None if checked_ratio is None else float(checked_ratio)
     minima = _minima(layers, given, context, dim, input_law, float(noise))
-    rates, gammas = minima[:, :layers].copy(), minima[:, layers:].copy()
+    rates = minima[:, :layers].copy()
+    gammas = minima[:, layers:].copy()
     losses = rule_loss(rates, gammas, *spectrum.quadrature(degree(layers)), noise)
     bound = float(lower_bound(ArrayMath(np), degree(layers), spectrum, noise))
     return [

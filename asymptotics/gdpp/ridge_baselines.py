@@ -204,12 +204,15 @@ def _tune(law: NoiseLaw, constant: float, context: int, dim: int) -> tuple[float
         levels, weights = level_rule(law, step)
         # Losses are at most of the order of the variance, so the smallest levels do not matter.
         counts = weights * levels**2 > 1e-20 * law.mean_variance
-        variance, weights = levels[counts] ** 2, weights[counts]
+        variance = levels[counts] ** 2
+        weights = weights[counts]
         return lambda m, t: clipped_excess(m, t, variance, context, dim) @ weights
 
-    multipliers, thresholds = _MULTIPLIERS, _THRESHOLDS * max(law.levels) ** 2
+    multipliers = _MULTIPLIERS
+    thresholds = _THRESHOLDS * max(law.levels) ** 2
     step = level_step(context - dim)
-    rough, fine = losses(_ROUGH * step), losses(step)
+    rough = losses(_ROUGH * step)
+    fine = losses(step)
     scan = np.stack([rough(multipliers, threshold) for threshold in thresholds])
     i, j = np.unravel_index(np.argmin(scan), scan.shape)
 

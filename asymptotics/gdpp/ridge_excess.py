@@ -60,7 +60,8 @@ def adaptive_excess(
     """Adjusted loss of ridge regression with min(multiplier * estimate, threshold)."""
     if multiplier == math.inf:
         return constant_excess(threshold, variance, context, dim)
-    freedom, excess = context - dim, np.zeros_like(variance)
+    freedom = context - dim
+    excess = np.zeros_like(variance)
     noisy = variance > 0  # without noise the estimate is the oracle's
     if threshold == math.inf:
         chi_square, weights = eigenvalue_rule(freedom, 1)

@@ -90,7 +90,8 @@ def level_rule(law: NoiseLaw, step: float = STEP) -> tuple[np.ndarray, np.ndarra
     if law.kind != "uniform" or levels == (0,):
         return np.array(levels), np.full(len(levels), 1 / len(levels))
     t = np.arange(-3.25, 3.25 + step, step)
-    x, y = expit(np.pi * np.sinh(t)), expit(-np.pi * np.sinh(t))
+    x = expit(np.pi * np.sinh(t))
+    y = expit(-np.pi * np.sinh(t))
     return x * levels[0], step * np.pi * np.cosh(t) * x * y
 
 

@@ -59,10 +59,13 @@ Objective = Callable[[np.ndarray], tuple[Any, Any, Any]]
 
 def residual(rates: Value, gammas: Value, nodes: Value) -> tuple[Value, Value]:
     """P and Q at the nodes, (..., n), of rates (..., L) and gammas (..., L - 1)."""
-    P, Q, scale = np.ones_like(nodes), np.zeros_like(nodes), np.ones_like(nodes)
+    P = np.ones_like(nodes)
+    Q = np.zeros_like(nodes)
+    scale = np.ones_like(nodes)
     for layer in range(rates.shape[-1]):
         step = rates[..., layer, None] * scale
-        P, Q = P * (1 - step * nodes), Q + step * P
+        Q = Q + step * P
+        P = P * (1 - step * nodes)
         if layer < gammas.shape[-1]:
             scale = scale * (1 - gammas[..., layer, None] * nodes * scale) ** 2
     return P, Q
@@ -77,13 +80,16 @@ def _expand(x: np.ndarray, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
     """P and Q, (B, n), and the derivative of P in rates and gammas, (B, 2 L - 1, n)."""
     layers = (x.shape[-1] + 1) // 2
     shape = (*x.shape, nodes.size)
-    P, Q = np.ones(shape[::2], x.dtype), np.zeros(shape[::2], x.dtype)
-    scale, scale_slope = np.ones(shape[::2], x.dtype), np.zeros(shape, x.dtype)
+    P = np.ones(shape[::2], x.dtype)
+    Q = np.zeros(shape[::2], x.dtype)
+    scale = np.ones(shape[::2], x.dtype)
+    scale_slope = np.zeros(shape, x.dtype)
     slope = np.zeros(shape, x.dtype)
     for layer in range(layers):
         rate = x[:, layer, None]
         value = nodes * scale
-        factor, Q = 1 - rate * value, Q + rate * scale * P
+        factor = 1 - rate * value
+        Q = Q + rate * scale * P
         slope = slope * factor[:, None] - (P * nodes * rate)[:, None] * scale_slope
         slope[:, layer] -= P * value
         P = P * factor
@@ -185,7 +191,8 @@ def random_starts(layers: int, count: int, lower: float, noise: float) -> np.nda
     """
     rng = np.random.default_rng([layers, count])
     spectrum = np.tile(lower + (1 - lower) * np.linspace(0, 1, 65) ** 2, (count, 1))
-    rates, gammas = [], []
+    rates = []
+    gammas = []
     for _ in range(layers):
         ordered = np.sort(spectrum, axis=-1)
         zero = ordered[np.arange(count), rng.integers(0, 65, count)]
@@ -229,7 +236,8 @@ def peaks(
     top = np.max(inner, axis=-1, keepdims=True)
     high = (inner >= grid[:, :-2]) & (inner >= grid[:, 2:]) & (inner >= least * top)
     row, place = np.nonzero(high)
-    angle, best = place * spacing, inner[row, place]
+    angle = place * spacing
+    best = inner[row, place]
     for _ in range(4):
         three = height(angle[:, None] + spacing * np.array([-1.0, 0.0, 1.0]), row)
         bend = three[:, 0] - 2 * three[:, 1] + three[:, 2]
@@ -237,7 +245,8 @@ def peaks(
         shift = np.divide(tilt, 2 * bend, out=np.zeros_like(bend), where=bend < 0)
         trial = angle + spacing * np.clip(shift, -1, 1)
         value = height(trial[:, None], row)[:, 0]
-        angle, best = np.where(value > best, trial, angle), np.maximum(value, best)
+        angle = np.where(value > best, trial, angle)
+        best = np.maximum(value, best)
         spacing /= 16
     return row, angle, best
 
@@ -247,7 +256,8 @@ def equalise(x: np.ndarray, lower: float, steps: int) -> tuple[np.ndarray, float
     layers = (len(x) + 1) // 2
 
     def extrema(x: np.ndarray) -> tuple[np.ndarray, float]:
-        rates, gammas = x[None, :layers], x[None, layers:]
+        rates = x[None, :layers]
+        gammas = x[None, layers:]
         _, angle, best = peaks(rates, gammas, np.array([lower]), 0.1)
         return angle, float(best.max())
 
@@ -344,7 +354,8 @@ def _equalised(starts: np.ndarray, lower: float, kept: int) -> list[tuple[np.nda
     """Points of low largest |P|, best first, reached through p-norms from the starts."""
     points = 3 * degree((starts.shape[-1] + 1) // 2) + 1
     nodes = angles_to_points((np.arange(points) + 0.5) * np.pi / points, lower)
-    ends, values = [], []
+    ends = []
+    values = []
     for powers in _POWERS:
         x = starts.copy()
         for power in powers:

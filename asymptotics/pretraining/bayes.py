@@ -180,7 +180,8 @@ def dmmse_errors(
 
 def _log_tasks_needed(log_x: Value, alpha: Value, rho: Value, dim: Value) -> Value:
     """Theta at which the nearest task fits as if the noise were b = alpha x."""
-    x, x_true = np.exp(log_x), rho / alpha
+    x = np.exp(log_x)
+    x_true = rho / alpha
     M, slope, curvature = (wishart_resolvent(x, kappa=alpha, derivative=k) for k in range(3))
     reach = M / (1 + x * (1 + M / alpha) ** 2)
     entropy = MarchenkoPastur(1 / alpha).shannon_transform(1 / x)
@@ -203,5 +204,6 @@ def _frozen_error(theta: Value, alpha: Value, rho: Value, dim: Value) -> np.ndar
     start = np.log(rho / alpha)
     log_x = find_root_above(math_, residual, start, setting, "dMMSE fixed point")
     x = np.exp(log_x)
-    M, slope = wishart_resolvent(x, kappa=alpha), wishart_resolvent(x, kappa=alpha, derivative=1)
+    M = wishart_resolvent(x, kappa=alpha)
+    slope = wishart_resolvent(x, kappa=alpha, derivative=1)
     return rho + x * M - x * (x - rho / alpha) * slope

@@ -224,7 +224,8 @@ def _with_ridge(math_: Namespace, B: Value, rho: Value) -> tuple[Value, ...]:
         rho <= 1, lambda: (1 - rho + root) / (2 * (1 + b)), lambda: 2 * rho / (rho - 1 + root)
     )
     alpha = r * (2 - excess) / excess
-    tau, x = B / alpha, excess / 2
+    tau = B / alpha
+    x = excess / 2
     return rho + excess, tau, alpha, (rho + x) / (tau * (1 - x) ** 2), b * excess / root
 
 
@@ -243,7 +244,9 @@ def _branches(math_: Namespace, B: Value, rho: Value) -> tuple[tuple[Value, ...]
     """Fields of the minima at tau < 1 and tau > 1; the error is inf where there is none."""
     r = 1 + rho
     g = rho * B + r**2
-    edge, root, h = math_.sqrt(B + 2 * r), math_.sqrt(g), math_.sqrt(r * g)
+    edge = math_.sqrt(B + 2 * r)
+    root = math_.sqrt(g)
+    h = math_.sqrt(r * g)
     whole = r * root + B * edge
     some = rho < 1
     low = math_.where(some, lambda: B * (1 - rho) * (B + r) / (whole * (root + edge)), lambda: 0)
@@ -255,7 +258,8 @@ def _branches(math_: Namespace, B: Value, rho: Value) -> tuple[tuple[Value, ...]
 
     spare = B - r**2
     some = spare > 0
-    x, factor = (r**2 + h) / (B + h), B * (r**2 + h) / (h * (h + B))
+    x = (r**2 + h) / (B + h)
+    factor = B * (r**2 + h) / (h * (h + B))
     error = math_.where(some, lambda: (rho + x) * factor, lambda: math_.inf)
     high = math_.divide(B * (r**2 + h), r * spare)
     falls = x * (spare / (B + h)) / (x + math_.divide(rho, high))
@@ -269,7 +273,8 @@ def _searched(
     cost_law: Cost | None,
 ) -> tuple[np.ndarray, ...]:
     """Fields of the result by a search, for flat arrays of the budget and the setting."""
-    fixed, chosen = setting.get("ridge", np.zeros(B.shape)), "ridge" not in setting
+    fixed = setting.get("ridge", np.zeros(B.shape))
+    chosen = "ridge" not in setting
 
     def error(tau: np.ndarray, ridge: np.ndarray, B: np.ndarray = B) -> np.ndarray:
         alpha = _affordable(cost_law, B, tau)
@@ -285,7 +290,8 @@ def _searched(
         ridges = np.linspace(*RIDGES)[:, None] + 0 * B
         point, least = _zoomed(lambda x: error(*np.exp(x)), [taus, ridges])
         better = least < value * _BETTER
-        tau, value = np.where(better, point[0], tau), np.where(better, least, value)
+        tau = np.where(better, point[0], tau)
+        value = np.where(better, least, value)
         ridge = np.where(better, np.exp(point[1]), ridge)
     tau = np.exp(tau)
     if np.any(np.isinf(value)):

@@ -169,7 +169,8 @@ def _equivalent(
     train: SummaryLaw, fresh: SummaryLaw, prompts: int, ridge: float, inputs: Inputs
 ) -> tuple[float, float]:
     """Deterministic equivalent, away from the ridgeless threshold."""
-    sigma, samples = inputs.values, prompts / inputs.multiplicity
+    sigma = inputs.values
+    samples = prompts / inputs.multiplicity
     g, pushed, feature, query, u, weight, t, xi = leverages(train, prompts, ridge, inputs)
     resolved = 1 / (feature + xi)
     if train.features:
@@ -224,7 +225,8 @@ class Leverages(NamedTuple):
 
 def leverages(train: SummaryLaw, prompts: int, ridge: float, inputs: Inputs) -> Leverages:
     """Leverages of the prompts of a run, and the effective ridge."""
-    sigma, samples = inputs.values, prompts / inputs.multiplicity
+    sigma = inputs.values
+    samples = prompts / inputs.multiplicity
     g, basis = np.linalg.eigh(inputs.colour(inputs.colour(train.second).T))
     feature = sigma * g
     xi = effective_ridge(feature, samples, ridge)
@@ -236,7 +238,8 @@ def leverages(train: SummaryLaw, prompts: int, ridge: float, inputs: Inputs) -> 
     # The leverage is u, its query factor |x_q|^2; both have mean 1.
     query, query_weight = gamma_rule(query_variance / inputs.multiplicity)
     summary, summary_weight = gamma_rule(quadratic_form_variance(train, F))
-    u, weight = np.outer(query, summary), np.outer(query_weight, summary_weight)
+    u = np.outer(query, summary)
+    weight = np.outer(query_weight, summary_weight)
     t, xi = _norm_corrected(u.ravel(), weight.ravel(), feature, samples, ridge, xi)
     return Leverages(g, pushed, feature, query, u, weight, t, xi)
 
@@ -275,7 +278,8 @@ def gamma_rule(variance: float, order: int = 16, tilt: int = 0) -> tuple[np.ndar
 
     With a tilt it is exact for polynomials of degree < 2 order divided by x**tilt.
     """
-    i, shape = np.arange(order), 1 / variance - tilt
+    i = np.arange(order)
+    shape = 1 / variance - tilt
     nodes, vectors = eigh_tridiagonal(2 * i + shape, np.sqrt(i[1:] * (i[1:] + shape - 1)))
     weights = vectors[0] ** 2 * nodes ** float(tilt)
     return nodes * variance, weights / weights.sum()
@@ -297,12 +301,15 @@ def _norm_corrected(
         return f - float((g / (g + ridge / (t * f))).sum()) / samples
 
     eta = ridge / xi if ridge > 0 else 1 - g.size / samples
-    lower = upper = math.log(eta / (1 - eta))
+    lower = math.log(eta / (1 - eta))
+    upper = lower
     step = 0.1
     while residual(lower) < 0:
-        lower, step = lower - step, 2 * step
+        lower = lower - step
+        step = 2 * step
     while residual(upper) > 0:
-        upper, step = upper + step, 2 * step
+        upper = upper + step
+        step = 2 * step
     t = math.exp(brentq(residual, lower, upper)) if lower < upper else math.exp(lower)
     return t, ridge / (t * fraction(t))
 

@@ -220,7 +220,8 @@ class DrawnFit:
         """Sum of the series whose next term is factor N E[theta^2 r^2 (h'Xh) hh'] N."""
         N = self.resolvent
         weights = factor * (self.theta * self.prompts.norms) ** 2
-        total = term = start
+        total = start
+        term = total
         for _ in range(MOST_STEPS):
             term = N @ self.prompts.second(weights * self.prompts.forms(term)) @ N
             total = total + term

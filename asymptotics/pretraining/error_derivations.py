@@ -150,7 +150,8 @@ def _errors_by_traces(
     import sympy
 
     c, y = sympy.symbols("c y")
-    F, G = 1 / (c + nu), c + q
+    F = 1 / (c + nu)
+    G = c + q
 
     def mean(function: Value) -> Value:
         """Mean of a Laurent polynomial in y = c + nu, where c has mean 1."""

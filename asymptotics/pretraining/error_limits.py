@@ -83,13 +83,15 @@ class _Algebra:
         elements = sympy.field([*self.symbols.values()], sympy.QQ)[1:]
         self.tau, self.rho, self.kappa, self.q, self.nu, self.xi, self.eta = elements[:7]
         self.M, self.w, self.u = elements[7:10]
-        self.oo, self.sqrt = sympy.oo, sympy.sqrt
+        self.oo = sympy.oo
+        self.sqrt = sympy.sqrt
 
     def limits(self, values: Value, point: dict[str, Any], *below: Any) -> Value:
         """Rational functions at a point; factors below 0 change sign, to print as positive."""
         import sympy
 
-        tau, rho = self.symbols["tau"], self.symbols["rho"]
+        tau = self.symbols["tau"]
+        rho = self.symbols["rho"]
         signs = {factor: -sympy.Symbol(f"d_{k}") for k, factor in enumerate(below)}
         substitution = {self.symbols[name]: value for name, value in point.items()}
 
@@ -104,7 +106,8 @@ class _Algebra:
             value = sympy.factor(value.as_expr().subs(substitution)).xreplace(signs)
             top, bottom = sympy.fraction(value)
             if sympy.LC(bottom.expand(), tau).is_negative:
-                top, bottom = -top, -bottom
+                top = -top
+                bottom = -bottom
             value = collected(top, rho) / collected(bottom, tau)
             return value.subs({-sign: -factor for factor, sign in signs.items()})
 
@@ -119,7 +122,8 @@ class _Algebra:
         """Both errors at fixed kappa, and the q that follows from w."""
         M = self.kappa * (w - 1)
         q = t / M - 1 / w
-        xi, eta = (1 - t) / M, 1 - t / self.tau
+        xi = (1 - t) / M
+        eta = 1 - t / self.tau
         return _errors(self.rho, self.tau, self.kappa, q, xi, eta, M), q
 
     def named(self) -> Iterator[Row]:
@@ -150,8 +154,15 @@ class _Algebra:
 
     def threshold(self) -> Iterator[Row]:
         """Limits at tau = 1, where nu = q."""
-        tau, kappa, q, M, w, xi = self.tau, self.kappa, self.q, self.M, self.w, self.xi
-        excess, penalty, one = self.symbols["tau"] - 1, self.symbols["lambda"], {"tau": 1}
+        tau = self.tau
+        kappa = self.kappa
+        q = self.q
+        M = self.M
+        w = self.w
+        xi = self.xi
+        excess = self.symbols["tau"] - 1
+        penalty = self.symbols["lambda"]
+        one = {"tau": 1}
         above = _errors(self.rho, tau, kappa, q, 0 * q, 1 - 1 / tau, M, w=w)
         limits = self.limits([value * (tau - 1) for value in above], one)
         yield "tau = 1 from above, no ridge, nu = q", "tau", 1, "+", (excess, excess), limits
@@ -168,8 +179,12 @@ class _Algebra:
     def ridgeless(self) -> Iterator[Row]:
         """Limits in kappa and alpha without ridge, on either side of tau = 1."""
         tau, kappa, alpha = (self.symbols[name] for name in ("tau", "kappa", "alpha"))
-        w, u, oo = self.w, self.u, self.oo
-        one, zero = {"w": 1}, {"u": 0}  # u is 1/w
+        w = self.w
+        u = self.u
+        oo = self.oo
+        # u is 1/w
+        one = {"w": 1}
+        zero = {"u": 0}
         for t, least, negative in ((self.tau**0, 1, ()), (self.tau, tau, (tau - 1,))):
             text = f"No ridge, tau {'<' if negative else '>'} 1"
             limits = self.limits(self.at_context(t, w), one, *negative)
@@ -187,7 +202,11 @@ class _Algebra:
 
     def ridge(self) -> Iterator[Row]:
         """Limits in which nothing is learned, and those in kappa, which leave xi to be found."""
-        tau, kappa, q, nu, eta = self.tau, self.kappa, self.q, self.nu, self.eta
+        tau = self.tau
+        kappa = self.kappa
+        q = self.q
+        nu = self.nu
+        eta = self.eta
         M = kappa * (self.w - 1)
         t = M * (q + 1 / self.w)
         values = _errors(self.rho, tau, kappa, q, (1 - t) / M, 1 - t / tau, M)
@@ -198,7 +217,8 @@ class _Algebra:
             (self.oo, {"w": 1}, self.w, "1/(1 + nu)"),
             (0, {"u": 0}, 1 / self.u, "1/nu"),
         ):
-            M, xi = 1 / (nu + 1 / w), nu - q
+            M = 1 / (nu + 1 / w)
+            xi = nu - q
             values = _errors(self.rho, tau, M / (w - 1), q, xi, 1 - (1 - xi * M) / tau, M)
             text = f"Positive ridge, nu = q + xi, M = {resolvent}"
             yield text, "kappa", point, "+", (1, 1), self.limits(values, end)

@@ -105,7 +105,8 @@ def derive_effective_ridge(spectrum: Mapping[Any, Any] | None = None) -> Derivat
 
     atoms = _atoms(spectrum)
     xi, tau, q, kappa, ridge = sympy.symbols("xi tau q kappa lambda", positive=True)
-    M, s = sympy.Function("M"), sympy.Symbol("s")
+    M = sympy.Function("M")
+    s = sympy.Symbol("s")
     resolvent = ((1 - tau) * xi + tau * ridge) / xi**2
     nu = q + xi
     inflation = 1 - (1 - nu * resolvent) / kappa
@@ -168,7 +169,8 @@ def derive_many_tasks(spectrum: Mapping[Any, Any] | None = None, *, order: int =
     s = sympy.Integer(1)
     for _ in range(order):
         s = cut(1 - e * s * trace(1))
-    M, T = trace(0), trace(1)
+    M = trace(0)
+    T = trace(1)
     sums = {r: sum(p * c**j / (q + c) ** k for c, p in atoms) for (j, k), r in moments.items()}
     tidy = sympy.together if any(v.free_symbols for atom in atoms for v in atom) else sympy.factor
 
@@ -218,7 +220,9 @@ def derive_threshold() -> Derivation:
     M = [sympy.Symbol("M" + "'" * k) for k in range(4)]
     T = [sympy.Symbol("T" + "'" * k) for k in range(4)]
     name = sympy.Symbol("e_{ICL}")
-    noise, gain, gain_slope = rho + q - q**2 * M[0], q * M[0] + T[0], M[0] + q * M[1] + T[1]
+    noise = rho + q - q**2 * M[0]
+    gain = q * M[0] + T[0]
+    gain_slope = M[0] + q * M[1] + T[1]
     above = noise - q**2 * gain_slope + noise * gain / (tau - 1)
 
     def at(values: list[Value], xi: Value, start: int = 0) -> Value:
@@ -228,7 +232,10 @@ def derive_threshold() -> Derivation:
     # xi M(q + xi) = delta to second order.
     xi = delta / M[0] - M[1] * delta**2 / M[0] ** 3
     nu = q + xi
-    m, slope, t, t_slope = at(M, xi), at(M, xi, 1), at(T, xi), at(T, xi, 1)
+    m = at(M, xi)
+    slope = at(M, xi, 1)
+    t = at(T, xi)
+    t_slope = at(T, xi, 1)
     bias = 1 - 2 * nu * m - nu**2 * slope
     # The denominator tau - df2 is delta to leading order.
     remaining = sympy.expand((2 * xi * m + xi**2 * slope - delta) / delta)

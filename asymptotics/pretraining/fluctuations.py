@@ -166,7 +166,8 @@ def _spreads(
 
     def from_tasks(e: Change, f: Change) -> Value:
         s = y * average(1, (0, 1)) ** 2
-        first, second = e.first * f.first * (2 - s), e.second * f.second * s * (3 + 4 * s - s**2)
+        first = e.first * f.first * (2 - s)
+        second = e.second * f.second * s * (3 + 4 * s - s**2)
         cross = (e.first * f.second + e.second * f.first) * s * (3 - s)
         return 2 * y**2 / (1 - s) ** 2 * (first + cross / (1 - s) + second / (1 - s) ** 2)
 
@@ -209,7 +210,9 @@ def _changes(
     average: Callable[..., Value], tau: Value, rho: Value, q: Value, xi: Value, eta: Value
 ) -> tuple[Change, Change, Value, Value]:
     """Answers of the ICL and the IDG error, Q and r_0 (module docstring)."""
-    G, c, nu = (q, 1), (0, 1), q + xi
+    G = (q, 1)
+    c = (0, 1)
+    nu = q + xi
     A = average(2, G)
     Q = eta + xi * A / tau
     r0 = rho + q * average(1, c) + xi * nu * average(2, c)
@@ -225,7 +228,9 @@ def _changes(
         (A * idg_xi - 2 * average(3, G) * error) / tau - 2 * average(3, c, c)
     )
     moved = -(xi**2) / (tau * Q)
-    u, slope, curvature = average(1, c), -average(2, c), 2 * average(3, c)
+    u = average(1, c)
+    slope = -average(2, c)
+    curvature = 2 * average(3, c)
 
     def change(B: Polynomial, C: Callable[[Value], Polynomial], *slopes: Value) -> Change:
         by_M, by_dM, by_xi = slopes
@@ -249,7 +254,8 @@ def _averages(math_: Namespace, nu: Value, kappa: Value) -> list[list[Value]]:
     y = 1 / kappa
     u0 = 1 / (1 + M0 * y)
     # M solves (nu - h) M + M u = 1 with u = 1 - M u / kappa; all coefficients are positive.
-    M, moved = [M0], [M0 * u0]
+    M = [M0]
+    moved = [M0 * u0]
     for n in range(1, POWER):
         earlier = sum(M[k] * moved[n - k] for k in range(1, n)) * y
         M.append((M[-1] + u0 * earlier) / (nu + u0**2))

@@ -456,7 +456,8 @@ def _error(gamma: Value, law: _Law) -> Value:
     d, columns = gamma.shape[-2:]
     linear = A.T if sigma is None else sigma @ A.T
     xp = np if _is_exact(gamma) else array_api_compat.array_namespace(gamma)
-    G, linear = xp.asarray(G[:columns, :columns]), xp.asarray(linear[:, :columns])
+    G = xp.asarray(G[:columns, :columns])
+    linear = xp.asarray(linear[:, :columns])
     weighted = gamma if sigma is None else xp.asarray(sigma) @ gamma
     form = xp.sum(weighted * (gamma @ G) - 2 * gamma * linear, axis=(-2, -1))
     label = float(tasks.label) if isinstance(tasks.label, np.generic) else tasks.label

@@ -128,7 +128,9 @@ class JointSpectrum:
         (array([0.5, 2. ]), array([0.5, 0.5]))
         """
         C = covariance_matrix("task_covariance", task_covariance)
-        S, T, d = np.eye(len(C)), C, len(C)
+        S = np.eye(len(C))
+        T = C
+        d = len(C)
         if input_covariance is not None:
             S = covariance_matrix("input_covariance", input_covariance, d)
         basis = _common_basis(C, S)
@@ -215,7 +217,8 @@ def _paired(functions: list[RankFunction], order: int) -> tuple[list[np.ndarray]
     varying = [f for f in functions if f.varies]
     if len(set(varying)) == 1:
         nodes, weight = _inner_rule(varying[0].measure, order)
-        nodes, weight = nodes[weight > 0], weight[weight > 0] / weight.sum()
+        nodes = nodes[weight > 0]
+        weight = weight[weight > 0] / weight.sum()
         same = np.ones(len(nodes))
         return [nodes if f.varies else f.measure.support[0][0] * same for f in functions], weight
     ends = _common_cells(functions, order)
@@ -348,7 +351,8 @@ class RankFunction:
         """Integrals of the weight and of the eigenvalues, in ascending order."""
         nodes, weights = _inner_rule(self.measure, _FINE)
         order = np.argsort(nodes)
-        nodes, weights = nodes[order], weights[order]
+        nodes = nodes[order]
+        weights = weights[order]
         ranks = np.append(0.0, np.cumsum(weights))
         return ranks / ranks[-1], np.append(0.0, np.cumsum(nodes * weights))
 

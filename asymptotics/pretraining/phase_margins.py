@@ -289,5 +289,6 @@ def optimal_ridge(
             tau=tau, alpha=alpha, kappa=kappa, rho=rho
         )
         better = (step > _SCAN[0]) & (value < ridgeless * _BETTER)
-        ridge, value = np.where(better, xi * eta, 0.0), np.where(better, value, ridgeless)
+        ridge = np.where(better, xi * eta, 0.0)
+        value = np.where(better, value, ridgeless)
     return OptimalRidge(np.reshape(ridge, shape)[()], np.reshape(value, shape)[()])

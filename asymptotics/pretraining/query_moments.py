@@ -116,7 +116,8 @@ class QueryMoments:
         f1 = known.f1
         B = known.B
         tail = known.f3 * known.mean
-        head, last = gamma[:, :d], gamma[:, d]
+        head = gamma[:, :d]
+        last = gamma[:, d]
         trace = np.trace(head)
         own = f1 / d * trace + np.sum(B * head.T) + last @ tail
         result = gamma @ self.second
@@ -167,11 +168,15 @@ class _Sums(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _sums(contexts: TimedContexts) -> _Sums:
-    d, kernel, g = contexts.dim, contexts.kernel, np.array(contexts.gates)
+    d = contexts.dim
+    kernel = contexts.kernel
+    g = np.array(contexts.gates)
     ages = np.arange(len(g), 0, -1)
     apart = np.abs(ages[:, None] - ages)
-    K, c = kernel[apart], np.exp(-contexts.drift / d * apart)
-    k, m = kernel[ages], np.exp(-contexts.drift / d * ages)
+    K = kernel[apart]
+    c = np.exp(-contexts.drift / d * apart)
+    k = kernel[ages]
+    m = np.exp(-contexts.drift / d * ages)
     p = m[:, None] * m
     z = c - p
     labels = K * c + contexts.rho * np.eye(len(g))

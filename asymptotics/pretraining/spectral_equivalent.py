@@ -60,7 +60,9 @@ class _Summaries:
     def __init__(self, spectrum: Values, law: Values, xi: Value) -> None:
         self.r, self.mean_square = spectrum
         self.tasks, context, rho = law
-        self.dim, self.context, self.xi = _dimension(self.r), context, xi
+        self.dim = _dimension(self.r)
+        self.context = context
+        self.xi = xi
         self.label = 1 + rho
         self.cross = (1 + 2 / context) * self.label
         self.corner = self.cross * self.label
@@ -128,8 +130,10 @@ class _Summaries:
 
         As `deterministic_equivalent.quadratic_form_variance`, with means over the tasks.
         """
-        bent, energy = 1 / self.schur, self.dim * self.label
-        side, spread = self.label * bent, self._spread()
+        bent = 1 / self.schur
+        energy = self.dim * self.label
+        side = self.label * bent
+        spread = self._spread()
         # Means over the tasks of w'Hw and |Hw|^2, H being the head of the inverse.
         turned = _sum(self.arrow * self.r)
         form = _sum(self.r / self.D) + bent * turned
@@ -193,7 +197,8 @@ def _fraction(t: Value, variance: Value) -> tuple[Value, Value]:
     """
     shape = 1 / variance + 1
     # The last level of the Gauss rule for the law of u, seen from the law weighted with u.
-    value, slope = t + 1 + (_ORDER - 1) * variance, 1.0
+    value = t + 1 + (_ORDER - 1) * variance
+    slope = 1.0
     for n in reversed(range(_ORDER - 1)):
         square = (n + 1) * (n + shape) * variance**2
         slope = 1 + square * slope / value**2
@@ -268,7 +273,8 @@ def spectral_errors(
         few = (ridge == 0) & (samples < dim + 1)
         plain = _plain_ridge(math_, spectrum, law, samples, ridge, few | (ridge > 0))
         leverage = _Summaries(spectrum, law, plain).variance()
-        t, xi = np.zeros_like(plain), plain * 1.0
+        t = np.zeros_like(plain)
+        xi = plain * 1.0
         free = (ridge > 0) | (samples > dim + 1)
         t[free] = _leverage_scale(
             math_, spectrum, [v[free] for v in law], leverage[free], samples[free], ridge[free]
@@ -341,7 +347,8 @@ def _errors(
 ) -> tuple[Value, Value]:
     """ICL and IDG error at the effective ridge, for leverages of mean share f at the scale t."""
     summaries = _Summaries(spectrum, law, xi)
-    dim, rho = summaries.dim, law[2]
+    dim = summaries.dim
+    rho = law[2]
     misfit = _Summaries(spectrum, law, np.zeros_like(xi)).misfit()
     head, column, trace, product = summaries.weights()
     risk = summaries.label - (product + xi * (head + column)) / dim

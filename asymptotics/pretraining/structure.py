@@ -142,12 +142,14 @@ class Structure:
         """Eigenvalues as functions of the rank, by the names of the spectra that are given."""
         functions = {}
         for name in self.described:
-            spec, descending = getattr(self, name), False
+            spec = getattr(self, name)
+            descending = False
             if isinstance(spec, str) and name != "task_spectrum":
                 descending = spec.startswith(_REVERSE)
                 spec = spec.removeprefix(_REVERSE)
                 if name == "test_spectrum" and spec == "reversed":
-                    spec, descending = self.task_spectrum, True
+                    spec = self.task_spectrum
+                    descending = True
             measure = _parse(name, spec)
             if self.normalized and measure.mean not in (0, 1):
                 measure = measure.scaled(1 / measure.mean)

@@ -156,7 +156,8 @@ def training_response(spectrum: JointSpectrum, settings: Settings) -> tuple[np.n
 def errors_of(spectrum: JointSpectrum, settings: Settings) -> StructuredErrors:
     """Errors at checked parameters."""
     idg, per_context_noise, cost = training_response(spectrum, settings)
-    carried, test_q = spectrum.inputs * spectrum.test, settings.test_noise(spectrum)
+    carried = spectrum.inputs * spectrum.test
+    test_q = settings.test_noise(spectrum)
     with np.errstate(all="ignore"):
         noise = np.where(test_q > 0, test_q * per_context_noise, 0.0)
         scalar = _settled(settings.test_rho + noise, settings)
@@ -182,10 +183,13 @@ def response_at(atoms: Atoms, point: Point) -> tuple[np.ndarray, np.ndarray, np.
     """
     q = point.q
     rows = Rows.at(atoms, point.kappa, q, point.xi, point.s)
-    u, signal, D = atoms.own(rows.u), atoms.own(rows.signal), atoms.own(rows.D)
+    u = atoms.own(rows.u)
+    signal = atoms.own(rows.signal)
+    D = atoms.own(rows.D)
     delta = point.xi[:, None] * atoms.inverse_inputs[atoms.row_of, np.arange(len(atoms.row_of))]
     once = (1 + q[:, None] * rows.beta_one)[:, atoms.row_of]
-    B, beta_delta = rows.B[:, atoms.row_of], rows.beta_delta[:, atoms.row_of]
+    B = rows.B[:, atoms.row_of]
+    beta_delta = rows.beta_delta[:, atoms.row_of]
     bias = signal / B * (q[:, None] * (once + signal * beta_delta) + u * delta * once)
     idg = (point.rho + atoms.mean(bias)) / (point.eta + rows.spent / point.tau)
 
@@ -269,10 +273,13 @@ def cka(spectrum: JointSpectrum) -> float:
     0.4706
     """
     check_spectrum(spectrum)
-    p, c, t = spectrum.weight, spectrum.task, spectrum.test
+    p = spectrum.weight
+    c = spectrum.task
+    t = spectrum.test
     if not np.any(t):
         raise ValueError("test must have a positive eigenvalue, got only zeros")
-    c, t = c / c.max(), t / t.max()
+    c = c / c.max()
+    t = t / t.max()
     return float(p @ (c * t) / math.sqrt((p @ c**2) * (p @ t**2)))
 
 

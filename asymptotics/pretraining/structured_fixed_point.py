@@ -96,7 +96,8 @@ def check_settings(*values: Number | None, finite_context: bool = False) -> Sett
     arrays = np.broadcast_arrays(*numbers)
     tau, alpha, kappa, rho, ridge, test_alpha, test_rho = (array.ravel() for array in arrays)
     # Infinite context is a limit, with as many context pairs in tests as in training.
-    endless, endless_tests = np.isinf(alpha), np.isinf(test_alpha)
+    endless = np.isinf(alpha)
+    endless_tests = np.isinf(test_alpha)
     per_context = np.where(endless, TINY, 1 / alpha)
     per_test_context = np.where(endless & endless_tests, TINY, 1 / test_alpha)
     kappa = np.minimum(kappa, _LARGE)
@@ -154,7 +155,8 @@ class Atoms:
         if len(self.row) <= 2 * _NODES:
             return None
         place = np.log(self.row)
-        middle, half = (place[-1] + place[0]) / 2, (place[-1] - place[0]) / 2
+        middle = (place[-1] + place[0]) / 2
+        half = (place[-1] - place[0]) / 2
         nodes = chebyshev.chebpts1(_NODES)
         values = chebyshev.chebvander(nodes, _NODES - 1)
         to_rows = chebyshev.chebvander((place - middle) / half, _NODES - 1) @ np.linalg.inv(values)
@@ -267,9 +269,11 @@ def _scales(
         D, kappa = (v if everywhere else v[index] for v in (all_D, all_kappa))
         scaled = atoms.T * s[:, None]
         F = 1 / (scaled + D)
-        signal, u = scaled * F, D * F
+        signal = scaled * F
+        u = D * F
         large = scaled > D
-        ones, others = atoms.mean(large), atoms.mean(~large)
+        ones = atoms.mean(large)
+        others = atoms.mean(~large)
         offset = np.where(ones < 0.5, kappa - ones, (kappa - 1) + others)
         residual = kappa * s + atoms.mean(np.where(large, -u, signal)) - offset
         return -residual / (kappa * s + atoms.mean(signal * u))
@@ -302,14 +306,16 @@ class Rows:
     def at(
         cls, atoms: Atoms, kappa: np.ndarray, q: np.ndarray, xi: np.ndarray, s: np.ndarray
     ) -> Rows:
-        q, s = q[:, None], s[..., None]
+        q = q[:, None]
+        s = s[..., None]
         delta = xi[:, None, None] * atoms.inverse_inputs
         D = q[..., None] + delta
         scaled = atoms.T * s
         F = 1 / (scaled + D)
         signal = scaled * F
         beta = atoms.T * F**2 / kappa[:, None, None]
-        beta_one, beta_delta = atoms.mean(beta), atoms.mean(beta * delta)
+        beta_one = atoms.mean(beta)
+        beta_delta = atoms.mean(beta * delta)
         B = 1 + q * beta_one + beta_delta
         V = F * (q[..., None] * F + signal * ((1 + q * beta_one) / B)[..., None])
         spent = atoms.mean(V * delta) @ atoms.row_weight
@@ -328,7 +334,9 @@ def _effective_ridge(
     """Effective ridge xi > 0 at finite tau with ridge > 0 or tau < 1, and the scalars s there."""
 
     def step(xi: np.ndarray, index: np.ndarray) -> np.ndarray:
-        t, k, q_ = tau[index], kappa[index], q[index]
+        t = tau[index]
+        k = kappa[index]
+        q_ = q[index]
         s = _scales(atoms, k, q_, xi, scales[index])
         rows = Rows.at(atoms, k, q_, xi, s)
         eta = ridge[index] / xi

@@ -154,7 +154,8 @@ def task_gradient(spectrum: JointSpectrum, settings: Settings) -> np.ndarray:
     with np.errstate(all="ignore"):
         point = solve(atoms, settings.training)
         rows = Rows.at(atoms, point.kappa, point.q, point.xi, point.s)
-        F, s = rows.F[0], point.s[0][:, None]
+        F = rows.F[0]
+        s = point.s[0][:, None]
         delta = point.xi[0] * atoms.inverse_inputs
         dT = np.diag(spectrum.inputs)
         dq = dT @ spectrum.weight * settings.per_context
@@ -205,7 +206,8 @@ def _moved(
     and ``lost`` (n,) that of :math:`-\frac1d\sum_i \langle\Delta_i F_i\rangle_i`, both at fixed
     s and xi.
     """
-    s, weight = point.s, point.kappa[:, None]
+    s = point.s
+    weight = point.kappa[:, None]
     still = -explicit / (weight * s * rows.B)
     pull = (weight * s * rows.beta_delta * still) @ atoms.row_weight
     # At tau = inf, and ridgeless at tau > 1, xi does not move: the denominator or pull says so.
@@ -340,12 +342,15 @@ def _extreme_test_covariance(
         best = dataclasses.replace(spectrum, test=test)
     else:
         # Paired by rank: the least slope gets the largest variance.
-        rising, falling = np.argsort(slopes), np.argsort(spectrum.test)[::-1]
+        rising = np.argsort(slopes)
+        falling = np.argsort(spectrum.test)[::-1]
         ends, other = (np.cumsum(spectrum.weight[order]) for order in (rising, falling))
-        ends, other = np.append(ends[:-1], 1.0), np.append(other[:-1], 1.0)
+        ends = np.append(ends[:-1], 1.0)
+        other = np.append(other[:-1], 1.0)
         cuts = np.unique(np.concatenate([ends, other]))
         cuts = cuts[cuts <= 1]
-        row, test = rising[np.searchsorted(ends, cuts)], falling[np.searchsorted(other, cuts)]
+        row = rising[np.searchsorted(ends, cuts)]
+        test = falling[np.searchsorted(other, cuts)]
         weight = np.diff(cuts, prepend=0.0)
         best = JointSpectrum(spectrum.task[row], spectrum.test[test], spectrum.inputs[row], weight)
     return BestCovariance(best, _icl(best, settings))

@@ -501,7 +501,9 @@ def self_energy(
     """
     d = draws.dim
     W = draws.tasks
-    c, along, eta = draws.nodes.signal, draws.nodes.along, draws.nodes.tail
+    c = draws.nodes.signal
+    along = draws.nodes.along
+    eta = draws.nodes.tail
     q = leverage(draws, M, s, drift)
     f, g = (averages or partial(saturations, draws))(s, q.mean, q.variance)
     share = draws.nodes.weight[:, None, None] * draws.shares
@@ -535,7 +537,8 @@ def _noise_parts(
 ) -> _Parts:
     """What the noise Q of the summaries adds."""
     gQ = g * nodes.noise
-    c, eta = nodes.signal, nodes.tail
+    c = nodes.signal
+    eta = nodes.tail
     return _Parts(
         beside=_pushed(nodes, q, gQ * c) - _summed(gQ * nodes.along) * q.form.pushed,
         column=_pushed(nodes, q, gQ * eta),

@@ -267,7 +267,8 @@ def signal_and_noise(
     math_: Namespace, alpha: Value, rho: Value, omega: Value, theta: Value, r: Value
 ) -> tuple[Value, Value]:
     """Weight a of the task in the summary and variance q of its noise, at finite alpha."""
-    c, p = (omega + theta) * alpha, 2 * omega * alpha
+    c = (omega + theta) * alpha
+    p = 2 * omega * alpha
     drifting = math_.where(
         theta == 0, lambda: 0, lambda: 4 * theta * alpha * _divided(math_, p, c)
     )
@@ -297,7 +298,11 @@ def _divided(math_: Namespace, p: Value, c: Value) -> Value:
 
     def series() -> Value:
         # Complete homogeneous polynomials of p, c and 2 c, by powers of one, two and three.
-        total, one, two, three, factor = 0 * c, 1, 1, 1, math_.convert(1) / 6
+        total = 0 * c
+        one = 1
+        two = 1
+        three = 1
+        factor = math_.convert(1) / 6
         for k in range(_terms(math_)):
             total = total + factor * three
             one = one * 2 * c

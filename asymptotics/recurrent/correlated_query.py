@@ -180,8 +180,11 @@ def _errors(
     u = 1 + g
     D = nu * u + 1 / u
     # Means of K^2, c K, c^2 K, c K^2, c^2 K^2 and c^3 K^2.
-    K2, cK, ccK = M * u / D, M / u, (g * u + M) / u**2
-    cK2, ccK2 = K2 / u**2, cK * (nu * g + 1 / u) / D
+    K2 = M * u / D
+    cK = M / u
+    ccK = (g * u + M) / u**2
+    cK2 = K2 / u**2
+    ccK2 = cK * (nu * g + 1 / u) / D
     cccK2 = (nu * g * (g + 2 * M / u) + (g + M / u) / u) / (u * D)
     # The numbers x and y, and X = (slope c + constant) K.
     determinant = 1 + 2 * f2 * cK + M * (own + f2**2 / u)

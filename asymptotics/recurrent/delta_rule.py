@@ -264,9 +264,11 @@ def constant_delta_step(*, alpha: Number, rho: Number, drift: Number = 0.0) -> D
 def _slope(beta: Value, alpha: Value, rho: Value, theta: Value) -> Value:
     """Half the derivative of the loss by a constant step, in the limit."""
     with np.errstate(all="ignore"):
-        rate, source = 2 * theta + beta * (2 - beta), 2 * theta + beta**2 * rho
+        rate = 2 * theta + beta * (2 - beta)
+        source = 2 * theta + beta**2 * rho
         z = alpha * rate
-        decay, ended = np.exp(-z), alpha * np.where(z == 0, 1.0, -np.expm1(-z) / z)
+        decay = np.exp(-z)
+        ended = alpha * np.where(z == 0, 1.0, -np.expm1(-z) / z)
         # Derivative of ended by -rate; the series where it cancels.
         slope = np.where(z < 1e-3, alpha**2 * (0.5 - z / 3), (ended - alpha * decay) / rate)
         return beta * rho * ended - (1 - beta) * (alpha * decay + source * slope)

@@ -310,7 +310,10 @@ class _Layer:
         Those of -step, step^2, write, -step write and write^2 in that of p, and those of -step and
         write in that of r.
         """
-        d, lam, D, omega = self.dim, self.eigenvalues, self.preconditioner, self.task_variances
+        d = self.dim
+        lam = self.eigenvalues
+        D = self.preconditioner
+        omega = self.task_variances
         if self.unit_keys:
             norm = mean_norm(d)
             cross = 2 * norm * r / d
@@ -447,7 +450,8 @@ def _token(
     Without a step it is the one with the least weighted sum of the moments after it.
     """
     before, after = _gates_around(gate, gate_first)
-    p, r = before**2 * p, before * r
+    p = before**2 * p
+    r = before * r
     step1, step2, write1, both, write2, r_step, r_write = layer.changes(p, r)
     if step is None:
         of_p, of_r = layer.weights(1.0) if weights is None else weights
@@ -480,7 +484,8 @@ def token_moments(
     and a ``write`` are those of a layer that decays first; without them the token has the step of
     least error after it, and the memory decays last.
     """
-    one, kept = np.ones(()), np.exp(-drift / dim)
+    one = np.ones(())
+    kept = np.exp(-drift / dim)
     layer = _Layer(dim, rho, True, one, one, kept, one, one, False)
     gate_first = step_size is not None
     moments = _token(

@@ -220,7 +220,8 @@ def _mean_decay(z: np.ndarray) -> np.ndarray:
 
 def _trace(alpha: np.ndarray, penalty: np.ndarray, omega: np.ndarray) -> np.ndarray:
     """Trace T of the inverse; inf where a context is interpolated."""
-    weight, last = alpha * _mean_decay(omega * alpha), np.exp(-omega * alpha)
+    weight = alpha * _mean_decay(omega * alpha)
+    last = np.exp(-omega * alpha)
     unpenalised = np.where(
         alpha > 1, _mean_decay(-omega) / ((alpha - 1) * _mean_decay(omega * (alpha - 1))), np.inf
     )
@@ -258,7 +259,8 @@ def _filtered(theta: np.ndarray, end: np.ndarray, f: np.ndarray) -> np.ndarray:
     right = np.stack([scale[..., None] * (f @ integral.T), np.ones_like(f)], axis=-1)
     inner, decay = np.moveaxis(np.linalg.solve(system, right), -1, 0)
     weights = weight[0] / width[0]
-    result, at_start = np.empty_like(f), np.zeros(len(f))
+    result = np.empty_like(f)
+    at_start = np.zeros(len(f))
     for panel in range(_PANELS):
         here = inner[:, panel] + at_start[:, None] * decay[:, panel]
         result[:, panel] = here

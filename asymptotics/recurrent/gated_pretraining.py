@@ -144,7 +144,9 @@ def gated_pretraining_errors(
     with math_.quiet():
         a, q = signal_and_noise(math_, *own)
         signal, noise = _test_law(math_, alpha if running_sum else None, *tests)
-        s, Q, q = signal / a, noise / a**2, q / a**2
+        s = signal / a
+        Q = noise / a**2
+        q = q / a**2
 
         def cases(below: Value) -> tuple[Value, Value]:
             xi, eta = solve_fixed_point(math_, below, tau, q, kappa, ridge / a**2)

@@ -181,7 +181,8 @@ def _moments(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Vector m and matrix B of the moments."""
     check_integers(dim=dim)
-    rho, theta = real_number("rho", rho), real_number("drift", drift)
+    rho = real_number("rho", rho)
+    theta = real_number("drift", drift)
     lags = np.arange(context)
     if np.ndim(correlation) == 1:
         squared = toeplitz(parse_kernel("correlation", correlation, context) ** 2)
@@ -189,7 +190,8 @@ def _moments(
         squared = _kernel(correlation, context) ** 2
     else:
         squared = toeplitz(real_number("correlation", correlation) ** (2 * lags))
-    signal, kept = np.exp(-theta / dim * (context - lags)), toeplitz(np.exp(-theta / dim * lags))
+    signal = np.exp(-theta / dim * (context - lags))
+    kept = toeplitz(np.exp(-theta / dim * lags))
     # (kept - signal signal^T) (1 + squared) + dim squared kept, in place: they may be large.
     noise = kept - np.outer(signal, signal)
     noise += noise * squared

@@ -152,5 +152,6 @@ def optimal_tracking(*, drift: Number, rho: Number) -> Tracking:
             lambda: (excess + root) / (1 + 2 * theta),
             lambda: 2 * theta * rho / (root - excess),
         )
-        step, gate = loss / (loss + rho), theta + 0 * loss
+        step = loss / (loss + rho)
+        gate = theta + 0 * loss
         return Tracking(*map(math_.finish, (step, gate, rho + loss)))

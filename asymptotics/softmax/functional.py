@@ -150,7 +150,8 @@ def functional_optimum(
         raise ValueError("weights must not be given with an interval of inputs")
     if np.shape(inputs) != (2,) or not -np.inf < inputs[0] < inputs[1] < np.inf:
         raise ValueError(f"inputs must be (lower, upper) with lower < upper, got {inputs}")
-    nodes, before = _FEWEST, np.inf
+    nodes = _FEWEST
+    before = np.inf
     while True:
         x, weight = _legendre(*inputs, nodes)
         optimum = _optimum(covariance, x, weight, float(N), float(noise), before)
@@ -158,7 +159,8 @@ def functional_optimum(
         converged = optimum.error <= _ACCURACY * optimum.loss + 3 * _ROUNDING * null
         if converged or 2 * nodes > _MOST:
             return optimum
-        nodes, before = 2 * nodes, optimum.loss
+        nodes = 2 * nodes
+        before = optimum.loss
 
 
 def _legendre(lower: float, upper: float, nodes: int) -> tuple[np.ndarray, np.ndarray]:

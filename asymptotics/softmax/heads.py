@@ -315,7 +315,8 @@ class TemperatureSearch:
         self._norm, self._weight = query_norms(d, N, _SEARCH[heads])
         # In arsinh(t) the averages are smooth over warm and cold scores.
         ends = np.arcsinh(self._scale * self._norm[[0, -1]])
-        self._center, self._half = np.mean(ends), np.ptp(ends) / 2
+        self._center = np.mean(ends)
+        self._half = np.ptp(ends) / 2
         angles = np.pi * (np.arange(_NODES) + 0.5) / _NODES
         t = np.sinh(self._center + self._half * np.cos(angles))
         averages = (weight_averages if heads == 1 else pair_averages)(N, t, _SEARCH[heads])
@@ -355,7 +356,8 @@ class TemperatureSearch:
         tried = [brackets(float(np.exp(each)), *self._size) for each in ends]
         losses = [each.loss(each.best_value(noise), noise) for each in tried]
         chosen = int(np.argmin(losses))
-        beta, fine = float(np.exp(ends[chosen])), tried[chosen]
+        beta = float(np.exp(ends[chosen]))
+        fine = tried[chosen]
         coarse = brackets(beta, *self._size, COARSE)
         value = fine.best_value(noise)
         loss = fine.loss(value, noise)

@@ -323,13 +323,12 @@ def _kernel_head(f: Kernel, beta: float, N: float, d: float, noise: float, panel
                 "score_function must return a weight for each entry of an array of scores, "
                 f"got shape {values.shape} for {scores.shape}"
             )
-        m, square, along = (
-            (values * s) @ density,
-            values**2 @ density,
-            (values * s) ** 2 @ density,
-        )
+        m = (values * s) @ density
+        square = values**2 @ density
+        along = (values * s) ** 2 @ density
         spread = N * (along - m**2 + (d - 1 + noise) * square)
-        signal, power = weight @ (r * N * m), weight @ ((N * m) ** 2 + spread)
+        signal = weight @ (r * N * m)
+        power = weight @ ((N * m) ** 2 + spread)
         v = signal / power if power > 0 else 0.0
         loss = weight @ ((r - v * N * m) ** 2 + v**2 * spread)
         # A mean that does not exist shows at the largest norms.
@@ -355,10 +354,14 @@ def _gaussian_mean(function: Callable[[float], float]) -> float:
         return function(s) * float(np.exp(-s * s / 2)) / np.sqrt(2 * np.pi)
 
     accuracy = {"epsabs": 1e-14, "epsrel": 1e-12, "limit": 200, "full_output": 1}
-    total = bound = size = 0.0
+    total = 0.0
+    bound = 0.0
+    size = 0.0
     for lower, upper in itertools.pairwise((-_FAR, -6.0, 0.0, 6.0, _FAR)):
         integral = quad(weighted, lower, upper, **accuracy)
-        total, bound, size = total + integral[0], bound + integral[1], size + abs(integral[0])
+        total = total + integral[0]
+        bound = bound + integral[1]
+        size = size + abs(integral[0])
     if not (math.isfinite(total) and bound <= _PROMISED * size + 1e-12):
         raise ArithmeticError(f"the mean of score_function over scores is not found: {total:g}")
     return total

@@ -182,7 +182,8 @@ def optimal_softmax_matrix(
     )
     values, vectors = np.linalg.eigh(Lambda)
     kept = values > _ROUNDING * d * values[-1]
-    root, U = np.sqrt(values[kept]), vectors[:, kept]
+    root = np.sqrt(values[kept])
+    U = vectors[:, kept]
     # Eigenvalues b of K in the coordinates in which the inputs have covariance 1.
     b, Q = np.linalg.eigh(root[:, None] * (U.T @ W @ U) * root)
     b = np.maximum(b, 0.0)

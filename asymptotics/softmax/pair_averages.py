@@ -89,9 +89,11 @@ def _products(N: float, t: float, step: float) -> tuple[float, float, float, flo
     decay = np.exp(-x)
     second = x * x * decay
     # The scores of the other head are the same with the opposite sign.
-    weighted, mirrored = decay * weight, decay[:, ::-1]
+    weighted = decay * weight
+    mirrored = decay[:, ::-1]
     G = np.maximum(weighted @ mirrored.T, np.finfo(float).tiny)
-    G20, G22 = (second * weight) @ mirrored.T, (second * weight) @ second[:, ::-1].T
+    G20 = (second * weight) @ mirrored.T
+    G22 = (second * weight) @ second[:, ::-1].T
     gone = -np.expm1(-x)
     missing = (gone @ weight)[:, None] + weighted @ gone[:, ::-1].T
     near = missing < 0.5

@@ -215,7 +215,8 @@ def _quadratic(
     size = _NODES + int(2 * max(beta - 3, 0.0))
     x1, mass1 = np.polynomial.legendre.leggauss(size)
     mass1 = mass1 / 2
-    averages, flux = np.zeros(4), 0.0
+    averages = np.zeros(4)
+    flux = 0.0
     for probability, (z, mass) in _score_laws(int(d) - 1, nodes, size):
         joint = np.outer(mass, mass1).reshape(-1)
         first = np.tile(x1, len(z))
@@ -238,7 +239,8 @@ def _quadratic(
 def _means(a: np.ndarray, mass: np.ndarray, N: float, functions: list[np.ndarray]) -> list[float]:
     """Means of sum p g for functions g of a pair, and of sum p^2."""
     _, x, decay, log_H0 = _grid(a, mass, N, 17.0)
-    power, pushed = np.exp((N - 1) * log_H0), x * decay
+    power = np.exp((N - 1) * log_H0)
+    pushed = x * decay
     weights = np.stack([mass * g for g in functions], axis=1)
     means = [*(power @ (pushed @ weights)), power @ ((x * pushed) @ mass)]
     return [float(_STEP * N * mean) for mean in means]
@@ -253,7 +255,8 @@ def _cross_means(
     decay = decay * mass
     G = np.maximum(decay @ mirrored, np.finfo(float).tiny)
     along = (x * decay * first) @ mirrored
-    log_G, total = np.log(G), np.add.outer(y, y)
+    log_G = np.log(G)
+    total = np.add.outer(y, y)
     c = np.sum(np.exp(total + N * log_G))
     own = np.sum(((decay * first**2) @ mirrored) * np.exp(total + (N - 1) * log_G))
     # The law of (a, x_1) is that of (-a, -x_1).
@@ -311,7 +314,8 @@ def _reduced(nodes: np.ndarray, mass: np.ndarray, most: int) -> Law:
         return nodes, mass
     basis = np.zeros((size, len(nodes)))
     basis[0] = np.sqrt(mass)
-    diagonal, beside = np.zeros(size), np.zeros(size - 1)
+    diagonal = np.zeros(size)
+    beside = np.zeros(size - 1)
     for k in range(size):
         vector = nodes * basis[k]
         diagonal[k] = vector @ basis[k]

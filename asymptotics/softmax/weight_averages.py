@@ -94,7 +94,8 @@ def _averages(N: float, t: float, step: float) -> tuple[float, float, float]:
     missing = H[0]
     near = missing < 0.5
     log_H0 = np.where(near, np.log1p(-np.where(near, missing, 0.0)), np.log(H[4]))
-    one, two = np.exp((N - 1) * log_H0), np.exp((N - 2) * log_H0)
+    one = np.exp((N - 1) * log_H0)
+    two = np.exp((N - 2) * log_H0)
     pairs = N * (N - 1) * dy
     q = N * dy * (H[2] @ one)
     spread = pairs * ((H[1] * H[1]) @ two)

@@ -136,7 +136,8 @@ def _additive_loss(
     places = []
     for each in f.T:
         y = each @ c
-        lower, width = y.min(), max(np.ptp(y), np.finfo(float).tiny)
+        lower = y.min()
+        width = max(np.ptp(y), np.finfo(float).tiny)
         place = np.minimum(((y - lower) / width * bins).astype(np.int64), bins - 1)
         places.append((place, np.maximum(np.bincount(place, minlength=bins), 1)))
 
@@ -237,7 +238,8 @@ def _tied(phase: np.ndarray) -> np.ndarray:
 def _sine_moments(tied: bool) -> np.ndarray:
     """Second moments of the coefficients; the Gauss rule is exact to rounding."""
     node, weight = np.polynomial.legendre.leggauss(40)
-    phase, weight = np.pi * (node + 1) / 2, weight / 2
+    phase = np.pi * (node + 1) / 2
+    weight = weight / 2
     low, high = _AMPLITUDES
     square = _tied(phase) ** 2 if tied else (high**3 - low**3) / (3 * (high - low))
     c = np.stack([np.cos(phase), np.sin(phase)])

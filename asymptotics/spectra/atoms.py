@@ -186,7 +186,8 @@ class Mixture(SpectralMeasure):
         given = measures if isinstance(measures, Sequence) else ()
         if not given or not all(isinstance(measure, SpectralMeasure) for measure in given):
             raise ValueError(f"measures must be spectral measures, got {measures}")
-        self.measures, self.weights = tuple(measures), _weights(weights, len(measures))
+        self.measures = tuple(measures)
+        self.weights = _weights(weights, len(measures))
 
     def _mean_of(self, of_one: Callable[[SpectralMeasure], Any]) -> Value:
         parts = zip(self.measures, self.weights, strict=True)

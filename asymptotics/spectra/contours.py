@@ -125,7 +125,8 @@ def choose_ellipse(
         if gap is None:
             raise ArithmeticError(_TOO_FAST)
         gaps.append(gap)
-    lower, upper = ends[0] - gaps[0], ends[1] + gaps[1]
+    lower = ends[0] - gaps[0]
+    upper = ends[1] + gaps[1]
     # The ratio can hardly be larger than at the crossings, where it is the slope of the map.
     crossings = np.array([lower, upper]) + 1e-9j * length
     slope = min(1.0, float(np.min(image(crossings).imag / crossings.imag)) / far)

@@ -87,15 +87,21 @@ def follow(
     height = np.maximum(height, target)
     lowest = np.maximum(_LOWEST * height, target)
     omega = start(z.real + 1j * height)
-    solved, solved_at, ratio = omega.copy(), height / _FIRST_RATIO, np.full(z.shape, _FIRST_RATIO)
-    limit, direct = np.full(z.shape, _FAR), np.full(z.shape, _DIRECT)
+    solved = omega.copy()
+    solved_at = height / _FIRST_RATIO
+    ratio = np.full(z.shape, _FIRST_RATIO)
+    limit = np.full(z.shape, _FAR)
+    direct = np.full(z.shape, _DIRECT)
     steps = np.zeros(z.shape, dtype=int)
     open_ = np.arange(z.size)
     for _ in range(MOST_STEPS):
         if not open_.size:
             return omega, steps
         steps[open_] += 1
-        at, now, q, final = omega[open_], height[open_], ratio[open_], target[open_]
+        at = omega[open_]
+        now = height[open_]
+        q = ratio[open_]
+        final = target[open_]
         with np.errstate(all="ignore"):
             step, length, rounding, speed = newton(at, z.real[open_] + 1j * now, open_)
         exact = abs(step) <= rounding
@@ -110,7 +116,8 @@ def follow(
         q = np.where(failed, np.sqrt(q), np.where(lower & unspoilt, q**2, q))
         following = np.where(failed | lower, solved_at[open_] * q, now)
         jump = (lower & (speed * (now - final) <= direct[open_])) | (following <= lowest[open_])
-        omega[open_], ratio[open_] = at, q
+        omega[open_] = at
+        ratio[open_] = q
         height[open_] = np.where(jump, final, following)
         limit[open_] = np.where(failed | lower, _FAR, _CONTRACTION * length)
         direct[open_] /= np.where(failed, 2, 1)
@@ -145,8 +152,10 @@ def convex_root(
     steps : ndarray of int
         Evaluations, at most `MOST_REAL_STEPS`.
     """
-    lower, upper = lower.copy(), upper.copy()
-    y, steps = upper.copy(), np.zeros(upper.shape, dtype=int)
+    lower = lower.copy()
+    upper = upper.copy()
+    y = upper.copy()
+    steps = np.zeros(upper.shape, dtype=int)
     open_ = np.arange(upper.size)
     for count in range(MOST_REAL_STEPS):
         if not open_.size:
@@ -162,7 +171,8 @@ def convex_root(
         # The tangent of a convex function lies below it: its root is an upper bound.
         high = np.where((slope > 0) & (newton >= low), np.minimum(newton, high), high)
         far = (count % 3 == 2) & ~(abs(newton - at) <= 0.1 * at)
-        lower[open_], upper[open_] = low, high
+        lower[open_] = low
+        upper[open_] = high
         middle = np.sqrt(low) * np.sqrt(high)
         y[open_] = np.where(settled, at, np.where(far | (slope <= 0), middle, high))
         open_ = open_[~(settled | (high <= low * (1 + 4e-16)))]

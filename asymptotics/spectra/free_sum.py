@@ -74,7 +74,8 @@ class FreeSum(SpectralMeasure):
             if measure.edges[0] == measure.edges[1]:
                 raise ValueError(f"{name} must not be a point mass: shift the other measure")
         _check_widths(first=first, second=second)
-        self.first, self.second = first, second
+        self.first = first
+        self.second = second
         self._error = _ROUNDING if is_atomic(first) and is_atomic(second) else _INTEGRATION
 
     @cached_property
@@ -97,7 +98,8 @@ class FreeSum(SpectralMeasure):
         upper = max(start for start, stop in gaps if stop == np.inf)
         # Gaps meet where a transform vanishes, and at an atom of the sum, with no band between.
         least = 1e-9 * (upper - lower)
-        bands, reached = [], lower
+        bands = []
+        reached = lower
         for start, stop in [gap for gap in gaps if gap[0] > -np.inf]:
             if start - reached > least:
                 bands.append((reached, start))
@@ -185,7 +187,8 @@ class FreeSum(SpectralMeasure):
             step = (F_other - F) / total
             size = abs(F) + abs(F_other) + abs(slope_other) * (abs(z) + abs(F) + abs(omega))
             rounding = self._error * size / abs(total)
-            height, height_other = omega.imag, other.imag
+            height = omega.imag
+            height_other = other.imag
             move = np.maximum(abs(step) - rounding, 0.0)
             length = np.maximum(move / height, abs(slope - 1) * move / height_other)
             length = np.where((height > 0) & (height_other > 0), length, np.inf)
@@ -244,7 +247,8 @@ _INVERSIONS = 60
 def reciprocal(law: SpectralMeasure, omega: Number) -> tuple[Value, Value]:
     """F = -1/m and its derivative."""
     with np.errstate(all="ignore"):
-        m, slope = law.stieltjes(omega), law.stieltjes(omega, derivative=1)
+        m = law.stieltjes(omega)
+        slope = law.stieltjes(omega, derivative=1)
         return -1 / m, slope / m**2
 
 
@@ -254,21 +258,28 @@ class _Branch:
     def __init__(
         self, law: SpectralMeasure, zeros: tuple[float, ...], start: float, stop: float
     ) -> None:
-        self.law, self.zeros, self.start, self.stop = law, zeros, start, stop
+        self.law = law
+        self.zeros = zeros
+        self.start = start
+        self.stop = stop
         omega = _points(law, start, stop, np.linspace(-1, 1, _POINTS))
         omega = omega[(omega > start) & (omega < stop)]
         values, slopes = reciprocal(law, omega)
         fine = np.isfinite(values) & np.isfinite(slopes)
-        self.omega, self.values, self.slopes = omega[fine], values[fine], slopes[fine]
+        self.omega = omega[fine]
+        self.values = values[fine]
+        self.slopes = slopes[fine]
 
     def inverse(self, F: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Points with given values of F, and the slope of F there."""
         cell = np.clip(np.searchsorted(self.values, F), 1, self.values.size - 1)
-        low, high = self.omega[cell - 1], self.omega[cell]
+        low = self.omega[cell - 1]
+        high = self.omega[cell]
         omega = np.where(abs(self.values[cell] - F) < abs(self.values[cell - 1] - F), high, low)
         for _ in range(_INVERSIONS):
             value, slope = reciprocal(self.law, omega)
-            low, high = np.where(value < F, omega, low), np.where(value > F, omega, high)
+            low = np.where(value < F, omega, low)
+            high = np.where(value > F, omega, high)
             newton = omega - (value - F) / slope
             moved = np.where((newton > low) & (newton < high), newton, (low + high) / 2)
             moved = np.where(abs(newton - omega) <= 4e-16 * abs(omega), omega, moved)
@@ -290,7 +301,8 @@ def _points(law: SpectralMeasure, start: float, stop: float, part: np.ndarray) -
         return stop - scale * np.exp(-reach * part)
     if np.isinf(stop):
         return start + scale * np.exp(reach * part)
-    length, spacing = stop - start, 16 * np.spacing(max(abs(start), abs(stop)))
+    length = stop - start
+    spacing = 16 * np.spacing(max(abs(start), abs(stop)))
     place = part * min(reach, np.log(max(length / spacing, 2.0)))
     return np.where(place < 0, start + length * expit(place), stop - length * expit(-place))
 
@@ -344,7 +356,8 @@ def _gaps(one: _Branch, other: _Branch) -> list[tuple[float, float]]:
     clear = abs(slope) > _FLAT
     if not np.any(clear):
         return []
-    F, rising = F[clear], slope[clear] > 0
+    F = F[clear]
+    rising = slope[clear] > 0
     change = np.flatnonzero(rising[1:] != rising[:-1])
     edges = np.empty(0)
     if change.size:

@@ -138,7 +138,8 @@ def cumulants_of_moments(moments: Sequence[Any]) -> list[Value]:
 def _outer_blocks(cumulants: Sequence[Value], moments: Sequence[Value], order: int) -> Value:
     """Sum over s of kappa_s [x^(order - s)] M^s, which asks for moments below that order only."""
     series = [1, *moments[: order - 1]]
-    total, power = 0, [1] + [0] * (order - 1)
+    total = 0
+    power = [1] + [0] * (order - 1)
     for size, cumulant in enumerate(cumulants, start=1):
         power = [
             sum(power[i] * series[n - i] for i in range(n + 1)) for n in range(order - size + 1)

@@ -120,14 +120,16 @@ class Angle(Chart):
     Those are the edges of random matrix theory: square roots, inverse square roots, jumps.
     """
 
-    start, stop = 0.0, np.pi
+    start = 0.0
+    stop = np.pi
 
     def __init__(self, lower: float, upper: float) -> None:
         self._ends = lower, upper
 
     def point(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         (lower, upper), length = self._ends, self._ends[1] - self._ends[0]
-        below, above = length * np.sin(s / 2) ** 2, length * np.cos(s / 2) ** 2
+        below = length * np.sin(s / 2) ** 2
+        above = length * np.cos(s / 2) ** 2
         x = np.where(below < above, lower + below, upper - above)
         x = np.clip(x, np.nextafter(lower, upper), np.nextafter(upper, lower))
         # The slope at the rounded x: an inverse square root of a density then cancels exactly.
@@ -147,7 +149,8 @@ class DoubleExponential(Chart):
     Takahasi and Mori, Publ. RIMS 9 (1974) 721.  Slower than `Angle` where that applies.
     """
 
-    start, stop = -_REACH, _REACH
+    start = -_REACH
+    stop = _REACH
 
     def __init__(self, lower: float, upper: float) -> None:
         self._ends = lower, upper
@@ -155,7 +158,8 @@ class DoubleExponential(Chart):
     def point(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         (lower, upper), length = self._ends, self._ends[1] - self._ends[0]
         power = np.pi * np.sinh(s)
-        below, above = length * expit(power), length * expit(-power)
+        below = length * expit(power)
+        above = length * expit(-power)
         x = np.where(below < above, lower + below, upper - above)
         return x, below * expit(-power) * np.pi * np.cosh(s)
 
@@ -167,10 +171,12 @@ class DoubleExponential(Chart):
 class HalfLine(Chart):
     r""":math:`x = a + L e^{\pi \sinh(s) / 2}`: the interval [a, inf), powers at both ends."""
 
-    start, stop = -_REACH, _REACH
+    start = -_REACH
+    stop = _REACH
 
     def __init__(self, lower: float, scale: float = 1.0) -> None:
-        self._lower, self._scale = lower, scale
+        self._lower = lower
+        self._scale = scale
 
     def point(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         above = self._scale * np.exp(np.pi / 2 * np.sinh(s))
@@ -235,7 +241,8 @@ def integrate_near(
 
         return _integrals(kernel, [v[which] for v in flat], rule, count)
 
-    open_, count = np.arange(len(flat[0])), FEWEST
+    open_ = np.arange(len(flat[0]))
+    count = FEWEST
     latest, _ = integrals(open_, count)
     result = latest.copy()
     least = np.full(len(open_), np.inf)
@@ -250,7 +257,8 @@ def integrate_near(
         # Once 8 digits agree, a change that grows again is rounding.
         settled = (change <= AGREEMENT) | (~better & (least[open_] <= _ACCEPTED))
         least[open_] = np.minimum(change, least[open_])
-        open_, latest = open_[~settled], values[~settled]
+        open_ = open_[~settled]
+        latest = values[~settled]
     if len(open_) and np.any(least[open_] > _ACCEPTED):
         point = flat[0][open_][np.argmax(least[open_])]
         raise ArithmeticError(
@@ -264,7 +272,8 @@ def _integrals(
     kernel: Callable, flat: list[np.ndarray], rule: Rule, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Integrals by the rule of each pole, and those of absolute values, in blocks of memory."""
-    parts, size = [], max(1, _BLOCK // max(1, count))
+    parts = []
+    size = max(1, _BLOCK // max(1, count))
     for first in range(0, len(flat[0]), size):
         pole, *rest = (v[first : first + size] for v in flat)
         x, mass = rule(pole)

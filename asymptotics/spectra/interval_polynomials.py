@@ -36,8 +36,10 @@ class IntervalPolynomials:
     """
 
     def __init__(self, intervals: Sequence[tuple[float, float]], degree: int) -> None:
-        lower, upper = intervals[0][0], intervals[-1][1]
-        self._middle, self._half = (upper + lower) / 2, (upper - lower) / 2
+        lower = intervals[0][0]
+        upper = intervals[-1][1]
+        self._middle = (upper + lower) / 2
+        self._half = (upper - lower) / 2
         count = degree + 1
         angles = np.cos(np.pi * (np.arange(count) + 0.5) / count)
         parts = [(a + b) / 2 + (b - a) / 2 * angles for a, b in intervals]
@@ -48,7 +50,8 @@ class IntervalPolynomials:
         self._first = float(basis[0, 0])
         self._recurrence = np.zeros((degree + 1, degree))
         for j in range(degree):
-            new, known = x * basis[j], basis[: j + 1]
+            new = x * basis[j]
+            known = basis[: j + 1]
             for _ in range(2):  # once more, against rounding
                 shares = known @ new / count
                 new = new - shares @ known

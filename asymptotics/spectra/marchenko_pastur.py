@@ -81,14 +81,16 @@ class MarchenkoPastur(SpectralMeasure):
     @property
     def edges(self) -> tuple[Value, Value]:
         """Lower and upper end of the continuous part, (1 -+ sqrt(c))^2."""
-        math_, c = self._math, self.ratio
+        math_ = self._math
+        c = self.ratio
         root = math_.sqrt(c)
         return math_.finish(((1 - c) / (1 + root)) ** 2), math_.finish((1 + root) ** 2)
 
     @property
     def atom(self) -> Value:
         """Mass at zero, max(0, 1 - 1/c)."""
-        math_, c = self._math, self.ratio
+        math_ = self._math
+        c = self.ratio
         return math_.finish(math_.where(c > 1, lambda: (c - 1) / c, lambda: 0 * c))
 
     def density(self, x: Number) -> Value:
@@ -146,7 +148,8 @@ class MarchenkoPastur(SpectralMeasure):
         r"""Moment :math:`\int x^m d\mu = \sum_j N(m, j) c^{j-1}` with Narayana numbers N."""
         check_integers(order=order)
         c = self.ratio
-        total = narayana = self._math.convert(1)
+        total = self._math.convert(1)
+        narayana = total
         for j in range(1, order):
             narayana = narayana * ((order - j) * (order - j + 1)) / (j * (j + 1))
             total = total + narayana * c**j
@@ -311,7 +314,8 @@ class MarchenkoPastur(SpectralMeasure):
         if math_.violates(point, lambda v: v >= 0) is not None:
             return super().eta_transform(snr, derivative=derivative)
         w = self._inflation(math_, point)
-        eta, slope = 1 / (1 + point / w), 1 / (point + w**2)
+        eta = 1 / (1 + point / w)
+        slope = 1 / (point + w**2)
         if derivative == 0:
             return math_.finish(eta)
         if derivative == 1:

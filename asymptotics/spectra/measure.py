@@ -202,7 +202,8 @@ class SpectralMeasure:
         """
         count = integration.FEWEST // 4
         history: list[Any] = []
-        value, error = None, np.inf
+        value = None
+        error = np.inf
         while True:
             nodes, weights = self._rule(count)
             terms = weights * np.asarray(function(nodes))
@@ -246,7 +247,8 @@ class SpectralMeasure:
             If 4096 nodes per interval do not bring 8 digits.
         """
         pole, *rest = np.broadcast_arrays(pole, *arguments)
-        shape, flat = pole.shape, [np.ravel(v) for v in (pole, *rest)]
+        shape = pole.shape
+        flat = [np.ravel(v) for v in (pole, *rest)]
         if not pole.size:
             return np.zeros(shape)
         total = integration.sum_over_atoms(kernel, flat, *self._atom_arrays)

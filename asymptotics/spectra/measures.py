@@ -44,7 +44,8 @@ class Uniform(SpectralMeasure):
         if self.lower >= self.upper:
             raise ValueError(f"lower must be < upper, got {lower} and {upper}")
         self.support = ((self.lower, self.upper),)
-        self._centre, self._half = (self.lower + self.upper) / 2, (self.upper - self.lower) / 2
+        self._centre = (self.lower + self.upper) / 2
+        self._half = (self.upper - self.lower) / 2
 
     def density(self, x: Number) -> Value:
         return density_on(self.support, x, lambda _: 0.5 / self._half)
@@ -65,7 +66,8 @@ class Uniform(SpectralMeasure):
         check_derivative(derivative, most=2)
         z = self._outside("z", z)
         with np.errstate(all="ignore"):
-            low, high = self.lower - z, self.upper - z
+            low = self.lower - z
+            high = self.upper - z
             if derivative == 1:
                 return (1 / low / high)[()]
             if derivative == 2:
@@ -137,7 +139,8 @@ class PowerLaw(SpectralMeasure):
         return (1 - self.exponent) ** order / (1 - heaviness) if heaviness < 1 else np.inf
 
     def cdf(self, x: Number) -> Value:
-        x, least = real_array("x", x), 1 - self.exponent
+        x = real_array("x", x)
+        least = 1 - self.exponent
         if not self.exponent:
             return np.where(x >= 1, 1.0, 0.0)[()]
         return -np.expm1(-np.log(np.maximum(x / least, 1.0)) / self.exponent)
@@ -222,7 +225,8 @@ class _Logarithm(Chart):
 
     def __init__(self, lower: float, upper: float) -> None:
         self._ends = lower, upper
-        self.start, self.stop = float(np.log(lower)), float(np.log(upper))
+        self.start = float(np.log(lower))
+        self.stop = float(np.log(upper))
 
     def point(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         x = np.clip(np.exp(s), *self._ends)
@@ -266,7 +270,8 @@ class DensityMeasure(SpectralMeasure):
             raise ValueError(f"support must be intervals (lower, upper), got {support}")
         if np.any(ends[:, 0] >= ends[:, 1]) or np.any(np.diff(flat) < 0):
             raise ValueError(f"support must be ascending intervals, got {support}")
-        self._function, self.support = density, tuple((a, b) for a, b in ends.tolist())
+        self._function = density
+        self.support = tuple((a, b) for a, b in ends.tolist())
         for chart in self._charts:
             x = chart.rule(255)[0]
             value = self.density(x[(x > flat[0]) & (x < flat[-1]) & np.isfinite(x)])

@@ -102,7 +102,8 @@ def pair_moments(
     kappa, eta = (0, -1) if rate is None else (1, rate)
 
     n = order + 1
-    f, s = [one], [one[0]]
+    f = [one]
+    s = [one[0]]
     traces = [mass @ lam]
     for _ in range(order):
         change = _convolved(s, traces)
@@ -170,7 +171,8 @@ def _resummed(x: np.ndarray, product: Product) -> np.ndarray:
     n = len(x)
     one = 0 * x
     one[0, 0] = one[0, 0] + 1
-    inverse, right = one, 1
+    inverse = one
+    right = 1
     while right < n:
         right *= 2
         inverse = product(inverse, 2 * one - product(one - x, inverse))

@@ -128,13 +128,16 @@ class PolynomialForm:
 def spectral_parts(law: TwoPoint) -> list[Part]:
     """Parts of the spectrum in ascending order; a single one if the width is finite."""
     lower, upper = law.edges
-    ends, far = law._ends, 1e6 * float(law.values[-1])
+    ends = law._ends
+    far = 1e6 * float(law.values[-1])
     gaps = _gaps(law) if law.width_ratio == np.inf else []
     z = [lower, *(float(law._image(np.array(w))) for gap in gaps for w in gap), upper]
     # Where gaps are narrow, ellipses between them would need many nodes.
     kept = []
     for k in range(len(gaps)):
-        size, left, right = z[2 * k + 2] - z[2 * k + 1], z[2 * k + 1] - z[2 * k], z[2 * k + 3]
+        size = z[2 * k + 2] - z[2 * k + 1]
+        left = z[2 * k + 1] - z[2 * k]
+        right = z[2 * k + 3]
         right -= z[2 * k + 2]
         share = size / max(min(left, right), 1e-300)
         if share > _LEAST_GAP:
@@ -142,22 +145,27 @@ def spectral_parts(law: TwoPoint) -> list[Part]:
     chosen = sorted(k for _, k in sorted(kept)[-_MOST_PARTS + 1 :])
     turns = [(*gaps[k], z[2 * k + 1], z[2 * k + 2]) for k in chosen]
     turns.append((ends[1], far, upper, np.inf))
-    parts, bottom, below = [], lower, np.inf
+    parts = []
+    bottom = lower
+    below = np.inf
     for turn, stop, top, after in turns:
         parts.append(Part(bottom, top, _NEAR * min(below, after - top), turn, stop))
-        bottom, below = after, after - top
+        bottom = after
+        below = after - top
     return parts
 
 
 def _gaps(law: TwoPoint) -> list[tuple[float, float]]:
     """Gaps of the spectrum in the plane of w: where z(w) rises between two eigenvalues."""
     kept = law.values > 0
-    values, mass = law.values[kept], (law.weights * law.values**2)[kept]
+    values = law.values[kept]
+    mass = (law.weights * law.values**2)[kept]
     # The two eigenvalues beside a gap alone take at least this from the slope of z, times alpha.
     roots = np.cbrt(mass)
     taken = (roots[:-1] + roots[1:]) ** 3 / np.diff(values) ** 2
     possible = taken < law.alpha
-    low, high = values[:-1][possible], values[1:][possible]
+    low = values[:-1][possible]
+    high = values[1:][possible]
     if not low.size:
         return []
 
@@ -165,11 +173,13 @@ def _gaps(law: TwoPoint) -> list[tuple[float, float]]:
         """Whether the slope of z falls there."""
         return (1 / (values - w[:, None]) ** 3) @ mass > 0
 
-    left, right = low.copy(), high.copy()
+    left = low.copy()
+    right = high.copy()
     for _ in range(_ROUGH):
         middle = (left + right) / 2
         beyond = falling(middle)
-        left, right = np.where(beyond, left, middle), np.where(beyond, middle, right)
+        left = np.where(beyond, left, middle)
+        right = np.where(beyond, middle, right)
     peak = (left + right) / 2
     is_open = law._speed(peak) > 0
     return list(
@@ -185,7 +195,8 @@ def _turn(law: TwoPoint, inside: np.ndarray, outside: np.ndarray) -> np.ndarray:
         middle = (inside + outside) / 2
         with np.errstate(divide="ignore", invalid="ignore"):
             rising = law._speed(middle) > 0
-        inside, outside = np.where(rising, middle, inside), np.where(rising, outside, middle)
+        inside = np.where(rising, middle, inside)
+        outside = np.where(rising, outside, middle)
     return inside
 
 
@@ -207,7 +218,8 @@ def _ellipse(basis: IntervalPolynomials, part: Part) -> float:
 
 def _points(part: Part, size: float, angles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Points of an ellipse and their derivative by the angle."""
-    turn, half = size * np.exp(1j * angles), (part.upper - part.lower) / 2
+    turn = size * np.exp(1j * angles)
+    half = (part.upper - part.lower) / 2
     return (part.upper + part.lower) / 2 + half * (turn + 1 / turn) / 2, half * 0.5j * (
         turn - 1 / turn
     )
@@ -217,7 +229,9 @@ def _contour(
     law: TwoPoint, parts: Sequence[Part], sizes: Sequence[float], outer: Value, inner: Value
 ) -> Contour:
     """The form on one set of ellipses."""
-    points, weights, w = [], [], []
+    points = []
+    weights = []
+    w = []
     for part, size in zip(parts, sizes, strict=True):
         count = int(np.ceil((_DIGITS + np.log10(GROWTH)) / np.log10(size) / 2))
         z, slope = _points(part, size, np.pi * (np.arange(count) + 0.5) / count)
@@ -238,7 +252,8 @@ def _continued(law: TwoPoint, part: Part, z: np.ndarray) -> np.ndarray:
     extreme = ArithmeticError("alpha or the spectrum is too extreme for contours of float64")
     if not distance(part.turn) * distance(part.stop) <= 0:
         raise extreme
-    before, w = right, brentq(distance, part.turn, part.stop, xtol=1e-14 * abs(part.turn))
+    before = right
+    w = brentq(distance, part.turn, part.stop, xtol=1e-14 * abs(part.turn))
     path = np.empty(z.shape, dtype=complex)
     w = complex(w)
     for k, goal in enumerate(z.tolist()):
@@ -248,7 +263,8 @@ def _continued(law: TwoPoint, part: Part, z: np.ndarray) -> np.ndarray:
             w = w + step
             if abs(step) <= 1e-14 * abs(w):
                 break
-        path[k], before = w, goal
+        path[k] = w
+        before = goal
     if np.any(path.imag <= 0):
         raise extreme
     return path

@@ -217,8 +217,10 @@ class Affine(Pushforward):
     """
 
     def __init__(self, measure: SpectralMeasure, factor: float, shift: float) -> None:
-        self.factor, self.shift = real_number("factor", factor), real_number("shift", shift)
-        self.measure, self.polynomial = measure, Polynomial([self.shift, self.factor])
+        self.factor = real_number("factor", factor)
+        self.shift = real_number("shift", shift)
+        self.measure = measure
+        self.polynomial = Polynomial([self.shift, self.factor])
         self._slope = self.polynomial.deriv()
         ends = ([self.factor * end + self.shift for end in pair] for pair in measure.support)
         self.support = tuple((lower, upper) for lower, upper in ends)

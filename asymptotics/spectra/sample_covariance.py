@@ -97,7 +97,8 @@ class SampleCovariance(SpectralMeasure):
                 "population must have a support in [0, inf), not {0}, and a finite mean, got "
                 f"{population} on {population.support} of mean {mean}"
             )
-        self._mean, self._second = float(mean), float(population.moment(2))
+        self._mean = float(mean)
+        self._second = float(population.moment(2))
         self._error = fixed_points.ROUNDING if is_atomic(population) else _INTEGRATION
         self._at_zero = float(population._mass_of_atoms(np.zeros(())))
         self._excess = 1 - self.ratio * (1 - self._at_zero)
@@ -123,11 +124,15 @@ class SampleCovariance(SpectralMeasure):
     def _bands(self) -> Intervals:
         """Intervals with a density: the complement of the images of the gaps of the population."""
         pieces = np.array([piece for piece in self.population.support if piece != (0.0, 0.0)])
-        lowest, highest = pieces[0, 0], pieces[-1, 1]
-        starts, stops = pieces[:-1, 1], pieces[1:, 0]
+        lowest = pieces[0, 0]
+        highest = pieces[-1, 1]
+        starts = pieces[:-1, 1]
+        stops = pieces[1:, 0]
         middles = self._middles(starts, stops)
         open_ = np.isfinite(middles)
-        starts, stops, middles = starts[open_], stops[open_], middles[open_]
+        starts = starts[open_]
+        stops = stops[open_]
+        middles = middles[open_]
 
         # For t >= 0 > w, t^2/(t - w)^2 <= t/(4|w|): Phi' >= 3/4 below -c times the mean.
         below = np.array([-self._single_ratio * self._mean])
@@ -167,7 +172,8 @@ class SampleCovariance(SpectralMeasure):
         )
         # Least value in the gap of what the atoms at its two ends contribute.
         candidate = (left + right) ** 3 < (stops - starts) ** 2
-        start, length = starts[candidate], (stops - starts)[candidate]
+        start = starts[candidate]
+        length = (stops - starts)[candidate]
         if not start.size:
             return middles
 
@@ -178,7 +184,8 @@ class SampleCovariance(SpectralMeasure):
             )
 
         ends = np.full(start.shape, _CLOSEST), np.full(start.shape, 1 - _CLOSEST)
-        falling, rising = rise(ends[0], start, length) < 0, rise(ends[1], start, length) > 0
+        falling = rise(ends[0], start, length) < 0
+        rising = rise(ends[1], start, length) > 0
         root = elementwise.find_root(rise, ends, args=(start, length)).x
         at = start + length * np.where(falling, np.where(rising, root, ends[1]), ends[0])
         middles[candidate] = np.where(self._descent(at) < 1, at, np.nan)
@@ -203,7 +210,8 @@ class SampleCovariance(SpectralMeasure):
         return self._image(end + np.where(below, near, root) * (inside - end)).tolist()
 
     def _image(self, omega: np.ndarray) -> np.ndarray:
-        c, excess = self._single_ratio, float(self._excess)
+        c = self._single_ratio
+        excess = float(self._excess)
         return omega * self.population.expect(
             lambda t, w: fixed_points.shrinkage(t, w, c, excess), omega, omega
         )
@@ -331,8 +339,11 @@ class SampleCovariance(SpectralMeasure):
     def _at(self, z: np.ndarray) -> tuple[Value, Value, Value]:
         r"""Subordination function, :math:`z/\omega` and :math:`\omega'(z)` outside the support."""
         z, c, excess = np.broadcast_arrays(z, self.ratio, self._excess)
-        shape, is_real = z.shape, not np.iscomplexobj(z)
-        z, c, excess = z.ravel(), c.ravel(), excess.ravel()
+        shape = z.shape
+        is_real = not np.iscomplexobj(z)
+        z = z.ravel()
+        c = c.ravel()
+        excess = excess.ravel()
         omega = np.zeros(z.shape, dtype=complex)
         negative = (z.imag == 0) & (z.real < 0)
         if np.any(negative):

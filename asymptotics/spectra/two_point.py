@@ -117,7 +117,8 @@ class TwoPoint:
         order = 1 if is_atomic(self.population) else _ORDER
         values, weights = self.population.quadrature(order)
         kept = weights > 0
-        self.values, self.weights = values[kept], weights[kept]
+        self.values = values[kept]
+        self.weights = weights[kept]
 
     @property
     def is_deterministic(self) -> bool:
@@ -168,18 +169,21 @@ class TwoPoint:
         -------
         QuadraticForm
         """
-        B, A = self._eigenvalues("outer", outer), self._eigenvalues("inner", inner)
+        B = self._eigenvalues("outer", outer)
+        A = self._eigenvalues("inner", inner)
         if self.is_deterministic:
             return QuadraticForm([_Diagonal(self.values, self.weights * A * B, self.weights * A)])
         ellipse = choose_ellipse(
             functions, self._image, self._ends, self.edges, min(1.0, self.width_ratio)
         )
-        count, ellipses = _FEWEST, (ellipse, ellipse.nearer(self._ends))
+        count = _FEWEST
+        ellipses = (ellipse, ellipse.nearer(self._ends))
         while True:
             rules = [Contour.along(self, each, count, B, A) for each in ellipses]
             form = QuadraticForm(rules)
             p = [functions(rule.nodes) for rule in rules]
-            value, error = form.pair(p), form.pair_error(p)
+            value = form.pair(p)
+            error = form.pair_error(p)
             if count >= _MOST or np.all(error <= _GOAL * abs(value) + 2 * form.rounding(p)):
                 break
             count *= 2
@@ -198,7 +202,8 @@ class TwoPoint:
         float
             The limit of `mean` for functions that tend to 1 at 0 and to 0 elsewhere.
         """
-        B, A = self._eigenvalues("outer", outer), self._eigenvalues("inner", inner)
+        B = self._eigenvalues("outer", outer)
+        A = self._eigenvalues("inner", inner)
         if self.is_deterministic:
             return float((self.weights * A * B)[self.values == 0].sum())
         pole = self._ends[0]
@@ -248,7 +253,8 @@ class TwoPoint:
     def _speed(self, w: np.ndarray) -> np.ndarray:
         """Derivative of Z(w)."""
         tau, slope = self._traces(w)
-        shrunk, narrow = 1 - tau / self.alpha, self._narrowing(tau)
+        shrunk = 1 - tau / self.alpha
+        narrow = self._narrowing(tau)
         value = shrunk * narrow - w * slope / self.alpha * narrow
         if self.width_ratio < np.inf:
             value = value - w * shrunk * slope * (1 - self.width_ratio) / (1 - tau) ** 2
@@ -329,7 +335,8 @@ class TwoPoint:
         """
         if not np.allclose(A, self.values):
             raise ValueError("inner must be the eigenvalues of the population at finite width")
-        a, one = self.width_ratio, np.ones_like(self.values)
+        a = self.width_ratio
+        one = np.ones_like(self.values)
         psi, zz = (points.outer(x, side) for x in (points.narrow, points.z))
 
         def squared(x: np.ndarray) -> np.ndarray:
@@ -358,7 +365,9 @@ class Points:
         self._weights = law.weights
         self.tau, _ = law._traces(w)
         shrunk = 1 - self.tau / law.alpha
-        self.z, self.ratio, self.narrow = w * shrunk, 1 / shrunk, law._narrowing(self.tau)
+        self.z = w * shrunk
+        self.ratio = 1 / shrunk
+        self.narrow = law._narrowing(self.tau)
         self.R = 1 / (law.values - w[:, None])
         self._means: dict[bytes, tuple[np.ndarray, np.ndarray]] = {}
 
@@ -371,8 +380,12 @@ class Points:
         key = x.tobytes()
         if key not in self._means:
             # Three real products instead of two complex ones.
-            mass, re, im = self._weights * x, self.R.real.copy(), self.R.imag.copy()
-            rr, ii, ri = (re * mass) @ re.T, (im * mass) @ im.T, (re * mass) @ im.T
+            mass = self._weights * x
+            re = self.R.real.copy()
+            im = self.R.imag.copy()
+            rr = (re * mass) @ re.T
+            ii = (im * mass) @ im.T
+            ri = (re * mass) @ im.T
             self._means[key] = rr - ii + 1j * (ri + ri.T), rr + ii + 1j * (ri.T - ri)
         return self._means[key][side]
 
@@ -381,7 +394,9 @@ class _Diagonal:
     """The form where the covariance is that of the population: a sum over its eigenvalues."""
 
     def __init__(self, nodes: np.ndarray, pairs: np.ndarray, singles: np.ndarray) -> None:
-        self.nodes, self._pairs, self._singles = nodes, pairs, singles
+        self.nodes = nodes
+        self._pairs = pairs
+        self._singles = singles
 
     def pair(self, p: np.ndarray, q: np.ndarray) -> Value:
         return (p * q) @ self._pairs
@@ -408,7 +423,8 @@ class Contour:
         B: np.ndarray,
         A: np.ndarray,
     ) -> None:
-        self.nodes, self._weights = nodes, weights
+        self.nodes = nodes
+        self._weights = weights
         kernel = law._of_samples if law.width_ratio == np.inf else law._through_width
         points = Points(law, w)
         self._same, self._mirrored = (kernel(points, side, B, A) for side in (0, 1))
@@ -439,7 +455,8 @@ class Contour:
         w = self._weights
         same = 2 * w[:, None] * self._same * w
         mirrored = 2 * w[:, None] * self._mirrored * np.conj(w)
-        both, apart = same + mirrored, mirrored - same
+        both = same + mirrored
+        apart = mirrored - same
         return np.block([[both.real, apart.imag], [-both.imag, apart.real]])
 
     def rounding(self, p: np.ndarray) -> Value:

@@ -161,9 +161,12 @@ def _orthogonal(moments: Sequence[Value]) -> tuple[list[list[Value]], list[Value
     def inner(polynomial: list[Value], power: int) -> Value:
         return _simplify(sum(c * moments[i + power] for i, c in enumerate(polynomial)))
 
-    polynomials, norms, sums = [[1]], [inner([1], 0)], [0]
+    polynomials = [[1]]
+    norms = [inner([1], 0)]
+    sums = [0]
     while len(moments) >= 2 * len(polynomials):
-        k, current = len(polynomials) - 1, polynomials[-1]
+        k = len(polynomials) - 1
+        current = polynomials[-1]
         sums.append(inner(current, k + 1) / norms[k])
         centre = sums[k + 1] - sums[k]
         following = [0, *current]
@@ -205,8 +208,10 @@ def _radau(moments: Sequence[Fraction], digits: int) -> tuple[np.ndarray, np.nda
         polynomials, norms = _orthogonal(numbers[1:])
         if min(norms) <= 0:
             return None
-        last, before = polynomials[-1][::-1], polynomials[-2][::-1]
-        nodes, weights = [0.0], [float(at_zero)]
+        last = polynomials[-1][::-1]
+        before = polynomials[-2][::-1]
+        nodes = [0.0]
+        weights = [float(at_zero)]
         for node in map(mpmath.mpf, _jacobi_eigenvalues(polynomials, norms)):
             for _ in range(4):
                 value, slope = mpmath.polyval(last, node, derivative=True)
@@ -297,7 +302,8 @@ def stein_terms(
 
     The powers are in descending order and not empty; a trace of the power 0 is taken out as d.
     """
-    first, rest = powers[0], powers[1:]
+    first = powers[0]
+    rest = powers[1:]
     parts = [(context + first - 1, (*rest, first - 1))]
     parts += [(1, (*rest, m, first - 1 - m)) for m in range(1, first)]
     for j, other in enumerate(rest):
@@ -322,7 +328,9 @@ def mean_trace(order: int, context: Value, dim: Value) -> Value:
         means = accumulate(((context + c) * (dim + c) for c in contents), mul, initial=1)
         return list(zip(coefficients, means, strict=True))
 
-    first, second, column = boxes(0, 2), boxes(-1, 2), boxes(-2, -1)
+    first = boxes(0, 2)
+    second = boxes(-1, 2)
+    column = boxes(-2, -1)
     total = 0
     for a in range(1, order + 1):
         for b in range(min(a, order - a) + 1):
@@ -339,7 +347,8 @@ def _hooks(a: int, b: int, r: int) -> int:
     if b == 0:
         return factorial(2 * a)
     # Hooks of the boxes (1, 1) and (2, 1), then the rest of the two rows, then the boxes below.
-    corner, below = 2 * a + r, 2 * b + r - 1
+    corner = 2 * a + r
+    below = 2 * b + r - 1
     rows = factorial(2 * a - 1) // (2 * (a - b) + 1) * factorial(2 * b - 2)
     legs = factorial(r) * factorial(r + 1)
     return corner * (corner + 1) * below * (below + 1) * rows * legs

@@ -139,24 +139,30 @@ def _check_work(points: float, context: int, dim: int) -> None:
 def eigenvalue_density(x: np.ndarray, context: int, dim: int) -> np.ndarray:
     """Density of the positive eigenvalues of S at x > 0, of integral min(N, d)."""
     _check_work(x.size, context, dim)
-    size, alpha = min(context, dim), abs(context - dim)
+    size = min(context, dim)
+    alpha = abs(context - dim)
     # The first function underflows at large sizes: its logarithm is carried apart.
     log_scale = (alpha * np.log(x) - x - gammaln(alpha + 1)) / 2
-    current, before = np.ones_like(x), np.zeros_like(x)
+    current = np.ones_like(x)
+    before = np.zeros_like(x)
     half = (alpha + 1) / 2
     total = np.exp(gammaln(half) + half * np.log(2) - gammaln(alpha + 1) / 2)
-    tail, tail_before = total * gammaincc(half, x / 2), np.zeros_like(x)
-    total_before, density = 0.0, np.zeros_like(x)
+    tail = total * gammaincc(half, x / 2)
+    tail_before = np.zeros_like(x)
+    total_before = 0.0
+    density = np.zeros_like(x)
     for k in range(size - 1):
         phi = current * np.exp(log_scale)
         density += phi**2
-        down, up = np.sqrt(k * (k + alpha)), np.sqrt((k + 1) * (k + 1 + alpha))
+        down = np.sqrt(k * (k + alpha))
+        up = np.sqrt((k + 1) * (k + 1 + alpha))
         if k < size - 2:
             tail, tail_before = (down * tail_before - 2 * np.sqrt(x) * phi) / up, tail
         total, total_before = down / up * total_before, total
         current, before = ((2 * k + 1 + alpha - x) * current - down * before) / up, current
         _, power = np.frexp(np.maximum(np.abs(current), np.abs(before)))
-        current, before = np.ldexp(current, -power), np.ldexp(before, -power)
+        current = np.ldexp(current, -power)
+        before = np.ldexp(before, -power)
         log_scale += power * np.log(2)
     # After the loop total is T_{s-1}, total_before T_{s-2} and tail J_{s-2}.
     factor = np.sqrt((size - 1) * (size - 1 + alpha)) / 2
@@ -184,10 +190,12 @@ def eigenvalue_rule(context: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
     slope = fine + (_COARSE - fine) * expit(-steps / _BLEND)
     weights = slope * nodes * np.maximum(eigenvalue_density(nodes, context, dim), 0.0)
     # From the first node that matters for 1/x^2 to the last that matters for x^2.
-    low, high = weights / nodes**2, weights * nodes**2
+    low = weights / nodes**2
+    high = weights * nodes**2
     first = np.argmax(low >= _NEGLIGIBLE * low.max())
     last = np.flatnonzero(high >= _NEGLIGIBLE * high.max())[-1]
-    nodes, weights = nodes[first : last + 1], weights[first : last + 1]
+    nodes = nodes[first : last + 1]
+    weights = weights[first : last + 1]
     nodes.flags.writeable = weights.flags.writeable = False
     return nodes, weights
 
@@ -287,7 +295,8 @@ def _pfaffian(x: Value, context: int, dim: int) -> Value:
     """Pfaffian of the antisymmetric matrix at an eigenvalue x of X^T X."""
     import mpmath
 
-    count, most = min(context, dim), max(context, dim)
+    count = min(context, dim)
+    most = max(context, dim)
     a = mpmath.mpf(most - count - 1) / 2
 
     inverse = [mpmath.rgamma(a + i) for i in range(1, count + 2)]
@@ -322,7 +331,8 @@ def _eliminate(matrix: list[list[Value]]) -> Value:
             return pivot
         product *= pivot
         for i in range(k + 2, size):
-            u, v = first[i] / pivot, second[i] / pivot
+            u = first[i] / pivot
+            v = second[i] / pivot
             row = matrix[i]
             for j in range(i + 1, size):
                 row[j] += v * first[j] - u * second[j]

@@ -35,8 +35,10 @@ def main() -> None:
             run = simulate_errors(**integers, **sizes, rng=1, repeats=repeats)
             predicted = finite_size_errors(**integers, **sizes, rng=2, draws=DRAWS[d])
             for name, limit in limits.items():
-                found, expected = getattr(run, name.lower()), getattr(predicted, name.lower())
-                value, prediction = found.mean, expected.mean
+                found = getattr(run, name.lower())
+                expected = getattr(predicted, name.lower())
+                value = found.mean
+                prediction = expected.mean
                 error = math.hypot(found.standard_error, expected.standard_error)
                 rows.append(
                     f"{label},{d},{name},{value:.4f},{error:.4f},{prediction:.4f},"

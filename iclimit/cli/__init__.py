@@ -50,7 +50,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
-    verb, options = "", None
+    verb = ""
+    options = None
     warnings.formatwarning = lambda message, *_, **__: printable(f"iclimit{verb}: {message}\n")
     logging.getLogger("fontTools").setLevel(logging.ERROR)  # on the age of fonts in PDF files
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -71,17 +72,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, TypeError) as error:
-        message, status = f"error: {error}", 2
+        message = f"error: {error}"
+        status = 2
     except MemoryError:
-        message, status = "not enough memory for so many points", 1
+        message = "not enough memory for so many points"
+        status = 1
     except (OSError, ArithmeticError, RuntimeError) as error:
-        message, status = str(error), 1
+        message = str(error)
+        status = 1
         if isinstance(error, OSError) and error.strerror:
             where = repr(error.filename) if error.filename else "what was to be printed"
             message = f"{error.strerror}: {where}"
     except KeyboardInterrupt:
         kept = not getattr(options, "no_store", True)
         known = "; finished runs are on record, run again to go on" if kept else ""
-        message, status = f"interrupted{known}", 130
+        message = f"interrupted{known}"
+        status = 130
     print(printable(f"iclimit{verb}: {message}"), file=sys.stderr)
     return status

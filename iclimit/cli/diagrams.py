@@ -245,7 +245,8 @@ def phase(options: argparse.Namespace) -> int:
     """
     from iclimit.diagrams.scans import phase_diagram
 
-    path, data = options.output, None
+    path = options.output
+    data = None
     if path is not None and path.suffix in PICTURES:
         data = _data_beside(path)
     if options.refine and options.simulate is None:

@@ -77,18 +77,21 @@ def add_flag(
     text = text or written.pop("text", "") or sentence or (parameter.meaning if parameter else "")
     written.pop("text", None)
     if name == "rng" and default is None:
-        default, settings["required"] = 0, False
+        default = 0
+        settings["required"] = False
     if isinstance(default, bool):
         if default:
             flag = flag.replace("--", "--no-", 1)
-        action, text = "store_false" if default else "store_true", text.removeprefix("whether ")
+        action = "store_false" if default else "store_true"
+        text = text.removeprefix("whether ")
         parser.add_argument(flag, dest=name, action=action, help=_escaped(text))
         return
     ranged = parameter and name not in WRITTEN and settings.get("metavar") != "FILE"
     notes = [parameter.allowed.removesuffix(" and finite")] if parameter and ranged else []
     if choices := re.match(r"\{(.*?)\}", kind):
         options = ast.literal_eval(f"[{choices[1]}]")
-        written, notes = {"choices": options, "type": type(options[0])} | written, []
+        written = {"choices": options, "type": type(options[0])} | written
+        notes = []
     elif "type" not in written and "metavar" not in written:
         written = _kind(name, kind) | written
     if default not in (None, "", (), []) and "default" not in text:

@@ -173,7 +173,8 @@ def export_runs(options: argparse.Namespace) -> None:
     from iclimit.runs.exports import write_csv, write_netcdf
     from iclimit.runs.store import concatenated_numbers
 
-    numbers, unread = {}, 0
+    numbers = {}
+    unread = 0
     with _opened(options) as store:
         for run in store.runs(function=options.function, since=options.since):
             try:

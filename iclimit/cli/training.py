@@ -145,7 +145,8 @@ def train_and_print(options: argparse.Namespace, kind: str) -> int:
 
     check_arguments(repeats=options.repeats)
     cls, own = _kind(kind)
-    network, problem = cls(**arguments(options, cls)), parse_problem(options)
+    network = cls(**arguments(options, cls))
+    problem = parse_problem(options)
     settings = arguments(options, train_network)
     if options.optimizer == "adam" and options.batch is None:
         settings["batch"] = own["batch"]
@@ -239,7 +240,8 @@ def train_descent(options: argparse.Namespace) -> int:
     try:
         curves = run_training(options, simulate_gradient_descent, train, settings, **law)
     except UnstableTraining as error:
-        unstable, curves = error, error.curves
+        unstable = error
+        curves = error.curves
     if len(curves.recorded_at):
         drops = TrainingDrops.of(curves, options.rng)
         if options.output is not None:

@@ -61,7 +61,9 @@ def parse_values(text: str) -> np.ndarray:
     first, last, number, *log = text.split(":")
     if log not in ([], ["log"]):
         raise ValueError
-    start, stop, points = float(first), float(last), int(number)
+    start = float(first)
+    stop = float(last)
+    points = int(number)
     if not -math.inf < start < stop < math.inf:
         raise argparse.ArgumentTypeError(f"must have start < stop, got {text!r}")
     if not 2 <= points <= MOST_POINTS:

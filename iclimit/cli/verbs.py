@@ -53,7 +53,9 @@ class OneLineParser(argparse.ArgumentParser):
 
     def complete(self, words: Sequence[str] = ()) -> None:
         """Add the flags, for a command line of these words."""
-        self.words, add_flags, self._add_flags = words, self._add_flags, None
+        self.words = words
+        add_flags = self._add_flags
+        self._add_flags = None
         if add_flags is not None:
             add_flags(self)
 

@@ -30,7 +30,9 @@ def is_logarithmic(grid: np.ndarray) -> bool:
     """Whether the grid is geometric, or the integers next to a geometric grid."""
     if is_geometric(grid):
         return True
-    first, last, size = float(grid[0]), float(grid[-1]), grid.size
+    first = float(grid[0])
+    last = float(grid[-1])
+    size = grid.size
     if size < 3 or not np.all(np.isfinite(grid)) or first <= 0 or np.any(grid != grid.round()):
         return False
     return not is_even(grid) and any(
@@ -73,7 +75,8 @@ class Scale:
 
     def value(self, share: np.ndarray) -> np.ndarray:
         """Parameter at a share of the length."""
-        first, last = self.grid[0], self.grid[-1]
+        first = self.grid[0]
+        last = self.grid[-1]
         if is_logarithmic(self.grid):
             points = geometric_points(float(first), float(last), np.ravel(share).tolist())
             return np.reshape(points, np.shape(share))
@@ -81,7 +84,8 @@ class Scale:
 
     def share(self, value: np.ndarray) -> np.ndarray:
         """Share of the length at which a parameter is."""
-        first, last = self.grid[0], self.grid[-1]
+        first = self.grid[0]
+        last = self.grid[-1]
         if is_logarithmic(self.grid):
             return np.log(value / first) / np.log(last / first)
         return (value - first) / (last - first)

@@ -121,9 +121,11 @@ def boundary_curves(
 ) -> dict[str, list[np.ndarray]]:
     """Curves of all boundaries of a quantity within a diagram, as {label: list of (n, 2)}."""
     if structure is None:
-        boundaries, points = BOUNDARIES, POINTS
+        boundaries = BOUNDARIES
+        points = POINTS
     else:
-        boundaries, joint = structured_boundaries(structure), structure.joint
+        boundaries = structured_boundaries(structure)
+        joint = structure.joint
         numbers = joint.weight.size * np.unique(joint.inputs).size  # of a point
         points = int(np.clip(math.sqrt(_NUMBERS / numbers), *_STRUCTURED_POINTS))
     curves = {
@@ -141,7 +143,8 @@ def structured_boundaries(structure: Structure) -> dict[str, Boundary]:
     names = ("icl_error", "null_error", "task_gap")
     icl, predicting_zero, gap = (find_quantity(name, structure) for name in names)
     learned = (spectrum.task * spectrum.inputs)[spectrum.task > 0]
-    carried, least = float(spectrum.weight @ (spectrum.task * spectrum.inputs)), learned.min()
+    carried = float(spectrum.weight @ (spectrum.task * spectrum.inputs))
+    least = learned.min()
 
     def null(**p: Any) -> Any:
         return 1 / icl.evaluate(p) - 1 / predicting_zero.evaluate(p)

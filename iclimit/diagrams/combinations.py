@@ -196,7 +196,8 @@ def untied_loss(
     wrong = layers[(layers < 1) | (layers != np.floor(layers)) | (layers > _DEEPEST)]
     if wrong.size:
         raise ValueError(f"depth must be an integer in [1, {_DEEPEST}], got {wrong.flat[0]:g}")
-    labels, deepest = joint.inputs * joint.task, int(layers.max())
+    labels = joint.inputs * joint.task
+    deepest = int(layers.max())
     sizes = {"alpha": alpha, "width_ratio": width_ratio}
     best = theory_of_depth.untied_depth(joint.inputs, weights=labels, depth=deepest, **sizes)
     return best.losses[layers.astype(int) - 1]

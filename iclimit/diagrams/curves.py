@@ -92,7 +92,9 @@ class Curves(Result):
         ]
         for value in itertools.chain(*self.simulated):
             for run in value.runs:
-                at, dim, estimate = run.parameters, run.parameters["dim"], run.estimate
+                at = run.parameters
+                dim = run.parameters["dim"]
+                estimate = run.estimate
                 rows.append(row("finite_size", at, run.prediction.mean, None, dim))
                 numbers = estimate.mean, estimate.standard_error, dim, estimate.repeats
                 rows.append(row("simulation", at, *numbers))
@@ -178,7 +180,9 @@ class Curves(Result):
             Default: the parameters that all curves share, unless the axes have a title.
         """
         named = label is not None
-        known, others, count = self.quantity.all_parameters, bool(ax.lines), len(self.family)
+        known = self.quantity.all_parameters
+        others = bool(ax.lines)
+        count = len(self.family)
         if label is None or isinstance(label, str):
             label = [_name(self, parameters, label, others) for parameters in self.family]
         given = {"label": label, "color": color, "marker": marker}
@@ -230,7 +234,8 @@ def _draw_theory(
     ax: Axes, curves: Curves, index: int, label: str, colour: str, marker: Any
 ) -> Any:
     """Draw the limit; return its colour."""
-    parameters, values = curves.family[index], curves.values[index]
+    parameters = curves.family[index]
+    values = curves.values[index]
     if not np.any(np.isfinite(values)):
         label = f"{label}: infinite"
     by_points = curves.quantity.by_points(curves.x)
@@ -252,7 +257,8 @@ def _draw_theory(
 
 def _draw_band(ax: Axes, curves: Curves, index: int, colour: str) -> None:
     """Draw a standard deviation of a run around a curve, that of the logarithm for errors."""
-    middle, sd = curves.values[index], np.asarray(curves.run_sd)[index]
+    middle = curves.values[index]
+    sd = np.asarray(curves.run_sd)[index]
     with np.errstate(all="ignore"):
         ends = np.array([middle - sd, middle + sd])
         if curves.quantity.part != "gap":

@@ -105,13 +105,15 @@ def _peaks_and_poles(
     Each peak is magnified around its highest point until that has a top; a pole never has one.
     """
     size = np.where(np.isnan(y), 0, abs(y))
-    left, right = np.append(0, size[:-1]), np.append(size[1:], 0)
+    left = np.append(0, size[:-1])
+    right = np.append(size[1:], 0)
     apart = np.isfinite(np.maximum(left, right))
     poles = [x[np.isinf(size) & apart]]
     at = np.flatnonzero((size > left) & (size >= right) & np.isfinite(size) & apart)
     at = at[(at > 0) & (at < x.size - 1)]
     at = at[np.argsort(-size[at])][:_MOST_PEAKS]
-    top, width = x[at], np.maximum(x[at + 1] - x[at], x[at] - x[at - 1])
+    top = x[at]
+    width = np.maximum(x[at + 1] - x[at], x[at] - x[at - 1])
     shown: list[tuple[np.ndarray, np.ndarray]] = [(np.empty(0), np.empty(0))]
     for _ in range(_ZOOMS):
         if not top.size:
@@ -122,13 +124,15 @@ def _peaks_and_poles(
         shown.append((inside.ravel(), values.ravel()))
         heights = np.where(np.isnan(values) | (points != inside), 0, abs(values))
         heights = np.pad(heights, ((2, 2), (0, 0)))
-        best, columns = np.argmax(heights, axis=0), np.arange(top.size)
+        best = np.argmax(heights, axis=0)
+        columns = np.arange(top.size)
         before, after = (
             np.minimum(heights[best + step, columns], heights[best + 2 * step, columns])
             for step in (-1, 1)
         )
         sharp = np.maximum(before, after) < _LEVEL * heights[best, columns]
-        top, width = points[best - 2, columns][sharp], width[sharp] * _SHARES[17]
+        top = points[best - 2, columns][sharp]
+        width = width[sharp] * _SHARES[17]
     shown_x, shown_y = map(np.concatenate, zip(*shown, strict=True))
     every_pole = np.unique(np.concatenate([*poles, top]))
     return (

@@ -138,10 +138,12 @@ def room(ax: Axes) -> float:
     """Width from the left of the axes to the end of their part of the figure, in pixels."""
     lay_out(ax)
     spec = ax.get_subplotspec()
-    columns, last = 1, 1
+    columns = 1
+    last = 1
     if spec is not None:
         spec = spec.get_topmost_subplotspec()
-        columns, last = spec.get_gridspec().ncols, spec.colspan.stop
+        columns = spec.get_gridspec().ncols
+        last = spec.colspan.stop
     return last / columns * ax.figure.bbox.x1 - ax.get_window_extent().x0
 
 
@@ -163,7 +165,8 @@ def write_title(ax: Axes, title: str | None, lines: Iterable[str]) -> None:
 def broken(ax: Axes, lines: Iterable[str]) -> str:
     """Lines of entries with commas between them, broken where they are wider than the axes."""
     most = room(ax)
-    probe, broken_lines = ax.text(0, 0, "", fontsize="small"), []
+    probe = ax.text(0, 0, "", fontsize="small")
+    broken_lines = []
     for line in lines:
         first, *entries = line.split(", ")
         broken_lines.append(first)

@@ -139,7 +139,8 @@ def _crossed(low: np.ndarray, size: np.ndarray, curves: Sequence[np.ndarray]) ->
     """
     crossed = np.zeros(len(low), bool)
     for curve in curves:
-        start, step = curve[:-1], np.diff(curve, axis=0)
+        start = curve[:-1]
+        step = np.diff(curve, axis=0)
         below = low[:, None, :] - _BESIDE - start
         above = (low + size)[:, None, :] + _BESIDE - start
         with np.errstate(divide="ignore", invalid="ignore"):

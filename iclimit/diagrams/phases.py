@@ -118,7 +118,8 @@ class PhaseDiagram(Result):
             "boundary": ("vertex", np.array(labels, dtype=object)),
             "line": ("vertex", np.array(numbers, dtype=int)),
         }
-        axes, values = {self.y: self.y_grid, self.x: self.x_grid}, self.values
+        axes = {self.y: self.y_grid, self.x: self.x_grid}
+        values = self.values
         return labelled_values(
             self.quantity, axes, self.fixed, values, self.simulated, **boundaries
         )
@@ -248,7 +249,8 @@ def _draw_values(diagram: PhaseDiagram, ax: Axes) -> Any:
     from matplotlib.colors import LogNorm, Normalize
     from matplotlib.ticker import LogLocator, MaxNLocator
 
-    axes, shown = (diagram.x_grid, diagram.y_grid), np.ma.masked_invalid(diagram.values)
+    axes = (diagram.x_grid, diagram.y_grid)
+    shown = np.ma.masked_invalid(diagram.values)
     low, high = np.percentile(shown.compressed(), [0, 98]) if shown.count() else (0.0, 1.0)
     logarithmic = low > 0 and high > 20 * low
     norm = (LogNorm if logarithmic else Normalize)(low, high)

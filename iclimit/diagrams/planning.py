@@ -54,7 +54,8 @@ class Plan:
     largest_dimension: int | None
 
     def __str__(self) -> str:
-        seconds, memory = _in_units(self.seconds, _TIMES), _in_units(self.memory_bytes, _SIZES)
+        seconds = _in_units(self.seconds, _TIMES)
+        memory = _in_units(self.memory_bytes, _SIZES)
         head = f"{self.cells} simulations, {self.recorded} of them in the store; about {seconds}"
         if self.workers is None:
             shared = "on one core like this machine's, to be shared by those of the cluster"
@@ -105,7 +106,8 @@ def plan_cells(
         if memory > free:
             allowed = f"at most {fits} for {workers} processes in the free memory"
             raise ValueError(f"dim must be {allowed}, got {largest}")
-    seconds, recorded = 0.0, 0
+    seconds = 0.0
+    recorded = 0
     for cell in cells:
         batches = [] if store is None else store.find(cell.identity(rng, backend))
         missing = max(0, (cell.repeats or 1) - sum(batch.count for batch in batches))

@@ -242,7 +242,8 @@ def _quantity(row: Row) -> Quantity:
         for names in (row.parameters, row.optional)
     )
     spectral = row.structured == "spectrum"
-    part, function = "" if spectral else row.structured, find_function(row.function)
+    part = "" if spectral else row.structured
+    function = find_function(row.function)
     described = row.name, row.meaning, row.label, function, required, optional
     return Quantity(*described, part, spectral, row.single)
 

@@ -199,7 +199,9 @@ def _turns(values: np.ndarray, points: int) -> np.ndarray:
     """
     size = np.where(np.isfinite(values), abs(values), np.inf)
     places = np.unique(_even(size.size, _CANDIDATES * points))
-    at, before, after = size[places[1:-1]], size[places[:-2]], size[places[2:]]
+    at = size[places[1:-1]]
+    before = size[places[:-2]]
+    after = size[places[2:]]
     turns = places[1:-1]
     clear = (at < _CLEAR * np.minimum(before, after)) | (at * _CLEAR > np.maximum(before, after))
     neighbours = np.stack([size[turns - 1], size[turns], size[turns + 1]])

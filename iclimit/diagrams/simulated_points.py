@@ -190,7 +190,8 @@ def value_at(
         estimate = Estimate(limit + float(fit.value[0]), error, repeats)
         theory = limit
     else:
-        estimate, theory = runs[-1].estimate, runs[-1].prediction.mean
+        estimate = runs[-1].estimate
+        theory = runs[-1].prediction.mean
         error = math.hypot(float(errors[-1]), results[-1][1].uncertainty / 2 * theory)
     z = None
     if math.isfinite(theory) and math.isfinite(error):

@@ -154,7 +154,8 @@ class Simulation:
 
         The scatter of runs is predicted for isotropic data, and not for an extrapolation.
         """
-        first, dim = self.first_repeats, self.sizes[-1]
+        first = self.first_repeats
+        dim = self.sizes[-1]
         wanted = self._wanted(float(quantity.evaluate(point)))
         known = quantity.structure is None and len(self.sizes) < LEAST_SIZES
         if not (known and 0 < wanted < math.inf):
@@ -218,7 +219,8 @@ def parse_simulation(
             f"got {', '.join(options) or 'nothing'}{hint}"
         )
     rest = dict(options)
-    dim, points = rest.pop("dim"), rest.pop("points", points)
+    dim = rest.pop("dim")
+    points = rest.pop("points", points)
     sizes = tuple(dim) if isinstance(dim, (Sequence, np.ndarray)) else (dim,)
     return Simulation(sizes, **rest, **execution), points
 
@@ -237,7 +239,8 @@ def points_at_sizes(
         kept = [[point for point in line if can_be_extrapolated(point, sizes)] for line in lines]
         reason = f"integers at d = {sizes[0]} to {sizes[-1]} are too far from them"
     else:
-        dim, kept = sizes[-1], []
+        dim = sizes[-1]
+        kept = []
         for line in lines:
             moved = [moved_to_integers(point, dim) for point in line]
             kept.append([dict(point) for point in dict.fromkeys(tuple(m.items()) for m in moved)])
@@ -248,7 +251,8 @@ def points_at_sizes(
                 if name not in axes and not is_near(moved[0][name], value)
             ]
         reason = f"they have the same integers at d = {dim} as others"
-    count, count_kept = sum(map(len, lines)), sum(map(len, kept))
+    count = sum(map(len, lines))
+    count_kept = sum(map(len, kept))
     if count_kept < count:
         warned.append(f"{count - count_kept} of {count} points are left out: {reason}")
     if warned:
@@ -314,9 +318,11 @@ def simulate_values(
                 if all(cell in results for cell in itertools.chain(*at_sizes)):
                     outcomes = [(results[run], results[predicted]) for run, predicted in at_sizes]
                     values[i] = value_at(quantity, points[i], outcomes)
-            before, repeats = repeats, dict(repeats)
+            before = repeats
+            repeats = dict(repeats)
             for i in [i for i in open_points if i in values]:
-                growth, most = simulation.growth(values[i]), simulation.most_repeats
+                growth = simulation.growth(values[i])
+                most = simulation.most_repeats
                 repeats[i] = tuple(min(math.ceil(growth * n), max(n, most)) for n in before[i])
             open_points = [i for i in open_points if repeats[i] != before[i]]
     if failures and not values:
@@ -345,7 +351,8 @@ def predict_lines(
         points = [{**parameters, x: at} for at in _places(grid, dim, ridgeless).tolist()]
         lines.append({prediction_cell(p, dim, draws, quantity.structure): p for p in points})
     cells = distinct_cells(itertools.chain(*lines))
-    where, predictions = {**simulation.execution, "time_limit": simulation.remaining}, {}
+    where = {**simulation.execution, "time_limit": simulation.remaining}
+    predictions = {}
     progress = {"disable": not simulation.progress, "unit": "cell", "desc": "predicting"}
     for outcome in tqdm(run_cells(cells, **where), total=len(cells), **progress):
         result = outcome.result

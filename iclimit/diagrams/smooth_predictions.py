@@ -58,7 +58,8 @@ def smooth_prediction(
         return error.evaluate(setting | {"tau": setting["tau"] * dim / (dim + 1)})
 
     scale = limit(at)
-    at, scale = at[np.isfinite(scale)], scale[np.isfinite(scale)]
+    at = at[np.isfinite(scale)]
+    scale = scale[np.isfinite(scale)]
     mean, spread = (
         np.array([getattr(last[each].prediction, name) for each in at.tolist()]) / scale
         for name in ("mean", "standard_error")
@@ -66,7 +67,8 @@ def smooth_prediction(
     finite = np.isfinite(mean) & np.isfinite(spread)
     if np.sum(finite) < 2:
         return None
-    axis, known = Scale(at), at[finite]
+    axis = Scale(at)
+    known = at[finite]
     weight = 1 / (np.hypot(spread, _ROUGH * mean)[finite] + _LEAST)
     options = {"k": min(3, known.size - 1), "s": _DEVIATION * known.size}
     ratio = UnivariateSpline(axis.share(known), mean[finite], weight, **options)

@@ -47,7 +47,8 @@ def zero_lines(
     from contourpy import contour_generator
 
     (x_name, x_grid), (y_name, y_grid) = x, y
-    x_grid, y_grid = _thinned(x_grid, points), _thinned(y_grid, points)
+    x_grid = _thinned(x_grid, points)
+    y_grid = _thinned(y_grid, points)
     if min(x_grid.size, y_grid.size) < 2:
         return []
 
@@ -82,9 +83,11 @@ def _polished(
     at: Callable[..., np.ndarray], x_grid: np.ndarray, y_grid: np.ndarray, middles: np.ndarray
 ) -> np.ndarray:
     """Move vertices along their edges to the roots; NaN where the margin jumps."""
-    low, high = np.floor(middles.T).astype(int), np.ceil(middles.T).astype(int)
+    low = np.floor(middles.T).astype(int)
+    high = np.ceil(middles.T).astype(int)
     ends = x_grid[low[0]], x_grid[high[0]], y_grid[low[1]], y_grid[high[1]]
-    start, stop = np.zeros(len(middles)), np.ones(len(middles))
+    start = np.zeros(len(middles))
+    stop = np.ones(len(middles))
 
     def along(part: np.ndarray, *ends: np.ndarray) -> np.ndarray:
         return at(_between(part, *ends[:2]), _between(part, *ends[2:]))

@@ -105,7 +105,8 @@ def explained(latex: str, place: str, arguments: Iterable[str] = ()) -> Iterator
 
 def _of_notation(name: str) -> tuple[str, str]:
     known = PARAMETERS[name]
-    meaning, definition = known.meaning.partition(";")[0], plain_symbol(known.definition)
+    meaning = known.meaning.partition(";")[0]
+    definition = plain_symbol(known.definition)
     return known.symbol, f"{meaning}, {definition}" if definition else meaning
 
 

@@ -178,7 +178,8 @@ def _description(function: Function) -> dict[str, Any]:
 
 def _text(function: Function) -> str:
     """JavaScript of a function, with a case for each integer or size that it counts with."""
-    names, parameters = ", ".join(function.arguments), _parameters(function)
+    names = ", ".join(function.arguments)
+    parameters = _parameters(function)
     if sizes := SIZES.get(function.name):
         cases = ",\n".join(
             f'"{context},{dim}": {_record(function, {"context": context, "dim": dim})}'

@@ -49,7 +49,9 @@ class Node:
         node = cls._known.get(key)
         if node is None:
             node = object.__new__(cls)
-            node.op, node.args, node.constant = op, args, op == "constant"
+            node.op = op
+            node.args = args
+            node.constant = op == "constant"
             if op in ("variable", "vector", "index"):
                 node.free = frozenset({node})
             elif op == "constant":
@@ -123,7 +125,9 @@ def _power(base: Node, exponent: float) -> Node:
         return apply("sqrt", base)
     if exponent != int(exponent) or abs(exponent) > 64:
         return Node.of("power", base, as_node(exponent))
-    result, square, remaining = as_node(1), base, int(abs(exponent))
+    result = as_node(1)
+    square = base
+    remaining = int(abs(exponent))
     while remaining:
         if remaining % 2:
             result = apply("multiply", result, square)
@@ -135,7 +139,9 @@ def _power(base: Node, exponent: float) -> Node:
 
 def choose(condition: Any, yes: object, no: object) -> Any:
     """Record a choice, or make it."""
-    condition, yes, no = as_node(condition), as_node(yes), as_node(no)
+    condition = as_node(condition)
+    yes = as_node(yes)
+    no = as_node(no)
     if condition.constant:
         return yes if condition.args[0] else no
     return yes if yes is no else Node.of("where", condition, yes, no)

@@ -220,7 +220,8 @@ def _where(condition: object, yes: object, no: object) -> Recorded:
 def _sum(values: object, axis: int | None = None, keepdims: bool = False) -> Recorded:
     nodes = np.asarray(_unwrap(values), object)
     if axis is None:
-        nodes, axis = nodes.ravel(), 0
+        nodes = nodes.ravel()
+        axis = 0
     sums = np.asarray(np.frompyfunc(_total, 1, 1)(_added(nodes, axis)), object)
     return Recorded(np.expand_dims(sums, axis) if keepdims else sums)
 

@@ -135,14 +135,16 @@ def _array(value: dict[str, Any]) -> np.ndarray:
     dtype = np.dtype(value["dtype"])
     if dtype.kind not in _KINDS or not dtype.itemsize:  # NumPy would enlarge empty entries
         raise ValueError(f"entries of type {dtype}")
-    shape, data = tuple(value["shape"]), base64.b64decode(value["data"], validate=True)
+    shape = tuple(value["shape"])
+    data = base64.b64decode(value["data"], validate=True)
     if len(data) != math.prod(shape) * dtype.itemsize:
         raise ValueError(f"{len(data)} bytes for shape {shape} of {dtype}")
     return np.ndarray(shape, dtype, data, order=value["order"]).copy(order="K")
 
 
 def _dataclass(value: dict[str, Any]) -> Any:
-    module, name = value["module"], value["name"]
+    module = value["module"]
+    name = value["name"]
     if module.partition(".")[0] != _PACKAGE:
         raise ValueError(f"a class outside {_PACKAGE}, {module}.{name}")
     kind: Any = pkgutil.resolve_name(f"{module}:{name}")

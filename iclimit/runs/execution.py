@@ -225,7 +225,8 @@ def _run(
     """
     deadline = time.monotonic() + limit
     unasked: Iterator[Cell] = iter(cells)
-    asking, workers = True, None
+    asking = True
+    workers = None
     running: dict[Future, _Batch] = {}
     try:
         while asking or running or sweep.ready or sweep.reported:
@@ -367,7 +368,8 @@ class _Sweep:
 
     def next_batch(self) -> _Batch | None:
         """Next batch to compute here; what another process has reserved stays ready."""
-        reserved, batch = [], None
+        reserved = []
+        batch = None
         while batch is None and self.ready:
             work = self.ready.popleft()
             if work.batches is None and not self._start(work):
@@ -390,7 +392,8 @@ class _Sweep:
 
     def accept(self, batch: _Batch, computed: Computed) -> None:
         """Put the result of a batch on record, and finish its work with the last one."""
-        work, value = batch.work, computed.value
+        work = batch.work
+        value = computed.value
         work.running -= 1
         if self.store is not None and not isinstance(value, Exception):
             try:
@@ -451,7 +454,8 @@ class _Sweep:
         """Give the outcome to whoever asked for it."""
         if work.finished:
             return
-        work.finished, work.batches = True, deque()
+        work.finished = True
+        work.batches = deque()
         if self.reservations:
             self.reservations.release(work.identity)
         del self.works[work.identity]

@@ -291,7 +291,8 @@ class RunStore:
     def __init__(
         self, path: str | Path, *, readonly: bool = False, journal_in_memory: bool = False
     ) -> None:
-        self.path, self._readonly = Path(path), readonly
+        self.path = Path(path)
+        self._readonly = readonly
         # The rows, and the places of those of them that are not read.
         self._source = "runs"
         self._left_out: dict[int, str] = {}
@@ -387,7 +388,8 @@ class RunStore:
         newest: dict[str, StoredBatch] = {}
         for batch in self._batches(condition, [len(identity), identity, function]):
             run = newest.get(batch.identity, replace(batch, count=0, seconds=0.0, result=""))
-            count, seconds = run.count + batch.count, run.seconds + batch.seconds
+            count = run.count + batch.count
+            seconds = run.seconds + batch.seconds
             newest[batch.identity] = replace(run, count=count, seconds=seconds)
         return [run for run in newest.values() if run.finished >= earliest]
 

@@ -108,7 +108,8 @@ def simulate_depth_loss(
     finite = {"context": context, "width": width}
     check_arguments(**{name: size for name, size in finite.items() if size != math.inf})
     check_arguments(noise_variance=noise_variance, repeats=repeats)
-    device, dim = get_backend(backend), lam.size
+    device = get_backend(backend)
+    dim = lam.size
     losses = np.empty(repeats)
     generators = device.generators(rng, repeats)
     law = ContextLaw(device, lam, omega, False, context, math.inf, noise_variance, 0.0)

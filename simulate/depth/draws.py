@@ -163,7 +163,8 @@ class ContextLaw:
         self, generators: list[Generator], root: Array, task: Array, count: float, noise: float
     ) -> tuple[Array, Array]:
         r"""Inputs over the root of their number, and labels times :math:`\sqrt d`."""
-        xp, batch = array_namespace(root), task.shape[1]
+        xp = array_namespace(root)
+        batch = task.shape[1]
         if count == math.inf:
             return root, task @ xp.matrix_transpose(root)
         size = int(count)

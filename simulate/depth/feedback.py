@@ -152,7 +152,8 @@ def simulate_overthinking_ratio(
     parse_pretraining(target, dim, prompts, np.inf, ridge)
     device = get_backend(backend)
     law = prompt_law(device, dim, context, noise_variance)
-    returned, resummed = np.empty((repeats, 2)), np.empty((repeats, 2))
+    returned = np.empty((repeats, 2))
+    resummed = np.empty((repeats, 2))
     for repeat, generator in enumerate(device.generators(rng, repeats)):
         gamma = dampening * learned_matrix(law, generator, prompts, target=target, ridge=ridge)
         sums = np.zeros((3, 2))
@@ -167,7 +168,8 @@ def simulate_overthinking_ratio(
 def _sums(xp: ModuleType, gamma: Array, T: Array) -> np.ndarray:
     """Sums over contexts of what is returned and of the inverse squares of R and of R_0."""
     size, rank = T.shape[1:]
-    across, one = xp.matrix_transpose(T), xp.eye(rank)
+    across = xp.matrix_transpose(T)
+    one = xp.eye(rank)
     mean = xp.linalg.trace(gamma) / size
     noise = gamma - mean * xp.eye(size)
     sums = np.empty((3, 2))

@@ -159,7 +159,8 @@ def integrate_flow(
         raise ValueError(f"times must be >= 0 and in increasing order, got {when}")
     if when[-1] == 0:
         return when, start[None]
-    span, accuracy = (0.0, when[-1]), {"rtol": _RELATIVE, "atol": _ABSOLUTE}
+    span = (0.0, when[-1])
+    accuracy = {"rtol": _RELATIVE, "atol": _ABSOLUTE}
     solution = solve_ivp(
         lambda _, state: slope(state), span, start, method="DOP853", t_eval=when, **accuracy
     )

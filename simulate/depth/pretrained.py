@@ -58,13 +58,15 @@ def learned_matrix(
     whole: bool = False,
 ) -> Array:
     """Matrix (d, d) of one pretraining; (d, d + 1) with the mean square label if it is whole."""
-    problem, dim = law.problem, law.problem.dim
+    problem = law.problem
+    dim = law.problem.dim
     columns = dim + 1 if whole else dim
     if target == "labels":
         task_set = None if tasks == math.inf else law.fresh_tasks(generator, int(tasks))
         x, h, y = law.draw(generator, prompts, task_set)
         return solve_ridge(x, h[:, :columns], y, ridge).gamma
-    xp, truth = law.backend.xp, law.fresh_tasks(generator, prompts)
+    xp = law.backend.xp
+    truth = law.fresh_tasks(generator, prompts)
     sizes = problem.context, problem.noise_variance
     h = sample_summaries(law.backend, generator, truth, *sizes)[:, :dim]
     gamma = xp.zeros((dim, columns))
@@ -76,7 +78,8 @@ def sample_factors(
     device: Backend, generator: Generator, dim: int, context: int, count: int
 ) -> Array:
     """Factors T, (count, dim, min(dim, context)), of the covariances of that many contexts."""
-    xp, rank = device.xp, min(dim, context)
+    xp = device.xp
+    rank = min(dim, context)
     normal = generator.standard_normal((count, dim, rank))
     degrees = xp.arange(context, context - rank, -1, dtype=xp.float64)
     diagonal = xp.sqrt(2 * generator.standard_gamma(degrees / 2, size=(count, rank)))

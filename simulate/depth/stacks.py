@@ -47,7 +47,8 @@ def forward(
     covariance : callable
         Product with the covariances of the contexts.
     """
-    depth, states = len(gammas), [h]
+    depth = len(gammas)
+    states = [h]
     w = 0.0
     for layer, gamma in enumerate(gammas):
         a = _times(states[-1], gamma, transpose=True) / depth
@@ -65,7 +66,8 @@ def loss_and_gradient(
     ``queries`` (repeats, contexts, K, d) and ``targets`` (repeats, contexts, m, K) are over
     :math:`\sqrt K`, targets times :math:`\sqrt d`.
     """
-    xp, depth = array_namespace(h), len(gammas)
+    xp = array_namespace(h)
+    depth = len(gammas)
     w, states = forward(gammas, h, covariance)
     e = w @ xp.matrix_transpose(queries) - targets
     losses = xp.sum(e**2, axis=(-2, -1)) / h.shape[-1]
@@ -75,7 +77,8 @@ def loss_and_gradient(
     for layer in range(depth - 1, -1, -1):
         b = (v if delta is None else v - covariance(delta)) / depth
         shape = (b.shape[0], -1, b.shape[-1])
-        rows, columns = xp.reshape(states[layer], shape), xp.reshape(b, shape)
+        rows = xp.reshape(states[layer], shape)
+        columns = xp.reshape(b, shape)
         gradients[layer] = xp.matrix_transpose(columns) @ rows / e.shape[1]
         step = _times(b, gammas[layer])
         delta = step if delta is None else delta + step
@@ -97,8 +100,11 @@ def mean_losses(
     :math:`\operatorname{tr} \Sigma W S W^\top`.  Arrays are (repeats, contexts, d, d), the
     projector of the inputs (repeats, d, d).
     """
-    xp, dim = array_namespace(covariance), covariance.shape[-1]
-    eye, start, inner = xp.eye(dim), xp.eye(dim), covariance
+    xp = array_namespace(covariance)
+    dim = covariance.shape[-1]
+    eye = xp.eye(dim)
+    start = xp.eye(dim)
+    inner = covariance
     if projector is not None:
         start = projector[:, None, :, :]
         inner = start @ covariance @ start

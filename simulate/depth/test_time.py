@@ -165,7 +165,8 @@ def simulate_test_time(
     count = parse_pretraining(target, dim, prompts, tasks, ridge)
     check_choice("sampler", sampler, SAMPLERS)
     device = get_backend(backend)
-    law, whole = prompt_law(device, dim, context, noise_variance), sampler == "tokens"
+    law = prompt_law(device, dim, context, noise_variance)
+    whole = sampler == "tokens"
     pretraining = {"target": target, "tasks": count, "ridge": ridge, "whole": whole}
     errors = np.empty((repeats, contexts, steps + 1))
     for run, generator in zip(errors, device.generators(rng, repeats), strict=True):
@@ -184,10 +185,14 @@ def _mean_errors(
     law: SummaryLaw, generator: Generator, gamma: Array, count: int, steps: int
 ) -> Array:
     """Errors (count, steps + 1) on fresh contexts, averaged over tasks and noise."""
-    xp, d, rho = law.backend.xp, law.problem.dim, law.problem.noise_variance
+    xp = law.backend.xp
+    d = law.problem.dim
+    rho = law.problem.noise_variance
     T = sample_factors(law.backend, generator, d, law.problem.context, count)
-    remaining, noise = xp.broadcast_to(xp.eye(d), (count, d, d)), xp.zeros_like(T)
-    through, errors = gamma @ T, []
+    remaining = xp.broadcast_to(xp.eye(d), (count, d, d))
+    noise = xp.zeros_like(T)
+    through = gamma @ T
+    errors = []
     step = through @ xp.matrix_transpose(T)
     with np.errstate(over="ignore", invalid="ignore"):
         for number in range(steps + 1):
@@ -207,10 +212,12 @@ def _sampled_errors(
     law: SummaryLaw, generator: Generator, gamma: Array, count: int, steps: int
 ) -> Array:
     """Errors (count, steps + 1) on the tokens of fresh contexts with fresh tasks."""
-    xp, d = law.backend.xp, law.problem.dim
+    xp = law.backend.xp
+    d = law.problem.dim
     truth = law.fresh_tasks(generator, count)
     prompts = draw_prompts(law.problem, law.backend, generator, tasks=truth)
-    estimate, errors = xp.zeros_like(truth), []
+    estimate = xp.zeros_like(truth)
+    errors = []
     with np.errstate(over="ignore", invalid="ignore"):
         for step in range(steps + 1):
             errors.append(xp.mean((truth - estimate) ** 2, axis=1))

@@ -255,7 +255,9 @@ def _parse_initial(initial: ArrayLike, matrices: int, repeats: int, dim: int) ->
 
 def _summarize(losses: np.ndarray, gammas: Array) -> dict[str, np.ndarray]:
     """What is recorded of losses (repeats, contexts) and matrices, each with the repeats first."""
-    xp, dim, count = array_namespace(gammas), gammas.shape[-1], losses.shape[1]
+    xp = array_namespace(gammas)
+    dim = gammas.shape[-1]
+    count = losses.shape[1]
     spread = np.std(losses, axis=1, ddof=1) if count > 1 else np.zeros(len(losses))
     return {
         "held_out": np.mean(losses, axis=1),

@@ -160,7 +160,8 @@ def rescale(layer: Layer) -> Layer:
     """
     if layer.key.shape[0] != 1:
         raise ValueError(f"layer must have one head, got {layer.key.shape[0]}")
-    lookup, output = layer.lookup, layer.output
+    lookup = layer.lookup
+    output = layer.output
     xp = array_namespace(lookup)
     mean = float(xp.mean(xp.linalg.diagonal(lookup[0, :-1, :-1])))
     if mean == 0:
@@ -174,7 +175,8 @@ def interpolate(first: Layer, second: Layer, weight: float) -> Layer:
     The factors of a layer are not unique, so K^T Q and P V are averaged, not K, Q, P and V.
     """
     check_finite(weight=weight)
-    first, second = rescale(first), rescale(second)
+    first = rescale(first)
+    second = rescale(second)
     return _from_products(
         (1 - weight) * first.lookup + weight * second.lookup,
         (1 - weight) * first.output + weight * second.output,

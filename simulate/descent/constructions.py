@@ -91,7 +91,8 @@ def descent_layer(
     check_arguments(rate=rate, context=context, dim=dim)
     check_choice("normalization", normalization, NORMALIZATIONS)
     inputs = np.diag(np.append(np.ones(dim), 0.0))
-    key, value = inputs.copy(), np.zeros((dim + 1, dim + 1))
+    key = inputs.copy()
+    value = np.zeros((dim + 1, dim + 1))
     if preconditioner is not None:
         key[:dim, :dim] = parse_array("preconditioner", preconditioner, (dim, dim))
     if initial is not None:

@@ -58,7 +58,9 @@ class LearningRateEstimate(Result):
         """Mean squared error on the query labels at a rate, by default at the estimated rate."""
         if rate is not None:
             check_arguments(rate=rate)
-        eta, sums, count = self.rate.mean if rate is None else rate, self._sums, self.rate.repeats
+        eta = self.rate.mean if rate is None else rate
+        sums = self._sums
+        count = self.rate.repeats
         mean = (sums[0, 2] - 2 * eta * sums[1, 1] + eta**2 * sums[2, 0]) / count
         fourth = sum(math.comb(4, k) * (-eta) ** k * sums[k, 4 - k] for k in range(5)) / count
         return Estimate(mean, math.sqrt(max(fourth - mean**2, 0.0) / (count - 1)), count)
@@ -95,13 +97,15 @@ def estimate_learning_rate(
     (10000, True)
     """
     check_choice("normalization", normalization, NORMALIZATIONS)
-    sums, count = dict.fromkeys(_POWERS, 0.0), 0
+    sums = dict.fromkeys(_POWERS, 0.0)
+    count = 0
     for batch in [samples] if isinstance(samples, Prompts) else samples:
         xp = array_namespace(batch.inputs)
         direction = (xp.matrix_transpose(batch.inputs) @ batch.labels[:, :, None])[:, :, 0]
         if normalization == "mean":
             direction = direction / batch.inputs.shape[1]
-        g, y = xp.vecdot(batch.query, direction), batch.query_label
+        g = xp.vecdot(batch.query, direction)
+        y = batch.query_label
         with np.errstate(over="ignore", invalid="ignore"):
             for i, j in _POWERS:
                 sums[i, j] += float(xp.sum(g**i * y**j))

@@ -164,7 +164,8 @@ def simulate_schedule(
 def _loss(eigenvalues: Array, rates: list[float], dim: int, noise: float) -> Array:
     """Conditional losses of contexts given the eigenvalues (n, k) of H that can be non-zero."""
     xp = array_namespace(eigenvalues)
-    P, Q = xp.ones_like(eigenvalues), xp.zeros_like(eigenvalues)
+    P = xp.ones_like(eigenvalues)
+    Q = xp.zeros_like(eigenvalues)
     with np.errstate(over="ignore", invalid="ignore"):
         for rate in rates:
             Q = Q + rate * P

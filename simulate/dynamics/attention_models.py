@@ -75,7 +75,8 @@ class AttentionModel:
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """Shapes of the weights of one run."""
-        heads, dim = self.heads, self.dim
+        heads = self.heads
+        dim = self.dim
         values, rows = (1, dim) if self.narrow else (dim + 1, dim + 1)
         if self.kind == "separate":
             return (heads, values), (heads, self.rank, rows), (heads, self.rank, dim)
@@ -97,7 +98,8 @@ class AttentionModel:
         small = replace(self, narrow=True)
         value, *lookup = (init_scale * generator.standard_normal(s) for s in small.shapes)
         if self.kind == "separate":
-            size, layer = self.dim + 1, self.heads if initialization == "per-layer" else 1
+            size = self.dim + 1
+            layer = self.heads if initialization == "per-layer" else 1
             lookup = [each / math.sqrt(layer * self.rank * size) for each in lookup]
             if initialization == "per-layer":
                 value = value / math.sqrt(layer * size**2)
@@ -167,7 +169,8 @@ class AttentionModel:
             value, key, query = (xp.sum(each * each, axis=-1) for each in weights)
             parts = xp.concat([(value - xp.sum(key, axis=-1))[..., None], key - query], axis=-1)
         else:
-            value, lookup = weights[0], _rows(weights[1])
+            value = weights[0]
+            lookup = _rows(weights[1])
             parts = value @ xp.matrix_transpose(value) - lookup @ xp.matrix_transpose(lookup)
         return xp.reshape(parts, (parts.shape[0], -1))
 
@@ -195,14 +198,18 @@ class MomentLoss:
 
     def __init__(self, model: AttentionModel, moments: FeatureMoments) -> None:
         xp = array_namespace(moments.cross)
-        dim, count, wanted = model.dim, moments.cross.shape[-1], feature_count(model.dim)
+        dim = model.dim
+        count = moments.cross.shape[-1]
+        wanted = feature_count(model.dim)
         if count != wanted:
             raise ValueError(f"moments must have {wanted} features for dim {dim}, got {count}")
         pairs = pair_numbers(dim + 1)
         if model.narrow:
-            kept, entries = pairs[:dim, dim], np.arange(dim)
+            kept = pairs[:dim, dim]
+            entries = np.arange(dim)
         else:
-            kept, entries = np.arange(pairs.max() + 1), pairs.reshape(-1)
+            kept = np.arange(pairs.max() + 1)
+            entries = pairs.reshape(-1)
         columns = np.arange(dim)
         chosen = xp.asarray((kept[:, None] * dim + columns).reshape(-1))
         second = xp.take(xp.take(moments.second, chosen, axis=-2), chosen, axis=-1)
@@ -241,7 +248,8 @@ class SequenceLoss:
         gram = xp.matrix_transpose(tokens) @ tokens / scale
         if model.narrow:
             gram = gram[..., -1:, :-1]
-        self.model, self.gram = model, gram
+        self.model = model
+        self.gram = gram
         self.query = xp.stack([each.query for each in prompts])
         self.label = xp.stack([each.query_label for each in prompts])
 
@@ -253,7 +261,9 @@ class SequenceLoss:
         ``chosen`` has the shape (repeats, batch).
         """
         xp = array_namespace(weights[0])
-        gram, query, label = self.gram, self.query, self.label
+        gram = self.gram
+        query = self.query
+        label = self.label
         if chosen is not None:
             gram, query, label = (_of_each(every, chosen) for every in (gram, query, label))
         repeats, count, values, _ = gram.shape

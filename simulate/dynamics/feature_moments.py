@@ -97,7 +97,9 @@ def population_moments(
     """
     check_choice("normalization", normalization, NORMALIZATIONS)
     check_sequences(problem)
-    dim, context, Lambda = problem.dim, problem.context, problem.covariance_of_inputs
+    dim = problem.dim
+    context = problem.context
+    Lambda = problem.covariance_of_inputs
     inputs = np.zeros((dim + 1, dim + 1))
     inputs[:dim, :dim] = Lambda
     weights, tasks = _task_rule(problem)
@@ -140,7 +142,8 @@ def gaussian_moments(covariance: np.ndarray, order: int) -> np.ndarray:
 
 def _task_rule(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """Weights and tasks whose averages of polynomials of degree five are those of the law."""
-    dim, fresh = problem.dim, problem.fresh_fraction
+    dim = problem.dim
+    fresh = problem.fresh_fraction
     shared = [] if problem.shared_task is None else [problem.shared_task]
     axes = np.sqrt(3) * np.eye(dim)
     single = [sign * axis for axis in axes for sign in (1, -1)]

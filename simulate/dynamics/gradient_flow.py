@@ -100,11 +100,13 @@ class FlowCurve(Result):
             raise ValueError(
                 f"levels must be below the initial loss {float(self.losses[0])!r}, got {levels}"
             )
-        low, high = np.zeros(levels.shape), np.full(levels.shape, self.times[-1])
+        low = np.zeros(levels.shape)
+        high = np.full(levels.shape, self.times[-1])
         for _ in range(100):
             middle = (low + high) / 2
             above = self._curve(middle) > levels
-            low, high = np.where(above, middle, low), np.where(above, high, middle)
+            low = np.where(above, middle, low)
+            high = np.where(above, high, middle)
         return np.where(levels >= self.losses[-1], (low + high) / 2, np.inf)
 
     def plateaus(self, contrast: float = 0.5) -> Plateaus:
@@ -196,10 +198,12 @@ def simulate_gradient_flow(
         start = initial_weights(layer, init_scale, initialization, rng=rng)
     else:
         start = layer.parse_weights(initial)
-    full, narrow = layer, layer.narrowed(start)
+    full = layer
+    narrow = layer.narrowed(start)
     if narrow is not None and problem.fresh_fraction == 1:
         # Tasks w and -w are equally likely: weights that are left out never get a gradient.
-        start, layer = narrow, replace(layer, narrow=True)
+        start = narrow
+        layer = replace(layer, narrow=True)
     loss = MomentLoss(layer, population_moments(problem, normalization=normalization))
     cuts = np.cumsum([0, *(each.size for each in start)]).tolist()
     places = [slice(*pair) for pair in itertools.pairwise(cuts)]

@@ -86,7 +86,9 @@ class AdjustedLoss:
         generator: np.random.Generator,
         run: Callable[..., Iterable[tuple]] = map,
     ) -> None:
-        self.kind, self.backend, self.run = kind, backend, run
+        self.kind = kind
+        self.backend = backend
+        self.run = run
         self.count, self.dim = summaries.oracle.shape
         self.scale = ROBUST_SCALE * self.dim
         probes = generator.standard_normal(summaries.oracle.shape)
@@ -179,7 +181,8 @@ class Descent:
         expansion = objective.expand(self.parameters)
         self.steps += 1
         if not all(np.all(np.isfinite(each)) for each in expansion):
-            self.loss, self.stuck = math.inf, True
+            self.loss = math.inf
+            self.stuck = True
             return
         loss, gradient, curvature = expansion
         self.loss = loss
@@ -199,7 +202,8 @@ class Descent:
         else:
             self.stuck = True
             return
-        self.parameters, self.loss = trial, value
+        self.parameters = trial
+        self.loss = value
         self.damping = max(self.damping / _EASE, _LEAST_DAMPING)
         self.calm = self.calm + 1 if loss - value < tolerance * loss else 0
 
@@ -286,7 +290,9 @@ def held_out_losses(
         raise ValueError(f"model must be of dimension {problem.dim}, got {model.dim}")
     device = get_backend(backend)
     moved = to_backend(model, device)
-    losses, levels, weights = [], [], []
+    losses = []
+    levels = []
+    weights = []
     size = BLOCK[backend]
     for summaries in context_blocks(problem, device, contexts, rng, rare=rare):
         for start in range(0, summaries.oracle.shape[0], size):

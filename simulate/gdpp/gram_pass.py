@@ -76,7 +76,9 @@ class _DiagonalLayer:
 
     def __init__(self, model: LinearTransformer, depth: int, gram: Array, rows: slice) -> None:
         xp = array_namespace(gram)
-        self.gram, self.rows, self.kind = gram[:, rows, :], rows, model.kind
+        self.gram = gram[:, rows, :]
+        self.rows = rows
+        self.kind = model.kind
         self.p = xp.linalg.diagonal(model.projection[depth, ...])
         self.q = xp.linalg.diagonal(model.lookup[depth, ...])
         self.scale = self.p[:, rows].T @ self.q
@@ -89,11 +91,13 @@ class _DiagonalLayer:
         return by_gram
 
     def by_parameters(self, by_map: Array) -> Array:
-        xp, size = array_namespace(by_map), by_map.shape[-1]
+        xp = array_namespace(by_map)
+        size = by_map.shape[-1]
         label = xp.astype(xp.arange(size) == size - 1, by_map.dtype)
         by_scale = []
         for head in range(self.p.shape[0]):
-            p, q = self.p[head, :], self.q[head, :]
+            p = self.p[head, :]
+            q = self.q[head, :]
             both = [(1 - label, q), (label, q), (p, 1 - label), (p, label)]
             by_scale += [xp.reshape(a[self.rows, None] * b, (-1,)) for a, b in both]
             if self.kind == "gd++":

@@ -103,8 +103,10 @@ def implicit_weights(samples: Prompts, model: LinearTransformer) -> ImplicitWeig
         moments = tokens @ gram @ xp.matrix_transpose(tokens)
         heads = model.projection[depth, :, None, :, :] @ moments
         change = xp.sum(heads @ model.lookup[depth, :, None, :, :], axis=0)
-        A, b = change[:, :dim, :dim], change[:, :dim, dim]
-        c, delta = change[:, dim, :dim], change[:, dim, dim]
+        A = change[:, :dim, :dim]
+        b = change[:, :dim, dim]
+        c = change[:, dim, :dim]
+        delta = change[:, dim, dim]
         states.append(
             (
                 M + A @ M - _outer(b, w),
@@ -239,7 +241,8 @@ def alignment_cosine(samples: Prompts, model: LinearTransformer) -> Array:
     Vladymyrov, von Oswald, Sandler and Ge, arXiv:2402.14180, Theorem 4.2.
     """
     labels = implicit_weights(samples, model).labels(samples)
-    xp, target = array_namespace(labels), samples.inputs[:, :, 0] ** 2
+    xp = array_namespace(labels)
+    target = samples.inputs[:, :, 0] ** 2
     product = xp.sum(labels * target, axis=-1)
     norms = xp.sqrt(xp.sum(labels**2, axis=-1) * xp.sum(target**2, axis=-1))
     return product / xp.where(norms > 0, norms, xp.ones_like(norms))
@@ -253,7 +256,8 @@ def alignment_bound(samples: Prompts) -> Array:
     :math:`(d + 4)/N` in leading order for :math:`N \gg d`: the 0.1 of Theorem 4.2 takes N well
     above 100 (d + 4).
     """
-    xp, target = array_namespace(samples.inputs), samples.inputs[:, :, 0] ** 2
+    xp = array_namespace(samples.inputs)
+    target = samples.inputs[:, :, 0] ** 2
     tokens = xp.concat([samples.inputs, samples.labels[:, :, None]], axis=2)
     projected = times(tokens, times(xp.linalg.pinv(tokens), target))
     return xp.sqrt(xp.sum(projected**2, axis=1) / xp.sum(target**2, axis=1))

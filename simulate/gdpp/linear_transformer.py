@@ -124,7 +124,8 @@ def ties(kind: str, dim: int) -> np.ndarray:
     size = dim + 1
     if kind == "full":
         return np.eye(2 * size**2)
-    x, y = np.diag(np.append(np.ones(dim), 0.0)), np.diag(np.append(np.zeros(dim), 1.0))
+    x = np.diag(np.append(np.ones(dim), 0.0))
+    y = np.diag(np.append(np.zeros(dim), 1.0))
     zero = np.zeros_like(x)
     if kind == "axial":
         unit = np.eye(size)
@@ -195,7 +196,8 @@ def random_parameters(
     if kind in ("full", "axial"):
         unit *= _FULL_SCALE
         spread = _SPREAD if kind == "full" else _AXIAL_SPREAD
-        apart, tie = spread * (1 - np.eye(size)) * column, ties(kind, dim)
+        apart = spread * (1 - np.eye(size)) * column
+        tie = ties(kind, dim)
         filled = np.stack([np.eye(size) + apart, np.diag(column) + apart]).ravel()
         scale = tie @ filled / np.sum(tie, axis=1)
     else:

@@ -194,7 +194,8 @@ def gdpp_matrices(H: Array, rates: Sequence[float], gammas: Sequence[float]) -> 
     """Matrices B of the weights B X^T y/N, from covariances H of contexts, shape (n, d, d)."""
     xp = array_namespace(H)
     eye = xp.eye(H.shape[-1], dtype=H.dtype)
-    B, M = xp.zeros_like(H), xp.zeros_like(H) + eye
+    B = xp.zeros_like(H)
+    M = xp.zeros_like(H) + eye
     for rate, gamma in zip(rates, [*gammas, 0.0], strict=True):
         transposed = xp.matrix_transpose(M)
         B = B + rate * (M @ (transposed @ (eye - H @ B)))

@@ -59,7 +59,8 @@ class SpectralContexts:
     @classmethod
     def of(cls, drawn: Prompts) -> SpectralContexts:
         """Decompose the contexts of prompts."""
-        x, y = drawn.inputs, drawn.labels[:, :, None]
+        x = drawn.inputs
+        y = drawn.labels[:, :, None]
         xp = array_namespace(x)
         transposed = xp.matrix_transpose(x)
         eigenvalues, basis = xp.linalg.eigh(transposed @ x)
@@ -70,14 +71,17 @@ class SpectralContexts:
 
     def adjusted_loss(self, penalty: Array) -> Array:
         """Adjusted losses of ridge regression with one penalty for each context."""
-        xp, e = array_namespace(self.rss), self.eigenvalues
-        variance, penalty = self.variance[:, None], penalty[:, None]
+        xp = array_namespace(self.rss)
+        e = self.eigenvalues
+        variance = self.variance[:, None]
+        penalty = penalty[:, None]
         difference = (variance - penalty) / (e + variance) * self.coordinates / (e + penalty)
         return xp.sum(difference**2, axis=1) / 2
 
     def oracle_loss(self) -> Array:
         """Half the oracle's squared error, averaged over query and task given the context."""
-        xp, variance = array_namespace(self.rss), self.variance[:, None]
+        xp = array_namespace(self.rss)
+        variance = self.variance[:, None]
         return xp.sum(variance / (self.eigenvalues + variance), axis=1) / 2
 
 
@@ -97,7 +101,8 @@ def noise_denominator(problem: Problem, noise_estimate: str) -> int:
         raise ValueError(
             f"problem must have context > dim, got {problem.context} and {problem.dim}"
         )
-    context, residual = problem.context, problem.context - problem.dim
+    context = problem.context
+    residual = problem.context - problem.dim
     known = {"unbiased": residual, "biased": context, "least-error": residual + 2}
     check_choice("noise_estimate", noise_estimate, tuple(known))
     return known[noise_estimate]
@@ -200,7 +205,8 @@ def simulate_ridge_baselines(
 
     def losses(drawn: Prompts) -> dict[str, Array]:
         rss, oracle, adjusted = (_query_losses if queries else _context_losses)(drawn)
-        xp, estimated = array_namespace(rss), rss / denominator
+        xp = array_namespace(rss)
+        estimated = rss / denominator
         penalties = {"ConstRR": xp.full_like(rss, constant), "AdaRR": estimated}
         if multiplier is not None or threshold is not None:
             scaled = estimated if multiplier is None else multiplier * estimated
@@ -229,7 +235,8 @@ def _context_losses(drawn: Prompts) -> Losses:
 
 
 def _query_losses(drawn: Prompts) -> Losses:
-    x, y = drawn.inputs, drawn.labels
+    x = drawn.inputs
+    y = drawn.labels
     xp = array_namespace(x)
 
     def loss(penalty: Array) -> Array:
@@ -336,7 +343,8 @@ def tune_ridge(
     accuracy = {"xatol": _TOLERANCE * largest}
     fixed = minimize_scalar(constant_loss, bounds=(0, largest), options=accuracy)
     starts = [np.log([m, largest * t]) for m in _MULTIPLIERS for t in _THRESHOLDS]
-    start, accuracy = min(starts, key=tuned_loss), {"xatol": _TOLERANCE, "fatol": 1e-9}
+    start = min(starts, key=tuned_loss)
+    accuracy = {"xatol": _TOLERANCE, "fatol": 1e-9}
     tuned = minimize(tuned_loss, start, method="Nelder-Mead", options=accuracy)
     multiplier, threshold = np.exp(tuned.x).tolist()
     ending = Ending.of(converged=bool(fixed.success and tuned.success))

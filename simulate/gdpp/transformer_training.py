@@ -262,7 +262,8 @@ def _run_round(
         If all losses are infinite.
     """
     settings = loop.settings
-    kind, contexts = settings["kind"], settings["contexts"]
+    kind = settings["kind"]
+    contexts = settings["contexts"]
     share, _, tolerance = ROUNDS[state.round]
     if kind == "full":
         tolerance *= _FULL_TOLERANCE

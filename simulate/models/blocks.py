@@ -32,7 +32,8 @@ TINY = 1e-5
 def dense(tokens: Array, weights: Mapping[str, Array], name: str) -> tuple[Array, Back]:
     """Multiply tokens by the matrix of that name, and add its bias if there is one."""
     xp = array_namespace(tokens)
-    matrix, bias = weights[name], weights.get(f"{name}_bias")
+    matrix = weights[name]
+    bias = weights.get(f"{name}_bias")
     # One product of a tall matrix is faster than many of small ones.
     flat = xp.reshape(tokens, (-1, tokens.shape[-1]))
     made = flat @ matrix if bias is None else flat @ matrix + bias
@@ -55,14 +56,16 @@ def normalize(tokens: Array, weights: Mapping[str, Array], name: str) -> tuple[A
     if f"{name}_scale" not in weights:
         return tokens, lambda by_made: (by_made, {})
     xp = array_namespace(tokens)
-    scale, offset = weights[f"{name}_scale"], weights[f"{name}_offset"]
+    scale = weights[f"{name}_scale"]
+    offset = weights[f"{name}_offset"]
     centred = tokens - xp.mean(tokens, axis=-1, keepdims=True)
     size = xp.sqrt(xp.mean(centred**2, axis=-1, keepdims=True) + TINY)
     unit = centred / size
 
     def back(by_made: Array) -> tuple[Array, Weights]:
         axes = tuple(range(by_made.ndim - 1))
-        by_scale, by_offset = xp.sum(by_made * unit, axis=axes), xp.sum(by_made, axis=axes)
+        by_scale = xp.sum(by_made * unit, axis=axes)
+        by_offset = xp.sum(by_made, axis=axes)
         by_unit = by_made * scale
         along = xp.mean(by_unit * unit, axis=-1, keepdims=True)
         by_tokens = (by_unit - xp.mean(by_unit, axis=-1, keepdims=True) - along * unit) / size
@@ -75,9 +78,11 @@ def add_attention(
     state: Array, weights: Mapping[str, Array], asking: int, source: int, heads: int, kind: str
 ) -> tuple[Array, Back]:
     """The last ``asking`` tokens, with what attention to the first ``source`` ones adds."""
-    xp, start = array_namespace(state), state.shape[1] - asking
+    xp = array_namespace(state)
+    start = state.shape[1] - asking
     seen, back_norm = normalize(state, weights, "attention")
-    queried, read = seen[:, start:, :], seen[:, :source, :]
+    queried = seen[:, start:, :]
+    read = seen[:, :source, :]
     queries, back_queries = dense(queried, weights, "query")
     keys, back_keys = dense(read, weights, "key")
     values, back_values = dense(read, weights, "value")

@@ -71,11 +71,13 @@ class EmbeddedDescent(Network):
 
     def forward(self, weights: Mapping[str, Array], examples: Prompts) -> tuple[Array, Pullback]:
         """Predictions (n,) of the query labels, and how derivatives go back."""
-        xp, context = array_namespace(examples.inputs), examples.inputs.shape[1]
+        xp = array_namespace(examples.inputs)
+        context = examples.inputs.shape[1]
         x = xp.concat([examples.inputs, examples.query[:, None, :]], axis=1)
         embedded, back_embedding = dense(x, weights, "embedding")
         features, back_mlp = add_perceptron(embedded, weights, "mlp")
-        of_context, of_query = features[:, :-1, :], features[:, -1, :]
+        of_context = features[:, :-1, :]
+        of_query = features[:, -1, :]
         mean = (examples.labels[:, None, :] @ of_context)[:, 0, :] / context
 
         def pullback(by_prediction: Array) -> Pulled:

@@ -32,8 +32,10 @@ class Heads:
     """
 
     def __init__(self, output: Array, lookup: Array, gram: Array, rows: slice) -> None:
-        self.output, self.lookup = output[:, None, rows, :], lookup[:, None, :, :]
-        self.gram, self.mixed = gram, self.output @ gram
+        self.output = output[:, None, rows, :]
+        self.lookup = lookup[:, None, :, :]
+        self.gram = gram
+        self.mixed = self.output @ gram
         self.change = array_namespace(gram).sum(self.mixed @ self.lookup, axis=0)
 
     def by_gram(self, by_map: Array) -> Array:
@@ -59,9 +61,12 @@ class GramStack:
     """
 
     def __init__(self, gram: Array, layers: Sequence[Callable[[Array, slice], Any]]) -> None:
-        xp, final = array_namespace(gram), len(layers) - 1
+        xp = array_namespace(gram)
+        final = len(layers) - 1
         eye = xp.eye(gram.shape[-1], dtype=gram.dtype)
-        self.layers, self.maps, self.mapped = [], [], []
+        self.layers = []
+        self.maps = []
+        self.mapped = []
         for depth, make in enumerate(layers):
             rows = slice(-1, None) if depth == final else slice(None)
             self.layers.append(make(gram, rows))
@@ -88,7 +93,8 @@ class GramStack:
         by_gram : array (n, D, D) or None
             Twice those by the first Gram matrix, which are symmetric, if asked for.
         """
-        xp, by_gram = array_namespace(tokens), None
+        xp = array_namespace(tokens)
+        by_gram = None
         by_maps: list[Array] = []
         columns = [tokens[:, :, None]]
         for change in self.maps[:-1]:
@@ -133,7 +139,8 @@ def run_stack(
     """
     if len(layers) == 0:
         raise ValueError("layers must hold at least one Layer, got none")
-    xp, query = array_namespace(tokens), tokens[:, -1, :]
+    xp = array_namespace(tokens)
+    query = tokens[:, -1, :]
     source = tokens if include_query else tokens[:, :-1, :]
     gram = xp.matrix_transpose(source) @ source
     stack = GramStack(gram, [partial(Heads, each.output, each.lookup) for each in layers])
@@ -141,7 +148,8 @@ def run_stack(
     def pullback(by_prediction: Array) -> tuple[list[Layer], Array]:
         scale = -by_prediction[:, None]
         by_maps, by_gram = stack.derivatives(scale * query, of_gram=include_query)
-        by_query, gradients = scale * stack.row, []
+        by_query = scale * stack.row
+        gradients = []
         if include_query:
             by_query = by_query + (by_gram @ query[:, :, None])[:, :, 0]
         for layer, heads, by_map in zip(layers, stack.layers, by_maps, strict=True):
@@ -157,7 +165,8 @@ def run_stack(
 def weight_gradients(layer: Layer, by_output: Array, by_lookup: Array) -> Layer:
     """Derivatives by the weights from those by the last rows of P V, and by K^T Q."""
     xp = array_namespace(by_lookup)
-    transpose, rows = xp.matrix_transpose, slice(-by_output.shape[1], None)
+    transpose = xp.matrix_transpose
+    rows = slice(-by_output.shape[1], None)
     by_projection = xp.zeros_like(layer.projection)
     by_projection[:, rows, :] = by_output @ transpose(layer.value)
     return Layer(

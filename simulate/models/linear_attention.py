@@ -69,7 +69,8 @@ class LinearAttention(Network):
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Matrices by name, with the layer and the head as the first axes."""
-        depth, size = 1 if self.shared else self.layers, self.dim + 1
+        depth = 1 if self.shared else self.layers
+        size = self.dim + 1
         return dict.fromkeys(MATRICES, (depth, self.heads, size, size))
 
     def initial(self, generator: np.random.Generator) -> dict[str, np.ndarray]:
@@ -118,7 +119,8 @@ class LinearAttention(Network):
 
     def _collect(self, gradients: list[Layer]) -> Weights:
         """Gradients by the weights from those by the layers."""
-        xp, collected = array_namespace(gradients[0].key), {}
+        xp = array_namespace(gradients[0].key)
+        collected = {}
         for name in MATRICES:
             each = xp.stack([getattr(gradient, name) for gradient in gradients])
             collected[name] = xp.sum(each, axis=0, keepdims=True) if self.shared else each
@@ -127,8 +129,10 @@ class LinearAttention(Network):
 
 def readout_loss(loss: FeatureLoss, layer: Layer) -> tuple[Any, Layer]:
     """Loss of a single layer and its gradients; the prediction is minus the last entry."""
-    xp, size = array_namespace(layer.key), layer.key.shape[-1]
-    row, lookup = layer.output[:, -1, :], layer.lookup
+    xp = array_namespace(layer.key)
+    size = layer.key.shape[-1]
+    row = layer.output[:, -1, :]
+    lookup = layer.lookup
     entries = -xp.tensordot(row, lookup, axes=([0], [0]))
     [value], halves = loss(xp.reshape(entries, (1, -1)))
     change = xp.reshape(-2 * halves, (size, size, size))

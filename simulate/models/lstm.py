@@ -69,7 +69,8 @@ class LstmNetwork(Network):
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Weights of every layer, the direction first, and of the readout."""
-        directions, rows = 1 + self.bidirectional, 4 * self.hidden
+        directions = 1 + self.bidirectional
+        rows = 4 * self.hidden
         shapes: dict[str, tuple[int, ...]] = {}
         for layer in range(self.layers):
             width = directions * self.hidden if layer else self.dim + 1
@@ -85,12 +86,14 @@ class LstmNetwork(Network):
 
     def forward(self, weights: Mapping[str, Array], examples: Prompts) -> tuple[Array, Pullback]:
         """Predictions (n,) of the query labels, and how derivatives go back."""
-        tokens, backs = _tokens(examples), []
+        tokens = _tokens(examples)
+        backs = []
         for layer in range(self.layers):
             parts = [weights[f"{part}_{layer}"] for part in PARTS]
             tokens, back = _layer(tokens, parts, final=layer == self.layers - 1)
             backs.append(back)
-        state, readout = tokens[-1, :, :], weights["readout"]
+        state = tokens[-1, :, :]
+        readout = weights["readout"]
 
         def pullback(by_prediction: Array) -> Pulled:
             gradients = {"readout": state @ by_prediction}
@@ -117,7 +120,8 @@ def _tokens(examples: Prompts) -> Array:
 
 def _layer(tokens: Array, parts: Sequence[Array], *, final: bool) -> tuple[Array, Back]:
     """States of all directions side by side, at all tokens or, of the final layer, at the last."""
-    xp, hidden = array_namespace(tokens), parts[1].shape[2]
+    xp = array_namespace(tokens)
+    hidden = parts[1].shape[2]
     sweeps = []
     for direction in range(parts[0].shape[0]):
         # The final layer is read at the last token, where the second direction begins.
@@ -128,7 +132,8 @@ def _layer(tokens: Array, parts: Sequence[Array], *, final: bool) -> tuple[Array
     together = xp.concat([states[-kept:, :, :] for states, _ in sweeps], axis=1)
 
     def back(by_states: Array) -> tuple[Array, list[Array]]:
-        by_tokens, by_parts = xp.zeros_like(tokens), []
+        by_tokens = xp.zeros_like(tokens)
+        by_parts = []
         for direction, (_, pull) in enumerate(sweeps):
             rows = slice(direction * hidden, (direction + 1) * hidden)
             by_read, by_own = pull(by_states[:, rows, :])
@@ -143,7 +148,8 @@ def _sweep(
     tokens: Array, inputs: Array, recurrent: Array, bias: Array, *, backward: bool
 ) -> tuple[Array, Back]:
     """States (T, hidden, n) of one direction of a layer."""
-    xp, hidden = array_namespace(tokens), recurrent.shape[1]
+    xp = array_namespace(tokens)
+    hidden = recurrent.shape[1]
     # What the tokens give to all gates at all times is one product.
     gates = inputs @ tokens
     gates += bias[:, None]
@@ -151,7 +157,8 @@ def _sweep(
     order = range(length)[:: -1 if backward else 1]
     states, memories = (xp.empty((length, hidden, n), dtype=gates.dtype) for _ in range(2))
     nothing = xp.zeros((hidden, n), dtype=gates.dtype)
-    state = memory = nothing
+    state = nothing
+    memory = state
     for t in order:
         gate = gates[t, :, :] + recurrent @ state
         gates[t, : 3 * hidden, :] = 0.5 + 0.5 * xp.tanh(0.5 * gate[: 3 * hidden, :])
@@ -159,11 +166,14 @@ def _sweep(
         i, f, o, g = _split(gates[t, :, :])
         memory = f * memory + i * g
         state = o * xp.tanh(memory)
-        memories[t, :, :], states[t, :, :] = memory, state
+        memories[t, :, :] = memory
+        states[t, :, :] = state
 
     def back(by_last: Array) -> tuple[Array, list[Array]]:
-        by_gates, first = xp.empty_like(gates), length - by_last.shape[0]
-        by_state = by_memory = nothing
+        by_gates = xp.empty_like(gates)
+        first = length - by_last.shape[0]
+        by_state = nothing
+        by_memory = by_state
         for step in reversed(range(length)):
             t = order[step]
             i, f, o, g = _split(gates[t, :, :])
@@ -179,7 +189,8 @@ def _sweep(
             by_g[...] = by_memory * i * (1 - g**2)
             by_state = recurrent.T @ by_gates[t, :, :]
             by_memory = by_memory * f
-        earlier, later = slice(None, -1), slice(1, None)
+        earlier = slice(None, -1)
+        later = slice(1, None)
         if backward:
             earlier, later = later, earlier
         by_weights = [

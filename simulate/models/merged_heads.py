@@ -115,7 +115,8 @@ class MergedHeads(Network):
 
     def forward(self, weights: Mapping[str, Array], examples: Prompts) -> tuple[Array, Pullback]:
         """Predictions (n,) of the query labels, and how derivatives go back."""
-        lookup, value = weights["lookup"], weights["value"]
+        lookup = weights["lookup"]
+        value = weights["value"]
         xp = array_namespace(lookup)
         query, (n, dim) = examples.query, examples.query.shape
         tokens = xp.concat([examples.inputs, examples.labels[:, :, None]], axis=2)

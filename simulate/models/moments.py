@@ -38,7 +38,8 @@ def readout_moments(
     blocks: Iterable[tuple[Array, Array]], *, include_query: bool = False
 ) -> FeatureMoments:
     """Moments of prompts that come in blocks of tokens (n, T, D) and labels (n,)."""
-    total, count = [0.0, 0.0, 0.0], 0
+    total = [0.0, 0.0, 0.0]
+    count = 0
     for tokens, labels in blocks:
         xp = array_namespace(tokens)
         n, _, size = tokens.shape
@@ -74,10 +75,13 @@ class FeatureLoss:
 
     def __init__(self, moments: FeatureMoments, place: np.ndarray) -> None:
         xp = array_namespace(moments.cross)
-        self.label, self.cross, self.second = moments.label, moments.cross, moments.second
+        self.label = moments.label
+        self.cross = moments.cross
+        self.second = moments.second
         first = np.unique(place, return_index=True)[1]
         last = len(place) - 1 - np.unique(place[::-1], return_index=True)[1]
-        self.first, self.last = xp.asarray(first), xp.asarray(last)
+        self.first = xp.asarray(first)
+        self.last = xp.asarray(last)
         self.twice = xp.asarray((first != last).astype(float))
         self.place = xp.asarray(place)
 

@@ -89,7 +89,8 @@ class Network(ABC):
         self, weights: Mapping[str, Array], examples: Iterable[tuple[Prompts, Array]], count: int
     ) -> tuple[Any, Weights]:
         """Loss and gradient on so many prompts in blocks, with the labels of their queries."""
-        loss, gradient = 0.0, dict.fromkeys(self.shapes, 0.0)
+        loss = 0.0
+        gradient = dict.fromkeys(self.shapes, 0.0)
         for prompts, target in examples:
             part, parts = self.loss_and_gradient(weights, prompts, target)
             share = target.shape[0] / count
@@ -130,7 +131,9 @@ class Network(ABC):
 
     def unpack(self, vector: Array) -> Weights:
         """Weights by name from a vector of all."""
-        xp, start, weights = array_namespace(vector), 0, {}
+        xp = array_namespace(vector)
+        start = 0
+        weights = {}
         for name, shape in self.shapes.items():
             stop = start + math.prod(shape)
             weights[name] = xp.reshape(vector[start:stop], shape)

@@ -130,7 +130,8 @@ class RecurrentLayer(Network):
         count, context, dim = examples.inputs.shape
         inputs = xp.empty((context, dim, count), dtype=examples.inputs.dtype)
         inputs[...] = xp.permute_dims(examples.inputs, (1, 2, 0))
-        query, labels = xp.zeros_like(inputs[0, :, :]), examples.labels.T
+        query = xp.zeros_like(inputs[0, :, :])
+        labels = examples.labels.T
         query[...] = examples.query.T
         if self.by_token and context != self.context:
             raise ValueError(f"prompts must have context = {self.context} pairs, got {context}")
@@ -138,9 +139,12 @@ class RecurrentLayer(Network):
         gate, step, scale = (weights.get(name, one) for name in ("gate", "step", "preconditioner"))
         steps = xp.broadcast_to(step, (context,))
         times = _time_steps(weights.get("selectivity"), inputs, labels)
-        gate, readout = gate[:, None], weights["readout"]
+        gate = gate[:, None]
+        readout = weights["readout"]
         scaled = scale[:, None] * inputs if self.preconditioned else inputs
-        memory, memories, residuals = xp.zeros_like(query), [], []
+        memory = xp.zeros_like(query)
+        memories = []
+        residuals = []
         for t in range(context):
             memories.append(memory)
             residual = labels[t, :]
@@ -159,7 +163,9 @@ class RecurrentLayer(Network):
             by_steps = []
             base = xp.where(gate > _LEAST_GATE, gate, _LEAST_GATE)
             for t in reversed(range(context)):
-                x, time, residual = inputs[t, :, :], times[t, :], residuals[t]
+                x = inputs[t, :, :]
+                time = times[t, :]
+                residual = residuals[t]
                 if self.preconditioned:
                     by_scale = by_scale + xp.vecdot(by_memory, x * (steps[t] * time * residual))
                 by_write = xp.sum(by_memory * scaled[t, :, :], axis=0)
@@ -167,7 +173,8 @@ class RecurrentLayer(Network):
                 if self.corrects:
                     by_memory = by_memory - x * (steps[t] * time * by_write)
                 if self.selective:
-                    kept, by_kept = gate**time, by_memory * memories[t]
+                    kept = gate**time
+                    by_kept = by_memory * memories[t]
                     by_gate = by_gate + xp.sum(by_kept * (time * base ** (time - 1)), axis=1)
                     by_time = xp.sum(by_kept * kept * xp.log(base), axis=0)
                     by_time = by_time + by_write * steps[t] * residual

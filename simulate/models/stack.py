@@ -140,7 +140,8 @@ class AttentionNetwork(Network):
     @property
     def _layer_shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of the weights of one layer."""
-        size, inner = self.entries, self.heads * self.entries
+        size = self.entries
+        inner = self.heads * self.entries
         shapes: dict[str, tuple[int, ...]] = {}
         norms = ("attention", "mlp") if self.mlp else ("attention",)
         for name in norms if self.layer_norm else ():
@@ -202,7 +203,8 @@ class AttentionNetwork(Network):
                 by_last[:, -1] = -by_prediction
             else:
                 by_last, collected = back_readout(by_prediction[:, None])
-            by_state, by_layers = by_last[:, None, :], []
+            by_state = by_last[:, None, :]
+            by_layers = []
             for back in reversed(backs):
                 by_state, gradients = back(by_state)
                 by_layers.append(gradients)
@@ -226,7 +228,9 @@ class AttentionNetwork(Network):
 
     def _embed(self, weights: Mapping[str, Array], tokens: Array) -> tuple[Array, Back]:
         """Tokens as the first layer sees them, and how derivatives go back."""
-        xp, backs, state = array_namespace(tokens), [], tokens
+        xp = array_namespace(tokens)
+        backs = []
+        state = tokens
         if self.width is not None:
             state, back = dense(state, weights, "embedding")
             backs.append(back)

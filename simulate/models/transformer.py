@@ -76,7 +76,8 @@ def apply_layer(
     source = tokens if include_query else tokens[:, :-1, :]
     transposed = xp.matrix_transpose(source)
     update = xp.zeros_like(tokens)
-    lookup, output = layer.lookup, layer.output
+    lookup = layer.lookup
+    output = layer.output
     for head in range(lookup.shape[0]):
         looked_up = tokens @ lookup[head, :, :].T
         if softmax:

@@ -76,7 +76,8 @@ def token_sensitivities(
     TokenSensitivities(own=1.41421, following=0, others=0)
     """
     state, back = network.first_layer(weights, examples)
-    xp, count = array_namespace(state), state.shape[1]
+    xp = array_namespace(state)
+    count = state.shape[1]
     if count < 3:
         raise ValueError(f"examples must have two tokens before the query, got {count - 1}")
     norms = []

@@ -62,5 +62,7 @@ class SineTask:
         amplitude = low + (high - low) * (share[:, :1] if self.tied else share[:, 1:])
         x = LARGEST_INPUT * (2 * generator.random((count, self.context + 1)) - 1)
         y = amplitude * xp.sin(x + phase)
-        inputs, labels, silent = x[:, :-1, None], y[:, :-1], xp.zeros(count)
+        inputs = x[:, :-1, None]
+        labels = y[:, :-1]
+        silent = xp.zeros(count)
         return Prompts(inputs, labels, x[:, -1:], y[:, -1], noise_variance=silent)

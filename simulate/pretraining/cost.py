@@ -63,7 +63,9 @@ def _iterations(method: str, variances: np.ndarray, prompts: int, ridge: float) 
 
 def _feature_variances(problem: Problem) -> np.ndarray:
     """Variances of the features of a query and a summary, as means over d quantiles."""
-    host, dim, tasks = get_backend("numpy"), problem.dim, problem.task_count
+    host = get_backend("numpy")
+    dim = problem.dim
+    tasks = problem.task_count
     query_root = input_root(problem, host)
     factor = times_root(times_root(np.eye(dim), task_root(problem, host)), query_root)
     variance = float(np.sum(factor**2)) / dim + problem.noise_variance
@@ -96,13 +98,15 @@ def _primal_edges(summaries: np.ndarray, prompts: int, ridge: float) -> tuple[fl
     share = present / (present + ridge)
     ratio = math.sqrt((dim + 1) * float(np.sum(share)) / prompts)
     weight = float(np.sum(share**2) / np.sum(share))
-    below, above = (1 - ratio) ** 2 - 1, (1 + ratio) ** 2 - 1
+    below = (1 - ratio) ** 2 - 1
+    above = (1 + ratio) ** 2 - 1
     return max(0.0, 1 + weight * below), 1 + weight * above
 
 
 def _dual_edges(summaries: np.ndarray, prompts: int, ridge: float) -> tuple[float, float]:
     """Edges of the Gram matrix of the features plus the penalty, times d/n."""
-    dim, largest = len(summaries), float(np.max(summaries))
+    dim = len(summaries)
+    largest = float(np.max(summaries))
     ratio = (dim + 1) / prompts
 
     def position(m: np.ndarray) -> np.ndarray:
@@ -110,7 +114,8 @@ def _dual_edges(summaries: np.ndarray, prompts: int, ridge: float) -> tuple[floa
 
     high_side = -(1 - np.geomspace(1e-6, 1 - 1e-6, 400)) / largest
     low_side = np.geomspace(1e-6, 1e8, 2000) / largest
-    low, high = float(np.max(position(low_side))), float(np.min(position(high_side)))
+    low = float(np.max(position(low_side)))
+    high = float(np.min(position(high_side)))
     return max(0.0, low) + ridge, high + ridge
 
 
@@ -196,8 +201,10 @@ def estimate_cost(
     problem = pretraining_problem(None, sizes | given(**covariances))
     tested = given(test_context=test_context, test_rho=test_rho)
     check_arguments(prompts=prompts, ridge=ridge, repeats=repeats, **tested)
-    count, rank = problem.task_count, covariance_rank(problem.input_covariance, dim)
-    method, iterations = choose_method(prompts, rank), 0
+    count = problem.task_count
+    rank = covariance_rank(problem.input_covariance, dim)
+    method = choose_method(prompts, rank)
+    iterations = 0
     each = _per_prompt(dim, count == math.inf) * prompts + _per_run(dim, count)
     sample = min(prompts, DENSE_SAMPLE)
     if method == "primal-dense":
@@ -221,7 +228,8 @@ def cell_memory(*, dim: int, prompts: int) -> int:
     some vectors over prompts; matrices over dimensions; blocks; the matrices of a direct solve,
     in float32 and sometimes in float64, and a block of explicit features.
     """
-    numbers, method = prompts * (3 * dim + 12) + 12 * (dim + 1) ** 2, choose_method(prompts, dim)
+    numbers = prompts * (3 * dim + 12) + 12 * (dim + 1) ** 2
+    method = choose_method(prompts, dim)
     if method == "dual-dense":
         numbers += prompts**2
     if method == "primal-dense":
@@ -283,7 +291,8 @@ def _best(function: Callable[[], object], calls: int = 3) -> float:
 @cache
 def _per_prompt(dim: int, fresh_tasks: bool) -> float:
     """Seconds to draw a prompt."""
-    backend, generator = get_backend("numpy"), np.random.default_rng(0)
+    backend = get_backend("numpy")
+    generator = np.random.default_rng(0)
     rows = max(64, 2**18 // dim)
     chosen = None if fresh_tasks else generator.integers(0, 1, size=rows)
     problem = Problem(dim, dim, task_law="sphere")
@@ -316,11 +325,9 @@ def _solver_seconds(rows: int, dim: int) -> tuple[float, float, float]:
     x, h, _ = _features(rows, dim)
     gamma = np.eye(dim, dim + 1)
     query, summary, start = (v.astype(np.float32) for v in (x, h, gamma))
-    root, blocks, doubles = (
-        np.eye(dim + 1, dtype=np.float32),
-        row_pairs(query, summary),
-        row_pairs(x, h),
-    )
+    root = np.eye(dim + 1, dtype=np.float32)
+    blocks = row_pairs(query, summary)
+    doubles = row_pairs(x, h)
 
     def operator(v: np.ndarray) -> np.ndarray:
         return normal(blocks, v @ root) @ root + v @ root
@@ -332,5 +339,6 @@ def _solver_seconds(rows: int, dim: int) -> tuple[float, float, float]:
 
 def _features(rows: int, dim: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     generator = np.random.default_rng(0)
-    x, h = generator.standard_normal((rows, dim)), generator.standard_normal((rows, dim + 1))
+    x = generator.standard_normal((rows, dim))
+    h = generator.standard_normal((rows, dim + 1))
     return x, h, generator.standard_normal(rows)

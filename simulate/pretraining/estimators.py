@@ -60,7 +60,8 @@ def ridge_weights(x: Array, y: Array, penalty: Array | float) -> Array:
         At 0 the least squares solution of least norm.
     """
     xp = array_namespace(x)
-    transposed, labels = xp.matrix_transpose(x), y[:, :, None]
+    transposed = xp.matrix_transpose(x)
+    labels = y[:, :, None]
     ridge = xp.reshape(xp.asarray(penalty, dtype=x.dtype), (-1, 1, 1))
     if x.shape[1] < x.shape[2]:
         gram = x @ transposed + ridge * xp.eye(x.shape[1], dtype=x.dtype)

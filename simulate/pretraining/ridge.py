@@ -169,7 +169,8 @@ def _apply(blocks: Blocks, gamma: Array) -> Array:
 
 def _adjoint(blocks: Blocks, weights: Array) -> Array:
     """Sum of weights_i x_i h_i^T."""
-    start, total = 0, 0.0
+    start = 0
+    total = 0.0
     for query, summary in blocks:
         stop = start + query.shape[0]
         total = total + (query * weights[start:stop, None]).T @ summary
@@ -179,7 +180,8 @@ def _adjoint(blocks: Blocks, weights: Array) -> Array:
 
 def normal(blocks: Blocks, gamma: Array) -> Array:
     """Adjoint of the predictions of gamma, in one pass over the prompts."""
-    xp, total = array_namespace(gamma), 0.0
+    xp = array_namespace(gamma)
+    total = 0.0
     for query, summary in blocks:
         # Scaling the d columns of queries, not the d + 1 of summaries, is up to 1.4 times faster.
         weights = xp.vecdot(summary @ gamma.T, query)
@@ -205,7 +207,8 @@ class _NormalEquations:
         xp = array_namespace(x)
         variances, self.left = _principal_axes(x)
         variances_h, self.right = _principal_axes(h)
-        self.x, self.h = x, h
+        self.x = x
+        self.h = h
         self.root = 1 / xp.sqrt(variances[:, None] * variances_h / x.shape[0] + penalty)
         self.shrink = penalty * self.root**2
         axes = _in_both_precisions(self.left, self.right, self.root, self.shrink)
@@ -229,8 +232,10 @@ class _NormalEquations:
 
     def matrix(self, dtype: Any) -> Array:
         """Their matrix in that precision."""
-        xp, size = array_namespace(self.x), math.prod(self.root.shape)
-        root, total = xp.astype(self.root, dtype), xp.zeros((size, size), dtype=dtype)
+        xp = array_namespace(self.x)
+        size = math.prod(self.root.shape)
+        root = xp.astype(self.root, dtype)
+        total = xp.zeros((size, size), dtype=dtype)
         for rows in row_blocks(xp, self.x.shape[0], size):
             query = xp.astype(self.x[rows, :] @ self.left, dtype)
             summary = xp.astype(self.h[rows, :] @ self.right, dtype)
@@ -260,7 +265,8 @@ def _primal_dense(
     x: Array, h: Array, y: Array, penalty: float, tolerance: float, limit: int
 ) -> Solved:
     system = _NormalEquations(x, h, penalty)
-    goal, correct = min(tolerance, DIRECT_TOLERANCE), _direct_corrections(system.matrix)
+    goal = min(tolerance, DIRECT_TOLERANCE)
+    correct = _direct_corrections(system.matrix)
     found = refined_solve(system.operator, system.target(y), goal, limit, correct)
     return system.gamma(found[0]), *found[1:]
 
@@ -293,7 +299,8 @@ class _Dual:
     def matrix(self, dtype: Any) -> Array:
         """Its upper triangle; what is below has no meaning."""
         x, h = self.copies[dtype]
-        xp, n = array_namespace(x), x.shape[0]
+        xp = array_namespace(x)
+        n = x.shape[0]
         gram = xp.empty((n, n), dtype=dtype)
         for rows in row_blocks(xp, n, n * xp.finfo(dtype).bits // 8):
             start = rows.start
@@ -311,7 +318,8 @@ def _dual_dense(
     x: Array, h: Array, y: Array, penalty: float, tolerance: float, limit: int
 ) -> Solved:
     system = _Dual(x, h, penalty)
-    goal, correct = min(tolerance, DIRECT_TOLERANCE), _direct_corrections(system.matrix)
+    goal = min(tolerance, DIRECT_TOLERANCE)
+    correct = _direct_corrections(system.matrix)
     weights, iterations, residual = refined_solve(system.operator, y, goal, limit, correct)
     return _adjoint(row_pairs(x, h), weights), iterations, residual
 
@@ -384,10 +392,15 @@ def refined_solve(
     """
     xp = array_namespace(right)
     correct = partial(conjugate_gradients, operator) if correct is None else correct
-    norm = start = float(xp.sqrt(xp.sum(right**2)))
-    solution, residual, iterations, precision = 0 * right, right, 0, xp.float32
+    norm = float(xp.sqrt(xp.sum(right**2)))
+    start = norm
+    solution = 0 * right
+    residual = right
+    iterations = 0
+    precision = xp.float32
     while norm > tolerance * start and iterations < limit:
-        goal, allowed = 0.7 * tolerance * start / norm, limit - iterations
+        goal = 0.7 * tolerance * start / norm
+        allowed = limit - iterations
         if precision == xp.float32:
             goal = max(FLOAT32_GAIN, goal)
             # An operator that float32 rounding has made indefinite would iterate for ever.
@@ -396,9 +409,12 @@ def refined_solve(
         iterations += used
         trial = solution + norm * xp.astype(correction, xp.float64)
         left = right - operator(trial)
-        previous, found = norm, float(xp.sqrt(xp.sum(left**2)))
+        previous = norm
+        found = float(xp.sqrt(xp.sum(left**2)))
         if found < norm:  # a failed correction is dropped
-            solution, residual, norm = trial, left, found
+            solution = trial
+            residual = left
+            norm = found
         if not found <= 0.1 * previous:
             if precision == xp.float64:
                 break
@@ -424,9 +440,13 @@ def conjugate_gradients(
     def dot(a: Array, b: Array) -> Array:
         return xp.vecdot(xp.reshape(a, (-1,)), xp.reshape(b, (-1,)))
 
-    solution, residual, direction = xp.zeros_like(right), right, right
+    solution = xp.zeros_like(right)
+    residual = right
+    direction = right
     norm = dot(right, right)
-    target, used, zero = tolerance**2 * norm, 0, 0 * norm
+    target = tolerance**2 * norm
+    used = 0
+    zero = 0 * norm
     for iteration in range(limit):
         active = norm > target
         if iteration % every == 0 and not bool(active):
@@ -437,7 +457,8 @@ def conjugate_gradients(
             step = xp.where(active, step, zero)
         solution = solution + step * direction
         residual = residual - step * image
-        previous, norm = norm, dot(residual, residual)
+        previous = norm
+        norm = dot(residual, residual)
         ratio = norm / previous
         if every > 1:
             ratio = xp.where(active, ratio, zero)

@@ -104,7 +104,8 @@ def adaptive_ridge_weights(
     The estimate is RSS/(N - rank), from the residuals of least squares, and 0 for contexts that
     these fit whatever the labels are (AdaRR of Vladymyrov et al., arXiv:2402.14180).
     """
-    xp, length = array_namespace(prompts.inputs), prompts.inputs.shape[1]
+    xp = array_namespace(prompts.inputs)
+    length = prompts.inputs.shape[1]
     svd = _SingularValues(times_root(prompts.inputs, task_root), prompts.labels)
     freedom = length - xp.sum(xp.astype(svd.kept, svd.values.dtype), axis=1)
     # Without freedom the residuals are rounding.
@@ -137,7 +138,8 @@ def noise_mixture_weights(
     task_root : array (dim,) or (dim, dim), optional
         As in `regression_weights`.
     """
-    xp, length = array_namespace(prompts.inputs), prompts.inputs.shape[1]
+    xp = array_namespace(prompts.inputs)
+    length = prompts.inputs.shape[1]
     svd = _SingularValues(times_root(prompts.inputs, task_root), prompts.labels)
     least = 1e-12 * xp.mean(prompts.labels**2, axis=1)[:, None]
     variance = xp.maximum(noise_variances[None, :], xp.clip(least, LEAST_NOISE, None))
@@ -178,12 +180,15 @@ class _SingularValues:
         basis, values, self.right = xp.linalg.svd(inputs, full_matrices=False)
         floor = max(inputs.shape[1:]) * xp.finfo(values.dtype).eps * values[:, :1]
         self.kept = values > floor
-        self.values, self.left, self.labels = values, basis, labels
+        self.values = values
+        self.left = basis
+        self.labels = labels
         self.coordinates = (labels[:, None, :] @ basis)[:, 0, :]
 
     def weights(self, penalty: Array | float) -> Array:
         """Weights of ridge regression with a penalty, one or (n,)."""
-        xp, values = array_namespace(self.values), self.values
+        xp = array_namespace(self.values)
+        values = self.values
         ridge = xp.reshape(xp.asarray(penalty, dtype=values.dtype), (-1, 1))
         squares = xp.where(self.kept, values**2 + ridge, 1.0)
         filtered = xp.where(self.kept, values * self.coordinates / squares, 0.0)
@@ -233,11 +238,13 @@ def delta_rule_weights(prompts: Prompts, steps: Array | float, gate: float = 1.0
     gate : float
         Factor of the weights before each pair, as in Gated DeltaNet.
     """
-    xp, length = array_namespace(prompts.inputs), prompts.inputs.shape[1]
+    xp = array_namespace(prompts.inputs)
+    length = prompts.inputs.shape[1]
     each_step = xp.zeros(length, dtype=prompts.inputs.dtype) + xp.asarray(steps)
     weights = xp.zeros_like(prompts.inputs[:, 0, :])
     for t in range(length):
-        x, weights = prompts.inputs[:, t, :], gate * weights
+        x = prompts.inputs[:, t, :]
+        weights = gate * weights
         residual = prompts.labels[:, t] - xp.vecdot(x, weights)
         weights = weights + each_step[t] * residual[:, None] * x
     return weights
@@ -261,7 +268,8 @@ def lasso_weights(prompts: Prompts, penalty: float) -> Array:
     gram = xp.reshape(flat, (dim, dim, count))
     products = (xp.matrix_transpose(prompts.inputs) @ prompts.labels[:, :, None])[:, :, 0]
     residual = xp.matrix_transpose(products) / length
-    weights, numbers = xp.zeros_like(residual), xp.arange(count)
+    weights = xp.zeros_like(residual)
+    numbers = xp.arange(count)
     settled: list[tuple[Array, Array]] = []
     for sweep in range(SWEEPS):
         rows = [weights[j, :] for j in range(dim)]
@@ -272,7 +280,8 @@ def lasso_weights(prompts: Prompts, penalty: float) -> Array:
             signed = xp.where(target > 0, size, -size)
             rows[j] = xp.where(size > 0, signed, 0.0) / curvature
             residual = residual - (rows[j] - old) * gram[j, :, :]
-        before, weights = weights, xp.stack(rows)
+        before = weights
+        weights = xp.stack(rows)
         change, size = (xp.max(xp.abs(each), axis=0) for each in (weights - before, weights))
         moving = (change > SETTLED * size) & (sweep < SWEEPS - 1)
         settled.append((numbers[~moving], weights[:, ~moving]))

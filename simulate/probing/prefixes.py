@@ -40,7 +40,8 @@ def by_prefix(predictor: Callable[[int], Predictor]) -> Predictor:
     """
 
     def predict(prompts: Prompts) -> Array:
-        xp, length = array_namespace(prompts.query), prompts.labels.shape[1]
+        xp = array_namespace(prompts.query)
+        length = prompts.labels.shape[1]
         answers = [0 * prompts.query[:, 0]]
         answers += [
             predictor(count)(first_pairs(prompts, count)) for count in range(1, length + 1)
@@ -52,7 +53,8 @@ def by_prefix(predictor: Callable[[int], Predictor]) -> Predictor:
 
 def first_pairs(prompts: Prompts, count: int) -> Prompts:
     """The first pairs of each prompt, with the input after them for the query."""
-    inputs, labels = prompts.inputs, prompts.labels
+    inputs = prompts.inputs
+    labels = prompts.labels
     query = inputs[:, count, :] if count < inputs.shape[1] else prompts.query
     label = labels[:, count] if count < inputs.shape[1] else prompts.query_label
     hidden = prompts.tasks, prompts.noise_variance
@@ -67,9 +69,11 @@ def all_inputs(prompts: Prompts) -> Array:
 
 def prefix_delta_rule(prompts: Prompts, steps: Array) -> Array:
     """Predictions (n, N + 1) of the delta rule with steps (N,)."""
-    inputs, labels = all_inputs(prompts), prompts.labels
+    inputs = all_inputs(prompts)
+    labels = prompts.labels
     xp = array_namespace(inputs)
-    weights, answers = xp.zeros_like(prompts.query), []
+    weights = xp.zeros_like(prompts.query)
+    answers = []
     for t in range(inputs.shape[1]):
         answers.append(xp.vecdot(inputs[:, t, :], weights))
         if t < labels.shape[1]:
@@ -115,7 +119,8 @@ class _Factor:
     def __init__(self, xp: ModuleType, diagonal: Array, dim: int) -> None:
         self.xp = xp
         # Row j from its diagonal on, and its right side in the last column.
-        count, first = diagonal.shape[0], diagonal[:, None]
+        count = diagonal.shape[0]
+        first = diagonal[:, None]
         self.rows = [
             xp.concat([first, xp.zeros((count, dim - j), dtype=first.dtype)], axis=1)
             for j in range(dim)
@@ -135,7 +140,8 @@ class _Factor:
 
     def solution(self) -> Array:
         """Solutions (n, dim); zero in directions without equations."""
-        xp, answer = self.xp, None
+        xp = self.xp
+        answer = None
         for row in reversed(self.rows):
             right = row[:, -1] if answer is None else row[:, -1] - xp.vecdot(row[:, 1:-1], answer)
             diagonal = row[:, 0]
@@ -154,7 +160,8 @@ class _Span:
     def __init__(self, inputs: Array) -> None:
         xp = array_namespace(inputs)
         count, _, dim = inputs.shape
-        self.xp, self.slots = xp, xp.arange(dim)
+        self.xp = xp
+        self.slots = xp.arange(dim)
         self.basis = xp.zeros((count, dim, dim), dtype=inputs.dtype)
         self.rank = xp.zeros(count, dtype=xp.int64)
 
@@ -164,7 +171,8 @@ class _Span:
 
     def extended(self, row: Array) -> Array:
         """Coordinates of vectors that are added to the spans."""
-        xp, outside = self.xp, row
+        xp = self.xp
+        outside = row
         for _ in range(2):
             inside = self.coordinates(outside)
             outside = outside - (inside[:, None, :] @ self.basis)[:, 0, :]

@@ -28,7 +28,8 @@ def sample_correlated_summaries(
     Inputs have the covariance I/d; correlation, context and noise are those of the problem, which
     has no drift.
     """
-    xp, context = backend.xp, problem.context
+    xp = backend.xp
+    context = problem.context
     n, d = tasks.shape
     deviation = math.sqrt(problem.noise_variance)
     norm = xp.sqrt(xp.vecdot(tasks, tasks))
@@ -39,7 +40,8 @@ def sample_correlated_summaries(
         problem, backend, generator, signal, gates
     )
     if not problem.correlated_query:
-        component, shared = generator.standard_normal(n), xp.zeros(n)
+        component = generator.standard_normal(n)
+        shared = xp.zeros(n)
     query_label = signal * component + deviation * generator.standard_normal(n)
     unit = tasks / length[:, None]
 
@@ -63,8 +65,11 @@ def _sums_of_autoregression(
     Along the task and of squares; the variance across the task; the component of the next input
     along the task, times sqrt(d), and its covariance with the sum across.
     """
-    xp, r, n = backend.xp, problem.correlation, signal.shape[0]
-    fresh, deviation = math.sqrt(1 - r**2), math.sqrt(problem.noise_variance)
+    xp = backend.xp
+    r = problem.correlation
+    n = signal.shape[0]
+    fresh = math.sqrt(1 - r**2)
+    deviation = math.sqrt(problem.noise_variance)
     component = generator.standard_normal(n)
     along, square, variance, seen = (xp.zeros(n) for _ in range(4))
     for token in range(problem.context):
@@ -83,17 +88,21 @@ def _sums_of_kernel(
     problem: Problem, backend: Backend, generator: Generator, signal: Array, gates: Array | None
 ) -> tuple[Array, ...]:
     """Draw the same sums for any correlations, all tokens at once."""
-    xp, context, kernel = backend.xp, problem.context, problem.kernel
+    xp = backend.xp
+    context = problem.context
+    kernel = problem.kernel
     root = backend.asarray(kernel_root(kernel))
     # In the order of an autoregression: inputs and noise of one token after the other.
     drawn = generator.standard_normal((context + len(kernel), signal.shape[0]))
     components = root @ drawn[::2, :]
-    inputs, component = components[:context, :], components[-1, :]
+    inputs = components[:context, :]
+    component = components[-1, :]
     y = signal * inputs + math.sqrt(problem.noise_variance) * drawn[1::2, :]
     weighted = y if gates is None else gates[:, None] * y
     shared = xp.zeros_like(component)
     if problem.correlated_query:
         shared = backend.asarray(kernel[:0:-1].copy()) @ weighted
     spread = root[:context, :context].T @ weighted
-    along, square = xp.sum(weighted * inputs, axis=0), xp.sum(weighted * y, axis=0)
+    along = xp.sum(weighted * inputs, axis=0)
+    square = xp.sum(weighted * y, axis=0)
     return along, square, xp.sum(spread**2, axis=0), component, shared

@@ -67,7 +67,8 @@ class ContextMeans:
     @classmethod
     def of(cls, problem: Problem, gates: ArrayLike | None) -> ContextMeans:
         """Moments for the context of a problem, whose pairs are weighed by gates or not."""
-        d, context = problem.dim, problem.context
+        d = problem.dim
+        context = problem.context
         g = np.ones(context) if gates is None else to_host(gates)
         times = np.arange(context + 1)
         # Inputs along the task, that of the query last, and noise of the labels of pairs.
@@ -95,8 +96,11 @@ class ContextMeans:
                 value += 2 * np.trace(second) * np.trace(first @ third)
             return float(value)
 
-        a2, a_sigma, sigma2 = query.T @ query, query.T @ sigma, sigma.T @ sigma
-        chi, eta = math.sqrt(d) * weighted.T @ inputs, weighted.T @ labels
+        a2 = query.T @ query
+        a_sigma = query.T @ sigma
+        sigma2 = sigma.T @ sigma
+        chi = math.sqrt(d) * weighted.T @ inputs
+        eta = weighted.T @ labels
         power = d * weighted.T @ K @ weighted
         return cls(
             mean(a2, chi),
@@ -159,13 +163,18 @@ def correlated_query_error(
 
 def _of_set(gamma: np.ndarray, tasks: np.ndarray) -> _Averages:
     d = len(gamma)
-    H, last = gamma[:, :d], gamma[:, d]
+    H = gamma[:, :d]
+    last = gamma[:, d]
     w = tasks / math.sqrt(d)
-    pushed, pulled = w @ H.T, w @ H  # H w and H' w
-    once, w_last = np.sum(w * pushed, axis=1), w @ last
+    # H w and H' w
+    pushed = w @ H.T
+    pulled = w @ H
+    once = np.sum(w * pushed, axis=1)
+    w_last = w @ last
     trace = np.trace(H) - once
     twice = np.sum(pulled * pushed, axis=1)
-    lengths, widths = np.sum(pushed**2, axis=1), np.sum(pulled**2, axis=1)
+    lengths = np.sum(pushed**2, axis=1)
+    widths = np.sum(pulled**2, axis=1)
     terms = (
         *(once, w_last, once**2, once * w_last, w_last**2),
         *(lengths - once**2, widths - once**2, pushed @ last - once * w_last),
@@ -179,8 +188,12 @@ def _of_set(gamma: np.ndarray, tasks: np.ndarray) -> _Averages:
 
 def _of_sphere(gamma: np.ndarray) -> _Averages:
     d = len(gamma)
-    H, last = gamma[:, :d], gamma[:, d]
-    trace, product, norm, length = np.trace(H), np.sum(H * H.T), np.sum(H**2), last @ last
+    H = gamma[:, :d]
+    last = gamma[:, d]
+    trace = np.trace(H)
+    product = np.sum(H * H.T)
+    norm = np.sum(H**2)
+    length = last @ last
     square = (trace**2 + product + norm) / (d * (d + 2))
     return _Averages(
         *(trace / d, 0.0, square, 0.0, length / d, norm / d - square, norm / d - square, 0.0),

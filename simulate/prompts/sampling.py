@@ -132,7 +132,8 @@ def prompt_blocks(
     Prompts
         Arrays of the backend.
     """
-    device, root = get_backend(backend), seed_sequence(rng)
+    device = get_backend(backend)
+    root = seed_sequence(rng)
     problem = fix_tasks(problem, root)
     block = block_size(problem, block_numbers)
     for generator, size in device.blocks(root, count, block):
@@ -249,7 +250,8 @@ def draw_fresh_tasks(
     problem: Problem, backend: Backend, generator: Generator, count: int
 ) -> Array:
     """Draw task vectors of their law, shape (count, dim)."""
-    xp, dim = backend.xp, problem.dim
+    xp = backend.xp
+    dim = problem.dim
     tasks = generator.standard_normal((count, dim))
     if problem.task_law == "sphere":
         tasks = tasks * math.sqrt(dim) / xp.sqrt(xp.sum(tasks**2, axis=-1, keepdims=True))
@@ -308,7 +310,8 @@ def regression_tokens(prompts: Prompts, initial: Array | None = None) -> Array:
     if initial is not None:
         check_shape("initial", initial, (dim,))
     tokens = xp.empty((n, context + 1, dim + 1), dtype=prompts.inputs.dtype)
-    tokens[:, :-1, :-1], tokens[:, :-1, -1] = prompts.inputs, prompts.labels
+    tokens[:, :-1, :-1] = prompts.inputs
+    tokens[:, :-1, -1] = prompts.labels
     tokens[:, -1, :-1] = prompts.query
     tokens[:, -1, -1] = 0.0 if initial is None else -(prompts.query @ initial)
     return tokens

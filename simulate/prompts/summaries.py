@@ -59,16 +59,20 @@ def sample_summaries(
 
     With ``chosen``, integers of shape (n,), prompt i has the task in that row of tasks.
     """
-    xp, d = backend.xp, tasks.shape[1]
+    xp = backend.xp
+    d = tasks.shape[1]
     norm = xp.sqrt(xp.vecdot(tasks, tasks))
     if chosen is not None:
         norm = xp.take(norm, chosen)
     n = norm.shape[0]
-    signal, noise = norm / math.sqrt(d), math.sqrt(rho)
+    signal = norm / math.sqrt(d)
+    noise = math.sqrt(rho)
     diagonal = xp.sqrt(2 * generator.standard_gamma(context / 2, n))
     below = generator.standard_normal(n)
     corner = 2 * generator.standard_gamma((context - 1) / 2, n)
-    aa, ab, bb = diagonal**2, diagonal * below, below**2 + corner
+    aa = diagonal**2
+    ab = diagonal * below
+    bb = below**2 + corner
     label_square = signal**2 * aa + 2 * signal * noise * ab + noise**2 * bb
     length = xp.where(norm > 0, norm, xp.ones_like(norm))  # a zero task has no direction
     scale = math.sqrt(d) / context
@@ -118,7 +122,8 @@ def task_set_moments(backend: Backend, tasks: Array, context: int, rho: float) -
     xp = backend.xp
     k, d = tasks.shape
     variance = xp.sum(tasks**2, axis=1) / d + rho
-    scatter, side = tasks.T @ tasks / k, variance[None, :] @ tasks / k
+    scatter = tasks.T @ tasks / k
+    side = variance[None, :] @ tasks / k
     return _moments(xp, scatter, side, xp.mean(variance), xp.mean(variance**2), context)
 
 
@@ -137,7 +142,8 @@ def fresh_task_moments(
     """
     xp = backend.xp
     scatter = xp.eye(d) if covariance is None else covariance
-    trace, square = xp.linalg.trace(scatter), xp.sum(scatter**2)
+    trace = xp.linalg.trace(scatter)
+    square = xp.sum(scatter**2)
     label = trace / d + rho
     # Fourth moments of the sphere are d/(d + 2) times those of a normal vector.
     spread = 2 * square if task_law == "gaussian" else 2 * (d * square - trace**2) / (d + 2)
@@ -148,7 +154,8 @@ def _moments(
     xp: ModuleType, scatter: Array, side: Array, label: Array, label_square: Array, context: int
 ) -> SummaryMoments:
     """Moments from E w w^T, E v w^T as a row, E v and E v^2, where v is the label variance."""
-    d, corner = scatter.shape[0], 1 + 2 / context
+    d = scatter.shape[0]
+    corner = 1 + 2 / context
     second = xp.zeros((d + 1, d + 1))
     second[:d, :d] = (1 + 1 / context) * scatter + d / context * label * xp.eye(d)
     second[d, :d] = second[:d, d] = corner * side[0, :]
@@ -246,7 +253,8 @@ class SummaryLaw:
         if whole and is_timed(self.problem, self.gates):
             sample = self._from_correlated_law
         elif whole:
-            sample, block = self._from_law, count
+            sample = self._from_law
+            block = count
         parts = []
         for start in range(0, count, block):
             size = min(block, count - start)
@@ -285,7 +293,8 @@ class SummaryLaw:
 
     def moments(self, task_set: Array | None) -> SummaryMoments:
         """Moments of the summaries of Gaussian inputs, as inputs of covariance I/d see them."""
-        device, problem = self.backend, self.problem
+        device = self.backend
+        problem = self.problem
         sizes = problem.context, problem.noise_variance
         if is_timed(problem, self.gates):
             return self._timed_moments(task_set)
@@ -300,11 +309,14 @@ class SummaryLaw:
 
     def _timed_moments(self, task_set: Array | None) -> SummaryMoments:
         """Moments where the order of the pairs matters, of tasks of squared norm d."""
-        xp, d = self.backend.xp, self.problem.dim
+        xp = self.backend.xp
+        d = self.problem.dim
         known = self.timed_moments
-        scatter, side = xp.eye(d), xp.zeros(d)
+        scatter = xp.eye(d)
+        side = xp.zeros(d)
         if task_set is not None:
-            scatter, side = task_set.T @ task_set / task_set.shape[0], xp.mean(task_set, axis=0)
+            scatter = task_set.T @ task_set / task_set.shape[0]
+            side = xp.mean(task_set, axis=0)
         second = xp.zeros((d + 1, d + 1))
         second[:d, :d] = known.square * scatter + known.noise * xp.eye(d)
         second[d, :d] = second[:d, d] = known.mixed * side
@@ -317,12 +329,17 @@ class SummaryLaw:
 
         Prompt i has the task in row ``chosen[i]`` of tasks, or in row i.
         """
-        device, xp, root = self.backend, self.backend.xp, self.input_root
-        dim, context, rho = self.problem.dim, self.problem.context, self.problem.noise_variance
+        device = self.backend
+        xp = self.backend.xp
+        root = self.input_root
+        dim = self.problem.dim
+        context = self.problem.context
+        rho = self.problem.noise_variance
         seen = times_root(tasks, root)
         summary = sample_summaries(device, generator, seen, context, rho, chosen=chosen)
         n = summary.shape[0]
-        x, y = generator.standard_normal((n, dim)), xp.empty(n)
+        x = generator.standard_normal((n, dim))
+        y = xp.empty(n)
         for rows in row_blocks(xp, n, 8 * dim):
             x[rows, :] /= math.sqrt(dim)
             y[rows] = xp.vecdot(x[rows, :], tasks_of(seen, chosen, rows))

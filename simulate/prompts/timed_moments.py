@@ -45,15 +45,20 @@ class TimedMoments:
 
 def timed_moments(problem: Problem, gates: ArrayLike | None) -> TimedMoments:
     """Coefficients for a problem and gates (context,), exact at any size."""
-    d, rho, context = problem.dim, float(problem.noise_variance), problem.context
+    d = problem.dim
+    rho = float(problem.noise_variance)
+    context = problem.context
     ages = np.arange(context, 0, -1)
     apart = np.abs(ages[:, None] - ages)
     g = np.ones(context) if gates is None else np.asarray(gates, dtype=float)
     m = np.exp(-problem.drift / d * ages)
     z = np.exp(-problem.drift / d * apart) - m[:, None] * m
     K = problem.kernel[apart]
-    same, own = rho * np.eye(context), np.diag(z)
-    mm, first, second = m[:, None] * m, m[:, None], m[None, :]
+    same = rho * np.eye(context)
+    own = np.diag(z)
+    mm = m[:, None] * m
+    first = m[:, None]
+    second = m[None, :]
 
     def total(values: np.ndarray) -> float:
         return float(g @ values @ g) / context**2

@@ -33,7 +33,8 @@ def draw_training_set(
     ValueError
         If there are too few prompts to be standardised, or for both kinds of tasks.
     """
-    xp, fraction = backend.xp, problem.fresh_fraction
+    xp = backend.xp
+    fraction = problem.fresh_fraction
     least = problem.dim if fraction == 1 else 1
     if standardize and count <= least:
         raise ValueError(f"training_set must be > {least} to be standardised, got {count!r}")

@@ -204,9 +204,12 @@ def _moments(
     count, context, dim = inputs.shape
     tokens = xp.empty((context, dim, count))
     tokens[...] = xp.permute_dims(inputs, (1, 2, 0))
-    C, half = xp.zeros((dim, dim, count)), xp.zeros((dim, dim, count))
-    signal, power = [xp.zeros(count)], [xp.zeros(count)]
-    drifts, gated = bool(xp.any(kept != 1)), bool(xp.any(channel != 1)) or np.any(gates != 1)
+    C = xp.zeros((dim, dim, count))
+    half = xp.zeros((dim, dim, count))
+    signal = [xp.zeros(count)]
+    power = [xp.zeros(count)]
+    drifts = bool(xp.any(kept != 1))
+    gated = bool(xp.any(channel != 1)) or np.any(gates != 1)
 
     def decay(gate: Array) -> None:
         if gated:
@@ -243,9 +246,11 @@ def _write(
 ) -> None:
     """Change the moments (dim, dim, n) by a write; S is half plus its transpose."""
     xp = array_namespace(x)
-    aim, written = write * omega[:, None] * x, D[:, None] * key
+    aim = write * omega[:, None] * x
+    written = D[:, None] * key
     signal = _times(C, x)
-    change, square = write * signal, write * xp.sum(aim * x, axis=0) + write**2 * rho
+    change = write * signal
+    square = write * xp.sum(aim * x, axis=0) + write**2 * rho
     if step:
         read = _times(half, key) + _times(xp.permute_dims(half, (1, 0, 2)), key)
         aim = aim - step * _times(xp.permute_dims(C, (1, 0, 2)), key)

@@ -99,7 +99,8 @@ class SimulatedHeads(Result):
     @property
     def best_value(self) -> np.ndarray:
         """Values (heads,) of least loss on these prompts; their loss is a little too small."""
-        power, signal = np.mean(self.power, axis=0), np.mean(self.signal, axis=0)
+        power = np.mean(self.power, axis=0)
+        signal = np.mean(self.signal, axis=0)
         return np.linalg.lstsq(power, signal, rcond=None)[0]
 
 
@@ -187,10 +188,12 @@ def simulate_softmax(
         raise ValueError(f"sampler must be 'tokens' with this {other[0]}, got 'scores'")
     device = get_backend(backend)
     if sampler == "scores" or (sampler == "auto" and not other):
-        moments, numbers = _score_moments, law.context + 1
+        moments = _score_moments
+        numbers = law.context + 1
     else:
         matrix = None if key_query is None else parse_array("key_query", key_query, 2 * (law.dim,))
-        moments, numbers = partial(_token_moments, key_query=matrix), (law.context + 1) * law.dim
+        moments = partial(_token_moments, key_query=matrix)
+        numbers = (law.context + 1) * law.dim
     column = device.asarray(betas)[:, None]
 
     def weigh(scores: Array) -> Array:
@@ -216,13 +219,15 @@ def _token_moments(
     key_query: np.ndarray | None,
 ) -> tuple[Array, Array, Array]:
     """Null loss (n,), signal (n, heads) and power (n, heads, heads) of prompts that are drawn."""
-    xp, drawn = device.xp, draw_prompts(law, device, generator, count)
+    xp = device.xp
+    drawn = draw_prompts(law, device, generator, count)
     query = drawn.query
     transformed = query if key_query is None else query @ device.asarray(key_query)
     weights = weigh((drawn.inputs @ transformed[:, :, None])[:, :, 0])
     sums = weights @ drawn.inputs
     W = None if law.task_covariance is None else device.asarray(law.task_covariance)
-    weighted, weighted_query = times_root(sums, W), times_root(query, W)
+    weighted = times_root(sums, W)
+    weighted_query = times_root(query, W)
     a2 = law.task_variance
     power = a2 * weighted @ xp.matrix_transpose(sums)
     power = power + law.mean_noise_variance * weights @ xp.matrix_transpose(weights)

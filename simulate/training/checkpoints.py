@@ -70,7 +70,8 @@ def load_checkpoint(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     """
     try:
         tree = read_tree(path)
-        known, state = dict(tree["settings"]), dict(tree["state"])
+        known = dict(tree["settings"])
+        state = dict(tree["state"])
     except FormatError:
         raise
     except Exception as error:  # a file can be broken in any way

@@ -69,7 +69,8 @@ def save_model(model: TrainedNetwork | LinearTransformer, path: str | os.PathLik
         weights = {"projection": model.projection, "lookup": model.lookup}
         tree: dict[str, Any] = {"model": "LinearTransformer", "sizes": {"kind": model.kind}}
     elif isinstance(model, TrainedNetwork):
-        network, loss = model.network, model.held_out
+        network = model.network
+        loss = model.held_out
         if type(network).__name__ not in CLASSES:
             raise TypeError(f"network must be one of {', '.join(CLASSES)}, got {network!r}")
         weights = model.weights
@@ -121,7 +122,9 @@ def load_model(path: str | os.PathLike) -> TrainedNetwork | LinearTransformer:
     """
     try:
         tree = read_tree(Path(path))
-        name, sizes, weights = tree["model"], tree["sizes"], tree["weights"]
+        name = tree["model"]
+        sizes = tree["sizes"]
+        weights = tree["weights"]
         if sizes.get("layers", 1) > LAYERS:
             raise ValueError(f"layers must be at most {LAYERS}")
         if name == "LinearTransformer":
@@ -132,7 +135,8 @@ def load_model(path: str | os.PathLike) -> TrainedNetwork | LinearTransformer:
         lists = {key: tuple(each) for key, each in sizes.items() if isinstance(each, list)}
         network = resolve_name(f"{CLASSES[name]}:{name}")(**sizes | lists)
         rest = {key: tree[key] for key in PARTS}
-        rest["held_out"], rest["ending"] = Estimate(*tree["held_out"]), Ending(tree["ending"])
+        rest["held_out"] = Estimate(*tree["held_out"])
+        rest["ending"] = Ending(tree["ending"])
         names = weights.keys()
     except (OSError, FormatError):
         raise

@@ -136,7 +136,9 @@ class TrainingLoop:
     title: str = "training"
 
     def __post_init__(self) -> None:
-        self.state, self.interrupted, self.diverged = self.start, False, False
+        self.state = self.start
+        self.interrupted = False
+        self.diverged = False
         self.records: list[Record] = []
         self.kept: dict[int, list[Array]] = {}
         self._unread: list[tuple[int, bool, Record]] = []
@@ -203,7 +205,8 @@ class TrainingLoop:
 
     def read(self) -> None:
         """Copy what was taken down to the host; refuse a loss that is out of bounds."""
-        unread, self._unread = self._unread, []
+        unread = self._unread
+        self._unread = []
         for steps, due, record in unread:
             record = {name: to_host(value) for name, value in record.items()}
             losses = np.atleast_1d(record["loss"])
@@ -233,7 +236,9 @@ class TrainingLoop:
 
     def restart(self) -> None:
         """Go back to the start, with what a step rule remembers elsewhere."""
-        self.state, self.records, self.kept = self.start, [], {}
+        self.state = self.start
+        self.records = []
+        self.kept = {}
         self.bar.n = 0
 
     @property

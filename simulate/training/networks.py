@@ -255,7 +255,8 @@ def train_network(
     draw = partial(draw_prompts, problem) if isinstance(problem, Problem) else problem.draw
 
     def blocks(seed: np.random.SeedSequence, count: int, noisy: bool) -> Blocks:
-        generator, size = device.generator(seed), _block(network, problem.context)
+        generator = device.generator(seed)
+        size = _block(network, problem.context)
         for first in range(0, count, size):
             prompts = draw(device, generator, min(size, count - first))
             yield prompts, prompts.query_label if noisy else prompts.target
@@ -300,7 +301,9 @@ def _named(network: Network, vector: Array) -> dict[str, np.ndarray]:
 
 def _held_out(network: Network, vector: Array, blocks: Blocks) -> tuple[Estimate, float]:
     """Loss on fresh prompts, and that of predicting zero."""
-    weights, errors, nulls = network.unpack(vector), [], []
+    weights = network.unpack(vector)
+    errors = []
+    nulls = []
     with np.errstate(over="ignore", invalid="ignore"):
         for prompts, target in blocks:
             predictions, _ = network.forward(weights, prompts)

@@ -64,7 +64,8 @@ class TrainedRepeats(Result):
         best = self.best
         if best is None:
             return np.ones(len(self.runs), dtype=bool)
-        loss, null = best.held_out.mean, best.null_loss
+        loss = best.held_out.mean
+        null = best.null_loss
         least = loss if self.best_loss is None else self.best_loss
         worst = least + MISSED * (null - least)
         if self.best_loss is None and loss > (1 - MISSED) * null:

@@ -74,20 +74,25 @@ class Adam:
 
     def step(self, loop: TrainingLoop, gradients: list[Array]) -> State:
         """State after a step."""
-        state, xp = loop.state, array_namespace(*gradients)
-        steps, memory, end = state.steps, dict(state.memory), self.last_step(loop)
+        state = loop.state
+        xp = array_namespace(*gradients)
+        steps = state.steps
+        memory = dict(state.memory)
+        end = self.last_step(loop)
         plateau = memory.get("plateau") or 2 * end // 3
         rate = self.rate
         if self.patience is not None:
             rate = rate * min(1.0, (end - steps) / (end - plateau))
         if self.clip < math.inf:
             norm = xp.sqrt(sum(xp.sum(gradient**2) for gradient in gradients))
-            steep, one = norm > self.clip, xp.ones_like(norm)
+            steep = norm > self.clip
+            one = xp.ones_like(norm)
             factor = xp.where(steep, self.clip / xp.where(steep, norm, one), one)
             gradients = [gradient * factor for gradient in gradients]
         scale = math.sqrt(1 - DECAY[1] ** (steps + 1)) / (1 - DECAY[0] ** (steps + 1))
         zeros = [xp.zeros_like(gradient) for gradient in gradients]
-        first, second = memory.get("first", zeros), memory.get("second", zeros)
+        first = memory.get("first", zeros)
+        second = memory.get("second", zeros)
         weights = []
         memory |= {"first": [], "second": []}
         for weight, gradient, mean, square in zip(
@@ -99,13 +104,15 @@ class Adam:
             weights.append(xp.clip(weight, *self.bounds) if self.bounds else weight)
             memory["first"].append(mean)
             memory["second"].append(square)
-        steps, converged = steps + 1, state.converged
+        steps = steps + 1
+        converged = state.converged
         if self.patience is not None and steps % self.patience == 0:
             loop.read()
             losses = loop.column("loss")
             loop.bar.set_postfix(loss=f"{np.mean(losses[-self.patience :]):.4g}", refresh=False)
             if steps < plateau and stalled(losses, self.patience):
-                memory["plateau"], converged = steps, True
+                memory["plateau"] = steps
+                converged = True
                 loop.bar.total = 3 * steps // 2
         return State(weights, steps, memory, converged)
 

@@ -45,7 +45,8 @@ def unsettled_since(
     if len(at) < LEAST_RECORDS:
         return None
     medians = np.array([np.median(part) for part in np.array_split(falls[half:], 4)])
-    low, high = losses[half:].min(), losses[half:].max()
+    low = losses[half:].min()
+    high = losses[half:].max()
     # Losses that go to zero end in rounding errors, of either sign.
     largest = max(high, 1e-6 * label_square)
     shrinking = np.all(medians[1:] < SHRUNK * medians[:-1])

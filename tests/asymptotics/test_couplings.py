@@ -154,11 +154,13 @@ def test_descent():
     rate = {"context": 10, "dim": 3}
     for law in ((1.0, 0.99), (0.0, 1.0), (1.0, math.inf), (math.nan, 1.0), ("1", 3.0)):
         refuse("input_law", optimal_learning_rate, **rate, input_law=law)
-    two, three = np.ones(2), np.ones(3)
+    two = np.ones(2)
+    three = np.ones(3)
     refuse(SHAPES, optimal_learning_rate, context=two, dim=three)
     refuse("do not mix with arrays", optimal_learning_rate, context=two, dim=N)
 
-    I2, both = np.eye(2), ("input_covariance", "task_covariance")
+    I2 = np.eye(2)
+    both = ("input_covariance", "task_covariance")
     known = {"input_covariance": I2, "task_covariance": I2, "context": 5}
     symbolic = {"input_covariance": sympy.eye(2), "context": N}
     for function in (optimal_preconditioner, partial(preconditioner_loss, I2)):
@@ -376,7 +378,8 @@ def test_pretraining():
 
 
 def test_joint_spectra():
-    of_matrices, of_measures = JointSpectrum.of_matrices, JointSpectrum.of_measures
+    of_matrices = JointSpectrum.of_matrices
+    of_measures = JointSpectrum.of_measures
     for wrong, message in (
         ([1.0, -0.5], "task_covariance must have eigenvalues >= 0, got -0.5"),
         ([0.0, 0.0], "task must have a positive eigenvalue"),
@@ -387,7 +390,8 @@ def test_joint_spectra():
         (1.0, "task_covariance must have shape"),
     ):
         refuse(message, of_matrices, wrong)
-    two, rotated = [1.0, 2.0], np.array([[1.5, 0.5], [0.5, 1.5]])
+    two = [1.0, 2.0]
+    rotated = np.array([[1.5, 0.5], [0.5, 1.5]])
     refuse("test_covariance must have shape (2, 2)", of_matrices, two, np.eye(3))
     refuse("inputs must be > 0", of_matrices, two, input_covariance=[1.0, 0.0])
     refuse("finite_size_errors", of_matrices, two, input_covariance=rotated)

@@ -105,7 +105,8 @@ def test_ctrl_c_keeps_finished_claims(tmp_path):
 
 
 def test_ctrl_c_ends_a_training(tmp_path, capsys):
-    path, state = tmp_path / "x.csv", tmp_path / "run.npz"
+    path = tmp_path / "x.csv"
+    state = tmp_path / "run.npz"
     training = ["train", "descent", "--training-set", "60", "--record", "1"]
     training += ["-o", str(path), "--checkpoint", str(state), "--format", "json", "--steps"]
     with started(sys.executable, "-c", FREQUENT_CHECKPOINTS, *training, "100000000") as process:

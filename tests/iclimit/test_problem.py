@@ -103,11 +103,13 @@ def test_wrong_arguments_are_named():
 
 
 def test_a_problem_keeps_copies():
-    covariance, task = COVARIANCE.copy(), SHARED.copy()
+    covariance = COVARIANCE.copy()
+    task = SHARED.copy()
     problem = Problem(
         2, 3, input_covariance=covariance, fresh_fraction=0.5, shared_task=task, scale=1
     )
-    covariance[:], task[:] = 7, 7
+    covariance[:] = 7
+    task[:] = 7
     np.testing.assert_array_equal(problem.input_covariance, COVARIANCE)
     np.testing.assert_array_equal(problem.shared_task, SHARED)
 

@@ -36,7 +36,8 @@ def test_exact_data_give_the_limit():
 
 def test_error_bars_and_correlation_are_honest():
     rng = np.random.default_rng(1)
-    pulls, predicted = [], []
+    pulls = []
+    predicted = []
     for _ in range(TRIALS):
         fit = extrapolate(SIZES, *noisy(rng), order=2)
         pulls.append((fit.value - [2, 1]) / fit.standard_error)

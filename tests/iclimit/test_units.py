@@ -38,7 +38,8 @@ BY_HAND = {
 def test_the_same_data_give_the_same_predictor_in_all_units(name):
     """Prompts in the units of the paper, fitted there and in those of the library."""
     std, product, square, loss, penalty = BY_HAND[name]
-    prompts, ridge = 60, 0.02
+    prompts = 60
+    ridge = 0.02
     x = RNG.standard_normal((prompts, CONTEXT + 1, DIM))
     w = RNG.standard_normal((prompts, DIM))
     noise = math.sqrt(RHO) * RNG.standard_normal((prompts, CONTEXT + 1))
@@ -72,7 +73,8 @@ def test_the_same_data_give_the_same_predictor_in_all_units(name):
 def test_rates_and_losses_published_in_two_units():
     """One step on uniform inputs, D = C = 10: numbers of von Oswald's and of Rossi's setting."""
     step = optimal_learning_rate(context=10, dim=10, input_law="uniform")  # inputs U(-1, 1)
-    rate, error = step.rate / 3, step.loss / (10 / 3)
+    rate = step.rate / 3
+    error = step.loss / (10 / 3)
     for name, best, loss in (("vonoswald2023", 0.60606, 0.20623), ("blog2024", 1.51515, 0.82492)):
         units = CONVENTIONS[name].units(dim=10, context=10)
         assert units.from_library("rate", rate) == pytest.approx(best, rel=1e-4)
@@ -81,7 +83,9 @@ def test_rates_and_losses_published_in_two_units():
 
 def test_adjusted_losses_leave_out_oracle_and_noise():
     """Ridge regression at the true noise has the adjusted loss 0, in any units of its inputs."""
-    context, variance, prompts = 20, 4.0, 4000
+    context = 20
+    variance = 4.0
+    prompts = 4000
     x = RNG.standard_normal((prompts, context, 10))
     w = RNG.standard_normal((prompts, 10))
     y = np.einsum("nld,nd->nl", x, w) + math.sqrt(variance) * RNG.standard_normal(x.shape[:2])

@@ -85,7 +85,8 @@ def drawn_spectrum(tasks, rng):
 
 def by_argument(function, points):
     """Columns of points by argument; of a vector (n, LENGTH)."""
-    found, start = {}, 0
+    found = {}
+    start = 0
     for name in function.arguments:
         length = LENGTH if name in VECTORS else 1
         column = points[:, start : start + length]

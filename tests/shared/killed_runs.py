@@ -123,7 +123,9 @@ def run_until(begun, late, path, cells, told):
 
 
 def kill_and_resume(folder):
-    path, told, log = folder / "runs.sqlite", folder / "told", folder / "log"
+    path = folder / "runs.sqlite"
+    told = folder / "told"
+    log = folder / "log"
     cells = all_cells(log)
     reference = table(cells, None, 1, None)
     places = random.Random(0)
@@ -148,7 +150,9 @@ def kill_and_resume(folder):
 
 
 def kill_pools(folder):
-    path, told, log = folder / "runs.sqlite", folder / "told", folder / "log"
+    path = folder / "runs.sqlite"
+    told = folder / "told"
+    log = folder / "log"
     cells = all_cells(log)
     reference = table(cells, None, 1, None)
     child = in_child(lambda: run_with_store(path, cells, 2, told, None))
@@ -163,13 +167,15 @@ def kill_pools(folder):
 
 
 def together(folder):
-    path, log = folder / "runs.sqlite", folder / "log"
+    path = folder / "runs.sqlite"
+    log = folder / "log"
     cells = all_cells(log)
     reference = table(cells, None, 1, None)
     log.rename(folder / "once")
 
     def start(i):
-        told, to = folder / f"told{i}", folder / f"table{i}"
+        told = folder / f"told{i}"
+        to = folder / f"table{i}"
         return in_child(lambda: run_with_store(path, cells, 1, told, to))
 
     children = [start(i) for i in range(3)]

@@ -54,7 +54,9 @@ def recording():
     Calls from within the theory do not count.  Every public function is a wrapper; what it wraps
     is exchanged, so that all who have imported it are seen.
     """
-    given, depth, cells = set(), [0], []
+    given = set()
+    depth = [0]
+    cells = []
 
     def recorded(function):
         parameters = _parameters(function)

@@ -31,7 +31,8 @@ SIZE = 1e-5
 @contextmanager
 def perturbed_theory():
     """Every public function and method of the theory returns perturbed floats within."""
-    signs, depth = np.random.default_rng(0), [0]
+    signs = np.random.default_rng(0)
+    depth = [0]
     undo = []
 
     def perturbed(function):
@@ -127,7 +128,8 @@ def cells_of_presets(*presets):
 @contextmanager
 def recorded_cells():
     """Collect the names and arguments of the cells that are asked for within."""
-    names, identity = set(), Cell.identity
+    names = set()
+    identity = Cell.identity
 
     def recorded(cell, *where):
         names.add((cell.function.__name__, cell.arguments))

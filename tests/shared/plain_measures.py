@@ -10,7 +10,8 @@ class Bare(SpectralMeasure):
 
     def __init__(self, law):
         self._law = law
-        self.support, self.atoms = law.support, law.atoms
+        self.support = law.support
+        self.atoms = law.atoms
 
     def __repr__(self):
         return f"Bare({self._law})"

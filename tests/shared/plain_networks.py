@@ -18,7 +18,8 @@ def answers(network, w, x, y, query):
 
 
 def layer_norm(e, scale, offset):
-    mean, variance = anp.mean(e, axis=-1), anp.var(e, axis=-1)
+    mean = anp.mean(e, axis=-1)
+    variance = anp.var(e, axis=-1)
     return (e - mean[..., None]) / anp.sqrt(variance[..., None] + 1e-5) * scale + offset
 
 
@@ -94,7 +95,8 @@ def linear_attention(network, w, x, y, query):
     """Sums over heads and tokens of P V e (K e)' Q e', as the equations stand."""
     e = tokens_of(AttentionNetwork(network.dim), x, y, query)
     for layer in range(network.layers):
-        place, made = 0 if network.shared else layer, e
+        place = 0 if network.shared else layer
+        made = e
         for head in range(network.heads):
             names = "key", "query", "value", "projection"
             key, asked, value, out = (w[name][place, head] for name in names)
@@ -107,7 +109,8 @@ def linear_attention(network, w, x, y, query):
 
 def lstm(network, weights, inputs, labels, query):
     """Predictions, token by token as the equations stand."""
-    n, hidden = query.shape[0], network.hidden
+    n = query.shape[0]
+    hidden = network.hidden
     tokens = [anp.hstack([inputs[:, t], labels[:, t, None]]) for t in range(inputs.shape[1])]
     tokens.append(anp.hstack([query, anp.zeros((n, 1))]))
     for layer in range(network.layers):
@@ -116,7 +119,9 @@ def lstm(network, weights, inputs, labels, query):
             own = [
                 weights[f"{part}_{layer}"][direction] for part in ("input", "recurrent", "bias")
             ]
-            h, c, states = anp.zeros((n, hidden)), anp.zeros((n, hidden)), []
+            h = anp.zeros((n, hidden))
+            c = anp.zeros((n, hidden))
+            states = []
             for token in tokens[::-1] if direction else tokens:
                 a = token @ own[0].T + h @ own[1].T + own[2]
                 i, f, o, g = (a[:, k * hidden : (k + 1) * hidden] for k in range(4))
@@ -132,7 +137,8 @@ def merged_heads(network, w, x, y, query):
     """Predictions head by head and token by token."""
     total = 0.0
     for h in range(network.heads):
-        scores, labels = [], []
+        scores = []
+        labels = []
         for i in range(x.shape[1]):
             token = anp.concatenate([x[:, i], y[:, i, None]], axis=1)
             scores.append(anp.sum(token * anp.dot(query, w["lookup"][h].T), axis=1))

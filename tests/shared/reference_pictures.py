@@ -47,7 +47,8 @@ def assert_looks_as_before(picture, name, tmp_path):
         picture.savefig(path, dpi=200)
     else:
         path = picture
-    found, expected = tmp_path / f"{name}-found.png", FOLDER / f"{name}.png"
+    found = tmp_path / f"{name}-found.png"
+    expected = FOLDER / f"{name}.png"
     with Image.open(path) as image:
         height = round(image.height * WIDTH / image.width)
         small = image.convert("RGB").resize((WIDTH, height), Image.Resampling.BOX)

@@ -46,7 +46,8 @@ def check_contract(result, folder):
     drawn = type(result).draw is not Result.draw
     assert len(re.sub("src=.*?>", ">", page)) < 12000, name
     assert Cells(page).open == page.count("<img ") == drawn, name  # which has no end tag
-    rows, everything = result.rows(), result.to_dict()
+    rows = result.rows()
+    everything = result.to_dict()
     assert all(isinstance(value, PLAIN) for row in rows for value in row.values()), name
     assert all(row.keys() == rows[0].keys() for row in rows), name
     assert json.loads(json_text(everything)).keys() == everything.keys(), name

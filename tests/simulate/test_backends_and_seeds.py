@@ -37,7 +37,8 @@ def test_children_of_a_seed_sequence_are_roots_of_their_own():
 
 
 def test_generator_is_advanced_once():
-    one, two = np.random.default_rng(7), np.random.default_rng(7)
+    one = np.random.default_rng(7)
+    two = np.random.default_rng(7)
     first = states(one, 3)
     assert first == states(two, 30)[:3]
     assert states(one, 3) != first

@@ -266,7 +266,8 @@ def test_cells_get_the_backend_if_their_function_takes_one(backend, monkeypatch)
     # No GPU is needed to ask.
     monkeypatch.setattr("iclimit.validation.judge.run_claims.get_backend", lambda _: None)
     results = [run(f, number=k) for f in (report_backend, report_default) for k in (1, 2)]
-    cells, seen = list(cells_of(results)), {}
+    cells = list(cells_of(results))
+    seen = {}
 
     def see(given):
         seen.update(zip(cells, given, strict=True))

@@ -92,7 +92,8 @@ def random_limit(
 
     ``of`` is as in `random_rows`; the options are those of the fit.
     """
-    where, sizes = f"{kind}, drawn setting", effort.by_size(repeats)
+    where = f"{kind}, drawn setting"
+    sizes = effort.by_size(repeats)
     drawn = run(function, counts=tuple(sizes.items()))
     theories = {f"{name}, {where}": drawn.limits[name] for name in of}
     runs = {size: drawn.runs[size] for size in sizes}

@@ -65,7 +65,8 @@ def coverage(verdicts: Mapping[str, Verdict]) -> list[Coverage]:
     nothing = math.inf, "", False
     for claim, verdict in verdicts.items():
         for of, row in verdict.sharpest.items():
-            function, exact = of.partition(".")[0], row.standard_error == 0
+            function = of.partition(".")[0]
+            exact = row.standard_error == 0
             sharpest = verdict.resolution(row), claim, exact
             best[function] = min(best.get(function, nothing), sharpest)
     return [

@@ -24,7 +24,8 @@ def deviations(verdicts: Iterable[Verdict]) -> np.ndarray:
 
 def draw_deviations(ax: Axes, z: Sequence[float] | np.ndarray) -> None:
     """Draw deviations, sorted, against those of as many normal numbers, with their band."""
-    ordered, count = np.sort(z), len(z)
+    ordered = np.sort(z)
+    count = len(z)
     rank = np.arange(1, count + 1)
     tails = (1 - BAND) / 2, (1 + BAND) / 2
     ends = [ndtri(betaincinv(rank, count + 1 - rank, tail)) for tail in tails]

@@ -120,7 +120,8 @@ def _drawn(title: str, draw: Callable[[Axes], None]) -> str:
 def _hero(run: ValidationRun, images: Mapping[str, str]) -> str:
     """The figure of the first claim that has one of its own, with what it says."""
     for result in run.results:
-        name, title = result.claim.name, html.escape(result.claim.title)
+        name = result.claim.name
+        title = html.escape(result.claim.title)
         if result.claim.figure and name in images and result.holds and len(run.results) > 1:
             caption = f"<figcaption><a href='#{name}'>{title}</a></figcaption>"
             return f"<figure class='hero'>{images[name]}{caption}</figure>"
@@ -129,7 +130,8 @@ def _hero(run: ValidationRun, images: Mapping[str, str]) -> str:
 
 def _cards(run: ValidationRun) -> str:
     """A card for each subject, with a link to its claims."""
-    covered, cards = run.coverage, []
+    covered = run.coverage
+    cards = []
     for subject in _subjects(run):
         results = [each for each in run.results if each.claim.subject == subject]
         held = sum(each.holds for each in results)
@@ -234,7 +236,9 @@ def _subject(subject: str, run: ValidationRun, images: Mapping[str, str]) -> str
 
 
 def _section(result: ClaimResult, image: str | None) -> str:
-    claim, verdict, text = result.claim, result.verdict, html.escape
+    claim = result.claim
+    verdict = result.verdict
+    text = html.escape
     head = (
         f"<h3 id='{text(claim.name, quote=True)}'>{text(claim.title)}</h3>"
         f"<p>{marked_up(claim.statement)}</p>"

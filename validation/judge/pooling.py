@@ -80,7 +80,8 @@ def _precisions(row: Comparison) -> list[float]:
     """
     squares = row.deviations**2
     own = row.standard_error**2 - squares.sum()
-    even, odd = squares[::2].sum(), squares[1::2].sum()
+    even = squares[::2].sum()
+    odd = squares[1::2].sum()
     fixed = row.allowance**2 + max(own, 0.0)
     return [row.theory**2 / (2 * half + fixed) for half in (odd, even)]
 

@@ -194,7 +194,8 @@ def compare_with_record(run: ValidationRun, record: Record = LARGEST) -> RecordC
 
 def _differences(recorded: RecordedComparison, own: Comparison) -> list[Comparison]:
     """Compare theory and estimate of a comparison with those on record."""
-    known, where = recorded.comparison, f"{recorded.claim}: {own.label}"
+    known = recorded.comparison
+    where = f"{recorded.claim}: {own.label}"
     theory = compare(f"theory of {where}", known.theory, own.theory, relative=ROUNDING)
     error = math.hypot(known.standard_error, own.standard_error)
     if not math.isfinite(error):

@@ -189,7 +189,8 @@ def validate(
     check_choice("preset", preset, PRESETS)
     check_run(rng, jobs)
     get_backend(backend)
-    start, interrupted = time.perf_counter(), False
+    start = time.perf_counter()
+    interrupted = False
     needed: dict[str, list[Cell]] = {}
     cells: set[Cell] = set()
     done: dict[Cell, Outcome] = {}
@@ -258,7 +259,8 @@ def _claims(given: Sequence[Claim | str]) -> list[Claim]:
 
 def _judge(claim: Claim, preset: Preset, outcomes: Sequence[Outcome]) -> ClaimResult:
     start = time.perf_counter()
-    verdict, message = None, ""
+    verdict = None
+    message = ""
     for outcome in outcomes:
         if isinstance(outcome.result, Exception):
             error = outcome.result

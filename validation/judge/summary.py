@@ -15,7 +15,8 @@ HEADING = (
 
 def line(result: ClaimResult) -> str:
     """A claim in one line, and what fails below it."""
-    name, verdict = f"{result.claim.name:{WIDTH}}", result.verdict
+    name = f"{result.claim.name:{WIDTH}}"
+    verdict = result.verdict
     if verdict is None:
         return f"{name}  ERROR  {result.error}"
     worst = verdict.worst

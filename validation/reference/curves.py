@@ -69,7 +69,8 @@ class Curve:
             reached = at < len(losses)
             summary[f"ln(step) of drop {k}"] = math.log(float(steps[at])) if reached else math.nan
         for m in self.learned:
-            start, stop = middle(m - 1, m), middle(m, m + 1)
+            start = middle(m - 1, m)
+            stop = middle(m, m + 1)
             number = np.arange(len(losses) - 1)
             height = slowest_loss(losses, -np.diff(losses), (number >= start) & (number < stop))
             summary[f"height with {m} learned"] = height

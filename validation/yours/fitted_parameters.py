@@ -85,7 +85,8 @@ def profiled(
     than its level.  ``stated`` has the unit of each parameter, where its search began, and whether
     it is a factor.
     """
-    parameters, profiles = [], {}
+    parameters = []
+    profiles = {}
     for index, (name, error) in enumerate(minima[0].precision.standard_errors.items()):
         unit, start, factor = stated[name]
         curves = [_profile(each, index, name, bounds) for each in minima]
@@ -216,7 +217,8 @@ class ParameterFit(Result):
 
     def draw_figure(self, figure: Figure, /, **_: Any) -> list[Axes]:
         """Draw profiles of chi-square, ellipses of pairs of parameters, and the deviations."""
-        names, size = self.precision.names, max(len(self.parameters), 2)
+        names = self.precision.names
+        size = max(len(self.parameters), 2)
         rows = size if len(names) > 1 else 1
         axes = panels(figure, size, rows, width=3.6 * size, height=3.2 * rows)
         for i in range(len(names)):

@@ -104,8 +104,10 @@ class Precision(Result):
     @property
     def degeneracies(self) -> list[str]:
         """Which parameters the data do not fix or tell apart, in sentences."""
-        names, covariance = self.names, self.covariance
-        sentences, paired = [], set[str]()
+        names = self.names
+        covariance = self.covariance
+        sentences = []
+        paired = set[str]()
         for i, j in combinations(range(len(names)), 2):
             if abs(self.correlations[i, j]) > ALIKE:
                 values, vectors = np.linalg.eigh(covariance[np.ix_([i, j], [i, j])])
@@ -314,7 +316,10 @@ def profile(
     least = float(sums_of_squares(residuals, best))
     points = [(0.0, best)]
     for side, ends in zip((-1, 1), bounds, strict=True):
-        x, rise, number, step = best, 0.0, 0, side * min(REACH * error, 1.0) / POINTS
+        x = best
+        rise = 0.0
+        number = 0
+        step = side * min(REACH * error, 1.0) / POINTS
         while x[index] != ends[index] and (number < POINTS or rise < RISE):
             number += 1
             step *= 1.0 if number <= POINTS else 1.5

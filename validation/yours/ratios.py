@@ -37,7 +37,8 @@ def ratio(part: np.ndarray, whole: np.ndarray) -> Estimate:
 
     The standard error is that of the linearised ratio.  It is 0/0 = 0 where both vanish.
     """
-    count, mean = len(part), float(np.mean(whole))
+    count = len(part)
+    mean = float(np.mean(whole))
     if abs(mean) <= 1e-100 * float(np.mean(abs(part))):  # squares of larger ratios overflow
         return Estimate(0.0 if not np.any(part) else math.inf, 0.0, count)
     value = float(np.mean(part)) / mean
@@ -66,7 +67,8 @@ def cosine(first: np.ndarray, second: np.ndarray) -> Estimate:
     The answers have shape (n,), or (n, m) where each prompt has several.
     """
     if first.ndim == 1:
-        first, second = first[:, None], second[:, None]
+        first = first[:, None]
+        second = second[:, None]
     pairs = (first, second), (first, first), (second, second)
     product, a, b = (np.sum(x * y, axis=1) for x, y in pairs)
     size = math.sqrt(float(np.mean(a)) * float(np.mean(b)))

@@ -47,7 +47,8 @@ for compute, colour in ((1e8, BLUE), (1e10, ORANGE)):
     layers = np.unique(np.round(parts * float(best.depth))).astype(int)
     found = [exact(compute, each, float(best.width), float(best.context)) for each in layers]
     loss, room = np.transpose(found)
-    share, label = layers / best.depth, f"$C = 10^{{{np.log10(compute):.0f}}}$"
+    share = layers / best.depth
+    label = f"$C = 10^{{{np.log10(compute):.0f}}}$"
     left.plot(share, loss / best.loss, ".-", color=colour, label=label)
     right.plot(share, room, ".-", color=colour, label=label)
     print(f"C = {compute:.0e}: sum {best.loss:.3f} with {best.depth:.1f} layers;", end=" ")
@@ -90,7 +91,8 @@ for name, loss, most, colour in (
             value = loss(int(layers), width)
             if value > least:  # along a compute the loss has one minimum
                 break
-            least, best = value, (width, layers)
+            least = value
+            best = (width, layers)
         shapes.append(best)
     ax.plot(*np.transpose(shapes), "o-", color=colour, label=f"{name}, exact")
 for setting, colour in (("rrs", BLUE), ("untied", ORANGE), ("untied_blurred", GREEN)):

@@ -66,7 +66,8 @@ left.legend()
 figure, ax = plt.subplots(figsize=(6, 4))
 times = 2.0 ** np.arange(1, 27)
 for nu, beta, colour in ((2.0, 0.5, BLUE), (1.0, 1.0, ORANGE)):
-    few, many = modes(10, nu, beta), modes(4000, nu, beta)
+    few = modes(10, nu, beta)
+    many = modes(4000, nu, beta)
     for law, style in ((few, "-"), (many, "--")):
         flow = tied_flow(times=times, depth=4, setting="fs", **law).loss
         label = f"$\\nu = {nu:g}$, $\\beta = {beta:g}$, {len(law['spectrum'])} modes"

@@ -78,7 +78,8 @@ for runs, colour, label in (
     (memory, "#d55e00", "dMMSE, d = 24"),
 ):
     gaps = [run.gap for run in runs]
-    mean, error = [gap.mean for gap in gaps], [gap.standard_error for gap in gaps]
+    mean = [gap.mean for gap in gaps]
+    error = [gap.standard_error for gap in gaps]
     ax.errorbar(
         tasks / d, mean, error, fmt="o", markersize=4, capsize=2, color=colour, label=label
     )

@@ -59,7 +59,8 @@ kernel = best.kernel[:, known].reshape(len(best.inputs), 2, N)
 
 for k in range(2):
     figure, ax = plt.subplots()
-    inputs, labels = prompts.inputs[k], prompts.labels[k]
+    inputs = prompts.inputs[k]
+    labels = prompts.labels[k]
     asked = [np.repeat(each[None], len(grid), axis=0) for each in (inputs, labels)]
     ax.plot(inputs[:, 0], labels, "ko", label="context")
     ax.plot(grid, run(*asked, grid[:, None]), label="trained embedding")

@@ -15,7 +15,8 @@ from iclimit.descent import optimal_learning_rate
 from iclimit.softmax import optimal_softmax, simulate_softmax, train_softmax, uniform_softmax
 
 BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "0.5"
-N = D = 10
+N = 10
+D = 10
 
 # %%
 # Left: the loss of the best values at each temperature, for one head and for two, from one
@@ -26,7 +27,8 @@ t = np.geomspace(0.05, 3, 16)
 one, two = [], []
 for each in t / np.sqrt(D):
     heads = simulate_softmax([each, -each], context=N, dim=D, contexts=10_000, rng=0)
-    (signal, power) = heads.signal.mean(axis=0), heads.power.mean(axis=0)
+    signal = heads.signal.mean(axis=0)
+    power = heads.power.mean(axis=0)
     one.append((heads.null.mean() - signal[0] ** 2 / power[0, 0]) / D)
     two.append(heads.loss(heads.best_value).mean / D)
 (_, left), (_, right) = plt.subplots(), plt.subplots()
@@ -66,7 +68,8 @@ for context in (10, 20, 40, 80):
     linear = optimal_learning_rate(context=context, **size)
     ax.plot(context, best.loss / linear.loss, "_", color=GREEN, markersize=18)
     setting = {"context": context, "contexts": 8_000, "rng": 1, **size}
-    beta, v = best.inverse_temperature, best.value
+    beta = best.inverse_temperature
+    v = best.value
     pair = simulate_softmax([beta, -beta], **setting).loss([v, -v])
     step = simulate_softmax(1.0, score_function=lambda s: s, **setting)
     ratio = 1 + (pair.samples - step.loss(linear.rate / context).samples) / linear.loss

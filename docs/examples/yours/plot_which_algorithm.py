@@ -54,7 +54,8 @@ def train(kind, steps=1500, batch=256, rate=0.02):
     weights = [0.1 * rng.standard_normal((D, D)), 0.5]
     moments = [[0.0, 0.0], [0.0, 0.0]]
     for step in range(1, steps + 1):
-        inputs, tasks = rng.standard_normal((batch, N + 1, D)), rng.standard_normal((batch, D, 1))
+        inputs = rng.standard_normal((batch, N + 1, D))
+        tasks = rng.standard_normal((batch, D, 1))
         labels = (inputs @ tasks)[:, :, 0]
         noisy = labels + np.sqrt(SIGMA2) * rng.standard_normal(labels.shape)
         prompts = inputs[:, :N], noisy[:, :N], inputs[:, N], labels[:, N]

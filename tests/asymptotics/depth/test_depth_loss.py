@@ -99,7 +99,8 @@ def test_settings_agree():
     iso = depth_loss(depth=[1, 5], alpha=1.5, noise_variance=0.2, setting="iso")
     flat = depth_loss(depth=[1, 5], alpha=1.5, noise_variance=0.2, spectrum="isotropic")
     assert flat.loss == pytest.approx(iso.loss, rel=PROMISED)
-    lam, tasks = LAM[:30], OMEGA[:30]
+    lam = LAM[:30]
+    tasks = OMEGA[:30]
     setting = {"depth": 3, "spectrum": lam, "task_spectrum": tasks, "alpha": 2.0}
     fixed = depth_loss(**setting, setting="fs")
     matrix = depth_loss(**setting, setting="fs", gamma=2.0 / lam)
@@ -143,8 +144,12 @@ def test_edges():
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 def test_sampled_contexts(noise):
     """Residual linear attention with width, on drawn contexts; extrapolated in 1/d."""
-    depth, gamma, alpha, width = 3, 1.5, 1.5, 0.5
-    lam, tasks = [0.2, 0.5, 1.0, 1.5], [3.0, 1.0, 2.0, 0.5]
+    depth = 3
+    gamma = 1.5
+    alpha = 1.5
+    width = 0.5
+    lam = [0.2, 0.5, 1.0, 1.5]
+    tasks = [3.0, 1.0, 2.0, 0.5]
     small, large = (
         simulate_depth_loss(
             eigenvalues=np.repeat(lam, dim // 4),

@@ -53,9 +53,12 @@ def test_time_and_depth_of_tied_layers(beta):
 @pytest.mark.parametrize("beta", [0.4, 0.8, 1.6, 3.0])
 def test_width_and_context(beta):
     """Projection on random directions and interpolation, by their fixed point."""
-    nu, sizes = 1.2, np.array([3e4, 3e5])
-    lam, share = MODES**-nu, MODES ** (-nu * beta - 1) * SPACING
-    width, context = [], []
+    nu = 1.2
+    sizes = np.array([3e4, 3e5])
+    lam = MODES**-nu
+    share = MODES ** (-nu * beta - 1) * SPACING
+    width = []
+    context = []
     for size in sizes:
         chi = brentq(lambda c, n=size: np.sum(SPACING * lam / (lam + c)) - n, 1e-14, 1)
         width.append(np.sum(share * chi / (lam + chi)))
@@ -85,7 +88,8 @@ def test_compute_by_numerical_optimum_of_the_sum(nu, beta):
 
 def best_shape(powers, compute):
     """Logarithms of the least sum of terms at given compute, and of the sizes."""
-    a, cost = np.array(powers), np.array([1.0, 1, 2, 2][-len(powers) :])
+    a = np.array(powers)
+    cost = np.array([1.0, 1, 2, 2][-len(powers) :])
 
     def sizes(z):
         return np.append(z, (np.log(compute) - z @ cost[:-1]) / cost[-1])

@@ -72,15 +72,21 @@ def test_infinite_data_is_gradient_descent_with_the_mean_matrix():
 
 def test_errors_with_sampled_matrices():
     """The sums of the module docstring with traces of sampled matrices, extrapolated in 1/d."""
-    alpha, kappa, nu, steps, noise = 1.5, 0.8, 0.7, 4, 0.3
-    means, variances = [], []
+    alpha = 1.5
+    kappa = 0.8
+    nu = 0.7
+    steps = 4
+    noise = 0.3
+    means = []
+    variances = []
     for d, draws in ((25, 80), (50, 40)):
         runs = []
         for seed in range(draws):
             rng = np.random.default_rng([d, seed])
             tasks = rng.standard_normal((d, int(kappa * d)))
             inputs = rng.standard_normal((d, int(alpha * d)))
-            C, S = tasks @ tasks.T / int(kappa * d), inputs @ inputs.T / int(alpha * d)
+            C = tasks @ tasks.T / int(kappa * d)
+            S = inputs @ inputs.T / int(alpha * d)
             F = np.linalg.inv(C + nu * np.eye(d))
             runs.append(sums_of_traces(C @ F, 0.2 * F @ F, S, steps, noise))
         means.append(np.mean(runs, axis=0))
@@ -107,7 +113,8 @@ def sums_of_traces(K, Q, S, steps, noise):
             V[j, i] = (np.trace(Q @ S @ powers[j] @ powers[i].T @ S) + own) / d
             for a in range(j):
                 for b in range(i):
-                    left, right = powers[j - 1 - a], powers[i - 1 - b]
+                    left = powers[j - 1 - a]
+                    right = powers[i - 1 - b]
                     V[j, i] += np.trace(Q @ S @ left @ right.T @ S) / d * V[a, b]
     errors = []
     for j in range(steps + 1):
@@ -121,7 +128,8 @@ def sums_of_traces(K, Q, S, steps, noise):
 
 
 def test_ratio_is_that_of_weight_prediction_without_noise_and_ridge():
-    alpha, tau = np.array([0.3, 0.8, 1.5, 6.0])[:, None], np.array([1.1, 2.0, 9.0])
+    alpha = np.array([0.3, 0.8, 1.5, 6.0])[:, None]
+    tau = np.array([1.1, 2.0, 9.0])
     found = depth.overthinking_ratio(tau=tau, alpha=alpha, noise_variance=0.0)
     threshold = depth.overthinking_threshold(alpha=alpha)
     assert found == pytest.approx((threshold - 1) / (tau - 1), rel=1e-10)

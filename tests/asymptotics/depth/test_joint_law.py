@@ -24,8 +24,11 @@ OMEGA = RANK ** (-NU * BETA - 1) / LAM
 
 
 def test_time_and_depth_by_exact_losses():
-    terms, exponents = scaling_terms(nu=NU, beta=BETA), scaling_exponents(nu=NU, beta=BETA)
-    dim, t, L = RANK.size, 1e5, 512
+    terms = scaling_terms(nu=NU, beta=BETA)
+    exponents = scaling_exponents(nu=NU, beta=BETA)
+    dim = RANK.size
+    t = 1e5
+    L = 512
     flow = tied_flow(times=t * dim, depth=np.inf, spectrum=LAM, task_spectrum=OMEGA)
     # 5000 modes lack 0.2 %.
     found = flow.loss * dim * t**exponents.time
@@ -37,16 +40,19 @@ def test_time_and_depth_by_exact_losses():
 
 def test_width_and_context_by_sums():
     """Sums over modes, with integrals for their tails, at N = P = 1000."""
-    terms, size = scaling_terms(nu=NU, beta=BETA), 1000
+    terms = scaling_terms(nu=NU, beta=BETA)
+    size = 1000
     rank = np.arange(1.0, 3e5 + 1)
-    lam, label = rank**-NU, rank ** (-NU * BETA - 1)
+    lam = rank**-NU
+    label = rank ** (-NU * BETA - 1)
     last = rank[-1] + 0.5
 
     def excess(kappa):
         return np.sum(lam / (lam + kappa)) + last ** (1 - NU) / (NU - 1) / kappa - size
 
     kappa = brentq(excess, 1e-9, 1e-2)
-    share, tail = kappa / (lam + kappa), last ** (-NU * BETA) / (NU * BETA)
+    share = kappa / (lam + kappa)
+    tail = last ** (-NU * BETA) / (NU * BETA)
     width = label @ share + tail
     context = (label @ share**2 + tail) / (1 - np.sum((1 - share) ** 2) / size)
     # The sums are integrals up to 1/size.
@@ -59,7 +65,8 @@ def test_best_shape_by_search():
     terms = scaling_terms(nu=NU, beta=BETA)
     c = np.array([terms.time, terms.depth, terms.width, terms.context])
     a = np.array([BETA / (2 + BETA), BETA, NU * BETA, NU * BETA])
-    costs, budget = np.array([1, 1, 2, 2]), np.log(1e24)
+    costs = np.array([1, 1, 2, 2])
+    budget = np.log(1e24)
     best = compute_optimal(compute=1e24, nu=NU, beta=BETA)
     search = minimize(
         lambda x: np.log(np.sum(c * np.exp(-a * x))),

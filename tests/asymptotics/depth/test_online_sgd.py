@@ -30,7 +30,8 @@ def simulated(dim, steps, repeats, noise, query_noise):
             miss += np.sqrt(query_noise * dim) * rng.standard_normal(miss.shape)
             pull = np.swapaxes(Q, 1, 2) @ miss / dim
             gamma -= 0.06 * (pull @ np.swapaxes(h, 1, 2)).mean(axis=0)
-        trace, square = np.trace(gamma) / dim, np.sum(gamma**2) / dim
+        trace = np.trace(gamma) / dim
+        square = np.sum(gamma**2) / dim
         # Exact second moment of h at this dimension.
         moment = 1 + (dim + 1) / dim + noise
         found.append((1 - 2 * trace + moment * square, square - 2 * best * trace + best**2))
@@ -51,10 +52,14 @@ def test_training_by_sgd():
 @pytest.mark.parametrize("queries", [0.5, 2.0])
 def test_a_step_that_follows_noise_of_the_query_labels(queries):
     """One step on dim contexts, by sampling; what is not this noise is 1e-4 of the distance."""
-    dim, noise, level, distances = 24, 0.5, 1e4, []
+    dim = 24
+    noise = 0.5
+    level = 1e4
+    distances = []
     rng = np.random.default_rng(3)
     for _ in range(20):
-        X, task = rng.standard_normal((dim, dim, dim)), rng.standard_normal((dim, dim, 1))
+        X = rng.standard_normal((dim, dim, dim))
+        task = rng.standard_normal((dim, dim, 1))
         labels = X @ task + np.sqrt(noise * dim) * rng.standard_normal(task.shape)
         h = np.swapaxes(X, 1, 2) @ labels / dim
         Q = rng.standard_normal((dim, int(queries * dim), dim))
@@ -71,11 +76,16 @@ def test_a_step_that_follows_noise_of_the_query_labels(queries):
 
 def test_published_numbers_of_the_recursion():
     """The recursion by hand, and the loss by its definition from trace and square."""
-    A, eta, floor = 2.5, 0.06, []
-    C, m = 1 / A**2, 0.0
+    A = 2.5
+    eta = 0.06
+    floor = []
+    C = 1 / A**2
+    m = 0.0
     for _ in range(25):
-        a, b = (1 - eta * A) ** 2 + 2 * eta**2 * A**2, 2 * eta**2 * (A - 1)
-        C, m = a * C + b, m + eta * (1 - A * m)
+        a = (1 - eta * A) ** 2 + 2 * eta**2 * A**2
+        b = 2 * eta**2 * (A - 1)
+        C = a * C + b
+        m = m + eta * (1 - A * m)
         floor.append(b / (1 - a))
     square = C + 2 * m / A - 1 / A**2
     found = online_sgd_errors(steps=25, noise_variance=0.5, **SETTING)
@@ -95,7 +105,8 @@ def test_many_digits(rate, steps):
         named = {name: mpmath.mpf(value) for name, value in setting.items()}
         exact = online_sgd_errors(steps=steps, learning_rate=mpmath.mpf(rate), **named)
         for name in OnlineErrors.__annotations__:
-            value, truth = getattr(found, name), getattr(exact, name)
+            value = getattr(found, name)
+            truth = getattr(exact, name)
             assert abs(float(value / truth) - 1) < ROUNDING, name
 
 

@@ -30,7 +30,8 @@ LAM, TASKS = np.array([0.1, 0.4, 1.0, 1.5]), np.array([2.0, 1.0, 0.5, 3.0])
 @pytest.mark.parametrize("alpha", [0.7, 3.0])
 def test_any_polynomial_by_exact_moments(rates, gammas, alpha):
     """A power series of the resolvents, without contours, in the coefficients of the steps."""
-    p, value = Polynomial([1.0]), Polynomial([0.0, 1.0])
+    p = Polynomial([1.0])
+    value = Polynomial([0.0, 1.0])
     for rate, gamma in zip(rates, [*(gammas or [0.0] * len(rates)), 0.0], strict=False):
         p = p * (1 - rate * value)
         value = value * (1 - gamma * value) ** 2
@@ -79,7 +80,8 @@ def test_equal_steps_are_tied_layers():
 @pytest.mark.parametrize("alpha", [1.0, np.inf])
 def test_best_steps_reach_their_loss(alpha, width):
     """Also where they are complex, and where the residual is huge beside the spectrum."""
-    k, exact = np.arange(1.0, 101.0), alpha == width == np.inf
+    k = np.arange(1.0, 101.0)
+    exact = alpha == width == np.inf
     depth = 6 if exact else 16
     best = untied_depth(k**-1.2, weights=k**-2.2, depth=depth, alpha=alpha, width_ratio=width)
     setting = {"spectrum": k**-1.2, "task_spectrum": 1 / k}
@@ -97,7 +99,10 @@ def test_best_steps_reach_their_loss(alpha, width):
 
 def test_drawn_contexts():
     """Steps of different size with noise, context and width finite; extrapolated in 1/d."""
-    rates, alpha, width, noise = [0.2, 0.7], 2.0, 0.5, 0.3
+    rates = [0.2, 0.7]
+    alpha = 2.0
+    width = 0.5
+    noise = 0.3
     setting = {"spectrum": LAM, "task_spectrum": TASKS, "noise_variance": noise}
     theory = depth_schedule_loss(rates, alpha=alpha, width_ratio=width, **setting).loss
     small, large = (

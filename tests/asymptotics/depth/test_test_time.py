@@ -18,7 +18,8 @@ ROUNDING = 1e-12
 def plain_sums(steps, alpha, tau, noise, factor):
     """The two-time sums as they stand in the module docstring, without the fast recursion."""
     g = alpha / (alpha + 1 + noise)
-    v, g = factor**2 * g * (1 - g) / (tau - 1), factor * g
+    v = factor**2 * g * (1 - g) / (tau - 1)
+    g = factor * g
     law = MarchenkoPastur(1 / alpha)
     raw = [law.moment(k) for k in range(2 * steps + 3)]
 
@@ -79,7 +80,8 @@ def simulated_errors(rng, d, alpha, tau, noise, steps):
     h = (x @ labels)[..., 0] / pairs
     gamma = np.linalg.lstsq(h, w[..., 0], rcond=None)[0].T
     x, w, labels = draw(20)
-    estimate, errors = np.zeros_like(w), []
+    estimate = np.zeros_like(w)
+    errors = []
     for _ in range(steps):
         estimate = estimate + gamma @ (x @ (labels - x.mT @ estimate)) / pairs
         errors.append(np.mean((w - estimate) ** 2, axis=(1, 2)))
@@ -92,7 +94,9 @@ def test_simulation_from_tokens(alpha, tau, noise):
 
     Typical errors, as rare contexts carry the means: geometric means tend to the same limit.
     """
-    steps, means, variances = 4, [], []
+    steps = 4
+    means = []
+    variances = []
     for d, count in ((16, 70), (32, 30)):
         rng = np.random.default_rng(d + alpha)
         runs = np.array([simulated_errors(rng, d, alpha, tau, noise, steps) for _ in range(count)])
@@ -136,7 +140,8 @@ def test_threshold_is_the_largest_value_over_all_angles():
 
 
 def test_closed_thresholds():
-    few, many = np.array([0.01, 0.3, 0.999]), np.array([1.001, 2.0, 400.0])
+    few = np.array([0.01, 0.3, 0.999])
+    many = np.array([1.001, 2.0, 400.0])
     threshold = depth.overthinking_threshold
     assert threshold(alpha=few) == pytest.approx(1 + (1 + 3 * few) / (1 - few), rel=ROUNDING)
     expected = 1 + (many + 3) / (many * (many - 1))
@@ -167,7 +172,8 @@ def test_errors_grow_below_the_threshold_only(alpha, noise, factor):
 
 
 def test_limits():
-    limit, errors = depth.final_test_time_error, depth.test_time_errors
+    limit = depth.final_test_time_error
+    errors = depth.test_time_errors
     for alpha, tau, noise in ((0.5, 8.0, 0.3), (0.3, 6.0, 0.2), (3.0, 4.0, 0.5)):
         late = errors(alpha=alpha, tau=tau, noise_variance=noise, steps=150)[-1]
         found = limit(alpha=alpha, tau=tau, noise_variance=noise)
@@ -241,8 +247,10 @@ def test_best_number_of_steps_is_infinite_where_all_help():
 def test_growth_of_late_errors_by_the_cubics(point):
     """Rates of the documentation, one of which is of slow directions."""
     alpha, tau, noise, factor = point
-    c, gain = 1 / alpha, alpha / (alpha + 1 + noise)
-    v, step = factor**2 * gain * (1 - gain) / (tau - 1), factor * gain
+    c = 1 / alpha
+    gain = alpha / (alpha + 1 + noise)
+    v = factor**2 * gain * (1 - gain) / (tau - 1)
+    step = factor * gain
 
     def rate(sign):
         def cubic(y):

@@ -21,7 +21,8 @@ TIMES = np.array([0.0, 0.5, 20.0, 3.0])
 
 def test_one_layer():
     """A parabola of exact moments: gamma relaxes exponentially."""
-    alpha, noise = 1.5, 0.1
+    alpha = 1.5
+    noise = 0.1
     moments = pair_moments(LAM, order=1, alpha=alpha, outer=OMEGA, inner=LAM)
     curvature = moments[1, 1] + noise / alpha * np.mean(LAM**2)
     gamma = moments[0, 1] / curvature * -np.expm1(-curvature * TIMES)
@@ -76,7 +77,10 @@ def test_fixed_covariances_by_integration(depth):
 
 def test_full_matrices():
     r"""Gradient of tr O p(G)' S p(G), p = (1 - G S/L)^L, over full matrices G, by differences."""
-    lam, omega, depth, step = np.array([0.4, 1.0, 1.3]), np.array([2.0, 0.7, 1.0]), 2, 0.01
+    lam = np.array([0.4, 1.0, 1.3])
+    omega = np.array([2.0, 0.7, 1.0])
+    depth = 2
+    step = 0.01
 
     def loss(G):
         p = np.linalg.matrix_power(np.eye(3) - G * lam / depth, depth)

@@ -48,7 +48,8 @@ def jacobi_measure(beta, count):
 def test_losses_solve_the_normal_equations():
     for count, decay in ((25, 1.0), (25, 3.0), (14, 0.3)):
         rng = np.random.default_rng(count)
-        x, mass = np.arange(1.0, count + 1) ** -decay, rng.uniform(0.1, 2, count)
+        x = np.arange(1.0, count + 1) ** -decay
+        mass = rng.uniform(0.1, 2, count)
         losses = untied_depth(x, weights=mass, depth=12).losses
         for depth in (1, 2, 5, 12):
             exact = normal_equations(x, mass, depth)
@@ -56,7 +57,8 @@ def test_losses_solve_the_normal_equations():
 
 
 def test_steps_reach_the_loss_and_no_others_do():
-    x, mass = np.arange(1.0, 200) ** -1.2, np.arange(1.0, 200) ** -2.0
+    x = np.arange(1.0, 200) ** -1.2
+    mass = np.arange(1.0, 200) ** -2.0
     best = untied_depth(x, weights=mass, depth=4)
 
     def loss(steps):
@@ -81,7 +83,8 @@ def test_continuous_power_law():
         steps = untied_power_law_steps(beta, depth=64)
         assert best.steps == pytest.approx(steps, rel=CLOSED)
         # Zeros of the Jacobi polynomial, by its change of sign.
-        zeros, near = 2 / steps - 1, 1e-9 / steps
+        zeros = 2 / steps - 1
+        near = 1e-9 / steps
         below, above = (eval_jacobi(64, 0, beta, zeros + side) for side in (-near, near))
         assert np.all(below * above < 0)
 
@@ -125,7 +128,8 @@ def test_exponent_of_discrete_power_laws():
 
 
 def test_as_many_layers_as_eigenvalues():
-    x, mass = np.array([2.0, 0.0, 1.0, 2.0, 3.0]), np.array([1.0, 2.0, 1.0, 3.0, 0.0])
+    x = np.array([2.0, 0.0, 1.0, 2.0, 3.0])
+    mass = np.array([1.0, 2.0, 1.0, 3.0, 0.0])
     best = untied_depth(x, weights=mass, depth=4)
     assert best.losses[1:] == pytest.approx([2 / 7] * 3)
     # One layer on 2 (mass 4) and 1 (mass 1): p = 1 - s x with s = 9/17.
@@ -136,8 +140,10 @@ def test_as_many_layers_as_eigenvalues():
 
 def test_order_and_scale_do_not_matter():
     rng = np.random.default_rng(5)
-    x, mass = rng.uniform(0, 1, 50), rng.uniform(0, 1, 50)
-    best, order = untied_depth(x, weights=mass, depth=6), rng.permutation(50)
+    x = rng.uniform(0, 1, 50)
+    mass = rng.uniform(0, 1, 50)
+    best = untied_depth(x, weights=mass, depth=6)
+    order = rng.permutation(50)
     other = untied_depth(7 * x[order], weights=3 * mass[order], depth=6)
     assert other.losses == pytest.approx(best.losses, rel=ROUNDING)
     assert other.steps == pytest.approx(best.steps / 7, rel=ROUNDING)
@@ -172,7 +178,8 @@ def test_balanced_point_is_the_tied_optimum_with_the_curvature():
         rest = (1 - saddle.gamma * 3 * x / 16) ** 28
         return float(mass @ (rest * ((1 - first * 3 * x / 16) * (1 - second * 3 * x / 16)) ** 2))
 
-    g, h = saddle.gamma, 1e-3 * saddle.gamma
+    g = saddle.gamma
+    h = 1e-3 * saddle.gamma
     assert loss(g, g) == pytest.approx(saddle.loss, rel=1e-12)
     assert abs(loss(g + h, g) - loss(g - h, g)) < 1e-6 * saddle.loss
     second = (loss(g + h, g - h) - 2 * loss(g, g) + loss(g - h, g + h)) / h**2

@@ -38,7 +38,9 @@ def test_isotropic_inputs_have_the_closed_optimum(alpha):
 def test_power_laws_by_exact_moments(decay, alpha):
     """The normal equations of the monomials in 60 digits: no contour, no basis, no gaps."""
     k = np.arange(1.0, 6)
-    x, share, depth = k**-decay, k ** (-decay - 1), 8
+    x = k**-decay
+    share = k ** (-decay - 1)
+    depth = 8
     best = untied_depth(x, weights=share, depth=depth, alpha=alpha)
     with mpmath.workdps(60):
         lam = [mpmath.mpf(v) for v in x.tolist()]
@@ -112,7 +114,8 @@ def one_layer(x, share, alpha, width):
     E S A S = x A x + x tr(x A)/P for Gaussian samples, and for a random projection of rank a d
     E Pi A Pi = a^2 A + a (1 - a) tr(A)/d.
     """
-    omega, a = share / x, min(width, 1.0)
+    omega = share / x
+    a = min(width, 1.0)
     inner = a**2 * x + a * (1 - a) * np.mean(x)
     square = x**2 * inner + x * np.mean(x * inner) / alpha
     return float(1 - np.sum(omega * a * x**2) ** 2 / np.sum(omega * square))
@@ -136,7 +139,8 @@ def test_long_contexts_tend_to_the_spectrum_itself():
 
 
 def test_zero_and_repeated_eigenvalues():
-    x, share = np.array([0.0, 1.0, 1.0, 2.0]), np.array([1.0, 2.0, 4.0, 0.0])
+    x = np.array([0.0, 1.0, 1.0, 2.0])
+    share = np.array([1.0, 2.0, 4.0, 0.0])
     best = untied_depth(x, weights=share, depth=2, alpha=1.5)
     spread = untied_depth(x, weights=[1.0, 3.0, 3.0, 0.0], depth=2, alpha=1.5)
     assert best.losses == pytest.approx(spread.losses, rel=CONTOUR)
@@ -162,7 +166,8 @@ def test_sampled_contexts(alpha, width):
         runs.append((best.loss, losses.mean / np.mean(x), losses.standard_error / np.mean(x)))
     shown, means, errors = zip(*runs, strict=True)
     assert shown[0] == pytest.approx(shown[1], rel=CONTOUR)
-    limit, error = 2 * means[1] - means[0], math.hypot(2 * errors[1], errors[0])
+    limit = 2 * means[1] - means[0]
+    error = math.hypot(2 * errors[1], errors[0])
     assert abs(limit - shown[0]) < 4 * error
     assert error < 0.03 * limit
 
@@ -170,7 +175,8 @@ def test_sampled_contexts(alpha, width):
 def test_complex_steps_are_those_of_the_best_polynomial():
     """They come in pairs; the best real ones have their loss, and no change makes it smaller."""
     k = np.arange(1.0, 25)
-    x, share = k**-0.4, k**-1.4
+    x = k**-0.4
+    share = k**-1.4
     best = untied_depth(x, weights=share, depth=6, alpha=1.4, width_ratio=0.7)
     assert np.iscomplexobj(best.steps)
     assert np.sum(best.steps).imag == pytest.approx(0, abs=1e-9)
@@ -196,7 +202,8 @@ def test_complex_steps_are_those_of_the_best_polynomial():
 
 def test_width_with_zero_eigenvalues():
     """They are as good as eigenvalues of next to zero, and scales do not matter."""
-    x, share = np.array([0.0, 0.5, 1.0, 1.5]), np.array([0.0, 1.0, 2.0, 1.0])
+    x = np.array([0.0, 0.5, 1.0, 1.5])
+    share = np.array([0.0, 1.0, 2.0, 1.0])
     best = untied_depth(x, weights=share, depth=3, alpha=2.0, width_ratio=0.6)
     near = untied_depth(x + 1e-9, weights=share, depth=3, alpha=2.0, width_ratio=0.6)
     assert best.losses == pytest.approx(near.losses, rel=1e-6)

@@ -31,7 +31,9 @@ def one_step_rate(context, dim, noise=0.0):
 def test_simulated_extremes():
     """Share of draws of T tasks whose critical factor lies below the quantiles."""
     for context, dim in ((10, 3), (3, 5), (4, 1)):
-        tasks, draws, noise = 20, 4000, 0.1
+        tasks = 20
+        draws = 4000
+        noise = 0.1
         X = np.random.default_rng(11).standard_normal((draws * tasks, context, dim))
         gram = X @ X.mT if context < dim else X.mT @ X
         largest = np.linalg.eigvalsh(gram)[:, -1] / context

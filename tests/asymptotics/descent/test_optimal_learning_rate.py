@@ -21,8 +21,10 @@ m2, m3, m4, a2, s2, eta = sympy.symbols("m2 m3 m4 a2 s2 eta", positive=True)
 
 def expected_loss(N, d):
     """Expand the squared error of one step of the sum and integrate it monomial by monomial."""
-    x, q = sympy.symbols(f"x:{N * d}"), sympy.symbols(f"q:{d}")
-    w, e = sympy.symbols(f"w:{d}"), sympy.symbols(f"e:{N + 1}")
+    x = sympy.symbols(f"x:{N * d}")
+    q = sympy.symbols(f"q:{d}")
+    w = sympy.symbols(f"w:{d}")
+    e = sympy.symbols(f"e:{N + 1}")
     rows = [x[n * d : (n + 1) * d] for n in range(N)]
 
     def dot(a, b):
@@ -163,7 +165,8 @@ settings_ = st.fixed_dictionaries(
 @given(settings_, st.floats(-3, 3))
 def test_no_other_rate_is_better(setting, factor):
     best = optimal_learning_rate(**setting)
-    noise, null = setting["noise_variance"], learning_rate_loss(0.0, **setting)
+    noise = setting["noise_variance"]
+    null = learning_rate_loss(0.0, **setting)
     assert noise * (1 - FLOAT64) <= best.loss <= null * (1 + FLOAT64)
     assert learning_rate_loss(best.rate, **setting) == pytest.approx(best.loss, rel=FLOAT64)
     assert learning_rate_loss(factor * best.rate, **setting) >= best.loss * (1 - FLOAT64)

@@ -86,7 +86,10 @@ SAMPLERS = {
 
 def test_simulated_loss():
     for law, optimal in itertools.product(SAMPLERS, [True, False]):
-        d, N, noise, tasks = 3, 4, 0.2, 150_000
+        d = 3
+        N = 4
+        noise = 0.2
+        tasks = 150_000
         kurtosis, draw = SAMPLERS[law]
         rng = np.random.default_rng(5)
         T = np.array([[1.5, 0.2, 0.0], [0.3, 0.7, 0.1], [0.0, -0.4, 0.9]])
@@ -110,7 +113,8 @@ def test_simulated_loss():
 def test_rank_deficient_inputs_are_a_smaller_problem(kurtosis):
     rng = np.random.default_rng(8)
     basis = np.linalg.qr(rng.standard_normal((5, 5)))[0]
-    small_T, W = rng.standard_normal((3, 3)), covariance(9, 5)
+    small_T = rng.standard_normal((3, 3))
+    W = covariance(9, 5)
     T = np.zeros((5, 5))
     T[:, :3] = basis[:, :3] @ small_T
     inside = basis[:, :3]
@@ -137,7 +141,8 @@ def test_float64_within_the_promise():
     for spread, N, noise in itertools.product(
         [1e-10, 1e-5, 1.0], [1, 100, 1e9], [0.0, 1e-300, 1e-12, 1e6]
     ):
-        values, tasks = np.geomspace(spread, 1.0, 4), np.array([1.0, 1e-3, 10.0, 0.1])
+        values = np.geomspace(spread, 1.0, 4)
+        tasks = np.array([1.0, 1e-3, 10.0, 0.1])
         found = optimal_preconditioner(
             np.diag(values), task_covariance=np.diag(tasks), context=N, noise_variance=noise
         )
@@ -155,7 +160,8 @@ def test_float64_within_the_promise():
     st.integers(0, 1000), st.integers(1, 4), st.floats(1, 100), st.floats(0, 10), st.floats(-2, 6)
 )
 def test_bounds(seed, d, N, noise, kurtosis):
-    Lambda, W = covariance(seed, d), covariance(seed + 1, d)
+    Lambda = covariance(seed, d)
+    W = covariance(seed + 1, d)
     setting = {"noise_variance": noise, "excess_kurtosis": kurtosis}
     found = optimal_preconditioner(Lambda, task_covariance=W, context=N, **setting)
     assert noise * (1 - ROUNDING) <= found.loss <= noise + np.trace(Lambda @ W) * (1 + ROUNDING)
@@ -186,7 +192,8 @@ def test_sympy_matrices():
         assert sympy.simplify(found.matrix[i, i] - entry) == 0
     assert r"\sigma^{2}" in sympy.latex(found.loss)
     # Not commuting: the same numbers as floats, and the loss of the optimum.
-    Lambda, W = sympy.Matrix([[2, 1], [1, 3]]), sympy.Matrix([[1, r], [r, 4]])
+    Lambda = sympy.Matrix([[2, 1], [1, 3]])
+    W = sympy.Matrix([[1, r], [r, 4]])
     found = optimal_preconditioner(Lambda, task_covariance=W, context=N)
     floats = optimal_preconditioner(
         np.array([[2.0, 1.0], [1.0, 3.0]]),

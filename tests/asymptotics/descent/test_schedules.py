@@ -96,7 +96,9 @@ def _where(setting):
 def test_simulated_descent():
     """Steps taken on drawn contexts, with labels of noise."""
     for (context, dim), rates in itertools.product([(8, 3), (3, 5)], [[0.4], [0.2, 0.5, 0.3]]):
-        tasks, task_variance, noise_variance = 60_000, 1.7, 0.9
+        tasks = 60_000
+        task_variance = 1.7
+        noise_variance = 0.9
         rng = np.random.default_rng(2)
         X = rng.standard_normal((tasks, context, dim))
         w = math.sqrt(task_variance) * rng.standard_normal((tasks, dim))
@@ -183,7 +185,8 @@ def expand(setting, steps, v):
     """Loss and gradient in the rates, written here."""
     law = Wishart(context=setting[0], dim=setting[1]) if isinstance(setting, tuple) else None
     nodes, weights = (law or MarchenkoPastur(setting)).quadrature(steps)
-    x, w = nodes[1:], weights[1:]
+    x = nodes[1:]
+    w = weights[1:]
 
     def loss(rates):
         factors = 1 - rates[:, None] * x
@@ -211,7 +214,8 @@ def test_no_search_finds_better_rates(setting, steps, v):
     assert value == pytest.approx(best.loss, rel=FLOAT64)
     loss = expand(setting, steps, v)
     c = setting[1] / setting[0] if isinstance(setting, tuple) else setting
-    rng, top = np.random.default_rng(4), (1 + math.sqrt(c)) ** 2
+    rng = np.random.default_rng(4)
+    top = (1 + math.sqrt(c)) ** 2
     for trial in range(6):
         zeros = top * np.exp(rng.uniform(math.log(0.05), math.log(3), steps))
         if trial % 3:
@@ -296,7 +300,8 @@ def test_constant_rate_by_a_dense_scan(setting, steps):
 @pytest.mark.parametrize("steps", [1, 2, 5])
 def test_chebyshev_is_best_in_the_worst_case(c, steps):
     rates = chebyshev_schedule(steps=steps, ratio=c).rates
-    lower, upper = (1 - math.sqrt(c)) ** 2, (1 + math.sqrt(c)) ** 2
+    lower = (1 - math.sqrt(c)) ** 2
+    upper = (1 + math.sqrt(c)) ** 2
     x = (lower + upper) / 2 - (upper - lower) / 2 * np.cos(np.linspace(0, math.pi, 2001))
 
     def worst(rates):
@@ -420,7 +425,8 @@ def test_exact_rates_in_the_limit(function):
 
 def test_grids_do_not_influence_each_other():
     """A search from many starts gives the same alone and in a grid."""
-    c, v = np.array([0.05, 0.5, 3.0]), np.array([0.3, 0.3, 0.3])
+    c = np.array([0.05, 0.5, 3.0])
+    v = np.array([0.3, 0.3, 0.3])
     together = optimal_schedule(steps=4, ratio=c, noise_ratio=v)
     for k, (ratio, noise) in enumerate(zip(c, v, strict=True)):
         alone = optimal_schedule(steps=4, ratio=ratio, noise_ratio=noise)

@@ -51,15 +51,18 @@ def second_moment(lam, N, noise):
 
 def full_flow(v, U, lam, N, noise, times):
     """Loss along the flow of all weights of merged attention."""
-    H, D = len(v), len(lam)
-    L, B = np.diag(lam), second_moment(lam, N, noise)
+    H = len(v)
+    D = len(lam)
+    L = np.diag(lam)
+    B = second_moment(lam, N, noise)
 
     def loss(y):
         M = np.einsum("h,hij->ij", y[:H], y[H:].reshape(H, D, D))
         return float(np.trace(L) + noise - 2 * np.trace(L @ L @ M) + np.trace(M.T @ B @ M @ L))
 
     def derivative(_, y):
-        v, U = y[:H], y[H:].reshape(H, D, D)
+        v = y[:H]
+        U = y[H:].reshape(H, D, D)
         R = L @ L - B @ np.einsum("h,hij->ij", v, U) @ L
         return np.concatenate([np.einsum("ij,hij->h", R, U), np.outer(v, R).ravel()])
 
@@ -74,9 +77,11 @@ def full_flow(v, U, lam, N, noise, times):
     ("variance", "noise", "scale"), [(1, 0, 0.1), (0.6, 0.5, 1e-3), (2, 1, 0.7)]
 )
 def test_white_loss_is_that_of_all_weights(variance, noise, scale):
-    D, N = 4, 31
+    D = 4
+    N = 31
     head = np.array([1.0, -2.0, 2.0]) / 3
-    v, U = scale * head, scale * np.einsum("h,ij->hij", head, np.eye(D)) / np.sqrt(D)
+    v = scale * head
+    U = scale * np.einsum("h,ij->hij", head, np.eye(D)) / np.sqrt(D)
     times = np.linspace(0, 20, 21) / (np.sqrt(D) * variance**2)
     flow = full_flow(v, U, variance * np.ones(D), N, noise, times)
     loss = merged_attention_loss(
@@ -87,7 +92,8 @@ def test_white_loss_is_that_of_all_weights(variance, noise, scale):
 
 def test_equation_10_of_the_paper():
     t, D, N, w = sympy.symbols("t D N w", positive=True)
-    A, E = 1 + (1 + D) / N, 2 * sympy.sqrt(D) * t
+    A = 1 + (1 + D) / N
+    E = 2 * sympy.sqrt(D) * t
     sigma = sympy.exp(E) / (A * (sympy.exp(E) - 1) + sympy.sqrt(D) / w**2)
     paper = D * (1 - 2 * sigma + A * sigma**2)
     loss = merged_attention_loss(t, dim=D, context=N, init_scale=w, input_variance=1)
@@ -109,7 +115,8 @@ GRID = [
 
 
 def test_float64_within_the_promise():
-    worst_drop = worst_loss = 0.0
+    worst_drop = 0.0
+    worst_loss = 0.0
     for setting in GRID:
         exact = {name: mpmath.mpf(value) for name, value in setting.items()}
         unit = 2 * np.sqrt(setting["dim"]) * setting["input_variance"] ** 2
@@ -169,7 +176,8 @@ def test_extreme_variances():
 @pytest.mark.parametrize("scale", [1e-12, 1e-6, 1e-2, 1.0, 3.0])
 @pytest.mark.parametrize(("N", "noise"), [(31, 0.3), (1e4, 0)])
 def test_curve_is_the_white_formula_for_equal_eigenvalues(scale, N, noise):
-    D, lam = 5, 0.8
+    D = 5
+    lam = 0.8
     setting = {"context": N, "init_scale": scale, "noise_variance": noise}
     times = np.array([[np.inf, 1.0, 0.0], [30.0, 1e9, 12.0], [8.0, 23.7, 1.0]])
     curve = merged_attention_curve(times, eigenvalues=lam * np.ones(D), **setting)
@@ -190,7 +198,8 @@ def logarithmic_flow(lam, N, noise, scale, times):
     c = 1 + (1 + (lam.sum() + noise) / lam) / N
 
     def derivative(_, y):
-        w, b = np.exp(y[0]), np.exp(y[1:])
+        w = np.exp(y[0])
+        b = np.exp(y[1:])
         force = lam**2 - w * lam**3 * c * b
         return np.concatenate([[np.sum(b * force) / w], w * force / b])
 
@@ -198,7 +207,8 @@ def logarithmic_flow(lam, N, noise, scale, times):
     run = solve_ivp(
         derivative, (0, times[-1]), start, method="DOP853", t_eval=times, rtol=1e-13, atol=1e-13
     )
-    w, b = np.exp(run.y[0]), np.exp(run.y[1:]).T
+    w = np.exp(run.y[0])
+    b = np.exp(run.y[1:]).T
     loss = noise + lam.sum() - 2 * w * (b @ lam**2) + w**2 * (b**2 @ (lam**3 * c))
     return np.asarray(loss)
 
@@ -235,9 +245,13 @@ def test_ill_conditioned_covariance_and_late_times():
 
 @pytest.mark.parametrize("size", [1e-3, 1e-5])
 def test_random_starts_follow_their_effective_scale(size):
-    H, D, N, noise = 5, 4, 31, 0.2
+    H = 5
+    D = 4
+    N = 31
+    noise = 0.2
     rng = np.random.default_rng(7)
-    v, U = size * rng.standard_normal(H), size * rng.standard_normal((H, D, D))
+    v = size * rng.standard_normal(H)
+    U = size * rng.standard_normal((H, D, D))
     scale = float(effective_init_scale(v, key_query=U, eigenvalues=SPECTRUM))
     setting = {"context": N, "init_scale": scale, "noise_variance": noise}
     drop = merged_curve_drop_time(eigenvalues=SPECTRUM, **setting)
@@ -251,7 +265,8 @@ def test_law_of_the_effective_scale():
     for heads in (1, 2, 8):
         samples = 40_000
         rng = np.random.default_rng(heads)
-        v, U = rng.standard_normal((samples, heads)), rng.standard_normal((samples, heads, 3, 3))
+        v = rng.standard_normal((samples, heads))
+        U = rng.standard_normal((samples, heads, 3, 3))
         lam = np.array([0.3, 2.0, 1.1])
         log = np.log(effective_init_scale(v, key_query=U, eigenvalues=lam))
         law = effective_init_scale_moments(heads)
@@ -276,9 +291,11 @@ def test_the_drop_has_the_loss_and_the_spread_of_random_starts():
     drop = merged_attention_drop(heads=5, init_scale=1e-5, **law)
     assert drop.losses == pytest.approx(drop.loss([0, np.inf]), rel=1e-6)
     assert drop.loss(drop.drop_times) == pytest.approx(drop.losses.mean(), rel=1e-9)
-    generator, times = np.random.default_rng(0), []
+    generator = np.random.default_rng(0)
+    times = []
     for _ in range(100):
-        v, U = 1e-5 * generator.standard_normal(5), 1e-5 * generator.standard_normal((5, 2, 2))
+        v = 1e-5 * generator.standard_normal(5)
+        U = 1e-5 * generator.standard_normal((5, 2, 2))
         scale = effective_init_scale(v, key_query=U, eigenvalues=law["eigenvalues"])
         own = merged_attention_drop(init_scale=float(scale), **law)
         assert own.std_over_seeds == 0
@@ -296,7 +313,8 @@ def test_moments_in_all_number_systems():
     assert np.array_equal(np.asarray(strict.mean), law.mean)
     with mpmath.workdps(50):
         for k, H in enumerate(heads):
-            h, s = mpmath.mpf(H) / 2, mpmath.mpf("1e-15")
+            h = mpmath.mpf(H) / 2
+            s = mpmath.mpf("1e-15")
             # Cumulants from the generating function ln E z^x = ln Gamma(h + x) - ln Gamma(h).
             up, down, mid = (mpmath.loggamma(h + x) for x in (s, -s, 0))
             exact = effective_init_scale_moments(mpmath.mpf(H))

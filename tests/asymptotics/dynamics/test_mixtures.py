@@ -30,11 +30,14 @@ def draw(rng, samples, fresh_fraction, N, noise):
 @pytest.mark.parametrize("noise", [0.0, 0.7])
 def test_predictor_solves_the_normal_equations(fresh_fraction, noise):
     """With the moments of beta in the given inputs, and the losses as quadratic forms."""
-    L, w, N = COVARIANCE, TASK, 12
+    L = COVARIANCE
+    w = TASK
+    N = 12
     best = mixture_predictor(
         fresh_fraction, input_covariance=L, shared_task=w, context=N, noise_variance=noise
     )
-    LwwL, trace = np.outer(L @ w, L @ w), np.trace(L)
+    LwwL = np.outer(L @ w, L @ w)
+    trace = np.trace(L)
     A_random = L @ L + (L @ L + (trace + noise) * L) / N
     A_shared = LwwL + (LwwL + (w @ L @ w + noise) * L) / N
     A = fresh_fraction * A_random + (1 - fresh_fraction) * A_shared
@@ -62,7 +65,10 @@ def test_predictor_solves_the_normal_equations(fresh_fraction, noise):
 
 
 def test_losses_in_simulation():
-    N, noise, fresh_fraction, samples = 7, 0.5, 0.4, 100_000
+    N = 7
+    noise = 0.5
+    fresh_fraction = 0.4
+    samples = 100_000
     law = {"input_covariance": COVARIANCE, "shared_task": TASK, "context": N}
     best = mixture_predictor(fresh_fraction, **law, noise_variance=noise)
     rng = np.random.default_rng(0)
@@ -93,10 +99,14 @@ def test_one_kind_of_sequences_only():
 @pytest.mark.parametrize("noise", [0.0, 0.8])
 def test_first_growth_in_simulation(fresh_fraction, noise):
     """Every entry of the tensor, and the growth along the predicted directions."""
-    N, samples, D = 5, 100_000, 3
+    N = 5
+    samples = 100_000
+    D = 3
     x, y, query, label = draw(np.random.default_rng(3), samples, fresh_fraction, N, noise)
     tokens = np.zeros((samples, N + 1, D + 1))
-    tokens[:, :N, :D], tokens[:, :N, D], tokens[:, N, :D] = x, y, query
+    tokens[:, :N, :D] = x
+    tokens[:, :N, D] = y
+    tokens[:, N, :D] = query
     S = tokens.swapaxes(-1, -2) @ tokens / N
     mean = (np.einsum("s,sij,sk->ijk", label, S, query) / samples).reshape(D + 1, -1)
     law = {"input_covariance": COVARIANCE, "shared_task": TASK, "context": N}
@@ -112,7 +122,11 @@ def test_first_growth_in_simulation(fresh_fraction, noise):
 
 def test_tensor_by_quadrature():
     """One dimension: moments of one Gaussian variable, and the 2 x 2 tensor written out."""
-    lam, w, N, c, noise = 0.7, 1.3, 6, 0.35, 0.4
+    lam = 0.7
+    w = 1.3
+    N = 6
+    c = 0.35
+    noise = 0.4
     nodes, weights = np.polynomial.hermite_e.hermegauss(8)
     weights = weights / weights.sum()
     x = np.sqrt(lam) * nodes
@@ -133,9 +147,14 @@ def test_tensor_by_quadrature():
 
 def test_white_growth_is_that_of_two_directions():
     """The other directions of white inputs are no part of the leading pair."""
-    lam, w, N, D, c = 0.8, 1.7, 9, 5, 0.45
+    lam = 0.8
+    w = 1.7
+    N = 9
+    D = 5
+    c = 0.45
     task = w * np.array([0.6, 0.0, -0.8, 0.0, 0.0])
-    p, b = 1 - c, 1 / N
+    p = 1 - c
+    b = 1 / N
     a = 1 + b
     along = c + p * w**2
     rows = p**2 * lam**4 * w**2 * (a**2 + b**2 + 4 * a * b + (D + 2) * b**2)

@@ -39,8 +39,10 @@ def population_loss(N, D):
     """Loss of beta^T M x_q, integrated monomial by monomial; M and the eigenvalues."""
     lam = sympy.symbols(f"l:{D}", positive=True)
     M = sympy.Matrix(D, D, sympy.symbols(f"m:{D * D}"))
-    x, q = sympy.symbols(f"x:{N * D}"), sympy.symbols(f"q:{D}")
-    w, e = sympy.symbols(f"w:{D}"), sympy.symbols(f"e:{N + 1}")
+    x = sympy.symbols(f"x:{N * D}")
+    q = sympy.symbols(f"q:{D}")
+    w = sympy.symbols(f"w:{D}")
+    e = sympy.symbols(f"e:{N + 1}")
     rows = [x[n * D : (n + 1) * D] for n in range(N)]
     labels = [sum(a * b for a, b in zip(w, row, strict=True)) + e[n] for n, row in enumerate(rows)]
     error = sum(a * b for a, b in zip(w, q, strict=True)) + e[N]
@@ -156,7 +158,8 @@ def test_growth_time_against_quadrature(setting):
             value = growth_time(float(v), initial_value=float(v0), **setting)
             assert abs(value / truth - 1) < FLOAT64
         # From the pole, where the value is infinitely small: the escape time is left out.
-        tiny, pole = mpmath.mpf("1e-25") * end, escape_time(1, eigenvalue=exact["eigenvalue"])
+        tiny = mpmath.mpf("1e-25") * end
+        pole = escape_time(1, eigenvalue=exact["eigenvalue"])
         for part in (1e-9, 0.5, 0.99):
             v = mpmath.mpf(float(part * end))
             limit = growth_time(v, initial_value=tiny, **exact) - pole / tiny
@@ -172,7 +175,8 @@ def test_growth_time_in_float64_up_to_both_ends():
             end = fixed_point(exact)
             parts = [1e-300, 1e-100, 1e-9, 0.1, 0.6, 0.9, 0.999, 1 - 1e-6, 1 - 1e-12]
             for low, high in itertools.combinations(parts, 2):
-                v0, v = float(low * end), float(high * end)
+                v0 = float(low * end)
+                v = float(high * end)
                 truth = growth_time(mpmath.mpf(v), initial_value=mpmath.mpf(v0), **exact)
                 allowed = FLOAT64 + RESOLVED / (1 - high)
                 assert abs(growth_time(v, initial_value=v0, **setting) / truth - 1) < allowed
@@ -252,7 +256,10 @@ def test_head_growth_takes_all_times_but_no_nan():
 
 
 def test_head_growth_follows_the_flow():
-    lam, trace, N, noise = 0.7, 2.4, 31, 0.2
+    lam = 0.7
+    trace = 2.4
+    N = 31
+    noise = 0.2
     more = {"eigenvalue": lam, "trace": trace, "context": N, "noise_variance": noise}
     a = lam * (1 + (1 + (trace + noise) / lam) / N)
     start = 0.01
@@ -275,13 +282,19 @@ def test_head_growth_follows_the_flow():
 
 def test_aligned_start_goes_through_the_plateaus():
     """All weights of four heads: each time of half a drop is that of its own head."""
-    lam, N, w = np.array(SPECTRUM), 31, 0.02
-    trace, B = lam.sum(), lam**2 * (1 + (1 + lam.sum() / lam) / N)
+    lam = np.array(SPECTRUM)
+    N = 31
+    w = 0.02
+    trace = lam.sum()
+    B = lam**2 * (1 + (1 + lam.sum() / lam) / N)
 
     def derivative(_, y):
-        v, k, q = y[:4], y[4:20].reshape(4, 4), y[20:].reshape(4, 4)
+        v = y[:4]
+        k = y[4:20].reshape(4, 4)
+        q = y[20:].reshape(4, 4)
         R = np.diag(lam**2) - B[:, None] * np.einsum("h,hi,hj->ij", v, k, q) * lam
-        by_key, by_query = v * (R @ q.T), v * (R.T @ k.T)
+        by_key = v * (R @ q.T)
+        by_query = v * (R.T @ k.T)
         by_value = np.einsum("hi,ij,hj->h", k, R, q)
         return np.concatenate([by_value, by_key.T.ravel(), by_query.T.ravel()])
 

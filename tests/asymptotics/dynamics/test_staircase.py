@@ -89,7 +89,8 @@ def quadrature(v, k, q, lam):
 def test_escape_of_one_head_is_the_quadrature(seed):
     """Values of either sign (seed 4); heads that run away at once, also after a turn (2 and 7)."""
     v, k, q = (x[0] for x in random_start(seed, 1))
-    k, q = k[0], q[0]
+    k = k[0]
+    q = q[0]
     found = staircase([v], [k], [q])
     expected = float(quadrature(float(v), k, q, LAM))
     assert found.times[0] == pytest.approx(expected, rel=INTEGRATION)
@@ -99,7 +100,9 @@ def test_escape_of_one_head_is_the_quadrature(seed):
 
 def test_weights_of_exactly_one_wait_as_others_do():
     """Weights a third as large escape three times later, all others the same."""
-    v, k, q = np.array([0.5, 0.4]), np.ones((2, 1, 4)), np.ones((2, 1, 4))
+    v = np.array([0.5, 0.4])
+    k = np.ones((2, 1, 4))
+    q = np.ones((2, 1, 4))
     q[1, 0, 2] = -1.0
     found, scaled = (staircase(c * v, c * k, c * q) for c in (1.0, 1 / 3))
     assert np.isfinite(found.times).tolist() == [True, True, False, False]
@@ -139,7 +142,8 @@ def test_symmetries():
 def test_aligned_heads(order, sign, noise):
     """Each head learns its own direction, which need not be the largest that is left."""
     starts = np.array([1.0, 3.0, 0.7, 12.0]) * 1e-3
-    v, k = starts[list(order)], np.diag(starts)[list(order)]
+    v = starts[list(order)]
+    k = np.diag(starts)[list(order)]
     found = staircase(sign * v, k, sign * k, noise_variance=noise)
     assert np.allclose(found.times, escape_time(starts, eigenvalue=LAM), rtol=INTEGRATION)
     assert found.heads.tolist() == np.argsort(order).tolist()
@@ -201,7 +205,8 @@ def flow(v, k, q, lam, duration):
         value, key, query = split(y)
         model = (value * key).T @ query
         R = np.diag(lam**2) - moment[:, None] * model * lam
-        by_key, by_query = query @ R.T, key @ R
+        by_key = query @ R.T
+        by_query = key @ R
         by_value = np.sum((key * by_key).reshape(heads, -1), axis=1)
         return np.concatenate([by_value, (value * by_key).ravel(), (value * by_query).ravel()])
 
@@ -300,7 +305,8 @@ def test_rows_that_coincide_count_once():
     """A head of rank two with parallel rows is one of rank one."""
     v, k, q = random_start(11, 2, scale=1e-3)
     twice = (np.concatenate([0.6 * x, 0.8 * x], axis=1) for x in (k, q))
-    both, one = staircase(v, *twice), staircase(v, k, q)
+    both = staircase(v, *twice)
+    one = staircase(v, k, q)
     assert both.heads.tolist() == one.heads.tolist()
     assert np.allclose(both.times, one.times, rtol=INTEGRATION)
 
@@ -316,7 +322,8 @@ def test_equal_eigenvalues_in_any_basis():
     turn[:3, :3] = np.linalg.qr(np.random.default_rng(0).standard_normal((3, 3)))[0]
     for rank in (1, 2):
         v, k, q = random_start(1, 6, rank=rank, scale=1e-4)
-        found, turned = staircase(v, k, q, lam), staircase(v, k @ turn, q @ turn, lam)
+        found = staircase(v, k, q, lam)
+        turned = staircase(v, k @ turn, q @ turn, lam)
         assert turned.heads.tolist() == found.heads.tolist()
         assert np.allclose(turned.drop_times, found.drop_times, rtol=LATER)
         seen = half_times(*flow(v, k, q, lam, 1.2 * found.times[-1]), lam)

@@ -56,7 +56,8 @@ def equioscillating(mu, nu):
         low, high = (x * (1 - gamma * x) ** 2 for x in (mu, nu))
         return (high - low) / (nu - mu)
 
-    a, b = 1 / (4 * nu), 1 / (3 * nu)
+    a = 1 / (4 * nu)
+    b = 1 / (3 * nu)
     while abs(a - b) > b * mpmath.mpf(10) ** (-mpmath.mp.dps // 2 - 20):
         a, b = b, b - slope(b) * (b - a) / (slope(b) - slope(a))
     return b
@@ -66,7 +67,9 @@ def direct(excess, steps, method):
     """Gamma, largest eigenvalue and condition number minus one, following both ends."""
     nu = mpmath.mpf(1)
     mu = nu / (1 + mpmath.mpf(excess))
-    gammas, tops, found = [], [nu], [nu / mu - 1]
+    gammas = []
+    tops = [nu]
+    found = [nu / mu - 1]
     for _ in range(steps):
         gamma = equioscillating(mu, nu) if method == "optimal" else 1 / (3 * nu)
         inner = 1 / (3 * gamma)
@@ -168,7 +171,8 @@ def test_table_of_counts():
                 assert found[count] <= mpmath.mpf(tol) < found[count - 1]
                 numbers = mpmath.mpf(condition_number), mpmath.mpf(tol)
                 assert steps_needed(numbers[0], tol=numbers[1], method=method) == count
-        start, tolerances = float(condition_number), np.array(TOLERANCES, dtype=float)
+        start = float(condition_number)
+        tolerances = np.array(TOLERANCES, dtype=float)
         assert steps_needed(start, tol=tolerances, method=method).tolist() == list(counts)
         schedule = condition_number_schedule(start, tol=tolerances[-1], method=method)
         assert len(schedule.gammas) == counts[-1]
@@ -215,7 +219,8 @@ def remez(low, high):
     for _ in range(100):
         matrix = mpmath.matrix([[s, s**3, e] for s, e in ((low, 1), (inner, -1), (high, 1))])
         a, b, error = mpmath.lu_solve(matrix, mpmath.matrix([1, 1, 1]))
-        before, inner = inner, mpmath.sqrt(-a / (3 * b))
+        before = inner
+        inner = mpmath.sqrt(-a / (3 * b))
         if abs(inner - before) < mpmath.mpf(10) ** (-mpmath.mp.dps + 15):
             return a, b, error
     raise AssertionError("no convergence")
@@ -226,11 +231,15 @@ def test_layers_are_the_optimal_odd_cubics():
     for condition_number in (1.5, 10, 100, 1e6):
         with mpmath.workdps(60):
             schedule = condition_number_schedule(mpmath.mpf(condition_number), steps=5)
-            low, high, scale = 1 / mpmath.sqrt(condition_number), mpmath.mpf(1), mpmath.mpf(1)
+            low = 1 / mpmath.sqrt(condition_number)
+            high = mpmath.mpf(1)
+            scale = mpmath.mpf(1)
             for k in range(5):
                 a, b, error = remez(low, high)
                 assert abs(schedule.gammas[k] / (-b / a * scale**2) - 1) < mpmath.mpf("1e-35")
-                low, high, scale = 1 - error, 1 + error, scale * a
+                low = 1 - error
+                high = 1 + error
+                scale = scale * a
                 kappa_next = (high / low) ** 2
                 assert abs(schedule.condition_number[k + 1] - kappa_next) < mpmath.mpf("1e-35")
 
@@ -304,7 +313,8 @@ def test_a_cap_lies_between_the_methods(condition_number, cap):
 @given(st.floats(1, 1e9), st.floats(1, 1e4), st.floats(0, 2), st.sampled_from(METHODS))
 def test_safeguards_follow_the_interval_exactly(condition_number, cap, margin, method):
     with mpmath.workdps(60):
-        condition_number, margin = mpmath.mpf(condition_number), mpmath.mpf(margin)
+        condition_number = mpmath.mpf(condition_number)
+        margin = mpmath.mpf(margin)
         more = {"cap": cap, "margin": margin, "method": method}
         schedule = condition_number_schedule(condition_number, steps=4, **more)
         image = interval_after(schedule.gammas, lower=1 / condition_number, upper=1 + margin)
@@ -333,8 +343,10 @@ def test_a_later_schedule_continues_the_former():
 @given(kappas, st.floats(0.5, 2))
 def test_residual_of_the_final_step(condition_number, factor):
     schedule = condition_number_schedule(condition_number, steps=3)
-    top, bottom = schedule.top, schedule.top / schedule.condition_number
-    rate, residual = schedule.final_rate, schedule.residual
+    top = schedule.top
+    bottom = schedule.top / schedule.condition_number
+    rate = schedule.final_rate
+    residual = schedule.residual
     assert abs(1 - rate * top) == pytest.approx(residual, abs=ROUNDING)
     assert abs(1 - rate * bottom) == pytest.approx(residual, abs=ROUNDING)
     other = np.maximum(abs(1 - factor * rate * top), abs(1 - factor * rate * bottom))
@@ -423,7 +435,8 @@ def test_symbols_numbers_and_digits_agree(method, cap):
 
 @pytest.mark.parametrize("method", ["optimal", "monotone"])
 def test_symbols_through_many_layers(method):
-    plain, positive = sympy.Symbol("z"), sympy.Symbol("condition_number", positive=True)
+    plain = sympy.Symbol("z")
+    positive = sympy.Symbol("condition_number", positive=True)
     for symbol in (plain, positive):
         exact = condition_number_schedule(symbol, steps=3, method=method)
         assert not any(each.has(sympy.Piecewise) for each in exact.gammas)

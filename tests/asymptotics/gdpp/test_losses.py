@@ -67,7 +67,8 @@ def best(layers, **setting):
 
 def test_the_optimum_is_the_first_minimum():
     for setting in ({"ratio": 4.0, "noise_ratio": 0.3}, {"context": 6, "dim": 4}):
-        found, first = optimal_gdpp(2, **setting), minima(2, **setting)[0]
+        found = optimal_gdpp(2, **setting)
+        first = minima(2, **setting)[0]
         for name in ("rates", "gammas", "loss", "lower_bound"):
             np.testing.assert_array_equal(getattr(found, name), getattr(first, name))
 
@@ -79,13 +80,18 @@ def literal_weights(X, rates, gammas):
     the unit vectors.
     """
     context, dim = X.shape[-2:]
-    Z, r = X, np.broadcast_to(np.eye(context), (*X.shape[:-2], context, context))
-    query, label = np.broadcast_to(np.eye(dim), (*X.shape[:-2], dim, dim)), np.zeros(1)
+    Z = X
+    r = np.broadcast_to(np.eye(context), (*X.shape[:-2], context, context))
+    query = np.broadcast_to(np.eye(dim), (*X.shape[:-2], dim, dim))
+    label = np.zeros(1)
     for rate, gamma in zip(rates, [*gammas, 0.1], strict=True):
         turned = np.swapaxes(Z, -1, -2)
-        summary, gram = turned @ r / context, turned @ Z / context
-        r, label = r - rate * Z @ summary, label - rate * query @ summary
-        Z, query = Z - gamma * Z @ gram, query - gamma * query @ gram
+        summary = turned @ r / context
+        gram = turned @ Z / context
+        r = r - rate * Z @ summary
+        label = label - rate * query @ summary
+        Z = Z - gamma * Z @ gram
+        query = query - gamma * query @ gram
     return -label
 
 
@@ -103,16 +109,19 @@ def test_layers_are_functions_of_the_eigenvalues():
 
 def scalar_residual(root, rates, gammas):
     """What is left of the label of a single one-dimensional token, root^2 its eigenvalue."""
-    r, z = root / root, root
+    r = root / root
+    z = root
     for rate, gamma in zip(rates, [*gammas, 0], strict=True):
-        r, z = r - rate * z * (z * r), z - gamma * z * (z * z)
+        r = r - rate * z * (z * r)
+        z = z - gamma * z * (z * z)
     return r
 
 
 @pytest.mark.parametrize(("layers", "c"), [(0, 0.5), (1, 0.1), (1, 1.0), (2, 1.0), (2, 3.0)])
 def test_loss_is_the_integral_over_the_density(layers, c):
     rates, gammas = LAYERS[layers]
-    exact_c, v = mpmath.mpf(c), mpmath.mpf("0.3")
+    exact_c = mpmath.mpf(c)
+    v = mpmath.mpf("0.3")
 
     def continuous(angle):
         x = (1 - mpmath.sqrt(exact_c)) ** 2
@@ -145,7 +154,8 @@ def test_float64_at_finite_size(rates, gammas, size):
 def test_exact_moments():
     """Coefficients by SymPy, moments by Stein's lemma, a symbolic size."""
     root, N, v = sympy.symbols("z N v", positive=True)
-    rates, gammas = [sympy.Rational(1, 3), sympy.Rational(3, 2)], [sympy.Rational(1, 4)]
+    rates = [sympy.Rational(1, 3), sympy.Rational(3, 2)]
+    gammas = [sympy.Rational(1, 4)]
     P = sympy.expand(scalar_residual(root, rates, gammas))
     integrand = sympy.Poly(sympy.expand(P**2 + v * sympy.expand((1 - P) ** 2 / root**2)), root)
     exact = sum(
@@ -376,7 +386,8 @@ def test_minima_are_strict_and_distinct(layers, setting):
             return gdpp_loss(y[..., :layers], gammas=y[..., layers:], **setting)
 
         # Central differences in relative changes of rates and gammas.
-        step, unit = 1e-4, np.eye(len(x))
+        step = 1e-4
+        unit = np.eye(len(x))
         gradient = (loss(step * unit) - loss(-step * unit)) / (2 * step)
         signs = list(itertools.product((1, -1), repeat=2))
         mixed = [
@@ -440,7 +451,10 @@ def test_worst_case_at_critical_points(condition_number):
 def test_objectives_have_their_derivatives():
     """Halves of gradients and Gauss-Newton matrices, by complex steps through P and Q."""
     rng = np.random.default_rng(0)
-    nodes, weights, noise, power = np.linspace(0.2, 1.4, 9), rng.random(9), 0.3, 3
+    nodes = np.linspace(0.2, 1.4, 9)
+    weights = rng.random(9)
+    noise = 0.3
+    power = 3
     points = 0.7 * rng.standard_normal((2, 5))
     found = average_objective(nodes, weights, noise)(points)
     logarithm, slope, _ = norm_objective(nodes, power)(points)
@@ -448,7 +462,8 @@ def test_objectives_have_their_derivatives():
         moved = x + 1e-30j * np.eye(6, 5)  # the last row is not moved
         P, Q = residual(moved[:, :3], moved[:, 3:], nodes)
         both = np.stack([P, np.sqrt(noise * nodes) * Q], axis=1)
-        at, by = both[-1].real, both[:-1].imag / 1e-30
+        at = both[-1].real
+        by = both[:-1].imag / 1e-30
         expected = (
             np.sum(weights * at**2),
             np.sum(weights * at * by, axis=(1, 2)),
@@ -464,8 +479,10 @@ def test_objectives_have_their_derivatives():
 def test_broadcasting_is_the_loop(monkeypatch):
     monkeypatch.setattr(gdpp_module, "_ROWS", 1500)  # seven residuals at a time
     rng = np.random.default_rng(0)
-    rates, gammas = rng.uniform(0, 3, (4, 1, 3)), rng.uniform(0, 1, (5, 2))
-    c, v = rng.uniform(0.2, 2, (2, 1, 1)), rng.uniform(0, 1, (5,))
+    rates = rng.uniform(0, 3, (4, 1, 3))
+    gammas = rng.uniform(0, 1, (5, 2))
+    c = rng.uniform(0.2, 2, (2, 1, 1))
+    v = rng.uniform(0, 1, (5,))
     loss = gdpp_loss(rates, gammas=gammas, ratio=c, noise_ratio=v)
     finite = gdpp_loss(rates, gammas=gammas, context=6, dim=3, noise_ratio=v)
     condition_number = rng.uniform(2, 50, (2, 1, 1))

@@ -78,7 +78,8 @@ def test_risk_by_the_gauss_rule_of_exact_moments(ridge, variance):
 @pytest.mark.parametrize("sigma", [0.2, 2.0, 5.0])
 def test_adaptive_loss_by_adaptive_quadrature(sigma, multiplier, threshold):
     """scipy's integral over its chi-square law of differences of risks."""
-    law, v = stats.chi2(N - D), sigma**2
+    law = stats.chi2(N - D)
+    v = sigma**2
 
     def integrand(u):
         parameter = min(multiplier * v * u / (N - D), threshold)
@@ -104,7 +105,8 @@ def test_uniform_level_by_adaptive_quadrature(context, dim, largest):
     cut = {"multiplier": 1.3, "threshold": 0.7 * largest**2}
 
     def mean(f):
-        switch, scale = math.sqrt(0.7 / 1.3) * largest, min(3.0, largest / 4)
+        switch = math.sqrt(0.7 / 1.3) * largest
+        scale = min(3.0, largest / 4)
         points = sorted({1e-6 * largest, scale / 4, scale, 0.8 * switch, 1.2 * switch, largest})
         pieces = (integrate.quad(f, a, b, epsrel=1e-10, epsabs=0)[0] for a, b in pairwise(points))
         return sum(pieces) / largest
@@ -198,7 +200,8 @@ def test_gradient_descent_is_bounded_by_the_best_constant():
     """The best schedules for the mean noise approach ConstRR, from above."""
     for spec in ("uniform:3", "categorical:1,3", "categorical:0,6"):
         law = NoiseLaw.parse(spec)
-        noise, oracle = law.mean_variance / N, oracle_risk(spec, **SIZE)
+        noise = law.mean_variance / N
+        oracle = oracle_risk(spec, **SIZE)
         bound = constant_ridge_loss(spec, **SIZE)
         adjusted = [
             D / 2 * float(optimal_schedule(steps=steps, **SIZE, noise_ratio=noise).lower_bound)
@@ -245,7 +248,8 @@ def test_large_noise_leaves_the_null_predictor():
 
 def test_proportional_limit():
     """R = (d/2) (v/N) M at fixed N/d and v/N, with an error of order 1/d in proportion."""
-    noise, kappa = 0.3, 2.0
+    noise = 0.3
+    kappa = 2.0
     limit = noise * wishart_resolvent(noise, kappa=kappa) / 2
     errors = []
     for d in (10, 40, 160):

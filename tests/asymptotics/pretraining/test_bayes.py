@@ -18,7 +18,8 @@ INTEGRATION = 1e-9
 def average(f, alpha):
     """Average of f(s) over s = alpha * eigenvalue, from the density as defined."""
     c = 1 / alpha
-    lower, upper = (1 - math.sqrt(c)) ** 2, (1 + math.sqrt(c)) ** 2
+    lower = (1 - math.sqrt(c)) ** 2
+    upper = (1 + math.sqrt(c)) ** 2
 
     def integrand(angle):
         x = (lower + upper) / 2 + (upper - lower) / 2 * math.cos(angle)

@@ -111,7 +111,8 @@ def test_fifty_digits_and_the_exponent(rho, ridge):
     for budget in (1e-3, 3.0, 12.0, 1e10):
         best = compute_optimal_pretraining(budget=budget, rho=rho, ridge=ridge)
         with mpmath.workdps(50):
-            B, noise = mpmath.mpf(budget), mpmath.mpf(rho)
+            B = mpmath.mpf(budget)
+            noise = mpmath.mpf(rho)
             exact = compute_optimal_pretraining(budget=B, rho=noise, ridge=ridge)
             step = mpmath.mpf("1e-15")
             pair = [

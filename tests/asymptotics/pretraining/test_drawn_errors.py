@@ -91,7 +91,11 @@ def test_quantiles_of_simulated_runs(sizes, ridge, correlation, mean, quantiles,
 
 def test_one_prompt_more():
     """Difference that a prompt of small labels or one of large ones makes, by brute force."""
-    dim, context, count, rho, ridge = 10, 4, 40, 0.3, 0.02
+    dim = 10
+    context = 4
+    count = 40
+    rho = 0.3
+    ridge = 0.02
     rng = np.random.default_rng(1)
     tasks = rng.standard_normal((6, dim))
     tasks *= math.sqrt(dim) / np.linalg.norm(tasks, axis=1, keepdims=True)

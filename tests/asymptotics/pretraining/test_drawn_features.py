@@ -52,7 +52,8 @@ def test_few_draws_are_as_honest(monkeypatch):
 @pytest.mark.parametrize(("prompts", "ridge"), [(150, 0.05), (160, 0.0), (300, 0.02)])
 def test_as_many_features_as_prompts_are_a_run(prompts, ridge):
     """Then it is ridge regression: solved directly, with the exact covariance of the noise."""
-    dim, rho = 8, 0.3
+    dim = 8
+    rho = 0.3
     rng = np.random.default_rng(3)
     contexts = TimedContexts(dim, rho, tuple(np.linspace(0.3, 1, 9)), 0.5, 0.8, True)
     law = task_set_law(sphere(rng, 6, dim), 9, rho, contexts)
@@ -84,7 +85,8 @@ def test_joins_the_independent_query(monkeypatch):
     assert tiny.icl.mean == pytest.approx(alone.icl.mean, rel=1e-6)
     assert tiny.idg.mean == pytest.approx(alone.idg.mean, rel=1e-6)
     r = np.linspace(0.57, 0.6, 4)
-    doubts, errors = [], []
+    doubts = []
+    errors = []
     for each in r:
         predicted = finite_size_errors(**run, correlation=each, correlated_query=True)
         doubts.append(predicted.uncertainty)

@@ -32,7 +32,8 @@ def path(rng, kept, count, length):
 
 def prompts(rng, last_task, setting):
     """Features x_q h^T and query labels of prompts, from tokens, backwards from the query."""
-    count, gates = len(last_task), setting["gates"]
+    count = len(last_task)
+    gates = setting["gates"]
     length = len(gates)
     inputs = [x / math.sqrt(DIM) for x in path(rng, setting["correlation"], count, length + 1)]
     query = inputs[0]
@@ -42,7 +43,8 @@ def prompts(rng, last_task, setting):
     label = np.sum(query * last_task, axis=1) + noise[0]
     kept = math.exp(-setting["drift"] / DIM)
     task = last_task
-    head, tail = np.zeros((count, DIM)), np.zeros(count)
+    head = np.zeros((count, DIM))
+    tail = np.zeros(count)
     for age in range(1, length + 1):
         task = kept * task + math.sqrt(1 - kept**2) * rng.standard_normal((count, DIM))
         y = np.sum(inputs[age] * task, axis=1) + noise[age]

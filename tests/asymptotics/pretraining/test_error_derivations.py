@@ -26,7 +26,8 @@ SETTING = {"alpha": 2.0, "rho": 0.25}
 
 def resolvent(x, kappa):
     """Positive root of the quadratic equation of the resolvent."""
-    a, b = x / kappa, x + 1 - 1 / kappa
+    a = x / kappa
+    b = x + 1 - 1 / kappa
     return (-b + mpmath.sqrt(b**2 + 4 * a)) / (2 * a)
 
 
@@ -34,7 +35,8 @@ def effective_ridge(M, tau, q, ridge):
     """Root of xi M(q + xi) = 1 - tau + tau ridge/xi by bisection of log xi."""
     if ridge == 0 and tau >= 1:
         return mpmath.mpf(0)
-    lower, upper = mpmath.mpf(-100), mpmath.mpf(100)
+    lower = mpmath.mpf(-100)
+    upper = mpmath.mpf(100)
     for _ in range(mpmath.mp.prec + 10):
         xi = mpmath.exp((lower + upper) / 2)
         above = xi * M(q + xi) > 1 - tau + tau * ridge / xi
@@ -61,7 +63,9 @@ def test_steps_put_into_each_other_give_the_numbers(point):
     with mpmath.workdps(60):
         exact = {name: mpmath.mpf(value) for name, value in point.items()}
         expected = {"e_{ICL}": icl_error(**exact), "e_{IDG}": idg_error(**exact)}
-        tau, kappa, ridge = exact["tau"], exact["kappa"], exact.pop("ridge")
+        tau = exact["tau"]
+        kappa = exact["kappa"]
+        ridge = exact.pop("ridge")
         q = (1 + exact["rho"]) / exact["alpha"]
         xi = effective_ridge(lambda nu: resolvent(nu, kappa), tau, q, ridge)
         expected |= {"xi": xi, "M'": mpmath.diff(lambda nu: resolvent(nu, kappa), q + xi)}

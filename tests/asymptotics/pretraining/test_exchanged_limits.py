@@ -41,7 +41,8 @@ def lost_variance(kappa, law):
 
 @pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
 def test_orders_of_limits(law):
-    lost, point = lost_variance(FEW, law), {"alpha": 1.0, "kappa": FEW}
+    lost = lost_variance(FEW, law)
+    point = {"alpha": 1.0, "kappa": FEW}
     for kappa, outside in ((FEW, lost), (MANY, 0.0)):
         limits = [(RHO + outside, {"tau": math.inf, "alpha": FAR})]
         for slope in (0.25, 1.0, 4.0):
@@ -77,8 +78,10 @@ def test_powers_of_the_divergences_at_tau_1(law):
 
 def test_lost_variance_of_simulated_projections():
     """Against the mean over sets of tasks at d = 200."""
-    rng, d = np.random.default_rng(3), 200
-    C, test = np.repeat(POWER_LAW, d // 8), np.repeat(POWER_LAW[::-1], d // 8)
+    rng = np.random.default_rng(3)
+    d = 200
+    C = np.repeat(POWER_LAW, d // 8)
+    test = np.repeat(POWER_LAW[::-1], d // 8)
     lost = []
     for _ in range(20):
         basis = np.linalg.qr((rng.standard_normal((d // 2, d)) * np.sqrt(C)).T)[0]

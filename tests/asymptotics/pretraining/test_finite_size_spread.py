@@ -41,7 +41,8 @@ def sandwich(dim, context, seed):
 
     From prompts of fresh tasks without noise, token by token.
     """
-    count, rng = 40_000, np.random.default_rng(seed)
+    count = 40_000
+    rng = np.random.default_rng(seed)
     tasks = rng.standard_normal((count, dim))
     tasks *= math.sqrt(dim) / np.linalg.norm(tasks, axis=1, keepdims=True)
     x = rng.standard_normal((count, context, dim)) / math.sqrt(dim)
@@ -97,7 +98,8 @@ def test_squared_errors_of_test_prompts_by_brute_force():
     exact, sampled = (finite_size_spread(**run, rng=0, test_prompts=n) for n in (None, 1000))
     found = (sampled.covariance - exact.covariance)[0, 0] * 1000 / exact.mean[0] ** 2
     rng = np.random.default_rng(2)
-    d, count = run["dim"], run["prompts"]
+    d = run["dim"]
+    count = run["prompts"]
 
     def prompts(count):
         tasks = rng.standard_normal((count, d))

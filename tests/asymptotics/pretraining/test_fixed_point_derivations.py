@@ -41,7 +41,8 @@ def resolvent(x, kappa, spectrum):
 def test_resolvent_solves_its_polynomial(spectrum):
     derivation = derive_resolvent(spectrum)
     with mpmath.workdps(30):
-        x, kappa = mpmath.mpf("0.3"), mpmath.mpf("1.7")
+        x = mpmath.mpf("0.3")
+        kappa = mpmath.mpf("1.7")
         M = resolvent(x, kappa, spectrum or {1: 1})
         s = 1 - (1 - x * M) / kappa
         values = {"x": x, "kappa": kappa, "M": M, "s": s}
@@ -59,7 +60,8 @@ def test_edges_of_isotropic_tasks():
 @pytest.mark.parametrize("kappa", [0.5, 4.0, 60.0])
 def test_edges_of_two_levels(kappa):
     """Silverstein and Choi: edges are the stationary values of z(v) on the real axis."""
-    levels, weights = np.array([1.0, 4.0]), np.array([0.5, 0.5])
+    levels = np.array([1.0, 4.0])
+    weights = np.array([0.5, 0.5])
     v = np.poly1d([1.0, 0.0])
     factors = [np.poly1d([c, 1.0]) for c in levels]
     both = factors[0] ** 2 * factors[1] ** 2
@@ -176,7 +178,10 @@ def test_threshold():
 
 def test_threshold_of_two_levels():
     """With the resolvents of two levels, the errors for structured data on both sides."""
-    rho, alpha, kappa, near = 0.1, 2.0, 1.5, 1e-5
+    rho = 0.1
+    alpha = 2.0
+    kappa = 1.5
+    near = 1e-5
     q = (1 + rho) / alpha
     levels = {HALF: HALF, 3 * HALF: HALF}
     known = {"q": q, "rho": rho, "delta": near}

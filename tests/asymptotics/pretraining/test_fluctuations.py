@@ -27,7 +27,9 @@ def task_eigenvalues(kappa, count=400):
 
 def covariance_of_minima(c, weights, at, B, target, u):
     """Covariance of two minima of cost + u error: one ladder (first docstring of the module)."""
-    tau, rho, ridge = at["tau"], at["rho"], at["ridge"]
+    tau = at["tau"]
+    rho = at["rho"]
+    ridge = at["ridge"]
     G = c + (1 + rho) / at["alpha"]
     best = c / G
     risk = 1 + rho - weights @ (c * best)

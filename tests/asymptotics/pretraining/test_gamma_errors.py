@@ -69,7 +69,9 @@ def test_the_simulation_has_the_same_errors(d, context, rho, task_law):
 
 @pytest.mark.parametrize("fresh", [True, False])
 def test_tokens_show_these_errors(fresh):
-    d, context, rho = 3, 5, 0.2
+    d = 3
+    context = 5
+    rho = 0.2
     gamma, task_set, C, sigma = made_up(d, 2)
     generator = np.random.default_rng(3)
     tasks = task_set[generator.integers(0, len(task_set), TEST_PROMPTS)]
@@ -147,7 +149,9 @@ def test_formula_of_one_step_by_hand():
 
 
 def test_the_best_gamma_on_fresh_tasks_is_the_best_preconditioner():
-    d, context, rho = 4, 9, 0.2
+    d = 4
+    context = 9
+    rho = 0.2
     _, _, C, sigma = made_up(d, 7)
     best = optimal_gamma(context=context, rho=rho, task_covariance=C, input_covariance=sigma)
     step = optimal_preconditioner(
@@ -190,14 +194,19 @@ def test_few_tasks_without_noise():
 )
 def test_mean_matrix_of_ridge_regressions(d, structured, deviation):
     """Brute force on the features x h^T; what is left is the error of the equivalent, O(1/d)."""
-    context, rho, prompts, ridge = 2 * d, 0.2, d**2, 0.1
+    context = 2 * d
+    rho = 0.2
+    prompts = d**2
+    ridge = 0.1
     _, tasks, _, sigma = made_up(d, 20)
     setting = {"context": context, "rho": rho, "tasks": tasks}
     covariance = np.eye(d)
     if structured:
         setting["input_covariance"] = covariance = sigma
     expected = expected_gamma(**setting, dim=d, prompts=prompts, ridge=ridge)
-    generator, total, repeats = np.random.default_rng(21), np.zeros((d, d + 1)), 400 // d
+    generator = np.random.default_rng(21)
+    total = np.zeros((d, d + 1))
+    repeats = 400 // d
     for _ in range(repeats):
         drawn = tasks[generator.integers(0, len(tasks), prompts)]
         law = Problem(d, context, noise_variance=rho, input_covariance=covariance)

@@ -58,7 +58,8 @@ def test_errors_are_positive_and_finite_away_from_the_threshold(setting, ridge, 
 @given(SETTINGS, RIDGES)
 def test_gap_is_the_difference(setting, ridge):
     point = {**setting, "ridge": ridge}
-    icl, idg = icl_error(**point), idg_error(**point)
+    icl = icl_error(**point)
+    idg = idg_error(**point)
     assert task_gap(**point) == (icl - idg if np.isfinite(icl) else np.inf)
 
 
@@ -107,7 +108,8 @@ def test_ridgeless_training_error_grows_with_noise(setting, factor):
 @pytest.mark.parametrize("ridge", [0.0, 0.05, np.geomspace(1e-8, 10, 50)])
 def test_blocks_change_no_bit(ridge, monkeypatch):
     rng = np.random.default_rng(0)
-    tau, alpha = 10 ** rng.uniform(-2, 2, (40, 1)), 10 ** rng.uniform(-2, 2, (3, 1, 50))
+    tau = 10 ** rng.uniform(-2, 2, (40, 1))
+    alpha = 10 ** rng.uniform(-2, 2, (3, 1, 50))
     point = {"tau": tau, "alpha": alpha, "kappa": 0.5, "rho": 0.1, "ridge": ridge}
     expected = icl_error(**point), idg_error(**point)
     monkeypatch.setattr(numbers, "BLOCK", 1000)

@@ -59,19 +59,24 @@ def test_infinitely_many_tasks_have_no_gap(tau, ridge):
 
 
 def test_vanishing_number_of_tasks():
-    tau, rho = SETTING["tau"], SETTING["rho"]
+    tau = SETTING["tau"]
+    rho = SETTING["rho"]
     expected = (1 + rho + rho * (1 + 1 / Q) / (tau - 1), rho * tau / (tau - 1))
     assert both(kappa=1 / EXTREME) == pytest.approx(expected, rel=FIRST_ORDER)
 
 
 def test_infinite_context_more_tasks_than_dimensions():
-    tau, rho, kappa = 1.6, 0.25, 1.7
+    tau = 1.6
+    rho = 0.25
+    kappa = 1.7
     expected = (rho * (1 + kappa / ((kappa - 1) * (tau - 1))), rho * tau / (tau - 1))
     assert both(kappa=kappa, alpha=math.inf) == pytest.approx(expected, rel=EXACT)
 
 
 def test_infinite_context_few_tasks_diverges_linearly():
-    tau, rho, kappa = 1.6, 0.25, 0.7
+    tau = 1.6
+    rho = 0.25
+    kappa = 0.7
     icl, idg = both(alpha=EXTREME)
     expected = (1 - kappa) * rho / ((1 + rho) * (tau - 1))
     assert icl / EXTREME == pytest.approx(expected, rel=FIRST_ORDER)

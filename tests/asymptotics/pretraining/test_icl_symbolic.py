@@ -129,7 +129,9 @@ def test_substituting_numbers_equals_calling_with_numbers(tau_value):
 def test_series_in_the_inverse_number_of_tasks():
     """Expansion at kappa = inf, tau > 1: section "1/kappa series" of the theory page."""
     x = sympy.Symbol("x", positive=True)
-    t, r, a = sympy.Integer(2), sympy.Rational(1, 4), sympy.Rational(5, 6)
+    t = sympy.Integer(2)
+    r = sympy.Rational(1, 4)
+    a = sympy.Rational(5, 6)
     y = (1 + r) / a
     value = icl_error(tau=t, alpha=a, kappa=1 / x, rho=r)
     series = sympy.series(value, x, 0, 2).removeO()

@@ -48,7 +48,9 @@ def fresh_task_error(*, tau, q, rho, ridge, variance):
 @pytest.mark.parametrize("tau", [0.4, 1.5, 4.0])
 def test_factor_of_fresh_tasks_is_that_of_a_direct_solution(tau, ridge):
     """To first order: the dimension is so large that the second one is below 1e-3 of it."""
-    alpha, rho, dim = 1.5, 0.3, 10_000
+    alpha = 1.5
+    rho = 0.3
+    dim = 10_000
     point = {"tau": tau, "rho": rho, "ridge": ridge}
     factors = input_law_factors(
         dim=dim, alpha=alpha, kappa=math.inf, excess_kurtosis=UNIFORM, **point
@@ -56,7 +58,8 @@ def test_factor_of_fresh_tasks_is_that_of_a_direct_solution(tau, ridge):
     assert factors[0] == pytest.approx(factors[1], rel=1e-12)
     # A larger variance by 1e-4 instead of a smaller one, as a variance has a sign.
     variance = 1e-4
-    q, shift = (1 + rho) / alpha, UNIFORM / dim
+    q = (1 + rho) / alpha
+    shift = UNIFORM / dim
     here = fresh_task_error(q=q, variance=0.0, **point)
     query = math.log(fresh_task_error(q=q, variance=variance, **point) / here) / variance
     context = math.log(fresh_task_error(q=q + shift / alpha, variance=0.0, **point) / here)

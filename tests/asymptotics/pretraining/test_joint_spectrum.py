@@ -22,12 +22,15 @@ def mean(spectrum, values):
 def test_traces_of_matrices_in_any_basis():
     """All that the errors depend on are traces of f(C, Sigma) with and without C_test."""
     d = 6
-    turn, tests = rotation(d, 0), rotation(d, 1)
+    turn = rotation(d, 0)
+    tests = rotation(d, 1)
     C = turn @ np.diag([2.0, 2.0, 1.0, 1.0, 0.5, 0.0]) @ turn.T
     Sigma = turn @ np.diag([0.5, 1.5, 0.5, 1.5, 1.0, 1.0]) @ turn.T
     C_test = tests @ np.diag(np.arange(6.0)) @ tests.T
     spectrum = JointSpectrum.of_matrices(C, C_test, Sigma)
-    c, t, s = spectrum.task, spectrum.test, spectrum.inputs
+    c = spectrum.task
+    t = spectrum.test
+    s = spectrum.inputs
     for matrix, values in [
         (C @ C, c**2),
         (C @ Sigma @ Sigma, c * s**2),
@@ -65,7 +68,8 @@ COUPLING = 1e-3
 )
 def test_pairings_of_quantiles(pairing, expected):
     spectrum = JointSpectrum.of_measures(LAW, LAW, order=60, pairing=pairing)
-    c, t = spectrum.task, spectrum.test
+    c = spectrum.task
+    t = spectrum.test
     assert mean(spectrum, c * t) == pytest.approx(expected, rel=COUPLING)
     assert (mean(spectrum, c), mean(spectrum, t)) == pytest.approx((1, 1), rel=ROUNDING)
 
@@ -106,7 +110,8 @@ def test_different_measures_converge_with_the_order():
 
 def test_heavy_tails_keep_their_trace():
     """E of c(u) c(1 - u) for c(u) = (1 - p) u^-p is (1 - p)^2 B(1 - p, 1 - p)."""
-    law, p = PowerLaw(0.6), 0.6
+    law = PowerLaw(0.6)
+    p = 0.6
     spectrum = JointSpectrum.of_measures(law, law, pairing="reversed")
     assert mean(spectrum, spectrum.task) == pytest.approx(1, rel=1e-4)
     assert mean(spectrum, spectrum.test) == pytest.approx(1, rel=1e-4)

@@ -26,7 +26,8 @@ def deviations(run, repeats, draws=10, test_prompts=3000):
     runs = simulate_errors(**run, rng=1, repeats=repeats, test_prompts=test_prompts)
     found = []
     for name in ("icl", "idg"):
-        expected, estimate = getattr(predicted, name), getattr(runs, name)
+        expected = getattr(predicted, name)
+        estimate = getattr(runs, name)
         error = math.hypot(expected.standard_error, estimate.standard_error)
         found.append((estimate.mean / expected.mean - 1, error / expected.mean))
     return np.array(found), predicted.uncertainty

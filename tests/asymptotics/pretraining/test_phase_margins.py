@@ -47,7 +47,8 @@ def test_ridge_slope_is_proportional_to_the_derivative(objective):
     for tau, alpha, kappa, rho in SETTINGS:
         with mp.workdps(40):
             setting = exact(tau=tau, alpha=alpha, kappa=kappa, rho=rho)
-            small, both = mp.mpf(10) ** -25, []
+            small = mp.mpf(10) ** -25
+            both = []
             for name in (objective, "idg"):
                 error = getattr(asymptotics.pretraining, f"{name}_error")
                 derivative = (error(**setting, ridge=small) - error(**setting)) / small

@@ -95,7 +95,8 @@ def test_predicts_runs(setting):
     runs = simulate_errors(**run, rng=1, repeats=80)
     assert predicted.uncertainty < 0.03
     for name in ("icl", "idg"):
-        expected, estimate = getattr(predicted, name), getattr(runs, name)
+        expected = getattr(predicted, name)
+        estimate = getattr(runs, name)
         error = math.hypot(expected.standard_error, estimate.standard_error)
         allowed = predicted.uncertainty * expected.mean + 3 * error
         assert abs(estimate.mean - expected.mean) < allowed

@@ -8,7 +8,8 @@ from iclimit.asymptotics.pretraining import ridge_fluctuations
 
 def test_least_squares_tends_to_the_inverse_wishart_law():
     # Gaussian features, t = b: Var = 2 s^4 p (n - 1) / ((n - p - 1)^2 (n - p - 3)), exactly.
-    noise, excess = 0.7, []
+    noise = 0.7
+    excess = []
     for p in (60, 240, 960):
         n = 2 * p
         exact = 2 * noise**2 * p * (n - 1) / ((n - p - 1) ** 2 * (n - p - 3))
@@ -21,13 +22,15 @@ def test_least_squares_tends_to_the_inverse_wishart_law():
 @pytest.mark.parametrize(("p", "n", "ridge"), [(40, 70, 0.1), (40, 25, 0.3), (40, 44, 0.2)])
 def test_covariances_that_do_not_commute_against_drawn_data(p, n, ridge):
     rng = np.random.default_rng(3)
-    runs, noise = 1500, 0.3
+    runs = 1500
+    noise = 0.3
 
     def drawn_covariance():
         root = rng.standard_normal((p, 2 * p)) / np.sqrt(2 * p)
         return root @ root.T
 
-    S, B = drawn_covariance(), drawn_covariance()
+    S = drawn_covariance()
+    B = drawn_covariance()
     target, other = rng.standard_normal((2, p)) / np.sqrt(p)
     features = rng.standard_normal((runs, n, p)) @ np.linalg.cholesky(S).T
     labels = features @ target + np.sqrt(noise) * rng.standard_normal((runs, n))
@@ -47,7 +50,8 @@ def test_covariances_that_do_not_commute_against_drawn_data(p, n, ridge):
         test_covariances=np.stack([S, B]),
         test_label_weights=np.stack([target, other]),
     )
-    mean, covariance = np.mean(errors, axis=1), np.cov(errors)
+    mean = np.mean(errors, axis=1)
+    covariance = np.cov(errors)
     spread = np.sqrt(np.diag(covariance))
     # The means are off by O(1/p); of a standard deviation, 1.8 % is its statistical error.
     np.testing.assert_allclose(predicted.mean, mean, rtol=0.02)

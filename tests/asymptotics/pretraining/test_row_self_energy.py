@@ -20,13 +20,15 @@ def drawn(prompts, ridge):
 
 @pytest.mark.parametrize(("prompts", "ridge"), [(100, 0.05), (100, 0.0), (300, 0.1)])
 def test_rows_of_isotropic_inputs_are_alike(prompts, ridge):
-    draws, test = drawn(prompts, ridge), fresh_task_law(D, CONTEXT, RHO, "gaussian")
+    draws = drawn(prompts, ridge)
+    test = fresh_task_law(D, CONTEXT, RHO, "gaussian")
     rows = solve_rows(draws, Inputs(np.ones((D, 1)), 1, BASIS, np.eye(D)))
     assert rows.errors(draws, test) == pytest.approx(solve(draws).errors(draws, test), rel=1e-5)
 
 
 def test_a_vanishing_ridge_is_that_of_whitened_inputs_if_the_prompts_determine_the_solution():
-    draws, test = drawn(300, 1e-7), fresh_task_law(D, CONTEXT, RHO, "gaussian")
+    draws = drawn(300, 1e-7)
+    test = fresh_task_law(D, CONTEXT, RHO, "gaussian")
     inputs = Inputs.of(BASIS @ np.diag(np.geomspace(0.2, 3, D)) @ BASIS.T, D)
     white = replace(draws, ridge=0.0)
     rows = solve_rows(draws, inputs).errors(draws, test)

@@ -59,12 +59,16 @@ def test_equals_the_prediction_by_matrices(dim):
 @pytest.mark.parametrize("tasks", [3, 12, 40])
 @pytest.mark.parametrize("xi", [1e-3, 0.3, 20.0])
 def test_traces_are_those_of_the_matrices(tasks, xi):
-    dim, context, rho = 12, 15, 0.3
+    dim = 12
+    context = 15
+    rho = 0.3
     w = sphere(np.random.default_rng(tasks), tasks, dim)
     law = task_set_law(w, context, rho)
-    G, A = law.second, law.cross
+    G = law.second
+    A = law.cross
     inverse = np.linalg.inv(G + xi * np.eye(dim + 1))
-    gamma, share = A.T @ inverse, G @ inverse
+    gamma = A.T @ inverse
+    share = G @ inverse
     fresh = np.diag([2.0] * dim + [3.0])
     best = np.linalg.solve(G, A)
     found = _Summaries(spectrum(w), (float(tasks), context, rho), xi)
@@ -88,7 +92,10 @@ def test_traces_are_those_of_the_matrices(tasks, xi):
 
 def test_variance_of_opposite_tasks_of_known_spread():
     """Without a mean task all but the spread over the tasks is exact."""
-    dim, context, rho, xi = 12, 15, 0.3, 0.4
+    dim = 12
+    context = 15
+    rho = 0.3
+    xi = 0.4
     half = sphere(np.random.default_rng(5), 7, dim)
     w = np.concatenate([half, -half])
     law = task_set_law(w, context, rho)

@@ -57,7 +57,8 @@ class Exact:
         return [q + xi / (row * sigma) for sigma in self.sigma]
 
     def equations(self, q, xi, scales, setting):
-        found, features = [], mpmath.mpf(0)
+        found = []
+        features = mpmath.mpf(0)
         for row, s in zip(self.rows, scales, strict=True):
             pairs = list(zip(self.T, self.D(q, xi, row), strict=True))
             found.append(
@@ -100,12 +101,16 @@ class Exact:
 
     def errors(self, **given):
         setting = {name: mpmath.mpf(value) for name, value in given.items()}
-        rho, test_rho = setting["rho"], setting["test_rho"]
+        rho = setting["rho"]
+        test_rho = setting["test_rho"]
         q = (self.mean(self.T) + rho) / setting["alpha"]
         q_test = (self.mean(self.T_test) + test_rho) / setting["test_alpha"]
         Y = [x + q_test for x in self.T_test]
         xi, scales = self.solve(q, setting)
-        train, test, df2, transfer = rho, test_rho, mpmath.mpf(0), mpmath.mpf(0)
+        train = rho
+        test = test_rho
+        df2 = mpmath.mpf(0)
+        transfer = mpmath.mpf(0)
         for row, s in zip(self.rows, scales, strict=True):
             D = self.D(q, xi, row)
             delta = [x - q for x in D]
@@ -118,13 +123,16 @@ class Exact:
                 slope = s**2 * both / setting["kappa"] / loss
                 return [f**2 * (x + T * slope) for f, x, T in zip(F, X, self.T, strict=True)]
 
-            ridged, tested = twice(delta), twice(Y)
+            ridged = twice(delta)
+            tested = twice(Y)
             share = mpmath.mpf(0)
             for j, sigma in enumerate(self.sigma):
                 if sigma != row:
                     continue
                 share += self.p[j]
-                d, f, x = D[j], F[j], delta[j]
+                d = D[j]
+                f = F[j]
+                x = delta[j]
                 train += self.p[j] * (d - d**2 * f - (x - 2 * d * f * x + d**2 * ridged[j]))
                 linear = self.T_test[j] * (1 - d * f)
                 quadratic = Y[j] - 2 * d * f * Y[j] + d**2 * tested[j]
@@ -238,7 +246,8 @@ STANDARD_ERRORS = 4.0
 @pytest.mark.parametrize("setting", [SETTING | {"tau": 1.4}, SETTING | {"tau": 0.5, "alpha": 2.0}])
 def test_is_the_limit_of_finite_sizes(setting):
     tau, alpha, kappa = (setting[name] for name in NAMES[:3])
-    predictions, spreads = [], []
+    predictions = []
+    spreads = []
     for d in (60, 120):
         task, test, inputs = (
             np.repeat(values, np.round(d * SKEW.weight).astype(int))

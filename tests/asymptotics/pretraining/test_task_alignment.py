@@ -56,7 +56,8 @@ def derivative(function, x):
 
 def test_measures_of_matrices():
     rng = np.random.default_rng(0)
-    C, C_test = np.diag(rng.uniform(0.5, 2, 30)), np.diag(rng.uniform(0.5, 2, 30))
+    C = np.diag(rng.uniform(0.5, 2, 30))
+    C_test = np.diag(rng.uniform(0.5, 2, 30))
     spectrum = JointSpectrum.of_matrices(C, C_test)
     expected = np.trace(C_test @ np.linalg.inv(C)) / 30
     assert trace_ratio(spectrum) == pytest.approx(expected, rel=EXACT)
@@ -84,8 +85,10 @@ def test_resolvent_alignment_of_isotropic_tasks_is_the_resolvent():
 
 
 def test_resolvent_alignment_is_a_mean_resolvent_of_drawn_tasks():
-    d, k = 400, 300
-    C, C_test = np.linspace(0.1, 1.9, d), np.linspace(2, 0, d)
+    d = 400
+    k = 300
+    C = np.linspace(0.1, 1.9, d)
+    C_test = np.linspace(2, 0, d)
     tasks = np.random.default_rng(0).standard_normal((k, d)) * np.sqrt(C)
     nu = (np.mean(C) + 0.1) / 2
     drawn = np.trace(np.diag(C_test) @ np.linalg.inv(tasks.T @ tasks / k + nu * np.eye(d))) / d

@@ -31,10 +31,14 @@ def test_error_is_the_derivative_of_a_posterior_variance():
     independent entries of variance 1/d, with the posterior variance on the features x (h, w).
     """
     rng = np.random.default_rng(0)
-    d, n, rho, ridge = 3, 10, 0.3, 0.2
+    d = 3
+    n = 10
+    rho = 0.3
+    ridge = 0.2
     x, h, w = (rng.standard_normal((n + 1, size)) for size in (d, d + 1, d))
     features = np.einsum("ni,na->nia", x, h).reshape(n + 1, -1)
-    train, test = features[:-1], features[-1]
+    train = features[:-1]
+    test = features[-1]
     penalty = n / d * ridge
     weights = train @ np.linalg.solve(train.T @ train + penalty * np.eye(d * (d + 1)), test)
     # One column for each entry of Omega.
@@ -53,7 +57,8 @@ def test_saturations_against_integration():
     """Gamma averages of the continued fraction and the Gauss rule for the query norm."""
     for spread in (0.05, 0.3, 1.0):
         draws = task_draws(0, dim=16, count=1, context=40, prompts=400, rho=0.1, ridge=0.7)
-        mean, variance = 3.0, spread * 9.0
+        mean = 3.0
+        variance = spread * 9.0
         f, g = task_self_energy.saturations(draws, 0.0, *np.array([[[[mean]]], [[[variance]]]]))
         # Midpoints in probability.
         middle = (np.arange(2000) + 0.5) / 2000
@@ -67,7 +72,8 @@ def test_saturations_against_integration():
 @pytest.mark.parametrize("prompts", [40, 70, 120])
 def test_single_task_with_endless_contexts_is_a_wishart_block(prompts):
     """Then features are x times a fixed vector, and the mean inverse of n x x^T is known."""
-    d, ridge = 16, 1e-4
+    d = 16
+    ridge = 1e-4
     draws = task_draws(1, dim=d, count=1, context=10**9, prompts=prompts, rho=0.5, ridge=ridge)
     start = task_self_energy.solve(draws)
     solution = task_self_energy.solve(draws, task_corrections.correction_at(draws, start))
@@ -116,7 +122,9 @@ def test_fixed_points_of_a_batch():
 
 def sampled_summaries(draws, count, rng):
     """Context summaries of the first task of a draw, from tokens."""
-    d, context, task = draws.dim, draws.context, draws.tasks[0, 0]
+    d = draws.dim
+    context = draws.context
+    task = draws.tasks[0, 0]
     x = rng.standard_normal((count, context, d)) / math.sqrt(d)
     y = x @ task + math.sqrt(draws.rho) * rng.standard_normal((count, context))
     summary = d / context * np.einsum("nl,nli->ni", y, x)
@@ -135,7 +143,8 @@ def test_averages_against_contexts(context, prompts):
     draws = task_draws(5, dim=16, count=1, context=context, prompts=prompts, rho=1.0, ridge=1e-3)
     root = rng.standard_normal((17, 17))
     M = (root @ root.T / 17 + np.eye(17))[None]
-    q, weight = task_self_energy.leverage(draws, M, 0.0, None), draws.nodes.weight
+    q = task_self_energy.leverage(draws, M, 0.0, None)
+    weight = draws.nodes.weight
     mean = weight @ q.mean[:, 0, 0]
     variance = weight @ (q.variance + q.mean**2)[:, 0, 0] - mean**2
     h = sampled_summaries(draws, 600_000 // max(context, 12), rng)
@@ -169,7 +178,8 @@ def test_runs_beside_the_threshold(dim, context, tasks, prompts, rho, ridge):
     predicted = finite_size_errors(**run, ridge=ridge, rng=0, draws=15)
     runs = simulate_errors(**run, ridge=ridge, rng=0, repeats=250)
     for name in ("icl", "idg"):
-        expected, estimate = getattr(predicted, name), getattr(runs, name)
+        expected = getattr(predicted, name)
+        estimate = getattr(runs, name)
         error = math.hypot(expected.standard_error, estimate.standard_error)
         allowed = predicted.uncertainty * expected.mean + 3 * error
         assert abs(estimate.mean - expected.mean) < allowed
@@ -200,7 +210,8 @@ def test_predicts_runs_near_a_threshold(row):
     prediction = finite_size_errors(**run, rng=0, draws=100)
     moments = finite_size_errors(**run, rng=0, draws=100, approach="moments")
     for name in ("icl", "idg"):
-        expected, found = getattr(prediction, name), getattr(runs, name)
+        expected = getattr(prediction, name)
+        found = getattr(runs, name)
         error = math.hypot(found.standard_error, expected.standard_error)
         allowance = prediction.uncertainty * expected.mean
         assert abs(found.mean - expected.mean) < STANDARD_ERRORS * error + allowance

@@ -28,7 +28,8 @@ CASES = {
 
 def sampled(contexts, tasks, seed=0, innovations=None):
     """Summaries of prompts of those tasks (count, d), by matrices of covariances of the tokens."""
-    drift, gates = contexts.drift, np.array(contexts.gates)
+    drift = contexts.drift
+    gates = np.array(contexts.gates)
     rng, length, (count, D) = np.random.default_rng(seed), len(gates), tasks.shape
     times = np.arange(length + 1)
     apart = np.abs(times[:, None] - times)
@@ -67,7 +68,8 @@ def test_moments_against_contexts(case, structured):
     """Of tasks on the sphere, and of tasks of any norm and drift of any covariance."""
     rng = np.random.default_rng(3)
     tasks = rng.standard_normal((2, D))
-    innovations, mean = None, 1.0
+    innovations = None
+    mean = 1.0
     if structured:
         innovations = np.diag([2.0, 0.3, 0.8, 0.5]) + 0.2
         mean = np.trace(innovations) / D
@@ -85,7 +87,8 @@ def test_moments_against_contexts(case, structured):
 @pytest.mark.parametrize("case", CASES)
 def test_variance_of_a_quadratic_form_against_contexts(case):
     """In contexts of a usual length, to the accuracy of their draws."""
-    rng, d = np.random.default_rng(4), 8
+    rng = np.random.default_rng(4)
+    d = 8
     contexts = TimedContexts(d, RHO, tuple(np.linspace(0.5, 1, 24)), *CASES[case])
     task = rng.standard_normal((1, d))
     task *= math.sqrt(d) / np.linalg.norm(task)
@@ -107,7 +110,8 @@ def test_variance_of_a_quadratic_form_against_contexts(case):
 )
 def test_predicts_runs(tasks, ridge, shift):
     """Test prompts with fresh tasks may have other gates, drift and correlation."""
-    dim, context = 16, 48
+    dim = 16
+    context = 48
     run = {"dim": dim, "context": context, "tasks": tasks, "prompts": 400, "rho": 0.1}
     run |= {"ridge": ridge, "drift": 0.3, "correlation": 0.5}
     run["gates"] = 0.95 ** np.arange(context - 1, -1, -1.0)
@@ -117,7 +121,8 @@ def test_predicts_runs(tasks, ridge, shift):
     runs = simulate_errors(**run, **shift, rng=0, repeats=40)
     assert predicted.uncertainty < 0.03
     for name in ("icl", "idg"):
-        expected, estimate = getattr(predicted, name), getattr(runs, name)
+        expected = getattr(predicted, name)
+        estimate = getattr(runs, name)
         error = math.hypot(expected.standard_error, estimate.standard_error)
         allowed = predicted.uncertainty * expected.mean + 3 * error
         assert abs(estimate.mean - expected.mean) < allowed
@@ -134,7 +139,8 @@ def test_predicts_runs_of_any_kernel(setting):
         predicted = finite_size_errors(**run, rng=0, draws=20)
         runs = simulate_errors(**run, rng=0, repeats=60)
         for name in ("icl", "idg"):
-            expected, estimate = getattr(predicted, name), getattr(runs, name)
+            expected = getattr(predicted, name)
+            estimate = getattr(runs, name)
             error = math.hypot(expected.standard_error, estimate.standard_error)
             allowed = predicted.uncertainty * expected.mean + 3 * error
             assert abs(estimate.mean - expected.mean) < allowed

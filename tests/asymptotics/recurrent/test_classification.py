@@ -33,7 +33,8 @@ def test_equals_sums_over_beta_distributions(context, dim, separation, flips):
 
 
 def test_many_dimensions_approach_the_normal_distribution():
-    signal, inverse_alpha = np.array([[2.0], [0.8]]), np.array([2.0, 0.25])
+    signal = np.array([[2.0], [0.8]])
+    inverse_alpha = np.array([2.0, 0.25])
     limit = ndtr(2 * signal / np.sqrt(signal**2 + inverse_alpha))
     gaps = [
         classification_accuracy(

@@ -27,13 +27,18 @@ SETTINGS = [
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_effective_context_by_quadrature(setting):
     """Of the definitions of a and q, the double integral by triangles."""
-    alpha, rho = 2.5, 0.2
-    omega, theta = setting.get("forgetting", 0.0), setting.get("drift", 0.0)
+    alpha = 2.5
+    rho = 0.2
+    omega = setting.get("forgetting", 0.0)
+    theta = setting.get("drift", 0.0)
     r = setting.get("correlation", 0.0)
     x, mass = np.polynomial.legendre.leggauss(40)
-    x, mass = (1 + x) / 2, mass / 2
-    t, weight = alpha * x[:, None], alpha * mass[:, None]
-    s, both = t * x, weight * t * mass
+    x = (1 + x) / 2
+    mass = mass / 2
+    t = alpha * x[:, None]
+    weight = alpha * mass[:, None]
+    s = t * x
+    both = weight * t * mass
     a = np.sum(weight * np.exp(-(omega + theta) * t))
     kernel = np.exp(-omega * (t + s)) * (np.exp(-theta * (t - s)) - np.exp(-theta * (t + s)))
     noise = (1 + r**2) / (1 - r**2) + rho
@@ -44,7 +49,9 @@ def test_effective_context_by_quadrature(setting):
 
 def test_effective_context_is_the_limit_of_token_sums():
     for setting in SETTINGS:
-        alpha, rho, sums = 1.5, 0.2, []
+        alpha = 1.5
+        rho = 0.2
+        sums = []
         given = {name: setting.get(name, 0.0) for name in ("drift", "correlation")}
         for dim in (200, 400):
             ages = np.arange(int(alpha * dim) - 1, -1, -1)
@@ -73,7 +80,8 @@ def test_effective_context_to_many_digits():
 
 
 def test_without_drift_it_is_a_hyperbolic_tangent():
-    alpha, omega = np.array([0.5, 3.0]), np.array([[0.2], [4.0]])
+    alpha = np.array([0.5, 3.0])
+    omega = np.array([[0.2], [4.0]])
     x = omega * alpha / 2
     expected = alpha * np.tanh(x) / x
     found = effective_context(alpha=alpha, rho=0.3, forgetting=omega)

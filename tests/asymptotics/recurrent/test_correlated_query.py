@@ -32,7 +32,8 @@ def test_independent_tokens_are_those_of_pretraining():
     assert found.icl == pytest.approx(icl_error(alpha=3, **setting), rel=1e-12)
     assert found.idg == pytest.approx(idg_error(alpha=3, **setting), rel=1e-12)
     # Gates rescale the summary: a ridge of a^2 lambda acts as lambda.
-    alpha, signal = effective_context(alpha=3, rho=0.1, forgetting=0.7), -np.expm1(-2.1) / 2.1
+    alpha = effective_context(alpha=3, rho=0.1, forgetting=0.7)
+    signal = -np.expm1(-2.1) / 2.1
     gated = correlated_query_errors(
         tau=2, alpha=3, kappa=1.5, rho=0.1, correlation=0, ridge=0.3 * signal**2, forgetting=0.7
     )

@@ -33,7 +33,8 @@ def test_constant_steps_solve_their_equation(step, drift):
 
 
 def test_best_steps_solve_their_equation():
-    rho, times = 0.3, np.array([0.1, 1.0, 3.0])
+    rho = 0.3
+    times = np.array([0.1, 1.0, 3.0])
     accuracy = {"rtol": 1e-11, "atol": 1e-13}
     flow = solve_ivp(lambda _, v: -(v**2) / (v + rho), (0, 3), [1.0], t_eval=times, **accuracy)
     best = optimal_delta_step(alpha=times, rho=rho)

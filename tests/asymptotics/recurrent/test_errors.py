@@ -16,16 +16,19 @@ ROUNDING = 1e-12
 
 def sampled(setting, contexts, rng):
     """Squared errors of the queries of simulated contexts, token by token, with vectors only."""
-    dim, context = setting["dim"], setting["context"]
+    dim = setting["dim"]
+    context = setting["context"]
 
     def numbers(name, default, size):
         return np.broadcast_to(setting.get(name, default), size)
 
-    lam, omega = numbers("eigenvalues", 1.0, dim), numbers("task_variances", 1.0, dim)
+    lam = numbers("eigenvalues", 1.0, dim)
+    omega = numbers("task_variances", 1.0, dim)
     phi = np.exp(-numbers("drift", 0.0, dim) / dim)
     gates = numbers("gates", 1.0, context)[:, None] * numbers("channel_gates", 1.0, dim)
     D = numbers("preconditioner", 1.0, dim)
-    steps, writes = numbers("step_sizes", 0.0, context), numbers("writes", 1.0, context)
+    steps = numbers("step_sizes", 0.0, context)
+    writes = numbers("writes", 1.0, context)
     w = np.sqrt(omega) * rng.standard_normal((contexts, dim))
     u = np.zeros((contexts, dim))
     errors = []
@@ -50,7 +53,8 @@ def sampled(setting, contexts, rng):
 def random_setting(seed):
     """Everything differs by token and by channel."""
     rng = np.random.default_rng(seed)
-    dim, context = 5, 8
+    dim = 5
+    context = 8
     return {
         "dim": dim,
         "context": context,
@@ -89,10 +93,12 @@ def test_rules_are_special_cases():
     """Of the rule that has all arguments; the one-step loss of linear attention by hand."""
     sizes = {"dim": 6, "context": 9, "rho": 0.2}
     plain = recurrent_errors("linear", **sizes)
-    N, d = np.arange(10), 6
+    N = np.arange(10)
+    d = 6
     assert plain.error == pytest.approx(1.2 - N / (N + d + 1 + 0.2 * d), rel=ROUNDING)
     general = {"step_sizes": 0.0, "writes": 1.0, "readout": "best", **sizes}
-    gates, channels = np.linspace(0.8, 1, 9), np.linspace(0.5, 1, 6)
+    gates = np.linspace(0.8, 1, 9)
+    channels = np.linspace(0.5, 1, 6)
     for rule, more in (
         ("linear", {}),
         ("decay", {"gates": gates}),
@@ -184,10 +190,13 @@ def test_steps_that_are_best_for_each_next_error_are_not_best_for_the_last():
     """Under drift without a gate they end above predicting zero, which no best steps do."""
     setting = {"dim": 40, "context": 160, "rho": 0.25}
     for drift, next_best, constant in ((0.3, 0.830, 0.793), (1.0, 1.327, 1.130)):
-        steps, power, signal = [], 0.0, 0.0
+        steps = []
+        power = 0.0
+        signal = 0.0
         for _ in range(160):
             # The slope and the curvature of the next error, by hand.
-            kept, d = math.exp(-drift / 40), 40
+            kept = math.exp(-drift / 40)
+            d = 40
             gain = kept * (1 - signal) - (signal - power)
             steps.append(gain / ((1 + 2 / d) * (power - 2 * signal + 1) + 0.25))
             b = steps[-1]

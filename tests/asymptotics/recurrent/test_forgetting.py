@@ -41,7 +41,8 @@ def test_regressions_approach_the_limit(setting):
 
 
 def test_without_forgetting_it_is_the_ridge_curve():
-    alpha, rho = np.array([0.3, 1.0, 4.0]), np.array([[0.01], [1.0]])
+    alpha = np.array([0.3, 1.0, 4.0])
+    rho = np.array([[0.01], [1.0]])
     bayes = bayes_error(alpha=alpha, rho=rho)
     found = forgetting_error(alpha=alpha, rho=rho, penalty=rho)
     assert found == pytest.approx(bayes, rel=ROUNDING)
@@ -53,7 +54,8 @@ def test_without_forgetting_it_is_the_ridge_curve():
 
 def test_without_penalty():
     """Least squares beyond alpha = 1; interpolation below, where weights do not matter."""
-    alpha, rho = np.array([0.4, 1.0, 3.0]), 0.2
+    alpha = np.array([0.4, 1.0, 3.0])
+    rho = 0.2
     expected = rho + np.array([0.6 + 0.08 / 0.6, np.inf, 0.1])
     plain = forgetting_error(alpha=alpha, rho=rho, penalty=0)
     assert plain == pytest.approx(expected, rel=ROUNDING)

@@ -50,15 +50,21 @@ def dense_error(setting, tests):
     a, q, a_test, q_test = 2 * laws[DIM] - laws[DIM // 2]
     if tests.get("running_sum"):
         ratio = theirs["alpha"] / own["alpha"]
-        a_test, q_test = a_test * ratio, q_test * ratio**2
-    tau, kappa, ridge, rho = setting["tau"], setting["kappa"], setting["ridge"], own["rho"]
-    c, p = np.ones(1), np.ones(1)
+        a_test = a_test * ratio
+        q_test = q_test * ratio**2
+    tau = setting["tau"]
+    kappa = setting["kappa"]
+    ridge = setting["ridge"]
+    rho = own["rho"]
+    c = np.ones(1)
+    p = np.ones(1)
     if kappa < np.inf:
         edges = (1 + np.array([-1, 1]) / np.sqrt(kappa)) ** 2
         angle = (np.arange(SIZE) + 0.5) * np.pi / SIZE
         c = edges.mean() + np.cos(angle) * np.ptp(edges) / 2
         p = kappa * (np.sin(angle) * np.ptp(edges) / 2) ** 2 / (2 * c) / SIZE
-        c, p = np.append(c, 0.0), np.append(p, max(1 - kappa, 0.0))
+        c = np.append(c, 0.0)
+        p = np.append(p, max(1 - kappa, 0.0))
     G = a**2 * c + q
 
     def excess(log_xi):
@@ -106,7 +112,8 @@ def test_finite_sizes_tend_to_it(kappa, ratio):
     A sum over a test context that is longer by a ratio is a mean after gates that are as much
     smaller in training.
     """
-    rates, ridge = (0.8, 0.2), 0.05
+    rates = (0.8, 0.2)
+    ridge = 0.05
     tests = {"test_correlation": -0.3, "test_rho": 0.4, "test_drift": 0.0}
     own = {"rho": 0.1, "drift": 0.1, "correlation": 0.4}
     changed = {"forgetting": rates[0], "test_forgetting": rates[1], "test_alpha": ratio * 2}
@@ -158,7 +165,8 @@ def test_endless_tests_of_a_gated_layer_without_noise():
     """After perfect pretraining the matrix is a number, which s = 1/a is too much for."""
     setting = {"tau": np.inf, "alpha": 2.0, "kappa": np.inf, "rho": 0.0, "forgetting": 1.0}
     found = gated_pretraining_errors(**setting, test_forgetting=0.0, test_alpha=np.inf).icl
-    a, q = (1 - np.exp(-2)) / 2, (1 - np.exp(-4)) / 8
+    a = (1 - np.exp(-2)) / 2
+    q = (1 - np.exp(-4)) / 8
     assert found == pytest.approx((1 - a / (a**2 + q)) ** 2, rel=1e-12)
 
 

@@ -15,13 +15,18 @@ SIGMAS = 4.0
 
 def test_moments_of_sampled_contexts():
     """Gates, drift and correlated tokens at once, for tasks of the same norm."""
-    dim, context, contexts = 5, 7, 40000
-    rho, drift, r = 0.3, 0.8, 0.6
+    dim = 5
+    context = 7
+    contexts = 40000
+    rho = 0.3
+    drift = 0.8
+    r = 0.6
     rng = np.random.default_rng(6)
     gates = rng.uniform(0.2, 1, context)
     w = rng.standard_normal((contexts, dim))
     w *= np.sqrt(dim) / np.linalg.norm(w, axis=1)[:, None]
-    query, phi = w, np.exp(-drift / dim)
+    query = w
+    phi = np.exp(-drift / dim)
     h = np.zeros((contexts, dim))
     x = rng.standard_normal((contexts, dim))
     for gate in gates[::-1]:
@@ -43,9 +48,13 @@ def test_moments_of_sampled_contexts():
 
 def test_moments_by_all_pairings():
     """E h h^T entry by entry: four inputs pair up in three ways, labels are summed by hand."""
-    dim, context, rho, drift = 3, 4, 0.3, 1.7
+    dim = 3
+    context = 4
+    rho = 0.3
+    drift = 1.7
     rng = np.random.default_rng(8)
-    gates, query = rng.uniform(0.2, 1, context), rng.standard_normal(dim)
+    gates = rng.uniform(0.2, 1, context)
+    query = rng.standard_normal(dim)
     query *= np.sqrt(dim) / np.linalg.norm(query)
     root = rng.standard_normal((context, context))
     kernel = root @ root.T
@@ -87,7 +96,8 @@ def test_moments_by_all_pairings():
 
 @pytest.mark.parametrize("gate", [0.6, 0.99, 1.0])
 def test_constant_gates_without_drift(gate):
-    gates, dim = gate ** np.arange(30.0), 8
+    gates = gate ** np.arange(30.0)
+    dim = 8
     decay = -np.log(gate) / 2
     expected = np.tanh(30 * decay) / np.tanh(decay) if decay else 30.0
     assert dim * gated_context(gates, dim=dim, rho=0.4).alpha == pytest.approx(expected, rel=1e-12)
@@ -122,7 +132,9 @@ def test_kernels():
     )
     np.testing.assert_array_equal(by_distance.gates, matrix.gates)
     kernel = np.kron(np.eye(2), np.full((2, 2), 0.5)) + np.eye(4) / 2
-    rng, contexts, dim = np.random.default_rng(3), 40000, 3
+    rng = np.random.default_rng(3)
+    contexts = 40000
+    dim = 3
     x = np.linalg.cholesky(kernel) @ rng.standard_normal((contexts, 4, dim))
     y = x[:, :, 0] + 0.5 * rng.standard_normal((contexts, 4))  # |w|^2 = dim, along the first axis
     across = np.sum(y * x[:, :, 1], axis=1) * np.sqrt(dim) / 4

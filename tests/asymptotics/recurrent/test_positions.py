@@ -13,7 +13,8 @@ def drawn(rho, drift):
     """Inputs, labels and tasks of contexts, token by token."""
     rng = np.random.default_rng(1)
     x = rng.standard_normal((COUNT, N, D)) / D**0.5
-    task, kept = rng.standard_normal((COUNT, D)), np.exp(-drift / D)
+    task = rng.standard_normal((COUNT, D))
+    kept = np.exp(-drift / D)
     y = np.empty((COUNT, N))
     for t in range(N):
         y[:, t] = np.sum(x[:, t] * task, axis=1) + rho**0.5 * rng.standard_normal(COUNT)
@@ -34,7 +35,8 @@ def test_weights_are_those_of_least_squares(drift, gates, steps, writes, unit_ke
     gate, step, write = (
         np.broadcast_to(each, N) for each in (gates, steps, steps if writes is None else writes)
     )
-    u, keys = np.zeros((COUNT, D)), x
+    u = np.zeros((COUNT, D))
+    keys = x
     if unit_keys:
         keys = x / np.sqrt(np.sum(x**2, axis=2, keepdims=True))
     for t in range(N):

@@ -18,7 +18,9 @@ ROUNDING = 1e-12
 def test_stationary_error_is_the_end_of_the_recursion():
     """At two sizes, extrapolated in 1/d."""
     for forgetting, step in ((0.0, 0.6), (1.3, 0.6), (1.5, 2.4)):
-        drift, rho, ends = 0.5, 0.2, []
+        drift = 0.5
+        rho = 0.2
+        ends = []
         for dim in (100, 200):
             layer = {"gates": np.exp(-forgetting / dim), "step_sizes": step}
             setting = {"context": 20 * dim, "drift": drift, "rho": rho}

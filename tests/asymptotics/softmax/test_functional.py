@@ -38,7 +38,9 @@ def test_finite_rank_is_the_kernel_equation():
     rng = np.random.default_rng(4)
     x = rng.standard_normal((50, 3))
     root = rng.standard_normal((3, 3))
-    M, noise, N = root @ root.T, 0.3, 7
+    M = root @ root.T
+    noise = 0.3
+    N = 7
     variance = np.einsum("ni,ij,nj->n", x, M, x) + noise
     setting = {"covariance": lambda a, b: np.einsum("...i,ij,...j->...", a, M, b), "inputs": x}
     best = functional_optimum(**setting, context=N, noise_variance=noise)
@@ -53,8 +55,11 @@ def test_finite_rank_is_the_kernel_equation():
 
 def test_loss_is_that_of_prompts():
     """Functions with a Gaussian prior on a few points, drawn with noise."""
-    N, noise, prompts = 6, 0.2, 200_000
-    points, weights = np.array([-1.0, 0.0, 0.4, 2.0]), np.array([0.2, 0.3, 0.1, 0.4])
+    N = 6
+    noise = 0.2
+    prompts = 200_000
+    points = np.array([-1.0, 0.0, 0.4, 2.0])
+    weights = np.array([0.2, 0.3, 0.1, 0.4])
     best = functional_optimum(
         covariance=gaussian, inputs=points, weights=weights, context=N, noise_variance=noise
     )
@@ -71,9 +76,11 @@ def test_loss_is_that_of_prompts():
 
 def test_kernel_is_a_minimum():
     """Gradient of the quadratic loss in the kernel, and other kernels."""
-    N, noise = 9, 0.1
+    N = 9
+    noise = 0.1
     best = functional_optimum(covariance=gaussian, inputs=(0, 3), context=N, noise_variance=noise)
-    w, C = best.weights, gaussian(best.inputs[:, None], best.inputs)
+    w = best.weights
+    C = gaussian(best.inputs[:, None], best.inputs)
 
     def loss(K):
         Kw = K * w
@@ -85,7 +92,8 @@ def test_kernel_is_a_minimum():
     assert loss(best.kernel) == pytest.approx(best.loss, rel=1e-9)
     rng = np.random.default_rng(1)
     change = rng.standard_normal(best.kernel.shape)
-    up, down = loss(best.kernel + 1e-3 * change), loss(best.kernel - 1e-3 * change)
+    up = loss(best.kernel + 1e-3 * change)
+    down = loss(best.kernel - 1e-3 * change)
     assert up > best.loss
     assert down > best.loss
     assert up == pytest.approx(down, rel=1e-7)

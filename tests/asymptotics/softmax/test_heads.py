@@ -74,7 +74,8 @@ def test_averages_of_three_scores():
 
 def test_averages_of_many_scores_with_many_digits():
     """Integrals over u instead of its logarithm, with many digits, for 1e5 scores."""
-    N, t = 100_000, mpmath.mpf("0.8")
+    N = 100_000
+    t = mpmath.mpf("0.8")
     with mpmath.workdps(30):
         h = mpmath.mpf("0.25")
         scores = [(k * h, h * mpmath.npdf(k * h)) for k in range(-40, 41)]
@@ -89,7 +90,8 @@ def test_averages_of_many_scores_with_many_digits():
 
         scale = mpmath.exp(t * t / 2)
         nodes = [mpmath.mpf(k) / 3 for k in range(-36, 12)]
-        q = spread = mpmath.mpf(0)
+        q = mpmath.mpf(0)
+        spread = q
         for z in nodes:
             u = mpmath.exp(z) / N / scale
             h0, h1, h2 = one(u)
@@ -190,7 +192,8 @@ def test_stated_error_is_honest(context, dim, scaled):
 
 def test_warm_pair_is_gradient_descent_on_centred_inputs():
     """Least loss d (d + 1 + s) / (N + d + s): that of linear attention with N - 1 pairs."""
-    d, noise = 5, 2.0
+    d = 5
+    noise = 2.0
     for N in (3, 40):
         value = N / (N + d + noise) / 2
         centred = d * (d + 1 + noise) / (N + d + noise)
@@ -209,7 +212,8 @@ def test_warm_pairs_are_continued():
     """Interpolated averages against integrals, whose terms cancel to 1e-14/t^2."""
     t = np.array([0.05, 0.09, 0.115])
     for N in (2, 10, 10_000):
-        found, direct = pair_averages(N, t, 1.0), _differences(N, t, 1.0)
+        found = pair_averages(N, t, 1.0)
+        direct = _differences(N, t, 1.0)
         values = found.concentration, found.spread, found.variance
         for value, exact in zip(values, direct, strict=True):
             assert value == pytest.approx(exact, rel=2e-9)

@@ -87,7 +87,10 @@ def test_linear_attention_at_finite_size():
 
 def test_exponential_without_normalisation():
     """E s f, E f^2 and E s^2 f^2 of f = exp(b r s) in closed form, averaged by Gamma integrals."""
-    b, N, d, noise = 0.2, 9, 3, 0.5
+    b = 0.2
+    N = 9
+    d = 3
+    noise = 0.5
     g = lambda a: (1 - 2 * a) ** (-d / 2)  # noqa: E731
     second = lambda a: d * (1 - 2 * a) ** (-d / 2 - 1)  # noqa: E731
     # E r m = b E r^2 e^{b^2 r^2/2}, E m^2 = b^2 E r^2 e^{b^2 r^2}.
@@ -143,7 +146,9 @@ def anisotropic_loss(A, v, Lambda, W, N, noise):
 
 def test_best_matrix_is_a_minimum():
     rng = np.random.default_rng(3)
-    d, N, noise = 5, 12, 0.4
+    d = 5
+    N = 12
+    noise = 0.4
     Lambda, W = (each @ each.T / d for each in rng.standard_normal((2, d, d)))
     best = optimal_softmax_matrix(Lambda, task_covariance=W, context=N, noise_variance=noise)
     assert np.trace(Lambda @ best.matrix @ Lambda @ best.matrix.T) == pytest.approx(1, rel=1e-10)
@@ -158,7 +163,9 @@ def test_best_matrix_is_a_minimum():
 @pytest.mark.slow
 def test_best_matrix_of_prompts():
     """Eigenvalues 0.2 to 1.8 at d = 80, N = 160; the correction in 1/d is about 0.3 %."""
-    d, N, prompts = 80, 160, 10_000
+    d = 80
+    N = 160
+    prompts = 10_000
     spectrum = np.linspace(0.2, 1.8, d)
     best = optimal_softmax_matrix(spectrum, context=N)
     rng = np.random.default_rng(8)

@@ -21,7 +21,8 @@ FIGURE_7 = {42: 0.1577, 50: 0.1354, 66: 0.1078, 74: 0.0968, 82: 0.0877, 90: 0.08
 def simulated(prompts, beta, v, N, d, noise, heads):
     """Loss and its standard error from prompts, averaged over the task."""
     rng = np.random.default_rng(N + d)
-    x, query = rng.uniform(-1, 1, (prompts, N, d)), rng.uniform(-1, 1, (prompts, d))
+    x = rng.uniform(-1, 1, (prompts, N, d))
+    query = rng.uniform(-1, 1, (prompts, d))
     scores = beta * np.einsum("pnd,pd->pn", x, query)
     weights = 0
     for sign in (1, -1)[:heads]:
@@ -91,7 +92,8 @@ def test_two_heads_beat_linear_attention():
 
 def test_warm_heads_are_gradient_descent_on_centred_inputs():
     """V d [1 - (N-1)/(N - 1 + ((N-1) k - N + 3)/N + d - 1)] of variance V and kurtosis k."""
-    N, d = 10, 1
+    N = 10
+    d = 1
     share = (N - 1) / (N - 1 + ((N - 1) * 9 / 5 - N + 3) / N + d - 1)
     centred = d / 3 * (1 - share)
 

@@ -31,7 +31,8 @@ def test_two_signs_give_the_arcsine_law():
 
 
 def test_semicircles_add_their_variances():
-    law, closed = FreeSum(semicircle(0.5), semicircle(1.5)), semicircle(2.0)
+    law = FreeSum(semicircle(0.5), semicircle(1.5))
+    closed = semicircle(2.0)
     assert np.ravel(law.support) == pytest.approx(np.ravel(closed.support), rel=1e-9)
     x = np.linspace(-2.7, 2.7, 7)
     assert law.density(x) == pytest.approx(closed.density(x), rel=1e-9)
@@ -41,7 +42,8 @@ def test_semicircles_add_their_variances():
 def test_marchenko_pastur_laws_add_as_samples_do():
     """Two sums over N samples are one over 2 N."""
     one = MarchenkoPastur(0.5)
-    law, closed = FreeSum(one, one), MarchenkoPastur(0.25).scaled(2.0)
+    law = FreeSum(one, one)
+    closed = MarchenkoPastur(0.25).scaled(2.0)
     assert law.support[0] == pytest.approx(closed.support[0], rel=1e-10)
     x = np.linspace(0.6, 4.4, 7)
     assert law.density(x) == pytest.approx(closed.density(x), rel=1e-9)
@@ -80,8 +82,11 @@ def test_atoms_meet_when_their_masses_exceed_one():
 
 
 def test_against_simulated_sums():
-    rng, d, repeats = np.random.default_rng(5), 120, 30
-    a, b = np.repeat([0.0, 3.0], d // 2), np.repeat(np.linspace(0.0, 1.0, 4), d // 4)
+    rng = np.random.default_rng(5)
+    d = 120
+    repeats = 30
+    a = np.repeat([0.0, 3.0], d // 2)
+    b = np.repeat(np.linspace(0.0, 1.0, 4), d // 4)
     law = FreeSum(Atoms(a), Atoms(b))
     functions = [lambda x: 1 / (x + 0.5), lambda x: x**3, lambda x: x**4]
     expected = np.array([law.stieltjes(-0.5), law.moment(3), law.moment(4)])
@@ -90,7 +95,8 @@ def test_against_simulated_sums():
         u = ortho_group.rvs(d, random_state=rng)
         eigenvalues = np.linalg.eigvalsh(np.diag(a) + (u * b) @ u.T)
         samples.append([f(eigenvalues).mean() for f in functions])
-    mean, error = np.mean(samples, axis=0), np.std(samples, axis=0, ddof=1) / np.sqrt(repeats)
+    mean = np.mean(samples, axis=0)
+    error = np.std(samples, axis=0, ddof=1) / np.sqrt(repeats)
     assert np.all(abs(mean - expected) < SIGMAS * error + BIAS / d * expected)
     # The gap of the limit holds no eigenvalue, but for a margin of the edges' fluctuations.
     (_, start), (stop, _) = law.support

@@ -84,7 +84,8 @@ def test_losses_of_layers_on_uniform_inputs(noise_ratio):
         assert abs(run.loss.z(found.loss)) < SIGMAS
     one = optimal_learning_rate(**size, noise_variance=10 * noise_ratio)
     # A query without noise, over the null predictor.
-    null, noise = 5 / 3, 10 * noise_ratio
+    null = 5 / 3
+    noise = 10 * noise_ratio
     single = optimal_gdpp(1, **size, noise_ratio=noise_ratio)
     assert single.loss == pytest.approx((one.loss - noise) / null, rel=1e-10)
     assert single.rates[0] == pytest.approx(one.rate, rel=1e-7)

@@ -66,7 +66,8 @@ def test_more_eigenvalues_by_exact_integration(count, a):
         for power in powers:
             following = {}
             for (i, j), value in state.items():
-                k, rate = i + power, sympy.Rational(j + 1, 2)
+                k = i + power
+                rate = sympy.Rational(j + 1, 2)
                 whole = value * sympy.factorial(k) / rate ** (k + 1)
                 following[0, 0] = following.get((0, 0), 0) + whole
                 for r in range(k + 1):

@@ -22,8 +22,10 @@ ROUNDING = 1e-12
 
 def integrate(f, c):
     """Integral against the law as written in the definition, edges smoothed by an angle."""
-    lower, upper = (1 - math.sqrt(c)) ** 2, (1 + math.sqrt(c)) ** 2
-    middle, half = (lower + upper) / 2, (upper - lower) / 2
+    lower = (1 - math.sqrt(c)) ** 2
+    upper = (1 + math.sqrt(c)) ** 2
+    middle = (lower + upper) / 2
+    half = (upper - lower) / 2
 
     def integrand(angle, part):
         x = middle + half * math.cos(angle)
@@ -41,7 +43,8 @@ def integrate(f, c):
 
 def outside(c):
     """Real points on every side of the support."""
-    lower, upper = (1 - math.sqrt(c)) ** 2, (1 + math.sqrt(c)) ** 2
+    lower = (1 - math.sqrt(c)) ** 2
+    upper = (1 + math.sqrt(c)) ** 2
     gap = [0.3 * lower, 0.9 * lower] if lower else []
     return [-5.0, -0.01, *gap, upper + 0.1, upper + 30]
 
@@ -78,7 +81,8 @@ def test_companion_is_the_law_of_the_other_gram_matrix(c, derivative):
 
 def test_density_is_the_jump_of_the_transform():
     for c in RATIOS:
-        law, height = MarchenkoPastur(c), 1e-9
+        law = MarchenkoPastur(c)
+        height = 1e-9
         x = np.linspace(*law.edges, 12)[1:-1]
         jump = law.stieltjes(x + 1j * height).imag / np.pi
         # Height times the slope of the transform; measured worst 4e-9.

@@ -45,7 +45,8 @@ def power_law(exponent):
 def exponential(decay):
     def transform(z):
         k = mpmath.mpf(decay)
-        low, high = k / mpmath.expm1(k), k / -mpmath.expm1(-k)
+        low = k / mpmath.expm1(k)
+        high = k / -mpmath.expm1(-k)
         return (mpmath.log((high - z) / (low - z)) - k) / (k * z)
 
     return transform
@@ -58,7 +59,8 @@ def uniform(lower, upper):
 def marchenko_pastur(ratio):
     def transform(z):
         c = mpmath.mpf(ratio)
-        low, high = (1 - mpmath.sqrt(c)) ** 2, (1 + mpmath.sqrt(c)) ** 2
+        low = (1 - mpmath.sqrt(c)) ** 2
+        high = (1 + mpmath.sqrt(c)) ** 2
         root = mpmath.sqrt(z - low) * mpmath.sqrt(z - high)
         return (1 - c - z + root) / (2 * c * z)
 
@@ -101,8 +103,11 @@ POINTS = [-1e5, -50.0, -1.0, -1e-3, 0.4 + 0.2j, 1 - 1j, 5 + 0.1j, 1e4 + 1e3j, 2j
 def derivatives(f, z):
     """Value and two derivatives to 20 digits or more."""
     with mpmath.workdps(80):
-        point, step = mpmath.mpmathify(z), mpmath.mpf(10) ** -14 * abs(z)
-        below, value, above = f(point - step), f(point), f(point + step)
+        point = mpmath.mpmathify(z)
+        step = mpmath.mpf(10) ** -14 * abs(z)
+        below = f(point - step)
+        value = f(point)
+        above = f(point + step)
         return [value, (above - below) / (2 * step), (above - 2 * value + below) / step**2]
 
 
@@ -222,7 +227,8 @@ def test_signs_have_the_r_transform_of_voiculescu():
 
 def test_projections_have_the_s_transform_of_voiculescu():
     """Mass p at 1, else 0: S(x) = (1 + x) / (p + x)."""
-    p, x = 0.3, np.array([-0.29, -0.1, 0.0, 1e-9, 0.5, 20.0])
+    p = 0.3
+    x = np.array([-0.29, -0.1, 0.0, 1e-9, 0.5, 20.0])
     law = Atoms([0.0, 1.0], [1 - p, p])
     assert law.s_transform(x) == pytest.approx((1 + x) / (p + x), rel=EXACT)
     slope = (p - 1) / (p + x) ** 2
@@ -261,7 +267,9 @@ def test_marchenko_pastur_transforms_in_other_number_systems():
 
 @pytest.mark.parametrize("c", [0.5, 2.0])
 def test_marchenko_pastur_is_refused_outside_its_domains(c):
-    law, generic, root = MarchenkoPastur(c), Bare(MarchenkoPastur(c)), np.sqrt(c)
+    law = MarchenkoPastur(c)
+    generic = Bare(MarchenkoPastur(c))
+    root = np.sqrt(c)
     cases = [("r_transform", 1 / (c + root)), ("s_transform", 1 / root)]
     cases += [("r_transform", 1 / (c - root))] if c < 1 else []
     for name, end in cases:
@@ -282,7 +290,8 @@ def test_r_and_s_solve_their_equations(law, exact):
         assert abs(exact(-1 / gamma) / gamma - 1 - float(point)) < EXACT * abs(point)
     for name in ("r_transform", "s_transform"):
         transform = getattr(law, name)
-        at, h = np.array([-0.2, -0.1]), 1e-4
+        at = np.array([-0.2, -0.1])
+        h = 1e-4
         slope = (transform(at + h) - transform(at - h)) / (2 * h)
         assert transform(at, derivative=1) == pytest.approx(slope, rel=DIFFERENCES)
     mean = law.mean
@@ -306,8 +315,10 @@ def test_uniform_r_transform_is_that_of_coth(x, centre, half):
 
 
 def test_scaling_laws_of_the_transforms():
-    law, factor = Exponential(2.0), 3.0
-    scaled, shifted = law.scaled(factor), law.shifted(1.5)
+    law = Exponential(2.0)
+    factor = 3.0
+    scaled = law.scaled(factor)
+    shifted = law.shifted(1.5)
     x = np.array([-0.1, 0.02])
     assert scaled.r_transform(x) == pytest.approx(factor * law.r_transform(factor * x))
     assert scaled.s_transform(x) == pytest.approx(law.s_transform(x) / factor)

@@ -65,7 +65,8 @@ def test_quantile_inverts_the_distribution_function(law):
     # At atoms the distribution function jumps over p. The arcsine law has infinite slope.
     assert np.all(law.cdf(x * (1 + 1e-9) + 1e-12) >= p - 1e-9)
     assert np.all(law.cdf(x * (1 - 1e-9) - 1e-9) <= p + 1e-4)
-    lower, upper = law.support[0][0], law.support[-1][1]
+    lower = law.support[0][0]
+    upper = law.support[-1][1]
     assert law.quantile(1.0) == pytest.approx(upper)
     assert law.cdf([lower - 1e-3, upper]) == pytest.approx([0, 1])
 

@@ -30,7 +30,8 @@ def naive(q, kappa):
 
 def reference(q, kappa, derivative):
     with mpmath.workdps(DIGITS):
-        point, ratio = mpmath.mpf(q), mpmath.mpf(kappa)
+        point = mpmath.mpf(q)
+        ratio = mpmath.mpf(kappa)
         step = min(point, mpmath.mpf(1)) * mpmath.mpf(10) ** -30
         if derivative == 0:
             return naive(point, ratio)
@@ -107,7 +108,8 @@ TRACE_ALLOWANCE = 10.0
 
 def test_trace_of_an_actual_wishart_resolvent():
     for kappa in (0.5, 1.0, 3.0):
-        d, q = 400, 0.3
+        d = 400
+        q = 0.3
         tasks = np.random.default_rng(7).standard_normal((int(kappa * d), d))
         inverse = np.linalg.inv(tasks.T @ tasks / len(tasks) + q * np.eye(d))
         for derivative, trace in enumerate(

@@ -34,7 +34,8 @@ COMPLEX_POINTS = np.array([0.5 + 0.2j, 3.0 - 0.1j, 2.0 + 1.0j, -1.0 + 1e-3j, 30.
 
 @pytest.mark.parametrize("c", [0.1, 0.5, 1.0, 2.5])
 def test_identity_population_is_marchenko_pastur(c):
-    law, closed = SampleCovariance(Atoms([1.0]), c), MarchenkoPastur(c)
+    law = SampleCovariance(Atoms([1.0]), c)
+    closed = MarchenkoPastur(c)
     assert law.support[-1] == pytest.approx(closed.edges, rel=ROUNDING, abs=ROUNDING)
     assert sum(mass for _, mass in law.atoms) == pytest.approx(closed.atom)
     upper = closed.edges[1]
@@ -54,7 +55,8 @@ def test_identity_population_is_marchenko_pastur(c):
 
 
 def test_array_of_ratios_broadcasts():
-    population, ratios = Atoms([0.3, 2.0]), np.array([0.2, 1.0, 3.0])
+    population = Atoms([0.3, 2.0])
+    ratios = np.array([0.2, 1.0, 3.0])
     z = np.array([[-0.5], [-2.0]])
     table = SampleCovariance(population, ratios).stieltjes(z)
     single = [[SampleCovariance(population, c).stieltjes(x) for c in ratios] for x in z[:, 0]]
@@ -69,7 +71,8 @@ def test_array_of_ratios_broadcasts():
 @pytest.mark.parametrize("c", [0.05, 0.99])
 def test_against_mpmath(z, c):
     """Silverstein's equation for v, solved in 30 digits from a start 1e-4 away."""
-    values, weights = [1.0, 10.0], [0.5, 0.5]
+    values = [1.0, 10.0]
+    weights = [0.5, 0.5]
     law = SampleCovariance(Atoms(values, weights), c)
     if z == 3.0 and c > 0.5:
         z = 60.0
@@ -120,7 +123,8 @@ def test_heavy_tails_have_no_upper_edge():
 
 def test_bands_separate_where_silverstein_and_choi_say():
     """Two atoms: the edges are the zeros of z'(v), roots of a polynomial of degree four."""
-    c, t = 0.05, (1.0, 10.0)
+    c = 0.05
+    t = (1.0, 10.0)
     law = SampleCovariance(Atoms(t), c)
     one, other = (np.polynomial.Polynomial([1.0, x]) ** 2 for x in t)
     v2 = np.polynomial.Polynomial([0.0, 0.0, 1.0])
@@ -141,7 +145,9 @@ def test_bands_separate_where_silverstein_and_choi_say():
 
 def test_a_spike_beside_a_density_that_jumps():
     """To first order in c a spike t moves to t (1 + c E x/(t - x))."""
-    bulk, spike, c = Uniform(0.5, 1.5), 6.0, 0.01
+    bulk = Uniform(0.5, 1.5)
+    spike = 6.0
+    c = 0.01
     law = SampleCovariance(Mixture([bulk, Atoms([spike])], [0.9, 0.1]), c)
     (_, gap), (lower, upper) = law.support
     assert gap < 2 < lower < spike < upper
@@ -160,7 +166,9 @@ def test_cumulants_count_non_crossing_partitions():
 
 @pytest.mark.parametrize(("c", "zeros"), [(0.5, 0), (2.0, 0), (0.5, 40)])
 def test_against_simulated_matrices(c, zeros):
-    rng, d, repeats = np.random.default_rng(7), 150, 16
+    rng = np.random.default_rng(7)
+    d = 150
+    repeats = 16
     values = np.concatenate([np.zeros(zeros), np.linspace(0.2, 4.0, d - zeros)])
     law = SampleCovariance(Atoms(values), c)
     functions = [lambda x: 1 / (x + 0.1), lambda x: x**3, lambda x: np.log1p(x)]
@@ -170,7 +178,8 @@ def test_against_simulated_matrices(c, zeros):
         z = rng.standard_normal((round(d / c), d)) * np.sqrt(values)
         eigenvalues = np.linalg.eigvalsh(z.T @ z / len(z))
         samples.append([f(eigenvalues).mean() for f in functions])
-    mean, error = np.mean(samples, axis=0), np.std(samples, axis=0, ddof=1) / np.sqrt(repeats)
+    mean = np.mean(samples, axis=0)
+    error = np.std(samples, axis=0, ddof=1) / np.sqrt(repeats)
     # Real matrices: the mean differs from the limit by O(1/d).
     allowance = SIGMAS * error + BIAS / d * np.array(expected)
     assert np.all(abs(mean - expected) < allowance)

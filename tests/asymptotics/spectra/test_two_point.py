@@ -26,15 +26,18 @@ def by_fixed_point(function, alpha):
     The resolvent of each point is (s lam - z)^-1 with s from fixed-point iteration.
     """
     with mpmath.workdps(40):
-        lam, B = [mpmath.mpf(float(x)) for x in VALUES], [mpmath.mpf(float(x)) for x in OUTER]
-        aspect, count = mpmath.mpf(alpha), 40
+        lam = [mpmath.mpf(float(x)) for x in VALUES]
+        B = [mpmath.mpf(float(x)) for x in OUTER]
+        aspect = mpmath.mpf(alpha)
+        count = 40
         top = max(lam) * (1 + 1 / mpmath.sqrt(aspect)) ** 2
         rows = []
         for j in range(count // 2):
             z = top * (1 + 3 * mpmath.expjpi(mpmath.mpf(2 * j + 1) / count)) / 2
             s = mpmath.mpf(1)
             for _ in range(400):
-                before, s = s, 1 / (1 + sum(x / (s * x - z) for x in lam) / 4 / aspect)
+                before = s
+                s = 1 / (1 + sum(x / (s * x - z) for x in lam) / 4 / aspect)
                 if abs(s - before) < mpmath.mpf(10) ** -38:
                     break
             F = [1 / (s * x - z) for x in lam]
@@ -91,7 +94,8 @@ def test_many_steps_against_power_series(alpha, steps, share):
 def test_exact_moments():
     """Fractions against second moments by hand and the expansion of steps into powers."""
     lam = [Fraction(1, 2), Fraction(3, 2), Fraction(1)]
-    outer, alpha = [Fraction(1), Fraction(3), Fraction(2)], Fraction(5, 3)
+    outer = [Fraction(1), Fraction(3), Fraction(2)]
+    alpha = Fraction(5, 3)
     moments = pair_moments(lam, order=3, alpha=alpha, outer=outer, inner=lam)
     mean = [sum(b * x**k for b, x in zip(outer, lam, strict=True)) / 3 for k in range(4)]
     square = sum(x * x for x in lam) / 3
@@ -175,7 +179,8 @@ def by_partitions(p, alpha, rank):
         first, *rest = word.split("P")
         if not rest:
             return mean(word)
-        X, count = [*rest[:-1], rest[-1] + first], i + j
+        X = [*rest[:-1], rest[-1] + first]
+        count = i + j
         total = Fraction(0)
         for partition in non_crossing(count):
             cycles = (zip(block[1:] + block[:1], block, strict=True) for block in partition)
@@ -183,7 +188,8 @@ def by_partitions(p, alpha, rank):
             weight = prod(free_cumulant(rank, len(block)) for block in partition)
             left = set(range(count))
             while left:
-                x, letters = min(left), ""
+                x = min(left)
+                letters = ""
                 while x in left:
                     left.remove(x)
                     letters += X[x]
@@ -225,7 +231,8 @@ def test_limits():
     expected = (OUTER * VALUES * kappa / (VALUES + kappa)).mean()
     assert projected.null_mean(outer=OUTER, inner=VALUES) == pytest.approx(expected, rel=1e-9)
     # As many samples: the bias of interpolation.
-    drawn, share = TwoPoint(Atoms(VALUES), alpha=0.3), kappa / (VALUES + kappa)
+    drawn = TwoPoint(Atoms(VALUES), alpha=0.3)
+    share = kappa / (VALUES + kappa)
     bias = (OUTER * VALUES * share**2).mean() / (1 - ((1 - share) ** 2).mean() / 0.3)
     assert drawn.null_mean(outer=OUTER, inner=VALUES) == pytest.approx(bias, rel=1e-9)
     smooth = TwoPoint(Uniform(0.2, 1.8), alpha=2.0)

@@ -36,7 +36,8 @@ def cycles(size, links):
     """Number of connected components, that is of free indices."""
     label = list(range(size))
     for a, b in links:
-        old, new = label[a], label[b]
+        old = label[a]
+        new = label[b]
         label = [new if k == old else k for k in label]
     return len(set(label))
 
@@ -48,7 +49,8 @@ def isserlis(powers):
     """
     count = 2 * sum(powers)
     rows = [(2 * k, 2 * k + 1) for k in range(count // 2)]
-    columns, start = [], 0
+    columns = []
+    start = 0
     for power in powers:
         ring = [start + k for k in range(2 * power)]
         columns += [(ring[2 * k + 1], ring[(2 * k + 2) % len(ring)]) for k in range(power)]
@@ -91,7 +93,8 @@ def test_published_polynomials():
 def test_powers_of_zero_are_the_dimension():
     assert wishart_moment([], context=3, dim=5) == 1
     assert wishart_moment([0], context=3, dim=5) == 5
-    size, array = {"context": 3, "dim": 5}, np.array([1, 2])
+    size = {"context": 3, "dim": 5}
+    array = np.array([1, 2])
     assert wishart_moment([0, 2, 0], **size) == 25 * wishart_moment((2,), **size)
     assert wishart_moment(array, **size) == wishart_moment([2, 1], **size)
 
@@ -172,7 +175,8 @@ def test_orders_zero():
 @given(st.integers(1, 30), st.integers(1, 30), st.integers(1, 6))
 def test_bounds(context, dim, order):
     law = Wishart(context=context, dim=dim)
-    weight, following = law.christoffel(order), law.christoffel(order + 1)
+    weight = law.christoffel(order)
+    following = law.christoffel(order + 1)
     assert max(Fraction(0), 1 - Fraction(context, dim)) < following < weight < 1
     # Log-convexity of moments, with equality for no spread at all only.
     assert law.moment(order) ** 2 < law.moment(order - 1) * law.moment(order + 1)

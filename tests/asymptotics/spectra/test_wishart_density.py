@@ -80,7 +80,8 @@ def test_rule_has_the_exact_inverse_moments():
     """E tr S^-1 and E tr S^-2 of an inverse Wishart matrix (von Rosen 1988)."""
     for context, dim in ((20, 10), (10, 20), (12, 10), (3, 1), (13, 10), (14, 10), (200, 100)):
         nodes, weights = eigenvalue_rule(context, dim)
-        size, excess = min(context, dim), abs(context - dim)
+        size = min(context, dim)
+        excess = abs(context - dim)
         assert weights @ (1 / nodes) == pytest.approx(size / (excess - 1), rel=RULE)
         if excess > 3:
             large = max(context, dim)

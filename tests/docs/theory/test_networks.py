@@ -17,7 +17,8 @@ LSTM = "networks/lstm"
 )
 def test_the_cost_of_layer_normalisation():
     """The best step by its exact formula, the best two features by least squares."""
-    dim = context = 10
+    dim = 10
+    context = 10
     generator = np.random.default_rng(0)
     normalised = []
     plain = []

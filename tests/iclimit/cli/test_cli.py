@@ -170,7 +170,8 @@ def test_too_many_points_are_no_traceback(capsys):
 
 
 def test_claims_and_citations_go_to_files(tmp_path, capsys):
-    table, entries = tmp_path / "claims.csv", tmp_path / "papers.bib"
+    table = tmp_path / "claims.csv"
+    entries = tmp_path / "papers.bib"
     assert main(["claims", "-o", str(table)]) == 0
     with table.open(newline="") as file:
         rows = list(csv.DictReader(file))

@@ -71,7 +71,8 @@ def test_derivations_are_printed_in_latex(capsys):
 
 
 def test_schedule_at_finite_size_and_methods(capsys):
-    size, losses = "--context 20 --dim 10", []
+    size = "--context 20 --dim 10"
+    losses = []
     for method in ("optimal", "constant", "chebyshev"):
         table = rows(capsys, f"schedule --steps 2 {size} --method {method}")
         rates = [row["rates"] for row in table]
@@ -168,7 +169,8 @@ def staircase(lam, seed, init, heads):
 
 def test_merged_over_seeds(capsys):
     (row,) = rows(capsys, "dynamics merged --heads 5 --init-scale 1e-5")
-    law, losses = effective_init_scale_moments(5), plateau_losses(LAM, context=31)
+    law = effective_init_scale_moments(5)
+    losses = plateau_losses(LAM, context=31)
     scale = 1e-5 * np.exp(law.mean)
     assert row == pytest.approx(
         {
@@ -212,7 +214,8 @@ def test_merged_of_a_seed(capsys):
 )
 def test_separate(flags, lam, capsys):
     command = f"dynamics separate {flags} --heads 4 --init-scale 1e-2 --seed 3"
-    table, steps = rows(capsys, command), staircase(lam, 3, 1e-2, 4)
+    table = rows(capsys, command)
+    steps = staircase(lam, 3, 1e-2, 4)
     assert [row["learned"] for row in table] == list(range(len(lam) + 1))
     assert [row["loss"] for row in table] == pytest.approx(plateau_losses(lam, context=31))
     assert list(table[0].values())[2:] == [None] * 3
@@ -239,7 +242,8 @@ def test_heads_that_are_missing_or_learn_much(capsys):
     points = rows(capsys, f"{command} --curve 20")
     assert points[-1]["loss"] == pytest.approx(plateau_losses(LAM, context=31)[2])
     command = "dynamics separate --eigenvalues 1,0.3,0.01 --heads 1 --rank 3"
-    table, points = rows(capsys, command), rows(capsys, f"{command} --curve 50")
+    table = rows(capsys, command)
+    points = rows(capsys, f"{command} --curve 50")
     assert points[-1]["time"] == pytest.approx(1.3 * table[-1]["half_drop_time"])
     # In the time that is left after half of the drop it comes within a fifth of its end.
     assert points[-1]["loss"] - table[-1]["loss"] < 0.2 * (table[-2]["loss"] - table[-1]["loss"])
@@ -267,7 +271,8 @@ def test_extremes_are_numbers(model, capsys):
 
 def test_without_division_by_the_context(capsys):
     """The factors in the help, against gradient descent on unnormalised scores."""
-    N, init = 31, 1e-4
+    N = 31
+    init = 1e-4
     rate = {"merged": 5e-4, "separate": 2e-2}
     law = "--white 1 --heads 2 --seed 4"
     train = f"train descent {law} --training-set inf --normalization sum --record 1"

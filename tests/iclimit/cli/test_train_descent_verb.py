@@ -113,7 +113,8 @@ def test_mixtures(printed, tmp_path):
     assert list(alone) == columns
     (random,) = printed("--tests")
     assert list(random) == [*COLUMNS, "last_icl_loss", "limit_loss"]
-    flags, path = "--fresh-fraction 0.4 --tests --repeats 2 --record 20", tmp_path / "x.json"
+    flags = "--fresh-fraction 0.4 --tests --repeats 2 --record 20"
+    path = tmp_path / "x.json"
     rows = printed(f"{flags} -o {path}")
     curves = json.loads(path.read_text())["rows"]
     assert list(curves[0]) == ["repeat", "step", "loss", "icl_loss", "iwl_loss"]
@@ -160,7 +161,8 @@ def test_too_large_a_start_records_nothing(tmp_path, capsys):
 def test_interrupted_curves_are_written_and_continued(tmp_path, printed, capsys, monkeypatch):
     checkpoint, whole, part = (tmp_path / name for name in ("run.npz", "whole.csv", "part.csv"))
     expected = printed(f"--record 1 -o {whole}")
-    exact, count = MomentLoss.__call__, 0
+    exact = MomentLoss.__call__
+    count = 0
 
     def interrupted(self, weights):
         nonlocal count
@@ -194,7 +196,8 @@ def test_interrupted_curves_are_written_and_continued(tmp_path, printed, capsys,
 @pytest.mark.parametrize("model", ["merged", "separate"])
 def test_initial_weights_are_those_of_the_prediction(model, tmp_path, printed):
     """The same flags and seed; a step too short to change them."""
-    state, rank = tmp_path / "run.npz", 2 if model == "separate" else 1
+    state = tmp_path / "run.npz"
+    rank = 2 if model == "separate" else 1
     law = f"--dim 3 --heads 5 --init-scale 0.02 --seed 11 --rank {rank}"
     short = "--steps 1 --learning-rate 1e-40 --training-set 50"
     printed(f"--model {model} {law} {short} --checkpoint {state}")

@@ -145,9 +145,12 @@ def test_a_trained_network_is_probed_in_python():
 
 def test_ctrl_c_leaves_what_is_there_and_goes_on(tmp_path, monkeypatch, capsys):
     flags = [*SHORT, "--repeats", "3"]
-    state, out = ["--checkpoint", str(tmp_path / "state.npz")], ["-o", str(tmp_path / "best.npz")]
+    state = ["--checkpoint", str(tmp_path / "state.npz")]
+    out = ["-o", str(tmp_path / "best.npz")]
     assert train("softmax", *flags, "--no-store") == 1  # three steps teach nothing
-    expected, moves, move = capsys.readouterr().out, 0, loop.TrainingLoop.advance
+    expected = capsys.readouterr().out
+    moves = 0
+    move = loop.TrainingLoop.advance
 
     def interrupted(run, weights):
         nonlocal moves

@@ -74,7 +74,8 @@ def test_json_is_the_training_and_its_losses(kind, layers, printed):
 
 def test_training_starts_from_weights_files(tmp_path, printed, capsys):
     """Two files at one flag or two: a diagonal layer, and an axial one of the same depth."""
-    first, second = tmp_path / "first.npz", tmp_path / "second.npz"
+    first = tmp_path / "first.npz"
+    second = tmp_path / "second.npz"
     flags = ["--kind", "axial", "--layers", "2", "--steps", "3", "--format", "json"]
     printed("-o", first)
     printed(*flags, "-o", second)
@@ -102,7 +103,8 @@ def test_seeds_and_contexts(printed):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_weights_are_written_and_predict_the_same(kind, tmp_path, printed):
-    path, state = tmp_path / "weights.npz", tmp_path / "run.npz"
+    path = tmp_path / "weights.npz"
+    state = tmp_path / "run.npz"
     flags = ["--kind", kind, "--heads", "2"]
     assert printed(*flags, "-o", path, "--checkpoint", state) == printed(*flags)
     assert sorted(tmp_path.iterdir()) == [state, path]
@@ -121,7 +123,8 @@ def test_weights_are_written_and_predict_the_same(kind, tmp_path, printed):
 def test_a_checkpoint_goes_on_to_the_same_result(tmp_path, printed, monkeypatch, capsys):
     path = tmp_path / "run.npz"
     expected = printed()
-    advance, count = Descent.advance, 0
+    advance = Descent.advance
+    count = 0
 
     def interrupted(self, *args, **kwargs):
         nonlocal count

@@ -92,7 +92,8 @@ def test_absent_lines_jumps_and_gaps():
 
 
 def test_infinite_grid_points_have_no_lines():
-    x, y = ("x", np.array([0.0, 1.0, 2.0, np.inf])), ("y", np.array([0.0, 1.0]))
+    x = ("x", np.array([0.0, 1.0, 2.0, np.inf]))
+    y = ("y", np.array([0.0, 1.0]))
     (line,) = zero_lines(lambda x, y: x - 1.5 + 0 * y, x, y, {})
     np.testing.assert_array_equal(line[:, 0], 1.5)
     assert zero_lines(lambda x, y: x - 1.5 + 0 * y, (x[0], x[1][-2:]), y, {}) == []
@@ -131,7 +132,8 @@ def test_the_memorisation_transition_sharpens_with_the_context():
     np.testing.assert_allclose(vertices[:, 1], 1, rtol=1e-14)
     assert vertices[:, 0].min() == pytest.approx(10**2.4)  # the next context length is 10^1.2
     scan = np.geomspace(0.25, 4, 4001)
-    steepest, slope = [], []
+    steepest = []
+    slope = []
     for alpha in (10.0, 1e3, 1e5, 1e7):
         error = asymptotics.pretraining.icl_error(tau=np.inf, alpha=alpha, kappa=scan, rho=0.0)
         turn = np.gradient(np.gradient(error, np.log(scan)), np.log(scan))
@@ -153,7 +155,8 @@ def test_the_memorisation_transition_is_not_drawn_where_it_is_gradual():
 
 def test_every_minimum_over_contexts_is_on_the_line():
     """The other way round: what a scan of each row finds is found."""
-    alpha, kappa = np.geomspace(0.1, 100, 400), np.geomspace(0.2, 5, 30)
+    alpha = np.geomspace(0.1, 100, 400)
+    kappa = np.geomspace(0.2, 5, 30)
     diagram = diagram_of("icl_error", alpha=alpha, kappa=kappa, tau=4, rho=0.1)
     vertices = np.concatenate(diagram.boundaries[BOUNDARIES["icl_context"].label])
     seen = 0
@@ -196,7 +199,8 @@ def test_vertices_are_roots_of_a_multiprecision_derivative(tau, kappa, ridge, ob
 
 def test_the_best_context_moves_to_infinity_where_theory_says():
     """At tau = 1 + w (rho w^2 - 1 - rho), w = kappa/(kappa - 1): an expansion at long contexts."""
-    kappa, rho = 1.5, 0.3
+    kappa = 1.5
+    rho = 0.3
     grid = {"tau": np.linspace(1.1, 9, 40), "alpha": np.geomspace(10, 1e7, 60)}
     vertices = lines_of("icl_context", "icl_error", **grid, kappa=kappa, rho=rho)
     w = kappa / (kappa - 1)
@@ -206,7 +210,8 @@ def test_the_best_context_moves_to_infinity_where_theory_says():
 
 def test_the_optimal_ridge_of_pretraining_tasks_becomes_zero_on_the_line():
     """On one side the least error over a grid of ridges is at 0, on the other it is not."""
-    tau, kappa = np.geomspace(0.02, 0.9, 20), np.geomspace(0.05, 1, 20)
+    tau = np.geomspace(0.02, 0.9, 20)
+    kappa = np.geomspace(0.05, 1, 20)
     setting = {"alpha": 3.0, "rho": 0.03}
     vertices = lines_of("idg_ridge", "optimal_idg_ridge", tau=tau, kappa=kappa, **setting)
     setting["ridge"] = np.concatenate([[0.0], np.geomspace(1e-8, 10, 400)])
@@ -282,7 +287,10 @@ def test_dmmse_freezes_where_its_errors_say():
 
 
 def test_the_information_is_that_of_random_contexts():
-    rng, d, alpha, rho = np.random.default_rng(0), 200, 2.0, 0.3
+    rng = np.random.default_rng(0)
+    d = 200
+    alpha = 2.0
+    rho = 0.3
     samples = []
     for _ in range(20):
         context = rng.standard_normal((int(alpha * d), d)) / np.sqrt(d)
@@ -319,7 +327,8 @@ def test_divergence_is_that_of_the_iteration():
     """Residuals of many steps on a random spectrum grow on one side and shrink on the other."""
     grid = {"ratio": np.geomspace(0.2, 0.8, 10), "rate": np.geomspace(0.3, 3, 40)}
     vertices = lines_of("divergence", "constant_rate_loss", **grid, steps=5)
-    rng, d = np.random.default_rng(1), 800
+    rng = np.random.default_rng(1)
+    d = 800
     for ratio, rate in some(vertices, 4):
         context = rng.standard_normal((round(d / ratio), d))
         largest = np.linalg.eigvalsh(context.T @ context / len(context))[-1]

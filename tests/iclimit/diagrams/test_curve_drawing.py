@@ -83,7 +83,8 @@ def test_more_than_a_factor_of_ten_is_logarithmic(highest, scale):
 
 def test_several_quantities_share_axes():
     """Attention and dMMSE over the same number of tasks."""
-    ax, kappa = new_axes(), np.geomspace(0.1, 100, 20)
+    ax = new_axes()
+    kappa = np.geomspace(0.1, 100, 20)
     iclimit.curve("icl_error", kappa=kappa, tau=4, alpha=1, rho=0.3).plot(ax)
     assert legend_of(ax) == []
     dmmse = iclimit.curve("sized_dmmse_icl_error", kappa=kappa, alpha=1, rho=0.3, dim=40)

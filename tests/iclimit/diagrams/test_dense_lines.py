@@ -50,7 +50,11 @@ def test_a_divergence_breaks_the_curve_and_leaves_the_picture(power, pole, grid)
 @pytest.mark.parametrize("beside", [0.0, 1e-15, 1e-12, 1.4e-4, 1e-3])
 def test_a_pole_looks_the_same_whatever_the_grid(power, beside):
     """Also if a point of the grid happens to lie next to it, and if the grid is uneven."""
-    function, tops = (lambda x: abs(x - 1) ** -power), []
+
+    def function(x):
+        return abs(x - 1) ** -power
+
+    tops = []
     for grid in (np.geomspace(0.1, 5, 40), np.linspace(0.1, 5, 7)):
         line = line_of(function, np.sort(np.append(grid[abs(grid - 1) > 0.01], 1 + beside)))
         assert breaks(line) == pytest.approx([1], abs=1e-8)

@@ -105,7 +105,8 @@ def test_floats_keep_off_thresholds():
 
 
 def test_what_rounding_hides_has_no_slope():
-    at, spectrum = POINT | {"rho": 1e-16}, {"task_spectrum": "atoms:0.4,1.6"}
+    at = POINT | {"rho": 1e-16}
+    spectrum = {"task_spectrum": "atoms:0.4,1.6"}
     found = iclimit.sensitivity("icl_error", at=at, **spectrum)
     assert set(found.slopes) == {"tau", "alpha", "kappa"}
     assert list(found.without_slope) == ["rho"]

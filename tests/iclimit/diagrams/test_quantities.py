@@ -72,7 +72,8 @@ def test_registry_is_in_order():
 
 def test_prompts_are_counted_in_the_units_of_the_pretraining():
     """Weight prediction has d labels in a prompt, and the prediction of a label one."""
-    weights, labels = QUANTITIES["test_time_error"], QUANTITIES["iterated_icl_error"]
+    weights = QUANTITIES["test_time_error"]
+    labels = QUANTITIES["iterated_icl_error"]
     assert weights.parameters["tau"].label == r"$\tau = n/d$"
     assert labels.parameters["tau"].label == r"$\tau = n/d^2$"
 
@@ -98,7 +99,8 @@ def test_integers_are_asked_for():
 
 def test_blocks_are_the_whole():
     """A grid large enough to be cut gives the same numbers as points of it."""
-    tau, alpha = np.geomspace(0.1, 10, 300), np.geomspace(0.1, 10, 310)
+    tau = np.geomspace(0.1, 10, 300)
+    alpha = np.geomspace(0.1, 10, 310)
     setting = {"kappa": 0.5, "rho": 0.1, "ridge": 0.01}
     grid = {"alpha": alpha[None, :], "tau": tau[:, None]}
     values = QUANTITIES["icl_error"].evaluate(setting | grid)
@@ -125,7 +127,8 @@ def test_one_at_a_time_calls_once_for_each_combination():
         return a + 10 * b + 100 * np.asarray(c)
 
     broadcast = one_at_a_time(function, ["a", "b"])
-    a, c = np.array([2, 1, 2])[:, None], np.arange(4.0)
+    a = np.array([2, 1, 2])[:, None]
+    c = np.arange(4.0)
     np.testing.assert_array_equal(broadcast(a=a, b=0.5, c=c), a + 5 + 100 * c)
     assert sorted(calls) == [(1, 0.5), (2, 0.5)]
 
@@ -148,7 +151,8 @@ def excess_over_bayes(tau, alpha, kappa=np.inf, rho=0.1):
 
 
 def test_a_function_of_ones_own_is_a_curve():
-    tau, alpha = np.array([1.5, 2, 4]), [1, 10]
+    tau = np.array([1.5, 2, 4])
+    alpha = [1, 10]
     curves = iclimit.curve(excess_over_bayes, tau=tau, alpha=alpha, rho=0.2)
     np.testing.assert_array_equal(curves.values[1], excess_over_bayes(tau, 10.0, rho=0.2))
     assert curves.rows()[0] == {

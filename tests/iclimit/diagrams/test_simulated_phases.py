@@ -76,7 +76,8 @@ def test_simulated_points_are_in_tables_and_arrays(diagram, tmp_path):
     rows = diagram.rows()
     assert [row["source"] for row in rows[-5:]] == ["theory"] + ["simulation"] * 4
     assert len({tuple(row) for row in rows}) == 1
-    last, value = rows[-1], diagram.simulated[-1]
+    last = rows[-1]
+    value = diagram.simulated[-1]
     assert (last["value"], last["z"], last["dim"]) == (value.estimate.mean, value.z, "8 10 12")
     assert last["compared_with"] == iclimit.icl_error(tau=4.0, kappa=2.0, **FIXED)
     path = tmp_path / "phase.nc"

@@ -85,7 +85,8 @@ def test_three_sizes_are_extrapolated():
     inverse = 1 / np.array([8.0, 12.0, 16.0])
     sums = [float(np.sum(weight * inverse**k)) for k in range(3)]
     determinant = sums[0] * sums[2] - sums[1] ** 2
-    first, second = np.sum(weight * deviation), np.sum(weight * inverse * deviation)
+    first = np.sum(weight * deviation)
+    second = np.sum(weight * inverse * deviation)
     intercept = (sums[2] * first - sums[1] * second) / determinant
     assert found.estimate.mean == pytest.approx(limit + intercept, rel=1e-9)
     error = math.sqrt(sums[2] / determinant)

@@ -101,7 +101,8 @@ def test_limits_are_those_of_large_matrices(structure, size, tolerance):
 
 def test_eigenvalues_at_a_size_are_means_over_cells():
     """Of a power law by its integral; the trace is that of the limit."""
-    d, exponent = 16, 0.9
+    d = 16
+    exponent = 0.9
     ends = (np.arange(d + 1) / d) ** (1 - exponent)
     found = Structure("powerlaw:0.9", "reversed").covariances(d)
     np.testing.assert_allclose(found["task_covariance"], d * np.diff(ends)[::-1], rtol=2e-5)
@@ -244,7 +245,8 @@ def test_predicting_zero(tmp_path):
     path = tmp_path / "eigenvalues.csv"
     path.write_text(",eigenvalue\n0,3\n1,1\n2,0.5\n")
     spectra = {"task_spectrum": str(path), "input_spectrum": "atoms:0.5,0.5,3.5"}
-    tasks, inputs = np.array([0.5, 1, 3]), np.array([0.5, 0.5, 3.5])
+    tasks = np.array([0.5, 1, 3])
+    inputs = np.array([0.5, 0.5, 3.5])
     for normalize, scale in ((False, 1), (True, 1.5 * 1.5)):
         curves = iclimit.curve(
             "null_error", rho=0.1, test_rho=0.3, tau=[1, 2], **spectra, normalize=normalize

@@ -293,7 +293,8 @@ def test_drawn_task_sets_are_on_the_sphere(browser, page):
         assert values[:, 0] == pytest.approx(d, rel=1e-12)
         # Products of two tasks have the mean square d; m is the mean task, R their covariance.
         expected = [d**2 / k + (1 - 1 / k) * d, d / k, (d**2 + (k - 1) * d) / k**2]
-        means, errors = values[:, 1:].mean(axis=0), values[:, 1:].std(axis=0) / 3000**0.5
+        means = values[:, 1:].mean(axis=0)
+        errors = values[:, 1:].std(axis=0) / 3000**0.5
         assert np.all(abs(means - expected) < 4 * errors), k
 
 
@@ -307,7 +308,8 @@ def test_sampled_spectra_have_the_moments_of_wishart_matrices(browser, page):
     for (context, dim), found in zip(
         [(8, 5), (5, 8)], browser.execute_script(script), strict=True
     ):
-        means, errors = np.mean(found, axis=0), np.std(found, axis=0) / len(found) ** 0.5
+        means = np.mean(found, axis=0)
+        errors = np.std(found, axis=0) / len(found) ** 0.5
         # E tr H / d = 1 and E tr H^2 / d = 1 + (d + 1)/N, by Wick's theorem.
         expected = np.array([1, 1 + (dim + 1) / context])
         assert np.all(abs(means - expected) < 4 * errors)

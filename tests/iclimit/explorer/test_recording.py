@@ -78,7 +78,8 @@ def test_what_is_not_recorded_is_refused():
 
 
 def test_staircase_is_that_of_the_integrated_heads():
-    eigenvalues, values = np.array([1.0, 0.8, 0.5, 0.2]), np.array([0.002, 0.004, 0.003, 0.01])
+    eigenvalues = np.array([1.0, 0.8, 0.5, 0.2])
+    values = np.array([0.002, 0.004, 0.003, 0.01])
     weights = np.diag(values)
     t = np.array([0.0, 400.0, 520.0, 1500.0, 4000.0])
     exact = separate_attention_staircase(

@@ -66,9 +66,11 @@ def test_rows_never_vanish_without_a_word(path):
     with RunStore(path) as store:
         reference = store.runs()
     content = path.read_bytes()
-    chance, silent = random.Random(1), []
+    chance = random.Random(1)
+    silent = []
     for _ in range(300):
-        changed, size = bytearray(content), chance.choice([1, 16, 256, 4096])
+        changed = bytearray(content)
+        size = chance.choice([1, 16, 256, 4096])
         place = chance.randrange(len(content))
         changed[place : place + size] = chance.choice([bytes(size), chance.randbytes(size)])
         path.write_bytes(changed[: len(content)])
@@ -84,8 +86,10 @@ def test_rows_never_vanish_without_a_word(path):
 
 
 def test_a_flipped_bit_never_changes_a_number(path):
-    reference, content = found(path, CELLS), path.read_bytes()
-    chance, reports = random.Random(0), 0
+    reference = found(path, CELLS)
+    content = path.read_bytes()
+    chance = random.Random(0)
+    reports = 0
     for _ in range(FLIPS):
         changed = bytearray(content)
         changed[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
@@ -422,7 +426,8 @@ def test_nothing_in_a_store_becomes_a_formula(foreign):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_count_that_is_wrong_ends(tmp_path, monkeypatch):
-    path, table = tmp_path / "runs.sqlite", tmp_path / "table.csv"
+    path = tmp_path / "runs.sqlite"
+    table = tmp_path / "table.csv"
     right = StoredBatch.of.__func__
 
     def wrong(cls, cell, *values, count=1, **more):
@@ -435,7 +440,8 @@ def test_a_count_that_is_wrong_ends(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("command", [CURVE, ["validate", "solver", "--jobs", "1"]])
 def test_a_full_disk_is_a_failure(tmp_path, command, monkeypatch, capsys):
-    path, add = tmp_path / "runs.sqlite", RunStore.add
+    path = tmp_path / "runs.sqlite"
+    add = RunStore.add
 
     def add_some(store, batch, **options):
         store._execute("PRAGMA max_page_count = 4")

@@ -33,7 +33,8 @@ def best(value, words="best"):
 
 
 def test_words_make_name_and_seed_and_digits_do_not():
-    first, second = best(0.6357930546), best(0.6357930286)
+    first = best(0.6357930546)
+    second = best(0.6357930286)
     assert first == second
     assert hash(first) == hash(second)
     assert first.arguments == '{"scale": {"derived": "best"}}'
@@ -102,7 +103,8 @@ def run_once(cell, path):
 
 
 def test_a_store_is_recalled_unless_a_value_has_changed(tmp_path):
-    path, log = tmp_path / "runs.sqlite", tmp_path / "log"
+    path = tmp_path / "runs.sqlite"
+    log = tmp_path / "log"
 
     def run(value):
         return run_once(Cell.of(scaled, scale=Derived(value, "best"), log=str(log)), path)

@@ -93,7 +93,8 @@ def test_results_of_cells_read_back_bit_for_bit():
 
 def test_the_order_in_memory_is_that_of_a_pickled_array():
     for array in (np.ones((3, 4), order="F"), np.ones((3, 4)), np.ones((4, 6))[::2]):
-        found, pickled = decode(encode(array)), pickle.loads(pickle.dumps(array))
+        found = decode(encode(array))
+        pickled = pickle.loads(pickle.dumps(array))
         assert found.strides == pickled.strides
         assert found.flags.writeable
 

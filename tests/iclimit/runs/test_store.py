@@ -143,7 +143,8 @@ def test_writers_at_the_same_time_never_overlap(path):
     gate = threading.Barrier(3)
 
     def write(number):
-        chance, accepted = random.Random(number), []
+        chance = random.Random(number)
+        accepted = []
         with RunStore(path) as store:
             gate.wait()
             for _ in range(60):

@@ -104,7 +104,8 @@ def test_mean_losses_sum_over_tasks_and_noises(drawn):
     queries = np.diag(np.sqrt(LAM))
     for repeat in range(2):
         for context in range(BATCH):
-            tokens, layers = drawn["x"][repeat, context], drawn["gammas"][repeat]
+            tokens = drawn["x"][repeat, context]
+            layers = drawn["gammas"][repeat]
             total = 0.0
             for task in np.diag(np.sqrt(OMEGA / DIM)):
                 total += np.sum(
@@ -144,7 +145,8 @@ def test_multiples_of_the_identity_lose_what_other_simulations_say():
 
 def test_one_layer_on_long_contexts_descends_like_its_scalar_recursion():
     """Fixed covariance, exact in expectation over tasks: E (I - eta lam^2 z z')^t is a product."""
-    eta, steps = 0.05, 7
+    eta = 0.05
+    steps = 7
     options = {"depth": 1, "eigenvalues": LAM, "task_spectrum": OMEGA, "setting": "fs"}
     run = train_depth(**options, batch=3, learning_rate=eta, steps=steps, repeats=400, rng=5)
     goal = (1 - (1 - eta * OMEGA * LAM**3) ** steps) / LAM
@@ -164,7 +166,8 @@ def test_shared_layers_move_by_the_sum_of_gradients():
     setting |= {"learning_rate": 1e-7, "steps": 1, "rng": 4, "repeats": 2}
     one = train_depth(**setting, depth=3, shared=True)
     own = train_depth(**setting, depth=3)
-    moved, each = one.weights[0] - 0.4 * np.eye(4), own.weights[0] - 0.4 * np.eye(4)
+    moved = one.weights[0] - 0.4 * np.eye(4)
+    each = own.weights[0] - 0.4 * np.eye(4)
     np.testing.assert_allclose(moved[:, 0], each.mean(axis=1), rtol=1e-7)
     assert one.measures["traces"].shape == (2, 2, 1)
     assert own.measures["traces"].shape == (2, 2, 3)
@@ -202,7 +205,8 @@ def test_rotations_have_no_direction():
     """Second moments of random covariances: those of a random rotation, to four errors."""
     law = ContextLaw(NUMPY, LAM, OMEGA, True, math.inf, math.inf, 0.0, 0.0)
     fresh = law.draw_held_out(NUMPY.generators(0, 1), 4000)
-    mean, square = LAM.mean(), np.mean(LAM**2)
+    mean = LAM.mean()
+    square = np.mean(LAM**2)
     entries = fresh.covariance[0]
     assert abs(Estimate.of(entries[:, 0, 0]).z(mean)) < 4
     assert abs(Estimate.of(entries[:, 0, 1]).z(0.0)) < 4

@@ -75,7 +75,8 @@ def test_velocity_is_the_gradient_and_training_follows_it(shared):
         repeats=1,
         rng=1,
     )
-    moved, mean = trained.weights[0][0] - start, fixed.gammas[1] - start
+    moved = trained.weights[0][0] - start
+    mean = fixed.gammas[1] - start
     np.testing.assert_allclose(moved, mean, rtol=0, atol=0.05 * np.max(np.abs(mean)))
 
 

@@ -15,7 +15,8 @@ OMEGA = np.array([0.3, 2.0, 1.0, 0.5, 1.5])
 def test_losses_are_those_of_descent_on_tokens():
     """Weights in the projected space, from labels of one task or one noise at a time."""
     for context, width in ((7, math.inf), (math.inf, 3), (7, 3)):
-        rates, noise = [0.3, 0.9, 0.5], 0.4
+        rates = [0.3, 0.9, 0.5]
+        noise = 0.4
         options = {"eigenvalues": LAM, "task_spectrum": OMEGA, "rates": rates, "context": context}
         run = simulate_depth_loss(**options, width=width, noise_variance=noise, rng=5, repeats=3)
         for generator, loss in zip(

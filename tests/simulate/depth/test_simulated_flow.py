@@ -46,7 +46,8 @@ def test_velocity_is_the_gradient_of_the_loss():
         factors = 1 - gains[:, None] * LAM / gains.size
         return float(np.sum(MASS * np.prod(factors, axis=0) ** 2) / MASS.sum())
 
-    start, step = np.array([0.5, 1.4, -0.3]), 1e-4
+    start = np.array([0.5, 1.4, -0.3])
+    step = 1e-4
     slopes = [
         (loss(start + step * unit) - loss(start - step * unit)) / (2 * step) for unit in np.eye(3)
     ]

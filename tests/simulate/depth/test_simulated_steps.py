@@ -25,7 +25,8 @@ WEIGHTS = {
 
 
 def test_sampled_steps_are_those_of_one_context_at_a_time():
-    law, rng = prompt_law(get_backend("numpy"), 5, 8, 0.3), np.random.default_rng(1)
+    law = prompt_law(get_backend("numpy"), 5, 8, 0.3)
+    rng = np.random.default_rng(1)
     gamma = rng.standard_normal((5, 6))
     found = _sampled_errors(law, np.random.default_rng(2), gamma, 4, 3)
     again = np.random.default_rng(2)
@@ -45,8 +46,11 @@ def test_sampled_steps_are_those_of_one_context_at_a_time():
 @pytest.mark.parametrize("context", [9, 4])
 def test_mean_errors_are_those_of_many_tasks_on_one_context(context):
     """Tasks and noise that are sums over an orthogonal basis have the exact second moments."""
-    d, steps, noise = 6, 4, 0.3
-    law, rng = prompt_law(get_backend("numpy"), d, context, noise), np.random.default_rng(1)
+    d = 6
+    steps = 4
+    noise = 0.3
+    law = prompt_law(get_backend("numpy"), d, context, noise)
+    rng = np.random.default_rng(1)
     gamma = rng.standard_normal((d, d)) / 3
     found = _mean_errors(law, np.random.default_rng(2), gamma, 3, steps)
     factors = sample_factors(law.backend, np.random.default_rng(2), d, context, 3)
@@ -64,7 +68,8 @@ def test_mean_errors_are_those_of_many_tasks_on_one_context(context):
 
 def plain_errors(X, gamma, w, shock, steps):
     """Squared errors of the steps on labels X w + shock."""
-    estimate, errors = np.zeros_like(w), []
+    estimate = np.zeros_like(w)
+    errors = []
     for _ in range(steps + 1):
         errors.append(np.sum((w - estimate) ** 2))
         left = X @ (w - estimate) + shock
@@ -75,11 +80,13 @@ def plain_errors(X, gamma, w, shock, steps):
 @pytest.mark.parametrize("context", [9, 4])
 def test_factors_have_the_law_of_covariances(context):
     """Means of the first two powers of a Wishart matrix, and its rank."""
-    d, count = 6, 20_000
+    d = 6
+    count = 20_000
     T = sample_factors(get_backend("numpy"), np.random.default_rng(3), d, context, count)
     S = T @ T.mT
     assert T.shape == (count, d, min(d, context))
-    first, second = np.trace(S, axis1=1, axis2=2) / d, np.sum(S**2, axis=(1, 2)) / d
+    first = np.trace(S, axis1=1, axis2=2) / d
+    second = np.sum(S**2, axis=(1, 2)) / d
     for values, expected in ((first, 1.0), (second, 1 + (d + 1) / context)):
         assert abs(values.mean() - expected) < 4 * values.std() / math.sqrt(count)
     spread = S[:, 0, 0]  # chi-square over its degrees
@@ -132,14 +139,17 @@ def test_refuses():
 
 def test_feedback_by_series_of_pushes():
     """The answer to pushes that last long, summed step by step."""
-    law, rng = prompt_law(get_backend("numpy"), 5, 40, 0.0), np.random.default_rng(4)
+    law = prompt_law(get_backend("numpy"), 5, 40, 0.0)
+    rng = np.random.default_rng(4)
     gamma = 0.5 * np.eye(5) + 0.05 * rng.standard_normal((5, 5))
     T = sample_factors(law.backend, rng, 5, 40, 1)
     found = _sums(np, gamma, T)
-    S, mean = T[0] @ T[0].T, np.trace(gamma) / 5 * np.eye(5)
+    S = T[0] @ T[0].T
+    mean = np.trace(gamma) / 5 * np.eye(5)
     for row, matrix in ((1, gamma), (2, mean)):
         for column, sign in enumerate((1, -1)):
-            answer, total = np.eye(5), np.zeros((5, 5))
+            answer = np.eye(5)
+            total = np.zeros((5, 5))
             for step in range(400):
                 total += sign**step * answer
                 answer = answer @ (np.eye(5) - matrix @ S)

@@ -56,11 +56,13 @@ PREDICTORS = [
 
 @pytest.mark.parametrize("predictor", PREDICTORS)
 def test_gradients_are_those_of_the_predictions(predictor):
-    prompts, h = draw(), 1e-5
+    prompts = draw()
+    h = 1e-5
     _, gradient = predictor(prompts)
     assert gradient.shape == (20, D)
     for i, e in enumerate(np.eye(D)):
-        ahead, behind = predictor(moved(prompts, h * e))[0], predictor(moved(prompts, -h * e))[0]
+        ahead = predictor(moved(prompts, h * e))[0]
+        behind = predictor(moved(prompts, -h * e))[0]
         # Central differences: rounding 1e-16/h times predictions of a few tens.
         expected = (ahead - behind) / (2 * h)
         np.testing.assert_allclose(gradient[:, i], expected, rtol=1e-6, atol=1e-8)
@@ -80,7 +82,8 @@ def test_constructed_layers_are_aligned_with_descent():
 
 def test_rates_are_those_of_unscaled_coordinates():
     """Inputs of variance 1/d, as `sample_prompts` draws them, and tasks times the root of d."""
-    prompts, root = draw(), math.sqrt(D)
+    prompts = draw()
+    root = math.sqrt(D)
     small = Prompts(
         prompts.inputs / root, prompts.labels, prompts.query / root, prompts.query_label
     )
@@ -96,7 +99,8 @@ def test_alignment_equals_loops():
     rows = []
     for m in range(20):
         w = prompts.inputs[m].T @ prompts.labels[m] * 0.4 / N
-        X, y = prompts.inputs[m], prompts.labels[m]
+        X = prompts.inputs[m]
+        y = prompts.labels[m]
         v = np.linalg.solve(X.T @ X + 0.3 * np.eye(D), X.T @ y)
         rows.append(
             [
@@ -105,7 +109,8 @@ def test_alignment_equals_loops():
                 float(w @ v) / math.sqrt(sum(w**2) * sum(v**2)),
             ]
         )
-    mean, se = np.mean(rows, axis=0), np.std(rows, axis=0, ddof=1) / math.sqrt(20)
+    mean = np.mean(rows, axis=0)
+    se = np.std(rows, axis=0, ddof=1) / math.sqrt(20)
     found = alignment(descent_predictor([0.4], scale=1), ridge_predictor(0.3), prompts)
     np.testing.assert_allclose(numbers(found), np.stack([mean, se], axis=1), rtol=1e-11)
     swapped = alignment(ridge_predictor(0.3), descent_predictor([0.4], scale=1), prompts)
@@ -122,7 +127,8 @@ def test_vanishing_gradient_and_a_single_prompt():
 
 @pytest.mark.parametrize("include_query", [False, True])
 def test_rescaled_layer_is_the_same_function(include_query):
-    tokens, layer = regression_tokens(draw()), random_layer()
+    tokens = regression_tokens(draw())
+    layer = random_layer()
     scaled = rescale(layer)
     assert np.mean(np.diag(scaled.lookup[0])[:D]) == pytest.approx(1, rel=ROUNDING)
     expected = forward(tokens, [layer], include_query=include_query)
@@ -144,7 +150,8 @@ def test_interpolation_between_constructions_is_a_construction():
 
 @pytest.mark.machine
 def test_roll_out_of_any_layer_is_a_stack():
-    tokens, layer = regression_tokens(draw()), random_layer()
+    tokens = regression_tokens(draw())
+    layer = random_layer()
     found = roll_out(tokens, layer, 3, 0.75, include_query=True)
     for k in range(4):
         expected = prediction(tokens, [layer] * k, include_query=True, dampening=0.75)
@@ -154,7 +161,8 @@ def test_roll_out_of_any_layer_is_a_stack():
 @pytest.mark.parametrize("include_query", [False, True])
 @pytest.mark.parametrize("heads", [1, 3])
 def test_labels_only_keeps_the_update_of_the_labels(heads, include_query):
-    tokens, layer = regression_tokens(draw()), random_layer(heads=heads)
+    tokens = regression_tokens(draw())
+    layer = random_layer(heads=heads)
     whole = apply_layer(tokens, layer, include_query=include_query)
     found = apply_layer(tokens, labels_only(layer), include_query=include_query)
     np.testing.assert_array_equal(found[:, :, :D], tokens[:, :, :D])

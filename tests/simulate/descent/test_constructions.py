@@ -33,7 +33,8 @@ def draw(context=N, dim=D, n=5):
 def start_and_matrix(dim=D):
     """Initial weights and a preconditioner that is not symmetric."""
     generator = np.random.default_rng(3)
-    start, matrix = generator.standard_normal(dim), generator.standard_normal((dim, dim))
+    start = generator.standard_normal(dim)
+    matrix = generator.standard_normal((dim, dim))
     return start, np.eye(dim) + 0.3 * matrix
 
 
@@ -92,7 +93,8 @@ def test_widened_layer_leaves_further_entries():
 
 
 def test_separate_tokens_entry_by_entry():
-    prompts, positions = draw(context=3, dim=2), np.arange(14.0).reshape(7, 2)
+    prompts = draw(context=3, dim=2)
+    positions = np.arange(14.0).reshape(7, 2)
     start = np.array([0.5, -1.0])
     tokens = separate_tokens(prompts, positions, start)
     assert tokens.shape == (5, 7, 5)
@@ -119,7 +121,8 @@ def orthonormal_positions(context):
 @pytest.mark.parametrize("encode", [one_hot_positions, orthonormal_positions])
 @pytest.mark.parametrize("context", [1, 2, N])
 def test_copying_then_descent_equals_merged_tokens(context, encode, include_query):
-    prompts, positions = draw(context), encode(context)
+    prompts = draw(context)
+    positions = encode(context)
     start, matrix = start_and_matrix()
     layers = [
         descent_layer(rate, context=context, dim=D, initial=start, preconditioner=matrix)
@@ -141,7 +144,8 @@ def test_copying_then_descent_equals_merged_tokens(context, encode, include_quer
 @pytest.mark.parametrize("include_query", [False, True])
 @pytest.mark.parametrize("pairs", [3, 5, N])
 def test_softmax_copying_error_falls_exponentially_with_sharpness(pairs, include_query):
-    prompts, positions = draw(), sinusoidal_positions(N, pairs)
+    prompts = draw()
+    positions = sinusoidal_positions(N, pairs)
     start, _ = start_and_matrix()
     merged = regression_tokens(prompts, start)
     tokens = separate_tokens(prompts, positions, start)
@@ -212,7 +216,8 @@ def test_errors():
 
 
 def test_strict_arrays(strict_backend, monkeypatch):
-    prompts, positions = draw(), sinusoidal_positions(N, 4)
+    prompts = draw()
+    positions = sinusoidal_positions(N, 4)
     start, matrix = start_and_matrix()
 
     def run(prompts, start):

@@ -23,7 +23,10 @@ def numbers(found):
 
 @pytest.mark.parametrize("law", ["gaussian", "uniform", "laplace"])  # signs: steps, see below
 def test_quantiles_are_those_of_the_worst_of_many_tasks(law):
-    tasks, sets, rate, scale = 40, 2500, 0.6, 0.7
+    tasks = 40
+    sets = 2500
+    rate = 0.6
+    scale = 0.7
     generator = np.random.default_rng(len(law))
     shape = (sets, tasks, 4, 3)
     laws = {

@@ -63,12 +63,14 @@ def test_estimate_equals_a_fit_on_all_data():
     """Least squares through the origin, and the sandwich (A^-1 B A^-1) written as such."""
     for normalization, law in itertools.product(["mean", "sum"], COORDINATE_VARIANCE):
         prompts = draw(200, law)
-        g, y = slopes(prompts, normalization), prompts.query_label
+        g = slopes(prompts, normalization)
+        y = prompts.query_label
         (rate,), *_ = np.linalg.lstsq(g[:, None], y)
         found = estimate_learning_rate(prompts, normalization=normalization)
         assert found.rate.repeats == 200
         assert found.rate.mean == pytest.approx(rate, rel=ROUNDING)
-        curvature, scores = np.mean(2 * g**2), 2 * g * (y - rate * g)
+        curvature = np.mean(2 * g**2)
+        scores = 2 * g * (y - rate * g)
         sandwich = np.mean(scores**2) / curvature**2 / 200
         assert found.rate.standard_error == pytest.approx(math.sqrt(sandwich), rel=1e-10)
         for tried in (None, 0.0, 0.7 * rate, -3.0, np.float64(2 * rate)):
@@ -100,7 +102,8 @@ def test_empty_batches_do_not_count():
 
 @pytest.mark.parametrize("law", COORDINATE_VARIANCE)
 def test_standard_errors_are_the_spread_over_replications(law):
-    count, tasks = 1000, 200
+    count = 1000
+    tasks = 200
     prompts = draw(count * tasks, law, seed=2)
     found = [
         estimate_learning_rate(part(prompts, slice(k * tasks, (k + 1) * tasks)))
@@ -114,7 +117,8 @@ def test_standard_errors_are_the_spread_over_replications(law):
     ratio = math.sqrt(np.mean(losses[:, 1] ** 2)) / np.std(losses[:, 0])
     assert ratio == pytest.approx(1.0, abs=0.1)
     m2, m4 = (m * SETTING["scale"] ** p for m, p in zip(MOMENTS[law], (2, 4), strict=True))
-    a2, sigma2 = SETTING["task_variance"], SETTING["noise_variance"]
+    a2 = SETTING["task_variance"]
+    sigma2 = SETTING["noise_variance"]
     expected = N * a2 * m2 / (a2 * (m4 + (N + D - 2) * m2**2) + sigma2 * m2)
     whole = estimate_learning_rate(prompts)
     assert abs(whole.rate.z(expected)) < Z_LIMIT

@@ -175,7 +175,8 @@ def test_strict_arrays(context, dim, strict_backend, monkeypatch):
     strict = array_api_strict.asarray
     prompts = draw(context, dim)
     generator = np.random.default_rng(2)
-    start, matrix = generator.standard_normal(dim), generator.standard_normal((dim, dim))
+    start = generator.standard_normal(dim)
+    matrix = generator.standard_normal((dim, dim))
     expected = descend(prompts, RATES, initial=start, preconditioner=matrix)
     on_strict = Prompts(**{name: strict(value) for name, value in vars(prompts).items()})
     found = descend(on_strict, RATES, initial=strict(start), preconditioner=strict(matrix))

@@ -120,7 +120,8 @@ def test_adam_equals_its_formula():
     run = train_attention(UNIFORM, batch=7, steps=6, learning_rate=0.1, clip=math.inf, rng=6)
     start, fresh = seed_sequences(6, 2)
     expected = 0.03 * BACKEND.generator(start).standard_normal((1, 4, 1, 3, 3))
-    first = second = np.zeros_like(expected)
+    first = np.zeros_like(expected)
+    second = first
     for step in range(1, 7):
         key = (*fresh.spawn_key, step - 1)
         seed = np.random.SeedSequence(fresh.entropy, spawn_key=key)

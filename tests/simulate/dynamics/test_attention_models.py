@@ -60,7 +60,9 @@ def attention_predictions(model, weights, prompts):
     for x, y, query in zip(prompts.inputs, prompts.labels, prompts.query, strict=True):
         context = len(y)
         tokens = np.zeros((dim + 1, context + 1))
-        tokens[:dim, :context], tokens[:dim, context], tokens[dim, :context] = x.T, query, y
+        tokens[:dim, :context] = x.T
+        tokens[:dim, context] = query
+        tokens[dim, :context] = y
         out = tokens.astype(complex)
         for head in range(model.heads):
             value = generator.standard_normal((dim + 1, dim + 1)).astype(complex)
@@ -101,7 +103,8 @@ def assert_equal(found, expected):
 
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_losses_and_gradients_of_attention(model):
-    prompts, weights = sequences(model.dim), some_weights(model, 2)
+    prompts = sequences(model.dim)
+    weights = some_weights(model, 2)
 
     def loss(run):
         return np.mean((attention_predictions(model, run, prompts) - prompts.query_label) ** 2)
@@ -139,7 +142,8 @@ def test_moments_and_sequences_of_each_repeat(model, normalization):
 
 def test_chosen_sequences():
     for model in MODELS:
-        sets, weights = [sequences(model.dim, rng) for rng in range(2)], some_weights(model, 2)
+        sets = [sequences(model.dim, rng) for rng in range(2)]
+        weights = some_weights(model, 2)
         chosen = np.array([[3, 3, 11, 0], [5, 2, 2, 2]])
         parts = [
             Prompts(*(getattr(each, f.name)[rows] for f in fields(Prompts)))
@@ -184,7 +188,8 @@ def test_conserved_along_the_gradient():
 
 def test_what_is_conserved():
     value = np.array([[[1.0, 2.0], [0.0, 3.0]]])
-    key, query = np.array([[[[1.0, 0.0]], [[2.0, 2.0]]]]), np.array([[[[2.0]], [[1.0]]]])
+    key = np.array([[[[1.0, 0.0]], [[2.0, 2.0]]]])
+    query = np.array([[[[2.0]], [[1.0]]]])
     model = AttentionModel("separate", 1, 2)
     np.testing.assert_array_equal(model.conserved([value, key, query]), [[4, -3, 1, 7]])
     model = AttentionModel("merged", 1, 2)
@@ -228,7 +233,8 @@ def test_random_weights():
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_strict_arrays(model, strict_backend):
     xp = strict_backend.xp
-    prompts, weights = sequences(model.dim), some_weights(model, 2)
+    prompts = sequences(model.dim)
+    weights = some_weights(model, 2)
     there = Prompts(*(xp.asarray(getattr(prompts, f.name)) for f in fields(Prompts)))
     moved = [xp.asarray(each) for each in weights]
     chosen = np.array([[3, 3, 11, 0], [5, 2, 2, 2]])

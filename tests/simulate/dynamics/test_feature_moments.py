@@ -30,7 +30,8 @@ def features_of(prompts, scale):
     """Features of every sequence, in plain loops over their entries."""
     count, _, dim = prompts.inputs.shape
     tokens = np.zeros((count, prompts.inputs.shape[1] + 1, dim + 1))
-    tokens[:, :-1, :-1], tokens[:, :-1, -1] = prompts.inputs, prompts.labels
+    tokens[:, :-1, :-1] = prompts.inputs
+    tokens[:, :-1, -1] = prompts.labels
     tokens[:, -1, :-1] = prompts.query
     return np.stack(
         [
@@ -44,7 +45,8 @@ def features_of(prompts, scale):
 
 
 def averages(prompts, weights, scale):
-    features, label = features_of(prompts, scale), prompts.query_label
+    features = features_of(prompts, scale)
+    label = prompts.query_label
     return (
         weights @ label**2,
         (weights * label) @ features,
@@ -57,7 +59,8 @@ def exact_law(problem, task, noise_labels):
 
     Tasks, context inputs and noise appear to the fourth power at most, the query to the sixth.
     """
-    dim, context = problem.dim, problem.context
+    dim = problem.dim
+    context = problem.context
     orders = [3] * (dim * (task is None) + context * (dim + 1)) + [4] * dim + [2]
     rules = [np.polynomial.hermite_e.hermegauss(order) for order in orders]
     points = np.stack([g.reshape(-1) for g in np.meshgrid(*(r[0] for r in rules), indexing="ij")])
@@ -68,7 +71,8 @@ def exact_law(problem, task, noise_labels):
     w = np.stack([next(values) for _ in range(dim)]).T if task is None else task[None, :]
     root = np.linalg.cholesky(problem.input_covariance)
     noise = math.sqrt(problem.noise_variance)
-    x, y = [], []
+    x = []
+    y = []
     for _ in range(context):
         x.append(np.stack([next(values) for _ in range(dim)]).T @ root.T)
         drawn = next(values)

@@ -38,14 +38,17 @@ def sequence_losses(kind, weights, prompts, scale):
     """Squared errors (..., n) of attention over tokens; weights may have axes in front."""
     count, context, dim = prompts.inputs.shape
     tokens = np.zeros((count, context + 1, dim + 1))
-    tokens[:, :-1, :-1], tokens[:, :-1, -1] = prompts.inputs, prompts.labels
+    tokens[:, :-1, :-1] = prompts.inputs
+    tokens[:, :-1, -1] = prompts.labels
     tokens[:, -1, :-1] = prompts.query
     if kind == "cubic":
         value = np.einsum("...hi,nt->...hnt", weights[0], tokens[:, :, -1])
-        keys, looked_up = tokens[:, :, :-1], weights[1]
+        keys = tokens[:, :, :-1]
+        looked_up = weights[1]
     elif kind == "merged":
         value = np.einsum("...hi,nti->...hnt", weights[0], tokens)
-        keys, looked_up = tokens, weights[1]
+        keys = tokens
+        looked_up = weights[1]
     else:
         value = np.einsum("...hi,nti->...hnt", weights[0], tokens)
         keys = tokens
@@ -112,7 +115,8 @@ def test_moments_equal_a_loop_over_tokens(problem, kind, rank, rate, init_scale)
     if normalization == "sum":
         # Features are 6 times as large: smaller weights, which move less, give the same losses.
         shrink = 6 ** (-1 / (3 if kind == "separate" else 2))
-        rate, init_scale = rate * shrink**2, init_scale * shrink
+        rate = rate * shrink**2
+        init_scale = init_scale * shrink
     prompts, start = drawn(problem, 30, model, init_scale, 1)
     losses, weights = plain_descent(model, prompts, start, rate, 250, scale)
     run = simulate_gradient_descent(
@@ -446,7 +450,8 @@ def test_runs_that_are_not_asked_whether_they_settle(cut, monkeypatch):
 
 
 def test_made_curves_that_settle():
-    at, ones = np.arange(0, 1000, 10), np.ones(100)
+    at = np.arange(0, 1000, 10)
+    ones = np.ones(100)
 
     def since(losses, falls):
         return stability.unsettled_since(at, ones * losses, ones * falls, 990, 1.0)

@@ -59,7 +59,8 @@ def test_gradient_descent_with_small_steps_is_the_flow(settings):
 @pytest.mark.parametrize("settings", MODELS[2:], ids=NAMES[2:])
 def test_separate_attention_with_normalization_sum(settings):
     # Weights smaller by N^(1/3) give the same predictions, N^(2/3) times as fast.
-    start, unit = start_of(settings, 2), 6 ** (1 / 3)
+    start = start_of(settings, 2)
+    unit = 6 ** (1 / 3)
     mean = simulate_gradient_flow(PROBLEM, initial=start, **settings)
     total = simulate_gradient_flow(
         PROBLEM,
@@ -135,7 +136,9 @@ def test_rotated_inputs_and_weights(settings):
 
 
 def test_one_variable_against_another_integration_with_events():
-    variance, context, start = 0.8, 5, 0.02
+    variance = 0.8
+    context = 5
+    start = 0.02
     problem = Problem(dim=len([variance]), context=context, input_covariance=[variance], scale=1)
     run = simulate_gradient_flow(
         problem, model="cubic", heads=1, initial=[[[start]], [[[2 * start]]]], duration=40
@@ -185,12 +188,16 @@ def test_speeds_are_slopes():
 def test_staircase():
     # One head learns one eigenvector, the larger ones first; between two drops the loss is that
     # of regression along the first ones.
-    eigenvalues, context, trace = np.array([1.0, 0.6, 0.3]), 20, 1.9
+    eigenvalues = np.array([1.0, 0.6, 0.3])
+    context = 20
+    trace = 1.9
     steps = eigenvalues / (1 + (1 + trace / eigenvalues) / context)
     plateaus = trace - np.array([0, steps[0], steps[0] + steps[1]])
     end = trace - np.sum(steps)
     small = 3e-3
-    value, key, query = np.zeros((3, 4)), np.zeros((3, 1, 4)), np.zeros((3, 1, 3))
+    value = np.zeros((3, 4))
+    key = np.zeros((3, 1, 4))
+    query = np.zeros((3, 1, 3))
     for head in range(3):
         value[head, -1] = key[head, 0, head] = query[head, 0, head] = small
     run = simulate_gradient_flow(

@@ -41,7 +41,8 @@ def test_weighted_contexts_have_the_plain_means(spec, context, dim):
         rare=True,
     )
     square, fourth = SQUARE_AND_FOURTH[spec]
-    gram, weights = found.gram, found.weights
+    gram = found.gram
+    weights = found.weights
     assert (gram.shape, found.oracle.shape) == ((COUNT, dim + 1, dim + 1), (COUNT, dim))
     assert np.all(weights > 0)
     assert np.max(weights) <= 5 / 3 * (1 + ROUNDING)  # the plain part has a share of 6/10
@@ -104,7 +105,8 @@ def test_weights_of_thousands_of_numbers():
 
 def test_gram_matrices_are_sums_over_tokens():
     generator = np.random.default_rng(7)
-    x, y = generator.standard_normal((3, 4, 2)), generator.standard_normal((3, 4))
+    x = generator.standard_normal((3, 4, 2))
+    y = generator.standard_normal((3, 4))
     found = gram_matrices(x, y)
     for m in range(3):
         tokens = [np.append(x[m, i], y[m, i]) for i in range(4)]
@@ -118,7 +120,8 @@ SHAPES = [(1, 1), (1, 4), (3, 5), (4, 4), (5, 4), (9, 2)]
 @pytest.mark.parametrize(("context", "dim"), SHAPES)
 def test_oracle_is_the_posterior_mean(context, dim):
     generator = np.random.default_rng([context, dim])
-    x, y = generator.standard_normal((6, context, dim)), generator.standard_normal((6, context))
+    x = generator.standard_normal((6, context, dim))
+    y = generator.standard_normal((6, context))
     sigma = np.array([1e-3, 0.1, 1.0, 3.0, 30.0, 1e6])
     found = ridge_weights(x, y, sigma**2)
     for m in range(6):
@@ -138,7 +141,8 @@ def test_oracle_is_the_posterior_mean(context, dim):
 @pytest.mark.parametrize(("context", "dim"), SHAPES)
 def test_oracle_without_noise_is_the_least_norm_fit(context, dim):
     generator = np.random.default_rng([1, context, dim])
-    x, y = generator.standard_normal((20, context, dim)), generator.standard_normal((20, context))
+    x = generator.standard_normal((20, context, dim))
+    y = generator.standard_normal((20, context))
     expected = np.stack([np.linalg.pinv(x[m]) @ y[m] for m in range(20)])
     found = ridge_weights(x, y, np.zeros(20))
     np.testing.assert_allclose(found, expected, rtol=SQUARED_CONDITION, atol=1e-9)

@@ -56,7 +56,8 @@ def test_inputs_are_left_alone():
     prompts = draw(4)
     for kind in KINDS:
         model = build(kind, parameters_of(kind, 3, 2, 4), DIM)
-        gram, directions = gram_matrices(prompts.inputs, prompts.labels), prompts.query.copy()
+        gram = gram_matrices(prompts.inputs, prompts.labels)
+        directions = prompts.query.copy()
         kept = gram.copy(), directions.copy(), model.projection.copy(), model.lookup.copy()
         GramPass(gram, model).derivatives(directions)
         for before, after in zip(

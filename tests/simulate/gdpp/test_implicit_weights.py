@@ -92,7 +92,8 @@ def test_tokens_after_every_layer(kind, recursion, spread, heads, context, dim):
 @pytest.mark.parametrize(("context", "dim"), SIZES)
 def test_recursions_agree_in_all_quantities(kind, context, dim):
     """Tokens alone do not determine M and w in contexts shorter than the dimension."""
-    prompts, model = draw(context, dim), random_model(kind, context, dim, heads=2)
+    prompts = draw(context, dim)
+    model = random_model(kind, context, dim, heads=2)
     expected = implicit_weights(prompts, model)
     for recursion in RECURSIONS[kind][1:]:
         found = recursion(prompts, model)
@@ -105,15 +106,20 @@ def test_recursions_agree_in_all_quantities(kind, context, dim):
 
 def test_the_printed_lemma_fails_from_the_second_layer_on():
     r"""M + a u w*^T for M + u w*^T, with everything else right."""
-    prompts, model = draw(12, 4, n=1), random_model("diag", 12, 4, heads=2)
+    prompts = draw(12, 4, n=1)
+    model = random_model("diag", 12, 4, heads=2)
     right = diagonal_recursion(prompts, model)
-    x, y = prompts.inputs[0], prompts.labels[0]
-    sigma, solved = x.T @ x, np.linalg.lstsq(x, y)[0]
+    x = prompts.inputs[0]
+    y = prompts.labels[0]
+    sigma = x.T @ x
+    solved = np.linalg.lstsq(x, y)[0]
     rho = np.sum((y - x @ solved) ** 2)
     errors = []
     for depth in range(3):
-        a, w = right.scale[depth, 0], right.weights[depth, 0]
-        M, u = right.matrix[depth, 0], right.shift[depth, 0]
+        a = right.scale[depth, 0]
+        w = right.weights[depth, 0]
+        M = right.matrix[depth, 0]
+        u = right.shift[depth, 0]
         (_, _), (yx, yy) = model.omegas[depth]
         gradient = sigma @ (a * solved - w)
         lam = np.sum((a * y - x @ w) ** 2)
@@ -134,8 +140,10 @@ def test_gdpp_has_neither_shift_nor_scale():
 
 def test_alignment_is_that_of_the_tokens_and_within_its_bound():
     for kind, noise in (("diag", "fixed:0"), ("full", "fixed:1.5")):
-        prompts, model = draw(40, 3, n=50, noise=noise), random_model(kind, 40, 3)
-        found, tokens = alignment_cosine(prompts, model), regression_tokens(prompts)
+        prompts = draw(40, 3, n=50, noise=noise)
+        model = random_model(kind, 40, 3)
+        found = alignment_cosine(prompts, model)
+        tokens = regression_tokens(prompts)
         bound = alignment_bound(prompts)
         assert found.shape == (5, 50)
         for depth in range(5):
@@ -179,7 +187,8 @@ def test_two_layers_solve_the_equations_of_the_theorem():
 
 def test_units_of_inputs_and_labels():
     """N(0, I/n) inputs with fixed levels are N(0, I) inputs with levels times the root of n."""
-    n, root = 30, math.sqrt(30)
+    n = 30
+    root = math.sqrt(30)
     prompts = draw(n, 3, noise="fixed:5")
     small = Prompts(
         prompts.inputs / root, prompts.labels / root, prompts.query / root, prompts.query_label
@@ -216,7 +225,8 @@ def test_errors():
 
 def test_strict_arrays():
     strict = array_api_strict.asarray
-    prompts, model = draw(6, 3), random_model("full", 6, 3, heads=2)
+    prompts = draw(6, 3)
+    model = random_model("full", 6, 3, heads=2)
     there = Prompts(**{name: strict(value) for name, value in vars(prompts).items()})
     moved = LinearTransformer("full", strict(model.projection), strict(model.lookup))
     expected = implicit_weights(prompts, model)

@@ -48,16 +48,20 @@ def assert_close(found, expected):
 def test_loss_is_the_weighted_mean_over_contexts():
     """Against predictions on tokens for unit queries; contexts of unequal weights and losses."""
     for kind in KINDS:
-        count, dim, heads = 30, 2, 2
+        count = 30
+        dim = 2
+        heads = 2
         prompts = draw_prompts(PROBLEM, NUMPY, np.random.default_rng(3), count)
         generator = np.random.default_rng(4)
-        weights, ridge = generator.random(count), generator.random(count)
+        weights = generator.random(count)
+        ridge = generator.random(count)
         oracle = ridge_weights(prompts.inputs, prompts.labels, ridge)
         summaries = ContextSummaries(
             gram_matrices(prompts.inputs, prompts.labels), oracle, ridge**0.5, weights
         )
         parameters = start(kind, heads=heads)
-        layers, losses = build(kind, parameters, dim).layers, np.zeros(count)
+        layers = build(kind, parameters, dim).layers
+        losses = np.zeros(count)
         for k in range(dim):
             query = np.tile(np.eye(dim)[k], (count, 1))
             guess = prediction(regression_tokens(replace(prompts, query=query)), layers)
@@ -71,12 +75,14 @@ def test_loss_is_the_weighted_mean_over_contexts():
 
 def test_gradient_is_exact():
     for kind in KINDS:
-        objective, parameters = objective_of(summaries_of(40), kind), start(kind, 2, 2)
+        objective = objective_of(summaries_of(40), kind)
+        parameters = start(kind, 2, 2)
         _, gradient, matrix = objective.expand(parameters)
         assert (gradient.shape, matrix.shape) == ((parameters.size,), (parameters.size,) * 2)
         expected = np.empty_like(gradient)
         for entry, index in enumerate(np.ndindex(parameters.shape)):
-            h, moved = 1e-2 * np.std(parameters), parameters.copy()
+            h = 1e-2 * np.std(parameters)
+            moved = parameters.copy()
             values = {}
             for k in (-3, -2, -1, 1, 2, 3):
                 moved[index] = parameters[index] + k * h
@@ -92,7 +98,8 @@ def test_gradient_is_exact():
 def test_gauss_newton_matrix_is_unbiased(kind, layers):
     """Mean over many probes against the products of exact derivatives."""
     size = 3 if kind in ("gd++", "diag") else 6
-    summaries, parameters = summaries_of(6), size * start(kind, layers)
+    summaries = summaries_of(6)
+    parameters = size * start(kind, layers)
     forward = GramPass(summaries.gram, build(kind, parameters, 2))
     jacobian = np.stack([forward.derivatives(np.tile(e, (6, 1))) for e in np.eye(2)])
     losses = np.sum((forward.weights - summaries.oracle) ** 2, axis=1) / 2
@@ -113,7 +120,8 @@ def test_gauss_newton_matrix_is_unbiased(kind, layers):
 @pytest.mark.parametrize("kind", KINDS)
 def test_threads_and_blocks(kind, monkeypatch):
     """The same bits from any number of threads; other blocks only add in another order."""
-    summaries, parameters = summaries_of(50), start(kind, 2, 2)
+    summaries = summaries_of(50)
+    parameters = start(kind, 2, 2)
     whole = objective_of(summaries, kind)
     assert len(whole.blocks) == 1
     monkeypatch.setitem(BLOCK, "numpy", 7)
@@ -140,7 +148,8 @@ def test_threads_and_blocks(kind, monkeypatch):
 @pytest.mark.parametrize(("seed", "kind"), [*enumerate(KINDS)])
 def test_loss_never_rises(seed, kind):
     objective = objective_of(summaries_of(300), kind)
-    descent, last = Descent(start(kind, 3, 1, seed)), math.inf
+    descent = Descent(start(kind, 3, 1, seed))
+    last = math.inf
     first = objective.loss(descent.parameters)
     assert descent.loss == math.inf
     while not descent.converged and descent.steps < 40:
@@ -161,7 +170,8 @@ def objective_with_target(target, problem):
 
 
 def descend(objective, parameters, steps):
-    descent, losses = Descent(parameters), [objective.loss(parameters)]
+    descent = Descent(parameters)
+    losses = [objective.loss(parameters)]
     while not descent.converged and descent.steps < steps:
         descent.advance(objective, 1e-4)
         losses.append(descent.loss)
@@ -190,7 +200,8 @@ def test_transformers_find_a_gd_transformer(layers, heads):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scale", [0.0, 1e-200, 1e-100])
 def test_start_where_nothing_has_an_effect_is_stuck(kind, scale):
-    objective, parameters = objective_of(summaries_of(20), kind), scale * start(kind)
+    objective = objective_of(summaries_of(20), kind)
+    parameters = scale * start(kind)
     descent = Descent(parameters)
     descent.advance(objective, 1e-4)
     assert descent.stuck
@@ -217,7 +228,8 @@ def test_huge_starts_overflow_to_infinity_without_warning(kind, power):
 @pytest.mark.parametrize("power", [60, 70, 90])
 def test_contexts_that_overflow_do_not_steer(power):
     """Squares of residuals overflow long before residuals do."""
-    summaries, parameters = summaries_of(50), start("diag", layers=2)
+    summaries = summaries_of(50)
+    parameters = start("diag", layers=2)
     gram = summaries.gram.copy()
     gram[7] *= 10.0**power
     # The weights of two layers are of degree five in the context: 10^300 and more.

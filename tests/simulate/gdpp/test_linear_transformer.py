@@ -58,7 +58,8 @@ def test_free_parameters_are_those_of_the_paper(dim):
         assert parameter_count(kind, dim) == counts[kind] == len(ties(kind, dim))
         assert np.max(np.sum(ties(kind, dim), axis=0)) <= 1  # one parameter to an entry at most
     a, b, c, e = generator.standard_normal(4)
-    P, Q = np.diag([a] * dim + [b]), np.diag([c] * dim + [e])
+    P = np.diag([a] * dim + [b])
+    Q = np.diag([c] * dim + [e])
     model = build("diag", np.array([[[a, b, c, e]]]), dim)
     np.testing.assert_array_equal(model.projection, P[None, None])
     np.testing.assert_array_equal(model.lookup, Q[None, None])
@@ -150,7 +151,8 @@ def test_transformer_of_zeros():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_layers_are_those_of_the_definition(kind):
-    model, tokens = random_model(kind), tokens_of(4, 5, 3)
+    model = random_model(kind)
+    tokens = tokens_of(4, 5, 3)
     expected = tokens.copy()
     for depth in range(model.depth):
         updated = expected.copy()
@@ -158,7 +160,8 @@ def test_layers_are_those_of_the_definition(kind):
             gram = sum(np.outer(e, e) for e in expected[m, :-1])  # the query is no key
             for i in range(6):
                 for head in range(2):
-                    P, Q = model.projection[depth, head], model.lookup[depth, head]
+                    P = model.projection[depth, head]
+                    Q = model.lookup[depth, head]
                     updated[m, i] += P @ gram @ Q @ expected[m, i]
         expected = updated
     found = forward(tokens, model.layers)
@@ -169,15 +172,20 @@ def test_layers_are_those_of_the_definition(kind):
 @pytest.mark.parametrize("heads", [1, 3])
 def test_omegas_are_the_scalars_of_a_layer(kind, heads):
     """Equations (8) to (11) of arXiv:2402.14180."""
-    dim, model = 3, random_model(kind, heads=heads)
+    dim = 3
+    model = random_model(kind, heads=heads)
     assert model.omegas.shape == (2, 2, 2)
     tokens = tokens_of(5, 4, dim)
     (xx, xy), (yx, yy) = model.omegas[1]
     for m, after in enumerate(apply_layer(tokens, model.layers[1])):
-        x, y = tokens[m, :-1, :-1], tokens[m, :-1, -1]
-        sigma, alpha, lam = x.T @ x, x.T @ y, y @ y
+        x = tokens[m, :-1, :-1]
+        y = tokens[m, :-1, -1]
+        sigma = x.T @ x
+        alpha = x.T @ y
+        lam = y @ y
         for i in range(5):
-            at, label = tokens[m, i, :-1], tokens[m, i, -1]
+            at = tokens[m, i, :-1]
+            label = tokens[m, i, -1]
             new_x = at + xx * sigma @ at + xy * label * alpha
             new_y = label + yx * alpha @ at + yy * lam * label
             np.testing.assert_allclose(after[i], [*new_x, new_y], rtol=1e-10, atol=1e-10)
@@ -207,7 +215,8 @@ def test_random_parameters_are_normal_in_their_units(kind, heads):
         np.random.default_rng(3), kind=kind, layers=layers, **{**SIZES, "heads": heads}
     )
     assert found.shape == (layers, heads, parameter_count(kind, 3))
-    unit, label = (6 + 3 + 1 + 2) ** -0.5 * heads**-0.25, 1 / (3 + 2)
+    unit = (6 + 3 + 1 + 2) ** -0.5 * heads**-0.25
+    label = 1 / (3 + 2)
     if kind == "full":
         unit *= 0.5
         column = np.array([1.0, 1.0, 1.0, label])

@@ -34,12 +34,17 @@ def literal_predictions(prompts):
     """The layers written out for one prompt after the other, the query carried along."""
     predictions = []
     for x, y, query in zip(prompts.inputs, prompts.labels, prompts.query, strict=True):
-        Z, r, q, left = x.copy(), y.copy(), query.copy(), 0.0
+        Z = x.copy()
+        r = y.copy()
+        q = query.copy()
+        left = 0.0
         for eta, gamma in zip(RATES, [*GAMMAS, 0.0], strict=True):
-            mean, H = Z.T @ r / len(y), Z.T @ Z / len(y)
+            mean = Z.T @ r / len(y)
+            H = Z.T @ Z / len(y)
             left -= eta * q @ mean
             r = r - eta * Z @ mean
-            Z, q = Z - gamma * Z @ H, q - gamma * H @ q
+            Z = Z - gamma * Z @ H
+            q = q - gamma * H @ q
         predictions.append(-left)
     return np.array(predictions)
 

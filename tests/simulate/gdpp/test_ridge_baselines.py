@@ -52,7 +52,8 @@ def explicit_losses(problem, count, seed, constant, factor, top):
 @pytest.mark.parametrize("noise", ["uniform:4", "fixed:0.3", "categorical:1,3"])
 @pytest.mark.parametrize(("context", "dim"), [(20, 10), (7, 4), (3, 1)])
 def test_losses_equal_explicit_solves(noise, context, dim):
-    problem, count = Problem(dim=dim, context=context, noise_law=noise, scale=1), 40
+    problem = Problem(dim=dim, context=context, noise_law=noise, scale=1)
+    count = 40
     run = simulate_ridge_baselines(
         problem, contexts=count, rng=3, penalty=2.5, multiplier=1.4, threshold=3.0
     )

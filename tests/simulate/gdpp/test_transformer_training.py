@@ -45,7 +45,9 @@ RATE_ERROR = 0.02  # relative; of a rate fitted to 2^13 contexts, .001 to .007 m
 
 def best_step(problem):
     """Rate of the best single step of descent and its mean squared error of the weights."""
-    n, d, variance = problem.context, problem.dim, problem.noise_law.mean_variance
+    n = problem.context
+    d = problem.dim
+    variance = problem.noise_law.mean_variance
     return 1 / (n + d + 1 + variance), d * (1 - n / (n + d + 1 + variance))
 
 
@@ -87,7 +89,8 @@ def test_one_layer_takes_the_best_step(kind, heads, spec):
     assert run.converged
     assert not run.interrupted
     rate, error = best_step(problem)
-    P, Q = run.model.projection[0], run.model.lookup[0]
+    P = run.model.projection[0]
+    Q = run.model.lookup[0]
     acting = np.einsum("hi,hjk->ijk", P[:, -1], Q)  # of G_ij times the query's entry k
     slopes = acting[-1, :-1, :-1] + acting[:-1, -1, :-1]
     np.testing.assert_allclose(slopes, -rate * np.eye(4), rtol=0, atol=4 * RATE_ERROR * rate)
@@ -239,7 +242,8 @@ def test_losses_near_the_largest_float():
 
 def cut(monkeypatch, number):
     """Let Ctrl-C end a training before a step."""
-    advance, calls = Descent.advance, []
+    advance = Descent.advance
+    calls = []
 
     def counted(*arguments):
         calls.append(1)

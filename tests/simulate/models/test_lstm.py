@@ -27,7 +27,8 @@ def weights_of(network):
 @pytest.mark.machine
 def test_one_layer_reads_nothing_but_the_query_backwards():
     network, both = (LstmNetwork(dim=3, hidden=5, bidirectional=each) for each in (False, True))
-    weights, prompts = weights_of(both), drawn()
+    weights = weights_of(both)
+    prompts = drawn()
     weights["readout"] = np.concatenate([np.zeros(5), weights["readout"][5:]])
     known, _ = both.forward(weights, prompts)
     other = SimpleNamespace(inputs=-prompts.inputs, labels=prompts.labels, query=prompts.query)

@@ -35,7 +35,8 @@ def trained():
 def test_training_finds_isotropic_heads(trained):
     # Heads of the temperatures and values that are read off have the loss of the trained ones.
     read = trained.network.nearest_isotropic(trained.weights)
-    beta, v = read.inverse_temperature, read.value
+    beta = read.inverse_temperature
+    v = read.value
     assert beta[0] * beta[1] < 0 < beta[0] * v[0]
     np.testing.assert_allclose(np.sum(v), 0, atol=0.05)
     assert np.all(read.lookup_rest < 0.03 * np.abs(beta))

@@ -63,7 +63,8 @@ def assert_equal(found, expected):
 @pytest.mark.machine
 @pytest.mark.parametrize("network", NETWORKS, ids=str)
 def test_predictions_and_gradients(network):
-    weights, context = weights_of(network), (PROMPTS.inputs, PROMPTS.labels)
+    weights = weights_of(network)
+    context = (PROMPTS.inputs, PROMPTS.labels)
 
     def loss(w):
         return anp.mean((answers(network, w, *context, PROMPTS.query) - PROMPTS.target) ** 2)

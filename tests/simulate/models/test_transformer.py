@@ -41,7 +41,8 @@ def layer_by_loops(tokens, layer, include_query, dampening, softmax):
 @pytest.mark.parametrize("include_query", [False, True])
 @pytest.mark.parametrize("heads", [1, 2, 3])
 def test_layer_equals_loops(heads, include_query, softmax, dampening):
-    tokens, layer = draw_tokens(), random_layer(heads)
+    tokens = draw_tokens()
+    layer = random_layer(heads)
     original = tokens.copy()
     found = apply_layer(
         tokens, layer, include_query=include_query, dampening=dampening, softmax=softmax
@@ -54,14 +55,16 @@ def test_layer_equals_loops(heads, include_query, softmax, dampening):
 def test_lookup_and_output_are_the_products_of_each_head():
     layer = random_layer(3)
     for h in range(3):
-        lookup, output = layer.key[h].T @ layer.query[h], layer.projection[h] @ layer.value[h]
+        lookup = layer.key[h].T @ layer.query[h]
+        output = layer.projection[h] @ layer.value[h]
         np.testing.assert_allclose(layer.lookup[h], lookup, rtol=0, atol=ROUNDING)
         np.testing.assert_allclose(layer.output[h], output, rtol=0, atol=ROUNDING)
 
 
 def test_softmax_does_not_overflow():
     tokens = draw_tokens()
-    zero, one = np.zeros((1, SIZE, SIZE)), np.eye(SIZE)[None]
+    zero = np.zeros((1, SIZE, SIZE))
+    one = np.eye(SIZE)[None]
     found = apply_layer(tokens, Layer(1e4 * one, 1e4 * one, one, one), softmax=True)
     for m in range(PROMPTS):  # all weight on the key with the largest score
         for t in range(TOKENS):
@@ -75,7 +78,8 @@ def test_softmax_does_not_overflow():
 
 @pytest.mark.parametrize("include_query", [False, True])
 def test_forward_is_layer_after_layer(include_query):
-    tokens, layers = 0.4 * draw_tokens(), [random_layer(1), random_layer(2), random_layer(1, 3)]
+    tokens = 0.4 * draw_tokens()
+    layers = [random_layer(1), random_layer(2), random_layer(1, 3)]
     setting = {"include_query": include_query, "dampening": 0.6}
     expected = tokens
     for layer in layers:

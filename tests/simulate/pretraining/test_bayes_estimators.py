@@ -63,7 +63,9 @@ def test_dmmse_equals_a_direct_loop(context, rho):
 @pytest.mark.parametrize("estimator", estimators.ESTIMATORS)
 def test_error_is_the_conditional_expectation_of_squared_errors(estimator):
     """rho + |w_hat - w|^2/d averages to the squared error on noisy query labels."""
-    d, context, rho = 4, 6, 0.3
+    d = 4
+    context = 6
+    rho = 0.3
     generator = np.random.default_rng(3)
     task_set = draw_fresh_tasks(Problem(d, 1, task_law="gaussian"), BACKEND, generator, 3)
     setting = {"dim": d, "context": context, "tasks": task_set}

@@ -93,7 +93,9 @@ def test_eigenvalues_that_are_rounding_are_none():
 @pytest.mark.parametrize("prompts", [400, 800])
 def test_edges_are_those_of_explicit_random_features(prompts, ridge):
     """Gram matrix of features with fresh tasks, whose summaries have nearly equal variances."""
-    d, alpha, rho = 30, 2.0, 0.1
+    d = 30
+    alpha = 2.0
+    rho = 0.1
     generator = np.random.default_rng(0)
     variances = np.full(d, 1 + (1 + rho) / alpha)
     u = generator.standard_normal((prompts, d * (d + 1))) / math.sqrt(prompts)
@@ -108,7 +110,8 @@ def test_edges_are_those_of_explicit_random_features(prompts, ridge):
 
 def test_edges_of_whitened_normal_equations():
     """Without a ridge they are those of a sample covariance, whatever the variances."""
-    d, prompts = 15, 800
+    d = 15
+    prompts = 800
     u = np.random.default_rng(1).standard_normal((prompts, d * (d + 1)))
     values = np.linalg.eigvalsh(u.T @ u / prompts)
     low, high = cost._primal_edges(np.geomspace(0.1, 3.0, d), prompts, 0.0)

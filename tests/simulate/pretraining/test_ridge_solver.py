@@ -36,7 +36,8 @@ COUNTS = {
 
 def draw(n, d=D, seed=0):
     """Query inputs, context summaries and labels of n prompts of the model."""
-    backend, generator = get_backend("numpy"), np.random.default_rng([n, d, seed])
+    backend = get_backend("numpy")
+    generator = np.random.default_rng([n, d, seed])
     tasks = draw_fresh_tasks(Problem(d, 1, task_law="sphere"), backend, generator, n)
     x = draw_inputs(Problem(d, 1), backend, generator, (n,))
     h = sample_summaries(backend, generator, tasks, 2 * d, 0.1)
@@ -237,7 +238,8 @@ def test_inconsistent_dual_system():
 def test_repeated_prompts_in_the_direct_solve():
     """An exactly singular Gram matrix: labels that contradict each other."""
     x, h, y = draw(6)
-    x, h = np.concatenate([x, x]), np.concatenate([h, h])
+    x = np.concatenate([x, x])
+    h = np.concatenate([h, h])
     with pytest.raises(ArithmeticError, match="dual-dense stopped at relative residual"):
         solve_ridge(x, h, np.concatenate([y, -y]), 0.0, method="dual-dense")
 
@@ -246,7 +248,8 @@ def test_repeated_prompts_in_the_direct_solve():
 @pytest.mark.parametrize("method", ["primal-dense", "primal-cg"])
 def test_summaries_in_a_plane_give_least_norm(method):
     """One task without noise: <w, h_1..d> = d h_{d+1}, so h spans d of its d + 1 dimensions."""
-    backend, generator = get_backend("numpy"), np.random.default_rng(5)
+    backend = get_backend("numpy")
+    generator = np.random.default_rng(5)
     n = COUNTS["far"]
     tasks = np.repeat(
         draw_fresh_tasks(Problem(D, 1, task_law="sphere"), backend, generator, 1), n, axis=0

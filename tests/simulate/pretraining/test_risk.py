@@ -73,8 +73,10 @@ def test_error_has_its_minimum_where_the_moments_say():
 
 def test_squared_errors_equal_loops():
     generator = np.random.default_rng(10)
-    x, h = generator.standard_normal((5, 3)), generator.standard_normal((5, 4))
-    y, gamma = generator.standard_normal(5), generator.standard_normal((3, 4))
+    x = generator.standard_normal((5, 3))
+    h = generator.standard_normal((5, 4))
+    y = generator.standard_normal(5)
+    gamma = generator.standard_normal((3, 4))
     found = squared_errors(gamma, x, h, y)
     for i in range(5):
         predicted = sum(x[i, a] * gamma[a, b] * h[i, b] for a in range(3) for b in range(4))

@@ -32,7 +32,8 @@ def run(**changes):
 
 
 def test_same_seed_same_numbers():
-    first, second = run(repeats=3), run(repeats=3)
+    first = run(repeats=3)
+    second = run(repeats=3)
     np.testing.assert_array_equal(first.icl.samples, second.icl.samples)
     np.testing.assert_array_equal(first.idg.samples, second.idg.samples)
     assert first.repeats == 3
@@ -43,7 +44,8 @@ def test_same_seed_same_numbers():
 @pytest.mark.machine
 @pytest.mark.parametrize("changes", [{}, {"input_law": "uniform", "test_prompts": 50}])
 def test_more_repeats_extend_fewer(changes):
-    few, many = run(repeats=2, **changes), run(repeats=5, **changes)
+    few = run(repeats=2, **changes)
+    many = run(repeats=5, **changes)
     np.testing.assert_array_equal(many.icl.samples[:2], few.icl.samples)
     np.testing.assert_array_equal(many.idg.samples[:2], few.idg.samples)
 
@@ -108,7 +110,8 @@ def test_count_of_leading_repeats():
 def test_samplers_agree(tasks, law):
     """Summaries from their exact law and from tokens give errors of one distribution."""
     cell = {"tasks": tasks, "task_law": law, "ridge": 0.02, "repeats": 100}
-    fast, slow = run(sampler="summaries", **cell), run(sampler="tokens", rng=2, **cell)
+    fast = run(sampler="summaries", **cell)
+    slow = run(sampler="tokens", rng=2, **cell)
     for first, second in (
         (fast.icl.samples, slow.icl.samples),
         (fast.idg.samples, slow.idg.samples),

@@ -102,7 +102,8 @@ def definition(seed, cell, test_prompts=400):
             covariance = matrix_of(cell.get("input_covariance")) / D
             x = generator.multivariate_normal(np.zeros(D), covariance, shape, method="eigh")
         y = np.einsum("nld,nd->nl", x, tasks) + math.sqrt(rho) * generator.standard_normal(shape)
-        context_x, context_y = x[:, :-1], y[:, :-1]
+        context_x = x[:, :-1]
+        context_y = y[:, :-1]
         head = D / context * np.einsum("nl,nld->nd", context_y, context_x)
         summary = np.column_stack([head, np.mean(context_y**2, axis=1)])
         return np.einsum("na,nb->nab", x[:, -1], summary).reshape(len(tasks), -1), y[:, -1]
@@ -118,12 +119,14 @@ def definition(seed, cell, test_prompts=400):
             return fresh_tasks(count, training)
         return np.asarray(task_set[generator.integers(0, len(task_set), size=count)])
 
-    n, sizes = cell["prompts"], (cell["context"], cell["rho"])
+    n = cell["prompts"]
+    sizes = (cell["context"], cell["rho"])
     features, y = draw(training_tasks(n), *sizes)
     penalty = n / D * cell["ridge"] * np.eye(D * (D + 1))
     gamma = np.linalg.solve(features.T @ features + penalty, features.T @ y)
     target = fresh_tasks(test_prompts, cell.get("test_covariance", training))
-    context, rho = cell.get("test_context", sizes[0]), cell.get("test_rho", sizes[1])
+    context = cell.get("test_context", sizes[0])
+    rho = cell.get("test_rho", sizes[1])
     tests = (draw(target, context, rho), draw(training_tasks(test_prompts), *sizes))
     icl, idg = (float(np.mean((labels - test @ gamma) ** 2)) for test, labels in tests)
     return icl, idg
@@ -164,7 +167,9 @@ def test_samplers_agree():
 @pytest.mark.parametrize("law", ["sphere", "gaussian", "set"])
 @pytest.mark.parametrize("inputs", [SPECTRUM, MATRIX, SPIKE], ids=["spectrum", "matrix", "spike"])
 def test_exact_error_by_monte_carlo(inputs, law):
-    n, context, rho = 100_000, 3, 0.3
+    n = 100_000
+    context = 3
+    rho = 0.3
     generator = np.random.default_rng(3)
     gamma = np.eye(D, D + 1) + generator.standard_normal((D, D + 1)) / 2
     root = root_of(inputs)

@@ -83,7 +83,8 @@ def test_law_agrees_with_tokens(case):
     basis = np.linalg.qr(np.column_stack([axis, np.eye(d)]))[0][:, :d]
 
     def projections(h):
-        along, last = h[:, :d] @ axis, h[:, d]
+        along = h[:, :d] @ axis
+        last = h[:, d]
         views = {
             "last": last,
             "along": along,
@@ -102,14 +103,17 @@ def test_law_agrees_with_tokens(case):
             }
         return views
 
-    first, second = projections(tokens), projections(law)
+    first = projections(tokens)
+    second = projections(law)
     for name, values in first.items():
         assert stats.ks_2samp(values, second[name]).pvalue > P_VALUE, name
 
 
 @pytest.mark.parametrize("task_law", TASK_LAWS)
 def test_law_agrees_with_tokens_for_random_tasks(task_law):
-    d, context, rho = 3, 4, 0.3
+    d = 3
+    context = 4
+    rho = 0.3
     generator = np.random.default_rng(20)
 
     def views(from_tokens):
@@ -213,7 +217,8 @@ def test_moments_where_the_order_of_pairs_matters(gated):
 
 def test_errors_of_other_tasks_are_sampled():
     """Exact errors are for tasks of norm sqrt(d); given tasks may have any."""
-    rng, gates = np.random.default_rng(4), np.linspace(0.3, 1, 5)
+    rng = np.random.default_rng(4)
+    gates = np.linspace(0.3, 1, 5)
     law = Problem(3, 5, task_law="sphere", noise_variance=0.3, drift=0.8)
     tasks = draw_fresh_tasks(law, BACKEND, rng, 2)
     gamma = 0.3 * rng.standard_normal((3, 4))

@@ -31,15 +31,20 @@ def assert_weights(found, expected):
 
 
 def test_gdpp_is_the_layers_of_its_definition(prompts):
-    rates, gammas = [0.3, 0.9, 2.0], [0.2, 0.7]
+    rates = [0.3, 0.9, 2.0]
+    gammas = [0.2, 0.7]
     weights = predictors.gdpp_weights(prompts, rates, gammas)
     found = predictors.linear_predictor(lambda _: weights)(prompts)
     for index, (x, y) in enumerate(contexts(prompts)):
-        query, answer, residual, length = prompts.query[index], 0.0, y, len(y)
+        query = prompts.query[index]
+        answer = 0.0
+        residual = y
+        length = len(y)
         for rate, gamma in zip(rates, [*gammas, 0.0], strict=True):
             answer += rate / length * query @ x.T @ residual
             residual = residual - rate / length * x @ x.T @ residual
-            x, query = x - gamma / length * x @ x.T @ x, query - gamma / length * query @ x.T @ x
+            query = query - gamma / length * query @ x.T @ x
+            x = x - gamma / length * x @ x.T @ x
         assert found[index] == pytest.approx(answer, rel=ROUNDING)
 
 
@@ -80,7 +85,9 @@ def test_adaptive_ridge_estimates_the_noise_from_the_residuals(prompts):
 
 
 def test_mixture_of_noise_levels_is_the_posterior_mean(prompts):
-    variances, chances, expected = np.array([0.1, 0.5, 2.0]), np.array([0.2, 0.5, 0.3]), []
+    variances = np.array([0.1, 0.5, 2.0])
+    chances = np.array([0.2, 0.5, 0.3])
+    expected = []
     for x, y in contexts(prompts):
         covariances = 1.7 * x @ ROOT @ ROOT @ x.T + variances[:, None, None] * np.eye(len(y))
         density = [stats.multivariate_normal.pdf(y, cov=each) for each in covariances]

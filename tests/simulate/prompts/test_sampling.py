@@ -60,7 +60,8 @@ def test_inputs_have_the_moments_of_their_law(law, scale):
     assert (prompts.query.shape, prompts.query_label.shape) == ((COUNT, 3), (COUNT,))
     x = all_inputs(prompts).reshape(COUNT, 15)  # pairs, query and coordinates are alike
     square = 0.7**2 if scale else 1 / (3 * MOMENTS[law][0])
-    m2, m4 = MOMENTS[law][0] * square, MOMENTS[law][1] * square**2
+    m2 = MOMENTS[law][0] * square
+    m4 = MOMENTS[law][1] * square**2
     assert_mean(x, np.zeros(15))
     assert_mean(x**3, np.zeros(15))
     assert_mean(x[:, :, None] * x[:, None, :], m2 * np.eye(15))
@@ -87,7 +88,8 @@ def test_inputs_have_the_covariance_asked_for():
 
 
 def test_mixing_is_a_linear_map_of_the_same_coordinates():
-    plain, mixed = drawn(100, input_law="laplace"), drawn(100, input_law="laplace", mixing=MIXING)
+    plain = drawn(100, input_law="laplace")
+    mixed = drawn(100, input_law="laplace", mixing=MIXING)
     np.testing.assert_array_equal(plain.tasks, mixed.tasks)
     expected = np.einsum("ij,nlj->nli", MIXING, all_inputs(plain))
     np.testing.assert_allclose(all_inputs(mixed), expected, rtol=0, atol=10 * ROUNDING)
@@ -97,9 +99,11 @@ def test_mixing_is_a_linear_map_of_the_same_coordinates():
 def test_tasks_that_drift(task_law):
     """Labels of the query's task, and of tasks that forget it, to each other."""
     law = {"drift": 1.2, "task_law": task_law, "noise_variance": 0.3}
-    prompts, kept = drawn(**law), math.exp(-1.2 / 3)
+    prompts = drawn(**law)
+    kept = math.exp(-1.2 / 3)
     np.testing.assert_allclose(prompts.target, np.vecdot(prompts.query, prompts.tasks))
-    x, y = prompts.inputs, prompts.labels
+    x = prompts.inputs
+    y = prompts.labels
     along = (y[:, :, None] * x)[:, :, :, None] * prompts.tasks[:, None, None, :]
     powers = kept ** np.arange(4, 0, -1)
     assert_mean(along, powers[:, None, None] * np.eye(3))
@@ -119,7 +123,8 @@ def test_tasks_that_drift_with_a_covariance_of_their_own():
 
 def test_inputs_of_neighbours_are_correlated():
     prompts = drawn(correlation=-0.6, mixing=MIXING)
-    x, covariance = all_inputs(prompts), MIXING @ MIXING.T
+    x = all_inputs(prompts)
+    covariance = MIXING @ MIXING.T
     for i, j, power in ((0, 1, 1), (1, 3, 2), (2, 2, 0)):
         expected = (-0.6) ** power * covariance
         assert_mean(x[:, i, :, None] * x[:, j, None, :], expected)
@@ -200,7 +205,8 @@ def test_the_last_prompts_of_a_mixture_have_the_shared_task():
 @pytest.mark.parametrize("law", [{}, {"mixing": MIXING, "input_law": "laplace", "scale": None}])
 def test_labels_are_products_without_noise(law):
     prompts = drawn(50, **law)
-    x, y = all_inputs(prompts), all_labels(prompts)
+    x = all_inputs(prompts)
+    y = all_labels(prompts)
     for m in range(50):
         for i in range(5):
             expected = sum(x[m, i, j] * prompts.tasks[m, j] for j in range(3))
@@ -243,7 +249,8 @@ def test_noise_levels_have_their_law():
         else:
             assert set(levels) == set(problem.noise_law.levels)
         prompts = drawn(noise_law=law)
-        noise, variance = noise_of(prompts), prompts.noise_variance
+        noise = noise_of(prompts)
+        variance = prompts.noise_variance
         assert_mean(variance, square)
         np.testing.assert_allclose(noise[variance == 0], 0, atol=10 * ROUNDING)
         if square:
@@ -262,7 +269,8 @@ def test_given_tasks_replace_drawn_ones():
 @pytest.mark.machine
 def test_a_longer_run_extends_a_shorter_one():
     problem = Problem(10, 20, noise_variance=0.1)
-    short, long = sample_prompts(problem, 100, rng=5), sample_prompts(problem, 6000, rng=5)
+    short = sample_prompts(problem, 100, rng=5)
+    long = sample_prompts(problem, 6000, rng=5)
     blocks = list(prompt_blocks(problem, 6000, rng=5))
     assert len(blocks) > 1
     assert sum(map(len, blocks)) == len(long) == 6000
@@ -276,7 +284,8 @@ def test_a_longer_run_extends_a_shorter_one():
 def test_tokens_entry_by_entry(start):
     prompts = drawn(6, noise_variance=0.2)
     initial = None if start is None else np.array(start)
-    tokens, Z = regression_tokens(prompts, initial), token_matrix(prompts)
+    tokens = regression_tokens(prompts, initial)
+    Z = token_matrix(prompts)
     assert (tokens.shape, Z.shape) == ((6, 5, 4), (6, 4, 5))
     for m in range(6):
         for i in range(4):
@@ -313,7 +322,8 @@ LAWS = (
 
 @pytest.mark.parametrize("law", LAWS)
 def test_strict_arrays(law, strict_backend):
-    problem, seed = Problem(3, 4, scale=0.6, task_variance=1.5, **law), np.random.SeedSequence(9)
+    problem = Problem(3, 4, scale=0.6, task_variance=1.5, **law)
+    seed = np.random.SeedSequence(9)
     expected = draw_prompts(problem, NUMPY, NUMPY.generator(seed), 8)
     found = draw_prompts(problem, strict_backend, strict_backend.generator(seed), 8)
     for name, value in vars(expected).items():

@@ -9,7 +9,8 @@ SETTING = {"dim": 3, "context": 8, "separation": 1.2, "flips": 0.2}
 
 
 def test_sampled_queries_are_answered_as_often():
-    count, rng = 200_000, np.random.default_rng(0)
+    count = 200_000
+    rng = np.random.default_rng(0)
     mean = np.array([0.0, 1.2, 0.0])
     classes = rng.choice([-1.0, 1.0], (count, 9))
     inputs = classes[..., None] * mean + rng.standard_normal((count, 9, 3))

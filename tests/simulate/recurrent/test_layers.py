@@ -22,7 +22,8 @@ def sampled(z, setting, rng):
         np.broadcast_to(setting[name], context) for name in ("gates", "step_sizes", "writes")
     )
     w = np.sqrt(omega) * rng.standard_normal((TASKS, dim))
-    u, means = np.zeros_like(w), []
+    u = np.zeros_like(w)
+    means = []
     for token in range(context):
         x = z[token] * np.sqrt(lam / dim)
         key = x / np.linalg.norm(x) if setting["unit_keys"] else x
@@ -41,7 +42,9 @@ def sampled(z, setting, rng):
 
 @pytest.mark.parametrize(("gate_first", "unit_keys"), [(True, False), (False, True)])
 def test_averages_over_tasks_and_noise_are_exact(gate_first, unit_keys):
-    rng, dim, context = np.random.default_rng(1), 4, 6
+    rng = np.random.default_rng(1)
+    dim = 4
+    context = 6
     setting = {
         "rho": 0.3,
         "eigenvalues": rng.uniform(0.3, 2, dim),

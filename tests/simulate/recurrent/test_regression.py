@@ -10,10 +10,16 @@ TASKS = 40000
 
 
 def test_averages_over_tasks_and_noise_are_exact():
-    dim, context, rho, penalty, rate, drift = 3, 6, 0.3, 0.4, 0.7, 0.9
+    dim = 3
+    context = 6
+    rho = 0.3
+    penalty = 0.4
+    rate = 0.7
+    drift = 0.9
     setting = {"dim": dim, "context": context, "rho": rho, "penalty": penalty}
     run = simulate_forgetting(**setting, forgetting=rate, drift=drift, rng=2, contexts=2)
-    rng, phi = np.random.default_rng(0), np.exp(-drift / dim)
+    rng = np.random.default_rng(0)
+    phi = np.exp(-drift / dim)
     for z, error in zip(
         next(context_blocks(context, dim, "gaussian", 2, 2, "numpy")), run.samples, strict=True
     ):
@@ -21,7 +27,8 @@ def test_averages_over_tasks_and_noise_are_exact():
         # Rows of the regression: pairs with the roots of their weights, then the penalty.
         roots = np.exp(-rate / dim * np.arange(context - 1, -1, -1) / 2)
         rows = np.vstack([roots[:, None] * x, np.sqrt(penalty) * np.eye(dim)])
-        w, labels = rng.standard_normal((TASKS, dim)), np.zeros((TASKS, context + dim))
+        w = rng.standard_normal((TASKS, dim))
+        labels = np.zeros((TASKS, context + dim))
         for token in range(context):
             noise = np.sqrt(rho) * rng.standard_normal(TASKS)
             labels[:, token] = roots[token] * (w @ x[token] + noise)

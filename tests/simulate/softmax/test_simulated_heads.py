@@ -56,7 +56,8 @@ def test_mean_over_tasks_and_noise_is_that_of_a_network(name):
     weights["value"][:, 3] = VALUES
     device = get_backend("numpy")
     for group, generator in enumerate(device.generators(5, 2)):
-        drawn, losses = draw_prompts(problem, device, generator, 100), 0.0
+        drawn = draw_prompts(problem, device, generator, 100)
+        losses = 0.0
         for column in root.T:
             asked = replace(drawn, labels=drawn.inputs @ column)
             losses += (network.forward(weights, asked)[0] - drawn.query @ column) ** 2
@@ -83,7 +84,8 @@ def test_a_single_pair_and_a_linear_kernel():
     assert_mean(one.power[:, 0, 0], 4.5)  # the weight of a single pair is 1
     assert_mean(one.signal[:, 0], 0)
     # A gradient-descent step: moments of a Wishart matrix of N degrees of freedom.
-    N, d = 7, 4
+    N = 7
+    d = 4
     step = simulate_softmax(
         1.0, score_function=lambda s: s / N, context=N, dim=d, contexts=20_000, rng=1
     )

@@ -46,13 +46,15 @@ def trained(network):
 @pytest.mark.machine
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda each: type(each).__name__)
 def test_what_is_written_comes_back(network, tmp_path):
-    run, path = trained(network), tmp_path / "network"
+    run = trained(network)
+    path = tmp_path / "network"
     save_model(run, path)
     again = load_model(path)
     assert [each.name for each in tmp_path.iterdir()] == ["network"]
     assert again.network == network
     for field in dataclasses.fields(run):
-        found, expected = getattr(again, field.name), getattr(run, field.name)
+        found = getattr(again, field.name)
+        expected = getattr(run, field.name)
         if field.name == "weights":
             assert list(found) == list(expected)
             assert all(np.array_equal(found[name], expected[name]) for name in expected)
@@ -191,7 +193,9 @@ def test_linear_transformers_come_back_and_answer(kind, tmp_path):
     np.testing.assert_array_equal(again.lookup, model.lookup)
     drawn = sample_prompts(PROBLEM, 4, rng=1)
     tokens = np.zeros((4, 6, 4))
-    tokens[:, :5, :3], tokens[:, :5, 3], tokens[:, 5, :3] = drawn.inputs, drawn.labels, drawn.query
+    tokens[:, :5, :3] = drawn.inputs
+    tokens[:, :5, 3] = drawn.labels
+    tokens[:, 5, :3] = drawn.query
     asked = drawn.inputs, drawn.labels, drawn.query
     np.testing.assert_allclose(again(*asked), prediction(tokens, model.layers), rtol=1e-12)
     value_error("query must have shape", again, drawn.inputs, drawn.labels, drawn.query[:2])

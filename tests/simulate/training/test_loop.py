@@ -114,7 +114,8 @@ def parts(value):
 
 def assert_same(found, expected):
     """The same training to the last bit."""
-    found, expected = parts(found), parts(expected)
+    found = parts(found)
+    expected = parts(expected)
     assert len(found) == len(expected)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -125,7 +126,8 @@ class Cut:
 
     def __init__(self, patch, trainer):
         self.patch, (self.owner, self.name) = patch, trainer.step
-        self.function, self.calls = getattr(self.owner, self.name), 0
+        self.function = getattr(self.owner, self.name)
+        self.calls = 0
 
     def at(self, number):
         self.calls = 0
@@ -141,7 +143,8 @@ class Cut:
 
 @pytest.mark.parametrize("name", TRAINERS)
 def test_a_training_that_is_cut_anywhere_ends_in_the_same_bits(name, tmp_path, monkeypatch):
-    trainer, path = TRAINERS[name], tmp_path / "run"
+    trainer = TRAINERS[name]
+    path = tmp_path / "run"
     cut = Cut(monkeypatch, trainer)
     cut.at(0)
     whole = trainer()
@@ -191,8 +194,11 @@ def test_ctrl_c_before_the_first_step_leaves_the_start(name, tmp_path, monkeypat
 
 @pytest.mark.parametrize("name", TRAINERS)
 def test_ctrl_c_while_a_checkpoint_is_written_keeps_the_old_one(name, tmp_path, monkeypatch):
-    trainer, path = TRAINERS[name], tmp_path / "run"
-    whole, saves, save = trainer(), [], loop.save_checkpoint
+    trainer = TRAINERS[name]
+    path = tmp_path / "run"
+    whole = trainer()
+    saves = []
+    save = loop.save_checkpoint
     monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
     monkeypatch.setattr(loop, "SAVE_SHARE", 0)
 
@@ -209,7 +215,8 @@ def test_ctrl_c_while_a_checkpoint_is_written_keeps_the_old_one(name, tmp_path, 
 
 @pytest.mark.parametrize("name", ["network, adam", "descent"])
 def test_ctrl_c_after_a_record_does_not_repeat_it(name, tmp_path, monkeypatch):
-    trainer, path = TRAINERS[name], tmp_path / "run"
+    trainer = TRAINERS[name]
+    path = tmp_path / "run"
     whole = trainer()
     rule = rules.Adam if "adam" in name else rules.GradientDescent
     cut = Cut(monkeypatch, replace(trainer, step=(rule, "step")))
@@ -221,7 +228,8 @@ def test_ctrl_c_after_a_record_does_not_repeat_it(name, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["network, adam", "network, lbfgs", "descent"])
 def test_states_that_no_training_writes_are_refused(name, tmp_path):
-    trainer, path = TRAINERS[name], tmp_path / "run"
+    trainer = TRAINERS[name]
+    path = tmp_path / "run"
     trainer(checkpoint=path)
     tree = read_tree(path)
     state = tree["state"]
@@ -253,7 +261,8 @@ def test_states_that_no_training_writes_are_refused(name, tmp_path):
 @pytest.mark.parametrize("name", TRAINERS)
 def test_checkpoints_of_other_trainings_are_refused(name, tmp_path):
     """Every setting tells trainings apart, but for those that choose what is shown or kept."""
-    trainer, path = TRAINERS[name], tmp_path / "run"
+    trainer = TRAINERS[name]
+    path = tmp_path / "run"
     trainer(checkpoint=path)
     before = path.read_bytes()
     others = {"rng": np.random.SeedSequence(trainer.settings["rng"], spawn_key=(1,))}
@@ -359,7 +368,8 @@ def test_snapshots_are_the_weights_of_shorter_runs():
 
 
 def test_snapshots_survive_an_interruption(tmp_path, monkeypatch):
-    trainer, path = TRAINERS["network, lbfgs"], tmp_path / "run"
+    trainer = TRAINERS["network, lbfgs"]
+    path = tmp_path / "run"
     cut = Cut(monkeypatch, trainer)
     cut.at(8)
     run = trainer(snapshots=range(1, 99), checkpoint=path)
@@ -380,13 +390,16 @@ def test_losses_are_those_before_the_steps_and_after_the_last():
     run = trainer(learning_rate=1e-30, steps=5)
     assert run.losses.shape == (6,)
     assert len(set(run.losses)) == 6
-    few, more = trainer(steps=20).losses, trainer(steps=30).losses
+    few = trainer(steps=20).losses
+    more = trainer(steps=30).losses
     np.testing.assert_array_equal(few[:14], more[:14])  # the last third has smaller rates
 
 
 def test_checkpoints_are_rarer_where_they_are_slow(tmp_path, monkeypatch):
     """A step takes 10 s here and a checkpoint 15: one in 300 s, and one at the end."""
-    clock, saved, advance = 0.0, [], loop.TrainingLoop.advance
+    clock = 0.0
+    saved = []
+    advance = loop.TrainingLoop.advance
     monkeypatch.setattr(loop.time, "monotonic", lambda: clock)
 
     def slow(self, state):
@@ -410,10 +423,12 @@ STRICT = {name: trainer for name, trainer in TRAINERS.items() if "trials" not in
 
 @pytest.mark.parametrize("name", STRICT)
 def test_training_runs_on_any_arrays(name, strict_backend, tmp_path, monkeypatch):
-    trainer, path = STRICT[name], tmp_path / "run"
+    trainer = STRICT[name]
+    path = tmp_path / "run"
     cut = Cut(monkeypatch, trainer)
     cut.at(0)
-    expected, count = trainer(), cut.calls
+    expected = trainer()
+    count = cut.calls
     numpy = get_backend("numpy")
     for module in list(sys.modules.values()):
         if getattr(module, "__name__", "").startswith("iclimit.simulate"):

@@ -107,7 +107,8 @@ def test_repeats_depend_on_seed_and_number_only():
 
 def test_an_interruption_leaves_the_runs_before_it(tmp_path, monkeypatch):
     few = SETTINGS | {"steps": 5, "held_out": 1000, "checkpoint": tmp_path / "a.npz"}
-    moves, advance = 0, loop.TrainingLoop.advance
+    moves = 0
+    advance = loop.TrainingLoop.advance
 
     def interrupted(self, state):
         nonlocal moves

@@ -22,7 +22,9 @@ from iclimit.validation.claims.descent import (
 
 
 def test_losses_from_traces_are_those_of_polynomials():
-    values, rates, noise = np.array([0.2, 0.9, 1.7]), [0.4, 0.8], 0.3
+    values = np.array([0.2, 0.9, 1.7])
+    rates = [0.4, 0.8]
+    noise = 0.3
     traces = np.array([np.mean(values**k) for k in range(5)])
     P = (1 - 0.4 * values) * (1 - 0.8 * values)
     expected = np.mean(P**2 + noise * (1 - P) ** 2 / values)
@@ -83,7 +85,8 @@ def test_a_layer_is_its_own_step_and_a_rest_that_is_even_in_the_labels():
 
 def test_paired_losses_add_up_to_that_of_the_layer():
     problem, layer = trained_layer(0.05)
-    count, matrix = 20_000, 1.4 * np.eye(4)
+    count = 20_000
+    matrix = 1.4 * np.eye(4)
     found = paired.paired_losses(problem, layer, matrix, count, np.random.default_rng(2))
     prompts = draw_prompts(problem, get_backend("numpy"), np.random.default_rng(3), count)
     errors = (prediction(regression_tokens(prompts), [layer]) - prompts.query_label) ** 2

@@ -33,7 +33,8 @@ def test_drops_are_compared_if_they_are_predicted_before_the_end():
 
 def test_features_of_the_shortcut_have_the_law_of_whole_sequences():
     """The sandwich, a moment of high order, from sequences with all their inputs."""
-    lam, size = eigenvalues(4), 100_000
+    lam = eigenvalues(4)
+    size = 100_000
     features, label = training_set.draw_features(np.random.default_rng(8), size)
     generator = np.random.default_rng(9)
     x = generator.standard_normal((size, CONTEXT, 4)) * np.sqrt(lam)
@@ -154,7 +155,8 @@ def curves_result(index, repeats):
 
 def test_every_summary_of_a_published_curve_can_fail():
     for index in range(len(CURVES)):
-        curve, right = CURVES[index], curves_result(index, 20)
+        curve = CURVES[index]
+        right = curves_result(index, 20)
         reached = {name: v for name, v in right.summaries.items() if math.isfinite(v[0])}
         found = [f"{curve.label}: {name}" for name in reached]
         assert [row.label for row in script.compare_curve(curve, right)] == found
@@ -178,7 +180,8 @@ def test_every_summary_of_a_published_curve_can_fail():
 
 
 def test_notes_say_what_is_not_reached():
-    right, name = curves_result(2, 10), "ln(step) of drop 3"
+    right = curves_result(2, 10)
+    name = "ln(step) of drop 3"
     values = [*right.summaries[name][:-1], math.nan]
     cell = replace(right, summaries=right.summaries | {name: values})
     text = script.describe_missing([CURVES[2]], [cell])

@@ -28,7 +28,8 @@ class WrongTheory(Values):
 
     def __init__(self, right, of, factor):
         super().__init__(right.results)
-        self.of, self.factor = of, factor
+        self.of = of
+        self.factor = factor
         self._known = {
             later: value for later, value in right._known.items() if of not in _functions(later)
         }
@@ -56,7 +57,9 @@ def _functions(value):
 def _moved(value, factor):
     """Result of a cell with all numbers in it multiplied by factors of their own."""
     if isinstance(value, Estimate):
-        f, shift = factor(), 20 * value.standard_error  # where the theory is 0 a factor is nothing
+        # where the theory is 0 a factor is nothing
+        f = factor()
+        shift = 20 * value.standard_error
         moved = {"mean": f * (value.mean + shift), "samples": f * (value.samples + shift)}
         return replace(value, standard_error=f * value.standard_error, **moved)
     if is_dataclass(value):

@@ -11,7 +11,8 @@ def test_two_features_are_what_a_symmetric_layer_computes():
     """Keys and queries that do not tell inputs apart, values that read the label."""
     prompts = sample_prompts(layer_norm.PROBLEM, 20, rng=0)
     network = AttentionNetwork(10, attention="linear", layer_norm=True)
-    inputs, label = np.diag([1.0] * 10 + [0.0]), np.diag([0.0] * 10 + [1.0])
+    inputs = np.diag([1.0] * 10 + [0.0])
+    label = np.diag([0.0] * 10 + [1.0])
     weights = {
         "attention_scale": np.ones(11),
         "attention_offset": np.zeros(11),

@@ -53,7 +53,8 @@ def test_lstm_notices_a_network_above_the_step(uni, bi, label):
 @pytest.mark.parametrize("factor", [1.0, 0.3, 2.0])
 def test_networks_of_whole_tokens_lie_between_two_optima(factor):
     def run(tied, embedded=None, **_):
-        best, least = sine.optimum(tied, False), sine.optimum(tied, True)
+        best = sine.optimum(tied, False)
+        least = sine.optimum(tied, True)
         if embedded is None:
             return Estimate(best, 1e-4 * best, 1000)
         loss = factor * 0.5 * (best + least) if embedded == "tokens" else 1.005 * best

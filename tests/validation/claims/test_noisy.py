@@ -75,7 +75,8 @@ def test_published_numbers():
 def test_the_published_error_is_that_of_its_model():
     """Contexts of mean loss a and standard deviation s, normal differences, rounded means."""
     for loss, spread in ((0.4, 0.0), (0.05, 0.1), (0.02, 0.0), (5e-4, 1e-3)):
-        generator, count = np.random.default_rng(0), 400_000
+        generator = np.random.default_rng(0)
+        count = 400_000
         oracle = baselines("uniform:3").oracle
         of_context = np.full(count, loss)
         if spread:

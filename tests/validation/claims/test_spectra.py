@@ -47,7 +47,8 @@ def test_theory_and_estimate_are_combined_alike(eigenvalues):
 
 def test_edge_shifts_of_marchenko_pastur():
     """Johnstone's centring and scaling (Ann. Stat. 29, 295) to leading order."""
-    ratio, d = 0.25, 400
+    ratio = 0.25
+    d = 400
     n = d / ratio
     for law in (MarchenkoPastur(ratio), SampleCovariance(Atoms([1.0]), ratio)):
         found = matrices.edge_shifts(law) * d ** (-2 / 3)
@@ -62,7 +63,8 @@ def test_edge_shifts_of_marchenko_pastur():
 
 def test_products_of_free_laws_have_their_moments():
     """The mean of a product is the product of means, as eta' at 0 says."""
-    first, second = Atoms([0.5, 2.0]), Atoms([1.0, 4.0])
+    first = Atoms([0.5, 2.0])
+    second = Atoms([1.0, 4.0])
     gamma = 1e-5
     slope = (1 - free_convolution.product_eta(first, second, gamma)) / gamma
     assert slope == pytest.approx(1.25 * 2.5, rel=1e-3)

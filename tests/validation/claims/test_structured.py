@@ -40,10 +40,12 @@ def test_best_training_context_is_a_minimum():
 
 def test_roots_of_the_resolvent():
     """One eigenvalue: the resolvent of the Marchenko-Pastur law."""
-    x, kappa = 0.7, 1.5
+    x = 0.7
+    kappa = 1.5
     equation = alignment.derive_resolvent().steps[2][1]
     roots = alignment.real_roots(equation, "M", x=x, kappa=kappa)
-    a, b = x / kappa, x + 1 - 1 / kappa
+    a = x / kappa
+    b = x + 1 - 1 / kappa
     assert max(roots) == pytest.approx((-b + np.sqrt(b**2 + 4 * a)) / (2 * a), rel=1e-12)
 
 

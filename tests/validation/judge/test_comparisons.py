@@ -29,7 +29,8 @@ def test_numbers_make_a_deterministic_comparison():
 
 
 def test_standard_errors_add_in_quadrature():
-    theory, estimate = Estimate(1.0, 0.3, 5), Estimate(2.0, 0.4, 9)
+    theory = Estimate(1.0, 0.3, 5)
+    estimate = Estimate(2.0, 0.4, 9)
     row = compare("x", theory, estimate, allowance=0.1, relative=0.2)
     assert row.standard_error == pytest.approx(0.5)
     assert row.allowance == pytest.approx(0.3)

@@ -28,7 +28,8 @@ def test_only_deviations_with_a_standard_error_count():
 
 def test_normal_deviations_lie_in_their_band_and_wide_ones_do_not(ax):
     """At each rank the band holds 95 % of samples: those of 40 samples of 200, here."""
-    rng, inside = np.random.default_rng(0), {1.0: [], 1.5: []}
+    rng = np.random.default_rng(0)
+    inside = {1.0: [], 1.5: []}
     for scale, shares in inside.items():
         for _ in range(40):
             ax.clear()
@@ -45,7 +46,8 @@ def _band(ax):
     """Ends of the band at each rank: along its upper side, and back along the other one."""
     vertices = ax.collections[0].get_paths()[0].vertices[:, 1]
     half = (len(vertices) - 1) // 2
-    first, second = vertices[1:half], vertices[half + 1 : -1][::-1]
+    first = vertices[1:half]
+    second = vertices[half + 1 : -1][::-1]
     first, second = (np.asarray(each)[-200:] for each in (first, second))
     return np.minimum(first, second), np.maximum(first, second)
 

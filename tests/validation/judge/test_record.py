@@ -38,7 +38,8 @@ def rows_of(claim):
 )
 def test_names_and_theory_on_record_are_those_of_the_claims(claim):
     """A claim that has changed is run again: see ``benchmarks/record.py``."""
-    known, value = read_record(), Values({})
+    known = read_record()
+    value = Values({})
     for label, of, theory in rows_of(claim):
         row = known[claim, label, of]
         if not any(cells_of(theory)):

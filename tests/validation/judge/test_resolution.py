@@ -39,7 +39,8 @@ def the_report_of_every_third_claim_has_less_than_a_third_of_the_bytes(run, fold
 
 def claims_hold_and_fail_when_the_theory_is_off_by_the_stated_resolution(run):
     assert run.holds, [each.claim.name for each in run.results if not each.holds]
-    both, either = [], []
+    both = []
+    either = []
     for result in run.results:
         assert result.verdict is not None
         for of, reach in result.verdict.resolutions.items():

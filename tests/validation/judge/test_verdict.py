@@ -121,7 +121,8 @@ def test_pooled_comparisons_can_fail_alone():
 def test_limits_of_skewed_runs_are_not_biased():
     """Weights from the scatter of the runs would move the mean of z by a half."""
     rng = np.random.default_rng(8)
-    sizes, pulls = (16, 24, 32), []
+    sizes = (16, 24, 32)
+    pulls = []
     for _ in range(TRIALS):
         runs = [
             np.array(skewed(rng, 4000 // d, shared=True, size=3 / d)) * (1 + 2 / d) for d in sizes

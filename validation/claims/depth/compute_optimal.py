@@ -27,8 +27,10 @@ CONTEXTS = 400
 def simulated_loss(compute: float) -> float:
     """Mean over the drawn eigenvalues of the exact loss at the shape that is simulated."""
     depth, width, context, _ = POINTS[compute]
-    time, narrow = compute / (depth * width**2 * context**2), width / DRAWN.number
-    times, alpha = time * DRAWN.number / narrow**2, context / DRAWN.number
+    time = compute / (depth * width**2 * context**2)
+    narrow = width / DRAWN.number
+    times = time * DRAWN.number / narrow**2
+    alpha = context / DRAWN.number
     law = DRAWN.joint
     flow = tied_flow(times=times, depth=depth, spectrum=law, alpha=alpha, width_ratio=narrow)
     return float(flow.loss)

@@ -101,9 +101,11 @@ def rows(effort: Effort) -> Rows:
     """Extrapolated means of losses, those of given steps by other contours."""
     for name, point in TIED.items():
         sizes = dict(point)
-        depth, gamma = int(sizes.pop("depth")), sizes.pop("gamma")
+        depth = int(sizes.pop("depth"))
+        gamma = sizes.pop("gamma")
         rates = np.full(depth, gamma / depth)
-        runs, label = contexts(effort, rates, **sizes), f"loss, {name}, {depth} layers"
+        runs = contexts(effort, rates, **sizes)
+        label = f"loss, {name}, {depth} layers"
         limits = {label: call(depth_loss, **SPECTRA, **point).loss}
         yield limit(limits, runs, about=name)
         if "noise_variance" in point:

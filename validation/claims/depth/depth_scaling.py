@@ -101,7 +101,9 @@ def isotropic_losses(
 def flow(*, setting: str, rng: SeedSequence) -> np.ndarray:  # noqa: ARG001
     """Loss of gradient flow at the times, summed over modes, by integration in log(1 + t)."""
     law = infinite_law()
-    x, labels, counts = law.eigenvalues, law.labels, law.counts
+    x = law.eigenvalues
+    labels = law.labels
+    counts = law.counts
 
     def left(gain: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Residual polynomial, and minus its derivative by the gain over that by x."""
@@ -171,13 +173,16 @@ def drawn_losses(*, copies: int, repeats: int, rng: SeedSequence) -> np.ndarray:
 @named_cell("local_exponents")
 def local_exponents(*, beta: float, repeats: int, rng: SeedSequence) -> tuple[float, float]:
     """Exponents of width and context between two sizes, from losses of many drawn modes."""
-    generator, k = np.random.default_rng(rng), np.arange(1.0, MODES + 1)
-    x, labels = k**-NU, k ** (-NU * beta - 1)
+    generator = np.random.default_rng(rng)
+    k = np.arange(1.0, MODES + 1)
+    x = k**-NU
+    labels = k ** (-NU * beta - 1)
     losses = np.zeros((len(RESOURCES), len(FAR)))
     for _ in range(repeats):
         rows = generator.standard_normal((max(FAR), MODES))
         for which, size in enumerate(FAR):
-            z, tokens = rows[:size], rows[:size] * np.sqrt(x)
+            z = rows[:size]
+            tokens = rows[:size] * np.sqrt(x)
             covered = np.sum(z * np.linalg.solve((z * x) @ z.T, z), axis=0)
             losses[0, which] += labels @ (1 - x * covered)
             # The projection on the tokens is A^T B A with B = tokens tokens^T.
@@ -211,7 +216,8 @@ def isotropic_minimum(depth: int) -> tuple[float, float]:
     # On x = 2 + 2 cos(angle) the law is 1 - cos(angle); the trapezoidal rule is exact.
     panels = 2 * depth + 2
     angle = np.linspace(0, np.pi, panels + 1)
-    x, weights = 2 + 2 * np.cos(angle), (1 - np.cos(angle)) / panels
+    x = 2 + 2 * np.cos(angle)
+    weights = (1 - np.cos(angle)) / panels
     weights[-1] /= 2
 
     def loss(step: float) -> float:
@@ -243,7 +249,8 @@ def exact_rows() -> Rows:
         ("full matrices", trained, run(matrix_flow)),
     ):
         for at in COMPARED:
-            where, of = f"loss at time {TIMES[at]:.0f}, {label}", "tied_flow.loss"
+            where = f"loss at time {TIMES[at]:.0f}, {label}"
+            of = "tied_flow.loss"
             yield exact(where, theory[at], losses[at], relative=INTEGRATED, of=of)
     for setting, losses in flows.items():
         theory = call(scaling_exponents, nu=NU, beta=BETA, setting=setting).time
@@ -272,7 +279,9 @@ def combined_exponents(beta: float) -> list[float]:
     def loss(free: np.ndarray, budget: float) -> float:
         return float(np.logaddexp.reduce(-powers * resources(free, budget)))
 
-    budgets, ends, least = (100.0, 200.0), [], []
+    budgets = (100.0, 200.0)
+    ends = []
+    least = []
     for budget in budgets:
         start = np.full(3, budget / costs.sum())
         search = minimize(loss, start, args=(budget,), method="BFGS", tol=1e-9)

@@ -85,7 +85,8 @@ def theory(steps: ArrayLike) -> OnlineErrors:
 
 def compared(losses: np.ndarray) -> np.ndarray:
     """Losses at early records and their mean over late ones, (quantities, repeats)."""
-    late, early = RECORDS >= LATE, np.isin(RECORDS, EARLY)
+    late = RECORDS >= LATE
+    early = np.isin(RECORDS, EARLY)
     return np.vstack(
         [row for each in losses for row in (*each[:, early].T, each[:, late].mean(1))]
     )
@@ -118,7 +119,8 @@ def rows(effort: Effort) -> Rows:
 def draw(figure: Figure, runs: dict[int, np.ndarray], row: Limit) -> None:
     """Draw the curves of training, and the extrapolation of late losses."""
     first, second = panels(figure)
-    fine, dims = np.arange(STEPS + 1), list(runs)
+    fine = np.arange(STEPS + 1)
+    dims = list(runs)
     at = [*EARLY, RECORDS[RECORDS >= LATE].mean()]
     for which, ((field, label), colour) in enumerate(zip(LOSSES.items(), COLOURS, strict=False)):
         first.plot(fine, getattr(theory(fine), field), color=colour, label=label)

@@ -218,7 +218,8 @@ def rows(effort: Effort) -> Rows:
         if name == RESUMMED:
             limits[f"{name}, from all rounds"] = theory
         cells = feedback(effort, setting, "weights", repeats, pushes=pushes, ridge=0.0)
-        tau, count = setting["tau"], len(limits)
+        tau = setting["tau"]
+        count = len(limits)
         runs = {dim: call(threshold_of, each, tau, count) for dim, each in cells.items()}
         yield limit(limits, runs, about=name)
     for name, (setting, repeats, order) in RATIOS.items():
@@ -227,7 +228,8 @@ def rows(effort: Effort) -> Rows:
         runs = {dim: each[:1] for dim, each in cells.items()}
         theory = call(depth.overthinking_ratio, **setting)
         yield limit({name: theory}, runs, order=order, about=name)
-    ratio, value = call(depth.overthinking_ratio, **ALTERNATING), call(ratio_by_threshold)
+    ratio = call(depth.overthinking_ratio, **ALTERNATING)
+    value = call(ratio_by_threshold)
     label = "ratio with little dampening, by the threshold"
     yield exact(label, ratio, value, of="", relative=1e-12)  # theory against theory
     final = call(depth.final_test_time_error, **NOISELESS)

@@ -40,10 +40,12 @@ class PowerLaw:
         cls, nu: float, beta: float, *, single: int, last: float = 0.0, nodes: int = 0
     ) -> PowerLaw:
         """Modes one by one up to ``single``, and nodes for those between it and ``last``."""
-        ranks, counts = np.arange(1.0, single + 1), np.ones(single)
+        ranks = np.arange(1.0, single + 1)
+        counts = np.ones(single)
         if nodes:
             x, weights = roots_legendre(nodes)
-            low, high = np.log(single + 0.5), np.log(last)
+            low = np.log(single + 0.5)
+            high = np.log(last)
             far = np.exp(low + (high - low) * (x + 1) / 2)
             ranks = np.append(ranks, far)
             counts = np.append(counts, far * weights * (high - low) / 2)

@@ -146,9 +146,12 @@ def settled(
     **setting: Any,
 ) -> np.ndarray:
     """Relative losses (parts, repeats) at one learning rate after the other, the largest first."""
-    null, gammas, losses = theory(setting["eigenvalues"])[-1], start.weights[0], []
+    null = theory(setting["eigenvalues"])[-1]
+    gammas = start.weights[0]
+    losses = []
     for part, seed in zip(PARTS, np.random.default_rng(rng).spawn(len(PARTS)), strict=True):
-        before, steps = round(settle * part / rate), round((settle + average) * part / rate)
+        before = round(settle * part / rate)
+        steps = round((settle + average) * part / rate)
         run = train(
             **setting,
             initial=gammas,
@@ -267,7 +270,8 @@ def rows(effort: Effort) -> Rows:
             for dim in DIMS
         }
         won, loss = (call(finite_losses, depth)[number] for number in (0, 1))
-        end, of = f"{depth} layers, $P = {ALPHA:g} d$", "untied_depth.losses"
+        end = f"{depth} layers, $P = {ALPHA:g} d$"
+        of = "untied_depth.losses"
         runs = {dim: each[0] - each[1] for dim, each in paired.items()}
         label = f"gain of untied over tied, {end}"
         yield extrapolated(label, won, of, runs, draws=(depth, "gain"))
@@ -276,7 +280,8 @@ def rows(effort: Effort) -> Rows:
     eigenvalues, shares = harmonic_law()
     exact_losses = call(untied_depth, eigenvalues, weights=shares, depth=max(EXACT_DEPTHS)).losses
     for depth in EXACT_DEPTHS:
-        label, stack = f"loss of {depth} layers at infinite context", run(exact_loss, depth=depth)
+        label = f"loss of {depth} layers at infinite context"
+        stack = run(exact_loss, depth=depth)
         yield exact(label, exact_losses[depth - 1], stack, relative=EXACT)
 
 

@@ -114,8 +114,10 @@ def matrix_flow(*, setting: str, shared: bool, rng: SeedSequence) -> MatrixFlow:
 def drawn_flows(*, rng: SeedSequence) -> list[Pair]:
     """Losses of tied layers of a drawn depth and spectrum, and of flows from equal gains."""
     generator = np.random.default_rng(rng)
-    values, shares = generator.uniform(0.2, 1.5, 6), generator.dirichlet(np.ones(6))
-    depth, times = int(generator.integers(2, 6)), np.sort(generator.uniform(0.5, 30, 3))
+    values = generator.uniform(0.2, 1.5, 6)
+    shares = generator.dirichlet(np.ones(6))
+    depth = int(generator.integers(2, 6))
+    times = np.sort(generator.uniform(0.5, 30, 3))
     law = {"eigenvalues": values, "task_spectrum": shares / values * values.size}
     curve = tied_flow(
         times=times, depth=depth, spectrum=values, task_spectrum=law["task_spectrum"]

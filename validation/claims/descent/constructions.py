@@ -113,7 +113,8 @@ def deviation(tokens: np.ndarray, expected: np.ndarray) -> float:
 
 def decay(errors: Sequence[float]) -> float:
     """Decay of softmax copying per sharpness, over the gap between positions."""
-    sizes, sharpness = np.array(errors), np.array(SHARPNESS)
+    sizes = np.array(errors)
+    sharpness = np.array(SHARPNESS)
     positions = sinusoidal_positions(CONTEXT, PAIRS)
     gap = 1 - float(np.sort(positions @ positions[0])[-2])
     straight = (sizes > DECAY[0]) & (sizes < DECAY[1])
@@ -127,7 +128,8 @@ def rows(_: Effort) -> Rows:
         for name in CONSTRUCTIONS:
             label = f"{name}, noise {noise:g}, {INITIAL[initial]}"
             yield exact(label, 0.0, errors[name], allowance=ROUNDING)
-    label, slope = "softmax copying: decay per sharpness over the gap", run(softmax_copying)
+    label = "softmax copying: decay per sharpness over the gap"
+    slope = run(softmax_copying)
     yield exact(label, -1.0, call(decay, slope), allowance=0.01)
 
 

@@ -90,7 +90,8 @@ def best_rates(
 
 def jackknife(function: Callable[[np.ndarray], Any], blocks: np.ndarray) -> list[Estimate]:
     """Estimates of the components of a function of the mean over blocks."""
-    count, total = len(blocks), np.sum(blocks, axis=0)
+    count = len(blocks)
+    total = np.sum(blocks, axis=0)
     whole = np.atleast_1d(function(total / count))
     parts = [np.atleast_1d(function((total - block) / (count - 1))) for block in blocks]
     return [Estimate.of(row) for row in (count * whole - (count - 1) * np.array(parts)).T]

@@ -53,7 +53,8 @@ ROLL_OUT_CONTEXTS = 10_000
 
 def rows(effort: Effort) -> Rows:
     """Quantiles, published factors and losses."""
-    most, contexts = 2 * max(REPETITIONS), effort(100_000)
+    most = 2 * max(REPETITIONS)
+    contexts = effort(100_000)
     yield from repetition_rows(run(mean_traces, **SIZE, most=most, contexts=contexts), SIZE, 0.0)
     traces = run(mean_traces, **WIDE, most=most, contexts=contexts // 4)
     yield from repetition_rows(traces, WIDE, NOISE_RATIO)
@@ -153,7 +154,8 @@ def draw(
     finish(law, r"critical dampening $\lambda_c$", "probability that it lies below", legend="")
     loss.set(ylim=(0.05, 20))
     title = f"{ROLL_OUT} repetitions, {ROLL_OUT_CONTEXTS:,} tasks, U(-1/2, 1/2)"
-    x, y = r"dampening $\lambda$", "loss / null predictor"
+    x = r"dampening $\lambda$"
+    y = "loss / null predictor"
     finish(loss, x, y, title=title, log="y", legend="")
     write_key(figure, "left: theory as lines, simulation as points; dashes: published")
 

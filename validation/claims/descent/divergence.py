@@ -76,9 +76,12 @@ def compare_threshold(largest: Mapping[int, np.ndarray]) -> Iterator[Comparison]
     scale = (math.sqrt(N) + 1) * (1 / math.sqrt(N) + 1) ** (1 / 3) / N
     runs = [(x - TRACY_WIDOM_MEAN * scale * dim ** (-2 / 3))[None] for dim, x in largest.items()]
     fit = extrapolate_runs(list(largest), runs, order=1)
-    edge, error = float(fit.value[0]), float(fit.standard_error[0])
-    theory, estimate = float(divergence_rate(RATIO)), Estimate(2 / edge, 2 * error / edge**2, 2)
-    label, degrees = "rate of divergence, d to infinity", fit.error_degrees
+    edge = float(fit.value[0])
+    error = float(fit.standard_error[0])
+    theory = float(divergence_rate(RATIO))
+    estimate = Estimate(2 / edge, 2 * error / edge**2, 2)
+    label = "rate of divergence, d to infinity"
+    degrees = fit.error_degrees
     yield compare(label, theory, estimate, degrees=degrees, of="divergence_rate")
     yield compare_p_value("chi-square of its fit in 1/d", fit.p_value)
 
@@ -89,7 +92,8 @@ def compare_fractions(
     """Compare fractions of contexts that converge."""
     for rate, theory in zip(RATES, probabilities, strict=True):
         if EDGE < theory < 1 - EDGE:
-            label, converged = f"fraction converging at rate {rate:g}, d={dim}", largest < 2 / rate
+            label = f"fraction converging at rate {rate:g}, d={dim}"
+            converged = largest < 2 / rate
             of = "largest_eigenvalue_cdf"
             yield compare(label, theory, Estimate.of(converged), of=of, draws=dim)
 

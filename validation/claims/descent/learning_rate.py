@@ -62,7 +62,8 @@ def rows(effort: Effort) -> Rows:
         traces = run(mean_traces, input_law=law, most=2, contexts=effort(50_000), **size)
         derivation = call(descent.derive_learning_rate, law, normalization="sum")
         for noise in NOISES:
-            name, where = f"{law}, noise {noise:g}", setting(law, noise)
+            name = f"{law}, noise {noise:g}"
+            where = setting(law, noise)
             best = call(descent.optimal_learning_rate, **where)
             off = FACTOR * best.rate
             off_loss = call(descent.learning_rate_loss, off, **where)
@@ -77,7 +78,8 @@ def rows(effort: Effort) -> Rows:
                 for field, rate in (("rate", None), ("loss", best.rate)):
                     theory = call(derived_number, derivation, field, noise)
                     estimate = call(from_contexts, traces, law, noise, rate)
-                    label, of = f"derived {field}, {name}", f"derive_learning_rate.{field}"
+                    label = f"derived {field}, {name}"
+                    of = f"derive_learning_rate.{field}"
                     yield mean(label, theory, estimate, of=of, draws=law)
             data = run(simulate_learning_rate, contexts=effort(25_000), **where)
             yield mean(f"rate from data, {name}", best.rate, data.rate)
@@ -89,7 +91,9 @@ def rows(effort: Effort) -> Rows:
 
 def from_contexts(traces: np.ndarray, law: str, noise: float, rate: float | None) -> Estimate:
     """The loss at a rate, or the rate of least loss, averaged over tasks, noise and queries."""
-    N, d, variance = SIZES["context"], SIZES["dim"], SIZES["task_variance"]
+    N = SIZES["context"]
+    d = SIZES["dim"]
+    variance = SIZES["task_variance"]
     ratio = noise / (N * variance)
     if rate is None:
         # The loss is 1 - 2 N rate p_1 + (N rate)^2 (p_2 + ratio p_1) with mean traces p_k.

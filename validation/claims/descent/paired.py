@@ -120,7 +120,8 @@ class Aligned:
 
     def draw(self, ax: Axes, colour: str, label: str = "") -> None:
         """Draw relative distances of gradients as a line, their cosines dotted."""
-        steps, stages = [*self.stages], [*self.stages.values()]
+        steps = [*self.stages]
+        stages = [*self.stages.values()]
         distances = [each.gradient_distance.mean / self.scales[1] for each in stages]
         ax.plot(steps, distances, color=colour, label=label)
         ax.plot(steps, [each.cosine.mean for each in stages], ":", color=colour)
@@ -177,8 +178,10 @@ def paired_losses(
         tokens, flipped = (
             regression_tokens(replace(prompts, labels=sign * prompts.labels)) for sign in (1, -1)
         )
-        straight, mirrored = prediction(tokens, [layer]), prediction(flipped, [layer])
-        odd, even = (straight - mirrored) / 2, (straight + mirrored) / 2
+        straight = prediction(tokens, [layer])
+        mirrored = prediction(flipped, [layer])
+        odd = (straight - mirrored) / 2
+        even = (straight + mirrored) / 2
         known = mean_given_inputs(problem, matrix, prompts)
         error = prediction(tokens, [step]) - prompts.query_label
         parts.append([known, (odd - prompts.query_label) ** 2 - error**2 + known, even**2])
@@ -207,5 +210,6 @@ def excess_row(where: str, losses: Later) -> Row:
 
 def own_preconditioner(layer: Layer, context: int) -> np.ndarray:
     """A of the part x_q^T A beta of a one-head layer's prediction."""
-    readout, lookup = layer.output[0, -1], layer.lookup[0]
+    readout = layer.output[0, -1]
+    lookup = layer.lookup[0]
     return -context * (readout[-1] * lookup[:-1, :-1].T + np.outer(lookup[-1, :-1], readout[:-1]))

@@ -96,8 +96,10 @@ def best_diagonal(problem: Problem, contexts: int, rng: SeedSequence) -> tuple[E
     With beta = H w + X^T noise/N it solves A E[beta beta^T] = E[w w^T] E[x x^T], and only the mean
     over tasks and noise is known: E[beta beta^T] = E[H W H] + E[H] times noise variance over N.
     """
-    backend, generator = get_backend("numpy"), np.random.default_rng(rng)
-    W, inputs = TASK_ROOT @ TASK_ROOT.T, MIXING @ MIXING.T
+    backend = get_backend("numpy")
+    generator = np.random.default_rng(rng)
+    W = TASK_ROOT @ TASK_ROOT.T
+    inputs = MIXING @ MIXING.T
     blocks = []
     for _ in range(BLOCKS):
         x = draw_prompts(problem, backend, generator, contexts // BLOCKS).inputs
@@ -130,7 +132,8 @@ def rows(effort: Effort) -> Rows:
             held_out=10 * held_out(effort),
             batch=effort.pick(tiny=8_000, quick=TRAINING_SET),
         )
-        best, layer = call(optimal_preconditioner, **statistics(law)), trained[0]
+        best = call(optimal_preconditioner, **statistics(law))
+        layer = trained[0]
         yield mean(f"loss of the optimal step, {name}", best.loss, layer.step)
         own = call(preconditioner_loss, layer.matrix, **statistics(law))
         yield mean(f"loss of descent in the layer, {name}", own, layer.descent)

@@ -112,13 +112,15 @@ def random_layers(*, number: int, repeats: int, rng: SeedSequence) -> RandomSett
 def rate_by_hand(*, rng: SeedSequence) -> list[Pair]:
     """Rate estimated from a few prompts, its standard error and a loss, prompt by prompt."""
     where, prompts = rng.spawn(2)
-    generator, device = np.random.default_rng(where), get_backend("numpy")
+    generator = np.random.default_rng(where)
+    device = get_backend("numpy")
     size: dict[str, Any] = sizes(generator, FEW)
     law = Problem(**size, noise_variance=0.5, scale=1)
     drawn = draw_prompts(law, device, np.random.default_rng(prompts), 40)
     pairs = zip(drawn.inputs, drawn.labels, drawn.query, strict=True)
     g = np.array([query @ inputs.T @ labels / len(labels) for inputs, labels, query in pairs])
-    y, found = drawn.query_label, estimate_learning_rate(drawn)
+    y = drawn.query_label
+    found = estimate_learning_rate(drawn)
     rate = np.sum(g * y) / np.sum(g**2)
     error = math.sqrt(np.sum(g**2 * (y - rate * g) ** 2)) / np.sum(g**2)
     losses = (y - 0.7 * rate * g) ** 2
@@ -136,7 +138,8 @@ def rate_by_hand(*, rng: SeedSequence) -> list[Pair]:
 def random_matrix(*, number: int, repeats: int, rng: SeedSequence) -> RandomSetting:  # noqa: ARG001
     """Loss of a step with a drawn matrix, on inputs and tasks with drawn covariances."""
     where, prompts = rng.spawn(2)
-    generator, device = np.random.default_rng(where), get_backend("numpy")
+    generator = np.random.default_rng(where)
+    device = get_backend("numpy")
     size: dict[str, Any] = sizes(generator, FEW)
     roots = generator.standard_normal((3, size["dim"], size["dim"])) / math.sqrt(size["dim"])
     S, W, A = roots @ np.swapaxes(roots, 1, 2)

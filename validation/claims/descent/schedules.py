@@ -95,7 +95,8 @@ def token_loss(
     problem = Problem(dim=dim, context=context, noise_variance=noise_ratio * context, scale=1)
     generator = device.generator(rng)
     prompts = draw_prompts(problem, device, generator, tasks)
-    truth, weights = prompts.tasks, descend(prompts, rates)
+    truth = prompts.tasks
+    weights = descend(prompts, rates)
     errors = device.xp.mean((weights - truth) ** 2, axis=1)
     return Estimate.of(to_host(errors), keep=False)
 
@@ -126,7 +127,8 @@ def rows(effort: Effort) -> Rows:
                 yield from rate_rows(traces, steps, noise)
             if noise == 0 and steps < 3:
                 theory = call(descent.derive_schedule, steps, **SIZE).result
-                label, of = f"derived loss, L={steps}", "derive_schedule"
+                label = f"derived loss, L={steps}"
+                of = "derive_schedule"
                 yield mean(label, theory, losses["optimal"], of=of, draws=noise)
     yield from rate_rows(traces, max(STEPS), MUCH_NOISE)
     best = call(descent.optimal_schedule, **setting(max(STEPS), MUCH_NOISE))
@@ -134,8 +136,10 @@ def rows(effort: Effort) -> Rows:
     label = f"optimal rates, L={max(STEPS)} v={MUCH_NOISE:g}"
     yield mean(label, best.loss, measured, draws="traces")
     for order in (2, 3):
-        theory, measured = call(derived_moment, order), traces[:, order]
-        label, of = f"derived moment of order {order}", "derive_wishart_moment"
+        theory = call(derived_moment, order)
+        measured = traces[:, order]
+        label = f"derived moment of order {order}"
+        of = "derive_wishart_moment"
         yield mean(label, theory, measured, of=of, draws="traces")
     noise = NOISES[1]
     tokens = run(

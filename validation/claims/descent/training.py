@@ -78,8 +78,11 @@ def rows(effort: Effort) -> Rows:
             rate=Derived(float(best_step(context).rate), "optimal"),
             held_out=held_out(effort),
         )
-        losses, best, where = layers[context][0], call(best_step, context), f"N={context}"
-        label, of = f"loss of the step, {where}", "optimal_learning_rate.loss"
+        losses = layers[context][0]
+        best = call(best_step, context)
+        where = f"N={context}"
+        label = f"loss of the step, {where}"
+        of = "optimal_learning_rate.loss"
         yield mean(label, best.loss, losses.step, of=of)
         own = call(preconditioner_loss, losses.matrix, **UNIFORM, context=context)
         yield mean(f"loss of descent in the layer, {where}", own, losses.descent)

@@ -62,7 +62,8 @@ def transferred_layer(
     Losses by case, and median squared errors after 0, 1, ... repetitions of the layer and of the
     step, (2, repetitions + 1).
     """
-    problem, generator = Problem(**SIZE, input_law="uniform", scale=1), np.random.default_rng(rng)
+    problem = Problem(**SIZE, input_law="uniform", scale=1)
+    generator = np.random.default_rng(rng)
     [layer], constructed = trained.layers, descent_layer(rate, **SIZE)
     prompts = draw_prompts(problem, get_backend("numpy"), generator, PROMPTS)
     repeated = labels_only(layer), constructed
@@ -117,10 +118,12 @@ def rows(effort: Effort) -> Rows:
     cases: list[Case] = [(kind, scale) for kind, scales in SCALES.items() for scale in scales]
     for case in (*cases, *(("interpolated", weight) for weight in WEIGHTS)):
         losses = tested[0][case]
-        own, of = call(own_loss, case, losses.matrix), "preconditioner_loss"
+        own = call(own_loss, case, losses.matrix)
+        of = "preconditioner_loss"
         yield mean(f"descent in the layer, {describe(case)}", own, losses.descent, of=of)
         if case in cases:
-            theory, of = call(step_loss, case), "learning_rate_loss"
+            theory = call(step_loss, case)
+            of = "learning_rate_loss"
             yield mean(f"the step, {describe(case)}", theory, losses.step, of=of)
     label = f"median error after {REPETITIONS} repetitions, relative"
     ratio = tested[1][0, -1] / tested[1][1, -1]

@@ -51,7 +51,8 @@ def aligned_heads(
     """
     del rng
     heads = len(directions)
-    value, key = np.zeros((heads, DIM + 1)), np.zeros((heads, 1, DIM + 1))
+    value = np.zeros((heads, DIM + 1))
+    key = np.zeros((heads, 1, DIM + 1))
     value[:, -1] = key[range(heads), 0, directions] = start
     flow = simulate_gradient_flow(
         problem(DIM, NOISE),
@@ -109,7 +110,8 @@ def growth_rows(k: int) -> Rows:
     more: dict[str, float] = {"eigenvalue": lam, "trace": 1.0, **SIZES}
     begin = float(dynamics.time_from_pole(START, **more))
     for part in PARTS:
-        value, time = aligned((k,), START, part)[1][0], part / (START * lam**2)
+        value = aligned((k,), START, part)[1][0]
+        time = part / (START * lam**2)
         grown = call(dynamics.growth_time, value, initial_value=START, **more)
         from_pole = call(dynamics.time_from_pole, value, **more) - begin
         for function, theory, estimate in (
@@ -132,7 +134,8 @@ def end_rows(stride: int) -> Rows:
     learned = dynamics.fixed_point_losses(LAM, **SIZES).learned
     for number, row in [*enumerate(learned)][::-stride]:
         if chosen := np.flatnonzero(row).tolist():
-            flow, where = aligned(tuple(chosen), START, LATE), "".join(map(str, row.astype(int)))
+            flow = aligned(tuple(chosen), START, LATE)
+            where = "".join(map(str, row.astype(int)))
             label = f"loss of the fixed point {where}"
             yield exact(label, points.losses[number], flow[0], relative=END_TOLERANCE)
             for place, head in enumerate(chosen):

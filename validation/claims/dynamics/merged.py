@@ -61,7 +61,8 @@ def merged_flow(*, spectrum: str, rng: SeedSequence) -> dict[str, Any]:
     the growth, times of the ``FRACTIONS`` of the drop, and the curve.
     """
     lam = SPECTRA[spectrum]
-    dim, rate = len(lam), float(np.linalg.norm(lam**2))
+    dim = len(lam)
+    rate = float(np.linalg.norm(lam**2))
     weights = AttentionModel("merged", dim, HEADS).random_weights(
         np.random.default_rng(rng), SCALE
     )
@@ -107,9 +108,12 @@ def balanced(
     lam: np.ndarray, scale: float, sizes: dict[str, Any], fractions: Sequence[float]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Flow of one balanced and aligned head: times, losses there, and times of the fractions."""
-    dim, growing = len(lam), np.diag(lam**2 / np.linalg.norm(lam**2))
-    value, lookup = np.zeros((1, dim + 1)), np.zeros((1, dim + 1, dim))
-    value[0, -1], lookup[0, :dim] = scale, scale * growing
+    dim = len(lam)
+    growing = np.diag(lam**2 / np.linalg.norm(lam**2))
+    value = np.zeros((1, dim + 1))
+    lookup = np.zeros((1, dim + 1, dim))
+    value[0, -1] = scale
+    lookup[0, :dim] = scale * growing
     duration = (10 - 2 * math.log(scale / LARGE)) / float(np.linalg.norm(lam**2))
     flow = flow_from([value, lookup], lam, sizes, duration)
     first, last = dynamics.plateau_losses(lam, **sizes)[[0, -1]]
@@ -123,7 +127,8 @@ def log_scales(*, heads: int, blocks: int, rng: SeedSequence) -> np.ndarray:
     """Means and standard deviations, by blocks, of ln(effective scale / scale): (2, blocks)."""
     lam = SPECTRA["4:3:2:1"]
     direction = lam**2 / np.linalg.norm(lam**2)
-    model, laws = AttentionModel("cubic", len(lam), heads * BLOCK), []
+    model = AttentionModel("cubic", len(lam), heads * BLOCK)
+    laws = []
     for seed in rng.spawn(blocks):
         value, lookup = model.random_weights(np.random.default_rng(seed), 1.0)
         growing = value[:, 0] / 2 + np.einsum("hdd,d->h", lookup, direction) / 2

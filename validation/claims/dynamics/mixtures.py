@@ -134,7 +134,8 @@ def mixture_flow(
 
 def tests(noise_variance: float) -> dict[str, tuple[Problem, bool]]:
     """Laws of the tests, and whether labels in the context are noise."""
-    random, shared = problem(1.0, noise_variance), problem(0.0, noise_variance)
+    random = problem(1.0, noise_variance)
+    shared = problem(0.0, noise_variance)
     return dict(zip(TESTS, ((random, False), (shared, False), (shared, True)), strict=True))
 
 
@@ -143,7 +144,9 @@ def drawn_losses(
     *, flow: MixtureFlow, noise_variance: float, blocks: int, rng: SeedSequence
 ) -> dict[str, Estimate]:
     """Losses of the network at the end of a flow on drawn sequences."""
-    device, laws, found = get_backend("numpy"), tests(noise_variance), {}
+    device = get_backend("numpy")
+    laws = tests(noise_variance)
+    found = {}
     weights = [np.ones((1, 1, 1)), np.array(flow.gamma)[None, None]]
     for (name, (law, noise)), seed in zip(laws.items(), rng.spawn(3), strict=True):
         losses = []
@@ -236,9 +239,11 @@ def flow_rows(c: float, flow: Later, noise: float = 0.0) -> Rows:
     label = f"end of the flow, {here}: the least loss of the features"
     yield exact(label, flow.least, flow.end, relative=END_TOLERANCE)
     for name in ("train_loss", *TESTS):
-        label, loss = f"{name} of the network, {here}", flow.linear[name]
+        label = f"{name} of the network, {here}"
+        loss = flow.linear[name]
         yield exact(label, getattr(best, name), loss, relative=LINEAR_TOLERANCE)
-    label, of = f"largest of gamma, {here}", "mixture_predictor.gamma"
+    label = f"largest of gamma, {here}"
+    of = "mixture_predictor.gamma"
     theory, largest = (call(at_largest, best.gamma, each) for each in (best.gamma, flow.gamma))
     yield exact(label, theory, largest, relative=LINEAR_TOLERANCE, of=of)
 

@@ -63,10 +63,12 @@ def compare_flows(
             where = f"rank {rank}, {m} learned, seed {seed}"
             if m % rank:
                 label = f"growth of the wait within a head, {where}"
-                pair, tolerance = (predicted[m - 1], measured[m - 1]), wait_tolerance
+                pair = (predicted[m - 1], measured[m - 1])
+                tolerance = wait_tolerance
             else:
                 label = f"end of the plateau, {where}"
-                pair, tolerance = (small.predicted[m], small.crossings[m]), TIME_TOLERANCE
+                pair = (small.predicted[m], small.crossings[m])
+                tolerance = TIME_TOLERANCE
                 height = heights[m], small.heights[m - 1]
                 options: dict[str, Any] = {"relative": HEIGHT_TOLERANCE, "of": "plateau_losses"}
                 yield compare(f"height, {where}", *height, **options)

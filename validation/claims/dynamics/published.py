@@ -94,7 +94,8 @@ def rows(effort: Effort) -> Rows:
 def compare_curve(curve: Curve, trained: CurvesCell) -> Iterator[Comparison]:
     """Compare a published curve, as one more draw from the law of our seeds."""
     for name, value in curve.summarise(*curve.read().T).items():
-        ours, label = reached(trained.summaries[name]), f"{curve.label}: {name}"
+        ours = reached(trained.summaries[name])
+        label = f"{curve.label}: {name}"
         if math.isfinite(value) and len(ours) < FEWEST:
             yield Comparison(f"{label}, not reached", value, math.inf, 0.0)
         elif math.isfinite(value):
@@ -112,7 +113,8 @@ def describe_missing(curves: Sequence[Curve], trained: Sequence[CurvesCell]) -> 
     missing = []
     for curve, each in zip(curves, trained, strict=True):
         for name, value in curve.summarise(*curve.read().T).items():
-            count, ours = len(each.summaries[name]), len(reached(each.summaries[name]))
+            count = len(each.summaries[name])
+            ours = len(reached(each.summaries[name]))
             if ours < count or not math.isfinite(value):
                 neither = "" if math.isfinite(value) else "; not by the published curve"
                 missing.append(f"{curve.label}: {name} ({ours} of {count}{neither})")

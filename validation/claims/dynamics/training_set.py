@@ -100,7 +100,9 @@ def trained_minus_least_squares(
     *, repeats: int, rng: SeedSequence, backend: str = "numpy"
 ) -> float:
     """Largest relative difference of trainings to their end from least squares."""
-    law, numpy, size = problem(4), get_backend("numpy"), TRAINING["training_set"]
+    law = problem(4)
+    numpy = get_backend("numpy")
+    size = TRAINING["training_set"]
     run = simulate_gradient_descent(law, repeats=repeats, rng=rng, backend=backend, **TRAINING)
     least = []
     for seed in seed_sequences(rng, repeats):

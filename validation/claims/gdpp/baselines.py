@@ -122,7 +122,8 @@ def random_baselines(*, number: int, repeats: int, rng: SeedSequence) -> RandomS
     where, prompts = rng.spawn(2)
     generator = np.random.default_rng(where)
     size: dict[str, Any] = {"dim": (dim := int(generator.integers(2, 9))), "context": 2 * dim + 3}
-    kind, levels = generator.choice(("uniform", "categorical")), generator.uniform(0.3, 4, 2)
+    kind = generator.choice(("uniform", "categorical"))
+    levels = generator.uniform(0.3, 4, 2)
     law = NoiseLaw(str(kind), tuple(levels[: 1 + (kind == "categorical")].tolist()))
     penalty, multiplier, threshold = generator.uniform((0.5, 0.6, 1), (4, 1.8, 8)).tolist()
     tuned = {"multiplier": multiplier, "threshold": threshold}
@@ -160,8 +161,10 @@ def rows(effort: Effort) -> Rows:
             law_of_cell = {"noise_law": law, "tuned": tuned_penalty(law), "queries": queries}
             whole = run(simulate_prompts, **law_of_cell, contexts=prompts)
             for name, field in {"oracle": "oracle", **METHODS}.items():
-                theory, of = getattr(baselines(law), field), f"ridge_baselines.{field}"
-                label, loss = f"{name}, {words}, {law}", whole.losses[name]
+                theory = getattr(baselines(law), field)
+                of = f"ridge_baselines.{field}"
+                label = f"{name}, {words}, {law}"
+                loss = whole.losses[name]
                 yield mean(label, theory, loss, of=of, draws=(words, law))
     risks = dict(zip(("oracle", *METHODS), RISKS, strict=True))
     yield from random_rows(effort, "other sizes", random_baselines, 10_000, risks)
@@ -180,7 +183,8 @@ def published_row(name: str, law: str) -> Row:
 
 def law_rows(law: str, given: Later) -> Rows:
     """What one noise law gives."""
-    theory, step = baselines(law), call(gdpp.one_layer, baselines(law).penalty, **SIZE)
+    theory = baselines(law)
+    step = call(gdpp.one_layer, baselines(law).penalty, **SIZE)
     ridges = [given.ridges[number] for number in range(4 + len(NEIGHBOURS))]
     constant, adaptive, tuned, biased, *others = ridges
     biased_loss = call(gdpp.adaptive_ridge_loss, law, multiplier=BIASED[0], **SIZE)

@@ -55,10 +55,12 @@ def best_layers(*, layers: int, shared: bool, rng: SeedSequence) -> BestLayers:
     if shared:
         starts = [np.array(start) for start in product(RATES, GAMMAS)]
         rate, gamma = descend(lambda x: loss([x[0]] * layers, [x[1]] * (layers - 1)), starts)
-        rates, gammas = np.repeat(rate, layers), np.repeat(gamma, layers - 1)
+        rates = np.repeat(rate, layers)
+        gammas = np.repeat(gamma, layers - 1)
         steps = np.repeat(steps, layers)
     else:
-        positive, top = nodes > 0, nodes.max()
+        positive = nodes > 0
+        top = nodes.max()
         # The search starts from spectra on [lower, 1]; lower only spreads its starts.
         minimum = average_minima(layers, nodes[positive] / top, weights[positive], 0.0, 0.01)[0]
         rates, gammas = np.split(minimum / top, [layers])
@@ -83,7 +85,8 @@ def spectrum(layers: int, rng: SeedSequence) -> tuple[np.ndarray, np.ndarray]:
     if layers <= EXACT:
         return IndependentEntries(**SIZE).quadrature(degree(layers))
     # A Gauss rule of each block, and of all of these: exact, and no more than a block is held.
-    nodes, weights = [], []
+    nodes = []
+    weights = []
     for x in context_blocks(**SIZE, contexts=SAMPLED[layers], rng=rng, backend="numpy"):
         values = np.linalg.eigvalsh(np.swapaxes(x, 1, 2) @ x / SIZE["context"]).ravel()
         node, weight = gauss_rule(values, np.ones(values.size) / values.size, layers)
@@ -99,7 +102,8 @@ def gauss_rule(
     count = degree(layers) + 1
     basis = np.empty((count, values.size))
     basis[0] = np.sqrt(weights)
-    centres, off = np.empty(count), np.empty(count - 1)
+    centres = np.empty(count)
+    off = np.empty(count - 1)
     for k in range(count):
         following = values * basis[k]
         centres[k] = following @ basis[k]

@@ -12,7 +12,8 @@ def controlled(samples: np.ndarray, controls: np.ndarray) -> Estimate:
     The slopes for one half of the samples are fitted to the other half, so there is no bias.
     """
     remaining = samples.astype(float)
-    even, odd = slice(0, None, 2), slice(1, None, 2)
+    even = slice(0, None, 2)
+    odd = slice(1, None, 2)
     for mine, other in ((even, odd), (odd, even)):
         centred = controls[other] - np.mean(controls[other], axis=0)
         slopes = np.linalg.lstsq(centred, samples[other] - np.mean(samples[other]), rcond=None)[0]

@@ -50,7 +50,8 @@ def simulated_loss(
     backend: str = "numpy",
 ) -> Estimate:
     """Loss of simulated GD++, with the traces of the same contexts as control variates."""
-    size, law = (round(dim / RATIO), dim), "gaussian"
+    size = (round(dim / RATIO), dim)
+    law = "gaussian"
     settings: dict[str, Any] = {"context": size[0], "dim": dim, "noise_ratio": NOISE_RATIO}
     run = simulate_gdpp(rates, gammas, contexts=contexts, rng=rng, backend=backend, **settings)
     blocks = context_blocks(*size, law, contexts, rng, "numpy")
@@ -83,7 +84,8 @@ def least_loss(degree: int, noise_ratio: float) -> float:
     """
     nodes, weights = limiting_spectrum()
     powers = np.polynomial.chebyshev.chebvander(nodes - np.mean(nodes), degree - 1)
-    bias, roots = np.sqrt(weights), np.sqrt(noise_ratio * weights * nodes)
+    bias = np.sqrt(weights)
+    roots = np.sqrt(noise_ratio * weights * nodes)
     design = np.concatenate([(bias * nodes)[:, None] * powers, roots[:, None] * powers])
     target = np.concatenate([bias, np.zeros_like(bias)])
     return float(np.linalg.lstsq(design, target, rcond=None)[1][0])
@@ -104,7 +106,8 @@ def rows(effort: Effort) -> Rows:
             for dim in SIZES
         }
         for dim, loss in runs.items():
-            label, theory = f"{layers} layers, d = {dim}, exact", call(exact_loss, layers, dim)
+            label = f"{layers} layers, d = {dim}, exact"
+            theory = call(exact_loss, layers, dim)
             yield mean(label, theory, loss, of="gdpp_loss")
         limits = {f"{layers} layers, d to infinity": call(limit_loss, layers)}
         yield limit(limits, runs, of=["gdpp_loss.limit"], name=f"{layers} layers")
@@ -119,13 +122,15 @@ def minimum_rows(layers: int, noise: float, losses: Later) -> Rows:
     """Minima in the limit; of more than two layers the best only."""
     where = f"{layers} layers, v = {noise:g}"
     limits: dict[str, Any] = {"ratio": RATIO, "noise_ratio": noise}
-    best, options = call(optimal_gdpp, layers, **limits), {"relative": MINIMUM_ACCURACY}
+    best = call(optimal_gdpp, layers, **limits)
+    options = {"relative": MINIMUM_ACCURACY}
     yield exact(f"least loss, {where}", best.loss, losses[0], **options)
     bound = call(least_loss, (3**layers - 1) // 2, noise)
     yield exact(f"any polynomial, {where}", best.lower_bound, bound, **options)
     minima = gdpp_minima(layers, **limits)[: 2 if layers == 2 else 1]
     for number, minimum in enumerate(minima):
-        label, of = f"minimum {number}, {where}", "gdpp_minima.loss"
+        label = f"minimum {number}, {where}"
+        of = "gdpp_minima.loss"
         yield exact(label, minimum.loss, losses[number], of=of, **options)
 
 

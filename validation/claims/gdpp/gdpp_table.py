@@ -53,7 +53,8 @@ UNREACHED = ("uniform:0", 4)
 @named_cell("sampled_minimum")
 def sampled_minimum(*, noise_law: str, contexts: int, rng: SeedSequence) -> Estimate:
     """Least loss of two layers over sampled eigenvalues."""
-    context, dim = SIZE["context"], SIZE["dim"]
+    context = SIZE["context"]
+    dim = SIZE["dim"]
     draw_seed, start_seed = seed_sequences(rng, 2)
     noise = NoiseLaw.parse(noise_law).mean_variance / context
     x = np.random.default_rng(draw_seed).standard_normal((contexts, context, dim))

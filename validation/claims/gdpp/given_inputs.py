@@ -86,7 +86,8 @@ def _block(
     count: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Samples (m, count), those without control variates first, and controls (3, count)."""
-    context, dim = SIZE["context"], SIZE["dim"]
+    context = SIZE["context"]
+    dim = SIZE["dim"]
     x = generator.standard_normal((count, context, dim))
     e = np.linalg.eigvalsh(x.transpose(0, 2, 1) @ x)
     controls = spectral_controls(e, context)
@@ -102,7 +103,8 @@ def _block(
     else:
         variance = np.array(law.levels)[(level * len(law.levels)).astype(int)] ** 2
     estimated = variance * chdtri(context - dim, chance) / (context - dim)
-    e, v = e[:, None, :], variance[:, :, None]
+    e = e[:, None, :]
+    v = variance[:, :, None]
 
     def mean_loss(terms: np.ndarray) -> np.ndarray:
         return np.mean(np.sum(terms, axis=-1), axis=-1) / 2
@@ -116,6 +118,7 @@ def _block(
     ]
     mean_variance = np.mean(variance, axis=-1)
     inverse = square + mean_variance * np.sum(e, axis=(1, 2)) / (context * dim)
-    oracle, step = mean_loss(v / (e + v)), adjusted(rate)
+    oracle = mean_loss(v / (e + v))
+    step = adjusted(rate)
     columns = [oracle + step, inverse, mean_variance, oracle, step, *ridges]
     return np.stack(columns), controls.T

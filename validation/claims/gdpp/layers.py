@@ -62,7 +62,8 @@ def rows(_: Effort) -> Rows:
         for target in reached.TARGETS:
             label = f"layers from {start:g} to an error of {target:g}, {method}"
             options = {"x": ("condition number", start), "family": f"{method}, {target:g}"}
-            measured, of = call(counted, errors, target), "steps_needed"
+            measured = call(counted, errors, target)
+            of = "steps_needed"
             whole = predicted(start, target, method)
             yield exact(label, whole, measured, allowance=HALF, of=of, **options)
     for method in reached.METHODS:

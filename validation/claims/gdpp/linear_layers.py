@@ -168,7 +168,8 @@ def compare_trained(most: float, kind: Kind, tested: Layers, where: str) -> list
     _, *later = tested.aligned["GD"].stages.values()
     nearest = min(each.prediction_distance.mean for each in later)
     gain = typical_ratio(losses["trained"], losses["GD"])
-    distance, slope = descent.prediction_distance.mean, descent.gradient_distance.mean
+    distance = descent.prediction_distance.mean
+    slope = descent.gradient_distance.mean
     closer = built.prediction_distance.mean / distance
     straighter = (1 - built.cosine.mean) / (1 - descent.cosine.mean)
     gradients = built.gradient_distance.mean / slope
@@ -222,7 +223,8 @@ def kept_runs(layers: Mapping[Kind, Sequence[Layers]], kind: Kind) -> dict[int, 
 def compare_all(layers: Mapping[Kind, Sequence[Layers]], most: float) -> Iterator[Comparison]:
     """Compare every run that left its plateau, and count the others."""
     for kind, runs in layers.items():
-        kept, label = kept_runs(layers, kind), f"runs on a plateau, {name(kind)}"
+        kept = kept_runs(layers, kind)
+        label = f"runs on a plateau, {name(kind)}"
         stuck = float(len(runs) - len(kept))
         yield compare(label, float(len(runs) - 1), stuck, upper_bound=True)
         if kind[0] <= EXACT:
@@ -240,7 +242,8 @@ def describe_runs(layers: Mapping[Kind, Sequence[Layers]]) -> list[str]:
         line = f"{name(kind)}: {len(kept)} of {len(runs)} runs left their plateau"
         if kept and kind[0] <= EXACT:
             ratios = [ratio(run.losses["trained"], run.losses["GD++"]).mean for run in kept]
-            least, most = 100 * (min(ratios) - 1), 100 * (max(ratios) - 1)
+            least = 100 * (min(ratios) - 1)
+            most = 100 * (max(ratios) - 1)
             line += f"; they end {least:.1f} to {most:.1f} % above the best GD++"
         lines.append(f"{line}.")
     return lines

@@ -22,7 +22,8 @@ def errors(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Bias and root of the variance by eigenvalue, of L rates and then L - 1 gammas."""
     count = (len(parameters) + 1) // 2
-    bias, current = np.ones_like(eigenvalues), eigenvalues
+    bias = np.ones_like(eigenvalues)
+    current = eigenvalues
     for rate, gamma in zip(parameters[:count], [*parameters[count:], 0.0], strict=True):
         bias = bias * (1 - rate * current)
         current = current * (1 - gamma * current) ** 2

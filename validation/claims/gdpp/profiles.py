@@ -38,7 +38,8 @@ LEVELS = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0)
 
 def rows(effort: Effort) -> Rows:
     """The baselines at every noise level, and profiles of trained models."""
-    best, theory = baselines(PROFILED), call(baseline_profiles, LEVELS, noise_law=PROFILED, **SIZE)
+    best = baselines(PROFILED)
+    theory = call(baseline_profiles, LEVELS, noise_law=PROFILED, **SIZE)
     losses = {}
     for place, level in enumerate(LEVELS):
         losses[level] = given = run(

@@ -72,7 +72,8 @@ def rows(effort: Effort) -> Rows:
     """Published losses against the theory, and the theory against simulated contexts."""
     yield judged(call(compare_published))
     for context in CHECKED:
-        best, size = minima(context)[0], {"context": context, "dim": DIM, "input_law": "uniform"}
+        best = minima(context)[0]
+        size = {"context": context, "dim": DIM, "input_law": "uniform"}
         simulated = run(
             simulate_gdpp,
             rates=Derived(best.rates, "best two layers"),
@@ -109,7 +110,8 @@ def finished_layers() -> Curve:
 
 def compare_published() -> Iterator[Comparison]:
     """Compare published losses with the theory."""
-    two, steps = medians(2), theory_of_steps()
+    two = medians(2)
+    steps = theory_of_steps()
     theory = {context: layers_loss(context) for context in two}
     trained = {context: loss for context, loss in two.items() if context <= TRAINED}
     of = "optimal_learning_rate.loss"
@@ -145,7 +147,9 @@ def compare_curve(what: str, losses: Curve, theory: Curve, of: str) -> list[Comp
 
 def draw(figure: Figure) -> None:
     """Draw published losses over the theory, and their ratios."""
-    steps, one, two = published_steps(), medians(1), medians(2)
+    steps = published_steps()
+    one = medians(1)
+    two = medians(2)
     step_theory = theory_of_steps()
     layer_theory = {context: layers_loss(context) for context in two}
     losses, ratios = panels(figure, height=3.9)

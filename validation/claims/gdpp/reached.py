@@ -45,7 +45,8 @@ def reached_layers(
     # For w along an eigendirection the worst query is along it too.
     labels = x @ right
     prompts = Prompts(np.broadcast_to(x, (DENSE, *x.shape)), labels.T, right.T, np.ones(DENSE))
-    tokens, errors = regression_tokens(prompts), []
+    tokens = regression_tokens(prompts)
+    errors = []
     for count, rate in enumerate(rates):
         steps = [0.0] * count + [rate]
         model = gdpp_transformer(steps, gammas[:count], context=2 * DENSE, dim=DENSE)

@@ -91,7 +91,8 @@ def rows(effort: Effort) -> Rows:
             for end, place in (("least", 0), ("largest", -1)):
                 label = f"{end} eigenvalue of a context after {layer} layers, {method}"
                 ordered = call(np.sort, theory[layer])[place]
-                largest, of = spectra[1][layer, place], "eigenvalues_after"
+                largest = spectra[1][layer, place]
+                of = "eigenvalues_after"
                 yield exact(label, ordered, largest, relative=ROUNDING, of=of)
         for start in STARTS:
             layers = schedule_of(method, start).gammas
@@ -125,7 +126,8 @@ def compare_images(
 
     Of all layers, where they differ most.
     """
-    schedule, comparisons = schedule_of(method, start), []
+    schedule = schedule_of(method, start)
+    comparisons = []
     for upper in (1.0, MISJUDGED):
         least, largest = images[upper]
         image = interval_after(schedule.gammas, lower=1 / start, upper=upper)
@@ -147,7 +149,8 @@ def compare_images(
                 for field, values in measured.items()
             ]
         for function, field, predicted, values in rows:
-            theory, kept = getattr(predicted, field), slice(None)
+            theory = getattr(predicted, field)
+            kept = slice(None)
             if field in ("excess", "residual"):
                 kept = schedule.excess > SMALLEST_EXCESS
             layer = int(np.argmax(np.abs(values[kept] / theory[kept] - 1)))

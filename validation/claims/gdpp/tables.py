@@ -204,9 +204,11 @@ def draw_table(
     (ax,) = panels(figure, 1, height=0.32 * sum(map(len, columns.values())) + 1.3)
     names: list[str] = []
     for noise_law, models in columns.items():
-        colour, own = shade(noise_law), published_table()
+        colour = shade(noise_law)
+        own = published_table()
         for layers, model in enumerate(models, 1):
-            place, loss = len(names), model.evaluation
+            place = len(names)
+            loss = model.evaluation
             bar = {"xerr": loss.standard_error, "fmt": "o", "markersize": 5, "color": colour}
             ax.errorbar(loss.mean, place, **bar)
             print_of = own[NAMES[kind], layers, noise_law]

@@ -188,7 +188,8 @@ def as_published(model: Trained) -> Estimate:
     evaluation where few contexts determine the mean.  The losses of
     contexts of the published model are taken to have the spread of ours, relative to their mean.
     """
-    ours, loss = model.evaluation, model.published
+    ours = model.evaluation
+    loss = model.published
     error = min(ours.standard_error, MEDIAN_ERROR * model.held_out.standard_error)
     spread = model.spread * loss / max(ours.mean, loss)
     total = math.hypot(error, published_error(loss, model.noise_law, spread))

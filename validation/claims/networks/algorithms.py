@@ -92,7 +92,8 @@ FUNCTIONS = {
 @named_cell("losses")
 def losses(*, blocks: int, rng: SeedSequence) -> dict[str, np.ndarray]:
     """Mean losses of all algorithms on blocks of prompts, and the difference of dMMSE."""
-    law, device = Problem(DIM, CONTEXT, noise_variance=NOISE, scale=1), get_backend("numpy")
+    law = Problem(DIM, CONTEXT, noise_variance=NOISE, scale=1)
+    device = get_backend("numpy")
     found: dict[str, list[float]] = {}
     for generator in device.generators(rng, blocks):
         drawn = draw_prompts(law, device, generator, BLOCK)
@@ -153,17 +154,21 @@ def theories() -> dict[str, float]:
 @named_cell("by_hand")
 def by_hand(*, rng: SeedSequence) -> list[Pair]:
     """Answers to a few prompts, and what the definitions of the algorithms say of each."""
-    generator, device = np.random.default_rng(rng), get_backend("numpy")
+    generator = np.random.default_rng(rng)
+    device = get_backend("numpy")
     law = Problem(DIM, CONTEXT, noise_variance=NOISE, scale=1)
     drawn = draw_prompts(law, device, generator, FEW)
     width, penalty, gate, task_variance = generator.uniform(
         (0.5, 0.2, 0.8, 0.5), (2, 2, 1, 2)
     ).tolist()
-    neighbours, steps = int(generator.integers(2, 5)), generator.uniform(0.05, 0.2, CONTEXT)
+    neighbours = int(generator.integers(2, 5))
+    steps = generator.uniform(0.05, 0.2, CONTEXT)
     factor = generator.standard_normal((DIM, DIM))
     root = factor @ factor.T / DIM
-    levels, chances = generator.uniform(0.05, 3, 3), generator.dirichlet(np.ones(3))
-    tasks, rates = generator.standard_normal((TASKS, DIM)), generator.uniform(0.2, 1, 2)
+    levels = generator.uniform(0.05, 3, 3)
+    chances = generator.dirichlet(np.ones(3))
+    tasks = generator.standard_normal((TASKS, DIM))
+    rates = generator.uniform(0.2, 1, 2)
 
     def ridge(x: np.ndarray, y: np.ndarray, noise: float) -> np.ndarray:
         features = x @ root
@@ -243,7 +248,8 @@ def by_hand(*, rng: SeedSequence) -> list[Pair]:
 
 def rows(effort: Effort) -> Rows:
     """Losses of all algorithms, and dMMSE."""
-    found, values = run(losses, blocks=effort(20)), call(theories)
+    found = run(losses, blocks=effort(20))
+    values = call(theories)
     functions = dict.fromkeys(ANSWERS, "ridge_risk") | FUNCTIONS
     functions |= {
         f"{name}, position {position}": "ridge_risk"

@@ -121,7 +121,8 @@ def dependence(runs: list[dict[str, Any]]) -> float:
 
 def count_failed(runs: list[dict[str, Any]], size: int) -> str:
     """How many trainings failed, and where these ended, in words."""
-    null, worst = size / 3, worst_loss(size)
+    null = size / 3
+    worst = worst_loss(size)
     shares = [
         (null - run["loss"].mean) / (null - step_loss(size))
         for run in runs
@@ -138,7 +139,8 @@ def rows(effort: Effort) -> Rows:
     """The best run against a step of gradient descent, and what its tokens depend on."""
     sizes = effort.pick(**SIZES)
     runs = [run(trained_copy, repeat=seed, **sizes) for seed in range(effort.pick(**SEEDS))]
-    least, size = call(best, runs), sizes["size"]
+    least = call(best, runs)
+    size = sizes["size"]
     good = call(learned, runs, size)
     label = f"loss of the best run, at most {1 - LEARNED:.0%} short of one step"
     yield bound(label, call(worst_loss, size), least["loss"])

@@ -128,7 +128,8 @@ def slopes_of(
     network: Network, weights: dict[str, np.ndarray], prompts: Prompts, generator: Generator
 ) -> dict[str, tuple[float, float]]:
     """Slopes by weights and by queries."""
-    vector, seed = network.pack(weights), generator.standard_normal(PROMPTS)
+    vector = network.pack(weights)
+    seed = generator.standard_normal(PROMPTS)
 
     def loss(move: np.ndarray) -> float:
         return float(network.loss_and_gradient(network.unpack(vector + move), prompts)[0])
@@ -151,7 +152,8 @@ def plain_sensitivities(
     """Mean slopes of tokens of the first layer by themselves, the following, and any other one."""
 
     def moved(step: float, pair: int, entry: int) -> np.ndarray:
-        inputs, labels = prompts.inputs.copy(), prompts.labels.copy()
+        inputs = prompts.inputs.copy()
+        labels = prompts.labels.copy()
         if entry < DIM:
             inputs[:, pair, entry] += step
         else:
@@ -183,7 +185,8 @@ def plain_lstm(network: LstmNetwork, weights: Mapping[str, np.ndarray], prompts:
             U, V, b = (
                 weights[f"{part}_{layer}"][direction] for part in ("input", "recurrent", "bias")
             )
-            h = c = np.zeros(network.hidden)
+            h = np.zeros(network.hidden)
+            c = h
             states = []
             for token in tokens[::order]:
                 i, f, o, g = np.split(U @ token + V @ h + b, 4)
@@ -199,11 +202,13 @@ def plain_lstm(network: LstmNetwork, weights: Mapping[str, np.ndarray], prompts:
 def kept_trainings(*, rng: SeedSequence) -> list[Pair]:
     """A training that goes on from its checkpoint, and a model that is read back."""
     generator = np.random.default_rng(rng)
-    seed, law = int(generator.integers(2**31)), Problem(DIM, CONTEXT, noise_variance=0.2, scale=1)
+    seed = int(generator.integers(2**31))
+    law = Problem(DIM, CONTEXT, noise_variance=0.2, scale=1)
     prompts = draw_prompts(law, get_backend("numpy"), generator, PROMPTS)
     descent: dict[str, Any] = {"heads": 2, "training_set": 60, "record": 5, "rng": seed}
     with TemporaryDirectory() as folder:
-        path, model = Path(folder, "run.npz"), Path(folder, "model.npz")
+        path = Path(folder, "run.npz")
+        model = Path(folder, "model.npz")
         whole = simulate_gradient_descent(law, **descent, steps=20)
         simulate_gradient_descent(law, **descent, steps=10, checkpoint=path)
         again = simulate_gradient_descent(law, **descent, steps=20, checkpoint=path)

@@ -121,10 +121,12 @@ def standardised(tokens: np.ndarray) -> np.ndarray:
 
 def best_multiples(count: int, rng: SeedSequence) -> np.ndarray:
     """Factors of the two features with the least squared error on fresh prompts."""
-    square, along = np.zeros((2, 2)), np.zeros(2)
+    square = np.zeros((2, 2))
+    along = np.zeros(2)
     for prompts in prompt_blocks(PROBLEM, count, rng=rng):
         features = normalised_features(prompts)
-        square, along = square + features.T @ features, along + features.T @ prompts.target
+        square = square + features.T @ features
+        along = along + features.T @ prompts.target
     return np.linalg.solve(square, along)
 
 
@@ -191,7 +193,8 @@ def ratio(change: Estimate, size: float) -> Estimate:
 
 def bounds(what: str, above: Estimate, size: float, where: str, excess: float) -> list[Comparison]:
     """A trained layer is not below its optimum, and little above it."""
-    over, under = ratio(above, size), ratio(above, -size - above.mean)
+    over = ratio(above, size)
+    under = ratio(above, -size - above.mean)
     return [
         compare(f"layer over {what}, {where}", 1 + excess, over, upper_bound=True),
         compare(f"{what} over layer, {where}", 1.0, under, upper_bound=True),
@@ -228,7 +231,8 @@ def compare_pairs(pairs: Pairs, excess: float) -> Iterator[Comparison]:
             label = f"loss without over loss with normalisation, {where}"
             yield compare(label, 1.0, gain, upper_bound=True)
             if layers == 1:
-                law, plain = "optimal_learning_rate.loss", pair.plain
+                law = "optimal_learning_rate.loss"
+                plain = pair.plain
                 above = Estimate(plain.mean - LAW, plain.standard_error, plain.repeats)
                 yield compare(f"loss of the best step, {where}", LAW, pair.step, of=law)
                 yield from bounds("best step", above, LAW, where, excess)

@@ -116,7 +116,8 @@ def trained_lstm(
     )
     trained = network_predictor(run.network, run.weights)
     descent = descent_predictor([float(STEP.rate)], scale=1)
-    law, device = Problem(**SIZE, scale=1), get_backend("numpy")
+    law = Problem(**SIZE, scale=1)
+    device = get_backend("numpy")
     rows = []
     for generator in device.generators(fresh_seed, BLOCKS):
         prompts = draw_prompts(law, device, generator, BLOCK)
@@ -162,8 +163,10 @@ def published_loss(figure: str, series: str, layers: int, step: int = LAST) -> E
 def unit_rows() -> Rows:
     """Published numbers that need no training."""
     # The step at the best rate has E yhat y = E yhat^2, and yhat is linear in the query.
-    square, most = NULL - LAW, LAYERS[-1]
-    step, start = published_loss("14", TRANSFORMER, 1), published_loss("14", LOSSES[True], most, 0)
+    square = NULL - LAW
+    most = LAYERS[-1]
+    step = published_loss("14", TRANSFORMER, 1)
+    start = published_loss("14", LOSSES[True], most, 0)
     predictions, gradients = (
         published_loss(FIGURES[True], distance, most, 0) for distance in DISTANCES.values()
     )
@@ -223,7 +226,8 @@ def rows(effort: Effort) -> Rows:
         for (both, layers), size in sizes.items()
     }
     for (both, layers), own in runs.items():
-        name, of = f"ours, {KINDS[both]}, layers {layers}", "optimal_learning_rate.loss"
+        name = f"ours, {KINDS[both]}, layers {layers}"
+        of = "optimal_learning_rate.loss"
         yield mean(f"loss of the step, {name}", LAW, own.step, of=of)
         yield bound(f"excess less distance, {name}", 0.0, own.surplus)
         if layers <= SHALLOW:
@@ -261,7 +265,8 @@ def draw(figure: Figure, runs: dict[tuple[bool, int], OwnLstm]) -> None:
             if direction == both:
                 label = f"ours, layers {layers}"
                 draw_training(left, own.losses, colour, ls="--", linewidth=1.3, label=label)
-                x, y = own.distance, own.loss
+                x = own.distance
+                y = own.loss
                 draw_points(right, [x.mean], [y.mean], [y.standard_error], colour, label=label)
     far = np.linspace(0, 0.45)
     right.plot(far, LAW + far, ":", color="0.3", label="step, with noise")

@@ -234,7 +234,8 @@ def least_ratio(runs: Sequence[Trained]) -> Estimate:
 
 def trained_rows(effort: Effort, tied: bool, runs: dict[str, list[Later]]) -> Rows:
     """Trained networks against the optima."""
-    law, of = LAWS[tied], "sine_optimum.loss"
+    law = LAWS[tied]
+    of = "sine_optimum.loss"
     label = f"trained embedding over the best kernel, {law}"
     good = call(learned, runs["inputs"], tied, False)
     if tied:  # small embeddings end 7 % above: they have to learn the variance of labels, too
@@ -243,7 +244,8 @@ def trained_rows(effort: Effort, tied: bool, runs: dict[str, list[Later]]) -> Ro
     else:
         yield mean(label, 1.0, call(mean_ratio, good), relative=effort.pick(**SHORT))
     if "tokens" in runs:
-        loss, best = call(learned, runs["tokens"], tied, True)[0][0], call(optimum, tied, False)
+        loss = call(learned, runs["tokens"], tied, True)[0][0]
+        best = call(optimum, tied, False)
         yield bound(f"whole tokens: below the best of inputs, {law}", best, loss, of=of)
         label = f"whole tokens: minus the loss, at most minus the optimum, {law}"
         yield bound(label, -optimum(tied, True), loss.scaled(-1.0), of=of)
@@ -253,7 +255,8 @@ def trained_rows(effort: Effort, tied: bool, runs: dict[str, list[Later]]) -> Ro
 
 def rows(effort: Effort) -> Rows:
     """The best kernel against theory, and trained networks against the optima."""
-    sizes, of = effort.pick(**SIZES), "sine_optimum.loss"
+    sizes = effort.pick(**SIZES)
+    of = "sine_optimum.loss"
     runs: dict[bool, dict[str, list[Later]]] = {}
     for tied in effort.pick(**TIED):
         law = LAWS[tied]
@@ -269,7 +272,8 @@ def rows(effort: Effort) -> Rows:
         loss = run(kernel_loss, **shared | {"held_out": MORE * effort.pick(**HELD_OUT)})
         best = call(optimum, tied, False)
         yield mean(f"best kernel, {law}", best, loss, of=of, draws=law)
-        functional, name = call(best_functional, tied).loss, "functional_optimum.loss"
+        functional = call(best_functional, tied).loss
+        name = "functional_optimum.loss"
         yield mean(f"best kernel, {law}", functional, loss, of=name, draws=law)
         yield from trained_rows(effort, tied, runs[tied])
     yield drawing(draw, runs, sizes)

@@ -125,7 +125,8 @@ def compare_runs(runs: Runs) -> Iterator[Comparison]:
         where = f"{layers} layers, {context} pairs"
         if not own:
             yield Comparison(f"no trained network of {where}", 1.0, np.inf, 0.0)
-        same, fewer = linear_loss(layers, context), linear_loss(layers - 1, context)
+        same = linear_loss(layers, context)
+        fewer = linear_loss(layers - 1, context)
         for seed, loss in own.items():
             above = loss.scaled(same / loss.mean**2)  # to first order
             below = loss.scaled(1 / fewer)
@@ -188,7 +189,8 @@ def draw(figure: Figure, runs: Runs) -> None:
         kind = "-" if layers < 3 else "--"
         ax.plot(grid, line, kind, color=colour, label=f"linear, {layers}")
         if layers in DEPTHS:
-            bands, label = published_layers("softmax", layers), f"softmax, {layers}"
+            bands = published_layers("softmax", layers)
+            label = f"softmax, {layers}"
             draw_bands(ax, bands, grid, colour, capsize=0, label=label)
     for number, ((_, context), own) in enumerate(runs.items()):
         name = None if number else "softmax, trained here"

@@ -61,7 +61,9 @@ def sampled_resolvents(
     rng: SeedSequence,
 ) -> np.ndarray:
     """Resolvent at q, resolvent alignment and effective ridge of samples, shape (3, count)."""
-    generator, q, tasks = np.random.default_rng(rng), (1 + RHO) / alpha, round(kappa * dim)
+    generator = np.random.default_rng(rng)
+    q = (1 + RHO) / alpha
+    tasks = round(kappa * dim)
     task, test = (np.repeat(values, dim // 2) for values in (TASK, TEST))
     draws = []
     for _ in range(count):
@@ -116,7 +118,8 @@ def traces() -> tuple[JointSpectrum, dict[str, float]]:
     rng = np.random.default_rng(0)
     C, D = (np.repeat(values, 20) for values in (TASK, TEST))
     basis = np.linalg.qr(rng.standard_normal((40, 40)))[0]
-    task, test = (basis * C @ basis.T, basis * D @ basis.T)
+    task = basis * C @ basis.T
+    test = basis * D @ basis.T
     norms = np.linalg.norm(task) * np.linalg.norm(test)
     cka = float(np.trace(task @ test) / norms)
     ratio = float(np.trace(np.linalg.solve(task, test)) / 40)
@@ -131,10 +134,12 @@ def polynomials() -> tuple[Any, Any]:
 
 def rows(effort: Effort) -> Rows:
     """Traces, and the limits of samples."""
-    matrices, steps = call(traces), call(polynomials)
+    matrices = call(traces)
+    steps = call(polynomials)
     for function in (cka, trace_ratio):
         name = function.__name__
-        theory, value = call(function, matrices[0]), matrices[1][name]
+        theory = call(function, matrices[0])
+        value = matrices[1][name]
         yield exact(f"{name} of matrices", theory, value, relative=ROUNDING)
     for number, point in enumerate(POINTS):
         text = " ".join(f"{name}={value:g}" for name, value in point.items())

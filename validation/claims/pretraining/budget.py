@@ -44,7 +44,8 @@ DIM, REPEATS = 12, 100
 def searched(budget: float, rho: float, ridge: float | None, kappa: float) -> dict[str, float]:
     """Least error over splits and ridges: the best of a grid, then of finer grids around it."""
     free = ridge == "optimal"
-    center, width = CENTER, WIDTH
+    center = CENTER
+    width = WIDTH
     for _ in range(GRIDS):
         tau, ridges = (np.exp(c + width * OFFSETS) for c in center)
         given = {"tau": tau[:, None], "alpha": budget / tau[:, None], "kappa": kappa, "rho": rho}
@@ -74,13 +75,15 @@ def rows(effort: Effort) -> Rows:
     """Searches, the jump, and simulated splits of one budget."""
     for budget, rho, ridge, kappa in SETTINGS:
         given: dict[str, Any] = {"budget": budget, "rho": rho, "ridge": ridge, "kappa": kappa}
-        best, search = call(compute_optimal_pretraining, **given), call(searched, **given)
+        best = call(compute_optimal_pretraining, **given)
+        search = call(searched, **given)
         where = " ".join(f"{name}={value}" for name, value in given.items())
         for name in ("error", "tau", *["ridge"] * (ridge == "optimal")):
             accuracy = VALUE if name == "error" else PLACE
             yield exact(f"{name} {where}", getattr(best, name), search[name], relative=accuracy)
     for rho in NOISES:
-        theory, value = call(critical_budget, rho), call(crossing, rho)
+        theory = call(critical_budget, rho)
+        value = call(crossing, rho)
         yield exact(f"critical budget rho={rho}", theory, value, relative=PLACE)
     for factor in FACTORS:
         other = replace(BEST, tau=BEST.tau * factor, alpha=BEST.alpha / factor)

@@ -56,7 +56,8 @@ class Curve:
 
     def between(self, dim: int) -> list[Point]:
         """Points between those, on a logarithmic scale, that a run of this size can have."""
-        scale, values = float(dim) ** STEPS[self.axis], []
+        scale = float(dim) ** STEPS[self.axis]
+        values = []
         for low, high in pairwise(self.values):
             count = max(2, math.ceil(math.log(high / low, LINE_STEP)))
             values += np.geomspace(low, high, count + 1)[1:-1].tolist()
@@ -85,7 +86,8 @@ class CurveResults:
 
     def draw(self, ax: Axes, name: str, colour: str, label: str | None = None) -> None:
         """Draw one error: limit (line), prediction (dashes), simulation (points)."""
-        curve, axis = self.curve, self.curve.axis
+        curve = self.curve
+        axis = self.curve.axis
         fine = np.geomspace(min(curve.values), max(curve.values), 400)
         if curve.diverges:  # up to there, and a break
             beside = np.geomspace(1e-9, 1e-2, 30)

@@ -81,7 +81,8 @@ def of_descent(draw: Callable[[float, float], Any]) -> Iterator[Sides]:
     entries = spectra.IndependentEntries(context=7, dim=4, input_law="gaussian").moment(3)
     yield "third Wishart moment", 4 * 7**3 * entries, number(moments[-1].rhs, known)
 
-    c, x = draw(0.3, 2), draw(0.5, 2)
+    c = draw(0.3, 2)
+    x = draw(0.5, 2)
     loss, residual, product, least = sides(descent.derive_schedule(2))
     two = descent.optimal_schedule(steps=2, ratio=float(c))
     values = {"c": c, "lambda": x}
@@ -104,14 +105,19 @@ def of_descent(draw: Callable[[float, float], Any]) -> Iterator[Sides]:
 
 def of_softmax(draw: Callable[[float, float], Any]) -> Iterator[Sides]:
     """Heads, long contexts and sines."""
-    c, v, t = draw(0.3, 2), draw(0.1, 1), draw(0.3, 0.9)
+    c = draw(0.3, 2)
+    v = draw(0.1, 1)
+    t = draw(0.3, 0.9)
     # That of two opposite heads takes twice as long.
     loss, value, shortened, since, rising, temperature, result = sides(
         softmax.derive_softmax_head()
     )
-    at, given = {"c": c, "v": v, "t": t}, {"ratio": c, "noise_ratio": v, "heads": 1}
-    best, efficiency = softmax.optimal_softmax(**given), softmax.heads_efficiency([t])
-    u, least = number(value.rhs, at), (c + v) / (efficiency + c + v)
+    at = {"c": c, "v": v, "t": t}
+    given = {"ratio": c, "noise_ratio": v, "heads": 1}
+    best = softmax.optimal_softmax(**given)
+    efficiency = softmax.heads_efficiency([t])
+    u = number(value.rhs, at)
+    least = (c + v) / (efficiency + c + v)
     slope = mpmath.diff(lambda u: softmax.softmax_loss(t, value=u, **given), u)
     yield "slope at the best value", 0, slope
     yield "loss at the best value", least, number(loss.rhs, at | {"u": u})
@@ -123,7 +129,8 @@ def of_softmax(draw: Callable[[float, float], Any]) -> Iterator[Sides]:
     yield "best temperature", best.inverse_temperature, number(temperature.rhs, at)
     yield "least loss of heads", best.loss, number(result.rhs, at)
 
-    d, s = 5, draw(0.3, 2)
+    d = 5
+    s = draw(0.3, 2)
     mean, second, loss, slope, end = sides(softmax.derive_long_context())
     best = softmax.long_context_softmax(dim=d, noise_variance=float(s))
     b = draw(0.05, 0.2)
@@ -141,7 +148,8 @@ def of_softmax(draw: Callable[[float, float], Any]) -> Iterator[Sides]:
     yield "condition of long contexts", 0, number(slope.lhs, at)
 
     variance, *shares, result = sides(softmax.derive_sine_optimum())
-    phase, z = draw(0.1, 1), draw(1, 2)
+    phase = draw(0.1, 1)
+    z = draw(1, 2)
     moment = mpmath.quad(
         lambda f: 2 * mpmath.sin(phase + f) * mpmath.sin(z + f) / mpmath.pi, [0, mpmath.pi]
     )
@@ -179,7 +187,9 @@ def left_over(tau: Any, ridge: Any, q: Any, kappa: Any, xi: Any) -> Any:
 
 def of_errors(draw: Callable[[float, float], Any]) -> Iterator[Sides]:
     """Errors, whose steps are put into each other, with a ridge, and without on both sides."""
-    kappa, alpha, rho = draw(0.5, 2), draw(0.5, 4), draw(0.05, 1)
+    kappa = draw(0.5, 2)
+    alpha = draw(0.5, 4)
+    rho = draw(0.05, 1)
     q = (1 + rho) / alpha
     for tau, ridge in ((draw(0.4, 0.8), draw(0.1, 1)), (draw(0.4, 0.8), 0), (draw(1.3, 3), 0)):
         point: dict[str, Any] = {"tau": tau, "alpha": alpha, "kappa": kappa, "rho": rho}
@@ -224,7 +234,8 @@ def of_fixed_points(draw: Callable[[float, float], Any]) -> Iterator[Sides]:
     for name, edge in zip(("lower", "upper"), (law.edges[0], law.edges[-1]), strict=True):
         yield f"{name} edge", edge, zeros[np.argmin(abs(zeros - edge))].real
 
-    xi, penalty = draw(0.1, 1), draw(0.1, 1)
+    xi = draw(0.1, 1)
+    penalty = draw(0.1, 1)
     regression, resolvent, inflation, polynomial = sides(pretraining.derive_effective_ridge())
     tau = (1 - xi * trace(q + xi, kappa, (1,))[0]) / (1 - penalty / xi)
     at = {"xi": xi, "tau": tau, "q": q, "kappa": kappa, "lambda": penalty}
@@ -239,7 +250,8 @@ def of_fixed_points(draw: Callable[[float, float], Any]) -> Iterator[Sides]:
     left = regression.lhs.replace(sympy.Function("M"), lambda _: sympy.Symbol("M"))
     yield "ridge regression", 1 - tau, number(left, at | {"M": M})
 
-    tau, many = draw(1.3, 3), FAR
+    tau = draw(1.3, 3)
+    many = FAR
     *inverse, error = sides(pretraining.derive_many_tasks(spectrum, order=1))
     at = {"tau": tau, "q": q, "rho": rho, "kappa": many}
     at |= {
@@ -275,7 +287,8 @@ def of_fixed_points(draw: Callable[[float, float], Any]) -> Iterator[Sides]:
     xi = number(ridge.rhs, known)
     shrunk = (xi * trace(q + xi, kappa, LEVELS)[0] / CLOSE - 1) / CLOSE
     yield "effective ridge at the threshold", 0, shrunk
-    exact_error, M = below_threshold(1 - CLOSE, q, rho, kappa, LEVELS), known["M"]
+    exact_error = below_threshold(1 - CLOSE, q, rho, kappa, LEVELS)
+    M = known["M"]
     pole = (rho + q - q**2 * M) * (q * M + known["T"]) / CLOSE
     yield "below the threshold", exact_error - pole, number(below.rhs, known) - pole
 

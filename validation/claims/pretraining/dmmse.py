@@ -47,7 +47,8 @@ def posterior_errors(
     *, dim: int, alpha: float, rho: float, count: int, rng: SeedSequence
 ) -> np.ndarray:
     """Error of the Bayes estimator on all tasks given random contexts, (count,)."""
-    generator, context = np.random.default_rng(rng), round(alpha * dim)
+    generator = np.random.default_rng(rng)
+    context = round(alpha * dim)
     singular = [
         np.linalg.svd(generator.standard_normal((context, dim)) / math.sqrt(dim), compute_uv=False)
         for _ in range(count)
@@ -79,7 +80,8 @@ def rows(effort: Effort) -> Rows:
             errors = simulation("dmmse", case, FROZEN_SETS)
             of = f"dmmse_errors.icl frozen d={dim} k={tasks}"
             yield mean(f"ICL {where}", limits.icl, errors.icl, relative=FROZEN_ALLOWANCE, of=of)
-            idg, of = errors.idg.mean, "dmmse_errors.idg frozen"
+            idg = errors.idg.mean
+            of = "dmmse_errors.idg frozen"
             yield exact(f"IDG {where}", limits.idg, idg, relative=MISTAKEN, of=of)
     for alpha, rho in RIDGE:
         where = f"alpha={alpha:g} rho={rho:g}"

@@ -49,10 +49,12 @@ def wishart(generator: np.random.Generator, dim: int = DIM) -> np.ndarray:
 @named_cell("risk_pair")
 def risk_pair(*, prompts: int, rng: SeedSequence) -> dict[str, tuple[float, Estimate]]:
     """Closed-form and Monte Carlo errors of a random Gamma and of the best one."""
-    backend, generator = get_backend("numpy"), np.random.default_rng(rng)
+    backend = get_backend("numpy")
+    generator = np.random.default_rng(rng)
     task_set = draw_fresh_tasks(SPHERE, backend, generator, TASKS)
     gamma = generator.standard_normal((DIM, DIM + 1)) / DIM
-    C, sigma = wishart(generator), wishart(generator)
+    C = wishart(generator)
+    sigma = wishart(generator)
     size: dict[str, Any] = {"context": CONTEXT, "rho": RHO}
     exact = errors_of_gamma(gamma, **size, tasks=task_set)
     structured = errors_of_gamma(gamma, **size, task_covariance=C, input_covariance=sigma)
@@ -103,7 +105,8 @@ def options_pair(
     def tasks(**law: Any) -> np.ndarray:
         return draw_fresh_tasks(Problem(DIM, CONTEXT, **law), backend, generator, prompts)
 
-    fresh, drawn = tasks(task_law="sphere"), task_set[generator.integers(0, TASKS, prompts)]
+    fresh = tasks(task_law="sphere")
+    drawn = task_set[generator.integers(0, TASKS, prompts)]
     cases: Cases = {
         "sphere, correlated inputs": (fixed.icl, gamma, train, fresh),
         "training, correlated inputs": (fixed.idg, gamma, train, drawn),
@@ -127,7 +130,8 @@ def monte_carlo(
 @named_cell("moment_pair")
 def moment_pair(*, rng: SeedSequence) -> dict[str, tuple[float, float]]:
     """Theory, and the same numbers from the moments that the simulation has."""
-    backend, generator = get_backend("numpy"), np.random.default_rng(rng)
+    backend = get_backend("numpy")
+    generator = np.random.default_rng(rng)
     task_set = draw_fresh_tasks(SPHERE, backend, generator, TASKS)
     gamma = generator.standard_normal((DIM, DIM + 1)) / DIM
     exact = errors_of_gamma(gamma, context=CONTEXT, rho=RHO, tasks=task_set)
@@ -161,14 +165,17 @@ def rows(effort: Effort) -> Rows:
     for k in range(MATRICES):
         pairs = run(risk_pair, prompts=effort(25_000) + k)
         for name, of in functions.items():
-            theory, simulated = pairs[name][0], pairs[name][1]
+            theory = pairs[name][0]
+            simulated = pairs[name][1]
             yield mean(f"Gamma {k + 1}, {name} tasks", theory, simulated, of=of)
     pairs = run(moment_pair)
     for name in ("fresh", "training", "best"):
         label = f"moments of the simulation, {name} tasks"
-        theory, same = pairs[name][0], pairs[name][1]
+        theory = pairs[name][0]
+        same = pairs[name][1]
         yield exact(label, theory, same, relative=ROUNDING, of=functions[name])
-    label, both = "sphere and 24-cell, correlated inputs", pairs["sphere"]
+    label = "sphere and 24-cell, correlated inputs"
+    both = pairs["sphere"]
     yield exact(label, both[0], both[1], relative=ROUNDING, of="")  # theory against theory
 
 

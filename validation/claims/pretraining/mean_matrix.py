@@ -48,7 +48,9 @@ def components(
     rng: SeedSequence,
 ) -> np.ndarray:
     """Component of matrices along their predicted mean, in units of it, (count,)."""
-    device, context, prompts = get_backend("numpy"), round(alpha * dim), round(tau * dim**2)
+    device = get_backend("numpy")
+    context = round(alpha * dim)
+    prompts = round(tau * dim**2)
     levels: dict[str, Any] = {
         name: np.repeat(pair, dim // 2) for name, pair in LEVELS.items() if structured
     }

@@ -129,7 +129,8 @@ def value(of: str, arguments: Mapping[str, Any]) -> float:
 @named_cell("exact_values")
 def exact_values(*, rng: SeedSequence) -> list[dict[str, Any]]:
     """Arguments of each call, drawn, and its value by system."""
-    generator, found = np.random.default_rng(rng), []
+    generator = np.random.default_rng(rng)
+    found = []
     for of, ranges in CALLS:
         given = {
             name: [drawn(part, generator) for part in limits]

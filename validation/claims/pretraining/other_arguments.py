@@ -107,7 +107,8 @@ def of_depths(generator: Generator) -> Iterator[Pair]:
     law: dict[str, Any] = {"spectrum": eigenvalues, "task_spectrum": tasks}
     alpha, noise, width, gamma = generator.uniform((2, 0, 0.3, 0.5), (5, 0.5, 0.9, 1.5)).tolist()
     size: dict[str, Any] = {"alpha": alpha, "noise_variance": noise}
-    narrow, layers = size | {"width_ratio": width}, int(generator.integers(2, 5))
+    narrow = size | {"width_ratio": width}
+    layers = int(generator.integers(2, 5))
     even = np.full(layers, gamma / layers)
     tied = depth.depth_loss(depth=layers, gamma=gamma, **law, **narrow).loss
     given = depth.depth_schedule_loss(even, **law, **narrow).loss
@@ -126,7 +127,8 @@ def of_depths(generator: Generator) -> Iterator[Pair]:
     best = depth.untied_depth(eigenvalues, weights=labels, depth=2, **sizes)
     given = depth.depth_schedule_loss(best.steps, **law, **sizes).loss
     yield "untied layers by their steps", best.loss * labels.mean(), given, OF_CONTOURS
-    rates, gammas = generator.uniform(0.2, 0.8, 2), generator.uniform(0, 0.3, 1)
+    rates = generator.uniform(0.2, 0.8, 2)
+    gammas = generator.uniform(0, 0.3, 1)
     isotropic: dict[str, Any] = {"spectrum": np.ones(2), "alpha": alpha}
     deep = depth.depth_schedule_loss(rates, gammas=gammas, **isotropic).loss
     loss = gdpp.gdpp_loss(rates, gammas=gammas, ratio=1 / alpha)
@@ -138,7 +140,8 @@ def of_depths(generator: Generator) -> Iterator[Pair]:
 
 def of_ways(generator: Generator) -> Iterator[Pair]:
     """The same number by different arguments."""
-    start, margin = float(generator.uniform(5, 500)), float(generator.uniform(0.01, 0.2))
+    start = float(generator.uniform(5, 500))
+    margin = float(generator.uniform(0.01, 0.2))
     by: dict[str, Any] = {
         "excess": ({"excess": start - 1}, {"condition_number": start}),
         "cap": ({"condition_number": start, "cap": 1.0}, {"condition_number": start}),
@@ -156,7 +159,8 @@ def of_ways(generator: Generator) -> Iterator[Pair]:
     needed = gdpp.steps_needed(excess=start - 1, tol=1e-6)
     layers = gdpp.condition_number_schedule(start, tol=1e-6).gammas.size
     yield "layers by the excess", float(needed), float(layers), OF_ROUNDING
-    dim, kappa = 40, float(generator.uniform(0.5, 3))
+    dim = 40
+    kappa = float(generator.uniform(0.5, 3))
     point: dict[str, Any] = {"alpha": float(generator.uniform(0.5, 2)), "rho": 0.3, "dim": dim}
     many = np.sort(generator.uniform(0.5, 3, 70_000))  # more than a block
     errors = pretraining.icl_error(tau=many, alpha=1.5, kappa=kappa, rho=0.1, ridge=0.0)

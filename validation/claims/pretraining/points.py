@@ -74,7 +74,8 @@ class Point:
 
     def rows(self, dim: int, repeats: int) -> Rows:
         """Both errors at one dimension against the finite-size prediction."""
-        theory, errors = call(with_uncertainty, self.predicted(dim)), self.simulated(dim, repeats)
+        theory = call(with_uncertainty, self.predicted(dim))
+        errors = self.simulated(dim, repeats)
         yield from both_errors(f"d={dim} {self}", theory, errors, of="finite_size_errors")
 
     def extrapolated(self, repeats: Mapping[int, int]) -> Limit:
@@ -89,7 +90,8 @@ class Point:
         sets.  With more prompts the predictions of random task sets scatter half as much as the
         runs, at a quarter of their cost: as many task sets as repeats make the error bar smallest.
         """
-        more, total = CHEAP if self.tau < 1 else 1, sum(repeats.values())
+        more = CHEAP if self.tau < 1 else 1
+        total = sum(repeats.values())
         factor = 1 + total // 1000
         runs = {dim: self.simulated(dim, more * repeats[dim]) for dim in sorted(repeats)}
         predictions = {dim: self.predicted(dim, repeats[dim] // more, "tasks") for dim in runs} | {

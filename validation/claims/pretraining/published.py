@@ -77,7 +77,8 @@ def compare_with_ours(
     """Two means of few runs; the variance is pooled over both samples."""
     for name, theirs in published.errors.items():
         own = getattr(ours, name)
-        n, m = own.repeats, theirs.repeats
+        n = own.repeats
+        m = theirs.repeats
         squares = (n - 1) * n * own.standard_error**2 + (m - 1) * m * theirs.standard_error**2
         error = math.sqrt(squares / (n + m - 2) * (1 / n + 1 / m))
         label = f"published {name.upper()} against ours d={dim} {point}"

@@ -45,7 +45,8 @@ def drawn_setting(generator: np.random.Generator) -> dict[str, Any]:
     """Integers, label noise and ridge, with the ridge 0 half of the time."""
     number = partial(logarithmic, generator)
     dim = int(generator.integers(DIMS[0], DIMS[1] + 1))
-    tau, ridge = number(*TAU), number(*RIDGE) * int(generator.integers(2))
+    tau = number(*TAU)
+    ridge = number(*RIDGE) * int(generator.integers(2))
     while not ridge and BESIDE[0] < tau < BESIDE[1]:
         tau = number(*TAU)
     return {

@@ -45,9 +45,11 @@ def rows(effort: Effort) -> Rows:
     yield from ridgeless.limit_rows(points, effort.by_size(**REPEATS))
     for point in POINTS:
         given = {name: value for name, value in vars(point).items() if name != "ridge"}
-        best, scanned = call(optimal_ridge, **given), call(scanned_ridge, given)
+        best = call(optimal_ridge, **given)
+        scanned = call(scanned_ridge, given)
         for name in ("ridge", "error"):
-            theory, value = getattr(best, name), scanned[name]
+            theory = getattr(best, name)
+            value = scanned[name]
             yield exact(f"best {name} {point}", theory, value, relative=BEST_ACCURACY)
 
 

@@ -58,7 +58,8 @@ RARE, BLOCK = {"weights": 1.0, "squared input": 1.0, "squared label": DIM + 1.0}
 @named_cell("summary_sample")
 def summary_sample(*, sampler: str, prompts: int, rng: SeedSequence) -> dict[str, Estimate]:
     """Means of functionals of the summaries, token by token or from the exact law."""
-    backend, generator = get_backend("numpy"), np.random.default_rng(rng)
+    backend = get_backend("numpy")
+    generator = np.random.default_rng(rng)
     law = Problem(DIM, CONTEXT, noise_variance=RHO)
     tasks = draw_fresh_tasks(law, backend, generator, prompts)
     if sampler == "tokens":
@@ -77,12 +78,14 @@ def timed_sample(
     *, correlation: float | Sequence[float], sampler: str, prompts: int, rng: SeedSequence
 ) -> dict[str, Estimate]:
     """Means of functionals of gated summaries of correlated tokens, and of the next one."""
-    backend, generator = get_backend("numpy"), np.random.default_rng(rng)
+    backend = get_backend("numpy")
+    generator = np.random.default_rng(rng)
     law = Problem(DIM, CONTEXT, noise_variance=RHO, correlation=correlation, correlated_query=True)
     tasks = draw_fresh_tasks(law, backend, generator, prompts)
     if sampler == "tokens":
         drawn = draw_prompts(law, backend, generator, prompts, tasks=tasks)
-        query, label = drawn.query, drawn.query_label
+        query = drawn.query
+        label = drawn.query_label
         summaries = context_summary(drawn, GATES)
     else:
         query, summaries, label = sample_correlated_summaries(
@@ -97,7 +100,8 @@ def timed_sample(
 @named_cell("drifting_powers")
 def drifting_powers(*, blocks: int, rng: SeedSequence) -> np.ndarray:
     """Means of the label power and of its square where tasks drift, (2, blocks)."""
-    device, means = get_backend("numpy"), []
+    device = get_backend("numpy")
+    means = []
     for generator in device.generators(rng, blocks):
         tasks = draw_fresh_tasks(DRIFTING, device, generator, TIMED // 2)
         drawn = draw_prompts(DRIFTING, device, generator, TIMED // 2, tasks=tasks)
@@ -110,12 +114,15 @@ def drifting_powers(*, blocks: int, rng: SeedSequence) -> np.ndarray:
 def drawn_error(*, number: int, repeats: int, rng: SeedSequence) -> RandomSetting:
     """Exact test error of a drawn matrix, on correlated queries or on tasks that drift."""
     where, prompts = rng.spawn(2)
-    generator, d = np.random.default_rng(where), DIM
-    context, correlation = int(generator.integers(3, 9)), float(generator.uniform(-0.6, 0.8))
+    generator = np.random.default_rng(where)
+    d = DIM
+    context = int(generator.integers(3, 9))
+    correlation = float(generator.uniform(-0.6, 0.8))
     times: dict[str, Any] = {"correlation": correlation}
     times |= {"drift": float(generator.uniform(0.5, 3))} if number else {"correlated_query": True}
     problem = Problem(d, context, noise_variance=RHO, task_law="sphere", **times)
-    gates, few = generator.uniform(0.3, 1, context), not number
+    gates = generator.uniform(0.3, 1, context)
+    few = not number
     gamma = 0.3 * np.eye(d, d + 1) + 0.3 * generator.standard_normal((d, d + 1))
     gamma[:, d] *= 3
     law = SummaryLaw(get_backend("numpy"), problem, "tokens", gates)

@@ -60,7 +60,9 @@ def optima(generator: Generator) -> Iterator[Optimum]:
     def draw(low: float, high: float) -> float:
         return float(generator.uniform(low, high))
 
-    alpha, rho, drift = draw(1, 5), draw(0.1, 1), draw(0.1, 1)
+    alpha = draw(1, 5)
+    rho = draw(0.1, 1)
+    drift = draw(0.1, 1)
     point = {"alpha": alpha, "rho": rho, "drift": drift}
     step = recurrent.constant_delta_step(**point)
 
@@ -149,7 +151,8 @@ def best_matrices(generator: Generator, context: int) -> Iterator[Optimum]:
     S, W = roots @ np.swapaxes(roots, 1, 2) + 0.2 * np.eye(d)
     law = {"input_covariance": S, "task_covariance": W, "context": context}
     law["noise_variance"] = float(generator.uniform(0, 1))
-    step, direction = descent.optimal_preconditioner(**law), generator.standard_normal((d, d))
+    step = descent.optimal_preconditioner(**law)
+    direction = generator.standard_normal((d, d))
 
     def of_step(x: float) -> Any:
         return descent.preconditioner_loss(step.matrix + (x - 1) * direction, **law)
@@ -158,7 +161,8 @@ def best_matrices(generator: Generator, context: int) -> Iterator[Optimum]:
     setting: dict[str, Any] = {"context": context, "rho": float(generator.uniform(0.1, 1))}
     setting["tasks"] = generator.standard_normal((3, d))
     setting["input_covariance"] = np.diag(S) / np.mean(np.diag(S))
-    best, move = pretraining.optimal_gamma(**setting), generator.standard_normal((d, d + 1))
+    best = pretraining.optimal_gamma(**setting)
+    move = generator.standard_normal((d, d + 1))
 
     def of_gamma(x: float) -> Any:
         return pretraining.errors_of_gamma(best.gamma + (x - 1) * move, **setting).idg
@@ -223,7 +227,8 @@ def of_layers(generator: Generator) -> Iterator[Pair]:
 
 def of_ends(generator: Generator) -> Iterator[Pair]:
     """Endless contexts and infinitely many steps, beside long ones."""
-    low, high = (0.3, 0, -0.4, 0.1, 0.15, 4, 0.05, 0.4), (2, 1, 0.6, 1, 0.3, 8, 0.5, 0.8)
+    low = (0.3, 0, -0.4, 0.1, 0.15, 4, 0.05, 0.4)
+    high = (2, 1, 0.6, 1, 0.3, 8, 0.5, 0.8)
     *gates, rho, alpha, tau, noise, dampening = generator.uniform(low, high).tolist()
     gate = dict(zip(("forgetting", "drift", "correlation"), gates, strict=True))
     for name, function in (

@@ -32,7 +32,8 @@ TOLERANCE = 1e-8
 @named_cell("solver_difference")
 def solver_difference(*, prompts: int, ridge: float, rng: SeedSequence) -> float:
     """Relative difference of Gamma from the structured solver and from dense least squares."""
-    backend, generator = get_backend("numpy"), np.random.default_rng(rng)
+    backend = get_backend("numpy")
+    generator = np.random.default_rng(rng)
     law = Problem(DIM, 2 * DIM, noise_variance=0.1, task_law="sphere")
     drawn = draw_prompts(law, backend, generator, prompts)
     summary = context_summary(drawn)

@@ -53,7 +53,8 @@ EXTRAPOLATED = 0.002
 
 def scatter(errors: SimulatedErrors) -> dict[str, Estimate]:
     """Standard deviations over runs and atanh of the correlation, by the jackknife."""
-    icl, idg = errors.icl.samples, errors.idg.samples
+    icl = errors.icl.samples
+    idg = errors.idg.samples
     samples = np.stack([icl, idg, icl - idg])
     count = samples.shape[1]
 
@@ -97,17 +98,20 @@ def rows(effort: Effort) -> Rows:
     plain: list[dict[str, Any]] = [dict(zip(NAMES, setting, strict=True)) for setting in SETTINGS]
     for setting in (*plain, plain[8] | LONGER, plain[8] | STRUCTURED):
         runs = run(simulate_errors, **setting, repeats=effort(REPEATS))
-        theory, estimates = call(finite_size_spread, **setting, rng=0), call(scatter, runs)
+        theory = call(finite_size_spread, **setting, rng=0)
+        estimates = call(scatter, runs)
         where = " ".join(f"{k}={v}" for k, v in setting.items() if np.ndim(v) == 0)
         where += " structured" * ("task_covariance" in setting)
         for name in ("icl", "idg", "gap"):
             label = f"standard deviation of {name.upper()} {where}"
             of = f"finite_size_spread.{name}"
             yield mean(label, call(_spread, theory, name), estimates[name], of=of, draws=where)
-        correlation, of = call(_atanh, theory), "finite_size_spread.correlation"
+        correlation = call(_atanh, theory)
+        of = "finite_size_spread.correlation"
         yield mean(f"atanh of correlation {where}", correlation, estimates["correlation"], of=of)
     for name in ("icl", "idg"):
-        theory, value = getattr(call(error_spread, **LIMIT), name), call(extrapolated, name)
+        theory = getattr(call(error_spread, **LIMIT), name)
+        value = call(extrapolated, name)
         yield exact(f"limit of {name.upper()}", theory, value, relative=EXTRAPOLATED)
 
 

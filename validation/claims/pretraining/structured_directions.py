@@ -68,7 +68,8 @@ def spread(values: tuple[float, ...], dim: int) -> np.ndarray:
 @named_cell("direction_errors")
 def direction_errors(*, dim: int, count: int, rng: SeedSequence) -> np.ndarray:
     """Errors of trained models on all tests, (tests, count)."""
-    backend, context = get_backend("numpy"), round(ALPHA * dim)
+    backend = get_backend("numpy")
+    context = round(ALPHA * dim)
     law = SummaryLaw(
         backend, Problem(dim, context, noise_variance=RHO, task_covariance=spread(TASK, dim))
     )

@@ -55,7 +55,8 @@ def opposite_error(by: str) -> float:
 
 def rows(effort: Effort) -> Rows:
     """Errors along the curves, their differences, and the limits with a ridge."""
-    label, pair = "opposite order, measures and matrices", ("measures", "matrices")
+    label = "opposite order, measures and matrices"
+    pair = ("measures", "matrices")
     theory, same = (call(opposite_error, by) for by in pair)
     yield exact(label, theory, same, relative=1e-12, of="")
     limits = [point.extrapolated(effort.by_size(**SIZES)) for point in LIMITS]

@@ -45,10 +45,12 @@ def rows(effort: Effort) -> Rows:
     """Both errors, their difference, and the error that the Bayes estimator keeps."""
     drawn: dict[str, dict[tuple[float, int], Later]] = {"predicted": {}, "ours": {}, "dmmse": {}}
     for alpha, tasks in product(ALPHAS, effort.pick(tiny=TASKS[::3], quick=TASKS)):
-        here, key = point(alpha, tasks), (alpha, tasks)
+        here = point(alpha, tasks)
+        key = (alpha, tasks)
         repeats = effort.pick(tiny=4, quick=6, medium=40, full=200)
         yield from here.rows(DIM, repeats)
-        predicted, ours = here.predicted(DIM), here.simulated(DIM, repeats)
+        predicted = here.predicted(DIM)
+        ours = here.simulated(DIM, repeats)
         yield mean(f"ICL-IDG d={DIM} {here}", call(predicted_gap, predicted), ours.gap)
         dmmse = run(
             simulate_estimator,
@@ -65,13 +67,13 @@ def rows(effort: Effort) -> Rows:
         yield mean(label, RHO, dmmse.idg, relative=0.01)
         changes = call(differences, here)
         spectrum = call(pretraining.JointSpectrum.of_matrices, np.ones(1))
-        gap, slope = (
-            call(pretraining.task_gap, **vars(here)),
-            call(pretraining.diversity_slope, **vars(here), spectrum=spectrum),
-        )
+        gap = call(pretraining.task_gap, **vars(here))
+        slope = call(pretraining.diversity_slope, **vars(here), spectrum=spectrum)
         yield exact(f"gap of the errors, {here}", gap, changes[0], relative=ACCURACY)
         yield exact(f"slope of ICL in kappa, {here}", slope, changes[1], relative=ACCURACY)
-        drawn["predicted"][key], drawn["ours"][key], drawn["dmmse"][key] = predicted, ours, dmmse
+        drawn["predicted"][key] = predicted
+        drawn["ours"][key] = ours
+        drawn["dmmse"][key] = dmmse
     for alpha, tasks in product(ALPHAS, effort.pick(tiny=(), quick=BETWEEN)):
         drawn["predicted"][alpha, tasks] = point(alpha, tasks).predicted(DIM, LINE_SETS)
     yield drawing(draw, drawn)
@@ -109,7 +111,8 @@ def draw_gaps(
         sorted(tasks for each, tasks in drawn[name] if each == alpha)
         for name in ("predicted", "ours")
     )
-    kappa, simulated = np.geomspace(TASKS[0], TASKS[-1], 300) / DIM, np.array(counts) / DIM
+    kappa = np.geomspace(TASKS[0], TASKS[-1], 300) / DIM
+    simulated = np.array(counts) / DIM
     limit = pretraining.task_gap(tau=SETTING["tau"], alpha=alpha, kappa=kappa, rho=RHO)
     gaps = [drawn["ours"][alpha, tasks].gap for tasks in counts]
     draw_family(

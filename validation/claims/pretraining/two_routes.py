@@ -147,7 +147,8 @@ def of_slopes(generator: Generator) -> Iterator[Pair]:
 
 def of_structure(generator: Generator) -> Iterator[Pair]:
     """Rows of inputs that are isotropic after all, tasks of the sphere, and many levels."""
-    w, rng = sphere(generator, 9, 12), int(generator.integers(1000))
+    w = sphere(generator, 9, 12)
+    rng = int(generator.integers(1000))
     inputs: tuple[dict[str, Any], ...] = {"input_covariance": np.ones(12)}, {}
     sizes: dict[str, Any] = {"dim": 12, "context": 20, "rho": 0.2, "rng": rng}
     for prompts, ridge in ((100, 0.05), (300, 0.1)):
@@ -167,7 +168,8 @@ def of_structure(generator: Generator) -> Iterator[Pair]:
     yield "tasks of the sphere", theory, value, BY_BASES
 
     point = {"tau": 0.7, "alpha": 1.5, "kappa": 1.2, "rho": 0.1, "ridge": 0.2}
-    slope, errors = generator.uniform(0.2, 0.7), []
+    slope = generator.uniform(0.2, 0.7)
+    errors = []
     for nodes in (14, 40):
         x, weight = np.polynomial.legendre.leggauss(nodes)
         levels: dict[str, Any] = {"inputs": 1 - slope * x, "weight": weight / 2}
@@ -180,7 +182,10 @@ def of_structure(generator: Generator) -> Iterator[Pair]:
 
 def of_fluctuations(generator: Generator) -> Iterator[Pair]:
     """Means and scatter of errors of ridge regression on the training law and on another."""
-    p, n, noise, ridge = FEATURES, 50, 0.3, 0.15
+    p = FEATURES
+    n = 50
+    noise = 0.3
+    ridge = 0.15
     roots = generator.standard_normal((2, p, 2 * p)) / math.sqrt(2 * p)
     S, B = roots @ np.swapaxes(roots, 1, 2)
     targets = generator.standard_normal((2, p)) / math.sqrt(p)
@@ -222,7 +227,8 @@ def of_fluctuations(generator: Generator) -> Iterator[Pair]:
 
 def of_scaling(generator: Generator) -> Iterator[Pair]:
     """Constants of four power laws by exact losses and sums, and the best shape by a search."""
-    nu, beta = float(generator.uniform(1.7, 1.9)), float(generator.uniform(0.5, 0.6))
+    nu = float(generator.uniform(1.7, 1.9))
+    beta = float(generator.uniform(0.5, 0.6))
     terms = depth.scaling_terms(nu=nu, beta=beta)
     rank = np.arange(1.0, MODES + 1)
     modes: dict[str, Any] = {"spectrum": rank**-nu, "task_spectrum": rank ** (nu - nu * beta - 1)}
@@ -231,19 +237,23 @@ def of_scaling(generator: Generator) -> Iterator[Pair]:
     deep = depth.depth_loss(depth=LAYERS, **modes).loss
     yield "constant of depth", terms.depth, deep * MODES * LAYERS**beta, OF_SUMS
     rank = np.arange(1.0, 1e5 + 1)
-    lam, label, end = rank**-nu, rank ** (-nu * beta - 1), rank[-1] + 0.5
+    lam = rank**-nu
+    label = rank ** (-nu * beta - 1)
+    end = rank[-1] + 0.5
 
     def excess(kappa: float) -> float:
         return float(np.sum(lam / (lam + kappa))) + end ** (1 - nu) / (nu - 1) / kappa - MODES
 
     kappa = brentq(excess, 1e-9, 1e-1, rtol=1e-8)
-    share, tail = kappa / (lam + kappa), end ** (-nu * beta) / (nu * beta)
+    share = kappa / (lam + kappa)
+    tail = end ** (-nu * beta) / (nu * beta)
     width = label @ share + tail
     context = (label @ share**2 + tail) / (1 - np.sum((1 - share) ** 2) / MODES)
     for name, value in (("width", width), ("context", context)):
         yield f"constant of {name}", getattr(terms, name), value * MODES ** (nu * beta), OF_SUMS
     constants = np.array([terms.time, terms.depth, terms.width, terms.context], dtype=float)
-    exponents, costs = beta * np.array([1 / (2 + beta), 1, nu, nu]), np.array([1, 1, 2, 2])
+    exponents = beta * np.array([1 / (2 + beta), 1, nu, nu])
+    costs = np.array([1, 1, 2, 2])
     budget = math.log(1e24)
     best = depth.compute_optimal(compute=1e24, nu=nu, beta=beta)
     search = minimize(
@@ -259,8 +269,12 @@ def of_scaling(generator: Generator) -> Iterator[Pair]:
 
 def of_memories(generator: Generator) -> Iterator[Pair]:
     """Weights of pairs, moments token by token, and best gates by a search."""
-    d, context, rho, drift = 3, 4, 0.3, float(generator.uniform(0.1, 0.6))
-    gates, steps = generator.uniform(0.6, 1, context), generator.uniform(0.3, 0.9, context)
+    d = 3
+    context = 4
+    rho = 0.3
+    drift = float(generator.uniform(0.1, 0.6))
+    gates = generator.uniform(0.6, 1, context)
+    steps = generator.uniform(0.3, 0.9, context)
     setting: dict[str, Any] = {"context": context, "dim": d, "rho": rho, "drift": drift}
     weights = recurrent.memory_weights(**setting, gates=gates, step_sizes=steps)
     found = np.array(
@@ -274,7 +288,8 @@ def of_memories(generator: Generator) -> Iterator[Pair]:
     known = recurrent.recurrent_errors(
         "gated-delta", **setting, gates=gates, step_sizes=steps, writes=steps
     )
-    power = signal = 0.0
+    power = 0.0
+    signal = 0.0
     one = {name: setting[name] for name in ("dim", "rho", "drift")}
     for k in range(context):
         token = {"gate": gates[k], "step_size": steps[k], "write": steps[k]}
@@ -309,7 +324,9 @@ def of_plain_contexts(generator: Generator) -> Iterator[Pair]:
     plain = point | {"alpha": length, "ridge": ridge / signal**2}
     yield "icl of plain queries", pretraining.icl_error(**plain), found.icl, ROUNDING
     yield "idg of plain queries", pretraining.idg_error(**plain), found.idg, ROUNDING
-    d, N, label = 4, 7, 1 + point["rho"]
+    d = 4
+    N = 7
+    label = 1 + point["rho"]
     moments = timed_moments(Problem(d, N, noise_variance=point["rho"], task_law="sphere"), None)
     expected = {"signal": 1.0, "square": 1 + 1 / N, "noise": d * label / N, "tail": label}
     expected |= {"mixed": label * (1 + 2 / N), "tail_square": label**2 * (1 + 2 / N)}
@@ -321,7 +338,9 @@ def regressed_weights(
     generator: Generator, d: int, rho: float, drift: float, gates: np.ndarray, steps: np.ndarray
 ) -> np.ndarray:
     """Coefficients of the pairs in a memory, by least squares over contexts."""
-    memory, pairs, kept = np.zeros((CONTEXTS, d)), [], math.exp(-drift / d)
+    memory = np.zeros((CONTEXTS, d))
+    pairs = []
+    kept = math.exp(-drift / d)
     task = generator.standard_normal((CONTEXTS, d))
     for gate, step in zip(gates, steps, strict=True):
         task = kept * task + math.sqrt(1 - kept**2) * generator.standard_normal(task.shape)
@@ -355,9 +374,12 @@ def of_stairs(generator: Generator) -> Iterator[Pair]:
 
 def of_plateaus(generator: Generator) -> Iterator[Pair]:
     """Plateaus that a flow of separate attention finds by its speed, and growth by its time."""
-    eigenvalues, noise, small = np.array([1.0, 0.4]), 0.1, 0.01
+    eigenvalues = np.array([1.0, 0.4])
+    noise = 0.1
+    small = 0.01
     problem = Problem(2, 30, noise_variance=noise, input_covariance=eigenvalues, scale=1)
-    value, key = np.zeros((2, 3)), np.zeros((2, 1, 3))
+    value = np.zeros((2, 3))
+    key = np.zeros((2, 1, 3))
     value[:, -1] = small * generator.uniform(0.8, 1.2, 2)
     key[[0, 1], 0, [0, 1]] = small * generator.uniform(0.8, 1.2, 2)
     flow = simulate_gradient_flow(

@@ -20,7 +20,8 @@ def spectrum(kappa: float) -> tuple[np.ndarray, np.ndarray]:
     c = edges.mean() + np.cos(angle) * np.ptp(edges) / 2
     weight = kappa * (np.sin(angle) * np.ptp(edges) / 2) ** 2 / (2 * c) / SIZE
     if kappa < 1:
-        c, weight = np.append(c, 0.0), np.append(weight, 1 - kappa)
+        c = np.append(c, 0.0)
+        weight = np.append(weight, 1 - kappa)
     return c, weight
 
 
@@ -30,7 +31,8 @@ def sums_over_tokens(
     """Signal a, noise q and spike f1 and f2 from their definitions, for a long context."""
     ages = np.arange(1, round(alpha * TOKENS) + 1)
     gates = np.exp(-omega * (ages - 1) / TOKENS)
-    g, k = gates[:NEAR], r ** ages[:NEAR]
+    g = gates[:NEAR]
+    k = r ** ages[:NEAR]
     K = float(r) ** np.abs(ages[:NEAR, None] - ages[:NEAR])
     f1 = (g * k) @ (K + rho * np.eye(len(k))) @ (g * k) / alpha**2
     f2 = g @ k**2 / alpha
@@ -65,6 +67,7 @@ def dense_errors(
     X = np.linalg.solve(features + xi * np.eye(len(c)), target)
     df2 = p @ (G / (G + xi)) ** 2 / tau
     idg = (1 + rho - 2 * p @ (target * X) + p @ (X * (features @ X))) / (1 - df2)
-    trace, square = p @ X, p @ X**2
+    trace = p @ X
+    square = p @ X**2
     icl = 1 + rho - 2 * (a + f2) * trace + (a**2 + q) * square + (f1 + 2 * a * f2) * trace**2
     return float(icl + idg * (a**2 + q) * (p @ (G / (G + xi) ** 2)) / tau), float(idg)

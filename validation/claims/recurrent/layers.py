@@ -58,7 +58,8 @@ TRACKING = {"drift": DRIFT, "step_sizes": STEP, "gates": float(np.exp(-DRIFT / D
 
 def best_steps() -> tuple[float, ...]:
     """Steps of the delta rule that minimise the next loss, from the loss of one pair."""
-    loss, steps = 1.0, []
+    loss = 1.0
+    steps = []
     for _ in range(CONTEXT):
         steps.append(loss / ((1 + 2 / DIM) * loss + RHO))
         loss *= 1 - steps[-1] / DIM

@@ -47,7 +47,8 @@ CONTEXTS, ORDER = {6: 1300, 12: 1100, 20: 110, 40: 105}, 2
 @named_cell("scheduled")
 def scheduled(*, dim: int, contexts: int, rng: SeedSequence) -> np.ndarray:
     """Errors at the end of contexts, with the best step at every token."""
-    loss, steps = 1.0, []
+    loss = 1.0
+    steps = []
     for _ in range(ALPHA * dim):
         steps.append(loss / ((1 + 2 / dim) * loss + RHO))
         loss *= 1 - steps[-1] / dim
@@ -80,8 +81,10 @@ def gated(
     sizes: dict[str, Any] = {"dim": dim, "context": alpha * dim, "rho": rho, "drift": drift}
     gate = float(np.exp(-forgetting / dim))
     layer = simulate_recurrent(**sizes, gates=gate, contexts=contexts, rng=rng)
-    R, P = layer.signal[:, -1], layer.power[:, -1]
-    r, p = R.mean(), P.mean()
+    R = layer.signal[:, -1]
+    P = layer.power[:, -1]
+    r = R.mean()
+    p = P.mean()
     error = rho + 1 - 2 * r / p * R + (r / p) ** 2 * P
     noise = p - r**2
     context = (1 + rho) * (r**2 / noise + (2 * r * p * (R - r) - r**2 * (P - p)) / noise**2)

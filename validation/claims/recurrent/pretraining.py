@@ -194,7 +194,8 @@ def rows(effort: Effort) -> Rows:
         )
         largest = max(counts)
         theory = call(with_uncertainty, run(predicted, dim=largest, **setting, **sets))
-        simulated, label = call(samples_of, runs[largest]), f"d={largest}, {kind}"
+        simulated = call(samples_of, runs[largest])
+        label = f"d={largest}, {kind}"
         yield from both_errors(label, theory, simulated, of="finite_size_errors", draws=kind)
     runs = {
         dim: run(pretrained, dim=dim, repeats=count // 2, **tests) for dim, count in counts.items()
@@ -208,10 +209,8 @@ def rows(effort: Effort) -> Rows:
     yield exact(label, errors.icl, call(summed, TOKENS), relative=OF_SUMS)
     drifting = {"dim": DRIFTING_DIM, "drift": DRIFT}
     simulated = call(samples_of, run(pretrained, **drifting, repeats=effort(DRIFTING_REPEATS)))
-    theory, label = (
-        call(with_uncertainty, run(predicted, **drifting, **sets)),
-        f"d={DRIFTING_DIM} and drift",
-    )
+    theory = call(with_uncertainty, run(predicted, **drifting, **sets))
+    label = f"d={DRIFTING_DIM} and drift"
     yield from both_errors(label, theory, simulated, of="finite_size_errors", draws="drift")
 
 

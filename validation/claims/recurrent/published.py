@@ -47,10 +47,12 @@ def rows(effort: Effort) -> Rows:
     for row in published:
         if int(row["corr_len"]) not in lengths:
             continue
-        length, context = float(row["corr_len"]), int(row["P_tr"])
+        length = float(row["corr_len"])
+        context = int(row["P_tr"])
         correlation = math.exp(-1 / length) if length else 0.0
         continued = row["curve_name"] == "corr_query"
-        count, spread = int(row["num_runs"]), float(row["best_fresh_test_loss_std"])
+        count = int(row["num_runs"])
+        spread = float(row["best_fresh_test_loss_std"])
         printed = Estimate(float(row["best_fresh_test_loss"]), spread / math.sqrt(count), count)
         if not length and row["curve_name"] != "corr0":
             continue  # the same runs, or the same law
@@ -67,7 +69,8 @@ def rows(effort: Effort) -> Rows:
             yield from both_errors(
                 f"{name}, own runs", own_theory, own, of="finite_size_errors", draws=name
             )
-    context, spread = int(published[0]["P_tr"]), float(published[0]["best_fresh_test_loss_std"])
+    context = int(published[0]["P_tr"])
+    spread = float(published[0]["best_fresh_test_loss_std"])
     predicted_spread = run(finite_size_spread, **SIZES, context=context, **RUN)
     yield note(call(describe_spread, predicted_spread.icl, spread))
 

@@ -129,7 +129,8 @@ def rows(effort: Effort) -> Rows:
         result = call(pooled, name, trained, call(least_loss, name))
         yield exact(f"failed seeds, {name}", 0.0, result[3])
         label = f"largest loss over the least, {name}"
-        of, excess = "recurrent_errors", allowed_excess(name, prompts)
+        of = "recurrent_errors"
+        excess = allowed_excess(name, prompts)
         yield exact(label, 1.0, result[0], relative=excess, of=of)
         label = f"loss on fresh prompts, {name}"
         yield mean(label, result[1], result[2], of=of, draws=name)

@@ -161,7 +161,8 @@ class FewTasks:
 @named_cell("few_tasks")
 def few_tasks(*, network: str, tasks: int, repeats: int, rng: SeedSequence) -> FewTasks:
     """Train a network on a fixed set of prompts with few tasks, once for each seed."""
-    device, found = get_backend("numpy"), []
+    device = get_backend("numpy")
+    found = []
     model, iterations = NETWORKS[network]
     for seed in seed_sequences(rng, repeats):
         generator = np.random.default_rng(seed)
@@ -288,7 +289,8 @@ def describe_diversity(trained: Mapping[tuple[str, int], FewTasks]) -> str:
 
 def rows(effort: Effort) -> Rows:
     """Our heads against the best one, and published errors against predicting zero."""
-    iterations, of = effort.pick(**ITERATIONS), "optimal_softmax.loss"
+    iterations = effort.pick(**ITERATIONS)
+    of = "optimal_softmax.loss"
     fits = {
         tau: run(fitted_heads, tau=tau, repeats=repeats, iterations=iterations)
         for tau, repeats in effort.pick(**TAUS).items()
@@ -371,7 +373,8 @@ def draw(
         gaps = [each.gap for (network, _), each in trained.items() if network == name]
         if gaps:
             where = np.array(FEW_TASKS) / DIM
-            y, error = [each.mean for each in gaps], [each.standard_error for each in gaps]
+            y = [each.mean for each in gaps]
+            error = [each.standard_error for each in gaps]
             style = {"markersize": 4, "mfc": "none", "capsize": 2}
             right.errorbar(where, y, error, fmt=marker, color="0", label=f"our {name}", **style)
     finish(left, "tau", "error (at least 0.02)", log="xy", legend="")

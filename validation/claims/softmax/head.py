@@ -75,7 +75,8 @@ def random_heads(*, number: int, repeats: int, rng: SeedSequence) -> RandomSetti
         "noise_variance": float(generator.uniform(0, 2)),
     }
     beta = float(generator.uniform(0.3, 1.2)) / math.sqrt(setting["dim"])
-    value, heads = float(generator.uniform(0.3, 1.2)) / beta / 2, 1 + number % 2
+    value = float(generator.uniform(0.3, 1.2)) / beta / 2
+    heads = 1 + number % 2
     signs = (1, -1)[:heads]
     run = simulate_softmax([s * beta for s in signs], **setting, contexts=repeats, rng=prompts)
     theory = float(softmax_loss(beta, value=value, heads=heads, **setting))
@@ -102,7 +103,8 @@ def relative_size(number: float, reference: float) -> float:
 def head_rows(effort: Effort) -> Rows:
     """Trained heads, the largest first."""
     for context, dim in reversed(effort.pick(**TRAINED)):
-        best, where = best_head(context, dim), f"N={context}, d={dim}"
+        best = best_head(context, dim)
+        where = f"N={context}, d={dim}"
         setting = {"context": context, "dim": dim, "batch": effort.pick(**BATCH)}
         arrived, rows = trained_rows(effort, where, best, heads=1, starts=1, **setting)
         trained = arrived[0]
@@ -134,7 +136,8 @@ def rows(effort: Effort) -> Rows:
         size = {"context": context, "dim": CURVE_DIM, "contexts": effort(CONTEXTS)}
         loss = simulated_loss(best.inverse_temperature, best.value, head="best", **size)
         theory = call(best_head, context, CURVE_DIM).loss
-        label, of = f"least loss, N={context}, d={CURVE_DIM}", "optimal_softmax.loss"
+        label = f"least loss, N={context}, d={CURVE_DIM}"
+        of = "optimal_softmax.loss"
         yield mean(label, theory, loss, of=of)
 
 

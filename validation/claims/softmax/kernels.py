@@ -95,7 +95,8 @@ def rows(effort: Effort) -> Rows:
             for dim, count in prompts.items()
         }
         for dim, loss in losses[kind].items():
-            theory, of = call(finite, kind, dim).loss, "optimal_kernel.loss"
+            theory = call(finite, kind, dim).loss
+            of = "optimal_kernel.loss"
             yield mean(f"{kind} kernel, d={dim}", theory, loss, of=of, draws=(kind, dim))
         best = call(finite_noisy, kind)
         loss = simulated_loss(
@@ -109,7 +110,8 @@ def rows(effort: Effort) -> Rows:
         label = f"{kind} kernel, N={SHORT['context']}, d={SHORT['dim']}, noise"
         yield mean(label, best.loss, loss, of="optimal_kernel.loss")
     for name, t in HEADS.items():
-        factor, losses[name] = LARGER.get(name, 1), {}
+        factor = LARGER.get(name, 1)
+        losses[name] = {}
         for dim, count in prompts.items():
             larger = factor * dim
             betas = tuple(score * larger**-0.5 for score in t)

@@ -130,7 +130,8 @@ def rows(effort: Effort) -> Rows:
     yield extrapolated(
         label, theory, "softmax_loss", head_losses(effort, (trained, 0.0), tested, 0.0)
     )
-    sizes, runs = effort.pick(**MATRIX_SIZES), {}
+    sizes = effort.pick(**MATRIX_SIZES)
+    runs = {}
     for dim in sizes:
         best = softmax.optimal_softmax_matrix(**matrix_setting(dim))
         runs[dim] = run(
@@ -140,7 +141,8 @@ def rows(effort: Effort) -> Rows:
             key_query=Derived(best.matrix, "best"),
             contexts=round(effort.pick(**MATRIX_CONTEXTS) * (sizes[-1] / dim) ** 2),
         )
-    label, of = "loss / d, two covariances, d=inf", "optimal_softmax_matrix.loss"
+    label = "loss / d, two covariances, d=inf"
+    of = "optimal_softmax_matrix.loss"
     yield extrapolated(label, call(matrix_limit, sizes[0]), of, runs)
     long = softmax.long_context_softmax(dim=LONG_DIM, noise_variance=LONG_NOISE)
     lengths = effort.pick(**LENGTHS)
@@ -158,7 +160,8 @@ def rows(effort: Effort) -> Rows:
     }
     if runs:
         runs = {context: loss.scaled(context) for context, loss in runs.items()}
-        label, of = f"N times the loss, d={LONG_DIM}, N=inf", "long_context_softmax.loss"
+        label = f"N times the loss, d={LONG_DIM}, N=inf"
+        of = "long_context_softmax.loss"
         yield extrapolated(label, float(long.loss), of, runs)
 
 

@@ -137,7 +137,8 @@ def asymmetry(trained: Sequence[TrainedHeads]) -> float:
 def head_rows(effort: Effort) -> Rows:
     """Trained heads, the largest first."""
     for context, dim, heads in reversed(effort.pick(**TRAINED)):
-        best, where = best_pair(context, dim), f"{heads} heads, N={context}, d={dim}"
+        best = best_pair(context, dim)
+        where = f"{heads} heads, N={context}, d={dim}"
         setting = {"context": context, "dim": dim, "batch": effort.pick(**BATCH)}
         starts = effort.pick(**STARTS)
         trained, rows = trained_rows(effort, where, best, heads=heads, starts=starts, **setting)
@@ -160,10 +161,14 @@ def gain_over_layer(context: int, dim: int) -> float:
 def rows(effort: Effort) -> Rows:
     """Losses, gains on the same prompts, and trained heads."""
     yield from head_rows(effort)
-    contexts, tokens = effort.pick(**CONTEXTS), effort.pick(**TOKENS)
+    contexts = effort.pick(**CONTEXTS)
+    tokens = effort.pick(**TOKENS)
     for context, dim in SIZES:
-        size, where = {"context": context, "dim": dim}, f"N={context}, d={dim}"
-        best, scale, draws = best_pair(context, dim), dim**-0.5, ("paired", context, dim)
+        size = {"context": context, "dim": dim}
+        where = f"N={context}, d={dim}"
+        best = best_pair(context, dim)
+        scale = dim**-0.5
+        draws = ("paired", context, dim)
         pair = run(
             warm_pair,
             betas=Derived((float(best.inverse_temperature), WARM * scale), "best, warm"),
@@ -171,22 +176,28 @@ def rows(effort: Effort) -> Rows:
             contexts=contexts,
             **size,
         )
-        beta, value = WARM * scale, warm_value(context, dim, NOISE)
+        beta = WARM * scale
+        value = warm_value(context, dim, NOISE)
         options: dict[str, Any] = {"heads": 2, "contexts": contexts, **size}
         noisy = simulated_loss(beta, value, noise_variance=NOISE, **options)
         cold = simulated_loss(COLD * scale, 1.5, **options)
-        warm, with_noise = one_pair_less(context, dim), one_pair_less(context, dim, NOISE)
+        warm = one_pair_less(context, dim)
+        with_noise = one_pair_less(context, dim, NOISE)
         yield mean(f"warm heads, {where}", warm, pair[1], draws=draws)
         yield mean(f"warm heads, noise {NOISE}, {where}", with_noise, noisy)
-        theory, of = call(best_pair, context, dim).loss, "optimal_softmax.loss"
+        theory = call(best_pair, context, dim).loss
+        of = "optimal_softmax.loss"
         yield mean(f"best heads, {where}", theory, pair[0], of=of, draws=draws)
         theory = call(softmax.softmax_loss, COLD * scale, value=1.5, **size, heads=2)
         yield mean(f"heads at beta sqrt(d) = {COLD} and value 1.5, {where}", theory, cold)
-        gain, theory = call(difference, pair[1], pair[0]), call(gain_of_best, context, dim)
+        gain = call(difference, pair[1], pair[0])
+        theory = call(gain_of_best, context, dim)
         yield mean(f"gain of the best temperature, {where}", theory, gain)
     for context, dim in effort.pick(**UNIFORM):
-        size, where = {"context": context, "dim": dim}, f"uniform inputs, N={context}, d={dim}"
-        best, step = best_uniform(context, dim), best_layer(context, dim)
+        size = {"context": context, "dim": dim}
+        where = f"uniform inputs, N={context}, d={dim}"
+        best = best_uniform(context, dim)
+        step = best_layer(context, dim)
         pair = run(
             uniform_pair,
             beta=Derived(float(best.inverse_temperature), "best"),
@@ -195,10 +206,13 @@ def rows(effort: Effort) -> Rows:
             contexts=tokens,
             **size,
         )
-        theory, draws = call(best_uniform, context, dim).loss, ("uniform", context, dim)
-        label, of = f"best heads, {where}", "uniform_softmax.loss"
+        theory = call(best_uniform, context, dim).loss
+        draws = ("uniform", context, dim)
+        label = f"best heads, {where}"
+        of = "uniform_softmax.loss"
         yield mean(label, theory, pair[0], of=of, draws=draws)
-        gain, theory = call(difference, pair[1], pair[0]), call(gain_over_layer, context, dim)
+        gain = call(difference, pair[1], pair[0])
+        theory = call(gain_over_layer, context, dim)
         yield mean(f"linear layer minus best heads, {where}", theory, gain)
     beta, value, noise = OTHER
     law: dict[str, Any] = {"input_law": "uniform", "contexts": 2 * tokens, **OTHER_SIZE}

@@ -77,7 +77,8 @@ def rows(effort: Effort) -> Rows:
     """Published medians against the theory, and the theory against simulated prompts."""
     lengths = effort.pick(**LENGTHS)
     for context in filter(trained, lengths):
-        label, ratio = f"theory over the published median, N={context}", over_theory(context)
+        label = f"theory over the published median, N={context}"
+        ratio = over_theory(context)
         yield bound(f"published median over the theory, N={context}", 1 + ABOVE, ratio)
         yield bound(label, 1 + BELOW, 1 / ratio)
     simulated: dict[int, Later] = {}
@@ -92,7 +93,8 @@ def rows(effort: Effort) -> Rows:
             **setting,
         )
         simulated[context] = losses.scaled(0.5)
-        label, theory = f"least loss on simulated prompts, N={context}", call(half_loss, context)
+        label = f"least loss on simulated prompts, N={context}"
+        theory = call(half_loss, context)
         yield mean(label, theory, simulated[context], of="uniform_softmax.loss")
     yield note(call(describe, lengths))
     yield drawing(draw, lengths, simulated)

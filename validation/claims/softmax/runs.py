@@ -117,13 +117,15 @@ def trained_heads(
     trained heads; the best pair is taken for more than two.
     """
     train_seed, fresh_seed = seed_sequences(rng, 2)
-    law, few = parse_problem(None, problem), min(heads, 2)
+    law = parse_problem(None, problem)
+    few = min(heads, 2)
     training = train_softmax(law, heads=heads, batch=batch, held_out=2, rng=train_seed)
     trained = training.network.nearest_isotropic(training.weights)
     signs = np.sign(trained.value) if heads == 1 else np.array([1.0, -1.0])
     reference = MergedHeads(law.dim, few)
     weights = reference.isotropic(signs * best[0], signs * best[1])
-    ours, theirs = [], []
+    ours = []
+    theirs = []
     for drawn in prompt_blocks(law, held_out, rng=fresh_seed):
         answers = training(drawn.inputs, drawn.labels, drawn.query)
         ours.append((answers - drawn.target) ** 2)

@@ -80,8 +80,10 @@ def all_statistics(law: SpectralMeasure, points: Sequence[float]) -> dict[int, S
     these.
     """
     linear = linear_statistics(law, points)
-    ends, shifts = np.ravel(law.support), edge_shifts(law)
-    statistics, edge = {}, f"{type(law).__name__}.support"
+    ends = np.ravel(law.support)
+    shifts = edge_shifts(law)
+    statistics = {}
+    edge = f"{type(law).__name__}.support"
     for dim in SIZES:
         ranks = (0, dim // 2 - 1, dim // 2, dim - 1)
         limits = ends + shifts * dim ** (-2 / 3)

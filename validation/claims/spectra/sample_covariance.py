@@ -102,7 +102,8 @@ def isotropic_statistics() -> matrices.Statistics:
 
 def transforms() -> Iterator[Comparison]:
     """Transforms of the Marchenko-Pastur law, beside integrals of its density."""
-    law, c = spectra.MarchenkoPastur(ISOTROPIC), ISOTROPIC
+    law = spectra.MarchenkoPastur(ISOTROPIC)
+    c = ISOTROPIC
     angle = (np.arange(MIDPOINTS) + 0.5) * np.pi / MIDPOINTS
     x = 1 + c + 2 * math.sqrt(c) * np.cos(angle)
     mass = 2 * np.sin(angle) ** 2 / x / MIDPOINTS  # the midpoint rule is exact to rounding
@@ -119,20 +120,23 @@ def transforms() -> Iterator[Comparison]:
             value = c * value - (1 - c) * (-1) ** k / z ** (k + 1)
             pairs[f"companion_{name}, real part"] = found.real, math.factorial(k) * value.real
     # Inverse functions of G = -m at the last point, and of eta - 1.
-    G, slope = -powers[0].real, -powers[1].real
+    G = -powers[0].real
+    slope = -powers[1].real
     pairs["r_transform"] = float(law.r_transform(G)), POINTS[-1].real - 1 / G
     pairs["r_transform, derivative"] = (
         float(law.r_transform(G, derivative=1)),
         1 / slope + 1 / G**2,
     )
-    eta, fall = float(mass @ (1 / (1 + x))), -float(mass @ (x / (1 + x) ** 2))
+    eta = float(mass @ (1 / (1 + x)))
+    fall = -float(mass @ (x / (1 + x) ** 2))
     pairs["s_transform"] = float(law.s_transform(eta - 1)), eta / (1 - eta)
     pairs["s_transform, derivative"] = (
         float(law.s_transform(eta - 1, derivative=1)),
         (eta / (1 - eta) + fall / (1 - eta) ** 2) / fall,
     )
     for name, (theory, value) in pairs.items():
-        label, of = f"{name}, isotropic", f"MarchenkoPastur.{name.partition(',')[0]}"
+        label = f"{name}, isotropic"
+        of = f"MarchenkoPastur.{name.partition(',')[0]}"
         yield compare(label, theory.real, value.real, relative=TRANSFORMS, of=of)
 
 
@@ -167,8 +171,10 @@ def random_matrices(*, number: int, repeats: int, rng: SeedSequence) -> RandomSe
     context, dim = generator.integers(2, 13, 2).tolist()
     setting = {"context": context, "dim": dim, "input_law": str(generator.choice(list(draw)))}
     x = draw[setting["input_law"]]((repeats, context, dim))
-    power = sample = np.swapaxes(x, 1, 2) @ x / context
-    law, values = spectra.IndependentEntries(**setting), {}
+    power = np.swapaxes(x, 1, 2) @ x / context
+    sample = power
+    law = spectra.IndependentEntries(**setting)
+    values = {}
     for order in ORDERS:
         traces = np.trace(power, axis1=1, axis2=2) / dim
         values[f"moment {order}"] = float(law.moment(order)), Estimate.of(traces, keep=False)
@@ -189,7 +195,8 @@ def rows(effort: Effort) -> Rows:
         yield from matrices.statistics_rows(population.name, statistics, eigenvalues)
     yield judged(call(transforms))
     few = run(sample_eigenvalues, covariance="isotropic", count=effort(30_000), **FEW)
-    context, dim = round(FEW["dim"] / FEW["ratio"]), FEW["dim"]
+    context = round(FEW["dim"] / FEW["ratio"])
+    dim = FEW["dim"]
     options: dict[str, Any] = {"context": context, "dim": dim}
     for ends in pairwise(SHARES):
         label = "share between {:g} and {:g}".format(*ends)
@@ -207,7 +214,8 @@ def rows(effort: Effort) -> Rows:
 def integrated_density(lower: float, upper: float, *, context: int, dim: int) -> float:
     """Share of eigenvalues between two points by the mean density."""
     nodes, weights = np.polynomial.legendre.leggauss(60)
-    x, half = (lower + upper + (upper - lower) * nodes) / 2, (upper - lower) / 2
+    x = (lower + upper + (upper - lower) * nodes) / 2
+    half = (upper - lower) / 2
     return half * float(weights @ spectra.wishart_density(x, context=context, dim=dim))
 
 

@@ -42,7 +42,8 @@ def rule(
 ) -> Nodes:
     """Nodes at the images of a Gauss rule on [0, 1], with masses over its weights."""
     u, weight = np.polynomial.legendre.leggauss(NODES)
-    u, weight = (u + 1) / 2, weight / 2
+    u = (u + 1) / 2
+    weight = weight / 2
     return image(u), weight * mass(u)
 
 
@@ -99,7 +100,8 @@ def pairs_of(
     """All transforms of a law, and integrals."""
     x, mass = nodes
     snr = float(generator.uniform(0.3, 1.5))
-    real, off = float(-generator.uniform(0.2, 0.6)), complex(generator.uniform(0.5, 1.5), 0.7)
+    real = float(-generator.uniform(0.2, 0.6))
+    off = complex(generator.uniform(0.5, 1.5), 0.7)
     slow = SLOW.get(name.partition(",")[0], ())
     for k in range(2 if name.startswith(COMPOSED) else 3):
         for part, z in (("at a real point", real), ("off the axis", off)):
@@ -110,11 +112,14 @@ def pairs_of(
             if z != real:
                 yield f"{label}, imaginary part", found.imag, known.imag, INTEGRALS
     if "r_transform" not in slow:
-        G, fall = -float(mass @ (1 / (x - real))), -float(mass @ (1 / (x - real) ** 2))
+        G = -float(mass @ (1 / (x - real)))
+        fall = -float(mass @ (1 / (x - real) ** 2))
         yield f"r_transform, {name}", float(law.r_transform(G)), real - 1 / G, INTEGRALS
-        found, known = float(law.r_transform(G, derivative=1)), 1 / fall + 1 / G**2
+        found = float(law.r_transform(G, derivative=1))
+        known = 1 / fall + 1 / G**2
         yield f"r_transform, {name}, slope", found, known, INTEGRALS
-    eta, fall = float(mass @ (1 / (1 + snr * x))), -float(mass @ (x / (1 + snr * x) ** 2))
+    eta = float(mass @ (1 / (1 + snr * x)))
+    fall = -float(mass @ (x / (1 + snr * x) ** 2))
     yield f"eta_transform, {name}", float(law.eta_transform(snr)), eta, INTEGRALS
     found = float(law.eta_transform(snr, derivative=1))
     yield f"eta_transform, {name}, slope", found, fall, INTEGRALS

@@ -375,7 +375,8 @@ def check_curve(
     curves, axis, left_out, setting, weights, draws, rng = read_with_setting(**locals())
     theory = predict_curve(setting, weights, draws, rng)
     rows, remarks = compare_curves(curves, theory)
-    outliers, unexpected = outliers_of(rows), unexpected_plateaus(curves, theory)
+    outliers = outliers_of(rows)
+    unexpected = unexpected_plateaus(curves, theory)
     fits = explanations(curves, theory, rows, (weights, draws, rng))
     if outliers and setting.timed:
         losses = predict_curve(replace(setting, optimizer="other"), weights, draws, rng)
@@ -432,7 +433,8 @@ def _parse_initial(
             f"initial must hold {', '.join(names)} for model {setting.model!r}, "
             f"got {', '.join(map(str, initial))}"
         )
-    dim, heads = len(setting.eigenvalues), setting.heads
+    dim = len(setting.eigenvalues)
+    heads = setting.heads
     last = (setting.rank, dim) if setting.model == "separate" else (dim, dim)
     weights = {}
     for name in names:
@@ -445,7 +447,8 @@ def _parse_initial(
 
 def _errors(theory: CurveTheory, known_start: bool) -> Iterator[str]:
     """What the theory does not know."""
-    setting, fluctuations = theory.setting, theory.fluctuations
+    setting = theory.setting
+    fluctuations = theory.fluctuations
     if setting.optimizer != "gradient-descent":
         yield (
             "the theory is of gradient flow: times of this training are not compared, only the "

@@ -42,7 +42,8 @@ class TrainingDrops(Result):
         model = AttentionModel(
             setting["model"], setting["problem"].dim, setting["heads"], setting["rank"]
         )
-        scale, predictions = setting["init_scale"], []
+        scale = setting["init_scale"]
+        predictions = []
         # Weights count as larger by a root of the factor of time, the same in all layers.
         factor = math.sqrt(_time_factor(setting))
         try:
@@ -58,7 +59,8 @@ class TrainingDrops(Result):
 
     def rows(self) -> list[dict[str, Any]]:
         """Return losses of every repeat and, for random tasks only, the time of each drop."""
-        curves, setting = self.curves, self.curves.parameters
+        curves = self.curves
+        setting = self.curves.parameters
         separate = setting["model"] == "separate"
         levels = dynamics.plateau_losses(**_law(setting))
         middles = (levels[1:] + levels[:-1]) / 2 if separate else [(levels[0] + levels[-1]) / 2]

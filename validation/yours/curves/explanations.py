@@ -51,11 +51,14 @@ def explanations(
     law : tuple
         Initial weights, draws and seed, as `predict_curve` takes them.
     """
-    outliers, unexpected = outliers_of(rows), unexpected_plateaus(curves, theory)
+    outliers = outliers_of(rows)
+    unexpected = unexpected_plateaus(curves, theory)
     if not outliers and not unexpected:
         return []
-    needed, known = {row.quantity for row in outliers} & LASTING, bool(law[0])
-    texts, explained = [], set[str]()
+    needed = {row.quantity for row in outliers} & LASTING
+    known = bool(law[0])
+    texts = []
+    explained = set[str]()
 
     def agrees(changes: Changes) -> tuple[bool, CurveTheory | None]:
         """Whether the curves agree once fields are changed, and the theory then."""
@@ -154,8 +157,11 @@ def likely_mistakes(
     staircase : bool
         Whether the curves have plateaus that the stated model does not.
     """
-    N, dim, trace = setting.context, len(setting.eigenvalues), sum(setting.eigenvalues)
-    separate, noise = setting.model == "separate", setting.noise_variance
+    N = setting.context
+    dim = len(setting.eigenvalues)
+    trace = sum(setting.eigenvalues)
+    separate = setting.model == "separate"
+    noise = setting.noise_variance
     what = "unit of time" if setting.learning_rate is None else "learning rate"
     if setting.learning_rate is not None:
         factor = 0.5 / setting.loss_factor
@@ -204,8 +210,10 @@ def fitted_changes(
 
     Each is found from one kind of row; whether it explains the others is for the caller to see.
     """
-    setting, factors = theory.setting, {row.quantity: _factor(row) for row in rows[::-1]}
-    trace, dim = sum(setting.eigenvalues), len(setting.eigenvalues)
+    setting = theory.setting
+    factors = {row.quantity: _factor(row) for row in rows[::-1]}
+    trace = sum(setting.eigenvalues)
+    dim = len(setting.eigenvalues)
     loss, error = factors["initial loss"]
     if SAME < abs(math.log(max(loss, 1e-300))) < WRONG:
         unit = setting.loss_unit * loss

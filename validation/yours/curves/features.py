@@ -121,7 +121,8 @@ def crossing_step(steps: np.ndarray, losses: np.ndarray, level: float) -> float:
     after = int(np.sum(above))
     if after == 0:
         return float(steps[0] + steps[1]) / 2
-    high, low = losses[after - 1], losses[after]
+    high = losses[after - 1]
+    low = losses[after]
     part = min(max((high - level) / (high - low), 0.0), 1.0) if high > low else 0.5
     return float(steps[after - 1] + part * (steps[after] - steps[after - 1]))
 
@@ -176,7 +177,8 @@ def find_features(
     distinct : float
         Largest contrast of a plateau.
     """
-    steps, losses = curve.steps, curve.losses
+    steps = curve.steps
+    losses = curve.losses
     smooth, noise, window = smoothed(losses)
     middles = (levels[1:] + levels[:-1]) / 2
     initial = float(smooth[window // 2])
@@ -188,7 +190,8 @@ def find_features(
     doubt = record_noise(losses[:early]) if noise and early > FEWEST else noise
     falls = bool(np.all(np.diff(losses[:early]) <= 0))
     if falls or abs(initial - losses[0]) >= TYPICAL * doubt:  # not noise but the drop
-        initial, early = float(losses[0]), 1
+        initial = float(losses[0])
+        early = 1
     scaled = middles * initial / levels[0]
     half_drops = np.array([crossing_step(steps, smooth, level) for level in scaled])
     final = float(np.mean(losses[-window:]))
@@ -236,7 +239,8 @@ def inner_plateau(
     NaN for a noisy curve, or one with few records there.
     """
     nothing = float("nan"), float("nan")
-    begin, end = first_below(losses, high), first_below(losses, low)
+    begin = first_below(losses, high)
+    end = first_below(losses, low)
     if end - begin < FEWEST or smoothed(losses)[1] > 0:
         return nothing
     speeds = -np.diff(losses[begin : end + 1]) / np.diff(steps[begin : end + 1])
@@ -257,7 +261,8 @@ def _plateaus(
     speeds = -np.diff(smooth) / np.diff(steps)
     at = steps[:-1]
     for m in range(count):
-        before, after = half_drops[m], half_drops[m + 1]
+        before = half_drops[m]
+        after = half_drops[m + 1]
         inside = (at >= before) & (at < after)
         if not np.isfinite(before) or np.isnan(after) or np.sum(inside) < FEWEST:
             continue

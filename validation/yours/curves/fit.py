@@ -176,10 +176,12 @@ def fit_curve(
         model, x, known = min(searches, key=lambda each: _misfit(*each[:2]))
     values = {name: _stated(name, setting) for name in every}
     starts = {name: (value, value, False) for name, value in values.items()}
-    chi_square, count = float(np.sum(model.residuals(x) ** 2)), len(model.rows)
+    chi_square = float(np.sum(model.residuals(x) ** 2))
+    count = len(model.rows)
     best = Minimum(model.residuals, x, chi_square, known)
     parameters, profiles = profiled([best], bounds, starts)
-    notes, theory = left_out, model.theory
+    notes = left_out
+    theory = model.theory
     return CurveFit(
         parameters=parameters,
         chi_square=chi_square,
@@ -208,7 +210,8 @@ def _search(
     for _ in range(ROUNDS):
         model = CurveModel.of(curves, names, setting, law, x)
         near = np.maximum(bounds[0], x - FURTHEST), np.minimum(bounds[1], x + FURTHEST)
-        before, x = x, follow(model.residuals, x, near)
+        before = x
+        x = follow(model.residuals, x, near)
         known = model.precision(x)
         errors = np.array(list(known.standard_errors.values()))
         if np.all(abs(x - before) < MOVED * np.maximum(errors, SHARPEST)):
@@ -381,7 +384,9 @@ def _correlations(
     rows: Sequence[CurveRow], sized: Sequence[CurveRow], theory: CurveTheory
 ) -> np.ndarray:
     """Correlations of the deviations: of half-drops over starts, of all over training sets."""
-    fluctuations, start, losses = theory.fluctuations, theory.start, len(theory.levels)
+    fluctuations = theory.fluctuations
+    start = theory.start
+    losses = len(theory.levels)
     numbers = [theory.setting.learned.index(row.learned) for row in rows]
     halves = np.array([row.quantity == "half-drop" for row in rows])
     timed = np.array([row.quantity in ("half-drop", "duration", "growth") for row in rows])

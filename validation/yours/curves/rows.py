@@ -214,7 +214,8 @@ class _Comparing:
 
     def rows(self) -> list[CurveRow]:
         """All rows, in the order of the training."""
-        theory, last = self.theory, len(self.theory.setting.learned) - 1
+        theory = self.theory
+        last = len(self.theory.setting.learned) - 1
         # What random weights change in the loss has grown until the first record.
         grown = theory.start_loss
         if theory.setting.model != "separate":
@@ -222,7 +223,8 @@ class _Comparing:
             grown *= math.exp(min(2 * float(theory.growth[0]) * first, LARGE))
         initial = [each.initial for each in self.features]
         rows = [self._loss("initial loss", 0, initial, grown - theory.start_loss)]
-        timed, made = theory.setting.timed, []
+        timed = theory.setting.timed
+        made = []
         if theory.growth[0] > 0 and not timed:
             rows += self._growth()
         for m in range(1, last + 1):
@@ -254,7 +256,8 @@ class _Comparing:
         error = float(theory.fluctuations.rates[0]) / math.sqrt(len(rates))
         rate = 2 * float(theory.growth[0])
         allowance = GROWTH_ERROR + rate / 4 * (theory.setting.learning_rate is not None)
-        mean, spread = float(np.exp(np.mean(np.log(rates)))), _spread(np.log(rates))
+        mean = float(np.exp(np.mean(np.log(rates))))
+        spread = _spread(np.log(rates))
         return [CurveRow("growth", 0, mean, rate, spread, error, allowance, curves=len(rates))]
 
     def _ties(self, rows: list[CurveRow]) -> list[CurveRow]:
@@ -268,7 +271,8 @@ class _Comparing:
 
     def _together(self, made: Sequence[tuple[int, CurveRow]]) -> list[CurveRow]:
         """Row of the factor that several half-drops of random starts have in common."""
-        theory, count = self.theory, len(self.features)
+        theory = self.theory
+        count = len(self.features)
         if len(made) < 2 or math.isinf(theory.start.draws):
             return []
         drops, rows = [list(each) for each in zip(*made, strict=True)]
@@ -293,7 +297,8 @@ class _Comparing:
         expected: float | None = None,
     ) -> CurveRow:
         """Row of a loss; ``uncertain`` is absolute."""
-        theory, count = self.theory, len(losses)
+        theory = self.theory
+        count = len(losses)
         level = float(theory.levels[m]) if expected is None else expected
         first = quantity == "initial loss"
         noise = np.mean([f.noise**2 / (f.early if first else f.window) for f in self.features])
@@ -326,11 +331,13 @@ class _Comparing:
         **more: Any,
     ) -> CurveRow:
         """Row of steps or times, of which the mean is the geometric one."""
-        theory, half = self.theory, quantity == "half-drop"
+        theory = self.theory
+        half = quantity == "half-drop"
         predicted = float((theory.half_drops if half else theory.durations)[drop])
         allowance += float(theory.delays[0 if half else 1, drop]) + theory.fluctuations.bias
         allowance += (1 if half else 2) * self._crossing_error(drop) / predicted
-        m, logs = theory.setting.learned[drop + 1], np.log(times)
+        m = theory.setting.learned[drop + 1]
+        logs = np.log(times)
         numbers = float(np.exp(np.mean(logs))), predicted, _spread(logs), error, allowance
         return CurveRow(quantity, m, *numbers, curves=len(times), **more)
 
@@ -338,8 +345,10 @@ class _Comparing:
         """Row of the step at which half of a drop has happened."""
         theory = self.theory
         ends = np.array([each.curve.steps[-1] for each in self.features])
-        predicted, m = float(theory.half_drops[drop]), theory.setting.learned[drop + 1]
-        reached, count = np.isfinite(halves), len(halves)
+        predicted = float(theory.half_drops[drop])
+        m = theory.setting.learned[drop + 1]
+        reached = np.isfinite(halves)
+        count = len(halves)
         if math.isinf(predicted):
             why = "theory expects that it is not made by all runs"
             if reached.any():
@@ -351,7 +360,8 @@ class _Comparing:
         variance += theory.fluctuations.rates[drop] ** 2
         error = math.sqrt(variance / count + start.variance[drop] / start.draws)
         skewness = float(start.third[drop]) / count**2 / error**3 if error else 0.0
-        steps, late = np.where(reached, halves, ends), not reached.all()
+        steps = np.where(reached, halves, ends)
+        late = not reached.all()
         allowance = self._start_allowance()
         more = {"skewness": skewness, "at_least": late, "degrees": start.draws - 1}
         row = self._time("half-drop", drop, steps, error, allowance, **more)
@@ -378,7 +388,8 @@ class _Comparing:
             )
             return []
         rates = float(self.theory.fluctuations.rates[drop])
-        random, allowance = 0.0, self._start_allowance()
+        random = 0.0
+        allowance = self._start_allowance()
         if self.theory.setting.model == "separate":
             random, allowance = (self.theory.setting.start * each for each in DURATION_ERRORS)
             beside = [each.contrasts[max(drop - 1, 0) : drop + 1] for each in self.features]
@@ -415,7 +426,8 @@ class _Comparing:
 
     def _final(self) -> list[CurveRow]:
         """Row of the final loss, with what is left of the last drop."""
-        theory, level = self.theory, float(self.theory.levels[-1])
+        theory = self.theory
+        level = float(self.theory.levels[-1])
         parts = [
             theory.remainder(float(each.curve.steps[-1] - each.half_drops[-1]))
             for each in self.features
@@ -423,7 +435,9 @@ class _Comparing:
         rest = float(np.mean(parts)) * float(theory.levels[-2] - level)
         uncertain = TAIL * rest + theory.fluctuations.bias * level
         losses = [each.final for each in self.features]
-        setting, above, below = theory.setting, 0.0, 0.0
+        setting = theory.setting
+        above = 0.0
+        below = 0.0
         if not setting.timed:
             ahead = [
                 last_fall(each.curve.steps, each.curve.losses) + self._unlearned(each)
@@ -457,7 +471,8 @@ class _Comparing:
         spacings = np.array([each.spacings[drop] for each in self.features])
         if np.isnan(spacings).all():
             return 0.0
-        spacing, duration = float(np.nanmean(spacings)), float(self.theory.durations[drop])
+        spacing = float(np.nanmean(spacings))
+        duration = float(self.theory.durations[drop])
         return spacing * min(0.5, CURVATURE * spacing / duration if duration > 0 else 0.5)
 
     def _crossing_noise(self, drop: int) -> float:

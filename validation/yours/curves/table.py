@@ -82,7 +82,8 @@ def read_curves(
     if not names:
         raise ValueError("the table must have a column loss (columns={'loss': ...})")
     axis, steps = _axis(entries, record)
-    curves, remarks = [], []
+    curves = []
+    remarks = []
     for name in names:
         values = _losses(entries, name)
         for run, rows in _runs(entries).items():
@@ -149,7 +150,8 @@ def _runs(table: Table) -> dict[str, np.ndarray]:
 
 def _sorted(label: str, steps: np.ndarray, losses: np.ndarray) -> Curve:
     order = np.argsort(steps, kind="stable")
-    steps, losses = steps[order], losses[order]
+    steps = steps[order]
+    losses = losses[order]
     twice = np.flatnonzero(np.diff(steps) == 0)
     if twice.size:
         raise ValueError(
@@ -161,13 +163,15 @@ def _sorted(label: str, steps: np.ndarray, losses: np.ndarray) -> Curve:
 
 def _problem(curve: Curve) -> str:
     """Why a curve cannot be compared; empty if it can."""
-    steps, losses = curve.steps, curve.losses
+    steps = curve.steps
+    losses = curve.losses
     bad = np.flatnonzero(~np.isfinite(losses))
     if bad.size:
         return f"diverged: its loss is {losses[bad[0]]} at {steps[bad[0]]:g}"
     if len(losses) < FEWEST:
         return f"has {len(losses)} records, fewer than {FEWEST}"
-    low, high = int(np.argmin(losses)), int(np.argmax(losses))
+    low = int(np.argmin(losses))
+    high = int(np.argmax(losses))
     if losses[low] < 0:
         return f"is no mean squared error: its loss is {losses[low]:g} at {steps[low]:g}"
     if losses[high] > DIVERGED * losses[0]:

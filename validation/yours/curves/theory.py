@@ -91,19 +91,25 @@ def find_fluctuations(setting: CurveSetting) -> Fluctuations:
 @lru_cache(maxsize=32)
 def _small_sets(setting: CurveSetting) -> Fluctuations:
     """What small sets change, with the bias times P."""
-    problem, dim, stops = setting.problem, len(setting.eigenvalues), setting.learned
+    problem = setting.problem
+    dim = len(setting.eigenvalues)
+    stops = setting.learned
     lam = np.diag(problem.covariance_of_inputs)
-    numpy, generator = get_backend("numpy"), np.random.default_rng(0)
+    numpy = get_backend("numpy")
+    generator = np.random.default_rng(0)
     cross = feature_correlations(problem)
     inverse = np.linalg.inv(
         cross + (cross + problem.label_square * np.diag(lam)) / setting.context
     )
-    losses, rates, biases = [], [], []
+    losses = []
+    rates = []
+    biases = []
     for _ in range(SETS):
         size = max(SET_SIZE, 4 * dim)
         drawn = draw_training_set(problem, numpy, generator, size, standardize=setting.standardize)
         beta = np.mean(drawn.labels[..., None] * drawn.inputs, axis=1)
-        label, query = drawn.query_label, drawn.query
+        label = drawn.query_label
+        query = drawn.query
         # Residuals with the first directions learned, one column for each plateau.
         answers = (beta @ inverse @ cross / lam) * query
         learned = np.cumsum(np.pad(answers, ((0, 0), (1, 0))), axis=1)
@@ -185,7 +191,8 @@ def merged_start(setting: CurveSetting, initial: Sequence[Weights]) -> StartLaw:
     # The time is linear in the logarithm of the scale, which has the law of ln(chi-square)/2; the
     # logarithm of the time is less skewed.
     skewness = -float(polygamma(2, setting.heads / 2)) / (2 * float(law.std)) ** 3 - 3 * relative
-    mean, third = np.array([math.log(time)]), np.array([skewness * relative**3])
+    mean = np.array([math.log(time)])
+    third = np.array([skewness * relative**3])
     return StartLaw(mean, np.array([[relative**2]]), third)
 
 
@@ -194,8 +201,10 @@ def separate_start(
 ) -> StartLaw:
     """Law of separate attention from random starts, or the times of given initial weights."""
     count = len(setting.learned) - 1
-    lam, top = setting.eigenvalues, max(setting.eigenvalues)
-    context, noise_variance = setting.law["context"], setting.noise_variance
+    lam = setting.eigenvalues
+    top = max(setting.eigenvalues)
+    context = setting.law["context"]
+    noise_variance = setting.noise_variance
     sizes = None if setting.rank == 1 else (context, noise_variance)
     factor = setting.weight_factor if initial else setting.start / TINY
     # Of heads of rank one only escape times are random.  They are one over the scale and the
@@ -213,7 +222,8 @@ def separate_start(
     drops = np.array(times)[:, :count]
     if not np.all(drops > 0):
         raise _too_large(setting)
-    logs, third = np.log(drops), np.zeros(count)
+    logs = np.log(drops)
+    third = np.zeros(count)
     mean = np.mean(logs, axis=0)
     if initial:
         return StartLaw(mean, np.zeros((count, count)), third)
@@ -369,7 +379,8 @@ class CurveTheory:
             return np.clip(shape(np.clip(since, *shape.x[[0, -1]])), 0, 1)
         values, head = grown_heads(setting)
         at = range(len(self.half_drops))[drop]
-        value, head["eigenvalue"] = values[at], head["eigenvalue"][at]
+        value = values[at]
+        head["eigenvalue"] = head["eigenvalue"][at]
         pole = dynamics.time_from_pole(HALF ** (1 / 3) * value, **head)
         return (1 - (dynamics.head_growth(since + pole, **head) / value) ** 3) ** 2
 
@@ -405,8 +416,10 @@ def predict_curve(
     """
     if fluctuations is None:
         fluctuations = find_fluctuations(setting)
-    count, separate = len(setting.learned) - 1, setting.model == "separate"
-    unknown, zero = np.full(count, np.nan), np.zeros(count)
+    count = len(setting.learned) - 1
+    separate = setting.model == "separate"
+    unknown = np.full(count, np.nan)
+    zero = np.zeros(count)
     if setting.timed and separate:
         start = separate_start(setting, initial, draws, seed)
     elif setting.timed:
@@ -414,7 +427,8 @@ def predict_curve(
     else:
         start = StartLaw(unknown, np.zeros((count, count)), zero)
     half_drops = np.exp(start.mean) / setting.step_time
-    durations, growth = unknown, zero
+    durations = unknown
+    growth = zero
     delays: np.ndarray = np.zeros((2, count))
     variance: np.ndarray = zero
     if setting.timed:
@@ -472,7 +486,10 @@ def _durations(setting: CurveSetting) -> tuple[np.ndarray, np.ndarray]:
 
 def _start_loss(setting: CurveSetting) -> float:
     r"""Standard deviation of the loss at random initial weights: that of 2 tr(Lambda^2 M)."""
-    dim, heads, rank, scale = len(setting.eigenvalues), setting.heads, setting.rank, setting.start
+    dim = len(setting.eigenvalues)
+    heads = setting.heads
+    rank = setting.rank
+    scale = setting.start
     weight = math.sqrt(heads) * scale**2
     if setting.model == "separate":
         layer = heads if setting.initialization == "per-layer" else 1

@@ -370,7 +370,8 @@ def best_loss(network: Network, problem: Problem) -> float | None:
     if isinstance(network, (AttentionNetwork, LinearAttention)):
         more: dict[str, Any] = {}
         if isinstance(network, AttentionNetwork):
-            kind, more = network.kinds[0], {"attention": network.attention}
+            kind = network.kinds[0]
+            more = {"attention": network.attention}
         else:
             kind = "linear"
         plain = type(network)(network.dim, init_scale=network.init_scale, **more)
@@ -405,7 +406,8 @@ def _best_layers(
 
 def regression_baselines(units: ProblemUnits) -> Iterator[Baseline]:
     """Least squares, ridge regression, and the posterior mean over given tasks."""
-    problem, covariance = units.problem, units.problem.task_covariance
+    problem = units.problem
+    covariance = units.problem.task_covariance
     root = None if covariance is None else covariance_root(covariance)
     text = "least squares, of minimum norm"
     weights = partial(regression_weights, penalty=0.0)

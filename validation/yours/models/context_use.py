@@ -84,7 +84,8 @@ class ContextUse(Result):
     def draw(self, ax: Axes, *, fits: Iterable[Fit] = ()) -> None:
         """Draw the filter beside those of fitted algorithms and of least squares."""
         h = np.linspace(self.eigenvalue[0], self.eigenvalue[-1], 300)
-        h, top = h[h > 0], 1.3 * max(each.mean for each in self.filter)
+        h = h[h > 0]
+        top = 1.3 * max(each.mean for each in self.filter)
         ax.plot(h, 1 / h, ":", color="0.45", label="least squares, 1/h")
         filters = [each for each in fits if each.family in DRAWN]
         colours = [each for each in COLOURS if each != COLOURS[1]]
@@ -121,7 +122,8 @@ def expected_weights(fit: Fit, problem: Problem) -> np.ndarray | None:
     size: dict[str, Any] = {"context": problem.context, "dim": problem.dim}
     if fit.family == "recency_step":
         return values["rate"] * np.asarray(memory_weights(**size, gates=values["decay"]))
-    norm = unit = problem.dim * problem.input_variance
+    norm = problem.dim * problem.input_variance
+    unit = norm
     steps: float | np.ndarray
     if fit.family == "best_delta_rule":
         noise = values["noise_variance"] / problem.label_unit
@@ -173,7 +175,9 @@ def context_use(
     columns = np.stack(hats, axis=1)
     fitted = _estimates(model, columns)
     unexplained = ratio((model - columns @ [each.mean for each in fitted]) ** 2, model**2)
-    count, of_pairs, number = examples.pairs, tuple[Estimate, ...](), 0.0
+    count = examples.pairs
+    of_pairs = tuple[Estimate, ...]()
+    number = 0.0
     if len(model) >= FEWEST * count:
         of_pairs = _estimates(model, examples.products / count)
         means = np.array([each.mean for each in of_pairs])

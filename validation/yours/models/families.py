@@ -130,9 +130,11 @@ def flow_filter(h: np.ndarray, _: int, time: float) -> np.ndarray:
 
 def gdpp_filter(h: np.ndarray, _: int, layers: int, rate: float, gamma: float) -> np.ndarray:
     """Filter of layers of GD++ with one rate and gamma."""
-    residual, moved = np.ones_like(h), h
+    residual = np.ones_like(h)
+    moved = h
     for _layer in range(layers):
-        residual, moved = residual * (1 - rate * moved), moved * (1 - gamma * moved) ** 2
+        residual = residual * (1 - rate * moved)
+        moved = moved * (1 - gamma * moved) ** 2
     return _divided(1 - residual, h, layers * rate)
 
 
@@ -239,7 +241,8 @@ def _family(
 ) -> Family:
     """The family of this name in the table."""
     row = TABLE[name]
-    counted, contains = (row["one"], row["many"]), tuple(row["contains"].split())
+    counted = (row["one"], row["many"])
+    contains = tuple(row["contains"].split())
     described = row["words"], row["count"], counts, counted, row["factor"], contains, row["limit"]
     return Family(name, answer, parameters, *described, best or {})
 
@@ -275,7 +278,8 @@ class _Scales:
 
     @classmethod
     def of(cls, problem: Problem) -> _Scales:
-        units, N = ProblemUnits(problem), problem.context
+        units = ProblemUnits(problem)
+        N = problem.context
         penalty = Parameter(N * units.input_variance * np.geomspace(1e-4, 10, 11))
         # Answers vary fast with a rate at which steps diverge.
         rates = np.concatenate([np.geomspace(0.02, 0.3, 5), np.geomspace(0.4, 2, 17)])
@@ -293,7 +297,8 @@ class _Scales:
 
 def _spectral(scales: _Scales) -> Iterator[Family]:
     """Families of `FILTERS`."""
-    m, correlated = scales.units.input_variance, scales.problem.task_covariance is not None
+    m = scales.units.input_variance
+    correlated = scales.problem.task_covariance is not None
     gammas = np.linspace(-0.5, 1, 7)[[0, 1, 3, 4, 6]] / 2 / m
     ridge, flow, descent, gdpp = (partial(filtered, name=name) for name in FILTERS)
     best = {} if correlated else scales.best
@@ -320,7 +325,9 @@ def _weighted(scales: _Scales) -> Iterator[Family]:
 
 def _online(scales: _Scales) -> Iterator[Family]:
     """Families that read the pairs one by one, and the lasso."""
-    d, m, signal = scales.problem.dim, scales.units.input_variance, scales.units.signal
+    d = scales.problem.dim
+    m = scales.units.input_variance
+    signal = scales.units.signal
 
     def delta_rule(examples: Examples, step: float, decay: float = 1.0) -> np.ndarray:
         return _linear(examples, predictors.delta_rule_weights, steps=step, gate=decay)
@@ -352,7 +359,8 @@ def _online(scales: _Scales) -> Iterator[Family]:
 
 def _smoothers(scales: _Scales) -> Iterator[Family]:
     """Families that average labels with weights of their inputs."""
-    d, m = scales.problem.dim, scales.units.input_variance
+    d = scales.problem.dim
+    m = scales.units.input_variance
 
     def smoother(examples: Examples, bandwidth: float) -> np.ndarray:
         return predictors.gaussian_smoother(examples.prompts, bandwidth)
@@ -372,7 +380,8 @@ def _smoothers(scales: _Scales) -> Iterator[Family]:
 
 def _informed(scales: _Scales) -> Iterator[Family]:
     """Families that know the covariance of the tasks, or the tasks."""
-    problem, noise = scales.problem, scales.units.noise_variance
+    problem = scales.problem
+    noise = scales.units.noise_variance
     if problem.task_covariance is not None:
         root = covariance_root(problem.task_covariance)
 

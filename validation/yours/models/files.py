@@ -116,7 +116,8 @@ def columns_of(context: int, dim: int) -> list[str]:
     >>> columns_of(2, 2)
     ['x_1_1', 'x_1_2', 'x_2_1', 'x_2_2', 'y_1', 'y_2', 'query_1', 'query_2']
     """
-    pairs, coordinates = range(1, context + 1), range(1, dim + 1)
+    pairs = range(1, context + 1)
+    coordinates = range(1, dim + 1)
     inputs = [f"x_{i}_{k}" for i in pairs for k in coordinates]
     return [*inputs, *(f"y_{i}" for i in pairs), *(f"query_{k}" for k in coordinates)]
 
@@ -279,8 +280,10 @@ class PromptFile:
         """
         try:
             content = json.loads(text)
-            version, made = content["format"], dict(content["versions"])
-            problem, sections = dict(content["problem"]), dict(content["sections"])
+            version = content["format"]
+            made = dict(content["versions"])
+            problem = dict(content["problem"])
+            sections = dict(content["sections"])
             settings = {name: content[name] for name in ("test_prompts", "seed", "float32")}
         except (ValueError, KeyError, TypeError, RecursionError):
             raise ValueError(f"prompts must be a file of iclimit prompts, got {path}") from None
@@ -373,7 +376,8 @@ def read_prompts(path: Path) -> PromptFile:
 
 
 def _write_npz(path: Path, prompts: PromptFile) -> None:
-    size, problem = len(prompts), prompts.problem
+    size = len(prompts)
+    problem = prompts.problem
     real = np.dtype("<f4" if prompts.float32 else "<f8")
     late: dict[str, list[np.ndarray]] = {"labels": [], "query": []}
 
@@ -405,7 +409,8 @@ def section_codes(prompts: PromptFile) -> np.ndarray:
 
 def _compare(path: Path, prompts: PromptFile, file: NpzFile) -> None:
     """Raise a ValueError unless the arrays in a file are those that are drawn again."""
-    size, problem = len(prompts), prompts.problem
+    size = len(prompts)
+    problem = prompts.problem
     tails = {"inputs": (problem.context, problem.dim), "labels": (problem.context,)}
     tails |= {"query": (problem.dim,), "section": ()}
     stored = {name: file[name] for name in tails}
@@ -420,7 +425,8 @@ def _compare(path: Path, prompts: PromptFile, file: NpzFile) -> None:
     first = 0
     for _, block in prompts.blocks():
         for name, array in stored.items():
-            drawn, kept = getattr(block, name), array.read(len(block))
+            drawn = getattr(block, name)
+            kept = array.read(len(block))
             allowed = ROUNDING * (np.abs(drawn) + np.sqrt(np.mean(drawn**2)))
             # Negated, for NaN compares false.
             if not (same := np.abs(kept - drawn) <= allowed).all():

@@ -50,7 +50,8 @@ def context_moments(units: ProblemUnits, degree: int, most: int = MOST) -> np.nd
     most : int
         Most contexts to draw.
     """
-    problem, queries = units.problem, units.input_covariance
+    problem = units.problem
+    queries = units.input_covariance
     count = int(np.clip(PRODUCTS / problem.dim**3, FEWEST, most))
     total = np.zeros((degree + 1, degree + 1))
     noise = units.noise_variance / problem.context / units.input_variance
@@ -95,7 +96,8 @@ def fit_layers(
     if not np.any(gammas) and (exact := _best_rates(moments, len(rates))) is not None:
         return exact, gammas
     guess = np.concatenate([rates, gammas])
-    free, count = guess != 0, len(rates)
+    free = guess != 0
+    count = len(rates)
 
     def loss(factors: np.ndarray) -> float:
         layers = np.zeros_like(guess)
@@ -125,7 +127,8 @@ def _best_rates(moments: np.ndarray, count: int) -> np.ndarray | None:
 
 def residual_polynomial(rates: np.ndarray, gammas: np.ndarray) -> np.ndarray:
     """Coefficients of P, the constant first, of layers of GD++."""
-    eigenvalue, P = np.array([0.0, 1.0]), np.ones(1)
+    eigenvalue = np.array([0.0, 1.0])
+    P = np.ones(1)
     for rate, gamma in zip(rates, np.append(gammas, 0.0), strict=True):
         P = np.convolve(P, _one_minus(rate * eigenvalue))
         if gamma:

@@ -176,7 +176,8 @@ class _Search:
         """
         best = min(self.family.counts, key=self.left)
         while self.family.count:
-            least, most = self.family.counts[0], self.family.counts[-1]
+            least = self.family.counts[0]
+            most = self.family.counts[-1]
             near = [best + by for by in (-2, -1, 1, 2) if least <= best + by <= most]
             better = min(near, key=self.left, default=best)
             if self.left(better) >= self.left(best):
@@ -230,7 +231,8 @@ def fit_family(family: Family, examples: Examples, model: np.ndarray) -> tuple[F
     }
     if family.count:
         one, many = family.counted
-        values[family.count], intervals[family.count] = best, (min(possible), max(possible))
+        values[family.count] = best
+        intervals[family.count] = (min(possible), max(possible))
         parameters[family.count] = Estimate(best, 0.0, len(model))
         texts[family.count] = one if best == 1 else many.format(best)
     name = f"{family.name}({', '.join(f'{each:.3g}' for each in values.values())})"
@@ -249,7 +251,8 @@ def fit_family(family: Family, examples: Examples, model: np.ndarray) -> tuple[F
 
 def _estimates(search: _Search, count: int) -> dict[str, tuple[Estimate, tuple[float, float]]]:
     """Parameters with a whole number, with their standard errors and intervals."""
-    family, estimates = search.family, {}
+    family = search.family
+    estimates = {}
     names = [family.factor] * bool(family.factor) + list(family.parameters)
     if not names:
         return {}
@@ -262,7 +265,9 @@ def _estimates(search: _Search, count: int) -> dict[str, tuple[Estimate, tuple[f
     limit = z_threshold(len(names), 1 - COVERAGE)
     for name, x, error, length in zip(names, free, errors, lengths, strict=True):
         if name == family.factor:
-            mean, ends, slope = x, (x - limit * error, x + limit * error), 1.0
+            mean = x
+            ends = (x - limit * error, x + limit * error)
+            slope = 1.0
         else:
             parameter = family.parameters[name]
             mean = parameter.from_free(x)
@@ -321,15 +326,18 @@ def fit_families(
     used = fit_size(section.problem, len(model))
     last = min(used + JUDGED * used, len(model))
     prompts = concatenate_fields(replace(section, drawn=last).blocks())
-    first, later = Examples(prompts[:used]), Examples(prompts[used:])
-    fitted, square = list[tuple[Fit, Baseline, np.ndarray]](), model[used:last] ** 2
+    first = Examples(prompts[:used])
+    later = Examples(prompts[used:])
+    fitted = list[tuple[Fit, Baseline, np.ndarray]]()
+    square = model[used:last] ** 2
     # Answers that are nothing beside the labels would overflow when they are divided by.
     for family in rows if np.mean(model**2) > LEAST_SQUARE * np.mean(prompts.labels**2) else ():
         fit, member = fit_family(family, first, model[:used])
         residual = (model[used:last] - member.predict(later)) ** 2
         fitted.append((replace(fit, unexplained=ratio(residual, square)), member, residual))
     fitted.sort(key=lambda each: each[0].unexplained.mean)
-    near, limit = list[Baseline](), quantile(len(fitted))
+    near = list[Baseline]()
+    limit = quantile(len(fitted))
     within = {
         fit.family: residual
         for fit, _, residual in fitted

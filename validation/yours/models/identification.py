@@ -98,7 +98,8 @@ class Likeness:
 
 def likenesses(answers: Answers) -> list[Likeness]:
     """How near a model is to each baseline that answers differently, the nearest first."""
-    model, square = answers.model, answers.model**2
+    model = answers.model
+    square = answers.model**2
     algorithms = []
     for name, same in equal_answers(answers.baselines).items():
         baseline = answers.baselines[name]
@@ -242,7 +243,8 @@ def identify(
     if large := np.count_nonzero(weight < 1):
         most = f"{LARGEST_OVER_MEDIAN:g} times the median"
         sentence += f" Answers above {most} ({large:,} of {len(weight):,}) count as that."
-    holds, inside = kind in ("algorithm", "mixture"), tuple(each.name for each in within)
+    holds = kind in ("algorithm", "mixture")
+    inside = tuple(each.name for each in within)
     return Identification(
         kind,
         holds,
@@ -276,7 +278,8 @@ def _named(
     parameters, and leaves out families that it is a member of.
     """
     squares = {each: (answers.model - answers.baselines[each.name]) ** 2 for each in within}
-    limit, rounding = quantile(len(known)), ROUNDING**2 * np.mean(answers.model**2)
+    limit = quantile(len(known))
+    rounding = ROUNDING**2 * np.mean(answers.model**2)
     tied = [
         each
         for each in within
@@ -298,7 +301,8 @@ def _named(
     texts = {each: _beside(each, known, differences[each.name]) for each in others}
     share = f"it leaves {percent(best.unexplained)} of the mean square unexplained"
     if rivals:
-        kind, listed = "ambiguous", _some([_title(each, known) for each in rivals])
+        kind = "ambiguous"
+        listed = _some([_title(each, known) for each in rivals])
         first = (
             f"These prompts cannot tell {_title(best, known)} from {listed}: nearest is the first"
         )
@@ -381,7 +385,8 @@ def _unnamed(
     tolerance: float,
 ) -> Words:
     """Verdict where nothing is within the tolerance: none, or more prompts must tell."""
-    nearest, allowed = near[0], tolerance * answers.model**2
+    nearest = near[0]
+    allowed = tolerance * answers.model**2
     reason = (
         f"the nearest, {_title(nearest, known)}, leaves {percent(nearest.unexplained)} of the "
         "mean square of its answers unexplained"

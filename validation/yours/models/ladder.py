@@ -148,7 +148,8 @@ def derivatives(
         By section.
     """
     section = sections[f"{moved}:plus"]
-    plus, minus = answers[f"{moved}:plus"], answers[f"{moved}:minus"]
+    plus = answers[f"{moved}:plus"]
+    minus = answers[f"{moved}:minus"]
     of_baselines = {
         name: central_differences(plus.baselines[name], minus.baselines[name], section)
         for name in plus.baselines

@@ -82,7 +82,8 @@ class LinearPart:
     @property
     def sentence(self) -> str:
         """How much it explains, and its eigenvalues beside the optimum."""
-        optimum = radius = ""
+        optimum = ""
+        radius = ""
         if self.theory is not None and self.z is not None:
             z = f" (z = {self.z:.1f})" if math.isfinite(self.z) else ""
             optimum = f"; the optimum has {np.mean(self.theory):.4g}{z}"
@@ -90,7 +91,8 @@ class LinearPart:
             optimum += f"; its exact error is {self.error:.4g}"
         if self.sampling_radius:
             radius = f" (the fit alone spreads them by {self.sampling_radius:.2g} to either side)"
-        low, high = self.eigenvalues[0].mean, self.eigenvalues[-1].mean
+        low = self.eigenvalues[0].mean
+        high = self.eigenvalues[-1].mean
         return (
             f"Linear attention explains {percent(self.explained)}: eigenvalues of Gamma from "
             f"{low:.4g} to {high:.4g}{radius}, mean {shown(self.mean_eigenvalue)}{optimum}."
@@ -100,7 +102,8 @@ class LinearPart:
 def attention_features(drawn: Prompts, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """Queries (n, d) and context summaries (n, d + 1) in the units of Lu et al."""
     x_unit, y_unit = units(problem)
-    query, label = drawn.query / x_unit, drawn.query_label / y_unit
+    query = drawn.query / x_unit
+    label = drawn.query_label / y_unit
     scaled = Prompts(drawn.inputs / x_unit, drawn.labels / y_unit, query, label)
     return query, context_summary(scaled)
 
@@ -135,7 +138,8 @@ def linear_part(
         return None
     answers = model / units(problem)[1]
     gamma = solve_ridge(query, summary, answers, 0.0).gamma
-    held_out, fits = np.empty(count), []
+    held_out = np.empty(count)
+    fits = []
     for fold in range(FOLDS):
         out = np.arange(count) % FOLDS == fold
         fit = solve_ridge(query[~out], summary[~out], answers[~out], 0.0).gamma
@@ -145,7 +149,8 @@ def linear_part(
     eigenvalues = _jackknife(block_eigenvalues(gamma), [block_eigenvalues(each) for each in fits])
     (mean,) = _jackknife(_mean(gamma), [_mean(each) for each in fits])
     (rest,) = _jackknife(_rest(gamma), [_rest(each) for each in fits])
-    theory, z = best_eigenvalues(problem), None
+    theory = best_eigenvalues(problem)
+    z = None
     if theory is not None:
         z = _student_z(mean, float(np.mean(theory)))
     errors = math.sqrt(FOLDS - 1) * np.std([each[:, :-1] for each in fits], axis=0)
@@ -268,7 +273,8 @@ def expected_errors(problem: Problem, *, prompts: int, ridge: float) -> dict[str
     """
     if problem.input_law != "gaussian" or problem.noise_law is not None:
         return {}
-    unit, tasks = units(problem)[1] ** 2, problem.task_set
+    unit = units(problem)[1] ** 2
+    tasks = problem.task_set
     rho = problem.noise_variance / unit
     size = pretraining.finite_size_errors(
         dim=problem.dim,

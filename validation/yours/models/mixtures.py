@@ -96,7 +96,8 @@ def best_mixture(model: np.ndarray, baselines: Mapping[str, np.ndarray]) -> Mixt
     if columns is None or not np.any(model):
         return Mixture((), ratio(model**2, model**2), ())
     half = len(model) // 2
-    fit, judge = (model[:half], columns[:half]), (model[half:], columns[half:])
+    fit = (model[:half], columns[:half])
+    judge = (model[half:], columns[half:])
     chosen, residual = _choose(fit, judge)
     weights, covariance = best_weights(judge[0], judge[1][:, chosen])
     terms = []
@@ -137,13 +138,15 @@ def _choose(fit: Half, judge: Half) -> tuple[tuple[int, ...], np.ndarray]:
         if not subsets:
             break
         longer = _residual(fit, judge, subsets[0])
-        before, after = residual**2, longer**2
+        before = residual**2
+        after = longer**2
         enough = np.mean(after) < (1 - GAIN) * np.mean(before)
         noticed = larger(before, after, quantile(MOST_TERMS - 1), ROUNDING**2 * size)
         weights = np.linalg.lstsq(judge[1][:, list(subsets[0])], judge[0], rcond=None)[0]
         if not (enough and noticed and np.all(weights > 0)):
             break
-        chosen, residual = subsets[0], longer
+        chosen = subsets[0]
+        residual = longer
     return chosen, residual
 
 
@@ -155,13 +158,15 @@ def _subsets(fit: Half, terms: int) -> list[tuple[int, ...]]:
     model, columns = fit
     norms = np.linalg.norm(columns, axis=0)
     scaled = columns / np.where(norms > 0, norms, 1.0)
-    gram, target = scaled.T @ scaled, scaled.T @ model
+    gram = scaled.T @ scaled
+    target = scaled.T @ model
     subsets = np.array(list(itertools.combinations(np.flatnonzero(norms > 0), terms)), dtype=int)
     if not subsets.size:
         return []
     parts = gram[subsets[:, :, None], subsets[:, None, :]]
     subsets = subsets[np.linalg.eigvalsh(parts)[:, 0] > DEPENDENT]
-    parts, targets = gram[subsets[:, :, None], subsets[:, None, :]], target[subsets]
+    parts = gram[subsets[:, :, None], subsets[:, None, :]]
+    targets = target[subsets]
     weights = np.linalg.solve(parts, targets[:, :, None])[:, :, 0]
     allowed = np.all(weights > 0, axis=1) | (terms == 1)
     explained = np.where(allowed, np.vecdot(weights, targets), -np.inf)
@@ -185,7 +190,8 @@ def _alternatives(
 ) -> tuple[str, ...]:
     """Mixtures that are not significantly further from the model than the chosen one."""
     rounding = ROUNDING**2 * float(np.mean(judge[0] ** 2))
-    limit, alternatives = quantile(COMPARED), list[str]()
+    limit = quantile(COMPARED)
+    alternatives = list[str]()
     for subset in others[:COMPARED]:
         if not larger(_residual(fit, judge, subset) ** 2, residual**2, limit, rounding):
             alternatives.append(" + ".join(names[index] for index in subset))

@@ -53,13 +53,15 @@ class Answers:
     def rows(self, chosen: slice) -> Answers:
         """Answers to some of the prompts."""
         others = {name: each[chosen] for name, each in self.baselines.items()}
-        target, noise = self.target[chosen], self.noise_variance[chosen]
+        target = self.target[chosen]
+        noise = self.noise_variance[chosen]
         return Answers(self.section, self.model[chosen], others, target, noise)
 
     def at(self, position: int) -> Answers:
         """Those at one position, of answers (n, N + 1) at every position."""
         others = {name: each[:, position] for name, each in self.baselines.items()}
-        own, target = self.model[:, position], self.target[:, position]
+        own = self.model[:, position]
+        target = self.target[:, position]
         return Answers(self.section, own, others, target, self.noise_variance)
 
     def error(self, name: str = "") -> Estimate:
@@ -145,7 +147,9 @@ class Model:
         ValueError
             If an answer is not finite, their shape is wrong or arguments were changed.
         """
-        arguments, step, parts = self._arguments(drawn), self.batch or len(drawn), []
+        arguments = self._arguments(drawn)
+        step = self.batch or len(drawn)
+        parts = []
         for start in range(0, len(drawn), step):
             batch = {name: each[start : start + step] for name, each in arguments.items()}
             parts.append(self._ask(batch, _Where(section, first + start)))
@@ -169,7 +173,8 @@ class Model:
         where = _Where(section, 0)
         arguments = {name: each[: self.batch] for name, each in self._arguments(drawn).items()}
         answers = self._ask(arguments, where)
-        count, size = len(answers), float(np.sqrt(np.mean(answers**2)))
+        count = len(answers)
+        size = float(np.sqrt(np.mean(answers**2)))
         if self.deterministic:
             again = self._ask(arguments, where)
             if (odd := _first_over(np.abs(again - answers), SAME_BATCH * size)) is not None:
@@ -199,7 +204,8 @@ class Model:
     ) -> None:
         """Check that other labels from the middle on change no answer up to the middle."""
         middle = answers.shape[1] // 2
-        inputs, labels = np.array(arguments["inputs"]), np.array(arguments["labels"])
+        inputs = np.array(arguments["inputs"])
+        labels = np.array(arguments["labels"])
         inputs[:, middle + 1 :] *= -2
         labels[:, middle:] = 1 - 2 * labels[:, middle:]
         other = self._ask({"inputs": inputs, "labels": labels}, where)

@@ -97,7 +97,8 @@ def position_baselines(problem: Problem, names: Collection[str] | None = None) -
         ProblemUnits(replace(problem, context=count)) for count in range(1, problem.context + 1)
     ]
     at = [{each.name: each for each in _at_one_length(units, names)} for units in lengths]
-    passes, algorithms = _one_pass(problem), list[Baseline]()
+    passes = _one_pass(problem)
+    algorithms = list[Baseline]()
     for name in dict.fromkeys(name for each in at for name in each):
         chosen = [each[name] for each in at if name in each]
         predict = passes.get(name) or by_prefix(partial(_of_length, chosen))
@@ -127,7 +128,8 @@ def _of_length(chosen: Sequence[Baseline], count: int) -> Predictor:
 
 def _one_pass(problem: Problem) -> dict[str, Predictor]:
     """Predictors that take all prefixes at once."""
-    a2, covariance = problem.task_variance, problem.task_covariance
+    a2 = problem.task_variance
+    covariance = problem.task_covariance
     root = None if covariance is None else covariance_root(covariance)
     penalty = problem.mean_noise_variance / a2
 
@@ -150,7 +152,8 @@ def _one_pass(problem: Problem) -> dict[str, Predictor]:
 def _fixed_step(lengths: Sequence[ProblemUnits]) -> Baseline:
     """A step of one rate of the sum over the pairs, best for the mean error over positions."""
     last = lengths[-1]
-    eye, unit = np.eye(last.problem.dim), 1 / (last.problem.context * last.input_variance)
+    eye = np.eye(last.problem.dim)
+    unit = 1 / (last.problem.context * last.input_variance)
 
     def losses(rate: float) -> list[float]:
         return [each.step_loss(rate * each.problem.context * eye) for each in lengths]
@@ -250,7 +253,8 @@ class PositionErrors(Result):
 
         Lines are the exact errors of the algorithms where they are known, otherwise measured.
         """
-        examples, colours = range(len(self.ladders)), [each for each in COLOURS if each != MODEL]
+        examples = range(len(self.ladders))
+        colours = [each for each in COLOURS if each != MODEL]
         styles = [(colour, line) for line in ("-", "--", ":") for colour in colours]
         for name, (colour, line) in zip(self.algorithms, styles, strict=False):
             rungs = [ladder[name] for ladder in self.ladders]

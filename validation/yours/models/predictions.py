@@ -83,7 +83,8 @@ def read_predictions(path: Path, prompts: PromptFile) -> np.ndarray:
             predictions = _whole(file["predictions"], count)
     elif path.suffix == ".npy":
         with path.open("rb") as stream:
-            name, size = f"predictions in {path}", path.stat().st_size
+            name = f"predictions in {path}"
+            size = path.stat().st_size
             predictions = _whole(parse_npy(name, stream, size), count)
     else:
         predictions = _from_table(path, prompts)
@@ -145,7 +146,8 @@ def read_positions(path: Path, prompts: PromptFile, predictions: np.ndarray) -> 
         if "positions" not in file:
             return None
         stored = file["positions"]
-        most, wide = prompts.test_prompts, prompts.problem.context + 1
+        most = prompts.test_prompts
+        wide = prompts.problem.context + 1
         fits = len(stored.shape) == 2 and 1 <= stored.shape[0] <= most and stored.shape[1] == wide
         if not fits or stored.dtype.kind != "f":
             raise ValueError(
@@ -190,7 +192,8 @@ def _from_table(path: Path, prompts: PromptFile) -> np.ndarray:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {str(path)!r}")
     count = len(prompts)
-    columns, known = file_columns(path), ("index", "prediction")
+    columns = file_columns(path)
+    known = ("index", "prediction")
     of_prompts = {"section", *columns_of(prompts.problem.context, prompts.problem.dim)}
     for name in columns:
         if name not in of_prompts and name not in known:
@@ -209,13 +212,15 @@ def _from_table(path: Path, prompts: PromptFile) -> np.ndarray:
     predictions = np.array(table.numbers("prediction", "[-inf, inf]"))
     if "index" not in table:
         return predictions
-    ordered, seen = np.empty(count), np.zeros(count, dtype=bool)
+    ordered = np.empty(count)
+    seen = np.zeros(count, dtype=bool)
     index = table.numbers("index", f"[0, {count - 1}]")
     for row, (place, value) in enumerate(zip(index, predictions, strict=True), 1):
         if place != int(place) or seen[int(place)]:
             problem = "occurs twice" if place == int(place) else "is no integer"
             raise table.fault(row, "index", f"{problem}: {place:g}")
-        ordered[int(place)], seen[int(place)] = value, True
+        ordered[int(place)] = value
+        seen[int(place)] = True
     return ordered
 
 

@@ -92,8 +92,10 @@ def judge(
         Of the prompts, for the record.
     """
     answers = ask_all(model, baselines, sections, progress=progress)
-    plan, fresh = {section.name: section for section in sections}, answers["fresh"]
-    problem, used = plan["fresh"].problem, fit_size(plan["fresh"].problem, len(fresh.model))
+    plan = {section.name: section for section in sections}
+    fresh = answers["fresh"]
+    problem = plan["fresh"].problem
+    used = fit_size(plan["fresh"].problem, len(fresh.model))
     given = None if gradients is None else given_gradients(gradients, plan)
     fits, near = fit_families(families(problem), plan["fresh"], fresh.model, tolerance)
     some = min(len(fresh.model), 2 * fit_size(problem, 2 * len(fresh.model)))
@@ -172,7 +174,8 @@ def differences(
     name : str
         The algorithm.
     """
-    different, limit = [], quantile(len(compared))
+    different = []
+    limit = quantile(len(compared))
     for description, answers in compared.items():
         square = np.reshape(
             (answers.model - answers.baselines[name]) ** 2, (len(answers.model), -1)
@@ -327,7 +330,8 @@ def judge_predictions(
     check_prompts(prompts.test_prompts)
     known = partial(known_baselines, prompts.problem, trained_on, ridge)
     chosen = all_baselines(known, baselines)
-    sections, by_position = prompts.sections, None
+    sections = prompts.sections
+    by_position = None
     if positions is not None:
         recorded = Recorded(positions, sections)
         by_position = _positions(recorded, chosen, sections[0], len(positions))

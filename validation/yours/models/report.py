@@ -167,7 +167,8 @@ class AlgorithmReport(Result):
             arrays = self.positions.to_xarray()
             prefixed = {name: f"position_{name}" for name in (*arrays.data_vars, "algorithm")}
             whole = whole.merge(arrays.rename(prefixed))
-        kind, sentence = self.verdict.kind, self.verdict.sentence
+        kind = self.verdict.kind
+        sentence = self.verdict.sentence
         counts = {"test_prompts": self.test_prompts, "seed": self.seed}
         return whole.assign_attrs(kind=kind, verdict=sentence, **counts)
 
@@ -178,7 +179,8 @@ class AlgorithmReport(Result):
 
     def _drawings(self) -> dict[str, Callable[[Axes], None]]:
         """What draws each figure that there is."""
-        noise, verdict = self.problem.mean_noise_variance, self.verdict
+        noise = self.problem.mean_noise_variance
+        verdict = self.verdict
         drawings: dict[str, Callable[[Axes], None]] = {
             "ladder": partial(draw_ladder, ladder=self.fresh, noise=noise),
             "likeness": partial(draw_likeness, identification=verdict),
@@ -194,7 +196,8 @@ class AlgorithmReport(Result):
         if self.linear is not None:
             drawings["spectrum"] = partial(draw_spectrum, linear=self.linear)
         if self.shifts:
-            ladders, nearest = (self.fresh, *self.shifts), verdict.likenesses[:3]
+            ladders = (self.fresh, *self.shifts)
+            nearest = verdict.likenesses[:3]
             names = [each.name for each in nearest]
             drawings["shifts"] = partial(draw_shifts, ladders=ladders, nearest=names)
         return drawings
@@ -234,7 +237,8 @@ class AlgorithmReport(Result):
 
         Parameters are those of `Result.write`.  The figures say what the problem was.
         """
-        path, stated = Path(path), vars(self.problem) | {"test_prompts": self.test_prompts}
+        path = Path(path)
+        stated = vars(self.problem) | {"test_prompts": self.test_prompts}
         stated |= {"seed": self.seed, "style": style, **(parameters or {})}
         stated = {name: value for name, value in stated.items() if value is not None}
         if path.suffix == ".html":
@@ -251,7 +255,8 @@ class AlgorithmReport(Result):
 
     def page(self, style: str = "screen") -> str:
         """Page that needs no other file: verdict, figures in a style, tables."""
-        text, figures = html.escape, {name: self._embedded(name, style) for name in self.figures}
+        text = html.escape
+        figures = {name: self._embedded(name, style) for name in self.figures}
         numbers = ", ".join(f"{name} {value}" for name, value in versions().items())
         first, _, others = self.verdict.sentence.partition(". ")
         rungs = self.fresh.rungs
@@ -345,7 +350,8 @@ class AlgorithmReport(Result):
         heading = "other prompts", "model", "best algorithm", "error", "nearest", "model - it", "z"
         lines = [list(heading)]
         for ladder in self.shifts:
-            best, near = ladder.rungs[-1], ladder.nearest
+            best = ladder.rungs[-1]
+            near = ladder.nearest
             algorithms = [best.name, shown(best.error), near.name, shown(near.difference)]
             errors = [ladder.description, shown(ladder.error), *algorithms]
             lines.append([*errors, _shown_z(near.z)])

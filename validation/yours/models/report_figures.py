@@ -24,7 +24,8 @@ LEAST_SHARE = 1e-6
 
 def draw_ladder(ax: Axes, ladder: Ladder, noise: float) -> None:
     """Draw errors of the algorithms, largest on top, and that of the model across them."""
-    rungs, error = ladder.rungs, ladder.error
+    rungs = ladder.rungs
+    error = ladder.error
     heights = np.arange(len(rungs))[::-1]
     largest = rungs[0].error.mean
     inside = np.array([rung.error.mean > LEAST_SHARE * largest for rung in rungs])
@@ -36,11 +37,13 @@ def draw_ladder(ax: Axes, ladder: Ladder, noise: float) -> None:
     if (known := theory > LEAST_SHARE * largest).any():
         style: dict[str, Any] = {"color": THEORY, "markersize": 9, "label": "exactly"}
         ax.plot(theory[known], heights[known], "|", **style)
-    least, label = LEAST_SHARE * largest, "model, below"
+    least = LEAST_SHARE * largest
+    label = "model, below"
     if error.mean > least:
         band = error.mean - error.standard_error, error.mean + error.standard_error
         ax.axvspan(*band, color=MODEL, alpha=0.2, linewidth=0)
-        least, label = error.mean, "model"
+        least = error.mean
+        label = "model"
     ax.axvline(least, color=MODEL, label=label, zorder=1)
     if noise:
         ax.axvline(noise, color="0.7", linestyle=":", label="noise")
@@ -77,7 +80,8 @@ def draw_shifts(ax: Axes, ladders: Sequence[Ladder], nearest: Sequence[str]) -> 
     for number, name in enumerate(nearest):
         errors = [each[name].error for each in ladders]
         inside = [limits[0] < each.mean < limits[1] for each in errors]
-        lower, colour = heights - 0.18 * (number + 1), COLOURS[(0, 2, 3)[number]]
+        lower = heights - 0.18 * (number + 1)
+        colour = COLOURS[(0, 2, 3)[number]]
         kept = [each for each, shown in zip(errors, inside, strict=True) if shown]
         _draw_points(ax, kept, lower[inside], colour, name.replace("_", " "))
         for height, each, shown in zip(lower, errors, inside, strict=True):
@@ -112,6 +116,7 @@ def _draw_points(
     label: str | None = None,
 ) -> None:
     """Draw estimates along x, with bars of one standard error."""
-    means, bars = [each.mean for each in estimates], [each.standard_error for each in estimates]
+    means = [each.mean for each in estimates]
+    bars = [each.standard_error for each in estimates]
     style: dict[str, Any] = {"fmt": "o", "markersize": 4, "capsize": 2, "linewidth": 1.2}
     ax.errorbar(means, heights, xerr=bars, color=colour, label=label, **style)

@@ -57,7 +57,8 @@ from iclimit.simulate.prompts.sampling import BLOCK_NUMBERS, block_size, linear_
 
 def drawn_blocks(problem: Problem, count: int, seed: Seed) -> Iterator[Prompts]:
     """Blocks of `prompt_blocks`, of which what most sections share is drawn once."""
-    root, size = seed_sequence(seed), block_size(problem)
+    root = seed_sequence(seed)
+    size = block_size(problem)
     if count > size:
         yield from prompt_blocks(problem, count, rng=root)
         return
@@ -133,7 +134,8 @@ def shifted_problems(
     problem: Problem, rotation: np.random.SeedSequence
 ) -> dict[str, tuple[str, Problem]]:
     """Other laws of the prompts, by the names of their sections, with a description."""
-    scale, variance = problem.input_scale, problem.task_variance
+    scale = problem.input_scale
+    variance = problem.task_variance
     noise = problem.mean_noise_variance
     shifts: list[tuple[str, str, dict[str, Any]]] = [
         ("inputs:half", "inputs times 0.5", {"scale": scale / 2}),
@@ -156,7 +158,8 @@ def shifted_problems(
         changes = {"noise_variance": added, "noise_law": None}
         shifts.append(("noise:added", f"label noise of variance {added:g}", changes))
     for what in ("input", "task"):
-        covariance, name = getattr(problem, f"{what}_covariance"), f"{what}_covariance"
+        covariance = getattr(problem, f"{what}_covariance")
+        name = f"{what}_covariance"
         if covariance is not None:
             text = f"covariance of the {what}s: eigen"
             turned = _reversed(covariance), _rotated(covariance, rotation)
@@ -346,9 +349,11 @@ def plan_sections(
     plan = [fresh]
     if problem.task_set is not None:
         known = replace(fresh, name="pretraining", description="tasks of the pretraining")
-        seed, drawn = seeds["pretraining"], count("pretraining")
+        seed = seeds["pretraining"]
+        drawn = count("pretraining")
         plan.append(replace(known, drawn=drawn, seed=seed))
-    permute, text = partial(permute_pairs, seed=seeds["order"]), "context in a random order"
+    permute = partial(permute_pairs, seed=seeds["order"])
+    text = "context in a random order"
     changes: list[tuple[str, str, str, Change]] = [("permuted", "order", text, permute)]
     other = partial(add_other_labels, problem=problem, seed=seeds["other"])
     for name, (text, factors) in _LABELS.items():
@@ -362,7 +367,8 @@ def plan_sections(
     lengths = {"context:half": problem.context // 2, "context:double": 2 * problem.context}
     for name, length in lengths.items() if context_lengths else ():
         if length:
-            changed, text = replace(problem, context=length), f"context of {length} pairs"
+            changed = replace(problem, context=length)
+            text = f"context of {length} pairs"
             own = Section(name, "shift", text, changed, count("shift"), seeds[name])
             plan.append(own)
     return plan

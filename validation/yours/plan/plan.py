@@ -88,7 +88,8 @@ class Goal:
         ValueError
             If too much or too little is given.
         """
-        question, free = self.question, self.question in NEED_EFFECT
+        question = self.question
+        free = self.question in NEED_EFFECT
         interval = question in ("precision", "forecast")
         if self.effect is not None and not free:
             raise ValueError(f"effect must be left out for {question}, got {self.effect!r}")
@@ -115,7 +116,9 @@ class Goal:
         NotProposed
             If none does.
         """
-        effect, z, power = self.effect, self.significance or SIGNIFICANCE, self.power or POWER
+        effect = self.effect
+        z = self.significance or SIGNIFICANCE
+        power = self.power or POWER
         skewed = max(point.relative_spread for point in design.points) > SKEWED
         fewest = max(FEWEST * skewed, *(point.fewest for point in design.points), 0)
         heavy = max(point.fewest for point in design.points) > 0
@@ -189,7 +192,8 @@ class Proposal:
 
     def row(self) -> dict[str, Any]:
         """Row of the table; sizes that differ between the settings are left out."""
-        points, contrast = self.design.points, self.contrast
+        points = self.design.points
+        contrast = self.contrast
         sizes = [each.run.sizes.items() for each in points]
         numbers = dict(pair for pair in sizes[0] if all(pair in each for each in sizes))
         numbers |= {"repeats": self.repeats, "runs": self.repeats * self.design.runs}
@@ -266,7 +270,8 @@ class RunPlan(Result):
     @property
     def commands(self) -> list[str]:
         """Lines of Python that make the runs of the best proposal here."""
-        best, lines = self.best, []
+        best = self.best
+        lines = []
         for number, point in enumerate(best.design.points):
             seed = 0 if best.design.paired else number
             numbers = {**point.run.arguments, "repeats": best.repeats, "rng": seed}
@@ -336,7 +341,8 @@ class RunPlan(Result):
         runs = f"{best.repeats} run{'s' * (best.repeats > 1)}"
         runs += " of each setting" * (best.design.runs > 1) + f" at d = {best.dim}"
         s = "s" * (best.repeats == 1)
-        effect, z = f"{best.effect:.2%}", f" at {best.significance:.3g} standard errors"
+        effect = f"{best.effect:.2%}"
+        z = f" at {best.significance:.3g} standard errors"
         what = {
             "precision": f"measure{s} the limit to {effect}",
             "forecast": f"fix{s} every parameter to {effect}",
@@ -504,7 +510,9 @@ def plan_runs(
     sizes = np.atleast_1d(dim).tolist()
     for size in sizes:
         check_integers(dim=size)
-    proposals, notes, hints = [], list[str](), list[str]()
+    proposals = []
+    notes = list[str]()
+    hints = list[str]()
     for size in tqdm(sizes, disable=not progress, unit="size", desc="planning", leave=False):
         try:
             points = [planner.at(each, size) for each in settings]
@@ -523,7 +531,8 @@ def plan_runs(
             notes.append(f"Not proposed: d = {size}: {error}.")
     notes = hints + [SKEWED_NOTE] * any(each.skewed for each in proposals) + notes
     # At the same cost the sharpest comes first.
-    key, sign = "cost" if unknown == "repeats" else unknown, -1 if unknown in UPWARDS else 1
+    key = "cost" if unknown == "repeats" else unknown
+    sign = -1 if unknown in UPWARDS else 1
     proposals.sort(key=lambda each: (sign * getattr(each, key), each.cost))
     return RunPlan(question, proposals, unit, along, notes)
 

@@ -91,7 +91,8 @@ class Contrast:
     def significance(self, repeats: float, power: float) -> float:
         """Standard errors at which the wrong theory is excluded with this probability."""
         first, second = self.errors(repeats)
-        room, z = self.change - self.doubt, float(ndtri(power))
+        room = self.change - self.doubt
+        z = float(ndtri(power))
         return min((room - z * s1) / s0 for s1, s0 in ((first, second), (second, first)))
 
     def least_repeats(self, significance: float, power: float) -> int | None:
@@ -183,8 +184,10 @@ def theories(planner: Planner, points: Sequence[Point], against: Against | Setti
         rival = point.under(predict(point.run.at(estimator=against), planner.theory))
     else:
         rival = point.under(own_prediction(against, point))
-    change, doubt = abs(point.mean - rival.mean), point.doubt + rival.doubt
-    variances, floor = (point.variance, rival.variance), point.floor + rival.floor
+    change = abs(point.mean - rival.mean)
+    doubt = point.doubt + rival.doubt
+    variances = (point.variance, rival.variance)
+    floor = point.floor + rival.floor
     contrast = Contrast(change, doubt, scatter(variances, floor))
     return Design(points, lambda _: [rival.mean], lambda _: contrast)
 
@@ -206,7 +209,8 @@ def own_prediction(function: Callable[..., float], point: Point) -> Prediction:
     value = float(function(**given))
     if not math.isfinite(value):
         raise ValueError(f"against must return a finite number, got {value!r}")
-    means, place = point.prediction.mean.copy(), int(point.quantity == "idg")
+    means = point.prediction.mean.copy()
+    place = int(point.quantity == "idg")
     means[place] = value + means[1] if point.quantity == "gap" else value
     doubts = np.zeros((2, 2))
     if not point.run.sizes.keys() & given.keys():
@@ -238,7 +242,8 @@ def transition(points: Sequence[Point], along: str) -> Design:
     def contrast(effect: float) -> Contrast:
         changes = shifted(effect) - means
         weights = changes / variances
-        change, doubt = float(weights @ changes), float(abs(weights) @ doubts)
+        change = float(weights @ changes)
+        doubt = float(abs(weights) @ doubts)
         variance, floor = (float(weights**2 @ each) for each in (variances, floors))
         return Contrast(change, doubt, scatter((variance, variance), floor))
 
@@ -269,7 +274,8 @@ def checked_against(question: str, against: Any, setting: Setting, quantity: str
         If it does not, or needs another.
     """
     if question not in ("difference", "theories"):
-        allowed, fits = "left out", against is None
+        allowed = "left out"
+        fits = against is None
     elif isinstance(against, Mapping):
         for name in against:
             check_choice("against", name, [*setting, *TESTS])

@@ -122,7 +122,8 @@ class RunCheck(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain lists and numbers, for JSON."""
-        total, judged = self.chi_square, self.verdict
+        total = self.chi_square
+        judged = self.verdict
         entries: dict[str, Any] = plain(
             {
                 "holds": self.holds,
@@ -204,11 +205,13 @@ class RunCheck(Result):
 
     def _outcome(self) -> Iterator[str]:
         """Lines on whether the table agrees, and on all that explains it if not."""
-        verdict, fits = self.verdict, self.fits
+        verdict = self.verdict
+        fits = self.fits
         if verdict.holds:
             yield "The table agrees with the theory."
             return
-        worst, count = verdict.worst, len(verdict.failures)
+        worst = verdict.worst
+        count = len(verdict.failures)
         label = worst.label
         if worst.pooled:
             label = f"common factor of {worst.pooled} {worst.of.rpartition('.')[2].upper()} errors"
@@ -234,7 +237,8 @@ def _numbers(row: RowDeviation, limit: Mapping[str, float]) -> dict[str, Any]:
 
     What cannot be said, as z without a standard error, is None.
     """
-    run, prediction = row.run, row.prediction
+    run = row.run
+    prediction = row.prediction
     numbers: dict[str, Any] = {"row": run.rows[0], "rows": len(run.rows), **run.sizes}
     numbers |= {"rho": run.rho, "ridge": run.ridge, "estimator": run.estimator}
     doubt = prediction.doubts @ prediction.doubts.T
@@ -259,7 +263,8 @@ def _numbers(row: RowDeviation, limit: Mapping[str, float]) -> dict[str, Any]:
 
 
 def _cells(row: RowDeviation, limit: float, name: str, each: Comparison) -> tuple[str, ...]:
-    run, deviation = row.run, row.relative(name)
+    run = row.run
+    deviation = row.relative(name)
     variance = each.standard_error**2 - row.errors[name].standard_error ** 2
     known = math.isfinite(each.standard_error) and variance > 0
     predicted = Estimate(each.theory, math.sqrt(variance) if known else math.inf, 0)
@@ -390,7 +395,8 @@ def check_runs(
     del stated["progress"]
     runs, theory, units, one_set = read_with_theory(**stated)
     bar = tqdm(runs, disable=not progress, unit="row", desc="predicting", leave=False)
-    rows, unpredicted = [], []
+    rows = []
+    unpredicted = []
     for run in bar:
         try:
             prediction = predict(run, theory)

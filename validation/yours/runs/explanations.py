@@ -98,7 +98,9 @@ class _Table:
     """Rows of a table, and what they would be if a mistake was made."""
 
     def __init__(self, rows: Sequence[RowDeviation], theory: Theory, one_set: bool) -> None:
-        self.rows, self.theory, self.one_set = rows, theory, one_set
+        self.rows = rows
+        self.theory = theory
+        self.one_set = one_set
         total = chi_square(rows)
         self.share = total.degrees / total.count
         self.numbers = {row.run.rows: row for row in rows}
@@ -130,7 +132,8 @@ class _Table:
         shared = self.one_set if mistake.one_set is None else mistake.one_set
         deviations = []
         for row, prediction in zip(self.rows, predictions, strict=True):
-            run, true = row.run, mistake.true_run(row.run, value)
+            run = row.run
+            true = mistake.true_run(row.run, value)
             if mistake.outcome is not None and prediction.finite:
                 prediction = prediction.mapped(partial(mistake.outcome, true, value))
             run = run if mistake.bars is None else mistake.bars(run)
@@ -189,7 +192,8 @@ def explain(
     table = _Table(rows, theory, one_set)
     screened = _Table(rows[:: math.ceil(len(rows) / SCREENED_ROWS)], theory, one_set)
     tried = mistakes([row.run for row in rows], theory, one_set=one_set)
-    fits, count = list(_rearranged(table)), len(tried)
+    fits = list(_rearranged(table))
+    count = len(tried)
     fast = list(_candidates(screened, [each for each in tried if not each.slow], progress))
     fits += _confirmed(table, screened, fast)
     if not fits or max(row.run.sizes["dim"] for row in rows) <= SLOW_DIM:
@@ -268,13 +272,15 @@ def _pairs(
 
 def _confirmed(table: _Table, screened: _Table, candidates: Sequence[_Candidate]) -> Iterator[Fit]:
     """Candidates that explain the whole table by full predictions."""
-    plain, whole = screened.misfit(screened.rows), table.misfit(table.rows)
+    plain = screened.misfit(screened.rows)
+    whole = table.misfit(table.rows)
     better = [each for each in candidates if each.misfit < plain - BETTER]
     better.sort(key=lambda each: each.misfit + each.penalty)
     for candidate in better[:CONFIRMED]:
         if candidate.misfit + candidate.penalty > better[0].misfit + better[0].penalty + WITHIN:
             break
-        mistake, values = candidate.mistake, candidate.values
+        mistake = candidate.mistake
+        values = candidate.values
         value = values[0] if values else math.nan
         try:
             predictions = table.predictions(mistake, value, cheap=False)
@@ -307,7 +313,8 @@ def _explains(table: _Table, mistake: Mistake, changed: Sequence[RowDeviation]) 
 
 def _rearranged(table: _Table) -> Iterator[Fit]:
     """Explanations by one row that does not belong there, or two rows that are exchanged."""
-    rows, plain = table.rows, table.misfit(table.rows)
+    rows = table.rows
+    plain = table.misfit(table.rows)
     if len(rows) <= LEFT_ROWS or not verdict(rows).failures:
         return
     worst = sorted(
@@ -331,7 +338,8 @@ def _rearranged(table: _Table) -> Iterator[Fit]:
             continue
         changed = list(rows)
         for place, other in ((i, j), (j, i)):
-            run, theirs = rows[place].run, rows[other].run
+            run = rows[place].run
+            theirs = rows[other].run
             own = replace(
                 run, errors=theirs.errors, correlation=theirs.correlation, runs=theirs.runs
             )

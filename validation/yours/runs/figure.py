@@ -113,7 +113,8 @@ def _draw_measured(
     """Draw measured errors at their places, with error bars where these are known."""
     errors = [row.errors[name] for _, row in rows]
     bars = [each.standard_error if math.isfinite(each.standard_error) else 0.0 for each in errors]
-    places, means = [place for place, _ in rows], [each.mean for each in errors]
+    places = [place for place, _ in rows]
+    means = [each.mean for each in errors]
     draw_points(ax, places, means, bars, colour, fmt=MARKERS[name], label=label)
 
 

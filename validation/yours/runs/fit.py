@@ -75,7 +75,8 @@ class RunFit(ParameterFit):
         reading = {**self._reading, "starts": STARTS | starts}
         runs, theory, *_ = read_with_theory(table, **reading, planned=True)
         model = replace(self._data.model, runs=runs, slopes=np.zeros((len(runs), len(LIMIT), 2)))
-        x, logs = self._best, model.logs(self._best)
+        x = self._best
+        logs = model.logs(self._best)
         model = model.centred(x, partial(predict, theory=theory))
         _, slopes = values_and_slopes(lambda x: model.errors(x).reshape(len(x), -1), x)
         bars = self.precision.error_bars(slopes).reshape(-1, 2)
@@ -93,13 +94,15 @@ class RunFit(ParameterFit):
         data = self._data
         fitted, slopes = values_and_slopes(data.predicted, self._best)
         band = self.precision.error_bars(slopes)
-        ratio, bars = data.values - fitted, np.sqrt(np.diag(data.covariance))
+        ratio = data.values - fitted
+        bars = np.sqrt(np.diag(data.covariance))
         numbers = np.array([data.model.runs[row].rows[0] for row in data.rows])
         for name, colour in zip(MEASURED, COLOURS, strict=False):
             here = np.array(data.names) == name
             if np.any(here):
                 order = np.argsort(numbers[here], kind="stable")
-                at, size = numbers[here][order], band[here][order]
+                at = numbers[here][order]
+                size = band[here][order]
                 ax.fill_between(at, -size, size, color=colour, alpha=0.2, linewidth=0)
                 draw_points(ax, numbers[here], ratio[here], bars[here], colour, label=name.upper())
         ax.axhline(0, color="0.4", linewidth=0.8)
@@ -109,7 +112,8 @@ class RunFit(ParameterFit):
 
 def _stated(model: RunModel, index: int) -> tuple[float, float, bool]:
     """Unit of a parameter, what the table says of it, and whether it is a factor of the rows."""
-    name, start = model.free[index], float(model.start[index])
+    name = model.free[index]
+    start = float(model.start[index])
     if name == "offset":
         return 1.0, start + 0.0, False
     values = [1.0] if name in NEUTRAL else [run.ratios[name] for run in model.runs]

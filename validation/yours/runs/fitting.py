@@ -224,7 +224,8 @@ class RunModel:
         """Slopes (runs, parameters, 2) of corrections."""
         slopes = np.zeros((len(self.runs), len(LIMIT), 2))
         for name in {name for each in self.free for name in FREE[each]} - {*LEVEL, "factor"}:
-            ends, places = [], []
+            ends = []
+            places = []
             for step in (-STEP, STEP):
                 changed = {**logs, name: logs[name] + step}
                 moved = [self.moved(run, changed) for run in self.runs]
@@ -503,7 +504,8 @@ def _different(solutions: Sequence[Solution]) -> list[Solution]:
     """Solutions that are further than a standard error from lower ones, behind a barrier."""
     kept: list[Solution] = []
     for each in solutions:
-        residuals, bounds = each.data.residuals, each.data.model.bounds
+        residuals = each.data.residuals
+        bounds = each.data.model.bounds
         apart = (
             np.any(abs(other.x - each.x) > each.standard_errors)
             and differ(residuals, other.x, each.x, bounds)
@@ -542,11 +544,15 @@ def measurements(model: RunModel, *, one_set: bool) -> Measurements:
     logged = (weights[:, 1] >= 0) & ~(values <= 0) & ~(bars > LOGGED * values)
     means = np.array([each.mean for each in model.predictions])
     scale = np.where(logged, np.sum(weights * means[rows], axis=1), 1.0)
-    scatters, sets, loadings, scores = [], [], [], list[float]()
+    scatters = []
+    sets = []
+    loadings = []
+    scores = list[float]()
     alike = likeness(model.runs)
     for number, (run, prediction) in enumerate(zip(model.runs, model.predictions, strict=True)):
         here = rows == number
-        weight, unit = weights[here], scale[here]
+        weight = weights[here]
+        unit = scale[here]
         scatters.append(_scatter(run, names[number], prediction, one_set, logged[here], unit))
         scores += _scores(run, names[number], prediction)
         of_sets = prediction.covariance + prediction.spread * one_set

@@ -103,7 +103,8 @@ class ZDistribution:
         count = len(values)
         if not count:
             return cls(0, None, None, 1.0)
-        law, steps = ndtr(values), np.arange(count + 1) / count
+        law = ndtr(values)
+        steps = np.arange(count + 1) / count
         distance = float(np.max([steps[1:] - law, law - steps[:-1]]))
         root = math.sqrt(count)  # Stephens' correction for few values
         p_value = float(kolmogorov((root + 0.12 + 0.11 / root) * distance))
@@ -168,8 +169,10 @@ def compare_run(run: MeasuredRun, prediction: Prediction, *, one_set: bool) -> R
     scales = np.sqrt(np.diag(total))
     comparisons = {}
     for name in names:
-        degrees, error = math.inf, math.inf
-        estimate, theory = run.errors[name].mean, prediction.value(name)
+        degrees = math.inf
+        error = math.inf
+        estimate = run.errors[name].mean
+        theory = prediction.value(name)
         if name in judged:
             place = judged.index(name)
             error = float(scales[place])

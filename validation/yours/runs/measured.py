@@ -51,7 +51,8 @@ def read_sizes(table: Table, rounding: str) -> tuple[Columns, Columns]:
     check_choice("rounding", rounding, ROUNDINGS)
     if "dim" not in table:
         raise ValueError("the table needs a column dim, or dim among the parameters")
-    sizes, unrounded = {"dim": table.numbers("dim")}, Columns()
+    sizes = {"dim": table.numbers("dim")}
+    unrounded = Columns()
     for name, ratio in RATIOS.items():
         if name in table:
             sizes[name] = table.numbers(name)
@@ -66,12 +67,14 @@ def read_sizes(table: Table, rounding: str) -> tuple[Columns, Columns]:
             if name in table:
                 _refuse_conflict(table, name, sizes[name], exact)
             else:
-                sizes[name], unrounded[name] = _rounded(table, name, exact, rounding), exact
+                sizes[name] = _rounded(table, name, exact, rounding)
+                unrounded[name] = exact
     return sizes, unrounded
 
 
 def _rounded(table: Table, name: str, exact: Sequence[float], rounding: str) -> list[float]:
-    ratio, sizes = RATIOS[name], list[float]()
+    ratio = RATIOS[name]
+    sizes = list[float]()
     for row, value in enumerate(exact, 1):
         whole = value == math.inf or abs(value - round(value)) <= WHOLE * max(1.0, value)
         function = round if whole else ROUNDINGS[rounding]
@@ -297,7 +300,8 @@ def read_runs(
         row = members[0]
         if single:
             means = {name: Estimate.of(column[members]) for name, column in errors.items()}
-            correlation, count = _sample_correlation(means), len(members)
+            correlation = _sample_correlation(means)
+            count = len(members)
             if "icl" in means and "idg" in means:
                 means.setdefault("gap", Estimate.of(means["icl"].samples - means["idg"].samples))
         else:
@@ -398,7 +402,8 @@ def _with_parameters(table: Table, parameters: Mapping[str, Any]) -> Table:
         raise TypeError(f"parameters must map names to values, got {parameters!r}")
     for name in parameters:
         if name not in PARAMETER_COLUMNS:
-            known, hint = ", ".join(PARAMETER_COLUMNS), did_you_mean(name, PARAMETER_COLUMNS)
+            known = ", ".join(PARAMETER_COLUMNS)
+            hint = did_you_mean(name, PARAMETER_COLUMNS)
             raise ValueError(f"parameters must name one of {known}, got {name!r}{hint}")
         if name in table:
             raise ValueError(f"{name} must be a column or among the parameters, not both")
@@ -427,7 +432,8 @@ def _units(
         which = "only one of them" if "rho" in table else "one of them (0 without label noise)"
         raise ValueError(f"the table needs a column rho or noise_variance, {which}")
     name = "rho" if "rho" in table else "noise_variance"
-    noises, units_of_rows = table.numbers(name), list[Units]()
+    noises = table.numbers(name)
+    units_of_rows = list[Units]()
     for dim, context, noise in zip(sizes["dim"], sizes["context"], noises, strict=True):
         units = convention.units(dim=int(dim), context=int(context))
         variance = units.from_library("noise_variance", noise) if name == "rho" else noise

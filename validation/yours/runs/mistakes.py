@@ -92,7 +92,8 @@ def mistakes(runs: Sequence[MeasuredRun], theory: Theory, *, one_set: bool) -> l
                 Mistake(f"errors are those of {words}", partial(_bayes, name=name), slow=True)
                 for name, words in ESTIMATED.items()
             ]
-    seen, chosen = [[run.setting for run in runs]], []
+    seen = [[run.setting for run in runs]]
+    chosen = []
     for mistake in possible:
         changed = [mistake.true_run(run, 2.0).setting for run in runs]
         plain = mistake.outcome is None and not mistake.widens and mistake.theory is None

@@ -153,8 +153,10 @@ class Prediction:
         cls, errors: FiniteSizeErrors | SimulatedErrors, uncertainty: float | None = None
     ) -> Prediction:
         """Return the prediction by these errors, with their relative uncertainty or another."""
-        icl, idg = errors.icl, errors.idg
-        mean, count = np.array([icl.mean, idg.mean]), len(icl.samples)
+        icl = errors.icl
+        idg = errors.idg
+        mean = np.array([icl.mean, idg.mean])
+        count = len(icl.samples)
         if uncertainty is None:
             uncertainty = getattr(errors, "uncertainty", 0.0)
         if not np.all(np.isfinite(mean)):
@@ -245,7 +247,8 @@ def _prediction(setting: Setting, theory: Theory) -> Prediction:
     """Predict the errors at a setting once: a table may have many rows of it, and explanations."""
     estimator, items = setting
     numbers = dict(items)
-    dim, tasks = numbers["dim"], numbers["tasks"]
+    dim = numbers["dim"]
+    tasks = numbers["tasks"]
     size = dim * tasks if tasks < math.inf else 0
     if dim > MOST_DIM or size > MOST_NUMBERS:
         most = f"a dimension of {MOST_DIM} or task sets of {MOST_NUMBERS:,} numbers"
@@ -287,7 +290,8 @@ def _with_input_law(
 
 def _attention_prediction(numbers: Mapping[str, Any], theory: Theory) -> Prediction:
     """Predict the errors of linear attention, and their scatter."""
-    dim, tasks = numbers["dim"], numbers["tasks"]
+    dim = numbers["dim"]
+    tasks = numbers["tasks"]
     prediction = _predicted_means(numbers, theory)
     if dim > LARGEST_DIM or theory.cheap or not prediction.finite:
         return prediction
@@ -311,7 +315,8 @@ def _seed(theory: Theory, numbers: Mapping[str, float], names: Sequence[str]) ->
 
 def _predicted_means(numbers: Mapping[str, Any], theory: Theory) -> Prediction:
     """Predict the errors of linear attention and their spread over task sets."""
-    dim, tasks = numbers["dim"], numbers["tasks"]
+    dim = numbers["dim"]
+    tasks = numbers["tasks"]
     arguments = {
         **{**numbers, **theory.law(dim), "balanced": theory.balanced},
         "rng": _seed(theory, numbers, ("dim", "tasks") if theory.cheap else SIZES),

@@ -77,7 +77,8 @@ class ScatterRatio:
         if not self.ratio:
             yield "runs share prompts and seeds"
             return
-        times, root = f"{1 / self.ratio**2:.2g}", math.sqrt(self.runs)
+        times = f"{1 / self.ratio**2:.2g}"
+        root = math.sqrt(self.runs)
         if self.ratio < 1:
             if self._near(self.prompts) and self.prompts < 1:
                 yield "the runs of a row share one task set"
@@ -105,16 +106,24 @@ def scatter_ratios(rows: Sequence[RowDeviation], *, one_set: bool) -> dict[str, 
 
 
 def _ratio(rows: Sequence[RowDeviation], name: str, one_set: bool) -> ScatterRatio | None:
-    place, compared, copies, given = ERRORS.index(name), [], 0, "standard errors"
+    place = ERRORS.index(name)
+    compared = []
+    copies = 0
+    given = "standard errors"
     for row in rows:
-        run, prediction, count = row.run, row.prediction, row.run.runs or 1
-        prompts, tasks = prediction.scatter[place, place], prediction.spread[place, place]
+        run = row.run
+        prediction = row.prediction
+        count = row.run.runs or 1
+        prompts = prediction.scatter[place, place]
+        tasks = prediction.spread[place, place]
         predicted = prediction.finite and 0 < prompts < math.inf and not prediction.heavy
         if name not in run.errors or count < 2 or not predicted:
             continue
-        error, mean = run.errors[name], prediction.mean[place]
+        error = run.errors[name]
+        mean = prediction.mean[place]
         if len(error.samples) and np.all(error.samples > 0):
-            measured, given = float(np.var(np.log(error.samples), ddof=1)), "runs"
+            measured = float(np.var(np.log(error.samples), ddof=1))
+            given = "runs"
             copies += len(error.samples) - len(np.unique(error.samples))
         elif error.mean > 0:
             measured = count * (error.standard_error / error.mean) ** 2

@@ -89,7 +89,8 @@ class LabelFree:
     def square(self, context: int, sigma: np.ndarray | None) -> float:
         """Mean square, for inputs of covariance sigma / d."""
         white = self._white(_root(sigma, len(self.linear)))
-        mean, form = white.linear + context * _trace(white.form), white.form
+        mean = white.linear + context * _trace(white.form)
+        form = white.form
         square = np.sum(mean**2) + 2 * context * np.sum(form**2)
         if self.include_query:
             cubic = _symmetric(form)

@@ -214,16 +214,19 @@ def parse_layer(layer: Weights, layout: Layout, heads: int = 1) -> Products:
     }
     _check_complete(weights, layout)
     if "key_query" in weights:
-        lookup, named = weights["key_query"], names["key_query"]
+        lookup = weights["key_query"]
+        named = names["key_query"]
     else:
-        key, query = weights["key"], weights["query"]
+        key = weights["key"]
+        query = weights["query"]
         _check_heads(names["key"], key, names["query"], query)
         if key.shape[1] != query.shape[1]:
             raise ValueError(
                 f"{names['key']} and {names['query']} must have as many rows, got "
                 f"{key.shape[1]} and {query.shape[1]}"
             )
-        lookup, named = key.transpose(0, 2, 1) @ query, names["query"]
+        lookup = key.transpose(0, 2, 1) @ query
+        named = names["query"]
     size = lookup.shape[1]
     if lookup.shape[2] == size - 1:  # the query's label is zero: its column may be left out
         lookup = np.concatenate([lookup, np.zeros((len(lookup), size, 1))], axis=2)
@@ -313,7 +316,8 @@ def parse_matrices(name: str, role: str, value: Any, layout: Layout, heads: int)
 
 def _check_complete(weights: Mapping[str, Any], layout: Layout) -> None:
     """Raise a ValueError unless the matrices make up a layer."""
-    merged, separate = "key_query" in weights, {"key", "query"} & weights.keys()
+    merged = "key_query" in weights
+    separate = {"key", "query"} & weights.keys()
     if merged and separate:
         raise ValueError("layer must have key and query, or their product, not both")
     if not merged and len(separate) < 2:
@@ -332,6 +336,7 @@ def _check_heads(name: str, first: np.ndarray, other: str, second: np.ndarray) -
 
 def off_identity(matrices: np.ndarray) -> np.ndarray:
     """Share of the squared norm of matrices (n, d, d) that is no multiple of the identity."""
-    size, traces = np.sum(matrices**2, axis=(1, 2)), np.trace(matrices, axis1=1, axis2=2)
+    size = np.sum(matrices**2, axis=(1, 2))
+    traces = np.trace(matrices, axis1=1, axis2=2)
     rest = np.maximum(size - traces**2 / matrices.shape[-1], 0.0)
     return np.divide(rest, size, out=np.zeros_like(size), where=size > 0)

@@ -177,7 +177,8 @@ class ReducedRecurrence(Result):
         for number, values in enumerate(zip(*columns, self.off_identity, strict=True), 1):
             gate, varies, step, moves, readout, off = values
             steps = ["-", "-"] if math.isnan(step) else [f"{step:.4f}", f"{100 * moves:.3g} %"]
-            gates, ends = [f"{gate:.4f}", f"{100 * varies:.3g} %"], [f"{100 * off:.3g} %"]
+            gates = [f"{gate:.4f}", f"{100 * varies:.3g} %"]
+            ends = [f"{100 * off:.3g} %"]
             rows.append([str(number), *gates, *steps, f"{readout:.4f}", *ends])
         known = "" if math.isnan(self.predicted) else f"{self.predicted:.4g} by these numbers, "
         return "\n".join(
@@ -299,14 +300,18 @@ def _reduced(
     """Read the numbers of the heads, and compare with the heads themselves on prompts."""
     prompts = sample_prompts(problem, test_prompts, rng=rng)
     tokens = regression_tokens(prompts)
-    d, unit_keys, norm = problem.dim, whole.unit_keys, problem.input_variance * problem.dim
+    d = problem.dim
+    unit_keys = whole.unit_keys
+    norm = problem.input_variance * problem.dim
     seen = tokens[:, :-1].reshape(-1, d + 1)
-    gates, steps = whole.gate(seen), whole.step(seen)
+    gates = whole.gate(seen)
+    steps = whole.step(seen)
     with np.errstate(divide="ignore"):
         gate = np.exp(np.mean(np.log(gates), axis=(0, 2)))
     step = np.mean(steps, axis=0)
     # Keys are so many times as large as inputs, and queries so many times as large as keys.
-    keys, queries = whole.key[:, :, :d], whole.query[:, :, :d]
+    keys = whole.key[:, :, :d]
+    queries = whole.query[:, :, :d]
     blocks = keys.swapaxes(1, 2) @ queries
     traces = np.trace(blocks, axis1=1, axis2=2)
     key = np.sqrt(np.sum(keys**2, axis=(1, 2)) / d)
@@ -315,7 +320,8 @@ def _reduced(
         key = np.ones(len(key))
     else:
         query = _divide(traces, d * key**2)
-    one, label = np.eye(d, d + 1), np.eye(d + 1)[d]
+    one = np.eye(d, d + 1)
+    label = np.eye(d + 1)[d]
     fitted = replace(
         whole,
         key=key[:, None, None] * one,
@@ -333,7 +339,8 @@ def _reduced(
     readout = whole.factor * whole.value[:, d] * gate * query
     readout = readout * (math.sqrt(norm) if unit_keys else 1.0)
     if not whole.corrects:
-        readout, size = readout * size, np.zeros(len(key))
+        readout = readout * size
+        size = np.zeros(len(key))
     along, square = _own_token(size, d, unit_keys)
     law: dict[str, Any] = {"dim": d, "context": problem.context, "rho": problem.noise_variance}
     law |= {"task_variances": problem.label_unit, "drift": problem.drift, "unit_keys": unit_keys}
@@ -342,7 +349,9 @@ def _reduced(
         own: dict[str, Any] = {"step_sizes": float(size[0])} if whole.corrects else {}
         rule = "gated-delta" if whole.corrects else "decay"
         known = recurrent_errors(rule, **law, **own, gates=float(gate[0]))
-        c, signal, power = float(readout[0]), known.signal[-1], known.power[-1]
+        c = float(readout[0])
+        signal = known.signal[-1]
+        power = known.power[-1]
         predicted = problem.noise_variance + problem.label_unit
         predicted -= float(2 * c * along[0] * signal - c**2 * square[0] * power)
     clean = np.vecdot(prompts.query, prompts.tasks)
@@ -367,7 +376,8 @@ def _own_token(step: np.ndarray, dim: int, unit_keys: bool) -> tuple[np.ndarray,
     """Means of the factor that the query's own token gives an answer, and of its square."""
     if unit_keys:
         return (1 - step) * mean_norm(dim), (1 - step) ** 2
-    second, fourth = 1 + 2 / dim, (1 + 2 / dim) * (1 + 4 / dim)
+    second = 1 + 2 / dim
+    fourth = (1 + 2 / dim) * (1 + 4 / dim)
     return 1 - step * second, 1 - 2 * step * second + step**2 * fourth
 
 
@@ -397,7 +407,8 @@ def _check_isotropic(problem: Problem) -> None:
     usual = Problem(1, 1)
     names = ["noise_law", "input_law", "input_covariance", "mixing", "task_covariance"]
     for name in (*names, "correlation"):
-        value, wanted = getattr(problem, name), getattr(usual, name)
+        value = getattr(problem, name)
+        wanted = getattr(usual, name)
         if value is not wanted and not np.array_equal(value, wanted):
             raise ValueError(f"{name} of the problem must be {wanted!r}, got {value!r}")
 
@@ -406,7 +417,8 @@ def _weights(layer: Mapping[str, Any], layout: str, heads: int) -> dict[str, np.
     """Arrays by their names, with their heads first; vectors as they are."""
     if not isinstance(layer, Mapping):
         raise TypeError(f"layer must be a mapping of arrays by name, got {type(layer).__name__}")
-    known, columns = LAYOUTS[layout], get_layout("lu2025")
+    known = LAYOUTS[layout]
+    columns = get_layout("lu2025")
     found: dict[str, np.ndarray] = {}
     for given, value in layer.items():
         name = next((n for n in known if given == n or str(given).endswith(f".{n}")), None)
@@ -454,7 +466,8 @@ def _attention(
     heads |= {"step": lambda e: factor * expit(e @ written.T), "corrects": True}
     if layout == "deltanet":
         return heads | {"gate": lambda e: np.ones((len(e), count, 1))}
-    times, decay = weights["a_proj.weight"][0], _decay(weights, count)
+    times = weights["a_proj.weight"][0]
+    decay = _decay(weights, count)
     _check_shape("a_proj.weight", times, (count, dim + 1))
     return heads | {"gate": lambda e: decay(e @ times.T)[1][..., None]}
 
@@ -464,7 +477,8 @@ def _low_rank_gates(
 ) -> PerToken:
     """Gates of GLA, one for each row of the keys."""
     first, second = (weights[f"gk_proj.{i}.weight"][0] for i in (0, 1))
-    bias, rows = weights["gk_proj.1.bias"], math.prod(shape)
+    bias = weights["gk_proj.1.bias"]
+    rows = math.prod(shape)
     _check_shape("gk_proj.0.weight", first, (second.shape[1], dim + 1))
     _check_shape("gk_proj.1.weight", second, (rows, len(first)))
     _check_shape("gk_proj.1.bias", bias, (rows,))
@@ -478,8 +492,10 @@ def _low_rank_gates(
 
 def _mamba(weights: dict[str, np.ndarray], dim: int) -> dict[str, Any]:
     """Heads of Mamba-2, whose keys B and queries C are common."""
-    output, rows = weights["out_proj.weight"], weights["in_proj.weight"][0]
-    count, inner = len(weights["A_log"]), output.shape[0] * output.shape[2]
+    output = weights["out_proj.weight"]
+    rows = weights["in_proj.weight"][0]
+    count = len(weights["A_log"])
+    inner = output.shape[0] * output.shape[2]
     state, odd = divmod(len(rows) - inner - count, 2)
     if odd or state < 1 or inner % count or rows.shape[1] != dim + 1:
         raise ValueError(
@@ -489,7 +505,8 @@ def _mamba(weights: dict[str, np.ndarray], dim: int) -> dict[str, Any]:
         )
     x, B, C, dt = np.split(rows, [inner, inner + state, inner + 2 * state])
     last = np.moveaxis(output, 0, 1)[-1].reshape(count, -1)
-    decay, skip = _decay(weights, count), weights.get("D", np.zeros(count))
+    decay = _decay(weights, count)
+    skip = weights.get("D", np.zeros(count))
     _check_shape("D", skip, (count,))
     return {
         "key": np.broadcast_to(B, (count, *B.shape)),
@@ -504,7 +521,8 @@ def _mamba(weights: dict[str, np.ndarray], dim: int) -> dict[str, Any]:
 
 def _decay(weights: dict[str, np.ndarray], count: int) -> Callable[[np.ndarray], Any]:
     """Time steps and gates of logits (n, H)."""
-    rate, bias = weights["A_log"], weights["dt_bias"]
+    rate = weights["A_log"]
+    bias = weights["dt_bias"]
     _check_shape("A_log", rate, (count,))
     _check_shape("dt_bias", bias, (count,))
 

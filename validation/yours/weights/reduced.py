@@ -111,8 +111,10 @@ class PretrainingComparison(Result):
         """Short table."""
         lines = [["", "layer", "predicted", "one run", "z"]]
         for error in self._compared:
-            run, name = self._run(error), "fresh" if error == "icl" else "pretraining"
-            layer, predicted = getattr(self.errors, error), getattr(self.predicted, error).mean
+            run = self._run(error)
+            name = "fresh" if error == "icl" else "pretraining"
+            layer = getattr(self.errors, error)
+            predicted = getattr(self.predicted, error).mean
             spread = f"{run.mean:.4g} ± {run.standard_error:.2g}"
             numbers = [f"{layer:.4g}", f"{predicted:.4g}", spread, f"{self.z(error):.2f}"]
             lines.append([f"{name} tasks", *numbers])
@@ -230,7 +232,8 @@ class ReducedGamma(Result):
         rho = self.rho
         if test_noise_variance is not None:
             rho = self.units.to_library("noise_variance", test_noise_variance)
-        matrix, task_set = self.gamma_at(context), self._scaled(tasks)
+        matrix = self.gamma_at(context)
+        task_set = self._scaled(tasks)
         fresh: dict[str, Any] = {
             "test_covariance": test_covariance,
             "test_context": context,
@@ -302,7 +305,8 @@ class ReducedGamma(Result):
         """
         check_integers(least=2, repeats=repeats)
         theory, simulation, sets = seed_sequences(rng, 3)
-        same_tasks, given = bool(np.ndim(tasks)), self._scaled(tasks)
+        same_tasks = bool(np.ndim(tasks))
+        given = self._scaled(tasks)
         run: dict[str, Any] = {"dim": self.dim, "context": self.context, "tasks": given}
         run |= {"prompts": prompts, "rho": self.rho, "ridge": ridge} | self.law
         predicted = finite_size_errors(**run, rng=theory, draws=DRAWS)
@@ -372,9 +376,11 @@ class ReducedGamma(Result):
         d, law, C, sigma = self.dim, *self.law.values()
         if covariance is not None:
             C = covariance_matrix("test_covariance", covariance, d)
-        mean, moments = np.zeros(d), fresh_task_moments(C, sigma, d, law, rho)
+        mean = np.zeros(d)
+        moments = fresh_task_moments(C, sigma, d, law, rho)
         if isinstance(tasks, np.ndarray):
-            mean, moments = np.mean(tasks, axis=0), task_set_moments(tasks, sigma, rho)
+            mean = np.mean(tasks, axis=0)
+            moments = task_set_moments(tasks, sigma, rho)
         part = self.label_free.times(
             self.layout.factor(context) / self.layout.factor(self.context)
         )
@@ -486,7 +492,8 @@ def reduced_gamma(
     chosen = stated_layout(locals())
     check_integers(heads=heads, context=context)
     products = parse_layer(layer, chosen, heads)
-    d, convention = products.dim, chosen.convention
+    d = products.dim
+    convention = chosen.convention
     noise = real_number("noise_variance", noise_variance)
     units = convention.units(dim=d, context=context, noise_variance=noise)
     rho = units.to_library("noise_variance", noise)
@@ -515,7 +522,8 @@ def _readout(readout: float | np.ndarray | None, products: Products, layout: Lay
 
 def _summed(products: Products, readout: np.ndarray, layout: Layout, units: Units) -> np.ndarray:
     """Gamma in the units of the library."""
-    d, factor = products.dim, layout.factor(units.context)
+    d = products.dim
+    factor = layout.factor(units.context)
     read = factor * np.einsum("m,hma->ha", readout, products.output)
     lookup = products.lookup[:, :, :d]
     first = np.einsum("ha,hi->ia", read[:, :d], lookup[:, d])

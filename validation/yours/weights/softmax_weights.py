@@ -136,9 +136,11 @@ def reduced_softmax(
     check_integers(least=2, test_prompts=test_prompts)
     products = parse_layer(layer, chosen, heads)
     factor = real_number("score_factor", score_factor, "(-inf, inf)")
-    noise, d = real_number("noise_variance", noise_variance), products.dim
+    noise = real_number("noise_variance", noise_variance)
+    d = products.dim
     units = chosen.convention.units(dim=d, context=context, noise_variance=noise)
-    scale, variance = math.sqrt(units.value("input_variance")), units.value("task_variance")
+    scale = math.sqrt(units.value("input_variance"))
+    variance = units.value("task_variance")
     law = Problem(d, context, noise_variance=noise, scale=scale, task_variance=variance)
     blocks = factor * products.lookup[:, :d, :d]
     temperature = np.trace(blocks, axis1=1, axis2=2) / d

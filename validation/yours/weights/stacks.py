@@ -311,7 +311,8 @@ class StackParts:
 
     def __call__(self, inputs: np.ndarray, labels: np.ndarray, query: np.ndarray) -> np.ndarray:
         """Answers (batch, parts)."""
-        tokens, columns = regression_tokens(Prompts(inputs, labels, query)), []
+        tokens = regression_tokens(Prompts(inputs, labels, query))
+        columns = []
         for layer in self.layers:
             updates = [
                 apply_layer(tokens, _head(layer, number), include_query=self.include_query)
@@ -352,15 +353,20 @@ def _scaled(products: Products, layout: Layout, context: int) -> Products:
 
 def _step(layer: Products) -> np.ndarray:
     """Matrix D, (d, d): the label of a token x changes by x^T D (sum of label times input)."""
-    d, output, lookup = layer.dim, layer.output, layer.lookup
+    d = layer.dim
+    output = layer.output
+    lookup = layer.lookup
     matrix = np.einsum("ha,hi->ia", output[:, d, :d], lookup[:, d, :d])
     return matrix + np.einsum("h,hai->ia", output[:, d, d], lookup[:, :d, :d])
 
 
 def _omegas(layer: Products) -> np.ndarray:
     """The four numbers of a diagonal transformer, by projection: (2, 2)."""
-    d, output, lookup = layer.dim, layer.output, layer.lookup
-    heads, diagonal = output[:, :d, :d], lookup[:, :d, :d]
+    d = layer.dim
+    output = layer.output
+    lookup = layer.lookup
+    heads = output[:, :d, :d]
+    diagonal = lookup[:, :d, :d]
     # The tensor (delta_ia delta_bj + delta_ib delta_aj) / 2 has the squared norm (d^2 + d) / 2.
     traces = np.einsum("hii->h", heads) * np.einsum("hii->h", diagonal)
     xx = (np.sum(traces) + np.sum(heads * diagonal)) / (d**2 + d)
@@ -374,9 +380,12 @@ def _diagonal(omegas: np.ndarray, step: np.ndarray) -> Products:
     """Layer of two heads, for inputs and for labels, with a matrix for the step."""
     d = len(step)
     output, lookup = np.zeros((2, 2, d + 1, d + 1))
-    output[0, :d, :d], output[1, d, d] = np.eye(d), 1.0
-    lookup[0, :d, :d], lookup[0, d, d] = omegas[0, 0] * np.eye(d), omegas[0, 1]
-    lookup[1, :d, :d], lookup[1, d, d] = step.T, omegas[1, 1]
+    output[0, :d, :d] = np.eye(d)
+    output[1, d, d] = 1.0
+    lookup[0, :d, :d] = omegas[0, 0] * np.eye(d)
+    lookup[0, d, d] = omegas[0, 1]
+    lookup[1, :d, :d] = step.T
+    lookup[1, d, d] = omegas[1, 1]
     return Products(lookup, output)
 
 

@@ -36,8 +36,10 @@ def effective_ridge(t: mpf, q: mpf, k: mpf, lam: mpf) -> mpf:
     if lam == 0 and t >= 1:
         return mpf(0)
     # (xi + q) u^2 + (kappa (xi + q + 1) - 1) u xi^2 - kappa xi^4, u = a xi + c
-    a, c = 1 - t, t * lam
-    b0, b1 = k * (q + 1) - 1, k
+    a = 1 - t
+    c = t * lam
+    b0 = k * (q + 1) - 1
+    b1 = k
     coefficients = [
         b1 * a - k,  # xi^4
         a**2 + b0 * a + b1 * c,
@@ -63,7 +65,8 @@ def errors(*point: float) -> tuple[mpf, mpf]:
     q = (1 + rho) / alpha
     xi = effective_ridge(tau, q, kappa, ridge)
     nu = q + xi
-    M, D = resolvent(nu, kappa), derivative(nu, kappa)
+    M = resolvent(nu, kappa)
+    D = derivative(nu, kappa)
     bias = 1 - 2 * nu * M - nu**2 * D
     B = rho + nu - nu**2 * M - xi * bias
     Q = B / (tau - (1 - 2 * xi * M - xi**2 * D))

@@ -33,14 +33,16 @@ def _pairing(context: int, dim: int) -> tuple[Any, Any]:
 
     A[i, j] is the double integral of sgn(v - u) u^a_i v^a_j exp(-(u + v)/2).
     """
-    size, alpha = min(context, dim), abs(context - dim)
+    size = min(context, dim)
+    alpha = abs(context - dim)
     powers = [mpmath.mpf(alpha - 1) / 2 + i for i in range(size)]
     full = size + size % 2
     matrix = mpmath.zeros(full)
     for i in range(size):
         for j in range(size):
             # P(v > u) for gamma variables is a regularised incomplete beta function.
-            a, b = powers[i] + 1, powers[j] + 1
+            a = powers[i] + 1
+            b = powers[j] + 1
             below = mpmath.betainc(a, b, 0, mpmath.mpf(1) / 2, regularized=True)
             matrix[i, j] = (2 * below - 1) * _gamma(a) * _gamma(b)
         if size % 2:

@@ -104,7 +104,8 @@ def test_flow_of_separate_attention_agrees_with_and_without_its_weights(separate
 def test_published_curves_agree(index, least):
     steps, losses = CURVES[index].read().T
     setting = dict(settings[CURVES[index].setting])
-    dim, _ = setting.pop("dim"), setting.pop("steps")
+    dim = setting.pop("dim")
+    _ = setting.pop("steps")
     lam = np.arange(dim, 0, -1) / (dim * (dim + 1) / 2)
     more = setting | {"eigenvalues": lam, "context": 31, "standardize": True, "draws": 6}
     check = iclimit.check_curve({"step": steps, "loss": losses}, **more)
@@ -236,7 +237,8 @@ def test_the_least_loss_of_the_narrow_model_is_that_of_the_best_predictor():
         )
         if (i < 3) == (j == 3) and i < 3
     ]
-    second, cross = moments.second[np.ix_(narrow, narrow)], moments.cross[narrow]
+    second = moments.second[np.ix_(narrow, narrow)]
+    cross = moments.cross[narrow]
     best = moments.label - cross @ np.linalg.solve(second, cross)
     assert mixture_losses(problem) == pytest.approx([moments.label, best])
     assert least_merged_loss(problem) < best
@@ -370,7 +372,8 @@ def test_z_of_a_skewed_law_is_normal(heads, runs):
     from scipy.special import polygamma
 
     logs = np.log(np.random.default_rng(1).chisquare(heads, (4000, runs))) / 2
-    variance, third = polygamma(1, heads / 2) / 4, polygamma(2, heads / 2) / 8
+    variance = polygamma(1, heads / 2) / 4
+    third = polygamma(2, heads / 2) / 8
     mean = (polygamma(0, heads / 2) + math.log(2)) / 2
     error = math.sqrt(variance / runs)
     law = math.exp(mean), math.nan, error, 0.0, float(third / runs**2 / error**3)

@@ -111,7 +111,8 @@ def test_context_and_noise_are_told_apart_by_the_noise_of_query_labels():
     problem = replace(PROBLEM, noise_variance=0.2)
     law = {"training_set": math.inf, "rng": 2}
     run = simulate_gradient_descent(problem, steps=1200, record=4, **law, **MERGED)
-    free, stated = ["context", "noise_variance"], LAW | {"context": 30, "noise_variance": 0.1}
+    free = ["context", "noise_variance"]
+    stated = LAW | {"context": 30, "noise_variance": 0.1}
     noisy = iclimit.fit_curve(one(run, 0), free, **MERGED, **stated)
     assert noisy.holds
     for found, true in zip(noisy.parameters, (CONTEXT, 0.2), strict=True):

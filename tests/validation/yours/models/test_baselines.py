@@ -126,7 +126,8 @@ def test_units_change_predictions_as_they_change_labels(case, monkeypatch):
     for name, baseline in found(problem).items():
         # Fitted rates are accurate to the tolerance of the search.
         close = 1e-3 if baseline.loss is None else 1e-9
-        there, expected = scaled[name].predict(redrawn), 6 * baseline.predict(drawn)
+        there = scaled[name].predict(redrawn)
+        expected = 6 * baseline.predict(drawn)
         assert np.allclose(there, expected, rtol=close, atol=close), name
 
 
@@ -151,7 +152,8 @@ def test_ridge_knows_the_covariance_of_tasks_without_noise():
 @pytest.mark.parametrize("law", ["uniform:3", "categorical:1,3"])
 def test_bayes_is_the_best_without_being_told_the_noise(law):
     problem = Problem(dim=4, context=12, noise_law=law, scale=0.5, task_variance=3.0)
-    drawn, by_name = sample_prompts(problem, 8000, rng=0), found(problem)
+    drawn = sample_prompts(problem, 8000, rng=0)
+    by_name = found(problem)
     error = {
         name: (by_name[name].predict(drawn) - drawn.target) ** 2
         for name in ("bayes", "adaptive_ridge", "ridge", "oracle_ridge")
@@ -171,7 +173,8 @@ def test_dmmse_finds_the_pretraining_task():
 
 def test_moments_give_the_loss_of_descent_on_drawn_prompts():
     problem = Problem(**{"scale": 1} | PROBLEMS["covariances"])
-    units, drawn = ProblemUnits(problem), sample_prompts(problem, 20_000, rng=3)
+    units = ProblemUnits(problem)
+    drawn = sample_prompts(problem, 20_000, rng=3)
     rates = np.array([0.3, 0.8]) / units.input_variance
     weights = 0 * drawn.query
     for rate in rates:

@@ -65,7 +65,9 @@ def test_positions_stand_beside_the_theory_of_a_gated_delta_rule(unit):
         dim=D, context=N, noise_variance=0.4, scale=1, task_variance=0.5, drift=0.3
     )
     drawn = sample_prompts(problem, 20_000, rng=1)
-    memory, keys, query = np.zeros_like(drawn.query), drawn.inputs, drawn.query
+    memory = np.zeros_like(drawn.query)
+    keys = drawn.inputs
+    query = drawn.query
     step = 0.15 if unit is None else 0.6
     if unit is not None:
         keys = keys / np.sqrt(np.sum(keys**2, axis=2, keepdims=True))

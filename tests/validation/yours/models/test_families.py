@@ -35,7 +35,8 @@ def descent(x, y, q, steps, rate):
 
 
 def flow(x, y, q, time):
-    H, b = x.mT @ x / x.shape[1], np.vecdot(x.mT, y[:, None]) / x.shape[1]
+    H = x.mT @ x / x.shape[1]
+    b = np.vecdot(x.mT, y[:, None]) / x.shape[1]
     return np.vecdot(
         q, np.linalg.solve(H, (b - np.matvec(expm(-time * H), b))[:, :, None])[:, :, 0]
     )
@@ -43,13 +44,17 @@ def flow(x, y, q, time):
 
 def gdpp(x, y, q, layers, rate, gamma):
     """Layers as a transformer has them: inputs, query and residuals are updated."""
-    z, left, at, answer = x, y, q, 0.0
+    z = x
+    left = y
+    at = q
+    answer = 0.0
     for _ in range(layers):
         pairs = np.vecdot(z, at[:, None]) / z.shape[1]
         answer = answer + rate * np.vecdot(pairs, left)
         gram = z.mT @ z / z.shape[1]
         left = left - rate / z.shape[1] * (z @ (z.mT @ left[:, :, None]))[:, :, 0]
-        z, at = z - gamma * z @ gram, at - gamma * (gram @ at[:, :, None])[:, :, 0]
+        z = z - gamma * z @ gram
+        at = at - gamma * (gram @ at[:, :, None])[:, :, 0]
     return answer
 
 
@@ -69,7 +74,8 @@ def unit(x):
 
 def best_delta_rule(x, y, q, noise):
     """The step that minimises the expected square of the error, token by token."""
-    left, steps = 1.0, []
+    left = 1.0
+    steps = []
     for _ in range(x.shape[1]):
         # E |w - u - b x e|^2 for x from N(0, I): left - 2 b left / D + b^2 (D + 2) left / D + ...
         steps.append(left / (left * (D + 2) + D * noise))
@@ -159,7 +165,8 @@ def test_members_are_found_with_their_parameters():
 @pytest.mark.parametrize(("dim", "last"), [(4, False), (8, True)])
 def test_gated_delta_rules_are_found_with_their_order(dim, last):
     """A memory that decays after each pair has answers that are smaller by one decay."""
-    step, gate = 0.6 / dim, 0.85
+    step = 0.6 / dim
+    gate = 0.85
     problem = iclimit.Problem(dim=dim, context=3 * dim, noise_variance=0.25, scale=1)
 
     def model(x, y, q):
@@ -198,7 +205,8 @@ def test_inputs_that_are_zero_are_keys_that_are_zero():
 
 def test_a_trained_layer_is_probed_and_nearly_the_best():
     """Its parameters are its weights; the exact error at them is the least; R = P = 1 - v."""
-    drift, size = 0.6, {"dim": 4, "context": 12}
+    drift = 0.6
+    size = {"dim": 4, "context": 12}
     law = iclimit.Problem(**size, noise_variance=0.25, drift=drift)
     layer = iclimit.recurrent.RecurrentLayer(4)
     run = iclimit.networks.train_network(
@@ -250,7 +258,9 @@ def test_the_lasso_meets_its_optimality_conditions():
 def test_intervals_hold_as_often_as_they_say(name):
     """Over samples with noise in the answers; 99 % intervals that hold together."""
     function, parameters = MEMBERS[name]
-    exact, rng, held = asked(function), np.random.default_rng(0), []
+    exact = asked(function)
+    rng = np.random.default_rng(0)
+    held = []
     for start in range(0, 1200, 60):
         part = slice(start, start + 60)
         for _ in range(4):

@@ -174,8 +174,11 @@ def test_statements_are_as_sure_as_they_say():
 
     Each sample is a part of the prompts.  The noise has a known variance.
     """
-    parts, size, variance = 100, 200, 0.04
-    drawn, rng = sample_prompts(PROBLEM, parts * size, rng=8), np.random.default_rng(9)
+    parts = 100
+    size = 200
+    variance = 0.04
+    drawn = sample_prompts(PROBLEM, parts * size, rng=8)
+    rng = np.random.default_rng(9)
     two = [each for each in known_baselines() if each.name in ("ridge", "one_step")]
     known = {each.name: each.predict(drawn) for each in two}
     model = known["ridge"] + np.sqrt(variance) * rng.standard_normal(len(drawn))
@@ -185,7 +188,8 @@ def test_statements_are_as_sure_as_they_say():
         few = {name: each[rows] for name, each in known.items()}
         of_prompts = drawn.target[rows], drawn.noise_variance[rows]
         answers = Answers("fresh", model[rows], few, *of_prompts)
-        found, rung = identify(answers)["ridge"], ladder(answers, two)["ridge"]
+        found = identify(answers)["ridge"]
+        rung = ladder(answers, two)["ridge"]
         zs = found.factor_z, found.distance.z(variance), rung.difference.z(variance)
         for z, kind in zip(zs, kinds, strict=True):
             kind.append(z)

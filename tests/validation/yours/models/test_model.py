@@ -114,7 +114,8 @@ def test_arrays_of_other_libraries():
         """Array in the memory of a GPU."""
 
         def __init__(self, values):
-            self.values, self.__cuda_array_interface__ = values, {"version": 3}
+            self.values = values
+            self.__cuda_array_interface__ = {"version": 3}
 
         def get(self):
             return self.values
@@ -251,7 +252,8 @@ def test_progress_is_shown_when_asked_for(capsys):
 
 
 def test_a_section_is_asked_in_blocks():
-    section, numbers = sections()[0], []
+    section = sections()[0]
+    numbers = []
 
     class Counting:
         def answer(self, drawn, *, section, first):

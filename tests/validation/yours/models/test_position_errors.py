@@ -71,7 +71,8 @@ def test_fixed_step_is_the_best_for_the_mean_over_positions():
     fits = np.sum(moments * x[:, 1:], axis=2)
     labels = np.einsum("nld,nd->nl", x[:, 1:], drawn.tasks)
     # The best rate on a sample is a ratio of means.
-    products, squares = np.sum(fits * labels, axis=1), np.sum(fits**2, axis=1)
+    products = np.sum(fits * labels, axis=1)
+    squares = np.sum(fits**2, axis=1)
     residual = products - rate * squares
     assert abs(np.mean(residual)) < ALLOWANCE * np.std(residual) / math.sqrt(20_000)
 
@@ -83,7 +84,8 @@ def ridge(penalty, shrink=1.0):
         dim = inputs.shape[2]
         answers = np.zeros(labels.shape)
         for count in range(1, labels.shape[1]):
-            x, y = inputs[:, :count], labels[:, :count, None]
+            x = inputs[:, :count]
+            y = labels[:, :count, None]
             gram = np.swapaxes(x, 1, 2) @ x + penalty * np.eye(dim)
             weights = np.linalg.solve(gram, np.swapaxes(x, 1, 2) @ y)[:, :, 0]
             answers[:, count] = shrink * np.sum(weights * inputs[:, count], axis=1)
@@ -108,7 +110,9 @@ def test_an_algorithm_differs_from_itself_by_nothing():
 
 def test_pairs_show_what_the_errors_alone_do_not(found):
     ladder = found.ladders[8]
-    own, other, difference = ladder.error, ladder["ridge"].error, ladder["ridge"].difference
+    own = ladder.error
+    other = ladder["ridge"].error
+    difference = ladder["ridge"].difference
     assert difference.z(0.0) > 3
     alone = math.hypot(own.standard_error, other.standard_error)
     assert difference.mean == pytest.approx(own.mean - other.mean)
@@ -116,7 +120,8 @@ def test_pairs_show_what_the_errors_alone_do_not(found):
 
 
 def test_rows_and_labelled_arrays_hold_the_same_numbers(found):
-    rows, arrays = found.rows(), found.to_xarray()
+    rows = found.rows()
+    arrays = found.to_xarray()
     assert len(rows) == arrays.sizes["algorithm"] * 9
     for row in rows:
         here = arrays.sel(algorithm=row["algorithm"], examples=row["examples"])

@@ -207,7 +207,8 @@ def test_positions_of_a_model_elsewhere(tmp_path):
         asked = [file[name] for name in ("inputs", "labels", "query")]
     inputs = np.concatenate([asked[0], asked[2][:, None, :]], axis=1)[:40]
     labels = np.pad(asked[1], ((0, 0), (0, 1)))[:40]
-    predictions, positions = one_step(*asked), averaging(inputs, labels)
+    predictions = one_step(*asked)
+    positions = averaging(inputs, labels)
     path = tmp_path / "predictions.npz"
     np.savez(path, predictions=predictions, positions=positions)
     found = read_positions(path, small, predictions)

@@ -24,11 +24,15 @@ def test_training_is_ridge_regression_on_features():
     problem = Problem(
         dim=2, context=6, scale=0.5, task_variance=4.0, noise_variance=0.3, tasks=3 * TASKS[:3, :2]
     )
-    ridge, count = 0.2, 50
+    ridge = 0.2
+    count = 50
     drawn = sample_prompts(problem, count, rng=seed_sequences(7, 1)[0])
     # Inputs of variance 1/d and labels of variance 1.
-    x_unit, y_unit = np.sqrt(2) * 0.5, np.sqrt(2) * 0.5 * 2
-    x, y, query = drawn.inputs / x_unit, drawn.labels / y_unit, drawn.query / x_unit
+    x_unit = np.sqrt(2) * 0.5
+    y_unit = np.sqrt(2) * 0.5 * 2
+    x = drawn.inputs / x_unit
+    y = drawn.labels / y_unit
+    query = drawn.query / x_unit
     summary = np.column_stack([2 / 6 * np.einsum("nl,nld->nd", y, x), np.mean(y**2, axis=1)])
     features = (query[:, :, None] * summary[:, None, :]).reshape(count, 6)
     rows = np.concatenate([features, np.sqrt(count / 2 * ridge) * np.eye(6)])

@@ -251,7 +251,8 @@ def test_rows_have_the_same_numbers(tmp_path, float32):
     prompts = PromptFile(PROBLEM, test_prompts=8, seed=3, float32=float32)
     write_prompts(tmp_path / "prompts.npz", prompts)
     write_prompts(tmp_path / "prompts.csv", prompts)
-    arrays, kind = arrays_of(tmp_path / "prompts.npz"), np.float32 if float32 else float
+    arrays = arrays_of(tmp_path / "prompts.npz")
+    kind = np.float32 if float32 else float
     names = [section.name for section in prompts.sections]
     with (tmp_path / "prompts.csv").open(encoding="utf-8") as file:
         for index, row in enumerate(csv.DictReader(file)):

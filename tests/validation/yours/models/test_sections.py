@@ -131,7 +131,8 @@ def test_noise_that_is_added_is_a_quarter_of_the_labels():
 
 
 def test_pairs_in_another_order(asked):
-    fresh, permuted = asked["fresh"], asked["permuted"]
+    fresh = asked["fresh"]
+    permuted = asked["permuted"]
     pairs = [np.concatenate([d.inputs, d.labels[..., None]], axis=2) for d in (fresh, permuted)]
     for before, after in zip(*pairs, strict=False):
         assert sorted(map(tuple, before)) == sorted(map(tuple, after))
@@ -175,7 +176,8 @@ def test_errors_of_finite_differences_are_as_stated(asked):
 
 def test_a_longer_run_extends_a_shorter_one():
     problem = Problem(dim=20, context=40, noise_variance=0.1, tasks=np.eye(20), scale=1)
-    short, long = planned(problem, 10), planned(problem, 20_000)
+    short = planned(problem, 10)
+    long = planned(problem, 20_000)
     for name, section in short.items():
         drawn = prompts_of(section)
         first = next(iter(long[name].blocks()))

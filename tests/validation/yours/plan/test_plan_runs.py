@@ -63,7 +63,8 @@ def test_solving_for_one_thing_and_back():
 
 def test_two_settings_take_twice_the_variance_of_two_theories():
     other = {"against": {"rho": 0.4}, "repeats": 10, "significance": 3.0}
-    one, two = planned("theories", **other).best, planned("difference", **other).best
+    one = planned("theories", **other).best
+    two = planned("difference", **other).best
     first, second = two.design.points
     assert one.contrast.change == pytest.approx(two.contrast.change, rel=1e-9)
     expected = first.variance + second.variance + first.floor + second.floor

@@ -53,7 +53,12 @@ def test_power_is_that_of_simulated_decisions():
     The smaller of the two shares is the power.
     """
     generator = np.random.default_rng(0)
-    change, doubt, variances, floor, repeats, z = 0.5, 0.1, (1.0, 3.0), 0.005, 40, 1.2
+    change = 0.5
+    doubt = 0.1
+    variances = (1.0, 3.0)
+    floor = 0.005
+    repeats = 40
+    z = 1.2
     shares = []
     for true, other in ((0, 1), (1, 0)):
         errors = [math.sqrt(variances[which] / repeats + floor) for which in (true, other)]

@@ -480,7 +480,8 @@ RUNS = 20
 
 def scattered(**change):
     """Rows with the mean and the standard deviation of drawn runs, and what is changed."""
-    rng, rows = np.random.default_rng(3), []
+    rng = np.random.default_rng(3)
+    rows = []
     for values in SETTINGS:
         setting = dict(zip(NAMES, values, strict=True))
         run = iclimit.simulate_errors(**setting, rng=rng, repeats=RUNS)
@@ -602,7 +603,8 @@ def test_nothing_is_guessed():
 
 
 def test_means_of_one_setting_are_pooled():
-    low, high = GOOD, GOOD | {"icl": 2.0, "icl_se": 0.2}
+    low = GOOD
+    high = GOOD | {"icl": 2.0, "icl_se": 0.2}
     (pooled,) = read_runs([low, high], convention=CONVENTIONS["lu2025"])
     assert pooled.rows == (1, 2)
     assert pooled.errors["icl"].mean == pytest.approx(1.2)  # weights 4 and 1
@@ -778,7 +780,8 @@ def uniform_table(convention, seed, *, runs, sizes):
         )
         units = convention.units(dim=dim, context=context)
         values = errors * units.factor("difference")
-        means, deviations = np.mean(values, axis=0), np.std(values, axis=0, ddof=1)
+        means = np.mean(values, axis=0)
+        deviations = np.std(values, axis=0, ddof=1)
         row = setting | {"ridge": units.from_library("ridge", 0.02), "runs": runs}
         row |= {"icl": means[0], "idg": means[1], "icl_sd": deviations[0], "idg_sd": deviations[1]}
         rows.append(row)

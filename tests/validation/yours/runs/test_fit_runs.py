@@ -121,7 +121,8 @@ TRUTH = {"rho": 0.25, "tau": 1.8}
 @cache
 def peaked_runs(tables):
     """Simulated ICL and IDG errors (4 contexts, 2, tables), and their settings as stated."""
-    prompts, contexts = round(TRUTH["tau"] * 14**2), (7, 14, 28, 56)
+    prompts = round(TRUTH["tau"] * 14**2)
+    contexts = (7, 14, 28, 56)
     runs = [
         iclimit.simulate_errors(
             **PEAKED, context=context, prompts=prompts, rho=TRUTH["rho"], rng=row, repeats=tables

@@ -34,7 +34,8 @@ def random_layer(layout, heads=2, rows=4):
     tokens = D + 1
     times = {"A_log": draw(heads), "dt_bias": draw(heads)}
     if layout == "mamba2":
-        inner, state = 2 * heads, rows
+        inner = 2 * heads
+        state = rows
         rows_in = draw(inner + 2 * state + heads, tokens)
         out = {"in_proj.weight": rows_in, "out_proj.weight": draw(tokens, inner)}
         return out | times | {"D": draw(heads)}
@@ -53,24 +54,30 @@ def forward(layout, layer, tokens, heads=2, rows=4):
     """Last entry of the output at the last token, with whole states, head by head."""
     outputs = []
     for h in range(heads):
-        part, pair = slice(rows * h, rows * (h + 1)), slice(2 * h, 2 * h + 2)
+        part = slice(rows * h, rows * (h + 1))
+        pair = slice(2 * h, 2 * h + 2)
         state = np.zeros((2, rows))
         for e in tokens:
             if layout == "mamba2":
                 x, B, C, dt = np.split(
                     layer["in_proj.weight"] @ e, [2 * heads, 2 * heads + rows, -2]
                 )
-                k, q, v = B, C, x[pair]
+                k = B
+                q = C
+                v = x[pair]
                 step = softplus(dt[h] + layer["dt_bias"][h])
                 gate = np.exp(-np.exp(layer["A_log"][h]) * step)
             else:
                 q, k = (layer[f"{name}_proj.weight"][part] @ e for name in "qk")
-                v, gate, step = layer["v_proj.weight"][pair] @ e, 1.0, 1.0
+                v = layer["v_proj.weight"][pair] @ e
+                gate = 1.0
+                step = 1.0
                 if layout == "gla":
                     logits = layer["gk_proj.1.weight"] @ (layer["gk_proj.0.weight"] @ e)
                     gate = sigmoid(logits + layer["gk_proj.1.bias"])[part] ** (1 / 16)
                 else:
-                    q, k = unit(q), unit(k)
+                    q = unit(q)
+                    k = unit(k)
                     step = 2 * sigmoid(layer["b_proj.weight"][h] @ e)
                 if layout == "gated-deltanet":
                     a = layer["a_proj.weight"][h] @ e + layer["dt_bias"][h]
@@ -95,7 +102,8 @@ def test_layers_predict_what_a_forward_pass_does():
         named = {f"model.layers.3.attn.{name}": each for name, each in layer.items()}
         settings = {"heads": 2, "negative_eigenvalues": True, "test_prompts": 40, "rng": 3}
         found = reduced_recurrence(named, PROBLEM, layout=layout, **settings)
-        drawn, squares = iclimit.sample_prompts(PROBLEM, 40, rng=3), []
+        drawn = iclimit.sample_prompts(PROBLEM, 40, rng=3)
+        squares = []
         for x, y, query, task in zip(
             drawn.inputs, drawn.labels, drawn.query, drawn.tasks, strict=True
         ):
@@ -147,7 +155,8 @@ def test_errors_are_predicted_in_any_units(layout, unit_keys):
 def test_an_optimal_layer_is_orthogonal_to_its_error():
     """The best constant step and readout; with half the readout the factor is 2."""
     problem = iclimit.Problem(dim=6, context=12, noise_variance=0.25)
-    inputs, label = np.eye(7)[:6], np.eye(7)[6:]
+    inputs = np.eye(7)[:6]
+    label = np.eye(7)[6:]
     layer = {"k_proj.weight": inputs, "v_proj.weight": label, "b_proj.weight": 0 * label}
     own = 1 - 0.5 * (1 + 2 / 6)
     for size in (1.0, 0.5):

@@ -70,7 +70,8 @@ def zhang2024(w, x, y, query):
 
 def versatile2024(w, x, y, query):
     """e + sum_h P_h (sum_j e_j e_j^T) Q_h e over the context; minus the last entry."""
-    tokens, e = np.column_stack([x, y]), np.append(query, 0.0)
+    tokens = np.column_stack([x, y])
+    e = np.append(query, 0.0)
     change = sum(P @ (tokens.T @ tokens) @ Q @ e for P, Q in zip(w["P"], w["Q"], strict=True))
     return -float((e + change)[-1])
 
@@ -133,7 +134,8 @@ def random_prompt(layout, generator):
 def summary(layout, x, y):
     """Context summary in the units of the library."""
     s, _, label = scales(layout)
-    x, y = x / s / math.sqrt(D), y / label
+    x = x / s / math.sqrt(D)
+    y = y / label
     return np.append(D / len(y) * (y @ x), np.mean(y**2))
 
 
@@ -162,7 +164,9 @@ def test_ignored_share_and_errors_against_sampled_tokens():
         reduced = read(weights, layout, noise_variance=noise, **law)
         assert reduced.rho == pytest.approx(0.2)
         generator = np.random.default_rng(3)
-        ignored, errors, squares = [], [], []
+        ignored = []
+        errors = []
+        squares = []
         for _ in range(800):
             x = s * generator.standard_normal((CONTEXT + 1, D)) @ mixing.T
             y = x @ generator.standard_normal(D) + math.sqrt(noise) * generator.standard_normal(
@@ -187,7 +191,8 @@ def test_errors_of_the_layer_with_the_ignored_part(fresh, include_query):
     weights = {name: 0.1 * generator.standard_normal((D + 1, D + 1)) for name in ("P", "Q")}
     weights["P"][-1], weights["Q"] = [0.3, 0.3, 0.3, -0.2], weights["Q"] + np.eye(D + 1)
     weights["Q"][-1, :D] = -0.5
-    few, mixing = 1 + generator.standard_normal((2, D)), np.diag([1.2, 0.8, 0.5])
+    few = 1 + generator.standard_normal((2, D))
+    mixing = np.diag([1.2, 0.8, 0.5])
     setting = {"layout": "versatile2024", "normalization": "mean"}
     setting |= {"include_query": include_query, "input_covariance": mixing**2}
     reduced = reduced_gamma(weights, context=9, noise_variance=0.6, **setting)
@@ -234,7 +239,8 @@ def test_losses_from_the_moments_of_all_features(kind):
     else:
         layer = dict(zip(("v", "W_K", "W_Q"), weights, strict=True))
     factor = generator.standard_normal((D, 9)) / 3
-    sigma, task = factor @ factor.T, np.array([1.0, -0.5, 0.7])
+    sigma = factor @ factor.T
+    task = np.array([1.0, -0.5, 0.7])
     setting = {"layout": "linattn2025", "context": 5, "noise_variance": 0.3}
     reduced = reduced_gamma(layer, input_covariance=sigma, **setting)
     found = reduced.errors(tasks=task[None], whole=True)
@@ -327,7 +333,8 @@ def test_any_readout_and_the_residual_connection(residual):
     readout = np.array([0.5, -0.3, 0.2, 1.5])
     layout = replace(LAYOUTS["lu2025"], residual=residual, normalization="tokens")
     reduced = read(weights, layout, readout=readout)
-    generator, squares = np.random.default_rng(15), []
+    generator = np.random.default_rng(15)
+    squares = []
 
     def forward(x, y, query):
         Z = embedding(x, y, query)
@@ -343,7 +350,8 @@ def test_any_readout_and_the_residual_connection(residual):
             assert forward(x, y, query) - without == pytest.approx(by_gamma, rel=ROUNDING)
     assert_mean(np.array(squares), reduced.label_free.square(CONTEXT, None))
     # A number is a factor of the last entry.
-    unit, double = read(weights), read(weights, readout=2.0)
+    unit = read(weights)
+    double = read(weights, readout=2.0)
     assert double.gamma == pytest.approx(2 * unit.gamma, rel=ROUNDING)
 
 
@@ -426,7 +434,11 @@ def test_comparison_with_pretraining():
 
 def test_usual_pretrainings_are_found_usual():
     """Ridge regressions by brute force: z of their errors has about the moments of a normal."""
-    d, context, prompts, ridge, found = 8, 10, 100, 0.1, []
+    d = 8
+    context = 10
+    prompts = 100
+    ridge = 0.1
+    found = []
     backend = get_backend("numpy")
     for seed in range(10):
         generator = np.random.default_rng(seed)

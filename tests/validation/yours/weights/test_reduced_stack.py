@@ -38,7 +38,8 @@ def full_transformer(seed):
 
 
 def test_gdpp_is_read_back():
-    rates, gammas = [0.9, 1.1, 1.4], [0.2, 0.4]
+    rates = [0.9, 1.1, 1.4]
+    gammas = [0.2, 0.4]
     model = gdpp_transformer(rates, gammas, context=CONTEXT, dim=D)
     found = reduced_stack(model.layers, **SETTING)
     assert found.rates == pytest.approx(rates, rel=ROUNDING)
@@ -83,7 +84,8 @@ def test_numbers_are_projections_of_the_tensor():
     model = full_transformer(2)
     found = reduced_stack(model.layers, **SETTING)
     size = D + 1
-    inputs, label = np.diag([1.0] * D + [0.0]), np.diag([0.0] * D + [1.0])
+    inputs = np.diag([1.0] * D + [0.0])
+    label = np.diag([0.0] * D + [1.0])
     forms = [
         np.einsum("ia,bj->iabj", output, lookup)
         for output in (inputs, label)
@@ -118,7 +120,8 @@ def test_shares_agree_with_implicit_weights():
 
 
 def test_errors_are_those_of_the_theory():
-    rates, gammas = [0.6, 1.5], [0.3]
+    rates = [0.6, 1.5]
+    gammas = [0.3]
     model = gdpp_transformer(rates, gammas, context=20, dim=5)
     found = reduced_stack(
         model.layers, layout="versatile2024", context=20, noise_variance=0.0, test_prompts=20_000

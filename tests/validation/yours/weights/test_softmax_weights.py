@@ -39,7 +39,8 @@ def test_what_does_not_fit_is_the_share_of_the_prediction():
     mixed["W_Q"] = mixed["W_Q"] @ np.diag([1.0, 0.2, 0.3, 0.0])
     found = reduced_softmax(mixed, layout="zhang2024", rng=3, **SETTING)
     law = iclimit.Problem(dim=D, context=8, noise_variance=0.1, scale=1)
-    drawn, squares = iclimit.sample_prompts(law, 500, rng=3), []
+    drawn = iclimit.sample_prompts(law, 500, rng=3)
+    squares = []
     for x, y, q in zip(drawn.inputs, drawn.labels, drawn.query, strict=True):
         answers = []
         for matrix in (np.diag([1.0, 0.2, 0.3]), 0.5 * np.eye(D)):
