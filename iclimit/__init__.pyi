@@ -33,10 +33,17 @@ from .citations import cite as cite
 from .diagrams import curve as curve
 from .diagrams import phase_diagram as phase_diagram
 from .diagrams import sensitivity as sensitivity
+from .experiment import Experiment as Experiment
+from .experiment import Point as Point
+from .experiment import Reduced as Reduced
+from .experiment import Ridge as Ridge
+from .experiment import Test as Test
 from .problem import Problem as Problem
 from .published import settings as settings
 from .results import Estimate as Estimate
 from .simulate.descent import train_attention as train_attention
+from .simulate.pretraining import cost as cost
+from .simulate.pretraining import sample as sample
 from .simulate.pretraining import simulate_errors as simulate_errors
 from .simulate.prompts import sample_prompts as sample_prompts
 from .simulate.softmax import train_softmax as train_softmax

@@ -34,7 +34,7 @@ from iclimit.checks import (
     parse_kernel,
     parse_tasks,
 )
-from iclimit.notation import explaining, ratios_of, sizes_of
+from iclimit.notation import explaining, ratios_of
 from iclimit.units import Convention, get_convention
 
 # Variances of one coordinate by law: N(0, 1), U(-1, 1), random signs, and the Laplace law with
@@ -132,8 +132,6 @@ class Problem:
     tasks : int >= 1, inf, or array (k, d)
         Number of tasks that all prompts of one run share; inf for a fresh task in every prompt; or
         the tasks themselves.
-    prompts : int >= 1, optional
-        Number of prompts that are learned from, where it is finite.
     noise_variance : float >= 0
         Variance of the label noise, in the context and in the label of the query.
     noise_law : str or NoiseLaw, optional
@@ -180,10 +178,10 @@ class Problem:
     Examples
     --------
     >>> import iclimit
-    >>> problem = iclimit.Problem(dim=40, context=40, tasks=20, prompts=3200, noise_variance=0.01)
+    >>> problem = iclimit.Problem(dim=40, context=40, tasks=20, noise_variance=0.01)
     >>> problem.limit
-    {'tau': 2.0, 'alpha': 1.0, 'kappa': 0.5, 'rho': 0.01}
-    >>> round(float(iclimit.icl_error(**problem.limit, ridge=0.1)), 4)
+    {'alpha': 1.0, 'kappa': 0.5, 'rho': 0.01}
+    >>> round(float(iclimit.icl_error(tau=2, **problem.limit, ridge=0.1)), 4)
     1.0714
     """
 
@@ -191,7 +189,6 @@ class Problem:
     context: int
     _: KW_ONLY
     tasks: Any = math.inf
-    prompts: int | None = None
     noise_variance: float = 0.0
     noise_law: str | NoiseLaw | None = None
     input_law: str = "gaussian"
@@ -210,7 +207,8 @@ class Problem:
     def __post_init__(self) -> None:
         numbers = ["dim", "context", "task_variance", "noise_variance", "fresh_fraction"]
         numbers += ["drift"]
-        numbers += [name for name in ("prompts", "scale") if getattr(self, name) is not None]
+        if self.scale is not None:
+            numbers.append("scale")
         check_arguments(**{name: getattr(self, name) for name in numbers})
         check_flags(correlated_query=self.correlated_query)
         check_choice("input_law", self.input_law, tuple(COORDINATE_VARIANCE))
@@ -265,49 +263,10 @@ class Problem:
             kept = value.copy() if isinstance(value, np.ndarray) else value
             object.__setattr__(self, name, kept)
 
-    @classmethod
-    def of_limit(
-        cls,
-        *,
-        dim: int,
-        alpha: float,
-        tau: float | None = None,
-        kappa: float = math.inf,
-        rho: float = 0.0,
-        **settings: Any,
-    ) -> Problem:
-        r"""Problem at a dimension with the parameters of a limit, rounded to integers.
-
-        Parameters
-        ----------
-        dim : int >= 1
-            Dimension d of the inputs.
-        alpha : float > 0
-            Context length over dimension.
-        tau : float > 0, optional
-            Prompts over squared dimension.
-        kappa : float > 0, or inf
-            Tasks over dimension.
-        rho : float >= 0
-            Variance of the label noise over that of labels without noise.
-        **settings
-            What else a `Problem` takes.
-
-        Examples
-        --------
-        >>> import iclimit
-        >>> iclimit.Problem.of_limit(dim=20, tau=1.5, alpha=0.5, kappa=2).prompts
-        600
-        """
-        ratios = {"alpha": alpha, "kappa": kappa} | ({} if tau is None else {"tau": tau})
-        check_arguments(dim=dim, rho=rho, **ratios)
-        sizes: dict[str, Any] = sizes_of(dim, **ratios)
-        problem = cls(dim, **sizes, **settings)
-        return replace(problem, noise_variance=rho * problem.label_unit) if rho else problem
-
-    def with_fresh_tasks(self) -> Problem:
-        """The same law with a fresh task in every prompt."""
-        return replace(self, tasks=math.inf, fresh_fraction=1.0, shared_task=None)
+    def with_fresh_tasks(self, **changes: Any) -> Problem:
+        """The same law with a fresh task in every prompt, and with other changes."""
+        fresh = {"tasks": math.inf, "fresh_fraction": 1.0, "shared_task": None}
+        return replace(self, **fresh | changes)
 
     @classmethod
     def of_paper(
@@ -384,10 +343,8 @@ class Problem:
     @property
     def limit(self) -> dict[str, float]:
         """Parameters of the limit that are defined, as keywords of the theory."""
-        sizes = {"context": self.context, "tasks": self.task_count}
-        if self.prompts is not None:
-            sizes["prompts"] = self.prompts
-        return ratios_of(self.dim, **sizes) | {"rho": self.mean_noise_variance / self.label_unit}
+        ratios = ratios_of(self.dim, context=self.context, tasks=self.task_count)
+        return ratios | {"rho": self.mean_noise_variance / self.label_unit}
 
     @property
     def task_set(self) -> np.ndarray | None:

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from iclimit.checks import (
-    check_arguments,
-    check_choice,
-    check_integers,
-    given,
-    parse_covariance,
-    parse_gates,
-    parse_kernel,
-)
+from iclimit.checks import check_arguments, check_choice, check_integers
+from iclimit.experiment import Experiment
 from iclimit.problem import Problem, check_problem
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, Backend, Generator, Seed, get_backend
@@ -118,8 +111,21 @@ class SimulatedErrors(Result):
         return self.icl.samples, self.idg.samples, self.residuals, self.iteration_counts
 
 
-# What a problem says about the order of its pairs.
-_TIMES = ("drift", "correlation", "correlated_query")
+# Fields of a problem that runs may set; all other ones have their defaults.
+_KNOWN = (
+    "tasks",
+    "noise_variance",
+    "input_law",
+    "input_covariance",
+    "task_law",
+    "task_covariance",
+    "drift",
+    "correlation",
+    "correlated_query",
+)
+
+# Test prompts per error where it is not exact.
+TEST_PROMPTS = 10_000
 
 SAMPLERS = ("auto", "summaries", "tokens")
 
@@ -131,13 +137,12 @@ TOLERANCE = 1e-5
 
 @named_cell("simulate_errors")
 def simulate_errors(
-    problem: Problem | None = None,
     *,
-    dim: int | None = None,
-    context: int | None = None,
-    tasks: int | float | Array | None = None,
-    prompts: int | None = None,
-    rho: float | None = None,
+    dim: int,
+    context: int,
+    tasks: int | float | Array,
+    prompts: int,
+    rho: float,
     ridge: float = 0.0,
     rng: Seed,
     repeats: int = 1,
@@ -147,7 +152,7 @@ def simulate_errors(
     input_law: str | None = None,
     input_covariance: ArrayLike | None = None,
     sampler: str = "auto",
-    test_prompts: int = 10_000,
+    test_prompts: int = TEST_PROMPTS,
     task_covariance: ArrayLike | None = None,
     test_covariance: ArrayLike | None = None,
     test_context: int | None = None,
@@ -169,9 +174,6 @@ def simulate_errors(
 
     Parameters
     ----------
-    problem : Problem, optional
-        Law of the prompts and their number, in the units of this library, instead of the keywords
-        ``dim`` to ``rho`` and those of laws and covariances.
     dim : int >= 1
         Dimension of the inputs.
     context : int >= 1
@@ -259,107 +261,159 @@ def simulate_errors(
     >>> 1.0 < run.icl.mean < 1.4
     True
     """
-    keywords = given(
-        **{"dim": dim, "context": context, "tasks": tasks, "prompts": prompts, "rho": rho},
-        **{"task_law": task_law, "input_law": input_law},
-        **{"input_covariance": input_covariance, "task_covariance": task_covariance},
-        **{"drift": drift, "correlation": correlation, "correlated_query": correlated_query},
+    run = Experiment.of(
+        dim=dim,
+        context=context,
+        tasks=tasks,
+        prompts=prompts,
+        rho=rho,
+        ridge=ridge,
+        task_law=task_law,
+        input_law=input_law,
+        input_covariance=input_covariance,
+        task_covariance=task_covariance,
+        drift=drift,
+        correlation=correlation,
+        correlated_query=correlated_query,
+        gates=gates,
+        test_covariance=test_covariance,
+        test_context=test_context,
+        test_rho=test_rho,
+        test_drift=test_drift,
+        test_correlation=test_correlation,
+        test_gates=test_gates,
+        test_prompts=test_prompts,
     )
-    problem = pretraining_problem(problem, keywords)
-    gaussian = problem.input_law == "gaussian"
-    structured = problem.input_covariance is not None
-    shifts = given(test_context=test_context, test_rho=test_rho)
-    times = given(test_drift=test_drift)
-    check_arguments(ridge=ridge, **shifts, **times)
-    if test_correlation is not None:
-        tokens = shifts.get("test_context", problem.context) + problem.correlated_query
-        parse_kernel("test_correlation", test_correlation, tokens)
-        times["test_correlation"] = test_correlation
-    check_arguments(repeats=repeats, first_repeat=first_repeat, test_prompts=test_prompts)
-    check_choice("sampler", sampler, SAMPLERS)
-    if structured and not gaussian:
-        raise ValueError(
-            "input_law must be gaussian where input_covariance is given, "
-            f"got {problem.input_law!r}"
-        )
-    arrays = get_backend(backend)
-    tested = given(context=test_context, noise_variance=test_rho)
-    tested |= given(drift=test_drift, correlation=test_correlation)
-    if test_covariance is not None:
-        covariance = parse_covariance("test_covariance", test_covariance, problem.dim)
-        tested |= {"task_covariance": covariance, "task_law": "gaussian"}
-    test_problem = replace(problem, tasks=math.inf, **tested)
-    weights = parse_gates("gates", gates, problem.context)
-    own = ("gates", gates) if test_gates is None else ("test_gates", test_gates)
-    test_weights = parse_gates(*own, test_problem.context)
-    known = gaussian and not (problem.drift or test_problem.drift)
-    if sampler == "summaries" and not known:
-        raise ValueError(f"sampler must be 'tokens' for such prompts, got {sampler!r}")
-    if sampler == "auto":
-        sampler = "summaries" if known else "tokens"
-    train, test = (
-        SummaryLaw(arrays, law, sampler, None if each is None else arrays.asarray(each))
-        for law, each in ((problem, weights), (test_problem, test_weights))
+    return sample(
+        run, rng=rng, repeats=repeats, first_repeat=first_repeat, backend=backend, sampler=sampler
     )
-    # Features that differ, r (r + 1) of them, decide whether prompts can be interpolated.
-    count = int(problem.prompts or 0)
-    method = choose_method(count, covariance_rank(problem.input_covariance, problem.dim))
-    runs = []
-    with blas_threads_for(problem.dim):
-        for generator in arrays.generators(rng, repeats, first_repeat):
-            task_set = draw_task_set(problem, arrays, generator)
-            drawn = train.draw(generator, count, task_set)
-            solution = solve_ridge(*drawn, ridge, method=method, tolerance=TOLERANCE)
-            icl = test.test_error(generator, solution.gamma, test_prompts, None)
-            idg = train.test_error(generator, solution.gamma, test_prompts, task_set)
-            runs.append((icl, idg, solution.residual, solution.iterations))
-    sizes = {"dim": problem.dim, "context": problem.context, "prompts": problem.prompts}
-    numbers = {**sizes, "rho": problem.noise_variance, "ridge": ridge}
-    ratios = {name: problem.limit[name] for name in ("tau", "alpha", "kappa")}
-    laws = {"task_law": problem.task_law, "sampler": sampler, "backend": backend}
-    if not gaussian:
-        laws["input_law"] = problem.input_law
-    covariances = given(
-        task_covariance=problem.task_covariance,
-        test_covariance=None if test_covariance is None else test_problem.task_covariance,
-        input_covariance=problem.input_covariance,
-        gates=weights,
-        test_gates=None if test_gates is None else test_weights,
-    )
-    laws |= {name: each for name, each in vars(problem).items() if name in _TIMES and np.any(each)}
-    laws |= times | covariances
-    laws |= {n: fingerprint(np.asarray(each)) for n, each in laws.items() if np.ndim(each)}
-    parameters = {**numbers, "tasks": problem.task_count, **ratios, **laws, **shifts}
-    return SimulatedErrors.of(parameters, list(zip(*runs, strict=True)))
 
 
-def pretraining_problem(problem: Problem | None, keywords: dict[str, Any]) -> Problem:
-    """A problem in the units of this library, as it is given or from keywords.
+@named_cell("sample")
+def sample(
+    run: Experiment,
+    *,
+    rng: Seed,
+    repeats: int = 1,
+    first_repeat: int = 0,
+    backend: str = "numpy",
+    sampler: str = "auto",
+) -> SimulatedErrors:
+    """Simulate a run: draw its tasks and prompts, train on them and test, as often as is asked.
+
+    Parameters
+    ----------
+    run : Experiment
+        In the units of this library.
+    rng : int, SeedSequence or Generator
+        Root seed.  Repeat r depends on (root, r) only, so more repeats extend fewer.
+    repeats : int >= 1
+        Number of independent runs.
+    first_repeat : int >= 0
+        Number of the first of them.
+    backend : {"numpy", "cupy"}
+        Where to compute.
+    sampler : {"auto", "summaries", "tokens"}
+        As in `simulate_errors`.
+
+    Returns
+    -------
+    SimulatedErrors
+        Errors per repeat with means, standard errors and correlation.
 
     Raises
     ------
     TypeError
-        If it is given twice, or not whole.
+        If it is no experiment.
     ValueError
-        If it is in other units, or of another kind.
+        If an argument is outside its range, or the run has parts that are not simulated.
+    RuntimeError
+        If the backend is not available.
+    ArithmeticError
+        If a solve did not converge (ridgeless, very near n = d (d + 1)).
+
+    Examples
+    --------
+    >>> import iclimit
+    >>> run = iclimit.Point(tau=2, alpha=1, kappa=0.5, rho=0.1, ridge=0.1).at(dim=20)
+    >>> samples = iclimit.sample(run, rng=0, repeats=8)
+    >>> 1.0 < samples.icl.mean < 1.4
+    True
     """
-    if problem is None:
-        if missing := [
-            name for name in ("dim", "context", "tasks", "prompts", "rho") if name not in keywords
-        ]:
-            raise TypeError(f"simulate_errors needs a problem, or {', '.join(missing)}")
-        settings = {"task_law": "sphere"} | keywords
-        if "task_covariance" in settings:
-            if np.ndim(settings["tasks"]):
-                raise ValueError("task_covariance must be None where the task vectors are given")
-            settings["task_law"] = "gaussian"
-        check_arguments(rho=settings["rho"])
-        return Problem(noise_variance=settings.pop("rho"), **settings)
-    if keywords:
-        raise TypeError(f"{', '.join(keywords)} must not be given beside a problem")
-    laws = ("tasks", "noise_variance", "input_law", "input_covariance", "task_law")
-    check_problem(problem, *laws, *_TIMES, "task_covariance", needed=("prompts",))
-    return problem
+    check_experiment(run)
+    check_arguments(repeats=repeats, first_repeat=first_repeat)
+    check_choice("sampler", sampler, SAMPLERS)
+    arrays = get_backend(backend)
+    problem = run.problem
+    test = run.tests
+    sampler = _chosen_sampler(run, sampler)
+    laws = []
+    for law, gates in ((problem, run.model.gates), (test.problem, test.gates)):
+        weights = None if gates is None else arrays.asarray(gates)
+        laws.append(SummaryLaw(arrays, law, sampler, weights))
+    train, fresh = laws
+    # Features that differ, r (r + 1) of them, decide whether prompts can be interpolated.
+    method = choose_method(run.prompts, covariance_rank(problem.input_covariance, run.dim))
+    counted = test.prompts or TEST_PROMPTS
+    runs = []
+    with blas_threads_for(run.dim):
+        for generator in arrays.generators(rng, repeats, first_repeat):
+            task_set = draw_task_set(problem, arrays, generator)
+            drawn = train.draw(generator, run.prompts, task_set)
+            solution = solve_ridge(*drawn, run.ridge, method=method, tolerance=TOLERANCE)
+            icl = fresh.test_error(generator, solution.gamma, counted, None)
+            idg = train.test_error(generator, solution.gamma, counted, task_set)
+            runs.append((icl, idg, solution.residual, solution.iterations))
+    parameters = _parameters(run) | {"sampler": sampler, "backend": backend}
+    return SimulatedErrors.of(parameters, list(zip(*runs, strict=True)))
+
+
+def check_experiment(run: Experiment) -> None:
+    """Check that a value is a run that is simulated here.
+
+    Raises
+    ------
+    TypeError
+        If it is no experiment.
+    ValueError
+        If it has parts that are not known here.
+    """
+    if not isinstance(run, Experiment):
+        raise TypeError(f"run must be an Experiment, got {run!r}")
+    if run.balanced:
+        raise ValueError("run must not be balanced here: every prompt draws its task")
+    check_problem(run.problem, *_KNOWN)
+    check_problem(run.tests.problem, *_KNOWN)
+    law = run.problem
+    if law.input_covariance is not None and law.input_law != "gaussian":
+        raise ValueError(
+            f"input_law must be gaussian where input_covariance is given, got {law.input_law!r}"
+        )
+
+
+def _chosen_sampler(run: Experiment, sampler: str) -> str:
+    """The sampler that is taken: of summaries where their law is known."""
+    drifts = run.problem.drift or run.tests.problem.drift
+    known = run.problem.input_law == "gaussian" and not drifts
+    if sampler == "summaries" and not known:
+        raise ValueError(f"sampler must be 'tokens' for such prompts, got {sampler!r}")
+    if sampler == "auto":
+        return "summaries" if known else "tokens"
+    return sampler
+
+
+def _parameters(run: Experiment) -> dict[str, Any]:
+    """Numbers and texts of a run that stand beside its results; arrays by their fingerprints."""
+    stated = run.keywords()
+    stated.pop("test_prompts", None)
+    stated["ridge"] = run.ridge
+    stated["tasks"] = run.problem.task_count
+    stated["task_law"] = run.problem.task_law
+    for name, value in stated.items():
+        if np.ndim(value):
+            stated[name] = fingerprint(np.asarray(value))
+    limit = run.limit
+    return stated | {name: limit[name] for name in ("tau", "alpha", "kappa")}
 
 
 def draw_task_set(problem: Problem, backend: Backend, generator: Generator) -> Array:

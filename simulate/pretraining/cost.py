@@ -23,11 +23,12 @@ import numpy as np
 import psutil
 from numpy.typing import ArrayLike
 
-from iclimit.checks import check_arguments, given
+from iclimit.checks import check_arguments
+from iclimit.experiment import Experiment
 from iclimit.problem import Problem
 from iclimit.results import Result
 from iclimit.simulate.arrays import HOST_BLOCK, get_backend
-from iclimit.simulate.pretraining.cells import TOLERANCE, pretraining_problem, simulate_errors
+from iclimit.simulate.pretraining.cells import TOLERANCE, check_experiment, simulate_errors
 from iclimit.simulate.pretraining.ridge import (
     choose_method,
     conjugate_gradients,
@@ -162,7 +163,7 @@ def estimate_cost(
     repeats: int = 1,
     input_covariance: ArrayLike | None = None,
     task_covariance: ArrayLike | None = None,
-    test_covariance: ArrayLike | None = None,  # noqa: ARG001
+    test_covariance: ArrayLike | None = None,
     test_context: int | None = None,
     test_rho: float | None = None,
 ) -> CellCost:
@@ -196,29 +197,74 @@ def estimate_cost(
     >>> 3e5 < cost.memory_bytes < 3e6
     True
     """
-    sizes = {"dim": dim, "context": context, "tasks": tasks, "prompts": prompts, "rho": rho}
-    covariances = {"input_covariance": input_covariance, "task_covariance": task_covariance}
-    problem = pretraining_problem(None, sizes | given(**covariances))
-    tested = given(test_context=test_context, test_rho=test_rho)
-    check_arguments(prompts=prompts, ridge=ridge, repeats=repeats, **tested)
+    run = Experiment.of(
+        dim=dim,
+        context=context,
+        tasks=tasks,
+        prompts=prompts,
+        rho=rho,
+        ridge=ridge,
+        input_covariance=input_covariance,
+        task_covariance=task_covariance,
+        test_covariance=test_covariance,
+        test_context=test_context,
+        test_rho=test_rho,
+    )
+    return cost(run, repeats=repeats)
+
+
+def cost(run: Experiment, *, repeats: int = 1) -> CellCost:
+    """Estimate time and memory of `iclimit.sample` with Gaussian inputs on NumPy.
+
+    Parameters
+    ----------
+    run : Experiment
+        Without drift, correlation and gates, which take more time.
+    repeats : int >= 1
+        Number of independent runs.
+
+    Returns
+    -------
+    CellCost
+
+    Raises
+    ------
+    TypeError
+        If it is no experiment.
+    ValueError
+        If an argument is outside its range, or the run has parts that are not simulated.
+
+    Examples
+    --------
+    >>> import iclimit
+    >>> run = iclimit.Point(tau=2, alpha=1, kappa=0.5, rho=0.1).at(dim=30)
+    >>> iclimit.cost(run).method
+    'primal-cg'
+    """
+    check_experiment(run)
+    check_arguments(repeats=repeats)
+    problem = run.problem
+    prompts = run.prompts
+    dim = run.dim
     count = problem.task_count
     rank = covariance_rank(problem.input_covariance, dim)
     method = choose_method(prompts, rank)
     iterations = 0
-    each = _per_prompt(dim, count == math.inf) * prompts + _per_run(dim, count)
-    sample = min(prompts, DENSE_SAMPLE)
+    seconds = _per_prompt(dim, count == math.inf) * prompts + _per_run(dim, count)
+    part = min(prompts, DENSE_SAMPLE)
     if method == "primal-dense":
-        each += _direct_solve(sample, rank, method) * prompts / sample
+        seconds += _direct_solve(part, rank, method) * prompts / part
     elif method == "dual-dense":
-        each += _direct_solve(sample, dim, method) * (prompts / sample) ** 2.7
+        seconds += _direct_solve(part, dim, method) * (prompts / part) ** 2.7
     else:
-        iterations = _iterations(method, _feature_variances(problem), prompts, ridge)
-        sample = min(prompts, 4 * HOST_BLOCK // (4 * (dim + 1)))
-        iteration, single, double = _solver_seconds(sample, dim)
-        each += iterations * (iteration + (prompts - sample) * single)
+        iterations = _iterations(method, _feature_variances(problem), prompts, run.ridge)
+        part = min(prompts, 4 * HOST_BLOCK // (4 * (dim + 1)))
+        iteration, single, double = _solver_seconds(part, dim)
+        seconds += iterations * (iteration + (prompts - part) * single)
         # In float64: residuals of three corrections, covariance, right side and conversion.
-        each += 4 * prompts * double
-    return CellCost(repeats * each, cell_memory(dim=dim, prompts=prompts), method, iterations)
+        seconds += 4 * prompts * double
+    memory = cell_memory(dim=dim, prompts=prompts)
+    return CellCost(repeats * seconds, memory, method, iterations)
 
 
 def cell_memory(*, dim: int, prompts: int) -> int:

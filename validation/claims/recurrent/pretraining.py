@@ -21,9 +21,10 @@ from scipy.optimize import brentq
 
 from iclimit.asymptotics import recurrent
 from iclimit.asymptotics.pretraining import FiniteSizeErrors, finite_size_errors
+from iclimit.experiment import Experiment, Reduced, Ridge, Test
 from iclimit.problem import Problem
 from iclimit.results import Estimate
-from iclimit.simulate.pretraining import simulate_errors
+from iclimit.simulate.pretraining import sample
 from iclimit.statement import named_cell
 from iclimit.statistics import extrapolate_ratios
 from iclimit.validation.claim import (
@@ -105,7 +106,6 @@ def pretrained(
         dim,
         LENGTH * dim,
         tasks=round(POINT.kappa * dim),
-        prompts=round(POINT.tau * dim**2),
         noise_variance=POINT.rho,
         task_law="sphere",
         correlation=CORRELATION,
@@ -113,7 +113,17 @@ def pretrained(
         correlated_query=correlated_query,
     )
     gated = layer(dim, drift, correlated_query, plain_tests)
-    errors = simulate_errors(problem, **gated, repeats=repeats, rng=rng)
+    test = None
+    if plain_tests:
+        test = Test(problem.with_fresh_tasks(), gated["test_gates"])
+    experiment = Experiment(
+        problem,
+        prompts=round(POINT.tau * dim**2),
+        training=Ridge(gated["ridge"]),
+        model=Reduced(gated["gates"]),
+        test=test,
+    )
+    errors = sample(experiment, repeats=repeats, rng=rng)
     return np.array([errors.icl.samples, errors.idg.samples])
 
 

@@ -1,0 +1,480 @@
+r"""A run: what is learned from which prompts, how, and what it is tested on.
+
+A `Problem` is the law of one set of prompts.  An `Experiment` adds how many of them are learned
+from, how, by which model, and which prompts the model is tested on.  A `Point` is an experiment
+in the limit: ratios in the place of integers.  All of them are data and compute nothing; rooms
+have one function each that takes them, such as `iclimit.predict` and `iclimit.sample`.
+
+Nothing about computing belongs here: random numbers, repeats, where and by which method.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from iclimit.checks import (
+    check_arguments,
+    check_flags,
+    check_integers,
+    given,
+    parse_covariance,
+    parse_gates,
+    parse_kernel,
+)
+from iclimit.notation import explaining, ratios_of, sizes_of
+from iclimit.problem import Problem
+from iclimit.statement import canonical
+
+
+@dataclass(frozen=True)
+class Ridge:
+    r"""Training by ridge regression.
+
+    Parameters
+    ----------
+    ridge : float >= 0
+        Ridge :math:`\lambda` of the penalty :math:`\frac nd \lambda \lVert\Gamma\rVert_F^2`; 0 is
+        the least-norm solution.
+    """
+
+    ridge: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_arguments(ridge=self.ridge)
+
+
+@dataclass(frozen=True, eq=False)
+class Reduced:
+    r"""Reduced linear attention, a matrix :math:`\Gamma` of the context summary.
+
+    Parameters
+    ----------
+    gates : array (context,) of numbers in [0, 1], optional
+        Weights of the pairs in the context summary, as gated linear attention has them; equal
+        ones by default.
+    """
+
+    gates: Any = None
+
+
+@dataclass(frozen=True)
+class LastPosition:
+    """Loss of the query's label, after the whole context."""
+
+
+@dataclass(frozen=True, eq=False)
+class Test:
+    """What a model is tested on: the prompts behind the ICL error.
+
+    Parameters
+    ----------
+    problem : Problem
+        Law of the test prompts, with fresh tasks, of the dimension and units of the run.
+    gates : array (context,) of numbers in [0, 1], optional
+        Weights of their pairs; those of training by default, which then must fit.
+    prompts : int >= 1, optional
+        Number of test prompts that measure an error; errors are exact by default, where a room
+        knows them.
+    """
+
+    # pytest collects what is called Test otherwise.
+    __test__: ClassVar[bool] = False
+
+    problem: Problem
+    gates: Any = None
+    prompts: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.problem.task_count != math.inf:
+            raise ValueError(
+                "problem of a test must have fresh tasks, such as problem.with_fresh_tasks(), "
+                f"got {self.problem.task_count} tasks"
+            )
+        if self.prompts is not None:
+            check_arguments(test_prompts=self.prompts)
+
+
+# Fields of a problem that tests may change, by the keyword that says so.
+_OF_TESTS = {
+    "test_context": "context",
+    "test_rho": "noise_variance",
+    "test_drift": "drift",
+    "test_correlation": "correlation",
+    "test_covariance": "task_covariance",
+}
+
+# Defaults of the fields of a problem that are keywords of the same name.  Tasks are on the sphere
+# unless they are said to be of another law.
+_OF_PROBLEM: dict[str, Any] = {
+    part.name: part.default
+    for part in fields(Problem)
+    if part.name not in ("dim", "context", "tasks", "noise_variance")
+} | {"task_law": "sphere"}
+
+# Keywords that a run must have, and those that are about it as a whole.
+_NEEDED = ("dim", "context", "tasks", "prompts", "rho")
+_OF_RUN = ("ridge", "balanced", "gates", "test_gates", "test_prompts")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Experiment:
+    r"""A run of finite size: pretrain on prompts, then test.
+
+    Parameters
+    ----------
+    problem : Problem
+        Law of the training prompts.
+    prompts : int >= 1
+        Number of training prompts, n.
+    balanced : bool
+        Whether all tasks have the same number of prompts; otherwise every prompt draws its task.
+    loss : LastPosition
+        What is minimised.
+    training : Ridge
+        How.
+    model : Reduced
+        What is trained.
+    test : Test, optional
+        What it is tested on for the ICL error: fresh tasks of the law of training by default.
+        The IDG error keeps the training law.
+    point : Point, optional
+        The point of the limit that it was made from; it is no part of the identity.
+
+    Raises
+    ------
+    TypeError
+        If a part is of another kind.
+    ValueError
+        If parts do not fit.
+
+    Examples
+    --------
+    >>> from iclimit import Experiment, Problem, Ridge, Test
+    >>> law = Problem(24, 48, tasks=24, noise_variance=0.1)
+    >>> run = Experiment(law, prompts=1152, training=Ridge(0.05))
+    >>> run.limit["tau"], run.limit["ridge"]
+    (2.0, 0.05)
+    >>> longer = run.with_(test=Test(law.with_fresh_tasks(context=96)))
+    >>> longer == run, longer.statement()["test_context"]
+    (False, 96)
+    """
+
+    problem: Problem
+    _: KW_ONLY
+    prompts: int
+    balanced: bool = False
+    loss: LastPosition = LastPosition()
+    training: Ridge = Ridge()
+    model: Reduced = Reduced()
+    test: Test | None = None
+    point: Point | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        for name, kind in _KINDS.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind) and not (name == "test" and value is None):
+                raise TypeError(f"{name} must be a {kind.__name__}, got {value!r}")
+        check_arguments(prompts=self.prompts)
+        check_flags(balanced=self.balanced)
+        gates = parse_gates("gates", self.model.gates, self.problem.context)
+        object.__setattr__(self, "model", Reduced(gates))
+        test = self.test
+        if test is None:
+            return
+        if test.problem.dim != self.problem.dim:
+            raise ValueError(
+                f"test must have the dim of the run, {self.problem.dim}, got {test.problem.dim}"
+            )
+        if test.problem.label_unit != self.problem.label_unit:
+            raise ValueError(
+                f"test must be in the units of the run, with labels of variance "
+                f"{self.problem.label_unit}, got {test.problem.label_unit}"
+            )
+        own = parse_gates("test_gates", test.gates, test.problem.context)
+        object.__setattr__(self, "test", replace(test, gates=own))
+
+    @property
+    def dim(self) -> int:
+        """Dimension d of the inputs."""
+        return self.problem.dim
+
+    @property
+    def ridge(self) -> float:
+        """Ridge of the training."""
+        return self.training.ridge
+
+    @property
+    def tests(self) -> Test:
+        """What the model is tested on, with its gates.
+
+        Raises
+        ------
+        ValueError
+            If the gates of training do not fit the test prompts.
+        """
+        test = self.test or Test(self.problem.with_fresh_tasks())
+        if test.gates is not None:
+            return test
+        gates = parse_gates("gates", self.model.gates, test.problem.context)
+        return replace(test, gates=gates)
+
+    @property
+    def limit(self) -> dict[str, float]:
+        """Parameters of the limit that are defined, as keywords of the theory, with tests."""
+        sizes: dict[str, float] = {"prompts": self.prompts, "context": self.problem.context}
+        sizes["tasks"] = self.problem.task_count
+        problem = self.tests.problem
+        found = ratios_of(self.dim, **sizes) | {"rho": self.problem.limit["rho"]}
+        found["ridge"] = self.ridge
+        if problem.context != self.problem.context:
+            found["test_alpha"] = problem.context / self.dim
+        if problem.noise_variance != self.problem.noise_variance:
+            found["test_rho"] = problem.limit["rho"]
+        return found
+
+    def at(self, dim: int) -> Experiment:
+        """The same point of the limit at another dimension.
+
+        Raises
+        ------
+        ValueError
+            If it was made from integers, which say nothing of another dimension.
+        """
+        if self.point is None:
+            raise ValueError("an Experiment has another dim only if it was made from a Point")
+        return self.point.at(dim)
+
+    def with_(self, **changes: Any) -> Experiment:
+        """The same run with other parts; it knows no point of the limit then."""
+        return replace(self, **{"point": None} | changes)
+
+    @classmethod
+    def of(cls, **keywords: Any) -> Experiment:
+        """A run from flat keywords, those of `iclimit.simulate_errors` and its like.
+
+        Parameters
+        ----------
+        **keywords
+            ``dim``, ``context``, ``tasks``, ``prompts`` and ``rho``; ``ridge``, ``balanced``,
+            ``gates`` and other fields of a `Problem`; ``test_context``, ``test_rho``,
+            ``test_drift``, ``test_correlation``, ``test_covariance``, ``test_gates`` and
+            ``test_prompts``.  None stands for what is left out.
+
+        Raises
+        ------
+        TypeError
+            If one is missing or unknown.
+        ValueError
+            If one is outside its range.
+        """
+        stated = given(**keywords)
+        missing = [name for name in _NEEDED if name not in stated]
+        if missing:
+            raise TypeError(f"an Experiment needs {', '.join(missing)}")
+        unknown = stated.keys() - {*_NEEDED, *_OF_PROBLEM, *_OF_TESTS, *_OF_RUN}
+        if unknown:
+            raise TypeError(f"an Experiment has no {', '.join(sorted(unknown))}")
+        checked = ("rho", "ridge", "test_context", "test_rho", "test_drift", "test_prompts")
+        check_arguments(**{name: stated[name] for name in checked if name in stated})
+        problem = _problem(stated)
+        test = _test(stated, problem)
+        return cls(
+            problem,
+            prompts=stated["prompts"],
+            balanced=stated.get("balanced", False),
+            training=Ridge(stated.get("ridge", 0.0)),
+            model=Reduced(stated.get("gates")),
+            test=test,
+        )
+
+    def keywords(self) -> dict[str, Any]:
+        """Flat keywords of the run, those of `of`, without what has its default there."""
+        problem = self.problem
+        found: dict[str, Any] = {"dim": self.dim, "context": problem.context}
+        found["tasks"] = problem.tasks
+        found["prompts"] = self.prompts
+        found["rho"] = problem.noise_variance
+        for name, usual in _OF_PROBLEM.items():
+            if _differs(getattr(problem, name), usual):
+                found[name] = getattr(problem, name)
+        if "task_covariance" in found:
+            found.pop("task_law", None)
+        if self.ridge:
+            found["ridge"] = self.ridge
+        if self.balanced:
+            found["balanced"] = True
+        if self.model.gates is not None:
+            found["gates"] = self.model.gates
+        if self.test is not None:
+            for name, own in _OF_TESTS.items():
+                value = getattr(self.test.problem, own)
+                if _differs(value, getattr(problem, own)):
+                    found[name] = value
+            found |= given(test_gates=self.test.gates, test_prompts=self.test.prompts)
+        return found
+
+    def statement(self) -> dict[str, Any]:
+        """What makes its name and its seed: flat, sorted by name, arrays by their digest."""
+        stated = {name: canonical(value) for name, value in self.keywords().items()}
+        return dict(sorted(stated.items()))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Experiment) and self.statement() == other.statement()
+
+    def __hash__(self) -> int:
+        return hash((self.problem, self.prompts))
+
+    def __repr__(self) -> str:
+        parts = [repr(self.problem), f"prompts={self.prompts!r}"]
+        usual = {each.name: each.default for each in fields(Experiment)}
+        for name in ("balanced", "loss", "training"):
+            if getattr(self, name) != usual[name]:
+                parts.append(f"{name}={getattr(self, name)!r}")
+        if self.model.gates is not None:
+            parts.append(f"model=Reduced(gates={self.model.gates.tolist()})")
+        if self.test is not None:
+            parts.append(f"test={self.test!r}")
+        return f"Experiment({', '.join(parts)})"
+
+
+Experiment.__init__ = explaining(Experiment.__init__)  # type: ignore[method-assign]
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    r"""A run in the limit: ratios in the place of integers.
+
+    Numbers are single ones; one of them may be a tuple, which makes the point a sweep.
+
+    Parameters
+    ----------
+    tau, alpha, kappa : float > 0
+        Prompts over squared dimension, context length and number of tasks over dimension.
+    rho : float >= 0
+        Variance of the label noise over that of labels without noise.
+    ridge : float >= 0
+        Short for ``training=Ridge(ridge)``.
+    task_law, input_law, drift, correlation, correlated_query
+        As in `Problem`; tasks are on the sphere.
+    test_alpha, test_rho : float, optional
+        Those of the test prompts; as in training by default.
+
+    Examples
+    --------
+    >>> from iclimit import Point
+    >>> point = Point(tau=4, alpha=2, kappa=1, rho=0.1, ridge=0.1)
+    >>> run = point.at(dim=40)
+    >>> run.prompts, run.problem.context, run.problem.tasks
+    (6400, 80, 40)
+    >>> [run.prompts for run in Point(tau=(1, 2), alpha=1, rho=0.1).at(dim=20)]
+    [400, 800]
+    """
+
+    _: KW_ONLY
+    tau: Any
+    alpha: Any
+    kappa: Any = math.inf
+    rho: Any = 0.0
+    ridge: Any = 0.0
+    task_law: str = "sphere"
+    input_law: str = "gaussian"
+    drift: Any = 0.0
+    correlation: Any = 0.0
+    correlated_query: bool = False
+    test_alpha: Any = None
+    test_rho: Any = None
+
+    def __post_init__(self) -> None:
+        swept = [part.name for part in fields(self) if isinstance(getattr(self, part.name), tuple)]
+        if len(swept) > 1:
+            raise ValueError(f"a Point has at most one tuple, got {' and '.join(swept)}")
+        for point in self.singles():
+            numbers = {name: getattr(point, name) for name in _RATIOS}
+            check_arguments(**given(**numbers))
+
+    def singles(self) -> tuple[Point, ...]:
+        """The points of a sweep; the point itself where nothing is swept."""
+        for part in fields(self):
+            values = getattr(self, part.name)
+            if isinstance(values, tuple):
+                return tuple(replace(self, **{part.name: value}) for value in values)
+        return (self,)
+
+    @property
+    def limit(self) -> dict[str, Any]:
+        """Keywords of the theory in the limit; a swept parameter is an array."""
+        numbers = given(**{name: getattr(self, name) for name in _LIMIT})
+        return {
+            name: np.array(value, dtype=float) if isinstance(value, tuple) else value
+            for name, value in numbers.items()
+        }
+
+    def at(self, dim: int) -> Any:
+        """The run at a dimension, with integers rounded; a tuple of runs for a sweep."""
+        check_integers(dim=dim)
+        points = self.singles()
+        if points != (self,):
+            return tuple(point.at(dim) for point in points)
+        sizes = sizes_of(dim, tau=self.tau, alpha=self.alpha, kappa=self.kappa)
+        stated: dict[str, Any] = {"dim": dim, "rho": self.rho, "ridge": self.ridge} | sizes
+        stated |= {name: getattr(self, name) for name in _LAWS}
+        if self.test_alpha is not None:
+            stated["test_context"] = sizes_of(dim, test_alpha=self.test_alpha)["test_context"]
+        stated["test_rho"] = self.test_rho
+        return replace(Experiment.of(**stated), point=self)
+
+
+Point.__init__ = explaining(Point.__init__)  # type: ignore[method-assign]
+
+# Parameters of a point that are those of the limit, those whose range is checked, and laws.
+_LIMIT = ("tau", "alpha", "kappa", "rho", "ridge", "test_alpha", "test_rho")
+_RATIOS = (*_LIMIT, "drift")
+_LAWS = ("task_law", "input_law", "drift", "correlation", "correlated_query")
+
+# Kinds of the parts of an experiment.
+_KINDS: dict[str, type] = {
+    "problem": Problem,
+    "loss": LastPosition,
+    "training": Ridge,
+    "model": Reduced,
+    "test": Test,
+}
+
+
+def _problem(stated: Mapping[str, Any]) -> Problem:
+    """Law of the training prompts, from flat keywords."""
+    law = {name: stated[name] for name in _OF_PROBLEM if name in stated}
+    law.setdefault("task_law", "sphere")
+    if "task_covariance" in law:
+        if np.ndim(stated["tasks"]):
+            raise ValueError("task_covariance must be None where the task vectors are given")
+        law["task_law"] = "gaussian"
+    dim = stated["dim"]
+    context = stated["context"]
+    return Problem(dim, context, tasks=stated["tasks"], noise_variance=float(stated["rho"]), **law)
+
+
+def _test(stated: Mapping[str, Any], problem: Problem) -> Test | None:
+    """Test prompts, from flat keywords; None where they are as in training."""
+    changes = {own: stated[name] for name, own in _OF_TESTS.items() if name in stated}
+    gates = stated.get("test_gates")
+    prompts = stated.get("test_prompts")
+    if not changes and gates is None and prompts is None:
+        return None
+    if "correlation" in changes:
+        tokens = changes.get("context", problem.context) + problem.correlated_query
+        parse_kernel("test_correlation", changes["correlation"], tokens)
+    if "task_covariance" in changes:
+        covariance = parse_covariance("test_covariance", changes["task_covariance"], problem.dim)
+        changes |= {"task_covariance": covariance, "task_law": "gaussian"}
+    return Test(problem.with_fresh_tasks(**changes), gates, prompts)
+
+
+def _differs(value: object, usual: object) -> bool:
+    """Whether a value is another one than usual, of arrays entry by entry."""
+    return canonical(value) != canonical(usual)
