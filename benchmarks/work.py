@@ -688,7 +688,7 @@ COSTED = [
 def cost_estimates(seed: int) -> dict[str, float]:
     """Estimated over true CPU time of cells; extremes and median."""
     from iclimit.simulate.pretraining import simulate_errors
-    from iclimit.simulate.pretraining.cost import estimate_cost
+    from iclimit.simulate.pretraining.cell_cost import estimate_cost
 
     simulate_errors(**cell(10), rng=0)
     ratios = []

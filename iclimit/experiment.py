@@ -99,15 +99,6 @@ class Test:
             check_arguments(test_prompts=self.prompts)
 
 
-# Fields of a problem that tests may change, by the keyword that says so.
-_OF_TESTS = {
-    "test_context": "context",
-    "test_rho": "noise_variance",
-    "test_drift": "drift",
-    "test_correlation": "correlation",
-    "test_covariance": "task_covariance",
-}
-
 # Defaults of the fields of a problem that are keywords of the same name.  Tasks are on the sphere
 # unless they are said to be of another law.
 _OF_PROBLEM: dict[str, Any] = {
@@ -115,6 +106,13 @@ _OF_PROBLEM: dict[str, Any] = {
     for part in fields(Problem)
     if part.name not in ("dim", "context", "tasks", "noise_variance")
 } | {"task_law": "sphere"}
+
+# Fields of a problem that tests may change, by the keyword that says so.
+_OF_TESTS = {
+    f"test_{name}": name
+    for name in ("context", *_OF_PROBLEM)
+    if name not in ("task_covariance", "fresh_fraction", "shared_task")
+} | {"test_rho": "noise_variance", "test_covariance": "task_covariance"}
 
 # Keywords that a run must have, and those that are about it as a whole.
 _NEEDED = ("dim", "context", "tasks", "prompts", "rho")
@@ -262,8 +260,8 @@ class Experiment:
         **keywords
             ``dim``, ``context``, ``tasks``, ``prompts`` and ``rho``; ``ridge``, ``balanced``,
             ``gates`` and other fields of a `Problem`; ``test_context``, ``test_rho``,
-            ``test_drift``, ``test_correlation``, ``test_covariance``, ``test_gates`` and
-            ``test_prompts``.  None stands for what is left out.
+            ``test_drift``, ``test_correlation``, ``test_covariance`` and other fields of the
+            tests' problem; ``test_gates`` and ``test_prompts``.  None stands for what is left out.
 
         Raises
         ------
@@ -315,6 +313,8 @@ class Experiment:
                 value = getattr(self.test.problem, own)
                 if _differs(value, getattr(problem, own)):
                     found[name] = value
+            if "test_covariance" in found:
+                found.pop("test_task_law", None)
             found |= given(test_gates=self.test.gates, test_prompts=self.test.prompts)
         return found
 
@@ -451,8 +451,6 @@ def _problem(stated: Mapping[str, Any]) -> Problem:
     law = {name: stated[name] for name in _OF_PROBLEM if name in stated}
     law.setdefault("task_law", "sphere")
     if "task_covariance" in law:
-        if np.ndim(stated["tasks"]):
-            raise ValueError("task_covariance must be None where the task vectors are given")
         law["task_law"] = "gaussian"
     dim = stated["dim"]
     context = stated["context"]

@@ -454,7 +454,7 @@ def _units(convention: Convention, dim: int, context: int, input_law: str) -> di
     return {"scale": math.sqrt(variance), "task_variance": units.value("task_variance")}
 
 
-def check_problem(problem: Problem, *settings: str, needed: tuple[str, ...] = ()) -> None:
+def check_problem(problem: Problem, *settings: str) -> None:
     """Check that a value is a problem with no other settings than a function understands.
 
     Parameters
@@ -462,27 +462,22 @@ def check_problem(problem: Problem, *settings: str, needed: tuple[str, ...] = ()
     problem : Problem
     *settings : str
         Fields, other than dim and context, that may differ from their defaults.
-    needed : tuple of str
-        Those that must.
 
     Raises
     ------
     TypeError
         If it is no problem.
     ValueError
-        If another field is set, or one is not that must be.
+        If another field is set.
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {problem!r}")
     given = problem.describe()
     for each in fields(problem):
-        if each.name in given and each.name not in ("dim", "context", *settings, *needed):
+        if each.name in given and each.name not in ("dim", "context", *settings):
             raise ValueError(
                 f"problem must have {each.name} = {each.default} here, got {given[each.name]!r}"
             )
-    for name in needed:
-        if name not in given:
-            raise ValueError(f"problem must have {name} here, got none")
 
 
 def parse_problem(problem: Problem | None, settings: Mapping[str, Any]) -> Problem:

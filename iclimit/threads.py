@@ -145,11 +145,17 @@ def blas_threads_for(size: object) -> AbstractContextManager[object]:
 
 
 def blas_threads_by_dim(function: Function) -> Function:
-    """Decorator: compute with one BLAS thread unless the keyword ``dim`` is `LARGE` or more."""
+    """Decorator: compute with one BLAS thread unless the dimension is `LARGE` or more.
+
+    It is the keyword ``dim``, or that of a run which is the first argument.
+    """
 
     @wraps(function)
     def limited(*arguments: Any, **keywords: Any) -> Any:
-        with blas_threads_for(keywords.get("dim")):
+        dim = keywords.get("dim")
+        if dim is None and arguments:
+            dim = getattr(arguments[0], "dim", None)
+        with blas_threads_for(dim):
             return function(*arguments, **keywords)
 
     return cast(Function, limited)

@@ -21,6 +21,7 @@ GROUND = {
     "interrupts",
     "notation",
     "registry",
+    "experiment",
     "problem",
     "results",
     "statement",

@@ -12,14 +12,13 @@ by 1 to 15 %.  Nearly all of that is predictable, by one of two laws:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from iclimit.asymptotics.checks import check_integers, checked, real_number
+from iclimit.asymptotics.checks import check_integers
 from iclimit.asymptotics.numbers import Value
 from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     Inputs,
@@ -37,14 +36,14 @@ from iclimit.asymptotics.pretraining.row_self_energy import row_errors
 from iclimit.asymptotics.pretraining.task_corrections import task_errors
 from iclimit.asymptotics.pretraining.task_self_energy import TaskDraws
 from iclimit.asymptotics.pretraining.timed_contexts import TimedContexts
-from iclimit.checks import Seed, check_choice, check_flags, parse_array, parse_gates, parse_kernel
-from iclimit.problem import TASK_LAWS
+from iclimit.checks import Seed, check_choice, parse_array, parse_gates
+from iclimit.experiment import Experiment
+from iclimit.problem import Problem, check_problem
 from iclimit.results import Estimate, Result
 from iclimit.statement import named_cell
 from iclimit.threads import blas_threads_by_dim
 
 APPROACHES = ("tasks", "moments")
-COVARIANCES = ("task_covariance", "test_covariance", "input_covariance")
 
 # Relative errors of the prediction from mean moments, times d.
 #
@@ -100,12 +99,20 @@ class FiniteSizeErrors(Result):
         return Estimate(difference, error, self.icl.repeats)
 
 
-# Arguments that are not about the run, but about its prediction.
-NOT_OF_RUN = ("approach", "balanced")
+# Fields of a problem that predictions know; all other ones have their defaults.
+KNOWN = (
+    "tasks",
+    "noise_variance",
+    "input_covariance",
+    "task_law",
+    "task_covariance",
+    "drift",
+    "correlation",
+    "correlated_query",
+)
 
 
 @named_cell("finite_size_errors")
-@blas_threads_by_dim
 def finite_size_errors(
     *,
     dim: int,
@@ -258,10 +265,42 @@ def finite_size_errors(
     >>> round(run.icl.mean, 2), round(run.idg.mean, 2)  # published simulation: 1.279(4), 0.625(3)
     (1.28, 0.63)
     """
-    stated = {name: each for name, each in locals().items() if name not in NOT_OF_RUN}
-    check_flags(balanced=balanced, correlated_query=correlated_query)
+    stated = Experiment.of(
+        dim=dim,
+        context=context,
+        tasks=tasks,
+        prompts=prompts,
+        rho=rho,
+        ridge=ridge,
+        task_law=task_law,
+        task_covariance=task_covariance,
+        test_covariance=test_covariance,
+        test_context=test_context,
+        test_rho=test_rho,
+        input_covariance=input_covariance,
+        drift=drift,
+        correlation=correlation,
+        gates=gates,
+        test_drift=test_drift,
+        test_correlation=test_correlation,
+        test_gates=test_gates,
+        correlated_query=correlated_query,
+        balanced=balanced,
+    )
+    return predicted_errors(stated, rng=rng, draws=draws, approach=approach)
+
+
+@blas_threads_by_dim
+def predicted_errors(
+    experiment: Experiment, *, rng: Seed | None = None, draws: int = 10, approach: str = "tasks"
+) -> FiniteSizeErrors:
+    """Mean errors of a run; arguments as of `finite_size_errors`."""
     check_choice("approach", approach, APPROACHES)
-    run = read_run(stated)
+    run = read_run(experiment, rng, draws)
+    dim = experiment.dim
+    context = experiment.problem.context
+    prompts = experiment.prompts
+    balanced = experiment.balanced
     rho = run.rho
     ridge = run.ridge
     inputs = run.inputs
@@ -380,58 +419,97 @@ class Run:
     generator: np.random.Generator
 
 
-def read_run(stated: Mapping[str, Any]) -> Run:
-    """Check the arguments of `finite_size_errors`, by name, and draw the task sets."""
-    dim, context, tasks, task_law = (stated[n] for n in ("dim", "context", "tasks", "task_law"))
-    own = {name: stated[f"test_{name}"] for name in ("context", "rho", "drift", "correlation")}
-    tested = {name: stated[name] if each is None else each for name, each in own.items()}
-    test_context = tested["context"]
-    check_integers(dim=dim, context=context, prompts=stated["prompts"], draws=stated["draws"])
-    check_integers(test_context=test_context)
-    law = {name: stated[name] for name in ("rho", "drift", "ridge")}
-    tests = {f"test_{name}": tested[name] for name in ("rho", "drift")}
-    _, numbers = checked(systems="numpy", single=True, **law, **tests)
-    rho, drift, ridge, test_rho, test_drift = map(float, numbers)
-    last = int(stated["correlated_query"])
-    kernel = _correlation("correlation", stated["correlation"], context + last)
-    test_kernel = _correlation("test_correlation", tested["correlation"], test_context + last)
-    check_choice("task_law", task_law, TASK_LAWS)
-    C, C_test, Sigma = covariance_matrices(dim, **{name: stated[name] for name in COVARIANCES})
+def read_run(experiment: Experiment, rng: Seed | None, draws: int) -> Run:
+    """Check a run, and draw its task sets.
+
+    Raises
+    ------
+    TypeError
+        If it is no experiment.
+    ValueError
+        If it has parts that are not predicted here.
+    """
+    check_known(experiment)
+    check_integers(draws=draws)
+    problem = experiment.problem
+    tests = experiment.tests
+    dim = problem.dim
+    rho = float(problem.noise_variance)
+    ridge = float(experiment.ridge)
+    kernel = _kernel(problem)
+    test_kernel = _kernel(tests.problem)
+    covariances = {
+        "task_covariance": problem.task_covariance,
+        "test_covariance": tests.problem.task_covariance,
+        "input_covariance": problem.input_covariance,
+    }
+    C, C_test, Sigma = covariance_matrices(dim, **covariances)
     inputs = Inputs.of(Sigma, dim)
-    query = {"dim": dim, "correlated_query": bool(last and (kernel or test_kernel))}
-    law = {"rho": rho, "drift": drift, "correlation": kernel}
-    timed = _timed("gates", stated["gates"], context, **law, **query)
-    law = {"rho": test_rho, "drift": test_drift, "correlation": test_kernel}
-    name = "gates" if stated["test_gates"] is None else "test_gates"
-    test_timed = _timed(name, stated[name], test_context, **law, **query)
-    if query["correlated_query"]:
-        _check_isotropic(tasks, dim, task_law, {name: stated[name] for name in COVARIANCES})
-
-    def law_of(covariance: np.ndarray | None) -> FreshTasks:
-        return FreshTasks.of(covariance, inputs, task_law)
-
-    train = law_of(C)
-    test = law_of(C if C_test is None else C_test)
-    generator = np.random.default_rng(stated["rng"])
-    task_sets = _task_sets(tasks, dim, task_law, C, generator, stated["draws"])
+    continued = bool(problem.correlated_query and (kernel or test_kernel))
+    if continued:
+        _check_isotropic(problem, covariances)
+    query = {"dim": dim, "correlated_query": continued}
+    law = {"rho": rho, "drift": float(problem.drift), "correlation": kernel}
+    timed = _timed("gates", experiment.model.gates, problem.context, **law, **query)
+    test_rho = float(tests.problem.noise_variance)
+    law = {"rho": test_rho, "drift": float(tests.problem.drift), "correlation": test_kernel}
+    name = "test_gates" if experiment.test and experiment.test.gates is not None else "gates"
+    test_timed = _timed(name, tests.gates, tests.problem.context, **law, **query)
+    train = FreshTasks.of(C, inputs, problem.task_law)
+    test = FreshTasks.of(C_test, inputs, tests.problem.task_law)
+    generator = np.random.default_rng(rng)
+    task_sets = _task_sets(problem.tasks, dim, problem.task_law, C, generator, draws)
     sets = [task_set @ inputs.root for task_set in task_sets if task_set is not None]
-    fresh = train.law(context, rho, timed)
-    laws = [task_set_law(each, context, rho, fresh.timed, fresh.innovations) for each in sets]
+    fresh = train.law(problem.context, rho, timed)
+    laws = [
+        task_set_law(task_set, problem.context, rho, fresh.timed, fresh.innovations)
+        for task_set in sets
+    ]
     return Run(
         sets=sets,
         laws=laws or [fresh],
         fresh=fresh,
-        test=test.law(test_context, test_rho, test_timed),
+        test=test.law(tests.problem.context, test_rho, test_timed),
         timed=fresh.timed,
         isotropic=train.isotropic,
         test_isotropic=test.isotropic,
-        counted=int(np.count_nonzero(timed.gates)) if timed else context,
+        counted=int(np.count_nonzero(timed.gates)) if timed else problem.context,
         inputs=inputs,
         input_covariance=Sigma,
         rho=rho,
         ridge=ridge,
         generator=generator,
     )
+
+
+def check_known(run: Experiment) -> None:
+    """Check that a value is a run that is predicted here.
+
+    Raises
+    ------
+    TypeError
+        If it is no experiment.
+    ValueError
+        If it has parts that are not known here.
+    """
+    if not isinstance(run, Experiment):
+        raise TypeError(f"run must be an Experiment, got {run!r}")
+    check_problem(run.problem, *KNOWN)
+    check_problem(run.tests.problem, *KNOWN)
+    tested = run.tests.problem
+    for name in ("input_covariance", "correlated_query"):
+        own = getattr(run.problem, name)
+        if not np.array_equal(getattr(tested, name), own):
+            raise ValueError(
+                f"test must have the {name} of training, {own!r}, got {getattr(tested, name)!r}"
+            )
+
+
+def _kernel(problem: Problem) -> float | tuple[float, ...]:
+    """Correlation of neighbours, or correlations by distance; 0.0 of independent inputs."""
+    if np.ndim(problem.correlation) == 0:
+        return float(problem.correlation)
+    return tuple(problem.kernel.tolist())
 
 
 @dataclass(frozen=True)
@@ -482,16 +560,6 @@ def _is_identity(matrix: np.ndarray) -> bool:
     return bool(np.allclose(matrix, np.eye(len(matrix)), rtol=0, atol=LEAST_EIGENVALUE))
 
 
-def _correlation(
-    name: str, correlation: float | ArrayLike, tokens: int
-) -> float | tuple[float, ...]:
-    """Correlation of neighbours, or correlations by distance; 0.0 of independent inputs."""
-    if np.ndim(correlation) == 0:
-        return real_number(name, correlation)
-    kernel = parse_kernel(name, correlation, tokens)
-    return tuple(kernel.tolist()) if np.any(kernel[1:]) else 0.0
-
-
 def _timed(name: str, gates: ArrayLike | None, context: int, **law: Any) -> TimedContexts | None:
     """Contexts in which the order of the pairs matters; None where it does not."""
     if gates is None and not (law["drift"] or law["correlation"] or law["correlated_query"]):
@@ -504,18 +572,18 @@ def _timed(name: str, gates: ArrayLike | None, context: int, **law: Any) -> Time
     return TimedContexts(gates=tuple(weights.tolist()), **law)
 
 
-def _check_isotropic(tasks: Value, dim: int, task_law: str, covariances: dict[str, Any]) -> None:
+def _check_isotropic(problem: Problem, covariances: dict[str, Any]) -> None:
     """Refuse what the law of timed contexts is not known for."""
     reason = "with a correlated query"
-    if task_law != "sphere":
-        raise ValueError(f"task_law must be sphere {reason}, got {task_law!r}")
     for name, covariance in covariances.items():
         if covariance is not None:
             raise ValueError(f"{name} must be None {reason}")
-    if np.ndim(tasks) == 2:
-        squares = np.sum(np.asarray(tasks, dtype=float) ** 2, axis=1)
-        if not np.allclose(squares, dim):
-            raise ValueError(f"tasks must have squared norm {dim} {reason}, got {squares}")
+    if problem.task_law != "sphere":
+        raise ValueError(f"task_law must be sphere {reason}, got {problem.task_law!r}")
+    if problem.task_set is not None:
+        squares = np.sum(problem.task_set**2, axis=1)
+        if not np.allclose(squares, problem.dim):
+            raise ValueError(f"tasks must have squared norm {problem.dim} {reason}, got {squares}")
 
 
 def _estimate(errors: np.ndarray) -> Estimate:

@@ -44,7 +44,6 @@ one direction that counts, and stay those of an independent query.  Drawn laws a
 independent queries, relative to their means.
 """
 
-import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -55,7 +54,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
-from iclimit.asymptotics.checks import check_integers, real_array, real_number
+from iclimit.asymptotics.checks import real_array, real_number
 from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     Leverages,
     SummaryLaw,
@@ -74,12 +73,13 @@ from iclimit.asymptotics.pretraining.finite_size import (
     LEAST_EIGENVALUE,
     LEAST_INTERPOLATED,
     Run,
-    finite_size_errors,
+    predicted_errors,
     read_run,
 )
 from iclimit.asymptotics.pretraining.query_moments import solve_features
 from iclimit.asymptotics.pretraining.ridge_fluctuations import INTERPOLATED
-from iclimit.checks import Seed, check_choice, check_flags
+from iclimit.checks import Seed, check_choice
+from iclimit.experiment import Experiment
 from iclimit.results import Result
 from iclimit.statement import named_cell
 from iclimit.threads import blas_threads_by_dim
@@ -220,7 +220,6 @@ class FiniteSizeSpread(Result):
 
 
 @named_cell("finite_size_spread")
-@blas_threads_by_dim
 def finite_size_spread(
     *,
     dim: int,
@@ -306,11 +305,40 @@ def finite_size_spread(
     >>> round(run.icl, 3), round(run.idg, 3), round(run.correlation, 2)
     (0.057, 0.04, 0.72)
     """
-    stated = {name: each for name, each in locals().items() if name != "test_prompts"}
-    check_flags(correlated_query=correlated_query)
-    if test_prompts is not None:
-        check_integers(test_prompts=test_prompts)
-    run = read_run(stated)
+    stated = Experiment.of(
+        dim=dim,
+        context=context,
+        tasks=tasks,
+        prompts=prompts,
+        rho=rho,
+        ridge=ridge,
+        task_law=task_law,
+        task_covariance=task_covariance,
+        test_covariance=test_covariance,
+        test_context=test_context,
+        test_rho=test_rho,
+        input_covariance=input_covariance,
+        drift=drift,
+        correlation=correlation,
+        gates=gates,
+        test_drift=test_drift,
+        test_correlation=test_correlation,
+        test_gates=test_gates,
+        correlated_query=correlated_query,
+        test_prompts=test_prompts,
+    )
+    return predicted_spread(stated, rng=rng, draws=draws)
+
+
+@blas_threads_by_dim
+def predicted_spread(
+    experiment: Experiment, *, rng: Seed | None = None, draws: int = 100
+) -> FiniteSizeSpread:
+    """Scatter of the errors of a run; arguments as of `finite_size_spread`."""
+    run = read_run(experiment, rng, draws)
+    dim = experiment.dim
+    prompts = experiment.prompts
+    test_prompts = experiment.tests.prompts
     index = _tail_index(run, dim, prompts)
     if run.ridge == 0 and abs(prompts - dim * (dim + 1)) <= INTERPOLATED:
         return _infinite(index)
@@ -332,7 +360,7 @@ def finite_size_spread(
     if test_prompts is not None:
         law = law.tested(_test_variances(run, prompts, means[0, 1]) / test_prompts, run.generator)
     # Relative scatters are better known than the means that belong to them.
-    centre = moments * _by_tasks(stated)
+    centre = moments * _by_tasks(experiment, rng, draws)
     scale = centre / law.mean
     deviations = law.deviations * scale
     if index <= VARIANCE:
@@ -388,12 +416,18 @@ def _test_variances(run: Run, prompts: int, idg: float) -> np.ndarray:
     return np.array(variances)
 
 
-def _by_tasks(stated: Mapping[str, Any]) -> np.ndarray:
+def _by_tasks(experiment: Experiment, rng: Seed | None, draws: int) -> np.ndarray:
     """Mean errors task by task over those from mean moments, for some task sets."""
-    given = stated["rng"]
-    few = {**stated, "correlated_query": False, "draws": min(stated["draws"], CENTRED)}
-    few["rng"] = given if isinstance(given, int) else 0
-    tasks, moments = (finite_size_errors(**few, approach=each) for each in APPROACHES)
+    problem = replace(experiment.problem, correlated_query=False)
+    test = experiment.test
+    if test is not None:
+        test = replace(test, problem=replace(test.problem, correlated_query=False))
+    alone = experiment.with_(problem=problem, test=test)
+    seed = rng if isinstance(rng, int) else 0
+    tasks, moments = (
+        predicted_errors(alone, rng=seed, draws=min(draws, CENTRED), approach=approach)
+        for approach in APPROACHES
+    )
     return np.array([tasks.icl.mean / moments.icl.mean, tasks.idg.mean / moments.idg.mean])
 
 
@@ -476,7 +510,11 @@ def _varied(run: Run, prompts: int) -> bool:
 
 
 def paired_covariance(
-    tests: Sequence[Mapping[str, Any]], *, prompts: int, **setting: Any
+    tests: Sequence[Mapping[str, Any]],
+    *,
+    rng: Seed | None = None,
+    draws: int = 100,
+    **setting: Any,
 ) -> np.ndarray:
     """Covariance of the ICL errors of the same runs in several tests.
 
@@ -484,27 +522,25 @@ def paired_covariance(
     ----------
     tests : sequence of mapping
         Each with any arguments of `finite_size_spread` that are about tests.
-    prompts, **setting
+    rng, draws, **setting
         Other arguments of `finite_size_spread`, with a finite variance there; ``rng`` is a seed.
 
     Returns
     -------
     ndarray (tests, tests)
     """
-    known = inspect.signature(finite_size_spread).parameters.values()
-    usual = {each.name: each.default for each in known if each.name != "test_prompts"}
-    usual |= setting | {"prompts": prompts}
-    stated = [{**usual, **test} for test in tests]
-    runs = [read_run(each) for each in stated]
+    stated = [Experiment.of(**setting, **test) for test in tests]
+    runs = [read_run(experiment, rng, draws) for experiment in stated]
     first = runs[0]
+    prompts = stated[0].prompts
     laws = [run.test for run in runs]
     at = prompts, first.ridge, first.inputs
     with undefined_in_float64():
-        parts = [_prompt_covariance(e, first, prompts, laws) for e in first.laws[:AVERAGED]]
-    means = [[equivalent_errors(each, test, *at)[0] for test in laws] for each in first.laws]
+        parts = [_prompt_covariance(law, first, prompts, laws) for law in first.laws[:AVERAGED]]
+    means = [[equivalent_errors(law, test, *at)[0] for test in laws] for law in first.laws]
     from_tasks = np.cov(np.transpose(means)) if len(means) > 1 else 0.0
     covariance = np.mean(parts, axis=0).sum(axis=0)[:-1, :-1] + from_tasks
-    scale = np.array([_by_tasks(each)[0] for each in stated])
+    scale = np.array([_by_tasks(experiment, rng, draws)[0] for experiment in stated])
     return np.asarray(covariance * np.outer(scale, scale))
 
 

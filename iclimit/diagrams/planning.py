@@ -12,7 +12,7 @@ from iclimit.runs.cell import Cell
 from iclimit.runs.store import RunStore
 from iclimit.runs.workers import dask_client
 from iclimit.simulate.pretraining import simulate_errors
-from iclimit.simulate.pretraining.cost import (
+from iclimit.simulate.pretraining.cell_cost import (
     cell_memory,
     estimate_cost,
     free_memory,

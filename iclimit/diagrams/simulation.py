@@ -33,7 +33,7 @@ from iclimit.runs.cell import Cell, distinct_cells
 from iclimit.runs.execution import check_run, run_cells
 from iclimit.runs.store import RunStore
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.pretraining.cost import estimate_cost
+from iclimit.simulate.pretraining.cell_cost import estimate_cost
 
 # Smaller sizes get more repeats, by this power of their share of the largest: error bars shrink as
 # 1/d, and the time of a repeat grows as d^4.

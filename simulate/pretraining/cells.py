@@ -385,6 +385,8 @@ def check_experiment(run: Experiment) -> None:
     check_problem(run.problem, *_KNOWN)
     check_problem(run.tests.problem, *_KNOWN)
     law = run.problem
+    if law.task_set is not None and law.task_covariance is not None:
+        raise ValueError("task_covariance must be None where the task vectors are given")
     if law.input_covariance is not None and law.input_law != "gaussian":
         raise ValueError(
             f"input_law must be gaussian where input_covariance is given, got {law.input_law!r}"

@@ -159,35 +159,10 @@ def test_covariances_and_the_mean_square_of_labels():
     assert mixed.with_fresh_tasks().label_square == pytest.approx(1.5)
 
 
-@given(
-    dim=st.integers(1, 500),
-    tau=st.floats(1e-3, 10),
-    alpha=st.floats(1e-3, 10),
-    kappa=st.floats(1e-3, 10) | st.just(math.inf),
-    rho=st.floats(0, 10),
-    scale=st.none() | st.floats(0.1, 10),
-)
-def test_a_problem_of_a_limit_is_near_it(dim, tau, alpha, kappa, rho, scale):
-    problem = Problem.of_limit(
-        dim=dim, tau=tau, alpha=alpha, kappa=kappa, rho=rho, scale=scale, input_law="uniform"
-    )
-    limit = problem.limit
-    assert limit["rho"] == pytest.approx(rho, rel=1e-12)
-    for name, value, step in (("tau", tau, dim**-2), ("alpha", alpha, 1 / dim)):
-        assert abs(limit[name] - value) <= 0.5001 * step or limit[name] == step
-    if kappa < math.inf:
-        assert abs(limit["kappa"] - kappa) <= 0.5001 / dim or limit["kappa"] == 1 / dim
-    else:
-        assert limit["kappa"] == math.inf
-    again = sizes_of(dim, **{name: limit[name] for name in ("tau", "alpha", "kappa")})
-    sizes = {"prompts": problem.prompts, "context": problem.context, "tasks": problem.tasks}
-    assert again == sizes
-
-
 def test_the_limit_has_what_is_defined():
     assert Problem(20, 10).limit == {"alpha": 0.5, "kappa": math.inf, "rho": 0.0}
-    given_tasks = Problem(2, 4, tasks=np.ones((6, 2)), prompts=8, noise_law="categorical:1,3")
-    expected = {"tau": 2.0, "alpha": 2.0, "kappa": 3.0, "rho": 5.0}
+    given_tasks = Problem(2, 4, tasks=np.ones((6, 2)), noise_law="categorical:1,3")
+    expected = {"alpha": 2.0, "kappa": 3.0, "rho": 5.0}
     assert given_tasks.limit == pytest.approx(expected)
     assert ratios_of(10, test_context=5) == {"test_alpha": 0.5}
     assert sizes_of(10, test_alpha=0.01) == {"test_context": 1}
@@ -197,7 +172,7 @@ def test_the_units_of_a_paper():
     """The same law: the same limit and tasks, labels times a number."""
     for name in CONVENTIONS:
         law = {"input_law": "uniform", "noise_law": "categorical:0,1", "tasks": np.eye(4)[:2]}
-        problem = Problem(4, 6, prompts=32, **law)
+        problem = Problem(4, 6, **law)
         moved = problem.in_units(name)
         assert moved.limit == pytest.approx(problem.limit)
         units = CONVENTIONS[name].units(dim=4, context=6)
@@ -220,7 +195,7 @@ def test_the_units_of_a_paper():
 
 def test_description_rebuilds_the_problem():
     problem = Problem(
-        2, 3, tasks=np.ones((4, 2)), prompts=7, noise_law="uniform:2", task_covariance=COVARIANCE
+        2, 3, tasks=np.ones((4, 2)), noise_law="uniform:2", task_covariance=COVARIANCE
     )
     content = problem.describe()
     assert content["noise_law"] == "uniform:2"
@@ -234,11 +209,9 @@ def test_functions_say_what_they_do_not_understand():
     problem = Problem(2, 3, noise_variance=0.1)
     check_problem(problem, "noise_variance")
     value_error(r"problem must have noise_variance = 0.0 here, got 0.1", check_problem, problem)
-    with pytest.raises(ValueError, match="problem must have prompts here, got none"):
-        check_problem(problem, "noise_variance", needed=("prompts",))
     type_error("problem must be a Problem, got 3", check_problem, 3)
     assert parse_problem(problem, {}) is problem
     assert parse_problem(None, {"dim": 2, "context": 3}).scale == 1
     type_error("dim must not be given beside a problem", parse_problem, problem, {"dim": 2})
-    with pytest.raises(TypeError, match=r"Problem takes dim, context, .*, got 'prompt'; did you"):
-        iclimit.Problem(dim=2, context=3, prompt=4)
+    with pytest.raises(TypeError, match=r"Problem takes dim, context, .*, got 'contex'; did you"):
+        iclimit.Problem(dim=2, contex=3)

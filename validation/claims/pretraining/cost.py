@@ -18,7 +18,7 @@ from numpy.random import SeedSequence
 
 from iclimit.simulate.devices import CHANCE, ROUNDING, check_devices
 from iclimit.simulate.pretraining import simulate_errors
-from iclimit.simulate.pretraining.cost import cell_memory, estimate_cost, largest_dimension
+from iclimit.simulate.pretraining.cell_cost import cell_memory, estimate_cost, largest_dimension
 from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, bound, exact, run
 

@@ -16,7 +16,7 @@ from iclimit.asymptotics.pretraining import (
 )
 from iclimit.asymptotics.pretraining.finite_size_spread import paired_covariance
 from iclimit.notation import sizes_of
-from iclimit.simulate.pretraining.cost import estimate_cost
+from iclimit.simulate.pretraining.cell_cost import estimate_cost
 from iclimit.validation.yours.runs.measured import MEASURED, SIZES, MeasuredRun
 from iclimit.validation.yours.runs.predictions import Prediction, Theory, predict
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from refusals import value_error
 
-from iclimit.simulate.pretraining import cost, simulate_errors
-from iclimit.simulate.pretraining.cost import (
+from iclimit.simulate.pretraining import cell_cost, simulate_errors
+from iclimit.simulate.pretraining.cell_cost import (
     CellCost,
     cell_memory,
     estimate_cost,
@@ -101,7 +101,7 @@ def test_edges_are_those_of_explicit_random_features(prompts, ridge):
     u = generator.standard_normal((prompts, d * (d + 1))) / math.sqrt(prompts)
     gram = u @ u.T * variances[0]
     values = np.linalg.eigvalsh(gram)
-    low, high = cost._dual_edges(variances, prompts, ridge)
+    low, high = cell_cost._dual_edges(variances, prompts, ridge)
     # Eigenvalues leave the support by a share of order n^(-2/3), far below this.
     allowance = 0.05 * values[-1]
     assert low == pytest.approx(values[0] + ridge, abs=allowance)
@@ -114,7 +114,7 @@ def test_edges_of_whitened_normal_equations():
     prompts = 800
     u = np.random.default_rng(1).standard_normal((prompts, d * (d + 1)))
     values = np.linalg.eigvalsh(u.T @ u / prompts)
-    low, high = cost._primal_edges(np.geomspace(0.1, 3.0, d), prompts, 0.0)
+    low, high = cell_cost._primal_edges(np.geomspace(0.1, 3.0, d), prompts, 0.0)
     assert low == pytest.approx(values[0], abs=0.03 * values[-1])
     assert high == pytest.approx(values[-1], abs=0.03 * values[-1])
 
@@ -146,10 +146,10 @@ def test_largest_dimension_fits_and_the_next_does_not(tau, memory):
 
 
 def test_free_memory(monkeypatch):
-    monkeypatch.setattr(cost, "free_memory", lambda: 2**30)
+    monkeypatch.setattr(cell_cost, "free_memory", lambda: 2**30)
     assert largest_dimension(tau=2.0) == largest_dimension(tau=2.0, memory=2**30)
     monkeypatch.undo()
-    assert 2**20 < cost.free_memory() < 2**60
+    assert 2**20 < cell_cost.free_memory() < 2**60
 
 
 def test_arguments_are_checked():

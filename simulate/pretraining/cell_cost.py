@@ -190,7 +190,7 @@ def estimate_cost(
 
     Examples
     --------
-    >>> from iclimit.simulate.pretraining.cost import estimate_cost
+    >>> from iclimit.simulate.pretraining.cell_cost import estimate_cost
     >>> cost = estimate_cost(dim=30, context=30, tasks=15, prompts=1800, rho=0.1)
     >>> cost.method, 30 < cost.iterations < 60, cost.seconds < 1
     ('primal-cg', True, True)
@@ -304,7 +304,7 @@ def largest_dimension(
 
     Examples
     --------
-    >>> from iclimit.simulate.pretraining.cost import largest_dimension
+    >>> from iclimit.simulate.pretraining.cell_cost import largest_dimension
     >>> largest_dimension(tau=2.0, memory=2**30)
     279
     """

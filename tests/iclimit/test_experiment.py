@@ -1,0 +1,161 @@
+"""Runs as data: what they say, how they are called, and what the simulator makes of them."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from refusals import type_error, value_error
+
+from iclimit import Experiment, Point, Problem, Reduced, Ridge, Test, cost, sample
+from iclimit.notation import sizes_of
+from iclimit.simulate.pretraining import estimate_cost, simulate_errors
+from iclimit.statement import statement
+
+LAW = Problem(8, 6, tasks=5, noise_variance=0.2, task_law="sphere")
+RUN = Experiment(LAW, prompts=60, training=Ridge(0.1))
+
+# The same run in flat keywords.
+FLAT = {"dim": 8, "context": 6, "tasks": 5, "prompts": 60, "rho": 0.2, "ridge": 0.1}
+
+# What flat keywords add, and the same in parts.
+COVARIANCE = np.linspace(0.2, 1.8, 8)
+GATES = np.linspace(0.1, 1, 6)
+FRESH = LAW.with_fresh_tasks()
+CHANGES = {
+    "gates": ({"gates": GATES}, {"model": Reduced(GATES)}),
+    "longer tests": (
+        {"test_context": 9, "test_rho": 0.5},
+        {"test": Test(LAW.with_fresh_tasks(context=9, noise_variance=0.5))},
+    ),
+    "gates of tests": (
+        {"gates": GATES, "test_gates": np.ones(6)},
+        {"model": Reduced(GATES), "test": Test(FRESH, np.ones(6))},
+    ),
+    "drifting tests": (
+        {"test_drift": 0.5, "test_prompts": 40},
+        {"test": Test(LAW.with_fresh_tasks(drift=0.5), prompts=40)},
+    ),
+    "tests of a covariance": (
+        {"test_covariance": COVARIANCE},
+        {"test": Test(LAW.with_fresh_tasks(task_covariance=COVARIANCE, task_law="gaussian"))},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_parts_and_keywords_make_the_same_run(name):
+    flat, parts = CHANGES[name]
+    run = RUN.with_(**parts)
+    stated = Experiment.of(**FLAT, **flat)
+    assert run == stated != RUN
+    assert hash(run) == hash(stated)
+    again = Experiment.of(**run.keywords())
+    assert again == run
+    assert again.statement() == run.statement()
+    numbers = {"rng": 3, "repeats": 2}
+    by_parts = sample(run, **numbers)
+    by_keywords = simulate_errors(**FLAT, **flat, **numbers)
+    np.testing.assert_array_equal(by_parts.icl.samples, by_keywords.icl.samples)
+    np.testing.assert_array_equal(by_parts.idg.samples, by_keywords.idg.samples)
+    assert by_parts.parameters == by_keywords.parameters
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_statement_is_that_of_the_flat_keywords(name):
+    """So runs of both have the same name and the same seed."""
+    flat, parts = CHANGES[name]
+    assert RUN.with_(**parts).statement() == statement(simulate_errors, FLAT | flat)
+
+
+def test_defaults_are_no_part_of_a_statement():
+    usual = RUN.with_(balanced=False, model=Reduced(None), training=Ridge(0.1), test=None)
+    assert usual == RUN
+    assert RUN.statement() == dict(sorted(FLAT.items()))
+    assert RUN.with_(test=Test(FRESH)) == RUN
+    assert RUN.with_(training=Ridge()).statement().keys() == FLAT.keys() - {"ridge"}
+    gaussian = Experiment(Problem(8, 6, tasks=5, noise_variance=0.2), prompts=60)
+    assert gaussian.statement()["task_law"] == "gaussian"
+
+
+def test_a_run_prints_what_makes_it():
+    run = RUN.with_(balanced=True, model=Reduced(GATES), test=Test(LAW.with_fresh_tasks(drift=1)))
+    names = {"Problem": Problem, "Experiment": Experiment, "Ridge": Ridge, "Reduced": Reduced}
+    again = eval(repr(run), names | {"Test": Test, "array": np.array, "inf": math.inf})
+    assert again == run
+    assert repr(RUN) == f"Experiment({LAW!r}, prompts=60, training=Ridge(ridge=0.1))"
+
+
+def test_tests_take_the_gates_of_training_where_they_fit():
+    assert RUN.tests.gates is None
+    np.testing.assert_array_equal(RUN.with_(model=Reduced(GATES)).tests.gates, GATES)
+    longer = RUN.with_(model=Reduced(GATES), test=Test(LAW.with_fresh_tasks(context=9)))
+    value_error("gates must have shape", getattr, longer, "tests")
+
+
+@given(
+    dim=st.integers(1, 500),
+    tau=st.floats(1e-3, 10),
+    alpha=st.floats(1e-3, 10),
+    kappa=st.floats(1e-3, 10) | st.just(math.inf),
+    rho=st.floats(0, 10),
+)
+def test_a_run_of_a_point_is_near_it(dim, tau, alpha, kappa, rho):
+    run = Point(tau=tau, alpha=alpha, kappa=kappa, rho=rho).at(dim)
+    limit = run.limit
+    assert limit["rho"] == pytest.approx(rho, rel=1e-12)
+    for name, value, step in (("tau", tau, dim**-2), ("alpha", alpha, 1 / dim)):
+        assert abs(limit[name] - value) <= 0.5001 * step or limit[name] == step
+    if kappa < math.inf:
+        assert abs(limit["kappa"] - kappa) <= 0.5001 / dim or limit["kappa"] == 1 / dim
+    else:
+        assert limit["kappa"] == math.inf
+    again = sizes_of(dim, **{name: limit[name] for name in ("tau", "alpha", "kappa")})
+    problem = run.problem
+    sizes = {"prompts": run.prompts, "context": problem.context, "tasks": problem.tasks}
+    assert again == sizes
+    assert run.at(dim) == run
+
+
+def test_points_of_a_sweep():
+    sweep = Point(tau=2, alpha=1, kappa=(0.5, 1, 2), rho=0.1, ridge=0.05, test_alpha=2)
+    runs = sweep.at(20)
+    assert [run.problem.tasks for run in runs] == [10, 20, 40]
+    assert [run.limit["test_alpha"] for run in runs] == [2.0, 2.0, 2.0]
+    np.testing.assert_array_equal(sweep.limit["kappa"], [0.5, 1, 2])
+    assert runs[1].at(40).prompts == 3200
+    for first, second in itertools.pairwise(runs):
+        assert first != second
+    value_error("at most one tuple", Point, tau=(1, 2), alpha=(1, 2))
+    value_error("tau must be", Point, tau=-1, alpha=1)
+
+
+def test_wrong_parts_are_named():
+    type_error("problem must be a Problem", Experiment, 8, prompts=60)
+    type_error("training must be a Ridge", Experiment, LAW, prompts=60, training=0.1)
+    value_error("prompts must be", Experiment, LAW, prompts=0)
+    value_error("ridge must be", Ridge, -1.0)
+    value_error("problem of a test must have fresh tasks", Test, LAW)
+    other = Problem(9, 6, task_law="sphere")
+    value_error("test must have the dim of the run, 8, got 9", RUN.with_, test=Test(other))
+    scaled = LAW.with_fresh_tasks(scale=1.0)
+    value_error("test must be in the units of the run", RUN.with_, test=Test(scaled))
+    value_error("another dim only if it was made from a Point", RUN.at, 20)
+    type_error("an Experiment needs rho", Experiment.of, dim=8, context=6, tasks=5, prompts=60)
+    type_error("an Experiment has no colour", Experiment.of, **FLAT, colour=1)
+
+
+def test_the_simulator_refuses_what_it_does_not_know():
+    type_error("run must be an Experiment", sample, LAW, rng=0)
+    value_error("run must not be balanced", sample, RUN.with_(balanced=True), rng=0)
+    noisy = Problem(8, 6, noise_law="uniform:1")
+    value_error("problem must have noise_law = None", sample, Experiment(noisy, prompts=9), rng=0)
+    type_error("run must be an Experiment", cost, LAW)
+
+
+def test_cost_of_a_run():
+    stated = estimate_cost(**FLAT)
+    own = cost(RUN)
+    assert (own.method, own.memory_bytes) == (stated.method, stated.memory_bytes)
