@@ -25,6 +25,7 @@ from .asymptotics.pretraining import finite_size_errors as finite_size_errors
 from .asymptotics.pretraining import icl_error as icl_error
 from .asymptotics.pretraining import idg_error as idg_error
 from .asymptotics.pretraining import optimal_ridge as optimal_ridge
+from .asymptotics.pretraining import predict as predict
 from .asymptotics.pretraining import structured_errors as structured_errors
 from .asymptotics.pretraining import task_gap as task_gap
 from .asymptotics.softmax import optimal_softmax as optimal_softmax
@@ -38,6 +39,7 @@ from .experiment import Point as Point
 from .experiment import Reduced as Reduced
 from .experiment import Ridge as Ridge
 from .experiment import Test as Test
+from .prediction import Prediction as Prediction
 from .problem import Problem as Problem
 from .published import settings as settings
 from .results import Estimate as Estimate

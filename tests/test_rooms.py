@@ -22,6 +22,7 @@ GROUND = {
     "notation",
     "registry",
     "experiment",
+    "prediction",
     "problem",
     "results",
     "statement",

@@ -29,6 +29,7 @@ from .phase_margins import context_information as context_information
 from .phase_margins import context_slope as context_slope
 from .phase_margins import optimal_ridge as optimal_ridge
 from .phase_margins import ridge_slope as ridge_slope
+from .predictions import predict as predict
 from .ridge_fluctuations import RidgeFluctuations as RidgeFluctuations
 from .ridge_fluctuations import ridge_fluctuations as ridge_fluctuations
 from .structured import StructuredErrors as StructuredErrors

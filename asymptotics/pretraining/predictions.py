@@ -1,0 +1,77 @@
+"""The door of the theory for runs of finite size: an experiment in, a prediction out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from iclimit.asymptotics.pretraining.finite_size import predicted_errors
+from iclimit.asymptotics.pretraining.finite_size_spread import predicted_spread
+from iclimit.checks import Seed, check_flags
+from iclimit.experiment import Experiment
+from iclimit.prediction import Prediction
+from iclimit.statement import named_cell
+
+# Names of the errors.
+NAMES = ("icl", "idg")
+
+
+@named_cell("predict")
+def predict(
+    run: Experiment,
+    *,
+    rng: Seed | None = None,
+    draws: int = 10,
+    approach: str = "tasks",
+    spread: bool = False,
+) -> Prediction:
+    """Predict the errors of a run of finite size on new tasks (ICL) and on its own (IDG).
+
+    Parameters
+    ----------
+    run : Experiment
+        In the units of this library.
+    rng : int, SeedSequence or Generator, optional
+        Source of the task sets; None draws them from fresh entropy.
+    draws : int >= 1
+        Number of task sets to average over.
+    approach : {"tasks", "moments"}
+        As in `finite_size_errors`.
+    spread : bool
+        Whether to predict the scatter of single runs, too.
+
+    Returns
+    -------
+    Prediction
+        Means of "icl" and "idg", and what they scatter by.
+
+    Raises
+    ------
+    TypeError
+        If it is no experiment.
+    ValueError
+        If an argument is outside its range, or the run has parts that are not predicted.
+    ArithmeticError
+        As `finite_size_errors`.
+
+    References
+    ----------
+    As `finite_size_errors` and `finite_size_spread`, which take the same runs as keywords.
+
+    Examples
+    --------
+    >>> import iclimit
+    >>> run = iclimit.Point(tau=4, alpha=2, kappa=1, rho=0.1, ridge=0.1).at(dim=40)
+    >>> prediction = iclimit.predict(run, rng=0, spread=True)
+    >>> round(prediction.gap(), 2)
+    0.32
+    """
+    check_flags(spread=spread)
+    errors = predicted_errors(run, rng=rng, draws=draws, approach=approach)
+    means = np.array([errors.icl.mean, errors.idg.mean])
+    over_tasks = np.column_stack([errors.icl.samples, errors.idg.samples])
+    known = np.where(np.isfinite(means), means, 0.0)
+    doubt = errors.uncertainty * known[None]
+    if not spread:
+        return Prediction(NAMES, means, over_tasks, doubt)
+    scatter = predicted_spread(run, rng=rng)
+    return Prediction(NAMES, means, over_tasks, doubt, scatter.prompts, scatter.heavy)
