@@ -182,7 +182,9 @@ def parse_kernel(name: str, value: object, tokens: int) -> np.ndarray:
         return np.asarray(float(value) ** np.arange(tokens))  # type: ignore[arg-type]
     given = parse_array(name, value, (None,))
     if given[0] != 1:
-        shown = f"{given[:4].tolist()}{' and more' * (len(given) > 4)}"
+        shown = str(given[:4].tolist())
+        if len(given) > 4:
+            shown += " and more"
         raise ValueError(
             f"{name} must be a number or begin with 1, that of a token with itself, got {shown}"
         )

@@ -116,14 +116,18 @@ def _mentioned(text: str) -> tuple[str, ...]:
     keys = []
     for key, entry in references().items():
         number = re.search(r"arXiv:([\d.]+\d)", entry)
-        author, year = (
-            re.findall(rf"{field} = \{{(.*?)\}},?\n", entry)[0] for field in ("author", "year")
-        )
+        author = _field(entry, "author")
+        year = _field(entry, "year")
         surname = re.sub(r"[{}\\'`]", "", author.split(",")[0])
         named = rf"\b{re.escape(surname)}\b[^.]{{0,160}}\b{year}\b"
         if number[1] in text if number else re.search(named, text):
             keys.append(key)
     return tuple(keys)
+
+
+def _field(entry: str, name: str) -> str:
+    """Value of a field of an entry of BibTeX."""
+    return re.findall(rf"{name} = \{{(.*?)\}},?\n", entry)[0]
 
 
 def _worded(keys: tuple[str, ...]) -> str:

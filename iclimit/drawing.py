@@ -44,18 +44,27 @@ COLUMNS = {"paper": 3.4, "paper-wide": 7.0}
 # Styles of figures: that of the house, and sheets of other sizes over it.
 STYLES = ("screen", *COLUMNS, "talk")
 
-# Panels narrower than this, in inches, are stacked, each with this height.
-_STACKED, _PANEL = 2.2, 2.3
+# Width in inches below which panels are stacked instead of set side by side.
+_STACKED = 2.2
 
-# Size in inches of a figure with several panels, which is that of a talk for all of them: with
-# one width for all figures of a report, their type has one size.
-WIDTH, _TALK = 8.6, 12.0
+# Least height in inches of a panel in a style for papers.
+_PANEL = 2.3
+
+# Width in inches of a figure with several panels.  It is the same for all figures of a report, so
+# that their type has one size.
+WIDTH = 8.6
+
+# Width in inches of such a figure in the style for talks.
+_TALK = 12.0
 
 # Width of lines in the style of the house.
 _LINE = 1.6
 
-# Inches beside a panel that a legend above it leaves free, and entries from which it is small.
-_BESIDE, _MANY = 0.75, 7
+# Inches beside a panel that a legend above it leaves free.
+_BESIDE = 0.75
+
+# Number of entries from which on a legend has small letters.
+_MANY = 7
 
 _style: ContextVar[str] = ContextVar("style", default="screen")
 
@@ -144,7 +153,10 @@ def panels(
             height *= max(limit / width, _PANEL * rows / height)
         width = limit
     elif style == "talk":
-        width, height, foot = (_TALK / WIDTH * size for size in (width, height, foot))
+        magnification = _TALK / WIDTH
+        width *= magnification
+        height *= magnification
+        foot *= magnification
     figure.set_size_inches(width, height + foot)
     if not foot:
         return list(figure.subplots(rows, columns, squeeze=False, **sharing).flat)
@@ -290,7 +302,8 @@ def log_scale(ax: Axes, axes: str) -> None:
         # A third of a figure has room for few labels below it.
         wide = name == "y" or spec is None or spec.get_gridspec().ncols < 3
         getattr(ax, f"set_{name}scale")("log")
-        axis, (low, high) = getattr(ax, f"{name}axis"), getattr(ax, f"get_{name}lim")()
+        axis = getattr(ax, f"{name}axis")
+        low, high = getattr(ax, f"get_{name}lim")()
         axis.set_minor_formatter(NullFormatter())
         if high < 4 * low:  # no two powers of ten, and few of 1, 2, 5
             axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))

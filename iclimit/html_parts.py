@@ -6,9 +6,14 @@ import io
 import re
 from importlib import resources
 
-# Largest width of a picture within a page, in pixels, and the distance of its levels of red, green
-# and blue: with so few, lines and letters are exact in fewer bytes than with losses.
-WIDTH, STEP = 1100, 17
+# Largest width of a picture within a page, in pixels.
+WIDTH = 1100
+
+# Distance of the levels of red, green and blue of a picture.  With so few levels, lines and
+# letters are exact in fewer bytes than a compression with losses takes.
+STEP = 17
+
+# Table of these levels for each of the three colours.
 _LEVELS = [STEP * round(level / STEP) for level in range(256)] * 3
 
 # Formulas and code in a text.

@@ -160,7 +160,8 @@ def attach_shelf(package: str, file: str) -> list[str]:
         for name in (alias.name for alias in node.names):
             item = module[name]
             if inspect.isfunction(item):
-                item = vars(sys.modules[item.__module__])[name] = explaining(item)
+                item = explaining(item)
+                vars(sys.modules[item.__module__])[name] = item
             elif "__init__" in vars(item):
                 item.__init__ = explaining(item.__init__)
             shelf[name] = item

@@ -24,9 +24,14 @@ NEVER = 1e-12
 # Types of single numbers and texts.
 _SCALARS = (int, float, str)
 
-# Numbers or entries that are printed one by one, characters of other values, and rows of a table
-# in a notebook.
-_FEW, _LONGEST, _ROWS = 6, 60, 10
+# Most numbers of an array, or entries of a list, that are printed one by one.
+_FEW = 6
+
+# Most characters of a value that is printed.
+_LONGEST = 60
+
+# Most rows of a table in a notebook.
+_ROWS = 10
 
 # Width and height of the figure in a notebook, in inches.
 _SMALL = 4.8, 3.2

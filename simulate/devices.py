@@ -16,12 +16,21 @@ from iclimit.simulate.prompts.sampling import Prompts
 from iclimit.simulate.prompts.summaries import sample_summaries
 from iclimit.threads import one_blas_thread
 
-# Sizes of the checks: a second or two on one core.
-DIM, CONTEXT, PROMPTS = 40, 40, 8000
+# Dimension of the inputs in the checks.  With these three sizes the checks take a second or two on
+# one core.
+DIM = 40
 
-# Relative deviation that rounding explains, of a solution whose residual is 1e-8, and standard
-# errors that chance explains.
-ROUNDING, CHANCE = 1e-6, 4.5
+# Number of pairs in a context of the checks.
+CONTEXT = 40
+
+# Number of prompts in the checks.
+PROMPTS = 8000
+
+# Relative deviation that rounding explains, of a solution whose residual is 1e-8.
+ROUNDING = 1e-6
+
+# Deviation that chance explains, in standard errors.
+CHANCE = 4.5
 
 
 @dataclass(frozen=True)
@@ -146,8 +155,10 @@ def _solved(backend: Backend) -> Any:
     x = rng.standard_normal((PROMPTS, DIM))
     h = rng.standard_normal((PROMPTS, DIM + 1))
     y = np.sum(x * h[:, :DIM], axis=1) + rng.standard_normal(PROMPTS)
-    x, h, y = (backend.asarray(each) for each in (x, h, y))
-    return solve_ridge(x, h, y, 0.01, tolerance=1e-10).gamma
+    solution = solve_ridge(
+        backend.asarray(x), backend.asarray(h), backend.asarray(y), 0.01, tolerance=1e-10
+    )
+    return solution.gamma
 
 
 def _gradient(backend: Backend) -> Any:

@@ -142,10 +142,12 @@ def described(function: Callable[..., Any]) -> Mapping[str, tuple[str, str]]:
     )
     meanings: dict[str, tuple[str, str]] = {}
     for names, kind, text in entries:
-        known, (first, *more) = names.split(", "), _sentence(text).split("; ")
+        arguments = names.split(", ")
+        parts = _sentence(text).split("; ")
         # Several arguments have a part of the sentence each, or all the same.
-        parts = [first, *more] if 1 + len(more) == len(known) else [first] * len(known)
-        meanings |= {name: (kind, part) for name, part in zip(known, parts, strict=True)}
+        if len(parts) != len(arguments):
+            parts = parts[:1] * len(arguments)
+        meanings |= {name: (kind, part) for name, part in zip(arguments, parts, strict=True)}
     return meanings
 
 

@@ -27,8 +27,8 @@ def parse_law(text: str) -> str | tuple[float, float]:
     """Parse the name of a law, or its second and fourth moment."""
     if "," not in text:
         return text
-    second, fourth = map(float, text.split(","))
-    return second, fourth
+    second, fourth = text.split(",")
+    return float(second), float(fourth)
 
 
 def _learning_rate_flags(parser: argparse.ArgumentParser) -> None:

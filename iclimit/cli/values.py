@@ -106,7 +106,8 @@ def parse_from(least: int) -> Callable[[str], int]:
     return parse
 
 
-parse_seed, parse_positive = parse_from(0), parse_from(1)
+parse_seed = parse_from(0)
+parse_positive = parse_from(1)
 
 
 def parse_range_of(name: str) -> Callable[[str], np.ndarray]:

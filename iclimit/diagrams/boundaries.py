@@ -90,11 +90,13 @@ def _term(text: str) -> Callable[..., Any]:
 
 def _boundary(row: Mapping[str, str]) -> Boundary:
     """Boundary of a row of the table."""
-    sides = _term(row["first"]), _term(row["second"])
+    first_side = _term(row["first"])
+    second_side = _term(row["second"])
     parameter, _, value = row["where"].partition("=")
 
     def margin(**p: Any) -> Any:
-        first, second = (side(**p) for side in sides)
+        first = first_side(**p)
+        second = second_side(**p)
         if row["compared"] == "reciprocals":
             both = np.isinf(first) & np.isinf(second)
             difference = np.where(both, np.nan, np.divide(1, second) - np.divide(1, first))
@@ -140,8 +142,9 @@ def structured_boundaries(structure: Structure) -> dict[str, Boundary]:
     """Boundaries that hold for structured data, by name."""
     spectrum = structure.joint
     rank = float(spectrum.weight @ (spectrum.task > 0))
-    names = ("icl_error", "null_error", "task_gap")
-    icl, predicting_zero, gap = (find_quantity(name, structure) for name in names)
+    icl = find_quantity("icl_error", structure)
+    predicting_zero = find_quantity("null_error", structure)
+    gap = find_quantity("task_gap", structure)
     learned = (spectrum.task * spectrum.inputs)[spectrum.task > 0]
     carried = float(spectrum.weight @ (spectrum.task * spectrum.inputs))
     least = learned.min()

@@ -54,7 +54,9 @@ def memorisation_width(
 
     The resolvent of k tasks at the effective noise nu bends at kappa = 1 over 2 sqrt(nu).
     """
-    math_, [tau, alpha, kappa, rho, ridge] = checked(systems="numpy", **locals())
+    math_, [tau, alpha, kappa, rho, ridge] = checked(
+        systems="numpy", tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge
+    )
     q = context_noise(math_, alpha, rho)
     return 2 * np.sqrt(q + solve_fixed_point(math_, tau < 1, tau, q, kappa, ridge)[0])
 
@@ -135,10 +137,8 @@ def staircase_loss(t: Values, context: Values, noise_variance: Values, **heads: 
     ``eigenvalue_1`` to ``eigenvalue_4`` descend; ``value_1`` to ``value_4`` are the initial values
     of the heads.
     """
-    eigenvalues, values = (
-        np.stack([heads[f"{name}_{k}"] for k in range(1, 5)], axis=-1)
-        for name in ("eigenvalue", "value")
-    )
+    eigenvalues = np.stack([heads[f"eigenvalue_{k}"] for k in range(1, 5)], axis=-1)
+    values = np.stack([heads[f"value_{k}"] for k in range(1, 5)], axis=-1)
     numbers = {"context": context, "noise_variance": noise_variance}
     losses = dynamics.plateau_losses(eigenvalues, **numbers)
     final = dynamics.plateau_head_values(eigenvalues, **numbers)

@@ -185,8 +185,9 @@ class Curves(Result):
         count = len(self.family)
         if label is None or isinstance(label, str):
             label = [_name(self, parameters, label, others) for parameters in self.family]
-        given = {"label": label, "color": color, "marker": marker}
-        names, colours, markers = (_one_each(name, each, count) for name, each in given.items())
+        names = _one_each("label", label, count)
+        colours = _one_each("color", color, count)
+        markers = _one_each("marker", marker, count)
         for index, name in enumerate(names):
             colour = _draw_theory(ax, self, index, name, colours[index], markers[index])
             if self.run_sd is not None:

@@ -10,12 +10,15 @@ from iclimit.diagrams.axes import Scale
 # Least number of points of a drawn curve.
 POINTS = 300
 
-# Peaks that are looked at, the highest: a function every_pole by a search has many small ones.
+# Peaks that are looked at, the highest: a function that is found by a search has many small ones.
 _MOST_PEAKS = 8
 
-# How often a peak is magnified, each time 16-fold, in all by 3e8; and the points at which it then
-# is looked at, from its neighbours on one side to those on the other.
-_ZOOMS, _SHARES = 7, np.linspace(-1, 1, 33)[:, None]
+# How often a peak is magnified, each time 16-fold, in all by 3e8.
+_ZOOMS = 7
+
+# Points at which a magnified peak is looked at, as shares of the distance to its neighbours: from
+# one on its left, -1, to one on its right, 1.
+_SHARES = np.linspace(-1, 1, 33)[:, None]
 
 # Poles that are nearer to each other than this share of the axis are one, seen twice.
 _SAME = 1e-9
@@ -25,9 +28,12 @@ _SAME = 1e-9
 # it is a square root, however near to the pole the highest point is.
 _LEVEL = 0.98
 
-# Share of the axis beside a divergence that does not count for the limits of the other axis, and
-# how often it is halved for points towards the divergence.
-_CLEARANCE, _HALVINGS = 0.01, 21
+# Share of the axis beside a divergence that does not count for the limits of the other axis.
+_CLEARANCE = 0.01
+
+# Number of points on each side of a divergence: the first is as far away as the clearance, and each
+# of the others half as far as the one before.
+_HALVINGS = 21
 
 
 @dataclass(frozen=True)
@@ -114,29 +120,28 @@ def _peaks_and_poles(
     at = at[np.argsort(-size[at])][:_MOST_PEAKS]
     top = x[at]
     width = np.maximum(x[at + 1] - x[at], x[at] - x[at - 1])
-    shown: list[tuple[np.ndarray, np.ndarray]] = [(np.empty(0), np.empty(0))]
+    shown_x = [np.empty(0)]
+    shown_y = [np.empty(0)]
     for _ in range(_ZOOMS):
         if not top.size:
             break
         points = top + width * _SHARES
         inside = np.clip(points, x[0], x[-1])
         values = function(inside)
-        shown.append((inside.ravel(), values.ravel()))
+        shown_x.append(inside.ravel())
+        shown_y.append(values.ravel())
         heights = np.where(np.isnan(values) | (points != inside), 0, abs(values))
         heights = np.pad(heights, ((2, 2), (0, 0)))
         best = np.argmax(heights, axis=0)
         columns = np.arange(top.size)
-        before, after = (
-            np.minimum(heights[best + step, columns], heights[best + 2 * step, columns])
-            for step in (-1, 1)
-        )
+        before = np.minimum(heights[best - 1, columns], heights[best - 2, columns])
+        after = np.minimum(heights[best + 1, columns], heights[best + 2, columns])
         sharp = np.maximum(before, after) < _LEVEL * heights[best, columns]
         top = points[best - 2, columns][sharp]
         width = width[sharp] * _SHARES[17]
-    shown_x, shown_y = map(np.concatenate, zip(*shown, strict=True))
     every_pole = np.unique(np.concatenate([*poles, top]))
     return (
-        shown_x,
-        shown_y,
+        np.concatenate(shown_x),
+        np.concatenate(shown_y),
         every_pole[np.diff(every_pole, prepend=-np.inf) > _SAME * (x[-1] - x[0])],
     )

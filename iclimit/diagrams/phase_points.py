@@ -117,7 +117,9 @@ def refined_points(
     >>> len(points), int(np.sum(points[9:, 0] < 0.6))
     (18, 9)
     """
-    x, y = (np.linspace(0, 1, count) for count in shape)
+    columns, rows = shape
+    x = np.linspace(0, 1, columns)
+    y = np.linspace(0, 1, rows)
     low = np.stack(np.meshgrid(x[:-1], y[:-1], indexing="ij"), axis=-1).reshape(-1, 2)
     size = np.array([x[1], y[1]])
     points = np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1).reshape(-1, 2)

@@ -217,7 +217,8 @@ def _draw_dots(
     diagram: PhaseDiagram, values: Sequence[SimulatedValue], ax: Axes, colour: Any, **style: Any
 ) -> PathCollection:
     """Draw a coloured point for each simulated value, also where it is cut by the frame."""
-    x, y = ([value.parameters[name] for value in values] for name in (diagram.x, diagram.y))
+    x = [value.parameters[diagram.x] for value in values]
+    y = [value.parameters[diagram.y] for value in values]
     return ax.scatter(x, y, c=colour, zorder=4, clip_on=False, **style)
 
 

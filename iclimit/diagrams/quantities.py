@@ -236,11 +236,11 @@ _WEIGHT_PREDICTION = {
 
 def _quantity(row: Row) -> Quantity:
     """Quantity of a row of the registry."""
-    own = _WEIGHT_PREDICTION if "test_time" in row.function else {}
-    required, optional = (
-        {name: own.get(name, _PARAMETERS[name]) for name in names}
-        for names in (row.parameters, row.optional)
-    )
+    known = _PARAMETERS
+    if "test_time" in row.function:
+        known = _PARAMETERS | _WEIGHT_PREDICTION
+    required = {name: known[name] for name in row.parameters}
+    optional = {name: known[name] for name in row.optional}
     spectral = row.structured == "spectrum"
     part = "" if spectral else row.structured
     function = find_function(row.function)
@@ -263,14 +263,12 @@ def own_quantity(function: Callable[..., Any], given: Iterable[str] = ()) -> Qua
     needed = {p.name: p.default is p.empty for p in signature if p.kind not in collected}
     if collected & {p.kind for p in signature}:
         needed = dict.fromkeys(given, False) | needed
-    required, optional = (
-        {
-            name: PARAMETERS.get(name, Parameter(name, "", name.replace("_", " "), ""))
-            for name, each in needed.items()
-            if each == wanted
-        }
-        for wanted in (True, False)
-    )
+    known = {
+        name: PARAMETERS.get(name, Parameter(name, "", name.replace("_", " "), ""))
+        for name in needed
+    }
+    required = {name: known[name] for name in needed if needed[name]}
+    optional = {name: known[name] for name in needed if not needed[name]}
     name = getattr(function, "__name__", "value").replace("<lambda>", "value")
     name = f"own_{name}" if name in QUANTITIES else name
     meaning = (inspect.getdoc(function) or name).partition("\n")[0].rstrip(".")

@@ -128,9 +128,18 @@ def curve(
     curves = Curves(chosen, x, grid, family, theory, run_sd=run_sd, band=band)
     if simulation is None:
         return curves
-    where = {"rng": rng, "jobs": jobs, "backend": backend, "scheduler": scheduler, "store": store}
-    where |= {"progress": progress, "announce": announce}
-    settings, points = parse_simulation(chosen, simulation, 12, **where)
+    settings, points = parse_simulation(
+        chosen,
+        simulation,
+        12,
+        rng=rng,
+        jobs=jobs,
+        backend=backend,
+        scheduler=scheduler,
+        store=store,
+        progress=progress,
+        announce=announce,
+    )
     lines = [
         [parameters | {x: place} for place in _places(chosen, x, grid, line, parameters, points)]
         for parameters, line in zip(family, theory, strict=True)
@@ -315,9 +324,18 @@ def phase_diagram(
     diagram = PhaseDiagram(chosen, x, y, grids[x], grids[y], fixed, values)
     if simulation is None:
         return diagram
-    where = {"rng": rng, "jobs": jobs, "backend": backend, "scheduler": scheduler, "store": store}
-    where |= {"progress": progress, "announce": announce}
-    settings, shape = parse_simulation(chosen, simulation, 6, **where)
+    settings, shape = parse_simulation(
+        chosen,
+        simulation,
+        6,
+        rng=rng,
+        jobs=jobs,
+        backend=backend,
+        scheduler=scheduler,
+        store=store,
+        progress=progress,
+        announce=announce,
+    )
     lines = [line for lines in diagram.boundaries.values() for line in lines]
     points = points_to_simulate(chosen, grids, fixed, lines, shape, refine)
     [points] = points_at_sizes([points], settings.sizes, (x, y))

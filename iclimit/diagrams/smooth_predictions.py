@@ -60,10 +60,9 @@ def smooth_prediction(
     scale = limit(at)
     at = at[np.isfinite(scale)]
     scale = scale[np.isfinite(scale)]
-    mean, spread = (
-        np.array([getattr(last[each].prediction, name) for each in at.tolist()]) / scale
-        for name in ("mean", "standard_error")
-    )
+    estimates = [last[place].prediction for place in at.tolist()]
+    mean = np.array([estimate.mean for estimate in estimates]) / scale
+    spread = np.array([estimate.standard_error for estimate in estimates]) / scale
     finite = np.isfinite(mean) & np.isfinite(spread)
     if np.sum(finite) < 2:
         return None

@@ -46,7 +46,8 @@ def zero_lines(
     """
     from contourpy import contour_generator
 
-    (x_name, x_grid), (y_name, y_grid) = x, y
+    x_name, x_grid = x
+    y_name, y_grid = y
     x_grid = _thinned(x_grid, points)
     y_grid = _thinned(y_grid, points)
     if min(x_grid.size, y_grid.size) < 2:

@@ -191,8 +191,10 @@ def _text(function: Function) -> str:
     if not counted:
         return _record(function, {})
     (name,) = counted
-    low, high = map(int, function.ranges[name])
-    cases = ",\n".join(_record(function, {name: count}) for count in range(low, high + 1))
+    least, most = function.ranges[name]
+    low = int(least)
+    counts = range(low, int(most) + 1)
+    cases = ",\n".join(_record(function, {name: count}) for count in counts)
     return f"((cases) => ({parameters}) => cases[{name} - {low}]({names}))([\n{cases}\n])"
 
 

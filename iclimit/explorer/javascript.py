@@ -126,12 +126,12 @@ class _Writer:
             cases = [self.statements((*path, (node, place))) for place in (1, 2)]
             if node.op == "where" and any(cases):
                 name = self._name()
-                condition, *values = (self.text[operand] for operand in node.args)
-                yes, no = (
+                texts = [self.text[operand] for operand in node.args]
+                blocks = [
                     f"{{ {' '.join([*case, f'{name} = {value};'])} }}"
-                    for case, value in zip(cases, values, strict=True)
-                )
-                lines += [f"let {name};", f"if ({condition}) {yes} else {no}"]
+                    for case, value in zip(cases, texts[1:], strict=True)
+                ]
+                lines += [f"let {name};", f"if ({texts[0]}) {' else '.join(blocks)}"]
                 self.text[node] = name
                 continue
             if node.op == "total":

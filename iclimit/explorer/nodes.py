@@ -221,7 +221,16 @@ class Complex:
     """Complex number of two nodes, for derivatives by an imaginary step."""
 
     def __init__(self, real: Node, imag: Node) -> None:
-        self.real, self.imag = self.parts = real, imag
+        self.real = real
+        self.imag = imag
+        self.parts = real, imag
+
+
+def _as_complex(number: Any) -> Complex:
+    """Return a number as a complex one."""
+    if isinstance(number, Complex):
+        return number
+    return Complex(number, as_node(0))
 
 
 def _complex(name: str, a: Any, b: Any = None) -> Complex:
@@ -231,8 +240,9 @@ def _complex(name: str, a: Any, b: Any = None) -> Complex:
     if name == "power":
         return reduce(partial(_complex, "multiply"), [a] * int(b.args[0]))
     if name in ("add", "subtract"):
-        first, second = (n if isinstance(n, Complex) else Complex(n, as_node(0)) for n in (a, b))
-        return Complex(*map(partial(apply, name), first.parts, second.parts))
+        first = _as_complex(a)
+        second = _as_complex(b)
+        return Complex(apply(name, first.real, second.real), apply(name, first.imag, second.imag))
     if name == "multiply" and isinstance(a, Node):
         a, b = b, a
     if name in ("multiply", "divide") and isinstance(b, Node):

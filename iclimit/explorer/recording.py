@@ -269,13 +269,15 @@ def _extreme(name: str) -> Callable[..., Recorded]:
 
 def _sort(values: Recorded, axis: int = -1) -> Recorded:
     """Sort a few numbers by exchanges of neighbours."""
+    minimum = np.frompyfunc(partial(apply, "minimum"), 2, 1)
+    maximum = np.frompyfunc(partial(apply, "maximum"), 2, 1)
     rows = list(np.moveaxis(values.nodes, axis, 0).copy())
     for end in range(len(rows) - 1, 0, -1):
         for k in range(end):
-            rows[k], rows[k + 1] = (
-                np.frompyfunc(partial(apply, name), 2, 1)(rows[k], rows[k + 1])
-                for name in ("minimum", "maximum")
-            )
+            smaller = minimum(rows[k], rows[k + 1])
+            larger = maximum(rows[k], rows[k + 1])
+            rows[k] = smaller
+            rows[k + 1] = larger
     return Recorded(np.moveaxis(np.stack(rows), 0, axis))
 
 

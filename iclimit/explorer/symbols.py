@@ -52,7 +52,8 @@ def plain_text(latex: str) -> str:
     >>> plain_text(r"\sigma^2/(N a^2)"), plain_text(r"e_{\mathrm{ICL}} = 2 + \rho")
     ('σ²/(N a²)', 'e_ICL = 2 + ρ')
     """
-    text = re.sub(r"\\(?:mathrm|mathcal|hat|sqrt)\b", lambda m: "√" * (m[0] == r"\sqrt"), latex)
+    text = re.sub(r"\\sqrt\b", "√", latex)
+    text = re.sub(r"\\(?:mathrm|mathcal|hat)\b", "", text)
     text = re.sub(r"\\([a-zA-Z]+)(?: (?=[a-zA-Z]))?", lambda match: _letter(match[1]), text)
     text = re.sub(r"\^(\d)", lambda match: match[1].translate(_RAISED), text)
     return re.sub(r"[{}]|\\,", "", text).replace("^*", "*").replace("$", "")

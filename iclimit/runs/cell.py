@@ -26,7 +26,11 @@ from iclimit.statement import (
 # Number of entries of a tuple that messages show.
 SHOWN = 6
 
-_REPEATS, _FIRST = "repeats", "first_repeat"
+# Argument of an extendable function that says how many repeats there are.
+_REPEATS = "repeats"
+
+# Argument of an extendable function that says with which repeat it begins.
+_FIRST = "first_repeat"
 
 
 @dataclass(frozen=True, eq=False)

@@ -357,7 +357,8 @@ class _Sweep:
             return
         work = self.works.get(identity)
         if work is None:
-            work = self.works[identity] = _Work(cell, identity, cell.repeats)
+            work = _Work(cell, identity, cell.repeats)
+            self.works[identity] = work
             for need in dict.fromkeys(cell.needs):
                 self.ask(need, work)
             if not cell.needs:

@@ -124,7 +124,9 @@ class ContextLaw:
             generators, query_root, task, self.query_count, self.query_noise_variance
         )
         if projector is not None:
-            tokens, queries = (each @ projector[:, None, :, :] for each in (tokens, queries))
+            projection = projector[:, None, :, :]
+            tokens = tokens @ projection
+            queries = queries @ projection
         columns = xp.matrix_transpose(tokens)
         return labels @ tokens, lambda rows: (rows @ columns) @ tokens, queries, targets
 

@@ -169,15 +169,15 @@ def _sums(xp: ModuleType, gamma: Array, T: Array) -> np.ndarray:
     """Sums over contexts of what is returned and of the inverse squares of R and of R_0."""
     size, rank = T.shape[1:]
     across = xp.matrix_transpose(T)
-    one = xp.eye(rank)
+    identity = xp.eye(rank)
     mean = xp.linalg.trace(gamma) / size
     noise = gamma - mean * xp.eye(size)
+    step = across @ (gamma @ T)
+    mean_step = mean * (across @ T)
     sums = np.empty((3, 2))
     for column, shift in enumerate((0.0, -2.0)):
-        whole, first = (
-            T @ xp.linalg.solve(steps + shift * one, across)
-            for steps in (across @ (gamma @ T), mean * (across @ T))
-        )
+        whole = T @ xp.linalg.solve(step + shift * identity, across)
+        first = T @ xp.linalg.solve(mean_step + shift * identity, across)
         sums[0, column] = float(xp.sum((noise @ first) ** 2)) / size
         for row, answer in enumerate((whole, first), start=1):
             sums[row, column] = float(xp.sum(size / xp.sum(answer**2, axis=(1, 2))))

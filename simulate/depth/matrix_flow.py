@@ -25,8 +25,11 @@ from iclimit.results import Result
 from iclimit.simulate.depth.draws import parse_spectra
 from iclimit.simulate.depth.stacks import loss_and_gradient
 
-# Error that each step of the integrator may add to an entry.
-_RELATIVE, _ABSOLUTE = 1e-12, 1e-13
+# Relative error that each step of the integrator may add to an entry.
+_RELATIVE = 1e-12
+
+# Absolute error that each step of the integrator may add to an entry.
+_ABSOLUTE = 1e-13
 
 # Largest error of rotations that are given.
 _ORTHOGONAL = 1e-10
@@ -130,9 +133,8 @@ def simulate_matrix_flow(
     start = parse_array("initial", initial, (), shape[:1], shape)
     if start.ndim < 3:
         start = np.broadcast_to(start, shape[:1])[:, None, None] * np.eye(dim)
-    query_root, task_root = (
-        np.matrix_transpose(turns * np.sqrt(each))[None] for each in (lam, omega)
-    )
+    query_root = np.matrix_transpose(turns * np.sqrt(lam))[None]
+    task_root = np.matrix_transpose(turns * np.sqrt(omega))[None]
     covariance = np.matrix_transpose(query_root) @ query_root
     given = task_root @ covariance, lambda rows: rows @ covariance
     targets = task_root @ np.matrix_transpose(query_root)

@@ -140,7 +140,8 @@ def alignment(first: Predictor, second: Predictor, prompts: Prompts) -> Alignmen
     >>> round(same.cosine.mean, 12), same.prediction_distance.mean < 1e-14
     (1.0, True)
     """
-    (predicted, slope), (other_predicted, other_slope) = first(prompts), second(prompts)
+    predicted, slope = first(prompts)
+    other_predicted, other_slope = second(prompts)
     xp = array_namespace(predicted)
     product = xp.linalg.vector_norm(slope, axis=1) * xp.linalg.vector_norm(other_slope, axis=1)
     nonzero = product > 0

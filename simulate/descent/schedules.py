@@ -318,7 +318,8 @@ def simulate_critical_dampening(
     # The number of eigenvalues beyond a point is binomial: this is its standard error as a logit.
     spread = 1 / np.sqrt(beyond * (1 - beyond / contexts))
     at = logit(beyond / contexts)
-    lower, upper = (np.clip(at + s * WINDOW * spread, logits[0], logits[-1]) for s in (-1, 1))
+    lower = np.clip(at - WINDOW * spread, logits[0], logits[-1])
+    upper = np.clip(at + WINDOW * spread, logits[0], logits[-1])
     slope = (factor(upper) - factor(lower)) / (upper - lower)
     pairs = zip(factor(at).tolist(), (slope * spread).tolist(), strict=True)
     return CriticalDampening(tuple(Estimate(*pair, contexts) for pair in pairs))

@@ -96,11 +96,13 @@ class AttentionModel:
         check_arguments(init_scale=init_scale)
         check_choice("initialization", initialization, INITIALIZATIONS)
         small = replace(self, narrow=True)
-        value, *lookup = (init_scale * generator.standard_normal(s) for s in small.shapes)
+        weights = [init_scale * generator.standard_normal(shape) for shape in small.shapes]
+        value = weights[0]
+        lookup = weights[1:]
         if self.kind == "separate":
             size = self.dim + 1
             layer = self.heads if initialization == "per-layer" else 1
-            lookup = [each / math.sqrt(layer * self.rank * size) for each in lookup]
+            lookup = [matrix / math.sqrt(layer * self.rank * size) for matrix in lookup]
             if initialization == "per-layer":
                 value = value / math.sqrt(layer * size**2)
         return [value, *lookup] if self.narrow else self.widened([value, *lookup])
@@ -166,8 +168,12 @@ class AttentionModel:
         """
         xp = array_namespace(weights[0])
         if self.kind == "separate":
-            value, key, query = (xp.sum(each * each, axis=-1) for each in weights)
-            parts = xp.concat([(value - xp.sum(key, axis=-1))[..., None], key - query], axis=-1)
+            value, key, query = weights
+            value_square = xp.sum(value * value, axis=-1)
+            key_square = xp.sum(key * key, axis=-1)
+            query_square = xp.sum(query * query, axis=-1)
+            of_value = (value_square - xp.sum(key_square, axis=-1))[..., None]
+            parts = xp.concat([of_value, key_square - query_square], axis=-1)
         else:
             value = weights[0]
             lookup = _rows(weights[1])
@@ -265,7 +271,9 @@ class SequenceLoss:
         query = self.query
         label = self.label
         if chosen is not None:
-            gram, query, label = (_of_each(every, chosen) for every in (gram, query, label))
+            gram = _of_each(gram, chosen)
+            query = _of_each(query, chosen)
+            label = _of_each(label, chosen)
         repeats, count, values, _ = gram.shape
         lookup = self.model.lookup(weights)
         looked_up = query @ xp.matrix_transpose(

@@ -40,12 +40,20 @@ BLOCK = {"numpy": 512, "cupy": 2**15}
 # The constant c of the robust loss, over the dimension.
 ROBUST_SCALE = 5000
 
-# Damping of the first step, and the least damping.
-_FIRST_DAMPING, _LEAST_DAMPING = 1e-2, 1e-10
+# Damping of the first step.
+_FIRST_DAMPING = 1e-2
 
-# A step that lowers the loss divides the damping by the first number; one that does not
-# multiplies it by the second and is tried again, up to so many times.
-_EASE, _TIGHTEN, _TRIES = 5.0, 4.0, 14
+# Least damping.
+_LEAST_DAMPING = 1e-10
+
+# A step that lowers the loss divides the damping by this number.
+_EASE = 5.0
+
+# A step that does not lower the loss multiplies the damping by this number and is tried again.
+_TIGHTEN = 4.0
+
+# Most tries of a step.
+_TRIES = 14
 
 # Least diagonal entry of the damping, relative: some parameters have no effect.
 _FLOOR = 1e-12
@@ -113,13 +121,16 @@ class AdjustedLoss:
         moved = self.backend.asarray(parameters)
         parts = list(self.run(lambda block: self._sums(moved, block, derivatives), self.blocks))
         with np.errstate(over="ignore", invalid="ignore"):
-            loss, *rest = (to_host(sum(part[k] for part in parts)) for k in range(len(parts[0])))
-        mean = float(loss) / self.count
-        return (mean if math.isfinite(mean) else math.inf, *(each / self.count for each in rest))
+            totals = [to_host(sum(part[k] for part in parts)) for k in range(len(parts[0]))]
+        mean = float(totals[0]) / self.count
+        if not math.isfinite(mean):
+            mean = math.inf
+        return (mean, *(total / self.count for total in totals[1:]))
 
     def _sums(self, parameters: Array, block: tuple[Array, ...], derivatives: bool) -> tuple:
         """Robust loss of a block and, if asked for, its gradient and Gauss-Newton matrix."""
-        xp, (gram, oracle, weights, probes) = self.backend.xp, block
+        xp = self.backend.xp
+        gram, oracle, weights, probes = block
         with np.errstate(over="ignore", invalid="ignore"):
             forward = GramPass(gram, build(self.kind, parameters, self.dim))
             residual = forward.weights - oracle

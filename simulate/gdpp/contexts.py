@@ -95,7 +95,8 @@ def draw_contexts(
 
 def _tilt(backend: Backend, generator: Generator, x: Array, tasks: Array, noise: Array) -> Array:
     """Scale standard normal draws in place to those of the mixture; return their weights."""
-    xp, (count, context, dim) = backend.xp, x.shape
+    xp = backend.xp
+    count, context, dim = x.shape
     part = xp.asarray(generator.random(count))
     axis = xp.take(xp.eye(dim), xp.astype(generator.random(count) * dim, xp.int64), axis=0)
     first = 0.0

@@ -252,9 +252,11 @@ def _query_losses(drawn: Prompts) -> Losses:
 # Relative accuracy of the tuned parameters; what a sample determines is far coarser.
 _TOLERANCE = 1e-4
 
-# Multipliers and thresholds of the grid from which tuning starts; the thresholds are relative to
-# the largest noise variance.
-_MULTIPLIERS, _THRESHOLDS = (0.7, 1.2, 2.0, 5.0), (0.3, 0.6, 1.0, 2.0)
+# Multipliers of the grid from which tuning starts.
+_MULTIPLIERS = (0.7, 1.2, 2.0, 5.0)
+
+# Thresholds of the grid from which tuning starts, relative to the largest noise variance.
+_THRESHOLDS = (0.3, 0.6, 1.0, 2.0)
 
 
 @dataclass(frozen=True, repr=False)

@@ -86,7 +86,9 @@ def add_attention(
     queries, back_queries = dense(queried, weights, "query")
     keys, back_keys = dense(read, weights, "key")
     values, back_values = dense(read, weights, "value")
-    queries, keys, values = (_split(each, heads) for each in (queries, keys, values))
+    queries = _split(queries, heads)
+    keys = _split(keys, heads)
+    values = _split(values, heads)
     scores = queries @ xp.matrix_transpose(keys)
     factor = 1 / math.sqrt(keys.shape[-1]) if kind == "softmax" else 1.0
     if kind == "softmax":

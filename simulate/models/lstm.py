@@ -155,7 +155,8 @@ def _sweep(
     gates += bias[:, None]
     length, _, n = gates.shape
     order = range(length)[:: -1 if backward else 1]
-    states, memories = (xp.empty((length, hidden, n), dtype=gates.dtype) for _ in range(2))
+    states = xp.empty((length, hidden, n), dtype=gates.dtype)
+    memories = xp.empty((length, hidden, n), dtype=gates.dtype)
     nothing = xp.zeros((hidden, n), dtype=gates.dtype)
     state = nothing
     memory = state

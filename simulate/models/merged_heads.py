@@ -92,8 +92,8 @@ class MergedHeads(Network):
             Factors of the labels.
         """
         weights = {name: np.zeros(shape) for name, shape in self.shapes.items()}
-        given = {"inverse_temperature": inverse_temperature, "value": value}
-        beta, v = (parse_array(name, each, (), (self.heads,)) for name, each in given.items())
+        beta = parse_array("inverse_temperature", inverse_temperature, (), (self.heads,))
+        v = parse_array("value", value, (), (self.heads,))
         entries = np.arange(self.dim)
         weights["lookup"][:, entries, entries] = np.broadcast_to(beta, self.heads)[:, None]
         weights["value"][:, -1] = v
@@ -118,7 +118,8 @@ class MergedHeads(Network):
         lookup = weights["lookup"]
         value = weights["value"]
         xp = array_namespace(lookup)
-        query, (n, dim) = examples.query, examples.query.shape
+        query = examples.query
+        n, dim = query.shape
         tokens = xp.concat([examples.inputs, examples.labels[:, :, None]], axis=2)
         flat = xp.reshape(lookup, (-1, dim))
         looked_up = xp.reshape(query @ flat.T, (n, self.heads, dim + 1))

@@ -135,8 +135,10 @@ class RecurrentLayer(Network):
         query[...] = examples.query.T
         if self.by_token and context != self.context:
             raise ValueError(f"prompts must have context = {self.context} pairs, got {context}")
-        one = xp.ones((1,), dtype=query.dtype)
-        gate, step, scale = (weights.get(name, one) for name in ("gate", "step", "preconditioner"))
+        no_weight = xp.ones((1,), dtype=query.dtype)
+        gate = weights.get("gate", no_weight)
+        step = weights.get("step", no_weight)
+        scale = weights.get("preconditioner", no_weight)
         steps = xp.broadcast_to(step, (context,))
         times = _time_steps(weights.get("selectivity"), inputs, labels)
         gate = gate[:, None]
@@ -158,7 +160,8 @@ class RecurrentLayer(Network):
 
         def pullback(by_prediction: Array) -> Pulled:
             by_memory = readout * query * by_prediction
-            by_gate, by_scale = (xp.zeros((dim,), dtype=query.dtype) for _ in range(2))
+            by_gate = xp.zeros((dim,), dtype=query.dtype)
+            by_scale = xp.zeros((dim,), dtype=query.dtype)
             by_selectivity = xp.zeros((self.dim + 1,), dtype=query.dtype)
             by_steps = []
             base = xp.where(gate > _LEAST_GATE, gate, _LEAST_GATE)

@@ -46,7 +46,8 @@ def make_tokens(kind: str, examples: Prompts) -> Array:
     """Tokens (n, tokens, entries) of prompts, that of the query last."""
     if kind == "pairs":
         return regression_tokens(examples)
-    xp, (n, context, dim) = array_namespace(examples.inputs), examples.inputs.shape
+    xp = array_namespace(examples.inputs)
+    n, context, dim = examples.inputs.shape
     zeros = xp.zeros((n, context, dim - 1), dtype=examples.inputs.dtype)
     answers = xp.concat([zeros, examples.labels[:, :, None]], axis=2)
     both = xp.reshape(xp.stack([examples.inputs, answers], axis=2), (n, 2 * context, dim))

@@ -56,7 +56,8 @@ class SineTask:
 
     def draw(self, backend: Backend, generator: Generator, count: int) -> Prompts:
         """Draw prompts with a generator of a backend."""
-        xp, (low, high) = backend.xp, AMPLITUDES
+        xp = backend.xp
+        low, high = AMPLITUDES
         share = generator.random((count, 2))
         phase = math.pi * share[:, :1]
         amplitude = low + (high - low) * (share[:, :1] if self.tied else share[:, 1:])

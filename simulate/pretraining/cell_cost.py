@@ -370,9 +370,9 @@ def _solver_seconds(rows: int, dim: int) -> tuple[float, float, float]:
     """Seconds of an iteration with so many prompts, and a prompt in float32 and float64."""
     x, h, _ = _features(rows, dim)
     gamma = np.eye(dim, dim + 1)
-    query, summary, start = (v.astype(np.float32) for v in (x, h, gamma))
+    start = gamma.astype(np.float32)
     root = np.eye(dim + 1, dtype=np.float32)
-    blocks = row_pairs(query, summary)
+    blocks = row_pairs(x.astype(np.float32), h.astype(np.float32))
     doubles = row_pairs(x, h)
 
     def operator(v: np.ndarray) -> np.ndarray:

@@ -216,10 +216,8 @@ def nearest_neighbours(prompts: Prompts, neighbours: int) -> Array:
     distance = xp.sum((prompts.inputs - prompts.query[:, None, :]) ** 2, axis=2)
     count = min(neighbours, distance.shape[1])
     last = xp.sort(distance, axis=1)[:, count - 1 : count]
-    nearer, tied = (
-        xp.astype(each, distance.dtype)
-        for each in (distance < (1 - TIE) * last, xp.abs(distance - last) <= TIE * last)
-    )
+    nearer = xp.astype(distance < (1 - TIE) * last, distance.dtype)
+    tied = xp.astype(xp.abs(distance - last) <= TIE * last, distance.dtype)
     missing = count - xp.sum(nearer, axis=1, keepdims=True)
     weight = nearer + tied * missing / xp.sum(tied, axis=1, keepdims=True)
     return xp.sum(weight * prompts.labels, axis=1) / count
@@ -250,9 +248,11 @@ def delta_rule_weights(prompts: Prompts, steps: Array | float, gate: float = 1.0
     return weights
 
 
-# Sweeps of the lasso over all coordinates, and change of the weights, over the largest of them,
-# at which it ends.
-SWEEPS, SETTLED = 100, 1e-6
+# Most sweeps of the lasso over all coordinates.
+SWEEPS = 100
+
+# Change of the weights in a sweep, over the largest of them, at which the lasso ends.
+SETTLED = 1e-6
 
 
 def lasso_weights(prompts: Prompts, penalty: float) -> Array:
@@ -261,7 +261,8 @@ def lasso_weights(prompts: Prompts, penalty: float) -> Array:
     They minimise :math:`|y - X w|^2/2N + \lambda |w|_1`, as in scikit-learn and Garg et al.
     (arXiv:2208.01066).
     """
-    xp, (count, length, dim) = array_namespace(prompts.inputs), prompts.inputs.shape
+    xp = array_namespace(prompts.inputs)
+    count, length, dim = prompts.inputs.shape
     # Prompts come last, and flattening copies: what is read for a coordinate lies together.
     covariances = xp.reshape(context_covariance(prompts.inputs), (count, dim * dim))
     flat = xp.reshape(xp.matrix_transpose(covariances), (dim * dim * count,))
@@ -270,7 +271,8 @@ def lasso_weights(prompts: Prompts, penalty: float) -> Array:
     residual = xp.matrix_transpose(products) / length
     weights = xp.zeros_like(residual)
     numbers = xp.arange(count)
-    settled: list[tuple[Array, Array]] = []
+    settled_numbers: list[Array] = []
+    settled_weights: list[Array] = []
     for sweep in range(SWEEPS):
         rows = [weights[j, :] for j in range(dim)]
         for j, old in enumerate(rows):
@@ -282,17 +284,21 @@ def lasso_weights(prompts: Prompts, penalty: float) -> Array:
             residual = residual - (rows[j] - old) * gram[j, :, :]
         before = weights
         weights = xp.stack(rows)
-        change, size = (xp.max(xp.abs(each), axis=0) for each in (weights - before, weights))
-        moving = (change > SETTLED * size) & (sweep < SWEEPS - 1)
-        settled.append((numbers[~moving], weights[:, ~moving]))
+        change = xp.max(xp.abs(weights - before), axis=0)
+        largest = xp.max(xp.abs(weights), axis=0)
+        moving = (change > SETTLED * largest) & (sweep < SWEEPS - 1)
+        settled_numbers.append(numbers[~moving])
+        settled_weights.append(weights[:, ~moving])
         (kept,) = xp.nonzero(moving)
         if not kept.shape[0]:
             break
-        gram, residual, weights, numbers = (
-            xp.take(each, kept, axis=-1) for each in (gram, residual, weights, numbers)
-        )
-    order, columns = (xp.concat(each, axis=-1) for each in zip(*settled, strict=True))
-    return xp.matrix_transpose(xp.take(columns, xp.argsort(order), axis=1))
+        gram = xp.take(gram, kept, axis=-1)
+        residual = xp.take(residual, kept, axis=-1)
+        weights = xp.take(weights, kept, axis=-1)
+        numbers = xp.take(numbers, kept, axis=-1)
+    order = xp.argsort(xp.concat(settled_numbers, axis=-1))
+    columns = xp.concat(settled_weights, axis=-1)
+    return xp.matrix_transpose(xp.take(columns, order, axis=1))
 
 
 def gaussian_smoother(prompts: Prompts, bandwidth: float) -> Array:

@@ -71,7 +71,10 @@ def _sums_of_autoregression(
     fresh = math.sqrt(1 - r**2)
     deviation = math.sqrt(problem.noise_variance)
     component = generator.standard_normal(n)
-    along, square, variance, seen = (xp.zeros(n) for _ in range(4))
+    along = xp.zeros(n)
+    square = xp.zeros(n)
+    variance = xp.zeros(n)
+    seen = xp.zeros(n)
     for token in range(problem.context):
         y = signal * component + deviation * generator.standard_normal(n)
         weighted = y if gates is None else gates[token] * y

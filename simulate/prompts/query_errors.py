@@ -84,13 +84,14 @@ class ContextMeans:
 
         def mean(*forms: np.ndarray) -> float:
             """Mean of the product of up to three quadratic forms."""
-            first, *others = (covariance @ (form + form.T) / 2 for form in forms)
+            factors = [covariance @ (form + form.T) / 2 for form in forms]
+            first = factors[0]
             value = np.trace(first)
-            if others:
-                second = others[0]
+            if len(factors) > 1:
+                second = factors[1]
                 value = value * np.trace(second) + 2 * np.trace(first @ second)
-            if len(others) == 2:
-                third = others[1]
+            if len(factors) == 3:
+                third = factors[2]
                 value = value * np.trace(third) + 8 * np.trace(first @ second @ third)
                 value += 2 * np.trace(first) * np.trace(second @ third)
                 value += 2 * np.trace(second) * np.trace(first @ third)

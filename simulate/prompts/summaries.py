@@ -158,7 +158,9 @@ def _moments(
     corner = 1 + 2 / context
     second = xp.zeros((d + 1, d + 1))
     second[:d, :d] = (1 + 1 / context) * scatter + d / context * label * xp.eye(d)
-    second[d, :d] = second[:d, d] = corner * side[0, :]
+    border = corner * side[0, :]
+    second[d, :d] = border
+    second[:d, d] = border
     second[d, d] = corner * label_square
     return SummaryMoments(second, xp.concat([scatter, side], axis=0), label)
 
@@ -265,8 +267,12 @@ class SummaryLaw:
                 parts.append(sample(generator, task_set, chosen))
         if len(parts) == 1:
             return parts[0]
-        x, h, y = (self.backend.xp.concat(column) for column in zip(*parts, strict=True))
-        return x, h, y
+        xp = self.backend.xp
+        return (
+            xp.concat([x for x, _, _ in parts]),
+            xp.concat([h for _, h, _ in parts]),
+            xp.concat([y for _, _, y in parts]),
+        )
 
     def test_error(
         self, generator: Generator, gamma: Array, test_prompts: int, task_set: Array | None
@@ -319,7 +325,9 @@ class SummaryLaw:
             side = xp.mean(task_set, axis=0)
         second = xp.zeros((d + 1, d + 1))
         second[:d, :d] = known.square * scatter + known.noise * xp.eye(d)
-        second[d, :d] = second[:d, d] = known.mixed * side
+        border = known.mixed * side
+        second[d, :d] = border
+        second[:d, d] = border
         second[d, d] = known.tail_square
         cross = xp.concat([known.signal * scatter, known.tail * side[None, :]], axis=0)
         return SummaryMoments(second, cross, 1 + self.problem.noise_variance)

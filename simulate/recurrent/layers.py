@@ -150,32 +150,31 @@ def simulate_recurrent(
     check_flags(gate_first=gate_first, unit_keys=unit_keys)
     if writes is None:
         writes = step_sizes if np.any(step_sizes) else 1.0
-    lam, omega, theta, channel, D = (
-        parse_numbers(name, value, dim)
-        for name, value in (
-            ("eigenvalues", eigenvalues),
-            ("task_variances", task_variances),
-            ("drift", drift),
-            ("channel_gates", channel_gates),
-            ("preconditioner", preconditioner),
-        )
-    )
-    token, beta, eta = (
-        parse_numbers(name, value, context)
-        for name, value in (("gates", gates), ("step_sizes", step_sizes), ("writes", writes))
-    )
+    lam = parse_numbers("eigenvalues", eigenvalues, dim)
+    omega = parse_numbers("task_variances", task_variances, dim)
+    theta = parse_numbers("drift", drift, dim)
+    channel = parse_numbers("channel_gates", channel_gates, dim)
+    D = parse_numbers("preconditioner", preconditioner, dim)
+    token = parse_numbers("gates", gates, context)
+    beta = parse_numbers("step_sizes", step_sizes, context)
+    eta = parse_numbers("writes", writes, context)
     c = np.broadcast_to(parse_array("readout", readout, (), (context + 1,)), context + 1)
     device = get_backend(backend)
     vectors = [device.asarray(each) for each in (lam, omega, np.exp(-theta / dim), channel, D)]
-    parts = []
+    signals = []
+    powers = []
     for z in context_blocks(context, dim, "gaussian", contexts, rng, backend):
         inputs = z * device.xp.sqrt(vectors[0] / dim)
         moments = _moments(inputs, rho, vectors, token, beta, eta, gate_first, unit_keys)
-        parts.append([to_host(device.xp.stack(each, axis=1)) for each in moments])
-    signal, power = (np.concat(each) for each in zip(*parts, strict=True))
+        signal_by_position, power_by_position = moments
+        signals.append(to_host(device.xp.stack(signal_by_position, axis=1)))
+        powers.append(to_host(device.xp.stack(power_by_position, axis=1)))
+    signal = np.concat(signals)
+    power = np.concat(powers)
     with np.errstate(over="ignore", invalid="ignore"):
         errors = rho + float(lam @ omega) / dim - 2 * c * signal + c**2 * power
-    errors, power = (np.where(np.isnan(each), np.inf, each) for each in (errors, power))
+    errors = np.where(np.isnan(errors), np.inf, errors)
+    power = np.where(np.isnan(power), np.inf, power)
     return SimulatedRecurrence(errors, signal, power, parameters)
 
 

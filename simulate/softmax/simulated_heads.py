@@ -201,12 +201,20 @@ def simulate_softmax(
 
     groups = max(2, math.ceil(contexts / GROUP))
     block = max(1, BLOCK_NUMBERS // (GROUP * numbers))
-    blocks = []
+    nulls = []
+    signals = []
+    powers = []
     for generator in device.generators(rng, math.ceil(groups / block)):
-        parts = moments(device, law, generator, block * GROUP, weigh)
-        blocks.append([to_host(_grouped(part)) for part in parts])
-    null, signal, power = (np.concatenate(parts)[:groups] for parts in zip(*blocks, strict=True))
-    return SimulatedHeads(null, signal, power, groups * GROUP)
+        null, signal, power = moments(device, law, generator, block * GROUP, weigh)
+        nulls.append(to_host(_grouped(null)))
+        signals.append(to_host(_grouped(signal)))
+        powers.append(to_host(_grouped(power)))
+    return SimulatedHeads(
+        np.concatenate(nulls)[:groups],
+        np.concatenate(signals)[:groups],
+        np.concatenate(powers)[:groups],
+        groups * GROUP,
+    )
 
 
 def _token_moments(

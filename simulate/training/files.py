@@ -144,7 +144,8 @@ def load_model(path: str | os.PathLike) -> TrainedNetwork | LinearTransformer:
         raise ValueError(f"path must be a file of save_model, got {path}") from error
     _check_training(path, rest)
     if names != network.shapes.keys():
-        wanted, present = (", ".join(sorted(each)) for each in (network.shapes, names))
+        wanted = ", ".join(sorted(network.shapes))
+        present = ", ".join(sorted(names))
         raise ValueError(f"{path} must have the weights {wanted}, got {present}")
     parsed = {
         name: parse_array(f"{name} in {path}", weights[name], shape)

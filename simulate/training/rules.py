@@ -134,7 +134,8 @@ def descend_lbfgs(
     bounds: tuple[Array, Array] | None = None,
 ) -> None:
     """L-BFGS of SciPy on the loss and gradient of one array of weights."""
-    [start], backend = loop.start.weights, loop.backend
+    [start] = loop.start.weights
+    backend = loop.backend
     memory = {name: list(loop.state.memory.get(name, [])) for name in ("losses", "gradients")}
     known = zip(*(tuple(each) for each in memory.values()), strict=True)
     loop.restart()
