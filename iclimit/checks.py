@@ -66,6 +66,11 @@ def given(**values: object) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def by_name(**values: Any) -> dict[str, Any]:
+    """Return the arguments by name, in this order, as results and checkpoints record them."""
+    return values
+
+
 def check_integers(least: int | None = None, **values: Any) -> None:
     """Raise a ValueError unless all are integers in the range that the notation gives them.
 

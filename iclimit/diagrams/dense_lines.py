@@ -31,8 +31,8 @@ _LEVEL = 0.98
 # Share of the axis beside a divergence that does not count for the limits of the other axis.
 _CLEARANCE = 0.01
 
-# Number of points on each side of a divergence: the first is as far away as the clearance, and each
-# of the others half as far as the one before.
+# Number of points on each side of a divergence: the first is as far away as the clearance, and
+# each of the others half as far as the one before.
 _HALVINGS = 21
 
 

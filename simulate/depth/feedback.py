@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.checks import check_arguments
+from iclimit.checks import by_name, check_arguments
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import Array, Seed, get_backend, row_blocks
 from iclimit.simulate.depth.pretrained import (
@@ -33,9 +33,6 @@ from iclimit.simulate.depth.pretrained import (
     prompt_law,
     sample_factors,
 )
-
-# Arguments of `simulate_overthinking_ratio` that the parameters of a result leave out.
-NOT_SETTINGS = ("rng", "repeats", "contexts")
 
 # Matrices of a context that are held at once.
 _MATRICES = 6
@@ -144,10 +141,15 @@ def simulate_overthinking_ratio(
     >>> abs(run.estimate.mean - 0.2167) < 0.02  # in the limit of large d
     True
     """
-    parameters = {name: value for name, value in locals().items() if name not in NOT_SETTINGS}
     check_arguments(
-        **{"dim": dim, "context": context, "prompts": prompts, "noise_variance": noise_variance},
-        **{"ridge": ridge, "dampening": dampening, "repeats": repeats, "contexts": contexts},
+        dim=dim,
+        context=context,
+        prompts=prompts,
+        noise_variance=noise_variance,
+        ridge=ridge,
+        dampening=dampening,
+        repeats=repeats,
+        contexts=contexts,
     )
     parse_pretraining(target, dim, prompts, np.inf, ridge)
     device = get_backend(backend)
@@ -162,6 +164,16 @@ def simulate_overthinking_ratio(
             sums += _sums(device.xp, gamma, T)
         returned[repeat] = sums[0] / contexts
         resummed[repeat] = 1 - sums[1] / sums[2]
+    parameters = by_name(
+        dim=dim,
+        context=context,
+        prompts=prompts,
+        noise_variance=noise_variance,
+        ridge=ridge,
+        dampening=dampening,
+        target=target,
+        backend=backend,
+    )
     return SimulatedRatio(returned, resummed, parameters)
 
 

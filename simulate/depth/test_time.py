@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.checks import check_arguments, check_choice
+from iclimit.checks import by_name, check_arguments, check_choice
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, Generator, Seed, get_backend, row_blocks, to_host
 from iclimit.simulate.depth.pretrained import (
@@ -38,9 +38,6 @@ from iclimit.simulate.prompts import draw_prompts
 from iclimit.simulate.prompts.summaries import SummaryLaw
 
 SAMPLERS = ("covariances", "tokens")
-
-# Arguments of `simulate_test_time` that the parameters of a result leave out.
-NOT_SETTINGS = ("rng", "repeats", "contexts")
 
 # Matrices of a context that are held at once.
 _MATRICES = 5
@@ -156,11 +153,16 @@ def simulate_test_time(
     >>> 0.25 < run.medians[1].mean < 0.3
     True
     """
-    parameters = {name: value for name, value in locals().items() if name not in NOT_SETTINGS}
     check_arguments(
-        **{"dim": dim, "context": context, "prompts": prompts, "noise_variance": noise_variance},
-        **{"steps": steps, "ridge": ridge, "dampening": dampening},
-        **{"repeats": repeats, "contexts": contexts},
+        dim=dim,
+        context=context,
+        prompts=prompts,
+        noise_variance=noise_variance,
+        steps=steps,
+        ridge=ridge,
+        dampening=dampening,
+        repeats=repeats,
+        contexts=contexts,
     )
     count = parse_pretraining(target, dim, prompts, tasks, ridge)
     check_choice("sampler", sampler, SAMPLERS)
@@ -178,6 +180,19 @@ def simulate_test_time(
             run[rows] = to_host(drawn)
     # What exceeds float64 becomes inf - inf.
     errors[np.isnan(errors)] = math.inf
+    parameters = by_name(
+        dim=dim,
+        context=context,
+        prompts=prompts,
+        steps=steps,
+        noise_variance=noise_variance,
+        tasks=tasks,
+        ridge=ridge,
+        dampening=dampening,
+        target=target,
+        sampler=sampler,
+        backend=backend,
+    )
     return SimulatedSteps(errors, parameters)
 
 

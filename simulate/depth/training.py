@@ -27,7 +27,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import ArrayLike
 
-from iclimit.checks import check_arguments, check_choice, check_flags, parse_array
+from iclimit.checks import by_name, check_arguments, check_choice, check_flags, parse_array
 from iclimit.simulate.arrays import Array, Seed, get_backend, to_host
 from iclimit.simulate.depth.draws import ContextLaw, parse_spectra
 from iclimit.simulate.depth.stacks import loss_and_gradient, mean_losses
@@ -38,12 +38,6 @@ from iclimit.simulate.training.stability import UNSTABLE
 
 SETTINGS = ("fs", "rrs")
 OPTIMIZERS = ("sgd", "adam")
-NOISES = ("noise_variance", "query_noise_variance")
-# Arguments of `train_depth` that are finite numbers and settings of a training.
-NUMBERS = ("depth", *NOISES, "batch", "learning_rate", "held_out")
-
-# Arguments that are no settings of a result.
-NOT_SETTINGS = ("initial", "steps", "record", "repeats", "rng", "progress")
 
 MEASURES = ("held_out", "median", "standard_error", "traces", "squares")
 
@@ -187,15 +181,23 @@ def train_depth(
     >>> (run.measures["held_out"][:, -1] / lam.mean()).round(2)
     array([0.09, 0.09, 0.09, 0.09])
     """
-    settings = {name: value for name, value in locals().items() if name not in NOT_SETTINGS}
     lam, omega = parse_spectra(eigenvalues, task_spectrum)
     check_choice("setting", setting, SETTINGS)
     check_choice("optimizer", optimizer, OPTIMIZERS)
     check_flags(shared=shared)
-    sizes = {name: settings[name] for name in ("context", "query_count", "width")}
+    sizes = {"context": context, "query_count": query_count, "width": width}
     check_arguments(**{name: size for name, size in sizes.items() if size != math.inf})
-    check_arguments(**{name: settings[name] for name in NUMBERS}, steps=steps, record=record)
-    check_arguments(repeats=repeats)
+    check_arguments(
+        depth=depth,
+        noise_variance=noise_variance,
+        query_noise_variance=query_noise_variance,
+        batch=batch,
+        learning_rate=learning_rate,
+        held_out=held_out,
+        steps=steps,
+        record=record,
+        repeats=repeats,
+    )
     device = get_backend(backend)
     start = _parse_initial(initial, 1 if shared else depth, repeats, lam.size)
     noises = noise_variance, query_noise_variance
@@ -238,10 +240,24 @@ def train_depth(
     descent = GradientDescent(learning_rate * (1 if shared else depth))
     with loop:
         loop.descend(gradient, Adam(learning_rate) if optimizer == "adam" else descent, measure)
-    spectra = {"eigenvalues": lam.tolist(), "task_spectrum": omega.tolist()}
-    return curves_of(
-        loop, time_step=learning_rate, measures=MEASURES, parameters=settings | spectra
+    parameters = by_name(
+        depth=depth,
+        eigenvalues=lam.tolist(),
+        task_spectrum=omega.tolist(),
+        setting=setting,
+        shared=shared,
+        context=context,
+        query_count=query_count,
+        width=width,
+        noise_variance=noise_variance,
+        query_noise_variance=query_noise_variance,
+        batch=batch,
+        learning_rate=learning_rate,
+        optimizer=optimizer,
+        held_out=held_out,
+        backend=backend,
     )
+    return curves_of(loop, time_step=learning_rate, measures=MEASURES, parameters=parameters)
 
 
 def _parse_initial(initial: ArrayLike, matrices: int, repeats: int, dim: int) -> np.ndarray:

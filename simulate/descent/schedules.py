@@ -30,7 +30,7 @@ from array_api_compat import array_namespace
 from numpy.typing import ArrayLike
 from scipy.special import logit
 
-from iclimit.checks import check_arguments, check_choice, check_positive, parse_array
+from iclimit.checks import by_name, check_arguments, check_choice, check_positive, parse_array
 from iclimit.problem import COORDINATE_VARIANCE
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, Seed, get_backend, to_host
@@ -49,9 +49,6 @@ FEWEST = 5
 # beyond the quantile: over one, 1 % of the deviations exceeded 4 standard errors, some 10; over
 # three, 0.1 % do.
 WINDOW = 3
-
-# Arguments of `simulate_schedule` that the parameters of a result leave out.
-NOT_SETTINGS = ("rng", "contexts")
 
 
 @dataclass(frozen=True, repr=False)
@@ -149,7 +146,6 @@ def simulate_schedule(
     >>> len(run.losses), abs(run.loss.z(11 / 31)) < 4
     (2, True)
     """
-    parameters = {name: value for name, value in locals().items() if name not in NOT_SETTINGS}
     check_arguments(noise_ratio=noise_ratio)
     schedules = parse_array("rates", rates, (None, None) if np.ndim(rates) > 1 else (None,))
     blocks = _eigenvalue_blocks(context, dim, input_law, scale, contexts, rng, backend)
@@ -158,6 +154,15 @@ def simulate_schedule(
         np.stack([to_host(_loss(values, row, dim, noise_ratio)) for row in rows], axis=1)
         for values in blocks
     ]
+    parameters = by_name(
+        rates=rates,
+        context=context,
+        dim=dim,
+        input_law=input_law,
+        scale=scale,
+        noise_ratio=noise_ratio,
+        backend=backend,
+    )
     return ContextLosses.of(np.concat(losses), parameters)
 
 

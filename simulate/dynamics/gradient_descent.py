@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 from array_api_compat import array_namespace
 
-from iclimit.checks import check_arguments, check_choice, given
+from iclimit.checks import by_name, check_arguments, check_choice, given
 from iclimit.problem import Problem
 from iclimit.results import Ending
 from iclimit.simulate.arrays import Array, Seed, get_backend, seed_sequences
@@ -36,12 +36,6 @@ from iclimit.simulate.training.results import TrainingCurves, curves_of
 from iclimit.simulate.training.rules import GradientDescent
 from iclimit.simulate.training.stability import UNSTABLE, unsettled_since
 from iclimit.statement import named_cell
-
-# Arguments of `simulate_gradient_descent` that are numbers, besides steps and batch.
-NUMBERS = ("training_set", "record", "repeats", "init_scale", "learning_rate")
-
-# Arguments of `simulate_gradient_descent` that do not identify a training.
-NOT_SETTINGS = ("problem", "steps", "rng", "checkpoint", "progress")
 
 
 @named_cell("simulate_gradient_descent")
@@ -168,11 +162,17 @@ def simulate_gradient_descent(
     >>> run.losses.shape, bool(run.losses[:, -1].max() < 0.3)
     ((3, 101), True)
     """
-    settings = {name: value for name, value in locals().items() if name not in NOT_SETTINGS}
     check_sequences(problem)
     layer = AttentionModel(model, problem.dim, heads, rank)
-    numbers = {name: settings[name] for name in NUMBERS} | given(batch=batch)
-    check_arguments(steps=steps, **numbers)
+    check_arguments(
+        steps=steps,
+        training_set=training_set,
+        record=record,
+        repeats=repeats,
+        init_scale=init_scale,
+        learning_rate=learning_rate,
+        **given(batch=batch),
+    )
     check_choice("normalization", normalization, NORMALIZATIONS)
     if batch is not None and (batch > training_set or training_set == math.inf):
         raise ValueError(
@@ -180,8 +180,24 @@ def simulate_gradient_descent(
         )
     device = get_backend(backend)
     seeds = [seed_sequences(seed, 3) for seed in seed_sequences(rng, repeats)]
-    settings["problem"] = identify(problem)
-    settings["seed"] = [str(seeds[0][0].entropy), list(seeds[0][0].spawn_key[:-2])]
+    settings = by_name(
+        model=model,
+        heads=heads,
+        rank=rank,
+        init_scale=init_scale,
+        initialization=initialization,
+        training_set=training_set,
+        standardize=standardize,
+        batch=batch,
+        learning_rate=learning_rate,
+        record=record,
+        normalization=normalization,
+        tests=tests,
+        repeats=repeats,
+        backend=backend,
+        problem=identify(problem),
+        seed=[str(seeds[0][0].entropy), list(seeds[0][0].spawn_key[:-2])],
+    )
     generators = [np.random.default_rng(seed) for _, seed, _ in seeds]
     drawn = [layer.random_weights(each, init_scale, initialization) for each in generators]
     loop = TrainingLoop(

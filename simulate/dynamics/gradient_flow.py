@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from scipy.integrate import solve_ivp
 from scipy.interpolate import CubicHermiteSpline
 
-from iclimit.checks import check_arguments, refuse_masked
+from iclimit.checks import by_name, check_arguments, refuse_masked
 from iclimit.problem import Problem
 from iclimit.results import Result
 from iclimit.simulate.arrays import Seed
@@ -189,8 +189,17 @@ def simulate_gradient_flow(
     >>> run.plateaus().losses.round(4), round(float(run.losses[-1]), 4)
     (array([0.4475]), 0.0881)
     """
-    settings = dict(locals())
-    del settings["initial"], settings["rng"]
+    settings = by_name(
+        problem=problem,
+        model=model,
+        heads=heads,
+        rank=rank,
+        init_scale=init_scale,
+        initialization=initialization,
+        duration=duration,
+        rtol=rtol,
+        normalization=normalization,
+    )
     check_sequences(problem)
     layer = AttentionModel(model, problem.dim, heads, rank)
     check_arguments(duration=duration, rtol=rtol)

@@ -27,14 +27,11 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import ArrayLike
 
-from iclimit.checks import check_arguments, check_flags, parse_array
+from iclimit.checks import by_name, check_arguments, check_flags, parse_array
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, Seed, get_backend, to_host
 from iclimit.simulate.descent.schedules import context_blocks
 from iclimit.statement import named_cell
-
-# Arguments of `simulate_recurrent` that the parameters of a result leave out.
-NOT_SETTINGS = ("rng", "contexts")
 
 
 @dataclass(frozen=True, repr=False)
@@ -145,7 +142,23 @@ def simulate_recurrent(
     >>> print(run.means[16])
     0.5513(35)
     """
-    parameters = {name: value for name, value in locals().items() if name not in NOT_SETTINGS}
+    parameters = by_name(
+        dim=dim,
+        context=context,
+        rho=rho,
+        eigenvalues=eigenvalues,
+        task_variances=task_variances,
+        drift=drift,
+        gates=gates,
+        channel_gates=channel_gates,
+        step_sizes=step_sizes,
+        writes=writes,
+        preconditioner=preconditioner,
+        gate_first=gate_first,
+        unit_keys=unit_keys,
+        readout=readout,
+        backend=backend,
+    )
     check_arguments(dim=dim, context=context, rho=rho, contexts=contexts)
     check_flags(gate_first=gate_first, unit_keys=unit_keys)
     if writes is None:
@@ -165,17 +178,16 @@ def simulate_recurrent(
     powers = []
     for z in context_blocks(context, dim, "gaussian", contexts, rng, backend):
         inputs = z * device.xp.sqrt(vectors[0] / dim)
-        moments = _moments(inputs, rho, vectors, token, beta, eta, gate_first, unit_keys)
-        signal_by_position, power_by_position = moments
-        signals.append(to_host(device.xp.stack(signal_by_position, axis=1)))
-        powers.append(to_host(device.xp.stack(power_by_position, axis=1)))
-    signal = np.concat(signals)
-    power = np.concat(powers)
+        signal, power = _moments(inputs, rho, vectors, token, beta, eta, gate_first, unit_keys)
+        signals.append(to_host(device.xp.stack(signal, axis=1)))
+        powers.append(to_host(device.xp.stack(power, axis=1)))
+    all_signals = np.concat(signals)
+    all_powers = np.concat(powers)
     with np.errstate(over="ignore", invalid="ignore"):
-        errors = rho + float(lam @ omega) / dim - 2 * c * signal + c**2 * power
+        errors = rho + float(lam @ omega) / dim - 2 * c * all_signals + c**2 * all_powers
     errors = np.where(np.isnan(errors), np.inf, errors)
-    power = np.where(np.isnan(power), np.inf, power)
-    return SimulatedRecurrence(errors, signal, power, parameters)
+    all_powers = np.where(np.isnan(all_powers), np.inf, all_powers)
+    return SimulatedRecurrence(errors, all_signals, all_powers, parameters)
 
 
 def parse_numbers(name: str, value: Any, count: int) -> np.ndarray:

@@ -13,7 +13,14 @@ from typing import Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from iclimit.checks import Seed, check_arguments, check_choice, check_flags, check_integers
+from iclimit.checks import (
+    Seed,
+    by_name,
+    check_arguments,
+    check_choice,
+    check_flags,
+    check_integers,
+)
 from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import Array, get_backend, seed_sequence, seed_sequences, to_host
@@ -41,9 +48,6 @@ BLOCK_NUMBERS = 2**21
 
 # Most numbers in an array between its layers (64 MiB), of which a network has dozens.
 WIDE_NUMBERS = 2**23
-
-# Arguments of `train_network` that are no settings of its result.
-NOT_SETTINGS = ("network", "problem", "rng", "backend", "checkpoint", "progress")
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -218,9 +222,28 @@ def train_network(
     for step in snapshots:
         check_integers(snapshots=step)
     batch = BATCH[optimizer] if batch is None else batch
-    settings = {name: value for name, value in locals().items() if name not in NOT_SETTINGS}
-    numbers = ("steps", "batch", "learning_rate", "clip", "patience", "held_out")
-    check_arguments(**{name: settings[name] for name in numbers})
+    settings = by_name(
+        optimizer=optimizer,
+        steps=steps,
+        batch=batch,
+        learning_rate=learning_rate,
+        clip=clip,
+        patience=patience,
+        query_noise=query_noise,
+        held_out=held_out,
+        snapshots=snapshots,
+    )
+    if snapshots:
+        # Checkpoints and files so far have the last snapshot under this name, too.
+        settings["step"] = snapshots[-1]
+    check_arguments(
+        steps=steps,
+        batch=batch,
+        learning_rate=learning_rate,
+        clip=clip,
+        patience=patience,
+        held_out=held_out,
+    )
     check_flags(query_noise=query_noise)
     if not isinstance(network, Network):
         raise TypeError(f"network must be a Network, got {network!r}")
