@@ -91,7 +91,7 @@ class NpzFile:
     def names(self) -> list[str]:
         """Names of the arrays."""
         files = self.archive.namelist()
-        return [each.removesuffix(".npy") for each in files if each.endswith(".npy")]
+        return [name.removesuffix(".npy") for name in files if name.endswith(".npy")]
 
     def __contains__(self, array: str) -> bool:
         return array in self.names

@@ -123,12 +123,12 @@ def check_fields(model: Any) -> None:
 
     Fields with a text as their default are left to the class.
     """
-    for each in fields(model):
-        value = getattr(model, each.name)
-        if isinstance(each.default, bool):
-            check_flags(**{each.name: value})
-        elif not isinstance(each.default, str) and not (value is None and each.default is None):
-            check_arguments(**{each.name: value})
+    for field in fields(model):
+        value = getattr(model, field.name)
+        if isinstance(field.default, bool):
+            check_flags(**{field.name: value})
+        elif not isinstance(field.default, str) and not (value is None and field.default is None):
+            check_arguments(**{field.name: value})
 
 
 def check_choice(name: str, value: object, choices: Collection[str]) -> None:
@@ -227,8 +227,8 @@ def parse_gates(name: str, gates: ArrayLike | None, context: int) -> np.ndarray 
     if gates is None:
         return None
     weights = parse_array(name, gates, (context,))
-    for each in (weights.min(), weights.max()):
-        check_arguments(gates=float(each))
+    for gate in (weights.min(), weights.max()):
+        check_arguments(gates=float(gate))
     return weights
 
 

@@ -49,7 +49,7 @@ def cite(*names: str) -> str:
         raise ValueError("names must be quantities, claims or functions, got none")
     papers = {name: papers_of(name) for name in names}
     comments = [f"% {name}: {_worded(keys)}" for name, keys in papers.items()]
-    keys = dict.fromkeys(key for each in papers.values() for key in each)
+    keys = dict.fromkeys(key for cited in papers.values() for key in cited)
     entries = [references()[key] for key in keys if key != DERIVED]
     return "\n".join([*comments, *entries, *([_software()] if DERIVED in keys else [])])
 
@@ -74,7 +74,7 @@ def papers_of(name: str) -> tuple[str, ...]:
     functions = _functions()
     if name in functions:
         return _of_function(functions[name])
-    bare = (each for each in functions if "." not in each)
+    bare = (name for name in functions if "." not in name)
     known = [*quantities, *CLAIMS, *bare, *references()]
     raise ValueError(
         "name must be a quantity (iclimit phase --list), a claim (iclimit claims), a public "
@@ -93,12 +93,12 @@ def references() -> dict[str, str]:
 def _functions() -> dict[str, Any]:
     """Public functions and classes of all shelves by name, in their namespace and without it."""
     functions: dict[str, Any] = {}
-    for shelf in (each for each in SHELVES if each != "runs"):
-        for name, item in vars(import_module(f"iclimit.{shelf}")).items():
+    for shelf in (shelf for shelf in SHELVES if shelf != "runs"):
+        for name, member in vars(import_module(f"iclimit.{shelf}")).items():
             if name[0] != "_":
                 short = {name, f"{shelf}.{name}"}
-                spellings = {*short, *(f"iclimit.{each}" for each in short)}
-                functions |= dict.fromkeys({*spellings, f"{item.__module__}.{name}"}, item)
+                spellings = {*short, *(f"iclimit.{spelling}" for spelling in short)}
+                functions |= dict.fromkeys({*spellings, f"{member.__module__}.{name}"}, member)
     return functions
 
 

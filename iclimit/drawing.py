@@ -190,8 +190,8 @@ def draw_estimates(
     ax: Axes, x: ArrayLike, estimates: Sequence[Measured], colour: str, **options: Any
 ) -> Any:
     """Draw estimates as points with bars of one standard error."""
-    means = [each.mean for each in estimates]
-    errors = [each.standard_error for each in estimates]
+    means = [estimate.mean for estimate in estimates]
+    errors = [estimate.standard_error for estimate in estimates]
     return draw_points(ax, x, means, errors, colour, **options)
 
 

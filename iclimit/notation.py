@@ -137,7 +137,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     A synonym of the notation counts first, such as ``n`` for ``prompts``, then what is near.
     """
     known = list(known)
-    rows = [PARAMETERS[each] for each in known if each in PARAMETERS]
+    rows = [PARAMETERS[candidate] for candidate in known if candidate in PARAMETERS]
     meant = [row for row in rows if name in row.synonyms]
     if meant:
         row = min(meant, key=lambda row: row.synonyms.index(name))
@@ -158,13 +158,13 @@ def attach_shelf(package: str, file: str) -> list[str]:
         assert isinstance(node, ast.ImportFrom)
         module = vars(importlib.import_module("." * node.level + (node.module or ""), package))
         for name in (alias.name for alias in node.names):
-            item = module[name]
-            if inspect.isfunction(item):
-                item = explaining(item)
-                vars(sys.modules[item.__module__])[name] = item
-            elif "__init__" in vars(item):
-                item.__init__ = explaining(item.__init__)
-            shelf[name] = item
+            member = module[name]
+            if inspect.isfunction(member):
+                member = explaining(member)
+                vars(sys.modules[member.__module__])[name] = member
+            elif "__init__" in vars(member):
+                member.__init__ = explaining(member.__init__)
+            shelf[name] = member
             names.append(name)
     return sorted(names)
 

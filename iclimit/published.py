@@ -66,7 +66,7 @@ def _number(text: str) -> int | float | str:
 
 
 def _setting(row: dict[str, str]) -> Setting:
-    parameters = dict(item.split("=") for item in row["parameters"].split())
+    parameters = dict(pair.split("=") for pair in row["parameters"].split())
     reference = f"{PAPERS[row['name'].partition('-')[0]]}, {row['place']}"
     return Setting(reference, {name: _number(text) for name, text in parameters.items()})
 

@@ -57,7 +57,7 @@ class Row:
 
 def _pairs(text: str) -> dict[str, str]:
     """Entries ``name=value`` by name."""
-    return {name: value for name, _, value in (item.partition("=") for item in text.split())}
+    return {name: value for name, _, value in (entry.partition("=") for entry in text.split())}
 
 
 def parse_ranges(text: str) -> dict[str, tuple[float, ...]]:

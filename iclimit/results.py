@@ -79,7 +79,7 @@ class Result:
         names = list(arrays)
         return [
             dict(zip(names, line, strict=True))
-            for line in zip(*(each.ravel().tolist() for each in arrays.values()), strict=True)
+            for line in zip(*(array.ravel().tolist() for array in arrays.values()), strict=True)
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class Result:
         """
         public = _public(self)
         if type(self).rows is not Result.rows:
-            texts = {name: each for name, each in public.items() if isinstance(each, _SCALARS)}
+            texts = {name: value for name, value in public.items() if isinstance(value, _SCALARS)}
             return texts | {"rows": tables.plain(self.rows())}
         return {name: tables.plain(value) for name, value in public.items()}
 
@@ -105,8 +105,8 @@ class Result:
         xarray = import_xarray()
         arrays, shape = _broadcast(self)
         arrays = {
-            name: column(each.ravel().tolist()).reshape(shape) if each.dtype == object else each
-            for name, each in arrays.items()
+            name: column(array.ravel().tolist()).reshape(shape) if array.dtype == object else array
+            for name, array in arrays.items()
         }
         names = self.dims or tuple(f"dim_{number}" for number in range(len(shape)))
         axes = {name: axis for axis, name in enumerate(names) if name in arrays}
@@ -114,7 +114,7 @@ class Result:
             name: (name, np.moveaxis(arrays.pop(name), axis, 0).reshape(shape[axis], -1)[:, 0])
             for name, axis in axes.items()
         }
-        variables = {name: (names, each, attributes(name)) for name, each in arrays.items()}
+        variables = {name: (names, array, attributes(name)) for name, array in arrays.items()}
         everything = self.to_dict()
         others = {
             name: int(value) if isinstance(value, bool) else value  # NetCDF has no booleans
@@ -273,12 +273,16 @@ def column(entries: Sequence[Any]) -> np.ndarray:
 
 def _parts(result: Any) -> list[tuple[str, Any]]:
     """Fields of a data class that are to be printed."""
-    return [(each.name, getattr(result, each.name)) for each in fields(result) if each.repr]
+    return [
+        (attribute.name, getattr(result, attribute.name))
+        for attribute in fields(result)
+        if attribute.repr
+    ]
 
 
 def _public(result: Any) -> dict[str, Any]:
     """Fields of a data class by name, but for those that are its own."""
-    names = (each.name for each in fields(result))
+    names = (attribute.name for attribute in fields(result))
     return {name: getattr(result, name) for name in names if not name.startswith("_")}
 
 
@@ -288,14 +292,14 @@ def _broadcast(result: Result) -> tuple[dict[str, np.ndarray], tuple[int, ...]]:
     for name, value in result.columns().items():
         arrays |= _column(name, value)
     grid = [arrays[name].shape for name in result.dims if name in arrays]
-    shape = next((each.shape for each in arrays.values() if each.ndim), ())
+    shape = next((array.shape for array in arrays.values() if array.ndim), ())
     if grid and len(grid) == len(result.dims):
         shape = tuple(size for (size,) in grid)
     whole = {}
     for name, array in arrays.items():
         if name in result.dims and grid:
             axis = result.dims.index(name)
-            size = [-1 if each == axis else 1 for each in range(len(shape))]
+            size = [-1 if position == axis else 1 for position in range(len(shape))]
             whole[name] = np.broadcast_to(array.reshape(size), shape)
         elif array.shape == shape[: array.ndim]:
             missing = (1,) * (len(shape) - array.ndim)
@@ -311,12 +315,12 @@ def _column(name: str, value: object) -> dict[str, np.ndarray]:
             f"{name}_standard_error": np.asarray(value.standard_error),
         }
     if isinstance(value, (list, tuple)) and value and isinstance(value[0], (Estimate, tuple)):
-        parts = [_column(name, each) for each in value]
+        parts = [_column(name, entry) for entry in value]
         return {key: np.array([part[key] for part in parts]) for key in parts[0]}
     if isinstance(value, Mapping):
         columns: dict[str, np.ndarray] = {}
-        for key, each in value.items():
-            columns |= _column(f"{name}_{key}", each)
+        for key, entry in value.items():
+            columns |= _column(f"{name}_{key}", entry)
         return columns
     if value is None:
         return {name: np.array(None, dtype=object)}
@@ -340,7 +344,7 @@ def _short(value: Any) -> str:
             return f"array of shape {tuple(value.shape)}"
         text = f"[{', '.join(map(_short, value.tolist()))}]"
     elif isinstance(value, Mapping):
-        text = "{" + ", ".join(f"{name}: {_short(each)}" for name, each in value.items()) + "}"
+        text = "{" + ", ".join(f"{name}: {_short(entry)}" for name, entry in value.items()) + "}"
         text = text if len(value) <= _FEW and len(text) <= _LONGEST else f"dict of {len(value)}"
     elif isinstance(value, (list, tuple)):
         text = "[" + ", ".join(map(_short, value[:_FEW])) + "]"

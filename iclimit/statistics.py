@@ -295,11 +295,16 @@ def extrapolate_ratios(
         Limit of the ratios times that of the predictions.  The goodness of fit is that of the
         ratios.
     """
-    several = {size: list(map(_known, each)) for size, each in predictions.items()}
-    means = {size: np.array([each.mean for each in own]) for size, own in several.items()}
-    errors = [np.array([each.standard_error for each in several[size]]) for size in sizes]
+    several = {size: list(map(_known, own)) for size, own in predictions.items()}
+    means = {
+        size: np.array([prediction.mean for prediction in own]) for size, own in several.items()
+    }
+    errors = [
+        np.array([prediction.standard_error for prediction in several[size]]) for size in sizes
+    ]
     ratios = [
-        np.array([getattr(each, "samples", each) for each in run]) / means[size][:, None]
+        np.array([getattr(prediction, "samples", prediction) for prediction in run])
+        / means[size][:, None]
         for size, run in zip(sizes, runs, strict=True)
     ]
     extra = [np.diag((e / means[size]) ** 2) for size, e in zip(sizes, errors, strict=True)]
@@ -326,8 +331,8 @@ def _known(prediction: Estimate | float) -> Estimate:
 
 def _covariance(predictions: Sequence[Estimate]) -> np.ndarray:
     """Covariance of predictions over the same draws, with that of rounding for those without."""
-    means = np.array([each.mean for each in predictions])
-    samples = np.array([each.samples for each in predictions])
+    means = np.array([prediction.mean for prediction in predictions])
+    samples = np.array([prediction.samples for prediction in predictions])
     count = samples.shape[1]
     own = np.cov(samples) / count if count > 1 else np.zeros((len(means), len(means)))
     return own + np.diag((ROUNDING * means) ** 2)
@@ -336,7 +341,7 @@ def _covariance(predictions: Sequence[Estimate]) -> np.ndarray:
 def estimates_of(run: Estimate | Sequence[Estimate | np.ndarray] | np.ndarray) -> list[Estimate]:
     """Estimates of the quantities of a run: an Estimate, several, or samples (m, repeats)."""
     several = [run] if isinstance(run, Estimate) else run
-    return [each if isinstance(each, Estimate) else Estimate.of(each) for each in several]
+    return [values if isinstance(values, Estimate) else Estimate.of(values) for values in several]
 
 
 def _moments(
@@ -348,8 +353,8 @@ def _moments(
         variance = np.array([[run.standard_error**2]])
         return mean, variance, np.empty((1, 0)), run.repeats
     estimates = estimates_of(run)
-    deviations = np.array([each.deviations for each in estimates])
-    means = np.array([each.mean for each in estimates])
+    deviations = np.array([estimate.deviations for estimate in estimates])
+    means = np.array([estimate.mean for estimate in estimates])
     return means, deviations @ deviations.T, deviations, estimates[0].repeats
 
 

@@ -150,11 +150,11 @@ def plain(value: object) -> Any:
     if hasattr(value, "to_dict"):
         return plain(value.to_dict())
     if isinstance(value, Mapping):
-        return {str(name): plain(each) for name, each in value.items()}
+        return {str(name): plain(entry) for name, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(each) for each in value]
+        return [plain(entry) for entry in value]
     if is_dataclass(value) and type(value).__str__ is object.__str__:
-        names = (each.name for each in fields(value) if not each.name.startswith("_"))
+        names = (field.name for field in fields(value) if not field.name.startswith("_"))
         return {name: plain(getattr(value, name)) for name in names}
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
@@ -178,15 +178,15 @@ def json_text(value: object) -> str:
 def _strict(value: object) -> object:
     """Plain value with text in place of numbers that are not finite."""
     if isinstance(value, dict):
-        return {name: _strict(each) for name, each in value.items()}
+        return {name: _strict(entry) for name, entry in value.items()}
     if isinstance(value, list):
-        return [_strict(each) for each in value]
+        return [_strict(entry) for entry in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def html_row(*entries: object, tag: str = "td", style: str = "") -> str:
     """Row of a table in HTML; entries are HTML."""
-    cells = "".join(f"<{tag}>{each}</{tag}>" for each in entries)
+    cells = "".join(f"<{tag}>{entry}</{tag}>" for entry in entries)
     return f"<tr class='{style}'>{cells}</tr>" if style else f"<tr>{cells}</tr>"
 
 

@@ -67,13 +67,13 @@ def _libraries() -> tuple[list[Any], list[Any]]:
     """
     import scipy.linalg  # noqa: F401  SciPy has a BLAS of its own, found only where it is loaded
 
-    found = ThreadpoolController().select(user_api="blas").lib_controllers
+    libraries = ThreadpoolController().select(user_api="blas").lib_controllers
     own = [
         library
-        for library in found
+        for library in libraries
         if library.internal_api == "openblas" and library.threading_layer == "openmp"
     ]
-    return [library for library in found if library not in own], own
+    return [library for library in libraries if library not in own], own
 
 
 class OneBlasThread(ContextDecorator):

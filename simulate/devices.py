@@ -75,21 +75,21 @@ class Devices(Result):
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each check of each device."""
-        return [asdict(each) for each in self.checks]
+        return [asdict(row) for row in self.checks]
 
     @property
     def holds(self) -> bool:
         """Whether every device computes what NumPy computes."""
-        return all(each.agrees for each in self.checks)
+        return all(row.agrees for row in self.checks)
 
     def __str__(self) -> str:
-        width = max(len(each.device) for each in self.checks)
+        width = max(len(row.device) for row in self.checks)
         lines = [f"{'device':{width}}  {'check':8}  {'deviation':>9}  {'seconds':>8}"]
-        for each in self.checks:
-            verdict = "" if each.agrees else "  NOT what NumPy computes"
+        for row in self.checks:
+            verdict = "" if row.agrees else "  NOT what NumPy computes"
             lines.append(
-                f"{each.device:{width}}  {each.check:8}  {each.deviation:9.1e}"
-                f"  {each.seconds:8.3f}{verdict}"
+                f"{row.device:{width}}  {row.check:8}  {row.deviation:9.1e}"
+                f"  {row.seconds:8.3f}{verdict}"
             )
         return "\n".join([*lines, *([f"no GPU: {self.missing}"] if self.missing else [])])
 
@@ -169,7 +169,7 @@ def _gradient(backend: Backend) -> Any:
         for shape in ((200, CONTEXT, DIM), (200, CONTEXT), (200, DIM), (200,))
     ]
     prompts = Prompts(*map(backend.asarray, arrays))
-    weights = {name: backend.asarray(each) for name, each in network.initial(rng).items()}
+    weights = {name: backend.asarray(weight) for name, weight in network.initial(rng).items()}
     loss, gradient = network.loss_and_gradient(weights, prompts)
     xp = backend.xp
     parts = [xp.reshape(gradient[name], (-1,)) for name in network.shapes]

@@ -41,10 +41,10 @@ def build_parser() -> argparse.ArgumentParser:
             metavar, text = GROUPS[group]
             words = add_parser(verbs, group, text)
             groups[group] = words.add_subparsers(dest="action", metavar=metavar, required=True)
-        one = add_parser(
+        verb_parser = add_parser(
             groups[group] if group else verbs, last, verb.run.__doc__ or "", verb.add_flags
         )
-        one.set_defaults(run=verb.run)
+        verb_parser.set_defaults(run=verb.run)
     return parser
 
 

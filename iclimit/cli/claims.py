@@ -227,7 +227,7 @@ def figure(options: argparse.Namespace) -> None:
     from iclimit.validation import CLAIMS
 
     name = options.name
-    check_choice("NAME", name, [each.name for each in CLAIMS.values() if each.figure])
+    check_choice("NAME", name, [claim.name for claim in CLAIMS.values() if claim.figure])
     path = options.output or output_file(PICTURES)(f"{name}.png")
     outcome = run_claims(options, [CLAIMS[name]])
     if outcome.interrupted:

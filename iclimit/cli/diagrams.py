@@ -99,7 +99,7 @@ def add_spectra(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
 @expects("look like dim=80,repeats=10,points=12 or dim=16:24:32 or dim=80,points=0.5:1.5")
 def parse_simulation(text: str) -> dict[str, Any]:
     """Parse dim=80,repeats=10,points=12, sizes as 16:24:32, points as 6x5 or at 0.5:1.5."""
-    pairs = dict(item.split("=") for item in text.split(","))
+    pairs = dict(pair.split("=") for pair in text.split(","))
     if len(pairs) <= text.count(","):
         raise ValueError
     options: dict[str, Any] = {}
@@ -280,7 +280,7 @@ def _sensitivity_flags(parser: OneLineParser) -> None:
 @expects("be NAME=NUMBER,...")
 def parse_errors(text: str) -> dict[str, float]:
     """Parse NAME=NUMBER,NAME=NUMBER."""
-    pairs = [item.split("=") for item in text.split(",")]
+    pairs = [pair.split("=") for pair in text.split(",")]
     if len({name for name, _ in pairs}) < len(pairs):
         raise ValueError
     return {name: float(value) for name, value in pairs}
@@ -329,12 +329,12 @@ def print_quantities() -> None:
     known: dict[str, Parameter] = {}
     for name, quantity in QUANTITIES.items():
         known |= quantity.all_parameters
-        optional = [f"[{each}]" for each in quantity.optional]
+        optional = [f"[{name}]" for name in quantity.optional]
         print(f"{name}: {quantity.meaning}\n    {' '.join([*quantity.parameters, *optional])}")
         if quantity.spectral:
             print("    --task-spectrum, --input-spectrum")
         if quantity.part:
-            more = "".join(f" [{each}]" for each in TESTS if each not in quantity.optional)
+            more = "".join(f" [{name}]" for name in TESTS if name not in quantity.optional)
             with_more = f", with these{more}" if more else ""
             print(f"    --task-spectrum, --test-spectrum, --input-spectrum{with_more}")
     print("\nParameters; those in brackets are optional:")

@@ -110,7 +110,7 @@ def run_training(
     from iclimit.runs.execution import run_recorded
 
     check_execution(options)
-    known = {name: each for name, each in settings.items() if name not in PLACE} | identity
+    known = {name: value for name, value in settings.items() if name not in PLACE} | identity
     with open_store(options) as store:
         return run_recorded(
             Cell.of(function, **known),

@@ -25,7 +25,7 @@ Settings = dict[str, Any]
 
 def _written(row: Mapping[str, str]) -> Settings:
     """Settings of a row of flags.csv; types and actions are those of `iclimit.cli.values`."""
-    settings: Settings = {name: each for name, each in row.items() if each and name != "name"}
+    settings: Settings = {name: entry for name, entry in row.items() if entry and name != "name"}
     known = vars(values) | {"int": int}
     return settings | {
         name: known[settings[name]] for name in {"type", "action"} & settings.keys()
@@ -109,7 +109,7 @@ def add_flag(
 
 def _escaped(text: str) -> str:
     """Help text with arguments as flags, and per cent signs as argparse takes them."""
-    flags = {name: each.flag for name, each in PARAMETERS.items() if "_" in name}
+    flags = {name: parameter.flag for name, parameter in PARAMETERS.items() if "_" in name}
     text = re.sub(r"\w+", lambda match: flags.get(match[0], match[0]), text)
     return re.sub("%(?!%)", "%%", text)
 

@@ -49,7 +49,7 @@ def add_output(
     """
     endings = tuple(endings)
     if not text:
-        contents = (each for each, known in _CONTENTS.items() if known[0] in endings)
+        contents = (content for content, known in _CONTENTS.items() if known[0] in endings)
         text = f"write {' or '.join(contents)}"
     parser.add_argument(
         "-o", "--output", type=output_file(endings), metavar="FILE", help=text, **more
@@ -126,9 +126,9 @@ def check_files(options: argparse.Namespace) -> None:
             raise ValueError(f"{written[path]} and --{name} must be two files, got {path}")
         written[path] = f"--{name}"
     for name, value in given.items():
-        for each in value if isinstance(value, list) else [value]:
-            if name not in _WRITTEN and isinstance(each, (str, Path)) and os.path.isfile(each):
-                path = Path(each).resolve()
+        for entry in value if isinstance(value, list) else [value]:
+            if name not in _WRITTEN and isinstance(entry, (str, Path)) and os.path.isfile(entry):
+                path = Path(entry).resolve()
                 if path in written:
                     raise ValueError(f"{written[path]} must be no file that is read, got {path}")
     if isinstance(given.get("checkpoint"), Path):
@@ -163,5 +163,5 @@ def _plain(value: Any) -> Any:
         text = f"{numbers[0]!r}:{numbers[-1]!r}:{len(numbers)}"
         return f"{text}:log" if is_geometric(value) else text if is_even(value) else numbers
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return [_plain(entry) for entry in value]
     return value if isinstance(value, (int, float, dict)) else str(value)

@@ -126,7 +126,7 @@ def plan(options: argparse.Namespace) -> int:
     from iclimit.validation import plan_runs
 
     given = {
-        name: each for name, each in arguments(options, plan_runs).items() if each is not None
+        name: value for name, value in arguments(options, plan_runs).items() if value is not None
     }
     if "dim" in given:
         given["dim"] = [int(size) if size.is_integer() else size for size in given["dim"].tolist()]

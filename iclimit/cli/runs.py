@@ -253,7 +253,7 @@ def _text(value: object, *, brief: bool = False) -> str:
     if isinstance(value, dict):
         return _text_of_statement(value, brief=brief)
     if isinstance(value, list):
-        shown = [_text(each, brief=brief) for each in value]
+        shown = [_text(entry, brief=brief) for entry in value]
         if brief and len(value) > _MOST_NUMBERS:
             return f"[{shown[0]}, ..., {shown[-1]}] ({len(value)})"
         return f"[{', '.join(shown)}]"

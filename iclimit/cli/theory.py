@@ -237,7 +237,7 @@ def _dynamics_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", choices=("merged", "separate"), help=text)
     add_covariance(parser)
     defaults = {"context": 31, "heads": 8, "init_scale": 1e-3}
-    changes: Settings = {name: {"default": each} for name, each in defaults.items()}
+    changes: Settings = {name: {"default": default} for name, default in defaults.items()}
     changes["heads"]["text"] = "number of heads"
     changes["init_scale"]["text"] = "standard deviation of the initial weights"
     add_flags(parser, merged_attention_drop, eigenvalues=None, **changes)

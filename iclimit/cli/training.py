@@ -154,9 +154,9 @@ def train_and_print(options: argparse.Namespace, kind: str) -> int:
     what = {"kind": kind, **law, **asdict(network)}
     trained = TrainedRepeats((), best_loss=best_loss(network, problem))
     for repeat in range(options.repeats):
-        one = settings | {"repeats": 1, "first_repeat": repeat}
+        own_settings = settings | {"repeats": 1, "first_repeat": repeat}
         train = partial(train_repeats, network, problem)
-        run = run_training(options, train_repeats, train, one, **what)
+        run = run_training(options, train_repeats, train, own_settings, **what)
         trained = trained.concatenate(run)
         if trained.interrupted:
             break

@@ -201,7 +201,7 @@ def output_file(endings: Iterable[str]) -> Callable[[str], Path]:
         if not path.parent.is_dir() or path.is_dir():
             raise argparse.ArgumentTypeError(f"must be a file in an existing folder, got {text!r}")
         file = path.resolve()
-        if not all(os.access(each, os.W_OK) for each in (file, file.parent) if each.exists()):
+        if not all(os.access(place, os.W_OK) for place in (file, file.parent) if place.exists()):
             raise argparse.ArgumentTypeError(f"must be a file that can be written, got {text!r}")
         if path.suffix == ".nc":  # what writes it is missed before the work, not after it
             try:

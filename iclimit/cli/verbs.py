@@ -79,7 +79,7 @@ class OneLineParser(argparse.ArgumentParser):
             hint = did_you_mean(choice[1], re.findall(r"[\w+-]+", choice[2]))
         elif flag := re.search("unrecognized arguments: --([^ =]+)", message):
             # Names of flags are those of the notation, with dashes.
-            flags = [each[2:].replace("-", "_") for each in self._option_string_actions]
+            flags = [flag[2:].replace("-", "_") for flag in self._option_string_actions]
             hint = did_you_mean(flag[1].replace("-", "_"), flags)
             hint = re.sub("mean ([a-z_]+)", lambda m: f"mean --{m[1].replace('_', '-')}", hint)
             if not hint and (names := self.get_default("parameters")):

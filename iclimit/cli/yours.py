@@ -92,7 +92,7 @@ def _reading(options: argparse.Namespace) -> Settings:
 
     given = arguments(options, check_runs)
     shared = {name: getattr(options, name) for name in options.parameters}
-    given["parameters"] = {name: each for name, each in shared.items() if each is not None}
+    given["parameters"] = {name: value for name, value in shared.items() if value is not None}
     return given
 
 
@@ -313,8 +313,8 @@ def parse_problem(options: argparse.Namespace) -> Problem:
     from iclimit.validation.yours.models.files import read_tasks
 
     given = arguments(options, problem.Problem)
-    defaults = {each.name: each.default for each in fields(problem.Problem)} | {"tasks": None}
-    settings = {name: each for name, each in given.items() if each != defaults[name]}
+    defaults = {field.name: field.default for field in fields(problem.Problem)} | {"tasks": None}
+    settings = {name: value for name, value in given.items() if value != defaults[name]}
     for name, covariance in stated_covariances(options).items():
         settings[name] = covariance.value
     if options.tasks is not None:
@@ -356,8 +356,8 @@ def prompts(options: argparse.Namespace) -> None:
     written = PromptFile(law, options.test_prompts, options.rng, options.float32)
     write_prompts(options.output, written)
     sections = [
-        {"section": each.name, "prompts": len(each), "question": each.description}
-        for each in written.sections
+        {"section": section.name, "prompts": len(section), "question": section.description}
+        for section in written.sections
     ]
     print(rows_text(sections, "text"), end="")
     judged = options.output

@@ -75,7 +75,7 @@ class Boundary:
 def _term(text: str) -> Callable[..., Any]:
     """Function of the parameters that a text of the table stands for."""
     if "+" in text:
-        terms = [_term(each) for each in text.split("+")]
+        terms = [_term(part) for part in text.split("+")]
         return lambda **p: sum(term(**p) for term in terms)
     if text in PARAMETERS:
         return lambda **p: p[text]
@@ -83,9 +83,9 @@ def _term(text: str) -> Callable[..., Any]:
         return lambda **_: float(text)
     function = find_function(text)
     known = inspect.signature(function).parameters
-    if inspect.Parameter.VAR_KEYWORD in {each.kind for each in known.values()}:
+    if inspect.Parameter.VAR_KEYWORD in {parameter.kind for parameter in known.values()}:
         return function
-    return lambda **p: function(**{name: each for name, each in p.items() if name in known})
+    return lambda **p: function(**{name: value for name, value in p.items() if name in known})
 
 
 def _boundary(row: Mapping[str, str]) -> Boundary:

@@ -102,9 +102,9 @@ class Curves(Result):
                 estimate = value.estimate
                 at = value.parameters
                 rows.append(row("extrapolation", at, estimate.mean, estimate.standard_error))
-        for each in itertools.chain(*self.finite_size):
-            at = each.parameters
-            rows.append(row("finite_size", at, each.prediction.mean, None, at["dim"]))
+        for sized in itertools.chain(*self.finite_size):
+            at = sized.parameters
+            rows.append(row("finite_size", at, sized.prediction.mean, None, at["dim"]))
         return rows
 
     @property
@@ -113,7 +113,7 @@ class Curves(Result):
         values = {
             name: list(dict.fromkeys(p[name] for p in self.family)) for name in self.family[0]
         }
-        return {name: np.array(each) for name, each in values.items() if len(each) > 1}
+        return {name: np.array(column) for name, column in values.items() if len(column) > 1}
 
     @property
     def fixed(self) -> dict[str, float]:
@@ -132,7 +132,7 @@ class Curves(Result):
         simulated = list(itertools.chain(*self.simulated))
         predicted = list(itertools.chain(*self.finite_size))
         columns = {f"predicted_{name}": [p.parameters[name] for p in predicted] for name in axes}
-        columns["predicted_value"] = [each.prediction.mean for each in predicted]
+        columns["predicted_value"] = [sized.prediction.mean for sized in predicted]
         columns["predicted_standard_error"] = [e.prediction.standard_error for e in predicted]
         more: dict[str, Any] = {
             name: ("prediction", column) for name, column in columns.items() if predicted
@@ -273,7 +273,7 @@ def _draw_finite_size(ax: Axes, curves: Curves, index: int, colour: str) -> None
     """Draw the finite-size prediction, where it is finite."""
     runs = [value.runs[-1] for value in curves.simulated[index]]
     predictions = [*curves.finite_size[index], *runs]
-    at = {each.parameters[curves.x]: each.prediction for each in predictions}
+    at = {sized.parameters[curves.x]: sized.prediction for sized in predictions}
     curve = smooth_prediction(curves.quantity, curves.x, curves.family[index], predictions)
     if curve is None:
         return

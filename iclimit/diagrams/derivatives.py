@@ -416,7 +416,7 @@ def _boundaries(quantity: Quantity) -> list[Boundary]:
     """Declared boundaries of a quantity."""
     structure = quantity.structure
     declared = BOUNDARIES if structure is None else structured_boundaries(structure)
-    return [each for each in declared.values() if quantity.name in each.quantities]
+    return [boundary for boundary in declared.values() if quantity.name in boundary.quantities]
 
 
 def _same_side(boundary: Boundary, places: Mapping[str, Any]) -> np.ndarray:

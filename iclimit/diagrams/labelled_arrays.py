@@ -63,7 +63,7 @@ def labelled_values(
         }
         columns["simulated_value"] = [value.estimate.mean for value in simulated]
         numbers = [value.numbers for value in simulated]
-        columns |= {name: [each[name] for each in numbers] for name in numbers[0]}
+        columns |= {name: [row[name] for row in numbers] for name in numbers[0]}
         for name, column in columns.items():
             kind = int if name in ("dim", "repeats") else float
             variables[name] = (("point", "size")[: np.ndim(column)], np.array(column, dtype=kind))

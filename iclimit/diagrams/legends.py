@@ -99,7 +99,7 @@ def _reserve(ax: Axes, height: float) -> None:
     """
     from matplotlib.offsetbox import AnchoredOffsetbox, DrawingArea
 
-    for artist in [each for each in ax.artists if each.get_gid() == OURS]:
+    for artist in [artist for artist in ax.artists if artist.get_gid() == OURS]:
         artist.remove()
     strut = AnchoredOffsetbox(
         "lower left",

@@ -92,12 +92,12 @@ class PhaseDiagram(Result):
             return theory
         blank = dict.fromkeys(self.simulated[0].numbers)
         rows = [{"source": "theory"} | row | blank for row in theory]
-        for each in self.simulated:
-            point = {name: each.parameters[name] for name in (self.x, self.y)}
-            point[self.quantity.column] = each.estimate.mean
+        for simulated in self.simulated:
+            point = {name: simulated.parameters[name] for name in (self.x, self.y)}
+            point[self.quantity.column] = simulated.estimate.mean
             numbers = {
                 name: " ".join(map(str, value)) if isinstance(value, tuple) else value
-                for name, value in each.numbers.items()
+                for name, value in simulated.numbers.items()
             }
             rows.append({"source": "simulation"} | head | point | numbers)
         return rows

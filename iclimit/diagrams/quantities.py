@@ -178,10 +178,10 @@ def find_function(text: str) -> Callable[..., Any]:
             given = int(value) if value.isdigit() else given
             parameters = {name: v for name, v in parameters.items() if name not in used}
             parameters[argument] = given
-        result = function(**{name: each for name, each in parameters.items() if name in taken})
+        result = function(**{name: value for name, value in parameters.items() if name in taken})
         result = getattr(result, part) if part else result
         if callable(result):
-            result = result(**{n: each for n, each in parameters.items() if n not in taken})
+            result = result(**{n: value for n, value in parameters.items() if n not in taken})
         if isinstance(result, tuple):
             result = np.stack(result, axis=-1)
         return result[..., int(place)] if place else result
@@ -288,7 +288,7 @@ def find_quantity(
         If the name is unknown, or the quantity is for isotropic data only.
     """
     if callable(quantity):
-        known = (each for each in QUANTITIES.values() if each.function is quantity)
+        known = (candidate for candidate in QUANTITIES.values() if candidate.function is quantity)
         chosen = next(known, None) or own_quantity(quantity, given)
     else:
         check_choice("quantity", quantity, QUANTITIES)

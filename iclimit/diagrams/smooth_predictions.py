@@ -49,7 +49,7 @@ def smooth_prediction(
         Function of the parameter; None if there are no two finite predictions.
     """
     error = find_quantity("icl_error", quantity.structure)
-    last = {each.parameters[x]: each for each in predictions}
+    last = {sized.parameters[x]: sized for sized in predictions}
     at = np.array(sorted(last))
 
     def limit(places: np.ndarray) -> np.ndarray:

@@ -63,7 +63,7 @@ def formulas() -> dict[str, dict[str, Any]]:
 
 def _formula(title: str, latex: str, source: str, arguments: Iterable[str] = ()) -> dict[str, Any]:
     place = source.removeprefix("iclimit.asymptotics.")
-    page = next((DERIVATIONS[each] for each in _homes(place) if each in DERIVATIONS), None)
+    page = next((DERIVATIONS[home] for home in _homes(place) if home in DERIVATIONS), None)
     return {
         "title": title[:1].upper() + title[1:],
         "latex": _aligned(latex),
@@ -114,7 +114,9 @@ def symbols(latex: str) -> set[str]:
     """Symbols of a formula: letters with what makes them others, and indices by themselves."""
     plain = re.sub(r"\\(?:text|begin|end)\{.*?\}|\bd(?=\\mu|[sx]\b)", " ", latex)
     return {
-        each.replace(" ", "") for each in _SYMBOL.findall(plain) if not _COMMANDS.fullmatch(each)
+        symbol.replace(" ", "")
+        for symbol in _SYMBOL.findall(plain)
+        if not _COMMANDS.fullmatch(symbol)
     }
 
 

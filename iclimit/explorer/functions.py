@@ -105,12 +105,12 @@ def _margins(quantities: Mapping[str, Function]) -> Iterator[Function]:
     """Margins of the boundaries of quantities, once for each list of arguments."""
     for name, boundary in BOUNDARIES.items():
         known = set()
-        for each in boundary.quantities:
-            if each in quantities and quantities[each].arguments not in known:
-                known.add(quantities[each].arguments)
+        for quantity in boundary.quantities:
+            if quantity in quantities and quantities[quantity].arguments not in known:
+                known.add(quantities[quantity].arguments)
                 yield replace(
-                    quantities[each],
-                    name=f"margin_{name}_of_{each}",
+                    quantities[quantity],
+                    name=f"margin_{name}_of_{quantity}",
                     function=boundary.margin,
                     python=f'iclimit.diagrams.boundaries.BOUNDARIES["{name}"].margin({{}})',
                     latex=boundary.label.replace("$", ""),
@@ -152,7 +152,7 @@ def javascript() -> str:
     """
     gc.disable()  # records have no cycles, and the collector would go through all of them
     try:
-        texts = [f"  {json.dumps(each.name)}: {_text(each)}," for each in functions()]
+        texts = [f"  {json.dumps(function.name)}: {_text(function)}," for function in functions()]
     finally:
         gc.enable()
     meta = {function.name: _description(function) for function in functions()}
@@ -163,7 +163,7 @@ def javascript() -> str:
 
 def _description(function: Function) -> dict[str, Any]:
     """What ``theory.meta`` says about a function."""
-    margins = [(each.name, each.arguments) for each in functions()]
+    margins = [(function.name, function.arguments) for function in functions()]
     boundaries = {}
     for name, boundary in BOUNDARIES.items():
         if function.name in boundary.quantities:
@@ -218,4 +218,4 @@ def _nodes(value: object) -> Any:
     """Nodes of a result; of an array a list."""
     if not isinstance(value, Recorded):
         raise TypeError(f"the result must be recorded, got {value!r}")
-    return [_nodes(item) for item in value] if value.ndim else value.node
+    return [_nodes(entry) for entry in value] if value.ndim else value.node

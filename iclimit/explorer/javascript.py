@@ -136,7 +136,7 @@ class _Writer:
                 continue
             if node.op == "total":
                 if node not in self.text:
-                    same = [each for each in sums if self._together(each, node)]
+                    same = [total for total in sums if self._together(total, node)]
                     lines += self._loop(same)
                 continue
             if node.op == "function":
@@ -155,8 +155,8 @@ class _Writer:
         variable, body = node.args
         return f"({variable.args[0]}) => {{ {' '.join(lines)} return {self.text[body]}; }}"
 
-    def _together(self, one: Node, other: Node) -> bool:
-        return self.levels[one] == self.levels[other] and one.args[1] is other.args[1]
+    def _together(self, node: Node, other: Node) -> bool:
+        return self.levels[node] == self.levels[other] and node.args[1] is other.args[1]
 
     def _loop(self, sums: list[Node]) -> list[str]:
         """Statements that add up functions over the indices of a vector."""

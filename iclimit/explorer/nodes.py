@@ -101,7 +101,7 @@ _NEUTRAL = {"add": 0.0, "subtract": 0.0, "multiply": 1.0, "divide": 1.0}
 
 def apply(name: str, *operands: object) -> Any:
     """Record a ufunc on numbers or nodes, or do it if all of them are constant."""
-    nodes = [each if type(each) is Node else as_node(each) for each in operands]
+    nodes = [operand if type(operand) is Node else as_node(operand) for operand in operands]
     if Complex in map(type, nodes):
         return _complex(name, *nodes)
     if all(node.constant for node in nodes):
@@ -151,12 +151,12 @@ def renamed(node: Node, old: Node, new: Node) -> Node:
     """The same with another variable."""
     known = {old: new}
 
-    def rename(each: object) -> Any:
-        if not isinstance(each, Node) or (old not in each.free and each is not old):
-            return each
-        if each not in known:
-            known[each] = Node.of(each.op, *map(rename, each.args))
-        return known[each]
+    def rename(part: object) -> Any:
+        if not isinstance(part, Node) or (old not in part.free and part is not old):
+            return part
+        if part not in known:
+            known[part] = Node.of(part.op, *map(rename, part.args))
+        return known[part]
 
     return rename(node)
 

@@ -71,8 +71,8 @@ def stored_errors(path: Path) -> list[dict[str, Any]]:
     function = f"{simulate_errors.__module__}.{simulate_errors.__qualname__}"
     with RunStore(path, readonly=True) as store:
         runs = [run for run in store.runs(function=function) if run.function == function]
-        found = (_stored_row(run.arguments, store.find(run.identity)) for run in runs)
-        rows = [row for row in found if row is not None]
+        stored = (_stored_row(run.arguments, store.find(run.identity)) for run in runs)
+        rows = [row for row in stored if row is not None]
     if not rows:
         raise ValueError(
             "store must hold runs of simulate_errors with isotropic data, plain contexts and "
@@ -125,7 +125,7 @@ def presets(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, dict[str, Any]
     many = [setting for setting, count in counts.most_common() if count >= 4]
     own = [setting for setting in many if setting[0] == "your runs"]
     buttons = []
-    for source, axis, *shared in (each for each in many if each not in own[_SHOWN:]):
+    for source, axis, *shared in (setting for setting in many if setting not in own[_SHOWN:]):
         values = {"axis": axis, **dict(shared)}
         others = [n for n in symbols if n != axis and len({r[n] for r in rows}) > 1]
         shown = ", ".join(f"{symbols[name]} = {values[name]:g}" for name in others[:2])
@@ -136,7 +136,8 @@ def presets(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, dict[str, Any]
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
     """Python numbers; a tiny ridge is none, and an unknown standard error no bar."""
     row = {
-        name: each if isinstance(each, (str, int)) else float(each) for name, each in row.items()
+        name: value if isinstance(value, (str, int)) else float(value)
+        for name, value in row.items()
     }
     row["ridge"] = 0.0 if row["ridge"] <= _NO_RIDGE else row["ridge"]
     for name in ("icl_se", "idg_se"):
@@ -200,7 +201,7 @@ def _dampening() -> dict[str, Any]:
     for steps in (1, 2, 4, 8):
         rates = np.repeat((x * rate)[:, None], steps, axis=1)
         losses[steps] = [float(f"{loss:.6g}") for loss in descent.schedule_loss(rates, **size)]
-    return {"x": [round(each, 4) for each in x.tolist()], "losses": losses}
+    return {"x": [round(value, 4) for value in x.tolist()], "losses": losses}
 
 
 def _mse(half: str) -> float:

@@ -47,7 +47,7 @@ class RecordingMath(ArrayMath):
 
     def convert(self, value: object) -> Any:
         if isinstance(value, (list, tuple)):
-            return np.stack([self.convert(item) for item in value])
+            return np.stack([self.convert(entry) for entry in value])
         return value if isinstance(value, Recorded) else super().convert(value)
 
     def host(self, value: object) -> Any:
@@ -167,7 +167,7 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
             return NotImplemented
         operands = [_unwrap(value) for value in inputs]
         if ufunc is np.matmul:
-            return _matmul(*(np.asarray(each, object) for each in operands))
+            return _matmul(*(np.asarray(operand, object) for operand in operands))
         record = np.frompyfunc(partial(apply, ufunc.__name__), len(inputs), 1)
         result = Recorded(record(*operands))
         for place in out:  # an operation in place
@@ -250,8 +250,8 @@ def _total(value: object) -> Any:
     if _INDEX not in getattr(node, "free", ()):
         return node
     index = Node.of("index", next(_NUMBERS) + 1)
-    vectors = (each for each in node.free if each.op == "vector")
-    vector = min(vectors, key=lambda each: each.args[0])
+    vectors = (leaf for leaf in node.free if leaf.op == "vector")
+    vector = min(vectors, key=lambda leaf: leaf.args[0])
     return Node.of("total", Node.of("function", index, renamed(node, _INDEX, index)), vector)
 
 
@@ -308,9 +308,9 @@ def _search(op: str, function: Function, points: Items, args: Items) -> Recorded
     arrays = np.broadcast_arrays(*(np.asarray(_unwrap(v), object) for v in (*args, *points)))
     searches = np.empty(arrays[0].shape, object)
     for place in np.ndindex(searches.shape):
-        each = [as_node(array[place]) for array in arrays]
+        operands = [as_node(array[place]) for array in arrays]
         variable = Recorded.variable(f"u{next(_NUMBERS)}")
-        body = function(variable, *map(Recorded, each[: len(args)]))
+        body = function(variable, *map(Recorded, operands[: len(args)]))
         inner = Node.of("function", variable.node, body.node)
-        searches[place] = Node.of(op, inner, *each[len(args) :])
+        searches[place] = Node.of(op, inner, *operands[len(args) :])
     return Recorded(searches)

@@ -84,13 +84,13 @@ def _without_docstrings(node: ast.AST) -> Iterator[ast.stmt]:
     for name in ("body", "orelse", "finalbody"):
         block = getattr(node, name, [])
         block[:] = [
-            each
-            for each in block
-            if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
+            statement
+            for statement in block
+            if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
         ]
-        for each in block:
-            yield each
-            yield from _without_docstrings(each)
+        for statement in block:
+            yield statement
+            yield from _without_docstrings(statement)
 
 
 def _imported(statements: Iterable[ast.stmt]) -> Iterator[str]:
@@ -103,13 +103,13 @@ def _imported(statements: Iterable[ast.stmt]) -> Iterator[str]:
         origin = importlib.import_module(node.module)
         for alias in node.names:
             # A package may export what another module defines.
-            item = getattr(origin, alias.name, None)
-            if isinstance(item, ModuleType):
-                yield item.__name__
-                folders = getattr(item, "__path__", ())  # of a package all modules may be used
-                for each in pkgutil.walk_packages(folders, f"{item.__name__}."):
-                    yield each.name
-            elif getattr(item, "__module__", "").partition(".")[0] == _PACKAGE:
-                yield item.__module__
+            exported = getattr(origin, alias.name, None)
+            if isinstance(exported, ModuleType):
+                yield exported.__name__
+                folders = getattr(exported, "__path__", ())  # of a package all modules may be used
+                for submodule in pkgutil.walk_packages(folders, f"{exported.__name__}."):
+                    yield submodule.name
+            elif getattr(exported, "__module__", "").partition(".")[0] == _PACKAGE:
+                yield exported.__module__
             else:
                 yield node.module

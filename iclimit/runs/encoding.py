@@ -90,11 +90,11 @@ def _encoded(value: Any) -> Any:
     if kind is complex:
         return {"type": "complex", "parts": [_encoded(value.real), _encoded(value.imag)]}
     if kind is list:
-        return [_encoded(each) for each in value]
+        return [_encoded(entry) for entry in value]
     if kind is tuple:
-        return {"type": "tuple", "items": [_encoded(each) for each in value]}
+        return {"type": "tuple", "items": [_encoded(entry) for entry in value]}
     if kind is dict:
-        items = [[_encoded(key), _encoded(each)] for key, each in value.items()]
+        items = [[_encoded(key), _encoded(entry)] for key, entry in value.items()]
         return {"type": "dict", "items": items}
     if isinstance(value, np.generic) and value.dtype.kind in _KINDS:
         return {"type": "scalar", **_data(np.asarray(value))}
@@ -127,7 +127,7 @@ def _is_ours(kind: type) -> bool:
 
 def _decoded(value: Any) -> Any:
     if isinstance(value, list):
-        return [_decoded(each) for each in value]
+        return [_decoded(entry) for entry in value]
     return _DECODERS[value["type"]](value) if isinstance(value, dict) else value
 
 
@@ -150,12 +150,12 @@ def _dataclass(value: dict[str, Any]) -> Any:
     kind: Any = pkgutil.resolve_name(f"{module}:{name}")
     if not (isinstance(kind, type) and _is_ours(kind) and kind.__qualname__ == name):
         raise ValueError(f"{module}.{name}, which is no dataclass")
-    fields = {key: _decoded(each) for key, each in value["fields"].items()}
+    fields = {key: _decoded(content) for key, content in value["fields"].items()}
     if fields.keys() != {field.name for field in dataclasses.fields(kind)}:
         raise ValueError(f"other fields than {module}.{name} has, {', '.join(fields)}")
     result: Any = object.__new__(kind)
-    for key, each in fields.items():
-        object.__setattr__(result, key, each)
+    for key, content in fields.items():
+        object.__setattr__(result, key, content)
     return result
 
 
@@ -163,7 +163,7 @@ _DECODERS = {
     "float": lambda value: float(value["value"]),
     "complex": lambda value: complex(*map(_decoded, value["parts"])),
     "tuple": lambda value: tuple(map(_decoded, value["items"])),
-    "dict": lambda value: {_decoded(key): _decoded(each) for key, each in value["items"]},
+    "dict": lambda value: {_decoded(key): _decoded(entry) for key, entry in value["items"]},
     "scalar": lambda value: _array({**value, "shape": (), "order": "C"})[()],
     "array": _array,
     "dataclass": _dataclass,

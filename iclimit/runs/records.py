@@ -82,12 +82,12 @@ def _depth(value: Any) -> int:
     """Number of lists and objects within each other."""
     depth = 0
     level = [value]
-    while level := [each for each in level if isinstance(each, (list, dict))]:
+    while level := [part for part in level if isinstance(part, (list, dict))]:
         depth += 1
         level = [
             inner
-            for each in level
-            for inner in (each.values() if isinstance(each, dict) else each)
+            for part in level
+            for inner in (part.values() if isinstance(part, dict) else part)
         ]
     return depth
 
@@ -98,7 +98,7 @@ def _check_number(name: str, number: Any) -> None:
         raise ValueError(f"{name} must be a number with its error, got {number!r}")
     value, error = number
     numbers = [value] if error is None else [value, error]
-    if not all(isinstance(each, float) for each in numbers):
+    if not all(isinstance(number, float) for number in numbers):
         raise ValueError(f"{name} must be of real numbers, got {number!r}")
     if error is not None and error < 0:
         raise ValueError(f"{name} must have a standard error >= 0, got {error}")

@@ -52,7 +52,7 @@ def _numbers(path: tuple[str, ...], value: object) -> Iterator[tuple[str, Number
 
 def _parts(value: object) -> Iterable[tuple[Any, Any]]:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return ((each.name, getattr(value, each.name)) for each in dataclasses.fields(value))
+        return ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
     if isinstance(value, dict):
         return value.items()
     return enumerate(value) if isinstance(value, tuple) else ()

@@ -62,7 +62,8 @@ class HeldOut:
         repeats, contexts, dim, _ = self.covariance.shape
         for rows in row_blocks(xp, contexts, 8 * repeats * dim**2):
             yield tuple(
-                each[:, rows, :, :] if each.shape[1] > 1 else each for each in vars(self).values()
+                array[:, rows, :, :] if array.shape[1] > 1 else array
+                for array in vars(self).values()
             )
 
 
@@ -148,18 +149,19 @@ class ContextLaw:
     def _turns(self) -> bool:
         """Whether a rotation changes a covariance."""
         spectra = self.eigenvalues, self.task_spectrum
-        return self.rotated and any(np.ptp(each) > 0 for each in spectra)
+        return self.rotated and any(np.ptp(spectrum) > 0 for spectrum in spectra)
 
     def _roots(self, generators: list[Generator], contexts: int) -> tuple[Array, Array]:
         """Roots of the covariances of inputs and tasks."""
         xp = self.device.xp
         scales = [
-            self.device.asarray(np.sqrt(each)) for each in (self.eigenvalues, self.task_spectrum)
+            self.device.asarray(np.sqrt(spectrum))
+            for spectrum in (self.eigenvalues, self.task_spectrum)
         ]
         if not self._turns:
-            return tuple(xp.eye(self.dim)[None, None, :, :] * each for each in scales)
+            return tuple(xp.eye(self.dim)[None, None, :, :] * scale for scale in scales)
         basis = xp.linalg.qr(self._normal(generators, (contexts, self.dim, self.dim)))[0]
-        return tuple(xp.matrix_transpose(basis * each) for each in scales)
+        return tuple(xp.matrix_transpose(basis * scale) for scale in scales)
 
     def _sample(
         self, generators: list[Generator], root: Array, task: Array, count: float, noise: float
@@ -179,4 +181,4 @@ class ContextLaw:
 
     def _normal(self, generators: list[Generator], shape: tuple[int, ...]) -> Array:
         """Standard normal numbers (repeats, *shape)."""
-        return self.device.xp.stack([each.standard_normal(shape) for each in generators])
+        return self.device.xp.stack([generator.standard_normal(shape) for generator in generators])

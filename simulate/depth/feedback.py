@@ -61,7 +61,7 @@ class SimulatedRatio:
     @property
     def estimate(self) -> Estimate:
         """Mean over pretrainings of what comes back in one round, of the larger kind."""
-        return max(map(Estimate.of, self.returned.T), key=lambda each: each.mean)
+        return max(map(Estimate.of, self.returned.T), key=lambda estimate: estimate.mean)
 
 
 def simulate_overthinking_ratio(

@@ -141,14 +141,14 @@ def simulate_matrix_flow(
 
     def evaluate(flat: np.ndarray) -> tuple[float, np.ndarray]:
         gammas = flat.reshape(shape)
-        layers = [gammas[None, 0 if shared else each] for each in range(depth)]
+        layers = [gammas[None, 0 if shared else layer] for layer in range(depth)]
         losses, gradients = loss_and_gradient(layers, *given, query_root, targets)
         stacked = np.concatenate(gradients)
         slope = stacked.sum(axis=0, keepdims=True) if shared else depth * stacked
         return float(losses.mean()), slope.ravel()
 
     when, states = integrate_flow(lambda flat: -evaluate(flat)[1], start.ravel(), times)
-    losses = np.array([evaluate(each)[0] for each in states])
+    losses = np.array([evaluate(state)[0] for state in states])
     return MatrixFlow(when, states.reshape(-1, *shape), losses)
 
 

@@ -211,7 +211,7 @@ def train_depth(
     loop = TrainingLoop(State([gammas]), steps=steps, record=record, progress=progress)
 
     def layers(weights: list[Array]) -> list[Array]:
-        return [weights[0][:, 0 if shared else each, :, :] for each in range(depth)]
+        return [weights[0][:, 0 if shared else layer, :, :] for layer in range(depth)]
 
     def gradient(_: int, weights: list[Array]) -> tuple[Array, list[Array]]:
         """Losses of a batch and d/2 times their gradient, in the shape of the matrices."""

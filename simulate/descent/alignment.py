@@ -148,7 +148,7 @@ def alignment(first: Predictor, second: Predictor, prompts: Prompts) -> Alignmen
     cosine = xp.vecdot(slope, other_slope) / xp.where(nonzero, product, xp.ones_like(product))
     distance = xp.linalg.vector_norm(slope - other_slope, axis=1)
     columns = xp.abs(predicted - other_predicted), distance, cosine
-    return Alignment(*(Estimate.of(to_host(each), keep=False) for each in columns))
+    return Alignment(*(Estimate.of(to_host(column), keep=False) for column in columns))
 
 
 def rescale(layer: Layer) -> Layer:

@@ -134,8 +134,8 @@ class AttentionModel:
                 f"got {len(weights)}"
             )
         return [
-            parse_array(f"initial[{i}]", each, shape)
-            for i, (each, shape) in enumerate(zip(weights, self.shapes, strict=True))
+            parse_array(f"initial[{i}]", weight, shape)
+            for i, (weight, shape) in enumerate(zip(weights, self.shapes, strict=True))
         ]
 
     def lookup(self, weights: Sequence[Array]) -> Array:
@@ -250,14 +250,14 @@ class SequenceLoss:
     ) -> None:
         xp = array_namespace(prompts[0].inputs)
         scale = prompts[0].inputs.shape[1] if normalization == "mean" else 1
-        tokens = xp.stack([regression_tokens(each) for each in prompts])
+        tokens = xp.stack([regression_tokens(examples) for examples in prompts])
         gram = xp.matrix_transpose(tokens) @ tokens / scale
         if model.narrow:
             gram = gram[..., -1:, :-1]
         self.model = model
         self.gram = gram
-        self.query = xp.stack([each.query for each in prompts])
-        self.label = xp.stack([each.query_label for each in prompts])
+        self.query = xp.stack([examples.query for examples in prompts])
+        self.label = xp.stack([examples.query_label for examples in prompts])
 
     def __call__(
         self, weights: Sequence[Array], chosen: Array | None = None

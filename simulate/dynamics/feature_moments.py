@@ -173,7 +173,7 @@ def _token_covariance(problem: Problem, task: np.ndarray, noise_labels: bool) ->
 
 def stack_moments(backend: Backend, moments: Iterable[FeatureMoments]) -> FeatureMoments:
     """Moments of several data sets along a first axis."""
-    parts = zip(*((each.label, each.cross, each.second) for each in moments), strict=True)
+    parts = zip(*((of_set.label, of_set.cross, of_set.second) for of_set in moments), strict=True)
     return FeatureMoments(
         *(backend.xp.stack([backend.asarray(x) for x in part]) for part in parts)
     )

@@ -199,9 +199,11 @@ def simulate_gradient_descent(
         seed=[str(seeds[0][0].entropy), list(seeds[0][0].spawn_key[:-2])],
     )
     generators = [np.random.default_rng(seed) for _, seed, _ in seeds]
-    drawn = [layer.random_weights(each, init_scale, initialization) for each in generators]
+    drawn = [
+        layer.random_weights(generator, init_scale, initialization) for generator in generators
+    ]
     loop = TrainingLoop(
-        State([device.asarray(np.stack(each)) for each in zip(*drawn, strict=True)]),
+        State([device.asarray(np.stack(matrices)) for matrices in zip(*drawn, strict=True)]),
         steps=steps,
         record=record,
         bound=UNSTABLE * problem.label_square,
@@ -216,7 +218,7 @@ def simulate_gradient_descent(
 
     law = partial(population_moments, normalization=normalization)
     tested = _test_moments(problem, law) if tests else {}
-    laws = {name: of_moments([each]) for name, each in tested.items()}
+    laws = {name: of_moments([moments]) for name, moments in tested.items()}
 
     def training_loss() -> Objective:
         """Losses (repeats,) and halves of the gradients at a step."""
@@ -227,21 +229,23 @@ def simulate_gradient_descent(
             for seed, _, _ in (seeds if training_set < math.inf else [])
         )
         if batch is None:
-            moments = [sequence_moments(each, normalization=normalization) for each in sets]
+            moments = [
+                sequence_moments(sequences, normalization=normalization) for sequences in sets
+            ]
             by_moments = of_moments(moments or [law(problem)])
             return lambda _, weights: by_moments(weights)
         by_sequences = SequenceLoss(layer, list(sets), normalization)
         words = [seed.generate_state(4) for _, _, seed in seeds]
 
         def on_batch(step: int, weights: list[Array]) -> tuple[Array, list[Array]]:
-            drawing = (np.random.default_rng([*each, step]) for each in words)
-            rows = [each.integers(int(training_set), size=batch) for each in drawing]
+            drawing = (np.random.default_rng([*key, step]) for key in words)
+            rows = [generator.integers(int(training_set), size=batch) for generator in drawing]
             return by_sequences(weights, device.asarray(np.stack(rows)))
 
         return on_batch
 
     def measure(weights: list[Array], halves: list[Array]) -> dict[str, Array]:
-        losses = {name: each(weights)[0] for name, each in laws.items()}
+        losses = {name: loss(weights)[0] for name, loss in laws.items()}
         return {"square": _squared_norm(halves), **losses}
 
     def curves() -> TrainingCurves:
@@ -294,4 +298,4 @@ def _refuse_unsettled(
 def _squared_norm(arrays: list[Array]) -> Array:
     """Sums of the squares of all entries, shape (repeats,)."""
     xp = array_namespace(arrays[0])
-    return sum(xp.sum(xp.reshape(each * each, (each.shape[0], -1)), axis=1) for each in arrays)
+    return sum(xp.sum(xp.reshape(array * array, (array.shape[0], -1)), axis=1) for array in arrays)

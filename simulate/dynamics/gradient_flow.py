@@ -214,7 +214,7 @@ def simulate_gradient_flow(
         start = narrow
         layer = replace(layer, narrow=True)
     loss = MomentLoss(layer, population_moments(problem, normalization=normalization))
-    cuts = np.cumsum([0, *(each.size for each in start)]).tolist()
+    cuts = np.cumsum([0, *(matrix.size for matrix in start)]).tolist()
     places = [slice(*pair) for pair in itertools.pairwise(cuts)]
 
     def unpack(flat: np.ndarray) -> list[np.ndarray]:
@@ -225,15 +225,15 @@ def simulate_gradient_flow(
 
     def derivative(_: float, flat: np.ndarray) -> np.ndarray:
         _, halves = loss(unpack(flat))
-        return -np.concatenate([each.reshape(-1) for each in halves])
+        return -np.concatenate([half.reshape(-1) for half in halves])
 
     def jacobian(_: float, flat: np.ndarray) -> np.ndarray:
         shifted = flat + 1j * COMPLEX_STEP * np.eye(flat.size)
         _, halves = loss(unpack(shifted))
-        rows = np.concatenate([each.reshape(flat.size, -1) for each in halves], axis=1)
+        rows = np.concatenate([half.reshape(flat.size, -1) for half in halves], axis=1)
         return -rows.imag.T / COMPLEX_STEP
 
-    flat = np.concatenate([each.reshape(-1) for each in start])
+    flat = np.concatenate([matrix.reshape(-1) for matrix in start])
     scale = float(np.abs(flat).max())
     if scale == 0:
         raise ValueError("initial must not all be zero, where the flow stands still")
@@ -252,11 +252,11 @@ def simulate_gradient_flow(
     passed = unpack(solution.y.T)
     losses, halves = loss(passed)
     conserved = layer.conserved(passed)
-    end = [each[-1] for each in passed]
+    end = [path[-1] for path in passed]
     return FlowCurve(
         solution.t,
         losses,
-        2 * sum(np.sum(each.reshape(len(losses), -1) ** 2, axis=1) for each in halves),
+        2 * sum(np.sum(half.reshape(len(losses), -1) ** 2, axis=1) for half in halves),
         end if layer is full else full.widened(end),
         float(np.abs(conserved[-1] - conserved[0]).max() / np.abs(solution.y[:, -1]).max() ** 2),
         settings,

@@ -103,8 +103,8 @@ class AdjustedLoss:
         size = BLOCK[backend.name]
         self.blocks = [
             tuple(
-                backend.asarray(each[start : start + size])
-                for each in (summaries.gram, summaries.oracle, summaries.weights[:, None], probes)
+                backend.asarray(array[start : start + size])
+                for array in (summaries.gram, summaries.oracle, summaries.weights[:, None], probes)
             )
             for start in range(0, self.count, size)
         ]
@@ -191,7 +191,7 @@ class Descent:
         """Take one step; a gain below the relative tolerance counts as little."""
         expansion = objective.expand(self.parameters)
         self.steps += 1
-        if not all(np.all(np.isfinite(each)) for each in expansion):
+        if not all(np.all(np.isfinite(part)) for part in expansion):
             self.loss = math.inf
             self.stuck = True
             return
@@ -316,4 +316,4 @@ def held_out_losses(
             losses.append(to_host(device.xp.where(device.xp.isnan(error), math.inf, error)))
         levels.append(to_host(summaries.levels))
         weights.append(to_host(summaries.weights))
-    return HeldOutLosses(*(np.concatenate(each) for each in (losses, levels, weights)))
+    return HeldOutLosses(*(np.concatenate(parts) for parts in (losses, levels, weights)))

@@ -199,7 +199,7 @@ def _start(samples: Prompts) -> tuple[Array, ...]:
 
 def _stacked(states: list[tuple[Array, ...]]) -> ImplicitWeights:
     xp = array_namespace(states[0][0])
-    return ImplicitWeights(*(xp.stack(each) for each in zip(*states, strict=True)))
+    return ImplicitWeights(*(xp.stack(column) for column in zip(*states, strict=True)))
 
 
 def times(matrices: Array, vectors: Array) -> Array:

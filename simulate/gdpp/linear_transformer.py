@@ -130,8 +130,8 @@ def ties(kind: str, dim: int) -> np.ndarray:
     if kind == "axial":
         unit = np.eye(size)
         corners = [np.outer(unit[i], unit[j]) for i in (0, -1) for j in (0, -1)]
-        shapes = [each for each in (x - corners[0], *corners) if np.any(each)]
-        rows = [(each, zero) for each in shapes] + [(zero, each) for each in shapes]
+        shapes = [shape for shape in (x - corners[0], *corners) if np.any(shape)]
+        rows = [(shape, zero) for shape in shapes] + [(zero, shape) for shape in shapes]
         return np.array([np.ravel(pair) for pair in rows])
     rows = [(x, zero), (y, zero), (zero, x), (zero, y)]
     return np.array([np.ravel(pair) for pair in rows[: 3 if kind == "gd++" else 4]])

@@ -211,7 +211,9 @@ def simulate_ridge_baselines(
         if multiplier is not None or threshold is not None:
             scaled = estimated if multiplier is None else multiplier * estimated
             penalties["TunedRR"] = xp.clip(scaled, None, threshold)
-        return {"oracle": oracle} | {name: adjusted(each) for name, each in penalties.items()}
+        return {"oracle": oracle} | {
+            name: adjusted(penalty) for name, penalty in penalties.items()
+        }
 
     parts: dict[str, list[np.ndarray]] = {}
     with tqdm(total=contexts, disable=not progress, unit="prompt", desc="ridge") as bar:
@@ -221,7 +223,9 @@ def simulate_ridge_baselines(
             bar.update(len(drawn))
     law = {"noise_law": str(problem.level_law), "context": problem.context, "dim": problem.dim}
     options = {"noise_estimate": noise_estimate, "queries": queries, "backend": backend}
-    estimates = {name: Estimate.of(np.concat(each), keep=False) for name, each in parts.items()}
+    estimates = {
+        name: Estimate.of(np.concat(blocks), keep=False) for name, blocks in parts.items()
+    }
     return SimulatedBaselines(estimates, {**law, **tuned, **options})
 
 

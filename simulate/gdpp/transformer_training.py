@@ -197,14 +197,16 @@ def train_linear_transformer(
         while tournament.round < len(ROUNDS):
             _run_round(tournament, problem, device, seeds[1 + tournament.round], loop)
     descents = tournament.descents
-    if loop.interrupted and not any(math.isfinite(each.loss) for each in descents):
+    if loop.interrupted and not any(math.isfinite(descent.loss) for descent in descents):
         raise KeyboardInterrupt
     # After an interruption the losses of untouched descents are those on fewer contexts.
-    best = min(descents, key=lambda each: (each.loss == math.inf, each.steps == 0, each.loss))
+    best = min(
+        descents, key=lambda descent: (descent.loss == math.inf, descent.steps == 0, descent.loss)
+    )
     return TrainedTransformer(
         model=build(kind, best.parameters, problem.dim),
         loss=best.loss,
-        start_losses=np.array(tournament.start_losses or [each.loss for each in descents]),
+        start_losses=np.array(tournament.start_losses or [descent.loss for descent in descents]),
         steps=loop.state.steps,
         ending=Ending.of(converged=best.converged, interrupted=loop.interrupted),
         parameters=settings | {"problem": problem},
@@ -222,7 +224,9 @@ class _Tournament:
     @classmethod
     def of(cls, memory: Mapping[str, Any]) -> _Tournament:
         """From what a checkpoint holds."""
-        return cls(**{**memory, "descents": [Descent(**each) for each in memory["descents"]]})
+        return cls(
+            **{**memory, "descents": [Descent(**descent) for descent in memory["descents"]]}
+        )
 
 
 def _starts(
@@ -284,18 +288,18 @@ def _run_round(
                 descent.advance(objective, tolerance)
                 loop.bar.set_postfix(round=state.round + 1, loss=f"{descent.loss:.4g}")
                 loop.advance(State([], loop.state.steps + 1, asdict(state)))
-    if not any(math.isfinite(each.loss) for each in state.descents):
+    if not any(math.isfinite(descent.loss) for descent in state.descents):
         known = f", {min(state.start_losses):.4g} in round 1" if state.start_losses else ""
         raise UnstableTraining(
             f"the loss of every start is infinite in round {state.round + 1}, after step "
             f"{loop.state.steps}{known}"
         )
     if state.round == 0:
-        state.start_losses = [each.loss for each in state.descents]
+        state.start_losses = [descent.loss for descent in state.descents]
     state.round += 1
     if state.round < len(ROUNDS):
-        kept = sorted(state.descents, key=lambda each: each.loss)[: ROUNDS[state.round][1]]
-        state.descents = [Descent(each.parameters, each.loss) for each in kept]
+        kept = sorted(state.descents, key=lambda descent: descent.loss)[: ROUNDS[state.round][1]]
+        state.descents = [Descent(descent.parameters, descent.loss) for descent in kept]
 
 
 def _known_parameters(model: object, kind: str, layers: int, heads: int, dim: int) -> np.ndarray:

@@ -143,7 +143,7 @@ def run_stack(
     query = tokens[:, -1, :]
     source = tokens if include_query else tokens[:, :-1, :]
     gram = xp.matrix_transpose(source) @ source
-    stack = GramStack(gram, [partial(Heads, each.output, each.lookup) for each in layers])
+    stack = GramStack(gram, [partial(Heads, layer.output, layer.lookup) for layer in layers])
 
     def pullback(by_prediction: Array) -> tuple[list[Layer], Array]:
         scale = -by_prediction[:, None]

@@ -122,8 +122,8 @@ class LinearAttention(Network):
         xp = array_namespace(gradients[0].key)
         collected = {}
         for name in MATRICES:
-            each = xp.stack([getattr(gradient, name) for gradient in gradients])
-            collected[name] = xp.sum(each, axis=0, keepdims=True) if self.shared else each
+            stacked = xp.stack([getattr(gradient, name) for gradient in gradients])
+            collected[name] = xp.sum(stacked, axis=0, keepdims=True) if self.shared else stacked
         return collected
 
 

@@ -126,7 +126,7 @@ def _layer(tokens: Array, parts: Sequence[Array], *, final: bool) -> tuple[Array
     for direction in range(parts[0].shape[0]):
         # The final layer is read at the last token, where the second direction begins.
         read = tokens[-1:, :, :] if final and direction else tokens
-        own = [each[direction, ...] for each in parts]
+        own = [part[direction, ...] for part in parts]
         sweeps.append(_sweep(read, *own, backward=direction == 1))
     kept = 1 if final else tokens.shape[0]
     together = xp.concat([states[-kept:, :, :] for states, _ in sweeps], axis=1)
@@ -139,7 +139,7 @@ def _layer(tokens: Array, parts: Sequence[Array], *, final: bool) -> tuple[Array
             by_read, by_own = pull(by_states[:, rows, :])
             by_tokens[-by_read.shape[0] :, :, :] += by_read
             by_parts.append(by_own)
-        return by_tokens, [xp.stack(each) for each in zip(*by_parts, strict=True)]
+        return by_tokens, [xp.stack(directions) for directions in zip(*by_parts, strict=True)]
 
     return together, back
 

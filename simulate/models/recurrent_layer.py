@@ -195,13 +195,13 @@ class RecurrentLayer(Network):
                 "selectivity": by_selectivity,
                 "readout": xp.sum(answers * by_prediction)[None],
             }
-            found = {
+            by_weights = {
                 name: gradients[name]
                 if shape == gradients[name].shape
                 else xp.sum(gradients[name])[None]
                 for name, shape in self.shapes.items()
             }
-            return Pulled(found, (readout * memory * by_prediction).T)
+            return Pulled(by_weights, (readout * memory * by_prediction).T)
 
         return readout * answers, pullback
 

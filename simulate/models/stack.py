@@ -211,8 +211,10 @@ class AttentionNetwork(Network):
             by_tokens, gradients = back_embedding(by_state)
             collected |= gradients
             for name in self._layer_shapes:
-                each = xp.stack([layer[name] for layer in reversed(by_layers)])
-                collected[name] = xp.sum(each, axis=0, keepdims=True) if self.shared else each
+                stacked = xp.stack([layer[name] for layer in reversed(by_layers)])
+                collected[name] = (
+                    xp.sum(stacked, axis=0, keepdims=True) if self.shared else stacked
+                )
             return Pulled(collected, by_tokens[:, -1, : self.dim])
 
         return predictions, pullback

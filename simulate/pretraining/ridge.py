@@ -257,8 +257,8 @@ def _primal_cg(
     x: Array, h: Array, y: Array, penalty: float, tolerance: float, limit: int
 ) -> Solved:
     system = _NormalEquations(x, h, penalty)
-    found = refined_solve(system.operator, system.target(y), tolerance, limit)
-    return system.gamma(found[0]), *found[1:]
+    solved = refined_solve(system.operator, system.target(y), tolerance, limit)
+    return system.gamma(solved[0]), *solved[1:]
 
 
 def _primal_dense(
@@ -267,8 +267,8 @@ def _primal_dense(
     system = _NormalEquations(x, h, penalty)
     goal = min(tolerance, DIRECT_TOLERANCE)
     correct = _direct_corrections(system.matrix)
-    found = refined_solve(system.operator, system.target(y), goal, limit, correct)
-    return system.gamma(found[0]), *found[1:]
+    solved = refined_solve(system.operator, system.target(y), goal, limit, correct)
+    return system.gamma(solved[0]), *solved[1:]
 
 
 def _principal_axes(rows: Array) -> tuple[Array, Array]:
@@ -410,12 +410,12 @@ def refined_solve(
         trial = solution + norm * xp.astype(correction, xp.float64)
         left = right - operator(trial)
         previous = norm
-        found = float(xp.sqrt(xp.sum(left**2)))
-        if found < norm:  # a failed correction is dropped
+        trial_norm = float(xp.sqrt(xp.sum(left**2)))
+        if trial_norm < norm:  # a failed correction is dropped
             solution = trial
             residual = left
-            norm = found
-        if not found <= 0.1 * previous:
+            norm = trial_norm
+        if not trial_norm <= 0.1 * previous:
             if precision == xp.float64:
                 break
             precision = xp.float64

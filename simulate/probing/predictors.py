@@ -145,7 +145,9 @@ def noise_mixture_weights(
     variance = xp.maximum(noise_variances[None, :], xp.clip(least, LEAST_NOISE, None))
     values = xp.where(svd.kept, svd.values, 0.0)
     coordinates = xp.where(svd.kept, svd.coordinates, 0.0)
-    totals = [task_variance * each[:, None] ** 2 + variance for each in xp.unstack(values, axis=1)]
+    totals = [
+        task_variance * column[:, None] ** 2 + variance for column in xp.unstack(values, axis=1)
+    ]
     # Twice the negative logarithm of the likelihood: along the inputs, then across them.
     misfit = svd.residual_squares()[:, None] / variance
     misfit = misfit + (length - len(totals)) * xp.log(variance)

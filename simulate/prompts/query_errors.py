@@ -184,7 +184,7 @@ def _of_set(gamma: np.ndarray, tasks: np.ndarray) -> _Averages:
         np.sum(H**2) - lengths - widths + once**2,
         *(once * trace, w_last * trace, twice - once**2, pulled @ last - once * w_last),
     )
-    return _Averages(*(np.mean(each) for each in terms))
+    return _Averages(*(np.mean(term) for term in terms))
 
 
 def _of_sphere(gamma: np.ndarray) -> _Averages:

@@ -72,7 +72,7 @@ class Prompts:
     def __getitem__(self, chosen: slice | Array) -> Prompts:
         """Some of the prompts, which a slice or their numbers choose."""
         columns = vars(self).values()
-        return Prompts(*(None if each is None else each[chosen, ...] for each in columns))
+        return Prompts(*(None if column is None else column[chosen, ...] for column in columns))
 
 
 def sample_prompts(problem: Problem, count: int, *, rng: Seed) -> Prompts:

@@ -173,7 +173,7 @@ def simulate_recurrent(
     eta = parse_numbers("writes", writes, context)
     c = np.broadcast_to(parse_array("readout", readout, (), (context + 1,)), context + 1)
     device = get_backend(backend)
-    vectors = [device.asarray(each) for each in (lam, omega, np.exp(-theta / dim), channel, D)]
+    vectors = [device.asarray(vector) for vector in (lam, omega, np.exp(-theta / dim), channel, D)]
     signals = []
     powers = []
     for z in context_blocks(context, dim, "gaussian", contexts, rng, backend):
@@ -193,8 +193,8 @@ def simulate_recurrent(
 def parse_numbers(name: str, value: Any, count: int) -> np.ndarray:
     """So many numbers in the range of their name."""
     array = np.broadcast_to(parse_array(name, value, (), (count,)), count)
-    for each in array[np.argsort(array)[[0, -1]]].tolist():
-        check_arguments(**{name: each})
+    for extreme in array[np.argsort(array)[[0, -1]]].tolist():
+        check_arguments(**{name: extreme})
     return array
 
 

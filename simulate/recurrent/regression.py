@@ -78,8 +78,8 @@ def simulate_forgetting(
     device = get_backend(backend)
     ages = np.arange(context, 0, -1) / dim
     arrays = [
-        device.asarray(each)
-        for each in (
+        device.asarray(array)
+        for array in (
             np.exp(-forgetting * (ages - 1 / dim)),
             np.exp(-drift * ages),
             np.exp(-drift * np.abs(ages[:, None] - ages)),

@@ -40,7 +40,7 @@ def identify(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return [list(value.shape), hashlib.sha256(value.tobytes()).hexdigest()]
     if is_dataclass(value):
-        parts = {each.name: identify(getattr(value, each.name)) for each in fields(value)}
+        parts = {field.name: identify(getattr(value, field.name)) for field in fields(value)}
         return {"type": type(value).__qualname__, **parts}
     return repr(value.item() if isinstance(value, np.generic) else value)
 
@@ -95,9 +95,9 @@ def write_tree(path: Path, tree: Mapping[str, Any]) -> None:
 
     def encode(value: Any, place: str) -> Any:
         if isinstance(value, Mapping):
-            return {name: encode(each, f"{place}.{name}") for name, each in value.items()}
+            return {name: encode(entry, f"{place}.{name}") for name, entry in value.items()}
         if isinstance(value, (list, tuple)):
-            return [encode(each, f"{place}.{number}") for number, each in enumerate(value)]
+            return [encode(entry, f"{place}.{number}") for number, entry in enumerate(value)]
         if isinstance(value, np.generic):
             return value.item()
         if not hasattr(value, "shape"):

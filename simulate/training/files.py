@@ -129,10 +129,10 @@ def load_model(path: str | os.PathLike) -> TrainedNetwork | LinearTransformer:
             raise ValueError(f"layers must be at most {LAYERS}")
         if name == "LinearTransformer":
             matrices: dict[str, Any] = {
-                key: parse_array(key, each, 4 * (None,)) for key, each in weights.items()
+                key: parse_array(key, matrix, 4 * (None,)) for key, matrix in weights.items()
             }
             return LinearTransformer(**sizes, **matrices)
-        lists = {key: tuple(each) for key, each in sizes.items() if isinstance(each, list)}
+        lists = {key: tuple(size) for key, size in sizes.items() if isinstance(size, list)}
         network = resolve_name(f"{CLASSES[name]}:{name}")(**sizes | lists)
         rest = {key: tree[key] for key in PARTS}
         rest["held_out"] = Estimate(*tree["held_out"])

@@ -260,7 +260,9 @@ class TrainingLoop:
         began = time.monotonic()
         names = self.records[0] if self.records else ()
         state = vars(self.state) | {
-            "records": {name: np.stack([each[name] for each in self.records]) for name in names},
+            "records": {
+                name: np.stack([record[name] for record in self.records]) for name in names
+            },
             "kept": [[steps, weights] for steps, weights in self.kept.items()],
         }
         save_checkpoint(path, self.settings, state)
@@ -284,8 +286,8 @@ class TrainingLoop:
             if isinstance(value, np.ndarray):
                 return self.backend.asarray(value)
             if isinstance(value, dict):
-                return {name: move(each) for name, each in value.items()}
-            return [move(each) for each in value] if isinstance(value, list) else value
+                return {name: move(entry) for name, entry in value.items()}
+            return [move(entry) for entry in value] if isinstance(value, list) else value
 
         self.kept = {steps: move(weights) for steps, weights in state.pop("kept")}
         self.state = State(**move(state))
@@ -295,7 +297,7 @@ class TrainingLoop:
             )
         if self.state.steps < self.steps:
             # The record after what was the last step is none of those of a longer training.
-            self.records = [each for each in records if each["steps"] % self.record == 0]
+            self.records = [record for record in records if record["steps"] % self.record == 0]
 
 
 def _check_state(state: Mapping[str, Any], start: State) -> None:

@@ -114,7 +114,7 @@ class TrainedNetwork(Training, Generic[SomeNetwork]):
         answers = []
         for start in range(0, len(prompts.query), step):
             answers.append(self.network.forward(self.weights, prompts[start : start + step])[0])
-        return np.concatenate([to_host(each) for each in answers])
+        return np.concatenate([to_host(answer) for answer in answers])
 
 
 def train_network(
@@ -319,7 +319,7 @@ def train_network(
 
 def _named(network: Network, vector: Array) -> dict[str, np.ndarray]:
     """Weights by name on the host."""
-    return {name: to_host(each) for name, each in network.unpack(vector).items()}
+    return {name: to_host(weight) for name, weight in network.unpack(vector).items()}
 
 
 def _held_out(network: Network, vector: Array, blocks: Blocks) -> tuple[Estimate, float]:

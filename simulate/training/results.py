@@ -101,13 +101,13 @@ def curves_of(
     loop: TrainingLoop, *, measures: Sequence[str], time_step: float, parameters: dict[str, Any]
 ) -> TrainingCurves:
     """What a loop has recorded; a step takes so much time."""
-    recorded_at = np.array([int(each["steps"]) for each in loop.records], dtype=int)
+    recorded_at = np.array([int(record["steps"]) for record in loop.records], dtype=int)
     return TrainingCurves(
         recorded_at=recorded_at,
         times=time_step * recorded_at,
         losses=loop.column("loss"),
         measures={name: loop.column(name) for name in measures},
-        weights=[to_host(each) for each in loop.state.weights],
+        weights=[to_host(array) for array in loop.state.weights],
         steps=loop.state.steps,
         ending=loop.ending,
         parameters=parameters,

@@ -86,8 +86,8 @@ class Adam:
         if self.clip < math.inf:
             norm = xp.sqrt(sum(xp.sum(gradient**2) for gradient in gradients))
             steep = norm > self.clip
-            one = xp.ones_like(norm)
-            factor = xp.where(steep, self.clip / xp.where(steep, norm, one), one)
+            unchanged = xp.ones_like(norm)
+            factor = xp.where(steep, self.clip / xp.where(steep, norm, unchanged), unchanged)
             gradients = [gradient * factor for gradient in gradients]
         scale = math.sqrt(1 - DECAY[1] ** (steps + 1)) / (1 - DECAY[0] ** (steps + 1))
         zeros = [xp.zeros_like(gradient) for gradient in gradients]
@@ -137,7 +137,7 @@ def descend_lbfgs(
     [start] = loop.start.weights
     backend = loop.backend
     memory = {name: list(loop.state.memory.get(name, [])) for name in ("losses", "gradients")}
-    known = zip(*(tuple(each) for each in memory.values()), strict=True)
+    known = zip(*(tuple(entries) for entries in memory.values()), strict=True)
     loop.restart()
 
     def evaluate(flat: np.ndarray) -> tuple[float, np.ndarray]:
@@ -146,8 +146,8 @@ def descend_lbfgs(
             loss, [gradient] = objective([backend.asarray(flat.reshape(start.shape))])
             value = float(loss), to_host(gradient).reshape(-1)
             if loop.path is not None:
-                for name, each in zip(memory, value, strict=True):
-                    memory[name].append(each)
+                for name, entry in zip(memory, value, strict=True):
+                    memory[name].append(entry)
         if not loop.records:
             loop.note({"loss": np.asarray(value[0])})
         return float(value[0]), to_host(value[1])
