@@ -291,7 +291,9 @@ class Limit(Row):
         """The limits, and the goodness of the fit."""
         theories = {label: _mean(each) for label, each in self.theories.items()}
         rows = compare_limits(theories, self.fit, of=self.of, draws=self.draws)
-        return rows + [compare_p_value(self.fit_label, self.fit.p_value)] * bool(self.fit_label)
+        if self.fit_label:
+            rows.append(compare_p_value(self.fit_label, self.fit.p_value))
+        return rows
 
     def notes(self) -> list[str]:
         """How the fit is."""

@@ -24,17 +24,24 @@ from iclimit.validation.judge.coverage import sharpness
 from iclimit.validation.judge.verdict import Verdict
 from iclimit.validation.rows import Limit, Row, Single
 
-# Columns of panels by the number of panels, and most limits that have a panel.
-COLUMNS, MOST = {0: 1, 1: 1, 3: 3}, 4
+# Columns of panels by the number of panels; other numbers of panels have two columns.
+COLUMNS = {0: 1, 1: 1, 3: 3}
+# Most limits that have a panel.
+MOST = 4
 # Fewest values of a parameter along which a family is drawn.
 LEAST = 3
 # Most values that are ticks, if they are integers.
 MOST_TICKS = 6
-# Inches of a panel, of a row of deviations, and of what is below and above these rows.
-HEIGHT, ROW, MARGIN = 2.7, 0.28, 0.8
-# Characters in a line of a title by the number of columns, with those of formulas, and in a line
-# of a legend.
-TITLE, WIDTH = {1: 120, 2: 50, 3: 30}, 44
+# Height of a panel in inches.
+HEIGHT = 2.7
+# Height of a row of deviations in inches.
+ROW = 0.28
+# Height in inches of the axis and the title around the rows of deviations.
+MARGIN = 0.8
+# Characters in a line of a title by the number of columns; those of formulas count, too.
+TITLE = {1: 120, 2: 50, 3: 30}
+# Characters in a line of a legend.
+WIDTH = 44
 # Characters of a title that has no room in three columns.
 LONGEST = 90
 # Lines of families that share a colour.
@@ -166,7 +173,8 @@ def family_styles(families: Sequence[str]) -> list[tuple[str, str]]:
     if len(families) <= len(COLOURS):
         return [(colour, "-") for colour in COLOURS[: len(families)]]
     parts = [name.partition(", ")[::2] for name in families]
-    heads, tails = (list(dict.fromkeys(each)) for each in zip(*parts, strict=True))
+    heads = list(dict.fromkeys(head for head, _ in parts))
+    tails = list(dict.fromkeys(tail for _, tail in parts))
     return [
         (COLOURS[heads.index(head) % len(COLOURS)], LINES[tails.index(tail) % len(LINES)])
         for head, tail in parts

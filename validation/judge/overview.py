@@ -12,8 +12,11 @@ from iclimit.validation.judge.verdict import Verdict
 # Probability with which each order statistic lies in the band, if all z are normal.
 BAND = 0.95
 
-# Colours of functions that are compared with runs, and of those with numbers that have no error.
-RANDOM, EXACT = COLOURS[0], COLOURS[1]
+# Colour of the functions that are compared with runs.
+RANDOM = COLOURS[0]
+
+# Colour of the functions that are compared with numbers without an error.
+EXACT = COLOURS[1]
 
 
 def deviations(verdicts: Iterable[Verdict]) -> np.ndarray:

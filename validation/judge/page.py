@@ -66,9 +66,12 @@ def _verdict(run: ValidationRun) -> str:
     held = sum(result.holds for result in run.results)
     failed = [result.claim.name for result in run.results if not result.holds]
     words = [f"{held} of {len(run.results) + len(run.missing)} claims hold"]
-    words += [f"not {', '.join(failed)}"] * bool(failed)
-    words += [f"{len(run.missing)} not finished"] * bool(run.missing)
-    words += ["interrupted"] * run.interrupted
+    if failed:
+        words.append(f"not {', '.join(failed)}")
+    if run.missing:
+        words.append(f"{len(run.missing)} not finished")
+    if run.interrupted:
+        words.append("interrupted")
     return f"<span class='{'yes' if run.holds else 'no'}'>{html.escape(', '.join(words))}</span>"
 
 
@@ -251,11 +254,11 @@ def _section(result: ClaimResult, image: str | None) -> str:
     rows = [html_row("Quantity", *names, tag="th")]
     for each in verdict.evidence:
         numbers = (f"{getattr(each, name):.5g}" for name in NUMBERS)
-        far = (
-            "far" if any(each is row for row in verdict.failures) else "pooled" * bool(each.pooled)
-        )
+        style = "pooled" if each.pooled else ""
+        if any(each is row for row in verdict.failures):
+            style = "far"
         seen = sharpness(verdict.resolution(each), each.standard_error == 0)
-        rows.append(html_row(marked_up(each.label), *numbers, f"{each.z:.2f}", seen, style=far))
+        rows.append(html_row(marked_up(each.label), *numbers, f"{each.z:.2f}", seen, style=style))
     summary = f"<summary>{len(verdict.evidence)} comparisons</summary>"
     table = html_table(rows)
     return f"{head}{image}<ul class='small'>{notes}</ul><details>{summary}{table}</details>"

@@ -218,16 +218,16 @@ def _differences(recorded: RecordedComparison, own: Comparison) -> list[Comparis
 
 def _ratios(where: str, known: Comparison, own: Comparison) -> Comparison:
     """Compare estimates over theory."""
-    sides = [
-        (each.estimate / each.theory, each.standard_error / abs(each.theory))
-        for each in (known, own)
-    ]
-    allowed = sum(each.allowance / abs(each.theory) for each in (known, own))
-    error = math.hypot(*(error for _, error in sides))
-    degrees = min(known.degrees, own.degrees)
-    first, second = (ratio for ratio, _ in sides)
-    label = f"{where}, over theory"
-    return Comparison(label, first, second, error, allowance=allowed + ROUNDING, degrees=degrees)
+    sides = (known, own)
+    allowed = sum(side.allowance / abs(side.theory) for side in sides)
+    return Comparison(
+        label=f"{where}, over theory",
+        theory=known.estimate / known.theory,
+        estimate=own.estimate / own.theory,
+        standard_error=math.hypot(*(side.standard_error / abs(side.theory) for side in sides)),
+        allowance=allowed + ROUNDING,
+        degrees=min(known.degrees, own.degrees),
+    )
 
 
 def _names(keys: Iterable[Key]) -> list[str]:

@@ -20,7 +20,9 @@ def line(result: ClaimResult) -> str:
     if verdict is None:
         return f"{name}  ERROR  {result.error}"
     worst = verdict.worst
-    best, middle = (percent(each) for each in result.sharpness)
+    sharpest, median = result.sharpness
+    best = percent(sharpest)
+    middle = percent(median)
     lines = [
         f"{name}  {'yes' if verdict.holds else 'NO':5}  {len(verdict.evidence):8}  "
         f"{abs(worst.z):5.2f}/{verdict.threshold(worst):.2f}  {best:>18}  {middle:>6}  "

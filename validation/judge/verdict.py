@@ -61,7 +61,8 @@ class Verdict(Result):
     def _thresholds(self) -> tuple[float, float]:
         share = FALSE_ALARM / 2 if self.pooled else FALSE_ALARM
         random = [bool(row.pooled) for row in self.evidence if row.standard_error > 0]
-        single, pooled = (z_threshold(random.count(kind), share) for kind in (False, True))
+        single = z_threshold(random.count(False), share)
+        pooled = z_threshold(random.count(True), share)
         return single, pooled
 
     def threshold(self, row: Comparison) -> float:

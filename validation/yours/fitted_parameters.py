@@ -92,7 +92,8 @@ def profiled(
         curves = [_profile(each, index, name, bounds) for each in minima]
         rises = [each.height - minima[0].height for each in minima]
         ends = [end for level in LEVELS for end in _interval(curves, rises, level)]
-        curve = profiles[name] = curves[0]
+        curve = curves[0]
+        profiles[name] = curve
         numbers = np.array([curve.values[curve.best], *ends])
         numbers = numbers if name in LINEAR else unit * np.exp(numbers)
         value, low_68, high_68, low_95, high_95 = numbers.tolist()
@@ -174,7 +175,7 @@ class ParameterFit(Result):
     @property
     def conclusions(self) -> list[str]:
         """Whether the parameters explain the table, and what is not told apart."""
-        words = f"{len(self.parameters)} parameter{'s' * (len(self.parameters) > 1)}"
+        words = f"{len(self.parameters)} parameter{'s' if len(self.parameters) > 1 else ''}"
         head = f"chi-square {self.chi_square:.1f} for {self.count} {self.kind} and {words}"
         what = "the theory explains" if self.holds else "no values explain"
         verdict = f"p = {self.p_value:.2g}: {what} the {self.data}"

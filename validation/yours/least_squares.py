@@ -25,16 +25,24 @@ LOOSE = 0.5
 # Two parameters with a larger correlation are hardly told apart.
 ALIKE = 0.95
 
-# Cosine from which the best known direction counts as that of a known combination, and the share
-# of the largest component from which a parameter takes part in a direction.
-SAME, TAKES_PART = 0.995, 0.3
+# The direction of two parameters that is known best counts as a named combination if the cosine
+# of the angle between the two is larger than this.
+SAME = 0.995
+
+# A parameter takes part in a direction if its component is larger than this share of the largest.
+TAKES_PART = 0.3
 
 # Confidence of intervals, and by how much chi-square rises at their ends.
 LEVELS = {name: float(chdtri(1, 1 - name / 100)) for name in (68, 95)}
 
-# Profiles have so many points on each side, up to this many standard errors, and further out
-# until chi-square has risen by so much.
-POINTS, REACH, RISE = 5, 3.0, 5.0
+# Points with even steps on each side of a profile.
+POINTS = 5
+
+# The last of these points is this many standard errors from the best value.
+REACH = 3.0
+
+# More points follow, with growing steps, until chi-square has risen by this much.
+RISE = 5.0
 
 # A grid over the ranges of the parameters has about so many points.
 GRID = 300
@@ -237,7 +245,12 @@ def follow(residuals: Residuals, start: np.ndarray, bounds: Bounds) -> np.ndarra
     def both(x: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
         return values_and_slopes(residuals, np.array(x))
 
-    values, slopes = (lambda x, part=part: both(tuple(x))[part] for part in (0, 1))
+    def values(x: np.ndarray) -> np.ndarray:
+        return both(tuple(x))[0]
+
+    def slopes(x: np.ndarray) -> np.ndarray:
+        return both(tuple(x))[1]
+
     settings = {"xtol": 1e-6, "max_nfev": 50}
     return least_squares(values, start, jac=slopes, bounds=bounds, **settings).x
 
@@ -328,9 +341,10 @@ def profile(
             rise = max(float(sums_of_squares(residuals, x)) - least, 0.0)
             points.append((rise, x))
     points.sort(key=lambda point: float(point[1][index]))
-    rises, places = zip(*points, strict=True)
-    number = next(i for i, x in enumerate(places) if x is best)
-    return Profile(np.array(places)[:, index], np.array(rises), np.array(places), number)
+    rises = np.array([rise for rise, _ in points])
+    places = np.array([x for _, x in points])
+    number = next(i for i, (_, x) in enumerate(points) if x is best)
+    return Profile(places[:, index], rises, places, number)
 
 
 def _best_at(

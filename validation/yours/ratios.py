@@ -69,8 +69,9 @@ def cosine(first: np.ndarray, second: np.ndarray) -> Estimate:
     if first.ndim == 1:
         first = first[:, None]
         second = second[:, None]
-    pairs = (first, second), (first, first), (second, second)
-    product, a, b = (np.sum(x * y, axis=1) for x, y in pairs)
+    product = np.sum(first * second, axis=1)
+    a = np.sum(first * first, axis=1)
+    b = np.sum(second * second, axis=1)
     size = math.sqrt(float(np.mean(a)) * float(np.mean(b)))
     if size == 0:
         return Estimate(math.nan, math.inf, len(a))

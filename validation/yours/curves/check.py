@@ -95,7 +95,8 @@ class CurveCheck(Result):
         if self.outliers or self.unexpected:
             kind = "contradicts"
         count = len(self.curves)
-        sentence = f"{VERDICTS[kind]} ({count} curve{'s' * (count > 1)})"
+        curves = f"{count} curves" if count > 1 else f"{count} curve"
+        sentence = f"{VERDICTS[kind]} ({curves})"
         return Judgement(kind, kind == "agrees", sentence)
 
     @property
@@ -147,7 +148,7 @@ class CurveCheck(Result):
             ("contradicts", [self._outlier(row) for row in self.outliers]),
             ("contradicts", self.unexpected),
             ("fits if", self.fits),
-            ("would have been noticed", [noticed] * bool(noticed)),
+            ("would have been noticed", [noticed] if noticed else []),
             ("remark", self.remarks),
             ("error of the theory", self.errors),
         ):
@@ -380,7 +381,8 @@ def check_curve(
     fits = explanations(curves, theory, rows, (weights, draws, rng))
     if outliers and setting.timed:
         losses = predict_curve(replace(setting, optimizer="other"), weights, draws, rng)
-        remarks += [OTHER_OPTIMIZER] * is_explained(curves, losses)
+        if is_explained(curves, losses):
+            remarks.append(OTHER_OPTIMIZER)
     return CurveCheck(
         tuple(rows),
         (*left_out, *remarks),
@@ -439,7 +441,9 @@ def _parse_initial(
     weights = {}
     for name in names:
         shape = (heads,) if name == "value" else (heads, *last)
-        shapes = [(count, *shape)] + [shape] * (count == 1)
+        shapes = [(count, *shape)]
+        if count == 1:
+            shapes.append(shape)
         array = parse_array(f"initial[{name!r}]", initial[name], *shapes)
         weights[name] = array.reshape(count, *shape)
     return [{name: array[k] for name, array in weights.items()} for k in range(count)]

@@ -114,8 +114,8 @@ def unexpected_plateaus(curves: Sequence[Curve], theory: CurveTheory) -> list[st
     first, last = theory.levels[[0, -1]]
     plateaus = []
     for curve in curves:
-        begin, end = (curve.losses[0] * (1 - part * (1 - last / first)) for part in INSIDE)
-        height, contrast = inner_plateau(curve.steps, curve.losses, begin, end)
+        bounds = curve.losses[0] * (1 - np.array(INSIDE) * (1 - last / first))
+        height, contrast = inner_plateau(curve.steps, curve.losses, *bounds)
         if contrast < UNEXPECTED:
             plateaus.append(
                 f"{curve.label} has a plateau at {height:.4g}, within the single drop of model "

@@ -30,19 +30,27 @@ FIRST_GROWTH = 1e-3, 3e-2
 # The end of a curve, of which the fall says how much of the last drop may be ahead.
 LAST = 0.75
 
-# Blocks of a curve in which its noise is found, and the fewest records of one.
-BLOCKS, FEWEST_OF_BLOCK = 10, 20
+# Blocks into which a curve is cut to find its noise.
+BLOCKS = 10
+
+# Fewest records of such a block: a short curve has fewer blocks.
+FEWEST_OF_BLOCK = 20
 
 # The duration of a drop is the time between these parts of it.
 QUARTERS = 0.25, 0.75
 
 # The initial loss of a noisy curve is the mean up to this part of the time of the first half-drop.
-# It is the first record if the mean is further from it than so many times the noise.
-BEFORE, TYPICAL = 0.3, 4.0
+BEFORE = 0.3
 
-# A drop has no known duration if smoothing extends over more than this part of what is found,
-# or if the noise that is left after smoothing is more than this part of the drop.
-BLUR, NOISY = 0.5, 0.03
+# If that mean differs from the first record by more than this multiple of the noise, the
+# difference is part of the drop, and the first record is the initial loss.
+TYPICAL = 4.0
+
+# The duration of a drop is unknown if the smoothing extends over more than this part of it.
+BLUR = 0.5
+
+# It is also unknown if the noise that smoothing leaves is more than this part of the drop.
+NOISY = 0.03
 
 # A drop has ended if at most this part of it is ahead.
 ENDED = 1e-3
@@ -298,7 +306,9 @@ def _duration(steps: np.ndarray, smooth: np.ndarray, above: float, below: float)
     """Steps between the quarters of a drop; NaN if they are not known or hardly recorded."""
     if not above > below:
         return float("nan")
-    begin, end = (crossing_step(steps, smooth, above - f * (above - below)) for f in QUARTERS)
+    first, last = QUARTERS
+    begin = crossing_step(steps, smooth, above - first * (above - below))
+    end = crossing_step(steps, smooth, above - last * (above - below))
     if not (np.isfinite(begin) and np.isfinite(end)):
         return float("nan")
     return end - begin if np.sum((steps > begin) & (steps < end)) >= FEWEST else float("nan")

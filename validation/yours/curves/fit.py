@@ -53,21 +53,34 @@ FIELDS = {
 }
 FREE = (*FIELDS, "eigenvalues", "trace")
 
-# Range of factors of what is stated, and of the initial scale.
-FACTORS, SCALES = (0.02, 50.0), (1e-6, 1e3)
+# Smallest and largest fitted value of a parameter, over the stated one.
+FACTORS = (0.02, 50.0)
+
+# The same for the initial scale, which may be off by orders of magnitude.
+SCALES = (1e-6, 1e3)
 
 # No number that is found in a curve is known better than this.
 SHARPEST = 1e-3
 
-# Rounds in which numbers are found in the curves again, as theory says where to look, and the move
-# of a parameter that ends them, in standard errors.
-ROUNDS, MOVED = 10, 0.02
+# Most rounds of the search.  In each one, numbers are found in the curves again, as theory at the
+# present parameters says where to look.
+ROUNDS = 10
 
-# Chi-square by number beyond which the search begins again, from so far on either side.
-MISFIT, FAR = 4.0, np.array([[0.5], [-0.5], [1.0], [-1.0]])
+# The search ends when no parameter moves by more than this many standard errors in a round.
+MOVED = 0.02
 
-# Step of the logarithms over which theory is differenced, and the furthest a round goes.
-STEP, FURTHEST = 0.05, 2.0
+# If chi-square divided by the count of numbers is larger than this, the search is repeated from
+# other places.
+MISFIT = 4.0
+
+# Distances of these other places from the stated parameters, in logarithms of one parameter.
+FAR = np.array([[0.5], [-0.5], [1.0], [-1.0]])
+
+# Step of the logarithms of parameters in the finite differences of theory.
+STEP = 0.05
+
+# Largest change of the logarithm of a parameter in one round.
+FURTHEST = 2.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -322,14 +335,15 @@ class CurveModel:
         rows = [row for row in rows if row.found > 0 and math.isfinite(row.theory)]
         if sum(not row.at_least for row in rows) < 2:
             raise ValueError(_why_unusable(curves, theory))
+
+        def predict(at: np.ndarray) -> CurveTheory:
+            moved = changed_setting(setting, names, at)
+            return predict_curve(moved, *law, fluctuations=theory.fluctuations)
+
         columns = []
         for move in STEP * np.eye(len(x)):
-            high, low = (
-                predict_curve(
-                    changed_setting(setting, names, end), *law, fluctuations=theory.fluctuations
-                )
-                for end in (x + move, x - move)
-            )
+            high = predict(x + move)
+            low = predict(x - move)
             columns.append([math.log(_value(r, high) / _value(r, low)) / (2 * STEP) for r in rows])
         sized = [_with_one_error(row) for row in rows]
         cholesky = np.linalg.cholesky(_correlations(rows, sized, theory))

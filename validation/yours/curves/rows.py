@@ -23,8 +23,11 @@ from iclimit.validation.yours.curves.setting import least_merged_loss
 from iclimit.validation.yours.curves.table import Curve
 from iclimit.validation.yours.curves.theory import DURATION_SPREAD, CurveTheory
 
-# Smallest skewness that is taken into account, and the largest that such a variable can have.
-NORMAL, LARGEST = 0.02, 1.99
+# A variable whose skewness is smaller than this counts as normal.
+NORMAL = 0.02
+
+# Largest skewness that is used: minus the logarithm of a gamma variable has less than 2.
+LARGEST = 1.99
 
 # How often half-drops of true curves count as early or late together.
 TOGETHER = 3e-3
@@ -169,11 +172,14 @@ HOPELESS = 0.3
 # Relative uncertainty of what is left of the last drop at the end of a curve.
 TAIL = 0.1
 
-# Relative errors of durations of separate attention, random and not, in units of the initial
-# weights: other heads hold small weights beside the one that learns.  Flows of well separated
-# directions from weights of 0.003 to 0.03 had 0 to 4.5 of these units.  Where drops are close,
-# errors were larger, up to the contrast of the plateau between them.
-DURATION_ERRORS = 1.5, 3.0
+# Relative random error of durations of separate attention, in units of the initial weights: other
+# heads hold small weights beside the one that learns.  Flows of well separated directions from
+# weights of 0.003 to 0.03 had errors of 0 to 4.5 of these units.  Where drops are close, errors
+# were larger, up to the contrast of the plateau between them.
+RANDOM_DURATION_ERROR = 1.5
+
+# Relative error of these durations that is no random one, in the same units.
+DURATION_ALLOWANCE = 3.0
 
 # Durations over training sets are longer in the mean by up to this times the squared fluctuation
 # of rates.  Measured with 2000 sequences and D = 3: 13 %, for a fluctuation of 12 %.
@@ -275,7 +281,8 @@ class _Comparing:
         count = len(self.features)
         if len(made) < 2 or math.isinf(theory.start.draws):
             return []
-        drops, rows = [list(each) for each in zip(*made, strict=True)]
+        drops = [drop for drop, _ in made]
+        rows = [row for _, row in made]
         weights = np.array([row.standard_error**-2 for row in rows])
         weights /= np.sum(weights)
         alone = theory.staircase_variance + theory.fluctuations.rates**2
@@ -391,7 +398,8 @@ class _Comparing:
         random = 0.0
         allowance = self._start_allowance()
         if self.theory.setting.model == "separate":
-            random, allowance = (self.theory.setting.start * each for each in DURATION_ERRORS)
+            random = self.theory.setting.start * RANDOM_DURATION_ERROR
+            allowance = self.theory.setting.start * DURATION_ALLOWANCE
             beside = [each.contrasts[max(drop - 1, 0) : drop + 1] for each in self.features]
             allowance += float(np.max(np.nan_to_num(beside), initial=0.0))
         random = math.hypot(random, self._crossing_noise(drop))

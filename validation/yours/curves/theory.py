@@ -43,8 +43,11 @@ from iclimit.validation.yours.curves.setting import (
     first_growth_rate,
 )
 
-# Number and size of the training sets that are drawn: standard deviations are right to 8 %.
-SETS, SET_SIZE = 80, 300
+# Training sets that are drawn: their standard deviations are right to 8 %.
+SETS = 80
+
+# Least number of sequences in each of them.
+SET_SIZE = 300
 
 # What fluctuations over training sets depend on, beside the eigenvalues.
 FLUCTUATING = (
@@ -123,11 +126,17 @@ def _small_sets(setting: CurveSetting) -> Fluctuations:
         biases.append(np.mean(squares[:, -1] * leverage) / np.mean(squares[:, -1]))
     # All layers but the narrow one also fit the moments of inputs and of labels.
     more = 1 if setting.model == "cubic" else feature_count(dim) / dim**2
-    of_losses, of_rates = (
-        np.std(each, axis=0, ddof=1) / np.abs(np.mean(each, axis=0)) for each in (losses, rates)
+    return Fluctuations(
+        losses=_relative_spread(losses),
+        rates=_relative_spread(rates),
+        bias=more * float(np.mean(biases)),
+        correlations=np.corrcoef(np.hstack([losses, rates]), rowvar=False),
     )
-    correlations = np.corrcoef(np.hstack([losses, rates]), rowvar=False)
-    return Fluctuations(of_losses, of_rates, more * float(np.mean(biases)), correlations)
+
+
+def _relative_spread(values: Sequence[Any]) -> np.ndarray:
+    """Standard deviations over their first axis, relative to the means."""
+    return np.std(values, axis=0, ddof=1) / np.abs(np.mean(values, axis=0))
 
 
 # Relative tolerance of predicted waits, far below their spread over starts.
@@ -272,11 +281,16 @@ def _staircase(
 
     Without sizes (context and noise variance) the escape times.
     """
-    value, key, query = (factor * start[name] for name in ("value", "key", "query"))
     context, noise_variance = sizes or (1, 0.0)
-    law: dict[str, Any] = {"eigenvalues": eigenvalues, "context": context}
-    law["noise_variance"] = noise_variance
-    steps = dynamics.separate_attention_staircase(value, key=key, query=query, rtol=RTOL, **law)
+    steps = dynamics.separate_attention_staircase(
+        factor * start["value"],
+        key=factor * start["key"],
+        query=factor * start["query"],
+        rtol=RTOL,
+        eigenvalues=eigenvalues,
+        context=context,
+        noise_variance=noise_variance,
+    )
     return steps.drop_times if sizes else steps.times
 
 
@@ -323,9 +337,13 @@ STAIRCASE_ERROR = 3.0
 # a drop fluctuates, too.  Measured for cubic features with 2000 and 5000 sequences: 1.49, 1.36.
 DURATION_SPREAD = 1.5
 
-# The shape of this drop is tabulated up to so many growth times before and after its half, then
-# with growing steps until so many: directions of small eigenvalue are learned late.
-SHAPE, LONGEST_TAIL = 8.0, 1e6
+# The shape of the drop of merged attention is tabulated with even steps from this many growth
+# times before its half to as many after it.
+SHAPE = 8.0
+
+# From there on the steps grow, up to this many growth times: directions of small eigenvalue are
+# learned late.
+LONGEST_TAIL = 1e6
 
 
 @dataclass(frozen=True, eq=False)
@@ -470,18 +488,25 @@ def _merged_shape(**law: Any) -> PchipInterpolator:
 def _durations(setting: CurveSetting) -> tuple[np.ndarray, np.ndarray]:
     """Times from a quarter to three quarters of each drop, and the growth of weights in a step."""
     lam = np.array(setting.law["eigenvalues"])
+    first, last = QUARTERS
     if setting.model != "separate":
         shape = _merged_shape(**setting.law)
         ends = float(shape.x[0]), float(shape.x[-1])
-        begin, end = (brentq(lambda t, f=part: shape(t) - 1 + f, *ends) for part in QUARTERS)
+        begin = brentq(lambda t: shape(t) - 1 + first, *ends)
+        end = brentq(lambda t: shape(t) - 1 + last, *ends)
         return np.array([end - begin]), setting.step_time * np.array([_merged_growth(setting)])
     count = len(setting.learned) - 1
     values, heads = grown_heads(setting)
-    shares = 1 - np.sqrt(1 - np.array(QUARTERS))
-    begin, end = (dynamics.time_from_pole(share ** (1 / 3) * values, **heads) for share in shares)
+    begin = dynamics.time_from_pole(_grown_part(first) * values, **heads)
+    end = dynamics.time_from_pole(_grown_part(last) * values, **heads)
     # Other directions of a head of higher rank grow beside its first.
     durations = (end - begin if setting.rank == 1 else np.full(len(lam), np.nan))[:count]
     return durations, (setting.step_time * lam**2 * values)[:count]
+
+
+def _grown_part(part: float) -> float:
+    """Value of a head over its final one after this part of its drop."""
+    return float((1 - np.sqrt(1 - part)) ** (1 / 3))
 
 
 def _start_loss(setting: CurveSetting) -> float:

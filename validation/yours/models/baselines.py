@@ -265,7 +265,9 @@ def one_step_baselines(units: ProblemUnits) -> Iterator[Baseline]:
     eye = np.eye(units.problem.dim)
     # The loss is a quadratic function of the rate.
     unit = 1 / units.input_variance
-    lower, middle, upper = (units.step_loss(rate * unit * eye) for rate in (-1, 0, 1))
+    lower = units.step_loss(-unit * eye)
+    middle = units.step_loss(0 * eye)
+    upper = units.step_loss(unit * eye)
     rate = (lower - upper) / (lower + upper - 2 * middle) / 2 * unit
     weights = partial(descend, rates=[rate])
     text = f"a step of gradient descent at the best rate {rate:.4g}"
@@ -380,7 +382,8 @@ def best_loss(network: Network, problem: Problem) -> float | None:
     elif not isinstance(network, MergedHeads):
         return None
     if kind == "linear":
-        *_, loss = (each.loss for each in one_step_baselines(units))
+        losses = [baseline.loss for baseline in one_step_baselines(units)]
+        loss = losses[-1]
     else:
         # The search for two heads, which takes seconds, is not begun for one.
         name = f"softmax_{network.heads}"

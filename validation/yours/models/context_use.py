@@ -31,8 +31,11 @@ from iclimit.validation.yours.models.fitting import Fit
 from iclimit.validation.yours.models.problem_units import ProblemUnits
 from iclimit.validation.yours.ratios import best_factor, best_weights, percent, ratio, shown
 
-# Eigenvalues at which the filter is found, and least prompts over such and over positions.
-KNOTS, FEWEST = 12, 10
+# Eigenvalues at which the filter is found.
+KNOTS = 12
+
+# Least number of prompts for each of these eigenvalues, or for each position in the context.
+FEWEST = 10
 
 # Families whose filters are drawn beside that of the model.
 DRAWN = ("ridge", "descent")

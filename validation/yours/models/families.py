@@ -89,11 +89,8 @@ class Examples:
         """The same with inputs, and perhaps queries, divided by their norms."""
 
         def change(prompts: Prompts) -> Prompts:
-            inputs, query = (
-                x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), LEAST_NORM)
-                for x in (prompts.inputs, prompts.query)
-            )
-            return Prompts(inputs, prompts.labels, query if queries else prompts.query)
+            query = _unit_vectors(prompts.query) if queries else prompts.query
+            return Prompts(_unit_vectors(prompts.inputs), prompts.labels, query)
 
         return self.changed(("unit", queries), change)
 
@@ -101,10 +98,16 @@ class Examples:
         """The same with inputs in coordinates in which the tasks are isotropic."""
 
         def change(prompts: Prompts) -> Prompts:
-            inputs, query = (times_root(each, root) for each in (prompts.inputs, prompts.query))
+            inputs = times_root(prompts.inputs, root)
+            query = times_root(prompts.query, root)
             return Prompts(inputs, prompts.labels, query)
 
         return self.changed("rotated", change)
+
+
+def _unit_vectors(x: np.ndarray) -> np.ndarray:
+    """Vectors (..., d) divided by their norms; one of length 0 stays."""
+    return x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), LEAST_NORM)
 
 
 def filtered(examples: Examples, name: str, **parameters: float) -> np.ndarray:
@@ -300,14 +303,15 @@ def _spectral(scales: _Scales) -> Iterator[Family]:
     m = scales.units.input_variance
     correlated = scales.problem.task_covariance is not None
     gammas = np.linspace(-0.5, 1, 7)[[0, 1, 3, 4, 6]] / 2 / m
-    ridge, flow, descent, gdpp = (partial(filtered, name=name) for name in FILTERS)
+    answers = {name: partial(filtered, name=name) for name in FILTERS}
     best = {} if correlated else scales.best
-    yield _family("ridge", ridge, {"penalty": scales.penalty}, best=best)
-    yield _family("flow", flow, {"time": Parameter(np.geomspace(0.1, 100, 11) / m)})
+    yield _family("ridge", answers["ridge"], {"penalty": scales.penalty}, best=best)
+    time = Parameter(np.geomspace(0.1, 100, 11) / m)
+    yield _family("flow", answers["flow"], {"time": time})
     counts = (1, 2, 3, 5, 8, 13, 20, 30, 50, 80, 120, MOST_STEPS)
-    yield _family("descent", descent, {"rate": scales.rate}, counts)
+    yield _family("descent", answers["descent"], {"rate": scales.rate}, counts)
     parameters = {"rate": scales.rate, "gamma": Parameter(gammas, "linear")}
-    yield _family("gdpp", gdpp, parameters, (2, 3, 4, 6))
+    yield _family("gdpp", answers["gdpp"], parameters, (2, 3, 4, 6))
 
 
 def _weighted(scales: _Scales) -> Iterator[Family]:
@@ -370,9 +374,10 @@ def _smoothers(scales: _Scales) -> Iterator[Family]:
 
     temperatures = np.geomspace(0.02, 2, 7) / m
     both_signs = Parameter(np.concatenate([-temperatures[::-1], temperatures]), "linear")
-    one, two = (partial(_heads, opposite=opposite) for opposite in (False, True))
-    yield _family("softmax", one, {"inverse_temperature": both_signs})
-    yield _family("opposite_softmax", two, {"inverse_temperature": Parameter(temperatures)})
+    head = partial(_heads, opposite=False)
+    pair = partial(_heads, opposite=True)
+    yield _family("softmax", head, {"inverse_temperature": both_signs})
+    yield _family("opposite_softmax", pair, {"inverse_temperature": Parameter(temperatures)})
     bandwidth = Parameter(math.sqrt(m * d) * np.geomspace(0.1, 3, 7))
     yield _family("gaussian_smoother", smoother, {"bandwidth": bandwidth})
     yield _family("neighbours", nearest, {}, scales.pairs)

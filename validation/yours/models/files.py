@@ -159,10 +159,9 @@ def _write_csv(path: Path, names: list[str], blocks: Rows, float32: bool) -> Non
 
 
 def _write_parquet(path: Path, names: list[str], blocks: Rows, float32: bool) -> None:
-    pyarrow, parquet = (
-        import_extra(module, "parquet", "Parquet", ", or write .npz or .csv")
-        for module in ("pyarrow", "pyarrow.parquet")
-    )
+    otherwise = ", or write .npz or .csv"
+    pyarrow = import_extra("pyarrow", "parquet", "Parquet", otherwise)
+    parquet = import_extra("pyarrow.parquet", "parquet", "Parquet", otherwise)
     kind = pyarrow.float32() if float32 else pyarrow.float64()
     fields = [("index", pyarrow.int64()), ("section", pyarrow.string())]
     schema = pyarrow.schema([*fields, *((name, kind) for name in names)])

@@ -24,10 +24,15 @@ from iclimit.simulate.probing.predictors import BLOCK_NUMBERS
 from iclimit.simulate.prompts import prompt_blocks
 from iclimit.validation.yours.models.problem_units import ProblemUnits
 
-# Multiplications in a product of all covariances, and bounds on the number of contexts.
-#
-# In large dimensions few contexts suffice, as their spectra hardly differ.
-PRODUCTS, FEWEST, MOST = 2e8, 500, 25_000
+# Multiplications in a product of all covariances.  They limit the number of contexts: in large
+# dimensions few contexts suffice, as their spectra hardly differ.
+PRODUCTS = 2e8
+
+# Fewest contexts.
+FEWEST = 500
+
+# Most contexts, unless the caller sets another limit.
+MOST = 25_000
 
 # Seed of these contexts: the rates are the same in every call.
 SEED = 0

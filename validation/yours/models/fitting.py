@@ -39,9 +39,14 @@ from iclimit.validation.yours.ratios import (
     shown,
 )
 
-# Numbers of inputs of the prompts that parameters are fitted to, and their least number; the
-# first few of them choose where the search starts.
-FIT_NUMBERS, FEWEST, FIRST = 3 * 2**18, 200, 200
+# Numbers in all inputs of the prompts that parameters are fitted to.
+FIT_NUMBERS = 3 * 2**18
+
+# Prompts that parameters are fitted to even if they have more numbers than that.
+FEWEST = 200
+
+# The first prompts, on which the start of the search is chosen.
+FIRST = 200
 
 # When a fit is solved.
 SOLVED = {"xtol": 1e-11, "ftol": 1e-12, "gtol": 1e-13, "max_nfev": 20}
@@ -243,7 +248,9 @@ def fit_family(family: Family, examples: Examples, model: np.ndarray) -> tuple[F
         known = prompts if isinstance(prompts, Examples) else Examples(prompts)
         return factor * finite_answers(family, known, values)
 
-    contains = (*family.contains, *[family.limit] * (best == family.counts[-1]))
+    contains = tuple(family.contains)
+    if best == family.counts[-1]:
+        contains = (*contains, family.limit)
     baseline = Baseline(name, title, predict, None, title, family.size, contains)
     share = ratio(least**2, search.model**2)
     return Fit(family.name, name, title, parameters, intervals, share), baseline
@@ -253,7 +260,9 @@ def _estimates(search: _Search, count: int) -> dict[str, tuple[Estimate, tuple[f
     """Parameters with a whole number, with their standard errors and intervals."""
     family = search.family
     estimates = {}
-    names = [family.factor] * bool(family.factor) + list(family.parameters)
+    names = list(family.parameters)
+    if family.factor:
+        names.insert(0, family.factor)
     if not names:
         return {}
     free, derivatives = search.derivatives(count)

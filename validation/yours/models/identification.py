@@ -397,8 +397,9 @@ def _unnamed(
         reason = "none is nearer to its answers than zero"
     limit = quantile(len(near))
     squares = {each: (answers.model - answers.baselines[each.name]) ** 2 for each in near}
-    open_ = [each.unexplained for each in near if not larger(squares[each], allowed, limit)]
-    shares = open_ + [mixture.unexplained] * (_lower(mixture.unexplained, limit) < tolerance)
+    shares = [each.unexplained for each in near if not larger(squares[each], allowed, limit)]
+    if _lower(mixture.unexplained, limit) < tolerance:
+        shares.append(mixture.unexplained)
     if not shares:
         return "none", (), (), f"It is none of these algorithms: {reason}."
     needed = [(limit * each.standard_error / (each.mean - tolerance)) ** 2 for each in shares]

@@ -246,12 +246,18 @@ def pretrain_attention(
     """
     check_arguments(prompts=prompts, ridge=ridge)
     [drawn] = seed_sequences(rng, 1)
-    columns: list[tuple[np.ndarray, ...]] = []
+    queries = []
+    summaries = []
+    labels = []
     for block in prompt_blocks(problem, prompts, rng=drawn):
-        label = block.query_label / units(problem)[1]
-        columns.append((*attention_features(block, problem), label))
-    query, summary, label = map(np.concatenate, zip(*columns, strict=True))
-    return np.asarray(solve_ridge(query, summary, label, ridge).gamma)
+        query, summary = attention_features(block, problem)
+        queries.append(query)
+        summaries.append(summary)
+        labels.append(block.query_label / units(problem)[1])
+    fit = solve_ridge(
+        np.concatenate(queries), np.concatenate(summaries), np.concatenate(labels), ridge
+    )
+    return np.asarray(fit.gamma)
 
 
 def answer_with(gamma: np.ndarray, problem: Problem, prompts: Prompts) -> np.ndarray:

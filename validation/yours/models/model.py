@@ -220,8 +220,9 @@ class Model:
             )
 
     def _arguments(self, drawn: Prompts) -> dict[str, np.ndarray]:
-        names = ("inputs", "labels", "query")
-        inputs, labels, query = (to_host(getattr(drawn, name)) for name in names)
+        inputs = to_host(drawn.inputs)
+        labels = to_host(drawn.labels)
+        query = to_host(drawn.query)
         if self.per_position:
             inputs = np.concatenate([inputs, query[:, None, :]], axis=1)
             return {"inputs": inputs, "labels": np.pad(labels, ((0, 0), (0, 1)))}
@@ -362,24 +363,34 @@ def ask(
     Answers
         Arrays of len(section) rows.  Prompts are dropped after each block.
     """
-    baselines = list(baselines)
-    names = [each.name for each in baselines]
-    columns: list[list[np.ndarray]] = []
+    by_name = {baseline.name: baseline for baseline in baselines}
+    answers = []
+    predictions: dict[str, list[np.ndarray]] = {name: [] for name in by_name}
+    targets = []
+    noise_variances = []
     first = 0
     for block in section.blocks():
         own = model.answer(block, section=section.name, first=first)
-        others = [np.asarray(each.predict(block)) for each in baselines]
+        for name, baseline in by_name.items():
+            predictions[name].append(np.asarray(baseline.predict(block)))
         target = block.target
         if positions:
             target = (all_inputs(block) @ block.tasks[:, :, None])[:, :, 0]
         elif own.ndim > 1:
             own = own[:, -1]
-        columns.append([own, target, block.noise_variance, *others])
+        answers.append(own)
+        targets.append(target)
+        noise_variances.append(block.noise_variance)
         first += len(block)
         if advance is not None:
             advance(len(block))
-    own, target, noise, *others = map(np.concatenate, zip(*columns, strict=True))
-    return Answers(section.name, own, dict(zip(names, others, strict=True)), target, noise)
+    return Answers(
+        section.name,
+        np.concatenate(answers),
+        {name: np.concatenate(blocks) for name, blocks in predictions.items()},
+        np.concatenate(targets),
+        np.concatenate(noise_variances),
+    )
 
 
 def ask_all(

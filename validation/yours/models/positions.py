@@ -159,7 +159,9 @@ def _fixed_step(lengths: Sequence[ProblemUnits]) -> Baseline:
         return [each.step_loss(rate * each.problem.context * eye) for each in lengths]
 
     # The mean loss is a quadratic function of the rate.
-    lower, middle, upper = (math.fsum(losses(rate * unit)) for rate in (-1, 0, 1))
+    lower = math.fsum(losses(-unit))
+    middle = math.fsum(losses(0.0))
+    upper = math.fsum(losses(unit))
     rate = (lower - upper) / (lower + upper - 2 * middle) / 2 * unit
     text = f"a step of one rate of the sum over the pairs, {rate:.4g}, best for all positions"
 

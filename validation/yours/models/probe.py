@@ -438,5 +438,6 @@ def _positions(
 def _linear_part(fresh: Section, answers: Answers, problem: Problem) -> LinearPart | None:
     """Linear attention that is nearest to the answers to fresh prompts, which are drawn again."""
     features = [attention_features(block, problem) for block in fresh.blocks()]
-    query, summary = (np.concatenate(each) for each in zip(*features, strict=True))
+    query = np.concatenate([query for query, _ in features])
+    summary = np.concatenate([summary for _, summary in features])
     return linear_part(query, summary, answers.model, problem)

@@ -87,8 +87,8 @@ class ProblemUnits:
     @property
     def excess_kurtosis(self) -> float:
         """Excess kurtosis of the independent coordinates of the inputs."""
-        second, fourth = (top / bottom for top, bottom in MOMENTS[self.problem.input_law])
-        return fourth / second**2 - 3
+        (second, second_divisor), (fourth, fourth_divisor) = MOMENTS[self.problem.input_law]
+        return fourth / fourth_divisor / (second / second_divisor) ** 2 - 3
 
     @property
     def law(self) -> dict[str, Any]:

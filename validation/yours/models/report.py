@@ -265,7 +265,7 @@ class AlgorithmReport(Result):
             f"<p class='small'>iclimit probe: which of {len(rungs)} algorithms does the model "
             f"perform?  {text(self._setting())}</p>",
             f"<h1>{text(first.rstrip('.'))}.</h1>",
-            f"<p class='lead'>{text(others)}</p>" * bool(others),
+            f"<p class='lead'>{text(others)}</p>" if others else "",
             _pair(figures.pop(name) for name in ("likeness", "ladder") if name in figures),
             f"<ul>{''.join(f'<li>{text(line)}</li>' for line in self.sentences())}</ul>",
             "<h2>Algorithm by algorithm</h2>",
@@ -308,7 +308,8 @@ class AlgorithmReport(Result):
         table = [heading, ["model", str(self.fresh.error)], *lines]
         parts = [self.verdict.sentence, self._setting(), "\n".join(aligned(table, "<>"))]
         parts += self.sentences()
-        parts += ["\n".join(aligned(self._shift_cells(), "<>"))] * bool(self.shifts)
+        if self.shifts:
+            parts.append("\n".join(aligned(self._shift_cells(), "<>")))
         return "\n\n".join(parts)
 
     def _setting(self) -> str:
@@ -324,7 +325,8 @@ class AlgorithmReport(Result):
         mixture = self.verdict.mixture
         if len(mixture.terms) > 1 and not self.verdict.within:
             rest = percent(mixture.unexplained)
-            others = f"; as near: {', '.join(mixture.alternatives)}" * bool(mixture.alternatives)
+            alternatives = ", ".join(mixture.alternatives)
+            others = f"; as near: {alternatives}" if alternatives else ""
             lines.append(f"Best mixture: {mixture}, which leaves {rest} unexplained{others}.")
         if (pretraining := self.pretraining) is not None:
             near = pretraining.nearest

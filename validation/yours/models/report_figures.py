@@ -12,8 +12,14 @@ from iclimit.validation.yours.models.identification import Identification
 from iclimit.validation.yours.models.ladder import Ladder
 from iclimit.validation.yours.models.linear_attention import LinearPart
 
-# Colours of the model, of the algorithms and of their exact errors.
-MODEL, BASELINE, THEORY = COLOURS[1], COLOURS[0], "0.45"
+# Colour of the model.
+MODEL = COLOURS[1]
+
+# Colour of the algorithms.
+BASELINE = COLOURS[0]
+
+# Colour of their exact errors and of other limits of theory.
+THEORY = "0.45"
 
 # Errors on other prompts are drawn up to so many times those of the model: some diverge.
 RANGE = 30.0

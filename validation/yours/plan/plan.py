@@ -45,8 +45,11 @@ UPWARDS = ("power", "significance")
 # Dimensions that are tried.
 DIMENSIONS = (12, 16, 20, 24, 32, 48, 64)
 
-# Task sets that predictions are averaged over, and fewest points of a sweep.
-SETS, FEWEST_VALUES = 30, 4
+# Task sets that predictions are averaged over.
+SETS = 30
+
+# Fewest points of a sweep.
+FEWEST_VALUES = 4
 
 # What is said of skewed errors.
 SKEWED_NOTE = (
@@ -57,12 +60,17 @@ SKEWED_NOTE = (
 # Questions that need an effect.
 NEED_EFFECT = ("precision", "transition", "forecast")
 
-# Standard errors and power unless they are given.
-SIGNIFICANCE, POWER = 5.0, 0.95
+# Standard errors by which the effect is shown, unless another number is given.
+SIGNIFICANCE = 5.0
 
-# Errors of single runs are skewed if their standard deviation is a larger share of the mean; their
-# mean is nearly normal from so many runs on.
-SKEWED, FEWEST = 0.1, 10
+# Probability with which the runs show the effect, unless another one is given.
+POWER = 0.95
+
+# Errors of single runs are skewed if their standard deviation is a larger share of the mean.
+SKEWED = 0.1
+
+# Number of such runs from which on their mean is nearly normal.
+FEWEST = 10
 
 # Effects among which the least one is searched for.
 EFFECTS = np.geomspace(1e-4, 10, 1000)
@@ -338,9 +346,12 @@ class RunPlan(Result):
     def sentence(self) -> str:
         """What the best proposal promises."""
         best = self.best
-        runs = f"{best.repeats} run{'s' * (best.repeats > 1)}"
-        runs += " of each setting" * (best.design.runs > 1) + f" at d = {best.dim}"
-        s = "s" * (best.repeats == 1)
+        single = best.repeats == 1
+        runs = f"{best.repeats} run" if single else f"{best.repeats} runs"
+        if best.design.runs > 1:
+            runs += " of each setting"
+        runs += f" at d = {best.dim}"
+        s = "s" if single else ""
         effect = f"{best.effect:.2%}"
         z = f" at {best.significance:.3g} standard errors"
         what = {
@@ -504,7 +515,8 @@ def plan_runs(
     second = checked_against(question, against, settings[0], quantity)
     if isinstance(second, dict):
         _settings(question, second)
-        settings += [second] * (question == "difference")
+        if question == "difference":
+            settings.append(second)
     root = int(np.random.default_rng(rng).integers(2**62))
     planner = Planner(quantity, cost, Theory(task_law=task_law, draws=SETS, root=root))
     sizes = np.atleast_1d(dim).tolist()
@@ -529,7 +541,9 @@ def plan_runs(
             proposals.append(goal.proposal(design))
         except NotProposed as error:
             notes.append(f"Not proposed: d = {size}: {error}.")
-    notes = hints + [SKEWED_NOTE] * any(each.skewed for each in proposals) + notes
+    if any(proposal.skewed for proposal in proposals):
+        hints.append(SKEWED_NOTE)
+    notes = hints + notes
     # At the same cost the sharpest comes first.
     key = "cost" if unknown == "repeats" else unknown
     sign = -1 if unknown in UPWARDS else 1

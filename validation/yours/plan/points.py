@@ -23,8 +23,11 @@ from iclimit.validation.yours.runs.predictions import Prediction, Theory, predic
 TESTS = ("test_alpha", "test_rho")
 UNSIZED = ("rho", "ridge", "test_rho")
 
-# Task sets of the scatter of runs, and of a prediction of other tests.
-SPREAD_SETS, SHIFTED_SETS = 30, 4
+# Task sets from which the scatter of runs is found.
+SPREAD_SETS = 30
+
+# Task sets of a prediction for tests of another context or noise.
+SHIFTED_SETS = 4
 
 # Runs whose mean is nearly normal, over the kurtosis of the law of a run with a heavy tail.
 RUNS_OF_KURTOSIS = 2
@@ -112,7 +115,8 @@ class Point:
 
     def limit(self, **changes: Any) -> np.ndarray:
         """Limit of what is measured at the ratios of the point, or at others."""
-        errors, (icl, idg) = structured_errors(**self.ratios | changes), self.weights
+        errors = structured_errors(**self.ratios | changes)
+        icl, idg = self.weights
         return icl * errors.icl + idg * errors.idg
 
     def under(self, prediction: Prediction) -> Point:

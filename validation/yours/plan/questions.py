@@ -164,9 +164,9 @@ def difference(planner: Planner, points: Sequence[Point]) -> Design:
     """Tell the errors of two settings from each other; of a single one, a gap from zero."""
     means = [point.mean for point in points]
     others = means[::-1] if len(means) > 1 else [0.0]
-    doubt, variance, floor = (
-        sum(getattr(point, name) for point in points) for name in ("doubt", "variance", "floor")
-    )
+    doubt = sum(point.doubt for point in points)
+    variance = sum(point.variance for point in points)
+    floor = sum(point.floor for point in points)
     change = abs(means[0] - others[0])
     if len(points) > 1 and same_runs(points):  # predictions are multiples of the same one
         floor = points[0].floor * (change / means[0]) ** 2
@@ -228,10 +228,10 @@ def transition(points: Sequence[Point], along: str) -> Design:
     x = np.array([point.ratios[along] for point in points])
     if np.any(np.diff(x) <= 0):
         raise NotProposed(f"values of {along} are not told apart by integers")
-    means, variances, floors, doubts = (
-        np.array([getattr(point, name) for point in points])
-        for name in ("mean", "variance", "floor", "doubt")
-    )
+    means = np.array([point.mean for point in points])
+    variances = np.array([point.variance for point in points])
+    floors = np.array([point.floor for point in points])
+    doubts = np.array([point.doubt for point in points])
     ratio = PchipInterpolator(np.log(x), means / first.limit(**{along: x}))
 
     def shifted(effect: float) -> np.ndarray:
@@ -244,7 +244,8 @@ def transition(points: Sequence[Point], along: str) -> Design:
         weights = changes / variances
         change = float(weights @ changes)
         doubt = float(abs(weights) @ doubts)
-        variance, floor = (float(weights**2 @ each) for each in (variances, floors))
+        variance = float(weights**2 @ variances)
+        floor = float(weights**2 @ floors)
         return Contrast(change, doubt, scatter((variance, variance), floor))
 
     return Design(points, lambda effect: shifted(effect).tolist(), contrast)

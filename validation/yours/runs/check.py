@@ -40,8 +40,11 @@ TASK_SETS = ("many", "one")
 # Least number of z whose distribution is shown: that of fewer says less than the z themselves.
 FEWEST_Z = 5
 
-# Most lines of the printed table, of more those with the largest z; and most explanations.
-PRINTED, MOST_FITS = 24, 8
+# Most lines of the printed table: a longer one shows those with the largest z.
+PRINTED = 24
+
+# Most explanations that are printed.
+MOST_FITS = 8
 
 # Headings of the printed table, and what its sizes are called in the notation.
 SIZES = {"d": "dim", "l": "context", "k": "tasks", "n": "prompts"}
@@ -169,9 +172,10 @@ class RunCheck(Result):
         if hidden:
             least = sorted(size for size, _ in lines)[-PRINTED]
             lines = [line for line in lines if line[0] >= least][:PRINTED]
-        more = [f"({hidden} more with smaller z)"] * bool(hidden)
         shown = aligned([HEAD, *(line for _, line in lines)])
-        return "\n".join([*shown, *more, *self.conclusions])
+        if hidden:
+            shown.append(f"({hidden} more with smaller z)")
+        return "\n".join([*shown, *self.conclusions])
 
     @property
     def conclusions(self) -> list[str]:
@@ -456,8 +460,8 @@ def read_with_theory(
 def _excess_kurtosis(input_law: str) -> float:
     """Excess kurtosis of the coordinates of inputs."""
     check_choice("input_law", input_law, tuple(MOMENTS))
-    second, fourth = (top / bottom for top, bottom in MOMENTS[input_law])
-    return fourth / second**2 - 3
+    (second, second_divisor), (fourth, fourth_divisor) = MOMENTS[input_law]
+    return fourth / fourth_divisor / (second / second_divisor) ** 2 - 3
 
 
 def _notes(rows: Sequence[RowDeviation], units: Convention) -> Iterator[str]:

@@ -44,9 +44,12 @@ from iclimit.validation.yours.runs.predictions import Prediction, Theory, predic
 # Rows that are tried first, evenly spaced: screening takes 1 to 10 ms for a row and mistake.
 SCREENED_ROWS = 12
 
-# How many may be confirmed by full predictions, which take as long as the check itself, and how
-# far the likelihood on screening (twice its logarithm) may be from that of the best.
-CONFIRMED, WITHIN = 12, 25.0
+# Most explanations that are tried by full predictions, which take as long as the check itself.
+CONFIRMED = 12
+
+# Twice the logarithm of the likelihood ratio on screening, to the best one, beyond which an
+# explanation is not tried any more.
+WITHIN = 25.0
 
 # Task sets of predictions for another law, when it is tried first.
 LAW_DRAWS = 4
@@ -63,8 +66,11 @@ NOTICED = 0.5
 # Probability with which deviations of one sign, or far below wider error bars, are excluded.
 EXCLUDED = 0.01
 
-# Rows that are left out or exchanged: the worst ones.  As many must remain.
-WORST_ROWS, LEFT_ROWS = 30, 3
+# The worst rows, up to this many, are left out or exchanged.
+WORST_ROWS = 30
+
+# Rows are left out or exchanged only in a table with more rows than this.
+LEFT_ROWS = 3
 
 
 @dataclass(frozen=True)

@@ -23,12 +23,19 @@ VARIED = ("tau", "alpha", "kappa", "dim", "rho", "ridge")
 MARKERS = dict(zip(MEASURED, "os^", strict=True))
 LINES = dict(zip(MEASURED, ("-", "--", ":"), strict=True))
 
-# Points of a curve, characters of a line of text, and ratio of ends from which an axis is
-# logarithmic.
-NODES, WIDTH, LOG_FROM = 24, 120, 10.0
+# Points of a predicted curve, beside those of the rows.
+NODES = 24
 
-# Most entries of a legend, and how predictions of single rows are drawn.
+# Characters of a line of text.
+WIDTH = 120
+
+# An axis is logarithmic if the ratio of its ends is larger than this.
+LOG_FROM = 10.0
+
+# Most entries of a legend.
 MOST_LABELS = 8
+
+# Style in which predictions of single rows are drawn.
 PREDICTED: dict[str, Any] = {"linestyle": "none", "marker": "_", "markersize": 14}
 
 
@@ -75,7 +82,9 @@ def draw_errors(ax: Axes, rows: Sequence[RowDeviation], theory: Theory) -> None:
     few = len(groups) * len(names) <= MOST_LABELS
     for number, (key, members) in enumerate(groups.items()):
         values = [_label(others[i], key[i]) for i in varied]
-        x, means = zip(*_curve(members, parameter, theory), strict=True)
+        curve = list(_curve(members, parameter, theory))
+        x = [value for value, _ in curve]
+        means = np.array([mean for _, mean in curve])
         for place, name in names:
             colour = COLOURS[(place if len(groups) == 1 else number) % len(COLOURS)]
             drawn = [
@@ -164,16 +173,13 @@ def _draw_pulls(ax: Axes, rows: Sequence[RowDeviation], verdict: Verdict) -> Non
     grouped = any(len(row.run.rows) > 1 for row in rows)
     for name, colour in zip(names, COLOURS, strict=False):
         shift = 0.12 * (names.index(name) - (len(names) - 1) / 2)
-        points = [
-            ((number if grouped else row.run.rows[0]) + shift, row.judged[name].z)
-            for number, row in enumerate(rows, 1)
-            if name in row.judged
-        ]
-        x, z = zip(*points, strict=True)
+        judged = [(number, row) for number, row in enumerate(rows, 1) if name in row.judged]
+        x = [(number if grouped else row.run.rows[0]) + shift for number, row in judged]
+        z = [row.judged[name].z for _, row in judged]
         ax.plot(x, z, MARKERS[name], color=colour, markersize=4, label=name.upper())
-    judged = [row for row in verdict.comparisons if row.of]
-    for side in (-1, 1) if judged else ():
-        level = side * verdict.threshold(judged[0])
+    single = [row for row in verdict.comparisons if row.of]
+    for side in (-1, 1) if single else ():
+        level = side * verdict.threshold(single[0])
         ax.axhline(level, color="0.5", linestyle="--", linewidth=0.8)
     ax.axhline(0, color="0.4", linewidth=0.8, zorder=0)
     words = "setting" if grouped else "row", "z: deviation in standard errors"

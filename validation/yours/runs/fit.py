@@ -199,7 +199,7 @@ def fit_runs(
         count=len(data.values),
         precision=minima[0].precision,
         profiles=profiles,
-        notes=["Values are in the units of lu2025."] * (units.name != "lu2025"),
+        notes=[] if units.name == "lu2025" else ["Values are in the units of lu2025."],
         other_minima=[_other(each, minima[0], stated) for each in minima[1:]],
         _data=data,
         _best=best,

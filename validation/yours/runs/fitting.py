@@ -74,21 +74,33 @@ LIMIT = (*RATIOS.values(), "rho", "ridge")
 # Those that corrections hardly depend on: less than their scatter over task sets.
 LEVEL = ("kappa",)
 
-# Factors of what a table says, and values of a noise or a ridge that is 0 there.
-FACTORS, VALUES = (0.02, 50.0), (1e-5, 50.0)
+# Smallest and largest fitted value of a parameter, over the one that a table says.
+FACTORS = (0.02, 50.0)
 
-# First value of a noise or a ridge that is 0 in the table, and offsets in units of label variance.
-START, OFFSETS = 0.1, (-2.0, 20.0)
+# Smallest and largest fitted value of a noise or a ridge that is 0 in the table.
+VALUES = (1e-5, 50.0)
+
+# Value of such a noise or ridge at which the search begins.
+START = 0.1
+
+# Smallest and largest fitted offset, in units of the label variance.
+OFFSETS = (-2.0, 20.0)
 
 # Step of the logarithms over which corrections are differenced.
 STEP = 0.2
 
-# Range of predicted errors, and largest correlation of two errors.
-POSSIBLE, MOST_ALIKE = (1e-9, 1e9), 0.999
+# Range to which predicted errors are clipped before their logarithm is taken.
+POSSIBLE = (1e-9, 1e9)
 
-# Range of the factor by which a predicted scatter changes with the parameters, and more than the
-# logarithm of a variance then falls by.
-SCATTERS, LARGEST_LOG = (1e-2, 1e2), 20.0
+# Largest absolute correlation of two errors.
+MOST_ALIKE = 0.999
+
+# Range to which the factor is clipped by which a predicted scatter changes with the parameters.
+SCATTERS = (1e-2, 1e2)
+
+# Constant that is added to the logarithm of each variance, so that their sum is positive: within
+# `SCATTERS` the logarithm falls by less than this.
+LARGEST_LOG = 20.0
 
 # An error that is known to no better than this part of it is compared as it is: its logarithm has
 # no normal law.
@@ -257,8 +269,10 @@ class RunModel:
         away = moved - self.places
         corrections = self.corrections + np.einsum("...rp,rpe->...re", away, self.slopes)
         logs_of_errors = self._log_limits(self._moved_ratios(logs)) + corrections
-        offset = sum(x[..., i] for i, name in enumerate(self.free) if name == "offset")
-        factor, offset = (np.asarray(each)[..., None, None] for each in (logs["factor"], offset))
+        factor = np.asarray(logs["factor"])[..., None, None]
+        offset = np.asarray(
+            sum(x[..., i] for i, name in enumerate(self.free) if name == "offset")
+        )[..., None, None]
         return np.exp(logs_of_errors + factor) + offset
 
     def scatters(self, x: np.ndarray) -> np.ndarray:

@@ -195,7 +195,7 @@ class MeasuredRun:
         rows = f"row {self.rows[0]}" if len(self.rows) == 1 else f"{len(self.rows)} rows"
         sizes = "d={dim} l={context} k={tasks:g} n={prompts}".format(**self.sizes)
         tests = "".join(f" {name}={value:g}" for name, value in self.tests.items())
-        ridge = f" ridge={self.ridge:g}" * (self.ridge > 0)
+        ridge = f" ridge={self.ridge:g}" if self.ridge > 0 else ""
         return f"{rows}: {sizes} rho={self.rho:g}{ridge}{tests}"
 
     @property
@@ -241,7 +241,8 @@ class MeasuredRun:
         if self.correlation is None:
             errors = np.array([self.errors[name].standard_error for name in names])
             return np.outer(errors, errors)
-        icl, idg = (self.errors[name].standard_error for name in ("icl", "idg"))
+        icl = self.errors["icl"].standard_error
+        idg = self.errors["idg"].standard_error
         shared = self.correlation * icl * idg
         weights = np.array([MEASURED[name] for name in names])
         return np.linalg.multi_dot([weights, [[icl**2, shared], [shared, idg**2]], weights.T])
@@ -493,7 +494,9 @@ def _paired_correlation(table: Table, row: int, means: Mapping[str, Estimate]) -
     """Correlation of the two errors that the standard error of their paired difference implies."""
     if set(means) != set(MEASURED):
         return None
-    icl, idg, gap = (means[name].standard_error for name in MEASURED)
+    icl = means["icl"].standard_error
+    idg = means["idg"].standard_error
+    gap = means["gap"].standard_error
     if not math.isfinite(icl + idg + gap):
         return None
     correlation = (icl**2 + idg**2 - gap**2) / (2 * icl * idg)

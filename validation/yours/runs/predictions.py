@@ -35,26 +35,38 @@ from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.simulate.pretraining import SimulatedErrors, simulate_estimator
 from iclimit.validation.yours.runs.measured import ATTENTION, MEASURED, SIZES, MeasuredRun, Setting
 
-# Fewest and most task sets that are predicted task by task, and by what their number is limited:
-# dimension squared (or times tasks) times the sets.
-FULL_SETS, FULL_SIZE = (2, 4), 10_000
+# Fewest and most task sets that are predicted task by task.
+FULL_SETS = (2, 4)
 
-# The same for task sets of predictions from mean moments: dimension squared times the sets.
-SETS, SETS_SIZE = (10, 100), 100_000
+# Limit of the number of these task sets times dimension squared, or times dimension and tasks.
+FULL_SIZE = 10_000
 
-# The same for predictions that are only compared with each other.
+# Fewest and most task sets of predictions from mean moments.
+SETS = (10, 100)
+
+# Limit of the number of these task sets times dimension squared.
+SETS_SIZE = 100_000
+
+# Fewest and most task sets of predictions that are only compared with each other.
 PAIRED_SETS = (1, 1)
 
 # Above this dimension the prediction comes from mean moments: task by task it takes minutes.
 LARGEST_DIM = 256
 
-# Above this dimension, or with more numbers in a task set, there is no prediction: it would take
-# minutes and gigabytes.
-MOST_DIM, MOST_NUMBERS = 1500, 5_000_000
+# Largest dimension with a prediction: above it takes minutes and gigabytes.
+MOST_DIM = 1500
 
-# Fewest and most simulated task sets of dMMSE, what limits their number (times context and
-# dimension or tasks), and test prompts of each set.
-ESTIMATOR_SETS, ESTIMATOR_SIZE, ESTIMATOR_PROMPTS = (20, 100), 200_000, 100
+# Most numbers in a task set with a prediction, for the same reason.
+MOST_NUMBERS = 5_000_000
+
+# Fewest and most simulated task sets of dMMSE.
+ESTIMATOR_SETS = (20, 100)
+
+# Limit of the number of these task sets times context and dimension, or times context and tasks.
+ESTIMATOR_SIZE = 200_000
+
+# Test prompts of each of these task sets.
+ESTIMATOR_PROMPTS = 100
 
 # Correlation of the prediction's errors of ICL and IDG, from the runs of
 # ``benchmarks/finite_size.csv``: 0.67 over all that state less than 5 %.
@@ -179,11 +191,12 @@ class Prediction:
     def mapped(self, function: Callable[[np.ndarray], np.ndarray]) -> Prediction:
         """Prediction of two functions of the errors, with errors to first order."""
         step = 1e-20
-        given = self.covariance, self.spread, self.scatter
         with np.errstate(invalid="ignore"):
             slopes = [function(self.mean + 1j * step * unit).imag / step for unit in np.eye(2)]
             J = np.transpose(slopes)
-            covariance, spread, scatter = (J @ each @ J.T for each in given)
+            covariance = J @ self.covariance @ J.T
+            spread = J @ self.spread @ J.T
+            scatter = J @ self.scatter @ J.T
             doubts = J @ self.doubts
         at = function(self.mean), covariance, spread, doubts, self.degrees, scatter
         return Prediction(*at, law=self.law @ J.T)
@@ -355,7 +368,10 @@ def _estimator_prediction(
     estimator: str, numbers: Mapping[str, Any], theory: Theory
 ) -> Prediction:
     """Errors of ridge regression, exact, or of dMMSE, simulated: its theory is less sharp."""
-    dim, context, tasks, rho = (numbers[name] for name in ("dim", "context", "tasks", "rho"))
+    dim = numbers["dim"]
+    context = numbers["context"]
+    tasks = numbers["tasks"]
+    rho = numbers["rho"]
     if theory.structure is not None or not rho:
         which = "isotropic data and rho > 0"
         raise ValueError(f"Bayes estimators are predicted for {which}")
@@ -428,7 +444,9 @@ def limit_errors(ratios: Mapping[str, np.ndarray], structure: Structure | None) 
 
 
 def _estimator_limit(run: MeasuredRun) -> list[float]:
-    alpha, kappa, rho = (run.ratios[name] for name in ("alpha", "kappa", "rho"))
+    alpha = run.ratios["alpha"]
+    kappa = run.ratios["kappa"]
+    rho = run.ratios["rho"]
     if run.estimator == "ridge" or kappa == math.inf or not rho:
         return [float(bayes_error(alpha=alpha, rho=rho))] * 2
     errors = dmmse_errors(kappa=kappa, alpha=alpha, rho=rho, dim=run.sizes["dim"])

@@ -19,9 +19,15 @@ from iclimit.validation.judge.comparisons import ERRORS
 from iclimit.validation.yours.runs.judgement import RowDeviation, chi_square, compare_run
 from iclimit.validation.yours.runs.predictions import Prediction
 
-# Doubt of the logarithm of a predicted standard deviation: constant, times 1/d, and in units of
-# the relative uncertainty of the predicted mean, which is large near thresholds.
-DOUBT, DOUBT_OF_SIZE, DOUBT_OF_MEAN = 0.04, 1.0, 5.0
+# Constant part of the uncertainty of the logarithm of a predicted standard deviation.
+DOUBT = 0.04
+
+# Part of this uncertainty that falls with the dimension, times the dimension.
+DOUBT_OF_SIZE = 1.0
+
+# Part of this uncertainty that is due to the predicted mean, in units of the relative uncertainty
+# of the mean, which is large near thresholds.
+DOUBT_OF_MEAN = 5.0
 
 # Below this probability the deviations count as far below the error bars.
 FAR_BELOW = 1e-3

@@ -450,7 +450,10 @@ def _attention(
     weights: dict[str, np.ndarray], layout: str, dim: int, root: float, factor: float
 ) -> dict[str, Any]:
     """Heads of GLA and of the two DeltaNets."""
-    query, key, value, output = (weights[name] for name in _PROJECTIONS)
+    query = weights["q_proj.weight"]
+    key = weights["k_proj.weight"]
+    value = weights["v_proj.weight"]
+    output = weights["o_proj.weight"]
     count, rows = key.shape[:2]
     _check_shape("k_proj.weight", key, (count, rows, dim + 1))
     _check_shape("q_proj.weight", query, key.shape)
@@ -476,7 +479,8 @@ def _low_rank_gates(
     weights: dict[str, np.ndarray], shape: tuple[int, int], dim: int, root: float
 ) -> PerToken:
     """Gates of GLA, one for each row of the keys."""
-    first, second = (weights[f"gk_proj.{i}.weight"][0] for i in (0, 1))
+    first = weights["gk_proj.0.weight"][0]
+    second = weights["gk_proj.1.weight"][0]
     bias = weights["gk_proj.1.bias"]
     rows = math.prod(shape)
     _check_shape("gk_proj.0.weight", first, (second.shape[1], dim + 1))

@@ -373,11 +373,13 @@ class ReducedGamma(Result):
         tasks: Tasks = math.inf,
     ) -> float:
         """What the part without labels adds to an error."""
-        d, law, C, sigma = self.dim, *self.law.values()
+        d = self.dim
+        sigma = self.law["input_covariance"]
+        C = self.law["task_covariance"]
         if covariance is not None:
             C = covariance_matrix("test_covariance", covariance, d)
         mean = np.zeros(d)
-        moments = fresh_task_moments(C, sigma, d, law, rho)
+        moments = fresh_task_moments(C, sigma, d, self.law["task_law"], rho)
         if isinstance(tasks, np.ndarray):
             mean = np.mean(tasks, axis=0)
             moments = task_set_moments(tasks, sigma, rho)

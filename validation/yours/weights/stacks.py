@@ -193,7 +193,8 @@ def reduced_stack(
     noise = real_number("noise_variance", noise_variance)
     units = chosen.convention.units(dim=d, context=context, noise_variance=noise)
     variance = units.value("input_variance")
-    omegas, steps = (np.array([read(each) for each in layers]) for read in (_omegas, _step))
+    omegas = np.array([_omegas(layer) for layer in layers])
+    steps = np.array([_step(layer) for layer in layers])
     law = Problem(
         dim=d,
         context=context,
