@@ -88,11 +88,13 @@ def _evidence(run: ValidationRun) -> str:
     worst, allowed = max(rows, key=lambda each: abs(each[0].z) / each[1])
     tested = [each for each in run.coverage if each.claim]
     half = _half(tested)
-    noticed = f"; for half of them, simulated runs would have shown an error of {half}"
+    noticed = ""
+    if half:
+        noticed = f"; for half of them, simulated runs would have shown an error of {half}"
     return (
         f"{len(rows):,} comparisons, {random:,} of them with simulated runs.  The largest "
         f"deviation is {abs(worst.z):.2f} standard errors where {allowed:.2f} are allowed.  "
-        f"{len(tested)} functions of the theory were tested{noticed * bool(half)}."
+        f"{len(tested)} functions of the theory were tested{noticed}."
     )
 
 

@@ -373,7 +373,32 @@ def check_curve(
     >>> check.verdict.kind, check.fits
     ('contradicts', ('losses are recorded with half the stated factor',))
     """
-    curves, axis, left_out, setting, weights, draws, rng = read_with_setting(**locals())
+    curves, axis, left_out, setting, weights, draws, rng = read_with_setting(
+        table,
+        model=model,
+        eigenvalues=eigenvalues,
+        context=context,
+        heads=heads,
+        init_scale=init_scale,
+        learning_rate=learning_rate,
+        rank=rank,
+        initialization=initialization,
+        normalization=normalization,
+        noise_variance=noise_variance,
+        query_noise=query_noise,
+        loss_factor=loss_factor,
+        training_set=training_set,
+        standardize=standardize,
+        optimizer=optimizer,
+        fresh_fraction=fresh_fraction,
+        shared_task=shared_task,
+        initial=initial,
+        record=record,
+        columns=columns,
+        ignore=ignore,
+        draws=draws,
+        rng=rng,
+    )
     theory = predict_curve(setting, weights, draws, rng)
     rows, remarks = compare_curves(curves, theory)
     outliers = outliers_of(rows)

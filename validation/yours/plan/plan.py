@@ -6,7 +6,7 @@ import math
 import os
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -509,9 +509,16 @@ def plan_runs(
         raise ValueError(f"free must be left out for {question}, got {free!r}")
     goal = Goal(question, **fixed)
     unknown = goal.unknown
-    numbers = {"tau": tau, "alpha": alpha, "kappa": kappa, "rho": rho, "ridge": ridge}
-    numbers |= given(test_alpha=test_alpha, test_rho=test_rho)
-    settings, along = _settings(question, numbers)
+    numbers = _Numbers(
+        tau=tau,
+        alpha=alpha,
+        kappa=kappa,
+        rho=rho,
+        ridge=ridge,
+        test_alpha=test_alpha,
+        test_rho=test_rho,
+    )
+    settings, along = _settings(question, numbers.stated)
     second = checked_against(question, against, settings[0], quantity)
     if isinstance(second, dict):
         _settings(question, second)
@@ -549,6 +556,29 @@ def plan_runs(
     sign = -1 if unknown in UPWARDS else 1
     proposals.sort(key=lambda each: (sign * getattr(each, key), each.cost))
     return RunPlan(question, proposals, unit, along, notes)
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """Ratios, noise and ridge of the runs: a number each, or several of some."""
+
+    tau: Any
+    alpha: Any
+    kappa: Any
+    rho: Any
+    ridge: Any
+    test_alpha: Any
+    test_rho: Any
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """Those that are stated: tests may be left out, and are then as the pretraining."""
+        numbers = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {
+            name: number
+            for name, number in numbers.items()
+            if name not in TESTS or number is not None
+        }
 
 
 def _settings(question: str, numbers: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:

@@ -395,9 +395,23 @@ def check_runs(
     >>> check.holds
     True
     """
-    stated = dict(locals())
-    del stated["progress"]
-    runs, theory, units, one_set = read_with_theory(**stated)
+    runs, theory, units, one_set = read_with_theory(
+        table,
+        columns=columns,
+        ignore=ignore,
+        parameters=parameters,
+        convention=convention,
+        rounding=rounding,
+        ddof=ddof,
+        task_sets=task_sets,
+        balanced=balanced,
+        task_law=task_law,
+        task_spectrum=task_spectrum,
+        test_spectrum=test_spectrum,
+        input_spectrum=input_spectrum,
+        draws=draws,
+        rng=rng,
+    )
     bar = tqdm(runs, disable=not progress, unit="row", desc="predicting", leave=False)
     rows = []
     unpredicted = []

@@ -146,16 +146,6 @@ def get_layout(layout: str | Layout, **changes: Any) -> Layout:
     return replace(layout, convention=replace(layout.convention, **variances), **changes)
 
 
-# What a call may state instead of the layout's choice.
-STATED = ("orientation", "normalization", "include_query", "input_variance", "task_variance")
-
-
-def stated_layout(arguments: Mapping[str, Any]) -> Layout:
-    """The layout among the arguments of a call, with the choices that these state."""
-    changes = {name: arguments[name] for name in STATED if name in arguments}
-    return get_layout(arguments["layout"], **changes)
-
-
 # Weights of a layer by name, or a layer of the simulator.
 Weights = Mapping[str, Any] | Layer
 

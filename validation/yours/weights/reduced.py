@@ -47,8 +47,8 @@ from iclimit.validation.yours.weights.layouts import (
     Layout,
     Products,
     Weights,
+    get_layout,
     parse_layer,
-    stated_layout,
 )
 
 # Tasks (k, d), or how many fresh ones.
@@ -491,7 +491,14 @@ def reduced_gamma(
     >>> round(reduced.errors().icl, 4), round(reduced.optimum.error, 4)
     (0.4396, 0.3638)
     """
-    chosen = stated_layout(locals())
+    chosen = get_layout(
+        layout,
+        orientation=orientation,
+        normalization=normalization,
+        include_query=include_query,
+        input_variance=input_variance,
+        task_variance=task_variance,
+    )
     check_integers(heads=heads, context=context)
     products = parse_layer(layer, chosen, heads)
     d = products.dim

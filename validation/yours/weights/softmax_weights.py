@@ -31,9 +31,9 @@ from iclimit.validation.yours.weights.layouts import (
     Layout,
     Products,
     Weights,
+    get_layout,
     off_identity,
     parse_layer,
-    stated_layout,
 )
 
 
@@ -131,7 +131,13 @@ def reduced_softmax(
     >>> found.inverse_temperature, found.value, found.ignored.mean
     (array([0.7]), array([2.]), 0.0)
     """
-    chosen = stated_layout(locals())
+    chosen = get_layout(
+        layout,
+        orientation=orientation,
+        include_query=include_query,
+        input_variance=input_variance,
+        task_variance=task_variance,
+    )
     check_integers(heads=heads, context=context)
     check_integers(least=2, test_prompts=test_prompts)
     products = parse_layer(layer, chosen, heads)

@@ -46,9 +46,9 @@ from iclimit.validation.yours.weights.layouts import (
     Layout,
     Products,
     Weights,
+    get_layout,
     off_identity,
     parse_layer,
-    stated_layout,
 )
 
 # What a stack is compared with, from few numbers to more.
@@ -186,7 +186,14 @@ def reduced_stack(
     >>> found.ignored["gd++"].mean < 1e-20
     True
     """
-    chosen = stated_layout(locals())
+    chosen = get_layout(
+        layout,
+        orientation=orientation,
+        normalization=normalization,
+        include_query=include_query,
+        input_variance=input_variance,
+        task_variance=task_variance,
+    )
     check_integers(least=2, test_prompts=test_prompts)
     layers = _parsed(stack, chosen, context, heads)
     d = layers[0].dim
@@ -275,7 +282,9 @@ def stack_parts(
     (3, 2)
     """
     check_choice("by", by, ("layers", "heads"))
-    chosen = stated_layout(locals())
+    chosen = get_layout(
+        layout, orientation=orientation, normalization=normalization, include_query=include_query
+    )
     layers = _parsed(stack, chosen, context, heads)
     return StackParts(tuple(_stack(layers)), by, chosen.include_query)
 
