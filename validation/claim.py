@@ -109,7 +109,7 @@ class Effort:
     def _base(self, given: Mapping[str, Any]) -> Preset:
         """The largest of these presets up to this one."""
         smaller = PRESETS[PRESETS.index(self.preset) :: -1]
-        return next(each for each in (*smaller, "quick") if each in given)
+        return next(preset for preset in (*smaller, "quick") if preset in given)
 
 
 # Results of cells.
@@ -184,7 +184,7 @@ def verdict_on(rows: Iterable[Row], value: Values) -> Verdict:
             draw_rows(figure, judged, verdict)
 
     verdict = Verdict(
-        [each for row in judged for each in row.comparisons()],
+        [comparison for row in judged for comparison in row.comparisons()],
         draw,
         [text for row in judged for text in row.notes()],
     )

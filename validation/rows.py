@@ -159,15 +159,15 @@ class Values:
         if isinstance(value, Later):
             if value not in self._known:
                 function, arguments, keywords = value._call
-                given = [self(each) for each in arguments]
+                given = [self(argument) for argument in arguments]
                 self._known[value] = function(*given, **self(keywords))
             return self._known[value]
         if isinstance(value, Row):
             return replace(
-                value, **{each.name: self(getattr(value, each.name)) for each in fields(value)}
+                value, **{field.name: self(getattr(value, field.name)) for field in fields(value)}
             )
         if isinstance(value, Mapping):
-            return {key: self(each) for key, each in value.items()}
+            return {key: self(content) for key, content in value.items()}
         return type(value)(map(self, value)) if type(value) in (list, tuple) else value
 
 
@@ -289,7 +289,7 @@ class Limit(Row):
 
     def comparisons(self) -> list[Comparison]:
         """The limits, and the goodness of the fit."""
-        theories = {label: _mean(each) for label, each in self.theories.items()}
+        theories = {label: _mean(theory) for label, theory in self.theories.items()}
         rows = compare_limits(theories, self.fit, of=self.of, draws=self.draws)
         if self.fit_label:
             rows.append(compare_p_value(self.fit_label, self.fit.p_value))
@@ -336,8 +336,8 @@ def limit(
         draws = about
         name = f"Limit of {about}"
         fit_label = f"chi-square of the fit, {about}"
-    functions = [_function_of(each) for each in theories.values()] if of is None else of
-    runs = {size: call(_estimates, each) for size, each in runs.items()}
+    functions = [_function_of(theory) for theory in theories.values()] if of is None else of
+    runs = {size: call(_estimates, run) for size, run in runs.items()}
     later = call(fit, list(runs), list(runs.values()), **options)
     return Limit(theories, runs, later, functions, draws, fit_label, name, options)
 

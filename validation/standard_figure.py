@@ -107,8 +107,8 @@ def headed(labels: Sequence[str]) -> tuple[str, list[str]]:
     turned = [len(set(column)) == 1 for column in zip(*map(reversed, words), strict=False)]
     tail = min(sum(1 for _ in takewhile(bool, turned)), min(map(len, words)) - head)
     ends = words[0][:head], words[0][len(words[0]) - tail :]
-    common = " ... ".join(in_symbols(each) for each in ends if each)
-    return common, [in_symbols(each[head : len(each) - tail]) for each in words]
+    common = " ... ".join(in_symbols(end) for end in ends if end)
+    return common, [in_symbols(label[head : len(label) - tail]) for label in words]
 
 
 def in_symbols(words: Sequence[str]) -> str:
@@ -138,7 +138,7 @@ def draw_quantity(ax: Axes, row: Limit, number: int, colour: str, label: str = "
     error = row.fit.standard_error[number]
     draw_points(ax, [0], [value], [error], colour, fmt="none")
     if predictions := sorted((row.options.get("predictions") or {}).items()):
-        line = [float(each[number]) for _, each in predictions]
+        line = [float(theory[number]) for _, theory in predictions]
         ax.plot([1 / size for size, _ in predictions], line, color=colour, linewidth=1.2)
     else:
         fine = np.linspace(1e-4, 1 / min(sizes), 200)
@@ -152,11 +152,11 @@ def draw_families(
     for (family, points), (colour, line) in zip(
         families.items(), family_styles(list(families)), strict=True
     ):
-        x = [each for each, _ in points]
+        x = [value for value, _ in points]
         ax.plot(x, [row.theory for _, row in points], line, color=colour, label=family)
         errors = [row.standard_error for _, row in points]
         draw_points(ax, x, [row.estimate for _, row in points], errors, colour)
-    points = [point for each in families.values() for point in each]
+    points = [point for family in families.values() for point in family]
     positive = all(min(x, row.theory) > 0 for x, row in points)
     words = PARAMETERS[name].meaning if name in PARAMETERS else name
     of = {row.of.replace("_", " ") for _, row in points}

@@ -252,7 +252,7 @@ def ratio(first: Estimate, second: Estimate) -> Estimate:
 
 def _check_paired(first: Estimate, second: Estimate) -> None:
     if first.samples.shape != second.samples.shape or not first.samples.size:
-        counts = [len(each.samples) for each in (first, second)]
+        counts = [len(estimate.samples) for estimate in (first, second)]
         raise ValueError(f"first and second must have equally many samples, got {counts}")
 
 

@@ -42,13 +42,18 @@ def draw_deviations(ax: Axes, z: Sequence[float] | np.ndarray) -> None:
 
 def draw_resolutions(ax: Axes, covered: Iterable[Coverage]) -> None:
     """Draw for each function the relative change that would have been noticed, by subject."""
-    sharpest = sorted((each for each in covered if each.claim), key=lambda each: each.resolution)
-    groups = [[each for each in sharpest if each.subject == subject] for subject in SHELVES]
+    sharpest = sorted(
+        (coverage for coverage in covered if coverage.claim),
+        key=lambda coverage: coverage.resolution,
+    )
+    groups = [
+        [coverage for coverage in sharpest if coverage.subject == subject] for subject in SHELVES
+    ]
     labels = {False: "against runs", True: "against exact numbers: within"}
     for height, group in enumerate(reversed(groups)):
         offsets = 0.36 * (np.arange(len(group)) % 5 - 2) / 2
         for exact, colour in ((False, RANDOM), (True, EXACT)):
-            kept = [number for number, each in enumerate(group) if each.exact == exact]
+            kept = [number for number, coverage in enumerate(group) if coverage.exact == exact]
             change = [100 * group[number].resolution for number in kept]
             label = labels.pop(exact, None) if kept else None
             ax.plot(change, height + offsets[kept], "o", color=colour, markersize=4, label=label)

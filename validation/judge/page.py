@@ -55,7 +55,7 @@ def page(run: ValidationRun, pictures: Mapping[str, bytes]) -> str:
 
 def _images(run: ValidationRun, pictures: Mapping[str, bytes]) -> dict[str, str]:
     """HTML of the pictures by claim, on all cores: Pillow computes outside of Python's lock."""
-    drawn = [each.claim for each in run.results if each.claim.name in pictures]
+    drawn = [result.claim for result in run.results if result.claim.name in pictures]
     with ThreadPoolExecutor() as threads:
         images = threads.map(lambda claim: embedded(pictures[claim.name], claim.title), drawn)
         return {claim.name: image for claim, image in zip(drawn, images, strict=True)}
@@ -85,8 +85,8 @@ def _evidence(run: ValidationRun) -> str:
     if not rows:
         return ""
     random = sum(row.standard_error > 0 for row, _ in rows)
-    worst, allowed = max(rows, key=lambda each: abs(each[0].z) / each[1])
-    tested = [each for each in run.coverage if each.claim]
+    worst, allowed = max(rows, key=lambda pair: abs(pair[0].z) / pair[1])
+    tested = [coverage for coverage in run.coverage if coverage.claim]
     half = _half(tested)
     noticed = ""
     if half:
@@ -100,7 +100,7 @@ def _evidence(run: ValidationRun) -> str:
 
 def _half(covered: Iterable[Coverage]) -> str:
     """The change of functions that would have been noticed in runs for half of them."""
-    sharp = [each.resolution for each in covered if each.claim and not each.exact]
+    sharp = [coverage.resolution for coverage in covered if coverage.claim and not coverage.exact]
     return percent(median(sharp)) if sharp else ""
 
 
@@ -110,7 +110,7 @@ def _glance(run: ValidationRun, images: Mapping[str, str]) -> str:
     drawn = []
     if len(z) >= FEWEST:
         drawn.append(_drawn("all deviations", lambda ax: draw_deviations(ax, z)))
-    if any(each.claim for each in run.coverage):
+    if any(coverage.claim for coverage in run.coverage):
         drawn.append(_drawn("all resolutions", lambda ax: draw_resolutions(ax, run.coverage)))
     return f"<div class='pair'>{''.join(drawn)}</div>" + _hero(run, images)
 
@@ -138,10 +138,12 @@ def _cards(run: ValidationRun) -> str:
     covered = run.coverage
     cards = []
     for subject in _subjects(run):
-        results = [each for each in run.results if each.claim.subject == subject]
-        held = sum(each.holds for each in results)
-        count = sum(len(each.verdict.evidence) for each in results if each.verdict is not None)
-        half = _half(each for each in covered if each.subject == subject)
+        results = [result for result in run.results if result.claim.subject == subject]
+        held = sum(result.holds for result in results)
+        count = sum(
+            len(result.verdict.evidence) for result in results if result.verdict is not None
+        )
+        half = _half(coverage for coverage in covered if coverage.subject == subject)
         noticed = f"<span class='small'>notices changes of {half}</span>" if half else ""
         cards.append(
             f"<a href='#{_anchor(subject)}'><b>{html.escape(subject)}</b>"
@@ -174,8 +176,10 @@ def _resolutions(run: ValidationRun) -> str:
     rows = [html_row("Subject", f"{head}comparison without random numbers", tag="th")]
     for subject in SHELVES:
         mine = sorted((c for c in covered if c.subject == subject), key=lambda c: c.resolution)
-        words = [f"{_function(each)}&nbsp;{each.words}" for each in mine if each.claim]
-        rest = [each.function for each in mine if not each.claim]
+        words = [
+            f"{_function(coverage)}&nbsp;{coverage.words}" for coverage in mine if coverage.claim
+        ]
+        rest = [coverage.function for coverage in mine if not coverage.claim]
         reasons: dict[str, list[str]] = {}
         for name in rest:
             reasons.setdefault(uncovered_reason(name) or OTHER_CLAIMS, []).append(name)
@@ -194,18 +198,18 @@ def _together(run: ValidationRun) -> str:
     rows = [
         html_row("Common factor over all claims", *NUMBERS[1:3], "z", "would notice", tag="th")
     ]
-    for each in verdict.comparisons:
-        numbers = (f"{each.estimate:.5f}", f"{each.standard_error:.2g}", f"{each.z:.2f}")
-        far = "far" if any(each is row for row in verdict.failures) else ""
-        rows.append(html_row(each.of, *numbers, percent(verdict.resolution(each)), style=far))
+    for factor in verdict.comparisons:
+        numbers = (f"{factor.estimate:.5f}", f"{factor.standard_error:.2g}", f"{factor.z:.2f}")
+        far = "far" if any(factor is row for row in verdict.failures) else ""
+        rows.append(html_row(factor.of, *numbers, percent(verdict.resolution(factor)), style=far))
     return html_table(rows)
 
 
-def _function(each: Coverage) -> str:
+def _function(coverage: Coverage) -> str:
     """Name of a function, with a link to the claim that tests it sharpest."""
-    if each.claim == TOGETHER:
-        return each.function
-    return f"<a href='#{each.claim}'>{each.function}</a>"
+    if coverage.claim == TOGETHER:
+        return coverage.function
+    return f"<a href='#{coverage.claim}'>{coverage.function}</a>"
 
 
 def _contents(run: ValidationRun) -> str:
@@ -213,7 +217,7 @@ def _contents(run: ValidationRun) -> str:
     rows = [html_row(*heads, tag="th")]
     for subject in _subjects(run):
         rows.append(f"<tr><th colspan='{len(heads)}'>{html.escape(subject)}</th></tr>")
-        rows += [_content(each) for each in run.results if each.claim.subject == subject]
+        rows += [_content(result) for result in run.results if result.claim.subject == subject]
     rows += [
         html_row(html.escape(name), "<span class='no'>not finished</span>") for name in run.missing
     ]
@@ -227,15 +231,15 @@ def _content(result: ClaimResult) -> str:
         numbers = len(verdict.evidence), f"{abs(worst.z):.2f}", f"{verdict.threshold(worst):.2f}"
     answer = "yes" if result.holds else "no"
     holds = f"<span class='{answer}'>{answer}</span>"
-    sharp = (percent(each) for each in result.sharpness)
+    sharp = (percent(share) for share in result.sharpness)
     return html_row(_link(result), holds, *numbers, *sharp, f"{result.seconds:.1f}")
 
 
 def _subject(subject: str, run: ValidationRun, images: Mapping[str, str]) -> str:
     sections = [
-        _section(each, images.get(each.claim.name))
-        for each in run.results
-        if each.claim.subject == subject
+        _section(result, images.get(result.claim.name))
+        for result in run.results
+        if result.claim.subject == subject
     ]
     return f"<h2 id='{_anchor(subject)}'>{html.escape(subject)}</h2>" + "\n".join(sections)
 
@@ -254,13 +258,17 @@ def _section(result: ClaimResult, image: str | None) -> str:
     notes = "".join(f"<li>{marked_up(note)}</li>" for note in verdict.notes)
     names = (*(name.replace("_", " ") for name in NUMBERS), "z", "would notice")
     rows = [html_row("Quantity", *names, tag="th")]
-    for each in verdict.evidence:
-        numbers = (f"{getattr(each, name):.5g}" for name in NUMBERS)
-        style = "pooled" if each.pooled else ""
-        if any(each is row for row in verdict.failures):
+    for comparison in verdict.evidence:
+        numbers = (f"{getattr(comparison, name):.5g}" for name in NUMBERS)
+        style = "pooled" if comparison.pooled else ""
+        if any(comparison is row for row in verdict.failures):
             style = "far"
-        seen = sharpness(verdict.resolution(each), each.standard_error == 0)
-        rows.append(html_row(marked_up(each.label), *numbers, f"{each.z:.2f}", seen, style=style))
+        seen = sharpness(verdict.resolution(comparison), comparison.standard_error == 0)
+        rows.append(
+            html_row(
+                marked_up(comparison.label), *numbers, f"{comparison.z:.2f}", seen, style=style
+            )
+        )
     summary = f"<summary>{len(verdict.evidence)} comparisons</summary>"
     table = html_table(rows)
     return f"{head}{image}<ul class='small'>{notes}</ul><details>{summary}{table}</details>"

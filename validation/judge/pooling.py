@@ -88,6 +88,6 @@ def _precisions(row: Comparison) -> list[float]:
 
 def _variance(errors: Sequence[np.ndarray]) -> float:
     """Variance of a sum: entry by entry if all have the same draws, else the largest possible."""
-    if len({each.size for each in errors}) == 1 and errors[0].size > 1:
+    if len({draws.size for draws in errors}) == 1 and errors[0].size > 1:
         return float(np.sum(np.sum(errors, axis=0) ** 2))
-    return float(sum(np.linalg.norm(each) for each in errors) ** 2)
+    return float(sum(np.linalg.norm(draws) for draws in errors) ** 2)

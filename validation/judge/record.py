@@ -180,7 +180,7 @@ def compare_with_record(run: ValidationRun, record: Record = LARGEST) -> RecordC
         for claim, verdict in run.verdicts.items()
         for row in verdict.evidence
     }
-    claims = {each.claim.name for each in run.results}
+    claims = {result.claim.name for result in run.results}
     rows = [row for key in made if key in known for row in _differences(known[key], made[key])]
     preset = read_setting(record)["preset"]
     return RecordComparison(

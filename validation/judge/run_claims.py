@@ -91,7 +91,7 @@ class ValidationRun(Result):
     @property
     def verdicts(self) -> dict[str, Verdict]:
         """Verdicts by the names of their claims."""
-        return {each.claim.name: each.verdict for each in self.results if each.verdict}
+        return {result.claim.name: result.verdict for result in self.results if result.verdict}
 
     @cached_property
     def together(self) -> Verdict:
@@ -117,7 +117,7 @@ class ValidationRun(Result):
             "versions": versions(),
             "would_notice": list(map(vars, self.coverage)),
             "together": self.together.rows(),
-            "claims": [each.to_dict() for each in self.results],
+            "claims": [result.to_dict() for result in self.results],
         }
 
     @property
@@ -268,8 +268,8 @@ def _judge(claim: Claim, preset: Preset, outcomes: Sequence[Outcome]) -> ClaimRe
             break
     else:
         try:
-            verdict = claim.judge(preset, {each.cell: each.result for each in outcomes})
+            verdict = claim.judge(preset, {outcome.cell: outcome.result for outcome in outcomes})
         except Exception as error:
             message = f"{type(error).__name__} in its judgement: {error}"
-    spent = sum(each.seconds for each in outcomes)
+    spent = sum(outcome.seconds for outcome in outcomes)
     return ClaimResult(claim, verdict, message, spent + time.perf_counter() - start)

@@ -56,10 +56,10 @@ def resolution_table(run: ValidationRun) -> str:
     )
     for subject in SHELVES:
         covered = sorted(
-            (each for each in entries if each.subject == subject and each.claim),
-            key=lambda each: each.resolution,
+            (entry for entry in entries if entry.subject == subject and entry.claim),
+            key=lambda coverage: coverage.resolution,
         )
         if covered:
-            words = ", ".join(f"{each.function} {each.words}" for each in covered)
+            words = ", ".join(f"{coverage.function} {coverage.words}" for coverage in covered)
             lines.append(f"  {subject}: {words}")
     return "\n".join(lines)

@@ -51,11 +51,14 @@ class Verdict(Result):
 
     def rows(self) -> list[dict[str, Any]]:
         """The evidence, with what is accepted and what would have been noticed."""
-        return [self._row(each) for each in self.evidence]
+        return [self._row(comparison) for comparison in self.evidence]
 
-    def _row(self, each: Comparison) -> dict[str, Any]:
-        row = {name: getattr(each, name) for name in COLUMNS}
-        return row | {"threshold": self.threshold(each), "would_notice": self.resolution(each)}
+    def _row(self, comparison: Comparison) -> dict[str, Any]:
+        row = {name: getattr(comparison, name) for name in COLUMNS}
+        return row | {
+            "threshold": self.threshold(comparison),
+            "would_notice": self.resolution(comparison),
+        }
 
     @cached_property
     def _thresholds(self) -> tuple[float, float]:
@@ -146,9 +149,9 @@ class Verdict(Result):
 
     def draw(self, ax: Axes, **line: Any) -> None:
         """Draw the comparisons with numbers that are not 0 over the theory."""
-        shown = [each for each in self.comparisons if each.theory]
-        ratios = [each.estimate / each.theory for each in shown]
-        errors = [each.standard_error / abs(each.theory) for each in shown]
+        shown = [comparison for comparison in self.comparisons if comparison.theory]
+        ratios = [comparison.estimate / comparison.theory for comparison in shown]
+        errors = [comparison.standard_error / abs(comparison.theory) for comparison in shown]
         draw_points(ax, range(len(ratios)), ratios, errors, **{"colour": COLOURS[0]} | line)
         ax.axhline(1, color="0.4")
         finish(ax, "comparison", "simulation / theory")

@@ -7,7 +7,9 @@ from typing import Literal, get_args
 # Presets whose results may be kept, each in a folder of its name, and those that are.
 Record = Literal["medium", "full"]
 RECORDS: list[Record] = [
-    each for each in get_args(Record) if (resources.files(__name__) / each / "run.json").is_file()
+    preset
+    for preset in get_args(Record)
+    if (resources.files(__name__) / preset / "run.json").is_file()
 ]
 # The largest of them.
 LARGEST: Record = [*get_args(Record)[:1], *RECORDS][-1]

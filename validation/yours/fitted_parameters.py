@@ -73,7 +73,7 @@ def check_free(free: str | Sequence[str], known: Collection[str]) -> tuple[str, 
 
 def within_reach(minima: Sequence[Minimum]) -> list[Minimum]:
     """The lowest minimum, which comes first, and those that data hardly tell from it."""
-    return [each for each in minima if each.height - minima[0].height < RISE]
+    return [minimum for minimum in minima if minimum.height - minima[0].height < RISE]
 
 
 def profiled(
@@ -89,8 +89,8 @@ def profiled(
     profiles = {}
     for index, (name, error) in enumerate(minima[0].precision.standard_errors.items()):
         unit, start, factor = stated[name]
-        curves = [_profile(each, index, name, bounds) for each in minima]
-        rises = [each.height - minima[0].height for each in minima]
+        curves = [_profile(minimum, index, name, bounds) for minimum in minima]
+        rises = [minimum.height - minima[0].height for minimum in minima]
         ends = [end for level in LEVELS for end in _interval(curves, rises, level)]
         curve = curves[0]
         profiles[name] = curve
@@ -155,7 +155,7 @@ class ParameterFit(Result):
     @property
     def values(self) -> dict[str, float]:
         """Best values by name."""
-        return {each.name: each.value for each in self.parameters}
+        return {parameter.name: parameter.value for parameter in self.parameters}
 
     @property
     def degrees(self) -> int:
@@ -186,7 +186,7 @@ class ParameterFit(Result):
 
     def rows(self) -> list[dict[str, Any]]:
         """The parameters with their intervals."""
-        return [vars(each) for each in self.parameters]
+        return [vars(parameter) for parameter in self.parameters]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers and lists."""
@@ -201,11 +201,11 @@ class ParameterFit(Result):
     def __str__(self) -> str:
         """Table of the parameters, and what they say."""
         lines = [["", "value", *(f"{level} %" for level in LEVELS), "started from"]]
-        for each in self.parameters:
-            ends = (each.low_68, each.high_68), (each.low_95, each.high_95)
+        for parameter in self.parameters:
+            ends = (parameter.low_68, parameter.high_68), (parameter.low_95, parameter.high_95)
             spans = [f"{low:.4g} to {high:.4g}" for low, high in ends]
-            start = f"{each.start:.4g}{' (factor)' * each.factor}"
-            lines.append([each.name, f"{each.value:.4g}", *spans, start])
+            start = f"{parameter.start:.4g}{' (factor)' * parameter.factor}"
+            lines.append([parameter.name, f"{parameter.value:.4g}", *spans, start])
         return "\n".join([*aligned(lines, "<>"), *self.conclusions])
 
     def _natural(self, number: int, x: np.ndarray) -> np.ndarray:
@@ -250,7 +250,8 @@ class ParameterFit(Result):
             radius = math.sqrt(-2 * math.log(1 - level))
             ring = radius * np.linalg.cholesky(part) @ [circle.real, circle.imag]
             places = [
-                self._natural(k, best[k] + each) for k, each in zip((j, i), ring, strict=True)
+                self._natural(k, best[k] + offsets)
+                for k, offsets in zip((j, i), ring, strict=True)
             ]
             ax.plot(*places, color=colour)
         for k in (j, i):

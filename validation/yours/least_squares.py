@@ -264,15 +264,15 @@ def minima(
     are higher than the lowest one by more than ``within``.
     """
     starts = [start, *_lowest_places(residuals, bounds)]
-    ends = np.array([follow(residuals, each, bounds) for each in starts])
+    ends = np.array([follow(residuals, place, bounds) for place in starts])
     heights = sums_of_squares(residuals, ends)
-    found: list[np.ndarray] = []
+    distinct: list[np.ndarray] = []
     for number in np.argsort(heights, kind="stable"):
         end = ends[number]
         high = heights[number] > np.min(heights) + within
-        if not high and all(differ(residuals, other, end, bounds) for other in found):
-            found.append(end)
-    return found
+        if not high and all(differ(residuals, other, end, bounds) for other in distinct):
+            distinct.append(end)
+    return distinct
 
 
 def _lowest_places(residuals: Residuals, bounds: Bounds) -> np.ndarray:

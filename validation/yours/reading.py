@@ -101,7 +101,7 @@ def _json_columns(text: str) -> dict[str, list[Any]]:
         raise ValueError("the file must be a table in JSON, got lists within lists") from None
     if isinstance(content, list) and all(isinstance(row, dict) for row in content):
         return _from_rows(content)
-    if isinstance(content, dict) and all(isinstance(each, list) for each in content.values()):
+    if isinstance(content, dict) and all(isinstance(column, list) for column in content.values()):
         return content
     raise ValueError("JSON must be a list of rows or a mapping of columns")
 

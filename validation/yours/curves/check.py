@@ -116,7 +116,7 @@ class CurveCheck(Result):
             "verdict": self.verdict.to_dict(),
             "threshold": self.threshold,
             "axis": self.axis,
-            "curves": [each.label for each in self.curves],
+            "curves": [curve.label for curve in self.curves],
             "rows": self.rows(),
             "outliers": [self.label(row) for row in self.outliers],
             **{name: getattr(self, name) for name in as_they_are},
@@ -203,7 +203,7 @@ def draw_curves(
     ax: Axes, curves: Sequence[Curve], theory: CurveTheory, axis: str, title: str = ""
 ) -> None:
     """Draw curves as lines, plateaus and the mean predicted curve as dashes."""
-    last = max(float(each.steps[-1]) for each in curves)
+    last = max(float(curve.steps[-1]) for curve in curves)
     for number, curve in enumerate(curves):
         label = "found" if number == 0 else None
         ax.plot(curve.steps, curve.losses, color=COLOURS[0], alpha=0.6, label=label)
@@ -487,7 +487,7 @@ def _errors(theory: CurveTheory, known_start: bool) -> Iterator[str]:
         yield "training on mixtures: the theory has the first growth and bounds of the end"
     if setting.timed and not known_start:
         spread = np.sqrt(theory.start.variance)
-        shown = ", ".join(f"{each:.1%}" for each in spread)
+        shown = ", ".join(f"{deviation:.1%}" for deviation in spread)
         yield f"initial weights are not known: drop times of a run vary by {shown}"
     if setting.model == "separate" and np.any(theory.staircase_variance > 0):
         largest = math.sqrt(float(theory.staircase_variance.max()))

@@ -51,7 +51,7 @@ class TrainingDrops(Result):
                 weights = initial_weights(
                     model, scale, setting["initialization"], rng=rng, first_repeat=repeat
                 )
-                scaled = [factor * each for each in weights]
+                scaled = [factor * matrix for matrix in weights]
                 predictions.append(predict_drops(scaled, scale, **_law(setting)))
         except (ValueError, ArithmeticError):
             return cls(curves, [])
@@ -87,9 +87,11 @@ class TrainingDrops(Result):
         """Draw the losses as lines, and what is predicted of them as dashes."""
         self.curves.draw(ax, **line)
         times = _time_factor(self.curves.parameters) * self.curves.times
-        for index, each in enumerate(self.predictions):
+        for index, prediction in enumerate(self.predictions):
             label = None if index else "predicted"
-            ax.plot(self.curves.recorded_at, each.loss(times), "k--", linewidth=0.8, label=label)
+            ax.plot(
+                self.curves.recorded_at, prediction.loss(times), "k--", linewidth=0.8, label=label
+            )
         if len(ax.get_legend_handles_labels()[0]) > 1:
             ax.legend()
 

@@ -85,7 +85,7 @@ def explanations(
             if fits or other is None:
                 break
             again = fitted_changes(other, compare_curves(curves, other)[0], known)
-            better = next((each for each in again if set(each[1]) == set(changes)), None)
+            better = next((change for change in again if set(change[1]) == set(changes)), None)
             if better is None or better[1] == changes:
                 break
             text, changes = better
@@ -179,7 +179,7 @@ def likely_mistakes(
         yield f"the {what} counts {name} times", {"time_unit": float(N) ** power}
     for wanted in {1.0, float(dim)}:
         if abs(trace / wanted - 1) > SAME:
-            scaled = tuple(wanted / trace * each for each in setting.eigenvalues)
+            scaled = tuple(wanted / trace * eigenvalue for eigenvalue in setting.eigenvalues)
             yield f"the eigenvalues have the sum {wanted:g}", {"eigenvalues": scaled}
     if np.ptp(setting.eigenvalues) > SAME * trace / dim:
         yield "the eigenvalues are all equal", {"eigenvalues": (trace / dim,) * dim}
@@ -224,7 +224,7 @@ def fitted_changes(
         square = rows[0].found / (setting.loss_unit * setting.loss_factor)
         signal = square - setting.noise_variance * setting.query_noise
         if signal > 0 and not setting.mixed:
-            scaled = tuple(signal / trace * each for each in setting.eigenvalues)
+            scaled = tuple(signal / trace * eigenvalue for eigenvalue in setting.eigenvalues)
             yield f"the eigenvalues have the sum {signal:.4g}", {"eigenvalues": scaled}
             text = f"the inputs are white, of variance {signal / dim:.4g}"
             yield text, {"eigenvalues": (signal / dim,) * dim}

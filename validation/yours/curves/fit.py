@@ -175,7 +175,7 @@ def fit_curve(
     curves, axis, left_out, setting, initial, draws, seed = read_with_setting(**given.arguments)
     law = initial, draws, seed
     _refuse_free(names, setting, known_start=bool(initial))
-    every = [each for name in names for each in _parameters(name, setting)]
+    every = [parameter for name in names for parameter in _parameters(name, setting)]
     ends = [_range(name, setting) for name in every]
     bounds = np.log([low for low, _ in ends]), np.log([high for _, high in ends])
     search = partial(_search, curves, every, setting, law, bounds)
@@ -186,7 +186,7 @@ def fit_curve(
         for move in np.kron(FAR, np.eye(len(every))):
             with suppress(ValueError):  # there is nothing to compare, or no theory
                 searches.append(search(move))
-        model, x, known = min(searches, key=lambda each: _misfit(*each[:2]))
+        model, x, known = min(searches, key=lambda result: _misfit(*result[:2]))
     values = {name: _stated(name, setting) for name in every}
     starts = {name: (value, value, False) for name, value in values.items()}
     chi_square = float(np.sum(model.residuals(x) ** 2))

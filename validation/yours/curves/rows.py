@@ -205,7 +205,9 @@ def compare_curves(
 ) -> tuple[list[CurveRow], list[str]]:
     """Compare what is found in curves with the theory; also remarks on what cannot be compared."""
     distinct = CONTRAST if theory.setting.timed else DISTINCT
-    features = [find_features(each, theory.levels, theory.remainder, distinct) for each in curves]
+    features = [
+        find_features(curve, theory.levels, theory.remainder, distinct) for curve in curves
+    ]
     comparing = _Comparing(theory, features)
     return comparing.rows(), comparing.remarks
 
@@ -225,16 +227,16 @@ class _Comparing:
         # What random weights change in the loss has grown until the first record.
         grown = theory.start_loss
         if theory.setting.model != "separate":
-            first = max(float(each.curve.steps[0]) for each in self.features)
+            first = max(float(features.curve.steps[0]) for features in self.features)
             grown *= math.exp(min(2 * float(theory.growth[0]) * first, LARGE))
-        initial = [each.initial for each in self.features]
+        initial = [features.initial for features in self.features]
         rows = [self._loss("initial loss", 0, initial, grown - theory.start_loss)]
         timed = theory.setting.timed
         made = []
         if theory.growth[0] > 0 and not timed:
             rows += self._growth()
         for m in range(1, last + 1):
-            halves = np.array([each.half_drops[m - 1] for each in self.features])
+            halves = np.array([features.half_drops[m - 1] for features in self.features])
             half = self._half_drop(m - 1, halves) if timed else []
             rows += half
             if not np.isfinite(halves).all():
@@ -249,8 +251,10 @@ class _Comparing:
         theory = self.theory
         rates = np.array(
             [
-                growth_rate(each.curve.steps, each.curve.losses, theory.start_loss + each.noise)
-                for each in self.features
+                growth_rate(
+                    features.curve.steps, features.curve.losses, theory.start_loss + features.noise
+                )
+                for features in self.features
             ]
         )
         if not np.isfinite(rates).all():
@@ -311,7 +315,7 @@ class _Comparing:
         noise = np.mean([f.noise**2 / (f.early if first else f.window) for f in self.features])
         variance = theory.fluctuations.losses[m] ** 2
         variance += (noise + theory.start_loss**2) / level**2
-        rounding = max(_rounding(each.curve.losses) for each in self.features)
+        rounding = max(_rounding(features.curve.losses) for features in self.features)
         # Initial weights enter by products of normal numbers, whose sums over the heads have the
         # excess kurtosis 6/H: as a Student t of H + 4 degrees of freedom.
         by_start = first and theory.start_loss**2 > variance * level**2 / 2
@@ -351,7 +355,7 @@ class _Comparing:
     def _half_drop(self, drop: int, halves: np.ndarray) -> list[CurveRow]:
         """Row of the step at which half of a drop has happened."""
         theory = self.theory
-        ends = np.array([each.curve.steps[-1] for each in self.features])
+        ends = np.array([features.curve.steps[-1] for features in self.features])
         predicted = float(theory.half_drops[drop])
         m = theory.setting.learned[drop + 1]
         reached = np.isfinite(halves)
@@ -386,7 +390,7 @@ class _Comparing:
         m = self.theory.setting.learned[drop + 1]
         if math.isnan(self.theory.durations[drop]):
             return []
-        durations = np.array([each.durations[drop] for each in self.features])
+        durations = np.array([features.durations[drop] for features in self.features])
         # Those of some curves only would be the longer ones.
         if not np.all(np.isfinite(durations)):
             self.remarks.append(
@@ -400,7 +404,9 @@ class _Comparing:
         if self.theory.setting.model == "separate":
             random = self.theory.setting.start * RANDOM_DURATION_ERROR
             allowance = self.theory.setting.start * DURATION_ALLOWANCE
-            beside = [each.contrasts[max(drop - 1, 0) : drop + 1] for each in self.features]
+            beside = [
+                features.contrasts[max(drop - 1, 0) : drop + 1] for features in self.features
+            ]
             allowance += float(np.max(np.nan_to_num(beside), initial=0.0))
         random = math.hypot(random, self._crossing_noise(drop))
         error = math.hypot(DURATION_SPREAD * rates, random) / math.sqrt(len(durations))
@@ -410,19 +416,19 @@ class _Comparing:
     def _plateau(self, m: int) -> list[CurveRow]:
         """Row of the loss at a plateau between two drops."""
         theory = self.theory
-        distinct = [each for each in self.features if np.isfinite(each.heights[m - 1])]
+        distinct = [features for features in self.features if np.isfinite(features.heights[m - 1])]
         if not distinct:
-            merged = any(np.isfinite(each.contrasts[m - 1]) for each in self.features)
+            merged = any(np.isfinite(features.contrasts[m - 1]) for features in self.features)
             why = "the drops beside it merge" if merged else "too few records between its drops"
             learned = theory.setting.learned[m]
             self.remarks.append(f"plateau with {learned} learned: none found, as {why}")
             return []
         drops = theory.levels[:-1] - theory.levels[1:]
-        contrast = max(each.contrasts[m - 1] for each in distinct)
+        contrast = max(features.contrasts[m - 1] for features in distinct)
         uncertain = SLOPE * contrast * min(drops[m - 1], drops[m])
-        uncertain += max(each.drifts[m - 1] for each in distinct)
+        uncertain += max(features.drifts[m - 1] for features in distinct)
         uncertain += theory.setting.start**2 * float(theory.levels[m])
-        heights = [each.heights[m - 1] for each in distinct]
+        heights = [features.heights[m - 1] for features in distinct]
         row = replace(self, features=distinct)._loss("plateau", m, heights, uncertain)
         lam = theory.setting.law["eigenvalues"]
         exchanges = [
@@ -437,19 +443,19 @@ class _Comparing:
         theory = self.theory
         level = float(self.theory.levels[-1])
         parts = [
-            theory.remainder(float(each.curve.steps[-1] - each.half_drops[-1]))
-            for each in self.features
+            theory.remainder(float(features.curve.steps[-1] - features.half_drops[-1]))
+            for features in self.features
         ]
         rest = float(np.mean(parts)) * float(theory.levels[-2] - level)
         uncertain = TAIL * rest + theory.fluctuations.bias * level
-        losses = [each.final for each in self.features]
+        losses = [features.final for features in self.features]
         setting = theory.setting
         above = 0.0
         below = 0.0
         if not setting.timed:
             ahead = [
-                last_fall(each.curve.steps, each.curve.losses) + self._unlearned(each)
-                for each in self.features
+                last_fall(features.curve.steps, features.curve.losses) + self._unlearned(features)
+                for features in self.features
             ]
             above = max(ahead) / level
             if above > HOPELESS:
@@ -476,7 +482,7 @@ class _Comparing:
 
     def _crossing_error(self, drop: int) -> float:
         """Uncertainty of the step at which a level is crossed, by the distance of records."""
-        spacings = np.array([each.spacings[drop] for each in self.features])
+        spacings = np.array([features.spacings[drop] for features in self.features])
         if np.isnan(spacings).all():
             return 0.0
         spacing = float(np.nanmean(spacings))
@@ -485,7 +491,7 @@ class _Comparing:
 
     def _crossing_noise(self, drop: int) -> float:
         """Standard error of a duration by the noise of the records, relative, of one curve."""
-        noise = max(each.noise / math.sqrt(each.window) for each in self.features)
+        noise = max(features.noise / math.sqrt(features.window) for features in self.features)
         # Between its quarters the loss falls by half of a drop.
         return 2 * math.sqrt(2) * noise / float(-np.diff(self.theory.levels)[drop])
 

@@ -185,12 +185,12 @@ def merged_start(setting: CurveSetting, initial: Sequence[Weights]) -> StartLaw:
         scales = [
             float(
                 dynamics.effective_init_scale(
-                    setting.weight_factor * each["value"],
-                    key_query=setting.weight_factor * each["key_query"],
+                    setting.weight_factor * weights["value"],
+                    key_query=setting.weight_factor * weights["key_query"],
                     eigenvalues=setting.eigenvalues,
                 )
             )
-            for each in initial
+            for weights in initial
         ]
         logs = [math.log(_merged_time(setting, scale)) for scale in scales]
         return StartLaw(np.array([np.mean(logs)]), np.zeros((1, 1)), np.zeros(1))
@@ -218,7 +218,9 @@ def separate_start(
     factor = setting.weight_factor if initial else setting.start / TINY
     # Of heads of rank one only escape times are random.  They are one over the scale and the
     # square of the eigenvalues, so that one set of starts serves many settings.
-    scale, relative = (factor, lam) if sizes else (1.0, tuple(each / top for each in lam))
+    scale, relative = (
+        (factor, lam) if sizes else (1.0, tuple(eigenvalue / top for eigenvalue in lam))
+    )
     if initial:
         times = [_staircase(relative, scale, start, sizes) for start in initial]
     else:
@@ -227,7 +229,7 @@ def separate_start(
     if not sizes:
         values, heads = grown_heads(setting)
         growing = dynamics.time_from_pole(HALF ** (1 / 3) * values, **heads)
-        times = [each / factor / top**2 + growing for each in times]
+        times = [waits / factor / top**2 + growing for waits in times]
     drops = np.array(times)[:, :count]
     if not np.all(drops > 0):
         raise _too_large(setting)

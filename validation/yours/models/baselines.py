@@ -229,15 +229,15 @@ def choose_baselines(
         raise TypeError(f"baselines must be a list of names, got {wanted!r}")
     if wanted is None:
         return list(known(None))
-    names = frozenset(each for each in wanted if isinstance(each, str))
-    by_name = {each.name: each for each in known(names)}
+    names = frozenset(choice for choice in wanted if isinstance(choice, str))
+    by_name = {baseline.name: baseline for baseline in known(names)}
     chosen = []
-    for each in wanted:
-        if isinstance(each, str) and each not in by_name:
-            every = [one.name for one in known(None)]
-            hint = did_you_mean(each, every)
-            raise ValueError(f"baselines must be of {', '.join(every)}, got {each!r}{hint}")
-        chosen.append(by_name[each] if isinstance(each, str) else each)
+    for choice in wanted:
+        if isinstance(choice, str) and choice not in by_name:
+            every = [baseline.name for baseline in known(None)]
+            hint = did_you_mean(choice, every)
+            raise ValueError(f"baselines must be of {', '.join(every)}, got {choice!r}{hint}")
+        chosen.append(by_name[choice] if isinstance(choice, str) else choice)
     if not chosen:
         raise ValueError("baselines must be at least one, got none")
     return chosen
@@ -388,7 +388,7 @@ def best_loss(network: Network, problem: Problem) -> float | None:
         # The search for two heads, which takes seconds, is not begun for one.
         name = f"softmax_{network.heads}"
         known = softmax_baselines(units, (name,)) if name in SOFTMAX else iter(())
-        loss = next((each.loss for each in known), None)
+        loss = next((baseline.loss for baseline in known), None)
     return None if loss is None else loss - units.noise_variance
 
 
@@ -471,7 +471,7 @@ def _linear_attention(units: ProblemUnits, prompts: int, ridge: float, rng: Seed
     expected = expected_errors(problem, prompts=prompts, ridge=ridge)
     text = f"linear attention trained on {prompts} prompts with ridge {ridge:.4g}"
     if expected:
-        errors = " and ".join(f"{each:.4g} {where}" for where, each in expected.items())
+        errors = " and ".join(f"{error:.4g} {where}" for where, error in expected.items())
         text += f", for which theory expects the error {errors}"
     answer = in_blocks(partial(answer_with, gamma, problem), _prompt_numbers(units))
     return Baseline("linear_attention", text, answer, exact_error(gamma, problem))

@@ -88,16 +88,16 @@ class ContextUse(Result):
         """Draw the filter beside those of fitted algorithms and of least squares."""
         h = np.linspace(self.eigenvalue[0], self.eigenvalue[-1], 300)
         h = h[h > 0]
-        top = 1.3 * max(each.mean for each in self.filter)
+        top = 1.3 * max(estimate.mean for estimate in self.filter)
         ax.plot(h, 1 / h, ":", color="0.45", label="least squares, 1/h")
-        filters = [each for each in fits if each.family in DRAWN]
-        colours = [each for each in COLOURS if each != COLOURS[1]]
+        filters = [fit for fit in fits if fit.family in DRAWN]
+        colours = [colour for colour in COLOURS if colour != COLOURS[1]]
         for fit, colour in zip(filters, colours, strict=False):
-            values = {name: each.mean for name, each in fit.parameters.items()}
+            values = {name: estimate.mean for name, estimate in fit.parameters.items()}
             line = FILTERS[fit.family](h, self.pairs, **values)
             ax.plot(h, line, color=colour, label=fit.name.replace("_", " "))
         draw_estimates(ax, self.eigenvalue, self.filter, COLOURS[1], label="model", zorder=3)
-        ax.set_ylim(min(0.0, *(1.3 * each.mean for each in self.filter)), max(top, 0.0))
+        ax.set_ylim(min(0.0, *(1.3 * estimate.mean for estimate in self.filter)), max(top, 0.0))
         finish(ax, "eigenvalue h of the context", r"filter $\varphi(h)$", legend="")
 
     def draw_positions(
@@ -113,7 +113,7 @@ class ContextUse(Result):
         draw_estimates(ax, range(1, self.pairs + 1), self.weights, COLOURS[1], label="model")
         ax.axhline(self.rate.mean, color="0.45", linestyle="--", label="equal weights")
         ax.locator_params(axis="x", integer=True)
-        ax.set_ylim(bottom=min(0.0, *(each.mean for each in self.weights)))
+        ax.set_ylim(bottom=min(0.0, *(weight.mean for weight in self.weights)))
         finish(ax, "position of the pair", "its weight", legend="")
 
 
@@ -121,7 +121,7 @@ def expected_weights(fit: Fit, problem: Problem) -> np.ndarray | None:
     """Weights of the positions by theory; None where there is none."""
     if not ProblemUnits(problem).solved:
         return None
-    values = {name: each.mean for name, each in fit.parameters.items()}
+    values = {name: estimate.mean for name, estimate in fit.parameters.items()}
     size: dict[str, Any] = {"context": problem.context, "dim": problem.dim}
     if fit.family == "recency_step":
         return values["rate"] * np.asarray(memory_weights(**size, gates=values["decay"]))
@@ -141,8 +141,8 @@ def expected_weights(fit: Fit, problem: Problem) -> np.ndarray | None:
     else:
         return None
     size |= {"rho": problem.mean_noise_variance / problem.label_unit, "drift": problem.drift}
-    found = memory_weights(**size, gates=values.get("decay", 1.0), step_sizes=steps)
-    return np.asarray(values.get("readout", 1.0) * problem.context / unit * found)
+    weights = memory_weights(**size, gates=values.get("decay", 1.0), step_sizes=steps)
+    return np.asarray(values.get("readout", 1.0) * problem.context / unit * weights)
 
 
 def context_use(
@@ -177,17 +177,17 @@ def context_use(
     hats = [np.vecdot(np.interp(values, knots, hat), loads) for hat in np.eye(len(knots))]
     columns = np.stack(hats, axis=1)
     fitted = _estimates(model, columns)
-    unexplained = ratio((model - columns @ [each.mean for each in fitted]) ** 2, model**2)
+    unexplained = ratio((model - columns @ [estimate.mean for estimate in fitted]) ** 2, model**2)
     count = examples.pairs
     of_pairs = tuple[Estimate, ...]()
     number = 0.0
     if len(model) >= FEWEST * count:
         of_pairs = _estimates(model, examples.products / count)
-        means = np.array([each.mean for each in of_pairs])
+        means = np.array([weight.mean for weight in of_pairs])
         # Squares are too large by the variances of the errors.
-        squares = np.sum(means**2) - sum(each.standard_error**2 for each in of_pairs)
+        squares = np.sum(means**2) - sum(weight.standard_error**2 for weight in of_pairs)
         number = float(np.sum(means) ** 2 / max(squares, np.sum(means) ** 2 / count))
-    penalties = [each.parameters["penalty"] for each in fits if each.family == "ridge"]
+    penalties = [fit.parameters["penalty"] for fit in fits if fit.family == "ridge"]
     return ContextUse(
         knots,
         fitted,

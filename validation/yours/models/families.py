@@ -65,7 +65,7 @@ class Examples:
         prompts = self.prompts
         values, vectors = np.linalg.eigh(context_covariance(prompts.inputs))
         moments = np.vecdot(prompts.inputs.mT, prompts.labels[:, None, :])
-        sides = (np.vecdot(vectors.mT, each[:, None, :]) for each in (prompts.query, moments))
+        sides = (np.vecdot(vectors.mT, side[:, None, :]) for side in (prompts.query, moments))
         return np.maximum(values, 0.0), math.prod(sides) / self.pairs
 
     @cached_property
@@ -287,7 +287,7 @@ class _Scales:
         # Answers vary fast with a rate at which steps diverge.
         rates = np.concatenate([np.geomspace(0.02, 0.3, 5), np.geomspace(0.4, 2, 17)])
         rate = Parameter(rates / units.input_variance)
-        pairs = sorted({round(each) for each in np.geomspace(1, N, 8)})
+        pairs = sorted({round(number) for number in np.geomspace(1, N, 8)})
         decay = Parameter(np.exp(-1 / (N * np.geomspace(1 / 16, 4, 7))), "logit")
         return cls(problem, units, penalty, rate, pairs, decay)
 
@@ -402,8 +402,8 @@ def _informed(scales: _Scales) -> Iterator[Family]:
 
 
 def _posterior(examples: Examples, noise_variance: float, *, tasks: np.ndarray) -> np.ndarray:
-    told = replace(examples.prompts, noise_variance=np.full(len(examples), noise_variance))
-    return np.vecdot(told.query, predictors.dmmse_weights(told, tasks))
+    prompts = replace(examples.prompts, noise_variance=np.full(len(examples), noise_variance))
+    return np.vecdot(prompts.query, predictors.dmmse_weights(prompts, tasks))
 
 
 def _recency_step(examples: Examples, decay: float) -> np.ndarray:

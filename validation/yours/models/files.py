@@ -187,7 +187,7 @@ ARRAYS = {
 }
 
 # Numbers and names of a problem.
-PROBLEM = tuple(each.name for each in fields(Problem) if each.name not in ARRAYS)
+PROBLEM = tuple(field.name for field in fields(Problem) if field.name not in ARRAYS)
 
 # Largest deviation of prompts from those that are drawn again, over their own size and the root
 # mean square.  Other machines round float64 differently by 1e-15, and float32 by 1e-7.

@@ -67,11 +67,11 @@ def context_moments(units: ProblemUnits, degree: int, most: int = MOST) -> np.nd
             powers.append(powers[-1] @ H)
         flat = np.reshape(powers, (degree + 1, -1))
         signal = np.reshape(
-            [queries @ each @ units.task_covariance for each in powers], flat.shape
+            [queries @ power @ units.task_covariance for power in powers], flat.shape
         )
         total += signal @ flat.T
         # The coefficients of Q are those of -P without the constant, each one power lower.
-        query = np.reshape([queries @ each for each in powers], flat.shape)
+        query = np.reshape([queries @ power for power in powers], flat.shape)
         total[1:, 1:] += noise * (query[1:] @ flat[:-1].T)
     return total / count
 

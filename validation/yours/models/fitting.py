@@ -129,8 +129,8 @@ class _Search:
     def answers(self, examples: Examples, count: int, free: np.ndarray) -> np.ndarray:
         """Answers without the factor, at coordinates of the search."""
         values = {
-            name: each.from_free(x)
-            for (name, each), x in zip(self.family.parameters.items(), free, strict=True)
+            name: parameter.from_free(x)
+            for (name, parameter), x in zip(self.family.parameters.items(), free, strict=True)
         }
         if self.family.count:
             values[self.family.count] = count
@@ -152,7 +152,9 @@ class _Search:
         """Coordinates of the best parameters with a whole number, and their residuals."""
         if count not in self.solved:
             parameters = self.family.parameters.values()
-            values = itertools.product(*(map(each.to_free, each.start) for each in parameters))
+            values = itertools.product(
+                *(map(parameter.to_free, parameter.start) for parameter in parameters)
+            )
             grid = map(np.array, values)
             start = min(grid, key=lambda x: float(np.sum(self.residual(x, count, self.few) ** 2)))
             free = start
@@ -165,8 +167,8 @@ class _Search:
     def bounds(self) -> tuple[list[float], list[float]]:
         """Bounds of the coordinates, far beyond the grid."""
         ends = [
-            sorted(map(each.to_free, (each.start[0], each.start[-1])))
-            for each in self.family.parameters.values()
+            sorted(map(parameter.to_free, (parameter.start[0], parameter.start[-1])))
+            for parameter in self.family.parameters.values()
         ]
         return [low - 5 for low, _ in ends], [high + 5 for _, high in ends]
 
@@ -197,7 +199,7 @@ class _Search:
         factor = self.factor(self.model, answers)
         columns = [answers] if self.family.factor else []
         for step in STEP * np.eye(len(free)):
-            sides = [self.answers(self.examples, count, free + each) for each in (step, -step)]
+            sides = [self.answers(self.examples, count, free + move) for move in (step, -step)]
             columns.append(factor * (sides[0] - sides[1]) / (2 * STEP))
         whole = np.concatenate([[factor] if self.family.factor else [], free])
         return whole, np.reshape(columns, (len(columns), -1)).T
@@ -227,20 +229,21 @@ def fit_family(family: Family, examples: Examples, model: np.ndarray) -> tuple[F
     estimated = [_estimates(search, count) for count in possible]
     values = {name: estimate.mean for name, (estimate, _) in estimated[0].items()}
     parameters = {name: estimate for name, (estimate, _) in estimated[0].items()}
-    ends = {name: np.array([each[name][1] for each in estimated]) for name in values}
+    ends = {name: np.array([estimates[name][1] for estimates in estimated]) for name in values}
     intervals = {
-        name: (float(np.min(each[:, 0])), float(np.max(each[:, 1]))) for name, each in ends.items()
+        name: (float(np.min(bounds[:, 0])), float(np.max(bounds[:, 1])))
+        for name, bounds in ends.items()
     }
     texts = {
         name: _stated(parameters[name], intervals[name], family.best.get(name)) for name in values
     }
     if family.count:
-        one, many = family.counted
+        singular, many = family.counted
         values[family.count] = best
         intervals[family.count] = (min(possible), max(possible))
         parameters[family.count] = Estimate(best, 0.0, len(model))
-        texts[family.count] = one if best == 1 else many.format(best)
-    name = f"{family.name}({', '.join(f'{each:.3g}' for each in values.values())})"
+        texts[family.count] = singular if best == 1 else many.format(best)
+    name = f"{family.name}({', '.join(f'{value:.3g}' for value in values.values())})"
     title = family.words.format(**texts)
     factor = values.pop(family.factor, 1.0)
 
@@ -344,7 +347,7 @@ def fit_families(
         fit, member = fit_family(family, first, model[:used])
         residual = (model[used:last] - member.predict(later)) ** 2
         fitted.append((replace(fit, unexplained=ratio(residual, square)), member, residual))
-    fitted.sort(key=lambda each: each[0].unexplained.mean)
+    fitted.sort(key=lambda entry: entry[0].unexplained.mean)
     near = list[Baseline]()
     limit = quantile(len(fitted))
     within = {

@@ -114,7 +114,7 @@ def likenesses(answers: Answers) -> list[Likeness]:
             same,
         )
         algorithms.append(likeness)
-    return sorted(algorithms, key=lambda each: each.unexplained.mean)
+    return sorted(algorithms, key=lambda likeness: likeness.unexplained.mean)
 
 
 def equal_answers(baselines: Mapping[str, np.ndarray]) -> dict[str, tuple[str, ...]]:
@@ -181,11 +181,13 @@ class Identification(Judgement):
     tolerance: float
 
     def __getitem__(self, name: str) -> Likeness:
-        return next(each for each in self.likenesses if name in (each.name, *each.same))
+        return next(
+            likeness for likeness in self.likenesses if name in (likeness.name, *likeness.same)
+        )
 
     def fit(self, family: str) -> Fit:
         """The member of a family that is nearest to the model."""
-        return next(each for each in self.fits if each.family == family)
+        return next(fit for fit in self.fits if fit.family == family)
 
 
 def identify(
@@ -214,27 +216,27 @@ def identify(
         Share of the mean square that may be left unexplained, in (0, 1).
     """
     known = {name: Baseline(name, "", np.zeros_like) for name in answers.baselines}
-    known |= {each.name: each for each in algorithms}
+    known |= {algorithm.name: algorithm for algorithm in algorithms}
     weight = bounded_weights(answers.model)
     size = ratio(answers.model**2, answers.target**2)
     answers = replace(
         answers,
         model=weight * answers.model,
-        baselines={name: weight * each for name, each in answers.baselines.items()},
+        baselines={name: weight * predictions for name, predictions in answers.baselines.items()},
     )
     near = likenesses(answers)
-    plain = [each.name for each in near if not known[each.name].parameters]
+    plain = [likeness.name for likeness in near if not known[likeness.name].parameters]
     mixture = best_mixture(answers.model, {name: answers.baselines[name] for name in plain})
     limit = quantile(len(near))
-    within = [each for each in near if _upper(each.unexplained, limit) < tolerance]
-    told: dict[str, tuple[str, ...]] = {}
+    within = [likeness for likeness in near if _upper(likeness.unexplained, limit) < tolerance]
+    differing: dict[str, tuple[str, ...]] = {}
     if _upper(size, quantile(1)) < tolerance:
         part = percent(size)
         sentence = f"It answers next to nothing: {part} of the mean square of the labels."
         words: Words = "null", ("null",), (), sentence
     elif within:
-        told = {each.name: differences(each.name) for each in within}
-        words = _named(answers, within, mixture, known, told, tolerance)
+        differing = {likeness.name: differences(likeness.name) for likeness in within}
+        words = _named(answers, within, mixture, known, differing, tolerance)
     elif _upper(mixture.unexplained, limit) < tolerance:
         words = "mixture", mixture.names, (), _mixture_sentence(mixture, near[0], known)
     else:
@@ -244,7 +246,7 @@ def identify(
         most = f"{LARGEST_OVER_MEDIAN:g} times the median"
         sentence += f" Answers above {most} ({large:,} of {len(weight):,}) count as that."
     holds = kind in ("algorithm", "mixture")
-    inside = tuple(each.name for each in within)
+    inside = tuple(likeness.name for likeness in within)
     return Identification(
         kind,
         holds,
@@ -252,7 +254,7 @@ def identify(
         names,
         alike,
         inside,
-        told,
+        differing,
         tuple(near),
         tuple(fits),
         mixture,
@@ -277,32 +279,41 @@ def _named(
     Of those that these prompts do not tell from the nearest one it names the one with the fewest
     parameters, and leaves out families that it is a member of.
     """
-    squares = {each: (answers.model - answers.baselines[each.name]) ** 2 for each in within}
+    squares = {
+        likeness: (answers.model - answers.baselines[likeness.name]) ** 2 for likeness in within
+    }
     limit = quantile(len(known))
     rounding = ROUNDING**2 * np.mean(answers.model**2)
     tied = [
-        each
-        for each in within
-        if each is within[0] or not larger(squares[each], squares[within[0]], limit, rounding)
+        likeness
+        for likeness in within
+        if likeness is within[0]
+        or not larger(squares[likeness], squares[within[0]], limit, rounding)
     ]
-    best = min(tied, key=lambda each: known[each.name].parameters)
+    best = min(tied, key=lambda likeness: known[likeness.name].parameters)
     others = [
-        each
-        for each in within
-        if each is not best
+        likeness
+        for likeness in within
+        if likeness is not best
         and not any(
-            one.name.split("(")[0] in known[each.name].contains
-            and (one is best or one.unexplained.mean <= (1 + GAIN) * each.unexplained.mean)
-            for one in within
+            member.name.split("(")[0] in known[likeness.name].contains
+            and (
+                member is best or member.unexplained.mean <= (1 + GAIN) * likeness.unexplained.mean
+            )
+            for member in within
         )
     ]
     least = known[best.name].parameters
-    rivals = [each for each in others if each in tied and known[each.name].parameters <= least]
-    texts = {each: _beside(each, known, differences[each.name]) for each in others}
+    rivals = [
+        likeness
+        for likeness in others
+        if likeness in tied and known[likeness.name].parameters <= least
+    ]
+    texts = {likeness: _beside(likeness, known, differences[likeness.name]) for likeness in others}
     share = f"it leaves {percent(best.unexplained)} of the mean square unexplained"
     if rivals:
         kind = "ambiguous"
-        listed = _some([_title(each, known) for each in rivals])
+        listed = _some([_title(rival, known) for rival in rivals])
         first = (
             f"These prompts cannot tell {_title(best, known)} from {listed}: nearest is the first"
         )
@@ -312,36 +323,40 @@ def _named(
         refined = _refined(best, mixture, known) if least == 0 else ""
         subject = "On these prompts it is" if differences[best.name] else "It is"
         sentences = [f"{subject} {_title(best, known)}: {share}{refined}"]
-    around = [each for each in known.values() if best.name in each.contains]
+    around = [algorithm for algorithm in known.values() if best.name in algorithm.contains]
     if around and best.name != "least_squares":  # a limit: its parameters are 0 or infinite
-        sentences.append(f"Fitted, it is {min(around, key=lambda each: each.parameters).words}")
+        sentences.append(
+            f"Fitted, it is {min(around, key=lambda algorithm: algorithm.parameters).words}"
+        )
     if differences[best.name]:
         sentences.append(f"On others it is not: it differs at {_some(differences[best.name])}")
-    if unclear := [texts[each] for each in others if each in tied and each not in rivals]:
+    if unclear := [
+        texts[likeness] for likeness in others if likeness in tied and likeness not in rivals
+    ]:
         sentences.append(f"These prompts cannot tell it from {_some(unclear)}")
-    if further := [texts[each] for each in others if each not in tied]:
+    if further := [texts[likeness] for likeness in others if likeness not in tied]:
         listed = _some(further)
         sentences.append(f"Within the tolerance of {100 * tolerance:.3g} %, too: {listed}")
-    names = tuple(each.name for each in (best, *rivals))
-    alike = tuple(each.name for each in others if each in tied)
+    names = tuple(likeness.name for likeness in (best, *rivals))
+    alike = tuple(likeness.name for likeness in others if likeness in tied)
     return kind, names, alike, f"{'. '.join(sentences)}."
 
 
-def _title(each: Likeness, known: Mapping[str, Baseline]) -> str:
+def _title(likeness: Likeness, known: Mapping[str, Baseline]) -> str:
     """What an algorithm is called, with those that answer as it does and are no family of its."""
-    same = [known[name] for name in each.same]
-    others = [one for one in same if each.name not in one.contains]
-    return " = ".join(one.words for one in (known[each.name], *others))
+    same = [known[name] for name in likeness.same]
+    others = [algorithm for algorithm in same if likeness.name not in algorithm.contains]
+    return " = ".join(algorithm.words for algorithm in (known[likeness.name], *others))
 
 
-def _beside(each: Likeness, known: Mapping[str, Baseline], differs: Sequence[str]) -> str:
+def _beside(likeness: Likeness, known: Mapping[str, Baseline], differs: Sequence[str]) -> str:
     """An algorithm within the tolerance, with what is known of it."""
-    parts = [percent(each.unexplained)]
-    if not known[each.name].parameters and abs(each.factor_z) > z_threshold(1, DOUBT):
-        parts.append(f"factor {shown(each.factor)}")
+    parts = [percent(likeness.unexplained)]
+    if not known[likeness.name].parameters and abs(likeness.factor_z) > z_threshold(1, DOUBT):
+        parts.append(f"factor {shown(likeness.factor)}")
     if differs:
         parts.append(f"differs at {_some(differs)}")
-    return f"{_title(each, known)} ({', '.join(parts)})"
+    return f"{_title(likeness, known)} ({', '.join(parts)})"
 
 
 def _some(texts: Sequence[str]) -> str:
@@ -396,13 +411,17 @@ def _unnamed(
     if not np.any(answers.baselines[nearest.name]):
         reason = "none is nearer to its answers than zero"
     limit = quantile(len(near))
-    squares = {each: (answers.model - answers.baselines[each.name]) ** 2 for each in near}
-    shares = [each.unexplained for each in near if not larger(squares[each], allowed, limit)]
+    squares = {
+        likeness: (answers.model - answers.baselines[likeness.name]) ** 2 for likeness in near
+    }
+    shares = [
+        likeness.unexplained for likeness in near if not larger(squares[likeness], allowed, limit)
+    ]
     if _lower(mixture.unexplained, limit) < tolerance:
         shares.append(mixture.unexplained)
     if not shares:
         return "none", (), (), f"It is none of these algorithms: {reason}."
-    needed = [(limit * each.standard_error / (each.mean - tolerance)) ** 2 for each in shares]
+    needed = [(limit * share.standard_error / (share.mean - tolerance)) ** 2 for share in shares]
     count = len(answers.model) * max(1.0, *needed)
     enough = f"some {float(f'{2 * count:.1g}'):,.0f} would tell" if count < MOST_PROMPTS else ""
     words = f"These prompts are too few for a verdict{enough and ', '}{enough}: {reason}."

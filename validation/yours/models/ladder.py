@@ -108,9 +108,9 @@ def ladder(answers: Answers, baselines: Iterable[Baseline], description: str = "
     """
     of_model = answers.errors(answers.model)
     rungs = [
-        _rung(each, of_model, answers, answers.section == "fresh")
-        for each in baselines
-        if each.name in answers.baselines
+        _rung(baseline, of_model, answers, answers.section == "fresh")
+        for baseline in baselines
+        if baseline.name in answers.baselines
     ]
     rungs.sort(key=lambda rung: -rung.error.mean)
     error = Estimate.of(of_model, keep=False)
@@ -160,7 +160,9 @@ def derivatives(
 
 def cosines(answers: Answers) -> dict[str, Estimate]:
     """Cosine of the derivatives of a model and of each baseline, over prompts and directions."""
-    return {name: cosine(answers.model, each) for name, each in answers.baselines.items()}
+    return {
+        name: cosine(answers.model, derivatives) for name, derivatives in answers.baselines.items()
+    }
 
 
 def given_gradients(
@@ -191,16 +193,16 @@ def given_gradients(
             raise TypeError(
                 f"gradients must return a pair of arrays, got {type(returned).__name__}"
             )
-        arrays = [np.asarray(each, dtype=float) for each in returned]
-        if tuple(each.shape for each in arrays) != shapes:
+        arrays = [np.asarray(derivatives, dtype=float) for derivatives in returned]
+        if tuple(array.shape for array in arrays) != shapes:
             raise ValueError(
                 f"gradients must return arrays of shapes {shapes[0]} and {shapes[1]}, got "
-                f"{', '.join(str(each.shape) for each in arrays)}"
+                f"{', '.join(str(array.shape) for array in arrays)}"
             )
-        if not all(np.isfinite(each).all() for each in arrays):
+        if not all(np.isfinite(array).all() for array in arrays):
             raise ValueError("gradients must return finite numbers, got NaN or inf")
         parts.append(arrays)
-    columns = (np.concatenate(each) for each in zip(*parts, strict=True))
+    columns = (np.concatenate(blocks) for blocks in zip(*parts, strict=True))
     return dict(zip(MOVED, columns, strict=True))
 
 

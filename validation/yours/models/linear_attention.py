@@ -146,14 +146,14 @@ def linear_part(
         held_out[out] = np.vecdot(query[out] @ fit, summary[out])
         fits.append(fit)
     unexplained = ratio((answers - held_out) ** 2, answers**2)
-    eigenvalues = _jackknife(block_eigenvalues(gamma), [block_eigenvalues(each) for each in fits])
-    (mean,) = _jackknife(_mean(gamma), [_mean(each) for each in fits])
-    (rest,) = _jackknife(_rest(gamma), [_rest(each) for each in fits])
+    eigenvalues = _jackknife(block_eigenvalues(gamma), [block_eigenvalues(fit) for fit in fits])
+    (mean,) = _jackknife(_mean(gamma), [_mean(fit) for fit in fits])
+    (rest,) = _jackknife(_rest(gamma), [_rest(fit) for fit in fits])
     theory = best_eigenvalues(problem)
     z = None
     if theory is not None:
         z = _student_z(mean, float(np.mean(theory)))
-    errors = math.sqrt(FOLDS - 1) * np.std([each[:, :-1] for each in fits], axis=0)
+    errors = math.sqrt(FOLDS - 1) * np.std([fit[:, :-1] for fit in fits], axis=0)
     # Entries of the symmetric part have half of the variance.
     radius = math.sqrt(2 * dim * float(np.mean(errors**2)))
     radius = radius if radius > FLOAT64 else 0.0

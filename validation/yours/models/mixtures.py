@@ -171,7 +171,7 @@ def _subsets(fit: Half, terms: int) -> list[tuple[int, ...]]:
     allowed = np.all(weights > 0, axis=1) | (terms == 1)
     explained = np.where(allowed, np.vecdot(weights, targets), -np.inf)
     order = np.argsort(-explained, kind="stable")[: np.sum(allowed)]
-    return [tuple(each) for each in subsets[order].tolist()]
+    return [tuple(subset) for subset in subsets[order].tolist()]
 
 
 def _residual(fit: Half, judge: Half, subset: Sequence[int]) -> np.ndarray:

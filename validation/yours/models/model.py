@@ -52,14 +52,14 @@ class Answers:
 
     def rows(self, chosen: slice) -> Answers:
         """Answers to some of the prompts."""
-        others = {name: each[chosen] for name, each in self.baselines.items()}
+        others = {name: predictions[chosen] for name, predictions in self.baselines.items()}
         target = self.target[chosen]
         noise = self.noise_variance[chosen]
         return Answers(self.section, self.model[chosen], others, target, noise)
 
     def at(self, position: int) -> Answers:
         """Those at one position, of answers (n, N + 1) at every position."""
-        others = {name: each[:, position] for name, each in self.baselines.items()}
+        others = {name: predictions[:, position] for name, predictions in self.baselines.items()}
         own = self.model[:, position]
         target = self.target[:, position]
         return Answers(self.section, own, others, target, self.noise_variance)
@@ -151,7 +151,7 @@ class Model:
         step = self.batch or len(drawn)
         parts = []
         for start in range(0, len(drawn), step):
-            batch = {name: each[start : start + step] for name, each in arguments.items()}
+            batch = {name: array[start : start + step] for name, array in arguments.items()}
             parts.append(self._ask(batch, _Where(section, first + start)))
         return np.concatenate(parts)
 
@@ -171,7 +171,7 @@ class Model:
             If the answers are others, or look ahead where they are per position.
         """
         where = _Where(section, 0)
-        arguments = {name: each[: self.batch] for name, each in self._arguments(drawn).items()}
+        arguments = {name: array[: self.batch] for name, array in self._arguments(drawn).items()}
         answers = self._ask(arguments, where)
         count = len(answers)
         size = float(np.sqrt(np.mean(answers**2)))
@@ -186,7 +186,7 @@ class Model:
                 )
         few = max(2, min(SMALL_BATCH, count // 2))
         if self.deterministic and count > 1:
-            backwards = {name: each[few - 1 :: -1] for name, each in arguments.items()}
+            backwards = {name: array[few - 1 :: -1] for name, array in arguments.items()}
             other = self._ask(backwards, where)[::-1]
             difference = np.abs(other - answers[:few])
             if (odd := _first_over(difference, OTHER_BATCH * size)) is not None:
@@ -230,7 +230,7 @@ class Model:
 
     def _ask(self, arguments: Mapping[str, np.ndarray], where: _Where) -> np.ndarray:
         """Answers to one batch."""
-        copies = {name: np.array(each, order="C") for name, each in arguments.items()}
+        copies = {name: np.array(array, order="C") for name, array in arguments.items()}
         shape = arguments["labels"].shape if self.per_position else arguments["labels"].shape[:1]
         try:
             returned = self.predict(*copies.values())

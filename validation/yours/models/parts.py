@@ -40,15 +40,15 @@ class PartReports(Result):
         """Error and verdict of each part."""
         return {
             "part": self.names,
-            "error": tuple(each.fresh.error for each in self.reports),
-            "verdict": tuple(each.verdict.sentence for each in self.reports),
+            "error": tuple(report.fresh.error for report in self.reports),
+            "verdict": tuple(report.verdict.sentence for report in self.reports),
         }
 
     def draw(self, ax: Axes) -> None:
         """Draw the errors of the parts, beside those of known algorithms."""
         places = np.arange(len(self.names))
-        draw_estimates(ax, places, [each.fresh.error for each in self.reports], COLOURS[0])
-        rungs = [each for each in self.reports[0].fresh.rungs if each.name in DRAWN]
+        draw_estimates(ax, places, [report.fresh.error for report in self.reports], COLOURS[0])
+        rungs = [rung for rung in self.reports[0].fresh.rungs if rung.name in DRAWN]
         for colour, rung in zip(COLOURS[1:], rungs, strict=False):
             ax.axhline(rung.error.mean, color=colour, label=rung.name)
         ax.set_xticks(places, self.names)

@@ -96,19 +96,22 @@ def position_baselines(problem: Problem, names: Collection[str] | None = None) -
     lengths = [
         ProblemUnits(replace(problem, context=count)) for count in range(1, problem.context + 1)
     ]
-    at = [{each.name: each for each in _at_one_length(units, names)} for units in lengths]
+    at = [
+        {algorithm.name: algorithm for algorithm in _at_one_length(units, names)}
+        for units in lengths
+    ]
     passes = _one_pass(problem)
     algorithms = list[Baseline]()
-    for name in dict.fromkeys(name for each in at for name in each):
-        chosen = [each[name] for each in at if name in each]
+    for name in dict.fromkeys(name for known in at for name in known):
+        chosen = [known[name] for known in at if name in known]
         predict = passes.get(name) or by_prefix(partial(_of_length, chosen))
-        losses = [each[name].loss if name in each else None for each in at]
+        losses = [known[name].loss if name in known else None for known in at]
         algorithms.append(_position_baseline(lengths, chosen[-1], predict, losses))
         if name == "one_step":
             algorithms.append(_fixed_step(lengths))
     if lengths[-1].solved:
         algorithms.append(_best_delta_rule(problem))
-    return [each for each in algorithms if names is None or each.name in names]
+    return [algorithm for algorithm in algorithms if names is None or algorithm.name in names]
 
 
 def _at_one_length(units: ProblemUnits, names: Collection[str] | None) -> Iterator[Baseline]:
@@ -119,7 +122,7 @@ def _at_one_length(units: ProblemUnits, names: Collection[str] | None) -> Iterat
     yield from simple_baselines(units)
     yield from one_step_baselines(units)
     yield from step_baselines(units, steps, moments)
-    yield from (each for each in regression_baselines(units) if each.name not in SLOW)
+    yield from (baseline for baseline in regression_baselines(units) if baseline.name not in SLOW)
 
 
 def _of_length(chosen: Sequence[Baseline], count: int) -> Predictor:
@@ -156,7 +159,7 @@ def _fixed_step(lengths: Sequence[ProblemUnits]) -> Baseline:
     unit = 1 / (last.problem.context * last.input_variance)
 
     def losses(rate: float) -> list[float]:
-        return [each.step_loss(rate * each.problem.context * eye) for each in lengths]
+        return [units.step_loss(rate * units.problem.context * eye) for units in lengths]
 
     # The mean loss is a quadratic function of the rate.
     lower = math.fsum(losses(-unit))
@@ -245,7 +248,7 @@ class PositionErrors(Result):
             "examples": np.arange(len(self.ladders)),
             "model_error": (model,) * len(self.algorithms),
             **{
-                name: tuple(tuple(each[name] for each in row) for row in rows)
+                name: tuple(tuple(columns[name] for columns in row) for row in rows)
                 for name in ("error", "difference", "difference_z", "theory")
             },
         }
@@ -256,14 +259,14 @@ class PositionErrors(Result):
         Lines are the exact errors of the algorithms where they are known, otherwise measured.
         """
         examples = range(len(self.ladders))
-        colours = [each for each in COLOURS if each != MODEL]
+        colours = [colour for colour in COLOURS if colour != MODEL]
         styles = [(colour, line) for line in ("-", "--", ":") for colour in colours]
         for name, (colour, line) in zip(self.algorithms, styles, strict=False):
             rungs = [ladder[name] for ladder in self.ladders]
-            known = [each.theory if each.theory >= 0 else each.error.mean for each in rungs]
+            known = [rung.theory if rung.theory >= 0 else rung.error.mean for rung in rungs]
             scaled = np.array(known) / self.label_square
             ax.plot(examples, scaled, line, color=colour, label=name.replace("_", " "))
-        errors = [each.error.scaled(1 / self.label_square) for each in self.ladders]
+        errors = [ladder.error.scaled(1 / self.label_square) for ladder in self.ladders]
         draw_estimates(ax, examples, errors, MODEL, label="model", zorder=3)
         ax.set_ylim(0, TOP)
         ylabel = "squared error / mean square of a label"
@@ -271,13 +274,13 @@ class PositionErrors(Result):
 
     def __str__(self) -> str:
         last = len(self.ladders) - 1
-        shown = sorted({round(each) for each in np.linspace(0, last, min(SHOWN, last + 1))})
+        shown = sorted({round(place) for place in np.linspace(0, last, min(SHOWN, last + 1))})
         ladders = [self.ladders[i] for i in shown]
         lines = [["examples", *map(str, shown)]]
-        lines.append(["model", *(self._cell(each.error) for each in ladders)])
+        lines.append(["model", *(self._cell(ladder.error) for ladder in ladders)])
         for name in self.algorithms:
-            lines.append([name, *(self._cell(each[name].error) for each in ladders)])
-            lines.append(["  z of model", *(f"{each[name].z:.1f}" for each in ladders)])
+            lines.append([name, *(self._cell(ladder[name].error) for ladder in ladders)])
+            lines.append(["  z of model", *(f"{ladder[name].z:.1f}" for ladder in ladders)])
         return "\n".join(aligned(lines, "<>"))
 
     def _cell(self, error: Estimate) -> str:
@@ -377,14 +380,16 @@ def ask_positions(
     progress : bool
         Whether to show a progress bar.
     """
-    asked = ask_all(model, baselines, [section], positions=True, progress=progress)
-    answers = asked[section.name]
+    answers_by_section = ask_all(model, baselines, [section], positions=True, progress=progress)
+    answers = answers_by_section[section.name]
     return PositionErrors(
         problem=section.problem,
         ladders=tuple(
-            ladder(answers.at(i), [replace(each, loss=each.loss[i]) for each in baselines])
+            ladder(
+                answers.at(i), [replace(baseline, loss=baseline.loss[i]) for baseline in baselines]
+            )
             for i in range(section.problem.context + 1)
         ),
-        algorithms=tuple(each.name for each in baselines),
+        algorithms=tuple(baseline.name for baseline in baselines),
         label_square=section.problem.with_fresh_tasks().label_square,
     )

@@ -37,7 +37,9 @@ class Recorded:
 
     def answer(self, drawn: Prompts, *, section: str, first: int) -> np.ndarray:
         """Answers to prompts of a section, the first of which has this number in it."""
-        earlier = itertools.takewhile(lambda each: each.name != section, self.sections)
+        earlier = itertools.takewhile(
+            lambda earlier_section: earlier_section.name != section, self.sections
+        )
         start = first + sum(map(len, earlier))
         return self.answers[start : start + len(drawn)]
 

@@ -102,8 +102,8 @@ def judge(
     first = Examples(concatenate_fields(replace(plan["fresh"], drawn=some).blocks()))
     chosen = [*baselines, *near]
     answers = {
-        name: replace(each, baselines={**each.baselines, **answers_of(near, plan[name])})
-        for name, each in answers.items()
+        name: replace(answer, baselines={**answer.baselines, **answers_of(near, plan[name])})
+        for name, answer in answers.items()
     }
 
     def rungs(name: str) -> Ladder:
@@ -113,9 +113,9 @@ def judge(
     if all(name in answers for name in CHECKS):
         checks = diagnose(fresh.model, *(answers[name].model for name in CHECKS))
     compared = {
-        each.description: answers[name]
-        for name, each in plan.items()
-        if each.purpose != "sensitivity" and name in answers and name != "fresh"
+        planned.description: answers[name]
+        for name, planned in plan.items()
+        if planned.purpose != "sensitivity" and name in answers and name != "fresh"
     }
     sensitivities = {}
     for moved in MOVED:
@@ -125,7 +125,11 @@ def judge(
                 moved_answers = replace(moved_answers, model=given[moved])
             sensitivities[moved] = cosines(moved_answers)
             compared[f"derivatives by the {moved}"] = moved_answers
-    shifts = [each.name for each in sections if each.purpose == "shift" and each.name in answers]
+    shifts = [
+        section.name
+        for section in sections
+        if section.purpose == "shift" and section.name in answers
+    ]
     verdict = identify(
         answers["fresh"].rows(slice(used, None)),
         chosen,
@@ -152,9 +156,9 @@ def judge(
 def answers_of(algorithms: Sequence[Baseline], section: Section) -> dict[str, np.ndarray]:
     """Answers of members of families to a section, by name."""
     blocks = map(Examples, section.blocks())
-    parts = [[each.predict(block) for each in algorithms] for block in blocks]
+    parts = [[algorithm.predict(block) for algorithm in algorithms] for block in blocks]
     columns = map(np.concatenate, zip(*parts, strict=True))
-    return dict(zip((each.name for each in algorithms), columns, strict=True))
+    return dict(zip((algorithm.name for algorithm in algorithms), columns, strict=True))
 
 
 def differences(
@@ -358,10 +362,10 @@ def all_baselines(
         return [*choose_baselines(known, None), *own]
     if wanted is not None and not isinstance(wanted, str):
         wanted = [
-            own_baseline(_own_name(each), load_function(each))
-            if isinstance(each, str) and ":" in each
-            else each
-            for each in wanted
+            own_baseline(_own_name(choice), load_function(choice))
+            if isinstance(choice, str) and ":" in choice
+            else choice
+            for choice in wanted
         ]
     return choose_baselines(known, wanted)
 
@@ -430,7 +434,7 @@ def _positions(
     model: Answering, chosen: Sequence[Baseline], fresh: Section, most: int = POSITION_PROMPTS
 ) -> PositionErrors:
     """Errors at all positions of the first fresh prompts, with those algorithms that have them."""
-    names = {each.name for each in chosen} | {"fixed_step", "best_delta_rule"}
+    names = {baseline.name for baseline in chosen} | {"fixed_step", "best_delta_rule"}
     known = position_baselines(fresh.problem, names)
     return ask_positions(model, known, replace(fresh, drawn=min(fresh.drawn, most)))
 

@@ -127,7 +127,7 @@ class AlgorithmReport(Result):
         likenesses = [self.verdict[name] for name in names]
         columns = self.fresh.columns()
         for name in ("unexplained", "factor", "factor_z"):
-            columns[name] = tuple(getattr(each, name) for each in likenesses)
+            columns[name] = tuple(getattr(likeness, name) for likeness in likenesses)
         for moved, cosines in self.sensitivities.items():
             columns[f"cosine_{moved}"] = tuple(cosines[name] for name in names)
         return columns
@@ -147,19 +147,19 @@ class AlgorithmReport(Result):
 
         xarray = import_xarray()
         whole = super().to_xarray()
-        sections = xarray.DataArray([each.section for each in self.ladders], dims="section")
+        sections = xarray.DataArray([ladder.section for ladder in self.ladders], dims="section")
         by_section = ["error", "difference"]
         by_section += [f"{name}_standard_error" for name in by_section]
         parts = [ladder.to_xarray()[by_section] for ladder in self.ladders]
-        parts = [each.reindex(algorithm=whole.algorithm) for each in parts]
+        parts = [part.reindex(algorithm=whole.algorithm) for part in parts]
         joined = xarray.concat(parts, sections.rename("section"))
         whole = whole.drop_vars(by_section).merge(joined)
         whole = whole.assign_coords(section=sections.values)
         for name, suffix in (("mean", ""), ("standard_error", "_standard_error")):
-            errors = [getattr(each.error, name) for each in self.ladders]
+            errors = [getattr(ladder.error, name) for ladder in self.ladders]
             whole[f"model_error{suffix}"] = ("section", errors)
             if self.linear is not None:
-                eigenvalues = [getattr(each, name) for each in self.linear.eigenvalues]
+                eigenvalues = [getattr(eigenvalue, name) for eigenvalue in self.linear.eigenvalues]
                 whole[f"eigenvalue{suffix}"] = ("row", eigenvalues)
         if self.linear is not None:
             whole["gamma"] = (("row", "column"), self.linear.gamma)
@@ -198,7 +198,7 @@ class AlgorithmReport(Result):
         if self.shifts:
             ladders = (self.fresh, *self.shifts)
             nearest = verdict.likenesses[:3]
-            names = [each.name for each in nearest]
+            names = [likeness.name for likeness in nearest]
             drawings["shifts"] = partial(draw_shifts, ladders=ladders, nearest=names)
         return drawings
 
@@ -300,7 +300,7 @@ class AlgorithmReport(Result):
         """The ladder as lines of text, with headings."""
         columns = self.columns()
         names = [name for name in HEADINGS if name in columns]
-        texts = [[_cell(name, each) for each in columns[name]] for name in names]
+        texts = [[_cell(name, value) for value in columns[name]] for name in names]
         return [[HEADINGS[name] for name in names], *map(list, zip(*texts, strict=True))]
 
     def __str__(self) -> str:

@@ -63,14 +63,14 @@ def draw_likeness(ax: Axes, identification: Identification) -> None:
     """Draw the share that each algorithm leaves unexplained, the nearest at the bottom."""
     algorithms = identification.likenesses[::-1]
     heights = np.arange(len(algorithms))[::-1]
-    for height, each in zip(heights, algorithms, strict=True):
-        colour = MODEL if each.name in identification.names else BASELINE
-        if each.unexplained.mean < LEAST_SHARE:
+    for height, algorithm in zip(heights, algorithms, strict=True):
+        colour = MODEL if algorithm.name in identification.names else BASELINE
+        if algorithm.unexplained.mean < LEAST_SHARE:
             ax.plot(LEAST_SHARE, height, "<", color=colour)
         else:
-            _draw_points(ax, [each.unexplained], [height], colour)
+            _draw_points(ax, [algorithm.unexplained], [height], colour)
     ax.axvline(identification.tolerance, color=THEORY, linestyle="--", label="tolerance")
-    ax.set_yticks(heights, [each.label.replace("_", " ") for each in algorithms])
+    ax.set_yticks(heights, [algorithm.label.replace("_", " ") for algorithm in algorithms])
     finish(ax, "share of the answers left unexplained", "", legend="")
     ax.set_xscale("log")
 
@@ -81,21 +81,21 @@ def draw_shifts(ax: Axes, ladders: Sequence[Ladder], nearest: Sequence[str]) -> 
     Errors beyond `RANGE` times those of the model are drawn as triangles at the edge.
     """
     heights = np.arange(len(ladders))[::-1]
-    of_model = [each.error.mean for each in ladders]
+    of_model = [ladder.error.mean for ladder in ladders]
     limits = min(of_model) / RANGE, max(of_model) * RANGE
     for number, name in enumerate(nearest):
-        errors = [each[name].error for each in ladders]
-        inside = [limits[0] < each.mean < limits[1] for each in errors]
+        errors = [ladder[name].error for ladder in ladders]
+        inside = [limits[0] < error.mean < limits[1] for error in errors]
         lower = heights - 0.18 * (number + 1)
         colour = COLOURS[(0, 2, 3)[number]]
-        kept = [each for each, shown in zip(errors, inside, strict=True) if shown]
+        kept = [error for error, shown in zip(errors, inside, strict=True) if shown]
         _draw_points(ax, kept, lower[inside], colour, name.replace("_", " "))
-        for height, each, shown in zip(lower, errors, inside, strict=True):
+        for height, error, shown in zip(lower, errors, inside, strict=True):
             if not shown:
-                low = each.mean < limits[1]
+                low = error.mean < limits[1]
                 ax.plot(limits[not low], height, "<" if low else ">", color=colour, markersize=4)
-    _draw_points(ax, [each.error for each in ladders], heights, MODEL, "model")
-    ax.set_yticks(heights, [fill(each.description, 20) for each in ladders])
+    _draw_points(ax, [ladder.error for ladder in ladders], heights, MODEL, "model")
+    ax.set_yticks(heights, [fill(ladder.description, 20) for ladder in ladders])
     finish(ax, "mean squared error", "", legend="", log="x", beside=True)
 
 
@@ -122,7 +122,7 @@ def _draw_points(
     label: str | None = None,
 ) -> None:
     """Draw estimates along x, with bars of one standard error."""
-    means = [each.mean for each in estimates]
-    bars = [each.standard_error for each in estimates]
+    means = [estimate.mean for estimate in estimates]
+    bars = [estimate.standard_error for estimate in estimates]
     style: dict[str, Any] = {"fmt": "o", "markersize": 4, "capsize": 2, "linewidth": 1.2}
     ax.errorbar(means, heights, xerr=bars, color=colour, label=label, **style)

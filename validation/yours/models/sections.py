@@ -65,7 +65,7 @@ def drawn_blocks(problem: Problem, count: int, seed: Seed) -> Iterator[Prompts]:
     entropy = root.entropy if isinstance(root.entropy, int) else tuple(root.entropy or ())
     block = _first_block(problem, size, entropy, root.spawn_key)[slice(count)]
     # Copies, since a model may change what it is given.
-    yield Prompts(*(None if each is None else each.copy() for each in vars(block).values()))
+    yield Prompts(*(None if array is None else array.copy() for array in vars(block).values()))
 
 
 @lru_cache(maxsize=8)

@@ -144,7 +144,9 @@ class Goal:
                 raise NotProposed(f"{tail}: only means of {fewest} are nearly normal")
         if self.unknown == "effect":
             place = bisect_left(
-                EFFECTS, True, key=lambda each: design.contrast(each).power(repeats, z) >= power
+                EFFECTS,
+                True,
+                key=lambda effect: design.contrast(effect).power(repeats, z) >= power,
             )
             if place == len(EFFECTS):
                 raise NotProposed(f"no effect up to {EFFECTS[-1]:g} is noticed")
@@ -202,8 +204,8 @@ class Proposal:
         """Row of the table; sizes that differ between the settings are left out."""
         points = self.design.points
         contrast = self.contrast
-        sizes = [each.run.sizes.items() for each in points]
-        numbers = dict(pair for pair in sizes[0] if all(pair in each for each in sizes))
+        sizes = [point.run.sizes.items() for point in points]
+        numbers = dict(pair for pair in sizes[0] if all(pair in size for size in sizes))
         numbers |= {"repeats": self.repeats, "runs": self.repeats * self.design.runs}
         numbers |= {"effect": self.effect, "z": contrast.change / contrast.errors(self.repeats)[0]}
         numbers |= {} if contrast.interval else {"significance": self.significance}
@@ -239,7 +241,7 @@ class RunPlan(Result):
 
     def rows(self) -> list[dict[str, Any]]:
         """Proposals, the best first."""
-        return [each.row() for each in self.proposals]
+        return [proposal.row() for proposal in self.proposals]
 
     @property
     def best(self) -> Proposal:
@@ -284,21 +286,29 @@ class RunPlan(Result):
             seed = 0 if best.design.paired else number
             numbers = {**point.run.arguments, "repeats": best.repeats, "rng": seed}
             text = ", ".join(
-                f"{name}=float('inf')" if each == math.inf else f"{name}={each!r}"
-                for name, each in numbers.items()
+                f"{name}=float('inf')" if value == math.inf else f"{name}={value!r}"
+                for name, value in numbers.items()
             )
             lines.append(f"iclimit.simulate_errors({text}).{point.quantity}")
         return lines
 
     def draw(self, ax: Axes) -> None:
         """Draw the power of each size against the cost of its runs, the proposal as a point."""
-        for number, each in enumerate(sorted(self.proposals, key=lambda each: each.dim)):
+        for number, proposal in enumerate(
+            sorted(self.proposals, key=lambda proposal: proposal.dim)
+        ):
             colour = COLOURS[number % len(COLOURS)]
-            repeats = np.unique(np.geomspace(1, 4 * each.repeats, 200).round())
-            powers = [each.contrast.power(count, each.significance) for count in repeats]
+            repeats = np.unique(np.geomspace(1, 4 * proposal.repeats, 200).round())
+            powers = [proposal.contrast.power(count, proposal.significance) for count in repeats]
             style = "-" if number < len(COLOURS) else "--"
-            ax.plot(repeats * each.design.cost, powers, style, color=colour, label=f"{each.dim}")
-            ax.plot(each.cost, each.power, "o", color=colour, markersize=5)
+            ax.plot(
+                repeats * proposal.design.cost,
+                powers,
+                style,
+                color=colour,
+                label=f"{proposal.dim}",
+            )
+            ax.plot(proposal.cost, proposal.power, "o", color=colour, markersize=5)
         ax.set_ylim(-0.03, 1.03)
         finish(ax, f"cost [{self.unit}]", "power", log="x", legend="$d$")
 
@@ -312,9 +322,9 @@ class RunPlan(Result):
             _draw_theories(right, x, [(best, number) for number in range(len(x))])
             finish(right, self.along, "error", log="x", legend=f"d = {best.dim}")
             return [left, right]
-        ordered = sorted(self.proposals, key=lambda each: each.dim)
+        ordered = sorted(self.proposals, key=lambda proposal: proposal.dim)
         if self.question == "forecast":
-            rows = [each.row() for each in ordered]
+            rows = [proposal.row() for proposal in ordered]
             names = [name for name in rows[0] if name.endswith("_se")]
             for name, colour in zip(names, COLOURS, strict=False):
                 errors = [row[name] for row in rows]
@@ -323,7 +333,11 @@ class RunPlan(Result):
                 right.plot([row["dim"] for row in rows], errors, "o-", color=colour, label=label)
             finish(right, "dim", "relative standard error of the fit", legend="")
         else:
-            _draw_theories(right, [each.dim for each in ordered], [(each, 0) for each in ordered])
+            _draw_theories(
+                right,
+                [proposal.dim for proposal in ordered],
+                [(proposal, 0) for proposal in ordered],
+            )
             finish(right, "dim", "error", legend="expected at the repeats proposed")
         right.locator_params(axis="x", integer=True)
         return [left, right]
@@ -366,12 +380,12 @@ class RunPlan(Result):
 
 def _draw_theories(ax: Axes, x: Sequence[float], places: Sequence[tuple[Proposal, int]]) -> None:
     """Draw what two theories say of the points, with the error bars of the repeats proposed."""
-    points = [each.design.points[number] for each, number in places]
+    points = [proposal.design.points[number] for proposal, number in places]
     bars = [
-        math.sqrt(point.variance / each.repeats)
-        for point, (each, _) in zip(points, places, strict=True)
+        math.sqrt(point.variance / proposal.repeats)
+        for point, (proposal, _) in zip(points, places, strict=True)
     ]
-    others = [each.design.others(each.effect)[number] for each, number in places]
+    others = [proposal.design.others(proposal.effect)[number] for proposal, number in places]
     draw_points(ax, x, [point.mean for point in points], bars, COLOURS[0], fmt="o-", label="runs")
     ax.plot(x, others, "--", color=COLOURS[1], label="to be told from")
 
@@ -534,7 +548,7 @@ def plan_runs(
     hints = list[str]()
     for size in tqdm(sizes, disable=not progress, unit="size", desc="planning", leave=False):
         try:
-            points = [planner.at(each, size) for each in settings]
+            points = [planner.at(setting, size) for setting in settings]
             if question == "forecast":
                 design = forecast(planner, points, free)
                 hints = [*design.notes]
@@ -554,7 +568,7 @@ def plan_runs(
     # At the same cost the sharpest comes first.
     key = "cost" if unknown == "repeats" else unknown
     sign = -1 if unknown in UPWARDS else 1
-    proposals.sort(key=lambda each: (sign * getattr(each, key), each.cost))
+    proposals.sort(key=lambda proposal: (sign * getattr(proposal, key), proposal.cost))
     return RunPlan(question, proposals, unit, along, notes)
 
 
@@ -589,7 +603,7 @@ def _settings(question: str, numbers: dict[str, Any]) -> tuple[list[dict[str, An
     ValueError
         If a parameter is outside its range, or has several values where it should have one.
     """
-    columns = {name: np.ravel(each).tolist() for name, each in numbers.items()}
+    columns = {name: np.ravel(values).tolist() for name, values in numbers.items()}
     several = [name for name, values in columns.items() if len(values) != 1]
     if question == "forecast" and any(name in columns for name in TESTS):
         raise ValueError("test_alpha and test_rho must be left out for forecast")

@@ -158,7 +158,7 @@ class Planner:
         numbers = dict(setting)
         ratios = {name: numbers.pop(name) for name in setting if name not in UNSIZED}
         values: dict[str, Any] = {"dim": dim, **sizes_of(dim, **ratios), **numbers}
-        tests = {name: each for name, each in values.items() if "test_" in name}
+        tests = {name: value for name, value in values.items() if "test_" in name}
         sizes = {name: values[name] for name in SIZES}
         plain = MeasuredRun((1,), sizes, values["rho"], values["ridge"], {})
         run = replace(plain, tests=tests)
@@ -167,7 +167,7 @@ class Planner:
             covariance = prediction.spread + prediction.scatter
             if tests and prediction.finite:  # the ratio over a few task sets that are the same
                 sets = {"draws": SHIFTED_SETS, **self.options}
-                pair = [finite_size_errors(**each.arguments, **sets) for each in (run, plain)]
+                pair = [finite_size_errors(**tested.arguments, **sets) for tested in (run, plain)]
                 ratio = pair[0].icl.mean / pair[1].icl.mean
                 prediction = prediction.scaled(np.array([ratio, 1.0]))
                 sets["draws"] = SPREAD_SETS

@@ -199,8 +199,12 @@ def own_prediction(function: Callable[..., float], point: Point) -> Prediction:
     """
     given = {**point.ratios, **point.run.sizes}
     named = inspect.signature(function).parameters.values()
-    if all(each.kind is not each.VAR_KEYWORD for each in named):
-        taken = [each.name for each in named if each.default is each.empty or each.name in given]
+    if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in named):
+        taken = [
+            parameter.name
+            for parameter in named
+            if parameter.default is parameter.empty or parameter.name in given
+        ]
         if unknown := [name for name in taken if name not in given]:
             raise ValueError(
                 f"against may take {', '.join(given)}, got a function of {unknown[0]}"

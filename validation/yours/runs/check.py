@@ -141,8 +141,8 @@ class RunCheck(Result):
                 "fits": [vars(fit) | {"chi_square": fit.chi_square.value} for fit in self.fits],
                 "explanations_tried": self.tried,
                 "scatter": {
-                    name: {"ratio": each.ratio, "p_value": each.p_value, "holds": each.holds}
-                    for name, each in self.scatter.items()
+                    name: {"ratio": ratio.ratio, "p_value": ratio.p_value, "holds": ratio.holds}
+                    for name, ratio in self.scatter.items()
                 },
                 "hints": self.hints,
                 "notes": self.notes,
@@ -164,9 +164,12 @@ class RunCheck(Result):
     def __str__(self) -> str:
         """Table of the rows, and what they say together."""
         lines = [
-            (0.0 if math.isnan(each.z) else abs(each.z), _cells(row, limit[name], name, each))
+            (
+                0.0 if math.isnan(comparison.z) else abs(comparison.z),
+                _cells(row, limit[name], name, comparison),
+            )
             for row, limit in zip(self.deviations, self.limits, strict=True)
-            for name, each in row.comparisons.items()
+            for name, comparison in row.comparisons.items()
         ]
         hidden = max(len(lines) - PRINTED, 0)
         if hidden:
@@ -251,27 +254,27 @@ def _numbers(row: RowDeviation, limit: Mapping[str, float]) -> dict[str, Any]:
         "task_set_sd": prediction.spread,
         "uncertainty": 4 * doubt,
     }
-    for name, each in row.comparisons.items():
+    for name, comparison in row.comparisons.items():
         weights = np.array(MEASURED[name])
         numbers |= {
             name: run.errors[name].mean,
             f"{name}_se": row.errors[name].standard_error,
             f"{name}_limit": _number(limit[name]),
-            f"{name}_prediction": _number(each.theory),
+            f"{name}_prediction": _number(comparison.theory),
         }
         for ending, variance in variances.items():
             value = math.sqrt(weights @ variance @ weights) if prediction.finite else None
             numbers[f"{name}_{ending}"] = value
-        numbers |= {f"{name}_deviation": row.relative(name), f"{name}_z": _number(each.z)}
+        numbers |= {f"{name}_deviation": row.relative(name), f"{name}_z": _number(comparison.z)}
     return numbers
 
 
-def _cells(row: RowDeviation, limit: float, name: str, each: Comparison) -> tuple[str, ...]:
+def _cells(row: RowDeviation, limit: float, name: str, comparison: Comparison) -> tuple[str, ...]:
     run = row.run
     deviation = row.relative(name)
-    variance = each.standard_error**2 - row.errors[name].standard_error ** 2
-    known = math.isfinite(each.standard_error) and variance > 0
-    predicted = Estimate(each.theory, math.sqrt(variance) if known else math.inf, 0)
+    variance = comparison.standard_error**2 - row.errors[name].standard_error ** 2
+    known = math.isfinite(comparison.standard_error) and variance > 0
+    predicted = Estimate(comparison.theory, math.sqrt(variance) if known else math.inf, 0)
     return (
         str(run.rows[0]),
         *(f"{run.sizes[size]:g}" for size in SIZES.values()),
@@ -282,7 +285,7 @@ def _cells(row: RowDeviation, limit: float, name: str, each: Comparison) -> tupl
         f"{limit:.4g}",
         str(predicted),
         "" if deviation is None else f"{100 * deviation:+.2f}",
-        "" if _number(each.z) is None else f"{each.z:+.1f}",
+        "" if _number(comparison.z) is None else f"{comparison.z:+.1f}",
     )
 
 
@@ -484,7 +487,7 @@ def _notes(rows: Sequence[RowDeviation], units: Convention) -> Iterator[str]:
     if any(len(run.rows) > 1 for run in runs):
         count = sum(len(run.rows) for run in runs)
         settings = "one setting" if len(runs) == 1 else f"{len(runs)} settings"
-        single = any(len(each.samples) for run in runs for each in run.errors.values())
+        single = any(len(error.samples) for run in runs for error in run.errors.values())
         kind = "single runs" if single else "means"
         yield f"{count} {kind} of {settings} are taken together."
     if not any(run.ridge for run in runs):
@@ -497,7 +500,10 @@ def _notes(rows: Sequence[RowDeviation], units: Convention) -> Iterator[str]:
     two = [
         run.errors for run in runs if run.correlation is None and {"icl", "idg"} <= set(run.errors)
     ]
-    if any(math.isfinite(each["icl"].standard_error + each["idg"].standard_error) for each in two):
+    if any(
+        math.isfinite(errors["icl"].standard_error + errors["idg"].standard_error)
+        for errors in two
+    ):
         yield "The correlation of the two errors of a row is not known: chi-square counts it as 1."
     if any(np.any(np.isinf(row.prediction.mean)) for row in rows):
         yield "Rows at the threshold prompts = d (d + 1) have no finite prediction."

@@ -200,10 +200,12 @@ def explain(
     tried = mistakes([row.run for row in rows], theory, one_set=one_set)
     fits = list(_rearranged(table))
     count = len(tried)
-    fast = list(_candidates(screened, [each for each in tried if not each.slow], progress))
+    fast = list(
+        _candidates(screened, [mistake for mistake in tried if not mistake.slow], progress)
+    )
     fits += _confirmed(table, screened, fast)
     if not fits or max(row.run.sizes["dim"] for row in rows) <= SLOW_DIM:
-        slow = _candidates(screened, [each for each in tried if each.slow], progress)
+        slow = _candidates(screened, [mistake for mistake in tried if mistake.slow], progress)
         fits += _confirmed(table, screened, list(slow))
     if not fits:
         pairs = list(_pairs(screened, fast, 2 * math.log(count)))
@@ -266,22 +268,22 @@ def _pairs(
     table: _Table, candidates: Sequence[_Candidate], penalty: float
 ) -> Iterator[_Candidate]:
     """Pairs of a mistake in what was reported and one in the settings."""
-    fixed = [each for each in candidates if not each.mistake.free]
-    for reported in (each.mistake for each in fixed if each.mistake in ERRORS):
-        for each in fixed:
-            if each.mistake.outcome is None and not each.mistake.widens:
-                text = f"{reported.text}, and {each.mistake.text}"
-                pair = replace(each.mistake, text=text, outcome=reported.outcome)
-                misfit = table.misfit(table.changed(pair, math.nan, each.predictions))
-                yield _Candidate(pair, each.predictions, misfit, penalty)
+    fixed = [candidate for candidate in candidates if not candidate.mistake.free]
+    for reported in (candidate.mistake for candidate in fixed if candidate.mistake in ERRORS):
+        for candidate in fixed:
+            if candidate.mistake.outcome is None and not candidate.mistake.widens:
+                text = f"{reported.text}, and {candidate.mistake.text}"
+                pair = replace(candidate.mistake, text=text, outcome=reported.outcome)
+                misfit = table.misfit(table.changed(pair, math.nan, candidate.predictions))
+                yield _Candidate(pair, candidate.predictions, misfit, penalty)
 
 
 def _confirmed(table: _Table, screened: _Table, candidates: Sequence[_Candidate]) -> Iterator[Fit]:
     """Candidates that explain the whole table by full predictions."""
     plain = screened.misfit(screened.rows)
     whole = table.misfit(table.rows)
-    better = [each for each in candidates if each.misfit < plain - BETTER]
-    better.sort(key=lambda each: each.misfit + each.penalty)
+    better = [candidate for candidate in candidates if candidate.misfit < plain - BETTER]
+    better.sort(key=lambda candidate: candidate.misfit + candidate.penalty)
     for candidate in better[:CONFIRMED]:
         if candidate.misfit + candidate.penalty > better[0].misfit + better[0].penalty + WITHIN:
             break
@@ -310,7 +312,7 @@ def _explains(table: _Table, mistake: Mistake, changed: Sequence[RowDeviation]) 
     if not mistake.widens:
         return True
     total = chi_square(changed)
-    z = np.array([each.z for row in changed for each in row.judged.values()])
+    z = np.array([comparison.z for row in changed for comparison in row.judged.values()])
     freedom = max(total.degrees - 1, 0.0)
     mean = abs(np.mean(z)) * math.sqrt(freedom / max(np.var(z), 1e-300))
     one_sign = freedom > 0 and 2 * stdtr(freedom, -mean) < EXCLUDED
@@ -324,15 +326,20 @@ def _rearranged(table: _Table) -> Iterator[Fit]:
     if len(rows) <= LEFT_ROWS or not verdict(rows).failures:
         return
     worst = sorted(
-        range(len(rows)), key=lambda i: -max(abs(each.z) for each in rows[i].judged.values())
+        range(len(rows)),
+        key=lambda i: -max(abs(comparison.z) for comparison in rows[i].judged.values()),
     )
     worst = worst[:WORST_ROWS]
     for k in worst:
         rest = [*rows[:k], *rows[k + 1 :]]
         # As if its error bars were as large as its deviations.
         lost = [
-            1 + 2 * math.log(max(abs(each.estimate - each.theory), each.standard_error))
-            for each in rows[k].judged.values()
+            1
+            + 2
+            * math.log(
+                max(abs(comparison.estimate - comparison.theory), comparison.standard_error)
+            )
+            for comparison in rows[k].judged.values()
         ]
         gained = table.share * (sum(lost) - sum(map(_misfit, rows[k].judged.values())))
         misfit = plain + gained + 2 * math.log(len(rows))

@@ -121,9 +121,11 @@ def _draw_measured(
 ) -> None:
     """Draw measured errors at their places, with error bars where these are known."""
     errors = [row.errors[name] for _, row in rows]
-    bars = [each.standard_error if math.isfinite(each.standard_error) else 0.0 for each in errors]
+    bars = [
+        error.standard_error if math.isfinite(error.standard_error) else 0.0 for error in errors
+    ]
     places = [place for place, _ in rows]
-    means = [each.mean for each in errors]
+    means = [error.mean for error in errors]
     draw_points(ax, places, means, bars, colour, fmt=MARKERS[name], label=label)
 
 
@@ -152,7 +154,7 @@ def _curve(
             with suppress(ValueError):
                 mean = predict(run, less).mean
                 x = _parameter(run, parameter)
-                ratio = [np.interp(x, ends, each) for each in np.transpose(ratios)]
+                ratio = [np.interp(x, ends, column) for column in np.transpose(ratios)]
                 yield x, np.where(np.isfinite(mean), mean * ratio, np.nan)
 
 

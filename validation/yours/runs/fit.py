@@ -68,9 +68,9 @@ class RunFit(ParameterFit):
             If the table cannot be read, or there is no prediction.
         """
         starts = {
-            each.name: each.start
-            for each in self.parameters
-            if each.name in (*STARTS, "ridge") and not each.factor
+            parameter.name: parameter.start
+            for parameter in self.parameters
+            if parameter.name in (*STARTS, "ridge") and not parameter.factor
         }
         reading = {**self._reading, "starts": STARTS | starts}
         runs, theory, *_ = read_with_theory(table, **reading, planned=True)
@@ -189,7 +189,7 @@ def fit_runs(
     steps.update()
     data = solutions[0].data
     best = solutions[0].x
-    minima = within_reach([each.minimum for each in solutions])
+    minima = within_reach([solution.minimum for solution in solutions])
     stated = {name: _stated(model, index) for index, name in enumerate(names)}
     parameters, profiles = profiled(minima, model.bounds, stated)
     steps.close()
@@ -200,7 +200,7 @@ def fit_runs(
         precision=minima[0].precision,
         profiles=profiles,
         notes=[] if units.name == "lu2025" else ["Values are in the units of lu2025."],
-        other_minima=[_other(each, minima[0], stated) for each in minima[1:]],
+        other_minima=[_other(minimum, minima[0], stated) for minimum in minima[1:]],
         _data=data,
         _best=best,
         _reading=reading,

@@ -235,7 +235,10 @@ class RunModel:
     def _slopes(self, logs: Mapping[str, Any], cheap: Predict) -> np.ndarray:
         """Slopes (runs, parameters, 2) of corrections."""
         slopes = np.zeros((len(self.runs), len(LIMIT), 2))
-        for name in {name for each in self.free for name in FREE[each]} - {*LEVEL, "factor"}:
+        for name in {name for parameter in self.free for name in FREE[parameter]} - {
+            *LEVEL,
+            "factor",
+        }:
             ends = []
             places = []
             for step in (-STEP, STEP):
@@ -252,7 +255,9 @@ class RunModel:
         self, runs: Sequence[MeasuredRun], predictions: Sequence[Prediction]
     ) -> np.ndarray:
         """Logarithms (runs, 2) of predictions over the limit."""
-        return np.log([each.mean for each in predictions]) - self._log_limits(_ratios(runs))
+        return np.log([prediction.mean for prediction in predictions]) - self._log_limits(
+            _ratios(runs)
+        )
 
     def _places(self, runs: Sequence[MeasuredRun]) -> np.ndarray:
         """Logarithms (runs, parameters) of parameters of the limit over those of the table."""
@@ -500,13 +505,18 @@ def fit_model(
         ends = minima(data.residuals, x, model.bounds, TOO_HIGH)
         seen = [Solution.of(data, end) for end in ends]
         solutions += seen
-        lowest = min(each.height for each in solutions if each.settled or each in seen)
-        for each in seen:
-            new = not any(map(each.near, [*visited, *(place for _, place in waiting)]))
-            if new and each.height < lowest + TOO_HIGH:
-                waiting.append((each.height, each.x))
+        lowest = min(
+            solution.height for solution in solutions if solution.settled or solution in seen
+        )
+        for solution in seen:
+            new = not any(map(solution.near, [*visited, *(place for _, place in waiting)]))
+            if new and solution.height < lowest + TOO_HIGH:
+                waiting.append((solution.height, solution.x))
         waiting.sort(key=lambda place: place[0])
-    settled = sorted((each for each in solutions if each.settled), key=lambda each: each.height)
+    settled = sorted(
+        (solution for solution in solutions if solution.settled),
+        key=lambda solution: solution.height,
+    )
     if settled:
         return _different(settled)
     if failure is not None:
@@ -517,16 +527,16 @@ def fit_model(
 def _different(solutions: Sequence[Solution]) -> list[Solution]:
     """Solutions that are further than a standard error from lower ones, behind a barrier."""
     kept: list[Solution] = []
-    for each in solutions:
-        residuals = each.data.residuals
-        bounds = each.data.model.bounds
+    for solution in solutions:
+        residuals = solution.data.residuals
+        bounds = solution.data.model.bounds
         apart = (
-            np.any(abs(other.x - each.x) > each.standard_errors)
-            and differ(residuals, other.x, each.x, bounds)
+            np.any(abs(other.x - solution.x) > solution.standard_errors)
+            and differ(residuals, other.x, solution.x, bounds)
             for other in kept
         )
         if all(apart):
-            kept.append(each)
+            kept.append(solution)
     return kept
 
 
@@ -542,21 +552,23 @@ def measurements(model: RunModel, *, one_set: bool) -> Measurements:
     """
     names = [_informative(run) for run in model.runs]
     rows = np.repeat(np.arange(len(names)), list(map(len, names)))
-    every = [name for each in names for name in each]
+    every = [name for informative in names for name in informative]
     weights = np.array([MEASURED[name] for name in every])
     measured = [
-        run.errors[name].mean for run, each in zip(model.runs, names, strict=True) for name in each
+        run.errors[name].mean
+        for run, informative in zip(model.runs, names, strict=True)
+        for name in informative
     ]
     values = np.array(measured)
     bars = np.array(
         [
             0.0 if run.lacks_error_bar(name) else run.errors[name].standard_error
-            for run, each in zip(model.runs, names, strict=True)
-            for name in each
+            for run, informative in zip(model.runs, names, strict=True)
+            for name in informative
         ]
     )
     logged = (weights[:, 1] >= 0) & ~(values <= 0) & ~(bars > LOGGED * values)
-    means = np.array([each.mean for each in model.predictions])
+    means = np.array([prediction.mean for prediction in model.predictions])
     scale = np.where(logged, np.sum(weights * means[rows], axis=1), 1.0)
     scatters = []
     sets = []
@@ -576,7 +588,7 @@ def measurements(model: RunModel, *, one_set: bool) -> Measurements:
     with np.errstate(invalid="ignore"):
         values = np.where(logged, np.log(np.where(logged, values, 1.0)), values)
         # A value in the tail of a heavy law becomes what is as improbable in a normal one.
-        variances = np.concatenate([np.diag(each) for each in scatters])
+        variances = np.concatenate([np.diag(scatter) for scatter in scatters])
         likely = np.log(scale) - variances / 2 + np.sqrt(variances) * scores
         values = np.where(logged & np.isfinite(scores), likely, values)
     data = Measurements(

@@ -99,7 +99,7 @@ class ZDistribution:
     @classmethod
     def of(cls, z: Sequence[float]) -> ZDistribution:
         """Return the distribution of these z."""
-        values = np.sort([each for each in z if math.isfinite(each)])
+        values = np.sort([number for number in z if math.isfinite(number)])
         count = len(values)
         if not count:
             return cls(0, None, None, 1.0)
@@ -140,9 +140,9 @@ class RowDeviation:
     def judged(self) -> dict[str, Comparison]:
         """Comparisons that have a z."""
         return {
-            name: each
-            for name, each in self.comparisons.items()
-            if math.isfinite(each.standard_error)
+            name: comparison
+            for name, comparison in self.comparisons.items()
+            if math.isfinite(comparison.standard_error)
         }
 
     def relative(self, name: str) -> float | None:
@@ -163,7 +163,7 @@ def compare_run(run: MeasuredRun, prediction: Prediction, *, one_set: bool) -> R
     places = [names.index(name) for name in judged]
     sets = prediction.covariance + (prediction.spread if one_set else 0.0)
     doubt = prediction.doubts @ prediction.doubts.T + np.diag((ROUNDING * prediction.mean) ** 2)
-    others = (weights @ each @ weights.T for each in (sets, doubt))
+    others = (weights @ covariance @ weights.T for covariance in (sets, doubt))
     parts = [of_runs[np.ix_(places, places)], *others]
     total = sum(parts)
     scales = np.sqrt(np.diag(total))
@@ -236,8 +236,8 @@ def likeness(runs: Sequence[MeasuredRun]) -> np.ndarray:
     ratios = [run.ratios for run in runs]
     places = np.log(
         [
-            (run.sizes["dim"], each["tau"], each["alpha"], min(each["kappa"], _MANY_TASKS))
-            for run, each in zip(runs, ratios, strict=True)
+            (run.sizes["dim"], own["tau"], own["alpha"], min(own["kappa"], _MANY_TASKS))
+            for run, own in zip(runs, ratios, strict=True)
         ]
     )
     squares = np.sum((places[:, None] - places) ** 2, axis=2)
@@ -256,17 +256,17 @@ def shared_doubts(rows: Sequence[RowDeviation]) -> list[np.ndarray]:
 
 def chi_square(rows: Sequence[RowDeviation]) -> ChiSquare:
     """Sum of squares of all z, with its degrees of freedom."""
-    judged = [each for row in rows for each in row.judged.values()]
+    judged = [comparison for row in rows for comparison in row.judged.values()]
     if not judged:
         return ChiSquare(0.0, 0, 0.0)
-    errors = np.array([each.standard_error for each in judged])
+    errors = np.array([comparison.standard_error for comparison in judged])
     loadings = np.vstack(shared_doubts(rows)) / errors[:, None]
     correlations = loadings @ loadings.T
     start = 0
     for row in rows:
         place = slice(start, start := start + len(row.judged))
         correlations[place, place] = row.correlations
-    value = sum(each.z**2 for each in judged)
+    value = sum(comparison.z**2 for comparison in judged)
     return ChiSquare(value, len(judged), len(judged) ** 2 / float(np.sum(correlations**2)))
 
 
@@ -277,9 +277,9 @@ def verdict(
 ) -> Verdict:
     """Verdict on all z, on their sum of squares, and on common factors of each error."""
     comparisons = [
-        replace(each, shared=loadings)
+        replace(comparison, shared=loadings)
         for row, doubts in zip(rows, shared_doubts(rows), strict=True)
-        for each, loadings in zip(row.judged.values(), doubts, strict=True)
+        for comparison, loadings in zip(row.judged.values(), doubts, strict=True)
     ]
     if comparisons:
         total = chi_square(rows)

@@ -281,9 +281,9 @@ def read_runs(
         entries = _with_parameters(entries, {"prompts": 1})  # it plays no part
     sizes, unrounded = read_sizes(entries, rounding)
     units = _units(entries, sizes, convention)
-    rho = [each.to_library("noise_variance", each.noise_variance) for each in units]
+    rho = [unit.to_library("noise_variance", unit.noise_variance) for unit in units]
     ridges = entries.numbers("ridge") if "ridge" in entries else [0.0] * len(entries)
-    ridge = [each.to_library("ridge", value) for each, value in zip(units, ridges, strict=True)]
+    ridge = [unit.to_library("ridge", value) for unit, value in zip(units, ridges, strict=True)]
     _refuse_extremes(entries, "rho" if "rho" in entries else "noise_variance", rho)
     _refuse_extremes(entries, "ridge", ridge)
     errors = {name: _errors(entries, name, units) for name in names}
@@ -355,7 +355,7 @@ def _tests(
     for name, own in zip(TESTS, (contexts, rho), strict=True):
         if name in table:
             pairs = zip(table.entries[name], own, strict=True)
-            filled = [each if entry in (None, "") else entry for entry, each in pairs]
+            filled = [default if entry in (None, "") else entry for entry, default in pairs]
             whole = Table({**table.entries, name: filled}, table.names, len(table))
             tests[name] = whole.numbers(name)
     if tests and set(estimators) != {ATTENTION}:
@@ -376,7 +376,7 @@ def _weights(
 ) -> np.ndarray:
     """Weights of several means of one setting: by their runs if known, else by their errors."""
     if counts is None:
-        known = [each[members] for each in bars.values() if np.isfinite(each).all()]
+        known = [errors[members] for errors in bars.values() if np.isfinite(errors).all()]
         weights = 1 / np.sum(np.square(known), axis=0)
     else:
         weights = counts[members]
@@ -454,7 +454,7 @@ def _refuse_extremes(table: Table, name: str, levels: Sequence[float]) -> None:
 def _errors(table: Table, name: str, units: Sequence[Units]) -> np.ndarray:
     quantity = "difference" if name == "gap" else "error"
     values = table.numbers(name, LIMITS)
-    return np.array([each.to_library(quantity, v) for each, v in zip(units, values, strict=True)])
+    return np.array([unit.to_library(quantity, v) for unit, v in zip(units, values, strict=True)])
 
 
 def _error_bars(table: Table, name: str, units: Sequence[Units], ddof: int) -> np.ndarray:
@@ -465,7 +465,7 @@ def _error_bars(table: Table, name: str, units: Sequence[Units], ddof: int) -> n
     if len(given) > 1:
         raise ValueError(f"{given[0]} and {given[1]} say the same: ignore one of them")
     stated = np.array(table.numbers(given[0], "(0, inf)"))
-    bars = stated / np.array([each.factor("difference") for each in units])
+    bars = stated / np.array([unit.factor("difference") for unit in units])
     if given[0].endswith("_sd"):
         if "runs" not in table:
             raise ValueError(f"{given[0]} needs a column runs, or runs among the parameters")

@@ -163,7 +163,7 @@ def _wrong_setting(text: str, **changes: Number) -> Mistake:
     """Mistake in the settings: what is true of a run; sizes are rounded, and 1 or more."""
 
     def setting(run: MeasuredRun, _: float) -> dict[str, float]:
-        values = {name: each(run) for name, each in changes.items()}
+        values = {name: change(run) for name, change in changes.items()}
         return {n: max(1, round(v)) if n in run.sizes else v for n, v in values.items()}
 
     return Mistake(text, setting)
@@ -274,7 +274,7 @@ def _moved(
 def _wider_bars(run: MeasuredRun) -> MeasuredRun:
     factor = math.sqrt(run.runs or 1)
     errors = {
-        name: replace(each, standard_error=each.standard_error * factor)
-        for name, each in run.errors.items()
+        name: replace(error, standard_error=error.standard_error * factor)
+        for name, error in run.errors.items()
     }
     return replace(run, errors=errors)

@@ -108,7 +108,7 @@ class ScatterRatio:
 def scatter_ratios(rows: Sequence[RowDeviation], *, one_set: bool) -> dict[str, ScatterRatio]:
     """Measured over predicted scatter of the ICL and the IDG errors, where both are known."""
     ratios = {name: _ratio(rows, name, one_set) for name in ERRORS}
-    return {name: each for name, each in ratios.items() if each is not None}
+    return {name: ratio for name, ratio in ratios.items() if ratio is not None}
 
 
 def _ratio(rows: Sequence[RowDeviation], name: str, one_set: bool) -> ScatterRatio | None:
@@ -163,14 +163,15 @@ def scatter_hints(
     rows: Sequence[RowDeviation], ratios: Mapping[str, ScatterRatio]
 ) -> Iterator[str]:
     """Sentences on errors that do not scatter as predicted, or far less than their error bars."""
-    for name, each in ratios.items():
-        if each.copies:
-            which = f"{each.copies} single {name.upper()} errors"
+    for name, ratio in ratios.items():
+        if ratio.copies:
+            which = f"{ratio.copies} single {name.upper()} errors"
             yield f"{which} repeat another one of their row exactly: do runs share seeds?"
-        if not each.holds:
+        if not ratio.holds:
             yield (
-                f"{name.upper()} errors scatter {each.ratio:.2g} times as much from run to run as "
-                f"predicted (p = {each.p_value:.1g}): as if {', or '.join(each.explanations())}."
+                f"{name.upper()} errors scatter {ratio.ratio:.2g} times as much from run to run "
+                f"as predicted (p = {ratio.p_value:.1g}): as if "
+                f"{', or '.join(ratio.explanations())}."
             )
     alone = [compare_run(row.run, Prediction(row.prediction.mean), one_set=False) for row in rows]
     total = chi_square(alone)

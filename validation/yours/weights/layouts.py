@@ -255,7 +255,7 @@ def _by_role(layer: Mapping[str, Any], layout: Layout) -> dict[str, tuple[str, A
     matrices: dict[str, tuple[str, Any]] = {}
     for name in layer:
         if name not in known:
-            own = [*layout.names, *(each for each in (*ALIASES, *ROLES) if each != "value_row")]
+            own = [*layout.names, *(name for name in (*ALIASES, *ROLES) if name != "value_row")]
             hint = did_you_mean(str(name), known)
             raise ValueError(
                 f"layer has a matrix {name!r}, which layout {layout.name!r} does not know: "

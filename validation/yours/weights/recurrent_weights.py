@@ -320,12 +320,12 @@ def _reduced(
         key = np.ones(len(key))
     else:
         query = _divide(traces, d * key**2)
-    one = np.eye(d, d + 1)
+    inputs = np.eye(d, d + 1)
     label = np.eye(d + 1)[d]
     fitted = replace(
         whole,
-        key=key[:, None, None] * one,
-        query=(query * key)[:, None, None] * one,
+        key=key[:, None, None] * inputs,
+        query=(query * key)[:, None, None] * inputs,
         value=whole.value[:, d:] * label,
         gate=lambda _: gate[:, None],
         step=lambda _: step,
@@ -396,8 +396,8 @@ def _unit_keyed(rest: Heads, tokens: np.ndarray) -> np.ndarray:
 
 def _spread(values: np.ndarray) -> np.ndarray:
     """Standard deviation over tokens and channels, over the mean, of (n, H, r)."""
-    found = _divide(np.std(values, axis=(0, 2)), np.mean(values, axis=(0, 2)))
-    return np.where(found < 1e-12, 0.0, found)
+    spread = _divide(np.std(values, axis=(0, 2)), np.mean(values, axis=(0, 2)))
+    return np.where(spread < 1e-12, 0.0, spread)
 
 
 def _check_isotropic(problem: Problem) -> None:
@@ -419,7 +419,7 @@ def _weights(layer: Mapping[str, Any], layout: str, heads: int) -> dict[str, np.
         raise TypeError(f"layer must be a mapping of arrays by name, got {type(layer).__name__}")
     known = LAYOUTS[layout]
     columns = get_layout("lu2025")
-    found: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     for given, value in layer.items():
         name = next((n for n in known if given == n or str(given).endswith(f".{n}")), None)
         if name is None:
@@ -434,16 +434,16 @@ def _weights(layer: Mapping[str, Any], layout: str, heads: int) -> dict[str, np.
                 f"layer has {given!r}, which layout {layout!r} does not know: it knows {names}"
                 f"{hint}"
             )
-        if name in found:
+        if name in arrays:
             raise ValueError(f"layer must be one layer, got two of {name!r}")
         role = _ROLES.get(name, "whole")
         stacked = value if name.endswith("weight") else np.reshape(value, (1, -1))
         array = parse_matrices(name, role, stacked, columns, heads if name in _ROLES else 1)
-        found[name] = array if name.endswith("weight") else array[0, 0]
-    missing = [name for name in known if name not in found and name not in _OPTIONAL]
+        arrays[name] = array if name.endswith("weight") else array[0, 0]
+    missing = [name for name in known if name not in arrays and name not in _OPTIONAL]
     if missing:
         raise ValueError(f"layer lacks {', '.join(missing)} in layout {layout!r}")
-    return found
+    return arrays
 
 
 def _attention(

@@ -312,7 +312,9 @@ class ReducedGamma(Result):
         predicted = finite_size_errors(**run, rng=theory, draws=DRAWS)
         several = not same_tasks and given != math.inf
         drawn = _task_sets(run, np.random.default_rng(sets)) if several else [given]
-        spectra = [block_eigenvalues(expected_gamma(**run | {"tasks": each})) for each in drawn]
+        spectra = [
+            block_eigenvalues(expected_gamma(**run | {"tasks": task_set})) for task_set in drawn
+        ]
         return PretrainingComparison(
             self.errors(tasks=tasks if same_tasks else math.inf, whole=True),
             predicted,

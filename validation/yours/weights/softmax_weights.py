@@ -154,7 +154,7 @@ def reduced_softmax(
     prompts = sample_prompts(law, test_prompts, rng=rng)
     whole = _prediction(prompts, products, chosen, factor)
     parts = zip(temperature.tolist(), value.tolist(), strict=True)
-    fitted = sum(softmax_heads(prompts, *each) for each in parts)
+    fitted = sum(softmax_heads(prompts, *head) for head in parts)
     return ReducedSoftmax(
         temperature, value, off_identity(blocks), ratio((whole - fitted) ** 2, whole**2), chosen
     )

@@ -214,8 +214,8 @@ def reduced_stack(
     kept = {"gd++": omegas * [[1, 0], [1, 0]], "diag": omegas, "preconditioned": omegas}
     models = {
         name: [
-            _diagonal(each, step if name == "preconditioned" else each[1, 0] * np.eye(d))
-            for each, step in zip(kept[name], steps, strict=True)
+            _diagonal(numbers, step if name == "preconditioned" else numbers[1, 0] * np.eye(d))
+            for numbers, step in zip(kept[name], steps, strict=True)
         ]
         for name in MODELS
     }
@@ -229,7 +229,7 @@ def reduced_stack(
         preconditioners=np.divide(steps, mean, out=np.zeros_like(steps), where=mean != 0),
         omegas=omegas,
         ignored=ignored,
-        errors={name: each.scaled(1 / label) for name, each in errors.items()},
+        errors={name: error.scaled(1 / label) for name, error in errors.items()},
         layout=chosen,
     )
 
@@ -328,16 +328,16 @@ class StackParts:
                 apply_layer(tokens, _head(layer, number), include_query=self.include_query)
                 for number in range(len(layer.key))
             ]
-            added = [each - tokens for each in updates]
+            added = [update - tokens for update in updates]
             tokens = tokens + sum(added)
             columns += [tokens] if self.by == "layers" else added
-        return -np.stack([each[:, -1, -1] for each in columns], axis=1)
+        return -np.stack([column[:, -1, -1] for column in columns], axis=1)
 
 
 def _head(layer: Layer, number: int) -> Layer:
     """A layer of one of its heads."""
     parts = (layer.key, layer.query, layer.value, layer.projection)
-    return Layer(*(each[number : number + 1] for each in parts))
+    return Layer(*(matrices[number : number + 1] for matrices in parts))
 
 
 def _parsed(stack: Sequence[Weights], layout: Layout, context: int, heads: int) -> list[Products]:
@@ -350,9 +350,9 @@ def _parsed(stack: Sequence[Weights], layout: Layout, context: int, heads: int) 
     check_integers(heads=heads, context=context)
     if isinstance(stack, (str, bytes)) or not isinstance(stack, Sequence) or not stack:
         raise TypeError(f"stack must be a sequence of one layer or more, got {stack!r}")
-    layers = [_scaled(parse_layer(each, layout, heads), layout, context) for each in stack]
+    layers = [_scaled(parse_layer(weights, layout, heads), layout, context) for weights in stack]
     sizes = {layer.dim for layer in layers}
-    if len(sizes) > 1 or any(len(each.output[0]) != each.dim + 1 for each in layers):
+    if len(sizes) > 1 or any(len(layer.output[0]) != layer.dim + 1 for layer in layers):
         raise ValueError(f"stack must have layers on tokens of one size, got d = {sorted(sizes)}")
     return layers
 
@@ -414,16 +414,16 @@ def _compared(
     options = {"include_query": layout.include_query}
     with np.errstate(over="ignore", invalid="ignore"):
         predictions = {"stack": prediction(tokens, _stack(layers), **options)}
-        predictions |= {name: prediction(tokens, _stack(each)) for name, each in models.items()}
-    if not all(np.all(np.isfinite(each)) for each in predictions.values()):
+        predictions |= {name: prediction(tokens, _stack(model)) for name, model in models.items()}
+    if not all(np.all(np.isfinite(answers)) for answers in predictions.values()):
         raise ArithmeticError("predictions overflow: normalization or layout may be another one")
     total = predictions["stack"] ** 2
     ignored = {
         name: ratio((predictions[name] - predictions["stack"]) ** 2, total) for name in models
     }
     errors = {
-        name: Estimate.of((each - prompts.query_label) ** 2, keep=False)
-        for name, each in predictions.items()
+        name: Estimate.of((answers - prompts.query_label) ** 2, keep=False)
+        for name, answers in predictions.items()
     }
     return ignored, errors
 
@@ -431,7 +431,7 @@ def _compared(
 def _stack(layers: list[Products]) -> list[Layer]:
     """The layers in the form of the simulator."""
     stack = []
-    for each in layers:
-        eye = np.broadcast_to(np.eye(each.dim + 1), each.lookup.shape)
-        stack.append(Layer(key=eye, query=each.lookup, value=each.output, projection=eye))
+    for layer in layers:
+        eye = np.broadcast_to(np.eye(layer.dim + 1), layer.lookup.shape)
+        stack.append(Layer(key=eye, query=layer.lookup, value=layer.output, projection=eye))
     return stack
