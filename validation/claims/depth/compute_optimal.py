@@ -12,7 +12,11 @@ from iclimit.asymptotics.depth import tied_flow
 from iclimit.validation.claim import Claim, Effort, Rows, call, limit, run
 from iclimit.validation.claims.depth.power_law import PowerLaw, context_losses
 
-NU, BETA = 2.0, 0.7
+# Exponent of the eigenvalues k^-nu.
+NU = 2.0
+# Exponent of the label variance: mode k holds k^(-nu beta - 1) of it.
+BETA = 0.7
+# Modes that are simulated, each in copies.
 DRAWN = PowerLaw.of(NU, BETA, single=32)
 COPIES = (2, 3, 4, 6)
 # Computes, with layers, width and context of the best shape of the sum, rounded, and the gain that

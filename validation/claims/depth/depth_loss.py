@@ -45,13 +45,18 @@ TIED = {
         "noise_variance": 0.3,
     },
 }
-UNTIED, UNTIED_DEPTH, UNTIED_ALPHA = "best untied layers, $P = 8d$", 2, 8.0
+# Name of the point of untied layers.
+UNTIED = "best untied layers, $P = 8d$"
+# Number of untied layers.
+UNTIED_DEPTH = 2
+# Context length over dimension of the untied layers.
+UNTIED_ALPHA = 8.0
 
 
 def spread(eigenvalues: np.ndarray, tasks: np.ndarray, dim: int) -> dict[str, Any]:
     """Spectra of inputs and tasks that have every level equally often."""
     levels = {"eigenvalues": eigenvalues, "task_spectrum": tasks}
-    return {name: np.repeat(each, dim // each.size) for name, each in levels.items()}
+    return {name: np.repeat(values, dim // values.size) for name, values in levels.items()}
 
 
 def contexts(
@@ -64,12 +69,21 @@ def contexts(
     """Losses by dimension; the integers have exactly the ratios of the limit."""
     runs = {}
     for dim in DIMS:
-        ratios = alpha, width_ratio
-        context, width = (r * dim if np.isinf(r) else round(r * dim) for r in ratios)
-        setting = {"rates": rates, "noise_variance": noise_variance, "context": context}
-        setting |= {"width": width, "repeats": effort(CONTEXTS * DIMS[0] // dim)}
-        runs[dim] = run(context_losses, **spread(EIGENVALUES, TASKS, dim), **setting)
+        runs[dim] = run(
+            context_losses,
+            **spread(EIGENVALUES, TASKS, dim),
+            rates=rates,
+            noise_variance=noise_variance,
+            context=scaled(alpha, dim),
+            width=scaled(width_ratio, dim),
+            repeats=effort(CONTEXTS * DIMS[0] // dim),
+        )
     return runs
+
+
+def scaled(ratio: float, dim: int) -> float:
+    """Size with a ratio to the dimension: an integer, or infinite."""
+    return np.inf if np.isinf(ratio) else round(ratio * dim)
 
 
 @named_cell("drawn_layers")

@@ -36,8 +36,11 @@ ISO_DIMS = (20, 40, 60, 100)
 # Contexts of the quick preset at d = 20; larger dimensions have fewer, in proportion to 1/d.
 CONTEXTS = 600
 
-# Exponents of the power law that is followed in time and depth.
-NU, BETA = 2.0, 0.7
+# Exponent of the eigenvalues k^-nu.
+NU = 2.0
+# Exponent of the label variance of the power law that is followed in time and depth: mode k holds
+# k^(-nu beta - 1) of it.
+BETA = 0.7
 
 # Layers of the flow with fixed covariances, whose exponent is that of any depth; covariances in a
 # random basis have infinitely many.
@@ -72,11 +75,17 @@ RESOURCES = ("width", "context")
 COMBINED = ("depth_of_width", "context_of_width", "time_of_width", "compute", "time_of_weights")
 SEARCHED = 1e-5
 
-# Relative deviation of the local exponent at the last times (measured: 5e-7), and between two
-# widths or context lengths of many modes (measured: 1 to 4 %, scatter 1 %).
-LATE, LOCAL = 1e-5, 0.08
-# The widths and context lengths, number of modes, and the exponents of the labels.
-FAR, MODES, BETAS = (32, 64), 1500, (0.7, 1.5)
+# Relative deviation of the local exponent at the last times (measured: 5e-7).
+LATE = 1e-5
+# Relative deviation of the local exponent between two widths or context lengths of many modes
+# (measured: 1 to 4 %, scatter 1 %).
+LOCAL = 0.08
+# The two widths, which are the two context lengths as well.
+FAR = (32, 64)
+# Number of modes of which they are drawn.
+MODES = 1500
+# Exponents of the labels of these modes.
+BETAS = (0.7, 1.5)
 # Relative error of the losses of integrated flows (measured: at most 2e-10).
 INTEGRATED = 1e-8
 
@@ -155,7 +164,8 @@ def drawn_losses(*, copies: int, repeats: int, rng: SeedSequence) -> np.ndarray:
     A projection on random directions, orthogonal in the metric of the inputs, and the residual of
     interpolation.
     """
-    x, tasks = (np.repeat(each, copies) for each in (DRAWN.eigenvalues, DRAWN.tasks))
+    x = np.repeat(DRAWN.eigenvalues, copies)
+    tasks = np.repeat(DRAWN.tasks, copies)
     generator = np.random.default_rng(rng)
     losses = np.empty((2, len(SIZES), repeats))
     for draw in range(repeats):
@@ -269,8 +279,9 @@ def exact_rows() -> Rows:
 
 def combined_exponents(beta: float) -> list[float]:
     """The ``COMBINED`` exponents, by searching where a budget is best spent and by integration."""
-    found = scaling_exponents(nu=NU, beta=beta)
-    powers = np.array([float(getattr(found, name)) for name in ("time", "depth", *RESOURCES)])
+    exponents = scaling_exponents(nu=NU, beta=beta)
+    names = ("time", "depth", *RESOURCES)
+    powers = np.array([float(getattr(exponents, name)) for name in names])
     costs = np.array([1, 1, 2, 2])  # of the compute t L N^2 P^2
 
     def resources(free: np.ndarray, budget: float) -> np.ndarray:

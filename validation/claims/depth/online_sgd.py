@@ -33,11 +33,16 @@ SETTING: dict[str, Any] = {
     "noise_variance": NOISE,
     "query_noise_variance": NOISE,
 }
-STEPS, RECORD = 28, 4
+# Steps of a training.
+STEPS = 28
+# Steps from one record of the losses to the next.
+RECORD = 4
+# Steps whose losses are compared one by one.
 EARLY = (4, 8)
+# Step from which on the mean of the losses is compared.  There the loss is within 0.3 % of its
+# floor.
 LATE = 16
-# Steps that are compared one by one, and step from which on the mean is.  There the loss is within
-# 0.3 % of its floor.
+# Steps of all records.
 RECORDS = np.arange(0, STEPS + 1, RECORD)
 
 # At smaller dimensions single runs nearly diverge, and the errors are no short series in 1/d.
@@ -88,7 +93,7 @@ def compared(losses: np.ndarray) -> np.ndarray:
     late = RECORDS >= LATE
     early = np.isin(RECORDS, EARLY)
     return np.vstack(
-        [row for each in losses for row in (*each[:, early].T, each[:, late].mean(1))]
+        [row for loss in losses for row in (*loss[:, early].T, loss[:, late].mean(1))]
     )
 
 
@@ -106,7 +111,7 @@ def rows(effort: Effort) -> Rows:
         of += [f"online_sgd_errors.{field}"] * (len(EARLY) + 1)
     row = limit(
         limits,
-        {dim: call(compared, each) for dim, each in runs.items()},
+        {dim: call(compared, training) for dim, training in runs.items()},
         of=of,
         draws="training",
         fit_label="chi-square of the fit",

@@ -36,8 +36,10 @@ WEIGHTS: dict[str, dict[str, Any]] = {
 EARLY, SHORT, DAMPENED = WEIGHTS
 TASKS = "labels of few tasks"
 LABELS: dict[str, Any] = {"alpha": 8, "tau": 1, "noise_variance": 0.1, "dampening": 0.8}
-# Pretraining from labels.
-KAPPA, RIDGE = 0.5, 1.0
+# Number of tasks over dimension in pretraining from labels.
+KAPPA = 0.5
+# Ridge of pretraining from labels.
+RIDGE = 1.0
 
 # Where pushes that alternate are fed back most.
 ALTERNATING: dict[str, Any] = {"alpha": 2, "tau": 2, "noise_variance": 0.1, "dampening": 0.95}
@@ -94,8 +96,10 @@ RATIOS: dict[str, tuple[dict[str, float], dict[int, int], int]] = {
         2,
     ),
 }
-# Test contexts of each pretraining.
-CONTEXTS, FEEDBACK_CONTEXTS = 5, 3
+# Test contexts of each pretraining whose errors are compared.
+CONTEXTS = 5
+# Test contexts of each pretraining whose feedback is compared.
+FEEDBACK_CONTEXTS = 3
 
 
 @named_cell("medians")
@@ -146,15 +150,23 @@ def chosen(errors: np.ndarray, steps: tuple[int, ...], earlier: int | None) -> n
 def steps_rows(effort: Effort) -> Rows:
     """Extrapolated medians, and what stopping early gains."""
     for name, steps in STEPS.items():
-        target, few = ("labels", KAPPA) if name == TASKS else ("weights", np.inf)
-        setting = LABELS if name == TASKS else WEIGHTS[name]
+        if name == TASKS:
+            target = "labels"
+            kappa = KAPPA
+            setting = LABELS
+            ridge = RIDGE
+        else:
+            target = "weights"
+            kappa = np.inf
+            setting = WEIGHTS[name]
+            ridge = 0.0
         earlier = {EARLY: 6, TASKS: 2}.get(name)
         runs = {
             dim: run(
                 medians,
                 **sizes(dim, setting, target),
-                tasks=few * dim if np.isinf(few) else round(few * dim),
-                ridge=RIDGE if name == TASKS else 0.0,
+                tasks=np.inf if np.isinf(kappa) else round(kappa * dim),
+                ridge=ridge,
                 steps=max(steps),
                 repeats=effort(count),
                 contexts=CONTEXTS,
@@ -164,7 +176,7 @@ def steps_rows(effort: Effort) -> Rows:
         if name == TASKS:
             of = "iterated_icl_errors"
             errors = call(
-                depth.iterated_icl_errors, **setting, kappa=KAPPA, ridge=RIDGE, steps=max(steps)
+                depth.iterated_icl_errors, **setting, kappa=kappa, ridge=ridge, steps=max(steps)
             )
             errors = call(np.subtract, errors, setting["noise_variance"])
         else:
@@ -185,8 +197,8 @@ def steps_rows(effort: Effort) -> Rows:
             limits[where] = (final, "final_test_time_error")
         yield limit(
             {label: theory for label, (theory, _) in limits.items()},
-            {dim: call(chosen, each, steps, earlier) for dim, each in runs.items()},
-            of=[each for _, each in limits.values()],
+            {dim: call(chosen, cell, steps, earlier) for dim, cell in runs.items()},
+            of=[function for _, function in limits.values()],
             about=name,
         )
 
@@ -201,7 +213,9 @@ def ratio_by_threshold() -> float:
 
     Both are the same feedback times the scatter of the learned matrix.
     """
-    tau, alpha, rho = (ALTERNATING[name] for name in ("tau", "alpha", "noise_variance"))
+    tau = ALTERNATING["tau"]
+    alpha = ALTERNATING["alpha"]
+    rho = ALTERNATING["noise_variance"]
     setting = {name: value for name, value in ALTERNATING.items() if name != "tau"}
     q = (1 + rho) / alpha
     scatter = idg_error(tau=tau, alpha=alpha, kappa=np.inf, rho=rho) * (1 + q) / tau
@@ -220,12 +234,12 @@ def rows(effort: Effort) -> Rows:
         cells = feedback(effort, setting, "weights", repeats, pushes=pushes, ridge=0.0)
         tau = setting["tau"]
         count = len(limits)
-        runs = {dim: call(threshold_of, each, tau, count) for dim, each in cells.items()}
+        runs = {dim: call(threshold_of, cell, tau, count) for dim, cell in cells.items()}
         yield limit(limits, runs, about=name)
     for name, (setting, repeats, order) in RATIOS.items():
         layer: dict[str, Any] = {"pushes": "constant", "ridge": setting["ridge"]}
         cells = feedback(effort, setting, "labels", repeats, **layer)
-        runs = {dim: each[:1] for dim, each in cells.items()}
+        runs = {dim: cell[:1] for dim, cell in cells.items()}
         theory = call(depth.overthinking_ratio, **setting)
         yield limit({name: theory}, runs, order=order, about=name)
     ratio = call(depth.overthinking_ratio, **ALTERNATING)

@@ -245,7 +245,9 @@ def rows(effort: Effort) -> Rows:
     """Extrapolated losses, the growth rate, and losses at finite and infinite context."""
     size = effort.pick(**SIZES)
     common: dict[str, Any] = {"eigenvalues": size.eigenvalues, "batch": size.batch}
-    saddle, best = (call(theory, size.eigenvalues)[number] for number in (0, 1))
+    optima = call(theory, size.eigenvalues)
+    saddle = optima[0]
+    best = optima[1]
     for shared, label, loss, of in (
         (True, "shared", saddle.loss, "balanced_saddle.loss"),
         (False, "untied", best.loss, "untied_depth.losses"),
@@ -269,14 +271,14 @@ def rows(effort: Effort) -> Rows:
             dim: run(on_contexts, depth=depth, dim=dim, repeats=size.contexts * DIMS[0] // dim)
             for dim in DIMS
         }
-        won, loss = (call(finite_losses, depth)[number] for number in (0, 1))
+        predicted = call(finite_losses, depth)
         end = f"{depth} layers, $P = {ALPHA:g} d$"
         of = "untied_depth.losses"
-        runs = {dim: each[0] - each[1] for dim, each in paired.items()}
+        runs = {dim: losses[0] - losses[1] for dim, losses in paired.items()}
         label = f"gain of untied over tied, {end}"
-        yield extrapolated(label, won, of, runs, draws=(depth, "gain"))
-        runs = {dim: each[1] for dim, each in paired.items()}
-        yield extrapolated(f"untied loss, {end}", loss, of, runs, draws=(depth, "loss"))
+        yield extrapolated(label, predicted[0], of, runs, draws=(depth, "gain"))
+        runs = {dim: losses[1] for dim, losses in paired.items()}
+        yield extrapolated(f"untied loss, {end}", predicted[1], of, runs, draws=(depth, "loss"))
     eigenvalues, shares = harmonic_law()
     exact_losses = call(untied_depth, eigenvalues, weights=shares, depth=max(EXACT_DEPTHS)).losses
     for depth in EXACT_DEPTHS:

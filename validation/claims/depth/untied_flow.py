@@ -139,7 +139,8 @@ def drawn_flows(*, rng: SeedSequence) -> list[Pair]:
 
 def growth_rate(flow: UntiedFlow) -> float:
     """Rate at which asymmetry grows in the window."""
-    first, last = (round(part / END * (POINTS - 1)) for part in WINDOW)
+    first = round(WINDOW[0] / END * (POINTS - 1))
+    last = round(WINDOW[1] / END * (POINTS - 1))
     spread = np.ptp(flow.gains, axis=1)
     return np.log(spread[last] / spread[first]) / (flow.times[last] - flow.times[first])
 
@@ -152,7 +153,8 @@ def step(flow: UntiedFlow, which: str) -> float:
 
 def flow_rows(law: str, depth: int, even: Later, uneven: Later) -> Rows:
     """Flows from equal gains and from slightly different ones."""
-    (values, shares), where = LAWS[law], f"{law}, {depth} layers"
+    values, shares = LAWS[law]
+    where = f"{law}, {depth} layers"
     saddle = call(balanced_saddle, values, weights=shares, depth=depth)
     best = call(untied_depth, values, weights=shares, depth=depth)
     rate = call(growth_rate, uneven)
@@ -191,8 +193,9 @@ def flow_rows(law: str, depth: int, even: Later, uneven: Later) -> Rows:
 def rows(effort: Effort) -> Rows:  # noqa: ARG001
     """Flows of gains, and the flow of all entries of the matrices."""
     for law, depth in CASES:
-        pair = (run(flow, law=law, depth=depth, asymmetry=each) for each in (0.0, ASYMMETRY))
-        yield from flow_rows(law, depth, *pair)
+        even = run(flow, law=law, depth=depth, asymmetry=0.0)
+        uneven = run(flow, law=law, depth=depth, asymmetry=ASYMMETRY)
+        yield from flow_rows(law, depth, even, uneven)
     values, shares = LAWS["power law"]
     for setting, shared in MATRICES:
         losses = run(matrix_flow, setting=setting, shared=shared).losses

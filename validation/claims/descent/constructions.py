@@ -31,8 +31,17 @@ from iclimit.simulate.prompts import draw_prompts, regression_tokens
 from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, call, exact, run
 
-CONTEXT, DIM, PROMPTS, STEPS = 10, 6, 200, 4
+# Pairs of a context.
+CONTEXT = 10
+# Dimension of the inputs.
+DIM = 6
+# Prompts on which constructions are compared with gradient descent.
+PROMPTS = 200
+# Layers of the deep construction.
+STEPS = 4
+# Learning rate of each layer.
 RATES = (0.9, 0.5, 0.7, 0.3)
+# Variances of the label noise.
 NOISES = (0.0, 0.3)
 INITIAL = {False: "zero initial weights", True: "any initial weights"}
 CONSTRUCTIONS = (

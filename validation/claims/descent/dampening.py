@@ -37,17 +37,27 @@ GAUSSIAN_RATE = float(descent.optimal_learning_rate(**SIZE).rate)
 UNIFORM = {"input_law": "uniform", "scale": 0.5}
 UNIFORM_RATE = float(descent.optimal_learning_rate(**SIZE, input_law=(1 / 12, 1 / 80)).rate)
 QUANTILES = (0.25, 0.5, 0.75)
-# Test tasks: few enough for sharp quantiles, and as many as in the papers.
-TASKS, PUBLISHED_TASKS = (10, 100, 500), 10_000
+# Numbers of Gaussian test tasks, few enough for sharp quantiles.
+TASKS = (10, 100, 500)
+# Number of test tasks in the papers.
+PUBLISHED_TASKS = 10_000
 # Dampening factors of von Oswald et al. and of Rossi, Yuan and Hannagan.
 PUBLISHED = (0.75, 0.70)
 # Standard deviations of a normal variable between its quartiles.
 NORMAL_RANGE = 1.349
-# Repetitions whose loss is compared, at these multiples of the best factor.
-REPETITIONS, FACTORS = (2, 3), (1.0, 0.8, 1.2)
-# Contexts longer than the dimension, and noisy labels, of more repetitions.
-WIDE, NOISE_RATIO = {"context": 16, "dim": 8}, 0.3
-ROLL_OUT, ROLL_OUT_FACTORS = 50, tuple(np.linspace(0.4, 1.0, 25).round(3).tolist())
+# Numbers of repetitions whose loss is compared.
+REPETITIONS = (2, 3)
+# Multiples of the best factor at which losses are compared.
+FACTORS = (1.0, 0.8, 1.2)
+# Contexts longer than the dimension, whose labels are noisy.
+WIDE = {"context": 16, "dim": 8}
+# Noise of the labels in these contexts.
+NOISE_RATIO = 0.3
+# Repetitions of the roll-out that is drawn.
+ROLL_OUT = 50
+# Dampening factors of the roll-out.
+ROLL_OUT_FACTORS = tuple(np.linspace(0.4, 1.0, 25).round(3).tolist())
+# Contexts of the roll-out.
 ROLL_OUT_CONTEXTS = 10_000
 
 
@@ -93,7 +103,7 @@ def one_draw(value: float, quantiles: Sequence[Estimate]) -> Estimate:
 
 def repetition_rows(traces: Later, size: Mapping[str, int], noise_ratio: float) -> Rows:
     """The best factor, and losses at and around it."""
-    where = f", N = {size['context']}, noisy" * (noise_ratio > 0)
+    where = f", N = {size['context']}, noisy" if noise_ratio > 0 else ""
     law: dict[str, Any] = {**size, "noise_ratio": noise_ratio}
     noise_variance = noise_ratio * size["context"]
     one_step = call(descent.optimal_learning_rate, **size, noise_variance=noise_variance).rate
@@ -142,8 +152,8 @@ def draw(
         (quantiles[tasks], colour, "o", None) for tasks, colour in simulated
     ]
     drawn.append((quantiles["uniform"], COLOURS[4], "s", f"uniform, {PUBLISHED_TASKS:,} tasks"))
-    for each, colour, marker, label in drawn:
-        means, errors = np.array([(q.mean, q.standard_error) for q in each]).T
+    for estimates, colour, marker, label in drawn:
+        means, errors = np.array([(q.mean, q.standard_error) for q in estimates]).T
         style: dict[str, Any] = {"fmt": marker, "markersize": 4, "capsize": 2}
         law.errorbar(means, QUANTILES, xerr=errors, color=colour, label=label, **style)
     loss.plot(ROLL_OUT_FACTORS, rolled.medians, color=COLOURS[0], label="median")

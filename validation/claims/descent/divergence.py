@@ -31,10 +31,14 @@ DIMS = (10, 20, 40)
 # Dimensions that the threshold is extrapolated from.
 LARGE = (20, 40, 80, 160)
 RATES = (0.5, 0.6, 0.65, 0.7, 0.8)
-# A rate below the threshold of the limit, and a number of steps after which it diverges.
-FIXED_RATE, LONG = 0.5, 20
-# Numbers of steps whose mean loss is compared, and that are simulated.
-MEANS, SIMULATED = (2, 3), (2, 3, 8, 12, 16, LONG)
+# A rate below the threshold of the limit.
+FIXED_RATE = 0.5
+# Number of steps after which the mean loss diverges at this rate.
+LONG = 20
+# Numbers of steps whose mean loss is compared.
+MEANS = (2, 3)
+# Numbers of steps that are simulated.
+SIMULATED = (2, 3, 8, 12, 16, LONG)
 # Probabilities this close to 0 and 1 are left out: there a relative error means little, and
 # fractions are no normal variables.
 EDGE = 0.05

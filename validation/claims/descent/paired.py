@@ -35,8 +35,10 @@ DIM = 10
 # U(-1, 1) in the theory of preconditioners.
 UNIFORM: dict[str, Any] = {"input_covariance": np.full(DIM, 1 / 3), "excess_kurtosis": -1.2}
 SNAPSHOTS = (1, 20, 40, 60, 80, 100, 150, 200, 300, 400)
-# Prompts that are drawn at a time, and whose mean is one sample.
-BLOCK, GROUP = 2_000, 50
+# Prompts that are drawn at a time.
+BLOCK = 2_000
+# Prompts whose mean is one sample.
+GROUP = 50
 # Most that training may leave of the loss; 0.1 to 0.5 % of ours (measured).
 EXCESS = 0.01
 
@@ -122,9 +124,9 @@ class Aligned:
         """Draw relative distances of gradients as a line, their cosines dotted."""
         steps = [*self.stages]
         stages = [*self.stages.values()]
-        distances = [each.gradient_distance.mean / self.scales[1] for each in stages]
+        distances = [stage.gradient_distance.mean / self.scales[1] for stage in stages]
         ax.plot(steps, distances, color=colour, label=label)
-        ax.plot(steps, [each.cosine.mean for each in stages], ":", color=colour)
+        ax.plot(steps, [stage.cosine.mean for stage in stages], ":", color=colour)
 
 
 def rolled_errors(
@@ -132,7 +134,7 @@ def rolled_errors(
 ) -> np.ndarray:
     """Median squared errors of layers after 0, 1, ... dampened repetitions, a row for each."""
     tokens = regression_tokens(prompts)
-    rows = [roll_out(tokens, each, repetitions, dampening) for each in layers]
+    rows = [roll_out(tokens, layer, repetitions, dampening) for layer in layers]
     return np.array([np.median((row - prompts.query_label) ** 2, axis=1) for row in rows])
 
 
@@ -175,9 +177,8 @@ def paired_losses(
     parts = []
     for _ in range(count // BLOCK):
         prompts = draw_prompts(problem, get_backend("numpy"), generator, BLOCK)
-        tokens, flipped = (
-            regression_tokens(replace(prompts, labels=sign * prompts.labels)) for sign in (1, -1)
-        )
+        tokens = regression_tokens(prompts)
+        flipped = regression_tokens(replace(prompts, labels=-prompts.labels))
         straight = prediction(tokens, [layer])
         mirrored = prediction(flipped, [layer])
         odd = (straight - mirrored) / 2
@@ -186,17 +187,22 @@ def paired_losses(
         error = prediction(tokens, [step]) - prompts.query_label
         parts.append([known, (odd - prompts.query_label) ** 2 - error**2 + known, even**2])
     groups = np.concatenate(parts, axis=1).reshape(3, -1, GROUP).mean(axis=2)
-    step_loss, descent, rest = map(Estimate.of, groups)
-    return Paired(step_loss, descent, rest, own_preconditioner(layer, problem.context))
+    return Paired(
+        step=Estimate.of(groups[0]),
+        descent=Estimate.of(groups[1]),
+        rest=Estimate.of(groups[2]),
+        matrix=own_preconditioner(layer, problem.context),
+    )
 
 
 def mean_given_inputs(problem: Problem, matrix: np.ndarray, prompts: Prompts) -> np.ndarray:
     """Mean loss of a step over tasks, label noise and queries, given the inputs of contexts."""
-    one = np.eye(problem.dim)
+    identity = np.eye(problem.dim)
     # Roots of the covariances of query and task.
-    query, task = map(matrix_root, (problem.covariance_of_inputs, problem.covariance_of_tasks))
+    query = matrix_root(problem.covariance_of_inputs)
+    task = matrix_root(problem.covariance_of_tasks)
     H = np.swapaxes(prompts.inputs, 1, 2) @ prompts.inputs / problem.context
-    missed = query @ (one - matrix @ H) @ task
+    missed = query @ (identity - matrix @ H) @ task
     step = query @ matrix
     noise = problem.noise_variance / problem.context * np.sum((step @ H) * step, axis=(1, 2))
     return problem.noise_variance + np.sum(missed**2, axis=(1, 2)) + noise

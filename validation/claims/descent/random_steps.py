@@ -49,15 +49,24 @@ from iclimit.validation.claims.random_settings import (
 
 LAWS = ("gaussian", "uniform", "rademacher", "laplace")
 DIMS = (3, 10)
-# Pairs over dimension.  In short contexts two steps have rare losses that carry their mean.
-FEW, MANY = (0.8, 4.0), (3.0, 6.0)
-# Rates over the optimal ones, strength of preconditioning, and noise ratio.
-RATES, GAMMAS, NOISE = (0.5, 1.1), (0.0, 0.15), (0.0, 0.3)
+# Pairs over dimension, for one step.
+FEW = (0.8, 4.0)
+# Pairs over dimension, for more steps: in short contexts rare losses would carry their mean.
+MANY = (3.0, 6.0)
+# Rates over the optimal ones.
+RATES = (0.5, 1.1)
+# Strength of preconditioning.
+GAMMAS = (0.0, 0.15)
+# Ratio of the noise.
+NOISE = (0.0, 0.3)
 
 # Relative difference of what is computed prompt by prompt.
 ROUNDING = 1e-9
-# Steps of pretrained attention at test time, test contexts, and pretrainings by dimension.
-TEST_STEPS, CONTEXTS = (1, 3), 5
+# Numbers of steps of pretrained attention at test time.
+TEST_STEPS = (1, 3)
+# Test contexts of each pretraining.
+CONTEXTS = 5
+# Pretrainings by dimension.
 PRETRAININGS = {16: 150, 24: 100, 40: 40, 64: 40}
 
 
@@ -93,13 +102,8 @@ def random_layers(*, number: int, repeats: int, rng: SeedSequence) -> RandomSett
     setting["noise_ratio"] = float(generator.uniform(*NOISE))
     rates = optimal_schedule(steps=2, **setting).rates * generator.uniform(*RATES, size=2)
     gammas = (float(generator.uniform(*GAMMAS)),)
-    steps, layers = (
-        simulate(*arguments, **setting, contexts=repeats, rng=seed)
-        for simulate, arguments, seed in (
-            (simulate_schedule, ([rates],), seeds[0]),
-            (simulate_gdpp, (rates, gammas), seeds[1]),
-        )
-    )
+    steps = simulate_schedule([rates], **setting, contexts=repeats, rng=seeds[0])
+    layers = simulate_gdpp(rates, gammas, **setting, contexts=repeats, rng=seeds[1])
     values = {
         "two steps": (float(schedule_loss(rates, **setting)), steps.losses[0]),
         "two layers": (float(gdpp_loss(rates, gammas=gammas, **setting)), layers.loss),
@@ -120,17 +124,17 @@ def rate_by_hand(*, rng: SeedSequence) -> list[Pair]:
     pairs = zip(drawn.inputs, drawn.labels, drawn.query, strict=True)
     g = np.array([query @ inputs.T @ labels / len(labels) for inputs, labels, query in pairs])
     y = drawn.query_label
-    found = estimate_learning_rate(drawn)
+    estimated = estimate_learning_rate(drawn)
     rate = np.sum(g * y) / np.sum(g**2)
     error = math.sqrt(np.sum(g**2 * (y - rate * g) ** 2)) / np.sum(g**2)
     losses = (y - 0.7 * rate * g) ** 2
-    known = found.rate, found.loss(0.7 * rate)
+    estimated_loss = estimated.loss(0.7 * rate)
     scatter = float(np.std(losses, ddof=1)) / math.sqrt(losses.size)
     return [
-        ("rate of a few prompts", float(rate), known[0].mean, ROUNDING),
-        ("standard error of the rate", error, known[0].standard_error, ROUNDING),
-        ("loss of a few prompts", float(np.mean(losses)), known[1].mean, ROUNDING),
-        ("standard error of the loss", scatter, known[1].standard_error, ROUNDING),
+        ("rate of a few prompts", float(rate), estimated.rate.mean, ROUNDING),
+        ("standard error of the rate", error, estimated.rate.standard_error, ROUNDING),
+        ("loss of a few prompts", float(np.mean(losses)), estimated_loss.mean, ROUNDING),
+        ("standard error of the loss", scatter, estimated_loss.standard_error, ROUNDING),
     ]
 
 

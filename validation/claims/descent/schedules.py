@@ -34,7 +34,10 @@ from iclimit.validation.claims.descent.contexts import (
 
 RATIO = 0.5
 SIZE = {"context": 20, "dim": 10}
-STEPS, NOISES = (1, 2, 3), (0.0, 0.05)
+# Numbers of steps that are compared at finite size.
+STEPS = (1, 2, 3)
+# Noise ratios at which they are compared.
+NOISES = (0.0, 0.05)
 # Noise at which the best residual polynomial of three steps has complex zeros: two of the best
 # real rates are equal.
 MUCH_NOISE = 0.2
@@ -49,7 +52,10 @@ LABELS = {
     "chebyshev": "Chebyshev",
     "limit": "optimal in the limit",
 }
-LIMIT_STEPS, LIMIT_NOISE = 3, 0.05
+# Steps of the schedules whose losses are extrapolated to the limit.
+LIMIT_STEPS = 3
+# Noise ratio of these schedules.
+LIMIT_NOISE = 0.05
 # Contexts at each dimension in the quick preset: the spread of the loss falls as 1/d.
 LIMIT_CONTEXTS = {24: 10_000, 48: 2_500, 96: 600, 192: 150}
 Rates = dict[str, tuple[float, ...]]
@@ -227,7 +233,7 @@ def derived_moment(order: int) -> float:
     """Mean of tr H^k/d by its derivation."""
     derived = descent.derive_wishart_moment(order).result
     numbers = {"N": SIZE["context"], "d": SIZE["dim"]}
-    trace = derived.subs({each: numbers[each.name] for each in derived.free_symbols})
+    trace = derived.subs({symbol: numbers[symbol.name] for symbol in derived.free_symbols})
     return float(trace) / (SIZE["dim"] * SIZE["context"] ** order)
 
 

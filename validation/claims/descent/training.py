@@ -36,10 +36,12 @@ from iclimit.validation.claims.descent.paired import (
 
 # Prompts on which predictions are compared.
 ALIGNED = 4_000
-# Bounds on what is left of training: distances relative to the size of the prediction and of the
-# gradient, and one minus the cosine of gradients.  The distances are about the root of the excess
-# loss over the variance of the prediction: 7 % at N = 5, 3 % at N = 50 (measured).
-DISTANCE, ANGLE = 0.1, 0.01
+# Bound on distances after training, relative to the size of the prediction and of the gradient.
+# They are about the root of the excess loss over the variance of the prediction: 7 % at N = 5, 3 %
+# at N = 50 (measured).
+DISTANCE = 0.1
+# Bound on one minus the cosine of gradients after training.
+ANGLE = 0.01
 BOUNDED = (
     "distance of predictions",
     "distance of query gradients",
@@ -95,7 +97,8 @@ def rows(effort: Effort) -> Rows:
 
 def final_distances(aligned: Aligned) -> dict[str, float]:
     """What is left of training over its bounds."""
-    final, (prediction, gradient) = aligned.last, aligned.scales
+    final = aligned.last
+    prediction, gradient = aligned.scales
     distances = (
         final.prediction_distance.mean / prediction / DISTANCE,
         final.gradient_distance.mean / gradient / DISTANCE,

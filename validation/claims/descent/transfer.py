@@ -45,7 +45,12 @@ SIZE: dict[str, Any] = {"context": 10, "dim": DIM}
 SCALES = {"inputs": (0.5, 0.75, 1.0, 1.5, 2.0), "tasks": (0.5, 1.0, 2.0, 5.0)}
 # Weights of the construction in an interpolated layer.
 WEIGHTS = (0.25, 0.5, 0.75)
-PROMPTS, REPETITIONS, DAMPENING = 4_000, 10, 0.7
+# Prompts on which the layer is repeated.
+PROMPTS = 4_000
+# Repetitions of the layer.
+REPETITIONS = 10
+# Part of an update that a repetition applies.
+DAMPENING = 0.7
 # Of the median error after 10 repetitions: deviations of the layer from the step add up.
 ROLL_OUT_ALLOWANCE = 0.1
 
@@ -64,7 +69,8 @@ def transferred_layer(
     """
     problem = Problem(**SIZE, input_law="uniform", scale=1)
     generator = np.random.default_rng(rng)
-    [layer], constructed = trained.layers, descent_layer(rate, **SIZE)
+    [layer] = trained.layers
+    constructed = descent_layer(rate, **SIZE)
     prompts = draw_prompts(problem, get_backend("numpy"), generator, PROMPTS)
     repeated = labels_only(layer), constructed
     cases: dict[Case, tuple[Problem, Layer]] = {

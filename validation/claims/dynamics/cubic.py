@@ -46,9 +46,11 @@ TRAINING: dict[str, Any] = {
 # Relative difference of two programs for the same curve.
 ROUNDING = 1e-11
 
-# Initial weights and parts of the drop for which descent is compared with the flow.  One start:
-# the theory is that of the same weights.
-SCALE, FRACTIONS = 1e-6, (0.25, 0.5, 0.75)
+# Scale of the initial weights from which descent is compared with the flow.  One start: the theory
+# is that of the same weights.
+SCALE = 1e-6
+# Parts of the drop whose times are compared.
+FRACTIONS = (0.25, 0.5, 0.75)
 # Learning rates, each half of the one before; the largest grows the weights by 3 % in a step.
 RATES = (0.16, 0.08, 0.04)
 # Relative, of a time without the terms of first and second order in the learning rate (measured:
@@ -65,11 +67,15 @@ def paired_descent(
     Training losses of the first repeat, the largest difference of any, relative to the first loss,
     and the last loss of the network minus that of merged attention.
     """
-    same: dict[str, Any] = {"training_set": training_set, "repeats": repeats, "rng": rng}
-    merged, cubic = (
-        simulate_gradient_descent(problem(4), model=model, backend=backend, **same, **TRAINING)
-        for model in ("merged", "cubic")
-    )
+    same: dict[str, Any] = {
+        **TRAINING,
+        "training_set": training_set,
+        "repeats": repeats,
+        "rng": rng,
+        "backend": backend,
+    }
+    merged = simulate_gradient_descent(problem(4), model="merged", **same)
+    cubic = simulate_gradient_descent(problem(4), model="cubic", **same)
     difference = cubic.losses - merged.losses
     return {
         "losses": np.stack([merged.recorded_at, merged.losses[0], cubic.losses[0]]),
@@ -128,9 +134,8 @@ def draw(
     figure: Figure, runs: Mapping[float, dict[str, Any]], gaps: Mapping[int, Estimate]
 ) -> None:
     """Draw both models on the law and on one training set, and their gap."""
-    (steps, first, second), (_, merged, cubic) = (
-        runs[size]["losses"] for size in (math.inf, SETS[0])
-    )
+    steps, first, second = runs[math.inf]["losses"]
+    _, merged, cubic = runs[SETS[0]]["losses"]
     left, right = panels(figure)
     names = ("merged attention", "network on cubic features")
     draw_prediction(left, steps, first, second, COLOURS[0], names)

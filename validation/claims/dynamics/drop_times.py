@@ -19,8 +19,12 @@ from iclimit.validation.claims.dynamics.staircase_flows import (
     separate_flows,
 )
 
-# Few starts: each is held against the theory of its own weights.
-DIM, HEADS, SCALE = 4, 5, 1e-6
+# Dimension of the inputs.
+DIM = 4
+# Heads of rank one.
+HEADS = 5
+# Scale of the initial weights.  Few starts: each is held against the theory of its own weights.
+SCALE = 1e-6
 # Two heads of rank two, each of which learns two directions, and noisy labels.
 WIDE: dict[str, Any] = {"heads": 2, "rank": 2, "noise_variance": 0.1}
 

@@ -19,7 +19,12 @@ from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Later, Rows, call, exact, run
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, problem
 
-DIM, SCALE, NOISE = 4, 0.02, 0.1
+# Dimension of the inputs.
+DIM = 4
+# Scale of the random initial weights.
+SCALE = 0.02
+# Variance of the label noise.
+NOISE = 0.1
 LAM = eigenvalues(DIM)
 SIZES: dict[str, Any] = {"context": CONTEXT, "noise_variance": NOISE}
 # Heads and ranks.
@@ -29,11 +34,15 @@ STARTS = {"tiny": 1, "quick": 3, "medium": 20}
 # Relative, of losses and weights at the end of a flow (measured: at most 2e-12).
 END_TOLERANCE = 1e-10
 
-# Weights of aligned heads at the start.  A flow to their fixed point lasts so many times as long
-# as a head takes to grow that learns its smallest direction.
-START, LATE = 0.1, 4.0
-# Directions of single heads, and durations in units of 1/(start lambda^2).
-GROWING, PARTS = (0, 2), (0.7, 0.9, 1.0, 1.1)
+# Weights of aligned heads at the start.
+START = 0.1
+# Duration of a flow to their fixed point, over the time that a head takes to grow that learns its
+# smallest direction.
+LATE = 4.0
+# Directions in which single heads grow.
+GROWING = (0, 2)
+# Durations of their flows in units of 1/(start lambda^2).
+PARTS = (0.7, 0.9, 1.0, 1.1)
 # Starts whose times to half of the drop differ by the difference of their escape times.
 SMALL = (1e-3, 2e-3)
 # Relative, of times and weights of a growing head (measured: at most 1e-8).
@@ -53,7 +62,8 @@ def aligned_heads(
     heads = len(directions)
     value = np.zeros((heads, DIM + 1))
     key = np.zeros((heads, 1, DIM + 1))
-    value[:, -1] = key[range(heads), 0, directions] = start
+    value[:, -1] = start
+    key[range(heads), 0, directions] = start
     flow = simulate_gradient_flow(
         problem(DIM, NOISE),
         model="separate",
@@ -121,10 +131,16 @@ def growth_rows(k: int) -> Rows:
         ):
             label = f"{function}, direction {k + 1}, {part} escape times"
             yield exact(label, theory, estimate, relative=TIME_TOLERANCE, of=function)
-    less, most = (float(dynamics.escape_time(start, eigenvalue=lam)) for start in SMALL)
-    early, late = (aligned((k,), start, 1.3)[2] for start in SMALL)
+    escapes = [float(dynamics.escape_time(start, eigenvalue=lam)) for start in SMALL]
+    halves = [aligned((k,), start, 1.3)[2] for start in SMALL]
     label = f"difference of escape times, direction {k + 1}"
-    yield exact(label, less - most, early - late, relative=TIME_TOLERANCE, of="escape_time")
+    yield exact(
+        label,
+        escapes[0] - escapes[1],
+        halves[0] - halves[1],
+        relative=TIME_TOLERANCE,
+        of="escape_time",
+    )
 
 
 def end_rows(stride: int) -> Rows:

@@ -25,8 +25,13 @@ from iclimit.validation.claim import Claim, Effort, Rows, call, judged, mean, ru
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues
 
 SPECTRA = {"white": np.full(4, 0.25), "4:3:2:1": eigenvalues(4), "8:...:1": eigenvalues(8)}
-# One start of each spectrum, which is held against the theory of its own weights.
-HEADS, SCALE, RTOL = 8, 1e-8, 1e-10
+# Heads of merged attention.
+HEADS = 8
+# Scale of the initial weights.  One start of each spectrum, which is held against the theory of
+# its own weights.
+SCALE = 1e-8
+# Relative tolerance of the integration.
+RTOL = 1e-10
 SIZES: dict[str, Any] = {"context": CONTEXT, "noise_variance": 0.1}
 # Parts of the drop whose times are compared.
 FRACTIONS = (0.1, 0.5, 0.9)
@@ -36,9 +41,10 @@ TOLERANCE = 1e-6
 # Growth of the weights, still small, from which the effective scale is found.
 GROWTH = 1e4
 
-# Balanced and aligned weights that are not small: the law of the drop is then exact.  The last of
-# the parts of the drop comes soon after the start.
-LARGE, LARGE_FRACTIONS = 0.3, (0.5, 0.9, 0.042)
+# Balanced and aligned weights that are not small: the law of the drop is then exact.
+LARGE = 0.3
+# Parts of the drop from these weights; the last one comes soon after the start.
+LARGE_FRACTIONS = (0.5, 0.9, 0.042)
 
 LAW_HEADS = (1, 8)
 BLOCK = 5000
@@ -66,8 +72,8 @@ def merged_flow(*, spectrum: str, rng: SeedSequence) -> dict[str, Any]:
     weights = AttentionModel("merged", dim, HEADS).random_weights(
         np.random.default_rng(rng), SCALE
     )
-    durations = (math.log(growth) / rate for growth in (GROWTH, SCALE**-2))
-    early, whole = (flow_from(weights, lam, SIZES, duration) for duration in durations)
+    early = flow_from(weights, lam, SIZES, math.log(GROWTH) / rate)
+    whole = flow_from(weights, lam, SIZES, math.log(SCALE**-2) / rate)
     first, last = dynamics.plateau_losses(lam, **SIZES)[[0, -1]]
     crossings = whole.crossing_times(first - np.array(FRACTIONS) * (first - last))
     times = np.linspace(0, 1.8 * crossings[1], 41)
@@ -186,7 +192,8 @@ def compare_curve(
     words: str = "",
 ) -> Iterator[Comparison]:
     """Compare losses, and times of parts of the drop, with the law of an initial scale."""
-    (times, losses), (parts, crossings) = curve, drops
+    times, losses = curve
+    parts, crossings = drops
     predicted = [dynamics.merged_curve_drop_time(part, **setting) for part in parts]
     pairs = {
         "merged_curve_drop_time": (predicted, crossings),

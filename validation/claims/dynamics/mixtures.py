@@ -44,26 +44,33 @@ LAW: dict[str, Any] = {"input_covariance": np.eye(4) / 4, "shared_task": np.ones
 SETS = (1250, 2500, 5000)
 TRAINING = {**settings["zhang2025-mixtures"], "record": 20, "tests": True}
 
-# Fraction of random tasks, and label noise, of one more flow.
-NOISY, NOISE = 0.6, 0.2
+# Fraction of random tasks of one more flow, whose labels are noisy.
+NOISY = 0.6
+# Variance of the label noise of this flow.
+NOISE = 0.2
 
 # Enough for all features.  One start: with as many heads as entries of a token, merged attention
 # and the network on cubic features are linear networks without other minima (Laurent, von Brecht,
 # arXiv:1712.01473).
 HEADS = 5
-# Initial weights of the early flow, and the relative falls of its loss that are exponential.
-EARLY_SCALE, EARLY_WINDOW = 1e-16, (1e-8, 1e-6)
+# Scale of the initial weights of the early flow.
+EARLY_SCALE = 1e-16
+# Relative falls of its loss between which the fall is exponential.
+EARLY_WINDOW = (1e-8, 1e-6)
 # Relative (measured: at most 1e-6).
 RATE_TOLERANCE = 1e-5
 # Duration of the late flows.
 END = 30_000.0
-# Relative, of the end of merged attention and of the network on cubic features (measured: at most
-# 7e-6 and 1e-14).
-END_TOLERANCE, LINEAR_TOLERANCE = 1e-4, 1e-10
+# Relative, of the end of merged attention (measured: at most 7e-6).
+END_TOLERANCE = 1e-4
+# Relative, of the end of the network on cubic features (measured: at most 1e-14).
+LINEAR_TOLERANCE = 1e-10
 # Losses of the predictor on random tasks, on the shared task, and there with noise labels.
 TESTS = ("icl_loss", "iwl_loss", "iwl_noise_loss")
-# Fractions of random tasks whose networks are tested on drawn sequences, and sequences in a block.
-DRAWN, BLOCK = (0.4, NOISY), 1000
+# Fractions of random tasks whose networks are tested on drawn sequences.
+DRAWN = (0.4, NOISY)
+# Sequences that are drawn at a time.
+BLOCK = 1000
 
 
 def problem(fresh_fraction: float, noise_variance: float = 0.0) -> Problem:
@@ -146,7 +153,7 @@ def drawn_losses(
     """Losses of the network at the end of a flow on drawn sequences."""
     device = get_backend("numpy")
     laws = tests(noise_variance)
-    found = {}
+    losses_by_test = {}
     weights = [np.ones((1, 1, 1)), np.array(flow.gamma)[None, None]]
     for (name, (law, noise)), seed in zip(laws.items(), rng.spawn(3), strict=True):
         losses = []
@@ -156,8 +163,8 @@ def drawn_losses(
                 drawn = replace(drawn, labels=generator.standard_normal(drawn.labels.shape))
             model = AttentionModel("cubic", law.dim, 1)
             losses.append(float(SequenceLoss(model, [drawn])(weights)[0][0]))
-        found[name] = Estimate.of(losses)
-    return found
+        losses_by_test[name] = Estimate.of(losses)
+    return losses_by_test
 
 
 @named_cell("mixture_descent")
@@ -185,7 +192,7 @@ def mixture_descent(
     return {
         "steps": trained.recorded_at,
         "training": np.mean(trained.losses, axis=0),
-        **{name: np.mean(each, axis=0) for name, each in trained.measures.items()},
+        **{name: np.mean(losses, axis=0) for name, losses in trained.measures.items()},
         "gap": Estimate.of(trained.losses[:, -1] - law.losses[:, -1]),
     }
 
@@ -225,7 +232,7 @@ def rows(effort: Effort) -> Rows:
 
 def where(c: float, noise: float) -> str:
     """Fraction of random tasks, and whether labels are noisy, in words."""
-    return f"{c:g} of the tasks random{', noise' * (noise > 0)}"
+    return f"{c:g} of the tasks random{', noise' if noise > 0 else ''}"
 
 
 def flow_rows(c: float, flow: Later, noise: float = 0.0) -> Rows:
@@ -244,7 +251,8 @@ def flow_rows(c: float, flow: Later, noise: float = 0.0) -> Rows:
         yield exact(label, getattr(best, name), loss, relative=LINEAR_TOLERANCE)
     label = f"largest of gamma, {here}"
     of = "mixture_predictor.gamma"
-    theory, largest = (call(at_largest, best.gamma, each) for each in (best.gamma, flow.gamma))
+    theory = call(at_largest, best.gamma, best.gamma)
+    largest = call(at_largest, best.gamma, flow.gamma)
     yield exact(label, theory, largest, relative=LINEAR_TOLERANCE, of=of)
 
 

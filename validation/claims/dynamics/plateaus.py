@@ -55,10 +55,8 @@ def compare_flows(
     drop_times = "separate_attention_staircase.drop_times"
     for (rank, seed), (large, small) in flows.items():
         with np.errstate(invalid="ignore"):  # drops that are not predicted or did not happen
-            predicted, measured = (
-                np.diff(getattr(small, name)) - np.diff(getattr(large, name))
-                for name in ("predicted", "crossings")
-            )
+            predicted = np.diff(small.predicted) - np.diff(large.predicted)
+            measured = np.diff(small.crossings) - np.diff(large.crossings)
         for m in np.flatnonzero(large.expected[1:] & small.expected[1:]) + 1:
             where = f"rank {rank}, {m} learned, seed {seed}"
             if m % rank:

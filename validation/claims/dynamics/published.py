@@ -59,7 +59,7 @@ def trained_curves(
     summaries = [published.summarise(result.recorded_at, losses) for losses in result.losses]
     kept = np.linspace(0, len(result.recorded_at) - 1, 300).astype(int)
     return CurvesCell(
-        {name: [each[name] for each in summaries] for name in summaries[0]},
+        {name: [summary[name] for summary in summaries] for name in summaries[0]},
         result.recorded_at[kept].tolist(),
         result.losses[:, kept].tolist(),
     )
@@ -75,8 +75,8 @@ def rows(effort: Effort) -> Rows:
     )
     curves = CURVES[: len(seeds)]
     trained = [run(trained_curves, curve=k, repeats=count) for k, count in enumerate(seeds)]
-    for curve, each in zip(curves, trained, strict=True):
-        yield judged(call(compare_curve, curve, each))
+    for curve, cell in zip(curves, trained, strict=True):
+        yield judged(call(compare_curve, curve, cell))
     rest = "  Curves of separate attention are left to other presets."
     rest = "" if len(seeds) == len(CURVES) else rest
     yield note(
@@ -111,10 +111,10 @@ def reached(values: Sequence[float]) -> np.ndarray:
 def describe_missing(curves: Sequence[Curve], trained: Sequence[CurvesCell]) -> str:
     """What not all seeds reach."""
     missing = []
-    for curve, each in zip(curves, trained, strict=True):
+    for curve, cell in zip(curves, trained, strict=True):
         for name, value in curve.summarise(*curve.read().T).items():
-            count = len(each.summaries[name])
-            ours = len(reached(each.summaries[name]))
+            count = len(cell.summaries[name])
+            ours = len(reached(cell.summaries[name]))
             if ours < count or not math.isfinite(value):
                 neither = "" if math.isfinite(value) else "; not by the published curve"
                 missing.append(f"{curve.label}: {name} ({ours} of {count}{neither})")

@@ -70,7 +70,7 @@ def separate_flows(
     model = AttentionModel("separate", dim, heads, rank)
     unit = model.random_weights(np.random.default_rng(rng), 1.0)
     return tuple(
-        _flow(model, [scale * each for each in unit], scale, noise_variance) for scale in scales
+        _flow(model, [scale * part for part in unit], scale, noise_variance) for scale in scales
     )
 
 

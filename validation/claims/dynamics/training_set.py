@@ -125,14 +125,14 @@ def rows(effort: Effort) -> Rows:
     plateau = call(plateau_losses, LAM, context=CONTEXT)[-1]
     yield limit(
         {f"{name}, extrapolated": plateau for name in names},
-        {size: call(add_least, size, each) for size, each in runs.items()},
+        {size: call(add_least, size, gaps) for size, gaps in runs.items()},
         order=2,
         draws="losses",
         name="Losses",
     )
     yield limit(
         {f"size times the excess of the {name}, over the sandwich": 0.0 for name in names},
-        {size: call(over_sandwich, each) for size, each in runs.items()},
+        {size: call(over_sandwich, gaps) for size, gaps in runs.items()},
         order=2,
         draws="excesses",
         name="Excesses",

@@ -121,13 +121,14 @@ def random_baselines(*, number: int, repeats: int, rng: SeedSequence) -> RandomS
     """Losses of baselines with other penalties on prompts of a size and noise that are drawn."""
     where, prompts = rng.spawn(2)
     generator = np.random.default_rng(where)
-    size: dict[str, Any] = {"dim": (dim := int(generator.integers(2, 9))), "context": 2 * dim + 3}
+    dim = int(generator.integers(2, 9))
+    size: dict[str, Any] = {"dim": dim, "context": 2 * dim + 3}
     kind = generator.choice(("uniform", "categorical"))
     levels = generator.uniform(0.3, 4, 2)
     law = NoiseLaw(str(kind), tuple(levels[: 1 + (kind == "categorical")].tolist()))
     penalty, multiplier, threshold = generator.uniform((0.5, 0.6, 1), (4, 1.8, 8)).tolist()
     tuned = {"multiplier": multiplier, "threshold": threshold}
-    found = simulate_ridge_baselines(
+    losses = simulate_ridge_baselines(
         Problem(**size, noise_law=law, scale=1),
         **{"penalty": penalty, **tuned, "queries": bool(number % 2)},
         contexts=repeats,
@@ -140,7 +141,7 @@ def random_baselines(*, number: int, repeats: int, rng: SeedSequence) -> RandomS
         "TunedRR": gdpp.adaptive_ridge_loss(law, **tuned, **size),
     }
     words = describe(**size, noise_law=str(law), penalty=penalty, **tuned)
-    return RandomSetting(words, {name: (value, found[name]) for name, value in theory.items()})
+    return RandomSetting(words, {name: (value, losses[name]) for name, value in theory.items()})
 
 
 def rows(effort: Effort) -> Rows:

@@ -20,13 +20,14 @@ from iclimit.statement import named_cell
 SIZE: dict[str, Any] = {"context": 10, "dim": 10, "input_law": "uniform"}
 # Contexts, by layers, whose spectra stand for the mean spectrum: only eight of its moments are
 # known exactly.  The best three layers on 100,000 contexts can have ten times their loss on
-
 # others, nearly all of it from one context (measured: .0401 there, .28 on others).
 SAMPLED = {3: 1_000_000, 4: 400_000, 5: 100_000}
 # Most layers whose mean loss is known exactly.
 EXACT = 2
-# Starts of the search for weights that all layers share.
-RATES, GAMMAS = (1.0, 3.0, 9.0), (0.3, 1.0, 3.0)
+# Rates at the starts of the search for weights that all layers share.
+RATES = (1.0, 3.0, 9.0)
+# Gammas at these starts, each with every rate.
+GAMMAS = (0.3, 1.0, 3.0)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,12 @@ from iclimit.validation.claims.gdpp.minima import errors, local_minima
 # too rare to be simulated.
 SCHEDULES = {2: ((0.3, 0.45), (0.06,)), 3: ((0.3, 0.45, 0.6), (0.06, 0.07))}
 
-SIZES, RATIO, NOISE_RATIO = (16, 24, 32, 48, 64), 0.5, 0.05
+# Dimensions that are simulated.
+SIZES = (16, 24, 32, 48, 64)
+# Dimension over context length.
+RATIO = 0.5
+# Noise ratio of the simulated losses.
+NOISE_RATIO = 0.05
 
 # Noise ratios of the minima.  Of two layers every third random start ends at the best minimum.
 MINIMA_NOISES = (NOISE_RATIO, 0.2)

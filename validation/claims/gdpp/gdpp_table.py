@@ -37,8 +37,10 @@ EXACT_LAYERS = 2
 # Laws whose best minima are found again over sampled eigenvalues.  At lower noise rare contexts
 # determine the loss there.
 SAMPLED = ("uniform:5", "categorical:1,3,5")
-# Eigenvalues that are replaced by their mean in a descent, and its random starts.
-MERGED, STARTS = 100, 20
+# Neighbouring eigenvalues that are replaced by their mean in a descent.
+MERGED = 100
+# Random starts of the descent.
+STARTS = 20
 
 # Published GD++ losses (.344) below the least loss of GD++ of any depth (.3615, that of ConstRR,
 # for which the table itself has .365).
@@ -117,7 +119,7 @@ def minima_of(noise_law: str, layers: int) -> list[float]:
 def relative_minima(noise_law: str, layers: int) -> list[float]:
     """Losses relative to the null predictor's at the local minima of GD++."""
     noise_ratio = baselines(noise_law).penalty / SIZE["context"]
-    return [each.loss for each in gdpp_minima(layers, noise_ratio=noise_ratio, **SIZE)]
+    return [minimum.loss for minimum in gdpp_minima(layers, noise_ratio=noise_ratio, **SIZE)]
 
 
 def compare_minima(model: Trained, minima: list[float]) -> list[Comparison]:

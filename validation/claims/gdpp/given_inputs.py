@@ -73,9 +73,17 @@ def losses_given_inputs(
         _block(generator, noise_law, rate, penalties, min(BLOCK, contexts - start))
         for start in range(0, contexts, BLOCK)
     ]
-    samples, controls = (np.concatenate(each, axis=-1) for each in zip(*blocks, strict=True))
-    oracle, step, *ridges = (controlled(each, controls.T) for each in samples[PLAIN:])
-    return LossesGivenInputs(oracle, step, ridges, *map(Estimate.of, samples[:PLAIN]))
+    samples = np.concatenate([columns for columns, _ in blocks], axis=-1)
+    controls = np.concatenate([columns for _, columns in blocks], axis=-1)
+    losses = [controlled(sample, controls.T) for sample in samples[PLAIN:]]
+    return LossesGivenInputs(
+        oracle=losses[0],
+        step=losses[1],
+        ridges=losses[2:],
+        step_total=Estimate.of(samples[0]),
+        inverse_rate=Estimate.of(samples[1]),
+        variance=Estimate.of(samples[2]),
+    )
 
 
 def _block(
@@ -93,10 +101,11 @@ def _block(
     controls = spectral_controls(e, context)
     square = np.sum(e**2, axis=-1) / (context * dim)
     size = count, *STRATA
-    level, chance = (
-        ((np.arange(strata).reshape(shape) + generator.random(size)) / strata).reshape(count, -1)
-        for strata, shape in zip(STRATA, ((-1, 1), (1, -1)), strict=True)
-    )
+    level_strata, chance_strata = STRATA
+    level = (np.arange(level_strata)[:, None] + generator.random(size)) / level_strata
+    chance = (np.arange(chance_strata) + generator.random(size)) / chance_strata
+    level = level.reshape(count, -1)
+    chance = chance.reshape(count, -1)
     law = NoiseLaw.parse(noise_law)
     if law.kind == "uniform":
         variance = (law.levels[0] * level) ** 2

@@ -26,12 +26,16 @@ HALF = 0.5
 WORST = {10.0: 2, 100.0: 2}
 WORST_ACCURACY = 1e-10
 
-# A condition number that takes many layers, and the excess that they reach.
-DEEP, DEEP_EXCESS = 1e12, 1e-6
+# A condition number that takes many layers.
+DEEP = 1e12
+# Excess of the condition number over 1 that these layers reach.
+DEEP_EXCESS = 1e-6
 
-# Condition numbers and excesses between which layers are counted.  Counts are whole numbers, so a
+# Condition numbers between which layers are counted.  Counts are whole numbers, so a
 # difference can be one off.
-DECADES, EXPONENTS = (1e4, 1e40), (1e-10, 1e-160)
+DECADES = (1e4, 1e40)
+# Excesses between which layers are counted, with the same uncertainty.
+EXPONENTS = (1e-10, 1e-160)
 
 # What a layer divides a large condition number by.
 FACTORS = {"optimal": 27 / 4, "monotone": 9 / 4}

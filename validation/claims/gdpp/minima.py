@@ -7,8 +7,10 @@ import numpy as np
 from numpy.random import SeedSequence
 from scipy.optimize import least_squares
 
-# Rates and gammas of the starts, drawn log-uniformly, in inverse mean eigenvalues.
-RATES, GAMMAS = (0.1, 10.0), (0.02, 2.0)
+# Range of the rates of the starts, drawn log-uniformly, in inverse mean eigenvalues.
+RATES = (0.1, 10.0)
+# Range of the gammas of the starts, drawn and measured in the same way.
+GAMMAS = (0.02, 2.0)
 
 # Two minima are the same if their losses differ by less, relative.
 SAME = 1e-5
@@ -44,7 +46,7 @@ def local_minima(
     roots = np.sqrt(weights)
 
     def residuals(parameters: np.ndarray) -> np.ndarray:
-        return np.concatenate([roots * each for each in errors(parameters, nodes, noise)])
+        return np.concatenate([roots * part for part in errors(parameters, nodes, noise)])
 
     lower, upper = np.log(np.repeat([RATES, GAMMAS], [layers, layers - 1], axis=0)).T
     ends = []

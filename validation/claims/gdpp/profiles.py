@@ -30,9 +30,11 @@ from iclimit.validation.claims.gdpp.tables import DIAG, GDPP
 from iclimit.validation.claims.gdpp.trained import Trained, layer_count
 from iclimit.validation.reference.noise_levels import SIZE, baselines
 
-# Noise law for which the baselines are tuned, and noise levels at which they are measured.
+# Highest noise level for which the baselines are tuned.
 HIGHEST_NOISE = 5
+# Noise law for which the baselines are tuned.
 PROFILED = f"uniform:{HIGHEST_NOISE}"
+# Noise levels at which the baselines are measured.
 LEVELS = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0)
 
 
@@ -42,13 +44,14 @@ def rows(effort: Effort) -> Rows:
     theory = call(baseline_profiles, LEVELS, noise_law=PROFILED, **SIZE)
     losses = {}
     for place, level in enumerate(LEVELS):
-        losses[level] = given = run(
+        given = run(
             losses_given_inputs,
             noise_law=f"fixed:{level}",
             rate=step_rate(PROFILED),
             penalties=(constant_penalty(PROFILED), (1.0, ENDLESS), tuned_penalty(PROFILED)),
             contexts=effort(2000),
         )
+        losses[level] = given
         estimates = {"oracle": ("oracle", given.oracle), "one step": ("one_layer", given.step)}
         for number, (name, field) in enumerate(METHODS.items()):
             estimates[name] = field, given.ridges[number]

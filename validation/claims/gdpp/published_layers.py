@@ -148,12 +148,12 @@ def compare_curve(what: str, losses: Curve, theory: Curve, of: str) -> list[Comp
 def draw(figure: Figure) -> None:
     """Draw published losses over the theory, and their ratios."""
     steps = published_steps()
-    one = medians(1)
+    single = medians(1)
     two = medians(2)
     step_theory = theory_of_steps()
     layer_theory = {context: layers_loss(context) for context in two}
     losses, ratios = panels(figure, height=3.9)
-    grid = np.array(sorted({*steps, *one}))
+    grid = np.array(sorted({*steps, *single}))
     losses.plot(grid, [step_theory[n] for n in grid], color=COLOURS[0])
     losses.plot(list(two), list(layer_theory.values()), color=COLOURS[1])
     next_best = [NULL * minima(context)[1].loss for context in two]
@@ -166,7 +166,7 @@ def draw(figure: Figure) -> None:
     finish(losses, "context length $N$", "loss (half the square)", log="y", legend="")
     drawn = (
         (steps, step_theory, ".", "0.6", "one step, Figure 9"),
-        (one, step_theory, "o", COLOURS[0], "1 layer, Figure 8"),
+        (single, step_theory, "o", COLOURS[0], "1 layer, Figure 8"),
         (two, layer_theory, "s", COLOURS[1], "2 layers, Figure 8"),
     )
     for shown, theory, marker, colour, label in drawn:

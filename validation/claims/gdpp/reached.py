@@ -16,12 +16,17 @@ from iclimit.validation.rows import Later, run
 # Schedules.
 METHODS = ("optimal", "monotone")
 
-# Condition numbers at the start, and relative errors to reach.
-STARTS, TARGETS = (10.0, 100.0, 1e3, 1e4), (1e-2, 1e-4, 1e-8)
+# Condition numbers at the start.
+STARTS = (10.0, 100.0, 1e3, 1e4)
+# Relative errors to reach.
+TARGETS = (1e-2, 1e-4, 1e-8)
 
-# Eigenvalues of the contexts, those of contexts of one dimension on tokens, and those that stand
-# for an interval.
-DENSE, POINTS, FINE = 30, 4001, 20_001
+# Number of eigenvalues of the contexts.
+DENSE = 30
+# Number of eigenvalues of contexts of one dimension on tokens.
+POINTS = 4001
+# Number of eigenvalues that stand for an interval.
+FINE = 20_001
 
 
 @named_cell("reached_layers")

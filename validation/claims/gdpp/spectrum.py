@@ -32,7 +32,11 @@ from iclimit.validation.claims.gdpp.reached import (
     schedule_of,
 )
 
-RATIO, LAYERS = 0.25, 3
+# Dimension over context length.
+RATIO = 0.25
+# Layers of the schedules.
+LAYERS = 3
+# Dimensions that are simulated.
 SIZES = (24, 32, 48)
 
 # Relative error of single eigenvalues: rounding of matrices (measured: 1e-14).
@@ -62,13 +66,15 @@ def spectral_means(
     x = np.random.default_rng(rng).standard_normal((contexts, context, dim))
     controls = trace_controls(x.transpose(0, 2, 1) @ x, context)
     spectra = layer_spectra(x, gammas)
-    means = [controlled(each, controls) for each in np.mean(spectra, axis=-1)[1:]]
+    means = [controlled(layer, controls) for layer in np.mean(spectra, axis=-1)[1:]]
     return means, spectra[:, 0]
 
 
 def gammas_of(method: str) -> tuple[float, ...]:
     """Schedule for the interval of the limiting spectrum."""
-    lower, upper = (float(edge) for edge in MarchenkoPastur(RATIO).edges)
+    edges = MarchenkoPastur(RATIO).edges
+    lower = float(edges[0])
+    upper = float(edges[1])
     schedule = condition_number_schedule(upper / lower, steps=LAYERS, method=method)
     return tuple((schedule.gammas / upper).tolist())
 

@@ -158,21 +158,21 @@ def table_claim(table: Table, words: str, *remarks: str) -> Claim:
 
 
 def _notes(trained: Sequence[Trained]) -> list[str]:
-    ruined = max(trained, key=lambda each: each.ruined)
+    ruined = max(trained, key=lambda model: model.ruined)
     weak = [
-        each.label
-        for each in trained
-        if not as_published(each).standard_error <= POWER * each.published
+        model.label
+        for model in trained
+        if not as_published(model).standard_error <= POWER * model.published
     ]
     return [
         f"Compared are evaluations on {trained[0].evaluation.repeats:,} plain contexts; the "
         f"published are on {EVALUATED:,}.  They need not be the mean of the law: the largest "
         f"share of contexts with a loss above d/2 is {ruined.ruined:.1g} ({ruined.label}).",
         *(
-            f"{e.label}: {e.evaluation.mean:.4g} +- {e.evaluation.standard_error:.1g}, published "
-            f"{e.published:.4g}; on all contexts {e.held_out.mean:.4g} +- "
-            f"{e.held_out.standard_error:.1g}."
-            for e in trained
+            f"{model.label}: {model.evaluation.mean:.4g} +- "
+            f"{model.evaluation.standard_error:.1g}, published {model.published:.4g}; on all "
+            f"contexts {model.held_out.mean:.4g} +- {model.held_out.standard_error:.1g}."
+            for model in trained
         ),
         f"Without power, the standard error above {POWER:.0%} of the published loss: "
         f"{'; '.join(weak) or 'none'}.",
@@ -220,7 +220,8 @@ def draw_table(
     ax.set_ylim(len(names) - 0.5, -0.5)
     title = f"{NAMES[kind]}, $N = {SIZE['context']}$, $d = {SIZE['dim']}$"
     finish(ax, "adjusted loss", "noise of training", title=title, log="x")
-    write_key(figure, "points: trained here; crosses: published" + "; bars: ConstRR" * bound)
+    bars = "; bars: ConstRR" if bound else ""
+    write_key(figure, f"points: trained here; crosses: published{bars}")
 
 
 def shade(noise_law: str) -> Any:

@@ -127,17 +127,21 @@ def train_model(
         layers=layers,
         starts=starts,
         contexts=contexts,
-        initial=[each.model for each in warm],
+        initial=[known.model for known in warm],
         rare=rare,
         rng=train_seed,
         backend=backend,
     )
-    fresh, weighted = (
-        held_out_losses(run.model, problem, contexts=count, rare=law, rng=seed, backend=backend)
-        for count, law, seed in (
-            (evaluations * sequences, False, fresh_seed),
-            (sequences, True, rare_seed),
-        )
+    fresh = held_out_losses(
+        run.model,
+        problem,
+        contexts=evaluations * sequences,
+        rare=False,
+        rng=fresh_seed,
+        backend=backend,
+    )
+    weighted = held_out_losses(
+        run.model, problem, contexts=sequences, rare=True, rng=rare_seed, backend=backend
     )
     evaluation = median_evaluation(fresh.losses, sequences)
     return Trained(

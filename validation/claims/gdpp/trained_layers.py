@@ -22,13 +22,16 @@ from iclimit.statement import named_cell
 from iclimit.validation.claims.descent.paired import Aligned, Training, rolled_errors, shifted
 from iclimit.validation.claims.gdpp.best_layers import SIZE, BestLayers
 
-CONTEXT, DIM = SIZE["context"], SIZE["dim"]
+CONTEXT = SIZE["context"]
+DIM = SIZE["dim"]
 PROBLEM = Problem(**SIZE, scale=1)
 # From the mean squared error for inputs U(-1, 1) to half of it for U(-1/2, 1/2), the published
 # units: the layers' weights take the scale.
 UNIT = 1 / 8
-# Prompts that are drawn at a time, and whose mean is one sample.
-BLOCK, GROUP = 1_000, 50
+# Prompts that are drawn at a time.
+BLOCK = 1_000
+# Prompts whose mean is one sample.
+GROUP = 50
 # Prompts on which predictions are compared.
 ALIGNED = 1_000
 # Factors of inputs and tasks, out of distribution on both sides.  At inputs times 1.25 GD++ has a
@@ -36,9 +39,11 @@ ALIGNED = 1_000
 SCALES = {"inputs": (0.5, 0.75, 1.1), "tasks": (0.5, 2.0)}
 # Weights of the construction in an interpolated layer.
 WEIGHTS = (0.25, 0.5, 0.75)
-# Of a recurrent layer that is rolled out; 0.75 is the published factor.
-REPETITIONS, DAMPENING = 12, 0.75
-# Of the training, after which the layers are compared.
+# Repetitions of a recurrent layer that is rolled out.
+REPETITIONS = 12
+# Part of its update that a repetition applies; 0.75 is the published factor.
+DAMPENING = 0.75
+# Parts of the training after which the layers are compared.
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7)
 
 

@@ -17,7 +17,11 @@ from iclimit.simulate.pretraining.estimators import ridge_weights
 from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, limit, run
 
-DIM, LEVELS = 3, (0.6, 1.5)
+# Dimension of the inputs.
+DIM = 3
+# The two noise levels.
+LEVELS = (0.6, 1.5)
+# Lengths of the contexts.
 SIZES = (250, 500, 1000, 2000, 4000)
 
 
