@@ -53,9 +53,9 @@ def random_rows(
     for number in range(NUMBER):
         drawn = run(function, number=number, repeats=effort(repeats), **given)
         for name, tested in of.items():
-            theory, estimate = (drawn.values[name][side] for side in range(2))
+            pair = drawn.values[name]
             label = f"{name}, {kind}, drawn setting {number + 1}"
-            yield mean(label, theory, estimate, of=tested, draws=(kind, number))
+            yield mean(label, pair[0], pair[1], of=tested, draws=(kind, number))
         yield note(
             call(f"{kind.capitalize()}, drawn setting {number + 1}: {{}}.".format, drawn.words)
         )

@@ -35,9 +35,10 @@ SIZES: dict[str, dict[str, Any]] = {
 # Starts.  About one in four fails; a training of ``day`` takes hours.
 SEEDS = {"tiny": 2, "quick": 4, "medium": 20, "day": 4}
 
-# Of the published code: variance of the initial weights times the inputs of their map, and the
-# largest norm of a gradient.
-INIT_SCALE, CLIP = 0.02, 10.0
+# Variance of the initial weights times the inputs of their map, as in the published code.
+INIT_SCALE = 0.02
+# Largest norm of a gradient, as in the published code.
+CLIP = 10.0
 
 # Part of what one step of gradient descent learns that a run reaches unless it failed: 0.9 in the
 # quick training; a run that failed was left at 0.3.
@@ -47,8 +48,10 @@ LEARNED = 0.85
 # measured after the quick training.
 FAINT = 0.1
 
-# Prompts for the loss and for the sensitivities.
-HELD_OUT, PROBED = 20_000, 500
+# Prompts for the loss.
+HELD_OUT = 20_000
+# Prompts for the sensitivities.
+PROBED = 500
 
 
 @named_cell("trained_copy")
@@ -89,8 +92,12 @@ def trained_copy(
     )
     prompts = sample_prompts(problem, PROBED, rng=probe_seed)
     start = network.initial(np.random.default_rng(seed_sequences(train_seed, 1)[0]))
-    before, after = (token_sensitivities(network, each, prompts) for each in (start, run.weights))
-    return {"loss": run.held_out, "losses": run.losses, "before": before, "after": after}
+    return {
+        "loss": run.held_out,
+        "losses": run.losses,
+        "before": token_sensitivities(network, start, prompts),
+        "after": token_sensitivities(network, run.weights, prompts),
+    }
 
 
 def step_loss(size: int) -> float:
@@ -106,7 +113,7 @@ def worst_loss(size: int) -> float:
 
 def best(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """The run with the least loss."""
-    return min(runs, key=lambda each: each["loss"].mean)
+    return min(runs, key=lambda run: run["loss"].mean)
 
 
 def learned(runs: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
@@ -153,8 +160,8 @@ def rows(effort: Effort) -> Rows:
 def draw(figure: Figure, runs: list[dict[str, Any]], least: dict[str, Any], step: float) -> None:
     """Draw losses of the trainings, and sensitivities before and after the best one."""
     left, right = panels(figure)
-    for colour, each in zip(COLOURS, runs, strict=False):
-        draw_training(left, each["losses"], colour, lw=0.9)
+    for colour, training in zip(COLOURS, runs, strict=False):
+        draw_training(left, training["losses"], colour, lw=0.9)
     left.axhline(step, color="black", ls="--", label="one step of descent")
     finish(left, "training steps", "loss", title="trained on separate tokens", log="x", legend="")
     names = ("own", "following", "others")

@@ -34,6 +34,7 @@ from iclimit.simulate.prompts import Prompts, prompt_blocks
 from iclimit.simulate.training.repeats import MISSED
 from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, call, drawing, judged, note, run
+from iclimit.validation.claims.gdpp.trained import layer_count
 from iclimit.validation.judge.comparisons import Comparison, compare
 
 SIZE: dict[str, Any] = {"context": 10, "dim": 10, "input_law": "uniform"}
@@ -104,13 +105,12 @@ class NormalisedPair:
 
 def normalised_features(prompts: Prompts) -> np.ndarray:
     """Two features (n, 2) of prompts, whose best multiple one normalised layer reaches."""
-    pairs = np.concatenate([prompts.inputs, prompts.labels[:, :, None]], axis=2)
-    query = np.pad(prompts.query, ((0, 0), (0, 1)))
-    (x, y), (x_query, y_query) = (
-        (each[..., :-1], each[..., -1]) for each in map(standardised, (pairs, query))
-    )
-    descent = np.einsum("ni,nij,nj->n", y, x, x_query, optimize=True)
-    return np.stack([descent, np.sum(y**2, axis=1) * y_query], axis=1)
+    tokens = np.concatenate([prompts.inputs, prompts.labels[:, :, None]], axis=2)
+    pairs = standardised(tokens)
+    query = standardised(np.pad(prompts.query, ((0, 0), (0, 1))))
+    y = pairs[..., -1]
+    descent = np.einsum("ni,nij,nj->n", y, pairs[..., :-1], query[..., :-1], optimize=True)
+    return np.stack([descent, np.sum(y**2, axis=1) * query[..., -1]], axis=1)
 
 
 def standardised(tokens: np.ndarray) -> np.ndarray:
@@ -158,7 +158,7 @@ def normalised_pair(
         return RATE * np.einsum("ni,nij,nj->n", prompts.labels, prompts.inputs, prompts.query)
 
     predictors: list[Callable[[Prompts], np.ndarray]] = [
-        *((lambda prompts, run=run: run(*asked(prompts))) for run in runs),
+        *((lambda prompts, run=run: run(*visible(prompts))) for run in runs),
         step,
         lambda prompts: normalised_features(prompts) @ multiples,
     ]
@@ -167,17 +167,22 @@ def normalised_pair(
         for prompts in prompt_blocks(PROBLEM, held_out, rng=fresh_seed)
     ]
     plain, normalised, descent, features = np.concatenate(blocks, axis=1)
-    samples = (
-        descent,
-        *(each - descent + LAW for each in (plain, normalised, features)),
-        normalised - plain,
-        normalised - features,
+
+    def estimate(samples: np.ndarray) -> Estimate:
+        return Estimate.of(samples, keep=False)
+
+    return NormalisedPair(
+        losses=[run.losses[:-1] / 2 for run in runs],
+        step=estimate(descent),
+        plain=estimate(plain - descent + LAW),
+        normalised=estimate(normalised - descent + LAW),
+        features=estimate(features - descent + LAW),
+        difference=estimate(normalised - plain),
+        above_features=estimate(normalised - features),
     )
-    estimates = [Estimate.of(each, keep=False) for each in samples]
-    return NormalisedPair([run.losses[:-1] / 2 for run in runs], *estimates)
 
 
-def asked(prompts: Prompts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def visible(prompts: Prompts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """What a model sees."""
     return prompts.inputs, prompts.labels, prompts.query
 
@@ -226,7 +231,7 @@ def compare_pairs(pairs: Pairs, excess: float) -> Iterator[Comparison]:
         if not good:
             yield Comparison(f"no trained networks of {layers}", 1.0, np.inf, 0.0)
         for repeat, pair in good.items():
-            where = f"{layers} layer{'s' * (layers > 1)}, seed {repeat}"
+            where = f"{layer_count(layers)}, seed {repeat}"
             gain = ratio(pair.difference, -pair.normalised.mean)
             label = f"loss without over loss with normalisation, {where}"
             yield compare(label, 1.0, gain, upper_bound=True)
@@ -252,7 +257,7 @@ def describe(pairs: Pairs, training: dict[int, dict[str, Any]]) -> list[str]:
         )
         count = f"{len(own) - len(good)} of {len(own)} seeds failed"
         steps = training[layers]["steps"]
-        lines.append(f"{layers} layer{'s' * (layers > 1)} after {steps} steps, {count}: {losses}.")
+        lines.append(f"{layer_count(layers)} after {steps} steps, {count}: {losses}.")
     return [
         *lines,
         "Two layers are still in training: they are compared after as many steps, without a "
@@ -289,7 +294,7 @@ def draw(figure: Figure, pairs: Pairs) -> None:
         for repeat, pair in own.items():
             ends = (pair.plain, pair.normalised)
             for name, colour, losses, end in zip(names, COLOURS, pair.losses, ends, strict=False):
-                label = f"{layers} layer{'s' * (layers > 1)}, {name}" if not repeat else None
+                label = f"{layer_count(layers)}, {name}" if not repeat else None
                 line = "-" if layers == 1 else "--"
                 draw_training(ax, losses, colour, points=25, linestyle=line, label=label)
                 draw_estimates(ax, [(1.03 + 0.02 * repeat) * len(losses)], [end], colour)

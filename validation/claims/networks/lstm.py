@@ -38,16 +38,23 @@ SIZE: dict[str, Any] = {"context": 10, "dim": 10, "input_law": "uniform"}
 STEP = optimal_learning_rate(**SIZE)
 # Published losses and distances are halves of mean squares, of gradients over entries too.
 HALF = 0.5
-# Losses of the best step and of predicting zero.
-LAW, NULL = HALF * float(STEP.loss), HALF * SIZE["dim"] / 3
-# Published numbers of layers, and last step.
+# Loss of the best step.
+LAW = HALF * float(STEP.loss)
+# Loss of predicting zero.
+NULL = HALF * SIZE["dim"] / 3
+# Published numbers of layers.
 LAYERS = (1, 2, 3, 4, 5)
+# Last published step.
 LAST = 25_000
-# Where the table of published curves has what.
+# Kinds of networks, by whether they are bi-directional.
 KINDS = {False: "uni-directional", True: "bi-directional"}
+# Figures with the distances of each kind from the step, in the table of published curves.
 FIGURES = {False: "15", True: "16"}
+# Series with the losses of each kind in figure 14.
 LOSSES = {False: "UNI-LSTM", True: "BI-LSTM"}
+# Series of the published step in figure 14.
 TRANSFORMER = "GD-equivalent transformer"
+# Series of the two distances.
 DISTANCES = {"predictions": "L2 error (predictions)", "gradients": "L2 error (gradients)"}
 
 # Our networks by direction and layers.  One training each: a network that is a counterexample
@@ -67,8 +74,10 @@ LEARNING_RATE = 0.004
 # Most layers that are held to the loss of the step: the first plateau grows with depth, and deeper
 # networks were not trained to the end.
 SHALLOW = 2
-# Blocks of prompts that our networks are tested on, and prompts in a block.
-BLOCKS, BLOCK = 30, 2000
+# Blocks of prompts that our networks are tested on.
+BLOCKS = 30
+# Prompts in a block.
+BLOCK = 2000
 
 
 @dataclass(frozen=True)
@@ -121,19 +130,29 @@ def trained_lstm(
     rows = []
     for generator in device.generators(fresh_seed, BLOCKS):
         prompts = draw_prompts(law, device, generator, BLOCK)
-        (ours, slope), (theirs, other) = trained(prompts), descent(prompts)
+        ours, our_gradient = trained(prompts)
+        theirs, their_gradient = descent(prompts)
         cosine = alignment(trained, descent, prompts).cosine
-        squares = (
+        differences = (
             ours - prompts.query_label,
             theirs - prompts.query_label,
             ours - theirs,
-            slope - other,
+            our_gradient - their_gradient,
         )
-        rows.append([*(HALF * np.mean(each**2) for each in squares), cosine.mean])
+        squares = [HALF * np.mean(difference**2) for difference in differences]
+        rows.append([*squares, cosine.mean])
     loss, step, distance, gradient_distance, cosines = np.transpose(rows)
     excess = loss - step
-    samples = loss, step, excess, distance, gradient_distance, cosines, excess - distance
-    return OwnLstm(HALF * run.losses, *map(Estimate.of, samples))
+    return OwnLstm(
+        losses=HALF * run.losses,
+        loss=Estimate.of(loss),
+        step=Estimate.of(step),
+        excess=Estimate.of(excess),
+        distance=Estimate.of(distance),
+        gradient_distance=Estimate.of(gradient_distance),
+        cosine=Estimate.of(cosines),
+        surplus=Estimate.of(excess - distance),
+    )
 
 
 @cache
@@ -167,9 +186,8 @@ def unit_rows() -> Rows:
     most = LAYERS[-1]
     step = published_loss("14", TRANSFORMER, 1)
     start = published_loss("14", LOSSES[True], most, 0)
-    predictions, gradients = (
-        published_loss(FIGURES[True], distance, most, 0) for distance in DISTANCES.values()
-    )
+    predictions = published_loss(FIGURES[True], DISTANCES["predictions"], most, 0)
+    gradients = published_loss(FIGURES[True], DISTANCES["gradients"], most, 0)
     gradient = 3 * square / SIZE["dim"]
     for label, theory, value, of in (
         ("loss of the step", LAW, step, "optimal_learning_rate.loss"),

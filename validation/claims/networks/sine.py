@@ -43,7 +43,6 @@ from iclimit.validation.judge.comparisons import ratio
 CONTEXT = 10
 
 # Whether amplitudes are tied to phases, as by the published code.
-
 TIED = {"quick": (False,), "medium": (False, True)}
 
 # Networks and their trainings.  Two functions of an input make the best kernel, so small networks
@@ -167,7 +166,9 @@ def trained_sine(
     for prompts in blocks(task, held_out, fresh_seed):
         answers = run(prompts.inputs, prompts.labels, prompts.query)
         errors.append([answers, kernel_predictions(kernel, prompts, tied)] - prompts.target)
-    ours, best = map(Estimate.of, np.concatenate(errors, axis=1) ** 2)
+    squares = np.concatenate(errors, axis=1) ** 2
+    ours = Estimate.of(squares[0])
+    best = Estimate.of(squares[1])
     return replace(ours, samples=np.empty(0)), ratio(ours, best), run.losses
 
 
@@ -190,9 +191,8 @@ def best_functional(tied: bool) -> FunctionalOptimum:
 def best_kernel(tied: bool) -> Kernel:
     """The same as a matrix between features of the query and scaled features of the context."""
     best = best_functional(tied)
-    query, context = map(
-        np.linalg.pinv, (features(best.inputs), scaled_features(best.inputs, tied))
-    )
+    query = np.linalg.pinv(features(best.inputs))
+    context = np.linalg.pinv(scaled_features(best.inputs, tied))
     return query @ best.kernel @ context.T
 
 
@@ -223,13 +223,13 @@ def describe_runs(runs: Sequence[Trained], tied: bool, embedded: str) -> str:
 def mean_ratio(runs: Sequence[Trained]) -> Estimate:
     """Mean of the losses over those of the best kernel."""
     ratios = [over_kernel for _, over_kernel, _ in runs]
-    error = math.hypot(*(each.standard_error for each in ratios)) / len(ratios)
-    return Estimate(float(np.mean([each.mean for each in ratios])), error, ratios[0].repeats)
+    error = math.hypot(*(ratio.standard_error for ratio in ratios)) / len(ratios)
+    return Estimate(float(np.mean([ratio.mean for ratio in ratios])), error, ratios[0].repeats)
 
 
 def least_ratio(runs: Sequence[Trained]) -> Estimate:
     """Least loss over that of the best kernel."""
-    return min((over_kernel for _, over_kernel, _ in runs), key=lambda each: each.mean)
+    return min((over_kernel for _, over_kernel, _ in runs), key=lambda ratio: ratio.mean)
 
 
 def trained_rows(effort: Effort, tied: bool, runs: dict[str, list[Later]]) -> Rows:

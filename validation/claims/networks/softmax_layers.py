@@ -33,7 +33,6 @@ from iclimit.validation.reference.layers import draw_bands, published_layers
 SHORTEST = 10
 # Layers that are compared.  Losses of four, and of three linear layers in long contexts, are down
 # to the single precision of the published training.
-
 DEPTHS = (2, 3)
 
 # Layers and contexts of our own trainings.
@@ -51,9 +50,11 @@ TRAINING: dict[str, dict[str, Any]] = {
 }
 # Starts of each.  One of ``full`` takes a CPU minute, one of ``day`` longer.
 STARTS = {"tiny": 2, "quick": 3, "medium": 20, "full": 5, "day": 3}
-# From smaller weights, a run of two layers ended on a plateau (init_scale 0.05), and another took
-# three times the steps (1/3).
-LEARNING_RATE, INIT_SCALE = 0.01, 1.0
+# Learning rate of Adam.
+LEARNING_RATE = 0.01
+# Scale of the initial weights.  From smaller weights, a run of two layers ended on a plateau
+# (0.05), and another took three times the steps (1/3).
+INIT_SCALE = 1.0
 # Half the mean square of a label: the loss of predicting zero.
 NULL = DIM / 6
 
@@ -156,8 +157,10 @@ def describe(runs: Runs, size: dict[str, Any]) -> list[str]:
 
 def extremes(layers: int) -> tuple[float, float]:
     """Largest published loss over one linear layer fewer, and of as many over published."""
-    fewer, same = zip(*over_linear(layers).values(), strict=True)
-    return max(fewer), 1 / min(same)
+    ratios = over_linear(layers).values()
+    over_fewer = max(fewer for fewer, _ in ratios)
+    over_same = min(same for _, same in ratios)
+    return over_fewer, 1 / over_same
 
 
 def rows(effort: Effort) -> Rows:

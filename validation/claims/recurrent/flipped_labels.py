@@ -28,9 +28,16 @@ SIZES: tuple[dict[str, Any], ...] = (
     {"dim": 2, "context": 7, "separation": 0.8},
 )
 GATED = {"separation": 2.0, "flips": 0.2}
-ALPHA, FORGETTING = 2, 1.0
+# Pairs over dimension with the gate.
+ALPHA = 2
+# Rate of forgetting of the gate.
+FORGETTING = 1.0
+# Contexts of each accuracy at finite size.
 CONTEXTS = 2500
-CONTEXTS_BY_DIM, ORDER = {12: 4000, 20: 3000, 32: 1500, 64: 600}, 2
+# Contexts by dimension with the gate.
+CONTEXTS_BY_DIM = {12: 4000, 20: 3000, 32: 1500, 64: 600}
+# Order of the fit in 1/d.
+ORDER = 2
 
 
 @named_cell("gated")
@@ -59,9 +66,9 @@ def random_setting(*, number: int, repeats: int, rng: SeedSequence) -> RandomSet
         "separation": float(generator.uniform(0.3, 4)),
         "flips": float(generator.uniform(0, 0.5)),
     }
-    found = simulate_classification(**setting, contexts=repeats, rng=contexts)
+    accuracy = simulate_classification(**setting, contexts=repeats, rng=contexts)
     theory = float(recurrent.classification_accuracy(**setting))
-    return RandomSetting(describe(**setting), {"accuracy": (theory, found)})
+    return RandomSetting(describe(**setting), {"accuracy": (theory, accuracy)})
 
 
 def rows(effort: Effort) -> Rows:

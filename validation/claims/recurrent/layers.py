@@ -20,8 +20,15 @@ from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, call, mean, run
 from iclimit.validation.claims.random_settings import RandomSetting, describe, random_rows
 
-DIM, CONTEXT, RHO = 8, 24, 0.25
+# Dimension of the inputs.
+DIM = 8
+# Pairs of a context.
+CONTEXT = 24
+# Variance of the label noise.
+RHO = 0.25
+# Positions whose errors are compared.
 POSITIONS = (4, 12, 24)
+# Contexts that are simulated.
 CONTEXTS = 4000
 
 # Spectra, gates and steps without any symmetry.
@@ -36,7 +43,10 @@ UNLIKE: dict[str, Any] = {
     "writes": tuple(np.linspace(0.7, 0.6, CONTEXT)),
     "readout": 0.9,
 }
-STEP, DRIFT = 0.7, 0.6
+# Constant step of the delta rule.
+STEP = 0.7
+# Rate at which tasks drift, in units of 1/d.
+DRIFT = 0.6
 
 # Rule and arguments by name.
 LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -90,10 +100,10 @@ def random_layer(*, number: int, repeats: int, rng: SeedSequence) -> RandomSetti
         "readout": float(generator.uniform(0.5, 1.2)),
         "gate_first": bool(generator.integers(2)),
     }
-    found = simulate_recurrent(**size, **layer, contexts=repeats, rng=contexts)
+    simulated = simulate_recurrent(**size, **layer, contexts=repeats, rng=contexts)
     theory = float(recurrent_errors("gated-delta", **size, **layer).error[-1])
     words = describe(**size, rate_of_last=layer["step_sizes"][-1], readout=layer["readout"])
-    return RandomSetting(words, {"error": (theory, found.means[context])})
+    return RandomSetting(words, {"error": (theory, simulated.means[context])})
 
 
 def rows(effort: Effort) -> Rows:

@@ -23,14 +23,24 @@ from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Row, Rows, call, limit, run
 from iclimit.validation.claims.random_settings import RandomLimit, describe, random_limit
 
-RHO, ALPHA = 0.25, 3
-# Drift of a context of this length, and of endless ones, which are this long.
-DRIFT, FAST, LONG = 0.5, 1.0, 5
-# Best constant steps without drift and with it, for ALPHA, and the best in endless contexts.
+# Variance of the label noise.
+RHO = 0.25
+# Pairs over dimension of a context.
+ALPHA = 3
+# Drift of such a context.
+DRIFT = 0.5
+# Drift of endless contexts.
+FAST = 1.0
+# Pairs over dimension of contexts that stand for endless ones.
+LONG = 5
+# Best constant steps without drift and with it, for ALPHA.
 STEPS = (0.555, 0.704)
+# Best constant step in endless contexts.
 TRACKING_STEP = 0.745
-# A step and a rate of forgetting that are not the best, in endless contexts.
-STEP, FORGETTING = 0.8, 0.4
+# A step that is not the best in endless contexts.
+STEP = 0.8
+# A rate of forgetting that is not the best in endless contexts.
+FORGETTING = 0.4
 # Best rate of forgetting in endless contexts under the fast drift.
 BEST_FORGETTING = 1.612
 # Penalty and rate of forgetting of regressions: any, and the best ones for ALPHA and DRIFT.
@@ -41,7 +51,9 @@ DRAWN = {6: 1200, 12: 800, 20: 100, 40: 60}
 # Contexts by dimension.  Their scatter falls as 1/d, their cost rises as d^3.  These numbers give
 # the limit at least cost, and the third size tests the fit.  Polynomials of second order in 1/d
 # miss the limits of the exact errors at these sizes by 1.3e-4, straight lines by 3e-3.
-CONTEXTS, ORDER = {6: 1300, 12: 1100, 20: 110, 40: 105}, 2
+CONTEXTS = {6: 1300, 12: 1100, 20: 110, 40: 105}
+# Order of these polynomials.
+ORDER = 2
 
 
 @named_cell("scheduled")
@@ -167,11 +179,11 @@ def rows(effort: Effort) -> Rows:
         )
     ):
         theory = call(function, **at, **gate)
-        samples = {dim: each[number] for dim, each in simulated.items()}
+        samples = {dim: errors[number] for dim, errors in simulated.items()}
         yield extrapolated({name: theory}, samples, draws="gated")
     simulated = runs(gated, alpha=LONG, forgetting=BEST_FORGETTING, drift=FAST)
     theory = call(recurrent.optimal_forgetting, rho=RHO, drift=FAST).error
-    errors = {dim: each[0] for dim, each in simulated.items()}
+    errors = {dim: samples[0] for dim, samples in simulated.items()}
     yield extrapolated({"best gate": theory}, errors, draws="best gate")
     for name, (penalty, rate) in REGRESSIONS.items():
         memory: dict[str, Any] = {"penalty": penalty, "forgetting": rate}

@@ -41,7 +41,10 @@ from iclimit.validation.claim import (
 from iclimit.validation.claims.pretraining.points import Point, with_uncertainty
 
 POINT = Point(tau=0.5, alpha=1, kappa=2, rho=0.1, ridge=0.3)
-LENGTH, CORRELATION = 3, 0.4
+# Tokens over dimension.
+LENGTH = 3
+# Correlation of neighbouring tokens.
+CORRELATION = 0.4
 # Rate of the gate where queries continue the sequence, and where tests have none.
 FORGETTING = 0.5
 # Rate at which tasks change.
@@ -49,14 +52,20 @@ DRIFT = 0.1
 
 # Without drift prompts are cheap: they come from their law.
 REPEATS = {12: 300, 20: 60, 32: 135}
-DRIFTING_DIM, DRIFTING_REPEATS = 16, 150
+# Dimension of the runs with drift.
+DRIFTING_DIM = 16
+# Number of these runs.
+DRIFTING_REPEATS = 150
 # Task sets of a prediction task by task.
 DRAWS = 20
-# Dimension times task sets from mean moments, and their largest number: they scatter far less than
-# runs.
-DRAWN, MOST_DRAWN = 1600, 60
-# Dimension of sums over tokens, and what they lack of the limit.
-TOKENS, OF_SUMS = 1000, 1e-3
+# Dimension times task sets of a prediction from mean moments, which scatters far less than runs.
+DRAWN = 1600
+# Most task sets of such a prediction.
+MOST_DRAWN = 60
+# Dimension of sums over tokens.
+TOKENS = 1000
+# What these sums lack of the limit, relative.
+OF_SUMS = 1e-3
 # Dimensions from which the limit of the predictions is extrapolated.  The first is that of runs.
 # Up to 1e-4 of the ICL error is lost by leaving out those in between.
 ANCHORS = (32, 56, 80, 136)
@@ -150,10 +159,9 @@ def predicted(
 
 def summed(dim: int) -> float:
     """Error in tests without gates after endless prompts and tasks, from sums over tokens."""
-    own, test = (
-        recurrent.gated_context(gates, dim=dim, rho=POINT.rho, correlation=CORRELATION)
-        for gates in (query_layer(dim)["gates"], np.ones(LENGTH * dim))
-    )
+    law: dict[str, Any] = {"dim": dim, "rho": POINT.rho, "correlation": CORRELATION}
+    own = recurrent.gated_context(query_layer(dim)["gates"], **law)
+    test = recurrent.gated_context(np.ones(LENGTH * dim), **law)
     slope = own.signal / (own.signal**2 + own.noise)
     power = test.signal**2 + test.noise
     return float(1 + POINT.rho - 2 * slope * test.signal + slope**2 * power)
@@ -174,7 +182,7 @@ def extrapolated(
         dict(zip(names, theories, strict=True)),
         runs,
         fit=extrapolate_ratios,
-        predictions={dim: (each.icl, each.idg) for dim, each in predictions.items()},
+        predictions={dim: (errors.icl, errors.idg) for dim, errors in predictions.items()},
         anchors=ANCHORS,
         draws=names,
         fit_label=f"chi-square of the ratios, {names[0]}",

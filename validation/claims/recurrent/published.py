@@ -28,10 +28,15 @@ from iclimit.validation.claim import Claim, Effort, Later, Rows, both_errors, ca
 from iclimit.validation.claims.pretraining.points import with_uncertainty
 from iclimit.validation.reference import read_reference
 
-DIM, RHO = 32, 0.01
+# Dimension of the published runs.
+DIM = 32
+# Variance of their label noise.
+RHO = 0.01
 SIZES: dict[str, Any] = {"dim": DIM, "prompts": 4096, "tasks": 320, "rho": RHO}
-# Correlation lengths of own runs with correlated queries, and their repeats.
-OWN_LENGTHS, OWN_REPEATS = (2, 10), 16
+# Correlation lengths of own runs with correlated queries.
+OWN_LENGTHS = (2, 10)
+# Repeats of these runs.
+OWN_REPEATS = 16
 # Published runs of all settings share seeds.
 SEEDS = "published"
 # How a published run was made and tested, for the spread of its error.

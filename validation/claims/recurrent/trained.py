@@ -27,15 +27,26 @@ from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, call, exact, mean, run
 from iclimit.validation.claims.starts import arrived
 
-DIM, CONTEXT, RHO, DRIFT = 6, 12, 0.25, 0.6
+# Dimension of the inputs.
+DIM = 6
+# Pairs of a context.
+CONTEXT = 12
+# Variance of the label noise.
+RHO = 0.25
+# Rate at which tasks drift, in units of 1/d.
+DRIFT = 0.6
+# Variances of the inputs where channels are unlike.
 EIGENVALUES = (0.2, 0.3, 0.5, 1.0, 1.5, 2.5)
-# Trainings of a layer from random weights, and prompts that they learn from.
+# Trainings of a layer from random weights.
 REPEATS = {"tiny": 2, "quick": 3, "medium": 20}
+# Prompts that a training learns from.
 PROMPTS = 4096
 # The loss at weights that minimise a mean over n prompts is above the least one by v chi^2/n with
-# as many degrees of freedom as weights, and by half as much again because squared errors and
-# slopes grow together.  A training with more has not found the minimum.
-CHANCE, GROWTH = 1e-5, 1.5
+# as many degrees of freedom as weights.  A training whose excess has a smaller probability than
+# this has not found the minimum.
+CHANCE = 1e-5
+# Factor of the excess: it is larger by half because squared errors and slopes grow together.
+GROWTH = 1.5
 
 # Loss of predicting zero: the mean square of a label.
 NULL = 1.0
@@ -107,9 +118,9 @@ def pooled(name: str, runs: list[Any], least: float) -> tuple[float, float, Esti
     known = [loss(name, weights) for weights, _ in losses]
     held = [estimate for _, estimate in losses]
     good = int(np.sum(arrived(known, best=least, null=NULL)))
-    error = math.sqrt(sum(each.standard_error**2 for each in held)) / len(held)
-    count = sum(each.repeats for each in held)
-    mean_loss = float(np.mean([each.mean for each in held]))
+    error = math.sqrt(sum(estimate.standard_error**2 for estimate in held)) / len(held)
+    count = sum(estimate.repeats for estimate in held)
+    mean_loss = float(np.mean([estimate.mean for estimate in held]))
     estimate = Estimate(mean_loss, error, count)
     return max(known) / least, float(np.mean(known)), estimate, float(len(runs) - good)
 

@@ -35,19 +35,25 @@ from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.reference import read_reference
 from iclimit.validation.rows import Rows, bound, call, drawing, mean, note, published, run
 
-# Dimension and context length of our heads, noise variance at inputs of covariance I/d, and
-# standard deviation of the initial weights.  Below tau = 10 the errors depend on the last.
-DIM, RHO, INIT_SCALE = 8, 0.01, 0.1
+# Dimension of our heads, which is their context length too.
+DIM = 8
+# Noise variance at inputs of covariance I/d.
+RHO = 0.01
+# Standard deviation of the initial weights.  Below tau = 10 the errors depend on it.
+INIT_SCALE = 0.1
 # Error of predicting zero.
 NULL = 1 + RHO
+# Prompts that heads are tested on.
 HELD_OUT = 20_000
 # Least tau at which the best head is compared.
 MANY = 10.0
 # Least tau at which it should be in the middle.  The next order goes as 1/tau^2: it is 4 % of the
 # error at tau = 30 (measured), so about 0.4 % here.
 MIDDLE = 100.0
-# Tau of interpolation, and a tau near the peak.
-FEW, PEAK = 0.5, 1.0
+# Tau at which most fits interpolate.
+FEW = 0.5
+# Tau near the peak.
+PEAK = 1.0
 # Training error that counts as interpolation, relative to the test error.
 FITTED = 1e-3
 # Seeds by tau.
@@ -67,14 +73,19 @@ ITERATIONS = {"quick": 300, "medium": 1000, "full": 3000}
 BLOCKS = {"5B": "one softmax block", "5C": "two softmax blocks"}
 # Setting of the published errors against task diversity.
 DIVERSITY: dict[str, Any] = {"tau": 10.0, "alpha": 1.0, "rho": RHO, "ridge": 0.0}
-# Networks that are trained there on few tasks, with their iterations, numbers of tasks, and
-# prompts of each test.  An iteration of the transformer takes 40 ms.
-HEAD, TRANSFORMER = "one head", "two softmax blocks"
+# Name of the head that is trained there on few tasks.
+HEAD = "one head"
+# Name of the transformer that is trained there.
+TRANSFORMER = "two softmax blocks"
+# These networks with their iterations.  An iteration of the transformer takes 40 ms.
 NETWORKS = {
     HEAD: (MergedHeads(DIM, init_scale=INIT_SCALE), 1000),
     TRANSFORMER: (AttentionNetwork(DIM, layers=2, width=16, mlp=32, layer_norm=True), 100),
 }
-FEW_TASKS, TESTED = (2, 4, 8, 64), 4000
+# Numbers of tasks.
+FEW_TASKS = (2, 4, 8, 64)
+# Prompts of each test.
+TESTED = 4000
 # Seeds of each.
 TRAINED: dict[str, dict[str, int]] = {
     "quick": {},
@@ -154,15 +165,16 @@ class FewTasks:
     @property
     def shares(self) -> tuple[Estimate, Estimate]:
         """Least errors over those of the network, on fresh tasks and on those of the training."""
-        pairs = (self.ridge, self.icl), (self.dmmse, self.idg)
-        return Estimate.of(np.divide(*pairs[0])), Estimate.of(np.divide(*pairs[1]))
+        on_fresh = Estimate.of(np.divide(self.ridge, self.icl))
+        on_known = Estimate.of(np.divide(self.dmmse, self.idg))
+        return on_fresh, on_known
 
 
 @named_cell("few_tasks")
 def few_tasks(*, network: str, tasks: int, repeats: int, rng: SeedSequence) -> FewTasks:
     """Train a network on a fixed set of prompts with few tasks, once for each seed."""
     device = get_backend("numpy")
-    found = []
+    errors_of_seeds = []
     model, iterations = NETWORKS[network]
     for seed in seed_sequences(rng, repeats):
         generator = np.random.default_rng(seed)
@@ -171,12 +183,12 @@ def few_tasks(*, network: str, tasks: int, repeats: int, rng: SeedSequence) -> F
         setting: dict[str, Any] = {"steps": iterations, "held_out": 2, **fit_to(DIVERSITY["tau"])}
         trained = train_network(model, law, **setting, rng=seed)
         errors = []
-        for each in (law.with_fresh_tasks(), law):
-            drawn = draw_prompts(each, device, generator, TESTED)
-            answers = trained(drawn.inputs, drawn.labels, drawn.query), best_answers(drawn, each)
+        for test in (law.with_fresh_tasks(), law):
+            drawn = draw_prompts(test, device, generator, TESTED)
+            answers = trained(drawn.inputs, drawn.labels, drawn.query), best_answers(drawn, test)
             errors += [RHO + np.mean((answer - drawn.target) ** 2) for answer in answers]
-        found.append(errors)
-    icl, ridge, idg, dmmse = np.transpose(found).tolist()
+        errors_of_seeds.append(errors)
+    icl, ridge, idg, dmmse = np.transpose(errors_of_seeds).tolist()
     return FewTasks(icl, idg, ridge, dmmse)
 
 
@@ -268,12 +280,12 @@ def describe_diversity(trained: Mapping[tuple[str, int], FewTasks]) -> str:
     """Gaps of the errors of networks, in words, beside those of linear attention and dMMSE."""
     lines = []
     for tasks in FEW_TASKS:
-        ours = {name: each for (name, count), each in trained.items() if count == tasks}
+        ours = {name: errors for (name, count), errors in trained.items() if count == tasks}
         size: dict[str, Any] = {"dim": DIM, "context": DIM, "tasks": tasks}
         prompts = round(DIVERSITY["tau"] * DIM**2)
         predicted = finite_size_errors(**size, prompts=prompts, rho=RHO, ridge=0.0, rng=0)
         limit = task_gap(kappa=tasks / DIM, **DIVERSITY)
-        means = ", ".join(f"{name} {each.gap}" for name, each in ours.items())
+        means = ", ".join(f"{name} {errors.gap}" for name, errors in ours.items())
         least = np.mean(ours[HEAD].dmmse)
         lines.append(
             f"kappa = {tasks / DIM:g}: {means}, linear attention {limit:.3g} in the limit and "
@@ -317,12 +329,12 @@ def rows(effort: Effort) -> Rows:
         for name, count in repeats.items()
         for tasks in FEW_TASKS
     }
-    for (name, tasks), each in trained.items():
+    for (name, tasks), errors in trained.items():
         for number, least in enumerate(("ridge regression over ICL", "dMMSE over IDG")):
             label = f"{least} error, {name}, k={tasks}"
-            yield bound(label, 1.0, each.shares[number])
+            yield bound(label, 1.0, errors.shares[number])
         if name == TRANSFORMER and tasks == FEW_TASKS[-1]:
-            ratio = call(null_over_idg, each)
+            ratio = call(null_over_idg, errors)
             yield bound(f"predicting zero over the IDG error, {name}, k={tasks}", 1.0, ratio)
     if trained:
         yield note(call(describe_diversity, trained))
@@ -365,16 +377,16 @@ def draw(
     right.plot(kappas, theory, color="0.6", label="linear attention")
     for dim, colour in zip(("20", "40", "80"), COLOURS[2:], strict=False):
         rows = [row for row in read_reference("lu_fig6_gap.csv") if row["d"] == dim]
-        kappa, gap, error = (
-            [float(row[name]) for row in rows] for name in ("kappa", "gap_mean", "gap_se_paired")
-        )
+        kappa = [float(row["kappa"]) for row in rows]
+        gap = [float(row["gap_mean"]) for row in rows]
+        error = [float(row["gap_se_paired"]) for row in rows]
         draw_points(right, kappa, gap, error, colour, label=f"published, d = {dim}", markersize=3)
     for name, marker in zip(NETWORKS, "o^", strict=True):
-        gaps = [each.gap for (network, _), each in trained.items() if network == name]
+        gaps = [errors.gap for (network, _), errors in trained.items() if network == name]
         if gaps:
             where = np.array(FEW_TASKS) / DIM
-            y = [each.mean for each in gaps]
-            error = [each.standard_error for each in gaps]
+            y = [gap_of_tasks.mean for gap_of_tasks in gaps]
+            error = [gap_of_tasks.standard_error for gap_of_tasks in gaps]
             style = {"markersize": 4, "mfc": "none", "capsize": 2}
             right.errorbar(where, y, error, fmt=marker, color="0", label=f"our {name}", **style)
     finish(left, "tau", "error (at least 0.02)", log="xy", legend="")

@@ -24,7 +24,6 @@ from iclimit.validation.claims.softmax.runs import SIZES, head_loss, simulated_l
 # Prompts at the largest size; as many scores at the others.
 CONTEXTS = {"tiny": 1_000, "quick": 4_000, "medium": 10_000, "full": 50_000}
 # d/N and the noise variance over N.
-
 POINTS = ((2.0, 0.0), (1.0, 0.0), (0.5, 0.0), (0.5, 0.25))
 # d/N of a head that is the best one, and d/N of the prompts that it is tested on.
 TESTED = (0.5, 0.25)
@@ -54,10 +53,10 @@ def limit_head(ratio: float, noise: float) -> softmax.SoftmaxHead:
 
 def matrix_setting(dim: int) -> dict[str, Any]:
     """Covariances, context and noise of a size, d/N = 1/2."""
-    inputs, tasks = (np.kron(np.eye(dim // 4), each) for each in (INPUT_BLOCK, TASK_BLOCK))
+    copies = np.eye(dim // 4)
     return {
-        "input_covariance": inputs,
-        "task_covariance": tasks,
+        "input_covariance": np.kron(copies, INPUT_BLOCK),
+        "task_covariance": np.kron(copies, TASK_BLOCK),
         "context": 2 * dim,
         "noise_variance": MATRIX_NOISE * 2 * dim,
     }

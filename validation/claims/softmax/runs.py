@@ -130,7 +130,8 @@ def trained_heads(
         answers = training(drawn.inputs, drawn.labels, drawn.query)
         ours.append((answers - drawn.target) ** 2)
         theirs.append((reference.forward(weights, drawn)[0] - drawn.target) ** 2)
-    own, other = (Estimate.of(np.concatenate(each)) for each in (ours, theirs))
+    own = Estimate.of(np.concatenate(ours))
+    other = Estimate.of(np.concatenate(theirs))
     return TrainedHeads(
         trained.inverse_temperature,
         trained.value,

@@ -31,7 +31,8 @@ def rotated_eigenvalues(
 ) -> np.ndarray:
     """Ascending eigenvalues of A + U B U^T or of the root of A times U B U^T times it."""
     generator = np.random.default_rng(rng)
-    a, b = (spectrum(each).quantiles(dim) for each in (first, second))
+    a = spectrum(first).quantiles(dim)
+    b = spectrum(second).quantiles(dim)
     eigenvalues = np.empty((count, dim))
     for row in eigenvalues:
         U = np.linalg.qr(generator.standard_normal((dim, dim)))[0]
@@ -54,7 +55,9 @@ def product_eta(first: SpectralMeasure, second: SpectralMeasure, gamma: float) -
 
 def etas() -> dict[int, matrices.Statistics]:
     """Transforms of the product, at all sizes the same."""
-    first, second = map(spectrum, MATRICES["product"])
+    names = MATRICES["product"]
+    first = spectrum(names[0])
+    second = spectrum(names[1])
     statistics = {
         f"mean of 1/(1 + {gamma:g} x)": (
             matrices.mean_eta(gamma),

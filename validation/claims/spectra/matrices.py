@@ -120,8 +120,8 @@ def fit_deviations(
 ) -> Extrapolation:
     """Fit what the statistics at each size are above their limits."""
     runs = [
-        np.array([f(eigenvalues[dim]) - limit for f, limit, _ in each.values()])
-        for dim, each in statistics.items()
+        np.array([f(eigenvalues[dim]) - limit for f, limit, _ in of_size.values()])
+        for dim, of_size in statistics.items()
     ]
     return extrapolate_runs(list(statistics), runs, order=ORDER)
 

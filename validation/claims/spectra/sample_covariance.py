@@ -69,15 +69,21 @@ POPULATIONS = (
     Population("two levels", "atoms:1,8", 0.2, (1.0, 7.0)),
     Population("power law", "powerlaw:0.9", 0.5),
 )
-# Ratio of dimension to samples, and argument of the resolvent.
-ISOTROPIC, SHIFT = 0.5, 0.6
+# Ratio of dimension to samples of the isotropic population.
+ISOTROPIC = 0.5
+# Argument of the resolvent.
+SHIFT = 0.6
 # Size at which the exact laws are compared.
 FEW: dict[str, Any] = {"dim": 10, "ratio": 0.5}
 # Between neighbours of these the share of eigenvalues is compared.
 SHARES = (0.0, 0.4, 1.0, 2.5)
 # Points, the first of them complex, at which transforms of the Marchenko-Pastur law are compared
-# with integrals of its density, midpoints of the rule, and relative tolerance.
-POINTS, MIDPOINTS, TRANSFORMS = (1.0 + 0.5j, -0.4), 400, 1e-11
+# with integrals of its density.
+POINTS = (1.0 + 0.5j, -0.4)
+# Midpoints of the rule for these integrals.
+MIDPOINTS = 400
+# Relative tolerance of the transforms.
+TRANSFORMS = 1e-11
 # Moments at drawn sizes.
 ORDERS = (1, 2, 3)
 # Exponents of the products of traces whose mean is compared.
@@ -111,14 +117,14 @@ def transforms() -> Iterator[Comparison]:
     for z in POINTS:
         powers = [complex(mass @ (x - z) ** -(k + 1.0)) for k in range(3)]
         for k, value in enumerate(powers):
-            found = complex(law.stieltjes(z if z.imag else z.real, derivative=k))
+            transform = complex(law.stieltjes(z if z.imag else z.real, derivative=k))
             name = f"stieltjes, derivative {k} at {z:g}"
-            pairs[f"{name}, real part"] = found.real, math.factorial(k) * value.real
+            pairs[f"{name}, real part"] = transform.real, math.factorial(k) * value.real
             if z.imag:
-                pairs[f"{name}, imaginary part"] = found.imag, math.factorial(k) * value.imag
-            found = complex(law.companion_stieltjes(z if z.imag else z.real, derivative=k))
+                pairs[f"{name}, imaginary part"] = transform.imag, math.factorial(k) * value.imag
+            transform = complex(law.companion_stieltjes(z if z.imag else z.real, derivative=k))
             value = c * value - (1 - c) * (-1) ** k / z ** (k + 1)
-            pairs[f"companion_{name}, real part"] = found.real, math.factorial(k) * value.real
+            pairs[f"companion_{name}, real part"] = transform.real, math.factorial(k) * value.real
     # Inverse functions of G = -m at the last point, and of eta - 1.
     G = -powers[0].real
     slope = -powers[1].real
@@ -191,7 +197,7 @@ def rows(effort: Effort) -> Rows:
             statistics = call(getattr, population, "statistics")
         else:
             statistics = call(dict.fromkeys, matrices.SIZES, call(isotropic_statistics))
-            eigenvalues = {dim: call(unit_trace, each) for dim, each in eigenvalues.items()}
+            eigenvalues = {dim: call(unit_trace, cell) for dim, cell in eigenvalues.items()}
         yield from matrices.statistics_rows(population.name, statistics, eigenvalues)
     yield judged(call(transforms))
     few = run(sample_eigenvalues, covariance="isotropic", count=effort(30_000), **FEW)
