@@ -147,36 +147,27 @@ def chosen(errors: np.ndarray, steps: tuple[int, ...], earlier: int | None) -> n
     return run
 
 
+def median_cell(name: str, dim: int, repeats: int) -> Later:
+    """Run of `medians` at one dimension, for pretraining from weights or from labels."""
+    options = {"steps": max(STEPS[name]), "repeats": repeats, "contexts": CONTEXTS}
+    if name == TASKS:
+        layer = {"tasks": round(KAPPA * dim), "ridge": RIDGE}
+        return run(medians, **sizes(dim, LABELS, "labels"), **layer, **options)
+    layer = {"tasks": np.inf, "ridge": 0.0}
+    return run(medians, **sizes(dim, WEIGHTS[name], "weights"), **layer, **options)
+
+
 def steps_rows(effort: Effort) -> Rows:
     """Extrapolated medians, and what stopping early gains."""
     for name, steps in STEPS.items():
-        if name == TASKS:
-            target = "labels"
-            kappa = KAPPA
-            setting = LABELS
-            ridge = RIDGE
-        else:
-            target = "weights"
-            kappa = np.inf
-            setting = WEIGHTS[name]
-            ridge = 0.0
+        setting = LABELS if name == TASKS else WEIGHTS[name]
         earlier = {EARLY: 6, TASKS: 2}.get(name)
-        runs = {
-            dim: run(
-                medians,
-                **sizes(dim, setting, target),
-                tasks=np.inf if np.isinf(kappa) else round(kappa * dim),
-                ridge=ridge,
-                steps=max(steps),
-                repeats=effort(count),
-                contexts=CONTEXTS,
-            )
-            for dim, count in REPEATS[name].items()
-        }
+        counts = REPEATS[name]
+        runs = {dim: median_cell(name, dim, effort(count)) for dim, count in counts.items()}
         if name == TASKS:
             of = "iterated_icl_errors"
             errors = call(
-                depth.iterated_icl_errors, **setting, kappa=kappa, ridge=ridge, steps=max(steps)
+                depth.iterated_icl_errors, **setting, kappa=KAPPA, ridge=RIDGE, steps=max(steps)
             )
             errors = call(np.subtract, errors, setting["noise_variance"])
         else:

@@ -111,7 +111,7 @@ def derived_number(derivation: Derivation, field: str, noise: float) -> float:
         "sigma": math.sqrt(noise),
     }
     value = derivation.steps[2][1].rhs if field == "rate" else derivation.result
-    return float(value.subs({each: numbers[each.name] for each in value.free_symbols}))
+    return float(value.subs({symbol: numbers[symbol.name] for symbol in value.free_symbols}))
 
 
 claim = Claim.of("gd-learning-rate", __doc__, rows, figure=False)

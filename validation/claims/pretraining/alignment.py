@@ -26,8 +26,10 @@ from iclimit.asymptotics.pretraining import (
 from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, call, exact, limit, run
 
-# Eigenvalues of training tasks, equally frequent, and variances of tests along them.
-TASK, TEST = (0.4, 1.6), (1.4, 0.6)
+# Eigenvalues of training tasks, equally frequent.
+TASK = (0.4, 1.6)
+# Variances of tests along their directions.
+TEST = (1.4, 0.6)
 RHO = 0.1
 POINTS = (
     {"tau": 2.0, "alpha": 2.0, "kappa": 1.5, "ridge": 0.0},
@@ -64,7 +66,8 @@ def sampled_resolvents(
     generator = np.random.default_rng(rng)
     q = (1 + RHO) / alpha
     tasks = round(kappa * dim)
-    task, test = (np.repeat(values, dim // 2) for values in (TASK, TEST))
+    task = np.repeat(TASK, dim // 2)
+    test = np.repeat(TEST, dim // 2)
     draws = []
     for _ in range(count):
         sample = generator.standard_normal((tasks, dim)) * np.sqrt(task)
@@ -98,8 +101,10 @@ def real_roots(equation: Any, unknown: str, **values: float) -> np.ndarray:
 
 def expected(point: dict[str, float], steps: tuple[Any, Any]) -> dict[str, float]:
     """The theory of a point by function: roots of two polynomials, and the alignment."""
-    tau, alpha, kappa, ridge = (point[name] for name in ("tau", "alpha", "kappa", "ridge"))
-    q = (1 + RHO) / alpha
+    tau = point["tau"]
+    kappa = point["kappa"]
+    ridge = point["ridge"]
+    q = (1 + RHO) / point["alpha"]
     M = real_roots(steps[0], "M", x=q, kappa=kappa)
     inflation = 1 - (1 - q * M) / kappa
     xi = real_roots(steps[1], "xi", **{"tau": tau, "q": q, "kappa": kappa, "lambda": ridge})
@@ -116,10 +121,9 @@ def expected(point: dict[str, float], steps: tuple[Any, Any]) -> dict[str, float
 def traces() -> tuple[JointSpectrum, dict[str, float]]:
     """Joint spectrum of covariances that share a random basis, and their alignment by traces."""
     rng = np.random.default_rng(0)
-    C, D = (np.repeat(values, 20) for values in (TASK, TEST))
     basis = np.linalg.qr(rng.standard_normal((40, 40)))[0]
-    task = basis * C @ basis.T
-    test = basis * D @ basis.T
+    task = basis * np.repeat(TASK, 20) @ basis.T
+    test = basis * np.repeat(TEST, 20) @ basis.T
     norms = np.linalg.norm(task) * np.linalg.norm(test)
     cka = float(np.trace(task @ test) / norms)
     ratio = float(np.trace(np.linalg.solve(task, test)) / 40)

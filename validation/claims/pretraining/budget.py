@@ -29,16 +29,34 @@ SETTINGS = (
     (20.0, 0.1, "optimal", 2.0),
     (20.0, 0.1, 0.05, 0.7),
 )
-# A search finds the least error to rounding, and its place to half the digits.
-VALUE, PLACE = 1e-9, 1e-4
-# Grids of log tau and log ridge: center and width of the first, factor of the next widths, number.
-CENTER, WIDTH, FINER, GRIDS = (1.0, -2.0), 6.0, 0.1, 7
+# Relative accuracy of the least error: a search finds it to rounding.
+VALUE = 1e-9
+# Relative accuracy of its place, which a search finds to half the digits.
+PLACE = 1e-4
+# Center of the first grid, in log tau and log ridge.
+CENTER = (1.0, -2.0)
+# Half the width of the first grid.
+WIDTH = 6.0
+# Width of a grid over that of the grid before.
+FINER = 0.1
+# Number of grids.
+GRIDS = 7
+# Points of a grid, from its center in units of the width.
 OFFSETS = np.linspace(-1, 1, 31)
-# Noise levels of the critical budget, between these, and log tau on either side of the jump.
-NOISES, BRACKET, SIDES = (0.0, 0.2, 0.8), (2.0, 4.5), ((-12.0, -1e-3), (1e-3, 12.0))
-# The best of whole sizes with this ridge, and its neighbours of the same cost.
-BEST, FACTORS = Point(tau=2, alpha=4, kappa=math.inf, rho=0.1, ridge=0.2), (1 / 3, 3)
-DIM, REPEATS = 12, 100
+# Noise levels of the critical budget.
+NOISES = (0.0, 0.2, 0.8)
+# Budgets between which the critical one lies.
+BRACKET = (2.0, 4.5)
+# Ranges of log tau below and above the jump.
+SIDES = ((-12.0, -1e-3), (1e-3, 12.0))
+# The best of whole sizes with this ridge.
+BEST = Point(tau=2, alpha=4, kappa=math.inf, rho=0.1, ridge=0.2)
+# Prompts of its neighbours of the same cost, over its own.
+FACTORS = (1 / 3, 3)
+# Dimension of the runs.
+DIM = 12
+# Repeats of the runs.
+REPEATS = 100
 
 
 def searched(budget: float, rho: float, ridge: float | None, kappa: float) -> dict[str, float]:
@@ -47,7 +65,8 @@ def searched(budget: float, rho: float, ridge: float | None, kappa: float) -> di
     center = CENTER
     width = WIDTH
     for _ in range(GRIDS):
-        tau, ridges = (np.exp(c + width * OFFSETS) for c in center)
+        tau = np.exp(center[0] + width * OFFSETS)
+        ridges = np.exp(center[1] + width * OFFSETS)
         given = {"tau": tau[:, None], "alpha": budget / tau[:, None], "kappa": kappa, "rho": rho}
         errors = icl_error(**given, ridge=ridges if free else np.array([ridge]))
         row, column = np.unravel_index(np.argmin(errors), errors.shape)
@@ -65,7 +84,8 @@ def crossing(rho: float) -> float:
             tau = math.exp(log_tau)
             return icl_error(tau=tau, alpha=budget / tau, kappa=math.inf, rho=rho)
 
-        low, high = (minimize_scalar(error, bounds=side, method="bounded").fun for side in SIDES)
+        low = minimize_scalar(error, bounds=SIDES[0], method="bounded").fun
+        high = minimize_scalar(error, bounds=SIDES[1], method="bounded").fun
         return low - high
 
     return brentq(difference, *BRACKET)
@@ -78,7 +98,10 @@ def rows(effort: Effort) -> Rows:
         best = call(compute_optimal_pretraining, **given)
         search = call(searched, **given)
         where = " ".join(f"{name}={value}" for name, value in given.items())
-        for name in ("error", "tau", *["ridge"] * (ridge == "optimal")):
+        names = ["error", "tau"]
+        if ridge == "optimal":
+            names.append("ridge")
+        for name in names:
             accuracy = VALUE if name == "error" else PLACE
             yield exact(f"{name} {where}", getattr(best, name), search[name], relative=accuracy)
     for rho in NOISES:

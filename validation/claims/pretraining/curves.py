@@ -12,8 +12,10 @@ from iclimit.drawing import Axes, draw_estimates
 from iclimit.validation.claim import Effort, Later, Rows, call
 from iclimit.validation.claims.pretraining.points import Point, rise
 
-# Task sets of predictions that are only drawn, and the factor from one to the next at most.
-LINE_SETS, LINE_STEP = 2, 1.7
+# Task sets of predictions that are only drawn.
+LINE_SETS = 2
+# Largest factor from one of these predictions to the next along the curve.
+LINE_STEP = 1.7
 # Prompts over those of the interpolation threshold, where a drawn line leaves the picture.
 BESIDE = (1 - 1e-3, 1 + 1e-3, 1 + 1e-2, 1 + 4e-2)
 # Parameters that are integers over a power of the dimension, and this power.
@@ -67,7 +69,8 @@ class Curve:
 
     def results(self, effort: Effort) -> Later:
         """What is drawn: simulations, and predictions at more points."""
-        (dim, repeats), curve = size(effort), self.thinned(effort)
+        dim, repeats = size(effort)
+        curve = self.thinned(effort)
         between = effort.pick(tiny=[], quick=self.between(dim))
         predicted = {point: point.predicted(dim, LINE_SETS) for point in between}
         predicted |= {point: point.predicted(dim) for point in curve.points}
@@ -98,7 +101,7 @@ class CurveResults:
         if curve.diverges:
             line[1 + 1 / self.dim] = math.nan
         ax.plot(sorted(line), [line[x] for x in sorted(line)], "--", color=colour)
-        errors = [getattr(each, name) for each in self.simulated]
+        errors = [getattr(run, name) for run in self.simulated]
         draw_estimates(ax, curve.values, errors, colour, markersize=3.5)
 
 

@@ -49,9 +49,9 @@ def draw_both_errors(
     """Draw ICL errors on the left and IDG errors on the right; curves differ in a parameter."""
     axes = panels(figure)
     for ax, name in zip(axes, ("icl", "idg"), strict=True):
-        for each, colour in zip(results, COLOURS, strict=False):
-            value = getattr(each.curve.base, parameter)
-            each.draw(ax, name, colour, f"${PARAMETERS[parameter].symbol} = {value:g}$")
+        for result, colour in zip(results, COLOURS, strict=False):
+            value = getattr(result.curve.base, parameter)
+            result.draw(ax, name, colour, f"${PARAMETERS[parameter].symbol} = {value:g}$")
         finish(ax, results[0].curve.axis, f"{name}_error", log=log, title=title, legend="")
     write_key(figure, LEGEND.format(results[0].dim))
     return axes

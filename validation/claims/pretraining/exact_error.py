@@ -26,10 +26,19 @@ from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.rows import Rows, exact, mean, run
 
-DIM, CONTEXT, TASKS, RHO = 10, 8, 5, 0.2
+# Dimension of the inputs.
+DIM = 10
+# Pairs of a prompt of the pretraining.
+CONTEXT = 8
+# Pretraining tasks.
+TASKS = 5
+# Variance of the label noise in the pretraining.
+RHO = 0.2
 SPHERE = Problem(DIM, CONTEXT, task_law="sphere")
-# Test prompts that differ from those of the pretraining.
-TEST_CONTEXT, TEST_RHO = 20, 0.6
+# Pairs of test prompts that differ from those of the pretraining.
+TEST_CONTEXT = 20
+# Variance of the label noise of these test prompts.
+TEST_RHO = 0.6
 # Random attention matrices.
 MATRICES = 6
 
@@ -90,7 +99,8 @@ def options_pair(
     generator: np.random.Generator,
 ) -> dict[str, tuple[float, Estimate]]:
     """The same for laws of tasks, inputs and test prompts that differ from the simplest."""
-    backend, (C, sigma) = get_backend("numpy"), covariances
+    backend = get_backend("numpy")
+    C, sigma = covariances
     size: dict[str, Any] = {"context": CONTEXT, "rho": RHO, "input_covariance": sigma}
     correlated = {"task_covariance": C}
     test: dict[str, Any] = {"test_context": TEST_CONTEXT, "test_rho": TEST_RHO}
@@ -122,8 +132,10 @@ def monte_carlo(
     matrix: np.ndarray, law: Problem, tasks: np.ndarray, generator: np.random.Generator
 ) -> Estimate:
     """Squared error of a matrix over prompts of these tasks."""
-    each = draw_prompts(law, get_backend("numpy"), generator, tasks=tasks)
-    squared = summaries.squared_errors(matrix, each.query, context_summary(each), each.query_label)
+    prompts = draw_prompts(law, get_backend("numpy"), generator, tasks=tasks)
+    squared = summaries.squared_errors(
+        matrix, prompts.query, context_summary(prompts), prompts.query_label
+    )
     return Estimate.of(squared, keep=False)
 
 

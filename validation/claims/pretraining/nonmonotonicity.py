@@ -58,8 +58,8 @@ def draw(figure: Figure, results: Sequence[CurveResults]) -> None:
     """Draw the region, and the errors at a point inside and at one outside."""
     region, ax = panels(figure)
     _draw_region(figure, region)
-    for each, colour in zip(results, COLOURS, strict=False):
-        each.draw(ax, "icl", colour, rf"$\kappa = {each.curve.base.kappa:g}$")
+    for result, colour in zip(results, COLOURS, strict=False):
+        result.draw(ax, "icl", colour, rf"$\kappa = {result.curve.base.kappa:g}$")
     title = rf"$\rho = {RHO}$, at the circle and the square"
     finish(ax, "alpha", "icl_error", log="x", title=title, legend="")
     write_key(figure, LEGEND.format(results[0].dim))

@@ -101,9 +101,9 @@ class Point:
         icl, idg = self.theories()
         return limit(
             {f"ICL d=inf {self}": icl, f"IDG d=inf {self}": idg},
-            {dim: (each.icl, each.idg) for dim, each in runs.items()},
+            {dim: (errors.icl, errors.idg) for dim, errors in runs.items()},
             fit=extrapolate_ratios,
-            predictions={dim: (each.icl, each.idg) for dim, each in predictions.items()},
+            predictions={dim: (errors.icl, errors.idg) for dim, errors in predictions.items()},
             anchors=ANCHORS,
             draws=str(self),
             fit_label=f"chi-square of the ratios {self}",
@@ -133,6 +133,9 @@ def difference_of_means(first: Estimate, second: Estimate) -> Estimate:
 
 def rise(label: str, low: Point, high: Point, dim: int, repeats: int) -> Row:
     """Difference of the ICL errors at two points, simulated against predicted."""
-    theory = (call(with_uncertainty, each.predicted(dim)).icl for each in (high, low))
-    estimates = (each.simulated(dim, repeats).icl for each in (high, low))
-    return mean(label, call(difference_of_means, *theory), call(difference_of_means, *estimates))
+    predicted_high = call(with_uncertainty, high.predicted(dim)).icl
+    predicted_low = call(with_uncertainty, low.predicted(dim)).icl
+    theory = call(difference_of_means, predicted_high, predicted_low)
+    simulated_high = high.simulated(dim, repeats).icl
+    simulated_low = low.simulated(dim, repeats).icl
+    return mean(label, theory, call(difference_of_means, simulated_high, simulated_low))

@@ -50,7 +50,8 @@ def rows(effort: Effort) -> Rows:
             ours = point.simulated(dim, LARGE_REPEATS)
             yield judged(call(compare_with_ours, point, dim, published, ours))
     for published in gap_runs()[:: effort.pick(tiny=3, quick=1)]:
-        (point, dim), gap = place(published), published.errors["gap"]
+        point, dim = place(published)
+        gap = published.errors["gap"]
         ours = point.simulated(dim, effort.pick(quick=8, medium=40, full=200)).gap
         label = f"published ICL-IDG against ours d={dim} {point}"
         yield mean(label, ours.mean, call(with_our_spread, gap, ours))

@@ -23,17 +23,32 @@ from iclimit.validation.claim import Claim, Effort, Rows
 from iclimit.validation.claims.pretraining.points import with_uncertainty
 from iclimit.validation.claims.random_settings import RandomSetting, describe, random_rows
 
-# Ranges of a logarithmic law, and prompts over entries of the matrix that a run without a ridge
-# stays away from.
-ALPHA, KAPPA, TAU = (0.25, 8.0), (0.25, 4.0), (0.3, 6.0)
-RHO, RIDGE = (0.01, 1.0), (1e-2, 1.0)
-DIMS, BESIDE = (12, 24), (0.6, 1.7)
+# Range of the context length over the dimension, on a logarithmic scale as the next four.
+ALPHA = (0.25, 8.0)
+# Range of the number of tasks over the dimension.
+KAPPA = (0.25, 4.0)
+# Range of the number of prompts over the squared dimension.
+TAU = (0.3, 6.0)
+# Range of the variance of the label noise.
+RHO = (0.01, 1.0)
+# Range of the ridge.
+RIDGE = (1e-2, 1.0)
+# Least and largest dimension.
+DIMS = (12, 24)
+# Neighbourhood of the interpolation threshold, in tau, that a run without a ridge stays away from.
+BESIDE = (0.6, 1.7)
 # Task sets of the prediction.
 TASK_SETS = 8
 # Eigenvalues of covariances, before they have the mean 1.
 EIGENVALUES = (0.4, 1.6)
-# Pairs over dimension of contexts in time, and their forgetting, drift and correlation.
-LONG, FORGETTING, DRIFT, CORRELATION = (1.0, 3.0), (0.1, 1.0), (0.0, 0.5), (-0.5, 0.7)
+# Range of pairs over dimension of contexts in time.
+LONG = (1.0, 3.0)
+# Range of the rate of forgetting there.
+FORGETTING = (0.1, 1.0)
+# Range of the drift of tasks there.
+DRIFT = (0.0, 0.5)
+# Range of the correlation of neighbouring inputs there.
+CORRELATION = (-0.5, 0.7)
 
 
 def logarithmic(generator: np.random.Generator, low: float, high: float) -> float:
@@ -79,15 +94,18 @@ def timed_setting(generator: np.random.Generator) -> dict[str, Any]:
     setting = drawn_setting(generator)
     length = round(generator.uniform(*LONG) * setting["dim"])
     ages = np.arange(length - 1, -1, -1) / setting["dim"]
-    drift, correlation = (generator.uniform(*ends, 2).tolist() for ends in (DRIFT, CORRELATION))
+    drift, test_drift = generator.uniform(*DRIFT, 2).tolist()
+    correlation, test_correlation = generator.uniform(*CORRELATION, 2).tolist()
     return {
         **setting,
         "context": length,
         "ridge": logarithmic(generator, *RIDGE),
         "gates": np.exp(-generator.uniform(*FORGETTING) * ages),
         "test_gates": np.ones(length),
-        **{"drift": drift[0], "test_drift": drift[1]},
-        **{"correlation": correlation[0], "test_correlation": correlation[1]},
+        "drift": drift,
+        "test_drift": test_drift,
+        "correlation": correlation,
+        "test_correlation": test_correlation,
     }
 
 

@@ -29,8 +29,16 @@ from iclimit.validation.claim import Claim, Effort, Rows, both_errors, call, mea
 from iclimit.validation.claims.pretraining.points import Point
 from iclimit.validation.claims.random_settings import RandomSetting, describe, random_rows
 
-DIM, CONTEXT, RHO = 6, 5, 0.3
-POINT, POINT_DIM = Point(tau=1.5, alpha=1, kappa=1, rho=0.2, ridge=0.01), 16
+# Dimension of the inputs.
+DIM = 6
+# Pairs of a context.
+CONTEXT = 5
+# Variance of the label noise.
+RHO = 0.3
+# Point at which models are trained on summaries of both kinds.
+POINT = Point(tau=1.5, alpha=1, kappa=1, rho=0.2, ridge=0.01)
+# Dimension of these models.
+POINT_DIM = 16
 
 # Functions of summaries and tasks whose means are compared.
 FUNCTIONALS = {
@@ -46,13 +54,19 @@ FUNCTIONALS = {
 
 TIMED_FUNCTIONALS = (*FUNCTIONALS, "query along the summary", "query label along the query")
 
-# Gated contexts of correlated tokens, of tasks that drift, and prompts.
-GATES, TIMED = np.linspace(0.4, 1, CONTEXT), 20_000
+# Gates of contexts of correlated tokens and of tasks that drift.
+GATES = np.linspace(0.4, 1, CONTEXT)
+# Prompts with such contexts.
+TIMED = 20_000
+# Law of the contexts of tasks that drift.
 DRIFTING = Problem(DIM, CONTEXT, noise_variance=RHO, task_law="sphere", correlation=0.9, drift=2.0)
+# Correlations of tokens: of neighbours, or by their distance.
 CORRELATIONS = {"neighbours": 0.6, "distances": (1.0, 0.4, -0.1)}
 
-# Means over contexts with one noise level, by what is averaged, and contexts in a block.
-RARE, BLOCK = {"weights": 1.0, "squared input": 1.0, "squared label": DIM + 1.0}, 2000
+# Means over contexts with one noise level, by what is averaged.
+RARE = {"weights": 1.0, "squared input": 1.0, "squared label": DIM + 1.0}
+# Contexts that are drawn at a time.
+BLOCK = 2000
 
 
 @named_cell("summary_sample")
@@ -149,18 +163,15 @@ def rare_contexts(*, blocks: int, rng: SeedSequence) -> dict[str, np.ndarray]:
 def rows(effort: Effort) -> Rows:
     """Moments of the summaries, and errors of models trained on them: exact law and tokens."""
     prompts = effort.pick(quick=100_000, medium=1_000_000, full=2_000_000)
-    fast, tokens = (
-        run(summary_sample, sampler=sampler, prompts=prompts)
-        for sampler in ("summaries", "tokens")
-    )
+    fast = run(summary_sample, sampler="summaries", prompts=prompts)
+    tokens = run(summary_sample, sampler="tokens", prompts=prompts)
     for name in FUNCTIONALS:
         of = f"sample_summaries.{name}"
         yield mean(f"mean of {name}", tokens[name], fast[name], of=of)
     for words, correlation in CORRELATIONS.items():
         given = {"correlation": correlation, "prompts": effort(TIMED)}
-        fast, tokens = (
-            run(timed_sample, sampler=sampler, **given) for sampler in ("summaries", "tokens")
-        )
+        fast = run(timed_sample, sampler="summaries", **given)
+        tokens = run(timed_sample, sampler="tokens", **given)
         for name in TIMED_FUNCTIONALS:
             label = f"mean of {name}, correlated {words}"
             yield mean(label, tokens[name], fast[name], of="")
@@ -170,10 +181,8 @@ def rows(effort: Effort) -> Rows:
     for number, (name, moment) in enumerate(expected.items()):
         yield mean(f"mean of {name}, tasks that drift", moment, powers[number], of="")
     yield from random_rows(effort, "any matrix", drawn_error, TIMED, {"test error": ""})
-    fast, tokens = (
-        POINT.simulated(POINT_DIM, effort(60), sampler=sampler)
-        for sampler in ("summaries", "tokens")
-    )
+    fast = POINT.simulated(POINT_DIM, effort(60), sampler="summaries")
+    tokens = POINT.simulated(POINT_DIM, effort(60), sampler="tokens")
     yield from both_errors(f"d={POINT_DIM} {POINT}", tokens, fast, of="simulate_errors")
     weighted = run(rare_contexts, blocks=effort.pick(tiny=8, quick=30, medium=100))
     for name, theory in RARE.items():

@@ -51,10 +51,9 @@ def rows(effort: Effort) -> Rows:
     for point in LIMITS:
         yield point.extrapolated(effort.by_size(**SIZES))
     yield from curve_rows(effort, (*TESTED.values(), *TRAINED.values()), RISES)
-    results = (
-        {label: each.results(effort) for label, each in c.items()} for c in (TESTED, TRAINED)
-    )
-    yield drawing(draw, *results)
+    tested = {label: curve.results(effort) for label, curve in TESTED.items()}
+    trained = {label: curve.results(effort) for label, curve in TRAINED.items()}
+    yield drawing(draw, tested, trained)
 
 
 def best_training_context(point: Point) -> float:
@@ -68,11 +67,11 @@ def draw(
 ) -> None:
     """Draw the ICL error against the context of the tests and of training."""
     left, right = panels(figure, height=3.8)
-    for (label, each), colour in zip(tested.items(), COLOURS, strict=False):
-        each.draw(left, "icl", colour, label)
-    for (label, each), colour in zip(trained.items(), COLOURS[3:], strict=False):
-        each.draw(right, "icl", colour, label)
-        curve = each.curve
+    for (label, results), colour in zip(tested.items(), COLOURS, strict=False):
+        results.draw(left, "icl", colour, label)
+    for (label, results), colour in zip(trained.items(), COLOURS[3:], strict=False):
+        results.draw(right, "icl", colour, label)
+        curve = results.curve
         best = best_training_context(curve.base)
         if best <= max(curve.values):
             right.plot(best, curve.at(best).limit.icl, "v", color="black")
@@ -82,7 +81,7 @@ def draw(
     title = r"tests at $\alpha' = 8$ (vertical line); triangle: least"
     x = r"context in training, $\alpha$"
     finish(right, x, "icl_error", title=title, log="x", legend="")
-    write_key(figure, LEGEND.format(each.dim))
+    write_key(figure, LEGEND.format(results.dim))
 
 
 claim = Claim.of("structured-context", __doc__, rows)

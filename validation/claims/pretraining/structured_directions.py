@@ -24,7 +24,15 @@ from iclimit.statement import named_cell
 from iclimit.statistics import extrapolate_ratios
 from iclimit.validation.claim import Claim, Effort, Rows, call, exact, limit, run
 
-TAU, ALPHA, RHO, RIDGE = 0.5, 2.0, 0.1, 0.4
+# Prompts over the squared dimension.
+TAU = 0.5
+# Context length over dimension.
+ALPHA = 2.0
+# Variance of the label noise.
+RHO = 0.1
+# Ridge of the pretraining.
+RIDGE = 0.4
+# The same as arguments of the theory.
 POINT = {"tau": TAU, "alpha": ALPHA, "kappa": math.inf, "rho": RHO, "ridge": RIDGE}
 # Eigenvalues of the training tasks, equally frequent.
 TASK = (0.4, 1.6)
@@ -82,7 +90,7 @@ def direction_errors(*, dim: int, count: int, rng: SeedSequence) -> np.ndarray:
     errors = []
     for generator in backend.generators(rng, count):
         gamma = solve_ridge(*law.draw(generator, round(TAU * dim**2), None), RIDGE).gamma
-        errors.append([float(exact_error(gamma, each)) for each in moments])
+        errors.append([float(exact_error(gamma, test)) for test in moments])
     return np.array(errors).T
 
 

@@ -48,7 +48,7 @@ def rows(effort: Effort) -> Rows:
             label = f"ICL {where} with data and context without end, kappa={kappa:g}"
             error = call(getattr, endless, "limit").icl
             yield exact(label, point.rho + lost, error, allowance=ROUNDING)
-    yield drawing(draw, {label: each.results(effort) for label, each in CURVES.items()}, limits)
+    yield drawing(draw, {label: curve.results(effort) for label, curve in CURVES.items()}, limits)
 
 
 def draw(figure: Figure, curves: Mapping[str, CurveResults], limits: Sequence[Limit]) -> None:

@@ -48,7 +48,8 @@ def opposite_error(by: str) -> float:
             levels[0], input_spectrum=levels[1], input_pairing="reversed"
         )
     else:
-        task, inputs = (np.diag([float(x) for x in row]) for row in ([1, 1, 2, 2], [3, 1, 1, 1]))
+        task = np.diag([1.0, 1.0, 2.0, 2.0])
+        inputs = np.diag([3.0, 1.0, 1.0, 1.0])
         spectrum = JointSpectrum.of_matrices(task, input_covariance=inputs)
     return float(structured_errors(tau=2, alpha=2, kappa=1, rho=0.1, spectrum=spectrum).icl)
 
@@ -56,13 +57,13 @@ def opposite_error(by: str) -> float:
 def rows(effort: Effort) -> Rows:
     """Errors along the curves, their differences, and the limits with a ridge."""
     label = "opposite order, measures and matrices"
-    pair = ("measures", "matrices")
-    theory, same = (call(opposite_error, by) for by in pair)
+    theory = call(opposite_error, "measures")
+    same = call(opposite_error, "matrices")
     yield exact(label, theory, same, relative=1e-12, of="")
     limits = [point.extrapolated(effort.by_size(**SIZES)) for point in LIMITS]
     yield from limits
     yield from curve_rows(effort, CURVES.values(), RISES)
-    yield drawing(draw, {test: each.results(effort) for test, each in CURVES.items()}, limits)
+    yield drawing(draw, {test: curve.results(effort) for test, curve in CURVES.items()}, limits)
 
 
 def draw(figure: Figure, curves: Mapping[str, CurveResults], limits: Sequence[Limit]) -> None:

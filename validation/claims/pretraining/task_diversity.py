@@ -92,7 +92,8 @@ def differences(here: Point) -> tuple[float, float]:
         given = {name: mpmath.mpf(value) for name, value in vars(here).items()}
         gap = pretraining.icl_error(**given) - pretraining.idg_error(**given)
         kappa = given.pop("kappa")
-        above, below = (pretraining.icl_error(kappa=kappa + s * step, **given) for s in (1, -1))
+        above = pretraining.icl_error(kappa=kappa + step, **given)
+        below = pretraining.icl_error(kappa=kappa - step, **given)
         return float(gap), float((above - below) / (2 * step))
 
 
@@ -107,10 +108,8 @@ def draw_gaps(
     ax: Axes, alpha: float, drawn: Mapping[str, Mapping[tuple[float, int], Any]]
 ) -> None:
     """Draw the gaps of a context length."""
-    line, counts = (
-        sorted(tasks for each, tasks in drawn[name] if each == alpha)
-        for name in ("predicted", "ours")
-    )
+    line = sorted(tasks for own_alpha, tasks in drawn["predicted"] if own_alpha == alpha)
+    counts = sorted(tasks for own_alpha, tasks in drawn["ours"] if own_alpha == alpha)
     kappa = np.geomspace(TASKS[0], TASKS[-1], 300) / DIM
     simulated = np.array(counts) / DIM
     limit = pretraining.task_gap(tau=SETTING["tau"], alpha=alpha, kappa=kappa, rho=RHO)
