@@ -18,6 +18,7 @@ NU = 2.0
 BETA = 0.7
 # Modes that are simulated, each in copies.
 DRAWN = PowerLaw.of(NU, BETA, single=32)
+# Copies of each mode, from which losses are extrapolated.
 COPIES = (2, 3, 4, 6)
 # Computes, with layers, width and context of the best shape of the sum, rounded, and the gain that
 # gradient flow reaches in the time that the compute leaves.  It is a number here, so that the

@@ -21,12 +21,15 @@ from iclimit.validation.claim import Claim, Effort, Later, Rows, call, limit, ru
 from iclimit.validation.claims.depth.power_law import context_losses
 from iclimit.validation.claims.random_settings import RandomLimit, describe, random_limit
 
-# Eigenvalues of inputs and tasks, each d/5 times.  Neither decides on the other, so that the loss
-# is no integral over one spectrum.
+# Eigenvalues of the inputs, each d/5 times.
 EIGENVALUES = np.array([0.2, 0.4, 0.8, 1.2, 1.6])
+# Eigenvalues of the tasks, each d/5 times.  Those of the inputs do not decide on them, so that the
+# loss is no integral over one spectrum.
 TASKS = np.array([2.0, 1.0, 0.5, 1.5, 1.0])
 
+# Both as arguments of the theory.
 SPECTRA = {"spectrum": EIGENVALUES, "task_spectrum": TASKS}
+# Dimensions from which losses are extrapolated.
 DIMS = (10, 20, 40, 80)
 # Contexts at d = 10; larger dimensions have fewer, in proportion to 1/d.
 CONTEXTS = 1700

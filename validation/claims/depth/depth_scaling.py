@@ -27,10 +27,12 @@ from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.depth.power_law import PowerLaw
 from iclimit.validation.rows import Later, Rows, call, exact, limit, run
 
-# Isotropic contexts.  Deeper stacks would need more dimensions: at the best step the residual at
-# the end of the spectrum is 0.94, and its fluctuations are raised to the power 2 L.
+# Context lengths over dimension of isotropic contexts.
 ALPHAS = (0.5, 2.0)
+# Layers on isotropic contexts.  Deeper stacks would need more dimensions: at the best step the
+# residual at the end of the spectrum is 0.94, and its fluctuations are raised to the power 2 L.
 ISO_DEPTHS = (1, 2, 4)
+# Dimensions of isotropic contexts.
 ISO_DIMS = (20, 40, 60, 100)
 
 # Contexts of the quick preset at d = 20; larger dimensions have fewer, in proportion to 1/d.
@@ -46,9 +48,10 @@ BETA = 0.7
 # random basis have infinitely many.
 FIXED_DEPTH = 4
 
-# Times of the flows; those of the second, fifth and ninth power are compared.
+# Times of the flows.
 TIMES = 4.0 ** np.arange(1, 12)
 
+# Numbers of the times that are compared.
 COMPARED = [1, 4, 8]
 # Depths of the isotropic integral, where the best residual is 1 at both ends of the spectrum.
 DEEP = (64, 256)
@@ -56,23 +59,28 @@ DEEP = (64, 256)
 # Eigenvalues of the flow of full matrices, which starts at zero, as the theory does.
 TRAINED = PowerLaw.of(NU, BETA, single=12)
 
+# Eigenvalues of the stacks whose best common step is searched for.
 STACKED = PowerLaw.of(NU, BETA, single=48)
+# Layers of these stacks.
 STACK_DEPTHS = (1, 2, 4, 8, 16, 32)
 
 # Eigenvalues of drawn projections and contexts.  The published exponent of width and context, nu
 # beta, would be 3; that of width is 2 for beta > 1.
 DRAWN = PowerLaw.of(NU, 1.5, single=24)
 
-# Copies of each eigenvalue, and widths or context lengths per copy.
+# Copies of each of these eigenvalues.
 COPIES = (2, 4, 6, 10)
+# Widths or context lengths per copy.
 SIZES = (3, 6, 12)
 
 # Draws of the quick preset times copies.
 DRAWS = 800
 
+# Resources whose exponents are measured on drawn modes.
 RESOURCES = ("width", "context")
-# Exponents that follow from others, and relative accuracy of a search for them.
+# Exponents that follow from others.
 COMBINED = ("depth_of_width", "context_of_width", "time_of_width", "compute", "time_of_weights")
+# Relative accuracy of a search for these exponents.
 SEARCHED = 1e-5
 
 # Relative deviation of the local exponent at the last times (measured: 5e-7).

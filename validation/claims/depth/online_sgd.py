@@ -24,7 +24,9 @@ from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Later, Limit, Rows, call, drawing, limit, run
 from iclimit.validation.standard_figure import draw_quantity
 
+# Variance of the label noise, of contexts and of queries.
 NOISE = 0.25
+# Setting of the training, as arguments of the theory.
 SETTING: dict[str, Any] = {
     "alpha": 1.0,
     "learning_rate": 0.08,
@@ -51,7 +53,9 @@ DIMS = {"quick": (12, 16, 24), "medium": (12, 16, 24, 32), "full": (12, 16, 24, 
 # Trainings times dimension.  All start at zero, and the mean square is quadratic in the matrix.
 TRAININGS = {"tiny": 200, "quick": 1600, "medium": 8000, "full": 48000}
 
+# Fresh contexts on which the loss of a record is measured.
 HELD_OUT = 64
+# Fields of the theory that are compared, and what they are the loss on.
 LOSSES = {"loss": "context of training", "long_context_loss": "infinite context"}
 
 

@@ -23,18 +23,21 @@ from iclimit.simulate.depth import simulate_overthinking_ratio, simulate_test_ti
 from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Later, Rows, call, exact, limit, note, run
 
+# Name of the setting with noise, where the best number of steps is finite.
+EARLY = "noise: early stopping"
+# Name of the setting with short contexts, where the errors saturate.
+SHORT = "short contexts: saturation"
+# Name of the setting where undampened steps do harm.
+DAMPENED = "dampened steps"
+# Settings of weight prediction by name.
 WEIGHTS: dict[str, dict[str, Any]] = {
-    "noise: early stopping": {"alpha": 4, "tau": 3, "noise_variance": 0.4, "dampening": 1.0},
-    "short contexts: saturation": {
-        "alpha": 0.3,
-        "tau": 6,
-        "noise_variance": 0.1,
-        "dampening": 0.8,
-    },
-    "dampened steps": {"alpha": 2, "tau": 3, "noise_variance": 0.2, "dampening": 0.7},
+    EARLY: {"alpha": 4, "tau": 3, "noise_variance": 0.4, "dampening": 1.0},
+    SHORT: {"alpha": 0.3, "tau": 6, "noise_variance": 0.1, "dampening": 0.8},
+    DAMPENED: {"alpha": 2, "tau": 3, "noise_variance": 0.2, "dampening": 0.7},
 }
-EARLY, SHORT, DAMPENED = WEIGHTS
+# Name of the setting of pretraining from labels.
 TASKS = "labels of few tasks"
+# Setting of pretraining from labels.
 LABELS: dict[str, Any] = {"alpha": 8, "tau": 1, "noise_variance": 0.1, "dampening": 0.8}
 # Number of tasks over dimension in pretraining from labels.
 KAPPA = 0.5

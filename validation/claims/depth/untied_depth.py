@@ -65,17 +65,59 @@ class Sizes:
     contexts: int
 
 
+# Eigenvalues of all presets but the largest.
 _DOUBLING = (1.6, 0.8, 0.4, 0.2, 0.1)
+# Eigenvalues of the largest preset.
 _HARMONIC = tuple(1 / k for k in range(1, 17))
 # All trainings start at zero, and none is left out of the means: there is no start to choose.
 # At the best untied layers the slowest modes of the matrices relax in times of 140 and 2300; what
 # settling leaves of them changes the loss in second order.  Both laws keep a shared matrix stable
 # against antisymmetric parts, in which it may leave the identity too (see the documentation).
 SIZES = {
-    "tiny": Sizes(_DOUBLING, 16, 0.7, 250.0, 60.0, 20.0, 3, 4, 40),
-    "quick": Sizes(_DOUBLING, 16, 0.7, 250.0, 100.0, 50.0, 8, 16, 500),
-    "medium": Sizes(_DOUBLING, 16, 0.7, 250.0, 100.0, 150.0, 16, 48, 3000),
-    "full": Sizes(_HARMONIC, 64, 10.0, 12000.0, 4000.0, 1500.0, 16, 48, 20000),
+    "tiny": Sizes(
+        eigenvalues=_DOUBLING,
+        batch=16,
+        largest=0.7,
+        start=250.0,
+        settle=60.0,
+        average=20.0,
+        repeats=3,
+        pairs=4,
+        contexts=40,
+    ),
+    "quick": Sizes(
+        eigenvalues=_DOUBLING,
+        batch=16,
+        largest=0.7,
+        start=250.0,
+        settle=100.0,
+        average=50.0,
+        repeats=8,
+        pairs=16,
+        contexts=500,
+    ),
+    "medium": Sizes(
+        eigenvalues=_DOUBLING,
+        batch=16,
+        largest=0.7,
+        start=250.0,
+        settle=100.0,
+        average=150.0,
+        repeats=16,
+        pairs=48,
+        contexts=3000,
+    ),
+    "full": Sizes(
+        eigenvalues=_HARMONIC,
+        batch=64,
+        largest=10.0,
+        start=12000.0,
+        settle=4000.0,
+        average=1500.0,
+        repeats=16,
+        pairs=48,
+        contexts=20000,
+    ),
 }
 
 # Learning rates are the largest one over these numbers.  The losses of a training at the three
@@ -85,18 +127,22 @@ PARTS = (1, 2, 4)
 # Difference of gains at the start of antithetic pairs.
 ASYMMETRY = 0.01
 
+# Layers that are trained.
 DEPTH = 2
 
-# Of inputs at finite context, each d/5 times; tasks have the covariance I.
+# Eigenvalues of inputs at finite context, each d/5 times; tasks have the covariance I.
 EIGENVALUES = np.array([0.1, 0.2, 0.4, 0.8, 1.6])
 
+# Dimensions at finite context, from which losses are extrapolated.
 DIMS = (10, 20, 40, 80)
+# Context length over dimension at finite context.
 ALPHA = 8.0
-# Context length over dimension, and depths, at finite context.
+# Layers at finite context.
 DEPTHS = (2, 3)
 
-# Depths of simulations at infinite context, and single eigenvalues of their law.
+# Layers at infinite context.
 EXACT_DEPTHS = (2, 4, 8)
+# Eigenvalues at infinite context that are taken one by one.
 SINGLE = 200
 
 # Relative error of losses at infinite context, of rounding (measured: 3e-15).  At 16 layers

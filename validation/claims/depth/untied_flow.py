@@ -34,8 +34,11 @@ from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Later, Rows, call, exact, run
 from iclimit.validation.claims.random_settings import Pair, pair_rows
 
+# Exponent of the power law of the eigenvalues.
 BETA = 1.5
+# Nodes and weights of a Gauss rule for this law.
 _NODES, _SHARES = roots_sh_jacobi(8, BETA, BETA)
+# Numbers of the eigenvalues of another law.
 _MODES = np.arange(1, 101)
 # Eigenvalues and shares of the label variance.  Losses are integrals of polynomials, for which
 # eight Gauss nodes have exactly the continuous law :math:`\beta x^{\beta - 1}`.
@@ -67,9 +70,11 @@ EARLY = [1, 4, 16]
 # (measured: at most 2e-11).
 ACCURACY = 1e-10
 
-# Settings, shared or not, layers and times of the flows of whole matrices.
+# Settings of the flows of whole matrices, and whether layers share one.
 MATRICES = (("rrs", True), ("rrs", False), ("fs", True), ("fs", False))
+# Layers of these flows.
 MATRIX_DEPTH = 3
+# Times at which their losses are compared.
 MATRIX_TIMES = (2.0, 10.0, 40.0)
 
 # Relative error of the growth rate: the integrator errs by 1e-12 at asymmetries of 1e-5, and the

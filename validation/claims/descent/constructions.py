@@ -43,7 +43,9 @@ STEPS = 4
 RATES = (0.9, 0.5, 0.7, 0.3)
 # Variances of the label noise.
 NOISES = (0.0, 0.3)
+# Words for whether descent starts from initial weights.
 INITIAL = {False: "zero initial weights", True: "any initial weights"}
+# Constructions that are compared with gradient descent.
 CONSTRUCTIONS = (
     "every token after 1 steps",
     f"every token after {STEPS} steps",
@@ -54,6 +56,7 @@ CONSTRUCTIONS = (
 ROUNDING = 1e-12
 # Harmonics of the sinusoidal positions.
 PAIRS = 5
+# Sharpness of the softmax of the copying layer.
 SHARPNESS = tuple(float(s) for s in np.linspace(5, 80, 16))
 # Errors between which the decay is exponential: it ends in rounding.
 DECAY = (1e-10, 1e-3)

@@ -31,11 +31,15 @@ from iclimit.validation.claims.descent.contexts import (
 )
 from iclimit.validation.rows import Later, Rows, call, drawing, mean, published, run
 
+# Pairs and inputs, as in the papers.
 SIZE: dict[str, Any] = {"context": 10, "dim": 10}
+# Best rate of one step for Gaussian inputs.
 GAUSSIAN_RATE = float(descent.optimal_learning_rate(**SIZE).rate)
 # U(-1/2, 1/2), of second moment 1/12 and fourth moment 1/80.
 UNIFORM = {"input_law": "uniform", "scale": 0.5}
+# Best rate of one step for these inputs.
 UNIFORM_RATE = float(descent.optimal_learning_rate(**SIZE, input_law=(1 / 12, 1 / 80)).rate)
+# Quantiles of the critical factor that are compared.
 QUANTILES = (0.25, 0.5, 0.75)
 # Numbers of Gaussian test tasks, few enough for sharp quantiles.
 TASKS = (10, 100, 500)

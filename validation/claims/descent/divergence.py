@@ -25,11 +25,15 @@ from iclimit.validation import Comparison, compare, compare_p_value
 from iclimit.validation.claim import Claim, Effort, Rows, call, judged, mean, note, run
 from iclimit.validation.claims.spectra.matrices import TRACY_WIDOM_MEAN
 
+# Dimension over context length.
 RATIO = 0.5
+# Size at which mean losses are compared.
 SIZE = {"context": 20, "dim": 10}
+# Dimensions at which fractions of convergent contexts are compared.
 DIMS = (10, 20, 40)
 # Dimensions that the threshold is extrapolated from.
 LARGE = (20, 40, 80, 160)
+# Rates at which they are compared.
 RATES = (0.5, 0.6, 0.65, 0.7, 0.8)
 # A rate below the threshold of the limit.
 FIXED_RATE = 0.5

@@ -28,8 +28,11 @@ from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, call, exact, mean, run
 from iclimit.validation.claims.descent.contexts import jackknife, mean_loss, mean_traces
 
+# Laws of the inputs.
 LAWS = ("gaussian", "uniform", "rademacher", "laplace")
+# Variances of the label noise.
 NOISES = (0.0, 0.4)
+# Size of the contexts, and variance of the tasks.
 SIZES: dict[str, Any] = {"context": 10, "dim": 6, "task_variance": 1.7}
 # Multiple of the optimal rate at which the loss is compared too.
 FACTOR = 1.5

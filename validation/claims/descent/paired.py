@@ -31,9 +31,11 @@ from iclimit.statement import named_cell
 from iclimit.validation.claim import Effort, Later, Row, bound, call
 from iclimit.validation.judge.comparisons import ratio
 
+# Dimension of the inputs.
 DIM = 10
 # U(-1, 1) in the theory of preconditioners.
 UNIFORM: dict[str, Any] = {"input_covariance": np.full(DIM, 1 / 3), "excess_kurtosis": -1.2}
+# Steps of the training at which layers are kept.
 SNAPSHOTS = (1, 20, 40, 60, 80, 100, 150, 200, 300, 400)
 # Prompts that are drawn at a time.
 BLOCK = 2_000

@@ -28,13 +28,19 @@ from iclimit.validation.claims.descent.contexts import BLOCKS, jackknife
 from iclimit.validation.claims.descent.paired import Paired, excess_row, held_out, paired_losses
 from iclimit.validation.claims.starts import arrived, describe_starts
 
+# Pairs of a context, and variance of the label noise.
 SETTING: dict[str, Any] = {"context": 12, "noise_variance": 0.2}
+# Eigenvalues of the inputs.
 SPECTRUM = (3.0, 1.5, 0.8, 0.4, 0.2)
+# Eigenvalues of the tasks.
 TASK_SPECTRUM = (0.3, 2.0, 0.6, 1.5, 1.0)
+# Bases of the two covariances.
 ROTATIONS = np.linalg.qr(np.random.default_rng(5).standard_normal((2, 5, 5)))[0]
+# Matrix that mixes independent coordinates into inputs.
 MIXING = (ROTATIONS[0] * np.sqrt(SPECTRUM)) @ ROTATIONS[1]
 # Roots of the covariances of inputs and tasks, which do not commute.
 TASK_ROOT = ROTATIONS[1] * np.sqrt(TASK_SPECTRUM)
+# Excess kurtosis of these coordinates, by their law.
 KURTOSIS = {"gaussian": 0.0, "uniform": -1.2}
 # Scales at which coordinates have variance 1, as in the theory.
 UNIT_SCALE = {"gaussian": 1.0, "uniform": math.sqrt(3)}

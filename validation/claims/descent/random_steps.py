@@ -47,7 +47,9 @@ from iclimit.validation.claims.random_settings import (
     random_rows,
 )
 
+# Laws of the inputs.
 LAWS = ("gaussian", "uniform", "rademacher", "laplace")
+# Least and largest dimension.
 DIMS = (3, 10)
 # Pairs over dimension, for one step.
 FEW = (0.8, 4.0)

@@ -32,7 +32,9 @@ from iclimit.validation.claims.descent.contexts import (
     mean_traces,
 )
 
+# Dimension over context length.
 RATIO = 0.5
+# Size at which losses are compared.
 SIZE = {"context": 20, "dim": 10}
 # Numbers of steps that are compared at finite size.
 STEPS = (1, 2, 3)
@@ -41,11 +43,13 @@ NOISES = (0.0, 0.05)
 # Noise at which the best residual polynomial of three steps has complex zeros: two of the best
 # real rates are equal.
 MUCH_NOISE = 0.2
+# Functions that give rates, by name.
 METHODS = {
     "optimal": descent.optimal_schedule,
     "constant": descent.constant_schedule,
     "chebyshev": descent.chebyshev_schedule,
 }
+# Words for the rates in legends.
 LABELS = {
     "optimal": "optimal",
     "constant": "best constant",

@@ -40,6 +40,7 @@ from iclimit.validation.claims.descent.paired import (
     train_layer,
 )
 
+# Size of the contexts of training.
 SIZE: dict[str, Any] = {"context": 10, "dim": DIM}
 # Factors of the inputs and of the tasks.
 SCALES = {"inputs": (0.5, 0.75, 1.0, 1.5, 2.0), "tasks": (0.5, 1.0, 2.0, 5.0)}

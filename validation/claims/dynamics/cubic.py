@@ -32,9 +32,11 @@ from iclimit.validation.claims.dynamics.setting import (
     problem,
 )
 
+# Eigenvalues of the inputs.
 LAM = eigenvalues(4)
 # Sizes of the training set.
 SETS = (500, 1000, 2000, 4000)
+# Gradient descent of both models.
 TRAINING: dict[str, Any] = {
     "heads": 8,
     "init_scale": 1e-3,

@@ -25,7 +25,9 @@ DIM = 4
 SCALE = 0.02
 # Variance of the label noise.
 NOISE = 0.1
+# Eigenvalues of the inputs.
 LAM = eigenvalues(DIM)
+# Context length and noise, as arguments of the theory.
 SIZES: dict[str, Any] = {"context": CONTEXT, "noise_variance": NOISE}
 # Heads and ranks.
 HEADS = ((1, 1), (2, 1), (3, 1), (6, 1), (1, 2), (2, 2), (1, 4))
@@ -47,6 +49,7 @@ PARTS = (0.7, 0.9, 1.0, 1.1)
 SMALL = (1e-3, 2e-3)
 # Relative, of times and weights of a growing head (measured: at most 1e-8).
 TIME_TOLERANCE = 1e-7
+# Relative tolerance of the integration.
 RTOL = 1e-10
 
 

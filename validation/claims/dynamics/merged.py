@@ -24,6 +24,7 @@ from iclimit.validation import Comparison, compare
 from iclimit.validation.claim import Claim, Effort, Rows, call, judged, mean, run
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues
 
+# Eigenvalues of the inputs, by what they are called.
 SPECTRA = {"white": np.full(4, 0.25), "4:3:2:1": eigenvalues(4), "8:...:1": eigenvalues(8)}
 # Heads of merged attention.
 HEADS = 8
@@ -32,6 +33,7 @@ HEADS = 8
 SCALE = 1e-8
 # Relative tolerance of the integration.
 RTOL = 1e-10
+# Context length, and variance of the label noise.
 SIZES: dict[str, Any] = {"context": CONTEXT, "noise_variance": 0.1}
 # Parts of the drop whose times are compared.
 FRACTIONS = (0.1, 0.5, 0.9)
@@ -46,7 +48,9 @@ LARGE = 0.3
 # Parts of the drop from these weights; the last one comes soon after the start.
 LARGE_FRACTIONS = (0.5, 0.9, 0.042)
 
+# Numbers of heads whose law of the effective scale is compared.
 LAW_HEADS = (1, 8)
+# Draws of the effective scale in a block.
 BLOCK = 5000
 
 

@@ -42,6 +42,7 @@ FRACTIONS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 LAW: dict[str, Any] = {"input_covariance": np.eye(4) / 4, "shared_task": np.ones(4), "context": 31}
 # Sizes of the training set; the published one is 5000.
 SETS = (1250, 2500, 5000)
+# The published training, with records of the losses and with tests.
 TRAINING = {**settings["zhang2025-mixtures"], "record": 20, "tests": True}
 
 # Fraction of random tasks of one more flow, whose labels are noisy.

@@ -6,6 +6,7 @@ from iclimit.drawing import Axes
 from iclimit.problem import Problem
 from iclimit.validation.reference.curves import CONTEXT, eigenvalues
 
+# Label of axes of time.
 TIME = r"time $t/\tau$"
 
 

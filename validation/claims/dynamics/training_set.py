@@ -21,11 +21,14 @@ from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, call, exact, limit, run
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, problem
 
+# Sizes of the training set.
 SETS = (500, 1000, 2000, 4000)
+# Training sets in a block.
 BLOCK = 20
 # Trainings to the end, each of which is compared with least squares: a wide linear network has no
 # other minima.
 TRAINED = 8
+# Gradient descent of the network on cubic features.
 TRAINING: dict[str, Any] = {
     "model": "cubic",
     "heads": 8,
@@ -39,6 +42,7 @@ TRAINING: dict[str, Any] = {
 # How far a training may be from its end, relative.
 END_TOLERANCE = 1e-6
 
+# Eigenvalues of the inputs.
 LAM = eigenvalues(4)
 # Eigenvalues of :math:`E \beta \beta^\top`.
 SECOND_MOMENT = LAM**2 + LAM * (LAM + LAM.sum()) / CONTEXT

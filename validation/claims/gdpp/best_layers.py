@@ -17,6 +17,7 @@ from iclimit.asymptotics.spectra import IndependentEntries
 from iclimit.simulate.descent.schedules import context_blocks
 from iclimit.statement import named_cell
 
+# Size of the contexts, and law of the inputs.
 SIZE: dict[str, Any] = {"context": 10, "dim": 10, "input_law": "uniform"}
 # Contexts, by layers, whose spectra stand for the mean spectrum: only eight of its moments are
 # known exactly.  The best three layers on 100,000 contexts can have ten times their loss on

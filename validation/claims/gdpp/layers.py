@@ -21,9 +21,10 @@ from iclimit.validation.claims.gdpp import reached
 # Half a layer: numbers of layers are whole.
 HALF = 0.5
 
-# Layers that all take a step, by condition number, and the relative error of their largest error.
-# It is as large at the ends of the interval, which are among the eigenvalues (measured: 2e-15).
+# Layers that all take a step, by condition number.
 WORST = {10.0: 2, 100.0: 2}
+# Relative error of their largest error.  It is as large at the ends of the interval, which are
+# among the eigenvalues (measured: 2e-15).
 WORST_ACCURACY = 1e-10
 
 # A condition number that takes many layers.

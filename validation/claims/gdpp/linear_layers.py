@@ -46,6 +46,7 @@ from iclimit.validation.judge.comparisons import ratio
 
 # Number of layers, and whether they share their weights.
 Kind = tuple[int, bool]
+# The kind that all presets train.
 SHARED: Kind = (2, True)
 # Trainings of each kind, which differ in their seed.  Those of separate weights and of longer
 # presets stay few: one takes 9 CPU seconds in medium and more in full.

@@ -28,6 +28,7 @@ from iclimit.validation.claims.gdpp.trained import layer_count
 from iclimit.validation.reference import read_reference
 from iclimit.validation.reference.layers import draw_bands, published_layers
 
+# Dimension of the published inputs.
 DIM = 5
 # Half the mean square of a label for inputs U(-1, 1): the published units.
 NULL = DIM / 6

@@ -92,12 +92,16 @@ class Table:
         return drawing(draw_table, self.kind, columns, bound)
 
 
-# Starts compete, on few contexts at first, as the published models are the best of five seeds.
-# Notes say how many random ones come near the best.
+# Trainings of the tiny preset.  Starts compete, on few contexts at first, as the published models
+# are the best of five seeds.  Notes say how many random ones come near the best.
 TINY = {"starts": 1, "contexts": 2**9, "evaluations": 1, "sequences": EVALUATED // 100}
+# Trainings of the quick preset.
 QUICK = {"starts": 4, "contexts": 2**13, "evaluations": 1, "sequences": EVALUATED // 10}
+# Trainings of the medium preset.
 MEDIUM = {"starts": 6, "contexts": 2**14, "evaluations": 1, "sequences": EVALUATED}
+# Trainings of the full preset and the longest one.
 FULL = {"starts": 8, "contexts": 2**15, "evaluations": 9, "sequences": EVALUATED}
+# Layers of GD++.
 GDPP = Table(
     "gd++",
     {
@@ -108,6 +112,7 @@ GDPP = Table(
     },
     {"tiny": TINY, "quick": QUICK, "medium": MEDIUM, "full": FULL},
 )
+# Layers of diagonal weights.
 DIAG = Table(
     "diag",
     {
@@ -118,6 +123,7 @@ DIAG = Table(
     },
     {"tiny": TINY, "quick": QUICK, "medium": MEDIUM, "full": FULL},
 )
+# Layers of full weights, which start from diagonal ones, too.
 DENSE = Table(
     "axial",
     {

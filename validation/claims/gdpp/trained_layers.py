@@ -22,8 +22,11 @@ from iclimit.statement import named_cell
 from iclimit.validation.claims.descent.paired import Aligned, Training, rolled_errors, shifted
 from iclimit.validation.claims.gdpp.best_layers import SIZE, BestLayers
 
+# Pairs of a context.
 CONTEXT = SIZE["context"]
+# Dimension of the inputs.
 DIM = SIZE["dim"]
+# Law of the prompts.
 PROBLEM = Problem(**SIZE, scale=1)
 # From the mean squared error for inputs U(-1, 1) to half of it for U(-1/2, 1/2), the published
 # units: the layers' weights take the scale.

@@ -37,13 +37,16 @@ from iclimit.validation.claim import Claim, Effort, Rows, call, drawing, judged,
 from iclimit.validation.claims.gdpp.trained import layer_count
 from iclimit.validation.judge.comparisons import Comparison, compare
 
+# Size of the contexts, and law of the inputs.
 SIZE: dict[str, Any] = {"context": 10, "dim": 10, "input_law": "uniform"}
 
 # Inputs U(-1/2, 1/2), as in the published code; losses are half the squared error.
 PROBLEM = Problem(**SIZE, scale=0.5)
 # The best step for inputs U(-1, 1).
 STEP = optimal_learning_rate(**SIZE)
+# Loss of the best step for the inputs of the published code.
 LAW = STEP.loss * PROBLEM.input_scale**2 / 2
+# Its rate, per pair of the context.
 RATE = STEP.rate / PROBLEM.input_scale**2 / PROBLEM.context
 
 # Steps and prompts in each.  One layer is trained to its end; two layers are not.  Their cost is

@@ -34,7 +34,9 @@ from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.reference import read_reference
 from iclimit.validation.rows import Rows, bound, call, drawing, mean, note, published, run
 
+# Size of the contexts, and law of the inputs.
 SIZE: dict[str, Any] = {"context": 10, "dim": 10, "input_law": "uniform"}
+# The best step.
 STEP = optimal_learning_rate(**SIZE)
 # Published losses and distances are halves of mean squares, of gradients over entries too.
 HALF = 0.5
@@ -70,6 +72,7 @@ OWN: dict[str, dict[tuple[bool, int], dict[str, Any]]] = {
         for both, layers in ((False, 1), (False, 2), (True, 1), (True, 2), (True, 4))
     },
 }
+# Learning rate of Adam.
 LEARNING_RATE = 0.004
 # Most layers that are held to the loss of the step: the first plateau grows with depth, and deeper
 # networks were not trained to the end.

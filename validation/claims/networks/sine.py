@@ -40,6 +40,7 @@ from iclimit.validation.claim import (
 from iclimit.validation.claims.starts import arrived, describe_starts
 from iclimit.validation.judge.comparisons import ratio
 
+# Pairs of a context.
 CONTEXT = 10
 
 # Whether amplitudes are tied to phases, as by the published code.
@@ -66,6 +67,7 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 
+# Prompts that trained networks are tested on.
 HELD_OUT = {"tiny": 50_000, "quick": 100_000, "medium": 400_000, "full": 1_000_000}
 
 # Prompts for the best kernel, which is cheap, over those for a trained network.
@@ -297,7 +299,9 @@ def draw(
     write_key(figure, "dashes: theory; lines and points: trained")
 
 
+# Words for what a network embeds.
 NAMES = {"inputs": "embedding of inputs", "tokens": "embedding of whole tokens"}
+# Words for the two laws of amplitudes.
 LAWS = {False: "free amplitude", True: "amplitude tied to the phase"}
 
 claim = Claim.of("sine", __doc__, rows)

@@ -30,12 +30,15 @@ from iclimit.validation.claim import Claim, Effort, Rows, call, exact, limit, ru
 TASK = (0.4, 1.6)
 # Variances of tests along their directions.
 TEST = (1.4, 0.6)
+# Variance of the label noise.
 RHO = 0.1
+# Ratios and ridge of the comparisons.
 POINTS = (
     {"tau": 2.0, "alpha": 2.0, "kappa": 1.5, "ridge": 0.0},
     {"tau": 0.5, "alpha": 1.0, "kappa": 0.5, "ridge": 0.0},
     {"tau": 1.5, "alpha": 4.0, "kappa": 0.5, "ridge": 0.3},
 )
+# Joint spectrum of tasks and tests.
 SPECTRUM = JointSpectrum.of_matrices(TASK, TEST)
 # Number of sample covariances by dimension.
 SAMPLES = {
@@ -43,11 +46,13 @@ SAMPLES = {
     "medium": {24: 500, 48: 300, 96: 150},
     "full": {24: 4000, 48: 3000, 96: 1500, 192: 400},
 }
+# Words for what functions of the theory give.
 WORDS = {
     "derive_resolvent": "resolvent at q",
     "resolvent_alignment": "resolvent alignment",
     "derive_effective_ridge": "effective ridge",
 }
+# Relative difference of numbers that are equal but for rounding.
 ROUNDING = 1e-12
 
 

@@ -14,11 +14,14 @@ from iclimit.validation.claims.pretraining.curves import Curve, CurveResults, cu
 from iclimit.validation.claims.pretraining.double_descent import draw_both_errors
 from iclimit.validation.claims.pretraining.points import Point
 
+# Context lengths over dimension.
 ALPHAS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+# Errors against the context length, for few and for many tasks.
 CURVES = tuple(
     Curve(Point(tau=4, alpha=1, kappa=kappa, rho=0.25), "alpha", ALPHAS)
     for kappa in (0.5, 1.0, 4.0)
 )
+# Points between which the ICL error rises.
 RISES = {"rise of ICL with context, kappa=0.5": (CURVES[0].at(2.0), CURVES[0].at(32.0))}
 
 

@@ -22,7 +22,9 @@ from iclimit.simulate.pretraining.cell_cost import cell_memory, estimate_cost, l
 from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, bound, exact, run
 
+# Variances of inputs that vary in half of the directions.
 HALF = (*[2.0] * 25, *[0.0] * 25)
+# Settings whose number of iterations is compared.
 ITERATIONS: dict[str, dict[str, Any]] = {
     "fresh tasks": {
         **{"dim": 30, "context": 30, "tasks": math.inf, "prompts": 1800, "ridge": 0.1},
@@ -41,12 +43,13 @@ ITERATIONS: dict[str, dict[str, Any]] = {
         "input_covariance": tuple(np.linspace(0.5, 1.5, 50).tolist()),
     },
 }
-# By the method of the solve.
+# Settings whose memory is compared, by the method of the solve.
 MEMORY: dict[str, dict[str, Any]] = {
     "dual-dense": {"dim": 20, "context": 24, "tasks": 12, "prompts": 330, "ridge": 0.1},
     "primal-dense": {"dim": 16, "context": 24, "tasks": 12, "prompts": 600, "ridge": 0.1},
     "primal-cg": {"dim": 24, "context": 24, "tasks": 12, "prompts": 1000, "ridge": 0.1},
 }
+# Variance of the label noise.
 RHO = 0.1
 # Relative difference of the expected number of iterations from that of a run; 0.18 is the largest
 # that was measured.
@@ -93,10 +96,10 @@ def largest(*, rng: SeedSequence) -> tuple[float, float]:  # noqa: ARG001
 @named_cell("devices")
 def devices(*, rng: SeedSequence) -> dict[str, float]:  # noqa: ARG001
     """Largest deviation of any device by what is checked."""
-    largest: dict[str, float] = {}
-    for check in check_devices().checks:
-        largest[check.check] = max(check.deviation, largest.get(check.check, 0.0))
-    return largest
+    deviations: dict[str, float] = {}
+    for row in check_devices().checks:
+        deviations[row.check] = max(row.deviation, deviations.get(row.check, 0.0))
+    return deviations
 
 
 def rows(_: Effort) -> Rows:

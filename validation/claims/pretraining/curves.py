@@ -20,6 +20,7 @@ LINE_STEP = 1.7
 BESIDE = (1 - 1e-3, 1 + 1e-3, 1 + 1e-2, 1 + 4e-2)
 # Parameters that are integers over a power of the dimension, and this power.
 STEPS = {"tau": 2, "alpha": 1, "kappa": 1, "test_alpha": 1}
+# Key of figures with curves.
 LEGEND = "lines: asymptotic; dashes: finite-size prediction; points: simulation, d = {}"
 
 

@@ -21,8 +21,10 @@ from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.rows import Later, Rows, both_errors, call, exact, limit, mean, run
 
-# Dimension, number of tasks, alpha, noise variance.
+# Dimension, number of tasks, alpha and noise variance where the posterior finds a pretraining
+# task.
 FROZEN = ((40, 40, 1.0, 0.3), (64, 64, 1.0, 0.3), (40, 80, 2.0, 0.5))
+# The same where the tasks look like a continuum.
 CONTINUUM = (16, 1000, 0.25, 4.0)
 # Sets of tasks.  More would not sharpen the comparisons: what the limits leave is as large.
 FROZEN_SETS = 60

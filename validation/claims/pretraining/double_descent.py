@@ -15,9 +15,13 @@ from iclimit.validation.claim import Claim, Effort, Rows, call, drawing, exact
 from iclimit.validation.claims.pretraining.curves import LEGEND, Curve, CurveResults, curve_rows
 from iclimit.validation.claims.pretraining.points import Point
 
+# Parameters of the published figure.
 SETTING = settings["lu2025-figure-1"]
+# Numbers of prompts over the squared dimension.
 TAUS = (0.25, 0.5, 0.75, 0.875, 1.125, 1.25, 1.5, 2.0, 3.0, 4.0)
+# Errors against tau, for short and for long contexts.
 CURVES = tuple(Curve(Point(tau=1, alpha=alpha, **SETTING), "tau", TAUS) for alpha in (1.0, 10.0))
+# Points between which the ICL error rises or falls.
 RISES = {
     f"{words} alpha={curve.base.alpha:g}": (curve.at(low), curve.at(high))
     for curve in CURVES

@@ -34,6 +34,7 @@ CONTEXT = 8
 TASKS = 5
 # Variance of the label noise in the pretraining.
 RHO = 0.2
+# Law of tasks on the sphere.
 SPHERE = Problem(DIM, CONTEXT, task_law="sphere")
 # Pairs of test prompts that differ from those of the pretraining.
 TEST_CONTEXT = 20

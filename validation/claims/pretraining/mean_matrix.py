@@ -26,6 +26,7 @@ POINTS: dict[str, dict[str, float]] = {
     "few tasks": {"tau": 0.5, "alpha": 2.0, "kappa": 0.5, "rho": 0.2, "ridge": 0.3},
     "two variances": {"tau": 3.0, "alpha": 1.0, "kappa": 0.0, "rho": 0.1, "ridge": 0.05},
 }
+# Name of the point with structured tasks and inputs.
 STRUCTURED = "two variances"
 # Variances of tasks and of inputs, each for half of the directions.
 LEVELS = {"task_covariance": (1.6, 0.4), "input_covariance": (0.6, 1.4)}

@@ -17,12 +17,16 @@ from iclimit.validation.claim import Claim, Effort, Rows, drawing
 from iclimit.validation.claims.pretraining.curves import LEGEND, Curve, CurveResults, curve_rows
 from iclimit.validation.claims.pretraining.points import Point
 
+# Variance of the label noise.
 RHO = 0.5
+# Context lengths over dimension.
 ALPHAS = (2.0, 8.0, 64.0)
+# Errors against the context length at a place inside the region and at one outside.
 CURVES = {
     "inside": Curve(Point(tau=1.5, alpha=1, kappa=1.5, rho=RHO), "alpha", ALPHAS),
     "outside": Curve(Point(tau=4, alpha=1, kappa=4, rho=RHO), "alpha", ALPHAS),
 }
+# Points between which the ICL error changes.
 RISES = {
     f"ICL from alpha=8 to 64, {name} the region": (curve.at(8.0), curve.at(64.0))
     for name, curve in CURVES.items()

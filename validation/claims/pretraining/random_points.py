@@ -109,6 +109,7 @@ def timed_setting(generator: np.random.Generator) -> dict[str, Any]:
     }
 
 
+# Functions that draw a setting, by the kind of the data.
 SETTINGS = {
     "pretraining": drawn_setting,
     "structured data": structured_setting,

@@ -18,13 +18,16 @@ from iclimit.validation.claim import Claim, Effort, Rows, call, exact
 from iclimit.validation.claims.pretraining import ridgeless
 from iclimit.validation.claims.pretraining.points import Point
 
+# Points with a ridge.
 POINTS = (
     Point(tau=0.25, alpha=2, kappa=0.5, rho=0.1, ridge=0.1),
     Point(tau=0.5, alpha=2, kappa=2, rho=0.25, ridge=0.1),
     Point(tau=1, alpha=1, kappa=1, rho=0.1, ridge=0.5),
     Point(tau=4, alpha=2, kappa=0.5, rho=0.25, ridge=0.1),
 )
+# Repeats at each size, as without a ridge but for the quick preset.
 REPEATS = ridgeless.REPEATS | {"quick": {12: 230, 20: 30, 32: 74}}
+# Ridges of the scan.
 RIDGES = np.geomspace(1e-4, 10, 400)
 # Relative, of the best ridge: a scan with a parabola through its least values finds it.
 BEST_ACCURACY = 1e-3

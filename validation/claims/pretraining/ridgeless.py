@@ -20,6 +20,7 @@ from iclimit.validation import Comparison
 from iclimit.validation.claim import Claim, Effort, Rows, call, judged
 from iclimit.validation.claims.pretraining.points import Point
 
+# Points without a ridge.
 POINTS = (
     Point(tau=0.5, alpha=1, kappa=0.5, rho=0.1),
     Point(tau=0.5, alpha=4, kappa=2, rho=0.25),

@@ -52,6 +52,7 @@ FUNCTIONALS = {
     "first coordinate, fourth power": lambda h, _: h[:, 0] ** 4,
 }
 
+# Functions whose means are compared for correlated tokens.
 TIMED_FUNCTIONALS = (*FUNCTIONALS, "query along the summary", "query label along the query")
 
 # Gates of contexts of correlated tokens and of tasks that drift.

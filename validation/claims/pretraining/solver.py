@@ -19,10 +19,13 @@ from iclimit.simulate.prompts import context_summary, draw_prompts
 from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, exact, run
 
+# Dimension of the inputs.
 DIM = 12
+# Number of features.
 FEATURES = DIM * (DIM + 1)
-# Below, near and above the number of features, 156.
+# Numbers of prompts below, near and above the number of features, 156.
 PROMPTS = (80, 140, 180, 400)
+# Ridges of the regression.
 RIDGES = (0.0, 1e-6, 0.1)
 # Relative difference of Gamma; 1e-9 was seen.  The solver stops at a residual of 1e-10, and the
 # worst condition number among the cases is of order 100.

@@ -34,9 +34,13 @@ SETTINGS = (
     (16, 24, 16, 512, 0.2, 0.02),
     (16, 16, 48, 460, 0.2, 0.1),
 )
+# Names of these numbers.
 NAMES = ("dim", "context", "tasks", "prompts", "rho", "ridge")
+# Longer contexts of the tests.
 LONGER = {"test_context": 60}
+# Structured tasks.
 STRUCTURED = {"task_covariance": 2 * np.arange(1, 17) / 17}
+# Runs of each setting.
 REPEATS = 160
 # Root mean square of what predictions of standard deviations leave out, cubes in 1/d, by 5760 runs
 # a setting.  It is relative, and counts as a standard error of theirs.  Beside thresholds, and for
@@ -47,9 +51,11 @@ LEFT_OUT = 0.04
 LEFT_OUT_ATANH = 0.035
 # Settings that these are measured at.
 MEASURED = 13
-# With fresh tasks the prediction is extrapolated from these dimensions; relative.
+# Dimensions from which the prediction for fresh tasks is extrapolated.
 DIMS = (16, 32, 64)
+# Parameters of the limit.
 LIMIT = {"tau": 2.0, "alpha": 2.0, "kappa": math.inf, "rho": 0.1, "ridge": 0.05}
+# Relative error of the extrapolated prediction.
 EXTRAPOLATED = 0.002
 
 

@@ -20,24 +20,31 @@ from iclimit.validation.claims.pretraining.curves import LEGEND, Curve, CurveRes
 from iclimit.validation.claims.pretraining.points import Point
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
 
+# Few tasks, tested in long contexts.
 FEW = StructuredPoint(tau=2, alpha=2, kappa=0.5, rho=0.1, task="powerlaw:0.9", test_alpha=8.0)
+# Many tasks, tested in the same way.
 MANY = replace(FEW, kappa=4.0)
+# Few tasks, tested with noise.
 NOISY = replace(FEW, test_rho=0.5)
 # Points whose errors are extrapolated: they vary little from run to run.
 LIMITS = (
     replace(NOISY, kappa=math.inf, ridge=0.1),
     replace(NOISY, kappa=math.inf, alpha=8.0, ridge=0.4),
 )
+# Context lengths of the tests over dimension.
 TEST_ALPHAS = (0.5, 8.0, 32.0)
+# Errors against the context length of the tests, by the training.
 TESTED = {
     r"trained at $\alpha = 2$": Curve(FEW, "test_alpha", TEST_ALPHAS),
     r"trained at $\alpha = 8$": Curve(replace(FEW, alpha=8.0), "test_alpha", (8.0, 32.0)),
     r"trained at $\alpha = 2$, $\rho' = 0.5$": Curve(NOISY, "test_alpha", (0.5, 8.0)),
 }
+# Errors against the context length of the training, by the number of tasks.
 TRAINED = {
     r"$\kappa = 0.5$": Curve(FEW, "alpha", (2.0, 8.0)),
     r"$\kappa = 4$": Curve(MANY, "alpha", (2.0, 8.0, 32.0)),
 }
+# Points between which the ICL error rises.
 RISES = {
     "rise of ICL by noise of tests": (FEW, NOISY),
     "rise of ICL by test context from 8 to 0.5": (FEW, replace(FEW, test_alpha=0.5)),

@@ -52,6 +52,7 @@ SIZES = {
 }
 # Dimensions from which the limit of the finite-size predictions is extrapolated.
 ANCHORS = (40, 56, 80, 104, 136)
+# Joint spectrum of the training tasks.
 TRAINED_ON = pretraining.JointSpectrum.of_matrices(TASK)
 # Setting of the scan.
 SCANNED = POINT | {"tau": 2.0, "kappa": 2.0}

@@ -15,11 +15,15 @@ from iclimit.validation.claim import Claim, Effort, Rows
 from iclimit.validation.claims.pretraining.curves import Curve, curve_rows
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
 
+# Eigenvalues of tasks and of inputs.
 SPECTRA: dict[str, Any] = {"task": "atoms:0.4,1.6", "inputs": "uniform:0.2,1.8"}
+# A fresh task in every prompt.
 ENDLESS = StructuredPoint(
     tau=2, alpha=2, kappa=math.inf, rho=0.1, ridge=0.1, test="reversed", **SPECTRA
 )
+# Few tasks.
 FEW = StructuredPoint(tau=0.5, alpha=2, kappa=1.5, rho=0.1, ridge=0.4, **SPECTRA)
+# Points whose covariances commute.
 COMMUTING = (ENDLESS, *(replace(point, alignment="reversed") for point in (ENDLESS, FEW)))
 # Points at one size: there is no limit to extrapolate to.
 ROTATED = tuple(

@@ -19,9 +19,13 @@ from iclimit.validation.claims.pretraining.curves import LEGEND, Curve, CurveRes
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
 from iclimit.validation.standard_figure import draw_quantity
 
+# Tests in the span of the training tasks.
 INSIDE = StructuredPoint(tau=2, alpha=2, kappa=1, rho=0.1, task="atoms:0,2")
+# Tests outside their span.
 OUTSIDE = replace(INSIDE, test="reversed")
+# Numbers of tasks over dimension.
 KAPPAS = (0.25, 0.5, 1.0)
+# Errors against the number of tasks, by the tests.
 CURVES = {
     "tests in the span of training": Curve(INSIDE, "kappa", KAPPAS),
     "tests outside": Curve(OUTSIDE, "kappa", KAPPAS),
@@ -33,7 +37,9 @@ LIMITS = tuple(
 )
 # Task diversities at which data and contexts have no end.
 ENDLESS_KAPPAS = (0.75, 3.0)
+# Absolute error of limits, of rounding.
 ROUNDING = 1e-9
+# Points between which the ICL error rises.
 RISES = {"ICL outside above inside, kappa=1": (INSIDE, OUTSIDE)}
 
 

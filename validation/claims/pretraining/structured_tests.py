@@ -23,17 +23,23 @@ from iclimit.validation.claims.pretraining.curves import LEGEND, Curve, CurveRes
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
 from iclimit.validation.standard_figure import draw_quantity
 
+# Tasks of a power law.
 POWER_LAW = StructuredPoint(tau=2, alpha=2, kappa=1, rho=0.01, task="powerlaw:0.9")
+# Numbers of tasks over dimension.
 KAPPAS = (0.25, 1.0, 3.0)
+# Words for the tests.
 TESTS = {
     "strongest": "one direction, the strongest",
     "aligned": "aligned, $C' = C$",
     "reversed": "misaligned, eigenvalues reversed",
 }
+# Errors against the number of tasks, by the tests.
 CURVES = {test: Curve(replace(POWER_LAW, test=test), "kappa", KAPPAS) for test in TESTS}
+# Misaligned tests with a ridge.
 DAMPED = replace(POWER_LAW, test="reversed", ridge=0.4)
 # Points whose errors are extrapolated: with a ridge they vary less from run to run.
 LIMITS = (DAMPED, replace(DAMPED, kappa=math.inf))
+# Points between which the ICL error rises.
 RISES = {
     f"ICL of {worse} above {better} tests, kappa=1": (CURVES[better].base, CURVES[worse].base)
     for worse, better in (("reversed", "aligned"), ("aligned", "strongest"))

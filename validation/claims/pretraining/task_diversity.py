@@ -25,10 +25,15 @@ from iclimit.validation.claim import Claim, Effort, Later, Rows, call, drawing, 
 from iclimit.validation.claims.pretraining.curves import LEGEND, LINE_SETS
 from iclimit.validation.claims.pretraining.points import Point, with_uncertainty
 
+# Parameters of the published figure.
 SETTING = settings["lu2025-task-diversity"]
+# Variance of the label noise.
 RHO = SETTING["rho"]
+# Dimension of the runs.
 DIM = 32
+# Context lengths over dimension.
 ALPHAS = (1.0, 10.0)
+# Numbers of tasks.
 TASKS = (8, 16, 24, 32, 48, 64, 128, 256)
 # Tasks at which the finite-size prediction is drawn, too.
 BETWEEN = (11, 20, 28, 39, 55, 91, 181)

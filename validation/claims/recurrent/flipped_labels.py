@@ -21,12 +21,15 @@ from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, call, limit, mean, run
 from iclimit.validation.claims.random_settings import RandomSetting, describe, random_rows
 
+# Shares of labels that are flipped.
 FLIPS = (0.0, 0.1, 0.2, 0.3, 0.4)
+# Sizes at which accuracies are exact.
 SIZES: tuple[dict[str, Any], ...] = (
     {"dim": 10, "context": 5, "separation": 2.0},
     {"dim": 10, "context": 40, "separation": 2.0},
     {"dim": 2, "context": 7, "separation": 0.8},
 )
+# Setting with the gate.
 GATED = {"separation": 2.0, "flips": 0.2}
 # Pairs over dimension with the gate.
 ALPHA = 2

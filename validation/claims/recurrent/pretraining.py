@@ -40,6 +40,7 @@ from iclimit.validation.claim import (
 )
 from iclimit.validation.claims.pretraining.points import Point, with_uncertainty
 
+# Point of plain attention whose limits are compared.
 POINT = Point(tau=0.5, alpha=1, kappa=2, rho=0.1, ridge=0.3)
 # Tokens over dimension.
 LENGTH = 3

@@ -32,6 +32,7 @@ from iclimit.validation.reference import read_reference
 DIM = 32
 # Variance of their label noise.
 RHO = 0.01
+# Sizes and noise of the published runs.
 SIZES: dict[str, Any] = {"dim": DIM, "prompts": 4096, "tasks": 320, "rho": RHO}
 # Correlation lengths of own runs with correlated queries.
 OWN_LENGTHS = (2, 10)

@@ -30,12 +30,14 @@ COUNT = {"quick": 8, "medium": 20, "full": 40}
 CONTEXTS = 30_000
 # Every so many settings are simulated with whole tokens, on a tenth of the prompts.
 TOKENS = 4
-# Context lengths of the best head in dimension 6.
+# Context lengths of the best head.
 CURVE = (3, 6, 12, 24, 48)
+# Dimension of the best head.
 CURVE_DIM = 6
 # Context lengths and dimensions of trained heads.  One start each, as one head has one minimum up
 # to the sign of keys and values: of 20 starts with a quarter of the batch all ended within .4 %.
 TRAINED = {"quick": ((6, 4),), "medium": ((6, 4), (10, 10)), "full": ((6, 4), (10, 10), (20, 10))}
+# Prompts of a training step.
 BATCH = {"tiny": 512, "quick": 1024, "medium": 2048}
 # Bound on the distance of temperature and value from the best, relative: the loss is flat there. 1
 # to 3 % measured.

@@ -26,8 +26,9 @@ RATIO = 0.5
 CONTEXTS = {"tiny": 1_000, "quick": 5_000, "medium": 20_000, "full": 150_000}
 # Kernels that are not normalised, at inverse temperature 1/sqrt(d).
 KINDS = ("linear", "ReLU", "tanh")
-# A short context with label noise, at which the kernels are compared too, and prompts for it.
+# A short context with label noise, at which the kernels are compared too.
 SHORT: dict[str, Any] = {"context": 5, "dim": 4, "noise_variance": 0.7}
+# Prompts for this context.
 SHORT_PROMPTS = 30_000
 # Softmax heads: inverse temperatures times sqrt(d).
 HEADS: dict[str, tuple[float, ...]] = {

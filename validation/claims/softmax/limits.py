@@ -27,6 +27,7 @@ CONTEXTS = {"tiny": 1_000, "quick": 4_000, "medium": 10_000, "full": 50_000}
 POINTS = ((2.0, 0.0), (1.0, 0.0), (0.5, 0.0), (0.5, 0.25))
 # d/N of a head that is the best one, and d/N of the prompts that it is tested on.
 TESTED = (0.5, 0.25)
+# Dimensions with two covariances.
 MATRIX_SIZES = {"tiny": (4, 8, 16, 32), "quick": (12, 24, 48, 96), "medium": (16, 32, 64, 128)}
 # Prompts at the largest size; as many numbers at the others.
 MATRIX_CONTEXTS = {"quick": 1_000, "medium": 5_000, "full": 40_000}
@@ -35,13 +36,16 @@ MATRIX_NOISE = 0.3
 # Dimension of long contexts.  Rare queries of large norm determine their losses: an extrapolation
 # to 0.5 % takes minutes.
 LONG_DIM = 8
+# Lengths of long contexts.
 LENGTHS: dict[str, tuple[int, ...]] = {"quick": (), "medium": (200, 400, 800, 1600, 3200)}
 # Prompts of the longest context; as many scores in the others.
 LONG_CONTEXTS = {"quick": 0, "medium": 10_000, "full": 50_000}
+# Variance of the label noise in long contexts.
 LONG_NOISE = 0.5
 
-# Blocks of two covariances that do not commute.  Every size has the same eigenvalues.
+# Block of the covariance of the inputs.  Every size has the same eigenvalues.
 INPUT_BLOCK = np.array([[1.7, 0.5, 0, 0], [0.5, 0.9, 0, 0], [0, 0, 0.4, 0.1], [0, 0, 0.1, 1.0]])
+# Block of the covariance of the tasks, which does not commute with that of the inputs.
 TASK_BLOCK = np.array([[0.3, 0, 0.2, 0], [0, 1.8, 0, 0], [0.2, 0, 1.1, 0.3], [0, 0, 0.3, 0.8]])
 
 

@@ -52,6 +52,7 @@ UNIFORM = {
 TOKENS = {"tiny": 4_000, "quick": 60_000, "medium": 300_000, "full": 2_000_000}
 # Inverse temperature, value and noise of a further pair on uniform inputs, N = 10 and d = 3.
 OTHER = (1.5, 0.8, 0.3)
+# Size and noise of this pair.
 OTHER_SIZE = {"context": 10, "dim": 3, "noise_variance": OTHER[2]}
 # Context lengths, dimensions and heads of trained heads.
 TRAINED = {
@@ -59,6 +60,7 @@ TRAINED = {
     "medium": ((6, 4, 2), (10, 10, 2)),
     "full": ((6, 4, 2), (10, 10, 2), (10, 10, 4)),
 }
+# Prompts of a training step.
 BATCH = {"tiny": 256, "quick": 512, "medium": 2048}
 # Random starts of each.  The smaller batches of the quick preset fail as often: of 56 trainings of
 # two heads 10 ended 28 to 41 % above the best pair.

@@ -22,12 +22,15 @@ from iclimit.validation.claim import Claim, Effort, Later, Rows, bound, call, dr
 from iclimit.validation.claims.softmax.runs import simulated_loss
 from iclimit.validation.reference.layers import draw_bands, published_layers
 
+# Dimension of the published inputs.
 DIM = 5
 # Half the mean square of a label for inputs U(-1, 1): the published units.
 NULL = DIM / 6
 # Context lengths; all that are published in medium and full.
 LENGTHS = {"tiny": (10, 66), "quick": (10, 66, 90), "medium": tuple(range(2, 99, 8))}
+# Context lengths at which the theory is simulated.
 SIMULATED = {"tiny": (66,), "quick": (10, 90), "medium": (2, 10, 50, 90)}
+# Prompts of each simulation.
 PROMPTS = {"tiny": 4_000, "quick": 40_000, "medium": 400_000, "full": 2_000_000}
 # Most that the median of trained runs is above the theory: 1.6 % is the largest.
 ABOVE = 0.02

@@ -13,6 +13,7 @@ from iclimit.statistics import Extrapolation, extrapolate_runs
 from iclimit.validation import Comparison, compare_limits, compare_p_value
 from iclimit.validation.claim import Effort, Later, Rows, call, judged, note, run
 
+# Dimensions from which statistics are extrapolated.
 SIZES = (40, 60, 80, 120, 160)
 # Eigenvalues drawn at every size.
 EIGENVALUES = {"tiny": 3_000, "quick": 16_000, "medium": 100_000, "full": 600_000}

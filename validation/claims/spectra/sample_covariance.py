@@ -65,6 +65,7 @@ class Population:
         return {dim: matrices.linear_statistics(self.law(dim), ()) for dim in matrices.SIZES}
 
 
+# Populations with structure.
 POPULATIONS = (
     Population("two levels", "atoms:1,8", 0.2, (1.0, 7.0)),
     Population("power law", "powerlaw:0.9", 0.5),
