@@ -75,9 +75,9 @@ class Ellipse:
 
     def nearer(self, ends: tuple[float, float]) -> Ellipse:
         """Another contour, which crosses the real axis nearer to the ends of a spectrum."""
-        lower, upper = (
-            0.7 * a + 0.3 * b for a, b in zip((self.lower, self.upper), ends, strict=True)
-        )
+        end_below, end_above = ends
+        lower = 0.7 * self.lower + 0.3 * end_below
+        upper = 0.7 * self.upper + 0.3 * end_above
         return Ellipse(lower, upper, self.aspect, max(_GATHER, 0.7 * self.gather))
 
 

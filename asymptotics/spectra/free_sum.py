@@ -32,8 +32,11 @@ from iclimit.asymptotics.spectra.measure import SpectralMeasure, is_atomic, pars
 # changes by the square of it.
 _LIFT = 1e-9
 
-# Relative error of the equation with sums over atoms, and with integrals.
-_ROUNDING, _INTEGRATION = 4e-15, 1e-12
+# Relative error of the equation with sums over atoms.
+_ROUNDING = 4e-15
+
+# Relative error of the equation with integrals.
+_INTEGRATION = 1e-12
 
 
 class FreeSum(SpectralMeasure):
@@ -236,9 +239,12 @@ _POINTS = 129
 # square roots of a density.
 _FLAT = 1e-13
 
-# How near points come to the end of a branch, as -log of the relative distance: to rounding for
-# atoms, less near for densities, where no edge of the sum comes from there.
-_REACH, _REACH_INTEGRATED = 33.0, 16.0
+# Points of a law of atoms come this near to the end of a branch, as -log of the relative distance:
+# to rounding.
+_REACH = 33.0
+
+# The same for a law with a density: no edge of the sum comes from the end of a branch there.
+_REACH_INTEGRATED = 16.0
 
 # Most steps, by Newton's method or halving, that invert F between two points.
 _INVERSIONS = 60
@@ -323,7 +329,8 @@ def _zeros(law: SpectralMeasure, start: float, stop: float) -> list[float]:
 
 def _branches(law: SpectralMeasure) -> list[_Branch]:
     """Intervals outside the support, cut where the transform vanishes."""
-    (lower, upper), inner = law._ends, [(a, b) for (_, a), (b, _) in pairwise(law.support)]
+    lower, upper = law._ends
+    inner = [(a, b) for (_, a), (b, _) in pairwise(law.support)]
     zeros = tuple(zero for gap in inner for zero in _zeros(law, *gap))
     branches = []
     for start, stop in [(-np.inf, lower), (upper, np.inf), *inner]:
@@ -335,21 +342,24 @@ def _branches(law: SpectralMeasure) -> list[_Branch]:
 def find_gaps(first: SpectralMeasure, second: SpectralMeasure) -> list[tuple[float, float]]:
     """Intervals outside the support of a free sum, sorted; the outer ones are unbounded."""
     others = _branches(second)
-    return sorted(gap for one in _branches(first) for other in others for gap in _gaps(one, other))
+    return sorted(
+        gap for branch in _branches(first) for other in others for gap in _gaps(branch, other)
+    )
 
 
-def _gaps(one: _Branch, other: _Branch) -> list[tuple[float, float]]:
+def _gaps(branch: _Branch, other: _Branch) -> list[tuple[float, float]]:
     """Intervals of z, images of where z increases in F along two branches."""
-    low = max(one.values[0], other.values[0])
-    high = min(one.values[-1], other.values[-1])
-    if low >= high or 1 / one.slopes.min() + 1 / other.slopes.min() <= 1:
+    low = max(branch.values[0], other.values[0])
+    high = min(branch.values[-1], other.values[-1])
+    if low >= high or 1 / branch.slopes.min() + 1 / other.slopes.min() <= 1:
         return []
-    F = np.unique(np.concatenate([one.values, other.values]))
+    F = np.unique(np.concatenate([branch.values, other.values]))
     F = F[(low <= F) & (high >= F)]
 
     def along(F: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Points z and a number of the sign of their slope."""
-        (omega, slope), (omega_other, slope_other) = (b.inverse(F) for b in (one, other))
+        omega, slope = branch.inverse(F)
+        omega_other, slope_other = other.inverse(F)
         return omega + (omega_other - F), 1 / slope + 1 / slope_other - 1
 
     z, slope = along(F)
@@ -363,18 +373,18 @@ def _gaps(one: _Branch, other: _Branch) -> list[tuple[float, float]]:
     if change.size:
         root = elementwise.find_root(lambda F: along(F)[1], (F[change], F[change + 1])).x
         edges = along(root)[0]
-    first = _limit(one, other, one.start, other.start, z[0])
-    last = _limit(one, other, one.stop, other.stop, z[-1])
+    first = _limit(branch, other, branch.start, other.start, z[0])
+    last = _limit(branch, other, branch.stop, other.stop, z[-1])
     marks = [*([first] if rising[0] else []), *edges, *([last] if rising[-1] else [])]
     return [(float(a), float(b)) for a, b in zip(marks[::2], marks[1::2], strict=True)]
 
 
-def _limit(one: _Branch, other: _Branch, end: float, end_other: float, root: float) -> float:
+def _limit(branch: _Branch, other: _Branch, end: float, end_other: float, root: float) -> float:
     """End of z: exact where F is infinite there, omega - F tending to the mean of its law."""
     if np.isinf(end) and np.isinf(end_other):
         return end
     if np.isinf(end) and end_other in other.zeros:
-        return one.law.mean + end_other
-    if np.isinf(end_other) and end in one.zeros:
+        return branch.law.mean + end_other
+    if np.isinf(end_other) and end in branch.zeros:
         return other.law.mean + end
     return root

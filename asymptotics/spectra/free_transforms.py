@@ -45,7 +45,8 @@ _MARGIN = 1e-9
 
 def r_transform(measure: SpectralMeasure, x: np.ndarray, derivative: int) -> Value:
     """R-transform of a measure or its derivative, at finite x."""
-    (lower, upper), mean = measure._ends, measure.mean
+    lower, upper = measure._ends
+    mean = measure.mean
     _check_unbounded(upper, x, derivative)
     with np.errstate(divide="ignore", invalid="ignore"):
         inverse = (1 - _MARGIN) / x
@@ -69,7 +70,8 @@ def r_transform(measure: SpectralMeasure, x: np.ndarray, derivative: int) -> Val
 
 def s_transform(measure: SpectralMeasure, x: np.ndarray, derivative: int) -> Value:
     """S-transform of a measure on [0, inf) or its derivative."""
-    (lower, upper), mean = measure._ends, measure.mean
+    lower, upper = measure._ends
+    mean = measure.mean
     if lower < 0 or not mean > 0:
         raise ValueError(f"s_transform needs a support in [0, inf), not {{0}}, got {measure}")
     least = float(measure._mass_of_atoms(np.zeros(()))) - 1

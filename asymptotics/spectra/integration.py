@@ -127,7 +127,8 @@ class Angle(Chart):
         self._ends = lower, upper
 
     def point(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        (lower, upper), length = self._ends, self._ends[1] - self._ends[0]
+        lower, upper = self._ends
+        length = upper - lower
         below = length * np.sin(s / 2) ** 2
         above = length * np.cos(s / 2) ** 2
         x = np.where(below < above, lower + below, upper - above)
@@ -136,7 +137,8 @@ class Angle(Chart):
         return x, np.sqrt((x - lower) * (upper - x))
 
     def locate(self, z: np.ndarray) -> np.ndarray:
-        (lower, upper), z = self._ends, np.asarray(z) + 0j
+        lower, upper = self._ends
+        z = np.asarray(z) + 0j
         length = upper - lower
         from_lower = 2 * np.arcsin(np.sqrt((z - lower) / length))
         from_upper = np.pi - 2 * np.arcsin(np.sqrt((upper - z) / length))
@@ -156,7 +158,8 @@ class DoubleExponential(Chart):
         self._ends = lower, upper
 
     def point(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        (lower, upper), length = self._ends, self._ends[1] - self._ends[0]
+        lower, upper = self._ends
+        length = upper - lower
         power = np.pi * np.sinh(s)
         below = length * expit(power)
         above = length * expit(-power)
@@ -164,7 +167,8 @@ class DoubleExponential(Chart):
         return x, below * expit(-power) * np.pi * np.cosh(s)
 
     def locate(self, z: np.ndarray) -> np.ndarray:
-        (lower, upper), z = self._ends, np.asarray(z) + 0j
+        lower, upper = self._ends
+        z = np.asarray(z) + 0j
         return np.arcsinh((np.log(z - lower) - np.log(upper - z)) / np.pi)
 
 
@@ -199,12 +203,17 @@ def fejer(count: int) -> tuple[np.ndarray, np.ndarray]:
     return np.cos(np.pi * (np.arange(count) + 0.5) / count), dct(moments, type=3) / count
 
 
-# Nodes per interval: doubled from the first number until two results agree.
-FEWEST, MOST = 64, 4096
+# Nodes per interval at first; they are doubled until two results agree.
+FEWEST = 64
 
-# Relative change of an integral at which the doubling stops, and the largest one that is accepted
-# at the largest number of nodes.
-AGREEMENT, _ACCEPTED = 1e-13, 1e-8
+# Most nodes per interval.
+MOST = 4096
+
+# Relative change of an integral at which the doubling stops.
+AGREEMENT = 1e-13
+
+# Largest relative change of an integral that is accepted at the largest number of nodes.
+_ACCEPTED = 1e-8
 
 # Stands for a pole at infinity.
 FAR = -1e300
@@ -272,14 +281,17 @@ def _integrals(
     kernel: Callable, flat: list[np.ndarray], rule: Rule, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Integrals by the rule of each pole, and those of absolute values, in blocks of memory."""
-    parts = []
+    values = []
+    scales = []
     size = max(1, _BLOCK // max(1, count))
     for first in range(0, len(flat[0]), size):
-        pole, *rest = (v[first : first + size] for v in flat)
+        block = [v[first : first + size] for v in flat]
+        pole = block[0]
+        arguments = block[1:]
         x, mass = rule(pole)
         # Powers of far nodes may overflow in a denominator.
         with np.errstate(over="ignore"):
-            terms = kernel(x, *(v[:, None] for v in rest)) * mass
-        parts.append((terms.sum(axis=-1), abs(terms).sum(axis=-1)))
-    values, scales = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return values, scales
+            terms = kernel(x, *(v[:, None] for v in arguments)) * mass
+        values.append(terms.sum(axis=-1))
+        scales.append(abs(terms).sum(axis=-1))
+    return np.concatenate(values), np.concatenate(scales)

@@ -65,8 +65,9 @@ class MarchenkoPastur(SpectralMeasure):
 
         It is that of a single law: a ValueError is raised if ratio is an array.
         """
-        lower, upper = (float(edge) for edge in self._single().edges)
-        return ((0.0, 0.0), (lower, upper)) if self.ratio > 1 else ((lower, upper),)
+        lower, upper = self._single().edges
+        interval = (float(lower), float(upper))
+        return ((0.0, 0.0), interval) if self.ratio > 1 else (interval,)
 
     @cached_property
     def atoms(self) -> Intervals:

@@ -306,8 +306,8 @@ class SpectralMeasure:
         # The ends are known; rounding may leave the root outside the bracket there.
         u = elementwise.find_root(excess, (np.zeros_like(p), np.ones_like(p)), args=(p,)).x
         u = np.where(p == 0, 0.0, np.where(p == 1, 1.0, u))
-        found = np.where(np.isnan(u), upper, position(u))
-        return np.where(self.cdf(np.full(p.shape, lower)) >= p, lower, found)[()]
+        inside = np.where(np.isnan(u), upper, position(u))
+        return np.where(self.cdf(np.full(p.shape, lower)) >= p, lower, inside)[()]
 
     def quantiles(self, dim: int) -> np.ndarray:
         """Eigenvalues of a matrix of that size with this spectrum.

@@ -302,8 +302,11 @@ _SHAPES: dict[str, Callable[[float], SpectralMeasure]] = {
 }
 
 
-# Bounds of power laws of single eigenvalues.
-_MOST_ATOMS, _STEEPEST = 10**5, 50.0
+# Largest number of eigenvalues of a power law of single eigenvalues.
+_MOST_ATOMS = 10**5
+
+# Largest exponent of a power law of single eigenvalues.
+_STEEPEST = 50.0
 
 
 def spectrum(spec: str) -> SpectralMeasure:

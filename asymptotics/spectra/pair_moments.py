@@ -93,17 +93,17 @@ def pair_moments(
     check_integers(order=order)
     lam = _array("values", values)
     exact = lam.dtype == object
-    one = np.array([lam.flat[0] * 0 + 1] * lam.size, dtype=lam.dtype)
-    mass = one / lam.size if weights is None else _array("weights", weights)
-    B = one if outer is None else _array("outer", outer)
-    A = one if inner is None else _array("inner", inner)
+    ones = np.array([lam.flat[0] * 0 + 1] * lam.size, dtype=lam.dtype)
+    mass = ones / lam.size if weights is None else _array("weights", weights)
+    B = ones if outer is None else _array("outer", outer)
+    A = ones if inner is None else _array("inner", inner)
     checked(single=True, alpha=_as_number(alpha))
     checked(single=True, optional=("rate",), rate=_as_number(rate))
     kappa, eta = (0, -1) if rate is None else (1, rate)
 
     n = order + 1
-    f = [one]
-    s = [one[0]]
+    f = [ones]
+    s = [ones[0]]
     traces = [mass @ lam]
     for _ in range(order):
         change = _convolved(s, traces)
@@ -139,7 +139,7 @@ def _array(name: str, values: Value) -> np.ndarray:
     array = np.asarray(values)
     if array.dtype.kind in "iuf":
         return array.astype(float)
-    if array.dtype.kind != "O" or not all(hasattr(item, "__mul__") for item in array.flat):
+    if array.dtype.kind != "O" or not all(hasattr(number, "__mul__") for number in array.flat):
         raise TypeError(f"{name} must be an array of real numbers, got {values!r}")
     return array
 
@@ -169,11 +169,11 @@ def _direct_product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def _resummed(x: np.ndarray, product: Product) -> np.ndarray:
     """Series of 1/(1 - x), x without constant term, by Newton's iteration."""
     n = len(x)
-    one = 0 * x
-    one[0, 0] = one[0, 0] + 1
-    inverse = one
+    unit = 0 * x
+    unit[0, 0] = unit[0, 0] + 1
+    inverse = unit
     right = 1
     while right < n:
         right *= 2
-        inverse = product(inverse, 2 * one - product(one - x, inverse))
+        inverse = product(inverse, 2 * unit - product(unit - x, inverse))
     return inverse

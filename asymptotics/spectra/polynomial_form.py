@@ -44,8 +44,11 @@ _DIGITS = 17.0
 # Second ellipses are nearer, in the logarithm of the sum of their half axes, by this factor.
 _SECOND = 0.8
 
-# Halvings towards the middle of a gap, and towards its ends.
-_ROUGH, _BISECTIONS = 16, 60
+# Halvings towards the middle of a gap.
+_ROUGH = 16
+
+# Halvings towards the ends of a gap.
+_BISECTIONS = 60
 
 
 @dataclass(frozen=True)
@@ -102,11 +105,10 @@ class PolynomialForm:
         parts = spectral_parts(law)
         basis = IntervalPolynomials([(part.lower, part.upper) for part in parts], degree)
         sizes = [_ellipse(basis, part) for part in parts]
-        near, nearer = (
-            _contour(law, parts, [s**power for s in sizes], outer, inner)
-            for power in (1.0, _SECOND)
-        )
-        first, second = (each.matrix(basis(each.nodes)) for each in (near, nearer))
+        near = _contour(law, parts, sizes, outer, inner)
+        nearer = _contour(law, parts, [size**_SECOND for size in sizes], outer, inner)
+        first = near.matrix(basis(near.nodes))
+        second = nearer.matrix(basis(nearer.nodes))
         error = float(np.linalg.norm(first - second, 2))
         rounding = np.finfo(float).eps * float(np.linalg.norm(first, 2))
         return cls(basis, (first + second) / 2, max(error, rounding), (near, nearer))
@@ -121,7 +123,9 @@ class PolynomialForm:
 
         The degree may be twice that of the form.
         """
-        first, second = (float(each.single(p(each.nodes))) for each in self.contours)
+        near, nearer = self.contours
+        first = float(near.single(p(near.nodes)))
+        second = float(nearer.single(p(nearer.nodes)))
         return (first + second) / 2, abs(first - second)
 
 
@@ -238,8 +242,9 @@ def _contour(
         points.append(z)
         weights.append(slope / (2j * count))
         w.append(_continued(law, part, z))
-    nodes, spread, where = (np.concatenate(each) for each in (points, weights, w))
-    return Contour(law, where, nodes, spread, outer, inner)
+    return Contour(
+        law, np.concatenate(w), np.concatenate(points), np.concatenate(weights), outer, inner
+    )
 
 
 def _continued(law: TwoPoint, part: Part, z: np.ndarray) -> np.ndarray:

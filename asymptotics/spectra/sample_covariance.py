@@ -91,7 +91,8 @@ class SampleCovariance(SpectralMeasure):
     def __init__(self, population: SpectralMeasure, ratio: Number) -> None:
         self.ratio = real_array("ratio", ratio)
         self.population = parse_measure("population", population)
-        (lower, upper), mean = population._ends, population.mean
+        lower, upper = population._ends
+        mean = population.mean
         if not (lower >= 0 and upper > 0 and mean < np.inf):
             raise ValueError(
                 "population must have a support in [0, inf), not {0}, and a finite mean, got "
@@ -166,10 +167,13 @@ class SampleCovariance(SpectralMeasure):
         """Point of largest slope in every gap of the population; NaN if the slope is negative."""
         middles = np.full(starts.shape, np.nan)
         masses = dict(self.population.atoms)
-        left, right = (
-            np.cbrt([self._single_ratio * masses.get(t, 0.0) * t**2 for t in ends.tolist()])
-            for ends in (starts, stops)
-        )
+
+        def roots(ends: np.ndarray) -> np.ndarray:
+            """Cube roots of what the atoms at ends of gaps contribute at unit distance."""
+            return np.cbrt([self._single_ratio * masses.get(t, 0.0) * t**2 for t in ends.tolist()])
+
+        left = roots(starts)
+        right = roots(stops)
         # Least value in the gap of what the atoms at its two ends contribute.
         candidate = (left + right) ** 3 < (stops - starts) ** 2
         start = starts[candidate]
@@ -348,7 +352,8 @@ class SampleCovariance(SpectralMeasure):
         negative = (z.imag == 0) & (z.real < 0)
         if np.any(negative):
             given = -z[negative].real, c[negative], excess[negative]
-            mean, second = (np.full(given[0].shape, m) for m in (self._mean, self._second))
+            mean = np.full(given[0].shape, self._mean)
+            second = np.full(given[0].shape, self._second)
             below, _ = fixed_points.below(self._average, *given, mean, second, self._error)
             omega[negative] = -below
         if not np.all(negative):

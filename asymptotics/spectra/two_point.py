@@ -50,8 +50,11 @@ from iclimit.asymptotics.spectra.measure import SpectralMeasure, is_atomic, pars
 # converges geometrically.
 _ORDER = 400
 
-# Nodes in the upper half plane, doubled from the first number until the error is small.
-_FEWEST, _MOST = 32, 512
+# Nodes in the upper half plane at first; they are doubled until the error is small.
+_FEWEST = 32
+
+# Most nodes in the upper half plane.
+_MOST = 512
 
 # Relative error at which the nodes are not doubled any more.
 _GOAL = 1e-12
@@ -179,7 +182,7 @@ class TwoPoint:
         count = _FEWEST
         ellipses = (ellipse, ellipse.nearer(self._ends))
         while True:
-            rules = [Contour.along(self, each, count, B, A) for each in ellipses]
+            rules = [Contour.along(self, ellipse, count, B, A) for ellipse in ellipses]
             form = QuadraticForm(rules)
             p = [functions(rule.nodes) for rule in rules]
             value = form.pair(p)
@@ -214,8 +217,8 @@ class TwoPoint:
         end = inside[np.flatnonzero(self._speed(inside) <= 0)[0]]
         radius = (end - pole) / 2
         circle = Ellipse(pole - radius, pole + radius, 1.0, 1.0)
-        one = np.ones(2 * _FEWEST)
-        return float(Contour.along(self, circle, 2 * _FEWEST, B, A).pair(one, one))
+        ones = np.ones(2 * _FEWEST)
+        return float(Contour.along(self, circle, 2 * _FEWEST, B, A).pair(ones, ones))
 
     def _eigenvalues(self, name: str, given: Any) -> np.ndarray:
         if callable(given):
@@ -311,8 +314,10 @@ class TwoPoint:
         """Lower and upper end of the spectrum, an atom at 0 included."""
         if self.is_deterministic:
             return float(self.values[0]), float(self.values[-1])
-        lower, upper = (float(self._image(np.array(w))) for w in self._ends)
-        return (max(lower, 0.0) if self._ends[0] > 0 else 0.0), upper
+        start, stop = self._ends
+        lower = float(self._image(np.array(start)))
+        upper = float(self._image(np.array(stop)))
+        return (max(lower, 0.0) if start > 0 else 0.0), upper
 
     # Kernels
 
@@ -320,7 +325,9 @@ class TwoPoint:
         """Kernel of the sample covariance, with resolvents at z."""
         total = points.mean(A * B, side)
         if self.alpha < np.inf:
-            left, right, loop = (points.mean(self.values * x, side) for x in (B, A, self.values))
+            left = points.mean(self.values * B, side)
+            right = points.mean(self.values * A, side)
+            loop = points.mean(self.values * self.values, side)
             total = total + left * right / (self.alpha - loop)
         return points.outer(points.ratio, side) * total
 
@@ -336,22 +343,23 @@ class TwoPoint:
         if not np.allclose(A, self.values):
             raise ValueError("inner must be the eigenvalues of the population at finite width")
         a = self.width_ratio
-        one = np.ones_like(self.values)
-        psi, zz = (points.outer(x, side) for x in (points.narrow, points.z))
+        ones = np.ones_like(self.values)
+        psi = points.outer(points.narrow, side)
+        zz = points.outer(points.z, side)
 
         def squared(x: np.ndarray) -> np.ndarray:
             """Mean of x S^2 Q_1 Q_2."""
             single = points.z * points.ratio * (points.R @ (self.weights * x))
             other = np.conj(single) if side else single
-            pair = zz * self._of_samples(points, side, x, one)
+            pair = zz * self._of_samples(points, side, x, ones)
             return self.weights @ x + single[:, None] + other + pair
 
         shift = a / points.tau - 1
         beta = (1 - a) / points.outer(shift, side) + a / points.outer(1 + shift, side)
         excess = psi / points.outer(points.tau, side) - 1 / beta
-        dressed = squared(B) / psi * excess / (1 - excess * squared(one) / psi)
+        dressed = squared(B) / psi * excess / (1 - excess * squared(ones) / psi)
         plain = self._of_samples(points, side, A, B)
-        return (plain + dressed * self._of_samples(points, side, A, one)) / psi
+        return (plain + dressed * self._of_samples(points, side, A, ones)) / psi
 
 
 class Points:
@@ -427,7 +435,8 @@ class Contour:
         self._weights = weights
         kernel = law._of_samples if law.width_ratio == np.inf else law._through_width
         points = Points(law, w)
-        self._same, self._mirrored = (kernel(points, side, B, A) for side in (0, 1))
+        self._same = kernel(points, 0, B, A)
+        self._mirrored = kernel(points, 1, B, A)
         self._single = -2 * weights * points.ratio * (points.R @ (law.weights * A))
 
     @classmethod

@@ -336,7 +336,9 @@ def mean_trace(order: int, context: Value, dim: Value) -> Value:
         for b in range(min(a, order - a) + 1):
             r = order - a - b
             if b or not r:
-                (c1, mean1), (c2, mean2), (c3, mean3) = first[a], second[b], column[r]
+                c1, mean1 = first[a]
+                c2, mean2 = second[b]
+                c3, mean3 = column[r]
                 factor = Fraction(2 * order * c1 * c2 * c3, _hooks(a, b, r))
                 total = total + _scaled(mean1 * mean2 * mean3, factor)
     return total.expand() if hasattr(total, "expand") else int(total)

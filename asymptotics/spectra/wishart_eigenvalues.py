@@ -157,9 +157,15 @@ def eigenvalue_density(x: np.ndarray, context: int, dim: int) -> np.ndarray:
         down = np.sqrt(k * (k + alpha))
         up = np.sqrt((k + 1) * (k + 1 + alpha))
         if k < size - 2:
-            tail, tail_before = (down * tail_before - 2 * np.sqrt(x) * phi) / up, tail
-        total, total_before = down / up * total_before, total
-        current, before = ((2 * k + 1 + alpha - x) * current - down * before) / up, current
+            next_tail = (down * tail_before - 2 * np.sqrt(x) * phi) / up
+            tail_before = tail
+            tail = next_tail
+        next_total = down / up * total_before
+        total_before = total
+        total = next_total
+        following = ((2 * k + 1 + alpha - x) * current - down * before) / up
+        before = current
+        current = following
         _, power = np.frexp(np.maximum(np.abs(current), np.abs(before)))
         current = np.ldexp(current, -power)
         before = np.ldexp(before, -power)
@@ -196,7 +202,8 @@ def eigenvalue_rule(context: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
     last = np.flatnonzero(high >= _NEGLIGIBLE * high.max())[-1]
     nodes = nodes[first : last + 1]
     weights = weights[first : last + 1]
-    nodes.flags.writeable = weights.flags.writeable = False
+    nodes.flags.writeable = False
+    weights.flags.writeable = False
     return nodes, weights
 
 
