@@ -42,7 +42,10 @@ def continued_fraction(
     padded[2, : len(x)] = gaps
     q = np.zeros(depth)
     e = np.zeros(depth)
-    kept, lost, shift, gap = (np.zeros(depth) for _ in range(4))
+    kept = np.zeros(depth)
+    lost = np.zeros(depth)
+    shift = np.zeros(depth)
+    gap = np.zeros(depth)
     for tick in range(count):
         kept[1:] = kept[:-1]
         lost[1:] = lost[:-1]

@@ -26,8 +26,11 @@ _LARGEST = 1e150
 # Losses at the best gamma with a larger relative error are computed again for this gamma.
 _AGAIN = 1e-11
 
-# A relative error above the first is refused, unless the error is below the second.
-_RESOLVED, _NEGLIGIBLE = 1e-4, 1e-10
+# Losses with a larger relative error are refused, unless the error itself is negligible.
+_RESOLVED = 1e-4
+
+# Errors below this times the scale of the loss are negligible.
+_NEGLIGIBLE = 1e-10
 
 
 @dataclass(frozen=True, repr=False)
@@ -169,8 +172,8 @@ def depth_loss(
     Population.check_noise(noise, alphas)
     population, scale = Population.of_setting(setting, spectrum, task_spectrum, widths, matrix)
     arrays = [L, alphas, np.minimum(widths, 1.0), noise, *([] if chosen is None else [chosen])]
-    shape = np.broadcast_shapes(*(each.shape for each in arrays))
-    flat = [np.broadcast_to(each, shape).ravel() for each in arrays]
+    shape = np.broadcast_shapes(*(array.shape for array in arrays))
+    flat = [np.broadcast_to(array, shape).ravel() for array in arrays]
     results = np.zeros((4, flat[0].size))
     for cell in np.unique(np.stack(flat[1:3]), axis=1).T:
         here = (flat[1] == cell[0]) & (flat[2] == cell[1])
@@ -183,7 +186,7 @@ def depth_loss(
             f"float64 does not resolve the loss at depth {flat[0][unresolved][0]:g} and gamma "
             f"{results[1][unresolved][0]:g}: more steps or a larger gamma than its contours allow"
         )
-    loss, gammas, error, headroom = (each.reshape(shape)[()] for each in results)
+    loss, gammas, error, headroom = results.reshape(4, *shape)
     gammas = gammas if matrix is None else matrix
     return DepthLoss(loss * scale, gammas, error * scale, headroom)
 

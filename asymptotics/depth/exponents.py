@@ -157,7 +157,9 @@ def scaling_exponents(*, nu: Number, beta: Number, setting: str = "rrs") -> Scal
     check_choice("setting", setting, SETTINGS)
     math_, (v, b) = checked(nu=nu, beta=beta)
     # What depends on one of the two has the shape of both.
-    v, b = v + 0 * b, b + 0 * v
+    v_of_both = v + 0 * b
+    b = b + 0 * v
+    v = v_of_both
     tied = setting == "rrs"
     fixed = setting == "fs"
     exponents: dict[str, Any] = dict.fromkeys(field.name for field in fields(ScalingExponents))

@@ -282,7 +282,9 @@ class _Mean:
         f = np.empty((count, len(K)))
         h = np.empty((count, len(K)))
         s = np.empty(count)
-        f[0] = h[0] = s[0] = 1.0
+        f[0] = 1.0
+        h[0] = 1.0
+        s[0] = 1.0
         for j in range(1, count):
             s[j] = -(share @ (K * h[j - 1])) / alpha
             f[j] = f[j - 1] - K * h[j - 1]

@@ -117,7 +117,7 @@ def scaling_terms(*, nu: Number, beta: Number) -> ScalingTerms:
     (0.443113, 2.467401)
     """
     math_, (nu, beta) = checked(systems="host", ranges=_RANGES, nu=nu, beta=beta)
-    return ScalingTerms(*(math_.finish(each) for each in _terms(math_, nu, beta)))
+    return ScalingTerms(*(math_.finish(term) for term in _terms(math_, nu, beta)))
 
 
 def compute_optimal(*, compute: Number, nu: Number, beta: Number) -> OptimalShape:
@@ -168,7 +168,7 @@ def compute_optimal(*, compute: Number, nu: Number, beta: Number) -> OptimalShap
     price = (total - math_.log(C)) / weight
     shape = [math_.exp((w - price) / a) for w, (_, a, _) in zip(worth, terms, strict=True)]
     loss = math_.exp(price) * weight
-    return OptimalShape(*(math_.finish(each) for each in (loss, *shape)))
+    return OptimalShape(*(math_.finish(value) for value in (loss, *shape)))
 
 
 def _terms(math_: Namespace, nu: Value, beta: Value) -> tuple[Value, Value, Value, Value]:

@@ -143,7 +143,7 @@ def online_sgd_errors(
         # Gamma - I, with the trace (1 - remaining)/A of Gamma.
         long_context = C + (1 - 1 / A) * (1 - 1 / A + 2 * remaining / A)
         errors = A * C + excess / A, long_context, C, a
-    return OnlineErrors(*(math_.finish(each) for each in errors))
+    return OnlineErrors(*(math_.finish(error) for error in errors))
 
 
 def _geometric_sum(math_: Namespace, a: Value, gap: Value, t: Value) -> Value:

@@ -157,10 +157,11 @@ class Population:
             np.broadcast_to(noise > _NOISIEST * alpha, np.broadcast(noise, alpha).shape)
         )
         if np.any(wrong):
-            noises, alphas = (each.ravel()[wrong] for each in np.broadcast_arrays(noise, alpha))
+            noises, alphas = np.broadcast_arrays(noise, alpha)
+            first = int(np.argmax(wrong))
             raise ValueError(
-                f"noise_variance must be <= {_NOISIEST:g} alpha here, got {noises[0]:g} with "
-                f"alpha = {alphas[0]:g}"
+                f"noise_variance must be <= {_NOISIEST:g} alpha here, got {noises.flat[first]:g} "
+                f"with alpha = {alphas.flat[first]:g}"
             )
 
     def tasks_at(self, law: TwoPoint) -> np.ndarray:

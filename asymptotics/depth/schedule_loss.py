@@ -116,20 +116,21 @@ def depth_schedule_loss(
     Population.check_noise(sizes[2], sizes[0])
     population, scale = Population.of_setting(setting, spectrum, task_spectrum, sizes[1], matrix)
     arrays = np.broadcast_arrays(*sizes)
-    flat = [each.ravel() for each in arrays]
+    flat = [array.ravel() for array in arrays]
     losses = np.empty((2, flat[0].size))
     for cell in np.unique(np.stack(flat[:2]), axis=1).T:
         here = (flat[0] == cell[0]) & (flat[1] == cell[1])
         law = population.law(*cell.tolist())
         losses[:, here] = _losses(law, population.tasks_at(law), steps, inner, flat[2][here])
-    loss, error = (each.reshape(arrays[0].shape)[()] * scale for each in losses)
+    loss, error = losses.reshape(2, *arrays[0].shape) * scale
     return BoundedLoss(loss, error)
 
 
 def _parse_steps(rates: Value, gammas: Value) -> tuple[np.ndarray, np.ndarray]:
     given = np.asarray(rates)
     if given.dtype.kind == "c":
-        real, imag = (real_array("rates", part) for part in (given.real, given.imag))
+        real = real_array("rates", given.real)
+        imag = real_array("rates", given.imag)
         steps = np.asarray(real + 1j * imag)
     else:
         steps = real_array("rates", rates)

@@ -125,7 +125,9 @@ def test_time_errors(
     check_integers(steps=steps)
     math_, (alpha, tau, _, noise, factor) = checked(systems="host", ranges=RANGES, **locals())
     with math_.quiet():
-        gain, rest = (part / (alpha + 1 + noise) for part in (alpha, 1 + noise))
+        total = alpha + 1 + noise
+        gain = alpha / total
+        rest = (1 + noise) / total
         scatter = rest * gain / (tau - 1)
         # One minus the step s g, without cancellation in long contexts.
         rest = 1 - factor + factor * rest
@@ -170,7 +172,8 @@ def ladder(
     digits = isinstance(math_, MpMath) and steps * (4 + math.ceil(abs(math.log10(alpha))))
     with more_digits(math_, digits):
         averages = _exact_averages(math_, alpha, gain, steps)
-        scatter, noise = (np.array([[value]], dtype=object) for value in (scatter, noise / alpha))
+        scatter = np.array([[scatter]], dtype=object)
+        noise = np.array([[noise / alpha]], dtype=object)
         errors = _errors(averages, scatter, noise, steps)[0]
     return tuple(+error for error in errors)
 
@@ -195,7 +198,7 @@ def _averages(
             sums.append(sums[-1] + power)
             power = power * factor
         moments = [np.stack([np.sum(nodes**r * p, -1) for p in powers], -1) for r in range(3)]
-        spread = [np.sum(weights * nodes * (gain[:, None] * each) ** 2, -1) for each in sums]
+        spread = [np.sum(weights * nodes * (gain[:, None] * total) ** 2, -1) for total in sums]
     return *moments, np.stack(spread, -1)
 
 

@@ -150,7 +150,9 @@ class TiedLoss:
                 f"this end is {_DEEPEST:g}; give gamma"
             )
         best = np.maximum(best, 1)[None]
-        lower, middle, upper = (np.take_along_axis(scan, best + k, axis=0)[0] for k in (-1, 0, 1))
+        lower = np.take_along_axis(scan, best - 1, axis=0)[0]
+        middle = np.take_along_axis(scan, best, axis=0)[0]
+        upper = np.take_along_axis(scan, best + 1, axis=0)[0]
         with np.errstate(all="ignore"):
             root = elementwise.find_root(
                 lambda gamma, depth, noise: self.slope(depth, gamma, noise),

@@ -255,7 +255,9 @@ def untied_power_law_steps(beta: Number, *, depth: int) -> Value:
     for k, (q, e) in enumerate(fractions):
         jacobi[k, k] = q + e
         if k + 1 < depth:
-            jacobi[k, k + 1] = jacobi[k + 1, k] = math_.sqrt(e * fractions[k + 1][0])
+            coupling = math_.sqrt(e * fractions[k + 1][0])
+            jacobi[k, k + 1] = coupling
+            jacobi[k + 1, k] = coupling
     zeros = math_.eigsy(jacobi, eigvals_only=True)
     return tuple(sorted(1 / zero for zero in zeros))
 

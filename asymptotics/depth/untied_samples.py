@@ -97,10 +97,10 @@ def best_polynomial(law: TwoPoint, outer: np.ndarray, depth: int) -> UntiedDepth
     """
     form = PolynomialForm.of(law, depth, outer, law.values)
     at_zero = form.basis(np.zeros(1))[:, 0]
-    roots = [_root(form, factor) for factor in (_MORE, 1.0)]
-    above, y = (solve_triangular(R, at_zero, trans="T") for R in roots)
+    above = solve_triangular(_root(form, _MORE), at_zero, trans="T")
+    R = _root(form, 1.0)
+    y = solve_triangular(R, at_zero, trans="T")
     losses = 1 / np.cumsum(y**2)
-    R = roots[1]
     error = float(1 / (above @ above) - losses[-1])
     if error > _UNRESOLVED * losses[-1]:
         raise ArithmeticError(
@@ -136,11 +136,11 @@ def _best_real(
         return project @ np.prod(factors(t), axis=0)
 
     def slopes(t: np.ndarray) -> np.ndarray:
-        each = factors(t)
-        before = np.ones_like(each)
-        after = np.ones_like(each)
-        before[1:] = np.cumprod(each[:-1], axis=0)
-        after[:-1] = np.cumprod(each[:0:-1], axis=0)[::-1]
+        factor = factors(t)
+        before = np.ones_like(factor)
+        after = np.ones_like(factor)
+        before[1:] = np.cumprod(factor[:-1], axis=0)
+        after[:-1] = np.cumprod(factor[:0:-1], axis=0)[::-1]
         return -project @ (before * after * x * scale[:, None]).T
 
     fits = []
@@ -150,7 +150,7 @@ def _best_real(
             fits.append(
                 least_squares(misfit, start, jac=slopes, method="lm", xtol=1e-12, max_nfev=_TRIALS)
             )
-    best = min(fits, key=lambda each: float(each.cost))
+    best = min(fits, key=lambda fit: float(fit.cost))
     return float(2 * best.cost), np.sort(best.x * scale)
 
 

@@ -106,9 +106,9 @@ def optimal_schedule(
     real = np.all((roots.imag == 0) & (roots.real > 0), axis=-1) & (loss <= bound * (1 + _REACHED))
     loss = np.where(real, bound, 0.0)
     if not np.all(real):
-        nodes, weights = (
-            np.broadcast_to(v, (*real.shape, steps + 1))[~real] for v in (nodes, weights)
-        )
+        rule_shape = (*real.shape, steps + 1)
+        nodes = np.broadcast_to(nodes, rule_shape)[~real]
+        weights = np.broadcast_to(weights, rule_shape)[~real]
         v = np.broadcast_to(noise, real.shape)[~real]
         rates[~real], loss[~real] = best_real_rates(roots[~real], nodes, weights, v)
     return Schedule(rates, math_.finish(loss), math_.finish(bound))
@@ -217,14 +217,14 @@ def _best_constant_rate(
 ) -> np.ndarray:
     """Constant rate of least loss: the best point of a scan, refined by a line search."""
     shape = np.broadcast_shapes(nodes.shape[:-1], noise.shape)
-    nodes, weights = (np.broadcast_to(v, (*shape, steps + 1)) for v in (nodes, weights))
+    nodes = np.broadcast_to(nodes, (*shape, steps + 1))
+    weights = np.broadcast_to(weights, (*shape, steps + 1))
     noise = np.broadcast_to(noise, shape)
     rule = [*np.moveaxis(nodes, -1, 0), *np.moveaxis(weights, -1, 0)]
 
     def loss(rate: np.ndarray, v: np.ndarray, *rule: np.ndarray) -> np.ndarray:
-        nodes, weights = (
-            np.stack(each, axis=-1) for each in (rule[: steps + 1], rule[steps + 1 :])
-        )
+        nodes = np.stack(rule[: steps + 1], axis=-1)
+        weights = np.stack(rule[steps + 1 :], axis=-1)
         return quadrature_loss([rate] * steps, nodes, weights, v)
 
     scale = np.sum(weights * nodes, axis=-1) / np.sum(weights * nodes**2, axis=-1)

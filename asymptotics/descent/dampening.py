@@ -26,9 +26,18 @@ from iclimit.asymptotics.descent.learning_rate import optimal_learning_rate
 from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.spectra.wishart_eigenvalues import largest_eigenvalue_tail
 
-# Gamma law that stands for the Tracy-Widom law of real matrices (Chiani, J. Multivariate Anal. 129
-# (2014) 69), and the width of the first bracket around its quantile, in standard units.
-_SHAPE, _SCALE, _SHIFT, _NEAR = 46.446, 0.186054, 9.84801, 0.02
+# Shape of the gamma law that stands for the Tracy-Widom law of real matrices (Chiani, J.
+# Multivariate Anal. 129 (2014) 69).
+_SHAPE = 46.446
+
+# Scale of that gamma law.
+_SCALE = 0.186054
+
+# Distance by which that gamma law is moved to the left.
+_SHIFT = 9.84801
+
+# Width of the first bracket around the quantile of the law, in standard units.
+_NEAR = 0.02
 
 
 def critical_dampening(
@@ -136,11 +145,13 @@ def _eigenvalue_exceeded_by(tail: float, context: int, dim: int) -> float:
 
     # The law of Tracy and Widom at finite size (Ma, Bernoulli 18 (2012) 322), as a gamma law
     # (Chiani): an evaluation takes up to seconds, and a bracket near the root saves half of them.
-    one = math.sqrt(context - 0.5)
-    other = math.sqrt(dim - 0.5)
-    scale = (one + other) * (1 / one + 1 / other) ** (1 / 3)
+    root_context = math.sqrt(context - 0.5)
+    root_dim = math.sqrt(dim - 0.5)
+    scale = (root_context + root_dim) * (1 / root_context + 1 / root_dim) ** (1 / 3)
     deviate = _SCALE * gammainccinv(_SHAPE, tail) - _SHIFT
-    guess = max((one + other) ** 2 + scale * deviate, 1e-3 * (one + other) ** 2)
+    guess = max(
+        (root_context + root_dim) ** 2 + scale * deviate, 1e-3 * (root_context + root_dim) ** 2
+    )
     low = math.log(guess / context)
     high = low
     width = min(_NEAR * scale / guess, 0.5)
@@ -149,5 +160,7 @@ def _eigenvalue_exceeded_by(tail: float, context: int, dim: int) -> float:
         high = high + width
         width = 2 * width
     while excess(low) > 0:
-        low, high, width = low - width, low, 2 * width
+        high = low
+        low = low - width
+        width = 2 * width
     return math.exp(float(brentq(excess, low, high, xtol=1e-13, rtol=1e-13)))

@@ -49,7 +49,9 @@ def derive_learning_rate(
     N, d, eta, a, sigma, m2, m4 = sympy.symbols("N d eta a sigma m_2 m_4", positive=True)
     if input_law is not None:
         check_choice("input_law", input_law, tuple(MOMENTS))
-        m2, m4 = (sympy.Rational(*moment) for moment in MOMENTS[input_law])
+        second, fourth = MOMENTS[input_law]
+        m2 = sympy.Rational(*second)
+        m4 = sympy.Rational(*fourth)
     loss = learning_rate_loss(
         eta,
         context=N,

@@ -202,10 +202,10 @@ def preconditioner_loss(
     if _is_symbolic(matrix, input_covariance, task_covariance, context, noise_variance):
         Lambda, W = _symbolic(input_covariance, task_covariance, excess_kurtosis)
         A = _symbolic_matrix("matrix", matrix)
-        one = Lambda.eye(Lambda.rows)
-        check_shape("matrix", A, one.shape)
+        identity = Lambda.eye(Lambda.rows)
+        check_shape("matrix", A, identity.shape)
         spread = Lambda * W * Lambda + ((W * Lambda).trace() + noise) * Lambda
-        missed = one - A * Lambda
+        missed = identity - A * Lambda
         loss = (Lambda * missed * W * missed.T).trace() + (Lambda * A * spread * A.T).trace() / N
         return noise + loss
     T, W, kurtosis = _arrays(input_covariance, task_covariance, excess_kurtosis, mixing)
@@ -227,11 +227,15 @@ def _symbolic(input_covariance: Value, task_covariance: Value, excess_kurtosis: 
     if np.any(excess_kurtosis != 0):
         raise ValueError(f"excess_kurtosis must be 0 for SymPy matrices, got {excess_kurtosis}")
     Lambda = _symbolic_matrix("input_covariance", input_covariance)
-    one = Lambda.eye(Lambda.rows)
-    W = one if task_covariance is None else _symbolic_matrix("task_covariance", task_covariance)
+    identity = Lambda.eye(Lambda.rows)
+    W = (
+        identity
+        if task_covariance is None
+        else _symbolic_matrix("task_covariance", task_covariance)
+    )
     for name, matrix in (("input_covariance", Lambda), ("task_covariance", W)):
-        if matrix.shape != one.shape or not matrix.is_symmetric():
-            raise ValueError(f"{name} must be a symmetric matrix of shape {one.shape}")
+        if matrix.shape != identity.shape or not matrix.is_symmetric():
+            raise ValueError(f"{name} must be a symmetric matrix of shape {identity.shape}")
     return Lambda, W
 
 

@@ -13,8 +13,11 @@ from iclimit.asymptotics.numbers import Value
 # the zeros alone the result was up to 3.3 times the optimum.
 _STARTS = 96
 
-# Newton steps from every start, and how many of the best points go on after them.
-_FIRST_STEPS, _KEPT = 12, 8
+# Newton steps from every start.
+_FIRST_STEPS = 12
+
+# Number of the best points that go on after them.
+_KEPT = 8
 
 # Most Newton steps of those that go on.
 _NEWTON_STEPS = 200
@@ -52,11 +55,12 @@ def best_real_rates(
     size = max(1, _BATCH // (_STARTS * steps**2))
     for first in range(0, len(roots), size):
         part = slice(first, first + size)
-        setting = nodes[part], weights[part], noise[part]
         candidates = _starts(roots[part], nodes[part], noise[part])
         for newton_steps, kept in ((_FIRST_STEPS, _KEPT), (_NEWTON_STEPS, 1)):
             count = candidates.shape[1]
-            x, w, v = (np.repeat(each, count, axis=0) for each in setting)
+            x = np.repeat(nodes[part], count, axis=0)
+            w = np.repeat(weights[part], count, axis=0)
+            v = np.repeat(noise[part], count, axis=0)
             flat, losses = _descend(candidates.reshape(-1, steps), x, w, v, newton_steps)
             order = np.argsort(losses.reshape(-1, count), axis=1)[:, :kept, None]
             candidates = np.take_along_axis(flat.reshape(-1, count, steps), order, axis=1)

@@ -247,10 +247,10 @@ def quadrature_loss(rates: Iterable[Any], nodes: Number, weights: Number, noise:
     with np.errstate(over="ignore", invalid="ignore"):
         P = np.ones_like(nodes)
         Q = np.zeros_like(nodes)
-        for each in rates:
-            rate = np.expand_dims(each, -1)
-            Q = Q + rate * P
-            P = P * (1 - rate * nodes)
+        for rate in rates:
+            step = np.expand_dims(rate, -1)
+            Q = Q + step * P
+            P = P * (1 - step * nodes)
         loss = np.sum(weights * (P**2 + np.expand_dims(noise, -1) * nodes * Q**2), axis=-1)
         return np.where(np.isnan(loss), np.inf, loss)
 

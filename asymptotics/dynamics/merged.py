@@ -251,11 +251,12 @@ def effective_init_scale(value: Number, *, key_query: Number, eigenvalues: Numbe
     >>> float(effective_init_scale([0.3, 0.4], key_query=zeros, eigenvalues=np.ones(5)))
     0.25
     """
-    given = {"value": value, "key_query": key_query, "eigenvalues": eigenvalues}
-    math_ = namespace(**given)
+    math_ = namespace(value=value, key_query=key_query, eigenvalues=eigenvalues)
     if not isinstance(math_, ArrayMath):
         raise TypeError("value, key_query and eigenvalues must be arrays of real numbers")
-    v, U, lam = (convert(math_, name, item) for name, item in given.items())
+    v = convert(math_, "value", value)
+    U = convert(math_, "key_query", key_query)
+    lam = convert(math_, "eigenvalues", eigenvalues)
     check_range(math_, "value", v, "(-inf, inf)")
     check_range(math_, "key_query", U, "(-inf, inf)")
     check_range(math_, "eigenvalues", lam, "[0, inf)")
@@ -342,8 +343,10 @@ def effective_init_scale_moments(heads: Number) -> EffectiveInitScaleMoments:
     math_, (heads,) = checked(heads=heads)
     half = heads / 2
     if isinstance(math_, ArrayMath):
-        psi, psi1 = (math_.convert(special.polygamma(k, math_.host(half))) for k in (0, 1))
+        psi = math_.convert(special.polygamma(0, math_.host(half)))
+        psi1 = math_.convert(special.polygamma(1, math_.host(half)))
     else:
         library = importlib.import_module("mpmath" if isinstance(math_, MpMath) else "sympy")
-        psi, psi1 = (library.polygamma(k, half) for k in (0, 1))
+        psi = library.polygamma(0, half)
+        psi1 = library.polygamma(1, half)
     return EffectiveInitScaleMoments(math_.finish(psi / 2), math_.finish(math_.sqrt(psi1) / 2))

@@ -157,7 +157,9 @@ def mixture_predictor(
         kappa = np.maximum(kappa, 0)
         size = np.sum(kappa, axis=-1) + noise
         fluctuation = (kappa + size[..., None]) / N[..., None]
-        gain, lack = (part / (kappa + fluctuation) for part in (kappa, fluctuation))
+        total = kappa + fluctuation
+        gain = kappa / total
+        lack = fluctuation / total
         squared = np.sum(gain**2, axis=-1)
 
         def loss(second: np.ndarray) -> np.ndarray:
@@ -231,7 +233,8 @@ def mixture_growth_rate(
         cross = cross + shared[..., 0] * np.outer(mean, mean)
         T = np.zeros((*c.shape, D + 1, D + 1, D))
         T[..., :D, :D, :] = shared * (seen + of_query / N[..., None, None, None])
-        T[..., :D, D, :] = T[..., D, :D, :] = cross
+        T[..., :D, D, :] = cross
+        T[..., D, :D, :] = cross
         T[..., D, D, :] = shared[..., 0, 0] * (task @ mean + noise)[..., None] * mean
         unfolded = math_.convert(T.reshape(*c.shape, D + 1, -1))
         math_.finish(unfolded)

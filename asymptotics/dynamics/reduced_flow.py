@@ -25,9 +25,12 @@ from iclimit.asymptotics.numbers import Number, Value
 # as exponential: the terms that this neglects are of the order of the square.
 _LINEAR = 1e-7
 
-# Tolerances of the integration of the reduced flow.  The absolute one is far below the weights at
-# its start, so that directions of small eigenvalue have a small relative error as well.
-_RTOL, _ATOL = 1e-12, 1e-21
+# Relative tolerance of the integration of the reduced flow.
+_RTOL = 1e-12
+
+# Absolute tolerance of the integration.  It is far below the weights at the start, so that
+# directions of small eigenvalue have a small relative error as well.
+_ATOL = 1e-21
 
 # A loss that exceeds the final one by this relative amount counts as final.
 _CONVERGED = 1e-12
@@ -351,7 +354,9 @@ class _ReducedFlow:
         b = y[1:]
         curvature = self.squares * self.slopes
         matrix = np.diag(np.concatenate([[-curvature @ b**2], -(w**2) * curvature]))
-        matrix[0, 1:] = matrix[1:, 0] = self.squares - 2 * curvature * w * b
+        mixed = self.squares - 2 * curvature * w * b
+        matrix[0, 1:] = mixed
+        matrix[1:, 0] = mixed
         return matrix
 
     def solve(self, end: float, **options: Any) -> Value:

@@ -221,15 +221,14 @@ def separate_attention_staircase(
     )
     lam = _parse_array("eigenvalues", eigenvalues, (None,))
     v = _parse_array("value", value, (None,))
-    k, q = (
-        _parse_array(name, each, (len(v),) + (None,) * (np.ndim(each) == 3) + (len(lam),))
-        for name, each in (("key", key), ("query", query))
-    )
+    k = _parse_array("key", key, (len(v),) + (None,) * (np.ndim(key) == 3) + (len(lam),))
+    q = _parse_array("query", query, (len(v),) + (None,) * (np.ndim(query) == 3) + (len(lam),))
     if k.shape != q.shape:
         raise ValueError(f"query must have the shape {k.shape} of key, got {q.shape}")
     order = np.argsort(-lam, kind="stable")
     lam = lam[order]
-    k, q = (each.reshape(len(v), -1, len(lam))[..., order] for each in (k, q))
+    k = k.reshape(len(v), -1, len(lam))[..., order]
+    q = q.reshape(len(v), -1, len(lam))[..., order]
     sizes = {"context": context, "noise_variance": noise_variance}
     values = plateau_head_values(lam, **sizes)
     losses = plateau_losses(lam, **sizes)
@@ -290,7 +289,8 @@ def _escapes(
         rate = rates[seen] / rates[seen[0]]
         waited, rest, place, speed = _wait(v[moves] / size, own[..., used] / size, rate, rtol)
         with np.errstate(over="ignore"):
-            waited, rest = (x / size / rates[seen[0]] for x in (waited, rest))
+            waited = waited / size / rates[seen[0]]
+            rest = rest / size / rates[seen[0]]
         pole = now + waited + rest
         now = now + waited
         if not np.isfinite(pole):
@@ -310,7 +310,8 @@ def _escapes(
         heads[directions] = remaining[winner]
         amplitudes[directions] = list(learned.values())
         missing = np.setdiff1d(missing, directions)
-        v, remaining = (np.delete(x, winner) for x in (size * velocity, remaining))
+        v = np.delete(size * velocity, winner)
+        remaining = np.delete(remaining, winner)
         weights = np.delete(weights, winner, axis=1)
     return times, heads, amplitudes
 

@@ -156,7 +156,8 @@ def _ratio(math_: Namespace, a: Value, b: Value) -> Value:
 
 def _image(math_: Namespace, a: Value, b: Value, gamma: Value) -> tuple[Value, Value]:
     """Image of the interval from a to b under one layer."""
-    left, right = (v * (1 - gamma * v) ** 2 for v in (a, b))
+    left = a * (1 - gamma * a) ** 2
+    right = b * (1 - gamma * b) ** 2
     low = math_.where(left < right, lambda: left, lambda: right)
     high = math_.where(left < right, lambda: right, lambda: left)
     zero_inside = math_.all_of(gamma * a < 1, gamma * b > 1)

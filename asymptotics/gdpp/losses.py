@@ -153,13 +153,13 @@ def _moment_loss(
 ) -> Value:
     """Loss as a combination of moments, in exact or multi-precision arithmetic."""
     with more_digits(math_, 8 * degree(len(rates))):
-        one: list[Any] = [math_.convert(1)]
-        P = one
-        scale = one
+        unit: list[Any] = [math_.convert(1)]
+        P = unit
+        scale = unit
         for rate, gamma in zip(rates, [*gammas, None], strict=True):
-            P = _times(P, [*one, *(-rate * a for a in scale)])
+            P = _times(P, [*unit, *(-rate * a for a in scale)])
             if gamma is not None:
-                root = [*one, *(-gamma * a for a in scale)]
+                root = [*unit, *(-gamma * a for a in scale)]
                 scale = _times(scale, _times(root, root))
         total = polynomial_loss(math_, P, spectrum, noise)
     return +total

@@ -11,9 +11,12 @@ from scipy.special import expit, gammaincc, gammaln
 
 from iclimit.asymptotics.spectra.wishart_eigenvalues import eigenvalue_rule
 
-# Spacing in log of the rule over the chi-square variable, and the same times the root of its
-# degrees of freedom, since its logarithm has the standard deviation sqrt(2/freedom).
-_SPACING, _SPACING_TIMES_ROOT = 0.15, 0.6
+# Largest spacing of the rule over the chi-square variable, in its logarithm.
+_SPACING = 0.15
+
+# Largest spacing times the root of the degrees of freedom: the logarithm of the variable has the
+# standard deviation sqrt(2/freedom).
+_SPACING_TIMES_ROOT = 0.6
 
 # exp(-38) is below rounding.
 _NEGLIGIBLE = 38.0

@@ -60,7 +60,8 @@ def parse_noise_law(noise_law: str | NoiseLaw) -> NoiseLaw:
     ValueError
         If it is none, or a level is out of range.
     """
-    law, (least, most) = NoiseLaw.parse(noise_law), LEVELS
+    law = NoiseLaw.parse(noise_law)
+    least, most = LEVELS
     if not all(level == 0 or least <= level <= most for level in law.levels):
         raise ValueError(
             f"noise_law must have levels 0 or in [{least:g}, {most:g}], got {noise_law!r}"
@@ -289,7 +290,9 @@ def check_size(context: int, dim: int, adaptive: bool = False) -> None:
 def check_scales(power: int, **values: Any) -> list[Value]:
     """Arrays of numbers that are 0 or within the noise levels to a power."""
     math_, arrays = checked(systems="numpy", **values)
-    lower, upper = (level**power for level in LEVELS)
+    least, most = LEVELS
+    lower = least**power
+    upper = most**power
     for name, array in zip(values, arrays, strict=True):
         allowed = f"0 or in [{lower:g}, {upper:g}]"
         require(math_, name, array, lambda v: (v == 0) | ((v >= lower) & (v <= upper)), allowed)

@@ -20,8 +20,11 @@ from scipy.optimize import linprog
 
 from iclimit.asymptotics.numbers import Value
 
-# A descent ends when its damping exceeds the first number; it is never below the second.
-_MOST_DAMPING, _LEAST_DAMPING = 1e12, 1e-15
+# A descent ends when its damping exceeds this number.
+_MOST_DAMPING = 1e12
+
+# Least damping of a descent.
+_LEAST_DAMPING = 1e-15
 
 # Complex step of a derivative: its square vanishes against any number of the theory.
 _IMAGINARY = 1e-100
@@ -42,8 +45,11 @@ _POWERS = (1, 2, 4, 8, 16, 32), (4, 8, 16, 32)
 # Points are taken for the same if their p-norms differ by less than this, relative.
 _SAME = 1e-4
 
-# This many of the best minima are perturbed, each so many times, and followed again.
-_AGAIN, _CHANGES = 8, 25
+# Number of the best minima that are perturbed and followed again.
+_AGAIN = 8
+
+# Number of perturbations of each of these minima.
+_CHANGES = 25
 
 # Elements of the largest array held at a time.
 _CHUNK = 2_000_000
@@ -161,7 +167,10 @@ def descend(objective: Objective, x: np.ndarray, steps: int) -> tuple[np.ndarray
     with np.errstate(all="ignore"):
         value, gradient, matrix = objective(x)
         fine = np.isfinite(value) & np.all(np.isfinite(matrix), axis=(-2, -1))
-        x, value, gradient, matrix = (each[fine] for each in (x, value, gradient, matrix))
+        x = x[fine]
+        value = value[fine]
+        gradient = gradient[fine]
+        matrix = matrix[fine]
         damping = np.full(len(x), 1e-2)
         for _ in range(steps):
             active = np.flatnonzero(damping < _MOST_DAMPING)
@@ -261,7 +270,8 @@ def equalise(x: np.ndarray, lower: float, steps: int) -> tuple[np.ndarray, float
         _, angle, best = peaks(rates, gammas, np.array([lower]), 0.1)
         return angle, float(best.max())
 
-    (angle, worst), radius = extrema(x), 0.1
+    angle, worst = extrema(x)
+    radius = 0.1
     for _ in range(steps):
         if worst == 0:
             break
@@ -275,10 +285,12 @@ def equalise(x: np.ndarray, lower: float, steps: int) -> tuple[np.ndarray, float
         if not program.success or (gain := 1 - program.x[-1]) < max(1e-13, 1e-15 / worst):
             break
         trial = x * (1 + radius * program.x[:-1])
-        fresh = extrema(trial)
-        reached = 1 - fresh[1] / worst
+        trial_angle, trial_worst = extrema(trial)
+        reached = 1 - trial_worst / worst
         if reached > 0:
-            x, (angle, worst) = trial, fresh
+            x = trial
+            angle = trial_angle
+            worst = trial_worst
         if reached < 0.25 * gain:
             radius *= 0.25
         elif reached > 0.7 * gain:

@@ -100,7 +100,9 @@ def derive_long_context() -> Derivation:
     condition = sympy.collect(sympy.expand(slope / sympy.gcd_terms(slope).as_coeff_Mul()[0]), b)
     if condition.subs(b, 0).subs({d: 1, s: 1}) > 0:
         condition = sympy.collect(sympy.expand(-condition), b)
-    A, B, C = (condition.coeff(b, k) for k in (2, 1, 0))
+    A = condition.coeff(b, 2)
+    B = condition.coeff(b, 1)
+    C = condition.coeff(b, 0)
     root = 2 * C / (-B - sympy.sqrt(sympy.factor(B**2 - 4 * A * C)))
     steps = {
         "Mean of the growing weights over queries:": sympy.Eq(E(sympy.exp(b * r**2)), growth),

@@ -252,11 +252,15 @@ def finite_rank_loss(
     if any(hasattr(value, "free_symbols") for value in (*given.values(), context)):
         import sympy
 
-        M, S, G = (sympy.ImmutableMatrix(value) for value in given.values())
+        M = sympy.ImmutableMatrix(task_covariance)
+        S = sympy.ImmutableMatrix(feature_moments)
+        G = sympy.ImmutableMatrix(scaled_moments)
         _check_shapes(given, M.shape, S.shape, G.shape)
         best = M * G * M * (sympy.eye(M.rows) + (N - 1) * G * M).inv() * S
         return sympy.factor((M * S).trace() - N * best.trace())
-    M, S, G = (real_array(name, value, "(-inf, inf)") for name, value in given.items())
+    M = real_array("task_covariance", task_covariance, "(-inf, inf)")
+    S = real_array("feature_moments", feature_moments, "(-inf, inf)")
+    G = real_array("scaled_moments", scaled_moments, "(-inf, inf)")
     _check_shapes(given, M.shape, S.shape, G.shape)
     best = M @ G @ M @ np.linalg.solve(np.eye(len(M)) + (N - 1) * G @ M, S)
     return float(np.trace(M @ S) - N * np.trace(best))

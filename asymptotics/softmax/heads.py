@@ -36,8 +36,6 @@ from iclimit.results import Result
 # Largest relative error of a loss that is returned without a statement of its error.
 _PROMISED = 1e-8
 
-_LIMIT, _SIZE = ("ratio", "noise_ratio"), ("context", "dim", "noise_variance")
-
 
 @dataclass(frozen=True, repr=False)
 class SoftmaxHead(Result):
@@ -146,10 +144,12 @@ def softmax_loss(
     settings = np.stack([beta, N, d], axis=-1).reshape(-1, 3)
     unique, index = np.unique(settings, axis=0, return_inverse=True)
     for k, (one_beta, one_N, one_d) in enumerate(unique):
-        pair = [brackets(one_beta, one_N, one_d, heads, coarse) for coarse in (1.0, COARSE)]
+        head = brackets(one_beta, one_N, one_d, heads, 1.0)
+        coarse_head = brackets(one_beta, one_N, one_d, heads, COARSE)
         for place in np.flatnonzero(index.reshape(-1) == k):
             with np.errstate(over="ignore"):
-                fine, coarse = (each.loss(v.flat[place], noise.flat[place]) for each in pair)
+                fine = head.loss(v.flat[place], noise.flat[place])
+                coarse = coarse_head.loss(v.flat[place], noise.flat[place])
             if not (fine == coarse or abs(fine - coarse) <= _PROMISED * fine):
                 raise ArithmeticError(
                     f"relative error {abs(fine / coarse - 1):.0e} of the loss at "
@@ -238,15 +238,17 @@ def optimal_softmax(
         for place in np.flatnonzero(index.reshape(-1) == k):
             best = search.optimum(noise.flat[place]) if search else (0.0, 0.0, one_d, 0.0)
             optima.reshape(4, -1)[:, place] = best
-    return SoftmaxHead(*(each[()] for each in optima))
+    return SoftmaxHead(*(row[()] for row in optima))
 
 
 def _limit_optimum(math_: Namespace, both: Value, heads: int) -> SoftmaxHead:
-    one = both * 0 + 1
+    unit = both * 0 + 1
     if heads > 1:
-        return SoftmaxHead(one * 0, one * math_.inf, math_.finish(both / (1 + both)), one * 0)
-    cost = math_.exp(one) * both
-    return SoftmaxHead(one, math_.finish(1 / (1 + cost)), math_.finish(cost / (1 + cost)), one * 0)
+        return SoftmaxHead(unit * 0, unit * math_.inf, math_.finish(both / (1 + both)), unit * 0)
+    cost = math_.exp(unit) * both
+    return SoftmaxHead(
+        unit, math_.finish(1 / (1 + cost)), math_.finish(cost / (1 + cost)), unit * 0
+    )
 
 
 def _parse(
@@ -260,8 +262,8 @@ def _parse(
 ) -> tuple[Namespace, list[Value]]:
     """Number system; what was given besides; (c, v) of the limit or (N, d, noise) of a size."""
     check_integers(heads=heads)
-    limit = dict(zip(_LIMIT, (ratio, noise_ratio), strict=True))
-    size = dict(zip(_SIZE, (context, dim, noise_variance), strict=True))
+    limit = {"ratio": ratio, "noise_ratio": noise_ratio}
+    size = {"context": context, "dim": dim, "noise_variance": noise_variance}
     chosen, other = (size, limit) if ratio is None else (limit, size)
     unasked = [name for name, value in other.items() if value is not None]
     missing = [name for name in ("ratio", "context", "dim") if chosen.get(name, 0) is None]
@@ -353,8 +355,8 @@ class TemperatureSearch:
         ).x
         # Where the loss of a pair hardly depends on the temperature the search may miss its end.
         ends = (best,) if self._size[2] == 1 else (best, low)
-        tried = [brackets(float(np.exp(each)), *self._size) for each in ends]
-        losses = [each.loss(each.best_value(noise), noise) for each in tried]
+        tried = [brackets(float(np.exp(log_beta)), *self._size) for log_beta in ends]
+        losses = [head.loss(head.best_value(noise), noise) for head in tried]
         chosen = int(np.argmin(losses))
         beta = float(np.exp(ends[chosen]))
         fine = tried[chosen]

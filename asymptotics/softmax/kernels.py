@@ -164,7 +164,7 @@ def heads_efficiency(inverse_temperatures: Sequence[Number] | np.ndarray) -> Val
     if isinstance(math_, ArrayMath):
         # Column h: coefficients of exp(t_h s) in normalised Hermite polynomials.
         degree = np.arange(1, _HERMITE)
-        steps = np.stack([np.asarray(each, dtype=float) / np.sqrt(degree) for each in t])
+        steps = np.stack([np.asarray(number, dtype=float) / np.sqrt(degree) for number in t])
         columns = np.cumprod(np.column_stack([np.ones(len(t)), steps]), axis=1).T
         orthonormal, triangle = np.linalg.qr(columns)
         with np.errstate(divide="ignore", over="ignore"):
@@ -184,7 +184,7 @@ def heads_efficiency(inverse_temperatures: Sequence[Number] | np.ndarray) -> Val
     import mpmath
     import sympy
 
-    if all(hasattr(each, "free_symbols") for each in t):
+    if all(hasattr(number, "free_symbols") for number in t):
         vector = sympy.Matrix(t)
         matrix = sympy.Matrix(len(t), len(t), lambda h, k: sympy.exp(t[h] * t[k]))
         return sympy.simplify((vector.T * matrix.inv() * vector)[0])
@@ -293,10 +293,9 @@ def optimal_kernel(
     """
     _check_function(score_function)
     beta = real_number("inverse_temperature", inverse_temperature)
-    N, d, noise = (
-        real_number(name, value)
-        for name, value in (("context", context), ("dim", dim), ("noise_variance", noise_variance))
-    )
+    N = real_number("context", context)
+    d = real_number("dim", dim)
+    noise = real_number("noise_variance", noise_variance)
     rules = [_kernel_head(score_function, beta, N, d, noise, k) for k in (12, 17)]
     if not abs(rules[0].loss - rules[1].loss) <= _PROMISED * rules[1].loss:
         raise ArithmeticError(

@@ -68,15 +68,15 @@ def pair_averages(context: float, temperatures: np.ndarray, coarse: float) -> We
 
 def _differences(context: float, temperatures: np.ndarray, coarse: float) -> np.ndarray:
     """Concentration, spread and variance, by rows; relative rounding is 1e-14/t^2."""
-    one = weight_averages(context, temperatures, coarse)
+    single = weight_averages(context, temperatures, coarse)
     rows = []
-    for t, q, variance in zip(temperatures, one.concentration, one.variance, strict=True):
+    for t, q, variance in zip(temperatures, single.concentration, single.variance, strict=True):
         c, cc, cq, qq = _products(context, float(t), coarse * _STEP)
         common = t**2 * (q**2 - qq) - 2 / context * t**2 * c
         common += 4 * t**2 * cq + (1 - t**2) * c - t**2 * cc
         rows.append((2 * (q - c), 2 * (variance - common)))
     concentration, variance = np.array(rows).reshape(-1, 2).T
-    return np.stack([concentration, 2 * one.spread, variance])
+    return np.stack([concentration, 2 * single.spread, variance])
 
 
 def _products(N: float, t: float, step: float) -> tuple[float, float, float, float]:

@@ -128,7 +128,8 @@ def uniform_softmax(
         profile, bounds=np.log(np.array(ends) * scale), method="bounded", options={"xatol": 1e-3}
     ).x
     beta = float(np.exp(best))
-    fine, coarse = (_quadratic(beta, N, d, noise, heads, each) for each in (many, many - 1))
+    fine = _quadratic(beta, N, d, noise, heads, many)
+    coarse = _quadratic(beta, N, d, noise, heads, many - 1)
     loss = fine.loss(fine.value)
     error = abs(coarse.loss(fine.value) / loss - 1) + 1e-9
     return SoftmaxHead(beta, fine.value, loss, error)

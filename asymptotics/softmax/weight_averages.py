@@ -94,13 +94,13 @@ def _averages(N: float, t: float, step: float) -> tuple[float, float, float]:
     missing = H[0]
     near = missing < 0.5
     log_H0 = np.where(near, np.log1p(-np.where(near, missing, 0.0)), np.log(H[4]))
-    one = np.exp((N - 1) * log_H0)
-    two = np.exp((N - 2) * log_H0)
+    without_one = np.exp((N - 1) * log_H0)
+    without_two = np.exp((N - 2) * log_H0)
     pairs = N * (N - 1) * dy
-    q = N * dy * (H[2] @ one)
-    spread = pairs * ((H[1] * H[1]) @ two)
-    skew = pairs / 6 * ((H[1] * H[3] - H[2] ** 2) @ two)
-    square = N * dy * (G[1] @ one) + pairs * ((G[0] * G[0]) @ two)
+    q = N * dy * (H[2] @ without_one)
+    spread = pairs * ((H[1] * H[1]) @ without_two)
+    skew = pairs / 6 * ((H[1] * H[3] - H[2] ** 2) @ without_two)
+    square = N * dy * (G[1] @ without_one) + pairs * ((G[0] * G[0]) @ without_two)
     terms = q + t**2 * q * spread
     # Whichever form cancels less.
     variance = terms - 6 * t**2 * skew if terms < square else square - (t * spread) ** 2

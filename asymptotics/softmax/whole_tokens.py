@@ -52,8 +52,14 @@ _RESOLUTION = 1e-11
 # Bins of the label, and inputs.
 _BINS = 100
 
-# Sines that stand for the law of the sine task.
-_TIED_PHASES, _PHASES, _AMPLITUDE_LEVELS = 8000, 400, 40
+# Phases that stand for the law of the sine task if the phase sets the amplitude.
+_TIED_PHASES = 8000
+
+# Phases of the sine task if the amplitude is free.
+_PHASES = 400
+
+# Amplitudes that stand for their law if they are free.
+_AMPLITUDE_LEVELS = 40
 
 
 def whole_token_optimum(
@@ -118,10 +124,8 @@ def whole_token_optimum(
         raise ValueError(f"coefficients must be an array (k, m), got shape {c.shape}")
     if np.shape(inputs) != (2,) or not -np.inf < inputs[0] < inputs[1] < np.inf:
         raise ValueError(f"inputs must be (lower, upper) with lower < upper, got {inputs}")
-    half, loss = (
-        _additive_loss(features, c, inputs, float(N), size)
-        for size in (int(count) // 2, int(count))
-    )
+    half = _additive_loss(features, c, inputs, float(N), int(count) // 2)
+    loss = _additive_loss(features, c, inputs, float(N), int(count))
     return BoundedLoss(loss, abs(half - loss))
 
 
@@ -134,8 +138,8 @@ def _additive_loss(
     if f.shape != (len(c), len(x)):
         raise ValueError(f"features must give an array {(len(c), len(x))}, got shape {f.shape}")
     places = []
-    for each in f.T:
-        y = each @ c
+    for at_input in f.T:
+        y = at_input @ c
         lower = y.min()
         width = max(np.ptp(y), np.finfo(float).tiny)
         place = np.minimum(((y - lower) / width * bins).astype(np.int64), bins - 1)
@@ -149,7 +153,7 @@ def _additive_loss(
 
     size = c.shape[1]
     operator = LinearOperator((size, size), lambda h: h + (N - 1) * project(h), dtype=float)
-    m = [cg(operator, project(each), rtol=_RESOLUTION, maxiter=_STEPS)[0] for each in c]
+    m = [cg(operator, project(row), rtol=_RESOLUTION, maxiter=_STEPS)[0] for row in c]
     return float(np.sum((f @ f.T / len(x)) * (c @ (c - N * np.stack(m)).T / size)))
 
 
@@ -215,7 +219,9 @@ def sine_optimum(
     if not tied:
         low, high = _AMPLITUDES
         levels = low + (high - low) * (np.arange(_AMPLITUDE_LEVELS) + 0.5) / _AMPLITUDE_LEVELS
-        amplitude, phase = (each.ravel() for each in np.meshgrid(levels, phase))
+        amplitudes, phases = np.meshgrid(levels, phase)
+        amplitude = amplitudes.ravel()
+        phase = phases.ravel()
     return whole_token_optimum(
         features=_sine_features,
         coefficients=amplitude * np.stack([np.cos(phase), np.sin(phase)]),
