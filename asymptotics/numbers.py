@@ -247,8 +247,8 @@ def in_blocks(
     )
     with blocks:
         for block in blocks:
-            found = function(*block[: len(values)])
-            for place, result in zip(block[len(values) :], found, strict=True):
+            computed = function(*block[: len(values)])
+            for place, result in zip(block[len(values) :], computed, strict=True):
                 place[...] = result
         return blocks.operands[len(values) :]
 

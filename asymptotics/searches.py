@@ -93,10 +93,14 @@ def find_minimum(
     best = np.argmin(scanned, axis=0)
     value = np.min(scanned, axis=0)
     inside = (best > 0) & (best < len(points) - 1)
-    x, *bracket = (
-        np.take_along_axis(points, np.where(inside, best + shift, best)[None], axis=0)[0]
-        for shift in (0, -1, 0, 1)
-    )
+
+    def near_best(shift: int) -> np.ndarray:
+        """Points so many places from the best ones; at the ends the best ones themselves."""
+        place = np.where(inside, best + shift, best)
+        return np.take_along_axis(points, place[None], axis=0)[0]
+
+    x = near_best(0)
+    bracket = [near_best(-1), near_best(0), near_best(1)]
     with np.errstate(all="ignore"):
         minima = elementwise.find_minimum(
             function,
@@ -149,7 +153,9 @@ def find_roots(
     half the last step but one.
     """
     shape = np.shape(start)
-    x, lower, upper = (np.array(v, dtype=float).ravel() for v in (start, lower, upper))
+    x = np.array(start, dtype=float).ravel()
+    lower = np.array(lower, dtype=float).ravel()
+    upper = np.array(upper, dtype=float).ravel()
     last, before = np.full((2, x.size), np.inf)
     index = np.arange(x.size)
     for _ in range(MOST_STEPS):
@@ -157,8 +163,10 @@ def find_roots(
         move = step(here, index)
         if np.any(np.isnan(move)):
             break
-        low = lower[index] = np.where(move > 0, here, lower[index])
-        high = upper[index] = np.where(move < 0, here, upper[index])
+        low = np.where(move > 0, here, lower[index])
+        high = np.where(move < 0, here, upper[index])
+        lower[index] = low
+        upper[index] = high
         new = here * np.exp(move)
         done = np.abs(move) < _CLOSE
         newton = done | ((new > low) & (new < high) & (np.abs(move) <= before[index] / 2))
@@ -228,7 +236,8 @@ def fixed_points(
 
 def _combination(points: list[np.ndarray], changes: list[np.ndarray]) -> np.ndarray:
     """Combination of earlier differences that Anderson mixing subtracts from a plain step."""
-    of_points, of_changes = (np.diff(np.stack(x, axis=1), axis=1) for x in (points, changes))
+    of_points = np.diff(np.stack(points, axis=1), axis=1)
+    of_changes = np.diff(np.stack(changes, axis=1), axis=1)
     gram = of_changes @ of_changes.swapaxes(1, 2)
     # Scaled to a unit diagonal; the shift keeps dependent differences harmless.
     scale = 1 / np.sqrt(np.einsum("bii->bi", gram) + np.finfo(float).tiny)

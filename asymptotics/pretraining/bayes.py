@@ -182,7 +182,9 @@ def _log_tasks_needed(log_x: Value, alpha: Value, rho: Value, dim: Value) -> Val
     """Theta at which the nearest task fits as if the noise were b = alpha x."""
     x = np.exp(log_x)
     x_true = rho / alpha
-    M, slope, curvature = (wishart_resolvent(x, kappa=alpha, derivative=k) for k in range(3))
+    M = wishart_resolvent(x, kappa=alpha)
+    slope = wishart_resolvent(x, kappa=alpha, derivative=1)
+    curvature = wishart_resolvent(x, kappa=alpha, derivative=2)
     reach = M / (1 + x * (1 + M / alpha) ** 2)
     entropy = MarchenkoPastur(1 / alpha).shannon_transform(1 / x)
     prior = (1 - 2 * x * M - x**2 * slope) / 2

@@ -49,18 +49,32 @@ from iclimit.results import Result
 # Cost of pretraining from tau and alpha, in units of the budget.
 Cost: TypeAlias = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
-# The search starts on a grid: log tau up to so far beyond those of tau = 1 and tau = B, log ridge
-# between these ends.  Then there are so many grid points on either side of the best one, at
-# distances that shrink by this factor in so many steps.
-MARGIN, TAUS = math.log(1e3), 64
+# The grid on which the search starts extends in log tau by this beyond tau = 1 and tau = B.
+MARGIN = math.log(1e3)
+
+# Points of this grid in log tau.
+TAUS = 64
+
+# Ends of this grid in log ridge, and its points.
 RIDGES = math.log(1e-8), math.log(1e4), 20
-NEIGHBOURS, SHRINKING, STEPS = 2, 0.7, 50
+
+# Grid points on either side of the best one in every later step.
+NEIGHBOURS = 2
+
+# Factor by which the distances of grid points shrink in a step.
+SHRINKING = 0.7
+
+# Steps in which the grid is refined.
+STEPS = 50
 
 # A positive ridge must gain more than rounding.
 _BETTER = 1 - 1e-12
 
-# Contexts among which that of a given cost is looked for, and the change of log B for exponents.
-ALPHAS, CHANGE = (1e-9, 1e12), 1e-4
+# Contexts among which that of a given cost is looked for.
+ALPHAS = (1e-9, 1e12)
+
+# Change of log B for exponents.
+CHANGE = 1e-4
 
 
 @dataclass(frozen=True, repr=False)
@@ -169,7 +183,7 @@ def compute_optimal_pretraining(
     names = [name for name, v in zip((*numbers, *optional), values, strict=True) if v is not None]
     flat = {name: array.ravel() for name, array in zip(names, arrays, strict=True)}
     fields = _searched(flat.pop("budget"), flat, spectrum, cost_law)
-    return ComputeOptimalPretraining(*(each.reshape(arrays[0].shape)[()] for each in fields))
+    return ComputeOptimalPretraining(*(field.reshape(arrays[0].shape)[()] for field in fields))
 
 
 def critical_budget(rho: Number) -> Value:
@@ -296,9 +310,10 @@ def _searched(
     tau = np.exp(tau)
     if np.any(np.isinf(value)):
         raise ValueError(f"budget must pay for some prompts, got {B[np.isinf(value)][0]}")
-    nearby = [error(tau, ridge, B * math.exp(each)) - setting["rho"] for each in (CHANGE, -CHANGE)]
+    above = error(tau, ridge, B * math.exp(CHANGE)) - setting["rho"]
+    below = error(tau, ridge, B * math.exp(-CHANGE)) - setting["rho"]
     with np.errstate(all="ignore"):
-        falls = np.where(value > setting["rho"], np.log(nearby[1] / nearby[0]) / (2 * CHANGE), 0.0)
+        falls = np.where(value > setting["rho"], np.log(below / above) / (2 * CHANGE), 0.0)
     return value, tau, _affordable(cost_law, B, tau), ridge, falls
 
 
@@ -306,7 +321,8 @@ def _affordable(cost_law: Cost | None, B: np.ndarray, tau: np.ndarray) -> np.nda
     """Alpha that a budget leaves at tau, 0 where it leaves none."""
     if cost_law is None:
         return B / tau
-    lower, upper = map(math.log, ALPHAS)
+    lower = math.log(ALPHAS[0])
+    upper = math.log(ALPHAS[1])
     B, tau = np.broadcast_arrays(B, tau)
     price = [cost_law(tau, np.full(tau.shape, alpha)) for alpha in ALPHAS]
     alpha = np.where(price[1] <= B, ALPHAS[1], 0.0)
@@ -333,12 +349,12 @@ def _zoomed(
     points = np.stack([axis[rule.ravel()] for axis, rule in zip(axes, rules, strict=True)])
     step = np.stack([axis[1] - axis[0] for axis in axes])
     near = np.meshgrid(*[np.arange(-NEIGHBOURS, NEIGHBOURS + 1.0)] * len(axes))
-    around = np.stack([each.ravel() for each in near])[:, :, None]
+    around = np.stack([places.ravel() for places in near])[:, :, None]
     for _ in range(STEPS):
         best = np.argmin(function(points), axis=0)
         step = step * SHRINKING
         points = points[:, best, np.arange(len(best))][:, None] + step[:, None] * around
     values = function(points)
     best = np.argmin(values, axis=0)
-    each = np.arange(len(best))
-    return points[:, best, each], values[best, each]
+    column = np.arange(len(best))
+    return points[:, best, column], values[best, column]

@@ -174,7 +174,8 @@ def _equivalent(
     g, pushed, feature, query, u, weight, t, xi = leverages(train, prompts, ridge, inputs)
     resolved = 1 / (feature + xi)
     if train.features:
-        gamma, ridgeless = (train.features.best(each) for each in (xi, 0.0))
+        gamma = train.features.best(xi)
+        ridgeless = train.features.best(0.0)
         explained = np.vdot(ridgeless, train.features.target)
     else:
         target = inputs.basis.T @ train.cross.T @ pushed
@@ -469,5 +470,6 @@ def quadratic_form_variance(law: SummaryLaw, F: np.ndarray) -> float:
     r"""Variance of :math:`h^\top F h` over its squared mean, for symmetric F."""
     nodes = law.nodes()
     form = quadratic_form(law.tasks, nodes, F, law.innovations)
-    mean, square = (nodes.weight @ x for x in (form.mean, form.variance + form.mean**2))
+    mean = nodes.weight @ form.mean
+    square = nodes.weight @ (form.variance + form.mean**2)
     return float(np.mean(square) / np.mean(mean) ** 2 - 1)

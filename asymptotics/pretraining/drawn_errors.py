@@ -327,7 +327,7 @@ def drawn_errors(
     drawn = fit.prompts
     influences = [fit.influence(test) for test in tests]
     means = np.array([fit.error(test) for test in tests])
-    roots = _roots([fit.missed, *(each.missed for each in influences)], drawn.norms)
+    roots = _roots([fit.missed, *(influence.missed for influence in influences)], drawn.norms)
     covariance = _covariance(fit, influences)
     places = np.cumsum(drawn.weight)
     sums = np.zeros((runs, len(tests)))
@@ -340,7 +340,9 @@ def drawn_errors(
         for test, influence in enumerate(influences):
             product = 2 * residual * slopes[test] + influence.fluctuation[place]
             sums[:, test] += influence.theta[place] * square + fit.theta[place] * product
-    sums = sums / fit.count - [drawn.weight @ _expected(fit, each) for each in influences]
+    sums = sums / fit.count - [
+        drawn.weight @ _expected(fit, influence) for influence in influences
+    ]
     sources = rng.multivariate_normal(
         -np.diag(interactions) / 2, interactions, runs, method="eigh"
     )
@@ -361,9 +363,9 @@ def _covariance(fit: DrawnFit, influences: list[Influence]) -> np.ndarray:
     weight = fit.prompts.weight
     norms = fit.prompts.norms
     own = fit.rho + norms * np.sum(fit.missed**2, axis=1)
-    expected = np.array([_expected(fit, each) for each in influences])
+    expected = np.array([_expected(fit, influence) for influence in influences])
     covariance = np.cov(expected, aweights=weight, ddof=0).reshape(len(expected), -1)
-    mixed = [norms * np.sum(fit.missed * each.missed, axis=1) for each in influences]
+    mixed = [norms * np.sum(fit.missed * influence.missed, axis=1) for influence in influences]
     for i, first in enumerate(influences):
         for j, second in enumerate(influences):
             both = norms * np.sum(first.missed * second.missed, axis=1)

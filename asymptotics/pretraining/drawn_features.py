@@ -87,23 +87,38 @@ _NEGLIGIBLE = 0.005
 # Largest dimension in which features are drawn: a call takes time in proportion to d^6.
 _MOST_DIM = 32
 
-# Features over p: at least, and at most where there are many more prompts.
-_LEAST_SAMPLE, _MOST_SAMPLE = 2, 6
+# Least number of features over p.
+_LEAST_SAMPLE = 2
 
-# Repeats share this many operations, some seconds; their number has bounds.
-_OPERATIONS, _FEWEST, _MOST = 2e11, 2, 40
+# Most features over p where there are many more prompts.
+_MOST_SAMPLE = 6
+
+# Repeats share this many operations, some seconds.
+_OPERATIONS = 2e11
+
+# Fewest repeats.
+_FEWEST = 2
+
+# Most repeats.
+_MOST = 40
 
 # Operations of a repeat, over S p^2: two solutions of 12 products of matrices each.
 _PRODUCTS = 50
 
-# Relative scatter of a repeat, times the root of S, and how many repeats this knowledge is worth.
-_SCATTER, _KNOWN = 1.3, 3
+# Relative scatter of a repeat, times the root of S, as it is known beforehand.
+_SCATTER = 1.3
+
+# Number of repeats that this knowledge is worth.
+_KNOWN = 3
 
 # Standard errors of the drawn ratio that its uncertainty comprises.
 _ERRORS = 2.0
 
-# Of the fixed points, which take 6 to 10 steps.
-_TOLERANCE, _LIMIT = 1e-4, 60
+# Relative tolerance of the fixed points.
+_TOLERANCE = 1e-4
+
+# Most steps of a fixed point; they take 6 to 10.
+_LIMIT = 60
 
 # With fewer features than prompts, 1/w is at least so many times the inverse of theta.
 _LEAST_WEIGHT = 0.02
@@ -140,7 +155,7 @@ def query_correction(
         Factors, and their relative uncertainty.
     """
     dim = test.cross.shape[1]
-    strongest = max(strength(each.timed) for each in (test, laws[0]) if each.timed)
+    strongest = max(strength(law.timed) for law in (test, laws[0]) if law.timed)
     by_moments = _moments_ratio(laws, test, prompts, ridge)
     if not np.all(np.isfinite(by_moments)):
         return np.ones(2), 1.0
@@ -179,10 +194,10 @@ def _moments_ratio(
     errors = np.array(
         [
             [
-                equivalent_errors(each, test, prompts, ridge, plain),
-                equivalent_errors(each.with_independent_query(), alone, prompts, ridge, plain),
+                equivalent_errors(law, test, prompts, ridge, plain),
+                equivalent_errors(law.with_independent_query(), alone, prompts, ridge, plain),
             ]
-            for each in laws
+            for law in laws
         ]
     )
     if not np.all(np.isfinite(errors)):
@@ -212,14 +227,14 @@ def _repeats(
     size = _sample_size(p, prompts)
     repeats = int(np.clip(_OPERATIONS / (_PRODUCTS * size * p**2), _FEWEST, _MOST))
     rng = np.random.default_rng(0)
-    tested = [Moments.of(each) for each in (test, test.with_independent_query())]
+    tested = [Moments.of(test), Moments.of(test.with_independent_query())]
     trained: dict[int, list[Moments]] = {}
-    found = []
+    pairs = []
     for repeat in range(repeats):
         at = repeat % len(laws)
         law = laws[at]
         if at not in trained:
-            trained[at] = [Moments.of(each) for each in (law, law.with_independent_query())]
+            trained[at] = [Moments.of(law), Moments.of(law.with_independent_query())]
         tasks = _tasks(sets[at] if sets else None, dim, size, prompts, balanced, rng)
         assert law.timed is not None
         drawn = draw_features(law.timed, tasks, rng)
@@ -231,8 +246,8 @@ def _repeats(
         except np.linalg.LinAlgError:
             continue
         if np.all(np.isfinite(pair)):
-            found.append(pair)
-    return np.array(found)
+            pairs.append(pair)
+    return np.array(pairs)
 
 
 def _tasks(
@@ -281,13 +296,17 @@ def draw_features(
     """Draw a prompt for each of the tasks (S, d)."""
     count, d = tasks.shape
     size = max(2**21 // (d * len(contexts.gates)), 1)
-    blocks = [
-        _prompts(contexts, tasks[start : start + size], rng) for start in range(0, count, size)
-    ]
-    summaries, independent, continued = (
-        np.concatenate(each) for each in zip(*blocks, strict=True)
+    summaries = []
+    independent = []
+    continued = []
+    for start in range(0, count, size):
+        h, fresh, last = _prompts(contexts, tasks[start : start + size], rng)
+        summaries.append(h)
+        independent.append(fresh)
+        continued.append(last)
+    return Features(
+        np.concatenate(summaries), np.concatenate(independent), np.concatenate(continued), tasks
     )
-    return Features(summaries, independent, continued, tasks)
 
 
 def _prompts(
@@ -350,7 +369,7 @@ class Moments:
         if law.features is None:
             return cls(d, np.kron(np.eye(d), law.second), law.cross.T.ravel(), law.label)
         basis = np.eye(d * (d + 1)).reshape(-1, d, d + 1)
-        second = np.array([law.features.applied(each).ravel() for each in basis])
+        second = np.array([law.features.applied(matrix).ravel() for matrix in basis])
         return cls(d, second, law.features.target.ravel(), law.label)
 
     def error(self, gamma: np.ndarray) -> float:
@@ -410,13 +429,13 @@ def _errors(
         return ((own * without**2 - factor * q**2) / d)[None]
 
     start = np.full((1, size), law.rho + np.mean(misfit))
-    b, found = fixed_points(variances, start, tolerance=_TOLERANCE, limit=_LIMIT)
-    if not (settled and found):
+    b, variances_settled = fixed_points(variances, start, tolerance=_TOLERANCE, limit=_LIMIT)
+    if not (settled and variances_settled):
         raise np.linalg.LinAlgError("the drawn features were not solved")
     _, inner = core(b[0])
     left = solve_triangular(root, inner, lower=True, trans=1)
     covariance = solve_triangular(root, left.T, lower=True, trans=1)
-    return [each.error(gamma) + float(np.vdot(each.second, covariance)) / d for each in tests]
+    return [test.error(gamma) + float(np.vdot(test.second, covariance)) / d for test in tests]
 
 
 def _independent_leverages(

@@ -113,7 +113,9 @@ def _steps(ridge: Number | None) -> dict[str, tuple[str, Any]]:
         penalty = convert(math_, "ridge", ridge)
         check_range(math_, "ridge", penalty)
     symbols = {name: sympy.Symbol(symbol, positive=True) for name, symbol in SYMBOLS.items()}
-    M, nu, error = (symbols[name] for name in ("M", "nu", "IDG"))
+    M = symbols["M"]
+    nu = symbols["nu"]
+    error = symbols["IDG"]
     slope = sympy.Symbol("M'")
     equations = {"q": (q, context_noise(math_, alpha, rho))}
 

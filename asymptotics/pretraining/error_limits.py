@@ -131,8 +131,15 @@ class _Algebra:
         import sympy
 
         known = {name: self.symbols[name] for name in ("nu", "w", "r", "A")}
-        names = ("rho", "tau", "kappa", "q", "xi", "eta", "M", "lambda", "e_{IDG}")
-        rho, tau, kappa, q, xi, eta, M, ridge, error = (self.symbols[name] for name in names)
+        rho = self.symbols["rho"]
+        tau = self.symbols["tau"]
+        kappa = self.symbols["kappa"]
+        q = self.symbols["q"]
+        xi = self.symbols["xi"]
+        eta = self.symbols["eta"]
+        M = self.symbols["M"]
+        ridge = self.symbols["lambda"]
+        error = self.symbols["e_{IDG}"]
 
         def both(q: Value, xi: Value, eta: Value, tau: Value = tau) -> tuple[Value, Value]:
             """The ICL error in the name of the IDG error, and the IDG error."""
@@ -162,42 +169,44 @@ class _Algebra:
         xi = self.xi
         excess = self.symbols["tau"] - 1
         penalty = self.symbols["lambda"]
-        one = {"tau": 1}
+        at_one = {"tau": 1}
         above = _errors(self.rho, tau, kappa, q, 0 * q, 1 - 1 / tau, M, w=w)
-        limits = self.limits([value * (tau - 1) for value in above], one)
+        limits = self.limits([value * (tau - 1) for value in above], at_one)
         yield "tau = 1 from above, no ridge, nu = q", "tau", 1, "+", (excess, excess), limits
         below = _errors(self.rho, tau, kappa, q, (1 - tau) / M, 0 * q, M, w=w)
-        limits = self.limits([value * (1 - tau) for value in below], one)
+        limits = self.limits([value * (1 - tau) for value in below], at_one)
         yield "tau = 1 from below, no ridge, nu = q", "tau", 1, "-", (-excess, -excess), limits
         # The fixed point at tau = 1 is eta = xi M, so the ridge is M xi^2.
         values = _errors(self.rho, tau**0, kappa, q, xi, xi * M, M, w=w)
-        limits = self.limits([value * xi for value in values], {"xi": 0})
-        icl, idg = (value * self.sqrt(self.symbols["M"]) for value in limits)
+        root = self.sqrt(self.symbols["M"])
+        icl, idg = self.limits([value * xi for value in values], {"xi": 0})
         factor = self.sqrt(penalty)
-        yield "tau = 1, nu = q", "lambda", 0, "+", (factor, factor), (icl, idg)
+        yield "tau = 1, nu = q", "lambda", 0, "+", (factor, factor), (icl * root, idg * root)
 
     def ridgeless(self) -> Iterator[Row]:
         """Limits in kappa and alpha without ridge, on either side of tau = 1."""
-        tau, kappa, alpha = (self.symbols[name] for name in ("tau", "kappa", "alpha"))
+        tau = self.symbols["tau"]
+        kappa = self.symbols["kappa"]
+        alpha = self.symbols["alpha"]
         w = self.w
         u = self.u
         oo = self.oo
         # u is 1/w
-        one = {"w": 1}
-        zero = {"u": 0}
+        w_one = {"w": 1}
+        u_zero = {"u": 0}
         for t, least, negative in ((self.tau**0, 1, ()), (self.tau, tau, (tau - 1,))):
             text = f"No ridge, tau {'<' if negative else '>'} 1"
-            limits = self.limits(self.at_context(t, w), one, *negative)
+            limits = self.limits(self.at_context(t, w), w_one, *negative)
             yield text, "kappa", oo, "+", (1, 1), limits
-            limits = self.limits(self.at_context(t, 1 / u), zero, *negative)
+            limits = self.limits(self.at_context(t, 1 / u), u_zero, *negative)
             yield text, "kappa", 0, "+", (1, 1), limits
             errors, _ = self.at_tasks(t, w)
-            yield text, "alpha", 0, "+", (1, 1), self.limits(errors, one, *negative)
+            yield text, "alpha", 0, "+", (1, 1), self.limits(errors, w_one, *negative)
             limits = self.limits(errors, {"w": kappa / (kappa - least)}, *negative)
             yield f"{text}, kappa > {least}", "alpha", oo, "+", (1, 1), limits
             (icl, idg), q = self.at_tasks(t, 1 / u)
             scaled = icl * q / (1 + self.rho), idg
-            limits = self.limits(scaled, zero, kappa - least, kappa - 1, *negative)
+            limits = self.limits(scaled, u_zero, kappa - least, kappa - 1, *negative)
             yield f"{text}, kappa < {least}", "alpha", oo, "+", (1 / alpha, 1), limits
 
     def ridge(self) -> Iterator[Row]:

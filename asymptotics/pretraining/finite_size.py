@@ -318,10 +318,11 @@ def predicted_errors(
         laws: list[SummaryLaw], ridge: float, inputs: Inputs, *, independent: bool = False
     ) -> np.ndarray:
         """Errors from mean moments, with a query that is independent or as the run has it."""
-        fresh, *own = (
-            each.with_independent_query() if independent else each for each in (test, *laws)
-        )
-        errors = [equivalent_errors(each, fresh, prompts, ridge, inputs) for each in own]
+        tested = test
+        if independent:
+            tested = test.with_independent_query()
+            laws = [law.with_independent_query() for law in laws]
+        errors = [equivalent_errors(law, tested, prompts, ridge, inputs) for law in laws]
         return np.array(errors)
 
     # Without a ridge, and with more prompts than features, whitening is exact.

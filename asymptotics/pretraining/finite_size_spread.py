@@ -69,7 +69,6 @@ from iclimit.asymptotics.pretraining.drawn_errors import (
     drawn_errors,
 )
 from iclimit.asymptotics.pretraining.finite_size import (
-    APPROACHES,
     LEAST_EIGENVALUE,
     LEAST_INTERPOLATED,
     Run,
@@ -345,11 +344,9 @@ def predicted_spread(
     if index <= LEAST_INTERPOLATED / 2:
         return _infinite(index)
     at = prompts, run.ridge, run.inputs
-    means = np.array([equivalent_errors(each, run.test, *at) for each in run.laws])
+    means = np.array([equivalent_errors(law, run.test, *at) for law in run.laws])
     with undefined_in_float64():
-        parts = [
-            _prompt_covariance(each, run, prompts, [run.test]) for each in run.laws[:AVERAGED]
-        ]
+        parts = [_prompt_covariance(law, run, prompts, [run.test]) for law in run.laws[:AVERAGED]]
     alone, together = np.mean(parts, axis=0)
     from_tasks = np.cov(means.T) if len(means) > 1 else np.zeros((2, 2))
     moments = np.mean(means, axis=0)
@@ -424,10 +421,9 @@ def _by_tasks(experiment: Experiment, rng: Seed | None, draws: int) -> np.ndarra
         test = replace(test, problem=replace(test.problem, correlated_query=False))
     alone = experiment.with_(problem=problem, test=test)
     seed = rng if isinstance(rng, int) else 0
-    tasks, moments = (
-        predicted_errors(alone, rng=seed, draws=min(draws, CENTRED), approach=approach)
-        for approach in APPROACHES
-    )
+    draws = min(draws, CENTRED)
+    tasks = predicted_errors(alone, rng=seed, draws=draws, approach="tasks")
+    moments = predicted_errors(alone, rng=seed, draws=draws, approach="moments")
     return np.array([tasks.icl.mean / moments.icl.mean, tasks.idg.mean / moments.idg.mean])
 
 
@@ -472,7 +468,7 @@ def _drawn_law(run: Run, prompts: int, shared: np.ndarray) -> DrawnErrors | None
         return None
     ridge = run.ridge / math.exp(2 * float(np.mean(np.log(run.inputs.values))))
     rng = np.random.default_rng(0)
-    laws = [each.with_independent_query() for each in run.laws[:DRAWN_SETS]]
+    laws = [law.with_independent_query() for law in run.laws[:DRAWN_SETS]]
     test = run.test.with_independent_query()
     parts: list[DrawnErrors] = []
     with undefined_in_float64():
@@ -484,9 +480,9 @@ def _drawn_law(run: Run, prompts: int, shared: np.ndarray) -> DrawnErrors | None
                 if not _is_heavy(few, shared, MAYBE_HEAVY):
                     return few.without_deviations
             parts.append(drawn_errors(fit, [test, law], shared, rng, 1 / len(laws)))
-    mean = np.mean([each.mean for each in parts], axis=0)
-    covariance = np.mean([each.covariance for each in parts], axis=0)
-    deviations = np.concatenate([each.deviations for each in parts])
+    mean = np.mean([part.mean for part in parts], axis=0)
+    covariance = np.mean([part.covariance for part in parts], axis=0)
+    deviations = np.concatenate([part.deviations for part in parts])
     drawn_law = DrawnErrors(mean, deviations, covariance)
     return drawn_law if _is_heavy(drawn_law, shared) else drawn_law.without_deviations
 
@@ -588,7 +584,7 @@ def _prompt_covariance(
     misfit = train.label - train.rho - np.vdot(own.applied(own.best), own.best) / dim
     weight = inputs.multiplicity / prompts
     scale = weight * float(np.sum(at.feature / (at.feature + at.xi))) * at.t
-    laws = (*(_moments(each, run) for each in tests), own)
+    laws = (*(_moments(test, run) for test in tests), own)
     minima = [
         [_minimum(at, inputs.values, own, law, v, scale, weight) for v in (STEP, -STEP)]
         for law in laws

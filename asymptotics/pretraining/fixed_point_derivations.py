@@ -174,7 +174,8 @@ def derive_many_tasks(spectrum: Mapping[Any, Any] | None = None, *, order: int =
     sums = {r: sum(p * c**j / (q + c) ** k for c, p in atoms) for (j, k), r in moments.items()}
     tidy = sympy.together if any(v.free_symbols for atom in atoms for v in atom) else sympy.factor
 
-    m, t = ([value.coeff(e, k).subs(sums) for k in range(order + 1)] for value in (M, T))
+    m = [M.coeff(e, k).subs(sums) for k in range(order + 1)]
+    t = [T.coeff(e, k).subs(sums) for k in range(order + 1)]
     noise = [-(q**2) * value for value in m]
     noise[0] += rho + q
     gain = [q * m[k] + t[k] for k in range(order + 1)]

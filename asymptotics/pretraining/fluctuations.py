@@ -260,7 +260,7 @@ def _averages(math_: Namespace, nu: Value, kappa: Value) -> list[list[Value]]:
         earlier = sum(M[k] * moved[n - k] for k in range(1, n)) * y
         M.append((M[-1] + u0 * earlier) / (nu + u0**2))
         moved.append(u0 * (M[n] * u0 - earlier))
-    u = [u0, *(-y * each for each in moved[1:])]
+    u = [u0, *(-y * term for term in moved[1:])]
     series = [M, moved]
     u2 = _product(u, u)
     third = [a + 2 * y * b for a, b in zip(u2, u, strict=False)]
@@ -269,7 +269,7 @@ def _averages(math_: Namespace, nu: Value, kappa: Value) -> list[list[Value]]:
     constants = y, y * (1 + y), y * (1 + y * (3 + y))
     for factor, constant in zip((u, third, fourth), constants, strict=True):
         series.append(_product(moved, [factor[0] + constant, *factor[1:]])[:POWER])
-    return [[None, *each] for each in series]
+    return [[None, *coefficients] for coefficients in series]
 
 
 def _product(a: Polynomial, b: Polynomial) -> list[Value]:

@@ -159,11 +159,14 @@ def errors_of_gamma(
         "input_covariance": input_covariance,
     }
     given = (gamma, tasks, *covariances.values())
-    exact = next((each for each in given if _is_exact(each)), None)
-    C, C_test, sigma = (
-        None if value is None else _covariance(name, value, d, exact is not None)
+    exact = next((value for value in given if _is_exact(value)), None)
+    parsed = {
+        name: None if value is None else _covariance(name, value, d, exact is not None)
         for name, value in covariances.items()
-    )
+    }
+    C = parsed["task_covariance"]
+    C_test = parsed["test_covariance"]
+    sigma = parsed["input_covariance"]
     # Matrices of mpmath or SymPy make the numbers beside them such numbers too.
     entry = 0.0 if exact is None else _entries("gamma", exact).flat[0]
     math_, (context, rho, test_context, test_rho, _) = checked(
@@ -420,8 +423,8 @@ def _parse_law(
 
     The dimension is that of tasks or covariances unless it is given.
     """
-    given = [each for each in (task_covariance, input_covariance) if each is not None]
-    sizes = [np.shape(each)[-1] for each in (*given, tasks) if np.ndim(each)]
+    given = [matrix for matrix in (task_covariance, input_covariance) if matrix is not None]
+    sizes = [np.shape(array)[-1] for array in (*given, tasks) if np.ndim(array)]
     if dim is None and not sizes:
         raise ValueError("dim must be given where neither tasks nor a covariance tell it")
     d = sizes[0] if dim is None else dim

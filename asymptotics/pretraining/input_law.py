@@ -88,7 +88,8 @@ def input_law_factors(
         context = _log_errors(q=moved, variance=0.0, **stated) - _log_errors(
             q=q, variance=0.0, **stated
         )
-        high, low = (_log_errors(q=q, variance=side * STEP, **stated) for side in (1, -1))
+        high = _log_errors(q=q, variance=STEP, **stated)
+        low = _log_errors(q=q, variance=-STEP, **stated)
         logs = context + shift * (high - low) / (2 * STEP)
     return np.where(np.isfinite(logs), np.exp(logs), 1.0)
 
@@ -97,7 +98,7 @@ def _log_errors(
     *, q: float, tau: float, kappa: float, rho: float, ridge: float, variance: float
 ) -> np.ndarray:
     """Logarithms of the ICL and the IDG error if the variance of r is larger by this."""
-    arrays = [np.array(each, dtype=float) for each in (tau, q, kappa, ridge)]
+    arrays = [np.array(number, dtype=float) for number in (tau, q, kappa, ridge)]
     math_ = numpy_namespace(tau=arrays[0])
     root, weight = solve_fixed_point(math_, arrays[0] < 1, *arrays)
     xi = np.float64(root)  # whose division by 0 is no error
@@ -113,7 +114,11 @@ def _log_errors(
 
 def _parts(tau: float, q: float, kappa: float, rho: float, xi: float) -> np.ndarray:
     """df_2 / tau, IDG and ICL error of infinitely many prompts, and the factor of X."""
-    t, context, k, noise, root = (np.array(each, dtype=float) for each in (tau, q, kappa, rho, xi))
+    t = np.array(tau, dtype=float)
+    context = np.array(q, dtype=float)
+    k = np.array(kappa, dtype=float)
+    noise = np.array(rho, dtype=float)
+    root = np.array(xi, dtype=float)
     math_ = numpy_namespace(tau=t)
     M = resolvent(math_, context + root, k, excess(math_, k, 1))
     A, fitted, own, factor = error_parts(t, k, noise, context, root, M)

@@ -30,7 +30,10 @@ from iclimit.asymptotics.spectra.measure import SpectralMeasure, parse_measure
 from iclimit.checks import ROUNDING, check_choice, parse_covariance
 
 # Nodes or cells of a measure with a density.
-ORDER, ORDER_WITH_INPUTS = 100, 40
+ORDER = 100
+
+# Nodes or cells where the inputs have a spectrum as well.
+ORDER_WITH_INPUTS = 40
 
 PAIRINGS = ("same", "reversed", "independent")
 INPUT_PAIRINGS = PAIRINGS[:2]
@@ -136,7 +139,9 @@ class JointSpectrum:
         basis = _common_basis(C, S)
         if test_covariance is not None:
             T = covariance_matrix("test_covariance", test_covariance, d)
-        c, t, s = (_diagonal(basis, matrix) for matrix in (C, T, S))
+        c = _diagonal(basis, C)
+        t = _diagonal(basis, T)
+        s = _diagonal(basis, S)
         return _merged([c, t, np.ones(d) if input_covariance is None else s], np.ones(d))
 
     @classmethod

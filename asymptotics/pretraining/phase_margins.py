@@ -202,9 +202,13 @@ def _change(
     tau, kappa, rho, q, xi, eta, M, M_slope, A = at
     step = 1j * math_.tiny
     moved = q + step * dq, xi + step * dxi, M + step * (M_slope * (dq + dxi))
-    parts = error_parts(tau, kappa, rho, *moved)
-    _, noise, _, factor = (part.real for part in parts)
-    dA, dnoise, down, dfactor = (part.imag / math_.tiny for part in parts)
+    A_moved, noise_moved, down_moved, factor_moved = error_parts(tau, kappa, rho, *moved)
+    noise = noise_moved.real
+    factor = factor_moved.real
+    dA = A_moved.imag / math_.tiny
+    dnoise = noise_moved.imag / math_.tiny
+    down = down_moved.imag / math_.tiny
+    dfactor = factor_moved.imag / math_.tiny
     D = eta + xi * A / tau
     if objective == "idg":
         return D, dA, dnoise, noise

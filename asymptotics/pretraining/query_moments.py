@@ -224,7 +224,7 @@ def solve_features(
         )
 
     near = operator(lambda x: x @ start)
-    found, failed = cg(operator(applied), target.ravel(), rtol=_RESIDUAL, M=near)
+    solution, failed = cg(operator(applied), target.ravel(), rtol=_RESIDUAL, M=near)
     if failed:
         raise ArithmeticError("the moments of the features are singular")
-    return found.reshape(target.shape)
+    return solution.reshape(target.shape)

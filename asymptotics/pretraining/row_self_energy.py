@@ -119,8 +119,9 @@ def solve_rows(draws: TaskDraws, inputs: Inputs) -> Resolvent:
         return np.concatenate([inverse @ N @ transposed(inverse), column], axis=2)
 
     def rows_at(N: np.ndarray, parts: np.ndarray) -> np.ndarray:
-        level, tilt = (each.summary[:, None] for each in _energies(draws, N))
-        return np.linalg.inv(penalty + level + (parts - spread)[..., None, None] * tilt)
+        level, tilt = _energies(draws, N)
+        tilts = (parts - spread)[..., None, None] * tilt.summary[:, None]
+        return np.linalg.inv(penalty + level.summary[:, None] + tilts)
 
     def step(x: np.ndarray) -> np.ndarray:
         solved = rows_at(*outwards(x))
@@ -135,7 +136,7 @@ def solve_rows(draws: TaskDraws, inputs: Inputs) -> Resolvent:
     cross = level.cross + (parts - spread)[:, None, :] * tilt.cross
     pushed = np.einsum("biuv,bvi->bui", rows, cross)  # M_i S_i over the root of d, in columns
     drift = -draws.tasks @ transposed(pushed) / math.sqrt(d)
-    linear = [linear_saturations(draws, N, each) for each in _tilted(draws)]
+    linear = [linear_saturations(draws, N, average) for average in _tilted(draws)]
     source = d * cross[:, :, None] * cross[:, None]  # of each row, in the last axis
     weighed = draws.shares[..., None] * draws.tasks
     mixed = np.sum(transposed(draws.means) @ weighed * pushed, axis=1) * math.sqrt(d)
@@ -145,8 +146,8 @@ def solve_rows(draws: TaskDraws, inputs: Inputs) -> Resolvent:
     def rows_along(N_slope: np.ndarray, parts_slope: np.ndarray) -> np.ndarray:
         dual = N + 1j * STEP * N_slope
         slopes = [
-            each.summary.imag[:, None] / STEP
-            for each in _energies(draws, dual, 1j * STEP, drift, linear)
+            part.summary.imag[:, None] / STEP
+            for part in _energies(draws, dual, 1j * STEP, drift, linear)
         ]
         energy = slopes[0] + (parts - spread)[..., None, None] * slopes[1]
         energy = energy + parts_slope[..., None, None] * tilt.summary[:, None]
@@ -194,5 +195,7 @@ def _energies(
     averages: list[Saturations] | None = None,
 ) -> tuple[SelfEnergy, SelfEnergy]:
     """Self-energy without a tilt, and its change by one of 2/d."""
-    plain, tilted = (self_energy(draws, N, s, drift, each) for each in averages or _tilted(draws))
+    at_leverage, at_larger = averages or _tilted(draws)
+    plain = self_energy(draws, N, s, drift, at_leverage)
+    tilted = self_energy(draws, N, s, drift, at_larger)
     return plain, SelfEnergy(*(b - a for a, b in zip(plain, tilted, strict=True)))

@@ -214,7 +214,8 @@ def _query_rule(dim: Value) -> tuple[Value, Value]:
     nodes = (shape + 2 + 2 * np.sqrt(shape + 2) * np.cos(angle)) / shape
     weights = []
     for i in range(3):
-        x, y = (nodes[..., (i + step) % 3] for step in (1, 2))
+        x = nodes[..., (i + 1) % 3]
+        y = nodes[..., (i + 2) % 3]
         distance = (nodes[..., i] - x) * (nodes[..., i] - y)
         weights.append((1 + 1 / shape - x - y + x * y) / distance)
     return nodes, np.stack(weights, axis=-1)
@@ -264,7 +265,12 @@ def spectral_errors(
     spectrum = math_.convert(eigenvalues), math_.convert(mean_square)
     arrays = np.broadcast_arrays(*(math_.convert(value) for value in given.values()))
     shape = np.shape(arrays[0])
-    tasks, context, prompts, rho, ridge = map(np.ravel, arrays)
+    flat = {name: np.ravel(array) for name, array in zip(given, arrays, strict=True)}
+    tasks = flat["tasks"]
+    context = flat["context"]
+    prompts = flat["prompts"]
+    rho = flat["rho"]
+    ridge = flat["ridge"]
     law = tasks, context, rho
     dim = _dimension(spectrum[0])
     samples = prompts / dim
@@ -283,7 +289,8 @@ def spectral_errors(
         xi = np.where(ridge > 0, ridge / (t * share), xi)
         icl, idg = _errors(spectrum, law, samples, xi, t, share, leverage)
         singular = (ridge == 0) & (samples == dim + 1)
-        icl, idg = (np.where(singular, np.inf, error).reshape(shape) for error in (icl, idg))
+        icl = np.where(singular, np.inf, icl).reshape(shape)
+        idg = np.where(singular, np.inf, idg).reshape(shape)
     return math_.finish(icl), math_.finish(idg)
 
 
@@ -295,7 +302,8 @@ def _plain_ridge(
     start = _Summaries(spectrum, law, zero)
     features = start.dim + 1
     # By convexity the harmonic and the arithmetic mean eigenvalue bound the effective ridge.
-    ends = features / start.inverse_trace(), start.trace() / features
+    least = features / start.inverse_trace()
+    most = start.trace() / features
 
     def residual(log_xi: Value, samples: Value, ridge: Value, *law: Value) -> Value:
         xi = np.exp(log_xi)
@@ -304,7 +312,8 @@ def _plain_ridge(
     values = [value[free] for value in (samples, ridge, *law)]
     setting = dict(zip(("samples", "ridge", *_LAW), values, strict=True))
     tau = values[0] / features
-    lower, upper = (np.log(ridge_bracket(math_, tau, end[free], values[1])) for end in ends)
+    lower = np.log(ridge_bracket(math_, tau, least[free], values[1]))
+    upper = np.log(ridge_bracket(math_, tau, most[free], values[1]))
     bracket = lower - _SLACK, upper + _SLACK
     zero[free] = np.exp(find_root(math_, residual, bracket, setting, "effective ridge"))
     return zero

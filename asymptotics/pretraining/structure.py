@@ -80,7 +80,9 @@ class Structure:
     @cached_property
     def joint(self) -> JointSpectrum:
         """Joint spectrum in the limit."""
-        task, test, inputs = (self._functions.get(name) for name in _SYMBOLS)
+        task = self._functions.get("task_spectrum")
+        test = self._functions.get("test_spectrum")
+        inputs = self._functions.get("input_spectrum")
         assert task is not None
         return JointSpectrum.of_measures(
             task.measure,

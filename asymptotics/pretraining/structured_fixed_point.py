@@ -266,7 +266,8 @@ def _scales(
         Where s T > D the summand is 1 - u with u small: the ones are collected with kappa.
         """
         everywhere = len(index) == len(all_D)
-        D, kappa = (v if everywhere else v[index] for v in (all_D, all_kappa))
+        D = all_D if everywhere else all_D[index]
+        kappa = all_kappa if everywhere else all_kappa[index]
         scaled = atoms.T * s[:, None]
         F = 1 / (scaled + D)
         signal = scaled * F

@@ -163,7 +163,8 @@ def task_gradient(spectrum: JointSpectrum, settings: Settings) -> np.ndarray:
         explicit = by_T.T - np.outer(dq, atoms.mean(rows.signal[0] * F))
         lost_T = atoms.row_weight @ (delta * F**2 * s * spectrum.weight) @ dT
         lost = lost_T + dq * (atoms.row_weight @ atoms.mean(delta * F**2))
-        point, rows = (_repeated(each, len(spectrum.task)) for each in (point, rows))
+        point = _repeated(point, len(spectrum.task))
+        rows = _repeated(rows, len(spectrum.task))
         moved = _moved(atoms, point, rows, explicit, lost, dq=dq)
         shifted = dataclasses.replace(atoms, T=(atoms.T + 1j * _STEP * dT)[:, None, :])
         noise, misalignment = _test_slopes(spectrum, shifted, moved)
@@ -180,8 +181,10 @@ def _test_slopes(
     spectrum: JointSpectrum, atoms: Atoms, moved: Point
 ) -> tuple[np.ndarray, np.ndarray]:
     """Derivatives along an imaginary step: of the response to test noise, of the misalignment."""
-    _, noise, cost = (value.imag / _STEP for value in response_at(atoms, moved))
-    return noise, cost @ (spectrum.weight * spectrum.inputs * spectrum.test)
+    _, noise, cost = response_at(atoms, moved)
+    return noise.imag / _STEP, cost.imag / _STEP @ (
+        spectrum.weight * spectrum.inputs * spectrum.test
+    )
 
 
 def require_point(settings: Settings) -> None:
@@ -344,7 +347,8 @@ def _extreme_test_covariance(
         # Paired by rank: the least slope gets the largest variance.
         rising = np.argsort(slopes)
         falling = np.argsort(spectrum.test)[::-1]
-        ends, other = (np.cumsum(spectrum.weight[order]) for order in (rising, falling))
+        ends = np.cumsum(spectrum.weight[rising])
+        other = np.cumsum(spectrum.weight[falling])
         ends = np.append(ends[:-1], 1.0)
         other = np.append(other[:-1], 1.0)
         cuts = np.unique(np.concatenate([ends, other]))

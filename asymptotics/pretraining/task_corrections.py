@@ -133,10 +133,11 @@ def task_errors(
     by_shared = np.zeros(2)
     if not draws.fresh:
         shared = correction_at(first, start)
-        radius, closeness = (min(float(np.mean(each.radius)), 1.0) for each in (shared, real))
+        radius = min(float(np.mean(shared.radius)), 1.0)
+        closeness = min(float(np.mean(real.radius)), 1.0)
         weight = (1 - radius**8) * (1 - closeness**4)
-        found = np.mean(change(shared, np.full(len(plain), True)), axis=0)
-        by_shared = weight * np.clip(found, -_MOST_SHARED, _MOST_SHARED)
+        changed = np.mean(change(shared, np.full(len(plain), True)), axis=0)
+        by_shared = weight * np.clip(changed, -_MOST_SHARED, _MOST_SHARED)
     uncertainty = _FLOOR + _SIZE_ERROR / draws.dim**2 + _CONTEXT_ERROR / draws.effective_context**2
     uncertainty += _DRIFT_ERROR * draws.drifted_spread / draws.effective_context
     uncertainty += doubt + _SHARED_ERROR * float(np.max(np.abs(by_shared)))
@@ -161,8 +162,8 @@ def _change_by_real(
     if np.any(useful):
         bound = limit[useful, None]
         part = close[useful, None]
-        found = np.clip(change(real, useful), -bound, bound)
-        changes[useful] = (1 - part) * found + part * bound
+        bounded = np.clip(change(real, useful), -bound, bound)
+        changes[useful] = (1 - part) * bounded + part * bound
     doubts = (_REAL_ERROR * (1 - close) + close)[:, None] * np.abs(changes)
     return np.mean(changes, axis=0), float(np.max(np.mean(doubts, axis=0)))
 
@@ -202,22 +203,23 @@ def _correction(
     once = diagonal(between)
     twice = dot(Mu, Mu)
     alpha = diagonal(inner)
-    trace, square = (np.sum(y, axis=(1, 2)) for y in (head * np.eye(d), head**2))
+    trace = np.sum(head * np.eye(d), axis=(1, 2))
+    square = np.sum(head**2, axis=(1, 2))
     mixed = a[:, None, :] * (dot(x, x)[..., None] - along**2)
     noise = square[:, None, None] - twice[:, :, None] - twice[:, None, :] + between**2
     T = inner**2 + mixed + transposed(mixed) + a[:, :, None] * a[:, None, :] * noise
 
     q = alpha + a * (trace[:, None] - once)
     saturated = 1 / (draws.scales[1] + ratio * (s * draws.rho + q))
-    one = np.eye(T.shape[-1])
+    identity = np.eye(T.shape[-1])
     root = saturated * np.sqrt(p * ratio)
     coupling = root[:, :, None] * T * root[:, None, :]
-    Y = np.linalg.solve(one - T * (root**2)[:, None, :], T)
+    Y = np.linalg.solve(identity - T * (root**2)[:, None, :], T)
     own = saturated**2 * alpha / draws.prompts
     own = own + ratio / draws.prompts * saturated**3 * (diagonal(Y) - 2 * diagonal(T))
     weight = p * saturated**2
     K = -ratio / draws.prompts * weight[:, :, None] * weight[:, None, :] * Y
-    J = (p * own)[..., None] * one + (K * inner + transposed(K * inner)) / 2
+    J = (p * own)[..., None] * identity + (K * inner + transposed(K * inner)) / 2
     Ka = K * a[:, None, :]
     side = (np.sum(Ka, axis=2)[..., None] * x - (Ka * along) @ U) / 2
     Sigma = transposed(C) @ J @ C
@@ -257,7 +259,8 @@ def real_correction_at(draws: TaskDraws, solution: Resolvent) -> Correction:
     scale = draws.prompts * S**2
     squared = ((L1**2 - 2 * L2) / (1 - R) - R * spread / (1 - R) ** 2) / scale
     linear = (2 * L3 - L1 * L2) * g / (1 - R) + L3 * spread * g**2 / (1 - R) ** 2
-    squared, linear = (x[:, None, None] for x in (squared, S * linear / scale))
+    squared = squared[:, None, None]
+    linear = (S * linear / scale)[:, None, None]
     summary = squared * GNG + linear * G
     value = SelfEnergy(summary.real, squared.real * across + linear.real * mixed)
     return Correction(value, summary.imag / STEP, R.real)

@@ -353,7 +353,7 @@ def solve(
     """
     root = np.linalg.cholesky(_start(draws))
     inverse = np.linalg.inv(root)
-    one = draws.scales[0] * np.eye(draws.dim + 1)
+    bare = draws.scales[0] * np.eye(draws.dim + 1)
 
     def outwards(x: np.ndarray) -> np.ndarray:
         return root @ x @ transposed(root)
@@ -363,9 +363,9 @@ def solve(
 
     def step(x: np.ndarray) -> np.ndarray:
         Sigma = self_energy(draws, outwards(x)).summary + correction.value.summary
-        return inwards(np.linalg.inv(one + Sigma))
+        return inwards(np.linalg.inv(bare + Sigma))
 
-    start = np.broadcast_to(np.eye(len(one)), root.shape) if near is None else inwards(near.value)
+    start = np.broadcast_to(np.eye(len(bare)), root.shape) if near is None else inwards(near.value)
     M = outwards(positive_fixed_point(step, start))
     cross = self_energy(draws, M).cross + correction.value.cross
     averages = linear_saturations(draws, M)
@@ -422,9 +422,9 @@ def _start(draws: TaskDraws) -> np.ndarray:
     G = draws.second_moment
     samples = draws.prompts / draws.dim
     xi = effective_ridge(np.linalg.eigvalsh(G), len(G) * samples, draws.ridge)
-    one = draws.scales[0]
-    strength = one / xi if xi > 0 else 1 - (d + 1) / samples
-    return np.linalg.inv(strength * G + one * np.eye(d + 1))
+    scale = draws.scales[0]
+    strength = scale / xi if xi > 0 else 1 - (d + 1) / samples
+    return np.linalg.inv(strength * G + scale * np.eye(d + 1))
 
 
 class Leverage(NamedTuple):
@@ -526,7 +526,9 @@ def self_energy(
     turned = transposed(parts.beside) @ W
     Sigma = np.empty((len(W), d + 1, d + 1), dtype=np.result_type(f, turned))
     Sigma[:, :d, :d] = gram(W, np.sum(own, axis=0)) + turned + transposed(turned) + parts.matrix
-    Sigma[:, :d, d] = Sigma[:, d, :d] = np.sum(column, axis=1)
+    mixed = np.sum(column, axis=1)
+    Sigma[:, :d, d] = mixed
+    Sigma[:, d, :d] = mixed
     Sigma[:, d, d] = np.sum(f * eta**2, axis=(0, 2))
     cross = transposed(crossed) @ W / math.sqrt(d)
     return SelfEnergy(draws.averaged(Sigma), draws.averaged(cross))
@@ -626,15 +628,15 @@ def linear_saturations(
     along_mean = average(0.0, q.mean + step, q.variance)
     along_variance = average(0.0, q.mean, q.variance + step)
     slopes = [
-        [each.imag / STEP for each in part]
+        [value.imag / STEP for value in part]
         for part in zip(along_s, along_mean, along_variance, strict=True)
     ]
 
     def linear(s: complex, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, ...]:
         moves = s, mean - q.mean, variance - q.variance
         return tuple(
-            value + sum(slope * move for slope, move in zip(each, moves, strict=True))
-            for value, each in zip(values, slopes, strict=True)
+            value + sum(slope * move for slope, move in zip(partials, moves, strict=True))
+            for value, partials in zip(values, slopes, strict=True)
         )
 
     return linear

@@ -180,10 +180,10 @@ class TimedContexts:
         """
         levels = _Levels.of(norms)
         law = self._of_summary
-        found = [_nodes(law, norm, levels.middle, rule, isotropic) for norm in levels.norms]
+        by_norm = [_nodes(law, norm, levels.middle, rule, isotropic) for norm in levels.norms]
 
         def interpolated(name: str) -> np.ndarray:
-            values = np.stack([getattr(each, name) for each in found], axis=-1)
+            values = np.stack([getattr(nodes, name) for nodes in by_norm], axis=-1)
             return np.tensordot(values, levels.weights, 1)
 
         return Nodes(
@@ -192,7 +192,7 @@ class TimedContexts:
             along=interpolated("along"),
             drifted=interpolated("drifted"),
             tail=interpolated("tail"),
-            weight=found[0].weight,
+            weight=by_norm[0].weight,
         )
 
     def drawn(
@@ -218,8 +218,8 @@ class TimedContexts:
         units = [_drawn(self._of_summary, norm) for norm in levels.norms]
         chosen = _OfUnitNorm(
             *(
-                np.sum(np.stack(each, axis=0)[:, place] * levels.weights, axis=0)
-                for each in zip(*units, strict=True)
+                np.sum(np.stack(values, axis=0)[:, place] * levels.weights, axis=0)
+                for values in zip(*units, strict=True)
             )
         )
         numbers = chosen.at(chi, norms, self, isotropic=isotropic)
@@ -283,7 +283,8 @@ class TimedMoments:
         G[..., :d, :d] += noise[..., None, None] * np.eye(d)
         mixed = self.mixed[0] * tasks.mean + self.mixed[1] * weighed
         mixed = mixed + self.mixed_drifted * tasks.mean @ innovations
-        G[..., :d, d] = G[..., d, :d] = mixed
+        G[..., :d, d] = mixed
+        G[..., d, :d] = mixed
         tail = self.tail_square[0] + self.tail_square[1] * norm + self.tail_square[2] * square
         along = np.sum(tasks.second * innovations, axis=(-2, -1))
         tail = tail + self.tail_along * along + self.tail_drifted * np.sum(innovations**2)
@@ -519,9 +520,9 @@ def _stretched(
 ) -> np.ndarray:
     """Values (nodes, ...) of this mean, and of this variance unless they are all equal."""
     change = _scaled(values, weight, mean) - mean
-    found = weight @ change**2
-    varies = found > _ROUNDING * np.square(mean)
-    ratio = np.divide(np.maximum(variance, 0.0), found, out=np.ones_like(found), where=varies)
+    present = weight @ change**2
+    varies = present > _ROUNDING * np.square(mean)
+    ratio = np.divide(np.maximum(variance, 0.0), present, out=np.ones_like(present), where=varies)
     return np.asarray(mean + change * np.sqrt(ratio))
 
 
@@ -552,14 +553,14 @@ def _bounds(share: np.ndarray) -> np.ndarray:
 
 def _split(groups: scipy.sparse.csr_array, samples: Numbers) -> Numbers:
     """Two nodes a group, one deviation of the signal from its mean, with regressions on it."""
-    means = Numbers(*(groups @ each for each in samples))
+    means = Numbers(*(groups @ numbers for numbers in samples))
     variance = groups @ samples.signal**2 - means.signal**2
     varies = variance > _ROUNDING * means.signal**2
     deviation = np.sqrt(np.maximum(variance, 0.0))
     inverse = np.divide(1.0, deviation, out=np.zeros_like(variance), where=varies)
     slopes = [
-        (groups @ (samples.signal * each) - means.signal * mean) * inverse
-        for each, mean in zip(samples, means, strict=True)
+        (groups @ (samples.signal * numbers) - means.signal * mean) * inverse
+        for numbers, mean in zip(samples, means, strict=True)
     ]
     return Numbers(
         *(np.concatenate([mean + x, mean - x]) for mean, x in zip(means, slopes, strict=True))
@@ -580,7 +581,7 @@ class _Grouping(NamedTuple):
         """Numbers of all contexts, for each label norm and what is drawn besides."""
         unit = _drawn(contexts, norm)
         chi = np.repeat(self.label_norms, len(unit.noise))
-        tiled = _OfUnitNorm(*(np.tile(each, len(self.label_norms)) for each in unit))
+        tiled = _OfUnitNorm(*(np.tile(values, len(self.label_norms)) for values in unit))
         return tiled.at(chi, norm, contexts, isotropic=isotropic)
 
 
@@ -643,7 +644,8 @@ class _Levels(NamedTuple):
         if upper - lower <= _ROUNDING * upper:
             middle = (lower + upper) / 2
             return cls([middle], np.ones((1, *norms.shape)), middle)
-        first, last = (math.floor(math.log(x) / math.log(_SCALE)) for x in (lower, upper))
+        first = math.floor(math.log(lower) / math.log(_SCALE))
+        last = math.floor(math.log(upper) / math.log(_SCALE))
         steps = np.arange(first - _BESIDE, last + _BESIDE + 2)
         levels = _SCALE**steps
         return cls(

@@ -32,9 +32,11 @@ from iclimit.threads import one_blas_thread
 # Gauss-Legendre nodes on (0, 1), as many as the oscillation at the largest separation needs.
 _NODES = 256
 
-# Standard deviations of the integrand and of the number of flips beyond which nothing is left, and
-# the flips that are added where few are expected.
-_WIDTH, _RARE = 9.0, 40
+# Standard deviations of the integrand and of the number of flips beyond which nothing is left.
+_WIDTH = 9.0
+
+# Numbers of flips that are added where few are expected.
+_RARE = 40
 
 # Points times numbers of flips that are computed together, 50 MB.
 _BLOCK = 4096
@@ -110,11 +112,15 @@ def _mean_over_flips(
 
     nodes, masses = np.polynomial.legendre.leggauss(_NODES)
     weights = binom.pmf(flipped, context[:, None], flips[:, None])
-    context, dim, R = (each[:, None] for each in (context, dim, R))
+    context = context[:, None]
+    dim = dim[:, None]
+    R = R[:, None]
     M = (context - 2 * flipped) / np.sqrt(context)
     narrow = R**2 * (1 + M**2) + dim - 1
     end = np.pi / 2 * np.minimum(1, _WIDTH / np.sqrt(np.maximum(narrow, 1)))
-    R, M, dim = (each[..., None] for each in (R, M, dim))
+    R = R[..., None]
+    M = M[..., None]
+    dim = dim[..., None]
     phi = end[..., None] * (nodes + 1) / 2
     sine = np.sin(phi)
     falling = -(R**2) * (1 + M**2) * sine**2 / 2 + (dim - 1) * np.log1p(-(sine**2)) / 2

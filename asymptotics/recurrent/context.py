@@ -299,15 +299,15 @@ def _divided(math_: Namespace, p: Value, c: Value) -> Value:
     def series() -> Value:
         # Complete homogeneous polynomials of p, c and 2 c, by powers of one, two and three.
         total = 0 * c
-        one = 1
-        two = 1
-        three = 1
+        of_one = 1
+        of_two = 1
+        of_three = 1
         factor = math_.convert(1) / 6
         for k in range(_terms(math_)):
-            total = total + factor * three
-            one = one * 2 * c
-            two = two * c + one
-            three = three * p + two
+            total = total + factor * of_three
+            of_one = of_one * 2 * c
+            of_two = of_two * c + of_one
+            of_three = of_three * p + of_two
             factor = -factor / (k + 4)
         return total
 

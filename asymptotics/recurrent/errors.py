@@ -267,7 +267,8 @@ def recurrent_errors(
         else:
             chosen = np.full(context + 1, fixed)
             error = null - 2 * fixed * signal + fixed**2 * power
-    error, power = (np.where(np.isnan(each), np.inf, each) for each in (error, power))
+    error = np.where(np.isnan(error), np.inf, error)
+    power = np.where(np.isnan(power), np.inf, power)
     return RecurrentErrors(np.arange(context + 1), error, chosen, signal, power, taken)
 
 
@@ -484,9 +485,9 @@ def token_moments(
     and a ``write`` are those of a layer that decays first; without them the token has the step of
     least error after it, and the memory decays last.
     """
-    one = np.ones(())
+    unit = np.ones(())
     kept = np.exp(-drift / dim)
-    layer = _Layer(dim, rho, True, one, one, kept, one, one, False)
+    layer = _Layer(dim, rho, True, unit, unit, kept, unit, unit, False)
     gate_first = step_size is not None
     moments = _token(
         layer, power, signal, gate, gate_first=gate_first, step=step_size, write=write
@@ -525,9 +526,12 @@ def _layer(
     if unit_keys and any(value.ndim for value in values.values()):
         raise ValueError("unit_keys must be False where coordinates differ, got True")
     alike = all(value.ndim == 0 for value in values.values())
-    lam, omega, theta, gate, D = (
-        np.broadcast_to(value, () if alike else dim) for value in values.values()
-    )
+    shape = () if alike else (dim,)
+    lam = np.broadcast_to(values["eigenvalues"], shape)
+    omega = np.broadcast_to(values["task_variances"], shape)
+    theta = np.broadcast_to(values["drift"], shape)
+    gate = np.broadcast_to(values["channel_gates"], shape)
+    D = np.broadcast_to(values["preconditioner"], shape)
     kept = np.exp(-theta / dim)
     return _Layer(dim, real_number("rho", rho), alike, lam, omega, kept, gate, D, unit_keys)
 

@@ -39,9 +39,12 @@ from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.searches import find_roots
 from iclimit.results import Result
 
-# Panels of the ages, narrower for recent pairs, and Gauss-Legendre nodes in each.  Twice as many
-# change errors by 1e-12 at most.
-_PANELS, _NODES = 14, 20
+# Panels of the ages, narrower for recent pairs.  Twice as many panels and nodes change errors by
+# 1e-12 at most.
+_PANELS = 14
+
+# Gauss-Legendre nodes in each panel.
+_NODES = 20
 
 # Ages, times the rate of forgetting, at which weights are rounding.
 _FORGOTTEN = 40.0
@@ -196,7 +199,9 @@ def _error(
     trace = _trace(alpha, penalty, omega)
     last = np.exp(-omega * alpha)
     end = np.minimum(alpha, np.where(omega > 0, _FORGOTTEN + np.log1p(trace), np.inf) / omega)
-    t, weight = (nodes * end[:, None, None] for nodes in _rule()[:2])
+    nodes, weights, _, _ = _rule()
+    t = nodes * end[:, None, None]
+    weight = weights * end[:, None, None]
     F = 1 / (1 + np.exp(omega[:, None, None] * t) / trace[:, None, None])
     square = np.sum(weight * F**2, axis=(1, 2))
     # Integral of F (1 - F).
@@ -244,9 +249,11 @@ def _trace(alpha: np.ndarray, penalty: np.ndarray, omega: np.ndarray) -> np.ndar
 
 def _changed(theta: np.ndarray, end: np.ndarray, F: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """What drift adds to the double integral, which is negative without drift."""
-    first, second = (_filtered(theta, end, f) for f in (F, F**2))
+    first = _filtered(theta, end, F)
+    second = _filtered(theta, end, F**2)
     kept = np.sum(weight * (F * first - F**2 * first - F * second), axis=(1, 2))
-    total, square = (np.sum(weight * f, axis=(1, 2)) for f in (F, F**2))
+    total = np.sum(weight * F, axis=(1, 2))
+    square = np.sum(weight * F**2, axis=(1, 2))
     return 2 * kept - total * (total - 2 * square)
 
 

@@ -94,7 +94,9 @@ def memory_weights(
     if writes is None:
         writes = step_sizes if np.any(step_sizes) else 1.0
     known = recurrent_errors("gated-delta", **setting | {"writes": writes})
-    gate, step, write = (np.broadcast_to(each, context) for each in (gates, step_sizes, writes))
+    gate = np.broadcast_to(gates, context)
+    step = np.broadcast_to(step_sizes, context)
+    write = np.broadcast_to(writes, context)
     age = np.arange(context)
     kept = np.exp(-drift / dim * np.abs(age[:, None] - age))
     second = 1 + 2 / dim
