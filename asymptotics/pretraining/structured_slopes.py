@@ -182,9 +182,8 @@ def _test_slopes(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Derivatives along an imaginary step: of the response to test noise, of the misalignment."""
     _, noise, cost = response_at(atoms, moved)
-    return noise.imag / _STEP, cost.imag / _STEP @ (
-        spectrum.weight * spectrum.inputs * spectrum.test
-    )
+    weight = spectrum.weight * spectrum.inputs * spectrum.test
+    return noise.imag / _STEP, (cost.imag / _STEP) @ weight
 
 
 def require_point(settings: Settings) -> None:
