@@ -247,7 +247,8 @@ def _learned_matrix(
             f"alpha = {float(alpha):g}, kappa = {float(kappa):g}, rho = {float(rho):g}"
         )
     law = MarchenkoPastur(1 / kappa) if kappa < math.inf else None
-    lower, upper = map(float, law.edges) if law else (1.0, 1.0)
+    lower = float(law.edges[0]) if law else 1.0
+    upper = float(law.edges[1]) if law else 1.0
     if law is None or lower == upper:  # up to rounding
         # Very few tasks span a fraction kappa of all directions.
         nodes = np.array([0.0, max(1.0, 1 / kappa)])

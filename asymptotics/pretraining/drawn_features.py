@@ -392,7 +392,8 @@ def _errors(
     y = math.sqrt(d) * np.sum(queries * drawn.tasks, axis=1)
     p = phi.shape[1]
     # The scale of N without a ridge (module docstring).
-    penalty, unit = (ridge, 1.0) if prompts > p else (1.0, ridge)
+    penalty = ridge if prompts > p else 1.0
+    unit = 1.0 if prompts > p else ridge
     missing = 1 / prompts - 1 / size
 
     def solved(q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -163,7 +163,7 @@ def optimal_memory(*, alpha: Number, rho: Number, drift: Number = 0.0) -> BestMe
     --------
     >>> from iclimit.asymptotics.recurrent import optimal_memory
     >>> best = optimal_memory(alpha=20, rho=0.25, drift=0.2)
-    >>> [round(float(each), 4) for each in (best.forgetting, best.penalty, best.error)]
+    >>> [round(float(number), 4) for number in (best.forgetting, best.penalty, best.error)]
     [1.0722, 0.1771, 0.6302]
     """
     ranges = _RANGES | {"rho": "(0, inf)"}

@@ -100,8 +100,11 @@ def memory_weights(
     age = np.arange(context)
     kept = np.exp(-drift / dim * np.abs(age[:, None] - age))
     second = 1 + 2 / dim
-    # Means of the norm of an input over that of its key, and with two more factors of the input.
-    norm, read, written = (mean_norm(dim), 1.0, 1 + 1 / dim) if unit_keys else (1, second, second)
+    # Mean of the norm of an input over that of its key.
+    norm = mean_norm(dim) if unit_keys else 1
+    # Means with two more factors of the input, for reading and for writing.
+    read = 1.0 if unit_keys else second
+    written = 1 + 1 / dim if unit_keys else second
     write = norm * write
     products = np.zeros(context)
     for t in range(context):

@@ -148,7 +148,7 @@ def heads_efficiency(inverse_temperatures: Sequence[Number] | np.ndarray) -> Val
     Examples
     --------
     >>> from iclimit.asymptotics.softmax import heads_efficiency
-    >>> [round(heads_efficiency(each), 4) for each in ([1], [-0.5, 0.5], [-1, 1], [0.3, 0.6, 0.9])]
+    >>> [round(heads_efficiency(t), 4) for t in ([1], [-0.5, 0.5], [-1, 1], [0.3, 0.6, 0.9])]
     [0.3679, 0.9897, 0.8509, 0.891]
     >>> from sympy import symbols
     >>> heads_efficiency([symbols("t", positive=True)])

@@ -99,7 +99,8 @@ def pair_moments(
     A = ones if inner is None else _array("inner", inner)
     checked(single=True, alpha=_as_number(alpha))
     checked(single=True, optional=("rate",), rate=_as_number(rate))
-    kappa, eta = (0, -1) if rate is None else (1, rate)
+    kappa = 0 if rate is None else 1
+    eta = -1 if rate is None else rate
 
     n = order + 1
     f = [ones]
