@@ -114,6 +114,15 @@ _OF_TESTS = {
     if name not in ("task_covariance", "fresh_fraction", "shared_task")
 } | {"test_rho": "noise_variance", "test_covariance": "task_covariance"}
 
+# Keywords for which None stands for what is left out.
+_MAY_BE_NONE = {
+    "gates",
+    "test_gates",
+    "test_prompts",
+    *_OF_TESTS,
+    *(name for name, usual in _OF_PROBLEM.items() if usual is None),
+}
+
 # Keywords that a run must have, and those that are about it as a whole.
 _NEEDED = ("dim", "context", "tasks", "prompts", "rho")
 _OF_RUN = ("ridge", "balanced", "gates", "test_gates", "test_prompts")
@@ -270,7 +279,11 @@ class Experiment:
         ValueError
             If one is outside its range.
         """
-        stated = given(**keywords)
+        stated = {
+            name: value
+            for name, value in keywords.items()
+            if value is not None or name not in _MAY_BE_NONE
+        }
         missing = [name for name in _NEEDED if name not in stated]
         if missing:
             raise TypeError(f"an Experiment needs {', '.join(missing)}")

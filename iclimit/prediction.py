@@ -102,8 +102,13 @@ class Prediction(Result):
             for name, mean, standard_error, uncertainty, scatter in zip(*columns, strict=True)
         ]
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return "\n".join(_line(row) for row in self.rows())
+
+    def __repr__(self) -> str:
+        pairs = zip(self.names, self.mean.tolist(), self.standard_error.tolist(), strict=True)
+        shown = [f"{name}={Estimate(mean, error, 1)}" for name, mean, error in pairs]
+        return f"Prediction({', '.join(shown)})"
 
 
 def _line(row: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from iclimit.checks import check_arguments, check_choice, check_integers
+from iclimit.checks import check_arguments, check_choice, check_integers, given
 from iclimit.experiment import Experiment
 from iclimit.problem import Problem, check_problem
 from iclimit.results import Estimate, Result
@@ -152,7 +152,7 @@ def simulate_errors(
     input_law: str | None = None,
     input_covariance: ArrayLike | None = None,
     sampler: str = "auto",
-    test_prompts: int = TEST_PROMPTS,
+    test_prompts: int | None = None,
     task_covariance: ArrayLike | None = None,
     test_covariance: ArrayLike | None = None,
     test_context: int | None = None,
@@ -208,10 +208,10 @@ def simulate_errors(
         Draw context summaries from their exact law in O(d), or in O(d + context) with gates or
         correlation, or token by token.  "auto" takes the former where it is known: for Gaussian
         inputs without drift.
-    test_prompts : int >= 1
-        Test prompts per error that is found by Monte Carlo: for inputs that are not Gaussian, for
-        gates, drift and correlation with tasks not from the sphere, and for a correlated query
-        with drift.  Otherwise it is exact.
+    test_prompts : int >= 1, optional
+        Test prompts per error that is found by Monte Carlo, 10,000 by default: for inputs that are
+        not Gaussian, for gates, drift and correlation with tasks not from the sphere, and for a
+        correlated query with drift.  Otherwise it is exact.
     task_covariance : array (d,) or (d, d), optional
         Covariance C of training tasks from N(0, C), positive semidefinite, or the eigenvalues of
         a diagonal one.  Without it they follow ``task_law``.
@@ -268,13 +268,8 @@ def simulate_errors(
         prompts=prompts,
         rho=rho,
         ridge=ridge,
-        task_law=task_law,
-        input_law=input_law,
         input_covariance=input_covariance,
         task_covariance=task_covariance,
-        drift=drift,
-        correlation=correlation,
-        correlated_query=correlated_query,
         gates=gates,
         test_covariance=test_covariance,
         test_context=test_context,
@@ -283,6 +278,13 @@ def simulate_errors(
         test_correlation=test_correlation,
         test_gates=test_gates,
         test_prompts=test_prompts,
+        **given(
+            task_law=task_law,
+            input_law=input_law,
+            drift=drift,
+            correlation=correlation,
+            correlated_query=correlated_query,
+        ),
     )
     return sample(
         run, rng=rng, repeats=repeats, first_repeat=first_repeat, backend=backend, sampler=sampler

@@ -26,6 +26,7 @@ from iclimit.asymptotics.spectra import (
     Uniform,
     Wishart,
 )
+from iclimit.experiment import Experiment
 from iclimit.problem import Problem
 from iclimit.simulate.dynamics import AttentionModel
 from iclimit.simulate.gdpp import gdpp_transformer
@@ -34,12 +35,13 @@ from iclimit.simulate.prompts import sample_prompts
 
 LAW = MarchenkoPastur(0.5)
 PROBLEM = Problem(dim=3, context=6)
+RUN = Experiment(Problem(3, 6, tasks=3, noise_variance=0.1), prompts=60)
 ATOMS = Atoms([1.0, 2.0])
 IDENTITY = np.eye(3)
 BASE = {
     **{"tau": 1.6, "alpha": 1.5, "kappa": 0.5, "rho": 0.1, "theta": 0.05, "q": 1.0, "ratio": 0.5},
     **{"budget": 10.0, "rtol": 1e-6},
-    **{"chances": 0.4},
+    **{"chances": 0.4, "run": RUN},
     **{"dim": 3, "context": 6, "tasks": 3, "prompts": 60, "test_tasks": 100, "depth": 2},
     **{"steps": 2, "layers": 2, "order": 2, "derivative": 0, "bins": 10, "heads": 2},
     **{"probability": 0.5, "drop_fraction": 0.5, "x": 0.5, "z": -1.0},

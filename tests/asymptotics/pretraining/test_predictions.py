@@ -63,11 +63,11 @@ def test_the_scatter_is_that_of_simulated_runs():
 
 def test_a_prediction_prints_its_means_and_what_they_scatter_by():
     run = Experiment.of(**FLAT)
-    lines = repr(predict(run, rng=0, spread=True)).splitlines()
+    lines = str(predict(run, rng=0, spread=True)).splitlines()
     assert [line.split()[0] for line in lines] == ["icl", "idg"]
     assert all("theory" in line and "scatter of a run" in line for line in lines)
     plain = predict(run, rng=0)
-    assert "scatter" not in repr(plain)
+    assert "scatter" not in str(plain)
     value_error("spread=True", getattr, plain, "covariance")
     value_error("name must be", plain.__getitem__, "train")
 
