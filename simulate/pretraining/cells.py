@@ -48,8 +48,9 @@ class SimulatedErrors(Result):
     @classmethod
     def of(cls, parameters: dict[str, Any], columns: Sequence[Any]) -> SimulatedErrors:
         """Errors from one column for each field: ICL and IDG errors, and what solves report."""
-        icl, idg, *solves = map(np.asarray, columns)
-        return cls(Estimate.of(icl), Estimate.of(idg), parameters, *solves)
+        icl, idg, *solves = columns
+        reports = [np.asarray(report) for report in solves]
+        return cls(Estimate.of(icl), Estimate.of(idg), parameters, *reports)
 
     @property
     def repeats(self) -> int:

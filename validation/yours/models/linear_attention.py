@@ -16,7 +16,7 @@ the predicted errors are those of `iclimit.pretraining`.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from scipy.special import ndtri, stdtr
 from iclimit.asymptotics import pretraining
 from iclimit.asymptotics.descent import optimal_learning_rate
 from iclimit.checks import check_arguments
+from iclimit.experiment import Experiment, Ridge
 from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import Seed, seed_sequences
@@ -297,6 +298,6 @@ def expected_errors(problem: Problem, *, prompts: int, ridge: float) -> dict[str
     )
     expected = {"at this size": unit * size.icl.mean}
     if problem.input_covariance is None and problem.task_covariance is None:
-        limit = replace(problem, prompts=prompts).limit
-        expected["in the limit"] = unit * float(pretraining.icl_error(**limit, ridge=ridge))
+        run = Experiment(problem, prompts=prompts, training=Ridge(ridge))
+        expected["in the limit"] = unit * float(pretraining.icl_error(**run.limit))
     return expected
