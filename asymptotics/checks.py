@@ -1,9 +1,11 @@
 r"""Checks of the arguments of theory functions, with ranges and wording from `iclimit.notation`.
 
 `checked` picks the number system, converts all named arguments, checks that each lies in the
-range that the notation gives its name, and checks that their shapes broadcast::
+range that the notation gives its name, and checks that their shapes broadcast.  Arguments go in
+by name, and come back under the same names::
 
-    math_, (tau, alpha, ridge) = checked(tau=tau, alpha=alpha, ridge=ridge)
+    math_, values = checked(tau=tau, alpha=alpha, ridge=ridge)
+    return math_.sqrt(values.tau / values.alpha)
 
 * ``systems="host"``: any numbers, but of arrays only NumPy's; ``systems="numpy"``: neither
   mpmath nor SymPy.
@@ -18,11 +20,13 @@ range that the notation gives its name, and checks that their shapes broadcast::
 A range is written as in the notation, ``"(0, 1]"``.  `check_range` checks one converted value,
 `real_array` and `real_number` convert and check one argument that only takes NumPy's numbers,
 `check_integers` is for sizes and orders that must be integers, `require_whole` for converted
-ones, and `broadcast_shape` for arrays that did not come from `checked`.
+ones, and `broadcast_shape` for arrays that did not come from `checked`.  `broadcast` and
+`flattened` bring checked arrays to one shape.
 """
 
 import math
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
@@ -43,6 +47,23 @@ from iclimit.notation import PARAMETERS, Interval
 Systems = Literal["every", "host", "numpy"]
 
 
+class CheckedValues(SimpleNamespace):
+    """Checked and converted arguments, as attributes under the names of the arguments.
+
+    It is a plain namespace, and there is no class of fields for each function: so the names of the
+    arguments stand in one place, the call of `checked`.  Fields would tell a type checker no more.
+    Which number system a converted argument has depends on all arguments, which types cannot say,
+    so that each attribute is a `Value`.  A name that was not checked raises an AttributeError.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.checks import checked
+    >>> math_, values = checked(tau=2.0, alpha=[1, 4])
+    >>> values.alpha / values.tau
+    array([0.5, 2. ])
+    """
+
+
 def checked(
     *,
     systems: Systems = "every",
@@ -52,8 +73,8 @@ def checked(
     may_be_empty: Sequence[str] = (),
     single: bool = False,
     **arguments: Any,
-) -> tuple[Namespace, list[Any]]:
-    """Number system of named arguments, and the arguments converted, in the order given.
+) -> tuple[Namespace, CheckedValues]:
+    """Number system of named arguments, and the arguments converted, under their names.
 
     Raises
     ------
@@ -87,7 +108,34 @@ def checked(
         last_axis = " without its last axis" if name in lists else ""
         shapes[name + last_axis] = values[name][0] if name in lists else values[name]
     broadcast_shape(**shapes)
-    return math_, [values.get(name) for name in arguments]
+    left_out = dict.fromkeys(name for name in arguments if name not in given)
+    return math_, CheckedValues(**values, **left_out)
+
+
+def broadcast(values: CheckedValues) -> CheckedValues:
+    """Numbers and arrays of `checked`, each as an array of their common shape.
+
+    Those that are None stay None.
+    """
+    _, arrays = _broadcast_arrays(values)
+    return CheckedValues(**vars(values) | arrays)
+
+
+def flattened(values: CheckedValues) -> tuple[tuple[int, ...], CheckedValues]:
+    """Common shape of the numbers and arrays of `checked`, and each of them as a flat array.
+
+    Those that are None stay None.
+    """
+    shape, arrays = _broadcast_arrays(values)
+    flat = {name: array.ravel() for name, array in arrays.items()}
+    return shape, CheckedValues(**vars(values) | flat)
+
+
+def _broadcast_arrays(values: CheckedValues) -> tuple[tuple[int, ...], dict[str, np.ndarray]]:
+    """Common shape, and arrays of this shape by name, of those that are not None."""
+    given = {name: value for name, value in vars(values).items() if value is not None}
+    arrays = dict(zip(given, np.broadcast_arrays(*given.values()), strict=True))
+    return np.broadcast_shapes(*(np.shape(value) for value in given.values())), arrays
 
 
 def _items(name: str, value: Value) -> list[Any]:

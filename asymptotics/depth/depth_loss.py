@@ -4,12 +4,11 @@ The theory is in `iclimit.asymptotics.depth.tied_loss`.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from iclimit.asymptotics.checks import checked, real_array
+from iclimit.asymptotics.checks import checked, flattened, real_array
 from iclimit.asymptotics.depth.population import Inputs, Population
 from iclimit.asymptotics.depth.tied_loss import TiedLoss, largest_gamma
 from iclimit.asymptotics.numbers import Number, Value
@@ -163,28 +162,39 @@ def depth_loss(
     if setting == "fs" and np.ndim(gamma):
         matrix = real_array("gamma", gamma, "(0, inf)")
         gamma = 1.0
-    given: dict[str, Any] = {"depth": depth, "alpha": alpha, "width_ratio": width_ratio}
-    given |= {"noise_variance": noise_variance, "gamma": gamma}
-    _, (L, alphas, widths, noise, chosen) = checked(
-        systems="numpy", ranges=RANGES, optional=("gamma",), **given
+    _, values = checked(
+        systems="numpy",
+        ranges=RANGES,
+        optional=("gamma",),
+        depth=depth,
+        alpha=alpha,
+        width_ratio=width_ratio,
+        noise_variance=noise_variance,
+        gamma=gamma,
     )
-    check_depths(L)
-    Population.check_noise(noise, alphas)
-    population, scale = Population.of_setting(setting, spectrum, task_spectrum, widths, matrix)
-    arrays = [L, alphas, np.minimum(widths, 1.0), noise, *([] if chosen is None else [chosen])]
-    shape = np.broadcast_shapes(*(array.shape for array in arrays))
-    flat = [np.broadcast_to(array, shape).ravel() for array in arrays]
-    results = np.zeros((4, flat[0].size))
-    for cell in np.unique(np.stack(flat[1:3]), axis=1).T:
-        here = (flat[1] == cell[0]) & (flat[2] == cell[1])
-        law = population.law(*cell.tolist())
-        cells = [v[here] for v in (flat[0], *flat[3:])]
-        results[:, here] = (_best if chosen is None else _given)(population, law, *cells)
+    check_depths(values.depth)
+    Population.check_noise(values.noise_variance, values.alpha)
+    population, scale = Population.of_setting(
+        setting, spectrum, task_spectrum, values.width_ratio, matrix
+    )
+    shape, points = flattened(values)
+    widths = np.minimum(points.width_ratio, 1.0)
+    results = np.zeros((4, widths.size))
+    for aspect, width in np.unique(np.stack([points.alpha, widths]), axis=1).T:
+        chosen = (points.alpha == aspect) & (widths == width)
+        law = population.law(float(aspect), float(width))
+        L = points.depth[chosen]
+        noise = points.noise_variance[chosen]
+        if points.gamma is None:
+            results[:, chosen] = _best(population, law, L, noise)
+        else:
+            results[:, chosen] = _given(population, law, L, noise, points.gamma[chosen])
     unresolved = (results[2] > _RESOLVED * abs(results[0])) & (results[2] > _NEGLIGIBLE * scale)
     if np.any(unresolved & np.isfinite(results[0])):
         raise ArithmeticError(
-            f"float64 does not resolve the loss at depth {flat[0][unresolved][0]:g} and gamma "
-            f"{results[1][unresolved][0]:g}: more steps or a larger gamma than its contours allow"
+            f"float64 does not resolve the loss at depth {points.depth[unresolved][0]:g} and "
+            f"gamma {results[1][unresolved][0]:g}: more steps or a larger gamma than its contours "
+            "allow"
         )
     loss, gammas, error, headroom = results.reshape(4, *shape)
     gammas = gammas if matrix is None else matrix

@@ -155,11 +155,10 @@ def scaling_exponents(*, nu: Number, beta: Number, setting: str = "rrs") -> Scal
     beta*nu/(beta*nu + 2*nu + 1)
     """
     check_choice("setting", setting, SETTINGS)
-    math_, (v, b) = checked(nu=nu, beta=beta)
+    math_, values = checked(nu=nu, beta=beta)
     # What depends on one of the two has the shape of both.
-    v_of_both = v + 0 * b
-    b = b + 0 * v
-    v = v_of_both
+    v = values.nu + 0 * values.beta
+    b = values.beta + 0 * values.nu
     tied = setting == "rrs"
     fixed = setting == "fs"
     exponents: dict[str, Any] = dict.fromkeys(field.name for field in fields(ScalingExponents))

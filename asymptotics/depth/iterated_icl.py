@@ -53,7 +53,7 @@ import math
 
 import numpy as np
 
-from iclimit.asymptotics.checks import check_integers, checked
+from iclimit.asymptotics.checks import CheckedValues, check_integers, checked
 from iclimit.asymptotics.depth.overthinking import feedback_at_pi
 from iclimit.asymptotics.numbers import ArrayMath, Number, Value
 from iclimit.asymptotics.pretraining.icl import context_noise, errors_at, solve_fixed_point
@@ -139,11 +139,24 @@ def iterated_icl_errors(
     0.5542
     """
     check_integers(steps=steps)
-    math_, numbers = checked(systems="numpy", single=True, ranges=_RANGES, **locals())
+    math_, values = checked(
+        systems="numpy",
+        single=True,
+        ranges=_RANGES,
+        tau=tau,
+        alpha=alpha,
+        kappa=kappa,
+        steps=steps,
+        noise_variance=noise_variance,
+        ridge=ridge,
+        dampening=dampening,
+    )
     assert isinstance(math_, ArrayMath)
-    tau, alpha, kappa, _, rho, ridge, dampening = map(float, numbers)
+    alpha = float(values.alpha)
+    rho = float(values.noise_variance)
+    dampening = float(values.dampening)
     with math_.quiet():
-        K, Q, share = _learned_matrix(math_, [*numbers[:3], *numbers[4:6]], steps)
+        K, Q, share = _learned_matrix(math_, values, steps)
         mean = _Mean(dampening * K, dampening * (dampening * Q), share, alpha, 2 * steps + 1)
         errors = rho + mean.errors(steps, rho / alpha)
     errors[1:][~np.isfinite(errors[1:])] = math.inf
@@ -209,14 +222,24 @@ def overthinking_ratio(
     >>> overthinking_ratio(**setting).round(3)
     array([0.778, 2.917, 0.972, 0.583])
     """
-    math_, (tau, alpha, rho, ridge, factor) = checked(ranges=_RANGES, **locals())
+    math_, values = checked(
+        ranges=_RANGES,
+        tau=tau,
+        alpha=alpha,
+        noise_variance=noise_variance,
+        ridge=ridge,
+        dampening=dampening,
+    )
+    tau = values.tau
+    alpha = values.alpha
+    rho = values.noise_variance
     many = math_.convert(math_.inf)
     q = (1 + rho) / alpha
 
     def cases(below: Value) -> tuple[Value]:
-        xi, eta = solve_fixed_point(math_, below, tau, q, many, ridge)
+        xi, eta = solve_fixed_point(math_, below, tau, q, many, values.ridge)
         _, idg = errors_at(math_, tau, many, rho, q, xi, eta)
-        step = factor / (1 + q + xi)
+        step = values.dampening / (1 + q + xi)
         scatter = idg / tau * (1 + q) * step**2
         return (math_.where(math_.isinf(idg), lambda: math_.inf, lambda: largest(step, scatter)),)
 
@@ -233,12 +256,15 @@ def overthinking_ratio(
 
 
 def _learned_matrix(
-    math_: ArrayMath, setting: list[Value], steps: int
+    math_: ArrayMath, setting: CheckedValues, steps: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Eigenvalues of K and Q in the basis of the training tasks, and their shares."""
-    tau, alpha, kappa, rho, ridge = setting
+    tau = setting.tau
+    alpha = setting.alpha
+    kappa = setting.kappa
+    rho = setting.noise_variance
     q = context_noise(math_, alpha, rho)
-    xi, eta = solve_fixed_point(math_, tau < 1, tau, q, kappa, ridge)
+    xi, eta = solve_fixed_point(math_, tau < 1, tau, q, kappa, setting.ridge)
     _, idg = errors_at(math_, tau, kappa, rho, q, xi, eta)
     nu = float(q + xi)
     if not math.isfinite(nu) or math.isnan(idg) or (math.isinf(idg) and tau != 1):

@@ -116,8 +116,9 @@ def scaling_terms(*, nu: Number, beta: Number) -> ScalingTerms:
     >>> round(float(terms.depth), 6), round(float(terms.width), 6)
     (0.443113, 2.467401)
     """
-    math_, (nu, beta) = checked(systems="host", ranges=_RANGES, nu=nu, beta=beta)
-    return ScalingTerms(*(math_.finish(term) for term in _terms(math_, nu, beta)))
+    math_, values = checked(systems="host", ranges=_RANGES, nu=nu, beta=beta)
+    terms = _terms(math_, values.nu, values.beta)
+    return ScalingTerms(*map(math_.finish, terms))
 
 
 def compute_optimal(*, compute: Number, nu: Number, beta: Number) -> OptimalShape:
@@ -158,14 +159,16 @@ def compute_optimal(*, compute: Number, nu: Number, beta: Number) -> OptimalShap
     >>> [round(float(v), 1) for v in (best.time, best.depth, best.width, best.context)]
     [3506632.4, 425.4, 744.2, 347.9]
     """
-    math_, (C, nu, beta) = checked(systems="host", ranges=_RANGES, **locals())
+    math_, values = checked(systems="host", ranges=_RANGES, compute=compute, nu=nu, beta=beta)
+    nu = values.nu
+    beta = values.beta
     exponents = beta / (2 + beta), beta, nu * beta, nu * beta
     terms = list(zip(_terms(math_, nu, beta), exponents, _COSTS, strict=True))
     # At the minimum a_i c_i r_i^-a_i = price m_i for all resources, with the compute's price.
     worth = [math_.log(c * a / m) for c, a, m in terms]
     weight = sum(m / a for _, a, m in terms)
     total = sum(m / a * w for w, (_, a, m) in zip(worth, terms, strict=True))
-    price = (total - math_.log(C)) / weight
+    price = (total - math_.log(values.compute)) / weight
     shape = [math_.exp((w - price) / a) for w, (_, a, _) in zip(worth, terms, strict=True)]
     loss = math_.exp(price) * weight
     return OptimalShape(*(math_.finish(value) for value in (loss, *shape)))

@@ -121,17 +121,28 @@ def online_sgd_errors(
     >>> [round(float(online_sgd_errors(steps=t, **setting).loss), 4) for t in (0, 10, 100)]
     [1.0, 0.6209, 0.5732]
     """
-    math_, (t, alpha, eta, batch, queries, noise, query_noise) = checked(
-        ranges={"steps": "[0, inf]"}, **locals()
+    math_, values = checked(
+        ranges={"steps": "[0, inf]"},
+        steps=steps,
+        alpha=alpha,
+        learning_rate=learning_rate,
+        batch_ratio=batch_ratio,
+        query_ratio=query_ratio,
+        noise_variance=noise_variance,
+        query_noise_variance=query_noise_variance,
     )
+    t = values.steps
+    eta = values.learning_rate
+    batch = values.batch_ratio
+    queries = values.query_ratio
     with math_.quiet():
         part = math_.where(t < math_.inf, lambda: t % 1, lambda: 0)
         require(math_, "steps", t, lambda _: part <= 0, "an integer >= 0, or inf")
-        excess = (1 + noise) / alpha
+        excess = (1 + values.noise_variance) / values.alpha
         A = 1 + excess
         strength = eta**2 / batch
         spread = 1 + 1 / queries
-        b = strength * (spread * excess + A * query_noise / queries)
+        b = strength * (spread * excess + A * values.query_noise_variance / queries)
         # 1 - a, which small rates would round away.
         gap = eta * A * (2 - eta * A * (1 + spread / batch))
         a = 1 - gap

@@ -93,11 +93,13 @@ def overthinking_threshold(
     >>> float(overthinking_threshold(alpha=4.0, dampening=0))
     1.25
     """
-    math_, (alpha, noise, factor) = checked(ranges=_THRESHOLD_RANGES, **locals())
+    math_, values = checked(
+        ranges=_THRESHOLD_RANGES, alpha=alpha, noise_variance=noise_variance, dampening=dampening
+    )
     with math_.quiet():
-        at_zero, at_pi = edge_values(math_, alpha, noise, factor)
+        at_zero, at_pi = edge_values(math_, values.alpha, values.noise_variance, values.dampening)
         # g (1 - g) over g^2 is (1 + noise)/alpha.
-        ratio = (1 + noise) / alpha
+        ratio = (1 + values.noise_variance) / values.alpha
         return math_.finish(
             1 + ratio * math_.where(at_zero > at_pi, lambda: at_zero, lambda: at_pi)
         )
@@ -181,10 +183,14 @@ def final_test_time_error(
     array([[1.125 , 0.1333],
            [   inf,    inf]])
     """
-    math_, (alpha, tau, noise, factor) = checked(ranges=RANGES, **locals())
+    math_, values = checked(
+        ranges=RANGES, alpha=alpha, tau=tau, noise_variance=noise_variance, dampening=dampening
+    )
+    alpha = values.alpha
+    noise = values.noise_variance
     with math_.quiet():
-        at_zero, at_pi = edge_values(math_, alpha, noise, factor)
-        ratio = (1 + noise) / (alpha * (tau - 1))
+        at_zero, at_pi = edge_values(math_, alpha, noise, values.dampening)
+        ratio = (1 + noise) / (alpha * (values.tau - 1))
         r0 = ratio * alpha
         stable = math_.all_of(ratio * at_zero < 1, ratio * at_pi < 1)
 

@@ -14,7 +14,7 @@ contours serve all polynomials of a degree: one may be tiny on the spectrum and 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from iclimit.asymptotics.checks import checked, real_array
+from iclimit.asymptotics.checks import checked, flattened, real_array
 from iclimit.asymptotics.depth.population import Inputs, Population
 from iclimit.asymptotics.gdpp.search import degree, residual
 from iclimit.asymptotics.losses import BoundedLoss
@@ -110,19 +110,21 @@ def depth_schedule_loss(
     matrix = None if gamma is None else real_array("gamma", gamma, "(0, inf)")
     if matrix is not None and setting != "fs":
         raise ValueError(f"gamma must not be given for setting={setting!r}; scale the rates")
-    _, sizes = checked(
+    _, values = checked(
         systems="numpy", alpha=alpha, width_ratio=width_ratio, noise_variance=noise_variance
     )
-    Population.check_noise(sizes[2], sizes[0])
-    population, scale = Population.of_setting(setting, spectrum, task_spectrum, sizes[1], matrix)
-    arrays = np.broadcast_arrays(*sizes)
-    flat = [array.ravel() for array in arrays]
-    losses = np.empty((2, flat[0].size))
-    for cell in np.unique(np.stack(flat[:2]), axis=1).T:
-        here = (flat[0] == cell[0]) & (flat[1] == cell[1])
-        law = population.law(*cell.tolist())
-        losses[:, here] = _losses(law, population.tasks_at(law), steps, inner, flat[2][here])
-    loss, error = losses.reshape(2, *arrays[0].shape) * scale
+    Population.check_noise(values.noise_variance, values.alpha)
+    population, scale = Population.of_setting(
+        setting, spectrum, task_spectrum, values.width_ratio, matrix
+    )
+    shape, points = flattened(values)
+    losses = np.empty((2, points.alpha.size))
+    for aspect, width in np.unique(np.stack([points.alpha, points.width_ratio]), axis=1).T:
+        chosen = (points.alpha == aspect) & (points.width_ratio == width)
+        law = population.law(float(aspect), float(width))
+        noise = points.noise_variance[chosen]
+        losses[:, chosen] = _losses(law, population.tasks_at(law), steps, inner, noise)
+    loss, error = losses.reshape(2, *shape) * scale
     return BoundedLoss(loss, error)
 
 

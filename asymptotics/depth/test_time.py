@@ -49,7 +49,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iclimit.asymptotics.checks import check_integers, checked
+from iclimit.asymptotics.checks import check_integers, checked, flattened
 from iclimit.asymptotics.depth.overthinking import RANGES, final_test_time_error
 from iclimit.asymptotics.descent.schedules import exact_number, more_digits
 from iclimit.asymptotics.numbers import ArrayMath, MpMath, Namespace, Number, Value
@@ -123,12 +123,23 @@ def test_time_errors(
     tau/(5*(tau - 1))
     """
     check_integers(steps=steps)
-    math_, (alpha, tau, _, noise, factor) = checked(systems="host", ranges=RANGES, **locals())
+    math_, values = checked(
+        systems="host",
+        ranges=RANGES,
+        alpha=alpha,
+        tau=tau,
+        steps=steps,
+        noise_variance=noise_variance,
+        dampening=dampening,
+    )
+    alpha = values.alpha
+    noise = values.noise_variance
+    factor = values.dampening
     with math_.quiet():
         total = alpha + 1 + noise
         gain = alpha / total
         rest = (1 + noise) / total
-        scatter = rest * gain / (tau - 1)
+        scatter = rest * gain / (values.tau - 1)
         # One minus the step s g, without cancellation in long contexts.
         rest = 1 - factor + factor * rest
         scatter = factor**2 * scatter
@@ -329,20 +340,34 @@ def best_test_time_steps(
     (array([0., 6., 4.]), array([1.    , 0.1275, 0.12  ]))
     """
     check_integers(steps=steps)
-    given = {name: value for name, value in locals().items() if name != "steps"}
-    _, numbers = checked(systems="numpy", ranges=RANGES, **given)
-    points = np.broadcast_arrays(*numbers)
-    shape = points[0].shape
-    setting = {name: point.ravel() for name, point in zip(given, points, strict=True)}
-    limit = final_test_time_error(**setting)
+    _, values = checked(
+        systems="numpy",
+        ranges=RANGES,
+        alpha=alpha,
+        tau=tau,
+        noise_variance=noise_variance,
+        dampening=dampening,
+    )
+    shape, points = flattened(values)
+    limit = final_test_time_error(
+        alpha=points.alpha,
+        tau=points.tau,
+        noise_variance=points.noise_variance,
+        dampening=points.dampening,
+    )
     best = np.full(limit.shape, np.inf)
     error = limit.copy()
     unsettled = np.flatnonzero(limit > 0)
     count = 0
     while unsettled.size and count < steps:
         count = min(max(_FIRST, 2 * count), steps)
-        rest = {name: values[unsettled] for name, values in setting.items()}
-        errors = test_time_errors(**rest, steps=count)
+        errors = test_time_errors(
+            alpha=points.alpha[unsettled],
+            tau=points.tau[unsettled],
+            noise_variance=points.noise_variance[unsettled],
+            dampening=points.dampening[unsettled],
+            steps=count,
+        )
         at = errors.argmin(axis=1)
         least = errors.min(axis=1)
         end = limit[unsettled]

@@ -21,7 +21,6 @@ With time, depth, width and context all finite this is the joint scaling law in 
 
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -121,9 +120,19 @@ def tied_flow(
     [1.      0.75482 0.35903]
     [1.      0.76037 0.39507]
     """
-    given: dict[str, Any] = {"depth": depth, "alpha": alpha, "width_ratio": width_ratio}
-    given["noise_variance"] = noise_variance
-    _, (L, aspect, width, noise) = checked(systems="numpy", single=True, ranges=RANGES, **given)
+    _, values = checked(
+        systems="numpy",
+        single=True,
+        ranges=RANGES,
+        depth=depth,
+        alpha=alpha,
+        width_ratio=width_ratio,
+        noise_variance=noise_variance,
+    )
+    L = values.depth
+    aspect = values.alpha
+    width = values.width_ratio
+    noise = values.noise_variance
     check_depths(L)
     t = real_array("times", times, "[0, inf)")
     if not t.size:
@@ -141,8 +150,8 @@ def tied_flow(
     most = np.minimum(largest_gamma(law, L), 2 * L / law.edges[1])
     loss = TiedLoss.reaching(law, population.tasks_at(law), np.atleast_1d(L), np.atleast_1d(most))
     gamma = _integrated(loss, t, L, noise, float(most))
-    values = loss.value(np.broadcast_to(L, t.shape), gamma, noise)
-    return TiedFlow(np.asarray(values)[()], gamma[()])
+    losses = loss.value(np.broadcast_to(L, t.shape), gamma, noise)
+    return TiedFlow(np.asarray(losses)[()], gamma[()])
 
 
 def _fixed(population: Population, t: np.ndarray, L: np.ndarray) -> TiedFlow:

@@ -198,11 +198,11 @@ def untied_power_law_loss(beta: Number, *, depth: int) -> Value:
     4/((beta + 1)**2*(beta + 2)**2)
     """
     check_integers(depth=depth)
-    math_, (exponent,) = checked(beta=beta)
+    math_, values = checked(beta=beta)
     with math_.quiet():
         root = math_.convert(1)
         for layer in range(1, depth + 1):
-            root = root * (layer / (layer + exponent))
+            root = root * (layer / (layer + values.beta))
         return math_.finish(root**2)
 
 
@@ -238,7 +238,8 @@ def untied_power_law_steps(beta: Number, *, depth: int) -> Value:
     array([1.183503, 2.816497])
     """
     check_integers(depth=depth)
-    math_, (exponent,) = checked(single=True, beta=beta)
+    math_, values = checked(single=True, beta=beta)
+    exponent = values.beta
     if isinstance(math_, SymPyMath):
         raise TypeError(f"beta must be a number of NumPy or mpmath, got {beta!r}")
     fractions = [

@@ -23,7 +23,7 @@ fits given data best (Rossi, Yuan and Hannagan, ICLR 2024 blog post track), whic
 from dataclasses import dataclass
 from typing import Any
 
-from iclimit.asymptotics.checks import check_range, checked
+from iclimit.asymptotics.checks import CheckedValues, check_range, checked
 from iclimit.asymptotics.numbers import Namespace, Number, Value
 from iclimit.checks import check_choice
 from iclimit.results import Result
@@ -37,9 +37,15 @@ MOMENTS = {
 }
 
 NORMALIZATIONS = ("mean", "sum")
-_MOMENT_RANGES = dict.fromkeys(
-    ("second moment of input_law", "fourth moment of input_law"), "(0, inf)"
-)
+
+# Name of the second moment of a law in messages.
+_SECOND = "second moment of input_law"
+
+# Name of the fourth moment of a law in messages.
+_FOURTH = "fourth moment of input_law"
+
+# Ranges of the moments.
+_MOMENT_RANGES = {_SECOND: "(0, inf)", _FOURTH: "(0, inf)"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -115,7 +121,18 @@ def optimal_learning_rate(
     >>> optimal_learning_rate(context=N, dim=d, normalization="sum").rate
     1/(N + d + 1)
     """
-    math_, (N, d, sigma2, a2, m2, m4) = _parse(**locals())
+    math_, values, m2, m4 = _parse(
+        input_law,
+        normalization,
+        context=context,
+        dim=dim,
+        noise_variance=noise_variance,
+        task_variance=task_variance,
+    )
+    N = values.context
+    d = values.dim
+    sigma2 = values.noise_variance
+    a2 = values.task_variance
     with math_.quiet():
         # m4 - m2^2 first: the remaining terms are positive.
         rest = a2 * ((m4 - m2**2) + (d - 1) * m2**2) + sigma2 * m2
@@ -162,19 +179,30 @@ def learning_rate_loss(
     >>> float(learning_rate_loss(0.0, context=10, dim=10))
     10.0
     """
-    math_, (eta, N, d, sigma2, a2, m2, m4) = _parse(**locals())
+    math_, values, m2, m4 = _parse(
+        input_law,
+        normalization,
+        rate=rate,
+        context=context,
+        dim=dim,
+        noise_variance=noise_variance,
+        task_variance=task_variance,
+    )
+    N = values.context
+    sigma2 = values.noise_variance
+    a2 = values.task_variance
     with math_.quiet():
-        step = eta / N if normalization == "mean" else eta
+        step = values.rate / N if normalization == "mean" else values.rate
         # The square of 1 - step N m2 is the error of the mean, the rest that of the fluctuation.
-        spread = a2 * ((m4 - m2**2) + (d - 1) * m2**2) + sigma2 * m2
+        spread = a2 * ((m4 - m2**2) + (values.dim - 1) * m2**2) + sigma2 * m2
         missed = a2 * (1 - step * N * m2) ** 2 + step**2 * N * spread
-        return math_.finish(sigma2 + m2 * d * missed)
+        return math_.finish(sigma2 + m2 * values.dim * missed)
 
 
 def _parse(
     input_law: str | tuple[Number, Number], normalization: str, **numbers: Any
-) -> tuple[Namespace, list[Value]]:
-    """The numbers, checked and converted, then the second and fourth moment of the inputs."""
+) -> tuple[Namespace, CheckedValues, Value, Value]:
+    """Number system, checked numbers, and the second and fourth moment of the inputs."""
     check_choice("normalization", normalization, NORMALIZATIONS)
     if isinstance(input_law, str):
         if input_law not in MOMENTS:
@@ -183,15 +211,16 @@ def _parse(
                 f"input_law must be one of {names} or a pair of moments, got {input_law!r}"
             )
         math_, values = checked(**numbers)
-        fixed = [math_.convert(top) / bottom for top, bottom in MOMENTS[input_law]]
-        return math_, values + fixed
+        second, fourth = (math_.convert(top) / bottom for top, bottom in MOMENTS[input_law])
+        return math_, values, second, fourth
     if not (isinstance(input_law, tuple) and len(input_law) == 2):
         raise TypeError(f"input_law must be a name or a pair (second, fourth), got {input_law!r}")
-    moments: dict[str, Any] = dict(zip(_MOMENT_RANGES, input_law, strict=True))
+    moments: dict[str, Any] = {_SECOND: input_law[0], _FOURTH: input_law[1]}
     math_, values = checked(**numbers, **moments, ranges=_MOMENT_RANGES)
-    second, fourth = values[-2:]
+    second = getattr(values, _SECOND)
+    fourth = getattr(values, _FOURTH)
     with math_.quiet():
         ratio = fourth / second**2
     name = "fourth moment of input_law, over the square of the second,"
     check_range(math_, name, ratio, "[1, inf)")
-    return math_, values
+    return math_, values, second, fourth

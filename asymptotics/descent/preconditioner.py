@@ -123,7 +123,9 @@ def optimal_preconditioner(
     >>> round(float(best.loss), 4)
     1.2417
     """
-    _, (N, noise) = checked(single=True, context=context, noise_variance=noise_variance)
+    _, values = checked(single=True, context=context, noise_variance=noise_variance)
+    N = values.context
+    noise = values.noise_variance
     if _is_symbolic(input_covariance, task_covariance, context, noise_variance):
         Lambda, W = _symbolic(input_covariance, task_covariance, excess_kurtosis)
         if Lambda.det().simplify() == 0:
@@ -198,7 +200,9 @@ def preconditioner_loss(
     >>> round(preconditioner_loss(trained, input_covariance=np.eye(5), context=1000), 4)
     0.284
     """
-    _, (N, noise) = checked(single=True, context=context, noise_variance=noise_variance)
+    _, values = checked(single=True, context=context, noise_variance=noise_variance)
+    N = values.context
+    noise = values.noise_variance
     if _is_symbolic(matrix, input_covariance, task_covariance, context, noise_variance):
         Lambda, W = _symbolic(input_covariance, task_covariance, excess_kurtosis)
         A = _symbolic_matrix("matrix", matrix)

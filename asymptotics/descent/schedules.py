@@ -45,7 +45,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.checks import check_integers, check_range, checked
+from iclimit.asymptotics.checks import CheckedValues, check_integers, check_range, checked
 from iclimit.asymptotics.numbers import ArrayMath, MpMath, Namespace, Number, Value, convert
 from iclimit.asymptotics.spectra import IndependentEntries, MarchenkoPastur, Wishart
 from iclimit.asymptotics.spectra.resolvent import resolvent
@@ -55,6 +55,9 @@ Spectrum = MarchenkoPastur | Wishart
 
 # Within this range of the ratio squares and products of the nodes stay within float64.
 _RANGES = {"ratio": "[1e-100, 1e100]", "rates": "(-inf, inf)"}
+
+# Arguments of a limit and of a finite size, of which one or the other is None.
+_PLACE = ("ratio", "context", "dim")
 
 
 @dataclass(frozen=True, repr=False)
@@ -134,8 +137,8 @@ def schedule_loss(
     >>> round(float(schedule_loss([0.5, 1.0], context=20, dim=10)), 12)
     0.1865625
     """
-    math_, spectrum, (steps, noise) = _parse(**locals())
-    return _loss(math_, steps, spectrum, noise)
+    math_, spectrum, values = _parse_rates(rates, ratio, context, dim, noise_ratio)
+    return _loss(math_, values.rates, spectrum, values.noise_ratio)
 
 
 def given_schedule(
@@ -175,8 +178,8 @@ def given_schedule(
     >>> given_schedule([0.5, 1.0], ratio=0.5)
     Schedule(rates=[0.5, 1], loss=0.15625, lower_bound=0.142857)
     """
-    math_, spectrum, (steps, noise) = _parse(**locals())
-    return make_schedule(math_, steps, spectrum, noise)
+    math_, spectrum, values = _parse_rates(rates, ratio, context, dim, noise_ratio)
+    return make_schedule(math_, values.rates, spectrum, values.noise_ratio)
 
 
 def make_schedule(
@@ -196,19 +199,45 @@ def parse_setting(
 ) -> tuple[Namespace, Spectrum, Value]:
     """Number system, spectrum and noise ratio of a schedule, checked and converted."""
     check_integers(steps=steps)
-    math_, spectrum, (noise,) = _parse(ratio, context, dim, noise_ratio=noise_ratio)
-    return math_, spectrum, noise
+    spectrum = _finite_spectrum(ratio, context, dim)
+    math_, values = checked(
+        systems="host",
+        optional=_PLACE,
+        ranges=_RANGES,
+        ratio=ratio,
+        context=context,
+        dim=dim,
+        noise_ratio=noise_ratio,
+    )
+    return math_, spectrum or MarchenkoPastur(values.ratio), values.noise_ratio
 
 
-def _parse(
-    ratio: Value, context: Value, dim: Value, **more: Any
-) -> tuple[Namespace, Spectrum, list[Value]]:
-    spectrum = Wishart(context=context, dim=dim) if _is_finite(ratio, context, dim) else None
-    where = {"ratio": ratio, "context": context, "dim": dim}
-    options: dict[str, Any] = {"optional": tuple(where), "ranges": _RANGES, "systems": "host"}
-    lists = tuple(name for name in more if name == "rates")
-    math_, (ratio, _, _, *values) = checked(**where, **more, sequences=lists, **options)
-    return math_, spectrum or MarchenkoPastur(ratio), values
+def _parse_rates(
+    rates: Sequence[Number] | np.ndarray,
+    ratio: Number | None,
+    context: Number | None,
+    dim: Number | None,
+    noise_ratio: Number,
+) -> tuple[Namespace, Spectrum, CheckedValues]:
+    """Number system, spectrum, and rates and noise ratio, checked and converted."""
+    spectrum = _finite_spectrum(ratio, context, dim)
+    math_, values = checked(
+        systems="host",
+        optional=_PLACE,
+        sequences=("rates",),
+        ranges=_RANGES,
+        ratio=ratio,
+        context=context,
+        dim=dim,
+        rates=rates,
+        noise_ratio=noise_ratio,
+    )
+    return math_, spectrum or MarchenkoPastur(values.ratio), values
+
+
+def _finite_spectrum(ratio: Value, context: Value, dim: Value) -> Wishart | None:
+    """Spectrum of a finite size; None in a limit."""
+    return Wishart(context=context, dim=dim) if _is_finite(ratio, context, dim) else None
 
 
 def parse_spectrum(

@@ -23,11 +23,10 @@ inverse is not in the paper.
 """
 
 import math
-from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.checks import check_range, checked
+from iclimit.asymptotics.checks import CheckedValues, check_range, checked
 from iclimit.asymptotics.dynamics.plateaus import cube_root, excess
 from iclimit.asymptotics.numbers import (
     ArrayMath,
@@ -109,7 +108,18 @@ def growth_time(
     >>> round(float(growth_time(0.767, initial_value=0.1, **more)), 2)
     9.12
     """
-    math_, lam, root, (v, v0) = _head(**locals())
+    math_, values = checked(
+        ranges=_RANGES,
+        value=value,
+        initial_value=initial_value,
+        eigenvalue=eigenvalue,
+        trace=trace,
+        context=context,
+        noise_variance=noise_variance,
+    )
+    root = _inverse_fixed_point(math_, values)
+    v = values.value
+    v0 = values.initial_value
     with math_.quiet():
         u = root * v
         u0 = root * v0
@@ -120,7 +130,7 @@ def growth_time(
     check_range(math_, "initial_value over the fixed point", u0 + 0 * u, "(0, 1)")
     with math_.quiet():
         time = (v - v0) / v / v0 + root * _integral(math_, u, u0, step)
-        return math_.finish(time / lam**2)
+        return math_.finish(time / values.eigenvalue**2)
 
 
 def escape_time(initial_value: Number, *, eigenvalue: Number) -> Value:
@@ -156,9 +166,9 @@ def escape_time(initial_value: Number, *, eigenvalue: Number) -> Value:
     >>> float(escape_time(0.1, eigenvalue=0.5))
     40.0
     """
-    math_, (v0, lam) = checked(ranges=_RANGES, initial_value=initial_value, eigenvalue=eigenvalue)
+    math_, values = checked(ranges=_RANGES, initial_value=initial_value, eigenvalue=eigenvalue)
     with math_.quiet():
-        return math_.finish(1 / v0 / lam**2)
+        return math_.finish(1 / values.initial_value / values.eigenvalue**2)
 
 
 def time_from_pole(
@@ -210,13 +220,22 @@ def time_from_pole(
     >>> [round(float(time_from_pole(v, **more)), 4) for v in (0.1, 0.5, 0.9)]
     [-9.9944, -1.8529, -0.3077]
     """
-    math_, lam, root, (v,) = _head(**locals())
+    math_, values = checked(
+        ranges=_RANGES,
+        value=value,
+        eigenvalue=eigenvalue,
+        trace=trace,
+        context=context,
+        noise_variance=noise_variance,
+    )
+    root = _inverse_fixed_point(math_, values)
+    v = values.value
     check_range(math_, "value", v, "[0, inf)")
     u = root * v
     _check_below(math_, "value", u)
     with math_.quiet():
         time = -math_.divide(1, v) + root * _integral(math_, u, 0 * u, u)
-        return math_.finish(time / lam**2)
+        return math_.finish(time / values.eigenvalue**2)
 
 
 def head_growth(
@@ -263,9 +282,19 @@ def head_growth(
     >>> head_growth([-10, -1, 0, 2], eigenvalue=1, trace=2.4, context=31).round(4)
     array([0.0999, 0.7308, 0.9354, 0.9658])
     """
-    math_, lam, root, (t,) = _head(systems="numpy", **locals())
+    math_, values = checked(
+        systems="numpy",
+        ranges=_RANGES,
+        t=t,
+        eigenvalue=eigenvalue,
+        trace=trace,
+        context=context,
+        noise_variance=noise_variance,
+    )
+    root = _inverse_fixed_point(math_, values)
+    lam = values.eigenvalue
     with math_.quiet():
-        scaled = lam * t / root * lam  # the square of the eigenvalue alone may underflow
+        scaled = lam * values.t / root * lam  # the square of the eigenvalue alone may underflow
         # Beyond these ends u is 1/(-scaled) and 1 in float64.
         time = np.clip(scaled, -1e200, 200.0)
         # The integral is positive, so 1/u >= -time; and the end is approached exponentially.
@@ -282,16 +311,14 @@ def head_growth(
         return math_.finish(u / root)
 
 
-def _head(**arguments: Any) -> tuple[Namespace, Value, Value, list[Value]]:
-    """Number system, eigenvalue, cube root of A (one over the fixed point) and first arguments.
-
-    The last arguments are eigenvalue, trace, context and noise_variance, in this order.
-    """
-    math_, (*values, lam, trace, N, noise) = checked(ranges=_RANGES, **arguments)
+def _inverse_fixed_point(math_: Namespace, values: CheckedValues) -> Value:
+    """Cube root of A, one over the fixed point; a ValueError if trace is below eigenvalue."""
+    lam = values.eigenvalue
+    trace = values.trace
     # A trace that was summed in another order may be smaller than the eigenvalue by rounding.
     slack = 0 if isinstance(math_, SymPyMath) else _ROUNDING * trace
     check_range(math_, "trace - eigenvalue", trace - lam + slack, "[0, inf)")
-    return math_, lam, cube_root(math_, lam + excess(lam, trace, N, noise)), values
+    return cube_root(math_, lam + excess(lam, trace, values.context, values.noise_variance))
 
 
 def _check_below(math_: Namespace, name: str, u: Value) -> None:

@@ -122,16 +122,26 @@ def merged_attention_loss(
     >>> merged_attention_loss([0, 2, 4, 9], dim=4, context=31, init_scale=0.1).round(4)
     array([3.9601, 0.5657, 0.5556, 0.5556])
     """
-    math_, (t, D, N, scale, lam, noise) = checked(**locals())
+    math_, values = checked(
+        t=t,
+        dim=dim,
+        context=context,
+        init_scale=init_scale,
+        input_variance=input_variance,
+        noise_variance=noise_variance,
+    )
+    D = values.dim
+    lam = values.input_variance
+    noise = values.noise_variance
     with math_.quiet():
-        fluctuation = excess(lam, D * lam, N, noise)
+        fluctuation = excess(lam, D * lam, values.context, noise)
         # Products in an order that neither overflows nor underflows before the result does.
         final = noise + D * lam * (fluctuation / (lam + fluctuation))
         gap = D * lam * (lam / (lam + fluctuation))
-        exponent = 2 * math_.sqrt(D) * (lam * t) * lam
+        exponent = 2 * math_.sqrt(D) * (lam * values.t) * lam
         # Root of the ratio of the weights at the start to those at the end: the ratio itself may
         # underflow.
-        root = scale * math_.sqrt((lam + fluctuation) / math_.sqrt(D))
+        root = values.init_scale * math_.sqrt((lam + fluctuation) / math_.sqrt(D))
         grown = (root * math_.exp(exponent / 2)) ** 2
         grown = -grown * math_.expm1(-exponent)
         missing = (1 - root**2) / (1 + grown)
@@ -189,9 +199,20 @@ def merged_drop_time(
     >>> round(float(merged_drop_time(dim=4, context=31, init_scale=0.1)), 4)
     1.0654
     """
-    math_, (part, D, N, scale, lam, noise) = checked(**locals())
+    math_, values = checked(
+        drop_fraction=drop_fraction,
+        dim=dim,
+        context=context,
+        init_scale=init_scale,
+        input_variance=input_variance,
+        noise_variance=noise_variance,
+    )
+    part = values.drop_fraction
+    D = values.dim
+    scale = values.init_scale
+    lam = values.input_variance
     with math_.quiet():
-        A = lam + excess(lam, D * lam, N, noise)
+        A = lam + excess(lam, D * lam, values.context, values.noise_variance)
         root = scale * math_.sqrt(A / math_.sqrt(D))
         remaining = math_.sqrt(1 - part)
         gone = part / (1 + remaining)  # 1 - remaining
@@ -340,8 +361,8 @@ def effective_init_scale_moments(heads: Number) -> EffectiveInitScaleMoments:
     >>> round(float(effective_init_scale_moments(8).std), 4)
     0.2664
     """
-    math_, (heads,) = checked(heads=heads)
-    half = heads / 2
+    math_, values = checked(heads=heads)
+    half = values.heads / 2
     if isinstance(math_, ArrayMath):
         psi = math_.convert(special.polygamma(0, math_.host(half)))
         psi1 = math_.convert(special.polygamma(1, math_.host(half)))

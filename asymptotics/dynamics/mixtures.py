@@ -44,11 +44,10 @@ are not in the paper.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.checks import check_range, checked, real_array
+from iclimit.asymptotics.checks import CheckedValues, broadcast, check_range, checked, real_array
 from iclimit.asymptotics.numbers import Namespace, Number, Value
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
 from iclimit.results import Result
@@ -145,7 +144,11 @@ def mixture_predictor(
     array([[0.9091, 0.    ],
            [0.    , 0.    ]])
     """
-    math_, covariance, task, (c, N, noise) = _mixture(**locals())
+    math_, covariance, task, values = _mixture(
+        fresh_fraction, input_covariance, shared_task, context, noise_variance
+    )
+    c = values.fresh_fraction
+    noise = values.noise_variance
     lam, basis = np.linalg.eigh(covariance)
     root = (basis * np.sqrt(lam)) @ basis.T
     inverse = (basis / np.sqrt(lam)) @ basis.T
@@ -156,7 +159,7 @@ def mixture_predictor(
         kappa, axes = np.linalg.eigh(moment)
         kappa = np.maximum(kappa, 0)
         size = np.sum(kappa, axis=-1) + noise
-        fluctuation = (kappa + size[..., None]) / N[..., None]
+        fluctuation = (kappa + size[..., None]) / values.context[..., None]
         total = kappa + fluctuation
         gain = kappa / total
         lack = fluctuation / total
@@ -166,7 +169,11 @@ def mixture_predictor(
             """Bias and variance for whitened tasks with these second moments in the basis of K."""
             bias = np.sum(lack**2 * second, axis=-1)
             spread = np.sum(gain**2 * second, axis=-1)
-            return noise + bias + (spread + (np.sum(second, axis=-1) + noise) * squared) / N
+            return (
+                noise
+                + bias
+                + (spread + (np.sum(second, axis=-1) + noise) * squared) / values.context
+            )
 
         random = np.einsum("...id,ij,...jd->...d", axes, covariance, axes)
         icl_loss = loss(random)
@@ -177,7 +184,7 @@ def mixture_predictor(
             math_.finish(c * icl_loss + (1 - c) * iwl_loss),
             math_.finish(icl_loss),
             math_.finish(iwl_loss),
-            math_.finish(noise + shared @ shared + squared / N),
+            math_.finish(noise + shared @ shared + squared / values.context),
         )
 
 
@@ -222,7 +229,12 @@ def mixture_growth_rate(
     >>> mixture_growth_rate([0, 0.5, 1], **more).round(4)
     array([0.6275, 0.3434, 0.125 ])
     """
-    math_, covariance, task, (c, N, noise) = _mixture(**locals())
+    math_, covariance, task, values = _mixture(
+        fresh_fraction, input_covariance, shared_task, context, noise_variance
+    )
+    c = values.fresh_fraction
+    N = values.context
+    noise = values.noise_variance
     D = len(task)
     with math_.quiet():
         mean = covariance @ task
@@ -242,15 +254,24 @@ def mixture_growth_rate(
 
 
 def _mixture(
-    input_covariance: Number, shared_task: Number, **numbers: Any
-) -> tuple[Namespace, np.ndarray, np.ndarray, list[np.ndarray]]:
-    """Convert and check; fresh_fraction, context and noise_variance are broadcast to one shape."""
+    fresh_fraction: Number,
+    input_covariance: Number,
+    shared_task: Number,
+    context: Number,
+    noise_variance: Number,
+) -> tuple[Namespace, np.ndarray, np.ndarray, CheckedValues]:
+    """Number system, covariance, shared task, and the numbers, broadcast to one shape."""
     vector = real_array("shared_task", shared_task, "(-inf, inf)")
-    math_, values = checked(systems="numpy", **numbers)
+    math_, values = checked(
+        systems="numpy",
+        fresh_fraction=fresh_fraction,
+        context=context,
+        noise_variance=noise_variance,
+    )
     if vector.ndim != 1 or not vector.size:
         raise ValueError(f"shared_task must have shape (D,), got {vector.shape}")
     matrix = covariance_matrix("input_covariance", input_covariance, len(vector))
     smallest = np.min(np.linalg.eigvalsh(matrix))
     check_range(math_, "smallest eigenvalue of input_covariance", smallest, "(0, inf)")
     check_range(math_, "norm of shared_task", np.max(np.abs(vector)), "(0, inf)")
-    return math_, matrix, vector, [*np.broadcast_arrays(*values)]
+    return math_, matrix, vector, broadcast(values)

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from iclimit.asymptotics.checks import check_range, checked
+from iclimit.asymptotics.checks import CheckedValues, check_range, checked
 from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, SymPyMath, Value
 from iclimit.drawing import Axes, log_scale
 from iclimit.results import Result
@@ -119,8 +119,10 @@ def plateau_losses(eigenvalues: Number, *, context: Number, noise_variance: Numb
     >>> plateau_losses([lam], context=N)[1].factor()
     2*lambda/(N + 2)
     """
-    math_, lam, (N, noise) = parse_eigenvalues(**locals())
-    lam = descending(math_, lam)
+    math_, values = parse_eigenvalues(eigenvalues, context=context, noise_variance=noise_variance)
+    N = values.context
+    noise = values.noise_variance
+    lam = descending(math_, values.eigenvalues)
     with math_.quiet():
         residuals = _residuals(lam, N, noise)
         # Sums of positive terms: what is left of the learned directions, and the others.
@@ -171,8 +173,12 @@ def plateau_head_values(
     >>> plateau_head_values([1, 0.7, 0.45, 0.25], context=31).round(4)
     array([0.9659, 1.0772, 1.2265, 1.4392])
     """
-    math_, lam, (N, noise) = parse_eigenvalues(allowed="(0, inf)", **locals())
-    lam = descending(math_, lam)
+    math_, values = parse_eigenvalues(
+        eigenvalues, allowed="(0, inf)", context=context, noise_variance=noise_variance
+    )
+    N = values.context
+    noise = values.noise_variance
+    lam = descending(math_, values.eigenvalues)
     with math_.quiet():
         trace = sum(lam)
         return collected(
@@ -236,10 +242,18 @@ def fixed_point_losses(
     >>> points.losses.round(3)
     array([1.5  , 1.143, 0.7  , 0.343])
     """
-    math_, lam, (N, noise) = parse_eigenvalues(allowed="(0, inf)", single=True, **locals())
+    math_, values = parse_eigenvalues(
+        eigenvalues,
+        allowed="(0, inf)",
+        single=True,
+        context=context,
+        noise_variance=noise_variance,
+    )
+    lam = values.eigenvalues
+    noise = values.noise_variance
     if len(lam) > _MOST_DIRECTIONS:
         raise ValueError(f"eigenvalues must be at most {_MOST_DIRECTIONS}, got {len(lam)}")
-    residuals = _residuals(lam, N, noise)
+    residuals = _residuals(lam, values.context, noise)
     losses = np.array([noise], dtype=float if isinstance(math_, ArrayMath) else object)
     for value, residual in zip(reversed(lam), reversed(residuals), strict=True):
         losses = np.concatenate([losses + value, losses + residual])
@@ -256,17 +270,20 @@ def _residuals(lam: list[Value], context: Value, noise_variance: Value) -> list[
 
 
 def parse_eigenvalues(
-    eigenvalues: ArrayLike, allowed: str = "[0, inf)", **others: Any
-) -> tuple[Namespace, list[Value], list[Value]]:
-    """Number system, eigenvalues one by one (arrays: along the last axis), other arguments."""
-    math_, (lam, *values) = checked(
+    eigenvalues: ArrayLike, *, allowed: str = "[0, inf)", **others: Any
+) -> tuple[Namespace, CheckedValues]:
+    """Number system, and checked arguments; eigenvalues, not all zero, come as a list of numbers.
+
+    Those of arrays are along the last axis.  Other arguments and options are those of `checked`.
+    """
+    math_, values = checked(
         sequences=("eigenvalues",),
         ranges={"eigenvalues": allowed},
         eigenvalues=eigenvalues,
         **others,
     )
-    check_range(math_, "trace of eigenvalues", sum(lam), "(0, inf)")
-    return math_, lam, values
+    check_range(math_, "trace of eigenvalues", sum(values.eigenvalues), "(0, inf)")
+    return math_, values
 
 
 def descending(math_: Namespace, values: list[Value]) -> list[Value]:

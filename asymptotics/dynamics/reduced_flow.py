@@ -93,10 +93,9 @@ def merged_attention_curve(
     >>> merged_attention_curve(times, eigenvalues=[1, 0.7, 0.45, 0.25], **more).round(4)
     array([2.4   , 2.3842, 0.419 , 0.3264])
     """
-    math_, (times,) = checked(systems="numpy", t=t)
-    flow = _ReducedFlow(
-        eigenvalues, context=context, init_scale=init_scale, noise_variance=noise_variance
-    )
+    math_, values = checked(systems="numpy", t=t)
+    times = values.t
+    flow = _ReducedFlow(eigenvalues, context, init_scale, noise_variance)
     with math_.quiet():
         distinct, places = np.unique(times * flow.time_unit, return_inverse=True)
     missing = np.zeros(distinct.shape)
@@ -154,10 +153,9 @@ def merged_curve_drop_time(
     >>> [round(merged_curve_drop_time(part, **more), 3) for part in (0.5, 0.9)]
     [12.255, 15.971]
     """
-    _, (part,) = checked(systems="numpy", single=True, drop_fraction=drop_fraction)
-    flow = _ReducedFlow(
-        eigenvalues, context=context, init_scale=init_scale, noise_variance=noise_variance
-    )
+    _, values = checked(systems="numpy", single=True, drop_fraction=drop_fraction)
+    part = values.drop_fraction
+    flow = _ReducedFlow(eigenvalues, context, init_scale, noise_variance)
     total = float(np.sum(flow.weights))
     target = float(part) * total
     rest = float(1 - part) * total
@@ -297,11 +295,19 @@ def merged_attention_drop(
 class _ReducedFlow:
     """The flow of w and b in units in which the largest eigenvalue is 1."""
 
-    def __init__(self, eigenvalues: Number, **setting: Any) -> None:
-        _, parts, (N, start, noise) = parse_eigenvalues(
-            eigenvalues, systems="numpy", single=True, **setting
+    def __init__(
+        self, eigenvalues: Number, context: Number, init_scale: Number, noise_variance: Number
+    ) -> None:
+        _, values = parse_eigenvalues(
+            eigenvalues,
+            systems="numpy",
+            single=True,
+            context=context,
+            init_scale=init_scale,
+            noise_variance=noise_variance,
         )
-        lam = np.array(parts)
+        lam = np.array(values.eigenvalues)
+        noise = values.noise_variance
         top = float(np.max(lam))
         with np.errstate(all="ignore"):
             self.time_unit = top * top
@@ -309,13 +315,13 @@ class _ReducedFlow:
             raise ValueError(
                 f"largest of eigenvalues must have a square in the range of float64, got {top}"
             )
-        fluctuation = excess(lam, np.sum(lam), N, noise)
+        fluctuation = excess(lam, np.sum(lam), values.context, noise)
         self.final = float(noise + np.sum(lam * fluctuation / (lam + fluctuation)))
         self.weights = lam * (lam / (lam + fluctuation))
         self.slopes = (lam + fluctuation) / top
         self.squares = (lam / top) ** 2
         self.rate = float(np.sqrt(np.sum(self.squares**2)))
-        self.log_start = float(np.log(start) + np.log(top) / 2)
+        self.log_start = float(np.log(values.init_scale) + np.log(top) / 2)
         self.begin = max(0.0, (np.log(_LINEAR) - self.log_start) / self.rate)
 
     def shares(self, y: np.ndarray) -> np.ndarray:

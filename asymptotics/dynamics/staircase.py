@@ -129,7 +129,8 @@ class Staircase(PredictedTraining):
 
     def loss(self, t: Number) -> np.ndarray:
         """Loss at given times >= 0, of any shape, infinity included."""
-        _, (t,) = checked(systems="numpy", t=t)
+        _, values = checked(systems="numpy", t=t)
+        t = values.t
         share = np.zeros((*t.shape, len(self.times)))
         first = np.isfinite(self.times) & (self._speeds == 0)
         settings = {**self._settings, "eigenvalue": self._settings["eigenvalue"][first]}
@@ -216,7 +217,7 @@ def separate_attention_staircase(
     >>> steps.loss([0, 200, 500]).round(3)
     array([1.5  , 0.575, 0.132])
     """
-    _, (context, noise_variance, rtol) = checked(
+    _, setting = checked(
         systems="numpy", single=True, context=context, noise_variance=noise_variance, rtol=rtol
     )
     lam = _parse_array("eigenvalues", eigenvalues, (None,))
@@ -229,14 +230,14 @@ def separate_attention_staircase(
     lam = lam[order]
     k = k.reshape(len(v), -1, len(lam))[..., order]
     q = q.reshape(len(v), -1, len(lam))[..., order]
-    sizes = {"context": context, "noise_variance": noise_variance}
+    sizes = {"context": setting.context, "noise_variance": setting.noise_variance}
     values = plateau_head_values(lam, **sizes)
     losses = plateau_losses(lam, **sizes)
     with np.errstate(all="ignore"):
         rates = lam**2
     real_array("squares of eigenvalues", rates, f"[{np.finfo(float).tiny}, inf)")
     settings = {"eigenvalue": lam, "trace": float(np.sum(lam)), **sizes}
-    times, heads, amplitudes = _escapes(v, k, q, rates, float(rtol))
+    times, heads, amplitudes = _escapes(v, k, q, rates, float(setting.rtol))
     drop_times = times + time_from_pole(HALF ** (1 / 3) * values, **settings)
     speeds = np.zeros(len(lam))
     for head in range(len(v)):

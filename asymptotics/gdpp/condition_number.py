@@ -62,7 +62,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.checks import broadcast_shape, check_integers, checked
+from iclimit.asymptotics.checks import CheckedValues, broadcast_shape, check_integers, checked
 from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, SymPyMath, Value, require
 from iclimit.asymptotics.searches import count_until
 from iclimit.checks import check_choice
@@ -203,16 +203,14 @@ def condition_number_schedule(
         raise ValueError(f"give either steps or tol, got steps={steps}, tol={tol}")
     if steps is not None:
         check_integers(least=0, steps=steps)
-    math_, x, tol, cap, margin = _start(
-        condition_number, excess, method, tol=tol, cap=cap, margin=margin
-    )
-    shape = broadcast_shape(excess=x, tol=tol, cap=cap)
-    top = 1 + margin
+    math_, x, limits = _start(condition_number, excess, method, tol=tol, cap=cap, margin=margin)
+    shape = broadcast_shape(excess=x, tol=limits.tol, cap=limits.cap)
+    top = 1 + limits.margin
     gammas: list[Any] = []
     excesses = [x]
     tops = [top]
-    while np.any(x > tol) if steps is None else len(gammas) < steps:
-        x, zero = _layer(math_, x, method, cap - 1)
+    while np.any(x > limits.tol) if steps is None else len(gammas) < steps:
+        x, zero = _layer(math_, x, method, limits.cap - 1)
         gammas.append(1 / (zero * top))
         top = 4 * zero * top / 27
         if isinstance(math_, ArrayMath) and math_.violates(top, _normal) is not None:
@@ -281,8 +279,8 @@ def steps_needed(
     """
     if tol is None:
         raise ValueError("tol must be given")
-    math_, x, tol = _start(condition_number, excess, method, tol=tol)
-    return count_until(math_, lambda x: _layer(math_, x, method, math_.inf)[0], x, tol)
+    math_, x, limits = _start(condition_number, excess, method, tol=tol)
+    return count_until(math_, lambda x: _layer(math_, x, method, math_.inf)[0], x, limits.tol)
 
 
 def _normal(value: Value) -> Value:
@@ -317,7 +315,7 @@ def _layer(math_: Namespace, x: Value, method: str, cap: Value) -> tuple[Value, 
 
 def _start(
     condition_number: Number, excess: Number, method: str, **limits: Any
-) -> tuple[Value, ...]:
+) -> tuple[Namespace, Value, CheckedValues]:
     """Number system, excess at the start (with its margin), and the limits, checked."""
     check_choice("method", method, METHODS)
     if (condition_number is None) == (excess is None):
@@ -325,7 +323,7 @@ def _start(
             "give either condition_number or excess, got "
             f"condition_number={condition_number}, excess={excess}"
         )
-    math_, (start, x, *checked_limits) = checked(
+    math_, values = checked(
         systems="host",
         optional=("condition_number", "excess", "tol"),
         condition_number=condition_number,
@@ -337,11 +335,11 @@ def _start(
             f"tol must not be given with SymPy numbers, got {limits['tol']}: give steps (exact "
             "comparisons of nested roots do not end; count layers with floats or mpmath numbers)"
         )
-    x = start - 1 if x is None else x
+    x = values.condition_number - 1 if values.excess is None else values.excess
     if "margin" in limits:
         with math_.quiet():
-            x = x + checked_limits[-1] * (1 + x)
+            x = x + values.margin * (1 + x)
     if isinstance(math_, ArrayMath):
         allowed = f"<= {_LARGEST} in float64 (pass mpmath numbers)"
         require(math_, "condition_number at the start", 1 + x, lambda v: v <= _LARGEST, allowed)
-    return math_, x, *checked_limits
+    return math_, x, values

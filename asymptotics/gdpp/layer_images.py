@@ -4,7 +4,6 @@ A layer maps an eigenvalue x to x (1 - gamma x)^2; see `iclimit.asymptotics.gdpp
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,11 +13,6 @@ from iclimit.asymptotics.gdpp.condition_number import by_layer
 from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, Value, require
 
 _FINITE = {"gammas": "(-inf, inf)", "eigenvalues": "(-inf, inf)"}
-_LAYERS: dict[str, Any] = {
-    "ranges": _FINITE,
-    "sequences": ("gammas",),
-    "may_be_empty": ("gammas",),
-}
 
 
 @dataclass(frozen=True)
@@ -76,10 +70,18 @@ def eigenvalues_after(eigenvalues: Number, *, gammas: ArrayLike) -> Value:
            [0.09344444, 0.34722222, 0.44444444],
            [0.08161965, 0.19894614, 0.21091907]])
     """
-    math_, (values, layers) = checked(**_LAYERS, **locals())
+    math_, values = checked(
+        ranges=_FINITE,
+        sequences=("gammas",),
+        may_be_empty=("gammas",),
+        eigenvalues=eigenvalues,
+        gammas=gammas,
+    )
+    layers = values.gammas
+    start = values.eigenvalues
     if isinstance(math_, ArrayMath) and layers:
-        values = np.broadcast_arrays(values, layers[0])[0]
-    spectra = [values]
+        start = np.broadcast_arrays(start, layers[0])[0]
+    spectra = [start]
     with math_.quiet():
         for gamma in layers:
             spectra.append(spectra[-1] * (1 - gamma * spectra[-1]) ** 2)
@@ -132,7 +134,17 @@ def interval_after(gammas: ArrayLike, *, lower: Number, upper: Number) -> Spectr
     >>> interval_after(best.gammas, lower=0.01, upper=1.02).condition_number.round(1)
     array([102. ,  24.5])
     """
-    math_, (layers, a, b) = checked(**_LAYERS, **locals())
+    math_, values = checked(
+        ranges=_FINITE,
+        sequences=("gammas",),
+        may_be_empty=("gammas",),
+        gammas=gammas,
+        lower=lower,
+        upper=upper,
+    )
+    layers = values.gammas
+    a = values.lower
+    b = values.upper
     for name, value in [("lower", a), ("upper", b), *(("gammas", gamma) for gamma in layers)]:
         if getattr(value, "free_symbols", None):
             raise ValueError(f"{name} must be a number, got {value}")

@@ -43,7 +43,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.checks import Systems, checked
+from iclimit.asymptotics.checks import CheckedValues, Systems, checked
 from iclimit.asymptotics.descent.schedules import more_digits, parse_spectrum, polynomial_loss
 from iclimit.asymptotics.gdpp.search import degree, peaks, residual
 from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, Value
@@ -127,10 +127,13 @@ def gdpp_loss(
     >>> round(float(gdpp_loss([0.5, 3.0], gammas=[0.5], context=20, dim=10)), 6)
     0.121258
     """
-    math_, rates, gammas, (ratio, noise, *_) = _parse_layers(
+    math_, values = _parse_layers(
         rates, gammas, ratio=ratio, noise_ratio=noise_ratio, context=context, dim=dim
     )
-    spectrum = parse_spectrum(math_, ratio, context, dim, input_law)
+    rates = values.rates
+    gammas = values.gammas
+    noise = values.noise_ratio
+    spectrum = parse_spectrum(math_, values.ratio, context, dim, input_law)
     layers = rates.shape[-1] if isinstance(math_, ArrayMath) else len(rates)
     check_layers("rates", layers, _MOST_LAYERS if ratio is not None else most_layers(input_law))
     if not isinstance(math_, ArrayMath):
@@ -211,9 +214,12 @@ def worst_case_residual(rates: Number, *, gammas: Number, condition_number: Numb
     >>> round(float(worst_case_residual([1.388, 11.11], gammas=[1.352], condition_number=10)), 3)
     0.146
     """
-    math_, rates, gammas, (condition_number,) = _parse_layers(
+    math_, values = _parse_layers(
         rates, gammas, systems="numpy", condition_number=condition_number
     )
+    rates = values.rates
+    gammas = values.gammas
+    condition_number = values.condition_number
     layers = rates.shape[-1]
     check_layers("rates", layers, _MOST_LAYERS)
     shape = np.broadcast_shapes(rates.shape[:-1], gammas.shape[:-1], condition_number.shape)
@@ -252,24 +258,27 @@ def check_layers(name: str, layers: int, most: int) -> None:
 
 def _parse_layers(
     rates: Value, gammas: Value, *, systems: Systems = "every", **others: Any
-) -> tuple[Namespace, Value, Value, list[Value]]:
-    """Number system; rates and gammas as arrays with a last axis of layers, or as lists."""
-    layers = ("rates", "gammas")
-    math_, (rates, gammas, *others_checked) = checked(
+) -> tuple[Namespace, CheckedValues]:
+    """Number system, and checked arguments.
+
+    Rates and gammas come as arrays with a last axis of layers, or as lists.
+    """
+    math_, values = checked(
         systems=systems,
-        sequences=layers,
+        sequences=("rates", "gammas"),
         may_be_empty=("gammas",),
         optional=("ratio", "context", "dim"),
-        ranges=dict.fromkeys(layers, "(-inf, inf)"),
+        ranges={"rates": "(-inf, inf)", "gammas": "(-inf, inf)"},
         rates=rates,
         gammas=gammas,
         **others,
     )
-    if len(gammas) != len(rates) - 1:
+    layers = len(values.rates)
+    if len(values.gammas) != layers - 1:
         raise ValueError(
-            f"gammas must be one less than the {len(rates)} rates, got {len(gammas)} gammas"
+            f"gammas must be one less than the {layers} rates, got {len(values.gammas)} gammas"
         )
     if isinstance(math_, ArrayMath):
-        rates = np.stack(rates, -1)
-        gammas = np.stack(gammas, -1) if gammas else np.empty(0)
-    return math_, rates, gammas, others_checked
+        values.rates = np.stack(values.rates, -1)
+        values.gammas = np.stack(values.gammas, -1) if values.gammas else np.empty(0)
+    return math_, values

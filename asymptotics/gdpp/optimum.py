@@ -130,9 +130,10 @@ def optimal_gdpp(
         )
     check_integers(layers=layers)
     check_layers("layers", layers, _MOST_LAYERS["condition_number"])
-    _, (condition,) = checked(
+    _, values = checked(
         systems="numpy", single=True, ranges=_RANGES, condition_number=condition_number
     )
+    condition = values.condition_number
     if noise_ratio != 0:
         raise ValueError(f"noise_ratio must be 0 in the worst case, got {noise_ratio}")
     if input_law != "gaussian":
@@ -186,7 +187,7 @@ def gdpp_minima(
     [0.2679, 0.3416]
     """
     check_integers(layers=layers)
-    math_, (checked_ratio, noise) = checked(
+    math_, values = checked(
         systems="numpy",
         single=True,
         optional=("ratio",),
@@ -194,13 +195,14 @@ def gdpp_minima(
         ratio=ratio,
         noise_ratio=noise_ratio,
     )
-    spectrum = parse_spectrum(math_, checked_ratio, context, dim, input_law)
+    noise = values.noise_ratio
+    spectrum = parse_spectrum(math_, values.ratio, context, dim, input_law)
     if isinstance(spectrum, Wishart):
         check_integers(context=context, dim=dim)
         if not 1e-3 <= spectrum.ratio <= 1e3:
             raise ValueError(f"dim/context must be from 0.001 to 1000, got {dim}/{context}")
     check_layers("layers", layers, _MOST_LAYERS["ratio"] if ratio else most_layers(input_law))
-    given = None if checked_ratio is None else float(checked_ratio)
+    given = None if values.ratio is None else float(values.ratio)
     minima = _minima(layers, given, context, dim, input_law, float(noise))
     rates = minima[:, :layers].copy()
     gammas = minima[:, layers:].copy()

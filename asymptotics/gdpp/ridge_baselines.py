@@ -176,7 +176,7 @@ def baseline_profiles(
     >>> [round(float(loss), 4) for loss in found.constant]
     [0.4557, 0.0]
     """
-    (levels,) = check_scales(1, noise_level=noise_level)
+    levels = check_scales(1, noise_level=noise_level).noise_level
     best = ridge_baselines(noise_law, context=context, dim=dim)
     v = levels.ravel() ** 2
     oracle = risk(v, v, context, dim)
@@ -297,7 +297,9 @@ def one_layer(mean_noise_variance: Number, *, context: Number, dim: Number) -> O
     >>> one_layer(v, context=N, dim=d).loss
     d*(d + v + 1)/(2*N + 2*d + 2*v + 2)
     """
-    math_, (variance, context, dim) = checked(ranges=_SIZES, **locals())
-    rest = dim + 1 + variance
-    total = context + rest
-    return OneLayer(math_.finish(1 / total), math_.finish(dim * rest / (2 * total)))
+    math_, values = checked(
+        ranges=_SIZES, mean_noise_variance=mean_noise_variance, context=context, dim=dim
+    )
+    rest = values.dim + 1 + values.mean_noise_variance
+    total = values.context + rest
+    return OneLayer(math_.finish(1 / total), math_.finish(values.dim * rest / (2 * total)))

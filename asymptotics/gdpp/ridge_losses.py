@@ -39,7 +39,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from iclimit.asymptotics.checks import check_integers, checked, real_number
+from iclimit.asymptotics.checks import CheckedValues, check_integers, checked, real_number
 from iclimit.asymptotics.gdpp.ridge_excess import adaptive_excess, constant_excess, risk
 from iclimit.asymptotics.numbers import Number, Value, require
 from iclimit.problem import NoiseLaw
@@ -144,8 +144,8 @@ def ridge_risk(penalty: Number, *, noise_variance: Number, context: int, dim: in
     0.4508
     """
     check_size(context, dim)
-    penalty, variance = check_scales(2, penalty=penalty, noise_variance=noise_variance)
-    return risk(penalty, variance, context, dim)[()]
+    values = check_scales(2, penalty=penalty, noise_variance=noise_variance)
+    return risk(values.penalty, values.noise_variance, context, dim)[()]
 
 
 def oracle_risk(noise_law: str | NoiseLaw, *, context: int, dim: int) -> float:
@@ -218,9 +218,9 @@ def constant_ridge_loss(
     law = parse_noise_law(noise_law)
     if penalty is None:
         penalty = law.mean_variance
-    (penalty,) = check_scales(2, penalty=penalty)
+    values = check_scales(2, penalty=penalty)
     levels, weights = level_rule(law)
-    return float(weights @ constant_excess(float(penalty), levels**2, context, dim))
+    return float(weights @ constant_excess(float(values.penalty), levels**2, context, dim))
 
 
 def adaptive_ridge_loss(
@@ -287,16 +287,16 @@ def check_size(context: int, dim: int, adaptive: bool = False) -> None:
         )
 
 
-def check_scales(power: int, **values: Any) -> list[Value]:
+def check_scales(power: int, **arguments: Any) -> CheckedValues:
     """Arrays of numbers that are 0 or within the noise levels to a power."""
-    math_, arrays = checked(systems="numpy", **values)
+    math_, values = checked(systems="numpy", **arguments)
     least, most = LEVELS
     lower = least**power
     upper = most**power
-    for name, array in zip(values, arrays, strict=True):
-        allowed = f"0 or in [{lower:g}, {upper:g}]"
+    allowed = f"0 or in [{lower:g}, {upper:g}]"
+    for name, array in vars(values).items():
         require(math_, name, array, lambda v: (v == 0) | ((v >= lower) & (v <= upper)), allowed)
-    return arrays
+    return values
 
 
 def level_step(freedom: int) -> float:

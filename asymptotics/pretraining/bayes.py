@@ -82,7 +82,9 @@ def bayes_error(*, alpha: Number, rho: Number) -> Value:
     >>> round(float(bayes_error(alpha=1.0, rho=0.25)), 4)
     0.6404
     """
-    math_, (alpha, rho) = checked(alpha=alpha, rho=rho)
+    math_, values = checked(alpha=alpha, rho=rho)
+    alpha = values.alpha
+    rho = values.rho
     with math_.quiet():
         unseen = math_.where(alpha < 1, lambda: 1 - alpha, lambda: 0)
         x = rho / alpha
@@ -149,18 +151,24 @@ def dmmse_errors(
     """
     if (theta is None) == (kappa is None):
         raise ValueError(f"give either theta or kappa, got theta={theta}, kappa={kappa}")
-    math_, (theta, kappa, *values) = checked(
+    math_, values = checked(
         systems="numpy",
         ranges={"alpha": "(0, inf)", "rho": "(0, inf)", "dim": "[1, inf]"},
         optional=("theta", "kappa"),
-        **locals(),
+        theta=theta,
+        kappa=kappa,
+        alpha=alpha,
+        rho=rho,
+        dim=dim,
     )
-    if kappa is not None:
-        tasks = kappa * values[2]
+    if values.kappa is not None:
+        tasks = values.kappa * values.dim
         if math_.violates(tasks, lambda k: (k >= 1) & np.isfinite(k)) is not None:
-            raise ValueError(f"kappa must be >= 1/dim and finite, got {kappa}, dim = {dim}")
-        theta = np.log(tasks) / values[2]
-    theta, alpha, rho, dim = np.broadcast_arrays(theta, *values)
+            raise ValueError(f"kappa must be >= 1/dim and finite, got {values.kappa}, dim = {dim}")
+        log_tasks = np.log(tasks) / values.dim
+    else:
+        log_tasks = values.theta
+    theta, alpha, rho, dim = np.broadcast_arrays(log_tasks, values.alpha, values.rho, values.dim)
     continuum = math_.convert(bayes_error(alpha=alpha, rho=rho))
     icl = np.where(theta == 0, 2 + rho, continuum)
     with math_.quiet():

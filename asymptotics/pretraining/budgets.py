@@ -34,11 +34,11 @@ where the best number of prompts jumps.  For :math:`\rho \ge 1` the first minimu
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
-from iclimit.asymptotics.checks import checked
+from iclimit.asymptotics.checks import CheckedValues, checked, flattened
 from iclimit.asymptotics.numbers import Namespace, Number, Value, numpy_namespace
 from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum, check_spectrum
 from iclimit.asymptotics.pretraining.structured import structured_errors
@@ -169,21 +169,25 @@ def compute_optimal_pretraining(
         check_choice("ridge", ridge, ("optimal",))
     plain = test_alpha is None and spectrum is None and cost_law is None and np.ndim(kappa) == 0
     if plain and kappa == math.inf and (chosen or (np.ndim(ridge) == 0 and ridge == 0)):
-        math_, [B, rho] = checked(budget=budget, rho=rho)
+        math_, values = checked(budget=budget, rho=rho)
         with math_.quiet():
-            fields = (_with_ridge if chosen else _ridgeless)(math_, B, rho)
+            split = _with_ridge if chosen else _ridgeless
+            fields = split(math_, values.budget, values.rho)
             return ComputeOptimalPretraining(*map(math_.finish, fields))
     if spectrum is not None:
         check_spectrum(spectrum)
-    numbers: dict[str, Any] = {"budget": budget, "rho": rho, "kappa": kappa}
-    optional: dict[str, Any] = {"ridge": None if chosen else ridge, "test_alpha": test_alpha}
-    left_out = ("test_alpha", "ridge") if chosen else ("test_alpha",)
-    _, values = checked(systems="numpy", optional=left_out, **numbers, **optional)
-    arrays = np.broadcast_arrays(*(np.asarray(v, dtype=float) for v in values if v is not None))
-    names = [name for name, v in zip((*numbers, *optional), values, strict=True) if v is not None]
-    flat = {name: array.ravel() for name, array in zip(names, arrays, strict=True)}
-    fields = _searched(flat.pop("budget"), flat, spectrum, cost_law)
-    return ComputeOptimalPretraining(*(field.reshape(arrays[0].shape)[()] for field in fields))
+    _, values = checked(
+        systems="numpy",
+        optional=("test_alpha", "ridge") if chosen else ("test_alpha",),
+        budget=budget,
+        rho=rho,
+        kappa=kappa,
+        ridge=None if chosen else ridge,
+        test_alpha=test_alpha,
+    )
+    shape, points = flattened(values)
+    fields = _searched(points, spectrum, cost_law)
+    return ComputeOptimalPretraining(*(field.reshape(shape)[()] for field in fields))
 
 
 def critical_budget(rho: Number) -> Value:
@@ -215,7 +219,8 @@ def critical_budget(rho: Number) -> Value:
     >>> critical_budget([0.0, 0.5, 1.0]).round(3)
     array([3.569, 3.46 , 4.   ])
     """
-    math_, [rho] = checked(systems="numpy", rho=rho)
+    math_, values = checked(systems="numpy", rho=rho)
+    rho = values.rho
     with math_.quiet():
         # Above it 1 is as good as any.
         quiet = math_.where(rho < 1, lambda: rho, lambda: 0)
@@ -281,19 +286,24 @@ def _branches(math_: Namespace, B: Value, rho: Value) -> tuple[tuple[Value, ...]
 
 
 def _searched(
-    B: np.ndarray,
-    setting: dict[str, np.ndarray],
-    spectrum: JointSpectrum | None,
-    cost_law: Cost | None,
+    points: CheckedValues, spectrum: JointSpectrum | None, cost_law: Cost | None
 ) -> tuple[np.ndarray, ...]:
-    """Fields of the result by a search, for flat arrays of the budget and the setting."""
-    fixed = setting.get("ridge", np.zeros(B.shape))
-    chosen = "ridge" not in setting
+    """Fields of the result by a search, for flat arrays; the ridge is searched if it is None."""
+    B = points.budget
+    chosen = points.ridge is None
+    fixed = np.zeros(B.shape) if chosen else points.ridge
 
     def error(tau: np.ndarray, ridge: np.ndarray, B: np.ndarray = B) -> np.ndarray:
         alpha = _affordable(cost_law, B, tau)
-        known = setting | {"tau": tau, "alpha": np.where(alpha > 0, alpha, 1.0), "ridge": ridge}
-        errors = structured_errors(**known, spectrum=spectrum).icl
+        errors = structured_errors(
+            tau=tau,
+            alpha=np.where(alpha > 0, alpha, 1.0),
+            kappa=points.kappa,
+            rho=points.rho,
+            ridge=ridge,
+            test_alpha=points.test_alpha,
+            spectrum=spectrum,
+        ).icl
         return np.where(alpha > 0, errors, np.inf)
 
     ends = np.minimum(0, np.log(B)) - MARGIN, np.maximum(0, np.log(B)) + MARGIN
@@ -310,10 +320,10 @@ def _searched(
     tau = np.exp(tau)
     if np.any(np.isinf(value)):
         raise ValueError(f"budget must pay for some prompts, got {B[np.isinf(value)][0]}")
-    above = error(tau, ridge, B * math.exp(CHANGE)) - setting["rho"]
-    below = error(tau, ridge, B * math.exp(-CHANGE)) - setting["rho"]
+    above = error(tau, ridge, B * math.exp(CHANGE)) - points.rho
+    below = error(tau, ridge, B * math.exp(-CHANGE)) - points.rho
     with np.errstate(all="ignore"):
-        falls = np.where(value > setting["rho"], np.log(below / above) / (2 * CHANGE), 0.0)
+        falls = np.where(value > points.rho, np.log(below / above) / (2 * CHANGE), 0.0)
     return value, tau, _affordable(cost_law, B, tau), ridge, falls
 
 

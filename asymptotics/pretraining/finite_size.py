@@ -31,7 +31,7 @@ from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     undefined_in_float64,
 )
 from iclimit.asymptotics.pretraining.drawn_features import query_correction
-from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrices
+from iclimit.asymptotics.pretraining.joint_spectrum import optional_covariance
 from iclimit.asymptotics.pretraining.row_self_energy import row_errors
 from iclimit.asymptotics.pretraining.task_corrections import task_errors
 from iclimit.asymptotics.pretraining.task_self_energy import TaskDraws
@@ -439,15 +439,13 @@ def read_run(experiment: Experiment, rng: Seed | None, draws: int) -> Run:
     ridge = float(experiment.ridge)
     kernel = _kernel(problem)
     test_kernel = _kernel(tests.problem)
-    covariances = {
-        "task_covariance": problem.task_covariance,
-        "test_covariance": tests.problem.task_covariance,
-        "input_covariance": problem.input_covariance,
-    }
-    C, C_test, Sigma = covariance_matrices(dim, **covariances)
+    C = optional_covariance("task_covariance", problem.task_covariance, dim)
+    C_test = optional_covariance("test_covariance", tests.problem.task_covariance, dim)
+    Sigma = optional_covariance("input_covariance", problem.input_covariance, dim)
     inputs = Inputs.of(Sigma, dim)
     continued = bool(problem.correlated_query and (kernel or test_kernel))
     if continued:
+        covariances = {"task_covariance": C, "test_covariance": C_test, "input_covariance": Sigma}
         _check_isotropic(problem, covariances)
     query = {"dim": dim, "correlated_query": continued}
     law = {"rho": rho, "drift": float(problem.drift), "correlation": kernel}

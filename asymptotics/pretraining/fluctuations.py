@@ -131,13 +131,17 @@ def error_spread(
     >>> round(float(spread.icl_prompts), 3), round(float(spread.icl_tasks), 3)
     (1.334, 0.164)
     """
-    math_, values = checked(ranges={"alpha": "(0, inf)"}, **locals())
+    math_, values = checked(
+        ranges={"alpha": "(0, inf)"}, tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge
+    )
 
     def spreads(*block: Value) -> tuple[Value, ...]:
         return _spreads(math_, *block)
 
     with math_.quiet():
-        results = in_blocks(spreads, *values, results=10)
+        results = in_blocks(
+            spreads, values.tau, values.alpha, values.kappa, values.rho, values.ridge, results=10
+        )
     return ErrorSpread(*map(math_.finish, results))
 
 

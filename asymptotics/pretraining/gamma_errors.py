@@ -36,7 +36,7 @@ from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     effective_ridge,
     undefined_in_float64,
 )
-from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrices, covariance_matrix
+from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix, optional_covariance
 from iclimit.asymptotics.pretraining.summary_moments import (
     TaskMoments,
     centred_moments,
@@ -169,7 +169,7 @@ def errors_of_gamma(
     sigma = parsed["input_covariance"]
     # Matrices of mpmath or SymPy make the numbers beside them such numbers too.
     entry = 0.0 if exact is None else _entries("gamma", exact).flat[0]
-    math_, (context, rho, test_context, test_rho, _) = checked(
+    math_, values = checked(
         single=True,
         context=context,
         rho=rho,
@@ -179,8 +179,8 @@ def errors_of_gamma(
     )
     task_set = _task_set(tasks, d, exact is not None)
     tested = C if C_test is None else C_test
-    test = _law(tested, sigma, None, d, task_law, test_context, test_rho)
-    trained = _law(C, sigma, task_set, d, task_law, context, rho)
+    test = _law(tested, sigma, None, d, task_law, values.test_context, values.test_rho)
+    trained = _law(C, sigma, task_set, d, task_law, values.context, values.rho)
     if not isinstance(math_, ArrayMath):
         return TaskErrors(icl=_error(matrix, test), idg=_error(matrix, trained))
     with math_.quiet():
@@ -240,7 +240,15 @@ def optimal_gamma(
     >>> round(optimal_gamma(context=8, rho=0.1, tasks=tasks).error, 3)
     0.343
     """
-    given = _parse_law(**locals())
+    given = _parse_law(
+        context=context,
+        rho=rho,
+        dim=dim,
+        tasks=tasks,
+        task_law=task_law,
+        task_covariance=task_covariance,
+        input_covariance=input_covariance,
+    )
     units = given.units()
     law = given.measured_in(units)
     G, A = law.summary_moments()
@@ -310,10 +318,18 @@ def expected_gamma(
     >>> round(float(mean[0, 0]), 3), round(float(optimal_gamma(**setting).gamma[0, 0]), 3)
     (0.535, 0.625)
     """
-    law = _parse_law(context, rho, dim, tasks, task_law, task_covariance, input_covariance)
+    law = _parse_law(
+        context=context,
+        rho=rho,
+        dim=dim,
+        tasks=tasks,
+        task_law=task_law,
+        task_covariance=task_covariance,
+        input_covariance=input_covariance,
+    )
     Sigma = law.sigma
     check_integers(prompts=prompts)
-    _, (penalty,) = checked(systems="numpy", single=True, ridge=ridge)
+    _, values = checked(systems="numpy", single=True, ridge=ridge)
     with undefined_in_float64():
         G, A = law.summary_moments()
     d = len(G) - 1
@@ -323,7 +339,7 @@ def expected_gamma(
     # One eigenvalue of isotropic inputs stands for all d directions.
     samples = prompts / (d if Sigma is None else 1)
     with undefined_in_float64():
-        xi = effective_ridge(feature, samples, float(penalty))
+        xi = effective_ridge(feature, samples, float(values.ridge))
     target = basis.T @ A.T @ right
     share = np.divide(sigma[:, None], feature + xi, out=0 * feature, where=feature + xi > 0)
     return np.asarray(basis @ (share * target) @ right.T)
@@ -411,6 +427,7 @@ def _power_of_two(size: float) -> float:
 
 
 def _parse_law(
+    *,
     context: Number,
     rho: Number,
     dim: int | None,
@@ -430,12 +447,11 @@ def _parse_law(
     d = sizes[0] if dim is None else dim
     check_integers(dim=d)
     check_choice("task_law", task_law, TASK_LAWS)
-    _, numbers = checked(systems="numpy", single=True, context=context, rho=rho)
-    length, noise = map(float, numbers)
-    covariances = {"task_covariance": task_covariance, "input_covariance": input_covariance}
-    C, sigma = covariance_matrices(d, **covariances)
+    _, values = checked(systems="numpy", single=True, context=context, rho=rho)
+    C = optional_covariance("task_covariance", task_covariance, d)
+    sigma = optional_covariance("input_covariance", input_covariance, d)
     task_set = _task_set(tasks, d, exact=False)
-    return _law(C, sigma, task_set, d, task_law, length, noise)
+    return _law(C, sigma, task_set, d, task_law, float(values.context), float(values.rho))
 
 
 def _float_error(gamma: Value, law: _Law) -> Value:

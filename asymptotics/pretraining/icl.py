@@ -202,7 +202,9 @@ def both_errors(
     math_, values = checked(tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge)
     errors = partial(_errors_of_block, math_)
     with math_.quiet():
-        icl, idg = in_blocks(errors, *values, results=2)
+        icl, idg = in_blocks(
+            errors, values.tau, values.alpha, values.kappa, values.rho, values.ridge, results=2
+        )
     return math_.finish(icl), math_.finish(idg)
 
 

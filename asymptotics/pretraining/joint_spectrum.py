@@ -18,7 +18,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -236,12 +235,9 @@ def check_spectrum(spectrum: object) -> None:
         raise TypeError(f"spectrum must be a JointSpectrum, got {type(spectrum).__name__}")
 
 
-def covariance_matrices(dim: int, **covariances: Any) -> list[np.ndarray | None]:
-    """Covariances as (d, d) matrices, None where they are None."""
-    return [
-        None if value is None else covariance_matrix(name, value, dim)
-        for name, value in covariances.items()
-    ]
+def optional_covariance(name: str, value: ArrayLike | None, dim: int) -> np.ndarray | None:
+    """Covariance as a (d, d) matrix, or None if it is None."""
+    return None if value is None else covariance_matrix(name, value, dim)
 
 
 def covariance_matrix(name: str, value: Number, dim: int | None = None) -> np.ndarray:

@@ -23,11 +23,11 @@ proved.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from iclimit.asymptotics.checks import checked
+from iclimit.asymptotics.checks import checked, flattened
 from iclimit.asymptotics.numbers import Namespace, Number, Value
 from iclimit.asymptotics.pretraining.icl import (
     context_noise,
@@ -82,7 +82,7 @@ def context_slope(
     >>> [bool(slope < 0) for slope in slopes]
     [True, False]
     """
-    math_, at = _point(objective, tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge)
+    math_, at = _point(objective, tau, alpha, kappa, rho, ridge)
     with math_.quiet():
         curvature = math_.where(at.xi > 0, lambda: at.tau * at.eta / at.xi, lambda: 0)
         log_xi = -at.q * at.M_slope / (curvature + at.A)
@@ -123,7 +123,7 @@ def ridge_slope(
     >>> [bool(slope > 0) for slope in slopes]
     [True, False]
     """
-    math_, at = _point(objective, tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=0.0)
+    math_, at = _point(objective, tau, alpha, kappa, rho, ridge=0.0)
     with math_.quiet():
         D, dA, numerator, weight = _change(math_, objective, at, 0, 1)
         fall = (2 * at.A + at.xi * dA) / at.tau
@@ -160,10 +160,11 @@ def context_information(*, alpha: Number, rho: Number) -> Value:
     >>> round(float(context_information(alpha=1.0, rho=0.3)), 4)
     0.5815
     """
-    _, (alpha, rho) = checked(
+    _, values = checked(
         systems="numpy", ranges={"alpha": "(0, inf)", "rho": "(0, inf)"}, alpha=alpha, rho=rho
     )
-    return MarchenkoPastur(1 / alpha).shannon_transform(alpha / rho) / 2
+    law = MarchenkoPastur(1 / values.alpha)
+    return law.shannon_transform(values.alpha / values.rho) / 2
 
 
 class _Point(NamedTuple):
@@ -180,12 +181,19 @@ class _Point(NamedTuple):
     A: Value
 
 
-def _point(objective: str, **parameters: Any) -> tuple[Namespace, _Point]:
+def _point(
+    objective: str, tau: Number, alpha: Number, kappa: Number, rho: Number, ridge: Number
+) -> tuple[Namespace, _Point]:
     check_choice("objective", objective, ("icl", "idg"))
-    math_, (tau, alpha, kappa, rho, ridge) = checked(systems="host", **parameters)
+    math_, values = checked(
+        systems="host", tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge
+    )
+    tau = values.tau
+    kappa = values.kappa
+    rho = values.rho
     with math_.quiet():
-        q = context_noise(math_, alpha, rho)
-        xi, eta = solve_fixed_point(math_, tau < 1, tau, q, kappa, ridge)
+        q = context_noise(math_, values.alpha, rho)
+        xi, eta = solve_fixed_point(math_, tau < 1, tau, q, kappa, values.ridge)
         M = resolvent(math_, q + xi, kappa, excess(math_, kappa, 1))
         M_slope = -M / (1 / (1 + M / kappa) ** 2 + q + xi)
         A = error_parts(tau, kappa, rho, q, xi, M)[0]
@@ -266,9 +274,11 @@ def optimal_ridge(
     """
     check_choice("objective", objective, ("icl", "idg"))
     math_, values = checked(systems="numpy", tau=tau, alpha=alpha, kappa=kappa, rho=rho)
-    arrays = np.broadcast_arrays(*values)
-    shape = arrays[0].shape
-    tau, alpha, kappa, rho = (array.ravel() for array in arrays)
+    shape, points = flattened(values)
+    tau = points.tau
+    alpha = points.alpha
+    kappa = points.kappa
+    rho = points.rho
     with math_.quiet():
         q = context_noise(math_, alpha, rho)
         start = ridgeless_point(math_, tau < 1, tau, q, kappa)[0]

@@ -31,6 +31,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
+from iclimit.asymptotics.checks import CheckedValues, flattened
 from iclimit.asymptotics.numbers import Namespace, Number, Value, numpy_namespace
 from iclimit.asymptotics.pretraining.icl import ridge_bracket
 from iclimit.asymptotics.searches import find_root
@@ -260,20 +261,20 @@ def spectral_errors(
     ArithmeticError
         If float64 does not solve an equation.
     """
-    given = {"tasks": tasks, "context": context, "prompts": prompts, "rho": rho, "ridge": ridge}
-    math_ = numpy_namespace(**given)
+    math_ = numpy_namespace(tasks=tasks, context=context, prompts=prompts, rho=rho, ridge=ridge)
     spectrum = math_.convert(eigenvalues), math_.convert(mean_square)
-    arrays = np.broadcast_arrays(*(math_.convert(value) for value in given.values()))
-    shape = np.shape(arrays[0])
-    flat = {name: np.ravel(array) for name, array in zip(given, arrays, strict=True)}
-    tasks = flat["tasks"]
-    context = flat["context"]
-    prompts = flat["prompts"]
-    rho = flat["rho"]
-    ridge = flat["ridge"]
-    law = tasks, context, rho
+    values = CheckedValues(
+        tasks=math_.convert(tasks),
+        context=math_.convert(context),
+        prompts=math_.convert(prompts),
+        rho=math_.convert(rho),
+        ridge=math_.convert(ridge),
+    )
+    shape, points = flattened(values)
+    law = points.tasks, points.context, points.rho
+    ridge = points.ridge
     dim = _dimension(spectrum[0])
-    samples = prompts / dim
+    samples = points.prompts / dim
 
     with math_.quiet():
         few = (ridge == 0) & (samples < dim + 1)

@@ -143,7 +143,15 @@ def structured_errors(
     >>> round(float(errors.icl), 4), round(float(errors.idg), 4)
     (1.4919, 1.2676)
     """
-    settings = check_settings(tau, alpha, kappa, rho, ridge, test_alpha, test_rho)
+    settings = check_settings(
+        tau=tau,
+        alpha=alpha,
+        kappa=kappa,
+        rho=rho,
+        ridge=ridge,
+        test_alpha=test_alpha,
+        test_rho=test_rho,
+    )
     return errors_of(JointSpectrum(*np.ones((4, 1))) if spectrum is None else spectrum, settings)
 
 
@@ -326,7 +334,9 @@ def resolvent_alignment(
     ...     tau=2.0, alpha=1.0, kappa=float("inf"), rho=0.0, spectrum=spectrum)), 3)
     0.5
     """
-    settings = check_settings(tau, alpha, kappa, rho, ridge, finite_context=True)
+    settings = check_settings(
+        tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge, finite_context=True
+    )
     atoms = Atoms.of(spectrum)
     carried = spectrum.weight * spectrum.inputs * spectrum.test
 

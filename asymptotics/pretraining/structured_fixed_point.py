@@ -31,12 +31,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.polynomial import chebyshev
 
-from iclimit.asymptotics.checks import checked
+from iclimit.asymptotics.checks import checked, flattened
 from iclimit.asymptotics.numbers import ArrayMath, Number
 from iclimit.asymptotics.pretraining.icl import ridge_bracket
 from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum, check_spectrum
@@ -54,9 +53,6 @@ _NODES = 12
 _LARGE = 1e300
 
 TINY = ArrayMath.tiny
-
-# Parameters of structured errors.
-NAMES = ("tau", "alpha", "kappa", "rho", "ridge", "test_alpha", "test_rho")
 
 
 @dataclass(frozen=True)
@@ -83,26 +79,44 @@ class Settings:
         return (variance + self.test_rho) * self.per_test_context
 
 
-def check_settings(*values: Number | None, finite_context: bool = False) -> Settings:
-    """Check the parameters, given in the order of `NAMES`, and broadcast them.
-
-    Tests that are None are as in training.
-    """
-    named: dict[str, Any] = dict.fromkeys(NAMES) | dict(zip(NAMES, values, strict=False))
-    ranges = {"alpha": "(0, inf)"} if finite_context else {}
-    _, numbers = checked(systems="numpy", ranges=ranges, optional=NAMES[5:], **named)
-    numbers[5] = numbers[1] if numbers[5] is None else numbers[5]
-    numbers[6] = numbers[3] if numbers[6] is None else numbers[6]
-    arrays = np.broadcast_arrays(*numbers)
-    tau, alpha, kappa, rho, ridge, test_alpha, test_rho = (array.ravel() for array in arrays)
+def check_settings(
+    *,
+    tau: Number,
+    alpha: Number,
+    kappa: Number,
+    rho: Number,
+    ridge: Number,
+    test_alpha: Number | None = None,
+    test_rho: Number | None = None,
+    finite_context: bool = False,
+) -> Settings:
+    """Check the parameters and broadcast them; tests that are None are as in training."""
+    _, values = checked(
+        systems="numpy",
+        ranges={"alpha": "(0, inf)"} if finite_context else {},
+        optional=("test_alpha", "test_rho"),
+        tau=tau,
+        alpha=alpha,
+        kappa=kappa,
+        rho=rho,
+        ridge=ridge,
+        test_alpha=test_alpha,
+        test_rho=test_rho,
+    )
+    shape, points = flattened(values)
+    tested_alpha = points.alpha if points.test_alpha is None else points.test_alpha
     # Infinite context is a limit, with as many context pairs in tests as in training.
-    endless = np.isinf(alpha)
-    endless_tests = np.isinf(test_alpha)
-    per_context = np.where(endless, TINY, 1 / alpha)
-    per_test_context = np.where(endless & endless_tests, TINY, 1 / test_alpha)
-    kappa = np.minimum(kappa, _LARGE)
+    endless = np.isinf(points.alpha)
+    endless_tests = np.isinf(tested_alpha)
     return Settings(
-        tau, kappa, rho, ridge, per_context, test_rho, per_test_context, arrays[0].shape
+        tau=points.tau,
+        kappa=np.minimum(points.kappa, _LARGE),
+        rho=points.rho,
+        ridge=points.ridge,
+        per_context=np.where(endless, TINY, 1 / points.alpha),
+        test_rho=points.rho if points.test_rho is None else points.test_rho,
+        per_test_context=np.where(endless & endless_tests, TINY, 1 / tested_alpha),
+        shape=shape,
     )
 
 

@@ -80,7 +80,15 @@ def direction_slopes(
     >>> spectrum.task, slopes.round(2)
     (array([0.4, 1.6]), array([1.24, 0.68]))
     """
-    settings = check_settings(tau, alpha, kappa, rho, ridge, test_alpha, finite_context=True)
+    settings = check_settings(
+        tau=tau,
+        alpha=alpha,
+        kappa=kappa,
+        rho=rho,
+        ridge=ridge,
+        test_alpha=test_alpha,
+        finite_context=True,
+    )
     return slopes_at(spectrum, settings)
 
 
@@ -131,7 +139,14 @@ def diversity_slope(
     array([ True,  True, False])
     """
     settings = check_settings(
-        tau, alpha, kappa, rho, ridge, test_alpha, test_rho, finite_context=True
+        tau=tau,
+        alpha=alpha,
+        kappa=kappa,
+        rho=rho,
+        ridge=ridge,
+        test_alpha=test_alpha,
+        test_rho=test_rho,
+        finite_context=True,
     )
     if np.any((settings.tau == 1) & (settings.ridge == 0)):
         raise ValueError("tau must not be 1 with ridge = 0: the error is infinite there")
@@ -281,8 +296,17 @@ def best_test_covariance(
     >>> best.spectrum.task, best.spectrum.test
     (array([0.4, 1.6]), array([0., 2.]))
     """
-    given = tau, alpha, kappa, rho, ridge, test_alpha, test_rho
-    return _extreme_test_covariance(spectrum, given, fixed, 1)
+    settings = check_settings(
+        tau=tau,
+        alpha=alpha,
+        kappa=kappa,
+        rho=rho,
+        ridge=ridge,
+        test_alpha=test_alpha,
+        test_rho=test_rho,
+        finite_context=True,
+    )
+    return _extreme_test_covariance(spectrum, settings, fixed, 1)
 
 
 def worst_test_covariance(
@@ -324,15 +348,23 @@ def worst_test_covariance(
     >>> worst.spectrum.task, worst.spectrum.test
     (array([0.4, 1.6]), array([2., 0.]))
     """
-    given = tau, alpha, kappa, rho, ridge, test_alpha, test_rho
-    return _extreme_test_covariance(spectrum, given, fixed, -1)
+    settings = check_settings(
+        tau=tau,
+        alpha=alpha,
+        kappa=kappa,
+        rho=rho,
+        ridge=ridge,
+        test_alpha=test_alpha,
+        test_rho=test_rho,
+        finite_context=True,
+    )
+    return _extreme_test_covariance(spectrum, settings, fixed, -1)
 
 
 def _extreme_test_covariance(
-    spectrum: JointSpectrum, given: tuple[float | None, ...], fixed: str, sign: int
+    spectrum: JointSpectrum, settings: Settings, fixed: str, sign: int
 ) -> BestCovariance:
     """Test covariance of least (sign 1) or largest (sign -1) ICL error, which is linear in it."""
-    settings = check_settings(*given, finite_context=True)
     check_choice("fixed", fixed, ("trace", "spectrum"))
     slopes = sign * slopes_at(spectrum, settings)
     if not np.all(np.isfinite(slopes)):
@@ -400,7 +432,15 @@ def best_training_covariance(
     >>> bool(best.spectrum.task[1] > best.spectrum.task[0])  # more where tests vary more
     True
     """
-    settings = check_settings(tau, alpha, kappa, rho, ridge, test_alpha, test_rho)
+    settings = check_settings(
+        tau=tau,
+        alpha=alpha,
+        kappa=kappa,
+        rho=rho,
+        ridge=ridge,
+        test_alpha=test_alpha,
+        test_rho=test_rho,
+    )
     require_point(settings)
     check_spectrum(spectrum)
     p = spectrum.weight

@@ -25,7 +25,7 @@ The formulas are derived here; the setting is that of Frei and Vardi (arXiv:2410
 
 import numpy as np
 
-from iclimit.asymptotics.checks import checked, require_whole
+from iclimit.asymptotics.checks import checked, flattened, require_whole
 from iclimit.asymptotics.numbers import Number, Value
 from iclimit.threads import one_blas_thread
 
@@ -90,10 +90,20 @@ def classification_accuracy(
     >>> classification_accuracy(**setting, flips=[0, 0.1, 0.3]).round(4)
     array([0.9136, 0.8995, 0.7929])
     """
-    math_, values = checked(systems="numpy", ranges=_RANGES, **locals())
-    require_whole(context=values[0], dim=values[1])
-    points = np.broadcast_arrays(*values)
-    context, dim, R, p = (np.ravel(point) for point in points)
+    math_, values = checked(
+        systems="numpy",
+        ranges=_RANGES,
+        context=context,
+        dim=dim,
+        separation=separation,
+        flips=flips,
+    )
+    require_whole(context=values.context, dim=values.dim)
+    shape, points = flattened(values)
+    context = points.context
+    dim = points.dim
+    R = points.separation
+    p = points.flips
     spread = np.sqrt(context * p * (1 - p))
     flipped = np.arange(2 * np.ceil(_WIDTH * spread.max(initial=0)) + _RARE)
     first = np.floor(np.maximum(0, context * p - flipped.size / 2))
@@ -101,7 +111,7 @@ def classification_accuracy(
     parts = [
         _mean_over_flips(context[i], dim[i], R[i], p[i], first[i, None] + flipped) for i in blocks
     ]
-    return math_.finish(np.concat(parts).reshape(points[0].shape))
+    return math_.finish(np.concat(parts).reshape(shape))
 
 
 def _mean_over_flips(

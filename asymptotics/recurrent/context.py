@@ -55,7 +55,7 @@ The formulas are derived here; constant gates are those of RetNet (Sun et al., a
 import math
 from dataclasses import dataclass
 
-from iclimit.asymptotics.checks import checked
+from iclimit.asymptotics.checks import CheckedValues, checked
 from iclimit.asymptotics.numbers import MpMath, Namespace, Number, Value
 from iclimit.asymptotics.recurrent.delta_rule import mean_decay
 from iclimit.results import Result
@@ -137,9 +137,16 @@ def effective_context(
     >>> round(float(iclimit.icl_error(tau=2, alpha=alpha, kappa=1.5, rho=0.1)), 4)
     1.3885
     """
-    math_, values = checked(systems="host", **locals())
+    math_, values = checked(
+        systems="host",
+        alpha=alpha,
+        rho=rho,
+        forgetting=forgetting,
+        drift=drift,
+        correlation=correlation,
+    )
     with math_.quiet():
-        return math_.finish(effective(math_, *values))
+        return math_.finish(_effective(math_, values))
 
 
 def gated_error(
@@ -180,9 +187,16 @@ def gated_error(
     >>> gated_error(alpha=[1, 2, 4], rho=0.25).round(4)
     array([0.8056, 0.6346, 0.4881])
     """
-    math_, values = checked(systems="host", **locals())
+    math_, values = checked(
+        systems="host",
+        alpha=alpha,
+        rho=rho,
+        forgetting=forgetting,
+        drift=drift,
+        correlation=correlation,
+    )
     with math_.quiet():
-        return math_.finish(_readout_error(values[1], effective(math_, *values)))
+        return math_.finish(_readout_error(values.rho, _effective(math_, values)))
 
 
 def optimal_forgetting(
@@ -228,9 +242,13 @@ def optimal_forgetting(
     >>> optimal_forgetting(rho=0.25, drift=0.1)
     OptimalForgetting(forgetting=0.412311, alpha=1.95194, error=0.640388)
     """
-    math_, (rho, theta, r) = checked(ranges={"drift": "(0, inf)"}, **locals())
+    math_, values = checked(
+        ranges={"drift": "(0, inf)"}, rho=rho, drift=drift, correlation=correlation
+    )
+    rho = values.rho
+    theta = values.drift
     with math_.quiet():
-        noise = _squared_kernel(r) + rho
+        noise = _squared_kernel(values.correlation) + rho
         omega = math_.sqrt(theta**2 + 2 * theta / noise)
         alpha = (1 + rho) / (noise * (theta + omega))
         return OptimalForgetting(*map(math_.finish, (omega, alpha, _readout_error(rho, alpha))))
@@ -243,6 +261,12 @@ def _squared_kernel(r: Value) -> Value:
 
 def _readout_error(rho: Value, alpha: Value) -> Value:
     return rho + (1 + rho) / (1 + rho + alpha)
+
+
+def _effective(math_: Namespace, values: CheckedValues) -> Value:
+    return effective(
+        math_, values.alpha, values.rho, values.forgetting, values.drift, values.correlation
+    )
 
 
 def effective(

@@ -135,14 +135,25 @@ def correlated_query_errors(
     >>> correlated_query_errors(**setting, correlation=[0, 0.6]).icl.round(4)
     array([0.2897, 0.4384])
     """
-    math_, (tau, alpha, kappa, rho, r, ridge, omega) = checked(
-        systems="host", ranges=_RANGES, **locals()
+    math_, values = checked(
+        systems="host",
+        ranges=_RANGES,
+        tau=tau,
+        alpha=alpha,
+        kappa=kappa,
+        rho=rho,
+        correlation=correlation,
+        ridge=ridge,
+        forgetting=forgetting,
     )
+    tau = values.tau
+    kappa = values.kappa
+    rho = values.rho
     with math_.quiet():
-        q, f2, own, a = _spike(math_, alpha, rho, r, omega)
+        q, f2, own, a = _spike(math_, values.alpha, rho, values.correlation, values.forgetting)
 
         def cases(below: Value) -> tuple[Value, Value]:
-            fixed_point = solve_fixed_point(math_, below, tau, q, kappa, ridge / a**2)
+            fixed_point = solve_fixed_point(math_, below, tau, q, kappa, values.ridge / a**2)
             return _errors(math_, tau, kappa, rho, q, f2, own, fixed_point)
 
         return QueryErrors(*map(math_.finish, math_.branch(tau < 1, cases)))

@@ -134,7 +134,20 @@ def delta_rule_error(
     >>> delta_rule_error(alpha=Symbol("alpha", positive=True), rho=0, step_size=1)
     exp(-alpha)
     """
-    math_, (alpha, rho, beta, theta, d) = checked(systems="host", ranges=_RANGES, **locals())
+    math_, values = checked(
+        systems="host",
+        ranges=_RANGES,
+        alpha=alpha,
+        rho=rho,
+        step_size=step_size,
+        drift=drift,
+        dim=dim,
+    )
+    alpha = values.alpha
+    rho = values.rho
+    beta = values.step_size
+    theta = values.drift
+    d = values.dim
     with math_.quiet():
         limit = math_.isinf(d)
         rate = 2 * theta + math_.where(
@@ -190,7 +203,9 @@ def optimal_delta_step(*, alpha: Number, rho: Number) -> DeltaStep:
     >>> best.error.round(4), best.step_size.round(3)
     (array([0.7315, 0.5179, 0.3682]), array([0.658, 0.517, 0.321]))
     """
-    math_, (alpha, rho) = checked(ranges={"alpha": "(0, inf]"}, alpha=alpha, rho=rho)
+    math_, values = checked(ranges={"alpha": "(0, inf]"}, alpha=alpha, rho=rho)
+    alpha = values.alpha
+    rho = values.rho
     with math_.quiet():
         remaining = math_.where(
             math_.isinf(alpha), lambda: 0 * rho, lambda: _best_loss(math_, alpha, rho)
@@ -253,11 +268,15 @@ def constant_delta_step(*, alpha: Number, rho: Number, drift: Number = 0.0) -> D
     """
     math_, values = checked(systems="numpy", ranges=_RANGES, alpha=alpha, rho=rho, drift=drift)
     with math_.quiet():
-        alpha, rho, theta = (value + 0 * sum(values) for value in values)
-        setting = {"alpha": alpha, "rho": rho, "drift": theta}
+        # Zeros of the shape of all arguments.
+        zeros = 0 * (values.alpha + values.rho + values.drift)
+        alpha = values.alpha + zeros
+        rho = values.rho + zeros
+        drift = values.drift + zeros
+        setting = {"alpha": alpha, "rho": rho, "drift": drift}
         bracket = (0 * alpha, 0 * alpha + 1)
         step = find_root(math_, _slope, bracket, setting, "best step of the delta rule")
-        error = delta_rule_error(alpha=alpha, rho=rho, drift=theta, step_size=step)
+        error = delta_rule_error(alpha=alpha, rho=rho, drift=drift, step_size=step)
     return DeltaStep(math_.finish(step), error)
 
 

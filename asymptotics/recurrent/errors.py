@@ -227,16 +227,11 @@ def recurrent_errors(
     [0.7394 0.524  0.3709]
     """
     check_choice("rule", rule, RULES)
-    given = {
-        "writes": writes,
-        "gates": gates,
-        "channel_gates": channel_gates,
-        "step_sizes": step_sizes,
-        "preconditioner": preconditioner,
-    }
-    for name, value in given.items():
-        if value is not None and name not in RULES[rule]:
-            raise ValueError(f"{name} must be None for rule {rule}, got {value!r}")
+    _refuse_unknown(rule, "writes", writes)
+    _refuse_unknown(rule, "gates", gates)
+    _refuse_unknown(rule, "channel_gates", channel_gates)
+    _refuse_unknown(rule, "step_sizes", step_sizes)
+    _refuse_unknown(rule, "preconditioner", preconditioner)
     check_flags(gate_first=gate_first, unit_keys=unit_keys)
     check_integers(context=context)
     if readout is None:
@@ -270,6 +265,12 @@ def recurrent_errors(
     error = np.where(np.isnan(error), np.inf, error)
     power = np.where(np.isnan(power), np.inf, power)
     return RecurrentErrors(np.arange(context + 1), error, chosen, signal, power, taken)
+
+
+def _refuse_unknown(rule: str, name: str, value: Numbers | None) -> None:
+    """Raise a ValueError for an argument that is given and that the rule does not have."""
+    if value is not None and name not in RULES[rule]:
+        raise ValueError(f"{name} must be None for rule {rule}, got {value!r}")
 
 
 @dataclass(frozen=True)

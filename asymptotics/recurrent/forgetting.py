@@ -34,7 +34,7 @@ from functools import cache
 import numpy as np
 from scipy.optimize import minimize
 
-from iclimit.asymptotics.checks import checked
+from iclimit.asymptotics.checks import checked, flattened
 from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.searches import find_roots
 from iclimit.results import Result
@@ -117,11 +117,19 @@ def forgetting_error(
     ... ).round(4)
     array([0.5161, 0.8087])
     """
-    math_, values = checked(systems="numpy", ranges=_RANGES, **locals())
-    points = np.broadcast_arrays(*values)
+    math_, values = checked(
+        systems="numpy",
+        ranges=_RANGES,
+        alpha=alpha,
+        rho=rho,
+        penalty=penalty,
+        forgetting=forgetting,
+        drift=drift,
+    )
+    shape, points = flattened(values)
     with math_.quiet():
-        error = _error(*(point.ravel() for point in points))
-        return math_.finish(error.reshape(points[0].shape))
+        error = _error(points.alpha, points.rho, points.penalty, points.forgetting, points.drift)
+        return math_.finish(error.reshape(shape))
 
 
 def optimal_memory(*, alpha: Number, rho: Number, drift: Number = 0.0) -> BestMemory:
@@ -168,11 +176,18 @@ def optimal_memory(*, alpha: Number, rho: Number, drift: Number = 0.0) -> BestMe
     """
     ranges = _RANGES | {"rho": "(0, inf)"}
     _, values = checked(systems="numpy", ranges=ranges, alpha=alpha, rho=rho, drift=drift)
-    points = np.broadcast_arrays(*values)
-    best = np.reshape(
-        [_search(*point) for point in zip(*map(np.ravel, points), strict=True)], (-1, 3)
+    shape, points = flattened(values)
+    forgetting = np.empty(points.alpha.shape)
+    penalty = np.empty(points.alpha.shape)
+    error = np.empty(points.alpha.shape)
+    for k in range(error.size):
+        best = _search(points.alpha[k], points.rho[k], points.drift[k])
+        forgetting[k], penalty[k], error[k] = best
+    return BestMemory(
+        forgetting=forgetting.reshape(shape)[()],
+        penalty=penalty.reshape(shape)[()],
+        error=error.reshape(shape)[()],
     )
-    return BestMemory(*(part.reshape(points[0].shape)[()] for part in best.T))
 
 
 def _search(alpha: float, rho: float, theta: float) -> tuple[float, float, float]:

@@ -35,7 +35,7 @@ nobody divides by the length of the test.  With ``running_sum`` it is
 The formulas are derived here.
 """
 
-from iclimit.asymptotics.checks import checked
+from iclimit.asymptotics.checks import CheckedValues, checked
 from iclimit.asymptotics.numbers import Namespace, Number, Value
 from iclimit.asymptotics.pretraining.icl import error_parts, errors_of, solve_fixed_point
 from iclimit.asymptotics.recurrent.context import effective, signal_and_noise
@@ -134,28 +134,60 @@ def gated_pretraining_errors(
     0.8188
     0.5048
     """
-    law = {name: each for name, each in locals().items() if name != "running_sum"}
     check_flags(running_sum=running_sum)
-    math_, (tau, alpha, kappa, rho, ridge, omega, theta, r, *tests) = checked(
-        systems="host", ranges={"alpha": "(0, inf)"}, optional=_TESTS, **law
+    math_, values = checked(
+        systems="host",
+        ranges={"alpha": "(0, inf)"},
+        optional=_TESTS,
+        tau=tau,
+        alpha=alpha,
+        kappa=kappa,
+        rho=rho,
+        ridge=ridge,
+        forgetting=forgetting,
+        drift=drift,
+        correlation=correlation,
+        test_alpha=test_alpha,
+        test_rho=test_rho,
+        test_forgetting=test_forgetting,
+        test_drift=test_drift,
+        test_correlation=test_correlation,
     )
-    own = alpha, rho, omega, theta, r
-    tests = [mine if each is None else each for each, mine in zip(tests, own, strict=True)]
+    tau = values.tau
+    kappa = values.kappa
+    rho = values.rho
+    test_noise = _tested(values, "rho")
     with math_.quiet():
-        a, q = signal_and_noise(math_, *own)
-        signal, noise = _test_law(math_, alpha if running_sum else None, *tests)
+        a, q = signal_and_noise(
+            math_, values.alpha, rho, values.forgetting, values.drift, values.correlation
+        )
+        signal, noise = _test_law(
+            math_,
+            values.alpha if running_sum else None,
+            _tested(values, "alpha"),
+            test_noise,
+            _tested(values, "forgetting"),
+            _tested(values, "drift"),
+            _tested(values, "correlation"),
+        )
         s = signal / a
         Q = noise / a**2
         q = q / a**2
 
         def cases(below: Value) -> tuple[Value, Value]:
-            xi, eta = solve_fixed_point(math_, below, tau, q, kappa, ridge / a**2)
+            xi, eta = solve_fixed_point(math_, below, tau, q, kappa, values.ridge / a**2)
             M = resolvent(math_, q + xi, kappa, excess(math_, kappa, 1))
             idg = errors_of(math_, tau, kappa, rho, q, xi, eta, M)[1]
             A = error_parts(tau, kappa, rho, q, xi, M)[0]
-            return tests[1] + _excess(math_, kappa, q + xi, M, s, Q, A / tau, idg), idg
+            return test_noise + _excess(math_, kappa, q + xi, M, s, Q, A / tau, idg), idg
 
         return QueryErrors(*map(math_.finish, math_.branch(tau < 1, cases)))
+
+
+def _tested(values: CheckedValues, name: str) -> Value:
+    """Argument of the tests, which is that of training unless it is given."""
+    own = getattr(values, f"test_{name}")
+    return getattr(values, name) if own is None else own
 
 
 def _test_law(

@@ -87,13 +87,21 @@ def memory_weights(
     >>> memory_weights(context=4, dim=20, rho=0.25, step_sizes=0.6).round(3)
     array([0.55 , 0.554, 0.557, 0.56 ])
     """
-    setting = dict(locals())
-    for name in ("gates", "step_sizes"):
-        if setting[name] is None:
-            raise TypeError(f"{name} must be a number or an array, got None")
+    _require_given("gates", gates)
+    _require_given("step_sizes", step_sizes)
     if writes is None:
         writes = step_sizes if np.any(step_sizes) else 1.0
-    known = recurrent_errors("gated-delta", **setting | {"writes": writes})
+    known = recurrent_errors(
+        "gated-delta",
+        context=context,
+        dim=dim,
+        rho=rho,
+        drift=drift,
+        gates=gates,
+        step_sizes=step_sizes,
+        writes=writes,
+        unit_keys=unit_keys,
+    )
     gate = np.broadcast_to(gates, context)
     step = np.broadcast_to(step_sizes, context)
     write = np.broadcast_to(writes, context)
@@ -113,3 +121,8 @@ def memory_weights(
         products[t] = own + write[t] * (written + rho)
     gram = kept / dim + (second + rho - 1 / dim) * np.eye(context)
     return np.linalg.solve(gram, products)
+
+
+def _require_given(name: str, value: Numbers | None) -> None:
+    if value is None:
+        raise TypeError(f"{name} must be a number or an array, got None")

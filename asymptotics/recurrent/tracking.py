@@ -99,7 +99,13 @@ def tracking_error(
     """
     if forgetting is None:
         forgetting = drift
-    math_, (theta, rho, beta, omega) = checked(ranges=_RANGES, **locals())
+    math_, values = checked(
+        ranges=_RANGES, drift=drift, rho=rho, step_size=step_size, forgetting=forgetting
+    )
+    theta = values.drift
+    rho = values.rho
+    beta = values.step_size
+    omega = values.forgetting
     with math_.quiet():
         lost = theta + omega
         stability = 2 * omega + beta * (2 - beta)
@@ -142,7 +148,9 @@ def optimal_tracking(*, drift: Number, rho: Number) -> Tracking:
     >>> optimal_tracking(drift=0.2, rho=0.25)
     Tracking(step_size=0.612452, forgetting=0.2, error=0.645081)
     """
-    math_, (theta, rho) = checked(ranges=_RANGES, drift=drift, rho=rho)
+    math_, values = checked(ranges=_RANGES, drift=drift, rho=rho)
+    theta = values.drift
+    rho = values.rho
     with math_.quiet():
         excess = theta * (1 - rho)
         root = math_.sqrt(excess**2 + 2 * theta * rho * (1 + 2 * theta))

@@ -134,9 +134,11 @@ def functional_optimum(
     """
     if not callable(covariance):
         raise TypeError(f"covariance must be a function of two inputs, got {covariance!r}")
-    _, (N, noise) = checked(
+    _, values = checked(
         systems="numpy", single=True, context=context, noise_variance=noise_variance
     )
+    N = float(values.context)
+    noise = float(values.noise_variance)
     if not isinstance(inputs, tuple):
         points = real_array("inputs", inputs, "(-inf, inf)")
         n = len(points) if points.ndim in (1, 2) else 0
@@ -145,7 +147,7 @@ def functional_optimum(
             raise ValueError("inputs must be an interval or an array (n,) or (n, k) of points")
         if given.shape != (n,) or np.any(given <= 0) or abs(given.sum() - 1) > 1e-9:
             raise ValueError(f"weights must be {n} probabilities of sum 1")
-        return _optimum(covariance, points, given, float(N), float(noise), None)
+        return _optimum(covariance, points, given, N, noise, None)
     if weights is not None:
         raise ValueError("weights must not be given with an interval of inputs")
     if np.shape(inputs) != (2,) or not -np.inf < inputs[0] < inputs[1] < np.inf:
@@ -154,7 +156,7 @@ def functional_optimum(
     before = np.inf
     while True:
         x, weight = _legendre(*inputs, nodes)
-        optimum = _optimum(covariance, x, weight, float(N), float(noise), before)
+        optimum = _optimum(covariance, x, weight, N, noise, before)
         null = float(weight @ np.diag(covariance(x[:, None], x[None])))
         converged = optimum.error <= _ACCURACY * optimum.loss + 3 * _ROUNDING * null
         if converged or 2 * nodes > _MOST:
@@ -248,7 +250,8 @@ def finite_rank_loss(
         "feature_moments": feature_moments,
         "scaled_moments": scaled_moments,
     }
-    _, (N,) = checked(single=True, context=context)
+    _, values = checked(single=True, context=context)
+    N = values.context
     if any(hasattr(value, "free_symbols") for value in (*given.values(), context)):
         import sympy
 

@@ -20,13 +20,12 @@ them serves the whole search; the loss of the temperature found is then computed
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.polynomial import chebyshev
 from scipy.optimize import minimize_scalar
 
-from iclimit.asymptotics.checks import check_integers, checked, require_whole
+from iclimit.asymptotics.checks import broadcast, check_integers, checked, require_whole
 from iclimit.asymptotics.numbers import Namespace, Number, Value
 from iclimit.asymptotics.softmax.brackets import Brackets, brackets, query_norms
 from iclimit.asymptotics.softmax.pair_averages import pair_averages
@@ -35,6 +34,9 @@ from iclimit.results import Result
 
 # Largest relative error of a loss that is returned without a statement of its error.
 _PROMISED = 1e-8
+
+# The value of a head may have either sign.
+_RANGES = {"value": "(-inf, inf)"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -134,14 +136,33 @@ def softmax_loss(
     >>> softmax_loss(t, value=u, ratio=c)
     c*u**2*exp(t**2) + (-t*u + 1)**2
     """
-    math_, (beta, v, *size) = _parse(**locals())
+    noise_ratio, noise_variance = _check_place(
+        ratio=ratio,
+        context=context,
+        dim=dim,
+        noise_ratio=noise_ratio,
+        noise_variance=noise_variance,
+        heads=heads,
+    )
     if ratio is not None:
-        with math_.quiet():
-            missed = (1 - heads * v * beta) ** 2
-            return math_.finish(missed + v**2 * _limit_noise(math_, beta, heads) * sum(size))
-    beta, v, N, d, noise = np.broadcast_arrays(beta, v, *size)
+        return _limit_loss(inverse_temperature, value, ratio, noise_ratio, heads)
+    _check_heads(heads)
+    _, values = checked(
+        systems="numpy",
+        ranges=_RANGES,
+        inverse_temperature=inverse_temperature,
+        value=value,
+        context=context,
+        dim=dim,
+        noise_variance=noise_variance,
+    )
+    require_whole(context=values.context, dim=values.dim)
+    points = broadcast(values)
+    beta = points.inverse_temperature
+    v = points.value
+    noise = points.noise_variance
     loss = np.empty(beta.shape)
-    settings = np.stack([beta, N, d], axis=-1).reshape(-1, 3)
+    settings = np.stack([beta, points.context, points.dim], axis=-1).reshape(-1, 3)
     unique, index = np.unique(settings, axis=0, return_inverse=True)
     for k, (one_beta, one_N, one_d) in enumerate(unique):
         head = brackets(one_beta, one_N, one_d, heads, 1.0)
@@ -157,6 +178,27 @@ def softmax_loss(
                 )
             loss.flat[place] = fine
     return loss[()]
+
+
+def _limit_loss(
+    inverse_temperature: Number, value: Number, ratio: Number, noise_ratio: Number, heads: int
+) -> Value:
+    """Loss in the limit."""
+    if heads > 2:
+        raise ValueError(f"heads must be 1 or 2, got {heads}")
+    math_, values = checked(
+        ranges=_RANGES,
+        inverse_temperature=inverse_temperature,
+        value=value,
+        ratio=ratio,
+        noise_ratio=noise_ratio,
+    )
+    t = values.inverse_temperature
+    u = values.value
+    with math_.quiet():
+        missed = (1 - heads * u * t) ** 2
+        both = values.ratio + values.noise_ratio
+        return math_.finish(missed + u**2 * _limit_noise(math_, t, heads) * both)
 
 
 def _limit_noise(math_: Namespace, t: Value, heads: int) -> Value:
@@ -225,13 +267,25 @@ def optimal_softmax(
     >>> optimal_softmax(ratio=symbols("c", positive=True)).loss
     E*c/(E*c + 1)
     """
-    math_, size = _parse(**locals())
+    noise_ratio, noise_variance = _check_place(
+        ratio=ratio,
+        context=context,
+        dim=dim,
+        noise_ratio=noise_ratio,
+        noise_variance=noise_variance,
+        heads=heads,
+    )
     if ratio is not None:
+        math_, values = checked(ratio=ratio, noise_ratio=noise_ratio)
         with math_.quiet():
-            return _limit_optimum(math_, sum(size), heads)
-    N, d, noise = np.broadcast_arrays(*size)
-    optima = np.empty((4, *N.shape))
-    settings = np.stack([N, d], axis=-1).reshape(-1, 2)
+            return _limit_optimum(math_, values.ratio + values.noise_ratio, heads)
+    _check_heads(heads)
+    _, values = checked(systems="numpy", context=context, dim=dim, noise_variance=noise_variance)
+    require_whole(context=values.context, dim=values.dim)
+    points = broadcast(values)
+    noise = points.noise_variance
+    optima = np.empty((4, *noise.shape))
+    settings = np.stack([points.context, points.dim], axis=-1).reshape(-1, 2)
     unique, index = np.unique(settings, axis=0, return_inverse=True)
     for k, (one_N, one_d) in enumerate(unique):
         search = TemperatureSearch(one_N, one_d, heads) if one_N > 1 else None
@@ -251,40 +305,36 @@ def _limit_optimum(math_: Namespace, both: Value, heads: int) -> SoftmaxHead:
     )
 
 
-def _parse(
-    ratio: Value,
-    context: Value,
-    dim: Value,
-    noise_ratio: Value,
-    noise_variance: Value,
-    heads: Value,
-    **more: Any,
-) -> tuple[Namespace, list[Value]]:
-    """Number system; what was given besides; (c, v) of the limit or (N, d, noise) of a size."""
+def _check_place(
+    *,
+    ratio: Number | None,
+    context: Number | None,
+    dim: Number | None,
+    noise_ratio: Number | None,
+    noise_variance: Number | None,
+    heads: int,
+) -> tuple[Number, Number]:
+    """Raise a ValueError unless a limit or a size is given; noise, which is 0 by default."""
     check_integers(heads=heads)
-    limit = {"ratio": ratio, "noise_ratio": noise_ratio}
-    size = {"context": context, "dim": dim, "noise_variance": noise_variance}
-    chosen, other = (size, limit) if ratio is None else (limit, size)
-    unasked = [name for name, value in other.items() if value is not None]
-    missing = [name for name in ("ratio", "context", "dim") if chosen.get(name, 0) is None]
-    if unasked or missing:
+    if ratio is None:
+        fits = context is not None and dim is not None and noise_ratio is None
+    else:
+        fits = context is None and dim is None and noise_variance is None
+    if not fits:
         raise ValueError(
             "give either ratio and noise_ratio or context, dim and noise_variance, got "
-            + ", ".join(f"{name}={value}" for name, value in {**limit, **size}.items())
+            f"ratio={ratio}, noise_ratio={noise_ratio}, context={context}, dim={dim}, "
+            f"noise_variance={noise_variance}"
         )
-    noise = "noise_variance" if ratio is None else "noise_ratio"
-    chosen[noise] = 0.0 if chosen[noise] is None else chosen[noise]
-    ranges = {"value": "(-inf, inf)"}
-    if ratio is not None:
-        if more and heads > 2:
-            raise ValueError(f"heads must be 1 or 2, got {heads}")
-        return checked(**more, **chosen, ranges=ranges)
+    return (
+        0.0 if noise_ratio is None else noise_ratio,
+        0.0 if noise_variance is None else noise_variance,
+    )
+
+
+def _check_heads(heads: int) -> None:
     if heads > 2:
         raise ValueError(f"heads must be 1 or 2 at finite context and dim, got {heads}")
-    math_, values = checked(systems="numpy", **more, **chosen, ranges=ranges)
-    sizes = zip(chosen, values[len(more) :], strict=True)
-    require_whole(**{name: value for name, value in sizes if name in ("context", "dim")})
-    return math_, values
 
 
 # Steps of a second quadrature, which tells the error, over those of the quadrature itself.

@@ -154,11 +154,12 @@ def heads_efficiency(inverse_temperatures: Sequence[Number] | np.ndarray) -> Val
     >>> heads_efficiency([symbols("t", positive=True)])
     t**2*exp(-t**2)
     """
-    math_, (t,) = checked(
+    math_, values = checked(
         inverse_temperatures=inverse_temperatures,
         sequences=("inverse_temperatures",),
         ranges={"inverse_temperatures": "[-4, 4]"},
     )
+    t = values.inverse_temperatures
     if len(set(t)) < len(t):
         raise ValueError(f"inverse_temperatures must be all different, got {inverse_temperatures}")
     if isinstance(math_, ArrayMath):
@@ -232,7 +233,10 @@ def attention_loss(efficiency: Number, *, ratio: Number, noise_ratio: Number = 0
     >>> round(float(attention_loss(1 / math.e, ratio=0.5)), 5), attention_loss(1, ratio=0.5)
     (0.57612, np.float64(0.3333333333333333))
     """
-    math_, (eff, c, v) = checked(efficiency=efficiency, ratio=ratio, noise_ratio=noise_ratio)
+    math_, values = checked(efficiency=efficiency, ratio=ratio, noise_ratio=noise_ratio)
+    eff = values.efficiency
+    c = values.ratio
+    v = values.noise_ratio
     with math_.quiet():
         return math_.finish((c + v) / (eff + c + v))
 

@@ -104,7 +104,9 @@ def long_context_softmax(*, dim: Number, noise_variance: Number = 0.0) -> Softma
     >>> long_context_softmax(dim=symbols("d", positive=True)).inverse_temperature**2
     2/(d + sqrt(d**2 + 4*d + 8) + 4)
     """
-    math_, (d, noise) = checked(dim=dim, noise_variance=noise_variance)
+    math_, values = checked(dim=dim, noise_variance=noise_variance)
+    d = values.dim
+    noise = values.noise_variance
     with math_.quiet():
         # Divided by K; d - 2K over K is less than -1.
         m = (d - 2 * (d + noise)) / (d + noise)
@@ -112,8 +114,13 @@ def long_context_softmax(*, dim: Number, noise_variance: Number = 0.0) -> Softma
         rest = (d + noise) * (1 - 2 * b) + b * d
         loss = math_.exp(-(d / 2 + 1) * math_.log1p(-2 * b)) * rest / b
         beta = math_.sqrt(b)
-        values = math_.finish(beta), math_.finish(1 / beta), math_.finish(loss)
-        return SoftmaxHead(*values, error=0 * values[0])
+        temperature = math_.finish(beta)
+        return SoftmaxHead(
+            inverse_temperature=temperature,
+            value=math_.finish(1 / beta),
+            loss=math_.finish(loss),
+            error=0 * temperature,
+        )
 
 
 def _expanded(value: Value) -> Value:
@@ -172,7 +179,7 @@ def optimal_softmax_matrix(
     >>> round(best.loss / 100, 6), round(float(optimal_softmax(ratio=0.5).loss), 6)
     (0.576117, 0.576117)
     """
-    _, (N, noise) = checked(
+    _, setting = checked(
         systems="numpy", single=True, context=context, noise_variance=noise_variance
     )
     Lambda = covariance_matrix("input_covariance", input_covariance)
@@ -187,7 +194,7 @@ def optimal_softmax_matrix(
     # Eigenvalues b of K in the coordinates in which the inputs have covariance 1.
     b, Q = np.linalg.eigh(root[:, None] * (U.T @ W @ U) * root)
     b = np.maximum(b, 0.0)
-    c = np.e * (b.sum() + noise) / N
+    c = np.e * (b.sum() + setting.noise_variance) / setting.context
     share = b / (b + c) if c > 0 else 0 * b
     value = float(np.linalg.norm(share))
     whole = U @ (Q / root[:, None])

@@ -29,7 +29,6 @@ import itertools
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -180,13 +179,19 @@ def uniform_softmax_loss(
     0.0985
     """
     N, d, noise = _parse(context, dim, noise_variance, heads)
-    head: dict[str, Any] = {"inverse_temperature": inverse_temperature, "value": value}
-    _, (beta, v) = checked(systems="numpy", single=True, ranges={"value": "(-inf, inf)"}, **head)
+    _, head = checked(
+        systems="numpy",
+        single=True,
+        ranges={"value": "(-inf, inf)"},
+        inverse_temperature=inverse_temperature,
+        value=value,
+    )
+    beta = float(head.inverse_temperature)
     if beta == 0:
         raise ValueError("inverse_temperature must not be 0")
     # Keys and queries of the opposite sign see inputs of the opposite sign.
-    parabola = _quadratic(abs(float(beta)), N, d, noise, heads, _few_and_many(d)[1])
-    return parabola.loss(float(v) * math.copysign(1.0, beta))
+    parabola = _quadratic(abs(beta), N, d, noise, heads, _few_and_many(d)[1])
+    return parabola.loss(float(head.value) * math.copysign(1.0, beta))
 
 
 def _few_and_many(d: float) -> tuple[int, int]:
@@ -197,15 +202,24 @@ def _few_and_many(d: float) -> tuple[int, int]:
     return many - 2, many
 
 
-def _parse(context: Number, dim: Number, noise_variance: Number, heads: int) -> list[float]:
+def _parse(
+    context: Number, dim: Number, noise_variance: Number, heads: int
+) -> tuple[float, float, float]:
+    """Context length, dimension and noise variance, checked."""
     check_integers(heads=heads)
     if heads > 2:
         raise ValueError(f"heads must be 1 or 2, got {heads}")
     ranges = {"context": "[2, 1000]", "dim": f"[1, {_LARGEST}]"}
-    size: dict[str, Any] = {"context": context, "dim": dim, "noise_variance": noise_variance}
-    _, values = checked(systems="numpy", single=True, ranges=ranges, **size)
-    require_whole(context=values[0], dim=values[1])
-    return [float(value) for value in values]
+    _, values = checked(
+        systems="numpy",
+        single=True,
+        ranges=ranges,
+        context=context,
+        dim=dim,
+        noise_variance=noise_variance,
+    )
+    require_whole(context=values.context, dim=values.dim)
+    return float(values.context), float(values.dim), float(values.noise_variance)
 
 
 def _quadratic(

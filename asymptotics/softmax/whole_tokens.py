@@ -116,16 +116,18 @@ def whole_token_optimum(
     """
     if not callable(features):
         raise TypeError(f"features must be a function of an array of inputs, got {features!r}")
-    _, (N, count) = checked(
+    _, values = checked(
         systems="numpy", single=True, ranges={"bins": "[4, inf)"}, context=context, bins=bins
     )
+    N = float(values.context)
+    count = int(values.bins)
     c = real_array("coefficients", coefficients, "(-inf, inf)")
     if c.ndim != 2 or not c.size:
         raise ValueError(f"coefficients must be an array (k, m), got shape {c.shape}")
     if np.shape(inputs) != (2,) or not -np.inf < inputs[0] < inputs[1] < np.inf:
         raise ValueError(f"inputs must be (lower, upper) with lower < upper, got {inputs}")
-    half = _additive_loss(features, c, inputs, float(N), int(count) // 2)
-    loss = _additive_loss(features, c, inputs, float(N), int(count))
+    half = _additive_loss(features, c, inputs, N, count // 2)
+    loss = _additive_loss(features, c, inputs, N, count)
     return BoundedLoss(loss, abs(half - loss))
 
 

@@ -57,7 +57,9 @@ class MarchenkoPastur(SpectralMeasure):
     """
 
     def __init__(self, ratio: Number) -> None:
-        self._math, (self.ratio,) = checked(ratio=ratio)
+        math_, values = checked(ratio=ratio)
+        self._math = math_
+        self.ratio = values.ratio
 
     @cached_property
     def support(self) -> Intervals:
@@ -195,8 +197,8 @@ class MarchenkoPastur(SpectralMeasure):
 
     def _real_point(self, z: Value) -> tuple[Value, bool]:
         """Convert a real point; tell whether it is negative, where nothing can go wrong."""
-        math_, (z, _) = checked(z=z, ratio=self.ratio)
-        return z, math_.violates(z, lambda v: v < 0) is None
+        math_, values = checked(z=z, ratio=self.ratio)
+        return values.z, math_.violates(values.z, lambda v: v < 0) is None
 
     def _require_outside(self, z: Value, atom: Value) -> None:
         """Raise a ValueError if a real z lies in the support or on an atom at zero."""
@@ -274,7 +276,9 @@ class MarchenkoPastur(SpectralMeasure):
         0.693147
         """
         check_derivative(derivative, most=2)
-        math_, (snr, c) = checked(snr=snr, ratio=self.ratio, ranges={"snr": "(0, inf]"})
+        math_, values = checked(snr=snr, ratio=self.ratio, ranges={"snr": "(0, inf]"})
+        snr = values.snr
+        c = values.ratio
         w = self._inflation(math_, snr)
         if derivative == 0:
             return math_.finish(math_.log1p(snr / w) + (math_.log(w) - (w - 1) / w) / c)
@@ -311,7 +315,8 @@ class MarchenkoPastur(SpectralMeasure):
         0.707106781187
         """
         check_derivative(derivative, most=2)
-        math_, (point, _) = checked(snr=snr, ratio=self.ratio)
+        math_, values = checked(snr=snr, ratio=self.ratio)
+        point = values.snr
         if math_.violates(point, lambda v: v >= 0) is not None:
             return super().eta_transform(snr, derivative=derivative)
         w = self._inflation(math_, point)
@@ -347,7 +352,9 @@ class MarchenkoPastur(SpectralMeasure):
         1.3333333333333333
         """
         check_derivative(derivative, most=1)
-        math_, (x, c) = checked(x=x, ratio=self.ratio)
+        math_, values = checked(x=x, ratio=self.ratio)
+        x = values.x
+        c = values.ratio
         root = math_.sqrt(c)
         # The upper bound, and the lower one, which there is only for c < 1.
         require(math_, "x", x + 0 * c, lambda v: v * (root + c) < 1, "below 1/(sqrt(c) + c)")
@@ -376,7 +383,9 @@ class MarchenkoPastur(SpectralMeasure):
         1.3333333333333333
         """
         check_derivative(derivative, most=1)
-        math_, (x, c) = checked(x=x, ratio=self.ratio)
+        math_, values = checked(x=x, ratio=self.ratio)
+        x = values.x
+        c = values.ratio
         require(math_, "x", x + 0 * c, lambda v: v > -1, "> -1")
         require(math_, "x", x + 0 * c, lambda v: v * c > -1, "> -1/c")
         require(math_, "x", x + 0 * c, lambda v: v * math_.sqrt(c) < 1, "< 1/sqrt(c)")

@@ -90,7 +90,9 @@ def wishart_resolvent(q: Number, *, kappa: Number, derivative: int = 0) -> Value
     1
     """
     check_derivative(derivative, most=2)
-    math_, (q, kappa) = checked(q=q, kappa=kappa)
+    math_, values = checked(q=q, kappa=kappa)
+    q = values.q
+    kappa = values.kappa
     with math_.quiet():
         M = resolvent(math_, q, kappa, excess(math_, kappa, 1))
         if derivative == 0:

@@ -43,8 +43,8 @@ def attention_over_dmmse(
 
 def null_error(*, rho: Values, labels: float = 1.0, **_: Values) -> Any:
     """Error of predicting 0, from the variance of the labels without noise; of rho alone."""
-    [noise] = checked(systems="numpy", rho=rho)[1]
-    return labels + noise
+    values = checked(systems="numpy", rho=rho)[1]
+    return labels + values.rho
 
 
 def memorisation_width(
@@ -54,11 +54,12 @@ def memorisation_width(
 
     The resolvent of k tasks at the effective noise nu bends at kappa = 1 over 2 sqrt(nu).
     """
-    math_, [tau, alpha, kappa, rho, ridge] = checked(
+    math_, values = checked(
         systems="numpy", tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge
     )
-    q = context_noise(math_, alpha, rho)
-    return 2 * np.sqrt(q + solve_fixed_point(math_, tau < 1, tau, q, kappa, ridge)[0])
+    q = context_noise(math_, values.alpha, values.rho)
+    xi, _ = solve_fixed_point(math_, values.tau < 1, values.tau, q, values.kappa, values.ridge)
+    return 2 * np.sqrt(q + xi)
 
 
 def spectral_errors(eigenvalues: Values, mean_square: Values, **setting: Any) -> Any:

@@ -10,7 +10,14 @@ import sympy
 from refusals import value_error
 
 import iclimit
-from iclimit.asymptotics.checks import broadcast_shape, check_integers, check_range, checked
+from iclimit.asymptotics.checks import (
+    broadcast,
+    broadcast_shape,
+    check_integers,
+    check_range,
+    checked,
+    flattened,
+)
 from iclimit.asymptotics.descent import schedule_loss
 from iclimit.asymptotics.numbers import ArrayMath, MpMath, SymPyMath
 from iclimit.asymptotics.pretraining import finite_size_errors, icl_error
@@ -24,11 +31,11 @@ x = sympy.Symbol("x")
 def test_values_pass_exactly_inside_the_range_of_the_notation(name):
     allowed = PARAMETERS[name].range
     assert allowed is not None
-    values = (-math.inf, -3.0, -2.0, -0.5, 0.0, 0.5, 1.0, 1.5, 7.0, math.inf)
-    for number, value in itertools.product((float, mpmath.mpf, sympy.Float), values):
+    numbers = (-math.inf, -3.0, -2.0, -0.5, 0.0, 0.5, 1.0, 1.5, 7.0, math.inf)
+    for number, value in itertools.product((float, mpmath.mpf, sympy.Float), numbers):
         if value in allowed:
-            _, (converted,) = checked(**{name: number(value)})
-            assert converted == value
+            _, values = checked(**{name: number(value)})
+            assert getattr(values, name) == value
         else:
             value_error(f"^{name} must be .*, got ", checked, **{name: number(value)})
 
@@ -62,17 +69,40 @@ def test_messages():
 
 def test_sequences_come_back_step_by_step():
     for value, system in ((2, ArrayMath), (mpmath.mpf(2), MpMath), (x, SymPyMath)):
-        math_, (rates, rho) = checked(rates=[1, value], rho=1, sequences=["rates"])
+        math_, values = checked(rates=[1, value], rho=1, sequences=["rates"])
         assert isinstance(math_, system)
-        assert rates == [1, value]
-        assert rho == 1
-        _, (rates,) = checked(rates=[[1, 2], [3, 4], [5, 6]], sequences=["rates"])
-        np.testing.assert_array_equal(rates, [[1, 3, 5], [2, 4, 6]])
+        assert values.rates == [1, value]
+        assert values.rho == 1
+        _, values = checked(rates=[[1, 2], [3, 4], [5, 6]], sequences=["rates"])
+        np.testing.assert_array_equal(values.rates, [[1, 3, 5], [2, 4, 6]])
 
 
 def test_optional_arguments_stay_none():
     _, values = checked(rho=1, test_rho=None, optional=["test_rho"])
-    assert values == [1, None]
+    assert values.rho == 1
+    assert values.test_rho is None
+
+
+def test_values_come_back_under_their_names_in_any_order():
+    _, values = checked(rho=0.5, tau=[1.0, 2.0])
+    _, swapped = checked(tau=[1.0, 2.0], rho=0.5)
+    assert values.rho == swapped.rho == 0.5
+    np.testing.assert_array_equal(values.tau, swapped.tau)
+    with pytest.raises(AttributeError, match="kappa"):
+        _ = values.kappa
+
+
+def test_values_broadcast_to_one_shape():
+    _, values = checked(tau=[[1.0], [2.0]], rho=[0.1, 0.2, 0.3], ridge=None, optional=["ridge"])
+    whole = broadcast(values)
+    np.testing.assert_array_equal(whole.tau, [[1.0] * 3, [2.0] * 3])
+    np.testing.assert_array_equal(whole.rho, [[0.1, 0.2, 0.3]] * 2)
+    assert whole.ridge is None
+    shape, flat = flattened(values)
+    assert shape == (2, 3)
+    np.testing.assert_array_equal(flat.tau, np.ravel(whole.tau))
+    np.testing.assert_array_equal(flat.rho, np.ravel(whole.rho))
+    assert flat.ridge is None
 
 
 def test_a_range_in_every_number_system():
