@@ -91,7 +91,7 @@ def checked(
     shapes = dict[str, Any]()
     for name, value in given.items():
         if name in lists and not isinstance(math_, ArrayMath):
-            values[name] = [convert(math_, name, item) for item in lists[name]]
+            values[name] = [convert(math_, name, number) for number in lists[name]]
         elif name in lists:
             values[name] = [*np.moveaxis(convert(math_, name, value), -1, 0)]
         else:
@@ -100,9 +100,9 @@ def checked(
             if name not in may_be_empty:
                 raise ValueError(f"{name} must not be empty")
             continue
-        for item in values[name] if name in lists else [values[name]]:
-            check_range(math_, name, item, (ranges or {}).get(name))
-            if single and np.ndim(item):
+        for number in values[name] if name in lists else [values[name]]:
+            check_range(math_, name, number, (ranges or {}).get(name))
+            if single and np.ndim(number):
                 wanted = "a list of numbers" if name in lists else "one number"
                 raise ValueError(f"{name} must be {wanted}, got {value!r}")
         last_axis = " without its last axis" if name in lists else ""
@@ -149,8 +149,8 @@ def _namespace(systems: Systems, given: dict[str, Any], lists: dict[str, list]) 
     if systems == "numpy":
         return numpy_namespace(**given)
     scalars = {name: value for name, value in given.items() if name not in lists}
-    items = {f"{name}_{k}": item for name in lists for k, item in enumerate(lists[name])}
-    math_ = namespace(**scalars, **items)
+    numbers = {f"{name}_{k}": number for name in lists for k, number in enumerate(lists[name])}
+    math_ = namespace(**scalars, **numbers)
     on_host = systems == "host" and isinstance(math_, ArrayMath)
     return numpy_namespace(**given) if on_host else math_
 

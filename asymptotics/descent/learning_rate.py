@@ -211,7 +211,10 @@ def _parse(
                 f"input_law must be one of {names} or a pair of moments, got {input_law!r}"
             )
         math_, values = checked(**numbers)
-        second, fourth = (math_.convert(top) / bottom for top, bottom in MOMENTS[input_law])
+        top, bottom = MOMENTS[input_law][0]
+        second = math_.convert(top) / bottom
+        top, bottom = MOMENTS[input_law][1]
+        fourth = math_.convert(top) / bottom
         return math_, values, second, fourth
     if not (isinstance(input_law, tuple) and len(input_law) == 2):
         raise TypeError(f"input_law must be a name or a pair (second, fourth), got {input_law!r}")
