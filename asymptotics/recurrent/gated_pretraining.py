@@ -35,7 +35,7 @@ nobody divides by the length of the test.  With ``running_sum`` it is
 The formulas are derived here.
 """
 
-from iclimit.asymptotics.checks import CheckedValues, checked
+from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.numbers import Namespace, Number, Value
 from iclimit.asymptotics.pretraining.icl import error_parts, errors_of, solve_fixed_point
 from iclimit.asymptotics.recurrent.context import effective, signal_and_noise
@@ -156,7 +156,7 @@ def gated_pretraining_errors(
     tau = values.tau
     kappa = values.kappa
     rho = values.rho
-    test_noise = _tested(values, "rho")
+    test_noise = _tested(values.test_rho, values.rho)
     with math_.quiet():
         a, q = signal_and_noise(
             math_, values.alpha, rho, values.forgetting, values.drift, values.correlation
@@ -164,11 +164,11 @@ def gated_pretraining_errors(
         signal, noise = _test_law(
             math_,
             values.alpha if running_sum else None,
-            _tested(values, "alpha"),
+            _tested(values.test_alpha, values.alpha),
             test_noise,
-            _tested(values, "forgetting"),
-            _tested(values, "drift"),
-            _tested(values, "correlation"),
+            _tested(values.test_forgetting, values.forgetting),
+            _tested(values.test_drift, values.drift),
+            _tested(values.test_correlation, values.correlation),
         )
         s = signal / a
         Q = noise / a**2
@@ -184,10 +184,9 @@ def gated_pretraining_errors(
         return QueryErrors(*map(math_.finish, math_.branch(tau < 1, cases)))
 
 
-def _tested(values: CheckedValues, name: str) -> Value:
+def _tested(of_tests: Value, of_training: Value) -> Value:
     """Argument of the tests, which is that of training unless it is given."""
-    own = getattr(values, f"test_{name}")
-    return getattr(values, name) if own is None else own
+    return of_training if of_tests is None else of_tests
 
 
 def _test_law(
