@@ -222,8 +222,8 @@ def separate_attention_staircase(
     )
     lam = _parse_array("eigenvalues", eigenvalues, (None,))
     v = _parse_array("value", value, (None,))
-    k = _parse_array("key", key, (len(v),) + (None,) * (np.ndim(key) == 3) + (len(lam),))
-    q = _parse_array("query", query, (len(v),) + (None,) * (np.ndim(query) == 3) + (len(lam),))
+    k = _parse_array("key", key, _shape_of(key, len(v), len(lam)))
+    q = _parse_array("query", query, _shape_of(query, len(v), len(lam)))
     if k.shape != q.shape:
         raise ValueError(f"query must have the shape {k.shape} of key, got {q.shape}")
     order = np.argsort(-lam, kind="stable")
@@ -248,6 +248,13 @@ def separate_attention_staircase(
                 times[learned[0]], amplitudes[learned], rates[learned], values[learned] ** 3
             )
     return Staircase(times, drop_times, heads, losses, settings, values, speeds)
+
+
+def _shape_of(value: Value, heads: int, dim: int) -> tuple[int | None, ...]:
+    """Shape that keys or queries must have, of one row a head or of several."""
+    if np.ndim(value) == 3:
+        return (heads, None, dim)
+    return (heads, dim)
 
 
 def _parse_array(name: str, value: Number, shape: tuple[int | None, ...]) -> np.ndarray:
