@@ -39,7 +39,6 @@ from .experiment import Point as Point
 from .experiment import Reduced as Reduced
 from .experiment import Ridge as Ridge
 from .experiment import Test as Test
-from .prediction import Prediction as Prediction
 from .problem import Problem as Problem
 from .published import settings as settings
 from .results import Estimate as Estimate

@@ -205,6 +205,14 @@ def parse_kernel(name: str, value: object, tokens: int) -> np.ndarray:
     return kernel
 
 
+def check_kernel(name: str, value: object, tokens: int) -> None:
+    """Check what `parse_kernel` parses, of a number without an array of so many tokens."""
+    if np.ndim(value) == 0:  # type: ignore[arg-type]
+        check_arguments(**{name: value})
+    else:
+        parse_kernel(name, value, tokens)
+
+
 @lru_cache(maxsize=16)
 def _least_eigenvalue(kernel: tuple[float, ...]) -> float:
     """The least eigenvalue of a stationary kernel, kept since a problem is often copied."""

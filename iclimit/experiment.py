@@ -21,10 +21,10 @@ from iclimit.checks import (
     check_arguments,
     check_flags,
     check_integers,
+    check_kernel,
     given,
     parse_covariance,
     parse_gates,
-    parse_kernel,
 )
 from iclimit.notation import explaining, ratios_of, sizes_of
 from iclimit.problem import Problem
@@ -479,7 +479,7 @@ def _test(stated: Mapping[str, Any], problem: Problem) -> Test | None:
         return None
     if "correlation" in changes:
         tokens = changes.get("context", problem.context) + problem.correlated_query
-        parse_kernel("test_correlation", changes["correlation"], tokens)
+        check_kernel("test_correlation", changes["correlation"], tokens)
     if "task_covariance" in changes:
         covariance = parse_covariance("test_covariance", changes["task_covariance"], problem.dim)
         changes |= {"task_covariance": covariance, "task_law": "gaussian"}

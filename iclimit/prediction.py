@@ -105,11 +105,6 @@ class Prediction(Result):
     def __str__(self) -> str:
         return "\n".join(_line(row) for row in self.rows())
 
-    def __repr__(self) -> str:
-        pairs = zip(self.names, self.mean.tolist(), self.standard_error.tolist(), strict=True)
-        shown = [f"{name}={Estimate(mean, error, 1)}" for name, mean, error in pairs]
-        return f"Prediction({', '.join(shown)})"
-
 
 def _line(row: dict[str, Any]) -> str:
     """An error in words."""

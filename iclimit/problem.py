@@ -29,6 +29,7 @@ from iclimit.checks import (
     check_arguments,
     check_choice,
     check_flags,
+    check_kernel,
     parse_array,
     parse_covariance,
     parse_kernel,
@@ -213,7 +214,7 @@ class Problem:
         check_flags(correlated_query=self.correlated_query)
         check_choice("input_law", self.input_law, tuple(COORDINATE_VARIANCE))
         check_choice("task_law", self.task_law, TASK_LAWS)
-        parse_kernel("correlation", self.correlation, self.context + self.correlated_query)
+        check_kernel("correlation", self.correlation, self.context + self.correlated_query)
         if np.ndim(self.correlation):
             lags = np.asarray(self.correlation, dtype=float)
             self._set(correlation=lags if np.any(lags[1:]) else 0.0)

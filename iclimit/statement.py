@@ -165,6 +165,8 @@ def canonical(value: object) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     own = getattr(value, "statement", None)
+    if callable(own):  # of a run
+        own = own()
     if isinstance(own, Mapping):
         return own
     raise TypeError(

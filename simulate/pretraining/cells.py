@@ -153,7 +153,7 @@ def simulate_errors(
     input_law: str | None = None,
     input_covariance: ArrayLike | None = None,
     sampler: str = "auto",
-    test_prompts: int | None = None,
+    test_prompts: int = TEST_PROMPTS,
     task_covariance: ArrayLike | None = None,
     test_covariance: ArrayLike | None = None,
     test_context: int | None = None,
@@ -209,10 +209,10 @@ def simulate_errors(
         Draw context summaries from their exact law in O(d), or in O(d + context) with gates or
         correlation, or token by token.  "auto" takes the former where it is known: for Gaussian
         inputs without drift.
-    test_prompts : int >= 1, optional
-        Test prompts per error that is found by Monte Carlo, 10,000 by default: for inputs that are
-        not Gaussian, for gates, drift and correlation with tasks not from the sphere, and for a
-        correlated query with drift.  Otherwise it is exact.
+    test_prompts : int >= 1
+        Test prompts per error that is found by Monte Carlo: for inputs that are not Gaussian, for
+        gates, drift and correlation with tasks not from the sphere, and for a correlated query
+        with drift.  Otherwise it is exact.
     task_covariance : array (d,) or (d, d), optional
         Covariance C of training tasks from N(0, C), positive semidefinite, or the eigenvalues of
         a diagonal one.  Without it they follow ``task_law``.
@@ -262,6 +262,7 @@ def simulate_errors(
     >>> 1.0 < run.icl.mean < 1.4
     True
     """
+    check_arguments(test_prompts=test_prompts)
     run = Experiment.of(
         dim=dim,
         context=context,

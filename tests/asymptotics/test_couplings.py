@@ -353,7 +353,7 @@ def test_pretraining():
     run = {"dim": 8, "context": 8, "prompts": 100, "tasks": 4, "rho": 0.1, "rng": 0}
     for wrong, message in (
         ({"task_covariance": -np.ones(8)}, "task_covariance must have eigenvalues >= 0"),
-        ({"test_covariance": np.eye(3)}, "test_covariance must have shape (8, 8)"),
+        ({"test_covariance": np.eye(3)}, "test_covariance must have shape (8,) or (8, 8)"),
         ({"input_covariance": np.triu(np.ones((8, 8)))}, "input_covariance must be symmetric"),
         ({"tasks": np.ones((3, 5))}, "tasks must have shape (any, 8)"),
         # Singular moments and extreme ridges or contexts: never a warning, a NaN or nonsense.

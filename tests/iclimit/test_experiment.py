@@ -11,6 +11,7 @@ from refusals import type_error, value_error
 
 from iclimit import Experiment, Point, Problem, Reduced, Ridge, Test, cost, sample
 from iclimit.notation import sizes_of
+from iclimit.runs import Cell
 from iclimit.simulate.pretraining import estimate_cost, simulate_errors
 from iclimit.statement import statement
 
@@ -159,3 +160,13 @@ def test_cost_of_a_run():
     stated = estimate_cost(**FLAT)
     own = cost(RUN)
     assert (own.method, own.memory_bytes) == (stated.method, stated.memory_bytes)
+
+
+def test_a_run_is_an_argument_of_a_cell():
+    """It is called by its statement, whatever made it."""
+    cell = Cell.of(sample, run=RUN, repeats=2)
+    assert cell.statement["arguments"]["run"] == RUN.statement()
+    again = Cell.of(sample, run=Experiment.of(**FLAT), repeats=2, sampler="auto")
+    assert cell.identity(0, "numpy") == again.identity(0, "numpy")
+    other = Cell.of(sample, run=RUN.with_(balanced=True), repeats=2)
+    assert cell.identity(0, "numpy") != other.identity(0, "numpy")

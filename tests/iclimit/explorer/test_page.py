@@ -174,7 +174,7 @@ def test_only_runs_that_the_view_predicts_are_points(own_store):
 
 def test_every_argument_that_changes_what_is_measured_was_tried():
     tried = {name for more in OTHER for name in more}
-    ways = {"rng", "backend", "problem", "repeats", "first_repeat", "sampler", "test_prompts"}
+    ways = {"rng", "backend", "repeats", "first_repeat", "sampler", "test_prompts"}
     plain = {"dim", "context", "prompts", "rho"}
     assert tried | ways | plain == set(inspect.signature(simulate_errors).parameters)
 
