@@ -83,8 +83,10 @@ from iclimit.results import Result
 from iclimit.statement import named_cell
 from iclimit.threads import blas_threads_by_dim
 
-# Step of the differences in v: their error is a millionth.
+# Step of the differences in v: their error is a millionth.  The step may be so many times as large
+# in units of the test's own summaries.
 STEP = 1e-3
+MOST_STEPS = 10.0
 
 # Task sets over which the part of the prompts is averaged; it hardly differs between them.
 AVERAGED = 4
@@ -585,9 +587,10 @@ def _prompt_covariance(
     weight = inputs.multiplicity / prompts
     scale = weight * float(np.sum(at.feature / (at.feature + at.xi))) * at.t
     laws = (*(_moments(test, run) for test in tests), own)
+    steps = [_step(law, own, at.xi) for law in laws]
     minima = [
-        [_minimum(at, inputs.values, own, law, v, scale, weight) for v in (STEP, -STEP)]
-        for law in laws
+        [_minimum(at, inputs.values, own, law, v, scale, weight) for v in (step, -step)]
+        for law, step in zip(laws, steps, strict=True)
     ]
 
     def variances(a: Minimum, b: Minimum) -> np.ndarray:
@@ -627,11 +630,20 @@ def _prompt_covariance(
         mixed = overlap(a, c) - overlap(a, d) - overlap(b, c) + overlap(b, d)
         level = np.sum(at.weight * levels[first] * levels[second])
         level -= np.sum(at.weight * levels[first]) * np.sum(at.weight * levels[second])
-        return np.array([mixed[0] + level, mixed[1]]) / (4 * STEP**2 * prompts)
+        return np.array([mixed[0] + level, mixed[1]]) / (
+            4 * steps[first] * steps[second] * prompts
+        )
 
     numbers = range(len(minima))
     covariances = np.array([[covariance(i, j) for j in numbers] for i in numbers])
     return np.moveaxis(covariances, -1, 0)
+
+
+def _step(test: Moments, own: Moments, xi: float) -> float:
+    """Step of the differences in v, smaller for tests whose summaries exceed those of training."""
+    resolvent = np.linalg.inv(own.second + xi * np.eye(len(own.second)))
+    ratio = np.vdot(resolvent, own.second) / np.vdot(resolvent, test.second)
+    return STEP * min(1.0, MOST_STEPS * float(ratio))
 
 
 def _moments(law: SummaryLaw, run: Run) -> Moments:

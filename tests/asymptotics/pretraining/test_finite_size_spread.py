@@ -191,3 +191,13 @@ def test_correlated_queries_scatter_as_simulated():
     bulk = np.quantile(samples, 0.84) - np.quantile(samples, 0.16)
     # Statistical error of the simulated width: some 5 %.
     assert bulk / np.mean(samples) == pytest.approx(high - low, rel=0.15)
+
+
+def test_tests_with_much_larger_summaries(monkeypatch):
+    """Steps are in units of the test: a step of fixed size had no solution here."""
+    run = {"dim": 17, "context": 24, "tasks": 3, "prompts": 288, "rho": 0.02, "drift": 6.5}
+    found = finite_size_spread(**run, test_context=2, rng=3, draws=4)
+    assert 0.2 < found.icl / found.mean[0] < 1
+    monkeypatch.setitem(paired_covariance.__globals__, "MOST_STEPS", 1.0)
+    smaller = finite_size_spread(**run, test_context=2, rng=3, draws=4)
+    assert smaller.icl == pytest.approx(found.icl, rel=1e-3)
