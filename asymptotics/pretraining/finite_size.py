@@ -239,7 +239,7 @@ def finite_size_errors(
       moments miss the law of leverages, and the features are drawn, which takes some seconds up
       to d = 32 and adds 0.5 to 3 % (module `iclimit.asymptotics.pretraining.drawn_features`).
       Five settings at d = 16 to 24, two with gates, r = 0.9 to -0.99: 0.1 to 1.5(5) % off in the
-      ICL error and 0.2 to 2.1(9) % in the IDG error, of up to 35 % with mean moments.  Of 22
+      ICL error and 0.2 to 2.1(9) % in the IDG error, of up to 35 % with mean moments.  Of 23
       random settings within a third of n = d (d + 1) all were within the stated uncertainty and
       two standard errors.  Above d = 32 the uncertainty grows to up to 100 % instead.
 
