@@ -34,7 +34,7 @@ test-slow: .venv/dev browser
 # claims, the longest test, comes first.  Then the tests whose numbers are sensitive, with another
 # BLAS kernel and two threads.
 slow: .venv/dev
-	$(BIN)/python -m pytest -n auto --dist worksteal -m slow tests/validation/judge/test_resolution.py \
+	$(BIN)/python -m pytest -n auto --dist worksteal -m slow tests/validation/report/test_resolution.py \
 	    $$(grep -rl mark.slow tests --include='test_*.py')
 	$(BIN)/python tests/machines.py --rows 6 --steps marked
 

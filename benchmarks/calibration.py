@@ -20,7 +20,7 @@ from scipy import stats
 from iclimit.runs import RunStore
 from iclimit.statistics import FALSE_ALARM
 from iclimit.validation import CLAIMS, validate
-from iclimit.validation.judge.coverage import TOGETHER
+from iclimit.validation.report.coverage import TOGETHER
 
 OUTPUT = Path(__file__).with_suffix(".txt")
 TAILS = (2.0, 3.0)

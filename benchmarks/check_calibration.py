@@ -21,11 +21,11 @@ from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_errors, simulate_estimator
 from iclimit.statistics import FALSE_ALARM
 from iclimit.validation import check_runs
-from iclimit.validation.yours.runs.explanations import Fit
-from iclimit.validation.yours.runs.judgement import chi_square, compare_run, verdict
-from iclimit.validation.yours.runs.measured import FEW_RUNS, MeasuredRun
-from iclimit.validation.yours.runs.predictions import Theory, predict
-from iclimit.validation.yours.runs.scatter import scatter_ratios
+from iclimit.validation.instruments.runs.explanations import Fit
+from iclimit.validation.instruments.runs.judgement import chi_square, compare_run, verdict
+from iclimit.validation.instruments.runs.measured import FEW_RUNS, MeasuredRun
+from iclimit.validation.instruments.runs.predictions import Theory, predict
+from iclimit.validation.instruments.runs.scatter import scatter_ratios
 
 OUTPUT = Path(__file__).with_suffix(".txt")
 NAMES = ("dim", "context", "tasks", "prompts", "rho", "ridge")

@@ -20,8 +20,8 @@ import numpy as np
 from iclimit import plan_runs
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.tables import aligned
-from iclimit.validation.yours.plan.plan import Proposal
-from iclimit.validation.yours.plan.points import Point
+from iclimit.validation.instruments.plan.plan import Proposal
+from iclimit.validation.instruments.plan.points import Point
 
 OUTPUT = Path(__file__).with_suffix(".txt")
 PLAYS = 200

@@ -27,11 +27,11 @@ from scipy import stats
 from iclimit.problem import Problem
 from iclimit.simulate.prompts import Prompts, prompt_blocks, sample_prompts
 from iclimit.statistics import z_threshold
-from iclimit.validation.yours.models.baselines import baselines
-from iclimit.validation.yours.models.identification import TOLERANCE, identify
-from iclimit.validation.yours.models.ladder import ladder
-from iclimit.validation.yours.models.model import Answers
-from iclimit.validation.yours.ratios import quantile, z_of
+from iclimit.validation.instruments.models.baselines import baselines
+from iclimit.validation.instruments.models.identification import TOLERANCE, identify
+from iclimit.validation.instruments.models.ladder import ladder
+from iclimit.validation.instruments.models.model import Answers
+from iclimit.validation.instruments.ratios import quantile, z_of
 
 OUTPUT = Path(__file__).with_suffix(".txt")
 

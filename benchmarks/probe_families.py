@@ -22,12 +22,16 @@ from iclimit.networks import AttentionNetwork, LstmNetwork, train_network
 from iclimit.problem import Problem
 from iclimit.simulate.prompts import Prompts
 from iclimit.simulate.prompts.sampling import concatenate_fields
-from iclimit.validation.yours.models.baselines import baselines
-from iclimit.validation.yours.models.families import Examples, families
-from iclimit.validation.yours.models.fitting import fit_families, fit_size
-from iclimit.validation.yours.models.identification import TOLERANCE, Identification, identify
-from iclimit.validation.yours.models.model import Answers
-from iclimit.validation.yours.models.sections import plan_sections
+from iclimit.validation.instruments.models.baselines import baselines
+from iclimit.validation.instruments.models.families import Examples, families
+from iclimit.validation.instruments.models.fitting import fit_families, fit_size
+from iclimit.validation.instruments.models.identification import (
+    TOLERANCE,
+    Identification,
+    identify,
+)
+from iclimit.validation.instruments.models.model import Answers
+from iclimit.validation.instruments.models.sections import plan_sections
 
 OUTPUT = Path(__file__).with_suffix(".txt")
 

@@ -21,8 +21,8 @@ from typing import Any
 from benchmarks.calibration import failures, z_table
 from iclimit.validation import CLAIMS
 from iclimit.validation.claim import Effort
-from iclimit.validation.judge.coverage import TOGETHER
-from iclimit.validation.judge.record import ROUNDING
+from iclimit.validation.report.coverage import TOGETHER
+from iclimit.validation.report.record import ROUNDING
 from iclimit.validation.rows import Limit, Single, cells_of
 
 FOLDER = Path(__file__).parents[1] / "validation" / "reference"

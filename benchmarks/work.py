@@ -322,8 +322,8 @@ def _attention_network(layers: int, seed: int) -> tuple[Any, Any, Any]:
 def probing(positions: bool, seed: int) -> dict[str, float]:
     """Answers of all baselines to prompts, of which a quarter is taken at every position."""
     from iclimit.simulate.prompts import prompt_blocks
-    from iclimit.validation.yours.models.baselines import baselines
-    from iclimit.validation.yours.models.positions import position_baselines
+    from iclimit.validation.instruments.models.baselines import baselines
+    from iclimit.validation.instruments.models.positions import position_baselines
 
     problem = _probed()
     count = PROBED_PROMPTS // 4 if positions else PROBED_PROMPTS

@@ -10,9 +10,9 @@ from markup import folded, table
 
 from iclimit.validation import CLAIMS
 from iclimit.validation.claim import Effort
-from iclimit.validation.judge.coverage import SHELVES, TOGETHER, theory_functions
-from iclimit.validation.judge.record import RecordedComparison
 from iclimit.validation.reference import LARGEST
+from iclimit.validation.report.coverage import SHELVES, TOGETHER, theory_functions
+from iclimit.validation.report.record import RecordedComparison
 from iclimit.validation.rows import theory_calls
 
 # Values of an argument by its name, for one function.

@@ -11,16 +11,16 @@ from scipy import stats
 
 from iclimit.drawing import COLOURS, finish, house_style, new_figure, panels, save_picture
 from iclimit.statistics import FALSE_ALARM
-from iclimit.validation.judge.coverage import (
+from iclimit.validation.reference import LARGEST, read_reference
+from iclimit.validation.report.coverage import (
     SHELVES,
     TOGETHER,
     percent,
     sharpness,
     theory_functions,
 )
-from iclimit.validation.judge.overview import draw_deviations
-from iclimit.validation.judge.record import RecordedComparison, read_record, read_setting
-from iclimit.validation.reference import LARGEST, read_reference
+from iclimit.validation.report.overview import draw_deviations
+from iclimit.validation.report.record import RecordedComparison, read_record, read_setting
 
 CLAIMS = read_reference(f"{LARGEST}/claims.csv")
 ROWS = [*read_record().values()]

@@ -58,8 +58,8 @@ def few_predictions():
 @pytest.fixture(scope="module")
 def few_families():
     """A probe fits ridge regression only: the other families take most of the time."""
-    from iclimit.validation.yours.models import probe
-    from iclimit.validation.yours.models.families import families
+    from iclimit.validation.instruments.models import probe
+    from iclimit.validation.instruments.models.families import families
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(probe, "families", lambda problem: families(problem)[:1])

@@ -21,7 +21,7 @@ import pytest
 import iclimit
 from iclimit.cli import build_parser, main
 from iclimit.runs import RunStore
-from iclimit.validation.yours.models import baselines
+from iclimit.validation.instruments.models import baselines
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

@@ -11,8 +11,8 @@ from iclimit.runs.store import FORMAT as STORE
 from iclimit.runs.store import RunStore, StoreError
 from iclimit.simulate.training.checkpoints import FORMAT as TREES
 from iclimit.simulate.training.checkpoints import load_checkpoint
-from iclimit.validation.yours.models.files import FORMAT as PROMPTS
-from iclimit.validation.yours.models.files import read_prompts
+from iclimit.validation.instruments.models.files import FORMAT as PROMPTS
+from iclimit.validation.instruments.models.files import read_prompts
 
 
 @pytest.fixture

@@ -21,7 +21,9 @@ GROUND = {
     "interrupts",
     "notation",
     "registry",
+    "comparison",
     "experiment",
+    "pooling",
     "prediction",
     "problem",
     "results",
@@ -30,6 +32,7 @@ GROUND = {
     "tables",
     "threads",
     "units",
+    "verdict",
     "versions",
 }
 MAY_IMPORT = {

@@ -26,7 +26,6 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from iclimit.drawing import Figure
 from iclimit.published import PAPERS
 from iclimit.runs.cell import Cell, distinct_cells
-from iclimit.validation.judge.verdict import Verdict
 from iclimit.validation.rows import (
     Drawing,
     Later,
@@ -48,6 +47,7 @@ from iclimit.validation.rows import (
     run,
 )
 from iclimit.validation.standard_figure import draw_rows
+from iclimit.verdict import Verdict
 
 # What a file of a claim imports from here: the words that rows are made of stand in ``rows``.
 __all__ = ["Claim", "Effort", "Later", "Limit", "Number", "Row", "Rows", "both_errors", "bound"]

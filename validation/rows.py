@@ -20,17 +20,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from iclimit.comparison import ERRORS, Comparison, compare, compare_limits, compare_p_value
 from iclimit.drawing import Figure
 from iclimit.results import Estimate
 from iclimit.runs.cell import Cell
 from iclimit.statistics import Extrapolation, extrapolate_runs
-from iclimit.validation.judge.comparisons import (
-    ERRORS,
-    Comparison,
-    compare,
-    compare_limits,
-    compare_p_value,
-)
 
 
 class Later:

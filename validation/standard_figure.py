@@ -7,6 +7,7 @@ from textwrap import wrap
 
 import numpy as np
 
+from iclimit.comparison import Comparison
 from iclimit.drawing import (
     COLOURS,
     Axes,
@@ -19,10 +20,9 @@ from iclimit.drawing import (
 )
 from iclimit.notation import PARAMETERS
 from iclimit.statistics import estimates_of
-from iclimit.validation.judge.comparisons import Comparison
-from iclimit.validation.judge.coverage import sharpness
-from iclimit.validation.judge.verdict import Verdict
+from iclimit.validation.report.coverage import sharpness
 from iclimit.validation.rows import Limit, Row, Single
+from iclimit.verdict import Verdict
 
 # Columns of panels by the number of panels; other numbers of panels have two columns.
 COLUMNS = {0: 1, 1: 1, 3: 3}

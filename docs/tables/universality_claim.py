@@ -10,8 +10,8 @@ from pathlib import Path
 
 from iclimit import icl_error, idg_error, simulate_errors
 from iclimit.validation import Claim, validate
-from iclimit.validation.judge.report import write_report
-from iclimit.validation.judge.summary import table
+from iclimit.validation.report.report import write_report
+from iclimit.validation.report.summary import table
 from iclimit.validation.rows import call, limit, run
 
 POINT = {"tau": 1.5, "alpha": 2.0, "kappa": 1.5, "rho": 0.1, "ridge": 0.05}

@@ -17,7 +17,7 @@ from iclimit.interrupts import deferred_interrupts
 
 # Modules of the verbs, in the order of the help: theory, simulation, validation, record.
 MODULES = (
-    *("diagrams", "theory", "training", "claims", "planning", "yours", "references", "runs"),
+    *("diagrams", "theory", "training", "claims", "planning", "instruments", "references", "runs"),
 )
 
 

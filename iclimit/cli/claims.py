@@ -20,8 +20,8 @@ from iclimit.validation.reference import RECORDS
 
 if TYPE_CHECKING:
     from iclimit.validation.claim import Claim
-    from iclimit.validation.judge.run_claims import ClaimResult, ValidationRun
     from iclimit.validation.reference import Record
+    from iclimit.validation.report.run_claims import ClaimResult, ValidationRun
 
 
 def _validate_flags(parser: OneLineParser) -> None:
@@ -70,8 +70,8 @@ def validate(options: argparse.Namespace) -> int:
       iclimit validate --compare full
     """
     from iclimit.validation import select_claims
-    from iclimit.validation.judge.report import write_report
-    from iclimit.validation.judge.summary import HEADING, resolution_table
+    from iclimit.validation.report.report import write_report
+    from iclimit.validation.report.summary import HEADING, resolution_table
 
     claims = select_claims(options.claims)
     check_execution(options)
@@ -97,7 +97,7 @@ def validate(options: argparse.Namespace) -> int:
 
 def print_differences(run: ValidationRun, record: Record) -> bool:
     """Print how a run differs from one on record; return whether they agree."""
-    from iclimit.validation.judge.record import compare_with_record
+    from iclimit.validation.report.record import compare_with_record
 
     compared = compare_with_record(run, record)
     print(compared)
@@ -135,8 +135,8 @@ def show(options: argparse.Namespace, pictures: dict[str, bytes], result: ClaimR
     """Print a judged claim and save its figure, while others are simulated."""
     from tqdm import tqdm
 
-    from iclimit.validation.judge.report import save_figure
-    from iclimit.validation.judge.summary import line
+    from iclimit.validation.report.report import save_figure
+    from iclimit.validation.report.summary import line
 
     tqdm.write(line(result))
     sys.stdout.flush()

@@ -15,7 +15,7 @@ from iclimit.cli.verbs import OneLineParser, verb
 from iclimit.tables import TABLES
 
 if TYPE_CHECKING:
-    from iclimit.validation.yours.plan.questions import Against
+    from iclimit.validation.instruments.plan.questions import Against
 
 # Parameters of the setting.
 SETTING = ("tau", "alpha", "kappa", "rho", "ridge")
@@ -24,7 +24,7 @@ SETTING = ("tau", "alpha", "kappa", "rho", "ridge")
 @expects("be NAME=VALUE,..., dmmse, ridge or a quantity of iclimit phase --list")
 def parse_against(text: str) -> Against:
     """Parse parameters that differ, a Bayes estimator or a quantity."""
-    from iclimit.validation.yours.runs.measured import ESTIMATORS
+    from iclimit.validation.instruments.runs.measured import ESTIMATORS
 
     if "=" in text:
         pairs = (part.split("=") for part in text.split(","))

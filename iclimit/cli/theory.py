@@ -284,7 +284,7 @@ def dynamics(options: argparse.Namespace) -> None:
     from iclimit.asymptotics.dynamics import merged_attention_drop
     from iclimit.results import Table
     from iclimit.simulate.dynamics import AttentionModel, initial_weights
-    from iclimit.validation.yours.curves.drops import predict_drops
+    from iclimit.validation.instruments.curves.drops import predict_drops
 
     if options.curve is not None and options.curve < 2:
         raise ValueError(f"--curve must be an integer >= 2, got {options.curve!r}")

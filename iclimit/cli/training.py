@@ -11,10 +11,10 @@ from typing import Any
 
 from iclimit.cli.execution import add_recording, run_training
 from iclimit.cli.flags import Settings, add_flag, add_flags, arguments
+from iclimit.cli.instruments import add_problem, parse_problem, stated_covariances
 from iclimit.cli.output import add_output, output, print_result
 from iclimit.cli.theory import add_covariance
 from iclimit.cli.verbs import GROUPS, OneLineParser, verb
-from iclimit.cli.yours import add_problem, parse_problem, stated_covariances
 from iclimit.tables import PICTURES, json_text, rows_text
 
 GROUPS["train"] = ("MODEL", "Train a finite-size model and measure it on fresh prompts.")
@@ -223,7 +223,7 @@ def train_descent(options: argparse.Namespace) -> int:
 
     from iclimit.problem import Problem
     from iclimit.simulate.dynamics import UnstableTraining, simulate_gradient_descent
-    from iclimit.validation.yours.curves.drops import TrainingDrops
+    from iclimit.validation.instruments.curves.drops import TrainingDrops
 
     names = ("context", "noise_variance", "fresh_fraction")
     law = {name: getattr(options, name) for name in names}

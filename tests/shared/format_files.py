@@ -14,7 +14,7 @@ from iclimit.runs.store import RunStore, StoredBatch
 from iclimit.simulate.models.merged_heads import MergedHeads
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.simulate.training.checkpoints import save_checkpoint
-from iclimit.validation.yours.models.files import PromptFile, write_prompts
+from iclimit.validation.instruments.models.files import PromptFile, write_prompts
 
 FOLDER = Path(__file__).with_name("formats")
 

@@ -7,7 +7,7 @@ from functools import cache, wraps
 from importlib import import_module
 from pathlib import Path
 
-from iclimit.validation.judge.coverage import SHELVES, theory_functions, uncovered_reason
+from iclimit.validation.report.coverage import SHELVES, theory_functions, uncovered_reason
 
 TABLE = Path(__file__).with_suffix(".csv")
 """Columns: ``function.argument``, a claim that gives it, or why none does."""

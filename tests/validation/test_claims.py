@@ -11,9 +11,10 @@ from refusals import value_error
 
 from iclimit.asymptotics.pretraining import error_spread, icl_error
 from iclimit.asymptotics.softmax import SoftmaxHead
+from iclimit.comparison import Comparison
 from iclimit.results import Estimate
 from iclimit.runs import Cell
-from iclimit.validation import CLAIMS, Claim, Comparison, Verdict, select_claims, validate
+from iclimit.validation import CLAIMS, Claim, select_claims, validate
 from iclimit.validation.claim import PRESETS
 from iclimit.validation.claims.pretraining.nonmonotonicity import (
     nonmonotonicity_boundary,
@@ -21,11 +22,12 @@ from iclimit.validation.claims.pretraining.nonmonotonicity import (
 )
 from iclimit.validation.claims.pretraining.points import Point
 from iclimit.validation.claims.softmax import pair, published_layer
-from iclimit.validation.judge import run_claims as runs_module
-from iclimit.validation.judge.report import write_report
-from iclimit.validation.judge.summary import table
 from iclimit.validation.reference.runs import error_runs, gap_runs
+from iclimit.validation.report import run_claims as runs_module
+from iclimit.validation.report.report import write_report
+from iclimit.validation.report.summary import table
 from iclimit.validation.rows import call, cells_of, drawing, judged, mean, note, run, theory_calls
+from iclimit.verdict import Verdict
 
 
 def draw_number(*, scale, rng):
@@ -264,7 +266,7 @@ def report_default(*, number, rng):
 @pytest.mark.parametrize("backend", ["numpy", "cupy"])
 def test_cells_get_the_backend_if_their_function_takes_one(backend, monkeypatch):
     # No GPU is needed to ask.
-    monkeypatch.setattr("iclimit.validation.judge.run_claims.get_backend", lambda _: None)
+    monkeypatch.setattr("iclimit.validation.report.run_claims.get_backend", lambda _: None)
     results = [run(f, number=k) for f in (report_backend, report_default) for k in (1, 2)]
     cells = list(cells_of(results))
     seen = {}

@@ -8,7 +8,7 @@ from started_browser import console_errors, open_page, serious_findings
 
 import iclimit
 from iclimit.validation import CLAIMS, validate
-from iclimit.validation.judge.report import write_report
+from iclimit.validation.report.report import write_report
 
 pytestmark = pytest.mark.slow
 

@@ -6,9 +6,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from iclimit.comparison import Comparison, compare
 from iclimit.results import Estimate
 from iclimit.validation.claim import Effort, Rows, call, judged, limit, mean, note, run
-from iclimit.validation.judge.comparisons import Comparison, compare
 
 # Settings of each kind.
 NUMBER = 2

@@ -10,7 +10,7 @@ import numpy as np
 
 from iclimit.asymptotics.dynamics import plateau_losses
 from iclimit.published import settings
-from iclimit.validation.yours.curves.features import first_below, slowest_loss
+from iclimit.validation.instruments.curves.features import first_below, slowest_loss
 
 # Pairs in a context of the published simulations.
 CONTEXT = 31

@@ -1,8 +1,8 @@
 """Published runs of linear attention, as tables of runs are read."""
 
 from iclimit.units import CONVENTIONS
+from iclimit.validation.instruments.runs.measured import MeasuredRun, read_runs
 from iclimit.validation.reference import read_reference
-from iclimit.validation.yours.runs.measured import MeasuredRun, read_runs
 
 ERROR_COLUMNS = {"dim": "d", "tau": "tau_eff", "kappa": "kappa_eff", "ridge": "lam"}
 ERROR_COLUMNS |= {"icl": "icl_mean", "icl_sd": "icl_std", "idg": "idg_mean", "idg_sd": "idg_std"}

@@ -11,8 +11,9 @@ from refusals import refused_command
 
 import iclimit
 from iclimit.cli import main
-from iclimit.validation import CLAIMS, ClaimResult, ValidationRun, Verdict
-from iclimit.validation.judge.record import read_record
+from iclimit.validation import CLAIMS, ClaimResult, ValidationRun
+from iclimit.validation.report.record import read_record
+from iclimit.verdict import Verdict
 
 SETTING = ["--alpha", "1", "--kappa", "0.5", "--rho", "0.01"]
 FIGURES = [claim.name for claim in CLAIMS.values() if claim.figure]
@@ -74,7 +75,7 @@ def test_validate_holds_a_run_against_one_on_record(tmp_path, capsys, monkeypatc
         key: replace(row, comparison=replace(row.comparison, theory=row.comparison.theory + 1))
         for key, row in read_record("medium").items()
     }
-    monkeypatch.setattr("iclimit.validation.judge.record.read_record", lambda _: known)
+    monkeypatch.setattr("iclimit.validation.report.record.read_record", lambda _: known)
     assert main(command) == 1
     out = capsys.readouterr().out
     assert "12 disagree with the record" in out

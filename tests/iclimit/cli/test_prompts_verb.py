@@ -8,10 +8,10 @@ import pytest
 from refusals import refused_command
 
 from iclimit.cli import build_parser, main
-from iclimit.cli.yours import parse_problem
+from iclimit.cli.instruments import parse_problem
 from iclimit.problem import Problem
 from iclimit.units import CONVENTIONS
-from iclimit.validation.yours.models.files import read_prompts
+from iclimit.validation.instruments.models.files import read_prompts
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from iclimit.simulate.networks import AttentionNetwork, LstmNetwork, load_model,
 from iclimit.simulate.softmax import MergedHeads
 from iclimit.simulate.training import loop, repeats
 from iclimit.softmax import optimal_softmax
-from iclimit.validation.yours.models import baselines
+from iclimit.validation.instruments.models import baselines
 
 PROBLEM = iclimit.Problem(dim=2, context=6, scale=1)
 SIZE = ["--dim", "2", "--context", "6"]

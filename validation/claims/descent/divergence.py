@@ -17,11 +17,11 @@ from numpy.typing import ArrayLike
 
 from iclimit.asymptotics.descent import divergence_rate, schedule_loss
 from iclimit.asymptotics.spectra import largest_eigenvalue_cdf
+from iclimit.comparison import Comparison, compare, compare_p_value
 from iclimit.results import Estimate
 from iclimit.simulate.descent import ContextLosses, simulate_schedule
 from iclimit.simulate.descent.schedules import largest_eigenvalues
 from iclimit.statistics import extrapolate_runs
-from iclimit.validation import Comparison, compare, compare_p_value
 from iclimit.validation.claim import Claim, Effort, Rows, call, judged, mean, note, run
 from iclimit.validation.claims.spectra.matrices import TRACY_WIDOM_MEAN
 

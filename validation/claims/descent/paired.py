@@ -10,6 +10,7 @@ import numpy as np
 from numpy.random import SeedSequence
 
 from iclimit.asymptotics.pretraining.deterministic_equivalent import matrix_root
+from iclimit.comparison import ratio
 from iclimit.drawing import Axes
 from iclimit.problem import Problem
 from iclimit.results import Estimate
@@ -29,7 +30,6 @@ from iclimit.simulate.prompts import Prompts, draw_prompts, regression_tokens
 from iclimit.simulate.training.networks import TrainedNetwork
 from iclimit.statement import named_cell
 from iclimit.validation.claim import Effort, Later, Row, bound, call
-from iclimit.validation.judge.comparisons import ratio
 
 # Dimension of the inputs.
 DIM = 10

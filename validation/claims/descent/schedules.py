@@ -16,6 +16,7 @@ import numpy as np
 from numpy.random import SeedSequence
 
 from iclimit.asymptotics import descent
+from iclimit.comparison import difference
 from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend, to_host
@@ -23,7 +24,6 @@ from iclimit.simulate.descent import simulate_schedule
 from iclimit.simulate.descent.steps import descend
 from iclimit.simulate.prompts import draw_prompts
 from iclimit.statement import Derived, named_cell
-from iclimit.validation import difference
 from iclimit.validation.claim import Claim, Effort, Later, Rows, call, limit, mean, note, run
 from iclimit.validation.claims.descent.contexts import (
     best_rates,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.validation import Comparison, compare
+from iclimit.comparison import Comparison, compare
 from iclimit.validation.claim import Claim, Effort, Rows, call, judged, run
 from iclimit.validation.claims.dynamics.staircase_flows import (
     TIME_TOLERANCE,

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.random import SeedSequence
 
 from iclimit.asymptotics import dynamics
+from iclimit.comparison import Comparison, compare
 from iclimit.problem import Problem
 from iclimit.simulate.dynamics import AttentionModel, FlowCurve, simulate_gradient_flow
 from iclimit.statement import named_cell
-from iclimit.validation import Comparison, compare
 from iclimit.validation.claim import Claim, Effort, Rows, call, judged, mean, run
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.dynamics import plateau_losses
+from iclimit.comparison import Comparison, compare
 from iclimit.drawing import COLOURS, Figure, panels, write_key
-from iclimit.validation import Comparison, compare
 from iclimit.validation.claim import Claim, Effort, Rows, call, drawing, judged, run
 from iclimit.validation.claims.dynamics.setting import CONTEXT, TIME, eigenvalues
 from iclimit.validation.claims.dynamics.staircase_flows import (

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.random import SeedSequence
 
 from iclimit.asymptotics.dynamics import plateau_losses
+from iclimit.comparison import Comparison
 from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.simulate.dynamics import simulate_gradient_descent
 from iclimit.statement import named_cell
-from iclimit.validation import Comparison
 from iclimit.validation.claim import Claim, Effort, Rows, call, drawing, judged, note, run
 from iclimit.validation.claims.dynamics.setting import problem
 from iclimit.validation.reference.curves import CONTEXT, CURVES, Curve, eigenvalues

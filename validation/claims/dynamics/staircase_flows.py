@@ -10,7 +10,7 @@ from iclimit.asymptotics.dynamics import separate_attention_staircase
 from iclimit.simulate.dynamics import AttentionModel, simulate_gradient_flow
 from iclimit.statement import named_cell
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, problem
-from iclimit.validation.yours.curves.features import slowest_loss
+from iclimit.validation.instruments.curves.features import slowest_loss
 
 # Duration of the flows in units of 1/(scale lambda^2) for the smallest eigenvalue, the time in
 # which one head with weights of this scale escapes.

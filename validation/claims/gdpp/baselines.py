@@ -19,12 +19,12 @@ import numpy as np
 from numpy.random import SeedSequence
 
 from iclimit.asymptotics import gdpp
+from iclimit.comparison import difference
 from iclimit.drawing import COLOURS, Figure, draw_family, finish, panels, write_key
 from iclimit.problem import NoiseLaw, Problem
 from iclimit.results import Estimate
 from iclimit.simulate.gdpp import SimulatedBaselines, simulate_ridge_baselines
 from iclimit.statement import Derived, named_cell
-from iclimit.validation import difference
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.gdpp.given_inputs import (
     ENDLESS,

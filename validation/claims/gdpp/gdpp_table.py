@@ -13,11 +13,11 @@ import numpy as np
 from numpy.random import SeedSequence
 
 from iclimit.asymptotics.gdpp import gdpp_minima
+from iclimit.comparison import Comparison
 from iclimit.problem import NoiseLaw
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.statement import named_cell
-from iclimit.validation import Comparison
 from iclimit.validation.claim import Claim, Effort, Rows, bound, call, judged, mean, note, run
 from iclimit.validation.claims.gdpp.controls import controlled, spectral_controls
 from iclimit.validation.claims.gdpp.minima import errors, local_minima

@@ -20,6 +20,7 @@ import numpy as np
 
 from iclimit.asymptotics.descent import optimal_learning_rate
 from iclimit.asymptotics.gdpp import gdpp_loss
+from iclimit.comparison import Comparison, compare, ratio
 from iclimit.drawing import (
     COLOURS,
     Figure,
@@ -30,7 +31,6 @@ from iclimit.drawing import (
     write_key,
 )
 from iclimit.results import Estimate
-from iclimit.validation import Comparison, compare
 from iclimit.validation.claim import Claim, Effort, Later, Rows, call, drawing, judged, note, run
 from iclimit.validation.claims.gdpp.best_layers import EXACT, SIZE, best_layers
 from iclimit.validation.claims.gdpp.trained_layers import (
@@ -42,7 +42,6 @@ from iclimit.validation.claims.gdpp.trained_layers import (
     tested_layers,
     train_layers,
 )
-from iclimit.validation.judge.comparisons import ratio
 
 # Number of layers, and whether they share their weights.
 Kind = tuple[int, bool]

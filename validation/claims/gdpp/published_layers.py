@@ -18,11 +18,11 @@ import numpy as np
 
 from iclimit.asymptotics.descent import optimal_learning_rate
 from iclimit.asymptotics.gdpp import GDPlusPlus, gdpp_minima
+from iclimit.comparison import Comparison, compare
 from iclimit.drawing import COLOURS, Figure, finish, panels, write_key
 from iclimit.results import Estimate
 from iclimit.simulate.gdpp import simulate_gdpp
 from iclimit.statement import Derived
-from iclimit.validation import Comparison, compare
 from iclimit.validation.claim import Claim, Effort, Rows, call, drawing, judged, mean, note, run
 from iclimit.validation.claims.gdpp.trained import layer_count
 from iclimit.validation.reference import read_reference

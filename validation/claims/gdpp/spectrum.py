@@ -18,10 +18,10 @@ from numpy.random import SeedSequence
 
 from iclimit.asymptotics.gdpp import condition_number_schedule, eigenvalues_after, interval_after
 from iclimit.asymptotics.spectra import MarchenkoPastur, Wishart
+from iclimit.comparison import Comparison, compare
 from iclimit.results import Estimate
 from iclimit.simulate.gdpp import layer_spectra
 from iclimit.statement import Derived, named_cell
-from iclimit.validation import Comparison, compare
 from iclimit.validation.claim import Claim, Effort, Rows, call, exact, judged, mean, run
 from iclimit.validation.claims.gdpp.controls import controlled, trace_controls
 from iclimit.validation.claims.gdpp.reached import (

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.random import SeedSequence
 
 from iclimit.asymptotics.descent import optimal_learning_rate
+from iclimit.comparison import Comparison, compare
 from iclimit.drawing import (
     COLOURS,
     Figure,
@@ -35,7 +36,6 @@ from iclimit.simulate.training.repeats import MISSED
 from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, call, drawing, judged, note, run
 from iclimit.validation.claims.gdpp.trained import layer_count
-from iclimit.validation.judge.comparisons import Comparison, compare
 
 # Size of the contexts, and law of the inputs.
 SIZE: dict[str, Any] = {"context": 10, "dim": 10, "input_law": "uniform"}

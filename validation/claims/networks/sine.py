@@ -19,6 +19,7 @@ import numpy as np
 from numpy.random import SeedSequence
 
 from iclimit.asymptotics.softmax import FunctionalOptimum, functional_optimum, sine_optimum
+from iclimit.comparison import ratio
 from iclimit.drawing import COLOURS, Figure, draw_training, finish, panels, write_key
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend, seed_sequences
@@ -38,7 +39,6 @@ from iclimit.validation.claim import (
     run,
 )
 from iclimit.validation.claims.starts import arrived, describe_starts
-from iclimit.validation.judge.comparisons import ratio
 
 # Pairs of a context.
 CONTEXT = 10

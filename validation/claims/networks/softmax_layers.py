@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.random import SeedSequence
 
+from iclimit.comparison import Comparison, compare
 from iclimit.drawing import COLOURS, Figure, finish, panels, write_key
 from iclimit.problem import Problem
 from iclimit.results import Estimate
@@ -26,7 +27,6 @@ from iclimit.statement import named_cell
 from iclimit.validation.claim import Claim, Effort, Rows, bound, call, drawing, judged, note, run
 from iclimit.validation.claims.gdpp.published_layers import DIM, layers_loss, step_loss
 from iclimit.validation.claims.starts import arrived
-from iclimit.validation.judge.comparisons import Comparison, compare
 from iclimit.validation.reference.layers import draw_bands, published_layers
 
 # Fewest pairs that are compared: at two, all depths have nearly the same loss.

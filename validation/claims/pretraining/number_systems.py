@@ -26,8 +26,8 @@ from iclimit.asymptotics import (
     softmax,
     spectra,
 )
+from iclimit.comparison import Comparison, compare
 from iclimit.statement import named_cell
-from iclimit.validation import Comparison, compare
 from iclimit.validation.claim import Claim, Effort, Rows, call, judged, run
 
 SHELVES = (pretraining, descent, gdpp, dynamics, softmax, depth, recurrent, spectra)

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from iclimit.asymptotics import pretraining
+from iclimit.comparison import ERRORS
 from iclimit.notation import sizes_of
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.statistics import extrapolate_ratios
-from iclimit.validation.judge.comparisons import ERRORS
 from iclimit.validation.rows import Later, Limit, Row, Rows, both_errors, call, limit, mean, run
 
 # Above this number a prediction task by task would cost more than the simulation.

@@ -13,15 +13,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from iclimit.asymptotics.pretraining import finite_size_errors
+from iclimit.comparison import Comparison
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import SimulatedErrors
-from iclimit.validation import Comparison
 from iclimit.validation.claim import Claim, Effort, Rows, call, judged, mean, note, run
 from iclimit.validation.claims.pretraining.points import Point
+from iclimit.validation.instruments.runs.judgement import RowDeviation, chi_square, compare_run
+from iclimit.validation.instruments.runs.measured import MeasuredRun
+from iclimit.validation.instruments.runs.predictions import Prediction
 from iclimit.validation.reference.runs import error_runs, gap_runs
-from iclimit.validation.yours.runs.judgement import RowDeviation, chi_square, compare_run
-from iclimit.validation.yours.runs.measured import MeasuredRun
-from iclimit.validation.yours.runs.predictions import Prediction
 
 # Repeats of the d = 100 runs (full preset only).
 LARGE_REPEATS = 8

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from iclimit.asymptotics.pretraining import task_gap
+from iclimit.comparison import Comparison
 from iclimit.statistics import Extrapolation
-from iclimit.validation import Comparison
 from iclimit.validation.claim import Claim, Effort, Rows, call, judged
 from iclimit.validation.claims.pretraining.points import Point
 

@@ -19,6 +19,7 @@ from numpy.random import SeedSequence
 
 from iclimit.asymptotics import softmax
 from iclimit.asymptotics.descent import LearningRate, optimal_learning_rate
+from iclimit.comparison import difference
 from iclimit.results import Estimate
 from iclimit.simulate.softmax import simulate_softmax
 from iclimit.statement import Derived, named_cell
@@ -29,7 +30,6 @@ from iclimit.validation.claims.softmax.runs import (
     simulated_loss,
     trained_rows,
 )
-from iclimit.validation.judge.comparisons import difference
 
 # Prompts of a simulation of scores.
 CONTEXTS = {"tiny": 4_000, "quick": 25_000, "medium": 150_000, "full": 1_000_000}

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.random import SeedSequence
 
 from iclimit.asymptotics.softmax import SoftmaxHead
+from iclimit.comparison import ratio
 from iclimit.problem import parse_problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
@@ -16,7 +17,6 @@ from iclimit.simulate.softmax import MergedHeads, simulate_softmax, train_softma
 from iclimit.statement import Derived, named_cell
 from iclimit.validation.claim import Effort, Later, Row, bound, call, note, run
 from iclimit.validation.claims.starts import describe_starts
-from iclimit.validation.judge.comparisons import ratio
 
 # Kernels of attention by name.
 KERNELS: Mapping[str, Any] = {

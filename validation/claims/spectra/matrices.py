@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from iclimit.asymptotics.spectra import SpectralMeasure
+from iclimit.comparison import Comparison, compare_limits, compare_p_value
 from iclimit.statistics import Extrapolation, extrapolate_runs
-from iclimit.validation import Comparison, compare_limits, compare_p_value
 from iclimit.validation.claim import Effort, Later, Rows, call, judged, note, run
 
 # Dimensions from which statistics are extrapolated.

@@ -22,9 +22,9 @@ import numpy as np
 from numpy.random import SeedSequence
 
 from iclimit.asymptotics import spectra
+from iclimit.comparison import Comparison, compare
 from iclimit.results import Estimate
 from iclimit.statement import named_cell
-from iclimit.validation import Comparison, compare
 from iclimit.validation.claim import Claim, Effort, Rows, call, judged, mean, run
 from iclimit.validation.claims.random_settings import RandomSetting, describe, random_rows
 from iclimit.validation.claims.spectra import matrices

@@ -1,0 +1,514 @@
+"""Plateaus and drops that were found in curves, each beside the theory, with z."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import gammainc, gammaincc, ndtri, polygamma
+
+from iclimit.statistics import z_score, z_threshold
+from iclimit.validation.instruments.curves.features import (
+    CONTRAST,
+    CurveFeatures,
+    find_features,
+    growth_rate,
+    last_fall,
+)
+from iclimit.validation.instruments.curves.setting import least_merged_loss
+from iclimit.validation.instruments.curves.table import Curve
+from iclimit.validation.instruments.curves.theory import DURATION_SPREAD, CurveTheory
+
+# A variable whose skewness is smaller than this counts as normal.
+NORMAL = 0.02
+
+# Largest skewness that is used: minus the logarithm of a gamma variable has less than 2.
+LARGEST = 1.99
+
+# How often half-drops of true curves count as early or late together.
+TOGETHER = 3e-3
+
+# Smallest probability, and smallest loss, that is told from zero.
+SMALLEST = 1e-300
+
+
+@dataclass(frozen=True)
+class CurveRow:
+    """One number that was found in the curves, beside the theory.
+
+    Attributes
+    ----------
+    quantity : str
+        "initial loss", "plateau", "final loss", "half-drop", "duration", "growth" for the rate of
+        the first growth, or "half-drops" for the factor that all half-drops have in common.
+    learned : int
+        Directions that are learned there; for a drop, after it.
+    found, theory : float
+        Mean over the curves (of steps and times the geometric one), and prediction.
+    spread : float
+        Relative standard deviation over the curves; NaN for one.
+    standard_error : float
+        Relative, of the mean over the curves: what is random about curves, as theory has it, and
+        the noise of the records.
+    allowance : float
+        Relative error of theory and of recording that is not random.
+    skewness : float
+        Of the mean over the curves.
+    at_least : bool
+        Whether the number is a lower bound, as some curves end before the drop.
+    curves : int
+        Number of curves.
+    degrees : float
+        Degrees of freedom of the standard error, if it is found from random starts.
+    below, above : float
+        Further allowances for numbers below the theory, and for numbers above it.
+    """
+
+    quantity: str
+    learned: int
+    found: float
+    theory: float
+    spread: float
+    standard_error: float
+    allowance: float
+    skewness: float = 0.0
+    at_least: bool = False
+    curves: int = 1
+    degrees: float = math.inf
+    below: float = 0.0
+    above: float = 0.0
+
+    @property
+    def deviation(self) -> float:
+        """Relative deviation from the theory."""
+        return self.found / self.theory - 1
+
+    @property
+    def allowed(self) -> float:
+        """Allowance on this side of the theory."""
+        return self.allowance + (self.above if self.found > self.theory else self.below)
+
+    @property
+    def z(self) -> float:
+        """Deviation of the logarithm beyond the allowance in standard errors, as a normal deviate.
+
+        Infinite for a deviation without a random part.
+        """
+        if self.found <= 0:
+            return -math.inf
+        log = math.log(self.found / self.theory)
+        z = z_score(log, 0.0, self.standard_error, self.allowed, self.degrees)
+        return skewed_deviate(max(z, 0.0) if self.at_least else z, self.skewness)
+
+    def numbers(self) -> dict[str, Any]:
+        """Numbers by name, as tables have them."""
+        spread = self.spread if self.curves > 1 else None
+        degrees = self.degrees if math.isfinite(self.degrees) else None
+        more = {"spread": spread, "degrees": degrees, "deviation": self.deviation, "z": self.z}
+        return vars(self) | more
+
+
+def outliers_of(rows: Sequence[CurveRow]) -> list[CurveRow]:
+    """Rows that contradict the theory.
+
+    What all half-drops have in common is judged by itself, as it is no further number.
+    """
+    count = sum(row.quantity != "half-drops" for row in rows)
+    together = z_threshold(1, TOGETHER)
+    limits = [together if row.quantity == "half-drops" else z_threshold(count) for row in rows]
+    return [row for row, limit in zip(rows, limits, strict=True) if not abs(row.z) <= limit]
+
+
+def skewed_deviate(x: float, skewness: float) -> float:
+    """Normal deviate of the same probability as a standardised variable of this skewness.
+
+    The variable is taken to be minus the logarithm of a gamma variable, as are times of merged
+    attention; its shape is found from the skewness, which is then exact.
+    """
+    if skewness < 0:
+        return -skewed_deviate(-x, -skewness)
+    if skewness < NORMAL or x == 0 or math.isinf(x):
+        return x
+    shape = _gamma_shape(min(skewness, LARGEST))
+    log = float(polygamma(0, shape)) - x * math.sqrt(float(polygamma(1, shape)))
+    value = math.exp(min(log, 700.0))
+    if x > 0:
+        return -float(ndtri(max(gammainc(shape, value), SMALLEST)))
+    return float(ndtri(max(gammaincc(shape, value), SMALLEST)))
+
+
+@lru_cache(maxsize=64)
+def _gamma_shape(skewness: float) -> float:
+    """Shape of the gamma variable, minus the logarithm of which has this skewness."""
+
+    def excess(log_shape: float) -> float:
+        shape = math.exp(log_shape)
+        return float(-polygamma(2, shape) / polygamma(1, shape) ** 1.5) - skewness
+
+    return math.exp(brentq(excess, -7.0, 10.0))
+
+
+# Numbers of decimals to which recorded losses may be rounded.
+DIGITS = range(1, 9)
+
+# Where a plateau is not flat, its height is uncertain by this part of its contrast times the
+# smaller drop beside it: that much two exponential tails with the same speed add up to.
+SLOPE = 0.25
+
+# With other optimizers a loss may fall slowly elsewhere, too: plateaus must be more distinct.
+DISTINCT = 0.05
+
+# Of two directions whose eigenvalues have at least this ratio the initial weights may favour the
+# second; the plateau is then up to the difference of their drops higher.
+CLOSE = 0.8
+
+# A final loss that may be this much too high, as directions are still learned, is not compared.
+HOPELESS = 0.3
+
+# Relative uncertainty of what is left of the last drop at the end of a curve.
+TAIL = 0.1
+
+# Relative random error of durations of separate attention, in units of the initial weights: other
+# heads hold small weights beside the one that learns.  Flows of well separated directions from
+# weights of 0.003 to 0.03 had errors of 0 to 4.5 of these units.  Where drops are close, errors
+# were larger, up to the contrast of the plateau between them.
+RANDOM_DURATION_ERROR = 1.5
+
+# Relative error of these durations that is no random one, in the same units.
+DURATION_ALLOWANCE = 3.0
+
+# Durations over training sets are longer in the mean by up to this times the squared fluctuation
+# of rates.  Measured with 2000 sequences and D = 3: 13 %, for a fluctuation of 12 %.
+SECOND_ORDER = 4.0
+
+# How much longer a drop takes if two heads learn its direction together: 2^(1/3) times.
+TIE = math.log(2) / 3
+
+# Error of the rate of the first growth, by other directions of growth and by the end of the
+# exponential law.  Descents on mixtures with D = 3 from weights of 0.001 had 0 to 5 %.
+GROWTH_ERROR = 0.06
+
+# Logarithm of the largest growth until the first record that is taken into account.
+LARGE = 30.0
+
+# Where a level is crossed between two records at the distance s, linear interpolation is wrong by
+# up to this part of s^2/T in the middle of a drop of the duration T, and by at most s/2.
+CURVATURE = 0.25
+
+
+def compare_curves(
+    curves: Sequence[Curve], theory: CurveTheory
+) -> tuple[list[CurveRow], list[str]]:
+    """Compare what is found in curves with the theory; also remarks on what cannot be compared."""
+    distinct = CONTRAST if theory.setting.timed else DISTINCT
+    features = [
+        find_features(curve, theory.levels, theory.remainder, distinct) for curve in curves
+    ]
+    comparing = _Comparing(theory, features)
+    return comparing.rows(), comparing.remarks
+
+
+@dataclass
+class _Comparing:
+    """Theory beside what was found in the curves; remarks are added as rows are made."""
+
+    theory: CurveTheory
+    features: Sequence[CurveFeatures]
+    remarks: list[str] = field(default_factory=list)
+
+    def rows(self) -> list[CurveRow]:
+        """All rows, in the order of the training."""
+        theory = self.theory
+        last = len(self.theory.setting.learned) - 1
+        # What random weights change in the loss has grown until the first record.
+        grown = theory.start_loss
+        if theory.setting.model != "separate":
+            first = max(float(features.curve.steps[0]) for features in self.features)
+            grown *= math.exp(min(2 * float(theory.growth[0]) * first, LARGE))
+        initial = [features.initial for features in self.features]
+        rows = [self._loss("initial loss", 0, initial, grown - theory.start_loss)]
+        timed = theory.setting.timed
+        made = []
+        if theory.growth[0] > 0 and not timed:
+            rows += self._growth()
+        for m in range(1, last + 1):
+            halves = np.array([features.half_drops[m - 1] for features in self.features])
+            half = self._half_drop(m - 1, halves) if timed else []
+            rows += half
+            if not np.isfinite(halves).all():
+                break
+            made += [(m - 1, row) for row in half]
+            rows += self._duration(m - 1) if timed else []
+            rows += self._plateau(m) if m < last else self._final()
+        return self._ties(rows) + self._together(made)
+
+    def _growth(self) -> list[CurveRow]:
+        """Row of the rate of the first growth on a mixture of tasks."""
+        theory = self.theory
+        rates = np.array(
+            [
+                growth_rate(
+                    features.curve.steps, features.curve.losses, theory.start_loss + features.noise
+                )
+                for features in self.features
+            ]
+        )
+        if not np.isfinite(rates).all():
+            self.remarks.append(
+                "rate of the first growth: not known of all curves, as there are too few records "
+                "before the drop, or the initial weights are not small"
+            )
+            return []
+        error = float(theory.fluctuations.rates[0]) / math.sqrt(len(rates))
+        rate = 2 * float(theory.growth[0])
+        allowance = GROWTH_ERROR + rate / 4 * (theory.setting.learning_rate is not None)
+        mean = float(np.exp(np.mean(np.log(rates))))
+        spread = _spread(np.log(rates))
+        return [CurveRow("growth", 0, mean, rate, spread, error, allowance, curves=len(rates))]
+
+    def _ties(self, rows: list[CurveRow]) -> list[CurveRow]:
+        """Allow for heads that learn a direction together, in all drops but one."""
+        drops = [row for row in rows if row.quantity == "duration"]
+        if self.theory.setting.model != "separate" or self.theory.setting.heads == 1 or not drops:
+            return rows
+        shortest = min(drops, key=lambda row: row.deviation)
+        longer = [row for row in drops if row is not shortest or len(drops) == 1]
+        return [replace(row, above=TIE) if row in longer else row for row in rows]
+
+    def _together(self, made: Sequence[tuple[int, CurveRow]]) -> list[CurveRow]:
+        """Row of the factor that several half-drops of random starts have in common."""
+        theory = self.theory
+        count = len(self.features)
+        if len(made) < 2 or math.isinf(theory.start.draws):
+            return []
+        drops = [drop for drop, _ in made]
+        rows = [row for _, row in made]
+        weights = np.array([row.standard_error**-2 for row in rows])
+        weights /= np.sum(weights)
+        alone = theory.staircase_variance + theory.fluctuations.rates**2
+        total = theory.start.covariance / theory.start.draws
+        total = total + (theory.start.covariance + np.diag(alone)) / count
+        error = math.sqrt(weights @ total[np.ix_(drops, drops)] @ weights)
+        factor = math.exp(weights @ [math.log(row.found / row.theory) for row in rows])
+        allowance = float(weights @ [row.allowance for row in rows])
+        degrees = theory.start.draws - 1
+        numbers = factor, 1.0, math.nan, error, allowance
+        return [CurveRow("half-drops", -1, *numbers, curves=count, degrees=degrees)]
+
+    def _loss(
+        self,
+        quantity: str,
+        m: int,
+        losses: Sequence[float] | np.ndarray,
+        uncertain: float,
+        expected: float | None = None,
+    ) -> CurveRow:
+        """Row of a loss; ``uncertain`` is absolute."""
+        theory = self.theory
+        count = len(losses)
+        level = float(theory.levels[m]) if expected is None else expected
+        first = quantity == "initial loss"
+        noise = np.mean([f.noise**2 / (f.early if first else f.window) for f in self.features])
+        variance = theory.fluctuations.losses[m] ** 2
+        variance += (noise + theory.start_loss**2) / level**2
+        rounding = max(_rounding(features.curve.losses) for features in self.features)
+        # Initial weights enter by products of normal numbers, whose sums over the heads have the
+        # excess kurtosis 6/H: as a Student t of H + 4 degrees of freedom.
+        by_start = first and theory.start_loss**2 > variance * level**2 / 2
+        degrees = theory.setting.heads * count + 4 if by_start else math.inf
+        return CurveRow(
+            quantity,
+            theory.setting.learned[m],
+            float(np.mean(losses)),
+            level,
+            _spread(np.log(np.maximum(losses, SMALLEST))),
+            math.sqrt(variance / count),
+            (uncertain + rounding) / level,
+            curves=count,
+            degrees=degrees,
+        )
+
+    def _time(
+        self,
+        quantity: str,
+        drop: int,
+        times: np.ndarray,
+        error: float,
+        allowance: float,
+        **more: Any,
+    ) -> CurveRow:
+        """Row of steps or times, of which the mean is the geometric one."""
+        theory = self.theory
+        half = quantity == "half-drop"
+        predicted = float((theory.half_drops if half else theory.durations)[drop])
+        allowance += float(theory.delays[0 if half else 1, drop]) + theory.fluctuations.bias
+        allowance += (1 if half else 2) * self._crossing_error(drop) / predicted
+        m = theory.setting.learned[drop + 1]
+        logs = np.log(times)
+        numbers = float(np.exp(np.mean(logs))), predicted, _spread(logs), error, allowance
+        return CurveRow(quantity, m, *numbers, curves=len(times), **more)
+
+    def _half_drop(self, drop: int, halves: np.ndarray) -> list[CurveRow]:
+        """Row of the step at which half of a drop has happened."""
+        theory = self.theory
+        ends = np.array([features.curve.steps[-1] for features in self.features])
+        predicted = float(theory.half_drops[drop])
+        m = theory.setting.learned[drop + 1]
+        reached = np.isfinite(halves)
+        count = len(halves)
+        if math.isinf(predicted):
+            why = "theory expects that it is not made by all runs"
+            if reached.any():
+                why = "theory has no mean, as some runs never make it"
+            self.remarks.append(f"drop to {m} learned: {why}")
+            return []
+        start = theory.start
+        variance = start.variance[drop] + theory.staircase_variance[drop]
+        variance += theory.fluctuations.rates[drop] ** 2
+        error = math.sqrt(variance / count + start.variance[drop] / start.draws)
+        skewness = float(start.third[drop]) / count**2 / error**3 if error else 0.0
+        steps = np.where(reached, halves, ends)
+        late = not reached.all()
+        allowance = self._start_allowance()
+        more = {"skewness": skewness, "at_least": late, "degrees": start.draws - 1}
+        row = self._time("half-drop", drop, steps, error, allowance, **more)
+        if not late:
+            return [row]
+        who = "no curve" if not reached.any() else f"{reached.sum()} of {count} curves"
+        self.remarks.append(
+            f"drop to {m} learned: made by {who} before the end at {ends.max():g}; theory expects "
+            f"it at {predicted:.4g}"
+        )
+        return [row] if row.z > 0 else []
+
+    def _duration(self, drop: int) -> list[CurveRow]:
+        """Row of the time from a quarter to three quarters of a drop."""
+        m = self.theory.setting.learned[drop + 1]
+        if math.isnan(self.theory.durations[drop]):
+            return []
+        durations = np.array([features.durations[drop] for features in self.features])
+        # Those of some curves only would be the longer ones.
+        if not np.all(np.isfinite(durations)):
+            self.remarks.append(
+                f"drop to {m} learned: its duration is not known of all curves, as there are too "
+                "few records or no distinct plateaus beside it"
+            )
+            return []
+        rates = float(self.theory.fluctuations.rates[drop])
+        random = 0.0
+        allowance = self._start_allowance()
+        if self.theory.setting.model == "separate":
+            random = self.theory.setting.start * RANDOM_DURATION_ERROR
+            allowance = self.theory.setting.start * DURATION_ALLOWANCE
+            beside = [
+                features.contrasts[max(drop - 1, 0) : drop + 1] for features in self.features
+            ]
+            allowance += float(np.max(np.nan_to_num(beside), initial=0.0))
+        random = math.hypot(random, self._crossing_noise(drop))
+        error = math.hypot(DURATION_SPREAD * rates, random) / math.sqrt(len(durations))
+        allowance += SECOND_ORDER * rates**2
+        return [self._time("duration", drop, durations, error, allowance)]
+
+    def _plateau(self, m: int) -> list[CurveRow]:
+        """Row of the loss at a plateau between two drops."""
+        theory = self.theory
+        distinct = [features for features in self.features if np.isfinite(features.heights[m - 1])]
+        if not distinct:
+            merged = any(np.isfinite(features.contrasts[m - 1]) for features in self.features)
+            why = "the drops beside it merge" if merged else "too few records between its drops"
+            learned = theory.setting.learned[m]
+            self.remarks.append(f"plateau with {learned} learned: none found, as {why}")
+            return []
+        drops = theory.levels[:-1] - theory.levels[1:]
+        contrast = max(features.contrasts[m - 1] for features in distinct)
+        uncertain = SLOPE * contrast * min(drops[m - 1], drops[m])
+        uncertain += max(features.drifts[m - 1] for features in distinct)
+        uncertain += theory.setting.start**2 * float(theory.levels[m])
+        heights = [features.heights[m - 1] for features in distinct]
+        row = replace(self, features=distinct)._loss("plateau", m, heights, uncertain)
+        lam = theory.setting.law["eigenvalues"]
+        exchanges = [
+            drops[inside] - drops[outside]
+            for inside, outside in itertools.product(range(m), range(m, len(drops)))
+            if lam[outside] >= CLOSE * lam[inside]
+        ]
+        return [replace(row, above=float(max(exchanges, default=0.0) / row.theory))]
+
+    def _final(self) -> list[CurveRow]:
+        """Row of the final loss, with what is left of the last drop."""
+        theory = self.theory
+        level = float(self.theory.levels[-1])
+        parts = [
+            theory.remainder(float(features.curve.steps[-1] - features.half_drops[-1]))
+            for features in self.features
+        ]
+        rest = float(np.mean(parts)) * float(theory.levels[-2] - level)
+        uncertain = TAIL * rest + theory.fluctuations.bias * level
+        losses = [features.final for features in self.features]
+        setting = theory.setting
+        above = 0.0
+        below = 0.0
+        if not setting.timed:
+            ahead = [
+                last_fall(features.curve.steps, features.curve.losses) + self._unlearned(features)
+                for features in self.features
+            ]
+            above = max(ahead) / level
+            if above > HOPELESS:
+                self.remarks.append(
+                    "final loss: not compared, as directions of small eigenvalue may not be "
+                    "learned by the end"
+                )
+                return []
+        if setting.mixed and setting.model == "merged":
+            least = setting.recorded(least_merged_loss(setting.problem))
+            below = math.log(level / max(least, SMALLEST))
+        row = self._loss("final loss", -1, losses, uncertain, level + rest)
+        return [replace(row, below=below, above=above)]
+
+    def _unlearned(self, features: CurveFeatures) -> float:
+        """Loss of directions that, at their smaller rate, cannot have been learned by the end.
+
+        A direction takes as much longer than the first as the squares of their eigenvalues differ.
+        """
+        setting = self.theory.setting
+        lam = np.sort(setting.eigenvalues)[::-1]
+        late = features.curve.steps[-1] < features.half_drops[0] * (lam[0] / lam) ** 2
+        return float(setting.loss_unit * setting.loss_factor * np.sum(lam[late]))
+
+    def _crossing_error(self, drop: int) -> float:
+        """Uncertainty of the step at which a level is crossed, by the distance of records."""
+        spacings = np.array([features.spacings[drop] for features in self.features])
+        if np.isnan(spacings).all():
+            return 0.0
+        spacing = float(np.nanmean(spacings))
+        duration = float(self.theory.durations[drop])
+        return spacing * min(0.5, CURVATURE * spacing / duration if duration > 0 else 0.5)
+
+    def _crossing_noise(self, drop: int) -> float:
+        """Standard error of a duration by the noise of the records, relative, of one curve."""
+        noise = max(features.noise / math.sqrt(features.window) for features in self.features)
+        # Between its quarters the loss falls by half of a drop.
+        return 2 * math.sqrt(2) * noise / float(-np.diff(self.theory.levels)[drop])
+
+    def _start_allowance(self) -> float:
+        """Relative error of times that is of the order of the initial weights."""
+        setting = self.theory.setting
+        return setting.start if setting.model != "separate" else 0.0
+
+
+def _spread(logs: np.ndarray) -> float:
+    return float(np.std(logs, ddof=1)) if len(logs) > 1 else math.nan
+
+
+def _rounding(losses: np.ndarray) -> float:
+    """Half of the last decimal, if losses are rounded to a few; 0 otherwise."""
+    for digits in DIGITS:
+        scaled = losses * 10.0**digits
+        if np.all(np.abs(scaled - np.round(scaled)) < 1e-6):
+            return float(0.5 * 10.0**-digits)
+    return 0.0

@@ -1,0 +1,179 @@
+"""Training curves as users have them: steps or times, and the losses of one or several runs."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from iclimit.notation import did_you_mean
+from iclimit.simulate.dynamics import TrainingCurves
+from iclimit.validation.instruments.reading import Table, read_table
+
+# Most numbered columns of losses in one table; more runs need a column run.
+MOST = 10
+
+# Names of columns: what the loss is recorded against, steps of gradient descent or the time of the
+# flow; the loss, or one column for each run; and the run of a row.
+ROLES = ("step", "time", "loss", "run", *(f"loss_{number}" for number in range(MOST)))
+
+# What these columns are called elsewhere, for hints.
+USUAL = {
+    "step": ("steps", "iteration", "iterations", "iter", "global_step", "_step", "epoch"),
+    "time": ("times", "t"),
+    "loss": ("losses", "train_loss", "training_loss", "train/loss", "mse", "train_mse"),
+    "run": ("runs", "seed", "repeat", "rep", "trial"),
+}
+
+# Fewest records of a curve.
+FEWEST = 5
+
+# Range of steps and times, so that their squares are finite.
+STEPS = "[0, 1e100)"
+
+# A run counts as diverged if its loss exceeds the first one by this factor.
+DIVERGED = 100.0
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A recorded curve.
+
+    Attributes
+    ----------
+    label : str
+        Name of the run.
+    steps, losses : ndarray (n,)
+        Steps, or times of the flow, in ascending order, and the losses there.
+    """
+
+    label: str
+    steps: np.ndarray
+    losses: np.ndarray
+
+
+def read_curves(
+    table: object, *, record: float | None, **reading: Any
+) -> tuple[list[Curve], str, list[str]]:
+    """Read curves; return them, their axis ("step" or "time"), and which runs are left out, why.
+
+    Parameters
+    ----------
+    table
+        As in `iclimit.check_curve`.
+    record : number, optional
+        Steps from one row to the next, for tables without a column of steps.
+    **reading
+        How columns are called and which are ignored, as in `read_table`.
+
+    Raises
+    ------
+    ValueError
+        If the table cannot be read, or no curve can be used.
+    """
+    if isinstance(table, TrainingCurves):
+        repeats, records = table.losses.shape
+        table = {
+            "step": np.tile(table.recorded_at, repeats),
+            "loss": table.losses.ravel(),
+            "run": np.repeat(np.arange(repeats), records),
+        }
+    entries = read_table(table, ROLES, hint=_hint, **reading)
+    names = [name for name in ROLES if name.startswith("loss") and name in entries]
+    if not names:
+        raise ValueError("the table must have a column loss (columns={'loss': ...})")
+    axis, steps = _axis(entries, record)
+    curves = []
+    remarks = []
+    for name in names:
+        values = _losses(entries, name)
+        for run, rows in _runs(entries).items():
+            words = [entries.names[name]] if len(names) > 1 else []
+            label = ", ".join([*words, *([f"run {run}"] if run else [])]) or "the curve"
+            curve = _sorted(label, steps[rows], values[rows])
+            problem = _problem(curve)
+            curves += [] if problem else [curve]
+            remarks += [f"{label} {problem}"] if problem else []
+    if not curves:
+        raise ValueError(f"no curve can be used: {'; '.join(remarks)}")
+    return curves, axis, remarks
+
+
+def _hint(name: str) -> str:
+    for role, others in USUAL.items():
+        if name.lower() in others:
+            return f"; did you mean {role}?"
+    return did_you_mean(name, ROLES[:4])
+
+
+def _axis(table: Table, record: float | None) -> tuple[str, np.ndarray]:
+    """What the loss is recorded against, and its numbers."""
+    axes = [name for name in ("step", "time") if name in table]
+    if len(axes) == 2:
+        raise ValueError("the table has both step and time: ignore one of them")
+    if axes and record is not None:
+        raise ValueError(f"record must not be given, as the table has a column {axes[0]}")
+    if not axes and record is None:
+        raise ValueError(
+            "the table must have a column step or time (columns={'step': ...}), or record must "
+            "say how many steps there are from one row to the next"
+        )
+    if axes:
+        return axes[0], np.array(table.numbers(axes[0], STEPS))
+    steps = np.zeros(len(table))
+    for rows in _runs(table).values():
+        steps[rows] = float(record or 1) * np.arange(len(rows))
+    return "step", steps
+
+
+def _losses(table: Table, name: str) -> np.ndarray:
+    """Losses of a column, where NaN and inf stand for a run that diverged."""
+    losses = []
+    for row, entry in enumerate(table.entries[name], 1):
+        if entry is None or str(entry).strip() == "":
+            raise table.fault(row, name, "is missing")
+        try:
+            if np.iscomplexobj(entry):  # NumPy would drop the imaginary part
+                raise TypeError
+            losses.append(float(entry))
+        except (TypeError, ValueError):
+            raise table.fault(row, name, f"must be a number, got {entry!r}") from None
+    return np.array(losses)
+
+
+def _runs(table: Table) -> dict[str, np.ndarray]:
+    """Rows of each run, in the order of the table."""
+    if "run" not in table:
+        return {"": np.arange(len(table))}
+    labels = np.array([str(entry).strip() for entry in table.entries["run"]])
+    return {str(run): np.flatnonzero(labels == run) for run in dict.fromkeys(labels)}
+
+
+def _sorted(label: str, steps: np.ndarray, losses: np.ndarray) -> Curve:
+    order = np.argsort(steps, kind="stable")
+    steps = steps[order]
+    losses = losses[order]
+    twice = np.flatnonzero(np.diff(steps) == 0)
+    if twice.size:
+        raise ValueError(
+            f"{label} has {steps[twice[0]]:g} twice as step or time: a column run must tell "
+            "several runs in one table apart"
+        )
+    return Curve(label, steps, losses)
+
+
+def _problem(curve: Curve) -> str:
+    """Why a curve cannot be compared; empty if it can."""
+    steps = curve.steps
+    losses = curve.losses
+    bad = np.flatnonzero(~np.isfinite(losses))
+    if bad.size:
+        return f"diverged: its loss is {losses[bad[0]]} at {steps[bad[0]]:g}"
+    if len(losses) < FEWEST:
+        return f"has {len(losses)} records, fewer than {FEWEST}"
+    low = int(np.argmin(losses))
+    high = int(np.argmax(losses))
+    if losses[low] < 0:
+        return f"is no mean squared error: its loss is {losses[low]:g} at {steps[low]:g}"
+    if losses[high] > DIVERGED * losses[0]:
+        return f"diverged: its loss is {losses[high]:.3g} at {steps[high]:g}"
+    return ""

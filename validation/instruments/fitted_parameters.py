@@ -1,0 +1,280 @@
+"""Fitted parameters with their intervals, as text, numbers and figures."""
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import chdtrc
+
+from iclimit.checks import check_choice, shown
+from iclimit.drawing import Axes, Figure, finish, panels
+from iclimit.notation import PARAMETERS
+from iclimit.results import Result
+from iclimit.statistics import FALSE_ALARM
+from iclimit.tables import aligned
+from iclimit.validation.instruments.least_squares import (
+    LEVELS,
+    RISE,
+    Bounds,
+    Minimum,
+    Precision,
+    Profile,
+    profile,
+)
+
+# Parameters that are known by themselves, not by their logarithms.
+LINEAR = ("offset",)
+
+
+@dataclass(frozen=True)
+class FittedParameter:
+    """An effective parameter.
+
+    Attributes
+    ----------
+    name : str
+        Name of the parameter.
+    value : float
+        The best value; the factor of what the table says if the rows have different values.
+    standard_error : float
+        By the Fisher matrix.
+    low_68, high_68, low_95, high_95 : float
+        Ends of intervals by the profile of chi-square; an end of the searched range where open.
+    start : float
+        Where the search began: what the table says, if it says anything.
+    factor : bool
+        Whether the value is a factor of what the rows say.
+    """
+
+    name: str
+    value: float
+    standard_error: float
+    low_68: float
+    high_68: float
+    low_95: float
+    high_95: float
+    start: float
+    factor: bool
+
+
+def check_free(free: str | Sequence[str], known: Collection[str]) -> tuple[str, ...]:
+    """Names of free parameters, at least one and none twice."""
+    if not isinstance(free, Iterable):
+        raise TypeError(f"free must be a name or several names, got {shown(free)}")
+    names = (free,) if isinstance(free, str) else tuple(free)
+    for name in names:
+        check_choice("free", name, known)
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"free must be one or more different names, got {free!r}")
+    return names
+
+
+def within_reach(minima: Sequence[Minimum]) -> list[Minimum]:
+    """The lowest minimum, which comes first, and those that data hardly tell from it."""
+    return [minimum for minimum in minima if minimum.height - minima[0].height < RISE]
+
+
+def profiled(
+    minima: Sequence[Minimum], bounds: Bounds, stated: Mapping[str, tuple[float, float, bool]]
+) -> tuple[list[FittedParameter], dict[str, Profile]]:
+    """Parameters with intervals by their profiles of chi-square, and the profiles of the best.
+
+    The lowest minimum comes first.  An interval reaches over those minima that are not higher
+    than its level.  ``stated`` has the unit of each parameter, where its search began, and whether
+    it is a factor.
+    """
+    parameters = []
+    profiles = {}
+    for index, (name, error) in enumerate(minima[0].precision.standard_errors.items()):
+        unit, start, factor = stated[name]
+        curves = [_profile(minimum, index, name, bounds) for minimum in minima]
+        rises = [minimum.height - minima[0].height for minimum in minima]
+        ends = [end for level in LEVELS for end in _interval(curves, rises, level)]
+        curve = curves[0]
+        profiles[name] = curve
+        numbers = np.array([curve.values[curve.best], *ends])
+        numbers = numbers if name in LINEAR else unit * np.exp(numbers)
+        value, low_68, high_68, low_95, high_95 = numbers.tolist()
+        error *= 1.0 if name in LINEAR else value
+        intervals = low_68, high_68, low_95, high_95
+        parameters.append(FittedParameter(name, value, error, *intervals, start, factor))
+    return parameters, profiles
+
+
+def _profile(minimum: Minimum, index: int, name: str, bounds: Bounds) -> Profile:
+    error = minimum.precision.standard_errors[name]
+    return profile(minimum.residuals, minimum.x, index, error, bounds)
+
+
+def _interval(
+    curves: Sequence[Profile], rises: Sequence[float], level: int
+) -> tuple[float, float]:
+    """Ends of an interval over the profiles of all minima that rise by less than its level."""
+    pairs = zip(curves, rises, strict=True)
+    ends = [curve.interval(level, rise) for curve, rise in pairs if rise < LEVELS[level]]
+    return min(low for low, _ in ends), max(high for _, high in ends)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ParameterFit(Result):
+    """Parameters that explain data best.
+
+    Attributes
+    ----------
+    parameters : list of FittedParameter
+        The free parameters with their intervals.
+    chi_square : float
+        Weighted sum of squared deviations at the best values.
+    count : int
+        Number of measured values.
+    precision : Precision
+        Fisher matrix, standard errors, correlations and degeneracies of the logarithms.
+    profiles : dict of Profile
+        Chi-square around the best values by name, over logarithms.
+    notes : list of str
+        What was assumed.
+    other_minima : list of dict
+        Values at other minima that the data hardly tell from the best one, with the ``rise`` of
+        minus twice the logarithm of the likelihood.
+    """
+
+    parameters: list[FittedParameter]
+    chi_square: float
+    count: int
+    precision: Precision
+    profiles: dict[str, Profile]
+    notes: list[str]
+    other_minima: list[dict[str, float]]
+
+    # What was measured, and what it was read from, in words.
+    kind: ClassVar[str] = "errors"
+    data: ClassVar[str] = "table"
+
+    @property
+    def values(self) -> dict[str, float]:
+        """Best values by name."""
+        return {parameter.name: parameter.value for parameter in self.parameters}
+
+    @property
+    def degrees(self) -> int:
+        """Degrees of freedom: errors minus parameters."""
+        return self.count - len(self.parameters)
+
+    @property
+    def p_value(self) -> float:
+        """Probability of a larger chi-square if runs follow the theory at some parameters."""
+        return float(chdtrc(self.degrees, self.chi_square)) if self.degrees > 0 else 1.0
+
+    @property
+    def holds(self) -> bool:
+        """Whether the theory at these parameters explains the table."""
+        return self.p_value >= FALSE_ALARM
+
+    @property
+    def conclusions(self) -> list[str]:
+        """Whether the parameters explain the table, and what is not told apart."""
+        words = f"{len(self.parameters)} parameter{'s' if len(self.parameters) > 1 else ''}"
+        head = f"chi-square {self.chi_square:.1f} for {self.count} {self.kind} and {words}"
+        what = "the theory explains" if self.holds else "no values explain"
+        verdict = f"p = {self.p_value:.2g}: {what} the {self.data}"
+        if self.degrees <= 0:
+            verdict = f"as many parameters as {self.kind}: nothing is left to contradict them"
+        others = map(_sentence, self.other_minima)
+        return [f"{head}, {verdict}.", *others, *self.precision.degeneracies, *self.notes]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The parameters with their intervals."""
+        return [vars(parameter) for parameter in self.parameters]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers and lists."""
+        names = ("chi_square", "count", "degrees", "p_value", "holds", "conclusions")
+        numbers = {name: getattr(self, name) for name in names}
+        return numbers | {
+            "rows": self.rows(),
+            "correlations": self.precision.correlations.tolist(),
+            "other_minima": self.other_minima,
+        }
+
+    def __str__(self) -> str:
+        """Table of the parameters, and what they say."""
+        lines = [["", "value", *(f"{level} %" for level in LEVELS), "started from"]]
+        for parameter in self.parameters:
+            ends = (parameter.low_68, parameter.high_68), (parameter.low_95, parameter.high_95)
+            spans = [f"{low:.4g} to {high:.4g}" for low, high in ends]
+            start = f"{parameter.start:.4g}{' (factor)' * parameter.factor}"
+            lines.append([parameter.name, f"{parameter.value:.4g}", *spans, start])
+        return "\n".join([*aligned(lines, "<>"), *self.conclusions])
+
+    def _natural(self, number: int, x: np.ndarray) -> np.ndarray:
+        """Values of a parameter from logarithms, or from offsets themselves."""
+        parameter = self.parameters[number]
+        curve = self.profiles[parameter.name]
+        if parameter.name in LINEAR:
+            return x
+        return np.asarray(parameter.value * np.exp(x - curve.values[curve.best]))
+
+    def draw_figure(self, figure: Figure, /, **_: Any) -> list[Axes]:
+        """Draw profiles of chi-square, ellipses of pairs of parameters, and the deviations."""
+        names = self.precision.names
+        size = max(len(self.parameters), 2)
+        rows = size if len(names) > 1 else 1
+        axes = panels(figure, size, rows, width=3.6 * size, height=3.2 * rows)
+        for i in range(len(names)):
+            self._draw_profile(axes[i * size + i], i)
+            for j in range(i):
+                self._draw_pair(axes[i * size + j], j, i)
+            for j in range(i + 1, size):
+                axes[i * size + j].set_visible(j == size - 1 and i == 0)
+        self.draw(axes[size - 1])
+        return axes
+
+    def _draw_profile(self, ax: Axes, number: int) -> None:
+        curve = self.profiles[self.precision.names[number]]
+        fine = np.linspace(curve.values[0], curve.values[-1], 200)
+        ax.plot(self._natural(number, fine), curve.root(fine) ** 2)
+        for level, rise in LEVELS.items():
+            ax.axhline(rise, color="0.6", linewidth=0.8, linestyle="--")
+            ax.text(0.02, rise, f"{level} %", transform=ax.get_yaxis_transform(), fontsize="small")
+        ax.set_ylim(0, 2 * LEVELS[95])
+        finish(ax, _label(self.parameters[number]), "rise of chi-square")
+
+    def _draw_pair(self, ax: Axes, j: int, i: int) -> None:
+        names = self.precision.names
+        best = [self.profiles[name].values[self.profiles[name].best] for name in names]
+        part = self.precision.covariance[np.ix_([j, i], [j, i])]
+        circle = np.exp(1j * np.linspace(0, 2 * np.pi, 200))
+        for level, colour in zip((0.68, 0.95), ("0.2", "0.6"), strict=True):
+            radius = math.sqrt(-2 * math.log(1 - level))
+            ring = radius * np.linalg.cholesky(part) @ [circle.real, circle.imag]
+            places = [
+                self._natural(k, best[k] + offsets)
+                for k, offsets in zip((j, i), ring, strict=True)
+            ]
+            ax.plot(*places, color=colour)
+        for k in (j, i):
+            points = self.profiles[names[k]].points
+            ax.plot(*(self._natural(m, points[:, m]) for m in (j, i)), ":", linewidth=1)
+        ax.plot(*(self._natural(m, best[m]) for m in (j, i)), "k+")
+        finish(ax, *(_label(self.parameters[m]) for m in (j, i)))
+
+
+def _sentence(minimum: Mapping[str, float]) -> str:
+    """What is said of another minimum."""
+    values = ", ".join(
+        f"{name} = {value:.4g}" for name, value in minimum.items() if name != "rise"
+    )
+    reach = "intervals that reach so far go over both"
+    return (
+        f"There is another minimum at {values}, where minus twice the logarithm of the likelihood "
+        f"is {minimum['rise']:.2g} higher: {reach}."
+    )
+
+
+def _label(parameter: FittedParameter) -> str:
+    known = PARAMETERS.get(parameter.name)
+    text = f"${known.symbol}$" if known is not None and known.symbol else ""
+    text = text or parameter.name.replace("_", " ")
+    return f"factor of {text}" if parameter.factor else text

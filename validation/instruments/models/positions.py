@@ -1,0 +1,395 @@
+r"""Error of a model against the number of examples before a position, beside algorithms.
+
+A prompt of N pairs and a query is a sequence of N + 1 inputs and labels, the last label being 0.
+The model answers at every position from the pairs before it, so one sequence tests contexts of 0
+to N examples: the standard figure since Garg, Tsipras, Liang and Valiant (arXiv:2208.01066).  All
+algorithms answer the same sequences, and the model is compared with each on the same prompts.
+
+Position i has i pairs before it.  An algorithm has the parameters that are best for each number of
+pairs: at each position it is the one of
+`iclimit.validation.instruments.models.baselines` for prompts of this length.  A layer of a
+transformer cannot do that, since its weights are the same at all positions; the best that one layer of causal
+linear attention can do is "fixed_step", and the best that a linear recurrence with a vector of memory
+can do is "best_delta_rule".  GD++, whose best parameters take a search for every number of
+pairs, and estimates of a varying noise level are left out.
+"""
+
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from iclimit.asymptotics.recurrent import recurrent_errors
+from iclimit.checks import check_arguments
+from iclimit.drawing import COLOURS, Axes, draw_estimates, finish
+from iclimit.problem import Problem, check_problem
+from iclimit.results import Estimate, Result
+from iclimit.simulate.arrays import Seed
+from iclimit.simulate.descent.steps import descend
+from iclimit.simulate.probing.predictors import Predictor, in_blocks, linear_predictor
+from iclimit.simulate.probing.prefixes import (
+    by_prefix,
+    prefix_delta_rule,
+    prefix_dmmse,
+    prefix_regression,
+)
+from iclimit.simulate.prompts import Prompts
+from iclimit.simulate.prompts.covariances import covariance_root
+from iclimit.tables import aligned
+from iclimit.validation.instruments.models.baselines import (
+    CACHED,
+    Baseline,
+    choose_baselines,
+    one_step_baselines,
+    regression_baselines,
+    simple_baselines,
+    step_baselines,
+)
+from iclimit.validation.instruments.models.fitted_layers import context_moments
+from iclimit.validation.instruments.models.ladder import Ladder, ladder
+from iclimit.validation.instruments.models.model import Answering, Model, ask_all
+from iclimit.validation.instruments.models.problem_units import ProblemUnits
+from iclimit.validation.instruments.models.sections import LAW, Section
+
+# Numbers of steps of gradient descent beside one.
+STEPS = (2, 5)
+
+# Algorithms that take a decomposition of every prefix, and are left out.
+SLOW = ("adaptive_ridge", "bayes")
+
+# Contexts of each length to which rates are fitted where no theory gives them.
+FITTED_CONTEXTS = 500
+
+
+def position_baselines(problem: Problem, names: Collection[str] | None = None) -> list[Baseline]:
+    """Algorithms at every position, with the parameters that are best for each number of pairs.
+
+    Parameters
+    ----------
+    problem : Problem
+        Law of the prompts, whose context is what the last position has before it.
+    names : collection of str, optional
+        Only those of these names.
+
+    Returns
+    -------
+    list of Baseline
+        Their predictions (n, N + 1) are for all positions, the query last, and so are their exact
+        losses (N + 1,), NaN where they are not known; descriptions have the parameters of the last
+        position.  "null", "averaging", "nearest_neighbours", "one_step", "fixed_step",
+        "preconditioner" (where there is a covariance), "steps_2", "steps_5", "least_squares",
+        "ridge" (where it is not least squares), "oracle_ridge" (where the noise level varies),
+        "dmmse" (where tasks are given), "best_delta_rule" (for isotropic Gaussian inputs).
+
+    Examples
+    --------
+    >>> from iclimit.problem import Problem
+    >>> from iclimit.validation.instruments.models.positions import position_baselines
+    >>> for each in position_baselines(Problem(scale=1, dim=20, context=40))[3:5]:
+    ...     print(each.name, each.loss[[0, 10, 20, 40]].round(2))
+    one_step [20.   13.55 10.24  6.89]
+    fixed_step [20.   14.36 10.45  7.85]
+    """
+    lengths = [
+        ProblemUnits(replace(problem, context=count)) for count in range(1, problem.context + 1)
+    ]
+    at = [
+        {algorithm.name: algorithm for algorithm in _at_one_length(units, names)}
+        for units in lengths
+    ]
+    passes = _one_pass(problem)
+    algorithms = list[Baseline]()
+    for name in dict.fromkeys(name for known in at for name in known):
+        chosen = [known[name] for known in at if name in known]
+        predict = passes.get(name) or by_prefix(partial(_of_length, chosen))
+        losses = [known[name].loss if name in known else None for known in at]
+        algorithms.append(_position_baseline(lengths, chosen[-1], predict, losses))
+        if name == "one_step":
+            algorithms.append(_fixed_step(lengths))
+    if lengths[-1].solved:
+        algorithms.append(_best_delta_rule(problem))
+    return [algorithm for algorithm in algorithms if names is None or algorithm.name in names]
+
+
+def _at_one_length(units: ProblemUnits, names: Collection[str] | None) -> Iterator[Baseline]:
+    """Algorithms with the parameters for one number of pairs."""
+    steps = [count for count in STEPS if names is None or f"steps_{count}" in names]
+    fitted = steps and not units.solved
+    moments = context_moments(units, max(STEPS), FITTED_CONTEXTS) if fitted else None
+    yield from simple_baselines(units)
+    yield from one_step_baselines(units)
+    yield from step_baselines(units, steps, moments)
+    yield from (baseline for baseline in regression_baselines(units) if baseline.name not in SLOW)
+
+
+def _of_length(chosen: Sequence[Baseline], count: int) -> Predictor:
+    return chosen[count - 1].predict
+
+
+def _one_pass(problem: Problem) -> dict[str, Predictor]:
+    """Predictors that take all prefixes at once."""
+    a2 = problem.task_variance
+    covariance = problem.task_covariance
+    root = None if covariance is None else covariance_root(covariance)
+    penalty = problem.mean_noise_variance / a2
+
+    def oracle(prompts: Prompts) -> np.ndarray:
+        return prefix_regression(prompts, prompts.noise_variance / a2, task_root=root)
+
+    numbers = (problem.context + 1) * problem.dim + problem.dim**2
+    passes = {
+        "least_squares": in_blocks(prefix_regression, numbers),
+        "ridge": in_blocks(partial(prefix_regression, penalty=penalty, task_root=root), numbers),
+        "oracle_ridge": in_blocks(oracle, numbers),
+    }
+    if problem.task_set is not None:
+        posterior = partial(prefix_dmmse, tasks=problem.task_set)
+        numbers = CACHED * (problem.context + 1) * len(problem.task_set)
+        passes["dmmse"] = in_blocks(posterior, numbers)
+    return passes
+
+
+def _fixed_step(lengths: Sequence[ProblemUnits]) -> Baseline:
+    """A step of one rate of the sum over the pairs, best for the mean error over positions."""
+    last = lengths[-1]
+    eye = np.eye(last.problem.dim)
+    unit = 1 / (last.problem.context * last.input_variance)
+
+    def losses(rate: float) -> list[float]:
+        return [units.step_loss(rate * units.problem.context * eye) for units in lengths]
+
+    # The mean loss is a quadratic function of the rate.
+    lower = math.fsum(losses(-unit))
+    middle = math.fsum(losses(0.0))
+    upper = math.fsum(losses(unit))
+    rate = (lower - upper) / (lower + upper - 2 * middle) / 2 * unit
+    text = f"a step of one rate of the sum over the pairs, {rate:.4g}, best for all positions"
+
+    def predictor(count: int) -> Predictor:
+        return linear_predictor(partial(descend, rates=[rate * count]))
+
+    step = Baseline("fixed_step", text, predictor(last.problem.context))
+    return _position_baseline(lengths, step, by_prefix(predictor), losses(rate))
+
+
+def _best_delta_rule(problem: Problem) -> Baseline:
+    """The best linear recurrence with a vector of memory: the delta rule with the best steps."""
+    best = recurrent_errors(
+        "delta",
+        context=problem.context,
+        dim=problem.dim,
+        rho=problem.mean_noise_variance,
+        task_variances=problem.label_unit,
+    )
+    steps = best.step_size[1:] / (problem.dim * problem.input_variance)
+    text = f"the delta rule with its best step at each pair, {steps[-1]:.4g} at the last"
+    predict = partial(prefix_delta_rule, steps=steps)
+    return Baseline("best_delta_rule", text, predict, loss=best.error)
+
+
+def _position_baseline(
+    lengths: Sequence[ProblemUnits],
+    last: Baseline,
+    predict: Predictor,
+    losses: Sequence[float | None],
+) -> Baseline:
+    """Baseline from that for the last position; without pairs the error is that of zero."""
+    zero = lengths[0].step_loss(0 * np.eye(lengths[0].problem.dim))
+    known = [math.nan if loss is None else loss for loss in losses]
+    # Without pairs dMMSE predicts with the mean of its tasks.
+    first = math.nan if last.name == "dmmse" else zero
+    return replace(last, predict=predict, loss=np.array([first, *known]))
+
+
+# Numbers of examples in a printed table, about.
+SHOWN = 8
+
+# Errors below this share of the mean square of a label are rounding.
+ROUNDING = 1e-20
+
+# Colour of the model.
+MODEL = COLOURS[1]
+
+# Top of the figure in units of the mean square of a label; least squares has a peak beyond.
+TOP = 1.3
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PositionErrors(Result):
+    """Errors on fresh tasks by the number of examples; ``print`` shows a table.
+
+    Attributes
+    ----------
+    problem : Problem
+        Law of the prompts.
+    ladders : tuple of Ladder
+        Errors of the model and of the algorithms with 0 to N examples, on the same prompts.
+    algorithms : tuple of str
+        Names of the algorithms.
+    label_square : float
+        Mean square of a label: the error of zero.
+    """
+
+    problem: Problem
+    ladders: tuple[Ladder, ...]
+    algorithms: tuple[str, ...]
+    label_square: float
+    dims = ("algorithm", "examples")
+
+    def columns(self) -> dict[str, Any]:
+        """Errors of the model and of the algorithms, by algorithm and number of examples."""
+        rows = [[ladder[name].columns() for ladder in self.ladders] for name in self.algorithms]
+        model = tuple(ladder.error for ladder in self.ladders)
+        return {
+            "algorithm": self.algorithms,
+            "examples": np.arange(len(self.ladders)),
+            "model_error": (model,) * len(self.algorithms),
+            **{
+                name: tuple(tuple(columns[name] for columns in row) for row in rows)
+                for name in ("error", "difference", "difference_z", "theory")
+            },
+        }
+
+    def draw(self, ax: Axes) -> None:
+        """Draw errors over the mean square of a label, the model's as points.
+
+        Lines are the exact errors of the algorithms where they are known, otherwise measured.
+        """
+        examples = range(len(self.ladders))
+        colours = [colour for colour in COLOURS if colour != MODEL]
+        styles = [(colour, line) for line in ("-", "--", ":") for colour in colours]
+        for name, (colour, line) in zip(self.algorithms, styles, strict=False):
+            rungs = [ladder[name] for ladder in self.ladders]
+            known = [rung.theory if rung.theory >= 0 else rung.error.mean for rung in rungs]
+            scaled = np.array(known) / self.label_square
+            ax.plot(examples, scaled, line, color=colour, label=name.replace("_", " "))
+        errors = [ladder.error.scaled(1 / self.label_square) for ladder in self.ladders]
+        draw_estimates(ax, examples, errors, MODEL, label="model", zorder=3)
+        ax.set_ylim(0, TOP)
+        ylabel = "squared error / mean square of a label"
+        finish(ax, "examples in the context", ylabel, legend="", beside=True)
+
+    def __str__(self) -> str:
+        last = len(self.ladders) - 1
+        shown = sorted({round(place) for place in np.linspace(0, last, min(SHOWN, last + 1))})
+        ladders = [self.ladders[i] for i in shown]
+        lines = [["examples", *map(str, shown)]]
+        lines.append(["model", *(self._cell(ladder.error) for ladder in ladders)])
+        for name in self.algorithms:
+            lines.append([name, *(self._cell(ladder[name].error) for ladder in ladders)])
+            lines.append(["  z of model", *(f"{ladder[name].z:.1f}" for ladder in ladders)])
+        return "\n".join(aligned(lines, "<>"))
+
+    def _cell(self, error: Estimate) -> str:
+        """An error as text; what is rounding is 0."""
+        return str(error) if error.mean > ROUNDING * self.label_square else "0"
+
+
+def probe_positions(
+    predict: Callable[..., Any],
+    problem: Problem,
+    *,
+    test_prompts: int = 5000,
+    baselines: Sequence[str] | None = None,
+    batch: int | None = None,
+    deterministic: bool = True,
+    rng: Seed = 0,
+    progress: bool = False,
+) -> PositionErrors:
+    """Error of a model against the number of examples, beside algorithms on the same prompts.
+
+    Parameters
+    ----------
+    predict : callable
+        The model: ``predict(inputs, labels)`` of arrays (batch, N + 1, dim) and (batch, N + 1)
+        returns predictions (batch, N + 1), each of the label at its position from the pairs before
+        it.  The last label is 0.
+    problem : Problem
+        Law of the prompts, with context N.
+    test_prompts : int >= 1
+        Prompts, each with a fresh task.
+    baselines : sequence of str, optional
+        Names of the algorithms, see `position_baselines`; all by default.
+    batch : int >= 1, optional
+        Most prompts that the model is given at once.
+    deterministic : bool
+        Whether a model that answers the same prompt differently is refused.
+    rng : int, SeedSequence or Generator
+        Root seed of the prompts.
+    progress : bool
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    PositionErrors
+        ``print`` shows a table, ``plot`` draws the figure.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or the model's answers are no finite numbers of the
+        right shape, depend on what comes later, or come with changed arguments.
+    TypeError
+        If an argument is of another kind.
+
+    References
+    ----------
+    Garg, Tsipras, Liang and Valiant, NeurIPS 2022 (arXiv:2208.01066), Figure 2: inputs and tasks
+    N(0, I), dim 20, without noise, errors over dim.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from iclimit.problem import Problem
+    >>> from iclimit.validation.instruments.models.positions import probe_positions
+    >>> def averaging(inputs, labels):
+    ...     before = np.cumsum(labels[:, :-1, None] * inputs[:, :-1], axis=1)
+    ...     weights = before / np.arange(1, inputs.shape[1])[:, None]
+    ...     return np.pad(np.sum(weights * inputs[:, 1:], axis=2), ((0, 0), (1, 0)))
+    >>> found = probe_positions(averaging, Problem(scale=1, dim=5, context=20), test_prompts=200)
+    >>> max(abs(ladder["averaging"].difference.mean) for ladder in found.ladders) < 1e-12
+    True
+    """
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem must be an iclimit.Problem, got {problem!r}")
+    check_problem(problem, *LAW)
+    check_arguments(test_prompts=test_prompts)
+    chosen = choose_baselines(partial(position_baselines, problem), baselines)
+    model = Model(predict, batch, deterministic, per_position=True)
+    seed = int(rng.integers(2**63)) if isinstance(rng, np.random.Generator) else rng
+    section = Section("fresh", "error", "fresh tasks", problem, test_prompts, seed)
+    return ask_positions(model, chosen, section, progress=progress)
+
+
+def ask_positions(
+    model: Answering, baselines: Sequence[Baseline], section: Section, *, progress: bool = False
+) -> PositionErrors:
+    """Errors of a model and of algorithms at all positions of prompts, see `probe_positions`.
+
+    Parameters
+    ----------
+    model : Model or Recorded
+        Of the form per position.
+    baselines : sequence of Baseline
+        Algorithms at every position.
+    section : Section
+        The prompts.
+    progress : bool
+        Whether to show a progress bar.
+    """
+    answers_by_section = ask_all(model, baselines, [section], positions=True, progress=progress)
+    answers = answers_by_section[section.name]
+    return PositionErrors(
+        problem=section.problem,
+        ladders=tuple(
+            ladder(
+                answers.at(i), [replace(baseline, loss=baseline.loss[i]) for baseline in baselines]
+            )
+            for i in range(section.problem.context + 1)
+        ),
+        algorithms=tuple(baseline.name for baseline in baselines),
+        label_square=section.problem.with_fresh_tasks().label_square,
+    )

@@ -1,0 +1,396 @@
+"""What a probe finds about a model: a verdict, tables, labelled arrays, figures, a page."""
+
+from __future__ import annotations
+
+import html
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from iclimit.drawing import Axes, house_style, new_figure, panels, picture
+from iclimit.extras import import_xarray
+from iclimit.html_parts import document, embedded
+from iclimit.problem import Problem
+from iclimit.results import Estimate, Result
+from iclimit.tables import aligned, escaped_table, json_text, write_text
+from iclimit.validation.instruments.models.context_use import ContextUse
+from iclimit.validation.instruments.models.fitting import Fit
+from iclimit.validation.instruments.models.identification import Identification
+from iclimit.validation.instruments.models.ladder import Ladder
+from iclimit.validation.instruments.models.linear_attention import LinearPart
+from iclimit.validation.instruments.models.positions import PositionErrors
+from iclimit.validation.instruments.models.report_figures import (
+    draw_ladder,
+    draw_likeness,
+    draw_shifts,
+    draw_spectrum,
+)
+from iclimit.validation.instruments.ratios import percent, shown
+from iclimit.versions import versions
+
+if TYPE_CHECKING:
+    from xarray import Dataset
+
+# Columns of the ladder, and what stands above them.
+HEADINGS = {
+    "algorithm": "algorithm",
+    "error": "error",
+    "theory_z": "z of theory",
+    "difference": "model - it",
+    "difference_z": "z",
+    "unexplained": "unexplained",
+    "factor": "factor",
+    "factor_z": "z of 1",
+    "cosine_query": "cos query",
+    "cosine_labels": "cos labels",
+}
+
+# Figures and their titles.
+TITLES = {
+    "ladder": "Errors on fresh tasks",
+    "likeness": "Share of the answers left unexplained",
+    "positions": "Errors against the number of examples",
+    "filter": "Its filter of the eigenvalues of a context",
+    "recency": "Weight of each position of the context",
+    "spectrum": "Its linear attention",
+    "shifts": "Errors on other prompts",
+}
+
+# What the columns of the page's table are.
+EXPLANATION = (
+    "The theory is the exact error of an algorithm; its z checks the measurement. Model - it: "
+    "error of the model minus that of the algorithm on the same prompts. Unexplained: mean "
+    "squared distance of their answers over the mean square of the model's. Factor: multiple of "
+    "the algorithm that is nearest to the model. Cosines: of the derivatives by the query and by "
+    "the labels of the context."
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AlgorithmReport(Result):
+    """What a model does in context; ``print`` shows the verdict and a table.
+
+    Attributes
+    ----------
+    problem : Problem
+        Law of the prompts.
+    test_prompts : int
+        Number of fresh prompts.
+    verdict : Identification
+        Which algorithm it is.
+    fresh : Ladder
+        Its error on fresh tasks beside those of algorithms.
+    pretraining : Ladder or None
+        The same on the pretraining tasks, where the problem has them.
+    sensitivities : mapping of str to mapping of str to Estimate
+        For "query" and "labels", cosine of the derivatives of the model and of each algorithm.
+    linear : LinearPart or None
+        The linear attention that is nearest; None for too few prompts.
+    use : ContextUse or None
+        How it uses its context, by eigenvalues and by positions; None for too few prompts.
+    diagnosis : dict of str to Estimate
+        Dependence on the order of the context, and nonlinearity in the labels (`diagnose`).
+    shifts : tuple of Ladder
+        Errors on prompts of other laws.
+    positions : PositionErrors or None
+        Errors by the number of examples, for models that answer at every position.
+    seed : str
+        Of the prompts.
+    """
+
+    problem: Problem
+    test_prompts: int
+    verdict: Identification
+    fresh: Ladder
+    pretraining: Ladder | None = None
+    sensitivities: Mapping[str, Mapping[str, Estimate]] = field(default_factory=dict)
+    linear: LinearPart | None = None
+    use: ContextUse | None = None
+    diagnosis: Mapping[str, Estimate] = field(default_factory=dict)
+    shifts: tuple[Ladder, ...] = ()
+    positions: PositionErrors | None = None
+    seed: str = ""
+    dims = ("algorithm",)
+
+    @property
+    def ladders(self) -> tuple[Ladder, ...]:
+        """All of them: fresh tasks, pretraining tasks, shifts."""
+        return (self.fresh, *filter(None, (self.pretraining,)), *self.shifts)
+
+    def columns(self) -> dict[str, Any]:
+        """The ladder on fresh tasks and the likeness to each algorithm."""
+        names = [rung.name for rung in self.fresh.rungs]
+        likenesses = [self.verdict[name] for name in names]
+        columns = self.fresh.columns()
+        for name in ("unexplained", "factor", "factor_z"):
+            columns[name] = tuple(getattr(likeness, name) for likeness in likenesses)
+        for moved, cosines in self.sensitivities.items():
+            columns[f"cosine_{moved}"] = tuple(cosines[name] for name in names)
+        return columns
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain dicts, lists, numbers and text, with the versions of the code."""
+        return super().to_dict() | {"versions": versions()}
+
+    def to_xarray(self) -> Dataset:
+        """Data set over algorithms and sections of prompts.
+
+        ``error`` and ``difference`` (of the model to the algorithm) have the dimensions section
+        and algorithm, ``model_error`` section; standard errors stand beside them as
+        ``X_standard_error``.  Likenesses have the dimension algorithm, Gamma (row, column),
+        variables whose name begins with position (position_algorithm, examples).
+        """
+
+        xarray = import_xarray()
+        whole = super().to_xarray()
+        sections = xarray.DataArray([ladder.section for ladder in self.ladders], dims="section")
+        by_section = ["error", "difference"]
+        by_section += [f"{name}_standard_error" for name in by_section]
+        parts = [ladder.to_xarray()[by_section] for ladder in self.ladders]
+        parts = [part.reindex(algorithm=whole.algorithm) for part in parts]
+        joined = xarray.concat(parts, sections.rename("section"))
+        whole = whole.drop_vars(by_section).merge(joined)
+        whole = whole.assign_coords(section=sections.values)
+        for name, suffix in (("mean", ""), ("standard_error", "_standard_error")):
+            errors = [getattr(ladder.error, name) for ladder in self.ladders]
+            whole[f"model_error{suffix}"] = ("section", errors)
+            if self.linear is not None:
+                eigenvalues = [getattr(eigenvalue, name) for eigenvalue in self.linear.eigenvalues]
+                whole[f"eigenvalue{suffix}"] = ("row", eigenvalues)
+        if self.linear is not None:
+            whole["gamma"] = (("row", "column"), self.linear.gamma)
+        if self.positions is not None:
+            arrays = self.positions.to_xarray()
+            prefixed = {name: f"position_{name}" for name in (*arrays.data_vars, "algorithm")}
+            whole = whole.merge(arrays.rename(prefixed))
+        kind = self.verdict.kind
+        sentence = self.verdict.sentence
+        counts = {"test_prompts": self.test_prompts, "seed": self.seed}
+        return whole.assign_attrs(kind=kind, verdict=sentence, **counts)
+
+    @property
+    def figures(self) -> list[str]:
+        """Names of the figures that there are, as `draw` takes them."""
+        return [name for name in TITLES if name in self._drawings()]
+
+    def _drawings(self) -> dict[str, Callable[[Axes], None]]:
+        """What draws each figure that there is."""
+        noise = self.problem.mean_noise_variance
+        verdict = self.verdict
+        drawings: dict[str, Callable[[Axes], None]] = {
+            "ladder": partial(draw_ladder, ladder=self.fresh, noise=noise),
+            "likeness": partial(draw_likeness, identification=verdict),
+        }
+        if self.positions is not None:
+            drawings["positions"] = self.positions.draw
+        if self.use is not None:
+            drawings["filter"] = partial(self.use.draw, fits=verdict.fits)
+        if self.use is not None and self.use.weights:
+            drawings["recency"] = partial(
+                self.use.draw_positions, fits=verdict.fits, problem=self.problem
+            )
+        if self.linear is not None:
+            drawings["spectrum"] = partial(draw_spectrum, linear=self.linear)
+        if self.shifts:
+            ladders = (self.fresh, *self.shifts)
+            nearest = verdict.likenesses[:3]
+            names = [likeness.name for likeness in nearest]
+            drawings["shifts"] = partial(draw_shifts, ladders=ladders, nearest=names)
+        return drawings
+
+    def draw(self, ax: Axes, *, figure: str = "ladder") -> None:
+        """Draw one of the figures.
+
+        Parameters
+        ----------
+        ax : Axes
+            Where to draw.
+        figure : {"ladder", "likeness", "positions", "filter", "recency", "spectrum", "shifts"}
+            Errors of the algorithms and that of the model across them; shares of the model's
+            answers that the algorithms leave unexplained; errors against the number of examples;
+            spectral filter beside those of fitted algorithms; weight of each position;
+            eigenvalues of the linear attention in the model beside those of the best; errors on
+            prompts of other laws.
+        """
+        if figure not in self.figures:
+            hint = {
+                "positions": "; positions are there with form='positions'",
+                "spectrum": "; the spectrum takes test_prompts >= 10 d (d + 1)",
+            }.get(figure, "")
+            known = ", ".join(self.figures)
+            raise ValueError(f"figure must be one of {known}, got {figure!r}{hint}")
+        self._drawings()[figure](ax)
+
+    def write(
+        self,
+        path: str | os.PathLike,
+        *,
+        style: str = "screen",
+        parameters: Mapping[str, Any] | None = None,
+        **line: Any,
+    ) -> None:
+        """Write a file, or without an ending a folder: report.html, report.json and the figures.
+
+        Parameters are those of `Result.write`.  The figures say what the problem was.
+        """
+        path = Path(path)
+        stated = vars(self.problem) | {"test_prompts": self.test_prompts}
+        stated |= {"seed": self.seed, "style": style, **(parameters or {})}
+        stated = {name: value for name, value in stated.items() if value is not None}
+        if path.suffix == ".html":
+            write_text(path, self.page(style))
+        elif path.suffix:
+            super().write(path, style=style, parameters=stated, **line)
+        else:
+            path.mkdir(parents=True, exist_ok=True)
+            write_text(path / "report.html", self.page(style))
+            write_text(path / "report.json", json_text(self.to_dict()))
+            for name in self.figures:
+                options = {"figure": name, **stated}
+                super().write(path / f"{name}.png", style=style, parameters=options, figure=name)
+
+    def page(self, style: str = "screen") -> str:
+        """Page that needs no other file: verdict, figures in a style, tables."""
+        text = html.escape
+        figures = {name: self._embedded(name, style) for name in self.figures}
+        numbers = ", ".join(f"{name} {value}" for name, value in versions().items())
+        first, _, others = self.verdict.sentence.partition(". ")
+        rungs = self.fresh.rungs
+        words = [[rung.name, rung.description] for rung in rungs]
+        parts = [
+            f"<p class='small'>iclimit probe: which of {len(rungs)} algorithms does the model "
+            f"perform?  {text(self._setting())}</p>",
+            f"<h1>{text(first.rstrip('.'))}.</h1>",
+            f"<p class='lead'>{text(others)}</p>" if others else "",
+            _pair(figures.pop(name) for name in ("likeness", "ladder") if name in figures),
+            f"<ul>{''.join(f'<li>{text(line)}</li>' for line in self.sentences())}</ul>",
+            "<h2>Algorithm by algorithm</h2>",
+            escaped_table(self.cells()),
+            f"<p class='small'>{EXPLANATION}</p>",
+            _folded("The algorithms", escaped_table(words, heading=False)),
+            "<h2>What it does with a context</h2>",
+            _pair(figures.values()),
+            *(_folded(title, escaped_table(cells)) for title, cells in self._tables()),
+            f"<p class='small'>{text(f'Seed {self.seed}. {numbers}')}</p>",
+        ]
+        return document("Which algorithm is it?", "\n".join(parts), heading=False)
+
+    def _tables(self) -> Iterator[tuple[str, list[list[str]]]]:
+        """Yield tables that the page folds, with their titles."""
+        if self.verdict.fits:
+            yield "The nearest member of each family", fit_cells(self.verdict.fits)
+        if self.shifts:
+            yield "Errors on other prompts", self._shift_cells()
+        for ladder in self.ladders[1:]:
+            yield ladder.description, ladder_cells(ladder)
+
+    def _embedded(self, name: str, style: str) -> str:
+        with house_style(style):
+            figure = new_figure()
+            ax = panels(figure, 1, width=5.2, height=3.8)[0]
+            self.draw(ax, figure=name)
+            image = embedded(picture(figure, ".png"), TITLES[name])
+            return f"<figure>{image}<figcaption>{TITLES[name]}</figcaption></figure>"
+
+    def cells(self) -> list[list[str]]:
+        """The ladder as lines of text, with headings."""
+        columns = self.columns()
+        names = [name for name in HEADINGS if name in columns]
+        texts = [[_cell(name, value) for value in columns[name]] for name in names]
+        return [[HEADINGS[name] for name in names], *map(list, zip(*texts, strict=True))]
+
+    def __str__(self) -> str:
+        heading, *lines = self.cells()
+        table = [heading, ["model", str(self.fresh.error)], *lines]
+        parts = [self.verdict.sentence, self._setting(), "\n".join(aligned(table, "<>"))]
+        parts += self.sentences()
+        if self.shifts:
+            parts.append("\n".join(aligned(self._shift_cells(), "<>")))
+        return "\n\n".join(parts)
+
+    def _setting(self) -> str:
+        """The problem and the number of prompts."""
+        problem = self.problem
+        laws = f"{problem.input_law} inputs, noise variance {problem.mean_noise_variance:g}"
+        prompts = f"{self.test_prompts:,} fresh prompts"
+        return f"{prompts}, d = {problem.dim}, N = {problem.context}, {laws}."
+
+    def sentences(self) -> list[str]:
+        """What else is known, a line for each subject."""
+        lines = []
+        mixture = self.verdict.mixture
+        if len(mixture.terms) > 1 and not self.verdict.within:
+            rest = percent(mixture.unexplained)
+            alternatives = ", ".join(mixture.alternatives)
+            others = f"; as near: {alternatives}" if alternatives else ""
+            lines.append(f"Best mixture: {mixture}, which leaves {rest} unexplained{others}.")
+        if (pretraining := self.pretraining) is not None:
+            near = pretraining.nearest
+            lines.append(
+                f"Pretraining tasks: error {pretraining.error}, on fresh tasks "
+                f"{self.fresh.error}; the nearest algorithm there is {near.name} with "
+                f"{near.error} (z = {_shown_z(near.z)})."
+            )
+        if self.use is not None:
+            lines.append(self.use.sentence)
+        if self.linear is not None:
+            lines.append(self.linear.sentence)
+        if checks := self.diagnosis:
+            lines.append(
+                f"Order of the context: {percent(checks['order'])}; nonlinear in the labels: "
+                f"{percent(checks['nonlinearity'])}; answers to labels 0: "
+                f"{percent(checks['constant'])}."
+            )
+        return lines
+
+    def _shift_cells(self) -> list[list[str]]:
+        """Errors on prompts of other laws, beside the best and the nearest algorithm."""
+        heading = "other prompts", "model", "best algorithm", "error", "nearest", "model - it", "z"
+        lines = [list(heading)]
+        for ladder in self.shifts:
+            best = ladder.rungs[-1]
+            near = ladder.nearest
+            algorithms = [best.name, shown(best.error), near.name, shown(near.difference)]
+            errors = [ladder.description, shown(ladder.error), *algorithms]
+            lines.append([*errors, _shown_z(near.z)])
+        return lines
+
+
+def ladder_cells(ladder: Ladder) -> list[list[str]]:
+    """All algorithms on one section of prompts, as lines of text."""
+    lines = [["algorithm", "error", "model - it", "z"], ["model", shown(ladder.error), "", ""]]
+    return lines + [
+        [rung.name, shown(rung.error), shown(rung.difference), _shown_z(rung.z)]
+        for rung in ladder.rungs
+    ]
+
+
+def fit_cells(fits: Sequence[Fit]) -> list[list[str]]:
+    """Fitted families, the nearest first, as lines of text."""
+    lines = [["family", "nearest member", "unexplained"]]
+    return lines + [[fit.family, fit.title, percent(fit.unexplained)] for fit in fits]
+
+
+def _cell(name: str, value: Estimate | str | float) -> str:
+    if isinstance(value, Estimate):
+        if math.isnan(value.mean):
+            return ""
+        return percent(value) if name == "unexplained" else shown(value)
+    return value if isinstance(value, str) else "" if math.isnan(value) else _shown_z(value)
+
+
+def _shown_z(z: float) -> str:
+    """A z as text; a difference without any scatter has none."""
+    return f"{z:.1f}" if math.isfinite(z) else "exact"
+
+
+def _pair(figures: Iterable[str]) -> str:
+    return f"<div class='pair'>{''.join(figures)}</div>"
+
+
+def _folded(title: str, content: str) -> str:
+    return f"<details><summary>{html.escape(title)}</summary>{content}</details>"

@@ -1,0 +1,631 @@
+"""Which sizes and how many runs answer a question, for the least cost."""
+
+from __future__ import annotations
+
+import math
+import os
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from iclimit.checks import check_arguments, check_choice, check_integers, given
+from iclimit.drawing import COLOURS, Axes, Figure, draw_points, finish, panels
+from iclimit.notation import PARAMETERS
+from iclimit.problem import TASK_LAWS
+from iclimit.results import Result
+from iclimit.simulate.arrays import Seed
+from iclimit.tables import aligned, entry, write_rows
+from iclimit.validation.instruments.fitted_parameters import check_free
+from iclimit.validation.instruments.plan.points import TESTS, Cost, NotProposed, Planner
+from iclimit.validation.instruments.plan.questions import (
+    Against,
+    Contrast,
+    Design,
+    checked_against,
+    difference,
+    forecast,
+    precision,
+    theories,
+    transition,
+)
+from iclimit.validation.instruments.runs.fitting import FREE
+from iclimit.validation.instruments.runs.measured import MEASURED
+from iclimit.validation.instruments.runs.predictions import Theory
+
+# What can be asked.
+QUESTIONS = ("precision", "difference", "theories", "transition", "forecast")
+
+# What is better if it is larger.
+UPWARDS = ("power", "significance")
+
+# Dimensions that are tried.
+DIMENSIONS = (12, 16, 20, 24, 32, 48, 64)
+
+# Task sets that predictions are averaged over.
+SETS = 30
+
+# Fewest points of a sweep.
+FEWEST_VALUES = 4
+
+# What is said of skewed errors.
+SKEWED_NOTE = (
+    "Where skewed says yes, single runs scatter by more than a tenth of the error: judge means of "
+    "ten or more, or logarithms."
+)
+
+# Questions that need an effect.
+NEED_EFFECT = ("precision", "transition", "forecast")
+
+# Standard errors by which the effect is shown, unless another number is given.
+SIGNIFICANCE = 5.0
+
+# Probability with which the runs show the effect, unless another one is given.
+POWER = 0.95
+
+# Errors of single runs are skewed if their standard deviation is a larger share of the mean.
+SKEWED = 0.1
+
+# Number of such runs from which on their mean is nearly normal.
+FEWEST = 10
+
+# Effects among which the least one is searched for.
+EFFECTS = np.geomspace(1e-4, 10, 1000)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is fixed, as of `plan_runs`; what is None is computed, or has its default."""
+
+    question: str
+    effect: float | None
+    significance: float | None
+    power: float | None
+    repeats: int | None
+    max_cost: float | None
+
+    @property
+    def unknown(self) -> str:
+        """What is computed.
+
+        Raises
+        ------
+        ValueError
+            If too much or too little is given.
+        """
+        question = self.question
+        free = self.question in NEED_EFFECT
+        interval = question in ("precision", "forecast")
+        if self.effect is not None and not free:
+            raise ValueError(f"effect must be left out for {question}, got {self.effect!r}")
+        if self.significance is not None and interval:
+            raise ValueError(f"significance must be left out, got {self.significance!r}")
+        if self.repeats is not None and self.max_cost is not None:
+            raise ValueError("repeats or max_cost must be left out: each fixes the other")
+        if self.repeats is None and self.max_cost is None:
+            if free and self.effect is None:
+                raise ValueError(f"effect must be given for {question}, or repeats or max_cost")
+            return "repeats"
+        if free and self.effect is None:
+            return "effect"
+        names = ("power", "significance")[: 1 if interval else 2]
+        if missing := [name for name in names if getattr(self, name) is None]:
+            return missing[0]
+        raise ValueError("power must be left out: the number of runs and the effect fix it")
+
+    def proposal(self, design: Design) -> Proposal:
+        """Proposal of a design that reaches the goal.
+
+        Raises
+        ------
+        NotProposed
+            If none does.
+        """
+        effect = self.effect
+        z = self.significance or SIGNIFICANCE
+        power = self.power or POWER
+        skewed = max(point.relative_spread for point in design.points) > SKEWED
+        fewest = max(FEWEST * skewed, *(point.fewest for point in design.points), 0)
+        heavy = max(point.fewest for point in design.points) > 0
+        if self.unknown == "repeats":
+            needed = design.contrast(effect).least_repeats(z, power)
+            if needed is None:
+                raise NotProposed("the prediction is not sharp enough for any number of runs")
+            repeats = max(needed, fewest)
+        else:
+            repeats = self.repeats or math.floor((self.max_cost or 0.0) / design.cost)
+            if not repeats:
+                raise NotProposed(f"one run of each setting costs {design.cost:.3g}")
+            if heavy and repeats < fewest:
+                tail = "the errors of single runs have a heavy tail"
+                raise NotProposed(f"{tail}: only means of {fewest} are nearly normal")
+        if self.unknown == "effect":
+            place = bisect_left(
+                EFFECTS,
+                True,
+                key=lambda effect: design.contrast(effect).power(repeats, z) >= power,
+            )
+            if place == len(EFFECTS):
+                raise NotProposed(f"no effect up to {EFFECTS[-1]:g} is noticed")
+            effect = float(EFFECTS[place])
+        contrast = design.contrast(effect)
+        if self.unknown == "significance":
+            z = contrast.significance(repeats, power)
+        else:
+            power = contrast.power(repeats, z)
+        if effect is None:
+            point = design.points[0]
+            effect = contrast.change / float(point.prediction.mean[int(point.quantity == "idg")])
+        return Proposal(design, contrast, repeats, effect, z, power, skewed)
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Runs at one size that answer the question.
+
+    Attributes
+    ----------
+    design : Design
+        The runs.
+    contrast : Contrast
+        Contrast of their errors.
+    repeats : int
+        Runs of each setting.
+    effect : float
+        Relative change that is noticed: of the error, or of the place of a transition.
+    significance, power : float
+        Standard errors, and probability of the right answer.
+    skewed : bool
+        Whether errors of single runs are skewed.
+    """
+
+    design: Design
+    contrast: Contrast
+    repeats: int
+    effect: float
+    significance: float
+    power: float
+    skewed: bool
+
+    @property
+    def dim(self) -> int:
+        """Dimension."""
+        return int(self.design.points[0].run.sizes["dim"])
+
+    @property
+    def cost(self) -> float:
+        """Cost of all runs."""
+        return self.repeats * self.design.cost
+
+    def row(self) -> dict[str, Any]:
+        """Row of the table; sizes that differ between the settings are left out."""
+        points = self.design.points
+        contrast = self.contrast
+        sizes = [point.run.sizes.items() for point in points]
+        numbers = dict(pair for pair in sizes[0] if all(pair in size for size in sizes))
+        numbers |= {"repeats": self.repeats, "runs": self.repeats * self.design.runs}
+        numbers |= {"effect": self.effect, "z": contrast.change / contrast.errors(self.repeats)[0]}
+        numbers |= {} if contrast.interval else {"significance": self.significance}
+        if self.design.forecast:
+            errors = self.design.forecast(self.repeats).standard_errors
+            numbers |= {f"{name}_se": error for name, error in errors.items()}
+        return {**numbers, "power": self.power, "cost": self.cost, "skewed": self.skewed}
+
+
+@dataclass(frozen=True, repr=False)
+class RunPlan(Result):
+    """Runs that answer a question, the cheapest first (`plan_runs`).
+
+    Attributes
+    ----------
+    question : str
+        What was asked.
+    proposals : list of Proposal
+        Sizes with the number of their repeats.
+    unit : str
+        Unit of the cost.
+    along : str
+        Parameter of the sweep of a transition; otherwise empty.
+    notes : list of str
+        What was assumed, and which sizes are not proposed and why.
+    """
+
+    question: str
+    proposals: list[Proposal]
+    unit: str
+    along: str
+    notes: list[str]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Proposals, the best first."""
+        return [proposal.row() for proposal in self.proposals]
+
+    @property
+    def best(self) -> Proposal:
+        """The first proposal.
+
+        Raises
+        ------
+        ValueError
+            If there is none.
+        """
+        if not self.proposals:
+            raise ValueError(" ".join(["no size is proposed.", *self.notes]))
+        return self.proposals[0]
+
+    def runs(self) -> list[dict[str, Any]]:
+        """Runs of the best proposal as a table.
+
+        It has the errors that are expected, with their standard errors, in columns that
+        `check_runs` reads: replace them by what you measure.
+        """
+        best = self.best
+        return [
+            {
+                **point.run.arguments,
+                **({"runs": best.repeats} if best.repeats > 1 else {}),
+                point.quantity: point.mean,
+                f"{point.quantity}_se": math.sqrt(point.variance / best.repeats),
+            }
+            for point in best.design.points
+        ]
+
+    def write_runs(self, path: str | os.PathLike) -> None:
+        """Write the table of runs to a file that ends in .csv or .json."""
+        write_rows(path, self.runs())
+
+    @property
+    def commands(self) -> list[str]:
+        """Lines of Python that make the runs of the best proposal here."""
+        best = self.best
+        lines = []
+        for number, point in enumerate(best.design.points):
+            seed = 0 if best.design.paired else number
+            numbers = {**point.run.arguments, "repeats": best.repeats, "rng": seed}
+            text = ", ".join(
+                f"{name}=float('inf')" if value == math.inf else f"{name}={value!r}"
+                for name, value in numbers.items()
+            )
+            lines.append(f"iclimit.simulate_errors({text}).{point.quantity}")
+        return lines
+
+    def draw(self, ax: Axes) -> None:
+        """Draw the power of each size against the cost of its runs, the proposal as a point."""
+        for number, proposal in enumerate(
+            sorted(self.proposals, key=lambda proposal: proposal.dim)
+        ):
+            colour = COLOURS[number % len(COLOURS)]
+            repeats = np.unique(np.geomspace(1, 4 * proposal.repeats, 200).round())
+            powers = [proposal.contrast.power(count, proposal.significance) for count in repeats]
+            style = "-" if number < len(COLOURS) else "--"
+            ax.plot(
+                repeats * proposal.design.cost,
+                powers,
+                style,
+                color=colour,
+                label=f"{proposal.dim}",
+            )
+            ax.plot(proposal.cost, proposal.power, "o", color=colour, markersize=5)
+        ax.set_ylim(-0.03, 1.03)
+        finish(ax, f"cost [{self.unit}]", "power", log="x", legend="$d$")
+
+    def draw_figure(self, figure: Figure, /, **_: Any) -> list[Axes]:
+        """Draw power against cost, and the theories by dimension or along a transition."""
+        left, right = panels(figure, 2, width=9.6, height=3.9)
+        self.draw(left)
+        if self.along:
+            best = self.best
+            x = [point.ratios[self.along] for point in best.design.points]
+            _draw_theories(right, x, [(best, number) for number in range(len(x))])
+            finish(right, self.along, "error", log="x", legend=f"d = {best.dim}")
+            return [left, right]
+        ordered = sorted(self.proposals, key=lambda proposal: proposal.dim)
+        if self.question == "forecast":
+            rows = [proposal.row() for proposal in ordered]
+            names = [name for name in rows[0] if name.endswith("_se")]
+            for name, colour in zip(names, COLOURS, strict=False):
+                errors = [row[name] for row in rows]
+                symbol = getattr(PARAMETERS.get(name[:-3]), "symbol", "")
+                label = f"${symbol}$" if symbol else name[:-3].replace("_", " ")
+                right.plot([row["dim"] for row in rows], errors, "o-", color=colour, label=label)
+            finish(right, "dim", "relative standard error of the fit", legend="")
+        else:
+            _draw_theories(
+                right,
+                [proposal.dim for proposal in ordered],
+                [(proposal, 0) for proposal in ordered],
+            )
+            finish(right, "dim", "error", legend="expected at the repeats proposed")
+        right.locator_params(axis="x", integer=True)
+        return [left, right]
+
+    def __str__(self) -> str:
+        """Table of the proposals, the runs of the best one, and what was assumed."""
+        if not self.proposals:
+            return "\n".join(self.conclusions)
+        rows = self.rows()
+        named = [f"cost [{self.unit}]" if name == "cost" else name for name in rows[0]]
+        lines = [[_short(value) for value in row.values()] for row in rows]
+        return "\n".join([*aligned([named, *lines]), self.sentence, *self.commands, *self.notes])
+
+    @property
+    def conclusions(self) -> list[str]:
+        """What the best proposal promises, and what was assumed."""
+        return [self.sentence if self.proposals else "No size is proposed.", *self.notes]
+
+    @property
+    def sentence(self) -> str:
+        """What the best proposal promises."""
+        best = self.best
+        single = best.repeats == 1
+        runs = f"{best.repeats} run" if single else f"{best.repeats} runs"
+        if best.design.runs > 1:
+            runs += " of each setting"
+        runs += f" at d = {best.dim}"
+        s = "s" if single else ""
+        effect = f"{best.effect:.2%}"
+        z = f" at {best.significance:.3g} standard errors"
+        what = {
+            "precision": f"measure{s} the limit to {effect}",
+            "forecast": f"fix{s} every parameter to {effect}",
+            "difference": f"tell{s} the errors, which differ by {effect},{z}",
+            "theories": f"tell{s} the theories, which differ by {effect},{z}",
+            "transition": f"notice{s} a shift along {self.along} by {effect}{z}",
+        }[self.question]
+        return f"{runs} {what} with probability {best.power:.3f}."
+
+
+def _draw_theories(ax: Axes, x: Sequence[float], places: Sequence[tuple[Proposal, int]]) -> None:
+    """Draw what two theories say of the points, with the error bars of the repeats proposed."""
+    points = [proposal.design.points[number] for proposal, number in places]
+    bars = [
+        math.sqrt(point.variance / proposal.repeats)
+        for point, (proposal, _) in zip(points, places, strict=True)
+    ]
+    others = [proposal.design.others(proposal.effect)[number] for proposal, number in places]
+    draw_points(ax, x, [point.mean for point in points], bars, COLOURS[0], fmt="o-", label="runs")
+    ax.plot(x, others, "--", color=COLOURS[1], label="to be told from")
+
+
+def _short(value: object) -> str:
+    """Entry of the printed table."""
+    return ("yes" if value else "") if isinstance(value, bool) else entry(value, 3)
+
+
+def plan_runs(
+    question: str,
+    *,
+    quantity: str = "icl",
+    tau: float | Sequence[float],
+    alpha: float | Sequence[float],
+    kappa: float | Sequence[float],
+    rho: float | Sequence[float],
+    ridge: float | Sequence[float] = 0.0,
+    test_alpha: float | None = None,
+    test_rho: float | None = None,
+    against: Against | None = None,
+    effect: float | None = None,
+    significance: float | None = None,
+    power: float | None = None,
+    repeats: int | None = None,
+    max_cost: float | None = None,
+    free: Sequence[str] = (),
+    dim: int | Sequence[int] = DIMENSIONS,
+    cost: Cost | None = None,
+    unit: str = "s",
+    task_law: str = "sphere",
+    rng: Seed = 0,
+    progress: bool = False,
+) -> RunPlan:
+    r"""Plan runs of pretrained linear attention: which sizes, and how many repeats.
+
+    Of effect, significance, power and the number of runs, all but one are fixed, and the last one
+    is computed: the repeats unless ``repeats`` or ``max_cost`` is given, otherwise the effect
+    (where the question takes one), the power or the significance, the first that is left out.
+
+    Parameters
+    ----------
+    question : {"precision", "difference", "theories", "transition", "forecast"}
+        "precision": measure an error to a relative ``effect``.  "difference": tell the errors of
+        two settings from each other, each with runs of its own unless only the tests differ; or
+        ICL from IDG errors (the gap, without ``against``) of the same runs.  "theories": tell two
+        theories of the same runs from each other.  "transition": find the place of a transition
+        along the parameter that has several values, to a relative ``effect``.  "forecast": fit
+        the parameters ``free``, each within a relative ``effect``; parameters of the setting may
+        have several values then, one for each planned run.
+    quantity : {"icl", "idg", "gap"}
+        What is measured: the error on fresh tasks, that on pretraining tasks, or their paired
+        difference.
+    tau, alpha, kappa, rho, ridge : float
+        Setting of the runs, as of `icl_error`; one of them has increasing values for a transition.
+    test_alpha, test_rho : float, optional
+        Context length over dimension and label noise of the tests on fresh tasks, if they differ.
+    against : mapping, str or callable, optional
+        The second setting or theory: parameters that differ, as ``{"kappa": 1}``; as a theory also
+        "dmmse" or "ridge", the Bayes estimators on the pretraining tasks and on all tasks, or a
+        function of any of tau, alpha, kappa, rho, ridge, dim, context, tasks and prompts.
+    effect : float, optional
+        Relative change that is to be noticed, or deviation from the truth that is allowed.
+    significance : float, optional
+        Standard errors at which a theory is excluded; default 5.
+    power : float, optional
+        Probability of the right answer; default 0.95.
+    repeats : int, optional
+        Runs of each setting.
+    max_cost : float, optional
+        Largest cost of all runs.
+    free : sequence of str
+        Parameters that a fit will leave free: tau, alpha, kappa, rho, ridge, and "factor",
+        "offset" or "task_norm" of the errors.
+    dim : int or sequence of int
+        Dimensions that are tried.
+    cost : callable, optional
+        Cost of a run as a function of dim, context, tasks and prompts; by default the estimated
+        CPU seconds of `simulate_errors` on this machine.
+    unit : str
+        Unit of the cost.
+    task_law : {"sphere", "gaussian"}
+        Law of the tasks.
+    rng : int, SeedSequence or Generator
+        Root of the task sets that predictions are averaged over.
+    progress : bool
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    RunPlan
+        Print it for the table, ranked by cost; ``runs`` and ``write_runs`` give the runs,
+        ``plot`` the figure.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, unknown or missing, or nothing is left to compute.
+
+    Notes
+    -----
+    A theory is excluded if what is measured is further from it than ``significance`` standard
+    errors plus u, the stated uncertainty of the prediction at finite size
+    (`iclimit.finite_size_errors`); module `iclimit.validation.instruments.plan.questions` has the
+    formulas.  Standard errors are predicted (`iclimit.pretraining.finite_size_spread`).  A second
+    theory whose scatter is not known is taken to scatter as much, relative to its error.
+
+    Where the standard deviation of a run is more than a tenth of the error, its law is skewed:
+    at least ten repeats are proposed, and if fewer are given, judge logarithms.  Where it has a
+    heavy tail (``heavy`` of `iclimit.pretraining.finite_size_spread`), twice as many as its
+    kurtosis are the fewest that are proposed.  Sizes at which the variance of a run is infinite
+    are not proposed: contexts of up to four pairs without a ridge, with fewer prompts than
+    d (d + 1).
+
+    Examples
+    --------
+    >>> import iclimit
+    >>> setting = {"tau": 2, "alpha": 1, "kappa": 0.5, "rho": 0.1, "ridge": 0.1}
+    >>> cost = lambda dim, context, tasks, prompts: prompts * dim**2 / 1e6
+    >>> plan = iclimit.plan_runs("precision", **setting, effect=0.02, dim=[16, 24], cost=cost)
+    >>> [(each["dim"], each["repeats"]) for each in plan.rows()]
+    [(16, 113), (24, 27)]
+    """
+    check_choice("question", question, QUESTIONS)
+    check_choice("quantity", quantity, MEASURED)
+    check_choice("task_law", task_law, TASK_LAWS)
+    fixed: dict[str, Any] = {"effect": effect, "significance": significance, "power": power}
+    fixed |= {"repeats": repeats, "max_cost": max_cost}
+    check_arguments(**given(**fixed))
+    if question == "forecast":
+        for name in check_free(free, FREE):
+            if name in ("rho", "ridge") and not np.all(rho if name == "rho" else ridge):
+                raise ValueError(f"{name} must be > 0 to be fitted within a share of it, got 0")
+    elif free:
+        raise ValueError(f"free must be left out for {question}, got {free!r}")
+    goal = Goal(question, **fixed)
+    unknown = goal.unknown
+    numbers = _Numbers(
+        tau=tau,
+        alpha=alpha,
+        kappa=kappa,
+        rho=rho,
+        ridge=ridge,
+        test_alpha=test_alpha,
+        test_rho=test_rho,
+    )
+    settings, along = _settings(question, numbers.stated)
+    second = checked_against(question, against, settings[0], quantity)
+    if isinstance(second, dict):
+        _settings(question, second)
+        if question == "difference":
+            settings.append(second)
+    root = int(np.random.default_rng(rng).integers(2**62))
+    planner = Planner(quantity, cost, Theory(task_law=task_law, draws=SETS, root=root))
+    sizes = np.atleast_1d(dim).tolist()
+    for size in sizes:
+        check_integers(dim=size)
+    proposals = []
+    notes = list[str]()
+    hints = list[str]()
+    for size in tqdm(sizes, disable=not progress, unit="size", desc="planning", leave=False):
+        try:
+            points = [planner.at(setting, size) for setting in settings]
+            if question == "forecast":
+                design = forecast(planner, points, free)
+                hints = [*design.notes]
+            elif question == "theories":
+                design = theories(planner, points, second)
+            elif question == "transition":
+                design = transition(points, along)
+            else:
+                plain = question == "precision"
+                design = precision(points) if plain else difference(planner, points)
+            proposals.append(goal.proposal(design))
+        except NotProposed as error:
+            notes.append(f"Not proposed: d = {size}: {error}.")
+    if any(proposal.skewed for proposal in proposals):
+        hints.append(SKEWED_NOTE)
+    notes = hints + notes
+    # At the same cost the sharpest comes first.
+    key = "cost" if unknown == "repeats" else unknown
+    sign = -1 if unknown in UPWARDS else 1
+    proposals.sort(key=lambda proposal: (sign * getattr(proposal, key), proposal.cost))
+    return RunPlan(question, proposals, unit, along, notes)
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """Ratios, noise and ridge of the runs: a number each, or several of some."""
+
+    tau: Any
+    alpha: Any
+    kappa: Any
+    rho: Any
+    ridge: Any
+    test_alpha: Any
+    test_rho: Any
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """Those that are stated: tests may be left out, and are then as the pretraining."""
+        numbers = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {
+            name: number
+            for name, number in numbers.items()
+            if name not in TESTS or number is not None
+        }
+
+
+def _settings(question: str, numbers: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
+    """Checked settings, and the parameter along which those of a transition lie.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is outside its range, or has several values where it should have one.
+    """
+    columns = {name: np.ravel(values).tolist() for name, values in numbers.items()}
+    several = [name for name, values in columns.items() if len(values) != 1]
+    if question == "forecast" and any(name in columns for name in TESTS):
+        raise ValueError("test_alpha and test_rho must be left out for forecast")
+    if question == "forecast" and len({len(columns[name]) for name in several}) > 1:
+        raise ValueError(f"{' and '.join(several)} must have the same number of values")
+    if question != "forecast" and len(several) != (question == "transition"):
+        wanted = "exactly one parameter" if question == "transition" else "no parameter"
+        raise ValueError(f"{wanted} may have several values for {question}, got {several}")
+    for name, values in columns.items():
+        for value in values:
+            check_arguments(**{name: value})
+            if value == math.inf and name != "kappa":
+                raise ValueError(f"{name} must be finite for runs, got {value!r}")
+    count = len(columns[several[0]]) if several else 1
+    settings = [
+        {name: values[number % len(values)] for name, values in columns.items()}
+        for number in range(count)
+    ]
+    if question != "transition":
+        return settings, ""
+    (along,) = several
+    if count < FEWEST_VALUES or np.min(np.diff([0.0, *columns[along]])) <= 0:
+        allowed = f"one number, or {FEWEST_VALUES} or more increasing numbers > 0"
+        raise ValueError(f"{along} must be {allowed}, got {columns[along]}")
+    return settings, along

@@ -1,0 +1,300 @@
+r"""Questions about runs, as contrasts of what two theories predict, and what repeats tell of them.
+
+A question turns the points that are run, and a second theory, into the contrast of their errors
+that answers it (`Design`).
+
+A contrast c is a combination of measured errors, such as the difference of two.  With R repeats
+its standard error is :math:`s = \sqrt{V/R + F}`: V is the variance of one repeat, F that of the
+predicted mean.  Predictions at finite size may be off by u, in any direction.
+
+* *Two theories* predict values of c that differ by :math:`\delta`.  The wrong one is excluded if
+  :math:`|c - c_0| > z s_0 + u`, at a significance of z standard errors, so the power is
+
+  .. math:: \Phi\Bigl(\frac{|\delta| - u - z s_0}{s_1}\Bigr),
+
+  the smaller of the two values that either theory gives as the true one.
+* *Precision* :math:`\delta`: the probability that the mean is that close to what is measured is
+  :math:`2\Phi((\delta - u)/s) - 1`.
+"""
+
+import inspect
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.interpolate import PchipInterpolator
+from scipy.special import ndtr, ndtri
+
+from iclimit.checks import check_choice
+from iclimit.validation.instruments.least_squares import Precision
+from iclimit.validation.instruments.plan.points import TESTS, NotProposed, Planner, Point, Setting
+from iclimit.validation.instruments.runs.fitting import forecaster
+from iclimit.validation.instruments.runs.measured import ESTIMATORS
+from iclimit.validation.instruments.runs.predictions import Prediction, predict
+
+# Repeats for which degeneracies are stated.
+MANY = 100
+
+# More repeats than this are never proposed.
+MOST_REPEATS = 10**9
+
+# A second theory: parameters that differ, a Bayes estimator, or a function of the parameters.
+Against = Mapping[str, float] | str | Callable[..., float]
+
+# From the repeats to the standard errors if the first or the second theory is true.
+Errors = Callable[[float], tuple[float, float]]
+
+
+def scatter(variances: tuple[float, float], floor: float = 0.0) -> Errors:
+    """Standard errors for these variances of a repeat, and that of the predicted mean."""
+
+    def errors(repeats: float) -> tuple[float, float]:
+        first, second = variances
+        return math.sqrt(first / repeats + floor), math.sqrt(second / repeats + floor)
+
+    return errors
+
+
+@dataclass(frozen=True)
+class Contrast:
+    r"""A combination of measured errors, and what it should tell (module docstring).
+
+    Attributes
+    ----------
+    change : float
+        What is to be noticed, :math:`|\delta|`, or the precision.
+    doubt : float
+        Largest systematic error of the prediction, u.
+    errors : callable
+        From the repeats to the standard errors if the first or the second theory is true.
+    interval : bool
+        Whether it is a precision.
+    """
+
+    change: float
+    doubt: float
+    errors: Errors
+    interval: bool = False
+
+    def power(self, repeats: float, significance: float) -> float:
+        """Probability of the right answer with so many repeats."""
+        first, second = self.errors(repeats)
+        room = self.change - self.doubt
+        if self.interval:
+            return max(2 * float(ndtr(room / first)) - 1, 0.0)
+        pairs = ((first, second), (second, first))
+        return min(float(ndtr((room - significance * s0) / s1)) for s1, s0 in pairs)
+
+    def significance(self, repeats: float, power: float) -> float:
+        """Standard errors at which the wrong theory is excluded with this probability."""
+        first, second = self.errors(repeats)
+        room = self.change - self.doubt
+        z = float(ndtri(power))
+        return min((room - z * s1) / s0 for s1, s0 in ((first, second), (second, first)))
+
+    def least_repeats(self, significance: float, power: float) -> int | None:
+        """Fewest repeats with this power; None if no number of repeats has it."""
+        repeats = 1 + bisect_left(
+            range(1, MOST_REPEATS), True, key=lambda n: self.power(n, significance) >= power
+        )
+        return repeats if repeats < MOST_REPEATS else None
+
+
+@dataclass(frozen=True)
+class Design:
+    """Runs that answer a question at a dimension.
+
+    Attributes
+    ----------
+    points : sequence of Point
+        Settings that are run, all of them equally often.
+    others : callable
+        From the effect to what is to be told from the predicted means.
+    contrast : callable
+        From the effect to the contrast.  Where theory fixes the effect, it plays no part.
+    forecast : callable, optional
+        From the repeats to what a fit will resolve.
+    notes : sequence of str
+        What the runs cannot tell.
+    """
+
+    points: Sequence[Point]
+    others: Callable[[Any], Sequence[float]]
+    contrast: Callable[[Any], Contrast]
+    forecast: Callable[[int], Precision] | None = None
+    notes: Sequence[str] = ()
+
+    @property
+    def paired(self) -> bool:
+        """Whether several tests are made of the same runs."""
+        return same_runs(self.points)
+
+    @property
+    def runs(self) -> int:
+        """Runs of one repeat."""
+        return 1 if self.paired else len(self.points)
+
+    @property
+    def cost(self) -> float:
+        """Cost of one repeat."""
+        return sum(point.cost for point in self.points[: self.runs])
+
+
+def same_runs(points: Sequence[Point]) -> bool:
+    """Whether points are tests of the same runs."""
+    return len({point.run.at(tests={}).setting for point in points}) == 1
+
+
+def precision(points: Sequence[Point]) -> Design:
+    """Measure an error to a relative precision."""
+    (point,) = points
+    variances = point.variance, point.variance
+
+    def contrast(effect: float) -> Contrast:
+        change = effect * abs(point.mean)
+        return Contrast(change, point.doubt, scatter(variances, point.floor), interval=True)
+
+    return Design(points, lambda effect: [point.mean * (1 + effect)], contrast)
+
+
+def difference(planner: Planner, points: Sequence[Point]) -> Design:
+    """Tell the errors of two settings from each other; of a single one, a gap from zero."""
+    means = [point.mean for point in points]
+    others = means[::-1] if len(means) > 1 else [0.0]
+    doubt = sum(point.doubt for point in points)
+    variance = sum(point.variance for point in points)
+    floor = sum(point.floor for point in points)
+    change = abs(means[0] - others[0])
+    if len(points) > 1 and same_runs(points):  # predictions are multiples of the same one
+        floor = points[0].floor * (change / means[0]) ** 2
+        variance = planner.paired_variance(points)
+    contrast = Contrast(change, doubt, scatter((variance, variance), floor))
+    return Design(points, lambda _: others, lambda _: contrast)
+
+
+def theories(planner: Planner, points: Sequence[Point], against: Against | Setting) -> Design:
+    """Tell two theories of the same runs from each other; a mapping is the whole setting."""
+    (point,) = points
+    if isinstance(against, Mapping):
+        rival = planner.at(against, point.run.sizes["dim"])
+    elif isinstance(against, str):
+        rival = point.under(predict(point.run.at(estimator=against), planner.theory))
+    else:
+        rival = point.under(own_prediction(against, point))
+    change = abs(point.mean - rival.mean)
+    doubt = point.doubt + rival.doubt
+    variances = (point.variance, rival.variance)
+    floor = point.floor + rival.floor
+    contrast = Contrast(change, doubt, scatter(variances, floor))
+    return Design(points, lambda _: [rival.mean], lambda _: contrast)
+
+
+def own_prediction(function: Callable[..., float], point: Point) -> Prediction:
+    """Prediction of a function of ratios and sizes.
+
+    One that takes no size is a limit: it may be off by as much as that of linear attention is.
+    """
+    given = {**point.ratios, **point.run.sizes}
+    named = inspect.signature(function).parameters.values()
+    if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in named):
+        taken = [
+            parameter.name
+            for parameter in named
+            if parameter.default is parameter.empty or parameter.name in given
+        ]
+        if unknown := [name for name in taken if name not in given]:
+            raise ValueError(
+                f"against may take {', '.join(given)}, got a function of {unknown[0]}"
+            )
+        given = {name: given[name] for name in taken}
+    value = float(function(**given))
+    if not math.isfinite(value):
+        raise ValueError(f"against must return a finite number, got {value!r}")
+    means = point.prediction.mean.copy()
+    place = int(point.quantity == "idg")
+    means[place] = value + means[1] if point.quantity == "gap" else value
+    doubts = np.zeros((2, 2))
+    if not point.run.sizes.keys() & given.keys():
+        doubts[place, place] = abs(value * (point.mean / float(point.limit()) - 1)) / 2
+    return Prediction(means, doubts=doubts)
+
+
+def transition(points: Sequence[Point], along: str) -> Design:
+    """Tell a curve from the same curve, shifted along a parameter by a relative effect.
+
+    The contrast has the weights of a matched filter: differences over variances.  Between the
+    points, ratios of predictions to the limit are interpolated.
+    """
+    first = points[0]
+    x = np.array([point.ratios[along] for point in points])
+    if np.any(np.diff(x) <= 0):
+        raise NotProposed(f"values of {along} are not told apart by integers")
+    means = np.array([point.mean for point in points])
+    variances = np.array([point.variance for point in points])
+    floors = np.array([point.floor for point in points])
+    doubts = np.array([point.doubt for point in points])
+    ratio = PchipInterpolator(np.log(x), means / first.limit(**{along: x}))
+
+    def shifted(effect: float) -> np.ndarray:
+        moved = x * (1 + effect)
+        limits = first.limit(**{along: moved})
+        return np.asarray(limits * ratio(np.log(np.clip(moved, x[0], x[-1]))))
+
+    def contrast(effect: float) -> Contrast:
+        changes = shifted(effect) - means
+        weights = changes / variances
+        change = float(weights @ changes)
+        doubt = float(abs(weights) @ doubts)
+        variance = float(weights**2 @ variances)
+        floor = float(weights**2 @ floors)
+        return Contrast(change, doubt, scatter((variance, variance), floor))
+
+    return Design(points, lambda effect: shifted(effect).tolist(), contrast)
+
+
+def forecast(planner: Planner, points: Sequence[Point], free: Sequence[str]) -> Design:
+    """Fit parameters, the worst of them to a relative standard error."""
+    runs = [point.run for point in points]
+    at = forecaster(runs, free, planner.theory, measured=[planner.quantity])
+
+    def errors(repeats: float) -> tuple[float, float]:
+        worst = max(at(int(repeats)).standard_errors.values())
+        return worst, worst
+
+    def contrast(effect: float) -> Contrast:
+        return Contrast(effect, 0.0, errors, interval=True)
+
+    return Design(points, lambda _: [], contrast, at, at(MANY).degeneracies)
+
+
+def checked_against(question: str, against: Any, setting: Setting, quantity: str) -> Any:
+    """The second setting or theory, if the question takes it.
+
+    Raises
+    ------
+    ValueError
+        If it does not, or needs another.
+    """
+    if question not in ("difference", "theories"):
+        allowed = "left out"
+        fits = against is None
+    elif isinstance(against, Mapping):
+        for name in against:
+            check_choice("against", name, [*setting, *TESTS])
+        return {**setting, **against}
+    elif question == "difference":
+        allowed = "parameters that differ, or left out for the gap"
+        fits = against is None and quantity == "gap"
+    else:
+        allowed = "parameters that differ, dmmse, ridge or a function"
+        fits = callable(against)
+        if isinstance(against, str):
+            check_choice("against", against, ESTIMATORS[1:])
+            fits = setting["rho"] > 0 and not any(name in setting for name in TESTS)
+            allowed = "used with rho > 0 and the tests of the training"
+    if not fits:
+        raise ValueError(f"against must be {allowed} for {question}, got {against!r}")
+    return against

@@ -1,0 +1,195 @@
+"""The figure of a check: the user's points on the predicted curves, pulls, and the verdict."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+
+from iclimit.drawing import COLOURS, Axes, Figure, draw_points, finish, log_scale, panels
+from iclimit.notation import PARAMETERS, sizes_of
+from iclimit.validation.instruments.runs.judgement import RowDeviation
+from iclimit.validation.instruments.runs.measured import ATTENTION, MEASURED, MeasuredRun
+from iclimit.validation.instruments.runs.predictions import Theory, predict
+from iclimit.verdict import Verdict
+
+# What errors may be drawn against.
+VARIED = ("tau", "alpha", "kappa", "dim", "rho", "ridge")
+
+MARKERS = dict(zip(MEASURED, "os^", strict=True))
+LINES = dict(zip(MEASURED, ("-", "--", ":"), strict=True))
+
+# Points of a predicted curve, beside those of the rows.
+NODES = 24
+
+# Characters of a line of text.
+WIDTH = 120
+
+# An axis is logarithmic if the ratio of its ends is larger than this.
+LOG_FROM = 10.0
+
+# Most entries of a legend.
+MOST_LABELS = 8
+
+# Style in which predictions of single rows are drawn.
+PREDICTED: dict[str, Any] = {"linestyle": "none", "marker": "_", "markersize": 14}
+
+
+def most_varied(rows: Sequence[RowDeviation]) -> str:
+    """Return the parameter with the most different values; of several, the first."""
+    return max(VARIED, key=lambda name: len({_parameter(row.run, name) for row in rows}))
+
+
+def draw_check(
+    figure: Figure,
+    rows: Sequence[RowDeviation],
+    verdict: Verdict,
+    theory: Theory,
+    sentences: Sequence[str],
+) -> None:
+    """Draw the errors on predicted curves, z by row, the verdict above and its reasons below."""
+    errors, pulls = panels(figure, 2, width=10.4, height=4.4, width_ratios=[1.5, 1])
+    draw_errors(errors, rows, theory)
+    _draw_pulls(pulls, rows, verdict)
+    for line in sentences[:1]:
+        figure.suptitle(fill(line, WIDTH), x=0.01, ha="left", fontsize="medium", weight="bold")
+    text = "\n".join(fill(line, WIDTH) for line in sentences[1:])
+    figure.supxlabel(text, x=0.01, ha="left", fontsize="small")
+
+
+def draw_errors(ax: Axes, rows: Sequence[RowDeviation], theory: Theory) -> None:
+    """Draw measured errors and predicted curves by the most varied parameter.
+
+    Where no two rows are on one curve, they are drawn one after the other with their predictions.
+    """
+    parameter = most_varied(rows)
+    groups: defaultdict[tuple[Any, ...], list[RowDeviation]] = defaultdict(list)
+    others = [name for name in (*VARIED, "estimator") if name != parameter]
+    for row in sorted(rows, key=lambda row: _parameter(row.run, parameter)):
+        groups[tuple(_parameter(row.run, name) for name in others)].append(row)
+    if len(groups) == len(rows) > 1:
+        return _draw_rows(ax, rows)
+    varied = [i for i in range(len(others)) if len({key[i] for key in groups}) > 1]
+    names = [
+        (place, name)
+        for place, name in enumerate(MEASURED)
+        if any(name in row.comparisons for row in rows)
+    ]
+    few = len(groups) * len(names) <= MOST_LABELS
+    for number, (key, members) in enumerate(groups.items()):
+        values = [_label(others[i], key[i]) for i in varied]
+        curve = list(_curve(members, parameter, theory))
+        x = [value for value, _ in curve]
+        means = np.array([mean for _, mean in curve])
+        for place, name in names:
+            colour = COLOURS[(place if len(groups) == 1 else number) % len(COLOURS)]
+            drawn = [
+                (_parameter(row.run, parameter), row) for row in members if name in row.comparisons
+            ]
+            style = {"linestyle": LINES[name], "linewidth": 1} if len(x) > 1 else PREDICTED
+            ax.plot(x, means @ np.array(MEASURED[name]), color=colour, **style)
+            label = ", ".join([name.upper(), *values]) if few else None
+            _draw_measured(ax, drawn, name, colour, label)
+    finish(ax, parameter, "error", legend="lines: predicted" if few else None)
+    places = [_parameter(row.run, parameter) for row in rows]
+    if min(places) > 0 and LOG_FROM * min(places) < max(places) < math.inf:
+        log_scale(ax, "x")
+    low, high = ax.dataLim.intervaly
+    if low > 0 and high > LOG_FROM * low:
+        log_scale(ax, "y")
+    return None
+
+
+def _draw_rows(ax: Axes, rows: Sequence[RowDeviation]) -> None:
+    """Draw measured and predicted errors row by row."""
+    for name, colour in zip(MEASURED, COLOURS, strict=False):
+        drawn = [(number, row) for number, row in enumerate(rows, 1) if name in row.comparisons]
+        if drawn:
+            predicted = [(number, row.prediction.value(name)) for number, row in drawn]
+            ax.plot(*zip(*predicted, strict=True), color=colour, **PREDICTED)
+            _draw_measured(ax, drawn, name, colour, name.upper())
+    finish(ax, "setting", "error", legend="dashes: predicted")
+    ax.locator_params(axis="x", integer=True)
+
+
+def _draw_measured(
+    ax: Axes, rows: Sequence[tuple[float, RowDeviation]], name: str, colour: str, label: str | None
+) -> None:
+    """Draw measured errors at their places, with error bars where these are known."""
+    errors = [row.errors[name] for _, row in rows]
+    bars = [
+        error.standard_error if math.isfinite(error.standard_error) else 0.0 for error in errors
+    ]
+    places = [place for place, _ in rows]
+    means = [error.mean for error in errors]
+    draw_points(ax, places, means, bars, colour, fmt=MARKERS[name], label=label)
+
+
+def _label(name: str, value: float | str) -> str:
+    return value if isinstance(value, str) else f"${PARAMETERS[name].symbol}$ = {value:.3g}"
+
+
+def _curve(
+    rows: Sequence[RowDeviation], parameter: str, theory: Theory
+) -> Iterator[tuple[float, np.ndarray]]:
+    """Predictions between rows: from mean moments, times the ratio of the full ones to these."""
+    rows = [row for row in rows if row.prediction.finite]
+    ends = [_parameter(row.run, parameter) for row in rows]
+    values = [value for value in ends if value < math.inf]
+    if len(set(values)) < 2 or rows[0].run.estimator != ATTENTION:
+        yield from ((x, row.prediction.mean) for x, row in zip(ends, rows, strict=True))
+        return
+    less = replace(theory, cheap=True)
+    ratios = [row.prediction.mean / predict(row.run, less).mean for row in rows]
+    space = np.geomspace if values[0] > 0 else np.linspace
+    seen = set()
+    for value in sorted({*values, *space(values[0], values[-1], NODES)}):
+        run = _at(rows[0].run, parameter, value)
+        if run.setting not in seen:
+            seen.add(run.setting)
+            with suppress(ValueError):
+                mean = predict(run, less).mean
+                x = _parameter(run, parameter)
+                ratio = [np.interp(x, ends, column) for column in np.transpose(ratios)]
+                yield x, np.where(np.isfinite(mean), mean * ratio, np.nan)
+
+
+def _at(run: MeasuredRun, parameter: str, value: float) -> MeasuredRun:
+    """The run at another value of a parameter, at the nearest integers."""
+    if parameter in ("rho", "ridge"):
+        return run.at(**{parameter: value})
+    if parameter == "dim":
+        ratios = {name: run.ratios[name] for name in ("tau", "alpha", "kappa")}
+        dim = max(1, round(value))
+        return run.at(dim=dim, **sizes_of(dim, **ratios))
+    return run.at(**sizes_of(run.sizes["dim"], **{parameter: value}))
+
+
+def _draw_pulls(ax: Axes, rows: Sequence[RowDeviation], verdict: Verdict) -> None:
+    """Draw z by row, with what is accepted."""
+    names = [name for name in MEASURED if any(name in row.judged for row in rows)]
+    grouped = any(len(row.run.rows) > 1 for row in rows)
+    for name, colour in zip(names, COLOURS, strict=False):
+        shift = 0.12 * (names.index(name) - (len(names) - 1) / 2)
+        judged = [(number, row) for number, row in enumerate(rows, 1) if name in row.judged]
+        x = [(number if grouped else row.run.rows[0]) + shift for number, row in judged]
+        z = [row.judged[name].z for _, row in judged]
+        ax.plot(x, z, MARKERS[name], color=colour, markersize=4, label=name.upper())
+    single = [row for row in verdict.comparisons if row.of]
+    for side in (-1, 1) if single else ():
+        level = side * verdict.threshold(single[0])
+        ax.axhline(level, color="0.5", linestyle="--", linewidth=0.8)
+    ax.axhline(0, color="0.4", linewidth=0.8, zorder=0)
+    words = "setting" if grouped else "row", "z: deviation in standard errors"
+    finish(ax, *words, legend="" if len(names) > 1 else None)
+    ax.locator_params(axis="x", integer=True)
+
+
+def _parameter(run: MeasuredRun, name: str) -> Any:
+    if name == "estimator":
+        return run.estimator
+    return run.sizes["dim"] if name == "dim" else round(run.ratios[name], 12)

@@ -1,0 +1,217 @@
+"""Effective parameters of a table of results of pretrained linear attention."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from iclimit.drawing import COLOURS, Axes, draw_points, finish
+from iclimit.results import Table
+from iclimit.validation.instruments.fitted_parameters import (
+    LINEAR,
+    ParameterFit,
+    check_free,
+    profiled,
+    within_reach,
+)
+from iclimit.validation.instruments.least_squares import Minimum, values_and_slopes
+from iclimit.validation.instruments.runs.check import read_with_theory
+from iclimit.validation.instruments.runs.fitting import (
+    FREE,
+    LIMIT,
+    Measurements,
+    RunModel,
+    fit_model,
+    predictors,
+)
+from iclimit.validation.instruments.runs.measured import ATTENTION, MEASURED
+from iclimit.validation.instruments.runs.predictions import predict
+
+# Where the search begins for free parameters that the table does not have.
+STARTS = {"tau": 2.0, "alpha": 1.0, "kappa": 1.0, "rho": 0.1}
+
+
+# Free parameters that a table says nothing of: factors, which are 1.
+NEUTRAL = ("factor", "task_norm")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RunFit(ParameterFit):
+    """Effective parameters of a table (`fit_runs`)."""
+
+    _data: Measurements
+    _best: np.ndarray
+    _reading: Mapping[str, Any]
+
+    def predict(self, table: object) -> Table:
+        """Predict errors at other settings with the fitted parameters.
+
+        Parameters
+        ----------
+        table : path, data frame, mapping of columns or sequence of rows
+            Settings as the fitted table states them, without errors; those of free parameters
+            are replaced by fitted values, or multiplied by fitted factors.
+
+        Returns
+        -------
+        Table
+            Rows with ``icl`` and ``idg``, and standard errors ``icl_se`` and ``idg_se`` because of
+            those of the parameters.
+
+        Raises
+        ------
+        ValueError
+            If the table cannot be read, or there is no prediction.
+        """
+        starts = {
+            parameter.name: parameter.start
+            for parameter in self.parameters
+            if parameter.name in (*STARTS, "ridge") and not parameter.factor
+        }
+        reading = {**self._reading, "starts": STARTS | starts}
+        runs, theory, *_ = read_with_theory(table, **reading, planned=True)
+        model = replace(self._data.model, runs=runs, slopes=np.zeros((len(runs), len(LIMIT), 2)))
+        x = self._best
+        logs = model.logs(self._best)
+        model = model.centred(x, partial(predict, theory=theory))
+        _, slopes = values_and_slopes(lambda x: model.errors(x).reshape(len(x), -1), x)
+        bars = self.precision.error_bars(slopes).reshape(-1, 2)
+        lines = []
+        for run, errors, sizes in zip(runs, model.errors(x), bars, strict=True):
+            true = model.moved(run, logs)
+            line = {"row": run.rows[0], **run.sizes, "rho": true.rho, "ridge": true.ridge}
+            for name, error, bar in zip(("icl", "idg"), errors, sizes, strict=True):
+                line |= {name: float(error), f"{name}_se": float(bar)}
+            lines.append(line)
+        return Table(lines)
+
+    def draw(self, ax: Axes) -> None:
+        """Draw measured over fitted errors, with the band of the fit."""
+        data = self._data
+        fitted, slopes = values_and_slopes(data.predicted, self._best)
+        band = self.precision.error_bars(slopes)
+        ratio = data.values - fitted
+        bars = np.sqrt(np.diag(data.covariance))
+        numbers = np.array([data.model.runs[row].rows[0] for row in data.rows])
+        for name, colour in zip(MEASURED, COLOURS, strict=False):
+            here = np.array(data.names) == name
+            if np.any(here):
+                order = np.argsort(numbers[here], kind="stable")
+                at = numbers[here][order]
+                size = band[here][order]
+                ax.fill_between(at, -size, size, color=colour, alpha=0.2, linewidth=0)
+                draw_points(ax, numbers[here], ratio[here], bars[here], colour, label=name.upper())
+        ax.axhline(0, color="0.4", linewidth=0.8)
+        finish(ax, "row", "ln(measured / fitted)", legend="")
+        ax.locator_params(axis="x", integer=True)
+
+
+def _stated(model: RunModel, index: int) -> tuple[float, float, bool]:
+    """Unit of a parameter, what the table says of it, and whether it is a factor of the rows."""
+    name = model.free[index]
+    start = float(model.start[index])
+    if name == "offset":
+        return 1.0, start + 0.0, False
+    values = [1.0] if name in NEUTRAL else [run.ratios[name] for run in model.runs]
+    factor = max(values) > min(values) * (1 + 1e-9)
+    unit = 1.0 if factor or name in model.absolute else float(values[0]) or 1.0
+    return unit, unit * math.exp(start), factor
+
+
+def fit_runs(
+    table: object, free: str | Sequence[str] = ("rho",), *, progress: bool = False, **reading: Any
+) -> RunFit:
+    r"""Fit effective parameters to your own errors of pretrained linear attention.
+
+    Parameters
+    ----------
+    table : path, data frame, mapping of columns or sequence of rows
+        As of `check_runs`.  Rows without error bars are single runs: their scatter is predicted.
+    free : str or sequence of str
+        What is fitted: ``tau``, ``alpha``, ``kappa``, ``rho``, ``ridge``, a common ``factor`` of
+        the errors, an ``offset`` that is added to them, or the squared norm of the tasks over d
+        (``task_norm``).  A parameter for which all rows have the same value gets another value;
+        otherwise what the rows have is multiplied by a factor.  The table need not have it.
+    progress : bool
+        Whether to show a progress bar.
+    **reading
+        How the table is read and which theory it is compared with: the other arguments of
+        `check_runs`.
+
+    Returns
+    -------
+    RunFit
+        Values with intervals of 68 and 95 %, ``chi_square`` and ``holds``; ``print`` shows them,
+        ``plot`` draws the profiles, ``predict`` extrapolates.
+
+    Raises
+    ------
+    ValueError
+        If the table cannot be read without guessing, with row and column; a name in ``free`` is
+        unknown; a row has no prediction, or neither an error bar nor a predicted scatter.
+    TypeError
+        If ``table`` is no table, or an argument is unknown.
+
+    Notes
+    -----
+    Weighted least squares on the logarithms of the errors.  The covariance has the scatter of the
+    runs (your error bars, with the predicted correlation of the two errors if the table does not
+    tell it; without error bars, `iclimit.pretraining.finite_size_spread`), that of the prediction
+    over task sets, and the doubt of the prediction.  Predictions are those for the integers of the
+    runs, changed by the factor that the limit changes by.
+
+    Values are in the units of the library (convention "lu2025").
+
+    Examples
+    --------
+    >>> import iclimit
+    >>> table = {"dim": [24] * 3, "tau": [1, 2, 4], "icl": [2.13, 1.36, 0.99]}
+    >>> table |= {"icl_se": [0.01, 0.007, 0.006]}
+    >>> shared = {"alpha": 2, "kappa": 1, "ridge": 0.05}
+    >>> fit = iclimit.fit_runs(table, free="rho", parameters=shared)
+    >>> round(fit.values["rho"], 2)
+    0.2
+    """
+    names = check_free(free, FREE)
+    starts = {name: STARTS[name] for name in names if name in STARTS}
+    runs, theory, units, one_set = read_with_theory(table, **reading, starts=starts)
+    if any(run.estimator != ATTENTION for run in runs):
+        raise ValueError(
+            "estimator must be 'attention' in all rows: only its parameters are fitted"
+        )
+    steps = tqdm(total=2, disable=not progress, desc="fitting", leave=False)
+    model = RunModel.of(runs, names, theory.structure)
+    solutions = fit_model(model, *predictors(theory), one_set=one_set)
+    steps.update()
+    data = solutions[0].data
+    best = solutions[0].x
+    minima = within_reach([solution.minimum for solution in solutions])
+    stated = {name: _stated(model, index) for index, name in enumerate(names)}
+    parameters, profiles = profiled(minima, model.bounds, stated)
+    steps.close()
+    return RunFit(
+        parameters=parameters,
+        chi_square=float(np.sum(data.residuals(best)[:-1] ** 2)),
+        count=len(data.values),
+        precision=minima[0].precision,
+        profiles=profiles,
+        notes=[] if units.name == "lu2025" else ["Values are in the units of lu2025."],
+        other_minima=[_other(minimum, minima[0], stated) for minimum in minima[1:]],
+        _data=data,
+        _best=best,
+        _reading=reading,
+    )
+
+
+def _other(
+    minimum: Minimum, best: Minimum, stated: Mapping[str, tuple[float, float, bool]]
+) -> dict[str, float]:
+    """Values at a minimum, and how much higher than the best one it is."""
+    values = {}
+    for (name, (unit, _, _)), x in zip(stated.items(), minimum.x.tolist(), strict=True):
+        values[name] = x if name in LINEAR else unit * math.exp(x)
+    return values | {"rise": minimum.height - best.height}

@@ -1,0 +1,732 @@
+r"""Errors of a table of runs as functions of effective parameters, and their covariance.
+
+An error is the limit at the parameters, times a correction for the finite size.  The correction
+is the finite-size prediction over the limit at :math:`\tau' = n/(d(d+1))`, where its peak is.  Its
+logarithm changes slowly: it is linear in the logarithms of the parameters, about a point that
+moves to the best fit.
+
+**Covariance.**  Errors are compared by their logarithms; differences, and errors that were
+measured as negative or hardly known, as they are.  The covariance has four parts: the scatter of
+the runs, by their error bars or as `iclimit.finite_size_spread` predicts it; the spread of the
+prediction over task sets; and the doubt of the prediction, which rows that are alike share.
+
+A predicted scatter depends on the parameters, too: with a ridge of 0.4 instead of 0.1 a run
+scatters 30 % less.  It is multiplied by the factor that its limit changes by, and the likelihood
+has the determinant of the covariance.  With the scatter of the best fit everywhere, intervals
+would be too narrow on the side where runs scatter more.  As p parameters follow n errors, these
+scatter less about the fit than about the truth, and the fit would prefer parameters of small
+scatter.  So the logarithm of the determinant counts (n - p)/n, as in restricted likelihood, where
+this is exact for a common factor.  Six single runs and two parameters that are hardly told apart:
+intervals of 95 % cover 91 % with the scatter of the best fit, 94 % with the whole determinant, and
+95 % so (2000 tables).
+
+**Several minima.**  Errors are alike on both sides of the peak at n = d (d + 1), so the likelihood
+has a minimum on either side, and corrections that were made on the wrong one may favour it.  So
+all minima that are seen from where corrections were made are visited, get corrections of their
+own, and are compared with these.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.linalg import block_diag
+
+from iclimit.asymptotics.pretraining import error_spread
+from iclimit.asymptotics.pretraining.structure import Structure
+from iclimit.results import Estimate
+from iclimit.validation.instruments.fitted_parameters import check_free
+from iclimit.validation.instruments.least_squares import (
+    Minimum,
+    Precision,
+    differ,
+    fisher_matrix,
+    minima,
+    sums_of_squares,
+    values_and_slopes,
+)
+from iclimit.validation.instruments.runs.judgement import likeness
+from iclimit.validation.instruments.runs.measured import ATTENTION, MEASURED, RATIOS, MeasuredRun
+from iclimit.validation.instruments.runs.predictions import (
+    Prediction,
+    Theory,
+    limit_errors,
+    normal_score,
+    predict,
+    ratios_of_tests,
+)
+
+# What may be free, as the powers with which it multiplies parameters and errors.
+FREE: dict[str, dict[str, float]] = {
+    **{name: {name: 1.0} for name in (*RATIOS.values(), "rho", "ridge", "factor")},
+    "task_norm": {"factor": 1.0, "rho": -1.0, "ridge": -1.0},
+    "offset": {},
+}
+
+# Parameters of the limit, by whose logarithms corrections are linear.
+LIMIT = (*RATIOS.values(), "rho", "ridge")
+
+# Those that corrections hardly depend on: less than their scatter over task sets.
+LEVEL = ("kappa",)
+
+# Smallest and largest fitted value of a parameter, over the one that a table says.
+FACTORS = (0.02, 50.0)
+
+# Smallest and largest fitted value of a noise or a ridge that is 0 in the table.
+VALUES = (1e-5, 50.0)
+
+# Value of such a noise or ridge at which the search begins.
+START = 0.1
+
+# Smallest and largest fitted offset, in units of the label variance.
+OFFSETS = (-2.0, 20.0)
+
+# Step of the logarithms over which corrections are differenced.
+STEP = 0.2
+
+# Range to which predicted errors are clipped before their logarithm is taken.
+POSSIBLE = (1e-9, 1e9)
+
+# Largest absolute correlation of two errors.
+MOST_ALIKE = 0.999
+
+# Range to which the factor is clipped by which a predicted scatter changes with the parameters.
+SCATTERS = (1e-2, 1e2)
+
+# Constant that is added to the logarithm of each variance, so that their sum is positive: within
+# `SCATTERS` the logarithm falls by less than this.
+LARGEST_LOG = 20.0
+
+# An error that is known to no better than this part of it is compared as it is: its logarithm has
+# no normal law.
+LOGGED = 0.5
+
+# Correlation of the two errors of a run where it is neither measured nor predicted.
+TYPICAL = 0.7
+
+# Task sets of a prediction.
+DRAWS = 10
+
+# Corrections are found at so many places at most.
+PLACES = 12
+
+# A search has come back to where its corrections were found if no parameter moves by more than
+# this, or by more than this part of its standard error.
+MOVED = 0.05
+SHARE_OF_ERROR = 0.25
+
+# Even of parameters that are hardly known, corrections are not used further away.
+MOST_MOVED = 0.3
+
+# Minima that are higher than the lowest one by more than this are not followed: corrections at
+# another place may be wrong by as much.
+TOO_HIGH = 25.0
+
+# What predicts the errors of a run.
+Predict = Callable[[MeasuredRun], Prediction]
+
+
+@dataclass(frozen=True, eq=False)
+class RunModel:
+    """Errors of runs as functions of free parameters.
+
+    Attributes
+    ----------
+    runs : sequence of MeasuredRun
+        The runs, as the table has them.
+    free : tuple of str
+        Free parameters (`FREE`).
+    structure : Structure or None
+        Spectra of tasks, tests and inputs.
+    absolute : set of str
+        Free parameters that are 0 in the table: their values are fitted, not factors.
+    predictions : list of Prediction
+        Predictions of the runs at the central parameters.
+    places : ndarray (runs, parameters)
+        Logarithms of parameters of the limit there, over those of the table.
+    centre : ndarray (p,)
+        The central parameters.
+    corrections : ndarray (runs, 2)
+        Logarithms of the prediction over the limit there.
+    slopes : ndarray (runs, parameters, 2)
+        Their slopes.
+    """
+
+    runs: Sequence[MeasuredRun]
+    free: tuple[str, ...]
+    structure: Structure | None
+    absolute: frozenset[str]
+    predictions: list[Prediction] = field(default_factory=list)
+    places: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    centre: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    corrections: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    slopes: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+    @classmethod
+    def of(
+        cls, runs: Sequence[MeasuredRun], free: tuple[str, ...], structure: Structure | None
+    ) -> RunModel:
+        """Model of the runs of a table, without corrections yet."""
+        slopes = np.zeros((len(runs), len(LIMIT), 2))
+        return cls(runs, free, structure, absent(runs) & set(free), slopes=slopes)
+
+    @property
+    def start(self) -> np.ndarray:
+        """Where the search begins: at what the table says."""
+        return np.array([math.log(START) * (name in self.absolute) for name in self.free])
+
+    @property
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Range of the parameters."""
+        values = [VALUES if name in self.absolute else FACTORS for name in self.free]
+        low, high = np.log(values).T
+        offset = np.array(self.free) == "offset"
+        return np.where(offset, OFFSETS[0], low), np.where(offset, OFFSETS[1], high)
+
+    def logs(self, x: np.ndarray) -> dict[str, Any]:
+        """Logarithms by which parameters of the limit and errors are multiplied."""
+        powers = [FREE[name] for name in self.free]
+        return {
+            name: sum(power.get(name, 0.0) * x[..., i] for i, power in enumerate(powers))
+            for name in (*LIMIT, "factor")
+        }
+
+    def moved(self, run: MeasuredRun, logs: Mapping[str, float]) -> MeasuredRun:
+        """The run at other parameters."""
+        return run.at(**changes_by(run, logs, self.absolute))
+
+    def _log_limits(self, ratios: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Logarithms of the limit (..., runs, 2), with the threshold where that of the runs is."""
+        attention = np.array([run.estimator == ATTENTION for run in self.runs])
+        dims = np.array([run.sizes["dim"] for run in self.runs])
+        tests = ratios_of_tests(self.runs)
+        shifted = {**ratios, **tests, "tau": ratios["tau"] * dims / (dims + 1)}
+        with np.errstate(divide="ignore"):
+            return np.log(np.where(attention[:, None], limit_errors(shifted, self.structure), 1.0))
+
+    def centred(self, x: np.ndarray, predict: Predict, cheap: Predict | None = None) -> RunModel:
+        """The model with corrections at these parameters, and new slopes by cheap predictions.
+
+        Raises
+        ------
+        ValueError
+            If there is no finite prediction at a run.
+        """
+        logs = self.logs(x)
+        runs = [self.moved(run, logs) for run in self.runs]
+        predictions = [predict(run) for run in runs]
+        for run, prediction in zip(runs, predictions, strict=True):
+            if not (prediction.finite and np.all(prediction.mean > 0)):
+                raise ValueError(f"{run.label}: there is no finite prediction")
+        return replace(
+            self,
+            predictions=predictions,
+            places=self._places(runs),
+            centre=x,
+            corrections=self._corrections(runs, predictions),
+            slopes=self.slopes if cheap is None else self._slopes(logs, cheap),
+        )
+
+    def _slopes(self, logs: Mapping[str, Any], cheap: Predict) -> np.ndarray:
+        """Slopes (runs, parameters, 2) of corrections."""
+        slopes = np.zeros((len(self.runs), len(LIMIT), 2))
+        for name in {name for parameter in self.free for name in FREE[parameter]} - {
+            *LEVEL,
+            "factor",
+        }:
+            ends = []
+            places = []
+            for step in (-STEP, STEP):
+                changed = {**logs, name: logs[name] + step}
+                moved = [self.moved(run, changed) for run in self.runs]
+                ends.append(self._corrections(moved, list(map(cheap, moved))))
+                places.append(self._places(moved)[:, LIMIT.index(name)])
+            with np.errstate(divide="ignore", invalid="ignore"):
+                slope = np.diff(ends, axis=0)[0] / np.diff(places, axis=0)[0][:, None]
+            slopes[:, LIMIT.index(name)] = np.where(np.isfinite(slope), slope, 0.0)
+        return slopes
+
+    def _corrections(
+        self, runs: Sequence[MeasuredRun], predictions: Sequence[Prediction]
+    ) -> np.ndarray:
+        """Logarithms (runs, 2) of predictions over the limit."""
+        return np.log([prediction.mean for prediction in predictions]) - self._log_limits(
+            _ratios(runs)
+        )
+
+    def _places(self, runs: Sequence[MeasuredRun]) -> np.ndarray:
+        """Logarithms (runs, parameters) of parameters of the limit over those of the table."""
+        stated = _ratios(self.runs)
+        own = [1.0 + 0 * stated[n] if n in self.absolute else stated[n] for n in LIMIT]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            places = np.log(np.divide(list(_ratios(runs).values()), own)).T
+        return np.where(np.isfinite(places), places, 0.0)
+
+    def errors(self, x: np.ndarray) -> np.ndarray:
+        """ICL and IDG errors (..., runs, 2) as they would be measured at parameters (..., p)."""
+        logs = self.logs(x)
+        moved = np.stack([np.asarray(logs[name])[..., None] for name in LIMIT], axis=-1)
+        away = moved - self.places
+        corrections = self.corrections + np.einsum("...rp,rpe->...re", away, self.slopes)
+        logs_of_errors = self._log_limits(self._moved_ratios(logs)) + corrections
+        factor = np.asarray(logs["factor"])[..., None, None]
+        offset = np.asarray(
+            sum(x[..., i] for i, name in enumerate(self.free) if name == "offset")
+        )[..., None, None]
+        return np.exp(logs_of_errors + factor) + offset
+
+    def scatters(self, x: np.ndarray) -> np.ndarray:
+        """Limits of d times the scatter of ICL, IDG and gap (..., runs, 3)."""
+        logs = self.logs(x)
+        ratios = self._moved_ratios(logs)
+        if self.structure is not None:
+            return np.ones((*np.broadcast_shapes(*map(np.shape, ratios.values())), len(MEASURED)))
+        spread = error_spread(**ratios)
+        limits = np.stack([getattr(spread, name) for name in MEASURED], axis=-1)
+        return np.asarray(limits * np.exp(np.asarray(logs["factor"]))[..., None, None])
+
+    def _moved_ratios(self, logs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Parameters of the limit (..., runs) that are moved by these logarithms."""
+        return {
+            name: np.exp(np.asarray(logs[name])[..., None])
+            * (1.0 if name in self.absolute else stated)
+            for name, stated in _ratios(self.runs).items()
+        }
+
+
+def absent(runs: Sequence[MeasuredRun]) -> frozenset[str]:
+    """Which of noise and ridge are 0 in all rows, so that values are fitted, not factors."""
+    return frozenset(
+        name for name in ("rho", "ridge") if not any(getattr(run, name) for run in runs)
+    )
+
+
+def changes_by(
+    run: MeasuredRun, logs: Mapping[str, float], absolute: Collection[str]
+) -> dict[str, Any]:
+    """Sizes, noise and ridge of a run that are multiplied by these logarithms.
+
+    Of ``absolute`` ones they are the logarithms themselves.
+    """
+    changes: dict[str, Any] = {}
+    for size, ratio in RATIOS.items():
+        value = run.sizes[size] * math.exp(logs.get(ratio, 0.0))
+        changes[size] = max(1, round(value)) if value < math.inf else value
+    for name in ("rho", "ridge"):
+        value = 1.0 if name in absolute and name in logs else getattr(run, name)
+        changes[name] = value * math.exp(logs.get(name, 0.0)) if value else 0.0
+    return changes
+
+
+def _ratios(runs: Sequence[MeasuredRun]) -> dict[str, np.ndarray]:
+    """Parameters of the limit by name, in the order of `LIMIT`."""
+    return {name: np.array([run.ratios[name] for run in runs]) for name in LIMIT}
+
+
+@dataclass(frozen=True, eq=False)
+class Measurements:
+    """Measured errors as one vector, by their logarithms unless these are differences.
+
+    Attributes
+    ----------
+    model : RunModel
+        What they should be at any parameters.
+    values : ndarray (n,)
+        Logarithms of errors, and differences.
+    rows : ndarray (n,)
+        Number of the run.
+    names : list of str
+        What was measured (`MEASURED`).
+    logged : ndarray (n,)
+        Whether it is a logarithm.
+    scatter : ndarray (n, n)
+        Covariance of the values because of the scatter of runs.
+    doubt : ndarray (n, n)
+        Covariance because of the prediction.
+    scatters : ndarray (n,)
+        Limit of the scatter there if it is predicted, so that it depends on the parameters; NaN
+        where it does not.
+    """
+
+    model: RunModel
+    values: np.ndarray
+    rows: np.ndarray
+    names: list[str]
+    logged: np.ndarray
+    scatter: np.ndarray
+    doubt: np.ndarray
+    scatters: np.ndarray
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """Covariance of the values at the centre of the model."""
+        return self.scatter + self.doubt
+
+    def predicted(self, x: np.ndarray) -> np.ndarray:
+        """Values (..., n) at parameters (..., p)."""
+        return self._as_measured(self.linear(x))
+
+    def linear(self, x: np.ndarray) -> np.ndarray:
+        """Measured combinations (..., n) of errors at parameters (..., p)."""
+        weights = np.array([MEASURED[name] for name in self.names])
+        return np.asarray(np.sum(weights * self.model.errors(x)[..., self.rows, :], axis=-1))
+
+    def _as_measured(self, linear: np.ndarray) -> np.ndarray:
+        return np.where(self.logged, np.log(np.clip(linear, *POSSIBLE)), linear)
+
+    def residuals(self, x: np.ndarray) -> np.ndarray:
+        """Deviations (..., n + 1) at parameters (..., p): their squares are -2 ln(likelihood).
+
+        The first n are independent and of variance 1 for true parameters.  The square of the last
+        one is the share (n - p)/n of the logarithm of the determinant of the covariance, plus a
+        constant.
+        """
+        linear = self.linear(x)
+        growth = self._scatter_growth(x, linear)
+        scatter = self.scatter * growth[..., :, None] * growth[..., None, :]
+        cholesky = np.linalg.cholesky(scatter + self.doubt)
+        # A logarithm is on average lower than that of the mean.
+        skews = np.where(self.logged, np.diagonal(scatter, axis1=-2, axis2=-1) / 2, 0.0)
+        deviations = self._as_measured(linear) - skews - self.values
+        whitened = np.linalg.solve(cholesky, deviations[..., None])
+        sizes = np.diagonal(cholesky, axis1=-2, axis2=-1) / np.sqrt(np.diag(self.covariance))
+        # Each term is within the logarithms of SCATTERS, unless correlations matter.
+        count = len(self.values)
+        determinant = 2 * np.sum(np.log(sizes), axis=-1) + LARGEST_LOG * count
+        determinant *= max(count - np.shape(x)[-1], 0) / count
+        return np.concatenate([whitened[..., 0], np.sqrt(determinant)[..., None]], axis=-1)
+
+    def height(self, x: np.ndarray) -> float:
+        """Minus twice the logarithm of the likelihood, up to a constant of all models."""
+        share = max(len(self.values) - len(x), 0) / len(self.values)
+        sizes = np.log(np.diag(self.covariance))
+        return float(sums_of_squares(self.residuals, x) + share * np.sum(sizes))
+
+    def _scatter_growth(self, x: np.ndarray, linear: np.ndarray) -> np.ndarray:
+        """Predicted standard deviations (..., n) of values over those at the model's centre."""
+        known = np.isfinite(self.scatters)
+        if not np.any(known):
+            return np.ones((*np.shape(x)[:-1], len(known)))
+        growth = self.limit_scatters(x, linear) / np.where(known, self.scatters, 1.0)
+        return np.where(known, np.clip(growth, *SCATTERS), 1.0)
+
+    def limit_scatters(self, x: np.ndarray, linear: np.ndarray) -> np.ndarray:
+        """Limits of the standard deviations (..., n) of the values of single runs."""
+        columns = [list(MEASURED).index(name) for name in self.names]
+        scale = np.where(self.logged, np.clip(linear, *POSSIBLE), 1.0)
+        return np.asarray(self.model.scatters(x)[..., self.rows, columns] / scale)
+
+    def precision(self, x: np.ndarray) -> Precision:
+        """Fisher matrix at these parameters."""
+        fisher = fisher_matrix(values_and_slopes(self.predicted, x)[1], self.covariance)
+        return Precision(list(self.model.free), fisher, combinations(self.model))
+
+
+def predictors(theory: Theory) -> tuple[Predict, Predict]:
+    """Predictions for a fit: precise ones, and cheap ones for slopes."""
+    precise = replace(theory, draws=theory.draws or DRAWS)
+    cheap = replace(theory, cheap=True)
+    return partial(predict, theory=precise), partial(predict, theory=cheap)
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """Best parameters by corrections that were found at one place.
+
+    Attributes
+    ----------
+    data : Measurements
+        Measured errors with a model that has its corrections there.
+    x : ndarray (p,)
+        The best parameters near that place.
+    height : float
+        Minus twice the logarithm of the likelihood, up to a constant of all solutions.
+    precision : Precision
+        What is known of the parameters there.
+    """
+
+    data: Measurements
+    x: np.ndarray
+    height: float
+    precision: Precision
+
+    @classmethod
+    def of(cls, data: Measurements, x: np.ndarray) -> Solution:
+        """Solution at these parameters."""
+        return cls(data, x, data.height(x), data.precision(x))
+
+    @property
+    def standard_errors(self) -> np.ndarray:
+        """Standard errors (p,) of the parameters."""
+        return np.array(list(self.precision.standard_errors.values()))
+
+    @property
+    def settled(self) -> bool:
+        """Whether its corrections were found where it is."""
+        return self.near(self.data.model.centre)
+
+    def near(self, x: np.ndarray) -> bool:
+        """Whether a place is so near that corrections need not be found anew."""
+        allowed = np.clip(SHARE_OF_ERROR * self.standard_errors, MOVED, MOST_MOVED)
+        return bool(np.all(abs(self.x - x) < allowed))
+
+    @property
+    def minimum(self) -> Minimum:
+        """The solution as one of a least-squares problem."""
+        return Minimum(self.data.residuals, self.x, self.height, self.precision)
+
+
+def fit_model(
+    model: RunModel, precise: Predict, cheap: Predict, *, one_set: bool
+) -> list[Solution]:
+    """All minima of the likelihood that are found, each by corrections made there; lowest first.
+
+    Corrections are first found where the table says.  The minima that are seen from a place are
+    visited, lowest first, until each has been seen from where it is.
+    """
+    waiting = [(0.0, model.start)]
+    visited: list[np.ndarray] = []
+    solutions: list[Solution] = []
+    failure: ValueError | None = None
+    while waiting and len(visited) < PLACES:
+        _, x = waiting.pop(0)
+        visited.append(x)
+        try:
+            model = model.centred(x, precise, cheap)
+        except ValueError as error:  # there is no prediction
+            failure = error
+            continue
+        data = measurements(model, one_set=one_set)
+        ends = minima(data.residuals, x, model.bounds, TOO_HIGH)
+        seen = [Solution.of(data, end) for end in ends]
+        solutions += seen
+        lowest = min(
+            solution.height for solution in solutions if solution.settled or solution in seen
+        )
+        for solution in seen:
+            new = not any(map(solution.near, [*visited, *(place for _, place in waiting)]))
+            if new and solution.height < lowest + TOO_HIGH:
+                waiting.append((solution.height, solution.x))
+        waiting.sort(key=lambda place: place[0])
+    settled = sorted(
+        (solution for solution in solutions if solution.settled),
+        key=lambda solution: solution.height,
+    )
+    if settled:
+        return _different(settled)
+    if failure is not None:
+        raise failure
+    return seen[:1]  # corrections go to and fro by the scatter of task sets
+
+
+def _different(solutions: Sequence[Solution]) -> list[Solution]:
+    """Solutions that are further than a standard error from lower ones, behind a barrier."""
+    kept: list[Solution] = []
+    for solution in solutions:
+        residuals = solution.data.residuals
+        bounds = solution.data.model.bounds
+        apart = (
+            np.any(abs(other.x - solution.x) > solution.standard_errors)
+            and differ(residuals, other.x, solution.x, bounds)
+            for other in kept
+        )
+        if all(apart):
+            kept.append(solution)
+    return kept
+
+
+def measurements(model: RunModel, *, one_set: bool) -> Measurements:
+    """Measured errors of the runs of a centred model, with their covariance there.
+
+    Parameters
+    ----------
+    model : RunModel
+        With predictions.
+    one_set : bool
+        Whether the runs of a row share a task set.
+    """
+    names = [_informative(run) for run in model.runs]
+    rows = np.repeat(np.arange(len(names)), list(map(len, names)))
+    every = [name for informative in names for name in informative]
+    weights = np.array([MEASURED[name] for name in every])
+    measured = [
+        run.errors[name].mean
+        for run, informative in zip(model.runs, names, strict=True)
+        for name in informative
+    ]
+    values = np.array(measured)
+    bars = np.array(
+        [
+            0.0 if run.lacks_error_bar(name) else run.errors[name].standard_error
+            for run, informative in zip(model.runs, names, strict=True)
+            for name in informative
+        ]
+    )
+    logged = (weights[:, 1] >= 0) & ~(values <= 0) & ~(bars > LOGGED * values)
+    means = np.array([prediction.mean for prediction in model.predictions])
+    scale = np.where(logged, np.sum(weights * means[rows], axis=1), 1.0)
+    scatters = []
+    sets = []
+    loadings = []
+    scores = list[float]()
+    alike = likeness(model.runs)
+    for number, (run, prediction) in enumerate(zip(model.runs, model.predictions, strict=True)):
+        here = rows == number
+        weight = weights[here]
+        unit = scale[here]
+        scatters.append(_scatter(run, names[number], prediction, one_set, logged[here], unit))
+        scores += _scores(run, names[number], prediction)
+        of_sets = prediction.covariance + prediction.spread * one_set
+        sets.append(weight @ of_sets @ weight.T / np.outer(unit, unit))
+        loadings.append(np.kron(alike[number], weight @ prediction.doubts / unit[:, None]))
+    doubts = np.vstack(loadings)
+    with np.errstate(invalid="ignore"):
+        values = np.where(logged, np.log(np.where(logged, values, 1.0)), values)
+        # A value in the tail of a heavy law becomes what is as improbable in a normal one.
+        variances = np.concatenate([np.diag(scatter) for scatter in scatters])
+        likely = np.log(scale) - variances / 2 + np.sqrt(variances) * scores
+        values = np.where(logged & np.isfinite(scores), likely, values)
+    data = Measurements(
+        model,
+        values,
+        rows,
+        every,
+        logged,
+        block_diag(*scatters),
+        block_diag(*sets) + doubts @ doubts.T,
+        np.full(len(rows), np.nan),
+    )
+    single = np.array([_lacks_error_bars(model.runs[row], names[row]) for row in rows.tolist()])
+    if not np.any(single):
+        return data
+    scatters_there = data.limit_scatters(model.centre, data.linear(model.centre))
+    usable = single & (scatters_there > 0)  # the gap of infinitely many tasks does not scatter
+    return replace(data, scatters=np.where(usable, scatters_there, np.nan))
+
+
+def _informative(run: MeasuredRun) -> list[str]:
+    """Measured errors of which none follows from the others."""
+    names = [name for name in MEASURED if name in run.errors][:2]
+    same = run.sizes["tasks"] == math.inf and _lacks_error_bars(run, names)
+    equal = len({run.errors[name].mean for name in names if name != "gap"}) == 1
+    return names[:1] if same and equal else names
+
+
+def _lacks_error_bars(run: MeasuredRun, names: Sequence[str]) -> bool:
+    return any(run.lacks_error_bar(name) for name in names)
+
+
+def _by_prediction(run: MeasuredRun, prediction: Prediction, names: Sequence[str]) -> bool:
+    """Whether the scatter of a run is that of its predicted law."""
+    return _lacks_error_bars(run, names) or bool(prediction.heavy and run.runs)
+
+
+def _scores(run: MeasuredRun, names: Sequence[str], prediction: Prediction) -> list[float]:
+    """Normal scores of errors in their predicted law where it is heavy; otherwise NaN."""
+    if not (prediction.heavy and _by_prediction(run, prediction, names)):
+        return [math.nan] * len(names)
+    weights = np.array([MEASURED[name] for name in names])
+    drawn = prediction.law_of_mean(weights, run.runs or 1)
+    return [
+        normal_score(run.errors[name].mean - prediction.value(name), drawn[:, place])
+        for place, name in enumerate(names)
+    ]
+
+
+def _scatter(
+    run: MeasuredRun,
+    names: Sequence[str],
+    prediction: Prediction,
+    one_set: bool,
+    logged: np.ndarray,
+    unit: np.ndarray,
+) -> np.ndarray:
+    """Covariance of the values of a run because of the scatter of its runs."""
+    weights = np.array([MEASURED[name] for name in names])
+    predicted = prediction.covariance_of_mean(np.eye(2), 1, one_set=one_set)
+    known = bool(np.all(np.isfinite(predicted)))
+    if _by_prediction(run, prediction, names):
+        if not known:
+            raise ValueError(f"{run.label}: there are neither error bars nor a predicted scatter")
+        of_mean = prediction.covariance_of_mean(weights, run.runs or 1, one_set=one_set)
+        return of_mean / np.outer(unit, unit)
+    size = np.array([abs(run.errors[name].mean) for name in names])
+    errors = [run.errors[name].standard_error for name in names] / np.where(logged, size, 1.0)
+    if run.correlation is not None:
+        covariance = run.covariance(names)
+    else:
+        assumed = predicted if known else np.array([[1.0, TYPICAL], [TYPICAL, 1.0]])
+        covariance = weights @ assumed @ weights.T
+    scales = np.sqrt(np.diag(covariance))
+    correlations = np.clip(covariance / np.outer(scales, scales), -MOST_ALIKE, MOST_ALIKE)
+    np.fill_diagonal(correlations, 1.0)
+    return correlations * np.outer(errors, errors)
+
+
+def combinations(model: RunModel) -> dict[str, dict[str, float]]:
+    """Combinations of parameters that errors depend on, as gradients of their logarithms."""
+    rho = float(np.mean([run.rho for run in model.runs]))
+    return {
+        "q = (1 + rho)/alpha": {"alpha": -1.0, "rho": rho / (1 + rho)},
+        "tau/kappa (prompts of a task)": {"tau": 1.0, "kappa": -1.0},
+    }
+
+
+def forecaster(
+    runs: Sequence[MeasuredRun],
+    free: Sequence[str],
+    theory: Theory,
+    *,
+    measured: Sequence[str] = ("icl", "idg"),
+) -> Callable[[int | None], Precision]:
+    """Predict what runs will tell about free parameters, as a function of their number.
+
+    Arguments are those of `forecast_precision`; the number is that of each setting, None for the
+    numbers that the runs have.
+    """
+    unknown = {name: Estimate(math.nan, math.inf, 0) for name in measured}
+    planned = [replace(run, errors=unknown) for run in runs]
+    model = RunModel.of(planned, check_free(free, FREE), theory.structure)
+    _, cheap = predictors(theory)
+    model = model.centred(model.start, partial(predict, theory=theory), cheap)
+
+    def at(repeats: int | None = None) -> Precision:
+        numbers = [run.runs if repeats is None else repeats for run in planned]
+        pairs = zip(planned, numbers, strict=True)
+        repeated = replace(model, runs=[replace(run, runs=number) for run, number in pairs])
+        return measurements(repeated, one_set=False).precision(repeated.start)
+
+    return at
+
+
+def forecast_precision(
+    runs: Sequence[MeasuredRun],
+    free: Sequence[str],
+    theory: Theory,
+    *,
+    measured: Sequence[str] = ("icl", "idg"),
+) -> Precision:
+    """Predict what runs will tell about free parameters, before they are made.
+
+    Parameters
+    ----------
+    runs : sequence of MeasuredRun
+        Planned runs; ``runs`` is their number at each setting, 1 if it is None.
+    free : sequence of str
+        Names of `FREE`.
+    theory : Theory
+        Law of the tasks.
+    measured : sequence of str
+        What will be measured.
+
+    Returns
+    -------
+    Precision
+        Fisher matrix at the parameters of the runs, standard errors and degeneracies.
+    """
+    return forecaster(runs, free, theory, measured=measured)(None)

@@ -1,0 +1,542 @@
+r"""Recurrent layers, read from their weights: gate, step of the delta rule and readout.
+
+A head of GLA, DeltaNet, Gated DeltaNet or Mamba-2 keeps a state S for keys
+:math:`k = W_K e`, queries and values of the tokens e, with a gate :math:`\gamma` and a step
+:math:`\beta` that may depend on the token,
+
+.. math:: S \leftarrow S \operatorname{diag} \gamma, \qquad
+   S \leftarrow S + \beta\, (v - S k)\, k^\top \quad \text{or} \quad S + \beta\, v\, k^\top .
+
+Only the row of S that leads to the prediction counts.  Of tokens (x, y) with the label 0 for the
+query, a head whose keys are inputs, whose values are labels and whose gates are constant is a
+memory of `iclimit.asymptotics.recurrent.errors` with the numbers
+
+* gate: the geometric mean of :math:`\gamma`;
+* step: the mean of :math:`\beta`, times :math:`E |k|^2` unless keys have unit length;
+* readout: from the labels to the prediction, for keys of the size of the inputs.
+
+The query's own token is written before it is read, with the label 0.  The answer
+:math:`\langle u, x_q\rangle` is thereby multiplied by the gate and, for the delta rule, by
+:math:`1 - \beta |x_q|^2`, with the mean :math:`1 - \beta\,(1 + 2/d)` along the answer; with unit
+keys and queries by :math:`(1 - \beta)/|x_q|`, with the mean :math:`(1 - \beta)\, E |x_q|`.  The
+readout has the mean, and the predicted error is exact.  Everything else in the weights does not
+fit: its share of the prediction is measured on prompts, and so is what gates and steps vary by.
+
+At the best gate and steps the memory is orthogonal to its error,
+:math:`R = E\, \hat y y/E\, y^2 = P = E\, \hat y^2/E\, y^2 = 1 - v`.  As
+:math:`v = 1 - 2 R + P`, this is to say that no multiple of the answers is better, and the best
+factor of the answers is known with a standard error.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from iclimit.asymptotics.checks import check_integers, real_number
+from iclimit.asymptotics.recurrent import recurrent_errors
+from iclimit.asymptotics.recurrent.errors import mean_norm
+from iclimit.checks import check_choice, check_flags
+from iclimit.notation import did_you_mean, explaining
+from iclimit.problem import Problem
+from iclimit.results import Estimate, Result
+from iclimit.simulate.arrays import Seed
+from iclimit.simulate.prompts import regression_tokens, sample_prompts
+from iclimit.tables import aligned
+from iclimit.validation.instruments.ratios import best_factor, percent, ratio, shown
+from iclimit.validation.instruments.weights.layouts import get_layout, off_identity, parse_matrices
+
+# Names of projections in the state dictionaries of layers, with the role that says how heads are
+# stacked, and all names by layout: other weights are whole matrices, anything else is a vector.
+_PROJECTIONS = {
+    "q_proj.weight": "query",
+    "k_proj.weight": "key",
+    "v_proj.weight": "value",
+    "o_proj.weight": "projection",
+}
+_ROLES = _PROJECTIONS | {"out_proj.weight": "projection"}
+_TIMES = "A_log", "dt_bias"
+LAYOUTS = {
+    "gla": (*_PROJECTIONS, "gk_proj.0.weight", "gk_proj.1.weight", "gk_proj.1.bias"),
+    "deltanet": (*_PROJECTIONS, "b_proj.weight"),
+    "gated-deltanet": (*_PROJECTIONS, "b_proj.weight", "a_proj.weight", *_TIMES),
+    "mamba2": ("in_proj.weight", "out_proj.weight", "D", *_TIMES),
+}
+
+# What may be left out.
+_OPTIONAL = ("D",)
+
+# Parts of such layers that are no linear recurrence, and what they are.
+_UNREAD = {
+    "conv1d": "short convolutions",
+    "norm": "norms of the output",
+    "g_proj": "output gates",
+    "lora": "adapters",
+}
+
+PerToken = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Linear recurrence of H heads, as far as it leads to the prediction.
+
+    Attributes
+    ----------
+    key, query : ndarray (H, r, D)
+    value : ndarray (H, D)
+        From a token to the prediction.
+    gate : callable
+        From tokens (n, D) to (n, H, r), or (n, H, 1).
+    step : callable
+        From tokens (n, D) to (n, H).
+    corrects, unit_keys : bool
+        Whether by the delta rule, and whether keys and queries have unit length.
+    factor : float
+        Of the queries.
+    skip : ndarray (H,)
+        Factor of the query's own value.
+    """
+
+    key: np.ndarray
+    query: np.ndarray
+    value: np.ndarray
+    gate: PerToken
+    step: PerToken
+    corrects: bool
+    unit_keys: bool
+    factor: float
+    skip: np.ndarray
+
+    def predict(self, tokens: np.ndarray) -> np.ndarray:
+        """Predictions (n,) after tokens (n, length, D), of which the last is the query."""
+        memory: Any = 0.0
+        for token in np.moveaxis(tokens, 1, 0):
+            key = self._vectors(self.key, token)
+            memory = self.gate(token) * memory
+            written = token @ self.value.T
+            residual = written - np.sum(memory * key, axis=-1) if self.corrects else written
+            memory = memory + (self.step(token) * residual)[..., None] * key
+        read = self.factor * np.vecdot(memory, self._vectors(self.query, token))
+        return np.asarray(np.sum(read + self.skip * written, axis=-1))
+
+    def _vectors(self, matrices: np.ndarray, token: np.ndarray) -> np.ndarray:
+        vectors = np.einsum("hri,ni->nhr", matrices, token)
+        if not self.unit_keys:
+            return vectors
+        norm = np.linalg.norm(vectors, axis=-1, keepdims=True)
+        return vectors / np.where(norm > 0, norm, 1.0)
+
+
+@dataclass(frozen=True, repr=False)
+class ReducedRecurrence(Result):
+    """Gates, steps and readouts of recurrent heads, and what they leave out.
+
+    Attributes
+    ----------
+    gate, step, readout : ndarray (H,)
+        Of each head; without correction the step is part of the readout and NaN.
+    gate_spread, step_spread : ndarray (H,)
+        Standard deviations over tokens, and over channels of gates, divided by the means.
+    off_identity : ndarray (H,)
+        Share of the squared norm of :math:`W_K^T W_Q` that is no multiple of the identity.
+    ignored : Estimate
+        Share of the mean square of the prediction that these numbers miss.
+    error : Estimate
+        Error of the layer itself on noisy query labels.
+    predicted : float
+        That of these numbers by theory; NaN for several heads.
+    best : float
+        That of the best gated delta rule.
+    factor : Estimate
+        What the answers should be multiplied with: 1 for an optimal layer.
+    layout : str
+        Layout of the weights.
+    """
+
+    gate: np.ndarray
+    step: np.ndarray
+    readout: np.ndarray
+    gate_spread: np.ndarray
+    step_spread: np.ndarray
+    off_identity: np.ndarray
+    ignored: Estimate
+    error: Estimate
+    predicted: float
+    best: float
+    factor: Estimate
+    layout: str = field(repr=False)
+
+    def __str__(self) -> str:
+        """Short table."""
+        rows = [["head", "gate", "varies by", "step", "varies by", "readout", "off the identity"]]
+        columns = self.gate, self.gate_spread, self.step, self.step_spread, self.readout
+        for number, values in enumerate(zip(*columns, self.off_identity, strict=True), 1):
+            gate, varies, step, moves, readout, off = values
+            steps = ["-", "-"] if math.isnan(step) else [f"{step:.4f}", f"{100 * moves:.3g} %"]
+            gates = [f"{gate:.4f}", f"{100 * varies:.3g} %"]
+            ends = [f"{100 * off:.3g} %"]
+            rows.append([str(number), *gates, *steps, f"{readout:.4f}", *ends])
+        known = "" if math.isnan(self.predicted) else f"{self.predicted:.4g} by these numbers, "
+        return "\n".join(
+            [
+                f"recurrent heads in layout {self.layout}",
+                *aligned(rows),
+                f"missed: {percent(self.ignored)}",
+                f"error: {shown(self.error)}, {known}{self.best:.4g} for the best delta rule",
+                f"best factor of its answers: {shown(self.factor)}",
+            ]
+        )
+
+
+@explaining
+def reduced_recurrence(
+    layer: Mapping[str, Any],
+    problem: Problem,
+    *,
+    layout: str,
+    heads: int = 1,
+    unit_keys: bool | None = None,
+    negative_eigenvalues: bool = False,
+    gate_logit_normalizer: float = 16.0,
+    score_factor: float | None = None,
+    test_prompts: int = 4000,
+    rng: Seed = 0,
+) -> ReducedRecurrence:
+    r"""Gate, step and readout of each head of a recurrent layer, as far as gates are constant.
+
+    Parameters
+    ----------
+    layer : mapping of arrays
+        Weights by their names in a state dictionary, with any prefix; matrices act on columns, as
+        ``weight`` of PyTorch's Linear does, and on tokens of d + 1 numbers (x, y).
+    problem : Problem
+        Law of the prompts, with isotropic Gaussian inputs and fresh tasks; these may drift.
+    layout : {"gla", "deltanet", "gated-deltanet", "mamba2"}
+        Which layer: those of flash-linear-attention, or Mamba-2 with the rows x, B, C and dt of
+        ``in_proj.weight``.
+    heads : int >= 1
+        Number of heads; for Mamba-2 that of ``A_log``.
+    unit_keys : bool, optional
+        Whether keys and queries are divided by their norms; by default in the two DeltaNets.
+    negative_eigenvalues : bool
+        Whether steps are twice a sigmoid (``allow_neg_eigval``).
+    gate_logit_normalizer : float > 0
+        Root that GLA takes of its gates.
+    score_factor : float, optional
+        What queries are multiplied with; by default one over the root of their length, and 1 for
+        Mamba-2.
+    test_prompts : int >= 2
+        Prompts on which the predictions are compared.
+    rng : int, SeedSequence or Generator
+        Seed of the prompts.
+
+    Returns
+    -------
+    ReducedRecurrence
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, a weight is missing, unknown or of another shape, the
+        layer has parts that are no linear recurrence (convolutions, norms, output gates), or the
+        problem is not isotropic.
+    TypeError
+        If an argument is of another kind.
+
+    Notes
+    -----
+    Gates and steps that vary with the token are evaluated in the layer itself, and are constants
+    in the reduced one.  Biases and activations of keys, queries and values are not read.
+
+    References
+    ----------
+    Yang et al., arXiv:2312.06635 (GLA), arXiv:2406.06484 (DeltaNet), arXiv:2412.06464 (Gated
+    DeltaNet); Dao and Gu, arXiv:2405.21060 (Mamba-2).
+
+    Examples
+    --------
+    >>> import numpy as np, iclimit
+    >>> from iclimit.validation import reduced_recurrence
+    >>> d = 4
+    >>> inputs, label = np.eye(d + 1)[:d], np.eye(d + 1)[d:]
+    >>> layer = {
+    ...     "q_proj.weight": 4 * inputs, "k_proj.weight": inputs,
+    ...     "v_proj.weight": 4 * label, "o_proj.weight": label.T,
+    ...     "b_proj.weight": 0 * label,
+    ... }
+    >>> problem = iclimit.Problem(dim=d, context=16, noise_variance=0.2)
+    >>> found = reduced_recurrence(layer, problem, layout="deltanet")
+    >>> found.gate, found.step, found.readout.round(2)
+    (array([1.]), array([0.5]), array([0.94]))
+    """
+    check_choice("layout", layout, LAYOUTS)
+    check_flags(negative_eigenvalues=negative_eigenvalues)
+    check_integers(heads=heads)
+    check_integers(least=2, test_prompts=test_prompts)
+    if unit_keys is None:
+        unit_keys = layout in ("deltanet", "gated-deltanet")
+    check_flags(unit_keys=unit_keys)
+    _check_isotropic(problem)
+    root = real_number("gate_logit_normalizer", gate_logit_normalizer, "(0, inf)")
+    weights = _weights(layer, layout, heads)
+    if layout == "mamba2":
+        read = _mamba(weights, problem.dim)
+    else:
+        read = _attention(weights, layout, problem.dim, root, 1.0 + negative_eigenvalues)
+    if score_factor is None:
+        score_factor = 1.0 if layout == "mamba2" else read["key"].shape[1] ** -0.5
+    factor = real_number("score_factor", score_factor, "(-inf, inf)")
+    whole = Heads(**read, unit_keys=unit_keys, factor=factor)
+    return _reduced(whole, problem.with_fresh_tasks(), layout, test_prompts, rng)
+
+
+def _reduced(
+    whole: Heads, problem: Problem, layout: str, test_prompts: int, rng: Seed
+) -> ReducedRecurrence:
+    """Read the numbers of the heads, and compare with the heads themselves on prompts."""
+    prompts = sample_prompts(problem, test_prompts, rng=rng)
+    tokens = regression_tokens(prompts)
+    d = problem.dim
+    unit_keys = whole.unit_keys
+    norm = problem.input_variance * problem.dim
+    seen = tokens[:, :-1].reshape(-1, d + 1)
+    gates = whole.gate(seen)
+    steps = whole.step(seen)
+    with np.errstate(divide="ignore"):
+        gate = np.exp(np.mean(np.log(gates), axis=(0, 2)))
+    step = np.mean(steps, axis=0)
+    # Keys are so many times as large as inputs, and queries so many times as large as keys.
+    keys = whole.key[:, :, :d]
+    queries = whole.query[:, :, :d]
+    blocks = keys.swapaxes(1, 2) @ queries
+    traces = np.trace(blocks, axis1=1, axis2=2)
+    key = np.sqrt(np.sum(keys**2, axis=(1, 2)) / d)
+    if unit_keys:  # a query of unit length is its input over the size of inputs
+        query = _divide(traces, key * np.linalg.norm(queries, axis=(1, 2)) * math.sqrt(d * norm))
+        key = np.ones(len(key))
+    else:
+        query = _divide(traces, d * key**2)
+    inputs = np.eye(d, d + 1)
+    label = np.eye(d + 1)[d]
+    fitted = replace(
+        whole,
+        key=key[:, None, None] * inputs,
+        query=(query * key)[:, None, None] * inputs,
+        value=whole.value[:, d:] * label,
+        gate=lambda _: gate[:, None],
+        step=lambda _: step,
+        unit_keys=False,
+        skip=np.zeros(len(key)),
+    )
+    answers = whole.predict(tokens)
+    rest = _unit_keyed(fitted, tokens) if unit_keys else fitted.predict(tokens)
+    # For inputs of squared norm 1; without correction the step is part of the readout.
+    size = step if unit_keys else step * key**2 * norm
+    readout = whole.factor * whole.value[:, d] * gate * query
+    readout = readout * (math.sqrt(norm) if unit_keys else 1.0)
+    if not whole.corrects:
+        readout = readout * size
+        size = np.zeros(len(key))
+    along, square = _own_token(size, d, unit_keys)
+    law: dict[str, Any] = {"dim": d, "context": problem.context, "rho": problem.noise_variance}
+    law |= {"task_variances": problem.label_unit, "drift": problem.drift, "unit_keys": unit_keys}
+    predicted = math.nan
+    if len(key) == 1:
+        own: dict[str, Any] = {"step_sizes": float(size[0])} if whole.corrects else {}
+        rule = "gated-delta" if whole.corrects else "decay"
+        known = recurrent_errors(rule, **law, **own, gates=float(gate[0]))
+        c = float(readout[0])
+        signal = known.signal[-1]
+        power = known.power[-1]
+        predicted = problem.noise_variance + problem.label_unit
+        predicted -= float(2 * c * along[0] * signal - c**2 * square[0] * power)
+    clean = np.vecdot(prompts.query, prompts.tasks)
+    loss = Estimate.of((answers - clean) ** 2, keep=False)
+    return ReducedRecurrence(
+        gate,
+        size if whole.corrects else np.full(len(key), math.nan),
+        readout * along,
+        _spread(gates),
+        _spread(steps[..., None]),
+        off_identity(blocks),
+        ratio((answers - rest) ** 2, answers**2),
+        Estimate(loss.mean + problem.noise_variance, loss.standard_error, loss.repeats),
+        predicted,
+        float(recurrent_errors("gated-delta", **law, gate_first=False).error[-1]),
+        best_factor(clean, answers),
+        layout,
+    )
+
+
+def _own_token(step: np.ndarray, dim: int, unit_keys: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Means of the factor that the query's own token gives an answer, and of its square."""
+    if unit_keys:
+        return (1 - step) * mean_norm(dim), (1 - step) ** 2
+    second = 1 + 2 / dim
+    fourth = (1 + 2 / dim) * (1 + 4 / dim)
+    return 1 - step * second, 1 - 2 * step * second + step**2 * fourth
+
+
+def _divide(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """Ratios, 0 where there is nothing."""
+    return np.divide(part, whole, out=np.zeros(len(whole)), where=whole != 0)
+
+
+def _unit_keyed(rest: Heads, tokens: np.ndarray) -> np.ndarray:
+    """Predictions with keys of unit length and queries as they are."""
+    keys = tokens.copy()
+    norm = np.linalg.norm(tokens[..., :-1], axis=-1, keepdims=True)
+    keys[..., :-1] /= np.where(norm > 0, norm, 1.0)
+    return rest.predict(keys) * norm[:, -1, 0]
+
+
+def _spread(values: np.ndarray) -> np.ndarray:
+    """Standard deviation over tokens and channels, over the mean, of (n, H, r)."""
+    spread = _divide(np.std(values, axis=(0, 2)), np.mean(values, axis=(0, 2)))
+    return np.where(spread < 1e-12, 0.0, spread)
+
+
+def _check_isotropic(problem: Problem) -> None:
+    """Refuse what the theory of these numbers does not hold for."""
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem must be a Problem, got {type(problem).__name__}")
+    usual = Problem(1, 1)
+    names = ["noise_law", "input_law", "input_covariance", "mixing", "task_covariance"]
+    for name in (*names, "correlation"):
+        value = getattr(problem, name)
+        wanted = getattr(usual, name)
+        if value is not wanted and not np.array_equal(value, wanted):
+            raise ValueError(f"{name} of the problem must be {wanted!r}, got {value!r}")
+
+
+def _weights(layer: Mapping[str, Any], layout: str, heads: int) -> dict[str, np.ndarray]:
+    """Arrays by their names, with their heads first; vectors as they are."""
+    if not isinstance(layer, Mapping):
+        raise TypeError(f"layer must be a mapping of arrays by name, got {type(layer).__name__}")
+    known = LAYOUTS[layout]
+    columns = get_layout("lu2025")
+    arrays: dict[str, np.ndarray] = {}
+    for given, value in layer.items():
+        name = next((n for n in known if given == n or str(given).endswith(f".{n}")), None)
+        if name is None:
+            for part, what in _UNREAD.items():
+                if part in str(given):
+                    raise ValueError(
+                        f"layer has {given!r}: {what} are no linear recurrence and are not read"
+                    )
+            hint = did_you_mean(str(given), known)
+            names = ", ".join(known)
+            raise ValueError(
+                f"layer has {given!r}, which layout {layout!r} does not know: it knows {names}"
+                f"{hint}"
+            )
+        if name in arrays:
+            raise ValueError(f"layer must be one layer, got two of {name!r}")
+        role = _ROLES.get(name, "whole")
+        stacked = value if name.endswith("weight") else np.reshape(value, (1, -1))
+        array = parse_matrices(name, role, stacked, columns, heads if name in _ROLES else 1)
+        arrays[name] = array if name.endswith("weight") else array[0, 0]
+    missing = [name for name in known if name not in arrays and name not in _OPTIONAL]
+    if missing:
+        raise ValueError(f"layer lacks {', '.join(missing)} in layout {layout!r}")
+    return arrays
+
+
+def _attention(
+    weights: dict[str, np.ndarray], layout: str, dim: int, root: float, factor: float
+) -> dict[str, Any]:
+    """Heads of GLA and of the two DeltaNets."""
+    query = weights["q_proj.weight"]
+    key = weights["k_proj.weight"]
+    value = weights["v_proj.weight"]
+    output = weights["o_proj.weight"]
+    count, rows = key.shape[:2]
+    _check_shape("k_proj.weight", key, (count, rows, dim + 1))
+    _check_shape("q_proj.weight", query, key.shape)
+    _check_shape("v_proj.weight", value, (count, value.shape[1], dim + 1))
+    _check_shape("o_proj.weight", output, (count, output.shape[1], value.shape[1]))
+    heads: dict[str, Any] = {"key": key, "query": query, "skip": np.zeros(count)}
+    heads["value"] = (output[:, -1:] @ value)[:, 0]
+    if layout == "gla":
+        heads |= {"step": lambda e: np.ones((len(e), count)), "corrects": False}
+        return heads | {"gate": _low_rank_gates(weights, (count, rows), dim, root)}
+    written = weights["b_proj.weight"][0]
+    _check_shape("b_proj.weight", written, (count, dim + 1))
+    heads |= {"step": lambda e: factor * expit(e @ written.T), "corrects": True}
+    if layout == "deltanet":
+        return heads | {"gate": lambda e: np.ones((len(e), count, 1))}
+    times = weights["a_proj.weight"][0]
+    decay = _decay(weights, count)
+    _check_shape("a_proj.weight", times, (count, dim + 1))
+    return heads | {"gate": lambda e: decay(e @ times.T)[1][..., None]}
+
+
+def _low_rank_gates(
+    weights: dict[str, np.ndarray], shape: tuple[int, int], dim: int, root: float
+) -> PerToken:
+    """Gates of GLA, one for each row of the keys."""
+    first = weights["gk_proj.0.weight"][0]
+    second = weights["gk_proj.1.weight"][0]
+    bias = weights["gk_proj.1.bias"]
+    rows = math.prod(shape)
+    _check_shape("gk_proj.0.weight", first, (second.shape[1], dim + 1))
+    _check_shape("gk_proj.1.weight", second, (rows, len(first)))
+    _check_shape("gk_proj.1.bias", bias, (rows,))
+
+    def gate(e: np.ndarray) -> np.ndarray:
+        logits = e @ first.T @ second.T + bias
+        return np.asarray(expit(logits).reshape(-1, *shape) ** (1 / root))
+
+    return gate
+
+
+def _mamba(weights: dict[str, np.ndarray], dim: int) -> dict[str, Any]:
+    """Heads of Mamba-2, whose keys B and queries C are common."""
+    output = weights["out_proj.weight"]
+    rows = weights["in_proj.weight"][0]
+    count = len(weights["A_log"])
+    inner = output.shape[0] * output.shape[2]
+    state, odd = divmod(len(rows) - inner - count, 2)
+    if odd or state < 1 or inner % count or rows.shape[1] != dim + 1:
+        raise ValueError(
+            "in_proj.weight must have the rows x, B, C and dt, without those of the output gate "
+            f"z, and {dim + 1} columns, got shape {rows.shape} with {inner} columns of "
+            f"out_proj.weight and {count} heads"
+        )
+    x, B, C, dt = np.split(rows, [inner, inner + state, inner + 2 * state])
+    last = np.moveaxis(output, 0, 1)[-1].reshape(count, -1)
+    decay = _decay(weights, count)
+    skip = weights.get("D", np.zeros(count))
+    _check_shape("D", skip, (count,))
+    return {
+        "key": np.broadcast_to(B, (count, *B.shape)),
+        "query": np.broadcast_to(C, (count, *C.shape)),
+        "value": np.einsum("hm,hmi->hi", last, x.reshape(count, -1, dim + 1)),
+        "gate": lambda e: decay(e @ dt.T)[1][..., None],
+        "step": lambda e: decay(e @ dt.T)[0],
+        "corrects": False,
+        "skip": skip,
+    }
+
+
+def _decay(weights: dict[str, np.ndarray], count: int) -> Callable[[np.ndarray], Any]:
+    """Time steps and gates of logits (n, H)."""
+    rate = weights["A_log"]
+    bias = weights["dt_bias"]
+    _check_shape("A_log", rate, (count,))
+    _check_shape("dt_bias", bias, (count,))
+
+    def decay(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        dt = np.logaddexp(0.0, logits + bias)
+        return dt, np.exp(-np.exp(rate) * dt)
+
+    return decay
+
+
+def _check_shape(name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
+    if array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape} by head, got {array.shape}")

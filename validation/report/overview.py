@@ -1,0 +1,66 @@
+"""A validation at a glance: all deviations against the normal law, and what would be noticed."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from scipy.special import betaincinv, ndtri
+
+from iclimit.drawing import COLOURS, Axes, finish, log_scale
+from iclimit.validation.report.coverage import SHELVES, Coverage
+from iclimit.verdict import Verdict
+
+# Probability with which each order statistic lies in the band, if all z are normal.
+BAND = 0.95
+
+# Colour of the functions that are compared with runs.
+RANDOM = COLOURS[0]
+
+# Colour of the functions that are compared with numbers without an error.
+EXACT = COLOURS[1]
+
+
+def deviations(verdicts: Iterable[Verdict]) -> np.ndarray:
+    """The z of all single comparisons with a standard error, but for upper bounds."""
+    rows = (row for verdict in verdicts for row in verdict.comparisons)
+    return np.array([row.z for row in rows if row.standard_error > 0 and not row.upper_bound])
+
+
+def draw_deviations(ax: Axes, z: Sequence[float] | np.ndarray) -> None:
+    """Draw deviations, sorted, against those of as many normal numbers, with their band."""
+    ordered = np.sort(z)
+    count = len(z)
+    rank = np.arange(1, count + 1)
+    tails = (1 - BAND) / 2, (1 + BAND) / 2
+    ends = [ndtri(betaincinv(rank, count + 1 - rank, tail)) for tail in tails]
+    expected = ndtri((rank - 0.5) / count)
+    ax.fill_between(expected, *ends, color="0.85", label=f"{BAND:.0%} of exact theories")
+    ax.plot(expected, expected, color="0.4", linewidth=0.8)
+    ax.plot(expected, ordered, ".", color=COLOURS[0], markersize=3, label=f"{count:,} comparisons")
+    title = "All deviations, against those of chance"
+    finish(ax, "z expected by chance", "z of theory against runs", title=title, legend="")
+
+
+def draw_resolutions(ax: Axes, covered: Iterable[Coverage]) -> None:
+    """Draw for each function the relative change that would have been noticed, by subject."""
+    sharpest = sorted(
+        (coverage for coverage in covered if coverage.claim),
+        key=lambda coverage: coverage.resolution,
+    )
+    groups = [
+        [coverage for coverage in sharpest if coverage.subject == subject] for subject in SHELVES
+    ]
+    labels = {False: "against runs", True: "against exact numbers: within"}
+    for height, group in enumerate(reversed(groups)):
+        offsets = 0.36 * (np.arange(len(group)) % 5 - 2) / 2
+        for exact, colour in ((False, RANDOM), (True, EXACT)):
+            kept = [number for number, coverage in enumerate(group) if coverage.exact == exact]
+            change = [100 * group[number].resolution for number in kept]
+            label = labels.pop(exact, None) if kept else None
+            ax.plot(change, height + offsets[kept], "o", color=colour, markersize=4, label=label)
+    ax.set_yticks(range(len(SHELVES)), reversed(SHELVES))
+    ax.set_ylim(-0.6, len(SHELVES) - 0.4)
+    title = "Errors of the theory that would be noticed"
+    finish(
+        ax, "smallest error of a function that is noticed, per cent", "", title=title, legend=""
+    )
+    log_scale(ax, "x")
