@@ -6,12 +6,12 @@ to N examples: the standard figure since Garg, Tsipras, Liang and Valiant (arXiv
 algorithms answer the same sequences, and the model is compared with each on the same prompts.
 
 Position i has i pairs before it.  An algorithm has the parameters that are best for each number of
-pairs: at each position it is the one of
-`iclimit.validation.instruments.models.baselines` for prompts of this length.  A layer of a
-transformer cannot do that, since its weights are the same at all positions; the best that one layer of causal
-linear attention can do is "fixed_step", and the best that a linear recurrence with a vector of memory
-can do is "best_delta_rule".  GD++, whose best parameters take a search for every number of
-pairs, and estimates of a varying noise level are left out.
+pairs: at each position it is the one of `iclimit.validation.instruments.models.baselines` for
+prompts of this length.  A layer of a transformer cannot do that, since its weights are the same at
+all positions; the best that one layer of causal linear attention can do is "fixed_step", and the
+best that a linear recurrence with a vector of memory can do is "best_delta_rule".  GD++, whose
+best parameters take a search for every number of pairs, and estimates of a varying noise level are
+left out.
 """
 
 import math

@@ -3,9 +3,9 @@ r"""The reduced matrix of one linear attention layer, read off its weights.
 The prediction of a layer is linear in the second moments of its tokens and in the query
 (`iclimit.validation.instruments.weights.label_free`).  Moments of inputs with labels, and of
 labels, are the context summary h, so these parts are :math:`x_q^\top \Gamma h`, whatever the
-weights are factored into.  The rest sees no label.  It is left out of :math:`\Gamma`, and its share of the
-mean square of the prediction is computed exactly for Gaussian inputs.  So are the errors of the
-layer with it.  A layer stands beside what pretraining on finitely many prompts is predicted to
+weights are factored into.  The rest sees no label.  It is left out of :math:`\Gamma`,
+and its share of the mean square of the prediction is computed exactly for Gaussian inputs.  So
+are the errors of the layer with it.  A layer stands beside what pretraining on finitely many prompts is predicted to
 give.
 
 Everything here is in the units of the library (`iclimit.units`): inputs of
