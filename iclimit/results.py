@@ -71,7 +71,16 @@ class Result:
             return {
                 name: column([row.get(name) for row in rows]) for name in tables.column_names(rows)
             }
-        return dict(_parts(self)) or _public(self)
+        return self.printed() or _public(self)
+
+    def printed(self) -> dict[str, Any]:
+        """What is printed, by name: by default the fields that are not left out of it."""
+        own: Any = self
+        return {
+            attribute.name: getattr(self, attribute.name)
+            for attribute in fields(own)
+            if attribute.repr
+        }
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows of the table, each by column; None where a column has no value."""
@@ -206,7 +215,7 @@ class Result:
                 self.draw_figure(figure, **line)
 
     def __repr__(self) -> str:
-        shown = (f"{name}={_short(value)}" for name, value in _parts(self))
+        shown = (f"{name}={_short(value)}" for name, value in self.printed().items())
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def _repr_html_(self) -> str:
@@ -225,7 +234,7 @@ class Result:
         if own.__str__ is not object.__str__:
             return f"<pre>{html.escape(str(self))}</pre>"
         if own.rows is Result.rows and own.columns is Result.columns:
-            cells = [[name, _short(value)] for name, value in _parts(self)]
+            cells = [[name, _short(value)] for name, value in self.printed().items()]
             return tables.escaped_table([(own.__name__, ""), *cells])
         rows = self.rows()
         shown = [[_short(value) for value in row.values()] for row in rows[:_ROWS]]
@@ -269,15 +278,6 @@ def column(entries: Sequence[Any]) -> np.ndarray:
     if kinds <= {int, float}:
         return np.array(entries, dtype=float)
     return np.array(["" if entry is None else str(entry) for entry in entries])
-
-
-def _parts(result: Any) -> list[tuple[str, Any]]:
-    """Fields of a data class that are to be printed."""
-    return [
-        (attribute.name, getattr(result, attribute.name))
-        for attribute in fields(result)
-        if attribute.repr
-    ]
 
 
 def _public(result: Any) -> dict[str, Any]:

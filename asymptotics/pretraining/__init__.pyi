@@ -6,9 +6,7 @@ from .budgets import critical_budget as critical_budget
 from .error_derivations import derive_icl_error as derive_icl_error
 from .error_derivations import derive_idg_error as derive_idg_error
 from .error_limits import derive_error_limits as derive_error_limits
-from .finite_size import FiniteSizeErrors as FiniteSizeErrors
 from .finite_size import finite_size_errors as finite_size_errors
-from .finite_size_spread import FiniteSizeSpread as FiniteSizeSpread
 from .finite_size_spread import finite_size_spread as finite_size_spread
 from .fixed_point_derivations import derive_effective_ridge as derive_effective_ridge
 from .fixed_point_derivations import derive_many_tasks as derive_many_tasks

@@ -38,8 +38,8 @@ from iclimit.asymptotics.pretraining.task_self_energy import TaskDraws
 from iclimit.asymptotics.pretraining.timed_contexts import TimedContexts
 from iclimit.checks import Seed, check_choice, parse_array, parse_gates
 from iclimit.experiment import Experiment
+from iclimit.prediction import Prediction
 from iclimit.problem import Problem, check_problem
-from iclimit.results import Estimate, Result
 from iclimit.statement import named_cell
 from iclimit.threads import blas_threads_by_dim
 
@@ -71,33 +71,8 @@ LEAST_EIGENVALUE = 1e-9
 LEAST_INTERPOLATED = 2
 
 
-@dataclass(frozen=True, repr=False)
-class FiniteSizeErrors(Result):
-    """Predicted errors of a run at given integers.
-
-    Attributes
-    ----------
-    icl, idg : Estimate
-        Means over the drawn task sets, with the mean errors of the sets as samples.  These scatter
-        much less than runs do, which have random prompts: `finite_size_spread` predicts how much
-        runs scatter.  The standard error is 0 where no spread can be estimated: a single task set,
-        or infinite errors.
-    uncertainty : float
-        Estimated relative error of both means apart from their standard errors: the simulated
-        means of nearly all tested runs are within it.
-    """
-
-    icl: Estimate
-    idg: Estimate
-    uncertainty: float = 0.0
-
-    @property
-    def gap(self) -> Estimate:
-        """Difference of the two errors, for independent ones; infinite where they are."""
-        difference = self.icl.mean - self.idg.mean if math.isfinite(self.icl.mean) else math.inf
-        error = math.hypot(self.icl.standard_error, self.idg.standard_error)
-        return Estimate(difference, error, self.icl.repeats)
-
+# Names of the errors.
+NAMES = ("icl", "idg")
 
 # Fields of a problem that predictions know; all other ones have their defaults.
 KNOWN = (
@@ -138,7 +113,7 @@ def finite_size_errors(
     correlated_query: bool = False,
     approach: str = "tasks",
     balanced: bool = False,
-) -> FiniteSizeErrors:
+) -> Prediction:
     r"""Predict the ICL and IDG error of a run at exactly these integers.
 
     Parameters
@@ -201,7 +176,7 @@ def finite_size_errors(
 
     Returns
     -------
-    FiniteSizeErrors
+    Prediction
         Estimates ``icl`` and ``idg`` over the task draws, which are no error bars of runs
         (`finite_size_spread`); ``inf`` at ridge = 0 and
         prompts = d (d + 1), the interpolation threshold, and at ridge = 0 with fewer prompts and
@@ -293,7 +268,7 @@ def finite_size_errors(
 @blas_threads_by_dim
 def predicted_errors(
     experiment: Experiment, *, rng: Seed | None = None, draws: int = 10, approach: str = "tasks"
-) -> FiniteSizeErrors:
+) -> Prediction:
     """Mean errors of a run; arguments as of `finite_size_errors`."""
     check_choice("approach", approach, APPROACHES)
     run = read_run(experiment, rng, draws)
@@ -312,7 +287,7 @@ def predicted_errors(
     few = ridge == 0 and prompts < dim * (dim + 1)
     features = dim * (dim + 1)
     if few and run.counted <= LEAST_INTERPOLATED:
-        return FiniteSizeErrors(_estimate(np.array([math.inf])), _estimate(np.array([math.inf])))
+        return Prediction(NAMES, np.full((1, 2), math.inf), np.zeros((1, 2)))
 
     def by_moments(
         laws: list[SummaryLaw], ridge: float, inputs: Inputs, *, independent: bool = False
@@ -380,7 +355,7 @@ def predicted_errors(
         )
         errors = errors * factors
         uncertainty += doubt
-    return FiniteSizeErrors(_estimate(errors[:, 0]), _estimate(errors[:, 1]), uncertainty)
+    return Prediction(NAMES, errors, np.full((1, 2), uncertainty))
 
 
 @dataclass(frozen=True)
@@ -583,13 +558,6 @@ def _check_isotropic(problem: Problem, covariances: dict[str, Any]) -> None:
         squares = np.sum(problem.task_set**2, axis=1)
         if not np.allclose(squares, problem.dim):
             raise ValueError(f"tasks must have squared norm {problem.dim} {reason}, got {squares}")
-
-
-def _estimate(errors: np.ndarray) -> Estimate:
-    """Mean over task sets; a single one, or infinite errors, count as exact."""
-    if len(errors) > 1 and np.all(np.isfinite(errors)):
-        return Estimate.of(errors)
-    return Estimate(float(np.mean(errors)), 0.0, len(errors), errors)
 
 
 def _task_sets(

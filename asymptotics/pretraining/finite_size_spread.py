@@ -46,15 +46,13 @@ independent queries, relative to their means.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
-from scipy.special import ndtri
 
-from iclimit.asymptotics.checks import real_array, real_number
 from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     Leverages,
     SummaryLaw,
@@ -77,9 +75,9 @@ from iclimit.asymptotics.pretraining.finite_size import (
 )
 from iclimit.asymptotics.pretraining.query_moments import solve_features
 from iclimit.asymptotics.pretraining.ridge_fluctuations import INTERPOLATED
-from iclimit.checks import Seed, check_choice
+from iclimit.checks import Seed
 from iclimit.experiment import Experiment
-from iclimit.results import Result
+from iclimit.prediction import Scatter
 from iclimit.statement import named_cell
 from iclimit.threads import blas_threads_by_dim
 
@@ -124,101 +122,6 @@ ROUNDING = 1e-12
 # Moments that a variance needs.
 VARIANCE = 2.0
 
-# Weights of the ICL and the IDG error in what is measured.
-WEIGHTS = {"icl": (1.0, 0.0), "idg": (0.0, 1.0), "gap": (1.0, -1.0)}
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class FiniteSizeSpread(Result):
-    """Standard deviations of the errors of one run at given integers, and quantiles.
-
-    Attributes
-    ----------
-    icl, idg, gap : float
-        Of the ICL error, the IDG error and their difference; ``inf`` where the variance is.
-    correlation : float
-        Correlation of the two errors.
-    prompts, tasks : ndarray (2, 2)
-        Covariance of ICL and IDG error from the prompts at given tasks, with the test prompts, and
-        from the task sets.
-    tail_index : float
-        Moments of an error are finite below this order; ``inf`` where all are, as with a ridge.
-    mean : ndarray (2,)
-        Mean ICL and IDG error that belong to the law; `finite_size_errors` knows them better.
-    deviations : ndarray (runs, 2)
-        Errors of drawn runs less their means where the law has a heavy tail; otherwise empty.
-    """
-
-    icl: float
-    idg: float
-    gap: float
-    correlation: float
-    prompts: np.ndarray
-    tasks: np.ndarray
-    tail_index: float = math.inf
-    mean: np.ndarray = field(default_factory=lambda: np.full(2, math.inf))
-    deviations: np.ndarray = field(default_factory=lambda: np.empty((0, 2)))
-
-    @property
-    def covariance(self) -> np.ndarray:
-        """Covariance (2, 2) of the ICL and the IDG error."""
-        return self.prompts + self.tasks
-
-    @property
-    def heavy(self) -> bool:
-        """Whether rare prompts decide the errors, so that standard deviations say little."""
-        return len(self.deviations) > 0
-
-    def quantiles(
-        self, chances: ArrayLike, *, quantity: str = "icl", mean_error: float | None = None
-    ) -> np.ndarray:
-        """Quantiles of what one run shows.
-
-        Parameters
-        ----------
-        chances : array of numbers in (0, 1)
-            Probabilities of a smaller value.
-        quantity : {"icl", "idg", "gap"}
-            Error, or the difference of the two.
-        mean_error : float, optional
-            Mean of it if it is known better, as from `finite_size_errors`.
-
-        Returns
-        -------
-        ndarray
-            Of the drawn law where it is heavy.  Otherwise of the log-normal law of an error, and
-            of the normal law of the difference.
-
-        Raises
-        ------
-        ArithmeticError
-            If means are infinite, or the law is not known: without a ridge within 3 prompts of
-            d (d + 1), or with structured inputs where the variance is infinite.
-
-        Examples
-        --------
-        >>> from iclimit.asymptotics.pretraining import finite_size_spread
-        >>> sizes = {"dim": 12, "context": 3, "tasks": 12, "prompts": 72}
-        >>> run = finite_size_spread(**sizes, rho=0.3, ridge=1e-3, rng=0)
-        >>> run.quantiles([0.025, 0.5, 0.975]).round()  # 2500 simulated runs: 3.1, 5.3, 15.5
-        array([ 3.,  5., 15.])
-        """
-        check_choice("quantity", quantity, WEIGHTS)
-        values = real_array("chances", chances)
-        width = float(getattr(self, quantity))
-        if not (self.heavy or math.isfinite(width)):
-            raise ArithmeticError("the law of runs is not known where their variance is infinite")
-        weights = np.array(WEIGHTS[quantity])
-        own = float(weights @ self.mean)
-        centre = own if mean_error is None else real_number("mean_error", mean_error)
-        if self.heavy:
-            drawn = np.quantile(self.deviations @ weights, values)
-            return np.asarray(centre + drawn * (1.0 if quantity == "gap" else centre / own))
-        if quantity == "gap":
-            return np.asarray(centre + width * ndtri(values))
-        relative = width / own
-        return np.asarray(centre * np.exp(relative * ndtri(values) - relative**2 / 2))
-
 
 @named_cell("finite_size_spread")
 def finite_size_spread(
@@ -245,7 +148,7 @@ def finite_size_spread(
     test_gates: ArrayLike | None = None,
     correlated_query: bool = False,
     test_prompts: int | None = None,
-) -> FiniteSizeSpread:
+) -> Scatter:
     r"""Predict how much the errors of one run at exactly these integers scatter.
 
     Parameters
@@ -265,7 +168,7 @@ def finite_size_spread(
 
     Returns
     -------
-    FiniteSizeSpread
+    Scatter
         Standard deviations ``icl``, ``idg``, ``gap`` and the ``correlation``; ``inf`` (and
         correlation 1) without a ridge within 3 prompts of d (d + 1), and with fewer prompts in
         contexts of up to four pairs whose gates are not zero.
@@ -334,7 +237,7 @@ def finite_size_spread(
 @blas_threads_by_dim
 def predicted_spread(
     experiment: Experiment, *, rng: Seed | None = None, draws: int = 100
-) -> FiniteSizeSpread:
+) -> Scatter:
     """Scatter of the errors of a run; arguments as of `finite_size_spread`."""
     run = read_run(experiment, rng, draws)
     dim = experiment.dim
@@ -374,7 +277,7 @@ def predicted_spread(
         square = 0.0
         from_prompts = np.full((2, 2), from_prompts[0, 0])
     gap = math.sqrt(square)
-    return FiniteSizeSpread(
+    return Scatter(
         icl,
         idg,
         gap,
@@ -429,10 +332,10 @@ def _by_tasks(experiment: Experiment, rng: Seed | None, draws: int) -> np.ndarra
     return np.array([tasks.icl.mean / moments.icl.mean, tasks.idg.mean / moments.idg.mean])
 
 
-def _infinite(index: float) -> FiniteSizeSpread:
+def _infinite(index: float) -> Scatter:
     """Spread of errors whose variance is infinite."""
     infinite = np.full((2, 2), math.inf)
-    return FiniteSizeSpread(
+    return Scatter(
         icl=math.inf,
         idg=math.inf,
         gap=math.inf,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import replace
 
 from iclimit.asymptotics.pretraining.finite_size import predicted_errors
 from iclimit.asymptotics.pretraining.finite_size_spread import predicted_spread
@@ -10,9 +10,6 @@ from iclimit.checks import Seed, check_flags
 from iclimit.experiment import Experiment
 from iclimit.prediction import Prediction
 from iclimit.statement import named_cell
-
-# Names of the errors.
-NAMES = ("icl", "idg")
 
 
 @named_cell("predict")
@@ -62,16 +59,11 @@ def predict(
     >>> import iclimit
     >>> run = iclimit.Point(tau=4, alpha=2, kappa=1, rho=0.1, ridge=0.1).at(dim=40)
     >>> prediction = iclimit.predict(run, rng=0, spread=True)
-    >>> round(prediction.gap(), 2)
+    >>> round(prediction.gap.mean, 2)
     0.32
     """
     check_flags(spread=spread)
-    errors = predicted_errors(run, rng=rng, draws=draws, approach=approach)
-    means = np.array([errors.icl.mean, errors.idg.mean])
-    over_tasks = np.column_stack([errors.icl.samples, errors.idg.samples])
-    known = np.where(np.isfinite(means), means, 0.0)
-    doubt = errors.uncertainty * known[None]
+    prediction = predicted_errors(run, rng=rng, draws=draws, approach=approach)
     if not spread:
-        return Prediction(NAMES, means, over_tasks, doubt)
-    scatter = predicted_spread(run, rng=rng)
-    return Prediction(NAMES, means, over_tasks, doubt, scatter.prompts, scatter.heavy)
+        return prediction
+    return replace(prediction, scatter=predicted_spread(run, rng=rng))

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.pretraining import FiniteSizeErrors, finite_size_errors
+from iclimit.asymptotics.pretraining import finite_size_errors
 from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.diagrams.quantities import Quantity
 from iclimit.notation import RATIOS, ratios_of, sizes_of
+from iclimit.prediction import Prediction
 from iclimit.results import Estimate, Result
 from iclimit.runs.cell import Cell
-from iclimit.simulate.pretraining import SimulatedErrors, simulate_errors
+from iclimit.samples import Samples
+from iclimit.simulate.pretraining import simulate_errors
 from iclimit.statistics import extrapolate, z_score
 
 # Sizes from which simulations are extrapolated to infinite size.
@@ -172,7 +174,7 @@ class SimulatedValue(Result):
 def value_at(
     quantity: Quantity,
     parameters: Mapping[str, float],
-    results: Sequence[tuple[SimulatedErrors, FiniteSizeErrors]],
+    results: Sequence[tuple[Samples, Prediction]],
 ) -> SimulatedValue:
     """Value at a point from the runs and predictions there, in the order of their sizes."""
     runs = tuple(_sized(run, predicted, quantity.part) for run, predicted in results)
@@ -200,7 +202,7 @@ def value_at(
     return SimulatedValue(dict(parameters), estimate, theory, z, runs)
 
 
-def _sized(run: SimulatedErrors, predicted: FiniteSizeErrors, part: str) -> SizedRun:
+def _sized(run: Samples, predicted: Prediction, part: str) -> SizedRun:
     """One of the errors or their gap, in the run and in the prediction."""
     parameters = dict(run.parameters)
     if "test_context" in parameters:

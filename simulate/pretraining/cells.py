@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from iclimit.checks import check_arguments, check_choice, check_integers, given
+from iclimit.checks import check_arguments, check_choice, given
 from iclimit.experiment import Experiment
 from iclimit.problem import Problem, check_problem
-from iclimit.results import Estimate, Result
+from iclimit.samples import Samples
 from iclimit.simulate.arrays import Array, Backend, Generator, Seed, get_backend
 from iclimit.simulate.pretraining.ridge import choose_method, solve_ridge
 from iclimit.simulate.prompts.covariances import covariance_rank, fingerprint
@@ -22,95 +20,8 @@ from iclimit.simulate.prompts.summaries import SummaryLaw
 from iclimit.statement import named_cell
 from iclimit.threads import blas_threads_for
 
-
-@dataclass(frozen=True, repr=False)
-class SimulatedErrors(Result):
-    """Errors of repeated finite-size runs at one set of integers.
-
-    Attributes
-    ----------
-    icl, idg : Estimate
-        Test error on fresh and on the pretraining tasks; one sample per repeat.
-    parameters : dict
-        The integers and numbers simulated, with tau, alpha and kappa as they come out.
-    residuals : ndarray (repeats,)
-        Relative residual of the linear solve of each repeat; empty where nothing is solved.
-    iteration_counts : ndarray (repeats,)
-        Iterations of each solve; empty where nothing is solved.
-    """
-
-    icl: Estimate
-    idg: Estimate
-    parameters: dict[str, Any] = field(repr=False)
-    residuals: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False)
-    iteration_counts: np.ndarray = field(default_factory=lambda: np.empty(0, int), repr=False)
-
-    @classmethod
-    def of(cls, parameters: dict[str, Any], columns: Sequence[Any]) -> SimulatedErrors:
-        """Errors from one column for each field: ICL and IDG errors, and what solves report."""
-        icl, idg, *solves = columns
-        reports = [np.asarray(report) for report in solves]
-        return cls(Estimate.of(icl), Estimate.of(idg), parameters, *reports)
-
-    @property
-    def repeats(self) -> int:
-        """Number of independent runs."""
-        return self.icl.repeats
-
-    @property
-    def residual(self) -> float:
-        """Worst relative residual of the linear solves."""
-        return float(np.max(self.residuals, initial=0.0))
-
-    @property
-    def iterations(self) -> int:
-        """Most iterations of a solve."""
-        return int(np.max(self.iteration_counts, initial=0))
-
-    @property
-    def gap(self) -> Estimate:
-        """ICL minus IDG error, paired within each repeat."""
-        return Estimate.of(self.icl.samples - self.idg.samples)
-
-    @property
-    def correlation(self) -> float:
-        """Correlation of the two errors over repeats (they share Gamma); 0 if undefined."""
-        if self.repeats < 2 or 0 in (self.icl.standard_error, self.idg.standard_error):
-            return 0.0
-        return float(np.corrcoef(self.icl.samples, self.idg.samples)[0, 1])
-
-    def concatenate(self, other: SimulatedErrors) -> SimulatedErrors:
-        """Append the repeats of another run with the same parameters.
-
-        Raises
-        ------
-        ValueError
-            If its parameters differ.
-        """
-        if other.parameters != self.parameters:
-            raise ValueError(
-                f"other must have the parameters {self.parameters}, got {other.parameters}"
-            )
-        pairs = zip(self._columns, other._columns, strict=True)
-        return SimulatedErrors.of(self.parameters, [np.concatenate(pair) for pair in pairs])
-
-    def head(self, count: int) -> SimulatedErrors:
-        """Keep the first ``count`` repeats.
-
-        Raises
-        ------
-        ValueError
-            If there are fewer.
-        """
-        check_integers(least=1, count=count)
-        if count > self.repeats:
-            raise ValueError(f"count must be at most the {self.repeats} repeats, got {count}")
-        return SimulatedErrors.of(self.parameters, [column[:count] for column in self._columns])
-
-    @property
-    def _columns(self) -> tuple[np.ndarray, ...]:
-        return self.icl.samples, self.idg.samples, self.residuals, self.iteration_counts
-
+# Names of the errors.
+NAMES = ("icl", "idg")
 
 # Fields of a problem that runs may set; all other ones have their defaults.
 _KNOWN = (
@@ -165,7 +76,7 @@ def simulate_errors(
     test_drift: float | None = None,
     test_correlation: float | ArrayLike | None = None,
     test_gates: ArrayLike | None = None,
-) -> SimulatedErrors:
+) -> Samples:
     r"""Pretrain reduced linear attention on random prompts and measure its test errors.
 
     Every repeat draws its own task set and prompts, solves the ridge regression for
@@ -239,7 +150,7 @@ def simulate_errors(
 
     Returns
     -------
-    SimulatedErrors
+    Samples
         Errors per repeat with means, standard errors and correlation.
 
     Raises
@@ -302,7 +213,7 @@ def sample(
     first_repeat: int = 0,
     backend: str = "numpy",
     sampler: str = "auto",
-) -> SimulatedErrors:
+) -> Samples:
     """Simulate a run: draw its tasks and prompts, train on them and test, as often as is asked.
 
     Parameters
@@ -322,7 +233,7 @@ def sample(
 
     Returns
     -------
-    SimulatedErrors
+    Samples
         Errors per repeat with means, standard errors and correlation.
 
     Raises
@@ -359,7 +270,9 @@ def sample(
     # Features that differ, r (r + 1) of them, decide whether prompts can be interpolated.
     method = choose_method(run.prompts, covariance_rank(problem.input_covariance, run.dim))
     counted = test.prompts or TEST_PROMPTS
-    runs = []
+    errors = []
+    residuals = []
+    iterations = []
     with blas_threads_for(run.dim):
         for generator in arrays.generators(rng, repeats, first_repeat):
             task_set = draw_task_set(problem, arrays, generator)
@@ -367,9 +280,11 @@ def sample(
             solution = solve_ridge(*drawn, run.ridge, method=method, tolerance=TOLERANCE)
             icl = fresh.test_error(generator, solution.gamma, counted, None)
             idg = train.test_error(generator, solution.gamma, counted, task_set)
-            runs.append((icl, idg, solution.residual, solution.iterations))
+            errors.append((icl, idg))
+            residuals.append(solution.residual)
+            iterations.append(solution.iterations)
     parameters = _parameters(run) | {"sampler": sampler, "backend": backend}
-    return SimulatedErrors.of(parameters, list(zip(*runs, strict=True)))
+    return Samples(NAMES, np.array(errors), parameters, np.array(residuals), np.array(iterations))
 
 
 def check_experiment(run: Experiment) -> None:

@@ -12,12 +12,14 @@ label noise: it needs 60 to 170 times fewer prompts than single squared errors.
 
 import math
 
+import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.checks import check_arguments, check_choice
 from iclimit.problem import Problem
+from iclimit.samples import Samples
 from iclimit.simulate.arrays import Array, Generator, Seed, get_backend
-from iclimit.simulate.pretraining.cells import SimulatedErrors, draw_task_set
+from iclimit.simulate.pretraining.cells import NAMES, draw_task_set
 from iclimit.simulate.prompts import draw_prompts
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 from iclimit.statement import named_cell
@@ -85,7 +87,7 @@ def simulate_estimator(
     test_prompts: int = 100,
     backend: str = "numpy",
     task_law: str = "gaussian",
-) -> SimulatedErrors:
+) -> Samples:
     """Simulate the errors of a Bayes estimator on fresh and on pretraining tasks.
 
     Parameters
@@ -107,7 +109,7 @@ def simulate_estimator(
 
     Returns
     -------
-    SimulatedErrors
+    Samples
         One entry per task set, averaged over its prompts.
 
     Raises
@@ -161,4 +163,4 @@ def simulate_estimator(
     ratios = {"tasks": count, "alpha": context / dim, "kappa": count / dim}
     laws = {"estimator": estimator, "task_law": task_law, "backend": backend}
     parameters = {**numbers, **ratios, **laws}
-    return SimulatedErrors.of(parameters, list(zip(*runs, strict=True)))
+    return Samples(NAMES, np.array(runs), parameters)

@@ -123,7 +123,7 @@ def test_long_results_print_in_short():
 
 def test_numbers_are_in_what_is_printed():
     run = iclimit.simulate_errors(dim=6, context=6, tasks=4, prompts=60, rho=0.1, rng=0, repeats=4)
-    assert repr(run) == f"SimulatedErrors(icl={run.icl}, idg={run.idg})"
+    assert repr(run) == f"Samples(icl={run.icl}, idg={run.idg})"
     assert str(run.icl) in Cells(run._repr_html_()).texts
     best = iclimit.optimal_learning_rate(context=10, dim=10)
     assert repr(best) == f"LearningRate(rate={best.rate:.6g}, loss={best.loss:.6g})"

@@ -10,7 +10,7 @@ from sympy import Eq, Symbol
 from iclimit.asymptotics.depth import balanced_saddle, depth_loss
 from iclimit.asymptotics.derivation import Derivation
 from iclimit.asymptotics.dynamics import merged_attention_drop, separate_attention_staircase
-from iclimit.asymptotics.pretraining import FiniteSizeSpread, JointSpectrum
+from iclimit.asymptotics.pretraining import JointSpectrum
 from iclimit.asymptotics.spectra import (
     Atoms,
     DensityMeasure,
@@ -27,6 +27,7 @@ from iclimit.asymptotics.spectra import (
     Wishart,
 )
 from iclimit.experiment import Experiment
+from iclimit.prediction import Scatter
 from iclimit.problem import Problem
 from iclimit.simulate.dynamics import AttentionModel
 from iclimit.simulate.gdpp import gdpp_transformer
@@ -138,7 +139,7 @@ INSTANCES = {
     "MergedDrop": merged_attention_drop(eigenvalues=[1.0, 2.0], context=6, init_scale=0.01),
     "BalancedSaddle": balanced_saddle([1.0, 2.0], weights=[0.5, 0.5], depth=2),
     "DepthLoss": depth_loss(depth=2, spectrum=ATOMS),
-    "FiniteSizeSpread": FiniteSizeSpread(
+    "Scatter": Scatter(
         *(0.1, 0.08, 0.05, 0.8), prompts=np.eye(2), tasks=np.eye(2), mean=np.ones(2)
     ),
 }

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from iclimit.results import Estimate
-from iclimit.simulate.pretraining import SimulatedErrors
+from iclimit.samples import Samples
 
 
 def draws(*, rng, size, repeats=1, first_repeat=0, log="", nap=0):
@@ -21,8 +20,7 @@ def draws(*, rng, size, repeats=1, first_repeat=0, log="", nap=0):
         matrix = np.random.default_rng(seed).standard_normal((40 + size, 300))
         product = matrix @ matrix.T
         values.append((product.sum(), np.linalg.inv(product).sum()))
-    icl, idg = np.array(values).T
-    return SimulatedErrors(Estimate.of(icl), Estimate.of(idg), {"size": size})
+    return Samples(("icl", "idg"), np.array(values), {"size": size})
 
 
 def number(*, rng, of, log="", nap=0):
@@ -40,7 +38,7 @@ def total(*, rng, parts):  # noqa: ARG001
 def _sum(part):
     if isinstance(part, tuple):
         return sum(map(_sum, part))
-    return float(part.icl.samples.sum()) if isinstance(part, SimulatedErrors) else float(part)
+    return float(part.icl.samples.sum()) if isinstance(part, Samples) else float(part)
 
 
 class TwoArgumentsError(Exception):

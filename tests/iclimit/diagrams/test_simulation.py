@@ -8,7 +8,6 @@ from refusals import type_error, value_error
 from scipy import stats
 
 import iclimit
-from iclimit.asymptotics.pretraining import FiniteSizeErrors
 from iclimit.diagrams.quantities import QUANTITIES
 from iclimit.diagrams.simulated_points import can_be_extrapolated, cells_at
 from iclimit.diagrams.simulation import (
@@ -17,7 +16,7 @@ from iclimit.diagrams.simulation import (
     predict_lines,
     simulate_values,
 )
-from iclimit.results import Estimate
+from iclimit.prediction import Prediction
 from iclimit.runs.cell import Cell
 from iclimit.runs.execution import Outcome
 from iclimit.runs.store import RunStore
@@ -54,8 +53,9 @@ def test_predictions_that_state_an_error_of_100_percent_are_left_out(monkeypatch
     def run_cells(cells, **_):
         for number, cell in enumerate(cells):
             asked.append(cell)
-            error = Estimate(math.inf if number == 1 else 2.0, 0.1, 8)
-            errors = FiniteSizeErrors(error, error, float(number in (1, 2)))
+            error = math.inf if number == 1 else 2.0
+            doubt = np.full((1, 2), float(number in (1, 2)))
+            errors = Prediction(("icl", "idg"), np.full((8, 2), error), doubt)
             yield Outcome(cell, errors, seconds=0.0, stored=False)
 
     monkeypatch.setattr("iclimit.diagrams.simulation.run_cells", run_cells)

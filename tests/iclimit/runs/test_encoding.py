@@ -137,9 +137,9 @@ def test_damaged_text_is_a_value_error():
         '{"type":"array","shape":[10000000000],"order":"C","dtype":"<U0","data":""}',
         '{"type":"dict","items":[[[],1]]}',
         '{"type":"dataclass","module":"iclimit.no","name":"X","fields":{}}',
-        '{"type":"dataclass","module":"iclimit.simulate.pretraining.cells","name":"No","fields":{}}',
-        '{"type":"dataclass","module":"iclimit.simulate.pretraining.cells","name":"np.ndarray","fields":{}}',
-        '{"type":"dataclass","module":"iclimit.simulate.pretraining.cells","name":"SimulatedErrors","fields":{}}',
+        '{"type":"dataclass","module":"iclimit.samples","name":"No","fields":{}}',
+        '{"type":"dataclass","module":"iclimit.samples","name":"np.ndarray","fields":{}}',
+        '{"type":"dataclass","module":"iclimit.samples","name":"Samples","fields":{}}',
         '{"type":"dataclass","module":5,"name":"X","fields":{}}',
         "[" * 5000 + "]" * 5000,
     ):

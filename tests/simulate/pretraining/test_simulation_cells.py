@@ -10,13 +10,8 @@ from sampled_means import ALLOWANCE, P_VALUE, assert_same_mean
 from scipy import stats
 
 from iclimit.problem import TASK_LAWS
-from iclimit.results import Estimate
-from iclimit.simulate.pretraining import (
-    SimulatedErrors,
-    cells,
-    simulate_errors,
-    simulate_estimator,
-)
+from iclimit.samples import Samples
+from iclimit.simulate.pretraining import cells, simulate_errors, simulate_estimator
 from iclimit.simulate.pretraining import ridge as ridge_module
 from iclimit.simulate.prompts import summaries
 
@@ -228,7 +223,7 @@ def test_unreachable_solve_raises():
 def test_standard_errors_and_correlation():
     icl = np.array([1.0, 1.5, 1.2, 2.0])
     idg = np.array([0.5, 0.9, 0.55, 0.8])
-    found = SimulatedErrors(Estimate.of(icl), Estimate.of(idg), {})
+    found = Samples(("icl", "idg"), np.column_stack([icl, idg]), {})
     assert found.repeats == 4
     assert found.icl.mean == pytest.approx(1.425)
     assert found.idg.mean == pytest.approx(0.6875)
@@ -241,10 +236,10 @@ def test_standard_errors_and_correlation():
 
 
 def test_statistics_of_one_repeat_and_of_equal_values():
-    one = SimulatedErrors(Estimate.of([1.0]), Estimate.of([2.0]), {})
+    one = Samples(("icl", "idg"), np.array([[1.0, 2.0]]), {})
     assert one.icl.standard_error == one.idg.standard_error == math.inf
     assert one.correlation == 0.0
-    same = SimulatedErrors(Estimate.of([1.0, 1.0]), Estimate.of([2.0, 3.0]), {})
+    same = Samples(("icl", "idg"), np.array([[1.0, 2.0], [1.0, 3.0]]), {})
     assert same.icl.standard_error == 0.0
     assert same.correlation == 0.0
 

@@ -11,7 +11,9 @@ from matplotlib.text import Text
 from optional_arguments import optional_arguments, recording, table
 
 from iclimit.drawing import house_style, new_figure
+from iclimit.prediction import Prediction
 from iclimit.results import Estimate
+from iclimit.samples import Samples
 from iclimit.validation import CLAIMS
 from iclimit.validation.claim import Effort, verdict_on
 from iclimit.validation.rows import Drawing, Later, Note, Values, cells_of
@@ -62,6 +64,13 @@ def _moved(value, factor):
         shift = 20 * value.standard_error
         moved = {"mean": f * (value.mean + shift), "samples": f * (value.samples + shift)}
         return replace(value, standard_error=f * value.standard_error, **moved)
+    if isinstance(value, Samples):
+        moved = [_moved(value[name], factor).samples for name in value.names]
+        return replace(value, samples=np.column_stack(moved))
+    if isinstance(value, Prediction):
+        factors = [factor() for _ in value.names]
+        scatter = _moved(value.scatter, factor)
+        return replace(value, over_tasks=value.over_tasks * factors, scatter=scatter)
     if is_dataclass(value):
         parts = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
         return replace(value, **{name: _moved(each, factor) for name, each in parts.items()})

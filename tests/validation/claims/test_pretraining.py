@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from iclimit.drawing import new_figure
-from iclimit.results import Estimate
-from iclimit.simulate.pretraining import SimulatedErrors
+from iclimit.samples import Samples
 from iclimit.validation import CLAIMS
 from iclimit.validation.claim import PRESETS, Effort
 from iclimit.validation.claims.pretraining import context_length, double_descent, ridge, ridgeless
@@ -34,8 +33,7 @@ def test_published_errors_are_compared_with_ours_in_full():
 
 @pytest.mark.parametrize("curve", [context_length.CURVES[0], double_descent.CURVES[0]])
 def test_the_prediction_is_a_dashed_line_along_the_whole_curve(curve):
-    one = Estimate.of([1.0, 1.1])
-    errors = SimulatedErrors(one, one, {})
+    errors = Samples(("icl", "idg"), np.array([[1.0, 1.0], [1.1, 1.1]]), {})
     predicted = dict.fromkeys((*curve.points, *curve.between(32)), errors)
     ax = new_figure().subplots()
     CurveResults(curve, 32, [errors] * len(curve.values), predicted).draw(ax, "icl", "k")

@@ -9,6 +9,7 @@ from typing import Any
 from iclimit.asymptotics import pretraining
 from iclimit.comparison import ERRORS
 from iclimit.notation import sizes_of
+from iclimit.prediction import Prediction
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.statistics import extrapolate_ratios
@@ -111,7 +112,7 @@ class Point:
         )
 
 
-def with_uncertainty(predicted: pretraining.FiniteSizeErrors) -> SimpleNamespace:
+def with_uncertainty(predicted: Prediction) -> SimpleNamespace:
     """Predicted errors, with the uncertainty of the theory in their standard errors.
 
     Nearly all runs are within the uncertainty, which so counts as two standard errors.

@@ -15,7 +15,7 @@ from dataclasses import replace
 from iclimit.asymptotics.pretraining import finite_size_errors
 from iclimit.comparison import Comparison
 from iclimit.results import Estimate
-from iclimit.simulate.pretraining import SimulatedErrors
+from iclimit.samples import Samples
 from iclimit.validation.claim import Claim, Effort, Rows, call, judged, mean, note, run
 from iclimit.validation.claims.pretraining.points import Point
 from iclimit.validation.instruments.runs.judgement import RowDeviation, chi_square, compare_run
@@ -73,7 +73,7 @@ def compare_errors(point: Point, dim: int, rows: Mapping[str, Comparison]) -> It
 
 
 def compare_with_ours(
-    point: Point, dim: int, published: MeasuredRun, ours: SimulatedErrors
+    point: Point, dim: int, published: MeasuredRun, ours: Samples
 ) -> Iterator[Comparison]:
     """Two means of few runs; the variance is pooled over both samples."""
     for name, theirs in published.errors.items():

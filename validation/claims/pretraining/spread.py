@@ -15,9 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.pretraining import FiniteSizeSpread, error_spread, finite_size_spread
+from iclimit.asymptotics.pretraining import error_spread, finite_size_spread
+from iclimit.prediction import Scatter
 from iclimit.results import Estimate
-from iclimit.simulate.pretraining import SimulatedErrors, simulate_errors
+from iclimit.samples import Samples
+from iclimit.simulate.pretraining import simulate_errors
 from iclimit.validation.claim import Claim, Effort, Rows, call, exact, mean, run
 
 # Dimension, context, tasks, prompts, label noise, ridge.
@@ -59,7 +61,7 @@ LIMIT = {"tau": 2.0, "alpha": 2.0, "kappa": math.inf, "rho": 0.1, "ridge": 0.05}
 EXTRAPOLATED = 0.002
 
 
-def scatter(errors: SimulatedErrors) -> dict[str, Estimate]:
+def scatter(errors: Samples) -> dict[str, Estimate]:
     """Standard deviations over runs and atanh of the correlation, by the jackknife."""
     icl = errors.icl.samples
     idg = errors.idg.samples
@@ -93,12 +95,12 @@ def extrapolated(spread: str) -> float:
     return (8 * scaled(DIMS[2]) - 6 * scaled(DIMS[1]) + scaled(DIMS[0])) / 3
 
 
-def _spread(theory: FiniteSizeSpread, name: str) -> Estimate:
+def _spread(theory: Scatter, name: str) -> Estimate:
     value = getattr(theory, name)
     return Estimate(value, LEFT_OUT * value, MEASURED)
 
 
-def _atanh(theory: FiniteSizeSpread) -> Estimate:
+def _atanh(theory: Scatter) -> Estimate:
     return Estimate(math.atanh(theory.correlation), LEFT_OUT_ATANH, MEASURED)
 
 

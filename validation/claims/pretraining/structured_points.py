@@ -8,7 +8,9 @@ from numpy.random import SeedSequence
 
 from iclimit.asymptotics import pretraining
 from iclimit.asymptotics.spectra import spectrum
-from iclimit.simulate.pretraining import SimulatedErrors, simulate_errors
+from iclimit.prediction import Prediction
+from iclimit.samples import Samples
+from iclimit.simulate.pretraining import simulate_errors
 from iclimit.statement import named_cell
 from iclimit.validation.claims.pretraining.points import TASK_SETS, Point
 from iclimit.validation.rows import Later, call, run
@@ -85,7 +87,7 @@ def structured_run(
     rng: SeedSequence,
     backend: str = "numpy",
     **parameters: Any,
-) -> SimulatedErrors:
+) -> Samples:
     """Simulated errors with described covariances."""
     given = (
         covariances(dim, *law) | parameters | {"repeats": repeats, "first_repeat": first_repeat}
@@ -96,7 +98,7 @@ def structured_run(
 @named_cell("structured_prediction")
 def structured_prediction(
     *, dim: int, law: Law, rng: SeedSequence, **parameters: Any
-) -> pretraining.FiniteSizeErrors:
+) -> Prediction:
     """Finite-size prediction with described covariances."""
     return pretraining.finite_size_errors(dim=dim, **covariances(dim, *law), rng=rng, **parameters)
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from iclimit.asymptotics import pretraining
 from iclimit.drawing import COLOURS, Axes, Figure, draw_family, finish, panels, write_key
+from iclimit.prediction import Prediction
 from iclimit.published import settings
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_estimator
@@ -84,7 +85,7 @@ def rows(effort: Effort) -> Rows:
     yield drawing(draw, drawn)
 
 
-def predicted_gap(predicted: pretraining.FiniteSizeErrors) -> Estimate:
+def predicted_gap(predicted: Prediction) -> Estimate:
     """Predicted ICL minus IDG error, as uncertain as the ICL error."""
     icl = with_uncertainty(predicted).icl
     return Estimate(icl.mean - predicted.idg.mean, icl.standard_error, icl.repeats)

@@ -20,8 +20,9 @@ from numpy.random import SeedSequence
 from scipy.optimize import brentq
 
 from iclimit.asymptotics import recurrent
-from iclimit.asymptotics.pretraining import FiniteSizeErrors, finite_size_errors
+from iclimit.asymptotics.pretraining import finite_size_errors
 from iclimit.experiment import Experiment, Reduced, Ridge, Test
+from iclimit.prediction import Prediction
 from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import sample
@@ -147,7 +148,7 @@ def predicted(
     plain_tests: bool = False,
     approach: str = "tasks",
     draws: int | None = None,
-) -> FiniteSizeErrors:
+) -> Prediction:
     """Prediction at the integers of a run; by default from as many task sets as runs need."""
     gated = layer(dim, drift, correlated_query, plain_tests)
     sizes = {**POINT.integers(dim), **gated, "context": LENGTH * dim}

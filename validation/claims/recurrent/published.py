@@ -16,12 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.pretraining import (
-    FiniteSizeErrors,
-    finite_size_errors,
-    finite_size_spread,
-)
+from iclimit.asymptotics.pretraining import finite_size_errors, finite_size_spread
 from iclimit.asymptotics.recurrent import gated_context
+from iclimit.prediction import Prediction
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.validation.claim import Claim, Effort, Later, Rows, both_errors, call, mean, note, run
@@ -94,9 +91,7 @@ def predicted(context: int, correlation: float, draws: int, correlated_query: bo
     return call(with_gaussian_tasks, errors, *laws)
 
 
-def with_gaussian_tasks(
-    errors: FiniteSizeErrors, gaussian: FiniteSizeErrors, sphere: FiniteSizeErrors
-) -> Estimate:
+def with_gaussian_tasks(errors: Prediction, gaussian: Prediction, sphere: Prediction) -> Estimate:
     """ICL error times a ratio; nearly all runs are within the uncertainty, two standard errors."""
     ratio = gaussian.icl.mean / sphere.icl.mean
     doubt = math.hypot(errors.icl.standard_error, errors.uncertainty / 2 * errors.icl.mean)

@@ -22,7 +22,6 @@ from scipy.special import ndtri
 
 from iclimit.asymptotics.gdpp import ridge_risk
 from iclimit.asymptotics.pretraining import (
-    FiniteSizeErrors,
     bayes_error,
     dmmse_errors,
     finite_size_errors,
@@ -32,7 +31,8 @@ from iclimit.asymptotics.pretraining import (
 from iclimit.asymptotics.pretraining.icl import both_errors
 from iclimit.asymptotics.pretraining.input_law import input_law_factors
 from iclimit.asymptotics.pretraining.structure import Structure
-from iclimit.simulate.pretraining import SimulatedErrors, simulate_estimator
+from iclimit.errors import Errors
+from iclimit.simulate.pretraining import simulate_estimator
 from iclimit.validation.instruments.runs.measured import (
     ATTENTION,
     MEASURED,
@@ -167,9 +167,7 @@ class Prediction:
     law: np.ndarray = field(default_factory=lambda: np.empty((0, 2)))
 
     @classmethod
-    def of(
-        cls, errors: FiniteSizeErrors | SimulatedErrors, uncertainty: float | None = None
-    ) -> Prediction:
+    def of(cls, errors: Errors, uncertainty: float | None = None) -> Prediction:
         """Return the prediction by these errors, with their relative uncertainty or another."""
         icl = errors.icl
         idg = errors.idg

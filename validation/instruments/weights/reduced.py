@@ -3,10 +3,10 @@ r"""The reduced matrix of one linear attention layer, read off its weights.
 The prediction of a layer is linear in the second moments of its tokens and in the query
 (`iclimit.validation.instruments.weights.label_free`).  Moments of inputs with labels, and of
 labels, are the context summary h, so these parts are :math:`x_q^\top \Gamma h`, whatever the
-weights are factored into.  The rest sees no label.  It is left out of :math:`\Gamma`,
-and its share of the mean square of the prediction is computed exactly for Gaussian inputs.  So
-are the errors of the layer with it.  A layer stands beside what pretraining on finitely many prompts is predicted to
-give.
+weights are factored into.  The rest sees no label.  It is left out of :math:`\Gamma`, and its
+share of the mean square of the prediction is computed exactly for Gaussian inputs.  So are the
+errors of the layer with it.  A layer stands beside what pretraining on finitely many prompts is
+predicted to give.
 
 Everything here is in the units of the library (`iclimit.units`): inputs of
 variance 1/d, tasks of variance 1, and so noiseless labels of variance 1.
@@ -22,7 +22,6 @@ import numpy as np
 from iclimit.asymptotics.checks import check_integers, real_array, real_number
 from iclimit.asymptotics.losses import TaskErrors
 from iclimit.asymptotics.pretraining import (
-    FiniteSizeErrors,
     OptimalGamma,
     errors_of_gamma,
     expected_gamma,
@@ -35,10 +34,12 @@ from iclimit.asymptotics.pretraining.summary_moments import task_set_moments
 from iclimit.checks import check_choice
 from iclimit.drawing import COLOURS, Axes, finish
 from iclimit.notation import explaining
+from iclimit.prediction import Prediction
 from iclimit.problem import Problem
 from iclimit.results import Estimate, Result
+from iclimit.samples import Samples
 from iclimit.simulate.arrays import Seed, get_backend, seed_sequences
-from iclimit.simulate.pretraining import SimulatedErrors, simulate_errors
+from iclimit.simulate.pretraining import simulate_errors
 from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 from iclimit.tables import aligned
 from iclimit.units import Units
@@ -66,9 +67,9 @@ class PretrainingComparison(Result):
     ----------
     errors : TaskErrors
         Of the layer.  Its ``idg`` is on fresh tasks if only the number of tasks is known.
-    predicted : FiniteSizeErrors
+    predicted : Prediction
         What the theory predicts at these integers.
-    simulated : SimulatedErrors
+    simulated : Samples
         Simulated pretrainings at the same integers.
     eigenvalues : ndarray (d,)
         Ascending eigenvalues of the block (d, d) of the layer's reduced matrix.
@@ -80,8 +81,8 @@ class PretrainingComparison(Result):
     """
 
     errors: TaskErrors
-    predicted: FiniteSizeErrors
-    simulated: SimulatedErrors
+    predicted: Prediction
+    simulated: Samples
     eigenvalues: np.ndarray
     expected: np.ndarray
     same_tasks: bool
