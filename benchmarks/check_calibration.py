@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.calibration import describe
+from iclimit.experiment import Experiment
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_errors, simulate_estimator
 from iclimit.statistics import FALSE_ALARM
@@ -144,8 +145,7 @@ def honesty(samples: list[Any], tables: int) -> list[str]:
     predictions = []
     for values in SETTINGS:
         setting = dict(zip(NAMES, values, strict=True))
-        sizes = {name: setting[name] for name in NAMES[:4]}
-        run = MeasuredRun((1,), sizes, setting["rho"], setting["ridge"], {})
+        run = MeasuredRun((1,), Experiment.of(**setting), {})
         predictions.append((run, predict(run, Theory(draws=400))))
     for runs in RUNS:
         z: dict[str, list[float]] = {"icl": [], "idg": [], "gap": []}
@@ -165,9 +165,7 @@ def honesty(samples: list[Any], tables: int) -> list[str]:
                 }
                 measured = MeasuredRun(
                     (1,),
-                    run.sizes,
-                    run.rho,
-                    run.ridge,
+                    run.experiment,
                     errors,
                     correlation=float(np.corrcoef(*pair)[0, 1]) if runs > 1 else None,
                     runs=runs,

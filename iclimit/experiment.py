@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -333,11 +334,16 @@ class Experiment:
 
     def statement(self) -> dict[str, Any]:
         """What makes its name and its seed: flat, sorted by name, arrays by their digest."""
+        return dict(self._statement)
+
+    @cached_property
+    def _statement(self) -> dict[str, Any]:
+        """The statement, found once: digests of arrays take time."""
         stated = {name: canonical(value) for name, value in self.keywords().items()}
         return dict(sorted(stated.items()))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Experiment) and self.statement() == other.statement()
+        return isinstance(other, Experiment) and self._statement == other._statement
 
     def __hash__(self) -> int:
         return hash((self.problem, self.prompts))

@@ -85,6 +85,10 @@ def _exchange(owner, name, function):
     setattr(owner, name, function)
 
 
+# Modules of the results of the theory.
+THEORY = ("iclimit.asymptotics", "iclimit.prediction")
+
+
 def with_noise(value, signs):
     """A value whose floats are multiplied by 1 + SIZE or 1 - SIZE."""
     if isinstance(value, float | np.floating):
@@ -95,7 +99,7 @@ def with_noise(value, signs):
         return type(value)(with_noise(entry, signs) for entry in value)
     if isinstance(value, dict):
         return {key: with_noise(entry, signs) for key, entry in value.items()}
-    if is_dataclass(value) and type(value).__module__.startswith("iclimit.asymptotics"):
+    if is_dataclass(value) and type(value).__module__.startswith(THEORY):
         changed = copy(value)
         for field in fields(value):
             noisy = with_noise(getattr(value, field.name), signs)

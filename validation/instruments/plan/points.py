@@ -15,6 +15,7 @@ from iclimit.asymptotics.pretraining import (
     structured_errors,
 )
 from iclimit.asymptotics.pretraining.finite_size_spread import paired_covariance
+from iclimit.experiment import Experiment
 from iclimit.notation import sizes_of
 from iclimit.simulate.pretraining.cell_cost import estimate_cost
 from iclimit.validation.instruments.runs.measured import MEASURED, SIZES, MeasuredRun
@@ -160,8 +161,8 @@ class Planner:
         values: dict[str, Any] = {"dim": dim, **sizes_of(dim, **ratios), **numbers}
         tests = {name: value for name, value in values.items() if "test_" in name}
         sizes = {name: values[name] for name in SIZES}
-        plain = MeasuredRun((1,), sizes, values["rho"], values["ridge"], {})
-        run = replace(plain, tests=tests)
+        run = MeasuredRun((1,), Experiment.of(**values), {})
+        plain = replace(run, experiment=run.experiment.with_(test=None))
         try:
             prediction = predict(plain, self.theory)
             covariance = prediction.spread + prediction.scatter
@@ -190,6 +191,6 @@ class Planner:
     def paired_variance(self, points: Sequence[Point]) -> float:
         """Variance of the difference of two tests of the same runs."""
         tests = [point.run.tests for point in points]
-        setting = points[0].run.at(tests={}).arguments
+        setting = points[0].run.experiment.with_(test=None).keywords()
         covariance = paired_covariance(tests, **setting, **self.options, draws=SPREAD_SETS)
         return float(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])

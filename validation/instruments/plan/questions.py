@@ -145,7 +145,7 @@ class Design:
 
 def same_runs(points: Sequence[Point]) -> bool:
     """Whether points are tests of the same runs."""
-    return len({point.run.at(tests={}).setting for point in points}) == 1
+    return len({point.run.experiment.with_(test=None) for point in points}) == 1
 
 
 def precision(points: Sequence[Point]) -> Design:

@@ -10,12 +10,14 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from iclimit.asymptotics.gdpp import ridge_risk
 from iclimit.checks import check_choice
+from iclimit.experiment import Experiment
 from iclimit.notation import PARAMETERS, did_you_mean, ratios_of, size_of
 from iclimit.results import Estimate
 from iclimit.units import Convention, Units
@@ -27,8 +29,8 @@ RATIOS = {"context": "alpha", "tasks": "kappa", "prompts": "tau"}
 # All integers, as the columns of a table name them.
 SIZES = ("dim", *RATIOS)
 
-# Estimator of a run, and its arguments by name.
-Setting = tuple[str, tuple[tuple[str, Any], ...]]
+# Estimator of a run, and the run.
+Setting = tuple[str, Experiment]
 
 # A number is an integer if it is within this relative distance: ratios are written shortly.
 WHOLE = 1e-6
@@ -149,6 +151,17 @@ KNOWN = (
 )
 
 
+def sizes_of_run(run: Experiment) -> dict[str, Any]:
+    """Integers of a run by name (`SIZES`)."""
+    problem = run.problem
+    return {
+        "dim": problem.dim,
+        "context": problem.context,
+        "tasks": problem.tasks,
+        "prompts": run.prompts,
+    }
+
+
 @dataclass(frozen=True)
 class MeasuredRun:
     """Errors measured at one setting, in the units of the library.
@@ -157,10 +170,8 @@ class MeasuredRun:
     ----------
     rows : tuple of int
         Rows of the table that it was read from.
-    sizes : dict
-        dim, context, tasks (possibly infinite) and prompts.
-    rho, ridge : float
-        Noise variance and ridge.
+    experiment : Experiment
+        The run that was made.
     errors : dict of Estimate
         Means by name (`MEASURED`); the standard error is infinite where it is not known.
     correlation : float or None
@@ -173,21 +184,37 @@ class MeasuredRun:
         Whether standard deviations of single runs were given.
     estimator : {"attention", "dmmse", "ridge"}
         Whose errors these are.
-    tests : dict
-        Law of the test prompts (`TESTS`) where the table states it.
     """
 
     rows: tuple[int, ...]
-    sizes: Mapping[str, Any]
-    rho: float
-    ridge: float
+    experiment: Experiment
     errors: Mapping[str, Estimate]
     correlation: float | None = None
     runs: int | None = None
     unrounded: Mapping[str, float] = field(default_factory=dict)
     deviations_given: bool = False
     estimator: str = ATTENTION
-    tests: Mapping[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def sizes(self) -> dict[str, Any]:
+        """Integers of the run: dim, context, tasks (possibly infinite) and prompts."""
+        return sizes_of_run(self.experiment)
+
+    @property
+    def rho(self) -> float:
+        """Noise variance."""
+        return self.experiment.problem.noise_variance
+
+    @property
+    def ridge(self) -> float:
+        """Ridge of the training."""
+        return self.experiment.ridge
+
+    @cached_property
+    def tests(self) -> dict[str, Any]:
+        """Law of the test prompts (`TESTS`), where it is not that of training."""
+        stated = self.experiment.keywords()
+        return {name: stated[name] for name in TESTS if name in stated}
 
     @property
     def label(self) -> str:
@@ -206,12 +233,14 @@ class MeasuredRun:
     @property
     def setting(self) -> Setting:
         """What its prediction depends on."""
-        return self.estimator, tuple(self.arguments.items())
+        return self.estimator, self.experiment
 
-    def at(self, **changes: Any) -> MeasuredRun:
-        """The run at other sizes, noise variance, ridge or estimator."""
-        sizes = {name: changes.pop(name, size) for name, size in self.sizes.items()}
-        return replace(self, sizes=sizes, **changes)
+    def at(self, *, estimator: Any = None, **changes: Any) -> MeasuredRun:
+        """The run with other keywords of its experiment, or of another estimator."""
+        experiment = self.experiment
+        if changes:
+            experiment = Experiment.of(**experiment.keywords() | changes)
+        return replace(self, experiment=experiment, estimator=estimator or self.estimator)
 
     @property
     def degrees(self) -> float:
@@ -223,18 +252,16 @@ class MeasuredRun:
         few = 0 < len(self.errors[name].samples) < FEW_RUNS
         return few or not math.isfinite(self.errors[name].standard_error)
 
-    @property
+    @cached_property
     def ratios(self) -> dict[str, float]:
         """Parameters of the limit."""
         return ratios_of(**self.sizes) | {"rho": self.rho, "ridge": self.ridge}
 
     @property
     def test_ratios(self) -> dict[str, float]:
-        """The law of the test prompts, as parameters of the limit."""
-        ratios = dict(self.tests)
-        if "test_context" in ratios:
-            ratios["test_alpha"] = ratios.pop("test_context") / self.sizes["dim"]
-        return ratios
+        """Parameters of the limit of the test prompts, where they are not those of training."""
+        limit = self.experiment.limit
+        return {name: limit[name] for name in ("test_alpha", "test_rho") if name in limit}
 
     def covariance(self, names: Sequence[str]) -> np.ndarray:
         """Covariance of some of the means; an unknown correlation counts as 1."""
@@ -317,22 +344,21 @@ def read_runs(
                 for name in names
             }
             correlation = _paired_correlation(entries, row, means)
+        integers = {
+            name: values[row] if values[row] == math.inf else int(values[row])
+            for name, values in sizes.items()
+        }
+        own_tests = {name: values[row] for name, values in tests.items()}
         runs.append(
             MeasuredRun(
                 rows=tuple(member + 1 for member in members),
-                sizes={
-                    name: size if (size := values[row]) == math.inf else int(size)
-                    for name, values in sizes.items()
-                },
-                rho=rho[row],
-                ridge=ridge[row],
+                experiment=Experiment.of(**integers, rho=rho[row], ridge=ridge[row], **own_tests),
                 errors=means,
                 correlation=correlation,
                 runs=count or None,
                 unrounded={name: values[row] for name, values in unrounded.items()},
                 deviations_given=any(f"{name}_sd" in entries for name in names),
                 estimator=estimators[row],
-                tests={name: values[row] for name, values in tests.items()},
             )
         )
     return runs

@@ -21,17 +21,14 @@ import numpy as np
 from scipy.special import ndtri
 
 from iclimit.asymptotics.gdpp import ridge_risk
-from iclimit.asymptotics.pretraining import (
-    bayes_error,
-    dmmse_errors,
-    finite_size_errors,
-    finite_size_spread,
-    structured_errors,
-)
+from iclimit.asymptotics.pretraining import bayes_error, dmmse_errors, structured_errors
+from iclimit.asymptotics.pretraining.finite_size import predicted_errors
+from iclimit.asymptotics.pretraining.finite_size_spread import predicted_spread
 from iclimit.asymptotics.pretraining.icl import both_errors
 from iclimit.asymptotics.pretraining.input_law import input_law_factors
 from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.errors import Errors
+from iclimit.experiment import Experiment
 from iclimit.simulate.pretraining import simulate_estimator
 from iclimit.validation.instruments.runs.measured import (
     ATTENTION,
@@ -39,6 +36,7 @@ from iclimit.validation.instruments.runs.measured import (
     SIZES,
     MeasuredRun,
     Setting,
+    sizes_of_run,
 )
 
 # Fewest and most task sets that are predicted task by task.
@@ -128,10 +126,12 @@ class Theory:
     cheap: bool = False
     excess_kurtosis: float = 0.0
 
-    def law(self, dim: int) -> dict[str, Any]:
-        """Laws of tasks and inputs, as `finite_size_errors` takes them."""
-        structure = self.structure
-        return {"task_law": self.task_law} if structure is None else structure.covariances(dim)
+    def of(self, run: Experiment) -> Experiment:
+        """A run with these laws of tasks, inputs and numbers of prompts."""
+        law: dict[str, Any] = {"task_law": self.task_law}
+        if self.structure is not None:
+            law = self.structure.covariances(run.dim)
+        return Experiment.of(**run.keywords() | law | {"balanced": self.balanced})
 
 
 @dataclass(frozen=True)
@@ -262,42 +262,33 @@ def predict(run: MeasuredRun, theory: Theory) -> Prediction:
 @lru_cache(maxsize=10_000)
 def _prediction(setting: Setting, theory: Theory) -> Prediction:
     """Predict the errors at a setting once: a table may have many rows of it, and explanations."""
-    estimator, items = setting
-    numbers = dict(items)
-    dim = numbers["dim"]
-    tasks = numbers["tasks"]
+    estimator, run = setting
+    dim = run.dim
+    tasks = run.problem.task_count
     size = dim * tasks if tasks < math.inf else 0
     if dim > MOST_DIM or size > MOST_NUMBERS:
         most = f"a dimension of {MOST_DIM} or task sets of {MOST_NUMBERS:,} numbers"
         raise ValueError(f"predictions go up to {most}")
     if estimator == ATTENTION:
-        prediction = _attention_prediction(numbers, theory)
+        prediction = _attention_prediction(run, theory)
     else:
-        prediction = _estimator_prediction(estimator, numbers, theory)
+        prediction = _estimator_prediction(estimator, run, theory)
     if not (theory.excess_kurtosis and prediction.finite):
         return prediction
-    return _with_input_law(prediction, estimator, numbers, theory)
+    return _with_input_law(prediction, estimator, run, theory)
 
 
 def _with_input_law(
-    prediction: Prediction, estimator: str, numbers: Mapping[str, Any], theory: Theory
+    prediction: Prediction, estimator: str, run: Experiment, theory: Theory
 ) -> Prediction:
     """Prediction for inputs that are not Gaussian, from that for Gaussian ones."""
-    shift = theory.excess_kurtosis / numbers["dim"]
-    plain = {"dim", "context", "tasks", "prompts", "rho", "ridge"} == set(numbers)
-    if estimator != ATTENTION or theory.structure is not None or not plain:
+    shift = theory.excess_kurtosis / run.dim
+    if estimator != ATTENTION or theory.structure is not None or run.test is not None:
         return prediction.doubted(np.full(2, abs(shift)))
     # As everywhere in this room, the threshold is where that of the runs is.
-    dim = numbers["dim"]
-    factors = input_law_factors(
-        dim=dim,
-        tau=numbers["prompts"] / (dim * (dim + 1)),
-        alpha=numbers["context"] / dim,
-        kappa=numbers["tasks"] / dim,
-        rho=numbers["rho"],
-        ridge=numbers["ridge"],
-        excess_kurtosis=theory.excess_kurtosis,
-    )
+    dim = run.dim
+    limit = run.limit | {"tau": run.prompts / (dim * (dim + 1))}
+    factors = input_law_factors(dim=dim, **limit, excess_kurtosis=theory.excess_kurtosis)
     # With uniform inputs at d = 10 what is left is 1.3 % or less where prompts outnumber features,
     # after corrections of 4 to 8 %.  With half as many prompts as features it is 3.8 % after 2.9 %
     # for contexts of d pairs, and 1.2 % after 3.0 % for those of 2 d.
@@ -305,17 +296,15 @@ def _with_input_law(
     return prediction.scaled(factors).doubted(doubt)
 
 
-def _attention_prediction(numbers: Mapping[str, Any], theory: Theory) -> Prediction:
+def _attention_prediction(run: Experiment, theory: Theory) -> Prediction:
     """Predict the errors of linear attention, and their scatter."""
-    dim = numbers["dim"]
-    tasks = numbers["tasks"]
-    prediction = _predicted_means(numbers, theory)
-    if dim > LARGEST_DIM or theory.cheap or not prediction.finite:
+    prediction = _predicted_means(run, theory)
+    if run.dim > LARGEST_DIM or theory.cheap or not prediction.finite:
         return prediction
-    draws = 1 if tasks == math.inf else SCATTER_SETS
-    seed = np.random.SeedSequence(_seed(theory, numbers, SIZES))
+    draws = 1 if run.problem.task_count == math.inf else SCATTER_SETS
+    seed = _seed(theory, run, SIZES)
     try:
-        spread = finite_size_spread(**numbers, **theory.law(dim), rng=seed, draws=draws)
+        spread = predicted_spread(theory.of(run), rng=seed, draws=draws)
     except ArithmeticError:  # next to a threshold with hardly any ridge
         return prediction
     law = spread.deviations
@@ -324,37 +313,36 @@ def _attention_prediction(numbers: Mapping[str, Any], theory: Theory) -> Predict
     return replace(prediction, scatter=spread.prompts, law=law)
 
 
-def _seed(theory: Theory, numbers: Mapping[str, float], names: Sequence[str]) -> list[int]:
+def _seed(theory: Theory, run: Experiment, names: Sequence[str]) -> np.random.SeedSequence:
     """Seed of task sets that are the same wherever these sizes are."""
-    sizes = [numbers[name] for name in names]
-    return [theory.root, *(0 if size == math.inf else int(size) for size in sizes)]
+    integers = sizes_of_run(run)
+    sizes = [integers[name] for name in names]
+    numbers = [0 if size == math.inf else int(size) for size in sizes]
+    return np.random.SeedSequence([theory.root, *numbers])
 
 
-def _predicted_means(numbers: Mapping[str, Any], theory: Theory) -> Prediction:
+def _predicted_means(run: Experiment, theory: Theory) -> Prediction:
     """Predict the errors of linear attention and their spread over task sets."""
-    dim = numbers["dim"]
-    tasks = numbers["tasks"]
-    arguments = {
-        **{**numbers, **theory.law(dim), "balanced": theory.balanced},
-        "rng": _seed(theory, numbers, ("dim", "tasks") if theory.cheap else SIZES),
-    }
+    dim = run.dim
+    tasks = run.problem.task_count
+    seed = _seed(theory, run, ("dim", "tasks") if theory.cheap else SIZES)
+    run = theory.of(run)
     draws = theory.draws or _between(SETS, SETS_SIZE // dim**2)
     draws = _between(PAIRED_SETS, FULL_SIZE // dim**2) if theory.cheap else draws
     draws = 1 if tasks == math.inf else draws
-    full = 1 if draws == 1 else _between(FULL_SETS, FULL_SIZE // (dim * max(dim, tasks)))
+    full = 1 if draws == 1 else _between(FULL_SETS, int(FULL_SIZE // (dim * max(dim, tasks))))
     full = min(full, draws)
     try:
-        cheap = finite_size_errors(**arguments, approach="moments", draws=draws)
+        cheap = predicted_errors(run, rng=seed, approach="moments", draws=draws)
         exact = cheap
         if dim <= LARGEST_DIM and not theory.cheap:
-            exact = finite_size_errors(**arguments, draws=full)
+            exact = predicted_errors(run, rng=seed, draws=full)
     except ArithmeticError as error:
         raise ValueError(str(error)) from None
     prediction = Prediction.of(cheap, exact.uncertainty)
     if exact is cheap or not prediction.finite:
         return prediction
-    moments = np.array([cheap.icl.samples, cheap.idg.samples])[:, :full]
-    ratios = np.array([exact.icl.samples, exact.idg.samples]) / moments
+    ratios = np.array(exact.over_tasks.T / cheap.over_tasks.T[:, :full], order="C")
     ratio = np.mean(ratios, axis=1)
     scatter = np.outer(prediction.mean, prediction.mean) * (np.cov(ratios) if full > 1 else 0.0)
     prediction = prediction.scaled(ratio)
@@ -368,14 +356,12 @@ def _predicted_means(numbers: Mapping[str, Any], theory: Theory) -> Prediction:
     )
 
 
-def _estimator_prediction(
-    estimator: str, numbers: Mapping[str, Any], theory: Theory
-) -> Prediction:
+def _estimator_prediction(estimator: str, run: Experiment, theory: Theory) -> Prediction:
     """Errors of ridge regression, exact, or of dMMSE, simulated: its theory is less sharp."""
-    dim = numbers["dim"]
-    context = numbers["context"]
-    tasks = numbers["tasks"]
-    rho = numbers["rho"]
+    dim = run.dim
+    context = run.problem.context
+    tasks = run.problem.tasks
+    rho = run.problem.noise_variance
     if theory.structure is not None or not rho:
         which = "isotropic data and rho > 0"
         raise ValueError(f"Bayes estimators are predicted for {which}")
@@ -386,7 +372,10 @@ def _estimator_prediction(
     sets = _between(ESTIMATOR_SETS, ESTIMATOR_SIZE // (context * max(dim, tasks)))
     errors = simulate_estimator(
         "dmmse",
-        **{"dim": dim, "context": context, "tasks": tasks, "rho": rho},
+        dim=dim,
+        context=context,
+        tasks=tasks,
+        rho=rho,
         rng=np.random.SeedSequence([theory.root, dim, context, tasks]),
         repeats=ESTIMATOR_SETS[0] if theory.cheap else theory.draws or sets,
         test_prompts=ESTIMATOR_PROMPTS,
@@ -436,7 +425,12 @@ def limits(runs: Sequence[MeasuredRun], structure: Structure | None) -> list[dic
 
 def ratios_of_tests(runs: Sequence[MeasuredRun]) -> dict[str, np.ndarray]:
     """Laws of the test prompts as parameters of the limit, where runs have such."""
-    return {name: np.array([r.test_ratios[name] for r in runs]) for name in runs[0].test_ratios}
+    own = {"test_alpha": "alpha", "test_rho": "rho"}
+    return {
+        name: np.array([run.test_ratios.get(name, run.ratios[usual]) for run in runs])
+        for name, usual in own.items()
+        if any(name in run.test_ratios for run in runs)
+    }
 
 
 def limit_errors(ratios: Mapping[str, np.ndarray], structure: Structure | None) -> np.ndarray:

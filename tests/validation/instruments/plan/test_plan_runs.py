@@ -9,6 +9,7 @@ from refusals import value_error
 
 import iclimit
 from iclimit.cli import main
+from iclimit.experiment import Experiment
 from iclimit.validation import check_runs
 from iclimit.validation.instruments.plan.points import Planner
 from iclimit.validation.instruments.plan.questions import transition
@@ -129,7 +130,12 @@ def test_forecast_is_that_of_the_runs_by_hand():
     changes = {"alpha": [0.5, 2.0], "free": ["rho", "tau"], "dim": 16}
     best = planned("forecast", **changes, effect=0.2).best
     runs = [
-        MeasuredRun((1,), dict(zip(SIZES, sizes, strict=True)), 0.2, 0.3, {}, runs=best.repeats)
+        MeasuredRun(
+            (1,),
+            Experiment.of(**dict(zip(SIZES, sizes, strict=True)), rho=0.2, ridge=0.3),
+            {},
+            runs=best.repeats,
+        )
         for sizes in ((16, 8, 8, 512), (16, 32, 8, 512))
     ]
     theory = Theory(draws=30, root=1)  # other task sets

@@ -15,6 +15,7 @@ from refusals import type_error, value_error
 import iclimit
 from benchmarks.check_calibration import MISTAKES, exchanged, is_named
 from iclimit.cli import main
+from iclimit.experiment import Experiment
 from iclimit.results import Estimate
 from iclimit.units import CONVENTIONS
 from iclimit.validation import check_runs
@@ -93,11 +94,8 @@ THEORY = Theory(draws=10, root=int(np.random.default_rng(0).integers(2**62)))
 @cache
 def true_errors(values, estimator):
     """Predicted errors of a setting."""
-    row = dict(zip(NAMES, values, strict=True))
-    sizes = {name: row[name] for name in NAMES[:4]}
-    return predict(
-        MeasuredRun((1,), sizes, row["rho"], row["ridge"], {}, estimator=estimator), THEORY
-    ).mean
+    run = Experiment.of(**dict(zip(NAMES, values, strict=True)))
+    return predict(MeasuredRun((1,), run, {}, estimator=estimator), THEORY).mean
 
 
 def reported(plant=lambda row: row, estimator="attention"):
@@ -222,7 +220,7 @@ def test_errors_of_the_theory_are_shared_by_rows_that_are_alike():
         errors = {name: Estimate(1.015, 0.001, 0) for name in BOTH}
         return [
             compare_run(
-                MeasuredRun((1,), {**SIZES, "dim": dim, "context": dim}, 0.1, 0.0, errors),
+                MeasuredRun((1,), Experiment.of(**SMALL | {"dim": dim, "context": dim}), errors),
                 prediction,
                 one_set=False,
             )
@@ -238,6 +236,7 @@ def test_errors_of_the_theory_are_shared_by_rows_that_are_alike():
 
 
 SIZES = {"dim": 4, "context": 4, "tasks": 4, "prompts": 4}
+SMALL = SIZES | {"rho": 0.1}
 
 
 @pytest.mark.slow
@@ -340,7 +339,7 @@ def test_one_task_set_adds_the_spread_over_task_sets(table):
 def test_predictions_are_those_of_the_finite_size_errors():
     """The ratio of two approaches, averaged over a few task sets, has the mean of many."""
     sizes = {"dim": 32, "context": 64, "tasks": 10, "prompts": 1500}
-    run = MeasuredRun((1,), sizes, 0.1, 0.01, {})
+    run = MeasuredRun((1,), Experiment.of(**sizes, rho=0.1, ridge=0.01), {})
     found = predict(run, Theory())
     direct = iclimit.finite_size_errors(**sizes, rho=0.1, ridge=0.01, rng=5, draws=12)
     for place, name in enumerate(("icl", "idg")):
@@ -377,7 +376,7 @@ def deviation(z, correlation):
         name: Estimate(1 + value, 1.0, 0) for name, value in zip(("icl", "idg"), z, strict=True)
     }
     prediction = Prediction(np.ones(2))
-    run = MeasuredRun((1,), SIZES, 0.1, 0.0, errors, correlation)
+    run = MeasuredRun((1,), Experiment.of(**SMALL), errors, correlation)
     return compare_run(run, prediction, one_set=False)
 
 
@@ -692,12 +691,12 @@ def test_z_is_standard_normal_for_runs_that_follow_the_theory():
     """120 tables of a row; the prediction is made once.  Twelve runs: Student's t counts."""
     setting = dict(zip(NAMES, (16, 32, 8, 300, 0.2, 0.05), strict=True))
     run = iclimit.simulate_errors(**setting, rng=11, repeats=1440)
-    sizes = {name: setting[name] for name in ("dim", "context", "tasks", "prompts")}
-    prediction = predict(MeasuredRun((1,), sizes, 0.2, 0.05, {}), Theory())
+    experiment = Experiment.of(**setting)
+    prediction = predict(MeasuredRun((1,), experiment, {}), Theory())
     z = []
     for samples in run.icl.samples.reshape(120, 12):
         errors = {"icl": Estimate.of(samples)}
-        measured = MeasuredRun((1,), sizes, 0.2, 0.05, errors, runs=12)
+        measured = MeasuredRun((1,), experiment, errors, runs=12)
         z.append(compare_run(measured, prediction, one_set=False).comparisons["icl"].z)
     law = ZDistribution.of(z)
     assert law.p_value > 1e-3

@@ -10,6 +10,7 @@ from refusals import type_error, value_error
 
 import iclimit
 from iclimit.cli import main
+from iclimit.experiment import Experiment
 from iclimit.validation.instruments.runs.fitting import forecast_precision
 from iclimit.validation.instruments.runs.measured import MeasuredRun
 from iclimit.validation.instruments.runs.predictions import Theory
@@ -103,10 +104,8 @@ def test_single_runs_have_the_predicted_scatter():
         rows += [{**TRUE, "prompts": prompts, "icl": icl, "idg": idg} for icl, idg in pairs]
     fit = iclimit.fit_runs([row | {"rho": 0.1} for row in rows])
     (found,) = fit.parameters
-    sizes = {name: TRUE[name] for name in ("dim", "context", "tasks")}
-    planned = [
-        MeasuredRun((1,), sizes | {"prompts": n}, found.value, 0.1, {}, runs=6) for n in PROMPTS
-    ]
+    settings = [TRUE | {"prompts": n, "rho": found.value, "ridge": 0.1} for n in PROMPTS]
+    planned = [MeasuredRun((1,), Experiment.of(**each), {}, runs=6) for each in settings]
     expected = forecast_precision(planned, ["rho"], Theory()).standard_errors["rho"]
     assert found.standard_error / found.value == pytest.approx(expected, rel=0.02)
     assert abs(found.value - 0.2) < 3 * found.standard_error

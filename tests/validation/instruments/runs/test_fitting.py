@@ -8,6 +8,7 @@ import pytest
 from refusals import value_error
 
 from iclimit.asymptotics.pretraining import finite_size_errors, finite_size_spread
+from iclimit.experiment import Experiment
 from iclimit.results import Estimate
 from iclimit.validation.instruments.fitted_parameters import check_free
 from iclimit.validation.instruments.runs.fitting import (
@@ -20,7 +21,7 @@ from iclimit.validation.instruments.runs.measured import MeasuredRun
 from iclimit.validation.instruments.runs.predictions import Theory, predict
 
 SIZES = {"dim": 16, "context": 32, "tasks": math.inf, "prompts": 500}
-RUN = MeasuredRun((1,), SIZES, rho=0.2, ridge=0.1, errors={}, runs=8)
+RUN = MeasuredRun((1,), Experiment.of(**SIZES, rho=0.2, ridge=0.1), errors={}, runs=8)
 THEORY = Theory(draws=4)
 
 
