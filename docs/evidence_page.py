@@ -12,15 +12,10 @@ from scipy import stats
 from iclimit.drawing import COLOURS, finish, house_style, new_figure, panels, save_picture
 from iclimit.statistics import FALSE_ALARM
 from iclimit.validation.reference import LARGEST, read_reference
-from iclimit.validation.report.coverage import (
-    SHELVES,
-    TOGETHER,
-    percent,
-    sharpness,
-    theory_functions,
-)
+from iclimit.validation.report.coverage import SHELVES, TOGETHER, theory_functions
 from iclimit.validation.report.overview import draw_deviations
 from iclimit.validation.report.record import RecordedComparison, read_record, read_setting
+from iclimit.words import percent, sharpness
 
 CLAIMS = read_reference(f"{LARGEST}/claims.csv")
 ROWS = [*read_record().values()]

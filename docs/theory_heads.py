@@ -8,7 +8,8 @@ from markup import folded
 
 from iclimit.explorer.formulas import explained
 from iclimit.explorer.functions import functions
-from iclimit.validation.report.coverage import TOGETHER, percent
+from iclimit.validation.report.coverage import TOGETHER
+from iclimit.words import percent
 
 # Functions whose formula stands first on a page.
 FORMULAS = {

@@ -29,15 +29,16 @@ ROUNDING = 1e-12
 LARGEST_INTEGER = 2**63 - 1
 
 
-def shown(value: object) -> str:
-    """A value in a message; of an integer that is too long to be printed the size."""
+def shown(value: object, width: int | None = None) -> str:
+    """A value in a message, cut to a width; of an integer too long to be printed the size."""
     if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
         sign = "-" if value < 0 else ""
         return f"{sign}10^{math.log10(2) * value.bit_length():.0f}"
     try:
-        return repr(value)
+        text = repr(value)
     except ValueError:  # has such an integer in it
         return f"a {type(value).__name__} with a long integer"
+    return text if width is None or len(text) <= width else f"{text[: width - 3]}..."
 
 
 def _check_size(name: str, value: Any, *, integer: bool) -> None:

@@ -20,9 +20,9 @@ from iclimit.drawing import (
 )
 from iclimit.notation import PARAMETERS
 from iclimit.statistics import estimates_of
-from iclimit.validation.report.coverage import sharpness
 from iclimit.validation.rows import Limit, Row, Single
 from iclimit.verdict import Verdict
+from iclimit.words import sharpness
 
 # Columns of panels by the number of panels; other numbers of panels have two columns.
 COLUMNS = {0: 1, 1: 1, 3: 3}

@@ -30,7 +30,7 @@ gives the fourth moments of these, and then averages over :math:`\zeta`.  With
    &\qquad + 2 \bigl(z_{ij}^2 + K_{ij}^2 (z_{ii} z_{jj} + z_{ij}^2)\bigr)
    \frac{\operatorname{tr} B^2}{d^2}\Bigr] ,
 
-where a is that of `iclimit.asymptotics.recurrent.gates`.  Sums run over i and j and carry
+where a is that of `iclimit.asymptotics.pretraining.gates`.  Sums run over i and j and carry
 :math:`g_i g_j/\ell^2`.
 
 **Fluctuations.**  Labels are Gaussian with the covariance
@@ -70,9 +70,9 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
+from iclimit.asymptotics.pretraining.gates import GatedContext, gated_context
 from iclimit.asymptotics.pretraining.summary_moments import TaskMoments
 from iclimit.asymptotics.pretraining.summary_nodes import Nodes
-from iclimit.asymptotics.recurrent.gates import GatedContext, gated_context
 
 # Contexts that are drawn: at most, at least, and pairs in all of them.
 _DRAWS = 16_000

@@ -1,3 +1,6 @@
+from ..pretraining.gates import GatedContext as GatedContext
+from ..pretraining.gates import gated_context as gated_context
+from ..pretraining.gates import optimal_gates as optimal_gates
 from .classification import classification_accuracy as classification_accuracy
 from .context import OptimalForgetting as OptimalForgetting
 from .context import effective_context as effective_context
@@ -15,9 +18,6 @@ from .forgetting import BestMemory as BestMemory
 from .forgetting import forgetting_error as forgetting_error
 from .forgetting import optimal_memory as optimal_memory
 from .gated_pretraining import gated_pretraining_errors as gated_pretraining_errors
-from .gates import GatedContext as GatedContext
-from .gates import gated_context as gated_context
-from .gates import optimal_gates as optimal_gates
 from .positions import memory_weights as memory_weights
 from .tracking import Tracking as Tracking
 from .tracking import optimal_tracking as optimal_tracking

@@ -28,22 +28,33 @@ the sum over non-crossing partitions by the block of their first element (Speich
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.optimize import elementwise
 
-from iclimit.asymptotics.numbers import Value
+from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.spectra.integration import FAR
-
-if TYPE_CHECKING:
-    from iclimit.asymptotics.spectra.measure import SpectralMeasure
 
 # The equations are solved up to this fraction of the distance at which their poles reach an edge.
 _MARGIN = 1e-9
 
 
-def r_transform(measure: SpectralMeasure, x: np.ndarray, derivative: int) -> Value:
+class Measure(Protocol):
+    """Members of a spectral measure that the transforms need."""
+
+    @property
+    def mean(self) -> Value: ...
+
+    @property
+    def _ends(self) -> tuple[float, float]: ...
+
+    def _mass_of_atoms(self, x: np.ndarray) -> np.ndarray: ...
+
+    def expect(self, kernel: Callable[..., Any], pole: Number, *arguments: Any) -> Value: ...
+
+
+def r_transform(measure: Measure, x: np.ndarray, derivative: int) -> Value:
     """R-transform of a measure or its derivative, at finite x."""
     lower, upper = measure._ends
     mean = measure.mean
@@ -68,7 +79,7 @@ def r_transform(measure: SpectralMeasure, x: np.ndarray, derivative: int) -> Val
     return spread / average(lambda t, r, x: (1 + x * (r - t)) ** -2.0, root, x)
 
 
-def s_transform(measure: SpectralMeasure, x: np.ndarray, derivative: int) -> Value:
+def s_transform(measure: Measure, x: np.ndarray, derivative: int) -> Value:
     """S-transform of a measure on [0, inf) or its derivative."""
     lower, upper = measure._ends
     mean = measure.mean

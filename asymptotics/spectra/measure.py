@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import elementwise
 
-from iclimit.asymptotics.checks import check_derivative, check_integers, real_array
+from iclimit.asymptotics.checks import check_derivative, check_integers, real_array, real_number
 from iclimit.asymptotics.numbers import Number, Value, numpy_namespace
 from iclimit.asymptotics.spectra import free_transforms, integration
 from iclimit.asymptotics.spectra.integration import (
@@ -33,6 +33,7 @@ from iclimit.asymptotics.spectra.integration import (
     Intervals,
     fejer,
     inside,
+    merged_atoms,
 )
 
 # How far from 1 the total mass of a density may be: above the errors of quadrature, below those of
@@ -485,15 +486,88 @@ class SpectralMeasure:
 
     def scaled(self, factor: float) -> SpectralMeasure:
         """Law of factor * x, for factor > 0."""
-        from iclimit.asymptotics.spectra.pushforward import Affine
-
         return Affine(self, factor, 0.0)
 
     def shifted(self, shift: float) -> SpectralMeasure:
         """Law of x + shift."""
-        from iclimit.asymptotics.spectra.pushforward import Affine
-
         return Affine(self, 1.0, shift)
+
+
+class Affine(SpectralMeasure):
+    """Law of factor * x + shift, where x has a given law; keeps every closed form of that law.
+
+    Parameters
+    ----------
+    measure : SpectralMeasure
+        Law of x.
+    factor : float > 0
+    shift : float
+
+    Raises
+    ------
+    ValueError
+        If factor is not positive and finite, or shift not finite.
+    """
+
+    def __init__(self, measure: SpectralMeasure, factor: float, shift: float) -> None:
+        self.factor = real_number("factor", factor)
+        self.shift = real_number("shift", shift)
+        self.measure = measure
+
+    def __repr__(self) -> str:
+        return f"Affine({self.measure}, {[self.shift, self.factor]})"
+
+    def _image(self, x: Number) -> Value:
+        return self.shift + self.factor * x
+
+    def _preimage(self, y: np.ndarray) -> np.ndarray:
+        return (y - self.shift) / self.factor
+
+    @cached_property
+    def support(self) -> Intervals:
+        """Image of the support."""
+        ends = ([self._image(end) for end in pair] for pair in self.measure.support)
+        return tuple((lower, upper) for lower, upper in ends)
+
+    @cached_property
+    def atoms(self) -> Intervals:
+        return merged_atoms((float(self._image(x)), mass) for x, mass in self.measure.atoms)
+
+    def density(self, x: Number) -> Value:
+        x = real_array("x", x)
+        finite = np.isfinite(x)
+        density = self.measure.density(self._preimage(np.where(finite, x, 0.0)))
+        return np.where(finite, density / self.factor, 0.0)[()]
+
+    def quadrature(self, order: int) -> tuple[np.ndarray, np.ndarray]:
+        """Images of the nodes of the measure, with their weights."""
+        nodes, weights = self.measure.quadrature(order)
+        return self._image(nodes), weights
+
+    def _rule(self, order: int) -> tuple[np.ndarray, np.ndarray]:
+        nodes, weights = self.measure._rule(order)
+        return self._image(nodes), weights
+
+    def expect(self, kernel: Callable[..., Any], pole: Number, *arguments: Any) -> Value:
+        def image_kernel(x: Value, *rest: Any) -> Any:
+            return kernel(self._image(x), *rest)
+
+        return self.measure.expect(image_kernel, self._preimage(np.asarray(pole)), *arguments)
+
+    def cdf(self, x: Number) -> Value:
+        return self.measure.cdf(self._preimage(real_array("x", x)))
+
+    def quantile(self, probability: Number) -> Value:
+        return self.factor * self.measure.quantile(probability) + self.shift
+
+    def stieltjes(self, z: Number, *, derivative: int = 0) -> Value:
+        origin = self._preimage(self._outside("z", z))
+        value = self.measure.stieltjes(origin, derivative=derivative)
+        return value / self.factor ** (derivative + 1)
+
+    def r_transform(self, x: Number, *, derivative: int = 0) -> Value:
+        value = self.measure.r_transform(self.factor * real_array("x", x), derivative=derivative)
+        return value * self.factor ** (derivative + 1) + (0.0 if derivative else self.shift)
 
 
 def reject_inside(name: str, points: np.ndarray, support: str) -> None:

@@ -1,4 +1,4 @@
-r"""Images of spectral measures under polynomials and affine maps.
+r"""Images of spectral measures under polynomials.
 
 One layer of gradient descent or GD++ transforms eigenvalues in this way, as does
 :math:`C \mapsto p(C)` in general.  A point y has the preimages :math:`x_i`, the roots of
@@ -7,7 +7,7 @@ partial fractions over all of them,
 
 .. math:: \int \frac{d\mu(x)}{p(x) - z} = \sum_i \frac{m(x_i)}{p'(x_i)}, \qquad p(x_i) = z.
 
-An affine map also has an unbounded support and keeps every closed form of its measure.
+`iclimit.asymptotics.spectra.measure` has affine maps, which also take an unbounded support.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.polynomial import Polynomial
 from scipy.optimize import elementwise
 
-from iclimit.asymptotics.checks import check_derivative, check_integers, real_array, real_number
+from iclimit.asymptotics.checks import check_derivative, check_integers, real_array
 from iclimit.asymptotics.numbers import Number, Value
 from iclimit.asymptotics.spectra.integration import Intervals, merged_atoms, merged_intervals
 from iclimit.asymptotics.spectra.measure import SpectralMeasure, parse_measure
@@ -198,49 +198,3 @@ class Pushforward(SpectralMeasure):
             value = value / slope
         total = (value / slope).sum(axis=-1)
         return (total if np.iscomplexobj(z) else total.real)[()]
-
-
-class Affine(Pushforward):
-    """Law of factor * x + shift, where x has a given law.
-
-    Parameters
-    ----------
-    measure : SpectralMeasure
-        Law of x.
-    factor : float > 0
-    shift : float
-
-    Raises
-    ------
-    ValueError
-        If factor is not positive and finite, or shift not finite.
-    """
-
-    def __init__(self, measure: SpectralMeasure, factor: float, shift: float) -> None:
-        self.factor = real_number("factor", factor)
-        self.shift = real_number("shift", shift)
-        self.measure = measure
-        self.polynomial = Polynomial([self.shift, self.factor])
-        self._slope = self.polynomial.deriv()
-        ends = ([self.factor * end + self.shift for end in pair] for pair in measure.support)
-        self.support = tuple((lower, upper) for lower, upper in ends)
-
-    moment = SpectralMeasure.moment
-
-    def _preimages(self, y: np.ndarray) -> np.ndarray:
-        return ((y - self.shift) / self.factor)[..., None]
-
-    def cdf(self, x: Number) -> Value:
-        return self.measure.cdf(self._preimages(real_array("x", x))[..., 0])
-
-    def quantile(self, probability: Number) -> Value:
-        return self.factor * self.measure.quantile(probability) + self.shift
-
-    def stieltjes(self, z: Number, *, derivative: int = 0) -> Value:
-        origin = self._preimages(self._outside("z", z))[..., 0]
-        value = self.measure.stieltjes(origin, derivative=derivative)
-        return value / self.factor ** (derivative + 1)
-
-    def r_transform(self, x: Number, *, derivative: int = 0) -> Value:
-        value = self.measure.r_transform(self.factor * real_array("x", x), derivative=derivative)
-        return value * self.factor ** (derivative + 1) + (0.0 if derivative else self.shift)

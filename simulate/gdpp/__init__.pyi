@@ -1,9 +1,9 @@
+from ..models.linear_transformer import LinearTransformer as LinearTransformer
+from ..models.linear_transformer import two_level_ridge_transformer as two_level_ridge_transformer
 from .adjusted_loss import HeldOutLosses as HeldOutLosses
 from .adjusted_loss import held_out_losses as held_out_losses
 from .implicit_weights import ImplicitWeights as ImplicitWeights
 from .implicit_weights import implicit_weights as implicit_weights
-from .linear_transformer import LinearTransformer as LinearTransformer
-from .linear_transformer import two_level_ridge_transformer as two_level_ridge_transformer
 from .preconditioned_descent import gdpp_transformer as gdpp_transformer
 from .preconditioned_descent import layer_spectra as layer_spectra
 from .preconditioned_descent import simulate_gdpp as simulate_gdpp

@@ -27,7 +27,7 @@ from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, Backend, Seed, get_backend, to_host
 from iclimit.simulate.gdpp.contexts import ContextSummaries, check_versatile, context_blocks
 from iclimit.simulate.gdpp.gram_pass import GramPass
-from iclimit.simulate.gdpp.linear_transformer import (
+from iclimit.simulate.models.linear_transformer import (
     LinearTransformer,
     build,
     free_parameters,

@@ -11,8 +11,8 @@ from functools import partial
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.gdpp.linear_transformer import LinearTransformer, ties
 from iclimit.simulate.models.gram_stack import GramStack, Heads
+from iclimit.simulate.models.linear_transformer import LinearTransformer, ties
 
 
 class GramPass:

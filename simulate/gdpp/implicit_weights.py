@@ -22,7 +22,7 @@ from array_api_compat import array_namespace
 from iclimit.results import Result
 from iclimit.simulate.arrays import Array
 from iclimit.simulate.gdpp.contexts import gram_matrices
-from iclimit.simulate.gdpp.linear_transformer import LinearTransformer
+from iclimit.simulate.models.linear_transformer import LinearTransformer
 from iclimit.simulate.prompts import Prompts
 
 

@@ -32,7 +32,7 @@ from numpy.typing import ArrayLike
 from iclimit.checks import check_arguments, parse_array
 from iclimit.simulate.arrays import Array, Seed, to_host
 from iclimit.simulate.descent.schedules import ContextLosses, context_blocks
-from iclimit.simulate.gdpp.linear_transformer import LinearTransformer, build
+from iclimit.simulate.models.linear_transformer import LinearTransformer, build
 from iclimit.statement import named_cell
 
 

@@ -27,7 +27,7 @@ from iclimit.results import Ending
 from iclimit.simulate.arrays import Backend, Seed, concatenate_fields, get_backend, seed_sequences
 from iclimit.simulate.gdpp.adjusted_loss import AdjustedLoss, Descent
 from iclimit.simulate.gdpp.contexts import check_versatile, context_blocks
-from iclimit.simulate.gdpp.linear_transformer import (
+from iclimit.simulate.models.linear_transformer import (
     KINDS,
     LinearTransformer,
     build,
@@ -107,7 +107,7 @@ def train_linear_transformer(
         Law of the prompts.
     kind : {"full", "axial", "diag", "gd++"}
         Which weights are free, from all to three numbers in a layer; see
-        `iclimit.simulate.gdpp.linear_transformer`.
+        `iclimit.simulate.models.linear_transformer`.
     layers, heads : int >= 1
         Number of layers; number of heads in each layer.
     starts : int >= 1

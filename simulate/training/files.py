@@ -9,7 +9,7 @@ from typing import Any
 
 from iclimit.checks import check_integers, parse_array
 from iclimit.results import Ending, Estimate
-from iclimit.simulate.gdpp.linear_transformer import LinearTransformer
+from iclimit.simulate.models.linear_transformer import LinearTransformer
 from iclimit.simulate.training.checkpoints import FormatError, read_tree, write_tree
 from iclimit.simulate.training.networks import TrainedNetwork
 

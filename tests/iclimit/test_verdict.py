@@ -10,8 +10,8 @@ from iclimit.comparison import compare
 from iclimit.pooling import pool
 from iclimit.results import Estimate
 from iclimit.statistics import extrapolate_runs
-from iclimit.validation.report.coverage import sharpness
 from iclimit.verdict import Verdict
+from iclimit.words import sharpness
 
 TRIALS = 500
 THEORY = (1.0, 5.0, 0.2, 3.0)

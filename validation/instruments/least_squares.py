@@ -18,9 +18,13 @@ from scipy.optimize import brentq, least_squares
 from scipy.special import chdtri
 
 from iclimit.results import Result
+from iclimit.words import percent
 
 # A direction of the parameters that is known to no better than this is not fixed.
 LOOSE = 0.5
+
+# Relative standard errors from here on are only said to be larger.
+LARGE = 2.0
 
 # Two parameters with a larger correlation are hardly told apart.
 ALIKE = 0.95
@@ -123,7 +127,7 @@ class Precision(Result):
                 sentences.append(
                     f"{names[i]} and {names[j]} are hardly told apart (correlation "
                     f"{self.correlations[i, j]:.3f}): only {text} is fixed, to "
-                    f"{_percent(math.sqrt(max(values[0], 0.0)))}."
+                    f"{percent(math.sqrt(max(values[0], 0.0)), most=LARGE)}."
                 )
                 paired |= {names[i], names[j]}
         values, vectors = np.linalg.eigh(covariance)
@@ -133,7 +137,7 @@ class Precision(Result):
             if value > LOOSE**2 and not set(involved) <= paired:
                 verb = "is" if len(involved) == 1 else "together are"
                 words = " and ".join(involved)
-                size = _percent(math.sqrt(value))
+                size = percent(math.sqrt(value), most=LARGE)
                 sentences.append(f"{words} {verb} not fixed: the standard error is {size}.")
         return sentences
 
@@ -155,13 +159,8 @@ class Precision(Result):
         """Standard errors, and what is not told apart."""
         errors = self.standard_errors.items()
         return "\n".join(
-            [f"{name}: {_percent(error)}" for name, error in errors] + self.degeneracies
+            [f"{name}: {percent(error, most=LARGE)}" for name, error in errors] + self.degeneracies
         )
-
-
-def _percent(error: float) -> str:
-    """A relative standard error in words."""
-    return f"{100 * error:.2g} %" if error < 2 else "more than 200 %"
 
 
 def fisher_matrix(slopes: np.ndarray, covariance: np.ndarray) -> np.ndarray:

@@ -14,9 +14,6 @@ ROUNDING = 1e-6
 # Standard errors below this are rounding of float64.
 FLOAT64 = 1e-12
 
-# Errors from here on are those of an algorithm that diverges.
-HUGE = 1e6
-
 # A mean square that is larger by this factor is larger, whatever its standard error says. Squares
 # have heavy tails: a few of a hundred prompts make up most of the mean, and z is small.
 CLEAR = 100.0
@@ -127,21 +124,3 @@ def larger(first: np.ndarray, second: np.ndarray, limit: float, rounding: float 
 def quantile(tests: int, doubt: float = DOUBT) -> float:
     """One-sided normal quantile for so many limits that shall hold together."""
     return float(-ndtri(-math.expm1(math.log1p(-doubt) / max(tests, 1))))
-
-
-def shown(estimate: Estimate) -> str:
-    """Estimate with its standard error; 0 where it is rounding, short where it is huge."""
-    size = abs(estimate.mean)
-    if size >= HUGE:
-        return f"{estimate.mean:.2g}"
-    if size < FLOAT64:
-        return "0"
-    known = estimate.standard_error < ROUNDING * size
-    return f"{estimate.mean:.6g}" if known else str(estimate)
-
-
-def percent(share: Estimate) -> str:
-    """Share in per cent, with its standard error."""
-    if share.standard_error < ROUNDING * abs(share.mean):
-        return f"{100 * share.mean:.3g} %"
-    return f"{shown(Estimate(100 * share.mean, 100 * share.standard_error, share.repeats))} %"

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.checks import shown
 from iclimit.notation import PARAMETERS, Interval, did_you_mean
 
 ENDINGS = (".csv", ".json", ".parquet")
@@ -206,7 +207,7 @@ class Table:
             if value is None:
                 raise self.fault(number, name, "is missing")
             if math.isnan(value):
-                raise self.fault(number, name, f"must be a number, got {_shown(entry)}")
+                raise self.fault(number, name, f"must be a number, got {shown(entry, 40)}")
             whole = allowed or not PARAMETERS[name].integer or value == np.round(value)
             if not whole or (interval is not None and value not in interval):
                 words = str(interval) if allowed else PARAMETERS[name].allowed
@@ -218,7 +219,7 @@ class Table:
         """Entries of a column of words; errors are those of `numbers`."""
         for number, entry in enumerate(self.entries[name], 1):
             if entry not in choices:
-                words = f"one of {', '.join(choices)}, got {_shown(entry)}"
+                words = f"one of {', '.join(choices)}, got {shown(entry, 40)}"
                 raise self.fault(number, name, f"must be {words}")
         return list(self.entries[name])
 
@@ -349,8 +350,3 @@ def _number(entry: Any) -> float | None:
         return float(entry)
     except (TypeError, ValueError):
         return math.nan
-
-
-def _shown(entry: object) -> str:
-    text = repr(entry)
-    return text if len(text) <= 40 else f"{text[:37]}..."

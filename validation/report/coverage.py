@@ -8,6 +8,7 @@ from importlib import import_module
 
 from iclimit.registry import REGISTRY
 from iclimit.verdict import Verdict
+from iclimit.words import sharpness
 
 # Subjects, in the order of reports.
 SHELVES = (
@@ -74,17 +75,3 @@ def coverage(verdicts: Mapping[str, Verdict]) -> list[Coverage]:
         for subject in SHELVES
         for function in theory_functions(subject)
     ]
-
-
-def sharpness(resolution: float, exact: bool) -> str:
-    """A relative change that is noticed, or the tolerance of an exact comparison, in words."""
-    if not exact or not math.isfinite(resolution):
-        return percent(resolution)
-    return f"within {f'{resolution:.0e}' if resolution < 1e-4 else percent(resolution)}"
-
-
-def percent(resolution: float) -> str:
-    """A relative change in words: two digits, and a dash for none."""
-    if not math.isfinite(resolution):
-        return "-"
-    return f"{100 * resolution:.2g} %"

@@ -10,17 +10,11 @@ from string import Template
 from iclimit.drawing import Axes, house_style, new_figure, picture
 from iclimit.html_parts import document, embedded, marked_up
 from iclimit.tables import html_row, html_table
-from iclimit.validation.report.coverage import (
-    SHELVES,
-    TOGETHER,
-    Coverage,
-    percent,
-    sharpness,
-    uncovered_reason,
-)
+from iclimit.validation.report.coverage import SHELVES, TOGETHER, Coverage, uncovered_reason
 from iclimit.validation.report.overview import deviations, draw_deviations, draw_resolutions
 from iclimit.validation.report.run_claims import ClaimResult, ValidationRun
 from iclimit.versions import versions
+from iclimit.words import percent, sharpness
 
 # Numbers of a comparison that are shown.
 NUMBERS = ("theory", "estimate", "standard_error", "allowance")

@@ -1,8 +1,9 @@
 """Results of a validation for the terminal: a line per claim, and what would have been noticed."""
 
 from iclimit.validation.claims import CLAIMS
-from iclimit.validation.report.coverage import SHELVES, percent
+from iclimit.validation.report.coverage import SHELVES
 from iclimit.validation.report.run_claims import ClaimResult, ValidationRun
+from iclimit.words import percent
 
 # Of the names of claims.
 WIDTH = max(len(name) for name in CLAIMS)

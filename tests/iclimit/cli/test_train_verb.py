@@ -11,7 +11,7 @@ from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.gdpp import held_out_losses, train_linear_transformer
 from iclimit.simulate.gdpp.adjusted_loss import Descent
-from iclimit.simulate.gdpp.linear_transformer import KINDS
+from iclimit.simulate.models.linear_transformer import KINDS
 from iclimit.simulate.models.transformer import prediction
 from iclimit.simulate.networks import load_model
 from iclimit.simulate.prompts import draw_prompts, regression_tokens

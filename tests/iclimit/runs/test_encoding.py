@@ -20,7 +20,7 @@ from iclimit.results import Estimate
 from iclimit.runs.encoding import decode, encode
 from iclimit.runs.summary_numbers import summary_numbers
 from iclimit.simulate.descent import simulate_learning_rate, simulate_schedule
-from iclimit.simulate.gdpp.linear_transformer import LinearTransformer
+from iclimit.simulate.models.linear_transformer import LinearTransformer
 from iclimit.simulate.pretraining import simulate_errors
 
 SCALARS = (

@@ -8,7 +8,7 @@ from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.gdpp.contexts import gram_matrices
 from iclimit.simulate.gdpp.gram_pass import GramPass
-from iclimit.simulate.gdpp.linear_transformer import KINDS, build, random_parameters, to_backend
+from iclimit.simulate.models.linear_transformer import KINDS, build, random_parameters, to_backend
 from iclimit.simulate.models.transformer import prediction
 from iclimit.simulate.prompts import draw_prompts, regression_tokens
 

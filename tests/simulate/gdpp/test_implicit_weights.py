@@ -16,7 +16,7 @@ from iclimit.simulate.gdpp.implicit_weights import (
     diagonal_recursion,
     implicit_weights,
 )
-from iclimit.simulate.gdpp.linear_transformer import (
+from iclimit.simulate.models.linear_transformer import (
     LinearTransformer,
     build,
     random_parameters,

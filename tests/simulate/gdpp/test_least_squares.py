@@ -12,7 +12,7 @@ from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.gdpp.adjusted_loss import BLOCK, AdjustedLoss, Descent
 from iclimit.simulate.gdpp.contexts import ContextSummaries, draw_contexts, gram_matrices
 from iclimit.simulate.gdpp.gram_pass import GramPass
-from iclimit.simulate.gdpp.linear_transformer import KINDS, build, random_parameters
+from iclimit.simulate.models.linear_transformer import KINDS, build, random_parameters
 from iclimit.simulate.models.transformer import prediction
 from iclimit.simulate.pretraining.estimators import ridge_weights
 from iclimit.simulate.prompts import draw_prompts, regression_tokens

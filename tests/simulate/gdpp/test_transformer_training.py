@@ -19,14 +19,14 @@ from iclimit.simulate.gdpp.adjusted_loss import (
     held_out_losses,
 )
 from iclimit.simulate.gdpp.contexts import draw_contexts
-from iclimit.simulate.gdpp.linear_transformer import (
+from iclimit.simulate.gdpp.transformer_training import train_linear_transformer
+from iclimit.simulate.models.linear_transformer import (
     KINDS,
     LinearTransformer,
     build,
     free_parameters,
     random_parameters,
 )
-from iclimit.simulate.gdpp.transformer_training import train_linear_transformer
 from iclimit.simulate.models.transformer import prediction
 from iclimit.simulate.pretraining.estimators import ridge_weights
 from iclimit.simulate.prompts import draw_prompts, regression_tokens

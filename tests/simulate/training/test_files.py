@@ -8,7 +8,7 @@ import pytest
 from refusals import type_error, value_error
 
 from iclimit.problem import Problem
-from iclimit.simulate.gdpp.linear_transformer import (
+from iclimit.simulate.models.linear_transformer import (
     KINDS,
     LinearTransformer,
     build,

@@ -12,7 +12,7 @@ from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.runs import Cell
 from iclimit.simulate.gdpp import HeldOutLosses, simulate_ridge_baselines
-from iclimit.simulate.gdpp.linear_transformer import build, parameter_count
+from iclimit.simulate.models.linear_transformer import build, parameter_count
 from iclimit.statistics import z_threshold
 from iclimit.validation.claim import PRESETS, Effort
 from iclimit.validation.claims.gdpp import (

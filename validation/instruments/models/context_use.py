@@ -29,7 +29,8 @@ from iclimit.results import Estimate, Result
 from iclimit.validation.instruments.models.families import FILTERS, Examples
 from iclimit.validation.instruments.models.fitting import Fit
 from iclimit.validation.instruments.models.problem_units import ProblemUnits
-from iclimit.validation.instruments.ratios import best_factor, best_weights, percent, ratio, shown
+from iclimit.validation.instruments.ratios import best_factor, best_weights, ratio
+from iclimit.words import measured, percent
 
 # Eigenvalues at which the filter is found.
 KNOTS = 12
@@ -77,11 +78,11 @@ class ContextUse(Result):
     @property
     def sentence(self) -> str:
         """What is known of any model."""
-        penalty = "" if self.penalty is None else f", penalty {shown(self.penalty)}"
+        penalty = "" if self.penalty is None else f", penalty {measured(self.penalty)}"
         count = f"; {self.examples:.3g} of {self.pairs} examples count" if self.weights else ""
         return (
             f"A filter of the eigenvalues of the context explains {percent(self.explained)}; "
-            f"effective rate {shown(self.rate)}{penalty}{count}."
+            f"effective rate {measured(self.rate)}{penalty}{count}."
         )
 
     def draw(self, ax: Axes, *, fits: Iterable[Fit] = ()) -> None:

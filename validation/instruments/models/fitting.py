@@ -36,8 +36,8 @@ from iclimit.validation.instruments.ratios import (
     larger,
     quantile,
     ratio,
-    shown,
 )
+from iclimit.words import measured
 
 # Numbers in all inputs of the prompts that parameters are fitted to.
 FIT_NUMBERS = 3 * 2**18
@@ -303,7 +303,7 @@ def _ends(parameter: Parameter, free: float, half: float) -> tuple[float, float]
 def _stated(estimate: Estimate, ends: tuple[float, float], best: float | None) -> str:
     """A parameter in words, beside the best one for the problem where that is known."""
     vague = not math.isfinite(estimate.standard_error)
-    text = f"about {estimate.mean:.2g}" if vague else shown(estimate)
+    text = f"about {estimate.mean:.2g}" if vague else measured(estimate)
     if best is None or vague:
         return text
     close = ends[0] <= best * (1 + ROUNDING) and best * (1 - ROUNDING) <= ends[1]

@@ -49,12 +49,11 @@ from iclimit.validation.instruments.ratios import (
     best_factor,
     bounded_weights,
     larger,
-    percent,
     quantile,
     ratio,
-    shown,
     z_of,
 )
+from iclimit.words import measured, percent
 
 
 @dataclass(frozen=True)
@@ -336,7 +335,7 @@ def _named(
         sentences.append(f"These prompts cannot tell it from {_some(unclear)}")
     if further := [texts[likeness] for likeness in others if likeness not in tied]:
         listed = _some(further)
-        sentences.append(f"Within the tolerance of {100 * tolerance:.3g} %, too: {listed}")
+        sentences.append(f"Within the tolerance of {percent(tolerance, 3)}, too: {listed}")
     names = tuple(likeness.name for likeness in (best, *rivals))
     alike = tuple(likeness.name for likeness in others if likeness in tied)
     return kind, names, alike, f"{'. '.join(sentences)}."
@@ -353,7 +352,7 @@ def _beside(likeness: Likeness, known: Mapping[str, Baseline], differs: Sequence
     """An algorithm within the tolerance, with what is known of it."""
     parts = [percent(likeness.unexplained)]
     if not known[likeness.name].parameters and abs(likeness.factor_z) > z_threshold(1, DOUBT):
-        parts.append(f"factor {shown(likeness.factor)}")
+        parts.append(f"factor {measured(likeness.factor)}")
     if differs:
         parts.append(f"differs at {_some(differs)}")
     return f"{_title(likeness, known)} ({', '.join(parts)})"
@@ -372,13 +371,13 @@ def _refined(best: Likeness, mixture: Mixture, known: Mapping[str, Baseline]) ->
         return f"; still nearer is {_sum(mixture, known)}"
     if abs(best.factor_z) > z_threshold(1, DOUBT):
         z = f" (z = {best.factor_z:.1f})" if math.isfinite(best.factor_z) else ""
-        return f", with a factor of {shown(best.factor)}, which is not 1{z}"
+        return f", with a factor of {measured(best.factor)}, which is not 1{z}"
     return ""
 
 
 def _sum(mixture: Mixture, known: Mapping[str, Baseline]) -> str:
     """A mixture in words."""
-    terms = [f"{shown(term.weight)} times {known[term.name].words}" for term in mixture.terms]
+    terms = [f"{measured(term.weight)} times {known[term.name].words}" for term in mixture.terms]
     return " plus ".join(terms) or "zero"
 
 

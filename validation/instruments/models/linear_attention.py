@@ -31,15 +31,9 @@ from iclimit.results import Estimate
 from iclimit.simulate.arrays import Seed, seed_sequences
 from iclimit.simulate.pretraining.ridge import solve_ridge
 from iclimit.simulate.prompts import Prompts, context_summary, prompt_blocks
-from iclimit.validation.instruments.ratios import (
-    FLOAT64,
-    percent,
-    ratio,
-    shown,
-    without_rounding,
-    z_of,
-)
+from iclimit.validation.instruments.ratios import FLOAT64, ratio, without_rounding, z_of
 from iclimit.validation.instruments.weights.reduced import block_eigenvalues
+from iclimit.words import measured, percent
 
 # Parts of the prompts that are predicted by the others.
 FOLDS = 8
@@ -103,7 +97,7 @@ class LinearPart:
         high = self.eigenvalues[-1].mean
         return (
             f"Linear attention explains {percent(self.explained)}: eigenvalues of Gamma from "
-            f"{low:.4g} to {high:.4g}{radius}, mean {shown(self.mean_eigenvalue)}{optimum}."
+            f"{low:.4g} to {high:.4g}{radius}, mean {measured(self.mean_eigenvalue)}{optimum}."
         )
 
 

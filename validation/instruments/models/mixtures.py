@@ -24,10 +24,10 @@ from iclimit.validation.instruments.ratios import (
     larger,
     quantile,
     ratio,
-    shown,
     without_rounding,
     z_of,
 )
+from iclimit.words import measured
 
 # Largest number of algorithms: more of them imitate almost any smooth predictor.
 MOST_TERMS = 3
@@ -51,7 +51,7 @@ class Term:
     z: float
 
     def __str__(self) -> str:
-        return f"{shown(self.weight)} {self.name}"
+        return f"{measured(self.weight)} {self.name}"
 
 
 @dataclass(frozen=True)

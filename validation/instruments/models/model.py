@@ -180,7 +180,7 @@ class Model:
             if (odd := _first_over(np.abs(again - answers), SAME_BATCH * size)) is not None:
                 raise ValueError(
                     "predict must answer the same batch alike, got "
-                    f"{_shown(answers, odd)} and then {_shown(again, odd)} for "
+                    f"{answers[odd]:.6g} and then {again[odd]:.6g} for "
                     f"{where.prompt(odd[0])}: dropout or a random number left on? "
                     "deterministic=False allows it"
                 )
@@ -192,7 +192,7 @@ class Model:
             if (odd := _first_over(difference, OTHER_BATCH * size)) is not None:
                 raise ValueError(
                     "predict must answer a prompt alike in every batch, got "
-                    f"{_shown(answers, odd)} in a batch of {count} and {_shown(other, odd)} in "
+                    f"{answers[odd]:.6g} in a batch of {count} and {other[odd]:.6g} in "
                     f"one of {few} for {where.prompt(odd[0])}: a batch norm in training mode, or "
                     "a mean over the batch? deterministic=False allows it"
                 )
@@ -319,10 +319,6 @@ def _first_over(differences: np.ndarray, allowed: float) -> tuple[int, ...] | No
     """Index of the first difference above what is allowed."""
     over = differences > allowed
     return tuple(map(int, np.argwhere(over)[0])) if over.any() else None
-
-
-def _shown(answers: np.ndarray, index: tuple[int, ...]) -> str:
-    return f"{answers[index]:.6g}"
 
 
 class Answering(Protocol):

@@ -29,8 +29,8 @@ from iclimit.validation.instruments.models.report_figures import (
     draw_shifts,
     draw_spectrum,
 )
-from iclimit.validation.instruments.ratios import percent, shown
 from iclimit.versions import versions
+from iclimit.words import measured, percent
 
 if TYPE_CHECKING:
     from xarray import Dataset
@@ -354,17 +354,17 @@ class AlgorithmReport(Result):
         for ladder in self.shifts:
             best = ladder.rungs[-1]
             near = ladder.nearest
-            algorithms = [best.name, shown(best.error), near.name, shown(near.difference)]
-            errors = [ladder.description, shown(ladder.error), *algorithms]
+            algorithms = [best.name, measured(best.error), near.name, measured(near.difference)]
+            errors = [ladder.description, measured(ladder.error), *algorithms]
             lines.append([*errors, _shown_z(near.z)])
         return lines
 
 
 def ladder_cells(ladder: Ladder) -> list[list[str]]:
     """All algorithms on one section of prompts, as lines of text."""
-    lines = [["algorithm", "error", "model - it", "z"], ["model", shown(ladder.error), "", ""]]
+    lines = [["algorithm", "error", "model - it", "z"], ["model", measured(ladder.error), "", ""]]
     return lines + [
-        [rung.name, shown(rung.error), shown(rung.difference), _shown_z(rung.z)]
+        [rung.name, measured(rung.error), measured(rung.difference), _shown_z(rung.z)]
         for rung in ladder.rungs
     ]
 
@@ -379,7 +379,7 @@ def _cell(name: str, value: Estimate | str | float) -> str:
     if isinstance(value, Estimate):
         if math.isnan(value.mean):
             return ""
-        return percent(value) if name == "unexplained" else shown(value)
+        return percent(value) if name == "unexplained" else measured(value)
     return value if isinstance(value, str) else "" if math.isnan(value) else _shown_z(value)
 
 

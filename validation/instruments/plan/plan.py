@@ -348,7 +348,7 @@ class RunPlan(Result):
             return "\n".join(self.conclusions)
         rows = self.rows()
         named = [f"cost [{self.unit}]" if name == "cost" else name for name in rows[0]]
-        lines = [[_short(value) for value in row.values()] for row in rows]
+        lines = [[_in_table(value) for value in row.values()] for row in rows]
         return "\n".join([*aligned([named, *lines]), self.sentence, *self.commands, *self.notes])
 
     @property
@@ -390,9 +390,11 @@ def _draw_theories(ax: Axes, x: Sequence[float], places: Sequence[tuple[Proposal
     ax.plot(x, others, "--", color=COLOURS[1], label="to be told from")
 
 
-def _short(value: object) -> str:
+def _in_table(value: object) -> str:
     """Entry of the printed table."""
-    return ("yes" if value else "") if isinstance(value, bool) else entry(value, 3)
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    return entry(value, 3)
 
 
 def plan_runs(

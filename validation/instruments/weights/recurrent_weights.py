@@ -46,8 +46,9 @@ from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Seed
 from iclimit.simulate.prompts import regression_tokens, sample_prompts
 from iclimit.tables import aligned
-from iclimit.validation.instruments.ratios import best_factor, percent, ratio, shown
+from iclimit.validation.instruments.ratios import best_factor, ratio
 from iclimit.validation.instruments.weights.layouts import get_layout, off_identity, parse_matrices
+from iclimit.words import measured, percent
 
 # Names of projections in the state dictionaries of layers, with the role that says how heads are
 # stacked, and all names by layout: other weights are whole matrices, anything else is a vector.
@@ -176,9 +177,9 @@ class ReducedRecurrence(Result):
         columns = self.gate, self.gate_spread, self.step, self.step_spread, self.readout
         for number, values in enumerate(zip(*columns, self.off_identity, strict=True), 1):
             gate, varies, step, moves, readout, off = values
-            steps = ["-", "-"] if math.isnan(step) else [f"{step:.4f}", f"{100 * moves:.3g} %"]
-            gates = [f"{gate:.4f}", f"{100 * varies:.3g} %"]
-            ends = [f"{100 * off:.3g} %"]
+            steps = ["-", "-"] if math.isnan(step) else [f"{step:.4f}", percent(moves, 3)]
+            gates = [f"{gate:.4f}", percent(varies, 3)]
+            ends = [percent(off, 3)]
             rows.append([str(number), *gates, *steps, f"{readout:.4f}", *ends])
         known = "" if math.isnan(self.predicted) else f"{self.predicted:.4g} by these numbers, "
         return "\n".join(
@@ -186,8 +187,8 @@ class ReducedRecurrence(Result):
                 f"recurrent heads in layout {self.layout}",
                 *aligned(rows),
                 f"missed: {percent(self.ignored)}",
-                f"error: {shown(self.error)}, {known}{self.best:.4g} for the best delta rule",
-                f"best factor of its answers: {shown(self.factor)}",
+                f"error: {measured(self.error)}, {known}{self.best:.4g} for the best delta rule",
+                f"best factor of its answers: {measured(self.factor)}",
             ]
         )
 

@@ -51,6 +51,7 @@ from iclimit.validation.instruments.weights.layouts import (
     get_layout,
     parse_layer,
 )
+from iclimit.words import percent
 
 # Tasks (k, d), or how many fresh ones.
 Tasks: TypeAlias = float | np.ndarray
@@ -332,7 +333,7 @@ class ReducedGamma(Result):
             self.eigenvalues,
             f"this layer, error {self.errors().icl:.4g}",
             {f"best, error {self.optimum.error:.4g}": block_eigenvalues(self.optimum.gamma)},
-            title=f"ignored share of the prediction {_percent(self.ignored)}",
+            title=f"ignored share of the prediction {percent(self.ignored, 3)}",
         )
 
     def __str__(self) -> str:
@@ -346,12 +347,12 @@ class ReducedGamma(Result):
             ("  layer with the ignored part", f"{self.errors(whole=True).icl:.5g}"),
             ("  best Gamma", f"{self.optimum.error:.5g}"),
             ("  null predictor", f"{null:.5g}"),
-            ("  share of the best gain", _percent(reached)),
+            ("  share of the best gain", percent(reached, 3)),
         ]
         lines = [
             f"layer in layout {self.layout.describe()}",
             f"d = {self.dim}, context = {self.context}, rho = {self.rho:.4g}",
-            f"ignored share of the prediction: {_percent(self.ignored)}",
+            f"ignored share of the prediction: {percent(self.ignored, 3)}",
             "error on fresh tasks (Gaussian inputs, noiseless labels of variance 1)",
             *aligned(rows, "<>"),
         ]
@@ -556,7 +557,3 @@ def _ignored(reduced: ReducedGamma) -> float:
     square = reduced.label_free.square(reduced.context, reduced.law["input_covariance"])
     total = (plus + minus) / 2 - null + reduced.errors(whole=True).icl - plus
     return float(square / total) if total > 0 else 0.0
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"

@@ -26,7 +26,7 @@ from iclimit.simulate.arrays import Seed, softmax
 from iclimit.simulate.probing.predictors import softmax_heads
 from iclimit.simulate.prompts import Prompts, regression_tokens, sample_prompts
 from iclimit.tables import aligned
-from iclimit.validation.instruments.ratios import percent, ratio
+from iclimit.validation.instruments.ratios import ratio
 from iclimit.validation.instruments.weights.layouts import (
     Layout,
     Products,
@@ -35,6 +35,7 @@ from iclimit.validation.instruments.weights.layouts import (
     off_identity,
     parse_layer,
 )
+from iclimit.words import percent
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,7 +67,7 @@ class ReducedSoftmax(Result):
         rows = [["head", "inverse temperature", "value", "off the identity"]]
         columns = self.inverse_temperature, self.value, self.off_identity
         for number, (beta, value, off) in enumerate(zip(*columns, strict=True), 1):
-            rows.append([str(number), f"{beta:.4f}", f"{value:.4f}", f"{100 * off:.3g} %"])
+            rows.append([str(number), f"{beta:.4f}", f"{value:.4f}", percent(off, 3)])
         heading = f"softmax heads in layout {self.layout.describe()}"
         return "\n".join([heading, *aligned(rows), f"missed: {percent(self.ignored)}"])
 

@@ -41,7 +41,7 @@ from iclimit.simulate.arrays import Seed, get_backend, seed_sequences
 from iclimit.simulate.models.transformer import Layer, apply_layer, prediction
 from iclimit.simulate.prompts import Prompts, draw_prompts, regression_tokens
 from iclimit.tables import aligned
-from iclimit.validation.instruments.ratios import percent, ratio
+from iclimit.validation.instruments.ratios import ratio
 from iclimit.validation.instruments.weights.layouts import (
     Layout,
     Products,
@@ -50,6 +50,7 @@ from iclimit.validation.instruments.weights.layouts import (
     off_identity,
     parse_layer,
 )
+from iclimit.words import percent
 
 # What a stack is compared with, from few numbers to more.
 MODELS = ("gd++", "diag", "preconditioned")
@@ -99,7 +100,7 @@ class ReducedStack(Result):
         ax.plot(layers[:-1], self.gammas, "s-", color=COLOURS[1], label=r"$\gamma_l$")
         ax.axhline(0, color="0.6", linewidth=0.8)
         ax.locator_params(axis="x", integer=True)
-        title = f"GD++ misses {100 * self.ignored['gd++'].mean:.3g} % of the prediction"
+        title = f"GD++ misses {percent(self.ignored['gd++'].mean, 3)} of the prediction"
         finish(ax, "layer", "", title=title, legend="")
 
     def __str__(self) -> str:
@@ -107,7 +108,7 @@ class ReducedStack(Result):
         layers = [["layer", "rate", "gamma", "step off the identity"]]
         for number, rate in enumerate(self.rates):
             strength = f"{self.gammas[number]:.4f}" if number < len(self.gammas) else "-"
-            off = f"{100 * self.anisotropy[number]:.3g} %"
+            off = percent(self.anisotropy[number], 3)
             layers.append([str(number + 1), f"{rate:.4f}", strength, off])
         models = [["model", "missed of the prediction", "error"]]
         models.append(["stack", "", str(self.errors["stack"])])

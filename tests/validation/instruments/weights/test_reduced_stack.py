@@ -12,7 +12,7 @@ from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.constructions import descent_layer
 from iclimit.simulate.gdpp import gdpp_transformer, implicit_weights
-from iclimit.simulate.gdpp.linear_transformer import LinearTransformer, build
+from iclimit.simulate.models.linear_transformer import LinearTransformer, build
 from iclimit.simulate.prompts import draw_prompts
 from iclimit.validation.instruments.weights.reduced import reduced_gamma
 from iclimit.validation.instruments.weights.stacks import reduced_stack

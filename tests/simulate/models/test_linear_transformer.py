@@ -8,7 +8,7 @@ from refusals import value_error
 
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.gdpp.linear_transformer import (
+from iclimit.simulate.models.linear_transformer import (
     KINDS,
     LinearTransformer,
     build,

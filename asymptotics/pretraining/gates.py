@@ -102,7 +102,7 @@ def gated_context(
 
     References
     ----------
-    Module `iclimit.asymptotics.recurrent.gates`.
+    Module `iclimit.asymptotics.pretraining.gates`.
 
     Examples
     --------
@@ -153,7 +153,7 @@ def optimal_gates(
 
     References
     ----------
-    Module `iclimit.asymptotics.recurrent.gates`.
+    Module `iclimit.asymptotics.pretraining.gates`.
 
     Examples
     --------
