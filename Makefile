@@ -78,8 +78,10 @@ bench: .venv/dev
 machines: .venv/dev
 	$(BIN)/python tests/machines.py $(MACHINES)
 
-# Archives of the sources, the wheel and the documentation, each checked, in dist/.
+# The public names that the release promises, then archives of the sources, the wheel and the
+# documentation, each checked, in dist/.
 release: .venv/dev docs
+	$(BIN)/python tests/shared/public_names.py
 	$(BIN)/python -m pytest -q -n 0 tests/check_pages.py -k refer_to
 	$(BIN)/python tests/check_release.py dist
 	tar -czf dist/iclimit-docs.tar.gz -C docs/_build html

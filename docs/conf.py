@@ -28,7 +28,7 @@ from iclimit.explorer.page import explorer_page
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(ROOT / "tests" / "shared")]
 from generated_pages import SHELVES, write_generated
 from theory_heads import add_head
 

@@ -1,6 +1,5 @@
 """What the documentation takes from the library: API pages, help texts, tables, papers."""
 
-import csv
 import os
 import re
 import sys
@@ -10,6 +9,7 @@ from evidence_page import write_evidence
 from house import house
 from markup import folded, table
 from paper_pages import errata, papers
+from public_names import public_names
 from schematics import write_schematics
 
 import iclimit
@@ -160,15 +160,13 @@ def _top_level():
         yield f"`iclimit.{name}`", f"{summary}."
 
 
-def _signatures():
-    """Public names with their parameters, fields or options."""
-    with (HERE.parent / "tests" / "shared" / "public_names.csv").open(encoding="utf-8") as file:
-        return list(csv.reader(file))
-
-
 def _backends():
     """Where a backend can be chosen."""
-    named = [name for name, call in _signatures() if re.search("--backend|backend='numpy'", call)]
+    named = [
+        name
+        for name, call in sorted(public_names())
+        if re.search("--backend|backend='numpy'", call)
+    ]
     yield "Where", "What"
     verbs = [f"``{name}``" for name in named if " " in name]
     yield "Console, ``--backend``", ", ".join(verbs)
@@ -179,7 +177,7 @@ def _backends():
 def _public_names():
     """What is public, folded by namespace."""
     groups = {}
-    for name, call in _signatures():
+    for name, call in sorted(public_names()):
         parts = name.split(".")
         console = " " in name
         namespace = "console" if console else ".".join(parts[:-1]) if len(parts) > 1 else name

@@ -1,7 +1,8 @@
-"""What is public, with its parameters and their defaults: ``python tests/shared/public_names.py``.
+"""What is public, with its parameters and their defaults, as the stubs and the console have it.
 
-Writes ``public_names.csv``, which a test compares with the library.  A line that changes or goes
-breaks somebody's script: see "What is public" in the documentation.
+``python tests/shared/public_names.py``, a part of ``make release``, writes what a release promises
+to ``public_names.csv``.  A test compares the library with it: what has changed or gone since
+breaks somebody's script, see "What is public" in the documentation.  New names need no line.
 """
 
 import argparse
@@ -113,7 +114,7 @@ def _options(parser):
 
 
 def committed():
-    """Rows of the table."""
+    """What the last release promised."""
     with TABLE.open(encoding="utf-8", newline="") as file:
         return dict(csv.reader(file))
 
