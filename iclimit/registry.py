@@ -19,8 +19,8 @@ read these rows.  The columns are:
   the documentation.
 * ``label``, ``meaning``: its axis label, and in words.  Curves and phase diagrams have what has a
   label.
-* ``formula``: where its formula is in the docstrings, as a module or a function of the theory and
-  the number of the ``math`` block.  The explorer has what has a formula.
+* ``formula``: where its formula is in the docstrings, as ``shelf.module.label``; the comment
+  ``.. formula: label`` stands before the ``math`` block.  The explorer has what has a formula.
 * ``ranges``: numbers for which its JavaScript is held against Python.
 * ``reason``: why no claim covers the function.
 
@@ -50,7 +50,7 @@ class Row:
     papers: tuple[str, ...]
     label: str
     meaning: str
-    formula: tuple[str, ...]
+    formula: str
     ranges: dict[str, tuple[float, ...]]
     reason: str
 
@@ -67,9 +67,7 @@ def parse_ranges(text: str) -> dict[str, tuple[float, ...]]:
 
 # How columns are read that are more than text.
 _PARSERS: dict[str, Callable[[str], Any]] = {
-    **dict.fromkeys(
-        ("parameters", "single", "papers", "formula"), lambda text: tuple(text.split())
-    ),
+    **dict.fromkeys(("parameters", "single", "papers"), lambda text: tuple(text.split())),
     "optional": lambda text: {n: float(v) if v else None for n, v in _pairs(text).items()},
     "ranges": parse_ranges,
 }

@@ -15,6 +15,8 @@ semicircle law, both are closed, with :math:`c = 1/\alpha`; at r = 1
 with :math:`b = 2 - sg(1 + c)` and :math:`R^2 = b^2 - 4 c (sg)^2`.  There is no :math:`f_\pi` if
 :math:`b^2 < 4 c (sg)^2`: the step then diverges even for :math:`\Gamma = gI`.  Errors grow for
 
+.. formula: threshold
+
 .. math:: \tau < \tau^* = 1 + s^2 g (1 - g) \max\bigl(f_0(1), f_\pi(1)\bigr) .
 
 The part of :math:`f_0` does not depend on the dampening,
@@ -28,6 +30,8 @@ The part of :math:`f_0` does not depend on the dampening,
 
 *Limit.*  Above the threshold the errors converge, for :math:`\alpha > 1` to the error of least
 squares, whatever :math:`\Gamma` is, and for :math:`\alpha < 1` with :math:`r_0 = v\alpha/g^2` to
+
+.. formula: final_error
 
 .. math:: \frac{1 - \alpha}{1 - r_0} + \frac{\sigma^2\alpha}{1 - \alpha}
    \Bigl[ 1 + \frac{(1 - \alpha)\, r_0}{\alpha (1 - r_0)} \Bigr] .

@@ -22,6 +22,8 @@ residuals :math:`r_k = h - S w_k` obey :math:`r_k = S (w - w_k) + n`; their two-
 white noise: with :math:`m_j(a) = \int \lambda^j (1 - sg\lambda)^a d\mu`, :math:`\mu` being the
 Marchenko-Pastur law of ratio :math:`1/\alpha`,
 
+.. formula: errors
+
 .. math::
 
    V(k, k') &= m_2(k + k') + \frac{\sigma^2}\alpha m_1(k + k')

@@ -10,6 +10,8 @@ steps of preconditioned gradient descent,
 For :math:`\Gamma = \gamma I` its loss on a noiseless query label is, with
 :math:`p(z) = (1 - \gamma z/L)^L` and :math:`q = (1 - p)/z`,
 
+.. formula: loss
+
 .. math:: \mathcal L = \frac1d E \operatorname{tr} \Omega\, p(S)\, \Sigma\, p(S)
    + \frac{\sigma^2}\alpha\, \frac1d E \operatorname{tr} \Sigma\, S\, q(S)^2 .
 

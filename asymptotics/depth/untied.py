@@ -18,6 +18,8 @@ The module `iclimit.asymptotics.depth.continued_fraction` computes both.
 **Power law.**  For :math:`d\sigma = \beta x^{\beta - 1} dx` on [0, 1] the polynomials are those of
 Jacobi,
 
+.. formula: power_law
+
 .. math:: \mathcal L = \binom{L + \beta}{L}^{-2}, \qquad q_k = \frac{(\beta + k - 1)^2}
    {(\beta + 2k - 2)(\beta + 2k - 1)}, \qquad e_k = \frac{k^2}{(\beta + 2k - 1)(\beta + 2k)} .
 """

@@ -247,6 +247,8 @@ def chebyshev_schedule(
 ) -> Schedule:
     r"""Schedule that is best in the worst case over the Marchenko-Pastur interval.
 
+    .. formula: chebyshev_rates
+
     .. math:: \eta_l = \frac1{1 + c + 2\sqrt c \cos\bigl((2l - 1)\pi/(2L)\bigr)}
 
     Without noise its loss tends to :math:`2 c^L` for c < 1, which is :math:`2/(1-c)` times the

@@ -6,10 +6,14 @@ inputs with independent coordinates of mean 0 and moments :math:`m_2 = E x^2`, :
 tasks :math:`w \sim N(0, a^2 I_d)`, N context pairs and label noise :math:`\sigma^2`, the mean
 squared error on a noisy query label is a quadratic in the rate,
 
+.. formula: loss
+
 .. math:: \mathcal L(\eta) = \sigma^2 + m_2 \Bigl\{ a^2 d - 2 \eta a^2 N d m_2
    + \eta^2 N d \bigl[a^2 (m_4 + (N + d - 2) m_2^2) + \sigma^2 m_2\bigr] \Bigr\},
 
 with the minimum
+
+.. formula: optimum
 
 .. math:: \eta^* = \frac{a^2 m_2}{a^2 [m_4 + (N + d - 2) m_2^2] + \sigma^2 m_2}, \qquad
    \mathcal L^* = \sigma^2 + a^2 m_2 d\, \bigl(1 - \eta^* N m_2\bigr).

@@ -4,11 +4,15 @@ L steps :math:`w_{l} = w_{l-1} + \eta_l \frac1N X^\top (y - X w_{l-1})` from :ma
 context of N pairs in dimension d.  With :math:`H = X^\top X/N` the error is
 :math:`w - w_L = P(H) w - Q(H) X^\top \epsilon/N`, where
 
+.. formula: residual
+
 .. math:: P(\lambda) = \prod_l (1 - \eta_l \lambda), \qquad
    Q(\lambda) = \frac{1 - P(\lambda)}\lambda.
 
 For isotropic inputs of unit variance, task variance :math:`a^2` and noise variance
 :math:`\sigma^2`, the loss of a noiseless query relative to the null predictor is
+
+.. formula: loss
 
 .. math:: \mathcal L = \int \bigl(P^2 + v \lambda Q^2\bigr) d\mu, \qquad
    v = \frac{\sigma^2}{N a^2},
@@ -22,11 +26,15 @@ v} d\mu + \int \frac{\lambda}{\lambda + v} R^2 d\mu`: the error of optimal ridge
 term whose minimum over polynomials of degree L with :math:`R(-v) = 1` is the kernel polynomial,
 :math:`R \propto` the orthogonal polynomial of :math:`\lambda\,d\mu`, whatever v.  So
 
+.. formula: lower_bound
+
 .. math:: P(\lambda) = \frac{v + \lambda R(\lambda)}{\lambda + v}, \qquad
    R(\lambda) = \prod_l \frac{\lambda - \theta_l}{-v - \theta_l},
 
 with the positive nodes :math:`\theta_l` of the Gauss-Radau rule of :math:`\mu`.  Without noise the
 rates are :math:`1/\theta_l`, in the limit
+
+.. formula: optimal_rates
 
 .. math:: \eta_l = \frac1{1 + c + 2\sqrt c \cos(\pi l/(L+1))}, \qquad
    \mathcal L = \frac1{\sum_{k=0}^L c^{-k}},

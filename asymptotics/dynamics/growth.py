@@ -2,9 +2,13 @@ r"""Separate attention between two plateaus: how the head grows that learns a di
 
 One head learns one direction, :math:`|k| = |q| = v`,
 
+.. formula: flow
+
 .. math:: \tau \dot v = \lambda^2 v^2 (1 - A v^3),
 
 which has a closed inverse: with :math:`u = A^{1/3} v`,
+
+.. formula: time
 
 .. math:: \frac{\lambda^2 t}{\tau A^{1/3}} = -\frac1u + \int_0^u \frac{s\, ds}{1 - s^3}, \qquad
    \int_0^u \frac{s\, ds}{1 - s^3} = \frac13 \Bigl[ -\ln(1 - u) + \tfrac12 \ln(1 + u + u^2)

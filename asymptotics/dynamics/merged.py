@@ -30,6 +30,8 @@ general covariance the drop has a tail: directions of small eigenvalue are learn
 :math:`\Lambda = \lambda I` it is one logistic equation for :math:`s = w b_d`, with :math:`A =
 \lambda c`:
 
+.. formula: flow
+
 .. math:: \dot s = 2 \sqrt D\, \lambda^2 s (1 - A s), \qquad s(0) = w_0^2/\sqrt D .
 
 References
@@ -160,6 +162,8 @@ def merged_drop_time(
     r"""Time at which the loss of merged attention has fallen by a fraction, for white inputs.
 
     With :math:`p = w_0^2 A/\sqrt D` and :math:`g = \sqrt{1 - \mathrm{drop\_fraction}}`,
+
+    .. formula: drop_time
 
     .. math:: t = \frac1{2 \sqrt D \lambda^2} \ln \frac{(1 - g)(1 - p)}{g\, p} .
 

@@ -11,6 +11,8 @@ The model predicts :math:`\hat y = \beta^\top \bigl(\sum_h v_h k_h q_h^\top\bigr
 
 of each head has :math:`2^D` fixed points of different losses, one for each set S of directions,
 
+.. formula: losses
+
 .. math:: \sum_h v_h k_h q_h^\top = \sum_{d \in S} A_d^{-1} e_d e_d^\top, \qquad
    L_S = \operatorname{tr} \Lambda + \sigma^2 - \sum_{d \in S} \lambda_d/c_d .
 

@@ -3,6 +3,8 @@ r"""Schedules of GD++: how fast layers can improve the condition number of the c
 A layer of GD++ multiplies the inputs of the context by :math:`I - \gamma H`, with H their second
 moment matrix.  It maps an eigenvalue :math:`\lambda` of H to
 
+.. formula: layer
+
 .. math:: f(\lambda) = \lambda (1 - \gamma \lambda)^2 .
 
 In the formulas :math:`\kappa = \nu/\mu` is the condition number of a spectrum in
@@ -22,6 +24,8 @@ Theorem 5.1): :math:`\gamma = 1/(3\nu)` is the largest choice that keeps f incre
 :math:`1/(3\gamma)`, and its smallest at an end.  The ratio is least when both ends go to the same
 value, :math:`f(\mu) = f(\nu)` (equioscillation):
 
+.. formula: gamma
+
 .. math:: \gamma = \frac1{\mu + \sqrt{\mu\nu} + \nu}, \qquad
    \kappa' - 1 = \frac{(r-1)^2 (2r+1)^2 (r+2)^2}{27 r^2 (1+r)^2} \le \tfrac3{16} (\kappa-1)^2 .
 
@@ -33,6 +37,8 @@ odd cubics.  A layer divides a large :math:`\kappa` by 27/4 instead of 9/4, so t
 schedule takes :math:`\ln(27/4)/\ln(9/4) = 2.35` times as many layers.
 
 Both schedules are one formula.  With :math:`\delta = 1/(\gamma\mu) - 3`,
+
+.. formula: excess
 
 .. math:: \kappa' - 1 = \frac{\delta^2 (4\delta + 9)}{27 (\delta + 2)^2}, \qquad
    \nu' = \frac4{27\gamma},

@@ -11,6 +11,8 @@ regression is :math:`q = 1/(e + \lambda)`, best at :math:`\lambda = \sigma^2`, w
 :math:`R(\sigma^2) = \frac12 E \sum \sigma^2/(e + \sigma^2)`.  Where :math:`\sigma` is known, this
 oracle is the Bayes estimator.  Losses are *adjusted* by subtracting its loss, and
 
+.. formula: penalty
+
 .. math:: \frac{\lambda^2 + v e}{(e + \lambda)^2} - \frac v{e + v}
    = \frac{e (\lambda - v)^2}{(e + \lambda)^2 (e + v)}
 

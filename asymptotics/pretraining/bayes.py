@@ -13,6 +13,8 @@ mean squared error" (Raventos, Paul, Chen, Ganguli, NeurIPS 2023).  Given a cont
 the tasks are those of a random-energy model, and its physics gives the limit (heuristic; checked
 against simulation in `iclimit.validation`; derivation in the documentation).  Let
 
+.. formula: seen_tasks
+
 .. math:: D(b) = \tfrac12\Bigl[V(x_b) - (x_b - x)\frac{M_b}{1 + x_b w_b^2}\Bigr],
    \qquad V(x) = \int \log(1 + \lambda/x)\, d\mu, \qquad x_b = b/\alpha,
 
@@ -23,6 +25,8 @@ if the noise were :math:`b \ge \rho`.  :math:`D(\rho) = I` is the information of
 * :math:`\theta < I`: the posterior is frozen.  On pretraining tasks it finds the true one and the
   error is :math:`\rho`.  On fresh tasks it is spread over the few tasks nearest to the truth, with
   :math:`D(b) = \theta` and :math:`E \sum_j p_j^2 = 1 - \rho/b`, and
+
+  .. formula: fresh_tasks
 
   .. math:: e_{ICL} = \rho + x_b M_b - x_b (x_b - x) M_b',
 

@@ -11,15 +11,21 @@ The best ridge is :math:`\lambda = (\rho + x)/(\tau(1 - x)^2)`, and its error is
 :math:`e^2 - re + (\tau\alpha x/r)(e - \rho - x) = 0`, which is stationary at
 :math:`x = (e - \rho)/2`.  With :math:`b = B/(4r)`,
 
+.. formula: best_split
+
 .. math:: e - \rho = \frac{1 - \rho + \sqrt{(1 - \rho)^2 + 4 (1 + b)\rho}}{2(1 + b)}, \qquad
    \alpha = r\Bigl(\frac{2}{e - \rho} - 1\Bigr), \qquad \tau = \frac{B}{\alpha}.
 
 **Without a ridge** the error has a minimum on either side of :math:`\tau = 1`.  With
 :math:`g = \rho B + r^2` they are
 
+.. formula: ridgeless_split
+
 .. math:: \tau_< = \frac{B (1 - \rho)(B + r)}{\bigl(r\sqrt{g} + B\sqrt{B + 2r}\bigr)
    \bigl(\sqrt{g} + \sqrt{B + 2r}\bigr)}, \qquad
    \tau_> = \frac{B (r^2 + \sqrt{rg})}{r (B - r^2)} \quad (B > r^2),
+
+.. formula: ridgeless_errors
 
 .. math:: e_< = \frac{\rho + x}{1 - \tau_<} + (1 - x)(1 - \tau_<), \qquad
    e_> = \frac{(\rho + x)\,\tau_>}{\tau_> - 1},

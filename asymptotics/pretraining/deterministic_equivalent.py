@@ -15,6 +15,8 @@ variance of O(1/d), where Gaussian features in d^2 dimensions would have O(1/d^2
 analysis of ridge regression with features of random norm :math:`\sqrt u` gives, with
 :math:`f = E\,u/(t + u)` and :math:`\mathrm{df}_m = \operatorname{tr}[G(G+\xi)^{-1}]^m`,
 
+.. formula: errors
+
 .. math::
 
    f(t) = \tfrac dn\, \mathrm{df}_1(\xi), \qquad \lambda = \xi\, t f(t), \qquad

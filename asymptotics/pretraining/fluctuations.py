@@ -13,6 +13,8 @@ of the task covariance.  With :math:`K = 1/(c + \nu)`, :math:`G = c + q`, the av
 :math:`\langle\cdot\rangle` over c, :math:`Q = 1 - \langle G^2 K^2\rangle/\tau = \eta + \xi A/\tau`
 and the error :math:`r_0 = Q\, e_{IDG}` of the prediction on the training law,
 
+.. formula: covariance
+
 .. math::
 
    d^2 \operatorname{Cov}(e, e') = \frac{2 r_0^2}{\tau Q}\Bigl\{ l l'

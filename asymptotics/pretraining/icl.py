@@ -25,6 +25,8 @@ resolvent at :math:`\nu = q + \xi`.
 In :math:`w = 1 + M/\kappa`, :math:`r = 1 + \nu w^2`, :math:`\eta = \lambda/\xi` (at
 :math:`\lambda = 0`: :math:`\max(0, 1 - 1/\tau)`) and :math:`A = M (1 + q w^2)/r` the errors are
 
+.. formula: errors
+
 .. math::
 
    e_{IDG} &= \frac{\rho + qM/w + \xi M \nu/r}{\eta + \xi A/\tau}, \\
@@ -37,6 +39,8 @@ documentation.
 
 **Effective ridge.**  With the Wishart resolvent :math:`M_\kappa`, the effective ridge
 :math:`\xi` is the unique root of
+
+.. formula: effective_ridge
 
 .. math:: \tau(1 - \lambda/\xi) = 1 - \xi M_\kappa(q + \xi).
 

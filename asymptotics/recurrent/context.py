@@ -16,6 +16,8 @@ In the limit :math:`h = a w + \sqrt q\, z` with white noise z and
 Plain attention on :math:`\alpha d` independent pairs of one task has a = 1 and
 :math:`q = (1 + \rho)/\alpha`.  So a gated layer is worth a context of
 
+.. formula: effective_context
+
 .. math:: \alpha_{\mathrm{eff}} = (1 + \rho)\, \frac{a^2}q ,
 
 and all theory of `iclimit.pretraining` holds with :math:`\alpha_{\mathrm{eff}}` in the place of
@@ -40,11 +42,15 @@ In endless contexts
 
 which is largest, among all gates that may vary over tokens, at
 
+.. formula: optimal_forgetting
+
 .. math:: \omega = \sqrt{\vartheta^2 + \frac{2 \vartheta}{\kappa_2 + \rho}}, \qquad
    \alpha_{\mathrm{eff}} = \frac{1 + \rho}{(\kappa_2 + \rho)(\vartheta + \omega)} .
 
 The best one-layer readout of h has the error
 
+
+.. formula: error
 
 .. math:: e = 1 + \rho - \frac{a^2}{a^2 + q}
    = \rho + \frac{1 + \rho}{1 + \rho + \alpha_{\mathrm{eff}}} .

@@ -29,6 +29,8 @@ numbers :math:`x = \langle E, X\rangle`, :math:`y = \langle V, X\rangle` solve
 
 With :math:`G = \hat C + q` the errors are
 
+.. formula: errors
+
 .. math::
 
    e_{IDG} &= \frac{1 + \rho - 2 \langle b, X\rangle + \langle X, X G\rangle + 2 x y + f_1 x^2}

@@ -20,6 +20,8 @@ because :math:`E\, x x^\top x x^\top = (1 + 2/d)\, I/d`.
 
 *Constant step.*  Both maps are affine, and after :math:`\alpha d` pairs
 
+.. formula: error
+
 .. math:: v = e^{-\alpha K} + \alpha\, S\, \frac{E(\alpha K)}{E(K/d)}, \qquad
    E(z) = \frac{1 - e^{-z}}z ,
 
@@ -34,6 +36,8 @@ The loss stays finite in long contexts while K > 0: without drift for
 *Best steps.*  Minimising v' over :math:`\beta` at every token gives
 :math:`\beta = v/(v + \rho)` and :math:`dv/d\alpha = -v^2/(v + \rho)`, so that
 :math:`v = e^{-y}` with
+
+.. formula: optimum
 
 .. math:: y + \rho\, (e^y - 1) = \alpha, \qquad
    v = \frac\rho{W\bigl(\rho\, e^{\rho + \alpha}\bigr)},

@@ -18,6 +18,8 @@ token.
 With :math:`p_i = E\, u_i^2`, :math:`r_i = E\, u_i w_i` and :math:`\langle v\rangle = \sum_i v_i`,
 the steps are
 
+.. formula: tokens
+
 .. math::
 
    \text{decay:} \quad & p \leftarrow \gamma^2 p, \qquad r \leftarrow \gamma r, \\

@@ -17,6 +17,8 @@ in the limit, in which the order of decay and correction does not matter.  The s
 Where the denominator is not positive the loss grows without end.  The best gate is the task's own
 decay, :math:`\omega = \vartheta`, and then
 
+.. formula: optimum
+
 .. math:: v = \frac{2 \vartheta + \beta^2 \rho}{2 \vartheta + 2 \beta - \beta^2}, \qquad
    \beta = \frac v{v + \rho}, \qquad
    v = \frac{\vartheta (1 - \rho) + \sqrt{\vartheta^2 (1 - \rho)^2

@@ -6,6 +6,8 @@ d at fixed :math:`c = d/N` and :math:`v = \sigma^2/N`, with :math:`t = \beta \sq
 :math:`u = \text{value}/\sqrt d`, the norm of the query concentrates, a sum over the context
 becomes a mean, and
 
+.. formula: loss
+
 .. math:: \frac{\mathcal L}d = (1 - ut)^2 + u^2 e^{t^2} (c + v), \qquad
    \frac{\mathcal L^*}d = \frac{e(c + v)}{1 + e(c + v)} \quad\text{at } t = 1,
 

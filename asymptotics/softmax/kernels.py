@@ -12,6 +12,8 @@ since given the query the pairs are independent.  In the limit of large N and d 
 :math:`c = d/N` and :math:`\sigma^2/N` the norm concentrates and only the last term of the second
 bracket remains.  At the best value
 
+.. formula: optimum
+
 .. math:: \frac{\mathcal L^*}d = \frac{c + \sigma^2/N}{\mathrm{eff} + c + \sigma^2/N}, \qquad
    \mathrm{eff} = \frac{(E s f)^2}{E f^2} \le 1 .
 

@@ -5,6 +5,8 @@ inverse temperature t have :math:`q \simeq e^{t^2}/N` and :math:`\operatorname{v
 (1 + t^2)\,q`, and the best value is :math:`1/\beta`.  Averaged over the query, with
 :math:`b = \beta^2` and :math:`E e^{b r^2} = (1 - 2b)^{-d/2}`,
 
+.. formula: loss
+
 .. math:: N \mathcal L \to \frac{(1 - 2b)^{-d/2 - 1}}b \bigl[(d + \sigma^2)(1 - 2b) + b d\bigr],
 
 which is least where :math:`(d + 2)\,(d - 2K)\,b^2 + (d + 4) K b - K = 0`, with

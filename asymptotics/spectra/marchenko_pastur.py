@@ -3,6 +3,8 @@ r"""The Marchenko-Pastur law: limiting spectrum of a sample covariance matrix.
 :math:`\frac1N Z^\top Z` with an :math:`N \times d` matrix Z of independent entries of mean 0 and
 variance 1 has, at fixed ratio :math:`c = d/N`, the limiting spectral measure
 
+.. formula: law
+
 .. math:: \mu = \max(0, 1 - 1/c)\, \delta_0
    + \frac{\sqrt{(\lambda_+ - x)(x - \lambda_-)}}{2\pi c x}\, dx,
    \qquad \lambda_\pm = (1 \pm \sqrt c)^2.

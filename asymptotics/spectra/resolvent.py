@@ -3,6 +3,8 @@ r"""The Wishart resolvent: normalised trace of the resolvent of a sample covaria
 Let :math:`\hat C = \frac1k \sum_{j=1}^k w_j w_j^\top` with :math:`k` independent
 :math:`w_j \sim N(0, I_d)`.  As :math:`d, k \to \infty` at fixed :math:`\kappa = k/d`,
 
+.. formula: resolvent
+
 .. math:: M_\kappa(q) = \lim \frac1d \operatorname{tr} (\hat C + q)^{-1},
    \qquad \frac q\kappa M^2 + \Bigl(q + 1 - \frac1\kappa\Bigr) M = 1,
 

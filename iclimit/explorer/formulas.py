@@ -11,13 +11,13 @@ from iclimit.explorer.functions import formula, functions
 from iclimit.explorer.symbols import plain_symbol
 from iclimit.notation import PARAMETERS, read_table
 
-# Formulas of no function: title, module whose docstring has it, and the number there.
+# Formulas of no function: title, module whose docstring has it, and its label there.
 OTHERS = {
-    "effective_ridge": ("Effective ridge ξ", "pretraining.icl", 3),
+    "effective_ridge": ("Effective ridge ξ", "pretraining.icl", "effective_ridge"),
     "plateau_losses": (
         "Losses L of the plateaus, at which the directions in S are learned",
         "dynamics.plateaus",
-        1,
+        "losses",
     ),
 }
 
@@ -56,8 +56,9 @@ def formulas() -> dict[str, dict[str, Any]]:
         first_line = (inspect.getdoc(function.function) or "").partition("\n")[0].rstrip(".")
         title = quantity.meaning if quantity else first_line
         texts[function.name] = _formula(title, function.latex, function.source, function.arguments)
-    for name, (title, place, number) in OTHERS.items():
-        texts[name] = _formula(title, formula(place, str(number)), f"iclimit.asymptotics.{place}")
+    for name, (title, module, label) in OTHERS.items():
+        latex = formula(f"{module}.{label}")
+        texts[name] = _formula(title, latex, f"iclimit.asymptotics.{module}")
     return texts
 
 

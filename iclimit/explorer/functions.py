@@ -95,7 +95,7 @@ def _tokens() -> Iterator[Function]:
             tuple(ranges),
             {},
             "iclimit.asymptotics.recurrent.errors.token_moments({})",
-            formula("recurrent.errors", "1"),
+            formula("recurrent.errors.tokens"),
             "iclimit.asymptotics.recurrent.errors",
             ranges,
         )
@@ -125,20 +125,24 @@ def _function(row: Row) -> Function:
         (*row.parameters, *row.optional),
         row.optional,
         python_call(row),
-        formula(*row.formula),
-        f"iclimit.asymptotics.{row.formula[0]}",
+        formula(row.formula),
+        f"iclimit.asymptotics.{row.formula.rpartition('.')[0]}",
         row.ranges,
     )
 
 
-def formula(place: str, number: str) -> str:
-    """LaTeX of a ``math`` block in the docstring of a module or a function of the theory."""
-    shelf, module, *function = place.split(".")
-    source = importlib.import_module(f"iclimit.asymptotics.{shelf}.{module}")
-    doc = inspect.getdoc(getattr(source, function[0]) if function else source) or ""
-    blocks = re.findall(r"(?m)^( *)\.\. math::(.*(?:\n(?:\1 +.*|))*)", doc)
-    _, text = blocks[int(number)]
-    return " ".join(line.strip() for line in text.splitlines() if line.strip())
+def formula(place: str) -> str:
+    """LaTeX of a labelled ``math`` block in the docstrings of a module, as ``shelf.module.label``.
+
+    The comment ``.. formula: label`` stands before the block.
+    """
+    module, _, label = place.rpartition(".")
+    source = inspect.getsource(importlib.import_module(f"iclimit.asymptotics.{module}"))
+    marked = rf"(?m)^( *)\.\. formula: {label}\n\n\1\.\. math::(.*(?:\n(?:\1 +.*|))*)"
+    block = re.search(marked, source)
+    if block is None:
+        raise ValueError(f"formula must be labelled in a docstring, got {place}")
+    return " ".join(line.strip() for line in block[2].splitlines() if line.strip())
 
 
 @cache
