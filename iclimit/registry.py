@@ -4,11 +4,8 @@ Curves, phase diagrams, the command line, the explorer, citations and the covera
 read these rows.  The columns are:
 
 * ``name``: of the quantity, in Python, in the command line and in the JavaScript of the explorer.
-* ``function``: a public function of a shelf of the theory, as ``shelf.function``.  In brackets may
-  follow an argument that is fixed, ``(objective=idg)``, or made of a parameter,
-  ``(noise_law=uniform:{highest_noise})``; then the part of the result that is meant, ``.loss``,
-  and its place along the last axis, ``[-1]``.  A method, such as ``.density``, gets the parameters
-  that the function does not take.  A name without a dot is a function of
+* ``function``: a public function of a shelf of the theory, as ``shelf.function``, or a field of
+  its result, as ``shelf.function.field``.  A name without a dot is a function of
   `iclimit.diagrams.combinations`.
 * ``parameters``, ``optional``: names of the notation.  In the explorer an optional one has its
   default after ``=``.

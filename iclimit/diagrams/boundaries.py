@@ -4,8 +4,8 @@ A boundary is where its margin vanishes.  The table ``boundaries.csv`` has a row
 these columns:
 
 * ``quantities``: those whose diagrams show it.
-* ``first``, ``second``: what is equal on it.  Each is a number, a parameter, a function as in the
-  registry (`iclimit.registry`), or a sum of these.
+* ``first``, ``second``: what is equal on it.  Each is a number, a parameter, or a function as in
+  the registry (`iclimit.registry`).
 * ``compared``: their difference is the margin, or that of their ``reciprocals`` where they may be
   infinite.
 * ``where``: the value of a parameter that a boundary is for.
@@ -74,9 +74,6 @@ class Boundary:
 
 def _term(text: str) -> Callable[..., Any]:
     """Function of the parameters that a text of the table stands for."""
-    if "+" in text:
-        terms = [_term(part) for part in text.split("+")]
-        return lambda **p: sum(term(**p) for term in terms)
     if text in PARAMETERS:
         return lambda **p: p[text]
     if text.isdigit():

@@ -1,7 +1,8 @@
-"""Functions of the registry that put public functions of the theory together.
+"""Functions of the registry that are no public function of the theory, or field of its result.
 
-The formulas are there.  Each function is named in ``registry.csv``, takes its parameters as
-keyword arguments and broadcasts, except over the parameters that the table marks as single.
+They put such functions together, fix one of their arguments, or take a part of their result.  Each
+is named in ``registry.csv`` or ``boundaries.csv``, takes its parameters as keyword arguments and
+broadcasts, except over the parameters that the registry marks as single.
 """
 
 from typing import Any, TypeAlias
@@ -9,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from iclimit.asymptotics import depth as theory_of_depth
-from iclimit.asymptotics import descent, dynamics, gdpp, pretraining
+from iclimit.asymptotics import descent, dynamics, gdpp, pretraining, spectra
 from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.dynamics.staircase import loss_at_shares
 from iclimit.asymptotics.pretraining import spectral_equivalent
@@ -45,6 +46,49 @@ def null_error(*, rho: Values, labels: float = 1.0, **_: Values) -> Any:
     """Error of predicting 0, from the variance of the labels without noise; of rho alone."""
     values = checked(systems="numpy", rho=rho)[1]
     return labels + values.rho
+
+
+def optimal_idg_ridge(**setting: Values) -> Any:
+    """Ridge with the least error on the pretraining tasks."""
+    return pretraining.optimal_ridge(objective="idg", **setting).ridge
+
+
+def optimal_idg_error(**setting: Values) -> Any:
+    """Error on the pretraining tasks at the ridge that is best for them."""
+    return pretraining.optimal_ridge(objective="idg", **setting).error
+
+
+def ridgeless_budget_icl_error(budget: Values, rho: Values) -> Any:
+    """Least error on fresh tasks for a budget of label pairs without a ridge."""
+    return pretraining.compute_optimal_pretraining(budget=budget, rho=rho, ridge=0).error
+
+
+def ridgeless_budget_tau(budget: Values, rho: Values) -> Any:
+    """Prompts over squared dimension of the best split of a budget without a ridge."""
+    return pretraining.compute_optimal_pretraining(budget=budget, rho=rho, ridge=0).tau
+
+
+def idg_context_slope(
+    tau: Values, alpha: Values, kappa: Values, rho: Values, ridge: Values = 0.0
+) -> Any:
+    """Slope of the error on the pretraining tasks in the context length."""
+    setting = {"tau": tau, "alpha": alpha, "kappa": kappa, "rho": rho, "ridge": ridge}
+    return pretraining.context_slope(objective="idg", **setting)
+
+
+def idg_ridge_slope(tau: Values, alpha: Values, kappa: Values, rho: Values) -> Any:
+    """Slope of the error on the pretraining tasks in the ridge, at ridge 0."""
+    return pretraining.ridge_slope(objective="idg", tau=tau, alpha=alpha, kappa=kappa, rho=rho)
+
+
+def fixed_tasks_dmmse_error(rho: Values) -> Any:
+    """Error on fresh tasks of dMMSE that knows a number of tasks of the order of the dimension."""
+    return 2 + rho
+
+
+def label_variance(rho: Values) -> Any:
+    """Variance of the labels, the error of predicting 0."""
+    return 1 + rho
 
 
 def memorisation_width(
@@ -95,8 +139,24 @@ def dampened_loss(dampening: Values, ratio: Values, steps: int, noise_ratio: Val
 
 def dampening_of_recurrent_layer(steps: int, ratio: Values, noise_ratio: Values = 0.0) -> Any:
     """Best factor of the update of a recurrent layer, in the limit."""
+    rate = best_constant_rate(ratio, steps, noise_ratio)
+    return rate * (1 + ratio + noise_ratio)
+
+
+def best_constant_rate(ratio: Values, steps: int, noise_ratio: Values = 0.0) -> Any:
+    """Rate of the best steps at one rate."""
     best = descent.constant_schedule(steps=steps, ratio=ratio, noise_ratio=noise_ratio)
-    return best.rates[..., 0] * (1 + ratio + noise_ratio)
+    return best.rates[..., 0]
+
+
+def uniform_step_loss(**size: Values) -> Any:
+    """Loss of the best single step with uniform inputs."""
+    return descent.optimal_learning_rate(input_law="uniform", **size).loss
+
+
+def uniform_step_rate(**size: Values) -> Any:
+    """Rate of the best single step with uniform inputs."""
+    return descent.optimal_learning_rate(input_law="uniform", **size).rate
 
 
 def optimal_rates(ratio: Values, steps: int) -> Any:
@@ -132,6 +192,27 @@ def gdpp_eigenvalue(eigenvalue: Values, gamma: Values) -> Any:
     return gdpp.eigenvalues_after(eigenvalue, gammas=np.stack([gamma], axis=-1))[-1]
 
 
+def condition_number_excess(condition_number: Values, steps: int) -> Any:
+    """Condition number after the best layers of GD++, minus one."""
+    schedule = gdpp.condition_number_schedule(condition_number=condition_number, steps=steps)
+    return schedule.excess[..., -1]
+
+
+def oracle_risk(highest_noise: float, **size: Any) -> Any:
+    """Risk of ridge regression that knows the noise level, which is uniform."""
+    return gdpp.oracle_risk(noise_law=f"uniform:{highest_noise}", **size)
+
+
+def constant_ridge_loss(highest_noise: float, **setting: Any) -> Any:
+    """Adjusted loss of one penalty for all noise levels, which are uniform."""
+    return gdpp.constant_ridge_loss(noise_law=f"uniform:{highest_noise}", **setting)
+
+
+def adaptive_ridge_loss(highest_noise: float, **setting: Any) -> Any:
+    """Adjusted loss of a penalty that follows the estimated noise, which is uniform."""
+    return gdpp.adaptive_ridge_loss(noise_law=f"uniform:{highest_noise}", **setting)
+
+
 def staircase_loss(t: Values, context: Values, noise_variance: Values, **heads: Values) -> Any:
     """Loss of separate attention with a balanced head of its own for each of four directions.
 
@@ -163,6 +244,16 @@ def half_drop_loss(
         np.inf, dim=dim, context=context, init_scale=init_scale, **variances
     )
     return (end + dim * input_variance + noise_variance) / 2
+
+
+def test_time_error(**setting: Any) -> Any:
+    """Error after several steps at test time with a matrix learned from weight prediction."""
+    return theory_of_depth.test_time_errors(**setting)[..., -1]
+
+
+def iterated_icl_error(**setting: Any) -> Any:
+    """Error after several steps at test time with a matrix learned from label prediction."""
+    return theory_of_depth.iterated_icl_errors(**setting)[..., -1]
 
 
 def tied_depth_loss(depth: int, alpha: Values, noise_variance: Values = 0.0) -> Any:
@@ -202,6 +293,36 @@ def untied_loss(
     sizes = {"alpha": alpha, "width_ratio": width_ratio}
     best = theory_of_depth.untied_depth(joint.inputs, weights=labels, depth=deepest, **sizes)
     return best.losses[layers.astype(int) - 1]
+
+
+def wishart_density(eigenvalue: Values, **size: Any) -> Any:
+    """Mean density of the eigenvalues of a Wishart matrix."""
+    return spectra.wishart_density(eigenvalue, **size)
+
+
+def largest_eigenvalue_cdf(eigenvalue: Values, **size: Any) -> Any:
+    """Probability that the largest eigenvalue of a Wishart matrix is smaller."""
+    return spectra.largest_eigenvalue_cdf(eigenvalue, **size)
+
+
+def marchenko_pastur_density(x: Values, ratio: Values) -> Any:
+    """Density of the continuous part of the Marchenko-Pastur law."""
+    return MarchenkoPastur(ratio).density(x)
+
+
+def marchenko_pastur_cdf(x: Values, ratio: Values) -> Any:
+    """Distribution function of the Marchenko-Pastur law."""
+    return MarchenkoPastur(ratio).cdf(x)
+
+
+def marchenko_pastur_edges(ratio: Values) -> Any:
+    """Lower and upper edge of the Marchenko-Pastur law, on a last axis."""
+    return np.stack(MarchenkoPastur(ratio).edges, axis=-1)
+
+
+def marchenko_pastur_atom(ratio: Values) -> Any:
+    """Mass of the Marchenko-Pastur law at 0."""
+    return MarchenkoPastur(ratio).atom
 
 
 def _deep_data(structure: Structure | None) -> tuple[dict[str, Any], float]:

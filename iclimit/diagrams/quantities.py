@@ -7,7 +7,6 @@ broadcasts.
 import inspect
 import math
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -155,52 +154,33 @@ def one_at_a_time(function: Callable[..., Any], names: Sequence[str]) -> Callabl
     return broadcast
 
 
-# Shelf, function, argument with its text, part and place (`iclimit.registry`).
-_FUNCTION = re.compile(r"(\w+)\.(\w+)(?:\((\w+)=(.*)\))?(?:\.(\w+))?(?:\[(-?\d+)\])?")
-
-
 def find_function(text: str) -> Callable[..., Any]:
-    """Return the function that a row of the registry names."""
-    named = _FUNCTION.fullmatch(text)
-    if named is None:
+    """Return the function that a row of the registry names, or one of a field of its result."""
+    shelf, dot, rest = text.partition(".")
+    if not dot:
         return getattr(combinations, text)
-    shelf, name, argument, value, part, place = named.groups()
+    name, _, part = rest.partition(".")
     function = getattr(getattr(asymptotics, shelf), name)
-    if not (argument or part or place):
+    if not part:
         return function
     taken = inspect.signature(function).parameters
 
-    def call(**parameters: Any) -> Any:
-        if argument:
-            used = re.findall(r"\{(\w+)\}", value)
-            whole = used and value == f"{{{used[0]}}}"
-            given = parameters[used[0]] if whole else value.format(**parameters)
-            given = int(value) if value.isdigit() else given
-            parameters = {name: v for name, v in parameters.items() if name not in used}
-            parameters[argument] = given
-        result = function(**{name: value for name, value in parameters.items() if name in taken})
-        result = getattr(result, part) if part else result
-        if callable(result):
-            result = result(**{n: value for n, value in parameters.items() if n not in taken})
-        if isinstance(result, tuple):
-            result = np.stack(result, axis=-1)
-        return result[..., int(place)] if place else result
+    def part_of_result(**parameters: Any) -> Any:
+        known = {name: value for name, value in parameters.items() if name in taken}
+        return getattr(function(**known), part)
 
-    return call
+    return part_of_result
 
 
 def python_call(row: Row) -> str:
     """Python that computes a row of the registry, with ``{}`` for the keyword arguments."""
-    named = _FUNCTION.fullmatch(row.function)
-    if row.label and (named is None or named[2][0].isupper()):
+    shelf, dot, rest = row.function.partition(".")
+    if dot:
+        name, _, part = rest.partition(".")
+        return f"iclimit.{shelf}.{name}({{}})" + (f".{part}" if part else "")
+    if row.label:
         return f'iclimit.curve("{row.name}", {{}})'
-    if named is None:
-        return f"iclimit.diagrams.combinations.{row.name}({{}})"
-    shelf, name, argument, value, part, place = named.groups()
-    text = value if value and value.isdigit() else f'"{value}"'
-    fixed = f", {argument}={text}" if argument else ""
-    end = (f".{part}" if part else "") + (f"[..., {place}]" if place else "")
-    return f"iclimit.{shelf}.{name}({{}}{fixed}){end}"
+    return f"iclimit.diagrams.combinations.{row.name}({{}})"
 
 
 def structured_value(part: str, spectrum: JointSpectrum, **setting: Any) -> np.ndarray:
