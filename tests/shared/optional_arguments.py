@@ -1,4 +1,8 @@
-"""Which optional arguments of the theory claims make use of, as a table and as calls show it."""
+"""Which optional arguments of the theory claims make use of, as their calls show it.
+
+Claims may run in several processes: each writes down what it gave, and whichever is the last one
+knows what all of them gave.
+"""
 
 import csv
 import inspect
@@ -10,13 +14,32 @@ from pathlib import Path
 from iclimit.validation.report.coverage import SHELVES, theory_functions, uncovered_reason
 
 TABLE = Path(__file__).with_suffix(".csv")
-"""Columns: ``function.argument``, a claim that gives it, or why none does."""
+"""Columns: a function, arguments of it that no claim gives, and why."""
 
 
-def table():
-    """Claim and reason by argument."""
+def excused():
+    """Optional arguments that no claim gives, as ``function.argument``, for a reason."""
     with TABLE.open(newline="", encoding="utf-8") as file:
-        return {row["argument"]: (row["claim"], row["reason"]) for row in csv.DictReader(file)}
+        return {
+            f"{row['function']}.{argument}"
+            for row in csv.DictReader(file)
+            for argument in row["arguments"].split()
+        }
+
+
+def given_by_all(folder, name, given, names):
+    """Arguments that all claims gave; None before the last of them.
+
+    A folder that the processes of a session share has the arguments of each claim so far.
+    """
+    folder.mkdir(exist_ok=True)
+    unfinished = folder / f".{name}"
+    unfinished.write_text("\n".join(sorted(given)), encoding="utf-8")
+    unfinished.rename(folder / name)
+    files = [folder / other for other in names]
+    if not all(file.exists() for file in files):
+        return None
+    return {line for file in files for line in file.read_text(encoding="utf-8").splitlines()}
 
 
 @cache

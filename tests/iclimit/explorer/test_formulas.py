@@ -15,7 +15,10 @@ FORMULAS = [
         for each in functions()
         if not each.name.startswith("margin_")
     ),
-    *((name, formula(place, str(block)), place, ()) for name, (_, place, block) in OTHERS.items()),
+    *(
+        (name, formula(f"{place}.{label}"), place, ())
+        for name, (_, place, label) in OTHERS.items()
+    ),
 ]
 """Name, LaTeX, module and arguments."""
 
