@@ -52,6 +52,7 @@ def write_generated():
     for shelf in notation.SHELVES:
         _write(folder / f"notation-{shelf}.inc", table("12 20 48 20", _parameters(shelf)))
     _write(folder / "quantities.inc", _quantities())
+    _write(folder / "unscripted.inc", table("45 55", _unscripted()))
     _write(folder / "boundaries.inc", table("20 46 34", _boundaries()))
     _write(folder / "conventions.inc", table("16 24 18 22 20", _conventions()))
     _write(folder / "top-level.inc", table("35 65", _top_level()))
@@ -126,6 +127,14 @@ def _quantities():
         folded(f"{subject}: {len(rows) - 1} quantities", table("22 30 24 24", rows))
         for subject, rows in (subjects | last).items()
     )
+
+
+def _unscripted():
+    """Quantities that the explorer does not have, by the reason."""
+    yield "Quantity", "Reason"
+    for reason in dict.fromkeys(row.unscripted for row in REGISTRY.values() if row.unscripted):
+        names = [f"``{row.name}``" for row in REGISTRY.values() if row.unscripted == reason]
+        yield ", ".join(names), reason
 
 
 def _boundaries():

@@ -15,6 +15,7 @@ import difflib
 import functools
 import importlib
 import inspect
+import json
 import math
 import re
 import sys
@@ -95,6 +96,8 @@ class Parameter:
         What it is called elsewhere, the likeliest first, for hints in error messages.
     size : str
         Integer of a run that it is a ratio of, such as ``prompts/dim^2``.
+    typical : number, list of numbers, str or None
+        A value that every function takes, with those of the other rows: tests call by it.
     """
 
     name: str
@@ -106,6 +109,7 @@ class Parameter:
     definition: str = ""
     synonyms: tuple[str, ...] = ()
     size: str = ""
+    typical: Any = None
 
     @property
     def label(self) -> str:
@@ -201,6 +205,14 @@ def read_table(file: str) -> Iterable[dict[str, str]]:
     return csv.DictReader(text.splitlines(), restval="")
 
 
+def _typical(text: str) -> Any:
+    """Number or list of the table, or a word."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text or None
+
+
 def _parameters() -> dict[str, Parameter]:
     texts = ("name", "symbol", "meaning", "shelf", "definition", "size")
     return {
@@ -209,6 +221,7 @@ def _parameters() -> dict[str, Parameter]:
             range=Interval.parse(row["range"]) if row["range"] else None,
             integer=row["number"] == "integer",
             synonyms=tuple(row["synonyms"].split()),
+            typical=_typical(row["typical"]),
         )
         for row in read_table("notation.csv")
     }

@@ -20,6 +20,7 @@ read these rows.  The columns are:
   ``.. formula: label`` stands before the ``math`` block.  The explorer has what has a formula.
 * ``ranges``: numbers for which its JavaScript is held against Python.
 * ``reason``: why no claim covers the function.
+* ``unscripted``: why the explorer does not have a quantity, in the markup of the documentation.
 
 Vectors, matrices and what needs random task sets (`iclimit.finite_size_errors`) have no label.
 """
@@ -50,6 +51,7 @@ class Row:
     formula: str
     ranges: dict[str, tuple[float, ...]]
     reason: str
+    unscripted: str
 
 
 def _pairs(text: str) -> dict[str, str]:

@@ -70,10 +70,12 @@ def test_every_public_function_with_arguments_says_what_it_raises():
     assert silent == []
 
 
-def test_every_public_function_is_used_in_the_gallery():
-    """Its page then links to the examples that use it."""
-    examples = "".join(page.read_text("utf-8") for page in (DOCS / "examples").rglob("*.py"))
-    assert sorted(set(FUNCTIONS) - set(re.findall(r"\w+", examples))) == []
+def test_every_public_function_is_used_in_the_gallery_or_on_a_page_of_the_theory():
+    """In the gallery its page links to the examples that use it."""
+    examples = [page.read_text("utf-8") for page in (DOCS / "examples").rglob("*.py")]
+    for page in (DOCS / "theory").rglob("*.rst"):
+        examples += re.findall(r"^(?:>>>|\.\.\.) .*", page.read_text("utf-8"), re.M)
+    assert sorted(set(FUNCTIONS) - set(re.findall(r"\w+", "".join(examples)))) == []
 
 
 def test_version_and_date_are_the_same_everywhere():

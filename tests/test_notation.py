@@ -97,3 +97,12 @@ def test_functions_are_found_under_their_names():
     for name, (function, _) in FUNCTIONS.items():
         if "." not in function.__qualname__:
             assert pickle.loads(pickle.dumps(function)) is function, name
+
+
+def test_typical_values_are_in_their_ranges():
+    """Of every number that a function needs; those of lists are numbers of their own."""
+    for name, row in PARAMETERS.items():
+        values = row.typical if isinstance(row.typical, list) else [row.typical]
+        outside = [v for v in values if isinstance(v, int | float) and v not in (row.range or [v])]
+        assert not outside, f"{name} must be {row.allowed}, got {outside}"
+        assert not row.integer or all(value is None or value == int(value) for value in values)

@@ -2,33 +2,20 @@
 
 import importlib
 import inspect
+from functools import cache
 
 import numpy as np
 from public_functions import FUNCTIONS, parameters_of
 from sympy import Eq, Symbol
 
-from iclimit.asymptotics.depth import balanced_saddle, depth_loss
 from iclimit.asymptotics.derivation import Derivation
-from iclimit.asymptotics.dynamics import merged_attention_drop, separate_attention_staircase
 from iclimit.asymptotics.pretraining import JointSpectrum
-from iclimit.asymptotics.spectra import (
-    Atoms,
-    DensityMeasure,
-    Exponential,
-    FreeSum,
-    IndependentEntries,
-    MarchenkoPastur,
-    Mixture,
-    PowerLaw,
-    Pushforward,
-    SampleCovariance,
-    TwoPoint,
-    Uniform,
-    Wishart,
-)
+from iclimit.asymptotics.spectra import Atoms, IndependentEntries, MarchenkoPastur
 from iclimit.experiment import Experiment
+from iclimit.notation import PARAMETERS
 from iclimit.prediction import Scatter
 from iclimit.problem import Problem
+from iclimit.results import Result
 from iclimit.simulate.dynamics import AttentionModel
 from iclimit.simulate.gdpp import gdpp_transformer
 from iclimit.simulate.networks import AttentionNetwork
@@ -39,53 +26,48 @@ PROBLEM = Problem(dim=3, context=6)
 RUN = Experiment(Problem(3, 6, tasks=3, noise_variance=0.1), prompts=60)
 ATOMS = Atoms([1.0, 2.0])
 IDENTITY = np.eye(3)
-BASE = {
-    **{"tau": 1.6, "alpha": 1.5, "kappa": 0.5, "rho": 0.1, "theta": 0.05, "q": 1.0, "ratio": 0.5},
-    **{"budget": 10.0, "rtol": 1e-6},
-    **{"chances": 0.4, "run": RUN},
-    **{"dim": 3, "context": 6, "tasks": 3, "prompts": 60, "test_tasks": 100, "depth": 2},
-    **{"steps": 2, "layers": 2, "order": 2, "derivative": 0, "bins": 10, "heads": 2},
-    **{"probability": 0.5, "drop_fraction": 0.5, "x": 0.5, "z": -1.0},
-    **{"snr": 1.0, "factor": 2.0, "shift": 1.0},
-    **{"rate": 0.3, "rates": [0.3, 0.2], "gammas": [0.1], "penalty": 1.0, "noise_variance": 0.1},
-    **{"noise_level": 1.0, "mean_noise_variance": 1.0, "noise_law": "uniform:5"},
-    **{"t": 1.0, "value": 0.5, "initial_value": 0.1, "eigenvalue": 1.0, "trace": 3.0},
-    **{"eigenvalues": [2.0, 1.0], "weights": [0.5, 0.5], "init_scale": 0.1, "fresh_fraction": 0.5},
-    **{"nu": 1.5, "beta": 0.5, "compute": 1e6, "learning_rate": 0.1, "times": [0.0, 1.0]},
-    **{"batch_ratio": 1.0, "query_ratio": 1.0, "efficiency": 0.5, "inverse_temperature": 0.5},
-    **{"inverse_temperatures": [0.5, 1.0], "powers": [1, 2], "lower": 1.0, "upper": 2.0},
-    **{"exponent": 0.5, "decay": 1.0, "asymmetry": 0.1, "condition_number": 3.0},
-    **{"input_covariance": IDENTITY, "task_covariance": IDENTITY, "matrix": IDENTITY},
-    **{"gamma": IDENTITY, "shared_task": np.ones(3), "values": [1.0, 2.0], "spec": "powerlaw:0.5"},
-    **{"key_query": IDENTITY, "key": np.ones((2, 1, 2)), "query": np.ones((2, 1, 2))},
-    **{"spectrum": JointSpectrum.of_measures(ATOMS, order=4), "task_spectrum": ATOMS},
-    **{"measure": ATOMS, "measures": [ATOMS, LAW], "population": ATOMS, "first": LAW},
-    **{"second": LAW, "input_law": "gaussian", "score_function": np.exp, "polynomial": [0.0, 1.0]},
-    **{"function": np.exp, "functions": np.ones((2, 2)), "support": [(0.0, 1.0)]},
-    **{"feature_covariance": IDENTITY, "label_weights": np.ones(3), "observations": 9},
-    **{"feature_moments": np.array([[2.0, 0.5], [0.5, 1.0]]), "arguments": (1.0,)},
-    **{"scaled_moments": np.array([[3.0, 0.5], [0.5, 2.0]]), "coefficients": np.ones((4, 2))},
-    **{"features": lambda x: np.stack([np.ones_like(x), x])},
-    **{
-        "rule": "gated-delta",
-        "forgetting": 0.4,
-        "drift": 0.3,
-        "step_size": 0.6,
-        "separation": 1.5,
-    },
-    **{"gates": [0.8, 0.9, 1.0], "correlation": 0.4, "test_correlation": 0.2, "separation": 1.5},
-    **{"density": np.ones_like, "covariance": lambda x, y: np.minimum(x, y), "inputs": (0.0, 1.0)},
-}
-SIMULATED = {
-    **{"rng": 0, "repeats": 1, "contexts": 4, "batch": 4, "estimator": "ridge", "width": 4},
-    **{"duration": 1.0, "initial": 0.1, "network": AttentionNetwork(3), "problem": PROBLEM},
-    **{"model": AttentionModel("merged", 2, 1), "kind": "merged", "noise_levels": (0.5, 1.0)},
-    "samples": sample_prompts(PROBLEM, 4, rng=0),
-}
-BASE |= SIMULATED
-SIZES, RATIO = {"context": 6, "dim": 3}, {"ratio": 0.5}
-NOISY = {"problem": Problem(dim=10, context=20, noise_law="uniform:5", scale=1.0)}
 HEADS = {"value": np.full(2, 0.1), "key": np.full((2, 1, 2), 0.1), "query": np.ones((2, 1, 2))}
+TYPICAL = {name: row.typical for name, row in PARAMETERS.items() if row.typical is not None}
+OBJECTS = {
+    "arguments": (1.0,),
+    "coefficients": np.ones((4, 2)),
+    "covariance": np.minimum,
+    "density": np.ones_like,
+    "feature_covariance": IDENTITY,
+    "feature_moments": np.array([[2.0, 0.5], [0.5, 1.0]]),
+    "features": lambda x: np.stack([np.ones_like(x), x]),
+    "first": LAW,
+    "function": np.exp,
+    "functions": np.ones((2, 2)),
+    "gamma": IDENTITY,
+    "input_covariance": IDENTITY,
+    "key": np.ones((2, 1, 2)),
+    "key_query": IDENTITY,
+    "label_weights": np.ones(3),
+    "matrix": IDENTITY,
+    "measure": ATOMS,
+    "measures": [ATOMS, LAW],
+    "model": AttentionModel("merged", 2, 1),
+    "network": AttentionNetwork(3),
+    "population": ATOMS,
+    "problem": PROBLEM,
+    "query": np.ones((2, 1, 2)),
+    "run": RUN,
+    "samples": sample_prompts(PROBLEM, 4, rng=0),
+    "scaled_moments": np.array([[3.0, 0.5], [0.5, 2.0]]),
+    "score_function": np.exp,
+    "second": LAW,
+    "shared_task": np.ones(3),
+    "spectrum": JointSpectrum.of_measures(ATOMS, order=4),
+    "support": [(0.0, 1.0)],
+    "task_covariance": IDENTITY,
+    "task_spectrum": ATOMS,
+}
+BASE = TYPICAL | OBJECTS
+"""Values of all arguments: typical ones of the notation, and what is no number or list."""
+SIZES = {"context": 6, "dim": 3}
+RATIO = {"ratio": 0.5}
+NOISY = {"problem": Problem(dim=10, context=20, noise_law="uniform:5", scale=1.0)}
 CALLS = {
     "separate_attention_staircase": (HEADS,),
     "effective_init_scale": ({"value": np.ones(2), "key_query": np.ones((2, 2, 2))},),
@@ -120,29 +102,14 @@ CALLS = {
 }
 """Base calls of functions that need more, or other, arguments than those without defaults."""
 INSTANCES = {
-    "Atoms": ATOMS,
-    "DensityMeasure": DensityMeasure(np.ones_like, [(0.0, 1.0)]),
-    "Exponential": Exponential(1.0),
-    "FreeSum": FreeSum(LAW, LAW),
-    "IndependentEntries": IndependentEntries(context=6, dim=3, input_law="uniform"),
-    "MarchenkoPastur": LAW,
-    "Mixture": Mixture([ATOMS, LAW], [0.5, 0.5]),
-    "PowerLaw": PowerLaw(0.5),
-    "Pushforward": Pushforward(ATOMS, [0.0, 1.0]),
-    "SampleCovariance": SampleCovariance(ATOMS, 0.5),
-    "SpectralMeasure": LAW,
-    "TwoPoint": TwoPoint(ATOMS, alpha=1.0),
-    "Uniform": Uniform(1.0, 2.0),
-    "Wishart": Wishart(context=6, dim=3),
     "Derivation": Derivation((("state the loss", Eq(Symbol("L"), Symbol("x") ** 2)),)),
-    "Staircase": separate_attention_staircase(**HEADS, eigenvalues=[1.0, 2.0], context=6),
-    "MergedDrop": merged_attention_drop(eigenvalues=[1.0, 2.0], context=6, init_scale=0.01),
-    "BalancedSaddle": balanced_saddle([1.0, 2.0], weights=[0.5, 0.5], depth=2),
-    "DepthLoss": depth_loss(depth=2, spectrum=ATOMS),
+    "IndependentEntries": IndependentEntries(context=6, dim=3, input_law="uniform"),
     "Scatter": Scatter(
         *(0.1, 0.08, 0.05, 0.8), prompts=np.eye(2), tasks=np.eye(2), mean=np.ones(2)
     ),
+    "SpectralMeasure": LAW,
 }
+"""Instances of classes that no base call of themselves, or of a function of theirs, makes."""
 FIRST = {id(function): name for name, (function, _) in reversed(FUNCTIONS.items())}
 CALLABLES = [
     name
@@ -171,7 +138,19 @@ def bound(name):
     if not method:
         return item
     on_class = inspect.ismethod(getattr(item, *method))
-    return getattr(item if on_class else INSTANCES[owner], *method)
+    return getattr(item if on_class else instance(owner, item), *method)
+
+
+@cache
+def instance(owner, item):
+    """Instance of a class: one that is written down, a result of a function, or a plain one."""
+    if owner in INSTANCES:
+        return INSTANCES[owner]
+    for name, (function, _) in FUNCTIONS.items():
+        made = inspect.signature(function).return_annotation
+        if issubclass(item, Result) and owner in (made, getattr(made, "__name__", "")):
+            return function(**base_call(function, name.split(".")[-1], ""))
+    return item(**base_call(item, owner, ""))
 
 
 def base_call(function, label, argument):

@@ -1,15 +1,17 @@
 """All claims by name, one in a file; `iclimit.validation.claim` says how such a file is built."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
 
 from iclimit.checks import check_choice
 from iclimit.validation.claim import Claim
 
-# Shelves and files of the claims, in the order of the report: the theory first, then the
-# simulator's own references.
-FILES = (
+# Files whose order in the report is chosen: the theory first, then the simulator's own references.
+# All other files that define a claim follow, shelf by shelf.
+FIRST = (
     ("pretraining", "ridgeless ridge double_descent context_length nonmonotonicity"),
     ("pretraining", "task_diversity dmmse spread budget published"),
     ("descent", "learning_rate training preconditioner transfer schedules divergence dampening"),
@@ -31,13 +33,24 @@ FILES = (
     ("pretraining", "solver cost sampler exact_error"),
 )
 
-_CLAIMS: list[Claim] = [
-    replace(import_module(f"{__name__}.{shelf}.{file}").claim, subject=shelf)
-    for shelf, files in FILES
-    for file in files.split()
-]
+
+def _claims() -> Iterator[Claim]:
+    """Claims of all files, each with its shelf as subject."""
+    chosen = [(shelf, file) for shelf, files in FIRST for file in files.split()]
+    folder = Path(__file__).parent
+    present = [
+        (shelf, module.name)
+        for shelf in dict(FIRST)
+        for module in iter_modules([str(folder / shelf)])
+    ]
+    for shelf, file in dict.fromkeys([*chosen, *present]):
+        module = import_module(f"{__name__}.{shelf}.{file}")
+        if hasattr(module, "claim"):
+            yield replace(module.claim, subject=shelf)
+
+
 # All claims by name.
-CLAIMS = {claim.name: claim for claim in _CLAIMS}
+CLAIMS = {claim.name: claim for claim in _claims()}
 
 
 def select_claims(names: Sequence[str]) -> list[Claim]:
