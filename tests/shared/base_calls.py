@@ -41,6 +41,7 @@ OBJECTS = {
     "functions": np.ones((2, 2)),
     "gamma": IDENTITY,
     "input_covariance": IDENTITY,
+    "inputs": (0.0, 1.0),
     "key": np.ones((2, 1, 2)),
     "key_query": IDENTITY,
     "label_weights": np.ones(3),
