@@ -18,7 +18,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from iclimit.errors import Errors
 from scipy.special import ndtri
 
 from iclimit.asymptotics.gdpp import ridge_risk
@@ -28,6 +27,7 @@ from iclimit.asymptotics.pretraining.finite_size_spread import predicted_spread
 from iclimit.asymptotics.pretraining.icl import both_errors
 from iclimit.asymptotics.pretraining.input_law import input_law_factors
 from iclimit.asymptotics.pretraining.structure import Structure
+from iclimit.errors import Errors
 from iclimit.experiment import Experiment
 from iclimit.simulate.pretraining import simulate_estimator
 from iclimit.validation.instruments.runs.measured import (
