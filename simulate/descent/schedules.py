@@ -44,10 +44,10 @@ BLOCK_NUMBERS = 2**18
 # Fewest simulated eigenvalues on either side of a quantile.
 FEWEST = 5
 
-# Standard errors on either side of a quantile over which its local slope is taken.  Over only one,
-# neighbours that lie close by chance make the error bar too small.  Measured with 10 eigenvalues
-# beyond the quantile: over one, 1 % of the deviations exceeded 4 standard errors, some 10; over
-# three, 0.1 % do.
+# The local slope at a quantile is taken over this many standard errors on either side.  Over only
+# one, neighbours that lie close by chance make the error bar too small.  Measured with 10
+# eigenvalues beyond the quantile: with one standard error 1 % of the deviations were larger than 4
+# standard errors and some larger than 10; with three, 0.1 % are larger than 4.
 WINDOW = 3
 
 

@@ -18,8 +18,9 @@ SIZES = (40, 60, 80, 120, 160)
 # Eigenvalues drawn at every size.
 EIGENVALUES = {"tiny": 3_000, "quick": 16_000, "medium": 100_000, "full": 600_000}
 
-# In 1/d.  Of 60 000 eigenvalues at every size, Tracy-Widom means taken off, a straight line passes
-# the chi-square test for sample covariances and sums, the second order for products.
+# Order of the fit in 1/d.  With 60 000 eigenvalues at every size, after the Tracy-Widom mean is
+# subtracted, a straight line passes the chi-square test for sample covariances and sums, and a
+# parabola for products.
 ORDER = 2
 
 # Of the Tracy-Widom law of real matrices (Bornemann, Markov Process. Relat. Fields 16, 803).
