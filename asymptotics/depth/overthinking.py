@@ -37,6 +37,15 @@ squares, whatever :math:`\Gamma` is, and for :math:`\alpha < 1` with :math:`r_0 
    \Bigl[ 1 + \frac{(1 - \alpha)\, r_0}{\alpha (1 - r_0)} \Bigr] .
 
 It follows from the generating function of V at x = y = 1.
+
+.. page: depth/test-time: Steps at test time
+
+.. symbols:
+   r_0: vα/g², v being the variance of the learned weights and g their mean
+   s: dampening of the steps
+   g: mean weight that pretraining learns, 1/(1 + (1 + σ²)/α)
+   f: how strongly errors of constant (0) and of alternating sign (π) feed on themselves
+   \tau^*: threshold of pretraining
 """
 
 from iclimit.asymptotics.checks import checked

@@ -44,6 +44,21 @@ gives row k from the rows before it,
 with noise they often fall below their limit before: then a finite number of steps is best.  Errors
 are computed as far ahead as twice the best number; the limit of infinitely many steps is known in
 closed form.
+
+.. page: depth/test-time: Steps at test time
+
+.. symbols:
+   V: correlation of the residuals after k and k' steps
+   e: error after k steps
+   k: steps
+   j: steps before them
+   m_j: moments ∫ λʲ (1 − sgλ)ᵃ dμ, with a in brackets
+   \mu: law of the context's eigenvalues λ, of Marchenko and Pastur
+   \lambda: eigenvalue of the context's covariance
+   q_k: what k steps make of a label along an eigenvector
+   s: dampening of the steps
+   g: mean weight that pretraining learns, 1/(1 + (1 + σ²)/α)
+   v: variance of the learned weights, g(1 − g)/(τ − 1)
 """
 
 import math

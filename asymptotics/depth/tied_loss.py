@@ -29,6 +29,18 @@ Three settings of the data (Bordelon, Letey and Pehlevan, arXiv:2510.01098):
 A residual stream of width N < d sees the inputs through a random projection: S becomes
 :math:`M = \Pi S`.  The means are those of `iclimit.asymptotics.spectra.TwoPoint`, of which this
 module evaluates one quadratic form for all depths and all :math:`\gamma` at once.
+
+.. page: depth/tied: Finite context and width
+
+.. symbols:
+   \mathcal L: error on a noiseless query label over that of predicting 0
+   \Omega: covariance of the tasks
+   \Sigma: covariance of the inputs
+   S: covariance of a context's inputs
+   p: what L steps leave of an error, (1 − γz/L)ᴸ with the best γ
+   q: (1 − p)/z
+   E: mean over contexts
+   \operatorname{tr}: trace
 """
 
 from __future__ import annotations

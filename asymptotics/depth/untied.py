@@ -22,6 +22,15 @@ Jacobi,
 
 .. math:: \mathcal L = \binom{L + \beta}{L}^{-2}, \qquad q_k = \frac{(\beta + k - 1)^2}
    {(\beta + 2k - 2)(\beta + 2k - 1)}, \qquad e_k = \frac{k^2}{(\beta + 2k - 1)(\beta + 2k)} .
+
+.. page: depth/untied: Depth: tied layers, untied layers and exponents
+
+.. symbols:
+   \mathcal L: least loss over that of predicting 0
+   \beta: exponent of the power law of the label variance
+   q_k: coefficient of the continued fraction that gives the steps
+   e_k: coefficient of the continued fraction that gives the steps
+   k: number of a coefficient
 """
 
 import numpy as np

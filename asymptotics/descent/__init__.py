@@ -1,4 +1,7 @@
-"""Gradient descent in context: learning rates, preconditioners, schedules, dampening."""
+"""Gradient descent in context: learning rates, preconditioners, schedules, dampening.
+
+.. page: descent/schedules: Several steps: schedules, spectra and dampening
+"""
 
 from iclimit.notation import attach_shelf
 

@@ -1,6 +1,9 @@
 r"""The best schedules: of any rates, of one constant rate, and in the worst case.
 
 The theory is in `iclimit.asymptotics.descent.schedules`.
+
+.. symbols:
+   \eta_l: rate of step l
 """
 
 import numpy as np

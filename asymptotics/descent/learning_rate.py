@@ -22,6 +22,16 @@ The third moment does not enter.  This is the rate of a step that *sums* over th
 *mean* over the context it is N times as large.  It is the limit for many tasks of the rate that
 fits given data best (Rossi, Yuan and Hannagan, ICLR 2024 blog post track), which
 `iclimit.simulate.descent.estimate_learning_rate` computes.
+
+.. page: descent/gradient-descent: One step of gradient descent
+
+.. symbols:
+   \mathcal L: mean squared error on a query label
+   \eta: learning rate of a step that sums over the context; the sliders have N times this rate,
+      that of the mean
+   N: context length
+   m: moments of an input coordinate: mean of its square (2), of its fourth power (4)
+   \eta^*,\ \mathcal L^*: best rate and loss at that rate
 """
 
 from dataclasses import dataclass

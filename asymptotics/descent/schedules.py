@@ -45,6 +45,18 @@ steps reach it while all zeros of P are real.
 
 In float64 the loss is computed by the Gauss-Radau rule of the measure, a sum of positive terms; in
 exact and multi-precision arithmetic from its moments.
+
+.. symbols:
+   \mathcal L: error on a noiseless query label over that of predicting 0
+   N: context length
+   \lambda: eigenvalue of the context's covariance
+   \mu: law of the eigenvalues; in the limit of Marchenko and Pastur, of ratio c
+   P: share of an error along an eigenvector that the steps leave
+   Q: weight of the label noise, (1 − P)/λ
+   R: kernel polynomial of the spectrum, with R(−v) = 1
+   \theta_l: nodes of the Gauss-Radau rule of the spectrum
+   \eta_l: rate of step l
+   k: power
 """
 
 from collections.abc import Iterable, Sequence

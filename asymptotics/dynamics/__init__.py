@@ -1,4 +1,10 @@
-"""Training dynamics of linear attention that learns to learn in context."""
+"""Training dynamics of linear attention that learns to learn in context.
+
+.. page: dynamics/dynamics: Training dynamics of linear attention
+
+.. symbols:
+   D: dimension of the inputs
+"""
 
 from iclimit.notation import attach_shelf
 

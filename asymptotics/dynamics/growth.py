@@ -24,6 +24,15 @@ References
 ----------
 Zhang, Singh, Latham and Saxe, ICML 2025 (arXiv:2501.16265), section 4 and its appendix.  The
 inverse is not in the paper.
+
+.. symbols:
+   v: value weight of the head
+   t: time since the pole of the early growth
+   u: v over its final value, A^(1/3) v
+   A: final value of the head to the power −3
+   \lambda: eigenvalue of the direction that the head learns
+   \tau: time constant of training, the inverse learning rate
+   s: variable of integration
 """
 
 import math

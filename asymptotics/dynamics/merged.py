@@ -39,6 +39,14 @@ References
 Zhang, Singh, Latham and Saxe, ICML 2025 (arXiv:2501.16265), section 3; equation (10) is the case
 :math:`\lambda = 1`, :math:`\sigma = 0`.  The reduction for any covariance, the effective start,
 its law and the label noise are not in the paper.
+
+.. symbols:
+   s: value weight times key-query weight, of each direction
+   A: λ(1 + (1 + D + σ²/λ)/N): s ends at 1/A
+   \lambda: variance of the inputs
+   t: time, in units of the inverse learning rate
+   p: initial s over its final value, w₀²A/√D
+   g: √(1 − f), f being the fraction of the drop
 """
 
 import importlib

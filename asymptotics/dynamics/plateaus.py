@@ -24,6 +24,19 @@ References
 ----------
 Zhang, Singh, Latham and Saxe, ICML 2025 (arXiv:2501.16265), section 4 and its appendix.  The
 label noise is not in the paper.
+
+.. symbols:
+   L: loss of the plateau of S
+   S: directions that are learned
+   v: value weights of the heads h
+   k_h: their keys
+   q_h: their queries
+   e_d: direction d, an eigenvector of Λ
+   \Lambda: covariance of the inputs
+   \lambda_d: eigenvalue of Λ in direction d
+   A: λ_d c_d
+   c_d: 1 + (1 + (tr Λ + σ²)/λ_d)/N for contexts of N pairs
+   \operatorname{tr}: trace
 """
 
 from abc import ABC, abstractmethod

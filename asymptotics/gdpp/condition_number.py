@@ -58,6 +58,18 @@ misjudged spectrum.
 :math:`\kappa - 1 = 10^{-30}`, and 4e-12 down to 1e-300.  A cap rounds :math:`\gamma` in the same
 direction in many layers: the error is then 1e-12 for :math:`\kappa \le 10^{20}` and up to ten
 times that at :math:`10^{100}`.  mpmath numbers lose as many digits of their precision.
+
+.. page: gdpp/gdpp: GD++: layers that precondition
+
+.. symbols:
+   f: eigenvalue after the layer
+   \lambda: eigenvalue of the inputs' second moments
+   \gamma: coefficient of the layer
+   \kappa: condition number ν/μ; with a dash after the layer
+   \mu: smallest eigenvalue
+   \nu: largest eigenvalue; with a dash after the layer
+   \delta: 1/γμ − 3
+   r: √κ
 """
 
 import math

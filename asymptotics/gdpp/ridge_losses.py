@@ -33,6 +33,13 @@ with the multiplier m and the threshold :math:`\tau` that are best for the noise
 Averages over eigenvalues use their exact density at finite N and d
 (`iclimit.asymptotics.spectra.wishart_eigenvalues`) and a rule that is accurate down to
 :math:`\sigma = 0`.
+
+.. page: gdpp/noisy-regression: Random noise levels: linear transformers and ridge baselines
+
+.. symbols:
+   e: eigenvalue of XᵀX of a context
+   v: variance of the label noise of a prompt
+   \lambda: ridge penalty of the context
 """
 
 import math

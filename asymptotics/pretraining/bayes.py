@@ -39,6 +39,18 @@ energy, :math:`\sigma_b^2 = \frac12 (1 - 2 x_b M_b - x_b^2 M_b') + x_b [M_b - (x
 
 A fixed ratio :math:`\kappa = k/d` is the corner :math:`\theta \to 0`, where
 :math:`e_{ICL} \to 2 + \rho`, worse than the null predictor.
+
+.. page: pretraining/bayes: Bayes estimators
+
+.. symbols:
+   x: ρ/α
+   b: noise level that a task of lowest energy seems to have
+   D: share of the tasks that fit a context as if the noise were b: exp(−dD)
+   V: logarithmic moment of the spectrum
+   M: resolvent of the context's covariance; the index b means at x = b/α, a dash the derivative
+   w: 1 + M/α
+   \lambda: eigenvalue of the context's covariance
+   \mu: their law, of Marchenko and Pastur
 """
 
 import numpy as np

@@ -35,6 +35,19 @@ where the best number of prompts jumps.  For :math:`\rho \ge 1` the first minimu
 :math:`\tau = 0`: below :math:`B_c = r^2` no pretraining beats predicting 0.
 
 **Exponents.**  The error of a best split moves with the budget as if the split stayed.
+
+.. page: pretraining/budgets: How to spend a budget of label pairs
+
+.. symbols:
+   e: error on fresh tasks
+   r: 1 + ρ
+   b: B/4r
+   x: misfit of the best linear prediction from a context: r/(α + r)
+   g: ρB + r²
+   e_<,\ \tau_<: of the minimum at fewer prompts than τ = 1
+   e_>,\ \tau_>: of the minimum at more prompts than τ = 1
+   \tau_<: prompts of the minimum below τ = 1
+   \tau_>: prompts of the minimum above τ = 1
 """
 
 import math

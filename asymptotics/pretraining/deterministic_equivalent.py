@@ -70,6 +70,21 @@ change by O(1/d^2) and stay those of an independent query.
 Inputs of covariance :math:`\Sigma/d` are :math:`\Sigma^{1/2}` times isotropic ones: their
 summaries are :math:`\Sigma^{1/2}` times those of isotropic inputs for the tasks
 :math:`\Sigma^{1/2} w`, so the laws here are for isotropic inputs only.
+
+.. page: pretraining/finite-size: What a run of finite size shows
+
+.. symbols:
+   f: mean of u/(t + u) over prompts
+   t: root of the first equation
+   u: leverage of a prompt, of mean 1
+   \xi: effective ridge
+   \mathrm{df}: degrees of freedom: sums of powers 1 and 2 of G/(G + ξ), G being the second
+      moments of the context summary
+   V: variance of the learned matrix
+   E: mean over leverages
+   m: what the best matrix misses, beside the noise
+   b: bias by the effective ridge
+   x_q: input of the query
 """
 
 from __future__ import annotations

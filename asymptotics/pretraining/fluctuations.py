@@ -38,6 +38,22 @@ with independent :math:`\zeta_m \sim N(0, 1)`.  The errors depend on the task se
 
 Averages are positive: :math:`\langle c^i K^{p+1}\rangle` is the p-th coefficient of the power
 series of :math:`\langle c^i K\rangle` at :math:`\nu - h`, and these series follow from that of M.
+
+.. page: pretraining/fluctuations: How much one run scatters
+
+.. symbols:
+   e,\ e': two errors of one run, or twice the same
+   \operatorname{Cov}: covariance over prompts for given tasks; the task set adds to it
+   \langle\ \rangle: mean over the eigenvalues c of the covariance of the pretraining tasks
+   G: c + q, with q = (1 + ρ)/α
+   K: 1/(c + q + ξ), with the effective ridge ξ
+   Q: 1 − ⟨G²K²⟩/τ
+   r_0: Q times the error on the pretraining tasks
+   N: B − ξa, with B = 1 + q for new tasks or G for pretraining tasks, and a = ⟨GBK²⟩/(τQ)
+   C: K²((q − ξa)c − q − ξ) for new tasks, −ξ(1 + a)cK² for pretraining tasks
+   r: ξ⟨CcK⟩
+   x: −⟨K³G²N⟩/τ
+   l: a + 2r/r₀ + x/Q
 """
 
 from collections.abc import Callable, Sequence

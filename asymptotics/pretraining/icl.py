@@ -48,6 +48,18 @@ At :math:`\lambda = 0` it is explicit: :math:`\xi = 0` for :math:`\tau \ge 1`, a
 :math:`\xi = (1-\tau) / (\tau M_{\kappa/\tau}(q))`.  At :math:`\lambda > 0` the same closed form
 holds with :math:`\tau` replaced by :math:`\tau(1 - \lambda/\xi)`.  The root of that equation is
 found in :math:`\log \xi`, where its slope is at least one everywhere.
+
+.. page: pretraining/icl: ICL and IDG errors of linear attention
+
+.. symbols:
+   q: regularisation by short contexts, (1 + ρ)/α
+   \xi: effective ridge
+   \nu: argument of the resolvent: q + ξ
+   M: resolvent of the covariance of the pretraining tasks, at ν: the mean of 1/(eigenvalue + ν)
+   w: 1 + M/κ
+   r: 1 + νw²
+   \eta: λ/ξ; without a ridge the larger of 0 and 1 − 1/τ
+   A: M(1 + qw²)/r
 """
 
 from collections.abc import Callable

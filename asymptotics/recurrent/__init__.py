@@ -1,4 +1,10 @@
-"""Linear recurrent layers as in-context learners: gates, the delta rule, forgetting, drift."""
+"""Linear recurrent layers as in-context learners: gates, the delta rule, forgetting, drift.
+
+.. page: recurrent/layers: Recurrent layers
+
+.. symbols:
+   v: error beyond the label noise, relative to that of predicting 0
+"""
 
 from iclimit.notation import attach_shelf
 

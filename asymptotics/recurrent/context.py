@@ -56,6 +56,16 @@ The best one-layer readout of h has the error
    = \rho + \frac{1 + \rho}{1 + \rho + \alpha_{\mathrm{eff}}} .
 
 The formulas are derived here; constant gates are those of RetNet (Sun et al., arXiv:2307.08621).
+
+.. page: recurrent/contexts: What gates leave of a context
+
+.. symbols:
+   \alpha_{\mathrm{eff}}: effective context: the α of plain attention with the same error
+   a^2: square of the weight of the task in the context summary
+   q: variance of the noise in the context summary
+   e: error with the best readout
+   \omega: rate of forgetting
+   \kappa_2: (1 + r²)/(1 − r²), r being the correlation of neighbouring tokens
 """
 
 import math

@@ -52,6 +52,23 @@ all of them are sums of positive terms, as :math:`\langle K^2\rangle = M u/D` an
 
 Without gates and ridge the ICL error is that of Letey, Lu, Pehlevan and Zavatone-Veth ("Sequential
 correlations change in-context learning", 2026); the rest is derived here.
+
+.. page: recurrent/contexts: What gates leave of a context
+
+.. symbols:
+   e_{ICL}: error on fresh tasks
+   e_{IDG}: error on the pretraining tasks
+   X: best matrix at the effective ridge
+   b: target, (c + f₂)/√d with the eigenvalues c of the covariance of the pretraining tasks
+   G: c + q
+   K: 1/(c + q + ξ), with the effective ridge ξ
+   q: noise of the context summary over the square of its signal
+   \xi: effective ridge
+   \eta: λ/(a²ξ); without a ridge the larger of 0 and 1 − 1/τ
+   f_1,\ f_2: mean square of what the last labels alone answer, and its mean product with the
+      answer
+   x,\ y: products ⟨E, X⟩ and ⟨V, X⟩ with the directions E = I/√d and V = f₂c/√d
+   \langle\ \rangle: mean over the eigenvalues c; of two matrices their inner product
 """
 
 from dataclasses import dataclass

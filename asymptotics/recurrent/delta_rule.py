@@ -53,6 +53,14 @@ can reach is :math:`u + \beta x (y - \langle u, x\rangle)`.
 Long contexts end at :math:`v \approx \rho/(\alpha - \ln \alpha)`, the rate of the Bayes estimator,
 whose memory is d times larger.  Without noise :math:`\beta = 1` and :math:`v = e^{-\alpha}`.
 The formulas are derived here.
+
+.. symbols:
+   K: rate at which v decays, 2ϑ + β(2 − β) in the limit; ϑ is the drift, β the step
+   S: source of v, 2ϑ + β²ρ in the limit
+   E(z): mean of exp(−x) for x from 0 to z
+   e: 2.718...
+   y: −ln v
+   W: Lambert's function
 """
 
 from dataclasses import dataclass

@@ -60,6 +60,19 @@ For isotropic inputs the steps of least error after each token are the best for 
 the memory decays after each pair as the tasks do (`iclimit.asymptotics.recurrent.delta_rule`).
 Otherwise they are not: without a gate early steps that are small forget what drift has made
 useless, and the last steps are large.
+
+.. symbols:
+   p: mean square of each number of the memory, E u²
+   r: its product with the task, E u w
+   \gamma: gate, e^(−ω/d) at the rate ω
+   \phi: what drift leaves of a task, e^(−ϑ/d)
+   \beta: step of the delta rule
+   \eta: factor of what is written; in delta rules the step
+   D: preconditioner, 1 here
+   \lambda: eigenvalues of the inputs, 1 here
+   \omega: variances of the task, 1 here
+   q(z): what the fourth moments of the inputs make of z
+   \langle\ \rangle: sum over coordinates
 """
 
 import math

@@ -27,6 +27,9 @@ decay, :math:`\omega = \vartheta`, and then
 At this optimum :math:`R = P = 1 - v`: whether a trained layer has reached it can be read off its
 predictions.  The formulas are derived here; gated delta rules are those of Yang, Kautz and
 Hatamizadeh (arXiv:2412.06464).
+
+.. symbols:
+   \beta: step of the delta rule
 """
 
 from dataclasses import dataclass

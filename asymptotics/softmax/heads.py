@@ -19,6 +19,13 @@ of linear attention.
 *Search at finite size.*  The loss needs averages of softmax weights at the temperatures of all
 norms of the query.  They are smooth functions of these temperatures, so that a Chebyshev series of
 them serves the whole search; the loss of the temperature found is then computed without it.
+
+.. symbols:
+   t: inverse temperature times √d
+   u: value of the head over √d
+   c: dimension over context length
+   v: noise variance over context length
+   e: 2.718...
 """
 
 from dataclasses import dataclass

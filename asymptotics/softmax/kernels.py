@@ -26,6 +26,13 @@ have
 .. math:: \mathrm{eff} = t^\top E^{-1} t, \qquad E_{hk} = e^{t_h t_k},
 
 the share of s in the span of their kernels: any two different small temperatures nearly reach 1.
+
+.. symbols:
+   c: dimension over context length
+   \mathrm{eff}: efficiency: the factor by which the context counts
+   f: kernel of the attention, a function of the score
+   s: score, normal of variance 1
+   E: mean over scores
 """
 
 import itertools

@@ -27,6 +27,9 @@ times :math:`e^{t^2}/t^2`, which is least, e, at t = 1.  With
 
 .. math:: \Lambda^{1/2} B^* \Lambda^{1/2} = K (K + c)^{-1}, \qquad
    \mathcal L^* = \operatorname{tr} c K (K + c)^{-1} .
+
+.. symbols:
+   b: square of the inverse temperature
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Spectral measures and their transforms."""
+"""Spectral measures and their transforms.
+
+.. page: spectra/resolvent: The Wishart resolvent and the Marchenko-Pastur law
+"""
 
 from iclimit.notation import attach_shelf
 

@@ -12,6 +12,13 @@ variance 1 has, at fixed ratio :math:`c = d/N`, the limiting spectral measure
 Everything here rests on one fact: :math:`x\, d\mu` is a semicircle law of centre :math:`1 + c` and
 half-width :math:`2\sqrt c`.  With :math:`x = 1 + c + 2\sqrt c \cos\varphi` the distribution
 function is elementary and the quadrature nodes are Chebyshev's.
+
+.. symbols:
+   \mu: law of the eigenvalues, of Marchenko and Pastur
+   x: eigenvalue
+   c: dimension over context length
+   \lambda: smallest (−) and largest (+) eigenvalue
+   \delta_0: atom at 0
 """
 
 from __future__ import annotations

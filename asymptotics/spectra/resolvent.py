@@ -20,6 +20,12 @@ positive terms, so nothing cancels in floating point:
    M'' = \frac{2 M w^3 (2w - 1 + q w^3)}{(1 + q w^2)^3}.
 
 The derivatives follow by implicit differentiation of the quadratic equation.
+
+.. symbols:
+   M: resolvent: the mean of 1/(eigenvalue + q)
+   q: argument of the resolvent
+   \operatorname{tr}: trace
+   \hat C: covariance of the k tasks
 """
 
 from iclimit.asymptotics.checks import check_derivative, checked

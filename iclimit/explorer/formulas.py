@@ -1,15 +1,28 @@
-"""Formulas of the panels: LaTeX from the docstrings, MathML, what their symbols mean."""
+"""Formulas of the panels: LaTeX from the docstrings, MathML, what their symbols mean.
+
+Comments in the docstring of a module of the theory, or of its shelf, say what its symbols mean and
+which page of the documentation derives its formulas::
+
+    .. page: pretraining/icl: ICL and IDG errors of linear attention
+
+    .. symbols:
+       w: 1 + M/κ
+       A: M(1 + qw²)/r
+"""
 
 import inspect
 import re
+import sys
 import unicodedata
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from iclimit.diagrams.quantities import QUANTITIES
 from iclimit.explorer.functions import formula, functions
 from iclimit.explorer.symbols import plain_symbol
-from iclimit.notation import PARAMETERS, read_table
+from iclimit.notation import PARAMETERS
 
 # Formulas of no function: title, module whose docstring has it, and its label there.
 OTHERS = {
@@ -20,14 +33,6 @@ OTHERS = {
         "losses",
     ),
 }
-
-# Page of the documentation that derives the formulas of a module, or of all in a shelf, and its
-# title.
-DERIVATIONS = {
-    row["place"]: (row["page"], row["title"]) for row in read_table("explorer/derivations.csv")
-}
-
-_TABLE = "explorer/formula_symbols.csv"
 
 # Parameters that formulas have beside those of their function.
 _COMMON = (
@@ -48,6 +53,34 @@ _SYMBOL = re.compile(
 )
 
 
+@dataclass(frozen=True)
+class Comments:
+    """What the docstring of a module or a shelf says about its formulas.
+
+    Attributes
+    ----------
+    page : (str, str) or None
+        Page of the documentation and its title.
+    symbols : tuple of (str, str)
+        Symbols in LaTeX, with what they mean.
+    """
+
+    page: tuple[str, str] | None
+    symbols: tuple[tuple[str, str], ...]
+
+
+@cache
+def comments(place: str) -> Comments:
+    """Comments of a module or a shelf of the theory, which is loaded; none of anything else."""
+    doc = getattr(sys.modules.get(f"iclimit.asymptotics.{place}"), "__doc__", None) or ""
+    page = re.search(r"(?m)^\.\. page: (\S+): (.+)$", doc)
+    block = re.search(r"(?m)^\.\. symbols:\n((?:   .*\n?)+)", doc)
+    entries = re.sub(r"\n {6}", " ", block[1]).splitlines() if block else []
+    pairs = (entry.strip().partition(": ") for entry in entries)
+    symbols = tuple((symbol, meaning) for symbol, _, meaning in pairs)
+    return Comments((page[1], page[2]) if page else None, symbols)
+
+
 def formulas() -> dict[str, dict[str, Any]]:
     """Formulas of all functions and of `OTHERS`, with their symbols and where they are derived."""
     texts = {}
@@ -64,7 +97,7 @@ def formulas() -> dict[str, dict[str, Any]]:
 
 def _formula(title: str, latex: str, source: str, arguments: Iterable[str] = ()) -> dict[str, Any]:
     place = source.removeprefix("iclimit.asymptotics.")
-    page = next((DERIVATIONS[home] for home in _homes(place) if home in DERIVATIONS), None)
+    pages = (comments(home).page for home in _homes(place))
     return {
         "title": title[:1].upper() + title[1:],
         "latex": _aligned(latex),
@@ -73,15 +106,15 @@ def _formula(title: str, latex: str, source: str, arguments: Iterable[str] = ())
         "symbols": [
             (_mathml(symbol), meaning) for symbol, meaning in explained(latex, place, arguments)
         ],
-        "page": page,
+        "page": next(filter(None, pages), None),
     }
 
 
 def explained(latex: str, place: str, arguments: Iterable[str] = ()) -> Iterator[tuple[str, str]]:
     r"""Symbols of a formula of a module, with what they mean.
 
-    The rows of ``formula_symbols.csv`` for the module come first, then the arguments of the
-    function, then parameters that the notation has for symbols that are still unexplained.
+    Those of the shelf and of the module come first, then the arguments of the function, then
+    parameters that the notation has for symbols that are still unexplained.
 
     Examples
     --------
@@ -92,8 +125,7 @@ def explained(latex: str, place: str, arguments: Iterable[str] = ()) -> Iterator
     \lambda: eigenvalue of the inputs' second moments
     """
     wanted = symbols(latex)
-    homes = _homes(place)
-    own = [(row["symbol"], row["meaning"]) for row in read_table(_TABLE) if row["place"] in homes]
+    own = [pair for home in reversed(_homes(place)) for pair in comments(home).symbols]
     named = [_of_notation(name) for name in (*arguments, *_COMMON) if name in PARAMETERS]
     known: set[str] = set()
     for pairs, is_own in ((own, True), (named, False)):
@@ -122,7 +154,7 @@ def symbols(latex: str) -> set[str]:
 
 
 def _homes(place: str) -> list[str]:
-    """A module or a function of the theory, and where it is, from the inside out."""
+    """A module of the theory, and where it is, from the inside out."""
     parts = place.split(".")
     return [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
 

@@ -1,11 +1,11 @@
 """What the explorer says about its formulas: every symbol, and where each is derived."""
 
 import re
+import sys
 from pathlib import Path
 
-from iclimit.explorer.formulas import DERIVATIONS, OTHERS, explained, formulas, symbols
+from iclimit.explorer.formulas import OTHERS, comments, explained, formulas, symbols
 from iclimit.explorer.functions import formula, functions
-from iclimit.notation import read_table
 
 THEORY = Path(__file__).parents[3] / "docs" / "theory"
 
@@ -39,14 +39,22 @@ def test_every_symbol_of_a_formula_is_explained():
         assert all(meaning for _, meaning in told)
 
 
-def test_every_row_explains_a_formula():
+THEORY_MODULES = [
+    name.removeprefix("iclimit.asymptotics.")
+    for name in sorted(sys.modules)
+    if name.startswith("iclimit.asymptotics.")
+]
+
+
+def test_every_comment_explains_a_formula():
     told = {pair for _, *given in FORMULAS for pair in explained(*given)}
-    rows = read_table("explorer/formula_symbols.csv")
-    assert [row for row in rows if (row["symbol"], row["meaning"]) not in told] == []
+    stated = {pair for place in THEORY_MODULES for pair in comments(place).symbols}
+    assert stated - told == set()
+    assert all(symbol and meaning for symbol, meaning in stated)
 
 
 def test_every_formula_is_derived_on_a_page_of_the_documentation():
-    for path, title in DERIVATIONS.values():
+    for path, title in filter(None, (comments(place).page for place in THEORY_MODULES)):
         assert (THEORY / f"{path}.rst").read_text("utf-8").splitlines()[0] == title
     texts = formulas()
     for name, _, place, _ in FORMULAS:
