@@ -9,10 +9,13 @@ import numpy as np
 from scipy.special import ndtri
 
 from iclimit.results import Estimate
-from iclimit.statistics import POWER, Extrapolation, student_deviate, z_score
+from iclimit.statistics import POWER, Extrapolation, skewed_deviate, student_deviate, z_score
 
 # A number, exact or simulated.
 Value: TypeAlias = SupportsFloat | Estimate
+
+# Largest logarithm of a relative change that float64 holds.
+LARGEST_LOG = 700.0
 
 # The two errors of pretraining, as attributes of results.
 ERRORS = ("icl", "idg")
@@ -53,6 +56,13 @@ class Comparison:
         arrays of the same length have the same sources.
     pooled : int
         Number of comparisons that this one pools; 0 for a single one.
+    logarithmic : bool
+        Whether the logarithms of the two numbers are compared.  Standard error and allowances are
+        then relative.
+    below, above : float
+        Further allowances for estimates below the theory, and for estimates above it.
+    skewness : float
+        Of the law of the estimate, on the scale that is compared.
     """
 
     label: str
@@ -67,30 +77,48 @@ class Comparison:
     deviations: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
     shared: np.ndarray = field(default_factory=lambda: np.zeros(1), repr=False, compare=False)
     pooled: int = 0
+    logarithmic: bool = False
+    below: float = 0.0
+    above: float = 0.0
+    skewness: float = 0.0
+
+    @property
+    def deviation(self) -> float:
+        """Estimate minus theory, or the logarithm of estimate over theory."""
+        if not self.logarithmic:
+            return self.estimate - self.theory
+        return math.log(self.estimate / self.theory) if self.estimate > 0 else -math.inf
+
+    @property
+    def allowed(self) -> float:
+        """Allowance on this side of the theory."""
+        return self.allowance + (self.above if self.estimate > self.theory else self.below)
 
     @property
     def z(self) -> float:
         """Deviation beyond the allowance in standard errors, as a normal deviate."""
         if self.upper_bound and self.estimate <= self.theory:
             return 0.0
-        return z_score(
-            self.estimate, self.theory, self.standard_error, self.allowance, self.degrees
-        )
+        z = z_score(self.deviation, 0.0, self.standard_error, self.allowed, self.degrees)
+        return skewed_deviate(z, self.skewness)
 
     def resolution(self, threshold: float) -> float:
         """Smallest relative change of the theory that is noticed with probability 95 %.
 
         A change is noticed if the size of z exceeds the threshold.  Infinite where a relative
-        change means nothing: for a theory of 0, and for what tests no function.
+        change means nothing: for a theory of 0, and for what tests no function.  Changes of either
+        sign are noticed; skewness is left out.
         """
         if not self.of or self.theory == 0 or not math.isfinite(self.theory):
             return math.inf
-        reach = self.allowance
+        reach = self.allowance + max(self.below, self.above)
         if self.standard_error > 0:
             deviates = (student_deviate(z, self.degrees) for z in (threshold, POWER))
             reach += self.standard_error * sum(deviates)
         if self.upper_bound:
-            reach += max(self.theory - self.estimate, 0.0)
+            reach += max(-self.deviation, 0.0)
+        if self.logarithmic:
+            return math.expm1(min(reach, LARGEST_LOG))
         return reach / abs(self.theory)
 
 

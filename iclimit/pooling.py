@@ -19,12 +19,13 @@ from iclimit.comparison import Comparison
 def pool(comparisons: Iterable[Comparison]) -> list[Comparison]:
     """For each function with several comparisons, compare the common factor with 1.
 
-    Bounds and deterministic comparisons take no part, nor does a theory of 0.
+    Bounds, deterministic comparisons and those of logarithms take no part, nor does a theory of 0.
     """
     families: defaultdict[str, list[Comparison]] = defaultdict(list)
     for row in comparisons:
         random = row.standard_error > 0 and math.isfinite(row.standard_error)
-        if row.of and random and not row.upper_bound and row.theory != 0:
+        plain = not (row.upper_bound or row.logarithmic)
+        if row.of and random and plain and row.theory != 0:
             families[row.of].append(row)
     return [_common_factor(of, rows) for of, rows in families.items() if len(rows) > 1]
 

@@ -3,9 +3,22 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
-from scipy.special import chdtrc, fdtrc, gammaln, ndtr, ndtri, ndtri_exp, stdtr, stdtrit
+from scipy.special import (
+    chdtrc,
+    fdtrc,
+    gammainc,
+    gammaincc,
+    gammaln,
+    ndtr,
+    ndtri,
+    ndtri_exp,
+    polygamma,
+    stdtr,
+    stdtrit,
+)
 
 from iclimit.results import Estimate, Result
 
@@ -17,6 +30,15 @@ POWER = float(ndtri(0.95))
 
 # Relative, stands for the spread of predictions that have none.
 ROUNDING = 1e-12
+
+# A variable whose skewness is smaller than this counts as normal.
+NORMAL = 0.02
+
+# Largest skewness that is used: minus the logarithm of a gamma variable has less than 2.
+LARGEST_SKEWNESS = 1.99
+
+# Smallest probability of a skewed variable that has a normal deviate.
+LEAST_SHARE = 1e-300
 
 
 def z_score(
@@ -53,6 +75,36 @@ def _far_tail(size: float, degrees: float) -> float:
     density = gammaln(half) - gammaln(degrees / 2) - math.log(math.pi * degrees) / 2
     density -= half * math.log1p(size**2 / degrees)
     return float(density - math.log((degrees + 1) * size / (degrees + size**2)))
+
+
+def skewed_deviate(x: float, skewness: float) -> float:
+    """Normal deviate of the same probability as a standardised variable of this skewness.
+
+    The variable is taken to be minus the logarithm of a gamma variable, as are times of merged
+    attention; its shape is found from the skewness, which is then exact.
+    """
+    if skewness < 0:
+        return -skewed_deviate(-x, -skewness)
+    if skewness < NORMAL or x == 0 or math.isinf(x):
+        return x
+    shape = _gamma_shape(min(skewness, LARGEST_SKEWNESS))
+    log = float(polygamma(0, shape)) - x * math.sqrt(float(polygamma(1, shape)))
+    value = math.exp(min(log, 700.0))
+    if x > 0:
+        return -float(ndtri(max(gammainc(shape, value), LEAST_SHARE)))
+    return float(ndtri(max(gammaincc(shape, value), LEAST_SHARE)))
+
+
+@lru_cache(maxsize=64)
+def _gamma_shape(skewness: float) -> float:
+    """Shape of the gamma variable, minus the logarithm of which has this skewness."""
+    from scipy.optimize import brentq  # most comparisons are not skewed
+
+    def excess(log_shape: float) -> float:
+        shape = math.exp(log_shape)
+        return float(-polygamma(2, shape) / polygamma(1, shape) ** 1.5) - skewness
+
+    return math.exp(brentq(excess, -7.0, 10.0))
 
 
 def student_deviate(z: float, degrees: float) -> float:

@@ -29,14 +29,14 @@ class Verdict(Result):
     ----------
     comparisons : sequence of Comparison
         All of them must hold, and so must a common factor of all comparisons with one function.
-    figure : callable
+    figure : callable, optional
         Draws the figure of the claim into a matplotlib Figure.
     notes : sequence of str
         What a reader should know: fit orders, goodness of fit, limits of the comparison.
     """
 
     comparisons: Sequence[Comparison]
-    figure: Callable[[Figure], object]
+    figure: Callable[[Figure], object] | None = None
     notes: Sequence[str] = ()
 
     @cached_property
@@ -60,21 +60,29 @@ class Verdict(Result):
             "would_notice": self.resolution(comparison),
         }
 
-    @cached_property
-    def _thresholds(self) -> tuple[float, float]:
+    @property
+    def false_alarms(self) -> tuple[float, float]:
+        """Probabilities that true single comparisons fail, and true pooled ones."""
         share = FALSE_ALARM / 2 if self.pooled else FALSE_ALARM
+        return share, share
+
+    @cached_property
+    def _thresholds(self) -> list[float]:
         random = [bool(row.pooled) for row in self.evidence if row.standard_error > 0]
-        single = z_threshold(random.count(False), share)
-        pooled = z_threshold(random.count(True), share)
-        return single, pooled
+        pairs = zip((False, True), self.false_alarms, strict=True)
+        return [z_threshold(random.count(pooled), share) for pooled, share in pairs]
 
     def threshold(self, row: Comparison) -> float:
         """Largest absolute z accepted.
 
-        Pooled comparisons and single ones have half of the probability of a false alarm each,
-        which is shared out among those that have a standard error.
+        Pooled comparisons and single ones have a probability of a false alarm each, by default
+        half of it, which is shared out among those that have a standard error.
         """
         return self._thresholds[bool(row.pooled)]
+
+    def fails(self, row: Comparison) -> bool:
+        """Whether a comparison is not within its threshold (NaN never is)."""
+        return not abs(row.z) <= self.threshold(row)
 
     def resolution(self, row: Comparison) -> float:
         """Smallest relative change of the theory that this comparison notices."""
@@ -85,10 +93,10 @@ class Verdict(Result):
 
         It is at most 1 in size where the comparison holds.  An estimate below a bound has share 0.
         """
-        deviation = row.estimate - row.theory
+        deviation = row.deviation
         if deviation == 0 or (row.upper_bound and deviation < 0):
             return 0.0
-        accepted = row.allowance
+        accepted = row.allowed
         if row.standard_error > 0:
             accepted += row.standard_error * student_deviate(self.threshold(row), row.degrees)
         return deviation / accepted if accepted else math.copysign(math.inf, deviation)
@@ -111,8 +119,8 @@ class Verdict(Result):
 
     @cached_property
     def failures(self) -> list[Comparison]:
-        """The comparisons that are not within their thresholds (NaN never is)."""
-        return [row for row in self.evidence if not abs(row.z) <= self.threshold(row)]
+        """The comparisons that are not within their thresholds."""
+        return [row for row in self.evidence if self.fails(row)]
 
     @property
     def holds(self) -> bool:
@@ -151,14 +159,18 @@ class Verdict(Result):
         """Draw the comparisons with numbers that are not 0 over the theory."""
         shown = [comparison for comparison in self.comparisons if comparison.theory]
         ratios = [comparison.estimate / comparison.theory for comparison in shown]
-        errors = [comparison.standard_error / abs(comparison.theory) for comparison in shown]
+        units = [1.0 if row.logarithmic else abs(row.theory) for row in shown]
+        errors = [row.standard_error / unit for row, unit in zip(shown, units, strict=True)]
         draw_points(ax, range(len(ratios)), ratios, errors, **{"colour": COLOURS[0]} | line)
         ax.axhline(1, color="0.4")
         finish(ax, "comparison", "simulation / theory")
 
     def draw_figure(self, figure: Figure, /, **_: Any) -> list[Axes]:
         """Draw the figure of the claim."""
-        self.figure(figure)
+        if self.figure is None:
+            super().draw_figure(figure)
+        else:
+            self.figure(figure)
         return figure.axes
 
     def scaled(self, of: str, factor: float) -> Verdict:

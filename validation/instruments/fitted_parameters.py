@@ -3,7 +3,7 @@
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import chdtrc
@@ -14,15 +14,8 @@ from iclimit.notation import PARAMETERS
 from iclimit.results import Result
 from iclimit.statistics import FALSE_ALARM
 from iclimit.tables import aligned
-from iclimit.validation.instruments.least_squares import (
-    LEVELS,
-    RISE,
-    Bounds,
-    Minimum,
-    Precision,
-    Profile,
-    profile,
-)
+from iclimit.validation.instruments.fitting import Solution
+from iclimit.validation.instruments.least_squares import LEVELS, RISE, Precision, Profile, profile
 
 # Parameters that are known by themselves, not by their logarithms.
 LINEAR = ("offset",)
@@ -71,41 +64,63 @@ def check_free(free: str | Sequence[str], known: Collection[str]) -> tuple[str, 
     return names
 
 
-def within_reach(minima: Sequence[Minimum]) -> list[Minimum]:
-    """The lowest minimum, which comes first, and those that data hardly tell from it."""
-    return [minimum for minimum in minima if minimum.height - minima[0].height < RISE]
+@dataclass(frozen=True)
+class Stated:
+    """What is stated of a parameter.
+
+    Attributes
+    ----------
+    unit : float
+        Value whose logarithm is 0; what an offset is multiplied by.
+    start : float
+        Where the search began.
+    factor : bool
+        Whether the value is a factor of what the rows say.
+    """
+
+    unit: float
+    start: float
+    factor: bool = False
 
 
 def profiled(
-    minima: Sequence[Minimum], bounds: Bounds, stated: Mapping[str, tuple[float, float, bool]]
+    minima: Sequence[Solution[Any]], stated: Mapping[str, Stated]
 ) -> tuple[list[FittedParameter], dict[str, Profile]]:
     """Parameters with intervals by their profiles of chi-square, and the profiles of the best.
 
     The lowest minimum comes first.  An interval reaches over those minima that are not higher
-    than its level.  ``stated`` has the unit of each parameter, where its search began, and whether
-    it is a factor.
+    than its level.
     """
     parameters = []
     profiles = {}
+    rises = [minimum.height - minima[0].height for minimum in minima]
     for index, (name, error) in enumerate(minima[0].precision.standard_errors.items()):
-        unit, start, factor = stated[name]
-        curves = [_profile(minimum, index, name, bounds) for minimum in minima]
-        rises = [minimum.height - minima[0].height for minimum in minima]
-        ends = [end for level in LEVELS for end in _interval(curves, rises, level)]
+        curves = [_profile(minimum, index) for minimum in minima]
         curve = curves[0]
         profiles[name] = curve
+        ends = [end for level in LEVELS for end in _interval(curves, rises, level)]
         numbers = np.array([curve.values[curve.best], *ends])
-        numbers = numbers if name in LINEAR else unit * np.exp(numbers)
+        numbers = numbers if name in LINEAR else stated[name].unit * np.exp(numbers)
         value, low_68, high_68, low_95, high_95 = numbers.tolist()
-        error *= 1.0 if name in LINEAR else value
-        intervals = low_68, high_68, low_95, high_95
-        parameters.append(FittedParameter(name, value, error, *intervals, start, factor))
+        parameters.append(
+            FittedParameter(
+                name=name,
+                value=value,
+                standard_error=error * (1.0 if name in LINEAR else value),
+                low_68=low_68,
+                high_68=high_68,
+                low_95=low_95,
+                high_95=high_95,
+                start=stated[name].start,
+                factor=stated[name].factor,
+            )
+        )
     return parameters, profiles
 
 
-def _profile(minimum: Minimum, index: int, name: str, bounds: Bounds) -> Profile:
-    error = minimum.precision.standard_errors[name]
-    return profile(minimum.residuals, minimum.x, index, error, bounds)
+def _profile(minimum: Solution[Any], index: int) -> Profile:
+    error = float(minimum.standard_errors[index])
+    return profile(minimum.data.residuals, minimum.x, index, error, minimum.data.bounds)
 
 
 def _interval(
@@ -151,6 +166,30 @@ class ParameterFit(Result):
     # What was measured, and what it was read from, in words.
     kind: ClassVar[str] = "errors"
     data: ClassVar[str] = "table"
+
+    @classmethod
+    def of(
+        cls,
+        solutions: Sequence[Solution[Any]],
+        stated: Mapping[str, Stated],
+        notes: list[str],
+        **own: Any,
+    ) -> Self:
+        """Fit with these solutions, the lowest first, and fields of its own kind."""
+        best = solutions[0]
+        # Others that data hardly tell from it.
+        minima = [solution for solution in solutions if solution.height - best.height < RISE]
+        parameters, profiles = profiled(minima, stated)
+        return cls(
+            parameters=parameters,
+            chi_square=best.data.chi_square(best.x),
+            count=best.data.count,
+            precision=best.precision,
+            profiles=profiles,
+            notes=notes,
+            other_minima=[_other(minimum, best, stated) for minimum in minima[1:]],
+            **own,
+        )
 
     @property
     def values(self) -> dict[str, float]:
@@ -259,6 +298,16 @@ class ParameterFit(Result):
             ax.plot(*(self._natural(m, points[:, m]) for m in (j, i)), ":", linewidth=1)
         ax.plot(*(self._natural(m, best[m]) for m in (j, i)), "k+")
         finish(ax, *(_label(self.parameters[m]) for m in (j, i)))
+
+
+def _other(
+    minimum: Solution[Any], best: Solution[Any], stated: Mapping[str, Stated]
+) -> dict[str, float]:
+    """Values at a minimum, and how much higher than the best one it is."""
+    values = {}
+    for (name, start), x in zip(stated.items(), minimum.x.tolist(), strict=True):
+        values[name] = x if name in LINEAR else start.unit * math.exp(x)
+    return values | {"rise": minimum.height - best.height}
 
 
 def _sentence(minimum: Mapping[str, float]) -> str:

@@ -212,28 +212,6 @@ class Profile:
         return float(low), float(high)
 
 
-@dataclass(frozen=True, eq=False)
-class Minimum:
-    """A minimum of minus twice the logarithm of a likelihood.
-
-    Attributes
-    ----------
-    residuals : callable
-        Residuals that hold around it.
-    x : ndarray (p,)
-        The parameters there.
-    height : float
-        Minus twice the logarithm of the likelihood, up to a constant of all minima.
-    precision : Precision
-        What is known of the parameters if this is the right minimum.
-    """
-
-    residuals: Residuals
-    x: np.ndarray
-    height: float
-    precision: Precision
-
-
 def follow(residuals: Residuals, start: np.ndarray, bounds: Bounds) -> np.ndarray:
     """Parameters of a minimum of the sum of squares near the start."""
     start = np.clip(start, *bounds)

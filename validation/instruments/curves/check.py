@@ -12,25 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.checks import check_integers
-from iclimit.checks import given, parse_array
 from iclimit.drawing import COLOURS, Axes, finish
-from iclimit.results import Judgement, Result
-from iclimit.statistics import POWER, z_threshold
+from iclimit.results import Result
 from iclimit.tables import aligned
-from iclimit.validation.instruments.curves.explanations import (
-    explanations,
-    is_explained,
-    unexpected_plateaus,
-)
-from iclimit.validation.instruments.curves.rows import CurveRow, compare_curves, outliers_of
-from iclimit.validation.instruments.curves.setting import OPTIMIZERS, CurveSetting
-from iclimit.validation.instruments.curves.table import Curve, read_curves
+from iclimit.validation.instruments.curves.explanations import explanations, is_explained
+from iclimit.validation.instruments.curves.judgement import CurveVerdict, judge_curves
+from iclimit.validation.instruments.curves.reading import read_stated_curves
+from iclimit.validation.instruments.curves.rows import CurveRow, compare_curves
+from iclimit.validation.instruments.curves.table import Curve
 from iclimit.validation.instruments.curves.theory import CurveTheory, predict_curve
-from iclimit.validation.instruments.models.files import read_arrays
-
-# Quantities that have the unit of time.
-TIMES = "half-drop", "half-drops", "duration", "growth"
 
 # What is said if losses agree and times do not.
 OTHER_OPTIMIZER = (
@@ -41,12 +31,8 @@ OTHER_OPTIMIZER = (
 # Letters of a line of the verdict above the picture.
 TITLE_WIDTH = 80
 
-# First words of the text, by verdict.
-VERDICTS = {
-    "agrees": "Agrees with the theory",
-    "contradicts": "Contradicts the theory",
-    "unusable": "Too little to compare",
-}
+# Headings of the printed table.
+HEADER = ("", "found", "theory", "deviation", "standard error", "allowance", "z")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -55,49 +41,41 @@ class CurveCheck(Result):
 
     Attributes
     ----------
-    comparisons : tuple of CurveRow
-        Losses, drops and durations that were found, each beside the theory.
+    verdict : CurveVerdict
+        Of the kind "agrees", "contradicts" or "unusable", with all that was compared.
     remarks : tuple of str
         What could not be compared, and why; what does not belong to the theory.
     errors : tuple of str
         What the theory itself does not know, and how much of the deviations that allows.
     fits : tuple of str
         What would explain a contradiction; tried, never applied.
-    outliers : tuple of CurveRow
-        Rows that contradict the theory.
-    unexpected : tuple of str
-        Plateaus that the theory does not have.
     curves : tuple of Curve
         The curves that were used.
     theory : CurveTheory
         The prediction, for the setting as stated.
-    axis : str
-        "step" or "time".
     """
 
-    comparisons: tuple[CurveRow, ...]
+    verdict: CurveVerdict
     remarks: tuple[str, ...]
     errors: tuple[str, ...]
     fits: tuple[str, ...]
-    outliers: tuple[CurveRow, ...]
-    unexpected: tuple[str, ...]
     curves: tuple[Curve, ...] = field(repr=False)
     theory: CurveTheory = field(repr=False)
-    axis: str = "step"
 
     @property
-    def verdict(self) -> Judgement:
-        """Verdict of the kind "agrees", "contradicts" or "unusable".
+    def comparisons(self) -> list[CurveRow]:
+        """Losses, drops and durations that were found, each beside the theory."""
+        return self.verdict.measured
 
-        Curves are unusable if nothing but their initial loss could be compared.
-        """
-        kind = "agrees" if len(self.comparisons) > 1 else "unusable"
-        if self.outliers or self.unexpected:
-            kind = "contradicts"
-        count = len(self.curves)
-        curves = f"{count} curves" if count > 1 else f"{count} curve"
-        sentence = f"{VERDICTS[kind]} ({curves})"
-        return Judgement(kind, kind == "agrees", sentence)
+    @property
+    def outliers(self) -> list[CurveRow]:
+        """Rows that contradict the theory."""
+        return self.verdict.outliers
+
+    @property
+    def axis(self) -> str:
+        """What the losses are recorded against: "step" or "time"."""
+        return self.curves[0].axis
 
     @property
     def holds(self) -> bool:
@@ -105,50 +83,45 @@ class CurveCheck(Result):
         return self.verdict.holds
 
     @property
-    def threshold(self) -> float:
-        """Largest z that counts as agreement."""
-        return z_threshold(len(self.comparisons))
+    def resolutions(self) -> dict[str, float]:
+        """Smallest relative errors of "time" and "loss" that are noticed with a chance of 95 %."""
+        return self.verdict.resolutions
 
     def to_dict(self) -> dict[str, Any]:
         """All results by name, of numbers, text and lists, as JSON has them."""
-        as_they_are = ("unexpected", "fits", "resolutions", "remarks", "errors")
+        verdict = self.verdict
         return {
-            "verdict": self.verdict.to_dict(),
-            "threshold": self.threshold,
+            "verdict": {name: getattr(verdict, name) for name in ("kind", "holds", "sentence")},
             "axis": self.axis,
             "curves": [curve.label for curve in self.curves],
             "rows": self.rows(),
-            "outliers": [self.label(row) for row in self.outliers],
-            **{name: getattr(self, name) for name in as_they_are},
+            "outliers": [row.label for row in self.outliers],
+            "unexpected": verdict.unexpected,
+            "fits": self.fits,
+            "resolutions": self.resolutions,
+            "remarks": self.remarks,
+            "errors": self.errors,
         }
-
-    @property
-    def resolutions(self) -> dict[str, float]:
-        """Smallest relative errors of "time" and "loss" that are noticed with a chance of 95 %."""
-        smallest: dict[str, float] = {}
-        for row in self.comparisons:
-            name = "time" if row.quantity in TIMES else "loss"
-            reach = row.allowance + max(row.below, row.above)
-            reach += row.standard_error * (self.threshold + POWER)
-            if not row.at_least:
-                smallest[name] = min(smallest.get(name, math.inf), math.expm1(min(reach, 700.0)))
-        return smallest
 
     def rows(self) -> list[dict[str, Any]]:
         """Numbers of the rows by name, as tables have them."""
-        return [{"label": self.label(row)} | row.numbers() for row in self.comparisons]
+        rows = self.comparisons
+        return [row.numbers() | {"threshold": self.verdict.threshold(row)} for row in rows]
 
     @property
     def conclusions(self) -> list[str]:
         """Verdict, contradictions, what would explain them, remarks and errors of the theory."""
-        units = {"time": f"a wrong unit of {self.axis}s", "loss": "a wrong factor of losses"}
-        noticed = "; ".join(f"{units[k]}, by {_percent(v)}" for k, v in self.resolutions.items())
+        words = {"loss": "a wrong factor of losses", "time": f"a wrong unit of {self.axis}s"}
+        noticed = [
+            f"{text}, by {_percent(self.resolutions[name])}"
+            for name, text in words.items()
+            if name in self.resolutions
+        ]
         lines = [self.verdict.sentence]
         for title, texts in (
-            ("contradicts", [self._outlier(row) for row in self.outliers]),
-            ("contradicts", self.unexpected),
+            ("contradicts", [*map(_outlier, self.outliers), *self.verdict.unexpected]),
             ("fits if", self.fits),
-            ("would have been noticed", [noticed] if noticed else []),
+            ("would have been noticed", ["; ".join(noticed)] if noticed else []),
             ("remark", self.remarks),
             ("error of the theory", self.errors),
         ):
@@ -158,50 +131,17 @@ class CurveCheck(Result):
     def __str__(self) -> str:
         """Verdict, a table of what was found beside the theory, and the other conclusions."""
         verdict, *others = self.conclusions
-        header = ("", "found", "theory", "deviation", "standard error", "allowance", "z")
-        lines = aligned([header, *(self._cells(row) for row in self.comparisons)], "<>")
+        lines = aligned([HEADER, *map(_cells, self.comparisons)], "<>")
         return "\n".join([verdict, *lines, *others])
-
-    def _outlier(self, row: CurveRow) -> str:
-        """Row that contradicts the theory; without a random part it has no z."""
-        if math.isfinite(row.z):
-            return f"{self.label(row)}, z = {_shown(row.z)}"
-        return f"{self.label(row)}, {row.deviation:+.2%} with an allowance of {row.allowed:.2%}"
-
-    def _cells(self, row: CurveRow) -> tuple[str, ...]:
-        label = self.label(row)
-        bound = ">= " if row.at_least else ""
-        error = f"{row.standard_error:.2%}" if row.standard_error else "none"
-        return (
-            *(label, f"{bound}{row.found:.5g}", f"{row.theory:.5g}", f"{row.deviation:+.2%}"),
-            *(error, f"{row.allowed:.2%}", _shown(row.z)),
-        )
-
-    def label(self, row: CurveRow) -> str:
-        """Name of a row in words."""
-        if row.quantity in ("initial loss", "final loss"):
-            return row.quantity
-        if row.quantity == "growth":
-            return f"rate of the first growth of the drop, per {self.axis}"
-        if row.quantity == "plateau":
-            return f"loss with {row.learned} learned"
-        if row.quantity == "half-drops":
-            return f"{self.axis}s of all half-drops, common factor"
-        half = row.quantity == "half-drop"
-        kind = f"{self.axis} of half the drop" if half else f"{self.axis}s of the drop"
-        several = self.theory.setting.model == "separate"
-        return f"{kind} to {row.learned}" if several else kind
 
     def draw(self, ax: Axes) -> None:
         """Draw the curves as lines, plateaus and the mean predicted curve as dashes."""
         lines = [self.verdict.sentence, *(f"It agrees if {text}." for text in self.fits[:1])]
         title = "\n".join(fill(line, TITLE_WIDTH) for line in lines)
-        draw_curves(ax, self.curves, self.theory, self.axis, title)
+        draw_curves(ax, self.curves, self.theory, title)
 
 
-def draw_curves(
-    ax: Axes, curves: Sequence[Curve], theory: CurveTheory, axis: str, title: str = ""
-) -> None:
+def draw_curves(ax: Axes, curves: Sequence[Curve], theory: CurveTheory, title: str = "") -> None:
     """Draw curves as lines, plateaus and the mean predicted curve as dashes."""
     last = max(float(curve.steps[-1]) for curve in curves)
     for number, curve in enumerate(curves):
@@ -225,7 +165,24 @@ def draw_curves(
             ax.errorbar(at, middle, xerr=ends, label=label, **style)
     ax.set_xlim(0, last)
     ax.grid(visible=False)
-    finish(ax, axis, "loss", title=title, legend="")
+    finish(ax, curves[0].axis, "loss", title=title, legend="")
+
+
+def _outlier(row: CurveRow) -> str:
+    """Row that contradicts the theory; without a random part it has no z."""
+    if math.isfinite(row.z):
+        return f"{row.label}, z = {_shown(row.z)}"
+    return f"{row.label}, {row.relative:+.2%} with an allowance of {row.allowed:.2%}"
+
+
+def _cells(row: CurveRow) -> tuple[str, ...]:
+    """Cells of a row in the printed table."""
+    bound = ">= " if row.upper_bound else ""
+    error = f"{row.standard_error:.2%}" if row.standard_error else "none"
+    return (
+        *(row.label, f"{bound}{row.estimate:.5g}", f"{row.theory:.5g}", f"{row.relative:+.2%}"),
+        *(error, f"{row.allowed:.2%}", _shown(row.z)),
+    )
 
 
 def _percent(share: float) -> str:
@@ -236,10 +193,6 @@ def _shown(z: float) -> str:
     if math.isinf(z):
         return "beyond"
     return f"{z:+.2f}" if abs(z) < 100 else f"{z:+.2g}"
-
-
-# Names of the weights, of merged and of separate attention.
-WEIGHTS = ("value", "key_query"), ("value", "key", "query")
 
 
 def check_curve(
@@ -373,7 +326,7 @@ def check_curve(
     >>> check.verdict.kind, check.fits
     ('contradicts', ('losses are recorded with half the stated factor',))
     """
-    curves, axis, left_out, setting, weights, draws, rng = read_with_setting(
+    stated = read_stated_curves(
         table,
         model=model,
         eigenvalues=eigenvalues,
@@ -399,79 +352,21 @@ def check_curve(
         draws=draws,
         rng=rng,
     )
-    theory = predict_curve(setting, weights, draws, rng)
-    rows, remarks = compare_curves(curves, theory)
-    outliers = outliers_of(rows)
-    unexpected = unexpected_plateaus(curves, theory)
-    fits = explanations(curves, theory, rows, (weights, draws, rng))
-    if outliers and setting.timed:
-        losses = predict_curve(replace(setting, optimizer="other"), weights, draws, rng)
-        if is_explained(curves, losses):
+    theory = predict_curve(stated.setting, stated.starts)
+    rows, remarks = compare_curves(stated.curves, theory)
+    verdict = judge_curves(stated.curves, theory, rows)
+    if verdict.failures and stated.setting.timed:
+        losses = predict_curve(replace(stated.setting, optimizer="other"), stated.starts)
+        if is_explained(stated.curves, losses):
             remarks.append(OTHER_OPTIMIZER)
     return CurveCheck(
-        tuple(rows),
-        (*left_out, *remarks),
-        tuple(_errors(theory, bool(weights))),
-        tuple(fits),
-        tuple(outliers),
-        tuple(unexpected),
-        tuple(curves),
-        theory,
-        axis,
+        verdict=verdict,
+        remarks=(*stated.left_out, *remarks),
+        errors=tuple(_errors(theory, stated.starts.known)),
+        fits=tuple(explanations(stated, theory, verdict)),
+        curves=tuple(stated.curves),
+        theory=theory,
     )
-
-
-def read_with_setting(
-    table: object, *, initial: Any, draws: int, rng: int, **stated: Any
-) -> tuple[list[Curve], str, list[str], CurveSetting, list[dict[str, np.ndarray]], int, int]:
-    """Curves of a table, their axis, what was left out, the setting, weights, draws and seed.
-
-    Arguments, all of them, and errors are those of `check_curve`.
-    """
-    reading = {name: stated.pop(name) for name in ("columns", "ignore", "record")}
-    check_integers(least=2, draws=draws)
-    check_integers(**given(record=reading["record"]))
-    if isinstance(rng, bool) or not isinstance(rng, int) or rng < 0:
-        raise TypeError(f"rng must be an integer >= 0, got {rng!r}")
-    curves, axis, left_out = read_curves(table, **reading)
-    rate = stated["learning_rate"]
-    if (axis == "step") != (rate is not None) and stated["optimizer"] != OPTIMIZERS[1]:
-        needed = "be given for a table with steps" if axis == "step" else "not be given with times"
-        raise ValueError(f"learning_rate must {needed}, got {rate!r}")
-    for name in ("eigenvalues", "shared_task"):
-        if stated[name] is not None:
-            stated[name] = tuple(np.asarray(stated[name], dtype=float).ravel().tolist())
-    setting = CurveSetting(**stated)
-    weights = _parse_initial(initial, setting, len(curves))
-    return curves, axis, left_out, setting, weights, draws, rng
-
-
-def _parse_initial(
-    initial: Mapping[str, Any] | str | os.PathLike | None, setting: CurveSetting, count: int
-) -> list[dict[str, np.ndarray]]:
-    """Initial weights of each curve; none if they are not given."""
-    if initial is None:
-        return []
-    if not isinstance(initial, Mapping):
-        initial = read_arrays(initial)
-    names = WEIGHTS[setting.model == "separate"]
-    if set(initial) != set(names):
-        raise ValueError(
-            f"initial must hold {', '.join(names)} for model {setting.model!r}, "
-            f"got {', '.join(map(str, initial))}"
-        )
-    dim = len(setting.eigenvalues)
-    heads = setting.heads
-    last = (setting.rank, dim) if setting.model == "separate" else (dim, dim)
-    weights = {}
-    for name in names:
-        shape = (heads,) if name == "value" else (heads, *last)
-        shapes = [(count, *shape)]
-        if count == 1:
-            shapes.append(shape)
-        array = parse_array(f"initial[{name!r}]", initial[name], *shapes)
-        weights[name] = array.reshape(count, *shape)
-    return [{name: array[k] for name, array in weights.items()} for k in range(count)]
 
 
 def _errors(theory: CurveTheory, known_start: bool) -> Iterator[str]:

@@ -13,21 +13,15 @@ import numpy as np
 
 from iclimit.simulate.descent.constructions import NORMALIZATIONS
 from iclimit.simulate.dynamics.attention_models import INITIALIZATIONS
-from iclimit.validation.instruments.curves.features import inner_plateau
-from iclimit.validation.instruments.curves.rows import CurveRow, compare_curves, outliers_of
+from iclimit.validation.instruments.curves.judgement import CurveVerdict, judge_curves
+from iclimit.validation.instruments.curves.reading import StatedCurves
+from iclimit.validation.instruments.curves.rows import CurveRow, compare_curves
 from iclimit.validation.instruments.curves.setting import CurveSetting
 from iclimit.validation.instruments.curves.table import Curve
 from iclimit.validation.instruments.curves.theory import CurveTheory, predict_curve
 
 # What is changed of a setting, field by field.
 Changes = dict[str, Any]
-
-# A plateau in the single drop of merged attention is reported if the loss falls there at less than
-# this part of its speed on both sides.
-UNEXPECTED = 0.2
-
-# Such plateaus are looked for between these parts of the drop.
-INSIDE = 0.1, 0.8
 
 # A mistake with larger allowances than this would explain anything.
 VAGUE = 0.3
@@ -39,24 +33,23 @@ LASTING = {"initial loss", "duration", "growth"}
 ROUNDS = 4
 
 
-def explanations(
-    curves: Sequence[Curve], theory: CurveTheory, rows: Sequence[CurveRow], law: tuple[Any, ...]
-) -> list[str]:
+def explanations(stated: StatedCurves, theory: CurveTheory, verdict: CurveVerdict) -> list[str]:
     """Every change that alone makes the curves agree with the theory, in words.
 
     Parameters
     ----------
-    curves, theory, rows
-        The curves, the theory as stated, and their comparison.
-    law : tuple
-        Initial weights, draws and seed, as `predict_curve` takes them.
+    stated : StatedCurves
+        The curves, with what is stated of them.
+    theory : CurveTheory
+        The theory as stated.
+    verdict : CurveVerdict
+        Verdict on their comparison.
     """
-    outliers = outliers_of(rows)
-    unexpected = unexpected_plateaus(curves, theory)
-    if not outliers and not unexpected:
+    if verdict.kind != "contradicts":
         return []
-    needed = {row.quantity for row in outliers} & LASTING
-    known = bool(law[0])
+    curves = stated.curves
+    needed = {row.quantity for row in verdict.outliers} & LASTING
+    known = stated.starts.known
     texts = []
     explained = set[str]()
 
@@ -64,18 +57,18 @@ def explanations(
         """Whether the curves agree once fields are changed, and the theory then."""
         try:
             changed = replace(theory.setting, **changes)
-            other = predict_curve(changed, *law)
+            other = predict_curve(changed, stated.starts)
         except (ValueError, ArithmeticError):  # out of the range of the theory
             return False, None
         if changed.optimizer == "other" and np.array_equal(other.levels, theory.levels):
             return False, None
         return is_explained(curves, other, needed), other
 
-    for text, changes in likely_mistakes(theory.setting, known, bool(unexpected)):
+    for text, changes in likely_mistakes(theory.setting, known, bool(verdict.unexpected)):
         if agrees(changes)[0]:
             texts.append(text)
             explained |= set(changes)
-    for text, changes in fitted_changes(theory, rows, known):
+    for text, changes in fitted_changes(theory, verdict.measured, known):
         # What is found in the curves depends a little on the theory beside it.
         for _ in range(0 if explained & set(changes) else ROUNDS):
             fits, other = agrees(changes)
@@ -103,25 +96,8 @@ def is_explained(
     compared = {row.quantity for row in rows}
     tested = compared & {"plateau", "duration", "final loss"} and compared.issuperset(needed)
     sharp = all(row.allowance < VAGUE for row in rows)
-    agrees = not outliers_of(rows) and not unexpected_plateaus(curves, theory)
+    agrees = judge_curves(curves, theory, rows).kind != "contradicts"
     return bool(tested) and sharp and agrees
-
-
-def unexpected_plateaus(curves: Sequence[Curve], theory: CurveTheory) -> list[str]:
-    """Plateaus in the single drop of merged attention."""
-    if theory.setting.model == "separate" or not theory.setting.timed:
-        return []
-    first, last = theory.levels[[0, -1]]
-    plateaus = []
-    for curve in curves:
-        bounds = curve.losses[0] * (1 - np.array(INSIDE) * (1 - last / first))
-        height, contrast = inner_plateau(curve.steps, curve.losses, *bounds)
-        if contrast < UNEXPECTED:
-            plateaus.append(
-                f"{curve.label} has a plateau at {height:.4g}, within the single drop of model "
-                f"{theory.setting.model!r}"
-            )
-    return plateaus
 
 
 # Traces within this relative distance count as the same.
@@ -221,7 +197,7 @@ def fitted_changes(
             f"losses are recorded with {_words(unit, error)} times the stated factor",
             {"loss_unit": unit},
         )
-        square = rows[0].found / (setting.loss_unit * setting.loss_factor)
+        square = rows[0].estimate / (setting.loss_unit * setting.loss_factor)
         signal = square - setting.noise_variance * setting.query_noise
         if signal > 0 and not setting.mixed:
             scaled = tuple(signal / trace * eigenvalue for eigenvalue in setting.eigenvalues)
@@ -255,7 +231,7 @@ def fitted_changes(
             yield text, {"init_scale": scale}
     final = next((row for row in rows if row.quantity == "final loss"), None)
     if final is not None and abs(final.z) > 1:
-        wanted = final.found - (final.theory - float(theory.levels[-1]))
+        wanted = final.estimate - (final.theory - float(theory.levels[-1]))
 
         def reached(context: int) -> float:
             return -float(replace(setting, context=context).levels[-1])
@@ -267,7 +243,7 @@ def fitted_changes(
 
 def _factor(row: CurveRow) -> tuple[float, float]:
     """Found over theory, and the standard error of its logarithm."""
-    return row.found / row.theory, math.hypot(row.standard_error, row.allowance)
+    return row.estimate / row.theory, math.hypot(row.standard_error, row.allowance)
 
 
 def _words(value: float, error: float) -> str:

@@ -26,22 +26,22 @@ from typing import Any, ClassVar
 import numpy as np
 
 from iclimit.drawing import Axes
-from iclimit.validation.instruments.curves.check import check_curve, draw_curves, read_with_setting
+from iclimit.validation.instruments.curves.check import check_curve, draw_curves
+from iclimit.validation.instruments.curves.reading import StatedCurves, read_stated_curves
 from iclimit.validation.instruments.curves.rows import CurveRow, compare_curves
 from iclimit.validation.instruments.curves.setting import CurveSetting
 from iclimit.validation.instruments.curves.table import Curve
 from iclimit.validation.instruments.curves.theory import (
     DURATION_SPREAD,
     CurveTheory,
-    Weights,
     predict_curve,
 )
-from iclimit.validation.instruments.fitted_parameters import ParameterFit, check_free, profiled
+from iclimit.validation.instruments.fitted_parameters import ParameterFit, Stated, check_free
+from iclimit.validation.instruments.fitting import Solution, solve
 from iclimit.validation.instruments.least_squares import (
     Bounds,
-    Minimum,
     Precision,
-    follow,
+    sums_of_squares,
     values_and_slopes,
 )
 
@@ -62,11 +62,8 @@ SCALES = (1e-6, 1e3)
 # No number that is found in a curve is known better than this.
 SHARPEST = 1e-3
 
-# Most rounds of the search.  In each one, numbers are found in the curves again, as theory at the
-# present parameters says where to look.
-ROUNDS = 10
-
-# The search ends when no parameter moves by more than this many standard errors in a round.
+# An expansion is used so many standard errors from its centre.  Numbers are found in the curves
+# again at each centre, as theory there says where to look.
 MOVED = 0.02
 
 # If chi-square divided by the count of numbers is larger than this, the search is repeated from
@@ -95,21 +92,18 @@ class CurveFit(ParameterFit):
         The curves that were used.
     theory : CurveTheory
         The prediction at the fitted values.
-    axis : str
-        "step" or "time".
     """
 
     rows_found: list[CurveRow]
     curves: list[Curve]
     theory: CurveTheory
-    axis: str
 
     kind: ClassVar[str] = "numbers"
     data: ClassVar[str] = "curves"
 
     def draw(self, ax: Axes) -> None:
         """Draw the curves as lines, and the fitted theory as dashes."""
-        draw_curves(ax, self.curves, self.theory, self.axis)
+        draw_curves(ax, self.curves, self.theory)
 
 
 def fit_curve(
@@ -172,69 +166,42 @@ def fit_curve(
     names = check_free(free, FREE)
     given = signature(check_curve).bind(table, **stated)
     given.apply_defaults()
-    curves, axis, left_out, setting, initial, draws, seed = read_with_setting(**given.arguments)
-    law = initial, draws, seed
-    _refuse_free(names, setting, known_start=bool(initial))
+    reading = read_stated_curves(**given.arguments)
+    setting = reading.setting
+    _refuse_free(names, setting, known_start=reading.starts.known)
     every = [parameter for name in names for parameter in _parameters(name, setting)]
-    ends = [_range(name, setting) for name in every]
-    bounds = np.log([low for low, _ in ends]), np.log([high for _, high in ends])
-    search = partial(_search, curves, every, setting, law, bounds)
-    model, x, known = search(np.zeros(len(every)))
-    if _misfit(model, x) > MISFIT:
-        # Drops that are taken for others hold a search at a wrong place.
-        searches = [(model, x, known)]
-        for move in np.kron(FAR, np.eye(len(every))):
-            with suppress(ValueError):  # there is nothing to compare, or no theory
-                searches.append(search(move))
-        model, x, known = min(searches, key=lambda result: _misfit(*result[:2]))
+    solutions = fit_curves(reading, every)
+    model = solutions[0].data
     values = {name: _stated(name, setting) for name in every}
-    starts = {name: (value, value, False) for name, value in values.items()}
-    chi_square = float(np.sum(model.residuals(x) ** 2))
-    count = len(model.rows)
-    best = Minimum(model.residuals, x, chi_square, known)
-    parameters, profiles = profiled([best], bounds, starts)
-    notes = left_out
-    theory = model.theory
-    return CurveFit(
-        parameters=parameters,
-        chi_square=chi_square,
-        count=count,
-        precision=known,
-        profiles=profiles,
-        notes=notes,
-        other_minima=[],
+    return CurveFit.of(
+        solutions,
+        {name: Stated(value, value) for name, value in values.items()},
+        notes=reading.left_out,
         rows_found=model.rows,
-        curves=curves,
-        theory=theory,
-        axis=axis,
+        curves=reading.curves,
+        theory=model.theory,
     )
 
 
-def _search(
-    curves: Sequence[Curve],
-    names: Sequence[str],
-    setting: CurveSetting,
-    law: tuple[Sequence[Weights], int, int],
-    bounds: Bounds,
-    start: np.ndarray,
-) -> tuple[CurveModel, np.ndarray, Precision]:
-    """Model at its best parameters, these, and what is known of them; from a start."""
-    x = np.clip(start, *bounds)
-    for _ in range(ROUNDS):
-        model = CurveModel.of(curves, names, setting, law, x)
-        near = np.maximum(bounds[0], x - FURTHEST), np.minimum(bounds[1], x + FURTHEST)
-        before = x
-        x = follow(model.residuals, x, near)
-        known = model.precision(x)
-        errors = np.array(list(known.standard_errors.values()))
-        if np.all(abs(x - before) < MOVED * np.maximum(errors, SHARPEST)):
-            break
-    return model, x, known
+def fit_curves(stated: StatedCurves, names: Sequence[str]) -> list[Solution[CurveModel]]:
+    """All minima that are found of the misfit of these parameters, the lowest first."""
+    expand = partial(CurveModel.of, stated, names)
+    solutions = solve(expand, np.zeros(len(names)), FURTHEST)
+    if _misfit(solutions) <= MISFIT:
+        return solutions
+    # Drops that are taken for others hold a search at a wrong place.
+    searches = [solutions]
+    for move in np.kron(FAR, np.eye(len(names))):
+        with suppress(ValueError):  # there is nothing to compare, or no theory
+            place = np.clip(move, *solutions[0].data.bounds)
+            searches.append(solve(expand, place, FURTHEST))
+    return min(searches, key=_misfit)
 
 
-def _misfit(model: CurveModel, x: np.ndarray) -> float:
-    """Chi-square by number."""
-    return float(np.mean(model.residuals(x) ** 2))
+def _misfit(solutions: Sequence[Solution[CurveModel]]) -> float:
+    """Chi-square by number of the best one."""
+    best = solutions[0]
+    return best.height / best.data.count
 
 
 def _refuse_free(names: Sequence[str], setting: CurveSetting, *, known_start: bool) -> None:
@@ -310,6 +277,8 @@ class CurveModel:
         Of the logarithms of what theory says.
     whitening : ndarray (rows, rows)
         Makes the deviations independent.
+    bounds : pair of ndarray (p,)
+        Range of the parameters.
     """
 
     names: Sequence[str]
@@ -318,27 +287,36 @@ class CurveModel:
     rows: list[CurveRow]
     slopes: np.ndarray
     whitening: np.ndarray
+    bounds: Bounds
+
+    @property
+    def count(self) -> int:
+        """Number of measured values."""
+        return len(self.rows)
+
+    def reach(self, errors: np.ndarray) -> np.ndarray:
+        """How far (p,) the expansion is used, where parameters have these errors (p,)."""
+        return MOVED * np.maximum(errors, SHARPEST)
+
+    def chi_square(self, x: np.ndarray) -> float:
+        """Sum of squared deviations."""
+        return float(sums_of_squares(self.residuals, x))
+
+    height = chi_square
 
     @classmethod
-    def of(
-        cls,
-        curves: Sequence[Curve],
-        names: Sequence[str],
-        setting: CurveSetting,
-        law: tuple[Sequence[Weights], int, int],
-        x: np.ndarray,
-    ) -> CurveModel:
+    def of(cls, stated: StatedCurves, names: Sequence[str], x: np.ndarray) -> CurveModel:
         """Model of what is found in the curves with the theory at these parameters."""
-        theory = predict_curve(changed_setting(setting, names, x), *law)
+        theory = predict_curve(changed_setting(stated.setting, names, x), stated.starts)
         # What all half-drops have in common is no further number.
-        rows = [row for row in compare_curves(curves, theory)[0] if row.quantity != "half-drops"]
-        rows = [row for row in rows if row.found > 0 and math.isfinite(row.theory)]
-        if sum(not row.at_least for row in rows) < 2:
-            raise ValueError(_why_unusable(curves, theory))
+        rows = [row for row in compare_curves(stated.curves, theory)[0] if not row.pooled]
+        rows = [row for row in rows if row.estimate > 0 and math.isfinite(row.theory)]
+        if sum(not row.upper_bound for row in rows) < 2:
+            raise ValueError(_why_unusable(stated.curves, theory))
 
         def predict(at: np.ndarray) -> CurveTheory:
-            moved = changed_setting(setting, names, at)
-            return predict_curve(moved, *law, fluctuations=theory.fluctuations)
+            moved = changed_setting(stated.setting, names, at)
+            return predict_curve(moved, stated.starts, theory.fluctuations)
 
         columns = []
         for move in STEP * np.eye(len(x)):
@@ -347,7 +325,16 @@ class CurveModel:
             columns.append([math.log(_value(r, high) / _value(r, low)) / (2 * STEP) for r in rows])
         sized = [_with_one_error(row) for row in rows]
         cholesky = np.linalg.cholesky(_correlations(rows, sized, theory))
-        return cls(names, x, theory, sized, np.transpose(columns), np.linalg.inv(cholesky))
+        ranges = [_range(name, stated.setting) for name in names]
+        return cls(
+            names=names,
+            centre=x,
+            theory=theory,
+            rows=sized,
+            slopes=np.transpose(columns),
+            whitening=np.linalg.inv(cholesky),
+            bounds=(np.log([low for low, _ in ranges]), np.log([high for _, high in ranges])),
+        )
 
     def residuals(self, x: np.ndarray) -> np.ndarray:
         """Independent deviations of variance 1 (..., rows) at parameters (..., p)."""

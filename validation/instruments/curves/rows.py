@@ -4,14 +4,11 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import gammainc, gammaincc, ndtri, polygamma
 
-from iclimit.statistics import z_score, z_threshold
+from iclimit.comparison import Comparison
 from iclimit.validation.instruments.curves.features import (
     CONTRAST,
     CurveFeatures,
@@ -23,22 +20,27 @@ from iclimit.validation.instruments.curves.setting import least_merged_loss
 from iclimit.validation.instruments.curves.table import Curve
 from iclimit.validation.instruments.curves.theory import DURATION_SPREAD, CurveTheory
 
-# A variable whose skewness is smaller than this counts as normal.
-NORMAL = 0.02
-
-# Largest skewness that is used: minus the logarithm of a gamma variable has less than 2.
-LARGEST = 1.99
-
-# How often half-drops of true curves count as early or late together.
-TOGETHER = 3e-3
-
-# Smallest probability, and smallest loss, that is told from zero.
+# Smallest loss that is told from zero.
 SMALLEST = 1e-300
+
+# Quantities that have the unit of time; all others are losses.
+TIMES = "half-drop", "half-drops", "duration", "growth"
+
+# Columns of a row in tables.
+COLUMNS = (
+    *("label", "quantity", "learned", "theory", "estimate", "standard_error", "allowance"),
+    *("below", "above", "skewness", "upper_bound", "curves", "z"),
+)
 
 
 @dataclass(frozen=True)
-class CurveRow:
-    """One number that was found in the curves, beside the theory.
+class CurveRow(Comparison):
+    """One number that was found in the curves, beside the theory: a comparison of logarithms.
+
+    The estimate is the mean over the curves, of steps and times the geometric one.  Its standard
+    error is what is random about curves, as theory has it, with the noise of the records; the
+    allowance has the errors of theory and of recording that are not random.  The theory is a bound
+    where some curves end before the drop: the step of half of it is then later than the estimate.
 
     Attributes
     ----------
@@ -47,109 +49,30 @@ class CurveRow:
         the first growth, or "half-drops" for the factor that all half-drops have in common.
     learned : int
         Directions that are learned there; for a drop, after it.
-    found, theory : float
-        Mean over the curves (of steps and times the geometric one), and prediction.
     spread : float
         Relative standard deviation over the curves; NaN for one.
-    standard_error : float
-        Relative, of the mean over the curves: what is random about curves, as theory has it, and
-        the noise of the records.
-    allowance : float
-        Relative error of theory and of recording that is not random.
-    skewness : float
-        Of the mean over the curves.
-    at_least : bool
-        Whether the number is a lower bound, as some curves end before the drop.
     curves : int
         Number of curves.
-    degrees : float
-        Degrees of freedom of the standard error, if it is found from random starts.
-    below, above : float
-        Further allowances for numbers below the theory, and for numbers above it.
     """
 
-    quantity: str
-    learned: int
-    found: float
-    theory: float
-    spread: float
-    standard_error: float
-    allowance: float
-    skewness: float = 0.0
-    at_least: bool = False
+    logarithmic: bool = True
+    quantity: str = ""
+    learned: int = 0
+    spread: float = math.nan
     curves: int = 1
-    degrees: float = math.inf
-    below: float = 0.0
-    above: float = 0.0
 
     @property
-    def deviation(self) -> float:
+    def relative(self) -> float:
         """Relative deviation from the theory."""
-        return self.found / self.theory - 1
-
-    @property
-    def allowed(self) -> float:
-        """Allowance on this side of the theory."""
-        return self.allowance + (self.above if self.found > self.theory else self.below)
-
-    @property
-    def z(self) -> float:
-        """Deviation of the logarithm beyond the allowance in standard errors, as a normal deviate.
-
-        Infinite for a deviation without a random part.
-        """
-        if self.found <= 0:
-            return -math.inf
-        log = math.log(self.found / self.theory)
-        z = z_score(log, 0.0, self.standard_error, self.allowed, self.degrees)
-        return skewed_deviate(max(z, 0.0) if self.at_least else z, self.skewness)
+        return self.estimate / self.theory - 1
 
     def numbers(self) -> dict[str, Any]:
         """Numbers by name, as tables have them."""
-        spread = self.spread if self.curves > 1 else None
-        degrees = self.degrees if math.isfinite(self.degrees) else None
-        more = {"spread": spread, "degrees": degrees, "deviation": self.deviation, "z": self.z}
-        return vars(self) | more
-
-
-def outliers_of(rows: Sequence[CurveRow]) -> list[CurveRow]:
-    """Rows that contradict the theory.
-
-    What all half-drops have in common is judged by itself, as it is no further number.
-    """
-    count = sum(row.quantity != "half-drops" for row in rows)
-    together = z_threshold(1, TOGETHER)
-    limits = [together if row.quantity == "half-drops" else z_threshold(count) for row in rows]
-    return [row for row, limit in zip(rows, limits, strict=True) if not abs(row.z) <= limit]
-
-
-def skewed_deviate(x: float, skewness: float) -> float:
-    """Normal deviate of the same probability as a standardised variable of this skewness.
-
-    The variable is taken to be minus the logarithm of a gamma variable, as are times of merged
-    attention; its shape is found from the skewness, which is then exact.
-    """
-    if skewness < 0:
-        return -skewed_deviate(-x, -skewness)
-    if skewness < NORMAL or x == 0 or math.isinf(x):
-        return x
-    shape = _gamma_shape(min(skewness, LARGEST))
-    log = float(polygamma(0, shape)) - x * math.sqrt(float(polygamma(1, shape)))
-    value = math.exp(min(log, 700.0))
-    if x > 0:
-        return -float(ndtri(max(gammainc(shape, value), SMALLEST)))
-    return float(ndtri(max(gammaincc(shape, value), SMALLEST)))
-
-
-@lru_cache(maxsize=64)
-def _gamma_shape(skewness: float) -> float:
-    """Shape of the gamma variable, minus the logarithm of which has this skewness."""
-
-    def excess(log_shape: float) -> float:
-        shape = math.exp(log_shape)
-        return float(-polygamma(2, shape) / polygamma(1, shape) ** 1.5) - skewness
-
-    return math.exp(brentq(excess, -7.0, 10.0))
+        return {name: getattr(self, name) for name in COLUMNS} | {
+            "deviation": self.relative,
+            "spread": self.spread if self.curves > 1 else None,
+            "degrees": self.degrees if math.isfinite(self.degrees) else None,
+        }
 
 
 # Numbers of decimals to which recorded losses may be rounded.
@@ -267,15 +190,15 @@ class _Comparing:
         rate = 2 * float(theory.growth[0])
         allowance = GROWTH_ERROR + rate / 4 * (theory.setting.learning_rate is not None)
         mean = float(np.exp(np.mean(np.log(rates))))
-        spread = _spread(np.log(rates))
-        return [CurveRow("growth", 0, mean, rate, spread, error, allowance, curves=len(rates))]
+        row = self._row("growth", 0, rate, mean, error, allowance)
+        return [replace(row, spread=_spread(np.log(rates)))]
 
     def _ties(self, rows: list[CurveRow]) -> list[CurveRow]:
         """Allow for heads that learn a direction together, in all drops but one."""
         drops = [row for row in rows if row.quantity == "duration"]
         if self.theory.setting.model != "separate" or self.theory.setting.heads == 1 or not drops:
             return rows
-        shortest = min(drops, key=lambda row: row.deviation)
+        shortest = min(drops, key=lambda row: row.relative)
         longer = [row for row in drops if row is not shortest or len(drops) == 1]
         return [replace(row, above=TIE) if row in longer else row for row in rows]
 
@@ -293,11 +216,45 @@ class _Comparing:
         total = theory.start.covariance / theory.start.draws
         total = total + (theory.start.covariance + np.diag(alone)) / count
         error = math.sqrt(weights @ total[np.ix_(drops, drops)] @ weights)
-        factor = math.exp(weights @ [math.log(row.found / row.theory) for row in rows])
+        factor = math.exp(weights @ [row.deviation for row in rows])
         allowance = float(weights @ [row.allowance for row in rows])
-        degrees = theory.start.draws - 1
-        numbers = factor, 1.0, math.nan, error, allowance
-        return [CurveRow("half-drops", -1, *numbers, curves=count, degrees=degrees)]
+        row = self._row("half-drops", -1, 1.0, factor, error, allowance)
+        return [replace(row, degrees=theory.start.draws - 1, pooled=len(rows))]
+
+    def _row(
+        self,
+        quantity: str,
+        learned: int,
+        theory: float,
+        estimate: float,
+        standard_error: float,
+        allowance: float,
+    ) -> CurveRow:
+        """Row of a number of all curves."""
+        return CurveRow(
+            self._label(quantity, learned),
+            theory,
+            estimate,
+            standard_error,
+            allowance,
+            of="time" if quantity in TIMES else "loss",
+            quantity=quantity,
+            learned=learned,
+            curves=len(self.features),
+        )
+
+    def _label(self, quantity: str, learned: int) -> str:
+        """Name of a row in words."""
+        axis = self.features[0].curve.axis
+        several = f" to {learned}" if self.theory.setting.model == "separate" else ""
+        words = {
+            "growth": f"rate of the first growth of the drop, per {axis}",
+            "plateau": f"loss with {learned} learned",
+            "half-drops": f"{axis}s of all half-drops, common factor",
+            "half-drop": f"{axis} of half the drop{several}",
+            "duration": f"{axis}s of the drop{several}",
+        }
+        return words.get(quantity, quantity)
 
     def _loss(
         self,
@@ -309,7 +266,6 @@ class _Comparing:
     ) -> CurveRow:
         """Row of a loss; ``uncertain`` is absolute."""
         theory = self.theory
-        count = len(losses)
         level = float(theory.levels[m]) if expected is None else expected
         first = quantity == "initial loss"
         noise = np.mean([f.noise**2 / (f.early if first else f.window) for f in self.features])
@@ -319,27 +275,16 @@ class _Comparing:
         # Initial weights enter by products of normal numbers, whose sums over the heads have the
         # excess kurtosis 6/H: as a Student t of H + 4 degrees of freedom.
         by_start = first and theory.start_loss**2 > variance * level**2 / 2
-        degrees = theory.setting.heads * count + 4 if by_start else math.inf
-        return CurveRow(
-            quantity,
-            theory.setting.learned[m],
-            float(np.mean(losses)),
-            level,
-            _spread(np.log(np.maximum(losses, SMALLEST))),
-            math.sqrt(variance / count),
-            (uncertain + rounding) / level,
-            curves=count,
-            degrees=degrees,
-        )
+        degrees = theory.setting.heads * len(losses) + 4 if by_start else math.inf
+        mean = float(np.mean(losses))
+        error = math.sqrt(variance / len(losses))
+        learned = theory.setting.learned[m]
+        row = self._row(quantity, learned, level, mean, error, (uncertain + rounding) / level)
+        spread = _spread(np.log(np.maximum(losses, SMALLEST)))
+        return replace(row, spread=spread, degrees=degrees)
 
     def _time(
-        self,
-        quantity: str,
-        drop: int,
-        times: np.ndarray,
-        error: float,
-        allowance: float,
-        **more: Any,
+        self, quantity: str, drop: int, times: np.ndarray, error: float, allowance: float
     ) -> CurveRow:
         """Row of steps or times, of which the mean is the geometric one."""
         theory = self.theory
@@ -347,10 +292,11 @@ class _Comparing:
         predicted = float((theory.half_drops if half else theory.durations)[drop])
         allowance += float(theory.delays[0 if half else 1, drop]) + theory.fluctuations.bias
         allowance += (1 if half else 2) * self._crossing_error(drop) / predicted
-        m = theory.setting.learned[drop + 1]
+        learned = theory.setting.learned[drop + 1]
         logs = np.log(times)
-        numbers = float(np.exp(np.mean(logs))), predicted, _spread(logs), error, allowance
-        return CurveRow(quantity, m, *numbers, curves=len(times), **more)
+        mean = float(np.exp(np.mean(logs)))
+        row = self._row(quantity, learned, predicted, mean, error, allowance)
+        return replace(row, spread=_spread(logs))
 
     def _half_drop(self, drop: int, halves: np.ndarray) -> list[CurveRow]:
         """Row of the step at which half of a drop has happened."""
@@ -366,24 +312,28 @@ class _Comparing:
                 why = "theory has no mean, as some runs never make it"
             self.remarks.append(f"drop to {m} learned: {why}")
             return []
-        start = theory.start
-        variance = start.variance[drop] + theory.staircase_variance[drop]
-        variance += theory.fluctuations.rates[drop] ** 2
-        error = math.sqrt(variance / count + start.variance[drop] / start.draws)
-        skewness = float(start.third[drop]) / count**2 / error**3 if error else 0.0
-        steps = np.where(reached, halves, ends)
-        late = not reached.all()
-        allowance = self._start_allowance()
-        more = {"skewness": skewness, "at_least": late, "degrees": start.draws - 1}
-        row = self._time("half-drop", drop, steps, error, allowance, **more)
-        if not late:
+        row = self._half_drop_row(drop, np.where(reached, halves, ends))
+        if reached.all():
             return [row]
+        row = replace(row, upper_bound=True, of="")
         who = "no curve" if not reached.any() else f"{reached.sum()} of {count} curves"
         self.remarks.append(
             f"drop to {m} learned: made by {who} before the end at {ends.max():g}; theory expects "
             f"it at {predicted:.4g}"
         )
         return [row] if row.z > 0 else []
+
+    def _half_drop_row(self, drop: int, steps: np.ndarray) -> CurveRow:
+        """Row of these steps, with their law over starts."""
+        theory = self.theory
+        start = theory.start
+        count = len(steps)
+        variance = start.variance[drop] + theory.staircase_variance[drop]
+        variance += theory.fluctuations.rates[drop] ** 2
+        error = math.sqrt(variance / count + start.variance[drop] / start.draws)
+        skewness = float(start.third[drop]) / count**2 / error**3 if error else 0.0
+        row = self._time("half-drop", drop, steps, error, self._start_allowance())
+        return replace(row, skewness=skewness, degrees=start.draws - 1)
 
     def _duration(self, drop: int) -> list[CurveRow]:
         """Row of the time from a quarter to three quarters of a drop."""

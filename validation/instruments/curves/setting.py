@@ -94,6 +94,12 @@ class CurveSetting:
                     f"{name} must be from {1 / LARGEST:.0e} to {LARGEST:.0e}, got {value}"
                 )
 
+    @classmethod
+    def of(cls, *, eigenvalues: Any, shared_task: Any, **fields: Any) -> "CurveSetting":
+        """Setting with vectors of any form."""
+        shared = None if shared_task is None else _numbers(shared_task)
+        return cls(eigenvalues=_numbers(eigenvalues), shared_task=shared, **fields)
+
     @property
     def mixed(self) -> bool:
         """Whether some sequences share a task."""
@@ -166,6 +172,10 @@ class CurveSetting:
         """Mean squared errors on noisy query labels as they are recorded."""
         noise = 0.0 if self.query_noise else self.noise_variance
         return self.loss_unit * self.loss_factor * (losses - noise)
+
+
+def _numbers(vector: Any) -> tuple[float, ...]:
+    return tuple(np.asarray(vector, dtype=float).ravel().tolist())
 
 
 def mixture_losses(problem: Problem) -> np.ndarray:

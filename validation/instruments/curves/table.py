@@ -1,6 +1,6 @@
 """Training curves as users have them: steps or times, and the losses of one or several runs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,17 +44,20 @@ class Curve:
         Name of the run.
     steps, losses : ndarray (n,)
         Steps, or times of the flow, in ascending order, and the losses there.
+    axis : {"step", "time"}
+        Which of them.
     """
 
     label: str
     steps: np.ndarray
     losses: np.ndarray
+    axis: str
 
 
 def read_curves(
     table: object, *, record: float | None, **reading: Any
-) -> tuple[list[Curve], str, list[str]]:
-    """Read curves; return them, their axis ("step" or "time"), and which runs are left out, why.
+) -> tuple[list[Curve], list[str]]:
+    """Read curves; return them, and which runs are left out, why.
 
     Parameters
     ----------
@@ -89,13 +92,13 @@ def read_curves(
         for run, rows in _runs(entries).items():
             words = [entries.names[name]] if len(names) > 1 else []
             label = ", ".join([*words, *([f"run {run}"] if run else [])]) or "the curve"
-            curve = _sorted(label, steps[rows], values[rows])
+            curve = _sorted(Curve(label, steps[rows], values[rows], axis))
             problem = _problem(curve)
             curves += [] if problem else [curve]
             remarks += [f"{label} {problem}"] if problem else []
     if not curves:
         raise ValueError(f"no curve can be used: {'; '.join(remarks)}")
-    return curves, axis, remarks
+    return curves, remarks
 
 
 def _hint(name: str) -> str:
@@ -148,17 +151,16 @@ def _runs(table: Table) -> dict[str, np.ndarray]:
     return {str(run): np.flatnonzero(labels == run) for run in dict.fromkeys(labels)}
 
 
-def _sorted(label: str, steps: np.ndarray, losses: np.ndarray) -> Curve:
-    order = np.argsort(steps, kind="stable")
-    steps = steps[order]
-    losses = losses[order]
+def _sorted(curve: Curve) -> Curve:
+    order = np.argsort(curve.steps, kind="stable")
+    steps = curve.steps[order]
     twice = np.flatnonzero(np.diff(steps) == 0)
     if twice.size:
         raise ValueError(
-            f"{label} has {steps[twice[0]]:g} twice as step or time: a column run must tell "
+            f"{curve.label} has {steps[twice[0]]:g} twice as step or time: a column run must tell "
             "several runs in one table apart"
         )
-    return Curve(label, steps, losses)
+    return replace(curve, steps=steps, losses=curve.losses[order])
 
 
 def _problem(curve: Curve) -> str:

@@ -153,6 +153,28 @@ Weights = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
+class Starts:
+    """What is known of initial weights.
+
+    Attributes
+    ----------
+    weights : sequence of dict
+        Those of each run; empty if they are not known, but random.
+    draws, seed : int
+        Random starts of separate attention from which their law is found, and their seed.
+    """
+
+    weights: Sequence[Weights]
+    draws: int
+    seed: int
+
+    @property
+    def known(self) -> bool:
+        """Whether the weights are given."""
+        return bool(self.weights)
+
+
+@dataclass(frozen=True, eq=False)
 class StartLaw:
     """Law over runs of the logarithms of the times at which half of each drop has happened.
 
@@ -179,9 +201,9 @@ class StartLaw:
         return np.diag(self.covariance)
 
 
-def merged_start(setting: CurveSetting, initial: Sequence[Weights]) -> StartLaw:
+def merged_start(setting: CurveSetting, starts: Starts) -> StartLaw:
     """Law of merged attention, or the times of given initial weights."""
-    if initial:
+    if starts.known:
         scales = [
             float(
                 dynamics.effective_init_scale(
@@ -190,7 +212,7 @@ def merged_start(setting: CurveSetting, initial: Sequence[Weights]) -> StartLaw:
                     eigenvalues=setting.eigenvalues,
                 )
             )
-            for weights in initial
+            for weights in starts.weights
         ]
         logs = [math.log(_merged_time(setting, scale)) for scale in scales]
         return StartLaw(np.array([np.mean(logs)]), np.zeros((1, 1)), np.zeros(1))
@@ -205,9 +227,7 @@ def merged_start(setting: CurveSetting, initial: Sequence[Weights]) -> StartLaw:
     return StartLaw(mean, np.array([[relative**2]]), third)
 
 
-def separate_start(
-    setting: CurveSetting, initial: Sequence[Weights], draws: int, seed: int
-) -> StartLaw:
+def separate_start(setting: CurveSetting, starts: Starts) -> StartLaw:
     """Law of separate attention from random starts, or the times of given initial weights."""
     count = len(setting.learned) - 1
     lam = setting.eigenvalues
@@ -215,17 +235,17 @@ def separate_start(
     context = setting.law["context"]
     noise_variance = setting.noise_variance
     sizes = None if setting.rank == 1 else (context, noise_variance)
-    factor = setting.weight_factor if initial else setting.start / TINY
+    factor = setting.weight_factor if starts.known else setting.start / TINY
     # Of heads of rank one only escape times are random.  They are one over the scale and the
     # square of the eigenvalues, so that one set of starts serves many settings.
     scale, relative = (
         (factor, lam) if sizes else (1.0, tuple(eigenvalue / top for eigenvalue in lam))
     )
-    if initial:
-        times = [_staircase(relative, scale, start, sizes) for start in initial]
+    if starts.known:
+        times = [_staircase(relative, scale, weights, sizes) for weights in starts.weights]
     else:
         layer = setting.heads, setting.rank, setting.initialization
-        times = _random_staircases(relative, scale, layer, draws, seed, sizes)
+        times = _random_staircases(relative, scale, layer, starts.draws, starts.seed, sizes)
     if not sizes:
         values, heads = grown_heads(setting)
         growing = dynamics.time_from_pole(HALF ** (1 / 3) * values, **heads)
@@ -236,11 +256,11 @@ def separate_start(
     logs = np.log(drops)
     third = np.zeros(count)
     mean = np.mean(logs, axis=0)
-    if initial:
+    if starts.known:
         return StartLaw(mean, np.zeros((count, count)), third)
     with np.errstate(invalid="ignore"):  # of drops that never happen
         covariance = np.cov(logs, rowvar=False).reshape(count, count)
-    return StartLaw(mean, covariance, third, draws)
+    return StartLaw(mean, covariance, third, starts.draws)
 
 
 def _too_large(setting: CurveSetting) -> ValueError:
@@ -415,11 +435,7 @@ class CurveTheory:
 
 
 def predict_curve(
-    setting: CurveSetting,
-    initial: Sequence[Weights],
-    draws: int,
-    seed: int,
-    fluctuations: Fluctuations | None = None,
+    setting: CurveSetting, starts: Starts, fluctuations: Fluctuations | None = None
 ) -> CurveTheory:
     """Predict plateaus and drops.
 
@@ -427,10 +443,8 @@ def predict_curve(
     ----------
     setting : CurveSetting
         The setting.
-    initial : sequence of dict
-        Initial weights of each run, empty if they are not known.
-    draws, seed : int
-        Random starts of separate attention, and their seed.
+    starts : Starts
+        What is known of the initial weights.
     fluctuations : Fluctuations, optional
         What a finite training set changes, if it is known.
     """
@@ -441,9 +455,9 @@ def predict_curve(
     unknown = np.full(count, np.nan)
     zero = np.zeros(count)
     if setting.timed and separate:
-        start = separate_start(setting, initial, draws, seed)
+        start = separate_start(setting, starts)
     elif setting.timed:
-        start = merged_start(setting, initial)
+        start = merged_start(setting, starts)
     else:
         start = StartLaw(unknown, np.zeros((count, count)), zero)
     half_drops = np.exp(start.mean) / setting.step_time

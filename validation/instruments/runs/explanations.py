@@ -239,12 +239,10 @@ def _fitted(table: _Table, mistake: Mistake) -> _Candidate:
     precise, cheap = predictors(table.theory)
     precise = precise if mistake.slow else table.prediction
     solution = fit_model(model, precise, cheap, one_set=table.one_set)[0]
-    data = solution.data
-    best = solution.x
-    error = solution.precision.standard_errors[mistake.free]
-    curve = profile(data.residuals, best, 0, error, model.bounds)
+    error = float(solution.standard_errors[0])
+    curve = profile(solution.data.residuals, solution.x, 0, error, model.bounds)
     ends = curve.interval(95)
-    value, lower, upper = np.exp([best[0], *ends]).tolist()
+    value, lower, upper = np.exp([solution.x[0], *ends]).tolist()
     predictions = table.predictions(mistake, value, cheap=not mistake.slow)
     misfit = table.misfit(table.changed(mistake, value, predictions))
     # Of a normal likelihood, this share of a uniform law in the logarithm.

@@ -11,14 +11,8 @@ from tqdm.auto import tqdm
 
 from iclimit.drawing import COLOURS, Axes, draw_points, finish
 from iclimit.results import Table
-from iclimit.validation.instruments.fitted_parameters import (
-    LINEAR,
-    ParameterFit,
-    check_free,
-    profiled,
-    within_reach,
-)
-from iclimit.validation.instruments.least_squares import Minimum, values_and_slopes
+from iclimit.validation.instruments.fitted_parameters import ParameterFit, Stated, check_free
+from iclimit.validation.instruments.least_squares import values_and_slopes
 from iclimit.validation.instruments.runs.check import read_with_theory
 from iclimit.validation.instruments.runs.fitting import (
     FREE,
@@ -110,16 +104,16 @@ class RunFit(ParameterFit):
         ax.locator_params(axis="x", integer=True)
 
 
-def _stated(model: RunModel, index: int) -> tuple[float, float, bool]:
-    """Unit of a parameter, what the table says of it, and whether it is a factor of the rows."""
+def _stated(model: RunModel, index: int) -> Stated:
+    """What the table says of a parameter."""
     name = model.free[index]
     start = float(model.start[index])
     if name == "offset":
-        return 1.0, start + 0.0, False
+        return Stated(1.0, start + 0.0)
     values = [1.0] if name in NEUTRAL else [run.ratios[name] for run in model.runs]
     factor = max(values) > min(values) * (1 + 1e-9)
     unit = 1.0 if factor or name in model.absolute else float(values[0]) or 1.0
-    return unit, unit * math.exp(start), factor
+    return Stated(unit, unit * math.exp(start), factor)
 
 
 def fit_runs(
@@ -183,35 +177,15 @@ def fit_runs(
         raise ValueError(
             "estimator must be 'attention' in all rows: only its parameters are fitted"
         )
-    steps = tqdm(total=2, disable=not progress, desc="fitting", leave=False)
-    model = RunModel.of(runs, names, theory.structure)
-    solutions = fit_model(model, *predictors(theory), one_set=one_set)
-    steps.update()
-    data = solutions[0].data
-    best = solutions[0].x
-    minima = within_reach([solution.minimum for solution in solutions])
-    stated = {name: _stated(model, index) for index, name in enumerate(names)}
-    parameters, profiles = profiled(minima, model.bounds, stated)
-    steps.close()
-    return RunFit(
-        parameters=parameters,
-        chi_square=float(np.sum(data.residuals(best)[:-1] ** 2)),
-        count=len(data.values),
-        precision=minima[0].precision,
-        profiles=profiles,
-        notes=[] if units.name == "lu2025" else ["Values are in the units of lu2025."],
-        other_minima=[_other(minimum, minima[0], stated) for minimum in minima[1:]],
-        _data=data,
-        _best=best,
-        _reading=reading,
-    )
-
-
-def _other(
-    minimum: Minimum, best: Minimum, stated: Mapping[str, tuple[float, float, bool]]
-) -> dict[str, float]:
-    """Values at a minimum, and how much higher than the best one it is."""
-    values = {}
-    for (name, (unit, _, _)), x in zip(stated.items(), minimum.x.tolist(), strict=True):
-        values[name] = x if name in LINEAR else unit * math.exp(x)
-    return values | {"rise": minimum.height - best.height}
+    with tqdm(total=2, disable=not progress, desc="fitting", leave=False) as steps:
+        model = RunModel.of(runs, names, theory.structure)
+        solutions = fit_model(model, *predictors(theory), one_set=one_set)
+        steps.update()
+        return RunFit.of(
+            solutions,
+            {name: _stated(model, index) for index, name in enumerate(names)},
+            notes=[] if units.name == "lu2025" else ["Values are in the units of lu2025."],
+            _data=solutions[0].data,
+            _best=solutions[0].x,
+            _reading=reading,
+        )

@@ -21,9 +21,8 @@ intervals of 95 % cover 91 % with the scatter of the best fit, 94 % with the who
 95 % so (2000 tables).
 
 **Several minima.**  Errors are alike on both sides of the peak at n = d (d + 1), so the likelihood
-has a minimum on either side, and corrections that were made on the wrong one may favour it.  So
-all minima that are seen from where corrections were made are visited, get corrections of their
-own, and are compared with these.
+has a minimum on either side, and corrections that were made on the wrong one may favour it.  Each
+minimum that is seen gets corrections of its own (`iclimit.validation.instruments.fitting`).
 """
 
 from __future__ import annotations
@@ -41,12 +40,11 @@ from iclimit.asymptotics.pretraining import error_spread
 from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.results import Estimate
 from iclimit.validation.instruments.fitted_parameters import check_free
+from iclimit.validation.instruments.fitting import Solution, solve
 from iclimit.validation.instruments.least_squares import (
-    Minimum,
+    Bounds,
     Precision,
-    differ,
     fisher_matrix,
-    minima,
     sums_of_squares,
     values_and_slopes,
 )
@@ -112,9 +110,6 @@ TYPICAL = 0.7
 # Task sets of a prediction.
 DRAWS = 10
 
-# Corrections are found at so many places at most.
-PLACES = 12
-
 # A search has come back to where its corrections were found if no parameter moves by more than
 # this, or by more than this part of its standard error.
 MOVED = 0.05
@@ -122,10 +117,6 @@ SHARE_OF_ERROR = 0.25
 
 # Even of parameters that are hardly known, corrections are not used further away.
 MOST_MOVED = 0.3
-
-# Minima that are higher than the lowest one by more than this are not followed: corrections at
-# another place may be wrong by as much.
-TOO_HIGH = 25.0
 
 # What predicts the errors of a run.
 Predict = Callable[[MeasuredRun], Prediction]
@@ -181,7 +172,7 @@ class RunModel:
         return np.array([math.log(START) * (name in self.absolute) for name in self.free])
 
     @property
-    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+    def bounds(self) -> Bounds:
         """Range of the parameters."""
         values = [VALUES if name in self.absolute else FACTORS for name in self.free]
         low, high = np.log(values).T
@@ -367,6 +358,29 @@ class Measurements:
         """Covariance of the values at the centre of the model."""
         return self.scatter + self.doubt
 
+    @property
+    def centre(self) -> np.ndarray:
+        """Parameters (p,) where corrections were found."""
+        return self.model.centre
+
+    @property
+    def bounds(self) -> Bounds:
+        """Range of the parameters."""
+        return self.model.bounds
+
+    @property
+    def count(self) -> int:
+        """Number of measured values."""
+        return len(self.values)
+
+    def chi_square(self, x: np.ndarray) -> float:
+        """Weighted sum of squared deviations."""
+        return float(np.sum(self.residuals(x)[:-1] ** 2))
+
+    def reach(self, errors: np.ndarray) -> np.ndarray:
+        """How far (p,) corrections are used, where parameters have these errors (p,)."""
+        return np.clip(SHARE_OF_ERROR * errors, MOVED, MOST_MOVED)
+
     def predicted(self, x: np.ndarray) -> np.ndarray:
         """Values (..., n) at parameters (..., p)."""
         return self._as_measured(self.linear(x))
@@ -434,110 +448,18 @@ def predictors(theory: Theory) -> tuple[Predict, Predict]:
     return partial(predict, theory=precise), partial(predict, theory=cheap)
 
 
-@dataclass(frozen=True, eq=False)
-class Solution:
-    """Best parameters by corrections that were found at one place.
-
-    Attributes
-    ----------
-    data : Measurements
-        Measured errors with a model that has its corrections there.
-    x : ndarray (p,)
-        The best parameters near that place.
-    height : float
-        Minus twice the logarithm of the likelihood, up to a constant of all solutions.
-    precision : Precision
-        What is known of the parameters there.
-    """
-
-    data: Measurements
-    x: np.ndarray
-    height: float
-    precision: Precision
-
-    @classmethod
-    def of(cls, data: Measurements, x: np.ndarray) -> Solution:
-        """Solution at these parameters."""
-        return cls(data, x, data.height(x), data.precision(x))
-
-    @property
-    def standard_errors(self) -> np.ndarray:
-        """Standard errors (p,) of the parameters."""
-        return np.array(list(self.precision.standard_errors.values()))
-
-    @property
-    def settled(self) -> bool:
-        """Whether its corrections were found where it is."""
-        return self.near(self.data.model.centre)
-
-    def near(self, x: np.ndarray) -> bool:
-        """Whether a place is so near that corrections need not be found anew."""
-        allowed = np.clip(SHARE_OF_ERROR * self.standard_errors, MOVED, MOST_MOVED)
-        return bool(np.all(abs(self.x - x) < allowed))
-
-    @property
-    def minimum(self) -> Minimum:
-        """The solution as one of a least-squares problem."""
-        return Minimum(self.data.residuals, self.x, self.height, self.precision)
-
-
 def fit_model(
     model: RunModel, precise: Predict, cheap: Predict, *, one_set: bool
-) -> list[Solution]:
+) -> list[Solution[Measurements]]:
     """All minima of the likelihood that are found, each by corrections made there; lowest first.
 
-    Corrections are first found where the table says.  The minima that are seen from a place are
-    visited, lowest first, until each has been seen from where it is.
+    Corrections are first found where the table says.
     """
-    waiting = [(0.0, model.start)]
-    visited: list[np.ndarray] = []
-    solutions: list[Solution] = []
-    failure: ValueError | None = None
-    while waiting and len(visited) < PLACES:
-        _, x = waiting.pop(0)
-        visited.append(x)
-        try:
-            model = model.centred(x, precise, cheap)
-        except ValueError as error:  # there is no prediction
-            failure = error
-            continue
-        data = measurements(model, one_set=one_set)
-        ends = minima(data.residuals, x, model.bounds, TOO_HIGH)
-        seen = [Solution.of(data, end) for end in ends]
-        solutions += seen
-        lowest = min(
-            solution.height for solution in solutions if solution.settled or solution in seen
-        )
-        for solution in seen:
-            new = not any(map(solution.near, [*visited, *(place for _, place in waiting)]))
-            if new and solution.height < lowest + TOO_HIGH:
-                waiting.append((solution.height, solution.x))
-        waiting.sort(key=lambda place: place[0])
-    settled = sorted(
-        (solution for solution in solutions if solution.settled),
-        key=lambda solution: solution.height,
-    )
-    if settled:
-        return _different(settled)
-    if failure is not None:
-        raise failure
-    return seen[:1]  # corrections go to and fro by the scatter of task sets
 
+    def expand(x: np.ndarray) -> Measurements:
+        return measurements(model.centred(x, precise, cheap), one_set=one_set)
 
-def _different(solutions: Sequence[Solution]) -> list[Solution]:
-    """Solutions that are further than a standard error from lower ones, behind a barrier."""
-    kept: list[Solution] = []
-    for solution in solutions:
-        residuals = solution.data.residuals
-        bounds = solution.data.model.bounds
-        apart = (
-            np.any(abs(other.x - solution.x) > solution.standard_errors)
-            and differ(residuals, other.x, solution.x, bounds)
-            for other in kept
-        )
-        if all(apart):
-            kept.append(solution)
-    return kept
+    return solve(expand, model.start)
 
 
 def measurements(model: RunModel, *, one_set: bool) -> Measurements:

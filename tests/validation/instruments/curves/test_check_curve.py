@@ -94,7 +94,9 @@ def test_flow_of_separate_attention_agrees_with_and_without_its_weights(separate
     law = iclimit.check_curve(table, **SEPARATE, draws=6)
     assert law.holds, str(law)
     assert rows_of(law)["half-drop", 1].standard_error > 0.1
-    assert [row.found for row in law.comparisons[:-1]] == [row.found for row in sharp.comparisons]
+    assert [row.estimate for row in law.comparisons[:-1]] == [
+        row.estimate for row in sharp.comparisons
+    ]
 
 
 @pytest.mark.parametrize(
@@ -199,7 +201,7 @@ def test_mistakes_about_the_model_are_named(merged, separate):
     table, _ = separate
     check = iclimit.check_curve(table, **SEPARATE | {"model": "merged"}, draws=6)
     assert check.fits == ("key and query are separate",)
-    assert "within the single drop of model 'merged'" in check.unexpected[0]
+    assert "within the single drop of model 'merged'" in check.verdict.unexpected[0]
     check = iclimit.check_curve(merged, model="separate", **MERGED, **LAW, draws=4)
     assert "key and query are merged" in check.fits
 
@@ -279,8 +281,8 @@ def test_a_curve_that_has_not_dropped_yet(merged):
     # If theory expects the drop long before the end, its absence contradicts.
     check = iclimit.check_curve(early, **MERGED | {"learning_rate": 0.5}, **LAW)
     row = rows_of(check)["half-drop", 3]
-    assert row.at_least
-    assert row.found == 156
+    assert row.upper_bound
+    assert row.estimate == 156
     assert check.verdict.kind == "contradicts"
     assert ">= 156" in str(check)
     # A drop that comes after the end has nothing against it.
@@ -376,8 +378,11 @@ def test_z_of_a_skewed_law_is_normal(heads, runs):
     third = polygamma(2, heads / 2) / 8
     mean = (polygamma(0, heads / 2) + math.log(2)) / 2
     error = math.sqrt(variance / runs)
-    law = math.exp(mean), math.nan, error, 0.0, float(third / runs**2 / error**3)
-    z = [CurveRow("half-drop", 1, math.exp(log), *law).z for log in logs.mean(axis=1)]
+    skewness = float(third / runs**2 / error**3)
+    z = [
+        CurveRow("", math.exp(mean), math.exp(log), error, skewness=skewness).z
+        for log in logs.mean(axis=1)
+    ]
     assert abs(np.mean(z)) < 0.07  # 4 standard errors
     assert abs(np.std(z) - 1) < 0.05
     # Normal shares are 0.27 % and 2.3 %, with standard errors of 0.08 % and 0.24 %.
@@ -429,7 +434,7 @@ def test_finite_training_sets_agree_within_their_fluctuations():
 
 
 def test_tables_of_all_forms_give_the_same(merged, tmp_path):
-    expected = [row.found for row in iclimit.check_curve(merged, **MERGED, **LAW).comparisons]
+    expected = [row.estimate for row in iclimit.check_curve(merged, **MERGED, **LAW).comparisons]
     wide = table_of(merged)
     rows = [
         {"iter": int(step), "mse": float(loss), "seed": k}
@@ -448,7 +453,7 @@ def test_tables_of_all_forms_give_the_same(merged, tmp_path):
         iclimit.check_curve(wide | {"host": ["a"] * 401}, ignore="host", **MERGED, **LAW),
     ]
     for check in checks:
-        assert [row.found for row in check.comparisons] == pytest.approx(expected)
+        assert [row.estimate for row in check.comparisons] == pytest.approx(expected)
 
 
 CURVE = {"step": list(range(10)), "loss": [1.0] * 9 + [0.9]}
