@@ -106,6 +106,11 @@ class CurveSetting:
         return self.shared_task is not None
 
     @property
+    def separate(self) -> bool:
+        """Whether key and query have a matrix each."""
+        return self.model == "separate"
+
+    @property
     def timed(self) -> bool:
         """Whether theory has the times of drops."""
         return self.optimizer == "gradient-descent" and not self.mixed

@@ -18,16 +18,15 @@ deviations only if these have both signs and are as large as the wider bars say.
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 
 import numpy as np
 from scipy.special import stdtr
-from tqdm.auto import tqdm
 
 from iclimit.comparison import Comparison
+from iclimit.validation.instruments.explaining import try_all
 from iclimit.validation.instruments.least_squares import LEVELS, profile
 from iclimit.validation.instruments.runs.fitting import RunModel, fit_model, predictors
 from iclimit.validation.instruments.runs.judgement import (
@@ -38,7 +37,7 @@ from iclimit.validation.instruments.runs.judgement import (
     verdict,
 )
 from iclimit.validation.instruments.runs.measured import MeasuredRun
-from iclimit.validation.instruments.runs.mistakes import ERRORS, Mistake, mistakes
+from iclimit.validation.instruments.runs.mistakes import ERRORS, RunMistake, mistakes
 from iclimit.validation.instruments.runs.predictions import Prediction, Theory, predict
 
 # Rows that are tried first, evenly spaced: screening takes 1 to 10 ms for a row and mistake.
@@ -111,7 +110,7 @@ class _Table:
         self.share = total.degrees / total.count
         self.numbers = {row.run.rows: row for row in rows}
 
-    def predictions(self, mistake: Mistake, value: float, *, cheap: bool) -> list[Prediction]:
+    def predictions(self, mistake: RunMistake, value: float, *, cheap: bool) -> list[Prediction]:
         """Predictions of true errors."""
         runs = [mistake.true_run(row.run, value) for row in self.rows]
         theory = mistake.theory or self.theory
@@ -132,7 +131,7 @@ class _Table:
         return row.prediction.scaled(now.mean / predict(row.run, cheap).mean)
 
     def changed(
-        self, mistake: Mistake, value: float, predictions: Sequence[Prediction]
+        self, mistake: RunMistake, value: float, predictions: Sequence[Prediction]
     ) -> list[RowDeviation]:
         """Deviations of all rows if the mistake was made, given predictions of true errors."""
         shared = self.one_set if mistake.one_set is None else mistake.one_set
@@ -171,7 +170,7 @@ class _Candidate:
     Predictions are of the true errors of the rows that are tried first.
     """
 
-    mistake: Mistake
+    mistake: RunMistake
     predictions: Sequence[Prediction]
     misfit: float
     penalty: float = 0.0
@@ -200,13 +199,14 @@ def explain(
     tried = mistakes([row.run for row in rows], theory, one_set=one_set)
     fits = list(_rearranged(table))
     count = len(tried)
-    fast = list(
-        _candidates(screened, [mistake for mistake in tried if not mistake.slow], progress)
-    )
+    attempt = partial(_tried, screened)
+    quick = [mistake for mistake in tried if not mistake.slow]
+    fast = list(try_all(quick, attempt, progress=progress))
     fits += _confirmed(table, screened, fast)
     if not fits or max(row.run.sizes["dim"] for row in rows) <= SLOW_DIM:
-        slow = _candidates(screened, [mistake for mistake in tried if mistake.slow], progress)
-        fits += _confirmed(table, screened, list(slow))
+        others = [mistake for mistake in tried if mistake.slow]
+        slow = list(try_all(others, attempt, progress=progress))
+        fits += _confirmed(table, screened, slow)
     if not fits:
         pairs = list(_pairs(screened, fast, 2 * math.log(count)))
         fits += _confirmed(table, screened, pairs)
@@ -216,23 +216,16 @@ def explain(
     return [replace(fit, likelihood=math.exp((best - fit.misfit) / 2)) for fit in fits], count
 
 
-def _candidates(
-    table: _Table, mistakes: Sequence[Mistake], progress: bool
-) -> Iterator[_Candidate]:
-    """Mistakes of which there are predictions, with their likelihoods."""
-    for mistake in tqdm(mistakes, disable=not progress, desc="trying mistakes", leave=False):
-        with suppress(ValueError):  # there is no prediction
-            yield _fitted(table, mistake) if mistake.free else _tried(table, mistake)
-
-
-def _tried(table: _Table, mistake: Mistake) -> _Candidate:
-    """A mistake without a fitted value."""
+def _tried(table: _Table, mistake: RunMistake) -> _Candidate:
+    """A mistake with its likelihood."""
+    if mistake.free:
+        return _fitted(table, mistake)
     predictions = table.predictions(mistake, math.nan, cheap=True)
     misfit = table.misfit(table.changed(mistake, math.nan, predictions))
     return _Candidate(mistake, predictions, misfit)
 
 
-def _fitted(table: _Table, mistake: Mistake) -> _Candidate:
+def _fitted(table: _Table, mistake: RunMistake) -> _Candidate:
     """A mistake with the value that fits best, and its interval, as `fit_runs` finds them."""
     runs = [_judged_run(row) for row in table.rows]
     model = RunModel.of(runs, (mistake.free,), table.theory.structure)
@@ -299,7 +292,7 @@ def _confirmed(table: _Table, screened: _Table, candidates: Sequence[_Candidate]
             yield Fit(mistake.text, chi_square(changed), misfit, *(values or ()))
 
 
-def _explains(table: _Table, mistake: Mistake, changed: Sequence[RowDeviation]) -> bool:
+def _explains(table: _Table, mistake: RunMistake, changed: Sequence[RowDeviation]) -> bool:
     """Whether a table agrees with the theory, and could have failed to."""
     now = verdict(changed)
     if not now.holds:

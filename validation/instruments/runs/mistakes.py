@@ -14,30 +14,24 @@ from typing import Any
 import numpy as np
 
 from iclimit.notation import size_of
+from iclimit.validation.instruments.explaining import Mistake
 from iclimit.validation.instruments.runs.fitting import FREE, LEVEL, absent, changes_by
 from iclimit.validation.instruments.runs.measured import RATIOS, MeasuredRun
 from iclimit.validation.instruments.runs.predictions import Theory
 
 # A number that depends on the run.
-Number = Callable[[MeasuredRun], float]
-
-# Changes of sizes, rho, ridge or estimator: from what the table says, and a value, to the truth.
-Setting = Callable[[MeasuredRun, float], Mapping[str, Any]]
+OfRun = Callable[[MeasuredRun], float]
 
 # From the true run, a value and the two true errors to the errors that were reported.
-Outcome = Callable[[MeasuredRun, float, np.ndarray], np.ndarray]
+Reported = Callable[[MeasuredRun, float, np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
-class Mistake:
-    """A possible mistake.
+class RunMistake(Mistake):
+    """A possible mistake in a table: in sizes, rho, ridge or estimator, or in what was reported.
 
     Attributes
     ----------
-    text : str
-        Completes "agrees if"; a fitted value is written at ``{}``.
-    setting : callable
-        What is true of the settings instead of what the table says.
     outcome : callable, optional
         What was reported instead of the errors.
     free : str
@@ -52,9 +46,7 @@ class Mistake:
         Whether trying it takes full predictions.
     """
 
-    text: str
-    setting: Setting = lambda *_: {}
-    outcome: Outcome | None = None
+    outcome: Reported | None = None
     free: str = ""
     bars: Callable[[MeasuredRun], MeasuredRun] | None = None
     one_set: bool | None = None
@@ -68,28 +60,28 @@ class Mistake:
 
     def true_run(self, run: MeasuredRun, value: float = math.nan) -> MeasuredRun:
         """The run that was made if the table has it as this one."""
-        return run.at(**self.setting(run, value))
+        return run.at(**self.change(run, value))
 
 
-def mistakes(runs: Sequence[MeasuredRun], theory: Theory, *, one_set: bool) -> list[Mistake]:
+def mistakes(runs: Sequence[MeasuredRun], theory: Theory, *, one_set: bool) -> list[RunMistake]:
     """All mistakes that are tried on these runs; those that change nothing are left out."""
     possible = [*ERRORS, *SETTINGS, *_fitted(runs)]
     if any(run.deviations_given for run in runs):
         text = "standard deviations are standard errors of the mean"
-        possible.append(Mistake(text, bars=_wider_bars))
+        possible.append(RunMistake(text, bars=_wider_bars))
     if not one_set:
-        possible.append(Mistake("the runs of a row share one task set", one_set=True))
+        possible.append(RunMistake("the runs of a row share one task set", one_set=True))
     if theory.structure is None:
         law = "gaussian" if theory.task_law == "sphere" else "sphere"
         text = f"tasks are {'N(0, I)' if law == 'gaussian' else 'of squared norm d'}"
-        possible.append(Mistake(text, theory=replace(theory, task_law=law), slow=True))
+        possible.append(RunMistake(text, theory=replace(theory, task_law=law), slow=True))
         equal = "random" if theory.balanced else "the same"
         text = f"the number of prompts is {equal} for every task"
         other = replace(theory, balanced=not theory.balanced)
-        possible.append(Mistake(text, theory=other, slow=True))
+        possible.append(RunMistake(text, theory=other, slow=True))
         if all(run.rho for run in runs):
             possible += [
-                Mistake(f"errors are those of {words}", partial(_bayes, name=name), slow=True)
+                RunMistake(f"errors are those of {words}", partial(_bayes, name=name), slow=True)
                 for name, words in ESTIMATED.items()
             ]
     seen = [[run.setting for run in runs]]
@@ -116,9 +108,11 @@ ESTIMATED = {
 }
 
 
-def _errors(text: str, factor: Number, noise: float = 0.0) -> Mistake:
+def _errors(text: str, factor: OfRun, noise: float = 0.0) -> RunMistake:
     """Errors divided by a factor, after a multiple of the label noise was subtracted."""
-    return Mistake(text, outcome=lambda run, _, errors: (errors - noise * run.rho) / factor(run))
+    return RunMistake(
+        text, outcome=lambda run, _, errors: (errors - noise * run.rho) / factor(run)
+    )
 
 
 # Mistakes in what was reported.
@@ -129,11 +123,11 @@ ERRORS = (
     _errors("errors are half the squared errors without label noise", lambda _: 2.0, 1.0),
     _errors("errors are divided by the variance 1 + rho of labels", lambda run: 1 + run.rho),
     _errors("inputs have variance 1 instead of 1/d", lambda run: 1 / run.sizes["dim"]),
-    Mistake(
+    RunMistake(
         "errors are roots of the squared errors",
         outcome=lambda _run, _value, errors: np.sqrt(errors),
     ),
-    Mistake("icl and idg are exchanged", outcome=lambda _run, _value, errors: errors[::-1]),
+    RunMistake("icl and idg are exchanged", outcome=lambda _run, _value, errors: errors[::-1]),
 )
 
 
@@ -159,29 +153,29 @@ def _exchanged(run: MeasuredRun, _: float, first: str, second: str) -> dict[str,
     return changes
 
 
-def _wrong_setting(text: str, **changes: Number) -> Mistake:
+def _wrong_setting(text: str, **changes: OfRun) -> RunMistake:
     """Mistake in the settings: what is true of a run; sizes are rounded, and 1 or more."""
 
-    def setting(run: MeasuredRun, _: float) -> dict[str, float]:
-        values = {name: change(run) for name, change in changes.items()}
+    def change(run: MeasuredRun, _: float) -> dict[str, float]:
+        values = {name: number(run) for name, number in changes.items()}
         return {n: max(1, round(v)) if n in run.sizes else v for n, v in values.items()}
 
-    return Mistake(text, setting)
+    return RunMistake(text, change)
 
 
-def _scaled(text: str, name: str, factor: Number) -> Mistake:
+def _scaled(text: str, name: str, factor: OfRun) -> RunMistake:
     """Noise or ridge of another size."""
     return _wrong_setting(text, **{name: lambda run: getattr(run, name) * factor(run)})
 
 
 # Factors by which the noise is wrong, and the ridge.
-NOISES: dict[str, Number] = {
+NOISES: dict[str, OfRun] = {
     "rho is a standard deviation": lambda run: run.rho,
     "rho is d times as large": lambda run: run.sizes["dim"],
     "rho is smaller by the factor d": lambda run: 1 / run.sizes["dim"],
     "there is no label noise": lambda _: 0.0,
 }
-RIDGES: dict[str, Number] = {
+RIDGES: dict[str, OfRun] = {
     "the ridge is d times as large": lambda run: run.sizes["dim"],
     "the ridge is smaller by the factor d": lambda run: 1 / run.sizes["dim"],
     "the ridge is n/d times as large": lambda run: run.sizes["prompts"] / run.sizes["dim"],
@@ -223,15 +217,17 @@ SETTINGS = (
     _wrong_setting("the context has one pair more", context=lambda run: run.sizes["context"] + 1),
     _wrong_setting("the context has one pair less", context=lambda run: run.sizes["context"] - 1),
     *(
-        Mistake(f"ratios are rounded {how}", partial(_rounded, function=function))
+        RunMistake(f"ratios are rounded {how}", partial(_rounded, function=function))
         for how, function in ROUNDED.items()
     ),
     *(
-        Mistake(f"the columns {a} and {b} are exchanged", partial(_exchanged, first=a, second=b))
+        RunMistake(
+            f"the columns {a} and {b} are exchanged", partial(_exchanged, first=a, second=b)
+        )
         for a, b in EXCHANGED
     ),
     *(_scaled(text, "rho", factor) for text, factor in NOISES.items()),
-    Mistake(
+    RunMistake(
         "tasks have the norm 1 instead of the root of d",
         lambda run, _: {name: getattr(run, name) * run.sizes["dim"] for name in ("rho", "ridge")},
         lambda run, _, errors: errors / run.sizes["dim"],
@@ -252,16 +248,16 @@ FITTED = {
 }
 
 
-def _fitted(runs: Sequence[MeasuredRun]) -> Iterator[Mistake]:
+def _fitted(runs: Sequence[MeasuredRun]) -> Iterator[RunMistake]:
     """Mistakes of one value; without any noise or ridge, the value is the noise or the ridge."""
     absolute = absent(runs)
     for name, text in FITTED.items():
         if name == "kappa" and all(run.sizes["tasks"] == math.inf for run in runs):
             continue
         words = text.removesuffix(" times as large") if name in absolute else text
-        setting = partial(_moved, powers=FREE[name], absolute=absolute)
+        change = partial(_moved, powers=FREE[name], absolute=absolute)
         outcome = (lambda _, value, errors: value * errors) if "factor" in FREE[name] else None
-        yield Mistake(words, setting, outcome, free=name, slow=name in LEVEL)
+        yield RunMistake(words, change, outcome, free=name, slow=name in LEVEL)
 
 
 def _moved(
