@@ -15,7 +15,7 @@ from iclimit.results import Result
 from iclimit.statistics import FALSE_ALARM
 from iclimit.tables import aligned
 from iclimit.validation.instruments.fitting import Solution
-from iclimit.validation.instruments.least_squares import LEVELS, RISE, Precision, Profile, profile
+from iclimit.validation.instruments.least_squares import LEVELS, RISE, Precision, Profile
 
 # Parameters that are known by themselves, not by their logarithms.
 LINEAR = ("offset",)
@@ -95,7 +95,7 @@ def profiled(
     profiles = {}
     rises = [minimum.height - minima[0].height for minimum in minima]
     for index, (name, error) in enumerate(minima[0].precision.standard_errors.items()):
-        curves = [_profile(minimum, index) for minimum in minima]
+        curves = [minimum.profile(index) for minimum in minima]
         curve = curves[0]
         profiles[name] = curve
         ends = [end for level in LEVELS for end in _interval(curves, rises, level)]
@@ -116,11 +116,6 @@ def profiled(
             )
         )
     return parameters, profiles
-
-
-def _profile(minimum: Solution[Any], index: int) -> Profile:
-    error = float(minimum.standard_errors[index])
-    return profile(minimum.data.residuals, minimum.x, index, error, minimum.data.bounds)
 
 
 def _interval(

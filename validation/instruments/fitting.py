@@ -15,7 +15,14 @@ from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
-from iclimit.validation.instruments.least_squares import Bounds, Precision, differ, minima
+from iclimit.validation.instruments.least_squares import (
+    Bounds,
+    Precision,
+    Profile,
+    differ,
+    minima,
+    profile,
+)
 
 # Theory is expanded at so many places at most.
 PLACES = 12
@@ -101,6 +108,11 @@ class Solution(Generic[Expanded]):
     def near(self, x: np.ndarray) -> bool:
         """Whether a place is so near that theory need not be expanded anew."""
         return bool(np.all(abs(self.x - x) < self.data.reach(self.standard_errors)))
+
+    def profile(self, index: int) -> Profile:
+        """Profile of the likelihood over a parameter."""
+        error = float(self.standard_errors[index])
+        return profile(self.data.residuals, self.x, index, error, self.data.bounds)
 
 
 def solve(

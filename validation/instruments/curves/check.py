@@ -68,11 +68,6 @@ class CurveCheck(Result):
         return self.verdict.measured
 
     @property
-    def outliers(self) -> list[CurveRow]:
-        """Rows that contradict the theory."""
-        return self.verdict.outliers
-
-    @property
     def axis(self) -> str:
         """What the losses are recorded against: "step" or "time"."""
         return self.curves[0].axis
@@ -82,11 +77,6 @@ class CurveCheck(Result):
         """Whether the curves agree with the theory."""
         return self.verdict.holds
 
-    @property
-    def resolutions(self) -> dict[str, float]:
-        """Smallest relative errors of "time" and "loss" that are noticed with a chance of 95 %."""
-        return self.verdict.resolutions
-
     def to_dict(self) -> dict[str, Any]:
         """All results by name, of numbers, text and lists, as JSON has them."""
         verdict = self.verdict
@@ -95,10 +85,10 @@ class CurveCheck(Result):
             "axis": self.axis,
             "curves": [curve.label for curve in self.curves],
             "rows": self.rows(),
-            "outliers": [row.label for row in self.outliers],
+            "outliers": [row.label for row in verdict.outliers],
             "unexpected": verdict.unexpected,
             "fits": self.fits,
-            "resolutions": self.resolutions,
+            "resolutions": verdict.resolutions,
             "remarks": self.remarks,
             "errors": self.errors,
         }
@@ -112,14 +102,15 @@ class CurveCheck(Result):
     def conclusions(self) -> list[str]:
         """Verdict, contradictions, what would explain them, remarks and errors of the theory."""
         words = {"loss": "a wrong factor of losses", "time": f"a wrong unit of {self.axis}s"}
+        resolutions = self.verdict.resolutions
         noticed = [
-            f"{text}, by {_percent(self.resolutions[name])}"
+            f"{text}, by {_percent(resolutions[name])}"
             for name, text in words.items()
-            if name in self.resolutions
+            if name in resolutions
         ]
         lines = [self.verdict.sentence]
         for title, texts in (
-            ("contradicts", [*map(_outlier, self.outliers), *self.verdict.unexpected]),
+            ("contradicts", [*map(_outlier, self.verdict.outliers), *self.verdict.unexpected]),
             ("fits if", self.fits),
             ("would have been noticed", ["; ".join(noticed)] if noticed else []),
             ("remark", self.remarks),

@@ -27,7 +27,7 @@ from scipy.special import stdtr
 
 from iclimit.comparison import Comparison
 from iclimit.validation.instruments.explaining import try_all
-from iclimit.validation.instruments.least_squares import LEVELS, profile
+from iclimit.validation.instruments.least_squares import LEVELS
 from iclimit.validation.instruments.runs.fitting import RunModel, fit_model, predictors
 from iclimit.validation.instruments.runs.judgement import (
     ChiSquare,
@@ -232,9 +232,7 @@ def _fitted(table: _Table, mistake: RunMistake) -> _Candidate:
     precise, cheap = predictors(table.theory)
     precise = precise if mistake.slow else table.prediction
     solution = fit_model(model, precise, cheap, one_set=table.one_set)[0]
-    error = float(solution.standard_errors[0])
-    curve = profile(solution.data.residuals, solution.x, 0, error, model.bounds)
-    ends = curve.interval(95)
+    ends = solution.profile(0).interval(95)
     value, lower, upper = np.exp([solution.x[0], *ends]).tolist()
     predictions = table.predictions(mistake, value, cheap=not mistake.slow)
     misfit = table.misfit(table.changed(mistake, value, predictions))

@@ -162,7 +162,7 @@ def test_half_drops_that_are_all_late_contradict_together():
     theory = iclimit.check_curve({"time": times, "loss": 1.25 - times / 1e6}, **stated).theory
     late = replace(theory, half_drops=2 * theory.half_drops).loss(times)
     check = iclimit.check_curve({"time": times, "loss": late}, **stated)
-    assert [row.quantity for row in check.outliers] == ["half-drops"]
+    assert [row.quantity for row in check.verdict.outliers] == ["half-drops"]
     z = [row.z for row in check.comparisons if row.quantity == "half-drop"]
     assert len(z) == 3
     assert all(1.5 < each < 3 for each in z)
@@ -171,11 +171,11 @@ def test_half_drops_that_are_all_late_contradict_together():
 def test_what_would_have_been_noticed_is_noticed(merged):
     check = iclimit.check_curve(merged, **MERGED, **LAW)
     for sign in (1, -1):
-        rate = MERGED["learning_rate"] * (1 + 1.1 * check.resolutions["time"]) ** sign
+        rate = MERGED["learning_rate"] * (1 + 1.1 * check.verdict.resolutions["time"]) ** sign
         wrong = iclimit.check_curve(merged, **MERGED | {"learning_rate": rate}, **LAW)
         assert wrong.verdict.kind == "contradicts"
         # One curve has errors that are larger by the root of six.
-        losses = merged.losses[0] * (1 + 5 * check.resolutions["loss"]) ** sign
+        losses = merged.losses[0] * (1 + 5 * check.verdict.resolutions["loss"]) ** sign
         table = {"step": merged.recorded_at, "loss": losses}
         assert iclimit.check_curve(table, **MERGED, **LAW).verdict.kind == "contradicts"
     assert "would have been noticed: a wrong factor of losses" in str(check)
@@ -254,7 +254,9 @@ def test_losses_of_other_optimizers_agree(rule, seed):
     assert check.holds, str(check)
     assert not {"half-drop", "duration"} & {row.quantity for row in check.comparisons}
     assert "the theory is of gradient flow" in str(check)
-    assert iclimit.check_curve(table | {"loss": 1.01 * np.array(table["loss"])}, **stated).outliers
+    assert iclimit.check_curve(
+        table | {"loss": 1.01 * np.array(table["loss"])}, **stated
+    ).verdict.outliers
 
 
 def test_curves_of_minibatches_are_smoothed():
@@ -266,7 +268,7 @@ def test_curves_of_minibatches_are_smoothed():
     assert check.holds, str(check)
     assert iclimit.check_curve(
         run, training_set=3000, **MERGED | {"learning_rate": 0.2}, **LAW
-    ).outliers
+    ).verdict.outliers
 
 
 # Curves in which there is little to see
