@@ -21,7 +21,7 @@ from iclimit import plan_runs
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.tables import aligned
 from iclimit.validation.instruments.plan.plan import Proposal
-from iclimit.validation.instruments.plan.points import Point
+from iclimit.validation.instruments.plan.points import PlannedRun
 
 OUTPUT = Path(__file__).with_suffix(".txt")
 PLAYS = 200
@@ -71,7 +71,7 @@ def operations(dim: int, _context: int, _tasks: float, prompts: int) -> float:
     return prompts * dim**2
 
 
-def means(point: Point, repeats: int, seed: int) -> np.ndarray:
+def means(point: PlannedRun, repeats: int, seed: int) -> np.ndarray:
     """Mean errors of all plays."""
     run = simulate_errors(**point.run.arguments, rng=seed, repeats=PLAYS * repeats)
     samples = getattr(run, point.quantity).samples

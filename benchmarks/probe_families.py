@@ -22,8 +22,8 @@ from iclimit.networks import AttentionNetwork, LstmNetwork, train_network
 from iclimit.problem import Problem
 from iclimit.simulate.prompts import Prompts
 from iclimit.simulate.prompts.sampling import concatenate_fields
-from iclimit.validation.instruments.models.baselines import baselines
-from iclimit.validation.instruments.models.families import Examples, families
+from iclimit.validation.instruments.models.algorithm import Examples
+from iclimit.validation.instruments.models.baselines import baselines, families
 from iclimit.validation.instruments.models.fitting import fit_families, fit_size
 from iclimit.validation.instruments.models.identification import (
     TOLERANCE,
@@ -107,7 +107,7 @@ class Setting:
         if name in PER_DIM:
             values["step"] /= self.problem.dim
         factor = values.pop(family.factor, 1.0)
-        return lambda prompts: factor * family.answer(Examples(prompts), **values)
+        return lambda prompts: factor * family.answer(Examples(prompts, self.problem), **values)
 
     def networks(self) -> dict[str, Predictor]:
         """Networks that are none of the algorithms, after a short training."""

@@ -59,7 +59,7 @@ def few_predictions():
 def few_families():
     """A probe fits ridge regression only: the other families take most of the time."""
     from iclimit.validation.instruments.models import probe
-    from iclimit.validation.instruments.models.families import families
+    from iclimit.validation.instruments.models.baselines import families
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(probe, "families", lambda problem: families(problem)[:1])

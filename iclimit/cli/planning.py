@@ -17,8 +17,9 @@ from iclimit.tables import TABLES
 if TYPE_CHECKING:
     from iclimit.validation.instruments.plan.questions import Against
 
-# Parameters of the setting.
+# Parameters of the setting, and those of them without a default.
 SETTING = ("tau", "alpha", "kappa", "rho", "ridge")
+NEEDED = ("tau", "alpha", "kappa", "rho")
 
 
 @expects("be NAME=VALUE,..., dmmse, ridge or a quantity of iclimit phase --list")
@@ -73,6 +74,10 @@ def _plan_flags(parser: OneLineParser) -> None:
     changes: dict[str, str | Settings | None] = {
         name: {"type": parse_range_of(name), "metavar": "X"} for name in SETTING
     }
+    changes |= {
+        name: {"type": parse_range_of(name), "metavar": "X", "required": True} for name in NEEDED
+    }
+    changes["run"] = None
     text = "what the runs should answer: precision, difference, theories, transition or forecast"
     changes["question"] = {"flag": "question", "metavar": "QUESTION", "text": text}
     text = "second setting or theory: kappa=1,rho=0.2, or dmmse, ridge or a quantity"
@@ -125,8 +130,11 @@ def plan(options: argparse.Namespace) -> int:
     """
     from iclimit.validation import plan_runs
 
+    # ``run`` of the options is the verb; of the function it is a point, which has no flag.
     given = {
-        name: value for name, value in arguments(options, plan_runs).items() if value is not None
+        name: value
+        for name, value in arguments(options, plan_runs).items()
+        if value is not None and name != "run"
     }
     if "dim" in given:
         given["dim"] = [int(size) if size.is_integer() else size for size in given["dim"].tolist()]

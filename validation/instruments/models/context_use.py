@@ -3,7 +3,7 @@ r"""How a model uses its context, whatever algorithm it is: by eigenvalues and b
 **The spectral filter.**  Of a predictor with the weights :math:`w = \varphi(H)\, b`, H being the
 covariance of the inputs of a context and b the mean of y x, the answer is :math:`\sum_j
 \varphi(h_j)\, a_j` over the eigenvalues :math:`h_j`, with known :math:`a_j`
-(`iclimit.validation.instruments.models.families`).  With :math:`\varphi` linear between `KNOTS`
+(`iclimit.validation.instruments.models.algorithms`).  With :math:`\varphi` linear between `KNOTS`
 quantiles of the eigenvalues that is a least-squares problem for its values there.  The share of
 the answers that it explains says whether the model is such a predictor: ridge regression is
 :math:`1/(h + \lambda/N)`, gradient descent a polynomial, least squares :math:`1/h`.
@@ -14,20 +14,18 @@ is :math:`(\sum_i c_i)^2/\sum_i c_i^2`, and the effective rate the one weight th
 all.  Those of a fitted delta rule or decay are known (`iclimit.asymptotics.recurrent.positions`).
 """
 
-import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.recurrent import memory_weights, recurrent_errors
-from iclimit.asymptotics.recurrent.errors import mean_norm
 from iclimit.drawing import COLOURS, Axes, draw_estimates, finish
 from iclimit.problem import Problem
 from iclimit.results import Estimate, Result
-from iclimit.validation.instruments.models.families import FILTERS, Examples
+from iclimit.validation.instruments.models.algorithm import Examples
+from iclimit.validation.instruments.models.algorithms import ALGORITHMS
 from iclimit.validation.instruments.models.fitting import Fit
+from iclimit.validation.instruments.models.members import descent_filter, ridge_filter
 from iclimit.validation.instruments.models.problem_units import ProblemUnits
 from iclimit.validation.instruments.ratios import best_factor, best_weights, ratio
 from iclimit.words import measured, percent
@@ -38,8 +36,8 @@ KNOTS = 12
 # Least number of prompts for each of these eigenvalues, or for each position in the context.
 FEWEST = 10
 
-# Families whose filters are drawn beside that of the model.
-DRAWN = ("ridge", "descent")
+# Algorithms whose filters are drawn beside that of the model.
+DRAWN: dict[str, Callable[..., np.ndarray]] = {"ridge": ridge_filter, "descent": descent_filter}
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,7 +93,7 @@ class ContextUse(Result):
         colours = [colour for colour in COLOURS if colour != COLOURS[1]]
         for fit, colour in zip(filters, colours, strict=False):
             values = {name: estimate.mean for name, estimate in fit.parameters.items()}
-            line = FILTERS[fit.family](h, self.pairs, **values)
+            line = DRAWN[fit.family](h, self.pairs, **values)
             ax.plot(h, line, color=colour, label=fit.name.replace("_", " "))
         draw_estimates(ax, self.eigenvalue, self.filter, COLOURS[1], label="model", zorder=3)
         ax.set_ylim(min(0.0, *(1.3 * estimate.mean for estimate in self.filter)), max(top, 0.0))
@@ -120,30 +118,11 @@ class ContextUse(Result):
 
 def expected_weights(fit: Fit, problem: Problem) -> np.ndarray | None:
     """Weights of the positions by theory; None where there is none."""
-    if not ProblemUnits(problem).solved:
+    units = ProblemUnits(problem)
+    weights = ALGORITHMS[fit.family].weights
+    if weights is None or not units.solved:
         return None
-    values = {name: estimate.mean for name, estimate in fit.parameters.items()}
-    size: dict[str, Any] = {"context": problem.context, "dim": problem.dim}
-    if fit.family == "recency_step":
-        return values["rate"] * np.asarray(memory_weights(**size, gates=values["decay"]))
-    norm = problem.dim * problem.input_variance
-    unit = norm
-    steps: float | np.ndarray
-    if fit.family == "best_delta_rule":
-        noise = values["noise_variance"] / problem.label_unit
-        steps = recurrent_errors("delta", **size, rho=noise).step_size[1:]
-    elif fit.family in ("delta_rule", "gated_delta_rule"):
-        steps = values["step"] * norm
-    elif fit.family in ("unit_delta_rule", "gated_unit_delta_rule"):
-        steps = values["step"]
-        # The memory is in units of the labels, and the query is in those of inputs or has none.
-        unit = norm / mean_norm(problem.dim) if values["unit_queries"] else math.sqrt(norm)
-        size["unit_keys"] = True
-    else:
-        return None
-    size |= {"rho": problem.mean_noise_variance / problem.label_unit, "drift": problem.drift}
-    weights = memory_weights(**size, gates=values.get("decay", 1.0), step_sizes=steps)
-    return np.asarray(values.get("readout", 1.0) * problem.context / unit * weights)
+    return weights(units, **{name: estimate.mean for name, estimate in fit.parameters.items()})
 
 
 def context_use(

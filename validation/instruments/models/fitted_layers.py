@@ -22,7 +22,6 @@ from iclimit.problem import Problem
 from iclimit.simulate.gdpp.preconditioned_descent import context_covariance
 from iclimit.simulate.probing.predictors import BLOCK_NUMBERS
 from iclimit.simulate.prompts import prompt_blocks
-from iclimit.validation.instruments.models.problem_units import ProblemUnits
 
 # Multiplications in a product of all covariances.  They limit the number of contexts: in large
 # dimensions few contexts suffice, as their spectra hardly differ.
@@ -41,33 +40,33 @@ SEED = 0
 SCALES = np.geomspace(0.02, 2, 41)
 
 
-def context_moments(units: ProblemUnits, degree: int, most: int = MOST) -> np.ndarray:
+def context_moments(problem: Problem, degree: int, most: int = MOST) -> np.ndarray:
     """Matrix of the quadratic form of the loss in the coefficients of P, the constant first.
 
     It is for eigenvalues in units of the mean variance of the inputs.
 
     Parameters
     ----------
-    units : ProblemUnits
+    problem : Problem
         The problem.
     degree : int
         Largest degree of P.
     most : int
         Most contexts to draw.
     """
-    problem = units.problem
-    queries = units.input_covariance
+    queries = problem.covariance_of_inputs
+    variance = float(np.trace(queries)) / problem.dim
     count = int(np.clip(PRODUCTS / problem.dim**3, FEWEST, most))
     total = np.zeros((degree + 1, degree + 1))
-    noise = units.noise_variance / problem.context / units.input_variance
+    noise = problem.mean_noise_variance / problem.context / variance
     for covariance in _covariances(problem, count):
-        H = covariance / units.input_variance
+        H = covariance / variance
         powers = [np.zeros_like(H) + np.eye(problem.dim)]
         for _ in range(degree):
             powers.append(powers[-1] @ H)
         flat = np.reshape(powers, (degree + 1, -1))
         signal = np.reshape(
-            [queries @ power @ units.task_covariance for power in powers], flat.shape
+            [queries @ power @ problem.covariance_of_tasks for power in powers], flat.shape
         )
         total += signal @ flat.T
         # The coefficients of Q are those of -P without the constant, each one power lower.

@@ -12,9 +12,11 @@ within its interval if its residuals are not significantly larger than those of 
 interval of another parameter is then the union over these whole numbers.
 """
 
+from __future__ import annotations
+
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,8 +27,12 @@ from iclimit.results import Estimate
 from iclimit.simulate.prompts import Prompts
 from iclimit.simulate.prompts.sampling import concatenate_fields
 from iclimit.statistics import z_threshold
-from iclimit.validation.instruments.models.baselines import Baseline
-from iclimit.validation.instruments.models.families import Examples, Family, Parameter
+from iclimit.validation.instruments.models.algorithm import (
+    Algorithm,
+    Baseline,
+    Examples,
+    Parameter,
+)
 from iclimit.validation.instruments.models.sections import Section
 from iclimit.validation.instruments.ratios import (
     FLOAT64,
@@ -103,38 +109,50 @@ def fit_size(problem: Problem, count: int) -> int:
     return min(most, count // 2)
 
 
-def finite_answers(family: Family, examples: Examples, values: Mapping[str, float]) -> np.ndarray:
+def finite_answers(
+    algorithm: Algorithm, examples: Examples, values: Mapping[str, float]
+) -> np.ndarray:
     """Answers of a member of a family, where it overflows with a finite size."""
     with np.errstate(all="ignore"):
-        answers = family.answer(examples, **values)
+        answers = algorithm.answer(examples, **values)
     return np.clip(np.nan_to_num(answers, nan=LARGEST), -LARGEST, LARGEST)
 
 
 @dataclass
 class _Search:
-    """Least squares of the answers of one family."""
+    """Least squares of the answers of one algorithm."""
 
-    family: Family
+    algorithm: Algorithm
     examples: Examples
     model: np.ndarray
 
     def __post_init__(self) -> None:
-        self.few = Examples(self.examples.prompts[:FIRST])
+        units = self.examples.units
+        whole = self.algorithm.whole
+        self.parameters = {name: start(units) for name, start in self.algorithm.parameters.items()}
+        self.counts = (0,) if whole is None else whole.values(units)
+        self.few = Examples(self.examples.prompts[:FIRST], self.examples.problem)
         self.weight = bounded_weights(self.model)
         bounded = self.weight * self.model
         self.size = math.sqrt(float(np.mean(bounded**2)))
         self.model = bounded / self.size
         self.solved: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
+    @property
+    def names(self) -> list[str]:
+        """Numbers that derivatives are taken by: the factor, if it has one, and the parameters."""
+        factor = self.algorithm.factor
+        return [factor, *self.parameters] if factor else list(self.parameters)
+
     def answers(self, examples: Examples, count: int, free: np.ndarray) -> np.ndarray:
         """Answers without the factor, at coordinates of the search."""
         values = {
             name: parameter.from_free(x)
-            for (name, parameter), x in zip(self.family.parameters.items(), free, strict=True)
+            for (name, parameter), x in zip(self.parameters.items(), free, strict=True)
         }
-        if self.family.count:
-            values[self.family.count] = count
-        answers = finite_answers(self.family, examples, values)
+        if self.algorithm.whole is not None:
+            values[self.algorithm.whole.name] = count
+        answers = finite_answers(self.algorithm, examples, values)
         return self.weight[: len(examples)] * answers / self.size
 
     def residual(self, free: np.ndarray, count: int, examples: Examples) -> np.ndarray:
@@ -144,16 +162,18 @@ class _Search:
         return model - self.factor(model, answers) * answers
 
     def factor(self, model: np.ndarray, answers: np.ndarray) -> float:
-        """The best factor of the family, 1 where it has none."""
+        """The best factor of the algorithm, 1 where it has none."""
         size = float(np.mean(answers**2))
-        return float(np.mean(model * answers)) / size if self.family.factor and size else 1.0
+        return float(np.mean(model * answers)) / size if self.algorithm.factor and size else 1.0
 
     def solve(self, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Coordinates of the best parameters with a whole number, and their residuals."""
         if count not in self.solved:
-            parameters = self.family.parameters.values()
             values = itertools.product(
-                *(map(parameter.to_free, parameter.start) for parameter in parameters)
+                *(
+                    map(parameter.to_free, parameter.start)
+                    for parameter in self.parameters.values()
+                )
             )
             grid = map(np.array, values)
             start = min(grid, key=lambda x: float(np.sum(self.residual(x, count, self.few) ** 2)))
@@ -168,7 +188,7 @@ class _Search:
         """Bounds of the coordinates, far beyond the grid."""
         ends = [
             sorted(map(parameter.to_free, (parameter.start[0], parameter.start[-1])))
-            for parameter in self.family.parameters.values()
+            for parameter in self.parameters.values()
         ]
         return [low - 5 for low, _ in ends], [high + 5 for _, high in ends]
 
@@ -181,10 +201,10 @@ class _Search:
 
         Steps that diverge turn the sign of the answers each time: numbers of one parity are near.
         """
-        best = min(self.family.counts, key=self.left)
-        while self.family.count:
-            least = self.family.counts[0]
-            most = self.family.counts[-1]
+        best = min(self.counts, key=self.left)
+        while self.algorithm.whole is not None:
+            least = self.counts[0]
+            most = self.counts[-1]
             near = [best + by for by in (-2, -1, 1, 2) if least <= best + by <= most]
             better = min(near, key=self.left, default=best)
             if self.left(better) >= self.left(best):
@@ -192,105 +212,156 @@ class _Search:
             best = better
         return best
 
+    def possible_counts(self, best: int) -> list[int]:
+        """The best whole number, and others that are not significantly further away."""
+        _, least = self.solve(best)
+        limit = quantile(len(self.solved))
+        return [best] + [
+            count
+            for count, (_, left) in self.solved.items()
+            if count != best and not larger(left**2, least**2, limit, ROUNDING**2)
+        ]
+
     def derivatives(self, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Factor and coordinates of the best parameters, and derivatives of the answers (n, m)."""
         free, _ = self.solve(count)
         answers = self.answers(self.examples, count, free)
         factor = self.factor(self.model, answers)
-        columns = [answers] if self.family.factor else []
+        columns = [answers] if self.algorithm.factor else []
         for step in STEP * np.eye(len(free)):
             sides = [self.answers(self.examples, count, free + move) for move in (step, -step)]
             columns.append(factor * (sides[0] - sides[1]) / (2 * STEP))
-        whole = np.concatenate([[factor] if self.family.factor else [], free])
+        whole = np.concatenate([[factor] if self.algorithm.factor else [], free])
         return whole, np.reshape(columns, (len(columns), -1)).T
 
+    def estimates(self, count: int) -> dict[str, _Estimated]:
+        """Parameters with a whole number, with their standard errors and intervals."""
+        if not self.names:
+            return {}
+        free, derivatives = self.derivatives(count)
+        _, residual = self.solve(count)
+        lengths = np.linalg.norm(derivatives, axis=0)
+        scaled = derivatives / np.where(lengths > 0, lengths, 1.0)
+        _, covariance = best_weights(residual, scaled)
+        errors = np.sqrt(np.diag(covariance)) / np.where(lengths > 0, lengths, 1.0)
+        limit = z_threshold(len(self.names), 1 - COVERAGE)
+        # Answers that change by less than this tell nothing of a parameter.
+        least = ROUNDING * math.sqrt(len(residual))
+        estimates = {}
+        for name, x, error, length in zip(self.names, free, errors, lengths, strict=True):
+            if name == self.algorithm.factor:
+                estimates[name] = _factor_estimate(x, error, limit, len(residual))
+            else:
+                vague = length < least or limit * error > VAGUE
+                error = math.inf if vague else error
+                parameter = self.parameters[name]
+                estimates[name] = _parameter_estimate(parameter, x, error, limit, len(residual))
+        return estimates
 
-def fit_family(family: Family, examples: Examples, model: np.ndarray) -> tuple[Fit, Baseline]:
-    """Fit a family to the answers of a model, and make an algorithm of the best member.
+
+@dataclass(frozen=True)
+class _Estimated:
+    """A parameter with its standard error and its interval."""
+
+    value: Estimate
+    ends: tuple[float, float]
+
+
+def _factor_estimate(factor: float, error: float, limit: float, count: int) -> _Estimated:
+    ends = (factor - limit * error, factor + limit * error)
+    return _Estimated(_rounded(factor, error, count), ends)
+
+
+def _parameter_estimate(
+    parameter: Parameter, free: float, error: float, limit: float, count: int
+) -> _Estimated:
+    """A parameter from its coordinate and the standard error of that."""
+    slope = (parameter.from_free(free + STEP) - parameter.from_free(free - STEP)) / (2 * STEP)
+    value = _rounded(parameter.from_free(free), abs(slope) * error, count)
+    return _Estimated(value, _ends(parameter, free, limit * error))
+
+
+def _rounded(mean: float, error: float, count: int) -> Estimate:
+    """Estimate in which what is below rounding of float64 is none."""
+    known = error if error > FLOAT64 * abs(mean) else 0.0
+    return Estimate(float(f"{mean:.12g}"), known, count)
+
+
+def fit_family(
+    algorithm: Algorithm, examples: Examples, model: np.ndarray
+) -> tuple[Fit, Baseline]:
+    """Fit the parameters of an algorithm to the answers of a model.
 
     Parameters
     ----------
-    family : Family
-        The family.
+    algorithm : Algorithm
+        The algorithm.
     examples : Examples
         Prompts.
     model : array (n,)
         Answers of the model to them.
+
+    Returns
+    -------
+    Fit
+        The nearest parameters.
+    Baseline
+        The algorithm with these parameters.
     """
-    search = _Search(family, examples, model)
+    search = _Search(algorithm, examples, model)
     best = search.best_count()
-    _, least = search.solve(best)
-    limit = quantile(len(search.solved))
-    possible = [best] + [
-        count
-        for count, (_, left) in search.solved.items()
-        if count != best and not larger(left**2, least**2, limit, ROUNDING**2)
-    ]
-    estimated = [_estimates(search, count) for count in possible]
-    values = {name: estimate.mean for name, (estimate, _) in estimated[0].items()}
-    parameters = {name: estimate for name, (estimate, _) in estimated[0].items()}
-    ends = {name: np.array([estimates[name][1] for estimates in estimated]) for name in values}
+    possible = search.possible_counts(best)
+    estimated = [search.estimates(count) for count in possible]
+    parameters = {name: estimate.value for name, estimate in estimated[0].items()}
     intervals = {
-        name: (float(np.min(bounds[:, 0])), float(np.max(bounds[:, 1])))
-        for name, bounds in ends.items()
+        name: _union([estimates[name].ends for estimates in estimated]) for name in parameters
     }
+    optimum = algorithm.optimum(examples.units)
     texts = {
-        name: _stated(parameters[name], intervals[name], family.best.get(name)) for name in values
+        name: _stated(value, intervals[name], optimum.get(name))
+        for name, value in parameters.items()
     }
-    if family.count:
-        singular, many = family.counted
-        values[family.count] = best
-        intervals[family.count] = (min(possible), max(possible))
-        parameters[family.count] = Estimate(best, 0.0, len(model))
-        texts[family.count] = singular if best == 1 else many.format(best)
-    name = f"{family.name}({', '.join(f'{value:.3g}' for value in values.values())})"
-    title = family.words.format(**texts)
-    factor = values.pop(family.factor, 1.0)
+    if algorithm.whole is not None:
+        whole = algorithm.whole
+        intervals[whole.name] = (min(possible), max(possible))
+        parameters[whole.name] = Estimate(best, 0.0, len(model))
+        texts[whole.name] = whole.words(best)
+    numbers = ", ".join(f"{value.mean:.3g}" for value in parameters.values())
+    name = f"{algorithm.name}({numbers})"
+    title = algorithm.words.format(**texts)
+    share = ratio(search.solve(best)[1] ** 2, search.model**2)
+    fit = Fit(algorithm.name, name, title, parameters, intervals, share)
+    contains = algorithm.contains
+    if algorithm.limit and best == search.counts[-1]:
+        contains = (*contains, algorithm.limit)
+    return fit, _member(algorithm, fit, contains, examples.problem)
+
+
+def _member(
+    algorithm: Algorithm, fit: Fit, contains: tuple[str, ...], problem: Problem
+) -> Baseline:
+    """The algorithm with fitted parameters."""
+    values = {name: value.mean for name, value in fit.parameters.items()}
+    factor = values.pop(algorithm.factor, 1.0)
 
     def predict(prompts: Prompts | Examples) -> np.ndarray:
-        known = prompts if isinstance(prompts, Examples) else Examples(prompts)
-        return factor * finite_answers(family, known, values)
+        known = prompts if isinstance(prompts, Examples) else Examples(prompts, problem)
+        return factor * finite_answers(algorithm, known, values)
 
-    contains = tuple(family.contains)
-    if best == family.counts[-1]:
-        contains = (*contains, family.limit)
-    baseline = Baseline(name, title, predict, None, title, family.size, contains)
-    share = ratio(least**2, search.model**2)
-    return Fit(family.name, name, title, parameters, intervals, share), baseline
+    return Baseline(
+        fit.name,
+        fit.title,
+        predict,
+        title=fit.title,
+        parameters=algorithm.size,
+        contains=contains,
+        family=algorithm.name,
+    )
 
 
-def _estimates(search: _Search, count: int) -> dict[str, tuple[Estimate, tuple[float, float]]]:
-    """Parameters with a whole number, with their standard errors and intervals."""
-    family = search.family
-    estimates = {}
-    names = list(family.parameters)
-    if family.factor:
-        names.insert(0, family.factor)
-    if not names:
-        return {}
-    free, derivatives = search.derivatives(count)
-    _, residual = search.solve(count)
-    lengths = np.linalg.norm(derivatives, axis=0)
-    scaled = derivatives / np.where(lengths > 0, lengths, 1.0)
-    _, covariance = best_weights(residual, scaled)
-    errors = np.sqrt(np.diag(covariance)) / np.where(lengths > 0, lengths, 1.0)
-    limit = z_threshold(len(names), 1 - COVERAGE)
-    for name, x, error, length in zip(names, free, errors, lengths, strict=True):
-        if name == family.factor:
-            mean = x
-            ends = (x - limit * error, x + limit * error)
-            slope = 1.0
-        else:
-            parameter = family.parameters[name]
-            mean = parameter.from_free(x)
-            slope = (parameter.from_free(x + STEP) - parameter.from_free(x - STEP)) / (2 * STEP)
-            vague = length < ROUNDING * math.sqrt(len(residual)) or limit * error > VAGUE
-            error = math.inf if vague else error
-            ends = _ends(parameter, x, limit * error)
-        # What is below rounding of float64 is none.
-        error = abs(slope) * error if abs(slope) * error > FLOAT64 * abs(mean) else 0.0
-        estimates[name] = Estimate(float(f"{mean:.12g}"), error, len(residual)), ends
-    return estimates
+def _union(ends: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Interval that has several inside."""
+    return float(min(low for low, _ in ends)), float(max(high for _, high in ends))
 
 
 def _ends(parameter: Parameter, free: float, half: float) -> tuple[float, float]:
@@ -310,15 +381,24 @@ def _stated(estimate: Estimate, ends: tuple[float, float], best: float | None) -
     return f"{text} ({'the best' if close else f'{estimate.mean / best:.3g} times the best'})"
 
 
+@dataclass(frozen=True)
+class _Judged:
+    """A fit, its member, and the squares (n,) that it leaves on prompts it was not fitted to."""
+
+    fit: Fit
+    member: Baseline
+    squares: np.ndarray
+
+
 def fit_families(
-    rows: Iterable[Family], section: Section, model: np.ndarray, tolerance: float
+    algorithms: Iterable[Algorithm], section: Section, model: np.ndarray, tolerance: float
 ) -> tuple[list[Fit], list[Baseline]]:
-    """Fit families to the answers of a model.
+    """Fit algorithms to the answers of a model.
 
     Parameters
     ----------
-    rows : iterable of Family
-        The families.
+    algorithms : iterable of Algorithm
+        Those whose parameters are fitted.
     section : Section
         The prompts, of which the first `fit_size` are fitted to.
     model : array (n,)
@@ -329,39 +409,46 @@ def fit_families(
     Returns
     -------
     list of Fit
-        The families with their parameters, in the order of what they leave unexplained.
+        The algorithms with their parameters, in the order of what they leave unexplained.
     list of Baseline
-        Of their members, as algorithms, the nearest one and those that may be within the
-        tolerance.  A member of a family that contains another one within the tolerance counts if
-        it is significantly nearer.
+        Of these the nearest one and those that may be within the tolerance.  One that contains
+        another within the tolerance counts if it is significantly nearer.
     """
     used = fit_size(section.problem, len(model))
     last = min(used + JUDGED * used, len(model))
     prompts = concatenate_fields(replace(section, drawn=last).blocks())
-    first = Examples(prompts[:used])
-    later = Examples(prompts[used:])
-    fitted = list[tuple[Fit, Baseline, np.ndarray]]()
+    first = Examples(prompts[:used], section.problem)
+    later = Examples(prompts[used:], section.problem)
+    judged = list[_Judged]()
     square = model[used:last] ** 2
     # Answers that are nothing beside the labels would overflow when they are divided by.
-    for family in rows if np.mean(model**2) > LEAST_SQUARE * np.mean(prompts.labels**2) else ():
-        fit, member = fit_family(family, first, model[:used])
-        residual = (model[used:last] - member.predict(later)) ** 2
-        fitted.append((replace(fit, unexplained=ratio(residual, square)), member, residual))
-    fitted.sort(key=lambda entry: entry[0].unexplained.mean)
-    near = list[Baseline]()
-    limit = quantile(len(fitted))
+    if np.mean(model**2) > LEAST_SQUARE * np.mean(prompts.labels**2):
+        for algorithm in algorithms:
+            fit, member = fit_family(algorithm, first, model[:used])
+            squares = (model[used:last] - member.predict(later)) ** 2
+            fit = replace(fit, unexplained=ratio(squares, square))
+            judged.append(_Judged(fit, member, squares))
+    judged.sort(key=lambda entry: entry.fit.unexplained.mean)
+    rounding = ROUNDING**2 * float(np.mean(square))
+    return [entry.fit for entry in judged], _near(judged, rounding, tolerance)
+
+
+def _near(judged: Sequence[_Judged], rounding: float, tolerance: float) -> list[Baseline]:
+    """The nearest member, and others that may be within the tolerance and are no simpler one."""
+    limit = quantile(len(judged))
     within = {
-        fit.family: residual
-        for fit, _, residual in fitted
-        if fit.unexplained.mean + limit * fit.unexplained.standard_error < tolerance
+        entry.fit.family: entry.squares
+        for entry in judged
+        if entry.fit.unexplained.mean + limit * entry.fit.unexplained.standard_error < tolerance
     }
-    for fit, member, residual in fitted:
-        share = fit.unexplained
-        simpler = [within[name] for name in member.contains if name in within]
-        rounding = ROUNDING**2 * float(np.mean(square))
+    near = list[Baseline]()
+    for entry in judged:
+        share = entry.fit.unexplained
+        simpler = [within[name] for name in entry.member.contains if name in within]
         new = all(
-            other is residual or larger(other, residual, limit, rounding) for other in simpler
+            squares is entry.squares or larger(squares, entry.squares, limit, rounding)
+            for squares in simpler
         )
         if new and (not near or share.mean - limit * share.standard_error < tolerance):
-            near.append(member)
-    return [fit for fit, _, _ in fitted], near
+            near.append(entry.member)
+    return near

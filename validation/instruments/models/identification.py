@@ -30,15 +30,19 @@ than thirty times the median one have less weight, so that it counts as thirty t
 method that diverges on few contexts would be judged by these alone.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from iclimit.results import Estimate, Judgement
 from iclimit.statistics import z_threshold
-from iclimit.validation.instruments.models.baselines import Baseline
+from iclimit.validation.instruments.models.algorithm import Baseline
+from iclimit.validation.instruments.models.algorithms import ALGORITHMS
 from iclimit.validation.instruments.models.fitting import Fit
 from iclimit.validation.instruments.models.mixtures import GAIN, Mixture, best_mixture
 from iclimit.validation.instruments.models.model import Answers
@@ -168,6 +172,8 @@ class Identification(Judgement):
         The best mixture.
     tolerance : float
         Share that may be left unexplained.
+    sentences : tuple of str
+        The sentences of the verdict, of which the first says what the model is.
     """
 
     names: tuple[str, ...]
@@ -178,6 +184,7 @@ class Identification(Judgement):
     fits: tuple[Fit, ...]
     mixture: Mixture
     tolerance: float
+    sentences: tuple[str, ...]
 
     def __getitem__(self, name: str) -> Likeness:
         return next(
@@ -214,217 +221,317 @@ def identify(
     tolerance : float
         Share of the mean square that may be left unexplained, in (0, 1).
     """
-    known = {name: Baseline(name, "", np.zeros_like) for name in answers.baselines}
+    titles = {name: row.title for name, row in ALGORITHMS.items()}
+    known = {
+        name: Baseline(name, "", np.zeros_like, title=titles.get(name, ""))
+        for name in answers.baselines
+    }
     known |= {algorithm.name: algorithm for algorithm in algorithms}
     weight = bounded_weights(answers.model)
     size = ratio(answers.model**2, answers.target**2)
-    answers = replace(
-        answers,
-        model=weight * answers.model,
-        baselines={name: weight * predictions for name, predictions in answers.baselines.items()},
-    )
-    near = likenesses(answers)
-    plain = [likeness.name for likeness in near if not known[likeness.name].parameters]
-    mixture = best_mixture(answers.model, {name: answers.baselines[name] for name in plain})
-    limit = quantile(len(near))
-    within = [likeness for likeness in near if _upper(likeness.unexplained, limit) < tolerance]
+    evidence = _Evidence.of(_times(answers, weight), known, tolerance)
     differing: dict[str, tuple[str, ...]] = {}
     if _upper(size, quantile(1)) < tolerance:
-        part = percent(size)
-        sentence = f"It answers next to nothing: {part} of the mean square of the labels."
-        words: Words = "null", ("null",), (), sentence
-    elif within:
-        differing = {likeness.name: differences(likeness.name) for likeness in within}
-        words = _named(answers, within, mixture, known, differing, tolerance)
-    elif _upper(mixture.unexplained, limit) < tolerance:
-        words = "mixture", mixture.names, (), _mixture_sentence(mixture, near[0], known)
+        sentence = f"It answers next to nothing: {percent(size)} of the mean square of the labels."
+        finding = _Finding("null", [sentence], ("null",))
+    elif evidence.within:
+        differing = {likeness.name: differences(likeness.name) for likeness in evidence.within}
+        finding = evidence.named(differing)
+    elif _upper(evidence.mixture.unexplained, evidence.limit) < tolerance:
+        finding = evidence.mixed()
     else:
-        words = _unnamed(answers, near, mixture, known, tolerance)
-    kind, names, alike, sentence = words
-    if large := np.count_nonzero(weight < 1):
-        most = f"{LARGEST_OVER_MEDIAN:g} times the median"
-        sentence += f" Answers above {most} ({large:,} of {len(weight):,}) count as that."
-    holds = kind in ("algorithm", "mixture")
-    inside = tuple(likeness.name for likeness in within)
+        finding = evidence.unnamed()
+    sentences = [*finding.sentences, *_bounded(weight)]
     return Identification(
-        kind,
-        holds,
-        sentence,
-        names,
-        alike,
-        inside,
-        differing,
-        tuple(near),
-        tuple(fits),
-        mixture,
-        tolerance,
+        kind=finding.kind,
+        holds=finding.kind in ("algorithm", "mixture"),
+        sentence=" ".join(sentences),
+        names=finding.names,
+        tied=finding.tied,
+        within=tuple(likeness.name for likeness in evidence.within),
+        differences=differing,
+        likenesses=tuple(evidence.near),
+        fits=tuple(fits),
+        mixture=evidence.mixture,
+        tolerance=tolerance,
+        sentences=tuple(sentences),
     )
 
 
-# Kind, names, what is not told from them, and sentence of a verdict.
-Words = tuple[str, tuple[str, ...], tuple[str, ...], str]
+def _times(answers: Answers, weight: np.ndarray) -> Answers:
+    """Answers of all, times a factor for each prompt."""
+    others = {name: weight * predictions for name, predictions in answers.baselines.items()}
+    return replace(answers, model=weight * answers.model, baselines=others)
 
 
-def _named(
-    answers: Answers,
-    within: Sequence[Likeness],
-    mixture: Mixture,
-    known: Mapping[str, Baseline],
-    differences: Mapping[str, tuple[str, ...]],
-    tolerance: float,
-) -> Words:
-    """Verdict where algorithms are within the tolerance, the nearest first.
+def _bounded(weight: np.ndarray) -> list[str]:
+    """Sentence on the prompts whose answers count less."""
+    large = np.count_nonzero(weight < 1)
+    if not large:
+        return []
+    most = f"{LARGEST_OVER_MEDIAN:g} times the median"
+    return [f"Answers above {most} ({large:,} of {len(weight):,}) count as that."]
 
-    Of those that these prompts do not tell from the nearest one it names the one with the fewest
-    parameters, and leaves out families that it is a member of.
+
+@dataclass(frozen=True)
+class _Finding:
+    """Kind of a verdict, its sentences, the algorithms that it names, and those that are tied."""
+
+    kind: str
+    sentences: list[str]
+    names: tuple[str, ...] = ()
+    tied: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class _Evidence:
+    """What a verdict rests on.
+
+    Attributes
+    ----------
+    answers : Answers
+        Of the model and the algorithms.
+    known : mapping of str to Baseline
+        The algorithms.
+    near : sequence of Likeness
+        How near they are, the nearest first.
+    mixture : Mixture
+        The best mixture.
+    tolerance : float
+        Share that may be left unexplained.
     """
-    squares = {
-        likeness: (answers.model - answers.baselines[likeness.name]) ** 2 for likeness in within
-    }
-    limit = quantile(len(known))
-    rounding = ROUNDING**2 * np.mean(answers.model**2)
-    tied = [
-        likeness
-        for likeness in within
-        if likeness is within[0]
-        or not larger(squares[likeness], squares[within[0]], limit, rounding)
-    ]
-    best = min(tied, key=lambda likeness: known[likeness.name].parameters)
-    others = [
-        likeness
-        for likeness in within
-        if likeness is not best
-        and not any(
-            member.name.split("(")[0] in known[likeness.name].contains
-            and (
-                member is best or member.unexplained.mean <= (1 + GAIN) * likeness.unexplained.mean
+
+    answers: Answers
+    known: Mapping[str, Baseline]
+    near: Sequence[Likeness]
+    mixture: Mixture
+    tolerance: float
+
+    @classmethod
+    def of(cls, answers: Answers, known: Mapping[str, Baseline], tolerance: float) -> _Evidence:
+        """Compare the model with each algorithm, and with mixtures of those without fits."""
+        near = likenesses(answers)
+        plain = [likeness.name for likeness in near if not known[likeness.name].parameters]
+        columns = {name: answers.baselines[name] for name in plain}
+        return cls(answers, known, near, best_mixture(answers.model, columns), tolerance)
+
+    @property
+    def limit(self) -> float:
+        """Standard errors of limits that hold together over all algorithms."""
+        return quantile(len(self.near))
+
+    @cached_property
+    def within(self) -> list[Likeness]:
+        """Those within the tolerance, the nearest first."""
+        return [
+            likeness
+            for likeness in self.near
+            if _upper(likeness.unexplained, self.limit) < self.tolerance
+        ]
+
+    def squares(self, likeness: Likeness) -> np.ndarray:
+        """Squared distances (n,) of an algorithm to the model."""
+        return (self.answers.model - self.answers.baselines[likeness.name]) ** 2
+
+    def parameters(self, likeness: Likeness) -> int:
+        """Number of parameters that were fitted."""
+        return self.known[likeness.name].parameters
+
+    def contains(self, likeness: Likeness, other: Likeness) -> bool:
+        """Whether another algorithm is a special case of one."""
+        return self.known[other.name].algorithm in self.known[likeness.name].contains
+
+    def named(self, differences: Mapping[str, tuple[str, ...]]) -> _Finding:
+        """Verdict where algorithms are within the tolerance.
+
+        Of those that these prompts do not tell from the nearest one it names the one with the
+        fewest parameters, and leaves out families that it is a member of.
+        """
+        tied = self._tied()
+        best = min(tied, key=self.parameters)
+        others = self._others(best)
+        alike = [likeness for likeness in others if likeness in tied]
+        least = self.parameters(best)
+        rivals = [likeness for likeness in alike if self.parameters(likeness) <= least]
+        if rivals:
+            sentences = [self._ambiguous(best, rivals)]
+        else:
+            sentences = [self._single(best, bool(differences[best.name]))]
+        sentences += self._fitted(best)
+        if differences[best.name]:
+            sentences.append(f"On others it is not: it differs at {_some(differences[best.name])}")
+        texts = {likeness: self._beside(likeness, differences) for likeness in others}
+        unclear = [texts[likeness] for likeness in alike if likeness not in rivals]
+        if unclear:
+            sentences.append(f"These prompts cannot tell it from {_some(unclear)}")
+        further = [texts[likeness] for likeness in others if likeness not in tied]
+        if further:
+            share = percent(self.tolerance, 3)
+            sentences.append(f"Within the tolerance of {share}, too: {_some(further)}")
+        return _Finding(
+            "ambiguous" if rivals else "algorithm",
+            [f"{sentence}." for sentence in sentences],
+            tuple(likeness.name for likeness in (best, *rivals)),
+            tuple(likeness.name for likeness in alike),
+        )
+
+    def _tied(self) -> list[Likeness]:
+        """Those that these prompts do not tell from the nearest, which is the first of them."""
+        limit = quantile(len(self.known))
+        rounding = ROUNDING**2 * float(np.mean(self.answers.model**2))
+        nearest = self.within[0]
+        least = self.squares(nearest)
+        further = [
+            likeness
+            for likeness in self.within[1:]
+            if not larger(self.squares(likeness), least, limit, rounding)
+        ]
+        return [nearest, *further]
+
+    def _others(self, best: Likeness) -> list[Likeness]:
+        """Others within the tolerance, without families of one that is as near."""
+
+        def is_family(likeness: Likeness) -> bool:
+            most = (1 + GAIN) * likeness.unexplained.mean
+            return any(
+                self.contains(likeness, member)
+                and (member is best or member.unexplained.mean <= most)
+                for member in self.within
             )
-            for member in within
+
+        return [
+            likeness
+            for likeness in self.within
+            if likeness is not best and not is_family(likeness)
+        ]
+
+    def _ambiguous(self, best: Likeness, rivals: Sequence[Likeness]) -> str:
+        listed = _some([self.title(rival) for rival in rivals])
+        share = _share_left(best.unexplained)
+        return (
+            f"These prompts cannot tell {self.title(best)} from {listed}: nearest is the first, "
+            f"{share}"
         )
-    ]
-    least = known[best.name].parameters
-    rivals = [
-        likeness
-        for likeness in others
-        if likeness in tied and known[likeness.name].parameters <= least
-    ]
-    texts = {likeness: _beside(likeness, known, differences[likeness.name]) for likeness in others}
-    share = f"it leaves {percent(best.unexplained)} of the mean square unexplained"
-    if rivals:
-        kind = "ambiguous"
-        listed = _some([_title(rival, known) for rival in rivals])
-        first = (
-            f"These prompts cannot tell {_title(best, known)} from {listed}: nearest is the first"
+
+    def _single(self, best: Likeness, differs: bool) -> str:
+        refined = "" if self.parameters(best) else self._refined(best)
+        subject = "On these prompts it is" if differs else "It is"
+        return f"{subject} {self.title(best)}: {_share_left(best.unexplained)}{refined}"
+
+    def _fitted(self, best: Likeness) -> list[str]:
+        """Sentence with the parameters of the simplest family that an algorithm is a member of."""
+        around = [
+            algorithm for algorithm in self.known.values() if best.name in algorithm.contains
+        ]
+        # Least squares is a limit: the parameters are 0 or infinite.
+        if not around or best.name == "least_squares":
+            return []
+        return [f"Fitted, it is {min(around, key=lambda family: family.parameters).words}"]
+
+    def title(self, likeness: Likeness) -> str:
+        """What an algorithm is called, with those that answer alike and are no family of its."""
+        same = [self.known[name] for name in likeness.same]
+        others = [algorithm for algorithm in same if likeness.name not in algorithm.contains]
+        return " = ".join(algorithm.words for algorithm in (self.known[likeness.name], *others))
+
+    def _beside(self, likeness: Likeness, differences: Mapping[str, tuple[str, ...]]) -> str:
+        """An algorithm within the tolerance, with what is known of it."""
+        parts = [percent(likeness.unexplained)]
+        if not self.parameters(likeness) and _has_factor(likeness):
+            parts.append(f"factor {measured(likeness.factor)}")
+        if differences[likeness.name]:
+            parts.append(f"differs at {_some(differences[likeness.name])}")
+        return f"{self.title(likeness)} ({', '.join(parts)})"
+
+    def _refined(self, best: Likeness) -> str:
+        """What is known beyond the verdict: a factor that is not 1, a mixture that is nearer."""
+        if len(self.mixture.terms) > 1 and best.unexplained.mean > ROUNDING**2:
+            return f"; still nearer is {self._sum()}"
+        if _has_factor(best):
+            z = f" (z = {best.factor_z:.1f})" if math.isfinite(best.factor_z) else ""
+            return f", with a factor of {measured(best.factor)}, which is not 1{z}"
+        return ""
+
+    def _sum(self) -> str:
+        """The mixture in words."""
+        terms = [
+            f"{measured(term.weight)} times {self.known[term.name].words}"
+            for term in self.mixture.terms
+        ]
+        return " plus ".join(terms) or "zero"
+
+    def mixed(self) -> _Finding:
+        """Verdict where only a mixture is within the tolerance."""
+        mixture = self.mixture
+        nearest = self.near[0]
+        other = ""
+        if mixture.alternatives:
+            other = f"; these prompts cannot tell it from {' or '.join(mixture.alternatives)}"
+        alone = f"{self.title(nearest)} alone leaves {percent(nearest.unexplained)}"
+        kind = "a mixture, " if len(mixture.terms) > 1 else ""
+        share = _share_left(mixture.unexplained)
+        sentence = f"It is {kind}{self._sum()}: {share}{other} ({alone})."
+        return _Finding("mixture", [sentence], mixture.names)
+
+    def unnamed(self) -> _Finding:
+        """Verdict where nothing is within the tolerance: none, or more prompts must tell."""
+        reason = self._reason()
+        shares = self._open()
+        if not shares:
+            return _Finding("none", [f"It is none of these algorithms: {reason}."])
+        needed = [
+            (self.limit * share.standard_error / (share.mean - self.tolerance)) ** 2
+            for share in shares
+        ]
+        count = len(self.answers.model) * max(1.0, *needed)
+        enough = ""
+        if count < MOST_PROMPTS:
+            enough = f", some {float(f'{2 * count:.1g}'):,.0f} would tell"
+        sentence = f"These prompts are too few for a verdict{enough}: {reason}."
+        return _Finding("undecided", [sentence], (self.near[0].name,))
+
+    def _reason(self) -> str:
+        """What is nearest."""
+        nearest = self.near[0]
+        if not np.any(self.answers.baselines[nearest.name]):
+            return "none is nearer to its answers than zero"
+        reason = (
+            f"the nearest, {self.title(nearest)}, leaves {percent(nearest.unexplained)} of the "
+            "mean square of its answers unexplained"
         )
-        sentences = [f"{first}, {share}"]
-    else:
-        kind = "algorithm"
-        refined = _refined(best, mixture, known) if least == 0 else ""
-        subject = "On these prompts it is" if differences[best.name] else "It is"
-        sentences = [f"{subject} {_title(best, known)}: {share}{refined}"]
-    around = [algorithm for algorithm in known.values() if best.name in algorithm.contains]
-    if around and best.name != "least_squares":  # a limit: its parameters are 0 or infinite
-        sentences.append(
-            f"Fitted, it is {min(around, key=lambda algorithm: algorithm.parameters).words}"
-        )
-    if differences[best.name]:
-        sentences.append(f"On others it is not: it differs at {_some(differences[best.name])}")
-    if unclear := [
-        texts[likeness] for likeness in others if likeness in tied and likeness not in rivals
-    ]:
-        sentences.append(f"These prompts cannot tell it from {_some(unclear)}")
-    if further := [texts[likeness] for likeness in others if likeness not in tied]:
-        listed = _some(further)
-        sentences.append(f"Within the tolerance of {percent(tolerance, 3)}, too: {listed}")
-    names = tuple(likeness.name for likeness in (best, *rivals))
-    alike = tuple(likeness.name for likeness in others if likeness in tied)
-    return kind, names, alike, f"{'. '.join(sentences)}."
+        if len(self.mixture.terms) > 1:
+            reason += f", the best mixture ({self._sum()}) {percent(self.mixture.unexplained)}"
+        return reason
+
+    def _open(self) -> list[Estimate]:
+        """Shares that may be within the tolerance."""
+        allowed = self.tolerance * self.answers.model**2
+        shares = [
+            likeness.unexplained
+            for likeness in self.near
+            if not larger(self.squares(likeness), allowed, self.limit)
+        ]
+        mixture = self.mixture.unexplained
+        if _lower(mixture, self.limit) < self.tolerance:
+            shares.append(mixture)
+        return shares
 
 
-def _title(likeness: Likeness, known: Mapping[str, Baseline]) -> str:
-    """What an algorithm is called, with those that answer as it does and are no family of its."""
-    same = [known[name] for name in likeness.same]
-    others = [algorithm for algorithm in same if likeness.name not in algorithm.contains]
-    return " = ".join(algorithm.words for algorithm in (known[likeness.name], *others))
+def _share_left(share: Estimate) -> str:
+    return f"it leaves {percent(share)} of the mean square unexplained"
 
 
-def _beside(likeness: Likeness, known: Mapping[str, Baseline], differs: Sequence[str]) -> str:
-    """An algorithm within the tolerance, with what is known of it."""
-    parts = [percent(likeness.unexplained)]
-    if not known[likeness.name].parameters and abs(likeness.factor_z) > z_threshold(1, DOUBT):
-        parts.append(f"factor {measured(likeness.factor)}")
-    if differs:
-        parts.append(f"differs at {_some(differs)}")
-    return f"{_title(likeness, known)} ({', '.join(parts)})"
+def _has_factor(likeness: Likeness) -> bool:
+    """Whether a multiple of an algorithm is nearer than itself."""
+    return abs(likeness.factor_z) > z_threshold(1, DOUBT)
 
 
 def _some(texts: Sequence[str]) -> str:
     """The first of some texts, and how many more there are."""
-    more = len(texts) - MOST_LISTED
-    listed = [*texts[:MOST_LISTED], *([f"{more} more"] if more > 0 else [])]
+    listed = list(texts[:MOST_LISTED])
+    if len(texts) > MOST_LISTED:
+        listed.append(f"{len(texts) - MOST_LISTED} more")
     return " and ".join(filter(None, (", ".join(listed[:-1]), listed[-1])))
-
-
-def _refined(best: Likeness, mixture: Mixture, known: Mapping[str, Baseline]) -> str:
-    """What is known beyond the verdict: a factor that is not 1, a mixture that is nearer."""
-    if len(mixture.terms) > 1 and best.unexplained.mean > ROUNDING**2:
-        return f"; still nearer is {_sum(mixture, known)}"
-    if abs(best.factor_z) > z_threshold(1, DOUBT):
-        z = f" (z = {best.factor_z:.1f})" if math.isfinite(best.factor_z) else ""
-        return f", with a factor of {measured(best.factor)}, which is not 1{z}"
-    return ""
-
-
-def _sum(mixture: Mixture, known: Mapping[str, Baseline]) -> str:
-    """A mixture in words."""
-    terms = [f"{measured(term.weight)} times {known[term.name].words}" for term in mixture.terms]
-    return " plus ".join(terms) or "zero"
-
-
-def _mixture_sentence(mixture: Mixture, nearest: Likeness, known: Mapping[str, Baseline]) -> str:
-    share = f"it leaves {percent(mixture.unexplained)} of the mean square unexplained"
-    other = ""
-    if mixture.alternatives:
-        other = f"; these prompts cannot tell it from {' or '.join(mixture.alternatives)}"
-    alone = f"{_title(nearest, known)} alone leaves {percent(nearest.unexplained)}"
-    kind = "a mixture, " if len(mixture.terms) > 1 else ""
-    return f"It is {kind}{_sum(mixture, known)}: {share}{other} ({alone})."
-
-
-def _unnamed(
-    answers: Answers,
-    near: Sequence[Likeness],
-    mixture: Mixture,
-    known: Mapping[str, Baseline],
-    tolerance: float,
-) -> Words:
-    """Verdict where nothing is within the tolerance: none, or more prompts must tell."""
-    nearest = near[0]
-    allowed = tolerance * answers.model**2
-    reason = (
-        f"the nearest, {_title(nearest, known)}, leaves {percent(nearest.unexplained)} of the "
-        "mean square of its answers unexplained"
-    )
-    if len(mixture.terms) > 1:
-        reason += f", the best mixture ({_sum(mixture, known)}) {percent(mixture.unexplained)}"
-    if not np.any(answers.baselines[nearest.name]):
-        reason = "none is nearer to its answers than zero"
-    limit = quantile(len(near))
-    squares = {
-        likeness: (answers.model - answers.baselines[likeness.name]) ** 2 for likeness in near
-    }
-    shares = [
-        likeness.unexplained for likeness in near if not larger(squares[likeness], allowed, limit)
-    ]
-    if _lower(mixture.unexplained, limit) < tolerance:
-        shares.append(mixture.unexplained)
-    if not shares:
-        return "none", (), (), f"It is none of these algorithms: {reason}."
-    needed = [(limit * share.standard_error / (share.mean - tolerance)) ** 2 for share in shares]
-    count = len(answers.model) * max(1.0, *needed)
-    enough = f"some {float(f'{2 * count:.1g}'):,.0f} would tell" if count < MOST_PROMPTS else ""
-    words = f"These prompts are too few for a verdict{enough and ', '}{enough}: {reason}."
-    return "undecided", (nearest.name,), (), words
 
 
 def _upper(share: Estimate, limit: float) -> float:

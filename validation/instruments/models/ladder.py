@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.results import Estimate, Result
-from iclimit.validation.instruments.models.baselines import Baseline
+from iclimit.validation.instruments.models.algorithm import Baseline
 from iclimit.validation.instruments.models.model import Answers
 from iclimit.validation.instruments.models.sections import Section, central_differences
 from iclimit.validation.instruments.ratios import cosine, ratio, z_of

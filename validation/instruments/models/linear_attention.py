@@ -15,7 +15,10 @@ variance 1; for Gaussian inputs of any covariance, see `iclimit.pretraining.opti
 the predicted errors are those of `iclimit.pretraining`.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,29 +142,70 @@ def linear_part(
     if count < FEWEST * dim * (dim + 1) or not np.mean(model**2):
         return None
     answers = model / units(problem)[1]
-    gamma = solve_ridge(query, summary, answers, 0.0).gamma
-    held_out = np.empty(count)
-    fits = []
-    for fold in range(FOLDS):
-        out = np.arange(count) % FOLDS == fold
-        fit = solve_ridge(query[~out], summary[~out], answers[~out], 0.0).gamma
-        held_out[out] = np.vecdot(query[out] @ fit, summary[out])
-        fits.append(fit)
-    unexplained = ratio((answers - held_out) ** 2, answers**2)
-    eigenvalues = _jackknife(block_eigenvalues(gamma), [block_eigenvalues(fit) for fit in fits])
-    (mean,) = _jackknife(_mean(gamma), [_mean(fit) for fit in fits])
-    (rest,) = _jackknife(_rest(gamma), [_rest(fit) for fit in fits])
+    fits = _Fits.of(query, summary, answers)
+    unexplained = ratio((answers - fits.held_out) ** 2, answers**2)
+    (mean,) = fits.estimates(_mean)
+    (rest,) = fits.estimates(_rest)
     theory = best_eigenvalues(problem)
-    z = None
-    if theory is not None:
-        z = _student_z(mean, float(np.mean(theory)))
-    errors = math.sqrt(FOLDS - 1) * np.std([fit[:, :-1] for fit in fits], axis=0)
-    # Entries of the symmetric part have half of the variance.
-    radius = math.sqrt(2 * dim * float(np.mean(errors**2)))
-    radius = radius if radius > FLOAT64 else 0.0
-    explained = Estimate(1 - unexplained.mean, unexplained.standard_error, count)
-    error = exact_error(gamma, problem)
-    return LinearPart(gamma, explained, eigenvalues, mean, radius, rest, theory, z, error)
+    return LinearPart(
+        gamma=fits.gamma,
+        explained=Estimate(1 - unexplained.mean, unexplained.standard_error, count),
+        eigenvalues=fits.estimates(block_eigenvalues),
+        mean_eigenvalue=mean,
+        sampling_radius=fits.radius,
+        rest=rest,
+        theory=theory,
+        z=None if theory is None else _student_z(mean, float(np.mean(theory))),
+        error=exact_error(fits.gamma, problem),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Fits:
+    """Linear attention fitted to all prompts, and to all but one of the folds.
+
+    Attributes
+    ----------
+    gamma : array (d, d + 1)
+        Of all prompts.
+    others : list of array
+        Without one of the folds each.
+    held_out : array (n,)
+        Answers to each fold of the fit without it.
+    """
+
+    gamma: np.ndarray
+    others: list[np.ndarray]
+    held_out: np.ndarray
+
+    @classmethod
+    def of(cls, query: np.ndarray, summary: np.ndarray, answers: np.ndarray) -> _Fits:
+        """Fit."""
+        held_out = np.empty(len(query))
+        others = []
+        for fold in range(FOLDS):
+            out = np.arange(len(query)) % FOLDS == fold
+            fit = solve_ridge(query[~out], summary[~out], answers[~out], 0.0).gamma
+            held_out[out] = np.vecdot(query[out] @ fit, summary[out])
+            others.append(fit)
+        return cls(solve_ridge(query, summary, answers, 0.0).gamma, others, held_out)
+
+    def estimates(self, function: Callable[[np.ndarray], np.ndarray]) -> tuple[Estimate, ...]:
+        """Values (m,) of a function of the matrix, with standard errors of the jackknife."""
+        errors = math.sqrt(FOLDS - 1) * np.std([function(fit) for fit in self.others], axis=0)
+        return tuple(
+            without_rounding(float(value), float(error), FOLDS)
+            for value, error in zip(function(self.gamma), errors, strict=True)
+        )
+
+    @property
+    def radius(self) -> float:
+        """Radius of the semicircle of the noise of the matrix."""
+        dim = len(self.gamma)
+        errors = math.sqrt(FOLDS - 1) * np.std([fit[:, :-1] for fit in self.others], axis=0)
+        # Entries of the symmetric part have half of the variance.
+        radius = math.sqrt(2 * dim * float(np.mean(errors**2)))
+        return radius if radius > FLOAT64 else 0.0
 
 
 def best_eigenvalues(problem: Problem) -> np.ndarray | None:
@@ -216,16 +260,6 @@ def _rest(gamma: np.ndarray) -> np.ndarray:
     block = gamma[:, :-1]
     parts = np.linalg.norm((block - block.T) / 2), np.linalg.norm(gamma[:, -1])
     return np.array([np.hypot(*parts) / np.linalg.norm(gamma)])
-
-
-def _jackknife(values: np.ndarray, left_out: list[np.ndarray]) -> tuple[Estimate, ...]:
-    """Values (m,), with standard errors from the same without one of the folds each."""
-    count = len(left_out)
-    errors = math.sqrt(count - 1) * np.std(left_out, axis=0)
-    return tuple(
-        without_rounding(float(value), float(error), count)
-        for value, error in zip(values, errors, strict=True)
-    )
 
 
 def pretrain_attention(

@@ -18,7 +18,7 @@ from iclimit.results import Estimate
 from iclimit.simulate.arrays import to_host
 from iclimit.simulate.probing.prefixes import all_inputs
 from iclimit.simulate.prompts import Prompts
-from iclimit.validation.instruments.models.baselines import Baseline
+from iclimit.validation.instruments.models.algorithm import Baseline
 from iclimit.validation.instruments.models.sections import Section
 
 

@@ -105,8 +105,8 @@ def probe_parts(
     >>> found = iclimit.validation.probe_parts(
     ...     steps, problem, names=("layer 1", "layer 2"), test_prompts=300
     ... )
-    >>> print(found["layer 1"].verdict.sentence.partition(". ")[0])
-    It is one gradient step of rate 0.5: it leaves 0 % of the mean square unexplained
+    >>> print(found["layer 1"].verdict.sentences[0])
+    It is one gradient step of rate 0.5: it leaves 0 % of the mean square unexplained.
     """
     if isinstance(names, str) or not names or len(set(names)) < len(names):
         raise ValueError(f"names must be one name or more, all different, got {names!r}")

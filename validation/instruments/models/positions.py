@@ -14,51 +14,25 @@ best parameters take a search for every number of pairs, and estimates of a vary
 left out.
 """
 
-import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.recurrent import recurrent_errors
 from iclimit.checks import check_arguments
 from iclimit.drawing import COLOURS, Axes, draw_estimates, finish
 from iclimit.problem import Problem, check_problem
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Seed
-from iclimit.simulate.descent.steps import descend
-from iclimit.simulate.probing.predictors import Predictor, in_blocks, linear_predictor
-from iclimit.simulate.probing.prefixes import (
-    by_prefix,
-    prefix_delta_rule,
-    prefix_dmmse,
-    prefix_regression,
-)
-from iclimit.simulate.prompts import Prompts
-from iclimit.simulate.prompts.covariances import covariance_root
 from iclimit.tables import aligned
-from iclimit.validation.instruments.models.baselines import (
-    CACHED,
-    Baseline,
-    choose_baselines,
-    one_step_baselines,
-    regression_baselines,
-    simple_baselines,
-    step_baselines,
-)
-from iclimit.validation.instruments.models.fitted_layers import context_moments
+from iclimit.validation.instruments.models.algorithm import Baseline
+from iclimit.validation.instruments.models.baselines import choose_baselines, named_algorithms
 from iclimit.validation.instruments.models.ladder import Ladder, ladder
 from iclimit.validation.instruments.models.model import Answering, Model, ask_all
 from iclimit.validation.instruments.models.problem_units import ProblemUnits
 from iclimit.validation.instruments.models.sections import LAW, Section
-
-# Numbers of steps of gradient descent beside one.
-STEPS = (2, 5)
-
-# Algorithms that take a decomposition of every prefix, and are left out.
-SLOW = ("adaptive_ridge", "bayes")
 
 # Contexts of each length to which rates are fitted where no theory gives them.
 FITTED_CONTEXTS = 500
@@ -88,120 +62,15 @@ def position_baselines(problem: Problem, names: Collection[str] | None = None) -
     --------
     >>> from iclimit.problem import Problem
     >>> from iclimit.validation.instruments.models.positions import position_baselines
-    >>> for each in position_baselines(Problem(scale=1, dim=20, context=40))[3:5]:
-    ...     print(each.name, each.loss[[0, 10, 20, 40]].round(2))
+    >>> for baseline in position_baselines(Problem(scale=1, dim=20, context=40))[3:5]:
+    ...     print(baseline.name, baseline.loss[[0, 10, 20, 40]].round(2))
     one_step [20.   13.55 10.24  6.89]
     fixed_step [20.   14.36 10.45  7.85]
     """
-    lengths = [
-        ProblemUnits(replace(problem, context=count)) for count in range(1, problem.context + 1)
-    ]
-    at = [
-        {algorithm.name: algorithm for algorithm in _at_one_length(units, names)}
-        for units in lengths
-    ]
-    passes = _one_pass(problem)
-    algorithms = list[Baseline]()
-    for name in dict.fromkeys(name for known in at for name in known):
-        chosen = [known[name] for known in at if name in known]
-        predict = passes.get(name) or by_prefix(partial(_of_length, chosen))
-        losses = [known[name].loss if name in known else None for known in at]
-        algorithms.append(_position_baseline(lengths, chosen[-1], predict, losses))
-        if name == "one_step":
-            algorithms.append(_fixed_step(lengths))
-    if lengths[-1].solved:
-        algorithms.append(_best_delta_rule(problem))
-    return [algorithm for algorithm in algorithms if names is None or algorithm.name in names]
-
-
-def _at_one_length(units: ProblemUnits, names: Collection[str] | None) -> Iterator[Baseline]:
-    """Algorithms with the parameters for one number of pairs."""
-    steps = [count for count in STEPS if names is None or f"steps_{count}" in names]
-    fitted = steps and not units.solved
-    moments = context_moments(units, max(STEPS), FITTED_CONTEXTS) if fitted else None
-    yield from simple_baselines(units)
-    yield from one_step_baselines(units)
-    yield from step_baselines(units, steps, moments)
-    yield from (baseline for baseline in regression_baselines(units) if baseline.name not in SLOW)
-
-
-def _of_length(chosen: Sequence[Baseline], count: int) -> Predictor:
-    return chosen[count - 1].predict
-
-
-def _one_pass(problem: Problem) -> dict[str, Predictor]:
-    """Predictors that take all prefixes at once."""
-    a2 = problem.task_variance
-    covariance = problem.task_covariance
-    root = None if covariance is None else covariance_root(covariance)
-    penalty = problem.mean_noise_variance / a2
-
-    def oracle(prompts: Prompts) -> np.ndarray:
-        return prefix_regression(prompts, prompts.noise_variance / a2, task_root=root)
-
-    numbers = (problem.context + 1) * problem.dim + problem.dim**2
-    passes = {
-        "least_squares": in_blocks(prefix_regression, numbers),
-        "ridge": in_blocks(partial(prefix_regression, penalty=penalty, task_root=root), numbers),
-        "oracle_ridge": in_blocks(oracle, numbers),
-    }
-    if problem.task_set is not None:
-        posterior = partial(prefix_dmmse, tasks=problem.task_set)
-        numbers = CACHED * (problem.context + 1) * len(problem.task_set)
-        passes["dmmse"] = in_blocks(posterior, numbers)
-    return passes
-
-
-def _fixed_step(lengths: Sequence[ProblemUnits]) -> Baseline:
-    """A step of one rate of the sum over the pairs, best for the mean error over positions."""
-    last = lengths[-1]
-    eye = np.eye(last.problem.dim)
-    unit = 1 / (last.problem.context * last.input_variance)
-
-    def losses(rate: float) -> list[float]:
-        return [units.step_loss(rate * units.problem.context * eye) for units in lengths]
-
-    # The mean loss is a quadratic function of the rate.
-    lower = math.fsum(losses(-unit))
-    middle = math.fsum(losses(0.0))
-    upper = math.fsum(losses(unit))
-    rate = (lower - upper) / (lower + upper - 2 * middle) / 2 * unit
-    text = f"a step of one rate of the sum over the pairs, {rate:.4g}, best for all positions"
-
-    def predictor(count: int) -> Predictor:
-        return linear_predictor(partial(descend, rates=[rate * count]))
-
-    step = Baseline("fixed_step", text, predictor(last.problem.context))
-    return _position_baseline(lengths, step, by_prefix(predictor), losses(rate))
-
-
-def _best_delta_rule(problem: Problem) -> Baseline:
-    """The best linear recurrence with a vector of memory: the delta rule with the best steps."""
-    best = recurrent_errors(
-        "delta",
-        context=problem.context,
-        dim=problem.dim,
-        rho=problem.mean_noise_variance,
-        task_variances=problem.label_unit,
-    )
-    steps = best.step_size[1:] / (problem.dim * problem.input_variance)
-    text = f"the delta rule with its best step at each pair, {steps[-1]:.4g} at the last"
-    predict = partial(prefix_delta_rule, steps=steps)
-    return Baseline("best_delta_rule", text, predict, loss=best.error)
-
-
-def _position_baseline(
-    lengths: Sequence[ProblemUnits],
-    last: Baseline,
-    predict: Predictor,
-    losses: Sequence[float | None],
-) -> Baseline:
-    """Baseline from that for the last position; without pairs the error is that of zero."""
-    zero = lengths[0].step_loss(0 * np.eye(lengths[0].problem.dim))
-    known = [math.nan if loss is None else loss for loss in losses]
-    # Without pairs dMMSE predicts with the mean of its tasks.
-    first = math.nan if last.name == "dmmse" else zero
-    return replace(last, predict=predict, loss=np.array([first, *known]))
+    counts = range(1, problem.context + 1)
+    lengths = [ProblemUnits(replace(problem, context=n), FITTED_CONTEXTS) for n in counts]
+    known = [row.at_positions(lengths) for row in named_algorithms(names)]
+    return [baseline for baseline in known if baseline is not None]
 
 
 # Numbers of examples in a printed table, about.

@@ -14,7 +14,7 @@ from iclimit.simulate.prompts import Prompts
 from iclimit.validation.instruments.models.files import PromptFile, columns_of
 from iclimit.validation.instruments.models.model import LARGEST, OTHER_BATCH, Model, first_unusable
 from iclimit.validation.instruments.models.sections import Section
-from iclimit.validation.instruments.reading import file_columns, read_table
+from iclimit.validation.instruments.reading import Table, file_columns, read_table
 
 # Endings of files that predictions are read from.
 ENDINGS = (".npz", ".npy", ".csv", ".parquet", ".json")
@@ -191,9 +191,23 @@ def _as_float(array: StoredArray) -> np.ndarray:
 
 
 def _from_table(path: Path, prompts: PromptFile) -> np.ndarray:
+    """Column of predictions, in the order of the index if there is one."""
+    table = _read_columns(path, prompts)
+    if "prediction" not in table:
+        raise ValueError(f"predictions must have a column 'prediction', got none in {path}")
+    count = len(prompts)
+    if len(table) != count:
+        raise ValueError(
+            f"predictions must have {count} rows, one for each prompt, got {len(table)} in {path}"
+        )
+    predictions = np.array(table.numbers("prediction", "[-inf, inf]"))
+    return predictions[_order(table, count)] if "index" in table else predictions
+
+
+def _read_columns(path: Path, prompts: PromptFile) -> Table:
+    """Columns index and prediction of a file; those of the prompts may stand beside them."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {str(path)!r}")
-    count = len(prompts)
     columns = file_columns(path)
     known = ("index", "prediction")
     of_prompts = {"section", *columns_of(prompts.problem.context, prompts.problem.dim)}
@@ -204,26 +218,19 @@ def _from_table(path: Path, prompts: PromptFile) -> np.ndarray:
                 f"predictions must have columns index and prediction, beside those of the "
                 f"prompts, got {name!r} in {path}{hint}"
             )
-    table = read_table({name: columns[name] for name in known if name in columns}, known)
-    if "prediction" not in table:
-        raise ValueError(f"predictions must have a column 'prediction', got none in {path}")
-    if len(table) != count:
-        raise ValueError(
-            f"predictions must have {count} rows, one for each prompt, got {len(table)} in {path}"
-        )
-    predictions = np.array(table.numbers("prediction", "[-inf, inf]"))
-    if "index" not in table:
-        return predictions
-    ordered = np.empty(count)
-    seen = np.zeros(count, dtype=bool)
-    index = table.numbers("index", f"[0, {count - 1}]")
-    for row, (place, value) in enumerate(zip(index, predictions, strict=True), 1):
-        if place != int(place) or seen[int(place)]:
-            problem = "occurs twice" if place == int(place) else "is no integer"
-            raise table.fault(row, "index", f"{problem}: {place:g}")
-        ordered[int(place)] = value
-        seen[int(place)] = True
-    return ordered
+    return read_table({name: columns[name] for name in known if name in columns}, known)
+
+
+def _order(table: Table, count: int) -> np.ndarray:
+    """Rows (count,) in the order of their index."""
+    rows = np.full(count, -1)
+    for row, place in enumerate(table.numbers("index", f"[0, {count - 1}]")):
+        if place != int(place):
+            raise table.fault(row + 1, "index", f"is no integer: {place:g}")
+        if rows[int(place)] >= 0:
+            raise table.fault(row + 1, "index", f"occurs twice: {place:g}")
+        rows[int(place)] = row
+    return rows
 
 
 def _section_of(index: int, prompts: PromptFile) -> str:

@@ -14,29 +14,17 @@ from iclimit.checks import check_arguments, check_choice
 from iclimit.problem import Problem
 from iclimit.simulate.arrays import Seed
 from iclimit.simulate.prompts import Prompts
-from iclimit.simulate.prompts.sampling import concatenate_fields
-from iclimit.validation.instruments.models.baselines import TITLES, Baseline, choose_baselines
+from iclimit.validation.instruments.models.algorithm import Baseline
+from iclimit.validation.instruments.models.algorithms import ALGORITHMS
 from iclimit.validation.instruments.models.baselines import baselines as best_baselines
+from iclimit.validation.instruments.models.baselines import choose_baselines, families
 from iclimit.validation.instruments.models.context_use import context_use
-from iclimit.validation.instruments.models.families import Examples, families
 from iclimit.validation.instruments.models.files import PromptFile
 from iclimit.validation.instruments.models.fitting import fit_families, fit_size
 from iclimit.validation.instruments.models.identification import TOLERANCE, identify
-from iclimit.validation.instruments.models.ladder import (
-    MOVED,
-    Ladder,
-    cosines,
-    derivatives,
-    diagnose,
-    given_gradients,
-    ladder,
-)
-from iclimit.validation.instruments.models.linear_attention import (
-    LinearPart,
-    attention_features,
-    linear_part,
-)
-from iclimit.validation.instruments.models.model import Answering, Answers, Model, ask_all
+from iclimit.validation.instruments.models.interview import Interview
+from iclimit.validation.instruments.models.ladder import cosines
+from iclimit.validation.instruments.models.model import Answering, Model
 from iclimit.validation.instruments.models.positions import (
     PositionErrors,
     ask_positions,
@@ -45,7 +33,6 @@ from iclimit.validation.instruments.models.positions import (
 from iclimit.validation.instruments.models.predictions import Recorded
 from iclimit.validation.instruments.models.report import AlgorithmReport
 from iclimit.validation.instruments.models.sections import Section, plan_sections
-from iclimit.validation.instruments.ratios import larger, quantile
 
 # How a model is called.
 FORMS = ("query", "positions")
@@ -55,9 +42,6 @@ FEWEST_PROMPTS = 20
 
 # Most prompts whose positions are all looked at.
 POSITION_PROMPTS = 5000
-
-# Sections that the diagnosis needs.
-CHECKS = ("permuted", "labels:other", "labels:sum", "labels:zero")
 
 # Algorithms that a model is compared with: names of known ones, or one's own.
 Wanted: TypeAlias = Sequence[str | Baseline] | Mapping[str, Callable[..., Any]] | None
@@ -91,105 +75,38 @@ def judge(
     seed : str
         Of the prompts, for the record.
     """
-    answers = ask_all(model, baselines, sections, progress=progress)
-    plan = {section.name: section for section in sections}
-    fresh = answers["fresh"]
-    problem = plan["fresh"].problem
-    used = fit_size(plan["fresh"].problem, len(fresh.model))
-    given = None if gradients is None else given_gradients(gradients, plan)
-    fits, near = fit_families(families(problem), plan["fresh"], fresh.model, tolerance)
-    some = min(len(fresh.model), 2 * fit_size(problem, 2 * len(fresh.model)))
-    first = Examples(concatenate_fields(replace(plan["fresh"], drawn=some).blocks()))
+    interview = Interview.of(model, baselines, sections, gradients=gradients, progress=progress)
+    problem = interview.problem
+    fresh = interview.fresh
+    fits, near = fit_families(families(problem), interview.sections["fresh"], fresh, tolerance)
+    interview = interview.with_answers_of(near)
     chosen = [*baselines, *near]
-    answers = {
-        name: replace(answer, baselines={**answer.baselines, **answers_of(near, plan[name])})
-        for name, answer in answers.items()
-    }
-
-    def rungs(name: str) -> Ladder:
-        return ladder(answers[name], chosen, plan[name].description)
-
-    checks = {}
-    if all(name in answers for name in CHECKS):
-        checks = diagnose(fresh.model, *(answers[name].model for name in CHECKS))
-    compared = {
-        planned.description: answers[name]
-        for name, planned in plan.items()
-        if planned.purpose != "sensitivity" and name in answers and name != "fresh"
-    }
-    sensitivities = {}
-    for moved in MOVED:
-        if f"{moved}:plus" in answers and f"{moved}:minus" in answers:
-            moved_answers = derivatives(moved, plan, answers)
-            if given is not None:
-                moved_answers = replace(moved_answers, model=given[moved])
-            sensitivities[moved] = cosines(moved_answers)
-            compared[f"derivatives by the {moved}"] = moved_answers
-    shifts = [
-        section.name
-        for section in sections
-        if section.purpose == "shift" and section.name in answers
-    ]
+    fitted = fit_size(problem, len(fresh))
     verdict = identify(
-        answers["fresh"].rows(slice(used, None)),
+        interview.answers["fresh"].rows(slice(fitted, None)),
         chosen,
         fits=fits,
-        differences=partial(differences, fresh.model, compared, tolerance),
+        differences=partial(interview.differences, tolerance),
         tolerance=tolerance,
     )
+    first = min(len(fresh), 2 * fit_size(problem, 2 * len(fresh)))
+    pretraining = None
+    if "pretraining" in interview.sections:
+        pretraining = interview.ladder("pretraining", chosen)
     return AlgorithmReport(
         problem=problem,
-        test_prompts=len(fresh.target),
+        test_prompts=len(fresh),
         verdict=verdict,
-        fresh=rungs("fresh"),
-        pretraining=rungs("pretraining") if "pretraining" in answers else None,
-        sensitivities=sensitivities,
-        linear=_linear_part(plan["fresh"], fresh, problem),
-        use=context_use(first, fresh.model[:some], fits),
-        diagnosis=checks,
-        shifts=tuple(map(rungs, shifts)),
+        fresh=interview.ladder("fresh", chosen),
+        pretraining=pretraining,
+        sensitivities={moved: cosines(slopes) for moved, slopes in interview.slopes.items()},
+        linear=interview.linear_part(),
+        use=context_use(interview.first(first), fresh[:first], fits),
+        diagnosis=interview.diagnosis(),
+        shifts=tuple(interview.ladder(name, chosen) for name in interview.shifts),
         positions=positions,
         seed=seed,
     )
-
-
-def answers_of(algorithms: Sequence[Baseline], section: Section) -> dict[str, np.ndarray]:
-    """Answers of members of families to a section, by name."""
-    blocks = map(Examples, section.blocks())
-    parts = [[algorithm.predict(block) for algorithm in algorithms] for block in blocks]
-    columns = map(np.concatenate, zip(*parts, strict=True))
-    return dict(zip((algorithm.name for algorithm in algorithms), columns, strict=True))
-
-
-def differences(
-    fresh: np.ndarray, compared: Mapping[str, Answers], tolerance: float, name: str
-) -> tuple[str, ...]:
-    """Descriptions of the prompts on which an algorithm is beyond the tolerance.
-
-    Parameters
-    ----------
-    fresh : array (n,)
-        Answers of the model to fresh prompts, whose mean square is the least that counts for
-        answers to labels 0.
-    compared : mapping of str to Answers
-        Answers to other prompts, by their descriptions.
-    tolerance : float
-        Share of the mean square of the answers that may be left unexplained.
-    name : str
-        The algorithm.
-    """
-    different = []
-    limit = quantile(len(compared))
-    for description, answers in compared.items():
-        square = np.reshape(
-            (answers.model - answers.baselines[name]) ** 2, (len(answers.model), -1)
-        )
-        allowed = np.reshape(answers.model**2, square.shape)
-        if answers.section == "labels:zero":
-            allowed = np.full(square.shape, np.mean(fresh**2))
-        if larger(np.sum(square, axis=1), tolerance * np.sum(allowed, axis=1), limit):
-            different.append(description)
-    return tuple(different)
 
 
 def probe(
@@ -282,8 +199,8 @@ def probe(
     ...     weights = np.linalg.solve(gram, inputs.mT @ labels[:, :, None])
     ...     return (query[:, None, :] @ weights)[:, 0, 0]
     >>> report = iclimit.probe(ridge, problem, test_prompts=300, rng=0)
-    >>> print(report.verdict.sentence.partition(". ")[0])
-    It is ridge regression with the best penalty: it leaves 0 % of the mean square unexplained
+    >>> print(report.verdict.sentences[0])
+    It is ridge regression with the best penalty: it leaves 0 % of the mean square unexplained.
     """
     check_choice("form", form, FORMS)
     check_arguments(tolerance=tolerance)
@@ -372,7 +289,7 @@ def all_baselines(
 
 def own_baseline(name: str, function: Callable[..., Any]) -> Baseline:
     """Algorithm of one's own, a function of inputs, labels and query as a model is."""
-    if name in TITLES:
+    if _is_ours(name):
         raise ValueError(f"baselines must not be called as ours are, got {name!r}: rename yours")
     if not callable(function):
         raise TypeError(f"baselines must be functions by name, got {function!r} for {name!r}")
@@ -391,7 +308,12 @@ def own_baseline(name: str, function: Callable[..., Any]) -> Baseline:
 def _own_name(text: str) -> str:
     """Name of the function "module:function", which is all of it if ours is called so."""
     name = text.rpartition(":")[2]
-    return text if name in TITLES else name
+    return text if _is_ours(name) else name
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a verdict has words of its own for an algorithm of this name."""
+    return name in ALGORITHMS and bool(ALGORITHMS[name].title)
 
 
 def load_function(text: str) -> Callable[..., Any]:
@@ -437,11 +359,3 @@ def _positions(
     names = {baseline.name for baseline in chosen} | {"fixed_step", "best_delta_rule"}
     known = position_baselines(fresh.problem, names)
     return ask_positions(model, known, replace(fresh, drawn=min(fresh.drawn, most)))
-
-
-def _linear_part(fresh: Section, answers: Answers, problem: Problem) -> LinearPart | None:
-    """Linear attention that is nearest to the answers to fresh prompts, which are drawn again."""
-    features = [attention_features(block, problem) for block in fresh.blocks()]
-    query = np.concatenate([query for query, _ in features])
-    summary = np.concatenate([summary for _, summary in features])
-    return linear_part(query, summary, answers.model, problem)

@@ -18,6 +18,11 @@ from iclimit.asymptotics.descent.learning_rate import MOMENTS
 from iclimit.asymptotics.gdpp import oracle_risk
 from iclimit.asymptotics.gdpp.ridge_losses import adaptive_ridge_loss, ridge_risk
 from iclimit.problem import NoiseLaw, Problem
+from iclimit.simulate.prompts.covariances import covariance_root
+from iclimit.validation.instruments.models.fitted_layers import MOST, context_moments
+
+# Largest degree of the polynomials that are fitted: five steps, or two layers of GD++.
+DEGREE = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,9 +33,12 @@ class ProblemUnits:
     ----------
     problem : Problem
         The problem.
+    contexts : int
+        Most contexts that rates are fitted to where no theory gives them.
     """
 
     problem: Problem
+    contexts: int = MOST
 
     @cached_property
     def input_covariance(self) -> np.ndarray:
@@ -43,7 +51,7 @@ class ProblemUnits:
         return self.problem.covariance_of_tasks
 
     @property
-    def size(self) -> dict[str, int]:
+    def size(self) -> dict[str, Any]:
         """Context length and dimension."""
         return {"context": self.problem.context, "dim": self.problem.dim}
 
@@ -68,6 +76,11 @@ class ProblemUnits:
         return float(np.trace(self.input_covariance)) / self.problem.dim
 
     @property
+    def input_square(self) -> float:
+        """Mean square of an input."""
+        return self.problem.dim * self.input_variance
+
+    @property
     def signal(self) -> float:
         """Mean square of a noiseless label."""
         return float(np.sum(self.input_covariance * self.task_covariance))
@@ -77,6 +90,27 @@ class ProblemUnits:
         """Noise variance over the mean square of a label per dimension and number of pairs."""
         size = self.problem.context * self.signal
         return self.noise_variance * self.problem.dim / size
+
+    @cached_property
+    def context_moments(self) -> np.ndarray:
+        """What the loss of several steps depends on, from contexts that are drawn."""
+        return context_moments(self.problem, DEGREE, self.contexts)
+
+    @cached_property
+    def task_root(self) -> np.ndarray | None:
+        """Root of the covariance of the tasks over their variance, if there is one."""
+        covariance = self.problem.task_covariance
+        return None if covariance is None else covariance_root(covariance)
+
+    @property
+    def best_penalty(self) -> float:
+        """Penalty of ridge regression that is best for all noise levels."""
+        return self.noise_variance / self.problem.task_variance
+
+    @property
+    def noise_varies(self) -> bool:
+        """Whether the noise level differs from prompt to prompt."""
+        return self.problem.noise_law is not None and self.problem.level_law.kind != "fixed"
 
     @property
     def has_gdpp(self) -> bool:

@@ -33,7 +33,7 @@ from iclimit.versions import versions
 from iclimit.words import measured, percent
 
 if TYPE_CHECKING:
-    from xarray import Dataset
+    from xarray import DataArray, Dataset
 
 # Columns of the ladder, and what stands above them.
 HEADINGS = {
@@ -48,6 +48,9 @@ HEADINGS = {
     "cosine_query": "cos query",
     "cosine_labels": "cos labels",
 }
+
+# Arrays of a report that all sections of prompts have.
+BY_SECTION = ["error", "difference", "error_standard_error", "difference_standard_error"]
 
 # Figures and their titles.
 TITLES = {
@@ -144,33 +147,40 @@ class AlgorithmReport(Result):
         ``X_standard_error``.  Likenesses have the dimension algorithm, Gamma (row, column),
         variables whose name begins with position (position_algorithm, examples).
         """
-
-        xarray = import_xarray()
         whole = super().to_xarray()
-        sections = xarray.DataArray([ladder.section for ladder in self.ladders], dims="section")
-        by_section = ["error", "difference"]
-        by_section += [f"{name}_standard_error" for name in by_section]
-        parts = [ladder.to_xarray()[by_section] for ladder in self.ladders]
-        parts = [part.reindex(algorithm=whole.algorithm) for part in parts]
-        joined = xarray.concat(parts, sections.rename("section"))
-        whole = whole.drop_vars(by_section).merge(joined)
-        whole = whole.assign_coords(section=sections.values)
-        for name, suffix in (("mean", ""), ("standard_error", "_standard_error")):
-            errors = [getattr(ladder.error, name) for ladder in self.ladders]
-            whole[f"model_error{suffix}"] = ("section", errors)
-            if self.linear is not None:
-                eigenvalues = [getattr(eigenvalue, name) for eigenvalue in self.linear.eigenvalues]
-                whole[f"eigenvalue{suffix}"] = ("row", eigenvalues)
-        if self.linear is not None:
-            whole["gamma"] = (("row", "column"), self.linear.gamma)
+        whole = whole.drop_vars(BY_SECTION).merge(self._ladder_arrays(whole.algorithm))
+        whole = whole.assign_coords(section=[ladder.section for ladder in self.ladders])
+        for name, values in self._further_arrays():
+            whole[name] = values
         if self.positions is not None:
             arrays = self.positions.to_xarray()
             prefixed = {name: f"position_{name}" for name in (*arrays.data_vars, "algorithm")}
             whole = whole.merge(arrays.rename(prefixed))
-        kind = self.verdict.kind
-        sentence = self.verdict.sentence
-        counts = {"test_prompts": self.test_prompts, "seed": self.seed}
-        return whole.assign_attrs(kind=kind, verdict=sentence, **counts)
+        return whole.assign_attrs(
+            kind=self.verdict.kind,
+            verdict=self.verdict.sentence,
+            test_prompts=self.test_prompts,
+            seed=self.seed,
+        )
+
+    def _ladder_arrays(self, algorithms: DataArray) -> Dataset:
+        """All ladders, with these algorithms in their order."""
+        xarray = import_xarray()
+        names = [ladder.section for ladder in self.ladders]
+        arrays = [ladder.to_xarray()[BY_SECTION] for ladder in self.ladders]
+        parts = [part.reindex(algorithm=algorithms) for part in arrays]
+        return xarray.concat(parts, xarray.DataArray(names, dims="section", name="section"))
+
+    def _further_arrays(self) -> Iterator[tuple[str, tuple[Any, Any]]]:
+        """Yield errors of the model, and its linear attention, by name with their dimensions."""
+        for name, suffix in (("mean", ""), ("standard_error", "_standard_error")):
+            errors = [getattr(ladder.error, name) for ladder in self.ladders]
+            yield f"model_error{suffix}", ("section", errors)
+            if self.linear is not None:
+                eigenvalues = [getattr(eigenvalue, name) for eigenvalue in self.linear.eigenvalues]
+                yield f"eigenvalue{suffix}", ("row", eigenvalues)
+        if self.linear is not None:
+            yield "gamma", (("row", "column"), self.linear.gamma)
 
     @property
     def figures(self) -> list[str]:
@@ -258,14 +268,14 @@ class AlgorithmReport(Result):
         text = html.escape
         figures = {name: self._embedded(name, style) for name in self.figures}
         numbers = ", ".join(f"{name} {value}" for name, value in versions().items())
-        first, _, others = self.verdict.sentence.partition(". ")
+        first, *others = self.verdict.sentences
         rungs = self.fresh.rungs
         words = [[rung.name, rung.description] for rung in rungs]
         parts = [
             f"<p class='small'>iclimit probe: which of {len(rungs)} algorithms does the model "
             f"perform?  {text(self._setting())}</p>",
-            f"<h1>{text(first.rstrip('.'))}.</h1>",
-            f"<p class='lead'>{text(others)}</p>" if others else "",
+            f"<h1>{text(first)}</h1>",
+            f"<p class='lead'>{text(' '.join(others))}</p>" if others else "",
             _pair(figures.pop(name) for name in ("likeness", "ladder") if name in figures),
             f"<ul>{''.join(f'<li>{text(line)}</li>' for line in self.sentences())}</ul>",
             "<h2>Algorithm by algorithm</h2>",

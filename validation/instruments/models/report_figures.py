@@ -31,32 +31,36 @@ LEAST_SHARE = 1e-6
 def draw_ladder(ax: Axes, ladder: Ladder, noise: float) -> None:
     """Draw errors of the algorithms, largest on top, and that of the model across them."""
     rungs = ladder.rungs
-    error = ladder.error
     heights = np.arange(len(rungs))[::-1]
     largest = rungs[0].error.mean
-    inside = np.array([rung.error.mean > LEAST_SHARE * largest for rung in rungs])
+    least = LEAST_SHARE * largest
+    inside = np.array([rung.error.mean > least for rung in rungs])
     for height in heights[~inside]:
-        ax.plot(LEAST_SHARE * largest, height, "<", color=BASELINE)
+        ax.plot(least, height, "<", color=BASELINE)
     kept = [rung.error for rung, shown in zip(rungs, inside, strict=True) if shown]
     _draw_points(ax, kept, heights[inside], BASELINE, "algorithm")
     theory = np.array([rung.theory for rung in rungs])
-    if (known := theory > LEAST_SHARE * largest).any():
+    known = theory > least
+    if known.any():
         style: dict[str, Any] = {"color": THEORY, "markersize": 9, "label": "exactly"}
         ax.plot(theory[known], heights[known], "|", **style)
-    least = LEAST_SHARE * largest
-    label = "model, below"
-    if error.mean > least:
-        band = error.mean - error.standard_error, error.mean + error.standard_error
-        ax.axvspan(*band, color=MODEL, alpha=0.2, linewidth=0)
-        least = error.mean
-        label = "model"
-    ax.axvline(least, color=MODEL, label=label, zorder=1)
+    _draw_model(ax, ladder.error, least)
     if noise:
         ax.axvline(noise, color="0.7", linestyle=":", label="noise")
     ax.set_yticks(heights, [rung.name.replace("_", " ") for rung in rungs])
     finish(ax, "mean squared error, fresh tasks", "", legend="")
-    if largest > 5 * min(rungs[-1].error.mean, error.mean):
+    if largest > 5 * min(rungs[-1].error.mean, ladder.error.mean):
         log_scale(ax, "x")
+
+
+def _draw_model(ax: Axes, error: Estimate, least: float) -> None:
+    """Draw the error of the model as a line with its standard error, or where the axis ends."""
+    if error.mean <= least:
+        ax.axvline(least, color=MODEL, label="model, below", zorder=1)
+        return
+    band = error.mean - error.standard_error, error.mean + error.standard_error
+    ax.axvspan(*band, color=MODEL, alpha=0.2, linewidth=0)
+    ax.axvline(error.mean, color=MODEL, label="model", zorder=1)
 
 
 def draw_likeness(ax: Axes, identification: Identification) -> None:

@@ -41,7 +41,7 @@ float64; twice and half the step were worse in float32, or the same within a ten
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -341,37 +341,49 @@ def plan_sections(
         raise ValueError(f"tasks of a problem must be given or inf here, got {problem.tasks}")
     _check_sizes(problem)
     seeds = dict(zip(SEEDS, seed_sequences(rng, len(SEEDS)), strict=True))
-
-    def count(share: str) -> int:
-        return max(math.ceil(SHARES[share] * test_prompts), min(FEWEST, test_prompts))
-
     fresh = Section("fresh", "error", "fresh tasks", problem, test_prompts, seeds["fresh"])
     plan = [fresh]
     if problem.task_set is not None:
         known = replace(fresh, name="pretraining", description="tasks of the pretraining")
-        seed = seeds["pretraining"]
-        drawn = count("pretraining")
-        plan.append(replace(known, drawn=drawn, seed=seed))
-    permute = partial(permute_pairs, seed=seeds["order"])
-    text = "context in a random order"
-    changes: list[tuple[str, str, str, Change]] = [("permuted", "order", text, permute)]
-    other = partial(add_other_labels, problem=problem, seed=seeds["other"])
-    for name, (text, factors) in _LABELS.items():
-        changes.append((f"labels:{name}", "linearity", text, partial(other, factors=factors)))
-    for name, purpose, text, change in changes:
-        question = replace(fresh, name=name, purpose=purpose, description=text)
-        plan.append(replace(question, drawn=count(purpose), change=change))
+        drawn = _share("pretraining", test_prompts)
+        plan.append(replace(known, drawn=drawn, seed=seeds["pretraining"]))
+    plan += _changes(fresh, seeds)
     plan += _sensitivities(problem, fresh)
-    for name, (text, shifted) in shifted_problems(problem, seeds["rotation"]).items():
-        plan.append(Section(name, "shift", text, shifted, count("shift"), fresh.seed))
-    lengths = {"context:half": problem.context // 2, "context:double": 2 * problem.context}
-    for name, length in lengths.items() if context_lengths else ():
-        if length:
-            changed = replace(problem, context=length)
-            text = f"context of {length} pairs"
-            own = Section(name, "shift", text, changed, count("shift"), seeds[name])
-            plan.append(own)
+    shift = replace(fresh, purpose="shift", drawn=_share("shift", test_prompts))
+    for name, (text, law) in shifted_problems(problem, seeds["rotation"]).items():
+        plan.append(replace(shift, name=name, description=text, problem=law))
+    if context_lengths:
+        plan += _lengths(shift, seeds)
     return plan
+
+
+def _lengths(shift: Section, seeds: Mapping[str, np.random.SeedSequence]) -> Iterator[Section]:
+    """Yield sections of half and of twice the context length."""
+    context = shift.problem.context
+    for name, length in {"context:half": context // 2, "context:double": 2 * context}.items():
+        if length:
+            law = replace(shift.problem, context=length)
+            text = f"context of {length} pairs"
+            yield replace(shift, name=name, description=text, problem=law, seed=seeds[name])
+
+
+def _share(purpose: str, test_prompts: int) -> int:
+    """Number of prompts of a section for a purpose."""
+    return max(math.ceil(SHARES[purpose] * test_prompts), min(FEWEST, test_prompts))
+
+
+def _changes(fresh: Section, seeds: Mapping[str, np.random.SeedSequence]) -> Iterator[Section]:
+    """Yield sections in which the order or the labels of fresh prompts are changed."""
+
+    def changed(name: str, purpose: str, description: str, change: Change) -> Section:
+        question = replace(fresh, name=name, purpose=purpose, description=description)
+        return replace(question, drawn=_share(purpose, fresh.drawn), change=change)
+
+    permute = partial(permute_pairs, seed=seeds["order"])
+    yield changed("permuted", "order", "context in a random order", permute)
+    other = partial(add_other_labels, problem=fresh.problem, seed=seeds["other"])
+    for name, (text, factors) in _LABELS.items():
+        yield changed(f"labels:{name}", "linearity", text, partial(other, factors=factors))
 
 
 def central_differences(plus: np.ndarray, minus: np.ndarray, section: Section) -> np.ndarray:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,30 +15,37 @@ from tqdm.auto import tqdm
 
 from iclimit.checks import check_arguments, check_choice, check_integers, given
 from iclimit.drawing import COLOURS, Axes, Figure, draw_points, finish, panels
+from iclimit.experiment import Experiment, Point
 from iclimit.notation import PARAMETERS
 from iclimit.problem import TASK_LAWS
 from iclimit.results import Result
 from iclimit.simulate.arrays import Seed
 from iclimit.tables import aligned, entry, write_rows
 from iclimit.validation.instruments.fitted_parameters import check_free
-from iclimit.validation.instruments.plan.points import TESTS, Cost, NotProposed, Planner
+from iclimit.validation.instruments.plan.points import (
+    RATIOS,
+    TESTS,
+    Cost,
+    NotProposed,
+    Planner,
+    Setting,
+    check_ratio,
+    run_at,
+    task_law_of,
+)
 from iclimit.validation.instruments.plan.questions import (
+    LISTS,
+    QUESTIONS,
+    SWEEP,
     Against,
     Contrast,
     Design,
-    checked_against,
-    difference,
-    forecast,
-    precision,
-    theories,
-    transition,
+    Terms,
+    second_of,
 )
 from iclimit.validation.instruments.runs.fitting import FREE
 from iclimit.validation.instruments.runs.measured import MEASURED
 from iclimit.validation.instruments.runs.predictions import Theory
-
-# What can be asked.
-QUESTIONS = ("precision", "difference", "theories", "transition", "forecast")
 
 # What is better if it is larger.
 UPWARDS = ("power", "significance")
@@ -57,19 +65,13 @@ SKEWED_NOTE = (
     "ten or more, or logarithms."
 )
 
-# Questions that need an effect.
-NEED_EFFECT = ("precision", "transition", "forecast")
-
 # Standard errors by which the effect is shown, unless another number is given.
 SIGNIFICANCE = 5.0
 
 # Probability with which the runs show the effect, unless another one is given.
 POWER = 0.95
 
-# Errors of single runs are skewed if their standard deviation is a larger share of the mean.
-SKEWED = 0.1
-
-# Number of such runs from which on their mean is nearly normal.
+# Number of runs with skewed errors from which on their mean is nearly normal.
 FEWEST = 10
 
 # Effects among which the least one is searched for.
@@ -87,7 +89,12 @@ class Goal:
     repeats: int | None
     max_cost: float | None
 
-    @property
+    def __post_init__(self) -> None:
+        check_choice("question", self.question, QUESTIONS)
+        numbers = vars(self).items()
+        check_arguments(**given(**{name: value for name, value in numbers if name != "question"}))
+
+    @cached_property
     def unknown(self) -> str:
         """What is computed.
 
@@ -97,8 +104,8 @@ class Goal:
             If too much or too little is given.
         """
         question = self.question
-        free = self.question in NEED_EFFECT
-        interval = question in ("precision", "forecast")
+        free = QUESTIONS[question].takes_effect
+        interval = QUESTIONS[question].interval
         if self.effect is not None and not free:
             raise ValueError(f"effect must be left out for {question}, got {self.effect!r}")
         if self.significance is not None and interval:
@@ -124,33 +131,12 @@ class Goal:
         NotProposed
             If none does.
         """
-        effect = self.effect
         z = self.significance or SIGNIFICANCE
         power = self.power or POWER
-        skewed = max(point.relative_spread for point in design.points) > SKEWED
-        fewest = max(FEWEST * skewed, *(point.fewest for point in design.points), 0)
-        heavy = max(point.fewest for point in design.points) > 0
-        if self.unknown == "repeats":
-            needed = design.contrast(effect).least_repeats(z, power)
-            if needed is None:
-                raise NotProposed("the prediction is not sharp enough for any number of runs")
-            repeats = max(needed, fewest)
-        else:
-            repeats = self.repeats or math.floor((self.max_cost or 0.0) / design.cost)
-            if not repeats:
-                raise NotProposed(f"one run of each setting costs {design.cost:.3g}")
-            if heavy and repeats < fewest:
-                tail = "the errors of single runs have a heavy tail"
-                raise NotProposed(f"{tail}: only means of {fewest} are nearly normal")
+        repeats = self._repeats(design, z, power)
+        effect = self.effect
         if self.unknown == "effect":
-            place = bisect_left(
-                EFFECTS,
-                True,
-                key=lambda effect: design.contrast(effect).power(repeats, z) >= power,
-            )
-            if place == len(EFFECTS):
-                raise NotProposed(f"no effect up to {EFFECTS[-1]:g} is noticed")
-            effect = float(EFFECTS[place])
+            effect = _least_effect(design, repeats, z, power)
         contrast = design.contrast(effect)
         if self.unknown == "significance":
             z = contrast.significance(repeats, power)
@@ -159,7 +145,33 @@ class Goal:
         if effect is None:
             point = design.points[0]
             effect = contrast.change / float(point.prediction.mean[int(point.quantity == "idg")])
-        return Proposal(design, contrast, repeats, effect, z, power, skewed)
+        return Proposal(design, contrast, repeats, effect, z, power, design.skewed)
+
+    def _repeats(self, design: Design, z: float, power: float) -> int:
+        """Runs of each setting."""
+        fewest = max(FEWEST if design.skewed else 0, design.heavy)
+        if self.unknown == "repeats":
+            needed = design.contrast(self.effect).least_repeats(z, power)
+            if needed is None:
+                raise NotProposed("the prediction is not sharp enough for any number of runs")
+            return max(needed, fewest)
+        repeats = self.repeats or math.floor((self.max_cost or 0.0) / design.cost)
+        if not repeats:
+            raise NotProposed(f"one run of each setting costs {design.cost:.3g}")
+        if design.heavy and repeats < fewest:
+            tail = "the errors of single runs have a heavy tail"
+            raise NotProposed(f"{tail}: only means of {fewest} are nearly normal")
+        return repeats
+
+
+def _least_effect(design: Design, repeats: int, z: float, power: float) -> float:
+    """The least effect that so many runs notice."""
+    place = bisect_left(
+        EFFECTS, True, key=lambda effect: design.contrast(effect).power(repeats, z) >= power
+    )
+    if place == len(EFFECTS):
+        raise NotProposed(f"no effect up to {EFFECTS[-1]:g} is noticed")
+    return float(EFFECTS[place])
 
 
 @dataclass(frozen=True)
@@ -365,16 +377,12 @@ class RunPlan(Result):
         if best.design.runs > 1:
             runs += " of each setting"
         runs += f" at d = {best.dim}"
-        s = "s" if single else ""
-        effect = f"{best.effect:.2%}"
-        z = f" at {best.significance:.3g} standard errors"
-        what = {
-            "precision": f"measure{s} the limit to {effect}",
-            "forecast": f"fix{s} every parameter to {effect}",
-            "difference": f"tell{s} the errors, which differ by {effect},{z}",
-            "theories": f"tell{s} the theories, which differ by {effect},{z}",
-            "transition": f"notice{s} a shift along {self.along} by {effect}{z}",
-        }[self.question]
+        what = QUESTIONS[self.question].promise.format(
+            s="s" if single else "",
+            effect=f"{best.effect:.2%}",
+            z=f" at {best.significance:.3g} standard errors",
+            along=self.along,
+        )
         return f"{runs} {what} with probability {best.power:.3f}."
 
 
@@ -399,13 +407,14 @@ def _in_table(value: object) -> str:
 
 def plan_runs(
     question: str,
+    run: Point | Experiment | None = None,
     *,
     quantity: str = "icl",
-    tau: float | Sequence[float],
-    alpha: float | Sequence[float],
-    kappa: float | Sequence[float],
-    rho: float | Sequence[float],
-    ridge: float | Sequence[float] = 0.0,
+    tau: float | Sequence[float] | None = None,
+    alpha: float | Sequence[float] | None = None,
+    kappa: float | Sequence[float] | None = None,
+    rho: float | Sequence[float] | None = None,
+    ridge: float | Sequence[float] | None = None,
     test_alpha: float | None = None,
     test_rho: float | None = None,
     against: Against | None = None,
@@ -415,10 +424,10 @@ def plan_runs(
     repeats: int | None = None,
     max_cost: float | None = None,
     free: Sequence[str] = (),
-    dim: int | Sequence[int] = DIMENSIONS,
+    dim: int | Sequence[int] | None = None,
     cost: Cost | None = None,
     unit: str = "s",
-    task_law: str = "sphere",
+    task_law: str | None = None,
     rng: Seed = 0,
     progress: bool = False,
 ) -> RunPlan:
@@ -438,14 +447,19 @@ def plan_runs(
         along the parameter that has several values, to a relative ``effect``.  "forecast": fit
         the parameters ``free``, each within a relative ``effect``; parameters of the setting may
         have several values then, one for each planned run.
+    run : Point or Experiment, optional
+        What is run, in place of the numbers from ``tau`` to ``test_rho`` and of ``task_law``.  One
+        number of a point has increasing values for a transition.  An experiment that does not come
+        from a point has its own dimension only.
     quantity : {"icl", "idg", "gap"}
         What is measured: the error on fresh tasks, that on pretraining tasks, or their paired
         difference.
     tau, alpha, kappa, rho, ridge : float
         Setting of the runs, as of `icl_error`; one of them has increasing values for a transition.
+        The ridge is 0 by default.
     test_alpha, test_rho : float, optional
         Context length over dimension and label noise of the tests on fresh tasks, if they differ.
-    against : mapping, str or callable, optional
+    against : mapping, Point, Experiment, str or callable, optional
         The second setting or theory: parameters that differ, as ``{"kappa": 1}``; as a theory also
         "dmmse" or "ridge", the Bayes estimators on the pretraining tasks and on all tasks, or a
         function of any of tau, alpha, kappa, rho, ridge, dim, context, tasks and prompts.
@@ -462,15 +476,15 @@ def plan_runs(
     free : sequence of str
         Parameters that a fit will leave free: tau, alpha, kappa, rho, ridge, and "factor",
         "offset" or "task_norm" of the errors.
-    dim : int or sequence of int
-        Dimensions that are tried.
+    dim : int or sequence of int, optional
+        Dimensions that are tried; by default that of an experiment, otherwise 12 to 64.
     cost : callable, optional
         Cost of a run as a function of dim, context, tasks and prompts; by default the estimated
         CPU seconds of `simulate_errors` on this machine.
     unit : str
         Unit of the cost.
-    task_law : {"sphere", "gaussian"}
-        Law of the tasks.
+    task_law : {"sphere", "gaussian"}, optional
+        Law of the tasks; the sphere by default.
     rng : int, SeedSequence or Generator
         Root of the task sets that predictions are averaged over.
     progress : bool
@@ -486,6 +500,8 @@ def plan_runs(
     ------
     ValueError
         If an argument is outside its range, unknown or missing, or nothing is left to compute.
+    TypeError
+        If the setting is not stated, or what is run is of another kind.
 
     Notes
     -----
@@ -508,24 +524,16 @@ def plan_runs(
     >>> setting = {"tau": 2, "alpha": 1, "kappa": 0.5, "rho": 0.1, "ridge": 0.1}
     >>> cost = lambda dim, context, tasks, prompts: prompts * dim**2 / 1e6
     >>> plan = iclimit.plan_runs("precision", **setting, effect=0.02, dim=[16, 24], cost=cost)
-    >>> [(each["dim"], each["repeats"]) for each in plan.rows()]
+    >>> [(row["dim"], row["repeats"]) for row in plan.rows()]
     [(16, 113), (24, 27)]
+    >>> point = iclimit.Point(**setting)
+    >>> again = iclimit.plan_runs("precision", point, effect=0.02, dim=[16, 24], cost=cost)
+    >>> again.rows() == plan.rows()
+    True
     """
-    check_choice("question", question, QUESTIONS)
+    goal = Goal(question, effect, significance, power, repeats, max_cost)
     check_choice("quantity", quantity, MEASURED)
-    check_choice("task_law", task_law, TASK_LAWS)
-    fixed: dict[str, Any] = {"effect": effect, "significance": significance, "power": power}
-    fixed |= {"repeats": repeats, "max_cost": max_cost}
-    check_arguments(**given(**fixed))
-    if question == "forecast":
-        for name in check_free(free, FREE):
-            if name in ("rho", "ridge") and not np.all(rho if name == "rho" else ridge):
-                raise ValueError(f"{name} must be > 0 to be fitted within a share of it, got 0")
-    elif free:
-        raise ValueError(f"free must be left out for {question}, got {free!r}")
-    goal = Goal(question, **fixed)
-    unknown = goal.unknown
-    numbers = _Numbers(
+    numbers = given(
         tau=tau,
         alpha=alpha,
         kappa=kappa,
@@ -533,101 +541,128 @@ def plan_runs(
         ridge=ridge,
         test_alpha=test_alpha,
         test_rho=test_rho,
+        task_law=task_law,
     )
-    settings, along = _settings(question, numbers.stated)
-    second = checked_against(question, against, settings[0], quantity)
-    if isinstance(second, dict):
-        _settings(question, second)
-        if question == "difference":
-            settings.append(second)
+    settings, along = _settings(question, run, numbers)
+    second = second_of(question, against, settings[0], quantity)
+    if question == "difference" and second is not None:
+        settings.append(second)
+    terms = Terms(settings, along, second, _checked_free(question, free, settings))
     root = int(np.random.default_rng(rng).integers(2**62))
-    planner = Planner(quantity, cost, Theory(task_law=task_law, draws=SETS, root=root))
-    sizes = np.atleast_1d(dim).tolist()
-    for size in sizes:
-        check_integers(dim=size)
-    proposals = []
-    notes = list[str]()
-    hints = list[str]()
-    for size in tqdm(sizes, disable=not progress, unit="size", desc="planning", leave=False):
-        try:
-            points = [planner.at(setting, size) for setting in settings]
-            if question == "forecast":
-                design = forecast(planner, points, free)
-                hints = [*design.notes]
-            elif question == "theories":
-                design = theories(planner, points, second)
-            elif question == "transition":
-                design = transition(points, along)
-            else:
-                plain = question == "precision"
-                design = precision(points) if plain else difference(planner, points)
-            proposals.append(goal.proposal(design))
-        except NotProposed as error:
-            notes.append(f"Not proposed: d = {size}: {error}.")
-    if any(proposal.skewed for proposal in proposals):
-        hints.append(SKEWED_NOTE)
-    notes = hints + notes
+    theory = Theory(task_law=task_law_of(settings[0]), draws=SETS, root=root)
+    sizes = _sizes(run, dim)
+    bar = tqdm(sizes, disable=not progress, unit="size", desc="planning", leave=False)
+    proposals, notes = _proposals(goal, Planner(quantity, cost, theory), terms, bar)
     # At the same cost the sharpest comes first.
-    key = "cost" if unknown == "repeats" else unknown
-    sign = -1 if unknown in UPWARDS else 1
+    key = "cost" if goal.unknown == "repeats" else goal.unknown
+    sign = -1 if goal.unknown in UPWARDS else 1
     proposals.sort(key=lambda proposal: (sign * getattr(proposal, key), proposal.cost))
     return RunPlan(question, proposals, unit, along, notes)
 
 
-@dataclass(frozen=True)
-class _Numbers:
-    """Ratios, noise and ridge of the runs: a number each, or several of some."""
-
-    tau: Any
-    alpha: Any
-    kappa: Any
-    rho: Any
-    ridge: Any
-    test_alpha: Any
-    test_rho: Any
-
-    @property
-    def stated(self) -> dict[str, Any]:
-        """Those that are stated: tests may be left out, and are then as the pretraining."""
-        numbers = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {
-            name: number
-            for name, number in numbers.items()
-            if name not in TESTS or number is not None
-        }
+def _sizes(run: Point | Experiment | None, dim: int | Sequence[int] | None) -> list[int]:
+    """Dimensions that are tried."""
+    if dim is None:
+        dim = run.dim if isinstance(run, Experiment) else DIMENSIONS
+    sizes: list[int] = np.atleast_1d(dim).tolist()
+    for size in sizes:
+        check_integers(dim=size)
+    return sizes
 
 
-def _settings(question: str, numbers: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
-    """Checked settings, and the parameter along which those of a transition lie.
+def _proposals(
+    goal: Goal, planner: Planner, terms: Terms, sizes: Iterable[int]
+) -> tuple[list[Proposal], list[str]]:
+    """Proposals for the sizes, what they cannot tell, and why others are not proposed."""
+    proposals = []
+    notes = list[str]()
+    refused = list[str]()
+    for size in sizes:
+        try:
+            points = [planner.at(run_at(setting, size)) for setting in terms.settings]
+            design = QUESTIONS[goal.question].design(planner, points, terms)
+            notes = [*design.notes]
+            proposals.append(goal.proposal(design))
+        except NotProposed as error:
+            refused.append(f"Not proposed: d = {size}: {error}.")
+    if any(proposal.skewed for proposal in proposals):
+        notes.append(SKEWED_NOTE)
+    return proposals, notes + refused
+
+
+def _checked_free(
+    question: str, free: Sequence[str], settings: Sequence[Setting]
+) -> tuple[str, ...]:
+    """Parameters that a fit leaves free; those that are fitted to a share of them are not 0."""
+    if question != "forecast":
+        if free:
+            raise ValueError(f"free must be left out for {question}, got {free!r}")
+        return ()
+    names = check_free(free, FREE)
+    for name in names:
+        if name in ("rho", "ridge") and not all(setting.limit[name] for setting in settings):
+            raise ValueError(f"{name} must be > 0 to be fitted within a share of it, got 0")
+    return names
+
+
+def _settings(
+    question: str, run: Point | Experiment | None, numbers: dict[str, Any]
+) -> tuple[list[Setting], str]:
+    """What is run, and the parameter along which the settings of a transition lie.
 
     Raises
     ------
     ValueError
         If a parameter is outside its range, or has several values where it should have one.
+    TypeError
+        If the setting is not stated, or twice.
     """
-    columns = {name: np.ravel(values).tolist() for name, values in numbers.items()}
-    several = [name for name, values in columns.items() if len(values) != 1]
+    if run is not None and numbers:
+        raise TypeError(f"{', '.join(numbers)} must be left out beside a run")
+    if isinstance(run, Experiment) and run.point is None:
+        _check_swept(question, {})
+        return [run], ""
+    columns = _columns(run, numbers)
     if question == "forecast" and any(name in columns for name in TESTS):
         raise ValueError("test_alpha and test_rho must be left out for forecast")
-    if question == "forecast" and len({len(columns[name]) for name in several}) > 1:
-        raise ValueError(f"{' and '.join(several)} must have the same number of values")
-    if question != "forecast" and len(several) != (question == "transition"):
-        wanted = "exactly one parameter" if question == "transition" else "no parameter"
-        raise ValueError(f"{wanted} may have several values for {question}, got {several}")
+    several = {name: values for name, values in columns.items() if len(values) != 1}
+    _check_swept(question, several)
     for name, values in columns.items():
         for value in values:
-            check_arguments(**{name: value})
-            if value == math.inf and name != "kappa":
-                raise ValueError(f"{name} must be finite for runs, got {value!r}")
-    count = len(columns[several[0]]) if several else 1
-    settings = [
-        {name: values[number % len(values)] for name, values in columns.items()}
+            if name in RATIOS:
+                check_ratio(name, value)
+    count = max(len(values) for values in columns.values())
+    settings: list[Setting] = [
+        Point(**{name: values[number % len(values)] for name, values in columns.items()})
         for number in range(count)
     ]
-    if question != "transition":
-        return settings, ""
-    (along,) = several
-    if count < FEWEST_VALUES or np.min(np.diff([0.0, *columns[along]])) <= 0:
-        allowed = f"one number, or {FEWEST_VALUES} or more increasing numbers > 0"
-        raise ValueError(f"{along} must be {allowed}, got {columns[along]}")
-    return settings, along
+    return settings, "".join(several) if question == "transition" else ""
+
+
+def _columns(run: Point | Experiment | None, numbers: dict[str, Any]) -> dict[str, list[Any]]:
+    """Values of each parameter of a point."""
+    if isinstance(run, Experiment):
+        run = run.point
+    if isinstance(run, Point):
+        numbers = given(**vars(run))
+    elif run is not None:
+        raise TypeError(f"run must be a Point or an Experiment, got {run!r}")
+    if missing := [name for name in ("tau", "alpha", "kappa", "rho") if name not in numbers]:
+        raise TypeError(f"plan_runs needs {', '.join(missing)}, or a Point")
+    check_choice("task_law", numbers.get("task_law", "sphere"), TASK_LAWS)
+    return {name: np.ravel(values).tolist() for name, values in numbers.items()}
+
+
+def _check_swept(question: str, several: Mapping[str, list[Any]]) -> None:
+    """Check which parameters have several values, and how many."""
+    wanted = QUESTIONS[question].swept
+    if wanted == LISTS:
+        if len({len(values) for values in several.values()}) > 1:
+            raise ValueError(f"{' and '.join(several)} must have the same number of values")
+        return
+    if len(several) != (wanted == SWEEP):
+        raise ValueError(f"{wanted} may have several values for {question}, got {[*several]}")
+    for name, values in several.items():
+        if len(values) < FEWEST_VALUES or np.min(np.diff([0.0, *values])) <= 0:
+            allowed = f"one number, or {FEWEST_VALUES} or more increasing numbers > 0"
+            raise ValueError(f"{name} must be {allowed}, got {values}")

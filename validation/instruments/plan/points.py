@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,14 +15,20 @@ from iclimit.asymptotics.pretraining import (
     structured_errors,
 )
 from iclimit.asymptotics.pretraining.finite_size_spread import paired_covariance
-from iclimit.experiment import Experiment
-from iclimit.notation import sizes_of
+from iclimit.checks import check_arguments
+from iclimit.experiment import Experiment, Point
 from iclimit.simulate.pretraining.cell_cost import estimate_cost
 from iclimit.validation.instruments.runs.measured import MEASURED, SIZES, MeasuredRun
 from iclimit.validation.instruments.runs.predictions import Prediction, Theory, predict
 
+# Law of the tests, where it is not that of the pretraining.
 TESTS = ("test_alpha", "test_rho")
-UNSIZED = ("rho", "ridge", "test_rho")
+
+# Numbers of a setting.
+RATIOS = ("tau", "alpha", "kappa", "rho", "ridge", *TESTS)
+
+# Keywords of runs that are predicted with their scatter.
+KNOWN = {*SIZES, "rho", "ridge", "task_law", "test_context", "test_rho"}
 
 # Task sets from which the scatter of runs is found.
 SPREAD_SETS = 30
@@ -33,8 +39,8 @@ SHIFTED_SETS = 4
 # Runs whose mean is nearly normal, over the kurtosis of the law of a run with a heavy tail.
 RUNS_OF_KURTOSIS = 2
 
-# Ratios, noise and ridge by name.
-Setting = Mapping[str, float]
+# What is run: at every dimension, or at its own one.
+Setting: TypeAlias = Point | Experiment
 
 # Cost of a run, of dim, context, tasks and prompts.
 Cost = Callable[..., float]
@@ -44,9 +50,36 @@ class NotProposed(Exception):
     """Why runs of a size are not proposed."""
 
 
+def check_ratio(name: str, value: float) -> None:
+    """Raise a ValueError for a number of a setting that no run has."""
+    check_arguments(**{name: value})
+    if value == math.inf and name != "kappa":
+        raise ValueError(f"{name} must be finite for runs, got {value!r}")
+
+
+def run_at(setting: Setting, dim: int) -> Experiment:
+    """The run of a setting at a dimension.
+
+    Raises
+    ------
+    ValueError
+        If it is a run of another one.
+    """
+    if isinstance(setting, Point):
+        return setting.at(dim)
+    if setting.dim != dim:
+        raise ValueError(f"dim must be that of the run, {setting.dim}, got {dim}")
+    return setting
+
+
+def task_law_of(setting: Setting) -> str:
+    """Law of the tasks."""
+    return setting.task_law if isinstance(setting, Point) else setting.problem.task_law
+
+
 @dataclass(frozen=True)
-class Point:
-    """Runs of one setting at one size.
+class PlannedRun:
+    """Runs of one setting at one size, with what is expected of them.
 
     Attributes
     ----------
@@ -114,14 +147,14 @@ class Point:
         spreads = np.sqrt(np.diag(self.covariance)) / self.prediction.mean
         return float(np.max(spreads[self.weights != 0]))
 
-    def limit(self, **changes: Any) -> np.ndarray:
-        """Limit of what is measured at the ratios of the point, or at others."""
-        errors = structured_errors(**self.ratios | changes)
+    def limit(self, ratios: Mapping[str, Any]) -> np.ndarray:
+        """Limit of what is measured at the ratios of the run, of which some may be others."""
+        errors = structured_errors(**{**self.ratios, **ratios})
         icl, idg = self.weights
         return icl * errors.icl + idg * errors.idg
 
-    def under(self, prediction: Prediction) -> Point:
-        """The point with another prediction, whose runs scatter as much relative to it."""
+    def under(self, prediction: Prediction) -> PlannedRun:
+        """The run with another prediction, whose runs scatter as much relative to it."""
         factor = prediction.mean / self.prediction.mean
         covariance = self.covariance * np.outer(factor, factor)
         return replace(self, prediction=prediction, covariance=covariance)
@@ -148,25 +181,27 @@ class Planner:
     cost: Cost | None
     theory: Theory
 
-    def at(self, setting: Setting, dim: int) -> Point:
-        """Point of a setting at a dimension.
+    def at(self, experiment: Experiment) -> PlannedRun:
+        """What is expected of a run.
 
         Raises
         ------
+        ValueError
+            If it has parts that no plan knows.
         NotProposed
             If nothing is predicted there, or the error or its variance is infinite.
         """
-        numbers = dict(setting)
-        ratios = {name: numbers.pop(name) for name in setting if name not in UNSIZED}
-        values: dict[str, Any] = {"dim": dim, **sizes_of(dim, **ratios), **numbers}
-        tests = {name: value for name, value in values.items() if "test_" in name}
-        sizes = {name: values[name] for name in SIZES}
+        values = experiment.keywords()
+        if unknown := values.keys() - KNOWN:
+            raise ValueError(f"plans know no {', '.join(sorted(unknown))} of a run")
+        # The law of the tasks is that of the theory, as in a table of runs.
+        values.pop("task_law", None)
         run = MeasuredRun((1,), Experiment.of(**values), {})
         plain = replace(run, experiment=run.experiment.with_(test=None))
         try:
             prediction = predict(plain, self.theory)
             covariance = prediction.spread + prediction.scatter
-            if tests and prediction.finite:  # the ratio over a few task sets that are the same
+            if run.tests and prediction.finite:  # the ratio over a few task sets that are the same
                 sets = {"draws": SHIFTED_SETS, **self.options}
                 pair = [finite_size_errors(**tested.arguments, **sets) for tested in (run, plain)]
                 ratio = pair[0].icl.mean / pair[1].icl.mean
@@ -180,15 +215,15 @@ class Planner:
         if self.cost is None:
             cost = estimate_cost(**plain.arguments).seconds
         else:
-            cost = _cost_of(self.cost, sizes)
-        return Point(run, prediction, covariance, cost, self.quantity)
+            cost = _cost_of(self.cost, run.sizes)
+        return PlannedRun(run, prediction, covariance, cost, self.quantity)
 
     @property
     def options(self) -> dict[str, Any]:
         """Tasks of a prediction."""
         return {"task_law": self.theory.task_law, "rng": self.theory.root}
 
-    def paired_variance(self, points: Sequence[Point]) -> float:
+    def paired_variance(self, points: Sequence[PlannedRun]) -> float:
         """Variance of the difference of two tests of the same runs."""
         tests = [point.run.tests for point in points]
         setting = points[0].run.experiment.with_(test=None).keywords()

@@ -21,7 +21,7 @@ import inspect
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,8 +29,18 @@ from scipy.interpolate import PchipInterpolator
 from scipy.special import ndtr, ndtri
 
 from iclimit.checks import check_choice
+from iclimit.experiment import Experiment, Point
 from iclimit.validation.instruments.least_squares import Precision
-from iclimit.validation.instruments.plan.points import TESTS, NotProposed, Planner, Point, Setting
+from iclimit.validation.instruments.plan.points import (
+    RATIOS,
+    TESTS,
+    NotProposed,
+    PlannedRun,
+    Planner,
+    Setting,
+    check_ratio,
+    run_at,
+)
 from iclimit.validation.instruments.runs.fitting import forecaster
 from iclimit.validation.instruments.runs.measured import ESTIMATORS
 from iclimit.validation.instruments.runs.predictions import Prediction, predict
@@ -38,11 +48,15 @@ from iclimit.validation.instruments.runs.predictions import Prediction, predict
 # Repeats for which degeneracies are stated.
 MANY = 100
 
+# Errors of single runs are skewed if their standard deviation is a larger share of the mean.
+SKEWED = 0.1
+
 # More repeats than this are never proposed.
 MOST_REPEATS = 10**9
 
-# A second theory: parameters that differ, a Bayes estimator, or a function of the parameters.
-Against = Mapping[str, float] | str | Callable[..., float]
+# A second theory: parameters that differ, another setting, a Bayes estimator, or a function of the
+# parameters.
+Against = Mapping[str, float] | Setting | str | Callable[..., float]
 
 # From the repeats to the standard errors if the first or the second theory is true.
 Errors = Callable[[float], tuple[float, float]]
@@ -121,7 +135,7 @@ class Design:
         What the runs cannot tell.
     """
 
-    points: Sequence[Point]
+    points: Sequence[PlannedRun]
     others: Callable[[Any], Sequence[float]]
     contrast: Callable[[Any], Contrast]
     forecast: Callable[[int], Precision] | None = None
@@ -142,13 +156,23 @@ class Design:
         """Cost of one repeat."""
         return sum(point.cost for point in self.points[: self.runs])
 
+    @property
+    def skewed(self) -> bool:
+        """Whether errors of single runs are skewed."""
+        return max(point.relative_spread for point in self.points) > SKEWED
 
-def same_runs(points: Sequence[Point]) -> bool:
+    @property
+    def heavy(self) -> int:
+        """Runs from which on their mean is nearly normal, where their law has a heavy tail."""
+        return max(point.fewest for point in self.points)
+
+
+def same_runs(points: Sequence[PlannedRun]) -> bool:
     """Whether points are tests of the same runs."""
     return len({point.run.experiment.with_(test=None) for point in points}) == 1
 
 
-def precision(points: Sequence[Point]) -> Design:
+def precision(points: Sequence[PlannedRun]) -> Design:
     """Measure an error to a relative precision."""
     (point,) = points
     variances = point.variance, point.variance
@@ -160,7 +184,7 @@ def precision(points: Sequence[Point]) -> Design:
     return Design(points, lambda effect: [point.mean * (1 + effect)], contrast)
 
 
-def difference(planner: Planner, points: Sequence[Point]) -> Design:
+def difference(planner: Planner, points: Sequence[PlannedRun]) -> Design:
     """Tell the errors of two settings from each other; of a single one, a gap from zero."""
     means = [point.mean for point in points]
     others = means[::-1] if len(means) > 1 else [0.0]
@@ -175,11 +199,13 @@ def difference(planner: Planner, points: Sequence[Point]) -> Design:
     return Design(points, lambda _: others, lambda _: contrast)
 
 
-def theories(planner: Planner, points: Sequence[Point], against: Against | Setting) -> Design:
-    """Tell two theories of the same runs from each other; a mapping is the whole setting."""
+def theories(
+    planner: Planner, points: Sequence[PlannedRun], against: Setting | str | Callable[..., float]
+) -> Design:
+    """Tell two theories of the same runs from each other."""
     (point,) = points
-    if isinstance(against, Mapping):
-        rival = planner.at(against, point.run.sizes["dim"])
+    if isinstance(against, Point | Experiment):
+        rival = planner.at(run_at(against, point.run.sizes["dim"]))
     elif isinstance(against, str):
         rival = point.under(predict(point.run.at(estimator=against), planner.theory))
     else:
@@ -192,7 +218,7 @@ def theories(planner: Planner, points: Sequence[Point], against: Against | Setti
     return Design(points, lambda _: [rival.mean], lambda _: contrast)
 
 
-def own_prediction(function: Callable[..., float], point: Point) -> Prediction:
+def own_prediction(function: Callable[..., float], point: PlannedRun) -> Prediction:
     """Prediction of a function of ratios and sizes.
 
     One that takes no size is a limit: it may be off by as much as that of linear attention is.
@@ -218,11 +244,11 @@ def own_prediction(function: Callable[..., float], point: Point) -> Prediction:
     means[place] = value + means[1] if point.quantity == "gap" else value
     doubts = np.zeros((2, 2))
     if not point.run.sizes.keys() & given.keys():
-        doubts[place, place] = abs(value * (point.mean / float(point.limit()) - 1)) / 2
+        doubts[place, place] = abs(value * (point.mean / float(point.limit({})) - 1)) / 2
     return Prediction(means, doubts=doubts)
 
 
-def transition(points: Sequence[Point], along: str) -> Design:
+def transition(points: Sequence[PlannedRun], along: str) -> Design:
     """Tell a curve from the same curve, shifted along a parameter by a relative effect.
 
     The contrast has the weights of a matched filter: differences over variances.  Between the
@@ -236,11 +262,11 @@ def transition(points: Sequence[Point], along: str) -> Design:
     variances = np.array([point.variance for point in points])
     floors = np.array([point.floor for point in points])
     doubts = np.array([point.doubt for point in points])
-    ratio = PchipInterpolator(np.log(x), means / first.limit(**{along: x}))
+    ratio = PchipInterpolator(np.log(x), means / first.limit({along: x}))
 
     def shifted(effect: float) -> np.ndarray:
         moved = x * (1 + effect)
-        limits = first.limit(**{along: moved})
+        limits = first.limit({along: moved})
         return np.asarray(limits * ratio(np.log(np.clip(moved, x[0], x[-1]))))
 
     def contrast(effect: float) -> Contrast:
@@ -255,7 +281,7 @@ def transition(points: Sequence[Point], along: str) -> Design:
     return Design(points, lambda effect: shifted(effect).tolist(), contrast)
 
 
-def forecast(planner: Planner, points: Sequence[Point], free: Sequence[str]) -> Design:
+def forecast(planner: Planner, points: Sequence[PlannedRun], free: Sequence[str]) -> Design:
     """Fit parameters, the worst of them to a relative standard error."""
     runs = [point.run for point in points]
     at = forecaster(runs, free, planner.theory, measured=[planner.quantity])
@@ -270,7 +296,98 @@ def forecast(planner: Planner, points: Sequence[Point], free: Sequence[str]) -> 
     return Design(points, lambda _: [], contrast, at, at(MANY).degeneracies)
 
 
-def checked_against(question: str, against: Any, setting: Setting, quantity: str) -> Any:
+@dataclass(frozen=True)
+class Terms:
+    """What a question is about.
+
+    Attributes
+    ----------
+    settings : sequence of Point or Experiment
+        What is run.
+    along : str
+        Parameter that has several values in these, if it is one.
+    second : Point, Experiment, str, callable or None
+        Second setting or theory; a setting that is run is one of the settings, too.
+    free : sequence of str
+        Parameters that a fit will leave free.
+    """
+
+    settings: Sequence[Setting]
+    along: str
+    second: Any
+    free: Sequence[str]
+
+
+# Which parameters have several values: none, that of a sweep, or any, one for each planned run.
+NO_SWEEP = "no parameter"
+SWEEP = "exactly one parameter"
+LISTS = "any parameter"
+
+
+@dataclass(frozen=True)
+class Question:
+    """What can be asked about runs.
+
+    Attributes
+    ----------
+    design : callable
+        From a planner, what is expected at a dimension, and the terms, to the design there.
+    promise : str
+        What the runs do, with braces for the ending of the verb, the effect, the significance and
+        the parameter of a sweep.
+    takes_effect : bool
+        Whether the effect is stated; otherwise theory fixes it.
+    interval : bool
+        Whether it is a precision, without significance.
+    takes_second : bool
+        Whether it has a second setting or theory.
+    swept : str
+        Which parameters have several values.
+    """
+
+    design: Callable[[Planner, Sequence[PlannedRun], Terms], Design]
+    promise: str
+    takes_effect: bool = False
+    interval: bool = False
+    takes_second: bool = False
+    swept: str = NO_SWEEP
+
+
+# What can be asked.
+QUESTIONS = {
+    "precision": Question(
+        lambda _, points, __: precision(points),
+        "measure{s} the limit to {effect}",
+        takes_effect=True,
+        interval=True,
+    ),
+    "difference": Question(
+        lambda planner, points, _: difference(planner, points),
+        "tell{s} the errors, which differ by {effect},{z}",
+        takes_second=True,
+    ),
+    "theories": Question(
+        lambda planner, points, terms: theories(planner, points, terms.second),
+        "tell{s} the theories, which differ by {effect},{z}",
+        takes_second=True,
+    ),
+    "transition": Question(
+        lambda _, points, terms: transition(points, terms.along),
+        "notice{s} a shift along {along} by {effect}{z}",
+        takes_effect=True,
+        swept=SWEEP,
+    ),
+    "forecast": Question(
+        lambda planner, points, terms: forecast(planner, points, terms.free),
+        "fix{s} every parameter to {effect}",
+        takes_effect=True,
+        interval=True,
+        swept=LISTS,
+    ),
+}
+
+
+def second_of(question: str, against: Any, setting: Setting, quantity: str) -> Any:
     """The second setting or theory, if the question takes it.
 
     Raises
@@ -278,13 +395,13 @@ def checked_against(question: str, against: Any, setting: Setting, quantity: str
     ValueError
         If it does not, or needs another.
     """
-    if question not in ("difference", "theories"):
+    if not QUESTIONS[question].takes_second:
         allowed = "left out"
         fits = against is None
+    elif isinstance(against, Point | Experiment):
+        return against
     elif isinstance(against, Mapping):
-        for name in against:
-            check_choice("against", name, [*setting, *TESTS])
-        return {**setting, **against}
+        return changed(setting, against)
     elif question == "difference":
         allowed = "parameters that differ, or left out for the gap"
         fits = against is None and quantity == "gap"
@@ -293,8 +410,26 @@ def checked_against(question: str, against: Any, setting: Setting, quantity: str
         fits = callable(against)
         if isinstance(against, str):
             check_choice("against", against, ESTIMATORS[1:])
-            fits = setting["rho"] > 0 and not any(name in setting for name in TESTS)
+            numbers = setting.limit
+            fits = numbers["rho"] > 0 and not any(name in numbers for name in TESTS)
             allowed = "used with rho > 0 and the tests of the training"
     if not fits:
         raise ValueError(f"against must be {allowed} for {question}, got {against!r}")
     return against
+
+
+def changed(setting: Setting, numbers: Mapping[str, float]) -> Setting:
+    """The setting with other numbers.
+
+    Raises
+    ------
+    ValueError
+        If a name is unknown, a number outside its range, or the setting is a run of integers.
+    """
+    for name, value in numbers.items():
+        check_choice("against", name, RATIOS)
+        check_ratio(name, value)
+    if isinstance(setting, Experiment):
+        raise ValueError("against must be another Experiment for one, got parameters that differ")
+    changes: dict[str, Any] = dict(numbers)
+    return replace(setting, **changes)

@@ -137,13 +137,13 @@ def get_layout(layout: str | Layout, **changes: Any) -> Layout:
     if not isinstance(layout, Layout):
         check_choice("layout", layout, LAYOUTS)
         layout = LAYOUTS[layout]
-    changes = given(**changes)
+    stated = given(**changes)
     variances: dict[str, Any] = {
-        name: repr(real_number(name, changes.pop(name)))
+        name: repr(real_number(name, stated.pop(name)))
         for name in ("input_variance", "task_variance")
-        if name in changes
+        if name in stated
     }
-    return replace(layout, convention=replace(layout.convention, **variances), **changes)
+    return replace(layout, convention=replace(layout.convention, **variances), **stated)
 
 
 # Weights of a layer by name, or a layer of the simulator.
@@ -203,31 +203,49 @@ def parse_layer(layer: Weights, layout: Layout, heads: int = 1) -> Products:
         for role, (name, value) in matrices.items()
     }
     _check_complete(weights, layout)
-    if "key_query" in weights:
-        lookup = weights["key_query"]
-        named = names["key_query"]
-    else:
+    lookup = _lookup(matrices, weights)
+    return Products(lookup, _output(names, weights, lookup))
+
+
+def _lookup(
+    matrices: Mapping[str, tuple[str, Any]], weights: Mapping[str, np.ndarray]
+) -> np.ndarray:
+    """Products :math:`B_h` of keys and queries."""
+    role = "key_query" if "key_query" in weights else "query"
+    if role == "query":
         key = weights["key"]
         query = weights["query"]
-        _check_heads(names["key"], key, names["query"], query)
+        named = matrices["key"][0]
+        _check_heads(named, key, matrices["query"][0], query)
         if key.shape[1] != query.shape[1]:
             raise ValueError(
-                f"{names['key']} and {names['query']} must have as many rows, got "
+                f"{named} and {matrices['query'][0]} must have as many rows, got "
                 f"{key.shape[1]} and {query.shape[1]}"
             )
         lookup = key.transpose(0, 2, 1) @ query
-        named = names["query"]
+    else:
+        lookup = weights["key_query"]
     size = lookup.shape[1]
     if lookup.shape[2] == size - 1:  # the query's label is zero: its column may be left out
         lookup = np.concatenate([lookup, np.zeros((len(lookup), size, 1))], axis=2)
     if size < 2 or lookup.shape[2] != size:
+        name, value = matrices[role]
         raise ValueError(
-            f"{named} must act on tokens of d + 1 numbers, as the other weights, got shape "
-            f"{np.shape(matrices['key_query' if 'key_query' in names else 'query'][1])}"
+            f"{name} must act on tokens of d + 1 numbers, as the other weights, got shape "
+            f"{np.shape(value)}"
         )
+    return lookup
+
+
+def _output(
+    names: Mapping[str, str], weights: Mapping[str, np.ndarray], lookup: np.ndarray
+) -> np.ndarray:
+    """Products :math:`O_h` of values and projections, which fit those of keys and queries."""
+    size = lookup.shape[1]
     role = "value" if "value" in weights else "value_row"
     output = weights[role]
-    _check_heads(names[role], output, named, lookup)
+    first = "key_query" if "key_query" in weights else "query"
+    _check_heads(names[role], output, names[first], lookup)
     if output.shape[2] != size:
         raise ValueError(
             f"{names[role]} must act on tokens of {size} numbers, got {output.shape[2]}"
@@ -246,7 +264,7 @@ def parse_layer(layer: Weights, layout: Layout, heads: int = 1) -> Products:
             f"{names[role]} must lead to {size} numbers, or to the prediction alone, "
             f"got {output.shape[1]}"
         )
-    return Products(lookup, output)
+    return output
 
 
 def _by_role(layer: Mapping[str, Any], layout: Layout) -> dict[str, tuple[str, Any]]:

@@ -28,6 +28,8 @@ At the best gate and steps the memory is orthogonal to its error,
 factor of the answers is known with a standard error.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -301,85 +303,141 @@ def _reduced(
     """Read the numbers of the heads, and compare with the heads themselves on prompts."""
     prompts = sample_prompts(problem, test_prompts, rng=rng)
     tokens = regression_tokens(prompts)
-    d = problem.dim
-    unit_keys = whole.unit_keys
-    norm = problem.input_variance * problem.dim
-    seen = tokens[:, :-1].reshape(-1, d + 1)
+    seen = tokens[:, :-1].reshape(-1, problem.dim + 1)
     gates = whole.gate(seen)
     steps = whole.step(seen)
     with np.errstate(divide="ignore"):
         gate = np.exp(np.mean(np.log(gates), axis=(0, 2)))
-    step = np.mean(steps, axis=0)
-    # Keys are so many times as large as inputs, and queries so many times as large as keys.
-    keys = whole.key[:, :, :d]
-    queries = whole.query[:, :, :d]
-    blocks = keys.swapaxes(1, 2) @ queries
-    traces = np.trace(blocks, axis1=1, axis2=2)
-    key = np.sqrt(np.sum(keys**2, axis=(1, 2)) / d)
-    if unit_keys:  # a query of unit length is its input over the size of inputs
-        query = _divide(traces, key * np.linalg.norm(queries, axis=(1, 2)) * math.sqrt(d * norm))
-        key = np.ones(len(key))
-    else:
-        query = _divide(traces, d * key**2)
-    inputs = np.eye(d, d + 1)
-    label = np.eye(d + 1)[d]
-    fitted = replace(
-        whole,
-        key=key[:, None, None] * inputs,
-        query=(query * key)[:, None, None] * inputs,
-        value=whole.value[:, d:] * label,
-        gate=lambda _: gate[:, None],
-        step=lambda _: step,
-        unit_keys=False,
-        skip=np.zeros(len(key)),
-    )
+    numbers = _Numbers.of(whole, problem, gate, np.mean(steps, axis=0))
     answers = whole.predict(tokens)
-    rest = _unit_keyed(fitted, tokens) if unit_keys else fitted.predict(tokens)
-    # For inputs of squared norm 1; without correction the step is part of the readout.
-    size = step if unit_keys else step * key**2 * norm
-    readout = whole.factor * whole.value[:, d] * gate * query
-    readout = readout * (math.sqrt(norm) if unit_keys else 1.0)
-    if not whole.corrects:
-        readout = readout * size
-        size = np.zeros(len(key))
-    along, square = _own_token(size, d, unit_keys)
-    law: dict[str, Any] = {"dim": d, "context": problem.context, "rho": problem.noise_variance}
-    law |= {"task_variances": problem.label_unit, "drift": problem.drift, "unit_keys": unit_keys}
-    predicted = math.nan
-    if len(key) == 1:
-        own: dict[str, Any] = {"step_sizes": float(size[0])} if whole.corrects else {}
-        rule = "gated-delta" if whole.corrects else "decay"
-        known = recurrent_errors(rule, **law, **own, gates=float(gate[0]))
-        c = float(readout[0])
-        signal = known.signal[-1]
-        power = known.power[-1]
-        predicted = problem.noise_variance + problem.label_unit
-        predicted -= float(2 * c * along[0] * signal - c**2 * square[0] * power)
+    rest = numbers.predict(whole, tokens)
+    along, _ = numbers.own_token(problem.dim)
+    best = recurrent_errors("gated-delta", **_law(whole, problem), gate_first=False)
     clean = np.vecdot(prompts.query, prompts.tasks)
     loss = Estimate.of((answers - clean) ** 2, keep=False)
     return ReducedRecurrence(
-        gate,
-        size if whole.corrects else np.full(len(key), math.nan),
-        readout * along,
-        _spread(gates),
-        _spread(steps[..., None]),
-        off_identity(blocks),
-        ratio((answers - rest) ** 2, answers**2),
-        Estimate(loss.mean + problem.noise_variance, loss.standard_error, loss.repeats),
-        predicted,
-        float(recurrent_errors("gated-delta", **law, gate_first=False).error[-1]),
-        best_factor(clean, answers),
-        layout,
+        gate=gate,
+        step=numbers.step if whole.corrects else np.full(len(gate), math.nan),
+        readout=numbers.readout * along,
+        gate_spread=_spread(gates),
+        step_spread=_spread(steps[..., None]),
+        off_identity=off_identity(_blocks(whole, problem.dim)),
+        ignored=ratio((answers - rest) ** 2, answers**2),
+        error=Estimate(loss.mean + problem.noise_variance, loss.standard_error, loss.repeats),
+        predicted=_predicted(whole, problem, numbers),
+        best=float(best.error[-1]),
+        factor=best_factor(clean, answers),
+        layout=layout,
     )
 
 
-def _own_token(step: np.ndarray, dim: int, unit_keys: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Means of the factor that the query's own token gives an answer, and of its square."""
-    if unit_keys:
-        return (1 - step) * mean_norm(dim), (1 - step) ** 2
-    second = 1 + 2 / dim
-    fourth = (1 + 2 / dim) * (1 + 4 / dim)
-    return 1 - step * second, 1 - 2 * step * second + step**2 * fourth
+def _blocks(whole: Heads, dim: int) -> np.ndarray:
+    """Products of keys and queries of inputs, (H, d, d)."""
+    return whole.key[:, :, :dim].swapaxes(1, 2) @ whole.query[:, :, :dim]
+
+
+def _law(whole: Heads, problem: Problem) -> dict[str, Any]:
+    """Law of the prompts and form of the keys, as `recurrent_errors` takes them."""
+    return {
+        "dim": problem.dim,
+        "context": problem.context,
+        "rho": problem.noise_variance,
+        "task_variances": problem.label_unit,
+        "drift": problem.drift,
+        "unit_keys": whole.unit_keys,
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class _Numbers:
+    """What is read of heads.
+
+    Attributes
+    ----------
+    gate, written : ndarray (H,)
+        Means over tokens of the gates and of the steps as the layer has them.
+    key, query : ndarray (H,)
+        Sizes of keys over inputs, and of queries over keys.
+    step : ndarray (H,)
+        Step for inputs of squared norm 1; 0 without correction.
+    readout : ndarray (H,)
+        From the labels to the prediction, without the query's own token.
+    unit_keys : bool
+        Whether keys and queries have unit length.
+    """
+
+    gate: np.ndarray
+    written: np.ndarray
+    key: np.ndarray
+    query: np.ndarray
+    step: np.ndarray
+    readout: np.ndarray
+    unit_keys: bool
+
+    @classmethod
+    def of(cls, whole: Heads, problem: Problem, gate: np.ndarray, written: np.ndarray) -> _Numbers:
+        """Numbers of heads with these mean gates and steps."""
+        d = problem.dim
+        norm = problem.input_variance * d
+        traces = np.trace(_blocks(whole, d), axis1=1, axis2=2)
+        key = np.sqrt(np.sum(whole.key[:, :, :d] ** 2, axis=(1, 2)) / d)
+        if whole.unit_keys:  # a query of unit length is its input over the size of inputs
+            size = np.linalg.norm(whole.query[:, :, :d], axis=(1, 2))
+            query = _divide(traces, key * size * math.sqrt(d * norm))
+            key = np.ones(len(key))
+            step = written
+            unit = math.sqrt(norm)
+        else:
+            query = _divide(traces, d * key**2)
+            step = written * key**2 * norm
+            unit = 1.0
+        readout = whole.factor * whole.value[:, d] * gate * query
+        readout = readout * unit
+        if not whole.corrects:  # the step is part of the readout
+            readout = readout * step
+            step = np.zeros(len(key))
+        return cls(gate, written, key, query, step, readout, whole.unit_keys)
+
+    def predict(self, whole: Heads, tokens: np.ndarray) -> np.ndarray:
+        """Predictions (n,) of heads that have nothing but these numbers."""
+        d = tokens.shape[2] - 1
+        inputs = np.eye(d, d + 1)
+        label = np.eye(d + 1)[d]
+        fitted = replace(
+            whole,
+            key=self.key[:, None, None] * inputs,
+            query=(self.query * self.key)[:, None, None] * inputs,
+            value=whole.value[:, d:] * label,
+            gate=lambda _: self.gate[:, None],
+            step=lambda _: self.written,
+            unit_keys=False,
+            skip=np.zeros(len(self.key)),
+        )
+        return _unit_keyed(fitted, tokens) if self.unit_keys else fitted.predict(tokens)
+
+    def own_token(self, dim: int) -> tuple[np.ndarray, np.ndarray]:
+        """Means of the factor that the query's own token gives an answer, and of its square."""
+        step = self.step
+        if self.unit_keys:
+            return (1 - step) * mean_norm(dim), (1 - step) ** 2
+        second = 1 + 2 / dim
+        fourth = (1 + 2 / dim) * (1 + 4 / dim)
+        return 1 - step * second, 1 - 2 * step * second + step**2 * fourth
+
+
+def _predicted(whole: Heads, problem: Problem, numbers: _Numbers) -> float:
+    """Error of a single head with these numbers by theory; NaN for several."""
+    if len(numbers.key) > 1:
+        return math.nan
+    own: dict[str, Any] = {"step_sizes": float(numbers.step[0])} if whole.corrects else {}
+    rule = "gated-delta" if whole.corrects else "decay"
+    known = recurrent_errors(rule, **_law(whole, problem), **own, gates=float(numbers.gate[0]))
+    along, square = numbers.own_token(problem.dim)
+    c = float(numbers.readout[0])
+    predicted = problem.noise_variance + problem.label_unit
+    return predicted - float(
+        2 * c * along[0] * known.signal[-1] - c**2 * square[0] * known.power[-1]
+    )
 
 
 def _divide(part: np.ndarray, whole: np.ndarray) -> np.ndarray:

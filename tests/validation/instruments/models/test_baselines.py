@@ -13,8 +13,8 @@ from iclimit.problem import Problem
 from iclimit.simulate.networks import AttentionNetwork, LinearAttention, LstmNetwork
 from iclimit.simulate.prompts import Prompts, sample_prompts
 from iclimit.simulate.softmax import MergedHeads
-from iclimit.validation.instruments.models import baselines as module
-from iclimit.validation.instruments.models import positions as position_module
+from iclimit.validation.instruments.models import best_parameters, problem_units
+from iclimit.validation.instruments.models.algorithms import ALGORITHMS
 from iclimit.validation.instruments.models.baselines import baselines, best_loss, choose_baselines
 from iclimit.validation.instruments.models.fitted_layers import (
     context_moments,
@@ -51,9 +51,8 @@ def found(problem):
 @pytest.fixture
 def without_searches(monkeypatch):
     """Leave out the searches for GD++ and softmax heads, which take most of the time."""
-    monkeypatch.setattr(module, "LAYERS", ())
-    monkeypatch.setattr(module, "FITTED_LAYERS", ())
-    monkeypatch.setattr(module, "SOFTMAX", {})
+    for name in ("gdpp_2", "gdpp_3", "softmax_1", "softmax_minus", "softmax_2"):
+        monkeypatch.delitem(ALGORITHMS, name)
 
 
 @pytest.mark.parametrize("case", ["gaussian", "uniform"])
@@ -66,12 +65,12 @@ def test_parameters_of_others_are_not_searched_for(case, monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("searched")
 
-    for name in ("_best_gdpp", "_best_heads", "optimal_schedule", "context_moments"):
-        monkeypatch.setattr(module, name, refuse)
+    for name in ("searched_gdpp", "searched_heads", "optimal_schedule"):
+        monkeypatch.setattr(best_parameters, name, refuse)
+    monkeypatch.setattr(problem_units, "context_moments", refuse)
     few = choose_baselines(lambda names: baselines(problem, names=names), ["ridge", "one_step"])
     found = [every[name].description for name in ("ridge", "one_step")]
     assert [each.description for each in few] == found
-    monkeypatch.setattr(position_module, "context_moments", refuse)
     known = position_baselines(problem, {"one_step", "fixed_step"})
     assert [each.name for each in known] == ["one_step", "fixed_step"]
 
@@ -79,7 +78,7 @@ def test_parameters_of_others_are_not_searched_for(case, monkeypatch):
 @pytest.mark.parametrize("case", PROBLEMS)
 def test_stated_losses_are_those_of_a_simulation(case, monkeypatch):
     if case != "gaussian":  # the search for three layers takes most of the time
-        monkeypatch.setattr(module, "LAYERS", (2,))
+        monkeypatch.delitem(ALGORITHMS, "gdpp_3")
     problem = Problem(**{"scale": 1} | PROBLEMS[case])
     drawn = sample_prompts(problem, COUNT, rng=1)
     by_name = found(problem)
@@ -106,7 +105,7 @@ def test_one_step_has_the_optimal_learning_rate(law):
 
 @pytest.mark.parametrize("case", ["noise levels", "covariances"])
 def test_units_change_predictions_as_they_change_labels(case, monkeypatch):
-    monkeypatch.setattr(module, "LAYERS", (2,))
+    monkeypatch.delitem(ALGORITHMS, "gdpp_3")
     parameters = PROBLEMS[case]
     problem = Problem(**{"scale": 1} | parameters)
     drawn = sample_prompts(problem, 20, rng=0)
@@ -182,16 +181,16 @@ def test_moments_give_the_loss_of_descent_on_drawn_prompts():
         weights = weights + rate / 10 * np.einsum("nld,nl->nd", drawn.inputs, residual)
     errors = (np.sum(weights * drawn.query, axis=1) - drawn.target) ** 2
     P = residual_polynomial(np.array([0.3, 0.8]), np.zeros(1))
-    loss = P @ context_moments(units, 2) @ P
+    loss = P @ context_moments(problem, 2) @ P
     # The moments come from as many contexts and average over all else: a smaller error.
     assert abs(np.mean(errors) - loss) < ALLOWANCE * np.std(errors) / math.sqrt(10_000)
 
 
 def test_fitted_rates_are_those_of_the_theory_where_it_knows_them():
-    units = ProblemUnits(Problem(dim=12, context=40, noise_variance=0.1, scale=1))
+    problem = Problem(dim=12, context=40, noise_variance=0.1, scale=1)
     best = optimal_schedule(steps=3, context=40, dim=12, noise_ratio=0.1 / 40)
     guess = np.array([1.0, 1.1, 1.2])
-    rates, gammas = fit_layers(context_moments(units, 3), guess, np.zeros(2))
+    rates, gammas = fit_layers(context_moments(problem, 3), guess, np.zeros(2))
     assert not np.any(gammas)
     # Over other seeds the rates scatter by 1 %.
     assert np.allclose(np.sort(rates), best.rates, rtol=0.05)

@@ -9,12 +9,13 @@ import pytest
 import iclimit
 from iclimit.results import Estimate
 from iclimit.simulate.prompts import Prompts, sample_prompts
+from iclimit.validation.instruments.models.algorithm import Examples
 from iclimit.validation.instruments.models.context_use import context_use, expected_weights
-from iclimit.validation.instruments.models.families import Examples
 from iclimit.validation.instruments.models.fitting import Fit
 
 D, N = 4, 12
-DRAWN = sample_prompts(iclimit.Problem(dim=D, context=N, noise_variance=0.2, scale=1), 2000, rng=0)
+PROBLEM = iclimit.Problem(dim=D, context=N, noise_variance=0.2, scale=1)
+DRAWN = sample_prompts(PROBLEM, 2000, rng=0)
 
 
 def function_of_covariance(function):
@@ -33,7 +34,7 @@ def test_any_filter_is_found():
         lambda h: np.exp(-h),
         lambda h: 0 * h + 0.3,
     ):
-        use = context_use(Examples(DRAWN), function_of_covariance(function))
+        use = context_use(Examples(DRAWN, PROBLEM), function_of_covariance(function))
         found = np.array([each.mean for each in use.filter])
         # Between the knots it is linear.  The last ones are a wide interval apart.
         assert np.allclose(found[1:-1], function(use.eigenvalue)[1:-1], atol=0.06)
@@ -42,7 +43,7 @@ def test_any_filter_is_found():
 
 def test_what_is_no_filter_is_not_explained():
     nearest = np.argmin(np.linalg.norm(DRAWN.inputs - DRAWN.query[:, None], axis=2), axis=1)
-    use = context_use(Examples(DRAWN), DRAWN.labels[np.arange(len(DRAWN)), nearest])
+    use = context_use(Examples(DRAWN, PROBLEM), DRAWN.labels[np.arange(len(DRAWN)), nearest])
     assert use.explained.mean < 0.7
 
 
@@ -50,7 +51,7 @@ def test_what_is_no_filter_is_not_explained():
 def test_weights_of_positions_and_the_number_of_examples_that_count(decay):
     weights = 0.5 * decay ** np.arange(N)[::-1]
     products = DRAWN.labels * np.vecdot(DRAWN.inputs, DRAWN.query[:, None])
-    use = context_use(Examples(DRAWN), products @ weights / N)
+    use = context_use(Examples(DRAWN, PROBLEM), products @ weights / N)
     assert [each.mean for each in use.weights] == pytest.approx(weights)
     # Two geometric sums.
     expected = (1 - decay**N) * (1 + decay) / (1 - decay) / (1 + decay**N) if decay < 1 else N
@@ -84,7 +85,7 @@ def test_positions_stand_beside_the_theory_of_a_gated_delta_rule(unit):
     family = "gated_delta_rule" if unit is None else "gated_unit_delta_rule"
     fit = Fit(family, "", "", parameters, {}, Estimate(0.0, 0.0, 1))
     expected = expected_weights(fit, problem)
-    use = context_use(Examples(drawn), answers)
+    use = context_use(Examples(drawn, problem), answers)
     z = [(w.mean - e) / w.standard_error for w, e in zip(use.weights, expected, strict=True)]
     assert np.max(np.abs(z)) < 4
     assert np.max([each.standard_error for each in use.weights]) < 0.03 * expected[-1]
@@ -97,8 +98,8 @@ def test_positions_stand_beside_the_theory_of_a_gated_delta_rule(unit):
 
 def test_too_few_prompts_and_no_answers():
     answers = function_of_covariance(np.cos)
-    assert context_use(Examples(DRAWN), 0 * answers) is None
-    assert context_use(Examples(DRAWN[:50]), answers[:50]) is None
+    assert context_use(Examples(DRAWN, PROBLEM), 0 * answers) is None
+    assert context_use(Examples(DRAWN[:50], PROBLEM), answers[:50]) is None
 
 
 def test_equal_eigenvalues_have_one_knot():
@@ -106,13 +107,14 @@ def test_equal_eigenvalues_have_one_knot():
     signs = np.sign(DRAWN.inputs[:, :, :1])
     flat = Prompts(signs, DRAWN.labels, DRAWN.query[:, :1])
     use = context_use(
-        Examples(flat), 0.4 * DRAWN.query[:, 0] * np.mean(DRAWN.labels * signs[:, :, 0], axis=1)
+        Examples(flat, PROBLEM),
+        0.4 * DRAWN.query[:, 0] * np.mean(DRAWN.labels * signs[:, :, 0], axis=1),
     )
     assert [each.mean for each in use.filter] == pytest.approx([0.4])
 
 
 def test_figures():
-    use = context_use(Examples(DRAWN), function_of_covariance(lambda h: 1 / (h + 0.4)))
+    use = context_use(Examples(DRAWN, PROBLEM), function_of_covariance(lambda h: 1 / (h + 0.4)))
     figure, axes = plt.subplots(1, 2)
     use.draw(axes[0])
     use.draw_positions(axes[1])

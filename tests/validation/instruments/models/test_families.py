@@ -9,7 +9,8 @@ from scipy.linalg import expm
 import iclimit
 from iclimit.simulate.prompts import Prompts
 from iclimit.simulate.prompts.sampling import concatenate_fields
-from iclimit.validation.instruments.models.families import Examples, families
+from iclimit.validation.instruments.models.algorithm import Examples
+from iclimit.validation.instruments.models.baselines import families
 from iclimit.validation.instruments.models.fitting import fit_families, fit_family
 from iclimit.validation.instruments.models.sections import plan_sections
 
@@ -156,7 +157,7 @@ def test_members_are_found_with_their_parameters():
         function, parameters = MEMBERS[name]
         known = iclimit.Problem(dim=D, context=N, noise_variance=0.25, scale=1, tasks=TASKS)
         answers = asked(function, 400)
-        fit, member = fit_family(rows(known)[name], Examples(DRAWN[:300]), answers[:300])
+        fit, member = fit_family(rows(known)[name], Examples(DRAWN[:300], known), answers[:300])
         found = {key: each.mean for key, each in fit.parameters.items()}
         assert found == pytest.approx(parameters, rel=1e-6)
         assert np.allclose(member.predict(DRAWN[:400]), answers, rtol=0, atol=1e-6)
@@ -200,7 +201,11 @@ def test_keys_of_unit_length_are_found(family, gate, unit_queries):
 
 def test_inputs_that_are_zero_are_keys_that_are_zero():
     prompts = Prompts(np.zeros((1, 2, D)), np.ones((1, 2)), np.zeros((1, D)))
-    assert not rows()["unit_delta_rule"].answer(Examples(prompts), step=0.5, unit_queries=1).any()
+    assert (
+        not rows()["unit_delta_rule"]
+        .answer(Examples(prompts, PROBLEM), step=0.5, unit_queries=1)
+        .any()
+    )
 
 
 def test_a_trained_layer_is_probed_and_nearly_the_best():
@@ -214,9 +219,11 @@ def test_a_trained_layer_is_probed_and_nearly_the_best():
     )
     prompts = iclimit.sample_prompts(iclimit.Problem(**size), 300, rng=1)
     answers = run(prompts.inputs, prompts.labels, prompts.query)
-    family = rows(iclimit.Problem(**size))["gated_delta_rule"]
+    problem = iclimit.Problem(**size)
+    family = rows(problem)["gated_delta_rule"]
     found = {
-        k: e.mean for k, e in fit_family(family, Examples(prompts), answers)[0].parameters.items()
+        k: e.mean
+        for k, e in fit_family(family, Examples(prompts, problem), answers)[0].parameters.items()
     }
     names = {"readout": "readout", "step": "step", "decay": "gate"}
     assert found == pytest.approx({k: run.weights[v][0] for k, v in names.items()}, rel=1e-6)
@@ -239,7 +246,7 @@ def test_a_trained_layer_is_probed_and_nearly_the_best():
 
 def test_the_lasso_meets_its_optimality_conditions():
     """Correlations with the residual are the penalty where a weight is not 0, else less."""
-    fit, member = fit_family(rows()["lasso"], Examples(DRAWN[:100]), asked(ridge)[:100])
+    fit, member = fit_family(rows()["lasso"], Examples(DRAWN[:100], PROBLEM), asked(ridge)[:100])
     penalty = fit.parameters["penalty"].mean
     axes = np.eye(D)
     for index in range(3):
@@ -265,7 +272,7 @@ def test_intervals_hold_as_often_as_they_say(name):
         part = slice(start, start + 60)
         for _ in range(4):
             noisy = exact[part] * (1 + 0.07 * rng.standard_normal(60))
-            fit, _ = fit_family(rows()[name], Examples(DRAWN[part]), noisy)
+            fit, _ = fit_family(rows()[name], Examples(DRAWN[part], PROBLEM), noisy)
             low_high = [fit.intervals[key] for key in parameters]
             held.append(
                 all(

@@ -7,7 +7,8 @@ import pytest
 
 from iclimit.problem import Problem
 from iclimit.simulate.prompts import sample_prompts
-from iclimit.validation.instruments.models.baselines import Baseline, baselines
+from iclimit.validation.instruments.models.algorithm import Baseline
+from iclimit.validation.instruments.models.baselines import baselines
 from iclimit.validation.instruments.models.identification import identify
 from iclimit.validation.instruments.models.ladder import ladder
 from iclimit.validation.instruments.models.mixtures import best_mixture

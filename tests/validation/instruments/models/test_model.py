@@ -6,7 +6,7 @@ from refusals import type_error, value_error
 
 from iclimit.problem import Problem
 from iclimit.simulate.prompts import sample_prompts
-from iclimit.validation.instruments.models.baselines import Baseline
+from iclimit.validation.instruments.models.algorithm import Baseline
 from iclimit.validation.instruments.models.model import Model, ask, ask_all
 from iclimit.validation.instruments.models.sections import plan_sections
 

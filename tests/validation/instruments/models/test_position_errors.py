@@ -11,6 +11,7 @@ from iclimit.drawing import new_figure
 from iclimit.problem import Problem
 from iclimit.simulate.probing.prefixes import all_inputs
 from iclimit.simulate.prompts import sample_prompts
+from iclimit.validation.instruments.models.algorithms import ALGORITHMS
 from iclimit.validation.instruments.models.baselines import baselines
 from iclimit.validation.instruments.models.positions import position_baselines, probe_positions
 
@@ -46,7 +47,8 @@ def test_stated_losses_are_those_of_a_simulation(case):
 
 
 def test_last_position_is_the_query_after_a_full_context(monkeypatch):
-    monkeypatch.setattr("iclimit.validation.instruments.models.baselines.LAYERS", ())
+    for name in ("gdpp_2", "gdpp_3"):
+        monkeypatch.delitem(ALGORITHMS, name)
     tasks = np.random.default_rng(0).standard_normal((5, 3))
     problem = Problem(dim=3, context=8, noise_variance=0.3, tasks=tasks, scale=1)
     drawn = sample_prompts(problem, 10, rng=0)

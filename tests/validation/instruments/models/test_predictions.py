@@ -9,7 +9,7 @@ from refusals import value_error
 
 from iclimit.problem import Problem
 from iclimit.validation.instruments import reading
-from iclimit.validation.instruments.models.baselines import Baseline
+from iclimit.validation.instruments.models.algorithm import Baseline
 from iclimit.validation.instruments.models.files import PromptFile, read_prompts, write_prompts
 from iclimit.validation.instruments.models.model import Model, ask_all
 from iclimit.validation.instruments.models.positions import probe_positions

@@ -8,7 +8,7 @@ from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.prompts import sample_prompts
-from iclimit.validation.instruments.models import baselines as module
+from iclimit.validation.instruments.models.algorithms import ALGORITHMS
 from iclimit.validation.instruments.models.baselines import baselines
 from iclimit.validation.instruments.models.linear_attention import (
     answer_with,
@@ -68,7 +68,8 @@ def test_theory_expects_the_mean_error_of_trainings(laws):
 
 
 def test_baseline_states_its_own_error_and_the_expected_one(monkeypatch):
-    monkeypatch.setattr(module, "LAYERS", ())
+    for name in ("gdpp_2", "gdpp_3"):
+        monkeypatch.delitem(ALGORITHMS, name)
     problem = Problem(dim=5, context=12, noise_variance=0.25, scale=1)
     baseline = baselines(problem, prompts=300, ridge=0.1, rng=1)[-1]
     assert baseline.name == "linear_attention"

@@ -11,7 +11,7 @@ from refusals import value_error
 import iclimit
 from iclimit.results import Estimate
 from iclimit.tables import json_text
-from iclimit.validation.instruments.models.baselines import Baseline
+from iclimit.validation.instruments.models.algorithm import Baseline
 from iclimit.validation.instruments.models.ladder import diagnose
 from iclimit.validation.instruments.models.report import TITLES
 from iclimit.validation.instruments.models.report_figures import draw_ladder

@@ -106,7 +106,8 @@ def test_tests_of_the_same_runs_are_paired():
 def sweep():
     """Transition over numbers of tasks that are powers of two."""
     planner = Planner("icl", count, THEORY)
-    points = [planner.at(SETTING | {"kappa": kappa}, 12) for kappa in (0.5, 1.0, 2.0, 4.0)]
+    runs = iclimit.Point(**SETTING | {"kappa": (0.5, 1.0, 2.0, 4.0)}).at(12)
+    points = [planner.at(run) for run in runs]
     return transition(points, "kappa")
 
 
@@ -232,6 +233,61 @@ def test_figure_has_power_and_theories(tmp_path):
     fit = planned("forecast", free=["rho"], effect=1.0)
     _, right = fit.plot()
     assert [text.get_text() for text in right.get_legend().get_texts()] == [r"$\rho$"]
+
+
+@pytest.mark.parametrize(
+    ("question", "options"),
+    [
+        ("precision", {"effect": 0.05, "dim": (12, 16)}),
+        ("theories", {"against": {"kappa": 2.0}, "dim": (12,)}),
+        ("difference", {"against": {"test_alpha": 3.0}, "dim": (12,)}),
+    ],
+)
+def test_a_point_is_what_its_numbers_are(question, options):
+    point = iclimit.Point(**SETTING)
+    stated = iclimit.plan_runs(question, point, cost=count, **options)
+    assert stated.rows() == planned(question, **options).rows()
+
+
+def test_a_point_with_several_numbers_is_a_sweep():
+    sweep = iclimit.Point(**SETTING | {"kappa": (0.5, 1.0, 2.0, 4.0)})
+    stated = iclimit.plan_runs("transition", sweep, effect=0.4, dim=12, cost=count)
+    numbers = planned("transition", kappa=[0.5, 1.0, 2.0, 4.0], effect=0.4)
+    assert stated.rows() == numbers.rows()
+    assert stated.along == "kappa"
+
+
+def test_an_experiment_of_integers_has_its_own_dimension():
+    law = iclimit.Problem(12, 12, tasks=6, noise_variance=0.2, task_law="sphere")
+    run = iclimit.Experiment(law, prompts=288, training=iclimit.Ridge(0.3))
+    stated = iclimit.plan_runs("precision", run, effect=0.05, cost=count)
+    assert stated.rows() == planned("precision", effect=0.05).rows()
+    value_error("dim must be that of the run, 12, got 16", _precision, run, dim=16)
+    against = {"question": "theories", "effect": None, "against": {"kappa": 1.0}}
+    value_error("against must be another Experiment for one", _precision, run, **against)
+    gated = run.with_(model=iclimit.Reduced(gates=np.full(12, 0.9)))
+    value_error("plans know no gates of a run", _precision, gated)
+    other = run.with_(
+        problem=iclimit.Problem(12, 24, tasks=6, noise_variance=0.2, task_law="sphere")
+    )
+    plan = iclimit.plan_runs("difference", run, against=other, cost=count)
+    longer = planned("difference", against={"alpha": 2.0})
+    assert plan.rows() == longer.rows()
+
+
+def _precision(run, **options):
+    options = {"question": "precision", "effect": 0.05, "cost": count} | options
+    return iclimit.plan_runs(run=run, **options)
+
+
+def test_a_setting_is_stated_once():
+    point = iclimit.Point(**SETTING)
+    with pytest.raises(TypeError, match="tau must be left out beside a run"):
+        _precision(point, tau=2.0)
+    with pytest.raises(TypeError, match="needs kappa, rho, or a Point"):
+        _precision(None, tau=2.0, alpha=1.0)
+    with pytest.raises(TypeError, match="run must be a Point or an Experiment, got 3"):
+        _precision(3)
 
 
 def test_refusals_name_the_argument():
