@@ -22,8 +22,7 @@ from iclimit.validation.instruments.models.context_use import context_use
 from iclimit.validation.instruments.models.files import PromptFile
 from iclimit.validation.instruments.models.fitting import fit_families, fit_size
 from iclimit.validation.instruments.models.identification import TOLERANCE, identify
-from iclimit.validation.instruments.models.interview import Interview
-from iclimit.validation.instruments.models.ladder import cosines
+from iclimit.validation.instruments.models.interview import Interview, cosines
 from iclimit.validation.instruments.models.model import Answering, Model
 from iclimit.validation.instruments.models.positions import (
     PositionErrors,

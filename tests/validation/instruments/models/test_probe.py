@@ -12,7 +12,7 @@ import iclimit
 from iclimit.results import Estimate
 from iclimit.tables import json_text
 from iclimit.validation.instruments.models.algorithm import Baseline
-from iclimit.validation.instruments.models.ladder import diagnose
+from iclimit.validation.instruments.models.interview import diagnose
 from iclimit.validation.instruments.models.report import TITLES
 from iclimit.validation.instruments.models.report_figures import draw_ladder
 
